@@ -9,9 +9,9 @@ import (
 // When a packet is forwarded with other headers and the same payload, its ICRC can be computed
 // without reading the payload again. The CRC register at the end of a packet is the exclusive or of
 // two parts. One is the register after the headers, advanced over as many zero bytes as the payload
-// is long; the other one depends only on the payload. So the ICRC changes by the difference of the
-// two registers after the old and the new headers, advanced over the length of the payload. The
-// time for that grows with the logarithm of the length.
+// is long; the other one depends only on the payload. So the old and the new ICRC differ by the
+// exclusive or of the two registers after the old and the new headers, advanced over the length of
+// the payload. The time to advance a register grows with the logarithm of the length.
 
 // changeMin is the length of payload and pad, in bytes, from which AppendChanged is faster than a
 // CRC of the whole packet.
@@ -57,10 +57,11 @@ func icrcShift(crc uint32, n int) uint32 {
 	return crc
 }
 
-// AppendChanged appends the frame f as AppendFrame does. f is a received packet with changed
-// headers; old is the packet as received, whose ICRC the caller has checked. If f has the payload
-// of old, in the same memory, AppendChanged copies the payload without computing its CRC. Then the
-// ICRC of the result is right if and only if that of old is.
+// AppendChanged appends the same bytes as AppendFrame, but is faster if the payload is long and
+// unchanged. f is a received packet with changed headers; old is the packet as received, whose ICRC
+// the caller has checked. If f has the payload of old, in the same memory, AppendChanged copies the
+// payload without computing its CRC. Then the ICRC of the result is right if and only if the ICRC
+// of old is right.
 func (s *Sealer) AppendChanged(b []byte, f *Frame, old []byte) []byte {
 	n := len(f.Payload) + padOf(len(f.Payload))
 	if n < changeMin {
@@ -123,8 +124,8 @@ func (s *Sealer) difference(a []byte, aV6 bool, b []byte, bV6 bool) uint32 {
 	return ^crc32.Update(^uint32(0), crc32.IEEETable, s.buf[:total])
 }
 
-// add xors headers, and the lead (see leadLen) in front of them, into the Sealer's memory, so that
-// they end at offset total.
+// add xors the headers b, and the lead (see leadLen) in front of them, into the Sealer's memory, so
+// that the headers end at offset total.
 func (s *Sealer) add(total int, b []byte, v6 bool) {
 	at := total - len(b)
 	lead := s.buf[at-leadLen:]

@@ -114,7 +114,7 @@ func (f *Frame) ipLen() int {
 }
 
 // IsRoCE reports whether b is a RoCEv2 packet or super-frame, well-formed or not: an IP datagram to
-// UDP port 4791 that is not a later fragment.
+// UDP port 4791 that is complete or the first fragment.
 func IsRoCE(b []byte) bool {
 	_, _, ok := locate(b)
 	return ok

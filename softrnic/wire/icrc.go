@@ -15,9 +15,9 @@ import (
 //
 // The headers that contain replaced fields are a whole number of 8-byte words, except for the last
 // part of the BTH behind IPv6, in which nothing is replaced. So the headers are processed by eight
-// tables, a word at a time, after an or with a mask. A short rest is processed in the same way; a
-// long one by hash/crc32, which is fastest on long input and slow to start. Nothing is copied. A
-// Sealer, which has memory for a copy, is faster.
+// tables, a word at a time, after an or with a mask. If fewer than icrcShort bytes follow, the
+// tables process them, too. More bytes are left to hash/crc32, which is fastest on long input and
+// slow to start. Nothing is copied. A Sealer, which has memory for a copy, is faster.
 
 const icrcLen = 4
 
@@ -66,7 +66,8 @@ func icrcWord(crc uint32, w uint64) uint32 {
 // icrcShort is the length in bytes from which hash/crc32 is faster than the tables.
 const icrcShort = 32
 
-// icrcRest advances the CRC register over a short rest: whole words, then single bytes.
+// icrcRest advances the CRC register over b with the tables: first over whole words, then over
+// single bytes.
 func icrcRest(crc uint32, b []byte) uint32 {
 	for ; len(b) >= 8; b = b[8:] {
 		crc = icrcWord(crc, binary.LittleEndian.Uint64(b))

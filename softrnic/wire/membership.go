@@ -50,7 +50,7 @@ type RecordType uint8
 
 // Types of records that this package writes. RecordIsExclude says that the host receives the group,
 // RecordToExclude that it has begun to receive the group, and RecordToInclude that it no longer
-// receives the group.
+// receives the group. The unexported types occur only in messages that Parse reads.
 const (
 	RecordIsExclude RecordType = 2
 	RecordToInclude RecordType = 3
@@ -204,8 +204,8 @@ func (m *Membership) parseMLD(b []byte) error {
 	group := netip.AddrFrom16([16]byte(msg[8:]))
 	switch msg[0] {
 	case mldQuery:
-		// RFC 3810, 8.1 and 5.1.14: no version of MLD has a message of another length, and queries have a
-		// link-local source.
+		// RFC 3810, 8.1 and 5.1.14: no version of MLD has a query longer than mldOldLen and shorter
+		// than mldQueryLen, and queries have a link-local source.
 		if len(msg) > mldOldLen && len(msg) < mldQueryLen || !m.Source.IsLinkLocalUnicast() {
 			return ErrNotMembership
 		}
@@ -224,8 +224,9 @@ func (m *Membership) parseMLD(b []byte) error {
 	return m.check()
 }
 
-// decodeTime decodes a time code: if its highest bit is set, the rest is an exponent and a mantissa
-// (RFC 3376, 4.1.1; RFC 3810, 5.1.3).
+// decodeTime decodes a time code whose highest bit has number bit. If this bit is set, the bits
+// below it are an exponent of 3 bits and a mantissa of mantissa bits (RFC 3376, 4.1.1; RFC 3810,
+// 5.1.3).
 func decodeTime(code uint32, bit, mantissa int) uint32 {
 	if code>>bit == 0 {
 		return code

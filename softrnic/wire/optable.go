@@ -43,7 +43,8 @@ const (
 	OpFlush
 )
 
-// OpAnswered selects the requests that complete only by a response of their own, not by an ACK.
+// OpAnswered selects the requests that only a READ response or an ATOMIC_ACK completes; an ACK does
+// not.
 const OpAnswered = OpRead | OpAtomic | OpFlush
 
 // OpInfo is an entry of the opcode table.

@@ -5,14 +5,15 @@ import (
 	"hash/crc32"
 )
 
-// Sealer computes ICRCs. For short packets it is twice as fast as the functions without it, because
-// it has memory to which it copies the packet. The zero value is ready to use. A Sealer is for one
-// goroutine, and must not be copied while it is in use.
+// Sealer computes ICRCs. For short packets it is twice as fast as Frame.AppendTo and CheckICRC,
+// because it has memory to which it copies the packet. The zero value is ready to use. A Sealer is
+// for one goroutine, and must not be copied while it is in use.
 type Sealer struct {
 	buf [sealBuf]byte
 }
 
-// hash/crc32 is fast for lengths of at least sealMin bytes that are multiples of sealUnit.
+// hash/crc32 is fast for lengths of at least sealMin bytes that are multiples of sealUnit. A Sealer
+// copies packets of at most sealBuf bytes, lead included.
 const (
 	sealMin  = 64
 	sealUnit = 16
@@ -46,7 +47,8 @@ var sealLead = func() uint32 {
 // AppendFrame appends frame f to b; the result is that of f.AppendTo(b).
 func (s *Sealer) AppendFrame(b []byte, f *Frame) []byte { return s.AppendWith(b, f, &f.Packet) }
 
-// AppendWith appends frame f with packet p instead of the frame's own, which saves a copy of p.
+// AppendWith appends frame f with packet p instead of the frame's own, so that the caller need not
+// copy p into f.
 func (s *Sealer) AppendWith(b []byte, f *Frame, p *Packet) []byte {
 	start := len(b)
 	b = f.appendOpen(b, p)

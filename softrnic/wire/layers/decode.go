@@ -16,8 +16,8 @@ type header interface {
 type newHeader = func() header
 
 // headers are the extended headers that follow a BTH, as its opcode says. Decode decodes them one
-// after the other, and then the rest. If a program makes gopacket decode from an extended header
-// on, without the BTH, the pad count is unknown, and the pad is decoded as payload.
+// after the other, and then payload, pad and ICRC. If a program makes gopacket decode from an
+// extended header on, without the BTH, the pad count is unknown, and the pad is decoded as payload.
 type headers []newHeader
 
 // Decode implements gopacket.Decoder.
@@ -25,8 +25,8 @@ func (h headers) Decode(data []byte, p gopacket.PacketBuilder) error {
 	return chain{headers: h}.Decode(data, p)
 }
 
-// chain is the part of a packet that was not decoded yet: the extended headers that follow, and
-// what is behind them.
+// chain decodes the part of a packet that is not decoded yet: the extended headers that follow,
+// then payload, pad and ICRC.
 type chain struct {
 	headers headers
 	pad     int // bytes
@@ -65,7 +65,7 @@ func take(data []byte, n int, name string, df gopacket.DecodeFeedback) error {
 	return nil
 }
 
-// newDETH and the functions below make the extended headers, empty.
+// newDETH and the functions below each make an empty extended header.
 func newDETH() header         { return new(DETH) }
 func newFETH() header         { return new(FETH) }
 func newRETH() header         { return new(RETH) }

@@ -5,7 +5,7 @@
 //
 // Every message has Parse, AppendTo and Len, as the headers of package wire have. A body is always
 // bodyLen bytes and a whole datagram Size; private data fill the rest of a body and carry no length
-// on the wire, so a receiver sees the sender's bytes, and then zeros. Parse never panics and takes
-// every value of every field; package cm decides whether a value makes sense. Reserved bits are
-// written as zero and ignored when read.
+// on the wire, so a receiver sees the sender's bytes, and then zeros. Parse never panics and
+// accepts every value of every field; package cm decides whether a value makes sense. Reserved bits
+// are written as zero and ignored when read.
 package mad

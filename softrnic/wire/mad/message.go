@@ -15,6 +15,7 @@ type Message interface {
 	Parse(b []byte) error
 	// AppendTo appends the body, Len bytes.
 	AppendTo(b []byte) []byte
+	// Len returns bodyLen, the length of every body in bytes.
 	Len() int
 }
 
@@ -66,8 +67,8 @@ func need(b []byte, n int, header string) error {
 	return nil
 }
 
-// be32 and the functions below read a number at an offset. put24 appends a 24-bit number and one
-// more byte.
+// be32 and the other functions be… read a big-endian number at offset off. The functions put…
+// append one; put24 appends a 24-bit number and the byte low behind it.
 func be32(b []byte, off int) uint32 { return binary.BigEndian.Uint32(b[off:]) }
 
 func be64(b []byte, off int) uint64 { return binary.BigEndian.Uint64(b[off:]) }

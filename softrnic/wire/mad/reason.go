@@ -2,7 +2,7 @@ package mad
 
 import "fmt"
 
-// Reason is why a connection was refused (IBTA 12.6.7.2).
+// Reason is the code in a REJ that says why a connection was refused (IBTA 12.6.7.2).
 type Reason uint16
 
 // Reasons of a REJ.
