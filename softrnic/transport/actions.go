@@ -53,7 +53,7 @@ func grown[T any](s *[]T) *T {
 }
 
 // arenaChunk is the size of the first arena, the memory for payloads, in bytes. An arena that is
-// too small for one batch is replaced by one of twice the size.
+// too small for one batch is replaced by one of at least twice the size.
 const arenaChunk = 8 << 10
 
 // alloc returns n bytes that stay valid until Reset.

@@ -94,7 +94,7 @@ func (a *answers) last(now clock.Time, out *Actions) {
 					outcome = a.sendReadResponse(now, e, out)
 				}
 				if outcome == readWaits {
-					continue // the first call has paused in a torn copy; the second one makes the packet
+					continue // this call has paused in a torn copy; the next call makes the packet
 				}
 				if outcome == readRefused {
 					// A NAK that follows missing responses would make the peer request these again, from a queue
@@ -132,9 +132,9 @@ func (a *answers) onlyAck() bool {
 	return len(a.owed) == 1 && a.owed[0].kind == owedAck && a.owed[0].syndrome.IsAck() && !a.torn.active()
 }
 
-// maxOwed is the largest number of responses that can wait to be sent: for new and repeated READs
-// and atomics, the ACKs between them, and a NAK. The last place is for the NAK that ends the
-// connection.
+// maxOwed is the largest number of responses that can wait to be sent: rdAtomic new READs and
+// atomics, as many repeated ones, an ACK for each of them, and a few more ACKs and NAKs. The last
+// place is for the NAK that ends the connection.
 func maxOwed(rdAtomic int) int { return 4*rdAtomic + 5 }
 
 // fresh returns the number of responder resources in use: of responses in owed that answer new
@@ -276,7 +276,7 @@ type readOutcome uint8
 const (
 	readSent    readOutcome = iota
 	readWaits               // the rest of a torn copy is due later
-	readRefused             // the region was deregistered
+	readRefused             // the region was deregistered, or its memory unmapped
 )
 
 // sendReadResponse sends the next packet of a READ, if it can.

@@ -9,8 +9,8 @@
 //  2. Put Done into the completion queues, in order, and report Async.
 //  3. Send Tx, in order. Payloads point into the Actions and are valid until its Reset.
 //  4. Reset the Actions, and ask Deadline when Tick must be called next. A deadline that is not
-//     after now means at once, but other queue pairs may come first: long answers are cut into
-//     bursts that way.
+//     after the present time is due at once, but the caller may serve other queue pairs first:
+//     for this purpose, long answers are cut into bursts.
 //
 // Packets passed to Handle are for this queue pair, are from its peer, and have a valid ICRC; the
 // engine has checked this. Handle only reads them and keeps no reference.

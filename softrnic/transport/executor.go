@@ -24,8 +24,8 @@ type executor struct {
 	rcv     *receiver
 	answers *answers
 
-	// msg is the message in progress. received is the number of bytes of a SEND that have arrived; va,
-	// rkey and left describe the rest of a WRITE.
+	// msg is the message in progress. received is the number of bytes of a SEND that have arrived,
+	// or the length of a WRITE; va, rkey and left name the bytes of a WRITE that have not arrived.
 	msg      message
 	received uint32
 	va       uint64

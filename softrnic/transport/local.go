@@ -7,7 +7,8 @@ import (
 // local reports whether w is a memory management operation, which sends no packet.
 func (w *sendWQE) local() bool { return sendOps[w.op].local }
 
-// checkLocal checks the work request of a local operation, except for what depends on memory.
+// checkLocal checks the number of SGEs of a local operation. The key and the memory are checked
+// when the operation is executed.
 func checkLocal(wr *verbs.SendWR) error {
 	const op = "post send"
 	switch {

@@ -13,9 +13,9 @@ const (
 	max24         = 1<<24 - 1
 	maxTimerCode  = 31
 	maxRetryCount = 7
-	rnrForEver    = 7
+	rnrForEver    = 7 // as RNRRetry: no limit
 
-	defaultRdAtomic = 16
+	defaultRdAtomic = 16 // READs and atomics in flight, if the attribute is 0
 
 	// DefaultHopLimit is the hop limit of packets if none is set, as in Linux rxe.
 	DefaultHopLimit = 64

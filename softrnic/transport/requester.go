@@ -48,8 +48,8 @@ func (r *requester) reset() {
 // offset more than wire.Diff can distinguish.
 func (r *requester) offset(p wire.PSN) uint32 { return uint32(p-r.una) & max24 }
 
-// pump sends as many packets as the window, fences and limits allow, so at most a window of packets
-// in one call. If the oldest work request cannot be executed, pump makes it fail.
+// pump sends as many packets as the window, fences and limits allow: at most one window in one
+// call. If the oldest work request cannot be executed, pump makes it fail.
 func (r *requester) pump(now clock.Time, out *Actions) {
 	if r.state != verbs.StateRTS && r.state != verbs.StateSQD {
 		return

@@ -16,7 +16,7 @@ import (
 type retransmission struct {
 	left    uint8 // retries that are left for timeouts; an acknowledgement or a NAK resets it to RetryCount
 	nakLeft uint8 // retries that are left for sequence NAKs, sent or implied
-	rnrLeft uint8
+	rnrLeft uint8 // retries that are left for RNR NAKs; not used if RNRRetry is 7
 	// implied is set by a retry for an implied NAK, and cleared when a request is acknowledged or the
 	// timer expires. Responses to packets before that retry may still arrive; they must not cause
 	// another retry.

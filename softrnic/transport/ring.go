@@ -37,8 +37,9 @@ type sendProgress struct {
 	packets uint32
 	first   wire.PSN
 	// sent counts the packets of the work request that are acknowledged or were sent since the last
-	// retry, acked those that are acknowledged. If the work request needs a response of its own (see answered), sent
-	// is 0 or 1, because it has one request packet, and acked counts response packets.
+	// retry, acked those that are acknowledged. If the work request needs a response of its own
+	// (see answered), it has a single request packet: sent is 0 or 1, and acked counts response
+	// packets.
 	sent, acked uint32
 	// askedFrom is the value of acked when the request of a READ was last sent. The response packet
 	// with this index may have opcode FIRST or ONLY.
@@ -90,7 +91,7 @@ type sendQueue struct {
 	inline           []byte      // maxInline bytes for each entry; allocated by the first inline post
 	maxSGE           int
 	maxInline        int
-	limit            int
+	limit            int // most entries in use; ring is longer if this is no power of two
 	head, send, tail uint32
 }
 

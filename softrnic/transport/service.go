@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// service describes how the queue pairs of one transport service differ from others.
+// service describes how the queue pairs of one transport service differ from those of the others.
 type service struct {
 	// opcodes are the top three bits of the service's opcodes.
 	opcodes wire.Opcode

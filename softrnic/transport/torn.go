@@ -30,7 +30,7 @@ type torn struct {
 	until clock.Time
 	plan  mem.Tear
 	// buf holds the payload. The buffer of a READ is filled from memory before the pause; when the
-	// pause ends, that part of it which is to be copied late is read from memory once more.
+	// pause ends, the second part is read from memory once more.
 	buf []byte
 	// va and rkey are the target of a WRITE; psn is the PSN of a READ response.
 	va   uint64
