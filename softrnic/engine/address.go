@@ -15,7 +15,7 @@ import (
 const (
 	ipv4Overhead = 20 + 44
 	ipv6Overhead = 40 + 44
-	udpPortBase  = 0xc000
+	udpPortBase  = 0xc000 // the lowest UDP source port
 )
 
 // port is the NIC's port: its addresses, and the routes to other addresses.
@@ -150,7 +150,8 @@ func (p *port) pathTo(local, remote netip.Addr) verbs.AHAttr {
 }
 
 // isMyMAC inspects the destination MAC address of frame b. mine says that it is the NIC's address
-// or a multicast address, other that it is the unicast address of another NIC.
+// or a multicast address, other that it is the unicast address of another NIC. Both are false if b
+// is too short.
 func (p *port) isMyMAC(b []byte) (mine, other bool) {
 	if len(b) < 6 {
 		return false, false

@@ -35,10 +35,10 @@ const (
 // groups are the multicast groups to which queue pairs of the NIC are attached.
 type groups struct {
 	byGID    map[verbs.GID]*group
-	order    []*group // in the order of their first attachment
-	attached int      // number of attachments of queue pairs to all groups
-	due      clock.Time
-	next     int // index in order at which tick continues
+	order    []*group   // in the order of their first attachment
+	attached int        // number of attachments of queue pairs to all groups
+	due      clock.Time // when tick must be called
+	next     int        // index in order at which tick continues
 	// oldIGMP and oldMLD choose the format of reports: IGMP 2 if the last IGMP query was of version 1
 	// or 2, MLD 1 if the last MLD query was of version 1.
 	oldIGMP, oldMLD bool
@@ -289,8 +289,9 @@ func (t *groups) report(now clock.Time, g *group, out *packetio.Batch) {
 	t.tell(g, kind, out)
 }
 
-// tell sends one IGMP or MLD report of a group. If the NIC has no address of the group's family,
-// the source is the unspecified address, or over IPv6 the link-local address.
+// tell sends one IGMP or MLD report of a group. The source of an IGMP report is the NIC's first
+// IPv4 address, or the unspecified address if the NIC has none. The source of an MLD report is the
+// link-local address that belongs to the NIC's MAC address.
 func (t *groups) tell(g *group, kind wire.RecordType, out *packetio.Batch) {
 	m := &t.message
 	*m = wire.Membership{Records: append(m.Records[:0], wire.GroupRecord{Type: kind, Group: g.addr})}

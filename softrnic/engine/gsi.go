@@ -175,7 +175,7 @@ func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 		for ; i < len(a.Events); i++ {
 			g.note(now, &a.Events[i], out)
 		}
-		g.refuse(now) // if it ends connections in time-wait, it adds their events
+		g.refuse(now) // a refusal may end connections in time-wait, which adds events to a.Events
 	}
 	for i := range a.Tx {
 		g.transmit(&a.Tx[i], out)
@@ -239,8 +239,8 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 	c.changed()
 }
 
-// request makes the record (CMConn) of a connection that a peer requests. If the request must be
-// refused, it adds it to g.refused instead.
+// request handles a connection request of a peer: it makes the record (CMConn) of the connection,
+// or adds the request to g.refused.
 func (g *GSI) request(ev *cm.Event) {
 	l := g.listeners[ev.Owner]
 	req, _ := ev.Message.(*mad.REQ)

@@ -37,7 +37,7 @@ type CMConn struct {
 	watcher CMWatcher // nil means none
 	qp      *QP       // this side's queue pair; nil if it is not known yet, or was destroyed or reset
 	dead    bool      // the NIC has gone down
-	gone    bool      // the other reasons of Dead
+	gone    bool      // one of the other reasons that Dead names
 }
 
 // CMWatcher gets the changes of listeners and connections by calls of its methods, so that no
@@ -87,7 +87,8 @@ type CMListener struct {
 // Watch makes w the watcher of l. From now on requests are passed to w instead of waiting in l.
 func (l *CMListener) Watch(w CMWatcher) { l.watcher = w }
 
-// admit passes a new request to the watcher, or puts it into the list.
+// admit passes a new request to the watcher. Without a watcher it puts the request into the list of
+// waiting ones.
 func (l *CMListener) admit(c *CMConn) (why cm.Refusal, ok bool) {
 	switch {
 	case l.watcher != nil:
@@ -229,7 +230,7 @@ func (g *GSI) Disconnect(now clock.Time, c *CMConn, out *packetio.Batch) error {
 	return g.do(now, "disconnect", c, out, func() error { return g.m.Disconnect(now, c.ID, &g.acts) })
 }
 
-// Abort ends a connection in any state. Its record does not change any more.
+// Abort ends a connection in any state. Its record no longer changes.
 func (g *GSI) Abort(now clock.Time, c *CMConn, out *packetio.Batch) {
 	_ = g.do(now, "abort", c, out, func() error { // cannot fail: a connection that has ended needs no abort
 		g.m.Abort(now, c.ID, &g.acts)

@@ -43,8 +43,8 @@ func (g *GSI) Answer(now clock.Time, c *CMConn, rep mad.SIDRRep, out *packetio.B
 	return g.do(now, "answer", c, out, func() error { return g.m.Answer(now, c.ID, rep, &g.acts) })
 }
 
-// asked makes the record (CMConn) of a SIDR request that has arrived from a peer. If the request
-// must be refused, it adds it to g.refused instead.
+// asked handles a SIDR request of a peer: it makes the record (CMConn) of the request, or adds the
+// request to g.refused.
 func (g *GSI) asked(ev *cm.Event) {
 	l := g.listeners[ev.Owner]
 	ask, _ := ev.Message.(*mad.SIDRReq)

@@ -118,7 +118,7 @@ func (q *QP) Query() (verbs.QPAttr, error) {
 	return q.q.Query(), nil
 }
 
-// ToInit goes from RESET to INIT.
+// ToInit moves the queue pair from RESET to INIT.
 func (q *QP) ToInit(a verbs.ToInit) error {
 	const op = "modify QP to INIT"
 	if err := alive(op, q.dead); err != nil {
@@ -134,8 +134,8 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 	return nil
 }
 
-// ToRTR goes from INIT to RTR. It fails with ErrUnreachable if the peer's address cannot be
-// resolved.
+// ToRTR moves the queue pair from INIT to RTR. It fails with ErrUnreachable if the peer's address
+// cannot be resolved.
 func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	const op = "modify QP to RTR"
 	if err := alive(op, q.dead); err != nil {
@@ -178,7 +178,7 @@ func (q *QP) routeTo(op string, a verbs.ToRTR) (route, error) {
 // connected reports whether the queue pair has one peer.
 func (q *QP) connected() bool { return q.q.Service() != wire.ServiceUD }
 
-// ToRTS goes from RTR to RTS.
+// ToRTS moves the queue pair from RTR to RTS.
 func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 	const op = "modify QP to RTS"
 	if err := alive(op, q.dead); err != nil {
@@ -210,12 +210,12 @@ func (q *QP) ToSQD(now clock.Time, out *packetio.Batch) error {
 	return q.transition("modify QP to SQD", q.q.ToSQD, now, out)
 }
 
-// ResumeRTS goes back from SQD or SQE to RTS.
+// ResumeRTS moves the queue pair back from SQD or SQE to RTS.
 func (q *QP) ResumeRTS(now clock.Time, out *packetio.Batch) error {
 	return q.transition("modify QP to RTS", q.q.ResumeRTS, now, out)
 }
 
-// ToError goes to ERROR and flushes all work requests that are not complete.
+// ToError moves the queue pair to ERROR and flushes all work requests that are not complete.
 func (q *QP) ToError(now clock.Time, out *packetio.Batch) error {
 	return q.transition("modify QP to ERROR", q.q.ToError, now, out)
 }

@@ -24,7 +24,7 @@ type ring struct {
 	*sendring.Ring
 	place uint32     // index in the agenda of rings
 	busy  clock.Time // until this time the NIC is busy with entries that it has fetched
-	paced bool       // with RingPaced: busy is when the next entry may be executed
+	paced bool       // only with RingPaced: the next entry may be executed at the time busy
 	// waits is the number of the completion queue on which the ring waits in a WAIT entry;
 	// rings.waiting then lists the ring under this number. 0 means that it does not wait.
 	waits uint32
@@ -33,10 +33,10 @@ type ring struct {
 // rings has the send rings of a NIC: when each is due, and on which completion queue it waits.
 type rings struct {
 	agenda[QP]
-	count   int
-	waiting map[uint32][]*QP // rings that wait, by the number of their completion queue
-	ready   []*QP            // rings that the present Tick serves
-	trace   func(wire.QPN, *sendring.Event)
+	count   int                             // number of rings
+	waiting map[uint32][]*QP                // rings that wait, by the number of their completion queue
+	ready   []*QP                           // rings that the present Tick serves
+	trace   func(wire.QPN, *sendring.Event) // see TraceRings; nil means none
 }
 
 // UseRing makes the queue pair take its send work requests from a send ring in registered memory;

@@ -32,8 +32,8 @@ func (e *Engine) Deadline() clock.Time {
 // Tick handles the deadlines that are due: it ends the receive batch, raises delayed events of
 // completion queues, calls the connection manager, reports multicast groups, and executes entries
 // of send rings. Then it serves the queue pairs that are due. In each round it serves each of them
-// once, and begins behind the one that it served last. It stops at the limit on frames. If more
-// work is due, Deadline is due at once.
+// once, and begins behind the one that it served last. It stops when it has built maxTickFrames
+// frames. If more work is due, Deadline is due at once.
 func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	if !e.up {
 		return

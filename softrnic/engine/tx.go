@@ -191,7 +191,7 @@ func (e *Engine) drainLoop(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// drainLate is drainLoop if Config.Loopback is not 0: each packet arrives that much later than it
+// drainLate is drainLoop if Config.Loopback is not 0: each packet arrives Config.Loopback after it
 // was sent.
 func (t *transmitPath) drainLate(now clock.Time, e *Engine, out *packetio.Batch) {
 	for {
