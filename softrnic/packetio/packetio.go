@@ -53,9 +53,9 @@ type Batch struct {
 	bytes  int // what Bytes returns
 }
 
-// arenaChunk is the size in bytes of the first arena, the memory of which Alloc gives parts: it
-// holds two frames of the largest path MTU. An arena that is too small for one batch is replaced by
-// one of twice the size.
+// arenaChunk is the size in bytes of the first arena, the memory from which Alloc takes its slices:
+// it holds two frames of the largest path MTU. An arena that is too small for one batch is replaced
+// by one of at least twice the size.
 const arenaChunk = 9 << 10
 
 // Reset empties b. Slices from earlier calls of Alloc become invalid.
@@ -96,12 +96,11 @@ func (b *Batch) Copy(f Frame) {
 // Port is one end of a link.
 type Port interface {
 	// Recv resets b and appends the frames that have arrived, at most the port's batch size,
-	// without waiting. It returns their number. An error means that the port cannot be used any
-	// more.
+	// without waiting. It returns their number. An error means that the port can no longer be used.
 	Recv(b *Batch) (int, error)
 	// Send transmits the frames of b in order and returns how many were sent. Frames that the link
 	// refuses (no buffer, too long) are dropped and counted by the port, as by a full transmit
-	// ring. An error means that the port cannot be used any more.
+	// ring. An error means that the port can no longer be used.
 	Send(b *Batch) (int, error)
 	// Close releases the port and ends every Wait on it. A second Close does nothing.
 	Close() error

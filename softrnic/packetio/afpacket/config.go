@@ -52,7 +52,8 @@ type Config struct {
 	// Slots is the number of frames in the receive ring; 0 means 512. A ring that does not fit into
 	// the processor's cache is slower than a small one.
 	Slots int
-	// Also, in mode Host, is a further UDP port whose datagrams the port receives; 0 means none.
+	// Also, in mode Host, is the number of a further UDP port: datagrams to it are received like
+	// those to port 4791. 0 means none.
 	Also uint16
 	// EtherType, in mode Tap, selects frames of this type; 0 means all.
 	EtherType uint16

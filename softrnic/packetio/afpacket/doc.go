@@ -11,6 +11,7 @@
 // packetio.Frame. It does not receive the frames that it sends. Frames that are longer than a ring
 // slot are received through the socket's queue, in order.
 //
-// Received bytes are in memory outside the Go heap. It is never unmapped, so that a frame used too
-// late reads other bytes or zeros and does not fault; Close returns the pages to the kernel.
+// Received bytes are in memory outside the Go heap. It is never unmapped: code that uses a frame
+// after the next Recv or after Close reads other bytes or zeros, but does not fault. Close returns
+// the pages to the kernel.
 package afpacket

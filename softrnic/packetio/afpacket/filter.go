@@ -11,7 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Offsets in a frame, and values.
+// Offsets in a frame without VLAN tag, and values of its fields. fragOffset selects the fragment
+// offset of IPv4. acceptAll is the result by which a filter accepts a frame: the number of bytes
+// that the socket gets, here more than any frame has.
 const (
 	offType       = 12
 	offIPv4       = 14
@@ -23,10 +25,10 @@ const (
 )
 
 // roceFilter returns the classic BPF program of mode Host. It takes RoCEv2: UDP to port 4791 over
-// IPv4 (no later fragment) or IPv6, behind at most one VLAN tag. It also takes IGMP, and frames
-// with a hop-by-hop header, because MLD has one: the NIC answers IGMP and MLD queries. The kernel
-// removes the outer tag before the filter sees the frame. If `also` is not 0, it takes datagrams to
-// the UDP port with this number, too.
+// IPv4 or IPv6, behind at most one VLAN tag, except IPv4 fragments behind the first, which have no
+// UDP header. It also takes IGMP, and frames with a hop-by-hop header, because MLD has one: the NIC
+// answers IGMP and MLD queries. The kernel removes the outer tag before the filter sees the frame.
+// If `also` is not 0, it takes datagrams to the UDP port with this number, too.
 func roceFilter(also uint16) []bpf.Instruction {
 	var prog []bpf.Instruction
 	prog = append(prog, bpf.LoadAbsolute{Off: offType, Size: 2},

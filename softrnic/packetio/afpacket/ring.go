@@ -24,8 +24,8 @@ const (
 )
 
 // ring receives through a TPACKET_V2 ring: the kernel writes a frame into a slot and sets its
-// status; the port reads the status without a system call, and clears it when the caller does not
-// use the frame any more.
+// status; the port reads the status without a system call, and clears it when the caller no longer
+// uses the frame.
 type ring struct {
 	fd    int
 	mem   []byte

@@ -32,7 +32,7 @@ type Source interface {
 // so soon that polling would have found it: a port that has had no frames for long will probably
 // get none soon, and empty polls take processor time from busy threads.
 type Waiter struct {
-	spin    time.Duration
+	spin    time.Duration // how long a Wait polls at most before it sleeps
 	ports   []*Port
 	sources []Source
 
@@ -52,8 +52,8 @@ type Waiter struct {
 	epfd, evfd int
 }
 
-// NewWaiter returns a waiter for ports that polls for the budget before it sleeps; 0 means that it
-// sleeps at once.
+// NewWaiter returns a waiter for ports. It polls for the time budget before it sleeps; 0 means that
+// it sleeps at once.
 func NewWaiter(budget time.Duration, ports ...*Port) (*Waiter, error) {
 	return NewWaiterBeside(nil, budget, ports...)
 }

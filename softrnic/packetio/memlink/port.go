@@ -251,8 +251,9 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	return left, nil
 }
 
-// put puts the first frame, or the first run of frames as a super-frame, into the ring. It returns
-// the number of frames and their bytes. fits is false if the frames are too long for the link.
+// put puts the first frame, or the first run of frames as a super-frame, into the ring. limit is
+// the length of the longest frame that put merges; 0 means none. put returns the number of frames
+// and their bytes. fits is false if the frames are too long for the link, or if the link has ended.
 func (p *Port) put(j *joint, frames []packetio.Frame, limit int) (n, length int, fits bool) {
 	f := &frames[0]
 	if limit > 0 && len(frames) > 1 {
@@ -301,8 +302,8 @@ func (p *Port) putRun(j *joint, frames []packetio.Frame, run *packetio.Run) (n, 
 	return len(frames), length, true
 }
 
-// takes reports whether the link takes a frame. A packet must not be longer than the MTU, without
-// its tag; a super-frame may be.
+// takes reports whether the link accepts a frame. A packet must not be longer than the MTU, its
+// Ethernet header and its tag together; a super-frame may be longer.
 func (p *Port) takes(f *packetio.Frame) bool {
 	n := len(f.Data)
 	if n < minFrame || n > packetio.MaxFrame || f.SegSize > packetio.MaxFrame {

@@ -52,7 +52,7 @@ func (r *receiver) take(b *packetio.Batch, port int, buf []byte) (bad uint64, ok
 func (r *receiver) ready() bool { return r.words.tail.Load() != r.head.Load() }
 
 // untaken returns the number of packets in the ring that were not taken. It is called when the
-// receiver is not used any more; the sender may still be used.
+// receiver is no longer used; the sender may still be in use.
 func (r *receiver) untaken() (packets uint64) {
 	head := r.head.Load()
 	n := r.words.tail.Load() - head
