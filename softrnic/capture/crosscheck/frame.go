@@ -57,7 +57,8 @@ func frameOf(p gopacket.Packet) (*wire.Frame, error) {
 	return f, nil
 }
 
-// addTransport is frameOf for the layers of package softrnic/wire/layers.
+// addTransport sets the fields of f for l, a layer of package softrnic/wire/layers. It fails for
+// any other layer.
 func addTransport(f *wire.Frame, l gopacket.Layer) error {
 	switch l := l.(type) {
 	case *roce.BTH:

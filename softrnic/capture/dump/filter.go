@@ -20,9 +20,9 @@ type Filter struct {
 	QPN *wire.QPN
 	// PSN is the packet sequence number; nil means any.
 	PSN *wire.PSN
-	// Host is the source or destination address; the zero Addr: any.
+	// Host is the source or destination address; the zero Addr means any.
 	Host netip.Addr
-	// Interface is the name of the capture's interface; empty: any.
+	// Interface is the name of the capture's interface; empty means any.
 	Interface string
 	// Bad selects malformed packets and those with a wrong ICRC.
 	Bad bool

@@ -51,7 +51,7 @@ func (e *Error) Error() string { return fmt.Sprintf("at byte %d: %v", e.Offset, 
 // Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Reader reads the packets of a file of either format. After an error it cannot be used any more.
+// Reader reads the packets of a file of either format. After an error it can no longer be used.
 type Reader struct {
 	r      *bufio.Reader
 	pos    int64 // bytes consumed

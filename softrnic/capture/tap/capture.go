@@ -100,10 +100,10 @@ type stream struct {
 	*reader
 	out     *pcapng.Writer
 	flush   func()
-	spare   []byte
+	spare   []byte // the buffer for the next swap
 	counts  []count
-	said    []uint64 // losses that were reported so far, by interface
-	saidAt  time.Time
+	said    []uint64  // losses that were reported so far, by interface
+	saidAt  time.Time // when losses were last reported
 	written uint64
 }
 

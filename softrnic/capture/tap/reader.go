@@ -10,10 +10,10 @@ import (
 // reader is the queue between the switch and one capture: records in a byte buffer, which the
 // capture exchanges for an empty one.
 type reader struct {
-	ids       []int // the capture's number of an interface, by link*2+direction; -1 means that it is not captured
-	snaplen   int   // 0 means whole packets
-	commented bool  // only packets with a comment
-	ready     chan struct{}
+	ids       []int         // the capture's number of an interface, by link*2+direction; -1 means that it is not captured
+	snaplen   int           // 0 means whole packets
+	commented bool          // only packets with a comment
+	ready     chan struct{} // notifies the capture that packets are queued; capacity 1
 
 	mu     sync.Mutex
 	buf    []byte
