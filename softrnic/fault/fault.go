@@ -16,9 +16,9 @@ import (
 // Kind is the effect of a rule on the frames that it selects.
 type Kind string
 
-// Kinds of faults. Corrupt flips one bit behind the Ethernet header; Reorder holds a frame back
-// until later ones have overtaken it; Rate is a token bucket; Blackhole drops all frames, not only
-// RoCEv2.
+// Kinds of faults. Corrupt flips one bit behind the Ethernet header; Reorder holds a frame back for
+// some time, so that later ones overtake it; Rate is a token bucket; Blackhole drops all frames,
+// not only RoCEv2.
 const (
 	Loss      Kind = "loss"
 	Duplicate Kind = "duplicate"

@@ -51,9 +51,9 @@ type ruleState struct {
 	free   clock.Time // for the kind Rate: when all accepted frames have been sent
 }
 
-// laneHit and laneAmount tell the random draws for one frame apart: for whether the rule hits it,
-// and for how much. Each has its own number in the stream, so that one decision does not influence
-// another.
+// A rule has two random draws for each frame: laneHit decides whether the rule hits the frame,
+// laneAmount how long the frame is delayed or which bit is flipped. Each draw has its own number in
+// the stream, so that one decision does not influence another.
 const (
 	laneHit = iota
 	laneAmount
@@ -197,7 +197,7 @@ func (s *ruleState) selects(v *view, first wire.PSN) (pos uint64, hit bool) {
 	return pos, true
 }
 
-// apply adds the rule's effect on a frame to `out` and reports whether it is a hit.
+// apply adds the rule's effect on a frame to `out` and reports whether the effect counts as a hit.
 func (s *ruleState) apply(now clock.Time, frame []byte, pos uint64, out *Verdict) bool {
 	switch s.rule.Kind {
 	case Loss, Blackhole:

@@ -30,8 +30,8 @@ type packetID struct {
 // view has the properties of a frame that rules can match.
 type view struct {
 	packetID
-	// roce is set if the frame is a RoCEv2 packet with a complete BTH. If it is not set, only the
-	// fields of 1RMA may be.
+	// roce is set if the frame is a RoCEv2 packet with a complete BTH. If roce is false, only the
+	// fields of 1RMA can have values.
 	roce bool
 	// oneRMA is set if the frame is a 1RMA message with a complete header; kind and solo are its
 	// kind and operation.

@@ -12,16 +12,16 @@ const (
 	maxTracked = 4096
 )
 
-// A PSN that differs from the newest one by more than this belongs to a new connection with the
-// same queue pair number. A retransmission goes back by at most the window. A request goes ahead by
-// at most the PSNs of one READ.
+// A PSN that is more than restartBack behind the newest one, or more than restartAhead in front of
+// it, belongs to a new connection with the same queue pair number. A retransmission goes back by at
+// most the window. A request goes ahead by at most the PSNs of one READ.
 const (
 	restartBack  = 1 << 16
 	restartAhead = 1 << 20
 )
 
-// ring is a map of limited size that removes its oldest key. It allocates its memory at the first
-// add.
+// ring is a map of at most bound keys: when it is full, a new key replaces the oldest one. It
+// allocates its memory when keys are added.
 type ring[K comparable, V any] struct {
 	bound int
 	vals  map[K]*V

@@ -212,7 +212,7 @@ func (s *Set) drop(i int) {
 	}
 	s.rules = slices.Delete(s.rules, i, i+1)
 	if len(s.rules) == 0 {
-		s.counter = 0 // names begin at f1 again, so that the same rules get the same seeds and give the same faults again
+		s.counter = 0 // IDs begin at f1 again, so that the same rules get the same IDs and give the same faults again
 	}
 }
 
