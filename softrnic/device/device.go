@@ -29,7 +29,7 @@ type Config struct {
 	// Clock is the clock of the device, which several devices can share; nil means a new clock.
 	Clock *real.Clock
 	// Spin is how long a waiting application polls before it blocks. It should be twice the
-	// round-trip time. 0 means 50 µs; negative: no polling.
+	// round-trip time. 0 means 50 µs; a negative value means no polling.
 	Spin time.Duration
 	// Seed seeds the random numbers of applications.
 	Seed uint64

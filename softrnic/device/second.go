@@ -50,8 +50,8 @@ func (s *secondNIC) tick(now clock.Time, out *packetio.Batch) {
 // toSecond passes a frame to the second NIC. The answers to one super-frame can be long: 128
 // requests for 4 KiB each are answered with 512 KiB. So toSecond sends answers before it has passed
 // all packets. Because sending takes time, each packet is passed with the present time and not with
-// that of the receive call: otherwise the NIC could write data to memory after the operation that
-// reads them has timed out.
+// the time of the receive call. With the older time, the NIC could write data to memory after the
+// operation that reads them has timed out.
 func (d *Device) toSecond(f packetio.Frame) {
 	s := &d.second
 	s.busy = true

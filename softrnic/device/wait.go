@@ -35,9 +35,10 @@ var errLead = errors.New("poll the port")
 
 // await waits for cond, first by polling and then by blocking. One application thread at a time is
 // the leader: it polls the port for all waiting threads, for the spin time. The other threads
-// block, and so do patient threads. The leader wakes them when their conditions are true. When its
-// own condition is true, it makes one of them the leader that is not patient. After the spin time
-// the leader blocks, too. The progress goroutine polls the port while there is no leader.
+// block, and so do patient threads. The leader wakes them when their conditions are true. When the
+// leader's own condition is true, it makes a waiting thread that is not patient the next leader.
+// After the spin time the leader blocks, too. The progress goroutine polls the port while there is
+// no leader.
 func (d *Device) await(cond verbsengine.Condition, deadline clock.Time) error {
 	d.enter()
 	d.emptyPolls = 0
@@ -157,7 +158,7 @@ func (d *Device) park(cond verbsengine.Condition, deadline clock.Time) error {
 }
 
 // unpark removes w from the list of waiters after its deadline. If w has got a result at the same
-// moment, unpark returns that. The result may be errLead, and then this thread must lead.
+// moment, unpark returns this result. It may be errLead: then this thread must become the leader.
 func (d *Device) unpark(w *waiter) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
