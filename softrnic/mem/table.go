@@ -33,8 +33,8 @@ const (
 // Table has the protection domains and regions of one NIC.
 type Table struct {
 	rand  *rand.Rand
-	max   int
-	count int
+	max   int // largest number of regions and windows
+	count int // present number of regions and windows
 	bound int // number of windows that are bound
 	// The upper 24 bits of a key are the index in slots, permuted: by local for L_Keys, by remote
 	// for R_Keys.
@@ -43,7 +43,7 @@ type Table struct {
 	// lastLocal and lastRemote are the regions that were found last by an L_Key and by an R_Key,
 	// because most traffic is to one region. They are never nil: noRegion means that there is none.
 	lastLocal, lastRemote *Region
-	free                  []uint32
+	free                  []uint32   // indexes of free slots; the first has been free longest
 	pds                   map[PD]int // number of regions and windows of each protection domain
 	nextPD                PD
 	next                  uint64 // lowest virtual address that was not used yet

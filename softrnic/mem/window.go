@@ -10,7 +10,7 @@ import (
 // Window is a memory window (IBTA 10.6.7.2): an R_Key that a bind work request gives to a part of a
 // region. It has no L_Key. A window of type 2 is for the peer of one queue pair only, and an
 // invalidate unbinds it. A window of type 1 is for the peers of all queue pairs of its protection
-// domain. Each bind replaces the bind before; a bind of length 0 only ends it.
+// domain. A bind of such a window replaces the bind before; a bind of length 0 only ends it.
 type Window struct {
 	table *Table
 	pd    PD
