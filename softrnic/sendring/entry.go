@@ -9,7 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// An entry consists of segments of 16 bytes, all fields big-endian:
+// An entry consists of segments of 16 bytes. All fields are big-endian. Each has its length in bytes
+// behind its name; a length without a name stands for unused bytes:
 //
 //	control   opmod 1 · index 2 · opcode 1 · QPN 3 · segments 1 · signature 1 · 2 · flags 1 · immediate 4
 //	remote    address 8 · R_Key 4 · 4               WRITE, READ, atomics
@@ -111,7 +112,7 @@ var shapes = [32]shape{
 	Min:            {name: "MIN", known: true, remote: true, data: true, calc: true, op: verbs.OpWrite},
 }
 
-// of returns the shape of an opcode. The shape of an unknown opcode has known unset.
+// of returns the shape of an opcode. In the shape of an unknown opcode, known is false.
 func (o Opcode) of() *shape {
 	if int(o) < len(shapes) {
 		return &shapes[o]

@@ -15,7 +15,7 @@ type inFlight struct {
 	all   []flight
 	head  int
 	n     int
-	reads int
+	reads int // number of entries with read set
 }
 
 func newInFlight(limit int) inFlight { return inFlight{all: make([]flight, limit)} }
