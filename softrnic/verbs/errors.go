@@ -12,7 +12,7 @@ var (
 	ErrNoSpace      = errors.New("queue is full")
 	ErrBusy         = errors.New("object is in use")
 	ErrLimit        = errors.New("device limit reached")
-	ErrAccess       = errors.New("memory is not registered for this")
+	ErrAccess       = errors.New("access is not permitted")
 	ErrTimeout      = errors.New("timed out")
 	ErrClosed       = errors.New("closed")
 	ErrNotSupported = errors.New("not supported")

@@ -264,8 +264,8 @@ type ToRTR struct {
 	PathMTU   MTU
 	// MaxDestRdAtomic is how many READs and atomics of the peer may be in flight (responder
 	// resources).
-	MaxDestRdAtomic int // 0 means 16; -1 means none
-	MinRNRTimer     uint8
+	MaxDestRdAtomic int    // 0 means 16; -1 means none
+	MinRNRTimer     uint8  // code of the time that the peer must wait after an RNR NAK
 	TrafficClass    uint8  // 0 means the default of the NIC
 	HopLimit        uint8  // 0 means 64
 	FlowLabel       uint32 // as in AHAttr
