@@ -39,7 +39,7 @@ type Locks struct {
 	Freed uint64
 	// Waits is a histogram of waiting times in nanoseconds: from the first CAS for a lock to the
 	// answer of the CAS that took it. If a client still waits for a lock at the end of the run, its
-	// time so far is included.
+	// wait until the end of the window is included.
 	Waits *hdrhistogram.Histogram
 }
 
