@@ -1,6 +1,7 @@
 // Package control is the local control API of the daemons: HTTP and JSON on a unix socket. A
 // handler is a function from a request to a reply. Its error is sent as {"error": …} with a status,
-// and the client returns it as an error again. HandleProfile answers a request that all daemons have.
+// and the client returns it as an error again. HandleProfile registers the request for a CPU
+// profile, which all daemons answer.
 package control
 
 import (
@@ -119,7 +120,8 @@ func WriteError(w http.ResponseWriter, err error) {
 const (
 	// maxSocketPath is the length of the longest path that fits into a socket address.
 	maxSocketPath = 107
-	headerWait    = 5 * time.Second
+	// headerWait is how long a client may take to send the header of a request.
+	headerWait = 5 * time.Second
 	// closeWait is how long Close waits for handlers whose context it has cancelled.
 	closeWait = 5 * time.Second
 )
