@@ -7,12 +7,12 @@
 // a rack without costs.
 //
 // Card applies a model to a NIC, Box to a switch. The caller passes each frame with the time at
-// which it arrives there or is made there. It gets the time at which the frame takes effect or
-// leaves. Card and Box contain queues with servers in virtual time, which read only headers. The
-// protocol's state machines do not depend on them.
+// which it arrives there or is made there. Card and Box return the time at which the frame takes
+// effect or leaves. Card and Box contain queues with servers in virtual time, which read only
+// headers. The protocol's state machines do not depend on them.
 //
-// Two times are distinguished everywhere. Occupancy is how long a part is busy, and limits its
-// rate; latency delays without limiting a rate. A server serves frames in the order of their
-// arrival, even a frame that must then wait for its queue pair or word. In a real NIC, other frames
-// may overtake such a frame. Packets of a NIC to itself cost nothing.
+// Two times are distinguished everywhere. Occupancy is how long a part of the hardware is busy, and
+// limits its rate; latency delays without limiting a rate. A server serves frames in the order of
+// their arrival, even a frame that must then wait for its queue pair or word. In a real NIC, other
+// frames may overtake such a frame. Packets of a NIC to itself cost nothing.
 package cost

@@ -20,8 +20,8 @@ type Card struct {
 	// in serves the request packets of all peers, send those of all local queue pairs, one at a
 	// time each: they limit the NIC's rate.
 	in, send server
-	here     map[wire.QPN]*pair
-	peers    map[peer]pico // when the last request to each left the NIC
+	here     map[wire.QPN]*pair // queue pairs of this NIC
+	peers    map[peer]pico      // when the last request to each left the NIC
 	words    words
 	// slots has the time at which the last atomic of a slot ends; see Verb.Slots.
 	slots []pico

@@ -20,7 +20,8 @@ const (
 
 func newWords() words { return words{busy: make(map[*byte]pico)} }
 
-// free returns when no word of b is occupied by an atomic any more; 0 if none is occupied now.
+// free returns the time from which on no word of b is occupied by an atomic; 0 if none is occupied
+// now.
 func (w *words) free(b []byte) (at pico) {
 	if len(w.busy) == 0 {
 		return 0
