@@ -19,8 +19,8 @@ type ring struct {
 	n    int
 }
 
-// at returns the index in all of the completion that has i older ones in the ring; if i is n, of
-// the free entry behind the newest completion.
+// at returns the index in r.all of the completion that has i older completions in the ring. If i is
+// r.n, it returns the index of the free entry behind the newest completion.
 func (r *ring) at(i int) int {
 	if i += r.head; i >= len(r.all) {
 		i -= len(r.all)
