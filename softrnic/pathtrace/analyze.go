@@ -144,7 +144,7 @@ func (f *follower) event(e located) {
 		}
 		return
 	case e.Point == Handled && e.node == server:
-		return // a batch that was received before this Sending
+		return // no step of path is at this point of the server
 	}
 	posted := e.node == client && e.Point == Posted
 	if posted {

@@ -73,8 +73,8 @@ func (r *Ring) Trace() Trace {
 type Request struct {
 	// Events is the capacity of the ring, 1 to MaxEvents.
 	Events int `json:"events"`
-	// Ports are the names of the switch's ports whose packets are recorded; empty: all ports. Hosts
-	// ignore them.
+	// Ports are the names of the switch's ports whose packets are recorded; empty means all ports.
+	// Hosts ignore them.
 	Ports []string `json:"ports,omitempty"`
 }
 
