@@ -18,8 +18,8 @@ type conn struct {
 	// refs is the number of members' queue pairs that are attached. pending is the number of work
 	// requests in flight.
 	refs, pending int
-	// dead: the connection has failed, and no further queue pair may attach. gone: it was
-	// destroyed.
+	// dead: the connection has failed or is ending, and no further queue pair may attach. gone: the
+	// connection was destroyed.
 	dead, gone bool
 	waiters    []*Member // members that wait until the connection is made
 }

@@ -47,8 +47,8 @@ type Hub struct {
 	all   []*conn
 	// private has the queue pairs that are not shared, by number.
 	private map[wire.QPN]*qp
-	slots   []slot
-	free    []uint64
+	slots   []slot   // the work requests of all members, by the slot index in their IDs
+	free    []uint64 // indexes of free slots
 	// err is the failure after which there are no further completions; nil means none.
 	err    error
 	closed bool
@@ -68,9 +68,9 @@ type slot struct {
 	// c is the shared connection of q; nil if q is not shared.
 	c        *conn
 	m        *Member
-	id       uint64
-	signaled bool
-	used     bool
+	id       uint64 // the ID that the member has given the work request
+	signaled bool   // the member requests a completion
+	used     bool   // the slot is not free
 }
 
 // New returns a hub without members.

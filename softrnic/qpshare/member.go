@@ -20,8 +20,8 @@ type Member struct {
 	// not polled yet.
 	waiting bool
 	queue   []verbs.WC
-	pending int
-	wrs     []verbs.SendWR
+	pending int            // number of work requests in flight
+	wrs     []verbs.SendWR // the work requests of one post, with the IDs of the hub
 }
 
 var (
