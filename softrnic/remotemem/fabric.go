@@ -56,11 +56,11 @@ type Fabric struct {
 type peer struct {
 	addr    netip.Addr
 	connect Connect
-	recvs   int
+	recvs   int // see AddPeer
 	qp      verbs.QP
 	// pending is the number of send work requests that are posted and not completed.
 	pending int
-	broken  bool
+	broken  bool // the queue pair has failed, or was ended: no operation can be posted
 }
 
 // New returns a fabric without peers.

@@ -16,8 +16,8 @@ type Op struct {
 	// Status is the result when the operation is Done.
 	Status verbs.Status
 	Done   bool
-	// before is the previous operation of the same Chain. It has no completion of its own and ends
-	// with this one.
+	// before is the previous operation of the same Chain. It has no completion of its own: it is
+	// Done when this operation completes.
 	before *Op
 }
 
