@@ -89,7 +89,7 @@ func (g *Grant) Parse(b []byte) error {
 // answer of a memory service.
 func Of(private []byte) (g Grant, err error) {
 	if len(private) < 2+Len || private[0] != Version || private[1] != Kind {
-		return Grant{}, fmt.Errorf("the service's answer of %d bytes is none of a memory service, version %d; "+
+		return Grant{}, fmt.Errorf("the service's answer of %d bytes is not that of a memory service of version %d; "+
 			"name a service that lends memory", len(private), Version)
 	}
 	return g, g.Parse(private[2:])
