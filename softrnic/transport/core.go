@@ -8,8 +8,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// core is what all parts of a queue pair share: the NIC's memory and counters, the attributes from
-// its creation and its transitions, and the state. Each part holds a pointer to it.
+// core has the fields that all parts of a queue pair share (see the package comment): the NIC's
+// memory and counters, the attributes from its creation and its transitions, and the state. Each
+// part holds a pointer to it.
 type core struct {
 	env Env
 	cfg Config

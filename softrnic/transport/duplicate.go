@@ -5,7 +5,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// result is what the responder stores of an executed atomic, ATOMIC_WRITE or FLUSH, to answer
+// result is what the responder stores about an executed atomic, ATOMIC_WRITE or FLUSH, to answer
 // duplicates. An ATOMIC_WRITE and a FLUSH have no value.
 type result struct {
 	psn   wire.PSN
