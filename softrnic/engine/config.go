@@ -21,8 +21,8 @@ type Config struct {
 	LinkMTU int
 	// GIDs are the NIC's addresses; at least one.
 	GIDs []verbs.GID
-	// Rand generates queue pair numbers, keys and the first IP ID; required. After New, only the engine
-	// may use it.
+	// Rand generates queue pair numbers, keys and the first IP ID; required. After New, only the
+	// engine may use it.
 	Rand *rand.Rand
 	// Resolve returns the MAC address of a peer's IP address; required. It must not block.
 	Resolve func(netip.Addr) (wire.MAC, bool)

@@ -116,7 +116,7 @@ func (g *GSI) endGone(now clock.Time) {
 			continue
 		}
 		if c := g.conns[id]; c != nil {
-			c.gone = true // the machine sends no event, so this ends the wait of the connection's goroutine
+			c.gone = true // the connection manager reports no event, so this ends the wait of the connection's goroutine
 			delete(g.conns, id)
 			g.e.activity++
 			c.changed()
@@ -183,8 +183,8 @@ func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 	a.Reset()
 }
 
-// refusal is a connection request that the engine rejects itself for the reason why or, if status is
-// not 0, a SIDR request that it answers itself with this status.
+// refusal is a connection request that the engine rejects itself for the reason why or, if status
+// is not 0, a SIDR request that it answers itself with this status.
 type refusal struct {
 	id     mad.CommID
 	why    cm.Refusal
@@ -193,7 +193,7 @@ type refusal struct {
 
 // refuse refuses the requests in refused.
 func (g *GSI) refuse(now clock.Time) {
-	for _, r := range g.refused { // no call can fail: the machine has just reported the request
+	for _, r := range g.refused { // no call can fail: the connection manager has just reported the request
 		if r.status != 0 {
 			_ = g.m.Answer(now, r.id, mad.SIDRRep{Status: r.status}, &g.acts)
 		} else {

@@ -93,7 +93,8 @@ func (e *Engine) RegMR(pd *PD, buf []byte, access verbs.Access) (*MR, error) {
 	return pd.newMR(e.env.Mem.Reg(pd.num, buf, access))
 }
 
-// newMR makes the object of a new region of the domain. err is the error of its registration.
+// newMR makes the MR of a region that was just registered in the domain. err is the error of the
+// registration.
 func (p *PD) newMR(region *mem.Region, err error) (*MR, error) {
 	if err != nil {
 		return nil, err

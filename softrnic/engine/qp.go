@@ -220,8 +220,8 @@ func (q *QP) ToError(now clock.Time, out *packetio.Batch) error {
 	return q.transition("modify QP to ERROR", q.q.ToError, now, out)
 }
 
-// FailSend moves the queue pair to ERROR, which flushes the work requests that are not complete, and
-// then completes with LocQPOpErr the work request id, which PostSend has refused.
+// FailSend moves the queue pair to ERROR, which flushes the work requests that are not complete,
+// and then completes with LocQPOpErr the work request id, which PostSend has refused.
 func (q *QP) FailSend(now clock.Time, id uint64, out *packetio.Batch) {
 	if q.ToError(now, out) != nil {
 		return // the queue pair is destroyed

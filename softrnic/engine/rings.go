@@ -271,8 +271,8 @@ func (r *rings) controls(now clock.Time, e *Engine, qp *QP) {
 	}
 }
 
-// push queues a completion that the queue pair itself does not make: that of a ring's control entry,
-// or of a work request that was refused.
+// push queues a completion that the queue pair itself does not make: that of a ring's control
+// entry, or of a work request that was refused.
 func (r *rings) push(now clock.Time, e *Engine, qp *QP, wc *verbs.WC) {
 	e.activity++
 	e.complete(now, &transport.Completion{To: qp.q.Sent(), WC: *wc})
