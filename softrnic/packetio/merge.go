@@ -68,7 +68,7 @@ func (l *layout) whole(b []byte) bool {
 	if l.v6 {
 		return int(binary.BigEndian.Uint16(ip[4:])) == len(udp)
 	}
-	const fragment = 0x3fff // the flag and the offset
+	const fragment = 0x3fff // the flag MF and the fragment offset
 	return l.l4 == l.ip+ipv4Len && int(binary.BigEndian.Uint16(ip[2:])) == len(ip) &&
 		binary.BigEndian.Uint16(ip[6:])&fragment == 0 && fold(sum(ip[:ipv4Len])) == 0xffff
 }

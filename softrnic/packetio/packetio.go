@@ -10,7 +10,8 @@ package packetio
 
 import "time"
 
-// MaxFrame is the length of the longest frame: a TCP super-frame with its Ethernet header and two tags.
+// MaxFrame is the length of the longest frame: a TCP super-frame with its Ethernet header and two
+// tags.
 const MaxFrame = 65536 + 14 + 8
 
 // Frame is one Ethernet frame, or a super-frame: several packets with equal headers that travel as

@@ -62,8 +62,8 @@ func locate(b []byte) (l layout, ok bool) {
 	return l, l.payload <= len(b) && l.l4 >= l.ip+ipv4Len
 }
 
-// Packets returns the number of packets in f: 1 unless it is a super-frame. A super-frame that is not
-// Splittable because it has too many packets is one packet to the receiving NIC, too.
+// Packets returns the number of packets in f: 1 unless it is a super-frame. A super-frame that is
+// not Splittable because it has too many packets is one packet to the receiving NIC, too.
 func (f *Frame) Packets() int {
 	if f.SegSize <= 0 {
 		return 1
@@ -129,7 +129,8 @@ type Segments struct {
 	heads [MaxHeaders]byte // a copy of the headers of the super-frame
 }
 
-// MaxHeaders is the largest length of a super-frame's headers: Ethernet with a tag, IPv4 with options, UDP.
+// MaxHeaders is the largest length of a super-frame's headers: Ethernet with a tag, IPv4 with
+// options, UDP.
 const MaxHeaders = ethernetLen + vlanTagLen + 60 + udpLen
 
 // Open begins to split f and returns the number of its packets; 0 if f is not Splittable.

@@ -63,8 +63,8 @@ type Config struct {
 	Merge bool
 	// NoRing receives with recvmmsg instead of a ring.
 	NoRing bool
-	// NoTCX disables the BPF program that keeps the kernel from handling RoCEv2 packets; the port uses
-	// sockets instead (see Silencer).
+	// NoTCX disables the BPF program that keeps the kernel from handling RoCEv2 packets; the port
+	// uses sockets instead (see Info.Silencer).
 	NoTCX bool
 }
 

@@ -18,7 +18,8 @@ import (
 const socketBuffer = 8 << 20
 
 // healthEvery is the number of empty receives after which a port checks that its interface still
-// exists. Otherwise a caller that only polls would not notice that the interface was removed.
+// exists. Without this check, a caller that only polls would not notice that the interface was
+// removed.
 const healthEvery = 1 << 16
 
 // receiver receives frames: a ring or an mmsgReceiver.
@@ -241,7 +242,7 @@ func (p *Port) Stats() packetio.Stats {
 	return p.stats
 }
 
-// readDrops adds the value of the kernel's drop counter, and resets that counter.
+// readDrops adds the kernel's drop counter to RxDropped. Reading that counter resets it.
 func (p *Port) readDrops() {
 	if st, err := unix.GetsockoptTpacketStats(p.fd, unix.SOL_PACKET, unix.PACKET_STATISTICS); err == nil {
 		p.stats.RxDropped += uint64(st.Drops)

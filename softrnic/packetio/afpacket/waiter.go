@@ -94,7 +94,8 @@ func (w *Waiter) open() (err error) {
 	return err
 }
 
-// IDs of events that do not belong to a port.
+// IDs of events that do not belong to a port: ownEvent is the ID of the waiter's eventfd, aBell
+// that of the bells of all sources.
 const (
 	ownEvent = -1
 	aBell    = -2
@@ -193,8 +194,8 @@ func (w *Waiter) adapt(d time.Duration) {
 	}
 }
 
-// sleep blocks until there is a frame or a Wake, a port has ended, or d has passed since start; d < 0
-// means no limit.
+// sleep blocks until there is a frame or a Wake, a port has ended, or d has passed since start.
+// A negative d means no limit.
 func (w *Waiter) sleep(start time.Time, d time.Duration) error {
 	w.blocked.Store(true)
 	defer w.blocked.Store(false)

@@ -14,7 +14,7 @@ import (
 
 // Limits of the connection by which a host and the switch set up a link.
 const (
-	// network preserves message boundaries.
+	// network is the type of the socket, which preserves message boundaries.
 	network = "unixpacket"
 	// answerWait is how long one side waits for the other's message.
 	answerWait = 2 * time.Second
@@ -23,14 +23,14 @@ const (
 	mostFDs = 2
 )
 
-// hello is the first message of a host. Its descriptor rings the host's bell.
+// hello is the first message of a host. It carries the descriptor that rings the host's bell.
 type hello struct {
 	Host string `json:"host"`
 	layout
 }
 
-// welcome is the switch's answer. Its descriptors are the memory, and the one that rings the
-// switch's bell.
+// welcome is the switch's answer. It carries two descriptors: the memory, and the one that rings
+// the switch's bell.
 type welcome struct {
 	Error string `json:"error,omitempty"`
 	layout
