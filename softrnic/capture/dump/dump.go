@@ -54,7 +54,7 @@ func (s *Stats) String() string {
 // ErrLinkType means that the capture was not taken on an Ethernet interface.
 var ErrLinkType = errors.New("not Ethernet: capture on one interface, not on \"any\"")
 
-// Dumper prints files.
+// Dumper prints the packets of capture files.
 type Dumper struct {
 	Stats Stats
 

@@ -63,7 +63,7 @@ type reth struct {
 	VA     hex    `json:"va"`
 	RKey   hex    `json:"rkey"`
 	Length uint32 `json:"length"`
-	// Selectivity and the fields below it are those of a FLUSH.
+	// Selectivity and Placement are set for a FLUSH only.
 	Selectivity *hex `json:"selectivity,omitempty"`
 	Placement   *hex `json:"placement,omitempty"`
 }
@@ -73,7 +73,7 @@ type atomic struct {
 	RKey      hex `json:"rkey"`
 	SwapOrAdd hex `json:"swapOrAdd"`
 	Compare   hex `json:"compare"`
-	// Masks of masked atomics.
+	// SwapMask and CompareOrBoundary are set for masked atomics only.
 	SwapMask          *hex `json:"swapMask,omitempty"`
 	CompareOrBoundary *hex `json:"compareMaskOrBoundary,omitempty"`
 }

@@ -16,7 +16,7 @@ const (
 	Other     Verdict = "other"     // not RoCEv2
 	OK        Verdict = "ok"        // well-formed, with the right ICRC
 	BadICRC   Verdict = "bad"       // well-formed, with a wrong ICRC
-	Cut       Verdict = "cut"       // well-formed as far as it was captured; the ICRC is unknown
+	Cut       Verdict = "cut"       // not captured completely: its ICRC is unknown, and it may be malformed
 	Malformed Verdict = "malformed" // RoCEv2 that cannot be parsed; Record.Err says why
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// appendText appends the line for r.
+// appendText appends the line of text for packet r. start is as in appendTime.
 func (r *Record) appendText(b []byte, start *int64) []byte {
 	b = appendTime(b, r.Time, start)
 	if r.Name != "" {

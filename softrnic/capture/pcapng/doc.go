@@ -66,5 +66,6 @@ const (
 	enhancedLen    = 20
 )
 
-// pad4 returns n rounded up to a multiple of 4 bytes: everything in a pcapng file is aligned so.
+// pad4 returns n rounded up to a multiple of 4: all fields of a pcapng file are padded to such a
+// length.
 func pad4(n int) int { return (n + 3) &^ 3 }

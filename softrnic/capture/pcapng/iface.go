@@ -15,7 +15,7 @@ type iface struct {
 	offset   int64  // seconds to add to every time
 }
 
-// defaultResol is microseconds.
+// defaultResol is the if_tsresol of microseconds, which are the default unit of times.
 const defaultResol = 6
 
 // addInterface reads an interface description block.

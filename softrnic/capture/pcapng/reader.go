@@ -55,7 +55,7 @@ func (e *Error) Unwrap() error { return e.Err }
 type Reader struct {
 	r      *bufio.Reader
 	pos    int64 // bytes consumed
-	start  int64 // of the current block or record
+	start  int64 // offset of the current block or record
 	order  binary.ByteOrder
 	buf    []byte
 	format interface{ next(p *Packet) error }

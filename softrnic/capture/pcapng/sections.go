@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-// sections reads pcapng: sections of blocks.
+// sections reads the pcapng format: a file of sections, which consist of blocks.
 type sections struct {
 	*Reader
 	interfaces []iface

@@ -31,8 +31,8 @@ type Options struct {
 // Summary has the numbers of written and lost packets of a capture.
 type Summary struct{ Written, Lost uint64 }
 
-// Capture writes a pcapng stream to w until ctx ends, and then returns nil. The error is one of w,
-// or wraps ErrUnknownLink or ErrTooMany.
+// Capture writes a pcapng stream to w until ctx ends, and then returns nil. The error is an error
+// of w, or wraps ErrUnknownLink or ErrTooMany.
 func (h *Hub) Capture(ctx context.Context, w io.Writer, o Options) (Summary, error) {
 	r, names, err := h.admit(o)
 	if err != nil {
