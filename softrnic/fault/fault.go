@@ -27,7 +27,7 @@ const (
 	Corrupt   Kind = "corrupt"
 	Rate      Kind = "rate"
 	Blackhole Kind = "blackhole"
-	Tear      Kind = "tear" // copies in a host's memory, at 64-byte boundaries
+	Tear      Kind = "tear" // tears memory copies of a host, at 64-byte boundaries
 )
 
 // Dir is a direction on a link, seen from the host: up is from the host to the switch.

@@ -52,8 +52,8 @@ type ruleState struct {
 }
 
 // A rule has two random draws for each frame: laneHit decides whether the rule hits the frame,
-// laneAmount how long the frame is delayed or which bit is flipped. Each draw has its own number in
-// the stream, so that one decision does not influence another.
+// laneAmount how long the frame is delayed or which bit is flipped. lanes is the number of draws.
+// Each draw has its own number in the stream, so that one decision does not influence another.
 const (
 	laneHit = iota
 	laneAmount

@@ -8,7 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// classes has the values of Match.Class that select RoCEv2 packets, and what each selects.
+// classes has each value of Match.Class that selects RoCEv2 packets, with a function that reports
+// whether a packet belongs to the class.
 var classes = map[string]func(*view) bool{
 	"roce":          func(*view) bool { return true },
 	"request":       func(v *view) bool { return isRequest(v.op) },
@@ -21,8 +22,9 @@ var classes = map[string]func(*view) bool{
 	"cnp":           func(v *view) bool { return v.op == wire.CNP },
 }
 
-// oneRMAClasses has the values of Match.Class that select 1RMA messages: all, those of a kind, and
-// those of an operation.
+// oneRMAClasses has each value of Match.Class that selects 1RMA messages, with a function that
+// reports whether a message belongs to the class: all messages, those of a kind, or those of an
+// operation.
 var oneRMAClasses = map[string]func(*view) bool{
 	"onerma":         func(*view) bool { return true },
 	"onerma_request": func(v *view) bool { return v.kind == onerma.Request },
@@ -56,8 +58,8 @@ func (m *Match) empty() bool {
 type matcher struct {
 	any     bool
 	opcodes []wire.Opcode
-	class   func(*view) bool // of classes
-	oneRMA  func(*view) bool // of oneRMAClasses
+	class   func(*view) bool // the entry of classes; nil means that there is none
+	oneRMA  func(*view) bool // the entry of oneRMAClasses; nil means that there is none
 	m       Match
 }
 

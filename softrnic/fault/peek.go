@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Offsets of the fields that peek reads. peek does not use the codec of package wire, which parses
-// and checks much more than rules can match.
+// Lengths of headers, and the IP protocol of UDP, for peek. peek does not use the codec of package
+// wire, which parses and checks much more than rules can match.
 const (
 	ethLen  = 14
 	vlanLen = 4

@@ -18,8 +18,8 @@ const (
 	MaxRate = 1_000_000_000_000
 )
 
-// idAlphabet has the characters that a rule's ID may have. The ID is a path element of the control
-// API, so it must not be "..".
+// idAlphabet has the characters of which a rule's ID may consist, idFirst those with which it may
+// begin. The ID is a path element of the control API, so it must not be "..".
 const (
 	idFirst    = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	idAlphabet = idFirst + ".-_"
