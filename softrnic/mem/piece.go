@@ -65,7 +65,7 @@ func (p Piece) Write(src []byte, off int) bool {
 }
 
 // CmpSwap stores swap in the piece, which has 8 bytes, if its value is compare. It returns the
-// original value. All in host byte order.
+// original value. All values are in host byte order.
 func (p Piece) CmpSwap(compare, swap uint64) (old uint64, ok bool) {
 	if old, ok = p.load(); ok && old == compare {
 		ok = p.Store64(swap)
@@ -74,7 +74,7 @@ func (p Piece) CmpSwap(compare, swap uint64) (old uint64, ok bool) {
 }
 
 // FetchAdd adds to the value of the piece, which has 8 bytes, and returns the original value. All
-// in host byte order.
+// values are in host byte order.
 func (p Piece) FetchAdd(add uint64) (old uint64, ok bool) {
 	if old, ok = p.load(); ok {
 		ok = p.Store64(old + add)
@@ -83,7 +83,8 @@ func (p Piece) FetchAdd(add uint64) (old uint64, ok bool) {
 }
 
 // MaskedCmpSwap stores the bits swapMask of swap in the piece, which has 8 bytes, if its bits
-// compareMask equal those of compare. It returns the original value. All in host byte order.
+// compareMask equal those of compare. It returns the original value. All values are in host byte
+// order.
 func (p Piece) MaskedCmpSwap(compare, compareMask, swap, swapMask uint64) (old uint64, ok bool) {
 	if old, ok = p.load(); ok {
 		ok = p.store(old, maskedCmpSwap(old, compare, compareMask, swap, swapMask))
@@ -92,7 +93,7 @@ func (p Piece) MaskedCmpSwap(compare, compareMask, swap, swapMask uint64) (old u
 }
 
 // MaskedFetchAdd adds to each field of the piece, which has 8 bytes, and returns the original
-// value. boundary has the highest bit of each field. All in host byte order.
+// value. boundary has the highest bit of each field. All values are in host byte order.
 func (p Piece) MaskedFetchAdd(add, boundary uint64) (old uint64, ok bool) {
 	if old, ok = p.load(); ok {
 		ok = p.store(old, maskedFetchAdd(old, add, boundary))

@@ -73,8 +73,8 @@ func (r *Region) WriteAt(p []byte, off int) error {
 	return err
 }
 
-// Span returns the n bytes of the region from offset `off` on. They are the region's own memory, for
-// a caller that reads them at once: they must not be used after the region was deregistered.
+// Span returns the n bytes of the region from offset `off` on. They are the region's own memory,
+// for a caller that reads them at once: they must not be used after the region was deregistered.
 func (r *Region) Span(off, n int) ([]byte, error) { return r.span("read mr", off, n) }
 
 // Load64 reads the aligned word at offset `off` in host byte order.

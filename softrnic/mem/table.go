@@ -195,8 +195,7 @@ func (t *Table) keysOf(i uint32) (lkey, rkey uint32) {
 // take returns the index of a free slot, and gives the slot a new low byte of its keys.
 func (t *Table) take() uint32 {
 	if n := len(t.free); n > 0 && len(t.slots) >= t.max {
-		// Takes the slot that has been free for the longest time, so that keys are reused as late as
-		// possible.
+		// The slot that has been free for the longest time, so that keys are reused as late as possible.
 		i := t.free[0]
 		t.free = t.free[1:]
 		t.slots[i].tag++
