@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// An entry consists of segments of 16 bytes. All fields are big-endian. Each has its length in bytes
-// behind its name; a length without a name stands for unused bytes:
+// An entry consists of segments of 16 bytes. All fields are big-endian. Each field has its length
+// in bytes behind its name; a length without a name stands for unused bytes:
 //
 //	control   opmod 1 · index 2 · opcode 1 · QPN 3 · segments 1 · signature 1 · 2 · flags 1 · immediate 4
 //	remote    address 8 · R_Key 4 · 4               WRITE, READ, atomics

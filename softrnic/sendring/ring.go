@@ -276,8 +276,8 @@ func (r *Ring) step(h Host) bool {
 	return true
 }
 
-// refuse makes the entry at index next fail. It completes with status when all earlier entries have
-// completed.
+// refuse makes the entry at index next fail. The entry completes with status when all earlier
+// entries have completed.
 func (r *Ring) refuse(h Host, err error, status verbs.Status) {
 	r.bad = status
 	r.state.on(entryBad)
