@@ -53,8 +53,8 @@ func (g GID) LinkLocalMAC() (wire.MAC, bool) {
 	return m, g == LinkLocalGID(m) && m[0]&1 == 0 // false if m is the address of a group
 }
 
-// SourceGID returns the index of the first of a NIC's GIDs with peer's address family. It prefers a
-// GID that is link-local if, and only if, peer is.
+// SourceGID returns the index of the GID from which a NIC should send to peer: the first one of
+// peer's address family, preferably one that is link-local if and only if peer is link-local.
 func SourceGID(gids []GID, peer netip.Addr) (index int, found bool) {
 	for i, g := range gids {
 		own := g.Addr()

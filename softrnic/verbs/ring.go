@@ -11,9 +11,9 @@ type RingInit struct {
 	// Managed: the limit, up to which entries may be executed, is moved by an ENABLE instead of the
 	// doorbell.
 	Managed bool
-	// Checked: the NIC refuses an entry whose opmod is not 0, whose index is not that of its position,
-	// or whose queue pair number is not that of the ring. If Checked is false, the NIC ignores these 48
-	// bits, and a program may keep an operand there.
+	// Checked: the NIC refuses an entry whose opmod is not 0, whose index is not that of its
+	// position, or whose queue pair number is not that of the ring. If Checked is false, the NIC
+	// ignores these 48 bits, and a program may keep an operand there.
 	Checked bool
 	// Counts16: WAIT and ENABLE compare only the low 16 bits of their counts. So a loop can keep four
 	// counts in one word.

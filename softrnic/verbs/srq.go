@@ -31,8 +31,8 @@ type SRQ interface {
 	// SetLimit arms EventSRQLimit. The event is raised once, when a queue pair takes a receive and
 	// fewer than n remain. 0 disarms it.
 	SetLimit(n int) error
-	// Resize changes the capacity; queued receives and the limit stay. It fails with ErrInvalid if more
-	// than maxWR receives are queued, or if the limit is higher than maxWR.
+	// Resize changes the capacity; queued receives and the limit stay. It fails with ErrInvalid if
+	// more than maxWR receives are queued, or if the limit is higher than maxWR.
 	Resize(maxWR int) error
 	// Destroy ends the queue. It fails with ErrBusy while queue pairs use it.
 	Destroy() error

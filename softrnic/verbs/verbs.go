@@ -204,7 +204,7 @@ const (
 	UD
 )
 
-// QPInit are the creation attributes.
+// QPInit are the creation attributes of a queue pair.
 type QPInit struct {
 	Type           QPType
 	SendCQ, RecvCQ CQ

@@ -85,9 +85,9 @@ type SendWR struct {
 	Data []byte
 	// Imm is the immediate data.
 	Imm uint32
-	// InvRKey is the R_Key of a fast registration or of a bound window. OpSendInv invalidates one of
-	// the peer, OpLocalInv one of this host. A region that RegMR made cannot be invalidated, only
-	// deregistered.
+	// InvRKey is the R_Key of a fast registration or of a bound window. OpSendInv invalidates a key
+	// of the peer, OpLocalInv a key of this host. A region that RegMR made cannot be invalidated,
+	// only deregistered.
 	InvRKey uint32
 	// RemoteAddr and RKey name the peer's memory for WRITE, READ, atomics, OpAtomicWrite and
 	// OpFlush.
