@@ -64,7 +64,7 @@ type Locker struct {
 	state      lockState
 	since      clock.Time // time of the first CAS for the lock
 	seen       uint64     // value found in the word
-	seenSince  clock.Time
+	seenSince  clock.Time // since when the word has had this value
 }
 
 // lockState is the current step of a client.
