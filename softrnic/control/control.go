@@ -36,7 +36,7 @@ var (
 )
 
 // deadlineHeader holds the time until which the caller waits, in nanoseconds of Unix time. A daemon
-// that was stopped for a while finds requests whose callers have already given up. It must not
+// that was stopped for a while finds requests whose callers have already given up, and must not
 // execute them.
 const deadlineHeader = "Rdmalab-Deadline"
 

@@ -30,9 +30,9 @@ func CheckProfile(d time.Duration) error {
 }
 
 // HandleProfile registers the request that records a CPU profile of this process. Daemons of hosts
-// and of the switch have it; Client.Profile sends it. node is the name of the daemon's node, for the
-// error. The header of the answer is sent when the recording has begun, and the profile when it has
-// ended. A client that disconnects ends the recording.
+// and of the switch have it; Client.Profile sends it. node is the name of the daemon's node, for
+// the error. The header of the answer is sent when the recording has begun, and the profile when it
+// has ended. A client that disconnects ends the recording.
 func HandleProfile(m *Mux, node string) {
 	m.HandleFunc("GET "+pathProfile, func(w http.ResponseWriter, r *http.Request) {
 		lasting, err := time.ParseDuration(r.URL.Query().Get("for"))
@@ -75,7 +75,7 @@ func (c *Client) Profile(ctx context.Context, d time.Duration) ([]byte, error) {
 	switch {
 	case err != nil:
 		return nil, c.explain(err)
-	case len(profile) == 0: // the daemon ends
+	case len(profile) == 0: // the daemon is ending
 		return nil, fmt.Errorf("%s: %w", c.path, errCutOff)
 	}
 	return profile, nil
