@@ -80,7 +80,8 @@ type Verb struct {
 	// to the word wait for the atomic.
 	Word Place[Rate]
 	// Slots, for atomics only: atomics to different words exclude each other, like atomics to one
-	// word, if their addresses are equal modulo Slots bytes. 0 means that only atomics to one word do.
+	// word, if their addresses are equal modulo Slots bytes. 0 means that only atomics to the same
+	// word exclude each other.
 	Slots int
 	// Latency is the time from the beginning of the responder's work until the request takes effect.
 	Latency Place[time.Duration]
@@ -108,7 +109,7 @@ const (
 	MaxSlots = 1 << 16
 )
 
-// Validate returns an error for a figure that is out of its limits.
+// Validate returns an error for a number that is out of its limits.
 func (m *Model) Validate() error {
 	for _, l := range []struct {
 		name string

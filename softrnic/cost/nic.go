@@ -46,7 +46,8 @@ type peer struct {
 // maxPairs is the number of queue pairs beyond which a card forgets idle ones.
 const maxPairs = 1 << 14
 
-// NewCard returns a Card. It looks up addresses in memory.
+// NewCard returns a Card that applies the costs of nic. It looks up addresses by the function
+// memory.
 func NewCard(nic *NIC, memory Memory) *Card {
 	return &Card{nic: nic, memory: memory, here: make(map[wire.QPN]*pair), peers: make(map[peer]pico), words: newWords(), slots: make([]pico, nic.Atomic.Slots/8)}
 }

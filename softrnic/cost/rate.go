@@ -42,8 +42,8 @@ func picoOf(t clock.Time) pico { return pico(t) * 1000 }
 // time converts picoseconds to nanoseconds, rounded up.
 func (p pico) time() clock.Time { return clock.Time((p + 999) / 1000) }
 
-// server serves one request at a time, in the order of arrival. free is when it has served all of
-// them.
+// server serves one request at a time, in the order of arrival. free is the time from which on it
+// is idle.
 type server struct{ free pico }
 
 // serve serves a request that arrives at `at` and occupies the server for `span`. It returns when
