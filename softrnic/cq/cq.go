@@ -38,7 +38,7 @@ type CQ struct {
 	depth   int
 	ring    ring
 	chains  chains
-	places  places // of the completions in chains
+	places  places // memory of the completions in chains
 	pushed  uint64 // number of completions pushed so far
 	armed   arming
 	fired   bool

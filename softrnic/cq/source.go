@@ -9,7 +9,7 @@ import (
 // queue or its receive queue. It pushes completions, and can remove them.
 type Source struct {
 	c          *CQ
-	n          int   // number of its completions that are not in the ring: they form a chain
+	n          int   // number of completions of the source that are not in the ring: they form a chain
 	head, tail int32 // places of the oldest and the newest of them; valid if n > 0
 	at         int   // index of its chain in the heap; valid if n > 0
 }
