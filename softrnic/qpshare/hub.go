@@ -64,7 +64,7 @@ type place struct {
 // contains the slot's index and use; see sendID.
 type slot struct {
 	use uint64 // how many work requests have had this slot
-	q   *qp    // the queue pair that has posted the work request; nil: it was destroyed
+	q   *qp    // the queue pair that has posted the work request; nil means that it was destroyed
 	// c is the shared connection of q; nil if q is not shared.
 	c        *conn
 	m        *Member
