@@ -81,7 +81,7 @@ func New(cfg Config) (_ *Fabric, err error) {
 	return f, nil
 }
 
-// Word returns the old value that an atomic has written to the buffer at offset at, in host byte
+// Word returns the old value that an atomic has written to the buffer at offset `at`, in host byte
 // order.
 func (f *Fabric) Word(at int) (uint64, error) {
 	var b [8]byte

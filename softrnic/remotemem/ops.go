@@ -225,7 +225,8 @@ func (f *Fabric) take(n int) {
 	}
 }
 
-// finish ends an operation.
+// finish marks the operation with this ID as Done with status s, and those before it in its Chain
+// as Done with Success.
 func (f *Fabric) finish(id uint64, s verbs.Status) {
 	o := f.ops[id]
 	if o == nil {
