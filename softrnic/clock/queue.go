@@ -32,7 +32,8 @@ func (q *Queue) Next() (id uint32, at Time) {
 	return q.heap[0].id, q.heap[0].at
 }
 
-// Set gives id the deadline at, replacing an earlier one. Never removes id.
+// Set gives id the deadline `at`, which replaces the deadline that id had. The deadline Never
+// removes id.
 func (q *Queue) Set(id uint32, at Time) {
 	if at == Never {
 		q.Remove(id)
