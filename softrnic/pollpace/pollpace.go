@@ -17,9 +17,9 @@ import (
 
 // Limits of polling.
 const (
-	// hogged is the longest pause after which a wait continues to poll. A peer that gets the CPU works
-	// for some tens of microseconds and yields, too. A process with other work keeps the CPU for a time
-	// slice of a millisecond or more.
+	// hogged is the longest pause after which a wait continues to poll. A peer that gets the CPU
+	// works for some tens of microseconds and yields, too. A process with other work keeps the CPU
+	// for a time slice of a millisecond or more.
 	hogged = 500 * time.Microsecond
 	// emptyPause is how long a pause takes at most if no other process needs the CPU.
 	emptyPause = 2 * time.Microsecond
