@@ -76,7 +76,7 @@ var nicBugs = []planted{
 	},
 	{
 		"connection manager: connections that refusals push out of time-wait keep their records", "softrnic/engine/gsi.go",
-		"		g.refuse(now) // if it ends connections in time-wait, it adds their events\n	}\n",
+		"		g.refuse(now) // a refusal may end connections in time-wait, which adds events to a.Events\n	}\n",
 		"	}\n	g.refuse(now)\n",
 		"softrnic/engine TestRefusedRequestsEndTimeWait",
 	},
