@@ -20,9 +20,6 @@ type DREP struct {
 // Attr is AttrDREP.
 func (*DREP) Attr() Attr { return AttrDREP }
 
-// Len is bodyLen.
-func (*DREP) Len() int { return bodyLen }
-
 // Parse reads the message.
 func (m *DREP) Parse(b []byte) error {
 	if err := need(b, bodyLen, "DREP"); err != nil {

@@ -26,9 +26,6 @@ type DREQ struct {
 // Attr is AttrDREQ.
 func (*DREQ) Attr() Attr { return AttrDREQ }
 
-// Len is bodyLen.
-func (*DREQ) Len() int { return bodyLen }
-
 // Parse reads the message.
 func (m *DREQ) Parse(b []byte) error {
 	if err := need(b, bodyLen, "DREQ"); err != nil {

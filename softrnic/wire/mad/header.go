@@ -111,6 +111,3 @@ func (h *Header) AppendTo(b []byte) []byte {
 	b = append(b, 0, 0)
 	return binary.BigEndian.AppendUint32(b, h.Modifier)
 }
-
-// Len returns 24.
-func (h *Header) Len() int { return HeaderLen }

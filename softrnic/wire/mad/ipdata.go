@@ -56,9 +56,6 @@ func (d *IPData) AppendTo(b []byte) []byte {
 	return append(append(b, src[:]...), dst[:]...)
 }
 
-// Len returns 36.
-func (d *IPData) Len() int { return IPDataLen }
-
 // last4 returns an IPv4 address in the form of RDMA-CM: after 12 zero bytes, not IPv4-mapped.
 func last4(a netip.Addr) (out [16]byte) {
 	v4 := a.As16()

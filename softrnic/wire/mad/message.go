@@ -11,12 +11,10 @@ import (
 type Message interface {
 	// Attr returns the kind of the message.
 	Attr() Attr
-	// Parse parses a body; b has at least Len bytes.
+	// Parse parses a body; b has at least bodyLen bytes.
 	Parse(b []byte) error
-	// AppendTo appends the body, Len bytes.
+	// AppendTo appends the body, bodyLen bytes.
 	AppendTo(b []byte) []byte
-	// Len returns bodyLen, the length of every body in bytes.
-	Len() int
 }
 
 // newMessage has, for each kind of message, a function that returns an empty one.

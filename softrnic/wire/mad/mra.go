@@ -35,9 +35,6 @@ type MRA struct {
 // Attr is AttrMRA.
 func (*MRA) Attr() Attr { return AttrMRA }
 
-// Len is bodyLen.
-func (*MRA) Len() int { return bodyLen }
-
 // Parse reads the message.
 func (m *MRA) Parse(b []byte) error {
 	if err := need(b, bodyLen, "MRA"); err != nil {

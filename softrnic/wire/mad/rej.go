@@ -32,9 +32,6 @@ type REJ struct {
 // Attr is AttrREJ.
 func (*REJ) Attr() Attr { return AttrREJ }
 
-// Len is bodyLen.
-func (*REJ) Len() int { return bodyLen }
-
 // Parse reads the message.
 func (m *REJ) Parse(b []byte) error {
 	if err := need(b, bodyLen, "REJ"); err != nil {

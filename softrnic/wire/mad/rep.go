@@ -48,9 +48,6 @@ type REP struct {
 // Attr is AttrREP.
 func (*REP) Attr() Attr { return AttrREP }
 
-// Len is bodyLen.
-func (*REP) Len() int { return bodyLen }
-
 // Bits of bytes that several fields of a REP share.
 const (
 	repFlowControl = 0x01

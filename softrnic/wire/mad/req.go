@@ -75,9 +75,6 @@ type REQ struct {
 // Attr is AttrREQ.
 func (*REQ) Attr() Attr { return AttrREQ }
 
-// Len is bodyLen.
-func (*REQ) Len() int { return bodyLen }
-
 // Bits of bytes that several fields of a REQ share.
 const (
 	reqFlowControl = 0x01

@@ -20,9 +20,6 @@ type RTU struct {
 // Attr is AttrRTU.
 func (*RTU) Attr() Attr { return AttrRTU }
 
-// Len is bodyLen.
-func (*RTU) Len() int { return bodyLen }
-
 // Parse reads the message.
 func (m *RTU) Parse(b []byte) error {
 	if err := need(b, bodyLen, "RTU"); err != nil {

@@ -35,9 +35,6 @@ type SIDRReq struct {
 // Attr is AttrSIDRReq.
 func (*SIDRReq) Attr() Attr { return AttrSIDRReq }
 
-// Len is bodyLen.
-func (*SIDRReq) Len() int { return bodyLen }
-
 // Parse reads the message.
 func (m *SIDRReq) Parse(b []byte) error {
 	if err := need(b, bodyLen, "SIDR_REQ"); err != nil {
@@ -110,9 +107,6 @@ type SIDRRep struct {
 
 // Attr is AttrSIDRRep.
 func (*SIDRRep) Attr() Attr { return AttrSIDRRep }
-
-// Len is bodyLen.
-func (*SIDRRep) Len() int { return bodyLen }
 
 // Parse reads the message.
 func (m *SIDRRep) Parse(b []byte) error {
