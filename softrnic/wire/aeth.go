@@ -30,6 +30,3 @@ func (h *AETH) Parse(b []byte) error {
 func (h *AETH) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(h.Syndrome)<<24|h.MSN&mask24)
 }
-
-// Len returns 4.
-func (h *AETH) Len() int { return aethLen }

@@ -27,6 +27,3 @@ func (h *AtomicAckETH) Parse(b []byte) error {
 
 // AppendTo appends the header to b.
 func (h AtomicAckETH) AppendTo(b []byte) []byte { return binary.BigEndian.AppendUint64(b, uint64(h)) }
-
-// Len returns 8.
-func (h AtomicAckETH) Len() int { return atomicAckETHLen }

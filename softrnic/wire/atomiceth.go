@@ -51,6 +51,3 @@ func (h *AtomicETH) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.SwapOrAdd)
 	return binary.BigEndian.AppendUint64(b, h.Compare)
 }
-
-// Len returns 28.
-func (h *AtomicETH) Len() int { return atomicETHLen }

@@ -43,6 +43,3 @@ func (h *AtomicMasks) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.Swap)
 	return binary.BigEndian.AppendUint64(b, h.CompareOrBoundary)
 }
-
-// Len returns 16.
-func (h *AtomicMasks) Len() int { return atomicMasksLen }

@@ -86,9 +86,6 @@ func (h *BTH) appendPadded(b []byte, pad uint8) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(ack)<<24|uint32(h.PSN)&psnMask)
 }
 
-// Len returns 12.
-func (h *BTH) Len() int { return bthLen }
-
 // bit returns mask if set is true, else 0.
 func bit(set bool, mask uint8) uint8 {
 	if set {

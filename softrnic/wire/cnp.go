@@ -25,6 +25,3 @@ func (h *CNPReserved) Parse(b []byte) error {
 
 // AppendTo appends the bytes to b.
 func (h *CNPReserved) AppendTo(b []byte) []byte { return append(b, h[:]...) }
-
-// Len returns 16.
-func (h *CNPReserved) Len() int { return cnpLen }

@@ -35,6 +35,3 @@ func (h *DETH) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, h.QKey)
 	return binary.BigEndian.AppendUint32(b, uint32(h.Reserved)<<24|uint32(h.SrcQP)&mask24)
 }
-
-// Len returns 8.
-func (h *DETH) Len() int { return dethLen }

@@ -44,6 +44,3 @@ func (h *FETH) Parse(b []byte) error {
 func (h *FETH) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, h.Reserved<<6|uint32(h.Level&3)<<4|uint32(h.Placement&0xf))
 }
-
-// Len returns 4.
-func (h *FETH) Len() int { return fethLen }

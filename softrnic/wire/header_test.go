@@ -10,10 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// header has the methods of every header file of the package, except those with a length field.
+// header has the method that every header of the package has, except those with a length field.
 type header interface {
 	Parse(b []byte) error
-	Len() int
 }
 
 // unhex reads hex digits in groups.
@@ -155,8 +154,8 @@ func TestHeaders(t *testing.T) {
 			if got := tc.write(tc.want); !cmp.Equal(got, b) {
 				t.Errorf("AppendTo: %x, want %x", got, b)
 			}
-			if got := tc.want.Len(); got != len(b) {
-				t.Errorf("Len() = %d, want %d", got, len(b))
+			if h, ok := tc.want.(interface{ Len() int }); ok && h.Len() != len(b) {
+				t.Errorf("Len() = %d, want %d", h.Len(), len(b))
 			}
 			for n := range b {
 				var e *FormatError

@@ -24,6 +24,3 @@ func (h *IETH) Parse(b []byte) error {
 
 // AppendTo appends the header to b.
 func (h IETH) AppendTo(b []byte) []byte { return binary.BigEndian.AppendUint32(b, uint32(h)) }
-
-// Len returns 4.
-func (h IETH) Len() int { return iethLen }

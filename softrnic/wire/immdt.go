@@ -25,6 +25,3 @@ func (h *ImmDt) Parse(b []byte) error {
 
 // AppendTo appends the header to b.
 func (h ImmDt) AppendTo(b []byte) []byte { return binary.BigEndian.AppendUint32(b, uint32(h)) }
-
-// Len returns 4.
-func (h ImmDt) Len() int { return immDtLen }

@@ -41,6 +41,3 @@ func (h *RETH) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, h.RKey)
 	return binary.BigEndian.AppendUint32(b, h.Length)
 }
-
-// Len returns 16.
-func (h *RETH) Len() int { return rethLen }
