@@ -186,6 +186,7 @@ func TestMAC(t *testing.T) {
 	if err := m.UnmarshalText([]byte("x")); err == nil || m != (MAC{1}) {
 		t.Errorf("a bad text changed the address to %v: %v", m, err)
 	}
+	broadcast := MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
 	text, err := broadcast.MarshalText()
 	if err != nil || m.UnmarshalText(text) != nil || m != broadcast || !m.IsMulticast() || (MAC{2}).IsMulticast() {
 		t.Errorf("broadcast is %s, %v, %v", text, m, err)

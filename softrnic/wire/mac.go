@@ -9,13 +9,10 @@ import (
 // MAC is an Ethernet address.
 type MAC [6]byte
 
-// broadcast is the address of all stations.
-var broadcast = MAC{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-
 // ErrMAC means that a text is no Ethernet address.
 var ErrMAC = errors.New("not an Ethernet address like 02:00:5e:10:00:01")
 
-// IsMulticast reports whether m is a group address; broadcast is one, too.
+// IsMulticast reports whether m is a group address; the broadcast address is one, too.
 func (m MAC) IsMulticast() bool { return m[0]&1 != 0 }
 
 // String returns six pairs of hex digits with colons.

@@ -90,11 +90,8 @@ const (
 // ErrOpcode means that a text names no opcode.
 var ErrOpcode = errors.New("not an opcode like RC_WRITE_LAST")
 
-// operationMask selects the operation of an opcode. serviceMask selects its transport service.
-const (
-	operationMask Opcode = 0x1f
-	serviceMask   Opcode = 0xe0
-)
+// serviceMask selects the transport service of an opcode. The other bits select the operation.
+const serviceMask Opcode = 0xe0
 
 // unknownPrefix begins the name of an opcode that is not in the table; two hex digits follow.
 const unknownPrefix = "OPCODE_0x"
@@ -119,9 +116,6 @@ func (o Opcode) Service() Opcode {
 	}
 	return ServiceRC
 }
-
-// Operation returns the opcode without its service: equal for RC_SEND_FIRST and UC_SEND_FIRST.
-func (o Opcode) Operation() Opcode { return o & operationMask }
 
 // String returns the name of the opcode like "RC_WRITE_LAST", or "OPCODE_0x15".
 func (o Opcode) String() string {
