@@ -146,12 +146,6 @@ func (q *QP) State() verbs.QPState { return q.state }
 // Config returns the creation attributes with their defaults filled in.
 func (q *QP) Config() Config { return q.cfg }
 
-// Init returns the attributes of the last transition to INIT.
-func (q *QP) Init() verbs.ToInit { return q.init }
-
-// RTR returns the attributes of the last transition to RTR, among them the address of the peer.
-func (q *QP) RTR() verbs.ToRTR { return q.rtr }
-
 // Purge removes the completions of the queue pair from its completion queues. It is called when the
 // queue pair is reset or destroyed.
 func (q *QP) Purge() {

@@ -155,7 +155,7 @@ func TestAttributeDefaults(t *testing.T) {
 	s := newSide(t, "a", 1, 64, Config{QPN: 0x11})
 	bringTo(t, s, verbs.StateRTS)
 	q := s.qp.Query()
-	if q.Init != s.qp.Init() || q.RTR != s.qp.RTR() || q.QPN != s.qp.Num() || q.Type != verbs.RC {
+	if q.Init != s.qp.init || q.RTR != s.qp.rtr || q.QPN != s.qp.Num() || q.Type != verbs.RC {
 		t.Errorf("query and accessors differ: %+v", q)
 	}
 	if q.RTR.MaxDestRdAtomic != 16 || q.RTR.HopLimit != 64 || q.RTS.MaxRdAtomic != 16 {
