@@ -149,9 +149,6 @@ func (c *CQ) Fired() bool {
 	return f
 }
 
-// Overrun reports whether a completion was lost because the queue was full.
-func (c *CQ) Overrun() bool { return c.overrun }
-
 // Counted returns how many completions were pushed so far, also those that did not fit into a queue
 // that ignores overruns.
 func (c *CQ) Counted() uint64 { return c.pushed }

@@ -102,7 +102,7 @@ func TestPurgeOfMany(t *testing.T) {
 				}
 			}
 		}
-		if q.Overrun() {
+		if q.overrun {
 			t.Errorf("%s: overrun", c.name)
 		}
 	}
@@ -167,15 +167,15 @@ func TestAllocatesNothing(t *testing.T) {
 func TestOverrun(t *testing.T) {
 	c := queueOf(t, 1)
 	s := c.Source()
-	if !s.Push(0, &verbs.WC{ID: 1}) || c.Overrun() {
+	if !s.Push(0, &verbs.WC{ID: 1}) || c.overrun {
 		t.Fatal("first push")
 	}
-	if s.Push(0, &verbs.WC{ID: 2}) || !c.Overrun() {
+	if s.Push(0, &verbs.WC{ID: 2}) || !c.overrun {
 		t.Fatal("overrun not reported")
 	}
 	var wc [2]verbs.WC
-	if n := c.Poll(wc[:]); n != 1 || wc[0].ID != 1 || !c.Overrun() {
-		t.Errorf("polled %d %+v, overrun %v", n, wc[0], c.Overrun())
+	if n := c.Poll(wc[:]); n != 1 || wc[0].ID != 1 || !c.overrun {
+		t.Errorf("polled %d %+v, overrun %v", n, wc[0], c.overrun)
 	}
 	if c.SetID(7); c.ID() != 7 {
 		t.Errorf("id %d", c.ID())
