@@ -39,9 +39,6 @@ func (r *Region) Base() uint64 { return r.base }
 // Len returns the length in bytes.
 func (r *Region) Len() int { return int(r.size) }
 
-// PD returns the protection domain.
-func (r *Region) PD() PD { return r.pd }
-
 // Access returns the access rights.
 func (r *Region) Access() verbs.Access { return r.access }
 

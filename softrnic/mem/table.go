@@ -111,9 +111,6 @@ func (t *Table) DeallocPD(pd PD) error {
 	return nil
 }
 
-// Regions returns the number of regions and windows of pd.
-func (t *Table) Regions(pd PD) int { return t.pds[pd] }
-
 // Reg registers buf, which still belongs to the caller and must exist until Dereg. Remote write and
 // remote atomic access need local write access (IBTA 10.6.3/local-write).
 func (t *Table) Reg(pd PD, buf []byte, access verbs.Access) (*Region, error) {

@@ -161,7 +161,7 @@ func TestAddresses(t *testing.T) {
 func TestPDs(t *testing.T) {
 	tab, pd := newTable(t, 0)
 	r := reg(t, tab, pd, 8, 0)
-	if err := tab.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) || tab.Regions(pd) != 1 {
+	if err := tab.DeallocPD(pd); !errors.Is(err, verbs.ErrBusy) || tab.pds[pd] != 1 {
 		t.Errorf("with a region: %v", err)
 	}
 	if err := tab.Dereg(r); err != nil {

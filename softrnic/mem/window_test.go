@@ -168,8 +168,8 @@ func TestWindowLife(t *testing.T) {
 	if f := tab.Bind(pd, testQP, verbs.NextRKey(key), verbs.SGE{Addr: r.Base(), Length: 8, LKey: r.LKey()}, verbs.RemoteRead); f != BadKey {
 		t.Errorf("bind after dealloc: %v", f)
 	}
-	if err := tab.Dereg(r); err != nil || tab.Regions(pd) != 0 {
-		t.Errorf("%v, %d regions", err, tab.Regions(pd))
+	if err := tab.Dereg(r); err != nil || tab.pds[pd] != 0 {
+		t.Errorf("%v, %d regions", err, tab.pds[pd])
 	}
 }
 
