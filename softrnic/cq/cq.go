@@ -16,8 +16,6 @@
 package cq
 
 import (
-	"fmt"
-
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -50,7 +48,7 @@ type CQ struct {
 // New returns an empty queue for depth completions.
 func New(depth int) (*CQ, error) {
 	if depth < 1 || depth > maxDepth {
-		return nil, &verbs.OpError{Op: "create cq", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("depth %d; choose 1 to %d", depth, maxDepth)}
+		return nil, verbs.Errorf("create cq", verbs.ErrInvalid, "depth %d; choose 1 to %d", depth, maxDepth)
 	}
 	return newCQ(depth, maxRing), nil
 }

@@ -1,7 +1,6 @@
 package cq
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -21,7 +20,7 @@ type moderation struct {
 // 0 turns moderation off. If an event is being delayed now, Moderate raises it at once.
 func (c *CQ) Moderate(count int, period time.Duration) error {
 	if count < 0 || period < 0 {
-		return &verbs.OpError{Op: "moderate cq", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("%d completions, %v", count, period)}
+		return verbs.Errorf("moderate cq", verbs.ErrInvalid, "%d completions, %v", count, period)
 	}
 	c.moderation.count, c.moderation.period = count, period
 	if c.causes > 0 {

@@ -1,8 +1,6 @@
 package cq
 
 import (
-	"fmt"
-
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -18,9 +16,9 @@ func (c *CQ) Resize(to *CQ) error {
 	const op = "resize cq"
 	switch n := c.Len(); {
 	case n > to.Cap():
-		return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("%d completions wait, more than the new depth %d; poll first", n, to.Cap())}
+		return verbs.Errorf(op, verbs.ErrInvalid, "%d completions wait, more than the new depth %d; poll first", n, to.Cap())
 	case n > maxMoved:
-		return &verbs.OpError{Op: op, Err: verbs.ErrBusy, Detail: fmt.Sprintf("%d completions wait; poll until %d are left", n, maxMoved)}
+		return verbs.Errorf(op, verbs.ErrBusy, "%d completions wait; poll until %d are left", n, maxMoved)
 	}
 	for i := range c.ring.n {
 		e := &c.ring.all[c.ring.at(i)]

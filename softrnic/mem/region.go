@@ -2,7 +2,6 @@ package mem
 
 import (
 	"encoding/binary"
-	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -94,7 +93,7 @@ func (r *Region) Store64(off int, v uint64) error {
 
 func (r *Region) word(op string, off int) ([]byte, error) {
 	if off%8 != 0 {
-		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("offset %d is not a multiple of 8", off)}
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "offset %d is not a multiple of 8", off)
 	}
 	return r.span(op, off, 8)
 }
@@ -103,13 +102,13 @@ func (r *Region) word(op string, off int) ([]byte, error) {
 // invalidated region, but not a deregistered one.
 func (r *Region) span(op string, off, n int) ([]byte, error) {
 	if r.gone {
-		return nil, &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the region was deregistered"}
+		return nil, verbs.Errorf(op, verbs.ErrClosed, "the region was deregistered")
 	}
 	if r.far != nil {
-		return nil, &verbs.OpError{Op: op, Err: verbs.ErrNotSupported, Detail: "the memory is another process's"}
+		return nil, verbs.Errorf(op, verbs.ErrNotSupported, "the memory is another process's")
 	}
 	if off < 0 || n > len(r.buf) || off > len(r.buf)-n {
-		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("bytes [%d,+%d) of a region of %d", off, n, len(r.buf))}
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "bytes [%d,+%d) of a region of %d", off, n, len(r.buf))
 	}
 	return r.buf[off : off+n : off+n], nil
 }

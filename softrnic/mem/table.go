@@ -87,7 +87,7 @@ func New(r *rand.Rand, maxRegions int) *Table {
 // AllocPD makes a protection domain.
 func (t *Table) AllocPD() (PD, error) {
 	if len(t.pds) >= maxPDs {
-		return 0, &verbs.OpError{Op: "alloc pd", Err: verbs.ErrLimit, Detail: fmt.Sprintf("%d protection domains exist", len(t.pds))}
+		return 0, verbs.Errorf("alloc pd", verbs.ErrLimit, "%d protection domains exist", len(t.pds))
 	}
 	for {
 		t.nextPD++
@@ -103,9 +103,9 @@ func (t *Table) DeallocPD(pd PD) error {
 	n, ok := t.pds[pd]
 	switch {
 	case !ok:
-		return &verbs.OpError{Op: "dealloc pd", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("no protection domain %d", pd)}
+		return verbs.Errorf("dealloc pd", verbs.ErrInvalid, "no protection domain %d", pd)
 	case n > 0:
-		return &verbs.OpError{Op: "dealloc pd", Err: verbs.ErrBusy, Detail: fmt.Sprintf("end its %d regions and windows first", n)}
+		return verbs.Errorf("dealloc pd", verbs.ErrBusy, "end its %d regions and windows first", n)
 	}
 	delete(t.pds, pd)
 	return nil
@@ -142,7 +142,7 @@ const maxFar = 1 << 47
 // the region.
 func (t *Table) RegFar(pd PD, far Far, start, base, length uint64, access verbs.Access) (*Region, error) {
 	if length > maxFar || start > maxFar-length || base > math.MaxUint64-length {
-		return nil, &verbs.OpError{Op: "reg mr", Err: verbs.ErrInvalid, Detail: fmt.Sprintf("%d bytes at %#x, with base %#x, do not fit into the address space", length, start, base)}
+		return nil, verbs.Errorf("reg mr", verbs.ErrInvalid, "%d bytes at %#x, with base %#x, do not fit into the address space", length, start, base)
 	}
 	return t.reg(pd, Region{far: far, start: start, base: base, size: length, access: access})
 }
@@ -151,7 +151,7 @@ func (t *Table) RegFar(pd PD, far Far, start, base, length uint64, access verbs.
 // the caller has set the other fields.
 func (t *Table) reg(pd PD, region Region) (*Region, error) {
 	fail := func(err error, format string, args ...any) (*Region, error) {
-		return nil, &verbs.OpError{Op: "reg mr", Err: err, Detail: fmt.Sprintf(format, args...)}
+		return nil, verbs.Errorf("reg mr", err, format, args...)
 	}
 	if _, ok := t.pds[pd]; !ok {
 		return fail(verbs.ErrInvalid, "no protection domain %d", pd)
@@ -223,9 +223,9 @@ func (t *Table) Dereg(r *Region) error {
 	const op = "dereg mr"
 	switch {
 	case r.table != t || r.gone:
-		return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "the region is not registered here"}
+		return verbs.Errorf(op, verbs.ErrInvalid, "the region is not registered here")
 	case r.bound() > 0:
-		return &verbs.OpError{Op: op, Err: verbs.ErrBusy, Detail: fmt.Sprintf("invalidate or deallocate its %d memory windows first", r.bound())}
+		return verbs.Errorf(op, verbs.ErrBusy, "invalidate or deallocate its %d memory windows first", r.bound())
 	}
 	t.unregister(r)
 	r.valid, r.gone = false, true
@@ -240,11 +240,11 @@ func (t *Table) Rereg(r *Region, access verbs.Access) error {
 	const op = "rereg mr"
 	switch {
 	case r.table != t || r.gone:
-		return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "the region is not registered here"}
+		return verbs.Errorf(op, verbs.ErrInvalid, "the region is not registered here")
 	case r.view != nil:
-		return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "memory for fast registration gets its rights by a work request"}
+		return verbs.Errorf(op, verbs.ErrInvalid, "memory for fast registration gets its rights by a work request")
 	case r.bound() > 0:
-		return &verbs.OpError{Op: op, Err: verbs.ErrBusy, Detail: fmt.Sprintf("invalidate or deallocate its %d memory windows first", r.bound())}
+		return verbs.Errorf(op, verbs.ErrBusy, "invalidate or deallocate its %d memory windows first", r.bound())
 	}
 	if why, ok := validAccess(access); !ok {
 		return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: why}

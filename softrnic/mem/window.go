@@ -1,8 +1,6 @@
 package mem
 
 import (
-	"fmt"
-
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -28,10 +26,10 @@ type Window struct {
 func (t *Table) AllocWindow(pd PD) (*Window, error) {
 	const op = "alloc mw"
 	if _, ok := t.pds[pd]; !ok {
-		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("no protection domain %d", pd)}
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "no protection domain %d", pd)
 	}
 	if t.count >= t.max {
-		return nil, &verbs.OpError{Op: op, Err: verbs.ErrLimit, Detail: fmt.Sprintf("%d regions and windows exist", t.count)}
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d regions and windows exist", t.count)
 	}
 	i := t.take()
 	_, key := t.keysOf(i)
@@ -56,7 +54,7 @@ func (w *Window) Bound() bool { return w.parent != nil }
 // key.
 func (t *Table) DeallocWindow(w *Window) error {
 	if w.table != t || w.gone {
-		return &verbs.OpError{Op: "dealloc mw", Err: verbs.ErrInvalid, Detail: "the window does not exist here"}
+		return verbs.Errorf("dealloc mw", verbs.ErrInvalid, "the window does not exist here")
 	}
 	t.unbind(w)
 	w.gone = true

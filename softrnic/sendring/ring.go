@@ -1,7 +1,6 @@
 package sendring
 
 import (
-	"fmt"
 	"math/bits"
 	"time"
 
@@ -35,7 +34,7 @@ type Config = verbs.RingInit
 // may be in flight.
 func withDefaults(c Config, inFlight int) (Config, error) {
 	fail := func(format string, args ...any) (Config, error) {
-		return c, &verbs.OpError{Op: "use ring", Err: verbs.ErrInvalid, Detail: fmt.Sprintf(format, args...)}
+		return c, verbs.Errorf("use ring", verbs.ErrInvalid, format, args...)
 	}
 	if c.Prefetch == 0 {
 		c.Prefetch = DefaultPrefetch

@@ -22,7 +22,7 @@ const (
 )
 
 func badAttr(format string, args ...any) error {
-	return &verbs.OpError{Op: "modify qp", Err: verbs.ErrInvalid, Detail: fmt.Sprintf(format, args...)}
+	return verbs.Errorf("modify qp", verbs.ErrInvalid, format, args...)
 }
 
 // ToInit changes the state from RESET to INIT, or changes the attributes while the state is INIT.

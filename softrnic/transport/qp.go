@@ -2,7 +2,6 @@ package transport
 
 import (
 	"cmp"
-	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cq"
@@ -61,7 +60,7 @@ type Config struct {
 // names the attribute and its range.
 func (c Config) withDefaults() (Config, error) {
 	fail := func(err error, format string, args ...any) (Config, error) {
-		return c, &verbs.OpError{Op: "create qp", Err: err, Detail: fmt.Sprintf(format, args...)}
+		return c, verbs.Errorf("create qp", err, format, args...)
 	}
 	if int(c.Type) >= len(services) || services[c.Type] == nil {
 		return fail(verbs.ErrNotSupported, "type %v", c.Type)
