@@ -287,7 +287,7 @@ func (w *Waiter) block(d time.Duration) (woken bool, err error) {
 	n, err := w.park.wait(w.events, d)
 	for _, ev := range w.events[:n] {
 		if ev.Fd == ownEvent {
-			w.drainEvent()
+			clearEvent(w.evfd)
 			woken = w.woken.Swap(false) || woken
 			continue
 		}
@@ -297,10 +297,6 @@ func (w *Waiter) block(d time.Duration) (woken bool, err error) {
 		}
 	}
 	return woken, err
-}
-
-func (w *Waiter) drainEvent() {
-	clearEvent(w.evfd)
 }
 
 // Wake ends the current or the next Wait.
