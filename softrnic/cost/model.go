@@ -28,7 +28,7 @@ type Link struct {
 	Overhead int
 }
 
-// Switch is the switch between the links.
+// Switch has the rates and times of the switch between the links.
 type Switch struct {
 	// Delay is the time from the last bit of a frame in to its first bit out.
 	Delay time.Duration
@@ -40,7 +40,7 @@ type Switch struct {
 	Forward, Rewrite Rate
 }
 
-// Client is an application thread that has a processor to itself.
+// Client has the times of an application thread that has a processor to itself.
 type Client struct {
 	// Post is the thread's time for each work request it posts, Poll for each call of Poll.
 	Post, Poll time.Duration
@@ -49,7 +49,7 @@ type Client struct {
 	Get, Put time.Duration
 }
 
-// Metadata is the program of a store's metadata server.
+// Metadata describes the program that is the metadata server of a store.
 type Metadata struct {
 	// Call is the time that a thread takes for one request of a client. Threads is the number of
 	// threads; 0 means 1.
@@ -60,7 +60,7 @@ type Metadata struct {
 // Each returns the mean time between two completed requests if all threads are busy.
 func (m *Metadata) Each() time.Duration { return m.Call / time.Duration(max(1, m.Threads)) }
 
-// NIC is a network adapter.
+// NIC has the rates and times of a network adapter.
 type NIC struct {
 	// Doorbell is the time from a post until the NIC has the work request. Packets that the NIC sends
 	// later, after an answer or a timer, do not need this time. Completion is the time from the
