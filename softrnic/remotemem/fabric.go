@@ -169,6 +169,7 @@ func (f *Fabric) Break(i int) error {
 func (f *Fabric) abandon(i int) {
 	for id, op := range f.ops {
 		if op != nil && op.Peer == i {
+			op.before = nil // without a completion, nothing is known of the operations before it in a Chain
 			f.finish(uint64(id), verbs.WRFlushErr)
 		}
 	}
