@@ -24,7 +24,8 @@ func Composer(ctx context.Context) ([]string, error) {
 	return nil, ErrNoCompose
 }
 
-// compose makes and starts the containers of the rack's compose file.
+// compose makes and starts the containers of the rack's compose file. It is an error if afterwards
+// no container has the rack's label.
 func (h *Hosts) compose(ctx context.Context) error {
 	c, err := Composer(ctx)
 	if err != nil {

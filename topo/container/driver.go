@@ -46,7 +46,7 @@ var idShape = regexp.MustCompile(`^[0-9a-f]{16,64}$`)
 type driver struct {
 	*plugger
 	log *log.Logger
-	mu  sync.Mutex // allows one change at a time
+	mu  sync.Mutex // held during each request of the engine
 }
 
 // request holds the fields of the engine's requests that the driver uses. Each request has some of
@@ -60,7 +60,7 @@ type request struct {
 	Interface  *struct{ Address, AddressIPv6, MacAddress string }
 }
 
-// driverServer serves a driver on a socket.
+// driverServer serves a driver on the socket at path. done is closed when srv has ended.
 type driverServer struct {
 	srv  *http.Server
 	path string
@@ -219,7 +219,8 @@ func (d *driver) host(r *request) (*spec.Host, error) {
 	return h, nil
 }
 
-// createEndpoint handles CreateEndpoint: it answers with the MAC address of the host's NIC.
+// createEndpoint handles CreateEndpoint: it answers with the MAC address of the host's NIC, unless
+// the request has it already. It refuses other addresses.
 func (d *driver) createEndpoint(r *request) (any, error) {
 	h, err := d.host(r)
 	if err != nil {

@@ -99,7 +99,8 @@ func Connect(ctx context.Context, socket string) (*Engine, error) {
 	return e, nil
 }
 
-// do sends a request. The caller closes the body of the answer.
+// do sends a request; kind is the content type of body. If the status of the answer reports a
+// failure, the error is an *EngineError. Otherwise the caller closes the body of the answer.
 func (e *Engine) do(ctx context.Context, method, path string, query url.Values, kind string, body io.Reader) (*http.Response, error) {
 	u := "http://engine" + e.version + path
 	if len(query) > 0 {

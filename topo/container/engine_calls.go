@@ -40,7 +40,7 @@ type Container struct {
 	// StartedAt is when the container was last started, as the engine prints it. It is different in
 	// each incarnation.
 	StartedAt string
-	ExitCode  int
+	ExitCode  int // exit status of the first process, if it has ended
 }
 
 // Runs reports whether the container has processes, running or stopped.

@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// Event is an event of a container of a rack.
+// Event is an event of a container of a rack, or of a network that is the link of a host.
 type Event struct {
-	Host string
+	Host string // the host that has this container or link
 	When time.Time
 	// What is the engine's name of the event: start, die, kill, pause, unpause, restart, oom,
-	// connect, disconnect, …
+	// connect, disconnect, … For a container with PartHolder, "holder " stands before the name.
 	What string
 }
 
-// heard lists the events that the watcher handles. It ignores other events, such as those of exec.
+// heard lists the events that Events reports. It drops all others, such as those of exec.
 var heard = []string{"create", "start", "die", "kill", "pause", "unpause", "restart", "oom", "destroy", "connect", "disconnect"}
 
 // eventJSON holds the fields of the engine's events that this package uses.

@@ -19,7 +19,7 @@ import (
 type Settings struct {
 	// Socket is the path of the engine's socket.
 	Socket string `json:"socket"`
-	Plug   Plug   `json:"plug"`
+	Plug   Plug   `json:"plug"` // a container that compose makes may have a label with another Plug
 	// Compose is the path of the compose file that makes the containers; "" means that the package
 	// makes them by the engine's API.
 	Compose string `json:"compose,omitempty"`
@@ -65,7 +65,7 @@ type Hosts struct {
 	mu     sync.Mutex
 	engine *Engine                 // guarded by mu; nil until the first use
 	known  map[string]*incarnation // guarded by mu; incarnations of containers, by host
-	image  string                  // guarded by mu; the engine's name of the image, "" until the first use
+	image  string                  // guarded by mu; the engine's ID of the image, "" until the first use
 }
 
 // NewHosts returns the Hosts of a rack. It sends no request to the engine.
@@ -76,7 +76,8 @@ func NewHosts(rack string, s Settings) *Hosts {
 // Settings returns the settings with which the handle was made.
 func (h *Hosts) Settings() Settings { return h.s }
 
-// Engine returns the engine, or an error if it does not answer.
+// Engine returns the engine. The first call connects to it, and returns an error if the engine does
+// not answer; later calls return the same Engine.
 func (h *Hosts) Engine(ctx context.Context) (*Engine, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -90,8 +91,9 @@ func (h *Hosts) Engine(ctx context.Context) (*Engine, error) {
 	return e, err
 }
 
-// Prepare makes the image with the program exe, and the networks of all hosts. With a compose file
-// it makes the image and runs compose, which makes the networks and the containers.
+// Prepare makes the image with the program exe, and with PlugDriver the networks of all hosts. With
+// a compose file it makes the image and runs compose, which makes the networks, and makes and starts
+// the containers.
 func (h *Hosts) Prepare(ctx context.Context, r *spec.Rack, exe string) error {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -111,7 +113,8 @@ func (h *Hosts) Prepare(ctx context.Context, r *spec.Rack, exe string) error {
 	return nil
 }
 
-// Start starts the containers of a host. It makes those that do not exist.
+// Start starts the containers of a host. It makes those that do not exist, from the image with the
+// program exe.
 func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -167,8 +170,8 @@ func (h *Hosts) make(ctx context.Context, e *Engine, u *unit, exe string) error 
 	return e.start(ctx, u.Name)
 }
 
-// ensure returns the engine's name of the image with the program exe. It loads the image if the
-// engine does not have it. gone is a name that the engine did not find; "" at the first try.
+// ensure returns the engine's ID of the image with the program exe. It loads the image if the
+// engine does not have it. gone is an ID that the engine did not find; "" at the first try.
 func (h *Hosts) ensure(ctx context.Context, e *Engine, exe, gone string) (string, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -258,8 +261,9 @@ func (h *Hosts) Netns(ctx context.Context, host string) (string, error) {
 }
 
 // Remove removes every container and network with the rack's label, containers first, and reports
-// in found whether there was any. While it removes the networks, a network driver must answer.
-// Other containers that are connected to one of the networks are disconnected, but not removed.
+// in found whether there was any. While it removes the networks, the rack's network driver must
+// answer: if no watcher serves it, Remove does. Other containers that are connected to one of the
+// networks are disconnected, but not removed.
 func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 	e, err := h.Engine(ctx)
 	if err != nil {
@@ -293,7 +297,7 @@ func (h *Hosts) Remove(ctx context.Context) (found bool, failed error) {
 }
 
 const (
-	// goneStep is the interval at which awaitGone checks the containers.
+	// goneStep is the interval at which awaitGone and RemoveLate check the containers.
 	goneStep = 20 * time.Millisecond
 	// againStep is the number of checks after which awaitGone requests the removal again.
 	againStep = 10
@@ -329,8 +333,8 @@ func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) erro
 	}
 }
 
-// Leftovers lists the racks that have containers at the engine behind a socket. The list is empty
-// if there is no engine.
+// Leftovers lists the racks that have containers at the engine behind a socket, by the labels of
+// the containers. The list is empty if there is no engine.
 func Leftovers(ctx context.Context, socket string) ([]string, error) {
 	if _, err := os.Stat(socket); err != nil {
 		return nil, nil

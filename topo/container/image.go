@@ -105,7 +105,8 @@ func NewImage(path string) (*Image, error) {
 	return &Image{ID: id, Program: hash(program), archive: archive}, err
 }
 
-// checkStatic returns an error if a program needs other files to run, such as a dynamic loader.
+// checkStatic returns an error if the file at path is no ELF program, or one that needs a dynamic
+// loader.
 func checkStatic(path string) error {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -123,7 +124,7 @@ func checkStatic(path string) error {
 	return nil
 }
 
-// epoch is the time stamp of all files in an image, so that images are reproducible.
+// epoch is the time stamp of an image and of its files, so that images are reproducible.
 var epoch = time.Unix(0, 0).UTC()
 
 // file is a file of an archive.
@@ -160,7 +161,7 @@ func (i *Image) WriteTo(w io.Writer) (int64, error) {
 	return int64(n), err
 }
 
-// current returns the engine's name of the image called ImageName, and the hash of the program in
+// current returns the engine's ID of the image called ImageName, and the hash of the program in
 // it; "" if there is no such image.
 func (e *Engine) current(ctx context.Context) (id, program string, err error) {
 	var image struct {
@@ -180,8 +181,9 @@ func (e *Engine) current(ctx context.Context) (id, program string, err error) {
 // another program may have taken the name.
 const maxLoads = 5
 
-// Ensure makes this image the one that the container engine calls ImageName, and returns the
-// engine's ID of it. It removes the image that had the name before, unless a container uses it.
+// Ensure makes sure that the image that the container engine calls ImageName has the program of i,
+// and returns the engine's ID of that image. If the engine's image has another program or there is
+// none, Ensure loads i, and removes the image that had the name before, unless a container uses it.
 func (e *Engine) Ensure(ctx context.Context, i *Image) (string, error) {
 	before := ""
 	for range maxLoads {
@@ -200,7 +202,8 @@ func (e *Engine) Ensure(ctx context.Context, i *Image) (string, error) {
 	return "", fmt.Errorf("%s is replaced by another program's image again and again: is another rdmalab at work?", ImageName)
 }
 
-// dropImage removes an image if it has no name and no container uses it.
+// dropImage removes the image with this ID; "" means none. It is no error if the engine refuses
+// that because the image is in use, or if there is no such image.
 func (e *Engine) dropImage(ctx context.Context, id string) error {
 	if id == "" {
 		return nil

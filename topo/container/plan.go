@@ -37,8 +37,8 @@ const (
 	HoldCommand = "container-hold"
 )
 
-// capabilities lists the capabilities of a host's container. The host's daemon needs them for
-// packet sockets, for its interface, and for the locked memory of NICs.
+// capabilities lists the capabilities of each container. The host's daemon needs them for packet
+// sockets, for its interface, and for the locked memory of NICs.
 var capabilities = []string{"NET_RAW", "NET_ADMIN", "IPC_LOCK"}
 
 // unit describes one container, for compose and for the engine's API.
@@ -68,8 +68,8 @@ type linkNet struct{ Name, Host string }
 // ContainerName returns the name of a host's container.
 func ContainerName(rack, host string) string { return "rdmalab-" + rack + "-" + host }
 
-// holderName returns the name of the container that holds a host's network. No host has such a
-// name, because host names have no dot.
+// holderName returns the name of the container that holds a host's network. It is not the
+// ContainerName of any host of the rack, because host names have no dot.
 func holderName(rack, host string) string { return ContainerName(rack, host) + ".net" }
 
 // linkNetName returns the name of the network that is a host's link.
@@ -109,7 +109,7 @@ func mounts(r *spec.Rack, host string) []mount {
 	}
 }
 
-// linkNets lists the networks that are links of a rack.
+// linkNets lists the networks that are links of a rack; none unless plug is PlugDriver.
 func linkNets(r *spec.Rack, plug Plug) []linkNet {
 	var list []linkNet
 	for _, host := range r.HostNames() {

@@ -43,7 +43,7 @@ type plugger struct {
 }
 
 // alias returns the text that is stored with both interfaces of a host's link. It names the rack
-// and the host.
+// and the host. With PlugDriver, the switch's end has the text of driver.endpointAlias instead.
 func (p *plugger) alias(host string) string { return "rdmalab/" + p.rack.Name + "/" + host }
 
 // port returns the switch's end of a host's link.
@@ -138,8 +138,8 @@ func checkForeign(netns string) error {
 }
 
 // reconcile inspects a host's containers. If the container that holds the host's network namespace
-// runs, reconcile puts the NIC into this namespace. It returns that container, and whether the
-// container has the NIC now.
+// runs, reconcile calls plug, which puts the NIC into this namespace unless it is there. It returns
+// that container, and whether the container has the NIC now.
 func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Container, bool, error) {
 	c, err := hosts.network(ctx, h.Name)
 	if errors.Is(err, ErrNotFound) || err == nil && !c.Runs() {
@@ -159,5 +159,5 @@ func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Co
 	return c, ok, err
 }
 
-// errAgain means that a host has changed while it was inspected, so it must be inspected again.
+// errAgain means that a host's container was restarted during reconcile, which must be called again.
 var errAgain = errors.New("look again")

@@ -15,8 +15,8 @@ import (
 
 // incarnation is one run of a host's container.
 type incarnation struct {
-	pid   int
-	start string // start time of the process, in ticks since boot
+	pid   int    // process ID of the container's first process on this machine
+	start string // start time of this process, in ticks since boot
 	procs string // path of the file that lists the container's processes
 }
 

@@ -20,15 +20,15 @@ const WatcherName = "watcher"
 
 const (
 	// reconnectWait is how long the watcher waits before it connects to the engine again after the
-	// connection has ended.
+	// connection has ended or has failed.
 	reconnectWait = 500 * time.Millisecond
-	// againWait is how long the watcher waits before it inspects a host again after a failure.
+	// againWait is how long the watcher waits before it attends to a host again after a failure.
 	againWait = 200 * time.Millisecond
 	// maxSeen bounds how many events of a host the watcher keeps.
 	maxSeen = 8
 )
 
-// Seen is an event of a host's container.
+// Seen is an event of a host's container or link; What is that of Event.
 type Seen struct {
 	When time.Time `json:"when"`
 	What string    `json:"what"`
@@ -37,11 +37,13 @@ type Seen struct {
 // Watched is the state of a host as the watcher knows it.
 type Watched struct {
 	Host string `json:"host"`
-	// Plugged is true if the NIC was in the container when the watcher last inspected the host.
-	// Plugs is how often the watcher has put the NIC there.
+	// Plugged is true if the NIC was in the container when the watcher last attended to the host.
+	// Plugs counts how often the watcher has then found or put the NIC into a container that did
+	// not have it before, or that was started again.
 	Plugged bool `json:"plugged"`
 	Plugs   int  `json:"plugs"`
-	// Error says why the NIC is not in the container.
+	// Error is the error of the watcher's last attempt to put the NIC into the container; "" means
+	// that there was no error.
 	Error string `json:"error,omitempty"`
 	// Seen lists the latest events, oldest first.
 	Seen []Seen `json:"seen"`
@@ -55,7 +57,8 @@ type Watch struct {
 	Hosts  []Watched `json:"hosts"`
 }
 
-// watcher puts the NIC into a container whenever one starts.
+// watcher puts the NIC into a container whenever one starts. Its fields engine and state have what
+// GET /status returns.
 type watcher struct {
 	plugger
 	hosts *Hosts
@@ -67,10 +70,11 @@ type watcher struct {
 }
 
 // hostWatch has the watcher's data about a host. A value in the channel dirty requests that the
-// watcher inspects the host's containers.
+// watcher attends to the host: plugger.reconcile inspects the host's containers, and puts the NIC
+// into the container that must have it.
 type hostWatch struct {
 	Watched
-	incarnation string // incarnation of the container into which the NIC was last put
+	incarnation string // ID and start time of the container at the last increase of Plugs
 	dirty       chan struct{}
 }
 
@@ -150,8 +154,8 @@ func (w *watcher) setEngine(said string) {
 	w.engine = said
 }
 
-// listen handles the engine's events until the stream ends. It subscribes first, and then inspects
-// all hosts, so that no event is lost.
+// listen handles the engine's events until the stream ends. When it has subscribed to the events, it
+// requests that the watcher attends to all hosts, so that no earlier event is lost.
 func (w *watcher) listen(ctx context.Context) error {
 	e, err := Connect(ctx, w.hosts.s.Socket)
 	if err != nil {
@@ -179,15 +183,16 @@ func (w *watcher) listen(ctx context.Context) error {
 	})
 }
 
-// look requests an inspection of the host.
+// look requests that the watcher attends to the host.
 func (hw *hostWatch) look() {
 	select {
 	case hw.dirty <- struct{}{}:
-	default: // an inspection is requested already
+	default: // it is requested already
 	}
 }
 
-// tend inspects a host whenever an inspection is requested, until ctx ends.
+// tend attends to a host (it calls reconcile) whenever look has requested it, and againWait after an
+// error, until ctx ends.
 func (w *watcher) tend(ctx context.Context, h *spec.Host, hw *hostWatch) {
 	for {
 		select {
@@ -211,7 +216,7 @@ func (w *watcher) tend(ctx context.Context, h *spec.Host, hw *hostWatch) {
 	}
 }
 
-// note records the result of an inspection.
+// note records the result of reconcile.
 func (w *watcher) note(hw *hostWatch, c Container, plugged bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
