@@ -91,9 +91,9 @@ func (h *Hosts) Engine(ctx context.Context) (*Engine, error) {
 	return e, err
 }
 
-// Prepare makes the image with the program exe, and with PlugDriver the networks of all hosts. With
-// a compose file it makes the image and runs compose, which makes the networks, and makes and starts
-// the containers.
+// Prepare makes the image with the program exe, and with PlugDriver the networks of all hosts. If
+// there is a compose file, it makes the image and runs compose, which makes the networks, and makes
+// and starts the containers.
 func (h *Hosts) Prepare(ctx context.Context, r *spec.Rack, exe string) error {
 	e, err := h.Engine(ctx)
 	if err != nil {

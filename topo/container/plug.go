@@ -159,5 +159,6 @@ func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Co
 	return c, ok, err
 }
 
-// errAgain means that a host's container was restarted during reconcile, which must be called again.
+// errAgain means that a host's container was restarted during reconcile. The caller must call
+// reconcile again.
 var errAgain = errors.New("look again")

@@ -154,8 +154,8 @@ func (w *watcher) setEngine(said string) {
 	w.engine = said
 }
 
-// listen handles the engine's events until the stream ends. When it has subscribed to the events, it
-// requests that the watcher attends to all hosts, so that no earlier event is lost.
+// listen handles the engine's events until the stream ends. When it has subscribed to the events,
+// it requests that the watcher attends to all hosts, so that no earlier event is lost.
 func (w *watcher) listen(ctx context.Context) error {
 	e, err := Connect(ctx, w.hosts.s.Socket)
 	if err != nil {
@@ -191,8 +191,8 @@ func (hw *hostWatch) look() {
 	}
 }
 
-// tend attends to a host (it calls reconcile) whenever look has requested it, and againWait after an
-// error, until ctx ends.
+// tend attends to a host (it calls reconcile) whenever look has requested it, and againWait after
+// an error, until ctx ends.
 func (w *watcher) tend(ctx context.Context, h *spec.Host, hw *hostWatch) {
 	for {
 		select {
