@@ -16,7 +16,7 @@ import (
 
 // Paths of the control API. The comment of a path has the HTTP method, the type of the request if
 // there is one, and after the colon the type of the answer. control.HandleProfile adds one more
-// path.
+// path, and stores.routes adds those of the stores.
 const (
 	PathStatus   = "/status"    // GET: Status
 	PathCounters = "/counters"  // GET: Counters
@@ -25,7 +25,8 @@ const (
 	PathCrashApp = "/app/crash" // POST: Status
 	PathStartApp = "/app/start" // POST: Status
 	// PathHangApp stops the services and jobs of the daemon, PathResumeApp lets them go on; both
-	// are POST: Status. In between, the daemon answers all requests except those to a store.
+	// are POST: Status. In between, the daemon refuses requests to a store, those that begin a job
+	// (such as PathPerf), and PathStartApp.
 	PathHangApp   = "/app/hang"
 	PathResumeApp = "/app/resume"
 	PathTear      = "/tear"  // GET, POST Tear, DELETE: Tear
@@ -44,7 +45,7 @@ const (
 const (
 	StateUp      = "up"
 	StateDown    = "down"
-	StateFailed  = "failed" // the NIC's interface is gone, so the daemon must be restarted
+	StateFailed  = "failed" // the NIC's port is unusable, as when its interface is gone: restart the daemon
 	StateRunning = "running"
 	StateCrashed = "crashed"
 	StateHung    = "hung"
@@ -63,7 +64,7 @@ type Status struct {
 	// App is StateRunning, StateHung or StateCrashed.
 	App      string   `json:"app"`
 	Services []string `json:"services"`
-	// Jobs lists the running jobs: tests, and clients of stores.
+	// Jobs lists the running jobs, such as tests, and clients of stores.
 	Jobs    []string       `json:"jobs"`
 	Objects engine.Objects `json:"objects"`
 	QPs     []QPStatus     `json:"qps"`
@@ -128,7 +129,8 @@ type Region struct {
 	Length  int    `json:"length"`
 }
 
-// Counters holds the counters of the NIC, and then those of its port.
+// Counters holds the counters of the NIC, of its port, and of the 1RMA NIC if there is one, in this
+// order.
 type Counters struct {
 	Name    string           `json:"name"`
 	Samples []metrics.Sample `json:"samples"`
@@ -168,7 +170,7 @@ type Tear struct {
 	Probability float64 `json:"probability"`
 	// Seed is the seed of the random choices; 0 means the rack's seed.
 	Seed uint64 `json:"seed,omitempty"`
-	// Pause is the longest time between the two parts of a copy; 0 means 20 µs.
+	// Pause bounds the random time between the two parts of a copy; 0 means 20 µs.
 	Pause time.Duration `json:"pause,omitempty"`
 	// For is how long the fault lasts; 0 means that it lasts until a request ends it.
 	For time.Duration `json:"for,omitempty"`

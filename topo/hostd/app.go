@@ -49,8 +49,8 @@ type application struct {
 	// stay open.
 	memory    *memservice.Server
 	memoryCtx verbs.Context
-	owners    memservice.Owners // which clients of the memory were fenced; survives a crash of the NIC
-	perf      *memservice.Server
+	owners    memservice.Owners  // which clients of the memory were fenced; survives a crash of the NIC
+	perf      *memservice.Server // the service of `rdmalab perf`
 	perfCtx   verbs.Context
 	lender    *onermahost.Lender // lends memory to peers over the 1RMA NIC; nil if there is none
 	served    sync.WaitGroup     // the threads that serve memory and perf
@@ -59,8 +59,8 @@ type application struct {
 	stores *stores
 }
 
-// job is the work of a control request that uses the NIC with its own verbs context: a test, or
-// clients of a store.
+// job is the work of a control request that uses the NIC with its own verbs context, such as a
+// test, or clients of a store.
 type job struct {
 	name   string
 	ctx    verbs.Context
@@ -74,7 +74,8 @@ func newApplication(h *Host) *application {
 	return a
 }
 
-// start starts the services. It does nothing if the application runs, and fails if it hangs.
+// start starts the services. It does nothing if the application runs, and fails if it hangs or if
+// the host is ending.
 func (a *application) start() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

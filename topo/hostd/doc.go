@@ -10,8 +10,8 @@
 //     NIC, the registered memory and the connections to that memory stay;
 //   - the machine, which is the process itself.
 //
-// A memory host is passive: after it has registered its region, only its NIC works. The daemon acts
-// again only when a connection is made.
+// A memory host is passive: after it has registered its region, its NIC alone executes the requests
+// of clients. The daemon takes part only when a client connects.
 //
-// The API types are in api.go. Requests and answers are JSON over the socket of spec.Paths.Socket.
+// Most API types are in api.go. Requests and answers are JSON over the socket of spec.Paths.Socket.
 package hostd

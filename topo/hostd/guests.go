@@ -18,7 +18,7 @@ const guestsFresh = time.Second
 type neighbours struct {
 	paths spec.Paths
 	mu    sync.Mutex
-	read  time.Time
+	read  time.Time // when list was read from the guests' files
 	list  []guests.Guest
 }
 

@@ -25,7 +25,7 @@ const (
 	checkPatience   = 10 * time.Second
 )
 
-// history lets clients of a store work on a few shared keys, and checks whether their history is
+// history lets clients of a store work on in.Keys shared keys, and checks whether their history is
 // linearizable.
 func (s *stores) history(r *http.Request, desc *store.Store, in store.HistoryRequest) (out store.Verdict, err error) {
 	if in.Clients < 1 || in.Clients > maxCheckClients || in.Rounds < 1 || in.Rounds > maxCheckRounds || in.Keys < 1 || in.Keys > maxCheckKeys {
@@ -69,7 +69,7 @@ type history struct {
 
 	mu            sync.Mutex // guards the fields below, and ops
 	ops           *kv.History
-	unknown, lost int
+	unknown, lost int // operations that ended without an answer, and those whose key was lost
 	err           error
 }
 
@@ -133,14 +133,15 @@ func (h *history) client(clients store.Clients, id int) error {
 // operations are deletes.
 type mix struct{ get, put, insert, scan float64 }
 
-// The mixes for stores without and with an order of keys. Half of the operations read, and most of
-// the others write.
+// The mixes for stores without and with an order of keys. About half of the operations read, and
+// most of the others put or insert.
 var (
 	unordered = mix{get: 0.5, put: 0.9, insert: 0.96, scan: 0.96}
 	ordered   = mix{get: 0.45, put: 0.75, insert: 0.9, scan: 0.94}
 )
 
-// round performs one random operation.
+// round performs one random operation. If it is a put of a key that is absent, or in some cases
+// lost, an insert of the key follows.
 func (h *history) round(c *kv.Recorded, r *rand.Rand, size int, scans bool) error {
 	key := h.keys[r.IntN(len(h.keys))]
 	deadline := h.rt.Now().Add(checkPatience)

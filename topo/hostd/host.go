@@ -190,7 +190,7 @@ func (h *Host) openPort(self *spec.Host) (port, packetio.Waiter, error) {
 	return p, w, nil
 }
 
-// openNIC opens the port and starts the device on it.
+// openNIC opens the port, and starts on it the device and, if the rack has them, the 1RMA NIC.
 func (h *Host) openNIC() error {
 	open := h.openPort
 	if h.rack.Cable == spec.CableMemory && h.self.Role != spec.Guest {

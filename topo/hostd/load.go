@@ -23,9 +23,9 @@ const (
 	// because the links of a load may be slow: a READ that only waits behind other READs must not
 	// time out and be sent again.
 	loadTimeout = 20
-	// loadDial is how long a connection of a load may take.
+	// loadDial is how long the making of a load's connection may take.
 	loadDial = 5 * time.Second
-	// loadCheck is how often a load that waits looks whether its request has ended.
+	// loadCheck is the interval at which a load that waits looks whether its request has ended.
 	loadCheck = 50 * time.Millisecond
 )
 
@@ -70,7 +70,7 @@ type roceLoading struct {
 // roceREAD is a READ of a load in flight.
 type roceREAD struct {
 	remotemem.Op
-	begun clock.Time
+	begun clock.Time // when it was posted
 }
 
 // roceLoad runs a load over a connection to each of the peers.

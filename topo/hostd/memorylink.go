@@ -28,7 +28,8 @@ type memoryLink struct {
 	gone atomic.Bool // true: the interface was removed
 }
 
-// openMemory opens the memory link of the host, and waits until the switch has attached it.
+// openMemory opens the memory link of the host, and waits up to attachWait until the switch has
+// attached it. It does not wait if a command has crashed the switch.
 func (h *Host) openMemory(self *spec.Host) (port, packetio.Waiter, error) {
 	l, err := nl.LinkByName("", h.cfg.Ifname)
 	if err != nil {

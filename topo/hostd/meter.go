@@ -23,12 +23,12 @@ const (
 	meterDigits  = 2
 )
 
-// meter counts the operations of all clients of a host. The zero value is ready to use.
+// meter counts the successful operations of all clients of a host. The zero value is ready to use.
 type meter struct {
 	mu    sync.Mutex // guards the fields below
 	count int        // clients
 	// second is the Unix time, in seconds, of the second that hist counts. last is the result of
-	// the second before.
+	// the second before; zero if no operation or status call fell into that second.
 	second int64
 	hist   *hdrhistogram.Histogram
 	last   ClientsStatus
@@ -41,7 +41,7 @@ func (m *meter) clients(n int) {
 	m.count += n
 }
 
-// note counts an operation that has ended at time now, and has taken the time took.
+// note counts an operation that has succeeded at time now, and has taken the time took.
 func (m *meter) note(now time.Time, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

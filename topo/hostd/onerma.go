@@ -38,10 +38,10 @@ func (h *Host) makeOneRMA(mac wire.MAC, mtu int) (second device.Second, err erro
 	return h.solo, nil
 }
 
-// Bounds of the congestion windows, in operations. With a first window of 1, as in the simulator, a
-// test of a second would be over before the window has grown, because it grows by one operation in
-// four round trips. With the least window, an operation begins every 10 round trips, so the NIC
-// notices soon when a peer has come back.
+// The first value and the bounds of the congestion windows, in operations. With the default first
+// window of 1, a test of a second would be over before the window has grown, because it grows by
+// one operation in four round trips. With the least window, an operation begins every 10 round
+// trips, so the NIC notices soon when a peer has come back.
 const (
 	firstOneRMAWindow = 64
 	leastOneRMAWindow = 0.1

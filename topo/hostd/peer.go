@@ -36,7 +36,8 @@ type PeerEvent struct {
 
 // Bounds of a run with another program.
 const (
-	// dialLimit is how long a server may take to start.
+	// dialLimit is how long a server may take to start, dialPause the pause between two attempts to
+	// connect to it.
 	dialLimit = 10 * time.Second
 	dialPause = 100 * time.Millisecond
 	// peerLimit bounds the whole run, because the same connection serves the exchanges at its start
@@ -44,7 +45,8 @@ const (
 	peerLimit = 15 * time.Minute
 )
 
-// name returns the name of the request's job. It also fills in the request's defaults.
+// name returns the name of the request's job. It also fills in the request's defaults, and checks
+// the request.
 func (q *PeerRequest) name() (string, error) {
 	switch {
 	case (q.Pingpong == nil) == (q.Perftest == nil):

@@ -37,7 +37,7 @@ type RunRequest struct {
 
 // RunEvent is one line of the answer to a RunRequest.
 type RunEvent struct {
-	// Done is how many operations the clients on this host have finished so far; 0 during a load.
+	// Done is how many operations the clients on this host have begun so far; 0 during a load.
 	Done   uint64     `json:"done,omitempty"`
 	Result *kv.Result `json:"result,omitempty"`
 	Error  string     `json:"error,omitempty"`
@@ -151,8 +151,9 @@ func (s *storeRun) one(rt verbs.Runtime, id int) {
 }
 
 // Client runs one client of a run from its connection to its end. ops is the result of Ops.
-// observe, if not nil, is called with the time of each operation, and stop after each operation:
-// the client ends when stop returns true. During a load, it ends when ctx ends.
+// observe, if not nil, is called with the latency of each operation that succeeds. stop, if not
+// nil, is called before each operation, and the client ends when it returns true. A load calls
+// neither of them, and ends when ctx ends.
 func (in *RunRequest) Client(
 	ctx context.Context, clients store.Clients, rt verbs.Runtime, id int, ops map[int][]kv.Op, observe func(time.Duration), stop func() bool,
 ) (res *kv.Result, err error) {
