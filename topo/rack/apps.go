@@ -11,7 +11,7 @@ import (
 )
 
 // Apps are the programs that run on a host: all processes except process 1 and the daemon. The
-// daemon has the NIC and the registered memory, so these go on when Apps crash or hang. Jobs that
+// daemon has the NIC and the registered memory, so both go on when Apps crash or hang. Jobs that
 // run inside the daemon are not among Apps; a caller ends or stops them by a request to the daemon.
 type Apps struct {
 	rack *Rack
@@ -45,7 +45,8 @@ func (a Apps) Crash(ctx context.Context) (int, error) {
 	return len(ended), err
 }
 
-// Hang stops the programs by a signal. It returns how many processes it has stopped.
+// Hang stops the programs by a signal. It returns how many processes it has stopped, without those
+// that a signal or a debugger had stopped before.
 func (a Apps) Hang(ctx context.Context) (int, error) {
 	return a.signal(ctx, unix.SIGSTOP, func(p procStat) bool { return p.state != stoppedProc && p.state != tracedProc })
 }

@@ -18,8 +18,8 @@ import (
 // context.
 const engineWait = time.Minute
 
-// watcherNode is the node of the watcher, the process that connects containers to the switch. No
-// host has this name, because names of hosts have no dot.
+// watcherNode is the node of the watcher, the process that connects containers to the switch. The
+// keeper treats it as a timer. No timer has this name, because no suffix in apart is ".docker".
 var watcherNode = timerNode("watcher.docker")
 
 // containerHosts is the hostRuntime of a rack whose hosts are containers.

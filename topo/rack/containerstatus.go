@@ -17,8 +17,8 @@ type ContainerStatus struct {
 	State    string         `json:"state,omitempty"`
 	ExitCode int            `json:"exitCode,omitempty"`
 	Plug     container.Plug `json:"plug,omitempty"`
-	// Plugged is true if the watcher has seen the NIC in the container. Plugs is how often the
-	// watcher has put the NIC there. Error says why the NIC is not there.
+	// Plugged, Plugs and Error are those of container.Watched: whether the NIC is in the container,
+	// how often it has come there, and the error of the watcher's last attempt to put it there.
 	Plugged bool   `json:"plugged"`
 	Plugs   int    `json:"plugs"`
 	Error   string `json:"error,omitempty"`

@@ -3,10 +3,12 @@
 //
 // Down removes a rack after any crash, because it finds all parts of a rack by the rack's name. A
 // tmpfs at spec.PathsOf(name).Dir holds the pins of the namespaces, sockets, logs and the resolved
-// description, and a cgroup named rdmalab/<rack> holds every process. The package makes and touches
-// nothing else. On a machine without cgroup2 it finds processes by their namespaces instead.
+// description, and a cgroup named rdmalab/<rack> holds every process. On a machine without cgroup2
+// the package finds processes by their namespaces instead. It makes and touches nothing else,
+// except a lock file beside the tmpfs, and for hosts that are containers what package container
+// makes.
 //
-// Each node (a host or the switch) runs as
+// Each node (a host or the switch) that is no container runs as
 //
 //	rdmalab node-init    process 1 of new pid, mount, uts and ipc namespaces; reaps, and ends with its daemon
 //	└─ rdmalab host      (or rdmalab switchd) the daemon, whose control socket is spec.Paths.Socket
@@ -26,11 +28,13 @@ import (
 var (
 	// ErrNotUp: no rack of that name is up.
 	ErrNotUp = errors.New("is not up: run `rdmalab up` first")
-	// ErrAlreadyUp is returned by Up if the same rack is up already. Up has changed nothing.
+	// ErrAlreadyUp is returned by Up if the same rack is up already. Up has changed nothing but what
+	// Rack.Revived says.
 	ErrAlreadyUp = errors.New("is up already")
 	// ErrDifferent is returned by Up if another rack of that name is up.
 	ErrDifferent = errors.New("is up from another rack file: run `rdmalab down` first, or choose another name")
-	// errKind is an ErrDifferent: a rack of that name is up whose hosts are of another kind.
+	// errKind is an ErrDifferent: a rack of that name is up whose hosts are of another kind, or are
+	// containers with other container.Settings.
 	errKind = fmt.Errorf("its hosts are of another kind, processes or containers, or plugged in another way; it %w", ErrDifferent)
 	// ErrBusy: another program holds the rack's lock.
 	ErrBusy = errors.New("is being changed by another rdmalab: wait for it to end")

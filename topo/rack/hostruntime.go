@@ -31,7 +31,8 @@ type hostRuntime interface {
 	// the host's process 1 that the program enters. own are new namespaces that the program gets;
 	// own includes a mount namespace if the program must make the host's mounts there.
 	view() (join int, own uintptr)
-	// linkSet is called before a host's link is cut or restored at the switch.
+	// linkSet is called before a host's link is cut (up is false) or restored at the switch. For
+	// containers it records that, so that a link that is made later is cut, too.
 	linkSet(host string, up bool) error
 	// revive restarts other processes of the rack that have died, such as the watcher. It returns
 	// their names.

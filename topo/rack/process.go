@@ -29,7 +29,8 @@ const (
 	logTail = 5
 )
 
-// programName is the name under which ps shows the daemons.
+// programName is the name under which ps shows the processes of this program, and with which their
+// error messages begin.
 const programName = "rdmalab"
 
 // startProcess starts a node's process 1 in the node's namespaces and cgroup. The process goes on

@@ -33,7 +33,7 @@ type Rack struct {
 	hosts   hostRuntime
 	// exe is the path of rdmalab, which is also the program of the nodes' daemons.
 	exe string
-	// reached is called after each step of Up and Down, with the name of the step. Tests kill the
+	// reached is called after steps of Up and Down, with the name of the step. Tests kill the
 	// controller there.
 	reached func(step string)
 }

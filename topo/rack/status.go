@@ -19,10 +19,10 @@ type State string
 
 // States of a node, the worst first. If several apply, the node's state is the first one of these.
 const (
-	StateCrashed State = "crashed"     // it has no process
+	StateCrashed State = "crashed"     // its daemon does not run
 	StateHung    State = "hung"        // its processes are stopped
 	StateSilent  State = "silent"      // its processes run, but its daemon does not answer
-	StateNICDown State = "nic-down"    // its NIC has crashed
+	StateNICDown State = "nic-down"    // its NIC has crashed or failed
 	StateCut     State = "link-down"   // its link is down, has no carrier or is missing
 	StateAppHung State = "app-hung"    // its programs are stopped, but its NIC works
 	StateApp     State = "app-crashed" // its programs have crashed, but its NIC works
@@ -71,8 +71,8 @@ type Status struct {
 	Name  string `json:"name"`
 	State State  `json:"state"` // up if every node is up; otherwise the state of the worst node
 	Dir   string `json:"dir"`
-	// Runtime is RuntimeDocker if hosts are containers. Then Watcher says why containers are not
-	// connected to the switch; "" means that they are.
+	// Runtime is RuntimeDocker if hosts are containers. Then Watcher says why containers that start
+	// would not be connected to the switch; "" means that the watcher works.
 	Runtime string       `json:"runtime,omitempty"`
 	Watcher string       `json:"watcher,omitempty"`
 	Switch  NodeStatus   `json:"switch"`

@@ -41,7 +41,8 @@ func Doers() map[Action]Doer {
 
 // After makes the action a happen on a node after the time d. A process of the rack, the timer,
 // performs it, so that it happens even if the caller ends, and does not happen after Down. A later
-// fault of the same kind on the node cancels the timer, and so does a command that ends the fault.
+// After for the same node and kind of fault replaces the timer. Crash, Hang, Resume, Restart and
+// Link cancel the timer of the fault that they make or end; for other faults the caller does.
 func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string) error {
 	if d <= 0 || d > MaxAfter {
 		return fmt.Errorf("duration %v is out of bounds; use one above 0 and at most %v", d, MaxAfter)

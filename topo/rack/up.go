@@ -23,8 +23,10 @@ import (
 const stateSize = "size=64m,mode=0755"
 
 // Up brings a rack up, and waits until every daemon answers. First it removes the remains of an
-// earlier rack of the same name. If the rack is already up, Up changes nothing and returns
-// ErrAlreadyUp with a valid handle. After any other error, nothing of the rack is left.
+// earlier rack of the same name. If the rack is already up, Up at most restarts processes (see
+// Rack.Revived), and returns ErrAlreadyUp with a valid handle. With ErrDifferent, ErrBusy and
+// ErrPrivilege, Up leaves what it finds. After an error while it builds the rack, nothing of the
+// rack is left.
 func Up(ctx context.Context, s *spec.Rack) (*Rack, error) {
 	r := handle(s.Name)
 	r.Spec = s
@@ -77,8 +79,9 @@ func (r builder) up(ctx context.Context) error {
 	return rackError(r.Spec.Name, errors.Join(err, r.remover().clear(), l.release(true)))
 }
 
-// existing returns the error that Up returns if a rack of that name is up, and nil otherwise. A rack
-// that did not come up completely, or of which nodes have died without a command, counts as not up.
+// existing returns the error that Up returns if a rack of that name is up, and nil otherwise. A
+// rack that did not come up completely, or of which nodes have died without a command, counts as
+// not up. existing restarts other processes that have died, such as the watcher.
 func (r builder) existing(ctx context.Context) error {
 	if _, err := os.Stat(r.Paths.Ready()); err != nil {
 		return nil
@@ -171,7 +174,7 @@ func (r builder) build(ctx context.Context) error {
 	return nil
 }
 
-// explain returns err with advice, if its text has none.
+// explain adds advice to an error of the kinds below, and returns any other err unchanged.
 func explain(err error) error {
 	switch {
 	case errors.Is(err, errRealtime): // the errors of all nodes have the same reason

@@ -71,7 +71,7 @@ func admitted(r *Rack, host string) error {
 		"which counts from their next login", who, r.Spec.Group, host, r.Spec.Group, who)
 }
 
-// errExec returns the error for a caller who is not root and wants to enter a host.
+// errExec returns the error for a caller who is not root and wants to enter a node.
 func errExec(r *Rack, node string) error {
 	if _, _, ok := r.Spec.Host(node); !ok || r.Spec.Group == "" {
 		return ErrPrivilege
