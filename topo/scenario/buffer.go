@@ -44,13 +44,13 @@ func (r *bufferRule) String() string {
 type bufferPlan struct {
 	wirePlan
 	bufferRule
-	change        string // what an operator changes: one of the values of Params.Change; "" means that there is no operator
-	frames, burst int    // frames of each sender; how many of them it sends at once
-	least, most   int    // bounds of a frame's length in bytes
-	gap           time.Duration
-	requests      int // WRITEs and READs of clients through the slow port
-	wrap          bool
-	room          int // bytes of memory of each server; 0 means bufferBytes
+	change        string        // what an operator changes: one of the values of Params.Change; "" means that there is no operator
+	frames, burst int           // frames of each sender; how many of them it sends at once
+	least, most   int           // bounds of a frame's length in bytes
+	gap           time.Duration // the longest time between two bursts of a sender
+	requests      int           // WRITEs and READs of a client through the slow port
+	wrap          bool          // first PSNs are so large that PSNs wrap around
+	room          int           // bytes of memory of each server; 0 means bufferBytes
 	midFault
 	begun func(r *bufferRun) // for tests: called when the senders begin, instead of operator.begin; nil: not called
 }
@@ -92,8 +92,8 @@ func drawBuffer(e *env) *bufferPlan {
 	return p
 }
 
-// whole reports whether no frame can be lost under the plan: the ring has room for all frames, and
-// nothing fails.
+// whole reports whether no frame can be lost under the plan: the ring has room for all frames,
+// nothing fails, no operator changes the rule, and no client uses the slow port, too.
 func (p *bufferPlan) whole() bool {
 	room := p.entry - 32
 	return p.change == "" && len(p.rules) == 0 && p.fault == stateCalm && p.requests == 0 && p.entries >= bufferSenders*p.frames*((p.most+room-1)/room)
@@ -106,9 +106,9 @@ type bufferRun struct {
 	operator bufferOperator
 	sent     int  // frames that the senders have sent so far
 	over     bool // the plan's fault is over, or the plan has none
-	begun    bool
-	ended    int // clients that have ended; 1 from the beginning if the plan has no client
-	checks   int
+	begun    bool // begin was called
+	ended    int  // clients that have ended; 1 from the beginning if the plan has no client
+	checks   int  // how often check was called
 	// before is how many frames the switch had dropped when the senders began. judge does not count
 	// these.
 	before uint64

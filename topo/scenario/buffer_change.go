@@ -9,8 +9,8 @@ import (
 )
 
 // bufferOperator changes the rule of buffer at random times while frames arrive: its rate, its
-// ring, and with changeModes its mode. Sometimes the ring does not fit the servers' memory, and
-// sometimes there is no rule.
+// bounds, its ring, and with changeModes its mode. Sometimes the ring does not fit the servers'
+// memory, and sometimes there is no rule.
 type bufferOperator struct {
 	run  *bufferRun
 	draw *draw
@@ -18,8 +18,8 @@ type bufferOperator struct {
 	// changes counts all changes of the rule, modes those that changed its mode, and misfits those
 	// to a ring that is larger than the servers' memory.
 	changes, modes, misfits int
-	published               bool // true if any rule so far was published
-	mode                    string
+	published               bool   // true if any rule so far was published
+	mode                    string // mode of the rule that rule has drawn last
 }
 
 // begin schedules the first change.

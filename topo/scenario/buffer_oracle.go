@@ -24,6 +24,7 @@ type bufferOracle struct {
 	err     error
 }
 
+// bufferHead is the length of the Ethernet header and of the first three fields of the payload.
 const bufferHead = 14 + 7
 
 // frame makes frame number n of a sender, with a random length.

@@ -25,9 +25,9 @@ type storeRun struct {
 	plan     *storePlan
 	history  *kv.History
 	server   *meta.Server
-	ops      int
-	injected bool
-	ended    int // clients that have done all their operations
+	ops      int  // operations that all clients have begun
+	injected bool // the first fault has begun
+	ended    int  // clients that have done all their operations
 	tally
 	longest time.Duration // how long the longest operation took
 	// down maps the name of a victim to the time until which it is down; "" stands for the switch.
@@ -115,7 +115,7 @@ func (r *storeRun) serveMeta() {
 }
 
 // storePatience is the time from the beginning of an operation to its deadline. It is longer than
-// any fault, and than lease and grace together.
+// any fault except a hang of a memory service, and than lease and grace together.
 const storePatience = 2 * time.Second
 
 // storeSlack is how long after its deadline an operation may still take, because it must end a
@@ -170,7 +170,8 @@ func (r *storeRun) config(h *simrack.Host, ctx verbs.Context, d *draw) clover.Co
 	}
 }
 
-// work does all operations of client number id, records them in the history, and closes the client.
+// work does all operations of client number id, records them in the history, waits in linger for
+// the other clients, and closes the client.
 func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) error {
 	var store kv.Store = c
 	if r.plant != nil {
@@ -189,8 +190,9 @@ func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) err
 	return errors.Join(s.Err(), r.linger(c, rt), c.Close())
 }
 
-// round does one random operation. If the plan has its first fault or a change of rules at the
-// number of operations that all clients have begun, round causes it.
+// round does one random operation; a put of a key that is absent or lost is followed by an insert.
+// If the plan has its first fault or a change of rules at the number of operations that all clients
+// have begun, round causes it.
 func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	if r.ops++; r.ops == r.plan.after && r.plan.what != storeNothing && r.plan.loses == 0 {
 		r.env.rack.At(r.env.rack.Now(), r.inject)

@@ -87,7 +87,8 @@ type copyLosses struct {
 // lostWith returns the servers whose values are lost if victim loses its memory. In a store without
 // copies, this is victim. In a store with copies, a server's values are lost when no copy of its
 // nodes is whole any more. A copy is not whole if its server has crashed and the metadata server
-// has not filled the copy since, or if the metadata server does not count it.
+// has not filled the copy since, or if the metadata server does not count it. lostWith also records
+// in r.crashed that the victim crashes.
 func (r *storeRun) lostWith(victim string) (lost kv.Places) {
 	n := r.plan.servers
 	if r.plan.replicas < 2 || r.server == nil {
@@ -181,8 +182,8 @@ func (r *storeRun) settle() (rpc.Stats, error) {
 	return r.server.Snapshot(), err
 }
 
-// judge checks the run: the history must be linearizable, no operation may have taken too long, and
-// no node may be lost.
+// judge checks the run: the history must be linearizable, no operation may have taken too long or
+// starved (see noteStarved), no chain may be broken, and no node may be lost.
 func (r *storeRun) judge() error {
 	r.env.note("%d operations, %d of them ended without an answer, %d without room, the longest took %v", r.history.Len(), r.unknown, r.full, r.longest)
 	if r.totalLoss {

@@ -44,9 +44,10 @@ func (p *storePlan) blend(e *env, list string, without ...string) {
 	p.mixes = strings.Join(chosen, ",")
 }
 
-// mixSizes draws several lengths of values, in some runs very different ones. Then the size classes
-// of nodes share the memory, which has segments of 32 KiB, or so little room that its segments have
-// 4 KiB. With similar lengths, the classes have fixed parts of the memory.
+// mixSizes draws several lengths of values in about half of the runs, in some of these very
+// different ones. Then the size classes of nodes share the memory, which has segments of 32 KiB, or
+// so little room that its segments have 4 KiB. With similar lengths, the classes have fixed parts
+// of the memory.
 func (p *storePlan) mixSizes(d *draw) {
 	switch {
 	case d.chance(0.3):

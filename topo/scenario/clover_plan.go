@@ -34,7 +34,7 @@ type storePlan struct {
 	shares [layout.Classes]int
 	format layout.Format
 	wirePlan
-	lease time.Duration
+	lease time.Duration // lease of clients; the grace is as long
 	// box is the switch section of the rack file; "" means that the switch only forwards. steer
 	// says which requests the switch steers: "write", "read" or "both".
 	box, steer string
@@ -56,7 +56,7 @@ type storePlan struct {
 
 // storeWork describes the clients and their operations.
 type storeWork struct {
-	keys, clients, rounds int
+	keys, clients, rounds int    // rounds: calls of storeRun.round by each client
 	first, stride         uint64 // the first key, and the distance from one key to the next
 	// sizes are the lengths of values in bytes.
 	sizes []int

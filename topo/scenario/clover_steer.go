@@ -118,7 +118,8 @@ type appendLoss struct {
 	injected    bool
 }
 
-// drawAppendLoss draws an appendLoss, which replaces all other faults.
+// drawAppendLoss draws an appendLoss. It replaces the plan's faults of machines, of the switch, and
+// cuts of links; the fault rules of links stay.
 func drawAppendLoss(e *env, p *storePlan) {
 	d := e.draw
 	a := &appendLoss{

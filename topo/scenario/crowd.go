@@ -16,8 +16,9 @@ import (
 )
 
 // crowd is a run with very many connections and few words. Each place of the rings in which the
-// switch keeps operations in flight is used many times, PSNs of the connections wrap around, the
-// server coalesces acknowledgements, and the switch's tables must have room for all connections.
+// switch keeps operations in flight is used many times, PSNs of the connections wrap around, with
+// two of three seeds the server coalesces acknowledgements, and the switch's tables must have room
+// for all connections.
 type crowd struct {
 	*holeRun
 	each  int                // connections of each host

@@ -42,7 +42,8 @@
 //
 //	scenario, variants, sweep        Scenario, All, Find and one run; flags; runs of many seeds
 //	faults                           random choices from the seed; random faults of links
-//	endpoint, outbox, watch          what several scenarios use: ends of connections, captures
+//	endpoint, outbox, watch          what several scenarios use: ends of connections, senders of
+//	                                 messages, taps in front of nodes, captures
 //	transport, mix                   transport; the random operations of its clients
 //	fixed, contend                   soak, crash, partition and rnr; atomics that count in two words
 //	uc, ud, srq                      the scenarios of these names
@@ -56,7 +57,7 @@
 //	redn                             redn: plan and run, _server the memory and the programs, _client
 //	                                 clients that know every answer, _locks redn-locks
 //	buffer, lookup, statestore       the switch keeps data in servers' memory
-//	extmem                           common code of these three
+//	extmem                           common code of buffer, lookup and statestore
 //	kvcs                             the scenario of this name
 //	trial                            stores that define their own scenarios (store.Trial); bytekeys
 //	histories                        common code of runs with histories; variations of a plan (--mix)

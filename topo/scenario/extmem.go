@@ -23,7 +23,8 @@ const (
 	stateHang        stateFault = "store's NIC hang"
 )
 
-// midFault is a fault in the middle of a run: it begins at the time when and lasts for down.
+// midFault is a fault in the middle of a run. It begins when the clients or senders have been at
+// work for the time `when`, and lasts for the time down.
 type midFault struct {
 	fault      stateFault
 	victim     string // the name of a server; with stateSwitchCrash, "the switch"

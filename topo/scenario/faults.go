@@ -10,10 +10,11 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// faultMix draws the fault rules of one link. A rule that names no direction applies to both.
+// faultMix is a kind of faults of a link; the function rules draws the fault rules. A rule that
+// names no direction applies to both.
 type faultMix struct {
 	name  string
-	slow  bool // the link has a rate and a short queue, which overflows
+	slow  bool // the links of the rack have a rate and a short queue, which overflows
 	rules func(d *draw) []fault.Rule
 }
 

@@ -80,7 +80,7 @@ type writer struct {
 	writes   int
 	lastOK   clock.Time // when the last WRITE that succeeded was complete
 	posted   clock.Time // when the last WRITE was posted; after a failure, the one that failed
-	failed   clock.Time
+	failed   clock.Time // when a WRITE failed; 0: none has failed
 	status   verbs.Status
 	longest  time.Duration // how long the slowest WRITE that succeeded took
 }
@@ -257,9 +257,9 @@ type sleepy struct {
 	delay   time.Duration // time until the first receive; negative: there is none
 	params  rdmacm.Params // parameters of the sender's connection
 	timer   uint8         // code of the receiver's RNR timer
-	status  verbs.Status
-	took    time.Duration
-	got     int
+	status  verbs.Status  // how the sender's only message ended
+	took    time.Duration // how long the message took
+	got     int           // messages that the receiver got
 }
 
 // runRNR runs two connections at the same time. On the first, the receiver posts its receive late

@@ -35,8 +35,8 @@ type tableRun struct {
 type tablePlan struct {
 	trialPlan
 	format fusee.FormatConfig
-	cache  int
-	lease  time.Duration
+	cache  int           // fusee.Config.Cache of the clients
+	lease  time.Duration // lease after which clients take each other for dead
 	deaths []tableDeath
 	// masters is the number of masters: one that is in charge, and the others in reserve. rule is
 	// the lease after which a master takes a memory server for dead.

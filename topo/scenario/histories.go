@@ -47,8 +47,8 @@ func passiveHosts(servers int) []string {
 	return append(memoryServers(servers), numbered("cn", computeHosts)...)
 }
 
-// wirePlan has the choices that the seed makes about links and connections for a history of a
-// store.
+// wirePlan has the choices that the seed makes about links and connections, for the run of a store
+// and for similar ones.
 type wirePlan struct {
 	links  string // the names of the links' faults, for the report
 	rules  []fault.Rule
@@ -91,8 +91,9 @@ func (p *wirePlan) untear() {
 	p.rules = slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind == fault.Tear })
 }
 
-// belated keeps torn copies, and replaces all other faults of links by delays of up to 15 ms. These
-// are so long that the requesters give up their connections.
+// belated keeps torn copies, and replaces all other faults of links: some packets, and copies of
+// packets, are late by up to 15 ms. That is so long, and the retry count is so small, that
+// requesters may give up their connections.
 func (p *wirePlan) belated(d *draw, hosts []string) {
 	p.links, p.rules = p.links+"late ", slices.DeleteFunc(p.rules, func(r fault.Rule) bool { return r.Kind != fault.Tear })
 	for _, h := range hosts {

@@ -19,8 +19,8 @@ type holeClient struct {
 	ctx  verbs.Context
 	end  *ends
 	mem  remote
-	next uint64
-	got  map[uint64]*answer
+	next uint64             // ID of the next work request
+	got  map[uint64]*answer // the answers to all work requests, by ID
 	// While held is true, post collects work requests in hold instead of posting them. The function
 	// together posts these with one doorbell.
 	hold []verbs.SendWR
@@ -36,8 +36,8 @@ const (
 type answer struct {
 	client *holeClient
 	posted clock.Time
-	slot   int
-	done   bool
+	slot   int  // of the client's buffer: the local memory of the request
+	done   bool // the answer has come; status and took are valid
 	status verbs.Status
 	took   time.Duration
 }

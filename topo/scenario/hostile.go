@@ -43,8 +43,8 @@ func (s *sender) Deadline() clock.Time {
 }
 
 // hostile is a run in which one host attacks the connections of the others. The attacker can see
-// every packet of client 1: seen has the packets that the client sends, answers has the packets to
-// the client.
+// those packets of client 1 that spy has stored: seen has packets that the client sent, answers has
+// packets to the client.
 type hostile struct {
 	*holeRun
 	attacker *sender // sends the attacker's frames, on the link of the attacker's host
@@ -88,7 +88,8 @@ func runHostileIn(e *env, mode string) error {
 	return nil
 }
 
-// spy stores packets of client 1 and answers to it, up to 400 of each, while a.record is true.
+// While a.record is true, spy stores the packets that client 1 sends in a.seen, and the packets to
+// client 1 in a.answers, up to 400 in each.
 func (a *hostile) spy(ev *sim.Event) {
 	const keep = 400
 	if !a.record || ev.Kind != sim.Sent || ev.Link() != "cn1" {

@@ -101,8 +101,8 @@ type cacheRun struct {
 	down      map[int]bool // client hosts that are down after a crash
 	procs     []*sim.Proc
 	tally
-	ended int // clients that ended because the coordinator had begun another store
-	stats kvcs.ClientStats
+	ended int              // clients that ended because the coordinator had begun another store
+	stats kvcs.ClientStats // sums over the clients that have done all their operations
 }
 
 // runCache runs clients of the service kvcs, while links have faults and servers crash, hang and are

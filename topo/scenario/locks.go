@@ -33,9 +33,9 @@ type lockRun struct {
 	operator   *operator
 	switchDown bool
 
-	queuePairsFailed, inherited int
-	atomics                     int // number of atomics that clients have requested
-	injected                    bool
+	queuePairsFailed, inherited int  // inherited: locks that clients took over from dead owners
+	atomics                     int  // number of atomics that clients have requested
+	injected                    bool // the fault of the plan has begun
 	blind                       bool // for tests: no guardian watches the memory
 	polite                      bool // clients change words by atomics alone, as the paper's clients do
 }
@@ -153,7 +153,7 @@ func (r *lockRun) wrap(name string, n sim.Node) sim.Node {
 }
 
 // renew is called for each word when its server starts, for the start-th time. If the word's memory
-// was lost, renew begins a new history of the word. Otherwise the word's history goes on.
+// is new or was lost, renew begins a new history of the word. Otherwise the word's history goes on.
 func (r *lockRun) renew(w *lockWord, start int) {
 	w.lost = false
 	if start > 1 && !w.device && r.plan.survives {
@@ -343,7 +343,7 @@ func (r *lockRun) judge() error {
 }
 
 // final returns the value that the word of history number log has in memory after the run, or false
-// if that memory was lost.
+// if that memory was lost, or if the word has begun a later history.
 func (r *lockRun) final(log int) (uint64, bool) {
 	for _, w := range r.words {
 		if w.log == log {

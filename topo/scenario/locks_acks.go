@@ -36,6 +36,8 @@ func lazy(every int) func(name string, n sim.Node) sim.Node {
 // ackWait is the longest time for which lazyAcks holds an ACK back.
 const ackWait = 3 * time.Microsecond
 
+// heldAck is the last ACK that is held back for queue pair qp of the host with the address dst. It
+// stands for n ACKs. It is sent at the time due, unless an answer is sent before.
 type heldAck struct {
 	qp   wire.QPN
 	dst  [16]byte

@@ -29,7 +29,7 @@ const (
 type operator struct {
 	run   *lockRun
 	draw  *draw
-	modes bool
+	modes bool          // some rules are published
 	most  time.Duration // the longest time between two changes
 	first string        // mode or program of the switch before the first change
 	// changes and programs count all changes and those of the program. published: true if a
@@ -91,7 +91,7 @@ func (o *operator) change() {
 		o.programs++
 		o.loaded = rack.Now()
 		err = rack.LoadProgram(spec.ProgramSwordBox, o.rules())
-	case !rest && o.draw.chance(0.5) && box.Bound() == 0: // a real switch refuses to replace a program that has moved requests of flows (Bound), because these flows would break
+	case !rest && o.draw.chance(0.5) && box.Bound() == 0: // a real switch refuses to replace a program if flows would break (see Bound), such as those with moved requests
 		o.programs++
 		o.loaded = rack.Now()
 		o.collect()

@@ -43,7 +43,7 @@ type lockClient struct {
 
 	wants    *lockWord // the lock that the client is taking, has, or is releasing
 	has      *lockWord // the lock that the client has
-	hasEpoch int
+	hasEpoch int       // lockWord.epoch of that lock when the client took it
 
 	done     int // rounds that the client has done
 	starved  int // rounds that the client gave up because the lock was never free
@@ -99,7 +99,7 @@ func operation(o history.Op) verbs.SendWR {
 // reply is the outcome of a request. ok is true if the outcome is known.
 type reply struct {
 	ok    bool
-	value uint64
+	value uint64 // of the word, as an atomic or READ has found it
 	bytes []byte // data of a READ, valid until the next call of do
 }
 

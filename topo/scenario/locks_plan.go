@@ -31,7 +31,7 @@ const (
 	tagLock wordKind = iota
 	// bitLock is a lock whose word is 1 when a client has it, or 0 when it is free.
 	bitLock
-	// counter is a word to which clients only add, by FETCH_ADD.
+	// counter is a word that clients change only by FETCH_ADD, and also READ.
 	counter
 	// register is a word on which clients do all operations: CAS, FETCH_ADD, READ and WRITE.
 	register
@@ -159,7 +159,7 @@ func (p *lockPlan) drawFault(d *draw) {
 	p.what = one(d, noFault, noFault, clientCrash, clientCrash, clientCrash, serverCrash, serverCrash, switchCrash, switchCrash, linkCut, linkCut)
 	p.after = d.between(1, 80)
 	p.victim = fmt.Sprintf("cn%d", d.IntN(lockHosts))
-	// Short faults end before the retry limit, long ones after it.
+	// Short faults end before the retry limit; long ones may last longer than it.
 	p.down = one(d, d.span(100*time.Microsecond, 2*time.Millisecond), d.span(40*time.Millisecond, 300*time.Millisecond))
 	p.survives = d.chance(0.5)
 	// A host uses the same numbers again only in runs in which first PSNs are random, and in which

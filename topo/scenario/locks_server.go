@@ -26,8 +26,8 @@ const (
 type lockWord struct {
 	wordPlan
 	index int
-	log   int // number of the history in which operations on the word are recorded
-	area  []byte
+	log   int    // number of the history in which operations on the word are recorded
+	area  []byte // the word's area, if it is in host memory
 	mr    verbs.MR
 	base  int // offset of the word's area in mr
 	lost  bool

@@ -48,12 +48,12 @@ type lookupPlan struct {
 	servers, capacity         int
 	cells, cell, cache, depth int
 	flows                     int
-	theta                     float64 // exponent of the Zipf distribution by which packets are spread over flows
-	frames, burst             int
-	least, most               int // bounds of the length of a frame's payload, in bytes
-	gap                       time.Duration
-	drop                      bool // the switch drops a packet without an entry; otherwise it forwards the packet
-	churn                     int  // number of entries of flows that do not send, which come and go during the run
+	theta                     float64       // exponent of the Zipf distribution by which packets are spread over flows
+	frames, burst             int           // frames of cn0; the most that it sends at once
+	least, most               int           // bounds of the length of a frame's payload, in bytes
+	gap                       time.Duration // the longest time between two bursts
+	drop                      bool          // the switch drops a packet without an entry; otherwise it forwards the packet
+	churn                     int           // number of entries of flows that do not send, which come and go during the run
 	changes                   lookupChanges
 	wrap                      bool
 	midFault

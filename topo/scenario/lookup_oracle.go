@@ -47,11 +47,11 @@ const (
 )
 
 const (
-	lookupPort  = 10000
-	lookupTo    = 7000
+	lookupPort  = 10000 // UDP source port of flow 0
+	lookupTo    = 7000  // UDP destination port of all flows
 	lookupMagic = 0x4c4f4f4b
-	lookupHead  = 12
-	lookupNAT   = 9000
+	lookupHead  = 12   // length of the first four fields of a payload
+	lookupNAT   = 9000 // the port that an entry sets in packets of flow 0
 )
 
 func newLookupOracle(r *lookupRun) *lookupOracle {
@@ -68,6 +68,7 @@ func (o *lookupOracle) fail(err error) {
 	}
 }
 
+// is counts the error what of a frame, and keeps err if it is the first error.
 func (o *lookupOracle) is(what string, err error) {
 	o.wrong[what]++
 	o.fail(err)

@@ -51,11 +51,11 @@ type mixPlan struct {
 	params rdmacm.Params
 	mtu    int
 	ops    int
-	depth  int
+	depth  int  // the most operations in flight
 	region int  // bytes of the client's memory at the server
 	maxLen int  // the most bytes of an operation; not more than region
 	late   bool // the server posts each receive again only after a pause
-	recvs  int
+	recvs  int  // receives that the server posts
 	lossy  bool // links may lose packets, so that retries may run out
 	epilog epilog
 }
@@ -64,8 +64,8 @@ type mixPlan struct {
 // depth.
 type mixWindow struct {
 	ring      []mixOp
-	complete  int
-	posted    int
+	complete  int // operations that are complete
+	posted    int // operations that were posted
 	signalled int // number of the last operation that requests a completion; -1: none
 }
 
@@ -73,9 +73,9 @@ type mixWindow struct {
 type epilog uint8
 
 const (
-	endPlain epilog = iota
-	endBadKey
-	endInvalidate
+	endPlain      epilog = iota
+	endBadKey            // a READ with a wrong R_Key must be refused
+	endInvalidate        // a SEND invalidates an R_Key, and then a READ with this R_Key must be refused
 )
 
 // mixOp is an operation in flight, with its expected result.

@@ -46,7 +46,7 @@ func (m *mix) next(k int) verbs.SendWR {
 	return wr
 }
 
-// pieces splits the local memory of operation k into one to three SGEs.
+// pieces splits the local memory of operation k into up to three SGEs.
 func (m *mix) pieces(k int, op *mixOp) []verbs.SGE {
 	base := k % m.depth * m.slotLen()
 	switch {

@@ -41,14 +41,14 @@ type soloPlan struct {
 	bulk                    int           // large transfers of each executor
 	delay                   time.Duration // delay of each link
 	rtt                     time.Duration
-	rate                    int64
-	mtu, window, threshold  int
+	rate                    int64 // of each link, in bits per second; 0 means no limit
+	mtu, window, threshold  int   // in bytes; window and threshold are fields of nic.Config
 	soloLinks
-	replays, forgeries bool
-	badKeys            float64
-	rekeys             int
-	crashes            int
-	lossless           bool // no message is lost or waits: links without faults and without a rate, no rekeys, no crashes
+	replays, forgeries bool    // see soloWatch.attack
+	badKeys            float64 // probability that a command has a wrong key
+	rekeys             int     // REKEY commands
+	crashes            int     // crashes of NICs
+	lossless           bool    // no message is lost or waits: links without faults and without a rate, no rekeys, no crashes
 }
 
 // soloLinks says which faults the links have.
@@ -146,11 +146,11 @@ type soloRun struct {
 	plan  *soloPlan
 	net   *sim.Net
 	hosts []*soloHost
-	pids  nic.PID
-	ended [5]int // number of operations by their status
-	moved [5]int // number of large transfers by their status
-	late  int    // WRITEs that ended with status TIMEOUT
-	over  bool   // all processes have returned, so there are no more attacks and crashes
+	pids  nic.PID // the ID that a process got last
+	ended [5]int  // number of operations by their status
+	moved [5]int  // number of large transfers by their status
+	late  int     // WRITEs that ended with status TIMEOUT
+	over  bool    // all processes have returned, so there are no more attacks and crashes
 }
 
 // soloHost is a host with its NIC. Its memory survives crashes of the NIC.
@@ -162,7 +162,7 @@ type soloHost struct {
 	nic     *nic.NIC
 	machine *executor.Machine
 	watch   *soloWatch
-	epoch   uint32
+	epoch   uint32 // how often the NIC was started
 	memory  [soloRegions][]byte
 	local   []byte
 	tables  *mem.Table

@@ -21,11 +21,11 @@ import (
 type soloWatch struct {
 	*soloHost
 	frame    onerma.Frame
-	activity uint64
+	activity uint64 // the last value of nic.NIC.Activity
 	counter  uint64 // the counter in the last message that the NIC has sent
 	// solicited has the READs that were sent, by slot, and the WRITEs that were pulled, by ticket.
 	solicited map[soloID]*soloDebt
-	before    []byte
+	before    []byte // an area before the NIC has processed a message; see look
 }
 
 // soloID names a READ of this NIC by its slot, or, with pulled, a WRITE of a peer by its ticket.
@@ -41,8 +41,8 @@ type soloDebt struct {
 	region     uint32
 	length     int
 	landed     [onerma.MaxOp / onerma.Unit]bool
-	missing    int // units that have not arrived
-	until      clock.Time
+	missing    int        // units that have not arrived
+	until      clock.Time // the NIC accepts the data before this time
 }
 
 // crashed forgets the data that the NIC had solicited before its crash.
@@ -99,7 +99,7 @@ func (w *soloWatch) compare(spot int, f *onerma.Frame) {
 }
 
 // arrived is called for a message that the NIC receives. It removes a READ or pulled WRITE from
-// solicited if the message completes or refuses it.
+// solicited if the message is the last of its data, and a READ also if the message refuses it.
 func (w *soloWatch) arrived(now clock.Time, f *onerma.Frame) {
 	w.expire(now)
 	id := soloID{name: uint32(f.Slot)}

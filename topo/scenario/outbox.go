@@ -14,7 +14,7 @@ import (
 type outbox struct {
 	*ends
 	draw             *draw
-	ops, depth       int
+	ops, depth       int // the number of messages, and the most of them in flight
 	posted, complete int
 	signalled        int // number of the last message that requests a completion, plus 1
 	wcs              [16]verbs.WC
@@ -80,7 +80,8 @@ func (o *outbox) reap() error {
 	return nil
 }
 
-// arrived compares a receive's completion wc and its bytes buf with those that message k must have.
+// arrived compares a receive's completion wc with the one that message k must have: op, size and
+// imm are those of the message. If the message is a SEND, arrived also compares the bytes in buf.
 func arrived(wc *verbs.WC, buf []byte, msgs perf.Pattern, k int, op verbs.WROpcode, size int, imm uint32) error {
 	want, flags := verbs.WCRecv, verbs.WithImm
 	if op == verbs.OpWriteImm {

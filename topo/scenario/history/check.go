@@ -121,7 +121,7 @@ type answer struct {
 }
 
 // Check checks the history of every word. final returns the value that a word has at the end, and
-// false if that is not known. most bounds the steps of the search for each word. The error is a
+// false if that is not known. most bounds the steps of each search for an order. The error is a
 // *BrokenError or an *UndecidedError for the first word that has one.
 func (l *Log) Check(final func(w int) (uint64, bool), most int) error {
 	for w := range l.words {

@@ -102,11 +102,12 @@ type ID struct{ word, index int }
 // Only one goroutine may use it.
 type Log struct {
 	words []word
-	clock int64
+	clock int64 // the time of the history: number of calls of Invoke, Return and Changed so far
 	// Ops counts the operations. Pending counts those that have no answer yet.
 	Ops, Pending int
 }
 
+// word is the history of a word of memory, whose value was first at the beginning.
 type word struct {
 	name    string
 	first   uint64
