@@ -28,8 +28,8 @@ import (
 var (
 	// ErrNotUp: no rack of that name is up.
 	ErrNotUp = errors.New("is not up: run `rdmalab up` first")
-	// ErrAlreadyUp is returned by Up if the same rack is up already. Up has changed nothing but what
-	// Rack.Revived says.
+	// ErrAlreadyUp is returned by Up if the same rack is up already. Up has changed nothing, except
+	// that it may have restarted processes (see Rack.Revived).
 	ErrAlreadyUp = errors.New("is up already")
 	// ErrDifferent is returned by Up if another rack of that name is up.
 	ErrDifferent = errors.New("is up from another rack file: run `rdmalab down` first, or choose another name")

@@ -14,9 +14,9 @@ import (
 
 // Bounds of waiting for the kernel.
 const (
-	// killWait bounds how long killed processes may take to end, and others to stop or to go on. The
-	// kernel removes namespaces one after the other: for 100 hosts this takes six seconds on two
-	// busy processors.
+	// killWait bounds how long killed processes may take to end, and others to stop or to go on.
+	// The kernel removes namespaces one after the other: for 100 hosts this takes six seconds on
+	// two busy processors.
 	killWait = 30 * time.Second
 	// pollStep is the interval at which the package polls a state that the kernel changes.
 	pollStep = time.Millisecond

@@ -24,9 +24,9 @@ const stateSize = "size=64m,mode=0755"
 
 // Up brings a rack up, and waits until every daemon answers. First it removes the remains of an
 // earlier rack of the same name. If the rack is already up, Up at most restarts processes (see
-// Rack.Revived), and returns ErrAlreadyUp with a valid handle. With ErrDifferent, ErrBusy and
-// ErrPrivilege, Up leaves what it finds. After an error while it builds the rack, nothing of the
-// rack is left.
+// Rack.Revived), and returns ErrAlreadyUp with a valid handle. With ErrDifferent or ErrBusy, or if
+// the caller is not root, Up leaves what it finds. After an error while it builds the rack, nothing
+// of the rack is left.
 func Up(ctx context.Context, s *spec.Rack) (*Rack, error) {
 	r := handle(s.Name)
 	r.Spec = s
