@@ -63,6 +63,7 @@ type outcomeOf struct {
 	entered []place
 	reached int
 	seen    map[transition]struct{}
+	// events and virtual are those of the run's report. Only searcher.alone sets them.
 	events  uint64
 	virtual time.Duration
 }

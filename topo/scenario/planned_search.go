@@ -25,13 +25,13 @@ type searcher struct {
 	setup    *smallSetup
 	depth    int
 	budget   int // how many schedules may run in this search
-	ran      int
+	ran      int // how many have run
 	pruned   int // runs that delivered the same packets as earlier ones
-	excused  int
+	excused  int // runs in which a client died and may die (see outcomeOf.excused)
 	findings []finding
-	digests  map[uint64]struct{}
-	covered  map[transition]struct{}
-	whole    bool // all schedules up to the depth have run
+	digests  map[uint64]struct{}     // those of all runs so far that did no damage
+	covered  map[transition]struct{} // transitions that any of these runs has shown
+	whole    bool                    // all schedules up to the depth have run
 }
 
 const (

@@ -31,7 +31,7 @@ type smallSetup struct {
 	halves []int
 }
 
-// step is either a pause, or requests that a client posts together and whose answers it awaits.
+// step is a pause, or requests that a client posts together and whose answers it awaits, or both.
 type step struct {
 	ops   []wordOp
 	pause time.Duration
@@ -40,7 +40,7 @@ type step struct {
 	paced int
 }
 
-// wordOp is a request for word x, word y, or both.
+// wordOp is a request for word x, word y, or both, or for a slot that only its client uses.
 type wordOp struct {
 	history.Op
 	word int // wordX or wordY; with far, the number of a slot

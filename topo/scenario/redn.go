@@ -33,8 +33,8 @@ const (
 	// chainSlotOff is the offset of the slot in a place (a bucket, or a node of a list). Only the
 	// recycled program uses slots.
 	chainSlotOff = 32
-	// chainManyKeys is the number of keys in the largest table, in which four of five buckets have
-	// a key.
+	// chainManyKeys is about the number of keys in the largest table, in which a bucket has a key
+	// with probability 0.8.
 	chainManyKeys = 10_000
 )
 
@@ -47,8 +47,8 @@ type chainPlan struct {
 	buckets   int
 	nodes     []int // by list: its number of nodes
 	value     int   // bytes of a value
-	depth     int
-	published bool // the answers are in a queue that the NIC reads ahead (see runChainsPublished)
+	depth     int   // the most lookups of a client in flight, for the programs without a loop
+	published bool  // the answers are in a queue that the NIC reads ahead (see runChainsPublished)
 	fault     string
 	when      time.Duration // time from the last client's connection to the fault
 }

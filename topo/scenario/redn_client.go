@@ -12,12 +12,12 @@ import (
 
 // chainWant is a request in flight with the answer that it must have.
 type chainWant struct {
-	slot int
+	slot int // place of the value and of the request in the client's buffer
 	hits int // how many answers with a value the request must get; the miss that ends the answers is not counted
 	// place is the place whose value must be in the client's memory after the last answer; -1:
 	// none, so that the memory is zero.
 	place int
-	got   int
+	got   int // answers with a value that have come
 }
 
 // chainClient is a client of redn. It knows the contents of the server's memory, and therefore the

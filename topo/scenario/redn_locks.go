@@ -55,14 +55,14 @@ type turnsRun struct {
 	*env
 	plan     *turnsPlan
 	answers  map[int]verbs.QP // queue pairs of the programs' answers, by client
-	gone     []int            // clients that died, whose connections the server must end
+	gone     []int            // clients that died or whose connection has failed: the server must end the connection
 	ended    int              // clients that have returned
 	holder   []int            // by lock: the client that has it; -1: none
 	next     []int64          // by lock: the smallest ticket that the next holder may have
 	taken    int              // how often a lock was taken
 	unserved int              // how often a lock was taken after the death of the server's process
-	broken   int
-	killed   bool
+	broken   int              // clients whose connection has failed
+	killed   bool             // the server's process was killed
 }
 
 func runTurns(e *env) error {

@@ -197,8 +197,8 @@ func (b *chainBuild) begin() (err error) {
 }
 
 const (
-	chainPool   = 4096 // bytes of the memory for operands of a program
-	chainMemory = 1 << 20
+	chainPool   = 4096    // bytes of the memory for operands of a program
+	chainMemory = 1 << 20 // bytes of the whole memory of a program of the scenario redn
 )
 
 // ringFor returns the number of blocks of a ring that has room for blocks: the next power of two.

@@ -53,8 +53,9 @@ type Report struct {
 	// GaveUp is true if a client rightly reached its retry limit, because the links lost one
 	// request, or its answers, as often as the limit. The run ended there; Notes has the details.
 	GaveUp bool `json:"gaveUp,omitempty"`
-	// Damage describes the damage that a run under published rules did to its clients, and the
-	// holes that may cause it. Damage is not a failure.
+	// Damage describes the damage that a run under published rules, or of a published store or
+	// program, did to its clients. Some scenarios add the holes that may cause it. Damage is not a
+	// failure.
 	Damage string `json:"damage,omitempty"`
 	// Events is the number of events of the simulated network. Virtual is how long the run took in
 	// virtual time, Took how long on this machine.
@@ -65,7 +66,8 @@ type Report struct {
 	// name.
 	Counters metrics.NIC       `json:"-"`
 	Activity map[string]uint64 `json:"counters,omitempty"`
-	// Links counts the frames that links lost, duplicated, delayed and corrupted.
+	// Links has the sums of the counters of all links: frames sent, delivered, lost, duplicated,
+	// delayed and corrupted.
 	Links sim.LinkStats `json:"links"`
 	// Hash is the digest of all events of the run, if Options.Hash was set. Two runs with equal
 	// digests have had the same events.

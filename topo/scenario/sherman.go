@@ -39,7 +39,7 @@ type treeRun struct {
 }
 
 // treePatience is the time from the beginning of an operation to its deadline. It is longer than
-// any fault, and than a lease.
+// any fault, and than a lease, except that of publishedCalm, which is equal.
 const treePatience = 2 * time.Second
 
 // slack is how long after its deadline an operation may end: treeSlack, and the time for which
@@ -219,7 +219,8 @@ func (r *treeRun) start(id int) {
 	})
 }
 
-// round does one random operation on the tree.
+// round does one random operation on the tree; a put of a key that is absent is followed by an
+// insert.
 func (r *treeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	p := r.plan
 	key := r.keys[d.IntN(len(r.keys))]

@@ -19,7 +19,8 @@ func (b *brokenTree) Error() string { return b.err.Error() }
 func (b *brokenTree) Unwrap() error { return b.err }
 
 // judge judges the run, with links that have no faults any more: a last client reads and writes
-// every key, and then reads the whole tree. If memory was lost, only the history is checked.
+// every key, and then reads the whole tree. If memory was lost, only the history is checked, and
+// how long operations took and whether they were answered.
 func (r *treeRun) judge() error {
 	e := r.env
 	for _, h := range e.rack.Hosts() {

@@ -51,7 +51,7 @@ func (p *treePlan) hardened(d *draw) {
 	p.shape.Kind, p.lease = layout.Hardened, d.span(4*time.Millisecond, 20*time.Millisecond)
 }
 
-// mixSizes draws any length of pages and of values.
+// mixSizes draws a length of pages from 256 bytes to 4 KiB, and any length of values.
 func (p *treePlan) mixSizes(d *draw) {
 	p.shape.Page, p.shape.Value = one(d, 256, 512, 1024, 2048, 4096), d.between(kv.MinValue, layout.MaxHardenedValue)
 }

@@ -34,7 +34,8 @@ type treePlan struct {
 	// record is written.
 	lostSearch bool
 	// step is the design of the tree; its zero value is Sherman.
-	step     sherman.Step
+	step sherman.Step
+	// cache is CacheBytes of sherman.NodeConfig; the others are the fields of the same names.
 	cache    int
 	handOver int
 	lease    time.Duration
@@ -70,6 +71,7 @@ type treeFaultAt struct {
 // treeFault is the kind of fault of a machine, a link or the switch during a run.
 type treeFault uint8
 
+// treeClientHang and treeServerHang are hangs of a host's NIC alone.
 const (
 	treeNothing treeFault = iota
 	treeClientCrash

@@ -11,14 +11,15 @@ import (
 
 const srqService = "srq"
 
-// srqRun is a run of reliable connections that share one receive queue. The server posts receives
-// only after the queue's limit event, which says that fewer receives are left than the limit.
+// srqRun is a run of reliable connections that share one receive queue. After the beginning, the
+// server posts receives only after the queue's limit event, which says that fewer receives are left
+// than the limit, or when none is left, so that no event can come.
 type srqRun struct {
 	env    *env
 	params rdmacm.Params
-	maxLen int
+	maxLen int // the most bytes of a message
 	recvs  int // number of receives that the server has memory for
-	limit  int
+	limit  int // limit of the receive queue
 	pairs  []*srqPair
 	srv    *srqServer
 }

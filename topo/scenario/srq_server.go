@@ -27,11 +27,11 @@ type srqServer struct {
 	byQPN map[wire.QPN]*srqPair
 	draw  *draw
 
-	posted, received int
+	posted, received int // receives that were posted, and those that are complete
 	// armed is the value of received when the server had counted all messages that arrived before
 	// it armed the limit; -1 means that they are not counted yet. mustBeTold uses it.
 	armed  int
-	events int
+	events int  // limit events that were handled
 	fired  bool // a limit event has come that attend has not handled yet
 	known  bool // since the event, the completion queue was found empty once
 	need   bool // attend must post receives as soon as slots are free

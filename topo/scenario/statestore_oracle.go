@@ -18,8 +18,8 @@ type stateOracle struct {
 	requests int
 	want     []uint64 // by counter: the sum that requests have added
 	keys     map[stateCounted]*stateSum
-	seen     map[stateKey]bool
-	adds     map[stateKey]wire.AtomicETH
+	seen     map[stateKey]bool           // the requests to ms0 so far; a READ has an entry for each PSN
+	adds     map[stateKey]wire.AtomicETH // the operands of the switch's FETCH_ADDs so far
 	layout   statestore.Layout
 	err      error
 }

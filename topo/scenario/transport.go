@@ -22,12 +22,12 @@ var transportRack = clientRack(2, 1)
 
 // transportPlan has the choices that the seed makes for a run of the scenario transport.
 type transportPlan struct {
-	faults string
+	faults string // name of the faultMix
 	rules  []fault.Rule
 	rack   simrack.Options
 	wrap   bool // first PSNs are so large that PSNs wrap around
 	mtu    verbs.MTU
-	late   bool
+	late   bool // servers post receives late
 	params rdmacm.Params
 	kinds  []string // kinds of the clients, one entry for each client
 }

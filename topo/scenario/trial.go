@@ -29,23 +29,23 @@ type trialRun struct {
 	lost    map[int]bool // numbers of the servers that have lost their memory
 	died    bool         // the programs of a host have died, and with them clients
 	tally
-	at      func(client int) (host string)
-	prompt  bool                    // all clients begin at once
-	ended   func(client int)        // called when a client has ended; may be nil
-	settled bool                    // TrialServer.Resident was called since the NIC started
-	spare   func(host string) bool  // reports whether the store survives without this server; nil: it does
-	down    map[string]bool         // hosts that have crashed and are not up again
-	revive  func(host string)       // starts the programs of a host that has restarted
-	plant   func(kv.Store) kv.Store // for tests: wraps each client in one with a bug
+	at      func(client int) (host string) // returns the name of a client's host
+	prompt  bool                           // all clients begin at once
+	ended   func(client int)               // called when a client has ended; may be nil
+	settled bool                           // TrialServer.Resident was called since the NIC started
+	spare   func(host string) bool         // reports whether the store survives without this server; nil: it does
+	down    map[string]bool                // hosts that have crashed and are not up again
+	revive  func(host string)              // starts the programs of a host that has restarted
+	plant   func(kv.Store) kv.Store        // for tests: wraps each client in one with a bug
 }
 
 // tally counts operations of all clients.
 type tally struct {
-	begun   int
+	begun   int // operations that have begun; only a trialRun counts them
 	unknown int // operations that ended with ErrTimeout, so that their outcome is unknown
 	full    int // operations that found no room
 	refused int // operations whose key was lost
-	retries int
+	retries int // sum of kv.Cost.Retries of operations; only a trialRun counts them
 }
 
 // count counts an operation that has ended with err. It returns err unless a correct store may

@@ -20,7 +20,7 @@ type trialPlan struct {
 	store.Trial
 	wirePlan
 	servers, clients, rounds, keys int
-	skew                           float64
+	skew                           float64 // probability with which an operation uses key 0
 	// pause is the longest pause of a client between two operations; 0 means that clients do not
 	// pause.
 	pause time.Duration

@@ -12,8 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// Faults of the host that runs a store's server, besides those of trialFault. In all cases another
-// server is started, during the fault or later, on the same host or the other one.
+// Faults of the host that runs a store's server, besides those of trialFault. Another server is
+// started, during the fault or later, on the same host or the other one. A Resident server, whose
+// memory survives it, is replaced only after trialServerStops and trialServerNIC, on the same host.
 const (
 	trialServerStops = "server crashes"
 	// trialServerAgain: a second server is started though the first one works.
@@ -29,7 +30,8 @@ const (
 var serverHosts = []string{"md0", "md1"}
 
 // serverFault is a fault of the host that runs the store's server. again is the time from the
-// beginning of the fault until another server is started, on the host next.
+// beginning of the fault until another server is started, on the host next. After trialServerNIC a
+// server is started at the end of the fault instead.
 type serverFault struct {
 	trialFault
 	next  string

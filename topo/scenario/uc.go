@@ -17,10 +17,10 @@ const ucService = "uc"
 type ucRun struct {
 	env    *env
 	mtu    int
-	maxLen int
+	maxLen int // the most bytes of a message
 	recvs  int // receives of each queue pair; with shared, they are all in one queue
 	shared bool
-	late   bool
+	late   bool // the server posts each receive again only after a pause
 	pairs  []*ucPair
 	byQPN  map[wire.QPN]*ucPair
 }
@@ -42,10 +42,10 @@ type ucPair struct {
 	pair
 	run      *ucRun
 	firstPSN wire.PSN
-	letters  []letter
-	packets  int
-	region   []byte // memory of the server; each WRITE has its own place in it
-	used     int
+	letters  []letter // all messages so far, by number
+	packets  int      // packets of these messages
+	region   []byte   // memory of the server; each WRITE has its own place in it
+	used     int      // bytes of region that have been given to WRITEs
 	oracle   ucOracle
 }
 

@@ -19,9 +19,9 @@ const noLetter = -1
 // for which a receive was posted (IBTA 9.8.2.2.1).
 type ucOracle struct {
 	grip
-	cur, next int  // number of the message in progress, and of its next packet
-	dropped   bool // no receive was posted when the message in progress began, so it is not delivered
-	foretold  []int
+	cur, next int   // number of the message in progress, and of its next packet
+	dropped   bool  // no receive was posted when the message in progress began, so it is not delivered
+	foretold  []int // numbers of the messages that consume a receive and must be delivered, in order
 	// written has the packets of WRITEs that must be in memory. unsure has the last packets of
 	// WRITEs with immediate data for which no receive was posted: they may be in memory or not.
 	written, unsure map[int]bool // by number of the packet on the connection

@@ -18,13 +18,13 @@ type udRun struct {
 	env     *env
 	recvs   int // receives of each target; with shared, they are all in one queue
 	shared  bool
-	late    bool
-	mtu     int // path MTU of the server's port in bytes
+	late    bool // the server posts each receive again only after a pause
+	mtu     int  // path MTU of the server's port in bytes
 	targets []*udTarget
 	senders []*udSender
 	byQPN   map[wire.QPN]*udTarget
 	bySrc   map[wire.QPN]*udSender
-	ready   bool
+	ready   bool // all targets have posted their receives
 }
 
 // udTarget is a queue pair of the server, to which datagrams are sent.
