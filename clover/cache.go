@@ -84,7 +84,7 @@ func (c *Cache) clear() {
 	c.order, c.next = c.order[:0], 0
 }
 
-// keys returns the keys in the ring, in the order of their insertion.
+// keys returns the keys in the ring, by their places there. Some may have been dropped since.
 func (c *Cache) keys() []uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -126,7 +126,7 @@ func (c *finder) remember(key uint64, k known) {
 
 // Learn copies locations that another client of the same store remembers, for keys that this client
 // does not know. Experiments call it to warm a client's cache. Learn copies a location only if both
-// clients are in the same epoch of the same metadata server.
+// clients are in the same epoch of the same incarnation of the metadata server.
 func (c *Client) Learn(from *Client) {
 	if c.cache == from.cache {
 		return

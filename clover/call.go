@@ -27,7 +27,7 @@ type session struct {
 	// slab is scratch memory for one node of the largest class that the client uses.
 	slab []byte
 
-	meta    int
+	meta    int // the metadata server's number in fab
 	servers []server
 	addrs   []netip.Addr // addresses of servers
 	space   layout.Space
@@ -38,8 +38,8 @@ type session struct {
 	// settleAt is the time before which settleDown does nothing.
 	settleAt clock.Time
 	// cache has the locations that the client remembers. spare has, by class, the nodes that the
-	// client was given and has not used. gc has the appends that the client must report. All three
-	// are valid only during the present lease.
+	// client was given and has not used. gc has the appends that the client must report. hello
+	// empties all three, except a cache that other clients share.
 	cache *Cache
 	spare [layout.Classes][]layout.Location
 	// scarce is true if the metadata server has asked clients to return spare nodes.
@@ -56,12 +56,12 @@ const (
 	// answer to a call, one for the answer to a report. One call and one report may be in flight at
 	// the same time.
 	slotCall, slotReport = 0, 1
-	// callTimeout is the timeout of the first attempt of a call. Each failed attempt doubles the
-	// timeout of the next one, up to maxCallTimeout. After an answer, the timeout of the next call
-	// is timeoutFactor times as long as the answer took: clients of an overloaded metadata server
-	// must not all repeat their requests on new connections. busyPause is the pause between two
-	// attempts. In ask, each further attempt doubles the pause, up to maxBusyPause. closeTimeout
-	// limits Close.
+	// callTimeout is the shortest timeout of an attempt of a call, and that of the client's first
+	// one. Each failed attempt doubles the timeout of the next one, up to maxCallTimeout. After an
+	// answer, the timeout of the next call is timeoutFactor times as long as the answer took,
+	// within the same limits: clients of an overloaded metadata server must not all repeat their
+	// requests on new connections. busyPause is the pause between two attempts. In ask, each
+	// further attempt doubles the pause, up to maxBusyPause. closeTimeout limits Close.
 	callTimeout    = 400 * time.Millisecond
 	maxCallTimeout = 3 * time.Second
 	busyPause      = 200 * time.Microsecond
@@ -70,8 +70,8 @@ const (
 	// memoryPause is how long a client waits after it has found that a memory server has lost its
 	// memory. Meanwhile the metadata server handles the loss.
 	memoryPause = 5 * time.Millisecond
-	// servedTimeout is the timeout of a request that the metadata server's NIC has acknowledged. It
-	// is shorter than the default lease of 2 s.
+	// servedTimeout is the shortest timeout of a request that the metadata server's NIC has
+	// acknowledged. It is shorter than the default lease of 2 s.
 	servedTimeout = 1500 * time.Millisecond
 	// timeoutFactor is the ratio of a call's timeout to the time that the previous answer took.
 	timeoutFactor = 4
@@ -122,7 +122,8 @@ func (c *session) notified(imm uint32) {
 
 // message encodes a request. The metadata server will write the answer into the given slot. The
 // request also confirms the client's epoch, if no request and no report of the client can still
-// name a location of an earlier epoch.
+// name a location of an earlier epoch. With Config.Reporter, message first hands over the reports
+// that may.
 func (c *session) message(r *rpc.Request, slot int) []byte {
 	if c.cfg.Reporter != nil && c.lease.confirmed != c.lease.epoch {
 		c.report(true)
@@ -201,8 +202,8 @@ func (c *session) renew(sent clock.Time, a *rpc.Answer) {
 	}
 }
 
-// ask repeats a call until it is answered or the deadline passes. If the server does not know the
-// client, ask calls hello and returns an answer with status Unknown.
+// ask repeats a call until the answer is not Busy, or the deadline passes. If the server does not
+// know the client, ask calls hello and returns an answer with status Unknown.
 func (c *session) ask(r *rpc.Request, deadline clock.Time) (*rpc.Answer, error) {
 	for pause := busyPause; ; pause = min(2*pause, maxBusyPause) {
 		a, err := c.request(r, deadline)
@@ -234,8 +235,8 @@ func (c *session) pause(d time.Duration, deadline clock.Time) {
 	c.rt.Sleep(min(d, max(0, deadline.Sub(c.rt.Now()))))
 }
 
-// giveBack returns spare nodes to the metadata server. n is how many the server has confirmed.
-// Nodes of a failed request return to the server when the lease ends.
+// giveBack returns spare nodes to the metadata server. n is how many were in requests that it has
+// answered. The server takes the nodes of an unanswered request back when the lease ends.
 func (c *session) giveBack(deadline clock.Time) (n int) {
 	for class := range c.spare {
 		for len(c.spare[class]) > 0 {
@@ -258,10 +259,11 @@ func (c *session) giveBack(deadline clock.Time) (n int) {
 
 var errBusy = errors.New("the server is busy")
 
-// hello introduces the client to the metadata server: in Open, and again after the server has
-// forgotten the client. The client drops its spare nodes, because they may belong to other clients
-// by now. It also ends its lease at once: when the metadata server gets the OpHello, it takes back
-// the nodes of the client's former number, even if the client never gets the answer.
+// hello introduces the client to the metadata server: in Open, and again when the lease has ended,
+// the server has forgotten the client, or a memory server has lost the store's memory. The client
+// drops its spare nodes, because they may belong to other clients by now. It also ends its lease at
+// once: when the metadata server gets the OpHello, it takes back the nodes of the client's former
+// number, even if the client never gets the answer.
 func (c *session) hello(deadline clock.Time) error {
 	c.lease.End()
 	c.forgetLocations()
@@ -300,8 +302,8 @@ func (c *session) welcome(a *rpc.Answer, sent clock.Time) error {
 	return c.addServers(w.Servers)
 }
 
-// begin is called at the start of each operation. It renews a lease that ends soon, and calls hello
-// if the lease has ended.
+// begin is called at the start of each operation. It reports appends and gives back spare nodes if
+// that is due, renews the lease if half of it has passed, and calls hello if the lease has ended.
 func (c *appender) begin(deadline clock.Time) error {
 	c.cost = kv.Cost{}
 	if c.ended {
@@ -363,7 +365,8 @@ func (c *session) due() bool {
 }
 
 // renewInTime renews the lease by OpBeat when half of it has passed. A missing answer does no harm
-// while the lease is valid. When the lease has ended, renewInTime returns errLease.
+// while the lease is valid. When the lease has ended, or the server no longer knows the client,
+// renewInTime returns errLease.
 func (c *session) renewInTime(deadline clock.Time) error {
 	now := c.rt.Now()
 	if !c.lease.Due(now) {
@@ -381,7 +384,8 @@ func (c *session) renewInTime(deadline clock.Time) error {
 	return nil
 }
 
-// owns returns errLease if the client may no longer write or link the node n.
+// owns renews the lease in time (renewInTime). It returns errLease if the client may no longer
+// write or link the node n.
 func (c *session) owns(n node, deadline clock.Time) error {
 	if err := c.renewInTime(deadline); err != nil {
 		return err

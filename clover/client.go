@@ -28,11 +28,14 @@ var _ kv.Timed = (*Client)(nil)
 
 // server is what the client knows of one memory server.
 type server struct {
+	// peer is the server's number in session.fab. generation is that of the server's memory, as the
+	// metadata server has said; 0 means that the copies on this server do not count.
 	peer       int
 	region     memservice.Region
 	generation uint64
 	// conn is the number that the server gave to the client's last connection; 0 means that there
-	// was none. owner is the owner number under which the client made that connection.
+	// was none to the memory of this generation. owner is the owner number under which the client
+	// made or joined that connection.
 	conn  uint64
 	owner uint32
 	// joined are the owner numbers under which the client has joined a shared connection, or may
@@ -82,7 +85,7 @@ func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
 }
 
 // addServers adds the memory servers as peers. If they are known already, it updates their
-// generations.
+// generations, and ends the connection to each server whose generation has changed.
 func (c *session) addServers(list []rpc.Server) error {
 	if c.servers == nil {
 		c.servers = make([]server, len(list))
@@ -184,8 +187,9 @@ func (c *session) join(i int, conn uint64, until clock.Time) error {
 	return nil
 }
 
-// fenced returns errLease if the memory server has refused the client's owner number because it was
-// fenced. Then the lease has ended, and the next hello asks for another number.
+// fenced returns errLease in place of err if err says that the memory server refuses the client's
+// owner number because it was fenced. Then the lease has ended, and the next hello asks for another
+// number.
 func (c *session) fenced(err error) error {
 	if !errors.Is(err, memservice.ErrFenced) {
 		return err
@@ -199,8 +203,9 @@ func (c *session) fenced(err error) error {
 // (see Group).
 func (c *session) shares() bool { return c.cfg.leave != nil }
 
-// claim makes sure that the connection to memory server i has the client's present owner number: it
-// joins the connection again, or breaks it so that reach makes a new one.
+// claim makes sure that the connection to memory server i, if there is one, has the client's
+// present owner number: it joins a shared connection again, or breaks the client's own one so that
+// reach makes a new one.
 func (c *session) claim(i int, deadline clock.Time) error {
 	s := &c.servers[i]
 	if s.owner == c.lease.owner || !c.fab.Connected(s.peer) {

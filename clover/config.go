@@ -17,6 +17,7 @@ const Service = rpc.Service
 
 // Config describes a client.
 type Config struct {
+	// Context is the device that the client uses.
 	Context verbs.Context
 	// Manager connects queue pairs.
 	Manager rdmacm.Dialer
@@ -27,7 +28,7 @@ type Config struct {
 	// MaxValue is the length in bytes of the longest value that the client can read or write. The
 	// size of its registered memory depends on MaxValue. 0 means 4096.
 	MaxValue int
-	// Cached is how many locations the client remembers; 0 means 1 << 20.
+	// Cached is how many locations the client's own cache has room for; 0 means 1 << 20.
 	Cached int
 	// Cache, if not nil, is a cache that the client shares with other clients of its process, all
 	// of the same store. nil means that the client has a cache of its own.

@@ -142,7 +142,8 @@ func (c *appender) swapCopies(at attempt, n node, deadline clock.Time) (was layo
 
 // settleCopies does the work of settle for a store with copies. The last copy decides whether an
 // append has succeeded, and the first copy may not show this decision yet. So settleCopies makes
-// the append again on all copies. A second append of the same node does no harm.
+// the append again on all copies, unless a new epoch has begun. A second append of the same node
+// does no harm.
 func (c *appender) settleCopies(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (bool, error) {
 	if tried.epoch == c.lease.epoch {
 		was, err := c.swap(*tried, n, deadline)

@@ -1,6 +1,7 @@
 // Package clover is a key-value store on passive memory. Clients read and write the values by
-// one-sided operations alone. A metadata server gives out space and knows where keys begin. Memory
-// servers run nothing but a NIC.
+// one-sided operations alone. A metadata server gives out space and knows a node of each key's
+// chain. Memory servers register memory, and make and end the connections to it (package
+// memservice).
 //
 // The versions of a key's value are a chain of nodes in the memory of the servers (package layout).
 // A client that knows a node of the chain reads from there on. A writer writes a new node and
@@ -37,7 +38,7 @@
 //     has not confirmed an epoch within lease and grace is fenced.
 //
 // One thread uses a Client. A client needs the metadata server for keys that it does not know, for
-// new nodes (up to 16 at a time), and to renew its lease. It repeats an operation over new
-// connections until the deadline, where that is safe. kv.ErrTimeout means that the outcome is
-// unknown.
+// new nodes (up to 16 at a time), to report its appends, and to renew its lease. It repeats an
+// operation over new connections until the deadline, where that is safe. kv.ErrTimeout means that
+// the outcome of a write is unknown.
 package clover

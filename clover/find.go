@@ -97,9 +97,9 @@ var errEpoch = errors.New("the location is of an earlier epoch")
 // server decides which keys are lost.
 var errMemory = errors.New("memory server has lost the store's memory")
 
-// prepareRetry is called after an attempt has failed with err. It returns nil if the operation
-// should be repeated, with new connections and new answers of the metadata server. Otherwise it
-// returns the error with which the operation ends.
+// prepareRetry is called after an attempt has failed with err. It returns nil, after a pause, if
+// the operation should be repeated. If the lease has ended or memory was lost, it calls hello
+// first. Otherwise it returns the error with which the operation ends.
 func (c *session) prepareRetry(err error, deadline clock.Time) error {
 	switch {
 	case err == nil:
@@ -171,9 +171,10 @@ func (c *finder) readShortcut(o *remotemem.Op, slot int, deadline clock.Time) bo
 	return true
 }
 
-// newest follows the chain of key from k.at to its end. It reads only headers, and the key's
-// shortcut together with the first header. A writer calls it after another client has appended
-// first.
+// newest follows the chain of key from k.at to its end, and returns the newest node and its header.
+// It reads only headers, the key's shortcut together with the first header, and the key in the
+// shortcut's node. A writer calls it after another client has appended first, or to find out
+// whether its own append has succeeded.
 func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout.Word, error) {
 	slot := int(k.slot)
 	var header, shortcut layout.Word // header is that of node k.at if seen is true

@@ -57,8 +57,9 @@ type attempt struct {
 }
 
 // tryLink tries to append node n to the chain of the key until a compare-and-swap succeeds, the
-// network fails, or the deadline passes. If the network fails, uncertain is true and tried is the
-// compare-and-swap whose outcome is unknown.
+// chain turns out to end in a tombstone, or an attempt fails. If uncertain is true, tryLink first
+// settles tried. If the outcome of a compare-and-swap is unknown, tryLink puts it into tried and
+// sets uncertain.
 func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (linked, error) {
 	k, err := c.locate(key, deadline)
 	if err != nil {

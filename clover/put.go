@@ -15,7 +15,7 @@ import (
 // it has linked.
 type appender struct {
 	finder
-	// placed is the node of the last successful write.
+	// placed is the node of the last write, if that write has succeeded.
 	placed layout.Location
 	// turn is the client's present PUT in Config.Turns.
 	turn turn
@@ -26,7 +26,7 @@ func errTooLong(n, limit int) error {
 }
 
 // Put replaces the value of key. It takes two round trips if the client knows the newest node and
-// no other client appends at the same time.
+// has an unused one, and no other client appends at the same time.
 func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err
@@ -99,7 +99,8 @@ func (c *appender) keep(n node) {
 	}
 }
 
-// retried repeats f until it succeeds, or fails with an error that a new connection cannot repair.
+// retried repeats f until it succeeds, fails with an error that a new connection cannot repair, or
+// the deadline passes.
 func (c *appender) retried(deadline clock.Time, f func() error) error {
 	for {
 		err := f()
@@ -301,8 +302,8 @@ func (c *appender) writeNode(key uint64, at layout.Location, value []byte, tombs
 	return c.do(deadline, o)
 }
 
-// Insert adds a new key with a value. It takes one round trip to memory and one call of the
-// metadata server.
+// Insert adds a new key with a value. If the client has an unused node, that takes one round trip
+// to memory and one call of the metadata server.
 func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err

@@ -11,11 +11,12 @@ import (
 )
 
 // reports has the appends that a client has yet to report to the metadata server, and the shortcuts
-// of their keys. The client reports them in the background: no operation waits for that.
+// of their keys. The client reports them in the background: only an operation that finds no free
+// node waits for that.
 type reports struct {
 	records   []rpc.Record
 	shortcuts []shortcut // shortcuts of the keys of records, in the same order
-	busy      bool
+	busy      bool       // a report without Config.Reporter is in flight
 	// batch is how many records are in the last request to the metadata server, or in the last part
 	// for Config.Reporter. They are the oldest records. The client drops them when the answer
 	// arrives.
@@ -50,8 +51,8 @@ type shortcut struct {
 	epoch uint32
 }
 
-// forget drops all records and the request in flight. It is called when the metadata server does
-// not know the client any more.
+// forget drops all records and the request in flight. hello calls it, because the metadata server
+// gives the client another number.
 func (g *reports) forget() {
 	g.abandon()
 	g.heard, g.part, g.parts, g.oldest = false, nil, 0, 0
@@ -83,7 +84,7 @@ func (g *reports) answered(seq uint32) {
 // later.
 func (g *reports) abandon() { g.busy, g.batch = false, 0 }
 
-// appended stores an append for the next report.
+// appended stores an append for the next report, and sends the report if it is due.
 func (c *appender) appended(r rpc.Record, s shortcut) {
 	g := &c.gc
 	if len(g.records) == maxPending {
@@ -94,9 +95,9 @@ func (c *appender) appended(r rpc.Record, s shortcut) {
 }
 
 // report sends the oldest records to the metadata server if there are at least Config.Records of
-// them, or if now is true. While a report is in flight, or without a connection to the server, it
-// sends nothing: the records stay for a later call. With Config.Reporter it hands the records to
-// the Reporter instead.
+// them, or if now is true. First it posts the WRITEs of the shortcuts of their keys. While a report
+// is in flight, or without a connection to the server, it sends nothing: the records stay for a
+// later call. With Config.Reporter it hands the records to the Reporter instead.
 func (c *session) report(now bool) {
 	g := &c.gc
 	if c.cfg.Reporter != nil {
@@ -180,7 +181,8 @@ func (g *reports) idle() bool {
 }
 
 // writeShortcuts posts the WRITE of a shortcut for each key among the first n records. If a key has
-// several records, its shortcut names the node of the last one.
+// several records, its shortcut names the node of the last one. It leaves out keys that were
+// deleted, and shortcuts on servers without a connection.
 func (c *session) writeShortcuts(n int) {
 	for i := range n {
 		r := &c.gc.records[i]

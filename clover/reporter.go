@@ -12,11 +12,11 @@ import (
 	calls "github.com/rdmalab/rdmalab/store/rpc"
 )
 
-// Reporter reports the appends of all clients of a process to the metadata server, as the
-// background threads of the published client do. While a request is in flight, further reports
-// wait; the next request contains them all. The Reporter has a connection of its own, which it
-// makes for the first report, and a thread that runs while there are reports. Any thread may call
-// its methods.
+// Reporter reports the appends of those clients of a process that have it in Config.Reporter to the
+// metadata server, as the background threads of the published client do. While a request is in
+// flight, further reports wait; the next request contains as many of them as fit. The Reporter has
+// a connection of its own, which it makes for the first report, and a thread that runs while there
+// are reports. Any thread may call its methods.
 //
 // A client hands over one part (a list of records) at a time, so that its reports keep their order.
 // Because reports name locations, the client confirms no epoch before the metadata server has the
@@ -29,7 +29,8 @@ type Reporter struct {
 	gate, ended verbs.Gate
 
 	mu sync.Mutex // guards the fields below, and the outcomes of parts; not held during a verb
-	// parts are the parts that wait to be sent. Each client has at most one part here.
+	// parts are the parts that wait to be sent. Each client has at most one part here. running is
+	// true while there is a thread, closed after Close was called.
 	parts           []*part
 	running, closed bool
 
@@ -129,7 +130,7 @@ func (r *Reporter) run() {
 }
 
 // next returns the oldest parts, as many as fit into one request. more is false when the thread
-// must end: the Reporter is closed, or the thread has waited and no part has come.
+// must end: no part waits, and the Reporter is closed or the thread has waited for a part.
 func (r *Reporter) next(waited bool) (list []*part, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
