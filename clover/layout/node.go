@@ -12,7 +12,8 @@ const (
 	HeaderLen = 8
 	// KeyLen is the length of the key, which comes after the header in keyed formats.
 	KeyLen = 8
-	// CheckLen is the length of the trailer at the end of the slab in checked formats.
+	// CheckLen is the length of the trailer in checked formats. It is at the end of the slab, the
+	// memory of one node.
 	CheckLen = 8
 )
 

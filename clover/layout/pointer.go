@@ -6,8 +6,9 @@ import "fmt"
 // servers are numbered together (see Space). 0 names no entry.
 type Handle uint32
 
-// Version counts the uses of a slab entry, from 1 to MaxVersion. After MaxVersion an epoch must end
-// before the version is 1 again. 0 is no version.
+// Version distinguishes the uses of a slab entry: each has a higher version than the one before,
+// from 1 to MaxVersion. After MaxVersion an epoch must end before the version is 1 again. 0 is no
+// version.
 type Version uint8
 
 // MaxVersion is the last version of an entry before an epoch must end.
@@ -103,8 +104,9 @@ func (w Word) String() string {
 	return fmt.Sprintf("v%d newest", w.EntryVersion())
 }
 
-// Location names one version of one entry, and so one node. A client remembers only two things of a
-// key: the location of one node in the key's chain, and the key's slot.
+// Location names one version of one entry, and so one node. Of a key, a client remembers the
+// location of one node in the key's chain, the key's slot, and what shows whether the location is
+// still valid.
 type Location struct {
 	Handle  Handle
 	Version Version
@@ -142,8 +144,7 @@ const (
 
 // Stamped returns the location as a shortcut or a record of the directory contains it, with a stamp
 // of 24 bits. In a shortcut, the stamp is the epoch in which the node was linked. In a record, it
-// is the generation of the memory that contains the node. Higher bits of these numbers are left
-// out.
+// is KeyRecord.Generation. Higher bits of these numbers are left out.
 func (l Location) Stamped(stamp uint32) Word {
 	if l.IsZero() {
 		return 0

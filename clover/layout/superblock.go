@@ -21,8 +21,8 @@ type Superblock struct {
 	Format Format
 	// Server is the index of the server in the space.
 	Server int
-	// Generation is a random number that the metadata server chooses when it formats the region.
-	// The memory of a server that was restarted has no superblock and so no generation.
+	// Generation is a random number that the metadata server chooses when it formats or fills the
+	// region. The memory of a server that was restarted has no superblock and so no generation.
 	Generation uint64
 	// Owner is the number of the present incarnation of the metadata server. A metadata server that
 	// restarts takes the next number before it answers any client.
@@ -150,13 +150,15 @@ type KeyRecord struct {
 	Key uint64
 	At  Location
 	// Generation has the lowest 24 bits of the generation of the memory that contained the node At.
-	// If that server's memory has another generation now, the key is lost.
+	// If that server's memory has another generation now, the key is lost. In a store with copies,
+	// Generation is 0.
 	Generation uint32
 	// Lost is true if a part of the chain was in memory that was lost. Then At has no meaning.
 	Lost bool
 }
 
-// lostRecord replaces the location in the record of a lost key: no location has this bit.
+// lostRecord replaces the location in the record of a lost key. It is no location, because its
+// handle is 0.
 const lostRecord = tombstoneBit
 
 // Put writes the record to b, which has RecordLen bytes. The zero record marks a slot without key.

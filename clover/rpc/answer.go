@@ -10,6 +10,7 @@ import (
 
 // Answer is the server's answer to a request.
 type Answer struct {
+	// Seq is Request.Seq of the request. Epoch is the server's present epoch.
 	Seq    uint32
 	Status Status
 	// Scarce is true if few nodes are free, and the client should give back the nodes that it does
@@ -24,8 +25,8 @@ type Answer struct {
 	// Slot is the slot of the key, in answers to Query and Open. In an answer Full to Alloc, it is
 	// the number of segments without a class.
 	Slot uint32
-	// Welcome is set in an answer to Hello, and Stats in an answer to Stat. In other answers they
-	// are nil.
+	// Welcome is set in an answer to Hello, and Stats in an answer to Stat, if the status is OK. In
+	// other answers they are nil.
 	Welcome *Welcome
 	Stats   *Stats
 }
@@ -33,10 +34,11 @@ type Answer struct {
 // Stats has a metadata server's counters, and the number of its nodes in each state.
 type Stats struct {
 	// Requests and Refused count requests. Walked counts headers of nodes that the server has read.
-	// Recovered counts keys that it found when it started, Losses how often a memory server had
-	// lost its memory, and Broken chains that led to a node with a wrong header.
+	// Recovered counts keys that it found when it started, Losses how often it has formatted or
+	// filled the memory of a server again, and Broken chains that led to a node with a wrong
+	// header.
 	Requests, Refused, Walked, Recovered, Losses, Broken uint64
-	// Slots is how many keys the store can hold.
+	// Keys is how many keys exist, LostKeys included. Slots is how many keys the store can hold.
 	Epoch, Clients, Keys, LostKeys, Slots uint64
 	// Nodes is the number of all nodes. The others are the numbers of nodes in each state: see
 	// package meta.

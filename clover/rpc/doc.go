@@ -7,6 +7,8 @@
 //	|seq|op |cls| n |client|epoch | answers| their rkey| body |seq|status| n |epoch | body
 //	+---+---+---+---+------+------+--------+-----------+----  +---+------+---+------+----
 //
-// All numbers are little-endian. A request has at most MaxRequest bytes, an answer at most
-// MaxAnswer. Parsing never panics, and the counts that it returns are within their limits.
+// op is the kind of the request, cls a class of nodes, n a number of nodes or records. "answers" is
+// the address of the client's slots for answers, with its R_Key. All numbers are little-endian. A
+// request has at most MaxRequest bytes, an answer at most MaxAnswer. Parsing never panics, and the
+// counts that it returns are within their limits.
 package rpc

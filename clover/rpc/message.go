@@ -80,6 +80,8 @@ type Status uint16
 // Outcomes.
 const (
 	OK Status = iota
+	// NotFound and Exists answer a Query of a key that does not exist, and an Open of a key that
+	// does. Full means that there is no free node (Alloc), or no slot for another key (Open).
 	NotFound
 	Exists
 	Full
@@ -93,7 +95,7 @@ const (
 	// Busy means that the client should try again after a moment.
 	Busy
 	// Done answers an Open if an earlier copy of this request was executed, and the key has been
-	// deleted or written since. It answers a Query if the node At has been linked.
+	// deleted since. It answers a Query if the node At has been linked.
 	Done
 )
 
@@ -148,7 +150,8 @@ const MaxParts = MaxRequest - requestHead
 type Request struct {
 	// Seq is the sequence number of the request, with the slot for the answer in its lowest bit. A
 	// client numbers its requests in the order in which it sends them, also over several
-	// connections.
+	// connections. Class is a field of Alloc. N is the number of nodes in Alloc, and of Records.
+	// Client is the client's number, Epoch the epoch that it confirms.
 	Seq    uint32
 	Op     Op
 	Class  layout.Class
