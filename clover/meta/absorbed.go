@@ -29,7 +29,8 @@ func freeAbsorbed(s *chains, e *entry, ended bool) {
 	e.reported = left
 }
 
-// leftOut reports whether the chain has passed the successor of the reported node l, but not l.
+// leftOut reports whether the server has come to the successor of the reported node l in the chain,
+// but not to l.
 func leftOut(s *chains, l layout.Location) bool {
 	next, ok := s.walk.successors[l]
 	if !ok {

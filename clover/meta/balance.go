@@ -78,7 +78,7 @@ func weigh(s *Server, now clock.Time) {
 	b.weights = weights
 }
 
-// room returns the number of bytes on server i that belong to no node in use.
+// room returns the number of bytes of the free nodes and the unused segments on server i.
 func (s *pool) room(i int) (n int) {
 	for c := range s.nodes.free {
 		n += s.nodes.free[c].Len(i) * layout.Class(c).Size()

@@ -28,6 +28,8 @@ const DefaultLease = 2 * time.Second
 
 // Config describes a metadata server.
 type Config struct {
+	// Context is the device of the server. Manager listens for clients and connects to the memory
+	// servers.
 	Context verbs.Context
 	Manager rdmacm.Manager
 	// Servers are the addresses of the memory servers.
@@ -36,6 +38,7 @@ type Config struct {
 	Service string
 	// Params are the parameters of the connections to the memory servers.
 	Params rdmacm.Params
+	// Format is the format of the store's nodes.
 	Format layout.Format
 	// Keys is the largest number of keys that the store can hold; 0 means 65536. Keys, Region and
 	// Shares have an effect only when the server formats a store. A store that it finds in memory
@@ -49,8 +52,8 @@ type Config struct {
 	// memory when it needs one. With too little or too much memory for that (see minSegments), and
 	// for nodes without a checksum, all zeros mean DefaultShares.
 	Shares [layout.Classes]int
-	// Lease is how long after its last answered request a client may use the locations that it
-	// knows; 0 means 2 s.
+	// Lease is how long a client may use the locations that it knows, counted from when it sent its
+	// last answered request; 0 means 2 s.
 	Lease time.Duration
 	// Grace is how long the server waits after the end of a lease, so that a slow client can still
 	// renew it; 0 means 2 s. Then it makes the memory servers end the client's connections, and

@@ -42,7 +42,8 @@ func (s *memories) copyOf(p layout.Place, last bool) (layout.Place, error) {
 	return list[0], nil
 }
 
-// writeCopies writes b to all copies of a table that count.
+// writeCopies writes b, a part of a table, to the place p and to its copies on all servers that
+// count.
 func (s *memories) writeCopies(p layout.Place, b []byte) error {
 	for _, q := range s.copies(p) {
 		if err := s.reach(q.Server); err != nil {
@@ -126,7 +127,8 @@ func head(s *chains, i int) []byte {
 	return b
 }
 
-// writeHeads writes to a server the bytes between its superblock and its nodes.
+// writeHeads writes to a server all but its superblock and its nodes: the shortcuts, records and
+// mirrors, and in a shared space its tables.
 func writeHeads(s *chains, i int) error {
 	if err := s.writeBulk(i, layout.SuperblockLen, head(s, i)[layout.SuperblockLen:]); err != nil || !s.space.Shared {
 		return err

@@ -1,6 +1,6 @@
-// Package meta is Clover's metadata server. It gives out space, knows where keys begin, and takes
-// back nodes that have been superseded. A client that knows a node of its key does not need the
-// metadata server for a GET or PUT.
+// Package meta is Clover's metadata server. It gives out space, knows a node of each key's chain,
+// and takes back nodes that have been superseded. A client that knows a node of its key needs no
+// metadata server for a GET, nor for a PUT if it has an unused node.
 //
 // One thread, the main thread, runs the server and waits for completions. With Config.Threads other
 // threads receive requests and answer those that need no memory server (threads.go). The server
@@ -12,7 +12,7 @@
 //
 //	free     in the list of its class, with the version of its next use
 //	held     given to a client, and not yet seen in a chain by the server
-//	linked   in the chain of a key, at or behind the newest node that the server knows of
+//	linked   in the chain of a key, or passed by the server there and not yet taken back
 //	worn     its versions are used up; it becomes free with version 1 when every client has
 //	         confirmed a new epoch
 //
@@ -30,6 +30,7 @@
 //	memory.go, load.go       memories: connections to memory servers; the store found or formatted
 //	recover.go, lose.go      after a restart of this server; after the loss of a server's memory
 //	copies.go, view.go       several copies of each node: links, filling; which servers' copies count
+//	hung.go, inquiry.go      memory services that do not answer
 //	balance.go               how many of the new nodes each memory server gives
 //	nodes.go, free.go        pool: states of nodes, epochs; the lists of free nodes
 //	segments.go              the class of each segment in a shared space

@@ -18,7 +18,7 @@ type free struct {
 }
 
 // maxLag is the largest number by which pace raises a version. If a node's version is further below
-// front, the node has begun again with version 1, and pace lowers front to it.
+// front, pace takes it that the node has begun again with version 1, and lowers front to it.
 const maxLag = 64
 
 // pace returns the version for the next use of a superseded node whose next version would be v. If

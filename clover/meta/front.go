@@ -20,7 +20,7 @@ func (s *Server) answer(c *calls.Conn, r *rpc.Request, a *rpc.Answer) {
 	s.send(c, r, a)
 }
 
-// stamp sets the fields that every answer has.
+// stamp sets the fields Epoch and Scarce, which are the same for all clients.
 func (s *Server) stamp(a *rpc.Answer) {
 	a.Epoch, a.Scarce = s.epoch, s.rt.Now() < s.segments.scarceUntil
 }

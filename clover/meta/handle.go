@@ -19,6 +19,8 @@ type client struct {
 	former uint32
 	// owner is the owner number under which the client connects to the memory servers.
 	owner uint32
+	// epoch is the newest epoch that the client has confirmed. heard is when the server handled its
+	// last request.
 	epoch uint32
 	heard clock.Time
 	// seq is the sequence number of the client's last request.
@@ -34,7 +36,7 @@ type client struct {
 	// fenced.
 	fence *lease.Fence
 	// stale is true if the client must send OpHello again, because it may hold nodes whose memory
-	// was lost, or its number is too old.
+	// was lost, the view changes (view.go), or its number is too old.
 	stale bool
 	// ended is true if the server is taking the client's nodes back. The server then answers the
 	// client's requests with Unknown.
@@ -193,8 +195,9 @@ func (s *Server) renumber(r *rpc.Request) {
 }
 
 // alloc gives a client free nodes of the memory server that the request names, or of other servers
-// if that one has none. If no server has any, alloc follows every chain to find superseded nodes,
-// because reports may have been lost together with their clients.
+// if that one has none; classes may take unused segments for that (growFor). If no server has any,
+// alloc follows every chain to find superseded nodes, because reports may have been lost together
+// with their clients.
 func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	near, n, leave := s.wanted(r)
 	few := s.few(near, n)
@@ -253,7 +256,8 @@ func (s *pool) allocOn(server int, cl *client, r *rpc.Request, a *rpc.Answer, n,
 }
 
 // expected reports whether nodes of a class will become free without a further request: nodes of
-// clients that have gone, worn nodes, or nodes of segments that are about to lose their class.
+// clients that have gone or whose lease has ended, worn nodes, nodes of segments that are about to
+// lose their class, or unused segments that wait for the orphan's nodes.
 func (s *pool) expected(c layout.Class) bool {
 	if s.segments.Resting() > 0 || s.orphans && s.segments.Unused(anywhere) > 0 {
 		return true
@@ -273,9 +277,9 @@ func (s *pool) expected(c layout.Class) bool {
 }
 
 // keep does the periodic work: it ends leases, begins epochs, and connects to memory servers again.
-// It fences a client whose lease has ended before it takes the client's nodes back. It also fences
-// a client that has not confirmed the epoch within lease and grace. Requests of such a client may
-// still be in flight at a memory server that the client cannot reach.
+// It fences a client whose lease and grace have ended before it takes the client's nodes back. It
+// also fences a client that has not confirmed the epoch within lease and grace. Requests of such a
+// client may still be in flight at a memory server that the client cannot reach.
 func (s *Server) keep(now clock.Time) {
 	s.front.DropDead()
 	terms := s.cfg.terms()

@@ -6,11 +6,11 @@ import (
 )
 
 // Reports name nodes that clients have linked. The server collects the reports. It follows the
-// chains to the reported nodes when no request waits, or when there are no free nodes; so no client
-// waits for these READs. It reads the headers of all reported nodes of all keys at once, and then
-// moves along the chains by those headers, so that one round trip serves many nodes. It trusts only
-// the headers. It ignores the predecessor that a report names, because a switch may have steered
-// the append to another node.
+// chains to the reported nodes when no request waits, so that usually no client waits for these
+// READs, or when there are no free nodes or slots. It reads the headers of up to `lanes` reported
+// nodes of all keys at once, and then moves along the chains by those headers, so that one round
+// trip serves many nodes. It trusts only the headers. It ignores the predecessor that a report
+// names, because a switch may have steered the append to another node.
 //
 // The server follows a chain only to the first node that has not been reported yet. Usually its
 // client reports it a moment later. If not, catchUp follows the chain node by node.
@@ -23,8 +23,8 @@ const maxHints = 1 << 16
 // chain reaches their nodes.
 const maxSuccessors = 1 << 16
 
-// catchUpRounds is the largest number of round trips in one call of catchUp. During the call the
-// server answers no client.
+// catchUpRounds is the largest number of round trips that catchUp makes for each `lanes` chains.
+// Meanwhile a server without request threads answers no client.
 const catchUpRounds = 256
 
 // hint is a reported node: a client says that it is in the chain of entry e.
@@ -89,7 +89,7 @@ func (s *chains) collect(client uint32, records []rpc.Record) {
 }
 
 // advance follows the chains of reports, beginning with the oldest report. With `all` it handles
-// all reports, otherwise as many as it can read headers for in one round trip (lanes).
+// all reports, otherwise up to `lanes` of them.
 func (s *chains) advance(all bool) {
 	w := &s.walk
 	for len(w.hints) > w.followed {
@@ -217,7 +217,8 @@ func (s *chains) catchUp(all bool) {
 	w.touched = still
 }
 
-// forgetHints drops reports and remembered headers. It is called after a loss of memory.
+// forgetHints drops reports and remembered headers. It is called after a loss of memory, and when a
+// change of the view begins.
 func (s *chains) forgetHints() {
 	clear(s.walk.successors)
 	s.walk.hints, s.walk.followed = s.walk.hints[:0], 0

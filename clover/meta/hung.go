@@ -10,9 +10,9 @@ import (
 // server work, but no client gets a new one, and none is ended. A READ does not show that. So the
 // metadata server of a store with copies asks each memory service from time to time, by a request
 // that changes nothing. It breaks its own connections to a server whose service has not answered
-// for servicePatience while others have, as breakUnserved does during a change. From then on it
-// treats the server as one that does not answer, and the server goes out: its copies no longer
-// count.
+// for servicePatience (see hangs) while others have, as breakUnserved does during a change. From
+// then on it treats the server as one that does not answer, and the server goes out: its copies no
+// longer count.
 //
 // The metadata server does not do that if all other copies of some node are on servers whose
 // services do not answer either, or that are out: a change would wait for these services, and no
@@ -54,13 +54,14 @@ func (w *watched) note(ran bool, now clock.Time) {
 	}
 }
 
-// hangs reports whether the service has not answered for servicePatience.
+// hangs reports whether the service has not answered for servicePatience, and has left at least
+// leastMissed questions in a row unanswered.
 func (w *watched) hangs(now clock.Time) bool {
 	return w.missed >= leastMissed && now >= w.silent.Add(servicePatience)
 }
 
-// watchServices asks the memory services of the servers that count, and breaks the connections to
-// those that hang.
+// watchServices asks the memory services of the servers that count and are connected. Unless a
+// change of the view is in progress, it also breaks the connections to those that spared returns.
 func watchServices(s *Server, now clock.Time) error {
 	for i := range s.watched {
 		w := &s.watched[i]

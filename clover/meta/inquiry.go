@@ -21,8 +21,8 @@ type inquiry struct {
 	until      clock.Time
 }
 
-// begin asks the services of these servers, one after the other, each for at most `limit`. It
-// returns false if an inquiry is going on.
+// begin asks the services of these servers, one after the other, each for at most `limit`, until
+// one does not answer. It returns false if an inquiry is going on.
 func (q *inquiry) begin(s *Server, limit time.Duration, servers ...netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -48,7 +48,7 @@ func (q *inquiry) begin(s *Server, limit time.Duration, servers ...netip.Addr) b
 
 // take returns the outcome of the last inquiry, and forgets it. ran is true if all services have
 // answered. known is false while the inquiry is going on, and if its outcome was taken before.
-// fresh is true if the inquiry has ended a short time ago.
+// fresh is true if the inquiry has ended at most `limit` ago, the time that begin got.
 func (q *inquiry) take(now clock.Time) (ran, fresh, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

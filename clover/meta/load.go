@@ -113,8 +113,8 @@ func (s *memories) arrange(region int, stored bool) (err error) {
 // superblocks reads all superblocks. exists is true if at least one server has one: then there is a
 // store, and the servers without a superblock have lost their memory. Unless the configuration says
 // Fresh, superblocks returns an error if formatting would destroy data: if the store has another
-// format, arrangement or other servers, or if there is no store and some memory is not empty. A
-// tree of Sherman on one of the servers is always an error.
+// format, arrangement or other servers, if there is no store and some memory does not begin with a
+// zero word, or if the memory of a server without a superblock has a tree of Sherman.
 func (s *memories) superblocks() (exists bool, err error) {
 	found, held := 0, error(nil)
 	for i := range s.memory {

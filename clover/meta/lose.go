@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 )
 
-// lose is called when the memory of server i was lost. Keys whose newest node was there are lost,
-// and all nodes of the server begin again with version 1.
+// lose is called when the memory of server i was lost. Keys whose newest known node was there are
+// lost, and the versions of all nodes of the server begin again.
 //
 // A client that has not learnt of the loss may have written a node there, and may still append it
 // to a node on another server: its lease is valid, and its request may be in flight. Then a chain

@@ -30,8 +30,8 @@ type memories struct {
 	// superblock. It can be greater than owner, if taking the next number has failed.
 	written uint32
 	// self is the owner number under which this metadata server connects to the memory servers.
-	// deposed is true if the memory servers refuse self, because a later incarnation of the
-	// metadata server has taken over.
+	// deposed is true if a later incarnation of the metadata server has taken over: a memory server
+	// refuses self, or a superblock shows it.
 	self    uint32
 	deposed bool
 	// starting is true until New returns. Until then no client waits, so timeouts may be long.
@@ -47,8 +47,9 @@ type memories struct {
 	hand *handoff
 }
 
-// Parts of the registered buffer. lanes is how many READs or WRITEs of single nodes may be in
-// flight at a time. Lane i has the buffers and the operation of one of them.
+// Parts of the registered buffer. Up to `lanes` READs of headers of nodes, or WRITEs of records or
+// mirrors of the directory, are in flight at a time. Each has a lane: lane i has a place in the
+// buffer from headAt on, one from recordAt on, and the operation walker.ops[i].
 const (
 	lanes     = 128
 	headAt    = 0                    // header and key of a node, for each lane
@@ -64,7 +65,9 @@ type memory struct {
 	// ways are the connections to the server. READs of headers of chains use all of them, because a
 	// connection can have only a limited number of READs in flight. Everything else uses the first
 	// one.
-	ways       []way
+	ways []way
+	// generation is that of the server's memory; 0 means that the memory has no superblock of the
+	// store.
 	generation uint64
 	// retryAt is the earliest time of the next attempt to reach a server that did not answer
 	// (down).
@@ -85,6 +88,8 @@ type memory struct {
 
 // way is one connection to a memory server.
 type way struct {
+	// peer is the number of the connection in memories.fab. region and conn are the memory and the
+	// number of the connection, as the memory service has named them.
 	peer   int
 	region memservice.Region
 	conn   uint64
@@ -96,7 +101,8 @@ type way struct {
 // maxWays is the largest number of connections to each server. With many servers there are fewer.
 const maxWays = 2
 
-// target returns the remote address of an offset in the server's memory, over connection i.
+// target returns the remote address of an offset in the server's memory, over connection i modulo
+// the number of connections.
 func (m *memory) target(i, off int) remotemem.Target {
 	w := &m.ways[i%len(m.ways)]
 	return remotemem.Target{Peer: w.peer, Addr: w.region.Addr + uint64(off), RKey: w.region.RKey}
@@ -231,7 +237,7 @@ func (s *memories) reach(i int) error {
 }
 
 // watchMemory reconnects servers that did not answer, and calls lose for servers that have lost
-// their memory.
+// their memory. In a store with copies it leaves the work to watchCopies.
 func (s *Server) watchMemory(now clock.Time) {
 	if s.copied() {
 		s.watchCopies(now)
@@ -378,7 +384,7 @@ func (s *memories) writeBulk(i, off int, b []byte) error {
 // than most.
 type pieces struct{ at, n, left, most int }
 
-// smallestPiece is the length in bytes to which transfer shortens pieces.
+// smallestPiece is the length in bytes below which transfer shortens no piece.
 const smallestPiece = 512
 
 // begin sets the length n of the present piece.

@@ -85,7 +85,8 @@ func (s *pool) heldAs(to uint32, l layout.Location) bool {
 func (s *pool) linked(l layout.Location) { delete(s.nodes.held, l.Handle) }
 
 // turn frees the worn nodes and the resting segments whose epoch every client has left. It begins a
-// new epoch if nodes became worn, or segments began to rest, in the present one.
+// new epoch if nodes became worn, or segments began to rest, in the present one, and every client
+// has confirmed the present one.
 func (s *pool) turn() {
 	if len(s.nodes.worn) == 0 && s.segments.Resting() == 0 {
 		return

@@ -151,8 +151,8 @@ func (s *pool) grow(c layout.Class) bool {
 	return len(first) > 0
 }
 
-// growFor gives a class segments until it has n free nodes on a server, or anywhere, or no segment
-// there is unused.
+// growFor gives a class segments until it has n free nodes on the server (or in all, if server is
+// `anywhere`), no segment there is unused, or grow fails.
 func (s *pool) growFor(c layout.Class, server, n int) {
 	for s.segments.Unused(server) > 0 && s.grow(c) && s.nodes.free[c].Len(server) < n {
 	}
@@ -189,10 +189,11 @@ func (s *pool) rest(asks layout.Class) {
 	}
 }
 
-// press is called when there was no free node of a class for client `to`. It returns true if other
-// clients may give some back. The next answer to each client asks it to return unused nodes, and a
-// client that works sends at least two requests in a lease. The nodes of a client that has sent no
-// request since then become free when its lease ends.
+// press is called when there was no free node of a class for client `to`. It returns true if nodes
+// may become free: other clients may give some back, or the next search may find segments that can
+// rest. The next answer to each client asks it to return unused nodes, and a client that works
+// sends at least two requests in a lease. The nodes of a client that has sent no request since then
+// become free when its lease ends.
 func (s *pool) press(c layout.Class, to uint32) bool {
 	if !s.space.Shared {
 		return false

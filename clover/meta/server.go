@@ -21,8 +21,8 @@ const (
 	keepEvery = 10 * time.Millisecond
 	// waitPause is the pause between two looks at a condition for which a thread waits by polling.
 	waitPause = time.Millisecond
-	// memoryTimeout is the time limit of an operation on a memory server. reachTimeout is the time
-	// limit of an attempt to connect to one.
+	// memoryTimeout is the longest time limit of an operation on a memory server. reachTimeout is
+	// the longest time limit of an attempt to connect to one.
 	memoryTimeout = time.Second
 	reachTimeout  = 200 * time.Millisecond
 )
@@ -30,9 +30,10 @@ const (
 // Server is a metadata server. One thread calls New, then Serve, and may call Snapshot. Any thread
 // may call Close.
 //
-// It consists of layers. Each layer embeds the one below it and calls nothing above it. From the
-// bottom: memories (connections to the memory servers, their superblocks), pool (nodes that are not
-// linked, clients), chains (keys and their chains), and Server itself (the handlers of requests).
+// It consists of layers. Each layer embeds the one below it and calls nothing above it, except that
+// lend may execute requests. From the bottom: memories (connections to the memory servers, their
+// superblocks), pool (nodes that are not linked, clients), chains (keys and their chains), and
+// Server itself (the handlers of requests).
 type Server struct {
 	chains
 	front    *calls.Server

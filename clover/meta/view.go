@@ -105,7 +105,8 @@ func noteSilence(s *Server) {
 	s.answering = answers
 }
 
-// look tries to connect to a server. It also finds out whether the server has lost its memory.
+// look tries to connect to a server. If the server counts, look also finds out whether it has lost
+// its memory. Otherwise it forgets what memory.marked says.
 func look(s *Server, i int) {
 	m := &s.memory[i]
 	if !m.out && !m.blank {
@@ -223,7 +224,7 @@ func tryChange(s *Server) error {
 }
 
 // servicePatience is how long a change waits for a memory service to end connections: the time
-// limit of two requests.
+// limit of two requests. A service that does not answer for so long hangs (hung.go).
 const servicePatience = 2 * memoryTimeout
 
 // breakUnserved is called during a change. It breaks the metadata server's connections to each
@@ -296,7 +297,7 @@ func (s *memories) isGone(of int) bool {
 // view, in which the filled servers count again. No client works meanwhile. Nodes of which no copy
 // counts are lost. The keys that need such a node are found before a superblock has the new view.
 // If settleView fails, a second call repeats the steps without harm. If `all` is true, it also
-// writes the records on the servers that are not filled.
+// writes the heads (see writeHeads) of the servers that are not filled.
 func settleView(s *Server, fill []int, all bool) error {
 	for _, i := range fill { // a metadata server that restarts must not mistake a half-filled server for a part of the store
 		if s.memory[i].marked != 0 {
@@ -345,7 +346,8 @@ func voidGone(s *Server) (gone bool) {
 	return gone
 }
 
-// writeView writes the superblocks of the next view, in which the servers in fill count.
+// writeView writes the superblocks of the next view, in which the servers in fill count, and begins
+// a new epoch.
 func writeView(s *Server, fill []int) error {
 	was := s.away()
 	for _, i := range fill {
@@ -361,7 +363,7 @@ func writeView(s *Server, fill []int) error {
 			return err
 		}
 	}
-	s.epoch++ // lost nodes begin again with version 1
+	s.epoch++ // the versions of lost nodes begin again
 	s.turnedAt = s.rt.Now()
 	for i := range s.memory {
 		s.memory[i].blank, s.memory[i].since = false, 0

@@ -29,7 +29,8 @@ type entry struct {
 	key  uint64
 	slot uint32
 	// at is the newest node of the chain that the server has seen. opened is the first node of the
-	// key.
+	// key or, if this incarnation of the server has found the key in the directory, the node that
+	// it found there.
 	at, opened layout.Location
 	// passed are the nodes before at that are not yet retired.
 	passed []layout.Location
@@ -63,8 +64,8 @@ type entry struct {
 type walker struct {
 	ops  [lanes]remotemem.Op
 	errs [lanes]error // errors of the header READs, by lane
-	// bulk is the operation for all transfers other than those of lanes, because reach may need it
-	// while the operations of lanes are in flight.
+	// bulk is the operation for superblocks, bulk transfers and the appends of `complete`, because
+	// reach and complete may need it while the operations of lanes are in flight or hold results.
 	bulk  remotemem.Op
 	lanes [lanes]*entry // the entries whose chains follow works on
 	way   int           // counter of nextWay
@@ -137,8 +138,8 @@ func (s *chains) header(i int) (layout.Word, error) {
 }
 
 // follow follows the chains of the entries in list, from the nodes that the server knows to the
-// ends, and retires the nodes that they pass. It stops after the given number of round trips; a
-// negative number means no limit.
+// ends, and retires the nodes that they pass. It stops after the given number of round trips for
+// each `lanes` entries; a negative number means no limit.
 func (s *chains) follow(list []*entry, rounds int) {
 	for part := range slices.Chunk(list, lanes) {
 		work := s.walk.lanes[:0]
@@ -365,7 +366,7 @@ func (s *chains) settle(e *entry) {
 	}
 }
 
-// forget removes the key of an entry from the table.
+// forget removes the key of an entry from the table, and frees its slot if nodes have keys.
 func (s *chains) forget(e *entry) {
 	if s.keys[e.key] != e {
 		return
@@ -390,9 +391,9 @@ func (s *chains) sweep() {
 	s.sweepDue = s.sweepDue || !s.allWhole() // if a memory server did not answer, sweep again
 }
 
-// whole reports whether the directory is up to date and the server has followed the entry's chain
-// to its end, or knows that a part of the chain is lost. If it has reached the end, a node that it
-// did not see is not in the chain.
+// whole reports whether the key's record is up to date and the server has followed the entry's
+// chain to its end, or knows that a part of the chain is lost. If it has reached the end, a node
+// that it did not see is not in the chain.
 func (e *entry) whole() bool { return e.recorded && (e.ended || e.lost) }
 
 // lose marks an entry as lost: the server does not follow its chain any further.
