@@ -25,8 +25,8 @@ const pathCalls = "calls"
 
 // Limits of a measurement of calls.
 const (
-	maxCallers = 256 // most clients on one host
-	maxCalling = time.Minute
+	maxCallers = 256         // most clients on one host
+	maxCalling = time.Minute // longest duration
 )
 
 // callsRequest asks a host to measure the metadata server.

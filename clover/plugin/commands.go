@@ -189,7 +189,7 @@ const crowd = 64
 // prepare starts the store for a workload. With many clients on a machine, each of them gets the
 // processor rarely, and a client whose lease has ended must ask the metadata server for all keys
 // again. So prepare makes the lease longer with the number of clients. A store that runs already
-// keeps its lease.
+// keeps its lease. prepare returns an error if the workload steers and the store has copies.
 func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 	cfg := Config{}
 	if w.Clients > crowd {
@@ -303,8 +303,8 @@ func (v *verdict) Write(out io.Writer) error {
 	if err != nil || st == nil {
 		return err
 	}
-	// A node that is neither free nor held by a client is in a chain. After the check each chain
-	// has one linked node if the server has followed it to the end.
+	// A node that is neither free, worn nor held by a client is in a chain. After the check each
+	// chain has one linked node if the server has followed it to the end.
 	leaked := st.Linked - min(st.Linked, st.Keys-st.LostKeys)
 	_, err = fmt.Fprintf(out, "chains broken %d, nodes leaked %d; %d free, held %d, in chains %d of %d "+
 		"keys\n", st.Broken, leaked, st.Free, st.Held,

@@ -20,7 +20,7 @@ type clients struct {
 	share int
 
 	mu     sync.Mutex // guards the fields below
-	opened int
+	opened int        // how many clients have joined a group
 	groups []*clover.Group
 }
 
@@ -43,7 +43,8 @@ func checkShare(o *store.ClientOptions) error {
 
 // newClients returns the clients of one request to the daemon, none of them open yet. They share
 // queue pairs as o says. Unless o says otherwise, they also share a location cache, as the threads
-// of one process do, and take turns at a key, which threads of the published client do not.
+// of one process do. Unless o.Mode is published, they take turns at a key, which threads of the
+// published client do not, and have Chase and LazyShortcut.
 func newClients(cfg clover.Config, o *store.ClientOptions) *clients {
 	if o.Cache != store.OfClient {
 		cfg.Cache = clover.NewCache(cfg.Cached)
