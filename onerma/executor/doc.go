@@ -6,14 +6,16 @@
 // Congestion control is algorithm 1 of the paper. An executor has one local window. This window
 // follows the issue delay: the time that commands wait for the NIC's solicitation window. The
 // executor also has one remote window for each peer and direction. A remote window follows the
-// remaining time that commands take. The smaller of the two windows bounds the operations in
-// flight. The smaller window also sets the pace, one operation in RTT / window, so that a window
-// below 1 means pauses between operations. The constants are those of the paper. The paper does not
-// give the targets, the bounds and the first value of a window; they are parameters (Config).
+// remaining time that commands take. The local window bounds all operations of the executor in
+// flight, a remote window those of its peer and direction. The smaller of the two also sets the
+// pace there, one operation in RTT / window, so that a window below 1 means pauses between
+// operations. The constants are those of the paper. The paper does not give the targets, the bounds
+// and the first value of a window; they are parameters (Config).
 //
-// Transfers to the same peer take turns, one operation each, and so do the peers.
+// Transfers to the same peer in the same direction take turns, one operation each, and so do the
+// pairs of peer and direction.
 //
-// The owner calls Tick when the NIC's Activity has changed, when Deadline has come, and after
-// Start. Tick issues commands. So the owner must call Tick of the NIC afterwards: the NIC's
+// The owner calls Tick when the NIC's Activity has changed, when Deadline has come, and after Start
+// and Cancel. Tick issues commands. So the owner must then call Tick of the NIC, if the NIC's
 // deadline is due.
 package executor

@@ -13,8 +13,10 @@ import (
 
 // Transfer is a READ or WRITE of any size.
 type Transfer struct {
-	Op     onerma.Op
-	Class  uint8
+	Op    onerma.Op
+	Class uint8
+	// Target is the address of the peer. Remote is the peer's region with the bytes, from Offset
+	// on.
 	Target netip.Addr
 	Remote nic.RegionID
 	Offset uint64
@@ -30,7 +32,8 @@ type Transfer struct {
 	// later than Deadline by the longest time of one operation. clock.Never means no deadline.
 	Deadline clock.Time
 	// Once is true if the first failure of an operation ends the transfer. Otherwise failed
-	// operations are tried again until Deadline. A refused key always ends the transfer.
+	// operations are tried again until Deadline. A refused key always ends the transfer, unless
+	// NextKey is left to try.
 	Once bool
 	// Tag is a number of the caller, by which it finds the result and names the transfer in Cancel.
 	Tag uint64
@@ -164,9 +167,9 @@ type Executor struct {
 	// commands holds the operations in flight, by tag. free holds the unused tags.
 	commands []command
 	free     []int
-	done     []Result
-	pool     []*transfer
-	deadline clock.Time
+	done     []Result    // results that Results has not returned
+	pool     []*transfer // ended transfers, for reuse
+	deadline clock.Time  // what Deadline returns
 	// earliest is a time before which no transfer's deadline comes: Tick looks for expired
 	// transfers only when it has come. When a transfer ends, earliest stays as it is.
 	earliest clock.Time
