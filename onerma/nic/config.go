@@ -41,7 +41,7 @@ type Config struct {
 	Window int
 	// Threshold is how many bytes all waiting inbound requests may ask for together. The NIC
 	// answers a request that would exceed it with a NACK. 0 means the bytes that the link sends in
-	// Timeout − RTT − DispatchTimeout, or 65536 if Rate is 0.
+	// Timeout − RTT − DispatchTimeout, at least 4096, or 65536 if Rate is 0.
 	Threshold int
 	// Rate is the rate at which the NIC sends data, in bits per second; 0 means that it sends data
 	// at once, but at most 64 messages in one call of Frame or Tick.
@@ -55,11 +55,11 @@ type Config struct {
 const (
 	// MaxEpoch is the largest Epoch.
 	MaxEpoch = 1<<24 - 1
-	maxTable = 1 << 16
+	maxTable = 1 << 16 // the largest number of slots, tickets or regions
 	// maxTimeout is the largest timeout: the body of a pull has 32 bits for a timeout in
 	// nanoseconds.
 	maxTimeout = time.Second
-	minMTU     = onerma.Overhead + onerma.Unit
+	minMTU     = onerma.Overhead + onerma.Unit // room for one unit of data
 )
 
 func (c Config) withDefaults() Config {
@@ -80,7 +80,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate returns an error for the first field of c that is wrong.
+// Validate returns an error if a field of c is wrong.
 func (c Config) Validate() error {
 	if c.Rand == nil || c.Resolve == nil {
 		return fmt.Errorf("onerma config: Rand and Resolve are required")

@@ -77,8 +77,8 @@ func (v *vector) set(counter uint64, sender [4]byte) {
 // countBits is how many bits of a counter count the messages of one incarnation.
 const countBits = 40
 
-// sealer encrypts and decrypts messages. It holds the buffers for this, so that no operation
-// allocates memory.
+// sealer encrypts and decrypts messages. It holds the buffers for this, so that an operation
+// allocates memory only for the cipher of a key that is not in known.
 type sealer struct {
 	epoch uint64
 	count uint64 // number of messages that this incarnation has sent
@@ -126,8 +126,8 @@ func (s *sealer) source(memory []byte) []byte {
 	return append(s.plain[:0], memory...)
 }
 
-// open checks and decrypts a message. body is valid until the next call of open. ok is false if the
-// message is not authentic.
+// open checks and decrypts a message. body is valid until the next call of open or source. ok is
+// false if the message is not authentic.
 func (s *sealer) open(f *onerma.Frame, c *Cipher, prev *vector) (body []byte, ok bool) {
 	return s.openTo(s.plain[:0], f, c, prev)
 }

@@ -66,9 +66,10 @@ func (p *Portal) Close() {
 	p.nic.freeSlots = append(p.nic.freeSlots, p.slots...)
 }
 
-// Issue starts a command. The next Tick sends its request, and Deadline says that Tick is due at
-// once. Issue fails with ErrLimit if all slots have a command, and with ErrInvalid if no NIC could
-// execute the command.
+// Issue starts a command. The next Tick sends its request, except that of a READ that the window
+// does not admit yet. If Tick can send the request now, Deadline says that it is due. Issue fails
+// with ErrLimit if all slots have a command, and with ErrInvalid if no NIC could execute the
+// command.
 func (p *Portal) Issue(now clock.Time, c *Command) error {
 	n := p.nic
 	if p.closed || !n.up {

@@ -108,7 +108,7 @@ func (n *NIC) SetKey(r *Region, k Key) error {
 }
 
 // Deregister ends a region. It fails with ErrBusy while commands use the region as their local
-// memory. When it returns, the NIC does not touch the memory any more.
+// memory. When it returns nil, the NIC does not touch the memory any more.
 func (n *NIC) Deregister(r *Region) error {
 	switch {
 	case r.gone || !n.up:

@@ -14,7 +14,7 @@ type transfer struct {
 	to     peer
 	head   onerma.Header // header of the next data message
 	cipher *Cipher
-	prev   vector
+	prev   vector // the vector of the operation's previous message
 	// source is the region with the bytes, which begin at offset `from`; it is nil for a REKEY.
 	// version is the version of the region's key when the READ was accepted.
 	source  *Region
@@ -31,7 +31,7 @@ type server struct {
 
 // Bounds of the server.
 const (
-	// maxQueued is how many inbound READs may wait, in addition to the NIC's own WRITEs.
+	// The queue has room for maxQueued transfers besides one for each slot of the NIC.
 	maxQueued = 4096
 	// maxStep is how many data messages one call of Frame or Tick sends at most.
 	maxStep = 64
@@ -79,8 +79,8 @@ func (n *NIC) serve(now clock.Time, out *packetio.Batch) {
 }
 
 // current reports whether transfer x may go on: for a WRITE or REKEY of this NIC, whether the
-// command is still in service. If the region of a READ has a new key since the READ was accepted,
-// current sends an AUTHFAIL to the initiator.
+// command is still in service. If the region of a READ has ended or has a new key since the READ
+// was accepted, current sends an AUTHFAIL to the initiator.
 func (n *NIC) current(x *transfer, out *packetio.Batch) bool {
 	if x.head.Op != onerma.Read {
 		s := &n.slots[x.head.Slot]

@@ -14,14 +14,14 @@ type Status uint8
 const (
 	// OK: all bytes have arrived.
 	OK Status = iota
-	// RemoteAuthenticationFailure: the target has refused K_d, or the request was damaged on the
-	// way.
+	// RemoteAuthenticationFailure: the target has refused K_d, has no such region, or the request
+	// was damaged on the way.
 	RemoteAuthenticationFailure
 	// NACK: the target has refused the request, because too many bytes or requests wait there, or
 	// because its window has not admitted a WRITE or REKEY in time.
 	NACK
 	// Timeout: the operation was not complete in time. Either the target is not reachable, or a
-	// message was lost, or the target has no region with these bytes, or it does not allow the
+	// message was lost, or the region does not have these bytes, or it does not allow the
 	// operation. Some of the bytes may have been moved; no more will be moved from now on.
 	Timeout
 	// DispatchTimeout: the command waited too long for the NIC's own window. Its request was never
@@ -53,7 +53,7 @@ type Stats struct {
 	Forged uint64 `json:"forged" name:"onerma_rx_forged" help:"messages of operations in progress that are not authentic"`
 	Copies uint64 `json:"copies" name:"onerma_rx_copies" help:"data messages whose bytes had already arrived"`
 	// Served, AuthFails, Nacks and Refused count inbound operations. The NIC sends no answer to
-	// those of Refused.
+	// those of Refused. Refused also counts pulls whose timeout is too long.
 	Served    uint64 `json:"served" name:"onerma_served" help:"inbound operations that were accepted"`
 	AuthFails uint64 `json:"authFails" name:"onerma_auth_failures_sent" help:"inbound operations refused: no valid key"`
 	Nacks     uint64 `json:"nacks" name:"onerma_nacks_sent" help:"inbound operations refused: too many bytes wait"`

@@ -12,6 +12,8 @@ import (
 //
 //	unused ── request ──▶ queuing ── window ──▶ pulling ── all data, or time-out ──▶ unused
 //	                         │ dispatch time-out: NACK ──▶ unused
+//
+// A new key and the end of the region lead from every state to unused (revoke).
 type ticketState uint8
 
 const (

@@ -61,7 +61,7 @@ const turnsOfFirst = 4
 type window struct {
 	size, used int // bytes
 	fifos      [onerma.Classes]ring[waiter]
-	turns      int // turns of class 0 since the last turn of class 1
+	turns      int // turns of class 0 since the last turn of class 1, while both waited
 	// owed has the bytes that were requested by operations which were ended early (see owe), in the
 	// order of debt.until.
 	owed []debt

@@ -9,7 +9,7 @@
 //	WRITE, REKEY   initiator: request          target: pull
 //	               initiator: data             target: done
 //
-// Instead of data or pull, a target may answer NACK or AUTHFAIL.
+// Instead of data or pull, a target may answer NACK or AUTHFAIL, and AUTHFAIL also instead of done.
 //
 // The package checks the form of a message, and knows no keys: package onerma/nic encrypts,
 // authenticates and executes. IPv6 is not supported, because an initialisation vector has 12 bytes,

@@ -15,7 +15,7 @@ func (e *FormatError) Error() string {
 
 var kindNames = [...]string{Request: "request", Pull: "pull", Data: "data", Done: "done", Nack: "nack", AuthFail: "authfail"}
 
-// String returns the name of the kind, as the package comment uses it.
+// String returns the name of the kind in lower case.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) && k >= Request {
 		return kindNames[k]
