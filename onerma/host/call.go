@@ -71,10 +71,10 @@ type Call struct {
 	state  callState
 	op     onerma.Op
 	length int
-	tag    int
+	tag    int // index of the call in Process.calls
 	local  *Region
 	result Result
-	ready  func() bool
+	ready  func() bool // reports whether the transfer has ended
 }
 
 // Posting is one of the transfers that StartAll starts.
@@ -188,7 +188,8 @@ func (c *Call) Await() error {
 }
 
 // Wait blocks until the transfer has ended. The error is nil if all bytes were moved, a
-// *StatusError, or verbs.ErrClosed if the process or its NIC has ended.
+// *StatusError if not, verbs.ErrClosed if the process or its NIC has ended, or verbs.ErrInvalid if
+// the call was not started.
 func (c *Call) Wait() (Result, error) {
 	if !c.started {
 		return Result{}, opError("wait", verbs.ErrInvalid, "the call was not started")

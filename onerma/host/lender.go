@@ -26,7 +26,7 @@ const LenderPort = 4792
 const (
 	MaxLoan   = 256 << 20 // bytes of a loan
 	maxLent   = 1 << 30   // bytes of all loans
-	maxLoans  = 64
+	maxLoans  = 64        // connections
 	maxLine   = 4096
 	askWithin = 5 * time.Second
 )
@@ -171,8 +171,8 @@ type Loan struct {
 	conn net.Conn
 }
 
-// Borrow asks the Lender of the host with address addr for memory. The loan ends with Close, or
-// when one of the two hosts crashes.
+// Borrow asks the Lender of the host with address addr for memory. The loan ends with Close of the
+// Loan or of the Lender, or when one of the two hosts crashes.
 func Borrow(ctx context.Context, p *Process, addr netip.Addr, bytes int) (*Loan, error) {
 	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: p.Addr().AsSlice()}}
 	c, err := d.DialContext(ctx, "tcp", net.JoinHostPort(addr.String(), strconv.Itoa(LenderPort)))

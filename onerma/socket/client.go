@@ -28,10 +28,10 @@ type Client struct {
 	done chan struct{} // closed when the receiver has returned
 	busy chan struct{} // has an element for each request in flight, and so bounds their number
 
-	mu      sync.Mutex // guards the fields below
-	last    uint64
-	waiting map[uint64]chan reply
-	failure error // why the connection has ended
+	mu      sync.Mutex            // guards the fields below
+	last    uint64                // the number of the last request
+	waiting map[uint64]chan reply // for the answers to requests in flight, by number
+	failure error                 // why the connection has ended
 }
 
 // reply is an answer of the daemon with the file descriptors that came with it.
@@ -271,8 +271,9 @@ type Transfer struct {
 }
 
 // Read copies bytes of a peer's memory to local memory. It returns when all bytes have arrived, or
-// soon after the context's deadline or its end. When it has returned, no byte changes any more. The
-// error is nil, a *host.StatusError, or wraps verbs.ErrClosed if the daemon or its NIC has ended.
+// soon after the context's deadline or its end. When it has returned, no byte changes any more. If
+// the transfer began but did not move all bytes, the error is or wraps a *host.StatusError. If the
+// daemon or its NIC has ended, it wraps verbs.ErrClosed.
 func (c *Client) Read(ctx context.Context, t Transfer) (host.Result, error) {
 	return c.move(ctx, doRead, &t)
 }

@@ -31,10 +31,10 @@ const (
 	doBorrow   = "borrow"   // Addr, Bytes: memory of a host
 	doUse      = "use"      // Addr, Grant: memory that a peer has granted
 	doGiveBack = "giveBack" // Remote: the program uses the peer's memory no more
-	doRead     = "read"     // the fields of Transfer: a READ
-	doWrite    = "write"
-	doRekey    = "rekey"  // Remote, Key
-	doCancel   = "cancel" // Of: the number of a request; it has no answer
+	doRead     = "read"     // Remote, Offset, Length, Region, At, Class, Once, Within: a READ
+	doWrite    = "write"    // the same fields: a WRITE
+	doRekey    = "rekey"    // Remote, Key
+	doCancel   = "cancel"   // Of: the number of a request; it has no answer
 )
 
 // request is a message of a program to the daemon. ID is the program's number for it; Do says which

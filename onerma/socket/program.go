@@ -34,7 +34,7 @@ type program struct {
 
 	mu      sync.Mutex // guards the fields below
 	last    uint32     // number of the last region or remote memory
-	bytes   int
+	bytes   int        // of all regions together
 	regions map[uint32]*region
 	remotes map[uint32]*remote
 	cancels map[uint64]context.CancelFunc // of requests in flight, by number
