@@ -32,6 +32,7 @@ const (
 type shifted uint8
 
 const (
+	// noRoom means that no leaf within reach has room.
 	noRoom shifted = iota
 	// helped means that the client has completed a step that another client had begun.
 	helped

@@ -55,8 +55,8 @@ type areas struct{ super, words, out, sib, in, len int }
 const (
 	wordAtomic = iota // the value that an atomic found in remote memory
 	wordZero          // zero, which the WRITE that releases a lock writes
-	wordLock
-	wordRoot
+	wordLock          // a lock word that was read
+	wordRoot          // the root word that was read
 	words
 )
 

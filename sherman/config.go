@@ -13,6 +13,7 @@ import (
 
 // Config describes one client thread.
 type Config struct {
+	// Context is the device that the client uses.
 	Context verbs.Context
 	// Manager connects queue pairs.
 	Manager rdmacm.Dialer

@@ -31,7 +31,8 @@ type link struct {
 	// lost is the server's boot number when the client found that the server no longer has the
 	// tree; 0 means that the client has not found that.
 	lost uint64
-	mtu  int
+	// mtu is the path MTU of the connection, in bytes.
+	mtu int
 }
 
 // farewellTimeout is how long a client waits for a server to confirm the end of a connection.

@@ -60,14 +60,14 @@ type growing struct {
 	page  layout.Page
 	addr  layout.Addr
 	piece *piece
-	used  int
+	used  int // the number of records in page
 }
 
 // piece is a run of neighbouring pages of one server. The loader writes it with WRITEs of up to
 // l.buf bytes when all of its pages are finished.
 type piece struct {
 	server   int
-	off      uint64
+	off      uint64 // the offset in the server's region
 	buf      []byte
 	next     int  // offset of the next unused page
 	open     int  // how many of its pages the loader is still filling

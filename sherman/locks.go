@@ -49,7 +49,7 @@ type held struct {
 	key    lock.Key
 	ticket *lock.Ticket
 	tag    layout.Tag
-	boot   uint64
+	boot   uint64     // the boot number of the memory server when the tag was written
 	since  clock.Time // when a client of the node swapped the tag into the word
 }
 
@@ -270,10 +270,10 @@ func (c *locker) release(h *held, deadline clock.Time) error {
 }
 
 // commit writes ranges of the page at a, in this order, and releases the lock, with one doorbell.
-// If another client of the node waits, commit instead hands the lock over when the WRITEs have been
-// acknowledged. With NodeConfig.Uncombined it waits for the acknowledgements before it releases the
-// lock. After commit the client does not hold the lock. errOwner means that nothing was written;
-// after any other error the outcome is unknown.
+// If mayPass allows it, commit instead hands the lock over when the WRITEs have been acknowledged.
+// With NodeConfig.Uncombined it waits for the acknowledgements before it releases the lock. After
+// commit the client does not hold the lock. errOwner means that nothing was written; after any
+// other error the outcome is unknown.
 func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline clock.Time) error {
 	for i, r := range ranges {
 		if err := c.fab.MR().WriteAt(c.page.Bytes[r.Off:r.Off+r.Len], c.at.out+r.Off); err != nil {

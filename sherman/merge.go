@@ -17,13 +17,14 @@ import (
 // errClosed means that the page is leaving the tree and accepts no records.
 var errClosed = errors.New("the page is being merged")
 
-// maxMerges is the greatest number of neighbouring closed pages that one call of finish takes out
-// of the tree.
+// maxMerges is the greatest number of nested calls of finish, each for a closed page that is the
+// sibling or the left neighbour of the one before. It also bounds the loops of bypass and repair.
 const maxMerges = 16
 
 // finish completes the merge of the closed page at address a, whatever step it has reached. It
 // returns nil when the page is out of the tree, or open again because its sibling has no room, also
-// if another client has done this. depth is the number of nested calls of finish.
+// if another client has done this. It also returns nil when it gives up, after maxRestarts tries or
+// because depth, the number of nested calls of finish, is maxMerges.
 func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 	wrote := c.wrote // WRITEs of a merge are no effect of the operation (kv.ErrNoEffect)
 	defer func() { c.wrote = wrote }()

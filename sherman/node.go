@@ -18,10 +18,10 @@ type Node struct {
 	locks *lock.Table
 	cache cache
 
-	mu      sync.Mutex // never held during a wait
+	mu      sync.Mutex // guards the fields below; never held during a wait
 	super   *layout.Superblock
-	owners  []uint32 // the owner number at each server; 0 means none, or that it was fenced
-	seq     uint32
+	owners  []uint32    // the owner number at each server; 0 means none, or that it was fenced
+	seq     uint32      // the acquisition number of the last tag
 	root    layout.Addr // the address of the root that a client of the node has seen last
 	sights  map[lock.Key]lease.Watch[layout.Tag]
 	pool    pool
@@ -104,8 +104,8 @@ func (n *Node) setRoot(a layout.Addr) {
 	n.root = a
 }
 
-// sighted records that a poll of a lock word, posted at time `asked`, found a tag of another owner.
-// It returns how long the node has seen this tag in the word.
+// sighted records that a request for a lock word, posted at time `asked`, found a tag. It returns
+// how long the node has seen this tag in the word.
 func (n *Node) sighted(k lock.Key, tag layout.Tag, asked, now clock.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -25,8 +25,9 @@ type memory struct {
 	links []link
 	at    areas
 	ops   [maxChain]remotemem.Op
-	list  []*remotemem.Op
-	// page is the last page that the client read; its bytes are in pageBuf.
+	list  []*remotemem.Op // what chainOf returns
+	// page is the page that the client has read last for a search or a change; its bytes are in
+	// pageBuf.
 	page    layout.Page
 	pageBuf []byte
 	cost    Cost // cost of the current operation

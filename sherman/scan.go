@@ -51,9 +51,9 @@ func (c *Client) Scan(from uint64, n int, f func(key uint64, value []byte) bool,
 
 // scan is the state of one Scan.
 type scan struct {
-	next uint64
-	left int
-	end  bool
+	next uint64 // f still gets the records from this key on
+	left int    // how many records f may still get
+	end  bool   // true if the scan is complete
 	f    func(key uint64, value []byte) bool
 }
 
@@ -117,7 +117,8 @@ func (c *Client) readAll(leaves []layout.Addr, deadline clock.Time) bool {
 	return c.do(deadline, c.list...) == nil
 }
 
-// emit calls the scan's function f with the records of page p.
+// emit calls the scan's function f with the records of page p from s.next on. If one of them is
+// torn (Published only), it reads the page again first.
 func (c *Client) emit(s *scan, p *layout.Page, deadline clock.Time) error {
 	if p.Shape.Kind == layout.Published && !c.node.cfg.LostSearch {
 		for i := range p.Slots() {

@@ -108,7 +108,8 @@ func (c *changer) adoptAll(deadline clock.Time) {
 	}
 }
 
-// adopt adds a separator to the page of level s.level that covers the separator's key.
+// adopt adds a separator to the page of level s.level that covers the separator's key. If the root
+// is below that level, adopt makes a new root.
 func (c *changer) adopt(s separator, deadline clock.Time) error {
 	return c.onPage(
 		s.key, func() (layout.Addr, error) { return c.descend(s.key, s.level, true, deadline) },

@@ -17,8 +17,8 @@ type NodeStats struct {
 	// Recovered counts locks that were taken over from an owner whose lease had ended. Fenced
 	// counts how many times this node was fenced.
 	Recovered, Fenced uint64
-	// Doubts counts how many times clients had to find out whether their WRITEs were executed,
-	// because a connection failed while they held a lock.
+	// Doubts counts how many times clients had to find out from a lock word whether their requests
+	// were executed, because a connection failed.
 	Doubts uint64
 	// Splits counts pages that were split. Roots counts new roots. Healed counts missing separators
 	// that were added. Moves counts steps of searches to a sibling.
@@ -30,8 +30,8 @@ type NodeStats struct {
 	Merged, Joined, Reused, Restarts uint64
 	// Torn counts pages that were read again because they were written while they were being read.
 	Torn uint64
-	// CacheHits counts operations that found their leaf in the index cache. CacheMisses counts
-	// those that did not, and began at the root. CachePages and CacheBytes are the present size of
+	// CacheHits counts look-ups that found a leaf in the index cache. CacheMisses counts those that
+	// did not: the operation began at the root. CachePages and CacheBytes are the present size of
 	// the index cache.
 	CacheHits, CacheMisses uint64
 	CachePages, CacheBytes int
@@ -40,6 +40,7 @@ type NodeStats struct {
 	Wait *hdrhistogram.Histogram
 }
 
+// maxWait is the longest time that Wait can record. waitDigits is its precision in decimal digits.
 const (
 	maxWait    = time.Minute
 	waitDigits = 2

@@ -26,6 +26,7 @@ type changer struct {
 	// sibBuf.
 	sib    layout.Page
 	sibBuf []byte
+	// order and ranges are memory that the methods use again.
 	order  []uint16
 	ranges []layout.Range
 }
@@ -57,7 +58,8 @@ func (c *Client) Upsert(key uint64, value []byte, deadline clock.Time) error {
 	return c.modify(upsert, key, value, deadline)
 }
 
-// Delete removes a key. Later inserts reuse its slot. A page without keys leaves the tree.
+// Delete removes a key. Later inserts reuse its slot. A hardened page without keys leaves the tree,
+// unless it is the first or last leaf.
 func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.modify(remove, key, nil, deadline)
 }
@@ -118,7 +120,8 @@ func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time)
 
 // onPage changes the page that covers a key. It calls find to find the page, and change to change
 // it; change returns 0, or the next page to try. onPage repeats both as long as another try may
-// succeed. If find or change returns an error other than errOwner, errRoom and errClosed, onPage
+// succeed. After errRoom it first makes room (mover.room), after errClosed it finishes the merge of
+// the page (beyond). If find or change returns an error other than these two and errOwner, onPage
 // calls other. Then onPage ends if other returns done or an error; otherwise it begins again with
 // find.
 func (c *changer) onPage(

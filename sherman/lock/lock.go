@@ -36,7 +36,7 @@ type Held struct {
 type Table struct {
 	limit int
 
-	mu     sync.Mutex // never held during a wait
+	mu     sync.Mutex // guards queues and what is in them; never held during a wait
 	queues map[Key]*queue
 }
 
