@@ -19,13 +19,15 @@ type checker struct {
 	faults map[layout.Addr][]Problem
 	// unparsed are the errors of addresses whose bytes could not be parsed as a page.
 	unparsed map[layout.Addr]error
-	buf      layout.Page
-	keys     []uint64
-	one      []byte
+	// buf, keys and one are memory that the check uses again for each page; one has room for one
+	// page.
+	buf  layout.Page
+	keys []uint64
+	one  []byte
 }
 
 // Check reads the tree and returns a report of what it found, including the problems of the tree.
-// An error means that the tree could not be read.
+// An error means that the tree could not be read, or that cfg is not valid.
 //
 // If clients use the tree during the check, a merge may change pointers that the check has read,
 // and the check reports false problems. Therefore Check repeats a check that has found problems in

@@ -34,8 +34,8 @@ type Report struct {
 	// reused.
 	Closed int `json:"closed"`
 	Free   int `json:"free"`
-	// Unreachable counts written pages that no page names. Unused counts allocated pages that were
-	// never written.
+	// Unreachable counts written pages that are in the chain of no level. Unused counts allocated
+	// pages that this tree has never written.
 	Unreachable int `json:"unreachable"`
 	Unused      int `json:"unused"`
 	// Locked counts lock words that were not free, Dead those of them whose owners are dead.
