@@ -1,8 +1,7 @@
 // Package clock has the time type of the whole project and an indexed heap of deadlines.
 //
 // Nothing here reads a clock. The caller of a state machine passes it the time, and the machine
-// says when it must be called next. In the datapath, only package clock/real asks the operating
-// system.
+// says when it must be called next. On a rack the caller gets the time from package clock/real.
 package clock
 
 import (

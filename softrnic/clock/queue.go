@@ -2,7 +2,7 @@ package clock
 
 // Queue is an indexed heap of deadlines, ordered by time and then by id, so that equal deadlines
 // come out in a fixed order. The zero value is ready to use. Set and Remove cost O(log n) and
-// allocate only to grow. Ids near 0 are the fastest.
+// allocate only to grow. They are fastest for ids below nearIDs.
 type Queue struct {
 	heap []queueItem
 	// near has the index in the heap of each id below nearIDs, plus one; 0 means that the id has no

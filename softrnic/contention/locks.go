@@ -20,8 +20,8 @@ const (
 // clients of a thread share one Locks.
 type Locks struct {
 	Window
-	// Over, if not nil, is called before each operation. If it returns true, the run ends before the
-	// end of the window.
+	// Over, if not nil, is called before each CAS, except the first of each client. If it returns
+	// true, the client ends, as it does at the end of the window.
 	Over func() bool
 	// Bits: a lock word is 0 or 1 and a CAS releases the lock, as in the clients of the SwordBox
 	// paper. Otherwise the word holds a value of the lock's owner, and a WRITE of 0 releases the lock,
@@ -35,7 +35,7 @@ type Locks struct {
 	// among them that took the lock. TakenOver counts the locks that were taken from another owner
 	// after TakeOver, in the window or not.
 	Attempts, Acquired, TakenOver uint64
-	// Freed counts the locks that were released by CAS, among those that Acquired counts.
+	// Freed counts those of Acquired that the client releases by CAS: all with Bits, otherwise none.
 	Freed uint64
 	// Waits is a histogram of waiting times in nanoseconds: from the first CAS for a lock to the
 	// answer of the CAS that took it. If a client still waits for a lock at the end of the run, its
@@ -43,7 +43,7 @@ type Locks struct {
 	Waits *hdrhistogram.Histogram
 }
 
-// NewLocks returns a Locks without counts for a window.
+// NewLocks returns a Locks with window w. Nothing is counted yet.
 func NewLocks(w Window) *Locks {
 	return &Locks{Window: w, Waits: hdrhistogram.New(1, int64(maxWait), waitDigits)}
 }
@@ -59,8 +59,8 @@ type Locker struct {
 	qp         verbs.QP
 	take, free verbs.SendWR
 	prior      []byte        // 8 bytes to which the NIC writes the original value of the word
-	pick       func() uint64 // returns the address of the next lock
-	tag, n     uint64
+	pick       func() uint64 // returns the address of the next lock; nil if the address stays the same
+	tag, n     uint64        // n counts the posted CAS; the last one writes tag+n, unless Bits is set
 	state      lockState
 	since      clock.Time // time of the first CAS for the lock
 	seen       uint64     // value found in the word
@@ -82,7 +82,7 @@ const (
 // Client returns a client that counts in l. take is the CAS: it has the address of the word and, as
 // local memory, prior, which has 8 bytes. free is the release: it has the address of the word and 8
 // bytes of local memory that hold 0. pick, if not nil, returns the address of the word for each
-// lock. The client marks its locks with the values tag+1, tag+2 and so on.
+// lock. The CAS write tag+1, tag+2 and so on, or always 1 if Bits is set.
 func (l *Locks) Client(qp verbs.QP, take, free verbs.SendWR, prior []byte, pick func() uint64, tag uint64) *Locker {
 	take.Op, take.Flags = verbs.OpCmpSwap, verbs.Signalled
 	free.Op, free.Flags = verbs.OpWrite, verbs.Signalled

@@ -12,8 +12,8 @@ import (
 // MaxClients is the largest number of clients of one thread.
 const MaxClients = 128
 
-// Client is one client: a connected queue pair on which one operation is in flight at a time. Loop
-// calls its methods.
+// Client makes one operation after the other on a connected queue pair; at most one is in flight.
+// Loop calls its methods.
 type Client interface {
 	// QP returns the client's queue pair.
 	QP() verbs.QP
@@ -45,7 +45,7 @@ type Loop struct {
 	Spin bool
 	// Patience is the longest time without a completion; after it, Run fails with verbs.ErrTimeout.
 	Patience time.Duration
-	// Each, if not nil, is called after the completions of each poll.
+	// Each, if not nil, is called after each poll that has found completions, when they were handled.
 	Each func()
 
 	clients map[uint32]*running // the clients by the numbers of their queue pairs
@@ -115,7 +115,7 @@ func (l *Loop) post(c *running, now clock.Time) (int, error) {
 }
 
 // poll removes completions from CQ. If there is none, it waits, unless Spin is set. idle is the
-// time of the last completion.
+// time of the last completion, at first that of the beginning.
 func (l *Loop) poll(idle clock.Time) (int, error) {
 	n, err := l.CQ.Poll(l.wcs[:])
 	if n > 0 || err != nil {

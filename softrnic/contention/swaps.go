@@ -25,19 +25,20 @@ type Swaps struct {
 	// Posted counts all posted CAS. Done counts those that were answered in the window. Won counts
 	// those of Done that changed the word.
 	Posted, Done, Won int
-	// Waited is the sum of the times from post to completion, in the window.
+	// Waited is the sum of the times from post to completion of the CAS that Done counts.
 	Waited time.Duration
 }
 
 // Swapper is a client that makes one CAS after the other on a word. Each CAS compares with the
-// value that the CAS before it has found, and writes a value that no other client uses.
+// value that the CAS before it has left in the word: its own if it has won, else the one that it
+// has found. It writes a value that no other client uses.
 type Swapper struct {
 	run    *Swaps
 	qp     verbs.QP
 	wr     verbs.SendWR
-	prior  []byte // 8 bytes to which the NIC writes the original value of the word
-	tag, n uint64
-	posted clock.Time
+	prior  []byte     // 8 bytes to which the NIC writes the original value of the word
+	tag, n uint64     // n counts the posted CAS; the last one writes tag+n
+	posted clock.Time // when the last CAS was posted
 }
 
 // Client returns a client that counts in s. wr is the CAS: it has the address of the word and, as

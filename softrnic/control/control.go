@@ -1,7 +1,7 @@
 // Package control is the local control API of the daemons: HTTP and JSON on a unix socket. A
 // handler is a function from a request to a reply. Its error is sent as {"error": …} with a status,
 // and the client returns it as an error again. HandleProfile registers the request for a CPU
-// profile, which all daemons answer.
+// profile, which the daemons of hosts and of the switch answer.
 package control
 
 import (

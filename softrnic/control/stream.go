@@ -16,7 +16,8 @@ type line[T any] struct {
 	Done  bool   `json:"done,omitempty"`
 }
 
-// errCutOff is the error of a stream that ends without an end line: the daemon has died.
+// errCutOff is the error of an answer that ends too early, for example of a stream without an end
+// line: the daemon has died or is ending.
 var errCutOff = errors.New("the daemon stopped in the middle of its answer")
 
 // HandleStream is Handle for work that takes long and reports its progress. Each call of send sends
@@ -59,7 +60,8 @@ func HandleStream[In, Item any](m *Mux, pattern string, f func(r *http.Request, 
 }
 
 // Items calls a daemon's stream and calls each for its items, in order. It returns when the stream
-// has ended, with the daemon's error if there was one, or with an error of each.
+// has ended, with the daemon's error if there was one, or when a call of each has returned an
+// error, with that error.
 func Items[T any](ctx context.Context, c *Client, method, path string, in any, each func(T) error) error {
 	body, err := c.Stream(ctx, method, path, in)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package pollpace decides when a thread polls for an action of another process, and when it makes
-// a pause. The other process is mostly on the same machine.
+// Package pollpace decides whether a thread that waits for an action of another process polls or
+// sleeps, and yields the CPU between two polls. The other process is mostly on the same machine.
 //
 // To wake a sleeping thread, its peer must interrupt another CPU. On a virtual machine this takes
 // 10 to 50 µs, and a round trip through the rack takes 10 µs. So a thread that waits polls for a
@@ -21,10 +21,12 @@ const (
 	// works for some tens of microseconds and yields, too. A process with other work keeps the CPU
 	// for a time slice of a millisecond or more.
 	hogged = 500 * time.Microsecond
-	// emptyPause is how long a pause takes at most if no other process needs the CPU.
+	// emptyPause is the longest time that Spinner.Spent counts for one pause. Yield takes less if no
+	// other process needs the CPU.
 	emptyPause = 2 * time.Microsecond
-	// After a pause that was longer than hogged, the next waits do not poll: leastSkip of them
-	// after the first such pause, twice as many after each further one, at most mostSkip.
+	// After a pause that was longer than hogged, the next waits do not poll: leastSkip of them at
+	// least, mostSkip at most. Each such pause doubles the number; a wait in which polling has found
+	// something halves it.
 	leastSkip, mostSkip = 16, 1024
 	// Every goschedEvery-th pause in a row also lets other goroutines run (runtime.Gosched).
 	goschedEvery = 32
@@ -39,7 +41,7 @@ const (
 // hogged, some of the next waits do not poll.
 type Crowd struct {
 	left    atomic.Int32 // number of the next waits that must not poll
-	skipped atomic.Int32 // number of waits that must not poll after the last long pause
+	skipped atomic.Int32 // value of left after the last long pause, halved by each found since then
 }
 
 // begin reports whether a new wait may poll.
@@ -57,7 +59,8 @@ func (c *Crowd) Took(d time.Duration) bool {
 	return true
 }
 
-// found is called when polling has found what the thread waited for.
+// found is called when polling has found what the thread waited for. The next long pause then keeps
+// fewer waits from polling.
 func (c *Crowd) found() {
 	if n := c.skipped.Load(); n > 0 {
 		c.skipped.Store(n / 2)
@@ -106,8 +109,9 @@ func (s *Spinner) paused(took time.Duration) bool {
 	return s.Took(took)
 }
 
-// Spent returns how long this wait has kept the CPU from other processes. Each pause counts as at
-// most emptyPause, because in a longer one another process has used the CPU.
+// Spent returns how long this wait has polled, without the time in which other processes had the
+// CPU: the sum of its calls of Pause, each counted as at most emptyPause, because a longer pause
+// means that another process ran.
 func (s *Spinner) Spent() time.Duration { return s.spent }
 
 // Took is called with the length of a pause that the caller has made without Pause. Its result

@@ -1,5 +1,5 @@
-// Package real is the clock of a rack: in the datapath, only this package asks the operating system
-// for the time. It uses the monotonic clock, so that a change of the wall clock moves no deadline.
+// Package real is the clock of a rack, from which state machines get their time. It uses the
+// monotonic clock, so that a change of the wall clock moves no deadline.
 package real
 
 import (
@@ -36,7 +36,7 @@ func New() *Clock {
 const readings = 3
 
 // Monotonic returns t in nanoseconds of the machine's monotonic clock, which all processes share.
-// The error is the time between two readings of the clock, less than a microsecond.
+// The error is at most the time that New took to read both clocks, in the fastest of its readings.
 func (c *Clock) Monotonic(t clock.Time) int64 { return c.zero + int64(t) }
 
 // Now returns the time since New.
