@@ -7,9 +7,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Memory returns at most n bytes of the memory at an R_Key and an address, and reports whether they
-// are device memory. Card uses the bytes only to tell places apart, and does not read them. An
-// invalid key or address gives no bytes.
+// Memory returns the memory of at most n bytes from an address on, for an R_Key, beginning with the
+// 64-bit word of the address. It reports whether this is device memory. Card uses the bytes only to
+// tell places apart, and does not read them. An invalid key or address gives no bytes.
 type Memory func(rkey uint32, va uint64, n int) (b []byte, device bool)
 
 // Card applies the costs of one NIC in virtual time. It is a state machine. NewCard makes one; the
@@ -97,9 +97,10 @@ func (c *Card) Arrive(now clock.Time, frame []byte) clock.Time {
 	return q.requests.time()
 }
 
-// touched returns the memory that the address in a request names, and sets q.device: whether this
-// is device memory. A later packet of a message has no address. For such a packet, touched returns
-// no bytes, and q.device stays that of the first packet.
+// touched returns the memory that the address in a request names, at most maxWatched bytes, and
+// sets q.device: whether this is device memory. A SEND names none, and goes to host memory. A later
+// packet of a WRITE has no address: touched returns no bytes, and q.device stays that of the first
+// packet.
 func (c *Card) touched(f *wire.Frame, q *pair) (b []byte) {
 	switch o := f.BTH.Opcode; {
 	case o.Has(wire.HasAtomicETH):

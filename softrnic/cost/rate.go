@@ -23,8 +23,8 @@ func (r Rate) String() string {
 	return strconv.FormatInt(int64(r), 10)
 }
 
-// pico is an instant or a duration in picoseconds: at 63 million per second, whole nanoseconds
-// would be wrong by one percent.
+// pico is an instant or a duration in picoseconds: at 63 million operations per second,
+// whole nanoseconds would be wrong by one percent.
 type pico int64
 
 const picoPerSecond = 1_000_000_000_000

@@ -20,8 +20,8 @@ const (
 
 func newWords() words { return words{busy: make(map[*byte]pico)} }
 
-// free returns the time from which on no word of b is occupied by an atomic; 0 if none is occupied
-// now.
+// free returns the time from which on no word of b is occupied by an atomic; 0 if w has none of
+// them. b begins at a word.
 func (w *words) free(b []byte) (at pico) {
 	if len(w.busy) == 0 {
 		return 0
@@ -32,7 +32,8 @@ func (w *words) free(b []byte) (at pico) {
 	return at
 }
 
-// occupy marks the word at b as occupied until `until`.
+// occupy marks the word at the beginning of b as occupied until `until`. now only decides which
+// words are forgotten if there are too many.
 func (w *words) occupy(now clock.Time, b []byte, until pico) {
 	if len(b) == 0 {
 		return // an invalid address: the responder will refuse the request

@@ -4,8 +4,8 @@
 //
 // A CQ belongs to one engine, and like the engine it is used by one thread at a time. It does not
 // wake threads: the engine calls Fired after each step and wakes the threads that wait. When a
-// queue is full, it loses the newest completion, never an older one. From then on it is in error
-// (IBTA 10.10: an overrun is an affiliated asynchronous error of the queue).
+// queue is full, it loses the newest completion, never an older one. This is an overrun, for which
+// the engine raises an event (IBTA 10.10: an affiliated asynchronous error of the queue).
 //
 // The send queue and the receive queue of a queue pair add completions through a Source each. The
 // oldest completions are in a ring, which is smaller than a large queue. When the ring is full, new
@@ -39,7 +39,7 @@ type CQ struct {
 	places  places // memory of the completions in chains
 	pushed  uint64 // number of completions pushed so far
 	armed   arming
-	fired   bool
+	fired   bool // what Fired returns
 	overrun bool
 	lenient bool // completions that do not fit are lost without an error
 	moderation
@@ -105,7 +105,7 @@ func (c *CQ) pollChains(wc []verbs.WC) (n int) {
 }
 
 // unchain removes the oldest of the completions that are in chains instead of the ring, and returns
-// it. It is valid until the next Push.
+// it. The memory of the result is valid until the next Push.
 func (c *CQ) unchain() *verbs.WC {
 	s := c.chains[0].s
 	at := s.head

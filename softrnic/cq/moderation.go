@@ -9,10 +9,10 @@ import (
 
 // moderation delays the event of an armed queue, so that one event reports several completions.
 type moderation struct {
-	count  int
-	period time.Duration
-	causes int        // completions that may cause the event for which the queue is armed
-	due    clock.Time // latest time of the event; valid if causes > 0
+	count  int           // see Moderate
+	period time.Duration // see Moderate
+	causes int           // number of completions so far that may cause the event being delayed
+	due    clock.Time    // latest time of the event; valid if causes > 0
 }
 
 // Moderate delays the events of the queue. An event is raised when count completions that may cause

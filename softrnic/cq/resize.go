@@ -39,7 +39,8 @@ func (c *CQ) Resize(to *CQ) error {
 	return nil
 }
 
-// moveTo copies the completions of a source to places in the queue `to`, which has enough of them.
+// moveTo copies the source's completions that are not in the ring to free places of `to`, which has
+// enough of them.
 func (s *Source) moveTo(to *places) {
 	at := s.head
 	for i := range s.n {

@@ -1,7 +1,7 @@
-// Package metrics has the counters of NICs, switches and stores as typed fields, with the names
-// that operators know from `rdma statistic`, and converts them to snapshots and Prometheus text. It
-// reads no clock and takes no lock: the owner of a counter increments it, and gives copies to
-// others.
+// Package metrics has the counters of a NIC as typed fields, with the names that operators know
+// from `rdma statistic`. Samples lists the counters of any struct with such fields, and Self
+// describes the resources of this process. The package reads no clock and takes no lock: the owner
+// of a counter increments it, and gives copies to others.
 package metrics
 
 // NIC has the counters of one NIC. A counter has the name of a counter of rdma_rxe or mlx5 in its

@@ -81,7 +81,8 @@ type located struct {
 var ErrNoOperation = errors.New("no operation could be followed: only latency tests with messages of one packet can, on a path without other traffic")
 
 // Analyze follows the operations of a client with a server through a switch. from and `to` are the
-// names of client and server, and of the switch's ports to them.
+// names of client and server, and of the switch's ports to them; c, sw and s are the traces of
+// client, switch and server.
 func Analyze(from, to string, c, sw, s Trace) (*Breakdown, error) {
 	f := follower{from: slices.Index(sw.Ports, from), to: slices.Index(sw.Ports, to), at: make([]int64, len(path)), stages: make([][]time.Duration, len(path)-1)}
 	if f.from < 0 || f.to < 0 {
