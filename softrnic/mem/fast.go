@@ -78,12 +78,12 @@ func (r *Region) bound() int {
 	return r.windows
 }
 
-// Invalidate ends a fast registration or the bind of a window that a work request of queue pair qp
-// has made (IBTA 10.6.5/invalidate). After that the region can be registered, or the window bound,
-// again. peer says who requests the end: true for the peer of qp (SEND with invalidate), false for
-// the host itself (LOCAL_INV). The peer needs at least one remote right to the memory. The result
-// is BadKey for an invalid key, and BadAccess for a region that Reg made or to which windows are
-// bound: no work request can end these.
+// Invalidate ends a fast registration in pd, or the bind of a window of type 2 by queue pair qp
+// (IBTA 10.6.5/invalidate). After that the region can be registered, or the window bound, again.
+// peer says who requests the end: true for the peer of qp (SEND with invalidate), false for the
+// host itself (LOCAL_INV). To end a fast registration, the peer needs a remote right to the memory.
+// The result is BadKey for an invalid key and for a window of another queue pair, and BadAccess for
+// a window of type 1, for a region that Reg made, and for one to which windows are bound.
 func (t *Table) Invalidate(pd PD, qp wire.QPN, rkey uint32, peer bool) Fault {
 	r := t.lookupRemote(rkey)
 	switch {

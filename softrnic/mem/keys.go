@@ -3,9 +3,8 @@ package mem
 import "math/rand/v2"
 
 // keySpace converts the index of a region in its table to the upper 24 bits of its keys, and back.
-// It is a permutation, which the numbers in rounds determine. So a key reveals nothing about the
-// next one, and keys are as hard to guess as random ones. They protect against mistakes of peers,
-// not against a patient attacker.
+// It is a permutation, which the numbers in rounds determine: keys of regions that follow each
+// other look random. They protect against mistakes of peers, not against a patient attacker.
 type keySpace struct{ rounds [keyRounds]uint32 }
 
 const (

@@ -65,7 +65,8 @@ func (p Piece) Write(src []byte, off int) bool {
 }
 
 // CmpSwap stores swap in the piece, which has 8 bytes, if its value is compare. It returns the
-// original value. All values are in host byte order.
+// original value. All values are in host byte order. In all four atomics, ok is false if the memory
+// is far memory (see Far) and was unmapped.
 func (p Piece) CmpSwap(compare, swap uint64) (old uint64, ok bool) {
 	if old, ok = p.load(); ok && old == compare {
 		ok = p.Store64(swap)

@@ -56,17 +56,17 @@ type Table struct {
 var noRegion = &Region{}
 
 // slot holds a region or a window, or neither. In the slot of a window, region is the memory that
-// the window gives access to while it is bound. tag is the low byte of the keys. It changes with
-// each registration, so that keys of a deregistered region are not valid for the next one in its
-// slot.
+// the window gives access to while it is bound. tag is the low byte of the first keys of the region
+// or window. It changes each time the slot is taken again, so that keys of a deregistered region
+// are not valid for the next one in its slot.
 type slot struct {
 	region *Region
 	window *Window
 	tag    uint8
 }
 
-// New returns an empty table. r determines all keys and addresses; maxRegions 0 means
-// defaultMaxRegions.
+// New returns an empty table. r determines all keys and addresses. If maxRegions is not positive,
+// or too large, it becomes defaultMaxRegions.
 func New(r *rand.Rand, maxRegions int) *Table {
 	if maxRegions <= 0 || maxRegions > maxIndex {
 		maxRegions = defaultMaxRegions
@@ -147,8 +147,8 @@ func (t *Table) RegFar(pd PD, far Far, start, base, length uint64, access verbs.
 	return t.reg(pd, Region{far: far, start: start, base: base, size: length, access: access})
 }
 
-// reg registers a region. It sets the keys and, unless the memory is far (see Far), the address;
-// the caller has set the other fields.
+// reg registers a region. It sets the keys and, unless the region is zero-based or far memory (see
+// Far), the address; the caller has set the other fields.
 func (t *Table) reg(pd PD, region Region) (*Region, error) {
 	fail := func(err error, format string, args ...any) (*Region, error) {
 		return nil, verbs.Errorf("reg mr", err, format, args...)
@@ -390,11 +390,11 @@ func (r *Region) check(pd PD, va, n uint64, need verbs.Access) (Piece, Fault) {
 	return Piece{r, va - r.base, n}, OK
 }
 
-// Locate returns up to n bytes of the region that an R_Key names, beginning with the 8-byte word
-// that contains va. It also returns whether the region is zero-based, which means device memory. It
-// only identifies the memory of a request: it checks no rights, and the caller must neither read
-// nor write the bytes. It returns nil if the key is invalid, if va is outside of the region, or if
-// the memory is far memory (see Far).
+// Locate returns the memory of up to n bytes from va on, in the region that an R_Key names, and in
+// front of them the bytes that belong to the same 8-byte word. It also returns whether the region
+// is zero-based, which means device memory. It only identifies the memory of a request: it checks
+// no rights, and the caller must neither read nor write the bytes. It returns nil if the key is
+// invalid, if va is outside of the region, or if the memory is far memory (see Far).
 func (t *Table) Locate(key uint32, va uint64, n int) (b []byte, zero bool) {
 	r := t.lookupRemote(key)
 	if r == nil || va < r.base || va-r.base >= uint64(len(r.buf)) {

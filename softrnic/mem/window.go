@@ -69,7 +69,7 @@ func (t *Table) DeallocWindow(w *Window) error {
 // previous one. A window of type 2 must not be bound already; one of type 1 is unbound if the piece
 // is empty. Window and region must be in the protection domain pd. The region must have been
 // registered with verbs.MWBind, and with verbs.LocalWrite if access has RemoteWrite or
-// RemoteAtomic. The result is OK, or the first condition that is not met.
+// RemoteAtomic. The result is OK, or the Fault for a condition that is not met.
 func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access verbs.Access) Fault {
 	w := t.window(key)
 	need := verbs.MWBind
@@ -146,7 +146,8 @@ func (t *Table) UnbindFrom(r *Region) {
 	}
 }
 
-// UnbindAll unbinds all windows of a queue pair. It is called when the queue pair ends.
+// UnbindAll unbinds all windows of type 2 that queue pair qp has bound. It is called when the queue
+// pair ends.
 func (t *Table) UnbindAll(qp wire.QPN) {
 	if t.bound == 0 {
 		return

@@ -29,8 +29,8 @@ type Config struct {
 	Context verbs.Context
 	// Buffer is the size of the registered memory in bytes.
 	Buffer int
-	// Access are the rights of peers to the buffer. To use them, a peer needs its address and key,
-	// which the caller sends.
+	// Access are the rights of peers to the buffer. To use them, a peer needs the buffer's address and
+	// key, which the caller sends.
 	Access verbs.Access
 }
 
@@ -103,7 +103,7 @@ func (f *Fabric) Runtime() verbs.Runtime { return f.rt }
 func (f *Fabric) OnNotify(call func(imm uint32)) { f.notify = call }
 
 // AddPeer adds a peer and returns its number. recvs is the number of receives posted for WRITEs
-// with immediate data from it.
+// with immediate data from it. Open calls c to connect a queue pair to it.
 func (f *Fabric) AddPeer(addr netip.Addr, recvs int, c Connect) (int, error) {
 	if len(f.peers) == MaxPeers {
 		return 0, fmt.Errorf("%d peers: %w", MaxPeers, verbs.ErrLimit)
@@ -112,7 +112,7 @@ func (f *Fabric) AddPeer(addr netip.Addr, recvs int, c Connect) (int, error) {
 	return len(f.peers) - 1, nil
 }
 
-// Connected reports whether there is a queue pair to a peer that has not failed.
+// Connected reports whether there is a queue pair to peer i, and it has not failed.
 func (f *Fabric) Connected(i int) bool { return f.peers[i].qp != nil && !f.peers[i].broken }
 
 // Open connects to a peer, unless there is a connection.

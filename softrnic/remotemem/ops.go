@@ -31,7 +31,7 @@ type Target struct {
 // Read makes o a READ of n bytes of a peer's memory into the buffer at `off`.
 func (f *Fabric) Read(o *Op, t Target, off, n int) { f.prepare(o, t, verbs.OpRead, off, n) }
 
-// Write makes o a WRITE of n bytes of the buffer at `off`.
+// Write makes o a WRITE of n bytes of the buffer at `off` to a peer's memory.
 func (f *Fabric) Write(o *Op, t Target, off, n int) { f.prepare(o, t, verbs.OpWrite, off, n) }
 
 // CompareSwap makes o a compare-and-swap of a word of a peer's memory; the old value is stored in
@@ -92,9 +92,9 @@ func (f *Fabric) Start(o *Op) error {
 	return nil
 }
 
-// Chain posts operations on one peer with one doorbell. They are executed in this order, and only
-// the last one has a completion, which means that all are done. There must be a connection; see
-// Open. Wait waits for them.
+// Chain posts operations on one peer with one doorbell. They are executed in this order. If all
+// succeed, only the last one has a completion, which means that all are done. There must be a
+// connection; see Open. Wait waits for them.
 func (f *Fabric) Chain(ops ...*Op) error {
 	p := f.peers[ops[0].Peer]
 	if p.qp == nil || p.broken || len(f.free) < len(ops) {
@@ -134,9 +134,9 @@ func (f *Fabric) Chain(ops ...*Op) error {
 	return errors.Join(err, f.Break(ops[0].Peer))
 }
 
-// Do connects where necessary, posts the operations and waits for all of them. The error is
-// ErrTimeout, an *OpError of the first operation that failed, or the reason why a peer cannot be
-// reached; each operation has its own Status.
+// Do connects where necessary, posts the operations and waits for all of them. If a peer cannot be
+// reached, it posts none and returns the reason. Other errors are ErrTimeout, that of a post, and
+// an *OpError of the first operation that failed; each operation has its own Status.
 func (f *Fabric) Do(deadline clock.Time, ops ...*Op) error {
 	for _, o := range ops {
 		if err := f.Open(o.Peer, deadline); err != nil {
@@ -155,7 +155,8 @@ func (f *Fabric) Do(deadline clock.Time, ops ...*Op) error {
 	return first
 }
 
-// Wait waits until the operations are done.
+// Wait waits until the operations are done. The error is an *OpError of the first of them that
+// failed. At the deadline, Wait fails with ErrTimeout and breaks the connections of the others.
 func (f *Fabric) Wait(deadline clock.Time, ops ...*Op) error {
 	var first error
 	for _, o := range ops {

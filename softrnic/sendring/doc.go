@@ -16,10 +16,10 @@
 // that posts them.
 //
 // Contract. The package is sans-I/O. The engine owns a Ring and passes it a Host, by which the ring
-// accesses the NIC. It calls Run when the ring is Ready, and Completed for every send completion of
-// the queue pair. A ring executes only a budget of entries in one Run. No bytes make it panic: an
-// entry that cannot be executed fails like a work request, with LocQPOpErr or LocProtErr, after all
-// earlier entries have completed.
+// accesses the NIC. It calls Run when the ring is Ready, Failure when the ring is Failing, and
+// Completed for every send completion of the queue pair. A ring executes only a budget of entries
+// in one Run. No bytes make it panic: an entry that cannot be executed fails like a work request,
+// with LocQPOpErr or LocProtErr, after all earlier entries have completed.
 //
 // MAX and MIN write the largest or smallest of their data to the remote address, as a word in the
 // byte order of atomics. Each piece of the data is one number of 1 to 8 bytes.

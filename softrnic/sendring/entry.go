@@ -286,8 +286,8 @@ func (e *Entry) AppendTo(b []byte) []byte {
 	return append(b, make([]byte, e.Len()-(len(b)-start))...)
 }
 
-// workRequest returns the work request for an entry that needs the peer. sgl is memory of the
-// caller for its scatter/gather list.
+// workRequest returns the work request for an entry that needs the peer. id becomes its ID, and sgl
+// its scatter/gather list.
 func (e *Entry) workRequest(id uint64, sgl []verbs.SGE) verbs.SendWR {
 	wr := verbs.SendWR{
 		ID: id, Op: e.Op.of().op, Flags: verbs.Signalled, SGL: sgl, Imm: e.Imm, RemoteAddr: e.RemoteAddr, RKey: e.RKey,

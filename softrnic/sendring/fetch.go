@@ -52,7 +52,7 @@ func (r *Ring) fetch(h Host) bool {
 }
 
 // block puts block i of the entry at index next into raw. It takes the block from those read ahead,
-// or reads it from memory.
+// or reads it from memory. It returns false if the memory of the block is not registered.
 func (r *Ring) block(h Host, i int) bool {
 	f := &r.fetched
 	index := r.next + uint32(i)
@@ -73,7 +73,7 @@ func (r *Ring) block(h Host, i int) bool {
 	return f.copy(index, r.raw[i*BlockSize:])
 }
 
-// copy puts a block that was read ahead into dst.
+// copy puts a block that was read ahead into dst. It returns true, as block must.
 func (f *fetched) copy(index uint32, dst []byte) bool {
 	copy(dst[:BlockSize], f.b[(index-f.from)*BlockSize:])
 	return true

@@ -63,11 +63,11 @@ func (r *Ring) Completed(wc *verbs.WC) (deliver bool) {
 	return deliver
 }
 
-// NextControl takes the oldest entry in flight if it is a NOP, WAIT or ENABLE, and returns its
-// completion. ok is false if the oldest entry is another one, or if there is none. deliver is false
-// if the completion must not be added to the completion queue: the entry was executed and is not
-// signalled. The status of wc is Success, or WRFlushErr if the queue pair is no longer in a state
-// in which it sends.
+// NextControl takes the oldest entry in flight if it is a NOP, WAIT, ENABLE or RECV_ENABLE, and
+// returns its completion. ok is false if the oldest entry is another one, or if there is none.
+// deliver is false if the completion must not be added to the completion queue: the entry was
+// executed and is not signalled. The status of wc is Success, or WRFlushErr if the queue pair is no
+// longer in a state in which it sends.
 func (r *Ring) NextControl() (wc verbs.WC, deliver, ok bool) {
 	f := r.inFlight.oldest()
 	if f == nil || f.posted {

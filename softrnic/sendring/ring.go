@@ -18,10 +18,10 @@ const (
 	// default.
 	DefaultPrefetch = 4
 
-	// entryCost, waitCost and enableCost are the times that the NIC takes for an entry, a WAIT and
-	// an ENABLE. They follow from Figure 8 of RedN: a further request costs 0.17 µs in WQ order,
-	// 0.19 µs in completion order (with a WAIT) and 0.54 µs in doorbell order (with a WAIT and an
-	// ENABLE).
+	// waitCost and enableCost are the times that the NIC takes for a WAIT, and for an ENABLE or
+	// RECV_ENABLE; entryCost is that for any other entry. They follow from Figure 8 of RedN: a further
+	// request costs 0.17 µs in WQ order, 0.19 µs in completion order (with a WAIT) and 0.54 µs in
+	// doorbell order (with a WAIT and an ENABLE).
 	entryCost  = 170 * time.Nanosecond
 	waitCost   = 20 * time.Nanosecond
 	enableCost = 350 * time.Nanosecond
@@ -180,8 +180,9 @@ func (r *Ring) Counted(h Host) {
 	}
 }
 
-// Run executes up to budget entries. took is the time that hardware would need for them. The caller
-// must not call Run again before that time has passed.
+// Run executes up to budget entries. ran is their number, with one that was refused, and took the
+// time that hardware would need for them. The caller must not call Run again before that time has
+// passed.
 func (r *Ring) Run(h Host, budget int) (ran int, took time.Duration) {
 	for ran < budget && r.state == Ready {
 		if r.next == r.limit {
