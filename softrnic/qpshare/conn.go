@@ -14,7 +14,7 @@ type conn struct {
 	hub     *Hub
 	place   place
 	real    verbs.QP // nil while the connection is being made
-	private []byte
+	private []byte   // private data of the service's answer
 	// refs is the number of members' queue pairs that are attached. pending is the number of work
 	// requests in flight.
 	refs, pending int
@@ -26,7 +26,7 @@ type conn struct {
 
 // attach attaches the queue pair of a member (one thread) to the connection that the members share
 // to the service `at`, and makes this connection if there is none. One member at a time connects;
-// if it fails, the next one tries.
+// if it fails, the next one tries. attach returns the private data of the service's answer.
 func (h *Hub) attach(q *qp, at place, p rdmacm.Params, deadline clock.Time) ([]byte, error) {
 	m := q.member
 	for {

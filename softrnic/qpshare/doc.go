@@ -10,10 +10,10 @@
 // waiting member becomes leader.
 //
 // A connection fails for all members: their work requests on it are flushed. The next Dial of each
-// member uses a new connection, which they share again. A member that ends its queue pair while
-// work requests are in flight also ends the connection for all members, because there is no other
-// way to get work requests back from a NIC. A member without work requests in flight leaves without
-// effect on the others.
+// member uses a new connection, which they share again. A member that moves its queue pair to ERROR
+// while work requests are in flight also ends the connection for all members, because there is no
+// other way to get work requests back from a NIC. A member that has none in flight, or that only
+// destroys its queue pair, leaves without effect on the others.
 //
 // No memory is shared: each member registers its own regions. All regions are in one protection
 // domain.

@@ -22,8 +22,8 @@ type Config struct {
 	Members int
 	// Depth is the largest number of work requests in flight of each member; 0 means 32.
 	Depth int
-	// Shared are the services whose connections are shared. Their private data must be the same for
-	// all members.
+	// Shared are the services whose connections are shared. The private data of a service's answer
+	// must be the same for all members. A Dial with private data of its own is not shared.
 	Shared []string
 }
 
@@ -138,8 +138,9 @@ func (h *Hub) Close() error {
 	return errors.Join(append(errs, verbs.Gone(h.cq.Destroy()), verbs.Gone(h.pd.Dealloc()))...)
 }
 
-// reserve takes slots for the work requests of queue pair q. The queues of the device have room for
-// the work requests of all members.
+// reserve takes slots for the work requests of queue pair q, and returns these work requests with
+// the IDs of the slots. c is the shared connection of q; nil if q is not shared. The queues of the
+// device have room for the work requests of all members.
 func (h *Hub) reserve(q *qp, c *conn, wrs []verbs.SendWR) ([]verbs.SendWR, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -192,7 +193,8 @@ func (h *Hub) slotOf(id uint64) (uint64, bool) {
 	return n, s.used && s.use&(1<<(63-slotBits)-1) == use
 }
 
-// release frees a slot whose work request has completed or was not posted. The caller holds mu.
+// release frees a slot whose work request has completed, was not posted, or will not complete. The
+// caller holds mu.
 func (h *Hub) release(n uint64) slot {
 	s := h.slots[n]
 	h.slots[n] = slot{use: s.use}
@@ -248,7 +250,7 @@ func (h *Hub) fail(err error) {
 	}
 }
 
-// succeed makes a waiting member the leader, which polls for all members, and wakes it. It does
+// succeed wakes a waiting member, which then becomes the leader and polls for all members. It does
 // nothing if there is a leader. The caller holds mu.
 func (h *Hub) succeed() {
 	if h.leader != nil {

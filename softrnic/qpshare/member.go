@@ -59,8 +59,8 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 // Dealloc does nothing: the domain belongs to the hub.
 func (p *pd) Dealloc() error { return nil }
 
-// Dial connects a queue pair of the member. For a shared service it uses the connection of the
-// other members, if there is one.
+// Dial connects a queue pair of the member. For a shared service, and without private data, it uses
+// the connection of the other members, if there is one.
 func (m *Member) Dial(v verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
 	q, ok := v.(*qp)
 	switch {

@@ -61,7 +61,8 @@ func datagramError(op string) error {
 	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "a member's queue pair is not for datagrams"}
 }
 
-// ToInit and the methods after it fail, because Dial makes the transitions and sets the attributes.
+// ToInit and the six methods after it, up to ToReset, fail, because Dial makes the transitions and
+// sets the attributes.
 func (q *qp) ToInit(verbs.ToInit) error   { return stateError("modify QP to INIT") }
 func (q *qp) ToRTR(verbs.ToRTR) error     { return stateError("modify QP to RTR") }
 func (q *qp) ToRTS(verbs.ToRTS) error     { return stateError("modify QP to RTS") }
