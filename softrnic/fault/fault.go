@@ -1,9 +1,11 @@
 // Package fault decides what happens to frames and memory copies under a plan of faults.
 //
-// A verdict is a function of (seed and name of a rule, link, direction, frame index on that link
-// and direction) and of the frame's content. It does not depend on a shared stream of random
-// numbers. So the order of goroutines cannot change it, and the same plan gives the same faults in
-// the simulator and on a rack. Package fault only decides: its callers, the switch and the
+// The random choices of a rule are a function of its seed and name, the link, the direction, and
+// the index of the frame on that link and direction since the rule was installed. They do not
+// depend on a shared stream of random numbers. So the order of goroutines cannot change them, and
+// the same plan and frames give the same choices in the simulator and on a rack. A verdict also
+// depends on the frame's content, on earlier frames if the rule counts them, and for the field For
+// and the kind Rate on the time. Package fault only decides: its callers, the switch and the
 // simulator, drop, copy and delay frames and flip bits as the verdict says.
 package fault
 
@@ -17,8 +19,8 @@ import (
 type Kind string
 
 // Kinds of faults. Corrupt flips one bit behind the Ethernet header; Reorder holds a frame back for
-// some time, so that later ones overtake it; Rate is a token bucket; Blackhole drops all frames,
-// not only RoCEv2.
+// some time, so that later ones overtake it; Rate queues frames so that they leave at a rate, and
+// drops those that find the queue full; Blackhole drops all frames, not only RoCEv2.
 const (
 	Loss      Kind = "loss"
 	Duplicate Kind = "duplicate"
@@ -65,7 +67,7 @@ type Rule struct {
 	// "next N" is N. Each direction of the link has its own count, so that its verdicts do not depend
 	// on the other direction.
 	Count int `json:"count,omitempty" yaml:"count,omitempty"`
-	// For is the time after which the rule ends; 0 means that only heal ends it.
+	// For is the time after which the rule ends; 0 means that no time ends it.
 	For time.Duration `json:"for,omitempty" yaml:"for,omitempty"`
 	// Seed determines the rule's random choices; 0 means the seed of the plan.
 	Seed uint64 `json:"seed,omitempty" yaml:"seed,omitempty"`

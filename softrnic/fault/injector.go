@@ -61,8 +61,8 @@ const (
 )
 
 // NewInjector returns the injector of one direction (Up or Down) of a link. It installs the rules
-// that apply to this link and direction, at time 0. Rules without an ID are named by their place in
-// the list, as in a Set. Rules of kind Tear, and rules that Validate refuses, are ignored.
+// that apply to this link and direction, at time 0. Rules without an ID get one from Named. Rules
+// of kind Tear, and rules that Validate refuses, are ignored.
 func NewInjector(seed uint64, link string, dir Dir, rules []Rule) *Injector {
 	in := &Injector{seed: seed, link: link, dir: dir}
 	in.conns.ring.bound = maxConnections
@@ -75,7 +75,8 @@ func NewInjector(seed uint64, link string, dir Dir, rules []Rule) *Injector {
 }
 
 // Named returns rules with an ID for each: those without one get "f" and their place in the list,
-// from 1. A rule's random choices depend on its ID.
+// from 1, and underscores behind it while another rule has this name. A rule's random choices
+// depend on its ID.
 func Named(rules []Rule) []Rule {
 	rules = slices.Clone(rules)
 	for i := range rules {
