@@ -48,7 +48,7 @@ type Device struct {
 	spin   time.Duration
 	seed   atomic.Uint64 // seed of the next context
 
-	mu      sync.Mutex // guards the fields below, except the atomics of polls
+	mu      sync.Mutex // guards the fields up to failure, except pace and the atomics of polls
 	e       *engine.Engine
 	second  secondNIC // the other NIC at the port
 	rx, out packetio.Batch
@@ -68,13 +68,13 @@ type Device struct {
 type waits struct {
 	seen    uint64 // the engine's Activity when the conditions of the waiters were last checked
 	waiting []*waiter
-	free    []*waiter
+	free    []*waiter // for reuse
 }
 
 // polls says which threads poll the port.
 type polls struct {
 	spinner    bool             // an application thread polls in await
-	pace       pollpace.Spinner // pace of the thread that polls
+	pace       pollpace.Spinner // pace of the thread that polls in await, which alone uses it
 	idle       bool             // the last step found nothing to do, and its thread must pause
 	emptyPolls int              // consecutive polls that found nothing, since the last wait of an application
 	// polled counts the polls of completion queues by applications. polling is a copy of spinner that

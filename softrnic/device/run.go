@@ -7,8 +7,8 @@ import (
 )
 
 // pollGrace is how long the progress goroutine leaves the port to an application that polls. Then
-// it checks again whether the application still polls. So when an application stops polling, a
-// frame waits at most this much longer.
+// it checks again whether the application has polled meanwhile. So when an application stops
+// polling, a frame waits at most twice this time.
 const pollGrace = 100 * time.Microsecond
 
 // run is the progress goroutine: it handles frames and timers while no application polls the NIC.
@@ -62,7 +62,8 @@ func (d *Device) drain() {
 }
 
 // busy reports whether an application polls, or has polled since the last call of busy. Such an
-// application also handles timers that are due.
+// application also handles timers that are due. polled holds the value of d.polled at the last
+// call. If the device is dead, busy returns false.
 func (d *Device) busy(polled *uint64) bool {
 	n := d.polled.Load()
 	changed := n != *polled
@@ -98,7 +99,7 @@ func (d *Device) sleepFor() (time.Duration, bool) {
 	return max(0, d.armed.Sub(now)), true
 }
 
-// resume wakes the progress goroutine at once.
+// resume ends the pause in which the progress goroutine leaves the port to an application.
 func (d *Device) resume() {
 	select {
 	case d.kick <- struct{}{}:

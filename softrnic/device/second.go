@@ -26,7 +26,8 @@ type Second interface {
 	Down()
 }
 
-// secondNIC holds the second NIC of a device. Without one, nic is nil, and the methods do nothing.
+// secondNIC holds the second NIC of a device. Without one, nic is nil, the methods do nothing, and
+// endBatch is not called.
 type secondNIC struct {
 	nic   Second
 	noted uint64 // the NIC's Activity when changed was last called

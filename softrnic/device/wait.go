@@ -37,7 +37,7 @@ var errLead = errors.New("poll the port")
 // the leader: it polls the port for all waiting threads, for the spin time. The other threads
 // block, and so do patient threads. The leader wakes them when their conditions are true. When the
 // leader's own condition is true, it makes a waiting thread that is not patient the next leader.
-// After the spin time the leader blocks, too. The progress goroutine polls the port while there is
+// After the spin time the leader blocks, too. The progress goroutine serves the port while there is
 // no leader.
 func (d *Device) await(cond verbsengine.Condition, deadline clock.Time) error {
 	d.enter()
@@ -116,8 +116,9 @@ func (d *Device) handOver() {
 	d.setSpinner(false)
 }
 
-// park blocks until cond is true, the deadline has come, or this thread must become leader. The
-// caller has called enter; park calls leave.
+// park blocks until cond is true, the deadline has come (ErrTimeout), the device is dead
+// (ErrClosed), or this thread must become the leader (errLead). The caller has called enter; park
+// calls leave.
 func (d *Device) park(cond verbsengine.Condition, deadline clock.Time) error {
 	switch {
 	case d.dead:
