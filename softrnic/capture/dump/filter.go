@@ -24,7 +24,8 @@ type Filter struct {
 	Host netip.Addr
 	// Interface is the name of the capture's interface; empty means any.
 	Interface string
-	// Bad selects malformed packets and those with a wrong ICRC.
+	// Bad selects malformed packets, those with a wrong ICRC, and those on which the decoders
+	// disagree.
 	Bad bool
 	// Commented selects packets with a comment: those that a fault or the switch has changed.
 	Commented bool

@@ -10,6 +10,7 @@ import (
 
 // Copied has the results of a Copy.
 type Copied struct {
+	// Packets is the number of copied packets. Commented is how many of them have a comment.
 	Packets, Commented uint64
 	// Lost is the number of missing packets that the source reports, over all interfaces.
 	Lost uint64

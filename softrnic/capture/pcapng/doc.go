@@ -26,7 +26,8 @@ const (
 	maxComment = 0xffff
 	// maxInterfaces is the largest number of interfaces in a section.
 	maxInterfaces = 1 << 12
-	// maxBlock is the longest block that is read into memory; longer ones are skipped.
+	// maxBlock is the longest block that is read into memory. A longer one is an error, or is skipped
+	// like any other block of an unknown kind.
 	maxBlock = MaxPacket + 4*maxComment
 )
 
@@ -38,7 +39,7 @@ const (
 	blockEnhanced  uint32 = 6
 )
 
-// Option codes. Codes above 1 have a meaning in one kind of block only.
+// Option codes. Codes above 1 have another meaning in each kind of block.
 const (
 	optEnd      uint16 = 0
 	optComment  uint16 = 1

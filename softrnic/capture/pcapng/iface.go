@@ -42,7 +42,7 @@ func (s *sections) addInterface(b []byte) error {
 }
 
 // nanos converts a time in the interface's unit to nanoseconds since 1970. Times that do not fit
-// into int64 become its largest value.
+// into int64 become its nearest value.
 func (f *iface) nanos(ticks uint64) int64 {
 	const binary, nanoDigits = 0x80, 9
 	exp := int(f.resol &^ binary)

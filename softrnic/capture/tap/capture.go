@@ -31,8 +31,8 @@ type Options struct {
 // Summary has the numbers of written and lost packets of a capture.
 type Summary struct{ Written, Lost uint64 }
 
-// Capture writes a pcapng stream to w until ctx ends, and then returns nil. The error is an error
-// of w, or wraps ErrUnknownLink or ErrTooMany.
+// Capture writes a pcapng stream to w until ctx ends. The error is an error of w, wraps
+// ErrUnknownLink or ErrTooMany, or says what is wrong with o.
 func (h *Hub) Capture(ctx context.Context, w io.Writer, o Options) (Summary, error) {
 	r, names, err := h.admit(o)
 	if err != nil {
@@ -95,13 +95,13 @@ func (h *Hub) reader(o Options) (*reader, []string, error) {
 	return r, names, nil
 }
 
-// stream writes the packets of one capture from its reader's queue to w.
+// stream writes the packets of one capture from its reader's queue to out.
 type stream struct {
 	*reader
 	out     *pcapng.Writer
-	flush   func()
-	spare   []byte // the buffer for the next swap
-	counts  []count
+	flush   func()    // Options.Flush
+	spare   []byte    // the buffer for the next swap
+	counts  []count   // the reader's counters at the last swap
 	said    []uint64  // losses that were reported so far, by interface
 	saidAt  time.Time // when losses were last reported
 	written uint64
@@ -124,7 +124,7 @@ func (s *stream) run(ctx context.Context) (Summary, error) {
 	return s.summary(), err
 }
 
-// push writes all collected blocks to w and flushes w.
+// push writes all collected blocks to the writer of the capture, and calls flush.
 func (s *stream) push() error {
 	err := s.out.Flush()
 	if s.flush != nil {

@@ -94,8 +94,9 @@ func (h *Hub) Readers() (n int, lost uint64) {
 	return len(h.readers), lost
 }
 
-// Frame passes a frame that crosses a link to the readers. A super-frame of RoCEv2 packets becomes
-// several packets. The bytes are copied. Frame never waits for a reader and never fails.
+// Frame passes a frame that crosses a link to the readers. A super-frame of RoCEv2 packets or 1RMA
+// messages becomes several packets. The bytes are copied. Frame never waits for a reader and never
+// fails.
 func (h *Hub) Frame(unixNanos int64, link int, dir Direction, f packetio.Frame, comment string) {
 	if !h.active.Load() {
 		return
