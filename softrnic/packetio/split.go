@@ -30,8 +30,8 @@ type layout struct {
 	v6, tcp         bool
 }
 
-// locate returns the offsets of the headers of b. ok is false if b is not a complete TCP or UDP
-// datagram without IPv6 extension headers.
+// locate returns the offsets of the headers of b. ok is false if b does not have complete headers
+// of TCP or UDP directly behind those of IP.
 func locate(b []byte) (l layout, ok bool) {
 	l.ip = ethernetLen
 	if len(b) < ethernetLen+vlanTagLen {

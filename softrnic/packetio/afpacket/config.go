@@ -24,7 +24,8 @@ type Mode uint8
 
 // Modes.
 const (
-	// Host receives RoCEv2, IGMP and MLD; the kernel gets all other frames.
+	// Host receives RoCEv2, IGMP and MLD. It keeps RoCEv2 from the kernel, which gets all other
+	// frames, also IGMP and MLD.
 	Host Mode = iota
 	// Switch receives all frames; the kernel gets none.
 	Switch

@@ -14,7 +14,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// socketBuffer is the requested size in bytes of the socket's queues, which hold only long frames.
+// socketBuffer is the requested size in bytes of the socket's two queues. If there is a receive
+// ring, the receive queue holds only long frames.
 const socketBuffer = 8 << 20
 
 // healthEvery is the number of empty receives after which a port checks that its interface still
@@ -49,8 +50,8 @@ type Port struct {
 	merge    merging
 	silencer func()
 	waiters  []*Waiter
-	err      error
-	empty    int
+	err      error // why the port can no longer be used
+	empty    int   // number of consecutive receives without a frame
 	stats    packetio.Stats
 }
 

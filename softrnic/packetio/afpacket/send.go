@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 )
 
-// sendRetries is how often one Send yields the processor and tries again when the kernel has no
-// buffer for a frame.
+// sendRetries is how often one Send in all yields the processor and tries again when the kernel has
+// no buffer for a frame, or reports that the link is down.
 const sendRetries = 8
 
 // sender has the vectors of one sendmmsg call. They are in the Go heap, so that the garbage
@@ -74,8 +74,8 @@ func (s *sender) fill(frames []packetio.Frame, limit int) (messages, n int) {
 }
 
 // Send transmits the frames of b in order. If the kernel has no buffer for a frame, Send tries
-// again up to sendRetries times. Then it drops and counts the frame, as it does with frames that
-// the link refuses and while the link is down.
+// again, up to sendRetries times in all. Then it drops and counts the frame, as it does with frames
+// that the link refuses and while the link is down.
 func (p *Port) Send(b *packetio.Batch) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -127,8 +127,8 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	return left, nil
 }
 
-// refused handles the first frame that sendmmsg has refused. retry says whether Send must try
-// again; otherwise the frame is dropped. An error ends the port.
+// refused handles the error with which sendmmsg has refused a message. retry says whether Send must
+// try again; otherwise the frame is dropped. An error ends the port.
 func (p *Port) refused(errno unix.Errno) (retry bool, err error) {
 	switch errno {
 	case unix.EAGAIN, unix.ENOBUFS, unix.EINTR, unix.ENOMEM:

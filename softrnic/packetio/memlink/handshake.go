@@ -36,8 +36,8 @@ type welcome struct {
 	layout
 }
 
-// layout has the numbers on which the memory layout of a link depends. A host and a switch with
-// different ones cannot use a link.
+// layout has the numbers on which the memory layout of a link depends: the constants Slots,
+// DataBytes and entryLen. A host and a switch with different ones cannot use a link.
 type layout struct {
 	Slots int `json:"slots"`
 	Data  int `json:"data"`
@@ -63,8 +63,8 @@ func send(conn *net.UnixConn, message any, fds ...int) error {
 	return err
 }
 
-// receive reads a message with exactly n descriptors, which the caller must close. After an error
-// it returns none: it has closed those that it received.
+// receive reads a message with n descriptors, which the caller must close, or with none. After an
+// error it returns none: it has closed those that it received.
 func receive(conn *net.UnixConn, message any, n int) ([]int, error) {
 	if err := conn.SetReadDeadline(time.Now().Add(answerWait)); err != nil {
 		return nil, err
@@ -88,8 +88,8 @@ func receive(conn *net.UnixConn, message any, n int) ([]int, error) {
 	return fds, nil
 }
 
-// fixed are the seals that the memory file of a link must have. Without them the process that made
-// the file could remove pages that the other one has mapped.
+// fixed are the seals that the memfd of a link's memory must have. Without them the process that
+// made the memfd could remove pages that the other process has mapped.
 const fixed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
 // mapMemory maps the memory of a link that another process made.

@@ -28,8 +28,8 @@ type Listener struct {
 	closed bool
 }
 
-// Listen listens on path, and replaces a socket file that no process serves. Only the user of this
-// process may connect.
+// Listen listens on path. It removes a file that is already there, without a check whether a
+// process serves it. Only the user of this process may connect.
 func Listen(path string) (*Listener, error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("memory links: %w", err)

@@ -20,8 +20,8 @@ var ErrClosed = errors.New("memory link: port is closed")
 // path MTU, or four super-frames.
 const recvBytes = 320 << 10
 
-// publishEvery is the number of frames after which Send publishes them, so that the receiver can
-// begin while Send goes on.
+// publishEvery is the number of frames, or super-frames, after which Send publishes them, so that
+// the receiver can begin while Send goes on.
 const publishEvery = 16
 
 // Config describes a port.
@@ -31,7 +31,8 @@ type Config struct {
 	// MTU is the longest frame in bytes without its Ethernet header and tag; super-frames may be
 	// longer.
 	MTU int
-	// Merge makes the port send runs of RoCEv2 packets as super-frames, as afpacket.Config.Merge does.
+	// Merge makes the port send runs of RoCEv2 packets or 1RMA messages as super-frames, as
+	// afpacket.Config.Merge does.
 	Merge bool
 }
 
@@ -43,9 +44,9 @@ type Port struct {
 	// from the peer are received.
 	at     atomic.Pointer[joint]
 	closed atomic.Bool
-	down   atomic.Bool
-	buf    []byte
-	head   []byte // buffer for the headers of a super-frame
+	down   atomic.Bool // see SetUp
+	buf    []byte      // the frames of the last Recv
+	head   []byte      // buffer for the headers of a super-frame
 
 	rxPackets, rxBytes, rxDropped atomic.Uint64
 	txPackets, txBytes, txDropped atomic.Uint64
@@ -137,7 +138,7 @@ func (p *Port) ended(j *joint) {
 	p.Wake()
 }
 
-// retire removes a link that has ended and is completely received.
+// retire removes a link from which nothing more is received.
 func (p *Port) retire(j *joint) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -328,7 +329,8 @@ func packetsIn(frames []packetio.Frame) (n uint64) {
 }
 
 // Stats returns the counters of the port. RxDropped counts packets for which the ring had no room,
-// packets in a link that was replaced, and malformed entries.
+// packets that arrived while the link was down or were left in a link that was replaced, and
+// malformed entries.
 func (p *Port) Stats() packetio.Stats {
 	p.mu.Lock() // with mu, a link that is being replaced is counted only once
 	defer p.mu.Unlock()
@@ -343,8 +345,9 @@ func (p *Port) Stats() packetio.Stats {
 	return s
 }
 
-// Ready reports whether there are frames. A waiter may call it concurrently with Recv. After Close
-// it returns true once.
+// Ready reports whether there are frames of a peer that has not ended; for the end of the peer,
+// ended wakes the waiter. A waiter may call Ready concurrently with Recv. After Close it returns
+// true once.
 func (p *Port) Ready() bool {
 	if p.closed.Load() && !p.told.Swap(true) {
 		return true
