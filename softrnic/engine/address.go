@@ -127,7 +127,8 @@ func (r *route) fromPeer(f *wire.Frame) bool {
 	return f.IPv4.Src == r.ipv4.Dst && f.IPv4.Dst == r.ipv4.Src
 }
 
-// activeMTU returns the largest path MTU that fits the link. If none fits, it is 256.
+// activeMTU returns the largest path MTU with which packets over IPv6 fit the link. If none fits,
+// it is 256.
 func (p *port) activeMTU() verbs.MTU {
 	for _, m := range []verbs.MTU{verbs.MTU4096, verbs.MTU2048, verbs.MTU1024, verbs.MTU512} {
 		if int(m)+ipv6Overhead <= p.cfg.LinkMTU {

@@ -67,8 +67,8 @@ type Limits struct {
 	SGE int
 	// Inline is the size of one work request's inline data in bytes; 0 means 1024.
 	Inline int
-	// RdAtomic is the number of READs and atomics that may be in flight in each direction; 0 means
-	// 128.
+	// RdAtomic is the number of READs and atomics of one queue pair that may be in flight in each
+	// direction; 0 means 128.
 	RdAtomic int
 	// DeviceMemory is the memory on the NIC, in bytes; 0 means 262144.
 	DeviceMemory int

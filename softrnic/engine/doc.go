@@ -16,8 +16,8 @@
 // pair's peer, if it has one. The P_Key matches. Each check has a counter for the frames that it
 // drops. The queue pair itself checks the Q_Key of datagrams. Frames that are not RoCEv2 are
 // ignored and not counted, except queries of IGMP and MLD, which the part groups answers. A frame
-// to a multicast group is for the NIC if a queue pair is attached to the group; the last three
-// checks are made for each such queue pair.
+// to a multicast group is for the NIC if a queue pair is attached to the group. It must be a
+// datagram to verbs.MulticastQPN; state and P_Key are checked for each attached queue pair.
 //
 // Engine is composed of these parts: tables (the objects of one incarnation), events, port
 // (addresses and routes), groups (multicast), receivePath (rx.go), transmitPath (tx.go), schedule

@@ -69,8 +69,9 @@ func (e *Engine) Down() {
 	e.raise(verbs.AsyncEvent{Kind: verbs.EventDeviceFatal})
 }
 
-// SetLink sets whether the port has a carrier. It only changes counters and raises events. Packets
-// sent without a carrier are lost on the link, and retransmitted like other lost packets.
+// SetLink sets whether the port has a carrier. It raises an event, counts a lost carrier, and makes
+// the NIC report its multicast groups when the carrier is back. Packets sent without a carrier are
+// lost on the link, and retransmitted like other lost packets.
 func (e *Engine) SetLink(up bool) {
 	if e.linkDown == !up {
 		return

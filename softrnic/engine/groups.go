@@ -15,8 +15,8 @@ import (
 
 // Multicast groups. The NIC receives the datagrams to the groups to which its queue pairs are
 // attached. It reports these groups by IGMP or MLD, as the Linux kernel does for sockets and for
-// rdma_cm on rxe. It reports a group twice when the first queue pair is attached, in answer to each
-// query, and once when the last queue pair is detached.
+// rdma_cm on rxe. It reports a group twice when the first queue pair is attached, once in answer to
+// each query, and once when the last queue pair is detached.
 
 const (
 	// robustness is how often a new group is reported: one report may be lost (RFC 3376, 8.1).
@@ -207,8 +207,8 @@ func (g *group) receive(e *Engine, now clock.Time, b []byte, f *wire.Frame, out 
 }
 
 // queried handles a multicast frame that is not RoCEv2. If it is a membership query, the NIC
-// reports each group that the query names. It sends the reports after random parts of the query's
-// response time (RFC 3376, 5.2).
+// reports the group that the query names, or all groups for a general query. It sends the reports
+// after random parts of the query's response time (RFC 3376, 5.2).
 func (t *groups) queried(now clock.Time, b []byte, r *rand.Rand) {
 	var eth wire.Ethernet
 	m := &t.message

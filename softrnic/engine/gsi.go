@@ -24,8 +24,8 @@ const (
 type GSI struct {
 	e     *Engine
 	m     *cm.Machine
-	psn   wire.PSN
-	acts  cm.Actions
+	psn   wire.PSN   // of the next datagram
+	acts  cm.Actions // the actions of the present step of m
 	conns map[mad.CommID]*CMConn
 	// listeners has each listener by its owner number, by which events of the connection manager m
 	// name the listener (cm.Event.Owner).

@@ -75,9 +75,9 @@ func (c *CMConn) Dead() bool { return c.dead || c.gone }
 // CMListener receives the requests for one service that arrive at some of the NIC's addresses.
 type CMListener struct {
 	service mad.ServiceID
-	owner   uint64
-	limit   int
-	waiting []*CMConn
+	owner   uint64    // see GSI.listeners
+	limit   int       // largest length of waiting
+	waiting []*CMConn // requests that Next has not returned yet
 	dead    bool
 	// datagrams: the listener takes SIDR requests for a datagram service, not connection requests.
 	datagrams bool
@@ -88,7 +88,7 @@ type CMListener struct {
 func (l *CMListener) Watch(w CMWatcher) { l.watcher = w }
 
 // admit passes a new request to the watcher. Without a watcher it puts the request into the list of
-// waiting ones.
+// waiting ones. If ok is false, the request must be refused for the reason why.
 func (l *CMListener) admit(c *CMConn) (why cm.Refusal, ok bool) {
 	switch {
 	case l.watcher != nil:

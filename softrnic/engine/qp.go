@@ -24,9 +24,9 @@ type QP struct {
 	pkey       uint16
 	keyed      clock.Time // the queue pair's present deadline in the schedule
 	place      uint32     // index in the schedule
-	touched    bool
-	awaited    bool // the connection manager waits for the first packet on this queue pair
-	attached   int  // number of multicast groups
+	touched    bool       // in receivePath.touched
+	awaited    bool       // the connection manager waits for the first packet on this queue pair
+	attached   int        // number of multicast groups
 	dead       bool
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// ringBudget is how many entries of one send ring are executed in one Tick.
+	// ringBudget is how many entries of one send ring are executed in one Tick, without RingPaced.
 	ringBudget = 4
 	// maxRingsTick is how many send rings one Tick serves; further ones stay due for the next Tick.
 	maxRingsTick = 64
@@ -257,8 +257,8 @@ func (r *rings) completed(now clock.Time, e *Engine, qp *QP) {
 	r.schedule(now, qp)
 }
 
-// controls queues the completions of NOP, WAIT and ENABLE entries, when all earlier requests of qp
-// have completed.
+// controls queues the completions of NOP, WAIT, ENABLE and RECV_ENABLE entries, when all earlier
+// requests of qp have completed.
 func (r *rings) controls(now clock.Time, e *Engine, qp *QP) {
 	for {
 		wc, deliver, ok := qp.ring.NextControl()

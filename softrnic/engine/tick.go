@@ -10,8 +10,8 @@ import (
 
 const (
 	// maxTickFrames is the number of frames after which a Tick serves no further queue pair. A step of
-	// one queue pair is limited by its window, so a Tick builds fewer frames than this plus one
-	// window.
+	// one queue pair is limited by its window, so the steps of queue pairs exceed this by less than
+	// one window.
 	maxTickFrames = 256
 	// maxTickRounds is the number of rounds in one Tick. Each round serves every due queue pair once,
 	// so this limits how often one Tick serves a queue pair that is due again at once.
@@ -33,7 +33,7 @@ func (e *Engine) Deadline() clock.Time {
 // completion queues, calls the connection manager, reports multicast groups, and executes entries
 // of send rings. Then it serves the queue pairs that are due. In each round it serves each of them
 // once, and begins behind the one that it served last. It stops when it has built maxTickFrames
-// frames. If more work is due, Deadline is due at once.
+// frames or has made maxTickRounds rounds. If more work is due, Deadline is due at once.
 func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	if !e.up {
 		return

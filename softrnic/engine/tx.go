@@ -95,7 +95,7 @@ func (e *Engine) complete(now clock.Time, d *transport.Completion) {
 type transmitPath struct {
 	frame  wire.Frame
 	sealer wire.Sealer
-	ipID   uint16
+	ipID   uint16 // identification of the next IPv4 packet
 	// loop has packets from this NIC to itself; loopRx is the batch of them that is being
 	// delivered.
 	loop, loopRx packetio.Batch
