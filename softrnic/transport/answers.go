@@ -330,8 +330,8 @@ func readOpcode(i, packets uint32) wire.Opcode {
 	return wire.RCReadResponseMiddle
 }
 
-// refuseRead ends the connection because the region of a READ was deregistered before all response
-// packets were sent. It drops the responses that follow.
+// refuseRead ends the connection because the region of a READ was deregistered, or its memory
+// unmapped, before all response packets were sent. It drops the responses that follow.
 func (a *answers) refuseRead(e *response, out *Actions) {
 	nak := response{kind: owedAck, psn: e.psn.Add(int(e.sent)), syndrome: wire.NakRemoteAccess}
 	a.owed = a.owed[:0]

@@ -46,10 +46,10 @@
 // Completion statuses that this package never reports: LocEECOpErr, LocRDDViolErr, RemInvRDReqErr,
 // InvEECNErr and InvEECStateErr belong to reliable datagrams, RemAbortErr to datagrams and XRC,
 // RespTimeoutErr to no transport, and this NIC does not need FatalErr and GeneralErr. MWBindErr, a
-// failed memory management operation, is the status of a bind that fails and of a local invalidate
-// of an invalid key. LocQPOpErr is the status of a READ or atomic on a queue pair with MaxRdAtomic
-// -1. The unreliable services report local errors only: Success, LocProtErr, WRFlushErr and, for
-// UC, MWBindErr.
+// failed memory management operation, is the status of a bind or fast registration that fails, and
+// of a local invalidate that fails. LocQPOpErr is the status of a READ or atomic on a queue pair
+// with MaxRdAtomic -1. The unreliable services report local errors only: Success, LocProtErr,
+// WRFlushErr and, for UC, MWBindErr.
 //
 // If a datagram or an unreliable message does not fit into the receive, it is dropped, and the
 // receive stays posted, as in Linux rxe; some hardware completes the receive with a length error

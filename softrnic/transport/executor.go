@@ -198,9 +198,8 @@ func (x *executor) checkWriteLength(p *wire.Packet, info *wire.OpInfo, n uint32)
 	return pass
 }
 
-// checkKey is called for the first packet of a message. It checks R_Key, protection domain, access
-// rights and bounds for the whole message. A message of length 0 is not checked (IBTA 9.7.4.1/key,
-// C9-88).
+// checkKey checks R_Key, protection domain, access rights and bounds at the first packet of a
+// message, for the whole message. A message of length 0 is not checked (IBTA 9.7.4.1/key, C9-88).
 func (x *executor) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
 	ok := true
 	switch {

@@ -73,8 +73,8 @@ func Local(op verbs.WROpcode) bool { return int(op) < len(sendOps) && sendOps[op
 
 // CheckSend checks those parts of a work request that depend neither on memory nor on the state of
 // the queue pair, and returns the length of the message in bytes. Of c it reads only Type, MaxSGE
-// and MaxInline, in which the defaults must be filled in. It fails with the same errors as
-// PostSend.
+// and MaxInline, in which the defaults must be filled in. It fails with ErrInvalid for a malformed
+// request, as PostSend does.
 func (c *Config) CheckSend(wr *verbs.SendWR) (uint32, error) {
 	const op = "post send"
 	svc := services[c.Type]
@@ -136,8 +136,7 @@ func checkFlush(f *verbs.Flush) error {
 	return nil
 }
 
-// sglLength returns the sum of the lengths of an SGL, and checks the number and the lengths of
-// SGEs.
+// sglLength returns the sum of the lengths of an SGL. It checks the number of SGEs and the sum.
 func sglLength(op string, sgl []verbs.SGE, maxSGE int) (uint64, error) {
 	if len(sgl) > maxSGE {
 		return 0, verbs.Errorf(op, verbs.ErrInvalid, "%d SGEs; MaxSGE is %d", len(sgl), maxSGE)

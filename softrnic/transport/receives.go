@@ -38,9 +38,9 @@ func (r *recvQueue) takeFrom(src Receives) bool {
 	return true
 }
 
-// EnableReceives executes an ENABLE in a send ring for this queue pair: it lets the queue pair use
-// its receives again, up to the one with index limit−1. The index counts from the first post since
-// RESET. Receive i is the one that was posted as number i mod MaxRecvWR.
+// EnableReceives executes a RECV_ENABLE in a send ring for this queue pair: it lets the queue pair
+// use its receives again, up to the one with index limit−1. The index counts from the first post
+// since RESET. Receive i is the one that was posted as number i mod MaxRecvWR.
 //
 // If narrow is true, only the low 16 bits of limit are used. Of all indexes with these bits, the
 // limit is then the one nearest to the present limit. The limit moves forward only, and at most

@@ -13,8 +13,8 @@ type sender struct {
 	sq sendQueue
 	// nextPSN is the first PSN for the next work request to be started.
 	nextPSN wire.PSN
-	// reads is the number of work requests in flight that need a response of their own (see
-	// answered). It is at most MaxRdAtomic.
+	// reads is the number of started work requests that need a response of their own (see answered).
+	// It is at most MaxRdAtomic, or 1 if that is 0: such a work request fails.
 	reads int
 	// draining is set in SQD until EventSQDrained is raised.
 	draining bool

@@ -19,8 +19,8 @@ var (
 	ErrUnreachable  = errors.New("peer address cannot be resolved")
 )
 
-// OpError is the error of an invalid call: the operation, a description, and the sentinel that it
-// wraps.
+// OpError is the error of a call that has failed: the operation, a description, and the sentinel
+// that it wraps.
 type OpError struct {
 	Op     string // e.g. "post send"
 	Detail string // what is wrong, with the values

@@ -1,11 +1,11 @@
 // Package verbs is the API for applications, with the terms of ibverbs: Context, PD, MR, CQ, QP,
-// work requests, work completions, and one attribute struct for each queue pair transition. It only
-// declares types.
+// work requests, work completions, and one attribute struct for each queue pair transition. It has
+// types and functions for their values, but no NIC.
 //
-// Applications are plain blocking code over these interfaces. An application waits only for
-// completions and, by a Gate, for its other threads. It takes time, random numbers and threads from
-// the Runtime of its Context. So the same code runs on a rack in real time and in the simulator in
-// virtual time.
+// Applications are plain blocking code over these interfaces. An application waits for completions,
+// for asynchronous events and, by a Gate, for its other threads. It takes time, random numbers and
+// threads from the Runtime of its Context. So the same code runs on a rack in real time and in the
+// simulator in virtual time.
 //
 // Memory: the buffer of a work request belongs to the NIC from the post until the completion was
 // polled. Memory that peers may access is read and written locally only through the methods of its
@@ -71,14 +71,14 @@ type DeviceAttr struct {
 	// payload of a datagram in bytes.
 	ActiveMTU   MTU
 	MaxQP       int
-	MaxQPWR     int
-	MaxSGE      int
+	MaxQPWR     int // work requests in one queue
+	MaxSGE      int // SGEs of one work request
 	MaxInline   int // bytes
-	MaxCQE      int
+	MaxCQE      int // entries of one completion queue
 	MaxSRQ      int
 	MaxAH       int
-	MaxRdAtomic int // READs and atomics in flight, as initiator and as responder
-	MaxMsgSize  uint32
+	MaxRdAtomic int    // READs and atomics in flight, as initiator and as responder
+	MaxMsgSize  uint32 // bytes
 	// PKeys is the table of the partitions of the port; see PKeyMember. A NIC without partitions
 	// has only 0xffff.
 	PKeys []uint16

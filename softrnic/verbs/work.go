@@ -39,8 +39,8 @@ const (
 	OpAtomicWrite
 	// OpFlush completes when the bytes that Flush names are placed as Flush says. This includes
 	// everything that earlier work requests of this queue pair have written there. Key and queue pair
-	// must grant FlushGlobal or FlushPersistent, or both. It takes neither SGL nor Inline, and counts
-	// as one of the READs and atomics in flight.
+	// must grant FlushGlobal if Flush has Global, and FlushPersistent if it has Persistent. It takes
+	// neither SGL nor Inline, and counts as one of the READs and atomics in flight.
 	OpFlush
 )
 
@@ -135,7 +135,7 @@ const (
 	WCMaskedFetchAdd
 	WCAtomicWrite
 	WCFlush
-	// WCNop is a NOP, WAIT or ENABLE of a send ring.
+	// WCNop is a NOP, WAIT, ENABLE or RECV_ENABLE of a send ring.
 	WCNop
 )
 
