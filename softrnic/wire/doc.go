@@ -3,7 +3,7 @@
 // notification, pad and ICRC.
 //
 // ParseFrame and Frame.AppendTo decode and encode frames; each header is in a file of its own, with
-// the three functions Parse, AppendTo and Len. The opcode table (optable.go) is data, and says
+// the methods Parse and AppendTo. The opcode table (optable.go) is data, and says
 // which headers an opcode has.
 //
 // Contract: parsing never panics, allocates nothing unless it fails, and leaves the payload where

@@ -12,8 +12,8 @@ func (p PSN) Add(n int) PSN { return PSN(uint32(int64(p)+int64(n)) & psnMask) }
 // Next returns the PSN after p.
 func (p PSN) Next() PSN { return (p + 1) & psnMask }
 
-// Diff returns how far a is ahead of b in the circular order, in [-2^23, 2^23). All comparisons of
-// PSNs use it.
+// Diff returns how far a is ahead of b in the circular order, in [-2^23, 2^23). Comparisons of PSNs
+// use it, except where a distance can be 2^23 (requester.offset in package transport).
 func Diff(a, b PSN) int32 { return int32((a-b)<<8) >> 8 }
 
 // QPN is a 24-bit queue pair number. 0 is the SMI queue pair and 1 the GSI queue pair.

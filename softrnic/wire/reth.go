@@ -16,8 +16,8 @@ import "encoding/binary"
 
 const rethLen = 16
 
-// RETH is the RDMA extended transport header of READ requests and of the first packet of a WRITE
-// (IBTA 9.3).
+// RETH is the RDMA extended transport header of READ requests, of the first packet of a WRITE (IBTA
+// 9.3), and of ATOMIC_WRITE and FLUSH.
 type RETH struct {
 	VA     uint64
 	RKey   uint32

@@ -13,7 +13,7 @@ var ErrNotCM = errors.New("no message of the communication manager")
 type CommID uint32
 
 // ServiceID names the service of a request (A3.2.3). Those of RDMA-CM have the form
-// 0x000000000106pppp; see PortService.
+// 0x0000000001sspppp, with a port space ss and a port pppp; see PortService.
 type ServiceID uint64
 
 // timeUnit is the unit of the time codes of the specification.

@@ -84,7 +84,8 @@ func (s ServiceID) Port() (space ServiceID, port uint16, ok bool) {
 	return space, uint16(s), s == PortService(space, uint16(s))
 }
 
-// String returns the port number if s is a port of RDMA-CM, and otherwise the service ID.
+// String returns a text like tcp:4420 if s is a port of RDMA-CM in SpaceTCP or SpaceUDP, and
+// otherwise the number.
 func (s ServiceID) String() string {
 	switch space, port, ok := s.Port(); {
 	case ok && space == SpaceTCP:
