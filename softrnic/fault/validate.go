@@ -11,10 +11,10 @@ import (
 const (
 	// MaxDelay is the longest delay that a rule may have.
 	MaxDelay = time.Minute
-	// MinRate is the lowest rate. With a lower one, a single frame of the largest MTU would take
-	// several seconds.
+	// MinRate is the lowest rate in bits per second. Already with it, a frame of the largest path MTU
+	// takes more than four seconds.
 	MinRate = 8_000
-	// MaxRate is far above the rate of a veth.
+	// MaxRate is the highest rate in bits per second, far above the rate of a veth.
 	MaxRate = 1_000_000_000_000
 )
 
