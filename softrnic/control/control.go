@@ -129,9 +129,9 @@ const (
 // Server serves a Mux on a unix socket.
 type Server struct {
 	srv  *http.Server
-	done chan struct{}
+	done chan struct{} // closed when the accept loop has ended
 	once sync.Once
-	err  error
+	err  error // result of Close
 
 	mu      sync.Mutex // guards closing, so that no handler is added to active after Wait was called
 	closing bool

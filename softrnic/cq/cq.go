@@ -3,9 +3,9 @@
 // of events, and overruns.
 //
 // A CQ belongs to one engine, and like the engine it is used by one thread at a time. It does not
-// wake threads: the engine calls Fired after each step and wakes the threads that wait. When a
-// queue is full, it loses the newest completion, never an older one. This is an overrun, for which
-// the engine raises an event (IBTA 10.10: an affiliated asynchronous error of the queue).
+// wake threads: packages verbsengine and ipc/serve call Fired and wake the threads that wait. When
+// a queue is full, it loses the newest completion, never an older one. This is an overrun, for
+// which the engine raises an event (IBTA 10.10: an affiliated asynchronous error of the queue).
 //
 // The send queue and the receive queue of a queue pair add completions through a Source each. The
 // oldest completions are in a ring, which is smaller than a large queue. When the ring is full, new

@@ -7,7 +7,7 @@ import "github.com/rdmalab/rdmalab/softrnic/verbs"
 type events struct {
 	ring     []verbs.AsyncEvent
 	limit    int
-	lost     uint64
+	lost     uint64                              // number of lost events
 	sink     func(verbs.AsyncEvent) (taken bool) // called for each event; nil means none
 	activity uint64                              // see Engine.Activity
 }

@@ -193,8 +193,8 @@ func (g *GSI) begun(now clock.Time, c *CMConn, err error, out *packetio.Batch) (
 	return c, nil
 }
 
-// Accept accepts a request for the queue pair that rep names, which is in RTS. cm.Machine.Accept
-// says what rep must contain.
+// Accept accepts a request for the queue pair that rep names, which the caller has moved to RTS.
+// cm.Machine.Accept says what rep must contain.
 func (g *GSI) Accept(now clock.Time, c *CMConn, rep mad.REP, out *packetio.Batch) error {
 	const op = "accept"
 	qp := g.e.qps[rep.QPN]

@@ -13,7 +13,7 @@ import (
 type PD struct {
 	e    *Engine
 	num  mem.PD
-	qps  int
+	qps  int // number of queue pairs in the domain; ahs and srqs: of address handles and SRQs
 	ahs  int
 	srqs int
 	dead bool

@@ -121,8 +121,8 @@ func Analyze(from, to string, c, sw, s Trace) (*Breakdown, error) {
 
 // follower follows one operation after the other.
 type follower struct {
-	from, to int // indexes of the switch's ports to client and server
-	posts    int
+	from, to int     // indexes of the switch's ports to client and server
+	posts    int     // see Breakdown.Operations
 	next     int     // index in path of the next point of the current operation; 0 means that no operation is being followed
 	at       []int64 // when the current operation passed the points before next
 	stages   [][]time.Duration

@@ -46,8 +46,8 @@ type Fabric struct {
 	peers []*peer
 	// ops are the operations in flight, by the IDs of their work requests, which begin at 1.
 	ops    []*Op
-	free   []uint64
-	notify func(imm uint32)
+	free   []uint64         // IDs of no operation in flight
+	notify func(imm uint32) // see OnNotify
 	wcs    [64]verbs.WC
 	wrs    []verbs.SendWR
 }

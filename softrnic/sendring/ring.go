@@ -89,7 +89,7 @@ type Ring struct {
 	cfg         Config
 	qpn         wire.QPN
 	state       State
-	next, limit uint32
+	next, limit uint32 // see Position
 	fetched     fetched
 	cur         Entry                       // the entry at index next, if held is set
 	held        bool                        // cur was parsed, and waits as state says

@@ -103,7 +103,7 @@ func icrc(b []byte, v6 bool) uint32 {
 }
 
 // icrcSpan returns the bytes of a frame that the ICRC covers (from the IP header on) and the ICRC
-// itself.
+// itself. ok is false if the frame is no complete RoCEv2 packet, or has IPv4 options.
 func icrcSpan(frame []byte) (covered, sum []byte, v6, ok bool) {
 	ip, v6, ok := locate(frame)
 	if !ok {

@@ -49,8 +49,8 @@ func (d Direction) String() string {
 type Hub struct {
 	active atomic.Bool
 
-	mu      sync.Mutex
-	links   []string // "" for a removed link
+	mu      sync.Mutex // guards the fields below, and the ids of readers
+	links   []string   // "" for a removed link
 	readers []*reader
 	past    *past // the last packets, for Past; nil means that the hub keeps none
 }

@@ -15,9 +15,9 @@ type reader struct {
 	commented bool          // only packets with a comment
 	ready     chan struct{} // notifies the capture that packets are queued; capacity 1
 
-	mu     sync.Mutex
-	buf    []byte
-	counts []count // number of packets, by interface
+	mu     sync.Mutex // guards the fields below
+	buf    []byte     // queued records
+	counts []count    // number of packets, by interface
 }
 
 // count has the number of packets that have crossed one interface, and how many of them the capture

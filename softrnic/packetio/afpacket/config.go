@@ -27,7 +27,7 @@ const (
 	// Host receives RoCEv2, IGMP and MLD. It keeps RoCEv2 from the kernel, which gets all other
 	// frames, also IGMP and MLD.
 	Host Mode = iota
-	// Switch receives all frames; the kernel gets none.
+	// Switch receives all frames. The kernel gets none, if Info.Silencer is "tcx".
 	Switch
 	// Tap receives a copy of each frame, for measurements and tools; the kernel gets the frame
 	// itself.

@@ -4,7 +4,7 @@
 //
 // The kernel's own stack shares the interface. In mode Host the port receives RoCEv2 (UDP 4791) and
 // keeps the kernel from answering it; everything else stays with the kernel. In mode Switch the
-// port receives every frame and the kernel gets none.
+// port receives every frame, and the kernel gets none if it can run the port's tc program.
 //
 // The port hides how a veth and the kernel change frames. It restores a VLAN tag that the kernel
 // has removed. It passes on unfinished checksums and TCP super-frames in the fields of
