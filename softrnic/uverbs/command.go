@@ -5,7 +5,8 @@ import (
 	"errors"
 )
 
-// Op is the number of a command that libibverbs writes to /dev/infiniband/uverbs0.
+// Op is the number of a command: one that libibverbs writes to /dev/infiniband/uverbs0, or one of
+// the preloaded library itself.
 type Op uint32
 
 // Commands (enum ib_uverbs_write_cmds). The last three exist only between the preloaded library and
@@ -43,7 +44,7 @@ const (
 
 	ModifyCQ Op = 57 // only as an extended command
 
-	Extended Op = 0x80000000
+	Extended Op = 0x80000000 // no command, but the flag of an extended command
 	Repost   Op = 0x7fff0000
 
 	ShareMemory   Op = 0x7fff0003
@@ -51,20 +52,20 @@ const (
 )
 
 const (
-	headerLen   = 8
-	exHeaderLen = 16
+	headerLen   = 8  // the header of a command (ib_uverbs_cmd_hdr), in bytes
+	exHeaderLen = 16 // the second header of an extended command (ib_uverbs_ex_cmd_hdr), in bytes
 	// responseLen is the length of the pointer to the memory for the answer. The arguments of most
 	// commands begin with this pointer.
 	responseLen = 8
-	opMask      = 0xff
-	// MaxCommand is the largest length of a command in bytes.
+	opMask      = 0xff // the bits of a command's number; the others are flags
+	// MaxCommand is the largest length of a command in bytes, with its headers, without the prefix.
 	MaxCommand = 4096
 )
 
 // Command is a command as a program wrote it.
 type Command struct {
-	Op      Op // with the flag Extended for an extended command
-	Channel uint32
+	Op      Op     // with the flag Extended for an extended command
+	Channel uint32 // from the prefix; see PrefixLen
 	// Args are the arguments, without the pointer to the memory for the answer.
 	Args []byte
 }
@@ -78,7 +79,7 @@ var noPointer = map[Op]bool{
 	AttachMulticast: true, DetachMulticast: true, Repost: true,
 }
 
-// ParseCommand parses a message. Args points into b.
+// ParseCommand parses a message of a program with its prefix. c.Args points into b.
 func ParseCommand(b []byte) (c Command, err error) {
 	if len(b) < PrefixLen+headerLen || len(b) > PrefixLen+MaxCommand {
 		return c, errCommand
@@ -116,7 +117,8 @@ func Decode[A any](c Command) (a A, ok bool) {
 	return a, err == nil
 }
 
-// Encode encodes answers, which are structs of this package.
+// Encode encodes answers, one after the other: structs of this package, or other values of fixed
+// size.
 func Encode(answers ...any) []byte {
 	var b []byte
 	for _, a := range answers {

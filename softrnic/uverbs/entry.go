@@ -19,8 +19,8 @@ const (
 	WCSlot  = 64
 )
 
-// SendSlot returns the size of a send entry with room for the given number of SGEs or inline bytes,
-// and for the word of an ATOMIC_WRITE.
+// SendSlot returns the size of a send entry in bytes. It has room for the given number of SGEs, for
+// the given number of inline bytes, or for the word of an ATOMIC_WRITE, whichever is largest.
 func SendSlot(sges, inline int) int { return sendLen + max(sges*sgeLen, inline, wordLen) }
 
 // RecvSlot returns the size of a receive entry with the given number of SGEs, in bytes.
@@ -31,10 +31,10 @@ const (
 	sendID      = 0
 	sendOp      = 12
 	sendFlags   = 16
-	sendImm     = 20
-	sendRemote  = 24 // address of a WRITE, READ or atomic; queue pair of a datagram
-	sendRKey    = 32
-	sendCompare = 32
+	sendImm     = 20 // immediate data, or the R_Key to invalidate
+	sendRemote  = 24 // remote address; local address of a bind; queue pair of a datagram
+	sendRKey    = 32 // R_Key of a WRITE, READ or ATOMIC_WRITE
+	sendCompare = 32 // value to compare or add
 	sendSwap    = 40
 	sendAtomic  = 48  // R_Key of an atomic
 	sendQKey    = 28  // Q_Key of a datagram
@@ -64,7 +64,7 @@ const (
 	flagInline    = 8
 )
 
-// operations has the operation for each number of enum ibv_wr_opcode. Other numbers are refused.
+// operations has the operation for each supported number of enum ibv_wr_opcode; see known.
 var operations = [...]verbs.WROpcode{
 	verbs.OpWrite, verbs.OpWriteImm, verbs.OpSend, verbs.OpSendImm, verbs.OpRead, verbs.OpCmpSwap, verbs.OpFetchAdd,
 	verbs.OpLocalInv, verbs.OpBindMW, verbs.OpSendInv, flush: verbs.OpFlush, atomicWrite: verbs.OpAtomicWrite,
@@ -81,7 +81,8 @@ const (
 const known = 1<<0 | 1<<1 | 1<<2 | 1<<3 | 1<<4 | 1<<5 | 1<<6 | 1<<7 | 1<<8 | 1<<9 | 1<<flush | 1<<atomicWrite
 
 // Send copies slot to scratch and decodes the send entry. SGEs go into sges; inline data stay in
-// scratch. ah is the number of the address handle. ok is false if the entry is malformed.
+// scratch. ah is the number of the address handle; it has no meaning for a connected queue pair. ok
+// is false if the entry is malformed or its operation is not supported.
 func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, ok bool) {
 	b := scratch[:copy(scratch, slot)]
 	u32 := func(at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
@@ -174,8 +175,8 @@ func bind(b []byte, wr *verbs.SendWR, sges []verbs.SGE) bool {
 	return true
 }
 
-// Recv copies slot to scratch and decodes the receive. SGEs go into sges. ok is false if the entry
-// is malformed.
+// Recv copies slot to scratch and decodes the receive. Its SGEs, nsge in number, go into sges. ok
+// is false if the entry is malformed.
 func Recv(slot, scratch []byte, sges []verbs.SGE) (id uint64, nsge int, ok bool) {
 	b := scratch[:copy(scratch, slot)]
 	if len(b) < recvLen {
@@ -185,7 +186,8 @@ func Recv(slot, scratch []byte, sges []verbs.SGE) (id uint64, nsge int, ok bool)
 	return binary.NativeEndian.Uint64(b), nsge, ok
 }
 
-// pieces decodes n SGEs.
+// pieces decodes n SGEs from b into sges and returns n; it returns 0 and false if one of b and sges
+// is shorter.
 func pieces(b []byte, n uint32, sges []verbs.SGE) (int, bool) {
 	if n > uint32(len(sges)) || n > uint32(len(b)/sgeLen) {
 		return 0, false
@@ -213,8 +215,8 @@ const (
 	wcInv = 8
 )
 
-// The service level in the completion of a datagram says which IP header the datagram had. Programs
-// expect this of RoCE NICs.
+// The service level in the completion of a datagram, at offset wcSL, says which IP header the
+// datagram had: IPv6 or IPv4. Programs expect this of RoCE NICs.
 const (
 	wcSL       = 44
 	headerIPv6 = 1

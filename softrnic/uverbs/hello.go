@@ -13,23 +13,24 @@ const Magic = "rxeshim2"
 // carries no descriptors; see package ucma. MagicManager is as long as Magic.
 const MagicManager = "rxecmgr2"
 
-// TokenLen is the length of Hello.Token.
+// TokenLen is the length of Hello.Token in bytes.
 const TokenLen = 16
 
-// HelloLen is the length of the first message: Magic, the program's name, padded with zeros, and
-// the token.
+// HelloLen is the length of the first message in bytes: Magic or MagicManager, the program's name,
+// padded with zeros to 16 bytes, and the token.
 const HelloLen = len(Magic) + 16 + TokenLen
 
 // Descriptors in the first message, in this order: the program's own /proc/self/mem and
-// /proc/self/maps.
+// /proc/self/maps. HelloFDs is their number.
 const (
 	HelloMem = iota
 	HelloMaps
 	HelloFDs
 )
 
-// Descriptors in the answer to the first message, in this order: the memory file of the context,
-// and the socket by which the program wakes the daemon.
+// Descriptors in the answer to the first message, in this order: the memory file (a memfd) with the
+// control page (see ring.Control) and the rings of the verbs context, and the socket by which the
+// program wakes the daemon. WelcomeFDs is their number.
 const (
 	WelcomeArea = iota
 	WelcomeWake
@@ -65,8 +66,9 @@ func ParseHello(b []byte) (h Hello, ok bool) {
 	return h, true
 }
 
-// PrefixLen is the length of the prefix of a command: the number of the completion channel whose
-// descriptor the command names, or NoChannel, and 4 reserved bytes.
+// PrefixLen is the length of the prefix of a command in bytes: the number of the completion channel
+// whose descriptor the command names, or NoChannel, and 4 reserved bytes. In a command of librdmacm
+// it is the number of an event channel.
 const PrefixLen = 8
 
 // NoChannel means that there is no completion channel.
@@ -74,7 +76,7 @@ const NoChannel = ^uint32(0)
 
 // Answer is the daemon's answer to a command.
 type Answer struct {
-	// Errno is 0, or the error of the command.
+	// Errno is 0, or the error of the command as an errno of Linux.
 	Errno uint32
 	// Drain tells the library which events it must discard. It has bit 1<<i set if word i of the data
 	// counts events that the program may not have read yet. The library removes the unread events of
@@ -82,15 +84,18 @@ type Answer struct {
 	// completion queue, word 0 counts events of Channel. All other words count asynchronous events. In
 	// an answer of the connection manager, Drain is the number of announcements of events that the
 	// library removes from Channel.
-	Drain   uint32
+	Drain uint32
+	// Channel is the channel that Drain is about, or NoChannel.
 	Channel uint32
-	// Number is the number of the completion channel whose descriptor the answer carries, if any.
-	Number  uint32
+	// Number is the number of the new channel whose descriptor comes with the answer, if any.
+	Number uint32
+	// Element is the program's own name for the destroyed object; its events begin with this name.
 	Element uint64
-	Data    []byte
+	// Data is the encoded result of the command.
+	Data []byte
 }
 
-// AnswerLen is the length of an Answer without its data.
+// AnswerLen is the length of an encoded Answer without its data, in bytes.
 const AnswerLen = 24
 
 // AppendTo appends the encoding of a to b.

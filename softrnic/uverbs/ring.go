@@ -6,7 +6,8 @@ import (
 	"unsafe"
 )
 
-// Offsets in the header of a ring (rxe_queue_buf), in bytes.
+// Offsets in the header of a ring (rxe_queue_buf), the header's length, and the length of a page,
+// in bytes.
 const (
 	offLog2     = 0
 	offMask     = 4
@@ -20,8 +21,8 @@ const (
 // masks the indices that it reads, so that each index is inside the ring.
 type Ring struct {
 	b    []byte
-	mask uint32
-	log2 uint
+	mask uint32 // for indices: the number of slots, a power of two, minus one
+	log2 uint   // binary logarithm of the length of an entry
 }
 
 // shape returns the mask for the indices of a ring of n entries, and the binary logarithm of an
@@ -30,7 +31,8 @@ func shape(n, entry int) (mask uint32, log2 uint) {
 	return 1<<bits.Len(uint(n)) - 1, uint(bits.Len(uint(entry - 1)))
 }
 
-// RingLen returns the size of a ring of n entries in bytes: whole pages.
+// RingLen returns the size of a ring of at least n entries of `entry` bytes each. The size is in
+// bytes, and a multiple of the page size.
 func RingLen(n, entry int) int {
 	mask, log2 := shape(n, entry)
 	return (ringHeader + int(mask+1)<<log2 + pageLen - 1) &^ (pageLen - 1)
@@ -52,7 +54,7 @@ func (r Ring) word(off int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&r.b[off]))
 }
 
-// Cap returns how many entries the ring can hold.
+// Cap returns how many entries the ring can hold: one less than it has slots.
 func (r Ring) Cap() int { return int(r.mask) }
 
 // Producer returns the index of the next entry to be written.

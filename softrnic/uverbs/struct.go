@@ -2,8 +2,8 @@ package uverbs
 
 import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
-// The structs have the names of ib_user_verbs.h and rdma_user_rxe.h without their prefixes. They do
-// not have the pointer to the memory for the answer. Reserved fields are blank.
+// The structs are those of ib_user_verbs.h and rdma_user_rxe.h, with shorter names and without the
+// pointer to the memory for the answer. Reserved fields that nothing checks are blank.
 
 type (
 	// Context is the answer to GetContext. The library fills in the descriptor for asynchronous
@@ -73,8 +73,8 @@ type (
 	PortState struct{ State, MaxMTU, ActiveMTU, LMC uint8 }
 	PortLink  struct{ Width, Speed, Phys, LinkLayer uint8 }
 
-	// Handle has the arguments of commands that only name an object. It is also the answer to commands
-	// that make one.
+	// Handle has the arguments of commands that only name an object. It is also the answer to AllocPD,
+	// and to CreateCompChannel, where the library replaces H by the channel's descriptor.
 	Handle struct{ H uint32 }
 
 	// RegMRArgs are the arguments of RegMR, MR is the answer.
@@ -92,7 +92,7 @@ type (
 	}
 	MW struct{ H, RKey uint32 }
 
-	// AHAttr is the address of an address handle.
+	// AHAttr has the destination of an address handle.
 	AHAttr struct {
 		DestGID                [16]byte
 		Flow                   uint32
@@ -103,7 +103,8 @@ type (
 		Global, Port           uint8
 		_                      uint8
 	}
-	// AHArgs are the arguments of CreateAH, AH is the answer.
+	// AHArgs are the arguments of CreateAH, AH is the answer. AH.Num is the number by which the
+	// entries of a send ring name the address handle.
 	AHArgs struct {
 		User  uint64
 		PD, _ uint32
@@ -111,7 +112,7 @@ type (
 	}
 	AH struct{ H, Num, _ uint32 }
 
-	// Area is the place of a ring in the memory file of a context (struct mminfo).
+	// Area is the place of a ring in the memory file of a context (struct mminfo); see WelcomeArea.
 	Area struct {
 		Offset  uint64
 		Size, _ uint32
@@ -144,11 +145,12 @@ type (
 		Count, Period uint16
 		Reserved      uint32
 	}
-	// Ex is the last part of the answer to an extended command: which fields are valid, and the length
-	// of the answer.
+	// Ex follows CQ or QP in the answer to an extended command: which optional fields are valid
+	// (none), and the length of CQ or QP together with Ex in bytes.
 	Ex struct{ CompMask, Length uint32 }
 
-	// Notify has the arguments of ReqNotifyCQ.
+	// Notify has the arguments of ReqNotifyCQ. Solicited is not 0 if only a solicited completion
+	// raises the event.
 	Notify struct{ H, Solicited uint32 }
 	// Reported is the answer to DestroyQP and DestroySRQ. CQReported is the answer to DestroyCQ. They
 	// count the events that the program must acknowledge before the destroy function of libibverbs
@@ -191,7 +193,7 @@ type (
 	}
 	QPState struct {
 		State, Current, PathMTU, Migration        uint8
-		Draining                                  uint8 // in ModifyQPArgs: an event is raised when the queue is drained
+		Draining                                  uint8 // not used here: an event is raised whenever the send queue is drained
 		MaxRdAtomic, MaxDestRdAtomic              uint8
 		MinRNRTimer, Port, Timeout                uint8
 		RetryCount, RNRRetry, AltPort, AltTimeout uint8
@@ -274,7 +276,7 @@ const (
 	MaskDestQPN    = 1 << 20
 )
 
-// MaskModerate is the only bit of ModifyCQArgs.Mask.
+// MaskModerate is the only supported bit of ModifyCQArgs.Mask.
 const MaskModerate = 1 << 0
 
 // Bits of ModifySRQArgs.Mask.
@@ -296,15 +298,15 @@ const (
 	MWType2 = 2
 )
 
-// Access bits of a program whose values differ from those of package verbs. ZeroBased selects a
-// region whose first virtual address is 0.
+// Access bits of a program (enum ibv_access_flags) that package verbs does not have, or has with
+// another value. ZeroBased selects a region whose first virtual address is 0.
 const (
 	ZeroBased   = 1 << 5
 	flushGlobal = 1 << 8
 )
 
-// AccessOf converts access bits of a program, except ZeroBased. others has the bits for rights that
-// the NIC does not support; the right to flush to persistence is one of them.
+// AccessOf converts access bits of a program. others has the bits that it cannot convert:
+// ZeroBased, and rights that the NIC does not support, such as the right to flush to persistence.
 func AccessOf(bits uint32) (access verbs.Access, others uint32) {
 	const same = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
 	access = verbs.Access(bits) & same
