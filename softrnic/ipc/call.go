@@ -27,12 +27,12 @@ type session struct {
 	writing  sync.Mutex // held while one message is written
 
 	wakes wakes
-	gone  atomic.Bool   // true when the daemon has ended, or when this side has abandoned it
+	gone  atomic.Bool   // true when the connection has ended: the daemon is gone, or this side has closed or abandoned it
 	dead  chan struct{} // closed when gone becomes true
 
-	mu       sync.Mutex // guards the fields below
-	calls    map[uint64]chan answer
-	nextCall uint64
+	mu       sync.Mutex             // guards the fields below
+	calls    map[uint64]chan answer // waiting calls by request ID
+	nextCall uint64                 // the newest request ID
 	events   []verbs.AsyncEvent
 	reason   error // why this side has ended the connection; nil means that it has not
 	failure  error // why the connection has ended; nil while it lasts
@@ -115,14 +115,14 @@ func (c *session) send(op proto.Op, args []byte) (req proto.Request, ch chan ans
 	return req, ch, err
 }
 
-// over returns the error of an operation op that fails because the daemon has gone.
+// over returns the error of an operation op that fails because the connection has ended.
 func (c *session) over(op string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.lost(op)
 }
 
-// lost returns the error of an operation op that fails because the daemon has gone. The caller
+// lost returns the error of an operation op that fails because the connection has ended. The caller
 // holds mu.
 func (c *session) lost(op string) error {
 	return verbs.Errorf(op, verbs.ErrClosed, "%v", c.failure)
@@ -130,7 +130,7 @@ func (c *session) lost(op string) error {
 
 // write sends a request. The socket takes a message as a whole or not at all, so write can try
 // again. If the socket stays full for the patience, write abandons the daemon. As in await, time in
-// which the host hangs does not count.
+// which the host hangs counts as one try at most.
 func (c *session) write(b []byte) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()

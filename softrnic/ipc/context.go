@@ -26,8 +26,8 @@ type Context struct {
 	ctl     *ring.Control
 	device  verbs.DeviceAttr
 	spin    time.Duration
-	inside  bool // the daemon is in this process, as in tests
-	crowd   pollpace.Crowd
+	inside  bool           // the daemon is in this process, as in tests
+	crowd   pollpace.Crowd // how busy the processors are, as all pacers of the context have found
 	runtime *device.Runtime
 	tasks   sync.WaitGroup
 
@@ -152,7 +152,8 @@ func (c *Context) listen() {
 	}
 }
 
-// sleep waits for a wake-up or the end of the daemon. It returns false if the deadline has passed.
+// sleep waits for a wake-up or the end of the connection. It returns false if the deadline has
+// passed.
 func (c *Context) sleep(wake <-chan struct{}, deadline clock.Time) bool {
 	var late <-chan time.Time
 	if deadline != clock.Never {

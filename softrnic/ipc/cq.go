@@ -24,7 +24,7 @@ type cq struct {
 
 	mu         sync.Mutex // guards the fields below; not held during a wait
 	q          *ring.Queue
-	head       uint64
+	head       uint64     // position of the next completion to take from the ring
 	kept       []verbs.WC // completions of other queue pairs that purge has taken out of the ring
 	emptyPolls int        // consecutive polls that found no completion
 	closed     bool
@@ -121,8 +121,8 @@ func (c *cq) take(wc []verbs.WC) int {
 	return n
 }
 
-// taken tells the daemon which completions were taken. If the ring was full, it also rings the
-// bell, so that the daemon adds more.
+// taken tells the daemon which completions were taken. If the daemon has completions for which the
+// ring had no room, taken also rings the bell, so that the daemon adds them.
 func (c *cq) taken() {
 	c.q.Head.Store(c.head)
 	if c.q.Backlog.Load() != 0 {

@@ -9,7 +9,7 @@ import (
 
 // earlyPosts decides which posts of sends return without waiting for the daemon: those of lists
 // that the NIC cannot refuse. A post of any other list waits until the NIC has taken or refused it,
-// so that it returns the same errors as package device. The lock of the queue's poster guards
+// so that it returns the same errors as package device. The lock of the send ring's poster guards
 // earlyPosts.
 type earlyPosts struct {
 	limits      transport.Config // Type, MaxSGE and MaxInline

@@ -13,7 +13,8 @@ import (
 
 // Manager makes connections through the daemon: by the NIC's connection manager or by the exchange
 // over TCP, as the rack file says. Queue pairs must belong to its context. A context should have
-// one Manager at a time, because Close ends the listeners and requests of all of them.
+// one Manager at a time, because Close ends the listeners and requests of all Managers of a
+// context.
 type Manager struct {
 	ctx    *Context
 	closed atomic.Bool
@@ -32,7 +33,8 @@ func (c *Context) timeout(deadline clock.Time) time.Duration {
 	return max(0, deadline.Sub(c.runtime.Now()))
 }
 
-// open returns the handle of q. It fails if the manager was closed or q belongs to another context.
+// open returns the handle of q, or 0 if q is nil. It fails if the manager was closed or q belongs
+// to another context.
 func (m *Manager) open(op string, q verbs.QP) (uint32, error) {
 	if m.closed.Load() {
 		return 0, verbs.Errorf(op, verbs.ErrClosed, "the manager was closed")

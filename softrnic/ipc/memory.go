@@ -149,7 +149,8 @@ func (p *pd) register(op string, buf []byte, length int, a proto.RegMR) (verbs.M
 	return p.newMR(r, buf[:len(buf):len(buf)], false), nil
 }
 
-// mr is a region. bytes is its mapped memory; nil means that it is device memory.
+// mr is a region. bytes is its mapped memory; nil means that it is device memory, or that the
+// region is closed.
 type mr struct {
 	pd  *pd
 	r   proto.MR

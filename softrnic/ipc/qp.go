@@ -64,7 +64,7 @@ func (q *qp) unmap() {
 	q.release()
 }
 
-// release unmaps the rings. The caller holds both locks.
+// release unmaps the rings. The caller holds the locks of send and recv.
 func (q *qp) release() {
 	q.send.closed, q.recv.closed = true, true
 	_ = ring.Unmap(q.bytes) // cannot fail: it is mapped
@@ -226,7 +226,7 @@ func (s *srq) unmap() {
 	s.release()
 }
 
-// release unmaps the ring. The caller holds the lock.
+// release unmaps the ring. The caller holds the lock of recv.
 func (s *srq) release() {
 	s.recv.closed = true
 	_ = ring.Unmap(s.bytes) // cannot fail: it is mapped

@@ -11,8 +11,8 @@ import (
 )
 
 // Error is the encoding of an error for another process: of a verbs.OpError, of a refused
-// connection, or of a text. Code is the code of the sentinel that the error wraps; 0
-// means none.
+// connection, or of any other error by its text. Code is the code of the sentinel that the error
+// wraps; 0 means none.
 type Error struct {
 	Code   uint32 `json:"code,omitempty"`
 	Op     string `json:"op,omitempty"`
@@ -68,7 +68,7 @@ func ErrorOf(err error) *Error {
 	return e
 }
 
-// Err decodes an error; it is the inverse of ErrorOf.
+// Err decodes what ErrorOf has encoded. For nil it returns nil.
 func (e *Error) Err() error {
 	switch {
 	case e == nil:

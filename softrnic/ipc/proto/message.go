@@ -144,7 +144,8 @@ type ReregMR struct {
 	Access verbs.Access `json:"access"`
 }
 
-// MR describes a memory region. Incarnation is the incarnation of the NIC in which it was made.
+// MR describes a memory region. Incarnation is the incarnation of the NIC in which the region was
+// made, as ring.Control counts them.
 type MR struct {
 	H           uint32 `json:"h"`
 	Addr        uint64 `json:"addr"`
@@ -159,7 +160,8 @@ type Key struct {
 	RKey uint32 `json:"rkey"`
 }
 
-// Access reads Length bytes of device memory, or writes Data if Write is set.
+// Access reads Length bytes of device memory from Offset on, or writes Data there if Write is set.
+// H is the handle of the device memory (OpAccessDM) or of a region of it (OpAccessMR).
 type Access struct {
 	H      uint32 `json:"h"`
 	Offset int    `json:"offset"`
@@ -211,8 +213,9 @@ type CreateSRQ struct {
 
 // Queue is the answer about a new object with rings. A completion queue has a ring of Slots
 // entries. A queue pair or shared receive queue has a ring of Slots sends with SendSlot bytes each,
-// and a ring of Slots receives with RecvSlot bytes each. A slot size of 0 means that there is no
-// such ring.
+// and a ring of Slots receives with RecvSlot bytes each; a slot size of 0 means that this ring does
+// not exist. Length is the size of the memory with the rings in bytes. Bell is the object's bell,
+// Number is the number by which the NIC knows the object, and Incarnation is as in MR.
 type Queue struct {
 	H           uint32 `json:"h"`
 	Bell        uint32 `json:"bell"`
@@ -287,7 +290,7 @@ type ModifyQP struct {
 	Attr verbs.QPModify `json:"attr,omitzero"`
 }
 
-// Multicast attaches a queue pair to a multicast group, or detaches it.
+// Multicast attaches the queue pair with handle H to a multicast group, or detaches it.
 type Multicast struct {
 	H     uint32    `json:"h"`
 	Group verbs.GID `json:"group"`
@@ -300,7 +303,8 @@ type Share struct {
 	Access verbs.Access `json:"access,omitempty"`
 }
 
-// Shared is the answer to Share: handles of the region and of its protection domain.
+// Shared is the answer to Share: the region, and a handle of its protection domain. Created is true
+// if the request has made the region.
 type Shared struct {
 	PD      uint32 `json:"pd"`
 	MR      MR     `json:"mr"`

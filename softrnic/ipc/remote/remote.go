@@ -91,7 +91,8 @@ func (m *Memory) connect(to netip.Addr) error {
 // Size returns the length of the memory in bytes.
 func (m *Memory) Size() int64 { return int64(m.far.Len) }
 
-// Close closes the NIC. The memory server keeps the bytes.
+// Close closes the context of the NIC, and the connection with it. The memory server keeps the
+// bytes.
 func (m *Memory) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -150,7 +151,7 @@ func (m *Memory) CompareSwap(off int64, old, swap uint64) (was uint64, err error
 	return m.atomic(&verbs.SendWR{Op: verbs.OpCmpSwap, CompareAdd: old, Swap: swap}, off)
 }
 
-// FetchAdd adds to the 8-byte word at off and returns the value that the word had before.
+// FetchAdd adds to the 8-byte word at `off` and returns the value that the word had before.
 func (m *Memory) FetchAdd(off int64, add uint64) (was uint64, err error) {
 	return m.atomic(&verbs.SendWR{Op: verbs.OpFetchAdd, CompareAdd: add}, off)
 }

@@ -5,8 +5,8 @@ import "math/bits"
 // ControlLen is the size of the control page of an application, in bytes.
 const ControlLen = 8192
 
-// MaxBells is the largest number of bells of an application; an object with a ring has one. Bell 0
-// belongs to the page's queue of memory accesses.
+// MaxBells is the largest number of bells of an application; an object with rings has at most one.
+// Bell 0 belongs to the page's queue of memory accesses.
 const MaxBells = 4096
 
 // Offsets in the control page. Each group has a cache line of its own.
@@ -26,7 +26,7 @@ type Control struct {
 	Asleep *Shared
 	// Incarnation is incremented by the daemon when the NIC has lost its objects.
 	Incarnation *Shared
-	// Polls is incremented by an application that polls an empty completion queue.
+	// Polls is incremented from time to time by an application that polls an empty completion queue.
 	Polls *Shared
 	// summary has a bit for each word of bells in which a bell is set. Both sides write summary and
 	// bells.

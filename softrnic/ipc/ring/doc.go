@@ -8,8 +8,8 @@
 // whatever an application writes and whenever, the daemon sees one value and checks that value.
 //
 // A ring has positions that only grow. The producer writes entries and then publishes its tail; the
-// consumer takes them and then publishes its head. Each side checks the other's position against
-// the length of the ring.
+// consumer takes them and then publishes its head. The daemon checks the positions that an
+// application publishes against the length of the ring.
 //
 // Nothing here waits, and only making and mapping memory needs system calls.
 package ring

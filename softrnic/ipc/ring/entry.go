@@ -16,9 +16,9 @@ const (
 	// keeps further completions, up to the depth of its own queue.
 	MaxCompletions = 4096
 
-	sendHeader = 64
-	recvHeader = 16
-	sgeLen     = 16
+	sendHeader = 64 // bytes of a send before its SGEs or inline data
+	recvHeader = 16 // bytes of a receive before its SGEs
+	sgeLen     = 16 // bytes of an SGE
 	// WCSlot is the size of a completion in bytes.
 	WCSlot = 64
 	// AccessSlot is the size of an entry in the ring of memory accesses, in bytes; Accesses is the
@@ -212,7 +212,8 @@ func WC(b []byte) verbs.WC {
 }
 
 // Access is a load or store of a word of a region, which the daemon executes between two accesses
-// of the NIC.
+// of the NIC. MR is the handle of the region, Offset the place of the word in it in bytes, and
+// Value the word to store.
 type Access struct {
 	Store  bool
 	MR     uint32

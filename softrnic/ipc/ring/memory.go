@@ -10,10 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// seals fix the size of a memory file for every process that has it open.
+// seals fix the size of a memory file (a memfd) for every process that has it open.
 const seals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW | unix.F_SEAL_SEAL
 
-// New makes a sealed memory file of length bytes, all zero. The caller must close it.
+// New makes a memory file (a memfd) of length bytes, all zero, whose size is sealed. The caller
+// must close it.
 func New(name string, length int) (fd int, err error) {
 	if length <= 0 {
 		return -1, fmt.Errorf("ring: memory of %d bytes", length)
@@ -32,7 +33,7 @@ func New(name string, length int) (fd int, err error) {
 	return fd, nil
 }
 
-// Map maps a memory file. The bytes must not be used after Unmap.
+// Map maps the first length bytes of a memory file. The bytes must not be used after Unmap.
 func Map(fd, length int) ([]byte, error) {
 	b, err := unix.Mmap(fd, 0, length, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
 	if err != nil {

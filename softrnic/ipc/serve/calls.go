@@ -10,13 +10,13 @@ import (
 type calls struct {
 	limit int // the largest number of calls that may wait at the same time
 
-	mu      sync.Mutex // guards the fields below
-	waits   int
+	mu      sync.Mutex          // guards the fields below
+	waits   int                 // calls that wait for their events
 	working map[uint64]struct{} // requests that are being executed, by ID; one is removed when its answer is queued
 }
 
-// begin registers a call. It fails with ErrLimit if too many calls wait, and with another error if
-// the ID is in use, which violates the protocol.
+// begin registers a call. It fails with ErrLimit if too many calls wait for events or for room in
+// the outgoing queue, and with another error if the ID is in use, which violates the protocol.
 func (l *calls) begin(op string, id uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -45,8 +45,8 @@ type client struct {
 	conns   connections
 	calls   calls
 
-	done  chan struct{} // closed when all objects of the client are gone
-	tasks sync.WaitGroup
+	done  chan struct{}  // closed when all objects of the client are gone
+	tasks sync.WaitGroup // the goroutines that write, listen for wake-ups, and execute waiting calls
 }
 
 func newClient(s *Server, id uint64, conn *net.UnixConn, cred *unix.Ucred) *client {

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// disconnecter is a Manager that can end connections.
+// disconnecter has the further methods of a Manager that can end connections.
 type disconnecter interface {
 	Disconnect(qp verbs.QP, deadline clock.Time) error
 	AwaitDisconnect(qp verbs.QP, deadline clock.Time) error
@@ -79,8 +79,8 @@ func (x *connections) unlisten(a proto.Handle) (any, error) {
 	return nil, l.Close()
 }
 
-// closeListeners closes the listeners of a client and rejects its unanswered requests. The manager
-// stays open: it may serve other clients, too.
+// closeListeners closes the listeners of a client and rejects its unanswered requests. It does not
+// close the manager.
 func (x *connections) closeListeners() error {
 	t := &x.c.objects
 	t.mu.Lock()

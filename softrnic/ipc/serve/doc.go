@@ -11,10 +11,10 @@
 //
 // Applications are not trusted. The daemon copies every entry of a ring once and checks the copy.
 // It checks positions against the length of the ring, looks handles up in a table of that
-// application alone, makes and seals all memory itself, and counts the objects of each application
-// against limits (Limits). It disconnects an application that violates the protocol of the rings or
-// of the socket. Wake-ups go through a socket and not an eventfd, because an application could make
-// the other end of an eventfd block.
+// application alone, makes and seals all shared memory itself, and counts the objects of each
+// application against limits (Limits). It disconnects an application that violates the protocol of
+// the rings or of the socket. Wake-ups go through a socket and not an eventfd, because an
+// application could make the other end of an eventfd block.
 //
 // The parts:
 //
@@ -26,7 +26,7 @@
 //	queues.go, qp.go        queues: completion queues, queue pairs, shared receive queues, addresses
 //	connect.go              connections: listeners, requests, the connection manager
 //	pump.go, port.go        pump: the rings of all applications; port: the pump's state of one of them
-//	post.go                 the objects behind the doorbells
+//	post.go, sendring.go    the objects behind the doorbells; send rings in an application's memory
 //	events.go               asynchronous events of the NIC, and which applications get them
 //	multicast.go            attachments to multicast groups, with their quota
 //	pool.go                 the tables of the NIC that all applications share, with the daemon's reserve
@@ -37,6 +37,8 @@
 //	program.go              program: its commands, executed one by one
 //	program_area.go         area: the memory file of its rings
 //	program_memory.go       its own memory, which the daemon reads and writes; domains, regions, windows
+//	program_guard.go        guard: access to memory for whose pages the kernel may wait
+//	program_share.go        share: memory of the program that the daemon has mapped, too
 //	program_queues.go       creates and destroys queues, queue pairs and address handles
 //	program_modify.go       the modify command of a queue pair
 //	program_resize.go       the resize command of a completion queue

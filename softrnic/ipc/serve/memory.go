@@ -13,7 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
 
-// newMemory makes a sealed memory file and maps it.
+// newMemory makes a memory file (a memfd of fixed size) and maps it.
 func newMemory(name string, length int) (fd int, bytes []byte, err error) {
 	fd, err = ring.New(name, length)
 	if err != nil {
@@ -42,9 +42,9 @@ type memories struct{ c *client }
 // mrObject is a region of a client.
 type mrObject struct {
 	mr     verbs.MR
-	memory *memory // nil means that it is device memory or a shared region
-	fresh  bool    // the memory was made for this region alone and has no handle of its own
-	shared *sharedRegion
+	memory *memory       // nil means that it is device memory or a shared region
+	fresh  bool          // the memory was made for this region alone and has no handle of its own
+	shared *sharedRegion // nil means that it is no shared region
 }
 
 // allocPD makes a protection domain.

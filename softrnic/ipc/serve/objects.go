@@ -10,15 +10,16 @@ import (
 
 // objects has the objects of one client by handle, and counts them against its limits. The objects
 // are verbs.PD, verbs.MW, verbs.DM, verbs.AH, rdmacm.Listener, rdmacm.Request, *memory, *mrObject
-// and *queueObject. It is safe for concurrent use.
+// and *queueObject. The objects of an unmodified program are in program.objects; here they are only
+// counted. objects is safe for concurrent use.
 type objects struct {
 	limits *Limits
 	pool   *pool
 
 	mu       sync.Mutex // guards the fields below
 	byHandle map[uint32]any
-	next     uint32
-	counts   [kinds]int64
+	next     uint32       // the newest handle
+	counts   [kinds]int64 // objects or bytes of each kind
 }
 
 // get returns the object with a handle. Each client has its own handles: no number names another
@@ -41,7 +42,7 @@ func unnamed(op string, h uint32) error {
 	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("handle %d names no such object of this application", h)}
 }
 
-// need is an amount of a resource.
+// need is an amount of a resource: n objects or bytes of kind k.
 type need struct {
 	k kind
 	n int64
@@ -82,8 +83,8 @@ func ended[T any](t *objects, op string, h uint32, k kind, f func(T) error) (any
 	return nil, err
 }
 
-// take counts the resources in needs, either all or none. It fails with ErrLimit, which names the
-// quota.
+// take counts the resources in needs, either all or none. It fails with ErrLimit; the error names
+// the quota.
 func (t *objects) take(op string, needs ...need) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

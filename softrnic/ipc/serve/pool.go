@@ -27,9 +27,9 @@ const (
 )
 
 // pool counts the entries of the NIC's tables that applications may use: all but those reserved for
-// the daemon. An application may never have more entries than it leaves free. So a single
-// application gets half of the pool, and two get a third each; the next application still finds
-// room. pool is safe for concurrent use.
+// the daemon. An application gets further entries only if it then has no more than are left free.
+// So a single application gets at most half of the pool, and two that grow together a third each;
+// the next application still finds room. pool is safe for concurrent use.
 type pool struct {
 	size [tables]int64 // sizes of the tables without the reserve; never changes
 
@@ -47,8 +47,8 @@ func (p *pool) open(nic engine.Limits, l Limits) {
 	p.free = p.size
 }
 
-// take reserves n more entries of a table for an application that already has own entries. It
-// returns how many are left; ok is false if the application may not have so many.
+// take reserves n more entries of a table for an application that already has `own` entries. It
+// returns how many entries are left free; ok is false if the application may not have so many.
 func (p *pool) take(t table, own, n int64) (left int64, ok bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -65,7 +65,8 @@ func (p *pool) giveBack(t table, n int64) {
 	p.free[t] += n
 }
 
-// most returns how many objects of a kind a single application may have.
+// most returns how many objects of a kind a single application may have. The kind must have a
+// table.
 func (p *pool) most(l *Limits, k kind) int { return int(min(l.of(k), p.size[quotas[k].table]/2)) }
 
 // bound reduces the device attributes that a program reads to the program's quotas.
@@ -81,9 +82,10 @@ func (p *pool) bound(d verbs.DeviceAttr, l *Limits) verbs.DeviceAttr {
 // QuotaStatus is the state of one quota.
 type QuotaStatus struct {
 	Name string `json:"name"`
-	// Quota is the limit of one application. For shared regions it is the limit of one user.
+	// Quota is the limit of one application. For "shared", the bytes of shared regions, it is the
+	// limit of one user, and for "programs" the largest number of applications.
 	Quota int64 `json:"quota"`
-	// Used is the sum over all applications.
+	// Used is the amount that all applications together use.
 	Used int64 `json:"used"`
 	// Pool is the limit of all applications together, if the NIC has a table for the resource; the
 	// rest of the table is reserved for the daemon.

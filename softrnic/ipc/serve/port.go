@@ -17,17 +17,17 @@ type port struct {
 	page  []byte
 	ctl   *ring.Control
 	bells []belled // the objects with rings, by the numbers of their bells; nil: the number is free
-	cqs   []mover
+	cqs   []mover  // completion queues
 	// settled are the queue pairs of an unmodified program. The pump frees their send ring entries
 	// whose sends have completed, before it copies the completions to the program.
 	settled []*programQP
-	ahs     map[uint32]verbs.AH
-	mrs     map[uint32]*engine.MR
-	polls   uint64 // ctl.Polls at the last check
-	lost    uint64 // events lost, because the application did not read them
-	posts   uint64 // work requests taken
-	wcs     uint64 // completions copied to the application
-	wakes   uint64 // messages by which the application woke the pump
+	ahs     map[uint32]verbs.AH   // address handles, by the numbers in send entries
+	mrs     map[uint32]*engine.MR // regions, by their handles; none of an unmodified program
+	polls   uint64                // ctl.Polls at the last check
+	lost    uint64                // events lost, because the application did not read them
+	posts   uint64                // work requests taken
+	wcs     uint64                // completions copied to the application
+	wakes   uint64                // messages by which the application woke the pump
 	// broken is the rule of the protocol that the client has violated, for which it is being
 	// disconnected; "" means none.
 	broken string

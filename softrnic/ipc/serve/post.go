@@ -16,8 +16,8 @@ import (
 type posts struct {
 	q      *ring.Queue
 	head   uint64
-	slot   int
-	maxSGE int
+	slot   int // bytes of an entry
+	maxSGE int // SGEs that a work request may have
 }
 
 // take returns how many entries wait in the ring. If the number is larger than the ring, the

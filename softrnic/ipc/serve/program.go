@@ -16,8 +16,8 @@ import (
 )
 
 // program is a client that is an unmodified program over libibverbs: a preloaded library (package
-// uverbs) forwards the program's commands. All its rings are in one memory file, the area, which
-// begins with the control page.
+// uverbs) forwards the program's commands. All its rings are in one memory file (a memfd), the
+// area, which begins with the control page.
 //
 // The goroutine that reads the socket executes the commands one after the other.
 type program struct {
@@ -32,8 +32,8 @@ type program struct {
 	unsharedLogged bool
 	// async is the daemon's side of the descriptor for asynchronous events.
 	async   eventQueue
-	objects map[uverbsKind]map[uint32]any
-	next    [uverbsKinds]uint32
+	objects map[uverbsKind]map[uint32]any // by their handles
+	next    [uverbsKinds]uint32           // the handle to try next, for each kind
 	// The queue pairs, completion queues and shared receive queues to which asynchronous events
 	// refer, by their numbers on the NIC. Exclusive use of the engine guards the maps.
 	qpOwners  map[wire.QPN]*owner
@@ -282,7 +282,8 @@ func (p *program) execute(cmd uverbs.Command) error {
 	return p.c.put(r.Answer, r.fds)
 }
 
-// errnos has the errno that a kernel driver would return, for each error of package verbs.
+// errnos has the errno that a kernel driver would return, for each error of package verbs. All
+// other errors are EIO.
 var errnos = []struct {
 	err   error
 	errno unix.Errno

@@ -14,6 +14,7 @@ type area struct {
 	free  []span // free spans in the order of their offsets; adjacent spans are merged
 }
 
+// span is n bytes of the area from offset `at` on.
 type span struct{ at, n int }
 
 // areaLen is the size of the area in bytes: twice Limits.QueueBytes, so that rings fit even when

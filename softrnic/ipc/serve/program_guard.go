@@ -42,7 +42,7 @@ type guard struct {
 	fd   int // /proc/PID/mem of the program; the goroutine closes it
 	ask  chan struct{}
 	done chan struct{} // the goroutine sends here at the end of each copy; capacity 1, because the NIC may have stopped waiting
-	late *time.Timer
+	late *time.Timer   // ends the pause before the next check; see memoryCheck
 	// thread is the number of the thread that makes the copy; 0 means that the goroutine has not begun
 	// the copy.
 	thread atomic.Int64
@@ -162,7 +162,7 @@ func (g *guard) asleep() bool {
 	return err != nil || i < 0 || !bytes.HasPrefix(stat[i:], []byte(") R"))
 }
 
-// Read copies len(p) bytes at the address at into p, and reports success.
+// Read copies len(p) bytes at the address `at` into p, and reports success.
 func (g *guard) Read(p []byte, at uint64) bool { return g.copy(p, at, false) }
 
 // Write copies p to the address `at`, and reports success.

@@ -86,7 +86,8 @@ func (p programQueues) destroyAH(ah verbs.AH, a uverbs.Handle) (result, error) {
 // flowLabel is the mask of a flow label, which has 20 bits.
 const flowLabel = 0xfffff
 
-// cqObject is a completion queue with the quotas that it uses.
+// cqObject is a completion queue with the place of its ring. queued is the memory that is counted
+// for it against the quota QueueBytes.
 type cqObject struct {
 	cq     verbs.CQ
 	own    *programCQ
@@ -201,7 +202,8 @@ func (p programQueues) modifyCQ(o *cqObject, a uverbs.ModifyCQArgs) (result, err
 	return result{}, o.cq.Moderate(int(a.Count), time.Duration(a.Period)*time.Microsecond)
 }
 
-// srqObject is a shared receive queue.
+// srqObject is a shared receive queue with its ring; place and queued are as in cqObject. attr has
+// the attributes that it had when it was made.
 type srqObject struct {
 	srq    verbs.SRQ
 	recv   *receiveRing
@@ -277,8 +279,9 @@ func (p programQueues) destroySRQ(o *srqObject, a uverbs.Handle) (result, error)
 	return r, nil
 }
 
-// programQPObject is a queue pair with the attributes that a query returns and the quotas that it
-// uses.
+// programQPObject is a queue pair with the attributes that a query returns: `made` has those that
+// it was made with, attr those that modify commands have set. places and queued are as place and
+// queued in cqObject. state is the state that the last modify command has found.
 type programQPObject struct {
 	qp     verbs.QP
 	own    *programQP

@@ -53,7 +53,8 @@ func (p programQueues) exchange(o *cqObject, to uverbs.Ring) error {
 	return o.own.exchange(to, room)
 }
 
-// exchange is the part of programQueues.exchange that needs exclusive use of the engine.
+// exchange replaces the ring of a queue by the ring `to`, and the NIC's queue by room, with all
+// completions. It fails if they do not fit. The caller has exclusive use of the engine.
 func (c *programCQ) exchange(to uverbs.Ring, room *cq.CQ) error {
 	first := c.ring.Consumer()
 	n := c.ring.Between(first, c.tail)

@@ -20,11 +20,11 @@ import (
 type programQP struct {
 	qp    *engine.QP
 	ring  uverbs.Ring
-	slot  int
-	sges  int
+	slot  int // bytes of an entry
+	sges  int // SGEs that a work request may have
 	head  uint32
-	freed uint32 // the consumer index that the daemon wrote to the ring last
-	done  *programCQ
+	freed uint32       // the consumer index that the daemon wrote to the ring last
+	done  *programCQ   // the completion queue of sends
 	recv  *receiveRing // nil if the queue pair uses a shared receive queue
 }
 
@@ -100,7 +100,8 @@ func (q *programQP) forget() {
 }
 
 // receiveRing is the ring of receives of a queue pair or of a shared receive queue. The program
-// rings no doorbell for it: the NIC reads the ring when a message needs a receive.
+// rings no doorbell for it: the NIC reads the ring when a message needs a receive. head is the
+// index of the next entry to take; an entry is copied to scratch before it is decoded.
 type receiveRing struct {
 	port    *port
 	ring    uverbs.Ring

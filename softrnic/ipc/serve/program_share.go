@@ -41,8 +41,8 @@ func (s *share) used() (sum int) {
 	return sum
 }
 
-// process is a process that has one or more NICs open by libibverbs, each of them a client. It has
-// the memory of the process that these clients share with the daemon.
+// process is a process that has opened the NIC one or more times by libibverbs; each time it became
+// a client. It has the memory of the process that these clients share with the daemon.
 //
 // While the library replaces pages, it sends no command that concerns memory on any connection of
 // the process, because the kernel then refuses the daemon's writes to these pages by /proc/PID/mem.
@@ -131,7 +131,7 @@ func (a addresses) overlaps(b addresses) bool { return a.from < b.to && b.from <
 type programRegion struct {
 	mr     verbs.MR
 	of     *client
-	shares []*share    // with memory of the region
+	shares []*share    // the shares that have memory of the region
 	far    []addresses // memory of the region that the NIC accesses by /proc/PID/mem
 }
 
@@ -324,8 +324,8 @@ func (p *program) unshare(a uverbs.UnshareArgs) (result, error) {
 	return answer(uverbs.Unshare{}), nil
 }
 
-// overlapped reports whether the NIC accesses a part of a share that the program has mapped by
-// /proc/PID/mem. If closing is true, regions of this client do not count.
+// overlapped reports whether the program has mapped a share where the NIC accesses memory of the
+// program by /proc/PID/mem. If closing is true, regions of this client do not count.
 func (p *program) overlapped(file inode, closing bool) bool {
 	if len(p.process.far) == 0 {
 		return false
@@ -402,8 +402,8 @@ func (v *sharedView) copy(p []byte, at uint64, write bool) bool {
 	return len(p) == 0
 }
 
-// Read copies len(p) bytes at address at into p, and reports success.
+// Read copies len(p) bytes at address `at` into p, and reports success.
 func (v *sharedView) Read(p []byte, at uint64) bool { return v.copy(p, at, false) }
 
-// Write copies p to address at, and reports success.
+// Write copies p to address `at`, and reports success.
 func (v *sharedView) Write(p []byte, at uint64) bool { return v.copy(p, at, true) }

@@ -31,12 +31,12 @@ type pump struct {
 	driver   verbsengine.Driver // shell, if it implements Driver; else nil
 
 	ports    []*port
-	qps      map[wire.QPN]*port
-	cqs      map[uint32]*port
-	srqs     map[uint32]*port
-	table    *mem.Table // memory table of the NIC's latest incarnation that the pump has seen
-	activity uint64     // Engine.Activity when completions were last copied
-	stirred  bool       // the pump must check the doorbells before it sleeps
+	qps      map[wire.QPN]*port // the ports of the applications that own the queue pairs, by QPN
+	cqs      map[uint32]*port   // and likewise of completion queues
+	srqs     map[uint32]*port   // and of shared receive queues
+	table    *mem.Table         // memory table of the NIC's latest incarnation that the pump has seen
+	activity uint64             // Engine.Activity when completions were last copied
+	stirred  bool               // the pump must check the doorbells before it sleeps
 	ended    bool
 	heard    []heard // events that are to be sent to applications
 	scratch  scratch

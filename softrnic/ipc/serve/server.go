@@ -215,8 +215,8 @@ func (s *Server) attach(conn *net.UnixConn) {
 // same time.
 const maxRefusals = 16
 
-// turnAway refuses an application: it reads the hello and answers it with an error. The caller
-// holds mu.
+// turnAway refuses an application: it reads the hello and answers it with an error. An unmodified
+// program gets no answer: its connection is closed. The caller holds mu.
 func (s *Server) turnAway(conn *net.UnixConn, why error) {
 	if len(s.refused) >= maxRefusals {
 		_ = conn.Close() // refused without a reason

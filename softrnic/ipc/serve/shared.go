@@ -30,7 +30,7 @@ type sharedRegion struct {
 	name   string
 	uid    uint32
 	access verbs.Access
-	fd     int // memory file; applications get copies of the descriptor
+	fd     int // memory file (a memfd); applications get copies of the descriptor
 	bytes  []byte
 	pd     verbs.PD
 	mr     verbs.MR

@@ -34,8 +34,8 @@ type ClientStatus struct {
 	Posted      uint64 `json:"posted"`
 	Completions uint64 `json:"completions"`
 	LostEvents  uint64 `json:"lostEvents"`
-	// Wakes is how often the application had to wake the daemon. Only these wake-ups cost system
-	// calls.
+	// Wakes is how often the daemon has read wake-ups from the application. The application sends one,
+	// by a system call, if it posts while the daemon sleeps.
 	Wakes uint64 `json:"wakes"`
 
 	manager bool // the client is the librdmacm of an unmodified program
