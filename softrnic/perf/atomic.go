@@ -9,7 +9,7 @@ import (
 // atomicSize is the length of the operand of an atomic in bytes.
 const atomicSize = 8
 
-// Offsets of the words that atomics work on, in the peer's memory.
+// Offsets of the words that atomics work on, in the peer's memory. Both take atomicBytes together.
 const (
 	faaWord     = 0
 	casWord     = 8
@@ -27,8 +27,8 @@ type atomics struct {
 	cas func(k int) bool
 
 	sum    uint64 // sum of the addends of completed FETCH_ADDs
-	adds   int
-	swaps  int
+	adds   int    // number of completed FETCH_ADDs
+	swaps  int    // number of completed CAS
 	posted uint64 // number of posted CAS
 }
 

@@ -31,9 +31,9 @@ type meter struct {
 	total int // messages of the whole run
 	// begun is the start of the current timed part.
 	begun   clock.Time
-	elapsed time.Duration
-	count   int // messages completed in earlier timed parts
-	part    int // messages completed in the current part
+	elapsed time.Duration // duration of the earlier timed parts together
+	count   int           // messages completed in earlier timed parts
+	part    int           // messages completed in the current part
 	// mark is when the rate was last measured. marked is the number of messages of the current part
 	// that were complete then. peak is the highest rate so far between two measurements, in
 	// messages per second.
@@ -88,8 +88,9 @@ func (m *meter) result(c *Config, res *Result) {
 	}
 }
 
-// transfer returns a stream of WRITEs or READs. The functions local and remote return the slots of
-// message k in local memory and in the peer's memory.
+// transfer returns a stream of WRITEs or READs; op, total and index are fields of the stream. The
+// functions local and remote return the slots of message k in local memory and in the peer's
+// memory.
 func (s *session) transfer(op string, code verbs.WROpcode, total, index int, local, remote func(k int) int) stream {
 	return stream{
 		op: op, total: total, depth: s.cfg.Depth, every: s.cfg.SignalEvery, index: index,
@@ -175,7 +176,7 @@ func planReadBW(c *Config) plan {
 	return plan{local: slots * c.Size, slot: c.Size, bytes: remote * c.Size, run: run}
 }
 
-// seedMemory writes message i to slot i of the peer, through local slot 0.
+// seedMemory WRITEs message i to slot i of the peer, for the first n slots, through local slot 0.
 func (s *session) seedMemory(c *Config, n int) error {
 	j := s.transfer("seeding write", verbs.OpWrite, n, 0, func(int) int { return 0 }, func(k int) int { return k })
 	j.depth, j.every = 1, 1

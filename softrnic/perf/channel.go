@@ -29,11 +29,11 @@ type channel struct {
 
 	pd   verbs.PD
 	cq   verbs.CQ // completion queue of sends
-	rcq  verbs.CQ
+	rcq  verbs.CQ // completion queue of receives
 	qp   verbs.QP
 	mr   verbs.MR
-	buf  []byte // the memory of mr
-	undo []func() error
+	buf  []byte         // the memory of mr
+	undo []func() error // destroy the local objects; see release
 	far  far
 }
 

@@ -72,11 +72,11 @@ type Config struct {
 	Iters int `json:"iters,omitempty"`
 	// Atomics is the number of CAS and FAA of a soak together; 0 means 20000. Negative: none.
 	Atomics int `json:"atomics,omitempty"`
-	// Depth is the largest number of messages in flight; 0 means 128 (16 for atomics and soak), 1
-	// for latency.
+	// Depth is the largest number of messages in flight; 0 means 128 (16 for atomics and soak). It is
+	// reduced so that the messages fit into memory. Latency tests, contend and locks always use 1.
 	Depth int `json:"depth,omitempty"`
 	// SignalEvery is n if one of n messages is signalled; 0 means a quarter of Depth, but at most 16.
-	// With Verify and in latency tests every message is signalled.
+	// If it is larger than Depth, with Verify and in latency tests, every message is signalled.
 	SignalEvery int `json:"signalEvery,omitempty"`
 	// Inline is the size in bytes up to which messages are sent inline.
 	Inline int `json:"inline,omitempty"`
@@ -85,7 +85,7 @@ type Config struct {
 	Path
 	// RecvSlack is the number of receives that the server of SEND tests keeps posted on a queue
 	// pair. If the client has more messages in flight, the server answers with RNR NAKs. 0 means
-	// one and a half times Depth.
+	// one more than one and a half times Depth.
 	RecvSlack int `json:"recvSlack,omitempty"`
 	// Seed determines the pattern and the order of atomics; 0 means 1.
 	Seed uint64 `json:"seed,omitempty"`

@@ -47,7 +47,8 @@ func (e *CompletionError) Error() string {
 type DataError struct {
 	Op  string
 	Msg uint64
-	// Offset is the offset of the first wrong byte; -1 for an atomic.
+	// Offset is the offset of the first wrong byte; -1 for an atomic. Got and Want are the values of
+	// this byte, or of the atomic's word.
 	Offset    int
 	Got, Want uint64
 }

@@ -29,9 +29,9 @@ const MaxQPs = 64
 // lanes says which lanes, the additional queue pairs of a SEND test, a client uses. As text, "uc4s"
 // means four lanes of UC with a shared receive queue.
 type lanes struct {
-	kind   string
+	kind   string // transport service, as in Config.Conn
 	n      int
-	shared bool
+	shared bool // the server's lanes have a shared receive queue
 }
 
 var laneTypes = map[string]verbs.QPType{ConnRC: verbs.RC, ConnUC: verbs.UC, ConnUD: verbs.UD}
@@ -120,8 +120,8 @@ func (l lanes) room() int {
 	return 0
 }
 
-// start moves a lane from RESET to RTS, connected to the peer's queue pair `remote` at the address
-// gid. own is this side's end of the lane.
+// start moves a lane from RESET to RTS. A lane of RC or UC is then connected to the peer's queue
+// pair `remote` at the address gid. own is this side's end of the lane.
 func (l lanes) start(ctx verbs.Context, qp verbs.QP, own rdmacm.Endpoint, remote laneEnd, gid verbs.GID, p rdmacm.Params) error {
 	if l.kind != ConnUD {
 		return rdmacm.BringUp(ctx, qp, p, own, rdmacm.Endpoint{QPN: remote.qpn, PSN: remote.psn, GID: gid, MTU: remote.mtu, RdAtomic: own.RdAtomic})

@@ -18,22 +18,22 @@ type laneClient struct {
 	*session
 	lanes
 	qps    []verbs.QP
-	index  map[wire.QPN]int
-	ah     verbs.AH
-	remote []laneEnd
-	laneCQ verbs.CQ
-	words  int   // offset in local memory of the words that are written to the report or read from it
-	posted []int // number of posted messages, by lane
-	done   []int // number of completed messages, by lane
-	sent   int
-	ended  int
+	index  map[wire.QPN]int // the index in qps of each queue pair
+	ah     verbs.AH         // of the server; nil if the lanes are not of UD
+	remote []laneEnd        // the server's ends of the lanes
+	laneCQ verbs.CQ         // completion queue of sends of all lanes
+	words  int              // offset in local memory of the words that are written to the report or read from it
+	posted []int            // number of posted messages, by lane
+	done   []int            // number of completed messages, by lane
+	sent   int              // number of posted messages on all lanes
+	ended  int              // number of completed messages on all lanes
 	credits
 }
 
 // credits limits the number of messages in flight to the number of the server's receives. A sender
 // needs it if its transport service has no acknowledgements.
 type credits struct {
-	total int
+	total int // number of the server's receives on all lanes
 	// taken is the number of messages that the server has reported as received. writtenOff is the
 	// number of messages that count as lost.
 	taken, writtenOff int

@@ -18,8 +18,8 @@ type laneServer struct {
 	qps   []verbs.QP
 	byQPN map[wire.QPN]verbs.QP
 	own   []rdmacm.Endpoint
-	ah    verbs.AH
-	slot  int // length of a receive in bytes
+	ah    verbs.AH // of the client, for echoes over UD; else nil
+	slot  int      // length of a receive in bytes
 }
 
 const (

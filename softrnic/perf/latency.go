@@ -138,7 +138,7 @@ func planSendLat(c *Config) plan {
 const echoReceives = 4
 
 // pingPong sends messages over the connection and waits for the echo of each. The latency is half
-// of that time.
+// of the time from the post to the echo.
 func (s *session) pingPong(c *Config, res *Result) error {
 	if err := s.awaitReport(reportReady, 1); err != nil {
 		return err
@@ -158,9 +158,9 @@ func (s *session) pingPong(c *Config, res *Result) error {
 	return s.checkReport(c.Iters, res)
 }
 
-// echoes measures messages that the server echoes, one at a time. For each message it posts the
-// receive of the echo to qp and calls turn, which sends message k and waits for its echo. The
-// latency is half of the time that turn takes.
+// echoes measures messages that the server echoes, one at a time. For each message it posts a
+// receive with the memory pong to qp, for the echo, and calls turn, which sends message k and waits
+// for its echo. The latency is half of the time that turn takes.
 func (s *session) echoes(c *Config, qp verbs.QP, pong verbs.SGE, res *Result, turn func(k int) error) error {
 	var h Latencies
 	list := []verbs.SGE{pong}

@@ -48,7 +48,7 @@ type LoadControl struct {
 // Bounds of a Load.
 const (
 	maxLoadPeers = 128
-	maxLoadRate  = 1e5
+	maxLoadRate  = 1e5 // READs per second
 	// MaxLoadFlying is how many READs of a load are in flight at most. Further READs are counted as
 	// shed.
 	MaxLoadFlying = 256
@@ -78,7 +78,7 @@ func (l *Load) Validate() error {
 
 // LoadSample is one READ of a Load.
 type LoadSample struct {
-	// At is when the READ has ended, in nanoseconds since 1970. Took is its time.
+	// At is when the READ has ended, in nanoseconds since 1970. Took is how long it took.
 	At   int64         `json:"at"`
 	Took time.Duration `json:"took"`
 	// Status says why the READ has failed; "" means that it has succeeded.
@@ -89,8 +89,8 @@ type LoadSample struct {
 
 // LoadResult is the outcome of a Load.
 type LoadResult struct {
-	// Began is when the first READ could begin. It is later than Load.Begin if the preparations took
-	// longer.
+	// Began is when the first READ could begin, in nanoseconds since 1970. It is later than Load.Begin
+	// if the preparations took longer.
 	Began   int64        `json:"began"`
 	Samples []LoadSample `json:"samples"`
 }

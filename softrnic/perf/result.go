@@ -2,7 +2,8 @@ package perf
 
 import "time"
 
-// Result has the measurements of a run. Exactly one of BW, Lat, Checks, Soak and Locks is set.
+// Result has the measurements of a run. After a run without an error, exactly one of BW, Lat,
+// Checks, Soak and Locks is set.
 type Result struct {
 	Test string `json:"test"`
 	From string `json:"from,omitempty"`
@@ -37,7 +38,8 @@ type Result struct {
 	Counters map[string]uint64 `json:"counters,omitempty"`
 }
 
-// Bandwidth is the result of a bandwidth test, with MiB and Mpps as perftest prints them.
+// Bandwidth is the result of a bandwidth test, with MiB/s and millions of messages per second
+// (Mpps) as perftest prints them.
 type Bandwidth struct {
 	Bytes    int     `json:"bytes"`
 	Iters    int     `json:"iterations"`

@@ -48,10 +48,10 @@ func Run(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, cfg Config, progress
 
 // plan says what a test of perf needs: the resources on both sides, and the function that runs it.
 type plan struct {
-	local   int // bytes of local memory
-	slot    int // size of a slot of local memory, in bytes
-	bytes   int // bytes of a region at the server for this run alone
-	request request
+	local   int     // bytes of local memory
+	slot    int     // size of a slot of local memory, in bytes
+	bytes   int     // bytes of a region at the server for this run alone
+	request request // the server's part in a SEND test; zero for other tests
 	run     func(*session, *Result) error
 }
 

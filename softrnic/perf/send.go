@@ -39,8 +39,8 @@ func (c *Config) receives() int {
 	return max(1, min(c.RecvSlack, maxBuffer/(c.Size+verbs.GRHLen)/max(1, c.QPs)))
 }
 
-// sendStream returns a stream that sends messages 0 to n−1. They are filled with the pattern if
-// they are verified.
+// sendStream returns a stream that sends messages 0 to n−1 from the first `slots` slots in turn.
+// The messages are filled with the pattern if they are verified.
 func (s *session) sendStream(c *Config, n, slots int) stream {
 	return stream{
 		op: "send", total: n, depth: min(c.Depth, slots), every: min(c.SignalEvery, slots),
@@ -65,7 +65,8 @@ func (s *session) readReport() ([reportSize]byte, error) {
 
 func word(rep *[reportSize]byte, off int) uint64 { return binary.NativeEndian.Uint64(rep[off:]) }
 
-// awaitReport READs the report until the word at `off` is at least want.
+// awaitReport READs the report until the word at `off` is at least want. It fails after
+// cfg.Patience.
 func (s *session) awaitReport(off int, want uint64) error {
 	end := s.rt.Now().Add(s.cfg.Patience)
 	for {

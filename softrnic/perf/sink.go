@@ -20,8 +20,8 @@ type sink struct {
 	*work
 	pat   Pattern
 	count uint64 // messages received
-	bad   uint64
-	bytes uint64
+	bad   uint64 // messages received with wrong bytes
+	bytes uint64 // bytes received
 	wcs   [64]verbs.WC
 	again []verbs.RecvWR // receives that must be posted again
 	sges  []verbs.SGE
@@ -64,8 +64,8 @@ func (m *sink) recv(slot int) verbs.RecvWR {
 	return verbs.RecvWR{ID: uint64(slot), SGL: m.sges[slot : slot+1]}
 }
 
-// errFlushed is returned by take when a completion has failed: the queue pair is in ERROR. The
-// thread of the connection then ends.
+// errFlushed ends the thread of a connection: a completion has failed, because the queue pair is in
+// ERROR, or the client of lanes has not written its table.
 var errFlushed = errors.New("queue pair in error")
 
 // take handles completions, and posts the receives of the messages again.

@@ -13,18 +13,18 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Sizes of raw tests in bytes. A message of up to maxPayload bytes becomes a frame as long as a
-// WRITE with the same payload (with Ethernet, IPv4, UDP, BTH, RETH, ICRC).
+// Sizes of raw tests in bytes, and other constants. A message of up to maxPayload bytes becomes a
+// frame as long as a WRITE with the same payload (with Ethernet, IPv4, UDP, BTH, RETH, ICRC).
 const (
 	maxPayload = 4096
 	overhead   = 14 + 20 + 8 + 12 + 16 + 4
 
-	defaultBW    = 50_000
-	defaultLat   = 5000
+	defaultBW    = 50_000 // messages of a bandwidth test
+	defaultLat   = 5000   // messages of a latency test
 	defaultDepth = 128
 	maxIters     = 10_000_000
-	askEvery     = 32
-	batch        = 32
+	askEvery     = 32 // one of so many data frames requests an answer (opAsk)
+	batch        = 32 // frames that are sent at once, at most
 	// defaultStall is the default of run.stall, which tests change.
 	defaultStall = 100 * time.Millisecond
 	// giveUp is the number of waits in a row without an answer after which a run fails.
