@@ -33,7 +33,9 @@ type CMConfig struct {
 	FirstPSN func(*rand.Rand) wire.PSN
 }
 
-// CMStats counts the outcomes of the exchanges by which a CM makes connections.
+// CMStats counts the outcomes of the exchanges by which a CM makes connections or resolves datagram
+// services. Rejected counts the refusals that this CM has sent, and those of datagram services that
+// it has received. Accepted includes answers to SIDR requests.
 type CMStats struct {
 	Dialed, Accepted, Rejected, TimedOut uint64
 	// Machine has the counters of the NIC's connection manager, which all its users share; zero

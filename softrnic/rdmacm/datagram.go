@@ -23,7 +23,7 @@ type DatagramPeer struct {
 	Private []byte
 }
 
-// ResolveDatagrams asks the host with address to for the queue pair of a datagram service, as
+// ResolveDatagrams asks the host with the address `to` for the queue pair of a datagram service, as
 // programs over librdmacm do in its UDP port space. It makes no connection. If the peer refuses,
 // the error is a *RejectError.
 func (m *CM) ResolveDatagrams(to netip.Addr, name string, private []byte, deadline clock.Time) (DatagramPeer, error) {

@@ -27,6 +27,7 @@ type message struct {
 	private []byte
 }
 
+// kind is the kind of a message.
 type kind uint8
 
 const (

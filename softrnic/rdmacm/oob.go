@@ -31,7 +31,7 @@ const (
 
 // OOBConfig configures an OOB.
 type OOBConfig struct {
-	// Context is the device whose queue pairs are connected; required.
+	// Context is a context of the device whose queue pairs are connected; required.
 	Context verbs.Context
 	// Listen is the address on which all services of this manager listen. With the zero value the
 	// manager only dials. Port 0 means a free port, which Addr returns.

@@ -188,7 +188,7 @@ type request struct {
 	o       *OOB
 	c       net.Conn
 	m       message
-	expires time.Time
+	expires time.Time // when the initiator has certainly given up
 	// answered is true when Accept, Reject or Answer has begun to answer the request. Later calls of
 	// these methods fail at once.
 	answered atomic.Bool
