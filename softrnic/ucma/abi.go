@@ -47,8 +47,8 @@ const (
 // privateRoom is the size of the field for private data in arguments and events, in bytes.
 const privateRoom = 256
 
-// The structs have the names of rdma_user_cm.h without their prefixes. Response is the address in
-// the program's memory at which the preloaded library stores the answer.
+// The structs are those of rdma_user_cm.h, with shorter names. Response is the address in the
+// program's memory at which the preloaded library stores the answer.
 type (
 	createID struct {
 		UID, Response uint64
@@ -188,7 +188,7 @@ type (
 		Port, Timeout, RetryCount, RNRRetry       uint8
 	}
 
-	// event is a struct rdma_ucm_event_resp.
+	// event is a struct rdma_ucm_event_resp. Param has a connParam, a datagramParam or zeros.
 	event struct {
 		UID              uint64
 		ID, Kind, Status uint32

@@ -16,11 +16,11 @@ type id struct {
 	state   State
 	// space is the port space, as mad.PortService uses it; 0 if it is not supported.
 	space    mad.ServiceID
-	src, dst netip.AddrPort
+	src, dst netip.AddrPort // of this host and of the peer; invalid as long as it is not known
 	options  options
-	reported uint32 // number of events that the program has read
-	conn     *engine.CMConn
-	listener *engine.CMListener
+	reported uint32             // number of events that the program has read
+	conn     *engine.CMConn     // the connection or SIDR exchange on the NIC; nil if there is none
+	listener *engine.CMListener // the listener on the NIC; nil if the identifier does not listen
 	// For a listener, backlog is the largest number of requests that may wait for an answer, and
 	// waiting is their number. For a peer's request, of is its listener until the request is answered.
 	backlog, waiting int
@@ -28,7 +28,8 @@ type id struct {
 	terms            terms
 }
 
-// terms are the parameters of a connection that both sides have agreed on.
+// terms are the parameters of a connection, as far as they are known: first this side's wishes, at
+// the end what both sides have agreed on.
 type terms struct {
 	peerQPN wire.QPN
 	// psn is the first PSN that this side expects. peerPSN is the first PSN that the peer expects.

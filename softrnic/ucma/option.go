@@ -8,7 +8,7 @@ import (
 
 // options are the options of an identifier (rdma_cm_id).
 type options struct {
-	tos        uint8
+	tos        uint8 // traffic class of the identifier's packets
 	ackTimeout uint8 // code of the ACK timeout; 0 means the default
 	reuse      bool  // other identifiers with this option may have the same address and port
 	// only: the unspecified address means only the addresses of its family. The default is true for

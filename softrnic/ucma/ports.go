@@ -21,8 +21,8 @@ const (
 	numPorts  = 28232
 )
 
-// take gives an identifier an address and a port. Port 0 means a free port, and start, a random
-// number, says where in the range of free ports the search begins.
+// take gives an identifier an address and a port. Port 0 means a port that no identifier uses;
+// start, a random number, says where in the range of such ports the search begins.
 func (p *Ports) take(x *id, at netip.AddrPort, start uint32) error {
 	if !x.options.familyChosen {
 		x.options.only = at.Addr().Is4()
