@@ -3,9 +3,9 @@
 // 4.5. It makes the exchange by which they set up a connection, over a TCP connection of the
 // caller, and then sends and receives their traffic. So either end can be the real program.
 //
-// Both exchanges are text in records of fixed length. They do not contain sizes and counts: both
-// sides must be started with the same ones. Any other text from the peer ends the run with an
-// error.
+// In both exchanges, text records of fixed length describe the queue pairs. Neither side learns the
+// size and the number of messages before the traffic, so both must be started with the same ones. A
+// record of another form ends the run with an error.
 package perftestpeer
 
 import (
@@ -53,14 +53,15 @@ type Result struct {
 	QPN     uint32        `json:"qpn"`
 	PeerQPN uint32        `json:"peerQpn"`
 	Elapsed time.Duration `json:"elapsedNs"`
-	// Bytes and Iters count the messages of the run: of a ping-pong those in both directions. A server
-	// whose NIC does all the work counts none.
+	// Iters is the number of messages of the run, of a ping-pong those in one direction. Bytes is the
+	// length of the messages together, of a ping-pong in both directions. Both are 0 for a server
+	// whose NIC does all the work.
 	Bytes uint64 `json:"bytes"`
 	Iters int    `json:"iterations"`
-	// Usec is the time of one iteration. For ping-pong and READ this is a round trip, for the latency
-	// of SEND or WRITE half a round trip.
+	// Usec is the time of one message in microseconds. For ping-pong and the latency of READ and
+	// atomics this is a round trip, for the latency of SEND or WRITE half a round trip.
 	Usec float64 `json:"usec"`
-	// MiBps and Mpps are only set for bandwidth tests.
+	// MiBps is Bytes per second in MiB, Mpps is Iters per second in millions.
 	MiBps float64 `json:"MiBps,omitempty"`
 	Mpps  float64 `json:"Mpps,omitempty"`
 }

@@ -46,8 +46,8 @@ type Perftest struct {
 }
 
 // script describes the exchange of a test over TCP. It says how many times both sides exchange
-// records before the traffic and after it, whether a report of five numbers (for bandwidth tests)
-// is exchanged in between, and whether "done" is sent at the end.
+// records before the traffic and after it, whether a report of five numbers follows the first
+// record after the traffic, and whether "done" is sent at the end.
 type script struct {
 	before, after int
 	report, done  bool
@@ -151,10 +151,10 @@ type perftestRun struct {
 	Perftest
 	*end
 	conn  io.ReadWriter
-	area  int
-	recvs int
-	our   record
-	their record
+	area  int    // length of one of the two buffers in bytes; see areaOf
+	recvs int    // receives that this side keeps posted, if it receives
+	our   record // of this side
+	their record // of the peer
 }
 
 // receives reports whether this side posts receives, because the peer sends to it.

@@ -105,9 +105,9 @@ func (p Pingpong) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 type pingpongRun struct {
 	rally
 	*end
-	slot, slots int
-	got         []byte
-	posted      int
+	slot, slots int    // length of a slot of the memory in bytes, and number of slots for receives
+	got         []byte // the message that is being checked
+	posted      int    // number of posted sends
 }
 
 // rally has the state that ping-pongs of all types have in common.
@@ -222,8 +222,8 @@ func (p *rally) meet(conn io.ReadWriter, our []place, n, source int, connect fun
 // doneText is the last message of both exchanges.
 const doneText = "done\x00"
 
-// announced returns the index of the address that a run announces: source, or the first IPv4
-// address.
+// announced returns the index of the address that a run announces: source, or if source is negative
+// that of the first IPv4 address, or 0 if there is none.
 func announced(ctx verbs.Context, source int) (int, error) {
 	gids := ctx.Device().GIDs
 	if source >= len(gids) {

@@ -30,14 +30,14 @@ type srqRun struct {
 	srq  verbs.SRQ
 	qps  []*srqQP
 	byQP map[wire.QPN]*srqQP
-	our  []place
+	our  []place // of qps
 
-	slots      int
-	got, blank []byte
+	slots      int    // number of slots for receives
+	got, blank []byte // the message that is being checked; the bytes that fill a slot before a receive
 }
 
-// srqQP is one queue pair of the run. It sends again when its last message has completed and the
-// peer's message has arrived.
+// srqQP is one queue pair of the run. It sends again when its last message has completed (sending
+// is false) and the peer's message has arrived (awaiting is false).
 type srqQP struct {
 	verbs.QP
 	sending, awaiting bool

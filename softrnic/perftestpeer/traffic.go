@@ -113,8 +113,8 @@ func (t *perftestRun) sendLatency() error {
 	return nil
 }
 
-// The wait for a byte in memory checks it again and again, at first without pauses. Later it makes
-// pauses, so that other processes get the processor.
+// The wait for a byte in memory checks it again and again, at first `looks` times without pauses.
+// Later it makes pauses, so that other processes get the processor.
 const (
 	looks = 2000
 	pause = 20 * time.Microsecond
