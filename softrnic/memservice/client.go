@@ -104,9 +104,10 @@ func DialShared(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, de
 }
 
 // Join adds the claim's owner to the owners of connection conn, which carries requests of several
-// owners. A fence of any of them ends the connection. Before that, the service ends connection
-// c.Replaces and removes c.Former from the owners of conn. Join returns ErrFenced if the owner was
-// fenced, and another error if the connection has ended or c.Former is longer than MostFormer.
+// owners. A fence of any of them ends the connection. Before the service adds the owner, it ends
+// connection c.Replaces and removes c.Former from the owners of conn. Join returns ErrFenced if the
+// owner was fenced, ErrGone if the connection has ended, and another error if it has too many
+// owners or c.Former is longer than MostFormer.
 func Join(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, c Claim, deadline clock.Time) error {
 	if len(c.Former) > MostFormer {
 		return fmt.Errorf("join a connection as owner %d: %d former owners, at most %d leave at a time", c.Owner, len(c.Former), MostFormer)
@@ -235,8 +236,8 @@ func EndService(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, service string, con
 	return err
 }
 
-// call sends the memory service a request that makes no connection. An error begins with doing,
-// formatted with args, for example "fence owner 3 at".
+// call sends the memory service a request that makes no connection. The text of an error begins
+// with the format `doing` with args, for example "fence owner 3 at".
 func call(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, r request, deadline clock.Time, doing string, args ...any) (answer, error) {
 	a, err := ask(ctx, d, to, r, deadline)
 	if err != nil {

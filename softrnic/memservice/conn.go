@@ -51,12 +51,12 @@ type Conn struct {
 
 	id     uint64
 	req    request
-	owners []uint32 // owners whose requests it carries; empty means that its requests have no owner
-	work   Work     // nil means that only the NIC works
-	bytes  int64
-	memory Region
-	died   clock.Time // when the service noticed that the connection is dead; 0 means that it is not
-	undo   []func() error
+	owners []uint32       // owners whose requests it carries; empty means that its requests have no owner
+	work   Work           // nil means that only the NIC works
+	bytes  int64          // memory of this connection alone: its region and that of its Work
+	memory Region         // the region that the answer names
+	died   clock.Time     // when the service noticed that the connection is dead; 0 means that it is not
+	undo   []func() error // functions that destroy the objects; see OnDestroy
 }
 
 // of reports whether the connection carries requests of owner.

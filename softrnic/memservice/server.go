@@ -15,10 +15,10 @@ import (
 
 // Limits of a Server.
 const (
-	maxConns       = 256  // connections of a service with a Worker
-	maxPassive     = 4096 // connections of a service without a Worker, where only the NIC works for them
-	defaultMemory  = 1 << 30
-	acceptPatience = 5 * time.Second
+	maxConns       = 256             // connections of a service with a Worker
+	maxPassive     = 4096            // connections of a service without a Worker, where only the NIC works for them
+	defaultMemory  = 1 << 30         // bytes
+	acceptPatience = 5 * time.Second // for a client to report that it is ready
 )
 
 // RemoteAccess has the access rights with which the service registers its regions for clients.
@@ -379,10 +379,11 @@ func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
 // more connections calls oldest for each new one.
 const candidates = 16
 
-// oldest returns the index of the connection to end when there is no room. Among the oldest
-// `candidates` connections whose requests had private data, that is the first one that has failed,
-// else the oldest one. A connection whose request had no private data (request.silent) carries
-// requests of several clients. It is chosen only if all connections are such ones.
+// oldest returns the index of the connection to end when there is no room for another one. It
+// considers the `candidates` oldest connections whose requests had private data, and chooses the
+// first one that has failed, or the oldest if none has failed. A connection whose request had no
+// private data (request.silent) carries requests of several clients. If there are only connections
+// of this kind, oldest chooses the oldest.
 func (s *Server) oldest() int {
 	oldest, asked := 0, 0
 	for i, c := range s.conns {
