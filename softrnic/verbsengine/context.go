@@ -17,7 +17,7 @@ type Context struct {
 	shell  Shell
 	poller Poller // shell, if it implements Poller; else nil
 	poster Poster // shell, if it implements Poster; else nil
-	// The fields below are guarded by exclusive use of the shell.
+	// The fields below are guarded by exclusive use of the engine; see Shell.Enter.
 	closed bool
 	pds    map[*pd]struct{}
 	cqs    map[*cq]struct{}
@@ -212,7 +212,7 @@ func listed[H comparable](list map[H]struct{}, handle H) H {
 	return handle
 }
 
-// end destroys an object by f, and removes its handle from list.
+// end destroys an object by f, and removes its handle from list if f succeeds.
 func end[H comparable](c *Context, list map[H]struct{}, handle H, f func() error) error {
 	return c.step(func(step) error {
 		err := f()

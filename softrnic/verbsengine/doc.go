@@ -1,5 +1,6 @@
-// Package verbsengine implements the verbs interfaces over an engine. It checks handles and the
-// rules of their lifetime (destroy order, use after close); package engine implements the NIC.
+// Package verbsengine implements the verbs interfaces over an engine. It checks that the handles in
+// a call belong to the same context, and destroys all objects of a context that is closed, in an
+// order that works. Package engine implements the NIC and its objects.
 //
 // It has no lock and no clock: a Shell gives it exclusive use of the engine and a way to wait.
 // Package device is the Shell of real time; the simulator has one in virtual time.
@@ -58,6 +59,6 @@ type Condition interface {
 // long.
 type Patient interface {
 	Condition
-	// Patient is called with exclusive use of the engine, whenever a thread must poll.
+	// Patient returns true if the shell need not poll. It is called with exclusive use of the engine.
 	Patient() bool
 }
