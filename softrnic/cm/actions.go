@@ -48,10 +48,12 @@ const (
 	// EventEstablished: the initiator of an accepted request is ready. Its RTU, or its first packet,
 	// has arrived.
 	EventEstablished
-	// EventRejected: before the connection was established, the peer has refused it, or has not
-	// received an answer in time (REJ, with a Reason).
+	// EventRejected: before the connection was established, the peer has refused it or has not
+	// received an answer in time, or the machine itself has refused the peer's REP as stale. The
+	// message is the REJ, with a Reason.
 	EventRejected
-	// EventUnreachable: the peer did not answer, and the retries are used up.
+	// EventUnreachable: the peer did not answer, and the retries are used up. Or the application did
+	// not answer an EventRequest within Config.Pending.
 	EventUnreachable
 	// EventDisconnected: the connection has ended, by either side.
 	EventDisconnected
@@ -74,8 +76,8 @@ func (k EventKind) String() string { return eventNames[k] }
 // Event is a change that is reported to the owner of a connection.
 type Event struct {
 	Kind  EventKind
-	Conn  mad.CommID
-	Owner uint64
+	Conn  mad.CommID // the number of the connection on this side
+	Owner uint64     // of the connection; see the package comment
 	// Local and Peer are the addresses between which the datagrams go.
 	Local, Peer netip.Addr
 	// Message is the message that caused the event: *mad.REQ, *mad.REP, *mad.REJ, *mad.SIDRReq or

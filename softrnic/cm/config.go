@@ -53,7 +53,7 @@ const (
 	// maxAnswer limits the code of the time for which this side waits for the answer to its message:
 	// 4.3 s, as Linux uses. The message is sent up to 16 times (IBTA 12.7.27/timeout).
 	maxAnswer = 20
-	maxCode   = 31
+	maxCode   = 31 // largest time code
 	// maxCMRetries is the largest value of the 4-bit field in a REQ.
 	maxCMRetries = 15
 )

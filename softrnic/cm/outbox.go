@@ -6,11 +6,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// outbox sends messages and counts them.
+// outbox puts messages into Actions, for the caller to send, and counts them.
 type outbox struct {
 	stats   Stats
-	tidBase uint64
-	tids    uint32
+	tidBase uint64 // upper half of all transaction IDs of this machine; random
+	tids    uint32 // number of transaction IDs given out
 }
 
 // exchange is the current exchange of messages of a connection.
@@ -22,7 +22,7 @@ type exchange struct {
 	lastAttr mad.Attr
 	timeout  uint8 // time code: how long the peer may take to answer
 	retries  uint8 // retries that are left
-	maxTries uint8
+	maxTries uint8 // retries of each message
 }
 
 // newTID returns a transaction ID for a new exchange.

@@ -42,7 +42,7 @@ const (
 	onAccept
 	onReady
 	onReject
-	onDelay
+	onDelay // the application needs more time; only tests use it
 	onDisconnect
 	onAbort
 	onPacket // the first RC packet of the connection has arrived
@@ -66,7 +66,7 @@ var causeNames = [...]string{
 	"REQ", "MRA", "REJ", "REP", "RTU", "DREQ", "DREP", "SIDR_REQ", "SIDR_REP", "retry", "expiry",
 }
 
-// String returns the name of the method, the message, or the kind of timeout.
+// String returns the name of the call, the message, or the kind of timeout.
 func (c cause) String() string { return causeNames[c] }
 
 // edge is one edge of the state diagram. sends names the message that is sent; only the diagram

@@ -20,9 +20,9 @@ type table struct {
 	// ended are the connections in time-wait, oldest first. Connections that have left time-wait early
 	// may still be in it; they are skipped.
 	ended    []*conn
-	waiting  int // connections in time-wait
-	requests int // connections that wait for an application's answer
-	due      clock.Queue
+	waiting  int         // connections in time-wait
+	requests int         // connections that wait for an application's answer
+	due      clock.Queue // deadlines of connections, by their numbers
 }
 
 func newTable() table {
@@ -49,15 +49,15 @@ type peerQP struct {
 // conn is one connection, or one resolution of a datagram service.
 type conn struct {
 	exchange
-	id, remoteID mad.CommID
+	id, remoteID mad.CommID // its numbers on this side and on the peer's; remoteID is 0 until it is known
 	owner        uint64
 	orphan       bool // the owner of the connection gets no more events
 	state        State
 	local, peer  netip.Addr
 	pkey         uint16
 	service      mad.ServiceID
-	qpn, remQPN  wire.QPN
-	sidr         bool
+	qpn, remQPN  wire.QPN // the queue pairs of this side and of the peer; 0 until they are known
+	sidr         bool     // a resolution of a datagram service
 	inTimeWait   bool
 }
 
