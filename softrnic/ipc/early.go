@@ -12,7 +12,7 @@ import (
 // so that it returns the same errors as package device. The lock of the send ring's poster guards
 // earlyPosts.
 type earlyPosts struct {
-	limits      transport.Config // Type, MaxSGE and MaxInline
+	limits      transport.Config // only Type, MaxSGE and MaxInline are set
 	maxSendWR   uint64
 	incarnation uint64
 	// sends is true if the NIC has taken a send since the last reset. From then on until the next

@@ -30,7 +30,7 @@ type poster struct {
 
 	mu     sync.Mutex // guards the fields below
 	q      *ring.Queue
-	tail   uint64
+	tail   uint64 // position behind the newest entry
 	closed bool
 }
 

@@ -37,6 +37,8 @@
 //	  refused   code 1
 //	region   address 8 | R_Key 4 | length 8
 //
+// The boot in the answer to connect is different in each incarnation of the service.
+//
 // A request without private data is a connect to the shared region by a client that never sends an
 // end request. Such clients are the switch, for its own connections, and threads that share a
 // connection.

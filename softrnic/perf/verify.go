@@ -6,7 +6,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// planVerify returns the plan of the test verify, which executes each one-sided operation once.
+// planVerify returns the plan of the test verify, which checks each one-sided operation in a step
+// of its own.
 func planVerify(c *Config) plan {
 	run := func(s *session, res *Result) error {
 		for _, step := range verifySteps {

@@ -215,8 +215,8 @@ func (t *perftestRun) both(ctx verbs.Context, r *Result) error {
 	return t.part(s, r)
 }
 
-// swapBytes is the basic step of the exchange. It sends the bytes of say to the other side, and
-// receives as many as hear holds. The client sends first, and the server receives first.
+// swapBytes is the basic step of the exchange. It sends the bytes in `say` to the peer, and
+// receives len(hear) bytes into `hear`. The client sends first, and the server receives first.
 func (t *perftestRun) swapBytes(say, hear []byte) error {
 	write := func() error { _, err := t.conn.Write(say); return err }
 	read := func() error { _, err := io.ReadFull(t.conn, hear); return err }

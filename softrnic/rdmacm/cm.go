@@ -28,8 +28,8 @@ type CMConfig struct {
 	Context verbs.Context
 	// Backlog is how many requests of one service may wait for Accept. 0 means 64.
 	Backlog int
-	// FirstPSN, if not nil, returns the first PSN of this side of each connection. nil means that
-	// it is random.
+	// FirstPSN, if not nil, returns for each connection the first PSN that the peer must send: the
+	// PSN in the message of this side. nil means that it is random.
 	FirstPSN func(*rand.Rand) wire.PSN
 }
 
@@ -64,7 +64,7 @@ type CM struct {
 
 	mu        sync.Mutex // guards the fields below; a thread that holds it locks nothing else and does not wait
 	listeners map[*listening]struct{}
-	requests  map[*cmRequest]struct{} // requests that an application has accepted from a listener and not answered
+	requests  map[*cmRequest]struct{} // requests that a listener's Accept has returned and that were not answered
 	stats     CMStats
 }
 

@@ -76,9 +76,9 @@ type Params struct {
 	// Timeout is the code of the local ACK timeout, 4.096 µs · 2^Timeout. 0 means 15 (134 ms).
 	Timeout uint8
 	// RetryCount and RNRRetry are the retry counts of verbs.ToRTS. However, 0 means 7, the usual
-	// choice, and NoRetry means none. With CM, the responder takes the values of RetryCount, RNRRetry
-	// and Timeout that are 0 from the initiator's message; the initiator takes RNRRetry from the
-	// responder's message if it is 0.
+	// choice, and NoRetry means none. With CM, 0 has another meaning in some cases: for a responder
+	// whose RetryCount, RNRRetry or Timeout is 0, the value in the initiator's message applies, and
+	// for an initiator whose RNRRetry is 0, that in the responder's message.
 	RetryCount, RNRRetry uint8
 	// MinRNRTimer is the code of the RNR timer in the RNR NAKs of this side. 0 means 12 (0.64 ms).
 	MinRNRTimer  uint8

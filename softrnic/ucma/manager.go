@@ -51,9 +51,9 @@ type Manager struct {
 	conns     map[*engine.CMConn]*id
 	listeners map[*engine.CMListener]*id
 	joins     map[uint32]*join
-	next      uint32 // the next handle
-	nextCh    uint32
-	nextJoin  uint32
+	next      uint32 // the handle to try next
+	nextCh    uint32 // the number of a channel to try next
+	nextJoin  uint32 // the handle of a membership to try next
 }
 
 // watcher receives the reports of the NIC's connection manager.

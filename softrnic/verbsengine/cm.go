@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// ConnManager is the NIC's connection manager for the threads of one application. Its queue pairs
-// may belong to any context of the same NIC.
+// ConnManager is the NIC's connection manager for the threads of one application. The queue pairs
+// that it connects may belong to any context of the same NIC.
 type ConnManager struct{ ctx *Context }
 
 // ConnManager returns the NIC's connection manager.
@@ -32,8 +32,9 @@ func (m *ConnManager) Step(op string, f func(now clock.Time, g *engine.GSI, out 
 	return f(now, g, out)
 }
 
-// Await waits until ready returns true or the context is closed. ready is called with exclusive use
-// of the NIC; it must also return true if the object that it checks was destroyed.
+// Await waits until ready returns true, at most until the deadline. It fails if the context is
+// closed meanwhile. ready is called with exclusive use of the NIC; it must also return true if the
+// object that it checks was destroyed.
 func (m *ConnManager) Await(op string, ready func() bool, deadline clock.Time) error {
 	err := waitError(op, m.ctx.shell.Await(cmCondition{m.ctx, ready, deadline == clock.Never}, deadline))
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 // page, its objects with rings, and the pump's counters. Exclusive use of the engine guards it.
 type port struct {
 	c     *client
-	page  []byte
+	page  []byte // shared memory that begins with the control page
 	ctl   *ring.Control
 	bells []belled // the objects with rings, by the numbers of their bells; nil: the number is free
 	cqs   []mover  // completion queues

@@ -239,8 +239,8 @@ func (s *pump) woken(p *port) {
 // has the posts before the request changes an object. Other applications are served in between. A
 // step of the pump clears all doorbells first, and at its end sets again those that it has not
 // served. In between, these doorbells seem not to be rung, so catchUp checks them only with
-// exclusive use of the engine. If the application keeps ringing, catchUp stops and leaves the rest
-// to the pump.
+// exclusive use of the engine. If the application keeps ringing, catchUp stops and leaves the
+// remaining doorbells to the pump.
 func (s *pump) catchUp(p *port) {
 	for range ring.MaxBells / maxBellsAtOnce {
 		now, e, out := s.shell.Enter()

@@ -77,8 +77,8 @@ type Server struct {
 	processes processes
 	ln        *net.UnixListener
 	wg        sync.WaitGroup // the pump, the accepting goroutine and all clients
-	stop      chan struct{}
-	close     func() error
+	stop      chan struct{}  // closed when the server is being closed
+	close     func() error   // calls shutDown, once
 
 	mu      sync.Mutex // guards the fields below
 	clients map[*client]struct{}
