@@ -110,7 +110,7 @@ func (s Service) Reply(private []byte, mtu verbs.MTU) (out [mad.REPPrivate]byte,
 }
 
 // ParseReply returns the application's private data in a REP, and the agreed path MTU. A REP of a
-// port does not contain the MTU: ParseReply then returns asked, the MTU of the request.
+// port does not contain the MTU: ParseReply then returns `asked`, the MTU of the request.
 func (s Service) ParseReply(rep *mad.REP, asked verbs.MTU) ([]byte, verbs.MTU, error) {
 	if s.Port {
 		return rep.Private[:], asked, nil

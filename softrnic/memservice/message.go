@@ -63,7 +63,7 @@ const (
 type request struct {
 	kind kind
 	// conn is the connection that the request ends; 0 means none. For connect and join, the service
-	// ends this connection before it does anything else.
+	// ends this connection before it makes or changes another one.
 	conn  uint64
 	owner uint32
 	// shared is the connection that an owner joins. former are the owners that leave this connection,

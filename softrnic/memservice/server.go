@@ -152,7 +152,8 @@ func (s *Server) Serve() error {
 	}
 }
 
-// shutdown ends the connections that need threads of the host: those with a Work.
+// shutdown ends all connections of a service with a Worker, because threads of the host take part
+// in them. The connections of a passive service stay.
 func (s *Server) shutdown() error {
 	if s.cfg.Worker == nil {
 		return nil

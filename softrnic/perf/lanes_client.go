@@ -244,7 +244,7 @@ func (f *laneClient) post(c *Config, slots int) error {
 // next returns the work request that sends the next message. The caller posts it.
 func (f *laneClient) next(c *Config, slots int) verbs.SendWR {
 	i, k := f.sent%f.n, f.sent%slots
-	if c.Verify && c.Test != SendLat { // in a latency test echoes fills the slot before the measured time
+	if c.Verify && c.Test != SendLat { // in a latency test, session.echoes fills the slot before the measured time
 		f.pat.Fill(f.slot(k), uint64(f.sent))
 	}
 	wr := verbs.SendWR{ID: uint64(f.posted[i]), Op: verbs.OpSendImm, Imm: uint32(f.sent), SGL: f.sges[k : k+1]}

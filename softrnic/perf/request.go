@@ -36,7 +36,7 @@ const (
 	modeEcho
 )
 
-// String returns the name of the mode, which is also that of its thread.
+// String returns the name of the mode. The name of the server's thread ends with it.
 func (m mode) String() string {
 	if m == modeEcho {
 		return "echo"

@@ -22,7 +22,8 @@ type objects struct {
 	undo     []func() error // functions that destroy the objects, in the order in which these were made
 }
 
-// open makes the objects: a completion queue for n completions, and a region of size bytes.
+// open makes the objects: a completion queue for n completions, and a region of size bytes. wait is
+// how long a completion may take; 0 means patience.
 func (o *objects) open(ctx verbs.Context, n, size int, access verbs.Access, wait time.Duration) (err error) {
 	o.rt, o.patience = ctx.Runtime(), cmp.Or(wait, patience)
 	if o.pd, err = ctx.AllocPD(); err != nil {
@@ -68,7 +69,8 @@ type end struct {
 	typ     verbs.QPType
 }
 
-// openEnd makes an end in state INIT with size bytes of memory.
+// openEnd makes an end in state INIT with size bytes of memory. Its queues have room for `sends`
+// sends and `recvs` receives. wait is as in objects.open.
 func openEnd(ctx verbs.Context, typ verbs.QPType, size, sends, recvs int, wait time.Duration) (e *end, err error) {
 	e = &end{typ: typ}
 	defer func() {

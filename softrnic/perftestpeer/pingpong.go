@@ -116,7 +116,7 @@ type rally struct {
 	sent, rcvd int // number of completed sends, and of received messages
 }
 
-// exchange exchanges texts with the peer. It calls hear, which connects the queue pairs to those
+// exchange exchanges texts with the peer. It calls `hear`, which connects the queue pairs to those
 // that the received text names. The server connects before it answers, the client when it has the
 // answer. Then each side sends "done"; the programs do not check the content of this message.
 func (p *rally) exchange(conn io.ReadWriter, text []byte, hear func(heard []byte) error) error {
@@ -188,8 +188,8 @@ func (p *pingpongRun) both(ctx verbs.Context, conn io.ReadWriter, r *Result) err
 }
 
 // meet exchanges n places with the peer (see place). The first places of this side are those in
-// `our`, the others are empty. For each place in `our`, meet calls connect with the link to the
-// peer's place of the same index.
+// `our`, the others are empty. For each place in `our`, meet calls the function `connect` with the
+// link to the peer's place of the same index.
 func (p *rally) meet(conn io.ReadWriter, our []place, n, source int, connect func(i int, l link) error) error {
 	var text []byte
 	for i := range n {

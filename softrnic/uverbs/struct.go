@@ -316,8 +316,8 @@ func AccessOf(bits uint32) (access verbs.Access, others uint32) {
 	return access, bits &^ (uint32(same) | flushGlobal)
 }
 
-// ShareName begins the name of a memory file that the daemon makes for ShareMemory; its number
-// follows.
+// ShareName begins the name of a memory file (a memfd) that the daemon makes for ShareMemory; the
+// file's number follows (Share.Number).
 const ShareName = "rdmalab-share-"
 
 type (

@@ -144,8 +144,8 @@ func (m *Memory) move(op verbs.WROpcode, p []byte, off int64, buffer func(p []by
 	return n, nil
 }
 
-// CompareSwap writes swap to the 8-byte word at `off` if its value is old. It returns the value
-// that the word had before; if was == old, CompareSwap has written swap. Words are little-endian.
+// CompareSwap writes `swap` to the 8-byte word at `off` if its value is `old`. It returns the value
+// that the word had before; if was == old, CompareSwap has written `swap`. Words are little-endian.
 // The operation is atomic for all clients that use CompareSwap and FetchAdd.
 func (m *Memory) CompareSwap(off int64, old, swap uint64) (was uint64, err error) {
 	return m.atomic(&verbs.SendWR{Op: verbs.OpCmpSwap, CompareAdd: old, Swap: swap}, off)

@@ -49,7 +49,7 @@ func (a *attachments) detach(c *client, qp verbs.QP, gid verbs.GID) error {
 	return err
 }
 
-// forget gives back the quotas of a queue pair that was destroyed.
+// forget gives back the quotas for the attachments of a queue pair that was destroyed.
 func (a *attachments) forget(c *client) {
 	c.objects.release(need{kindAttachment, int64(len(*a))})
 	for gid := range *a {

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// area manages the memory of a program's rings. This memory is one file together with the control
-// page, behind which the rings are. Rings take whole pages, first fit.
+// area manages the memory of a program's rings. It is one memory file (a memfd): first the control
+// page, then the rings. Rings take whole pages, first fit.
 type area struct {
 	fd    int
 	bytes []byte

@@ -150,7 +150,7 @@ func (m *programMemory) mappings(start, end uint64) (all []mapping, err error) {
 	return nil, unix.EFAULT
 }
 
-// mappingsOf returns the mappings of a file that the daemon has made as a share.
+// mappingsOf returns where the program has mapped `file`, the memory file of a share.
 func (m *programMemory) mappingsOf(file inode) (all []mapping) {
 	for line := range m.lines() {
 		if !bytes.Contains(line, []byte(uverbs.ShareName)) {

@@ -19,7 +19,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// share is memory of a program that the daemon has mapped, too: a sealed memory file, which the
+// share is memory of a program that the daemon has mapped, too: a memory file (a memfd), which the
 // daemon makes and with which the preloaded library replaces private pages of the program. The NIC
 // accesses these pages without system calls.
 //
@@ -28,8 +28,8 @@ import (
 // client ends. A share that the library ends while it closes a client's connection stays mapped
 // until the client has ended.
 type share struct {
-	number  uint32
-	bytes   []byte
+	number  uint32          // follows uverbs.ShareName in the name of the file
+	bytes   []byte          // where the daemon has mapped the file
 	regions map[*client]int // number of regions over it, by client that is charged for it
 }
 

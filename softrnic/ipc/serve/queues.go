@@ -136,8 +136,8 @@ func (x queues) moderateCQ(a proto.ModerateCQ) (any, error) {
 	return nil, x.on("moderate CQ", a.H, kindCQ, func(o *queueObject) error { return o.cq.Moderate(a.Count, a.Period) })
 }
 
-// resize counts the change of an object's size in bytes against the quota and calls do, which makes
-// the change.
+// resize counts the change of an object's size in bytes against the quota, and calls the function
+// `do`, which makes the change.
 func (x queues) resize(op string, o *queueObject, change int64, do func() error) error {
 	more := need{kindQueued, max(change, 0)}
 	if err := x.c.objects.take(op, more); err != nil {
