@@ -55,7 +55,7 @@ func (r *Result) WriteText(w io.Writer) error {
 	return err
 }
 
-// header writes the title that perftest prints for a test.
+// header writes the title of a bandwidth or latency test, in the form in which perftest prints it.
 func (r *Result) header(b *strings.Builder, kind string) {
 	if r.Test == RawBW || r.Test == RawLat {
 		fmt.Fprintf(b, "%s\n                    Raw Ethernet %s\n %s -> %s   tx depth %d\n%s\n", rule, kind, r.From, r.To, r.Config.Depth, rule)

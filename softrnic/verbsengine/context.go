@@ -159,8 +159,9 @@ func (c *Context) Close() error {
 	return errors.Join(errs...)
 }
 
-// objects returns the objects in the context's domains, in an order that is the same in every run.
-// The order matters, because the NIC reuses keys and numbers in the order in which they were freed.
+// objects returns the queue pairs and regions of the context, in an order that is the same in every
+// run. The order matters, because the NIC reuses keys and numbers in the order in which they were
+// freed.
 func (c *Context) objects() (qps []*qp, mrs []*mr) {
 	for p := range c.pds {
 		qps = slices.AppendSeq(qps, maps.Keys(p.qps))
