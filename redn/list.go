@@ -19,8 +19,8 @@ const (
 	keyLen = controlLen - 1
 	// NodeLen is the length of a node.
 	NodeLen = 2*wordLen + 2*keyLen + 4
-	// walkCopies is how many copies of the key a client's request contains: the NIC scatters the
-	// copies over as many requests of the walk.
+	// walkCopies is how many copies of the key a client's request contains: the NIC can scatter the
+	// copies over so many requests of the walk.
 	walkCopies = sendring.MaxSGE
 	// WalkLen is the length of a client's request (see AppendWalk).
 	WalkLen = walkCopies*keyLen + wordLen
@@ -88,7 +88,8 @@ func answer(client Mem, key uint32, imm uint32) sendring.Entry {
 }
 
 // walkCAS appends a CAS that changes the opcode of r from NOP to op if the key in r is the
-// client's. The fence delays the CAS until the READ that copies the node's key into r has ended.
+// client's. segments is the number of segments of r. The fence delays the CAS until the READ that
+// copies the node's key into r has ended.
 func (q *Queue) walkCAS(r *Request, segments int, op sendring.Opcode, scratch Mem) *Request {
 	return q.CAS(sendring.Signalled|sendring.Fence, r.Control(), scratch.At(0, wordLen), control(sendring.NOP, segments, 0), control(op, segments, 0))
 }

@@ -128,7 +128,8 @@ const countLen = 4
 
 // taken is what take returns: the requests of a lap into which the lock's numbers are copied.
 type taken struct {
-	named         Mem // where the client's request puts the address of the lock
+	named Mem // where the client's request puts the address of the lock
+	// turn is the WAIT for the ticket's turn. release is the ENABLE that releases the lock.
 	turn, release *Request
 }
 
@@ -140,9 +141,9 @@ const (
 	lockRelease = lockTurn + 3
 )
 
-// take appends requests that draw a ticket, and wait until it is drawn. The READ also copies the
-// numbers of the lock's completion queue and queue pair into turn and release, which the caller
-// appends later.
+// take appends requests that draw a ticket into the memory `ticket`, and wait until it is drawn. The
+// READ also copies the numbers of the lock's completion queue and queue pair into turn and release,
+// which the caller appends later. locks is LockServer.Locks.
 func (q *Queue) take(locks, ticket Mem) taken {
 	at := q.next
 	t := taken{turn: &Request{queue: q, index: at + lockTurn}, release: &Request{queue: q, index: at + lockRelease}}

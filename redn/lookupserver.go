@@ -35,7 +35,8 @@ func LookupServerBlocks(probes int) (worker, answers int) {
 
 // lookupLap is the number of blocks of a lap without its probes. It is the sum of: two WAITs and
 // two ENABLEs, a WAIT for the answers, a READ that restores them, a READ of four blocks for the
-// counts, two ADDs, and a RECV_ENABLE.
+// counts, two ADDs, and a RECV_ENABLE. With more than two probes the READ that restores the answers
+// has a second block, for which the ring has room because its size is rounded up.
 const lookupLap = 13
 
 // LookupServer looks keys up for one client without a processor. It serves any number of requests:

@@ -11,15 +11,15 @@ import (
 // Loop is a recycled loop: the last request of a managed queue enables this queue for one more lap,
 // so that the NIC executes the same requests again. WAIT and ENABLE have absolute counts and
 // indexes, so each lap must raise them. The pool has a 16-bit copy of each count, its shadow. In
-// each lap a masked ADD raises four shadows, and a READ copies shadows into the requests, in the
-// other byte order. Other READs restore requests that the lap has changed.
+// each lap masked ADDs raise the shadows, four each, and READs copy the shadows into the requests,
+// in the other byte order. Other READs restore requests that the lap has changed.
 //
 // A lap must fill the rings of all queues of the loop; NOPs fill what the requests of the lap leave
 // free. Recycle begins a loop, its caller appends the requests of a lap to the queues, and End ends
 // the loop. From then on the queues cannot be used for anything else.
 type Loop struct {
-	q       *Queue
-	on      []*Queue
+	q       *Queue   // the queue that enables itself
+	on      []*Queue // the other queues of the loop
 	pool    *Pool
 	closing *Request // the ENABLE of the next lap, the last request of a lap
 	scratch Mem      // 8 bytes that requests of the loop may overwrite
@@ -30,7 +30,7 @@ type Loop struct {
 	restored []*Request
 	counted  []*Request // requests whose counts each lap raises; the last one is closing
 	by       []uint32   // by how much each lap raises the count with the same index in counted
-	shadow   Mem
+	shadow   Mem        // the shadows of counted, 16 bits each, little-endian
 	// outside counts the client's requests, if each lap answers one of them; otherwise it is nil.
 	outside *Counter
 	// receives is how many requests of the client one lap takes; 0 means one.
@@ -179,9 +179,9 @@ func (l *Loop) perLap(r *Request) (n uint32) {
 	return 0
 }
 
-// raise appends the ADDs that raise the shadows. The first ADD has a fence: it waits for the READs
-// of the lap. So the ADDs do not change shadows that the READs still copy, and the NIC executes all
-// later requests with their new counts.
+// raise appends the ADDs that raise the shadows. Each ADD has a fence: it waits for the READs of the
+// lap. So the ADDs do not change shadows that the READs still copy, and the NIC executes all later
+// requests with their new counts. The first ADD is there for its fence even if it adds 0.
 func (l *Loop) raise() {
 	for at := 0; at < len(l.by); at += countsInWord {
 		var addend, last uint64

@@ -24,8 +24,9 @@ const (
 )
 
 // Machine is a NIC in virtual time that executes programs on its own memory. Main is a queue with a
-// doorbell, Second is a managed queue, and the method Add makes more managed queues. Each queue is
-// connected to itself.
+// doorbell, Second is a managed queue unless NewMachine was told otherwise, and the method Add makes
+// more managed queues. Each queue is connected to itself. Now is the virtual time, and Out takes the
+// frames that the NIC sends.
 type Machine struct {
 	NIC *engine.Engine
 	PD  *engine.PD
@@ -133,7 +134,8 @@ func (m *Machine) add(name string, init verbs.RingInit) (*Queue, error) {
 }
 
 // Run writes the requests that were appended into the rings, rings the doorbells and lets the NIC
-// work until it is idle. It fails if a queue has not executed all of its requests.
+// work until it is idle. It fails if a queue has not executed all requests up to its limit, which
+// its doorbell or an ENABLE has set.
 func (m *Machine) Run() error {
 	if err := m.Load(); err != nil {
 		return err

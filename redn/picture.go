@@ -149,7 +149,7 @@ func (m *Machine) memory(addr uint64) string {
 	return fmt.Sprintf("%#x", addr)
 }
 
-// changed returns the blocks of rings to which entry e writes.
+// changed returns the blocks of rings in which the pieces of memory begin to which entry e writes.
 func (m *Machine) changed(e *sendring.Entry) (list []block) {
 	to := e.SGL[:e.NSGE]
 	switch e.Op {

@@ -8,9 +8,9 @@ import (
 )
 
 // Program is the memory of a program and the queue pairs that execute it, made by verbs. The caller
-// makes the queues that start others first.
+// makes a queue before the queues that it starts.
 type Program struct {
-	// Context and PD make the queue pairs, whose rings and operands are in MR.
+	// Context makes the completion queues, and PD the queue pairs. Rings and operands are in MR.
 	Context verbs.Context
 	PD      verbs.PD
 	MR      verbs.MR

@@ -210,7 +210,7 @@ func (q *Queue) Take() (image []Piece, limit uint32) {
 }
 
 // Cost counts the requests of a program as the paper's Table 2 does: copies, atomics, and WAIT
-// together with ENABLE. A NOP counts as the request that it may become; NOPs that fill a ring do
+// together with ENABLE. A NOP counts as a copy, because it may become one; NOPs that fill a ring do
 // not count.
 type Cost struct{ Copies, Atomics, Controls int }
 

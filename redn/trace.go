@@ -78,7 +78,8 @@ func (m *Machine) RunTraced(out io.Writer) error {
 	return cmp.Or(err, failed)
 }
 
-// differences describes where two entries differ, by runs of bytes of the same segment.
+// differences describes where two entries differ: for each segment that differs, the bytes from the
+// first to the last one that does.
 func differences(before, after []byte) (lines []string) {
 	const segment = 16
 	for at := 0; at < min(len(before), len(after)); at += segment {

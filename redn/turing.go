@@ -32,7 +32,9 @@ const (
 	ruleNext  = 2 * wordLen // the address of the next state, big-endian
 	ruleHalt  = 3 * wordLen // 1 if the rule halts
 
-	turingHead    = 0 // the address of the cell under the head
+	// Offsets of variables: the addresses of the cell under the head and of the state, copies of
+	// this cell and of the rule for it, two words to overwrite, and the number of steps.
+	turingHead    = 0
 	turingState   = turingHead + wordLen
 	turingCell    = turingState + wordLen
 	turingRule    = turingCell + wordLen
@@ -49,7 +51,8 @@ const (
 
 // Turing is a Turing machine that a NIC executes without a processor. It shows that chains of work
 // requests can compute everything (the paper's section 3). It is a recycled loop (see Loop), and
-// each lap is one step: four indirect copies and one addition.
+// each lap is one step: it reads the cell and the rule, writes the cell, moves the head, goes to the
+// next state and counts the step.
 //
 // A cell of the tape is a word with the offset, in a state, of the rule for the cell's symbol. So
 // the address of a rule is the sum of the state's address and the content of the cell.
@@ -102,8 +105,9 @@ func (t *Turing) Build(pool *Pool) (err error) {
 func (t *Turing) Start(from *Queue) { t.loop.Start(from) }
 
 // Place writes a machine to memory, before it is started. states is the memory of t.States, tape
-// the memory of t.Tape, and vars the memory of t.Vars. The head is on cell `head`, and the first
-// state is machine[0]. If something does not fit, or a rule names a symbol or a state that does not
+// the memory of t.Tape, and vars the memory of t.Vars, at least TuringVars bytes. symbols are the
+// contents of the cells from the first one on. The head is on cell `head`, and the first state is
+// machine[0]. If states or symbols do not fit, or a rule names a symbol or a state that does not
 // exist, Place returns an error and writes nothing.
 func (t *Turing) Place(vars, states, tape []byte, machine []State, symbols []int, head int) error {
 	if err := t.check(len(states), len(tape), machine, symbols, head); err != nil {
@@ -135,8 +139,9 @@ func (t *Turing) Place(vars, states, tape []byte, machine []State, symbols []int
 	return nil
 }
 
-// check returns an error for a machine that cannot be placed. states and tape are the lengths in
-// bytes of the memory of States and Tape.
+// check returns an error for a machine that Place cannot place. states and tape are the lengths in
+// bytes of the slices with these names that Place is to fill; the other parameters are those of
+// Place.
 func (t *Turing) check(states, tape int, machine []State, symbols []int, head int) error {
 	switch {
 	case len(machine)*stateLen > min(states, t.States.Len):
@@ -161,7 +166,7 @@ func (t *Turing) check(states, tape int, machine []State, symbols []int, head in
 
 // Result is what a Turing machine has done.
 type Result struct {
-	Tape []int // the symbols
+	Tape []int // the symbols of the tape's first cells, as many as the caller has asked for
 	// Head is the number of the cell under the head. If the machine has left the tape, the tape has
 	// no such cell.
 	Head  int

@@ -18,7 +18,7 @@ const stopLen = 2 * 16
 //
 // Besides its body, an iteration takes 1 copy, 1 atomic, 3 WAIT or ENABLE (Table 2), and the
 // conditional request. q must be managed: the NIC reads requests of other queues ahead, before a
-// break can replace them.
+// break can replace them. `on` and scratch are as in If.
 func (q *Queue) Unrolled(pool *Pool, on *Queue, n int, x Mem, y Operand, scratch Mem, body func(i int)) error {
 	if !q.Managed {
 		return fmt.Errorf("redn: queue %s: a break has no effect on a request that the NIC has read: the queue must be managed", q.Name)
@@ -36,7 +36,8 @@ func (q *Queue) Unrolled(pool *Pool, on *Queue, n int, x Mem, y Operand, scratch
 	return nil
 }
 
-// never returns the bytes of a WAIT that never ends: its count is as far ahead as the ring allows.
+// never returns the bytes of a WAIT that never ends: its count is half as far ahead as the ring
+// allows (see farthest).
 func (q *Queue) never() []byte {
 	count := q.Done.Count + math.MaxInt32/2
 	if q.Counts16 {

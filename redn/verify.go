@@ -56,8 +56,8 @@ func Verify(external map[*Counter]uint32, queues ...*Queue) error {
 // verifier simulates a program: only the order of its requests and their counts.
 type verifier struct {
 	at     map[*Queue]*place
-	count  map[*Counter]uint32
-	counts map[*Request]*counts
+	count  map[*Counter]uint32  // how many completions each counter has counted
+	counts map[*Request]*counts // of each WAIT, ENABLE and RECV_ENABLE
 }
 
 // place is how far a queue has come in the simulation.
@@ -69,10 +69,10 @@ type place struct {
 	limit uint32
 }
 
-// counts are the present count of a WAIT or ENABLE and, in a loop, its shadow.
+// counts are the present count of a WAIT, ENABLE or RECV_ENABLE and, in a loop, its shadow.
 type counts struct {
 	now, shadow uint32
-	used        uint32 // the count that the request had in the lap before
+	used        uint32 // the count with which the request was executed last
 }
 
 // add checks the requests of a queue, and places the queue at its first request.

@@ -25,7 +25,7 @@ type Walk struct {
 	// Pool is where the requests of the walk get their memory from; it must allow atomics.
 	Pool *Pool
 
-	scratch Mem
+	scratch Mem // bytes that the requests may overwrite
 	keys    Mem // walkCopies copies of the client's key
 }
 

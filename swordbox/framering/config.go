@@ -12,11 +12,11 @@ type Config struct {
 	// Carriers send the requests to the servers of the layout, in their order.
 	Carriers []Carrier
 	// Trusting is true if the ring does not check that an entry which a READ returns is the one for
-	// which it has asked. Published handlers do so.
+	// which it has asked. The ring of package published/packetbuffer is trusting.
 	Trusting bool
-	// Epoch is the number of the ring among all rings that its user has made. READs carry it
-	// (Entry.Ring), so that the answer to a READ of a former ring is not taken for one of this
-	// ring.
+	// Epoch numbers the rings that one user makes. Carrier.Read gets it with each READ (Entry.Ring),
+	// and Came ignores an answer with another number: it belongs to a READ of an earlier ring. The
+	// tag in the headers of the ring's entries depends on the number, too.
 	Epoch uint32
 	// Exact is true if a READ asks for exactly the bytes that were written to one entry; the ring
 	// then remembers the number of these bytes. Otherwise a READ asks for one or several whole
@@ -35,13 +35,14 @@ type Carrier interface {
 	Up() bool
 	Writes() int
 	Reads() bool
-	// Longest is how many bytes a request can have at most. As many consecutive entries as fit into
-	// these bytes share a request.
+	// Longest is how many bytes a request can have at most. It bounds how many consecutive entries
+	// share a request.
 	Longest() int
-	// Write sends a WRITE of b, of which the caller keeps no copy. Read sends a READ of n bytes,
-	// which begin with entry e. For each READ the user of the ring calls Ring.Came once.
+	// Write sends a WRITE of b, of which the ring keeps no copy. Read sends a READ of n bytes, which
+	// begin with entry e. The user of the ring hands the answer to Ring.Came.
 	Write(c *pipeline.Ctx, offset uint64, b []byte)
 	Read(c *pipeline.Ctx, offset uint64, n int, e Entry)
-	// Nonce is a number that differs between connections.
+	// Nonce is a number that very probably differs between connections. The carrier of package
+	// published/packetbuffer returns 0, because a trusting ring does not compare tags.
 	Nonce() uint32
 }

@@ -6,9 +6,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// header is the beginning of an entry. It names the entry, so that the ring notices a stale one,
-// and says which part of which frame follows. Numbers are big-endian. The number before a group of
-// fields is its offset, and the number behind a field is the length of the field, both in bytes:
+// header is the beginning of an entry. It names the entry, so that the ring notices a stale one
+// (unless it is trusting), and says which part of which frame follows. Numbers are big-endian. The
+// number before a group of fields is its offset, and the number behind a field is the length of the
+// field, both in bytes:
 //
 //	 0: tag 4, place 4, number 4
 //	12: length 2, part 1, last 1
@@ -16,12 +17,14 @@ import (
 //	23: offload: type 1, header 2, size 2
 //	28: zero 4
 type header struct {
-	// tag names the ring and the incarnation of the switch. place is the position of the entry in
-	// the ring, modulo 2³²; positions never restart. number is the number of the frame.
+	// tag depends on Config.Epoch and on the connection (Carrier.Nonce) of the ring's first WRITE.
+	// place is the position of the entry in the ring, modulo 2³²; positions never restart. number is
+	// the number of the frame: Store counts the frames, modulo 2³².
 	tag, place, number uint32
 	length             uint16 // bytes of the frame in this entry
 	part, last         uint8  // numbers of this part and of the frame's last part, from 0
-	// meta has the frame's fields for segmentation offload. Data and Port are not set.
+	// meta has the frame's fields for segmentation and checksum offload. Data and Port have no
+	// meaning.
 	meta packetio.Frame
 }
 
@@ -32,6 +35,7 @@ const (
 	// addresses and an EtherType. A shorter frame that comes back was changed in the server's
 	// memory.
 	MinFrame = 14
+	// maxParts is the largest number of parts of a frame: a part's number has one byte.
 	maxParts = 1 << 8
 )
 

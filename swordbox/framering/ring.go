@@ -32,9 +32,11 @@ type slot struct {
 	// run is how many entries the READ brings if this entry is the first of them; otherwise it is
 	// 0.
 	run  int
-	data []byte
+	data []byte // the bytes of the entry, if they have arrived
 }
 
+// slotState says what became of the READ of an entry: it is not answered yet, its bytes have
+// arrived, or they will not arrive.
 type slotState uint8
 
 const (
@@ -45,9 +47,9 @@ const (
 
 // partial is a frame of which some parts have come back.
 type partial struct {
-	header
-	data []byte
-	next int // the next part; 0 means that there is no frame
+	header // of the first part
+	data   []byte
+	next   int // the next part; 0 means that there is no frame
 }
 
 // Outcome says what became of a frame.
@@ -55,7 +57,8 @@ type Outcome uint8
 
 const (
 	// Stored: the frame is in the ring. Full: the ring has no room for it. Blocked: the servers
-	// cannot take it now, but may later. Long: it has more parts than the ring has entries.
+	// or the switch cannot handle it now, but may later. Long: it has more parts than the ring has
+	// entries, or than maxParts.
 	Stored Outcome = iota
 	Full
 	Blocked
@@ -74,7 +77,8 @@ func New(cfg Config) Ring {
 // Empty reports whether no entry is in use.
 func (r *Ring) Empty() bool { return r.read == r.written }
 
-// Remote returns how many frames are stored in the ring and have not come back yet.
+// Remote returns how many of the stored frames Count and End have not passed yet: those in the
+// ring, and those that did not come back and are not counted yet.
 func (r *Ring) Remote() uint32 { return r.number - r.expected }
 
 // Used returns how many entries are in use. A frame takes one entry or several.
@@ -131,9 +135,9 @@ func (r *Ring) Store(c *pipeline.Ctx, f packetio.Frame) Outcome {
 }
 
 // put writes the next parts of a frame by one WRITE: to the next entry whose server can take a
-// WRITE now, and to the following entries in the same piece of memory, as far as the WRITE can
-// carry them. b is the rest of the frame. put sets h to the part that follows, and returns how many
-// bytes of the frame it has written; 0 means that no entry was free.
+// WRITE now, and to the following entries in the same piece of memory, as many as fit into a WRITE.
+// b is the rest of the frame. put sets h to the part that follows, and returns how many bytes of the
+// frame it has written; 0 means that no entry was free, or that no server could take a WRITE.
 func (r *Ring) put(c *pipeline.Ctx, h *header, b []byte) (n int) {
 	for skip := range uint64(len(r.cfg.Carriers)) {
 		at := r.written + skip
@@ -207,7 +211,8 @@ func (r *Ring) length(at uint64) int {
 func (r *Ring) Ask(c *pipeline.Ctx) { r.AskUntil(c, r.written) }
 
 // AskUntil asks for entries before position `end`, which is at most Written. It reports whether it
-// has asked for all of them. A READ brings several entries if they can be in one request.
+// has asked for all of them. A READ brings several entries if they can be in one request. An entry
+// whose carrier has no connection is given up without a READ.
 func (r *Ring) AskUntil(c *pipeline.Ctx, end uint64) bool {
 	for r.asked < end && r.asked-r.read < uint64(len(r.window)) {
 		server, offset := r.cfg.Layout.Place(r.asked)
@@ -247,11 +252,12 @@ func (r *Ring) AskUntil(c *pipeline.Ctx, end uint64) bool {
 
 func (r *Ring) slot(at uint64) *slot { return &r.window[at%uint64(len(r.window))] }
 
-// Entry names an entry for which the ring has asked.
+// Entry names an entry for which a ring has asked: Ring is the ring's Config.Epoch, and Place is the
+// position of the entry, modulo 2³².
 type Entry struct{ Ring, Place uint32 }
 
 // Came handles the answer to the READ whose first entry is e; b is nil if there is no answer. Came
-// ignores entries for which the ring has not asked.
+// ignores an entry for which the ring does not wait.
 func (r *Ring) Came(e Entry, b []byte) {
 	d := e.Place - uint32(r.read)
 	if e.Ring != r.cfg.Epoch || uint64(d) >= r.asked-r.read {
@@ -275,7 +281,8 @@ func (r *Ring) Came(e Entry, b []byte) {
 }
 
 // Next returns the next frame that has come back, and its number. The frame is valid until the next
-// call of a method that changes the ring. ok is false if no frame has come back whole.
+// call of a method that changes the ring. ok is false if no frame has come back whole, or if an
+// older entry is still to come.
 func (r *Ring) Next() (f packetio.Frame, number uint32, ok bool) {
 	for r.read != r.asked {
 		s := r.slot(r.read)
@@ -329,7 +336,7 @@ func (p *partial) take(h *header, body []byte) bool {
 }
 
 // Count makes the frame after number the expected one, and returns how many frames before it have
-// not come back. A trusting ring cannot know how many, so it returns 0.
+// not come back. A trusting ring does not trust numbers: it passes one frame and returns 0.
 func (r *Ring) Count(number uint32) (lost uint32) {
 	if r.cfg.Trusting {
 		if r.Remote() > 0 {
