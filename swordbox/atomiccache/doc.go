@@ -23,7 +23,8 @@
 //
 // The caller asks once for each new request, never for a retransmission, and only when it could
 // send the request at once: decisions take effect in the order in which they are made. The caller
-// ends every decision except Wait by exactly one call of Answered, Undone or Refused.
+// ends every decision except Wait by exactly one call of Answered, Undone or Refused, or, if it is
+// one of ClientAll, of EndAll.
 //
 // A Table is used by one goroutine at a time. Nothing allocates once a table has grown to its size.
 package atomiccache

@@ -75,13 +75,13 @@ type Table struct {
 	cfg      Config
 	chunks   [][]Word
 	n        uint32 // slots in use
-	live     int
+	live     int    // words in the table
 	byKey    index
-	byPage   index   // first word of a page, by pageOf
-	bounds   []bound // index is the number of the server
-	due      clock.Queue
-	serial   uint64 // counts new words and decisions for clients' connections together
-	hand     uint32 // where the next search for a word to evict begins
+	byPage   index       // first word of a page, by pageOf
+	bounds   []bound     // index is the number of the server
+	due      clock.Queue // slots of the words at which Changed must look, and when
+	serial   uint64      // counts new words and decisions for clients' connections together
+	hand     uint32      // where the next search for a word to evict begins
 	counters Counters
 	cover    []*Word // scratch of ClientAll and EndAll
 }

@@ -118,13 +118,13 @@ type Decision struct {
 	// Epoch is the epoch of the word when the decision was made.
 	Epoch uint32
 
-	op      wire.Opcode // opcode of an atomic; 0 means a WRITE
+	op      wire.Opcode // opcode of an atomic; 0 means another operation
 	rkey    uint32
 	compare uint64
-	operand uint64
-	seq     uint32
-	window  uint32
-	serial  uint64
+	operand uint64 // swap value or addend
+	seq     uint32 // on the shared connection: Word.lastSeq when the operation was sent
+	window  uint32 // on the client's connection: the interval in which the operation was sent
+	serial  uint64 // on the client's connection: Table.serial when the decision was made
 }
 
 // Decide decides how a new CAS or FAA under rkey travels. clean is the clean time of all flows to
@@ -170,9 +170,10 @@ func (w *Word) want() {
 
 // Tell returns the value with which the switch itself may answer a CAS under rkey, because the CAS
 // fails. ok is false if the switch must not answer it. The switch may answer if the CAS would fail,
-// and the server has acknowledged every operation that could have changed the value, the last one
-// less than Config.Fresh ago. Then no operation that changes the word is in flight, and the memory
-// of the server holds this value. So the response is right even if the switch crashes.
+// the server has acknowledged every operation that could have changed the value, and its last
+// response to an operation on the word is not older than Config.Fresh. Then no operation that
+// changes the word is in flight, and the memory of the server holds this value. So the response is
+// right even if the switch crashes.
 func (w *Word) Tell(now clock.Time, rkey uint32, compare uint64) (value uint64, ok bool) {
 	w.look(now)
 	if w.State != Known || w.changes != 0 || compare == w.Value || !w.Proven(rkey) || now-w.heard > clock.Time(w.t.cfg.Fresh) {

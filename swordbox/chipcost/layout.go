@@ -74,8 +74,8 @@ type place struct {
 // maxStages bounds the number of stages that put counts.
 const maxStages = 1 << 16
 
-// put places an item. An array of registers may be split among stages; then each part takes a
-// stateful unit.
+// put places an item. An item may be split among stages; then each part of an array of registers
+// takes stateful units of its own.
 func (p *place) put(i *Item) {
 	each := 0 // the blocks of one stateful unit
 	if i.Units > 0 {

@@ -10,8 +10,7 @@ import (
 // they are overwritten at once, before any client could read them. When the append in flight has
 // succeeded, the switch does not add the waiting ones to the chain. It changes each of them into a
 // CAS on the header of its own node, which makes this node name the appended node as its successor.
-// So one round trip to the server appends one node to the chain, and absorbs all appends that
-// waited.
+// So the chain grows by one node for all of them.
 //
 // Why that is correct:
 //

@@ -25,15 +25,16 @@ type place struct {
 	seq uint32
 }
 
-// ref names one use of an entry of the store: the address, the incarnation of the memory, and a
-// serial number that differs for each data WRITE. If serial is 0, the ref names no node.
+// ref names one use of an entry of the store, which is a place for a node: the address, the
+// incarnation of the memory, and a serial number that differs for each data WRITE. If serial is 0,
+// the ref names no node.
 type ref struct {
 	va          uint64
 	incarnation uint32
 	serial      uint64
 }
 
-// id is the key of the entry in the table of nodes.
+// id returns the key under which the table of nodes has the node.
 func (r ref) id() id { return id{r.va, r.incarnation} }
 
 // chain is what the switch knows of the nodes of a key.
@@ -54,9 +55,9 @@ type chain struct {
 // flight describes the append to the chain that is in flight. There is one only if busy is true.
 type flight struct {
 	busy bool
-	sent uint64 // a number that no other flight has
-	node ref    // the appended node
-	at   clock.Time
+	sent uint64     // a number that no other flight has
+	node ref        // the appended node
+	at   clock.Time // when the append was sent
 }
 
 // has reports whether the switch knows the place of a node in the chain.

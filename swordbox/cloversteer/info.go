@@ -142,7 +142,7 @@ var keysHelp = handler.Help{
 		"  APPENDS   number of appends since the key came into the list\n" +
 		"  STEERED   how many of these READs and appends the switch has sent to the tail, instead of the older node that the\n" +
 		"            client named\n" +
-		"  WAITING   number of appends that wait in the switch until the previous append is answered\n" +
+		"  WAITING   number of appends and READs that wait in the switch until the previous append is answered\n" +
 		"  TAIL      server and address of the tail; - if the switch does not know it\n" +
 		"  LENGTH    bytes of the tail\n" +
 		"  VERSION   number in the tail's header that changes when the memory of a node is reused\n" +
@@ -167,7 +167,7 @@ type Key struct {
 	Steered uint64 `json:"steered"`
 	// Rate is the number of requests per second, over about the last second.
 	Rate float64 `json:"rate"`
-	// Waiting is how many appends to the key wait in the switch for the append in flight.
+	// Waiting is how many appends and READs of the key wait in the switch for the append in flight.
 	Waiting int `json:"waiting"`
 	// Tail is the newest node of the key; nil means that the switch does not know it.
 	Tail *Tail `json:"tail,omitempty"`

@@ -186,7 +186,7 @@ func (m *Machine) changeAgain(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) 
 }
 
 // Response learns from the responses to appends and to READs of a superblock. It changes only the
-// version in a response.
+// version in a response. It drops only a response to an absorbed append that did not succeed.
 func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	fl, ok := s.Flow.Ext.(*flow)
 	if !ok {

@@ -166,8 +166,8 @@ type parts struct{ n, mtu int }
 func (p parts) areKnown(ring int) bool { return p.n == 1 || p.n > 1 && p.n <= ring/4 && p.mtu > 0 }
 
 // steerRead steers a READ of n to the tail of its key. It returns the decision, or nil if the READ
-// stays as it is. The switch cannot translate a response of several packets, because its checksum
-// covers all of them. So it steers such a READ only to a node of the same version.
+// stays as it is. The switch cannot translate a response of several packets, because a node's
+// checksum covers all of them. So it steers such a READ only to a node of the same version.
 func (m *Machine) steerRead(fl *flow, f *wire.Frame, k *chain, n *node, p parts, format layout.Format) *decision {
 	t := m.chains.beyond(k, n, f.RETH.RKey, n.version)
 	if t == nil || p.n > 1 && t.version != n.version {

@@ -16,7 +16,8 @@ type id struct {
 func (k id) hash() uint64 { return pipeline.Hash(k.n ^ uint64(k.incarnation)<<48) }
 
 // table is a bounded map whose entries do not move. An entry may be in one of four slots; a new
-// entry replaces the least recently used one of the four. newTable allocates all memory.
+// entry replaces the least recently used one of the four that is not pinned (see put). newTable
+// allocates all memory.
 type table[V any] struct {
 	slots []slot[V]
 	mask  uint64

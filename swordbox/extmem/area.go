@@ -40,7 +40,8 @@ func (a *Area) Shares(b *Area) bool {
 	return slices.ContainsFunc(a.Servers, func(x netip.Addr) bool { return slices.Contains(b.Servers, x) })
 }
 
-// Overlaps reports whether some cells of both areas have the same memory.
+// Overlaps reports whether both areas have a server in common, on which their ranges from Offset to
+// End overlap.
 func (a *Area) Overlaps(b *Area) bool {
 	return a.Shares(b) && a.Offset < b.End() && b.Offset < a.End()
 }

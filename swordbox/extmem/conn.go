@@ -43,8 +43,8 @@ func (k *Conn) Attach(s *switchconn.Shared, g memgrant.Grant) {
 	k.Conn.Attach(requester.LinkOf(s))
 }
 
-// Nonce returns a number that differs between connections, also of former incarnations of the
-// switch, because queue pairs and PSNs are random.
+// Nonce returns a number that very probably differs between connections, also those of former
+// incarnations of the switch, because the numbers of queue pairs and the first PSNs are random.
 func (k *Conn) Nonce() uint32 { return k.nonce }
 
 // Up reports whether there is a connection.

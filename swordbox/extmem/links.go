@@ -69,7 +69,8 @@ func Shard(number int, mode rules.Mode) int {
 // it later. It embeds the Link of these connections.
 type Channel interface {
 	base() *Link
-	// Needed reports whether a rule needs the channel, or frames that a removed rule has left.
+	// Needed reports whether the channel is needed: by a rule, or by frames that a removed rule has
+	// left.
 	Needed() bool
 	// Fit returns nil if the handler can use the connection under the present rules. Otherwise the
 	// error says why it cannot.

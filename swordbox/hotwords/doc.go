@@ -1,6 +1,6 @@
-// Package hotwords counts which addresses of servers clients request most. It is the handler of
-// rules of action count without the key store, which package statestore handles. It sees requests
-// and changes none.
+// Package hotwords counts which addresses of servers clients request most. It is the handler of the
+// rules of action count that do not have the key store; package statestore handles those that have
+// it. It sees requests and changes none.
 //
 // Each rule has a table of fixed size, which works as Space-Saving (Metwally, Agrawal, El Abbadi:
 // Efficient computation of frequent and top-k elements in data streams, ICDT 2005). If an address

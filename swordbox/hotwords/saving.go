@@ -10,15 +10,15 @@ import "github.com/rdmalab/rdmalab/swordbox/pipeline"
 type saving struct {
 	heap   []entry
 	places []int32 // index into heap plus 1; 0 means empty
-	mask   uint64
+	mask   uint64  // len(places) - 1
 }
 
 // entry is a key in the table.
 type entry struct {
 	key         uint64
-	count, over uint64
-	kinds       [kinds]uint64
-	slot        uint32 // index of the key's place in saving.places
+	count, over uint64        // over is by how much count can be too large
+	kinds       [kinds]uint64 // requests of each kind since the key came into the table
+	slot        uint32        // index of the key's place in saving.places
 }
 
 // Kinds of requests.

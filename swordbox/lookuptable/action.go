@@ -47,9 +47,9 @@ func (a *Action) fits(b []byte, v *view) bool {
 	return a.Ops&rewrites == 0 || !roce
 }
 
-// apply changes a frame in place, with its checksums. flow is true if the key of the entry is a
-// flow, and false if it is a destination. mac returns the MAC address of the host with an IP
-// address.
+// apply changes a frame in place, with its checksums; the caller carries out OpDrop and OpEgress.
+// flow is true if the key of the entry is a flow, and false if it is a destination. mac returns the
+// MAC address of the host with an IP address.
 func (a *Action) apply(f *packetio.Frame, v *view, flow bool, mac func(netip.Addr) (wire.MAC, bool)) {
 	b := f.Data
 	if a.Ops&OpDSCP != 0 {

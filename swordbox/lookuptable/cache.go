@@ -1,6 +1,6 @@
 package lookuptable
 
-// ways is how many places of the cache a key may take.
+// ways is the number of places of a set. The entry of a key is in one of the places of one set.
 const ways = 4
 
 // cache holds entries that were found in servers' memory. It is divided into sets; a new entry
@@ -39,7 +39,8 @@ func (c *cache) get(k *Key, h uint64) *cached {
 	return nil
 }
 
-// put adds an entry. It replaces the least recently used entry of the key's set.
+// put adds an entry. It replaces the former entry of the key, or else the least recently used place
+// of the key's set.
 func (c *cache) put(k *Key, a *Action, h uint64) {
 	if len(c.places) == 0 {
 		return

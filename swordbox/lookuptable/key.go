@@ -66,7 +66,7 @@ const (
 	icmpLen = 8
 )
 
-// parse reads the headers of a frame. ok is false if the frame is no complete IP packet.
+// parse reads the headers of a frame. ok is false if the frame has no complete IP header.
 func (v *view) parse(b []byte) (ok bool) {
 	be := binary.BigEndian
 	if len(b) < ethLen+tagLen {

@@ -83,7 +83,8 @@ type Link struct {
 // Needed reports whether a table needs the server.
 func (l *Link) Needed() bool { return l.table != nil }
 
-// Fit returns why the table cannot be in the memory that the server lends on a connection.
+// Fit returns why the table cannot use a connection: the memory that the server lends is too small,
+// or the path MTU is.
 func (l *Link) Fit(s *switchconn.Shared) error {
 	a := l.table.all()
 	_, err := a.Grant(s)

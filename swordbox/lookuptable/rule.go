@@ -121,14 +121,15 @@ type Layout struct {
 	// Cells is the number of cells on each server: places for frames that wait for their entry.
 	// Cell is the size of one in bytes.
 	Cells, Cell int
-	// Cache is how many entries the switch keeps. Depth is how many READs may be in flight to each
-	// server.
+	// Cache is how many entries the switch keeps. Depth is how many READs of cells a hardened rule
+	// may have in flight to each server.
 	Cache, Depth int
 	// Flow is true if a key is a whole flow; otherwise it is the destination's address. DropMiss is
 	// true if a frame without an entry is dropped.
 	Flow, DropMiss bool
 	// Published is true if there is one home slot for a key, and the cell of a frame follows its
-	// slot. Then Cell is the size of both, and Cells is how many frames may wait for a READ.
+	// slot. Then Cell is the size of a slot together with its cell, and Cells is how many frames may
+	// wait for a READ.
 	Published bool
 }
 
@@ -170,9 +171,8 @@ func (l *Layout) probe() int {
 func (l *Layout) Slots() int { return l.Capacity + l.probe() - 1 }
 
 // Place returns where the entry of a key with hash h is: the index of its server, and its home
-// slot. h modulo Capacity chooses the slot: flows that differ only in a port have hashes close to
-// each other, and so different slots. The server is chosen by high bits of a product of h, on which
-// all low bits of h have an effect, so that such flows have different servers, too.
+// slot. h modulo Capacity chooses the slot. The server is chosen by the bits of a product of h from
+// bit 40 on: all lower bits of h have an effect on them.
 func (l *Layout) Place(h uint64) (server, home int) {
 	return int(h * 0x9e3779b97f4a7c15 >> 40 % uint64(len(l.Servers))), int(h % uint64(l.Capacity))
 }

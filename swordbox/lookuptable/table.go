@@ -14,8 +14,8 @@ type Table struct {
 	port  int    // port of the host whose frames are looked up
 	links []*Link
 	cache cache
-	// changes counts changes of entries. A lookup that began before a change must not fill the
-	// cache.
+	// changes counts how often the cache had to forget entries. A lookup whose READ was sent before
+	// the last time must not fill the cache.
 	changes uint64
 	stats   Stats
 	why     string // why the last change was refused
@@ -79,7 +79,7 @@ type Lookup struct {
 	// Found says what was found. If it is Hit, Action is what the entry says.
 	Found   Found
 	Action  Action
-	changes uint64 // value of Table.changes when the slots were read
+	changes uint64 // value of Table.changes when the READ of the slots was sent
 }
 
 // Found is what a lookup has found.
@@ -119,8 +119,9 @@ func (t *Table) Done(c *pipeline.Ctx, l *Lookup, f packetio.Frame) {
 	}
 }
 
-// keep puts an entry that was found into the cache, unless an entry has changed since its slots
-// were read. k is the key of the frame that has come back, which a trusting machine uses.
+// keep puts an entry that was found into the cache, unless the cache had to forget entries since the
+// READ of its slots was sent. k is the key of the frame that has come back; only a trusting machine
+// uses k, and it keeps the entry in any case.
 func (t *Table) keep(l *Lookup, k Key) {
 	switch {
 	case t.m.cfg.Trusting:
@@ -130,8 +131,8 @@ func (t *Table) keep(l *Lookup, k Key) {
 	}
 }
 
-// Changed is called when a change of an entry is sent: the switch forgets the entry, and lookups that
-// have read the former slots do not fill the cache.
+// Changed is called when a change of an entry is sent. It counts the change and makes the cache
+// forget the entry; lookups that have read the former slots do not fill the cache.
 func (t *Table) Changed(k *Key, remove bool) {
 	if remove {
 		t.stats.Removed++

@@ -29,6 +29,8 @@ func ParseEntry(text string, flow bool, address func(string) (netip.Addr, error)
 	return p.e, p.check(text)
 }
 
+// parser holds an entry of which some words were read. seen has the keys of these words, and addrs
+// the addresses in them. The other fields are parameters of ParseEntry.
 type parser struct {
 	e       Entry
 	flow    bool

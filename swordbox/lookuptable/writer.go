@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// MaxWaiting is how many changes of entries can wait for a server.
+// MaxWaiting is how many changes of entries a server can have that have not ended.
 const MaxWaiting = 4096
 
 // maxSpan is how many slots the switch reads at most to change one entry. So many slots fit into a
@@ -37,19 +37,20 @@ type Page struct {
 	Entries    []Entry
 }
 
-// change is a change of an entry, or the reading of slots.
+// change is a change of an entry, or (scan) the reading of slots.
 type change struct {
 	Entry
 	remove, scan bool
-	sent         bool // its WRITEs were sent, perhaps on a connection that has failed
-	id           uint32
-	home         int
+	sent         bool   // its WRITEs were sent, perhaps on a connection that has failed
+	id           uint32 // names the change in the tags of its requests
+	home         int    // the first slot to read: the home slot of the entry, or where a scan begins
 	state        changeState
 	bytes        []byte // the slots that were read
 	left         int    // WRITEs without an answer
 	lost         bool   // a WRITE may be lost
 }
 
+// changeState says how far a change is: its slots are being read, have come, or are being written.
 type changeState uint8
 
 const (
@@ -61,10 +62,10 @@ const (
 // writer makes the changes of a bouncer, several at a time unless they are about the same slots. If
 // a connection fails, the bouncer makes them again on the next connection.
 type writer struct {
-	queue   []change
-	running []change
-	id      uint32
-	page    *Page
+	queue   []change    // changes that have not begun
+	running []change    // changes whose slots were asked for
+	id      uint32      // id of the change that began last
+	page    *Page       // what Page returns next
 	writes  []slotWrite // scratch
 }
 
@@ -176,7 +177,8 @@ func (w *writer) wrote(id uint32, ok bool) {
 	}
 }
 
-// apply writes the slots of a change that has read them.
+// apply writes the slots of a change that has read them. A scan has none to write: apply makes the
+// page of it.
 func (b *bouncer) apply(c *pipeline.Ctx, x *change) {
 	if x.bytes == nil {
 		return

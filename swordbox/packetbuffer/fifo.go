@@ -6,9 +6,9 @@ import "github.com/rdmalab/rdmalab/softrnic/packetio"
 // bytes as have ever waited at the same time.
 type fifo struct {
 	ring  []held // the length is 0 or a power of 2
-	head  int
-	n     int
-	bytes int
+	head  int    // index of the first frame in ring
+	n     int    // number of frames
+	bytes int    // sum of their lengths
 	// data is a ring buffer with the bytes of the frames, in the order of the frames. Each frame is
 	// in one piece. free is where the next bytes go.
 	data []byte
@@ -21,8 +21,8 @@ type held struct {
 	at int
 }
 
-// frameBytes is how many bytes a frame in the switch may have on average. A super-frame may have 16
-// times as many, so fewer super-frames find room.
+// frameBytes, times the number of frames that may wait in a fifo, is how many bytes these may have
+// together. A super-frame may have 16 times as many, so fewer super-frames find room.
 const frameBytes = 4 << 10
 
 // takes reports whether a frame of size bytes finds room; high is how many frames may wait.

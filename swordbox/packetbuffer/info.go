@@ -54,7 +54,7 @@ type Item struct {
 	Rule string `json:"rule"`
 	Port int    `json:"port"`
 	Mode string `json:"mode"`
-	// Rate is in bits per second; 0 means that the rule was removed.
+	// Rate is in bits per second; 0 means that no rule limits the port now (queue.unlimited).
 	Rate int64 `json:"rate"`
 	// Waiting and Remote are the numbers of frames in the switch and in the ring. High is the
 	// number of waiting frames at which frames go to the ring. Used is how many of the ring's

@@ -119,7 +119,7 @@ type Machine struct {
 	queues []*queue
 	ports  []*queue // index is the port; nil means that the port has no queue
 	links  extmem.Links[*Link]
-	epoch  uint32
+	epoch  uint32   // number of rings made so far
 	made   uint32   // number of links made so far
 	busy   bool     // true while the machine sends: frames that it sends itself bypass all queues
 	stats  Stats    // counters of removed queues, and of links
@@ -218,8 +218,8 @@ func (m *Machine) port(r *rules.Rule) int {
 	return m.cfg.Port(r.Server)
 }
 
-// use sets the layout of a port's queue. If the ring has a new place or size, the frames in the
-// ring at its former place are lost.
+// use sets the layout of a port's queue. If the ring has a new place, size, service or depth, the
+// frames in the former ring are lost.
 func (m *Machine) use(id string, port int, l Layout) {
 	q := m.at(port)
 	if q == nil {

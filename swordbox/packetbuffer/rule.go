@@ -124,7 +124,7 @@ type Layout struct {
 	// this memory.
 	extmem.Area
 	Service string
-	// Depth is how many READs may be in flight to each server.
+	// Depth bounds the READs in flight to each server: see the package comment.
 	Depth int
 	// When High frames wait in the switch, further frames go to the ring. When fewer than Low wait,
 	// frames come back.

@@ -36,8 +36,8 @@ type channel struct {
 // flight holds the amounts of the FETCH_ADDs that the requester has, in the order of Submit.
 type flight struct {
 	ring    []sent // the length is a power of 2
-	head, n int
-	sum     uint64
+	head, n int    // index of the oldest one in ring; number of FETCH_ADDs
+	sum     uint64 // sum of their amounts
 }
 
 // sent is a FETCH_ADD that was submitted to the requester.

@@ -18,12 +18,12 @@ type cell struct {
 // A counter is in queue once, from its first amount until next takes it.
 type pending struct {
 	cells [MaxPending]cell
-	heads [MaxPending]int16
-	free  int16
+	heads [MaxPending]int16 // the first cell of each list of cells with the same hash
+	free  int16             // the first free cell
 	queue [MaxPending]int16 // the used cells, in the order of their first amounts
-	head  int
-	used  int
-	sum   uint64 // sum of the amounts of all cells
+	head  int               // index in queue of the oldest one
+	used  int               // number of used cells
+	sum   uint64            // sum of the amounts of all cells
 }
 
 // reset makes the table empty.

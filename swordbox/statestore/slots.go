@@ -22,10 +22,10 @@ type labels [MaxLabels]label
 
 type label struct {
 	rule *rules.Rule // nil means that there is none
-	slot int
-	from netip.Addr
-	to   wire.QPN
-	va   uint64
+	slot int         // number of the counter in its rule
+	from netip.Addr  // the client
+	to   wire.QPN    // the queue pair to which it sent the request
+	va   uint64      // the address that the request named
 }
 
 func (l *labels) set(x label) { l[x.slot%MaxLabels] = x }

@@ -52,7 +52,7 @@ type link struct {
 	switchconn.Shared
 	m    *Machine
 	conn *requester.Conn
-	busy *open
+	busy *open // the append whose repair is in flight; nil means that there is none
 }
 
 // repair is the control plane. It sends unanswered appends again, on the switch's connections

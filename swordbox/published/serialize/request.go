@@ -13,8 +13,9 @@ import (
 // connection. It is the path MTU of the paper's testbed.
 const assumedMTU = 1024
 
-// Request forwards a request. A new request goes to the connection that its address selects. A
-// retransmission is sent in the same way as the first copy (paper, section 4.1).
+// Request forwards a request. A new request under a rule goes to the connection that its address
+// selects, if it may move (movable). A retransmission is sent in the same way as the first copy
+// (paper, section 4.1).
 func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	from := clientOf(s.Flow)
 	if from == nil {

@@ -52,8 +52,8 @@ func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed
 
 // cover splits an acknowledgement of all requests up to PSN `at`. The client of each replaced
 // atomic gets an answer to it, and each client with other requests gets one acknowledgement of its
-// last one. READs and pass-through atomics wait for their responses; their clients may get the
-// answers to later requests first (hole 10).
+// last one. READs and atomics that were not replaced wait for their responses; their clients may get
+// the answers to later requests first (hole 10).
 func (m *Machine) cover(c *pipeline.Ctx, via *client, at wire.PSN) {
 	m.acks = m.acks[:0]
 	oldest := int(at.Next() % ringSize)
@@ -104,8 +104,9 @@ func (m *Machine) answer(c *pipeline.Ctx, e *entry) {
 	m.emit(c, e.from, "ACK→ATOMIC_ACK")
 }
 
-// broadcast sends a sequence NAK to every client with open entries, so that each retransmits (hole
-// 2). The server waits for a request of one of these clients, or of a dead client (hole 1).
+// broadcast sends a sequence NAK to every client with open entries on a connection, so that each
+// retransmits (hole 2). The server waits for a request of one of these clients, or of a dead client
+// (hole 1).
 func (m *Machine) broadcast(c *pipeline.Ctx, via *client) {
 	m.stats.Broadcast++
 	for _, to := range via.server.clients {

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// maxWords is how many words of a server the state cache can hold. Atomics on other words pass
-// through.
+// maxWords is how many words of a server the state cache can hold. Atomics on other words are sent
+// unchanged.
 const maxWords = 1 << 16
 
 // word is a memory word in the state cache. Its value is the one after all atomics that were sent
@@ -43,8 +43,8 @@ func (w *word) decide(f *wire.Frame) (prior, value uint64) {
 	return prior, value
 }
 
-// learn sets the cached value of a word from the first response to a pass-through atomic. Other
-// atomics on the word may be in flight at that time (hole 18).
+// learn sets the cached value of a word from the first response to an atomic that was sent
+// unchanged. Other atomics on the word may be in flight at that time (hole 18).
 func (e *entry) learn(original uint64) {
 	if w := e.word; w != nil && !w.known {
 		w.known, w.value = true, transform.Result(e.op, e.compare, e.next, original)
