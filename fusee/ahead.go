@@ -18,7 +18,7 @@ const aheadTimeout = time.Second
 
 // requests are the client's requests to memory servers for blocks.
 type requests struct {
-	// turn counts the requests, and so chooses the server for the next block (see next).
+	// turn counts the calls of next, and so chooses the server for the next block.
 	turn int
 	// asked is, by server, the last request that the client has made.
 	asked []request

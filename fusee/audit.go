@@ -20,10 +20,10 @@ type Report struct {
 	// Subtables is how many subtables the index has. Splitting is how many of them are being split.
 	Subtables int `json:"subtables"`
 	Splitting int `json:"splitting"`
-	// Unfinished is how many slots a client has begun to change and has not finished: the replicas
-	// of the slot differ, or its key was inserted and is not yet marked as valid. Clients at work
-	// leave such slots for some round trips; clients that have died leave them until they are
-	// recovered.
+	// Unfinished is how many changes clients have begun and have not finished: the replicas of a
+	// slot, a bucket header or a word of the directory differ, a key was inserted and is not yet
+	// marked as valid, or a key leaves its slot and is not in the twin yet. Clients at work leave
+	// such changes for some round trips; clients that have died leave them until they are recovered.
 	Unfinished int `json:"unfinished"`
 	// Members are the servers that belong to the store. Filling are servers that have come back
 	// after a crash, and that a master is about to make members again. Only Client.Audit sets

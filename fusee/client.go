@@ -16,8 +16,8 @@ import (
 // operations of kv.Store).
 type Client struct {
 	grower
-	out   []byte
-	ended bool
+	out   []byte // scratch: the bytes of an object
+	ended bool   // Close was called
 	// rival is what this client knows of another client's INSERT of the key that it is inserting
 	// itself.
 	rival rival

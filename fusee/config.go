@@ -42,9 +42,9 @@ type Config struct {
 	// early enough that no operation waits for the memory server's answer. 0 means 32. Negative:
 	// the client requests a block when it needs one.
 	Ahead int
-	// Published makes the client decide as the public code does, with the holes 1 to 4 of HOLES.md:
-	// for measurements, and to show these holes. All clients of a store should have the same value.
-	// Such a store has no master, and its index does not grow.
+	// Published makes the client decide as the public code does, with the holes 1 to 4 of
+	// fusee/HOLES.md: for measurements, and to show these holes. All clients of a store should have
+	// the same value. Such a store has no master, and its index does not grow.
 	Published bool
 }
 

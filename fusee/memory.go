@@ -117,8 +117,9 @@ func (m *memory) reach(i int, deadline clock.Time) error {
 	}
 }
 
-// dial connects to server i and makes the server end the previous connection: requests that were in
-// flight on it are not executed after that.
+// dial returns the function that connects to server i, as the owner with the client's number. It
+// makes the server end the previous connection: requests that were in flight on that one are not
+// executed after that.
 func (m *memory) dial(i int) remotemem.Connect {
 	return func(qp verbs.QP, until clock.Time) error {
 		l := &m.links[i]
@@ -186,8 +187,9 @@ func (m *memory) add(server int, off, value uint64) (word int) {
 
 // do executes the batch and counts a round trip. If connections fail, it repeats the operations
 // that have not succeeded on new connections, so that an operation may be executed twice. So a
-// batch may only have READs, WRITEs to memory that no other client writes, and CASes to a value
-// that no other operation writes.
+// batch should only have operations of which a second execution does no harm, such as READs, WRITEs
+// to memory that no other client writes, and CASes to a value that only operations with the same
+// aim write.
 func (m *memory) do(deadline clock.Time) error {
 	m.repeated = false
 	if m.pulsate != nil {

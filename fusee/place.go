@@ -16,7 +16,7 @@ type placing struct {
 	fresh
 	key  uint64
 	hash layout.Hash
-	log  layout.Object
+	log  layout.Object // the object as it was written; its log entry gets the outcome
 	// slot is the value that names the object. logged is true if the object's log entry has the
 	// outcome.
 	slot   layout.Slot
@@ -41,8 +41,8 @@ type placing struct {
 // one of two values, and the client that recovers the dead one empties it.
 type outdated struct {
 	entry
-	emptied layout.Slot
-	view    layout.View
+	emptied layout.Slot // the value that the slot gets
+	view    layout.View // the client's view when it found that the slot is outdated
 }
 
 // errMoved: a split has begun to move the keys of the slot into which an INSERT has put its object.

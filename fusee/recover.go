@@ -19,7 +19,8 @@ import (
 const maxUnsure = 64
 
 // recover completes or withdraws what another client (owner) has begun, and leaves its blocks to
-// other clients. If owner is this client, only its operations with an unknown outcome are settled.
+// other clients. If owner is this client or 0, it only settles this client's operations with an
+// unknown outcome.
 //
 // First all memory servers end the connections of the owner's number, so that none of its requests
 // is executed later. Only then is anything read. Next, this client takes the blocks over, one at a

@@ -15,6 +15,8 @@ import (
 // changer changes slots in all replicas of the index.
 type changer struct {
 	finder
+	// swaps, words and seen are scratch: the CASes of backups, the offsets in the buffer of the
+	// values that they find, and these values.
 	swaps []snapshot.Swap
 	words []int
 	seen  []uint64
@@ -78,9 +80,10 @@ var errStuck = errors.New("the winner of a slot does not go on")
 var errForeign = errors.New("another client has changed the slot meanwhile")
 
 // replace carries out a change and reports whether it has won. If it has lost, another change of
-// the slot has taken effect, and this change never will. After an error the outcome is open; the
-// error is kv.ErrTimeout, or means that the store is lost. If it is also kv.ErrNoEffect, no replica
-// of the slot has the new value.
+// the slot has taken effect, and this change never will. After an error the outcome is open, unless
+// the error is also kv.ErrNoEffect: then no replica of the slot has the new value. The error is
+// kv.ErrTimeout, means that the store is lost, or is errChanged after a change of the members. If
+// change.heir is true, it may be errForeign.
 func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) {
 	began := c.rt.Now()
 	late := max(deadline, c.rt.Now()).Add(settleTimeout)

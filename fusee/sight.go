@@ -15,7 +15,7 @@ import (
 type sight struct {
 	hash     layout.Hash
 	subtable int
-	entry    layout.Entry
+	entry    layout.Entry // the directory's word of the subtable, as the client knows it
 	twin     int
 	// shift is the distance in bytes from a place in the subtable to the same place in the twin.
 	shift uint64
@@ -63,9 +63,9 @@ func (s *space) aim(v *sight, h layout.Hash) {
 	}
 }
 
-// readSight adds READs of the buckets to the batch. The twin's buckets are read after the
-// subtable's buckets: if a slot shows that its key has moved, the key is in the twin when the twin
-// is read. The word of the directory says whether the split has ended.
+// readSight adds READs of the buckets to the batch, into the buffer from offset `to` on. The twin's
+// buckets are read after the subtable's buckets: if a slot shows that its key has moved, the key is
+// in the twin when the twin is read. The word of the directory says whether the split has ended.
 func (s *space) readSight(v *sight, to int) {
 	for i := range v.old {
 		s.read(s.root(), v.old[i].off, to+i*layout.CombinedLen, layout.CombinedLen)
@@ -80,8 +80,8 @@ func (s *space) readSight(v *sight, to int) {
 	s.read(s.root(), shape.EntryAt(v.subtable), to+4*layout.CombinedLen, 8)
 }
 
-// parseSight parses what readSight has read. After the error errStale the caller refreshes its copy
-// of the directory.
+// parseSight parses what readSight has read to offset `from` of the buffer. After the error
+// errStale the caller refreshes its copy of the directory, unless the error is errSplits.
 func (s *space) parseSight(v *sight, from int) (err error) {
 	for i := range v.old {
 		b := &v.old[i]
@@ -333,7 +333,8 @@ func (v *sight) head(at uint64) (h layout.Header, stays bool) {
 	return v.old[i].Heads[n/layout.BucketSlots], ok && v.takes(at)
 }
 
-// settled reports whether the split has moved all keys of the sight's buckets.
+// settled reports whether all buckets of the sight in the subtable are settled: the split has moved
+// all their keys that it moves.
 func (v *sight) settled() bool {
 	for i := range v.old {
 		for _, h := range v.old[i].Heads {

@@ -31,7 +31,7 @@ type space struct {
 	raw   []byte
 	// index are the servers with replicas of the index: first the primary, then the backups.
 	index   []int
-	classes map[int]*class
+	classes map[int]*class // the key is the length of the class's objects in units
 	blocks  map[blockID]*block
 	requests
 	// copied are the copies of a block's word that the client is changing.
@@ -43,7 +43,8 @@ type space struct {
 	nextLook clock.Time
 	// limbo are blocks that the client has tried to take over, with an unknown outcome.
 	limbo []limbo
-	// frees are objects to be freed. flight are the FETCH_ADDs for frees that were sent.
+	// frees are objects to be freed. flight are the FETCH_ADDs for frees that were sent; store is
+	// the memory for them.
 	frees  []layout.Ref
 	flight []*remotemem.Op
 	store  [freeBatch]remotemem.Op

@@ -106,7 +106,8 @@ const (
 )
 
 // costs returns how many round trips a task takes if no other client interferes. Between vacate and
-// plant, the keys are absent. So the cost of vacate includes the cost of plant, and vacate begins
+// plant no slot names the objects of the keys, and clients find these keys only by reading heads of
+// objects (finder.search). So the cost of vacate includes the cost of plant: advance begins vacate
 // only if there is time for both.
 func (c *grower) costs(t task) int {
 	n := c.trips()
@@ -145,8 +146,8 @@ func (c *grower) reread(subtable int, deadline clock.Time) error {
 	return c.learn(subtable, atIn)
 }
 
-// joins makes the client work on the split of the subtable of sight v, beginning with the groups
-// that have the buckets of v.
+// joins makes the client work on the split of the subtable of sight v, if there is one and the
+// client works on no split yet. It begins with the groups that have the buckets of v.
 func (c *grower) joins(v *sight) {
 	e := c.dir.At(v.subtable)
 	if c.split != nil || !e.Splitting {

@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// viewLease is how long a client uses its view before it reads the words of all members again.
+	// viewLease is how long a client uses its view before it reads the views of all members again.
 	// A master that changes the members waits for viewLease before it changes anything that a
 	// client reads.
 	viewLease = 10 * time.Millisecond
@@ -77,8 +77,9 @@ type members struct {
 	// generation is the random number that identifies the store (layout.Superblock); 0 means that
 	// it is not known yet.
 	generation uint64
-	viewOps    [layout.MaxServers]remotemem.Op
-	list       []*remotemem.Op
+	// viewOps and list are memory for the READs of views.
+	viewOps [layout.MaxServers]remotemem.Op
+	list    []*remotemem.Op
 }
 
 // has reports whether operations use a server: it is a member of the client's view, or the client

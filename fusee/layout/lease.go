@@ -9,5 +9,5 @@ func (s *Shape) LeaseAt(number uint32) uint64 { return s.AreaAt(s.Replicas) + ui
 
 // Beat returns the value that the client with the given number writes into its lease word at its
 // n-th renewal. The value differs from every value that any client has written into that word
-// before.
+// before. Master and standby write such values, too: see ReignWord and StandbyWord.
 func Beat(number, n uint32) uint64 { return uint64(number)<<32 | uint64(n) }

@@ -94,7 +94,8 @@ func (f Format) Empty(s Slot) bool {
 
 // Emptied returns the value that a DELETE leaves in a slot. r is the object that the DELETE uses
 // for its log entry. No other operation uses this object, so in the hardened format no other DELETE
-// leaves the same value.
+// leaves the same value. A slot whose INSERT is withdrawn, or whose key has moved, gets the value
+// for the object that the slot has named.
 func (f Format) Emptied(r Ref) Slot {
 	if f == Published {
 		return 0

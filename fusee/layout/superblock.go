@@ -20,7 +20,7 @@ var ErrSuperblock = errors.New("no superblock: the memory is not formatted, or w
 //	 0 magic 8           24 depth 4        40 blocks 4
 //	 8 generation 8      28 subtables 4    44 units of a block 4
 //	16 format, servers,  32 groups 4       48 zero 16
-//	   replicas of objects and of the index, server 1 each, zero 3
+//	   replicas of objects and of the index, server 1 each, zero 3; 36 zero 4
 type Superblock struct {
 	Shape Shape
 	// Generation is a random number, never 0, which is the same on all servers of a store. The
