@@ -23,7 +23,8 @@ type Report struct {
 	// Unfinished is how many changes clients have begun and have not finished: the replicas of a
 	// slot, a bucket header or a word of the directory differ, a key was inserted and is not yet
 	// marked as valid, or a key leaves its slot and is not in the twin yet. Clients at work leave
-	// such changes for some round trips; clients that have died leave them until they are recovered.
+	// such changes for some round trips; clients that have died leave them until they are
+	// recovered.
 	Unfinished int `json:"unfinished"`
 	// Members are the servers that belong to the store. Filling are servers that have come back
 	// after a crash, and that a master is about to make members again. Only Client.Audit sets

@@ -141,9 +141,9 @@ const (
 	lockRelease = lockTurn + 3
 )
 
-// take appends requests that draw a ticket into the memory `ticket`, and wait until it is drawn. The
-// READ also copies the numbers of the lock's completion queue and queue pair into turn and release,
-// which the caller appends later. locks is LockServer.Locks.
+// take appends requests that draw a ticket into the memory `ticket`, and wait until it is drawn.
+// The READ also copies the numbers of the lock's completion queue and queue pair into turn and
+// release, which the caller appends later. locks is LockServer.Locks.
 func (q *Queue) take(locks, ticket Mem) taken {
 	at := q.next
 	t := taken{turn: &Request{queue: q, index: at + lockTurn}, release: &Request{queue: q, index: at + lockRelease}}

@@ -50,9 +50,9 @@ func AppendProbe(b []byte, key Operand, bucket uint64) []byte {
 // queue pair of Answers.
 type Lookup struct {
 	Worker, Answers *Queue
-	// Beside are further queues like Worker, for parallel probes. If there are none, Worker executes
-	// all probes in sequence. Otherwise Worker and each of these queues execute one probe, all at the
-	// same time, and Worker starts the answers when all have ended.
+	// Beside are further queues like Worker, for parallel probes. If there are none, Worker
+	// executes all probes in sequence. Otherwise Worker and each of these queues execute one probe,
+	// all at the same time, and Worker starts the answers when all have ended.
 	Beside []*Queue
 	// Received counts the receives of the queue pair of Answers.
 	Received *Counter
@@ -69,7 +69,8 @@ type Lookup struct {
 // scatter list of the receive for the client's request. The client gets a WRITE with immediate data
 // Hit and the value for each bucket that has the key. After these it gets a WRITE of no bytes with
 // Miss: so it learns without a time-out that no bucket has the key. Request fails if probes is not
-// from 1 to MaxProbes, or if there are parallel queues and probes is not their number (with Worker).
+// from 1 to MaxProbes, or if there are parallel queues and probes is not their number (with
+// Worker).
 //
 // The server must have enabled the first request of a lookup, which waits for the receive. Each
 // lookup enables the first requests of the next one, which must be in the ring by then. So a server

@@ -179,9 +179,9 @@ func (l *Loop) perLap(r *Request) (n uint32) {
 	return 0
 }
 
-// raise appends the ADDs that raise the shadows. Each ADD has a fence: it waits for the READs of the
-// lap. So the ADDs do not change shadows that the READs still copy, and the NIC executes all later
-// requests with their new counts. The first ADD is there for its fence even if it adds 0.
+// raise appends the ADDs that raise the shadows. Each ADD has a fence: it waits for the READs of
+// the lap. So the ADDs do not change shadows that the READs still copy, and the NIC executes all
+// later requests with their new counts. The first ADD is there for its fence even if it adds 0.
 func (l *Loop) raise() {
 	for at := 0; at < len(l.by); at += countsInWord {
 		var addend, last uint64

@@ -24,9 +24,9 @@ const (
 )
 
 // Machine is a NIC in virtual time that executes programs on its own memory. Main is a queue with a
-// doorbell, Second is a managed queue unless NewMachine was told otherwise, and the method Add makes
-// more managed queues. Each queue is connected to itself. Now is the virtual time, and Out takes the
-// frames that the NIC sends.
+// doorbell, Second is a managed queue unless NewMachine was told otherwise, and the method Add
+// makes more managed queues. Each queue is connected to itself. Now is the virtual time, and Out
+// takes the frames that the NIC sends.
 type Machine struct {
 	NIC *engine.Engine
 	PD  *engine.PD

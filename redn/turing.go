@@ -51,8 +51,8 @@ const (
 
 // Turing is a Turing machine that a NIC executes without a processor. It shows that chains of work
 // requests can compute everything (the paper's section 3). It is a recycled loop (see Loop), and
-// each lap is one step: it reads the cell and the rule, writes the cell, moves the head, goes to the
-// next state and counts the step.
+// each lap is one step: it reads the cell and the rule, writes the cell, moves the head, goes to
+// the next state and counts the step.
 //
 // A cell of the tape is a word with the offset, in a state, of the rule for the cell's symbol. So
 // the address of a rule is the sum of the state's address and the content of the cell.

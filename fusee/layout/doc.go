@@ -9,7 +9,7 @@
 //	words        64 bytes: counters, the view of the members, signs of life of master and standby
 //	directory    a word for each subtable: its local depth, and whether it is being split
 //	subtables    groups of three buckets of 64 bytes: main, overflow, main
-//	block tables for each area a word for each block: its owner, the size and version of its objects
+//	block tables one for each area: a word for each block, with owner, size of objects and version
 //	areas        blocks of objects; one area for each replica
 //	leases       words by which clients show that they are alive
 //

@@ -14,9 +14,9 @@ type Config struct {
 	// Trusting is true if the ring does not check that an entry which a READ returns is the one for
 	// which it has asked. The ring of package published/packetbuffer is trusting.
 	Trusting bool
-	// Epoch numbers the rings that one user makes. Carrier.Read gets it with each READ (Entry.Ring),
-	// and Came ignores an answer with another number: it belongs to a READ of an earlier ring. The
-	// tag in the headers of the ring's entries depends on the number, too.
+	// Epoch numbers the rings that one user makes. Carrier.Read gets it with each READ
+	// (Entry.Ring), and Came ignores an answer with another number: it belongs to a READ of an
+	// earlier ring. The tag in the headers of the ring's entries depends on the number, too.
 	Epoch uint32
 	// Exact is true if a READ asks for exactly the bytes that were written to one entry; the ring
 	// then remembers the number of these bytes. Otherwise a READ asks for one or several whole
@@ -38,8 +38,8 @@ type Carrier interface {
 	// Longest is how many bytes a request can have at most. It bounds how many consecutive entries
 	// share a request.
 	Longest() int
-	// Write sends a WRITE of b, of which the ring keeps no copy. Read sends a READ of n bytes, which
-	// begin with entry e. The user of the ring hands the answer to Ring.Came.
+	// Write sends a WRITE of b, of which the ring keeps no copy. Read sends a READ of n bytes,
+	// which begin with entry e. The user of the ring hands the answer to Ring.Came.
 	Write(c *pipeline.Ctx, offset uint64, b []byte)
 	Read(c *pipeline.Ctx, offset uint64, n int, e Entry)
 	// Nonce is a number that very probably differs between connections. The carrier of package

@@ -18,8 +18,8 @@ import (
 //	28: zero 4
 type header struct {
 	// tag depends on Config.Epoch and on the connection (Carrier.Nonce) of the ring's first WRITE.
-	// place is the position of the entry in the ring, modulo 2³²; positions never restart. number is
-	// the number of the frame: Store counts the frames, modulo 2³².
+	// place is the position of the entry in the ring, modulo 2³²; positions never restart. number
+	// is the number of the frame: Store counts the frames, modulo 2³².
 	tag, place, number uint32
 	length             uint16 // bytes of the frame in this entry
 	part, last         uint8  // numbers of this part and of the frame's last part, from 0

@@ -136,8 +136,8 @@ func (r *Ring) Store(c *pipeline.Ctx, f packetio.Frame) Outcome {
 
 // put writes the next parts of a frame by one WRITE: to the next entry whose server can take a
 // WRITE now, and to the following entries in the same piece of memory, as many as fit into a WRITE.
-// b is the rest of the frame. put sets h to the part that follows, and returns how many bytes of the
-// frame it has written; 0 means that no entry was free, or that no server could take a WRITE.
+// b is the rest of the frame. put sets h to the part that follows, and returns how many bytes of
+// the frame it has written; 0 means that no entry was free, or that no server could take a WRITE.
 func (r *Ring) put(c *pipeline.Ctx, h *header, b []byte) (n int) {
 	for skip := range uint64(len(r.cfg.Carriers)) {
 		at := r.written + skip
@@ -252,8 +252,8 @@ func (r *Ring) AskUntil(c *pipeline.Ctx, end uint64) bool {
 
 func (r *Ring) slot(at uint64) *slot { return &r.window[at%uint64(len(r.window))] }
 
-// Entry names an entry for which a ring has asked: Ring is the ring's Config.Epoch, and Place is the
-// position of the entry, modulo 2³².
+// Entry names an entry for which a ring has asked: Ring is the ring's Config.Epoch, and Place is
+// the position of the entry, modulo 2³².
 type Entry struct{ Ring, Place uint32 }
 
 // Came handles the answer to the READ whose first entry is e; b is nil if there is no answer. Came

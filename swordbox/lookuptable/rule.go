@@ -128,8 +128,8 @@ type Layout struct {
 	// true if a frame without an entry is dropped.
 	Flow, DropMiss bool
 	// Published is true if there is one home slot for a key, and the cell of a frame follows its
-	// slot. Then Cell is the size of a slot together with its cell, and Cells is how many frames may
-	// wait for a READ.
+	// slot. Then Cell is the size of a slot together with its cell, and Cells is how many frames
+	// may wait for a READ.
 	Published bool
 }
 

@@ -119,9 +119,9 @@ func (t *Table) Done(c *pipeline.Ctx, l *Lookup, f packetio.Frame) {
 	}
 }
 
-// keep puts an entry that was found into the cache, unless the cache had to forget entries since the
-// READ of its slots was sent. k is the key of the frame that has come back; only a trusting machine
-// uses k, and it keeps the entry in any case.
+// keep puts an entry that was found into the cache, unless the cache had to forget entries since
+// the READ of its slots was sent. k is the key of the frame that has come back; only a trusting
+// machine uses k, and it keeps the entry in any case.
 func (t *Table) keep(l *Lookup, k Key) {
 	switch {
 	case t.m.cfg.Trusting:

@@ -16,9 +16,9 @@
 // last response. Amounts in flight were sent and are not answered. Package requester retransmits
 // their FETCH_ADDs with the same PSN, and the server executes each once as long as its NIC
 // remembers the results of as many atomics as may be in flight. Uncertain amounts were in flight
-// when a connection failed: they may be in the memory or not. Dropped amounts are not in the memory:
-// too many counters waited at a time, the region of a server is too small, the address of a server
-// was not known yet, or no rule named the server any more and its connection had ended.
+// when a connection failed: they may be in the memory or not. Dropped amounts are not in the
+// memory: too many counters waited at a time, the region of a server is too small, the address of a
+// server was not known yet, or no rule named the server any more and its connection had ended.
 //
 // With the key rows, the counters are a count-min sketch: a request adds to one counter of each
 // row, which hashes choose, and Amount has all of them. The smallest of the counters of a flow or

@@ -26,8 +26,8 @@ type Machine struct {
 	acks    []ack
 }
 
-// server is a memory server. It has the clients that have joined and whose flows have not ended, and
-// the cached values of the server's words.
+// server is a memory server. It has the clients that have joined and whose flows have not ended,
+// and the cached values of the server's words.
 type server struct {
 	addr netip.Addr
 	// shared holds the client whose connection is borrowed, by shard; nil if no request of the
@@ -44,8 +44,8 @@ type Stats struct {
 	Joined uint64 `name:"joined"`
 	Moved  uint64 `name:"moved"`
 	// Replaced counts the replaced atomics, and Failed those of them that are CMP_SWAPs that fail.
-	// PassedThrough counts atomics that were sent unchanged, because the value of their word was not
-	// known.
+	// PassedThrough counts atomics that were sent unchanged, because the value of their word was
+	// not known.
 	Replaced      uint64 `name:"replaced"`
 	Failed        uint64 `name:"replaced_failing"`
 	PassedThrough uint64 `name:"atomics_passed"`
