@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Handler carries out the rules of its kind. It is a Machine or an Observer.
+// Handler carries out the rules of its kind. It is a Machine, an Observer, or both.
 type Handler interface {
 	// Kind returns the handler's entry of the registry.
 	Kind() *Kind
@@ -27,25 +27,27 @@ type Handler interface {
 // acts only during a call, through the Ctx that the call passes and through the verdict that it
 // returns.
 //
-// The program passes every packet of such a flow to the machine in the order of arrival, no matter
-// whether a request was moved, but only packets that connection tracking has accepted (Seen.Bad is
-// Fine). The machine calls Flow.Advance for each new request that it takes or forwards.
+// The program passes the packets of such a flow to the machine in the order of arrival, no matter
+// whether a request was moved. The machine does not get packets that connection tracking has not
+// accepted (Seen.Bad is not Fine), packets that a Bypasser keeps from going on, and unknown opcodes
+// if the machine is Strict. It calls Flow.Advance for each new request that it takes or forwards.
 type Machine interface {
 	Handler
 	// Request decides what happens to a request to a memory server. r is the rule that the request
-	// matches. r is nil if the flow's server has rules, and the request matches none of them.
+	// matches; nil if it matches none.
 	Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict
 	// Response decides what happens to a response of a memory server, or to another packet from the
 	// server to the client.
 	Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict
-	// Owned handles a packet that is addressed to the switch itself: a response on a switch's
-	// connection.
+	// Owned handles a packet that is addressed to the switch itself: usually a response on a
+	// switch's connection.
 	Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict
 	// Tick is called at the time that Deadline returns.
 	Tick(c *pipeline.Ctx)
 	// Deadline returns when Tick must be called; clock.Never if it need not be called.
 	Deadline() clock.Time
-	// Closed is called when a flow has ended, before its entry in the table of flows is reused.
+	// Closed is called when a flow has ended, before its entry in the table of flows is reused, and
+	// when new rules give the flow to another machine or to none.
 	Closed(c *pipeline.Ctx, r *conntrack.Flow)
 }
 
@@ -53,10 +55,10 @@ type Machine interface {
 type Observer interface {
 	Handler
 	RuleUser
-	// Observe is called once for each request that the switch forwards or consumes. It is not
-	// called for retransmissions and for dropped requests. r is the first observing rule that the
-	// request matches. Packets that Observe emits leave before the request. Observe must not
-	// allocate.
+	// Observe is called for each request under rule r, an observing rule, that the switch forwards
+	// or consumes. It is not called for dropped requests. For a retransmission it is called only if
+	// the switch cannot recognise it, because it does not know the PSNs or the path MTU of the
+	// connection. Packets that Observe emits leave before the request. Observe must not allocate.
 	Observe(c *pipeline.Ctx, r *rules.Rule, t Target)
 }
 
@@ -104,19 +106,20 @@ type (
 		Uses(k switchconn.Key) bool
 	}
 
-	// Bypasser must see requests of flows that it does not handle, because they may change memory
-	// whose value it tracks. While Draining returns false, the program shows it only flows that
-	// another machine handles; while it returns true, also flows that no machine handles.
+	// Bypasser must see packets of flows that it does not handle, because their requests may change
+	// memory whose value it tracks. While Draining returns false, the program shows it only flows
+	// that another machine handles; while it returns true, also flows that no machine handles.
 	Bypasser interface {
 		Machine
+		// Bypass sees a packet of such a flow. The packet goes on if the verdict is to forward it.
 		Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed) pipeline.Verdict
 		// Untracked does what Bypass does, for packets that belong to no flow.
 		Untracked(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict
 		Draining() bool
 	}
 
-	// Strayer must see requests that match its rules but belong to no flow, because they may change
-	// memory. The switch forwards these requests.
+	// Strayer must see requests that match a rule but belong to no flow, because they may change
+	// memory. r may be a rule of another handler. The switch forwards these requests.
 	Strayer interface {
 		Stray(r *rules.Rule, f *wire.Frame)
 	}
@@ -152,15 +155,15 @@ type (
 	Taker interface {
 		// Take returns true if the handler has taken the frame, and resumes it now or later.
 		Take(c *pipeline.Ctx, in int, f packetio.Frame) bool
-		// MarkIn is called before rules are set: from now on, the handler counts in q the ports whose
-		// frames it may take.
+		// MarkIn is called before rules are set: from now on, the handler counts in q the ports
+		// whose frames it may take.
 		MarkIn(q *pipeline.MarkedPorts)
 	}
 
 	// Keeper keeps a table for each of its rules, with entries that an operator writes.
 	Keeper interface {
-		// Change begins to add entries to the table of a rule, or to remove them, and reports on all
-		// changes. Without entries it only reports.
+		// Change begins to add entries to the table of a rule, or to remove them, and reports on
+		// all changes. Without entries it only reports.
 		Change(c *pipeline.Ctx, in Entries, address func(host string) (netip.Addr, error)) (EntriesReport, error)
 		// Page returns a part of the table of a rule. If the part is not Ready, the caller calls
 		// Page again later.
@@ -186,11 +189,12 @@ func Want(r *rules.Rule, k switchconn.Key) Wanted {
 	return Wanted{k, switchconn.Target{Service: r.Service, MTU: r.MTU, Depth: r.Depth()}}
 }
 
-// NoRequests has the methods of a Machine that changes no requests of flows, because its rules
-// select frames, or only observe requests. The machine embeds it.
+// NoRequests has the methods Request, Response and Closed for a Machine that gets no flows, because
+// its rules select frames, or only observe requests. The program never calls these methods. The
+// machine embeds NoRequests.
 type NoRequests struct{}
 
-// Request forwards a request. The program never calls it.
+// Request forwards a request.
 func (NoRequests) Request(*pipeline.Ctx, conntrack.Seen, *rules.Rule, *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Forward()
 }
@@ -200,5 +204,5 @@ func (NoRequests) Response(*pipeline.Ctx, conntrack.Seen, *pipeline.Parsed) pipe
 	return pipeline.Forward()
 }
 
-// Closed does nothing: the machine keeps no state of flows.
+// Closed does nothing.
 func (NoRequests) Closed(*pipeline.Ctx, *conntrack.Flow) {}

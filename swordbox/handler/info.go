@@ -13,6 +13,7 @@ import (
 // Info is the state of a handler as an operator sees it. In JSON, each entry of Lists is a key of
 // the same object.
 type Info struct {
+	// Mode is the mode of the rules that the handler carries out.
 	Mode rules.Mode `json:"mode"`
 	// Shared lists the shared connections, which carry moved requests.
 	Shared []Shared `json:"shared"`
@@ -112,7 +113,9 @@ type Word struct {
 	RKey   uint32     `json:"rkey"`
 	// State names the state, like "known".
 	State string `json:"state"`
+	// Value is the value of the word if the state says that it is known.
 	Value uint64 `json:"value"`
+	// Epoch counts how often the value has become unknown.
 	Epoch uint32 `json:"epoch"`
 	// Pending is the number of requests for the word that are in flight.
 	Pending int `json:"pending"`
