@@ -14,7 +14,8 @@ import (
 // Name is the name of the program in rack files.
 const Name = "swordbox"
 
-// Reasons why the program drops a packet of a connection that a rule selects.
+// Reasons why the program drops a packet: one of a flow to or from a server under a rule, of a
+// stale flow, or to the switch itself.
 const (
 	ReasonSpoofed     pipeline.Reason = "spoofed source"
 	ReasonQuarantined pipeline.Reason = "quarantined connection"
@@ -32,7 +33,7 @@ type Config struct {
 	// Track bounds the table of connections.
 	Track conntrack.Config
 	// Handlers carry out the rules of their kinds. They must be new: no other program may have used
-	// them. If a rule has no handler, the program only tracks its connections.
+	// them. If a rule has no handler, the program only tracks the connections to its server.
 	Handlers []handler.Handler
 	// Own manages the switch's connections and its journal; nil means that the switch has neither.
 	Own *Own
@@ -166,8 +167,8 @@ func (p *Program) Packet(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	return v
 }
 
-// burst decides about a super-frame. It forwards the super-frame whole if no handler works on its
-// connection, or if its packets belong to no connection and no rule is about requests to their
+// burst decides about a super-frame. It forwards the super-frame whole only if no handler works on
+// its connection, or if its packets belong to no connection and no rule is about requests to their
 // receiver. It has the switch split all other super-frames into their packets.
 func (p *Program) burst(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	if o := p.cfg.Own; q.Own || o != nil && !o.first() || p.parts.draining() {
@@ -231,7 +232,9 @@ func (p *Program) decide(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pip
 	return m.Request(c, *s, ruleFor(e.rules, &q.Frame), q)
 }
 
-// untracked forwards a packet that belongs to no tracked flow, unless a machine drops it.
+// untracked forwards a packet that belongs to no tracked flow, unless a Bypasser drops it. It drops
+// damaged packets of guarded servers, and unknown opcodes to servers under rules of strict
+// machines.
 func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	if p.guarded.packet(&q.Frame) && !q.Intact() {
 		return refuse(conntrack.Corrupt)
@@ -271,7 +274,7 @@ func (e *flowRule) around(c *pipeline.Ctx, r *conntrack.Flow, q *pipeline.Parsed
 // refusals are the reasons for which the program drops a packet that claims to belong to a flow
 // under a rule. It drops the packet because the switch may have shifted the PSNs that the receiver
 // expects. A damaged packet is dropped, too: a second fault behind the switch could restore it, and
-// its receiver would then accept a packet that the machine has not seen (see Guards). If tracking
+// its receiver would then accept a packet that the machine has not seen (see guarded). If tracking
 // refuses a packet for another reason, the program forwards it.
 var refusals = map[conntrack.Reason]pipeline.Reason{
 	conntrack.Spoofed: ReasonSpoofed, conntrack.Quarantined: ReasonQuarantined, conntrack.Implausible: ReasonImplausible,

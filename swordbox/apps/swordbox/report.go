@@ -20,8 +20,8 @@ type Report struct {
 	Handlers []handler.Info `json:"machines"`
 	// Dialed lists the switch's connections.
 	Dialed []switchconn.Info `json:"dialed"`
-	// Former lists the flows that a former incarnation of the switch has moved and whose clients
-	// have not connected again.
+	// Former lists the stale flows: those that a former incarnation of the switch has moved, and
+	// that package staleflows has not forgotten yet.
 	Former []journal.Flow `json:"former"`
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // Adopted is the body of POST /connections. It describes a connection of the switch that another
-// program has set up.
+// program has set up. Its fields have the meaning of those of switchconn.Shared.
 type Adopted struct {
 	// Server is the name of a host, or an address.
 	Server    string   `json:"server"`
@@ -169,8 +169,8 @@ func entries(p *Program, c *handler.Call) (any, error) {
 	return out, err
 }
 
-// ChangeEntries begins to change entries of the table of a rule, and reports on all changes. address
-// returns the address of a host by its name.
+// ChangeEntries begins to change entries of the table of a rule, and reports on all changes.
+// address returns the address of a host by its name.
 func (p *Program) ChangeEntries(c *pipeline.Ctx, in handler.Entries, address func(string) (netip.Addr, error)) (handler.EntriesReport, error) {
 	k, err := keeper(p, in.Rule)
 	if err != nil {
