@@ -22,10 +22,10 @@ func (t *Table) Known(f *wire.Frame) *Flow {
 
 // Burst does for the packets of a super-frame what Packet does for one packet. b holds the packets
 // from their BTH on, each of size bytes except the last; f is the first of them. Burst handles
-// messages of one packet each, and a part of one message. The connection must be known and busy,
-// the packets in order, and none of them a READ or an atomic. Burst returns the flow of the
-// requests. nil means that Burst has changed nothing, and the caller passes the packets to Packet
-// one by one.
+// packets of SENDs and WRITEs, or packets of READ responses. Their PSNs must be consecutive, and
+// the peer of their flow known. The flow must be busy (Flow.busy). Burst returns the flow of the
+// requests, or the flow that the responses answer. nil means that Burst has changed nothing, and
+// the caller passes the packets to Packet one by one.
 func (t *Table) Burst(now clock.Time, in int, f *wire.Frame, b []byte, size int) *Flow {
 	if size < bthLen || f.BTH.Opcode.Service() != wire.ServiceRC || !uniform(&f.BTH, b, size) {
 		return nil
@@ -118,8 +118,8 @@ func showsMTU(b []byte, size int) bool {
 	return false
 }
 
-// burstOp reports whether an opcode takes one PSN and belongs to a SEND or WRITE, or to a READ
-// response.
+// burstOp reports whether Burst handles packets with an opcode: those of READ responses if response
+// is true, those of SENDs and WRITEs if it is false. Each of these packets has a PSN of its own.
 func burstOp(op wire.Opcode, response bool) bool {
 	if op.Service() != wire.ServiceRC || !op.Is(wire.OpPayload) {
 		return false

@@ -14,8 +14,9 @@
 // requests: source address, destination address, destination queue pair. The UDP source port is not
 // part of the key, because NICs change it.
 //
-// Packets cannot make a table grow beyond its bounds, give a flow another peer, or evict a flow
-// whose peer is known. The table counts the packets that it refuses (Stats).
+// Packets cannot make a table grow beyond its bounds, or give a flow another peer. To make room for
+// a flow, the table evicts only flows without a peer, and flows of ended connections. Stats counts
+// the packets that it refuses.
 //
 //	table.go      Packet: the checks that each packet passes
 //	request.go    class and span of a request; response.go: which requests a response answers
@@ -24,5 +25,5 @@
 //	learner.go    pairing by packets; learning.go: the evidence about one flow
 //	datagram.go   messages of the connection manager; setups.go: the handshakes seen
 //	hosts.go      which address is behind which port
-//	burst.go      several packets of one message at once
+//	burst.go      super-frames: several packets at once
 package conntrack

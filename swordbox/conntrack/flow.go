@@ -30,8 +30,8 @@ type Flow struct {
 	// Pinned keeps the table from forgetting the flow when it is silent, and from correcting its
 	// PSNs by the responses. A program sets it when the PSNs of client and server differ: the flow
 	// must then exist for as long as its queue pair may. When the table is nearly full, it still
-	// ends a pinned flow that has been silent for Config.Idle, and refuses the flow's packets from
-	// then on.
+	// ends a pinned flow that has been silent for Config.Idle, and refuses the flow's packets for
+	// Config.Quarantine.
 	Pinned bool
 	// Checked is true if the table checks the ICRC of every packet of the flow, and refuses packets
 	// with a wrong ICRC (Corrupt). If Checked is false, the table checks only packets from which it
@@ -53,8 +53,8 @@ type Ends struct {
 
 // Route says how the packets of a flow cross the switch.
 type Route struct {
-	// Path holds the headers of the flow's last request below the BTH; it is valid if HasPath is
-	// true. Peer.Path holds the headers of the responses.
+	// Path holds the headers below the BTH of the requester's packets; it is valid if HasPath is
+	// true. Peer.Path holds the headers of the responder's packets.
 	Path    transform.Path
 	HasPath bool
 	// Port is the ingress port of the requester's packets; -1 means that none was seen.

@@ -13,7 +13,7 @@ const (
 	// addresses get no flows.
 	maxHostsPerPort = 64
 	// hostIdle is how long an address must have been silent before the table accepts it at another
-	// port. It does not apply to bound addresses.
+	// port, or forgets it to make room at its port. It does not apply to bound addresses.
 	hostIdle = 10 * time.Second
 )
 
@@ -22,7 +22,9 @@ type host struct {
 	addr  netip.Addr
 	port  int
 	fixed bool // true if the control plane has bound the address to the port
-	last  clock.Time
+	// last is when a packet from the address was last seen. For a busy flow (Flow.busy) the table
+	// updates it only once in the time rarely.
+	last clock.Time
 	// learning lists the host's flows without a peer, in the order of their last packets, the
 	// oldest first.
 	learning list
@@ -38,9 +40,9 @@ type host struct {
 // hosts holds the addresses that the switch has seen, and those that were bound to a port.
 type hosts struct {
 	byAddr  map[netip.Addr]*host
-	perPort map[int]int
-	found   *host // the host that elsewhere looked up last
-	sweepAt clock.Time
+	perPort map[int]int // how many addresses each port has
+	found   *host       // the host that elsewhere looked up last
+	sweepAt clock.Time  // forget does nothing before this time
 	stats   *Stats
 }
 

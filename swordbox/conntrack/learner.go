@@ -56,6 +56,7 @@ type budget struct {
 }
 
 const (
+	// budgetBurst is the largest value of budget.left.
 	budgetBurst = 1 << 20
 	// budgetEach is the interval at which the budget grows by one comparison.
 	budgetEach = 200 * time.Nanosecond

@@ -42,11 +42,11 @@ type learning struct {
 	n    int
 	next int
 	end  wire.PSN
-	// low is the lowest requested PSN, but at most longAgo before end.
+	// low is the lowest requested PSN, but at most longAgo before the newest one.
 	low   wire.PSN
 	until clock.Time // the time from which the flow is settled (entry.settled)
 	// out is a bit set of slots: the flows that the responses of this flow do not answer. any is
-	// true if out is not empty.
+	// true if out has had an entry since the last restart.
 	out []uint64
 	any bool
 	// fits is the only flow that can still be the peer. votes is how many responses have matched
@@ -97,7 +97,7 @@ func (l *learning) newest() *run { return &l.runs[(l.next+maxRuns-1)%maxRuns] }
 type match uint8
 
 const (
-	possible   match = iota // no evidence: the request is too old, or the response is a NAK
+	possible   match = iota // no evidence: the request is not in runs, or the response is a NAK
 	matching                // the flow has a request of that PSN and kind
 	impossible              // the response answers no request of the flow
 )

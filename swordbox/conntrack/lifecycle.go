@@ -82,8 +82,8 @@ func (t *Table) newFlow(now clock.Time, k *key, h *host, responder netip.Addr) *
 }
 
 // makeRoom removes a flow to make room for a new one of host h: a learning flow of h, or else a
-// flow in quarantine, or else a learning flow of another host. It removes no other kind of flow.
-// The result reports whether it removed one.
+// flow in quarantine that is not pinned, with its peer, or else a learning flow of another host. It
+// removes no other kind of flow. The result reports whether it removed one.
 func (t *Table) makeRoom(now clock.Time, h *host) bool {
 	if h.learning.head != nil {
 		t.evict(now, h.learning.head)

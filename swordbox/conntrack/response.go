@@ -46,8 +46,8 @@ func (t *Table) response(now clock.Time, back *Flow, f *wire.Frame, icrc Checker
 	return s
 }
 
-// covered records that a response has answered all requests up to psn. If the response also shows
-// which PSN the responder expects, covered sets Expected to it.
+// covered records that response f has answered all requests up to psn. If f also shows which PSN
+// the responder expects, covered sets Expected to it. negative is true if f is a NAK.
 func (t *Table) covered(now clock.Time, fl *Flow, psn wire.PSN, negative bool, f *wire.Frame, icrc Checker) Reason {
 	if !fl.reached(psn) {
 		if fl.settled(now) || !intact(icrc) {

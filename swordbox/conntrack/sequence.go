@@ -199,8 +199,9 @@ func (q *Sequence) setMTU(n int) {
 	q.countRead()
 }
 
-// countRead is called when the path MTU becomes known. It computes how many PSNs the READs loose
-// and open take. It sets high to the PSN after loose, and Expected to the PSN after open.
+// countRead is called when the table has learnt the path MTU or a lower bound of it. If this shows
+// how many PSNs the READs loose and open take, countRead sets high to the PSN after loose, and
+// Expected to the PSN after open.
 func (q *Sequence) countRead() {
 	if span := q.SpanOf(q.loose.length); q.loose.length != 0 && span != 0 {
 		q.high, q.loose.length = q.loose.psn.Add(span), 0

@@ -30,15 +30,15 @@ type setupKey struct {
 // setup is the handshake of a connection. End a is the one whose connection manager sent the REQ;
 // end b sent the REP.
 type setup struct {
-	a, b     setupKey // b.id is valid if replied
-	host     *host    // host of end a
-	qpn      wire.QPN // queue pair of end a
-	psn      wire.PSN // the first PSN that a expects from b
-	mtu      int      // path MTU in bytes
-	at       clock.Time
-	replied  bool
-	qpnB     wire.QPN
-	toB, toA *Flow // the flows with the requests to b and to a; valid if replied
+	a, b     setupKey   // b.id is valid if replied
+	host     *host      // host of end a
+	qpn      wire.QPN   // queue pair of end a
+	psn      wire.PSN   // the first PSN that a expects from b
+	mtu      int        // path MTU in bytes
+	at       clock.Time // when the REQ last arrived
+	replied  bool       // true if the table has seen the REP
+	qpnB     wire.QPN   // queue pair of end b; valid if replied
+	toB, toA *Flow      // the flows with the requests to b and to a; valid if replied
 }
 
 // setups holds the handshakes that the table has seen.
@@ -46,8 +46,8 @@ type setups struct {
 	// asked holds the REQs without a REP, by the key of their sender. known holds the handshakes
 	// with a REP, under the keys of both ends.
 	asked, known map[setupKey]*setup
-	max          int // the largest number of entries in asked
-	sweepAt      clock.Time
+	max          int        // the largest number of entries in asked
+	sweepAt      clock.Time // expire does nothing before this time
 	stats        *Stats
 }
 

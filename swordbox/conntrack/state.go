@@ -7,7 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transitions"
 )
 
-// State is the state of a flow, from its first packet to its end.
+// State is the state of a flow: whether the table knows both flows of the connection, and whether
+// the connection is in use or has ended.
 type State uint8
 
 // States of a flow. unused is the state of a Flow that is not in use.
@@ -15,8 +16,8 @@ const (
 	unused State = iota
 	// Learning: the table has seen packets, but does not know for sure which flow is the peer.
 	Learning
-	// Connecting: the connection manager's REP named both queue pairs. The table has seen neither
-	// an RTU nor data.
+	// Connecting: REQ and REP of the connection manager have named both queue pairs. The table has
+	// seen neither an RTU nor a request of the connection.
 	Connecting
 	// Open: the table knows both flows of the connection, and the connection is in use.
 	Open
@@ -54,12 +55,12 @@ type event uint8
 
 const (
 	evPacket     event = iota // the first packet of an unknown connection
-	evAnnounced               // a REP named both queue pairs
+	evAnnounced               // a REP, after its REQ, has named the second queue pair
 	evPaired                  // the packets of the flow have shown which flow is its peer
-	evUsed                    // an RTU or data of an announced connection
+	evUsed                    // an RTU or a request of an announced connection
 	evDisconnect              // a DREQ
 	evFatal                   // a NAK that ends the connection
-	evEnded                   // a DREP, a silence after Closing, or the host is gone
+	evEnded                   // a DREP, a long silence (age), or the host is gone (Forget)
 
 	events
 )

@@ -33,8 +33,8 @@ type Config struct {
 	Settle time.Duration
 	// Seed is the seed of the hash of keys. It keeps hosts from choosing keys that collide.
 	Seed uint64
-	// OnClose is called for each flow of a connection that has ended, before the Flow is reused;
-	// nil means that it is not called.
+	// OnClose is called for each flow that has ended or that the table forgets, before the Flow is
+	// reused; nil means that it is not called.
 	OnClose func(*Flow)
 }
 
@@ -64,10 +64,10 @@ type Table struct {
 	cfg   Config
 	stats Stats
 
-	flows  []*Flow // index is the ID; allocated as needed
-	free   []uint32
-	used   int
-	serial uint32 // the last Generation
+	flows  []*Flow  // index is the ID; allocated as needed
+	free   []uint32 // IDs of the elements of flows that are not in use
+	used   int      // number of flows in use
+	serial uint32   // the last Generation
 	index  index
 	closed list // the flows in quarantine
 
@@ -76,8 +76,8 @@ type Table struct {
 	setups  setups
 	header  mad.Header // header of the datagram that is being parsed
 
-	started bool
-	start   clock.Time // time of the first packet
+	started bool       // true if start is valid
+	start   clock.Time // time of the first packet of a flow that no REP had announced
 	sweep   clock.Time // when Tick must be called next
 	cursor  int        // index of the flow with which the sweep continues
 }
