@@ -15,7 +15,7 @@ type Action uint8
 const (
 	// Track tracks the connections and changes nothing.
 	Track Action = iota
-	// Move sends every single-packet one-sided request on a shared connection: WRITE_ONLY without
+	// Move sends single-packet one-sided requests on a shared connection: WRITE_ONLY without
 	// immediate data, READ of at most one MTU, CMP_SWAP, FETCH_ADD.
 	Move
 	// Atomics sends the atomics on a word, and the WRITEs that cover the word, on one shared
@@ -33,8 +33,8 @@ type Definition struct {
 	// Name is the word in rule files. Doc is one line for people: what the switch does.
 	Name, Doc string
 	// Service is what the switch does for a server under rules of the action. All rules of a server
-	// must have the same Service and the same mode. "" means that the switch only tracks or
-	// observes.
+	// whose actions have a Service must have the same one, and the same mode. "" means that rules
+	// of the action can be combined with all others.
 	Service Service
 	// Observes is true if a rule of the action does not change what happens to a request. So a
 	// request may match an observing rule and another rule. A set checks only whether observing
@@ -58,8 +58,8 @@ type Definition struct {
 	// Together returns what is wrong with the rules of the action in one set; nil means that there
 	// is nothing to check.
 	Together func(list []*Rule) error
-	// Memory returns the memory of servers in which the switch keeps state of rule r; nil means that
-	// it keeps none there. The memory of rules of different actions must not overlap.
+	// Memory returns the memory of servers in which the switch keeps state of rule r; nil means
+	// that it keeps none there. The memory of rules of different actions must not overlap.
 	Memory func(r *Rule) Memory
 }
 
@@ -67,7 +67,7 @@ type Definition struct {
 // participle.
 type Service string
 
-// Services. The rules of one server all have the same one.
+// Services of the actions that this package defines.
 const (
 	serialized Service = "served"
 	steered    Service = "steered"

@@ -1,6 +1,6 @@
 // Package rules says which traffic the switch program works on, and how. A Rule selects requests to
-// a memory server by address range and key, and names the action. A Set is the immutable list of a
-// switch's rules, compiled for lookup.
+// a memory server by address range and R_Key (or, with some actions, frames), and names the action.
+// A Set is the immutable list of a switch's rules, compiled for lookup.
 //
 // On a command line, a rule is a list of words key=value. In a rack file, it is a mapping with the
 // same keys:

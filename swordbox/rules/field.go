@@ -249,7 +249,8 @@ func number(key, example, doc string, high uint64, field func(r *Rule) *int) Fie
 	}
 }
 
-// setNumber reads a number from 1 to high. If nothing is not "", that word stands for 0.
+// setNumber reads a number from 1 to high, or the word nothing, which stands for 0. If nothing is
+// "", no word stands for 0.
 func setNumber(s, nothing string, high uint64, set func(uint64)) error {
 	if nothing != "" && s == nothing {
 		set(0)

@@ -14,8 +14,8 @@ type Mode uint8
 
 // Modes. The zero value is Hardened.
 const (
-	// Hardened closes the holes of the paper: the switch has its own connections, keeps copies of
-	// requests until the server has acknowledged them, and does not change a decision afterwards.
+	// Hardened closes the holes of the paper. For example, the switch moves requests to connections
+	// of its own, and keeps copies of them until the server has acknowledged them.
 	Hardened Mode = iota
 	// Published works as the paper describes, with its holes.
 	Published
@@ -86,11 +86,13 @@ const (
 	DefaultService = "memory"
 )
 
-// Rule selects requests and says what happens to them. The zero value of a field is its default.
+// Rule selects requests and says what happens to them. The zero value of a field is its default;
+// for Service see Start.
 type Rule struct {
 	// ID names the rule. Validate requires one; Set.Add assigns one.
 	ID string `json:"id"`
-	// Host is the server's name if the rule was read from text. Resolve replaces it by addresses.
+	// Host is the server's name, if the rule was read from text that names the server by a name.
+	// Resolve finds its addresses.
 	Host string `json:"host,omitempty"`
 	// Server is the server's first address: the switch connects to it, and names words of the
 	// server's memory by it. Also are the other addresses of the same server.
@@ -106,7 +108,7 @@ type Rule struct {
 	RKey uint32 `json:"rkey,omitempty"`
 	// Shards is how many shared connections there are to the server; 0 means 1.
 	Shards int `json:"shards,omitempty"`
-	// Service is the service to which the switch connects in mode hardened: a name or a port
+	// Service is the service to which the switch connects if the rule Dials: a name or a port
 	// number. "" means that the switch makes no connections; an operator hands it some (`rdmalab
 	// switch connections adopt`).
 	Service string `json:"service,omitempty"`

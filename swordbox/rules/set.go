@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Set is an immutable list of rules, compiled for lookup. The first rule that matches a request
-// applies. A nil Set is empty.
+// Set is an immutable list of rules, compiled for lookup. Two rules apply to a request: the first
+// matching one that observes, and the first matching one that does not. A nil Set is empty.
 type Set struct {
 	rules []Rule
 	// byServer holds the rules that decide about requests, by server address. observing holds the
@@ -145,7 +145,7 @@ func (s *Set) insert(at int, r Rule) (*Set, *Rule, error) {
 	return t, &t.rules[at], nil
 }
 
-// Remove returns a set without the rule with an ID.
+// Remove returns a set without the rule whose ID is id.
 func (s *Set) Remove(id string) (*Set, error) {
 	if s.Get(id) == nil {
 		return nil, fmt.Errorf("there is no rule %.40q; there are %v", id, s.ids())

@@ -109,8 +109,9 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// Resolve replaces the name or address of the server by all addresses of the server. lookup returns
-// these addresses; the first one is the one to connect to.
+// Resolve sets Server and Also to all addresses of the server that Host or Server names. lookup
+// returns these addresses; the first one is the one to connect to. Resolve also replaces the names
+// of hosts in Options by addresses (Definition.Hosts).
 func (r *Rule) Resolve(lookup func(name string) []netip.Addr) error {
 	name := r.Host
 	if name == "" {
