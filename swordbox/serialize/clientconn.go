@@ -85,8 +85,8 @@ func (k *clientConn) ack(now clock.Time, end wire.PSN) bool {
 	return true
 }
 
-// drop ends all operations in flight when the client's connection has failed: the server has
-// refused the first one and will execute none of the others.
+// drop ends all operations in flight because the flow was refused (see die). If the server has
+// refused it, the first operation is the refused one, and the server executes none of the others.
 func (k *clientConn) drop(now clock.Time) {
 	o := &k.ops
 	for first := true; o.head != o.tail; o.head++ {

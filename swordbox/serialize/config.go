@@ -14,9 +14,9 @@ import (
 
 // Config describes a Machine. The zero value of each field is its default.
 type Config struct {
-	// Segments bounds the segments of a flow's PSN map; a new segment begins whenever the flow
-	// changes its place. Window bounds the records of a flow from which the switch answers
-	// duplicates. 0 means 128 each.
+	// Segments bounds the segments of a flow's PSN map; a new segment begins whenever requests
+	// begin or cease to move. Window is how many records of its newest requests a flow keeps, from
+	// which the switch answers duplicates (see window). 0 means 128 each.
 	Segments, Window int
 	// Held bounds the held requests of all flows, HeldPerFlow those of one flow; 0 means 1024 and
 	// 256, respectively. Each host has a share of Held; see shares.

@@ -11,7 +11,7 @@ type duplicate struct {
 	*sequencer
 	c *pipeline.Ctx
 	p *pipeline.Parsed
-	r *record // the record of the first request; nil means that it has left the window
+	r *record // the record of the first request; nil means that the window has none
 }
 
 // handle decides what the switch does with the duplicate.

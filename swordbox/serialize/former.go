@@ -39,8 +39,9 @@ type former struct {
 	end  uint32
 }
 
-// formers holds the earlier requests for which a sequencer has waited since it began; list is nil
-// when all of them have ended.
+// formers says what a new flow waits for before its first request: for the requests in list, and
+// for the requests to shared connections of the same server that the switch already held at began,
+// when the flow's sequencer was made. If list is nil, the flow waits for nothing.
 type formers struct {
 	list  []former
 	began clock.Time

@@ -10,10 +10,10 @@ import (
 // is free.
 type heldPacket struct {
 	data []byte
-	span int
-	at   clock.Time
-	next int32
-	port int32 // port of the host in whose share the request is
+	span int        // how many PSNs the request takes
+	at   clock.Time // when it arrived
+	next int32      // slot of the flow's next held request; -1 if there was none yet
+	port int32      // port of the host in whose share the request is
 	// hurried is true if the held CAS must not wait any longer for the value that it compares with.
 	hurried bool
 }
@@ -55,7 +55,7 @@ func (p *pool) remove(i int32) {
 
 // queue is the list of the held requests of one flow, oldest first.
 type queue struct {
-	first, last int32
+	first, last int32 // slots of the oldest and of the newest request; valid if n is not 0
 	n           int
 }
 

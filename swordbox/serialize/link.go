@@ -128,8 +128,8 @@ func (l *sequencer) redone(c *pipeline.Ctx, r *record, a requester.Answer) {
 	l.window.follow(r, evRedone)
 }
 
-// endRedo is called when the client has been sent the response to a READ that was executed again.
-// It sends the answers that waited for this response.
+// endRedo is called when the client has been sent the response to a READ that was executed again,
+// or when there will be no response. It sends the answers that waited for this response.
 func (l *sequencer) endRedo(c *pipeline.Ctx, psn wire.PSN) {
 	if r := l.window.find(psn); r != nil && r.state.isRedo() {
 		l.window.follow(r, evRedone)

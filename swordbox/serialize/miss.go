@@ -20,10 +20,10 @@ import (
 // that would fail.
 type waiting struct {
 	word    *atomiccache.Word // nil means that it waits for no value
-	key     atomiccache.Key
-	rkey    uint32
-	compare uint64
-	time    time.Duration
+	key     atomiccache.Key   // word.Key when the wait began; it changes if the Word is reused
+	rkey    uint32            // R_Key of the CAS
+	compare uint64            // the value that the CAS compares with
+	time    time.Duration     // how long after its arrival the CAS waits at most
 }
 
 // stillFails reports whether the CAS would fail now.

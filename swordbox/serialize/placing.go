@@ -111,7 +111,7 @@ func (g *placing) write(rule *rules.Rule) outcome {
 }
 
 // writeAll sends a WRITE on the client's connection if all words that it touches allow that. It is
-// used for a WRITE that touches several words, or that is a part of a long message.
+// used for a WRITE that touches several words, or that touches one and is no plain WRITE_ONLY.
 func (g *placing) writeAll() outcome {
 	if !g.canGo(placeOwn) || !g.ops.room() {
 		return mustWait

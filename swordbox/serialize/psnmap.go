@@ -25,9 +25,9 @@ const mask24 = 1<<24 - 1
 // connection. Moved requests have a PSN at the client and none at the server. The map remembers a
 // bounded number of segments.
 type psnMap struct {
-	segs    []segment // ring
+	segs    []segment // ring of n segments; head is the place of the oldest one
 	head, n int
-	max     int
+	max     int // the largest n
 	// client is the PSN of the next request at the client. own is the next PSN on the client's
 	// connection to the server.
 	client, own wire.PSN

@@ -16,7 +16,7 @@ import (
 type server struct {
 	m     *Machine
 	addr  netip.Addr
-	index uint16
+	index uint16 // index in Machine.servers
 	// incarnation counts the shared connections that were attached. breaks counts how many of them
 	// replaced an earlier connection; see proof.
 	incarnation, breaks uint32

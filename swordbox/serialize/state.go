@@ -5,8 +5,9 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transitions"
 )
 
-// A sequencer has four explicit states, each with its table of transitions. An event without an
-// edge leaves the state as it is. testdata/states.dot is their diagram.
+// A sequencer has three explicit states (phase, nakState, message), and each of its records has one
+// (recordState). Each of the four has a table of transitions. An event without an edge leaves the
+// state as it is. testdata/states.dot is their diagram.
 
 // phase says what the sequencer knows of the PSN that the server expects, and whether the flow has
 // failed or ended.

@@ -11,13 +11,13 @@ type asked struct {
 	op               wire.Opcode
 	va               uint64
 	rkey             uint32
-	length           uint32 // bytes that a READ asks for
+	length           uint32 // length of the request in bytes
 	compare, operand uint64 // see operands
 }
 
-// record describes a moved request, or a READ or atomic on the client's connection. It exists from
-// the arrival of the request until it is evicted from the window. Its data serve to answer a
-// duplicate (hole 14), and to execute a READ again.
+// record describes a moved request, or a READ or atomic on the client's connection. The switch
+// makes it when it sends or answers the request, and evicts it from the window later. It serves to
+// answer a duplicate (hole 14), and to execute a READ again.
 type record struct {
 	psn wire.PSN // the request's PSN at the client
 	own wire.PSN // its first PSN on the client's connection, if place is placeOwn
