@@ -44,14 +44,14 @@ type client struct {
 	path    transform.Path  // path of requests to the server, kept when the flow ends
 	back    transform.Path  // path of responses to the client, kept when the flow ends
 	entries int             // number of open entries for requests of this client, on any connection
-	moved   uint64          // number of requests of this client that were sent on another connection
+	moved   uint64
 }
 
 // sent says where a request was sent.
 type sent struct {
 	psn wire.PSN
-	via *client  // the owner of the connection; nil means that the slot is unused
-	at  wire.PSN // the PSN of the request on that connection
+	via *client // nil means that the slot is unused
+	at  wire.PSN
 }
 
 // entry is the map entry of a request that was sent to the server.
@@ -66,14 +66,14 @@ type entry struct {
 	// value is the value that the WRITE of a replaced atomic writes. prior is the original value
 	// that the client gets as the answer.
 	value, prior uint64
-	// word, for an atomic that the switch sends unchanged because it does not know the value of the
-	// word, is this word; the answer will show its value. nil means that the cache has no room.
+	// word is set for a pass-through atomic: one that the switch sends to the server as it is
+	// (asIs), because it does not know the value of the word. The answer will show this value.
 	word *word
 	next uint64
-	// compare is the compare value of this atomic, if it is a CMP_SWAP. next is its swap value, or
-	// the addend of a FETCH_ADD.
+	// compare is the compare value of a pass-through CMP_SWAP. next is its swap value, or the
+	// addend of a pass-through FETCH_ADD.
 	compare uint64
-	since   clock.Time // when the request was sent for the first time
+	since   clock.Time
 }
 
 // sentAs says how the switch sent a request.
