@@ -24,7 +24,8 @@ type Ctx struct {
 // Ports returns the number of ports of the switch.
 func (c *Ctx) Ports() int { return len(c.s.ports) }
 
-// Observed reports whether a capture runs. A program formats the Note of a Verdict only if it does.
+// Observed reports whether a capture runs, or a Follower traces requests. Only then does a program
+// format the Note of a Verdict.
 func (c *Ctx) Observed() bool { return c.s.observed }
 
 // Lookup returns the port at which the host with an address is; -1 means that the switch does not
@@ -93,8 +94,8 @@ func (c *Ctx) Hold(p *Parsed, until clock.Time) Verdict {
 // Holding reports whether the switch still holds the packet.
 func (c *Ctx) Holding(id HoldID) bool { return c.s.held.get(id) != nil }
 
-// Release forwards a held packet unchanged, or sends f instead if f is not nil. It reports whether
-// the switch held the packet.
+// Release forwards a held packet unchanged, or sends f instead if f is not nil and the ICRC of the
+// held packet is correct. It reports whether the switch held the packet.
 func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 	h := c.s.held.get(id)
 	if h == nil {

@@ -44,8 +44,8 @@ type Flow struct {
 type flows struct {
 	table    map[flowKey]*flowStats
 	max      int
-	sweep    clock.Time
-	overflow uint64 // packets of flows that are not in the full table
+	sweep    clock.Time // no sweep for silent flows before this time
+	overflow uint64     // packets of flows that are not in the full table
 
 	// recent has flows of the last packets, so that requests and responses that take turns need no
 	// look-up in the table. flowKey.place returns the index of a flow.

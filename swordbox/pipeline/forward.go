@@ -129,8 +129,9 @@ func (s *Switch) remark(out int, text string) {
 // Observe turns Notes on or off. While they are off, frames cost nothing more.
 func (s *Switch) Observe(on bool) { s.observed = on }
 
-// Notes describes what the last call of Frame or Tick did besides forwarding: dropped, rewritten
-// and emitted packets. The result is valid until the next step. It is empty unless Observe is on.
+// Notes describes what the last call of Frame, Tick, Step or Load did besides plain forwarding:
+// which packets it dropped, rewrote or emitted, and why. The result is valid until the next call.
+// It is empty unless Observe is on.
 func (s *Switch) Notes() []Note { return s.notes }
 
 // CountDrop counts packets that the switch forwarded to a port and that were dropped after that:
@@ -141,8 +142,8 @@ func (s *Switch) CountDrop(port int, r Reason, packets int) {
 	}
 }
 
-// SetPort sets whether a port is up. When a port goes down, the switch forgets the addresses behind
-// it.
+// SetPort sets whether a port is up. When a port goes down, the switch forgets the addresses and
+// the members of multicast groups behind it.
 func (s *Switch) SetPort(i int, up bool) {
 	if s.ports[i].up && !up {
 		s.fdb.flush(i)

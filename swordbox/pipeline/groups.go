@@ -18,7 +18,7 @@ import (
 // (wire.GroupFlooded).
 //
 // Only queries make hosts repeat their reports. So the switch itself sends queries while it knows a
-// group and no router.
+// group and no router, and at the start even if it knows a router.
 
 // Times of the protocol (RFC 3376, 8; RFC 3810, 9).
 const (
@@ -28,8 +28,8 @@ const (
 	groupLife       = groupRobustness*queryInterval + queryResponse
 	routerLife      = groupRobustness*queryInterval + queryResponse/2
 	// startupResponse is the response time that the first queries grant, and the time between them.
-	// The switch floods all groups for settleAfter, until the response time of the last of these
-	// queries has passed. So no member loses frames after a restart of the switch.
+	// The switch floods all groups for settleAfter. By then the members have answered the last of
+	// these queries. So no member loses frames after a restart of the switch.
 	startupResponse = time.Second
 	settleAfter     = (groupRobustness + 1) * startupResponse
 	// leaveResponse is the response time that the queries after a leave grant. Another member
@@ -104,8 +104,8 @@ type groups struct {
 	// due is when tick must be called. settled is when state SnoopSettling ends. queryAt is when
 	// the next query for all groups is due.
 	due, settled, queryAt clock.Time
-	startup               int // how many of the first queries have still to be sent
-	full                  uint64
+	startup               int             // how many of the first queries have still to be sent
+	full                  uint64          // reports of groups that were not learnt; see MaxGroups
 	message               wire.Membership // scratch memory
 }
 
@@ -305,7 +305,7 @@ type Group struct {
 type Snooping struct {
 	State   SnoopState `json:"state"`
 	Groups  []Group    `json:"groups"`
-	Routers []int      `json:"routers"`
+	Routers []int      `json:"routers"` // ports of routers
 }
 
 // list describes the groups, sorted by address.

@@ -11,9 +11,10 @@ import (
 type Program interface {
 	// Spec declares the program. It returns the same at every call.
 	Spec() Spec
-	// Packet is called for each well-formed RoCEv2 packet, in the order of arrival. c and p are
-	// valid until it returns. It may change the headers and the Payload slice of p.Frame (not the
-	// bytes that Payload points to) and return Rewrite.
+	// Packet is called for each well-formed RoCEv2 packet, in the order of arrival; for a
+	// super-frame and for a packet with a wrong ICRC see Spec. c and p are valid until it returns.
+	// It may change the headers and the Payload slice of p.Frame (not the bytes that Payload points
+	// to) and return Rewrite.
 	Packet(c *Ctx, p *Parsed) Verdict
 	// Tick is called at Deadline.
 	Tick(c *Ctx)

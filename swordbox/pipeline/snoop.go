@@ -12,9 +12,9 @@ import (
 // defaultQuerier is the source MAC address of queries if the switch has no address.
 var defaultQuerier = wire.MAC{0x02, 0x00, 0x5e, 0x00, 0x52, 0x01}
 
-// snooped handles a frame to a multicast group that is not RoCEv2. It returns true if the frame may
-// go only to routers. That is so for reports: a host that sees the report of another host may
-// suppress its own (RFC 4541, 2.1.1).
+// snooped handles a frame to a multicast group that is not RoCEv2. It returns true if the frame is
+// a report. Then it has sent the report to routers only: a host that sees the report of another
+// host may suppress its own (RFC 4541, 2.1.1).
 func (s *Switch) snooped(in int, f packetio.Frame) bool {
 	m := &s.groups.message
 	if m.Parse(f.Data) != nil {
@@ -68,8 +68,8 @@ func (q querier) tick(now clock.Time) {
 	}
 }
 
-// queryAll sends a query for all groups out of every port, unless there is a router, which does
-// that.
+// queryAll sends a query for all groups out of every port. If there is a router, which does that,
+// it sends only the first queries (groups.startup).
 func (q querier) queryAll(now clock.Time) {
 	t := &q.groups
 	response, next := queryResponse, queryInterval
