@@ -55,8 +55,8 @@ func headers(f *wire.Frame, src, dst wire.MAC, from, to netip.Addr) {
 	f.UDP = wire.UDP{SrcPort: firstPort, DstPort: wire.UDPPort}
 }
 
-// Packet handles a packet to queue pair 1 of the switch. The caller has checked the ICRC. Packet
-// reports whether it was a datagram for the connection manager.
+// Packet handles a packet to the switch if it is a datagram for the connection manager, and reports
+// whether it was one. The caller has checked the ICRC.
 func (d *Dialer) Packet(c *pipeline.Ctx, f *wire.Frame) bool {
 	if !verbs.SamePartition(f.BTH.PKey, wire.DefaultPKey) { // the switch is in no other partition
 		return false

@@ -46,8 +46,8 @@ type Dialer struct {
 	byKey  map[Key]*link
 	byConn map[uint64]*link // key is link.owner
 	byQPN  map[wire.QPN]*link
-	owners uint64
-	gen    uint32
+	owners uint64    // the newest link.owner
+	gen    uint32    // the newest Shared.Generation
 	former []*former // ended connections whose end the server has not confirmed
 	events []Event
 	frame  wire.Frame

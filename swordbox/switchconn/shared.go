@@ -12,11 +12,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Key names a shared connection.
+// Key names a connection of the switch.
 type Key struct {
 	// Server is the address by which rules name the server.
 	Server netip.Addr `json:"server"`
-	Shard  int        `json:"shard"`
+	// Shard tells the connections to one server apart. Shared connections have the numbers from 0.
+	// Connections for other uses have numbers from the constants below.
+	Shard int `json:"shard"`
 }
 
 // RepairShard is the shard number of a connection that carries no requests of clients, only repairs

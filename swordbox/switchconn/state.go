@@ -18,8 +18,8 @@ const (
 	Dialing
 	// Up: the connection can be used.
 	Up
-	// Ending: the switch has sent a DREQ to the server. When the server has confirmed it, and if
-	// the connection is still wanted, the next attempt begins.
+	// Ending: the switch has sent a DREQ to the server. When the server has confirmed it, or has
+	// not answered for maxTransit, the state is Waiting again.
 	Ending
 )
 
