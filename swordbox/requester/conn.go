@@ -60,8 +60,9 @@ type Config struct {
 	// Ring is how many requests may be in flight. Waiting is how many more may wait for their first
 	// transmission. 0 means 128 and 1024.
 	Ring, Waiting int
-	// RTO is the first retransmission timeout; it doubles twice. 0 means 1 ms. Silence is how long
-	// the server may leave a request unanswered before the connection fails; 0 means 255 ms.
+	// RTO is the first retransmission timeout; after each of the first two timeouts in succession
+	// it doubles. 0 means 1 ms. Silence is how long the server may answer nothing, while a request
+	// is in flight, before the connection fails; 0 means 255 ms.
 	RTO, Silence time.Duration
 	// Naks is how many NAKs without progress the connection tolerates; 0 means 64.
 	Naks int
@@ -127,7 +128,7 @@ type Answer struct {
 	Frame *wire.Frame
 }
 
-// User submits requests. Within Done it may call no method of the Conn except Submit.
+// User submits requests. Within Done, Submit is the only method by which it may change the Conn.
 type User interface {
 	// Done is called once for each request, when it has ended.
 	Done(ctx *pipeline.Ctx, t Tag, a Answer)
@@ -151,7 +152,7 @@ const (
 	Idle State = iota
 	// Up: the Conn sends requests.
 	Up
-	// Down: the connection has failed.
+	// Down: the connection has failed, or was ended by Detach.
 	Down
 )
 
@@ -170,7 +171,7 @@ type entry struct {
 	once    bool  // submitted by SubmitOnce: a retransmission is a WRITE of no bytes
 	payload []byte
 	tag     Tag
-	since   clock.Time
+	since   clock.Time // when the request was submitted
 }
 
 // answered reports whether the server answers the request with a READ response or an atomic
@@ -211,6 +212,9 @@ type requests struct {
 // recovery is the state for handling losses, a server that does not answer, and a request that the
 // server has refused.
 type recovery struct {
+	// rtoAt is when the ACK timer expires, rnrAt when the wait after an RNR NAK ends; clock.Never
+	// means that there is no timer or wait. tries is the number of timeouts since the server last
+	// answered, naks the number of NAKs since it last executed a request.
 	rtoAt, rnrAt clock.Time
 	tries, naks  int
 	silent       time.Duration // sum of the timeouts since the server last answered
@@ -229,9 +233,9 @@ type recovery struct {
 
 // reverse is the switch's responder for requests that the server sends on the same connection.
 type reverse struct {
-	recvPSN wire.PSN
-	recvMSN uint32
-	recvNak bool
+	recvPSN wire.PSN // the expected PSN
+	recvMSN uint32   // how many messages were received
+	recvNak bool     // true if a sequence NAK was sent for the present gap
 }
 
 // New makes a Conn without a connection.

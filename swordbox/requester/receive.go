@@ -61,7 +61,7 @@ func (c *Conn) response(ctx *pipeline.Ctx, f *wire.Frame) {
 }
 
 // progress is called when an answer shows that the server has executed one more request. It resets
-// the counts of timeouts and retries.
+// the counts of timeouts and NAKs.
 func (c *Conn) progress() {
 	if c.refused {
 		return // rtoAt bounds the wait for the answers to requests before the refused one
@@ -73,8 +73,8 @@ func (c *Conn) progress() {
 
 // cover completes the requests before position end: an acknowledgement of a later request has shown
 // that they were executed. If one of them is a READ or an atomic without response, the response was
-// lost. Then cover returns false, and sends this request and all later ones again, unless it has done
-// so since the last response.
+// lost. Then cover returns false, and sends this request and all later ones again, unless it has
+// done so since the last response.
 func (c *Conn) cover(ctx *pipeline.Ctx, end uint32) bool {
 	for c.una != end {
 		if c.at(c.una).answered() {
