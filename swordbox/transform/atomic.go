@@ -43,8 +43,8 @@ func toWriteOnly(f *wire.Frame, payload []byte) {
 	f.UDP.Checksum = 0
 }
 
-// Target returns the memory that an atomic, a READ or the first packet of a WRITE names: its
-// address, its length in bytes and its R_Key. ok is false for other packets.
+// Target returns the memory that a request names in its RETH or AtomicETH: the address, the length
+// in bytes and the R_Key. ok is false for a packet without these headers.
 func Target(f *wire.Frame) (va uint64, n, rkey uint32, ok bool) {
 	switch {
 	case f.BTH.Opcode.Has(wire.HasAtomicETH):

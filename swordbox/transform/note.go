@@ -33,7 +33,7 @@ type Note struct {
 	Show Show
 	// Value is the written value. Prior is the value of the word before the operation.
 	Value, Prior uint64
-	// Why is a text at the end of the note: "retransmission", "held for 12 µs".
+	// Why is a text at the end of the note, like "retransmitted by the switch".
 	Why string
 }
 

@@ -13,7 +13,7 @@ const (
 )
 
 // Path holds the headers that bring a packet of one direction of a connection to its receiver.
-// PathOf takes them from a packet; the switch fills them in when it makes a connection.
+// PathOf takes them from a packet or, for a switch's connection, from switchconn.Shared.To.
 type Path struct {
 	Eth  wire.Ethernet
 	V6   bool
@@ -40,8 +40,8 @@ func PathOf(f *wire.Frame) Path {
 }
 
 // Back returns the path in the other direction, to the sender's queue pair destQP. Its headers are
-// a guess: the receiver may choose others, for example another UDP source port. A caller uses it
-// only until it has seen a packet of the receiver.
+// a guess: the receiver may choose others, for example another UDP source port. So a caller that
+// has seen a packet of the receiver uses the path of that packet instead.
 func (p *Path) Back(destQP wire.QPN) Path {
 	q := *p
 	q.Eth.Dst, q.Eth.Src = p.Eth.Src, p.Eth.Dst
@@ -116,7 +116,7 @@ func Response(f *wire.Frame, to *Path, psn wire.PSN, msn uint32) {
 	}
 }
 
-// Renumber changes only the PSN of a packet that keeps its connection.
+// Renumber changes the PSN of a packet that keeps its connection. It also clears the UDP checksum.
 func Renumber(f *wire.Frame, psn wire.PSN) {
 	f.BTH.PSN = psn
 	f.UDP.Checksum = 0
