@@ -99,7 +99,7 @@ func (r *Journal) Dial(c Conn) (Slot, error) {
 }
 
 // EndConn frees the slot of a connection. It is called when the server has confirmed the end of the
-// connection.
+// connection, or no packet of the connection can arrive any more.
 func (r *Journal) EndConn(s Slot) {
 	if r != nil && s != 0 {
 		r.free(&r.freeConns, r.connSlot(s), s)
@@ -117,7 +117,7 @@ func (r *Journal) take(free *[]Slot) (Slot, error) {
 	return s, nil
 }
 
-// free frees slot s if it is in use.
+// free frees slot s, whose bytes are b, if it is in use. It adds s to list, the list of free slots.
 func (r *Journal) free(list *[]Slot, b []byte, s Slot) {
 	if le.Uint32(b[sumAt:]) == 0 {
 		return
