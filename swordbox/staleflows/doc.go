@@ -13,5 +13,6 @@
 // machine drops requests to that server; see Config.Blocked.
 //
 // The machine forgets a flow when the connection manager announces one of its queue pairs for
-// another connection, or when no packet of the flow was seen for longer than NICs retry.
+// another connection, when the client was silent for longer than NICs retry, or when the client
+// sends a packet so long after the first NAK (refuseTime) that it belongs to another connection.
 package staleflows

@@ -55,11 +55,11 @@ type Machine struct {
 	flows []*flow
 	byReq map[key]*flow // the flows by the key of their requests
 	byAns map[key]*flow // the flows by the key of their responses
-	start clock.Time
+	start clock.Time    // time of the first call; valid if begun
 	begun bool
 	sweep clock.Time // when the machine next checks flows for silence
 	stats Stats
-	nak   wire.Frame
+	nak   wire.Frame // scratch memory
 }
 
 // key names the packets of one direction of a flow: addresses and destination queue pair.
@@ -68,9 +68,10 @@ type key struct {
 	qpn      wire.QPN
 }
 
+// flow is a stale flow.
 type flow struct {
 	journal.Flow
-	naks    uint64
+	naks    uint64     // how many NAKs were sent
 	refused clock.Time // when the first NAK was sent; valid if naks is not 0
 	last    clock.Time // when the client's last packet was seen
 }
