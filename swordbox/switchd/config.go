@@ -44,6 +44,8 @@ type Link struct {
 
 // Config describes a switch daemon.
 type Config struct {
+	// Rack is the name of the rack. Seed decides the random choices of the fault rules. Links are
+	// the ports at the start.
 	Rack  string
 	Seed  uint64
 	Links []Link

@@ -46,7 +46,7 @@ func (g *guestControl) handleGuests(m *control.Mux) {
 }
 
 // Plug adds the link of a guest, and returns when its port is open. The interface must exist. Plug
-// has no effect if the link is there already.
+// has no effect if the link is there already and its port is open.
 func (g *guestControl) Plug(p Plugged) error {
 	if p.Host == "" || len(p.Host) > maxGuestName || p.Ifname == "" || len(p.Ifname) > maxIfname {
 		return handler.Refused(fmt.Errorf("port: host %.40q, ifname %.40q: each has 1 to %d bytes", p.Host, p.Ifname, maxIfname))

@@ -16,7 +16,7 @@ import (
 )
 
 // ports holds the links of the switch and their interfaces. The loop owns it. Other goroutines use
-// only waking and open.
+// only opener, waking and open.
 type ports struct {
 	sw        *pipeline.Switch
 	opener    func(i int, l Link) (packetio.Port, error)
@@ -67,7 +67,8 @@ func (p *port) refused() int {
 	return int(p.dropped - before)
 }
 
-// txCounters counts the packets and bytes that left on the link, for status and counters.
+// txCounters counts the packets and bytes that left the egress queue for the link, for status and
+// counters.
 type txCounters struct{ packets, bytes uint64 }
 
 // of returns the number of a host's port. The error wraps fault.ErrUnknownLink.

@@ -25,8 +25,8 @@ type traffic struct {
 	ring      *pathtrace.Ring // records when packets pass; nil means that no trace is recorded
 	traced    []int           // the traced ports; empty: all ports
 	delays    delays
-	now       clock.Time
-	observing bool
+	now       clock.Time // the time of the round
+	observing bool       // true if a capture runs
 	// kept is true while keptToHosts runs. The program may then release all frames that it has
 	// queued, more than an egress queue holds. So enqueue sends the frames of a full queue to make
 	// room. While kept is false, enqueue drops a frame for which there is no room.
