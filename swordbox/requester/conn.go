@@ -64,7 +64,8 @@ type Config struct {
 	// it doubles. 0 means 1 ms. Silence is how long the server may answer nothing, while a request
 	// is in flight, before the connection fails; 0 means 255 ms.
 	RTO, Silence time.Duration
-	// Naks is how many NAKs without progress the connection tolerates; 0 means 64.
+	// Naks is how often in succession the Conn retransmits because an answer shows a loss, without
+	// progress of the server, before the connection fails; 0 means 64.
 	Naks int
 }
 
@@ -214,7 +215,7 @@ type requests struct {
 type recovery struct {
 	// rtoAt is when the ACK timer expires, rnrAt when the wait after an RNR NAK ends; clock.Never
 	// means that there is no timer or wait. tries is the number of timeouts since the server last
-	// answered, naks the number of NAKs since it last executed a request.
+	// answered. naks counts calls of replay since it last executed a request or sent an RNR NAK.
 	rtoAt, rnrAt clock.Time
 	tries, naks  int
 	silent       time.Duration // sum of the timeouts since the server last answered

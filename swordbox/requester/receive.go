@@ -61,7 +61,7 @@ func (c *Conn) response(ctx *pipeline.Ctx, f *wire.Frame) {
 }
 
 // progress is called when an answer shows that the server has executed one more request. It resets
-// the counts of timeouts and NAKs.
+// tries and naks.
 func (c *Conn) progress() {
 	if c.refused {
 		return // rtoAt bounds the wait for the answers to requests before the refused one

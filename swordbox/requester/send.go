@@ -11,8 +11,8 @@ import (
 // wait is running.
 func (c *Conn) maySend() bool { return c.next != c.tail && c.mayPass(c.at(c.next).answered()) }
 
-// mayPass reports whether a request may be sent at position next. answered says whether it is a READ
-// or an atomic.
+// mayPass reports whether a request may be sent at position next. answered says whether it is a
+// READ or an atomic.
 func (c *Conn) mayPass(answered bool) bool {
 	return c.state == Up && !c.refused && c.rnrAt == clock.Never && int(c.next-c.una) < c.window &&
 		// the responder has resources for Depth READs and atomics, IBTA 9.7.3
