@@ -33,8 +33,8 @@ type Definition struct {
 	// Name is the word in rule files. Doc is one line for people: what the switch does.
 	Name, Doc string
 	// Service is what the switch does for a server under rules of the action. All rules of a server
-	// whose actions have a Service must have the same one, and the same mode. "" means that rules
-	// of the action can be combined with all others.
+	// whose actions have a Service must have the same one, and the same mode. "" means that the
+	// action has no Service, so that its rules need not agree with others in this way.
 	Service Service
 	// Observes is true if a rule of the action does not change what happens to a request. So a
 	// request may match an observing rule and another rule. A set checks only whether observing

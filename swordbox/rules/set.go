@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Set is an immutable list of rules, compiled for lookup. Two rules apply to a request: the first
-// matching one that observes, and the first matching one that does not. A nil Set is empty.
+// Set is an immutable list of rules, compiled for lookup. At most two rules apply to a request: the
+// first matching one that observes, and the first matching one that does not. A nil Set is empty.
 type Set struct {
 	rules []Rule
 	// byServer holds the rules that decide about requests, by server address. observing holds the
