@@ -54,8 +54,8 @@ const (
 	Unsynced Class = iota
 	// New: in order, with the expected PSN.
 	New
-	// Ahead: an earlier request is missing. A responder drops such a request, and answers the first
-	// one with a sequence NAK.
+	// Ahead: an earlier request is missing. A responder drops all requests that are ahead, and
+	// answers the first of them with a sequence NAK.
 	Ahead
 	// Duplicate: a request with its PSN was received before.
 	Duplicate
