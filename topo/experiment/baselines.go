@@ -186,8 +186,8 @@ func (b *baselinesBody) measure(
 	return res, paper, err
 }
 
-// system is a store of the comparison. copies is how many copies it keeps of each node, which is a
-// version of a value.
+// system is a store of the comparison. copies is how many copies Clover keeps of each node, which
+// is a version of a value; it is 1 for the other stores.
 type system struct {
 	name   string
 	copies int

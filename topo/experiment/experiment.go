@@ -48,8 +48,8 @@ type Body interface {
 	// Check returns an error for the first parameter that is wrong. It also sets the parameters
 	// that depend on where the experiment runs.
 	Check(at Place) error
-	// Run measures. It calls r.Columns once, then r.Add for each row. If it fails, the rows that were
-	// added before are valid.
+	// Run measures. It calls r.Columns once and then r.Add for each row, or sets r.Parts. If it fails,
+	// r has what was measured before.
 	Run(ctx context.Context, p Platform, r *Report) error
 }
 

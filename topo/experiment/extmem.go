@@ -66,7 +66,7 @@ type Incast struct {
 	// Room is how many frames can wait in the switch. Servers is the number of servers with a ring
 	// for frames that find no room; 0 means that they are dropped.
 	Room, Servers int
-	Mode          string
+	Mode          string // the mode of the switch's rule; without servers there is no rule
 }
 
 // IncastResult is the outcome of Incast.
@@ -139,8 +139,8 @@ func (l Lookups) label() string {
 
 func (l Lookups) effort() float64 { return float64(max(1, l.Servers)) }
 
-// measure runs the load, and then the same packets through a switch that only forwards. Latencies
-// are relative to the second run.
+// measure runs the load. If Window is 1, it then sends the same packets through a switch that only
+// forwards, and subtracts the median time of this second run (outcome.added).
 func (l Lookups) measure(ctx context.Context, p Platform) (outcome, error) {
 	res, err := p.Lookups(ctx, l)
 	if err != nil || l.Window > 1 {
@@ -163,8 +163,8 @@ type Counting struct {
 	Bytes int
 }
 
-// CountingResult is the outcome of Counting. Its rates are averages over the time during which the
-// client sends.
+// CountingResult is the outcome of Counting. Its rates are averages over the last part of the time
+// in which the client sends.
 type CountingResult struct {
 	// Client is the rate of the client's WRITEs, Adds that of the switch's FETCH_ADDs; both are per
 	// second.

@@ -80,7 +80,7 @@ var memoryChoices = []string{
 
 // Sizes in the authors' setting, in bytes: memoryFrame of a frame, memoryEntry of an entry of the
 // ring, incastBytes of all frames of the incast, incastRoom of what fits into the switch, and
-// longMessage of a native message.
+// longMessage of the longer one of the native messages.
 const (
 	memoryFrame = 1500
 	memoryEntry = 1552

@@ -29,15 +29,16 @@ type load interface {
 // outcome is the result of a load. Fields that do not apply to the kind of load are zero.
 type outcome struct {
 	store *StoreResult
-	// rate is the operations a second of a load without a store.
+	// rate is, for a load without a store, in operations a second or, if bits is true, in bits a
+	// second.
 	rate float64
-	// bits is true if rate is in bits a second and not in operations.
 	bits bool
 	// order is the share of requests by distance; see Platform.Order.
 	order map[int]float64
-	// incast, lookups and counting are the results of loads on servers' memory. added is how much
-	// longer a packet takes than without a lookup. share is the client's rate divided by its rate
-	// without counting; for rednLargest it is the largest ratio of two times.
+	// incast, lookups and counting are the results of loads on servers' memory. For a Lookups, added
+	// is the median time of a packet minus the median without a lookup. For a Counting, share is the
+	// client's rate divided by its rate without counting. For a rednLargest, share is the largest
+	// ratio of the time by Way to the time by Of.
 	incast   *IncastResult
 	lookups  *LookupsResult
 	counting *CountingResult
@@ -58,7 +59,7 @@ type figure struct {
 	// x and unit are the texts at the axes; "" means those of data. format is the format of numbers;
 	// "" means %.4g.
 	x, unit, format string
-	logY            bool
+	logY            bool // true: the chart has a logarithmic y axis
 	cells           []figureCell
 	// base is the series that gains are relative to; "" means that there are no gains. gains are
 	// the columns at which the summary prints gains, in addition to the last column.
@@ -70,6 +71,7 @@ type figure struct {
 
 // figureCell is one number of a figure.
 type figureCell struct {
+	// panel is the part of the figure, "" if it has only one. series is the curve, a row of the table.
 	panel, series string
 	// x is the column, as text.
 	x string
@@ -77,8 +79,8 @@ type figureCell struct {
 	// authors' name of the series.
 	theirs float64
 	their  string
-	// load is nil if there is nothing to measure. Then our number is known; known is 0 if only the
-	// authors have a number.
+	// value reads our number from the outcome of load. load is nil if there is nothing to measure:
+	// then our number is known, or none if known is 0.
 	load  load
 	value func(*outcome) float64
 	known float64
@@ -138,9 +140,9 @@ func (c *figureCell) ours(done map[load]outcome) float64 {
 	return c.value(&o)
 }
 
-// figureRow is a series of a panel. ours and theirs have a number for each column of the figure,
-// NaN if there is none. store is true if the loads run clients of a store; failed counts their
-// operations that failed.
+// figureRow is a series of a panel; their is the authors' name of it. ours and theirs have a number
+// for each column of the figure, NaN if there is none. store is true if a load ran clients of a
+// store; failed counts their operations that failed.
 type figureRow struct {
 	panel, series, their string
 	ours, theirs         []float64
@@ -354,9 +356,9 @@ func (l Clover) label() string {
 	return out
 }
 
-// effort is the number of clients that make requests, with weights, because simulating a request
-// takes about the same time for all loads. Steered clients wait less, so they make more requests,
-// and a switch that steers takes as long as two hosts.
+// effort is the number of clients times the number and the length of the runs, because simulating a
+// request takes about the same time for all loads. Steering multiplies it by a factor that falls
+// from 1.5 for reads alone to 0.8 for writes alone.
 func (l Clover) effort() float64 {
 	each := float64(max(1, l.Seeds)) * float64(cmp.Or(l.Warm+l.Run, figureWarm+figureRun)) / float64(figureWarm+figureRun)
 	if l.Switch.Steer != "" {
@@ -450,7 +452,7 @@ func (l Words) measure(ctx context.Context, p Platform) (outcome, error) {
 	return outcome{rate: res.CAS}, err
 }
 
-// mops returns an outcome in millions of operations a second.
+// mops returns the rate of an outcome in millions of operations a second.
 func mops(o *outcome) float64 {
 	if o.store != nil {
 		return o.store.Throughput() / 1e6

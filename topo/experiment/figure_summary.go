@@ -36,8 +36,8 @@ func (f *figure) summary(rows []*figureRow, columns []string) (list []string) {
 	return list
 }
 
-// noNumbers is the overview of a figure for which the authors give shapes but no numbers. The notes
-// below it say which shapes these are, and how our numbers were measured.
+// noNumbers is the overview of a figure for which the authors give no numbers. The notes below it,
+// if any (figure.why), say what the authors show instead, and how our numbers were measured.
 const noNumbers = "the authors give no numbers"
 
 // overview compares a figure with the authors' in one line: the ratios of our numbers to theirs at
@@ -106,7 +106,7 @@ type comparison struct {
 	// shape is the largest difference between the ratio of a column and mean, in percent. At 0 both
 	// curves have the same shape, though one may be higher.
 	shape float64
-	// far is true if at least one ratio differs from 1 by more than alike.
+	// far is true if at least one ratio is above alike or below 1/alike.
 	far bool
 }
 
@@ -156,9 +156,9 @@ func (w *figureRow) gain(base *figureRow, columns, named []string) string {
 	return fmt.Sprintf("gain over %s, %s: %s", base.series, w.name(), strings.Join(parts, ", "))
 }
 
-// crossings says where two series of a panel cross, in the authors' numbers; if one of the series
-// is the base, also in ours. If the columns have names, as those of resources, their order means
-// nothing, and so no series cross.
+// crossings says where two series of a panel cross, in our numbers and in the authors'. A crossing
+// in our numbers alone is left out unless one of the two series is the base. If the columns have
+// names, as those of resources, their order means nothing, and so there are no crossings.
 func (f *figure) crossings(rows []*figureRow, columns []string) (list []string) {
 	if slices.ContainsFunc(columns, func(x string) bool { _, err := strconv.ParseFloat(x, 64); return err != nil }) {
 		return nil
@@ -189,7 +189,7 @@ func (w *figureRow) measured() bool {
 	return slices.ContainsFunc(w.ours, func(v float64) bool { return !math.IsNaN(v) })
 }
 
-// apart is the smallest ratio at which one series counts as above another.
+// apart is the ratio beyond which one series counts as above another.
 const apart = 1.05
 
 // crossing returns the columns between which the lower of two series becomes the higher one; ""

@@ -54,8 +54,8 @@ type figuresBody struct {
 	all     func(quick bool) []figure
 	choices []string
 	onRack  *figuresBody
-	keys    []string
-	list    []figure
+	keys    []string // value of --figures; none means all figures
+	list    []figure // the figures to measure
 }
 
 func (b *figuresBody) Flags(fs *pflag.FlagSet) {

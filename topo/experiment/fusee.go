@@ -211,8 +211,9 @@ func fuseeSizes(quick bool) figure {
 	return f
 }
 
-// fuseeBeside appends the cells of one column, for FUSEE, Clover and pDPM-Direct. Clover is not
-// measured if others is nil, and pDPM-Direct never: its cells have only the authors' numbers.
+// fuseeBeside appends the cells of column x of a panel, which the data file calls key: own is the
+// load of FUSEE, others that of Clover. Clover is not measured if others is nil, and pDPM-Direct
+// never: its cells have only the authors' numbers.
 func (f *figure) fuseeBeside(panel, key, x string, own Fusee, others *Clover) {
 	for _, series := range []string{seriesFusee, seriesClover, seriesPDPM} {
 		c := figureCell{panel: panel, series: series, their: series, x: x, theirs: f.at(key, fuseeData[series], x), value: mops}
@@ -247,8 +248,8 @@ func fuseeScale(quick bool) figure {
 	return f
 }
 
-// fuseeLinks is a figure of the bytes that the memory servers send in the runs for Figure 13. The
-// authors give no such numbers.
+// fuseeLinks is a figure of the rates, in Gbit/s, at which the memory servers send in the runs of
+// YCSB A and C for Figure 13. The authors give no such numbers.
 func fuseeLinks(quick bool) figure {
 	f := figure{key: "links", title: "rate at which each of the 2 memory servers sends, without overhead of the link", x: "clients", unit: "Gbit/s"}
 	for _, panel := range []string{"A", "C"} {
@@ -267,10 +268,10 @@ func fuseeColumns(quick bool) []string {
 	return pick(quick, []string{"8", "64", "128"}, []string{"8", "16", "32", "64", "96", "128"})
 }
 
-// fuseeSwitch is a figure that the paper does not have: FUSEE with a switch that orders the CASes
-// of slots. The switch knows the words of the index and replaces CASes that succeed by WRITEs.
-// CASes that lose are answered by the server or by the switch. In one series each client has its
-// own keys: no CAS loses there, so Rule 1 of FUSEE's protocol always decides.
+// fuseeSwitch is a figure that the paper does not have: FUSEE with a switch that only forwards, or
+// that knows the words of the index and replaces CASes on slots that succeed by WRITEs. CASes that
+// fail are then answered by the server or by the switch. In one series the switch forwards and each
+// client has its own keys: no CAS fails there, so Rule 1 of FUSEE's protocol always decides.
 func fuseeSwitch(quick bool) figure {
 	f := figure{key: "switch", title: "rate, round trips and latency of UPDATEs of 100 keys; a switch replaces the CASes on slots by WRITEs", x: "clients", unit: "see panel"}
 	columns := pick(quick, []string{"1", "16"}, []string{"1", "4", "16", "64"})

@@ -47,19 +47,23 @@ type OneRMA struct {
 	// see nic.Config. 0 selects its defaults.
 	Window, Threshold int
 	Jitter            time.Duration // largest random delay of each frame on a link
-	Large             int           // bytes of the transfer of SoloBeside; 0: there is none
-	Write             bool          // true: SoloRandom and SoloSlots are WRITEs, otherwise READs
-	Slots             int           // operations in flight in SoloSlots
-	Hosts             int           // number of hosts or clients, as the kind says
-	Load              float64       // of each host, as a share of the line rate
-	Span              time.Duration // how long operations are counted, in virtual time
+	// Large is the number of bytes of a large transfer of SoloBeside and, on a rack, of SoloMixed; 0
+	// means that there is none. Slots is how many operations SoloSlots has in flight, and, on a rack,
+	// how many large ones SoloBeside and SoloMixed have.
+	Large int
+	Slots int
+	Write bool // true: SoloRandom and, on a rack, SoloSlots are WRITEs; false: READs
+	Hosts int  // number of hosts or clients, as the kind says
+	// Load is that of each host or, in SoloGets, of the servers, as a share of the line rate.
+	Load float64
+	Span time.Duration // how long operations are counted, in virtual time
 }
 
 // OneRMAResult is the outcome of OneRMA. Fields that do not apply to its kind are zero.
 type OneRMAResult struct {
 	// Ramp is the number of round trips (of 5 µs) after which the flow has 0.9 of the line rate.
-	// Fair is the number of round trips, from the start of the second flow, after which it has 0.8 of
-	// the first flow's rate. 0 means not within 2,000 round trips.
+	// Fair is the number of round trips, from the start of the second flow, after which the rates of
+	// both are fair (OneRMAFair). 0 means not within 2,000 round trips or, on a rack, SlowLongest.
 	Ramp, Fair float64
 	// Goodput is a share of the line rate, of bytes of operations that have ended as OK.
 	Goodput float64
@@ -99,8 +103,9 @@ func quantiles(took []time.Duration) (median, p99 float64) {
 }
 
 // How figure 15 is measured, in virtual time and on a rack, in round trips. A flow has reached the
-// line rate when it has OneRMALine of it over OneRMALineStep round trips. The second flow begins at
-// OneRMASecond, and the rates of both are compared over OneRMAFairStep round trips.
+// line rate when it has OneRMALine of it over OneRMALineStep round trips. The second flow begins
+// OneRMASecond round trips later: on a rack and in SoloLocal than the first flow, otherwise than
+// the time at which the first one has the line rate. Their rates are compared over OneRMAFairStep.
 const (
 	OneRMALine     = 0.9
 	OneRMALineStep = 2

@@ -35,10 +35,10 @@ type Platform interface {
 	// errors.ErrUnsupported if the platform has no such load.
 	NIC(ctx context.Context, l NIC) (float64, error)
 	// Order measures how much requests change their order on the way through the switch. Requests
-	// are numbered in the order of their arrival at the switch. The distance of a request is its
-	// number minus that of the request that reached the server before it, so a distance of 1 is the
-	// same order. Order returns the share of requests by distance. It returns errors.ErrUnsupported
-	// if the platform cannot trace.
+	// are numbered in the order of their arrival at the switch. The distance of a request is the
+	// absolute difference of its number and that of the request that reached the server just before
+	// it, so it is 1 if the order is the same. Order returns the share of requests by distance. It
+	// returns errors.ErrUnsupported if the platform cannot trace.
 	Order(ctx context.Context, l Order) (map[int]float64, error)
 	// TreeOperations traces single operations of the tree Sherman. It returns errors.ErrUnsupported
 	// if the platform cannot trace.
@@ -218,7 +218,8 @@ type Sherman struct {
 	// the skew.
 	Keys uint64
 	Zipf float64
-	// Locks is a place of lock words; "" means LocksDevice. Misses is as in Switch.
+	// Locks is a place of lock words; "" means where Step has them: for Sherman itself, LocksDevice.
+	// Misses is as in Switch.
 	Locks, Misses string
 	// HandOver is sherman.NodeConfig.HandOver. If Alone is true, each client is a compute node with
 	// its own cache, so clients do not queue for locks on their host, and each requests the lock
@@ -226,8 +227,8 @@ type Sherman struct {
 	// supports Alone.
 	HandOver int
 	Alone    bool
-	// Step names one of sherman.Steps; "" means Sherman. If Locks is "", locks are where the step
-	// has them. Servers is the number of memory servers in the simulator; 0 means 1.
+	// Step names one of sherman.Steps; "" means Sherman. Servers is the number of memory servers in
+	// the simulator; 0 means 1.
 	Step    string
 	Servers int
 	// Seed of the simulated rack; 0 means 1.
@@ -279,8 +280,8 @@ type Fusee struct {
 	// Switch is the state of the switch: it forwards, or ReplaceAtomics works on the index.
 	Switch Switch
 	// Guests is how many more clients join during the run; they leave before it ends. Run is then
-	// divided into Steps of equal length: the guests join at the beginning of step Join, and leave
-	// at the end of step Leave.
+	// divided into Steps of equal length, numbered from 0: the guests join at the beginning of step
+	// Join, and leave at the end of step Leave.
 	Guests, Steps, Join, Leave int
 	// Warm is how long clients work before operations are counted, and Run how long they are
 	// counted; 0 means the platform's default.
@@ -301,8 +302,8 @@ type StoreResult struct {
 	// Links has the bytes a second that each memory server sent, by number; nil means that they
 	// were not counted.
 	Links []float64
-	// Steps has the operations a second in each step of the run; nil means that the load has no
-	// steps.
+	// Steps has the operations a second in each step of the run (Fusee.Steps); nil means that they
+	// were not counted.
 	Steps []float64
 }
 

@@ -31,8 +31,8 @@ const (
 	WayEvents     = "events"     // the server's process answers; it sleeps until an event
 )
 
-// RedN is a load of programs made of work requests, or of one of their baselines, between two hosts
-// without a switch.
+// RedN is a load of programs made of work requests, or of one of their baselines. In the simulator
+// the switch between the hosts takes no time (cost.Model.BackToBack).
 type RedN struct {
 	Kind, Way string
 	// Bytes is the length of a value. N is the number that the comment of the kind names. Depth is
@@ -56,7 +56,7 @@ type RedNResult struct {
 	// Copies, Atomics and Controls count the requests of a construct without its conditional request,
 	// as Table 2 of the paper does. Controls are WAIT and ENABLE.
 	Copies, Atomics, Controls int
-	// Steps is the share of GETs in each quarter of a second that had an answer, 100 for all.
+	// Steps has, for each quarter of a second, the percentage of the GETs that had an answer.
 	Steps []float64
 }
 
@@ -74,8 +74,8 @@ func (r *RedNResult) Times(took []time.Duration) {
 	r.Median, r.P99 = took[len(took)/2], took[min(len(took)-1, len(took)*99/100)]
 }
 
-// typical returns the time of a typical request: the median on a rack, where other processes delay some
-// requests by milliseconds.
+// typical returns the time of a typical request: the mean in the simulator, and the median on a
+// rack, where other processes delay some requests by milliseconds.
 func (r *RedNResult) typical(p Platform) time.Duration {
 	if p.On() == OnRack {
 		return r.Median

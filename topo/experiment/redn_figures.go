@@ -122,8 +122,8 @@ func rednLookup(quick bool) figure {
 	return f
 }
 
-// rednLargest measures loads of several lengths of values or lists, each by the ways Way and Of.
-// Its outcome is the largest ratio of the mean times of Way to those of Of.
+// rednLargest measures loads with several lengths of values or, for ChainList, several N, each by
+// the ways Way and Of. Its outcome is the largest ratio of the typical time by Way to that by Of.
 type rednLargest struct {
 	Kind, Way, Of     string
 	Trip, Serve, Wake time.Duration
@@ -133,7 +133,7 @@ type rednLargest struct {
 func (l rednLargest) label() string   { return fmt.Sprintf("RedN %s: %s ÷ %s", l.Kind, l.Way, l.Of) }
 func (l rednLargest) effort() float64 { return 40 }
 
-// loads returns, for each length, the load by Way and the load by Of.
+// loads returns, for each length or N, the load by Way and the load by Of.
 func (l rednLargest) loads() (list [][2]RedN) {
 	add := func(bytes, n int) {
 		a := RedN{Kind: l.Kind, Way: l.Way, Bytes: bytes, N: n, Trip: l.Trip, Serve: l.Serve, Wake: l.Wake, Few: l.Few}

@@ -152,8 +152,8 @@ type cellJSON struct {
 	Claim string   `json:"paperSays,omitempty"`
 }
 
-// MarshalJSON writes a row as an object: labels as strings, numbers as objects with value and
-// paper.
+// MarshalJSON writes a row as an object: labels as strings, numbers as cellJSON. It leaves out
+// cells without a value.
 func (w Row) MarshalJSON() ([]byte, error) {
 	out := make(map[string]any, len(w.cells))
 	for i, c := range w.cells {

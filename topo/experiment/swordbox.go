@@ -86,7 +86,8 @@ func (l *Clover) pace(quick bool) {
 	}
 }
 
-// few returns the first, a middle and the last element of list if quick is set, otherwise all.
+// few returns the first, a middle and the last element of list if quick is set and list has more
+// than three, otherwise all.
 func few[T any](list []T, quick bool) []T {
 	if n := len(list); quick && n > 3 {
 		return []T{list[0], list[n/2], list[n-1]}

@@ -63,8 +63,8 @@ type Order struct {
 	Clients, Words int
 	// Rate is the rate of all clients together, in requests a second.
 	Rate float64
-	// If Mapped is true, the switch moves requests to shared connections, one for each word. If it
-	// is false, the switch only forwards.
+	// If Mapped is true, the switch moves requests to one shared connection. If it is false, the
+	// switch only forwards.
 	Mapped bool
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/contention"
 )
 
-// wordSeries is a series of measurements with increasing numbers of clients. It has one place of
-// the contended words and one way to access them.
+// wordSeries is a series of measurements with several numbers of clients. It has one place of the
+// contended words and one way to access them.
 type wordSeries struct {
 	key, name string
 	load      Words
@@ -72,7 +72,7 @@ func (b *wordBody) exceptions() string {
 	return ", except " + strings.Join(list, " and ")
 }
 
-// Explain describes the series, a line each.
+// Explain describes the series, a line each below a title.
 func (b *wordBody) Explain() string {
 	out := "Series:\n"
 	for _, s := range b.list {

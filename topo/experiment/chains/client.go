@@ -49,8 +49,8 @@ func (r *Run) Client(m Machine) error {
 	return nil
 }
 
-// place returns the number of the bucket or list node that has the key of request i. In a list,
-// all nodes take turns, because 7919 is a prime.
+// place returns the number of the bucket or list node that has the key of request i. In a list, the
+// first Load.N nodes take turns, because the prime 7919 is no multiple of a factor of N.
 func (r *Run) place(i int) int {
 	if r.Load.Kind == experiment.ChainList {
 		return i * 7919 % max(1, r.Load.N)

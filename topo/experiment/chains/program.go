@@ -26,8 +26,8 @@ type program struct {
 }
 
 // newProgram makes an empty program, with a region of size bytes for its rings and constants. recvs
-// is the number of receives that fit into a queue pair. The caller makes the queues: first the
-// master queue, which has a doorbell and enables the others.
+// is the number of receives that fit into a queue pair. The caller makes the queues: first the one
+// that is not managed, which enables the others.
 func newProgram(m Machine, pd verbs.PD, size, recvs int) (p *program, err error) {
 	p = &program{m: m, Program: redn.Program{Context: m.Context, PD: pd, CQE: cqLen, Receives: recvs}}
 	if p.MR, err = pd.RegMR(nil, size, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic); err != nil {
@@ -63,7 +63,7 @@ var (
 )
 
 // lookups builds an unrolled program of n lookups, and of one more that is never requested, because
-// each lookup enables the first requests of the next one. way adds the queues that the kind of
+// each lookup enables the first work requests of the next one. way adds the queues that the kind of
 // lookup needs, and returns its number of probes. depth and value are the number and the length of
 // the places for values in the client's buffer.
 func (p *program) lookups(way func(l *redn.Lookup) (probes int, err error), n, depth int, table, client redn.Mem, value int) error {

@@ -73,9 +73,9 @@ type Run struct {
 	Config
 	data data
 
-	mu   sync.Mutex
-	took []time.Duration
-	out  experiment.RedNResult
+	mu   sync.Mutex            // guards took and out while clients run
+	took []time.Duration       // how long requests took; see note
+	out  experiment.RedNResult // the outcome, to which Result adds the statistics of took
 }
 
 // New makes a Run.
@@ -116,7 +116,8 @@ func (r *Run) note(d time.Duration) {
 	r.took = append(r.took, d)
 }
 
-// rounds returns the number of requests of a client.
+// rounds returns the number of requests of a client: Rated, or else Rounds or, with WayBreak,
+// breakWalks; with Load.Few a quarter of these two.
 func (r *Run) rounds() int {
 	n := r.Rounds
 	switch {

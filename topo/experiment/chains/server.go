@@ -76,9 +76,9 @@ type server struct {
 }
 
 // Serve runs the server: it makes the data, and accepts clients. For each client it makes a program
-// of the NIC, or a thread of the process, that answers. When clients may connect, Serve calls ready
-// with a function that ends the server. Serve returns nil after that function was called or the
-// machine's context was closed.
+// of the NIC, or a thread of the process, that answers, unless the client uses only one-sided
+// operations. When clients may connect, Serve calls ready with a function that ends the server.
+// Serve returns nil after that function was called or the machine's context was closed.
 func (r *Run) Serve(m Machine, ready func(close func() error)) (err error) {
 	s, d := &server{Run: r, m: m}, &r.data
 	if d.buf, err = m.Alloc(d.valueAt(d.places) + neighbours); err != nil {
@@ -116,8 +116,8 @@ func (r *Run) Serve(m Machine, ready func(close func() error)) (err error) {
 
 func (r *Run) isList() bool { return r.Load.Kind == experiment.ChainList }
 
-// welcome accepts the connection of a client, and makes the NIC program or the thread that answers
-// the client's requests.
+// welcome accepts the connection of a client, and makes the NIC program or the thread, if the load
+// needs one, that answers the client's requests.
 func (s *server) welcome(req rdmacm.Request) error {
 	l := &s.Load
 	var region memgrant.Region
@@ -239,8 +239,8 @@ type worker struct {
 	client redn.Mem
 }
 
-// serve answers requests by a WRITE with immediate data of the value. The first byte of a request
-// is the place of its key.
+// serve answers each request by a WRITE of the value, with immediate data. The first byte of a
+// request is the place of its key.
 func (w *worker) serve() error {
 	l := &w.server.Load
 	var wcs [8]verbs.WC
@@ -310,7 +310,7 @@ func (w *worker) wait(l *experiment.RedN, wcs []verbs.WC) (n int, err error) {
 }
 
 // sleep spends the time d, which the server's process takes for its work in the model. On a rack d
-// is 0.
+// is 0, except for the nodes of a list (visit).
 func (w *worker) sleep(d time.Duration) {
 	if d > 0 {
 		w.rt.Sleep(d)

@@ -13,7 +13,7 @@ import (
 const (
 	Step         = 250 * time.Millisecond
 	Steps, Death = 20, 4
-	// getEvery is the time from the begin of a GET to that of the next one.
+	// getEvery is the least time from the beginning of a GET to that of the next one.
 	getEvery = time.Millisecond
 )
 

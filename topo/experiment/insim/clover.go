@@ -31,7 +31,7 @@ const publishedPool = 335360
 const minNodes = 1 << 16
 
 // cloverRack returns the rack file: seven compute hosts, one metadata server and, as in the
-// SwordBox paper §6, one memory server, or several.
+// SwordBox paper §6, one memory server, or several; if the switch steers, with a rule for each.
 func cloverRack(l *experiment.Clover) string {
 	s := &l.Switch
 	file, how := fmt.Sprintf(rackFile, l.Servers-1, machines-1), mode(s)
@@ -242,7 +242,8 @@ func (r *cloverRun) config(h *simrack.Host, ctx verbs.Context) clover.Config {
 	return cfg
 }
 
-// program is a store whose operations also take the time that the client's program needs.
+// program is a store whose GETs and PUTs also take the time that the client's program needs for
+// them: get and put.
 type program struct {
 	kv.Store
 	rt       verbs.Runtime

@@ -55,7 +55,7 @@ func (r *directRun) config(h *simrack.Host, ctx verbs.Context) passive.Config {
 	return passive.Config{Context: ctx, Manager: h.Manager(ctx), Servers: r.servers}
 }
 
-// fill makes the table and loads the keys.
+// fill makes the table, starts the coordinator of pDPM-Central, and loads the keys.
 func (r *directRun) fill(h *simrack.Host, ctx verbs.Context) error {
 	format := pdpm.Format
 	if r.cores > 0 {

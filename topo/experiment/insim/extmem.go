@@ -50,9 +50,9 @@ type lentRun struct {
 	seen func(now clock.Time, host string, frame []byte) bool
 }
 
-// lentRack describes the rack of a lentRun: hosts, servers besides ms0, the bytes that each server
-// lends, and the rule of the switch; "" means that it only forwards. queue is how many frames may
-// wait for a link; 0 means that no frame is lost there.
+// lentRack describes the rack of a lentRun: compute hosts, servers besides ms0, the bytes that each
+// server lends (at least 64 KiB), and the rule of the switch; "" means that it only forwards. queue
+// is how many frames may wait for a link; 0 means that no frame is lost there.
 type lentRack struct {
 	hosts, servers, bytes int
 	rule                  string
@@ -140,7 +140,8 @@ func (r *lentRun) connected(conns int) bool {
 	return conns == 0 || ok && b.Own().Dialer().Stats().Established >= uint64(conns)
 }
 
-// counts returns the counters of a group of the switch's handlers by name: the sum over both modes.
+// counts returns the counters of one group of the switch program by name. Each is the sum of those
+// of the hardened and of the published handler.
 func (r *lentRun) counts(group string) map[string]uint64 {
 	out := make(map[string]uint64)
 	b, ok := r.rack.Program().(*swordbox.Program)

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// A client sends WRITEs for countWarm before they are counted, and then for countTime.
+	// A client sends WRITEs for countWarm before rates are measured, and then for countTime.
 	countWarm = 100 * time.Microsecond
 	countTime = 500 * time.Microsecond
 	// countQuiet is how long after the last WRITE the switch may take to bring all counts to the

@@ -21,8 +21,8 @@ import (
 
 const (
 	// A Lookups load with a window of one packet counts lookupRounds packets. A load with a larger
-	// window counts the packets that arrive in lookupTime. The first lookupWarm packets of each
-	// flow are not counted.
+	// window counts the packets that arrive in lookupTime. Not counted are the first lookupWarm
+	// packets of each flow or, if Window is larger than Flows, the first lookupWarm windows.
 	lookupRounds = 200
 	lookupWarm   = 2
 	lookupTime   = 200 * time.Microsecond

@@ -81,8 +81,8 @@ type soloFlow struct {
 	to     int // number of the target; -1: another host at random for each transfer
 	bytes  int
 	again  bool // true: when a transfer has ended, the next one begins
-	// from is when measuring begins. Since then, moved counts the bytes of transfers, took has
-	// their times, and retries counts operations that were tried again.
+	// from is when measuring begins. Of the transfers that have ended since then, moved counts the
+	// bytes, took has the times, and retries counts how often their operations were tried again.
 	from    clock.Time
 	moved   int
 	retries int
@@ -372,8 +372,8 @@ func soloRamp(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) (
 	return err
 }
 
-// soloBeside measures READs of 64 bytes, 10,000 a second, beside one large transfer between the same
-// hosts.
+// soloBeside measures READs of 64 bytes, 10,000 a second, beside large transfers, one at a time,
+// between the same hosts. Without l.Large there are only the small READs.
 func soloBeside(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	if l.Large > 0 {
 		r.hosts[0].flow(1, l.Large, true, 0).start()

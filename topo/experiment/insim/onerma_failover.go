@@ -62,8 +62,9 @@ func soloFailover(ctx context.Context, l *experiment.OneRMA, out *experiment.One
 }
 
 // steadyAfter returns the time from the failure to the end of the last slow GET, in round trips. A
-// GET is slow if it took 10 % longer than the longest GET in the last third of the measurement.
-// GETs that began up to 4 round trips before the failure, the time-out of a READ, count too.
+// GET is slow if it took over 10 % longer than the longest GET in the last third of the
+// measurement. GETs that began up to 4 round trips before the failure, the time-out of a READ,
+// count too.
 func steadyAfter(gets []failoverGET, span time.Duration) float64 {
 	var most, last time.Duration
 	for _, g := range gets {

@@ -25,7 +25,7 @@ type orderRun struct {
 	frame wire.Frame
 	// placed has, by the WRITE's number, its place in the order of arrival at the switch. last is
 	// the place of the WRITE that reached the server before the present one. counts has the number
-	// of WRITEs by distance; see experiment.Platform.
+	// of WRITEs by distance; see experiment.Platform.Order.
 	placed map[uint64]int
 	last   int
 	counts map[int]int

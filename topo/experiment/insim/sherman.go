@@ -39,10 +39,10 @@ type treeRun struct {
 	step    sherman.Step
 	servers []netip.Addr
 	nodes   []*sherman.Node
-	count   int // number of memory servers
-	value   int // bytes of a value
-	region  int // bytes of each server's memory; 0 means treeRegion
-	ready   bool
+	count   int  // number of memory servers
+	value   int  // bytes of a value
+	region  int  // bytes of each server's memory; 0 means treeRegion
+	ready   bool // true when all keys are loaded
 }
 
 // rackFile returns the rack file: memory servers, and eight compute hosts.
@@ -151,7 +151,7 @@ func (r *treeRun) fill(h *simrack.Host, ctx verbs.Context) error {
 	return err
 }
 
-// open waits until the tree exists and opens a client.
+// open waits until all keys are loaded and opens a client.
 func (r *treeRun) open(h *simrack.Host, ctx verbs.Context, node int) (*sherman.Client, error) {
 	rt := ctx.Runtime()
 	for !r.ready {

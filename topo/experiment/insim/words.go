@@ -123,7 +123,7 @@ func dialWords(h *simrack.Host, ctx verbs.Context, rack *simrack.Rack, buf []byt
 	return w, err
 }
 
-// client runs one client in its own thread.
+// client connects a client and runs its part of the load.
 func (r *wordRun) client(h *simrack.Host, ctx verbs.Context, id uint64) error {
 	rt := ctx.Runtime()
 	buf := make([]byte, 16)
