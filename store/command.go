@@ -90,7 +90,7 @@ type Call struct {
 	Rack    *spec.Rack
 	// From is the host that runs the command's client; "" stands for the first compute host.
 	From string
-	// Arg is the argument of a Command with Arg.
+	// Arg is the value of the command's argument (Command.Arg); "" if the command has none.
 	Arg string
 	// JSON is true if the result will be printed as JSON. Err is for remarks that are no part of
 	// the result.

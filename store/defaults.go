@@ -9,7 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// complete sets those commands that the store has not set to the default commands.
+// complete gives the commands stop, load, check and shell of the store the help texts that it has
+// not set, and check the function of the command if the store has none.
 func (s *Store) complete() {
 	c := &s.Commands
 	or := func(d *Command, short, long, example string) {

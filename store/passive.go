@@ -13,9 +13,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// Passive is the Node of a store whose only servers are the memory services. A host of such a store
-// runs no program for it. The host only has a value of type Known, which says where the store is
-// and how the host's own clients use it. C is the type of the clients.
+// Passive has the methods of a Node, except Routes, for a store whose only servers are the memory
+// services. A host of such a store runs no program for it. The host only has a value of type Known,
+// which says where the store is and how the host's own clients use it. C is the type of a client.
 type Passive[Known any, C kv.Store] struct {
 	Host  Host
 	Store *Store

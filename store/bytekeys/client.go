@@ -9,7 +9,8 @@ import (
 )
 
 // Client is a client of a store whose keys are byte strings. Like the kv.Store below it, it is used
-// by one thread at a time. Deadlines and errors are those of kv.Store.
+// by one thread at a time. Deadlines are those of kv.Store; errors are those of kv.Store and
+// ErrForeign.
 type Client struct {
 	s     kv.Store
 	hash  func([]byte) uint64

@@ -31,7 +31,8 @@
 // place only if it was in progress during the loss.
 //
 // If a program uses numbers as keys in the same store, a number may belong to a place. A key claims
-// no place that has such a value; GET, INSERT and UPSERT fail with ErrForeign. Places that are
-// already claimed are not protected: PUT, UPSERT and DELETE do not read the data first. Therefore a
-// store should have keys of one kind only.
+// no place that has such a value; GET, INSERT and UPSERT fail with ErrForeign, as do PUT and DELETE
+// if the value is where the claim belongs. Places that are already claimed are not protected: PUT,
+// UPSERT and DELETE do not read the data first. Therefore a store should have keys of one kind
+// only.
 package bytekeys

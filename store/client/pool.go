@@ -27,7 +27,7 @@ type Config struct {
 	// own; 0 means DefaultClients. A client is opened when it is first needed.
 	Clients int
 	// Patience is the time limit of each operation; its context may end earlier. 0 means
-	// store.Patience. Join is the time limit for opening a client.
+	// store.Patience. Join is the time limit for opening a client; it is Patience if that is longer.
 	Patience, Join time.Duration
 	// Stale reports whether an error means that the client cannot be used any more; nil means
 	// never. A closed client is always replaced.
@@ -60,8 +60,8 @@ type Pool struct {
 
 // member is a client of a pool. At most one operation uses it at a time.
 type member struct {
-	s     kv.Store // nil means that the client is not open
-	bytes *bytekeys.Client
+	s     kv.Store         // nil means that the client is not open
+	bytes *bytekeys.Client // s with byte strings as keys
 }
 
 // New makes a pool. It opens no client yet.

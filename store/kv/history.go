@@ -23,9 +23,9 @@ type History struct {
 	// virtual time it is not needed.
 	Guard Guard
 
-	ops    map[uint64][]operation
+	ops    map[uint64][]operation // by key
 	losses []loss
-	n      int
+	n      int  // number of operations
 	ended  bool // true after End
 	// clock numbers the calls, answers and losses, so that those at one instant have an order.
 	clock int64
@@ -96,7 +96,7 @@ func (k opKind) writes() bool { return k == opPut || k == opInsert || k == opUps
 
 type input struct {
 	kind  opKind
-	value uint64
+	value uint64 // the number of the value that is written; see MakeValue
 	// losses, in an opLoss, is the loss itself. In another operation, it is the set of losses that
 	// happened while the operation was in progress. See Loss.
 	losses lossSet
@@ -127,7 +127,7 @@ var outcomeNames = [...]string{"ok", "not found", "exists", "lost", "unknown", "
 
 type output struct {
 	outcome outcome
-	value   uint64
+	value   uint64 // the number of the value that a GET has found
 	// where is the set of servers that have the data of a successful write. exposed is the set of
 	// losses of memory of these servers since the write was called.
 	where   Places

@@ -27,9 +27,9 @@ type Result struct {
 	FirstTry, Retries uint64
 	// RTTs counts round trips on the data path. RPCs counts those to the metadata server.
 	RTTs, RPCs uint64
-	// NotFound counts operations on keys that did not exist. Ops includes them only if the workload
-	// deletes keys. Failed counts operations with another error. Wrong counts values that no client
-	// wrote.
+	// NotFound counts operations on keys that did not exist. Ops includes them only if keys may be
+	// absent: in a workload that deletes keys, and in Replay. Failed counts operations with another
+	// error. Wrong counts values that no client wrote.
 	NotFound, Failed, Wrong uint64
 	// Existed counts inserts that found their key: it was loaded before, or an earlier attempt
 	// whose outcome was unknown has inserted it.
@@ -39,7 +39,7 @@ type Result struct {
 	// Spent is the total time that operations of a kind were in each phase. It is zero if the store
 	// is not Timed.
 	Spent [kinds][phases]time.Duration
-	hist  [kinds + 1]*hdrhistogram.Histogram
+	hist  [kinds + 1]*hdrhistogram.Histogram // latencies by kind, and then waiting times (queue)
 }
 
 // queue is the index in Result.hist for the waiting times of an open loop: the time from the moment

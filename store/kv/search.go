@@ -52,7 +52,7 @@ type search struct {
 	bits   []uint64 // bits[i] is the bit of operation i in left, or 0 if it has none
 	failed map[searched]*failures
 
-	states, most int
+	states, most int // how many states were visited, and how many may be
 }
 
 // searched is a state of the key after a set of placed operations.

@@ -76,7 +76,8 @@ type Cost struct {
 	Retries int
 }
 
-// FirstTry reports whether the operation succeeded at its first attempt.
+// FirstTry reports whether there was no retry: an operation that has succeeded then did so at its
+// first attempt.
 func (c Cost) FirstTry() bool { return c.Retries == 0 }
 
 // Scanner is a Store that keeps its keys in order.

@@ -92,10 +92,10 @@ type Switched interface {
 // the zero value has no runtime and must not be used.
 type Timeline struct {
 	verbs.Runtime
-	sw    Switched // the runtime, if it knows PhaseSwitch; otherwise nil
-	phase Phase
-	since clock.Time
-	trips int
+	sw    Switched   // the runtime, if it knows PhaseSwitch; otherwise nil
+	phase Phase      // the present phase
+	since clock.Time // when the present phase began
+	trips int        // number of round trips of the operation that are no part of PhaseLock
 	spent [phases]time.Duration
 }
 
@@ -114,8 +114,9 @@ func (t *Timeline) begin(now clock.Time) {
 	t.spent = [phases]time.Duration{}
 }
 
-// end is called when the operation ends. It returns how long the operation was in each phase, or
-// nil if t is nil.
+// end is called when the operation ends. It returns how long the operation was in each phase, from
+// begin on, so without PhaseQueue. The times are valid until the next begin. If t is nil, end
+// returns nil.
 func (t *Timeline) end(now clock.Time) *[phases]time.Duration {
 	if t == nil {
 		return nil
@@ -138,8 +139,8 @@ func (t *Timeline) enter(p Phase, now clock.Time) {
 }
 
 // Enter begins phase p inside another phase, which it returns for Leave. Each Enter of PhaseTrip
-// counts as a further round trip. Inside PhaseLock it changes nothing, because the round trips to a
-// lock belong to PhaseLock.
+// counts as a further round trip, except inside PhaseLock, where it changes nothing, because the
+// round trips to a lock belong to PhaseLock.
 func (t *Timeline) Enter(p Phase) (from Phase) {
 	from = t.phase
 	if p == PhaseTrip {

@@ -92,7 +92,7 @@ type RunConfig struct {
 	// and ShapeHotspot over all keys. It has no effect on the other shapes.
 	Zipf     float64
 	Scramble bool
-	// Popularity says which keys are used. Its zero value means the Zipf distribution.
+	// Popularity says which keys are used. Its zero value means a Zipf distribution.
 	Popularity Popularity
 	// Clients is the number of all clients. Client is the number of this client.
 	Clients, Client int

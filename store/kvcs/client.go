@@ -85,9 +85,9 @@ type outcome struct {
 
 // ClientStats counts what a client has done.
 type ClientStats struct {
-	// Redirected is how often a READ failed and the client turned to another replica. Changed is
-	// how often a replica's memory had changed while it was read. Pending is how often a key had a
-	// change in progress.
+	// Redirected is how often a READ failed, after which the client prefers other replicas. Changed
+	// is how often a replica's memory had changed while it was read. Pending is how often a key had
+	// a change in progress.
 	Redirected, Changed, Pending uint64
 }
 

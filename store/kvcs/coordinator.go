@@ -87,8 +87,8 @@ type Coordinator struct {
 	store    uint64 // number of the store
 	table    *table
 	memory   Bytes
-	members  []*member // servers in any memberState, in the order of their joins
-	last     map[netip.Addr]uint64
+	members  []*member             // servers in any memberState, in the order of their joins
+	last     map[netip.Addr]uint64 // the newest instance of each server that has joined
 	sessions map[uint64]*session
 	epoch    uint64
 	// log has the records from position base on. active are the changes whose first records are in
@@ -254,7 +254,8 @@ func (c *Coordinator) advance(now clock.Time, out *Outbox) {
 	}
 }
 
-// complete completes the changes that all members have prepared.
+// complete completes the changes whose first record every member that counts (see counts) has
+// executed. It returns true if there was one.
 func (c *Coordinator) complete(out *Outbox) (any bool) {
 	for len(c.active) > 0 {
 		x := c.active[0]
@@ -270,8 +271,8 @@ func (c *Coordinator) complete(out *Outbox) (any bool) {
 	return any
 }
 
-// begin begins the changes that wait, except those of keys with a change in progress. While a
-// server waits for its copy, no change begins.
+// begin begins, or refuses, the changes that wait, except those of keys with a change in progress.
+// While a server waits for its copy, no change begins. begin returns true if a change has begun.
 func (c *Coordinator) begin(out *Outbox) (any bool) {
 	if len(c.waiting) == 0 || slices.ContainsFunc(c.members, func(m *member) bool { return m.state == memberWaiting }) {
 		return false

@@ -44,8 +44,8 @@ type Fencer struct {
 // the Fence has the methods for it: Cancel and Over.
 type Fence struct {
 	owner uint32
-	upTo  bool
-	open  int // how many servers have not ended the connections yet
+	upTo  bool // true: the fence is for all owners with numbers up to owner
+	open  int  // how many servers have not ended the connections yet
 	// cancelled is true if the fence is withdrawn, because the owner has nothing in flight any
 	// more.
 	cancelled bool

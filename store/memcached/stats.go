@@ -9,7 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/memcached/text"
 )
 
-// counts are the counters of a server. They do not include GETs that a NIC answers.
+// counts are the counters of a server that has run since began: commands, connections that are open
+// (conns) and all that there were (allConns). They do not include GETs that a NIC answers.
 type counts struct {
 	gets, hits, sets, flushes atomic.Uint64
 	conns, allConns           atomic.Int64

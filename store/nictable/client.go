@@ -66,7 +66,7 @@ type Client struct {
 
 	reads reader
 
-	gets    *remotemem.Fabric
+	gets    *remotemem.Fabric // for GETs
 	op      remotemem.Op
 	base    uint64 // address of the table
 	rkey    uint32 // R_Key of the table

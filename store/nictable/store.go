@@ -177,7 +177,8 @@ func (n *node) Routes(m *control.Mux) {
 	control.Handle(m, "POST "+Store.Path(store.PathStop), func(*http.Request, none) (none, error) { return none{}, n.NICGone() })
 }
 
-// start starts a server, unless one runs. The server takes over the table of an earlier server.
+// start starts a server, unless one runs and in.Fresh is false. The server takes over the table of
+// an earlier server, or with in.Fresh begins with an empty one.
 func (n *node) start(_ *http.Request, in request) (out info, err error) {
 	shape, err := in.Shape.withDefaults()
 	if err != nil {

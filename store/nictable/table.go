@@ -14,9 +14,9 @@ import (
 type table struct {
 	e       *Estate
 	slots   []slot
-	free    []int // numbers of free items
-	version uint32
-	moves   uint64
+	free    []int  // numbers of free items
+	version uint32 // of the item that was written last
+	moves   uint64 // number of moves of keys between their slots
 	line    [line]byte
 	item    []byte // the item as it is written
 	got     []byte // the item as it was read
@@ -220,8 +220,8 @@ func (t *table) read(n int) (key uint64, value []byte, err error) {
 // maxMoves is how many keys one INSERT moves, at most.
 const maxMoves = 256
 
-// room empties one of the two slots of a fingerprint, by moving keys to their other slots, and
-// returns that slot.
+// room returns one of the two slots of a fingerprint, which is empty: if neither is, room empties
+// one by moving keys to their other slots.
 func (t *table) room(f redn.Operand) (int, error) {
 	for _, n := range t.e.shape.slotsOf(f) {
 		if t.slots[n].print == 0 {

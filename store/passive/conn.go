@@ -116,7 +116,7 @@ func (c *Conn) Owner() uint32 { return c.owner }
 // that: a memory service that restarts forgets whom it has fenced. The lock word in memory remains.
 func (c *Conn) Hold(server int, at, word uint64) { c.held = held{server, at, word} }
 
-// reach connects to a server if there is no connection. After it has connected, it checks the
+// reach connects to a server if there is no connection. If Expect was called, reach then checks the
 // server's memory: the first bytes as Expect demands, and the word that Hold names.
 func (c *Conn) reach(server int, deadline clock.Time) error {
 	if c.fab.Connected(server) {

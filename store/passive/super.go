@@ -99,9 +99,9 @@ func (f Form) Parse(b []byte, size int) (s Super, err error) {
 
 // Format makes an empty store, whatever the memory of the servers holds.
 //
-// First it removes the superblocks of the store that was there, then it ends the connections of
-// that store's clients. So none of their requests arrives later. The clients of the new store get
-// owner numbers that no client of the old store had.
+// First, on each server, it removes the superblock of the store that was there, and then ends the
+// connections of that store's clients. So none of their requests arrives later. The clients of the
+// new store get owner numbers that no client of the old store had.
 //
 // plan chooses the numbers of the new store; each server shares at least memory bytes. Format
 // clears each server's part up to zeroed. Two calls must not make a store in the same memory at the

@@ -240,8 +240,8 @@ func (p *place) restore(s *Shape, key uint64, b []byte) {
 	p.used = p.version + 1 // a torn copy may have this version
 }
 
-// Serve answers clients. It returns nil after Close, and an error when another coordinator has
-// taken the table over.
+// Serve answers clients. It returns nil after Close, and errDeposed when another coordinator has
+// taken the table over, or when the table is lost.
 func (c *Coordinator) Serve() error {
 	c.mu.Lock()
 	c.threads += acceptors + 1

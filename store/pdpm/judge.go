@@ -32,8 +32,9 @@ func judge(memory [][]byte, _ bool) error {
 	return nil
 }
 
-// judgeCentral checks the memory of the servers. No key may have two entries. Both copies of an
-// entry must be whole or unwritten, and must not have the same version.
+// judgeCentral checks the memory of the servers. No key may have two entries. At least one of the
+// copies of an entry must be whole or unwritten, and the two must not have the same version unless
+// neither was written.
 func judgeCentral(memory [][]byte, _ bool) error {
 	for i, m := range memory {
 		super, err := central.Parse(m, len(m))

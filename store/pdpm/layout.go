@@ -19,7 +19,7 @@ const (
 	line      = 64 // entries begin at multiples of it
 )
 
-// direct and central are the superblocks of the two stores.
+// direct and central describe the superblocks of the two stores.
 var direct, central = formOf("pdpm-direct 2"), formOf("pdpm-central 2")
 
 func formOf(kind string) passive.Form {

@@ -18,9 +18,9 @@ type Caller struct {
 	// buffer.
 	Request, Answer int
 
-	op      remotemem.Op
-	waiting uint32
-	arrived bool
+	op      remotemem.Op // the SEND of the request
+	waiting uint32       // immediate data of the answer that is awaited
+	arrived bool         // true if that answer has come
 }
 
 // Buffer returns the address and the R_Key of the area for the answer. The request must contain

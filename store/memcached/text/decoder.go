@@ -37,9 +37,9 @@ type Decoder struct {
 	// line that began with this command, "" means a new line.
 	going   string
 	left    int
-	line    []byte // the command line of pending, which has its keys
-	size    int    // length of the data of pending
-	pending Request
+	line    []byte  // the command line of pending, which has its keys
+	size    int     // length of the data of pending
+	pending Request // the request that is being decoded, or that Next has returned last
 }
 
 // NewDecoder makes a Decoder that refuses more than maxData bytes of data with TooLarge.
