@@ -12,11 +12,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 )
 
-// ParseCost reads a cost file: the costs of a NIC, of links, of a switch and of clients. The file's
-// key base may name another cost model, which the function base returns. A cost that is missing in
-// the file is taken from that model; without a key base it is zero. If the function base is nil,
-// the key base is an error. The returned error is an Errors: every mistake has the name of the
-// file, line and column.
+// ParseCost reads a cost file: the costs of a NIC, of links, of a switch, of clients and of a
+// metadata server. The file's key base may name another cost model, which the function base
+// returns. A cost that is missing in the file is taken from that model; without a key base it is
+// zero. If the function base is nil, the key base is an error. The returned error is an Errors:
+// every mistake has the name of the file, line and column.
 func ParseCost(name string, data []byte, base func(name string) (*cost.Model, error)) (*cost.Model, error) {
 	d := &decoder{file: name}
 	root := d.syntax(data)

@@ -59,8 +59,8 @@ type file struct {
 	hosts    []hostEntry
 	faults   []faultEntry
 	oneRMA   *OneRMA
-	node     ast.Node
-	subnetAt ast.Node
+	node     ast.Node // the whole file
+	subnetAt ast.Node // values of the keys subnet and subnet6; nil if a key is missing
 	sub6At   ast.Node
 	// nets, hosted and switched are true if no mistake was found in the subnets, the hosts and the
 	// switch. Parts of the file that depend on one of these are checked only then.
@@ -87,7 +87,7 @@ type faultEntry struct {
 	rule       fault.Rule
 }
 
-// Parse is ParseFile for a rack file without a file name.
+// Parse is ParseFile for a rack file without a file name. Errors call it rack.yaml.
 func Parse(data []byte) (*Rack, error) { return ParseFile("rack.yaml", data) }
 
 // ParseFile reads, checks and resolves a rack file. The error is an Errors: every mistake has the

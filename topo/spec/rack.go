@@ -18,8 +18,8 @@ const HostIfname = "rack0"
 // Role is the purpose of a host.
 type Role string
 
-// Roles of hosts. The daemon of a memory host only registers memory. The daemon of a metadata host
-// also runs the service that gives out the space of a store.
+// Roles of hosts. Clients run on compute hosts. A memory host registers memory, and has a replica
+// of the store kvcs. A metadata host runs the server of a store that has one.
 const (
 	Compute  Role = "compute"
 	Memory   Role = "memory"
