@@ -85,7 +85,7 @@ type Model struct {
 	// gone says why there is no rack; "" means that there is one. Without a rack, now is the last
 	// sample of the rack that was up.
 	gone    string
-	history map[string][]uint64
+	history map[string][]uint64 // values of sparklines: throughput by host, and see opsOf, p99Of
 	entries []entry
 	nextID  int
 	// capture is the id of the capture that runs, 0 if none does; captured is its link.

@@ -102,7 +102,7 @@ type Shared struct {
 	Name, State string
 	Open, Most  int // requests in flight, and the largest number allowed
 	Queued      int
-	Tries       int
+	Tries       int // attempts to connect or, of a connection that carries requests, retries
 	NextPSN     wire.PSN
 }
 
