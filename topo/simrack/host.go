@@ -233,7 +233,8 @@ func (h *Host) Hang() { h.rack.net.SetUp(h.node, false) }
 func (h *Host) Resume() { h.rack.net.SetUp(h.node, true) }
 
 // EndProcesses does what a host's daemon does when a process ends: after CrashApps, it closes the
-// listeners of the applications, and rejects the requests that they have accepted and not answered.
+// listeners and connection managers of the applications, and rejects the requests that they have
+// taken from listeners and not answered.
 func (h *Host) EndProcesses() {
 	h.CrashApps()
 	for _, service := range slices.Sorted(maps.Keys(h.listeners)) {

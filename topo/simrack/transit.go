@@ -15,7 +15,7 @@ import (
 
 const (
 	// maxPosts is how many packets transits remembers for each connection: the last request packets
-	// that the client has sent.
+	// that the client has sent, and as many of those that the switch has moved to it.
 	maxPosts = 256
 	// maxStays bounds how many stays of packets in the switch transits measures for each thread
 	// between two calls of InSwitch. It does not measure further ones.
