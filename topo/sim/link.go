@@ -104,7 +104,7 @@ func (n *Net) plug(e End, h *half) {
 	s.links[e.Port] = h
 }
 
-// SetUp raises or cuts the link. Frames in flight are lost when it is cut.
+// SetUp raises or cuts the link. Frames in flight are lost if the link is cut when they arrive.
 func (l *Link) SetUp(up bool) { l.up.up, l.down.up = up, up }
 
 // SetFaults replaces the functions that decide about the frames of both directions; nil means no

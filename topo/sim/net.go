@@ -104,8 +104,8 @@ type Net struct {
 	step   uint64 // events that were handled since the virtual time last advanced
 	event  Event  // the event that is being traced
 
-	procs   []*Proc
-	ready   []*Proc
+	procs   []*Proc     // all threads that were started
+	ready   []*Proc     // threads that are runnable, in the order in which they became so
 	wakes   clock.Queue // the deadlines of parked threads
 	live    int         // threads that are not daemons and have not returned
 	current *Proc

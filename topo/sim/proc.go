@@ -19,15 +19,16 @@ type Proc struct {
 	name   string
 	daemon bool
 
+	// next continues the coroutine and stop ends it; the coroutine calls yield to park.
 	next  func() (struct{}, bool)
 	stop  func()
 	yield func(struct{}) bool
 
 	state   procState
-	waits   string // what the parked thread waits for, for error messages
-	since   clock.Time
-	expired bool
-	dead    bool // Kill has killed the thread, so that Park unwinds its stack
+	waits   string     // what the parked thread waits for, for error messages
+	since   clock.Time // when the thread parked last
+	expired bool       // true if the time of the last Park has come before a Wake
+	dead    bool       // Kill has killed the thread, so that Park unwinds its stack
 	// hung: true if Hang has stopped the thread. due: true if the thread has become runnable while
 	// it was hung.
 	hung, due bool
