@@ -66,8 +66,8 @@ func lookOldCgroups(_ context.Context, s *System) Finding {
 	return good(fmt.Sprintf("%d hierarchies", len(points)), "racks do not use it")
 }
 
-// wantMemlock is how many bytes of locked memory AF_XDP sockets need. Before Linux 5.11, BPF maps
-// need them, too.
+// wantMemlock is the limit of locked memory, in bytes, below which BPF maps before Linux 5.11 and
+// programs that lock memory may fail.
 const wantMemlock = 8 << 20
 
 func lookMemlock(_ context.Context, s *System) Finding {

@@ -75,7 +75,7 @@ func field(text, label string) string {
 	return ""
 }
 
-// lookKernel compares the kernel's version with those that the project was tested with.
+// lookKernel checks by the kernel's version whether it has cgroup.kill (Linux 5.14) and tcx (6.6).
 func lookKernel(_ context.Context, s *System) Finding {
 	found := "Linux " + s.Release
 	var major, minor int
