@@ -6,8 +6,8 @@ import (
 	"github.com/vishvananda/netlink"
 )
 
-// Rename changes the name of an interface. The interface must be down; Configure brings it up
-// again. The error is fs.ErrNotExist if there is no such interface.
+// Rename sets an interface down and changes its name; Configure brings it up again. The error is
+// fs.ErrNotExist if there is no such interface.
 func Rename(netns, from, to string) error {
 	return Do(netns, func() error {
 		l, err := byName(from)

@@ -74,8 +74,8 @@ func linkError(err error, a, b string) error {
 	return opError(err, "make link %s - %s", a, b)
 }
 
-// Configure applies e to the existing interface e.Name, and brings the interface up. It may be
-// called again.
+// Configure applies the alias, NoTSO and the addresses of e to the existing interface e.Name, and
+// brings the interface up. It may be called again.
 func Configure(e End) error {
 	return Do(e.Netns, func() error {
 		l, err := netlink.LinkByName(e.Name)
