@@ -1,5 +1,6 @@
-// Package plot draws line charts as SVG: several panels of one figure with common axes and one
-// legend; each series has its colour. The output depends only on the input.
+// Package plot draws line charts as SVG: several panels of one figure with a common X axis and one
+// legend; each series has its colour. It also draws pictures of steps (Steps). The output depends
+// only on the input.
 package plot
 
 import (
