@@ -104,8 +104,8 @@ func quantiles(took []time.Duration) (median, p99 float64) {
 
 // How figure 15 is measured, in virtual time and on a rack, in round trips. A flow has reached the
 // line rate when it has OneRMALine of it over OneRMALineStep round trips. The second flow begins
-// OneRMASecond round trips later: on a rack and in SoloLocal than the first flow, otherwise than
-// the time at which the first one has the line rate. Their rates are compared over OneRMAFairStep.
+// OneRMASecond after the first one or, in SoloRamp in the simulator, after the first one has the
+// line rate. The rates of both are compared over OneRMAFairStep.
 const (
 	OneRMALine     = 0.9
 	OneRMALineStep = 2
