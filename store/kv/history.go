@@ -371,8 +371,8 @@ type Recorded struct {
 	history *History
 	client  int
 	now     func() clock.Time
-	seq     uint64
-	check   error
+	seq     uint64 // number of values that Value has made
+	check   error  // see Err
 }
 
 // Record returns a Recorded that passes the operations of a client to its store s and records them

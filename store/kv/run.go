@@ -49,7 +49,7 @@ func Run(s Store, rt verbs.Runtime, cfg RunConfig, stop func() bool) (*Result, e
 	return c.run(stop)
 }
 
-// runner is the state of one client in Run.
+// runner is the state of one client in Run, Replay or Generate.
 type runner struct {
 	cfg   RunConfig
 	store Store
@@ -57,9 +57,9 @@ type runner struct {
 	rt    verbs.Runtime
 	rand  *rand.Rand
 	keys  *chooser
-	buf   []byte
-	seq   uint64
-	ops   uint64 // how many operations were begun
+	buf   []byte // memory for a value that is read
+	seq   uint64 // number of values that the client has made
+	ops   uint64 // number of operations that it has begun
 	// misses is true if keys may be absent, because clients delete them. An operation that does not
 	// find its key counts like the others.
 	misses bool

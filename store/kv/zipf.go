@@ -9,12 +9,12 @@ import (
 // rejection-inversion (Hörmann and Derflinger, 1996), which needs no table and works for every
 // theta from 0 (uniform) on, also above 1.
 type Zipf struct {
-	n, q      float64
-	x1, xn, s float64
-	uniform   bool
-	ranks     uint64
+	n, q      float64 // number of ranks, and theta
+	x1, xn, s float64 // constants of the method
+	uniform   bool    // true if theta is 0
+	ranks     uint64  // n as an integer
 	scramble  bool
-	shared    uint64
+	shared    uint64 // seed of Scramble
 }
 
 // NewZipf makes a Zipf for n ranks, at least 1, and theta >= 0.

@@ -19,7 +19,7 @@ type Remote struct {
 	Region nic.RegionID
 	Length uint64      // length of the region in bytes
 	Key    *nic.Cipher // cipher with K_d, the key for this client's READs
-	id     Replica
+	id     Replica     // the replica as the view names it
 }
 
 // Port is a client's interface to its host: a clock, datagrams to and from the coordinator, and
@@ -70,9 +70,9 @@ type Client struct {
 	asked, opening clock.Time
 	number         uint64 // number of the last change
 	result         outcome
-	window         [windowLen]byte
-	cell           []byte
-	status         nic.Status // status of the last READ that has failed
+	window         [windowLen]byte // the window that was READ last
+	cell           []byte          // the cell that was READ last
+	status         nic.Status      // status of the last READ that has failed
 	cost           kv.Cost
 	stats          ClientStats
 }

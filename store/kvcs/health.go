@@ -28,7 +28,7 @@ type Health struct {
 type avoided struct {
 	replica Replica
 	until   clock.Time
-	period  time.Duration
+	period  time.Duration // how long it is avoided after a timeout
 	// last is the time of the last failure. noted is the time of the last failure that was no NACK
 	// and has changed until.
 	last, noted clock.Time

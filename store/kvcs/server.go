@@ -33,8 +33,8 @@ type ServerConfig struct {
 type Server struct {
 	cfg      ServerConfig
 	instance uint64
-	store    uint64 // number of the store whose table the instance has; 0 before the first part
-	region   nic.RegionID
+	store    uint64       // number of the store whose table the instance has; 0 before the first part
+	region   nic.RegionID // region and key are what cfg.Lend has returned for the instance
 	key      nic.Key
 	// copied is how many bytes of the table have arrived. table is nil until all have. position is
 	// the position of the last record that was executed.
@@ -42,7 +42,7 @@ type Server struct {
 	table    *table
 	position uint64
 	told     clock.Time // when the server last sent a message
-	starts   uint64
+	starts   uint64     // number of instances so far
 }
 
 // NewServer makes a server. Its Deadline is due at once.

@@ -11,7 +11,7 @@ import (
 type Watch[W comparable] struct {
 	word  W
 	since clock.Time // when the client first knew that the word has this value
-	begun bool
+	begun bool       // true after the first call of Seen
 }
 
 // Seen notes that a request which was sent at the time `asked` has found word, and that its answer

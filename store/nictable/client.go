@@ -60,8 +60,8 @@ type Client struct {
 
 	calls  *remotemem.Fabric // for changes, which are calls of the server's process
 	caller rpc.Caller
-	seq    uint32
-	out    []byte
+	seq    uint32 // number of the last request
+	out    []byte // the request as it is sent
 	found  uint32 // length of the value in the last answer
 
 	reads reader
@@ -73,7 +73,7 @@ type Client struct {
 	moves   uint64 // how many moves of keys the table had when the last GET ended
 	version uint32 // version in the last answer with an item; 0 means that no answer had an item
 	done    bool   // true if the last answer of the present GET has come
-	in      []byte
+	in      []byte // the item as it has arrived
 }
 
 var _ kv.Timed = (*Client)(nil)

@@ -15,9 +15,9 @@ type Client struct {
 	// Retries counts the attempts of the operation that failed because another client was faster.
 	Retries int
 
-	largest int
-	before  int // the round trips of the Conn when the operation began
-	ended   bool
+	largest int  // length of the longest value
+	before  int  // the round trips of the Conn when the operation began
+	ended   bool // true after Close
 }
 
 // NewClient makes a Client of a store for values of up to largest bytes. The Client closes the

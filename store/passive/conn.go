@@ -39,9 +39,9 @@ type Conn struct {
 	cfg   Config
 	rt    *kv.Timeline
 	fab   *remotemem.Fabric
-	mems  []memservice.Memory
-	owner uint32
-	first []byte // the first bytes of a server's memory, for check
+	mems  []memservice.Memory // by server; known when the Conn has connected to it
+	owner uint32              // see Become
+	first []byte              // the first bytes of a server's memory, for check
 	check func(server int, first []byte) error
 	op    remotemem.Op
 	then  remotemem.Op // the READ of SwapRead

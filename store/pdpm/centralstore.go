@@ -93,9 +93,8 @@ type centralNode struct {
 	starting sync.Mutex // held while a coordinator is started
 	mu       sync.Mutex // guards the fields below
 	running  *Coordinator
-	context  verbs.Context
-	// serve closes over when the coordinator has ended.
-	over chan struct{}
+	context  verbs.Context // context of the coordinator
+	over     chan struct{} // closed when the coordinator has ended
 }
 
 // Routes implements store.Node.

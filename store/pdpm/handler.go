@@ -16,9 +16,9 @@ type handler struct {
 	c    *Coordinator
 	qp   verbs.QP
 	cq   verbs.CQ
-	srq  verbs.SRQ // of this handler alone, so that receives are posted before the client can send
-	mr   verbs.MR  // has room for recvs requests, and after them for one answer
-	conn *passive.Conn
+	srq  verbs.SRQ     // of this handler alone, so that receives are posted before the client can send
+	mr   verbs.MR      // has room for recvs requests, and after them for one answer
+	conn *passive.Conn // connections to the memory servers
 	wcs  [recvs + 1]verbs.WC
 	// came has the receives with a request that is not yet executed, and the lengths of the
 	// requests. While sending is true, the NIC may send the previous answer again, so the memory of
@@ -28,7 +28,7 @@ type handler struct {
 	// bytes is the request that is being executed, buf has the bytes that were read from a memory
 	// server, made the bytes that are written there, and out the bytes of the answer.
 	bytes, buf, made, out []byte
-	reply                 answer
+	reply                 answer // the answer to that request
 	// doubt is the place of a key whose last WRITE was not acknowledged; see settle.
 	doubt *place
 }

@@ -19,7 +19,7 @@ var errDamaged = errors.New("the memory is damaged: neither copy of a value is w
 // watch is what a client has seen of a lock word while it waits for the lock.
 type watch struct {
 	lease.Watch[tag]
-	tries int
+	tries int // number of calls of pause
 }
 
 // stuck notes that a request, which was sent at the time asked, has found the lock word t. It

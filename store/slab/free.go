@@ -5,7 +5,7 @@ import "slices"
 // Queue is a first-in, first-out queue.
 type Queue[T any] struct {
 	list []T
-	head int
+	head int // index of the first element that is in the queue
 }
 
 // Len returns how many elements are in the queue.

@@ -10,7 +10,7 @@ type Segment struct{ Server, N int }
 
 // Table has the class of each segment, as one byte: None, or the number of the class plus one.
 type Table struct {
-	rows    [][]byte
+	rows    [][]byte // by server, and then by segment
 	resting []resting
 }
 

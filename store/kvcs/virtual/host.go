@@ -25,7 +25,7 @@ type Host struct {
 	node sim.NodeID
 	rand *rand.Rand
 
-	epoch uint32
+	epoch uint32 // how often the NIC was started
 	nic   *nic.NIC
 	nics  *executor.Machine
 	seen  uint64 // Activity of nics when results were last collected
@@ -48,7 +48,7 @@ type clients struct {
 	local  *nic.Region
 	buf    []byte
 	ports  map[uint16]*Port
-	last   uint16
+	last   uint16 // number of ports that were opened
 	health kvcs.Health
 }
 

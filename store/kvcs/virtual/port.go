@@ -24,10 +24,10 @@ type Port struct {
 	host    *Host
 	proc    *sim.Proc
 	number  uint16 // its UDP port
-	place   int
+	place   int    // offset of its area in the host's buf
 	inbox   [][]byte
-	reading bool
-	status  nic.Status
+	reading bool       // true while a READ is in flight
+	status  nic.Status // status of the last READ
 }
 
 // open makes a port. With the first port of a host it also opens the process of the host's clients.
