@@ -47,7 +47,8 @@ const (
 	maxInFlight = 1 << 16
 )
 
-// LinkStats counts the frames of one direction of a link.
+// LinkStats counts the frames of one direction of a link: Sent those that were put on it, Delivered
+// those that arrived, with their Bytes. Copies of duplicated frames are not in Sent.
 type LinkStats struct {
 	Sent, Delivered, Bytes uint64
 	// The fields Lost… count frames that did not arrive, by the reason: a fault, a full queue, or a
@@ -70,8 +71,8 @@ type half struct {
 	dst      End
 	cfg      *LinkConfig
 	fault    Verdict
-	up       bool
-	inFlight int
+	up       bool // false: the link is cut
+	inFlight int  // number of frames in flight
 	// queue holds, for each frame that has not left completely, the time at which its last bit will
 	// have been sent.
 	queue []clock.Time

@@ -112,7 +112,7 @@ type Word struct {
 	VA      uint64
 	State   string
 	Value   uint64
-	Pending int
+	Pending int // requests for the word that are in flight
 }
 
 // Key is a key of a store for which the switch steers many requests.
