@@ -5,9 +5,10 @@
 // stores.
 //
 // An experiment fills a Report: rows of cells in which the paper's value stands beside the measured
-// one. The cost model is not tuned for an experiment: it is one that package calibrate compares with
-// published figures, or one with such a base; only the times of processes in the figures of RedN are
-// chosen (rednTrip, rednSockets). The switch runs the program that also runs on a rack.
+// one. The cost model is not tuned for an experiment: it is one that package calibrate compares
+// with published figures, or has such a model as its base. Only the times of processes in the
+// figures of RedN are chosen (rednTrip, rednSockets). The switch runs the program that also runs on
+// a rack.
 //
 // To add an experiment, write a Body in a file of its own and add one line to All.
 package experiment

@@ -19,7 +19,8 @@ type Report struct {
 	Experiment string `json:"experiment"`
 	// Figure names the paper and its figure that the experiment reproduces.
 	Figure string `json:"figure"`
-	On     string `json:"on"`
+	// On is OnSim or OnRack.
+	On string `json:"on"`
 	// Platform describes the platform on which the experiment ran.
 	Platform string `json:"platform"`
 	// Interrupted is true if rows are missing because the run was interrupted.

@@ -89,7 +89,7 @@ type stepsBody struct {
 	zipfs   []float64
 	mixes   []string
 	clients int
-	loads   []Sherman
+	loads   []Sherman // in the order of the rows
 }
 
 func (b *stepsBody) Flags(fs *pflag.FlagSet) {

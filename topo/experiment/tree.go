@@ -91,7 +91,7 @@ var treeLocks = Experiment{
 type treeBody struct {
 	zipfs   []float64
 	clients []int
-	alone   []bool
+	alone   []bool // values of Sherman.Alone to measure
 	quick   bool
 }
 

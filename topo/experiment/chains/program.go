@@ -21,8 +21,8 @@ const (
 type program struct {
 	redn.Program
 	m        Machine
-	receives []verbs.RecvWR
-	err      error // the first error of queue
+	receives []verbs.RecvWR // those that the server posts to the last queue pair
+	err      error          // the first error of queue
 }
 
 // newProgram makes an empty program, with a region of size bytes for its rings and constants. recvs

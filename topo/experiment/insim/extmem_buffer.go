@@ -131,7 +131,7 @@ type stream struct {
 	wr   verbs.SendWR
 	wcs  [nativeDepth]verbs.WC
 	out  int // messages in flight
-	done int
+	done int // messages that have ended
 }
 
 // stream connects cn0 to the memory service of ms0, for messages of size bytes.

@@ -42,15 +42,15 @@ const (
 type lookupLoad struct {
 	*lentRun
 	experiment.Lookups
-	frames  [][]byte // the packet of each flow
-	next    int      // number of the next packet
-	sent    []clock.Time
-	from    clock.Time // when the first counted packet arrived
-	until   int        // number of packets that were sent when counting ended; 0 while packets are counted
-	times   []time.Duration
-	arrived []clock.Time
-	wrong   int
-	pending int // packets in the network
+	frames  [][]byte        // the packet of each flow
+	next    int             // number of the next packet
+	sent    []clock.Time    // by the number of a packet: when it was sent
+	from    clock.Time      // when the first counted packet arrived
+	until   int             // number of packets that were sent when counting ended; 0 while packets are counted
+	times   []time.Duration // how long the counted packets took
+	arrived []clock.Time    // when they arrived
+	wrong   int             // see LookupsResult.Wrong
+	pending int             // packets in the network
 }
 
 // Lookups makes cn0 send packets to cn1.

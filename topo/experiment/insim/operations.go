@@ -25,11 +25,11 @@ type wireRun struct {
 	// that is not in owner yet gets the client teach, the one that opens its connections now.
 	owner map[wire.QPN]int
 	teach int
-	seen  []wireFrame
-	costs []experiment.Operation
-	turn  int        // 0, 1: client 1, 2 records its queue pairs; 2: client 1 is measured; 3: both
-	start clock.Time // the time at which both clients begin
-	done  int        // the number of hand-overs that were measured
+	seen  []wireFrame            // the packets so far
+	costs []experiment.Operation // the operations that were measured
+	turn  int                    // 0, 1: client 1, 2 records its queue pairs; 2: client 1 is measured; 3: both
+	start clock.Time             // the time at which both clients begin
+	done  int                    // the number of hand-overs that were measured
 }
 
 // wireFrame is a packet of a client's queue pair, at the time when it entered the link of its
