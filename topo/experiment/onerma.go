@@ -51,9 +51,9 @@ type OneRMA struct {
 	// means that there is none. Slots is how many operations SoloSlots has in flight, and, on a rack,
 	// how many large ones SoloBeside and SoloMixed have.
 	Large int
-	Slots int
 	Write bool // true: SoloRandom and, on a rack, SoloSlots are WRITEs; false: READs
-	Hosts int  // number of hosts or clients, as the kind says
+	Slots int
+	Hosts int // number of hosts or clients, as the kind says
 	// Load is that of each host or, in SoloGets, of the servers, as a share of the line rate.
 	Load float64
 	Span time.Duration // how long operations are counted, in virtual time
