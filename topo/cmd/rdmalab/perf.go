@@ -61,9 +61,12 @@ func perfCmd() *cobra.Command {
 			"  onerma_read_lat onerma_write_lat    have no connections (SIGCOMM 2020) and need `onerma: {}` in the rack file; a\n" +
 			"                                      message is divided into operations of at most 4 KiB, and an operation that\n" +
 			"                                      fails is tried again\n" +
-			"  raw_bw raw_lat                      bandwidth and latency of frames of --size without RDMA, for comparison\n\n" +
-			"SEND tests can use RC, UC or UD (-c), several queue pairs (--qps), and a shared receive queue at the server\n" +
-			"(--srq). Their bandwidth counts only delivered messages.\n\n" +
+			"  raw_bw raw_lat                      Ethernet frames without RDMA, each as long as the packet of a WRITE of the same\n" +
+			"                                      bytes, for comparison; raw_bw divides a message of --size into frames of at most\n" +
+			"                                      4096 bytes of payload (less if the link's MTU is smaller), raw_lat sends only\n" +
+			"                                      the first of them and waits for an answer\n\n" +
+			"SEND tests (send_bw and send_lat) can use RC, UC or UD (-c), several queue pairs (--qps), and a shared\n" +
+			"receive queue at the server (--srq). Their bandwidth counts only delivered messages.\n\n" +
 			"The exit status is 1 if an operation failed or had a wrong result. Over UC and UD, a lost message is no failure;\n" +
 			"perf prints how many were lost. No flag takes 0: leave it out for its default.\n\n" +
 			"With --peer perftest the other end is the program perftest (version 4.5), on any machine. If --to is given, it is\n" +
@@ -98,26 +101,31 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.to, "to", "", "host that is the server (required without --peer)")
 	fs.StringVar(&f.with, "peer", "", "perftest: the other end is the program perftest (default: another host of the rack)")
 	fs.Uint16Var(&f.port, "port", 0, "with --peer: TCP port on which the two ends exchange their parameters (default 18515)")
-	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB (default 64KiB for bandwidth, 8 for latency)")
-	fs.IntVar(&c.Iters, "iters", 0, "number of messages or operations (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak)")
-	fs.IntVar(&c.Atomics, "atomics", 0, "with soak: number of CAS and FAA together (default 20000)")
-	fs.IntVar(&c.Depth, "tx-depth", 0, "messages in flight (default 128; 16 for atomics and soak)")
-	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "request a completion of every n-th message (default: a quarter of --tx-depth, at most 16)")
-	fs.StringVarP(&c.Conn, "connection", "c", "", "service of SEND tests: rc, uc or ud (default rc)")
-	fs.IntVar(&c.QPs, "qps", 0, "with send_bw: number of queue pairs (default 1)")
+	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB (default 64KiB for bandwidth and soak, 4KiB for send_bw over ud, "+
+		"16KiB for verify, 8 for latency, raw_bw and raw_lat); no effect on tests of atomics alone: always 8")
+	fs.IntVar(&c.Iters, "iters", 0, "number of messages or operations (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak, "+
+		"20000 CAS of all clients together for contend, 50000 for raw_bw, 5000 for raw_lat); no effect on verify and on locks, which runs for 1s")
+	fs.IntVar(&c.Atomics, "atomics", 0, "with soak: number of CAS and FAA together; a negative number means none (default 20000)")
+	fs.IntVar(&c.Depth, "tx-depth", 0, "work requests posted and not yet completed on each queue pair, 1 to 4096 (over 1RMA NICs messages, 1 to 1024; "+
+		"raw_bw: frames) (default 128; 16 for atomic_bw and soak); no effect on latency tests, contend, locks and verify: always 1")
+	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "request a completion only of every n-th message (default: a quarter of --tx-depth, at most 16); no effect with "+
+		"--verify, over UC and UD, and on latency tests, contend, locks and verify, where every message has one, and on raw_bw; "+
+		"in soak it is for SENDs")
+	fs.StringVarP(&c.Conn, "connection", "c", "", "transport service of send_bw and send_lat: rc, uc or ud (default rc)")
+	fs.IntVar(&c.QPs, "qps", 0, "with send_bw: number of queue pairs, 1 to 64, which send messages in turn (default 1)")
 	fs.BoolVar(&c.SRQ, "srq", false, "the server of a SEND test takes its receives from a shared receive queue")
-	fs.IntVar(&c.Clients, "clients", 0, "with contend and locks: number of clients, each with one operation in flight (default 1)")
-	fs.StringVar(&c.Type, "type", "", "with atomic tests: cas or faa (default faa)")
-	fs.StringVar(&f.inline, "inline", "", "copy the bytes of messages up to this size into the work request (inline), like 64 (default: no message)")
-	fs.BoolVar(&c.Verify, "verify", false, "compare every byte of every message")
-	fs.IntVar(&c.MTU, "mtu", 0, "path MTU: 256, 512, 1024, 2048 or 4096 (default: the largest that the link allows)")
-	fs.Uint8Var(&c.Timeout, "timeout", 0, "ACK timeout as code n: 4.096us * 2^n (default 15, which is 134 ms)")
+	fs.IntVar(&c.Clients, "clients", 0, "with contend and locks: number of clients, each a queue pair with one operation in flight (default 1)")
+	fs.StringVar(&c.Type, "type", "", "with atomic_bw and atomic_lat: cas or faa (default faa)")
+	fs.StringVar(&f.inline, "inline", "", "copy the bytes of WRITEs and SENDs up to this size into the work request (inline), like 64 (default: none); no effect on READs and atomics")
+	fs.BoolVar(&c.Verify, "verify", false, "compare every byte of every message (verify and soak always do); no effect on contend, locks and raw tests")
+	fs.IntVar(&c.MTU, "mtu", 0, "path MTU in bytes: 256, 512, 1024, 2048 or 4096 (default: the largest that the link allows); no effect on 1RMA and raw tests")
+	fs.Uint8Var(&c.Timeout, "timeout", 0, "ACK timeout of reliable connections as code n, 1 to 31: 4.096us * 2^n (default 15, which is 134 ms)")
 	fs.Uint8Var(&c.RetryCount, "retry", 0, "retries after a timeout or sequence NAK, 1 to 7 (default 7)")
 	fs.Uint8Var(&c.RNRRetry, "rnr-retry", 0, "retries after an RNR NAK, 1 to 6; 7: without end (default 7)")
-	fs.IntVar(&c.RdAtomic, "outs", 0, "READs and atomics in flight on a queue pair (default 16)")
-	fs.IntVar(&c.RecvSlack, "recvs", 0, "with SEND tests: receives that the server keeps posted (default: one and a half times --tx-depth)")
+	fs.IntVar(&c.RdAtomic, "outs", 0, "how many of the posted READs and atomics the NIC has in flight on a queue pair (default 16)")
+	fs.IntVar(&c.RecvSlack, "recvs", 0, "with send_bw and soak: receives that the server keeps posted for each queue pair, 1 to 16384 (default: one and a half times --tx-depth)")
 	fs.Uint64Var(&c.Seed, "seed", 0, "seed of the bytes of messages and of the order of atomics (default 1)")
-	fs.DurationVar(&c.Patience, "op-timeout", 0, "the test fails after waiting this long for one completion (default 30s)")
+	fs.DurationVar(&c.Patience, "op-timeout", 0, "the test fails after waiting this long for one completion (default 30s); no effect on raw tests")
 	store.Renamed(fs, map[string]string{"patience": "op-timeout"})
 	fs.BoolVar(&f.ipv6, "ipv6", false, "connect the hosts' IPv6 addresses (default: IPv4)")
 	fs.BoolVar(&f.breakdown, "breakdown", false, "with read_lat, write_lat and atomic_lat: print where the time of an "+
