@@ -56,11 +56,16 @@ func commands() store.Commands {
 			Long: "start starts the metadata server, a process on the metadata host. It finds the store that is in the memory of the\n" +
 				"memory servers, or makes one if there is none. The store uses the memory that the rack file gives the memory\n" +
 				"servers.\n\n" +
-				"If the metadata server runs already, start does not change it. It fails if --fresh is given, or if --format,\n" +
-				"--keys, --region, --threads, --replicas, --balance or --lease differ from the present values. To change them, end\n" +
-				"all clients and use `rdmalab clover stop` first.\n\n" +
-				"A node, below, is one version of a value. Values are in nodes, and each node is on one memory server, or on several\n" +
-				"with --replicas. start prints nothing, except a warning if nodes of each size have a fixed part of the memory.",
+				"If the metadata server runs already, start changes nothing. It then fails if --fresh is given, or if another flag\n" +
+				"that is given differs from the value with which the server was started. Flags that are left out are not compared.\n" +
+				"To change --threads, --balance or --lease, end all clients, use `rdmalab clover stop`, and start again.\n\n" +
+				"--keys, --region, --format and --replicas belong to the store in memory: only --fresh changes them. For a store that\n" +
+				"start finds, --keys has no effect, and --region must not be smaller than the store. start fails if --replicas is\n" +
+				"given and differs, or if --format differs: a store that is not hardened needs its --format at each start.\n\n" +
+				"A node, below, is one version of a value, with a header, its first word, which names the next node. Each node is on\n" +
+				"one memory server, or on several with --replicas. start prints nothing, except a warning if nodes of each size have\n" +
+				"a fixed part of the memory, which can be full while others are not. This is so with --format keyed or published, and\n" +
+				"if a memory server has less than 128 KiB, or 2 GiB or more, for one copy of the nodes.",
 			Example: "  rdmalab clover start\n" +
 				"  rdmalab clover stop; rdmalab clover start --fresh --keys 100000 --region 16MiB\n" +
 				"  rdmalab clover stop; rdmalab clover start --fresh --replicas 2 # every value on two memory servers",
@@ -70,9 +75,10 @@ func commands() store.Commands {
 		Stop: store.Command{
 			Short: "Stop the metadata server; the store stays in memory",
 			Long: "stop ends the metadata server, and prints nothing. Operations fail until `rdmalab clover start`, which finds the\n" +
-				"store again in the memory of the memory servers.",
+				"store again in the memory of the memory servers. start does not remember --threads, --balance, --lease and --format:\n" +
+				"give them again if they had other values than the defaults.",
 			Example: "  rdmalab clover stop\n" +
-				"  rdmalab clover start # finds everything again",
+				"  rdmalab clover start # finds everything again; repeat --format if it was not hardened",
 		},
 		Stat: store.Command{
 			Short: "Show how much of the store is used, and the metadata server's counters",
@@ -128,14 +134,16 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	var region string
 	fs.StringVar(&cfg.Format, "format", "", "what a node contains besides the value and its header, which names the next node: hardened (key, length, checksum), "+
 		"keyed (key), or published (nothing, as in Clover's paper) (default hardened)")
-	fs.IntVar(&cfg.Keys, "keys", 0, "how many keys the store can hold (default 65536)")
-	fs.StringVar(&region, "region", "", "bytes of each memory server to use, like 1MiB (default: all)")
+	fs.IntVar(&cfg.Keys, "keys", 0, "how many keys a new store can hold (default 65536); no effect on a store that is found")
+	fs.StringVar(&region, "region", "", "how many bytes of each memory server's memory a new store uses, like 1MiB (default: as many as the "+
+		"memory server with the smallest memory has)")
 	fs.DurationVar(&cfg.Lease, "lease", 0, "how long after the metadata server's last response a client may use the "+
 		"addresses of nodes that it remembers; then it must ask the metadata server again (default 2s)")
 	fs.IntVar(&cfg.Threads, "threads", 0, "how many threads of the metadata server answer those requests for which it need not access a memory server; "+
 		"one more thread does the rest (default 0: one thread does everything)")
-	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many copies each node has, each on another memory server: 1 to 3; a rack with more memory servers than "+
-		"copies survives more crashes (default 1)")
+	fs.IntVar(&cfg.Replicas, "replicas", 0, "copies of each node, each on another memory server: 1 to 3, at most the number of memory servers; "+
+		"values survive while fewer memory servers than this number are away (default 1, or that of the store that is found). "+
+		"Use more memory servers than copies: then one more failure is needed before acknowledged changes can be lost")
 	fs.BoolVar(&cfg.Balance, "balance", false, "place more new keys on memory servers that have more free room or answer faster "+
 		"(default: on all in turn)")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty store, whatever the memory holds; clients of an earlier store "+
