@@ -56,11 +56,15 @@ func commands() store.Commands {
 		Start: store.Command{
 			Short: "Find the table, or make an empty one, and tell every compute host where it is",
 			Long: "start looks for a table in the memory of the memory servers, and makes an empty one if there is none. Then the\n" +
-				"clients of every compute host can use it. --replicas, --index-replicas, --groups, --grow and --block are used only\n" +
-				"when a table is made. --master, --standby and --lease apply to a table that was found, too, and --cache and\n" +
-				"--threshold to the compute hosts, from now on. start prints whether the table was found or made, and its size.\n\n" +
+				"clients of every compute host can use it. start prints whether the table was found or made, and its size.\n\n" +
 				"The index of the table has slots (words) in buckets of seven; a slot names an object, which is a key with its\n" +
-				"value. Clients take memory for objects in blocks.",
+				"value. Clients take memory for objects in blocks.\n\n" +
+				"--replicas, --index-replicas, --groups, --grow and --block are used only when a table is made. --cache and\n" +
+				"--threshold are for clients that are opened from now on; left out, they have their defaults again.\n\n" +
+				"A master that runs stays when start is used without --master. If --master names a host that runs a master or a\n" +
+				"standby already, this one goes on unchanged, with its --lease. If --master names another host, a new master takes\n" +
+				"the place of the present one, which ends or, if it had a standby, becomes the standby of the new one. `rdmalab\n" +
+				"fusee stop` ends master and standby.",
 			Example: "  rdmalab fusee start\n" +
 				"  rdmalab fusee start --fresh --index-replicas 2\n" +
 				"  rdmalab fusee start --fresh --index-replicas 2 --master cn1 --standby cn2",
@@ -107,19 +111,21 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	cfg := Config{Finding: store.Finding{Format: true}}
 	var master, standby string
 	var lease time.Duration
-	fs.StringVar(&master, "master", "", "a compute host whose daemon runs the master, which replaces memory servers that crash (default: none)")
-	fs.StringVar(&standby, "standby", "", "another compute host, whose daemon takes the master's place when that dies or hangs (default: none)")
-	fs.DurationVar(&lease, "lease", 0, "how long a memory server may be silent before the master takes it for crashed (default 500ms)")
+	fs.StringVar(&master, "master", "", "a compute host whose daemon runs the master: it lets the store go on without memory servers that have crashed (default: start no master)")
+	fs.StringVar(&standby, "standby", "", "with --master: another compute host, whose daemon takes the master's place when the master dies or hangs (default: none)")
+	fs.DurationVar(&lease, "lease", 0, "with --master: how long a memory server may be silent before the master takes it for crashed, at least 1ms (default 500ms)")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
 	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many memory servers have a copy of each object (default 2, or 1 with one server)")
-	fs.IntVar(&cfg.IndexReplicas, "index-replicas", 0, "how many memory servers have the index (default 1)")
+	fs.IntVar(&cfg.IndexReplicas, "index-replicas", 0, "how many memory servers have a replica of the index (default 1)")
 	fs.IntVar(&cfg.Groups, "groups", 0, "size of the index, in groups of three buckets, which have 21 slots together (default: as many as fit into an eighth "+
 		"of a server's memory)")
-	fs.IntVar(&cfg.Grow, "grow", 0, "how many times the index may double when it is full (default: never)")
-	fs.IntVar(&cfg.Block, "block", 0, "bytes of a block, a multiple of 16384; an object must fit into one block (default: so many that a server has about 1,000 blocks)")
-	fs.IntVar(&cfg.Cache, "cache", 0, "number of keys whose slots a client remembers, to find their objects without a search; a negative number means none (default 16384)")
-	fs.Float64Var(&cfg.Threshold, "threshold", 0, "share of uses, 0 to 1, in which the slot that a client remembers of a key was out of date; above it the "+
-		"client searches for the key (default 0.1)")
+	fs.IntVar(&cfg.Grow, "grow", 0, "how many times the index may double when it is full, 0 to 16; more than 0 only with up to 3 --index-replicas (default 0)")
+	fs.IntVar(&cfg.Block, "block", 0, "bytes of a block, a multiple of 16384; an object must fit into one block (default 262144, or less so "+
+		"that a server has about 1,000 blocks)")
+	fs.IntVar(&cfg.Cache, "cache", 0, "number of keys of which a client remembers slot and object, so that a GET can READ the object in the same round trip as the "+
+		"index; a negative number means none (default 16384)")
+	fs.Float64Var(&cfg.Threshold, "threshold", 0, "a GET READs the remembered object of a key together with the index only while at most this share of "+
+		"the uses of the key was out of date; 1: always; 0 means 0.1 (default 0.1)")
 	return func(c *store.Call) (store.Result, error) {
 		if cfg.Grow < 0 || cfg.Grow > layout.MaxDepth {
 			return nil, fmt.Errorf("--grow %d: want 0 to %d", cfg.Grow, layout.MaxDepth)
