@@ -32,7 +32,8 @@ func init() { Table.Register() }
 // flags adds the flags of start.
 func flags(fs *pflag.FlagSet, s *Shape) {
 	fs.IntVar(&s.Value, "value", 0, fmt.Sprintf("longest value, in bytes (default %d)", defaultValue))
-	fs.IntVar(&s.Slots, "slots", 0, "slots of the table on each memory server; each key needs one slot on one server (default: one for every two values of --value bytes that fit into the server's memory)")
+	fs.IntVar(&s.Slots, "slots", 0, "how many keys each memory server can hold, deleted ones included (default: half as many as values of --value bytes fit "+
+		"into its memory; clients need the other half to write new values before they replace old ones)")
 }
 
 // draw chooses at random a table for `rdmalab sim template`. The table is small, so that operations
