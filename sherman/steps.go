@@ -29,7 +29,7 @@ func Steps() []Step {
 		{"combine", "the WRITE of the page and the release of its lock share a doorbell", false, true, true, layout.Checksummed},
 		{"on-chip", "lock words in device memory of the NICs", false, false, true, layout.Checksummed},
 		{"hierarchical", "clients of a compute node queue for locks and hand them over", false, false, false, layout.Checksummed},
-		{"sherman", "a write changes one record: two levels of versions, or hardened lines", false, false, false, layout.Hardened},
+		{"sherman", "a write changes one record, which lies in one line of 64 bytes (in the paper: two levels of versions)", false, false, false, layout.Hardened},
 	}
 }
 

@@ -53,10 +53,11 @@ func (s *CloverStart) Args() string {
 // startFlag is the flag --start of an experiment on Clover.
 type startFlag struct{ text string }
 
-// flag defines the flag; allowed says which flags of the start command it may have, with an example.
-func (s *startFlag) flag(fs *pflag.FlagSet, allowed string) {
+// flag defines the flag; allowed says which flags of the start command it may have, with an example,
+// and further is the end of the flag's help.
+func (s *startFlag) flag(fs *pflag.FlagSet, allowed, further string) {
 	fs.StringVar(&s.text, "start", "", "flags with which Clover is started (see rdmalab clover start --help), separated by spaces; allowed are "+allowed+
-		" (default: Clover is started without them)")
+		" (default: none; in the simulator the metadata server then has as many threads as --cost says, 12 with connectx5)"+further)
 }
 
 // parse returns the values of the flags that --start names. All other flags of the store's start

@@ -182,11 +182,11 @@ type contentionBody struct {
 func (b *contentionBody) Flags(fs *pflag.FlagSet) {
 	floatsFlag(fs, &b.writes, "writes", "`percentages` of operations that are writes, separated by commas")
 	fs.IntSliceVar(&b.clients, "clients", nil, "numbers of clients, separated by commas (default 8,64,240; on a rack 8,32)")
-	fs.StringVar(&b.steer, "steer", b.steer, "add rows with a switch that steers appends (write), READs (read) or both; none adds no rows")
+	fs.StringVar(&b.steer, "steer", b.steer, "add rows with a switch that steers, by hardened rules, appends (write), READs (read) or both; none adds no rows")
 	fs.IntVar(&b.share, "share-qp", 0, "how many clients of a host share a queue pair to the memory server (default: each client has its own)")
 	fs.StringVar(&b.reporter, "reporter", ofClient, "how Clover's metadata server learns of appends: from each client itself (client) or from all clients of a host "+
 		"together (process)")
-	b.start.flag(fs, "threads, replicas and balance, like 'threads=4 replicas=2'")
+	b.start.flag(fs, "threads, replicas and balance, like 'threads=4 replicas=2'", "; on a rack the experiment fails if Clover runs with other values")
 }
 
 func (b *contentionBody) Check(at Place) error {
