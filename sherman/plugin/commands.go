@@ -49,11 +49,12 @@ func commands() store.Commands {
 			Short: "Find the tree, or make an empty one, and make every compute host a compute node of it",
 			Long: "start looks for a tree in the memory of the memory servers, and makes an empty one if there is none. Then every\n" +
 				"compute host is a compute node of the tree, and its clients can use the tree. start prints whether the tree was\n" +
-				"found or made, and its layout.\n\n" +
+				"found or made, and its layout. It fails while another store is up.\n\n" +
 				"--layout, --page, --value, --locks and --host-locks are used only when a tree is made. --back-off, --cache,\n" +
-				"--hand-over and --lease apply to the compute hosts, from now on. --step does both: it sets the layout of a new tree\n" +
-				"and the place of its locks, and for the compute hosts how they take and release locks. Each step adds one technique\n" +
-				"to the one before it:\n\n" +
+				"--hand-over and --lease apply to the compute hosts, from now on; left out, they have their defaults again. --step\n" +
+				"does both: it sets the layout of a new tree and the place of its locks, and for the compute hosts how they take and\n" +
+				"release locks. If a tree is found, step sherman fits it always; another step fails if the layout of the tree or the\n" +
+				"place of its locks is not that of the step. Each step adds one technique to the one before it:\n\n" +
 				"  fg+           the baseline of Sherman's paper: a lock in each page, no queues for locks, whole pages with a checksum\n" +
 				"  combine       the WRITE of a page and the release of its lock share a doorbell\n" +
 				"  on-chip       lock words in device memory of the NICs\n" +
@@ -124,19 +125,19 @@ func commands() store.Commands {
 
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	cfg := Config{Finding: store.Finding{Format: true}}
-	fs.StringVar(&cfg.Layout, "layout", "", "layout of pages: hardened (a reader notices each page that it has read half old, half new), published (as in the paper), or checksummed (as in FG+, the baseline of the paper) (default hardened)")
+	fs.StringVar(&cfg.Layout, "layout", "", "layout of pages: hardened (a reader notices each page that it has read half old, half new), published (as in the paper), or checksummed (as in FG+, the baseline of the paper; the steps before sherman have only this one) (default hardened)")
 	fs.StringVar(&cfg.Step, "step", "", "design, one of the list above: "+strings.Join(sherman.StepNames(), ", ")+
 		" (default sherman)")
 	fs.IntVar(&cfg.Page, "page", 0, "bytes of a page, a power of two from 256 to 16384 (default 1024)")
 	fs.IntVar(&cfg.Value, "value", kv.MinValue, "bytes of the longest value, 8 to 54 (with layout published: 8; workloads and checks need 16)")
-	fs.IntVar(&cfg.Locks, "locks", 0, "number of lock words on each memory server (default 32768)")
-	fs.BoolVar(&cfg.HostLocks, "host-locks", false, "keep lock words in host memory instead of device memory, for comparison")
+	fs.IntVar(&cfg.Locks, "locks", 0, "number of lock words on each memory server (default 32768); no effect with steps fg+ and combine, which have a lock word in each page")
+	fs.BoolVar(&cfg.HostLocks, "host-locks", false, "keep lock words in host memory instead of device memory of the NICs, for comparison; no effect with steps fg+ and combine")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty tree, whatever the memory holds")
 	fs.DurationVar(&cfg.Lease, "lease", 0, "how long a compute host waits while a held lock word does not change, before it takes the owner for dead and lets the memory servers fence it (end its connections) (default 500ms)")
-	fs.IntVar(&cfg.Cache, "cache", 0, "bytes of the cache of inner pages of each compute host; a negative number means no cache (default 64 MiB)")
+	fs.IntVar(&cfg.Cache, "cache", 0, "bytes of the cache of inner pages of each compute host; a negative number means no cache (default 67108864, 64 MiB)")
 	fs.IntVar(&cfg.HandOver, "hand-over", 0, "how many times in succession a lock is handed over to a client of the same "+
-		"host; a negative number means never (default 8)")
-	fs.DurationVar(&cfg.BackOff, "back-off", 0, "longest pause between two attempts at a lock (default: no pause, as in the paper)")
+		"host; a negative number means never (default 8); no effect with steps before hierarchical")
+	fs.DurationVar(&cfg.BackOff, "back-off", 0, "upper limit of the random pause after a failed CAS for a lock; the limit begins at 1us and doubles with each failure up to this time (default: no pause, as in the paper)")
 	return func(c *store.Call) (store.Result, error) {
 		info, err := Start(c, cfg)
 		if err != nil {

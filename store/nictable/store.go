@@ -57,7 +57,8 @@ func init() {
 				"append, prepend, cas, incr, decr, delete, flush_all, stats, version, verbosity and quit of memcached's text\n" +
 				"protocol. An item is stored as one value: its data, its key and 6 bytes together must not exceed --value. Nothing\n" +
 				"is evicted and nothing expires: a full table refuses new keys, and an exptime in the future is refused. If the\n" +
-				"server runs already, start only makes it listen.",
+				"server runs already and --fresh is not given, start only makes it listen. It listens until the server\n" +
+				"ends.",
 			Example: "  rdmalab nictable start\n" +
 				"  rdmalab nictable start --fresh --items 100000 --value 64\n" +
 				"  rdmalab nictable start --fresh --value 65792 --memcached :11211\n" +
@@ -122,9 +123,9 @@ func (i *info) Write(out io.Writer) error {
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	var in request
 	fs.BoolVar(&in.Fresh, "fresh", false, "make an empty store, even if there is one; all its keys are lost")
-	fs.IntVar(&in.Shape.Items, "items", 0, fmt.Sprintf("how many keys the table has room for (default %d)", defaultItems))
-	fs.IntVar(&in.Shape.Value, "value", 0, fmt.Sprintf("longest value, in bytes (default %d)", defaultValue))
-	fs.StringVar(&in.Memcached, "memcached", "", "also serve memcached's text protocol on this TCP address of the host, like :11211")
+	fs.IntVar(&in.Shape.Items, "items", 0, fmt.Sprintf("how many keys the table has room for, 1 to %d (default %d)", maxItems, defaultItems))
+	fs.IntVar(&in.Shape.Value, "value", 0, fmt.Sprintf("longest value, in bytes, 1 to %d (default %d)", maxValue, defaultValue))
+	fs.StringVar(&in.Memcached, "memcached", "", "also serve memcached's text protocol on this TCP address of the host, like :11211 (default: do not serve it)")
 	return func(c *store.Call) (store.Result, error) {
 		if _, port, err := net.SplitHostPort(in.Memcached); in.Memcached != "" && (err != nil || port == "") {
 			return nil, store.BadUse("--memcached %s: use a TCP address of the host like :11211", in.Memcached)

@@ -48,7 +48,8 @@ func init() {
 			Long: "start starts the coordinator, the process on the metadata host that executes the operations of all clients. It\n" +
 				"looks for a store in the memory of the memory servers, and makes an empty one if there is none. If a coordinator\n" +
 				"runs already, start changes nothing, and --fresh is refused: stop the coordinator first. --value and --entries are\n" +
-				"used only when an empty store is made. start prints whether it found a store or made one.",
+				"used only when an empty store is made. start prints whether it found a store or made one. It fails while another\n" +
+				"store is up.",
 			Example: "  rdmalab pdpm-central start\n" +
 				"  rdmalab pdpm-central stop; rdmalab pdpm-central start --fresh --value 1000",
 			New: newCentralStart,

@@ -62,13 +62,13 @@ type baselinesBody struct {
 func (b *baselinesBody) Flags(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&b.workloads, "workloads", b.workloads, "workloads of YCSB, separated by commas: a, b, c")
 	clientsFlag(fs, &b.clients)
-	fs.IntSliceVar(&b.servers, "servers", b.servers, "numbers of memory servers, separated by commas")
-	fs.IntSliceVar(&b.replicas, "replicas", b.replicas, "numbers of copies that Clover keeps, separated by commas; those above the number of servers are left out")
+	fs.IntSliceVar(&b.servers, "servers", b.servers, "numbers of memory servers, 1 to 8, separated by commas")
+	fs.IntSliceVar(&b.replicas, "replicas", b.replicas, "numbers of copies that Clover keeps, 1 to 3, separated by commas; those above the number of servers are left out")
 	b.start.flag(fs, "threads and balance, like 'threads=4 balance'; the number of copies is in --replicas", "")
-	fs.IntVar(&b.cores, "cores", b.cores, "cores of the coordinator of pDPM-Central")
-	fs.Uint64Var(&b.keys, "keys", b.keys, "number of keys, which are loaded before the measurement")
-	fs.IntVar(&b.value, "value-size", b.value, "bytes of a value")
-	fs.Float64Var(&b.zipf, "zipf", b.zipf, "Zipf's exponent of the popularity of keys")
+	fs.IntVar(&b.cores, "cores", b.cores, "cores of the coordinator of pDPM-Central, 1 to 64")
+	fs.Uint64Var(&b.keys, "keys", b.keys, "number of keys, up to 20000, which are loaded before the measurement")
+	fs.IntVar(&b.value, "value-size", b.value, "bytes of a value, 16 to 4000")
+	fs.Float64Var(&b.zipf, "zipf", b.zipf, "Zipf's exponent of the popularity of keys, 0 (all equally popular) to 2")
 }
 
 // Largest values of the parameters: --servers, --cores, --keys and --value-size (in bytes).

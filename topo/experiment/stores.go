@@ -186,7 +186,7 @@ func (b *contentionBody) Flags(fs *pflag.FlagSet) {
 	fs.IntVar(&b.share, "share-qp", 0, "how many clients of a host share a queue pair to the memory server (default: each client has its own)")
 	fs.StringVar(&b.reporter, "reporter", ofClient, "how Clover's metadata server learns of appends: from each client itself (client) or from all clients of a host "+
 		"together (process)")
-	b.start.flag(fs, "threads, replicas and balance, like 'threads=4 replicas=2'", "; on a rack the experiment fails if Clover runs with other values")
+	b.start.flag(fs, "threads, replicas and balance, like 'threads=4 replicas=2'; replicas only with --steer none", "; on a rack the experiment fails if Clover runs with other values")
 }
 
 func (b *contentionBody) Check(at Place) error {

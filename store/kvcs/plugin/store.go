@@ -40,9 +40,10 @@ func init() {
 		Start: store.Command{
 			Short: "Start the coordinator with an empty table, and the replicas",
 			Long: "start starts the coordinator on the metadata host, and a replica (a copy of the table that clients READ) on each\n" +
-				"memory host. It does not change a coordinator or replica that runs. A new replica gets the keys that the\n" +
-				"coordinator has. --keys and --value are used only when the coordinator is started. start prints whether the table\n" +
-				"was found or made, and the hosts of the replicas. The rack file needs `onerma: {}`.",
+				"memory host. Without --fresh, it does not change a coordinator or replica that runs. A new replica gets the keys\n" +
+				"that the coordinator has. --keys and --value are used only when the coordinator is started: when none runs, or with\n" +
+				"--fresh. start prints whether the table was found or made, and the hosts of the replicas. The rack file needs\n" +
+				"`onerma: {}`.",
 			Example: "  rdmalab kvcs start\n  rdmalab kvcs start --fresh --keys 100000 --value 64",
 			New:     newStart,
 		},
@@ -132,8 +133,8 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	var fresh bool
 	var keys, value int
 	fs.BoolVar(&fresh, "fresh", false, "end the store that runs, and make an empty one")
-	fs.IntVar(&keys, "keys", 0, fmt.Sprintf("how many keys the table has room for (default %d)", defaultKeys))
-	fs.IntVar(&value, "value", 0, fmt.Sprintf("longest value, in bytes, up to %d (default %d)", kvcs.MaxValue, defaultValue))
+	fs.IntVar(&keys, "keys", 0, fmt.Sprintf("how many keys the table has room for, 1 to %d (default %d)", maxKeys, defaultKeys))
+	fs.IntVar(&value, "value", 0, fmt.Sprintf("longest value, in bytes, up to %d; less if the table has many keys (default %d)", kvcs.MaxValue, defaultValue))
 	return func(c *store.Call) (store.Result, error) {
 		if keys < 0 || keys > maxKeys {
 			return nil, store.BadUse("--keys %d: want 1 to %d", keys, maxKeys)

@@ -45,14 +45,14 @@ type ruleFlags struct {
 func (f *ruleFlags) define(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.links, "link", nil, "host on whose link the fault is; several with commas, cn[0-3], or all (required, except with tear)")
 	fs.StringVar(&f.host, "host", "", "with tear: the host in whose memory copies are torn (required)")
-	fs.StringVar(&f.dir, "dir", "both", "direction: up (from the host to the switch), down (from the switch to the host) or both")
-	fs.StringVar(&f.probability, "probability", "", "share of the selected frames that are hit, 10% or 0.1 (default all); the same as AMOUNT of loss")
-	fs.DurationVar(&f.delay, "delay", 0, "with reorder: how long a frame is delayed (default 1ms); with tear: the "+
+	fs.StringVar(&f.dir, "dir", "both", "direction, not with tear: up (from the host to the switch), down (from the switch to the host) or both")
+	fs.StringVar(&f.probability, "probability", "", "share of the selected frames (with tear: of copies) that are hit, 10% or 0.1 (default: all); the same as AMOUNT of loss, drop, duplicate, reorder, corrupt and tear; not with rate and blackhole")
+	fs.DurationVar(&f.delay, "delay", 0, "with delay: the same as AMOUNT; with reorder: how long a frame is delayed (default 1ms); with tear: the "+
 		"longest pause inside a copy (default 20us)")
 	fs.DurationVar(&f.jitter, "jitter", 0, "with delay: each delay is longer or shorter by up to this time, at random (default 0s)")
 	fs.StringSliceVar(&f.opcodes, "opcode", nil, "only packets of these opcodes, like RC_WRITE_LAST or RC_WRITE_* (repeatable)")
 	fs.StringVar(&f.class, "class", "", "only packets of a class (roce: any RoCEv2 packet; rnr: RNR NAKs; cnp: congestion notifications; onerma: any 1RMA message, and onerma_ with a further word: one kind of them): "+strings.Join(fault.Classes(), ", "))
-	fs.StringVar(&f.qpn, "qpn", "", "only packets to this queue pair, like 0x11")
+	fs.StringVar(&f.qpn, "qpn", "", "only packets to this queue pair, decimal or 0x…")
 	fs.StringVar(&f.psn, "psn", "", "only packets with this packet sequence number, decimal or 0x…")
 	fs.IntVar(&f.psnOffset, "psn-offset", 0, "only packets whose PSN is this much above the first PSN that the "+
 		"link has carried to the same queue pair in this direction")
@@ -62,7 +62,7 @@ func (f *ruleFlags) define(fs *pflag.FlagSet) {
 	fs.IntVar(&f.next, "next", 0, "end after this many hits, in each direction (default: no limit)")
 	fs.DurationVar(&f.lasting, "for", 0, "end after this time, like 10s (default: until rdmalab heal)")
 	fs.Uint64Var(&f.seed, "seed", 0, "seed of the rule's random numbers (default: the rack's seed)")
-	fs.StringVar(&f.id, "id", "", "name of the rule (default f1, f2 and so on)")
+	fs.StringVar(&f.id, "id", "", "name of the rule, not with tear (default f1, f2 and so on; with tear always tear-HOST)")
 	f.set = fs.Changed
 }
 
