@@ -68,8 +68,8 @@ func dumpCmd() *cobra.Command {
 	}
 	f := cmd.Flags()
 	f.StringSliceVar(&flags.opcodes, "opcode", nil, "only packets of these opcodes, like RC_WRITE_LAST or RC_WRITE_* (repeatable)")
-	f.StringVar(&flags.qpn, "qpn", "", "only packets to this queue pair, and datagrams from it, like 0x111")
-	f.StringVar(&flags.psn, "psn", "", "only packets with this packet sequence number, like 0x000100")
+	f.StringVar(&flags.qpn, "qpn", "", "only packets to this queue pair, and datagrams from it, decimal or 0x…")
+	f.StringVar(&flags.psn, "psn", "", "only packets with this packet sequence number, decimal or 0x…")
 	f.StringVar(&flags.host, "host", "", "only packets from or to this IP address")
 	f.StringVar(&flags.iface, "interface", "", "only packets of the interface with this name in the file, like \"cn0 up\"")
 	f.BoolVar(&flags.bad, "bad", false, "only malformed packets and those with a wrong ICRC")

@@ -53,7 +53,7 @@ func pingpongCmd() *cobra.Command {
 	fs.StringVar(&f.on, "on", "", "host of the rack that is this end (required)")
 	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB (default 4096, with ud 2048)")
 	fs.IntVar(&c.Iters, "iters", 0, "messages in each direction (default 1000)")
-	fs.IntVar(&c.MTU, "mtu", 0, "path MTU: 256, 512, 1024, 2048 or 4096 (default 1024)")
+	fs.IntVar(&c.MTU, "mtu", 0, "path MTU in bytes: 256, 512, 1024, 2048 or 4096 (default 1024)")
 	fs.IntVar(&c.Depth, "rx-depth", 0, "how many receives are kept posted (default 500)")
 	fs.IntVar(&c.QueuePairs, "qps", 0, "with srq: number of queue pairs (default 16)")
 	fs.Uint16Var(&f.port, "port", 0, "TCP port on which the ends exchange parameters (default 18515)")

@@ -107,7 +107,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	costFlag(cmd, &f.place.cost, "connectx5")
 	fs.Lookup("cost").Usage = "with --on sim: " + fs.Lookup("cost").Usage
 	fs.Uint64Var(&f.place.seed, "seed", 1, "with --on sim: seed of the run; a sweep adds the number of its round to it")
-	fs.StringVar(&f.steer, "steer", "", "which requests of Clover the switch steers during the run: none, write, read or both (default: as the rules of the switch say)")
+	fs.StringVar(&f.steer, "steer", "", "with --on rack: which requests of Clover the switch steers during the run: none, write (appends), read (READs) or both (default: as the rules of the switch say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts; each executes one operation at a time")
 	fs.IntVar(&f.options.Share, "share-qp", 0, "how many clients of "+sharing()+" on a host share a queue pair to each memory "+
 		"server (default: each client has its own)")
@@ -124,16 +124,17 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	f.keyFlags(fs)
 	fs.Lookup("keys").Usage = "number of keys that are loaded and used; the first is 0"
 	fs.Lookup("value-size").Usage += "; sherman has 16 unless this flag is given"
-	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file (format: see rdmalab run convert --help), in place of a workload. Client C of the trace is client C modulo --clients. "+
+	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file (format: see rdmalab run convert --help), in place of a workload: not with "+
+		strings.Join(withDashes(notWithTrace), ", ")+". Client C of the trace is client C modulo --clients. "+
 		"Keys are loaded only if --keys is given; a get or a delete of a key that is missing is no failure, and a put inserts the key")
-	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace this many times faster than its timestamps say; 1 means at the recorded pace (default: a client begins its next "+
+	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace this many times faster than its timestamps say, 0.001 to 1e6; 1 means at the recorded pace (default: a client begins its next "+
 		"operation when the one before has ended)")
 	fs.IntVar(&f.limit, "limit", 0, "replay at most this many operations of --trace (default: all)")
 	store.Renamed(fs, map[string]string{"value": "value-size", "patience": "op-timeout"})
-	fs.DurationVar(&c.Warmup, "warmup", time.Second, "time before operations are counted; without this flag, a run with --trace has none")
-	fs.DurationVar(&c.Duration, "duration", 5*time.Second, "time in which operations are counted")
-	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after this many counted operations (default 0: --duration decides)")
-	fs.Float64Var(&c.Rate, "rate", 0, "operations that each client starts per second, at regular times. If the previous operation has not ended at such a time, "+
+	fs.DurationVar(&c.Warmup, "warmup", time.Second, "time in which clients work before operations are counted; without this flag, a run with --trace has none")
+	fs.DurationVar(&c.Duration, "duration", 5*time.Second, "time in which operations are counted; 0 only with --ops: no limit")
+	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after this many counted operations, or after --duration if that is earlier (default 0: only --duration ends it)")
+	fs.Float64Var(&c.Rate, "rate", 0, "operations that each client starts per second, at regular times, 0.001 to 1e9. If the previous operation has not ended at such a time, "+
 		"the next one waits, and its latency includes the wait (default: a client starts its next operation when the previous one has ended)")
 	fs.BoolVar(&c.Verify, "verify", true, "verify every value that was read")
 	fs.DurationVar(&c.Patience, "op-timeout", 30*time.Second, "an operation, or an attempt to connect, fails after this time")
@@ -178,12 +179,12 @@ func (f *runFlags) keyFlags(fs *pflag.FlagSet) {
 	fs.Uint64Var(&c.Keys, "keys", 1024, "number of keys; the first is 0")
 	fs.StringVar(&f.value, "value-size", "100", "bytes of a value: a size, MIN-MAX (each size equally likely), zipf:THETA:MIN-MAX (smaller ones are more "+
 		"frequent), or sizes with their shares like 64=50,1KiB=30,4KiB=20")
-	fs.Float64Var(&c.Zipf, "zipf", 0.99, "Zipf's exponent of the popularity of keys, 0 (each key equally likely) to 1.5")
-	fs.BoolVar(&c.Scramble, "scramble", false, "spread popular keys over the key space (default: the smallest keys are the most popular)")
+	fs.Float64Var(&c.Zipf, "zipf", 0.99, "Zipf's exponent of the popularity of keys, 0 (each key equally likely) to 1.5; not with --distribution uniform and hotspot")
+	fs.BoolVar(&c.Scramble, "scramble", false, "spread popular keys over the key space (default: the smallest keys are the most popular); no effect with --distribution uniform and latest")
 	fs.StringVar(&f.popular, "distribution", "", "which keys are used: zipf, uniform, latest (the keys inserted last are the most popular), or "+
 		"hotspot:KEYS:OPERATIONS, like hotspot:20%:80% for a fifth of the keys that gets 80% of the operations (default zipf; latest for "+
 		"workload d)")
-	fs.StringVar(&f.move, "move", "", "how often other keys become the popular ones: a time, like 5s, or a number of operations (default: never)")
+	fs.StringVar(&f.move, "move", "", "how often other keys become the popular ones: a time, like 5s, or a number of operations of all clients together (default: never); not with --distribution uniform and latest")
 }
 
 // storeNotes lists all stores, and in parentheses the notes of those that have one.

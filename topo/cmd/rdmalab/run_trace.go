@@ -20,6 +20,14 @@ var notWithTrace = []string{
 	"workload", "mix", "distribution", "zipf", "scramble", "move", "value-size", "rate", "duration", "ops", "no-load", "load-only",
 }
 
+// withDashes returns the names of flags as they are typed.
+func withDashes(names []string) (typed []string) {
+	for _, n := range names {
+		typed = append(typed, "--"+n)
+	}
+	return typed
+}
+
 // readTrace reads the file of --trace, and sets the configuration that the trace decides. changed
 // reports whether a flag was typed.
 func (f *runFlags) readTrace(changed func(flag string) bool) error {
@@ -182,7 +190,7 @@ func generateCmd() *cobra.Command {
 	fs := cmd.Flags()
 	f.keyFlags(fs)
 	fs.IntVar(&f.clients, "clients", 16, "number of clients; each executes its operations one after the other")
-	fs.Float64Var(&f.config.Rate, "rate", 1000, "operations that each client starts per second; sets the column time_us")
+	fs.Float64Var(&f.config.Rate, "rate", 1000, "operations that each client starts per second, 0.001 to 1e9; sets the column time_us")
 	fs.IntVar(&n, "operations", 1000, "number of operations of all clients together")
 	fs.Uint64Var(&seed, "seed", 1, "seed of the operations")
 	return cmd
