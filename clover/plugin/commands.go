@@ -139,7 +139,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		"memory server with the smallest memory has)")
 	fs.DurationVar(&cfg.Lease, "lease", 0, "how long after the metadata server's last response a client may use the "+
 		"addresses of nodes that it remembers; then it must ask the metadata server again (default 2s)")
-	fs.IntVar(&cfg.Threads, "threads", 0, "how many threads of the metadata server answer those requests for which it need not access a memory server; "+
+	fs.IntVar(&cfg.Threads, "threads", 0, fmt.Sprintf("how many threads of the metadata server, 0 to %d, answer those requests for which it need not access a memory server; ", meta.MaxThreads)+
 		"one more thread does the rest (default 0: one thread does everything)")
 	fs.IntVar(&cfg.Replicas, "replicas", 0, "copies of each node, each on another memory server: 1 to 3, at most the number of memory servers; "+
 		"values survive while fewer memory servers than this number are away (default 1, or that of the store that is found). "+

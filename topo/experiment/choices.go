@@ -56,7 +56,7 @@ type choicesBody struct {
 }
 
 func (b *choicesBody) Flags(fs *pflag.FlagSet) {
-	fs.IntVar(&b.threads, "threads", b.threads, "number of clients, which the authors call threads; 392 is their largest number")
+	fs.IntVar(&b.threads, "threads", b.threads, fmt.Sprintf("number of clients, 1 to %d, which the authors call threads; 392 is their largest number", maxClients))
 }
 
 func (b *choicesBody) Check(at Place) error {

@@ -101,7 +101,7 @@ func oneOf(flag, value string, list ...string) error {
 
 // clientsFlag defines --clients.
 func clientsFlag(fs *pflag.FlagSet, dst *[]int) {
-	fs.IntSliceVar(dst, "clients", *dst, "numbers of clients, separated by commas")
+	fs.IntSliceVar(dst, "clients", *dst, fmt.Sprintf("numbers of clients, 1 to %d, separated by commas", maxClients))
 }
 
 // maxClients bounds the clients of one measurement.

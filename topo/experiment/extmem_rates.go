@@ -28,7 +28,7 @@ const (
 func (b *ratesBody) Flags(fs *pflag.FlagSet) {
 	b.figuresBody.Flags(fs)
 	fs.Lookup("figures").Hidden = true // there is only one
-	fs.IntVar(&b.rounds, "rounds", defaultRounds, "on a rack: how often each rate is measured")
+	fs.IntVar(&b.rounds, "rounds", defaultRounds, fmt.Sprintf("on a rack: how often each rate is measured, 1 to %d", maxRounds))
 }
 
 // Check returns an error for a wrong flag, and notes where the experiment runs.

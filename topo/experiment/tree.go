@@ -101,7 +101,7 @@ type treePlace struct{ locks, misses string }
 var treePlaces = []treePlace{{LocksHost, ""}, {LocksDevice, ""}, {LocksSwitch, ""}, {LocksSwitch, "wait"}}
 
 func (b *treeBody) Flags(fs *pflag.FlagSet) {
-	floatsFlag(fs, &b.zipfs, "zipf", "values of Zipf's `exponent` of the popularity of keys, separated by commas")
+	floatsFlag(fs, &b.zipfs, "zipf", "values of Zipf's `exponent` of the popularity of keys, 0 (all equally popular) to 2, separated by commas")
 	fs.IntSliceVar(&b.clients, "clients", nil, "numbers of clients, separated by commas (default 64,176; on a rack 16)")
 }
 

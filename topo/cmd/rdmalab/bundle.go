@@ -51,8 +51,8 @@ func bundleCmd() *cobra.Command {
 		}),
 	}
 	f := cmd.Flags()
-	f.StringVar(&why.What, "what", "", "what has failed; a sentence for README.txt")
-	f.StringVar(&why.Replay, "replay", "", "the command line that repeats the failure, for README.txt")
+	f.StringVar(&why.What, "what", "", "what has failed; a sentence for README.txt (default: none)")
+	f.StringVar(&why.Replay, "replay", "", "the command line that repeats the failure, for README.txt (default: none)")
 	return cmd
 }
 

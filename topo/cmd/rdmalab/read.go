@@ -58,8 +58,8 @@ func readCmd() *cobra.Command {
 	}
 	fs := cmd.Flags()
 	fs.StringVar(&on, "on", "", "host of the rack that reads (required)")
-	fs.StringVar(&at, "at", "0", "offset of the first word in the region of the server's memory service, in bytes")
-	fs.IntVar(&words, "words", 64, "how many words of 8 bytes")
+	fs.StringVar(&at, "at", "0", "offset of the first word in the region of the server's memory service, in bytes; a multiple of 8, decimal or 0x…")
+	fs.IntVar(&words, "words", 64, fmt.Sprintf("how many words of 8 bytes, 1 to %d", hostd.MaxReadWords))
 	fs.BoolVar(&all, "all", false, "print words that are 0, too")
 	must(cmd.MarkFlagRequired("on"))
 	completeHost(cmd, "on")
