@@ -41,7 +41,7 @@ func crashCmd() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&app, "app", false, "crash only programs, services and running tests")
 	cmd.Flags().BoolVar(&nic, "nic", false, "crash only the NIC")
-	forFlag(cmd, "restart what has crashed after this time, like 10s (default: it stays down until rdmalab restart)")
+	forFlag(cmd, "restart what has crashed after this time, up to 24h, like 10s (default: it stays down until rdmalab restart)")
 	cmd.MarkFlagsMutuallyExclusive("app", "nic")
 	return cmd
 }

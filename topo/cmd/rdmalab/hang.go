@@ -45,7 +45,7 @@ func hangCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&app, "app", false, "stop only programs, services and running tests")
-	forFlag(cmd, "resume what hangs after this time, like 2s (default: it hangs until rdmalab resume)")
+	forFlag(cmd, "resume what hangs after this time, up to 24h, like 2s (default: it hangs until rdmalab resume)")
 	return cmd
 }
 

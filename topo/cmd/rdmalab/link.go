@@ -29,6 +29,6 @@ func linkCmd() *cobra.Command {
 			}, host)
 		},
 	}
-	forFlag(cmd, "with down: set the link up again after this time, like 500ms (default: it stays down until rdmalab link HOST up)")
+	forFlag(cmd, "with down: set the link up again after this time, up to 24h, like 500ms (default: it stays down until rdmalab link HOST up)")
 	return cmd
 }

@@ -46,7 +46,7 @@ func partitionCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&end, "mend", false, "end the partition")
-	forFlag(cmd, "end the partition after this time, like 10s (default: it stays until --mend or rdmalab heal)")
+	forFlag(cmd, "end the partition after this time, up to 24h, like 10s (default: it stays until --mend or rdmalab heal)")
 	return cmd
 }
 

@@ -114,7 +114,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.StringVarP(&c.Conn, "connection", "c", "", "transport service of send_bw and send_lat: rc, uc or ud (default rc)")
 	fs.IntVar(&c.QPs, "qps", 0, "with send_bw: number of queue pairs, 1 to 64, which send messages in turn (default 1)")
 	fs.BoolVar(&c.SRQ, "srq", false, "the server of a SEND test takes its receives from a shared receive queue")
-	fs.IntVar(&c.Clients, "clients", 0, "with contend and locks: number of clients, each a queue pair with one operation in flight (default 1)")
+	fs.IntVar(&c.Clients, "clients", 0, fmt.Sprintf("with contend and locks: number of clients, 1 to %d, each a queue pair with one operation in flight (default 1)", perf.MaxClients))
 	fs.StringVar(&c.Type, "type", "", "with atomic_bw and atomic_lat: cas or faa (default faa)")
 	fs.StringVar(&f.inline, "inline", "", "copy the bytes of WRITEs and SENDs up to this size into the work request (inline), like 64 (default: none); no effect on READs and atomics")
 	fs.BoolVar(&c.Verify, "verify", false, "compare every byte of every message (verify and soak always do); no effect on contend, locks and raw tests")
