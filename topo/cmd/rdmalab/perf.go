@@ -65,6 +65,8 @@ func perfCmd() *cobra.Command {
 			"                                      bytes, for comparison; raw_bw divides a message of --size into frames of at most\n" +
 			"                                      4096 bytes of payload (less if the link's MTU is smaller), raw_lat sends only\n" +
 			"                                      the first of them and waits for an answer\n\n" +
+			"Of the flags that change a test, tests over 1RMA NICs use only --size, --iters, --tx-depth, --cq-mod, --verify, --seed\n" +
+			"and --op-timeout, and raw tests only --size, --iters and --tx-depth.\n\n" +
 			"SEND tests (send_bw and send_lat) can use RC, UC or UD (-c), several queue pairs (--qps), and a shared\n" +
 			"receive queue at the server (--srq). Their bandwidth counts only delivered messages.\n\n" +
 			"The exit status is 1 if an operation failed or had a wrong result. Over UC and UD, a lost message is no failure;\n" +
@@ -118,14 +120,14 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&c.Type, "type", "", "with atomic_bw and atomic_lat: cas or faa (default faa)")
 	fs.StringVar(&f.inline, "inline", "", "copy the bytes of WRITEs and SENDs up to this size into the work request (inline), like 64 (default: none); no effect on READs and atomics")
 	fs.BoolVar(&c.Verify, "verify", false, "compare every byte of every message (verify and soak always do); no effect on contend, locks and raw tests")
-	fs.IntVar(&c.MTU, "mtu", 0, "path MTU in bytes: 256, 512, 1024, 2048 or 4096 (default: the largest that the link allows); no effect on 1RMA and raw tests")
+	fs.IntVar(&c.MTU, "mtu", 0, "path MTU in bytes: 256, 512, 1024, 2048 or 4096 (default: the largest that the link allows)")
 	fs.Uint8Var(&c.Timeout, "timeout", 0, "ACK timeout of reliable connections as code n, 1 to 31: 4.096us * 2^n (default 15, which is 134 ms)")
 	fs.Uint8Var(&c.RetryCount, "retry", 0, "retries after a timeout or sequence NAK, 1 to 7 (default 7)")
 	fs.Uint8Var(&c.RNRRetry, "rnr-retry", 0, "retries after an RNR NAK, 1 to 6; 7: without end (default 7)")
 	fs.IntVar(&c.RdAtomic, "outs", 0, "how many of the posted READs and atomics the NIC has in flight on a queue pair (default 16)")
 	fs.IntVar(&c.RecvSlack, "recvs", 0, "with send_bw and soak: receives that the server keeps posted for each queue pair, 1 to 16384 (default: one and a half times --tx-depth)")
 	fs.Uint64Var(&c.Seed, "seed", 0, "seed of the bytes of messages and of the order of atomics (default 1)")
-	fs.DurationVar(&c.Patience, "op-timeout", 0, "the test fails after waiting this long for one completion (default 30s); no effect on raw tests")
+	fs.DurationVar(&c.Patience, "op-timeout", 0, "the test fails after waiting this long for one completion (default 30s)")
 	store.Renamed(fs, map[string]string{"patience": "op-timeout"})
 	fs.BoolVar(&f.ipv6, "ipv6", false, "connect the hosts' IPv6 addresses (default: IPv4)")
 	fs.BoolVar(&f.breakdown, "breakdown", false, "with read_lat, write_lat and atomic_lat: print where the time of an "+
