@@ -96,7 +96,7 @@ func commands() store.Commands {
 				"  clients   number of clients that are connected, and the number of the present epoch\n" +
 				"  requests  number of requests that the metadata server has answered, and that it has refused\n" +
 				"  chains    number of headers (first words of nodes) that the metadata server has read; keys that it has recovered,\n" +
-				"            times that a memory server had lost its memory, and chains that it has found broken",
+				"            how often it has formatted or filled the memory of a server again, and chains that it has found broken",
 			Example: "  rdmalab clover stat\n" +
 				"  rdmalab clover stat -o json | jq .Free",
 			From: true, Output: true, Running: true, New: func(*pflag.FlagSet) func(*store.Call) (store.Result, error) { return readStat },
