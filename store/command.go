@@ -24,9 +24,9 @@ type Commands struct {
 	// Stat shows the state of the store. Stat and StatWord are optional. Check checks the memory of
 	// the store, or the answers of clients. Load inserts keys.
 	Stat, Check, Load Command
-	// ShellShort is the short help of the command shell. ShellExample has the lines of input in the
-	// example of this help. StatWord and CheckWord explain stat and check in the shell's help.
-	// CheckWord is optional: without it the shell has no check.
+	// ShellShort is the short help of the command `shell`. ShellExample is the input in the example
+	// of that command's help. StatWord and CheckWord explain stat and check in the list that `help`
+	// prints inside the shell. CheckWord is optional: without it the shell has no check.
 	ShellShort, ShellExample, StatWord, CheckWord string
 	// Further are the commands that only this store has, by name.
 	Further map[string]Command

@@ -21,8 +21,9 @@ type Superblock struct {
 	Format Format
 	// Server is the index of the server in the space.
 	Server int
-	// Generation is a random number that the metadata server chooses when it formats or fills the
-	// region. The memory of a server that was restarted has no superblock and so no generation.
+	// Generation is a random number. The metadata server chooses it when it formats the region and,
+	// in a store with copies, when it has written the nodes to the region again from the copies on
+	// other servers. The memory of a server that was restarted has no superblock and so no generation.
 	Generation uint64
 	// Owner is the number of the present incarnation of the metadata server. A metadata server that
 	// restarts takes the next number before it answers any client.

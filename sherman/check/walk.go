@@ -98,8 +98,8 @@ func (c *checker) chain(p *page) (chain []*page, err error) {
 	return chain, nil
 }
 
-// children checks all children that the pages of a level name. It returns the first page of the
-// level below.
+// children checks each child that a page of chain, the pages of one level, points to. It returns
+// the leftmost page of the level below; nil means that this page has a problem, which was reported.
 func (c *checker) children(chain []*page) (first *page, err error) {
 	for _, p := range chain {
 		for i, ch := range p.children {

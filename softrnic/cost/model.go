@@ -103,7 +103,7 @@ const (
 	minRate     = 1
 	maxRate     = 1_000_000_000_000
 	maxOverhead = 1000
-	// MaxCores is the largest number of cores of a switch.
+	// MaxCores is the largest number of cores of a switch, and of threads of a metadata server.
 	MaxCores = 4096
 	// MaxSlots is the largest value of Verb.Slots.
 	MaxSlots = 1 << 16

@@ -48,7 +48,7 @@ type Server struct {
 	conns    map[wire.QPN]*Conn
 	made     int // how many connections were made
 	// leaving are connections that have ended, while some of their completions may still be in the
-	// queue.
+	// completion queue of their thread.
 	leaving []*Conn
 	// accepting is how many threads accept connections. ended is true if the listener is closed.
 	accepting int

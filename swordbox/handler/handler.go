@@ -142,7 +142,8 @@ type (
 
 	// Queuer queues frames that leave the switch, of any protocol. See pipeline.Egresser.
 	Queuer interface {
-		// Queue returns true if the handler keeps a copy of the frame, and transmits it later.
+		// Queue returns true if the handler has taken the frame: it transmits a copy, at once or
+		// later, or drops the frame and counts it. If Queue returns false, the switch sends it.
 		Queue(c *pipeline.Ctx, port int, f packetio.Frame) bool
 		// MarkIn is called before rules are set: from now on, the handler counts its queues in q.
 		MarkIn(q *pipeline.QueuedPorts)

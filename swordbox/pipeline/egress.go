@@ -11,8 +11,8 @@ import (
 type Egresser interface {
 	Program
 	// Egress is called for each frame that leaves through a port, except those of Ctx.Transmit. The
-	// program returns false to let the frame leave now. It returns true if it keeps the frame: it
-	// has copied it, and transmits the copy later. Egress may be called within other calls of the
+	// program returns false to let the frame leave now. It returns true if it has taken the
+	// frame: it transmits a copy, at once or later, or drops the frame (Ctx.Drop). Egress may be called within other calls of the
 	// program, also within its own calls of Ctx.Emit.
 	Egress(c *Ctx, port int, f packetio.Frame) bool
 	// Queued returns the ports with queues. The switch calls it once, and Egress is called only for

@@ -99,7 +99,7 @@ var fields = []Field{
 	number("depth", "16", "how many READs and atomics may be in flight on a connection of the switch, 1 to 128; default: 16",
 		MaxDepth, func(r *Rule) *int { return &r.MaxRdAtomic }),
 	{
-		"mtu", "1024", "path MTU of the switch's connections, 256 to 4096 bytes; default: the largest possible",
+		"mtu", "1024", "largest path MTU of the switch's connections, 256 to 4096 bytes; the link and the server may allow less; default: 4096",
 		func(r *Rule, s string) error {
 			n, err := strconv.Atoi(s)
 			if err != nil || !slices.Contains(mtus, n) {

@@ -115,8 +115,8 @@ type Rule struct {
 	// MaxRdAtomic bounds the READs and atomics in flight on a shared connection; 0 means 16. The
 	// server may grant less.
 	MaxRdAtomic int `json:"depth,omitempty"`
-	// MTU is the path MTU of shared connections in bytes; 0 means the largest that the link and the
-	// server support.
+	// MTU bounds the path MTU of shared connections, in bytes; 0 means no bound. The path MTU is the
+	// largest one within the bound that the link and the server support.
 	MTU int `json:"mtu,omitempty"`
 	// Misses says what answers a CMP_SWAP if the switch knows that it will fail. With AnswerWait,
 	// the CMP_SWAP first waits for up to MissTime; 0 means 1 ms.

@@ -22,11 +22,12 @@ import (
 // retransmits them. Connections that existed before do not wait: the switch does not order them
 // behind requests that their host has lost on another connection.
 
-// A request on a shared connection that has had no answer for formerAge delays the new connections
-// of all hosts: its client may be dead, and the server may have fenced the client for another host,
-// which now connects. After reconnectAge it already delays new connections of its own host. NICs
-// wait longer than reconnectAge for an acknowledgement before they retry, so the queue pair of a
-// younger request has not failed.
+// A request on a shared connection that has had no answer for reconnectAge delays new connections
+// of its client's host: the client's queue pair may have failed, and the client connects again. A
+// NIC with an ACK timeout above reconnectAge cannot have given up earlier; NICs with shorter ones
+// are not protected (swordbox/HOLES.md). After formerAge the request delays new connections of all
+// hosts: the client may be dead, and the server may have fenced it, so that a client on another
+// host takes over. See isLate.
 const (
 	formerAge    = 2 * time.Millisecond
 	reconnectAge = 250 * time.Microsecond
@@ -106,8 +107,8 @@ func (l *sequencer) awaitsFormer() bool {
 // overtake have not ended (awaitsFormer).
 func (l *sequencer) tooEarly() pipeline.Verdict {
 	l.m.stats.TooEarly++
-	// The server has not received this request. So it will take the retransmission for a new
-	// request, even if the switch forwards later requests before that.
+	// The server may not have received this request yet. Then it takes the retransmission as a
+	// new request, even if the switch has forwarded later requests in the meantime.
 	l.phase.on(evDropped)
 	return pipeline.Drop(ReasonBusy)
 }

@@ -92,8 +92,8 @@ func (l *sequencer) canStart(s conntrack.Seen, psn wire.PSN) bool {
 func (l *sequencer) looseRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	end := p.BTH.PSN.Add(max(1, s.Span))
 	if l.s.watch && p.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) && !l.looseWrite(c.Now, &p.Frame) {
-		// The server has not received this request. So it will take the retransmission for a new
-		// request, even if the switch forwards later requests before that.
+		// The server may not have received this request yet. Then it takes the retransmission as a
+		// new request, even if the switch has forwarded later requests in the meantime.
 		l.phase.on(evDropped)
 		return pipeline.Drop(ReasonBusy)
 	}

@@ -42,7 +42,7 @@ var Help = handler.Help{
 		"  REGION     region of the server's memory that has the counters: address, length in bytes, and R_Key\n\n" +
 		"`rdmalab switch counters` (group count) shows what became of all that was to be counted: applied is in the server's\n" +
 		"memory, uncertain may be there (its FETCH_ADD was in flight when a connection failed), and dropped was not counted.\n" +
-		"former is the most that crashes of the switch can have lost.",
+		"The counter former bounds what crashes of the switch have lost: what it had counted before and no server had confirmed.",
 	Example: "  rdmalab switch rules add server=ms0 action=count store=ms1 slots=64\n" +
 		"  rdmalab switch counted\n" +
 		"  rdmalab read ms1 --on cn0 --words 64",

@@ -222,8 +222,8 @@ func (s *srqServer) mustBeTold() error {
 	return nil
 }
 
-// take compares a received message with the message that has its number: each must arrive once and
-// in order.
+// take checks the next received message of a connection. It must be the message with the number
+// p.received (see message), so each message must arrive once and in order.
 func (p *srqPair) take(wc *verbs.WC, buf []byte) error {
 	k := p.received
 	p.received++

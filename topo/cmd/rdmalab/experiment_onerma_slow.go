@@ -45,7 +45,8 @@ const (
 	slowRules = "slow-motion-"
 )
 
-// slowFit returns an error if the 1RMA NICs of a rack do not have the parameters for slow motion.
+// slowFit returns an error if the parameters onerma of a rack file do not fit a measurement in slow
+// motion (experiment.SlowMotion).
 func slowFit(o *spec.OneRMA) error {
 	if o.RTT >= slowestRTT && o.Dispatch == 2*o.RTT && o.Timeout == 4*o.RTT && o.Window <= slowWindow {
 		return nil
@@ -189,7 +190,8 @@ func (r *slowRun) start(n int) time.Time {
 	return time.Now().Add((slowSetup + time.Duration(n)*slowSetupPeer) << (2 * r.late))
 }
 
-// all runs loads at the same time. If one fails, all end, and all returns its error.
+// all runs the loads at the same time. If a load fails, the function cancels the others and returns
+// the error of the load that failed first.
 func (r *slowRun) all(ctx context.Context, loads []slowLoad) ([]perf.LoadResult, error) {
 	out := make([]perf.LoadResult, len(loads))
 	hosts := make([]string, len(loads))

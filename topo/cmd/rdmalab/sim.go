@@ -202,8 +202,9 @@ func (f *simFlags) run(cmd *cobra.Command, s scenario.Scenario) error {
 	return f.single(cmd, s)
 }
 
-// sweepGC is by how many percent memory may grow between two garbage collections while seeds run. A
-// run keeps little memory and makes much garbage, so the collector would take a sixth of the time.
+// sweepGC is the GOGC value with which `rdmalab sim --seeds` runs, unless the environment sets GOGC.
+// A run keeps little memory and makes much garbage: with Go's default of 100, the collector takes a
+// sixth of the time.
 const sweepGC = 400
 
 // single runs one seed.

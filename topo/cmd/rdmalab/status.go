@@ -33,10 +33,11 @@ func statusCmd() *cobra.Command {
 			"  silent       the daemon runs, but does not answer: see `rdmalab logs`\n" +
 			"  hung         the processes are stopped by `rdmalab hang`\n" +
 			"  crashed      there is no process: `rdmalab restart` starts it again\n\n" +
-			"More tables follow if there is something to show. Their first columns are\n\n" +
+			"More tables follow if there is something to show. Each has a column by which this list names it:\n\n" +
 			"  GUEST          containers that have joined the rack (`rdmalab cni guests --help` explains the columns)\n" +
 			"  PROGRAM        programs that use a host's NIC: the numbers of their queue pairs (QPS), completion queues (CQS) and\n" +
-			"                 memory regions (MRS), the memory that they have MAPPED, and how many work requests they have POSTED\n" +
+			"                 memory regions (MRS), the memory that they share with the NIC (MAPPED, registered or not), and how many\n" +
+			"                 work requests they have POSTED\n" +
 			"  1RMA NIC       the host's NIC without connections, up or down: its INCARNATION (one more at each start), numbers of\n" +
 			"                 PROCESSES and REGIONS, and bytes REQUESTED and not yet arrived, which WINDOW limits\n" +
 			"  QUOTA          limits of what programs may take from a NIC: the limit OF EACH program, what is USED BY ALL, and the\n" +

@@ -78,7 +78,7 @@ func listing[T any](cmd *cobra.Command, path string, print func(out io.Writer, n
 	return print(cmd.OutOrStdout(), names, v)
 }
 
-// namesOf returns the names of the rack's hosts by their addresses.
+// namesOf returns the names of the rack's hosts and of its switch, by address.
 func namesOf(cmd *cobra.Command) (spec.Names, error) {
 	r, _, err := rackOf(cmd)
 	if err != nil {

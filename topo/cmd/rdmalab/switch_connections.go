@@ -43,8 +43,8 @@ func switchConnectionsCmd() *cobra.Command {
 			"Below the table, each connection with requests in flight has lines with its oldest request and the clients that wait for\n" +
 			"its responses.\n\n" +
 			"The last table has one line for each flow, which is one direction of a connection: the requests from FROM to TO and\n" +
-			"the responses to them. Without --all, it shows one flow of each open connection. This is the flow whose requests go\n" +
-			"to a memory server. If neither end is a memory server, it is the busier flow.\n\n" +
+			"the responses to them. Without --all, it shows one flow of each open connection: the one with moved requests, or\n" +
+			"else the one to a server to which the switch has connections, or else the one whose requests were answered.\n\n" +
 			"  STATE     learning (the switch does not know the other direction yet), connecting (the connection manager's messages\n" +
 			"            are not complete), open, closing (the end was requested) or closed\n" +
 			"            If requests of the flow were moved: shared (its requests are moved now), own (its requests are on the\n" +
@@ -58,7 +58,7 @@ func switchConnectionsCmd() *cobra.Command {
 			"RESTART. It has the connections with moved requests that the restart has broken: the switch answers their requests\n" +
 			"with a fatal NAK, and their clients must connect again.",
 		Example: "  rdmalab switch connections\n" +
-			"  rdmalab switch connections -o json | jq '.machines[].shared[].waits'",
+			"  rdmalab switch connections -o json | jq '.machines[].shared[].waits'   # oldest request in flight on each shared connection, or null",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return listConnections(cmd, all)
