@@ -108,7 +108,7 @@ func TestRules(t *testing.T) {
 		"action=count unit=byte":                  "use one of [word line page]",
 		"action=count mode=published":             "action count has no mode published",
 		"action=atomics top=3":                    "the key top has no meaning with action atomics",
-		"action=count steer=read":                 "action steer only",
+		"action=count steer=read":                 "only with action steer",
 		"action=count misses=switch":              "misses",
 		"action=count top=1024 unit=line range=x": "no range",
 	} {

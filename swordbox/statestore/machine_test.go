@@ -378,7 +378,7 @@ func TestServiceWithoutMemory(t *testing.T) {
 	})
 	list := b.m.list(b.now)
 	var out strings.Builder
-	if err := PrintStores(&out, func(a netip.Addr) string { return a.String() }, list); err != nil || !strings.Contains(out.String(), "none of a memory service") {
+	if err := PrintStores(&out, func(a netip.Addr) string { return a.String() }, list); err != nil || !strings.Contains(out.String(), "is not that of a memory service") {
 		t.Errorf("%s, %v", out.String(), err)
 	}
 }
