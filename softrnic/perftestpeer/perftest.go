@@ -98,7 +98,6 @@ func (p *Perftest) Validate() error {
 	p.Depth = cmp.Or(p.Depth, depth)
 	p.Size = cmp.Or(p.Size, size)
 	p.Type = cmp.Or(p.Type, "faa")
-	p.Timeout = cmp.Or(p.Timeout, timeoutCode)
 	switch {
 	case !ok:
 		return fmt.Errorf("perftest test %q: want one of %s", p.Test, strings.Join(perftestTests(), " "))

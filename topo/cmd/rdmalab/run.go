@@ -125,7 +125,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	fs.Lookup("keys").Usage = "number of keys that are loaded and used; the first is 0"
 	fs.Lookup("value-size").Usage += "; sherman has 16 unless this flag is given"
 	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file (format: see rdmalab run convert --help), in place of a workload: not with "+
-		strings.Join(withDashes(notWithTrace), ", ")+". Client C of the trace is client C modulo --clients. "+
+		"--"+strings.Join(notWithTrace, ", --")+". Client C of the trace is client C modulo --clients. "+
 		"Keys are loaded only if --keys is given; a get or a delete of a key that is missing is no failure, and a put inserts the key")
 	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace this many times faster than its timestamps say, 0.001 to 1e6; 1 means at the recorded pace (default: a client begins its next "+
 		"operation when the one before has ended)")

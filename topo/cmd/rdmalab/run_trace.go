@@ -20,14 +20,6 @@ var notWithTrace = []string{
 	"workload", "mix", "distribution", "zipf", "scramble", "move", "value-size", "rate", "duration", "ops", "no-load", "load-only",
 }
 
-// withDashes returns the names of flags as they are typed.
-func withDashes(names []string) (typed []string) {
-	for _, n := range names {
-		typed = append(typed, "--"+n)
-	}
-	return typed
-}
-
 // readTrace reads the file of --trace, and sets the configuration that the trace decides. changed
 // reports whether a flag was typed.
 func (f *runFlags) readTrace(changed func(flag string) bool) error {
