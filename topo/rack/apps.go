@@ -23,77 +23,82 @@ func (r *Rack) Apps(host string) Apps { return Apps{r, host} }
 
 // Crash kills the programs. It returns how many processes it has killed.
 func (a Apps) Crash(ctx context.Context) (int, error) {
-	r, host := a.rack, a.host
-	if err := r.CheckHost(host); err != nil {
-		return 0, err
-	}
 	ended := make(map[int]bool)
-	err := r.locked(ctx, func() error {
+	err := a.locked(ctx, func() error {
+		calm := 0
 		for range maxKillRounds {
-			pids, err := r.keep.pids(host)
+			left, err := a.programs()
 			if err != nil {
 				return err
 			}
-			left := apps(processes(pids))
-			if err := send(left, unix.SIGKILL, ended); err != nil || len(left) == 0 {
+			if err := send(left, unix.SIGKILL, ended); err != nil {
 				return err
+			}
+			if calm++; len(left) > 0 {
+				calm = 0
+			}
+			if calm >= calmRounds {
+				return nil
 			}
 			time.Sleep(pollStep) // the loop goes on until none is left, because programs may have started others
 		}
-		return fmt.Errorf("the programs on %s start others faster than they are ended", host)
+		return fmt.Errorf("the programs on %s start others faster than they are ended", a.host)
 	})
 	return len(ended), err
 }
 
 // Hang stops the programs by a signal. It returns how many processes it has stopped, without those
-// that a signal or a debugger had stopped before.
+// that a signal or a debugger had stopped before. If not all programs stop in time, Hang continues
+// those that it has stopped, and its error names the others.
 func (a Apps) Hang(ctx context.Context) (int, error) {
-	return a.signal(ctx, unix.SIGSTOP, func(p procStat) bool { return p.state != stoppedProc && p.state != tracedProc })
+	var s stopper
+	err := a.locked(ctx, func() error {
+		err := a.untilAll(s.round)
+		if err == nil {
+			return nil
+		}
+		ps, perr := a.programs()
+		return errors.Join(s.explain(err), perr, s.undo(ps))
+	})
+	return s.stopped, err
 }
 
 // Resume continues the programs that are stopped, and returns how many processes they were.
 func (a Apps) Resume(ctx context.Context) (int, error) {
-	return a.signal(ctx, unix.SIGCONT, func(p procStat) bool { return p.state == stoppedProc })
-}
-
-// States of a stopped process in /proc/PID/stat.
-const (
-	stoppedProc = 'T' // stopped by a signal
-	tracedProc  = 't' // stopped by a debugger
-)
-
-// signal sends a signal to all programs for which needs returns true, again and again until needs
-// is false for all programs. It returns how many processes got the signal.
-func (a Apps) signal(ctx context.Context, sig unix.Signal, needs func(procStat) bool) (int, error) {
-	r, host := a.rack, a.host
-	if err := r.CheckHost(host); err != nil {
-		return 0, err
-	}
 	reached := make(map[int]bool)
-	err := r.locked(ctx, func() error {
-		return waitFor(killWait, "the programs on "+host, func() (bool, error) {
-			pids, err := r.keep.pids(host)
-			if err != nil {
-				return false, err
-			}
-			left := slices.DeleteFunc(apps(processes(pids)), func(p procStat) bool { return !needs(p) })
-			return len(left) == 0, send(left, sig, reached)
+	err := a.locked(ctx, func() error {
+		return a.untilAll(func(ps []procStat) (bool, error) {
+			left := slices.DeleteFunc(ps, func(p procStat) bool { return p.state != stoppedProc })
+			return len(left) == 0, send(left, unix.SIGCONT, reached)
 		})
 	})
 	return len(reached), err
 }
 
-// send sends a signal to processes, and adds those that got it to reached. A process that is gone
-// is no error.
-func send(ps []procStat, sig unix.Signal, reached map[int]bool) (err error) {
-	for _, p := range ps {
-		if kerr := unix.Kill(p.pid, sig); kerr == nil {
-			reached[p.pid] = true
-		} else if !errors.Is(kerr, unix.ESRCH) {
-			err = errors.Join(err, fmt.Errorf("%v to process %d: %w", sig, p.pid, kerr))
-		}
+// locked calls f while the caller holds the rack's lock. It fails if there is no such host.
+func (a Apps) locked(ctx context.Context, f func() error) error {
+	if err := a.rack.CheckHost(a.host); err != nil {
+		return err
 	}
-	return err
+	return a.rack.locked(ctx, f)
+}
+
+// programs lists the programs that are alive.
+func (a Apps) programs() ([]procStat, error) {
+	pids, err := a.rack.keep.pids(a.host)
+	return apps(processes(pids)), err
+}
+
+// untilAll calls round with the programs that are alive, again and again until round returns true or
+// an error.
+func (a Apps) untilAll(round func([]procStat) (bool, error)) error {
+	return waitFor(killWait, "the programs on "+a.host, func() (bool, error) {
+		ps, err := a.programs()
+		if err != nil {
+			return false, err
+		}
+		return round(ps)
+	})
 }
 
 // apps returns the processes of a host without process 1 and the daemon; none if there is no

@@ -137,10 +137,18 @@ func (k *cgroupKeeper) hang(node string, on bool) error {
 	if err := k.write(node, "cgroup.freeze", value); err != nil {
 		return fmt.Errorf("hang %s: %w", node, err)
 	}
-	return waitFor(killWait, "hanging of "+node, func() (bool, error) {
+	err := waitFor(killWait, map[bool]string{true: "hanging of ", false: "resuming of "}[on]+node, func() (bool, error) {
 		hung, err := k.event(node, "frozen")
 		return hung == on, err
 	})
+	if err != nil && on {
+		// The processes are described before they go on.
+		if pids, perr := k.pids(node); perr == nil {
+			err = fmt.Errorf("%w; its processes: %s", err, describe(processes(pids)))
+		}
+		return errors.Join(err, k.write(node, "cgroup.freeze", "0"))
+	}
+	return err
 }
 
 func (k *cgroupKeeper) hung(node string) (bool, error) { return k.event(node, "frozen") }

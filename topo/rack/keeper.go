@@ -100,10 +100,11 @@ func processes(pids []int) []procStat {
 }
 
 // initAndDaemon returns the process ID of a node's process 1, and that of its oldest child, which
-// is the daemon; 0 means that there is no such process.
+// is the daemon; 0 means that there is no such process. ps has the oldest process first. A younger
+// process 1 is that of a pid namespace which a program on the node has made.
 func initAndDaemon(ps []procStat) (first, daemon int) {
 	for _, p := range ps {
-		if p.nspid == 1 {
+		if p.nspid == 1 && first == 0 {
 			first = p.pid
 		}
 	}

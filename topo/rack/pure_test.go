@@ -27,6 +27,10 @@ func TestInitAndDaemon(t *testing.T) {
 	if first, daemon := initAndDaemon(ps[1:]); first != 0 || daemon != 0 {
 		t.Errorf("without process 1: %d, %d", first, daemon)
 	}
+	nested := append(ps, procStat{pid: 14, ppid: 12, nspid: 1}, procStat{pid: 15, ppid: 14, nspid: 2})
+	if first, daemon := initAndDaemon(nested); first != 10 || daemon != 11 {
+		t.Errorf("beside a pid namespace that a program has made, process 1 is %d, the daemon %d; want 10 and 11", first, daemon)
+	}
 }
 
 func TestReadProc(t *testing.T) {

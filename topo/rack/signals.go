@@ -121,14 +121,28 @@ func (k *signalKeeper) kill(node string) error {
 }
 
 func (k *signalKeeper) hang(node string, on bool) error {
-	sig := map[bool]syscall.Signal{true: unix.SIGSTOP, false: unix.SIGCONT}[on]
-	return waitFor(killWait, "hanging of "+node, func() (bool, error) {
-		if _, err := k.signal(node, sig); err != nil {
+	if !on {
+		return waitFor(killWait, "resuming of "+node, func() (bool, error) {
+			if _, err := k.signal(node, unix.SIGCONT); err != nil {
+				return false, err
+			}
+			hung, err := k.hung(node)
+			return !hung, err
+		})
+	}
+	var s stopper
+	err := waitFor(killWait, "hanging of "+node, func() (bool, error) {
+		pids, err := k.pids(node)
+		if err != nil {
 			return false, err
 		}
-		hung, err := k.hung(node)
-		return hung == on, err
+		return s.round(processes(pids))
 	})
+	if err != nil {
+		_, cerr := k.signal(node, unix.SIGCONT)
+		return errors.Join(s.explain(err), cerr)
+	}
+	return nil
 }
 
 func (k *signalKeeper) hung(node string) (bool, error) {
@@ -138,7 +152,7 @@ func (k *signalKeeper) hung(node string) (bool, error) {
 	}
 	ps := processes(pids)
 	for _, p := range ps {
-		if p.state != 'T' {
+		if p.state != stoppedProc && p.state != tracedProc {
 			return false, nil
 		}
 	}

@@ -50,7 +50,7 @@ func hangCmd() *cobra.Command {
 }
 
 // hangApps stops the programs on a host, and the services and tests of the host's daemon. It
-// returns how many programs it has stopped.
+// returns how many programs it has stopped. After an error, nothing hangs.
 func hangApps(ctx context.Context, r *rack.Rack, host string) (int, error) {
 	if host == spec.SwitchName {
 		return 0, badUse("the switch hangs as a whole: `rdmalab hang %s`", host)
@@ -58,7 +58,11 @@ func hangApps(ctx context.Context, r *rack.Rack, host string) (int, error) {
 	if err := askHost(ctx, r, host, hostd.PathHangApp, nil); err != nil {
 		return 0, err
 	}
-	return r.Apps(host).Hang(ctx)
+	n, err := r.Apps(host).Hang(ctx)
+	if err != nil {
+		err = errors.Join(err, askHost(ctx, r, host, hostd.PathResumeApp, nil))
+	}
+	return n, err
 }
 
 // resumeApps undoes hangApps. It resumes the programs even if the services and tests of the daemon
