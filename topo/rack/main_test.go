@@ -5,9 +5,11 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -116,17 +118,29 @@ func dieHalfWay(what, rack, step string) error {
 	return err
 }
 
-// upOnFullDisk brings a rack up where the state folder has room for only this number of files. The
-// process has a mount namespace of its own, so that other processes do not see that folder.
+// upOnFullDisk brings a rack up where the state folder has room for only this number of files, the
+// folder itself included. The process has a mount namespace of its own, so that other processes do
+// not see that folder. Its file system is mounted on the folder above: when the last other rack goes
+// down, the machine's state folder is removed, and the kernel detaches in all namespaces what is
+// mounted on it.
+//
+// Before it brings the rack up, upOnFullDisk prints a line and reads its input to the end.
 func upOnFullDisk(rack, files string) error {
-	err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
-	if err == nil {
-		err = os.MkdirAll(spec.StateRoot, 0o755)
-	}
-	if err == nil {
-		err = unix.Mount("full", spec.StateRoot, "tmpfs", 0, "nr_inodes="+files)
-	}
+	room, err := strconv.Atoi(files)
 	if err != nil {
+		return err
+	}
+	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
+		return err
+	}
+	if err := unix.Mount("full", filepath.Dir(spec.StateRoot), "tmpfs", 0, fmt.Sprintf("nr_inodes=%d", room+1)); err != nil {
+		return err
+	}
+	if err := os.Mkdir(spec.StateRoot, 0o755); err != nil {
+		return err
+	}
+	fmt.Println("ready")
+	if _, err := io.Copy(io.Discard, os.Stdin); err != nil {
 		return err
 	}
 	_, err = Up(context.Background(), testSpec(rack))

@@ -90,9 +90,20 @@ func TestFullDisk(t *testing.T) {
 	for _, files := range []string{"1", "2"} { // room for the folder itself; for the folder and a lock
 		cmd := exec.Command(os.Args[0], "up-on-full-disk", "--rack", name, "--die-after", files)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS}
-		out, err := cmd.CombinedOutput()
-		if err == nil || !bytes.Contains(out, []byte("no space left")) {
-			t.Errorf("up with room for %s files: %v\n%s", files, err, out)
+		in, err := cmd.StdinPipe()
+		must(t, err)
+		out, err := cmd.StdoutPipe()
+		must(t, err)
+		var said bytes.Buffer
+		cmd.Stderr = &said
+		must(t, cmd.Start())
+		if _, err := out.Read(make([]byte, 1)); err != nil {
+			t.Errorf("with room for %s files: %v", files, err)
+		}
+		_ = unix.Rmdir(spec.StateRoot) // as another rack that goes down; it fails while there are racks
+		must(t, in.Close())
+		if err := cmd.Wait(); err == nil || !bytes.Contains(said.Bytes(), []byte("no space left")) {
+			t.Errorf("up with room for %s files: %v\n%s", files, err, said.Bytes())
 		}
 	}
 	if left := tracesOf(t, name); len(left) > 0 {
