@@ -7,6 +7,7 @@ import (
 	"net/netip"
 
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
 )
 
 // PID identifies a process to all NICs of a rack. The driver chooses it when it opens a portal.
@@ -86,7 +87,7 @@ type sealer struct {
 	// aad is the additional authenticated data: the header of a message, and the vector of the
 	// operation's previous message.
 	aad      [onerma.HeaderLen + len(vector{})]byte
-	plain    [onerma.MaxOp]byte
+	plain    [onerma.MaxOp + 3*wordLen]byte // room for the words at both ends of a body, and for alike
 	in, out  Key
 	reserved *Cipher
 	// known caches the ciphers of inbound requests; two bytes of a key select the entry. The
@@ -116,14 +117,22 @@ func (s *sealer) seal(b, body []byte, c *Cipher, prev *vector) []byte {
 	return c.aead.Seal(b, s.iv[:], body, s.aad[:])
 }
 
-// source returns the body that the caller passes to seal, for data in memory that a program may
-// change meanwhile. It is the memory itself if inPlace allows that, otherwise a copy, which loads
-// whole words. The copy is valid until the next call of source or open.
-func (s *sealer) source(memory []byte) []byte {
-	if inPlace(len(memory)) {
-		return memory
+// source returns the body that the caller passes to seal: n bytes of a region at offset off, which
+// a program may change meanwhile. It is the memory itself if inPlace allows that, otherwise a copy.
+// Each word of the region is loaded at once, also one of which only a part is in the body. The copy
+// is valid until the next call of source or open.
+func (s *sealer) source(r *mem.Region, off, n int) ([]byte, error) {
+	memory, err := r.Span(off, n)
+	if err != nil || inPlace(memory) {
+		return memory, err
 	}
-	return append(s.plain[:0], memory...)
+	words, at, err := wordsOf(r, memory, off)
+	if err != nil {
+		return nil, err
+	}
+	buffer := alike(s.plain[:], words)[:len(words)]
+	copyWords(buffer, words)
+	return buffer[at : at+n], nil
 }
 
 // open checks and decrypts a message. body is valid until the next call of open or source. ok is
@@ -143,11 +152,14 @@ func (s *sealer) openTo(buffer []byte, f *onerma.Frame, c *Cipher, prev *vector)
 	return body, err == nil
 }
 
-// inPlace reports whether AES-GCM may read and write n bytes of memory that a program also uses.
-// AES-GCM loads and stores the last bytes one by one if they are not a whole block: then a word of
-// 8 bytes that changes meanwhile could be torn. The race detector does not see what AES-GCM reads
-// and writes, so with it the answer is no.
-func inPlace(n int) bool { return n%aes.BlockSize == 0 && !raceEnabled }
+// inPlace reports whether AES-GCM may read and write memory that a program also uses. AES-GCM loads
+// and stores whole blocks, and the last bytes one by one if they are not a whole block. So a word
+// that changes meanwhile could be torn if the memory does not begin with a word, or does not end
+// with a block. The race detector does not see what AES-GCM reads and writes, so with it the answer
+// is no.
+func inPlace(memory []byte) bool {
+	return len(memory)%aes.BlockSize == 0 && phase(memory) == 0 && !raceEnabled
+}
 
 // derived returns the cipher of the K_d with which process pid, on the NIC with address `from`, may
 // do op on region r.

@@ -106,8 +106,8 @@ func (n *NIC) landRead(now clock.Time, f *onerma.Frame) {
 	mask := maskOf(int(f.At), size)
 	copied := s.landed&mask != 0
 	memory, gone := s.cmd.Local.mem.Span(int(s.cmd.LocalOffset)+int(f.At), size)
-	direct := gone == nil && !copied && inPlace(size)
-	buffer := n.egress.sealer.plain[:]
+	direct := gone == nil && !copied && inPlace(memory)
+	buffer := alike(n.egress.sealer.plain[:], memory)
 	if direct {
 		buffer = memory
 	}
@@ -123,7 +123,7 @@ func (n *NIC) landRead(now clock.Time, f *onerma.Frame) {
 		// The owner has deregistered the memory in its mem.Table: the operation ends by timeout.
 		return
 	case !direct:
-		copy(memory, body)
+		copyWords(memory, body)
 	}
 	s.landed |= mask
 	if s.landed.complete(s.cmd.Length) {

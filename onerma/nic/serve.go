@@ -101,12 +101,11 @@ func (n *NIC) sendData(x *transfer, size int, out *packetio.Batch) {
 		body = n.slots[x.head.Slot].cmd.NewKey[:]
 	} else {
 		var err error
-		if body, err = x.source.mem.Span(int(x.from)+int(x.head.At), size); err != nil {
+		if body, err = n.egress.sealer.source(x.source.mem, int(x.from)+int(x.head.At), size); err != nil {
 			// The owner has deregistered the memory in its mem.Table: the peer's operation ends by
 			// timeout.
 			return
 		}
-		body = n.egress.sealer.source(body)
 	}
 	n.egress.send(&x.to, &x.head, x.cipher, &x.prev, body, out)
 }

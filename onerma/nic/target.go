@@ -126,8 +126,14 @@ func (n *NIC) landWrite(f *onerma.Frame, out *packetio.Batch) {
 		n.stats.Stale++
 		return
 	}
-	mask := maskOf(int(f.At), len(f.Sealed)-onerma.TagLen)
-	body, ok := n.egress.sealer.open(f, t.cipher, &t.prev)
+	size := len(f.Sealed) - onerma.TagLen
+	mask := maskOf(int(f.At), size)
+	var memory []byte
+	var gone error
+	if h.Op == onerma.Write {
+		memory, gone = t.region.mem.Span(int(h.Offset)+int(f.At), size)
+	}
+	body, ok := n.egress.sealer.openTo(alike(n.egress.sealer.plain[:], memory)[:0], f, t.cipher, &t.prev)
 	switch {
 	case !ok:
 		n.stats.Forged++
@@ -137,9 +143,11 @@ func (n *NIC) landWrite(f *onerma.Frame, out *packetio.Batch) {
 		return
 	case h.Op == onerma.Rekey:
 		copy(t.body[f.At:], body)
-	case t.region.mem.WriteAt(body, int(h.Offset)+int(f.At)) != nil:
+	case gone != nil:
 		// The owner has deregistered the memory in its mem.Table: the operation ends by timeout.
 		return
+	default:
+		copyWords(memory, body)
 	}
 	t.landed |= mask
 	if t.landed.complete(int(h.Length)) {
