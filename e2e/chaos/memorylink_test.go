@@ -76,7 +76,8 @@ var _ = fixture.InContainers() || Describe("a rack with memory links", Ordered, 
 			rack.Perf("atomic_bw", "--type", "cas", "--iters", "20", "--tx-depth", "1", "--verify", "--timeout", "16")
 		})
 		Expect(rack.Faults()).To(HaveExactElements(HaveField("Hits", uint64(1))))
-		Expect(server["replayed_atomics"]).To(Equal(uint64(1)))
+		// On a busy machine the ACK timer may run out for others, too, whose answers are not lost.
+		Expect(server["replayed_atomics"]).To(BeNumerically(">=", 1))
 		rack.OK("heal")
 	})
 

@@ -126,7 +126,7 @@ var _ = Describe("a drill", Ordered, func() {
 			return st.Away
 		}
 		verdict(func() { rack.OK("crash", "ms1") })
-		Expect(away()).To(BeEquivalentTo(1))
+		Eventually(away, fixture.Patience, "100ms").Should(BeEquivalentTo(1), "ms0 is not away, or comes back")
 		Expect(rack.OK("clover", "get", "5000")).To(Equal("hello\n"))
 		rack.OK("restart", "ms1")
 		Eventually(away, fixture.Patience, "100ms").Should(BeZero())

@@ -1,6 +1,8 @@
 package kvcs_test
 
 import (
+	"slices"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 
@@ -71,35 +73,47 @@ var _ = Describe("failures below kvcs", Ordered, func() {
 		return counted, statOf(rack), before
 	}
 
+	// lapsed expects that a replica which has failed is removed because the leases of its clients are
+	// over. On a busy machine others may have been removed because they did not answer in time. They
+	// come back by themselves; the one that has failed does not before the failure ends.
+	lapsed := func(s, before stat, failed string) {
+		GinkgoHelper()
+		Expect(s.Coordinator.Expired).To(BeNumerically(">", before.Coordinator.Expired))
+		others := slices.DeleteFunc(slices.Clone(all), func(h string) bool { return h == failed })
+		Eventually(replicas(rack), fixture.Patience).Should(Equal(others))
+	}
+
 	It("a replica's host crashes: TIMEOUT, clients turn to others, changes wait for the leases", func() {
 		counted, s, before := during("b", func() { rack.OK("crash", "ms0") })
 		Expect(counted["onerma_ended_timeout"]).To(BeNumerically(">", 0))
 		Expect(s.redirected()).To(BeNumerically(">", before.redirected()))
-		Expect(s.Coordinator.Expired).To(Equal(before.Coordinator.Expired + 1))
-		Expect(s.Replicas).To(Equal([]string{"ms1", "ms2"}))
+		lapsed(s, before, "ms0")
 		linearizable(rack)
 		rack.OK("restart", "ms0")
 		Expect(rack.OK("kvcs", "start")).To(HavePrefix("found a table for 1000 keys"))
-		Expect(replicas(rack)()).To(Equal(all))
+		Eventually(replicas(rack), fixture.Patience).Should(Equal(all))
 		linearizable(rack)
 	})
 
 	It("a replica's process hangs: the coordinator replaces its key, REMOTE_AUTHENTICATION_FAILURE", func() {
-		var refused, rekeyed uint64
+		var refused, rekeyed, fenced uint64
 		// On a busy machine all clients may have turned from the replica, after a TIMEOUT, when it gets
 		// another key. Then none of them sees that its key is refused. Or the NICs do not run, and the
-		// leases are over before a REKEY has succeeded.
-		for tries := 0; (refused == 0 || rekeyed == 0) && tries < 6; tries++ {
+		// leases are over before a REKEY has succeeded. Or other replicas do not answer in time, and are
+		// fenced, too; then the counters do not say whose key was replaced.
+		for tries := 0; (refused == 0 || rekeyed == 0 || fenced != 1) && tries < 6; tries++ {
 			counted, s, before := during("b", func() { rack.OK("hang", "ms1", "--app") })
 			refused = counted["onerma_ended_remote_authentication_failure"]
 			Expect(s.redirected()).To(BeNumerically(">", before.redirected()))
-			rekeyed = s.Coordinator.Rekeyed - before.Coordinator.Rekeyed
-			Expect(rekeyed + s.Coordinator.Expired - before.Coordinator.Expired).To(BeEquivalentTo(1))
+			fenced, rekeyed = s.Coordinator.Fenced-before.Coordinator.Fenced, s.Coordinator.Rekeyed-before.Coordinator.Rekeyed
+			Expect(rekeyed + s.Coordinator.Expired - before.Coordinator.Expired).To(BeNumerically(">=", 1))
+			Eventually(replicas(rack), fixture.Patience).Should(Equal([]string{"ms0", "ms2"}))
 			linearizable(rack)
 			rack.OK("resume", "ms1", "--app")
 			Eventually(replicas(rack), fixture.Patience).Should(Equal(all), "it comes back by itself")
 		}
 		Expect([]uint64{refused, rekeyed}).To(HaveEach(BeNumerically(">", 0)))
+		Expect(fenced).To(BeEquivalentTo(1))
 	})
 
 	It("the processes of all replicas hang, and GETs go on", func() {
@@ -117,21 +131,27 @@ var _ = Describe("failures below kvcs", Ordered, func() {
 	It("a replica's host hangs: TIMEOUT", func() {
 		counted, s, before := during("b", func() { rack.OK("hang", "ms2") })
 		Expect(counted["onerma_ended_timeout"]).To(BeNumerically(">", 0))
-		Expect(s.Coordinator.Expired).To(Equal(before.Coordinator.Expired + 1))
+		lapsed(s, before, "ms2")
 		rack.OK("resume", "ms2")
 	})
 
 	It("a replica is cut off from a client: TIMEOUT, and it stays a replica", func() {
-		counted, s, before := during("b", func() { rack.OK("partition", "cn0", "ms0") })
-		Expect(counted["onerma_ended_timeout"]).To(BeNumerically(">", 0))
-		Expect(s.redirected()).To(BeNumerically(">", before.redirected()))
-		Expect(s.Coordinator.Fenced).To(Equal(before.Coordinator.Fenced))
-		rack.OK("heal")
+		fenced := uint64(1)
+		// On a busy machine replicas may not answer the coordinator in time, and be fenced. They come back.
+		for tries := 0; fenced > 0 && tries < 6; tries++ {
+			counted, s, before := during("b", func() { rack.OK("partition", "cn0", "ms0") })
+			Expect(counted["onerma_ended_timeout"]).To(BeNumerically(">", 0))
+			Expect(s.redirected()).To(BeNumerically(">", before.redirected()))
+			fenced = s.Coordinator.Fenced - before.Coordinator.Fenced
+			Eventually(replicas(rack), fixture.Patience).Should(Equal(all))
+			rack.OK("heal")
+		}
+		Expect(fenced).To(BeZero())
 	})
 
 	It("a replica is cut off from the coordinator, and clients reach it until their leases end", func() {
 		_, s, before := during("b", func() { rack.OK("partition", "md0", "ms0") })
-		Expect(s.Coordinator.Expired).To(Equal(before.Coordinator.Expired + 1))
+		lapsed(s, before, "ms0")
 		linearizable(rack)
 		rack.OK("heal")
 	})
@@ -139,7 +159,7 @@ var _ = Describe("failures below kvcs", Ordered, func() {
 	It("a replica's link is cut, and joined again", func() {
 		counted, s, before := during("b", func() { rack.OK("link", "ms1", "down") })
 		Expect(counted["onerma_ended_timeout"]).To(BeNumerically(">", 0))
-		Expect(s.Coordinator.Expired).To(Equal(before.Coordinator.Expired + 1))
+		lapsed(s, before, "ms1")
 		rack.OK("link", "ms1", "up")
 	})
 
