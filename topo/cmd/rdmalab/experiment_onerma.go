@@ -98,9 +98,21 @@ func (p *soloRun) measure(ctx context.Context, l *experiment.OneRMA, out *experi
 // trips converts a time into round trips.
 func (p *soloRun) trips(d time.Duration) float64 { return float64(d) / float64(p.trip) }
 
+// config returns the configuration of a test to the server of the experiment. The connections of
+// RoCEv2 have the ACK timeout of clients of experiments.
+func (p *soloRun) config(way, test string) *perf.Config {
+	cfg := &perf.Config{Test: test, To: p.to}
+	if way == experiment.WayRoCE {
+		cfg.Timeout = experiment.StallTimeout
+	}
+	return cfg
+}
+
 // soloLatency measures READs of the first host, one at a time.
 func (p *soloRun) soloLatency(ctx context.Context, way string, size int) (*perf.Latency, error) {
-	res, err := p.perf(ctx, p.hosts[0], &perf.Config{Test: soloTests[way].lat, Size: size, Iters: soloLatencies, To: p.to})
+	cfg := p.config(way, soloTests[way].lat)
+	cfg.Size, cfg.Iters = size, soloLatencies
+	res, err := p.perf(ctx, p.hosts[0], cfg)
 	if err == nil && res.Lat == nil {
 		err = errors.New("the result of the test has no latency")
 	}
@@ -132,8 +144,10 @@ func (p *soloRun) soloBeside(ctx context.Context, l *experiment.OneRMA, size int
 	if err != nil {
 		return err
 	}
+	cfg := p.config(l.Way, soloTests[l.Way].read)
+	cfg.Size, cfg.Depth, cfg.Iters = l.Large, l.Slots, perf.MaxIters
 	go func() {
-		_, err := p.perf(other, p.hosts[0], &perf.Config{Test: soloTests[l.Way].read, Size: l.Large, Depth: l.Slots, Iters: perf.MaxIters, To: p.to})
+		_, err := p.perf(other, p.hosts[0], cfg)
 		ended <- withNode(err, p.hosts[0])
 	}()
 	early := func(why error) error { return errors.Join(errors.New("the other READs ended too early"), why) }
@@ -170,11 +184,12 @@ func (p *soloRun) soloBeside(ctx context.Context, l *experiment.OneRMA, size int
 // soloSlots measures how many operations of 4 KB end in a round trip, with l.Slots of them in
 // flight.
 func (p *soloRun) soloSlots(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
-	cfg := perf.Config{Test: soloTests[l.Way].read, Size: soloChunk, Depth: l.Slots, Iters: min(soloEach*l.Slots, soloMost), To: p.to}
+	cfg := p.config(l.Way, soloTests[l.Way].read)
+	cfg.Size, cfg.Depth, cfg.Iters = soloChunk, l.Slots, min(soloEach*l.Slots, soloMost)
 	if l.Write {
 		cfg.Test = soloTests[l.Way].write
 	}
-	res, err := p.bandwidth(ctx, p.hosts[0], &cfg)
+	res, err := p.bandwidth(ctx, p.hosts[0], cfg)
 	if err != nil {
 		return withNode(err, p.hosts[0])
 	}

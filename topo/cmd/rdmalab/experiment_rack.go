@@ -331,7 +331,7 @@ func (p *rackPlatform) NIC(ctx context.Context, l experiment.NIC) (float64, erro
 	if err := p.box.set(ctx, &experiment.Switch{}, nil, ""); err != nil {
 		return 0, err
 	}
-	cfg := perf.Config{Test: test, Iters: nicMessages, Depth: l.Depth, To: p.to}
+	cfg := perf.Config{Test: test, Iters: nicMessages, Depth: l.Depth, To: p.to, Path: perf.Path{Timeout: experiment.StallTimeout}}
 	if test == perf.AtomicBW {
 		cfg.Type = "cas"
 	} else {
