@@ -66,7 +66,7 @@ func (r *Journal) SetRules(text string) error {
 		return nil
 	}
 	if len(text) > MaxRules {
-		return fmt.Errorf("the rules take %d bytes; the switch can store %d", len(text), MaxRules)
+		return fmt.Errorf("the rules take %d bytes, and the switch can store %d: use fewer rules or shorter names (id, service)", len(text), MaxRules)
 	}
 	next := 1 - r.bank
 	b := r.bankOf(next)

@@ -1,7 +1,9 @@
 package switchd
 
 import (
+	"fmt"
 	"log"
+	"math"
 	"net/http"
 	"net/netip"
 	"os"
@@ -88,6 +90,31 @@ func TestLoadProgram(t *testing.T) {
 	if _, err := begun(rack, paths); err == nil || !strings.Contains(err.Error(), "remove the file") {
 		t.Errorf("a program that there is not: %v", err)
 	}
+}
+
+// Rules whose text is too long for the journal are a mistake of the operator, by whichever request
+// they come; the switch says the limit, and the rules in force stay.
+func TestRulesTooLongForTheJournal(t *testing.T) {
+	service := strings.Repeat("s", rules.MaxService)
+	var texts []string
+	for i := range rules.MaxRules {
+		id, from := fmt.Sprintf("rule-with-an-id-of-32-bytes-%04d", i), math.MaxUint64-uint64(i+1)<<12+1
+		texts = append(texts, fmt.Sprintf("id=%s server=ms0 action=move range=%d-%d rkey=0xffffffff service=%s", id, from, from+8, service))
+	}
+	const want = "the switch can store 65520: use fewer rules or shorter names"
+	a, _ := loadable(t, spec.ProgramForward, spec.Paths{Dir: t.TempDir()})
+	a.refused(http.StatusBadRequest, want, "PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: texts})
+	a.must("PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: texts[:1]}, nil)
+	a.refused(http.StatusBadRequest, want, "PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: texts})
+	a.refused(http.StatusBadRequest, want, "PUT", "/rules", RuleTexts{texts})
+	var inForce []rules.Rule
+	if a.must("GET", "/rules", nil, &inForce); len(inForce) != 1 {
+		t.Errorf("%d rules are in force, want the former one", len(inForce))
+	}
+	a.must("PUT", "/rules", RuleTexts{texts[:227]}, nil) // 288 bytes each
+	a.refused(http.StatusBadRequest, want, "POST", "/rules", RuleText{Rule: texts[227]})
+	a.must("DELETE", "/rules/rule-with-an-id-of-32-bytes-0007", nil, nil)
+	a.must("POST", "/rules", RuleText{Rule: texts[227]}, nil)
 }
 
 // A restarted switch begins with the program and the rules that an operator loaded.

@@ -10,6 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
@@ -125,13 +126,17 @@ func (o *Own) setRules(set *rules.Set) {
 	o.rules, o.dirty = set, true
 }
 
-// store writes rules to the journal.
+// store writes rules to the journal. If their text is too long, the error has the kind
+// handler.ErrRefused.
 func (o *Own) store(set *rules.Set) error {
 	text, err := json.Marshal(set.All())
 	if err != nil {
 		return fmt.Errorf("rules: %w", err)
 	}
-	return o.journal.SetRules(string(text))
+	if err := o.journal.SetRules(string(text)); err != nil {
+		return handler.Refused(err)
+	}
+	return nil
 }
 
 // StoredRules reads the rules of the former incarnation of the switch from the journal. The bool is
