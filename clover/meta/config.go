@@ -23,8 +23,11 @@ const (
 	recvs = 4096
 )
 
-// DefaultLease is the default of Config.Lease.
-const DefaultLease = 2 * time.Second
+// Defaults of Config.Lease and Config.Keys.
+const (
+	DefaultLease = 2 * time.Second
+	DefaultKeys  = 65536
+)
 
 // Config describes a metadata server.
 type Config struct {
@@ -101,7 +104,7 @@ var DefaultShares = [layout.Classes]int{10, 10, 10, 40, 10, 5, 5, 5, 5}
 
 func (c Config) withDefaults() Config {
 	c.Service = cmp.Or(c.Service, rpc.Service)
-	c.Keys = cmp.Or(c.Keys, 65536)
+	c.Keys = cmp.Or(c.Keys, DefaultKeys)
 	c.Lease = cmp.Or(c.Lease, DefaultLease)
 	c.Grace = cmp.Or(c.Grace, 2*time.Second)
 	return c

@@ -155,7 +155,7 @@ func (n *node) end() error {
 // s. host is the name of the host, for the error.
 func (s *server) differs(cfg Config, host string) error {
 	differs := cfg.Fresh || cfg.Format != "" && formats[cfg.Format] != formats[s.cfg.Format] ||
-		cfg.Keys != 0 && cfg.Keys != s.cfg.Keys || cfg.Region != 0 && cfg.Region != s.cfg.Region || cfg.Threads != 0 && cfg.Threads != s.cfg.Threads ||
+		cfg.Keys != 0 && cfg.Keys != cmp.Or(s.cfg.Keys, meta.DefaultKeys) || cfg.Region != 0 && cfg.Region != s.cfg.Region || cfg.Threads != 0 && cfg.Threads != s.cfg.Threads ||
 		cfg.Balance && !s.cfg.Balance || cfg.Replicas != 0 && max(1, cfg.Replicas) != max(1, s.cfg.Replicas) ||
 		cfg.Lease != 0 && cfg.Lease != cmp.Or(s.cfg.Lease, meta.DefaultLease)
 	if !differs {

@@ -23,6 +23,12 @@ func TestGraceOutlivesRequests(t *testing.T) {
 
 // A store that runs is not started again with other settings: the caller is told.
 func TestRunningStoreDiffers(t *testing.T) {
+	if err := (&server{}).differs(Config{Keys: meta.DefaultKeys, Replicas: 1, Lease: meta.DefaultLease}, "md0"); err != nil {
+		t.Errorf("a store with the defaults, and the same values given: %v", err)
+	}
+	if err := (&server{}).differs(Config{Keys: meta.DefaultKeys + 1}, "md0"); err == nil {
+		t.Error("a store with the default number of keys has another number")
+	}
 	running := &server{cfg: Config{Keys: 1000, Threads: 2}}
 	for cfg, differs := range map[*Config]bool{
 		{}:                                       false,
