@@ -56,7 +56,7 @@ func Run(
 	size, iters, depth := defaultSize, defaultIters, defaultDepth
 	if lat {
 		size, iters, depth = defaultLatSize, defaultLatIters, 1
-		cfg.Depth = 1
+		cfg.Depth, cfg.SignalEvery = 1, 1 // every message has a completion, as in latency tests over queue pairs
 	}
 	cfg.Size, cfg.Iters, cfg.Depth = cmp.Or(cfg.Size, size), cmp.Or(cfg.Iters, iters), cmp.Or(cfg.Depth, depth)
 	cfg.SignalEvery = cmp.Or(cfg.SignalEvery, max(1, min(cfg.Depth/4, mostUnsignaled)))

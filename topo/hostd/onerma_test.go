@@ -62,6 +62,10 @@ func TestOneRMA(t *testing.T) {
 			}
 		}
 	}
+	// In a latency test every message has a completion, whatever --cq-mod says.
+	if res, err := runPerf(t.Context(), cn, perf.Config{Test: perf.OneRMAReadLat, To: "ms0", Iters: 3, SignalEvery: 4}); err != nil || res.Config.SignalEvery != 1 {
+		t.Errorf("CQ moderation %d: %v, want 1", res.Config.SignalEvery, err)
+	}
 	st := status(t, ms)
 	if o := st.OneRMA; o == nil || !o.Up || o.Incarnation != 1 || o.Processes != 1 || o.Window != 64<<10 || !slices.Contains(st.Services, "onerma") {
 		t.Errorf("%+v, services %v", st.OneRMA, st.Services)
