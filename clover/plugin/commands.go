@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -139,7 +140,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		"memory server with the smallest memory has)")
 	fs.DurationVar(&cfg.Lease, "lease", 0, "how long after the metadata server's last response a client may use the "+
 		"addresses of nodes that it remembers; then it must ask the metadata server again (default 2s)")
-	fs.IntVar(&cfg.Threads, "threads", 0, fmt.Sprintf("how many threads of the metadata server, 0 to %d, answer those requests for which it need not access a memory server; ", meta.MaxThreads)+
+	fs.Var((*threadsFlag)(&cfg.Threads), "threads", fmt.Sprintf("how many threads of the metadata server, 0 to %d, answer those requests for which it need not access a memory server; ", meta.MaxThreads)+
 		"one more thread does the rest (default 0: one thread does everything)")
 	fs.IntVar(&cfg.Replicas, "replicas", 0, "copies of each node, each on another memory server: 1 to 3, at most the number of memory servers; "+
 		"values survive while fewer memory servers than this number are away (default 1, or that of the store that is found). "+
@@ -158,6 +159,22 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		}
 		return nil, start(c, cfg)
 	}
+}
+
+// threadsFlag is the value of --threads. Set refuses a number that the metadata server would refuse,
+// so that `rdmalab run --start threads=64` fails before anything is started.
+type threadsFlag int
+
+func (f *threadsFlag) String() string { return strconv.Itoa(int(*f)) }
+func (f *threadsFlag) Type() string   { return "int" }
+
+func (f *threadsFlag) Set(s string) error {
+	n, err := strconv.Atoi(s)
+	if err != nil || n < 0 || n > meta.MaxThreads {
+		return fmt.Errorf("want 0 to %d", meta.MaxThreads)
+	}
+	*f = threadsFlag(n)
+	return nil
 }
 
 // start starts the metadata server for the rack's memory servers.

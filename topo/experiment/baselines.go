@@ -95,7 +95,7 @@ func (b *baselinesBody) Check(at Place) error {
 		return fmt.Errorf("--replicas %v: want numbers of 1 to %d", b.replicas, maxReplicas)
 	}
 	var err error
-	if b.started, err = b.start.parse(); err != nil {
+	if b.started, err = b.start.parse(at.On); err != nil {
 		return err
 	}
 	switch {

@@ -21,11 +21,13 @@ type CloverStart struct {
 	Balance  bool
 }
 
-// maxReplicas is the largest number of copies of a node, maxThreads the largest number of threads
-// of the metadata server.
 const (
+	// maxReplicas is the largest number of copies of a node.
 	maxReplicas = 3
-	maxThreads  = 64
+	// simThreads and rackThreads are the largest numbers of threads of the metadata server: of its
+	// cost model in the simulator, and of its process on a rack (meta.MaxThreads).
+	simThreads  = 64
+	rackThreads = 16
 )
 
 // flags defines the flags, which have the names of the start command's.
@@ -57,12 +59,16 @@ type startFlag struct{ text string }
 // and further is the end of the flag's help.
 func (s *startFlag) flag(fs *pflag.FlagSet, allowed, further string) {
 	fs.StringVar(&s.text, "start", "", "flags with which Clover is started (see rdmalab clover start --help), separated by spaces; allowed are "+allowed+
-		" (default: none; in the simulator the metadata server then has as many threads as --cost says, 12 with connectx5)"+further)
+		fmt.Sprintf("; threads is at most %d on a rack and %d in the simulator", rackThreads, simThreads)+" (default: none; in the simulator the metadata server then has as many threads as --cost says, 12 with connectx5)"+further)
 }
 
-// parse returns the values of the flags that --start names. All other flags of the store's start
-// command are set by the experiment itself.
-func (s *startFlag) parse() (c CloverStart, err error) {
+// parse returns the values of the flags that --start names, for a platform: OnSim or OnRack. All
+// other flags of the store's start command are set by the experiment itself.
+func (s *startFlag) parse(on string) (c CloverStart, err error) {
+	maxThreads := rackThreads
+	if on == OnSim {
+		maxThreads = simThreads
+	}
 	fs := pflag.NewFlagSet("start", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	c.flags(fs)

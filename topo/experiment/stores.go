@@ -214,7 +214,7 @@ func (b *contentionBody) Check(at Place) error {
 		return err
 	}
 	var err error
-	if b.started, err = b.start.parse(); err != nil {
+	if b.started, err = b.start.parse(at.On); err != nil {
 		return err
 	}
 	if b.started.Replicas > 1 && b.steer != steerNone {

@@ -94,6 +94,8 @@ func TestRunStartsAStoreWithFlags(t *testing.T) {
 	for args, want := range map[string]string{
 		"--start=speed=2":                     "unknown flag",
 		"--start=threads=many":                "invalid argument",
+		"--start=threads=17":                  "want 0 to 16",
+		"--start=threads=-1":                  "want 0 to 16",
 		"--start=threads=2 --no-load":         "use one of them",
 		"--store=sherman --start=threads=2":   "rdmalab sherman start --help",
 		"--store=sherman --start=step=nought": "",
