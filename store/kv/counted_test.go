@@ -200,8 +200,9 @@ func TestFailuresOfARun(t *testing.T) {
 		t.Errorf("unchecked: %+v, %v", res, err)
 	}
 	cfg.Verify = true
-	n := 0
+	n, ended := 0, 0
 	stop := func() bool { n++; return n > 6 }
+	cfg.Ended = func() { ended++ } // also of operations that fail
 	if res, err := Run(s, s.rt, cfg, stop); err != nil || res.Wrong != 6 || res.Total() != 0 || res.Span != 0 || !strings.Contains(res.FirstError, "read: "+ErrValue.Error()) {
 		t.Errorf("checked: %+v, %v", res, err)
 	}
@@ -214,6 +215,9 @@ func TestFailuresOfARun(t *testing.T) {
 	n = 0
 	if res, err := Run(s, s.rt, cfg, stop); err != nil || res.NotFound != 6 || res.Failed+res.Wrong != 0 || !strings.HasPrefix(res.FirstError, "read: ") {
 		t.Errorf("%+v, %v", res, err)
+	}
+	if ended != 18 {
+		t.Errorf("%d operations have ended, want 18", ended)
 	}
 	plain := struct{ Store }{s}
 	n = 0

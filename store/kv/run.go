@@ -156,6 +156,7 @@ func (c *runner) once(op Op, start clock.Time, counted bool) bool {
 	c.line.begin(began)
 	cost, err := c.do(op, began.Add(c.cfg.Patience))
 	c.ops++
+	c.ended()
 	switch {
 	case c.misses && errors.Is(err, ErrNotFound):
 		c.result.NotFound++
@@ -191,6 +192,12 @@ func (c *runner) once(op Op, start clock.Time, counted bool) bool {
 		c.result.record(queue, began.Sub(start))
 	}
 	return true
+}
+
+func (c *runner) ended() {
+	if c.cfg.Ended != nil {
+		c.cfg.Ended()
+	}
 }
 
 func (c *runner) do(op Op, deadline clock.Time) (Cost, error) {
@@ -247,6 +254,7 @@ func (c *runner) inserted(stop func() bool) (uint64, error) {
 			return false
 		}
 		_, err := c.store.Get(c.own(n), c.buf, c.rt.Now().Add(c.cfg.Patience))
+		c.ended()
 		if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrLost) {
 			failed = fmt.Errorf("search for keys that an earlier run has inserted: key %d: %w", c.own(n), err)
 		}

@@ -37,10 +37,10 @@ type RunRequest struct {
 
 // RunEvent is one line of the answer to a RunRequest.
 type RunEvent struct {
-	// Done is how many operations the clients on this host have begun so far; 0 during a load.
+	// Done is how many operations of the clients on this host have ended so far, also those of the
+	// warm-up and those that have failed; 0 during a load.
 	Done   uint64     `json:"done,omitempty"`
 	Result *kv.Result `json:"result,omitempty"`
-	Error  string     `json:"error,omitempty"`
 }
 
 // maxStoreClients bounds the clients of a run on one host.
@@ -138,8 +138,7 @@ func (s *storeRun) all(send func(RunEvent) error) error {
 // one runs the client with number id and adds its result to that of the run.
 func (s *storeRun) one(rt verbs.Runtime, id int) {
 	note := func(took time.Duration) { s.meter.note(time.Now(), took) }
-	stop := func() bool { s.done.Add(1); return s.ctx.Err() != nil }
-	res, err := s.in.Client(s.ctx, s.clients, rt, id, s.ops, note, stop)
+	res, err := s.in.Client(s.ctx, s.clients, rt, id, s.ops, note, func() { s.done.Add(1) })
 	if err != nil {
 		s.fail(err)
 	}
@@ -151,14 +150,15 @@ func (s *storeRun) one(rt verbs.Runtime, id int) {
 }
 
 // Client runs one client of a run from its connection to its end. ops is the result of Ops.
-// observe, if not nil, is called with the latency of each operation that succeeds. stop, if not
-// nil, is called before each operation, and the client ends when it returns true. A load calls
-// neither of them, and ends when ctx ends.
+// observe, if not nil, is called with the latency of each operation that succeeds. ended, if not
+// nil, is called when an operation has ended. A load calls neither of them. The client ends when ctx
+// ends.
 func (in *RunRequest) Client(
-	ctx context.Context, clients store.Clients, rt verbs.Runtime, id int, ops map[int][]kv.Op, observe func(time.Duration), stop func() bool,
+	ctx context.Context, clients store.Clients, rt verbs.Runtime, id int, ops map[int][]kv.Op, observe func(time.Duration), ended func(),
 ) (res *kv.Result, err error) {
 	cfg := in.Config
-	cfg.Client, cfg.Observe = id, observe
+	cfg.Client, cfg.Observe, cfg.Ended = id, observe, ended
+	stop := func() bool { return ctx.Err() != nil }
 	desc, err := store.Find(cmp.Or(in.Store, store.Default().Name))
 	if err != nil {
 		return nil, err

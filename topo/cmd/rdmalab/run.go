@@ -477,9 +477,6 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 				if ev.Result != nil {
 					total.Merge(ev.Result)
 				}
-				if ev.Error != "" {
-					return errors.New(ev.Error)
-				}
 				s.tell(done, &told, load)
 				return nil
 			})

@@ -191,10 +191,9 @@ func (s *simRun) all(load bool) (*kv.Result, error) {
 		v := s.rack.Host(s.hosts[i]).Context("clients")
 		list := open(v)
 		defer func() { _ = list.Close() }() // the clients have ended when this runs
-		stop := func() bool { s.issued++; return false }
 		for id := in.First; id < in.First+in.Count; id++ {
 			v.Runtime().Go(fmt.Sprintf("client-%d", id), func() {
-				res, err := in.Client(s.ended, list, v.Runtime(), id, ops, nil, stop)
+				res, err := in.Client(s.ended, list, v.Runtime(), id, ops, nil, func() { s.issued++ })
 				if res != nil {
 					total.Merge(res)
 				}
