@@ -40,7 +40,6 @@ type CQ struct {
 	pushed  uint64 // number of completions pushed so far
 	armed   arming
 	fired   bool // what Fired returns
-	overrun bool
 	lenient bool // completions that do not fit are lost without an error
 	moderation
 }

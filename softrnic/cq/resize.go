@@ -9,9 +9,9 @@ import (
 const maxMoved = 1 << 14
 
 // Resize gives c the capacity and the memory of the queue `to`, which must be empty and which the
-// caller must not use afterwards. Completions, their order, arming and the error of an overrun
-// stay. Resize fails with ErrInvalid if more completions wait than the new capacity. It fails with
-// ErrBusy if more than maxMoved wait.
+// caller must not use afterwards. Completions, their order and arming stay. Resize fails with
+// ErrInvalid if more completions wait than the new capacity. It fails with ErrBusy if more than
+// maxMoved wait.
 func (c *CQ) Resize(to *CQ) error {
 	const op = "resize cq"
 	switch n := c.Len(); {

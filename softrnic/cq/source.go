@@ -17,8 +17,8 @@ type Source struct {
 // CQ returns the completion queue of the source.
 func (s *Source) CQ() *CQ { return s.c }
 
-// Push appends a copy of wc. It returns false if the queue is full: then wc is lost, and the queue
-// is in error from then on, unless it ignores overruns.
+// Push appends a copy of wc. It returns false if the queue is full and does not ignore overruns:
+// then wc is lost, and the caller raises the error of the queue.
 func (s *Source) Push(now clock.Time, wc *verbs.WC) bool {
 	c := s.c
 	switch {
@@ -30,7 +30,6 @@ func (s *Source) Push(now clock.Time, wc *verbs.WC) bool {
 		c.pushed++
 		return true
 	default:
-		c.overrun = true
 		return false
 	}
 	c.pushed++

@@ -7,17 +7,14 @@ import "github.com/rdmalab/rdmalab/softrnic/verbs"
 type events struct {
 	ring     []verbs.AsyncEvent
 	limit    int
-	lost     uint64                              // number of lost events
 	sink     func(verbs.AsyncEvent) (taken bool) // called for each event; nil means none
 	activity uint64                              // see Engine.Activity
 }
 
 func (q *events) push(ev verbs.AsyncEvent) {
-	if len(q.ring) >= q.limit {
-		q.lost++
-		return
+	if len(q.ring) < q.limit {
+		q.ring = append(q.ring, ev)
 	}
-	q.ring = append(q.ring, ev)
 }
 
 // NextAsyncEvent removes and returns the oldest asynchronous event. It returns false if there is

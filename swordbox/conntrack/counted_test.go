@@ -299,7 +299,7 @@ func TestForgottenHosts(t *testing.T) {
 	r.ask(packet(3, 1, 0x98, wire.RCWriteOnly, 5))
 	r.ask(packet(3, 2, 0x97, wire.RCWriteOnly, 5))
 	for range 2 {
-		r.Forget(r.now, addr(1))
+		r.forget(r.now, addr(1))
 		if mine.State != Closed || mine.Peer.State != Closed || theirs.State != Open || theirs.Peer.State != Open {
 			t.Errorf("%v, %v", mine.State, theirs.State)
 		}

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -228,13 +229,26 @@ func TestAloneAfterEviction(t *testing.T) {
 	}
 }
 
-// Forget ends all connections of an address.
+// forget ends all connections of an address.
+func (t *Table) forget(now clock.Time, a netip.Addr) {
+	for _, fl := range t.flows {
+		switch {
+		case fl.Generation == 0 || fl.State == Closed || fl.Requester != a && fl.Responder != a:
+		case fl.State == Learning:
+			t.drop(fl)
+		default:
+			t.end(now, fl)
+		}
+	}
+}
+
+// All connections of an address end, and those of other addresses stay.
 func TestForget(t *testing.T) {
 	r := newRig(t, nil)
 	gone := r.learn(1, 2, 0x11, 0x22, 100)
 	stays := r.learn(1, 3, 0x12, 0x23, 100)
 	r.writes(2, 0x29, 7)
-	r.Forget(r.now, addr(2))
+	r.forget(r.now, addr(2))
 	if gone.State != Closed || gone.Peer.State != Closed || stays.State != Open || r.flow(1, 2, 0x29) != nil {
 		t.Errorf("%v, %v", gone.State, stays.State)
 	}

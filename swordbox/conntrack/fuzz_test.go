@@ -114,7 +114,7 @@ func (r *rig) fuzzStep(what, who, arg byte) {
 	case 15:
 		switch arg & 7 {
 		case 0:
-			r.Forget(r.now, addr(a))
+			r.forget(r.now, addr(a))
 		case 1:
 			r.Bind(addr(a), b)
 		case 2:

@@ -201,19 +201,6 @@ func (t *Table) reuse(now clock.Time, fl *Flow, f *wire.Frame) Reason {
 	return Fine
 }
 
-// Forget ends all connections of an address. A caller that knows that the host is gone calls it.
-func (t *Table) Forget(now clock.Time, a netip.Addr) {
-	for _, fl := range t.flows {
-		if fl.Generation != 0 && fl.State != Closed && (fl.Requester == a || fl.Responder == a) {
-			if fl.State == Learning {
-				t.drop(fl)
-			} else {
-				t.end(now, fl)
-			}
-		}
-	}
-}
-
 // Interval and amount of work of the sweep.
 const (
 	// sweepEvery is the interval at which each flow is checked for silence.

@@ -60,7 +60,7 @@ const (
 	evUsed                    // an RTU or a request of an announced connection
 	evDisconnect              // a DREQ
 	evFatal                   // a NAK that ends the connection
-	evEnded                   // a DREP, a long silence (age), or the host is gone (Forget)
+	evEnded                   // a DREP, or a long silence (age)
 
 	events
 )

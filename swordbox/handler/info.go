@@ -110,7 +110,6 @@ type Flow struct {
 type Word struct {
 	Server netip.Addr `json:"server"`
 	VA     uint64     `json:"va"`
-	RKey   uint32     `json:"rkey"`
 	// State names the state, like "known".
 	State string `json:"state"`
 	// Value is the value of the word if the state says that it is known.

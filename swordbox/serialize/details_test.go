@@ -123,7 +123,7 @@ func TestWordsDoNotWaitForAnEndedConnection(t *testing.T) {
 			r.settle()
 			r.tap = nil
 		}
-		r.do(func(c *pipeline.Ctx) { r.g.track.Forget(c.Now, ipOf(1)) })
+		r.do(func(c *pipeline.Ctx) { r.m.Closed(c, r.sequencerOf(a).flow) })
 		r.clients[0].dead = true
 		before := r.m.Stats().Replaced
 		for range 5 {

@@ -113,7 +113,7 @@ func TestForgottenFlowWithARequestInFlight(t *testing.T) {
 	}
 	a.post(a.write(64, 512, 8))
 	r.settle()
-	r.do(func(c *pipeline.Ctx) { r.g.track.Forget(c.Now, ipOf(1)) })
+	r.do(func(c *pipeline.Ctx) { r.m.Closed(c, r.sequencerOf(a).flow) })
 	r.clients[0].dead = true
 	answered := 0
 	for range 20 {

@@ -64,7 +64,7 @@ func TestRefusals(t *testing.T) {
 	if n := b.damaged(1, send(1)); n != 0 || b.drops(1, pipeline.ReasonBadICRC) != 1 {
 		t.Errorf("damaged: %d left, %v", n, b.sw.Port(1).Drops)
 	}
-	p.Connections().Forget(b.now, benchIP(1))
+	p.Connections().Known(send(1)).State = conntrack.Closed
 	if n := len(b.frame(1, send(1))); n != 0 || b.drops(1, swordbox.ReasonQuarantined) != 1 {
 		t.Errorf("after the end: %d left, %v", n, b.sw.Port(1).Drops)
 	}
