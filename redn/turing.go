@@ -110,7 +110,7 @@ func (t *Turing) Start(from *Queue) { t.loop.Start(from) }
 // machine[0]. If states or symbols do not fit, or a rule names a symbol or a state that does not
 // exist, Place returns an error and writes nothing.
 func (t *Turing) Place(vars, states, tape []byte, machine []State, symbols []int, head int) error {
-	if err := t.check(len(states), len(tape), machine, symbols, head); err != nil {
+	if err := t.check(len(vars), len(states), len(tape), machine, symbols, head); err != nil {
 		return err
 	}
 	le := binary.LittleEndian
@@ -139,11 +139,13 @@ func (t *Turing) Place(vars, states, tape []byte, machine []State, symbols []int
 	return nil
 }
 
-// check returns an error for a machine that Place cannot place. states and tape are the lengths in
-// bytes of the slices with these names that Place is to fill; the other parameters are those of
-// Place.
-func (t *Turing) check(states, tape int, machine []State, symbols []int, head int) error {
+// check returns an error for a machine that Place cannot place. vars, states and tape are the
+// lengths in bytes of the slices with these names that Place is to fill; the other parameters are
+// those of Place.
+func (t *Turing) check(vars, states, tape int, machine []State, symbols []int, head int) error {
 	switch {
+	case vars < TuringVars:
+		return fmt.Errorf("redn: %d bytes for the variables: want %d", vars, TuringVars)
 	case len(machine)*stateLen > min(states, t.States.Len):
 		return fmt.Errorf("redn: %d states need %d bytes", len(machine), len(machine)*stateLen)
 	case len(symbols)*cellLen > min(tape, t.Tape.Len), head < 0 || head >= len(symbols):

@@ -189,6 +189,10 @@ func TestTuringRefuses(t *testing.T) {
 			t.Errorf("%v, want %q", err, c.want)
 		}
 	}
+	short := make([]byte, redn.TuringVars-1)
+	if err := u.Place(short, u.Memory[turingStatesAt:], u.Memory[turingTapeAt:], beaver, empty, 0); err == nil || !strings.Contains(err.Error(), "bytes for the variables: want") {
+		t.Errorf("variables without room: %v", err)
+	}
 	if !slices.Equal(u.Memory, before) {
 		t.Error("a machine that was refused has changed the memory")
 	}
