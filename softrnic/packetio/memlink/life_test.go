@@ -250,11 +250,38 @@ func roceSuper(n, size int) []byte {
 	return b
 }
 
+// A socket that a process serves is not taken away from it. A socket that no process serves any more
+// is replaced.
+func TestListenReplacesOnlyAStaleSocket(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "links.sock")
+	listen(t, path, Config{MTU: 1500})
+	if l, err := Listen(path); err == nil || !strings.Contains(err.Error(), "another process serves "+path) {
+		t.Errorf("%v, %v", l, err)
+	}
+	host := newPort(t, Config{MTU: 1500})
+	closing(t, Connect(path, "cn0", host, discard))
+	eventually(t, "a host attaches to the first listener", host.Attached)
+
+	stale := filepath.Join(t.TempDir(), "stale.sock")
+	l, err := net.ListenUnix(network, &net.UnixAddr{Name: stale, Net: network})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.SetUnlinkOnClose(false)
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	listen(t, stale, Config{MTU: 1500})
+}
+
 // A listener that is closed late leaves the socket of its successor alone.
 func TestLateCloseKeepsTheSuccessor(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "links.sock")
 	former, err := Listen(path)
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
 	listen(t, path, Config{MTU: 1500})

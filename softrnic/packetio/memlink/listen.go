@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
+
+	"golang.org/x/sys/unix"
 )
 
 // maxConns is the largest number of connections to a Listener; further ones are closed at once.
@@ -28,9 +30,16 @@ type Listener struct {
 	closed bool
 }
 
-// Listen listens on path. It removes a file that is already there, without a check whether a
+// Listen listens on path. It replaces a socket that no process serves any more, and fails if a
 // process serves it. Only the user of this process may connect.
 func Listen(path string) (*Listener, error) {
+	c, err := net.DialUnix(network, nil, &net.UnixAddr{Name: path, Net: network})
+	if err == nil {
+		_ = c.Close() // the connection was only a test whether a process serves the socket
+	}
+	if err == nil || errors.Is(err, unix.EAGAIN) { // EAGAIN: more connections wait than the process has accepted
+		return nil, fmt.Errorf("memory links: another process serves %s: end it first", path)
+	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("memory links: %w", err)
 	}
