@@ -2,6 +2,7 @@ package lookuptable
 
 import (
 	"bytes"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -206,10 +207,17 @@ func TestPathMTUOfConnections(t *testing.T) {
 			t.Errorf("%+v: used %v, %q", tc, ok, l.Why())
 		}
 	}
+	// A lookup of a published table reads one slot.
+	s := newServed(t, "table=ms0 capacity=16 cells=4 cell=2048")
+	l := s.m.links.All[0]
+	l.table.Published = true
+	if want := fmt.Sprintf("or the %d bytes that a lookup reads", SlotLen); s.offer(l, 1024) || !strings.Contains(l.Why(), want) {
+		t.Errorf("a published table: %q, want %q", l.Why(), want)
+	}
 	// A rule whose cells get larger cannot use the connection any more, and can when they are smaller again.
 	const rule = "table=ms0 capacity=16 cells=4 cell="
-	s := newServed(t, rule+"1024")
-	l := s.m.links.All[0]
+	s = newServed(t, rule+"1024")
+	l = s.m.links.All[0]
 	s.offer(l, 1024)
 	for i, cell := range []string{"2048", "512"} {
 		ok := i == 1

@@ -89,7 +89,7 @@ func (l *Link) Fit(s *switchconn.Shared) error {
 	a := l.table.all()
 	_, err := a.Grant(s)
 	if err == nil && s.MTU < l.table.least() {
-		err = fmt.Errorf("a cell of %d bytes, or the %d bytes that a lookup reads, are longer than the path MTU of %d bytes", l.table.Cell, Probe*SlotLen, s.MTU)
+		err = fmt.Errorf("a cell of %d bytes, or the %d bytes that a lookup reads, are longer than the path MTU of %d bytes", l.table.Cell, l.table.probe()*SlotLen, s.MTU)
 	}
 	return err
 }
