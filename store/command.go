@@ -28,6 +28,9 @@ type Commands struct {
 	// of that command's help. StatWord and CheckWord explain stat and check in the list that `help`
 	// prints inside the shell. CheckWord is optional: without it the shell has no check.
 	ShellShort, ShellExample, StatWord, CheckWord string
+	// NoLoss is true if no crash that the store survives loses keys. Then the default check has no
+	// flag --loss.
+	NoLoss bool
 	// Further are the commands that only this store has, by name.
 	Further map[string]Command
 	// Retired has former commands of the store, by name. Each value is the arguments of the
@@ -101,7 +104,7 @@ type Call struct {
 	Post func(host, path string, in, out any) error
 	// Fresh is the first of 65,536 keys that no other call uses.
 	Fresh uint64
-	// Free returns an error if another store uses the memory servers.
+	// Free returns an error if another store is up on the rack.
 	Free func() error
 }
 

@@ -44,7 +44,7 @@ func (s *Store) complete() {
 				"if there is no such order for a key.",
 			fmt.Sprintf("  rdmalab %s check\n  rdmalab inject loss 5%% --link cn0 && rdmalab %[1]s check --clients 8 --rounds 500", s.Name),
 		)
-		c.Check.From, c.Check.Output, c.Check.New = true, true, newHistory
+		c.Check.From, c.Check.Output, c.Check.New = true, true, func(fs *pflag.FlagSet) func(*Call) (Result, error) { return newHistory(fs, c.NoLoss) }
 		c.CheckWord = cmp.Or(c.CheckWord, "prove that the answers of clients are linearizable")
 	}
 	if c.ShellShort == "" {
@@ -53,29 +53,35 @@ func (s *Store) complete() {
 }
 
 // newHistory is Command.New of the default command check: it adds the flags and returns the
-// function that runs the command.
-func newHistory(fs *pflag.FlagSet) func(*Call) (Result, error) {
+// function that runs the command. noLoss is Commands.NoLoss.
+func newHistory(fs *pflag.FlagSet, noLoss bool) func(*Call) (Result, error) {
 	in := HistoryRequest{Clients: 8, Keys: 16}
 	HistoryFlags(fs, &in)
-	fs.BoolVar(&in.Loss, "loss", false, "accept keys that are missing: use it if hosts that have keys in their memory crash during the check")
+	if !noLoss {
+		fs.BoolVar(&in.Loss, "loss", false, "accept keys that are missing: use it if hosts that have keys in their memory crash during the check")
+	}
 	return func(c *Call) (Result, error) {
 		v, err := c.History(in)
 		if err != nil {
 			return nil, err
 		}
-		return &historyResult{v, in.Loss}, nil
+		return &historyResult{v, in.Loss, noLoss}, nil
 	}
 }
 
 // historyResult is a verdict on a history as the Result of a command.
 type historyResult struct {
 	Verdict
-	loss bool
+	loss, noLoss bool
 }
 
 // Write implements Result.
 func (h *historyResult) Write(w io.Writer) error {
-	return errors.Join(h.Verdict.Write(w, h.loss), h.HintLoss(w))
+	err := h.Verdict.Write(w, h.loss)
+	if !h.noLoss {
+		err = errors.Join(err, h.HintLoss(w))
+	}
+	return err
 }
 
 // Bad implements Failing.

@@ -52,7 +52,7 @@ func init() {
 			Short: "Start the server, which takes the table over, or makes an empty one",
 			Long: "start starts the server's process on the metadata host. If an earlier process has left a table, it takes the table\n" +
 				"over: nothing is copied or built again. --items and --value are used only when a table is made. start prints\n" +
-				"whether it took a table over or made one.\n\n" +
+				"whether it took a table over or made one. start fails while another store is up.\n\n" +
 				"With --memcached the process also listens on a TCP address of its host, and executes get, gets, set, add, replace,\n" +
 				"append, prepend, cas, incr, decr, delete, flush_all, stats, version, verbosity and quit of memcached's text\n" +
 				"protocol. An item is stored as one value: its data, its key and 6 bytes together must not exceed --value. Nothing\n" +
@@ -142,6 +142,9 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 func startAt(c *store.Call, in request) (out info, err error) {
 	host, err := store.MetadataHost(c.Rack)
 	if err != nil {
+		return out, err
+	}
+	if err := c.Free(); err != nil {
 		return out, err
 	}
 	return out, c.Post(host, Store.Path(store.PathStart), in, &out)

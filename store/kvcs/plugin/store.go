@@ -42,8 +42,8 @@ func init() {
 			Long: "start starts the coordinator on the metadata host, and a replica (a copy of the table that clients READ) on each\n" +
 				"memory host. Without --fresh, it does not change a coordinator or replica that runs. A new replica gets the keys\n" +
 				"that the coordinator has. --keys and --value are used only when the coordinator is started: when none runs, or with\n" +
-				"--fresh. start prints whether the table was found or made, and the hosts of the replicas. The rack file needs\n" +
-				"`onerma: {}`.",
+				"--fresh. start prints whether the table was found or made, and the hosts of the replicas. It fails while another\n" +
+				"store is up. The rack file needs `onerma: {}`.",
 			Example: "  rdmalab kvcs start\n  rdmalab kvcs start --fresh --keys 100000 --value 64",
 			New:     newStart,
 		},
@@ -66,6 +66,7 @@ func init() {
 			Example: "  rdmalab kvcs stat\n  rdmalab kvcs stat -o json", Output: true, Running: true, New: newStat,
 		},
 		StatWord: "show the replicas, and counters",
+		NoLoss:   true, // each replica has all keys
 		Prepare: func(c *store.Call, w store.Workload) (loaded bool, err error) {
 			_, err = start(c, request{Shape: shapeFor(int(min(2*w.Config.Keys, maxKeys)), max(w.Config.Value, defaultValue))})
 			return false, err
@@ -160,6 +161,9 @@ func start(c *store.Call, in request) (out info, err error) {
 	memory := c.Memory()
 	if len(memory) == 0 {
 		return out, fmt.Errorf("rack %s has no host for a replica: give one `role: memory` in the rack file", c.Rack.Name)
+	}
+	if err := c.Free(); err != nil {
+		return out, err
 	}
 	if err := c.Post(host, Store.Path(store.PathStart), in, &out); err != nil {
 		return out, err

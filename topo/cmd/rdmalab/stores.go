@@ -46,9 +46,9 @@ func statusOf(cmd *cobra.Command) func(host string) hostd.Status {
 	}
 }
 
-// freeFor returns an error if a store other than except is up. All stores use the memory of the
-// same servers, so a second store would overwrite the first one. If except is "", no store may be
-// up.
+// freeFor returns an error if a store other than except is up. Most stores use the memory of the
+// same servers, so a second store would overwrite the first one; the others use the same hosts. If
+// except is "", no store may be up.
 func freeFor(except string, rack *spec.Rack, status func(host string) hostd.Status) error {
 	for _, s := range store.All() {
 		if s.Name == except {
@@ -60,7 +60,7 @@ func freeFor(except string, rack *spec.Rack, status func(host string) hostd.Stat
 		}
 		for _, h := range hosts {
 			if hasStore(status(h), s.Name) {
-				return fmt.Errorf("the store %s is up on %s, and uses the memory of the same servers: run `rdmalab %s stop` first", s.Name, h, s.Name)
+				return fmt.Errorf("the store %s is up on %s, and the stores of a rack share its hosts and their memory: run `rdmalab %s stop` first", s.Name, h, s.Name)
 			}
 		}
 	}

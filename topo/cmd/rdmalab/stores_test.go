@@ -1,10 +1,13 @@
 package main
 
 import (
+	"errors"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/topo/hostd"
@@ -42,6 +45,39 @@ func TestStoresDoNotTakeEachOthersMemory(t *testing.T) {
 	hosts["cn1"] = hostd.Status{Stores: []store.Status{{Store: "sherman"}}}
 	free(freeFor("sherman", rack, status))
 	refused(freeFor("clover", rack, status), "cn1", "`rdmalab sherman stop`")
+}
+
+// The start command of each store asks whether another store is up before it sends any request.
+func TestEveryStoreAsksForOthers(t *testing.T) {
+	rack := &spec.Rack{Name: "r", Hosts: []spec.Host{
+		{Name: "cn0", Role: spec.Compute}, {Name: "md0", Role: spec.Metadata}, {Name: "ms0", Role: spec.Memory}, {Name: "ms1", Role: spec.Memory},
+	}}
+	up := errors.New("another store is up")
+	for _, s := range store.All() {
+		start := s.Commands.Start.New(pflag.NewFlagSet(s.Name, pflag.ContinueOnError))
+		_, err := start(&store.Call{
+			Context: t.Context(), Store: s, Rack: rack, Err: io.Discard, Free: func() error { return up },
+			Post: func(_, path string, _, _ any) error { return errors.New("a request: " + path) },
+		})
+		if !errors.Is(err, up) {
+			t.Errorf("%s: %v", s.Name, err)
+		}
+	}
+}
+
+// kvcs has all keys on each replica: its check accepts no loss of keys.
+func TestCheckOfKvcsHasNoLoss(t *testing.T) {
+	for name, has := range map[string]bool{"kvcs": false, "nictable": true} {
+		s, err := store.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		fs := pflag.NewFlagSet(name, pflag.ContinueOnError)
+		s.Commands.Check.New(fs)
+		if (fs.Lookup("loss") != nil) != has {
+			t.Errorf("%s check has the flag --loss: %v, want %v", name, !has, has)
+		}
+	}
 }
 
 // Flags of earlier versions are accepted; help shows only their present names.
