@@ -51,9 +51,9 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// Counters counts what a Table did; Words is the number of words that it has now.
+// Counters counts what a Table did.
 type Counters struct {
-	Words   int    `json:"words"`
+	Words   int    `json:"words" help:"words in the table"`
 	Made    uint64 `json:"made" name:"words_made" help:"words that the switch has begun to track"`
 	Evicted uint64 `json:"evicted" name:"words_evicted" help:"idle words that were replaced by others"`
 	Refused uint64 `json:"refused" name:"words_refused" help:"words not tracked because no word of the full table was idle"`

@@ -13,15 +13,13 @@ import (
 
 // Stats counts what a Machine did.
 type Stats struct {
-	Stores   uint64 `name:"stores" help:"superblocks of stores that were learnt"`
-	Unusable uint64 `name:"stores_unusable" help:"stores whose nodes carry no key or have several copies, or whose superblock has no layout"`
-	Nodes    uint64 `name:"nodes" help:"data WRITEs of nodes"`
-	Appends  uint64 `name:"appends"`
-	Reads    uint64 `name:"reads" help:"READs of nodes that are known"`
-	// SteeredAppends and SteeredReads count appends and READs that the switch has sent to the
-	// newest node of their key.
-	SteeredAppends uint64 `name:"appends_steered"`
-	SteeredReads   uint64 `name:"reads_steered"`
+	Stores         uint64 `name:"stores" help:"superblocks of stores that were learnt"`
+	Unusable       uint64 `name:"stores_unusable" help:"stores whose nodes carry no key or have several copies, or whose superblock has no layout"`
+	Nodes          uint64 `name:"nodes" help:"data WRITEs of nodes"`
+	Appends        uint64 `name:"appends" help:"CMP_SWAPs that append a node to the chain of a key"`
+	Reads          uint64 `name:"reads" help:"READs of nodes that are known"`
+	SteeredAppends uint64 `name:"appends_steered" help:"appends sent to the newest node of their key instead of the node that the client named"`
+	SteeredReads   uint64 `name:"reads_steered" help:"READs sent to the newest node of their key instead of the node that the client named"`
 	Linked         uint64 `name:"appends_linked" help:"appends that succeeded"`
 	Failed         uint64 `name:"tails_wrong" help:"failed appends to the node that was taken for the tail"`
 	Lost           uint64 `name:"appends_lost" help:"failed appends to another node"`
@@ -31,7 +29,7 @@ type Stats struct {
 	Elsewhere      uint64 `name:"tails_elsewhere" help:"requests not steered because the tail is on another server"`
 	Stale          uint64 `name:"stale_steered" help:"appends to reused entries, steered to the tail of their key"`
 	Translated     uint64 `name:"translated" help:"requests steered to a node of another version"`
-	Answers        uint64 `name:"answers_translated"`
+	Answers        uint64 `name:"answers_translated" help:"responses of steered requests that were changed to the version that the client expects"`
 	Unsure         uint64 `name:"appends_unsure" help:"appends out of order, or on connections whose two flows are not both known"`
 	Unlike         uint64 `name:"tails_unlike" help:"requests not steered because length or R_Key of the tail differ, or its version is lower"`
 	Held           uint64 `name:"held" help:"appends that waited for the one before"`
@@ -41,11 +39,11 @@ type Stats struct {
 	Stalled        uint64 `name:"chains_stalled" help:"appends that were not answered in time"`
 	Impatient      uint64 `name:"held_copies" help:"retransmissions of waiting requests, dropped"`
 	Repeated       uint64 `name:"steered_again" help:"retransmissions sent to where the first copy went"`
-	Forgotten      uint64 `name:"tails_forgotten"`
-	Overwritten    uint64 `name:"nodes_overwritten"`
+	Forgotten      uint64 `name:"tails_forgotten" help:"keys of which the switch has forgotten the newest node and the places of the others"`
+	Overwritten    uint64 `name:"nodes_overwritten" help:"nodes forgotten because a request has changed their memory"`
 	NoRoom         uint64 `name:"no_room" help:"appends that were not followed or could not wait, because a table was full"`
-	NodesEvicted   uint64 `name:"nodes_evicted"`
-	KeysEvicted    uint64 `name:"keys_evicted"`
+	NodesEvicted   uint64 `name:"nodes_evicted" help:"nodes forgotten because the table of nodes was full"`
+	KeysEvicted    uint64 `name:"keys_evicted" help:"keys forgotten because the table of keys was full"`
 }
 
 // Stats returns a copy of the counters.

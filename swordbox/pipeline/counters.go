@@ -52,11 +52,11 @@ type Counters struct {
 	Multicast    uint64 `json:"multicast" name:"multicast" help:"frames sent to the ports of a multicast group"`
 	GroupReports uint64 `json:"groupReports" name:"group_reports" help:"reports of IGMP and MLD read"`
 	GroupQueries uint64 `json:"groupQueries" name:"group_queries" help:"queries of IGMP and MLD sent"`
-	Groups       int    `json:"groups"`
+	Groups       int    `json:"groups" help:"multicast groups in the table"`
 	GroupFull    uint64 `json:"groupFull" name:"group_table_full" help:"reports of groups not learnt because the table was full"`
-	MACs         int    `json:"macs"`
+	MACs         int    `json:"macs" help:"addresses in the table"`
 	MACMoves     uint64 `json:"macMoves" name:"mac_moves" help:"addresses that moved to another port"`
 	MACFull      uint64 `json:"macFull" name:"mac_table_full" help:"addresses not learnt because the table was full"`
-	Flows        int    `json:"flows"`
+	Flows        int    `json:"flows" help:"flows in the table"`
 	FlowOverflow uint64 `json:"flowOverflow" name:"flow_overflow" help:"packets of flows not counted because the table was full"`
 }

@@ -26,10 +26,10 @@ const history = 1 << 18
 // Stats counts what a Machine did.
 type Stats struct {
 	Nodes          uint64 `name:"nodes" help:"data WRITEs of nodes"`
-	Appends        uint64 `name:"appends"`
-	SteeredAppends uint64 `name:"appends_steered"`
+	Appends        uint64 `name:"appends" help:"CMP_SWAPs on nodes by clients that have written a node of a selected key before"`
+	SteeredAppends uint64 `name:"appends_steered" help:"appends sent to the newest node of their key instead of the node that the client named"`
 	Reads          uint64 `name:"reads" help:"READs of nodes in the table of history"`
-	SteeredReads   uint64 `name:"reads_steered"`
+	SteeredReads   uint64 `name:"reads_steered" help:"READs sent to the newest node of their key instead of the node that the client named"`
 	Repeated       uint64 `name:"retransmissions" help:"retransmissions, forwarded to the address that the client named"`
 	Repairs        uint64 `name:"repairs" help:"transmissions of unanswered appends by the control plane"`
 	Repaired       uint64 `name:"chains_repaired" help:"repaired appends that had been lost"`

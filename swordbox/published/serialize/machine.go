@@ -41,28 +41,25 @@ type server struct {
 
 // Stats counts what a Machine did.
 type Stats struct {
-	Joined uint64 `name:"joined"`
-	Moved  uint64 `name:"moved"`
-	// Replaced counts the replaced atomics, and Failed those of them that are CMP_SWAPs that fail.
-	// PassedThrough counts atomics that were sent unchanged, because the value of their word was
-	// not known.
+	Joined uint64 `name:"joined" help:"clients' flows whose requests the switch has begun to serialise"`
+	Moved  uint64 `name:"moved" help:"requests sent on the connection of another client"`
+	// Replaced counts the replaced atomics.
 	Replaced      uint64 `name:"replaced"`
-	Failed        uint64 `name:"replaced_failing"`
-	PassedThrough uint64 `name:"atomics_passed"`
-	Retransmitted uint64 `name:"retransmitted"`
+	Failed        uint64 `name:"replaced_failing" help:"replaced atomics that are CMP_SWAPs that fail"`
+	PassedThrough uint64 `name:"atomics_passed" help:"atomics sent unchanged because the value of their word was not known"`
+	Retransmitted uint64 `name:"retransmitted" help:"retransmissions of clients"`
 	// Forgotten counts retransmissions whose request has no map entry, because the entry was
 	// overwritten or never existed.
 	Forgotten uint64 `name:"forgotten"`
 	// Overwritten counts open map entries that were overwritten because their place was reused.
 	Overwritten uint64 `name:"overwritten"`
-	Answers     uint64 `name:"answers"`
-	AcksSplit   uint64 `name:"acks_split"`
-	// Broadcast counts sequence NAKs of servers. Naks counts the NAKs that the switch has sent to
-	// clients because of them.
+	Answers     uint64 `name:"answers" help:"responses to READs and atomics sent to the clients of the requests"`
+	AcksSplit   uint64 `name:"acks_split" help:"ACKs of a server that acknowledged requests of several clients"`
+	// Broadcast counts sequence NAKs of servers.
 	Broadcast uint64 `name:"nak_broadcasts"`
-	Naks      uint64 `name:"naks_sent"`
-	Fatal     uint64 `name:"fatal_naks"`
-	Strays    uint64 `name:"strays"`
+	Naks      uint64 `name:"naks_sent" help:"sequence NAKs that the switch has sent to clients because of sequence NAKs of servers"`
+	Fatal     uint64 `name:"fatal_naks" help:"NAKs of servers other than sequence NAKs, forwarded to the client whose request they name"`
+	Strays    uint64 `name:"strays" help:"responses dropped because their request has no map entry, or its connection has ended"`
 }
 
 // ReasonForgotten means that the packet belongs to no map entry.

@@ -87,7 +87,8 @@ func goStructs(t *testing.T, folder string) map[string][]goField {
 
 // counterTable returns the counters of a struct as a table. A counter has the name of the tag name,
 // or its name in JSON; its explanation is the tag help, or the comment.
-func counterTable(prefix string, fields []goField) string {
+func counterTable(t *testing.T, prefix string, fields []goField) string {
+	t.Helper()
 	table := docHead("counter", "meaning")
 	for _, f := range fields {
 		name, help := f.tags.Get("name"), f.tags.Get("help")
@@ -103,17 +104,20 @@ func counterTable(prefix string, fields []goField) string {
 		if help == "" {
 			help = strings.TrimSuffix(f.comment, ".")
 		}
+		if help == "" {
+			t.Errorf("counter %s has no text: give it the tag help or a comment", name)
+		}
 		table += docRow("`"+prefix+name+"`", help)
 	}
 	return table
 }
 
 func nicCounters(t *testing.T) string {
-	return counterTable("", goStructs(t, "softrnic/metrics")["NIC"])
+	return counterTable(t, "", goStructs(t, "softrnic/metrics")["NIC"])
 }
 
 func portCounters(t *testing.T) string {
-	return counterTable("", goStructs(t, "topo/hostd")["PortCounters"])
+	return counterTable(t, "", goStructs(t, "topo/hostd")["PortCounters"])
 }
 
 // programCounters returns the counters of each package of the switch that has counters.
@@ -130,7 +134,7 @@ func programCounters(t *testing.T) string {
 		}
 		slices.Sort(names)
 		for _, name := range names {
-			fmt.Fprintf(&out, "### %s: %s\n\n%s\n", folder, name, counterTable("", all[name]))
+			fmt.Fprintf(&out, "### %s: %s\n\n%s\n", folder, name, counterTable(t, "", all[name]))
 		}
 	}
 	return out.String()

@@ -29,6 +29,7 @@ const docRoot = "../../.."
 var generated = map[string]func(t *testing.T) string{
 	"commands":        commandsPage,
 	"rack":            rackTable("rack"),
+	"onerma":          rackTable("onerma"),
 	"switch":          rackTable("switch"),
 	"rules":           rulesTable,
 	"hosts":           rackTable("hosts"),
@@ -48,6 +49,11 @@ var generated = map[string]func(t *testing.T) string{
 // The generated parts of the documents are up to date.
 func TestReference(t *testing.T) {
 	t.Setenv(rackEnv, "") // the help shows it as the default of --rack
+	for section := range rackKeys(t) {
+		if generated[section] == nil {
+			t.Errorf("the keys of %s in a rack file are in no document", section)
+		}
+	}
 	parts := map[string]string{}
 	for name, make := range generated {
 		if parts[name] = strings.TrimSpace(make(t)); parts[name] == "" {
