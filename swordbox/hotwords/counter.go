@@ -68,9 +68,9 @@ func (c *Counter) SetRules(set *rules.Set) {
 	}
 }
 
-// same reports whether two rules select and count the same addresses.
+// same reports whether two rules select the same requests and count the same addresses.
 func same(a, b *rules.Rule) bool {
-	return a.ID == b.ID && a.Server == b.Server && a.From == b.From && a.To == b.To && a.RKey == b.RKey && maps.Equal(a.Options, b.Options)
+	return a.ID == b.ID && a.Server == b.Server && slices.Equal(a.Also, b.Also) && a.From == b.From && a.To == b.To && a.RKey == b.RKey && maps.Equal(a.Options, b.Options)
 }
 
 // Observe counts a request.

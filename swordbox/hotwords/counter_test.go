@@ -91,6 +91,16 @@ func TestCountsAcrossRules(t *testing.T) {
 	if got := hot(c.list(0)); got != "0x1010=2(0/0/1) 0x1000=1(0/0/1)" {
 		t.Errorf("after a change of rules: %s", got)
 	}
+	// With another address of the server the rule selects other requests: counts of before would be too small.
+	set = ruleSet(t, "id=b range=0x1000-0x2000 top=2")
+	set.All()[0].Also = []netip.Addr{netip.MustParseAddr("fd00:77::9")}
+	if c.SetRules(set); len(c.list(0)) != 0 {
+		t.Errorf("a rule with a further address: %s", hot(c.list(0)))
+	}
+	c.Observe(nil, &set.All()[0], handler.Target{Opcode: wire.RCCmpSwap, VA: 0x1000, Length: 8})
+	if c.SetRules(set); len(c.list(0)) != 1 {
+		t.Errorf("an unchanged rule with a further address: %s", hot(c.list(0)))
+	}
 	set = ruleSet(t, "id=b range=0x1000-0x2000 top=3")
 	if c.SetRules(set); len(c.list(0)) != 0 {
 		t.Errorf("a rule that is another one: %s", hot(c.list(0)))
