@@ -243,6 +243,22 @@ func TestCut(t *testing.T) {
 	if got, want := d.Stats.String(), "1 RoCEv2 packets: 0 good, 0 with a wrong ICRC, 0 malformed, 1 captured in part; 0 other frames; 0 shown"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
+	// An error in the captured bytes is certain, whatever the other bytes are.
+	short := bytes.Clone(data[:72])
+	short[39]-- // the length in the UDP header
+	bad := Record{Packet: pcapng.Packet{Data: short, OrigLen: len(data)}}
+	bad.decode()
+	d.count(&bad)
+	if bad.Verdict != Malformed || bad.Err == nil || d.Stats.Malformed != 1 || d.Stats.Cut != 1 {
+		t.Errorf("cut and malformed: %s, %v, %v", bad.Verdict, bad.Err, &d.Stats)
+	}
+	// Errors that depend on the bytes that were not captured are not certain.
+	for n := range 72 {
+		r := Record{Packet: pcapng.Packet{Data: data[:n], OrigLen: len(data)}}
+		if r.decode(); r.Verdict == Malformed {
+			t.Errorf("%d captured bytes: %v", n, r.Err)
+		}
+	}
 	// Lengths so large that no memory must be allocated for them.
 	r.OrigLen = 1 << 40
 	r.decode()

@@ -16,7 +16,7 @@ const (
 	Other     Verdict = "other"     // not RoCEv2
 	OK        Verdict = "ok"        // well-formed, with the right ICRC
 	BadICRC   Verdict = "bad"       // well-formed, with a wrong ICRC
-	Cut       Verdict = "cut"       // not captured completely: its ICRC is unknown, and it may be malformed
+	Cut       Verdict = "cut"       // not captured completely: its ICRC is unknown, and what was captured is not malformed
 	Malformed Verdict = "malformed" // RoCEv2 that cannot be parsed; Record.Err says why
 )
 
@@ -37,15 +37,13 @@ func (r *Record) decode() {
 	data := r.Data
 	cut := len(data) < r.OrigLen
 	if cut {
-		// Zeros replace the bytes that were not captured, so that the frame has the length in its
-		// headers.
-		data = append(bytes.Clone(data), make([]byte, min(r.OrigLen, pcapng.MaxPacket)-len(data))...)
+		data = r.filled(0)
 	}
 	r.Err = wire.ParseFrame(data, &r.Frame)
 	switch {
 	case errors.Is(r.Err, wire.ErrNotRoCE):
 		r.Verdict, r.Err = Other, nil
-	case cut:
+	case cut && (r.Err == nil || !r.certain()):
 		r.Verdict, r.Err = Cut, nil
 	case r.Err != nil:
 		r.Verdict = Malformed
@@ -54,4 +52,19 @@ func (r *Record) decode() {
 	default:
 		r.Verdict = BadICRC
 	}
+}
+
+// filled returns the frame with the length in its headers: the bytes that were not captured have the
+// value b.
+func (r *Record) filled(b byte) []byte {
+	rest := bytes.Repeat([]byte{b}, max(0, min(r.OrigLen, pcapng.MaxPacket)-len(r.Data)))
+	return append(bytes.Clone(r.Data), rest...)
+}
+
+// certain reports whether the error of a frame that was captured in part is in the captured bytes:
+// then the frame has the same error whatever the other bytes are.
+func (r *Record) certain() bool {
+	var f wire.Frame
+	err := wire.ParseFrame(r.filled(0xff), &f)
+	return err != nil && err.Error() == r.Err.Error()
 }
