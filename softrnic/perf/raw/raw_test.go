@@ -95,6 +95,29 @@ func TestGivesUp(t *testing.T) {
 	}
 }
 
+// A test whose link dies in the middle returns what it has measured, together with the error.
+func TestMeasurementsBeforeAnError(t *testing.T) {
+	for _, test := range []string{perf.RawBW, perf.RawLat} {
+		r := pair(t, perf.Config{Test: test, Size: 8, Iters: 1 << 20, Depth: 16}, func(from, i int) bool { return from == 0 && i > 200 })
+		r.stall = 50 * time.Millisecond
+		run := r.bandwidth
+		if test == perf.RawLat {
+			run = r.latency
+		}
+		res := perf.Result{MTU: maxPayload}
+		err := run(&res)
+		if err == nil || res.Elapsed == 0 {
+			t.Errorf("%s: %v after %v", test, err, res.Elapsed)
+		}
+		switch {
+		case test == perf.RawBW && (res.BW == nil || res.BW.MsgRate <= 0 || res.BW.Iters < 100 || res.BW.Iters > 300):
+			t.Errorf("bandwidth: %+v", res.BW)
+		case test == perf.RawLat && (res.Lat == nil || res.Lat.Average <= 0 || res.Lat.Iters < 200 || res.Lat.Iters > 300):
+			t.Errorf("latency: %+v", res.Lat)
+		}
+	}
+}
+
 func TestDial(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.18.3:0")
 	if err != nil {

@@ -134,12 +134,19 @@ func (r *run) poll() (number uint64, ok bool, err error) {
 	return number, ok, nil
 }
 
-// latency sends one frame at a time and waits for its answer.
+// latency sends one frame at a time and waits for its answer. After an error, res has what was
+// measured before.
 func (r *run) latency(res *perf.Result) error {
 	size := min(r.cfg.Size, res.MTU) + overhead
 	var took perf.Latencies
-	missed := 0 // number of waits in a row without an answer
+	missed, lost := 0, 0 // number of waits without an answer: in a row, and in all
 	begun := time.Now()
+	defer func() {
+		res.Elapsed, res.Counters = time.Since(begun), lostFrames(lost)
+		if took.Count()+lost > 0 {
+			res.Lat = took.Summary(r.cfg.Size, took.Count()+lost)
+		}
+	}()
 	for i := 1; i <= r.cfg.Iters; i++ {
 		start := time.Now()
 		if err := r.send(size, opEcho, uint64(i)); err != nil {
@@ -151,6 +158,7 @@ func (r *run) latency(res *perf.Result) error {
 				return err
 			}
 			if !ok {
+				lost++
 				if missed++; missed >= giveUp {
 					return fmt.Errorf("no echo of %d frames in a row: is the link up?", missed)
 				}
@@ -166,21 +174,19 @@ func (r *run) latency(res *perf.Result) error {
 			r.tell(perf.Progress{Phase: r.cfg.Test, Done: i, Total: r.cfg.Iters})
 		}
 	}
-	res.Elapsed = time.Since(begun)
-	res.Lat = took.Summary(r.cfg.Size, r.cfg.Iters)
-	res.Counters = lostFrames(r.cfg.Iters - took.Count())
 	return nil
 }
 
 // bandwidth sends frames in one direction, with at most cfg.Depth of them in flight. From time to
 // time the peer reports how many have arrived. If the peer stops answering, the frames that it has
-// not reported count as lost.
+// not reported count as lost. After an error, res has what was measured before.
 func (r *run) bandwidth(res *perf.Result) error {
 	frames := (r.cfg.Size + res.MTU - 1) / res.MTU // frames of a message
 	total := uint64(frames) * uint64(r.cfg.Iters)
 	var sent, arrived, lost uint64
 	silent := 0
 	begun := time.Now()
+	defer func() { r.arrived(res, arrived, lost, frames, time.Since(begun)) }()
 	for arrived+lost < total {
 		room := int(min(total-sent, uint64(r.cfg.Depth)-(sent-arrived-lost), batch))
 		r.tx.Reset()
@@ -221,15 +227,22 @@ func (r *run) bandwidth(res *perf.Result) error {
 			r.tell(perf.Progress{Phase: r.cfg.Test, Done: int(sent / uint64(frames)), Total: r.cfg.Iters})
 		}
 	}
-	res.Elapsed = time.Since(begun)
-	messages := float64(arrived) / float64(frames)
-	rate := messages * float64(r.cfg.Size) / (1 << 20) / res.Elapsed.Seconds()
-	res.BW = &perf.Bandwidth{
-		Bytes: r.cfg.Size, Iters: r.cfg.Iters, Peak: rate, Average: rate,
-		MsgRate: messages / res.Elapsed.Seconds() / 1e6, TxDepth: r.cfg.Depth, Signaled: askEvery,
-	}
-	res.Counters = lostFrames(int(lost))
 	return nil
+}
+
+// arrived puts into res how many frames have arrived and were lost; a message has this many frames.
+// If there are none, res gets no bandwidth.
+func (r *run) arrived(res *perf.Result, arrived, lost uint64, frames int, took time.Duration) {
+	res.Elapsed, res.Counters = took, lostFrames(int(lost))
+	if arrived+lost == 0 {
+		return
+	}
+	messages := float64(arrived) / float64(frames)
+	rate := messages * float64(r.cfg.Size) / (1 << 20) / took.Seconds()
+	res.BW = &perf.Bandwidth{
+		Bytes: r.cfg.Size, Iters: min(r.cfg.Iters, int((arrived+lost)/uint64(frames))), Peak: rate, Average: rate,
+		MsgRate: messages / took.Seconds() / 1e6, TxDepth: r.cfg.Depth, Signaled: askEvery,
+	}
 }
 
 // lostFrames returns the counters of a Result with n lost frames. A raw test has no other counter.
