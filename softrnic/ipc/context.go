@@ -51,14 +51,12 @@ func (c *Context) pacer() pollpace.Spinner {
 // Runtime returns a runtime of real time: it uses the machine's clock, and goroutines as threads.
 func (c *Context) Runtime() verbs.Runtime { return c.runtime }
 
-// Device returns the attributes of the NIC.
 func (c *Context) Device() verbs.DeviceAttr {
 	d := c.device
 	d.GIDs = append([]verbs.GID(nil), d.GIDs...)
 	return d
 }
 
-// AllocPD makes a protection domain.
 func (c *Context) AllocPD() (verbs.PD, error) {
 	var h proto.Handle
 	if err := c.call(proto.OpAllocPD, proto.None{}, &h); err != nil {
@@ -67,7 +65,6 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 	return &pd{ctx: c, h: h.H}, nil
 }
 
-// NextAsyncEvent waits for an asynchronous event of an object of this context, or of the NIC.
 func (c *Context) NextAsyncEvent(deadline clock.Time) (verbs.AsyncEvent, error) {
 	const op = "next async event"
 	for {

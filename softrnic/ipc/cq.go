@@ -13,7 +13,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// cq is a completion queue.
 type cq struct {
 	ctx         *Context
 	h           uint32
@@ -46,21 +45,18 @@ func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	return q, nil
 }
 
-// unmap unmaps the ring. It is called when the context is closed.
 func (c *cq) unmap() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.release()
 }
 
-// release unmaps the ring. The caller holds mu.
 func (c *cq) release() {
 	c.closed = true
 	_ = ring.Unmap(c.bytes) // cannot fail: it is mapped
 	c.bytes = nil
 }
 
-// ID returns the number by which asynchronous events name the queue.
 func (c *cq) ID() uint32 { return c.id }
 
 // look returns how many completions can be taken without a wait. It is the first step of a poll.
@@ -254,7 +250,6 @@ func (c *cq) Resize(depth int) error {
 	return c.change("resize CQ", proto.OpResizeCQ, proto.ResizeCQ{H: c.h, Depth: depth})
 }
 
-// Moderate delays the completion events of the NIC's queue; see verbs.CQ.
 func (c *cq) Moderate(count int, period time.Duration) error {
 	return c.change("moderate CQ", proto.OpModerateCQ, proto.ModerateCQ{H: c.h, Count: count, Period: period})
 }

@@ -22,7 +22,6 @@ type Manager struct {
 
 var _ rdmacm.Manager = (*Manager)(nil)
 
-// Manager returns a manager of connections.
 func (c *Context) Manager() *Manager { return &Manager{ctx: c} }
 
 // timeout returns the time until the deadline as requests encode it: -1 means no limit.
@@ -49,7 +48,6 @@ func (m *Manager) open(op string, q verbs.QP) (uint32, error) {
 	return o.h, nil
 }
 
-// Dial connects qp to a service of the host with address addr.
 func (m *Manager) Dial(qp verbs.QP, addr netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
 	h, err := m.open("dial", qp)
 	if err != nil {
@@ -60,7 +58,6 @@ func (m *Manager) Dial(qp verbs.QP, addr netip.Addr, service string, p rdmacm.Pa
 	return d.Data, err
 }
 
-// Listen accepts requests for a service.
 func (m *Manager) Listen(service string) (rdmacm.Listener, error) {
 	if _, err := m.open("listen", nil); err != nil {
 		return nil, err

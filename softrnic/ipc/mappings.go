@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 )
 
-// mapping is an object with memory that is unmapped when the object or its context ends. The caller
-// of release holds the locks of the object.
+// mapping is an object with memory that is unmapped when the object or its context ends: by release,
+// whose caller holds the locks of the object, or by unmap, which takes them.
 type mapping interface {
 	unmap()
 	release()
@@ -54,7 +54,6 @@ func (p *mappings) memoryOf(b []byte) (*memory, int) {
 	return nil, 0
 }
 
-// close unmaps everything.
 func (p *mappings) close() (err error) {
 	p.mu.Lock()
 	objects := slices.Collect(maps.Keys(p.objects))

@@ -13,7 +13,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// pd is a protection domain.
 type pd struct {
 	ctx *Context
 	h   uint32
@@ -167,7 +166,6 @@ func (p *pd) newMR(r proto.MR, bytes []byte, own bool) *mr {
 	return m
 }
 
-// unmap unmaps the region's memory. It is called when the context is closed.
 func (m *mr) unmap() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -305,7 +303,6 @@ func (m *mr) Dereg() error {
 	return err
 }
 
-// mw is a memory window.
 type mw struct {
 	ctx *Context
 	h   uint32
@@ -331,14 +328,12 @@ func (m *mw) RKey() (uint32, error) {
 
 func (m *mw) Dealloc() error { return m.ctx.destroy(proto.OpDeallocMW, &m.h) }
 
-// dm is device memory.
 type dm struct {
 	ctx    *Context
 	h      uint32
 	length int
 }
 
-// AllocDM allocates device memory.
 func (c *Context) AllocDM(length int) (verbs.DM, error) {
 	var h proto.Handle
 	if err := c.call(proto.OpAllocDM, proto.Alloc{Length: length}, &h); err != nil {

@@ -7,7 +7,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// qp is a queue pair.
 type qp struct {
 	pd         *pd
 	h          uint32
@@ -55,7 +54,6 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	return q, nil
 }
 
-// unmap unmaps the rings. It is called when the context is closed.
 func (q *qp) unmap() {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
@@ -64,7 +62,6 @@ func (q *qp) unmap() {
 	q.release()
 }
 
-// release unmaps the rings. The caller holds the locks of send and recv.
 func (q *qp) release() {
 	q.send.closed, q.recv.closed = true, true
 	_ = ring.Unmap(q.bytes) // cannot fail: it is mapped
@@ -199,7 +196,6 @@ func (q *qp) Destroy() error {
 	return err
 }
 
-// srq is a shared receive queue.
 type srq struct {
 	pd    *pd
 	h     uint32
@@ -219,14 +215,12 @@ func (p *pd) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	return s, nil
 }
 
-// unmap unmaps the ring. It is called when the context is closed.
 func (s *srq) unmap() {
 	s.recv.mu.Lock()
 	defer s.recv.mu.Unlock()
 	s.release()
 }
 
-// release unmaps the ring. The caller holds the lock of recv.
 func (s *srq) release() {
 	s.recv.closed = true
 	_ = ring.Unmap(s.bytes) // cannot fail: it is mapped
@@ -244,7 +238,6 @@ func (s *srq) SetLimit(n int) error {
 	return s.recv.state("modify SRQ", s.pd.ctx.call(proto.OpLimitSRQ, proto.Limit{H: s.h, N: n}, nil))
 }
 
-// Resize changes the capacity of the NIC's queue.
 func (s *srq) Resize(maxWR int) error {
 	return s.recv.state("modify SRQ", s.pd.ctx.call(proto.OpResizeSRQ, proto.Limit{H: s.h, N: maxWR}, nil))
 }
@@ -255,7 +248,6 @@ func (s *srq) Destroy() error {
 	return s.pd.ctx.destroyQueue("destroy SRQ", proto.OpDestroySRQ, s.h, s.recv.closed, s)
 }
 
-// ah is an address handle.
 type ah struct {
 	pd     *pd
 	h      uint32

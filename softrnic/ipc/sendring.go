@@ -22,7 +22,6 @@ func (q *qp) Doorbell(limit uint32) error {
 	return q.send.state("ring doorbell", q.pd.ctx.call(proto.OpDoorbell, proto.Doorbell{H: q.h, Limit: limit}, nil))
 }
 
-// Number returns the number of the NIC's queue.
 func (c *cq) Number() uint32 { return c.id }
 
 // IgnoreOverrun makes the NIC's queue lose completions that do not fit, without an error.

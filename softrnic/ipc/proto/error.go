@@ -50,7 +50,6 @@ func Sentinel(code uint32) error {
 
 var errOther = errors.New("failed in the daemon")
 
-// ErrorOf encodes an error.
 func ErrorOf(err error) *Error {
 	if err == nil {
 		return nil

@@ -175,7 +175,6 @@ type Data struct {
 	Data []byte `json:"data,omitempty"`
 }
 
-// CreateCQ makes a completion queue.
 type CreateCQ struct {
 	Depth int `json:"depth"`
 }
@@ -205,7 +204,6 @@ type Doorbell struct {
 	Limit uint32 `json:"limit"`
 }
 
-// CreateSRQ makes a shared receive queue.
 type CreateSRQ struct {
 	PD   uint32        `json:"pd"`
 	Init verbs.SRQInit `json:"init"`
@@ -238,7 +236,6 @@ type Limit struct {
 	N int    `json:"n"`
 }
 
-// CreateAH makes an address handle.
 type CreateAH struct {
 	PD   uint32       `json:"pd"`
 	Attr verbs.AHAttr `json:"attr"`
@@ -250,7 +247,6 @@ type Address struct {
 	Number uint32 `json:"number"`
 }
 
-// CreateQP makes a queue pair.
 type CreateQP struct {
 	PD        uint32       `json:"pd"`
 	Type      verbs.QPType `json:"type"`
@@ -267,7 +263,6 @@ type CreateQP struct {
 // Transition is a state transition of a queue pair.
 type Transition string
 
-// State transitions of a queue pair.
 const (
 	ToInit    Transition = "init"
 	ToRTR     Transition = "rtr"
@@ -371,5 +366,4 @@ func TimeLimit(args any) (limit time.Duration, ok bool) {
 	return limit, limit >= 0
 }
 
-// QPN returns the number of a queue pair.
 func (q Queue) QPN() wire.QPN { return wire.QPN(q.Number) }

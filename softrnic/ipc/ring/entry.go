@@ -153,7 +153,6 @@ func Send(slot, buf []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, ok b
 	return ah, true
 }
 
-// PutRecv writes a receive into a slot.
 func PutRecv(b []byte, wr *verbs.RecvWR) {
 	le.PutUint64(b[0:], wr.ID)
 	le.PutUint32(b[8:], uint32(putSGL(b[recvHeader:], wr.SGL)))
@@ -190,7 +189,6 @@ func getSGL(b []byte, sges []verbs.SGE) []verbs.SGE {
 	return sges
 }
 
-// PutWC writes a completion into a slot.
 func PutWC(b []byte, wc *verbs.WC) {
 	le.PutUint64(b[0:], wc.ID)
 	b[8], b[9], b[10], b[11] = uint8(wc.Status), uint8(wc.Opcode), uint8(wc.Flags), bit(wc.Solicited, 1)
@@ -202,7 +200,6 @@ func PutWC(b []byte, wc *verbs.WC) {
 	le.PutUint32(b[32:], wc.VendorErr)
 }
 
-// WC reads a completion.
 func WC(b []byte) verbs.WC {
 	return verbs.WC{
 		ID: le.Uint64(b[0:]), Status: verbs.Status(b[8]), Opcode: verbs.WCOpcode(b[9]), Flags: verbs.WCFlags(b[10]), Solicited: b[11] != 0,
@@ -221,7 +218,6 @@ type Access struct {
 	Value  uint64
 }
 
-// PutAccess writes an access into a slot.
 func PutAccess(b []byte, a Access) {
 	le.PutUint64(b[0:], uint64(a.Offset))
 	le.PutUint64(b[8:], a.Value)

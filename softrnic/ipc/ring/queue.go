@@ -64,7 +64,6 @@ func NewQueue(b []byte, n, slot int) *Queue {
 	}
 }
 
-// Cap returns the number of entries of the ring.
 func (q *Queue) Cap() uint64 { return q.mask + 1 }
 
 // Slot returns the memory of the entry at a position.

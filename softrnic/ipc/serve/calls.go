@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// calls are the requests of one client that may wait for an event; each runs in a goroutine of its
-// own.
+// calls are the requests of one client that may wait for an event, each in its own goroutine.
 type calls struct {
 	limit int // the largest number of calls that may wait at the same time
 

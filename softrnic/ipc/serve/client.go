@@ -198,7 +198,6 @@ func (c *client) start(name string, page []byte, p *program) {
 	c.tasks.Go(c.listenWake)
 }
 
-// rename sets the name of the application.
 func (c *client) rename(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -33,8 +33,7 @@ func (x *connections) deadline(timeout time.Duration) clock.Time {
 	return x.c.ctx.Runtime().Now().Add(timeout)
 }
 
-// get returns the client's connection manager, or ErrNotSupported if the daemon makes no
-// connections.
+// get fails with ErrNotSupported if the daemon makes no connections.
 func (x *connections) get(op string) (Manager, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -147,7 +146,7 @@ func (x *connections) nextRequest(a proto.Wait) (any, error) {
 	return in, nil
 }
 
-// request returns the peer's unanswered connection request that has handle h.
+// request returns the peer's connection request with handle h, or ErrState if it was answered.
 func (x *connections) request(op string, h uint32) (rdmacm.Request, error) {
 	r, err := get[rdmacm.Request](&x.c.objects, op, h)
 	if err != nil {

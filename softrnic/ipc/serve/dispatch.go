@@ -26,7 +26,6 @@ type part interface {
 	*client | memories | queues | *connections
 }
 
-// partOf returns the part of client c that has type P.
 func partOf[P part](c *client) (p P) {
 	switch p := any(&p).(type) {
 	case **client:
@@ -147,5 +146,4 @@ func (c *client) progress(a proto.Progress) (any, error) {
 	return proto.Progress{ID: a.ID, Working: c.calls.inWork(a.ID)}, nil
 }
 
-// eventMessage is the message for an asynchronous event.
 func eventMessage(ev verbs.AsyncEvent) ([]byte, error) { return json.Marshal(proto.Reply{Event: &ev}) }

@@ -146,7 +146,6 @@ func (l *Limits) of(k kind) int64 {
 	}[k]
 }
 
-// limitError returns the error for a limit that was reached.
 func limitError(op string, format string, args ...any) error {
 	return verbs.Errorf(op, verbs.ErrLimit, format, args...)
 }

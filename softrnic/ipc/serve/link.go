@@ -68,7 +68,6 @@ func (l *link) because(reason string) {
 	}
 }
 
-// cut closes the connection and records the reason.
 func (l *link) cut(reason string) {
 	l.because(reason)
 	_ = l.conn.Close() // a second Close does nothing

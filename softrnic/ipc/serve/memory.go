@@ -28,8 +28,7 @@ func newMemory(name string, length int) (fd int, bytes []byte, err error) {
 
 func isClosed(err error) bool { return errors.Is(err, verbs.ErrClosed) }
 
-// memory is a piece of shared memory that an application can register. refs counts the regions in
-// it.
+// memory is shared memory that an application can register. refs counts the regions in it.
 type memory struct {
 	bytes []byte
 	refs  int
@@ -39,7 +38,6 @@ type memory struct {
 // device memory.
 type memories struct{ c *client }
 
-// mrObject is a region of a client.
 type mrObject struct {
 	mr     verbs.MR
 	memory *memory       // nil means that it is device memory or a shared region
@@ -47,7 +45,6 @@ type mrObject struct {
 	shared *sharedRegion // nil means that it is no shared region
 }
 
-// allocPD makes a protection domain.
 func (x memories) allocPD(proto.None) (any, error) {
 	pd, err := made(&x.c.objects, "alloc PD", kindPD, 0, x.c.ctx.AllocPD)
 	if err != nil {
@@ -219,8 +216,7 @@ func (x memories) accessMR(a proto.Access) (any, error) {
 	return accessBytes(a, o.mr.ReadAt, o.mr.WriteAt)
 }
 
-// accessBytes executes access a by the function read or write. It refuses to read more than
-// proto.MaxData bytes.
+// accessBytes executes access a by read or write. It reads at most proto.MaxData bytes.
 func accessBytes(a proto.Access, read, write func([]byte, int) error) (any, error) {
 	if a.Write {
 		return nil, write(a.Data, a.Offset)

@@ -38,7 +38,6 @@ func (a *attachments) attach(c *client, qp verbs.QP, gid verbs.GID) error {
 	return nil
 }
 
-// detach ends an attachment.
 func (a *attachments) detach(c *client, qp verbs.QP, gid verbs.GID) error {
 	err := qp.DetachMulticast(gid)
 	if _, ok := (*a)[gid]; ok && gone(err) {
@@ -101,7 +100,6 @@ func (s *groupShares) giveBack(c *client, gid verbs.GID) {
 	}
 }
 
-// forget removes a client that has ended.
 func (s *groupShares) forget(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -120,7 +118,6 @@ func (x queues) detachMulticast(a proto.Multicast) (any, error) {
 	return nil, x.on("detach multicast", a.H, kindQP, func(o *queueObject) error { return o.groups.detach(x.c, o.qp, a.Group) })
 }
 
-// attachMulticast attaches a queue pair of an unmodified program to a group.
 func (p programQueues) attachMulticast(o *programQPObject, a uverbs.MulticastArgs) (result, error) {
 	return result{}, o.groups.attach(p.c, o.qp, a.Group)
 }

@@ -73,7 +73,6 @@ func made[T any](t *objects, op string, k kind, queued int64, f func() (T, error
 	return o, err
 }
 
-// ended destroys the object with handle h by calling f, and gives back its quotas.
 func ended[T any](t *objects, op string, h uint32, k kind, f func(T) error) (any, error) {
 	o, err := get[T](t, op, h)
 	if err != nil {
@@ -160,14 +159,12 @@ func (t *objects) put(o any) uint32 {
 	}
 }
 
-// drop forgets a handle.
 func (t *objects) drop(h uint32) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	delete(t.byHandle, h)
 }
 
-// dropConnections removes all listeners and requests.
 func (t *objects) dropConnections() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -65,8 +65,7 @@ func (p *pool) giveBack(t table, n int64) {
 	p.free[t] += n
 }
 
-// most returns how many objects of a kind a single application may have. The kind must have a
-// table.
+// most returns how many objects of a kind, which must have a table, one application may have.
 func (p *pool) most(l *Limits, k kind) int { return int(min(l.of(k), p.size[quotas[k].table]/2)) }
 
 // bound reduces the device attributes that a program reads to the program's quotas.
@@ -92,7 +91,6 @@ type QuotaStatus struct {
 	Pool int64 `json:"pool,omitempty"`
 }
 
-// Quotas lists the quotas of applications.
 func (s *Server) Quotas() []QuotaStatus {
 	l := &s.cfg.Limits
 	out := make([]QuotaStatus, kinds, kinds+2)

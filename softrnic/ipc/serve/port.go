@@ -46,7 +46,7 @@ func newPort(c *client, page []byte) *port {
 }
 
 // addBell gives an object a bell: the bit in the control page by which the application announces
-// new entries in the object's ring. It returns the number of the bell, or false if none is free.
+// new entries in the object's ring. It returns the number of the bell; false means none is free.
 func (p *port) addBell(b belled) (uint32, bool) {
 	for i := range p.bells {
 		if p.bells[i] == nil {

@@ -80,8 +80,7 @@ type qpPort struct {
 	recv      *posts // nil if the queue pair uses a shared receive queue
 }
 
-// rung posts the work requests that wait in both rings. It posts receives first, because answers to
-// the sends may need them.
+// rung posts the work requests of both rings, receives first: answers to sends may need them.
 //
 // If the NIC refuses an entry although the application did not wait for a refusal, the queue pair
 // goes to the error state, and the entry completes with an error. Package ipc checks such entries
@@ -154,7 +153,7 @@ func indexOf(err error) int {
 	return 0
 }
 
-// drain posts the receives that wait in the ring.
+// drain posts the receives that wait in the ring by calling post.
 func (r *posts) drain(p *port, op string, post func([]verbs.RecvWR) error) {
 	n := r.take(p)
 	if n == 0 {
@@ -184,7 +183,6 @@ type srqPort struct {
 	recv posts
 }
 
-// rung posts the receives that wait in the ring.
 func (q *srqPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	q.recv.drain(p, "post SRQ recv", q.srq.PostRecv)
 }
@@ -259,7 +257,6 @@ type accessPort struct {
 	head uint64
 }
 
-// rung executes the loads and stores that wait in the ring.
 func (a *accessPort) rung(_ clock.Time, p *port, _ *packetio.Batch) {
 	n := a.q.Tail.Load() - a.head
 	if n > a.q.Cap() {

@@ -97,7 +97,6 @@ func (c *client) serveUnmodified(h uverbs.Hello, fds []int, buf []byte) error {
 	}
 }
 
-// executeProgram decodes and executes a command of an unmodified program.
 func (c *client) executeProgram(b []byte) error {
 	cmd, err := uverbs.ParseCommand(b)
 	if err != nil {
@@ -106,7 +105,6 @@ func (c *client) executeProgram(b []byte) error {
 	return c.prog.execute(cmd)
 }
 
-// attachProgram opens the NIC for the program.
 func (c *client) attachProgram(name string, fds []int) error {
 	mem, err := newProgramMemory(fds, c.cred.Uid, c.s.stuck)
 	if err != nil {
@@ -172,7 +170,6 @@ func (p *program) close() error {
 	return errors.Join(p.closeShares(), p.mem.close(), unix.Close(p.area.fd))
 }
 
-// result is the answer to a command.
 type result struct {
 	uverbs.Answer
 	fds []int
@@ -183,7 +180,6 @@ func answer(structs ...any) result {
 	return result{Answer: uverbs.Answer{Data: uverbs.Encode(structs...)}}
 }
 
-// programHandler executes one kind of command.
 type programHandler func(p *program, c uverbs.Command) (result, error)
 
 // programCommands are the commands that a program may send after its first message.
@@ -313,7 +309,6 @@ func errnoOf(err error) unix.Errno {
 	return unix.EIO
 }
 
-// add stores an object of kind k and returns its handle.
 func (p *program) add(k uverbsKind, o any) uint32 {
 	for {
 		h := p.next[k]
@@ -335,7 +330,7 @@ func named[T any](p *program, k uverbsKind, h uint32) (T, error) {
 
 // getContext returns the descriptor for asynchronous events.
 func (p *program) getContext(struct{}) (result, error) {
-	if p.async.fd() >= 0 {
+	if p.async.sock != 0 {
 		return result{}, unix.EINVAL // a connection has one context
 	}
 	var q eventQueue

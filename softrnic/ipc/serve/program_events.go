@@ -31,13 +31,6 @@ type eventQueue struct {
 	lost    uint64
 }
 
-func (q *eventQueue) fd() int {
-	if q.sock == 0 {
-		return -1
-	}
-	return q.sock
-}
-
 // open makes the queue's socket pair and returns the program's descriptor of it.
 func (q *eventQueue) open() (int, error) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
@@ -116,7 +109,6 @@ func (q *eventQueue) try(ev []byte) bool {
 	return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS)
 }
 
-// createChannel makes a completion channel.
 func (p *program) createChannel(struct{}) (result, error) {
 	p.forgetChannels()
 	if err := p.c.objects.reserve("create channel", kindMemory, 0, 0); err != nil {
@@ -194,7 +186,6 @@ type owner struct {
 // name of an object.
 const portElement = 1
 
-// event sends an asynchronous event to the program.
 func (p *program) event(ev verbs.AsyncEvent) {
 	var o *owner
 	switch ev.Kind {

@@ -57,7 +57,6 @@ type guard struct {
 
 var _ mem.Far = (*guard)(nil)
 
-// newGuard makes a guard; close ends its goroutine.
 func newGuard(m *programMemory) (*guard, error) {
 	if m.stuck.of(m.user) >= maxStuck {
 		return nil, limitError("reg MR", "the NIC still waits for pages of %d former programs of user %d", maxStuck, m.user)
@@ -162,10 +161,8 @@ func (g *guard) asleep() bool {
 	return err != nil || i < 0 || !bytes.HasPrefix(stat[i:], []byte(") R"))
 }
 
-// Read copies len(p) bytes at the address `at` into p, and reports success.
 func (g *guard) Read(p []byte, at uint64) bool { return g.copy(p, at, false) }
 
-// Write copies p to the address `at`, and reports success.
 func (g *guard) Write(p []byte, at uint64) bool { return g.copy(p, at, true) }
 
 // stuck counts, by user, the guards of detached programs whose goroutines still wait for a page of

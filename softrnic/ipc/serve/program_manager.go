@@ -99,7 +99,6 @@ func (x *programManager) tell(channel uint32) {
 	}
 }
 
-// executeManager decodes and executes a command of a program's librdmacm.
 func (c *client) executeManager(b []byte) error {
 	cmd, err := ucma.ParseCommand(b)
 	if err != nil {
@@ -113,7 +112,6 @@ func (c *client) executeManager(b []byte) error {
 	return c.put(r.Answer, r.fds)
 }
 
-// execute executes one command of a program's librdmacm.
 func (x *programManager) execute(s ucma.Step, cmd ucma.Command) (r result, err error) {
 	q := x.channels[cmd.Channel]
 	switch {

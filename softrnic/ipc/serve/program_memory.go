@@ -82,12 +82,10 @@ func (m *programMemory) close() error {
 	return errors.Join(unix.Close(m.fd), m.maps.Close())
 }
 
-// Read copies len(p) bytes at address addr into p, and reports success.
 func (m *programMemory) Read(p []byte, addr uint64) bool {
 	return !m.lost.Load() && readAt(m.fd, p, addr)
 }
 
-// Write copies p to address addr, and reports success.
 func (m *programMemory) Write(p []byte, addr uint64) bool {
 	return !m.lost.Load() && writeAt(m.fd, p, addr)
 }
@@ -163,7 +161,6 @@ func (m *programMemory) mappingsOf(file inode) (all []mapping) {
 	return all
 }
 
-// parseMapping parses a line of /proc/PID/maps.
 func parseMapping(line string) (x mapping, ok bool) {
 	var major, minor uint32
 	n, _ := fmt.Sscanf(line, "%x-%x %4s %x %x:%x %d %s", &x.from, &x.to, &x.rights, &x.offset, &major, &minor, &x.file.number, &x.name)
@@ -206,8 +203,7 @@ func (m *programMemory) accessor(waits bool) (far mem.Far, err error) {
 	return m.guard, nil
 }
 
-// inMemory has the device numbers of file systems whose files are always in memory: shared memory
-// of all kinds.
+// inMemory has the device numbers of file systems whose files are always in memory.
 var inMemory = sync.OnceValue(func() map[uint64]bool {
 	devices := make(map[uint64]bool)
 	var st unix.Stat_t
@@ -260,7 +256,6 @@ func (p *program) deallocPD(pd verbs.PD, a uverbs.Handle) (result, error) {
 // (IBV_ACCESS_OPTIONAL_RANGE), which are ignored.
 const accessOptional = 0x3ff << 20
 
-// regMR registers memory of the program.
 func (p *program) regMR(pd verbs.PD, a uverbs.RegMRArgs) (result, error) {
 	zero := a.Access&uverbs.ZeroBased != 0
 	access, others := uverbs.AccessOf(a.Access &^ (accessOptional | uverbs.ZeroBased))
@@ -304,7 +299,6 @@ func (p *program) deregMR(r *programRegion, a uverbs.Handle) (result, error) {
 	return result{}, err
 }
 
-// allocMW makes a memory window.
 func (p *program) allocMW(pd verbs.PD, a uverbs.MWArgs) (result, error) {
 	if a.Type != uverbs.MWType1 && a.Type != uverbs.MWType2 {
 		return result{}, unix.EINVAL

@@ -39,7 +39,6 @@ func (p programQueues) makeRing(n, entry int) (uverbs.Ring, place, uverbs.Area, 
 	return uverbs.NewRing(bytes, n, entry), place{at, l}, uverbs.Area{Offset: uint64(at), Size: uint32(l)}, nil
 }
 
-// drop frees rings.
 func (p programQueues) drop(places ...place) {
 	for _, l := range places {
 		p.area.give(l.at, l.n)
@@ -458,9 +457,3 @@ func (p programQueues) queryQP(o *programQPObject, _ uverbs.QueryQPArgs) (result
 
 // mover is a completion queue that can copy completions from the NIC to the application.
 type mover interface{ move(p *port) }
-
-var (
-	_ mover  = (*cqPort)(nil)
-	_ mover  = (*programCQ)(nil)
-	_ belled = (*programQP)(nil)
-)

@@ -128,7 +128,6 @@ func (r *receiveRing) Next(sgl []verbs.SGE) (id uint64, nsge int, ok bool) {
 	return id, nsge, true
 }
 
-// Len returns the number of receives in the ring.
 func (r *receiveRing) Len() int { return r.ring.Between(r.head, r.ring.Producer()) }
 
 // programCQ is a completion queue of a program with its ring. tail is the daemon's own position in
@@ -143,7 +142,6 @@ type programCQ struct {
 	told    uint32      // number of events sent to the channel, without those that are lost
 }
 
-// room returns how many completions fit into the ring.
 func (c *programCQ) room() int { return c.ring.Cap() - c.ring.Between(c.ring.Consumer(), c.tail) }
 
 // fetch frees the send ring entries whose completions go to this queue, and then copies the

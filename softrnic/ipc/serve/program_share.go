@@ -33,7 +33,6 @@ type share struct {
 	regions map[*client]int // number of regions over it, by client that is charged for it
 }
 
-// used returns the number of regions over the share.
 func (s *share) used() (sum int) {
 	for _, n := range s.regions {
 		sum += n
@@ -88,7 +87,6 @@ func (x *processes) enter(k processKey) *process {
 	return p
 }
 
-// next returns the number of a new share.
 func (x *processes) next() uint32 {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -124,7 +122,6 @@ func (x *processes) leave(p *process, c *client) error {
 // addresses is a range of addresses of a program.
 type addresses struct{ from, to uint64 }
 
-// overlaps reports whether both ranges have a byte in common.
 func (a addresses) overlaps(b addresses) bool { return a.from < b.to && b.from < a.to }
 
 // programRegion is a region of a program's memory.

@@ -56,7 +56,6 @@ func newPump(shell verbsengine.Shell, spinTime time.Duration) *pump {
 	return p
 }
 
-// with calls f with exclusive use of the engine.
 func (s *pump) with(f func(e *engine.Engine)) {
 	_, e, _ := s.shell.Enter()
 	defer s.shell.Leave()

@@ -32,7 +32,6 @@ func (x queues) qpInit(op string, a *proto.CreateQP) (init verbs.QPInit, err err
 	return init, nil
 }
 
-// createQP makes a queue pair.
 func (x queues) createQP(a proto.CreateQP) (any, []int, error) {
 	const op = "create QP"
 	pd, err := get[verbs.PD](&x.c.objects, op, a.PD)

@@ -86,7 +86,6 @@ func (x queues) retire(h uint32, o *queueObject, destroyed error, unknown func(p
 	return errors.Join(destroyed, err)
 }
 
-// createCQ makes a completion queue.
 func (x queues) createCQ(a proto.CreateCQ) (any, []int, error) {
 	const op = "create CQ"
 	queued := cqBytes(a.Depth) + int64(min(max(a.Depth, 0), ring.MaxCompletions))*ringBytes
@@ -170,7 +169,6 @@ func disown[N comparable](owners map[N]*port, n N, p *port) {
 	}
 }
 
-// find returns the object of kind k with handle h.
 func (x queues) find(op string, h uint32, k kind) (*queueObject, error) {
 	o, err := get[*queueObject](&x.c.objects, op, h)
 	if err == nil && o.kind != k {
@@ -188,7 +186,6 @@ func (x queues) on(op string, h uint32, k kind, f func(o *queueObject) error) er
 	return f(o)
 }
 
-// createSRQ makes a shared receive queue.
 func (x queues) createSRQ(a proto.CreateSRQ) (any, []int, error) {
 	const op = "create SRQ"
 	pd, err := get[verbs.PD](&x.c.objects, op, a.PD)

@@ -91,7 +91,6 @@ func (c *client) openShared(op string, a proto.Share) (out proto.Shared, fds []i
 	return out, []int{fd}, nil
 }
 
-// create makes a shared region.
 func (s *sharedRegions) create(a proto.Share, uid uint32) (*sharedRegion, error) {
 	if len(s.byName) >= s.limits.Shared {
 		return nil, limitError("share", "%d shared regions exist; remove one of them first", len(s.byName))
@@ -183,7 +182,6 @@ func (c *client) closeShared() {
 	}
 }
 
-// unshare removes a shared region.
 func (c *client) unshare(a proto.Share) (any, error) {
 	const op = "unshare"
 	s := &c.s.shared
