@@ -70,7 +70,6 @@ var eventNames = [...]string{
 	"", "request", "reply", "established", "rejected", "unreachable", "disconnected", "closed", "resolve", "resolved",
 }
 
-// String returns the name of the event.
 func (k EventKind) String() string { return eventNames[k] }
 
 // Event is a change that is reported to the owner of a connection.
@@ -85,7 +84,6 @@ type Event struct {
 	Message mad.Message
 }
 
-// String returns a text for logs and scripts.
 func (e Event) String() string {
 	s := fmt.Sprintf("%v owner %d", e.Kind, e.Owner)
 	if rej, ok := e.Message.(*mad.REJ); ok {

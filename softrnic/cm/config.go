@@ -83,7 +83,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate returns an error for the first field of c that is wrong.
 func (c Config) Validate() error {
 	if c.Rand == nil {
 		return errors.New("cm config: Rand is nil; pass a seeded generator")

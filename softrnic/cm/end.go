@@ -120,7 +120,6 @@ func (in incoming) handleDREQ(dreq *mad.DREQ, out *Actions) {
 	m.enterTimeWait(in.now, c, out)
 }
 
-// handleDREP handles the answer to a DREQ.
 func (in incoming) handleDREP(drep *mad.DREP, out *Actions) {
 	m := in.m
 	c := m.find(in, drep.RemoteID, drep.LocalID)

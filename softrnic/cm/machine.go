@@ -26,7 +26,6 @@ func New(cfg Config) (*Machine, error) {
 	return m, nil
 }
 
-// Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
 // maxTick is the largest number of connections that one Tick serves. If more connections are due,

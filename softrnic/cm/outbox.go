@@ -25,7 +25,6 @@ type exchange struct {
 	maxTries uint8 // retries of each message
 }
 
-// newTID returns a transaction ID for a new exchange.
 func (o *outbox) newTID() uint64 {
 	o.tids++
 	return o.tidBase | uint64(o.tids)

@@ -82,7 +82,6 @@ func (m *Machine) answer(now clock.Time, c *conn, rep mad.SIDRRep, out *Actions)
 	m.enterTimeWait(now, c, out)
 }
 
-// handleSIDRRep handles the answer to a SIDR_REQ.
 func (in incoming) handleSIDRRep(rep *mad.SIDRRep, out *Actions) {
 	m := in.m
 	c := m.conns[rep.RequestID]

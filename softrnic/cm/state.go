@@ -30,7 +30,6 @@ var stateNames = [...]string{
 	"Idle", "REQSent", "REPWait", "REPRcvd", "REQRcvd", "REPSent", "RTUWait", "Established", "DREQSent", "TimeWait", "SIDRSent", "SIDRRcvd",
 }
 
-// String returns the name of the state.
 func (s State) String() string { return stateNames[s] }
 
 // cause is what makes a connection change its state: a message, a call of the application, or a
@@ -66,7 +65,6 @@ var causeNames = [...]string{
 	"REQ", "MRA", "REJ", "REP", "RTU", "DREQ", "DREP", "SIDR_REQ", "SIDR_REP", "retry", "expiry",
 }
 
-// String returns the name of the call, the message, or the kind of timeout.
 func (c cause) String() string { return causeNames[c] }
 
 // edge is one edge of the state diagram. sends names the message that is sent; only the diagram
@@ -195,10 +193,8 @@ func stateError(from State, on cause) *illegalState {
 	return e
 }
 
-// Error names the request, the state, and the states in which the request is legal.
 func (e *illegalState) Error() string {
 	return fmt.Sprintf("connection: %s %v: the state is %v, legal in %v", e.Op, verbs.ErrState, e.State, e.LegalIn)
 }
 
-// Unwrap returns verbs.ErrState.
 func (e *illegalState) Unwrap() error { return verbs.ErrState }

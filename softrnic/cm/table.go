@@ -154,9 +154,7 @@ func (t *table) unbindQPs(c *conn) {
 }
 
 // wait sets the deadline of a connection.
-func (t *table) wait(c *conn, at clock.Time) {
-	t.due.Set(uint32(c.id), at)
-}
+func (t *table) wait(c *conn, at clock.Time) { t.due.Set(uint32(c.id), at) }
 
 // startTimeWait moves a connection into time-wait; `until` is when time-wait ends.
 func (t *table) startTimeWait(c *conn, until clock.Time) {

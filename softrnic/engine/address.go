@@ -105,10 +105,8 @@ func (p *port) neighbour(g verbs.GID) (wire.MAC, bool) {
 	return g.LinkLocalMAC()
 }
 
-// isMine reports whether g is one of the NIC's addresses.
 func (p *port) isMine(g verbs.GID) bool { return slices.Contains(p.cfg.GIDs, g) }
 
-// destGID returns the GID of a frame's destination.
 func destGID(f *wire.Frame) verbs.GID {
 	if f.V6 {
 		return f.IPv6.Dst

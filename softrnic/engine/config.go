@@ -98,7 +98,6 @@ type limit struct {
 	def   int
 }
 
-// table returns all fields of l.
 func (l *Limits) table() []limit {
 	return []limit{
 		{"PDs", &l.PDs, 1024},
@@ -130,7 +129,6 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-// Validate returns an error for the first field of c that is wrong.
 func (c Config) Validate() error {
 	switch {
 	case c.Rand == nil:
@@ -158,7 +156,6 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// validPKeys checks a table of P_Keys.
 func validPKeys(table []uint16) error {
 	if len(table) > MaxPKeys {
 		return fmt.Errorf("engine config: %d P_Keys; a port has at most %d", len(table), MaxPKeys)

@@ -97,7 +97,6 @@ func (e *Engine) Counters() *metrics.NIC { return &e.counters }
 // Config returns the configuration with its defaults.
 func (e *Engine) Config() Config { return e.cfg }
 
-// Device describes the NIC to applications.
 func (e *Engine) Device() verbs.DeviceAttr {
 	l := e.cfg.Limits
 	return verbs.DeviceAttr{

@@ -11,12 +11,6 @@ type events struct {
 	activity uint64                              // see Engine.Activity
 }
 
-func (q *events) push(ev verbs.AsyncEvent) {
-	if len(q.ring) < q.limit {
-		q.ring = append(q.ring, ev)
-	}
-}
-
 // NextAsyncEvent removes and returns the oldest asynchronous event. It returns false if there is
 // none.
 func (q *events) NextAsyncEvent() (verbs.AsyncEvent, bool) {
@@ -39,10 +33,11 @@ func (q *events) Notify() { q.activity++ }
 func (e *Engine) raise(ev verbs.AsyncEvent) {
 	e.counters.AsyncEvents++
 	e.activity++
-	if e.sink != nil && e.sink(ev) {
-		return
+	switch q := &e.events; {
+	case q.sink != nil && q.sink(ev):
+	case len(q.ring) < q.limit:
+		q.ring = append(q.ring, ev)
 	}
-	e.push(ev)
 }
 
 // SetEventSink makes the engine call f for each asynchronous event when it is raised. If f returns

@@ -50,7 +50,6 @@ type groups struct {
 	counters       *metrics.NIC
 }
 
-// newGroups returns an empty set of groups.
 func newGroups(p *port, c *metrics.NIC) groups {
 	return groups{byGID: make(map[verbs.GID]*group), due: clock.Never, port: p, counters: c}
 }

@@ -97,7 +97,6 @@ func (g *GSI) deadline() clock.Time {
 	return g.m.Deadline()
 }
 
-// tick handles the deadlines that have passed.
 func (g *GSI) tick(now clock.Time, out *packetio.Batch) {
 	if g.deadline() > now {
 		return
@@ -191,7 +190,6 @@ type refusal struct {
 	status mad.SIDRStatus
 }
 
-// refuse refuses the requests in refused.
 func (g *GSI) refuse(now clock.Time) {
 	for _, r := range g.refused { // no call can fail: the connection manager has just reported the request
 		if r.status != 0 {

@@ -61,7 +61,6 @@ func (c *CMConn) Watch(w CMWatcher) {
 	}
 }
 
-// changed calls the watcher, if there is one.
 func (c *CMConn) changed() {
 	if c.watcher != nil {
 		c.watcher.Changed(c)
@@ -116,7 +115,6 @@ func (l *CMListener) Next() *CMConn {
 	return nil
 }
 
-// Stats returns the connection manager's counters.
 func (g *GSI) Stats() cm.Stats { return g.m.Stats() }
 
 // Conns returns the number of connections that have not ended, and the number of ended ones whose

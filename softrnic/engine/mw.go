@@ -79,7 +79,6 @@ func (e *Engine) AllocDM(length int) (*DM, error) {
 	return d, nil
 }
 
-// Len returns the length in bytes.
 func (d *DM) Len() int { return len(d.buf) }
 
 // ReadAt copies len(p) bytes of the device memory from offset `off` on to p.

@@ -9,7 +9,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// PD is a protection domain.
 type PD struct {
 	e    *Engine
 	num  mem.PD
@@ -19,7 +18,6 @@ type PD struct {
 	dead bool
 }
 
-// MR is a memory region.
 type MR struct {
 	e      *Engine
 	region *mem.Region
@@ -27,7 +25,6 @@ type MR struct {
 	dead   bool
 }
 
-// CQ is a completion queue.
 type CQ struct {
 	e      *Engine
 	q      *cq.CQ
@@ -49,7 +46,6 @@ func alive(op string, dead bool) error {
 	return nil
 }
 
-// AllocPD makes a protection domain.
 func (e *Engine) AllocPD() (*PD, error) {
 	const op = "alloc PD"
 	if err := e.running(op); err != nil {
@@ -149,7 +145,6 @@ func (m *MR) Dereg() error {
 	return nil
 }
 
-// Rereg changes the access rights of the region.
 func (m *MR) Rereg(access verbs.Access) error {
 	if err := alive("rereg MR", m.dead); err != nil {
 		return err

@@ -110,7 +110,6 @@ func PeerOf(e *Engine, n wire.QPN) (wire.QPN, bool) {
 	return peer, peer != 0
 }
 
-// Query returns attributes and state.
 func (q *QP) Query() (verbs.QPAttr, error) {
 	if err := alive("query QP", q.dead); err != nil {
 		return verbs.QPAttr{}, err
@@ -118,7 +117,6 @@ func (q *QP) Query() (verbs.QPAttr, error) {
 	return q.q.Query(), nil
 }
 
-// ToInit moves the queue pair from RESET to INIT.
 func (q *QP) ToInit(a verbs.ToInit) error {
 	const op = "modify QP to INIT"
 	if err := alive(op, q.dead); err != nil {
@@ -178,7 +176,6 @@ func (q *QP) routeTo(op string, a verbs.ToRTR) (route, error) {
 // connected reports whether the queue pair has one peer.
 func (q *QP) connected() bool { return q.q.Service() != wire.ServiceUD }
 
-// ToRTS moves the queue pair from RTR to RTS.
 func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 	const op = "modify QP to RTS"
 	if err := alive(op, q.dead); err != nil {

@@ -155,7 +155,6 @@ func (r *rings) tick(now clock.Time, e *Engine, out *packetio.Batch) {
 	}
 }
 
-// run executes entries of the ring of qp.
 func (r *rings) run(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 	g := qp.ring
 	switch qp.q.State() {
@@ -333,7 +332,6 @@ func (r *rings) remove(qp *QP) {
 	r.count--
 }
 
-// close forgets all rings.
 func (r *rings) close() { *r = rings{trace: r.trace} }
 
 // ringHost gives a ring access to the NIC; it implements sendring.Host.
@@ -396,7 +394,6 @@ func (h *ringHost) EnableReceives(n wire.QPN, index uint32, narrow bool) bool {
 	return to != nil && to.pd == h.qp.pd && to.q.EnableReceives(index, narrow)
 }
 
-// Post queues a work request of the ring.
 func (h *ringHost) Post(wr *verbs.SendWR) error { return h.qp.q.PostSend(h.now, wr, &h.e.acts) }
 
 // Executed counts an entry if it was refused, and passes every entry to the trace function.

@@ -178,7 +178,6 @@ func (e *Engine) accept(f *wire.Frame) *QP {
 	return qp
 }
 
-// receives reports whether the queue pair receives packets in its state.
 func (q *QP) receives() bool {
 	switch q.q.State() {
 	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateSQE:

@@ -5,7 +5,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// SRQ is a shared receive queue.
 type SRQ struct {
 	e    *Engine
 	s    *transport.SRQ
@@ -44,7 +43,6 @@ func (e *Engine) CreateSRQ(pd *PD, init verbs.SRQInit) (*SRQ, error) {
 	return srq, nil
 }
 
-// Query returns attributes and state.
 func (s *SRQ) Query() (verbs.SRQAttr, error) {
 	if err := alive("query SRQ", s.dead); err != nil {
 		return verbs.SRQAttr{}, err
@@ -73,7 +71,6 @@ func (s *SRQ) SetLimit(n int) error {
 	return s.s.SetLimit(n)
 }
 
-// Resize changes the capacity.
 func (s *SRQ) Resize(maxWR int) error {
 	const op = "modify SRQ"
 	if err := alive(op, s.dead); err != nil {

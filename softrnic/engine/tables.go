@@ -72,7 +72,6 @@ func (t *tables) close() {
 	*t = tables{groups: groups{due: clock.Never}, nextCQ: t.nextCQ, nextAH: t.nextAH, nextSRQ: t.nextSRQ}
 }
 
-// IsUp reports whether the NIC is up.
 func (t *tables) IsUp() bool { return t.up }
 
 // Mem returns the table of regions; nil while the NIC is down. The method SetTear of the table sets

@@ -81,7 +81,6 @@ type agenda[T any] struct {
 	free   []uint32
 }
 
-// add returns the place of a new object.
 func (a *agenda[T]) add(o *T) (place uint32) {
 	if n := len(a.free); n > 0 {
 		place = a.free[n-1]
@@ -93,7 +92,6 @@ func (a *agenda[T]) add(o *T) (place uint32) {
 	return uint32(len(a.places) - 1)
 }
 
-// remove frees the place of an object.
 func (a *agenda[T]) remove(place uint32) {
 	a.due.Remove(place)
 	a.places[place] = nil

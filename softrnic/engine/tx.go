@@ -91,7 +91,6 @@ func (e *Engine) complete(now clock.Time, d *transport.Completion) {
 	}
 }
 
-// transmitPath builds frames.
 type transmitPath struct {
 	frame  wire.Frame
 	sealer wire.Sealer

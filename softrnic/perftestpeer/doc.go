@@ -10,10 +10,7 @@ package perftestpeer
 
 import (
 	"errors"
-	"fmt"
 	"time"
-
-	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // DefaultPort is the TCP port that these programs use by default.
@@ -72,9 +69,4 @@ func (r *Result) rates() {
 		r.MiBps = float64(r.Bytes) / (1 << 20) / r.Elapsed.Seconds()
 		r.Mpps = float64(r.Iters) / 1e6 / r.Elapsed.Seconds()
 	}
-}
-
-// statusError returns the error for a failed completion.
-func statusError(wc *verbs.WC) error {
-	return fmt.Errorf("work request %d: %v", wc.ID, wc.Status)
 }

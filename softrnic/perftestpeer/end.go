@@ -115,7 +115,6 @@ func (e *end) connect(l link) error {
 	return l.up(e.qp)
 }
 
-// up moves a queue pair to RTS.
 func (l *link) up(qp verbs.QP) error {
 	err := qp.ToRTR(verbs.ToRTR{
 		DestQPN: l.qpn, DestGID: l.to.DestGID, SourceGID: l.to.SourceGID, RecvPSN: l.theirPSN, PathMTU: l.mtu,
@@ -156,8 +155,8 @@ func (o *objects) take() ([]verbs.WC, error) {
 		return nil, err
 	}
 	for i := range o.wcs[:n] {
-		if o.wcs[i].Status != verbs.Success {
-			return nil, statusError(&o.wcs[i])
+		if wc := &o.wcs[i]; wc.Status != verbs.Success {
+			return nil, fmt.Errorf("work request %d: %v", wc.ID, wc.Status)
 		}
 	}
 	return o.wcs[:n], nil

@@ -66,7 +66,6 @@ var scripts = map[string]script{
 	"write_lat":  {before: 4},
 }
 
-// perftestTests returns the names of the tests.
 func perftestTests() []string { return slices.Sorted(maps.Keys(scripts)) }
 
 // Lengths and numbers in the exchange.

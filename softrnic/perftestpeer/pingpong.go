@@ -68,8 +68,7 @@ func (p *Pingpong) Validate() error {
 }
 
 func checkMTU(n int) error {
-	switch verbs.MTU(n) {
-	case verbs.MTU256, verbs.MTU512, verbs.MTU1024, verbs.MTU2048, verbs.MTU4096:
+	if verbs.MTU(n).Valid() {
 		return nil
 	}
 	return fmt.Errorf("mtu %d: want 256, 512, 1024, 2048 or 4096", n)
@@ -154,7 +153,6 @@ func (p *rally) measure(rt verbs.Runtime, r *Result, play func() error) error {
 	return err
 }
 
-// wrongSize is the error for a received message of n bytes.
 func (p *rally) wrongSize(n int) error {
 	return fmt.Errorf("%w: message %d has %d bytes, not %d; both sides must be given the same size", ErrWrong, p.rcvd, n, p.Size)
 }

@@ -22,7 +22,6 @@ type record struct {
 // recordLen is the length of a record as text.
 const recordLen = 108
 
-// AppendTo appends the record as text.
 func (r *record) AppendTo(b []byte) []byte {
 	b = fmt.Appendf(b, "0000:%04x:%06x:%06x:%08x:%016x:", r.Outs, uint32(r.QPN), uint32(r.PSN), r.RKey, r.VAddr)
 	for _, v := range r.GID {
@@ -34,7 +33,6 @@ func (r *record) AppendTo(b []byte) []byte {
 // recordFields are the lengths of the numbers of a record, of which 16 are the bytes of the GID.
 var recordFields = [...]int{4, 4, 6, 6, 8, 16, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 8}
 
-// Parse parses a record.
 func (r *record) Parse(b []byte) error {
 	if len(b) != recordLen || b[recordLen-1] != 0 {
 		return fmt.Errorf("%w: want a record of %d bytes, got %q", ErrFormat, recordLen, b[:min(len(b), recordLen)])

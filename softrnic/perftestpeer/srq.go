@@ -43,7 +43,6 @@ type srqQP struct {
 	sending, awaiting bool
 }
 
-// runSRQ is Run for the type srq.
 func (p Pingpong) runSRQ(ctx verbs.Context, conn io.ReadWriter) (r Result, err error) {
 	s := &srqRun{rally: rally{Pingpong: p}, byQP: map[wire.QPN]*srqQP{}, slots: min(p.Depth, max(1, 16<<20/p.Size))}
 	defer func() { err = errors.Join(err, s.close()) }()

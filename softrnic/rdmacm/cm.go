@@ -88,7 +88,6 @@ func NewCM(cfg CMConfig) (*CM, error) {
 	}, nil
 }
 
-// Stats returns a copy of the counters.
 func (m *CM) Stats() CMStats {
 	m.mu.Lock()
 	s := m.stats

@@ -21,7 +21,6 @@ const (
 	stalePause = 20 * time.Millisecond
 )
 
-// Dial connects qp to a service of the host with address addr.
 func (m *CM) Dial(qp verbs.QP, addr netip.Addr, name string, p Params, private []byte, deadline clock.Time) ([]byte, error) {
 	const op = "dial"
 	if err := checkDial(addr, name, private); err != nil {
@@ -167,7 +166,6 @@ func (m *CM) abort(c *engine.CMConn) {
 	})
 }
 
-// reject refuses a request or a reply.
 func (m *CM) reject(s service, c *engine.CMConn, reason string) {
 	m.refuse(c, cm.Refusal{Reason: mad.ReasonConsumer, Private: s.reject(reason, nil)})
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Listen accepts requests for a service.
 func (m *CM) Listen(name string) (Listener, error) {
 	s := serviceOf(name)
 	l, err := m.listen("listen", name, func() (*engine.CMListener, error) { return m.nic.Listen(s.ID, m.cfg.Backlog) })
@@ -183,8 +182,7 @@ func checkType(qp verbs.QP, asked uint8) error {
 }
 
 func (r *cmRequest) Reject(reason string) error {
-	reason = cmp.Or(reason, "no reason given")
-	return r.Answer(reason, nil)
+	return r.Answer(cmp.Or(reason, "no reason given"), nil)
 }
 
 // Answer answers the request with a REJ that carries the private data.

@@ -112,10 +112,8 @@ type DatagramRequest struct {
 	private []byte
 }
 
-// Peer returns the address of the peer's NIC.
 func (r *DatagramRequest) Peer() netip.Addr { return r.c.Peer }
 
-// Private returns the peer's private data.
 func (r *DatagramRequest) Private() []byte { return r.private }
 
 // Answer sends the peer the number and Q_Key of qp, to which the peer then sends its datagrams. qp
@@ -140,13 +138,11 @@ func (r *DatagramRequest) Answer(qp verbs.QP, private []byte) error {
 	return nil
 }
 
-// Reject refuses the request.
 func (r *DatagramRequest) Reject() error {
 	r.l.m.count(func(s *CMStats) { s.Rejected++ })
 	return r.l.m.answer(r.c, mad.SIDRRep{Status: mad.SIDRRejected})
 }
 
-// answer sends the SIDR_REP.
 func (m *CM) answer(c *engine.CMConn, rep mad.SIDRRep) error {
 	return m.nic.Step("answer", func(now clock.Time, g *engine.GSI, out *packetio.Batch) error { return g.Answer(now, c, rep, out) })
 }

@@ -54,10 +54,8 @@ type RejectError struct {
 	Private []byte
 }
 
-// Error includes the peer's reason.
 func (e *RejectError) Error() string { return fmt.Sprintf("%v by the peer: %s", ErrRejected, e.Reason) }
 
-// Unwrap returns ErrRejected.
 func (e *RejectError) Unwrap() error { return ErrRejected }
 
 // Params are the attributes of a connection that an application chooses. The zero value is usable.

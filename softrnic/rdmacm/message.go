@@ -147,12 +147,10 @@ func (e *Endpoint) parse(b []byte) error {
 		return fmt.Errorf("%w: PSN %#x", ErrProtocol, e.PSN)
 	case e.RdAtomic < 1 || e.RdAtomic > maxRdAtomic:
 		return fmt.Errorf("%w: depth %d", ErrProtocol, e.RdAtomic)
+	case !e.MTU.Valid():
+		return fmt.Errorf("%w: path MTU %d", ErrProtocol, e.MTU)
 	}
-	switch e.MTU {
-	case verbs.MTU256, verbs.MTU512, verbs.MTU1024, verbs.MTU2048, verbs.MTU4096:
-		return nil
-	}
-	return fmt.Errorf("%w: path MTU %d", ErrProtocol, e.MTU)
+	return nil
 }
 
 func takeText(b []byte) (string, []byte, bool) {

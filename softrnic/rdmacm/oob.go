@@ -108,7 +108,6 @@ func (o *OOB) Addr() netip.AddrPort {
 	return o.listener.Addr().(*net.TCPAddr).AddrPort()
 }
 
-// Stats returns a copy of the counters.
 func (o *OOB) Stats() OOBStats {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -176,7 +175,6 @@ func (o *OOB) wall(deadline clock.Time, limit time.Duration) time.Time {
 	return time.Now().Add(left)
 }
 
-// send writes one message.
 func send(c net.Conn, m message) error {
 	_, err := c.Write(m.appendTo(nil))
 	return err

@@ -15,7 +15,6 @@ import (
 // maxDial limits the time of a Dial, also if its deadline is later or never.
 const maxDial = time.Minute
 
-// Dial connects qp to a service of the host with address addr.
 func (o *OOB) Dial(qp verbs.QP, addr netip.Addr, service string, p Params, private []byte, deadline clock.Time) ([]byte, error) {
 	const op = "dial"
 	if err := checkDial(addr, service, private); err != nil {
@@ -74,7 +73,6 @@ func (o *OOB) initiate(c net.Conn, until time.Time, qp verbs.QP, p Params, reque
 	return reply.private, nil
 }
 
-// sameFamily reports whether both addresses are IPv4 or both IPv6.
 func sameFamily(a, b Endpoint) bool { return a.GID.Addr().Is4() == b.GID.Addr().Is4() }
 
 // dialError converts timeouts, for which package net has an error type of its own.
@@ -86,7 +84,6 @@ func dialError(err error) error {
 	return err
 }
 
-// checkAnswer checks the private data of Request.Answer.
 func checkAnswer(private []byte, port bool) error {
 	switch {
 	case len(private) > MaxAnswer:

@@ -17,7 +17,6 @@ import (
 // next accept would fail at once, too.
 const acceptPause = 10 * time.Millisecond
 
-// Listen accepts requests for a service.
 func (o *OOB) Listen(service string) (Listener, error) {
 	const op = "listen"
 	if err := checkNames(op, service, nil); err != nil {

@@ -263,7 +263,6 @@ func (a *answers) sendAtomicAck(e *response, out *Actions) {
 	tx.AtomicAck = e.value
 }
 
-// sendWritten sends the response to an ATOMIC_WRITE or FLUSH.
 func (a *answers) sendWritten(e *response, out *Actions) {
 	tx := a.newPacket(out)
 	tx.BTH.Opcode, tx.BTH.PSN = wire.RCReadResponseOnly, e.psn
@@ -279,7 +278,6 @@ const (
 	readRefused             // the region was deregistered, or its memory unmapped
 )
 
-// sendReadResponse sends the next packet of a READ, if it can.
 func (a *answers) sendReadResponse(now clock.Time, e *response, out *Actions) readOutcome {
 	off := e.sent * a.mtu
 	n := min(a.mtu, e.length-off)

@@ -34,7 +34,6 @@ type core struct {
 	lastNow clock.Time
 }
 
-// raise reports an asynchronous event of the queue pair.
 func (c *core) raise(kind verbs.AsyncKind, out *Actions) {
 	c.env.Counters.AsyncEvents++
 	out.Async = append(out.Async, verbs.AsyncEvent{Kind: kind, QPN: c.cfg.QPN})

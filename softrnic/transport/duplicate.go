@@ -35,7 +35,6 @@ func (s *results) add(r result, most int) {
 	s.all[s.newest] = r
 }
 
-// last returns the result that add has stored last.
 func (s *results) last() *result { return &s.all[s.newest] }
 
 // find returns the newest result of a request with a PSN; nil if there is none.

@@ -324,7 +324,6 @@ func (x *executor) executeAtomic(p *wire.Packet) verdict {
 	return pass
 }
 
-// keep stores a result for duplicates.
 func (x *executor) keep(res result) { x.replay.add(res, x.answers.maxRdAtomic) }
 
 // completeMessage is called for the last packet of a SEND or WRITE. It completes the receive that

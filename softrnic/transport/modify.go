@@ -38,7 +38,6 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 	return nil
 }
 
-// validInit checks the attributes of the transition to INIT.
 func validInit(a verbs.ToInit) error {
 	if extra := a.Access &^ verbs.RemoteRights; extra != 0 {
 		return badAttr("access bits %#x are none of RemoteWrite, RemoteRead, RemoteAtomic, FlushGlobal, FlushPersistent", extra)
@@ -52,7 +51,6 @@ func validInit(a verbs.ToInit) error {
 	return nil
 }
 
-// validTimer checks the RNR timer of the transition to RTR.
 func validTimer(a verbs.ToRTR) error {
 	if a.MinRNRTimer > maxTimerCode {
 		return badAttr("MinRNRTimer %d; choose a code from 0 to %d", a.MinRNRTimer, maxTimerCode)
@@ -75,14 +73,6 @@ func validRTS(a verbs.ToRTS) error {
 	return nil
 }
 
-func validMTU(m verbs.MTU) bool {
-	switch m {
-	case verbs.MTU256, verbs.MTU512, verbs.MTU1024, verbs.MTU2048, verbs.MTU4096:
-		return true
-	}
-	return false
-}
-
 // ToRTR changes the state from INIT to RTR. From then on the responder works. A UD queue pair
 // ignores the attributes.
 func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
@@ -95,7 +85,7 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 		q.lastNow = now
 		return nil
 	}
-	if !validMTU(a.PathMTU) {
+	if !a.PathMTU.Valid() {
 		return badAttr("path MTU %d; choose 256, 512, 1024, 2048 or 4096", a.PathMTU)
 	}
 	if a.DestQPN > max24 || a.RecvPSN > max24 {

@@ -39,5 +39,4 @@ var phaseMoves = [...][len(phaseEventNames)]phase{
 	phaseEnded:   {heardFirst: phaseEnded, heardExpected: phaseEnded, heardAhead: phaseEnded, refusedFatally: phaseEnded, stopped: phaseEnded},
 }
 
-// on changes p to the phase that follows after event e.
 func (p *phase) on(e phaseEvent) { *p = phaseMoves[*p][e] }

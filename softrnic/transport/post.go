@@ -124,7 +124,6 @@ func (c *Config) CheckSend(wr *verbs.SendWR) (uint32, error) {
 	return uint32(length), nil
 }
 
-// checkFlush checks the operands of a FLUSH.
 func checkFlush(f *verbs.Flush) error {
 	const op = "post send"
 	switch {

@@ -66,7 +66,7 @@ func (c Config) withDefaults() (Config, error) {
 		return fail(verbs.ErrNotSupported, "type %v", c.Type)
 	}
 	c.PortMTU = cmp.Or(c.PortMTU, verbs.MTU1024)
-	if !validMTU(c.PortMTU) {
+	if !c.PortMTU.Valid() {
 		return fail(verbs.ErrInvalid, "PortMTU %d; choose 256, 512, 1024, 2048 or 4096", c.PortMTU)
 	}
 	if c.SendCQ == nil || c.RecvCQ == nil {
@@ -136,10 +136,8 @@ func New(env *Env, cfg Config) (*QP, error) {
 // Sent returns the Source of the send queue's completions.
 func (q *QP) Sent() *cq.Source { return q.sent }
 
-// Num returns the queue pair number.
 func (q *QP) Num() wire.QPN { return q.cfg.QPN }
 
-// State returns the state.
 func (q *QP) State() verbs.QPState { return q.state }
 
 // Config returns the creation attributes with their defaults filled in.
@@ -152,7 +150,6 @@ func (q *QP) Purge() {
 	q.received.Purge()
 }
 
-// Query returns attributes and state.
 func (q *QP) Query() verbs.QPAttr {
 	return verbs.QPAttr{
 		QPN: q.cfg.QPN, Type: q.cfg.Type, State: q.state,

@@ -9,7 +9,6 @@ type Receives interface {
 	// Next takes the oldest receive, copies its SGEs into sgl, and returns their number. ok is
 	// false if there is no receive.
 	Next(sgl []verbs.SGE) (id uint64, nsge int, ok bool)
-	// Len returns the number of receives.
 	Len() int
 }
 

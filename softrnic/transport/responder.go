@@ -37,7 +37,6 @@ func (r *responder) stop() {
 	r.answers.stop()
 }
 
-// reset forgets the connection.
 func (r *responder) reset() {
 	r.ePSN, r.phase, r.skip = 0, phaseSilent, false
 	r.exec.reset()
@@ -80,7 +79,6 @@ const (
 	countLocal
 )
 
-// count increments the NIC's counter that f.counter selects.
 func (f *refusal) count(c *metrics.NIC) {
 	switch f.counter {
 	case countInvalid:

@@ -31,7 +31,6 @@ func (t *retransmission) start(a verbs.ToRTS) {
 	t.stop()
 }
 
-// stop stops both timers.
 func (t *retransmission) stop() { t.at, t.rnrAt = clock.Never, clock.Never }
 
 // ackTimeoutUnit is the factor of the local ACK timeout, which is 4.096 µs · 2^code (IBTA
@@ -89,7 +88,6 @@ func (r *requester) armTimer(now clock.Time) {
 	}
 }
 
-// tick handles the requester's expired timers.
 func (r *requester) tick(now clock.Time, out *Actions) {
 	if r.retry.rnrAt <= now {
 		r.retry.rnrAt = clock.Never

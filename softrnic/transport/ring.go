@@ -106,7 +106,6 @@ func (s *sendQueue) at(pos uint32) *sendWQE { return &s.ring[pos&uint32(len(s.ri
 
 func (s *sendQueue) place(pos uint32) int { return int(pos & uint32(len(s.ring)-1)) }
 
-// sgl returns the scatter/gather list of the entry at pos.
 func (s *sendQueue) sgl(pos uint32) []verbs.SGE {
 	i := s.place(pos) * s.maxSGE
 	return s.sges[i : i+s.ring[s.place(pos)].nsge]
@@ -121,7 +120,6 @@ func (s *sendQueue) data(pos uint32) []byte {
 	return s.inline[i : i+s.maxInline]
 }
 
-// recvWQE is an entry of the receive queue.
 type recvWQE struct {
 	id     uint64
 	nsge   int
@@ -157,7 +155,6 @@ func (r *recvQueue) len() int { return int(r.tail - r.head) }
 
 func (r *recvQueue) at(pos uint32) *recvWQE { return &r.ring[pos&uint32(len(r.ring)-1)] }
 
-// post queues a receive.
 func (r *recvQueue) post(op string, wr *verbs.RecvWR) error {
 	if r.len() >= r.limit {
 		return verbs.Errorf(op, verbs.ErrNoSpace, "%d receives are queued", r.len())

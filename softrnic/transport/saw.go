@@ -14,7 +14,6 @@ import (
 // saw reports how a received packet was handled.
 func (*core) saw(wire.Opcode, string) {}
 
-// sawVerdict reports the verdict of the checks of a received packet.
 func (*core) sawVerdict(wire.Opcode, verdict) {}
 
 // sawAnswer reports that the requester has handled an ACK or NAK with this syndrome.

@@ -30,7 +30,6 @@ func opcodeName(op wire.Opcode) string {
 
 func (c *core) saw(op wire.Opcode, fate string) { c.tell(opcodeName(op), fate) }
 
-// verdictNames are the names of the verdicts.
 var verdictNames = [...]string{
 	pass: "taken", refuseSequence: "out of place", refuseOpcode: "reserved", refuseOperation: "not enabled", refuseDepth: "too many",
 	refuseNotReady: "not ready", refuseLength: "length", refuseTooLong: "too long", refuseAccess: "access",

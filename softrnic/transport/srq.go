@@ -28,7 +28,6 @@ func NewSRQ(id uint32, pd mem.PD, init verbs.SRQInit) (*SRQ, error) {
 	return &SRQ{id: id, pd: pd, rq: newRecvQueue(init.MaxWR, init.MaxSGE)}, nil
 }
 
-// Query returns attributes and state.
 func (s *SRQ) Query() verbs.SRQAttr {
 	return verbs.SRQAttr{ID: s.id, MaxWR: s.rq.limit, MaxSGE: s.rq.maxSGE, Limit: s.limit, Queued: s.queued()}
 }
@@ -71,7 +70,6 @@ func (s *SRQ) LimitReached() bool {
 	return r
 }
 
-// queued returns the number of receives in the queue.
 func (s *SRQ) queued() int {
 	if s.outside != nil {
 		return s.outside.Len() + s.rq.len()

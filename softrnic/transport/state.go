@@ -23,7 +23,6 @@ const (
 
 var eventNames = [...]string{"ToInit", "ToRTR", "ToRTS", "ToSQD", "ResumeRTS", "ToError", "ToReset", "fault", "send fault"}
 
-// String returns the name of the method that causes the event, or "fault" or "send fault".
 func (e event) String() string { return eventNames[e] }
 
 // transition is one edge of the state diagram.
@@ -85,7 +84,6 @@ func next(diagram []transition, from verbs.QPState, on event) (verbs.QPState, er
 	return from, &transitionError{From: from, Event: on.String(), LegalIn: legalIn(diagram, on)}
 }
 
-// legalIn returns the states in which the event `on` is legal.
 func legalIn(diagram []transition, on event) []verbs.QPState {
 	var from []verbs.QPState
 	for _, t := range diagram {
@@ -103,10 +101,8 @@ type transitionError struct {
 	LegalIn []verbs.QPState
 }
 
-// Error names state and event, and where the event would be legal.
 func (e *transitionError) Error() string {
 	return fmt.Sprintf("modify qp: %s %v: the state is %v, legal in %v", e.Event, verbs.ErrState, e.From, e.LegalIn)
 }
 
-// Unwrap returns verbs.ErrState.
 func (e *transitionError) Unwrap() error { return verbs.ErrState }

@@ -22,7 +22,6 @@ type AHAttr struct {
 type AH interface {
 	// Handle returns the NIC's number of the address handle, never 0.
 	Handle() uint32
-	// Destroy ends the handle.
 	Destroy() error
 }
 

@@ -28,7 +28,6 @@ type OpError struct {
 	Err    error
 }
 
-// Error includes operation, cause and detail.
 func (e *OpError) Error() string {
 	s := e.Op + ": " + e.Err.Error()
 	if e.Detail != "" {
@@ -42,7 +41,6 @@ func Errorf(op string, sentinel error, format string, args ...any) error {
 	return &OpError{Op: op, Err: sentinel, Detail: fmt.Sprintf(format, args...)}
 }
 
-// Unwrap returns the sentinel.
 func (e *OpError) Unwrap() error { return e.Err }
 
 // Gone returns nil for the error of an object that has ended already, for example with its NIC, and

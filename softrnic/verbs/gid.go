@@ -10,19 +10,15 @@ import (
 // GID is a port's address: an IPv6 address, or an IPv4-mapped one.
 type GID [16]byte
 
-// GIDOf returns the GID of an IP address.
 func GIDOf(a netip.Addr) GID { return GID(a.As16()) }
 
-// GIDOf4 returns the GID of an IPv4 address.
 func GIDOf4(a [4]byte) GID { return GID{10: 0xff, 11: 0xff, 12: a[0], 13: a[1], 14: a[2], 15: a[3]} }
 
 // Addr returns the IP address: for an IPv4-mapped address the IPv4 address.
 func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
-// String returns the address as text.
 func (g GID) String() string { return g.Addr().String() }
 
-// IsMulticast reports whether g is the address of a multicast group.
 func (g GID) IsMulticast() bool { return g.Addr().IsMulticast() }
 
 // MulticastQPN is the destination queue pair number of datagrams to a group (IBTA 10.5.2/qpn).

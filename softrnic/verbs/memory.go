@@ -12,7 +12,6 @@ package verbs
 type MW interface {
 	// RKey returns the key of the last bind.
 	RKey() (uint32, error)
-	// Dealloc ends the window.
 	Dealloc() error
 }
 
@@ -27,7 +26,6 @@ func LKeyWith(lkey, rkey uint32) uint32 { return lkey&^0xff | rkey&0xff }
 
 // DM is device memory. Peers and work requests reach it through regions; see PD.RegDM.
 type DM interface {
-	// Len returns the length in bytes.
 	Len() int
 	// ReadAt and WriteAt copy bytes out of and into the device memory. The copies are ordered with the
 	// NIC's own accesses.

@@ -23,7 +23,6 @@ type SRQAttr struct {
 // A queue pair in the error state flushes only the receive that it is using, and raises
 // EventQPLastWQE.
 type SRQ interface {
-	// Query returns attributes and state.
 	Query() (SRQAttr, error)
 	// PostRecv queues receives. If one is refused, the error has its index; those before it are
 	// queued.

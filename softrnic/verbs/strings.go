@@ -28,17 +28,12 @@ func name(names []string, kind string, i int) string {
 	return fmt.Sprintf("%s(%d)", kind, i)
 }
 
-// String returns RC, UC or UD.
 func (t QPType) String() string { return name(typeNames[:], "QPType", int(t)) }
 
-// String returns the state's name in the specification, like "RTS".
 func (s QPState) String() string { return name(stateNames[:], "QPState", int(s)) }
 
-// String returns the operation, like "WRITE_IMM".
 func (o WROpcode) String() string { return name(wrNames[:], "WROpcode", int(o)) }
 
-// String returns the completed operation, like "RECV".
 func (o WCOpcode) String() string { return name(wcNames[:], "WCOpcode", int(o)) }
 
-// String returns a description of the event.
 func (k AsyncKind) String() string { return name(asyncNames[:], "AsyncKind", int(k)) }

@@ -117,7 +117,6 @@ type PD interface {
 	// AllocFastMR makes a region for fast registration. Its keys give no access until an OpRegMR
 	// registers a part of the region. buf and length are as in RegMR.
 	AllocFastMR(buf []byte, length int) (MR, error)
-	// CreateQP makes a queue pair.
 	CreateQP(QPInit) (QP, error)
 	// AllocMW makes an unbound memory window.
 	AllocMW() (MW, error)
@@ -138,7 +137,6 @@ type PD interface {
 type MR interface {
 	// Addr returns the first virtual address, by which SGEs and peers name the region.
 	Addr() uint64
-	// Len returns the length in bytes.
 	Len() int
 	// LKey returns the key for work requests of this host. RKey returns the key for peers. Neither can
 	// be used in place of the other.
@@ -158,7 +156,6 @@ type MR interface {
 	// stay. Requests that arrive later are checked against the new rights. It fails with ErrBusy while
 	// windows are bound to the region, because their rights depend on the old ones.
 	Rereg(access Access) error
-	// Dereg ends the region.
 	Dereg() error
 }
 
@@ -235,6 +232,9 @@ const (
 // MTU is a path MTU in bytes: 256, 512, 1024, 2048 or 4096.
 type MTU uint16
 
+// Valid reports whether m is one of the path MTUs below.
+func (m MTU) Valid() bool { return m >= MTU256 && m <= MTU4096 && m&(m-1) == 0 }
+
 // Path MTUs.
 const (
 	MTU256  MTU = 256
@@ -303,9 +303,7 @@ type QPAttr struct {
 
 // QP is a queue pair.
 type QP interface {
-	// QPN returns the queue pair number.
 	QPN() wire.QPN
-	// Query returns attributes and state.
 	Query() (QPAttr, error)
 	// ToInit changes the state from RESET to INIT.
 	ToInit(ToInit) error
@@ -326,7 +324,6 @@ type QP interface {
 	// PostSend queues work requests in order. If one is refused, the error has its index; those
 	// before it are queued.
 	PostSend(wr ...SendWR) error
-	// PostRecv queues receives.
 	PostRecv(wr ...RecvWR) error
 	// AttachMulticast makes a UD queue pair receive the datagrams to a group, an IPv6 or IPv4-mapped
 	// multicast address. Each attached queue pair gets a copy of a datagram, also on the NIC that

@@ -69,11 +69,7 @@ func RegFarMR(domain verbs.PD, far mem.Far, start, base, length uint64, access v
 	}
 	p.ctx.shell.Enter()
 	defer p.ctx.shell.Leave()
-	m, err := p.pd.RegFarMR(far, start, base, length, access)
-	if err != nil {
-		return nil, err
-	}
-	return p.addMR(m)
+	return p.addMR(p.pd.RegFarMR(far, start, base, length, access))
 }
 
 // SharePD returns a handle, for use in c, of a protection domain that belongs to another context of
@@ -95,7 +91,6 @@ func (c *Context) SharePD(other verbs.PD) (verbs.PD, error) {
 	return listed(c.pds, handle), nil
 }
 
-// newPD returns a handle of a domain.
 func newPD(c *Context, p *engine.PD) *pd {
 	return &pd{
 		ctx: c, pd: p, mrs: make(map[*mr]struct{}), qps: make(map[*qp]struct{}), ahs: make(map[*ah]struct{}),

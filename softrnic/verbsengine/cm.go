@@ -14,7 +14,6 @@ import (
 // that it connects may belong to any context of the same NIC.
 type ConnManager struct{ ctx *Context }
 
-// ConnManager returns the NIC's connection manager.
 func (c *Context) ConnManager() *ConnManager { return &ConnManager{ctx: c} }
 
 // Step calls f with exclusive use of the NIC; f must not wait. If the context was closed or the NIC
@@ -50,10 +49,8 @@ type cmCondition struct {
 	patient bool // the thread waits without a deadline, as that of a listener does
 }
 
-// Ready evaluates the condition.
 func (c cmCondition) Ready(*engine.Engine) bool { return c.ctx.closed || c.ready() }
 
-// Patient implements the interface Patient.
 func (c cmCondition) Patient() bool { return c.patient }
 
 // Listen accepts requests for a service until Unlisten, or until the context is closed.

@@ -35,10 +35,8 @@ func New(shell Shell) *Context {
 	return &Context{shell: shell, poller: poller, poster: poster, pds: make(map[*pd]struct{}), cqs: make(map[*cq]struct{}), dms: make(map[*dm]struct{})}
 }
 
-// Runtime returns the shell's runtime.
 func (c *Context) Runtime() verbs.Runtime { return c.shell }
 
-// Device returns the attributes of the NIC.
 func (c *Context) Device() verbs.DeviceAttr {
 	_, e, _ := c.shell.Enter()
 	defer c.shell.Leave()
@@ -52,7 +50,6 @@ func (c *Context) open(op string) error {
 	return nil
 }
 
-// AllocPD makes a protection domain.
 func (c *Context) AllocPD() (verbs.PD, error) {
 	_, e, _ := c.shell.Enter()
 	defer c.shell.Leave()
@@ -66,7 +63,6 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 	return listed(c.pds, newPD(c, p)), nil
 }
 
-// CreateCQ makes a completion queue.
 func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	const op = "create CQ"
 	ring, err := c.room(op, depth)

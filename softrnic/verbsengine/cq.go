@@ -41,7 +41,6 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	return q.Poll(wc), nil
 }
 
-// Arm requests an event; see verbs.CQ.
 func (c *cq) Arm(solicited bool) error { return c.with(func(q *ring.CQ) { q.Arm(solicited) }) }
 
 // with calls f, if the queue still exists.
@@ -55,12 +54,10 @@ func (c *cq) with(f func(q *ring.CQ)) error {
 	return err
 }
 
-// WaitEvent waits for the event that Arm has requested.
 func (c *cq) WaitEvent(deadline clock.Time) error {
 	return c.wait("wait for CQ event", &c.event, deadline)
 }
 
-// Wait waits until the queue is not empty.
 func (c *cq) Wait(deadline clock.Time) error {
 	return c.wait("wait for CQ", &c.nonEmpty, deadline)
 }
@@ -89,7 +86,6 @@ func (c *cq) Resize(depth int) error {
 	return c.ctx.step(func(step) error { return c.cq.Resize(to) })
 }
 
-// Moderate delays events; see verbs.CQ.
 func (c *cq) Moderate(count int, period time.Duration) error {
 	return c.ctx.step(func(step) error { return c.cq.Moderate(count, period) })
 }
@@ -106,7 +102,6 @@ func (c *cq) Destroy() error { return end(c.ctx, c.ctx.cqs, c, c.cq.Destroy) }
 // nonEmpty is the condition that Poll would return completions or fail.
 type nonEmpty struct{ cq *cq }
 
-// Ready reports whether the queue has completions or was destroyed.
 func (n *nonEmpty) Ready(*engine.Engine) bool {
 	q, err := n.cq.cq.Queue()
 	return err != nil || q.Len() > 0

@@ -33,7 +33,6 @@ type dm struct {
 	dm  *engine.DM
 }
 
-// AllocDM allocates device memory.
 func (c *Context) AllocDM(length int) (verbs.DM, error) {
 	_, e, _ := c.shell.Enter()
 	defer c.shell.Leave()
@@ -55,21 +54,15 @@ func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, 
 	}
 	_, e, _ := p.ctx.shell.Enter()
 	defer p.ctx.shell.Leave()
-	m, err := e.RegDM(p.pd, handle.dm, off, length, access)
-	if err != nil {
-		return nil, err
-	}
-	return p.addMR(m)
+	return p.addMR(e.RegDM(p.pd, handle.dm, off, length, access))
 }
 
 func (d *dm) Len() int { return d.dm.Len() }
 
-// ReadAt copies bytes out of the memory.
 func (d *dm) ReadAt(b []byte, off int) error {
 	return d.ctx.step(func(step) error { return d.dm.ReadAt(b, off) })
 }
 
-// WriteAt copies bytes into the memory.
 func (d *dm) WriteAt(b []byte, off int) error {
 	return d.ctx.step(func(step) error { return d.dm.WriteAt(b, off) })
 }

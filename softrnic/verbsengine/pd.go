@@ -25,7 +25,6 @@ type pd struct {
 // maxAlloc is the largest number of bytes that RegMR allocates.
 const maxAlloc = 1 << 36
 
-// RegMR registers buf, or length new bytes if buf is nil.
 func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error) {
 	buf, err := memoryFor("reg MR", buf, length)
 	if err != nil {
@@ -33,14 +32,9 @@ func (p *pd) RegMR(buf []byte, length int, access verbs.Access) (verbs.MR, error
 	}
 	_, e, _ := p.ctx.shell.Enter()
 	defer p.ctx.shell.Leave()
-	m, err := e.RegMR(p.pd, buf, access)
-	if err != nil {
-		return nil, err
-	}
-	return p.addMR(m)
+	return p.addMR(e.RegMR(p.pd, buf, access))
 }
 
-// AllocFastMR makes a region for fast registration of buf, or of length new bytes if buf is nil.
 func (p *pd) AllocFastMR(buf []byte, length int) (verbs.MR, error) {
 	buf, err := memoryFor("alloc fast MR", buf, length)
 	if err != nil {
@@ -48,11 +42,7 @@ func (p *pd) AllocFastMR(buf []byte, length int) (verbs.MR, error) {
 	}
 	p.ctx.shell.Enter()
 	defer p.ctx.shell.Leave()
-	m, err := p.pd.AllocFastMR(buf)
-	if err != nil {
-		return nil, err
-	}
-	return p.addMR(m)
+	return p.addMR(p.pd.AllocFastMR(buf))
 }
 
 // memoryFor returns buf, or length new bytes if buf is nil. It is called before Enter, because
@@ -69,8 +59,11 @@ func memoryFor(op string, buf []byte, length int) ([]byte, error) {
 	return buf, nil
 }
 
-// addMR makes the handle of a new region.
-func (p *pd) addMR(m *engine.MR) (verbs.MR, error) {
+// addMR makes the handle of a new region. err is the error of the registration.
+func (p *pd) addMR(m *engine.MR, err error) (verbs.MR, error) {
+	if err != nil {
+		return nil, err
+	}
 	region, err := m.Region()
 	if err != nil {
 		return nil, err

@@ -19,7 +19,6 @@ func (q *qp) QPN() wire.QPN { return q.qp.Num() }
 
 func (q *qp) Query() (verbs.QPAttr, error) { return ask(q.pd.ctx, q.qp.Query) }
 
-// step calls f with exclusive use of the engine, as Context.step does.
 func (q *qp) step(f func(s step) error) error { return q.pd.ctx.step(f) }
 
 func (q *qp) ToInit(a verbs.ToInit) error {
@@ -46,7 +45,6 @@ func (q *qp) ResumeRTS() error {
 
 func (q *qp) ToError() error { return q.step(func(s step) error { return q.qp.ToError(s.now, s.out) }) }
 
-// ToReset removes all work requests and their completions.
 func (q *qp) ToReset() error { return q.step(func(step) error { return q.qp.ToReset() }) }
 
 // PostSend queues work requests. It calls Enter once for the whole list, and their frames are sent
@@ -69,12 +67,10 @@ func (q *qp) PostRecv(wr ...verbs.RecvWR) error {
 	return q.qp.PostRecv(wr)
 }
 
-// UseRing gives the queue pair a send ring.
 func (q *qp) UseRing(init verbs.RingInit) error {
 	return q.step(func(step) error { return q.qp.UseRing(init) })
 }
 
-// Doorbell moves the limit of the ring.
 func (q *qp) Doorbell(limit uint32) error {
 	now, _, _ := q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()

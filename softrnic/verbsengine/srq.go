@@ -46,7 +46,6 @@ func (s *srq) SetLimit(n int) error {
 	return s.pd.ctx.step(func(step) error { return s.srq.SetLimit(n) })
 }
 
-// Resize changes the capacity.
 func (s *srq) Resize(maxWR int) error {
 	return s.pd.ctx.step(func(step) error { return s.srq.Resize(maxWR) })
 }
