@@ -1,6 +1,9 @@
 package ucma
 
 import (
+	"cmp"
+	"net/netip"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
@@ -45,32 +48,25 @@ func (m *Manager) initQPAttr(_ call, x *id, a initQPAttr) (Result, error) {
 			}
 		}
 	case a.State == qpRTR && known && !x.datagrams():
-		out.Mask, out.AH, out.PathMTU, out.DestQPN, out.RecvPSN = maskRTR, m.ahOf(x), uint32(t.mtu), uint32(t.peerQPN), uint32(t.psn)
+		out.Mask, out.AH, out.PathMTU, out.DestQPN, out.RecvPSN = maskRTR, m.ahOf(x, x.dst.Addr()), uint32(t.mtu), uint32(t.peerQPN), uint32(t.psn)
 		out.MaxDestRdAtomic, out.MinRNRTimer = t.resources, minRNRTimer
 	case a.State == qpRTS && known && !x.datagrams():
-		out.Mask, out.SendPSN, out.Timeout = maskRTS, uint32(t.peerPSN), t.ackTimeout
+		out.Mask, out.SendPSN = maskRTS, uint32(t.peerPSN)
 		out.RetryCount, out.RNRRetry, out.MaxRdAtomic = t.retry, t.rnrRetry, t.depth
-		if x.options.ackTimeout != 0 { // the program may have set the option after the request
-			out.Timeout = x.options.ackTimeout
-		}
+		out.Timeout = cmp.Or(x.options.ackTimeout, t.ackTimeout) // the program may have set the option after the request
 	default:
 		return Result{}, unix.EINVAL
 	}
 	return Result{Data: encode(out)}, nil
 }
 
-// ahOf returns the address of the peer.
-func (m *Manager) ahOf(x *id) uverbs.AHAttr {
-	i, _ := m.gidOf(x.src.Addr()) // always found: an identifier with a peer is bound to an address of the NIC
+// ahOf returns the address of a peer, or of a group, for datagrams of x.
+func (m *Manager) ahOf(x *id, to netip.Addr) uverbs.AHAttr {
+	i, _ := m.gidOf(x.src.Addr()) // always found: an identifier with a peer or group is bound to an address of the NIC
 	return uverbs.AHAttr{
-		DestGID: verbs.GIDOf(x.dst.Addr()), SourceGID: uint8(i), Hop: hopLimit, TClass: x.options.tos, Global: 1, Port: onlyPort,
+		DestGID: verbs.GIDOf(to), SourceGID: uint8(i), Hop: hopLimit, TClass: x.options.tos, Global: 1, Port: onlyPort,
 	}
 }
 
 // qkey returns the Q_Key of the identifier's datagrams.
-func (x *id) qkey() uint32 {
-	if x.terms.qkey != 0 {
-		return x.terms.qkey
-	}
-	return DefaultQKey
-}
+func (x *id) qkey() uint32 { return cmp.Or(x.terms.qkey, DefaultQKey) }

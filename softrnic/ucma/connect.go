@@ -1,6 +1,8 @@
 package ucma
 
 import (
+	"cmp"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/cm"
@@ -144,9 +146,7 @@ func (m *Manager) answer(c call, x *id, p *connParam) error {
 	if !m.cfg.Owns(wire.QPN(p.QPN)) {
 		return unix.EINVAL
 	}
-	if p.QKey != 0 {
-		x.terms.qkey = p.QKey
-	}
+	x.terms.qkey = cmp.Or(p.QKey, x.terms.qkey)
 	rep := mad.SIDRRep{Status: mad.SIDRValid, QPN: wire.QPN(p.QPN), QKey: x.qkey()}
 	copy(rep.Private[:], private)
 	return c.NIC.Answer(c.Now, x.conn, rep, c.Out)

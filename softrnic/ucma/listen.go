@@ -1,6 +1,7 @@
 package ucma
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 
@@ -119,17 +120,14 @@ func (m watcher) asked(x *id, private []byte) any {
 	t := &x.terms
 	t.mtu, t.ackTimeout = cm.MTUCode(m.cfg.Device.ActiveMTU), x.options.timeout()
 	if x.datagrams() {
-		p := datagramParam{AH: m.ahOf(x), QKey: DefaultQKey}
+		p := datagramParam{AH: m.ahOf(x, x.dst.Addr()), QKey: DefaultQKey}
 		p.PrivateLen = uint8(copy(p.Private[:], private))
 		return p
 	}
 	req := x.conn.Request
 	t.peerQPN, t.peerPSN, t.psn, t.mtu = req.QPN, req.PSN, m.newPSN(), req.MTU
 	t.resources, t.depth, t.retry, t.rnrRetry = req.InitiatorDepth, req.ResponderResources, req.Retry, req.RNRRetry
-	t.ackTimeout = cm.PeerTimeout(req.Primary.AckTimeout)
-	if x.options.ackTimeout != 0 {
-		t.ackTimeout = x.options.ackTimeout
-	}
+	t.ackTimeout = cmp.Or(x.options.ackTimeout, cm.PeerTimeout(req.Primary.AckTimeout))
 	p := connParam{
 		QPN: uint32(req.QPN), Resources: t.resources, Depth: t.depth, Retry: req.Retry, RNRRetry: req.RNRRetry,
 		SRQ: flag(req.SRQ), FlowControl: flag(req.FlowControl),
@@ -138,7 +136,6 @@ func (m watcher) asked(x *id, private []byte) any {
 	return p
 }
 
-// newPSN returns a random first PSN.
 func (m *Manager) newPSN() wire.PSN { return wire.PSN(m.cfg.Rand.Uint32()).Add(0) }
 
 // flag converts a bool to the form in the ABI.

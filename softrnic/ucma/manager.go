@@ -161,7 +161,6 @@ func (m *Manager) Execute(s Step, c Command) (Result, error) {
 	return f(m, call{s, ch}, c.Args)
 }
 
-// OpenChannel makes an event channel.
 func (m *Manager) OpenChannel() (number uint32, err error) {
 	if len(m.channels) >= m.cfg.Channels {
 		return 0, unix.EMFILE
@@ -190,7 +189,6 @@ func (m *Manager) CloseChannel(s Step, number uint32) {
 // Listeners returns the number of identifiers that listen.
 func (m *Manager) Listeners() int { return len(m.listeners) }
 
-// newID makes an identifier.
 func (m *Manager) newID(ch *channel, uid uint64) (*id, error) {
 	if len(m.ids) >= maxHandle {
 		return nil, unix.ENOMEM
@@ -213,7 +211,6 @@ func unused[T any](used map[uint32]*T, next *uint32) uint32 {
 	return n
 }
 
-// find returns the identifier with a handle.
 func (m *Manager) find(handle uint32) (*id, error) {
 	if x := m.ids[handle]; x != nil {
 		return x, nil

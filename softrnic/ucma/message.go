@@ -42,7 +42,6 @@ func decode[A any](b []byte) (a A, ok bool) {
 	return a, err == nil
 }
 
-// encode returns the encoding of a struct of this package.
 func encode(v any) []byte {
 	b, _ := binary.Append(nil, binary.NativeEndian, v) // cannot fail, because all sizes are fixed
 	return b

@@ -1,11 +1,8 @@
 package ucma
 
 import (
-	"net/netip"
-
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -37,13 +34,13 @@ func (m *Manager) joinAny(_ call, a joinMulticast) (Result, error) {
 
 // join joins a group. Like the kernel, it requires an identifier of a datagram service that is
 // bound to an address of the NIC, and a group of the same address family.
-func (m *Manager) join(handle uint32, uid uint64, to address) (Result, error) {
+func (m *Manager) join(handle uint32, uid uint64, addr address) (Result, error) {
 	x, err := m.find(handle)
 	if err != nil {
 		return Result{}, err
 	}
-	group, ok := to.parse()
-	source, own := m.gidOf(x.src.Addr())
+	group, ok := addr.parse()
+	_, own := m.gidOf(x.src.Addr())
 	if !ok || !own || !x.datagrams() || uid == 0 || !group.Addr().IsMulticast() || group.Addr().Is4() != x.src.Addr().Is4() {
 		return Result{}, unix.EINVAL
 	}
@@ -58,18 +55,9 @@ func (m *Manager) join(handle uint32, uid uint64, to address) (Result, error) {
 	}
 	j := &join{handle: unused(m.joins, &m.nextJoin), of: x}
 	m.joins[j.handle] = j
-	m.queue(x.channel, pending{of: x, join: j, event: newEvent(uid, j.handle, multicastJoin, 0, x.joined(group.Addr(), source))})
+	to := datagramParam{QPN: uint32(verbs.MulticastQPN), QKey: x.qkey(), AH: m.ahOf(x, group.Addr())}
+	m.queue(x.channel, pending{of: x, join: j, event: newEvent(uid, j.handle, multicastJoin, 0, to)})
 	return Result{Data: encode(Handle{j.handle})}, nil
-}
-
-// joined returns the parameters of the event for a join: the destination of datagrams to the group.
-func (x *id) joined(group netip.Addr, source int) datagramParam {
-	return datagramParam{
-		QPN: uint32(verbs.MulticastQPN), QKey: x.qkey(),
-		AH: uverbs.AHAttr{
-			DestGID: verbs.GIDOf(group), SourceGID: uint8(source), Hop: hopLimit, TClass: x.options.tos, Global: 1, Port: onlyPort,
-		},
-	}
 }
 
 // leave ends a membership, and removes its event if the program has not read it.

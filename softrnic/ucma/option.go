@@ -1,6 +1,7 @@
 package ucma
 
 import (
+	"cmp"
 	"encoding/binary"
 
 	"golang.org/x/sys/unix"
@@ -20,12 +21,7 @@ type options struct {
 const defaultAckTimeout = 15
 
 // timeout returns the code of the ACK timeout. It is at least 1, because 0 would mean no timeout.
-func (o *options) timeout() uint8 {
-	if o.ackTimeout == 0 {
-		return defaultAckTimeout
-	}
-	return o.ackTimeout
-}
+func (o *options) timeout() uint8 { return cmp.Or(o.ackTimeout, defaultAckTimeout) }
 
 // Options (RDMA_OPTION_ID_*) of the level of identifiers.
 const (

@@ -12,7 +12,6 @@ import (
 // Ports has the ports that the identifiers (rdma_cm_id) of all programs on a NIC use.
 type Ports struct{ used map[mad.ServiceID][]*id }
 
-// NewPorts returns an empty set of ports.
 func NewPorts() *Ports { return &Ports{used: make(map[mad.ServiceID][]*id)} }
 
 // The range in which take searches for a free port. It is the default range of Linux.

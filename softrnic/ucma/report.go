@@ -90,7 +90,7 @@ func (m watcher) resolved(x *id, rep *mad.SIDRRep) {
 		return
 	}
 	x.step(onEstablished)
-	p := datagramParam{QPN: uint32(rep.QPN), QKey: rep.QKey, AH: m.ahOf(x)}
+	p := datagramParam{QPN: uint32(rep.QPN), QKey: rep.QKey, AH: m.ahOf(x, x.dst.Addr())}
 	p.PrivateLen = uint8(copy(p.Private[:], rep.Private[:]))
 	m.tell(x, established, 0, p)
 }

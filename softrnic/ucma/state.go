@@ -34,7 +34,6 @@ var stateNames = [states]string{
 	"Disconnecting", "Ended",
 }
 
-// String returns the name of the state.
 func (s State) String() string { return stateNames[s] }
 
 // cause is what makes an identifier change its state: a command, or a report of the NIC.
@@ -60,7 +59,6 @@ var causeNames = [causes]string{
 	"bind", "resolve address", "resolve route", "listen", "connect", "reply", "ready", "request", "accept", "established", "disconnect", "end",
 }
 
-// String returns the name of the command or report.
 func (c cause) String() string { return causeNames[c] }
 
 // edges are the transitions of an identifier. A command without an edge fails with EINVAL, as in

@@ -98,7 +98,6 @@ type Answer struct {
 // AnswerLen is the length of an encoded Answer without its data, in bytes.
 const AnswerLen = 24
 
-// AppendTo appends the encoding of a to b.
 func (a *Answer) AppendTo(b []byte) []byte {
 	for _, v := range [...]uint32{a.Errno, a.Drain, a.Channel, a.Number} {
 		b = binary.NativeEndian.AppendUint32(b, v)

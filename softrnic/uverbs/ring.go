@@ -63,10 +63,8 @@ func (r Ring) Producer() uint32 { return r.word(offProducer).Load() & r.mask }
 // Consumer returns the index of the oldest entry.
 func (r Ring) Consumer() uint32 { return r.word(offConsumer).Load() & r.mask }
 
-// SetProducer publishes the producer's index.
 func (r Ring) SetProducer(i uint32) { r.word(offProducer).Store(i & r.mask) }
 
-// SetConsumer publishes the consumer's index.
 func (r Ring) SetConsumer(i uint32) { r.word(offConsumer).Store(i & r.mask) }
 
 // Between returns the number of entries from index a to index b.
