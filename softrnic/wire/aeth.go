@@ -16,7 +16,6 @@ type AETH struct {
 	MSN      uint32 // 24 bits
 }
 
-// Parse reads the header at the start of b.
 func (h *AETH) Parse(b []byte) error {
 	if err := need(b, aethLen, "AETH"); err != nil {
 		return err
@@ -26,7 +25,6 @@ func (h *AETH) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header to b.
 func (h *AETH) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(h.Syndrome)<<24|h.MSN&mask24)
 }

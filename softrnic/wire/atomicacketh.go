@@ -16,7 +16,6 @@ const atomicAckETHLen = 8
 // number in big-endian byte order, as the operands of AtomicETH are.
 type AtomicAckETH uint64
 
-// Parse reads the header at the start of b.
 func (h *AtomicAckETH) Parse(b []byte) error {
 	if err := need(b, atomicAckETHLen, "AtomicAckETH"); err != nil {
 		return err
@@ -25,5 +24,4 @@ func (h *AtomicAckETH) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header to b.
 func (h AtomicAckETH) AppendTo(b []byte) []byte { return binary.BigEndian.AppendUint64(b, uint64(h)) }

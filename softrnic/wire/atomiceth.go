@@ -32,7 +32,6 @@ type AtomicETH struct {
 	Compare   uint64
 }
 
-// Parse reads the header at the start of b.
 func (h *AtomicETH) Parse(b []byte) error {
 	if err := need(b, atomicETHLen, "AtomicETH"); err != nil {
 		return err
@@ -44,7 +43,6 @@ func (h *AtomicETH) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header to b.
 func (h *AtomicETH) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.VA)
 	b = binary.BigEndian.AppendUint32(b, h.RKey)

@@ -28,7 +28,6 @@ type AtomicMasks struct {
 	CompareOrBoundary uint64
 }
 
-// Parse reads the header at the start of b.
 func (h *AtomicMasks) Parse(b []byte) error {
 	if err := need(b, atomicMasksLen, "AtomicMasks"); err != nil {
 		return err
@@ -38,7 +37,6 @@ func (h *AtomicMasks) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header to b.
 func (h *AtomicMasks) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.Swap)
 	return binary.BigEndian.AppendUint64(b, h.CompareOrBoundary)

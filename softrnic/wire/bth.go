@@ -56,7 +56,6 @@ type BTH struct {
 	PSN       PSN
 }
 
-// Parse reads the header at the start of b.
 func (h *BTH) Parse(b []byte) error {
 	if err := need(b, bthLen, "BTH"); err != nil {
 		return err
@@ -73,7 +72,6 @@ func (h *BTH) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header to b.
 func (h *BTH) AppendTo(b []byte) []byte { return h.appendPadded(b, h.Pad) }
 
 // appendPadded does the work of AppendTo with pad count pad instead of h.Pad.
@@ -86,7 +84,6 @@ func (h *BTH) appendPadded(b []byte, pad uint8) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(ack)<<24|uint32(h.PSN)&psnMask)
 }
 
-// bit returns mask if set is true, else 0.
 func bit(set bool, mask uint8) uint8 {
 	if set {
 		return mask

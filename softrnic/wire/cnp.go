@@ -14,7 +14,6 @@ const cnpLen = 16
 // sent as 0, ignored on receipt, and covered by the ICRC.
 type CNPReserved [cnpLen]byte
 
-// Parse reads the bytes at the start of b.
 func (h *CNPReserved) Parse(b []byte) error {
 	if err := need(b, cnpLen, "CNP"); err != nil {
 		return err
@@ -23,5 +22,4 @@ func (h *CNPReserved) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the bytes to b.
 func (h *CNPReserved) AppendTo(b []byte) []byte { return append(b, h[:]...) }

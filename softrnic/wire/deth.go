@@ -19,7 +19,6 @@ type DETH struct {
 	SrcQP    QPN
 }
 
-// Parse reads the header at the start of b.
 func (h *DETH) Parse(b []byte) error {
 	if err := need(b, dethLen, "DETH"); err != nil {
 		return err
@@ -30,7 +29,6 @@ func (h *DETH) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header to b.
 func (h *DETH) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint32(b, h.QKey)
 	return binary.BigEndian.AppendUint32(b, uint32(h.Reserved)<<24|uint32(h.SrcQP)&mask24)

@@ -42,12 +42,10 @@ type FormatError struct {
 	Got, Want int
 }
 
-// Error names the header, the reason and both numbers.
 func (e *FormatError) Error() string {
 	return fmt.Sprintf("malformed %s: %v: %d, want %d", e.Header, e.Reason, e.Got, e.Want)
 }
 
-// Unwrap returns the reason.
 func (e *FormatError) Unwrap() error { return e.Reason }
 
 // need returns a FormatError if b is shorter than n bytes, the length of the header with this name.

@@ -43,7 +43,6 @@ type Ethernet struct {
 // VLAN returns the VLAN identifier of the tag, 12 bits.
 func (h *Ethernet) VLAN() uint16 { return h.TCI & 0xfff }
 
-// Parse reads the header at the start of b.
 func (h *Ethernet) Parse(b []byte) error {
 	if err := need(b, ethernetLen, "Ethernet"); err != nil {
 		return err
@@ -62,7 +61,6 @@ func (h *Ethernet) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header to b.
 func (h *Ethernet) AppendTo(b []byte) []byte { return h.appendAs(b, h.Type) }
 
 // appendAs does the work of AppendTo with EtherType etherType instead of h.Type.
@@ -76,7 +74,6 @@ func (h *Ethernet) appendAs(b []byte, etherType uint16) []byte {
 	return binary.BigEndian.AppendUint16(b, etherType)
 }
 
-// Len returns 14, or 18 with a tag.
 func (h *Ethernet) Len() int {
 	if h.Tagged {
 		return ethernetLen + vlanTagLen

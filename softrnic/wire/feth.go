@@ -30,7 +30,6 @@ type FETH struct {
 	Placement uint8  // placement types, 4 bits
 }
 
-// Parse reads the header at the start of b.
 func (h *FETH) Parse(b []byte) error {
 	if err := need(b, fethLen, "FETH"); err != nil {
 		return err
@@ -40,7 +39,6 @@ func (h *FETH) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header to b.
 func (h *FETH) AppendTo(b []byte) []byte {
 	return binary.BigEndian.AppendUint32(b, h.Reserved<<6|uint32(h.Level&3)<<4|uint32(h.Placement&0xf))
 }

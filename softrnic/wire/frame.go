@@ -19,7 +19,6 @@ type Frame struct {
 	ICRC uint32
 }
 
-// SrcAddr returns the source IP address.
 func (f *Frame) SrcAddr() netip.Addr {
 	if f.V6 {
 		return netip.AddrFrom16(f.IPv6.Src)
@@ -27,7 +26,6 @@ func (f *Frame) SrcAddr() netip.Addr {
 	return netip.AddrFrom4(f.IPv4.Src)
 }
 
-// DstAddr returns the destination IP address.
 func (f *Frame) DstAddr() netip.Addr {
 	if f.V6 {
 		return netip.AddrFrom16(f.IPv6.Dst)
@@ -98,7 +96,6 @@ func (f *Frame) appendOpen(b []byte, p *Packet) []byte {
 	return p.AppendTo(f.UDP.appendAs(b, UDPPort, packet))
 }
 
-// Len returns the number of bytes that AppendTo appends.
 func (f *Frame) Len() int { return f.LenWith(&f.Packet) }
 
 // LenWith returns the length of the frame with packet p instead of the frame's own.

@@ -13,7 +13,6 @@ const iethLen = 4
 // IETH is the R_Key in a SEND with invalidate. The responder invalidates this key (IBTA 9.3).
 type IETH uint32
 
-// Parse reads the header at the start of b.
 func (h *IETH) Parse(b []byte) error {
 	if err := need(b, iethLen, "IETH"); err != nil {
 		return err
@@ -22,5 +21,4 @@ func (h *IETH) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header to b.
 func (h IETH) AppendTo(b []byte) []byte { return binary.BigEndian.AppendUint32(b, uint32(h)) }

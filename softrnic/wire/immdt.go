@@ -14,7 +14,6 @@ const immDtLen = 4
 // in big-endian order.
 type ImmDt uint32
 
-// Parse reads the header at the start of b.
 func (h *ImmDt) Parse(b []byte) error {
 	if err := need(b, immDtLen, "ImmDt"); err != nil {
 		return err
@@ -23,5 +22,4 @@ func (h *ImmDt) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header to b.
 func (h ImmDt) AppendTo(b []byte) []byte { return binary.BigEndian.AppendUint32(b, uint32(h)) }

@@ -98,7 +98,6 @@ func (h *IPv4) appendAs(b []byte, protocol uint8, payload int) []byte {
 	return binary.BigEndian.AppendUint32(b, dst)
 }
 
-// Len returns 20.
 func (h *IPv4) Len() int { return ipv4Len }
 
 // checksum returns the Internet checksum (RFC 1071) of parts, each of which has an even length.

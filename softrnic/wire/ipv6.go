@@ -62,5 +62,4 @@ func (h *IPv6) appendAs(b []byte, protocol uint8, payload int) []byte {
 	return append(b, h.Dst[:]...)
 }
 
-// Len returns 40.
 func (h *IPv6) Len() int { return ipv6Len }

@@ -15,7 +15,6 @@ var ErrMAC = errors.New("not an Ethernet address like 02:00:5e:10:00:01")
 // IsMulticast reports whether m is a group address; the broadcast address is one, too.
 func (m MAC) IsMulticast() bool { return m[0]&1 != 0 }
 
-// String returns six pairs of hex digits with colons.
 func (m MAC) String() string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", m[0], m[1], m[2], m[3], m[4], m[5])
 }
@@ -36,10 +35,8 @@ func ParseMAC(s string) (MAC, error) {
 	return m, nil
 }
 
-// MarshalText returns the text of String, for JSON and YAML.
 func (m MAC) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// UnmarshalText parses a text as ParseMAC does.
 func (m *MAC) UnmarshalText(text []byte) error {
 	v, err := ParseMAC(string(text))
 	if err == nil {

@@ -274,7 +274,6 @@ func (m *Membership) check() error {
 	return nil
 }
 
-// Len returns the length of the frame that AppendTo appends.
 func (m *Membership) Len() int {
 	if m.Source.Is4() {
 		return ethernetLen + ipv4Len + 4 + m.messageLen(4, igmpOldLen, igmpQueryLen)

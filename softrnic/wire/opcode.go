@@ -125,7 +125,6 @@ func (o Opcode) String() string {
 	return fmt.Sprintf("%s%02x", unknownPrefix, uint8(o))
 }
 
-// opByName maps names to opcodes.
 var opByName = func() map[string]Opcode {
 	m := make(map[string]Opcode)
 	for i := range opTable {
@@ -149,10 +148,8 @@ func ParseOpcode(s string) (Opcode, error) {
 	return 0, fmt.Errorf("%q: %w", s, ErrOpcode)
 }
 
-// MarshalText returns the text of String, for JSON and YAML.
 func (o Opcode) MarshalText() ([]byte, error) { return []byte(o.String()), nil }
 
-// UnmarshalText parses a text as ParseOpcode does.
 func (o *Opcode) UnmarshalText(text []byte) error {
 	v, err := ParseOpcode(string(text))
 	if err == nil {

@@ -154,7 +154,6 @@ func (p *Packet) appendHeaders(b []byte, h Headers) []byte {
 	return b
 }
 
-// Len returns the number of bytes that AppendTo appends.
 func (p *Packet) Len() int {
 	info := p.BTH.Opcode.Info()
 	n := len(p.payload(info))

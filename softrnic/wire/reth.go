@@ -24,7 +24,6 @@ type RETH struct {
 	Length uint32 // bytes of the whole message
 }
 
-// Parse reads the header at the start of b.
 func (h *RETH) Parse(b []byte) error {
 	if err := need(b, rethLen, "RETH"); err != nil {
 		return err
@@ -35,7 +34,6 @@ func (h *RETH) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header to b.
 func (h *RETH) AppendTo(b []byte) []byte {
 	b = binary.BigEndian.AppendUint64(b, h.VA)
 	b = binary.BigEndian.AppendUint32(b, h.RKey)

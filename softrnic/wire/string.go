@@ -6,7 +6,6 @@ import "fmt"
 // the opcode has, and the payload's length. It is for logs and dumps, not for a hot path.
 func (p *Packet) String() string { return string(p.appendText(nil)) }
 
-// String prints addresses and packet in one line.
 func (f *Frame) String() string {
 	return fmt.Sprintf("%v > %v %v", f.SrcAddr(), f.DstAddr(), &f.Packet)
 }

@@ -55,5 +55,4 @@ func (h *UDP) appendAs(b []byte, dstPort uint16, payload int) []byte {
 	return binary.BigEndian.AppendUint32(b, uint32(n)<<16|uint32(h.Checksum))
 }
 
-// Len returns 8.
 func (h *UDP) Len() int { return udpLen }

@@ -24,10 +24,8 @@ type BTH struct {
 
 const bthLength = 12
 
-// LayerType is LayerTypeBTH.
 func (h *BTH) LayerType() gopacket.LayerType { return LayerTypeBTH }
 
-// DecodeFromBytes reads the header.
 func (h *BTH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	if err := take(data, bthLength, "BTH", df); err != nil {
 		return err

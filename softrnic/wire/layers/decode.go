@@ -20,7 +20,6 @@ type newHeader = func() header
 // extended header on, without the BTH, the pad count is unknown, and the pad is decoded as payload.
 type headers []newHeader
 
-// Decode implements gopacket.Decoder.
 func (h headers) Decode(data []byte, p gopacket.PacketBuilder) error {
 	return chain{headers: h}.Decode(data, p)
 }

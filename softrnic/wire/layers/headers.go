@@ -36,10 +36,8 @@ type DETH struct {
 	SrcQP    uint32 // 24 bits
 }
 
-// LayerType is LayerTypeDETH.
 func (h *DETH) LayerType() gopacket.LayerType { return LayerTypeDETH }
 
-// DecodeFromBytes reads the header.
 func (h *DETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	var last uint32
 	err := decode(&h.BaseLayer, "DETH", data, df, &h.QKey, &last)
@@ -55,10 +53,8 @@ type FETH struct {
 	Placement   uint8  // 4 bits
 }
 
-// LayerType is LayerTypeFETH.
 func (h *FETH) LayerType() gopacket.LayerType { return LayerTypeFETH }
 
-// DecodeFromBytes reads the header.
 func (h *FETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	var word uint32
 	if err := decode(&h.BaseLayer, "FETH", data, df, &word); err != nil {
@@ -76,10 +72,8 @@ type RETH struct {
 	DMALength uint32 // bytes
 }
 
-// LayerType is LayerTypeRETH.
 func (h *RETH) LayerType() gopacket.LayerType { return LayerTypeRETH }
 
-// DecodeFromBytes reads the header.
 func (h *RETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	return decode(&h.BaseLayer, "RETH", data, df, &h.VA, &h.RKey, &h.DMALength)
 }
@@ -93,10 +87,8 @@ type AtomicETH struct {
 	Compare   uint64
 }
 
-// LayerType is LayerTypeAtomicETH.
 func (h *AtomicETH) LayerType() gopacket.LayerType { return LayerTypeAtomicETH }
 
-// DecodeFromBytes reads the header.
 func (h *AtomicETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	return decode(&h.BaseLayer, "AtomicETH", data, df, &h.VA, &h.RKey, &h.SwapOrAdd, &h.Compare)
 }
@@ -108,10 +100,8 @@ type AtomicMasks struct {
 	CompareOrBoundary uint64
 }
 
-// LayerType is LayerTypeAtomicMasks.
 func (h *AtomicMasks) LayerType() gopacket.LayerType { return LayerTypeAtomicMasks }
 
-// DecodeFromBytes reads the header.
 func (h *AtomicMasks) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	return decode(&h.BaseLayer, "AtomicMasks", data, df, &h.Swap, &h.CompareOrBoundary)
 }
@@ -123,10 +113,8 @@ type AETH struct {
 	MSN      uint32 // 24 bits
 }
 
-// LayerType is LayerTypeAETH.
 func (h *AETH) LayerType() gopacket.LayerType { return LayerTypeAETH }
 
-// DecodeFromBytes reads the header.
 func (h *AETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	var word uint32
 	err := decode(&h.BaseLayer, "AETH", data, df, &word)
@@ -140,10 +128,8 @@ type AtomicAckETH struct {
 	Original uint64
 }
 
-// LayerType is LayerTypeAtomicAckETH.
 func (h *AtomicAckETH) LayerType() gopacket.LayerType { return LayerTypeAtomicAckETH }
 
-// DecodeFromBytes reads the header.
 func (h *AtomicAckETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	return decode(&h.BaseLayer, "AtomicAckETH", data, df, &h.Original)
 }
@@ -154,10 +140,8 @@ type ImmDt struct {
 	Immediate uint32
 }
 
-// LayerType is LayerTypeImmDt.
 func (h *ImmDt) LayerType() gopacket.LayerType { return LayerTypeImmDt }
 
-// DecodeFromBytes reads the header.
 func (h *ImmDt) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	return decode(&h.BaseLayer, "ImmDt", data, df, &h.Immediate)
 }
@@ -168,10 +152,8 @@ type IETH struct {
 	RKey uint32
 }
 
-// LayerType is LayerTypeIETH.
 func (h *IETH) LayerType() gopacket.LayerType { return LayerTypeIETH }
 
-// DecodeFromBytes reads the header.
 func (h *IETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	return decode(&h.BaseLayer, "IETH", data, df, &h.RKey)
 }
@@ -182,10 +164,8 @@ type CNP struct {
 	Reserved [16]byte
 }
 
-// LayerType is LayerTypeCNP.
 func (h *CNP) LayerType() gopacket.LayerType { return LayerTypeCNP }
 
-// DecodeFromBytes reads the header.
 func (h *CNP) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	return decode(&h.BaseLayer, "CNP", data, df, &h.Reserved)
 }

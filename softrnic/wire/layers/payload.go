@@ -15,7 +15,6 @@ type Payload struct {
 	Pad  []byte
 }
 
-// LayerType is LayerTypePayload.
 func (p *Payload) LayerType() gopacket.LayerType { return LayerTypePayload }
 
 // ICRC is the invariant CRC at the end of every packet. The function Sum returns the correct value.
@@ -26,7 +25,6 @@ type ICRC struct {
 
 const icrcLength = 4
 
-// LayerType is LayerTypeICRC.
 func (c *ICRC) LayerType() gopacket.LayerType { return LayerTypeICRC }
 
 // tail decodes the bytes after the headers: payload and pad, if there are any, and the ICRC.
@@ -34,7 +32,6 @@ type tail struct {
 	pad int // bytes
 }
 
-// Decode implements gopacket.Decoder.
 func (t tail) Decode(data []byte, p gopacket.PacketBuilder) error {
 	if err := take(data, t.pad+icrcLength, "pad and ICRC", p); err != nil {
 		return err

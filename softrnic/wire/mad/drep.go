@@ -17,10 +17,8 @@ type DREP struct {
 	Private           [drepPrivate]byte
 }
 
-// Attr is AttrDREP.
 func (*DREP) Attr() Attr { return AttrDREP }
 
-// Parse reads the message.
 func (m *DREP) Parse(b []byte) error {
 	if err := need(b, bodyLen, "DREP"); err != nil {
 		return err
@@ -29,7 +27,6 @@ func (m *DREP) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the message to b.
 func (m *DREP) AppendTo(b []byte) []byte {
 	return append(put32(put32(b, uint32(m.LocalID)), uint32(m.RemoteID)), m.Private[:]...)
 }

@@ -23,10 +23,8 @@ type DREQ struct {
 	Private [dreqPrivate]byte
 }
 
-// Attr is AttrDREQ.
 func (*DREQ) Attr() Attr { return AttrDREQ }
 
-// Parse reads the message.
 func (m *DREQ) Parse(b []byte) error {
 	if err := need(b, bodyLen, "DREQ"); err != nil {
 		return err
@@ -35,7 +33,6 @@ func (m *DREQ) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the message to b.
 func (m *DREQ) AppendTo(b []byte) []byte {
 	b = put24(put32(put32(b, uint32(m.LocalID)), uint32(m.RemoteID)), uint32(m.QPN), 0)
 	return append(b, m.Private[:]...)

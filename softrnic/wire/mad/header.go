@@ -58,7 +58,6 @@ var attrNames = map[Attr]string{
 	AttrSIDRReq: "SIDR_REQ", AttrSIDRRep: "SIDR_REP",
 }
 
-// String returns the name of the message.
 func (a Attr) String() string {
 	if s, ok := attrNames[a]; ok {
 		return s
@@ -75,20 +74,12 @@ type Header struct {
 	Modifier                                 uint32
 }
 
-// cmHeader returns the header of a message of the communication manager.
-func cmHeader(a Attr, tid uint64) Header {
-	return Header{
-		BaseVersion: baseVersion, Class: classCM, ClassVersion: classCMVersion, Method: methodSend, TID: tid, Attr: a,
-	}
-}
-
 // IsCM reports whether the datagram is a message of the communication manager, of the versions that
 // this package knows.
 func (h *Header) IsCM() bool {
 	return h.BaseVersion == baseVersion && h.Class == classCM && h.ClassVersion == classCMVersion && h.Method == methodSend
 }
 
-// Parse reads the header at the start of b.
 func (h *Header) Parse(b []byte) error {
 	if err := need(b, HeaderLen, "MAD"); err != nil {
 		return err
@@ -101,7 +92,6 @@ func (h *Header) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header to b.
 func (h *Header) AppendTo(b []byte) []byte {
 	b = append(b, h.BaseVersion, h.Class, h.ClassVersion, h.Method)
 	b = binary.BigEndian.AppendUint16(b, h.Status)

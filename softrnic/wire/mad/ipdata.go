@@ -27,7 +27,6 @@ type IPData struct {
 	Src, Dst     netip.Addr // addresses of one family, without zone
 }
 
-// Parse reads the header at the start of b.
 func (d *IPData) Parse(b []byte) error {
 	if err := need(b, IPDataLen, "RDMA-CM header"); err != nil {
 		return err
@@ -45,7 +44,6 @@ func (d *IPData) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header to b.
 func (d *IPData) AppendTo(b []byte) []byte {
 	version, src, dst := uint8(6), d.Src.As16(), d.Dst.As16()
 	if d.Src.Is4() {

@@ -208,8 +208,8 @@ func TestHeaderBytes(t *testing.T) {
 	if err := h.Parse(b[:HeaderLen-1]); err == nil {
 		t.Error("a byte is missing")
 	}
-	cm := cmHeader(AttrREQ, 7)
-	if !cm.IsCM() {
+	var cm Header
+	if err := cm.Parse(Append(nil, 7, &RTU{})); err != nil || !cm.IsCM() {
 		t.Error("its own header is of another kind")
 	}
 	for i := range 4 {

@@ -53,7 +53,7 @@ func Parse(b []byte, h *Header) (Message, error) {
 
 // Append appends a whole datagram, Size bytes.
 func Append(b []byte, tid uint64, m Message) []byte {
-	h := cmHeader(m.Attr(), tid)
+	h := Header{BaseVersion: baseVersion, Class: classCM, ClassVersion: classCMVersion, Method: methodSend, TID: tid, Attr: m.Attr()}
 	return m.AppendTo(h.AppendTo(b))
 }
 
@@ -68,21 +68,15 @@ func need(b []byte, n int, header string) error {
 // be32 and the other functions be… read a big-endian number at offset off. The functions put…
 // append one; put24 appends a 24-bit number and the byte low behind it.
 func be32(b []byte, off int) uint32 { return binary.BigEndian.Uint32(b[off:]) }
-
 func be64(b []byte, off int) uint64 { return binary.BigEndian.Uint64(b[off:]) }
-
 func be16(b []byte, off int) uint16 { return binary.BigEndian.Uint16(b[off:]) }
-
 func be24(b []byte, off int) uint32 { return be32(b, off) >> 8 }
 
 func put24(b []byte, v uint32, low uint8) []byte {
 	return binary.BigEndian.AppendUint32(b, v<<8|uint32(low))
 }
-
 func put16(b []byte, v uint16) []byte { return binary.BigEndian.AppendUint16(b, v) }
-
 func put32(b []byte, v uint32) []byte { return binary.BigEndian.AppendUint32(b, v) }
-
 func put64(b []byte, v uint64) []byte { return binary.BigEndian.AppendUint64(b, v) }
 
 // Masks of the narrow fields.

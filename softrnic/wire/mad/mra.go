@@ -32,10 +32,8 @@ type MRA struct {
 	Private [mraPrivate]byte
 }
 
-// Attr is AttrMRA.
 func (*MRA) Attr() Attr { return AttrMRA }
 
-// Parse reads the message.
 func (m *MRA) Parse(b []byte) error {
 	if err := need(b, bodyLen, "MRA"); err != nil {
 		return err
@@ -45,7 +43,6 @@ func (m *MRA) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the message to b.
 func (m *MRA) AppendTo(b []byte) []byte {
 	b = put32(put32(b, uint32(m.LocalID)), uint32(m.RemoteID))
 	b = append(b, uint8(m.About)<<6, m.Timeout<<3)

@@ -61,7 +61,6 @@ var reasonTexts = map[Reason]string{
 	ReasonAltInvalidFlow: "invalid alternate flow label", ReasonVendorRejected: "vendor specific",
 }
 
-// String is the specification's name of the reason.
 func (r Reason) String() string {
 	if s, ok := reasonTexts[r]; ok {
 		return s

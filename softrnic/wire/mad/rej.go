@@ -29,10 +29,8 @@ type REJ struct {
 	Private [REJPrivate]byte
 }
 
-// Attr is AttrREJ.
 func (*REJ) Attr() Attr { return AttrREJ }
 
-// Parse reads the message.
 func (m *REJ) Parse(b []byte) error {
 	if err := need(b, bodyLen, "REJ"); err != nil {
 		return err
@@ -45,7 +43,6 @@ func (m *REJ) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the message to b.
 func (m *REJ) AppendTo(b []byte) []byte {
 	b = put32(put32(b, uint32(m.LocalID)), uint32(m.RemoteID))
 	b = append(b, uint8(m.About)<<6, m.InfoLen&mask7<<1)

@@ -45,7 +45,6 @@ type REP struct {
 	Private     [REPPrivate]byte
 }
 
-// Attr is AttrREP.
 func (*REP) Attr() Attr { return AttrREP }
 
 // Bits of bytes that several fields of a REP share.
@@ -54,7 +53,6 @@ const (
 	repSRQ         = 0x10
 )
 
-// Parse reads the message.
 func (m *REP) Parse(b []byte) error {
 	if err := need(b, bodyLen, "REP"); err != nil {
 		return err
@@ -69,7 +67,6 @@ func (m *REP) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the message to b.
 func (m *REP) AppendTo(b []byte) []byte {
 	b = put32(put32(b, uint32(m.LocalID)), uint32(m.RemoteID))
 	b = put32(b, m.QKey)

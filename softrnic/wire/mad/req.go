@@ -72,7 +72,6 @@ type REQ struct {
 	Private      [REQPrivate]byte
 }
 
-// Attr is AttrREQ.
 func (*REQ) Attr() Attr { return AttrREQ }
 
 // Bits of bytes that several fields of a REQ share.
@@ -82,7 +81,6 @@ const (
 	reqSRQ         = 0x08
 )
 
-// Parse reads the message.
 func (m *REQ) Parse(b []byte) error {
 	if err := need(b, bodyLen, "REQ"); err != nil {
 		return err
@@ -102,7 +100,6 @@ func (m *REQ) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the message to b.
 func (m *REQ) AppendTo(b []byte) []byte {
 	b = put32(put32(b, uint32(m.LocalID)), 0)
 	b = put64(put64(b, uint64(m.Service)), m.LocalGUID)

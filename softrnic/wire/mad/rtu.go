@@ -17,10 +17,8 @@ type RTU struct {
 	Private           [rtuPrivate]byte
 }
 
-// Attr is AttrRTU.
 func (*RTU) Attr() Attr { return AttrRTU }
 
-// Parse reads the message.
 func (m *RTU) Parse(b []byte) error {
 	if err := need(b, bodyLen, "RTU"); err != nil {
 		return err
@@ -29,7 +27,6 @@ func (m *RTU) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the message to b.
 func (m *RTU) AppendTo(b []byte) []byte {
 	return append(put32(put32(b, uint32(m.LocalID)), uint32(m.RemoteID)), m.Private[:]...)
 }

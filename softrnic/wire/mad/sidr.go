@@ -32,10 +32,8 @@ type SIDRReq struct {
 	Private   [SIDRReqPrivate]byte
 }
 
-// Attr is AttrSIDRReq.
 func (*SIDRReq) Attr() Attr { return AttrSIDRReq }
 
-// Parse reads the message.
 func (m *SIDRReq) Parse(b []byte) error {
 	if err := need(b, bodyLen, "SIDR_REQ"); err != nil {
 		return err
@@ -44,7 +42,6 @@ func (m *SIDRReq) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the message to b.
 func (m *SIDRReq) AppendTo(b []byte) []byte {
 	b = put16(put16(put32(b, uint32(m.RequestID)), m.PKey), 0)
 	return append(put64(b, uint64(m.Service)), m.Private[:]...)
@@ -68,7 +65,6 @@ var sidrTexts = map[SIDRStatus]string{
 	SIDRRedirect: "redirection", SIDRVersion: "unsupported version",
 }
 
-// String is the specification's name of the status.
 func (s SIDRStatus) String() string {
 	if t, ok := sidrTexts[s]; ok {
 		return t
@@ -105,10 +101,8 @@ type SIDRRep struct {
 	Private   [SIDRRepPrivate]byte
 }
 
-// Attr is AttrSIDRRep.
 func (*SIDRRep) Attr() Attr { return AttrSIDRRep }
 
-// Parse reads the message.
 func (m *SIDRRep) Parse(b []byte) error {
 	if err := need(b, bodyLen, "SIDR_REP"); err != nil {
 		return err
@@ -121,7 +115,6 @@ func (m *SIDRRep) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the message to b.
 func (m *SIDRRep) AppendTo(b []byte) []byte {
 	b = append(put32(b, uint32(m.RequestID)), uint8(m.Status), m.InfoLen, 0, 0)
 	b = put64(put24(b, uint32(m.QPN), 0), uint64(m.Service))
