@@ -28,7 +28,6 @@ func (t Time) Add(d time.Duration) Time {
 	return s
 }
 
-// Sub returns t-u.
 func (t Time) Sub(u Time) time.Duration { return time.Duration(t - u) }
 
 // Min returns the earlier of a and b.

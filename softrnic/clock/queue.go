@@ -76,7 +76,6 @@ func (q *Queue) Remove(id uint32) {
 	}
 }
 
-// find returns the index of id in the heap.
 func (q *Queue) find(id uint32) (int, bool) {
 	if id >= nearIDs {
 		i, ok := q.far[id]

@@ -48,7 +48,6 @@ func NewLocks(w Window) *Locks {
 	return &Locks{Window: w, Waits: hdrhistogram.New(1, int64(maxWait), waitDigits)}
 }
 
-// record adds a wait to the histogram.
 func (l *Locks) record(d time.Duration) {
 	_ = l.Waits.RecordValue(int64(min(max(d, 1), maxWait))) // cannot fail: the value is in the range
 }
@@ -92,7 +91,6 @@ func (l *Locks) Client(qp verbs.QP, take, free verbs.SendWR, prior []byte, pick 
 	return &Locker{run: l, qp: qp, take: take, free: free, prior: prior, pick: pick, tag: tag}
 }
 
-// QP returns the client's queue pair.
 func (c *Locker) QP() verbs.QP { return c.qp }
 
 // Next returns the next CAS, or the release of a lock that the client has. It returns nil when the
@@ -128,7 +126,6 @@ func (c *Locker) begin(now clock.Time) {
 	}
 }
 
-// over reports whether the run has ended.
 func (c *Locker) over(now clock.Time) bool {
 	return now >= c.run.Until || c.run.Over != nil && c.run.Over()
 }

@@ -15,7 +15,6 @@ const MaxClients = 128
 // Client makes one operation after the other on a connected queue pair; at most one is in flight.
 // Loop calls its methods.
 type Client interface {
-	// QP returns the client's queue pair.
 	QP() verbs.QP
 	// Next returns the next work request, which must be signalled; nil if the client has ended. It
 	// is called at the beginning and after each completion.
@@ -30,7 +29,6 @@ type OpError struct {
 	WC verbs.WC
 }
 
-// Error includes operation and status.
 func (e *OpError) Error() string { return fmt.Sprintf("%v failed: %v", e.Op, e.WC.Status) }
 
 // waitStep is the longest single wait for completions. After each of them Loop checks Patience.

@@ -49,10 +49,8 @@ func (s *Swaps) Client(qp verbs.QP, wr verbs.SendWR, prior []byte, tag uint64) *
 	return &Swapper{run: s, qp: qp, wr: wr, prior: prior, tag: tag}
 }
 
-// QP returns the client's queue pair.
 func (c *Swapper) QP() verbs.QP { return c.qp }
 
-// Next returns the next CAS.
 func (c *Swapper) Next(now clock.Time) *verbs.SendWR {
 	if c.n > 0 && !c.run.More(now) {
 		return nil
@@ -64,7 +62,6 @@ func (c *Swapper) Next(now clock.Time) *verbs.SendWR {
 	return &c.wr
 }
 
-// Done counts the answer to a CAS.
 func (c *Swapper) Done(now clock.Time) {
 	s := c.run
 	counts := s.Holds(now)

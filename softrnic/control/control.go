@@ -52,7 +52,6 @@ type Error struct {
 	Message string `json:"error"`
 }
 
-// Error returns the daemon's text.
 func (e *Error) Error() string { return e.Message }
 
 // Errorf returns an Error with an HTTP status, which a handler returns to the client.
@@ -233,7 +232,6 @@ func ClientOf(m *Mux) *Client { return &Client{http: http.Client{Transport: dire
 // direct is an http.RoundTripper that calls the handlers of a Mux in this process.
 type direct struct{ mux *Mux }
 
-// RoundTrip implements http.RoundTripper.
 func (d direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.Body == nil {
 		r.Body = http.NoBody

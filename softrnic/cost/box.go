@@ -14,7 +14,6 @@ type Box struct {
 	frame wire.Frame
 }
 
-// NewBox returns a Box that applies the costs of sw.
 func NewBox(sw *Switch) *Box { return &Box{sw: sw, cores: make([]server, sw.Cores)} }
 
 // Depart returns when a frame that the switch makes at now leaves the switch. cause is the received

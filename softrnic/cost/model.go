@@ -109,7 +109,6 @@ const (
 	MaxSlots = 1 << 16
 )
 
-// Validate returns an error for a number that is out of its limits.
 func (m *Model) Validate() error {
 	for _, l := range []struct {
 		name string

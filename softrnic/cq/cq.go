@@ -65,13 +65,10 @@ func newCQ(depth, maxRing int) *CQ {
 // SetID sets the queue's number in asynchronous events. The engine chooses it.
 func (c *CQ) SetID(id uint32) { c.id = id }
 
-// ID returns the number set by SetID.
 func (c *CQ) ID() uint32 { return c.id }
 
-// Cap returns the depth.
 func (c *CQ) Cap() int { return c.depth }
 
-// Len returns the number of completions in the queue.
 func (c *CQ) Len() int { return c.ring.n + c.places.taken }
 
 // Source returns a new source, which is empty.

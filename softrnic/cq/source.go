@@ -14,7 +14,6 @@ type Source struct {
 	at         int   // index of its chain in the heap; valid if n > 0
 }
 
-// CQ returns the completion queue of the source.
 func (s *Source) CQ() *CQ { return s.c }
 
 // Push appends a copy of wc. It returns false if the queue is full and does not ignore overruns:

@@ -147,7 +147,6 @@ func (d *Device) Up() {
 	})
 }
 
-// SetLink sets whether the NIC has a carrier.
 func (d *Device) SetLink(up bool) { d.With(func(e *engine.Engine) { e.SetLink(up) }) }
 
 // With calls f with exclusive use of the engine, for listings and fault plans. f must not block.

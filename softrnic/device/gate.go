@@ -14,10 +14,8 @@ type gate struct {
 	open  chan struct{} // capacity 1
 }
 
-// NewGate makes a gate.
 func (r *Runtime) NewGate() verbs.Gate { return &gate{clock: r.clock, open: make(chan struct{}, 1)} }
 
-// Wait blocks until another goroutine calls Open, or until the deadline.
 func (g *gate) Wait(deadline clock.Time) error {
 	select {
 	case <-g.open:
@@ -38,7 +36,6 @@ func (g *gate) Wait(deadline clock.Time) error {
 	}
 }
 
-// Open lets one Wait return: the present one, or the next one.
 func (g *gate) Open() {
 	select {
 	case g.open <- struct{}{}:

@@ -21,13 +21,11 @@ type Runtime struct {
 
 var _ verbs.Runtime = (*Runtime)(nil)
 
-// NewRuntime returns a runtime for one application, with random numbers from seed.
 func NewRuntime(c *real.Clock, seed uint64) *Runtime {
 	src := &lockedSource{src: rand.NewPCG(seed, 0x72646d61)}
 	return &Runtime{clock: c, rand: rand.New(src)}
 }
 
-// Now returns the time of the device's clock.
 func (r *Runtime) Now() clock.Time { return r.clock.Now() }
 
 // Sleep blocks the calling thread for d, and longer if the application hangs.
@@ -40,10 +38,8 @@ func (r *Runtime) Sleep(d time.Duration) {
 // do not call the NIC.
 func (r *Runtime) AwaitHang() { r.hang.Wait() }
 
-// Go starts a thread.
 func (r *Runtime) Go(_ string, f func()) { r.wg.Go(f) }
 
-// Wait waits for all threads.
 func (r *Runtime) Wait() { r.wg.Wait() }
 
 // Rand is safe for all threads of the application. Which thread draws which number depends on the
@@ -57,7 +53,6 @@ type lockedSource struct {
 	src rand.Source
 }
 
-// Uint64 returns the next number.
 func (s *lockedSource) Uint64() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

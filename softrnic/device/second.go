@@ -39,10 +39,8 @@ type secondNIC struct {
 	busy bool
 }
 
-// takes reports whether a frame is for the second NIC.
 func (s *secondNIC) takes(f *packetio.Frame) bool { return s.nic != nil && s.nic.Takes(f) }
 
-// tick handles the deadlines that have passed.
 func (s *secondNIC) tick(now clock.Time, out *packetio.Batch) {
 	if s.nic != nil && s.nic.Deadline() <= now {
 		s.nic.Tick(now, out)
@@ -108,7 +106,6 @@ func (d *Device) deadline() clock.Time {
 // SecondDriver gives programs of this process access to the second NIC of a device.
 type SecondDriver struct{ d *Device }
 
-// SecondDriver returns the driver of the second NIC.
 func (d *Device) SecondDriver() SecondDriver { return SecondDriver{d} }
 
 // Enter gives the caller exclusive use of the second NIC until Leave, and returns the time. The
@@ -131,11 +128,9 @@ func (s SecondDriver) Await(ready func() bool, deadline clock.Time) error {
 	return s.d.await(readyFunc(ready), deadline)
 }
 
-// Now returns the time of the device's clock.
 func (s SecondDriver) Now() clock.Time { return s.d.clock.Now() }
 
 // readyFunc is a condition of the second NIC.
 type readyFunc func() bool
 
-// Ready implements verbsengine.Condition.
 func (f readyFunc) Ready(*engine.Engine) bool { return f() }

@@ -19,14 +19,12 @@ var (
 	_ verbsengine.Driver = (*shell)(nil)
 )
 
-// Enter gives the caller exclusive use of the engine.
 func (b *shell) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
 	b.hang.Wait()
 	now := b.d.enter()
 	return now, b.d.e, &b.d.out
 }
 
-// Leave ends the exclusive use of the engine that Enter has given.
 func (b *shell) Leave() { b.d.leave() }
 
 // patientPolls is a number of consecutive empty polls. From then on, each further empty poll yields
@@ -34,7 +32,6 @@ func (b *shell) Leave() { b.d.leave() }
 // running. An application that waits after an empty poll never reaches this number.
 const patientPolls = 4
 
-// Progress handles one receive batch and the timers that are due.
 func (b *shell) Progress() {
 	if b.d.progress() {
 		b.d.emptyPolls = 0
@@ -48,7 +45,6 @@ func (b *shell) Progress() {
 // the processor. It reports whether there was any work.
 func (b *shell) Drive() bool { return b.d.progress() }
 
-// Await blocks until the condition is true, the deadline has come, or the device is closed.
 func (b *shell) Await(c verbsengine.Condition, deadline clock.Time) error {
 	b.hang.Wait()
 	err := b.d.await(c, deadline)

@@ -11,7 +11,6 @@ type tracing struct {
 	entered clock.Time      // time of the last enter
 }
 
-// record adds an event to the ring.
 func (d *Device) record(at clock.Time, p pathtrace.Point) { d.ring.Add(d.clock.Monotonic(at), p, 0) }
 
 // mark records that a step has reached point p now, if a recording runs (see StartTrace).

@@ -109,7 +109,6 @@ func (in *Injector) Add(now clock.Time, r Rule) bool {
 	return true
 }
 
-// Remove removes a rule.
 func (in *Injector) Remove(id string) {
 	is := func(s *ruleState) bool { return s.rule.ID == id }
 	in.rules = slices.DeleteFunc(in.rules, is)

@@ -37,7 +37,6 @@ var oneRMAClasses = map[string]func(*view) bool{
 	"onerma_rekey":   func(v *view) bool { return v.solo == onerma.Rekey },
 }
 
-// Classes returns the values of Match.Class.
 func Classes() []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(classes)), maps.Keys(oneRMAClasses))
 	slices.Sort(names)

@@ -229,7 +229,6 @@ func (s *Set) forget(now clock.Time) (active int) {
 	return active
 }
 
-// Rule returns the rule called id.
 func (s *Set) Rule(id string) (Rule, bool) {
 	if i := s.find(id); i >= 0 {
 		return s.rules[i].Rule, true

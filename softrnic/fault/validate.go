@@ -37,7 +37,6 @@ func bad(field, format string, args ...any) error {
 // kinds has the kinds of faults in the order of listings.
 var kinds = []Kind{Loss, Duplicate, Delay, Reorder, Corrupt, Rate, Blackhole, Tear}
 
-// Kinds returns the kinds of faults.
 func Kinds() []Kind { return slices.Clone(kinds) }
 
 // Validate returns a *RuleError for the first field of r that is wrong. It does not know which

@@ -22,7 +22,6 @@ const (
 
 var faultNames = [...]string{"ok", "unknown or invalidated key", "other protection domain", "no access right", "out of bounds", "no memory"}
 
-// String returns a description of the fault.
 func (f Fault) String() string {
 	if int(f) < len(faultNames) {
 		return faultNames[f]

@@ -21,7 +21,6 @@ type Piece struct {
 	off, n uint64
 }
 
-// Len returns the length in bytes.
 func (p Piece) Len() int { return int(p.n) }
 
 // near returns the memory as a slice; nil if it is far memory (see Far).

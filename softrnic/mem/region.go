@@ -35,10 +35,8 @@ type Region struct {
 // Base returns the virtual address of the first byte.
 func (r *Region) Base() uint64 { return r.base }
 
-// Len returns the length in bytes.
 func (r *Region) Len() int { return int(r.size) }
 
-// Access returns the access rights.
 func (r *Region) Access() verbs.Access { return r.access }
 
 // LKey returns the key for work requests of the region's own host. The key of a region for fast

@@ -84,7 +84,6 @@ func New(r *rand.Rand, maxRegions int) *Table {
 	}
 }
 
-// AllocPD makes a protection domain.
 func (t *Table) AllocPD() (PD, error) {
 	if len(t.pds) >= maxPDs {
 		return 0, verbs.Errorf("alloc pd", verbs.ErrLimit, "%d protection domains exist", len(t.pds))
@@ -117,7 +116,6 @@ func (t *Table) Reg(pd PD, buf []byte, access verbs.Access) (*Region, error) {
 	return t.reg(pd, Region{buf: buf, size: uint64(len(buf)), access: access})
 }
 
-// validAccess checks the rights of a region.
 func validAccess(access verbs.Access) (why string, ok bool) {
 	const all = verbs.LocalWrite | verbs.RemoteRights | verbs.MWBind
 	switch {
@@ -209,7 +207,6 @@ func (t *Table) take() uint32 {
 	return uint32(len(t.slots) - 1)
 }
 
-// release frees a slot.
 func (t *Table) release(i uint32, pd PD) {
 	t.slots[i].region, t.lastLocal, t.lastRemote = nil, noRegion, noRegion // so that the garbage collector can free the region
 	t.free = append(t.free, i)

@@ -78,8 +78,8 @@ func (c *Conn) Register(buf []byte, n int, a verbs.Access) (verbs.MR, error) {
 // call does nothing.
 func (c *Conn) Destroy() error {
 	var err error
-	for i := len(c.undo) - 1; i >= 0; i-- {
-		err = errors.Join(err, c.undo[i]())
+	for _, f := range slices.Backward(c.undo) {
+		err = errors.Join(err, f())
 	}
 	c.undo = nil
 	return err

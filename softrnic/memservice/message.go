@@ -39,7 +39,6 @@ var kindNames = [...]string{
 
 func (k kind) known() bool { return int(k) < len(kindNames) && kindNames[k] != "" }
 
-// String returns the name of the kind, for errors.
 func (k kind) String() string {
 	if k.known() {
 		return kindNames[k]
@@ -127,7 +126,6 @@ func takeAll(b []byte, fields ...any) []byte {
 	return b
 }
 
-// encode returns the private data of the request.
 func (r *request) encode() []byte {
 	return append(appendAll(appendAll([]byte{version, byte(r.kind)}, r.fields()...), r.former), r.work...)
 }

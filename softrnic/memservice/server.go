@@ -184,7 +184,6 @@ func (s *Server) handle(in rdmacm.Request) error {
 	return in.Answer("", a.encode())
 }
 
-// refuse rejects a request.
 func refuse(in rdmacm.Request, why error) error {
 	a := answer{kind: kindRefused, code: refusedOther}
 	for code, err := range refusals {
@@ -230,14 +229,10 @@ func (s *Server) answer(r request) (a answer, err error) {
 	return a, err
 }
 
-// holderOf returns the state of an owner, for WhoIs.
 func (s *Server) holderOf(id uint32) Holder {
 	h := Holder{Peer: s.owners.known[id].peer, Fenced: s.owners.fenced(id)}
 	for _, c := range s.conns {
-		if !c.of(id) {
-			continue
-		}
-		if a, err := c.QP.Query(); err == nil && a.State != verbs.StateError {
+		if c.of(id) && !c.dead() {
 			h.QPs++
 		}
 	}
@@ -284,7 +279,6 @@ func (s *Server) join(r request) error {
 	return nil
 }
 
-// connect makes a connection, or refuses it.
 func (s *Server) connect(in rdmacm.Request, r request) error {
 	c := &Conn{Context: s.ctx, PD: s.pd, Peer: in.Peer(), req: r, bytes: int64(r.bytes)}
 	if err := s.parseWork(c); err != nil {
@@ -414,9 +408,7 @@ func (s *Server) endIf(which func(*Conn) bool) {
 }
 
 // endID ends the connection with that ID, if there is one.
-func (s *Server) endID(id uint64) {
-	s.endIf(func(c *Conn) bool { return c.id == id })
-}
+func (s *Server) endID(id uint64) { s.endIf(func(c *Conn) bool { return c.id == id }) }
 
 // end ends the connection with index i in s.conns, and removes it from the list.
 func (s *Server) end(i int) {

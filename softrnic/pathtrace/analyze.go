@@ -131,7 +131,6 @@ type follower struct {
 	calls    [3][]time.Duration
 }
 
-// event handles the next event.
 func (f *follower) event(e located) {
 	if e.node == middle && e.Port != f.from && e.Port != f.to {
 		return // an event at a port to another host

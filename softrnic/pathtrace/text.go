@@ -34,5 +34,4 @@ func (b *Breakdown) WriteText(w io.Writer) error {
 	return t.Flush()
 }
 
-// micros formats a duration in microseconds.
 func micros(d time.Duration) string { return fmt.Sprintf("%.2f us", float64(d)/1e3) }

@@ -177,7 +177,6 @@ func (c *Config) Validate() error {
 	return nil
 }
 
-// withDefaults returns c with the defaults in place of zeros.
 func (c Config) withDefaults() Config {
 	lat := strings.HasSuffix(c.Test, "_lat")
 	switch {
@@ -246,7 +245,6 @@ func (c *Config) oneWord() bool { return c.Test == Contend || c.Test == Locks }
 
 func (c *Config) atomic() bool { return c.Test == AtomicBW || c.Test == AtomicLat }
 
-// params returns the parameters for the connection manager.
 func (c *Path) params() rdmacm.Params {
 	return rdmacm.Params{
 		PathMTU: verbs.MTU(c.MTU), RdAtomic: c.RdAtomic, Timeout: c.Timeout,

@@ -31,7 +31,6 @@ var hints = map[verbs.Status]string{
 	verbs.FatalErr:       "the NIC is down",
 }
 
-// Error includes operation, message, status and a hint.
 func (e *CompletionError) Error() string {
 	s := fmt.Sprintf("%s %d: %v", e.Op, e.Msg, e.Status)
 	if e.Vendor != 0 {
@@ -53,7 +52,6 @@ type DataError struct {
 	Got, Want uint64
 }
 
-// Error includes the wrong byte or value.
 func (e *DataError) Error() string {
 	if e.Offset < 0 {
 		return fmt.Sprintf("verification failed: %s %d: got %#x, want %#x: an atomic was lost or done twice", e.Op, e.Msg, e.Got, e.Want)

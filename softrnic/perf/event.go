@@ -16,7 +16,6 @@ const (
 	OneRMAWriteLat = "onerma_write_lat"
 )
 
-// OneRMATests returns the names of the tests over the 1RMA NIC.
 func OneRMATests() []string {
 	return []string{OneRMAReadBW, OneRMAWriteBW, OneRMAReadLat, OneRMAWriteLat}
 }

@@ -134,7 +134,6 @@ func (f *laneClient) open() error {
 	return f.awaitReport(reportReady, 1)
 }
 
-// readTable READs the attributes of the server's lanes.
 func (f *laneClient) readTable() ([]uint64, error) {
 	err := f.word(verbs.OpRead, laneTable(0), 8*f.n)
 	table := make([]uint64, f.n)
@@ -144,7 +143,6 @@ func (f *laneClient) readTable() ([]uint64, error) {
 	return table, err
 }
 
-// writeReport WRITEs a word of the server's report.
 func (f *laneClient) writeReport(off int, v uint64) error {
 	binary.NativeEndian.PutUint64(f.buf[f.words:], v)
 	return f.word(verbs.OpWrite, off, 8)

@@ -45,7 +45,6 @@ func (s *session) latency(j stream, res *Result) error {
 // Latencies collects the latencies of a test. The zero value is empty.
 type Latencies struct{ h *hdrhistogram.Histogram }
 
-// Record adds a latency.
 func (l *Latencies) Record(d time.Duration) {
 	if l.h == nil {
 		l.h = hdrhistogram.New(1, int64(maxLatency), latencyDigits)
@@ -53,7 +52,6 @@ func (l *Latencies) Record(d time.Duration) {
 	_ = l.h.RecordValue(int64(min(max(d, 1), maxLatency))) // cannot fail: the value is in the range
 }
 
-// Count returns how many latencies were recorded.
 func (l *Latencies) Count() int {
 	if l.h == nil {
 		return 0

@@ -61,7 +61,6 @@ const (
 // were in flight.
 const LoadShed = "SHED"
 
-// Validate returns an error for the first field that is wrong.
 func (l *Load) Validate() error {
 	switch {
 	case len(l.To) < 1 || len(l.To) > maxLoadPeers:
@@ -105,7 +104,6 @@ type Arrivals struct {
 	load *Load
 }
 
-// NewArrivals returns the random choices of a load.
 func NewArrivals(l *Load) *Arrivals {
 	return &Arrivals{rand: rand.New(rand.NewPCG(l.Seed, 1)), load: l}
 }

@@ -24,7 +24,6 @@ type LockResult struct {
 	Waits []byte `json:"waits"`
 }
 
-// Histogram decodes Waits.
 func (r *LockResult) Histogram() (*hdrhistogram.Histogram, error) {
 	h, err := hdrhistogram.Decode(r.Waits)
 	if err != nil {

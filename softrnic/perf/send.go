@@ -54,7 +54,6 @@ func (s *session) sendStream(c *Config, n, slots int) stream {
 	}
 }
 
-// readReport READs the server's report.
 func (s *session) readReport() ([reportSize]byte, error) {
 	var rep [reportSize]byte
 	off := len(s.buf) - reportSize

@@ -20,7 +20,6 @@ func NewServer(ctx verbs.Context, m rdmacm.Manager, cfg memservice.Config) (*mem
 // worker makes the server's part in connections; it is the Worker of the memory service.
 type worker struct{}
 
-// Parse decodes a request.
 func (worker) Parse(data []byte) (memservice.Work, error) {
 	w, err := parseRequest(data)
 	return &work{request: w}, err
@@ -51,7 +50,6 @@ func (w *work) Bytes() int64 { return int64(w.recvs) * int64(w.slot()) * int64(w
 // Queues returns the sizes of the queues: they have room for all receives and the echoes.
 func (w *work) Queues() (wrs, cqes int) { return w.recvs, 2*w.recvs*w.queues() + 1 }
 
-// Register registers the report and the receive buffers.
 func (w *work) Register(c *memservice.Conn) (err error) {
 	w.Conn, w.rt = c, c.Context.Runtime()
 	if w.report, err = c.Register(nil, reportSize+laneBytes(w.queues()), memservice.RemoteAccess); err != nil {
@@ -77,7 +75,6 @@ func (w *work) Build(*memservice.Conn) ([]byte, error) {
 	return memservice.RegionOf(w.report).AppendTo(nil), nil
 }
 
-// Serve receives messages until the connection ends.
 func (w *work) Serve() {
 	if w.ls != nil {
 		w.ls.run()

@@ -105,7 +105,6 @@ func (r *Result) soakText(b *strings.Builder) {
 	}
 }
 
-// transport returns the transport service and the number of queue pairs as text.
 func (r *Result) transport() string {
 	s := cmp.Or(strings.ToUpper(r.Config.Conn), "RC")
 	if r.Config.SRQ {

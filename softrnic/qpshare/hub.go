@@ -114,7 +114,6 @@ func (h *Hub) Join() (*Member, error) {
 	return m, nil
 }
 
-// leave removes a member.
 func (h *Hub) leave(m *Member) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -43,7 +43,6 @@ func (q *qp) QPN() wire.QPN {
 	return 0
 }
 
-// Query returns the attributes of the device's queue pair.
 func (q *qp) Query() (verbs.QPAttr, error) {
 	if u := q.under(); u != nil {
 		return u.Query()

@@ -89,13 +89,10 @@ func (f *Fabric) Word(at int) (uint64, error) {
 	return binary.NativeEndian.Uint64(b[:]), err
 }
 
-// MR returns the registered buffer.
 func (f *Fabric) MR() verbs.MR { return f.mr }
 
-// PD returns the protection domain of the fabric.
 func (f *Fabric) PD() verbs.PD { return f.pd }
 
-// Runtime returns the runtime of the context.
 func (f *Fabric) Runtime() verbs.Runtime { return f.rt }
 
 // OnNotify sets a function that is called with the immediate data of each WRITE with immediate data

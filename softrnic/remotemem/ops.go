@@ -65,7 +65,6 @@ type OpError struct {
 	Status verbs.Status
 }
 
-// Error includes operation, peer and status.
 func (e *OpError) Error() string { return fmt.Sprintf("%v at %s: %v", e.Op, e.Peer, e.Status) }
 
 // Start posts an operation without waiting for it. There must be a connection; see Open.
@@ -217,12 +216,11 @@ func (f *Fabric) progress(deadline clock.Time) error {
 
 func (f *Fabric) take(n int) {
 	for i := range f.wcs[:n] {
-		wc := &f.wcs[i]
-		if wc.ID == 0 {
+		if wc := &f.wcs[i]; wc.ID == 0 {
 			f.received(wc)
-			continue
+		} else {
+			f.finish(wc.ID, wc.Status)
 		}
-		f.finish(wc.ID, wc.Status)
 	}
 }
 
@@ -242,9 +240,7 @@ func (f *Fabric) finish(id uint64, s verbs.Status) {
 	f.free = append(f.free, id)
 	o.Done, o.Status = true, s
 	p.pending--
-	if s != verbs.Success {
-		p.broken = true
-	}
+	p.broken = p.broken || s != verbs.Success
 }
 
 // received handles a WRITE with immediate data, or a flushed receive of a broken queue pair.
@@ -253,11 +249,7 @@ func (f *Fabric) received(wc *verbs.WC) {
 		if p.qp == nil || p.qp.QPN() != wc.QPN {
 			continue
 		}
-		if wc.Status != verbs.Success {
-			p.broken = true
-			return
-		}
-		if err := p.qp.PostRecv(verbs.RecvWR{}); err != nil {
+		if wc.Status != verbs.Success || p.qp.PostRecv(verbs.RecvWR{}) != nil {
 			p.broken = true
 		}
 		break

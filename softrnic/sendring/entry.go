@@ -239,7 +239,6 @@ func flag(b bool) int {
 	return 0
 }
 
-// segments returns the number of segments of the entry.
 func (e *Entry) segments() int {
 	s := e.Op.of()
 	if e.Op == NOP {

@@ -51,5 +51,4 @@ var moves = [...][len(eventNames)]State{
 	Ended:   {Ended, Ended, Ended, Ended, Ended, Ended, Ended, Ended, Ended, Ended},
 }
 
-// on moves s to the state after e.
 func (s *State) on(e event) { *s = moves[*s][e] }

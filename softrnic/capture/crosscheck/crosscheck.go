@@ -21,7 +21,6 @@ type Difference struct {
 	Wire, Gopacket string
 }
 
-// Error includes the field and both values.
 func (d *Difference) Error() string {
 	return fmt.Sprintf("%s: wire says %s, gopacket says %s", d.Field, d.Wire, d.Gopacket)
 }

@@ -53,7 +53,6 @@ func (c *classic) readHeader() error {
 	return nil
 }
 
-// next reads a record.
 func (c *classic) next(p *Packet) error {
 	if c.atEnd() {
 		return io.EOF

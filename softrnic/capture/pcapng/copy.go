@@ -23,7 +23,6 @@ type WriteError struct{ Err error }
 
 func (e *WriteError) Error() string { return "write capture: " + e.Err.Error() }
 
-// Unwrap returns the destination's error.
 func (e *WriteError) Unwrap() error { return e.Err }
 
 // Copy copies a little-endian pcapng stream, as a Writer makes it, block by block until its end or
@@ -86,7 +85,6 @@ func readBlock(in *bufio.Reader, b []byte) ([]byte, error) {
 	return b, nil
 }
 
-// count adds a block to the results.
 func (c *Copied) count(b []byte, lost map[uint32]uint64) {
 	body := b[blockHeaderLen : len(b)-4]
 	switch binary.LittleEndian.Uint32(b) {

@@ -18,7 +18,6 @@ type iface struct {
 // defaultResol is the if_tsresol of microseconds, which are the default unit of times.
 const defaultResol = 6
 
-// addInterface reads an interface description block.
 func (s *sections) addInterface(b []byte) error {
 	if len(b) < interfaceLen {
 		return fmt.Errorf("%w: an interface block of %d bytes", ErrCorrupt, len(b))

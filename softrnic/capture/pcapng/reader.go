@@ -45,10 +45,8 @@ type Error struct {
 	Err    error
 }
 
-// Error includes reason and offset.
 func (e *Error) Error() string { return fmt.Sprintf("at byte %d: %v", e.Offset, e.Err) }
 
-// Unwrap returns the reason.
 func (e *Error) Unwrap() error { return e.Err }
 
 // Reader reads the packets of a file of either format. After an error it can no longer be used.
@@ -121,7 +119,6 @@ func (r *Reader) read(n int) ([]byte, error) {
 	return b, err
 }
 
-// skip skips n bytes.
 func (r *Reader) skip(n int) error {
 	got, err := r.r.Discard(n)
 	r.pos += int64(got)

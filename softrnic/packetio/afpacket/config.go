@@ -69,7 +69,6 @@ type Config struct {
 	NoTCX bool
 }
 
-// Validate returns an error for the first field that is wrong.
 func (c *Config) Validate() error {
 	switch {
 	case c.Ifname == "" || len(c.Ifname) > 15:

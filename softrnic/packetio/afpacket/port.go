@@ -171,7 +171,6 @@ func (p *Port) note(format string, args ...any) {
 	p.info.Notes = append(p.info.Notes, fmt.Sprintf(format, args...))
 }
 
-// Info returns how the port was opened.
 func (p *Port) Info() Info { return p.info }
 
 // LinkUp reports whether the interface is up and has a carrier.

@@ -79,7 +79,6 @@ func (r *ring) status(slot int) *uint32 {
 	return (*uint32)(unsafe.Pointer(&r.mem[r.slots[slot]]))
 }
 
-// ready reports whether there is a frame. It may be called concurrently with recv.
 func (r *ring) ready() bool {
 	return atomic.LoadUint32(r.status(int(r.head.Load())))&unix.TP_STATUS_USER != 0
 }
@@ -95,8 +94,6 @@ func (r *ring) release() {
 	}
 }
 
-// recv appends the frames that have arrived. It returns the number of frames that were lost because
-// they were truncated.
 func (r *ring) recv(b *packetio.Batch, port int) (cut uint64) {
 	r.release()
 	r.long.reset()
