@@ -78,7 +78,6 @@ type Request struct {
 	held bool
 }
 
-// blocks returns the number of blocks of the ring.
 func (q *Queue) blocks() int { return q.Ring.Len / sendring.BlockSize }
 
 // Append appends a request. It fills in the index and the queue pair number of e.
@@ -103,7 +102,6 @@ func (q *Queue) remote(op sendring.Opcode, f sendring.Flags, remote Mem, local .
 	return q.Append(e)
 }
 
-// Nop appends a request that does nothing.
 func (q *Queue) Nop(f sendring.Flags) *Request {
 	return q.Append(sendring.Entry{Op: sendring.NOP, Flags: f})
 }
@@ -214,7 +212,6 @@ func (q *Queue) Take() (image []Piece, limit uint32) {
 // not count.
 type Cost struct{ Copies, Atomics, Controls int }
 
-// CostOf returns the cost of the requests that the queues have.
 func CostOf(queues ...*Queue) (c Cost) {
 	for _, q := range queues {
 		for _, r := range q.requests {

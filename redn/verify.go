@@ -122,7 +122,6 @@ func (p *place) index() uint32 {
 	return p.requests[p.next].index + uint32(p.lap*p.blocks())
 }
 
-// ready reports whether the next request can be executed.
 func (v *verifier) ready(p *place) bool {
 	if p.next == len(p.requests) || p.lap >= verifiedLaps || int32(p.limit-p.index()) <= 0 {
 		return false

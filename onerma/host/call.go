@@ -42,7 +42,6 @@ type StatusError struct {
 	Moved, Length int
 }
 
-// Error returns the operation, the status, and how many bytes were moved.
 func (e *StatusError) Error() string {
 	return fmt.Sprintf("1RMA %v: %v: %d of %d bytes were moved", e.Op, e.Status, e.Moved, e.Length)
 }

@@ -153,10 +153,9 @@ func (n *NIC) end() {
 	n.steps++
 }
 
-// Takes implements device.Second.
+// Takes, Frame, EndBatch, Tick, Deadline, Activity and Down implement device.Second.
 func (n *NIC) Takes(f *packetio.Frame) bool { return onerma.Is(f.Data) }
 
-// Frame implements device.Second.
 func (n *NIC) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	if n.machine != nil {
 		n.received = now
@@ -164,7 +163,6 @@ func (n *NIC) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Ba
 	}
 }
 
-// EndBatch implements device.Second.
 func (n *NIC) EndBatch(now clock.Time, out *packetio.Batch) {
 	if n.machine != nil {
 		n.machine.EndBatch(now, out)
@@ -172,7 +170,6 @@ func (n *NIC) EndBatch(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// Tick implements device.Second.
 func (n *NIC) Tick(now clock.Time, out *packetio.Batch) {
 	if n.machine != nil {
 		n.machine.Tick(now, out)
@@ -180,7 +177,6 @@ func (n *NIC) Tick(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// Deadline implements device.Second.
 func (n *NIC) Deadline() clock.Time {
 	if n.machine == nil {
 		return clock.Never
@@ -188,10 +184,8 @@ func (n *NIC) Deadline() clock.Time {
 	return n.machine.Deadline()
 }
 
-// Activity implements device.Second.
 func (n *NIC) Activity() uint64 { return n.steps }
 
-// Down implements device.Second.
 func (n *NIC) Down() {
 	n.dead = true
 	n.end()
@@ -214,7 +208,6 @@ func seed() (s [32]byte) {
 	return s
 }
 
-// Status describes a NIC.
 type Status struct {
 	Up bool `json:"up"`
 	// Incarnation is the number of the present or last incarnation.
@@ -232,7 +225,6 @@ type Status struct {
 	Timeout         time.Duration `json:"timeoutNs"`
 }
 
-// Status describes the NIC.
 func (n *NIC) Status() (s Status) {
 	n.exclusive(func(clock.Time) {
 		s = Status{Up: n.machine != nil, Incarnation: n.epoch, Processes: len(n.procs)}
@@ -261,13 +253,11 @@ func (n *NIC) Stats() (s nic.Stats) {
 	return s
 }
 
-// Now returns the time of the NIC's clock.
 func (n *NIC) Now() clock.Time { return n.driver.Now() }
 
 // Control returns the parameters of congestion control.
 func (n *NIC) Control() executor.Config { return n.cfg.Executor }
 
-// Addr returns the address of the NIC.
 func (n *NIC) Addr() netip.Addr { return n.cfg.NIC.Addr }
 
 func opError(op string, err error, format string, args ...any) error {

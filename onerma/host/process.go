@@ -97,7 +97,6 @@ func (n *NIC) open(cfg ProcessConfig) (*Process, error) {
 // PID returns the process's number, from which keys for the process are derived.
 func (p *Process) PID() nic.PID { return p.pid }
 
-// Addr returns the address of the NIC.
 func (p *Process) Addr() (a netip.Addr) { return p.nic.Addr() }
 
 // Close ends the process. Its transfers end with verbs.ErrClosed, and its memory is no longer used

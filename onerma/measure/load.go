@@ -90,7 +90,6 @@ func (r *loading) borrow(peers []netip.Addr) error {
 	return cmp.Or(errs...)
 }
 
-// giveBack ends the loans.
 func (r *loading) giveBack() error {
 	var errs []error
 	for _, l := range r.loans {

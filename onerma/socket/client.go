@@ -66,7 +66,6 @@ func Open(ctx context.Context, path string) (*Client, error) {
 // PID returns the program's number, from which keys for the program are derived.
 func (c *Client) PID() nic.PID { return c.pid }
 
-// Addr returns the address of the NIC.
 func (c *Client) Addr() netip.Addr { return c.addr }
 
 // receive passes the daemon's answers to the callers that wait for them, until the connection ends.

@@ -78,7 +78,6 @@ type answer struct {
 	Closed bool              `json:"closed,omitempty"` // the error is verbs.ErrClosed: the NIC has ended
 }
 
-// err returns the error of an answer.
 func (a *answer) err() error {
 	switch {
 	case a.Failed != nil:
@@ -91,7 +90,6 @@ func (a *answer) err() error {
 	return nil
 }
 
-// fail sets the error of an answer.
 func (a *answer) fail(err error) {
 	if err == nil || errors.As(err, &a.Failed) {
 		return

@@ -21,7 +21,6 @@ const (
 	maxInFlight = 64      // requests of a program that have no answer yet
 )
 
-// Config describes a Server.
 type Config struct {
 	// Path is the path of the socket; required. Group, if not 0, is the number of a user group that
 	// may open the socket as well as its owner; 0 means that only the owner may.

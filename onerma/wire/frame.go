@@ -96,7 +96,6 @@ func (f *Frame) AppendOpen(b []byte, n int) []byte {
 // Len returns the length of a frame with a body of n bytes.
 func (f *Frame) Len(n int) int { return f.Eth.Len() + Overhead + n }
 
-// String returns the addresses and the message on one line.
 func (f *Frame) String() string {
 	return fmt.Sprintf("%d.%d.%d.%d > %d.%d.%d.%d ONERMA %v", f.IPv4.Src[0], f.IPv4.Src[1], f.IPv4.Src[2], f.IPv4.Src[3],
 		f.IPv4.Dst[0], f.IPv4.Dst[1], f.IPv4.Dst[2], f.IPv4.Dst[3], &f.Header)

@@ -116,7 +116,6 @@ func (h *Header) Parse(b []byte) error {
 	return h.check(len(b) - HeaderLen - TagLen)
 }
 
-// AppendTo appends the header to b.
 func (h *Header) AppendTo(b []byte) []byte {
 	b = append(b, version, byte(h.Kind), byte(h.Op), h.Class)
 	b = binary.BigEndian.AppendUint16(b, h.Slot)

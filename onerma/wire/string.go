@@ -8,14 +8,12 @@ type FormatError struct {
 	Got            uint64
 }
 
-// Error names the message, the field and the field's value.
 func (e *FormatError) Error() string {
 	return fmt.Sprintf("ONERMA %s: wrong %s: %d", e.Message, e.Field, e.Got)
 }
 
 var kindNames = [...]string{Request: "request", Pull: "pull", Data: "data", Done: "done", Nack: "nack", AuthFail: "authfail"}
 
-// String returns the name of the kind in lower case.
 func (k Kind) String() string {
 	if int(k) < len(kindNames) && k >= Request {
 		return kindNames[k]
@@ -25,7 +23,6 @@ func (k Kind) String() string {
 
 var opNames = [...]string{Read: "READ", Write: "WRITE", Rekey: "REKEY"}
 
-// String returns the name of the operation.
 func (o Op) String() string {
 	if int(o) < len(opNames) && o >= Read {
 		return opNames[o]
@@ -33,7 +30,6 @@ func (o Op) String() string {
 	return fmt.Sprintf("operation %d", uint8(o))
 }
 
-// String returns the header on one line.
 func (h *Header) String() string {
 	text := fmt.Sprintf("%v %v slot=%d/%d region=%d offset=%d length=%d pid=%d class=%d counter=%#x",
 		h.Op, h.Kind, h.Slot, h.Generation, h.Region, h.Offset, h.Length, h.PID, h.Class, h.Counter)

@@ -4,7 +4,6 @@ package atomiccache
 // the value of the word. See the package comment.
 type State uint8
 
-// States.
 const (
 	Pass State = iota
 	Busy
@@ -16,13 +15,11 @@ const (
 
 var stateNames = [...]string{"Pass", "Busy", "Unknown", "Known", "Closing"}
 
-// String is the name of the state.
 func (s State) String() string { return stateNames[s] }
 
 // Kind says how an operation travels.
 type Kind uint8
 
-// Kinds.
 const (
 	// Wait: the operation waits in the switch. The caller asks again when Table.Changed returns the
 	// word.
@@ -39,7 +36,6 @@ const (
 
 var kindNames = [...]string{"wait", "client", "shared", "WRITE", "empty WRITE"}
 
-// String is the name of the kind.
 func (k Kind) String() string { return kindNames[k] }
 
 // event is an event that can change the state of a word.

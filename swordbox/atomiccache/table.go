@@ -95,7 +95,6 @@ func New(cfg Config) *Table {
 	return &Table{cfg: cfg.withDefaults()}
 }
 
-// Counters returns a copy of the counters.
 func (t *Table) Counters() Counters {
 	c := t.counters
 	c.Words = t.live
@@ -222,7 +221,6 @@ func (t *Table) evict(now clock.Time) (slot uint32, ok bool) {
 	return 0, false
 }
 
-// remove deletes a word from the indexes.
 func (t *Table) remove(w *Word) {
 	t.byKey.remove(w.Key)
 	page := pageOf(w.Key)

@@ -65,7 +65,6 @@ type clientOps struct {
 // interval returns the number of the interval of length Config.Budget that contains the time now.
 func (t *Table) interval(now clock.Time) uint32 { return uint32(now / clock.Time(t.cfg.Budget)) }
 
-// pending returns the number of counted operations.
 func (o *clientOps) pending() uint32 { return o.count[0] + o.count[1] }
 
 // age makes window the present interval, and drops the counts of operations that no NIC can

@@ -36,7 +36,6 @@ type Item struct {
 	Note string `json:"note,omitempty"`
 }
 
-// stages returns the number of stages that the item occupies.
 func (i *Item) stages() int {
 	if i.First == 0 {
 		return 0

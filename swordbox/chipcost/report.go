@@ -40,7 +40,6 @@ type Report struct {
 	Fits bool `json:"fits"`
 }
 
-// Sum is the sum of several items.
 type Sum struct {
 	Items   int `json:"items"`
 	Entries int `json:"entries"`

@@ -46,7 +46,6 @@ type Stats struct {
 	KeysEvicted    uint64 `name:"keys_evicted" help:"keys forgotten because the table of keys was full"`
 }
 
-// Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
 // Info lists the counters. The machine has no shared connections, moved flows or words.
@@ -84,7 +83,6 @@ func (m *Machine) Keys(now clock.Time) []Key {
 	return list
 }
 
-// Spec returns the sizes of the tables on a switching chip.
 func (m *Machine) Spec() pipeline.Part {
 	const incarnationBits, serialBits, refBits, waiterBits = 32, 64, 64 + 32 + 64, 72 * 8
 	return pipeline.Part{
@@ -126,7 +124,6 @@ var Kind = handler.Kind{
 	Listings: []handler.Listing{handler.NewListing(keysHelp, (*Machine).Keys, printKeys)},
 }
 
-// Kind returns the machine's registry entry.
 func (m *Machine) Kind() *handler.Kind { return &Kind }
 
 var keysHelp = handler.Help{

@@ -83,7 +83,6 @@ var (
 	_ handler.RuleUser = (*Machine)(nil)
 )
 
-// New makes a Machine with empty tables.
 func New(cfg Config) *Machine {
 	m := &Machine{cfg: cfg.withDefaults()}
 	m.stores, m.chains.stats = newStores(&m.stats), &m.stats

@@ -43,7 +43,6 @@ func newWaiting(n int) waiting {
 	return w
 }
 
-// full reports whether no other request can wait.
 func (t *waiting) full() bool { return len(t.free) == 0 }
 
 // add puts a request at the end of its chain's list.
@@ -126,7 +125,6 @@ func (m *Machine) holdRead(q *request, k *chain, n *node, p parts, format layout
 	return v, true
 }
 
-// unhold removes the waiter i from its list.
 func (m *Machine) unhold(i int32) { m.wait.remove(m.chains.byKey.find(m.wait.list[i].chain), i) }
 
 // letGo sends the waiting request of a flow to the server, because another request of the flow

@@ -128,7 +128,6 @@ func (t *hosts) home(now clock.Time, fl *Flow, in int, icrc Checker) bool {
 	return true
 }
 
-// rehome changes the port of an address.
 func (t *hosts) rehome(h *host, port int) {
 	if t.perPort[h.port]--; t.perPort[h.port] == 0 {
 		delete(t.perPort, h.port)

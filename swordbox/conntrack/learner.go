@@ -71,7 +71,6 @@ func (b *budget) open(now clock.Time) bool {
 	return b.left > 0
 }
 
-// inUse returns the number of learning flows.
 func (t *learner) inUse() int { return len(t.slots) - len(t.unused) }
 
 // full reports whether a flow must be evicted before another one can learn.

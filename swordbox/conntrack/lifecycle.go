@@ -161,7 +161,6 @@ func (t *Table) end(now clock.Time, fl *Flow) {
 	}
 }
 
-// pair makes two flows peers.
 func (t *Table) pair(a, b *Flow) {
 	t.learner.stop(a)
 	t.learner.stop(b)

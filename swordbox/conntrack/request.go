@@ -63,14 +63,12 @@ const (
 
 var classNames = [...]string{"unsynced", "new", "ahead", "duplicate"}
 
-// String is the name of the class.
 func (c Class) String() string { return classNames[c] }
 
 // Reason says why the table did not use a packet. If the reason is not Fine, the program forwards
 // the packet unchanged or drops it; the packet must not change the state of a flow.
 type Reason uint8
 
-// Reasons.
 const (
 	// Fine: the packet was used.
 	Fine Reason = iota
@@ -97,7 +95,6 @@ var reasonNames = [numReasons]string{
 	"fine", "untracked", "unknown", "spoofed", "no room", "quarantined", "implausible", "corrupt",
 }
 
-// String is the name of the reason.
 func (r Reason) String() string { return reasonNames[r] }
 
 // Seen is what the table says about a packet.

@@ -88,13 +88,11 @@ var syncEdges = []transitions.Edge[sync, syncEvent]{
 	{readOpen, evSpan, synced},
 }
 
-// nextSync holds syncEdges by state and event.
 var nextSync = func() (t [syncs][syncEvents]sync) {
 	transitions.Fill(syncs, syncEvents, syncEdges, func(from sync, on syncEvent) *sync { return &t[from][on] })
 	return t
 }()
 
-// on changes the state by the edge for event e.
 func (s *sync) on(e syncEvent) { *s = nextSync[*s][e] }
 
 // Synced reports whether Expected is known: the connection manager named it, or the responder has

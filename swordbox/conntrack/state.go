@@ -29,18 +29,14 @@ const (
 	Closed
 )
 
-// states is the number of states.
 const states = int(Closed) + 1
 
 var stateNames = [...]string{"unused", "learning", "connecting", "open", "closing", "closed"}
 
-// String is the name of the state.
 func (s State) String() string { return stateNames[s] }
 
-// MarshalText returns the name of the state.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads a name that String returns.
 func (s *State) UnmarshalText(b []byte) error {
 	i := slices.Index(stateNames[:], string(b))
 	if i <= 0 {
@@ -82,11 +78,9 @@ var stateEdges = []transitions.Edge[State, event]{
 	{Closing, evEnded, Closed},
 }
 
-// nextState holds stateEdges by state and event.
 var nextState = func() (t [states][events]State) {
 	transitions.Fill(State(states), events, stateEdges, func(from State, on event) *State { return &t[from][on] })
 	return t
 }()
 
-// on changes the state by the edge for event e.
 func (s *State) on(e event) { *s = nextState[*s][e] }

@@ -10,7 +10,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// Config bounds a table.
 type Config struct {
 	// Connections is how many connections the table tracks, two flows each; 0 means 4096.
 	Connections int
@@ -82,7 +81,6 @@ type Table struct {
 	cursor  int        // index of the flow with which the sweep continues
 }
 
-// NewTable makes an empty table.
 func NewTable(cfg Config) *Table {
 	cfg = cfg.withDefaults()
 	t := &Table{cfg: cfg, index: newIndex(2*cfg.Connections, cfg.Seed), sweep: clock.Never}
@@ -207,7 +205,6 @@ func (t *Table) dispatch(now clock.Time, fl *Flow, f *wire.Frame, icrc Checker) 
 	return t.request(now, fl, f, icrc)
 }
 
-// Stats returns a copy of the counters.
 func (t *Table) Stats() Stats {
 	s := t.stats
 	s.Flows, s.Closed, s.Hosts = t.used, t.closed.n, len(t.hosts.byAddr)

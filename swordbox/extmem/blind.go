@@ -27,7 +27,6 @@ func (k *Blind) Attach(s *switchconn.Shared, g memgrant.Grant) {
 // Detach is called when the connection has ended.
 func (k *Blind) Detach() { k.up = false }
 
-// Up reports whether there is a connection.
 func (k *Blind) Up() bool { return k.up }
 
 // Send sends a request for n bytes of the server's memory beginning at offset: a READ, or a WRITE

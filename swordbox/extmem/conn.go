@@ -47,7 +47,6 @@ func (k *Conn) Attach(s *switchconn.Shared, g memgrant.Grant) {
 // incarnations of the switch, because the numbers of queue pairs and the first PSNs are random.
 func (k *Conn) Nonce() uint32 { return k.nonce }
 
-// Up reports whether there is a connection.
 func (k *Conn) Up() bool { return k.State() == requester.Up }
 
 // Reads reports whether a READ would be sent at once.

@@ -37,7 +37,6 @@ func (l *Link) Fit(s *switchconn.Shared) error {
 	return err
 }
 
-// Key returns the key of the connections.
 func (l *Link) Key() switchconn.Key { return l.key }
 
 // Connected reports whether there is a connection. The handler may be unable to use it (Usable).
@@ -94,7 +93,6 @@ type Links[C Channel] struct {
 // Replace makes the program replace a connection that has failed.
 type Replace func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
 
-// NewLinks makes a Links without channels.
 func NewLinks[C Channel](replace Replace) Links[C] {
 	return Links[C]{Replace: replace, byQPN: make(map[wire.QPN]C)}
 }

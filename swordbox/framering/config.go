@@ -5,7 +5,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// Config describes a Ring.
 type Config struct {
 	// Layout is where the entries are: each entry takes one cell of this area.
 	Layout extmem.Area

@@ -195,15 +195,12 @@ func Want(r *rules.Rule, k switchconn.Key) Wanted {
 // machine embeds NoRequests.
 type NoRequests struct{}
 
-// Request forwards a request.
 func (NoRequests) Request(*pipeline.Ctx, conntrack.Seen, *rules.Rule, *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Forward()
 }
 
-// Response forwards a response.
 func (NoRequests) Response(*pipeline.Ctx, conntrack.Seen, *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Forward()
 }
 
-// Closed does nothing.
 func (NoRequests) Closed(*pipeline.Ctx, *conntrack.Flow) {}

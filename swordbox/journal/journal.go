@@ -134,7 +134,6 @@ func (r *Journal) Former() Former {
 	return r.former
 }
 
-// Stats returns a copy of the counters.
 func (r *Journal) Stats() Stats {
 	if r == nil {
 		return Stats{}

@@ -78,7 +78,6 @@ type Item struct {
 	Table []extmem.Server `json:"table"`
 }
 
-// list lists the tables.
 func (m *Machine) list(clock.Time) (list []Item) {
 	for _, t := range m.tables {
 		s := &t.stats
@@ -95,7 +94,6 @@ func (m *Machine) list(clock.Time) (list []Item) {
 	return list
 }
 
-// Print prints tables.
 func Print(out io.Writer, host func(netip.Addr) string, list []Item) error {
 	return handler.WriteTable(out, list,
 		"no rule looks up packets; add one: rdmalab switch rules add server=cn0 action=lookup table=ms0 match=destination",
@@ -105,7 +103,6 @@ func Print(out io.Writer, host func(netip.Addr) string, list []Item) error {
 		})
 }
 
-// Info lists the counters.
 func (m *Machine) Info(clock.Time) handler.Info {
 	cells, waiting := 0, 0
 	for _, t := range m.tables {

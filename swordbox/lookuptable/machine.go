@@ -19,7 +19,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Config describes a Machine.
 type Config struct {
 	// Kind is the machine's entry of the registry.
 	Kind *handler.Kind
@@ -80,7 +79,6 @@ type Link struct {
 	grant memgrant.Grant // the memory of the last connection; the zero value means that there was none
 }
 
-// Needed reports whether a table needs the server.
 func (l *Link) Needed() bool { return l.table != nil }
 
 // Fit returns why the table cannot use a connection: the memory that the server lends is too small,
@@ -105,7 +103,6 @@ func (l *Link) Begin(s *switchconn.Shared) {
 	l.srv.Begin(s, g)
 }
 
-// End is called when the connection has ended.
 func (l *Link) End(c *pipeline.Ctx) { l.srv.End(c) }
 
 // Requested returns the counters of the server's requester. A published server has none.
@@ -131,12 +128,10 @@ var (
 	_ handler.Keeper   = (*Machine)(nil)
 )
 
-// New makes a Machine without rules.
 func New(cfg Config) *Machine {
 	return &Machine{cfg: cfg, links: extmem.NewLinks[*Link](cfg.Failed), marks: new(pipeline.MarkedPorts)}
 }
 
-// Kind returns the machine's entry of the registry.
 func (m *Machine) Kind() *handler.Kind { return m.cfg.Kind }
 
 // Stats returns the counters of all tables.
@@ -148,7 +143,6 @@ func (m *Machine) Stats() Stats {
 	return sum
 }
 
-// InFlight returns how many frames are in flight.
 func (m *Machine) InFlight() (n int) {
 	for _, t := range m.tables {
 		n += t.inFlight()
@@ -267,10 +261,8 @@ func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) {
 	return list
 }
 
-// Uses reports whether the connection with key k is one to a server of a table.
 func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
 
-// Mine reports whether a queue pair belongs to a connection to a server of a table.
 func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
 
 // Attach gives a connection of the switch to the link of the table that has asked for it. The result
@@ -283,7 +275,6 @@ func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 	return ok
 }
 
-// Detach is called when a connection has ended.
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	if l, ok := m.links.Detach(c, k, generation); ok {
 		l.srv.Work(c)
@@ -307,7 +298,6 @@ func (m *Machine) Take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 // another host than the server of this queue pair.
 const ReasonStranger pipeline.Reason = "not from the table's server"
 
-// Owned handles a packet that a server has sent to the switch.
 func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	l, known := m.links.Of(p.BTH.DestQP)
 	if !known || !l.srv.Packet(c, p) {
@@ -318,7 +308,6 @@ func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Consume()
 }
 
-// Tick handles the deadlines that have passed.
 func (m *Machine) Tick(c *pipeline.Ctx) {
 	for _, l := range m.links.All {
 		if l.srv.Deadline() <= c.Now {
@@ -328,7 +317,6 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 	}
 }
 
-// Deadline returns when Tick must be called.
 func (m *Machine) Deadline() clock.Time {
 	at := clock.Never
 	for _, l := range m.links.All {

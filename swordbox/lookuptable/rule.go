@@ -42,7 +42,6 @@ var (
 // cellSizes are the allowed sizes of a cell, in bytes.
 var cellSizes = []string{"512", "1024", "2048", "4096"}
 
-// Lookups is the action lookup.
 var Lookups = rules.Register(rules.Definition{
 	Name: "lookup", Doc: "looks up the IP packets that a host sends in a table in the memory of servers, and does with each what its entry says; " +
 		"see `rdmalab switch lookup`",
@@ -65,7 +64,6 @@ var Lookups = rules.Register(rules.Definition{
 	},
 })
 
-// check returns what is wrong with one rule of action lookup.
 func check(r *rules.Rule) error {
 	l := LayoutOf(r)
 	switch {
@@ -101,7 +99,6 @@ func together(list []*rules.Rule) error {
 	return nil
 }
 
-// memoryOf returns the memory that a rule needs.
 func memoryOf(r *rules.Rule) rules.Memory {
 	l := LayoutOf(r)
 	a := l.all()

@@ -83,7 +83,6 @@ func (b *bouncer) at(i int) *flight { return &b.frames[(b.first+i)%len(b.frames)
 // modulo hashes.
 func (b *bouncer) Busy(h uint64) bool { return b.flights[h%hashes] != 0 }
 
-// InFlight returns how many frames are in flight.
 func (b *bouncer) InFlight() int { return b.n }
 
 // Cells returns how many cells (places for frames in the server's memory) are in use.

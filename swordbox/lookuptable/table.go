@@ -191,7 +191,6 @@ func (t *Table) apply(c *pipeline.Ctx, in int, f packetio.Frame, v *view, a *Act
 	c.Resume(in, to, f, note)
 }
 
-// inFlight returns how many frames are in flight.
 func (t *Table) inFlight() (n int) {
 	for _, l := range t.links {
 		n += l.srv.InFlight()

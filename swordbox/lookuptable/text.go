@@ -155,7 +155,6 @@ func (p *parser) check(text string) error {
 	return nil
 }
 
-// String returns the text of an entry, which ParseEntry reads.
 func (e *Entry) String() string {
 	k := &e.Key
 	end := func(b [16]byte, port uint16) string {

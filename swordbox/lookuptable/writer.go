@@ -77,7 +77,6 @@ func (w *writer) Page() *Page {
 	return p
 }
 
-// Change queues a change.
 func (b *bouncer) Change(e *Entry, h uint64, remove bool) bool {
 	if b.Waiting() >= MaxWaiting {
 		return false
@@ -87,7 +86,6 @@ func (b *bouncer) Change(e *Entry, h uint64, remove bool) bool {
 	return true
 }
 
-// Scan queues the reading of slots.
 func (b *bouncer) Scan(from int) {
 	scans := func(x change) bool { return x.scan }
 	if !slices.ContainsFunc(b.queue, scans) && !slices.ContainsFunc(b.running, scans) {
@@ -225,7 +223,6 @@ func pageOf(from int, b []byte) *Page {
 	return p
 }
 
-// table returns the table of a rule.
 func (m *Machine) table(rule string) (*Table, error) {
 	for _, t := range m.tables {
 		if t.id == rule {

@@ -74,7 +74,6 @@ type Item struct {
 	Ring    []extmem.Server `json:"ring"`
 }
 
-// list lists the queues.
 func (m *Machine) list(clock.Time) (list []Item) {
 	for _, q := range m.queues {
 		i := Item{
@@ -93,7 +92,6 @@ func (m *Machine) list(clock.Time) (list []Item) {
 	return list
 }
 
-// Print prints queues.
 func Print(out io.Writer, host func(netip.Addr) string, list []Item) error {
 	return handler.WriteTable(out, list,
 		"no rule queues the frames to a host; add one: rdmalab switch rules add server=cn0 action=buffer ring=ms0 rate=100Mbit",
@@ -107,7 +105,6 @@ func Print(out io.Writer, host func(netip.Addr) string, list []Item) error {
 		})
 }
 
-// Info lists the counters.
 func (m *Machine) Info(clock.Time) handler.Info {
 	local, remote := m.Waiting()
 	list := append(handler.Counters("", m.Stats()),
@@ -138,7 +135,6 @@ func (m *Machine) Tables() []handler.Table {
 	return []handler.Table{local, remote}
 }
 
-// ClearTable clears nothing.
 func (m *Machine) ClearTable(string) int { return 0 }
 
 // Spec declares what a chip would need: for each port the state of its ring, and for each

@@ -19,7 +19,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Config describes a Machine.
 type Config struct {
 	// Kind is the machine's entry of the registry.
 	Kind *handler.Kind
@@ -76,7 +75,6 @@ func (l *Link) Failed(c *pipeline.Ctx, why string) {
 	l.m.links.Fail(c, l, why)
 }
 
-// Needed reports whether a ring uses the server.
 func (l *Link) Needed() bool { return l.queue != nil }
 
 // Fit returns why the ring cannot be in the memory that the server lends on a connection.
@@ -88,13 +86,11 @@ func (l *Link) Fit(s *switchconn.Shared) error {
 	return err
 }
 
-// Begin uses a new connection.
 func (l *Link) Begin(s *switchconn.Shared) {
 	g, _ := memgrant.Of(s.Answer) // Fit has returned no error
 	l.Attach(s, g)
 }
 
-// End is called when the connection has ended.
 func (l *Link) End(c *pipeline.Ctx) { l.Detach(c) }
 
 // Up reports whether the carrier has a connection and the ring fits the server's memory. Otherwise
@@ -153,12 +149,10 @@ var (
 	_ handler.Tabler   = (*Machine)(nil)
 )
 
-// New makes a Machine without rules.
 func New(cfg Config) *Machine {
 	return &Machine{cfg: cfg, links: extmem.NewLinks[*Link](cfg.Failed), marks: new(pipeline.QueuedPorts)}
 }
 
-// Kind returns the machine's entry of the registry.
 func (m *Machine) Kind() *handler.Kind { return m.cfg.Kind }
 
 // Stats returns the counters of all queues.
@@ -341,10 +335,8 @@ func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) {
 	return list
 }
 
-// Uses reports whether the connection with key k is one to a server of a ring.
 func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
 
-// Mine reports whether a queue pair belongs to a connection to a server of a ring.
 func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
 
 // Attach gives the machine a connection of the switch, for the requests of a ring. It returns false
@@ -357,7 +349,6 @@ func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 	return ok
 }
 
-// Detach is called when a connection has ended.
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	if l, ok := m.links.Detach(c, k, generation); ok {
 		m.after(c, l.queue)
@@ -406,7 +397,6 @@ func (m *Machine) Flush(c *pipeline.Ctx) {
 // another host than the server of this queue pair.
 const ReasonStranger pipeline.Reason = "not from the ring's server"
 
-// Owned handles a packet that a server has sent to the switch.
 func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	l, known := m.links.Of(p.BTH.DestQP)
 	m.busy = true
@@ -420,7 +410,6 @@ func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Consume()
 }
 
-// Tick handles the deadlines that have passed.
 func (m *Machine) Tick(c *pipeline.Ctx) {
 	m.busy = true
 	for _, l := range m.links.All {
@@ -440,7 +429,6 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 	m.settle()
 }
 
-// Deadline returns when Tick must be called.
 func (m *Machine) Deadline() clock.Time {
 	at := clock.Never
 	for _, l := range m.links.All {

@@ -180,7 +180,6 @@ func (q *queue) pace(now clock.Time) {
 	q.was = 0
 }
 
-// transmit sends a frame.
 func (q *queue) transmit(c *pipeline.Ctx, f packetio.Frame) {
 	if !q.unlimited() {
 		const bits = 8
@@ -248,8 +247,6 @@ func (q *queue) behind() bool { return q.tail.n > 0 || !q.empty() }
 // waiting returns how many frames wait in the switch.
 func (q *queue) waiting() int { return q.local.n + q.tail.n }
 
-// idle reports whether the queue has no frame.
 func (q *queue) idle() bool { return q.waiting() == 0 && q.empty() }
 
-// empty reports whether no frame is in the ring.
 func (q *queue) empty() bool { return q.ring.Empty() }

@@ -39,7 +39,6 @@ const (
 // of 2048 bytes would take a third more of the server's link.
 var entrySizes = []string{"512", "1024", "1552", "2048", "4096"}
 
-// Buffer is the action buffer.
 var Buffer = rules.Register(rules.Definition{
 	Name: "buffer", Doc: "limits the rate of the port to a host, and keeps frames that must wait in the memory of servers; see `rdmalab switch buffers`",
 	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Memory: memoryOf, Hosts: []string{keyRing},
@@ -66,7 +65,6 @@ func checkRate(s string) error {
 	return err
 }
 
-// check returns what is wrong with one rule of action buffer.
 func check(r *rules.Rule) error {
 	l := LayoutOf(r)
 	switch {
@@ -112,7 +110,6 @@ func together(list []*rules.Rule) error {
 	return nil
 }
 
-// memoryOf returns the memory that a rule needs.
 func memoryOf(r *rules.Rule) rules.Memory {
 	l := LayoutOf(r)
 	return l.Area.Memory(r.Service, keyOffset)

@@ -50,7 +50,6 @@ func (l *Link) Own() netip.Addr {
 	return netip.AddrFrom4(l.To.IPv4.Src)
 }
 
-// Number returns Config.Number.
 func (c *requests) Number() uint32 { return c.cfg.Number }
 
 // Config bounds a Conn. The zero value of each field is its default.
@@ -98,7 +97,6 @@ type Tag struct {
 // Kind says how a request ended.
 type Kind uint8
 
-// Kinds of answers.
 const (
 	// Acked: the request was executed.
 	Acked Kind = iota
@@ -147,7 +145,6 @@ type User interface {
 // State is the state of a Conn.
 type State uint8
 
-// States.
 const (
 	// Idle: no connection has been attached yet.
 	Idle State = iota
@@ -159,7 +156,6 @@ const (
 
 var stateNames = [...]string{"idle", "up", "down"}
 
-// String returns the name of the state.
 func (s State) String() string { return stateNames[s] }
 
 // entry holds a copy of a request.
@@ -266,7 +262,6 @@ func (c *requests) grow() {
 
 func (c *requests) at(pos uint32) *entry { return &c.ring[pos&uint32(len(c.ring)-1)] }
 
-// State returns the state.
 func (c *requests) State() State { return c.state }
 
 // Link returns the connection. The result is meaningful in state Up.

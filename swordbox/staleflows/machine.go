@@ -24,7 +24,6 @@ const (
 	ReasonBlocked pipeline.Reason = "old connections to the server are being ended"
 )
 
-// Config describes a Machine.
 type Config struct {
 	// Journal is the journal with the stale flows; nil means that there are none.
 	Journal *journal.Journal
@@ -68,7 +67,6 @@ type key struct {
 	qpn      wire.QPN
 }
 
-// flow is a stale flow.
 type flow struct {
 	journal.Flow
 	naks    uint64     // how many NAKs were sent
@@ -228,7 +226,6 @@ func (m *Machine) forget(which func(fl *flow) bool) {
 	})
 }
 
-// Tick forgets silent flows.
 func (m *Machine) Tick(c *pipeline.Ctx) {
 	m.begin(c.Now)
 	if m.sweep > c.Now {
@@ -241,7 +238,6 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 	}
 }
 
-// Deadline returns when Tick must be called.
 func (m *Machine) Deadline() clock.Time {
 	switch {
 	case len(m.flows) == 0:
@@ -252,7 +248,6 @@ func (m *Machine) Deadline() clock.Time {
 	return m.sweep
 }
 
-// Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
 // Flows returns the flows that are not forgotten yet.

@@ -86,17 +86,14 @@ func (ch *channel) resize(depth int) {
 // results the server's NIC remembers, so that the NIC executes a retransmitted FETCH_ADD only once.
 func (ch *channel) limit() int { return min(ch.depth, ch.conn.Link().Depth) }
 
-// Requested returns the counters of the channel's requesters.
 func (ch *channel) Requested() requester.Stats {
 	sum := ch.former
 	metrics.Add(&sum, ch.conn.Stats())
 	return sum
 }
 
-// Needed reports whether a rule uses the channel.
 func (ch *channel) Needed() bool { return ch.users > 0 }
 
-// Begin makes the channel use a new connection.
 func (ch *channel) Begin(s *switchconn.Shared) {
 	g, _ := memgrant.Of(s.Answer) // Fit has returned no error
 	if ch.known && (g.Boot != ch.grant.Boot || g.Region != ch.grant.Region) {

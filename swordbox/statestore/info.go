@@ -22,7 +22,6 @@ var Kind = handler.Kind{
 	Listings: []handler.Listing{handler.NewListing(Help, (*Machine).list, PrintStores), handler.NewListing(slotsHelp, (*Machine).slots, printSlots)},
 }
 
-// Kind returns the machine's entry of the registry.
 func (m *Machine) Kind() *handler.Kind { return &Kind }
 
 // Help describes the listing of connections to memory servers that have counters.
@@ -91,7 +90,6 @@ func (m *Machine) list(clock.Time) (list []Store) {
 	return list
 }
 
-// PrintStores prints connections to memory servers.
 func PrintStores(out io.Writer, host func(netip.Addr) string, list []Store) error {
 	return handler.WriteTable(out, list, "no rule counts in the memory of a server; add one: rdmalab switch rules add server=ms0 action=count store=ms1",
 		"STORE\tSTATE\tPENDING\tIN FLIGHT\tREGION", func(s *Store) string {
@@ -106,7 +104,6 @@ func PrintStores(out io.Writer, host func(netip.Addr) string, list []Store) erro
 		})
 }
 
-// Info lists the counters.
 func (m *Machine) Info(clock.Time) handler.Info {
 	pending, inFlight := m.Waiting()
 	list := handler.Counters("", m.stats)
@@ -129,7 +126,6 @@ func (m *Machine) Tables() []handler.Table {
 	return []handler.Table{{Name: tablePending, Doc: "counters in servers' memory for which an amount waits in the switch", Used: used, Max: max(1, len(m.links.All)) * MaxPending}}
 }
 
-// ClearTable clears nothing.
 func (m *Machine) ClearTable(string) int { return 0 }
 
 // Spec declares what a chip would need: for each connection, the table of waiting amounts and the

@@ -60,7 +60,6 @@ func New(env handler.Env) *Machine {
 	return &Machine{env: env, links: extmem.NewLinks[*channel](env.Failed)}
 }
 
-// Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
 // Waiting returns the amounts that wait in the switch, and those in flight to the memory servers.
@@ -139,13 +138,10 @@ func WantsOf(r *rules.Rule) (list []handler.Wanted) {
 	return list
 }
 
-// Uses reports whether a channel is for connections with key k.
 func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
 
-// Mine reports whether a queue pair of the switch belongs to a channel.
 func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
 
-// Attach gives a connection to its channel.
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 	ch, ok := m.links.Attach(c, &s)
 	if ok {
@@ -155,7 +151,6 @@ func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 	return ok
 }
 
-// Detach is called when a connection to a memory server has ended.
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	if _, ok := m.links.Detach(c, k, generation); ok {
 		m.record()
@@ -163,7 +158,6 @@ func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	}
 }
 
-// Observe counts a request.
 func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 	for i := range m.counts {
 		k := &m.counts[i]
@@ -217,7 +211,6 @@ func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Consume()
 }
 
-// Tick handles the timers that have expired.
 func (m *Machine) Tick(c *pipeline.Ctx) {
 	for _, ch := range m.links.All {
 		if ch.conn.Deadline() <= c.Now {
@@ -227,7 +220,6 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 	m.record()
 }
 
-// Deadline returns when Tick must be called.
 func (m *Machine) Deadline() clock.Time {
 	at := clock.Never
 	for _, ch := range m.links.All {

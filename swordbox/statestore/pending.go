@@ -26,7 +26,6 @@ type pending struct {
 	sum   uint64            // sum of the amounts of all cells
 }
 
-// reset makes the table empty.
 func (p *pending) reset() {
 	p.free, p.head, p.used, p.sum = none, 0, 0, 0
 	for i := range p.cells {

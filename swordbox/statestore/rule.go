@@ -58,7 +58,6 @@ func init() {
 // Selects reports whether a rule of action count has the key store.
 func Selects(r *rules.Rule) bool { return r.Options[hotwords.KeyStore] != "" }
 
-// check returns what is wrong with one rule of action count.
 func check(r *rules.Rule) error {
 	if !Selects(r) {
 		for _, key := range []string{keyAt, keySlots, keyRows, keyPer, keyAdd} {
@@ -98,7 +97,6 @@ func together(list []*rules.Rule) error {
 	return nil
 }
 
-// memoryOf returns the memory that a rule needs.
 func memoryOf(r *rules.Rule) rules.Memory {
 	l := LayoutOf(r)
 	return l.Area.Memory(r.Service, keyAt)

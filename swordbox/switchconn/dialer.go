@@ -16,7 +16,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// Config describes a Dialer.
 type Config struct {
 	// MAC, IPv4 and IPv6 are the addresses of the switch. If an IP address is not valid, the switch
 	// has none of this family.
@@ -232,7 +231,6 @@ func (d *Dialer) Close(c *pipeline.Ctx) {
 	}
 }
 
-// Stats returns a copy of the counters.
 func (d *Dialer) Stats() Stats {
 	s := d.stats
 	s.Retries += d.m.Stats().Retries
@@ -273,7 +271,6 @@ func (d *Dialer) Tick(c *pipeline.Ctx) {
 	}
 }
 
-// Deadline returns when Tick must be called.
 func (d *Dialer) Deadline() clock.Time {
 	at := d.m.Deadline()
 	for _, f := range d.former {

@@ -99,7 +99,6 @@ func (s *Shared) check() error {
 // EventKind says what has happened to a connection.
 type EventKind uint8
 
-// Events.
 const (
 	// EventUp: the user may use Shared from now on.
 	EventUp EventKind = iota + 1

@@ -10,7 +10,6 @@ import (
 // State is the state of a wanted connection.
 type State uint8
 
-// States.
 const (
 	// Waiting: there is no connection. The next attempt begins at Info.Next.
 	Waiting State = iota
@@ -23,18 +22,14 @@ const (
 	Ending
 )
 
-// states is the number of states.
 const states = int(Ending) + 1
 
 var stateNames = [...]string{"waiting", "dialing", "up", "ending"}
 
-// String is the name of the state.
 func (s State) String() string { return stateNames[s] }
 
-// MarshalText returns the name of the state.
 func (s State) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads a name that String returns.
 func (s *State) UnmarshalText(b []byte) error {
 	i := slices.Index(stateNames[:], string(b))
 	if i < 0 {
@@ -74,11 +69,9 @@ var edges = []transitions.Edge[State, change]{
 	{Ending, chOver, Waiting},
 }
 
-// next holds edges by state and change.
 var next = func() (t [states][changes]State) {
 	transitions.Fill(State(states), changes, edges, func(from State, on change) *State { return &t[from][on] })
 	return t
 }()
 
-// on changes the state by the edge for change c.
 func (s *State) on(c change) { *s = next[*s][c] }

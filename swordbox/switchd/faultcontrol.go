@@ -38,13 +38,11 @@ func (f *faultControl) Faults() (list []fault.Status, err error) {
 	return list, err
 }
 
-// Inject installs a fault rule.
 func (f *faultControl) Inject(r fault.Rule) (out fault.Rule, err error) {
 	err = f.commands.Try(func() (err error) { out, err = f.traffic.plan.Add(f.traffic.now, r); return err })
 	return out, err
 }
 
-// RemoveFault removes a fault rule.
 func (f *faultControl) RemoveFault(id string) error {
 	return f.commands.Try(func() error { return f.traffic.plan.Remove(id) })
 }

@@ -113,7 +113,6 @@ func (p *programControl) farewell() {
 	}
 }
 
-// close releases the resources of the running program.
 func (p *programControl) close() error {
 	p.loading.Lock()
 	defer p.loading.Unlock()

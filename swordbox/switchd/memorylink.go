@@ -127,7 +127,6 @@ func (l *doubleLink) LinkUp() bool {
 	return up
 }
 
-// Stats returns the sums of the counters of the memory link and the veth pair.
 func (l *doubleLink) Stats() packetio.Stats {
 	s, m := l.wire.Stats(), l.memory.Stats()
 	s.RxPackets += m.RxPackets
@@ -139,7 +138,6 @@ func (l *doubleLink) Stats() packetio.Stats {
 	return s
 }
 
-// Close closes the memory link and the veth pair.
 func (l *doubleLink) Close() error { return errors.Join(l.memory.Close(), l.wire.Close()) }
 
 // Bounds of the wait for hosts at the start of the switch.

@@ -138,7 +138,6 @@ func (p *programControl) ruled(f func(r apps.Ruled) error) error {
 	})
 }
 
-// Info describes the running program.
 func (p *programControl) Info() (i ProgramInfo, err error) {
 	err = p.commands.Do(func() {
 		s := p.traffic.sw.Spec()
@@ -246,7 +245,6 @@ func (p *programControl) ReplaceRules(texts []string) ([]rules.Rule, error) {
 	return append([]rules.Rule{}, set.All()...), err
 }
 
-// RemoveRule removes a rule.
 func (p *programControl) RemoveRule(id string) error {
 	return p.ruled(func(r apps.Ruled) error {
 		set, err := r.Rules().Remove(id)

@@ -12,7 +12,6 @@ import (
 // PortState says whether a port can be used.
 type PortState string
 
-// States of a port.
 const (
 	PortUp        PortState = "up"
 	PortNoCarrier PortState = "no carrier"
@@ -73,7 +72,6 @@ type PortCounters struct {
 	RxRing uint64 `json:"rxRingDropped"`
 }
 
-// Status describes the switch.
 func (d *Daemon) Status() (s Status, err error) {
 	err = d.commands.Do(func() {
 		s = Status{

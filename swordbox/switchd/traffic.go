@@ -222,7 +222,6 @@ func (t *traffic) send(i int) {
 	}
 }
 
-// join returns two comments as one.
 func join(a, b string) string {
 	if a == "" || b == "" {
 		return a + b

@@ -40,14 +40,12 @@ type Note struct {
 // Show is a set of flags: the fields of a Note that are valid.
 type Show uint8
 
-// Flags for the fields.
 const (
 	ShowMSN Show = 1 << iota
 	ShowValue
 	ShowPrior
 )
 
-// String returns the text of the note.
 func (n Note) String() string {
 	b := make([]byte, 0, 96)
 	if n.Made {

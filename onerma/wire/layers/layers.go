@@ -45,7 +45,6 @@ type Message struct {
 	Tag [tag]byte
 }
 
-// LayerType returns the variable LayerType.
 func (m *Message) LayerType() gopacket.LayerType { return LayerType }
 
 // DecodeFromBytes reads the header. It checks only that the message is long enough.
@@ -68,7 +67,6 @@ func (m *Message) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error
 	return nil
 }
 
-// decode decodes a Message for gopacket.
 func decode(data []byte, p gopacket.PacketBuilder) error {
 	m := new(Message)
 	if err := m.DecodeFromBytes(data, p); err != nil {

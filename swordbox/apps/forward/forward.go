@@ -10,10 +10,8 @@ type Program struct{ pipeline.NoTimer }
 
 var _ pipeline.Program = Program{}
 
-// Spec declares no memory.
 func (Program) Spec() pipeline.Spec {
 	return pipeline.Spec{Name: "forward", Doc: "forwards by destination MAC address and changes nothing"}
 }
 
-// Packet forwards the packet.
 func (Program) Packet(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict { return pipeline.Forward() }

@@ -56,7 +56,6 @@ func NewOwn(d *switchconn.Dialer, rec *journal.Journal) *Own {
 	return o
 }
 
-// Dialer returns the dialer, which makes the switch's connections.
 func (o *Own) Dialer() *switchconn.Dialer { return o.dialer }
 
 // Former returns the machine that refuses the flows of former incarnations of the switch.
@@ -193,7 +192,6 @@ func (o *Own) offer(c *pipeline.Ctx, s switchconn.Shared) bool {
 	return u != nil && u.Attach(c, s)
 }
 
-// tick handles the deadlines that have passed.
 func (o *Own) tick(c *pipeline.Ctx) {
 	if o.stale() {
 		o.dial(c)

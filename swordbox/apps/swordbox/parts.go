@@ -68,7 +68,6 @@ func of[T any](list []handler.Handler) (out []T) {
 	return out
 }
 
-// setRules gives new rules to the handlers.
 func (p *parts) setRules(set *rules.Set) {
 	for _, u := range of[handler.RuleUser](p.all) {
 		u.SetRules(set)

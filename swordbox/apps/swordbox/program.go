@@ -26,7 +26,6 @@ const (
 	ReasonUnknown pipeline.Reason = "unknown operation"
 )
 
-// Config describes the program.
 type Config struct {
 	// Rules select the requests that handlers work on; nil means that there are none.
 	Rules *rules.Set
@@ -121,10 +120,8 @@ func (p *Program) use(s *rules.Set) {
 // Own returns the manager of the switch's connections and journal; nil if there is none.
 func (p *Program) Own() *Own { return p.cfg.Own }
 
-// Rules returns the rules in force.
 func (p *Program) Rules() *rules.Set { return p.rules }
 
-// Connections returns the table of connections.
 func (p *Program) Connections() *conntrack.Table { return p.track }
 
 // closed reports the end of a flow to its machine and to the journal. Flows end only within a step.
@@ -394,7 +391,6 @@ func (p *Program) Tick(c *pipeline.Ctx) {
 	}
 }
 
-// Deadline returns when Tick must be called.
 func (p *Program) Deadline() clock.Time {
 	if p.forget {
 		return 0

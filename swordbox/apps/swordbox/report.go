@@ -25,7 +25,6 @@ type Report struct {
 	Former []journal.Flow `json:"former"`
 }
 
-// Report returns the state of the program at the time now.
 func (p *Program) Report(now clock.Time) Report {
 	r := Report{Flows: p.track.List(now), Handlers: []handler.Info{}, Dialed: []switchconn.Info{}, Former: []journal.Flow{}}
 	for _, h := range p.parts.all {

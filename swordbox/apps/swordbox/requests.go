@@ -157,7 +157,6 @@ func keeper(p *Program, id string) (handler.Keeper, error) {
 	return nil, handler.Gone(fmt.Errorf("there is no rule %.40q; `rdmalab switch rules` lists them", id))
 }
 
-// entries changes the table of a rule.
 func entries(p *Program, c *handler.Call) (any, error) {
 	var in handler.Entries
 	if err := c.Body(&in); err != nil {
@@ -180,7 +179,6 @@ func (p *Program) ChangeEntries(c *pipeline.Ctx, in handler.Entries, address fun
 	return out, refused(err)
 }
 
-// page returns a part of the table of a rule.
 func page(p *Program, c *handler.Call) (any, error) {
 	var in handler.EntriesRange
 	if err := c.Body(&in); err != nil {

@@ -39,7 +39,6 @@ type Stats struct {
 	TooLate        uint64 `name:"repairs_too_late" help:"unanswered appends forgotten because the control plane had no connection for too long"`
 }
 
-// Config describes a Machine.
 type Config struct {
 	// Repair is how long the control plane waits for the answer to an append before it sends the
 	// append again; 0 means DefaultRepair.
@@ -89,7 +88,6 @@ var (
 	_ handler.RuleUser = (*Machine)(nil)
 )
 
-// New makes a Machine.
 func New(cfg Config) *Machine {
 	if cfg.Repair <= 0 {
 		cfg.Repair = DefaultRepair
@@ -127,7 +125,6 @@ func (m *Machine) SetRules(set *rules.Set) {
 	m.scopes = scopes
 }
 
-// Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
 // tail returns the register of a key; it may be unused. Keys with the same remainder modulo the
@@ -143,7 +140,6 @@ func slab(n uint32) bool {
 	return n >= layout.MinSlab && n <= layout.MaxSlab && bits.OnesCount32(n) == 1
 }
 
-// Request decides what happens to a request.
 func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	if s.Class == conntrack.Duplicate {
 		m.stats.Repeated++
@@ -230,12 +226,10 @@ func note(c *pipeline.Ctx, f *wire.Frame, asked, to uint64) pipeline.Verdict {
 	return pipeline.Rewrite().With(transform.Note{From: op, To: op, PSN: psn, NewPSN: psn, Why: fmt.Sprintf("steered %#x→%#x", asked, to)}.String())
 }
 
-// Info lists the counters.
 func (m *Machine) Info(clock.Time) handler.Info {
 	return handler.Info{Mode: rules.Published, Counters: handler.Counters("", m.stats)}
 }
 
-// Spec declares the tables and registers that a switching chip would need.
 func (m *Machine) Spec() pipeline.Part {
 	return pipeline.Part{
 		Registers: []pipeline.RegisterSpec{
@@ -256,7 +250,6 @@ var Kind = handler.Kind{
 	New: func(e *handler.Env) handler.Handler { return New(Config{Failed: e.Failed}) },
 }
 
-// Kind returns the machine's entry of the registry.
 func (m *Machine) Kind() *handler.Kind { return &Kind }
 
 // Wants lists the connection on which the control plane repairs the chains of the rule's server.

@@ -161,7 +161,6 @@ func (s *server) Cells() int { return s.InFlight() }
 // Up reports whether there is a connection that fits the present rules.
 func (s *server) Up() bool { return s.link.Usable() && s.Blind.Up() }
 
-// Begin uses a new connection.
 func (s *server) Begin(sh *switchconn.Shared, g memgrant.Grant) { s.Attach(sh, g) }
 
 // End ends the READ in flight without an answer.

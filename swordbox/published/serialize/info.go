@@ -11,7 +11,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
 // Info describes the present state for an operator. For a connection without progress it names the

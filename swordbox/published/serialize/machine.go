@@ -71,7 +71,6 @@ var (
 	_ handler.WordForgetter = (*Machine)(nil)
 )
 
-// New makes a Machine.
 func New() *Machine { return &Machine{servers: make(map[netip.Addr]*server)} }
 
 // server returns the server with address a. It makes the server if there is none.
@@ -150,5 +149,4 @@ var Kind = handler.Kind{
 	New: func(*handler.Env) handler.Handler { return New() },
 }
 
-// Kind returns the machine's entry of the registry.
 func (m *Machine) Kind() *handler.Kind { return &Kind }

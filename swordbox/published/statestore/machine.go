@@ -21,7 +21,6 @@ var Kind = handler.Kind{
 	New: func(*handler.Env) handler.Handler { return New() },
 }
 
-// Kind returns the machine's entry of the registry.
 func (m *Machine) Kind() *handler.Kind { return &Kind }
 
 // Stats counts what a Machine did.
@@ -67,10 +66,8 @@ type channel struct {
 	outstanding int
 }
 
-// Needed reports whether a rule uses the channel.
 func (ch *channel) Needed() bool { return ch.used }
 
-// Begin makes the channel use a new connection.
 func (ch *channel) Begin(s *switchconn.Shared) {
 	g, _ := memgrant.Of(s.Answer) // Fit has returned no error
 	ch.link, ch.region, ch.psn, ch.outstanding = requester.LinkOf(s), g.Region, s.SendPSN, 0
@@ -85,10 +82,8 @@ var (
 	_ handler.Picker   = (*Machine)(nil)
 )
 
-// New makes a Machine without rules.
 func New() *Machine { return &Machine{links: extmem.NewLinks[*channel](nil)} }
 
-// Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
 // Accumulated returns the sum of the accumulators.
@@ -131,28 +126,22 @@ func (m *Machine) SetRules(set *rules.Set) {
 	m.links.Sweep(nil)
 }
 
-// Wants lists the connections to the memory servers of a rule.
 func (m *Machine) Wants(r *rules.Rule) []handler.Wanted { return statestore.WantsOf(r) }
 
-// Uses reports whether a channel is for the connection with key k.
 func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
 
-// Mine reports whether a queue pair of the switch belongs to a channel.
 func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
 
-// Attach gives a connection to its channel.
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 	_, ok := m.links.Attach(c, &s)
 	return ok
 }
 
-// Detach is called when a connection to a memory server has ended.
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	m.links.Detach(c, k, generation)
 	m.links.Sweep(nil)
 }
 
-// Observe counts a request.
 func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 	for _, k := range m.counts {
 		if k.rule != r {
@@ -203,7 +192,6 @@ func (m *Machine) Owned(_ *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Consume()
 }
 
-// Info lists the counters.
 func (m *Machine) Info(clock.Time) handler.Info {
 	outstanding := 0
 	for _, ch := range m.links.All {
@@ -214,7 +202,6 @@ func (m *Machine) Info(clock.Time) handler.Info {
 		handler.Counter{Name: "outstanding", Value: uint64(max(0, outstanding)), Help: "FETCH_ADDs without response, as the switch counts them"})}
 }
 
-// Spec declares the tables and registers that a switching chip would need.
 func (m *Machine) Spec() pipeline.Part {
 	n := max(1, len(m.links.All))
 	return pipeline.Part{
