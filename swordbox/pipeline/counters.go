@@ -1,7 +1,5 @@
 package pipeline
 
-import "maps"
-
 // maxReasons bounds the drop reasons that a port counts separately.
 const maxReasons = 32
 
@@ -18,7 +16,6 @@ type PortCounters struct {
 	Drops map[Reason]uint64 `json:"drops,omitempty"`
 }
 
-// drop counts packets that were dropped for a reason.
 func (p *PortCounters) drop(r Reason, packets int) {
 	if packets == 0 {
 		return
@@ -32,13 +29,6 @@ func (p *PortCounters) drop(r Reason, packets int) {
 		}
 	}
 	p.Drops[r] += uint64(packets)
-}
-
-// clone returns a deep copy.
-func (p *PortCounters) clone() PortCounters {
-	c := *p
-	c.Drops = maps.Clone(p.Drops)
-	return c
 }
 
 // Counters counts events of the whole switch.

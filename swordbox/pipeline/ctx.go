@@ -21,7 +21,6 @@ type Ctx struct {
 	follower Follower // nil means none
 }
 
-// Ports returns the number of ports of the switch.
 func (c *Ctx) Ports() int { return len(c.s.ports) }
 
 // Observed reports whether a capture runs, or a Follower traces requests. Only then does a program

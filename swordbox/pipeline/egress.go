@@ -11,9 +11,9 @@ import (
 type Egresser interface {
 	Program
 	// Egress is called for each frame that leaves through a port, except those of Ctx.Transmit. The
-	// program returns false to let the frame leave now. It returns true if it has taken the
-	// frame: it transmits a copy, at once or later, or drops the frame (Ctx.Drop). Egress may be called within other calls of the
-	// program, also within its own calls of Ctx.Emit.
+	// program returns false to let the frame leave now. It returns true if it has taken the frame:
+	// it transmits a copy, at once or later, or drops the frame (Ctx.Drop). Egress may be called
+	// within other calls of the program, also within its own calls of Ctx.Emit.
 	Egress(c *Ctx, port int, f packetio.Frame) bool
 	// Queued returns the ports with queues. The switch calls it once, and Egress is called only for
 	// these ports, so that other frames cost nothing more. The program owns the result, and changes
@@ -74,14 +74,18 @@ func (p *Place) Leave() {
 // unqueued is the empty QueuedPorts of a program without queues.
 var unqueued = new(QueuedPorts)
 
-// load sets the program. A program that is no Egresser has no queues.
+// load sets the program. A program that is no Egresser has no queues; one that is no Ingresser
+// decides about arriving frames at no port.
 func (s *Switch) load(p Program) {
 	s.program, s.spec, s.queued = p, p.Spec(), unqueued
 	if s.egress, _ = p.(Egresser); s.egress != nil {
 		s.queued = s.egress.Queued()
 	}
 	s.guard.program, _ = p.(Guard)
-	s.deciders.load(p)
+	s.taken = unmarked
+	if s.ingress, _ = p.(Ingresser); s.ingress != nil {
+		s.taken = s.ingress.Taken()
+	}
 }
 
 // kept asks the program whether it keeps a frame that is about to leave.

@@ -72,7 +72,6 @@ func (k *flowKey) place() int {
 
 func newFlows(max int) flows { return flows{table: make(map[flowKey]*flowStats), max: max} }
 
-// count counts packets of the flow of f.
 func (t *flows) count(now clock.Time, f *wire.Frame, packets, bytes int) {
 	k := flowKey{v6: f.V6, qpn: f.BTH.DestQP}
 	if f.V6 {

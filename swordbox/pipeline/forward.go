@@ -3,6 +3,7 @@ package pipeline
 import (
 	"bytes"
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -157,7 +158,18 @@ func (s *Switch) SetPort(i int, up bool) {
 
 // AddPort adds a port after the others and returns its number; -1: there are already MaxPorts. The
 // new port is down and in no partition.
-func (s *Switch) AddPort() int { return s.ports.add() }
+func (s *Switch) AddPort() int {
+	if len(s.ports) == MaxPorts {
+		return -1
+	}
+	for i := range s.ports {
+		if b := s.ports[i].blocked; b != nil {
+			s.ports[i].blocked = append(b, false)
+		}
+	}
+	s.ports = append(s.ports, port{})
+	return len(s.ports) - 1
+}
 
 // ReusePort gives port i, which is down, to another host: its counters begin again.
 func (s *Switch) ReusePort(i int) { s.ports[i].PortCounters = PortCounters{} }
@@ -185,7 +197,11 @@ func (s *Switch) Partition(group []int) {
 }
 
 // Port returns a copy of a port's counters.
-func (s *Switch) Port(i int) PortCounters { return s.ports[i].clone() }
+func (s *Switch) Port(i int) PortCounters {
+	c := s.ports[i].PortCounters
+	c.Drops = maps.Clone(c.Drops)
+	return c
+}
 
 // Counters returns the counters of the switch. The map counts drops of packets that the switch
 // made.
@@ -194,14 +210,12 @@ func (s *Switch) Counters() (Counters, map[Reason]uint64) {
 	c.Groups, c.GroupFull = len(s.groups.byAddr), s.groups.full
 	c.MACs, c.MACMoves, c.MACFull = len(s.fdb.entries), s.fdb.moves, s.fdb.full
 	c.Flows, c.FlowOverflow = len(s.flows.table), s.flows.overflow
-	lost := s.lost.clone()
-	return c, lost.Drops
+	return c, maps.Clone(s.lost.Drops)
 }
 
 // Flows returns the flow counters, sorted by packets, the largest number first.
 func (s *Switch) Flows() []Flow { return s.flows.list(s.ctx.Now) }
 
-// Spec returns the declaration of the program.
 func (s *Switch) Spec() Spec { return s.spec }
 
 // MAC is a learnt address with its port.

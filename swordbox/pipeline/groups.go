@@ -44,7 +44,6 @@ const MaxGroups = 1024
 // SnoopState says how the switch forwards frames to multicast groups.
 type SnoopState uint8
 
-// States of snooping.
 const (
 	// SnoopIdle: the switch knows no group and floods frames to all groups.
 	SnoopIdle SnoopState = iota
@@ -58,13 +57,10 @@ const (
 
 var snoopNames = [snoopStates]string{"idle", "settling", "forwarding"}
 
-// String is the name of the state.
 func (s SnoopState) String() string { return snoopNames[s] }
 
-// MarshalText returns the name of the state, for JSON.
 func (s SnoopState) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads what MarshalText writes.
 func (s *SnoopState) UnmarshalText(text []byte) error {
 	i := slices.Index(snoopNames[:], string(text))
 	if i < 0 {
@@ -109,7 +105,6 @@ type groups struct {
 	message               wire.Membership // scratch memory
 }
 
-// groupEntry is a multicast group.
 type groupEntry struct {
 	addr netip.Addr
 	// until holds, by port, the time until which a member counts as present; 0 means that no member

@@ -20,14 +20,6 @@ type Ingresser interface {
 	Taken() *MarkedPorts
 }
 
-// load asks program p at which ports it decides about frames that come in.
-func (d *deciders) load(p Program) {
-	d.taken = unmarked
-	if d.ingress, _ = p.(Ingresser); d.ingress != nil {
-		d.taken = d.ingress.Taken()
-	}
-}
-
 // took asks the program whether it takes a frame that has come in.
 func (c *Ctx) took(in int, f packetio.Frame) bool {
 	dst := wire.MAC(f.Data[:6])
@@ -52,12 +44,8 @@ func (c *Ctx) Resume(in, to int, f packetio.Frame, note string) {
 	c.s.resumed = append(c.s.resumed, resumption{f, in, to, note})
 }
 
-// entrance handles the frames that arrive at the switch, and those that the program resumes.
-type entrance struct{ s *Switch }
-
-// accept handles the packets of a frame that has come in.
-func (e entrance) accept(in int, f packetio.Frame, packets int) {
-	s := e.s
+// accept handles the packets of a frame that has come in, or that the program has resumed.
+func (s *Switch) accept(in int, f packetio.Frame, packets int) {
 	switch {
 	case !f.Splittable():
 		s.packet(in, f, f.Data, packets, true)
@@ -72,15 +60,14 @@ func (e entrance) accept(in int, f packetio.Frame, packets int) {
 }
 
 // goOn handles the taken frames that the program has resumed in this step.
-func (e entrance) goOn() {
-	s := e.s
+func (s *Switch) goOn() {
 	for i := 0; i < len(s.resumed); i++ {
 		r := s.resumed[i]
 		if r.note != "" {
 			s.remark(-1, r.note)
 		}
 		s.parsed.packet, s.parsed.icrc, s.to = nil, icrcUnknown, r.to
-		e.accept(r.in, r.frame, r.frame.Packets())
+		s.accept(r.in, r.frame, r.frame.Packets())
 		s.to = -1
 	}
 	clear(s.resumed)

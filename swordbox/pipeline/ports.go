@@ -1,6 +1,5 @@
 package pipeline
 
-// port is a port of the switch.
 type port struct {
 	up      bool
 	blocked []bool // index is a port to which a partition stops frames; nil means no partition
@@ -15,19 +14,4 @@ type ports []port
 // They stop no frame that the switch made, for which in is -1.
 func (p ports) allowed(in, to int) bool {
 	return in < 0 || p[in].blocked == nil || !p[in].blocked[to]
-}
-
-// add adds a port that is down and in no partition, and returns its number; -1: there are already
-// MaxPorts.
-func (p *ports) add() int {
-	if len(*p) == MaxPorts {
-		return -1
-	}
-	for i := range *p {
-		if b := (*p)[i].blocked; b != nil {
-			(*p)[i].blocked = append(b, false)
-		}
-	}
-	*p = append(*p, port{})
-	return len(*p) - 1
 }

@@ -25,10 +25,8 @@ type Program interface {
 // NoTimer has the methods Tick and Deadline of a Program, or of a part of one, that needs no timer.
 type NoTimer struct{}
 
-// Tick does nothing.
 func (NoTimer) Tick(*Ctx) {}
 
-// Deadline returns clock.Never.
 func (NoTimer) Deadline() clock.Time { return clock.Never }
 
 // Parsed is a RoCEv2 packet in the pipeline.

@@ -25,7 +25,6 @@ func (q *Queue) Offer(f packetio.Frame) bool {
 	return true
 }
 
-// Len returns the number of packets in the queue.
 func (q *Queue) Len() int { return q.packets }
 
 // Flush sends the queue to a port and empties it. packets and bytes are what it tried to send.

@@ -32,17 +32,13 @@ func (s *Switch) snooped(in int, f packetio.Frame) bool {
 		}
 	}
 	s.remark(-1, "read by the switch")
-	querier{s}.tick(s.ctx.Now)
+	s.tickGroups(s.ctx.Now)
 	return true
 }
 
-// querier is the part of the switch that queries for members of groups, and forgets members that do
-// not answer.
-type querier struct{ *Switch }
-
-// tick forgets members whose time is over, and sends the queries that are due.
-func (q querier) tick(now clock.Time) {
-	t := &q.groups
+// tickGroups forgets members of groups whose time is over, and sends the queries that are due.
+func (s *Switch) tickGroups(now clock.Time) {
+	t := &s.groups
 	if t.due > now {
 		return
 	}
@@ -52,12 +48,12 @@ func (q querier) tick(now clock.Time) {
 		t.settled = clock.Never
 	}
 	if t.queryAt <= now {
-		q.queryAll(now)
+		s.queryAll(now)
 	}
 	t.due = clock.Min(t.settled, t.queryAt)
 	for _, g := range t.order {
 		if g.asks > 0 && g.askAt <= now {
-			q.queryLeft(now, g)
+			s.queryLeft(now, g)
 		}
 		t.soon(g.askAt)
 		for _, until := range g.until {
@@ -70,8 +66,8 @@ func (q querier) tick(now clock.Time) {
 
 // queryAll sends a query for all groups out of every port. If there is a router, which does that,
 // it sends only the first queries (groups.startup).
-func (q querier) queryAll(now clock.Time) {
-	t := &q.groups
+func (s *Switch) queryAll(now clock.Time) {
+	t := &s.groups
 	response, next := queryResponse, queryInterval
 	if t.startup > 0 {
 		response = startupResponse
@@ -83,31 +79,30 @@ func (q querier) queryAll(now clock.Time) {
 	if response == queryResponse && t.hasRouter(now) {
 		return
 	}
-	for to := range q.ports {
-		q.query(to, wire.Membership{Group: netip.IPv4Unspecified(), MaxResponse: response})
-		q.query(to, wire.Membership{Group: netip.IPv6Unspecified(), MaxResponse: response})
+	for to := range s.ports {
+		s.query(to, wire.Membership{Group: netip.IPv4Unspecified(), MaxResponse: response})
+		s.query(to, wire.Membership{Group: netip.IPv6Unspecified(), MaxResponse: response})
 	}
 }
 
 // queryLeft asks whether a member of g is still behind the ports at which a member has left.
-func (q querier) queryLeft(now clock.Time, g *groupEntry) {
+func (s *Switch) queryLeft(now clock.Time, g *groupEntry) {
 	g.askAt = clock.Never
 	if g.asks--; g.asks > 0 {
 		g.askAt = now.Add(leaveResponse)
 	}
 	for to, until := range g.until {
 		if until > now && until <= now.Add(leaveAfter) {
-			q.query(to, wire.Membership{Group: g.addr, MaxResponse: leaveResponse})
+			s.query(to, wire.Membership{Group: g.addr, MaxResponse: leaveResponse})
 		}
 	}
 }
 
-// query sends a query out of a port.
-func (q querier) query(to int, m wire.Membership) {
-	if !q.ports[to].up {
+func (s *Switch) query(to int, m wire.Membership) {
+	if !s.ports[to].up {
 		return
 	}
-	from := q.self.MAC
+	from := s.self.MAC
 	if from == (wire.MAC{}) {
 		from = defaultQuerier
 	}
@@ -115,13 +110,12 @@ func (q querier) query(to int, m wire.Membership) {
 	if m.Group.Is6() {
 		m.Source = verbs.LinkLocalGID(from).Addr()
 	}
-	q.counters.GroupQueries++
-	q.note = "the switch asks for members"
-	q.send(to, packetio.Frame{Data: m.AppendTo(q.out.Alloc(m.Len()), from)})
-	q.note = ""
+	s.counters.GroupQueries++
+	s.note = "the switch asks for members"
+	s.send(to, packetio.Frame{Data: m.AppendTo(s.out.Alloc(m.Len()), from)})
+	s.note = ""
 }
 
-// Snooping describes the multicast groups that the switch knows.
 func (s *Switch) Snooping(now clock.Time) Snooping { return s.groups.list(now) }
 
 // ForgetGroups forgets all multicast groups and returns how many there were.

@@ -43,7 +43,6 @@ type TableSpec struct {
 	Learned bool
 }
 
-// Bits returns the memory of the table in bits.
 func (t TableSpec) Bits() int { return t.Entries * (t.KeyBits + t.ValueBits) }
 
 // RegisterSpec declares an array of registers.
@@ -56,7 +55,6 @@ type RegisterSpec struct {
 	Each int
 }
 
-// Bits returns the memory of the registers in bits.
 func (r RegisterSpec) Bits() int { return r.Entries * r.Width }
 
 // Need is something that a program does but the stages of a switching chip cannot do.
@@ -76,7 +74,6 @@ type Need struct {
 // NeedKind is a kind of Need.
 type NeedKind string
 
-// Kinds of needs.
 const (
 	// NeedStore: packets are kept, to be sent later or again. A chip keeps a packet only in the
 	// queue of a port.
@@ -91,10 +88,8 @@ const (
 	NeedICRC NeedKind = "ICRC"
 )
 
-// NeedKinds lists all kinds.
 var NeedKinds = []NeedKind{NeedStore, NeedTimer, NeedPackets, NeedICRC}
 
-// Bits returns the memory of all tables and registers of the part, in bits.
 func (p *Part) Bits() int {
 	n := 0
 	for _, t := range p.Tables {
@@ -106,7 +101,6 @@ func (p *Part) Bits() int {
 	return n
 }
 
-// Bits returns the memory of all tables and registers of the program, in bits.
 func (s *Spec) Bits() int {
 	n := 0
 	for i := range s.Parts {

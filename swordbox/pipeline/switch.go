@@ -19,7 +19,6 @@ const maxHeaders = 14 + 4 + 60 + 8
 // MaxPorts bounds the ports of a switch.
 const MaxPorts = 256
 
-// Config describes a switch.
 type Config struct {
 	// Ports is the number of ports, 1 to MaxPorts.
 	Ports int
@@ -154,7 +153,7 @@ func (s *Switch) Frame(now clock.Time, in int, f packetio.Frame, out *packetio.B
 	if in >= 0 && in < len(s.ports) {
 		s.receive(in, f)
 	}
-	entrance{s}.goOn()
+	s.goOn()
 	s.out = nil
 }
 
@@ -168,11 +167,11 @@ func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 		s.note = ""
 		s.held.remove(id)
 	}
-	querier{s}.tick(now)
+	s.tickGroups(now)
 	if s.program.Deadline() <= now {
 		s.program.Tick(&s.ctx)
 	}
-	entrance{s}.goOn()
+	s.goOn()
 	s.out = nil
 }
 
@@ -181,20 +180,17 @@ func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 func (s *Switch) Step(now clock.Time, out *packetio.Batch, f func(c *Ctx)) {
 	s.begin(now, out)
 	f(&s.ctx)
-	entrance{s}.goOn()
+	s.goOn()
 	s.out = nil
 }
 
-// Deadline returns when Tick must be called.
 func (s *Switch) Deadline() clock.Time {
 	_, at := s.held.due.Next()
 	return clock.Min(clock.Min(at, s.groups.due), s.program.Deadline())
 }
 
-// begin starts a step.
 func (s *Switch) begin(now clock.Time, out *packetio.Batch) {
-	s.ctx.Now, s.out, s.emitted, s.notes, s.from = now, out, 0, s.notes[:0], -1
-	s.to = -1
+	s.ctx.Now, s.out, s.emitted, s.notes, s.from, s.to = now, out, 0, s.notes[:0], -1, -1
 	s.parsed.packet, s.parsed.icrc = nil, icrcUnknown
 }
 
@@ -210,11 +206,7 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 		return
 	}
 	src := wire.MAC(f.Data[6:12])
-	if src.IsMulticast() {
-		s.dropped(in, ReasonBadSource, packets)
-		return
-	}
-	if s.self.owns(src) { // the frame came back to the switch, or is forged
+	if src.IsMulticast() || s.self.owns(src) { // its own frame came back to the switch, or is forged
 		s.dropped(in, ReasonBadSource, packets)
 		return
 	}
@@ -222,7 +214,7 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 	if s.taken.Has(in) && s.ctx.took(in, f) {
 		return
 	}
-	entrance{s}.accept(in, f, packets)
+	s.accept(in, f, packets)
 }
 
 // apart handles the packets of a super-frame one by one. fresh is true if the packets have not been
@@ -273,7 +265,6 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 	s.apply(s.program.Packet(&s.ctx, p), p)
 }
 
-// apply executes a verdict.
 func (s *Switch) apply(v Verdict, p *Parsed) {
 	if s.observed && v.Note == "" && v.Action == ActRewrite {
 		v.Note = "rewritten by " + s.spec.Name

@@ -7,7 +7,6 @@ type Action uint8
 const (
 	// ActForward forwards the packet unchanged.
 	ActForward Action = iota
-	// ActDrop drops the packet.
 	ActDrop
 	// ActRewrite encodes Parsed.Frame with new lengths and ICRC, and sends the result in place of
 	// the packet.
@@ -62,7 +61,6 @@ type Verdict struct {
 // Forward forwards the packet unchanged, by its destination address.
 func Forward() Verdict { return Verdict{} }
 
-// Drop drops the packet.
 func Drop(r Reason) Verdict { return Verdict{Action: ActDrop, Reason: r} }
 
 // Rewrite sends Parsed.Frame as the program has changed it. Its (new) destination address decides
