@@ -149,7 +149,6 @@ func Requests() (list []handler.Request) {
 	return list
 }
 
-// Listings lists the listings of all handlers.
 func Listings() (list []handler.Listing) {
 	for _, k := range handlers {
 		for _, l := range k.Listings {

@@ -26,8 +26,14 @@ type kindError struct{ kind, err error }
 func (e *kindError) Error() string   { return e.err.Error() }
 func (e *kindError) Unwrap() []error { return []error{e.kind, e.err} }
 
-// WithKind returns err with a kind, which errors.Is finds. The text stays that of err.
-func WithKind(kind, err error) error { return &kindError{kind, err} }
+// WithKind returns err with a kind, which errors.Is finds. The text stays that of err. If err is nil,
+// the result is nil.
+func WithKind(kind, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &kindError{kind, err}
+}
 
 // Refused gives err the kind ErrRefused.
 func Refused(err error) error { return WithKind(ErrRefused, err) }

@@ -39,9 +39,6 @@ func (c *captures) begin(name string, cancel context.CancelFunc) (done func(), e
 	if c.running[name] != nil {
 		return nil, fmt.Errorf("a capture with the name %q runs already", name)
 	}
-	if c.running == nil {
-		c.running = map[string]context.CancelFunc{}
-	}
 	c.running[name] = cancel
 	return func() {
 		c.mu.Lock()

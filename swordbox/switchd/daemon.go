@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
@@ -66,11 +67,10 @@ func New(cfg Config) (*Daemon, error) {
 func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
 	s := &ports{
 		sw: sw, opener: cfg.Open, newWaiter: cfg.NewWaiter, spin: cfg.Spin, queue: cfg.Queue, log: cfg.Log,
-		list: make([]port, len(cfg.Links)),
+		links: slices.Clone(cfg.Links), list: make([]port, len(cfg.Links)),
 	}
 	for _, l := range cfg.Links {
 		s.hosts = append(s.hosts, l.Host)
-		s.links = append(s.links, l)
 	}
 	t := &traffic{
 		ports: s, sw: sw, plan: fault.NewSet(cfg.Seed, s.hosts), hub: tap.NewHub(s.hosts), clk: real.New(), wall: time.Now(),
@@ -89,7 +89,7 @@ func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
 	d.programs = &programControl{
 		commands: cmds, traffic: t, running: cfg.Program, self: cfg.Self, load: cfg.Load, described: cfg.Described, log: cfg.Log,
 	}
-	d.captures = &captures{hub: t.hub, log: cfg.Log}
+	d.captures = &captures{hub: t.hub, log: cfg.Log, running: make(map[string]context.CancelFunc)}
 	d.captures.life, d.captures.stop = context.WithCancel(context.Background())
 	return d
 }
@@ -132,7 +132,6 @@ func (d *Daemon) runCommands() {
 // maxWaitErrors is how many times in succession waiting for frames may fail before the loop ends.
 const maxWaitErrors = 100
 
-// loop runs rounds until ctx ends.
 func (d *Daemon) loop(ctx context.Context) error {
 	failed := 0
 	for ctx.Err() == nil {

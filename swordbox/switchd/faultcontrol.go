@@ -32,7 +32,6 @@ type Healed struct {
 // errPartition is the kind of an error for groups that are no valid partition.
 var errPartition = errors.New("partition")
 
-// Faults lists the fault rules and their effects so far.
 func (f *faultControl) Faults() (list []fault.Status, err error) {
 	err = f.commands.Do(func() { list = f.traffic.plan.List(f.traffic.now) })
 	return list, err

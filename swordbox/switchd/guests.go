@@ -35,7 +35,6 @@ type guestControl struct {
 	faults   *faultControl
 }
 
-// handleGuests registers the requests that add and remove links.
 func (g *guestControl) handleGuests(m *control.Mux) {
 	control.Handle(m, "POST /ports", func(_ *http.Request, p Plugged) (none, error) {
 		return none{}, answer(g.Plug(p))

@@ -75,7 +75,6 @@ var (
 	_ wirePort = (*afpacket.Port)(nil)
 )
 
-// Recv receives frames from one of the two ways.
 func (l *doubleLink) Recv(b *packetio.Batch) (int, error) {
 	first, second := packetio.Port(l.memory), packetio.Port(l.wire)
 	if l.wireFirst {

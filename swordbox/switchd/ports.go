@@ -50,8 +50,8 @@ type port struct {
 	up, down *fault.Injector
 	queue    pipeline.Queue
 	rx       packetio.Batch
-	tx       txCounters
-	dropped  uint64 // the last value of Stats.TxDropped of io
+	sent     [2]uint64 // packets and bytes that left the egress queue for the link
+	dropped  uint64    // the last value of Stats.TxDropped of io
 	rate     rate
 }
 
@@ -66,10 +66,6 @@ func (p *port) refused() int {
 	p.dropped = st.Stats().TxDropped
 	return int(p.dropped - before)
 }
-
-// txCounters counts the packets and bytes that left the egress queue for the link, for status and
-// counters.
-type txCounters struct{ packets, bytes uint64 }
 
 // of returns the number of a host's port. The error wraps fault.ErrUnknownLink.
 func (s *ports) of(host string) (int, error) {
@@ -178,10 +174,10 @@ func (s *ports) closePorts() error {
 	return errors.Join(errs...)
 }
 
-// setCarrier sets whether the link of port io is up.
+// setCarrier sets whether the link of port io is up. It does nothing if the port was lost or
+// replaced meanwhile.
 func (s *ports) setCarrier(i int, io packetio.Port, up bool) {
 	p := &s.list[i]
-	// Nothing is done if the port was lost or replaced meanwhile, or its state has not changed.
 	if p.io != io || p.carrier == up {
 		return
 	}
@@ -190,13 +186,12 @@ func (s *ports) setCarrier(i int, io packetio.Port, up bool) {
 	s.log.Printf("port %s (%s): carrier %v", s.links[i].Ifname, s.hosts[i], up)
 }
 
-// takeRates computes the present rates of all ports.
 func (s *ports) takeRates() {
 	now := time.Now()
 	for i := range s.list {
 		p := &s.list[i]
 		c := s.sw.Port(i)
-		cur := [4]uint64{c.RxPackets, c.RxBytes, p.tx.packets, p.tx.bytes}
+		cur := [4]uint64{c.RxPackets, c.RxBytes, p.sent[0], p.sent[1]}
 		r := &p.rate
 		if s := now.Sub(r.at).Seconds(); !r.at.IsZero() && s > 0 {
 			per := func(k int) uint64 { return uint64(float64(cur[k]-r.last[k])/s + 0.5) }

@@ -72,7 +72,6 @@ type RuleTexts struct {
 	Rules []string `json:"rules"`
 }
 
-// handle registers the requests about the program and its rules.
 func (p *programControl) handle(m *control.Mux) {
 	control.Handle(m, "GET /program", func(*http.Request, none) (ProgramInfo, error) { return p.Info() })
 	control.Handle(m, "PUT /program", func(_ *http.Request, t ProgramText) (ProgramInfo, error) {
@@ -102,7 +101,6 @@ func (p *programControl) handle(m *control.Mux) {
 	}
 }
 
-// serve passes a control request to the running program.
 func (p *programControl) serve(req *handler.Request, r *http.Request, body []byte) (out any, err error) {
 	err = p.commands.Try(func() (err error) {
 		out, err = req.Do(p.running, &handler.Call{
@@ -188,10 +186,7 @@ func (p *programControl) AddRule(t RuleText) (rules.Rule, error) {
 			rule = *added
 			err = r.SetRules(set)
 		}
-		if err != nil {
-			err = handler.Refused(err)
-		}
-		return err
+		return handler.Refused(err)
 	})
 	return rule, err
 }
@@ -209,10 +204,7 @@ func (p *programControl) rule(text string) (rules.Rule, error) {
 	if err := r.Resolve(s.Addresses); err != nil {
 		return r, handler.Refused(fmt.Errorf("%w; hosts: %v", err, s.HostNames()))
 	}
-	if err := s.CheckRule(&r); err != nil {
-		return r, handler.Refused(err)
-	}
-	return r, nil
+	return r, handler.Refused(s.CheckRule(&r))
 }
 
 // ruleSet parses rules and checks that they can be in force together.
@@ -229,10 +221,7 @@ func (p *programControl) ruleSet(texts []string) (*rules.Set, error) {
 		list = append(list, r)
 	}
 	set, err := rules.NewSet(list)
-	if err != nil {
-		return nil, handler.Refused(err)
-	}
-	return set, nil
+	return set, handler.Refused(err)
 }
 
 // ReplaceRules replaces all rules in force. If it returns an error, the old rules stay.

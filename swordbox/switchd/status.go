@@ -114,7 +114,7 @@ func (d *Daemon) Counters() (c Counters, err error) {
 				continue
 			}
 			p := &d.ports.list[i]
-			pc := PortCounters{Host: d.ports.hosts[i], PortCounters: d.traffic.sw.Port(i), SentPackets: p.tx.packets, SentBytes: p.tx.bytes}
+			pc := PortCounters{Host: d.ports.hosts[i], PortCounters: d.traffic.sw.Port(i), SentPackets: p.sent[0], SentBytes: p.sent[1]}
 			if st, ok := p.io.(stater); ok {
 				pc.RxRing = st.Stats().RxDropped
 			}

@@ -38,7 +38,6 @@ type Snooping struct {
 	Hosts []string `json:"hosts"`
 }
 
-// handleTables registers the requests about tables.
 func (p *programControl) handleTables(m *control.Mux) {
 	control.Handle(m, "GET /tables", func(*http.Request, none) ([]handler.Table, error) { return p.Tables() })
 	control.Handle(m, "DELETE /tables/{name}", func(r *http.Request, _ none) (Dropped, error) {

@@ -16,7 +16,6 @@ func (t *traffic) record(p pathtrace.Point, port int) {
 	}
 }
 
-// handleTrace registers the requests that record when packets pass the switch.
 func (d *Daemon) handleTrace(m *control.Mux) {
 	control.Handle(m, "POST /trace", func(_ *http.Request, r pathtrace.Request) (none, error) {
 		if err := r.Check(); err != nil {

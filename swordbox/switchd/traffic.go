@@ -160,7 +160,6 @@ func (t *traffic) comment(n pipeline.Note, side string) string {
 	return n.Text + side + t.ports.hosts[n.Peer]
 }
 
-// enqueue puts a frame into a port's egress queue.
 func (t *traffic) enqueue(to int, f packetio.Frame, comment string) {
 	f.Port = to
 	queue := &t.ports.list[to].queue
@@ -199,7 +198,6 @@ func (t *traffic) flush() {
 	t.broken = false
 }
 
-// send sends the frames of the egress queue of port i.
 func (t *traffic) send(i int) {
 	p := &t.ports.list[i]
 	if p.queue.Len() == 0 {
@@ -212,8 +210,8 @@ func (t *traffic) send(i int) {
 	t.record(pathtrace.Sending, i)
 	packets, bytes, refused, err := p.queue.Flush(p.io)
 	t.record(pathtrace.Sent, i)
-	p.tx.packets += uint64(packets)
-	p.tx.bytes += uint64(bytes)
+	p.sent[0] += uint64(packets)
+	p.sent[1] += uint64(bytes)
 	if refused > 0 {
 		t.sw.CountDrop(i, pipeline.ReasonNoTx, min(packets, max(refused, p.refused())))
 	}

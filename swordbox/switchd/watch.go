@@ -57,7 +57,6 @@ func (d *Daemon) watchPorts(ctx context.Context) {
 	}
 }
 
-// look checks all ports once.
 func (w *watcher) look() error {
 	w.looks++
 	list := *w.ports.open.Load()
@@ -82,7 +81,6 @@ func (w *watcher) look() error {
 	return nil
 }
 
-// reopen tries to open a missing port.
 func (w *watcher) reopen(i int, l Link) error {
 	io, err := w.ports.opener(i, l)
 	if err == nil {

@@ -73,7 +73,6 @@ type flowRule struct {
 	guarded             bool               // the switch must drop damaged packets of the flow
 }
 
-// New makes the program.
 func New(cfg Config) *Program {
 	p := &Program{cfg: cfg, rules: cfg.Rules, version: 1}
 	cfg.Track.OnClose = p.closed

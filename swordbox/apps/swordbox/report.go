@@ -52,7 +52,6 @@ type Group struct {
 	Counters []handler.Counter `json:"counters"`
 }
 
-// Counters lists the counters of the parts of the program.
 func (p *Program) Counters(now clock.Time) []Group {
 	groups := []Group{{"tracking", numbers(p.track.Stats())}}
 	for _, h := range p.parts.all {

@@ -176,7 +176,7 @@ func (p *Program) ChangeEntries(c *pipeline.Ctx, in handler.Entries, address fun
 		return handler.EntriesReport{}, err
 	}
 	out, err := k.Change(c, in, address)
-	return out, refused(err)
+	return out, handler.Refused(err)
 }
 
 func page(p *Program, c *handler.Call) (any, error) {
@@ -190,12 +190,5 @@ func page(p *Program, c *handler.Call) (any, error) {
 	}
 	var out handler.EntriesPage
 	c.Step(func(ctx *pipeline.Ctx) { out, err = k.Page(ctx, in.Rule, in.Server, in.From) })
-	return out, refused(err)
-}
-
-func refused(err error) error {
-	if err == nil {
-		return nil
-	}
-	return handler.Refused(err)
+	return out, handler.Refused(err)
 }
