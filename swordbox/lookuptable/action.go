@@ -62,9 +62,8 @@ func (a *Action) apply(f *packetio.Frame, v *view, flow bool, mac func(netip.Add
 	if v.parseQuote(b, &q) && !a.rewriteQuote(f, v, &q, flow) {
 		return
 	}
-	at, port := 0, 0
-	src, dst := v.addrs(b)
-	end := src
+	end, dst := v.addrs(b)
+	port := 0
 	if a.Ops&OpDestination != 0 {
 		end, port = dst, 2
 		if m, ok := mac(addrOf(a.Addr, v.v6)); ok {
@@ -76,7 +75,8 @@ func (a *Action) apply(f *packetio.Frame, v *view, flow bool, mac func(netip.Add
 	if !v.v6 {
 		fix(b[v.ip+10:], delta)
 	}
-	if at = v.sumAt(b); at == 0 {
+	at := v.sumAt(b)
+	if at == 0 {
 		return
 	}
 	if a.Port != 0 && v.ports {
@@ -87,11 +87,10 @@ func (a *Action) apply(f *packetio.Frame, v *view, flow bool, mac func(netip.Add
 			delta += d
 		}
 	}
-	switch sum := b[at:]; {
-	case f.CsumPartial: // the field has the sum of the addresses, which is not inverted
-		binary.BigEndian.PutUint16(sum, fold(uint32(binary.BigEndian.Uint16(sum))+delta))
-	default:
-		fixSum(sum, v.proto, delta)
+	if f.CsumPartial { // the field has the sum of the addresses, which is not inverted
+		binary.BigEndian.PutUint16(b[at:], fold(uint32(binary.BigEndian.Uint16(b[at:]))+delta))
+	} else {
+		fixSum(b[at:], v.proto, delta)
 	}
 }
 

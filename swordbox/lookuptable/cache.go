@@ -10,7 +10,6 @@ type cache struct {
 	clock  uint64 // number of uses of all entries so far
 }
 
-// cached is a place of the cache.
 type cached struct {
 	Entry
 	used uint64 // value of cache.clock when the entry was used last; 0 means that the place is free
@@ -59,7 +58,6 @@ func (c *cache) put(k *Key, a *Action, h uint64) {
 	*to = cached{Entry{*k, *a}, c.clock}
 }
 
-// remove deletes the entry of a key.
 func (c *cache) remove(k *Key, h uint64) {
 	if len(c.places) == 0 {
 		return

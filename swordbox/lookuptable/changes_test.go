@@ -137,7 +137,7 @@ func TestChangesAtTheSameTime(t *testing.T) {
 // the last slot, and never more than a packet.
 func TestSlotsThatAreReadForAChange(t *testing.T) {
 	s := newServed(t, "table=ms0 capacity=70 cells=8 cell=512 base=64")
-	l := s.m.links.All[0]
+	l := s.m.Links.All[0]
 	s.offer(l, 1024)
 	k, all := s.server(0), s.m.tables[0].Slots()
 	shorter := 0

@@ -113,7 +113,6 @@ func (ch *channel) Done(_ *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 	}
 }
 
-// Failed asks the program for a new connection.
 func (ch *channel) Failed(c *pipeline.Ctx, why string) { ch.b.link.failed(c, why) }
 
 // Describe says in captures that the switch made the request for its lookup table.

@@ -12,7 +12,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Kind is the hardened machine's entry of the registry.
 var Kind = handler.Kind{
 	Name: "lookup", Actions: []rules.Action{Lookups}, Mode: rules.Hardened,
 	Listings: []handler.Listing{handler.NewListing(help, (*Machine).list, Print)},
@@ -116,7 +115,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 		handler.Counter{Name: "waiting", Value: uint64(waiting), Help: "changes of entries that have not ended"},
 		handler.Counter{Name: "cells", Value: uint64(cells), Help: "cells in use in servers' memory"})
 	if m.cfg.Kind.Mode == rules.Hardened {
-		list = append(list, handler.Counters("requester_", m.links.Requested())...)
+		list = append(list, handler.Counters("requester_", m.Links.Requested())...)
 	}
 	return handler.Info{Mode: m.cfg.Kind.Mode, Counters: list}
 }
@@ -124,7 +123,6 @@ func (m *Machine) Info(clock.Time) handler.Info {
 // cacheName is the name of the table of entries that the switch keeps.
 const cacheName = "lookup cache"
 
-// Tables lists the cache, the cells in use and the changes that wait.
 func (m *Machine) Tables() []handler.Table {
 	if len(m.tables) == 0 {
 		return nil
@@ -153,7 +151,6 @@ func (m *Machine) prefix() string {
 	return ""
 }
 
-// ClearTable empties the cache.
 func (m *Machine) ClearTable(string) (n int) {
 	for _, t := range m.tables {
 		n += t.cache.clear()

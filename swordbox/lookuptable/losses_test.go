@@ -20,7 +20,7 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 	s := newServed(t, "table=ms0 capacity=16 cells=8 cell=512 cache=0 depth=2")
 	s.attach()
 	s.add(false, pinged("80")+" egress=port0")
-	k, l := s.server(0), s.m.links.All[0]
+	k, l := s.server(0), s.m.Links.All[0]
 	k.deaf = true
 	for i := range 5 {
 		s.send(ping(80, byte(i), 9))
@@ -49,7 +49,7 @@ func TestConnectionThatEnds(t *testing.T) {
 	s := newServed(t, "table=ms0 capacity=16 cells=8 cell=512 cache=0 depth=1")
 	s.attach()
 	s.held = true
-	l := s.m.links.All[0]
+	l := s.m.Links.All[0]
 	s.send(ping(80, 1, 9), ping(80, 2, 9), ping(81, 3, 9), ping(82, 4, 9))
 	key := flowOf(ping(82, 4, 9))
 	if s.m.InFlight() != 4 || !l.srv.Busy(key.Hash()) || l.srv.Busy(key.Hash()+1) {
@@ -139,10 +139,10 @@ func TestTableThatGoes(t *testing.T) {
 	s.held = true
 	s.send(ping(80, 1, 9))
 	s.add(false, pinged("80")+" drop")
-	l := s.m.links.All[0]
+	l := s.m.Links.All[0]
 	s.rule("table=ms1 capacity=16 cells=8 cell=512 cache=0")
-	if l.Needed() || len(s.m.links.All) != 2 || s.m.Stats().Lost != 1 || s.m.InFlight() != 0 || l.srv.InFlight() != 0 || l.srv.Waiting() != 0 {
-		t.Errorf("%d connections, %+v", len(s.m.links.All), s.m.Stats())
+	if l.Needed() || len(s.m.Links.All) != 2 || s.m.Stats().Lost != 1 || s.m.InFlight() != 0 || l.srv.InFlight() != 0 || l.srv.Waiting() != 0 {
+		t.Errorf("%d connections, %+v", len(s.m.Links.All), s.m.Stats())
 	}
 	s.held = false
 	s.step(func(*pipeline.Ctx) {})
@@ -150,15 +150,15 @@ func TestTableThatGoes(t *testing.T) {
 		t.Error("a connection to the former server is used")
 	}
 	s.step(func(c *pipeline.Ctx) { s.m.Detach(c, l.Key(), 1) })
-	if len(s.m.links.All) != 1 || s.m.Uses(l.Key()) || s.m.Mine(firstOwn) {
-		t.Errorf("%d connections", len(s.m.links.All))
+	if len(s.m.Links.All) != 1 || s.m.Uses(l.Key()) || s.m.Mine(firstOwn) {
+		t.Errorf("%d connections", len(s.m.Links.All))
 	}
-	if s.m.links.All[0].Key().Server != netip.MustParseAddr("10.0.0.4") {
+	if s.m.Links.All[0].Key().Server != netip.MustParseAddr("10.0.0.4") {
 		t.Error("the server of the new rule has gone")
 	}
 	s.rule("")
-	if len(s.m.links.All) != 0 || s.m.marks.Has(portOfFrom) {
-		t.Errorf("without a rule there are %d connections", len(s.m.links.All))
+	if len(s.m.Links.All) != 0 || s.m.marks.Has(portOfFrom) {
+		t.Errorf("without a rule there are %d connections", len(s.m.Links.All))
 	}
 }
 
@@ -178,7 +178,7 @@ func TestStrangers(t *testing.T) {
 				t.Errorf("a packet to queue pair %v: %+v", from, v)
 			}
 		})
-		if st := s.m.Stats(); st.Strangers != uint64(i+1) || !s.m.links.All[0].srv.Up() {
+		if st := s.m.Stats(); st.Strangers != uint64(i+1) || !s.m.Links.All[0].srv.Up() {
 			t.Errorf("%+v", st)
 		}
 	}
@@ -202,14 +202,14 @@ func TestPathMTUOfConnections(t *testing.T) {
 		{"cell=2048", 2048, true}, {"cell=2048", 1024, false}, {"cell=512", 512, true}, {"cell=512", 256, false},
 	} {
 		s := newServed(t, "table=ms0 capacity=16 cells=4 "+tc.rule)
-		l := s.m.links.All[0]
+		l := s.m.Links.All[0]
 		if ok := s.offer(l, tc.mtu); ok != tc.ok || !ok && !strings.Contains(l.Why(), "path MTU of "+map[int]string{1024: "1024", 256: "256"}[tc.mtu]) {
 			t.Errorf("%+v: used %v, %q", tc, ok, l.Why())
 		}
 	}
 	// A lookup of a published table reads one slot.
 	s := newServed(t, "table=ms0 capacity=16 cells=4 cell=2048")
-	l := s.m.links.All[0]
+	l := s.m.Links.All[0]
 	l.table.Published = true
 	if want := fmt.Sprintf("or the %d bytes that a lookup reads", SlotLen); s.offer(l, 1024) || !strings.Contains(l.Why(), want) {
 		t.Errorf("a published table: %q, want %q", l.Why(), want)
@@ -217,7 +217,7 @@ func TestPathMTUOfConnections(t *testing.T) {
 	// A rule whose cells get larger cannot use the connection any more, and can when they are smaller again.
 	const rule = "table=ms0 capacity=16 cells=4 cell="
 	s = newServed(t, rule+"1024")
-	l = s.m.links.All[0]
+	l = s.m.Links.All[0]
 	s.offer(l, 1024)
 	for i, cell := range []string{"2048", "512"} {
 		ok := i == 1

@@ -63,11 +63,11 @@ type Machine struct {
 	cfg    Config
 	tables []*Table
 	ports  []*Table // index is the ingress port; nil means that no rule looks up its frames
-	links  extmem.Links[*Link]
-	made   uint32 // number of links made so far
-	marks  *pipeline.MarkedPorts
-	stats  Stats    // counters of removed tables, and of links
-	idle   []string // IDs of the rules whose host or servers are not known yet
+	extmem.Links[*Link]
+	made  uint32 // number of links made so far
+	marks *pipeline.MarkedPorts
+	stats Stats    // counters of removed tables, and of links
+	idle  []string // IDs of the rules whose host or servers are not known yet
 }
 
 // Link is a server of a table with the connections to it.
@@ -113,10 +113,9 @@ func (l *Link) Requested() (s requester.Stats) {
 	return s
 }
 
-// failed makes the program replace the connection.
 func (l *Link) failed(c *pipeline.Ctx, why string) {
 	l.m.stats.Failures++
-	l.m.links.Fail(c, l, why)
+	l.m.Links.Fail(c, l, why)
 }
 
 var (
@@ -129,12 +128,11 @@ var (
 )
 
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, links: extmem.NewLinks[*Link](cfg.Failed), marks: new(pipeline.MarkedPorts)}
+	return &Machine{cfg: cfg, Links: extmem.NewLinks[*Link](cfg.Failed), marks: new(pipeline.MarkedPorts)}
 }
 
 func (m *Machine) Kind() *handler.Kind { return m.cfg.Kind }
 
-// Stats returns the counters of all tables.
 func (m *Machine) Stats() Stats {
 	sum := m.stats
 	for _, t := range m.tables {
@@ -181,22 +179,21 @@ func (m *Machine) SetRules(set *rules.Set) {
 	for _, t := range former {
 		m.end(t)
 	}
-	m.links.Recheck()
-	m.links.Sweep(nil)
+	m.Links.Recheck()
+	m.Links.Sweep(nil)
 	m.mark()
 }
 
-// begin gives a new table its servers.
 func (m *Machine) begin(t *Table) {
 	t.cache = newCache(t.Cache)
 	for i, a := range t.Servers {
 		key := m.key(a, t.port)
-		l, ok := m.links.Find(key)
+		l, ok := m.Links.Find(key)
 		if !ok {
 			m.made++
 			l = &Link{m: m}
 			l.srv = m.cfg.Server(l, switchconn.LookupShard+m.made)
-			m.links.Add(key, l)
+			m.Links.Add(key, l)
 		}
 		l.table = t
 		l.srv.Use(t, i)
@@ -261,14 +258,10 @@ func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) {
 	return list
 }
 
-func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
-
-func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
-
 // Attach gives a connection of the switch to the link of the table that has asked for it. The result
 // is false if no table can use it.
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
-	l, ok := m.links.Attach(c, &s)
+	l, ok := m.Links.Attach(c, &s)
 	if ok {
 		l.srv.Work(c)
 	}
@@ -276,13 +269,12 @@ func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 }
 
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
-	if l, ok := m.links.Detach(c, k, generation); ok {
+	if l, ok := m.Links.Detach(c, k, generation); ok {
 		l.srv.Work(c)
 	}
-	m.links.Sweep(nil)
+	m.Links.Sweep(nil)
 }
 
-// MarkIn makes q the MarkedPorts in which the machine counts the ports whose frames are looked up.
 func (m *Machine) MarkIn(q *pipeline.MarkedPorts) { m.marks = q }
 
 // Take handles a frame that arrives at a port. It returns false if no rule looks up the frames of
@@ -299,7 +291,7 @@ func (m *Machine) Take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 const ReasonStranger pipeline.Reason = "not from the table's server"
 
 func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
-	l, known := m.links.Of(p.BTH.DestQP)
+	l, known := m.Links.Of(p.BTH.DestQP)
 	if !known || !l.srv.Packet(c, p) {
 		m.stats.Strangers++
 		return pipeline.Drop(ReasonStranger)
@@ -309,7 +301,7 @@ func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 }
 
 func (m *Machine) Tick(c *pipeline.Ctx) {
-	for _, l := range m.links.All {
+	for _, l := range m.Links.All {
 		if l.srv.Deadline() <= c.Now {
 			l.srv.Tick(c)
 			l.srv.Work(c)
@@ -319,7 +311,7 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 
 func (m *Machine) Deadline() clock.Time {
 	at := clock.Never
-	for _, l := range m.links.All {
+	for _, l := range m.Links.All {
 		at = clock.Min(at, l.srv.Deadline())
 	}
 	return at

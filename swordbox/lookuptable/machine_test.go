@@ -130,7 +130,7 @@ func (b *bed) rule(text string) {
 		}
 	}
 	b.m.SetRules(set)
-	for _, l := range slices.Clone(b.m.links.All) {
+	for _, l := range slices.Clone(b.m.Links.All) {
 		if l.Needed() && !l.Connected() {
 			b.attach(l, 64<<20)
 		}
@@ -315,7 +315,7 @@ func TestChangeOfTheRule(t *testing.T) {
 // A table that is larger than the server's memory is not used, and the reason is listed.
 func TestTableThatDoesNotFit(t *testing.T) {
 	b := newBed(t, "table=ms0")
-	l := b.m.links.All[0]
+	l := b.m.Links.All[0]
 	b.step(func(c *pipeline.Ctx) { b.m.Detach(c, l.Key(), l.Generation()) })
 	if b.attach(l, 1<<20) {
 		t.Error("the connection is used")

@@ -92,7 +92,7 @@ func (s *served) rule(text string) {
 // attach connects the switch to all servers.
 func (s *served) attach() {
 	s.t.Helper()
-	for _, l := range slices.Clone(s.m.links.All) {
+	for _, l := range slices.Clone(s.m.Links.All) {
 		if l.Needed() && !s.offer(l, 4096) {
 			s.t.Fatalf("the connection to %v is not used: %s", l.Key().Server, l.Why())
 		}
@@ -466,7 +466,7 @@ func TestNoConnection(t *testing.T) {
 	if out := s.add(false); out.Waiting != 0 || out.Written != 1 || out.Down != "" {
 		t.Errorf("%+v", out)
 	}
-	l := s.m.links.All[0]
+	l := s.m.Links.All[0]
 	s.step(func(c *pipeline.Ctx) { s.m.Detach(c, l.Key(), l.Generation()) })
 	s.send(ping(80, 2, 9))
 	if st := s.m.Stats(); st.Blocked != 2 || l.srv.Up() {

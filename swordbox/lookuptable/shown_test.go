@@ -150,8 +150,8 @@ func TestTablesOfPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.SetRules(set)
-	if len(m.tables) != 2 || m.tables[0].port != 0 || m.tables[1].port != 2 || len(m.links.All) != 3 || len(m.idle) != 0 || len(numbers) != 3 {
-		t.Errorf("%d tables, %d connections with the numbers %v, %v wait", len(m.tables), len(m.links.All), numbers, m.idle)
+	if len(m.tables) != 2 || m.tables[0].port != 0 || m.tables[1].port != 2 || len(m.Links.All) != 3 || len(m.idle) != 0 || len(numbers) != 3 {
+		t.Errorf("%d tables, %d connections with the numbers %v, %v wait", len(m.tables), len(m.Links.All), numbers, m.idle)
 	}
 	if !marks.Has(0) || marks.Has(1) || !marks.Has(2) {
 		t.Error("frames of the wrong ports are taken")
@@ -174,8 +174,8 @@ func TestTablesOfPorts(t *testing.T) {
 		if set, err = ruleSet(t, text); err != nil {
 			t.Fatal(err)
 		}
-		if m.SetRules(set); !marks.Has(0) || marks.Has(2) || len(m.tables) != 1 || len(m.links.All) != 2 || m.tables[0].DropMiss != (i == 1) {
-			t.Errorf("%s: %d tables, %d connections", text, len(m.tables), len(m.links.All))
+		if m.SetRules(set); !marks.Has(0) || marks.Has(2) || len(m.tables) != 1 || len(m.Links.All) != 2 || m.tables[0].DropMiss != (i == 1) {
+			t.Errorf("%s: %d tables, %d connections", text, len(m.tables), len(m.Links.All))
 		}
 	}
 	delete(ports, netip.MustParseAddr("10.0.0.1"))
@@ -240,11 +240,11 @@ func TestRequestsOfFormerConnectionsCount(t *testing.T) {
 	s := newServed(t, "table=ms0 capacity=16 cells=8 cell=512")
 	s.attach()
 	s.add(false, pinged("80")+" drop")
-	before, l := submitted(s.m), s.m.links.All[0]
+	before, l := submitted(s.m), s.m.Links.All[0]
 	s.rule("")
 	during := submitted(s.m)
 	s.step(func(c *pipeline.Ctx) { s.m.Detach(c, l.Key(), l.Generation()) })
-	if after := submitted(s.m); before != 2 || during != before || after != before || len(s.m.links.All) != 0 {
+	if after := submitted(s.m); before != 2 || during != before || after != before || len(s.m.Links.All) != 0 {
 		t.Errorf("%d requests, without the rule %d, without the connection %d", before, during, after)
 	}
 }

@@ -23,7 +23,6 @@ const (
 	flagV6   = 2
 )
 
-// Entry is a key with its action.
 type Entry struct {
 	Key    Key
 	Action Action
@@ -46,7 +45,6 @@ func AppendSlot(b []byte, version uint8, e *Entry, used bool) []byte {
 	return append(b, 0, version)
 }
 
-// slotState says what is in a slot.
 type slotState uint8
 
 const (

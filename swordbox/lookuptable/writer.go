@@ -1,6 +1,7 @@
 package lookuptable
 
 import (
+	"bytes"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -148,7 +149,6 @@ func (w *writer) near(home int) bool {
 	return slices.ContainsFunc(w.running, func(x change) bool { return x.home-home < maxSpan && home-x.home < maxSpan })
 }
 
-// find returns the running change with an id; nil means that there is none.
 func (w *writer) find(id uint32) *change {
 	i := slices.IndexFunc(w.running, func(x change) bool { return x.id == id })
 	if i < 0 {
@@ -160,10 +160,7 @@ func (w *writer) find(id uint32) *change {
 // span is called with the bytes of the slots that a change has read. b is nil if the READ failed.
 func (w *writer) span(id uint32, b []byte) {
 	if x := w.find(id); x != nil && x.state == reading {
-		x.state = came
-		if b != nil {
-			x.bytes = append([]byte(nil), b...)
-		}
+		x.state, x.bytes = came, bytes.Clone(b)
 	}
 }
 

@@ -68,7 +68,7 @@ func TestSameRingStays(t *testing.T) {
 func TestLinksOfARingThatMoves(t *testing.T) {
 	b := newBed(t, "ring=ms0,ms1 rate=8Mbit entries=64")
 	m := b.machines[0]
-	former := []switchconn.Key{m.links.All[0].Key(), m.links.All[1].Key()}
+	former := []switchconn.Key{m.Links.All[0].Key(), m.Links.All[1].Key()}
 	b.rule("ring=ms1 rate=8Mbit entries=64")
 	if ring := m.list(0)[0].Ring; len(ring) != 1 || ring[0].Address != former[1].Server || !ring[0].Up {
 		t.Errorf("%+v", ring)
@@ -76,13 +76,13 @@ func TestLinksOfARingThatMoves(t *testing.T) {
 	if !m.Uses(former[0]) || !m.Uses(former[1]) {
 		t.Error("a connection is forgotten before it has ended")
 	}
-	generation := m.links.All[0].Generation()
+	generation := m.Links.All[0].Generation()
 	b.step(func(c *pipeline.Ctx) { m.Detach(c, former[0], generation) })
 	if m.Uses(former[0]) || !m.Uses(former[1]) {
 		t.Error("after the end of a connection that no rule needs")
 	}
 	b.rule("")
-	generation = m.links.All[0].Generation()
+	generation = m.Links.All[0].Generation()
 	b.step(func(c *pipeline.Ctx) { m.Detach(c, former[1], generation) })
 	if m.Uses(former[1]) {
 		t.Error("after the end of the last connection")
@@ -104,13 +104,13 @@ func TestFailedConnectionIsListed(t *testing.T) {
 	b := newBed(t, "ring=ms0 rate=8Mbit entries=64")
 	m := b.machines[0]
 	asked := ""
-	m.links.Replace = func(_ *pipeline.Ctx, k switchconn.Key, generation uint32, why string) {
-		if k == m.links.All[0].Key() && generation == b.generation {
+	m.Links.Replace = func(_ *pipeline.Ctx, k switchconn.Key, generation uint32, why string) {
+		if k == m.Links.All[0].Key() && generation == b.generation {
 			asked = why
 		}
 	}
-	b.step(func(c *pipeline.Ctx) { m.links.All[0].Failed(c, "it is silent") })
-	if r := m.list(0)[0].Ring[0]; r.Up || r.Why != "it is silent" || asked != "it is silent" || m.Stats().Failures != 1 || m.links.All[0].Up() {
+	b.step(func(c *pipeline.Ctx) { m.Links.All[0].Failed(c, "it is silent") })
+	if r := m.list(0)[0].Ring[0]; r.Up || r.Why != "it is silent" || asked != "it is silent" || m.Stats().Failures != 1 || m.Links.All[0].Up() {
 		t.Errorf("%+v, asked: %q", r, asked)
 	}
 }
@@ -225,7 +225,7 @@ func TestDescribe(t *testing.T) {
 // A link whose memory does not fit the rule any more is not used, although its connection is there.
 func TestUnfitLinkIsNotUsed(t *testing.T) {
 	b := newBed(t, "ring=ms0 rate=8Mbit entries=8")
-	l, k := b.machines[0].links.All[0], b.servers[0][0]
+	l, k := b.machines[0].Links.All[0], b.servers[0][0]
 	if !l.Up() || !l.Reads() || l.Writes() == 0 {
 		t.Error("a link that fits is not used")
 	}
@@ -248,11 +248,11 @@ func TestRequestsOfFormerConnectionsCount(t *testing.T) {
 		w.send(i)
 	}
 	w.run(time.Second)
-	before, l := submitted(w.m), w.m.links.All[0]
+	before, l := submitted(w.m), w.m.Links.All[0]
 	w.m.SetRules(nil)
 	during := submitted(w.m)
 	w.step(func(c *pipeline.Ctx) { w.m.Detach(c, l.Key(), l.Generation()) })
-	if after := submitted(w.m); before < 12 || during != before || after != before || len(w.m.links.All) != 0 {
+	if after := submitted(w.m); before < 12 || during != before || after != before || len(w.m.Links.All) != 0 {
 		t.Errorf("%d requests, without the rule %d, without the connection %d", before, during, after)
 	}
 }

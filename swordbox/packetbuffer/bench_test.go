@@ -67,7 +67,7 @@ func newCourse(b *testing.B, rate string) *course {
 	}
 	r.rule(b, rate)
 	g := memgrant.Grant{Region: memgrant.Region{Addr: regionAddr, RKey: regionKey, Len: len(r.memory)}}
-	s := switchconn.Shared{Key: r.m.links.All[0].Key(), Generation: 1, ServerQPN: 0x55, OwnQPN: ownQPN, MTU: 4096, Depth: 16, Answer: g.AppendTo([]byte{memgrant.Version, memgrant.Kind})}
+	s := switchconn.Shared{Key: r.m.Links.All[0].Key(), Generation: 1, ServerQPN: 0x55, OwnQPN: ownQPN, MTU: 4096, Depth: 16, Answer: g.AppendTo([]byte{memgrant.Version, memgrant.Kind})}
 	s.To.Eth = wire.Ethernet{Src: switchMAC, Dst: serverMAC}
 	s.To.IPv4 = wire.IPv4{Src: switchIP.As4(), Dst: serverIP.As4(), TTL: 64, DF: true}
 	s.To.BTH = wire.BTH{PKey: wire.DefaultPKey}

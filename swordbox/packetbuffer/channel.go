@@ -51,7 +51,6 @@ func (ch *channel) Done(c *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 	ch.link.Came(framering.Entry{Ring: t.Flow, Place: t.Generation}, b)
 }
 
-// Failed asks the program for a new connection.
 func (ch *channel) Failed(c *pipeline.Ctx, why string) { ch.link.Failed(c, why) }
 
 // Describe says in captures that the switch made the request for its packet buffer.

@@ -14,7 +14,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Kind is the hardened machine's entry of the registry.
 var Kind = handler.Kind{
 	Name: "buffer", Actions: []rules.Action{Buffer}, Mode: rules.Hardened,
 	Listings: []handler.Listing{handler.NewListing(help, (*Machine).list, Print)},
@@ -111,7 +110,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 		handler.Counter{Name: "waiting", Value: uint64(local), Help: "frames that wait in the switch"},
 		handler.Counter{Name: "remote", Value: uint64(remote), Help: "frames in rings in servers' memory"})
 	if m.cfg.Kind.Mode == rules.Hardened {
-		list = append(list, handler.Counters("requester_", m.links.Requested())...)
+		list = append(list, handler.Counters("requester_", m.Links.Requested())...)
 	}
 	return handler.Info{Mode: m.cfg.Kind.Mode, Counters: list}
 }
@@ -140,7 +139,7 @@ func (m *Machine) ClearTable(string) int { return 0 }
 // Spec declares what a chip would need: for each port the state of its ring, and for each
 // connection the requests in flight. The frames that wait are in the chip's packet memory.
 func (m *Machine) Spec() pipeline.Part {
-	ports, links, window := max(1, len(m.queues)), max(1, len(m.links.All)), 0
+	ports, links, window := max(1, len(m.queues)), max(1, len(m.Links.All)), 0
 	for _, q := range m.queues {
 		window = max(window, q.ring.Window())
 	}

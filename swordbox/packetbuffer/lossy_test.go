@@ -146,7 +146,7 @@ func (l *lossy) connect() {
 	l.requests, l.answers, l.failed = nil, nil, nil
 	g := memgrant.Grant{Region: memgrant.Region{Addr: regionAddr, RKey: regionKey, Len: len(l.memory)}}
 	s := switchconn.Shared{
-		Key: l.m.links.All[0].Key(), Generation: l.generation, ServerQPN: l.qpn, OwnQPN: ownQPN + wire.QPN(l.generation),
+		Key: l.m.Links.All[0].Key(), Generation: l.generation, ServerQPN: l.qpn, OwnQPN: ownQPN + wire.QPN(l.generation),
 		SendPSN: l.expected, RecvPSN: l.expected, MTU: 1024 << l.r.IntN(3), Depth: 1 + l.r.IntN(4),
 		Answer: g.AppendTo([]byte{memgrant.Version, memgrant.Kind}),
 	}
@@ -167,7 +167,7 @@ func (l *lossy) restart() {
 		clear(l.memory)
 	}
 	if l.r.IntN(2) == 0 {
-		l.step(func(c *pipeline.Ctx) { l.m.Detach(c, l.m.links.All[0].Key(), l.generation) })
+		l.step(func(c *pipeline.Ctx) { l.m.Detach(c, l.m.Links.All[0].Key(), l.generation) })
 		l.connect()
 	}
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/framering"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -69,10 +68,9 @@ func (l *Link) Written(now clock.Time) {
 	}
 }
 
-// Failed makes the program replace the connection.
 func (l *Link) Failed(c *pipeline.Ctx, why string) {
 	l.m.stats.Failures++
-	l.m.links.Fail(c, l, why)
+	l.m.Links.Fail(c, l, why)
 }
 
 func (l *Link) Needed() bool { return l.queue != nil }
@@ -114,13 +112,13 @@ type Machine struct {
 	cfg    Config
 	queues []*queue
 	ports  []*queue // index is the port; nil means that the port has no queue
-	links  extmem.Links[*Link]
-	epoch  uint32   // number of rings made so far
-	made   uint32   // number of links made so far
-	busy   bool     // true while the machine sends: frames that it sends itself bypass all queues
-	stats  Stats    // counters of removed queues, and of links
-	idle   []string // IDs of the rules whose host or servers are not known yet
-	marks  *pipeline.QueuedPorts
+	extmem.Links[*Link]
+	epoch uint32   // number of rings made so far
+	made  uint32   // number of links made so far
+	busy  bool     // true while the machine sends: frames that it sends itself bypass all queues
+	stats Stats    // counters of removed queues, and of links
+	idle  []string // IDs of the rules whose host or servers are not known yet
+	marks *pipeline.QueuedPorts
 	// later is the set of rules of which at least one waits until a former queue of its port is
 	// empty; nil means that no rule waits.
 	later *rules.Set
@@ -150,12 +148,11 @@ var (
 )
 
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, links: extmem.NewLinks[*Link](cfg.Failed), marks: new(pipeline.QueuedPorts)}
+	return &Machine{cfg: cfg, Links: extmem.NewLinks[*Link](cfg.Failed), marks: new(pipeline.QueuedPorts)}
 }
 
 func (m *Machine) Kind() *handler.Kind { return m.cfg.Kind }
 
-// Stats returns the counters of all queues.
 func (m *Machine) Stats() Stats {
 	sum := m.stats
 	for _, q := range m.queues {
@@ -200,7 +197,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 			}
 		}
 	}
-	m.links.Recheck()
+	m.Links.Recheck()
 	m.sweep()
 }
 
@@ -238,7 +235,7 @@ func (m *Machine) use(id string, port int, l Layout) {
 	}
 	q.stats.Lost += uint64(q.ring.Remote())
 	m.epoch++
-	for _, old := range m.links.All {
+	for _, old := range m.Links.All {
 		if old.queue == q {
 			old.queue = nil
 		}
@@ -268,13 +265,13 @@ const maxMTU = 4096
 
 // link returns the link with a key. It makes the link if there is none.
 func (m *Machine) link(key switchconn.Key) *Link {
-	if l, ok := m.links.Find(key); ok {
+	if l, ok := m.Links.Find(key); ok {
 		return l
 	}
 	m.made++
 	l := &Link{m: m}
 	l.Carrier = m.cfg.Carrier(l, switchconn.BufferShard+m.made)
-	m.links.Add(key, l)
+	m.Links.Add(key, l)
 	return l
 }
 
@@ -301,7 +298,7 @@ func (m *Machine) sweep() {
 		}
 		return true
 	})
-	m.links.Sweep(nil)
+	m.Links.Sweep(nil)
 	if m.later != nil && len(m.queues) < before {
 		m.SetRules(m.later)
 	}
@@ -335,14 +332,10 @@ func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) {
 	return list
 }
 
-func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
-
-func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
-
 // Attach gives the machine a connection of the switch, for the requests of a ring. It returns false
 // if no ring can use this connection.
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
-	l, ok := m.links.Attach(c, &s)
+	l, ok := m.Links.Attach(c, &s)
 	if ok {
 		m.after(c, l.queue)
 	}
@@ -350,7 +343,7 @@ func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 }
 
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
-	if l, ok := m.links.Detach(c, k, generation); ok {
+	if l, ok := m.Links.Detach(c, k, generation); ok {
 		m.after(c, l.queue)
 	}
 	m.sweep()
@@ -368,7 +361,6 @@ func (m *Machine) after(c *pipeline.Ctx, q *queue) {
 	m.settle()
 }
 
-// MarkIn makes q the QueuedPorts in which the machine lists its queues.
 func (m *Machine) MarkIn(q *pipeline.QueuedPorts) { m.marks = q }
 
 // Queue accepts a frame that leaves through a port with a queue. It returns false if the port has
@@ -386,7 +378,6 @@ func (m *Machine) Queue(c *pipeline.Ctx, port int, f packetio.Frame) bool {
 	return true
 }
 
-// Flush transmits the frames that wait in the switch.
 func (m *Machine) Flush(c *pipeline.Ctx) {
 	for _, q := range m.queues {
 		q.flush(c)
@@ -398,7 +389,7 @@ func (m *Machine) Flush(c *pipeline.Ctx) {
 const ReasonStranger pipeline.Reason = "not from the ring's server"
 
 func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
-	l, known := m.links.Of(p.BTH.DestQP)
+	l, known := m.Links.Of(p.BTH.DestQP)
 	m.busy = true
 	known = known && l.Packet(c, p)
 	m.busy = false
@@ -412,7 +403,7 @@ func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 
 func (m *Machine) Tick(c *pipeline.Ctx) {
 	m.busy = true
-	for _, l := range m.links.All {
+	for _, l := range m.Links.All {
 		if l.Deadline() <= c.Now {
 			l.Tick(c)
 			if l.queue != nil {
@@ -431,7 +422,7 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 
 func (m *Machine) Deadline() clock.Time {
 	at := clock.Never
-	for _, l := range m.links.All {
+	for _, l := range m.Links.All {
 		at = clock.Min(at, l.Deadline())
 	}
 	for _, q := range m.queues {

@@ -137,7 +137,7 @@ func (b *bed) rule(text string) {
 		m.SetRules(set)
 	}
 	for _, m := range b.machines {
-		for _, l := range slices.Clone(m.links.All) {
+		for _, l := range slices.Clone(m.Links.All) {
 			if l.Needed() && !l.Connected() {
 				b.attach(m, l, 1<<20)
 			}
@@ -414,7 +414,7 @@ func TestRingOfAnotherPortIsTakenOver(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.SetRules(set)
-			for _, l := range slices.Clone(m.links.All) {
+			for _, l := range slices.Clone(m.Links.All) {
 				if l.Needed() && !l.Connected() {
 					b.attach(m, l, 1<<20)
 				}
@@ -475,7 +475,7 @@ func TestRingThatDoesNotFit(t *testing.T) {
 		t.Errorf("%d entries are written: %+v", len(k.bytes), i)
 	}
 	b.run(time.Second)
-	if l := m.links.All[0]; b.attach(m, l, 1<<20) || b.attach(m, l, 1<<24) == false || !l.Up() {
+	if l := m.Links.All[0]; b.attach(m, l, 1<<20) || b.attach(m, l, 1<<24) == false || !l.Up() {
 		t.Errorf("a connection to a smaller or larger memory: %q", l.Why())
 	}
 	b.rule(layout + "entries=16384")

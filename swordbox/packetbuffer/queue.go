@@ -80,10 +80,7 @@ func (q *queue) accept(c *pipeline.Ctx, f packetio.Frame) {
 // can take it at present, an earlier queue of the port still has frames, or a queue in rivals still
 // has frames in its ring.
 func (q *queue) store(c *pipeline.Ctx, f packetio.Frame) bool {
-	if !q.place.Oldest() {
-		return false
-	}
-	if slices.ContainsFunc(q.rivals, func(o *queue) bool { return !o.empty() }) {
+	if !q.place.Oldest() || slices.ContainsFunc(q.rivals, func(o *queue) bool { return !o.empty() }) {
 		return false
 	}
 	switch q.ring.Store(c, f) {

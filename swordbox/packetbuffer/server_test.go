@@ -92,10 +92,10 @@ func (w *wired) offer(generation uint32, mtu int) (ok bool) {
 	to.IPv4 = wire.IPv4{Src: switchIP.As4(), Dst: serverIP.As4(), TTL: 64, DF: true}
 	to.BTH = wire.BTH{PKey: wire.DefaultPKey, DestQP: 0x55}
 	s := switchconn.Shared{
-		Key: w.m.links.All[0].Key(), Generation: generation, ServerQPN: 0x55, OwnQPN: ownQPN, SendPSN: w.psn, RecvPSN: w.psn, MTU: mtu, Depth: 4, To: to,
+		Key: w.m.Links.All[0].Key(), Generation: generation, ServerQPN: 0x55, OwnQPN: ownQPN, SendPSN: w.psn, RecvPSN: w.psn, MTU: mtu, Depth: 4, To: to,
 		Answer: g.AppendTo([]byte{memgrant.Version, memgrant.Kind}),
 	}
-	w.step(func(c *pipeline.Ctx) { ok = w.m.Attach(c, s) && w.m.links.All[0].Up() })
+	w.step(func(c *pipeline.Ctx) { ok = w.m.Attach(c, s) && w.m.Links.All[0].Up() })
 	return ok
 }
 
@@ -237,7 +237,7 @@ func TestServerThatDoesNotAnswer(t *testing.T) {
 	for i := range 9 {
 		w.send(i)
 	}
-	l := w.m.links.All[0]
+	l := w.m.Links.All[0]
 	var stranger wire.Frame
 	stranger.IPv4 = wire.IPv4{Src: switchIP.As4(), Dst: switchIP.As4(), TTL: 64}
 	stranger.BTH = wire.BTH{Opcode: wire.RCAck, DestQP: ownQPN, PSN: w.psn}
@@ -365,8 +365,8 @@ func TestQueuesOfPorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.SetRules(set)
-	if len(m.queues) != 2 || m.at(0) == nil || m.at(2) == nil || m.at(1) != nil || m.at(3) != nil || m.at(-1) != nil || len(m.links.All) != 3 || len(m.idle) != 0 {
-		t.Errorf("%d queues, %d connections, %v wait", len(m.queues), len(m.links.All), m.idle)
+	if len(m.queues) != 2 || m.at(0) == nil || m.at(2) == nil || m.at(1) != nil || m.at(3) != nil || m.at(-1) != nil || len(m.Links.All) != 3 || len(m.idle) != 0 {
+		t.Errorf("%d queues, %d connections, %v wait", len(m.queues), len(m.Links.All), m.idle)
 	}
 	seen := map[switchconn.Key]bool{}
 	for i, want := range []int{2, 1} {
@@ -478,7 +478,7 @@ func TestConnectionsComeAndGo(t *testing.T) {
 		for i := range 13 {
 			w.send(i)
 		}
-		q, l := w.m.queues[0], w.m.links.All[0]
+		q, l := w.m.queues[0], w.m.Links.All[0]
 		if q.local.n != 4 || q.tail.n != 4 || q.stats.Blocked != 4 || len(w.ops) != 0 {
 			t.Fatalf("%d and %d frames wait, %+v", q.local.n, q.tail.n, q.stats)
 		}
@@ -505,9 +505,9 @@ func TestConnectionsComeAndGo(t *testing.T) {
 // A ring that moves to another server needs no connection to the former one.
 func TestRingMoves(t *testing.T) {
 	b := newBed(t, "ring=ms0 rate=8Mbit")
-	former := b.machines[0].links.All[0]
+	former := b.machines[0].Links.All[0]
 	b.rule("ring=ms1 rate=8Mbit")
-	links := b.machines[0].links.All
+	links := b.machines[0].Links.All
 	if former.Needed() || !slices.ContainsFunc(links, (*Link).Needed) {
 		t.Errorf("the former server is needed: %v; %d connections", former.Needed(), len(links))
 	}
@@ -528,7 +528,7 @@ func TestMovedBytesAreMeasured(t *testing.T) {
 	if i := w.m.list(w.now)[0]; i.Stored != 8 || i.Stores != (Moved{bytes, 7 * time.Millisecond}) || i.Loads != (Moved{}) {
 		t.Errorf("stored: %+v", i)
 	}
-	w.m.links.All[0].Written(w.now.Add(time.Millisecond))
+	w.m.Links.All[0].Written(w.now.Add(time.Millisecond))
 	if i := w.m.list(w.now)[0]; i.Stores != (Moved{bytes, 8 * time.Millisecond}) {
 		t.Errorf("acknowledged: %+v", i)
 	}

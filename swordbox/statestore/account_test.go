@@ -153,7 +153,7 @@ func TestConnectionOfACounter(t *testing.T) {
 	}
 	// Their numbers in captures differ, and are those of counting connections.
 	numbers := map[uint32]bool{}
-	for _, ch := range b.m.links.All {
+	for _, ch := range b.m.Links.All {
 		if n := ch.conn.Number(); numbers[n] || n <= switchconn.CountShard {
 			t.Errorf("number %d", n)
 		}
@@ -212,15 +212,15 @@ func TestRequestsOfFormerConnectionsCount(t *testing.T) {
 	b.setRules(rule + "depth=8")
 	request(100)
 	b.m.SetRules(nil)
-	if n := submitted(b.m); n != 2 || len(b.m.links.All) != 0 {
-		t.Errorf("after the rule %d requests, %d connections", n, len(b.m.links.All))
+	if n := submitted(b.m); n != 2 || len(b.m.Links.All) != 0 {
+		t.Errorf("after the rule %d requests, %d connections", n, len(b.m.Links.All))
 	}
 	b.setRules(rule + "depth=8")
 	b.attach(16, 200)
 	b.observe(0)
 	b.m.SetRules(nil)
-	if b.step(func(c *pipeline.Ctx) { b.m.Detach(c, storeKeyOfBed, b.connected) }); submitted(b.m) != 3 || len(b.m.links.All) != 0 {
-		t.Errorf("after the connection %d requests, %d connections", submitted(b.m), len(b.m.links.All))
+	if b.step(func(c *pipeline.Ctx) { b.m.Detach(c, storeKeyOfBed, b.connected) }); submitted(b.m) != 3 || len(b.m.Links.All) != 0 {
+		t.Errorf("after the connection %d requests, %d connections", submitted(b.m), len(b.m.Links.All))
 	}
 }
 

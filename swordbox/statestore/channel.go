@@ -177,7 +177,7 @@ func (ch *channel) Retry(requester.Tag) bool { return false }
 // Failed is called when the connection has failed. It asks the program for a new one.
 func (ch *channel) Failed(c *pipeline.Ctx, why string) {
 	ch.m.stats.Failures++
-	ch.m.links.Fail(c, ch, why)
+	ch.m.Links.Fail(c, ch, why)
 }
 
 // Describe says in captures that the switch made the request to count.

@@ -15,7 +15,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Kind is the machine's entry of the registry.
 var Kind = handler.Kind{
 	Name: "count", Actions: []rules.Action{hotwords.Count}, Mode: rules.Hardened, Selects: Selects,
 	New:      func(e *handler.Env) handler.Handler { return New(*e) },
@@ -71,7 +70,7 @@ type Store struct {
 // list lists the connections that rules need, or on which an amount to add to a counter waits or is in
 // flight.
 func (m *Machine) list(clock.Time) (list []Store) {
-	for _, ch := range m.links.All {
+	for _, ch := range m.Links.All {
 		if ch.users == 0 && ch.pending.used == 0 && ch.flight.n == 0 {
 			continue
 		}
@@ -111,19 +110,16 @@ func (m *Machine) Info(clock.Time) handler.Info {
 		handler.Counter{Name: "pending", Value: pending, Help: "how much of the amount waits in the switch"},
 		handler.Counter{Name: "in_flight", Value: inFlight, Help: "how much of the amount is in FETCH_ADDs that are not answered"},
 		handler.Counter{Name: "former", Value: m.Formerly(), Help: "how much earlier incarnations of the switch have counted and lost at most"})
-	return handler.Info{Mode: Kind.Mode, Counters: append(list, handler.Counters("requester_", m.links.Requested())...)}
+	return handler.Info{Mode: Kind.Mode, Counters: append(list, handler.Counters("requester_", m.Links.Requested())...)}
 }
-
-// tablePending is the name of the table of waiting amounts.
-const tablePending = "pending counts"
 
 // Tables lists the table of waiting amounts. It cannot be cleared: the amounts would be lost.
 func (m *Machine) Tables() []handler.Table {
 	used := 0
-	for _, ch := range m.links.All {
+	for _, ch := range m.Links.All {
 		used += ch.pending.used
 	}
-	return []handler.Table{{Name: tablePending, Doc: "counters in servers' memory for which an amount waits in the switch", Used: used, Max: max(1, len(m.links.All)) * MaxPending}}
+	return []handler.Table{{Name: "pending counts", Doc: "counters in servers' memory for which an amount waits in the switch", Used: used, Max: max(1, len(m.Links.All)) * MaxPending}}
 }
 
 func (m *Machine) ClearTable(string) int { return 0 }
@@ -131,8 +127,8 @@ func (m *Machine) ClearTable(string) int { return 0 }
 // Spec declares what a chip would need: for each connection, the table of waiting amounts and the
 // copies of the FETCH_ADDs in flight. A chip can keep these copies because they are small.
 func (m *Machine) Spec() pipeline.Part {
-	n, inFlight := max(1, len(m.links.All)), 0
-	for _, ch := range m.links.All {
+	n, inFlight := max(1, len(m.Links.All)), 0
+	for _, ch := range m.Links.All {
 		inFlight = max(inFlight, ch.depth)
 	}
 	inFlight = cmp.Or(inFlight, rules.MaxDepth)

@@ -2,7 +2,6 @@ package statestore
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -16,7 +15,7 @@ type Machine struct {
 	handler.NoRequests
 	env    handler.Env
 	counts []counted
-	links  extmem.Links[*channel]
+	extmem.Links[*channel]
 	labels labels
 	stats  Stats
 	made   uint32 // number of channels made so far
@@ -57,14 +56,14 @@ var (
 // New makes a Machine without rules. It uses these fields of env: Failed, Behind, FormerlyBehind and
 // Silence. A function may be nil: then no connection is replaced, or no amount is kept.
 func New(env handler.Env) *Machine {
-	return &Machine{env: env, links: extmem.NewLinks[*channel](env.Failed)}
+	return &Machine{env: env, Links: extmem.NewLinks[*channel](env.Failed)}
 }
 
 func (m *Machine) Stats() Stats { return m.stats }
 
 // Waiting returns the amounts that wait in the switch, and those in flight to the memory servers.
 func (m *Machine) Waiting() (pending, inFlight uint64) {
-	for _, ch := range m.links.All {
+	for _, ch := range m.Links.All {
 		pending += ch.pending.sum
 		inFlight += ch.flight.sum
 	}
@@ -87,7 +86,7 @@ func (m *Machine) Formerly() uint64 {
 func (m *Machine) SetRules(set *rules.Set) {
 	former := m.counts
 	m.counts = nil
-	for _, ch := range m.links.All {
+	for _, ch := range m.Links.All {
 		ch.users = 0
 	}
 	for r := range Kind.Of(set) {
@@ -101,7 +100,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 	}
 	m.labels.follow(former, m.counts)
 	var dropped uint64
-	m.links.Sweep(func(ch *channel) { dropped += ch.pending.sum })
+	m.Links.Sweep(func(ch *channel) { dropped += ch.pending.sum })
 	if dropped > 0 { // if nothing was dropped, this program may not run yet, and another one uses the journal
 		m.stats.Dropped += dropped
 		m.record()
@@ -110,7 +109,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 
 // channel returns the channel with a key. It makes the channel if there is none.
 func (m *Machine) channel(key switchconn.Key, depth int) *channel {
-	if ch, ok := m.links.Find(key); ok {
+	if ch, ok := m.Links.Find(key); ok {
 		ch.wanted = depth
 		if ch.flight.n == 0 && !ch.Connected() {
 			ch.resize(depth)
@@ -119,7 +118,7 @@ func (m *Machine) channel(key switchconn.Key, depth int) *channel {
 	}
 	m.made++
 	ch := newChannel(m, depth, switchconn.CountShard+m.made)
-	m.links.Add(key, ch)
+	m.Links.Add(key, ch)
 	return ch
 }
 
@@ -138,12 +137,8 @@ func WantsOf(r *rules.Rule) (list []handler.Wanted) {
 	return list
 }
 
-func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
-
-func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
-
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
-	ch, ok := m.links.Attach(c, &s)
+	ch, ok := m.Links.Attach(c, &s)
 	if ok {
 		ch.pump(c)
 		m.record()
@@ -152,9 +147,9 @@ func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 }
 
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
-	if _, ok := m.links.Detach(c, k, generation); ok {
+	if _, ok := m.Links.Detach(c, k, generation); ok {
 		m.record()
-		m.links.Sweep(nil)
+		m.Links.Sweep(nil)
 	}
 }
 
@@ -200,7 +195,7 @@ const ReasonStranger pipeline.Reason = "not from the memory server"
 // Owned handles a packet that a memory server has sent on one of the switch's connections, such as
 // the response to a FETCH_ADD.
 func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
-	ch, ok := m.links.Of(p.BTH.DestQP)
+	ch, ok := m.Links.Of(p.BTH.DestQP)
 	if !ok || ch.conn.Link().Peer() != p.SrcAddr() {
 		m.stats.Strangers++
 		return pipeline.Drop(ReasonStranger)
@@ -212,7 +207,7 @@ func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 }
 
 func (m *Machine) Tick(c *pipeline.Ctx) {
-	for _, ch := range m.links.All {
+	for _, ch := range m.Links.All {
 		if ch.conn.Deadline() <= c.Now {
 			ch.conn.Tick(c)
 		}
@@ -222,7 +217,7 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 
 func (m *Machine) Deadline() clock.Time {
 	at := clock.Never
-	for _, ch := range m.links.All {
+	for _, ch := range m.Links.All {
 		at = clock.Min(at, ch.conn.Deadline())
 	}
 	return at

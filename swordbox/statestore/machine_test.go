@@ -407,8 +407,8 @@ func TestRuleGoesWithoutAConnection(t *testing.T) {
 	}
 	b.m.SetRules(empty)
 	p, f := b.m.Waiting()
-	if st := b.m.Stats(); p != 0 || f != 0 || st.Amount != 1 || st.Dropped != 1 || len(b.m.links.All) != 0 || b.journal != 0 {
-		t.Errorf("%d pending, %d in flight, %d channels, %d in the journal, %+v", p, f, len(b.m.links.All), b.journal, st)
+	if st := b.m.Stats(); p != 0 || f != 0 || st.Amount != 1 || st.Dropped != 1 || len(b.m.Links.All) != 0 || b.journal != 0 {
+		t.Errorf("%d pending, %d in flight, %d channels, %d in the journal, %+v", p, f, len(b.m.Links.All), b.journal, st)
 	}
 }
 

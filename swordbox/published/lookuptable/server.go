@@ -15,7 +15,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Kind is the machine's entry of the registry.
 var Kind = handler.Kind{Name: "lookup published", Actions: []rules.Action{lookuptable.Lookups}, Mode: rules.Published, Listings: lookuptable.Kind.Listings}
 
 func init() {

@@ -12,7 +12,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Kind is the machine's entry of the registry.
 var Kind = handler.Kind{Name: "buffer published", Actions: []rules.Action{packetbuffer.Buffer}, Mode: rules.Published, Listings: packetbuffer.Kind.Listings}
 
 func init() {

@@ -15,7 +15,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// Kind is the machine's entry of the registry.
 var Kind = handler.Kind{
 	Name: "count published", Actions: []rules.Action{hotwords.Count}, Mode: rules.Published, Selects: statestore.Selects,
 	New: func(*handler.Env) handler.Handler { return New() },
@@ -39,9 +38,9 @@ type Machine struct {
 	handler.NoRequests
 	pipeline.NoTimer
 	counts []*counted
-	links  extmem.Links[*channel]
-	tx     wire.Frame // scratch
-	stats  Stats
+	extmem.Links[*channel]
+	tx    wire.Frame // scratch
+	stats Stats
 }
 
 // counted is a rule with its accumulator and the channels to its memory servers. The channel of
@@ -82,7 +81,7 @@ var (
 	_ handler.Picker   = (*Machine)(nil)
 )
 
-func New() *Machine { return &Machine{links: extmem.NewLinks[*channel](nil)} }
+func New() *Machine { return &Machine{Links: extmem.NewLinks[*channel](nil)} }
 
 func (m *Machine) Stats() Stats { return m.stats }
 
@@ -99,16 +98,16 @@ func (m *Machine) Accumulated() (sum uint64) {
 func (m *Machine) SetRules(set *rules.Set) {
 	former := m.counts
 	m.counts = nil
-	for _, ch := range m.links.All {
+	for _, ch := range m.Links.All {
 		ch.used = false
 	}
 	for r := range Kind.Of(set) {
 		k := &counted{rule: r, Layout: statestore.LayoutOf(r)}
 		for _, w := range m.Wants(r) {
-			ch, ok := m.links.Find(w.Key)
+			ch, ok := m.Links.Find(w.Key)
 			if !ok {
 				ch = new(channel)
-				m.links.Add(w.Key, ch)
+				m.Links.Add(w.Key, ch)
 			}
 			ch.used, ch.depth = true, r.Depth()
 			k.channels = append(k.channels, ch)
@@ -123,23 +122,19 @@ func (m *Machine) SetRules(set *rules.Set) {
 	for _, f := range former {
 		m.stats.Unsent += f.accumulator
 	}
-	m.links.Sweep(nil)
+	m.Links.Sweep(nil)
 }
 
 func (m *Machine) Wants(r *rules.Rule) []handler.Wanted { return statestore.WantsOf(r) }
 
-func (m *Machine) Uses(k switchconn.Key) bool { return m.links.Uses(k) }
-
-func (m *Machine) Mine(qpn wire.QPN) bool { return m.links.Mine(qpn) }
-
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
-	_, ok := m.links.Attach(c, &s)
+	_, ok := m.Links.Attach(c, &s)
 	return ok
 }
 
 func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
-	m.links.Detach(c, k, generation)
-	m.links.Sweep(nil)
+	m.Links.Detach(c, k, generation)
+	m.Links.Sweep(nil)
 }
 
 func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
@@ -183,7 +178,7 @@ func (m *Machine) send(c *pipeline.Ctx, ch *channel, offset, amount uint64) {
 // Owned handles a packet that a memory server has sent on one of the switch's connections. Any
 // response to a FETCH_ADD, whatever its PSN, counts as one FETCH_ADD less in flight.
 func (m *Machine) Owned(_ *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
-	if ch, ok := m.links.Of(p.BTH.DestQP); ok && p.BTH.Opcode == wire.RCAtomicAck {
+	if ch, ok := m.Links.Of(p.BTH.DestQP); ok && p.BTH.Opcode == wire.RCAtomicAck {
 		m.stats.Responses++
 		ch.outstanding--
 	} else {
@@ -194,7 +189,7 @@ func (m *Machine) Owned(_ *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 
 func (m *Machine) Info(clock.Time) handler.Info {
 	outstanding := 0
-	for _, ch := range m.links.All {
+	for _, ch := range m.Links.All {
 		outstanding += ch.outstanding
 	}
 	return handler.Info{Mode: rules.Published, Counters: append(handler.Counters("", m.stats),
@@ -203,7 +198,7 @@ func (m *Machine) Info(clock.Time) handler.Info {
 }
 
 func (m *Machine) Spec() pipeline.Part {
-	n := max(1, len(m.links.All))
+	n := max(1, len(m.Links.All))
 	return pipeline.Part{
 		Tables: []pipeline.TableSpec{{Name: "published counters", KeyBits: 128 + 32 + 2*64, ValueBits: 48 + 20 + 8, Entries: rules.MaxRules}},
 		Registers: []pipeline.RegisterSpec{
