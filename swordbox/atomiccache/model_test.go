@@ -381,14 +381,13 @@ func TestModel(t *testing.T) {
 			for k, n := range m.kinds {
 				total[k] += n
 			}
-			m.table.Each(func(w *Word) bool {
+			m.table.Each(func(w *Word) {
 				if w.Pending != 0 {
 					t.Errorf("%+v: %d pending at the end", w.Key, w.Pending)
 				}
 				if w.State == Known && w.Value != m.memory[w.VA] {
 					t.Errorf("%#x is known as %d and is %d", w.VA, w.Value, m.memory[w.VA])
 				}
-				return true
 			})
 			if c := m.table.Counters(); c.Words > 6 {
 				t.Errorf("%+v", c)

@@ -38,7 +38,6 @@ var kindNames = [...]string{"wait", "client", "shared", "WRITE", "empty WRITE"}
 
 func (k Kind) String() string { return kindNames[k] }
 
-// event is an event that can change the state of a word.
 type event uint8
 
 const (
@@ -131,7 +130,6 @@ var edges = [...]edge{
 	{Closing, evReset, always, Pass, Wait},
 }
 
-// cell is an entry of diagram.
 type cell struct {
 	to   State
 	does Kind

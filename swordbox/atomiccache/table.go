@@ -9,7 +9,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Config bounds a table.
 type Config struct {
 	// Max is how many words the table has at most; 0 means 65536.
 	Max int
@@ -172,20 +171,17 @@ func (t *Table) Deadline() clock.Time {
 
 // Reset calls Reset for all words of a server.
 func (t *Table) Reset(now clock.Time, server uint16) {
-	t.Each(func(w *Word) bool {
+	t.Each(func(w *Word) {
 		if w.Server == server {
 			w.Reset(now)
 		}
-		return true
 	})
 }
 
-// Each calls f for each word until f returns false.
-func (t *Table) Each(f func(w *Word) bool) {
+// Each calls f for each word.
+func (t *Table) Each(f func(w *Word)) {
 	for i := range t.n {
-		if w := t.at(i); !f(w) {
-			return
-		}
+		f(t.at(i))
 	}
 }
 

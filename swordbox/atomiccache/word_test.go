@@ -303,7 +303,7 @@ func TestOverlapping(t *testing.T) {
 		}
 		r.Get(r.now, k)
 	}
-	r.Each(func(w *Word) bool { all = append(all, w.Key); return true })
+	r.Each(func(w *Word) { all = append(all, w.Key) })
 	if len(all) != 200 {
 		t.Fatalf("%d words", len(all))
 	}

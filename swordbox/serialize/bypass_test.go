@@ -131,7 +131,7 @@ func TestWordsOfALeavingServer(t *testing.T) {
 	r, conns := known(t, rigConfig{clients: 1})
 	m, s := r.m, r.m.servers[0]
 	left := func() (in int, state atomiccache.State) {
-		m.words.Each(func(w *atomiccache.Word) bool { state = w.State; return false })
+		m.words.Each(func(w *atomiccache.Word) { state = w.State })
 		return len(m.leaving), state
 	}
 	m.leaving[s.addr] = s

@@ -212,7 +212,7 @@ func (c *chaos) audit() {
 	if c.m.held.inUse != 0 {
 		c.t.Errorf("%d packets are held at the end", c.m.held.inUse)
 	}
-	c.m.words.Each(func(w *wordsWord) bool {
+	c.m.words.Each(func(w *wordsWord) {
 		off := int(w.VA - c.server.base)
 		if off >= locks && off < regionLen && w.State == wordsKnown && c.server.word(off) != w.Value {
 			c.t.Errorf("word at %d is %d, the switch believes %d", off, c.server.word(off), w.Value)
@@ -220,7 +220,6 @@ func (c *chaos) audit() {
 		if w.Pending != 0 {
 			c.t.Errorf("word at %d has %d pending", off, w.Pending)
 		}
-		return true
 	})
 }
 

@@ -107,5 +107,5 @@ func (k *clientConn) drop(now clock.Time) {
 // addAll adds an operation that concerns all words in an extent to the operations in flight.
 func (k *clientConn) addAll(x *extent, d atomiccache.Decision) {
 	op := k.ops.add()
-	op.first, op.end, op.all, op.decision, op.va, op.n = x.first, x.end, true, d, x.va, x.n
+	op.extent, op.all, op.decision = *x, true, d
 }

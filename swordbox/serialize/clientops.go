@@ -10,21 +10,18 @@ import (
 // server acknowledges it or the connection fails. Then the switch updates what it knows: of one
 // word, of all words of a range, or of the memory to which an R_Key is proven to give access (keys).
 type clientOp struct {
-	// first is the operation's first PSN on the client's connection. end is the PSN after its last
-	// one.
-	first, end wire.PSN
+	// end is always valid; first is valid if all is true.
+	extent
 	// word is the word of an operation on one word. decision is the word's decision about the
-	// operation. If all is true, the operation concerns all words in the n bytes at va: word is
-	// nil, and decision is the result of atomiccache.Table.ClientAll.
+	// operation. If all is true, the operation concerns all words in the extent: word is nil, and
+	// decision is the result of atomiccache.Table.ClientAll.
 	word     *atomiccache.Word
 	decision atomiccache.Decision
 	all      bool
 	// prove is true if the success of the operation proves that R_Key rkey gives the access right
-	// `right` on the n bytes at va.
+	// `right` on the bytes of the extent.
 	prove bool
 	right right
-	va    uint64
-	n     uint32
 	rkey  uint32
 }
 

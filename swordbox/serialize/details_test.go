@@ -73,11 +73,10 @@ func TestEndOfASharedConnection(t *testing.T) {
 		}
 	}
 	perShard := func() (known [2]int) {
-		r.m.words.Each(func(w *atomiccache.Word) bool {
+		r.m.words.Each(func(w *atomiccache.Word) {
 			if w.State == atomiccache.Known {
 				known[r.m.servers[0].shardOf(w.VA)]++
 			}
-			return true
 		})
 		return known
 	}
@@ -287,9 +286,8 @@ func TestPartsOfAnUnknownMessageJoin(t *testing.T) {
 		}
 	}
 	waits := func() (n int) {
-		r.m.words.Each(func(w *atomiccache.Word) bool {
+		r.m.words.Each(func(w *atomiccache.Word) {
 			n += w.Pending
-			return true
 		})
 		return n
 	}

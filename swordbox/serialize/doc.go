@@ -68,10 +68,8 @@
 //	flows.go, config.go                 tables of flows; Config
 //	info.go, listing.go                 what captures and `rdmalab switch` show
 //
-// Failing CAS. If the switch knows that a CAS will fail, it sends a WRITE of no bytes instead. A
-// rule may choose otherwise: the switch answers the CAS itself, once the server has acknowledged
-// the value with which the CAS fails. Or the switch holds the CAS for a while, until it would
-// succeed; held CASes keep the order of their arrival (miss.go).
+// Failing CAS. If the switch knows that a CAS will fail, it sends a WRITE of no bytes instead,
+// unless a rule makes it answer the CAS, or hold the CAS until it would succeed (miss.go).
 //
 // Limits. The switch identifies a word by the address in requests: memory that a server has
 // registered under two addresses must not be used as a word under both. The server itself may

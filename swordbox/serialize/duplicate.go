@@ -14,7 +14,6 @@ type duplicate struct {
 	r *record // the record of the first request; nil means that the window has none
 }
 
-// handle decides what the switch does with the duplicate.
 func (d *duplicate) handle() pipeline.Verdict {
 	m, p := d.m, d.p
 	if d.phase == refused && wire.Diff(p.BTH.PSN, d.deadPSN) >= 0 {

@@ -26,7 +26,7 @@ func (k *clientConn) extentOf(f *wire.Frame, own wire.PSN) extent {
 		return x
 	}
 	if op := k.ops.messageAt(own); op != nil {
-		return extent{op.first, op.end, op.va, op.n}
+		return op.extent
 	}
 	x.n = atomiccache.Everything
 	return x
@@ -50,7 +50,7 @@ func (k *clientConn) isCounted(now clock.Time, x *extent) bool {
 // isKept reports whether the flow's clientOps already has exactly this extent.
 func (k *clientConn) isKept(x *extent) bool {
 	op := k.ops.messageAt(x.first)
-	return op != nil && *x == extent{op.first, op.end, op.va, op.n}
+	return op != nil && op.extent == *x
 }
 
 // keep stores the extent of a message in clientOps, for the later packets of the message. It is

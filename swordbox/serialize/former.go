@@ -107,8 +107,6 @@ func (l *sequencer) awaitsFormer() bool {
 // overtake have not ended (awaitsFormer).
 func (l *sequencer) tooEarly() pipeline.Verdict {
 	l.m.stats.TooEarly++
-	// The server may not have received this request yet. Then it takes the retransmission as a
-	// new request, even if the switch has forwarded later requests in the meantime.
-	l.phase.on(evDropped)
+	l.phase.on(evDropped) // as in looseRequest
 	return pipeline.Drop(ReasonBusy)
 }

@@ -12,10 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Stats returns a copy of the counters.
 func (m *Machine) Stats() Stats { return m.stats }
 
-// Info describes the present state of the machine for an operator.
 func (m *Machine) Info(now clock.Time) handler.Info {
 	info := handler.Info{Mode: rules.Hardened, Counters: m.counters()}
 	for _, s := range m.servers {
@@ -30,11 +28,10 @@ func (m *Machine) Info(now clock.Time) handler.Info {
 			info.Flows = append(info.Flows, l.info())
 		}
 	}
-	m.words.Each(func(w *atomiccache.Word) bool {
+	m.words.Each(func(w *atomiccache.Word) {
 		info.Words = append(info.Words, handler.Word{
 			Server: m.servers[w.Server].addr, VA: w.VA, State: w.State.String(), Value: w.Value, Epoch: w.Epoch, Pending: w.Pending,
 		})
-		return true
 	})
 	return info
 }

@@ -87,9 +87,6 @@ func (k *keys) forget(rkey uint32) {
 
 // isBanned reports whether requests under a key must not use shared connections.
 func (k *keys) isBanned(rkey uint32) bool {
-	if len(k.banned) == 0 {
-		return false
-	}
 	_, banned := k.banned[rkey]
 	return banned
 }

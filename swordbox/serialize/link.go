@@ -171,11 +171,10 @@ func (k *link) Failed(c *pipeline.Ctx, why string) {
 // ended: the last packet of one of its requests may still be on the way to the server.
 func (k *link) forget() {
 	k.s.unsettled = true
-	k.s.m.words.Each(func(w *atomiccache.Word) bool {
+	k.s.m.words.Each(func(w *atomiccache.Word) {
 		if w.Server == k.s.index && k.s.shardOf(w.VA) == k.shard {
 			w.Forget()
 		}
-		return true
 	})
 }
 

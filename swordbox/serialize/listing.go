@@ -12,12 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// tableHeld is the name by which the switch's list of tables shows the pool of held requests. The
-// table that lists these requests has the same name.
-const tableHeld = "held"
-
 var heldHelp = handler.Help{
-	Name:  tableHeld,
+	Name:  "held",
 	Short: "Show how many requests of each host the switch holds, and the limit",
 	Long: "Under hardened rules of action move and atomics, the switch holds a request (keeps it, and sends it later) if\n" +
 		"earlier requests of its client must be answered first. Under a rule with misses=wait it also holds a CAS that would\n" +
@@ -70,10 +66,9 @@ func printHeld(out io.Writer, host func(netip.Addr) string, list []HostShare) er
 	})
 }
 
-// Tables lists the pool of held requests.
 func (m *Machine) Tables() []handler.Table {
 	return []handler.Table{{
-		Name: tableHeld, Doc: "requests that wait in the switch; each host has a share", Used: m.held.inUse, Max: m.held.most,
+		Name: "held", Doc: "requests that wait in the switch; each host has a share", Used: m.held.inUse, Max: m.held.most,
 	}}
 }
 

@@ -28,7 +28,7 @@ func TestHeldIsShown(t *testing.T) {
 	if counts["held_now"] != 2 || counts["held_over_share"] != 7 {
 		t.Errorf("held_now %d, held_over_share %d", counts["held_now"], counts["held_over_share"])
 	}
-	if n := r.m.ClearTable(tableHeld); n != 0 || r.m.held.inUse != 2 {
+	if n := r.m.ClearTable("held"); n != 0 || r.m.held.inUse != 2 {
 		t.Errorf("%d requests are gone, %d held", n, r.m.held.inUse)
 	}
 	raw, err := json.Marshal(Kind.Listings[0].Items(r.m, r.now))

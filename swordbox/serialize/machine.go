@@ -55,7 +55,6 @@ var (
 	_ handler.Bypasser = (*Machine)(nil)
 )
 
-// New makes a Machine without rules.
 func New(cfg Config) *Machine {
 	cfg = cfg.withDefaults()
 	return &Machine{
@@ -163,7 +162,6 @@ func (m *Machine) link(k switchconn.Key) *link {
 	return nil
 }
 
-// Owned handles a packet to one of the switch's queue pairs.
 func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	l := m.byQPN[p.BTH.DestQP]
 	if l == nil || l.conn.Link().Peer() != p.SrcAddr() {
@@ -180,7 +178,6 @@ func (m *Machine) Owned(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Consume().With(m.step.note)
 }
 
-// Tick handles the timers that have expired.
 func (m *Machine) Tick(c *pipeline.Ctx) {
 	for _, s := range m.servers {
 		s.resize()
@@ -201,7 +198,6 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 	m.settle(c)
 }
 
-// Deadline returns when Tick must be called.
 func (m *Machine) Deadline() clock.Time {
 	if m.kick {
 		return 0
@@ -288,10 +284,9 @@ func (m *Machine) Closed(c *pipeline.Ctx, r *conntrack.Flow) {
 // number of words.
 func (m *Machine) ForgetWords() int {
 	n := 0
-	m.words.Each(func(w *atomiccache.Word) bool {
+	m.words.Each(func(w *atomiccache.Word) {
 		w.Forget()
 		n++
-		return true
 	})
 	return n
 }
@@ -307,7 +302,6 @@ var Kind = handler.Kind{
 	Listings: []handler.Listing{handler.NewListing(heldHelp, (*Machine).heldShares, printHeld)},
 }
 
-// Kind returns the machine's entry of the registry.
 func (m *Machine) Kind() *handler.Kind { return &Kind }
 
 // Wants lists the shared connections that a rule needs: one for each shard.

@@ -228,7 +228,7 @@ func TestOperationsInFlight(t *testing.T) {
 	}
 	for range 3 { // the ring goes round
 		o.head++
-		*o.add() = clientOp{first: 77}
+		*o.add() = clientOp{extent: extent{first: 77}}
 	}
 	o.head++
 	if op := o.add(); *op != (clientOp{}) {

@@ -151,7 +151,7 @@ func (g *placing) forWord(w *atomiccache.Word) outcome {
 	shard := g.s.shardOf(w.VA)
 	conn := g.s.links[shard].conn
 	usable := g.s.usable(shard, max(len(g.f.Payload), transform.WordLen)) && !g.s.keys.isBanned(rkey) && g.mayMove() && !isUncached(g.f)
-	if !g.s.replaces(w.VA) { // the rule was removed
+	if g.s.ruleOf(w.VA) == nil { // the rule was removed
 		if usable = false; w.State != atomiccache.Pass && w.Pending == 0 {
 			w.Reset(g.c.Now)
 		}

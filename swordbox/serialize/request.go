@@ -317,9 +317,5 @@ func (l *sequencer) releaseHeld(c *pipeline.Ctx) {
 func (l *sequencer) sendSequenceNak(c *pipeline.Ctx) {
 	l.m.stats.SequenceNaks++
 	l.back().NAK(&l.m.step.tx, l.incomplete(), l.msn, wire.NakPSNSequence)
-	note := ""
-	if c.Observed() {
-		note = "a request is missing, or there was no room to hold it"
-	}
-	c.Emit(&l.m.step.tx, note)
+	c.Emit(&l.m.step.tx, "a request is missing, or there was no room to hold it")
 }

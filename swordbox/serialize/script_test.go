@@ -316,9 +316,8 @@ func (s *script) kill() { s.r.clients[s.who()].dead = true }
 func (s *script) word() { s.printf("%d", s.r.server.word(s.num("at", 0))) }
 
 func (s *script) words() {
-	s.r.m.words.Each(func(w *atomiccache.Word) bool {
+	s.r.m.words.Each(func(w *atomiccache.Word) {
 		s.printf("at=%d %v value=%d pending=%d own=%d", w.VA-s.r.server.base, w.State, w.Value, w.Pending, w.ClientPending())
-		return true
 	})
 }
 

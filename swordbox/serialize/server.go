@@ -12,7 +12,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// server is a memory server.
 type server struct {
 	m     *Machine
 	addr  netip.Addr
@@ -116,9 +115,6 @@ func shardOfFlow(id uint32, shards int) int { return int(id*0x9e3779b9>>16) % sh
 func (s *server) match(va uint64, n uint32, rkey uint32) *rules.Rule {
 	return rules.First(s.rules, va, int(n), rkey)
 }
-
-// replaces reports whether a rule replaces the atomics of a word.
-func (s *server) replaces(va uint64) bool { return s.ruleOf(va) != nil }
 
 // usable reports whether the shared connection of a shard can carry a request of n payload bytes,
 // now or later.

@@ -39,7 +39,6 @@ const (
 
 var phaseNames = [...]string{"untouched", "passing", "partial", "partialPassing", "synced", "refused", "closed"}
 
-// String is the name of the phase.
 func (p phase) String() string { return phaseNames[p] }
 
 type phaseEvent uint8
@@ -73,7 +72,6 @@ const (
 
 var nakStateNames = [...]string{"inOrder", "nakSent", "nakOwed"}
 
-// String is the name of the state.
 func (s nakState) String() string { return nakStateNames[s] }
 
 type nakEvent uint8
@@ -106,7 +104,6 @@ const (
 
 var messageNames = [...]string{"between", "inMessage", "openRead"}
 
-// String is the name of the state.
 func (s message) String() string { return messageNames[s] }
 
 type messageEvent uint8
@@ -251,10 +248,9 @@ func (m *Machine) States(visit func(table string, entry uint32, state string)) {
 		visit("answers", l.index, l.window.answersName())
 	}
 	entry := uint32(0)
-	m.words.Each(func(w *atomiccache.Word) bool {
+	m.words.Each(func(w *atomiccache.Word) {
 		visit("word", entry, w.State.String())
 		entry++
-		return true
 	})
 	entry = 0
 	for _, s := range m.servers {

@@ -435,7 +435,7 @@ func (w *world) audit() {
 			w.t.Errorf("shared connection is not idle at the end: %+v", s)
 		}
 	}
-	w.m.words.Each(func(word *wordsWord) bool {
+	w.m.words.Each(func(word *wordsWord) {
 		if word.State == wordsKnown {
 			if got := w.server.word(int(word.VA - w.server.base)); got != word.Value {
 				w.t.Errorf("word at %d is %d, the switch believes %d", word.VA-w.server.base, got, word.Value)
@@ -444,7 +444,6 @@ func (w *world) audit() {
 		if word.Pending != 0 {
 			w.t.Errorf("word at %d has %d pending", word.VA-w.server.base, word.Pending)
 		}
-		return true
 	})
 }
 
