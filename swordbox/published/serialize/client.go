@@ -160,15 +160,15 @@ func (c *client) toServer() *transform.Path {
 	return &c.flow.Path
 }
 
-// oldest returns the lowest PSN of client c that has an open entry on the connection via.
-func (c *client) oldest(via *client) (psn wire.PSN) {
-	found := false
+// oldest returns the lowest PSN of client c that has an open entry on the connection via; found is
+// false if c has none there.
+func (c *client) oldest(via *client) (psn wire.PSN, found bool) {
 	for i := via.opened.next(0); i < ringSize; i = via.opened.next(i + 1) {
 		if e := &via.ring[i]; e.from == c && (!found || wire.Diff(e.psn, psn) < 0) {
 			psn, found = e.psn, true
 		}
 	}
-	return psn
+	return psn, found
 }
 
 const wordBits = 64

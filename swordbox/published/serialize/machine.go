@@ -2,6 +2,7 @@ package serialize
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
@@ -129,13 +130,7 @@ func (m *Machine) Closed(_ *pipeline.Ctx, r *conntrack.Flow) {
 		return
 	}
 	c.closed, c.path = true, r.Path
-	list := c.server.clients
-	for i := range list {
-		if list[i] == c {
-			c.server.clients = append(list[:i], list[i+1:]...)
-			break
-		}
-	}
+	c.server.clients = slices.DeleteFunc(c.server.clients, func(o *client) bool { return o == c })
 }
 
 // Owned drops the packet, because this machine has no switch's connections.

@@ -102,11 +102,10 @@ func (m *Machine) foresee(e *entry, s *server, p *pipeline.Parsed) {
 func (m *Machine) sendAgain(c *pipeline.Ctx, from *client, p *pipeline.Parsed) pipeline.Verdict {
 	m.stats.Retransmitted++
 	t := &from.sent[p.BTH.PSN%ringSize]
-	if t.via == nil || t.psn != p.BTH.PSN {
-		m.stats.Forgotten++
-		return pipeline.Drop(ReasonForgotten)
+	var e *entry
+	if t.via != nil && t.psn == p.BTH.PSN {
+		e = t.via.find(t.at)
 	}
-	e := t.via.find(t.at)
 	if e == nil || e.from != from {
 		m.stats.Forgotten++
 		return pipeline.Drop(ReasonForgotten)

@@ -110,24 +110,14 @@ func (m *Machine) answer(c *pipeline.Ctx, e *entry) {
 func (m *Machine) broadcast(c *pipeline.Ctx, via *client) {
 	m.stats.Broadcast++
 	for _, to := range via.server.clients {
-		if waits := via.waits(to); !waits {
+		psn, waits := to.oldest(via)
+		if !waits {
 			continue
 		}
-		psn := to.oldest(via)
 		to.toClient().NAK(&m.tx, psn, to.msn(psn.Add(-1)), wire.NakPSNSequence)
 		m.stats.Naks++
 		m.emit(c, to, "NAK broadcast")
 	}
-}
-
-// waits reports whether the client `to` has open entries on the connection c.
-func (c *client) waits(to *client) bool {
-	for i := c.opened.next(0); i < ringSize; i = c.opened.next(i + 1) {
-		if c.ring[i].from == to {
-			return true
-		}
-	}
-	return false
 }
 
 // blame forwards a NAK that is not a sequence NAK to the client whose request it names. If the NAK
