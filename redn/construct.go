@@ -93,7 +93,5 @@ func (q *Queue) Move(dst, src Mem) {
 func (q *Queue) Load(on *Queue, dst, pointer Mem, key uint32) {
 	r := on.Read(sendring.Signalled, Mem{RKey: key}, dst)
 	q.Read(sendring.Signalled, pointer.At(0, 8), r.Remote())
-	q.Wait(q.Done)
-	q.Enable(on)
-	q.Wait(on.Done)
+	q.decide(on)
 }

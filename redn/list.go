@@ -1,7 +1,9 @@
 package redn
 
 import (
+	"bytes"
 	"encoding/binary"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 )
@@ -58,11 +60,8 @@ func appendNode(b []byte, key Operand, value, next uint64, answer, end sendring.
 // and head, the address of the first node.
 func AppendWalk(b []byte, key Operand, head uint64) []byte {
 	one := appendKey(nil, sendring.NOP, key)
-	for range walkCopies {
-		for i := range one {
-			b = append(b, one[keyLen-1-i])
-		}
-	}
+	slices.Reverse(one)
+	b = append(b, bytes.Repeat(one, walkCopies)...)
 	return binary.BigEndian.AppendUint64(b, head)
 }
 
@@ -73,7 +72,6 @@ func (r *Request) key() Mem { return r.bytes(sendring.OffCompare+1, keyLen) }
 // operand.
 func (r *Request) head() Mem { return r.bytes(0, keyLen) }
 
-// immediate returns the memory of the immediate data.
 func (r *Request) immediate() Mem { return r.bytes(sendring.OffImm, 4) }
 
 // dataAddr returns the memory of the address in the first data segment of a WRITE.

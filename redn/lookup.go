@@ -27,18 +27,14 @@ const (
 
 // AppendBucket appends a bucket: key, and the address of its value.
 func AppendBucket(b []byte, key Operand, value uint64) []byte {
-	for i := range OperandLen {
-		b = append(b, byte(key>>(8*i)))
-	}
+	b = binary.LittleEndian.AppendUint64(b, uint64(key))[:len(b)+OperandLen]
 	return binary.BigEndian.AppendUint64(b, value)
 }
 
 // AppendProbe appends the part of a client's request for one bucket that may have its key: the key
 // and the address of the bucket, both big-endian.
 func AppendProbe(b []byte, key Operand, bucket uint64) []byte {
-	for i := OperandLen - 1; i >= 0; i-- {
-		b = append(b, byte(key>>(8*i)))
-	}
+	b = binary.BigEndian.AppendUint64(b, uint64(key)<<16)[:len(b)+OperandLen]
 	return binary.BigEndian.AppendUint64(b, bucket)
 }
 

@@ -17,9 +17,7 @@ const SlotLen = OperandLen + 4 + segmentLen
 // AppendSlot appends a slot. A client that asks for key gets the value with the immediate data imm,
 // which must not be Miss. An empty slot has key 0, so no client may ask for key 0.
 func AppendSlot(b []byte, key Operand, imm uint32, value Mem) []byte {
-	for i := range OperandLen {
-		b = append(b, byte(key>>(8*i)))
-	}
+	b = binary.LittleEndian.AppendUint64(b, uint64(key))[:len(b)+OperandLen]
 	b = binary.BigEndian.AppendUint32(b, imm)
 	b = binary.BigEndian.AppendUint32(b, uint32(value.Len))
 	b = binary.BigEndian.AppendUint32(b, value.LKey)
@@ -111,7 +109,6 @@ func (s *LookupServer) last() {
 	s.Answers.Append(e)
 }
 
-// data returns the memory of the data segment of a WRITE.
 func (r *Request) data() Mem { return r.bytes(offData, segmentLen) }
 
 // Start appends to master the request that starts the worker.

@@ -167,7 +167,6 @@ func (m *Machine) changed(e *sendring.Entry) (list []block) {
 	return list
 }
 
-// covers reports whether the request of a step has the block.
 func (s *Step) covers(b block) bool {
 	at := int(s.Index) % s.Queue.blocks()
 	return s.Queue == b.queue && b.place >= at && b.place < at+max(1, len(s.Bytes)/sendring.BlockSize)

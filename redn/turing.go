@@ -78,19 +78,18 @@ func (t *Turing) Build(pool *Pool) (err error) {
 	q, on := t.Loop, t.On
 	v := func(at, n int) Mem { return t.Vars.At(at, n) }
 	head, cell, rule, scratch := v(turingHead, wordLen), v(turingCell, cellLen), v(turingRule, ruleLen), v(turingScratch, wordLen)
-	// do copies the word `from` into the given fields of r, a request of queue `on`, and executes
-	// r.
-	do := func(r *Request, from Mem, fields Mem) {
+	// do copies the word `from` into fields of the newest request of queue `on`, and executes it.
+	do := func(from, fields Mem) {
 		q.Read(sendring.Signalled, from, reversed(fields)...)
 		q.decide(on)
 	}
 	read := on.Read(sendring.Signalled, Mem{RKey: t.Tape.RKey}, cell)
-	do(read, head, read.Remote())
+	do(head, read.Remote())
 	q.LoadIndexed(on, rule, v(turingState, wordLen), cell, t.States.RKey, v(turingWord, wordLen), scratch)
 	write := on.Write(sendring.Signalled, Mem{RKey: t.Tape.RKey}, rule.At(ruleWrite, cellLen))
-	do(write, head, write.Remote())
+	do(head, write.Remote())
 	move := on.Add(sendring.Signalled, head, scratch, 0)
-	do(move, rule.At(ruleMove, wordLen), move.Value())
+	do(rule.At(ruleMove, wordLen), move.Value())
 	q.Move(v(turingState, wordLen), rule.At(ruleNext, wordLen))
 	q.Add(sendring.Signalled, v(turingSteps, wordLen), scratch, 1)
 	q.Wait(q.Done)

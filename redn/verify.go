@@ -163,7 +163,6 @@ func (v *verifier) step(p *place) error {
 	return nil
 }
 
-// enable moves the limit of the queue that ENABLE r names.
 func (v *verifier) enable(r *Request) error {
 	to, count := v.at[r.to], v.counts[r].now
 	if to == nil {
