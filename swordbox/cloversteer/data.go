@@ -4,6 +4,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
 // Stray handles a request that matches a rule if the switch does not track its connection. The
@@ -113,10 +114,7 @@ func (m *Machine) data(st *part, f *wire.Frame, sure bool) {
 		m.stores.drop(st.server)
 		return
 	}
-	va, n, rkey := f.RETH.VA, f.RETH.Length, f.RETH.RKey
-	if f.BTH.Opcode.Has(wire.HasAtomicETH) {
-		va, n, rkey = f.AtomicETH.VA, 8, f.AtomicETH.RKey
-	}
+	va, n, rkey, _ := transform.Target(f)
 	if !st.contains(va, rkey) {
 		return
 	}

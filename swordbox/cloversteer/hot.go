@@ -156,7 +156,6 @@ func (h *hot) halve() {
 	h.rank()
 }
 
-// rank sorts the warm keys by their estimates.
 func (h *hot) rank() {
 	h.ranked = 0
 	h.order = h.order[:0]

@@ -168,7 +168,6 @@ type Key struct {
 	Tail *Tail `json:"tail,omitempty"`
 }
 
-// Tail is the newest node of a key.
 type Tail struct {
 	Server netip.Addr `json:"server"`
 	RKey   uint32     `json:"rkey"`

@@ -6,6 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
 // superLen is the length in bytes of a superblock, which describes the store on a server.
@@ -138,16 +139,13 @@ func (s *part) shown(list []*rules.Rule) bool {
 // overwrites reports whether a request changes the superblock of the part, or writes a superblock
 // elsewhere on its server.
 func (s *part) overwrites(f *wire.Frame) bool {
-	va, n := f.RETH.VA, uint64(f.RETH.Length)
-	if f.BTH.Opcode.Has(wire.HasAtomicETH) {
-		va, n = f.AtomicETH.VA, 8
-	} else if f.BTH.Opcode == wire.RCWriteOnly && n == superLen && isSuper(f.Payload) {
+	va, n, _, _ := transform.Target(f)
+	if f.BTH.Opcode == wire.RCWriteOnly && n == superLen && isSuper(f.Payload) {
 		return true
 	}
-	return n != 0 && va < s.base+superLen && va+n > s.base
+	return n != 0 && va < s.base+superLen && va+uint64(n) > s.base
 }
 
-// isSuper reports whether b are the bytes of a superblock.
 func isSuper(b []byte) bool { return len(b) == superLen && new(layout.Superblock).Parse(b) == nil }
 
 // place returns the id and the length of the node with handle h, on any server of the store. ok is

@@ -30,7 +30,6 @@ type slot[V any] struct {
 	v    V
 }
 
-// newTable makes a table of at least n entries.
 func newTable[V any](n int) table[V] {
 	slots := capacity(n)
 	return table[V]{slots: make([]slot[V], slots), mask: uint64(slots/ways - 1)}
@@ -89,16 +88,13 @@ func (t *table[V]) put(k id, pinned func(*V) bool) (v *V, evicted bool) {
 	return &b[best].v, evicted
 }
 
-// remove deletes an entry and reports whether it was there.
-func (t *table[V]) remove(k id) bool {
+func (t *table[V]) remove(k id) {
 	b := t.bucket(k)
 	for i := range b {
 		if b[i].used != 0 && b[i].id == k {
 			b[i] = slot[V]{}
-			return true
 		}
 	}
-	return false
 }
 
 // removeAll deletes the entries for which match returns true, and returns how many there were.

@@ -153,12 +153,11 @@ func (m *Machine) release(c *pipeline.Ctx, i int32) {
 func (m *Machine) releaseRead(c *pipeline.Ctx, i int32) {
 	w := &m.wait.list[i]
 	k, n := m.chains.byKey.find(w.chain), m.chains.node(w.node)
-	if k == nil || n == nil || !c.Holding(w.hold) {
-		c.Release(w.hold, nil, "")
-		m.unhold(i)
-		return
+	var d *decision
+	if k != nil && n != nil && c.Holding(w.hold) {
+		d = m.steerRead(w.flow, &w.frame, k, n, w.parts, w.format)
 	}
-	if d := m.steerRead(w.flow, &w.frame, k, n, w.parts, w.format); d != nil {
+	if d != nil {
 		c.Release(w.hold, &w.frame, text(c, w.frame.BTH.Opcode, d))
 	} else {
 		c.Release(w.hold, nil, "")
