@@ -1,6 +1,7 @@
 package executor
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"time"
@@ -381,9 +382,7 @@ func (e *Executor) issue(now clock.Time) (first error) {
 	for idle := 0; idle < len(e.order) && len(e.free) > 0; {
 		e.turn = (e.turn + 1) % len(e.order)
 		ok, err := e.one(now, e.order[e.turn])
-		if err != nil && first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 		if idle++; ok {
 			idle = 0
 		}

@@ -79,7 +79,6 @@ func (m *Machine) EndBatch(now clock.Time, out *packetio.Batch) {
 	}
 }
 
-// Deadline returns when Tick must be called.
 func (m *Machine) Deadline() clock.Time {
 	at := m.nic.Deadline()
 	for _, e := range m.executors {

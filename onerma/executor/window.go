@@ -75,7 +75,6 @@ func (w *window) succeeded(now clock.Time, c *Config, d, target time.Duration) {
 	}
 }
 
-// failed updates the window after an operation that has failed.
 func (w *window) failed(now clock.Time, c *Config) { w.decrease(now, c, timeoutDecrease) }
 
 // decrease multiplies the window by a factor. It does so at most once in a round-trip time.

@@ -72,7 +72,6 @@ func (s *Lender) begin(c net.Conn) {
 	if ended := s.ended; ended || full {
 		s.mu.Unlock()
 		if full && !ended {
-			// If this fails, the peer sees only the end of the connection.
 			_ = reply(c, loanAnswer{Error: fmt.Sprintf("%d loans are open: end one", maxLoans)})
 		}
 		_ = c.Close()
@@ -99,12 +98,10 @@ func (s *Lender) serve(c net.Conn) {
 		err = json.Unmarshal(line, &ask)
 	}
 	if err != nil {
-		// If this fails, the peer sees only the end of the connection.
 		_ = reply(c, loanAnswer{Error: "the request is not a line of JSON with pid and bytes"})
 		return
 	}
 	if err := s.lend(c, &ask); err != nil {
-		// If this fails, the peer sees only the end of the connection.
 		_ = reply(c, loanAnswer{Error: err.Error()})
 	}
 }
@@ -149,6 +146,7 @@ func (s *Lender) lend(c net.Conn, ask *loanRequest) error {
 	return nil
 }
 
+// reply sends an answer. If it fails, the peer sees only the end of the connection.
 func reply(c net.Conn, a loanAnswer) error { return json.NewEncoder(c).Encode(a) }
 
 // Close ends the loans and the process.

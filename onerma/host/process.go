@@ -18,7 +18,6 @@ const (
 	maxCalls     = 1024 // transfers in progress
 )
 
-// ProcessConfig describes a process.
 type ProcessConfig struct {
 	// Slots is how many operations of at most 4096 bytes may be in flight; 0 means 64.
 	Slots int

@@ -7,7 +7,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// rekeying is a REKEY in progress.
 type rekeying struct {
 	done   bool
 	status nic.Status

@@ -29,7 +29,6 @@ const (
 	mostUnsignaled  = 16  // the largest default of SignalEvery, as in tests over queue pairs
 )
 
-// run is one test.
 type run struct {
 	ctx   context.Context
 	n     *host.NIC

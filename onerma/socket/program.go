@@ -330,7 +330,6 @@ func (p *program) giveBack(number uint32) error {
 	return r.loan.Close()
 }
 
-// move executes a READ or a WRITE of the program.
 func (p *program) move(ctx context.Context, req *request, a *answer) error {
 	r, err := p.remote(req.Remote)
 	if err != nil {

@@ -68,7 +68,6 @@ func Listen(cfg Config) (*Server, error) {
 	return s, nil
 }
 
-// serve serves one program until its connection ends.
 func (s *Server) serve(conn *net.UnixConn) {
 	p, err := s.begin(conn)
 	if err != nil {

@@ -50,8 +50,7 @@ func newHosts(stats *Stats) hosts {
 	return hosts{byAddr: make(map[netip.Addr]*host), perPort: make(map[int]int), stats: stats}
 }
 
-// bind binds an address to a port: at other ports, packets with this source address are refused. A
-// negative port removes the binding.
+// bind carries out Table.Bind.
 func (t *hosts) bind(a netip.Addr, port int) {
 	h := t.byAddr[a]
 	switch {
@@ -67,7 +66,6 @@ func (t *hosts) bind(a netip.Addr, port int) {
 	}
 }
 
-// elsewhere reports whether an address is bound to another port.
 func (t *hosts) elsewhere(a netip.Addr, port int) bool {
 	h := t.found
 	if h == nil || h.addr != a {

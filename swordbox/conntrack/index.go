@@ -21,7 +21,6 @@ type key struct {
 	qpn wire.QPN
 }
 
-// addrsOf returns the address pair of a packet.
 func addrsOf(f *wire.Frame) addrPair {
 	be := binary.BigEndian
 	if !f.V6 {

@@ -8,7 +8,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Info describes a flow in listings.
 type Info struct {
 	ID         uint32     `json:"id"`
 	Generation uint32     `json:"generation"`
@@ -135,7 +134,6 @@ type Stats struct {
 	Strays    uint64 `json:"strays" help:"messages of the connection manager that match no connection or are malformed"`
 }
 
-// States calls visit with the ID and the state of every flow in use.
 func (t *Table) States(visit func(table string, entry uint32, state string)) {
 	for _, fl := range t.flows {
 		if fl.Generation != 0 {

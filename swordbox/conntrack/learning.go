@@ -90,7 +90,6 @@ func (l *learning) request(f *wire.Frame, span int) {
 	l.end = psn.Add(width)
 }
 
-// newest returns the run that was added last.
 func (l *learning) newest() *run { return &l.runs[(l.next+maxRuns-1)%maxRuns] }
 
 // match says what a response shows about a flow whose request it may answer.

@@ -66,7 +66,6 @@ const (
 	syncs
 )
 
-// syncEvent is an event that can change sync.
 type syncEvent uint8
 
 const (

@@ -46,7 +46,6 @@ func (s *State) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// event is an event that can change the state of a flow.
 type event uint8
 
 const (

@@ -142,7 +142,6 @@ type User interface {
 	Describe(t Tag, n *transform.Note)
 }
 
-// State is the state of a Conn.
 type State uint8
 
 const (

@@ -168,13 +168,10 @@ func (a Action) Definition() *Definition {
 	return &definitions[a]
 }
 
-// String returns the word for the action in rule files.
 func (a Action) String() string { return word(Actions(), uint8(a)) }
 
-// MarshalText returns what String returns.
 func (a Action) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads a word that String returns.
 func (a *Action) UnmarshalText(b []byte) error { return readWord(a, "action", Actions(), b) }
 
 // Option returns the Field of a key that only rules of one action have. The value is kept as text

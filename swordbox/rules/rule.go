@@ -27,10 +27,8 @@ var modeNames = []string{"hardened", "published"}
 // switch reads them and never writes them.
 var formerModes = map[string]Mode{"hard": Hardened, "paper": Published}
 
-// String returns the word in rule files.
 func (m Mode) String() string { return word(modeNames, uint8(m)) }
 
-// MarshalText returns what String returns.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
 // UnmarshalText reads a word that String returns, and the former words hard and paper.
@@ -155,13 +153,10 @@ const (
 
 var answererNames = []string{"server", "switch", "wait"}
 
-// String returns the word in rule files.
 func (a Answerer) String() string { return word(answererNames, uint8(a)) }
 
-// MarshalText returns what String returns.
 func (a Answerer) MarshalText() ([]byte, error) { return []byte(a.String()), nil }
 
-// UnmarshalText reads a word that String returns.
 func (a *Answerer) UnmarshalText(b []byte) error { return readWord(a, "misses", answererNames, b) }
 
 // Steering says which requests a rule of action steer sends to the newest node of their key.
@@ -177,13 +172,10 @@ const (
 
 var steerNames = []string{"both", "write", "read"}
 
-// String returns the word in rule files.
 func (s Steering) String() string { return word(steerNames, uint8(s)) }
 
-// MarshalText returns what String returns.
 func (s Steering) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalText reads a word that String returns.
 func (s *Steering) UnmarshalText(b []byte) error { return readWord(s, "steer", steerNames, b) }
 
 // Writes reports whether the switch steers appends: sends them to the newest node of their key.
@@ -202,14 +194,10 @@ func (r *Rule) NumRegisters() int { return cmp.Or(r.Registers, DefaultRegisters)
 func (r *Rule) NumShards() int { return max(1, r.Shards) }
 
 // MissPatience returns MissTime, with its default for 0.
-func (r *Rule) MissPatience() time.Duration { return cmp.Or(r.MissTime, defaultMissTime) }
-
-const defaultMissTime = time.Millisecond
+func (r *Rule) MissPatience() time.Duration { return cmp.Or(r.MissTime, time.Millisecond) }
 
 // Depth returns MaxRdAtomic, with its default for 0.
-func (r *Rule) Depth() int { return cmp.Or(r.MaxRdAtomic, defaultDepth) }
-
-const defaultDepth = 16
+func (r *Rule) Depth() int { return cmp.Or(r.MaxRdAtomic, 16) }
 
 // Covers reports whether the n bytes at va overlap the range of the rule. For n 0 it reports
 // whether the range contains va.

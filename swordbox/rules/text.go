@@ -67,7 +67,6 @@ func Parse(text string) (Rule, error) {
 	return r, r.Finish(func(key string) bool { return seen[key] })
 }
 
-// Keys lists the keys of a rule.
 func Keys() []string {
 	keys := make([]string, len(fields))
 	for i := range fields {

@@ -74,7 +74,6 @@ func (d *Dialer) Packet(c *pipeline.Ctx, f *wire.Frame) bool {
 	return true
 }
 
-// carryOut executes the actions of the connection manager.
 func (d *Dialer) carryOut(c *pipeline.Ctx) {
 	// Handling an event may append more events and datagrams.
 	for i := 0; i < len(d.acts.Events); i++ {
@@ -86,7 +85,6 @@ func (d *Dialer) carryOut(c *pipeline.Ctx) {
 	d.acts.Reset()
 }
 
-// event handles an event of the connection manager.
 func (d *Dialer) event(c *pipeline.Ctx, e cm.Event) {
 	l := d.byConn[e.Owner]
 	if l == nil || l.conn != e.Conn && l.state != Dialing {

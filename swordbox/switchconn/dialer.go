@@ -211,7 +211,6 @@ func (d *Dialer) Clear(server netip.Addr) bool {
 // AllClear reports whether Clear returns true for every server.
 func (d *Dialer) AllClear() bool { return len(d.former) == 0 }
 
-// HasNext reports whether Next has an event.
 func (d *Dialer) HasNext() bool { return len(d.events) != 0 }
 
 // Next takes the next event. The bool is false if there is none.

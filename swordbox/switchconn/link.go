@@ -81,7 +81,6 @@ func (d *Dialer) newQPN() (wire.QPN, bool) {
 	return 0, false
 }
 
-// dial begins one attempt.
 func (d *Dialer) dial(c *pipeline.Ctx, l *link) {
 	d.stats.Dialed++
 	qpn, ok := d.newQPN()
@@ -284,7 +283,6 @@ func (d *Dialer) own(server netip.Addr) netip.Addr {
 	return d.cfg.IPv6
 }
 
-// States calls visit with the shard and the state of every connection of the switch.
 func (d *Dialer) States(visit func(table string, entry uint32, state string)) {
 	for _, l := range d.links {
 		visit("switch connection", uint32(l.Shard), l.state.String())

@@ -39,7 +39,6 @@ func (s *State) UnmarshalText(b []byte) error {
 	return nil
 }
 
-// change is an event that can change the state of a connection.
 type change uint8
 
 const (
