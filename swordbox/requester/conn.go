@@ -301,7 +301,6 @@ func (c *Conn) Attach(l Link) {
 	l.Depth = max(1, l.Depth)
 	c.link, c.state = l, Up
 	c.unaPSN, c.recvPSN, c.recvMSN, c.recvNak = l.SendPSN, l.RecvPSN, 0, false
-	c.next, c.high, c.reads = c.una, c.una, 0
 	c.naks, c.implied, c.refused = 0, false, false
 	c.heard()
 	c.rtoAt, c.rnrAt = clock.Never, clock.Never
@@ -341,12 +340,8 @@ func (c *Conn) SubmitInPlace(ctx *pipeline.Ctx, f *wire.Frame, t Tag) (ok, now b
 		}
 		return true, false, ""
 	}
-	e := c.at(c.next)
-	psn := c.passed(e)
+	note = c.depart(ctx, f)
 	c.arm(ctx.Now)
-	note = c.note(ctx, e, psn)
-	c.count(e)
-	transform.Request(f, &c.link.To, psn)
 	return true, true, note
 }
 
@@ -378,13 +373,9 @@ func (c *Conn) SubmitOnce(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	f.Payload, f.RETH.Length = nil, 0
 	c.take(ctx, f, t)
 	f.Payload, f.RETH.Length = payload, length
-	e := c.at(c.next)
-	e.once = true
-	psn := c.passed(e)
+	c.at(c.next).once = true
+	note := c.depart(ctx, f)
 	c.arm(ctx.Now)
-	note := c.note(ctx, e, psn)
-	c.count(e)
-	transform.Request(f, &c.link.To, psn)
 	ctx.Emit(f, note)
 	return true
 }

@@ -19,8 +19,10 @@ func (c *Conn) mayPass(answered bool) bool {
 		(c.reads < c.link.Depth || !answered)
 }
 
-// passed moves next over the entry that is about to be sent, and returns the PSN of the entry.
-func (c *Conn) passed(e *entry) wire.PSN {
+// depart makes f, the request at position next, the packet to send, counts it, and moves next over
+// it. The result is the note of the packet.
+func (c *Conn) depart(ctx *pipeline.Ctx, f *wire.Frame) (note string) {
+	e := c.at(c.next)
 	psn := c.unaPSN.Add(int(c.next - c.una))
 	if e.answered() {
 		c.reads++
@@ -29,31 +31,7 @@ func (c *Conn) passed(e *entry) wire.PSN {
 		c.high++
 	}
 	c.next++
-	return psn
-}
-
-// pump sends the requests that window and depth allow.
-func (c *Conn) pump(ctx *pipeline.Ctx) {
-	for c.maySend() {
-		e := c.at(c.next)
-		c.send(ctx, e, c.passed(e))
-	}
-	if c.state == Up && c.rnrAt == clock.Never {
-		c.arm(ctx.Now)
-	}
-}
-
-// send transmits the request of an entry.
-func (c *Conn) send(ctx *pipeline.Ctx, e *entry, psn wire.PSN) {
-	note := c.note(ctx, e, psn)
-	c.count(e)
-	c.load(e)
-	transform.Request(&c.tx, &c.link.To, psn)
-	ctx.Emit(&c.tx, note)
-}
-
-// count counts a transmission.
-func (c *Conn) count(e *entry) {
+	note = c.note(ctx, e, psn)
 	c.stats.Sent++
 	if e.sent {
 		c.stats.Resent++
@@ -62,6 +40,20 @@ func (c *Conn) count(e *entry) {
 		}
 	}
 	e.sent = true
+	transform.Request(f, &c.link.To, psn)
+	return note
+}
+
+// pump sends the requests that window and depth allow.
+func (c *Conn) pump(ctx *pipeline.Ctx) {
+	for c.maySend() {
+		c.load(c.at(c.next))
+		note := c.depart(ctx, &c.tx)
+		ctx.Emit(&c.tx, note)
+	}
+	if c.state == Up && c.rnrAt == clock.Never {
+		c.arm(ctx.Now)
+	}
 }
 
 // note describes a transmission for captures; "" if no capture runs.
@@ -91,8 +83,8 @@ func (c *Conn) note(ctx *pipeline.Ctx, e *entry, psn wire.PSN) string {
 func (c *Conn) fail(ctx *pipeline.Ctx, kind Kind, why string) {
 	c.stats.Failures++
 	c.state, c.refused = Down, false
-	c.rtoAt, c.rnrAt = clock.Never, clock.Never
-	c.next, c.reads = c.una, 0
+	c.rewind()
+	c.rnrAt = clock.Never
 	if why != "" {
 		c.user.Failed(ctx, why)
 	}
@@ -102,7 +94,6 @@ func (c *Conn) fail(ctx *pipeline.Ctx, kind Kind, why string) {
 		}
 		c.finish(ctx, Answer{Kind: kind})
 	}
-	c.next, c.high, c.reads = c.una, c.una, 0
 }
 
 // finish ends the oldest request.
