@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -97,6 +98,5 @@ func (f *Frame) AppendOpen(b []byte, n int) []byte {
 func (f *Frame) Len(n int) int { return f.Eth.Len() + Overhead + n }
 
 func (f *Frame) String() string {
-	return fmt.Sprintf("%d.%d.%d.%d > %d.%d.%d.%d ONERMA %v", f.IPv4.Src[0], f.IPv4.Src[1], f.IPv4.Src[2], f.IPv4.Src[3],
-		f.IPv4.Dst[0], f.IPv4.Dst[1], f.IPv4.Dst[2], f.IPv4.Dst[3], &f.Header)
+	return fmt.Sprintf("%v > %v ONERMA %v", netip.AddrFrom4(f.IPv4.Src), netip.AddrFrom4(f.IPv4.Dst), &f.Header)
 }

@@ -134,9 +134,7 @@ func (h *Header) check(n int) error {
 	switch {
 	case h.Kind < Request || h.Kind > AuthFail:
 		return &FormatError{"message", "kind", uint64(h.Kind)}
-	case h.Op < Read || h.Op > Rekey:
-		return &FormatError{h.Kind.String(), "operation", uint64(h.Op)}
-	case h.Op == Read && (h.Kind == Pull || h.Kind == Done):
+	case h.Op < Read || h.Op > Rekey || h.Op == Read && (h.Kind == Pull || h.Kind == Done):
 		return &FormatError{h.Kind.String(), "operation", uint64(h.Op)}
 	case h.Class >= Classes:
 		return &FormatError{h.Kind.String(), "class", uint64(h.Class)}

@@ -155,12 +155,11 @@ func (t *Links[C]) Attach(c *pipeline.Ctx, s *switchconn.Shared) (ch C, ok bool)
 
 // judge records whether a connection fits, and reports it. err is the result of Channel.Fit.
 func (l *Link) judge(err error) bool {
-	if l.unfit = err != nil; l.unfit {
+	l.unfit, l.why = err != nil, ""
+	if l.unfit {
 		l.why = err.Error()
-		return false
 	}
-	l.why = ""
-	return true
+	return !l.unfit
 }
 
 // Recheck is called when the rules have changed. Then a connection is usable if and only if it fits
@@ -205,14 +204,14 @@ func (t *Links[C]) forget(l *Link) {
 // each.
 func (t *Links[C]) Sweep(gone func(ch C)) {
 	t.All = slices.DeleteFunc(t.All, func(ch C) bool {
-		unused := !ch.Needed() && !ch.base().connected
-		if unused {
-			metrics.Add(&t.gone, ch.Requested())
-			if gone != nil {
-				gone(ch)
-			}
+		if ch.Needed() || ch.base().connected {
+			return false
 		}
-		return unused
+		metrics.Add(&t.gone, ch.Requested())
+		if gone != nil {
+			gone(ch)
+		}
+		return true
 	})
 }
 

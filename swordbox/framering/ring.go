@@ -237,14 +237,12 @@ func (r *Ring) AskUntil(c *pipeline.Ctx, end uint64) bool {
 			size *= n
 		}
 		first := Entry{Ring: r.cfg.Epoch, Place: uint32(r.asked)}
-		for i := range n {
+		for range n {
 			at := r.slot(r.asked)
 			at.state, at.run = asking, 0
-			if i == 0 {
-				at.run = n
-			}
 			r.asked++
 		}
+		s.run = n
 		l.Read(c, offset, size, first)
 	}
 	return r.asked >= end

@@ -110,10 +110,8 @@ func (m *Machine) Packet(c *pipeline.Ctx, p *pipeline.Parsed) (pipeline.Verdict,
 	if !p.BTH.Opcode.Known() || p.BTH.Opcode.Service() != wire.ServiceRC {
 		return pipeline.Verdict{}, false
 	}
-	if len(m.flows) > 0 {
-		if v, taken := m.former(c, p); taken {
-			return v, true
-		}
+	if v, taken := m.former(c, p); taken {
+		return v, true
 	}
 	if p.BTH.Opcode.Is(wire.OpRequest) && m.cfg.Blocked(p.DstAddr().Unmap()) {
 		m.stats.Blocked++
@@ -186,7 +184,7 @@ func (m *Machine) refuse(c *pipeline.Ctx, p *pipeline.Parsed, fl *flow) {
 
 // datagram forgets flows if a REQ or REP announces one of their queue pairs for another connection.
 func (m *Machine) datagram(now clock.Time, p *pipeline.Parsed) {
-	if len(m.flows) == 0 || p.BTH.Opcode != wire.UDSendOnly || !p.Intact() {
+	if p.BTH.Opcode != wire.UDSendOnly || !p.Intact() {
 		return
 	}
 	var h mad.Header

@@ -72,14 +72,6 @@ func (m *Machine) remember(now clock.Time, r *conntrack.Flow, server netip.Addr,
 	p.open = append(p.open, open{r, f.BTH.PSN, server, f.AtomicETH, now})
 }
 
-// answered removes an append whose answer has arrived.
-func (m *Machine) answered(r *conntrack.Flow, psn wire.PSN) {
-	p := &m.repair
-	if i := slices.IndexFunc(p.open, func(o open) bool { return o.flow == r && o.psn == psn }); i >= 0 {
-		p.open = slices.Delete(p.open, i, i+1)
-	}
-}
-
 // Attach adds a connection of the control plane.
 func (m *Machine) Attach(_ *pipeline.Ctx, s switchconn.Shared) bool {
 	if s.Shard != switchconn.RepairShard {
@@ -207,7 +199,10 @@ func (m *Machine) Deadline() clock.Time {
 // Response removes an answered append from the list. It forwards every answer unchanged.
 func (m *Machine) Response(_ *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
 	if p.BTH.Opcode == wire.RCAtomicAck {
-		m.answered(s.Flow, p.BTH.PSN)
+		list := m.repair.open
+		if i := slices.IndexFunc(list, func(o open) bool { return o.flow == s.Flow && o.psn == p.BTH.PSN }); i >= 0 {
+			m.repair.open = slices.Delete(list, i, i+1)
+		}
 	}
 	return pipeline.Forward()
 }
