@@ -44,8 +44,11 @@ func (c *Ctx) Resume(in, to int, f packetio.Frame, note string) {
 	c.s.resumed = append(c.s.resumed, resumption{f, in, to, note})
 }
 
-// accept handles the packets of a frame that has come in, or that the program has resumed.
-func (s *Switch) accept(in int, f packetio.Frame, packets int) {
+// entrance handles the frames that arrive at the switch, and those that the program resumes.
+type entrance struct{ *Switch }
+
+// accept handles the packets of a frame that has come in.
+func (s entrance) accept(in int, f packetio.Frame, packets int) {
 	switch {
 	case !f.Splittable():
 		s.packet(in, f, f.Data, packets, true)
@@ -60,7 +63,7 @@ func (s *Switch) accept(in int, f packetio.Frame, packets int) {
 }
 
 // goOn handles the taken frames that the program has resumed in this step.
-func (s *Switch) goOn() {
+func (s entrance) goOn() {
 	for i := 0; i < len(s.resumed); i++ {
 		r := s.resumed[i]
 		if r.note != "" {

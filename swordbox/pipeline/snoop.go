@@ -32,12 +32,16 @@ func (s *Switch) snooped(in int, f packetio.Frame) bool {
 		}
 	}
 	s.remark(-1, "read by the switch")
-	s.tickGroups(s.ctx.Now)
+	querier{s}.tick(s.ctx.Now)
 	return true
 }
 
-// tickGroups forgets members of groups whose time is over, and sends the queries that are due.
-func (s *Switch) tickGroups(now clock.Time) {
+// querier is the part of the switch that queries for members of groups, and forgets members that do
+// not answer.
+type querier struct{ *Switch }
+
+// tick forgets members whose time is over, and sends the queries that are due.
+func (s querier) tick(now clock.Time) {
 	t := &s.groups
 	if t.due > now {
 		return
@@ -66,7 +70,7 @@ func (s *Switch) tickGroups(now clock.Time) {
 
 // queryAll sends a query for all groups out of every port. If there is a router, which does that,
 // it sends only the first queries (groups.startup).
-func (s *Switch) queryAll(now clock.Time) {
+func (s querier) queryAll(now clock.Time) {
 	t := &s.groups
 	response, next := queryResponse, queryInterval
 	if t.startup > 0 {
@@ -86,7 +90,7 @@ func (s *Switch) queryAll(now clock.Time) {
 }
 
 // queryLeft asks whether a member of g is still behind the ports at which a member has left.
-func (s *Switch) queryLeft(now clock.Time, g *groupEntry) {
+func (s querier) queryLeft(now clock.Time, g *groupEntry) {
 	g.askAt = clock.Never
 	if g.asks--; g.asks > 0 {
 		g.askAt = now.Add(leaveResponse)
@@ -98,7 +102,7 @@ func (s *Switch) queryLeft(now clock.Time, g *groupEntry) {
 	}
 }
 
-func (s *Switch) query(to int, m wire.Membership) {
+func (s querier) query(to int, m wire.Membership) {
 	if !s.ports[to].up {
 		return
 	}

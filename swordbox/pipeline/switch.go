@@ -153,7 +153,7 @@ func (s *Switch) Frame(now clock.Time, in int, f packetio.Frame, out *packetio.B
 	if in >= 0 && in < len(s.ports) {
 		s.receive(in, f)
 	}
-	s.goOn()
+	entrance{s}.goOn()
 	s.out = nil
 }
 
@@ -167,11 +167,11 @@ func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 		s.note = ""
 		s.held.remove(id)
 	}
-	s.tickGroups(now)
+	querier{s}.tick(now)
 	if s.program.Deadline() <= now {
 		s.program.Tick(&s.ctx)
 	}
-	s.goOn()
+	entrance{s}.goOn()
 	s.out = nil
 }
 
@@ -180,7 +180,7 @@ func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 func (s *Switch) Step(now clock.Time, out *packetio.Batch, f func(c *Ctx)) {
 	s.begin(now, out)
 	f(&s.ctx)
-	s.goOn()
+	entrance{s}.goOn()
 	s.out = nil
 }
 
@@ -214,7 +214,7 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 	if s.taken.Has(in) && s.ctx.took(in, f) {
 		return
 	}
-	s.accept(in, f, packets)
+	entrance{s}.accept(in, f, packets)
 }
 
 // apart handles the packets of a super-frame one by one. fresh is true if the packets have not been
