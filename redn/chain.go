@@ -58,11 +58,7 @@ func limbs(x Mem, y []byte) (all []limb) {
 // So after a part that differs no later CAS succeeds, although all of them are executed.
 func (q *Queue) IfBytes(on *Queue, x Mem, y []byte, dst, src, scratch Mem) {
 	parts := limbs(x, y)
-	requests := make([]*Request, len(parts))
 	first, done := on.next, on.Done.Count
-	for i := len(parts) - 1; i >= 0; i-- {
-		requests[i] = &Request{queue: on, index: first + uint32(i)}
-	}
 	for i, p := range parts {
 		e := sendring.Entry{Op: sendring.NOP, Flags: sendring.Signalled}
 		becomes := sendring.Write
@@ -70,8 +66,8 @@ func (q *Queue) IfBytes(on *Queue, x Mem, y []byte, dst, src, scratch Mem) {
 			e.Segments, e.RemoteAddr, e.RKey, e.NSGE = writeSegments, dst.Addr, dst.RKey, 1
 			e.SGL[0] = src.sge()
 		} else {
-			next := parts[i+1].x
-			pieces := requests[i+1].operandPieces(next.Len)
+			next, behind := parts[i+1].x, &Request{queue: on, index: on.next + 1}
+			pieces := behind.operandPieces(next.Len)
 			becomes = sendring.Read
 			e.Segments, e.RemoteAddr, e.RKey, e.NSGE = uint8(2+len(pieces)), next.Addr, next.RKey, len(pieces)
 			for j, m := range pieces {

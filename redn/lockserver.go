@@ -99,22 +99,31 @@ func (s *LockServer) Build(pool *Pool) ([][]verbs.SGE, error) {
 	next, _ := pool.Reserve(wordLen)
 	w := s.Worker
 	s.received()
-	lock := w.take(s.Locks, ticket)
-	w.Read(0, ticket.At(0, countLen), reversed(lock.turn.Count())...)
+	// The first READ also copies the numbers of the lock's completion queue and queue pair into turn
+	// and release, which are appended later. named is where the client's request puts the address of
+	// the lock.
+	at := w.next
+	turn, release := &Request{queue: w, index: at + lockTurn}, &Request{queue: w, index: at + lockRelease}
+	draw := &Request{queue: w, index: at + lockDraw}
+	named := w.Read(sendring.Signalled, Mem{RKey: s.Locks.RKey}, turn.object(), release.object(), draw.Remote()).Remote().sge()
+	w.Wait(w.Done) // a fence is too late: the NIC reads the ADD before it waits for the fence
+	w.Add(sendring.Signalled, Mem{RKey: s.Locks.RKey}, ticket, 1)
+	w.Wait(w.Done)
+	w.Read(0, ticket.At(0, countLen), reversed(turn.Count())...)
 	w.Read(0, ticket, next)
 	w.Add(sendring.Fence, next, l.scratch, 1)
-	w.Read(sendring.Signalled|sendring.Fence, next.At(0, countLen), reversed(lock.release.Count())...)
+	w.Read(sendring.Signalled|sendring.Fence, next.At(0, countLen), reversed(release.Count())...)
 	w.Wait(w.Done)
-	w.Append(sendring.Entry{Op: sendring.Wait}) // lock.turn
+	w.Append(sendring.Entry{Op: sendring.Wait}) // turn
 	grant := answer(s.Client.At(0, wordLen), ticket.LKey, Hit)
 	grant.SGL[0] = ticket.sge()
 	s.Answers.Append(grant)
 	w.Enable(s.Answers)
 	s.received()
-	w.Append(sendring.Entry{Op: sendring.Enable}) // lock.release
+	w.Append(sendring.Entry{Op: sendring.Enable}) // release
 	w.Wait(s.Answers.Done)
 	w.EnableReceive(s.Answers, LockReceives+lockLapReceives)
-	return [][]verbs.SGE{{lock.named.sge()}, nil, {lock.named.sge()}, nil}, l.End()
+	return [][]verbs.SGE{{named}, nil, {named}, nil}, l.End()
 }
 
 // received appends a WAIT for the next request of the client.
@@ -126,13 +135,6 @@ func (s *LockServer) received() {
 // countLen is the length of the count of a WAIT or ENABLE.
 const countLen = 4
 
-// taken is what take returns: the requests of a lap into which the lock's numbers are copied.
-type taken struct {
-	named Mem // where the client's request puts the address of the lock
-	// turn is the WAIT for the ticket's turn. release is the ENABLE that releases the lock.
-	turn, release *Request
-}
-
 // Numbers of blocks from the READ of a lock to the ADD that draws a ticket, the WAIT for its turn and
 // the ENABLE that releases it.
 const (
@@ -140,21 +142,6 @@ const (
 	lockTurn    = 12
 	lockRelease = lockTurn + 3
 )
-
-// take appends requests that draw a ticket into the memory `ticket`, and wait until it is drawn.
-// The READ also copies the numbers of the lock's completion queue and queue pair into turn and
-// release, which the caller appends later. locks is LockServer.Locks.
-func (q *Queue) take(locks, ticket Mem) taken {
-	at := q.next
-	t := taken{turn: &Request{queue: q, index: at + lockTurn}, release: &Request{queue: q, index: at + lockRelease}}
-	draw := &Request{queue: q, index: at + lockDraw}
-	read := q.Read(sendring.Signalled, Mem{RKey: locks.RKey}, t.turn.object(), t.release.object(), draw.Remote())
-	t.named = read.Remote()
-	q.Wait(q.Done) // a fence is too late: the NIC reads the ADD before it waits for the fence
-	q.Add(sendring.Signalled, Mem{RKey: locks.RKey}, ticket, 1)
-	q.Wait(q.Done)
-	return t
-}
 
 // object returns the memory of the number of a completion queue or queue pair in a WAIT or ENABLE.
 func (r *Request) object() Mem { return r.bytes(sendring.OffObject, lockObjects) }

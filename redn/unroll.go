@@ -2,7 +2,6 @@ package redn
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 )
@@ -39,10 +38,7 @@ func (q *Queue) Unrolled(pool *Pool, on *Queue, n int, x Mem, y Operand, scratch
 // never returns the bytes of a WAIT that never ends: its count is half as far ahead as the ring
 // allows (see farthest).
 func (q *Queue) never() []byte {
-	count := q.Done.Count + math.MaxInt32/2
-	if q.Counts16 {
-		count = q.Done.Count + math.MaxInt16/2
-	}
+	count := q.Done.Count + uint32(farthest(q)/2)
 	e := sendring.Entry{Op: sendring.Wait, Count: count, Object: q.Done.Number, QPN: q.QPN}
 	return e.AppendTo(nil)[:stopLen]
 }

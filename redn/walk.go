@@ -56,9 +56,8 @@ func (k *Walk) Request(n int) ([]verbs.SGE, error) {
 	begin := w.Enable(w)
 	// In front of the nodes, READs (or, for few nodes, the receive itself) copy the client's key into
 	// the CAS of all nodes. The CAS are appended later, but their indexes are already known.
-	direct := n <= directNodes
 	spread := 0
-	if !direct {
+	if n > directNodes {
 		spread = (n + walkCopies - 1) / walkCopies
 	}
 	first := w.next + uint32(spread*sendring.MaxBlocks)
@@ -85,7 +84,7 @@ func (k *Walk) Request(n int) ([]verbs.SGE, error) {
 	if k.Copies == nil {
 		answered.entry.Count += lookupHead
 	}
-	return k.receive(first, n, direct), nil
+	return k.receive(first, n), nil
 }
 
 // Start appends to master the request that starts the worker. It must be called before the first
@@ -125,9 +124,9 @@ func (k *Walk) read(first uint32, j int) *Request {
 }
 
 // receive returns the scatter list of the receive for the client's request, as Request returns it.
-func (k *Walk) receive(first uint32, n int, direct bool) (all []verbs.SGE) {
+func (k *Walk) receive(first uint32, n int) (all []verbs.SGE) {
 	left := k.keys
-	if direct {
+	if n <= directNodes {
 		for j := range n {
 			all = append(all, k.cas(first, j).key().sge())
 		}
