@@ -42,10 +42,8 @@ func bankChecksum(b, text []byte) uint32 {
 // openRules finds the bank that holds the rules.
 func (r *Journal) openRules() {
 	for i := range 2 {
-		if _, ok := r.text(i); ok {
-			if n := le.Uint32(r.bankOf(i)); n > r.serial {
-				r.bank, r.serial = i, n
-			}
+		if _, ok := r.text(i); ok && le.Uint32(r.bankOf(i)) > r.serial {
+			r.bank, r.serial = i, le.Uint32(r.bankOf(i))
 		}
 	}
 }

@@ -245,9 +245,7 @@ func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdic
 	}
 	p.parts.stray(p.rules, q)
 	if p.watching {
-		if at := look(p.rules.Observing(q.DstAddr()), &q.Frame); at.rule != nil {
-			p.show(c, at)
-		}
+		p.show(c, look(p.rules.Observing(q.DstAddr()), &q.Frame))
 	}
 	return pipeline.Forward()
 }

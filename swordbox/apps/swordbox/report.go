@@ -105,15 +105,11 @@ func (p *Program) Tables(now clock.Time) []handler.Table {
 		{Name: tableFlows, Doc: "tracked flows, two for each connection", Used: len(p.track.List(now)), Max: flows, Clear: true},
 		{Name: "moved", Doc: "flows of which requests were moved", Used: moved, Max: flows},
 		{Name: tableWords, Doc: "words of memory under rules", Used: words, Max: p.maxWords(), Clear: true},
+		{Name: "shared", Doc: "connections of the switch to memory servers"},
 	}
-	shared := handler.Table{Name: "shared", Doc: "connections of the switch to memory servers"}
-	o := p.cfg.Own
-	if o != nil {
+	if o := p.cfg.Own; o != nil {
+		s, shared := o.journal.Stats(), &list[len(list)-1]
 		shared.Used, shared.Max = len(o.dialer.List()), switchconn.MaxShared
-	}
-	list = append(list, shared)
-	if o != nil {
-		s := o.journal.Stats()
 		list = append(list,
 			handler.Table{Name: "stale flows", Doc: "flows that an earlier incarnation of the switch has moved, and that it refuses", Used: s.Flows, Max: journal.MaxFlows},
 			handler.Table{Name: "record conns", Doc: "connections that a restarted switch ends", Used: s.Conns, Max: journal.MaxConns})
