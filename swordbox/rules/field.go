@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -44,12 +45,7 @@ var fields = []Field{
 		"server", "ms0", "memory server whose requests the rule selects: a host's name or an address; with action lookup the host that sends the packets, with action " +
 			"buffer the host whose port is limited. Required",
 		setServer,
-		func(r *Rule) string {
-			if r.Host != "" {
-				return r.Host
-			}
-			return r.Server.String()
-		},
+		func(r *Rule) string { return cmp.Or(r.Host, r.Server.String()) },
 	},
 	{
 		"action", "atomics", "", // Fields fills in the text
@@ -221,10 +217,7 @@ func setRange(r *Rule, s string) error {
 		return nil
 	}
 	bad := fmt.Errorf("%.60q is no range; write it like 0x1000-0x2000, the last address excluded, or all", s)
-	from, to, ok := strings.Cut(s, "-")
-	if !ok {
-		return bad
-	}
+	from, to, _ := strings.Cut(s, "-")
 	var err1, err2 error
 	r.From, err1 = strconv.ParseUint(from, 0, 64)
 	r.To, err2 = strconv.ParseUint(to, 0, 64)

@@ -88,12 +88,10 @@ func (s *Set) All() []Rule {
 
 // Get returns the rule with an ID; nil if there is none.
 func (s *Set) Get(id string) *Rule {
-	if s == nil {
-		return nil
-	}
-	for i := range s.rules {
-		if s.rules[i].ID == id {
-			return &s.rules[i]
+	list := s.All()
+	for i := range list {
+		if list[i].ID == id {
+			return &list[i]
 		}
 	}
 	return nil

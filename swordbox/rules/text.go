@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -112,11 +113,7 @@ func quote(s string) string {
 // returns these addresses; the first one is the one to connect to. Resolve also replaces the names
 // of hosts in Options by addresses (Definition.Hosts).
 func (r *Rule) Resolve(lookup func(name string) []netip.Addr) error {
-	name := r.Host
-	if name == "" {
-		name = r.Server.String()
-	}
-	addrs := lookup(name)
+	addrs := lookup(cmp.Or(r.Host, r.Server.String()))
 	switch {
 	case len(addrs) > 0:
 		r.Server, r.Also = addrs[0], slices.Clone(addrs[1:])
@@ -124,29 +121,19 @@ func (r *Rule) Resolve(lookup func(name string) []netip.Addr) error {
 		return fmt.Errorf("server %q is no host of this rack", r.Host)
 	}
 	for _, key := range r.Action.Definition().Hosts {
-		if err := r.resolveHosts(key, lookup); err != nil {
-			return err
+		if r.Options[key] == "" {
+			continue
 		}
-	}
-	return nil
-}
-
-// resolveHosts replaces the names in the value of a key by the addresses to connect to. lookup
-// returns the addresses of a name.
-func (r *Rule) resolveHosts(key string, lookup func(name string) []netip.Addr) error {
-	value := r.Options[key]
-	if value == "" {
-		return nil
-	}
-	words := strings.Split(value, ",")
-	for i, w := range words {
-		if addrs := lookup(w); len(addrs) > 0 {
-			words[i] = addrs[0].String()
-		} else if _, err := netip.ParseAddr(w); err != nil {
-			return fmt.Errorf("%s: %.40q is no host of this rack", key, w)
+		words := strings.Split(r.Options[key], ",")
+		for i, w := range words {
+			if addrs := lookup(w); len(addrs) > 0 {
+				words[i] = addrs[0].String()
+			} else if _, err := netip.ParseAddr(w); err != nil {
+				return fmt.Errorf("%s: %.40q is no host of this rack", key, w)
+			}
 		}
+		r.Options = maps.Clone(r.Options)
+		r.Options[key] = strings.Join(words, ",")
 	}
-	r.Options = maps.Clone(r.Options)
-	r.Options[key] = strings.Join(words, ",")
 	return nil
 }
