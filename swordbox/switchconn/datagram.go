@@ -58,10 +58,8 @@ func headers(f *wire.Frame, src, dst wire.MAC, from, to netip.Addr) {
 // Packet handles a packet to the switch if it is a datagram for the connection manager, and reports
 // whether it was one. The caller has checked the ICRC.
 func (d *Dialer) Packet(c *pipeline.Ctx, f *wire.Frame) bool {
-	if !verbs.SamePartition(f.BTH.PKey, wire.DefaultPKey) { // the switch is in no other partition
-		return false
-	}
-	if f.BTH.DestQP != gsiQPN || f.BTH.Opcode != wire.UDSendOnly || f.DETH.SrcQP != gsiQPN || f.DETH.QKey != gsiQKey {
+	if !verbs.SamePartition(f.BTH.PKey, wire.DefaultPKey) || // the switch is in no other partition
+		f.BTH.DestQP != gsiQPN || f.BTH.Opcode != wire.UDSendOnly || f.DETH.SrcQP != gsiQPN || f.DETH.QKey != gsiQKey {
 		return false
 	}
 	local, peer := f.DstAddr().Unmap(), f.SrcAddr().Unmap()

@@ -241,13 +241,11 @@ func (d *Dialer) List() []Info {
 	var out []Info
 	for _, l := range d.links {
 		i := Info{Key: l.Key, State: l.state, Attempts: l.attempts, Error: l.err}
-		switch l.state {
-		case Up:
+		if l.state == Up {
 			s := l.shared
 			i.Shared = &s
-		case Waiting:
+		} else if l.state == Waiting {
 			i.Next = l.next
-		case Dialing, Ending:
 		}
 		out = append(out, i)
 	}

@@ -121,12 +121,9 @@ func (d *Dialer) mtu(l *link) verbs.MTU {
 	if l.Server.Is6() {
 		over = v6
 	}
-	largest := verbs.MTU256
-	for m := verbs.MTU4096; m > verbs.MTU256; m /= 2 {
-		if int(m)+over <= d.cfg.LinkMTU {
-			largest = m
-			break
-		}
+	largest := verbs.MTU4096
+	for largest > verbs.MTU256 && int(largest)+over > d.cfg.LinkMTU {
+		largest /= 2
 	}
 	if l.target.MTU != 0 {
 		largest = min(largest, verbs.MTU(l.target.MTU))
