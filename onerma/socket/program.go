@@ -189,7 +189,7 @@ func (p *program) execute(ctx context.Context, req *request, a *answer) (fds []i
 	case doForget:
 		return nil, p.forget(req.Region)
 	case doGrant:
-		r, err := p.region(req.Region)
+		r, err := find(p, p.regions, "region", req.Region)
 		if err != nil {
 			return nil, err
 		}
@@ -218,7 +218,7 @@ func (p *program) execute(ctx context.Context, req *request, a *answer) (fds []i
 	case doRead, doWrite:
 		return nil, p.move(ctx, req, a)
 	case doRekey:
-		r, err := p.remote(req.Remote)
+		r, err := find(p, p.remotes, "remote memory", req.Remote)
 		if err != nil {
 			return nil, err
 		}
@@ -280,22 +280,14 @@ func (p *program) forget(number uint32) error {
 	return ring.Unmap(r.bytes)
 }
 
-func (p *program) region(number uint32) (*region, error) {
+// find returns the object with a number in a map of p. what names its kind in the error.
+func find[T any](p *program, in map[uint32]*T, what string, number uint32) (*T, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if r := p.regions[number]; r != nil {
+	if r := in[number]; r != nil {
 		return r, nil
 	}
-	return nil, fmt.Errorf("no region %d", number)
-}
-
-func (p *program) remote(number uint32) (*remote, error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if r := p.remotes[number]; r != nil {
-		return r, nil
-	}
-	return nil, fmt.Errorf("no remote memory %d", number)
+	return nil, fmt.Errorf("no %s %d", what, number)
 }
 
 // keep gives memory of a peer a number, by which the program names the memory, and puts this number
@@ -331,11 +323,11 @@ func (p *program) giveBack(number uint32) error {
 }
 
 func (p *program) move(ctx context.Context, req *request, a *answer) error {
-	r, err := p.remote(req.Remote)
+	r, err := find(p, p.remotes, "remote memory", req.Remote)
 	if err != nil {
 		return err
 	}
-	local, err := p.region(req.Region)
+	local, err := find(p, p.regions, "region", req.Region)
 	if err != nil {
 		return err
 	}
