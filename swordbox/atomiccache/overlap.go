@@ -20,16 +20,11 @@ func (t *Table) Overlapping(buf []*Word, server uint16, va uint64, n uint32) []*
 	start := len(buf)
 	va, last := rangeOf(va, n)
 	if pages := last>>pageShift - va>>pageShift; pages < uint64(t.live) {
-		for p := va >> pageShift; ; p++ {
-			for i := t.byPage.get(Key{server, p<<pageShift | 1}); i != 0; {
-				w := t.at(i - 1)
-				if w.VA+7 >= va && w.VA <= last {
+		for p := va >> pageShift; p <= last>>pageShift; p++ {
+			for i := t.byPage.get(Key{server, p<<pageShift | 1}); i != 0; i = t.at(i - 1).next {
+				if w := t.at(i - 1); w.VA+7 >= va && w.VA <= last {
 					buf = append(buf, w)
 				}
-				i = w.next
-			}
-			if p == last>>pageShift {
-				break
 			}
 		}
 	} else {
@@ -116,10 +111,8 @@ func (t *Table) AtMost(server uint16, va uint64, n uint32, max int) (ok bool, lo
 	if pages := last>>pageShift - va>>pageShift; pages < uint64(t.live) {
 		for p := va >> pageShift; p <= last>>pageShift && found <= max; p++ {
 			looked++
-			for i := t.byPage.get(Key{server, p<<pageShift | 1}); i != 0; {
-				w := t.at(i - 1)
-				touch(w)
-				i = w.next
+			for i := t.byPage.get(Key{server, p<<pageShift | 1}); i != 0; i = t.at(i - 1).next {
+				touch(t.at(i - 1))
 			}
 		}
 	} else {

@@ -177,11 +177,7 @@ func (b *bouncer) slots(number uint32, bytes []byte) {
 // have become free.
 func (b *bouncer) finish(c *pipeline.Ctx) (moved bool) {
 	before := b.ring.Read()
-	for {
-		f, number, ok := b.ring.Next()
-		if !ok {
-			break
-		}
+	for f, number, ok := b.ring.Next(); ok; f, number, ok = b.ring.Next() {
 		b.table.stats.Lost += uint64(b.ring.Count(number))
 		for b.at(0).number != number { // the frames before it did not come back
 			b.pop()

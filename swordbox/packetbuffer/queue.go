@@ -137,11 +137,7 @@ func (q *queue) storeTail(c *pipeline.Ctx) (moved bool) {
 
 // comeBack takes the frames that have come back from the ring.
 func (q *queue) comeBack(c *pipeline.Ctx) {
-	for {
-		f, number, ok := q.ring.Next()
-		if !ok {
-			break
-		}
+	for f, number, ok := q.ring.Next(); ok; f, number, ok = q.ring.Next() {
 		q.stats.Lost += uint64(q.ring.Count(number))
 		if len(f.Data) < framering.MinFrame {
 			q.stats.Lost++

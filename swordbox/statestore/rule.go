@@ -186,12 +186,10 @@ func FlowSlot(from, server netip.Addr, to wire.QPN, slots int) int {
 func flowHash(from, server netip.Addr, to wire.QPN) uint64 {
 	const prime = 0x100000001b3 // FNV-1a
 	h := uint64(0xcbf29ce484222325)
-	a, b := from.As16(), server.As16()
-	for _, x := range a {
-		h = (h ^ uint64(x)) * prime
-	}
-	for _, x := range b {
-		h = (h ^ uint64(x)) * prime
+	for _, a := range [2][16]byte{from.As16(), server.As16()} {
+		for _, x := range a {
+			h = (h ^ uint64(x)) * prime
+		}
 	}
 	h = (h ^ uint64(to)) * prime
 	return h ^ h>>32

@@ -40,7 +40,9 @@ func (g *guarded) add(s *rules.Set, parts *parts) {
 }
 
 // flow reports whether a flow is one from or to a guarded server.
-func (g *guarded) flow(r *conntrack.Flow) bool { return g.servers[r.Responder] || g.servers[r.Requester] }
+func (g *guarded) flow(r *conntrack.Flow) bool {
+	return g.servers[r.Responder] || g.servers[r.Requester]
+}
 
 // v6 reports whether a packet must be intact because it is an IPv6 packet: the IPv6 header has no
 // checksum, so a wrong bit in an address of a guarded server may make it look like another address.
