@@ -1,6 +1,7 @@
 package cloversteer
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 	"slices"
@@ -32,19 +33,12 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	number := func(v *int, d int) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	number(&c.Nodes, 1<<16)
-	number(&c.Keys, 1<<12)
-	number(&c.Waiting, 512)
-	number(&c.Ring, 128)
-	number(&c.Decay, 1<<16)
-	if c.Hold <= 0 {
-		c.Hold = time.Millisecond
-	}
+	c.Nodes = cmp.Or(max(0, c.Nodes), 1<<16)
+	c.Keys = cmp.Or(max(0, c.Keys), 1<<12)
+	c.Waiting = cmp.Or(max(0, c.Waiting), 512)
+	c.Ring = cmp.Or(max(0, c.Ring), 128)
+	c.Decay = cmp.Or(max(0, c.Decay), 1<<16)
+	c.Hold = cmp.Or(max(0, c.Hold), time.Millisecond)
 	return c
 }
 

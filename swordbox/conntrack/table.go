@@ -38,14 +38,8 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	number := func(v *int, d int) {
-		if *v <= 0 {
-			*v = d
-		}
-	}
-	number(&c.Connections, 4096)
-	number(&c.Learning, c.Connections)
-	c.Learning = min(c.Learning, 2*c.Connections)
+	c.Connections = cmp.Or(max(0, c.Connections), 4096)
+	c.Learning = min(cmp.Or(max(0, c.Learning), c.Connections), 2*c.Connections)
 	c.Idle = cmp.Or(c.Idle, 10*time.Minute)
 	c.Quarantine = cmp.Or(c.Quarantine, 30*time.Second)
 	c.Settle = cmp.Or(c.Settle, defaultSettle)

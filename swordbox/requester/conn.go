@@ -1,6 +1,7 @@
 package requester
 
 import (
+	"cmp"
 	"net/netip"
 	"time"
 
@@ -69,20 +70,11 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	for _, d := range []struct {
-		v *int
-		n int
-	}{{&c.Ring, 128}, {&c.Waiting, 1024}, {&c.Naks, 64}} {
-		if *d.v <= 0 {
-			*d.v = d.n
-		}
-	}
-	if c.RTO <= 0 {
-		c.RTO = time.Millisecond
-	}
-	if c.Silence <= 0 {
-		c.Silence = 255 * time.Millisecond
-	}
+	c.Ring = cmp.Or(max(0, c.Ring), 128)
+	c.Waiting = cmp.Or(max(0, c.Waiting), 1024)
+	c.Naks = cmp.Or(max(0, c.Naks), 64)
+	c.RTO = cmp.Or(max(0, c.RTO), time.Millisecond)
+	c.Silence = cmp.Or(max(0, c.Silence), 255*time.Millisecond)
 	return c
 }
 

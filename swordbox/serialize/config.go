@@ -60,20 +60,13 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	for _, d := range []struct {
-		v *int
-		n int
-	}{{&c.Segments, 128}, {&c.Window, 128}, {&c.Held, 1024}, {&c.HeldPerFlow, 256}, {&c.OwnOps, 128}} {
-		if *d.v <= 0 {
-			*d.v = d.n
-		}
-	}
-	if c.HoldTime <= 0 {
-		c.HoldTime = 30 * time.Millisecond
-	}
-	if c.RedoTime <= 0 {
-		c.RedoTime = time.Millisecond
-	}
+	c.Segments = cmp.Or(max(0, c.Segments), 128)
+	c.Window = cmp.Or(max(0, c.Window), 128)
+	c.Held = cmp.Or(max(0, c.Held), 1024)
+	c.HeldPerFlow = cmp.Or(max(0, c.HeldPerFlow), 256)
+	c.OwnOps = cmp.Or(max(0, c.OwnOps), 128)
+	c.HoldTime = cmp.Or(max(0, c.HoldTime), 30*time.Millisecond)
+	c.RedoTime = cmp.Or(max(0, c.RedoTime), time.Millisecond)
 	c.Transit = cmp.Or(c.Transit, 10*time.Millisecond)
 	c.Words.Budget = cmp.Or(c.Words.Budget, 5*time.Second)
 	if c.Moving == nil {

@@ -1,6 +1,7 @@
 package cloversteer
 
 import (
+	"cmp"
 	"fmt"
 	"math/bits"
 	"net/netip"
@@ -89,9 +90,7 @@ var (
 )
 
 func New(cfg Config) *Machine {
-	if cfg.Repair <= 0 {
-		cfg.Repair = DefaultRepair
-	}
+	cfg.Repair = cmp.Or(max(0, cfg.Repair), DefaultRepair)
 	return &Machine{cfg: cfg, tails: make([]tail, rules.DefaultRegisters)}
 }
 
