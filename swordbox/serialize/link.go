@@ -43,11 +43,8 @@ func (k *link) Done(c *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 		return
 	}
 	l.window.finish(r)
-	if l.phase == closed {
+	if l.phase == closed || l.phase == refused {
 		l.reap()
-		return
-	}
-	if l.phase == refused {
 		return
 	}
 	l.answered()
@@ -63,25 +60,22 @@ func (k *link) endWord(c *pipeline.Ctx, r *record, a requester.Answer) {
 	if a.Kind == requester.Acked && r.op.Is(wire.OpAtomic) {
 		r.prior = r.decision.Prior // the server returns no value for a replaced atomic
 	}
+	if a.Kind == requester.Refused {
+		k.s.keys.ban(r.rkey)
+	}
+	if r.word == nil {
+		return
+	}
 	switch a.Kind {
 	case requester.Refused:
-		k.s.keys.ban(r.rkey)
-		if r.word != nil {
-			r.word.Refused(c.Now, r.decision)
-		}
+		r.word.Refused(c.Now, r.decision)
 	case requester.Lost:
-		if r.word != nil {
-			r.word.Undone(c.Now, r.decision)
-			r.word.Reset(c.Now)
-		}
+		r.word.Undone(c.Now, r.decision)
+		r.word.Reset(c.Now)
 	case requester.Returned:
-		if r.word != nil {
-			r.word.Undone(c.Now, r.decision)
-		}
+		r.word.Undone(c.Now, r.decision)
 	default:
-		if r.word != nil {
-			r.word.Answered(c.Now, r.decision, a.Prior)
-		}
+		r.word.Answered(c.Now, r.decision, a.Prior)
 	}
 	r.word = nil
 }
@@ -117,11 +111,10 @@ func (l *sequencer) redone(c *pipeline.Ctx, r *record, a requester.Answer) {
 	if r == nil || l.phase == closed {
 		return
 	}
-	waited := r.state.isRedo()
 	if a.Kind == requester.Read && r.op == wire.RCReadRequest {
 		l.deliverRead(c, r, a.Frame)
 	}
-	if waited {
+	if r.state.isRedo() {
 		l.endRedo(c, r.psn)
 		return
 	}

@@ -252,10 +252,7 @@ func (g *placing) toOwn(span int) outcome {
 	op := g.f.BTH.Opcode
 	va, n, rkey := target(g.f)
 	answered := op.Is(wire.OpAnswered)
-	switch {
-	case span == 0 && !g.idle():
-		return mustWait
-	case answered && !g.window.room():
+	if span == 0 && !g.idle() || answered && !g.window.room() {
 		return mustWait
 	}
 	g.place = placeOwn
