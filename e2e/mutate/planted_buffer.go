@@ -137,8 +137,8 @@ var bufferBugs = []planted{
 	},
 	{
 		"buffer: the queue of the new mode writes over the former ring", "swordbox/packetbuffer/queue.go",
-		"\tif !q.place.Oldest() {\n\t\treturn false\n\t}\n",
-		"",
+		"if !q.place.Oldest() || slices",
+		"if slices",
 		"swordbox/packetbuffer TestNewQueueWaitsForTheFormerRing",
 	},
 	{
@@ -203,7 +203,7 @@ var bufferBugs = []planted{
 	},
 	{
 		"buffer: a changed ring is used although it does not fit", "swordbox/packetbuffer/machine.go",
-		"\tm.links.Recheck()\n",
+		"\tm.Links.Recheck()\n",
 		"",
 		"swordbox/packetbuffer TestRingThatDoesNotFit",
 	},

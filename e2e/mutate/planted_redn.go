@@ -28,8 +28,8 @@ var rednBugs = []planted{
 	},
 	{
 		"redn: a load reads the pointer of the request before", "redn/construct.go",
-		"	q.Wait(q.Done)\n	q.Enable(on)\n	q.Wait(on.Done)",
-		"	q.Enable(on)\n	q.Wait(on.Done)",
+		"r.Remote())\n	q.decide(on)",
+		"r.Remote())\n	q.Enable(on)\n	q.Wait(on.Done)",
 		"redn TestCostOfLoad",
 	},
 	{
@@ -232,8 +232,8 @@ var rednBugs = []planted{
 	},
 	{
 		"redn: a lock is granted before its turn", "redn/lockserver.go",
-		"	w.Append(sendring.Entry{Op: sendring.Wait}) // lock.turn\n",
-		"	w.Append(sendring.Entry{Op: sendring.NOP, Segments: 2}) // lock.turn\n",
+		"	w.Append(sendring.Entry{Op: sendring.Wait}) // turn\n",
+		"	w.Append(sendring.Entry{Op: sendring.NOP, Segments: 2}) // turn\n",
 		"redn TestLockServer",
 	},
 	{
@@ -256,8 +256,8 @@ var rednBugs = []planted{
 	},
 	{
 		"redn: a lock draws a ticket before its address has come", "redn/lockserver.go",
-		"	q.Wait(q.Done) // a fence",
-		"	q.Nop(0) // a fence",
+		"	w.Wait(w.Done) // a fence",
+		"	w.Nop(0) // a fence",
 		"redn TestLockServer",
 	},
 	{
@@ -268,8 +268,8 @@ var rednBugs = []planted{
 	},
 	{
 		"redn: the lock of a client that has gone stays", "redn/lockserver.go",
-		"	s.received()\n	w.Append(sendring.Entry{Op: sendring.Enable}) // lock.release\n	w.Wait(s.Answers.Done)\n",
-		"	w.Wait(s.Answers.Done)\n	s.received()\n	w.Append(sendring.Entry{Op: sendring.Enable}) // lock.release\n",
+		"	s.received()\n	w.Append(sendring.Entry{Op: sendring.Enable}) // release\n	w.Wait(s.Answers.Done)\n",
+		"	w.Wait(s.Answers.Done)\n	s.received()\n	w.Append(sendring.Entry{Op: sendring.Enable}) // release\n",
 		"redn TestLockServerClientGone",
 	},
 	{

@@ -94,8 +94,8 @@ var stateBugs = []planted{
 	},
 	{
 		"pipeline: a frame with a named port evades the program", "swordbox/pipeline/ingress.go",
-		"e.accept(r.in, r.frame, r.frame.Packets())",
-		"if r.to < 0 {\n\t\t\te.accept(r.in, r.frame, r.frame.Packets())\n\t\t} else {\n\t\t\ts.forward(r.in, r.to, r.frame)\n\t\t}",
+		"s.accept(r.in, r.frame, r.frame.Packets())",
+		"if r.to < 0 {\n\t\t\ts.accept(r.in, r.frame, r.frame.Packets())\n\t\t} else {\n\t\t\ts.forward(r.in, r.to, r.frame)\n\t\t}",
 		"swordbox/pipeline TestIngress",
 	},
 	{
