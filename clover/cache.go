@@ -76,7 +76,6 @@ func (c *Cache) drop(key uint64) {
 	delete(c.m, key)
 }
 
-// clear forgets all locations.
 func (c *Cache) clear() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -51,7 +51,6 @@ type server struct {
 	lost bool
 }
 
-// target returns the remote address of an offset in the server's memory.
 func (s *server) target(off int) remotemem.Target {
 	return remotemem.Target{Peer: s.peer, Addr: s.region.Addr + uint64(off), RKey: s.region.RKey}
 }
@@ -342,10 +341,8 @@ func (c *Client) Exchange(deadline clock.Time) (calls int, err error) {
 	return 1 + min(1, c.giveBack(deadline)), nil
 }
 
-// Last returns the cost of the last operation.
 func (c *Client) Last() kv.Cost { return c.cost }
 
-// Timeline returns the timeline of the client's operations.
 func (c *Client) Timeline() *kv.Timeline { return c.rt }
 
 // Placed returns the number of the memory server that has the node of the last write. The result is

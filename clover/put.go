@@ -122,7 +122,6 @@ type node struct {
 	client uint32
 }
 
-// classOf returns the class of a node for a value of n bytes.
 func (c *appender) classOf(n int) (layout.Class, error) {
 	largest := c.space.Largest()
 	class, ok := layout.ClassOf(n + c.format.Overhead())

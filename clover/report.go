@@ -65,7 +65,6 @@ func (g *reports) are(epoch uint32) bool {
 	return (len(g.shortcuts) == 0 || g.shortcuts[0].epoch == epoch) && (g.oldest == 0 || g.oldest == epoch)
 }
 
-// drop removes the oldest n records.
 func (g *reports) drop(n int) {
 	g.records = g.records[:copy(g.records, g.records[n:])]
 	g.shortcuts = g.shortcuts[:copy(g.shortcuts, g.shortcuts[n:])]

@@ -48,7 +48,6 @@ const (
 	turnLeasePart = 4
 )
 
-// NewTurns makes the Turns that the clients of a process share.
 func NewTurns() *Turns { return &Turns{keys: make(map[uint64][]*turn)} }
 
 // takeTurn waits until the client may PUT key. It returns true if another PUT has answered this

@@ -12,7 +12,6 @@ import (
 // maxDefects is how many defects Audit describes at most.
 const maxDefects = 20
 
-// Report is the result of Audit.
 type Report struct {
 	// Keys is how many keys exist. Slots is how many slots the index has.
 	Keys  int `json:"keys"`
@@ -47,7 +46,6 @@ type Report struct {
 // are valid until the next call.
 type Reader func(server int, off uint64, n int) ([]byte, error)
 
-// auditor is the state of an Audit.
 type auditor struct {
 	layout.Superblock
 	read Reader
@@ -217,7 +215,6 @@ func (a *auditor) table(server, area int) ([]layout.BlockUse, error) {
 	return uses, err
 }
 
-// subtable checks the slots of subtable n.
 func (a *auditor) subtable(n int) error {
 	s := &a.Shape
 	replicas := make([][]byte, len(a.index))

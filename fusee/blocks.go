@@ -364,7 +364,6 @@ func insist(s *space, server int, word layout.BlockUse, deadline clock.Time) (in
 	}
 }
 
-// addBlock adds a block to the blocks of this client.
 func (s *space) addBlock(b *block) {
 	s.blocks[b.blockID] = b
 	c := s.class(b.units)

@@ -138,7 +138,6 @@ func (c *Client) rejoin(deadline clock.Time) error {
 // Super returns the superblock, which describes the store.
 func (c *Client) Super() layout.Superblock { return c.super }
 
-// Last returns the cost of the last operation.
 func (c *Client) Last() kv.Cost { return c.cost }
 
 // MaxValue returns the length in bytes of the longest value that the store can store: its object

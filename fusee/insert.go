@@ -9,7 +9,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Insert implements kv.Store.
 func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	if len(value) > c.MaxValue() {
 		return kv.ErrTooLarge

@@ -85,7 +85,6 @@ const (
 	bufferLen = atIn + maxIn*maxOut
 )
 
-// open connects to all servers.
 func (m *memory) open(cfg Config, deadline clock.Time) (err error) {
 	m.cfg, m.rt = cfg, kv.NewTimeline(cfg.Context.Runtime())
 	m.links = make([]link, len(cfg.Servers))
@@ -247,7 +246,6 @@ func (m *memory) once(deadline clock.Time) error {
 	return err
 }
 
-// drop removes all operations from the batch.
 func (m *memory) drop() { m.batch, m.n = m.batch[:0], 0 }
 
 // prepareRetry decides whether an attempt that has failed with err is repeated. It returns nil,

@@ -10,7 +10,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Get implements kv.Store.
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	if err := c.begin(deadline); err != nil {
 		return dst[:0], err
@@ -93,7 +92,6 @@ func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
 	return c.write1(key, value, layout.OpUpdate, deadline)
 }
 
-// Delete implements kv.Store.
 func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.write1(key, nil, layout.OpDelete, deadline)
 }

@@ -183,7 +183,6 @@ func (m *memory) wordAt(i int, at int) uint64 {
 	return binary.LittleEndian.Uint64(b[:])
 }
 
-// viewOf reads the view of one server.
 func (m *memory) viewOf(i int, deadline clock.Time) (layout.View, error) {
 	o := &m.viewOps[i]
 	m.fab.Read(o, m.target(i, 0), atViews+viewLen*i, viewLen)

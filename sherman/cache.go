@@ -60,7 +60,6 @@ func (p *cached) covers(key uint64) bool {
 	return layout.Covers(p.lowest, p.highest, key)
 }
 
-// childIndex returns the index of the child for a key.
 func (p *cached) childIndex(key uint64) int {
 	return sort.Search(len(p.keys), func(i int) bool { return p.keys[i] > key })
 }
@@ -126,7 +125,6 @@ func (c *cache) remove(i int) {
 	c.pages = slices.Delete(c.pages, i, i+1)
 }
 
-// drop removes the page that covers a key from the cache.
 func (c *cache) drop(key uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -174,10 +174,8 @@ func (c *walker) begin(deadline clock.Time) error {
 // Super returns the superblock, which describes the tree.
 func (c *Client) Super() layout.Superblock { return c.super }
 
-// Timeline returns the timeline of the client's operations.
 func (c *Client) Timeline() *kv.Timeline { return c.rt }
 
-// Last returns the cost of the last operation.
 func (c *Client) Last() kv.Cost { return c.cost.Cost }
 
 // LastCost returns the cost of the last operation in detail.

@@ -76,7 +76,6 @@ func (m *maker) do(deadline clock.Time, prepare func(o *remotemem.Op)) error {
 	})
 }
 
-// write writes b to remote memory.
 func (m *maker) write(t remotemem.Target, b []byte, deadline clock.Time) error {
 	if err := m.fab.MR().WriteAt(b, 0); err != nil {
 		return err

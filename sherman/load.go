@@ -212,7 +212,6 @@ func (l *loader) link(level int, key uint64, left, page layout.Addr) error {
 	return nil
 }
 
-// open starts a new page of a level.
 func (l *loader) open(g *growing, level int, lowest uint64, leftmost layout.Addr) error {
 	b, err := l.take(g)
 	if err != nil {

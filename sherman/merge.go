@@ -75,7 +75,6 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 	return nil
 }
 
-// header reads the header of a page.
 func (c *changer) header(a layout.Addr, deadline clock.Time) (layout.Header, error) {
 	err := c.readPage(a, &c.sib, c.sibBuf, deadline)
 	return c.sib.Header, err

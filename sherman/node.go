@@ -33,7 +33,6 @@ type Node struct {
 // its clients have found held.
 const maxSights = 1 << 16
 
-// NewNode makes a compute node without clients.
 func NewNode(cfg NodeConfig) (*Node, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.Validate(); err != nil {

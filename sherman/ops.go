@@ -58,7 +58,6 @@ func (c *memory) lockTarget(k lock.Key) remotemem.Target {
 	return remotemem.Target{Peer: l.peer, Addr: l.mem.Locks.Addr + 8*uint64(k.Index), RKey: l.mem.Locks.RKey}
 }
 
-// lockOf returns the lock of a page.
 func (c *memory) lockOf(a layout.Addr) lock.Key {
 	if c.super.PageLocks {
 		return lock.Key{Server: a.Server(), Index: int(a.Offset() / uint64(c.super.Shape.Page))}

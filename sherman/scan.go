@@ -49,7 +49,6 @@ func (c *Client) Scan(from uint64, n int, f func(key uint64, value []byte) bool,
 	return nil
 }
 
-// scan is the state of one Scan.
 type scan struct {
 	next uint64 // f still gets the records from this key on
 	left int    // how many records f may still get

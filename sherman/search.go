@@ -89,7 +89,6 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 }
 
-// get searches once for a key.
 func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	a, err := c.locate(key, 0, deadline)
 	for err == nil {

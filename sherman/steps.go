@@ -46,7 +46,6 @@ func FindStep(name string) (Step, error) {
 	return all[i], nil
 }
 
-// StepNames lists the names of the steps.
 func StepNames() (names []string) {
 	for _, s := range Steps() {
 		names = append(names, s.Name)

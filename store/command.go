@@ -259,13 +259,11 @@ func (v *Verdict) HintLoss(out io.Writer) error {
 // UseError is a mistake in the command line that the user typed.
 type UseError struct{ error }
 
-// Unwrap returns the cause.
 func (e UseError) Unwrap() error { return e.error }
 
 // BadUse makes a UseError. Its arguments are those of fmt.Errorf.
 func BadUse(format string, args ...any) error { return UseError{fmt.Errorf(format, args...)} }
 
-// IsUse reports whether an error is a UseError.
 func IsUse(err error) bool {
 	var u UseError
 	return errors.As(err, &u)

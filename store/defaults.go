@@ -75,7 +75,6 @@ type historyResult struct {
 	loss, noLoss bool
 }
 
-// Write implements Result.
 func (h *historyResult) Write(w io.Writer) error {
 	err := h.Verdict.Write(w, h.loss)
 	if !h.noLoss {
@@ -84,5 +83,4 @@ func (h *historyResult) Write(w io.Writer) error {
 	return err
 }
 
-// Bad implements Failing.
 func (h *historyResult) Bad() bool { return !h.Linearizable }

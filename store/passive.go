@@ -147,7 +147,6 @@ func (p *Passive[Known, C]) open(k *Known, servers []string, v verbs.Context, de
 	return p.Dial(k, cfg, deadline)
 }
 
-// Clients implements Node.
 func (p *Passive[Known, C]) Clients(ClientOptions) (func(verbs.Context) Clients, error) {
 	k, servers, err := p.Known()
 	return func(v verbs.Context) Clients {
@@ -160,13 +159,10 @@ func (p *Passive[Known, C]) Clients(ClientOptions) (func(verbs.Context) Clients,
 // Opener opens clients that share nothing.
 type Opener func(deadline clock.Time) (kv.Store, error)
 
-// Open implements Clients.
 func (f Opener) Open(deadline clock.Time) (kv.Store, error) { return f(deadline) }
 
-// Close implements Clients.
 func (Opener) Close() error { return nil }
 
-// Status implements Node.
 func (p *Passive[Known, C]) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -159,7 +159,6 @@ func Default() *Store {
 	return all[0]
 }
 
-// Find returns the store with a name.
 func Find(name string) (*Store, error) {
 	if s := registered[name]; s != nil {
 		return s, nil

@@ -112,7 +112,6 @@ type TableInfo[S fmt.Stringer] struct {
 	Made bool `json:"made"`
 }
 
-// Write implements Result.
 func (i *TableInfo[S]) Write(out io.Writer) error {
 	what := "found"
 	if i.Made {
@@ -129,7 +128,6 @@ type tableNode[S fmt.Stringer, C Shaped[S]] struct {
 	table *Table[S, C]
 }
 
-// Routes implements Node.
 func (n *tableNode[S, C]) Routes(m *control.Mux) {
 	n.Stops(m)
 	control.Handle(m, "POST "+n.Store.Path(PathStart), func(r *http.Request, in TableRequest[S]) (out TableInfo[S], err error) {

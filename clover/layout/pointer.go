@@ -93,7 +93,6 @@ func (w Word) Valid() bool {
 		(!w.IsTombstone() || w.Handle() == 0)
 }
 
-// String describes a header: its version, and "deleted", "newest" or its successor.
 func (w Word) String() string {
 	switch at, ok := w.Next(); {
 	case w.IsTombstone():
@@ -112,7 +111,6 @@ type Location struct {
 	Version Version
 }
 
-// IsZero reports whether the location names nothing.
 func (l Location) IsZero() bool { return l.Handle == 0 }
 
 // Word returns the location as a word without stamp.
@@ -161,5 +159,4 @@ func StampedLocation(w Word) (l Location, stamp uint32, ok bool) {
 	return l, stamp, !l.IsZero() && l.Version != 0
 }
 
-// String returns handle and version.
 func (l Location) String() string { return fmt.Sprintf("%d.%d", l.Handle, l.Version) }

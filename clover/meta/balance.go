@@ -14,7 +14,6 @@ import (
 // all servers in turn. The other nodes of a chain come from the server of the chain as long as it
 // has free nodes.
 
-// balance has the weights of the memory servers.
 type balance struct {
 	// weights says how many new nodes come from each server, in proportion to the sum of all
 	// weights; nil means that the servers give nodes in turn.

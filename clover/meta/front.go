@@ -14,7 +14,6 @@ func newFront(cfg *Config) (*calls.Server, error) {
 	})
 }
 
-// answer sends the answer to a request.
 func (s *Server) answer(c *calls.Conn, r *rpc.Request, a *rpc.Answer) {
 	s.stamp(a)
 	s.send(c, r, a)

@@ -50,7 +50,6 @@ func (s *Server) parse(in calls.Request) (r rpc.Request, ok bool) {
 	return r, n <= len(b) && s.front.Read(in, b[:]) == nil && r.Parse(b[:n]) == nil
 }
 
-// request handles a request.
 func (s *Server) request(in calls.Request) {
 	r, ok := s.parse(in)
 	if !ok {

@@ -56,7 +56,6 @@ func (q *inquiry) take(now clock.Time) (ran, fresh, known bool) {
 	return q.ran, now <= q.until, known
 }
 
-// wait waits until no inquiry is going on.
 func (q *inquiry) wait(s *Server) {
 	for {
 		q.mu.Lock()

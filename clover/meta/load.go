@@ -236,7 +236,6 @@ func (s *memories) writeOwner(i int) error {
 	return s.writeBulk(i, 0, b)
 }
 
-// freeAll puts all nodes of all servers into the free lists.
 func (s *pool) freeAll() {
 	// The runs of nodes of one class are the same on all servers.
 	_ = s.runs(0, func(c layout.Class, first layout.Handle, n int) error {

@@ -173,7 +173,6 @@ func (s *memories) connected(i int) bool {
 	return true
 }
 
-// breakWays ends all connections to server i.
 func (s *memories) breakWays(i int) error {
 	for _, w := range s.memory[i].ways {
 		if err := s.fab.Break(w.peer); err != nil {
@@ -357,7 +356,6 @@ func (s *memories) readBulk(i, off, n int) ([]byte, error) {
 	return b, nil
 }
 
-// eraseShortcuts clears all shortcuts of server i.
 func (s *memories) eraseShortcuts(i int) error {
 	if err := s.reach(i); err != nil {
 		return err

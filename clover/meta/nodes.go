@@ -55,7 +55,6 @@ type worn struct {
 	epoch  uint32
 }
 
-// classOf returns the class of a node.
 func (s *pool) classOf(h layout.Handle) layout.Class {
 	p, _ := s.space.Place(h)
 	c, _ := layout.ClassOf(p.Len)

@@ -227,7 +227,6 @@ func (s *chains) pass(e *entry, next layout.Location) {
 	e.at, e.recorded = next, false
 }
 
-// onServer reports whether the node l is on server i.
 func (s *pool) onServer(l layout.Location, i int) bool {
 	p, ok := s.space.Place(l.Handle)
 	return ok && p.Server == i

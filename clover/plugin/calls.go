@@ -45,7 +45,6 @@ type calls struct {
 	Rate    float64       `json:"callsPerSecond"`
 }
 
-// Write prints the result.
 func (c *calls) Write(out io.Writer) error {
 	_, err := fmt.Fprintf(out, "%.0f calls a second: %d clients, %d calls in %v\n", c.Rate, c.Clients, c.Calls, c.Span.Round(time.Millisecond))
 	return err

@@ -254,7 +254,6 @@ func Stats(c *store.Call) (st rpc.Stats, err error) {
 	return st, c.Post("", Store.Path(pathStat), o, &st)
 }
 
-// Write prints the counters.
 func (st *stats) Write(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	_, _ = fmt.Fprintf(w, "keys\t%d of %d\tlost %d\n", st.Keys, st.Slots, st.LostKeys)
@@ -318,10 +317,8 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// Bad reports whether the history is not linearizable.
 func (v *verdict) Bad() bool { return !v.Linearizable }
 
-// Write prints the verdict and, if they are known, the counters.
 func (v *verdict) Write(out io.Writer) error {
 	err := errors.Join(v.Verdict.Write(out, true), v.HintLoss(out))
 	st := v.after

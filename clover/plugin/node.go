@@ -81,7 +81,6 @@ type server struct {
 
 func newNode(h store.Host) store.Node { return &node{h: h} }
 
-// Routes implements store.Node.
 func (n *node) Routes(m *control.Mux) {
 	type none = struct{}
 	control.Handle(m, "POST "+Store.Path(store.PathStart), func(_ *http.Request, in Config) (out started, err error) {
@@ -98,7 +97,6 @@ func (n *node) Routes(m *control.Mux) {
 	control.Handle(m, "POST "+Store.Path(pathCalls), n.calls)
 }
 
-// Clients implements store.Node.
 func (n *node) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients, error) {
 	addr, err := n.h.Address(o.Server)
 	if err = errors.Join(err, checkShare(&o)); err != nil {
@@ -110,7 +108,6 @@ func (n *node) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients
 	}, nil
 }
 
-// Status implements store.Node.
 func (n *node) Status() store.Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -120,7 +120,6 @@ const (
 	serverLen    = 16 + 8
 )
 
-// AppendTo appends the answer to b.
 func (a *Answer) AppendTo(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint32(b, a.Seq)

@@ -66,7 +66,6 @@ var opNames = [opEnd]string{
 	OpBye: "bye", OpStat: "stat", OpReports: "reports",
 }
 
-// String returns the name of the request.
 func (o Op) String() string {
 	if int(o) < opEnd && opNames[o] != "" {
 		return opNames[o]
@@ -101,7 +100,6 @@ const (
 
 var statusNames = [...]string{"ok", "not found", "exists", "full", "lost", "unknown client", "refused", "busy", "done before"}
 
-// String returns the outcome in words.
 func (s Status) String() string {
 	if int(s) < len(statusNames) {
 		return statusNames[s]
@@ -186,7 +184,6 @@ type Request struct {
 // ErrMessage means that the bytes are not a message.
 var ErrMessage = errors.New("malformed message")
 
-// AppendTo appends the request to b.
 func (r *Request) AppendTo(b []byte) []byte {
 	le := binary.LittleEndian
 	b = le.AppendUint32(b, r.Seq)

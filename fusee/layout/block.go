@@ -107,7 +107,6 @@ func (s *Shape) PlaceOf(block, i, units int) uint64 {
 	return uint64(block)*uint64(s.BlockUnits) + uint64(s.bitmapUnits()+i*units)
 }
 
-// BlockOf returns the block of an object.
 func (s *Shape) BlockOf(place uint64) int { return int(place / uint64(s.BlockUnits)) }
 
 // IndexOf returns the index of an object in its block, whose objects have the given length, or -1

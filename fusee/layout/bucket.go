@@ -64,7 +64,6 @@ func (h Header) Word() uint64 {
 // Put writes the header to b.
 func (h Header) Put(b []byte) { binary.LittleEndian.PutUint64(b, h.Word()) }
 
-// Parse parses a header that Put wrote.
 func (h *Header) Parse(b []byte) error {
 	w := binary.LittleEndian.Uint64(b)
 	*h = Header{Depth: int(min(uint32(byte(w)), MaxDepth+1)), Prefix: uint32(w >> 32), Moving: w&movingBit != 0}

@@ -41,7 +41,6 @@ func (e Entry) Word() uint64 {
 	return w
 }
 
-// Parse parses an entry of a directory.
 func (e *Entry) Parse(w uint64) error {
 	*e = Entry{Depth: int(byte(w)), Splitting: w&splitting != 0}
 	if e.Depth > MaxDepth || e.Word() != w {
@@ -95,7 +94,6 @@ func (d *Directory) Of(s *Shape, h Hash) (subtable int, e Entry) {
 	}
 }
 
-// At returns the entry of a subtable.
 func (d *Directory) At(subtable int) Entry { return d.entries[subtable] }
 
 // Uses reports whether a subtable is in use: it is one of those that Format has made, or the split

@@ -1,6 +1,5 @@
 package layout
 
-// Hash is the hash of a key.
 type Hash struct {
 	// bits chooses the subtable, the fingerprint, one bucket and, in the published format, both
 	// buckets. other is a second, independent hash, which chooses the second bucket in the hardened

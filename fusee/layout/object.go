@@ -79,7 +79,6 @@ type Link uint64
 
 const linkBits = 1<<48 - 1
 
-// LinkTo returns the link to an object.
 func LinkTo(server int, place uint64) Link {
 	return Link(place<<4|uint64(server%MaxServers)) & linkBits
 }
@@ -120,7 +119,6 @@ const (
 
 var outcomeNames = [...]string{"unknown", "incomplete", "committed", "finished"}
 
-// String returns the name of the outcome.
 func (o Outcome) String() string { return outcomeNames[min(o, Finished)] }
 
 // Units returns the length, in units, of an object with a value of n bytes.

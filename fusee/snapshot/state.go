@@ -1,6 +1,5 @@
 package snapshot
 
-// State is the state of a Writer.
 type State uint8
 
 // States.
@@ -28,7 +27,6 @@ const (
 
 var stateNames = [...]string{"idle", "swapping", "looking", "fixing", "logging", "committing", "waiting", "won", "lost", "failed"}
 
-// String returns the name of the state.
 func (s State) String() string { return stateNames[s] }
 
 // Ended reports whether the state is final.
@@ -56,7 +54,6 @@ const (
 
 var actionNames = [...]string{"-", "swap the backups", "read the primary", "write the log", "swap the primary"}
 
-// String describes the action.
 func (a Action) String() string { return actionNames[a] }
 
 // event is what happens to a Writer: what its owner has found.
@@ -84,7 +81,6 @@ var eventNames = [...]string{
 	"begin", "no backups", "Rule 1", "Rule 2", "lost", "open", "Rule 3", "changed", "unchanged", "fixed", "logged", "swapped", "foreign", "down",
 }
 
-// String returns the name of the event.
 func (e event) String() string { return eventNames[e] }
 
 // edges is the state diagram: in state `from`, the event `on` leads to state `to`, and the owner

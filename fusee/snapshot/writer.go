@@ -21,13 +21,11 @@ func New(old, value uint64, backups int) Writer {
 	return Writer{old: old, new: value, n: uint8(min(max(backups, 0), MaxBackups))}
 }
 
-// State returns the state of the writer.
 func (w *Writer) State() State { return w.state }
 
 // Old returns the value that the writer replaces.
 func (w *Writer) Old() uint64 { return w.old }
 
-// Value returns the new value.
 func (w *Writer) Value() uint64 { return w.new }
 
 // Swap is a compare-and-swap of backup number Backup from the value Compare to the writer's value.

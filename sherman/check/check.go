@@ -9,7 +9,6 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
-// checker is a check in progress.
 type checker struct {
 	Config
 	report Report

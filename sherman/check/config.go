@@ -119,5 +119,4 @@ type Problem struct {
 	What string
 }
 
-// String describes the problem in words.
 func (p Problem) String() string { return fmt.Sprintf("%s at %v: %s", p.Kind, p.At, p.What) }

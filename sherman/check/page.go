@@ -34,7 +34,6 @@ type child struct {
 	addr layout.Addr
 }
 
-// covers reports whether a key is in the page's range.
 func (p *page) covers(key uint64) bool {
 	return layout.Covers(p.lowest, p.highest, key)
 }

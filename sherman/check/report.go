@@ -13,7 +13,6 @@ type Content struct {
 	Sum  uint64 `json:"sum"`
 }
 
-// Add adds a key.
 func (c *Content) Add(key uint64) {
 	c.Keys++
 	c.Sum += layout.Mix(key)

@@ -49,7 +49,6 @@ const (
 
 var stageNames = [...]string{"live", "closed", "unused"}
 
-// String returns the name of the stage.
 func (s Stage) String() string { return stageNames[min(s, Unused)] }
 
 // Fresh is the memory of a page that no pointer names yet.

@@ -61,7 +61,6 @@ type Page struct {
 // Range is a part of a page, in bytes.
 type Range struct{ Off, Len int }
 
-// State is the state of a slot.
 type State uint8
 
 // States of a slot.

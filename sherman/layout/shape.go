@@ -76,7 +76,6 @@ func (s Shape) Validate() error {
 	return nil
 }
 
-// String describes the shape in words.
 func (s Shape) String() string {
 	return fmt.Sprintf("%v, pages of %d bytes, values of up to %d", s.Kind, s.Page, s.Value)
 }

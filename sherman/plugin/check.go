@@ -23,7 +23,6 @@ type CheckRequest struct {
 	DeadLocks int `json:"deadLocks"`
 }
 
-// Checked is the result of a check of the structure.
 type Checked struct {
 	store.Proof
 	// Tree is the report of the check; nil if a server's memory was lost.
@@ -33,7 +32,6 @@ type Checked struct {
 // wholePatience is the time limit for reading or loading a whole tree.
 const wholePatience = 10 * time.Minute
 
-// check reads the tree and checks its structure.
 func (n *node) check(r *http.Request, in CheckRequest) (out Checked, err error) {
 	began := time.Now()
 	err = n.With(r, "check", func(_ *tree, c *sherman.Client, rt verbs.Runtime) error {

@@ -147,7 +147,6 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// Write prints the tree that start has found or made.
 func (i *Info) Write(out io.Writer) error {
 	what := "found"
 	if i.Made {
@@ -205,7 +204,6 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// Write prints the result of a check.
 func (c *Checked) Write(out io.Writer) error {
 	memory := ""
 	if c.Tree != nil {
@@ -226,7 +224,6 @@ func newLoad(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// Write prints the keys and pages that were loaded.
 func (l *Loaded) Write(out io.Writer) error {
 	_, err := fmt.Fprintf(out, "%d keys in %v pages of levels 0 to %d, %d MiB, in %v\n", l.Keys, l.Pages, len(l.Pages)-1,
 		l.Bytes>>20, l.Took.Round(time.Millisecond))

@@ -22,7 +22,6 @@ type LoadRequest struct {
 	Records bool `json:"records,omitempty"`
 }
 
-// Loaded is the result of a LoadRequest.
 type Loaded struct {
 	Keys  uint64        `json:"keys"`
 	Pages []int         `json:"pages"`

@@ -38,7 +38,6 @@ func newNode(h store.Host) store.Node {
 	return &node{store.Passive[tree, *sherman.Client]{Host: h, Store: &Store, What: "tree", Dial: (*tree).open}}
 }
 
-// Routes implements store.Node.
 func (n *node) Routes(m *control.Mux) {
 	n.Stops(m)
 	post := func(request string) string { return "POST " + Store.Path(request) }
@@ -185,7 +184,6 @@ type tree struct {
 	generation uint64
 }
 
-// newTree returns the state of a new compute node.
 func newTree(in Config, servers []netip.Addr) (tree, error) {
 	var node *sherman.Node
 	step, err := sherman.FindStep(in.Step)
@@ -201,12 +199,10 @@ func newTree(in Config, servers []netip.Addr) (tree, error) {
 	return tree{cfg: in, node: node}, err
 }
 
-// config returns the configuration of a client.
 func config(cfg passive.Config) sherman.Config {
 	return sherman.Config{Context: cfg.Context, Manager: cfg.Manager}
 }
 
-// open opens a client of the compute node.
 func (t *tree) open(cfg passive.Config, deadline clock.Time) (*sherman.Client, error) {
 	return t.node.Open(config(cfg), deadline)
 }

@@ -57,7 +57,6 @@ func unmoved(before, after []Lock) (out []Lock) {
 	return out
 }
 
-// Write prints the tree, the counters of the node, and the locks.
 func (st *Stat) Write(out io.Writer) error {
 	t, n := &st.Tree, &st.Node
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

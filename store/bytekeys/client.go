@@ -101,10 +101,8 @@ func (c *Client) Delete(key []byte, deadline clock.Time) error {
 	return c.count(err)
 }
 
-// Last returns the cost of the last operation.
 func (c *Client) Last() kv.Cost { return c.cost }
 
-// Close closes the store's client.
 func (c *Client) Close() error { return c.s.Close() }
 
 // MaxEntry returns how many bytes a key, its value and the header of the entry may have together.

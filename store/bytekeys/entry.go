@@ -36,7 +36,6 @@ func header(dst []byte, kind byte, key, value int) []byte {
 	return binary.AppendUvarint(dst, uint64(value))
 }
 
-// appendEntry appends an entry to dst.
 func appendEntry(dst []byte, kind byte, key, value []byte) []byte {
 	dst = header(dst, kind, len(key), len(value))
 	dst = append(dst, key...)

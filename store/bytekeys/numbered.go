@@ -15,27 +15,22 @@ type Numbered struct {
 
 var _ kv.Upserter = Numbered{}
 
-// Get implements kv.Store.
 func (n Numbered) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	return n.Client.Get(n.Name(key), dst, deadline)
 }
 
-// Put implements kv.Store.
 func (n Numbered) Put(key uint64, value []byte, deadline clock.Time) error {
 	return n.Client.Put(n.Name(key), value, deadline)
 }
 
-// Insert implements kv.Store.
 func (n Numbered) Insert(key uint64, value []byte, deadline clock.Time) error {
 	return n.Client.Insert(n.Name(key), value, deadline)
 }
 
-// Upsert implements kv.Upserter.
 func (n Numbered) Upsert(key uint64, value []byte, deadline clock.Time) error {
 	return n.Client.Upsert(n.Name(key), value, deadline)
 }
 
-// Delete implements kv.Store.
 func (n Numbered) Delete(key uint64, deadline clock.Time) error {
 	return n.Client.Delete(n.Name(key), deadline)
 }

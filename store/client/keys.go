@@ -47,7 +47,6 @@ type Op[K any] struct {
 	Value []byte // for Put, Insert and Upsert
 }
 
-// Result is the result of an operation.
 type Result struct {
 	Value []byte // for Get
 	Err   error
@@ -155,7 +154,6 @@ func (k Keys[K]) Start(ctx context.Context, op Op[K]) *Pending {
 	return out
 }
 
-// one executes an operation.
 func (k Keys[K]) one(ctx context.Context, op Op[K]) Result {
 	if ctx.Done() != nil { // if the context ends, the operation may go on after this call
 		op.Key, op.Value = k.clone(op.Key), cloneBytes(op.Value)

@@ -20,7 +20,6 @@ func (p *Pool) Numbers() Keys[uint64] {
 // INSERT.
 type numbers struct{ kv.Store }
 
-// Upsert implements operations.
 func (n numbers) Upsert(key uint64, value []byte, deadline clock.Time) error {
 	if u, ok := n.Store.(kv.Upserter); ok {
 		return u.Upsert(key, value, deadline)

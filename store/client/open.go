@@ -169,7 +169,6 @@ type answer struct {
 	body   bytes.Buffer
 }
 
-// Header implements http.ResponseWriter.
 func (a *answer) Header() http.Header {
 	if a.header == nil {
 		a.header = make(http.Header)
@@ -177,16 +176,12 @@ func (a *answer) Header() http.Header {
 	return a.header
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (a *answer) WriteHeader(status int) { a.status = status }
 
-// Write implements http.ResponseWriter.
 func (a *answer) Write(b []byte) (int, error) { return a.body.Write(b) }
 
-// Name implements store.Host.
 func (h *host) Name() string { return "this program" }
 
-// Address implements store.Host.
 func (h *host) Address(name string) (netip.Addr, error) {
 	if h.rack == nil {
 		return netip.ParseAddr(name)
@@ -194,22 +189,17 @@ func (h *host) Address(name string) (netip.Addr, error) {
 	return h.rack.Address(name)
 }
 
-// NameOf implements store.Host.
 func (h *host) NameOf(addr string) string { return addr }
 
-// Manager implements store.Host.
 func (h *host) Manager() rdmacm.Manager { return h.nic.Manager() }
 
 // Context implements store.Host. All clients of the program share its NIC.
 func (h *host) Context() verbs.Context { return h.nic }
 
-// Log implements store.Host.
 func (h *host) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// Service implements store.Host.
 func (h *host) Service(f func() error) error { return f() }
 
-// Do implements store.Host.
 func (h *host) Do(r *http.Request, _ string, f func(ctx context.Context, v verbs.Context) error) error {
 	return f(r.Context(), h.nic)
 }

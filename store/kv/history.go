@@ -71,10 +71,8 @@ func (h *History) guarded(f func()) {
 	f()
 }
 
-// NewHistory makes an empty history.
 func NewHistory() *History { return &History{ops: make(map[uint64][]operation)} }
 
-// Len returns the number of operations.
 func (h *History) Len() int { return h.n }
 
 type opKind uint8
@@ -154,7 +152,6 @@ func (h *History) invoke(key uint64, client int, in input, call clock.Time) (ind
 	return index
 }
 
-// answer records the outcome of an operation.
 func (h *History) answer(key uint64, index int, out output, back clock.Time) {
 	h.guarded(func() {
 		if h.ended {
@@ -455,7 +452,6 @@ func (r *Recorded) run(key uint64, in input, f func() (got uint64, err error)) e
 	return err
 }
 
-// Get executes and records a GET.
 func (r *Recorded) Get(key uint64, dst []byte, deadline clock.Time) (v []byte, err error) {
 	err = r.run(key, input{kind: opGet}, func() (number uint64, err error) {
 		if v, err = r.Store.Get(key, dst, deadline); err != nil {
@@ -470,14 +466,12 @@ func (r *Recorded) Get(key uint64, dst []byte, deadline clock.Time) (v []byte, e
 	return v, err
 }
 
-// Put executes and records a PUT.
 func (r *Recorded) Put(key uint64, value []byte, deadline clock.Time) error {
 	return r.run(key, input{kind: opPut, value: binary.LittleEndian.Uint64(value)}, func() (uint64, error) {
 		return 0, r.Store.Put(key, value, deadline)
 	})
 }
 
-// Insert executes and records an INSERT.
 func (r *Recorded) Insert(key uint64, value []byte, deadline clock.Time) error {
 	return r.run(key, input{kind: opInsert, value: binary.LittleEndian.Uint64(value)}, func() (uint64, error) {
 		return 0, r.Store.Insert(key, value, deadline)
@@ -496,7 +490,6 @@ func (r *Recorded) Upsert(key uint64, value []byte, deadline clock.Time) error {
 	})
 }
 
-// Delete executes and records a DELETE.
 func (r *Recorded) Delete(key uint64, deadline clock.Time) error {
 	return r.run(key, input{kind: opDelete}, func() (uint64, error) { return 0, r.Store.Delete(key, deadline) })
 }

@@ -25,7 +25,6 @@ func NewMap(largest int) *Map { return &Map{values: make(map[uint64][]byte), lar
 // MaxValue returns the length of the longest value in bytes.
 func (m *Map) MaxValue() int { return m.largest }
 
-// Get implements Store.
 func (m *Map) Get(key uint64, dst []byte, _ clock.Time) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -36,7 +35,6 @@ func (m *Map) Get(key uint64, dst []byte, _ clock.Time) ([]byte, error) {
 	return append(dst[:0], v...), nil
 }
 
-// Put implements Store.
 func (m *Map) Put(key uint64, value []byte, _ clock.Time) error {
 	return m.set(key, value, func(exists bool) error {
 		if !exists {
@@ -46,7 +44,6 @@ func (m *Map) Put(key uint64, value []byte, _ clock.Time) error {
 	})
 }
 
-// Insert implements Store.
 func (m *Map) Insert(key uint64, value []byte, _ clock.Time) error {
 	return m.set(key, value, func(exists bool) error {
 		if exists {
@@ -76,7 +73,6 @@ func (m *Map) set(key uint64, value []byte, refuse func(exists bool) error) erro
 	return nil
 }
 
-// Delete implements Store.
 func (m *Map) Delete(key uint64, _ clock.Time) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -109,5 +105,4 @@ func (m *Map) Scan(from uint64, n int, f func(key uint64, value []byte) bool, _ 
 // Last returns zero costs, because no network is used.
 func (m *Map) Last() Cost { return Cost{} }
 
-// Close does nothing.
 func (m *Map) Close() error { return nil }

@@ -91,7 +91,6 @@ func (p *Popularity) ParseMove(text string) error {
 	return nil
 }
 
-// check returns an error if the popularity is not valid.
 func (p *Popularity) check() error {
 	switch {
 	case p.Shape == ShapeLatest && (p.MoveTime > 0 || p.MoveOps > 0):
@@ -110,7 +109,6 @@ func (p *Popularity) check() error {
 	return fmt.Errorf("workload: unknown distribution %.40q", p.Shape)
 }
 
-// shape returns the shape of a workload with popularity p.
 func (p *Popularity) shape(w *Workload) string {
 	switch {
 	case p.Shape != "":

@@ -195,7 +195,6 @@ type Breakdown struct {
 	Phases map[string]float64 `json:"phasesUsec"`
 }
 
-// breakdown returns the Breakdown of n operations.
 func breakdown(kind string, n uint64, spent *[phases]time.Duration) Breakdown {
 	b := Breakdown{Kind: kind, Ops: n, Phases: map[string]float64{}}
 	for p, d := range spent {
@@ -269,7 +268,6 @@ func (r *Result) MarshalJSON() ([]byte, error) {
 	return json.Marshal(w)
 }
 
-// UnmarshalJSON reads what MarshalJSON wrote.
 func (r *Result) UnmarshalJSON(b []byte) error {
 	type plain Result
 	w := struct {

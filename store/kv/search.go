@@ -162,7 +162,6 @@ func (s *search) link() {
 	s.next[last], s.back[0] = 0, last
 }
 
-// isCall reports whether entry e of the list is a call.
 func (s *search) isCall(e int) bool { return e > 0 && e <= len(s.ops) }
 
 // place makes operation i the next one of the order: it removes the operation from the list of

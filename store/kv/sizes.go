@@ -84,7 +84,6 @@ func parseSizes(text string, number func(string) (int, error)) (s *Sizes, err er
 	return s, err
 }
 
-// check returns an error if the sizes are not valid.
 func (s *Sizes) check() error {
 	switch {
 	case s.Min < 0 || s.Max > maxSize:
@@ -109,7 +108,6 @@ func (s *Sizes) check() error {
 	return nil
 }
 
-// draw draws a size.
 func (s *Sizes) draw(r *rand.Rand) int {
 	switch {
 	case len(s.List) > 0:
@@ -134,7 +132,6 @@ func (s *Sizes) draw(r *rand.Rand) int {
 	return s.Min + int(s.ranks.rank(r))
 }
 
-// String describes the sizes in words.
 func (s *Sizes) String() string {
 	switch {
 	case len(s.List) > 0:

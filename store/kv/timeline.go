@@ -47,7 +47,6 @@ var phaseNames = [phases]string{
 	"client", "queue", "lock", "back-off", "rpc", "switch", "trip 1", "trip 2", "trip 3", "trip 4", "more trips",
 }
 
-// String returns the name of the phase in reports.
 func (p Phase) String() string { return phaseNames[p] }
 
 // trips reports whether a client waits for round trips to memory in the phase.

@@ -49,7 +49,6 @@ func FindWorkload(name string) (Workload, error) {
 	return Workload{}, fmt.Errorf("unknown workload %q: want one of %s, or the percentage of updates", name, strings.Join(names, " "))
 }
 
-// Kind is the kind of an operation in a workload.
 type Kind uint8
 
 // Kinds of operations.
@@ -65,7 +64,6 @@ const (
 
 var kindNames = [kinds]string{"read", "update", "insert", "scan", "read-modify-write", "delete"}
 
-// String returns the name of the kind.
 func (k Kind) String() string { return kindNames[k] }
 
 // pick chooses the kind of the next operation. x is a random number from 0 to 1.

@@ -91,7 +91,6 @@ type ClientStats struct {
 	Redirected, Changed, Pending uint64
 }
 
-// Open opens a client.
 func Open(cfg ClientConfig, deadline clock.Time) (*Client, error) {
 	if cfg.Port == nil || cfg.RTT <= 0 {
 		return nil, errors.New("kvcs client: give Port and RTT")
@@ -115,7 +114,6 @@ var errSilent = errors.New("the coordinator does not answer")
 // errAlone is the reason in the timeout of a GET that knows no replica at its deadline.
 var errAlone = errors.New("no server has a replica that clients may read; `rdmalab kvcs stat` lists those that have one, `rdmalab kvcs start` starts replicas")
 
-// Stats returns a copy of the counters.
 func (c *Client) Stats() ClientStats { return c.stats }
 
 // Store returns the number of the store: each start of a coordinator begins another one.
@@ -124,7 +122,6 @@ func (c *Client) Store() uint64 { return c.store }
 // MaxValue returns the length of the longest value, in bytes.
 func (c *Client) MaxValue() int { return c.view.shape.Value }
 
-// Last implements kv.Store.
 func (c *Client) Last() kv.Cost { return c.cost }
 
 // Close implements kv.Store. It does nothing, because the coordinator forgets a client that is
@@ -291,22 +288,18 @@ func (c *Client) change(o op, key uint64, value []byte, deadline clock.Time) err
 	}
 }
 
-// Put implements kv.Store.
 func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
 	return c.change(opPut, key, value, deadline)
 }
 
-// Insert implements kv.Store.
 func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	return c.change(opInsert, key, value, deadline)
 }
 
-// Upsert implements kv.Upserter.
 func (c *Client) Upsert(key uint64, value []byte, deadline clock.Time) error {
 	return c.change(opUpsert, key, value, deadline)
 }
 
-// Delete implements kv.Store.
 func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.change(opDelete, key, nil, deadline)
 }
@@ -326,7 +319,6 @@ const (
 // another replica: a server that hangs may have left the key pending.
 const mostTries = 8
 
-// Get implements kv.Store.
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	c.cost = kv.Cost{}
 	why := errAlone
@@ -388,7 +380,6 @@ func (c *Client) why(r *Remote, x finding) error {
 	}
 }
 
-// lookup looks a key up in a replica.
 func (c *Client) lookup(r *Remote, key uint64) ([]byte, finding) {
 	if !c.read(r, uint64(c.view.shape.window(key))*slotLen, c.window[:]) {
 		return nil, failed

@@ -71,7 +71,6 @@ type session struct {
 	result uint8
 }
 
-// change is a change in progress.
 type change struct {
 	s      *session
 	number uint64
@@ -118,7 +117,6 @@ func NewCoordinator(cfg CoordinatorConfig) (*Coordinator, error) {
 	return c, nil
 }
 
-// Stats returns a copy of the counters.
 func (c *Coordinator) Stats() CoordinatorStats { return c.stats }
 
 // Replicas returns the addresses of the servers that clients may use.

@@ -51,7 +51,6 @@ func (s Shape) cellLen() int {
 
 func (s Shape) slots() int { return (s.Buckets + 1) * bucketSlots }
 
-// cellAt returns the offset of a cell.
 func (s Shape) cellAt(cell uint32) int { return s.slots()*slotLen + int(cell)*s.cellLen() }
 
 // window returns the first slot of a key's window.

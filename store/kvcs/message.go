@@ -16,7 +16,6 @@ import (
 // UDPPort is the UDP port of coordinator and servers.
 const UDPPort = 4793
 
-// kind is a kind of message.
 type kind uint8
 
 // Messages, with the fields that they use.
@@ -55,7 +54,6 @@ const (
 	MaxDatagram = headLen + MaxValue + sumLen
 )
 
-// encode returns the bytes of the message.
 func (m *message) encode() []byte {
 	b := make([]byte, 0, headLen+len(m.body)+sumLen)
 	b = append(b, byte(m.kind), m.op)

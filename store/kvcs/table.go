@@ -15,10 +15,8 @@ type Memory interface {
 // Bytes is Memory that no client reads.
 type Bytes []byte
 
-// Load implements Memory.
 func (m Bytes) Load(b []byte, at int) { copy(b, m[at:]) }
 
-// Store implements Memory.
 func (m Bytes) Store(b []byte, at int) { copy(m[at:], b) }
 
 // op is a kind of change that a client asks for.

@@ -21,7 +21,6 @@ const (
 	noDelay  = "SERVER_ERROR flush_all takes no delay here"
 )
 
-// executor executes the requests of one connection.
 type executor struct {
 	t     Table
 	count *counts
@@ -86,7 +85,6 @@ func failed(err error) string {
 	}, err.Error())
 }
 
-// get executes the commands get and gets.
 func (x *executor) get(r *text.Request, w io.Writer) error {
 	for _, key := range r.Keys {
 		x.count.gets.Add(1)

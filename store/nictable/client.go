@@ -78,7 +78,6 @@ type Client struct {
 
 var _ kv.Timed = (*Client)(nil)
 
-// Open connects to a table.
 func Open(cfg ClientConfig, deadline clock.Time) (_ *Client, err error) {
 	if err := checkWay(cfg.Gets); err != nil {
 		return nil, err
@@ -244,17 +243,14 @@ func (c *Client) ask(f redn.Operand, deadline clock.Time) error {
 	return nil
 }
 
-// Put implements kv.Store.
 func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
 	return c.change(opPut, key, value, deadline)
 }
 
-// Insert implements kv.Store.
 func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	return c.change(opInsert, key, value, deadline)
 }
 
-// Delete implements kv.Store.
 func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.change(opDelete, key, nil, deadline)
 }
@@ -320,13 +316,10 @@ func (c *Client) call(op byte, key uint64, value []byte, deadline clock.Time) er
 // MaxValue returns the length of the longest value, in bytes.
 func (c *Client) MaxValue() int { return c.shape.Value }
 
-// Timeline implements kv.Timed.
 func (c *Client) Timeline() *kv.Timeline { return c.rt }
 
-// Last implements kv.Store.
 func (c *Client) Last() kv.Cost { return c.cost }
 
-// Close implements kv.Store.
 func (c *Client) Close() error {
 	if c.ended {
 		return nil

@@ -34,7 +34,6 @@ type Item struct {
 	Took  time.Duration `json:"tookNs"`
 }
 
-// Write implements store.Result.
 func (i *Item) Write(out io.Writer) error {
 	_, err := out.Write(append(i.Data, '\n'))
 	return err
@@ -57,7 +56,6 @@ func newItem(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// item reads an item.
 func (n *node) item(r *http.Request, in itemRequest) (out Item, err error) {
 	clients, err := n.Clients(in.ClientOptions)
 	if err != nil {

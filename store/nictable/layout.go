@@ -22,7 +22,6 @@ const (
 	slotsPerItem = 3 // with two slots for each key, inserts fail when about half of the slots are used
 )
 
-// Shape describes a table.
 type Shape struct {
 	// Items is how many keys the table has room for. Value is the length of the longest value in
 	// bytes.
@@ -32,7 +31,6 @@ type Shape struct {
 	Slots int `json:"slots,omitempty"`
 }
 
-// String implements fmt.Stringer.
 func (s Shape) String() string {
 	return fmt.Sprintf("%d keys with values of up to %d bytes", s.Items, s.Value)
 }

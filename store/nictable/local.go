@@ -19,7 +19,6 @@ func (s *Server) enter() {
 	s.mu.Lock()
 }
 
-// Keys returns how many keys the table has.
 func (s *Server) Keys() int {
 	s.enter()
 	defer s.mu.Unlock()
@@ -32,7 +31,6 @@ func (s *Server) MaxKeys() int { return s.e.shape.Items }
 // MaxValue returns the length of the longest value, in bytes.
 func (s *Server) MaxValue() int { return s.e.shape.Value }
 
-// Read implements memcached.Table.
 func (s *Server) Read(key uint64, dst []byte) (value []byte, version uint64, err error) {
 	s.enter()
 	defer s.mu.Unlock()
@@ -40,7 +38,6 @@ func (s *Server) Read(key uint64, dst []byte) (value []byte, version uint64, err
 	return append(dst[:0], value...), version, err
 }
 
-// Update implements memcached.Table.
 func (s *Server) Update(key uint64, change func(value []byte, version uint64) ([]byte, memcached.Change)) error {
 	s.enter()
 	defer s.mu.Unlock()
@@ -62,7 +59,6 @@ func (s *Server) Update(key uint64, change func(value []byte, version uint64) ([
 	return s.t.put(key, next)
 }
 
-// Sweep implements memcached.Table.
 func (s *Server) Sweep(f func(key uint64, value []byte) (remove bool)) error {
 	s.enter()
 	defer s.mu.Unlock()

@@ -176,7 +176,6 @@ func (s *Server) get(key uint64, dst []byte) ([]byte, error) {
 	return append(dst[:0], value...), err
 }
 
-// execute executes one operation.
 func (s *Server) execute(op byte, key uint64, value []byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

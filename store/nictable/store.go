@@ -107,7 +107,6 @@ type info struct {
 	Memcached string `json:"memcached,omitempty"`
 }
 
-// Write implements store.Result.
 func (i *info) Write(out io.Writer) error {
 	text := fmt.Sprintf("took over a table of %d keys, for %v\n", i.Keys, i.Shape)
 	if i.Made {
@@ -138,7 +137,6 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// startAt starts the server on its host.
 func startAt(c *store.Call, in request) (out info, err error) {
 	host, err := store.MetadataHost(c.Rack)
 	if err != nil {
@@ -173,7 +171,6 @@ type node struct {
 	tcp    tcp
 }
 
-// Routes implements store.Node.
 func (n *node) Routes(m *control.Mux) {
 	type none = struct{}
 	control.Handle(m, "POST "+Store.Path(store.PathStart), n.start)
@@ -279,7 +276,6 @@ func (n *node) NICGone() error {
 	return errors.Join(n.endServer(), n.free())
 }
 
-// Clients implements store.Node.
 func (n *node) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients, error) {
 	if err := checkWay(o.Gets); err != nil {
 		return nil, control.Errorf(http.StatusBadRequest, "%v", err)
@@ -292,7 +288,6 @@ func (n *node) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients
 	}, err
 }
 
-// Status implements store.Node.
 func (n *node) Status() store.Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -62,7 +62,6 @@ func take(e *Estate) (*table, error) {
 	return t, nil
 }
 
-// keys returns the number of keys.
 func (t *table) keys() int { return t.e.shape.Items + 1 - len(t.free) }
 
 // find returns the slot that has a fingerprint, or -1.
@@ -103,7 +102,6 @@ func (t *table) set(n int, s slot) error {
 	return nil
 }
 
-// remove empties a slot.
 func (t *table) remove(n int) error { return t.set(n, slot{}) }
 
 // write writes an item that no slot names, and returns the slot that would name it.
@@ -116,7 +114,6 @@ func (t *table) write(key uint64, value []byte) (slot, error) {
 	return slot{fingerprint(key), t.version, len(t.item), t.e.mr.Addr() + uint64(at)}, t.e.mr.WriteAt(t.item, at)
 }
 
-// put replaces the value of a key.
 func (t *table) put(key uint64, value []byte) error {
 	n, _, err := t.has(key)
 	switch {
@@ -139,7 +136,6 @@ func (t *table) put(key uint64, value []byte) error {
 
 func (t *table) itemOf(s slot) int { return t.e.shape.itemOf(int(s.at - t.e.mr.Addr())) }
 
-// insert adds a key.
 func (t *table) insert(key uint64, value []byte) error {
 	n, other, err := t.has(key)
 	switch {
@@ -167,7 +163,6 @@ func (t *table) insert(key uint64, value []byte) error {
 	return nil
 }
 
-// delete removes a key.
 func (t *table) delete(key uint64) error {
 	n, _, err := t.has(key)
 	switch {

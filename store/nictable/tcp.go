@@ -29,7 +29,6 @@ func (p *tcp) listen(at string, t memcached.Table) (string, error) {
 	return at, err
 }
 
-// close ends all connections.
 func (p *tcp) close() (err error) {
 	if p.server != nil {
 		err = p.server.Close()

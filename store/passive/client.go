@@ -50,15 +50,12 @@ func (c *Client) Begin(n int, deadline clock.Time) error {
 // MaxValue returns the length of the longest value that the store accepts, in bytes.
 func (c *Client) MaxValue() int { return c.largest }
 
-// Timeline implements kv.Timed.
 func (c *Client) Timeline() *kv.Timeline { return c.Conn.Runtime() }
 
-// Last implements kv.Store.
 func (c *Client) Last() kv.Cost {
 	return kv.Cost{RTTs: c.Conn.RTTs() - c.before, Retries: c.Retries}
 }
 
-// Close implements kv.Store.
 func (c *Client) Close() error {
 	if c.ended {
 		return nil

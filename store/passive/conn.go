@@ -292,7 +292,6 @@ func (c *Conn) Retire(server int, deadline clock.Time) (last uint32, err error) 
 	}
 }
 
-// Servers returns the number of servers.
 func (c *Conn) Servers() int { return len(c.mems) }
 
 // Len returns how much memory a server shares, in bytes. It is known after the first operation

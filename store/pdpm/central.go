@@ -67,7 +67,6 @@ const (
 	answerArea  = answerHead + maxValue
 )
 
-// OpenCentral connects to the coordinator.
 func OpenCentral(cfg CentralConfig, deadline clock.Time) (_ *CentralClient, err error) {
 	if len(cfg.Coordinators) == 0 {
 		return nil, errors.New("no host that may run the coordinator: want at least one")
@@ -176,7 +175,6 @@ func (c *CentralClient) receive(a *answer) error {
 	return nil
 }
 
-// do executes an operation.
 func (c *CentralClient) do(q *query, deadline clock.Time) ([]byte, error) {
 	c.cost = kv.Cost{}
 	switch {
@@ -213,25 +211,21 @@ func (c *CentralClient) do(q *query, deadline clock.Time) ([]byte, error) {
 	return a.value, nil
 }
 
-// Get implements kv.Store.
 func (c *CentralClient) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	v, err := c.do(&query{op: opGet, key: key}, deadline)
 	return append(dst[:0], v...), err
 }
 
-// Put implements kv.Store.
 func (c *CentralClient) Put(key uint64, value []byte, deadline clock.Time) error {
 	_, err := c.do(&query{op: opPut, key: key, value: value}, deadline)
 	return err
 }
 
-// Insert implements kv.Store.
 func (c *CentralClient) Insert(key uint64, value []byte, deadline clock.Time) error {
 	_, err := c.do(&query{op: opInsert, key: key, value: value}, deadline)
 	return err
 }
 
-// Delete implements kv.Store.
 func (c *CentralClient) Delete(key uint64, deadline clock.Time) error {
 	_, err := c.do(&query{op: opDelete, key: key}, deadline)
 	return err
@@ -240,14 +234,12 @@ func (c *CentralClient) Delete(key uint64, deadline clock.Time) error {
 // MaxValue returns the length of the longest value, in bytes.
 func (c *CentralClient) MaxValue() int { return c.shape.Value }
 
-// Timeline implements kv.Timed.
 func (c *CentralClient) Timeline() *kv.Timeline { return c.rt }
 
 // Last implements kv.Store. RTTs counts the round trips that followed each other: those from the
 // client to the coordinator, and those from the coordinator to memory servers.
 func (c *CentralClient) Last() kv.Cost { return c.cost }
 
-// Close implements kv.Store.
 func (c *CentralClient) Close() error {
 	if c.ended {
 		return nil

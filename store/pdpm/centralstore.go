@@ -78,7 +78,6 @@ type (
 
 type centralShape struct{ Shape }
 
-// String implements fmt.Stringer.
 func (s centralShape) String() string {
 	return fmt.Sprintf("%d entries for values of up to %d bytes", s.Entries, s.Value)
 }
@@ -98,7 +97,6 @@ type centralNode struct {
 	over     chan struct{} // closed when the coordinator has ended
 }
 
-// Routes implements store.Node.
 func (n *centralNode) Routes(m *control.Mux) {
 	type none = struct{}
 	control.Handle(m, "POST "+Central.Path(store.PathStart), n.start)
@@ -165,7 +163,6 @@ func (n *centralNode) coordinator() *Coordinator {
 	return n.running
 }
 
-// Clients implements store.Node.
 func (n *centralNode) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients, error) {
 	addr, err := n.Host.Address(o.Server)
 	return func(v verbs.Context) store.Clients {
@@ -175,7 +172,6 @@ func (n *centralNode) Clients(o store.ClientOptions) (func(verbs.Context) store.
 	}, err
 }
 
-// Status implements store.Node.
 func (n *centralNode) Status() store.Status {
 	c := n.coordinator()
 	return store.Status{Up: c != nil && c.ended() == nil, Service: CentralService}

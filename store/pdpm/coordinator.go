@@ -110,7 +110,6 @@ func (c *Coordinator) takeOver(deadline clock.Time) (err error) {
 	return nil
 }
 
-// free frees what NewCoordinator made.
 func (c *Coordinator) free() error {
 	errs := []error{c.listener.Close()}
 	if c.own != nil {
@@ -150,7 +149,6 @@ func probe(cfg passive.Config, deadline clock.Time) error {
 	return conn.Close()
 }
 
-// Shape describes the table.
 func (c *Coordinator) Shape() Shape { return c.index.shape }
 
 // serving returns errDeposed if number, which a superblock has, is not that of this coordinator.

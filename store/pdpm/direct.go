@@ -8,7 +8,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Get implements kv.Store.
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	if err := c.Begin(0, deadline); err != nil {
 		return dst[:0], err
@@ -56,17 +55,14 @@ func (c *Client) relieve(e entry, key uint64, holder tag, deadline clock.Time) e
 	return err
 }
 
-// Put implements kv.Store.
 func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
 	return c.change(key, change{value: value}, deadline)
 }
 
-// Insert implements kv.Store.
 func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 	return c.change(key, change{value: value, insert: true}, deadline)
 }
 
-// Delete implements kv.Store.
 func (c *Client) Delete(key uint64, deadline clock.Time) error {
 	return c.change(key, change{deleted: true}, deadline)
 }

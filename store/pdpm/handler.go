@@ -82,13 +82,11 @@ func newHandler(c *Coordinator) (_ *handler, err error) {
 	return h, nil
 }
 
-// post posts receive i.
 func (h *handler) post(i int) error {
 	n := h.requestLen()
 	return h.srq.PostRecv(verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{h.mr.SGE(i*n, n)}})
 }
 
-// close frees what newHandler made.
 func (h *handler) close() error {
 	var errs []error
 	if h.qp != nil {
@@ -181,7 +179,6 @@ func (h *handler) look() error {
 	return h.c.ended()
 }
 
-// answer sends the answer.
 func (h *handler) answer(q *query) error {
 	for h.sending {
 		if err := h.poll(); err != nil {

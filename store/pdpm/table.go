@@ -97,5 +97,4 @@ func (c *Client) find(key uint64, claim bool, deadline clock.Time) (entry, error
 	return e, err
 }
 
-// Shape describes the table.
 func (c *Client) Shape() Shape { return c.shape }

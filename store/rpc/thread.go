@@ -22,7 +22,6 @@ type Request struct {
 	recv, n int
 }
 
-// Len returns the length of the request in bytes.
 func (r Request) Len() int { return r.n }
 
 // Poll takes completions, and calls handle for each request among them. When handle returns true,

@@ -8,7 +8,6 @@ type Queue[T any] struct {
 	head int // index of the first element that is in the queue
 }
 
-// Len returns how many elements are in the queue.
 func (q *Queue[T]) Len() int { return len(q.list) - q.head }
 
 // Push puts v at the end. Room at the front is used again before the queue grows.

@@ -40,10 +40,8 @@ func (t *Table) Find(server int) (s Segment, ok bool) {
 	return Segment{server, n}, n >= 0
 }
 
-// Set gives a segment a class.
 func (t *Table) Set(s Segment, class int) { t.rows[s.Server][s.N] = byte(class) + 1 }
 
-// Has reports whether a segment has this class.
 func (t *Table) Has(s Segment, class int) bool { return t.rows[s.Server][s.N] == byte(class)+1 }
 
 // Unused returns how many segments of a server, or of all servers (Anywhere), have no class.
@@ -64,12 +62,10 @@ func (t *Table) Unused(server int) (n int) {
 // more. The segment keeps its class until a Wake for a later epoch.
 func (t *Table) Rest(s Segment, epoch uint32) { t.resting = append(t.resting, resting{s, epoch}) }
 
-// Rests reports whether a segment rests.
 func (t *Table) Rests(s Segment) bool {
 	return slices.ContainsFunc(t.resting, func(r resting) bool { return r.Segment == s })
 }
 
-// Resting returns how many segments rest.
 func (t *Table) Resting() int { return len(t.resting) }
 
 // Wake removes the class of the resting segments whose epoch every client has left: oldest is the

@@ -63,7 +63,6 @@ func Convert(r io.Reader, format string, limit int) (*Converted, error) {
 // cachelibClients is the number of clients that a trace without clients gets.
 const cachelibClients = 64
 
-// converter is a conversion in progress.
 type converter struct {
 	limit         int
 	keys, clients map[string]int // numbers by name
@@ -207,7 +206,6 @@ func spread(ops []kv.Op) {
 	}
 }
 
-// Describe describes the result of a conversion.
 func (c *Converted) Describe() string {
 	text := strconv.Itoa(len(c.Ops)) + " operations of " + strconv.Itoa(c.Clients) + " clients on " + strconv.Itoa(c.Keys) + " keys"
 	if c.Skipped > 0 {

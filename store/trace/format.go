@@ -43,7 +43,6 @@ func Append(b []byte, op kv.Op) []byte {
 	return append(strconv.AppendInt(append(b, ','), int64(op.Size), 10), '\n')
 }
 
-// Write writes a trace to w.
 func Write(w io.Writer, ops []kv.Op) error {
 	out := bufio.NewWriter(w)
 	_, err := out.WriteString(Header + "\n")
@@ -124,7 +123,6 @@ func lines(r io.Reader, f func(text string, number int) error) error {
 	return nil
 }
 
-// parse parses the line of one operation.
 func parse(text string) (op kv.Op, err error) {
 	fields := strings.Split(text, ",")
 	if len(fields) != 5 {

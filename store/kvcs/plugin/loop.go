@@ -41,7 +41,6 @@ const maxRekeys = kvcs.MaxReplicas
 // give less. Datagrams that it drops are sent again.
 const receiveBuffer = 4 << 20
 
-// listen opens the socket of a loop.
 func listen(addr netip.Addr) (*net.UDPConn, error) {
 	conn, err := net.ListenUDP("udp4", net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, kvcs.UDPPort)))
 	if err != nil {

@@ -28,7 +28,6 @@ type part struct {
 	shape kvcs.Shape
 }
 
-// end ends the part.
 func (p *part) end() error {
 	if p == nil {
 		return nil
@@ -72,7 +71,6 @@ func (n *node) onerma() (*onermahost.NIC, func(), error) {
 	return s, h.Awake, err
 }
 
-// Routes implements store.Node.
 func (n *node) Routes(m *control.Mux) {
 	type none = struct{}
 	control.Handle(m, "POST "+Store.Path(store.PathStart), func(_ *http.Request, in request) (info, error) { return n.start(in) })
@@ -131,7 +129,6 @@ func (n *node) startCoordinator(s *onermahost.NIC, awake func(), shape kvcs.Shap
 	return nil
 }
 
-// rekey executes a REKEY.
 func rekey(p *onermahost.Process, k *kvcs.Rekey) nic.Status {
 	to := onermahost.Keyed(k.Target, k.Region, onerma.KeyLen, onerma.Rekey, nic.NewCipher(k.Key))
 	s, ok := statusOf(p.Rekey(to, k.NewKey))
@@ -210,10 +207,8 @@ func (n *node) open(s *onermahost.NIC, awake func()) (*part, error) {
 // memory is the memory of a replica.
 type memory struct{ *onermahost.Region }
 
-// Load implements kvcs.Memory.
 func (m memory) Load(b []byte, at int) { _ = m.ReadAt(b, at) } // the table is within the region
 
-// Store implements kvcs.Memory.
 func (m memory) Store(b []byte, at int) { _ = m.WriteAt(b, at) } // the table is within the region
 
 // endCoordinator ends the coordinator. The caller holds mu.
@@ -249,14 +244,12 @@ func (n *node) Crash() error {
 // incarnation are not valid any more.
 func (n *node) NICGone() error { return n.Crash() }
 
-// Status implements store.Node.
 func (n *node) Status() store.Status {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return store.Status{Up: n.coordinator != nil || n.replica != nil, Service: Store.Name}
 }
 
-// Clients implements store.Node.
 func (n *node) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients, error) {
 	addr, err := n.host.Address(o.Server)
 	if err != nil {

@@ -120,13 +120,11 @@ func (c *clients) admit(p *port) error {
 	return nil
 }
 
-// client is a client of the store.
 type client struct {
 	*kvcs.Client
 	port *port
 }
 
-// Close implements kv.Store.
 func (c *client) Close() error {
 	s, t := c.Stats(), c.port.clients.total
 	t.redirected.Add(s.Redirected)
@@ -168,19 +166,15 @@ func (p *port) receive() {
 	}
 }
 
-// Now implements kvcs.Port.
 func (p *port) Now() clock.Time { return p.clients.nic.Now() }
 
-// Closed implements kvcs.Port.
 func (p *port) Closed() bool { return p.over.Load() }
 
-// Send implements kvcs.Port.
 func (p *port) Send(b []byte) {
 	p.clients.awake()
 	_, _ = p.conn.Write(b) // a lost datagram is sent again
 }
 
-// Receive implements kvcs.Port.
 func (p *port) Receive(until clock.Time) ([]byte, bool) {
 	select {
 	case b, ok := <-p.inbox:
@@ -203,7 +197,6 @@ func (p *port) Receive(until clock.Time) ([]byte, bool) {
 	}
 }
 
-// Read implements kvcs.Port.
 func (p *port) Read(r *kvcs.Remote, offset uint64, b []byte, until clock.Time) nic.Status {
 	c := p.clients
 	at := uint64(p.place)

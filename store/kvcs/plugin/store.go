@@ -119,7 +119,6 @@ type info struct {
 	Replicas []string `json:"replicas,omitempty"`
 }
 
-// Write implements store.Result.
 func (i *info) Write(out io.Writer) error {
 	what := "found"
 	if i.Made {
@@ -252,7 +251,6 @@ type clientStat struct {
 	Pending    uint64 `json:"pending"`
 }
 
-// stat returns the counters of the host.
 func (n *node) stat() (out hostStat) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -264,7 +262,6 @@ func (n *node) stat() (out hostStat) {
 	return out
 }
 
-// report is the result of stat.
 type report struct {
 	Replicas    []string              `json:"replicas"`
 	Coordinator kvcs.CoordinatorStats `json:"coordinator"`
@@ -318,7 +315,6 @@ func newStat(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// Write implements store.Result.
 func (r *report) Write(out io.Writer) error {
 	s := &r.Coordinator
 	_, _ = fmt.Fprintf(out, "replicas: %s\n", cmp.Or(strings.Join(r.Replicas, ", "), "none"))

@@ -76,7 +76,6 @@ func (h *Host) drive() {
 	h.nics.Failed, h.nics.Ended, h.seen = h.rack.fail, h.rekeyed, 0
 }
 
-// register registers memory with the NIC.
 func (h *Host) register(buf []byte, access verbs.Access) (*mem.Region, *nic.Region, error) {
 	table := mem.New(h.rand, 0)
 	pd, err := table.AllocPD()
@@ -121,7 +120,6 @@ func (h *Host) serve() error {
 	return err
 }
 
-// Frame implements sim.Node.
 func (h *Host) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	if h.cut[sender(f.Data)] {
 		return
@@ -134,7 +132,6 @@ func (h *Host) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.B
 	h.flush(now, out)
 }
 
-// Tick implements sim.Node.
 func (h *Host) Tick(now clock.Time, out *packetio.Batch) {
 	if h.machine != nil && !h.hung && h.machine.Deadline() <= now {
 		h.machine.Tick(now, &h.box)
@@ -145,7 +142,6 @@ func (h *Host) Tick(now clock.Time, out *packetio.Batch) {
 	h.flush(now, out)
 }
 
-// Deadline implements sim.Node.
 func (h *Host) Deadline() clock.Time {
 	at := h.nics.Deadline()
 	if h.machine != nil && !h.hung {
@@ -226,7 +222,6 @@ func (h *Host) flush(now clock.Time, out *packetio.Batch) {
 	h.collect()
 }
 
-// send sends a datagram.
 func (h *Host) send(from uint16, to netip.AddrPort, data []byte, out *packetio.Batch) {
 	eth := wire.Ethernet{Type: wire.EtherTypeIPv4}
 	eth.Src, _ = macOf(h.addr)
@@ -320,5 +315,4 @@ func (h *Host) Restart() error {
 	return err
 }
 
-// String returns the name and address of the host.
 func (h *Host) String() string { return fmt.Sprintf("%s (%v)", h.Name, h.addr) }

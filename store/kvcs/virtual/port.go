@@ -59,23 +59,18 @@ func (h *Host) open() (*Port, error) {
 	return p, nil
 }
 
-// close ends a port.
 func (h *Host) close(p *Port) { delete(h.ports, p.number) }
 
-// Now implements kvcs.Port.
 func (p *Port) Now() clock.Time { return p.host.rack.Net.Now() }
 
-// Closed implements kvcs.Port.
 func (p *Port) Closed() bool { return false }
 
-// Send implements kvcs.Port.
 func (p *Port) Send(b []byte) {
 	p.host.step(func(_ clock.Time, out *packetio.Batch) {
 		p.host.send(p.number, netip.AddrPortFrom(addrOf(0), kvcs.UDPPort), b, out)
 	})
 }
 
-// Receive implements kvcs.Port.
 func (p *Port) Receive(until clock.Time) ([]byte, bool) {
 	for len(p.inbox) == 0 {
 		if p.Now() >= until {
@@ -88,14 +83,12 @@ func (p *Port) Receive(until clock.Time) ([]byte, bool) {
 	return b, true
 }
 
-// Sleep waits until a time.
 func (p *Port) Sleep(until clock.Time) {
 	for p.Now() < until {
 		p.proc.Park(until, "a time")
 	}
 }
 
-// Read implements kvcs.Port.
 func (p *Port) Read(r *kvcs.Remote, offset uint64, b []byte, until clock.Time) nic.Status {
 	h := p.host
 	p.reading = true

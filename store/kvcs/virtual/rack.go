@@ -119,7 +119,6 @@ func (r *Rack) serve(h *Host) error {
 	return nil
 }
 
-// coordinate starts the coordinator.
 func (r *Rack) coordinate() (err error) {
 	h := r.Hosts[0]
 	r.pids++
@@ -133,7 +132,6 @@ func (r *Rack) coordinate() (err error) {
 	return err
 }
 
-// Coordinator returns the coordinator.
 func (r *Rack) Coordinator() *kvcs.Coordinator { return r.coord }
 
 // Server returns the host of server i, and Compute the host of clients with number i.
@@ -162,7 +160,6 @@ func (r *Rack) Part(h *Host, off bool) {
 	}
 }
 
-// fail ends the run with an error.
 func (r *Rack) fail(err error) {
 	if r.err == nil && err != nil {
 		r.err = err

@@ -127,7 +127,6 @@ func (r *Request) data(fields [][]byte) (size int) {
 	return int(n)
 }
 
-// count parses the fields of incr and decr.
 func (r *Request) count(fields [][]byte) {
 	if len(fields) != 2 {
 		r.Refusal = Unknown
@@ -141,7 +140,6 @@ func (r *Request) count(fields [][]byte) {
 	r.keys(fields, 1)
 }
 
-// number parses the fields of flush_all and verbosity.
 func (r *Request) number(fields [][]byte) {
 	var err error
 	switch len(fields) {
