@@ -17,14 +17,10 @@ const Service = rpc.Service
 
 // Config describes a client.
 type Config struct {
-	// Context is the device that the client uses.
 	Context verbs.Context
-	// Manager connects queue pairs.
 	Manager rdmacm.Dialer
-	// Meta is the address of the metadata server.
-	Meta netip.Addr
-	// Params are the parameters of the connections.
-	Params rdmacm.Params
+	Meta    netip.Addr
+	Params  rdmacm.Params
 	// MaxValue is the length in bytes of the longest value that the client can read or write. The
 	// size of its registered memory depends on MaxValue. 0 means 4096.
 	MaxValue int

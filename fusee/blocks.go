@@ -155,8 +155,7 @@ func stock(s *space, units int, deadline clock.Time) {
 }
 
 const (
-	// stockAt: at its end, an operation gets further free objects if its class has at most this
-	// many left.
+	// An operation gets further free objects at its end if its class has at most stockAt left.
 	stockAt = 4
 	// refillRTTs is how many round trips it takes to look for freed objects, to find none, and to get
 	// a block that was requested ahead.
@@ -347,7 +346,6 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 // another server, or the same one again.
 const takePatience = time.Second
 
-// errSilent: the service of a memory server does not answer.
 var errSilent = errors.New("the memory service does not answer")
 
 // insist sends the client's last request for a block to a server, and repeats it until it has an

@@ -58,7 +58,6 @@ func (r *remembered) in(list []entry) bool {
 	return slices.ContainsFunc(list, func(e entry) bool { return e.at == r.at && e.slot == r.slot })
 }
 
-// put remembers the slot of a key.
 func (c *cache) put(key uint64, h layout.Hash, at uint64, slot layout.Slot) {
 	switch r := c.place(key, h); {
 	case r == nil:
@@ -69,7 +68,6 @@ func (c *cache) put(key uint64, h layout.Hash, at uint64, slot layout.Slot) {
 	}
 }
 
-// drop forgets the slot of a key.
 func (c *cache) drop(key uint64, h layout.Hash) {
 	if r := c.get(key, h); r != nil {
 		r.slot = 0

@@ -14,10 +14,8 @@ import (
 // Config describes one client.
 type Config struct {
 	Context verbs.Context
-	// Manager connects queue pairs.
 	Manager rdmacm.Dialer
-	// Params are the parameters of the connections.
-	Params rdmacm.Params
+	Params  rdmacm.Params
 	// Servers are the memory servers, in the order in which the store was formatted.
 	Servers []netip.Addr
 	// Cache is the largest number of keys whose slots the client remembers; 0 means 16,384.

@@ -134,7 +134,6 @@ func (f *finder) avoid(at uint64) {
 	f.stuck = append(f.stuck, avoided{at, now.Add(avoidFor)})
 }
 
-// avoids reports whether the client avoids the slot at offset `at`.
 func (f *finder) avoids(at uint64) bool {
 	return slices.ContainsFunc(f.stuck, func(a avoided) bool { return a.at == at && f.rt.Now() < a.until })
 }

@@ -127,7 +127,6 @@ func (s *space) unitsFor(n int) int {
 	return min(units, s.largest())
 }
 
-// class returns the class of objects with the given number of units.
 func (s *space) class(units int) *class {
 	c := s.classes[units]
 	if c == nil {

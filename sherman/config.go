@@ -13,12 +13,9 @@ import (
 
 // Config describes one client thread.
 type Config struct {
-	// Context is the device that the client uses.
 	Context verbs.Context
-	// Manager connects queue pairs.
 	Manager rdmacm.Dialer
-	// Params are the parameters of the connections.
-	Params rdmacm.Params
+	Params  rdmacm.Params
 }
 
 // NodeConfig describes a compute node and the state that its clients share.

@@ -83,12 +83,10 @@ func (m *maker) write(t remotemem.Target, b []byte, deadline clock.Time) error {
 	return m.do(deadline, func(o *remotemem.Op) { m.fab.Write(o, t, 0, len(b)) })
 }
 
-// put writes b to the memory of server i at offset `off`.
 func (m *maker) put(i int, off uint64, b []byte, deadline clock.Time) error {
 	return m.write(m.target(i, off), b, deadline)
 }
 
-// get reads len(b) bytes of server i at offset `off` into b.
 func (m *maker) get(i int, off uint64, b []byte, deadline clock.Time) error {
 	err := m.do(deadline, func(o *remotemem.Op) { m.fab.Read(o, m.target(i, off), 0, len(b)) })
 	if err == nil {
@@ -267,7 +265,6 @@ func (m *maker) retire(i int, deadline clock.Time) error {
 	}
 }
 
-// word reads the word at offset `off` of server i.
 func (m *maker) word(i int, off uint64, deadline clock.Time) (uint64, error) {
 	if err := m.do(deadline, func(o *remotemem.Op) { m.fab.Read(o, m.target(i, off), 0, 8) }); err != nil {
 		return 0, err

@@ -130,9 +130,7 @@ func (c *Call) History(in HistoryRequest) (out Verdict, err error) {
 		return out, err
 	}
 	in.Server = o.Server
-	if in.Base == 0 {
-		in.Base = c.Fresh
-	}
+	in.Base = cmp.Or(in.Base, c.Fresh)
 	return out, c.Post("", c.Store.Path(PathHistory), in, &out)
 }
 

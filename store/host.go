@@ -16,7 +16,6 @@ import (
 
 // Host is the interface through which a Node uses its host's daemon.
 type Host interface {
-	// Name returns the host's name in the rack.
 	Name() string
 	// Address returns the address of a host, given its name or its address as text.
 	Address(name string) (netip.Addr, error)
@@ -57,7 +56,6 @@ type Node interface {
 	// Clients prepares clients of the store on this host. It returns the function f, which makes
 	// the Clients of one verbs context.
 	Clients(o ClientOptions) (f func(v verbs.Context) Clients, err error)
-	// Status returns the state of the store's part of the host.
 	Status() Status
 	// Crash stops the store's part of the host's application as a crash does: its state is lost.
 	Crash() error
@@ -82,7 +80,6 @@ type Bounded interface {
 
 // Status describes the state of a store's part of a host.
 type Status struct {
-	// Store is the store's name.
 	Store string `json:"store"`
 	// Up is true if the host runs the store's server or, if the store has no server, knows the
 	// store. Lists of hosts leave out hosts for which Up is false.

@@ -7,7 +7,6 @@ import "fmt"
 const (
 	MinSlab = 128
 	MaxSlab = 32768
-	// Classes is the number of slab classes.
 	Classes = 9
 )
 
@@ -34,7 +33,6 @@ func (c Class) String() string { return fmt.Sprintf("%d B", c.Size()) }
 // Counts is the number of entries of each class on one memory server.
 type Counts [Classes]int
 
-// Total returns the number of entries of all classes.
 func (c Counts) Total() int {
 	n := 0
 	for _, k := range c {

@@ -77,10 +77,8 @@ func (f Format) Capacity(slab int) int { return max(0, slab-f.Overhead()) }
 var (
 	// ErrTorn means that the parts of a node do not fit together, because the node was written
 	// while it was being read.
-	ErrTorn = errors.New("node was written while it was read")
-	// ErrNode means that the bytes cannot be a node.
-	ErrNode = errors.New("not a node")
-	// ErrOtherKey means that the node belongs to another key.
+	ErrTorn     = errors.New("node was written while it was read")
+	ErrNode     = errors.New("not a node")
 	ErrOtherKey = errors.New("node of another key")
 )
 

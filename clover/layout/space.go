@@ -27,7 +27,6 @@ const (
 // metadata server decides which class the entries of each segment have. In both cases the class of
 // an entry can be computed from its handle.
 type Space struct {
-	// Servers is the number of memory servers.
 	Servers int
 	// Entries is the number of entries of each class on each server.
 	Entries Counts

@@ -35,13 +35,11 @@ type Config struct {
 	// servers.
 	Context verbs.Context
 	Manager rdmacm.Manager
-	// Servers are the addresses of the memory servers.
 	Servers []netip.Addr
 	// Service is the name under which the connection manager listens; "" means rpc.Service.
 	Service string
 	// Params are the parameters of the connections to the memory servers.
 	Params rdmacm.Params
-	// Format is the format of the store's nodes.
 	Format layout.Format
 	// Keys is the largest number of keys that the store can hold; 0 means 65536. Keys, Region and
 	// Shares have an effect only when the server formats a store. A store that it finds in memory

@@ -1,6 +1,7 @@
 package meta
 
 import (
+	"cmp"
 	"errors"
 	"net/netip"
 	"time"
@@ -163,7 +164,6 @@ func (s *memories) dial(w *way, addr netip.Addr) remotemem.Connect {
 	}
 }
 
-// connected reports whether all connections to server i are established.
 func (s *memories) connected(i int) bool {
 	for _, w := range s.memory[i].ways {
 		if !s.fab.Connected(w.peer) {
@@ -387,9 +387,7 @@ const smallestPiece = 512
 
 // begin sets the length n of the present piece.
 func (p *pieces) begin() {
-	if p.most == 0 {
-		p.most = bulkLen
-	}
+	p.most = cmp.Or(p.most, bulkLen)
 	p.n = min(p.left, p.most)
 }
 

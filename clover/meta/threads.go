@@ -97,7 +97,6 @@ func (s *memories) regain() {
 	}
 }
 
-// pop removes and returns the oldest job. It returns false if there is none.
 func (h *handoff) pop() (j calls.Request, ok bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

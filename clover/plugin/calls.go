@@ -50,7 +50,6 @@ func (c *calls) Write(out io.Writer) error {
 	return err
 }
 
-// add adds the calls of another host to c.
 func (c *calls) add(o *calls) {
 	c.Clients, c.Calls, c.Span, c.Rate = c.Clients+o.Clients, c.Calls+o.Calls, max(c.Span, o.Span), c.Rate+o.Rate
 }

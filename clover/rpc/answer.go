@@ -47,8 +47,7 @@ type Stats struct {
 	// Copies is the number of copies of each node. Away is the number of memory servers whose
 	// copies do not count.
 	Copies, Away uint64
-	// Servers has the nodes of each memory server.
-	Servers []Share
+	Servers      []Share
 }
 
 // Share is the number of a memory server's nodes, and of those that are free. When clients request
@@ -82,7 +81,6 @@ func (s *Stats) fields() []*uint64 {
 
 // Welcome describes a store to a new client.
 type Welcome struct {
-	// Client is the client's number.
 	Client uint32
 	// Owner is the number under which the client connects to the memory servers.
 	Owner uint32

@@ -13,7 +13,6 @@ import (
 const (
 	BucketLen   = 64
 	CombinedLen = 2 * BucketLen
-	// BucketSlots is the number of slots of a bucket.
 	BucketSlots = 7
 	// CombinedSlots is the number of slots of a combined bucket.
 	CombinedSlots = 2 * BucketSlots
@@ -52,7 +51,6 @@ func mask(depth int) uint32 { return uint32(1)<<depth - 1 }
 // movingBit marks a header with Moving.
 const movingBit = 1 << 8
 
-// Word returns the header as a number.
 func (h Header) Word() uint64 {
 	w := uint64(byte(h.Depth)) | uint64(h.Prefix)<<32
 	if h.Moving {
@@ -61,7 +59,6 @@ func (h Header) Word() uint64 {
 	return w
 }
 
-// Put writes the header to b.
 func (h Header) Put(b []byte) { binary.LittleEndian.PutUint64(b, h.Word()) }
 
 func (h *Header) Parse(b []byte) error {

@@ -32,7 +32,6 @@ type Entry struct {
 
 const splitting = 1 << 8
 
-// Word returns the entry as a number.
 func (e Entry) Word() uint64 {
 	w := uint64(byte(e.Depth))
 	if e.Splitting {

@@ -28,8 +28,7 @@ const (
 	atVersion     = 1
 	atVersionHigh = 6
 	// HeadLen is the length of the part of an object that ParseHead parses.
-	HeadLen = objectHeader + keyLen
-	// EntryLen is the length of a log entry.
+	HeadLen  = objectHeader + keyLen
 	EntryLen = 32
 	// Overhead is the number of bytes of an object that are not its value.
 	Overhead = objectHeader + keyLen + EntryLen
@@ -37,7 +36,6 @@ const (
 
 // Errors of objects.
 var (
-	// ErrObject: the bytes are no object.
 	ErrObject = errors.New("the bytes are no object of the store")
 	// ErrTorn: the object was written while it was being read, or its WRITE was not completed.
 	ErrTorn = errors.New("an object that is not whole")

@@ -79,7 +79,6 @@ const (
 // EntryAt returns the offset of a subtable's entry in the directory.
 func (s *Shape) EntryAt(subtable int) uint64 { return directory + uint64(subtable)*8 }
 
-// SubtableAt returns the offset of subtable n.
 func (s *Shape) SubtableAt(n int) uint64 {
 	return align(s.EntryAt(s.Subtables)) + uint64(n)*s.stride()
 }
@@ -115,7 +114,6 @@ func (s *Shape) BlockTable(area int) uint64 {
 	return align(end) + uint64(area)*uint64(s.Blocks)*8
 }
 
-// AreaAt returns the offset of an area.
 func (s *Shape) AreaAt(area int) uint64 {
 	return align(s.BlockTable(s.Replicas)) + uint64(area)*s.AreaLen()
 }

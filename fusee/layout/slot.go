@@ -24,7 +24,6 @@ const Unit = 256
 
 // Limits of what a slot can name.
 const (
-	// MaxServers is the largest number of memory servers.
 	MaxServers = 16
 	// MaxUnits is the length of the longest object in units.
 	MaxUnits = 255
@@ -70,7 +69,6 @@ func (f Format) Slot(r Ref) Slot {
 	return Slot(low | uint64(byte(r.Server))<<16 | binary.LittleEndian.Uint64(b[:]))
 }
 
-// Ref decodes a slot.
 func (f Format) Ref(s Slot) Ref {
 	r := Ref{Fingerprint: byte(s), Units: int(byte(s >> 8))}
 	if f == Hardened {

@@ -26,8 +26,7 @@ type Superblock struct {
 	// Generation is a random number, never 0, which is the same on all servers of a store. The
 	// memory of a restarted server has no generation.
 	Generation uint64
-	// Server is the number of the server.
-	Server int
+	Server     int
 }
 
 // Put writes the superblock to b, which has SuperblockLen bytes.
@@ -45,7 +44,6 @@ func (s *Superblock) Put(b []byte) {
 	le.PutUint32(b[44:], uint32(v.BlockUnits))
 }
 
-// Parse parses a superblock that Put wrote.
 func (s *Superblock) Parse(b []byte) error {
 	le := binary.LittleEndian
 	if len(b) < SuperblockLen || le.Uint64(b) != superblockMagic {

@@ -20,7 +20,6 @@ type Config struct {
 	Read func(addr layout.Addr, buf []byte) error
 	// Block is the number of bytes of one READ, rounded down to whole pages; 0 means 64 KiB.
 	Block int
-	// Locks are the lock words that are not free.
 	Locks []Lock
 	// Unreachable is how many written pages may be unreachable. A client that is interrupted during
 	// a split leaves a page that no page names. A negative value allows any number.

@@ -40,7 +40,6 @@ type Header struct {
 	Last int
 }
 
-// Covers reports whether a key is in the page's range.
 func (h *Header) Covers(key uint64) bool { return Covers(h.Lowest, h.Highest, key) }
 
 // Covers reports whether a key is in the range of a page that has the keys from lowest to below
@@ -54,7 +53,6 @@ func Covers(lowest, highest, key uint64) bool {
 type Page struct {
 	Shape Shape
 	Header
-	// Bytes is the whole page.
 	Bytes []byte
 }
 

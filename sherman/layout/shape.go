@@ -43,10 +43,8 @@ type Shape struct {
 var (
 	// ErrTorn means that a page or record was written while it was being read. The caller reads it
 	// again.
-	ErrTorn = errors.New("page was written while it was read")
-	// ErrPage means that the bytes cannot be a page.
-	ErrPage = errors.New("not a page")
-	// ErrShape means that a field of a Shape is out of range.
+	ErrTorn  = errors.New("page was written while it was read")
+	ErrPage  = errors.New("not a page")
 	ErrShape = errors.New("invalid shape of pages")
 )
 

@@ -2,6 +2,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -116,10 +117,7 @@ func open(ctx context.Context, desc *store.Store, nic *ipc.Context, o *Options) 
 // readRack reads the description of the rack to which the socket of a NIC belongs. If socket is "",
 // it uses the socket that the environment names.
 func readRack(socket string) (*spec.Rack, error) {
-	if socket == "" {
-		socket = os.Getenv(ipc.EnvSocket)
-	}
-	p := spec.Paths{Dir: filepath.Dir(filepath.Dir(socket))}
+	p := spec.Paths{Dir: filepath.Dir(filepath.Dir(cmp.Or(socket, os.Getenv(ipc.EnvSocket))))}
 	b, err := os.ReadFile(p.Spec())
 	if err != nil {
 		return nil, fmt.Errorf("where is the store? the rack's description cannot be read, and Options.Memory is empty: %w", err)

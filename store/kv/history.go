@@ -37,10 +37,10 @@ type moment struct {
 	at    clock.Time
 }
 
-// loss is the moment at which memory servers lost their memory. of is the set of these servers.
+// loss is the moment at which memory servers lost their memory.
 type loss struct {
 	moment
-	of Places
+	of Places // the servers
 }
 
 // Places is a set of memory servers, one bit for each: the servers that have data of a key, or
@@ -62,7 +62,6 @@ type Guard interface {
 	Unlock()
 }
 
-// guarded runs f while it holds the guard, if there is one.
 func (h *History) guarded(f func()) {
 	if h.Guard != nil {
 		h.Guard.Lock()
@@ -426,7 +425,6 @@ func CheckValue(key uint64, b []byte) (uint64, error) {
 	return number, nil
 }
 
-// run executes one operation by f and records it.
 func (r *Recorded) run(key uint64, in input, f func() (got uint64, err error)) error {
 	index := r.history.invoke(key, r.client, in, r.now())
 	got, err := f()

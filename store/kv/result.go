@@ -33,8 +33,7 @@ type Result struct {
 	NotFound, Failed, Wrong uint64
 	// Existed counts inserts that found their key: it was loaded before, or an earlier attempt
 	// whose outcome was unknown has inserted it.
-	Existed uint64
-	// FirstError explains the first failure.
+	Existed    uint64
 	FirstError string
 	// Spent is the total time that operations of a kind were in each phase. It is zero if the store
 	// is not Timed.
@@ -46,7 +45,6 @@ type Result struct {
 // at which an operation was due to its beginning.
 const queue = kinds
 
-// note counts one operation.
 func (r *Result) note(k Kind, took time.Duration, c Cost) {
 	r.Ops[k]++
 	if k != KindRead && k != KindScan && c.FirstTry() {
@@ -70,7 +68,6 @@ func (r *Result) spend(k Kind, queued time.Duration, spent *[phases]time.Duratio
 	r.Spent[k][PhaseQueue] += queued
 }
 
-// record adds a latency to the histogram of a kind.
 func (r *Result) record(k Kind, took time.Duration) {
 	if r.hist[k] == nil {
 		r.hist[k] = hdrhistogram.New(1, int64(maxLatency), digits)

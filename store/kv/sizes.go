@@ -148,7 +148,6 @@ func (s *Sizes) String() string {
 	return fmt.Sprintf("%d to %d bytes", s.Min, s.Max)
 }
 
-// size draws the size of a value.
 func (c *RunConfig) size(r *rand.Rand) int {
 	if c.Sizes == nil {
 		return c.Value

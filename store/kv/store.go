@@ -10,14 +10,11 @@ import (
 
 // Errors of a Store. Callers test for them with errors.Is.
 var (
-	// ErrNotFound means that the key has no value.
 	ErrNotFound = errors.New("no such key")
-	// ErrExists means that the key to be inserted has a value.
-	ErrExists = errors.New("key exists")
+	ErrExists   = errors.New("key exists")
 	// ErrTooLarge means that the store cannot store a value of this length.
 	ErrTooLarge = errors.New("value is too large")
-	// ErrFull means that the store has no room left.
-	ErrFull = errors.New("store is full")
+	ErrFull     = errors.New("store is full")
 	// ErrTimeout means that the deadline passed. A write may have been executed, or may be executed
 	// later, unless the error is ErrNoEffect as well.
 	ErrTimeout = errors.New("timed out, outcome unknown")
@@ -30,8 +27,7 @@ var (
 	// nothing about the key. It is joined with the error that gives the reason. Joined with
 	// ErrTimeout, it means that the outcome is known after all.
 	ErrNoEffect = errors.New("nothing was changed")
-	// ErrClosed means that the store was closed.
-	ErrClosed = errors.New("store is closed")
+	ErrClosed   = errors.New("store is closed")
 )
 
 // TimedOut returns an error that is ErrTimeout and contains why.
@@ -62,7 +58,6 @@ type Store interface {
 	Insert(key uint64, value []byte, deadline clock.Time) error
 	// Delete removes a key. If the key does not exist, it returns ErrNotFound.
 	Delete(key uint64, deadline clock.Time) error
-	// Last returns the cost of the last operation.
 	Last() Cost
 	Close() error
 }

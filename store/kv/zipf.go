@@ -33,7 +33,6 @@ func NewZipf(n uint64, theta float64) *Zipf {
 // must use the same seed. Some keys get several ranks, and others none.
 func (z *Zipf) Scramble(seed uint64) { z.scramble, z.shared = true, seed }
 
-// Next draws a key.
 func (z *Zipf) Next(r *rand.Rand) uint64 {
 	k := z.rank(r)
 	if z.scramble {

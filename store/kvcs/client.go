@@ -182,7 +182,6 @@ func (c *Client) pause(until clock.Time) {
 	}
 }
 
-// handle handles a message of the coordinator.
 func (c *Client) handle(b []byte) {
 	var m message
 	if !m.parse(b) {

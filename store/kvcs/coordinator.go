@@ -129,7 +129,6 @@ func (c *Coordinator) Replicas() (out []netip.Addr) {
 	return out
 }
 
-// send sends a message of this store.
 func (c *Coordinator) send(to netip.AddrPort, m *message, out *Outbox) {
 	m.store = c.store
 	out.send(to, m)

@@ -174,7 +174,6 @@ func (t *table) mark(e *entry, shown slot) {
 	t.write(e.at, &shown)
 }
 
-// commit completes the change of a key.
 func (t *table) commit(e *entry) {
 	t.write(e.at, &e.next)
 	if e.now.state == live {

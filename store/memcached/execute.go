@@ -32,7 +32,6 @@ type executor struct {
 	failed bool
 }
 
-// execute executes one request and writes the answer to w.
 func (x *executor) execute(r *text.Request, w io.Writer) error {
 	if x.failed {
 		x.failed = r.More

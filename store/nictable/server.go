@@ -135,7 +135,6 @@ func (s *Server) Close() {
 	}
 }
 
-// handle executes one request and answers it.
 func (s *Server) handle(r rpc.Request) bool {
 	if r.Len() < requestHead || s.rpc.Read(r, s.buf) != nil {
 		return true

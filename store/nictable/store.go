@@ -269,7 +269,6 @@ func (n *node) Crash() error {
 	return n.endServer()
 }
 
-// NICGone ends the server and frees the estate.
 func (n *node) NICGone() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -187,7 +187,6 @@ func (c *Conn) do(server int, deadline clock.Time, prepare func() error, more ..
 	}
 }
 
-// Read fills b from a server's memory.
 func (c *Conn) Read(server int, at uint64, b []byte, deadline clock.Time) error {
 	_, err := c.do(server, deadline, func() error {
 		c.fab.Read(&c.op, c.target(server, at), 0, len(b))
@@ -199,7 +198,6 @@ func (c *Conn) Read(server int, at uint64, b []byte, deadline clock.Time) error 
 	return c.fab.MR().ReadAt(b, 0)
 }
 
-// Write writes b to a server's memory.
 func (c *Conn) Write(server int, at uint64, b []byte, deadline clock.Time) error {
 	_, err := c.do(server, deadline, func() error {
 		c.fab.Write(&c.op, c.target(server, at), 0, len(b))

@@ -116,7 +116,7 @@ func (n *centralNode) start(r *http.Request, in request) (out info, err error) {
 	}
 	out.Made, err = n.Find(
 		r, in.Finding, new(struct{}), passive.ErrAbsent,
-		func(cfg passive.Config, deadline clock.Time) error { return probe(cfg, deadline) },
+		probe,
 		func(cfg passive.Config, deadline clock.Time) error {
 			_, err := FormatCentral(cfg, in.Shape, deadline)
 			return err
@@ -212,7 +212,6 @@ func newCentralStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) 
 	}
 }
 
-// startCentral starts the coordinator on the rack's memory servers.
 func startCentral(c *store.Call, in request) (out info, err error) {
 	host, err := store.MetadataHost(c.Rack)
 	if err != nil {

@@ -337,7 +337,6 @@ func (c *Coordinator) connect(req rdmacm.Request) (*handler, error) {
 	return h, nil
 }
 
-// drop removes a handler and frees its resources.
 func (c *Coordinator) drop(h *handler) error {
 	c.mu.Lock()
 	delete(c.handlers, h)

@@ -197,7 +197,6 @@ func (h *handler) answer(q *query) error {
 	})
 }
 
-// execute executes a request and puts the answer into h.reply.
 func (h *handler) execute(q *query, deadline clock.Time) {
 	switch q.op {
 	case opHello:

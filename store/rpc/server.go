@@ -18,8 +18,7 @@ import (
 type Config struct {
 	// Context is the verbs context of the server. The caller closes it after Close.
 	Context verbs.Context
-	// Params are the parameters of the connections.
-	Params rdmacm.Params
+	Params  rdmacm.Params
 	// Threads is how many threads take requests, at least 1. New connections go to them in turn.
 	Threads int
 	// MaxRequest and MaxAnswer are the lengths of the longest request and answer, in bytes.
@@ -122,7 +121,6 @@ func New(cfg Config) (_ *Server, err error) {
 // Threads returns the threads. The caller polls each of them.
 func (s *Server) Threads() []*Thread { return s.threads }
 
-// post posts receive i to the shared receive queue.
 func (s *Server) post(i int) error {
 	return s.srq.PostRecv(verbs.RecvWR{ID: uint64(i), SGL: []verbs.SGE{s.mr.SGE(i*s.cfg.MaxRequest, s.cfg.MaxRequest)}})
 }

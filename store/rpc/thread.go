@@ -49,7 +49,6 @@ func (t *Thread) Wait(deadline clock.Time) error {
 	return nil
 }
 
-// take handles one completion.
 func (t *Thread) take(wc *verbs.WC, now int64, handle func(Request) bool) {
 	s := t.s
 	c := s.find(wc.QPN)

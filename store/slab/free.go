@@ -55,7 +55,6 @@ func (f *Free[T]) Len(server int) (n int) {
 	return n
 }
 
-// Push adds a place of a server.
 func (f *Free[T]) Push(server int, v T) {
 	for len(f.on) <= server {
 		f.on = append(f.on, Queue[T]{})
@@ -117,7 +116,6 @@ func (f *Free[T]) All(visit func(T)) {
 	}
 }
 
-// Remove removes the places for which match returns true.
 func (f *Free[T]) Remove(match func(T) bool) {
 	for i := range f.on {
 		f.on[i].Remove(match)

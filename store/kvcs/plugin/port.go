@@ -83,7 +83,6 @@ func (c *clients) close() error {
 	return errors.Join(errs...)
 }
 
-// open opens a client of the store with this coordinator.
 func (c *clients) open(coordinator netip.Addr, rtt time.Duration, number uint64, deadline clock.Time) (_ *client, err error) {
 	to := net.UDPAddrFromAddrPort(netip.AddrPortFrom(coordinator, kvcs.UDPPort))
 	conn, err := net.DialUDP("udp4", &net.UDPAddr{IP: c.proc.Addr().AsSlice()}, to)

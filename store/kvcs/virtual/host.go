@@ -96,7 +96,6 @@ type memory struct{ *mem.Region }
 func (m memory) Load(b []byte, at int)  { _ = m.ReadAt(b, at) }  // the table is within the region
 func (m memory) Store(b []byte, at int) { _ = m.WriteAt(b, at) } // the table is within the region
 
-// serve starts the server of a host.
 func (h *Host) serve() error {
 	cfg := &h.rack.cfg
 	m, r, err := h.register(make([]byte, cfg.Shape.Bytes()), verbs.LocalWrite|verbs.RemoteRead)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kvcs"
@@ -179,7 +178,7 @@ func (r *Rack) Client(host int, f func(c *kvcs.Client, p *Port) error) *sim.Proc
 		defer h.close(port)
 		c, err := kvcs.Open(kvcs.ClientConfig{
 			Port: port, PID: h.pid, RTT: r.cfg.RTT, Number: r.cfg.Seed<<16 ^ uint64(host)<<8 ^ uint64(port.number), Health: &h.health,
-		}, openBy(r.Net.Now()))
+		}, r.Net.Now().Add(10*time.Second))
 		if err == nil {
 			err = f(c, port)
 		}
@@ -189,9 +188,6 @@ func (r *Rack) Client(host int, f func(c *kvcs.Client, p *Port) error) *sim.Proc
 	})
 	return port.proc
 }
-
-// openBy returns the time by which opening a client must have succeeded.
-func openBy(now clock.Time) clock.Time { return now.Add(10 * time.Second) }
 
 // Run runs until all clients have returned.
 func (r *Rack) Run() error { return cmp.Or(r.err, r.Net.Run()) }

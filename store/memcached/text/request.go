@@ -66,8 +66,7 @@ type Request struct {
 	Unique uint64
 	// Delta is what Incr adds and Decr subtracts.
 	Delta uint64
-	// Args are the arguments of Stats.
-	Args [][]byte
+	Args  [][]byte
 	// NoReply is true if the client wants no answer, and no Refusal either.
 	NoReply bool
 	// Refusal is the answer if the request cannot be executed; "" otherwise.
