@@ -34,7 +34,6 @@ type bufferRule struct {
 	rate                    string
 }
 
-// String returns the rule as text.
 func (r *bufferRule) String() string {
 	return fmt.Sprintf("id=slow server=%s action=buffer ring=%s rate=%s mode=%s high=%d low=%d entries=%d entry=%d depth=%d offset=64",
 		bufferTo, strings.Join([]string{"ms1", "ms2", "ms3"}[:r.servers], ","), r.rate, r.mode, r.high, r.low, r.entries, r.entry, r.depth)
@@ -55,7 +54,6 @@ type bufferPlan struct {
 	begun func(r *bufferRun) // for tests: called when the senders begin, instead of operator.begin; nil: not called
 }
 
-// String prints the plan on one line.
 func (p *bufferPlan) String() string {
 	return fmt.Sprintf("%v; %d senders of %d frames, %d to %d bytes, %d at a time every %v, %d requests, wrap=%v; links %s; %v", &p.bufferRule, bufferSenders, p.frames,
 		p.least, p.most, p.burst, p.gap, p.requests, p.wrap, strings.TrimSpace(p.links), &p.midFault)
@@ -217,7 +215,6 @@ func (r *bufferRun) connected() bool {
 	return ok && p.Own().Dialer().Stats().Established >= uint64(r.plan.servers)
 }
 
-// Times of the watcher, in virtual time.
 const (
 	// bufferEvery is the interval of checks while frames are sent; afterwards it is ten times as
 	// long.
@@ -266,9 +263,7 @@ func (r *bufferRun) watch() {
 			case r.sent < bufferSenders*r.plan.frames || !r.over || r.ended == 0:
 			case quiet == 0:
 				quiet = rt.Now()
-			case r.count("waiting") == 0 && r.count("remote") == 0:
-				return nil
-			case r.hazards() && rt.Now().Sub(quiet) > bufferQuiet/10:
+			case r.count("waiting") == 0 && r.count("remote") == 0, r.hazards() && rt.Now().Sub(quiet) > bufferQuiet/10:
 				return nil
 			case rt.Now().Sub(quiet) > bufferQuiet:
 				return fmt.Errorf("%d frames wait in the switch and %d in the ring %v after the last one", r.count("waiting"), r.count("remote"), bufferQuiet)
@@ -288,7 +283,7 @@ func (r *bufferRun) check() error {
 		return r.oracle.err
 	}
 	c := r.counts()
-	if sum := c["sent"] + c["waiting"] + c["remote"] + c["lost"] + c["full"] + c["blocked"] + c["long"] + c["down"]; sum != c["frames"] {
+	if sum := c["sent"] + c["waiting"] + c["remote"] + r.dropped(); sum != c["frames"] {
 		return fmt.Errorf("the switch took %d frames, and its counters account for %d: %v", c["frames"], sum, c)
 	}
 	return nil
@@ -302,15 +297,14 @@ func (r *bufferRun) judge() error {
 		r.oracle.arrived, r.sent, c["stored"], c["loaded"], c["lost"], c["full"], c["blocked"], c["long"], c["down"], c["requester_emptied"], r.checks)
 	o := &r.operator
 	r.env.note("the operator changed the rule %d times, %d times its mode, %d times to a ring that does not fit", o.changes, o.modes, o.misfits)
-	err := r.check()
-	if err == nil && r.hazards() {
+	if err := r.check(); err != nil {
+		return err
+	}
+	if r.hazards() {
 		if err := r.oracle.err; err != nil && r.plan.change != "" {
 			r.env.report.Damage = err.Error()
 		}
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	gone := uint64(r.sent - r.oracle.arrived)
 	switch {

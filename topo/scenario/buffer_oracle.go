@@ -29,9 +29,7 @@ const bufferHead = 14 + 7
 
 // frame makes frame number n of a sender, with a random length.
 func (o *bufferOracle) frame(d *draw, sender, n int) []byte {
-	r := o.run
-	size := max(bufferHead, d.between(r.plan.least, r.plan.most))
-	return o.build(sender, uint32(n), size)
+	return o.build(sender, uint32(n), max(bufferHead, d.between(o.run.plan.least, o.run.plan.most)))
 }
 
 func (o *bufferOracle) build(sender int, n uint32, size int) []byte {

@@ -44,12 +44,10 @@ func changes(g *wire.Frame) bool {
 	return g.BTH.Opcode == wire.RCCmpSwap || g.BTH.Opcode == wire.RCWriteOnly && g.RETH.Length >= 128
 }
 
-// sentBy reports whether the source address of frame g is that of host h.
+// sentBy reports whether the source address of frame g is an address of host h.
 func sentBy(h *simrack.Host, g *wire.Frame) bool {
-	if a := h.Addr(); !g.V6 && a.Is4() {
-		return a.As4() == g.IPv4.Src
-	}
-	return g.V6 && h.Spec.IPv6.As16() == g.IPv6.Src
+	a := g.SrcAddr().Unmap()
+	return a == h.Spec.IPv4 || a == h.Spec.IPv6
 }
 
 // serviceHang describes the hang of a memory service in a run: at hungAt its process stops, while

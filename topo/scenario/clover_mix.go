@@ -127,10 +127,7 @@ func (p *storePlan) mixHangs(d *draw) {
 		p.loses = 0
 	}
 	s.what, s.down = one(d, storeHang, storeHostHang, storeSwitchHang), d.span(p.lease/2, 4*p.lease)
-	switch s.what {
-	case storeSwitchHang:
-		s.victim = ""
-	default:
+	if s.victim = ""; s.what != storeSwitchHang {
 		s.victim = one(d, storeHostNames(p.servers)...)
 	}
 	p.paced(d)

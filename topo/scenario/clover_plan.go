@@ -184,18 +184,15 @@ func (p *storePlan) next(d *draw, other bool) storeFaultAt {
 		var s storeFaultAt
 		s.draw(d, p)
 		s.later = d.span(0, 150*time.Millisecond)
-		fits, losses, meta := true, 0, 0
+		fits, losses, meta := true, 0, false
 		for _, x := range append([]storeFaultAt{p.storeFaultAt, s}, p.then...) {
-			switch x.what {
-			case storeMemoryCrash:
+			if x.what == storeMemoryCrash {
 				losses++
-			case storeMetaCrash:
-				meta++
-			default:
 			}
+			meta = meta || x.what == storeMetaCrash
 			fits = fits && (!other || x == s || x.victim != s.victim)
 		}
-		if fits && (losses <= max(1, p.replicas-1) || meta == 0) {
+		if fits && (losses <= max(1, p.replicas-1) || !meta) {
 			return s
 		}
 	}
@@ -224,7 +221,6 @@ func (p *storeFaultAt) draw(d *draw, of *storePlan) {
 	}
 }
 
-// String prints the plan on one line.
 func (p *storePlan) String() string {
 	s := fmt.Sprintf("%d clients, %d keys, %d rounds of %v bytes, %d KiB a server; links %s", p.clients, p.keys, p.rounds, p.sizes,
 		p.region>>10, strings.TrimSpace(p.links))

@@ -189,7 +189,7 @@ func (l *appendLoss) inject(g *wire.Frame) {
 	now := rack.Now()
 	if l.client {
 		for _, h := range rack.Hosts() {
-			if a := h.Addr(); !g.V6 && a.Is4() && a.As4() == g.IPv4.Src || g.V6 && a.Is6() && a.As16() == g.IPv6.Src {
+			if g.SrcAddr() == h.Addr() {
 				rack.At(now, h.CrashApps)
 			}
 		}

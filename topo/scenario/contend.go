@@ -132,8 +132,8 @@ func (c *contention) swap(end *ends, mem remote) error {
 // check returns an error unless the clients together have seen every value of both words exactly
 // once.
 func (c *contention) check() error {
+	total := c.clients * c.rounds
 	for kind, values := range map[string][]uint64{"FETCH_ADD": c.adds, "CMP_SWAP": c.swaps} {
-		total := c.clients * c.rounds
 		seen := make([]bool, total)
 		for _, v := range values {
 			if v >= uint64(total) {
@@ -153,8 +153,8 @@ func (c *contention) check() error {
 		if err != nil {
 			return err
 		}
-		if want := uint64(c.clients * c.rounds); got != want {
-			return fmt.Errorf("the sum of %s is %d, want %d", name, got, want)
+		if got != uint64(total) {
+			return fmt.Errorf("the sum of %s is %d, want %d", name, got, total)
 		}
 	}
 	return nil

@@ -41,7 +41,6 @@ func (f *midFault) drawTimes(d *draw, server string) {
 	f.down = one(d, d.span(100*time.Microsecond, 2*time.Millisecond), d.span(20*time.Millisecond, 500*time.Millisecond))
 }
 
-// String describes the fault.
 func (f *midFault) String() string {
 	if f.fault == stateCalm {
 		return string(f.fault)

@@ -95,8 +95,7 @@ const (
 func (e *env) serveRegion(host string, conns int) {
 	h := e.rack.Host(host)
 	h.Go(writerService, true, func(ctx verbs.Context) {
-		err := serveRegion(ctx, h, conns)
-		if err != nil {
+		if err := serveRegion(ctx, h, conns); err != nil {
 			e.fail("server %s: %w", host, err)
 		}
 	})

@@ -88,7 +88,6 @@ func drawTable(e *env) *tablePlan {
 	return p
 }
 
-// String returns the plan on one line.
 func (p *tablePlan) String() string {
 	f := &p.format
 	text := fmt.Sprintf("%d servers, %d replicas of objects, %d of the index, %d clients, %d keys, %d rounds, values to %d bytes, depth %d and %d more, %d groups, cache %d; links %s",
@@ -138,7 +137,6 @@ func newTableRun(e *env, p *tablePlan, plant func(kv.Store) kv.Store) *tableRun 
 	return r
 }
 
-// run executes the plan and judges the run.
 func (r *tableRun) run() error {
 	r.env.report.Plan = r.plan.String()
 	r.arm()

@@ -31,7 +31,6 @@ type tableDeath struct {
 	blow bool
 }
 
-// String describes the death in words.
 func (x *tableDeath) String() string {
 	what := "dies"
 	if x.nic {

@@ -41,7 +41,6 @@ const (
 
 var returnStages = [...]string{isUp: "up", isClaimed: "claimed", isFilled: "being filled", isMember: "a member"}
 
-// String describes the blow in words.
 func (x *tableBlow) String() string {
 	when := fmt.Sprintf("%v after a server that has come back is %s", x.late, returnStages[x.stage])
 	if x.client >= 0 {

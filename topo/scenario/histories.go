@@ -155,9 +155,9 @@ func setRules(box *swordbox.Program, list []rules.Rule) error {
 }
 
 // goOnUntil keeps a run going until the time over, at which a fault ends, even if all clients have
-// ended before. It starts an application that sleeps until then, on a host that does not fail.
-func (e *env) goOnUntil(over clock.Time, host string) {
-	e.rack.Host(host).Go("survivor", false, func(ctx verbs.Context) {
+// ended before. It starts an application that sleeps until then.
+func (e *env) goOnUntil(over clock.Time) {
+	e.rack.Host(survivor).Go("survivor", false, func(ctx verbs.Context) {
 		for ctx.Runtime().Now() <= over {
 			ctx.Runtime().Sleep(over.Sub(ctx.Runtime().Now()) + 1)
 		}

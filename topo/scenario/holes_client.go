@@ -139,7 +139,6 @@ func (a *answer) wait(limit time.Duration) bool {
 	return true
 }
 
-// String describes the outcome.
 func (a *answer) String() string {
 	switch {
 	case !a.done:

@@ -9,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -17,7 +18,7 @@ import (
 // that the script finds the damage.
 var closedHoles = []hole{
 	{number: 3, same: true, title: "packets that stay on a connection whose other packets were moved", script: holeUnmoved},
-	{number: 9, same: true, title: "one ACK covers several atomics", script: holeCoalesced, wrap: wrapLazy},
+	{number: 9, same: true, title: "one ACK covers several atomics", script: holeCoalesced, rack: simrack.Options{Wrap: lazy(4)}},
 	{number: 11, same: true, title: "a WRITE in place of an atomic requests an ACK", script: holeAckReq},
 	{number: 13, same: true, title: "a CAS that is sent again is not decided again", script: holeDecidedOnce},
 	{number: 23, same: true, title: "a NIC changes its UDP source port", script: holeSourcePort, wrap: wrapRoaming},
@@ -38,13 +39,6 @@ func holeUnmoved(h *holeRun) {
 	}
 	h.want(lockAt, 8, "three additions of 1")
 }
-
-// lazyEvery is how many requests the memory server acknowledges with one ACK in the script of hole
-// 9.
-const lazyEvery = 4
-
-// wrapLazy makes the memory server acknowledge lazyEvery requests with one ACK.
-func wrapLazy(_ *holeRun, name string, n sim.Node) sim.Node { return lazy(lazyEvery)(name, n) }
 
 // holeCoalesced: eight additions are in flight, and the server answers four of them with one ACK.
 func holeCoalesced(h *holeRun) {

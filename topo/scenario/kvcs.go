@@ -83,7 +83,6 @@ func (p *cachePlan) drawFaults(d *draw, cfg *virtual.Config) {
 	}
 }
 
-// String returns the plan on one line.
 func (p *cachePlan) String() string {
 	c := &p.cfg
 	return fmt.Sprintf("%d servers, %d clients on %d hosts, %d operations each on %d keys, values to %d bytes, %d buckets, %d cells, RTT %v, rate %d Gbit/s, MTU %d, lease %v, patience %v, %d failures, %d deaths of clients, %d crashes of their hosts, crash of the coordinator %t; links%s",
@@ -156,7 +155,6 @@ func (r *cacheRun) left() bool {
 	return slices.ContainsFunc(r.procs, func(p *sim.Proc) bool { return !p.Done() })
 }
 
-// client does the operations of the client with this number.
 func (r *cacheRun) client(number int, c *kvcs.Client, p *virtual.Port) error {
 	d, rtt := r.draw, r.plan.cfg.RTT
 	history := r.histories[c.Store()]
@@ -214,40 +212,39 @@ func (r *cacheRun) trouble() {
 		h := r.cache.Server(d.IntN(r.plan.cfg.Servers))
 		at := clock.Time(0).Add(d.span(rtt, 1500*rtt))
 		until := at.Add(d.span(rtt, 1000*rtt))
-		begin, end := h.Hang, func() error { h.Resume(); return nil }
+		begin, end := h.Hang, h.Resume
 		switch d.IntN(4) {
 		case 0:
-			begin, end = h.Crash, h.Restart
+			begin, end = h.Crash, func() { r.restart(h) }
 		case 1:
 			host := h
 			if d.chance(0.3) {
 				host = r.cache.Compute(d.IntN(r.plan.cfg.Hosts))
 			}
-			begin, end = func() { host.Link.SetUp(false) }, func() error { host.Link.SetUp(true); return nil }
+			begin, end = func() { host.Link.SetUp(false) }, func() { host.Link.SetUp(true) }
 		case 2: // cuts off this server from the coordinator alone
-			begin, end = func() { r.cache.Part(h, true) }, func() error { r.cache.Part(h, false); return nil }
+			begin, end = func() { r.cache.Part(h, true) }, func() { r.cache.Part(h, false) }
 		}
 		r.cache.Net.At(at, func() {
 			if r.left() {
 				begin()
 			}
 		})
-		r.at(until, func() error {
-			if !r.left() {
-				return nil
+		r.cache.Net.At(until, func() {
+			if r.left() {
+				end()
 			}
-			return end()
 		})
 	}
 }
 
-// at calls f at a virtual time. An error of f ends the run.
-func (r *cacheRun) at(t clock.Time, f func() error) {
-	r.cache.Net.At(t, func() {
-		if err := f(); err != nil {
-			r.cache.Net.Stop(err)
-		}
-	})
+// restart restarts a host after a crash, and reports whether it runs. If it does not, the run ends.
+func (r *cacheRun) restart(h *virtual.Host) bool {
+	err := h.Restart()
+	if err != nil {
+		r.cache.Net.Stop(err)
+	}
+	return err == nil
 }
 
 // deaths plans which clients die, and when.
@@ -270,12 +267,10 @@ func (r *cacheRun) crashes() {
 			before()
 			h.Crash()
 		})
-		r.at(at.Add(d.span(rtt, 1000*rtt)), func() error {
-			err := h.Restart()
-			if err == nil {
+		r.cache.Net.At(at.Add(d.span(rtt, 1000*rtt)), func() {
+			if r.restart(h) {
 				after()
 			}
-			return err
 		})
 	}
 	for i := range min(r.plan.reboots, r.plan.cfg.Hosts) {

@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"net/netip"
 	"slices"
 	"time"
 
@@ -40,7 +41,7 @@ const ackWait = 3 * time.Microsecond
 // stands for n ACKs. It is sent at the time due, unless an answer is sent before.
 type heldAck struct {
 	qp   wire.QPN
-	dst  [16]byte
+	dst  netip.Addr
 	n    int
 	data []byte
 	port int
@@ -80,7 +81,7 @@ func (l *lazyAcks) Deadline() clock.Time {
 func (l *lazyAcks) pass(now clock.Time, out *packetio.Batch) {
 	for i := range l.made.Frames {
 		f := l.made.Frames[i]
-		if wire.ParseFrame(f.Data, &l.frame) != nil || l.frame.BTH.Opcode.Info().Flags&wire.OpResponse == 0 || !l.hold(now, f) {
+		if wire.ParseFrame(f.Data, &l.frame) != nil || !l.frame.BTH.Opcode.Is(wire.OpResponse) || !l.hold(now, f) {
 			out.Copy(f)
 		}
 	}
@@ -91,13 +92,7 @@ func (l *lazyAcks) pass(now clock.Time, out *packetio.Batch) {
 // returns false: f must be sent, and stands for the ACK that was held back for its queue pair.
 func (l *lazyAcks) hold(now clock.Time, f packetio.Frame) bool {
 	fr := &l.frame
-	var dst [16]byte
-	if fr.V6 {
-		dst = fr.IPv6.Dst
-	} else {
-		copy(dst[:], fr.IPv4.Dst[:])
-	}
-	plain := fr.BTH.Opcode == wire.RCAck && fr.AETH.Syndrome.IsAck()
+	dst, plain := fr.DstAddr(), fr.BTH.Opcode == wire.RCAck && fr.AETH.Syndrome.IsAck()
 	for i := range l.held {
 		h := &l.held[i]
 		if h.qp != fr.BTH.DestQP || h.dst != dst {
@@ -111,9 +106,9 @@ func (l *lazyAcks) hold(now clock.Time, f packetio.Frame) bool {
 		l.held = slices.Delete(l.held, i, i+1)
 		return false
 	}
-	if !plain || l.every < 2 {
+	if !plain {
 		return false
 	}
-	l.held = append(l.held, heldAck{qp: fr.BTH.DestQP, dst: dst, n: 1, data: append([]byte(nil), f.Data...), port: f.Port, due: now.Add(ackWait)})
+	l.held = append(l.held, heldAck{qp: fr.BTH.DestQP, dst: dst, n: 1, data: slices.Clone(f.Data), port: f.Port, due: now.Add(ackWait)})
 	return true
 }

@@ -23,7 +23,6 @@ type guardian struct {
 	server *lockServer
 }
 
-// Frame gives the packet to the NIC and checks the memory.
 func (g *guardian) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	g.Node.Frame(now, port, f, out)
 	g.look()

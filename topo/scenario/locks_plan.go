@@ -178,7 +178,6 @@ func (p *lockPlan) drawFault(d *draw) {
 	}
 }
 
-// String prints the plan on one line.
 func (p *lockPlan) String() string {
 	var b strings.Builder
 	for i, w := range p.words {
@@ -228,7 +227,6 @@ const (
 
 var crashStepNames = [...]string{"before the switch", "at the switch", "at the server", "answer at the switch", "answered"}
 
-// String returns the name of the stage.
 func (s crashStep) String() string { return crashStepNames[s] }
 
 // trigger follows the packets on all links and calls fire once. With a victim, it does so when the
@@ -253,7 +251,7 @@ func (t *trigger) see(ev *sim.Event) {
 	if t.done || wire.ParseFrame(ev.Frame, &t.frame) != nil {
 		return
 	}
-	request := t.frame.BTH.Opcode.Info().Flags&wire.OpRequest != 0 && t.frame.BTH.DestQP > 1
+	request := t.frame.BTH.Opcode.Is(wire.OpRequest) && t.frame.BTH.DestQP > 1
 	link, up := ev.Link(), ev.Dir() == fault.Up
 	client := len(link) > 0 && link[0] == 'c'
 	if !t.hot {

@@ -69,7 +69,6 @@ func (p *lookupPlan) rule() string {
 		lookupRule, strings.Join([]string{"ms1", "ms2"}[:p.servers], ","), p.mode, p.capacity, p.cells, p.cell, p.cache, p.depth, miss, lookupBase)
 }
 
-// String prints the plan on one line.
 func (p *lookupPlan) String() string {
 	return fmt.Sprintf("%s; %d flows by Zipf %.2f, %d frames of %d to %d bytes, %d at a time every %v, churn %d, changes by %s, wrap=%v; links %s; %s", p.rule(), p.flows, p.theta,
 		p.frames, p.least, p.most, p.burst, p.gap, p.churn, p.changes, p.wrap, strings.TrimSpace(p.links), &p.midFault)
@@ -248,9 +247,8 @@ func (r *lookupRun) watch() {
 			case r.sent < r.plan.frames || !r.over:
 			case quiet == 0:
 				quiet = rt.Now()
-			case r.counts()["in_flight"] == 0 && r.counts()["cells"] == 0 && rt.Now().Sub(quiet) > 10*bufferEvery:
-				return nil
-			case r.plan.mode == modePublished && rt.Now().Sub(quiet) > bufferQuiet/10:
+			case r.count("in_flight") == 0 && r.count("cells") == 0 && rt.Now().Sub(quiet) > 10*bufferEvery,
+				r.plan.mode == modePublished && rt.Now().Sub(quiet) > bufferQuiet/10:
 				return nil
 			case rt.Now().Sub(quiet) > bufferQuiet:
 				return fmt.Errorf("%v after the last frame: %v", bufferQuiet, r.counts())

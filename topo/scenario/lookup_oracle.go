@@ -93,7 +93,6 @@ var lookupKindOf = map[byte]int{2: kindMark, 2 + 16: kindDestination, 8: kindSou
 // host returns the address of compute host number i.
 func (o *lookupOracle) host(i int) netip.Addr { return o.run.env.addrOf(fmt.Sprintf("cn%d", i)) }
 
-// key returns the key of a flow as text.
 func (o *lookupOracle) key(flow int) string {
 	return fmt.Sprintf("from=%v to=%v proto=udp", netip.AddrPortFrom(o.host(0), uint16(lookupPort+flow)), netip.AddrPortFrom(o.host(1), lookupTo))
 }

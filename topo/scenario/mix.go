@@ -93,11 +93,9 @@ func (m *mix) message(n int) (op verbs.WROpcode, size int, imm uint32) {
 	return one(d, verbs.OpSend, verbs.OpSendImm, verbs.OpWriteImm), d.size(m.mtu, m.maxLen), d.Uint32()
 }
 
-// client runs the mix on its host.
 func (m *mix) client(ctx verbs.Context) error {
 	var err error
-	m.end, err = newEnds(ctx, m.depth*m.slotLen(), m.depth, verbs.LocalWrite)
-	if err != nil {
+	if m.end, err = newEnds(ctx, m.depth*m.slotLen(), m.depth, verbs.LocalWrite); err != nil {
 		return err
 	}
 	return m.end.limit(m.work(ctx), m.host.Spec.Name)

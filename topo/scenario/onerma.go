@@ -125,7 +125,6 @@ func (p *soloPlan) drawFaults(d *draw) {
 	}
 }
 
-// String returns the plan on one line.
 func (p *soloPlan) String() string {
 	return fmt.Sprintf("%d NICs with %d processes of %d slots, %d operations each, %d large transfers, RTT %v, rate %d Gbit/s, MTU %d, window %d, threshold %d, bad keys %g, replays %t, forgeries %t, %d rekeys, %d crashes; links%s",
 		p.nics, p.procs, p.slots, p.ops, p.bulk, p.rtt, p.rate/1_000_000_000, p.mtu, p.window, p.threshold, p.badKeys, p.replays, p.forgeries, p.rekeys, p.crashes, p.faults)
@@ -230,10 +229,9 @@ func (r *soloRun) build() error {
 			node = r.opt.Wrap(soloName(i), node)
 		}
 		h.node = r.net.Add(soloName(i), node)
-		up := fault.NewInjector(r.seed, soloName(i), fault.Up, r.plan.rules)
-		down := fault.NewInjector(r.seed, soloName(i), fault.Down, r.plan.rules)
+		verdict := func(d fault.Dir) sim.Verdict { return fault.NewInjector(r.seed, soloName(i), d, r.plan.rules).Frame }
 		h.link = r.net.Connect(sim.LinkConfig{
-			Name: soloName(i), A: sim.End{Node: h.node}, B: sim.End{Node: box, Port: i}, Delay: r.plan.delay, Rate: r.plan.rate, Up: up.Frame, Down: down.Frame,
+			Name: soloName(i), A: sim.End{Node: h.node}, B: sim.End{Node: box, Port: i}, Delay: r.plan.delay, Rate: r.plan.rate, Up: verdict(fault.Up), Down: verdict(fault.Down),
 		})
 		r.hosts = append(r.hosts, h)
 	}
@@ -333,7 +331,6 @@ func (r *soloRun) sleep(p *sim.Proc, d time.Duration, why string) {
 	}
 }
 
-// stop ends the run with an error.
 func (r *soloRun) stop(format string, args ...any) {
 	r.net.Stop(fmt.Errorf("at %v: %w", r.net.Now(), fmt.Errorf(format, args...)))
 }

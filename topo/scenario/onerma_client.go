@@ -242,9 +242,7 @@ func (c *soloClient) checkStatus(o *soloOp, x *nic.Completion) error {
 	p := c.host.run.plan
 	changed := o.target.regions[o.region] != o.granted || o.granted.Key() != o.key
 	switch {
-	case o.bad && (x.Status == nic.OK || x.Status == nic.NACK):
-		return fmt.Errorf("it has a wrong key and ended as %v", x.Status)
-	case o.bad && p.lossless && x.Status == nic.Timeout:
+	case o.bad && (x.Status == nic.OK || x.Status == nic.NACK || p.lossless && x.Status == nic.Timeout):
 		return fmt.Errorf("it has a wrong key and ended as %v", x.Status)
 	case !o.bad && x.Status == nic.RemoteAuthenticationFailure && !changed && !p.corrupt:
 		return fmt.Errorf("it has the right key and ended as %v", x.Status)

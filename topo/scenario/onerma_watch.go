@@ -5,6 +5,7 @@ import (
 	"crypto/aes"
 	"crypto/cipher"
 	"encoding/binary"
+	"maps"
 	"slices"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
@@ -67,13 +68,11 @@ func (w *soloWatch) Frame(now clock.Time, port int, f packetio.Frame, out *packe
 	w.sent(now, out)
 }
 
-// Tick implements sim.Node: it runs the NIC's timers and checks the messages that the NIC sends.
 func (w *soloWatch) Tick(now clock.Time, out *packetio.Batch) {
 	w.machine.Tick(now, out)
 	w.sent(now, out)
 }
 
-// Deadline implements sim.Node.
 func (w *soloWatch) Deadline() clock.Time { return w.machine.Deadline() }
 
 // look is called before the NIC processes a message. If the message is data of a WRITE to an area,
@@ -130,11 +129,7 @@ func (w *soloWatch) arrived(now clock.Time, f *onerma.Frame) {
 }
 
 func (w *soloWatch) expire(now clock.Time) {
-	for id, debt := range w.solicited {
-		if debt.until <= now {
-			delete(w.solicited, id)
-		}
-	}
+	maps.DeleteFunc(w.solicited, func(_ soloID, debt *soloDebt) bool { return debt.until <= now })
 }
 
 // outstanding returns how many bytes are solicited and have not arrived completely.
@@ -197,11 +192,7 @@ func (w *soloWatch) one(now clock.Time, f *onerma.Frame) {
 // revoked forgets the WRITEs to a region whose key was replaced: their data is not accepted any
 // more.
 func (w *soloWatch) revoked(region uint32) {
-	for id, debt := range w.solicited {
-		if id.pulled && debt.region == region {
-			delete(w.solicited, id)
-		}
-	}
+	maps.DeleteFunc(w.solicited, func(id soloID, debt *soloDebt) bool { return id.pulled && debt.region == region })
 }
 
 // attack replays some messages of the NIC later. It also forges refusals of the NIC's requests: an

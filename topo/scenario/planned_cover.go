@@ -44,7 +44,6 @@ type transition struct {
 // ticked is the cause of transitions that no packet has caused. No opcode has this value.
 const ticked wire.Opcode = 0xff
 
-// Frame passes a frame to the switch and then samples the states of its tables.
 func (c *coverage) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	op := ticked
 	if isPlanned(f.Data) {
@@ -54,7 +53,6 @@ func (c *coverage) Frame(now clock.Time, port int, f packetio.Frame, out *packet
 	c.sample(op)
 }
 
-// Tick runs the switch's timers and then samples the states of its tables.
 func (c *coverage) Tick(now clock.Time, out *packetio.Batch) {
 	c.Node.Tick(now, out)
 	c.sample(ticked)

@@ -72,7 +72,6 @@ const (
 // halves has the names of the directions of the small rack's links.
 var halves = [...]string{"cn0-up", "cn0-down", "cn1-up", "cn1-down", "ms0-up", "ms0-down"}
 
-// String returns the text of the act.
 func (a act) String() string {
 	n := ""
 	switch a.kind {
@@ -85,7 +84,6 @@ func (a act) String() string {
 	return fmt.Sprintf("%s%s@%s.%d", actNames[a.kind], n, halves[a.half], a.index)
 }
 
-// String returns the text of the schedule.
 func (s schedule) String() string {
 	out := s.setup
 	for _, a := range s.acts {
@@ -95,11 +93,7 @@ func (s schedule) String() string {
 }
 
 // with returns the schedule with the further act a.
-func (s schedule) with(a act) schedule {
-	acts := make([]act, len(s.acts), len(s.acts)+1)
-	copy(acts, s.acts)
-	return schedule{s.setup, append(acts, a)}
-}
+func (s schedule) with(a act) schedule { return schedule{s.setup, slices.Concat(s.acts, []act{a})} }
 
 // parseSchedule parses the text of a schedule, as String returns it.
 func parseSchedule(text string) (schedule, error) {

@@ -62,7 +62,6 @@ type node struct {
 	turn    int // how many turns the node has had
 }
 
-// String returns the summary of the search.
 func (x *searcher) String() string {
 	why := "all up to the depth"
 	switch {

@@ -75,7 +75,6 @@ func drawChains(e *env) *chainPlan {
 	return p
 }
 
-// String prints the plan on one line.
 func (p *chainPlan) String() string {
 	return fmt.Sprintf("%s; %d requests each, %d probes, %d buckets, lists of %v, values of %d bytes, depth %d, published=%t; links %s; loopback %v; %s after %v",
 		strings.Join(p.programs, " "), p.rounds, p.probes, p.buckets, p.nodes, p.value, p.depth, p.published, strings.TrimSpace(p.links), p.rack.Loopback, p.fault, p.when)

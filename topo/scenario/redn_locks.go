@@ -45,7 +45,6 @@ func drawTurns(e *env) *turnsPlan {
 	return p
 }
 
-// String prints the plan on one line.
 func (p *turnsPlan) String() string {
 	return fmt.Sprintf("%d locks, %d clients, %d rounds each, die %v, server killed %t; links %s; loopback %v", p.locks, p.clients, p.rounds, p.dies, p.kill, strings.TrimSpace(p.links), p.rack.Loopback)
 }
@@ -178,10 +177,7 @@ func (b *chainBuild) lockProgram(locks redn.Mem) (err error) {
 		return err
 	}
 	s := &redn.LockServer{Locks: locks, Client: b.client.At(0, turnsAsk)}
-	if s.Worker, err = b.queue("worker", redn.LockWorkerBlocks, verbs.RingInit{Managed: true, Counts16: true}); err != nil {
-		return err
-	}
-	if s.Answers, err = b.queue("answers", redn.LockAnswerBlocks, verbs.RingInit{Managed: true, Counts16: true}); err != nil {
+	if s.Worker, s.Answers, err = b.loop(redn.LockWorkerBlocks, redn.LockAnswerBlocks); err != nil {
 		return err
 	}
 	s.Received = b.Received

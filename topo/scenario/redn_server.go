@@ -189,6 +189,15 @@ func (b *chainBuild) queue(name string, blocks int, init verbs.RingInit) (*redn.
 	return q, err
 }
 
+// loop makes the queues of a program that is a loop. Their numbers of blocks are those of one round.
+func (b *chainBuild) loop(workerBlocks, answerBlocks int) (worker, answers *redn.Queue, err error) {
+	init := verbs.RingInit{Managed: true, Counts16: true}
+	if worker, err = b.queue("worker", workerBlocks, init); err == nil {
+		answers, err = b.queue("answers", answerBlocks, init)
+	}
+	return worker, answers, err
+}
+
 // begin makes the master queue, which starts the other queues, and the pool.
 func (b *chainBuild) begin() (err error) {
 	b.master, err = b.queue("master", 4, verbs.RingInit{})
@@ -263,16 +272,13 @@ func (b *chainBuild) lookup(parallel bool) error {
 // list builds a loop whose rounds walk lists.
 func (b *chainBuild) list() error {
 	plan := b.server.run.plan
-	s := &redn.ListServer{Lists: b.server.table(), Client: b.client.At(0, plan.value)}
-	var err error
-	if s.Worker, err = b.queue("worker", redn.ListWorkerBlocks, verbs.RingInit{Managed: true, Counts16: true}); err != nil {
+	worker, answers, err := b.loop(redn.ListWorkerBlocks, redn.ListAnswerBlocks)
+	if err != nil {
 		return err
 	}
-	if s.Answers, err = b.queue("answers", redn.ListAnswerBlocks, verbs.RingInit{Managed: true, Counts16: true}); err != nil {
-		return err
+	s := &redn.ListServer{
+		Worker: worker, Answers: answers, Received: b.Received, Lists: b.server.table(), Client: b.client.At(0, plan.value), Skipped: b.Take(redn.WalkLen),
 	}
-	s.Received = b.Received
-	s.Skipped = b.Take(redn.WalkLen)
 	sges, err := s.Build(b.Pool)
 	if err != nil {
 		return err
@@ -289,16 +295,13 @@ func (b *chainBuild) list() error {
 func (b *chainBuild) recycled() error {
 	plan := b.server.run.plan
 	b.Receives = 1
-	s := &redn.LookupServer{Receives: b.Receives, Table: b.server.table(), Client: b.client.At(0, plan.value)}
-	worker, answers := redn.LookupServerBlocks(plan.probes)
-	var err error
-	if s.Worker, err = b.queue("worker", worker, verbs.RingInit{Managed: true, Counts16: true}); err != nil {
+	worker, answers, err := b.loop(redn.LookupServerBlocks(plan.probes))
+	if err != nil {
 		return err
 	}
-	if s.Answers, err = b.queue("answers", answers, verbs.RingInit{Managed: true, Counts16: true}); err != nil {
-		return err
+	s := &redn.LookupServer{
+		Receives: b.Receives, Worker: worker, Answers: answers, Received: b.Received, Table: b.server.table(), Client: b.client.At(0, plan.value),
 	}
-	s.Received = b.Received
 	sges, err := s.Build(b.Pool, plan.probes)
 	if err != nil {
 		return err

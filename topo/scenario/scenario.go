@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -164,13 +165,12 @@ func All() []Scenario {
 // hole-7), or a variant of a scenario by the name that it had before variants became flags. The
 // error for an unknown name lists the scenarios and holes.
 func Find(name string) (Scenario, error) {
-	listed := append(All(), holeScenarios()[1:]...)
 	all := append(Variants(), holeScenarios()[1:]...)
 	i := slices.IndexFunc(all, func(s Scenario) bool { return s.Name == name })
 	if i < 0 {
-		names := make([]string, len(listed))
-		for i := range listed {
-			names[i] = listed[i].Name
+		var names []string
+		for _, s := range append(All(), holeScenarios()[1:]...) {
+			names = append(names, s.Name)
 		}
 		return Scenario{}, fmt.Errorf("unknown scenario %q: there are %v", name, names)
 	}
@@ -224,7 +224,7 @@ type env struct {
 func (e *env) guarded(run func(*env) error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = panicError(p)
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 	}()
 	return run(e)

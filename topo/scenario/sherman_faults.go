@@ -71,7 +71,7 @@ func (t *treeTrigger) matches(op wire.Opcode) bool {
 	case atWrite:
 		return write
 	default:
-		return op.Info().Flags&wire.OpRequest != 0
+		return op.Is(wire.OpRequest)
 	}
 }
 
@@ -152,7 +152,7 @@ func (r *treeRun) inject(i int) {
 		rack.At(next, func() { r.inject(i + 1) })
 		over = max(over, next)
 	}
-	r.env.goOnUntil(over, "cn3")
+	r.env.goOnUntil(over)
 }
 
 // rules is called when the memory service of a server has started. It gives the switch a rule to

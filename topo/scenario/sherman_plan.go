@@ -238,7 +238,6 @@ func (p *treePlan) published(d *draw) {
 	}
 }
 
-// String prints the plan on one line.
 func (p *treePlan) String() string {
 	s := fmt.Sprintf("%d servers, %d clients, %d keys, %d rounds, %v, %d lock words, lease %v; links %s", p.servers, p.clients, p.keys, p.rounds,
 		p.shape.WithDefaults(), p.locks, p.lease, strings.TrimSpace(p.links))

@@ -70,7 +70,6 @@ func (p *srqPair) message(k int) (op verbs.WROpcode, size int, imm uint32) {
 	return op, size, imm
 }
 
-// client is the sender of a connection: it sends all messages.
 func (p *srqPair) client(ctx verbs.Context) error {
 	slot := max(p.run.maxLen, 1)
 	o, mem, err := p.open(p.run.env, ctx, verbs.RC, srqService, p.run.params, slot)

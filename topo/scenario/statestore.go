@@ -41,7 +41,6 @@ func (p *statePlan) rule() string {
 		strings.Join([]string{"ms1", "ms2"}[:p.stores], ","), p.mode, p.slots, p.rows, p.at, p.per, p.add, p.unit, p.depth, p.shards)
 }
 
-// String prints the plan on one line.
 func (p *statePlan) String() string {
 	return fmt.Sprintf("%s; %d clients, %d rounds, wrap=%v; links %s; %v", p.rule(), p.clients, p.rounds, p.wrap, strings.TrimSpace(p.links), &p.midFault)
 }
@@ -172,7 +171,7 @@ func (r *stateRun) fail() {
 		r.before += r.count("amount") - r.count("dropped")
 		r.gone += r.count("dropped")
 	}
-	r.env.goOnUntil(r.inject(&r.plan.midFault, nil), survivor)
+	r.env.goOnUntil(r.inject(&r.plan.midFault, nil))
 }
 
 // remote returns the sum of all counters in the stores' memory.
@@ -215,9 +214,7 @@ func (r *stateRun) watch() {
 			case r.ended < r.plan.clients || rt.Now() <= clock.Time(r.plan.when+r.plan.down):
 			case quiet == 0:
 				quiet = rt.Now()
-			case r.count("pending") == 0 && r.count("in_flight") == 0:
-				return nil
-			case r.plan.mode == modePublished && rt.Now().Sub(quiet) > stateQuiet/10:
+			case r.count("pending") == 0 && r.count("in_flight") == 0, r.plan.mode == modePublished && rt.Now().Sub(quiet) > stateQuiet/10:
 				return nil
 			case rt.Now().Sub(quiet) > stateQuiet:
 				return fmt.Errorf("counts of %d wait in the switch and counts of %d are in flight %v after the last request", r.count("pending"), r.count("in_flight"), stateQuiet)

@@ -1,9 +1,7 @@
 package scenario
 
 import (
-	"fmt"
 	"runtime"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -132,5 +130,3 @@ func inOrder[R any](n int, ended func() bool, do func(i int) R, done func(i int,
 // wallNow returns the time of this machine. It is used only to report how long a run took, so runs
 // do not depend on it.
 func wallNow() time.Time { return time.Now() }
-
-func panicError(p any) error { return fmt.Errorf("panic: %v\n%s", p, debug.Stack()) }

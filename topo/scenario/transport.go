@@ -76,13 +76,11 @@ func drawTransport(e *env) *transportPlan {
 	return p
 }
 
-// String prints the plan on one line.
 func (p *transportPlan) String() string {
 	return fmt.Sprintf("faults=%s mtu=%d window=%d delay=%v timeout=%d rdatomic=%d wrap=%v late=%v clients=%s",
 		p.faults, p.mtu, p.rack.Window, p.rack.Delay, p.params.Timeout, p.params.RdAtomic, p.wrap, p.late, strings.Join(p.kinds, "+"))
 }
 
-// runTransport makes one run of the scenario transport, by the seed of e.
 func runTransport(e *env) error {
 	p := drawTransport(e)
 	if e.opt.rules != nil {
@@ -110,17 +108,8 @@ type clients struct {
 }
 
 func (e *env) startClients(p *transportPlan) *clients {
-	c := &clients{}
-	n := 0
-	for _, kind := range p.kinds {
-		if kind == clientContend {
-			n++
-		}
-	}
-	if n > 0 {
-		c.shared = &contention{env: e, clients: n, rounds: e.draw.between(50, 300), params: p.params}
-		e.serve(contendService, c.shared.serve)
-	}
+	c := &clients{shared: &contention{env: e, clients: 2, rounds: e.draw.between(50, 300), params: p.params}} // two entries of p.kinds are clientContend
+	e.serve(contendService, c.shared.serve)
 	if slices.Contains(p.kinds, clientSoak) {
 		e.servePerf()
 	}
@@ -230,13 +219,10 @@ func (e *env) checkTransport(p *transportPlan, c *clients) error {
 	for _, r := range c.soaks {
 		atomics += r.Soak.FetchAdds + r.Soak.CmpSwaps
 	}
-	if c.shared != nil {
-		atomics += c.shared.atomics
-		if err := c.shared.check(); err != nil {
-			return err
-		}
+	if err := c.shared.check(); err != nil {
+		return err
 	}
-	if err := e.checkAtomics(server, atomics); err != nil {
+	if err := e.checkAtomics(server, atomics+c.shared.atomics); err != nil {
 		return err
 	}
 	if err := e.checkConservation(); err != nil {

@@ -303,7 +303,7 @@ func (r *trialRun) inject(x trialFault) {
 	}
 	over := rack.Now().Add(x.down)
 	rack.At(over, end)
-	r.env.goOnUntil(over, survivor)
+	r.env.goOnUntil(over)
 }
 
 // afterLoss is a client of a store that may lose memory. To an error that reports a loss it joins

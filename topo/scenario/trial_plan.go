@@ -128,7 +128,6 @@ func (p *trialPlan) longest() time.Duration {
 	return out
 }
 
-// String prints the plan on one line.
 func (p *trialPlan) String() string {
 	s := fmt.Sprintf("%s; %d servers, %d clients, %d keys, %d rounds; links %s", p.Plan, p.servers, p.clients, p.keys, p.rounds, strings.TrimSpace(p.links))
 	for _, x := range p.faults {
@@ -159,20 +158,14 @@ type rig struct{ e *env }
 
 var _ store.Rig = rig{}
 
-// Seed implements store.Rig.
-func (r rig) Seed() uint64 { return r.e.seed }
+func (r rig) Seed() uint64     { return r.e.seed }
+func (r rig) Run() error       { return r.e.run() }
+func (r rig) Plan(text string) { r.e.report.Plan = text }
 
-// Build implements store.Rig.
 func (r rig) Build(rackFile string) (*simrack.Rack, error) {
 	err := r.e.build(rackFile, simrack.Options{})
 	return r.e.rack, err
 }
-
-// Run implements store.Rig.
-func (r rig) Run() error { return r.e.run() }
-
-// Plan implements store.Rig.
-func (r rig) Plan(text string) { r.e.report.Plan = text }
 
 // byteKeysTrial draws a trial of package bytekeys, whose keys are byte strings. Below it is the hash
 // table of package store/template, whose keys are 64-bit numbers; bytekeys derives these from the

@@ -104,7 +104,7 @@ func (r *trialRun) failResident(x serverFault) {
 		r.inject(x.trialFault)
 		return
 	}
-	r.env.goOnUntil(over, survivor)
+	r.env.goOnUntil(over)
 }
 
 // wipe records in the history that all keys are lost at this moment: each gets a value that no GET
@@ -120,13 +120,9 @@ func (r *trialRun) wipe() {
 // wiped is a store whose operations do nothing. So wipe can record operations that no client did.
 type wiped struct{ kv.Store }
 
-// Upsert implements kv.Upserter.
 func (wiped) Upsert(uint64, []byte, clock.Time) error { return nil }
+func (wiped) Delete(uint64, clock.Time) error         { return nil }
 
-// Delete implements kv.Store.
-func (wiped) Delete(uint64, clock.Time) error { return nil }
-
-// String describes the fault.
 func (x serverFault) String() string {
 	return fmt.Sprintf("; %s: %s after %d operations and %v, for %v, the next on %s after %v", x.victim, x.what, x.after, x.late, x.down, x.next, x.again)
 }
@@ -185,14 +181,14 @@ func (r *trialRun) failServer(x serverFault) {
 			h.Restart()
 			r.startServer(x.next)
 		})
-		r.env.goOnUntil(over, survivor)
+		r.env.goOnUntil(over)
 	case trialServerAgain:
 	default:
 		r.inject(x.trialFault)
 	}
 	next := rack.Now().Add(again)
 	rack.At(next, func() { r.startServer(x.next) })
-	r.env.goOnUntil(next, survivor)
+	r.env.goOnUntil(next)
 }
 
 // open opens a client of the store, by its server if it has one.

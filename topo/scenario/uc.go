@@ -88,7 +88,6 @@ func (e *env) disturb(m faultMix) {
 	}
 }
 
-// client is the sender of a connection: it sends all messages.
 func (p *ucPair) client(ctx verbs.Context) error {
 	r := p.run
 	slot := max(r.maxLen, 1)

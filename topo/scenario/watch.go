@@ -19,7 +19,6 @@ type tap struct {
 	pass func(now clock.Time, port int, f *packetio.Frame) bool
 }
 
-// Frame calls pass, and gives the frame to the node if pass allows it.
 func (t *tap) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	if t.pass(now, port, &f) {
 		t.Node.Frame(now, port, f, out)

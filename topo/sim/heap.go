@@ -138,7 +138,6 @@ func (p *framePool) get(n int) []byte {
 	return make([]byte, n)
 }
 
-// put takes memory that get has returned back into the pool.
 func (p *framePool) put(b []byte) {
 	for i, size := range poolSizes {
 		if cap(b) == size {

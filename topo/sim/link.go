@@ -40,7 +40,6 @@ type LinkConfig struct {
 	Up, Down Verdict
 }
 
-// Bounds of a link.
 const (
 	defaultQueue = 1024
 	// maxInFlight bounds the frames in flight in one direction of a link, for any delay.
@@ -113,9 +112,7 @@ func (l *Link) SetUp(up bool) { l.up.up, l.down.up = up, up }
 func (l *Link) SetFaults(up, down Verdict) { l.up.fault, l.down.fault = up, down }
 
 // Stats returns the counters of a direction.
-func (l *Link) Stats(d fault.Dir) LinkStats {
-	return l.half(d).Stats
-}
+func (l *Link) Stats(d fault.Dir) LinkStats { return l.half(d).Stats }
 
 func (l *Link) half(d fault.Dir) *half {
 	if d == fault.Up {
@@ -232,7 +229,6 @@ func (n *Net) copyOf(f *packetio.Frame) inFlight {
 	}
 }
 
-// frame returns f as a packetio.Frame with this port.
 func (f *inFlight) frame(port int) packetio.Frame {
 	return packetio.Frame{
 		Data: f.data, SegSize: int(f.segSize), Port: port,

@@ -41,7 +41,6 @@ type Cause struct {
 	Step bool
 }
 
-// NodeID identifies a node of a Net.
 type NodeID int
 
 // Config bounds a run. The zero value is usable.
@@ -62,7 +61,6 @@ type Config struct {
 // ErrCancelled is returned by a run that Config.Cancelled has ended.
 var ErrCancelled = errors.New("the simulation was cancelled")
 
-// Defaults and bounds of a run.
 const (
 	defaultMaxEvents = 1_000_000_000
 	defaultMaxTime   = clock.Time(time.Hour)
@@ -120,13 +118,11 @@ func New(cfg Config) *Net {
 	return &Net{cfg: cfg}
 }
 
-// Now returns the virtual time.
 func (n *Net) Now() clock.Time { return n.now }
 
 // Events returns the number of events handled so far.
 func (n *Net) Events() uint64 { return n.events }
 
-// Links lists the network's links.
 func (n *Net) Links() []*Link { return n.links }
 
 // Add adds a node to the network; the node is up. It returns the node's ID.
@@ -172,7 +168,6 @@ func (n *Net) Begin(id NodeID) (now clock.Time, out *packetio.Batch) {
 	return n.now, &n.out
 }
 
-// End ends the step that Begin has begun.
 func (n *Net) End(id NodeID) {
 	n.busy = false
 	n.flush(id, Cause{Step: true})
@@ -257,11 +252,9 @@ func (n *Net) dispatch(e event) {
 		e.call()
 		return
 	}
-	switch e.stage {
-	case inside, leaving:
+	if e.stage != onLink {
 		n.resume(&e)
 		return
-	case onLink:
 	}
 	h := e.to
 	h.inFlight--
@@ -316,11 +309,7 @@ func (n *Net) Stop(err error) {
 
 // RunUntil handles all events that are due at time t or earlier, and sets the time to t.
 func (n *Net) RunUntil(t clock.Time) error {
-	for {
-		at := n.next()
-		if at > t || at == clock.Never {
-			break
-		}
+	for at := n.next(); at <= t && at != clock.Never; at = n.next() {
 		if err := n.handle(at); err != nil {
 			return err
 		}

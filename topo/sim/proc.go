@@ -83,7 +83,6 @@ func (p *Proc) finish() {
 	}
 }
 
-// Name returns the thread's name.
 func (p *Proc) Name() string { return p.name }
 
 // Done reports whether the thread has returned.
@@ -207,7 +206,6 @@ type Waiting struct {
 // maxNamed bounds how many threads the text of a StuckError names.
 const maxNamed = 8
 
-// Error names the reason and the threads that wait.
 func (e *StuckError) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "stuck: %s at %v", e.Reason, e.At)

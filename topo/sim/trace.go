@@ -11,7 +11,6 @@ import (
 // EventKind says what has happened to a frame.
 type EventKind uint8
 
-// Kinds of frame events.
 const (
 	Sent EventKind = iota
 	Delivered
@@ -25,7 +24,6 @@ const (
 
 var eventNames = [...]string{"sent", "delivered", "lost-fault", "lost-queue", "lost-down", "no-link", "corrupted", "duplicated"}
 
-// String returns the word for the kind in traces.
 func (k EventKind) String() string { return eventNames[k] }
 
 // Event says what has happened to one frame at one time.

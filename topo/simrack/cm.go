@@ -81,8 +81,6 @@ type request struct {
 	failed          string
 }
 
-// Dial connects qp to a service of the host with address addr, and returns the private data of the
-// server's answer.
 func (m *manager) Dial(qp verbs.QP, addr netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
 	local, err := m.endpoint(qp, addr, p, private)
 	if err != nil {
@@ -180,19 +178,11 @@ func (r *request) answer(reject string) {
 // over reports whether the dialer has stopped to wait, because it has an answer or has given up.
 func (r *request) over() bool { return r.answered || r.given }
 
-// Service returns the service to which the dialer connects.
-func (r *request) Service() string { return r.service }
-
-// Peer returns the dialer's address.
-func (r *request) Peer() netip.Addr { return r.peer }
-
-// Private returns the dialer's private data.
-func (r *request) Private() []byte { return r.private }
-
-// Reject refuses the connection.
+func (r *request) Service() string            { return r.service }
+func (r *request) Peer() netip.Addr           { return r.peer }
+func (r *request) Private() []byte            { return r.private }
 func (r *request) Reject(reason string) error { return r.Answer(reason, nil) }
 
-// Answer refuses the connection for a reason, and sends private data with the rejection.
 func (r *request) Answer(reason string, private []byte) error {
 	reason = cmp.Or(reason, "no reason given")
 	r.reply = slices.Clone(private)
@@ -238,7 +228,6 @@ type listener struct {
 	closed  bool
 }
 
-// Listen makes a listener, which receives the requests for a service from now on.
 func (m *manager) Listen(service string) (rdmacm.Listener, error) {
 	if m.host.listeners[service] != nil {
 		return nil, fmt.Errorf("listen %q: %w", service, rdmacm.ErrInUse)
@@ -254,7 +243,6 @@ func (l *listener) wake() {
 	}
 }
 
-// Accept waits for a request and returns it. rdmacm.Request.Accept then makes the connection.
 func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
 	net := l.manager.host.rack.net
 	p := net.Current()

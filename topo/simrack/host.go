@@ -58,19 +58,16 @@ func gids(h *spec.Host) []verbs.GID {
 	return append(out, verbs.LinkLocalGID(h.MAC))
 }
 
-// Frame passes a frame to the NIC.
 func (h *Host) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
 	h.eng.Frame(now, port, f, out)
 	h.look()
 }
 
-// Tick runs the NIC's timers that have expired.
 func (h *Host) Tick(now clock.Time, out *packetio.Batch) {
 	h.eng.Tick(now, out)
 	h.look()
 }
 
-// Deadline returns the NIC's deadline.
 func (h *Host) Deadline() clock.Time { return h.eng.Deadline() }
 
 // look is called after each step of the NIC. If the NIC's Activity has changed, it checks the
@@ -122,7 +119,6 @@ func (h *Host) app(name string, daemon bool) *shell {
 	return b
 }
 
-// Counters returns a copy of the NIC's counters.
 func (h *Host) Counters() metrics.NIC { return *h.eng.Counters() }
 
 // Engine returns the host's NIC, for checks after a run.
@@ -161,7 +157,6 @@ func (h *Host) tear() {
 	}
 }
 
-// SetLink raises or cuts the host's link.
 func (h *Host) SetLink(up bool) {
 	h.link.SetUp(up)
 	h.eng.SetLink(up)
@@ -229,7 +224,6 @@ func (h *Host) Reboot() error {
 // Hang stops the NIC until Resume. The NIC keeps its state. Frames that arrive meanwhile are lost.
 func (h *Host) Hang() { h.rack.net.SetUp(h.node, false) }
 
-// Resume ends Hang: the NIC goes on with the state that it had.
 func (h *Host) Resume() { h.rack.net.SetUp(h.node, true) }
 
 // EndProcesses does what a host's daemon does when a process ends: after CrashApps, it closes the
@@ -268,13 +262,11 @@ func (h *Host) HangApps() {
 	}
 }
 
-// ResumeAll ends HangAll: the NIC and the stopped threads go on.
 func (h *Host) ResumeAll() {
 	h.Resume()
 	h.ResumeApps()
 }
 
-// ResumeApps ends HangApps: the stopped threads go on.
 func (h *Host) ResumeApps() {
 	for _, p := range h.hung {
 		p.Resume()

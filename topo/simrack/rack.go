@@ -179,12 +179,11 @@ func (r *Rack) addHost(i int) error {
 	return nil
 }
 
-// newEngine makes the NIC of host i.
 func (r *Rack) newEngine(i int) (*engine.Engine, error) {
 	hs := &r.Spec.Hosts[i]
 	return engine.New(engine.Config{
 		Name: hs.Name, MAC: hs.MAC, LinkMTU: r.Spec.LinkMTU, GIDs: gids(hs), Rand: r.rand(laneEngine, i),
-		Resolve: r.resolve, Window: r.opt.Window, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback, RingPaced: r.opt.Cost != nil,
+		Resolve: r.Spec.Neighbour, Window: r.opt.Window, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback, RingPaced: r.opt.Cost != nil,
 	})
 }
 
@@ -196,10 +195,8 @@ func (r *Rack) Host(name string) *Host {
 	return nil
 }
 
-// Now returns the virtual time.
 func (r *Rack) Now() clock.Time { return r.net.Now() }
 
-// Events returns the number of events handled so far.
 func (r *Rack) Events() uint64 { return r.net.Events() }
 
 // At calls f at a virtual time. f may call methods of Rack and Host that do not wait.
@@ -254,7 +251,6 @@ func (r *Rack) Hosts() []*Host { return r.hosts }
 // cardTiming is the sim.Timing of a host's NIC, by the cost model of the NIC.
 type cardTiming struct{ card *cost.Card }
 
-// Arrive returns the time at which the NIC has received a frame and executes it.
 func (t cardTiming) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
 	return t.card.Arrive(now, frame)
 }
@@ -278,7 +274,6 @@ func (t boxTiming) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
 	return now
 }
 
-// Depart returns the time at which a frame leaves the switch.
 func (t boxTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) clock.Time {
 	at := now
 	if t.box != nil {

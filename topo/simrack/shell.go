@@ -52,7 +52,6 @@ func (b *shell) start(name string, f func()) {
 
 func (b *shell) net() *sim.Net { return b.host.rack.net }
 
-// Now returns the virtual time.
 func (b *shell) Now() clock.Time { return b.net().Now() }
 
 // Sleep parks the running thread for the virtual time d.
@@ -65,7 +64,6 @@ func (b *shell) Sleep(d time.Duration) {
 	}
 }
 
-// Go starts another thread of the application.
 func (b *shell) Go(name string, f func()) { b.start(b.name+"/"+name, f) }
 
 // Wait waits until all threads of the application, except the calling one, have ended.
@@ -78,7 +76,6 @@ func (b *shell) Wait() {
 	}
 }
 
-// Rand returns the application's source of random numbers.
 func (b *shell) Rand() *rand.Rand { return b.rand }
 
 // Enter begins a step of the host's NIC, which a call of the application causes.
@@ -168,7 +165,6 @@ type gate struct {
 	proc  *sim.Proc // the thread that waits; nil means none
 }
 
-// NewGate makes a gate.
 func (b *shell) NewGate() verbs.Gate { return &gate{shell: b} }
 
 // Wait parks the running thread until another thread calls Open.

@@ -1,9 +1,6 @@
 package simrack
 
 import (
-	"net/netip"
-
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/journal"
@@ -82,10 +79,8 @@ func (r *Rack) LoadProgram(name string, set *rules.Set) error {
 	return err
 }
 
-// Program returns the switch's program.
 func (r *Rack) Program() pipeline.Program { return r.box }
 
-// Switch returns the switch's pipeline.
 func (r *Rack) Switch() *pipeline.Switch { return r.pipe }
 
 // CrashSwitch crashes the switch. Frames to it and inside it are lost. Of its state, only the
@@ -105,7 +100,6 @@ func (r *Rack) RestartSwitch() error {
 // meanwhile are lost.
 func (r *Rack) HangSwitch() { r.net.SetUp(r.sw, false) }
 
-// ResumeSwitch ends HangSwitch: the switch goes on with the state that it had.
 func (r *Rack) ResumeSwitch() { r.net.SetUp(r.sw, true) }
 
 // StepSwitch calls f as a step of the switch, as the switch executes an operator's command. f may
@@ -115,6 +109,3 @@ func (r *Rack) StepSwitch(f func(c *pipeline.Ctx)) {
 	r.pipe.Step(now, out, f)
 	r.net.End(r.sw)
 }
-
-// resolve returns the MAC address of an IP address. Every NIC calls it to address its frames.
-func (r *Rack) resolve(a netip.Addr) (wire.MAC, bool) { return r.Spec.Neighbour(a) }

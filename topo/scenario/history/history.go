@@ -28,7 +28,6 @@ const (
 
 var kindNames = [...]string{"READ", "WRITE", "CMP_SWAP", "FETCH_ADD"}
 
-// String returns the name of the operation.
 func (k Kind) String() string { return kindNames[k] }
 
 // Op is an operation as it was requested. Words are numbers in host byte order.
@@ -61,7 +60,6 @@ func (o Op) Apply(word uint64) uint64 {
 	return word
 }
 
-// String prints the operation with its operands.
 func (o Op) String() string {
 	switch o.Kind {
 	case CmpSwap:
