@@ -37,7 +37,6 @@ type Figure struct {
 // Deviation returns the difference as a fraction of the published value.
 func (f *Figure) Deviation() float64 { return f.Measured/f.Published - 1 }
 
-// OK reports whether the figure is within its tolerance.
 func (f *Figure) OK() bool { return math.Abs(f.Deviation()) <= f.Tolerance }
 
 // fleet is the largest number of queue pairs of a load, as in SwordBox fig. 3.
@@ -108,14 +107,12 @@ func (f *Figure) Run(m *cost.Model) (err error) {
 	if !f.middlebox {
 		m = m.AtLineRate()
 	}
-	f.Measured, err = f.measure(m)
-	if err != nil {
+	if f.Measured, err = f.measure(m); err != nil {
 		return fmt.Errorf("calibrate: %s: %w", f.Name, err)
 	}
 	return nil
 }
 
-// Run measures all figures that apply to the cost model m.
 func Run(m *cost.Model) ([]Figure, error) {
 	var out []Figure
 	for _, f := range Figures() {
@@ -130,7 +127,6 @@ func Run(m *cost.Model) ([]Figure, error) {
 	return out, nil
 }
 
-// WriteTable prints figures as a table.
 func WriteTable(w io.Writer, figures []Figure) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "FIGURE\tPUBLISHED\tIN SIM\tOFF BY\tALLOWED\tSOURCE")
@@ -146,30 +142,20 @@ func WriteTable(w io.Writer, figures []Figure) error {
 	return t.Flush()
 }
 
-// rewriter is a Load.wrap for a switch that changes every packet, so that cost.Box counts the rate
-// of rewriting and not that of forwarding: it wraps the switch in an ageing, and returns other
-// nodes unchanged.
+// rewriter is a Load.wrap that decrements the time to live of each packet before the switch gets
+// it. So cost.Box counts the rate of rewriting and not that of forwarding.
 func rewriter(name string, n sim.Node) sim.Node {
 	if name != spec.SwitchName {
 		return n
 	}
-	return &ageing{Node: n}
-}
-
-// ageing wraps the node of a switch, and decrements the time to live of each packet before the
-// switch gets it.
-type ageing struct {
-	sim.Node
-	frame wire.Frame
-	buf   []byte
-}
-
-// Frame decrements the time to live of the packet and gives the packet to the switch.
-func (a *ageing) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
-	if wire.ParseFrame(f.Data, &a.frame) == nil && a.frame.IPv4.TTL > 0 {
-		a.frame.IPv4.TTL--
-		a.buf = a.frame.AppendTo(a.buf[:0])
-		f.Data = a.buf
-	}
-	a.Node.Frame(now, port, f, out)
+	var frame wire.Frame
+	var buf []byte
+	return &sim.Tap{Node: n, Pass: func(_ clock.Time, _ int, f *packetio.Frame) bool {
+		if wire.ParseFrame(f.Data, &frame) == nil && frame.IPv4.TTL > 0 {
+			frame.IPv4.TTL--
+			buf = frame.AppendTo(buf[:0])
+			f.Data = buf
+		}
+		return true
+	}}
 }

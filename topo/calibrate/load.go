@@ -56,7 +56,6 @@ const (
 	patience = time.Second
 )
 
-// run is a measurement in progress.
 type run struct {
 	Load
 	rack  *simrack.Rack

@@ -2,7 +2,6 @@ package calibrate
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -77,7 +76,6 @@ func (r *run) stream(t *thread) error {
 
 // pingpong posts latencyRounds work requests, one at a time, and sums up their times.
 func (r *run) pingpong(t *thread) error {
-	var sum time.Duration
 	for range latencyRounds {
 		begin := t.rt.Now()
 		if err := t.qp.PostSend(t.wr); err != nil {
@@ -86,9 +84,8 @@ func (r *run) pingpong(t *thread) error {
 		if _, err := t.poll(); err != nil {
 			return err
 		}
-		sum += t.rt.Now().Sub(begin)
+		r.took += t.rt.Now().Sub(begin)
 	}
-	r.took = sum
 	return nil
 }
 

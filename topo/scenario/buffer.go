@@ -135,7 +135,7 @@ func beginBuffer(e *env, p *bufferPlan) (*bufferRun, error) {
 	if err := r.build(&p.wirePlan, bufferSenders, 1+bufferServers, cmp.Or(p.room, bufferBytes), yamlRule(p.bufferRule.String()), r.oracle.wrap); err != nil {
 		return nil, err
 	}
-	e.rack.At(0, func() { hello(e.rack) })
+	e.rack.At(0, e.rack.Announce)
 	r.watch()
 	return r, nil
 }

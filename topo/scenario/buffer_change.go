@@ -3,8 +3,6 @@ package scenario
 import (
 	"time"
 
-	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
-	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
@@ -61,17 +59,16 @@ func (o *bufferOperator) set(rule *bufferRule) {
 	if rule != nil {
 		o.published = o.published || rule.mode == modePublished
 		list = make([]rules.Rule, 1)
-		list[0], err = r.env.ruleOf(rule.String())
+		list[0], err = r.env.rack.Rule(rule.String())
 	}
-	box, ok := r.env.rack.Program().(*swordbox.Program)
-	if err == nil && ok {
-		err = setRules(box, list)
+	if err == nil {
+		err = r.env.rack.SetRules(list...)
 	}
 	if err != nil {
 		r.env.fail("change %d of the rule: %w", o.changes, err)
 		return
 	}
-	r.env.rack.StepSwitch(func(c *pipeline.Ctx) { box.Tick(c) })
+	r.env.rack.StepSwitch(r.env.rack.Program().Tick)
 }
 
 // rule draws the next rule from the plan's rule: its rate and, in some cases, its mode, bounds and

@@ -54,7 +54,7 @@ func (o *bufferOracle) wrap(name string, n sim.Node) sim.Node {
 	if name != bufferTo {
 		return n
 	}
-	return &tap{n, func(now clock.Time, _ int, f *packetio.Frame) bool {
+	return &sim.Tap{Node: n, Pass: func(now clock.Time, _ int, f *packetio.Frame) bool {
 		if len(f.Data) < 14 || binary.BigEndian.Uint16(f.Data[12:]) != bufferType {
 			return true
 		}

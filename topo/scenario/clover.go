@@ -294,7 +294,6 @@ func (r *storeRun) cause(p *storeFaultAt) {
 	rack.At(rack.Now().Add(p.down), end)
 }
 
-// has reports whether the plan has a fault of the kind what.
 func (p *storePlan) has(what storeFault) bool {
 	return slices.ContainsFunc(p.faultList(), func(s *storeFaultAt) bool { return s.what == what })
 }

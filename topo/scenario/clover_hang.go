@@ -32,7 +32,7 @@ func (r *storeRun) loseOne() {
 	}
 	r.plan.rack.Wrap = wrapTwice(r.plan.rack.Wrap, func(name string, n sim.Node) sim.Node {
 		if strings.HasPrefix(name, "ms") {
-			n = &tap{n, lose}
+			n = &sim.Tap{Node: n, Pass: lose}
 		}
 		return n
 	})

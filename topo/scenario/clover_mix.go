@@ -213,7 +213,6 @@ func (p *storePlan) faulty(d *draw) bool {
 	return true
 }
 
-// faultList lists the faults in the order in which they are injected.
 func (p *storePlan) faultList() []*storeFaultAt {
 	list := []*storeFaultAt{&p.storeFaultAt}
 	for i := range p.then {
@@ -231,7 +230,6 @@ func (p *storePlan) paced(d *draw) {
 	p.pace = whole * time.Duration(d.between(1, 3)) / time.Duration(p.rounds)
 }
 
-// storeHostNames returns the names of the hosts of storeRack.
 func storeHostNames(servers int) []string {
 	return append([]string{"md0"}, passiveHosts(servers)...)
 }

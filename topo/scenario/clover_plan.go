@@ -86,7 +86,6 @@ type storeWork struct {
 	pace time.Duration
 }
 
-// key draws the key of an operation.
 func (w *storeWork) key(d *draw) uint64 {
 	i := uint64(d.IntN(w.keys))
 	if w.first == math.MaxUint64 { // the first key is the largest one, so the others lie below it
@@ -149,7 +148,6 @@ func drawStore(e *env) *storePlan {
 	return p
 }
 
-// size draws the length of a value.
 func (p *storePlan) size(d *draw) int {
 	if len(p.sizes) == 1 {
 		return p.sizes[0]

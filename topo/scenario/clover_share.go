@@ -93,7 +93,6 @@ func (p *process) start(d *draw, clients int) (err error) {
 	return err
 }
 
-// open opens one client, with the group and reporter that the process has.
 func (p *process) open(d *draw, deadline clock.Time) (*clover.Client, error) {
 	if p.group != nil {
 		return p.group.Open(deadline)

@@ -74,10 +74,8 @@ func (r *storeRun) setRules(without []string) {
 		list := slices.DeleteFunc(slices.Clone(rack.Spec.Switch.Rules), func(x rules.Rule) bool {
 			return slices.ContainsFunc(without, func(name string) bool { return x.Of(r.env.addrOf(name)) })
 		})
-		if box, ok := rack.Program().(*swordbox.Program); ok {
-			if err := setRules(box, list); err != nil {
-				rack.Stop(err)
-			}
+		if err := rack.SetRules(list...); err != nil {
+			rack.Stop(err)
 		}
 	})
 }

@@ -2,41 +2,7 @@
 // applications that check their results, under faults drawn from a seed. A run is a function of its
 // name and seed; the seed of a failure replays it.
 //
-//	transport   random faults, sizes, MTUs, windows and operations; every byte, atomic and
-//	            completion is checked
-//	soak        2,000 messages each of 64 KiB WRITE, READ and SEND and 20,000 atomics: seed 1 with
-//	            10 % loss both ways, seeds 2 to 5 with duplication, reordering, corruption and all
-//	            together
-//	crash       a memory server's NIC dies: its clients get the promised status in the promised
-//	            time, clients of the other server go on
-//	partition   a host is cut off and comes back before the retry limit: nothing is lost, and the
-//	            other hosts are not disturbed
-//	rnr         a receiver that posts too late, and one that never posts
-//	locks       16 clients lock and count on 4 words of two memory servers while links and machines
-//	            fail and the switch replaces their atomics; histories are linearizable, and at most
-//	            one client at a time is inside a lock, by the memory after each packet (Params: with
-//	            a switch that only forwards or only tracks, or with published rules)
-//	planned     2 clients, 2 words, 2 shared connections: an adversary tries every schedule in
-//	            which a few packets are lost, late or doubled and the switch's rules change. The
-//	            faults of one schedule are limited in number, and so are the schedules. The search
-//	            first continues schedules that made the switch's state tables do a new transition
-//	holes       the holes of the SwordBox paper, by the numbers of swordbox/HOLES.md: most do
-//	            damage under a published rule, none under a hardened one; hole-1, hole-16 and so
-//	            on run one of them
-//	crowd       1,000 connections on 4 words; the seed decides whether the memory server sends one
-//	            ACK for 1, 4 or 16 requests
-//	hostile     one host attacks the connections of the others: spoofed sources, forged PSNs and
-//	            answers, foreign keys, old packets, a flood of queue pairs
-//	onerma      NICs without connections: every command ends within its bound, bytes are right, no
-//	            byte of a target changes after the end of a WRITE, the window is never exceeded;
-//	            refused keys and message counters are checked, also under replays and forged
-//	            refusals
-//	redn        a server's NIC answers lookups and list walks by programs made of work requests:
-//	            every answer is right and comes once, also after the death of the server's process
-//	redn-locks  a server's NIC hands out locks by such programs: one client at a time has a lock,
-//	            in the order of the tickets, while clients die and the server's process is killed
-//
-// The function All lists these and all other scenarios.
+// The function All lists the scenarios, and says what each of them runs and checks.
 //
 // The files, by prefix:
 //

@@ -157,7 +157,6 @@ func (e *env) addrOf(host string) netip.Addr {
 	return h.Spec.IPv4
 }
 
-// addrsOf returns the addresses of hosts, as addrOf does.
 func (e *env) addrsOf(hosts []string) (out []netip.Addr) {
 	for _, h := range hosts {
 		out = append(out, e.addrOf(h))

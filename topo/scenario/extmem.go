@@ -7,7 +7,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
-	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
@@ -78,7 +77,7 @@ func (l *lenders) disturb(f *midFault, over *bool) {
 	l.env.rack.At(l.env.rack.Now().Add(f.when), func() {
 		l.inject(f, func() {
 			if *over = true; f.fault == stateSwitchCrash {
-				hello(l.env.rack)
+				l.env.rack.Announce()
 			}
 		})
 	})
@@ -135,25 +134,9 @@ func (l *lenders) inject(f *midFault, over func()) clock.Time {
 	return at
 }
 
-// counts returns the counters of the group by name. Each is the sum over the switch's hardened and
-// published handler.
-func (l *lenders) counts() map[string]uint64 {
-	p, ok := l.env.rack.Program().(*swordbox.Program)
-	if !ok {
-		return nil
-	}
-	out := make(map[string]uint64)
-	for _, g := range p.Counters(l.env.rack.Now()) {
-		if g.Name == l.group || g.Name == l.group+" published" {
-			for _, c := range g.Counters {
-				out[c.Name] += c.Value
-			}
-		}
-	}
-	return out
-}
+// counts returns the counters of the group by name; see simrack.Rack.Counters.
+func (l *lenders) counts() map[string]uint64 { return l.env.rack.Counters(l.group) }
 
-// count returns the counter with this name (see counts).
 func (l *lenders) count(name string) uint64 { return l.counts()[name] }
 
 // lenderRack is clientRack with a switch that has one rule.

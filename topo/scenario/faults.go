@@ -66,7 +66,6 @@ func faultMixes() []faultMix {
 	}
 }
 
-// drawMix draws one of the mixes, for the faults of a link.
 func drawMix(d *draw) faultMix {
 	mixes := faultMixes()
 	return mixes[d.IntN(len(mixes))]

@@ -113,7 +113,6 @@ func serveRegion(ctx verbs.Context, h *simrack.Host, conns int) error {
 	return acceptAll(ctx, l, conns, pd, rdmacm.Params{}, mr)
 }
 
-// startWriter starts the writer w, which ends at the virtual time end.
 func (e *env) startWriter(w *writer, end clock.Time) {
 	e.client(w.from, "writer-"+w.to, func(ctx verbs.Context) error {
 		ends, err := newEnds(ctx, writerBytes, 1, verbs.LocalWrite)

@@ -14,7 +14,6 @@ import (
 // maxMasters bounds the number of masters of one run. Each of them has a host for itself.
 const maxMasters = 2
 
-// masterHost returns the name of master i's host.
 func masterHost(i int) string { return fmt.Sprintf("cn%d", computeHosts+maxDeaths+i) }
 
 // drawMasters draws whether the run has masters, and which memory servers crash: so few that one

@@ -121,7 +121,6 @@ func (r *tableRun) await() {
 	})
 }
 
-// deal makes the blow x happen.
 func (r *tableRun) deal(x tableBlow) {
 	switch {
 	case x.client < 0:

@@ -12,8 +12,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
@@ -39,7 +37,6 @@ func numbered(prefix string, n int) (out []string) {
 	return out
 }
 
-// memoryServers returns the names of a rack's n memory servers.
 func memoryServers(n int) []string { return numbered("ms", n) }
 
 // passiveHosts returns the names of the memory servers and of the compute hosts.
@@ -134,24 +131,6 @@ func (e *env) restartSwitch() {
 	if err := e.rack.RestartSwitch(); err != nil {
 		e.rack.Stop(err)
 	}
-}
-
-// ruleOf parses the text of a switch rule, and replaces the host names in it by addresses.
-func (e *env) ruleOf(text string) (rules.Rule, error) {
-	rule, err := rules.Parse(text)
-	if err == nil {
-		err = rule.Resolve(e.rack.Spec.Addresses)
-	}
-	return rule, err
-}
-
-// setRules replaces the rules of the switch program by those of a list.
-func setRules(box *swordbox.Program, list []rules.Rule) error {
-	set, err := rules.NewSet(list)
-	if err == nil {
-		err = box.SetRules(set)
-	}
-	return err
 }
 
 // goOnUntil keeps a run going until the time over, at which a fault ends, even if all clients have
@@ -270,7 +249,6 @@ func (list planMixes[P]) choose(seed uint64, value string, without ...string) (c
 	return chosen
 }
 
-// blend applies the chosen mixes to a plan.
 func (list planMixes[P]) blend(p P, seed uint64, chosen []string) {
 	for i, m := range list {
 		if slices.Contains(chosen, m.name) {

@@ -174,7 +174,6 @@ func (h *holeRun) harm(format string, args ...any) {
 	h.damage = append(h.damage, fmt.Sprintf(format, args...))
 }
 
-// word returns the word at the offset off of the server's memory.
 func (h *holeRun) word(off int) uint64 { return binary.NativeEndian.Uint64(h.memory[off:]) }
 
 // want records damage unless the word at off has the value v.
@@ -247,7 +246,6 @@ func (e *env) handler(mode rules.Mode) handler.Info {
 	return handler.Info{}
 }
 
-// countersOf returns the counters of a handler by name.
 func countersOf(m handler.Info) map[string]uint64 {
 	out := make(map[string]uint64)
 	for _, c := range m.Counters {

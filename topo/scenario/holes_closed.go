@@ -95,7 +95,7 @@ func wrapRoaming(_ *holeRun, name string, n sim.Node) sim.Node {
 		return n
 	}
 	seen := uint16(0)
-	return &tap{n, func(_ clock.Time, port int, p *packetio.Frame) bool {
+	return &sim.Tap{Node: n, Pass: func(_ clock.Time, port int, p *packetio.Frame) bool {
 		var f wire.Frame
 		if port == 1 && wire.ParseFrame(p.Data, &f) == nil && f.BTH.Opcode.Service() == wire.ServiceRC {
 			if seen++; seen > settledPackets {

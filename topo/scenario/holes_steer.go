@@ -64,7 +64,6 @@ func (h *holeRun) store(keys ...uint64) {
 	}
 }
 
-// put WRITEs the bytes b to the offset off.
 func (c *holeClient) put(off int, b []byte) *answer {
 	copy(c.end.buf[int(c.next%holeDepth)*holeSlot:], b)
 	return c.post(verbs.SendWR{Op: verbs.OpWrite}, off, len(b))

@@ -156,9 +156,8 @@ func (o *operator) rules() *rules.Set {
 	return set
 }
 
-// add appends a rule, given as text, to a list.
 func (o *operator) add(list []rules.Rule, text string) []rules.Rule {
-	rule, err := o.run.env.ruleOf(fmt.Sprintf("id=r%d %s", len(list), text))
+	rule, err := o.run.env.rack.Rule(fmt.Sprintf("id=r%d %s", len(list), text))
 	if err != nil {
 		o.run.env.fail("%s: %w", text, err)
 		return list

@@ -52,7 +52,6 @@ type lockClient struct {
 	finished bool
 }
 
-// lockConn is a connection to a memory server.
 type lockConn struct {
 	*ends
 	words map[*lockWord]handle
@@ -70,7 +69,6 @@ const (
 	lockSlot  = areaBytes
 )
 
-// request is one work request, and how it is recorded.
 type request struct {
 	history.Op // the operation, as the history records it
 	word       *lockWord
@@ -82,7 +80,6 @@ type request struct {
 	rec        bool // the operation is recorded in the word's history
 }
 
-// operation returns a work request with the opcode and the operands of an operation.
 func operation(o history.Op) verbs.SendWR {
 	switch o.Kind {
 	case history.Write:

@@ -76,8 +76,6 @@ type holder struct {
 	node   int // bytes that the client writes into the node before it leaves
 }
 
-// owns reports whether the value word of the lock w means that the client with this stamp has the
-// lock.
 func (w *lockWord) owns(word, stamp uint64) bool { return word == w.value(stamp) }
 
 // judgeLock checks mutual exclusion after the word of lock w, or its guard, has changed to the values

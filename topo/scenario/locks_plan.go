@@ -46,7 +46,6 @@ type wordPlan struct {
 	device bool // the word is in device memory, that of the server's NIC
 }
 
-// machineFault is the fault of a machine in the middle of a run.
 type machineFault uint8
 
 const (
@@ -147,7 +146,6 @@ func (p *lockPlan) drawHops(d *draw) {
 	}
 }
 
-// hopLinks returns the names of the links of a hop.
 func hopLinks(hop int) []string {
 	if hop == 1 || hop == 2 {
 		return []string{"ms0", "ms1"}

@@ -42,7 +42,6 @@ type lockWord struct {
 	lastSeen  uint64 // the value that any client saw last, used to guess the present one
 }
 
-// name returns the name of the word for reports.
 func (w *lockWord) name() string {
 	where := "host"
 	if w.device {

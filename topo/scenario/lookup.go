@@ -1,11 +1,9 @@
 package scenario
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -14,10 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
-	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // The rack of the scenario lookup. cn0 sends flows to cn1, and the switch looks each packet up in a
@@ -140,36 +135,17 @@ func beginLookup(e *env, p *lookupPlan) (*lookupRun, error) {
 	if err := r.build(&p.wirePlan, lookupHosts, 1+lookupServers, lookupBytes, p.rule(), r.oracle.wrap); err != nil {
 		return nil, err
 	}
-	e.rack.At(0, func() { hello(e.rack) })
+	e.rack.At(0, e.rack.Announce)
 	r.watch()
 	return r, nil
-}
-
-// hello makes the addresses of all hosts known to the switch: each host broadcasts a frame.
-func hello(rack *simrack.Rack) {
-	for _, h := range rack.Hosts() {
-		f := make([]byte, 60)
-		copy(f, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
-		copy(f[6:], h.Spec.MAC[:])
-		binary.BigEndian.PutUint16(f[12:], bufferType+1)
-		h.Inject(fault.Up, f, nil)
-	}
 }
 
 // change hands changes of entries, given as text, to the switch. remove is true if they remove
 // entries. It returns how many of them the switch has accepted, and how many changes are not
 // complete yet.
 func (r *lookupRun) change(list []string, remove bool) (taken, waiting int, err error) {
-	p, ok := r.env.rack.Program().(*swordbox.Program)
-	if !ok {
-		return 0, 0, errors.New("the switch has another program")
-	}
-	r.env.rack.StepSwitch(func(c *pipeline.Ctx) {
-		var out handler.EntriesReport
-		out, err = p.ChangeEntries(c, handler.Entries{Rule: lookupRule, Entries: list, Remove: remove}, netip.ParseAddr)
-		taken, waiting = out.Taken, out.Waiting
-	})
-	return taken, waiting, err
+	out, err := r.env.rack.ChangeEntries(handler.Entries{Rule: lookupRule, Entries: list, Remove: remove})
+	return out.Taken, out.Waiting, err
 }
 
 // load hands the entries that the switch has not accepted yet to the switch, and sets r.loaded when

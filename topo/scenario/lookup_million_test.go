@@ -157,7 +157,7 @@ func TestLookupMillionEntries(t *testing.T) {
 			r.lend(3, int(l.End()))
 			r.fill(&l)
 			e.setFaults(rules)
-			e.rack.At(0, func() { hello(e.rack) })
+			e.rack.At(0, e.rack.Announce)
 			e.client("cn1", "watcher", r.watch)
 			if err := errors.Join(e.run(), r.err); err != nil {
 				t.Fatal(err)

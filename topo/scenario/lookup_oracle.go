@@ -90,7 +90,6 @@ const (
 // lookupKindOf gives the kind of an entry by its third byte, which has the entry's actions as bits.
 var lookupKindOf = map[byte]int{2: kindMark, 2 + 16: kindDestination, 8: kindSource, 4: kindEgress, 1: kindDrop}
 
-// host returns the address of compute host number i.
 func (o *lookupOracle) host(i int) netip.Addr { return o.run.env.addrOf(fmt.Sprintf("cn%d", i)) }
 
 func (o *lookupOracle) key(flow int) string {
@@ -267,7 +266,7 @@ func (o *lookupOracle) wrap(name string, n sim.Node) sim.Node {
 	if name == spec.SwitchName {
 		return n
 	}
-	return &tap{n, func(_ clock.Time, _ int, f *packetio.Frame) bool {
+	return &sim.Tap{Node: n, Pass: func(_ clock.Time, _ int, f *packetio.Frame) bool {
 		b, head := f.Data, 14+20+8
 		if len(b) > 14 && b[14]>>4 == 6 {
 			head += 20

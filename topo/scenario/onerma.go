@@ -51,7 +51,6 @@ type soloPlan struct {
 	lossless           bool    // no message is lost or waits: links without faults and without a rate, no rekeys, no crashes
 }
 
-// soloLinks says which faults the links have.
 type soloLinks struct {
 	faults         string // the names of the links' faults, for the report
 	rules          []fault.Rule
@@ -238,7 +237,6 @@ func (r *soloRun) build() error {
 	return nil
 }
 
-// register makes the memory of a host and registers it.
 func (h *soloHost) register() error {
 	pd, err := h.tables.AllocPD()
 	if err != nil {

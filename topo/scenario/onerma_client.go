@@ -122,7 +122,6 @@ func (c *soloClient) patience() clock.Time {
 	return at
 }
 
-// issue makes a random command for a slot and issues it.
 func (c *soloClient) issue(slot int) error {
 	r, d := c.host.run, c.host.run.draw
 	o := &soloOp{slot: slot, issued: r.net.Now(), target: r.hosts[(c.host.index+d.between(1, len(r.hosts)-1))%len(r.hosts)], region: d.IntN(soloRegions)}
@@ -181,7 +180,6 @@ func (c *soloClient) grant(o *soloOp, op onerma.Op) nic.Key {
 
 func (c *soloClient) localAt(slot int) int { return (c.place*soloSlots + slot) * soloArea }
 
-// local returns the local bytes of a slot.
 func (c *soloClient) local(slot int) []byte { return c.host.local[c.localAt(slot):][:soloArea] }
 
 // poll checks the commands that have ended, and that no command in flight has exceeded its bound.
@@ -333,8 +331,6 @@ func (r *soloRun) rekey(p *sim.Proc) error {
 	return r.checkRekey(out[0].Status, before, after, region)
 }
 
-// checkRekey checks the key of a region after a REKEY that ended with status s: before and after
-// are the old and the new key.
 func (r *soloRun) checkRekey(s nic.Status, before, after nic.Key, region *nic.Region) error {
 	switch key := region.Key(); {
 	case s == nic.OK && key != after:

@@ -102,7 +102,6 @@ func arrived(wc *verbs.WC, buf []byte, msgs perf.Pattern, k int, op verbs.WROpco
 	return nil
 }
 
-// errForeign is the error for a completion of a queue pair that the application does not have.
 var errForeign = errors.New("completion of a queue pair that the application does not have")
 
 // pair is a connection whose one end, on host, sends messages that the server receives. The seed

@@ -41,7 +41,6 @@ func plannedVariant(p Params) (func(*env) error, error) {
 	return func(e *env) error { return replayPlanned(e, s) }, err
 }
 
-// replayPlanned runs the one schedule s.
 func replayPlanned(e *env, s schedule) error {
 	e.report.Plan = s.String()
 	setup, err := findSetup(s.setup)
@@ -150,5 +149,4 @@ func (e *env) showFindings(found []finding) error {
 	return errors.Join(errs...)
 }
 
-// cancelled reports whether the user has cancelled the run.
 func (e *env) cancelled() bool { return e.opt.Cancelled != nil && e.opt.Cancelled() }

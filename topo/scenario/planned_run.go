@@ -112,10 +112,10 @@ func (r *smallRun) setRules(n int) {
 	var err error
 	if text := r.setup.rules[n]; text != "" {
 		list = make([]rules.Rule, 1)
-		list[0], err = r.env.ruleOf(text)
+		list[0], err = r.env.rack.Rule(text)
 	}
 	if err == nil {
-		err = setRules(r.program(), list)
+		err = r.env.rack.SetRules(list...)
 	}
 	if err != nil {
 		r.env.fail("rules: %w", err)
@@ -216,7 +216,6 @@ func (r *smallRun) word(off int) uint64 { return binary.NativeEndian.Uint64(r.me
 // final returns the value that word w has in memory at the end of the run.
 func (r *smallRun) final(w int) (uint64, bool) { return r.word(r.wordsAt + 8*w), true }
 
-// smallClient is a client that does the steps of its script.
 type smallClient struct {
 	run  *smallRun
 	id   int

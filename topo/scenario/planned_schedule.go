@@ -92,10 +92,8 @@ func (s schedule) String() string {
 	return out
 }
 
-// with returns the schedule with the further act a.
 func (s schedule) with(a act) schedule { return schedule{s.setup, slices.Concat(s.acts, []act{a})} }
 
-// parseSchedule parses the text of a schedule, as String returns it.
 func parseSchedule(text string) (schedule, error) {
 	parts := strings.Split(text, "/")
 	s := schedule{setup: parts[0]}

@@ -45,7 +45,6 @@ const (
 	batchLength = 256
 )
 
-// finding is a schedule that does damage.
 type finding struct {
 	schedule schedule
 	err      error

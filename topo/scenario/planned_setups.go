@@ -62,8 +62,7 @@ const (
 	// setup does not give one.
 	defaultPerHalf = 64
 	// farSlots is the number of slots that each client has for itself.
-	farSlots = 16
-	// smallMemory is the server's memory in bytes.
+	farSlots    = 16
 	smallMemory = farAt + 2*farSlots*farStep
 )
 

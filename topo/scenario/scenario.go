@@ -77,7 +77,6 @@ type Report struct {
 	Notes []string `json:"notes,omitempty"`
 }
 
-// Scenario is one entry of the list of scenarios.
 type Scenario struct {
 	Name string
 	// Doc is its description for a help text, on one line.
@@ -177,7 +176,6 @@ func Find(name string) (Scenario, error) {
 	return all[i], nil
 }
 
-// Run makes one run of the scenario with a seed.
 func (s Scenario) Run(seed uint64, opt Options) Report {
 	e := newEnv(s, seed, opt)
 	begun := wallNow()

@@ -54,7 +54,7 @@ func (r *treeRun) loseOne() {
 	}
 	r.plan.rack.Wrap = func(name string, n sim.Node) sim.Node {
 		if name[0] == 'm' {
-			n = &tap{n, lose}
+			n = &sim.Tap{Node: n, Pass: lose}
 		}
 		return n
 	}
@@ -164,10 +164,10 @@ func (r *treeRun) rules(server string, table verbs.MR) {
 		return
 	}
 	others := slices.DeleteFunc(slices.Clone(box.Rules().All()), func(x rules.Rule) bool { return x.ID == server })
-	rule, err := r.env.ruleOf(fmt.Sprintf("id=%s server=%s action=atomics mode=hardened rkey=%#x range=0-%#x service=memory misses=%v",
+	rule, err := r.env.rack.Rule(fmt.Sprintf("id=%s server=%s action=atomics mode=hardened rkey=%#x range=0-%#x service=memory misses=%v",
 		server, server, table.RKey(), table.Len(), r.env.missesIn()))
 	if err == nil {
-		err = setRules(box, append(others, rule))
+		err = r.env.rack.SetRules(append(others, rule)...)
 	}
 	if err != nil {
 		r.env.fail("locks of %s: %w", server, err)

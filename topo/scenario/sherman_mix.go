@@ -135,7 +135,6 @@ func (p *treePlan) mixLocks(d *draw) {
 	p.paced(d)
 }
 
-// hasFault adds a fault to the plan if it has none.
 func (p *treePlan) hasFault(d *draw) {
 	if len(p.faults) == 0 {
 		p.faults = append(p.faults, p.drawFaultAt(d))

@@ -57,7 +57,6 @@ type treeWork struct {
 	pace time.Duration
 }
 
-// treeFaultAt is a fault of a run, and when it begins.
 type treeFaultAt struct {
 	what   treeFault
 	victim string

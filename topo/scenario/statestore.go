@@ -71,7 +71,6 @@ func drawState(e *env) *statePlan {
 	return p
 }
 
-// counters returns the number of counters that the rule of the plan has.
 func (p *statePlan) counters() int { return p.slots * p.rows }
 
 type stateRun struct {

@@ -100,7 +100,6 @@ func runTransport(e *env) error {
 	return e.checkTransport(p, clients)
 }
 
-// clients has the clients of one run, by their kind.
 type clients struct {
 	mixes  []*mix
 	soaks  []*perf.Result

@@ -15,7 +15,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// trialPlan has the choices that the seed makes for a trial.
 type trialPlan struct {
 	store.Trial
 	wirePlan
@@ -69,7 +68,6 @@ func (p *trialPlan) drawWork(d *draw) {
 	p.keys, p.skew = one(d, 1, 2, 4, 8, 14), one(d, 0.0, 0.3, 0.7)
 }
 
-// drawMix draws the shares of the operations.
 func (p *trialPlan) drawMix(d *draw) {
 	p.mix = one(d, [3]float64{0.4, 0.7, 0.9}, [3]float64{0.2, 0.3, 0.65}, [3]float64{0.1, 0.9, 0.95}, [3]float64{0.3, 0.4, 0.7})
 }

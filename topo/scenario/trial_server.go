@@ -26,7 +26,6 @@ const (
 	trialServerNIC = "server's NIC crashes"
 )
 
-// serverHosts are the hosts that may run a store's server.
 var serverHosts = []string{"md0", "md1"}
 
 // serverFault is a fault of the host that runs the store's server. again is the time from the
@@ -191,7 +190,6 @@ func (r *trialRun) failServer(x serverFault) {
 	r.env.goOnUntil(next)
 }
 
-// open opens a client of the store, by its server if it has one.
 func (r *trialRun) open(cfg passive.Config, deadline clock.Time) (kv.Store, error) {
 	if r.plan.Server == nil {
 		return r.plan.Open(cfg, deadline)

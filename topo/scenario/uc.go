@@ -37,7 +37,6 @@ type letter struct {
 
 func (l *letter) takesReceive() bool { return l.op != verbs.OpWrite }
 
-// ucPair is one connection of a run.
 type ucPair struct {
 	pair
 	run      *ucRun

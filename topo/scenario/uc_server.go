@@ -81,7 +81,6 @@ func (r *ucRun) see(f *wire.Frame) {
 	p.oracle.see(&p.letters[k], k, n-p.letters[k].first)
 }
 
-// ucServer is the server's side of all connections.
 type ucServer struct {
 	*ucRun
 	*inbox

@@ -58,7 +58,6 @@ type udSender struct {
 	sent     []datagram // the datagrams that are short enough to be sent, in their order
 }
 
-// datagram is a datagram that a sender has posted.
 type datagram struct {
 	k      int // number among all posted datagrams of the sender, which determines its content
 	target int
@@ -133,7 +132,6 @@ func (r *udRun) gidTo(ctx verbs.Context) int {
 	})
 }
 
-// client is one sender: it sends all its datagrams.
 func (s *udSender) client(ctx verbs.Context) error {
 	r := s.run
 	end, err := newEndsOf(ctx, verbs.QPInit{Type: verbs.UD, MaxSendWR: s.depth, MaxInline: maxInline}, s.depth*maxDatagram, 2*s.depth, verbs.LocalWrite)

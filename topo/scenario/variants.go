@@ -62,7 +62,6 @@ type Params struct {
 	Plan      string `flag:"plan"`
 }
 
-// Values of Params.
 const (
 	steerAny        = "any"
 	programSwordBox = "swordbox"
@@ -142,7 +141,6 @@ func byMode(published, hardened func(*env) error) func(Params) (func(*env) error
 	}
 }
 
-// Vary returns the variant of the scenario that p describes.
 func (s Scenario) Vary(p Params) (Scenario, error) {
 	if p == (Params{}) {
 		return s, nil

@@ -12,23 +12,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// tap is a node in front of another node, and passes on to it the frames for which pass returns
-// true. pass may also change the frame.
-type tap struct {
-	sim.Node
-	pass func(now clock.Time, port int, f *packetio.Frame) bool
-}
-
-func (t *tap) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
-	if t.pass(now, port, &f) {
-		t.Node.Frame(now, port, f, out)
-	}
-}
-
-// shown returns a tap in front of n that calls see with each intact packet, and then passes it on.
+// shown returns a sim.Tap in front of n that calls see with each intact packet, and then passes it on.
 func shown(n sim.Node, see func(f *wire.Frame)) sim.Node {
 	var frame wire.Frame
-	return &tap{n, func(_ clock.Time, _ int, f *packetio.Frame) bool {
+	return &sim.Tap{Node: n, Pass: func(_ clock.Time, _ int, f *packetio.Frame) bool {
 		if wire.ParseFrame(f.Data, &frame) == nil && wire.CheckICRC(f.Data) {
 			see(&frame)
 		}
@@ -156,5 +143,4 @@ func (b *inbox) post(qp verbs.QP, g *grip, i int) error {
 	return qp.PostRecv(wr)
 }
 
-// bytes returns the memory of receive i.
 func (b *inbox) bytes(i uint64) []byte { return b.buf[int(i)*b.slot:][:b.slot] }

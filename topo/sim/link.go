@@ -62,7 +62,6 @@ type Link struct {
 	up, down half
 }
 
-// half is one direction of a link.
 type half struct {
 	link     *Link
 	dir      fault.Dir
@@ -111,7 +110,6 @@ func (l *Link) SetUp(up bool) { l.up.up, l.down.up = up, up }
 // faults.
 func (l *Link) SetFaults(up, down Verdict) { l.up.fault, l.down.fault = up, down }
 
-// Stats returns the counters of a direction.
 func (l *Link) Stats(d fault.Dir) LinkStats { return l.half(d).Stats }
 
 func (l *Link) half(d fault.Dir) *half {

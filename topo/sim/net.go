@@ -20,6 +20,19 @@ type Node interface {
 	Deadline() clock.Time
 }
 
+// Tap is a node in front of another node. It passes on the frames for which Pass returns true. Pass
+// may also change the frame.
+type Tap struct {
+	Node
+	Pass func(now clock.Time, port int, f *packetio.Frame) bool
+}
+
+func (t *Tap) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
+	if t.Pass(now, port, &f) {
+		t.Node.Frame(now, port, f, out)
+	}
+}
+
 // Timing says how long frames take on their way through a node; see Net.SetTiming. The bytes of a
 // frame belong to the network and are valid only during the call.
 type Timing interface {
@@ -212,7 +225,6 @@ func (n *Net) next() clock.Time {
 	return max(n.now, clock.Min(n.heap.first(), clock.Min(tick, wake)))
 }
 
-// handle handles the next event, whose time is at.
 func (n *Net) handle(at clock.Time) error {
 	if at > n.now {
 		n.now, n.step = at, 0

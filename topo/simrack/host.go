@@ -124,7 +124,6 @@ func (h *Host) Counters() metrics.NIC { return *h.eng.Counters() }
 // Engine returns the host's NIC, for checks after a run.
 func (h *Host) Engine() *engine.Engine { return h.eng }
 
-// Link returns the host's link, for its counters.
 func (h *Host) Link() *sim.Link { return h.link }
 
 // SetFaults replaces the fault rules of the host's link, and the rule for torn copies in its

@@ -62,7 +62,6 @@ type Options struct {
 	Wrap func(name string, n sim.Node) sim.Node
 }
 
-// defaultDelay is the default delay of a link.
 const defaultDelay = time.Microsecond
 
 func (o *Options) withDefaults() error {

@@ -1,8 +1,14 @@
 package simrack
 
 import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
@@ -82,6 +88,71 @@ func (r *Rack) LoadProgram(name string, set *rules.Set) error {
 func (r *Rack) Program() pipeline.Program { return r.box }
 
 func (r *Rack) Switch() *pipeline.Switch { return r.pipe }
+
+// Rule parses the text of a switch rule, and replaces the host names in it by addresses.
+func (r *Rack) Rule(text string) (rules.Rule, error) {
+	rule, err := rules.Parse(text)
+	if err == nil {
+		err = rule.Resolve(r.Spec.Addresses)
+	}
+	return rule, err
+}
+
+// errProgram is the error of a method for a switch that runs another program than swordbox.
+var errProgram = errors.New("the switch has another program")
+
+// SetRules replaces the rules of the switch's program by list.
+func (r *Rack) SetRules(list ...rules.Rule) error {
+	p, ok := r.box.(*swordbox.Program)
+	if !ok {
+		return errProgram
+	}
+	set, err := rules.NewSet(list)
+	if err == nil {
+		err = p.SetRules(set)
+	}
+	return err
+}
+
+// ChangeEntries adds or removes entries of the table of a rule of action lookup.
+func (r *Rack) ChangeEntries(e handler.Entries) (out handler.EntriesReport, err error) {
+	p, ok := r.box.(*swordbox.Program)
+	if !ok {
+		return out, errProgram
+	}
+	r.StepSwitch(func(c *pipeline.Ctx) { out, err = p.ChangeEntries(c, e, netip.ParseAddr) })
+	return out, err
+}
+
+// Counters returns the switch's counters of a group by name. Each is the sum of those of the
+// hardened and of the published handler.
+func (r *Rack) Counters(group string) map[string]uint64 {
+	out := make(map[string]uint64)
+	if p, ok := r.box.(*swordbox.Program); ok {
+		for _, g := range p.Counters(r.Now()) {
+			if g.Name == group || g.Name == group+" published" {
+				for _, c := range g.Counters {
+					out[c.Name] += c.Value
+				}
+			}
+		}
+	}
+	return out
+}
+
+// Announce makes each host broadcast a frame, by which the switch learns the host's port.
+func (r *Rack) Announce() {
+	for _, h := range r.hosts {
+		f := make([]byte, 60)
+		copy(f, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
+		copy(f[6:], h.Spec.MAC[:])
+		binary.BigEndian.PutUint16(f[12:], announceType)
+		h.Inject(fault.Up, f, nil)
+	}
+}
+
+// announceType is the EtherType of the frames of Announce, one of those for local experiments.
+const announceType = 0x88b6
 
 // CrashSwitch crashes the switch. Frames to it and inside it are lost. Of its state, only the
 // journal survives.

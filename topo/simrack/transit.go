@@ -54,7 +54,6 @@ type end struct {
 	requester netip.Addr
 }
 
-// connection is what transits knows of one connection.
 type connection struct {
 	posts []post // packets that the client's threads have posted, in the order of their PSNs
 	moved []move // requests that the switch has moved onto this connection, in the order of their PSNs here
@@ -126,7 +125,6 @@ func push[T any](list []T, v T) []T {
 	return append(list, v)
 }
 
-// conn returns the connection with this ID, and adds it if it is new.
 func (t *transits) conn(id connID) *connection {
 	c := t.conns[id]
 	if c == nil {

@@ -91,7 +91,6 @@ type cloverRun struct {
 	calls, walked uint64
 }
 
-// Clover runs clients of the store.
 func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.StoreResult, error) {
 	l.Keys, l.Value, l.Pool, l.Seed = cmp.Or(l.Keys, 1024), cmp.Or(l.Value, 104), cmp.Or(l.Pool, publishedPool), cmp.Or(l.Seed, 1)
 	l.Warm, l.Run, l.Servers = cmp.Or(l.Warm, defaultWarm), cmp.Or(l.Run, defaultRun), max(l.Servers, l.Start.Replicas, 1)
@@ -151,7 +150,6 @@ func (r *cloverRun) region() int {
 	return s.RegionLen()
 }
 
-// serveMemory starts the memory service of server i and returns the server's address.
 func serveMemory(rack *simrack.Rack, i int, cfg memservice.Config) netip.Addr {
 	h := rack.Host(fmt.Sprintf("ms%d", i))
 	h.Go("memory", true, func(ctx verbs.Context) {
@@ -250,16 +248,13 @@ type program struct {
 	get, put time.Duration
 }
 
-// Timeline returns the timeline of the wrapped store.
 func (s *program) Timeline() *kv.Timeline { return kv.TimelineOf(s.Store) }
 
-// Get spends the program's time and calls Get of the store.
 func (s *program) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
 	s.rt.Sleep(s.get)
 	return s.Store.Get(key, dst, deadline)
 }
 
-// Put spends the program's time and calls Put of the store.
 func (s *program) Put(key uint64, value []byte, deadline clock.Time) error {
 	s.rt.Sleep(s.put)
 	return s.Store.Put(key, value, deadline)

@@ -80,7 +80,6 @@ func (r *directRun) fill(h *simrack.Host, ctx verbs.Context) error {
 	return c.Close()
 }
 
-// open opens a client.
 func (r *directRun) open(h *simrack.Host, ctx verbs.Context, deadline clock.Time) (kv.Store, error) {
 	if r.cores == 0 {
 		return pdpm.Open(r.config(h, ctx), deadline)

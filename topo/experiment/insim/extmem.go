@@ -14,8 +14,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
-	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/simrack"
@@ -59,7 +57,6 @@ type lentRack struct {
 	queue                 int
 }
 
-// lent makes the rack.
 func (p *Sim) lent(ctx context.Context, l lentRack, seen func(now clock.Time, host string, frame []byte) bool) (*lentRun, error) {
 	file := fmt.Sprintf("name: lent\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: \"ms[0-%d]\", role: memory}\n", l.hosts-1, l.servers)
 	if l.rule != "" {
@@ -78,42 +75,16 @@ func (p *Sim) lent(ctx context.Context, l lentRack, seen func(now clock.Time, ho
 		r.memory = append(r.memory, make([]byte, max(64<<10, l.bytes)))
 		serveMemory(r.rack, i, memservice.Config{Buffer: r.memory[i]})
 	}
-	r.rack.At(0, r.hello)
+	r.rack.At(0, r.rack.Announce)
 	return r, nil
 }
 
-// hello makes each host send a broadcast frame, so that the switch learns the MAC addresses of all
-// hosts.
-func (r *lentRun) hello() {
-	for _, h := range r.rack.Hosts() {
-		f := make([]byte, 60)
-		copy(f, []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff})
-		copy(f[6:], h.Spec.MAC[:])
-		binary.BigEndian.PutUint16(f[12:], frameType+1)
-		h.Inject(fault.Up, f, nil)
-	}
-}
-
-// wrap puts a lentPoint before each host, which passes arriving frames to seen.
+// wrap makes each host pass arriving frames to seen first.
 func (r *lentRun) wrap(name string, n sim.Node) sim.Node {
-	if name == spec.SwitchName {
+	if name == spec.SwitchName || r.seen == nil {
 		return n
 	}
-	return &lentPoint{Node: n, name: name, run: r}
-}
-
-// lentPoint stands before a host in the simulation, and passes each arriving frame to lentRun.seen
-// first.
-type lentPoint struct {
-	sim.Node
-	name string
-	run  *lentRun
-}
-
-func (p *lentPoint) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {
-	if p.run.seen == nil || !p.run.seen(now, p.name, f.Data) {
-		p.Node.Frame(now, port, f, out)
-	}
+	return &sim.Tap{Node: n, Pass: func(now clock.Time, _ int, f *packetio.Frame) bool { return !r.seen(now, name, f.Data) }}
 }
 
 // drive runs f as a program of cn0 when the switch has made conns connections to servers. Then it
@@ -140,46 +111,15 @@ func (r *lentRun) connected(conns int) bool {
 	return conns == 0 || ok && b.Own().Dialer().Stats().Established >= uint64(conns)
 }
 
-// counts returns the counters of one group of the switch program by name. Each is the sum of those
-// of the hardened and of the published handler.
-func (r *lentRun) counts(group string) map[string]uint64 {
-	out := make(map[string]uint64)
-	b, ok := r.rack.Program().(*swordbox.Program)
-	if !ok {
-		return out
-	}
-	for _, g := range b.Counters(r.rack.Now()) {
-		if g.Name == group || g.Name == group+" published" {
-			for _, c := range g.Counters {
-				out[c.Name] += c.Value
-			}
-		}
-	}
-	return out
-}
-
-// setRule replaces the rule of the switch.
 func (r *lentRun) setRule(text string) error {
-	rule, err := rules.Parse(text)
+	rule, err := r.rack.Rule(text)
 	if err == nil {
-		err = rule.Resolve(r.rack.Spec.Addresses)
+		err = r.rack.SetRules(rule)
 	}
-	if err != nil {
-		return err
+	if err == nil {
+		r.rack.StepSwitch(r.rack.Program().Tick)
 	}
-	set, err := rules.NewSet([]rules.Rule{rule})
-	if err != nil {
-		return err
-	}
-	b, ok := r.rack.Program().(*swordbox.Program)
-	if !ok {
-		return errors.New("the switch has another program")
-	}
-	if err := b.SetRules(set); err != nil {
-		return err
-	}
-	r.rack.StepSwitch(func(c *pipeline.Ctx) { b.Tick(c) })
-	return nil
+	return err
 }
 
 // slot returns how long a frame of n bytes takes on a link.

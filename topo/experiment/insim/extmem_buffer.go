@@ -25,7 +25,6 @@ const (
 	closed, open = "1Mbit", "400Gbit"
 )
 
-// BufferRate measures how fast frames go to the ring on one server, or come back.
 func (p *Sim) BufferRate(ctx context.Context, l experiment.BufferRate) (float64, error) {
 	if l.Native {
 		return p.nativeRate(ctx, l)
@@ -68,9 +67,9 @@ func (p *Sim) BufferRate(ctx context.Context, l experiment.BufferRate) (float64,
 		if err := r.setRule(asText(rule(open))); err != nil {
 			return err
 		}
-		for end := rt.Now().Add(time.Second); r.counts("buffer")["sent"] < rateFrames; rt.Sleep(lentPoll) {
+		for end := rt.Now().Add(time.Second); r.rack.Counters("buffer")["sent"] < rateFrames; rt.Sleep(lentPoll) {
 			if rt.Now() > end {
-				return fmt.Errorf("not all frames have left the switch after a second; its counters are %v", r.counts("buffer"))
+				return fmt.Errorf("not all frames have left the switch after a second; its counters are %v", r.rack.Counters("buffer"))
 			}
 		}
 		rt.Sleep(lentPoll)
@@ -201,7 +200,6 @@ func (s *stream) drain() error {
 // incastPoll is the interval at which Incast counts the frames in the switch.
 const incastPoll = 2 * time.Microsecond
 
-// Incast makes several hosts send frames to ms0 at the same time.
 func (p *Sim) Incast(ctx context.Context, l experiment.Incast) (out experiment.IncastResult, err error) {
 	each := l.Bytes / l.Frame / l.Senders
 	rack := lentRack{hosts: l.Senders, servers: max(1, l.Servers), queue: l.Room}
@@ -249,7 +247,7 @@ func (p *Sim) Incast(ctx context.Context, l experiment.Incast) (out experiment.I
 				quiet = 0
 			}
 			if rt.Now().Sub(began) > time.Second {
-				return fmt.Errorf("%d of %d frames have arrived after a second: %v", arrived, each*l.Senders, r.counts("buffer"))
+				return fmt.Errorf("%d of %d frames have arrived after a second: %v", arrived, each*l.Senders, r.rack.Counters("buffer"))
 			}
 		}
 		return nil
@@ -268,7 +266,7 @@ type inSwitch struct {
 // inSwitch counts the frames in the switch: those that it has queued, and those that wait for the
 // links to ms0 and to the servers of the ring.
 func (r *lentRun) inSwitch() (n inSwitch) {
-	c := r.counts("buffer")
+	c := r.rack.Counters("buffer")
 	n.held = int(c["waiting"])
 	n.dropped = c["full"] + c["blocked"] + c["long"] + c["lost"] + c["down"]
 	for i := range r.memory {

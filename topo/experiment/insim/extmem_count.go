@@ -20,7 +20,6 @@ const (
 	countQuiet = 20 * time.Millisecond
 )
 
-// Counting makes a client send WRITEs to ms0, which the switch counts in the memory of ms1.
 func (p *Sim) Counting(ctx context.Context, l experiment.Counting) (out experiment.CountingResult, err error) {
 	rack, conns := lentRack{hosts: 1, servers: 1, bytes: 64 << 10}, 0
 	if l.Mode != "" {

@@ -13,9 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
-	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
@@ -38,7 +36,6 @@ const (
 	lookupHead = 14 + 20 + 8
 )
 
-// lookupLoad is a Lookups load in progress.
 type lookupLoad struct {
 	*lentRun
 	experiment.Lookups
@@ -53,7 +50,6 @@ type lookupLoad struct {
 	pending int             // packets in the network
 }
 
-// Lookups makes cn0 send packets to cn1.
 func (p *Sim) Lookups(ctx context.Context, l experiment.Lookups) (experiment.LookupsResult, error) {
 	servers := max(1, l.Servers)
 	cells, cache, conns := max(16, 2*l.Window), 0, servers
@@ -114,22 +110,13 @@ func (r *lookupLoad) entries() (list []string) {
 func (r *lookupLoad) load(rt verbs.Runtime) error {
 	list := r.entries()
 	for taken, waiting := 0, 1; taken < len(list) || waiting > 0; rt.Sleep(lentPoll) {
-		b, ok := r.rack.Program().(*swordbox.Program)
-		if !ok {
-			return errors.New("the switch has another program")
-		}
-		var err error
-		r.rack.StepSwitch(func(c *pipeline.Ctx) {
-			var out handler.EntriesReport
-			out, err = b.ChangeEntries(c, handler.Entries{Rule: lookupRule, Entries: list[taken:]}, netip.ParseAddr)
-			taken += out.Taken
-			waiting = out.Waiting
-		})
+		out, err := r.rack.ChangeEntries(handler.Entries{Rule: lookupRule, Entries: list[taken:]})
 		if err != nil {
 			return err
 		}
+		taken, waiting = taken+out.Taken, out.Waiting
 		if rt.Now() > lentPatience {
-			return fmt.Errorf("%d of %d entries are in the table: %v", taken, len(list), r.counts("lookup"))
+			return fmt.Errorf("%d of %d entries are in the table: %v", taken, len(list), r.rack.Counters("lookup"))
 		}
 	}
 	return nil
@@ -149,13 +136,12 @@ func (r *lookupLoad) work(ctx verbs.Context) error {
 	}
 	for end := rt.Now().Add(time.Second); r.until == 0 || r.pending > 0; rt.Sleep(lentPoll) {
 		if rt.Now() > end {
-			return fmt.Errorf("%d of %d packets are on their way after a second: %v", r.pending, r.next, r.counts("lookup"))
+			return fmt.Errorf("%d of %d packets are on their way after a second: %v", r.pending, r.next, r.rack.Counters("lookup"))
 		}
 	}
 	return nil
 }
 
-// send sends the next packet.
 func (r *lookupLoad) send() {
 	b := r.frames[r.next%r.Flows]
 	binary.BigEndian.PutUint32(b[lookupHead:], uint32(r.next))

@@ -51,7 +51,6 @@ type indexRun struct {
 	steps []uint64
 }
 
-// indexLoad fills in the defaults of a load.
 func indexLoad(l experiment.Fusee) experiment.Fusee {
 	l.Machines, l.Servers = cmp.Or(l.Machines, indexHosts), cmp.Or(l.Servers, indexServers)
 	l.Value = cmp.Or(l.Value, indexValue)
@@ -138,7 +137,6 @@ func (r *indexRun) config(h *simrack.Host, ctx verbs.Context) fusee.Config {
 	return c
 }
 
-// format makes the empty store on the memory servers.
 func (r *indexRun) format(h *simrack.Host, ctx verbs.Context) error {
 	_, err := fusee.Format(r.config(h, ctx), fusee.FormatConfig{
 		Generation: 1, Replicas: r.load.Replicas, IndexReplicas: r.load.IndexReplicas,

@@ -118,17 +118,15 @@ func newSoloRack(ctx context.Context, n int, l *experiment.OneRMA) (*soloRack, e
 		if l.Jitter > 0 {
 			rules = []fault.Rule{{Link: h.addr.String(), Kind: fault.Delay, Delay: l.Jitter / 2, Jitter: l.Jitter / 2}}
 		}
-		up := fault.NewInjector(1, h.addr.String(), fault.Up, rules)
-		down := fault.NewInjector(1, h.addr.String(), fault.Down, rules)
+		verdict := func(d fault.Dir) sim.Verdict { return fault.NewInjector(1, h.addr.String(), d, rules).Frame }
 		r.net.Connect(sim.LinkConfig{
-			A: sim.End{Node: h.node}, B: sim.End{Node: box, Port: i}, Delay: soloDelay, Rate: soloRate, Up: up.Frame, Down: down.Frame,
+			A: sim.End{Node: h.node}, B: sim.End{Node: box, Port: i}, Delay: soloDelay, Rate: soloRate, Up: verdict(fault.Up), Down: verdict(fault.Down),
 		})
 		r.hosts = append(r.hosts, h)
 	}
 	return r, nil
 }
 
-// host makes host i.
 func (r *soloRack) host(i int, l *experiment.OneRMA) (h *soloHost, err error) {
 	h = &soloHost{rack: r, addr: soloAddr(i), keys: make(map[soloKey]*nic.Cipher)}
 	random := rand.New(rand.NewPCG(uint64(i), 1))
@@ -165,7 +163,6 @@ func (r *soloRack) host(i int, l *experiment.OneRMA) (h *soloHost, err error) {
 	return h, nil
 }
 
-// fail ends the simulation with an error.
 func (r *soloRack) fail(err error) {
 	if r.err == nil && err != nil {
 		r.err = err
@@ -183,18 +180,14 @@ func (h *soloHost) flow(to, bytes int, again bool, from clock.Time) *soloFlow {
 // collect takes the results of a host's transfers, and begins the next ones of flows that go on.
 func (h *soloHost) collect() {
 	var out [16]executor.Result
-	for {
-		k := h.exec.Results(out[:])
+	for k := len(out); k == len(out); {
+		k = h.exec.Results(out[:])
 		for i := range out[:k] {
 			h.flows[out[i].Tag].ended(&out[i])
-		}
-		if k < len(out) {
-			return
 		}
 	}
 }
 
-// ended counts a transfer that has ended.
 func (f *soloFlow) ended(x *executor.Result) {
 	now := f.host.rack.net.Now()
 	if now >= f.from {
@@ -478,8 +471,8 @@ func (d *soloDemander) count(now clock.Time, s nic.Status) bool {
 // collect takes the completions of commands, and counts them.
 func (d *soloDemander) collect() {
 	var out [16]nic.Completion
-	for {
-		k := d.portal.Poll(out[:])
+	for k := len(out); k == len(out); {
+		k = d.portal.Poll(out[:])
 		for i := range out[:k] {
 			if d.count(d.host.rack.net.Now(), out[i].Status) && out[i].Status == nic.OK {
 				d.took = append(d.took, out[i].TotalDelay)
@@ -487,9 +480,6 @@ func (d *soloDemander) collect() {
 			if d.again {
 				d.command(d.host.rack.net.Now())
 			}
-		}
-		if k < len(out) {
-			return
 		}
 	}
 }

@@ -69,9 +69,8 @@ func getsArrivals(l *experiment.OneRMA, host int) (at []clock.Time, from clock.T
 // getsTimes collects the times of the GETs that began at `from` or later. last is when the last of
 // them ended.
 type getsTimes struct {
-	from clock.Time
-	last clock.Time
-	took []time.Duration
+	from, last clock.Time
+	took       []time.Duration
 }
 
 // add notes a GET that was to begin at the time began and has ended at the time now.

@@ -201,7 +201,7 @@ func (r *rekeyRun) cipher(region, number int) *nic.Cipher {
 	return r.ciphers[id]
 }
 
-// read starts a READ with the key that the client uses. The caller has exclusive use of the client's host.
+// read starts a READ with the key that the client uses. It is called in a step of the client's node.
 func (r *rekeyRun) read(now clock.Time, x *rekeyRead) {
 	t := executor.Transfer{
 		Op: onerma.Read, Target: r.owner.addr, Remote: r.regions[x.region].ID(), Length: soloChunk, Local: r.client.region, Deadline: clock.Never, Tag: r.tags,
@@ -219,8 +219,8 @@ func (r *rekeyRun) read(now clock.Time, x *rekeyRead) {
 func (r *rekeyRun) collect() {
 	var out [16]executor.Result
 	now := r.rack.net.Now()
-	for {
-		k := r.client.exec.Results(out[:])
+	for k := len(out); k == len(out); {
+		k = r.client.exec.Results(out[:])
 		for i := range out[:k] {
 			x := r.flying[out[i].Tag]
 			delete(r.flying, out[i].Tag)
@@ -233,9 +233,6 @@ func (r *rekeyRun) collect() {
 			default:
 				x.ended = now
 			}
-		}
-		if k < len(out) {
-			return
 		}
 	}
 }

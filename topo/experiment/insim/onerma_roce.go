@@ -54,7 +54,6 @@ const (
 	roceCompletions = 1 << 13 // entries of a host's completion queue
 )
 
-// newRoceRack makes a rack of n hosts.
 func newRoceRack(ctx context.Context, n int) (*roceRack, error) {
 	r := &roceRack{rand: rand.New(rand.NewPCG(1, 15))}
 	var err error

@@ -56,7 +56,7 @@ func (r *wireRun) record(ev *sim.Event) {
 		r.owner[qp] = r.teach
 	}
 	op := r.frame.BTH.Opcode
-	r.seen = append(r.seen, wireFrame{r.owner[qp], ev.At, op, len(ev.Frame) - ethernet, op.Info().Flags&wire.OpRequest != 0})
+	r.seen = append(r.seen, wireFrame{r.owner[qp], ev.At, op, len(ev.Frame) - ethernet, op.Is(wire.OpRequest)})
 }
 
 // measured runs one operation of a client by calling f, and counts the operation's packets, bytes
@@ -130,7 +130,6 @@ func (*Sim) TreeOperations(ctx context.Context) ([]experiment.Operation, error) 
 // node and is handed over again: READ, answer, WRITE and ACK.
 const handedPackets = 4
 
-// wireKey is the key that all operations use.
 const wireKey = 1000
 
 // work runs one client. First it records which queue pairs the client uses. Then client 1 is

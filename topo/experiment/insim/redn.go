@@ -78,7 +78,6 @@ func chainsReady(rt verbs.Runtime) error {
 	return nil
 }
 
-// machineOf returns a host of the simulator as a machine for package chains.
 func machineOf(h *simrack.Host, ctx verbs.Context) chains.Machine {
 	return chains.Machine{
 		Context: ctx, Manager: h.Manager(ctx), Addr: h.Addr(),

@@ -74,12 +74,8 @@ func (r *orderRun) record(ev *sim.Event) {
 	case ev.Dir() == fault.Up && !seen:
 		r.placed[id] = len(r.placed)
 	case ev.Dir() == fault.Down && seen:
-		d := at - r.last
-		if d < 0 {
-			d = -d
-		}
+		r.counts[max(at-r.last, r.last-at)]++
 		r.last = at
-		r.counts[d]++
 		r.total++
 	}
 }

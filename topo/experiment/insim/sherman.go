@@ -74,8 +74,7 @@ func (p *Sim) Sherman(ctx context.Context, l experiment.Sherman) (experiment.Sto
 	if l.Slots > 0 {
 		model.NIC.Atomic.Slots = l.Slots
 	}
-	err = r.build(ctx, simrack.Options{Cost: model})
-	if err != nil {
+	if err := r.build(ctx, simrack.Options{Cost: model}); err != nil {
 		return experiment.StoreResult{}, err
 	}
 	defer r.rack.Close()
@@ -132,7 +131,6 @@ func (r *treeRun) build(ctx context.Context, opt simrack.Options) (err error) {
 	return nil
 }
 
-// fill makes the tree, and loads the keys into it.
 func (r *treeRun) fill(h *simrack.Host, ctx verbs.Context) error {
 	cfg := sherman.Config{Context: ctx, Manager: h.Manager(ctx)}
 	_, err := sherman.Format(cfg, r.servers, sherman.FormatConfig{

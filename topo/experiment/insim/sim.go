@@ -23,7 +23,6 @@ type Sim struct {
 
 var _ experiment.Platform = (*Sim)(nil)
 
-// On returns experiment.OnSim.
 func (*Sim) On() string { return experiment.OnSim }
 
 // Describe lists the numbers of the cost model that matter for experiments.

@@ -42,7 +42,6 @@ type wordRun struct {
 	zipf   *kv.Zipf
 }
 
-// Words runs clients that contend for words.
 func (p *Sim) Words(ctx context.Context, l experiment.Words) (experiment.WordsResult, error) {
 	l.Words, l.Seed = max(l.Words, 1), cmp.Or(l.Seed, 1)
 	s, err := simrack.PassiveRack(wordService, wordHosts, mode(&l.Switch), switchService, l.Switch.Misses)
@@ -123,7 +122,6 @@ func dialWords(h *simrack.Host, ctx verbs.Context, rack *simrack.Rack, buf []byt
 	return w, err
 }
 
-// client connects a client and runs its part of the load.
 func (r *wordRun) client(h *simrack.Host, ctx verbs.Context, id uint64) error {
 	rt := ctx.Runtime()
 	buf := make([]byte, 16)

@@ -85,7 +85,6 @@ func model(first uint64) porcupine.Model {
 	}
 }
 
-// withEnd appends the input end to operations.
 func withEnd(ops []porcupine.Operation) []porcupine.Operation {
 	var last int64
 	for _, o := range ops {

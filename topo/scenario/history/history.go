@@ -15,7 +15,6 @@ import (
 	"slices"
 )
 
-// Kind is an operation on a word.
 type Kind uint8
 
 // Kinds of operations. A Write changes the bits of its mask; its answer has no value.
@@ -93,7 +92,6 @@ type event struct {
 	maybe bool
 }
 
-// ID identifies an operation of a Log.
 type ID struct{ word, index int }
 
 // Log is the history of several words, which are numbered from 0. The zero value is ready to use.
