@@ -38,7 +38,6 @@ func Text(name string) ([]byte, error) {
 	return files.ReadFile(name + suffix)
 }
 
-// Builtin returns a built-in model.
 func Builtin(name string) (*cost.Model, error) {
 	text, err := Text(name)
 	if err != nil {

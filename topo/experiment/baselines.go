@@ -11,7 +11,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// cloverBaselines compares Clover with the baselines of its paper.
 var cloverBaselines = Experiment{
 	Name:     "clover-baselines",
 	Short:    "Clover, pDPM-Direct and pDPM-Central under YCSB A, B and C: throughput, latency, round trips",
@@ -204,7 +203,6 @@ func (b *baselinesBody) systems(servers int) (list []system) {
 	return append(list, system{"pDPM-Direct", 1}, system{"pDPM-Central", 1})
 }
 
-// String names the store in messages.
 func (s system) String() string {
 	if s.copies == 1 {
 		return s.name

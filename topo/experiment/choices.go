@@ -49,7 +49,6 @@ var choices = []choice{
 	{AllChoices, "none of the choices"},
 }
 
-// choicesBody is the experiment with its parameters.
 type choicesBody struct {
 	threads int
 	quick   bool

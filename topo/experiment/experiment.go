@@ -10,13 +10,11 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Names of platforms.
 const (
 	OnSim  = "sim"
 	OnRack = "rack"
 )
 
-// Experiment describes one experiment.
 type Experiment struct {
 	// Name says what the experiment measures.
 	Name string
@@ -77,7 +75,6 @@ func (e *Experiment) Takes(on string) string {
 	return e.Rack
 }
 
-// Report returns an empty report of the experiment on a platform.
 func (e *Experiment) Report(p Platform) *Report {
 	return &Report{Experiment: e.Name, Figure: e.Figure, On: p.On(), Platform: p.Describe(), Rows: []Row{}}
 }
@@ -91,7 +88,6 @@ func helpList[T any](list []T, line func(i int, x T) string) string {
 	return out
 }
 
-// oneOf returns an error if the value of a flag is not in a list.
 func oneOf(flag, value string, list ...string) error {
 	if slices.Contains(list, value) {
 		return nil
@@ -99,7 +95,6 @@ func oneOf(flag, value string, list ...string) error {
 	return fmt.Errorf("--%s %.40q: use %s", flag, value, strings.Join(list, ", "))
 }
 
-// clientsFlag defines --clients.
 func clientsFlag(fs *pflag.FlagSet, dst *[]int) {
 	fs.IntSliceVar(dst, "clients", *dst, fmt.Sprintf("numbers of clients, 1 to %d, separated by commas", maxClients))
 }
@@ -107,7 +102,6 @@ func clientsFlag(fs *pflag.FlagSet, dst *[]int) {
 // maxClients bounds the clients of one measurement.
 const maxClients = 4096
 
-// checkClients returns an error if a number of clients is not from 1 to most.
 func checkClients(list []int, most int) error {
 	if len(list) == 0 {
 		return errors.New("--clients: want at least one number")

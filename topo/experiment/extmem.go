@@ -69,7 +69,6 @@ type Incast struct {
 	Mode          string // the mode of the switch's rule; without servers there is no rule
 }
 
-// IncastResult is the outcome of Incast.
 type IncastResult struct {
 	// Arrived is how many bytes of frames have arrived. Disorder counts frames that have arrived
 	// after a later frame of the same sender.
@@ -118,7 +117,6 @@ type Lookups struct {
 	Servers int
 }
 
-// LookupsResult is the outcome of Lookups.
 type LookupsResult struct {
 	// Median is the median of the times from the beginning of a packet at its sender to its end at
 	// the receiver.

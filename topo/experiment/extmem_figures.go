@@ -90,7 +90,6 @@ const (
 	longMessage = 64 << 10
 )
 
-// memory lists the figures of the experiment memory-figures.
 func memory(quick bool) []figure {
 	return []figure{
 		bufferRates(Hardened, Published), loadDepth(quick), incastFigure(quick), lookupLatency(quick), lookupRates(quick), countingFigure(),
@@ -133,7 +132,6 @@ func bufferRates(modes ...string) figure {
 	return f
 }
 
-// loadDepth is the figure of the rate of load by the number of READs in flight.
 func loadDepth(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("extmem/rates"), key: "depth", title: "rate at which frames of 1,500 bytes are loaded, by READs in flight",
@@ -157,7 +155,6 @@ func loadDepth(quick bool) figure {
 	return f
 }
 
-// incastFigure is the figure of a burst from eight senders, by the number of servers with the ring.
 func incastFigure(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("extmem/incast"), key: "incast", title: "50 MB from eight senders of 40 Gb/s to one port of 40 Gb/s with 12 MB of buffer, by servers with a ring",
@@ -194,7 +191,6 @@ func incastFigure(quick bool) figure {
 	return f
 }
 
-// lookupLatency is the figure of the time that a lookup adds to a packet.
 func lookupLatency(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("extmem/lookup"), key: "latency", title: "median time that a lookup adds to the forwarding of a packet, by bytes of the packet",
@@ -202,11 +198,7 @@ func lookupLatency(quick bool) figure {
 		why:    []string{"no number of ours stands for one of theirs: they give a range for all sizes"},
 	}
 	sizes := few([]string{"64", "128", "256", "512", "1024"}, quick)
-	for _, s := range []struct {
-		name  string
-		where string
-		mode  string
-	}{{"hardened", LookupRemote, Hardened}, {"published", LookupRemote, Published}, {"hardened, in the cache", LookupCached, Hardened}} {
+	for _, s := range []struct{ name, where, mode string }{{"hardened", LookupRemote, Hardened}, {"published", LookupRemote, Published}, {"hardened, in the cache", LookupCached, Hardened}} {
 		for _, n := range sizes {
 			f.add(ours("", s.name, n,
 				Lookups{Where: s.where, Mode: s.mode, Bytes: int(number(n)), Window: 1, Flows: 16, Servers: 1}, func(o *outcome) float64 { return 1e6 * o.added.Seconds() }))
@@ -220,7 +212,6 @@ func lookupLatency(quick bool) figure {
 	return f
 }
 
-// lookupRates is the figure of lookups per second, by the number of servers.
 func lookupRates(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("extmem/lookups"), key: "lookups", title: "lookups per second of packets of 64 bytes, by the number of servers", format: "%.2f",
@@ -240,8 +231,6 @@ func lookupRates(quick bool) figure {
 	return f
 }
 
-// countingFigure is the figure of the traffic and the cost of counters, by the number of FETCH_ADDs
-// in flight.
 func countingFigure() figure {
 	f := figure{
 		data: papers.MustLoad("extmem/counters"), key: "counters", title: "cost of counting a client's WRITEs in one counter of a server, by FETCH_ADDs in flight",

@@ -24,14 +24,12 @@ const (
 	maxRounds     = 1000
 )
 
-// Flags defines the flags of figures, and --rounds.
 func (b *ratesBody) Flags(fs *pflag.FlagSet) {
 	b.figuresBody.Flags(fs)
 	fs.Lookup("figures").Hidden = true // there is only one
 	fs.IntVar(&b.rounds, "rounds", defaultRounds, fmt.Sprintf("on a rack: how often each rate is measured, 1 to %d", maxRounds))
 }
 
-// Check returns an error for a wrong flag, and notes where the experiment runs.
 func (b *ratesBody) Check(at Place) error {
 	if b.rounds < 1 || b.rounds > maxRounds {
 		return fmt.Errorf("--rounds %d: want 1 to %d", b.rounds, maxRounds)
@@ -42,7 +40,6 @@ func (b *ratesBody) Check(at Place) error {
 	return b.figuresBody.Check(at)
 }
 
-// Run measures the rates. On a rack the switch and native RDMA take turns.
 func (b *ratesBody) Run(ctx context.Context, p Platform, r *Report) error {
 	if !b.rack {
 		return b.figuresBody.Run(ctx, p, r)

@@ -69,7 +69,6 @@ type figure struct {
 	why []string
 }
 
-// figureCell is one number of a figure.
 type figureCell struct {
 	// panel is the part of the figure, "" if it has only one. series is the curve, a row of the table.
 	panel, series string
@@ -91,7 +90,6 @@ func ours(panel, series, x string, l load, value func(*outcome) float64) figureC
 	return figureCell{panel: panel, series: series, x: x, theirs: math.NaN(), load: l, value: value}
 }
 
-// add adds cells to the figure.
 func (f *figure) add(list ...figureCell) { f.cells = append(f.cells, list...) }
 
 // at returns the authors' number in the unit of the figure; NaN if they give none.
@@ -99,7 +97,6 @@ func (f *figure) at(panel, series, column string) float64 {
 	return at(f.data, panel, series, column, cmp.Or(f.scale, 1))
 }
 
-// axes returns the texts at the axes.
 func (f *figure) axes() (x, unit string) {
 	if f.data == nil {
 		return f.x, f.unit
@@ -175,7 +172,6 @@ func (f *figure) columns() (list []string) {
 	return list
 }
 
-// rows groups the cells into rows.
 func (f *figure) rows(done map[load]outcome) (rows []*figureRow) {
 	columns := f.columns()
 	for i := range f.cells {
@@ -197,10 +193,8 @@ func (f *figure) rows(done map[load]outcome) (rows []*figureRow) {
 	return rows
 }
 
-// nothing returns n unknown numbers (NaN).
 func nothing(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
 
-// report makes the report of a figure from what was measured.
 func (f *figure) report(p Platform, done map[load]outcome) *Report {
 	_, unit := f.axes()
 	r := &Report{Experiment: "figure " + f.key, Figure: f.title + "; " + unit, On: p.On(), Rows: []Row{}}
@@ -246,7 +240,6 @@ func (f *figure) report(p Platform, done map[load]outcome) *Report {
 	return r
 }
 
-// comparisonColumns are the columns of a report for the fields of a comparison.
 var comparisonColumns = []Column{
 	{Key: "ratioFirst", Title: "OURS/THEIRS: FIRST", Format: "%.2f"},
 	{Key: "ratioLast", Title: "LAST", Format: "%.2f"},
@@ -334,7 +327,6 @@ func loads(figures []figure) (list []load) {
 	return list
 }
 
-// label names the load of Clover.
 func (l Clover) label() string {
 	steer := "not steered"
 	if l.Switch.Steer != "" {

@@ -87,7 +87,6 @@ func span(list []float64, format string) string {
 	return low + " to " + high
 }
 
-// name names the row in a sentence.
 func (w *figureRow) name() string {
 	if w.panel == "" {
 		return w.series
@@ -184,7 +183,6 @@ func (f *figure) crossings(rows []*figureRow, columns []string) (list []string) 
 	return list
 }
 
-// measured reports whether the row has a number of ours.
 func (w *figureRow) measured() bool {
 	return slices.ContainsFunc(w.ours, func(v float64) bool { return !math.IsNaN(v) })
 }

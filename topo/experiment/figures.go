@@ -88,7 +88,6 @@ func figureKeys(list []figure) (keys []string) {
 	return keys
 }
 
-// figureList lists the figures for a help text.
 func figureList(all func(quick bool) []figure) string {
 	return helpList(all(false), func(_ int, f figure) string { return fmt.Sprintf("%-10s %s", f.key, f.title) })
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/papers"
 )
 
-// fuseeFigures measures the figures of the FUSEE paper.
 var fuseeFigures = Experiment{
 	Name:     "fusee-figures",
 	Short:    "the figures of the FUSEE paper, each number beside the authors'",
@@ -75,7 +74,6 @@ func fuseeLoad(clients int, w kv.Workload, quick bool) Fusee {
 	return l
 }
 
-// ycsb returns a workload of YCSB by its letter.
 func ycsb(letter string) kv.Workload {
 	w, err := kv.FindWorkload(letter)
 	if err != nil {
@@ -84,7 +82,6 @@ func ycsb(letter string) kv.Workload {
 	return w
 }
 
-// single returns the workload of one operation of the microbenchmark, and its kind.
 func single(operation string) (w kv.Workload, kind kv.Kind) {
 	w = kv.Workload{Name: operation}
 	switch operation {
@@ -108,7 +105,6 @@ func fuseeSingle(clients int, w kv.Workload, quick bool) Fusee {
 	return l
 }
 
-// operations are the names of the microbenchmark's operations.
 var operations = []string{"INSERT", "UPDATE", "SEARCH", "DELETE"}
 
 // cloverBeside is the load on Clover in the figures of the FUSEE paper that compare FUSEE with
@@ -132,7 +128,6 @@ const (
 // fuseeData has the name that each series has in the data files.
 var fuseeData = map[string]string{seriesFusee: "fusee", seriesClover: "clover", seriesPDPM: "pdpm"}
 
-// fusee lists the figures of the FUSEE paper.
 func fusee(quick bool) []figure {
 	return []figure{
 		fuseeLatency(quick), fuseeMicro(quick), fuseeSizes(quick), fuseeScale(quick), fuseeServers(quick), fuseeMix(quick), fuseeThreshold(quick),
@@ -152,7 +147,6 @@ func latencyAt(kind kv.Kind, percentile float64) func(*outcome) float64 {
 	}
 }
 
-// fuseeLatency is Figure 10 of the FUSEE paper: the latency of one client by percentile.
 func fuseeLatency(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("fusee/fig10"), key: "10", title: "latency of one client by percentile",
@@ -176,7 +170,6 @@ func fuseeLatency(quick bool) figure {
 	return f
 }
 
-// fuseeMicro is Figure 11 of the FUSEE paper: the throughput of the microbenchmark.
 func fuseeMicro(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("fusee/fig11"), key: "11", title: "throughput of the microbenchmark, 128 clients", base: seriesClover,
@@ -200,7 +193,6 @@ func fuseeMicro(quick bool) figure {
 	return f
 }
 
-// fuseeSizes is Figure 12 of the FUSEE paper: throughput by the size of a key with its value.
 func fuseeSizes(quick bool) figure {
 	f := figure{data: papers.MustLoad("fusee/fig12"), key: "12", title: "throughput by the size of a key with its value, 128 clients", why: []string{whyIndex}}
 	for panel, size := range pairs([]string{"A", "C"}, f.data.Columns) {
@@ -227,7 +219,6 @@ func (f *figure) fuseeBeside(panel, key, x string, own Fusee, others *Clover) {
 	}
 }
 
-// fuseeScale is Figure 13 of the FUSEE paper: the throughput of YCSB by clients.
 func fuseeScale(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("fusee/fig13"), key: "13", title: "throughput of YCSB by clients, 2 memory servers", base: seriesClover,
@@ -301,7 +292,6 @@ func fuseeSwitch(quick bool) figure {
 	return f
 }
 
-// fuseeServers is Figure 14 of the FUSEE paper: the throughput of YCSB by memory servers.
 func fuseeServers(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("fusee/fig14"), key: "14", title: "throughput of YCSB by memory servers, 128 clients", base: seriesClover,
@@ -318,7 +308,6 @@ func fuseeServers(quick bool) figure {
 	return f
 }
 
-// fuseeMix is Figure 15 of the FUSEE paper: throughput by the share of SEARCH in a mix with UPDATE.
 func fuseeMix(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("fusee/fig15"), key: "15", title: "throughput by the share of SEARCH in a mix with UPDATE, 128 clients", base: seriesClover,
@@ -381,12 +370,10 @@ func fuseeAllocation(quick bool) figure {
 	return f
 }
 
-// fuseeFactors are the replication factors that are measured.
 func fuseeFactors(quick bool) []string {
 	return pick(quick, []string{"1", "3"}, []string{"1", "2", "3"})
 }
 
-// fuseeReplicas is Figure 18 of the FUSEE paper: the throughput of YCSB by the replication factor.
 func fuseeReplicas(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("fusee/fig18"), key: "18", title: "throughput of YCSB by the replication factor, 128 clients, 5 memory servers",

@@ -68,11 +68,9 @@ func lockSeries() []wordSeries {
 			key: "switch-device", name: "switch locks, hardened, device memory", limit: 22.5, source: "fig. 4: WRITE, 2.5 × CAS in device memory",
 			load: Words{Device: true, Switch: replace("", "")},
 		},
-		{key: "misses-switch", name: "switch locks, hardened, device memory, " +
-			"misses=switch", load: Words{Device: true, Switch: replace("", "switch")}},
+		{key: "misses-switch", name: "switch locks, hardened, device memory, misses=switch", load: Words{Device: true, Switch: replace("", "switch")}},
 		{key: "misses-wait", name: "switch locks, hardened, device memory, misses=wait", load: Words{Device: true, Switch: replace("", "wait")}},
-		{key: "no-delay", name: "switch locks, hardened, device memory, misses=wait, switch without " +
-			"delay", load: Words{Device: true, Switch: direct}, on: OnSim},
+		{key: "no-delay", name: "switch locks, hardened, device memory, misses=wait, switch without delay", load: Words{Device: true, Switch: direct}, on: OnSim},
 		{
 			key: "published", name: "switch locks, published, 0/1 words", limit: 18.6, source: "fig. 4: WRITE, 6.2 × CAS in host memory",
 			load: Words{Bits: true, Switch: replace(Published, "")}, most: publishedClients,
@@ -86,7 +84,6 @@ func lockSeries() []wordSeries {
 			load: Words{Switch: Switch{Action: ReplaceAtomics, Misses: "wait"}}, on: OnSim,
 		},
 		{key: "as-is", name: "host memory, switch as it is", load: Words{Switch: Switch{Action: AsIs}}, on: OnRack, chosen: true},
-		{key: "as-is-device", name: "device memory, switch as it " +
-			"is", load: Words{Device: true, Switch: Switch{Action: AsIs}}, on: OnRack, chosen: true},
+		{key: "as-is-device", name: "device memory, switch as it is", load: Words{Device: true, Switch: Switch{Action: AsIs}}, on: OnRack, chosen: true},
 	}
 }

@@ -75,10 +75,8 @@ type OneRMAResult struct {
 	// LargeMedian is the median time of the large transfers of SoloMixed; Median and P99 are then
 	// those of the small transfers.
 	LargeMedian float64
-	// Rekey is the outcome of SoloRekey.
-	Rekey *Rekey
-	// Failover is the outcome of SoloFailover.
-	Failover *Failover
+	Rekey       *Rekey
+	Failover    *Failover
 	// Rack has the results that only a rack has. If it is set, the fields above are in round trips
 	// that were measured on that rack.
 	Rack *OneRMARack

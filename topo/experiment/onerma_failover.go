@@ -29,7 +29,6 @@ type Failover struct {
 // times in round trips.
 type FailoverGETs struct{ Count, Median, P99, Max float64 }
 
-// oneRMAFailover is figure 9 of the 1RMA paper: a replica of the key-value store fails.
 func oneRMAFailover(quick bool) figure {
 	f := figure{
 		key: "fig9", title: "time of GETs, by the time at which they begin; the NIC of one of three replicas dies at 0", x: "us since the failure", unit: "RTT, GETs", format: "%.2f",

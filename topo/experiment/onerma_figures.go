@@ -56,7 +56,6 @@ var oneRMAChoices = []string{
 	"a link delays a frame by a quarter of the round trip and by the time that its bytes take; the switch drops nothing",
 }
 
-// oneRMA lists the figures for the simulator.
 func oneRMA(quick bool) []figure {
 	return []figure{
 		oneRMAGets(quick), oneRMAFailover(quick), oneRMARandom(quick), oneRMAWrites(quick), oneRMASlots(quick), oneRMABeside(quick), oneRMAMixed(quick), oneRMARekey(quick),
@@ -67,7 +66,6 @@ func oneRMA(quick bool) []figure {
 // oneRMASpan returns for how long operations are counted: full, or a fifth of it with --quick.
 func oneRMASpan(quick bool, full time.Duration) time.Duration { return pick(quick, full/5, full) }
 
-// oneRMARandom is figure 10 of the 1RMA paper: uniform random traffic.
 func oneRMARandom(quick bool) figure {
 	f := figure{
 		key: "fig10", title: "time of READs of 4 KB from random hosts (Poisson arrivals), by load", x: "load, % of the line rate", unit: "RTT, %", format: "%.2f",
@@ -81,7 +79,6 @@ func oneRMARandom(quick bool) figure {
 	return f
 }
 
-// oneRMABeside is figure 12 of the 1RMA paper: small operations beside one large transfer.
 func oneRMABeside(quick bool) figure {
 	f := figure{
 		key: "fig12", title: "time of 10,000 READs of 64 bytes a second beside a transfer between the same hosts, by its bytes", x: "bytes of the transfer", unit: "RTT", format: "%.3f",
@@ -94,7 +91,6 @@ func oneRMABeside(quick bool) figure {
 	return f
 }
 
-// oneRMARamp is figure 15 of the 1RMA paper: convergence and fairness.
 func oneRMARamp(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("onerma/fig15"), key: "fig15", title: "round trips until a flow has the line rate, and until a second flow has its fair share",
@@ -129,7 +125,6 @@ func (f *figure) ramps(first string, span time.Duration) {
 	}
 }
 
-// oneRMAJitter is figure 16 of the 1RMA paper: goodput under jitter.
 func oneRMAJitter(quick bool) figure {
 	f := figure{
 		key: "fig16", title: "goodput of a client without congestion control, by the largest random delay of a frame on its links",
@@ -147,8 +142,6 @@ func oneRMAJitter(quick bool) figure {
 	return f
 }
 
-// oneRMAThreshold is figure 16 d of the 1RMA paper: goodput by the threshold, the bytes of inbound
-// requests that may wait at a NIC.
 func oneRMAThreshold(quick bool) figure {
 	f := figure{
 		key: "fig16d", title: "goodput of two clients that both demand a server's whole link, by the bytes of requests that may wait there",

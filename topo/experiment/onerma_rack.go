@@ -44,7 +44,6 @@ type OneRMARack struct {
 // many GETs failed.
 type PhaseGETs struct{ Median, P99, Max, Failed float64 }
 
-// oneRMABody is onerma-figures with its parameters.
 type oneRMABody struct{ figuresBody }
 
 // Check selects figures of oneRMA in the simulator, and of oneRMAOnRack on a rack. Without
@@ -77,7 +76,6 @@ var oneRMARackChoices = []string{
 	"RoCEv2: the NICs of the same hosts on the same links; in figures 12 and 13 with a connection for each of the two loads",
 }
 
-// oneRMAOnRack lists the figures of a rack.
 func oneRMAOnRack(quick bool) []figure {
 	return slices.Concat([]figure{
 		oneRMATrip(), oneRMARackGets(quick), oneRMACrash(), oneRMADepth(quick), oneRMARackBeside(quick), oneRMARackMixed(quick), oneRMAKeys(),
@@ -106,7 +104,6 @@ func oneRMATrip() figure {
 // inTrip returns how many operations have ended in a round trip.
 func inTrip(o *outcome) float64 { return o.solo.Rack.InTrip }
 
-// oneRMARackGets is figure 8 of the 1RMA paper on a rack: GETs by the number of clients.
 func oneRMARackGets(quick bool) figure {
 	f := figure{
 		key: "fig8", title: "time of GETs of the store kvcs by 1RMA, and of the store nictable by RoCEv2 READs, by clients", x: "clients", unit: "RTT", format: "%.2f",
@@ -124,7 +121,6 @@ func oneRMARackGets(quick bool) figure {
 	return f
 }
 
-// oneRMACrash is figure 9 of the 1RMA paper on a rack: the NIC of a replica crashes.
 func oneRMACrash() figure {
 	f := figure{
 		key: "fig9", title: "time of GETs of 8 clients of the store kvcs in three runs; in the second, the NIC of a replica crashes", x: "run", unit: "RTT, GETs", format: "%.1f",
@@ -151,8 +147,6 @@ func oneRMACrash() figure {
 	return f
 }
 
-// oneRMADepth is figure 11 of the 1RMA paper on a rack: the rate by the number of operations in
-// flight.
 func oneRMADepth(quick bool) figure {
 	f := figure{
 		key: "fig11", title: "operations of 4 KB of one client that end within a round trip, by operations in flight", x: "in flight", unit: "operations in a round trip", format: "%.2f",
@@ -170,7 +164,6 @@ func oneRMADepth(quick bool) figure {
 	return f
 }
 
-// oneRMARackBeside is figure 12 of the 1RMA paper on a rack: small READs beside one transfer.
 func oneRMARackBeside(quick bool) figure {
 	f := figure{
 		key: "fig12", title: "time of READs of 64 bytes beside other READs between the same hosts, by the bytes of those", x: "bytes of the other READs", unit: "RTT", format: "%.2f",
@@ -201,7 +194,6 @@ func oneRMARackMixed(quick bool) figure {
 	return f
 }
 
-// oneRMAKeys is figure 14 of the 1RMA paper on a rack: a new key beside a new connection.
 func oneRMAKeys() figure {
 	f := figure{
 		data: papers.MustLoad("onerma/fig14"), scale: float64(time.Microsecond) / float64(OneRMARTT), key: "fig14", title: "time to get a new key for a region by REKEY, and a new connection of RoCEv2",

@@ -43,7 +43,6 @@ const (
 	panelP99    = "99th percentile"
 )
 
-// oneRMAGets is figure 8 of the 1RMA paper: latency of the key-value store at load.
 func oneRMAGets(quick bool) figure {
 	f := figure{
 		key: "fig8", title: "time of GETs of 7 hosts from a store with 3 servers, by load of the servers' links", x: "load, % of the line rate", unit: "RTT", format: "%.2f",
@@ -60,7 +59,6 @@ func oneRMAGets(quick bool) figure {
 	return f
 }
 
-// oneRMAWrites is figure 11 a of the 1RMA paper: READs and WRITEs by load.
 func oneRMAWrites(quick bool) figure {
 	f := figure{
 		key: "fig11a", title: "time and goodput of READs and WRITEs of 4 KB of random hosts, by load", x: "load, % of the line rate", unit: "RTT, %", format: "%.2f", logY: true,
@@ -81,7 +79,6 @@ func oneRMAWrites(quick bool) figure {
 	return f
 }
 
-// oneRMASlots is figure 11 b of the 1RMA paper: the rate by the number of command slots.
 func oneRMASlots(quick bool) figure {
 	f := figure{
 		key: "fig11b", title: "goodput of a client with a READ of 4 KB in each of its command slots, by slots", x: "slots", unit: "% of the line rate", format: "%.1f",
@@ -93,7 +90,6 @@ func oneRMASlots(quick bool) figure {
 	return f
 }
 
-// oneRMAMixed is figure 13 of the 1RMA paper: operations of two sizes.
 func oneRMAMixed(quick bool) figure {
 	const ratio, at50 = "RoCEv2 / 1RMA, 4 KB", "50"
 	f := figure{
@@ -135,8 +131,6 @@ func (l oneRMAGain) measure(ctx context.Context, p Platform) (outcome, error) {
 	return outcome{solo: &OneRMAResult{Median: roce.Median / solo.Median, P99: roce.P99 / solo.P99}}, err
 }
 
-// oneRMARekey is figure 14 of the 1RMA paper: how much READs are delayed when the key of a region
-// is replaced.
 func oneRMARekey(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("onerma/fig14"), key: "fig14", title: "how long READs of two regions are delayed when one region gets a new key every 50 round trips",

@@ -38,10 +38,8 @@ var oneRMASlowChoices = []string{
 	"there, the unit is the rtt of the rack file, and not a measured time; the NICs do not know the rate of their links",
 }
 
-// slowKeys are the keys of figures in slow motion.
 var slowKeys = []string{"fig10", "fig15", "fig16"}
 
-// oneRMASlow lists the figures in slow motion.
 func oneRMASlow(quick bool) []figure {
 	return []figure{oneRMASlowRandom(quick), oneRMASlowRamp(quick), oneRMASlowJitter(quick)}
 }
@@ -49,7 +47,6 @@ func oneRMASlow(quick bool) []figure {
 // slowHosts is the number of hosts of figure 10, if the rack has so many.
 const slowHosts = 40
 
-// oneRMASlowRandom is figure 10 of the 1RMA paper on a rack: uniform random traffic.
 func oneRMASlowRandom(quick bool) figure {
 	f := figure{
 		key: "fig10", title: "slow motion: time of READs of 4 KB from random hosts (Poisson arrivals), by load", x: "load, % of the line rate", unit: "RTT, %", format: "%.2f",
@@ -72,7 +69,6 @@ func oneRMASlowRandom(quick bool) figure {
 	return f
 }
 
-// oneRMASlowRamp is figure 15 of the 1RMA paper on a rack: convergence and fairness.
 func oneRMASlowRamp(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("onerma/fig15"), key: "fig15", title: "slow motion: round trips until a flow has the line rate, and until a second flow has its fair share",
@@ -92,7 +88,6 @@ func oneRMASlowRamp(quick bool) figure {
 // SlowLongest returns how many round trips a rate of figure 15 is waited for on a rack.
 func SlowLongest(quick bool) int { return pick(quick, 50, 150) }
 
-// oneRMASlowJitter is figure 16 of the 1RMA paper on a rack: goodput under jitter.
 func oneRMASlowJitter(quick bool) figure {
 	f := figure{
 		key: "fig16", title: "slow motion: goodput of a client without congestion control, by the jitter of its links",

@@ -133,7 +133,6 @@ type Words struct {
 	Span  time.Duration
 }
 
-// WordsResult is the outcome of Words.
 type WordsResult struct {
 	// CAS is the rate of CAS that were answered. Succeeded is the rate of CAS that changed the word
 	// or took the lock, both per second.
@@ -199,7 +198,6 @@ const (
 	NoProgram
 	// OneThread: the metadata server has one thread.
 	OneThread
-	// AllChoices is the set of all choices.
 	AllChoices = 1<<iota - 1
 )
 
@@ -288,7 +286,6 @@ type Fusee struct {
 	Warm, Run time.Duration
 }
 
-// StoreResult is the outcome of a store's workload.
 type StoreResult struct {
 	kv.Result
 	// BytesPerOp is how many bytes the switch received for each counted operation.

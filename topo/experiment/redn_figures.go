@@ -74,7 +74,6 @@ var rednChoices = []string{
 	"a client that looks a key up by READs reads six buckets of 16 bytes, as FaRM does, and then the value",
 }
 
-// redn lists the figures.
 func redn(quick bool) []figure {
 	return []figure{rednCosts(), rednVerbs(), rednOrder(quick), rednRates(), rednLookup(quick), rednRatios(), rednSecond(quick), rednRate(), rednTails(), rednWalk(quick), rednEntries(), rednMemcached(quick), rednWriters(quick), rednCrash()}
 }
@@ -99,7 +98,6 @@ var rednWays = []struct{ way, name string }{
 
 var rednSizes = []string{"64", "256", "1024", "4096", "16384", "65536"}
 
-// rednLookup is figure 10 of the RedN paper: lookups without collision.
 func rednLookup(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("redn/fig10"), key: "10", title: "time to look up a key that is in its first bucket, by bytes of the value", format: "%.2f",
@@ -201,7 +199,6 @@ func rednRatios() figure {
 	return f
 }
 
-// rednSecond is figure 11 of the RedN paper: the key is in the second bucket.
 func rednSecond(quick bool) figure {
 	f := figure{
 		key: "11", title: "time to look up a key that is in its second bucket, by bytes of the value", x: "bytes of the value", unit: "µs", format: "%.2f",
@@ -240,7 +237,6 @@ func (rednMore) measure(ctx context.Context, p Platform) (outcome, error) {
 	return outcome{chain: &RedNResult{Mean: more, Median: more}}, err
 }
 
-// rednRate is Table 4 of the RedN paper: the rate of lookups.
 func rednRate() figure {
 	f := figure{
 		data: papers.MustLoad("redn/table4"), key: "table4", title: "lookups per second through one port of the NIC", format: "%.0f",
@@ -262,7 +258,6 @@ func rednRate() figure {
 	return f
 }
 
-// rednTails is Table 5 of the RedN paper: median and 99th percentile of a lookup.
 func rednTails() figure {
 	f := figure{
 		data: papers.MustLoad("redn/table5"), key: "table5", title: "median and 99th percentile of the time of a lookup", format: "%.2f",
@@ -278,12 +273,10 @@ func rednTails() figure {
 	return f
 }
 
-// rednWalks are the ways to walk a list.
 var rednWalks = []struct{ way, name string }{
 	{WayNIC, "RedN"}, {WayBreak, "RedN, break"}, {WayRecycled, "RedN, recycled"}, {WayReads, "one-sided"}, {WayPolling, "two-sided, polling"},
 }
 
-// rednWalk is figure 13 of the RedN paper: walks of a list of 8 nodes.
 func rednWalk(quick bool) figure {
 	f := figure{
 		key: "13", title: "time to find a key in a list of 8 nodes, if it is among the first N nodes", x: "the key is in the first nodes", unit: "µs", format: "%.2f",
@@ -298,7 +291,6 @@ func rednWalk(quick bool) figure {
 	return f
 }
 
-// rednEntries is the figure of the numbers of entries that the walks of figure 13 take.
 func rednEntries() figure {
 	f := figure{data: papers.MustLoad("redn/fig13"), key: "entries", title: "work requests that the server's NIC executes for a search of figure 13", format: "%.1f"}
 	for w, x := range pairs(rednWalks[:3], []string{"1", "2", "4", "8"}) {

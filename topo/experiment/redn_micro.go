@@ -5,7 +5,6 @@ import "github.com/rdmalab/rdmalab/topo/papers"
 // rednConstructs are the constructs of Tables 2 and 3.
 var rednConstructs = []string{"if", "while unrolled", "while recycled"}
 
-// rednCosts is Table 2 of the RedN paper: how many requests of each kind a construct takes.
 func rednCosts() figure {
 	f := figure{data: papers.MustLoad("redn/table2"), key: "table2", title: "number of work requests of a construct, without the conditional one", format: "%.0f"}
 	for _, c := range rednConstructs {
@@ -19,7 +18,6 @@ func rednCosts() figure {
 	return f
 }
 
-// rednVerbs is figure 7 of the RedN paper: the time of a request.
 func rednVerbs() figure {
 	f := figure{data: papers.MustLoad("redn/fig7"), key: "7", title: "time of one work request of 64 bytes; a NOP runs on the client's own NIC", format: "%.2f"}
 	for _, x := range []string{"NOP", "WRITE", "READ", "CAS", "ADD"} {
@@ -32,7 +30,6 @@ func rednVerbs() figure {
 	return f
 }
 
-// rednOrder is figure 8 of the RedN paper: chains of no-ops in the three ordering modes.
 func rednOrder(quick bool) figure {
 	f := figure{data: papers.MustLoad("redn/fig8"), key: "8", title: "time of a chain of NOPs, by its length, in three ordering modes", format: "%.2f"}
 	for mode, x := range pairs([]string{"WQ order", "completion order", "doorbell order"}, few(f.data.Columns, quick)) {
@@ -41,7 +38,6 @@ func rednOrder(quick bool) figure {
 	return f
 }
 
-// rednRates is Table 3 of the RedN paper: rates of requests and constructs.
 func rednRates() figure {
 	f := figure{
 		data: papers.MustLoad("redn/table3"), key: "table3", title: "rates of work requests of 64 bytes, and of constructs", format: "%.2f",

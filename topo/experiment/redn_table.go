@@ -67,7 +67,6 @@ var rednServers = []struct {
 	{WayPolling, "process, sockets", "process", rednSockets},
 }
 
-// rednMemcached is figure 14 of the RedN paper: GETs of Memcached by the length of the value.
 func rednMemcached(quick bool) figure {
 	f := figure{
 		key: "14", title: "time of a GET of the store nictable, one client, by bytes of the value", x: "bytes of the value", unit: "µs", format: "%.2f",
@@ -82,7 +81,6 @@ func rednMemcached(quick bool) figure {
 // rednTail is the name of the panel of figure 15 with the 99th percentile of the times of GETs.
 const rednTail = "99th percentile"
 
-// rednWriters is figure 15 of the RedN paper: GETs of one reader beside writers.
 func rednWriters(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("redn/fig15"), key: "15", title: "time of a GET of 64 bytes by one reader, by the number of writing clients", format: "%.2f",
@@ -101,7 +99,6 @@ func rednWriters(quick bool) figure {
 	return f
 }
 
-// rednCrash is figure 16 of the RedN paper: the server's process dies and is started again.
 func rednCrash() figure {
 	f := figure{
 		key: "16", title: "share of the GETs that are answered, over time; the process dies at 1 s", x: "time, s", unit: "% of those that begin", format: "%.0f",

@@ -47,7 +47,6 @@ type Watcher interface {
 	Begin(what string, n, total int) (end func(result string))
 }
 
-// Column is one column of a report.
 type Column struct {
 	// Key names the column in JSON and CSV, Title in a table.
 	Key, Title string
@@ -71,13 +70,11 @@ type Cell struct {
 	Claim string
 }
 
-// Row is one row, with a cell for each column.
 type Row struct {
 	cells   []Cell
 	columns []Column
 }
 
-// Label returns a cell with text.
 func Label(text string) Cell { return Cell{Text: text} }
 
 // Median returns the median of list; NaN if list is empty.
@@ -96,7 +93,6 @@ func Num(v float64) Cell { return Cell{Value: v, Number: true} }
 // none.
 func Beside(v, paper float64) Cell { return Cell{Value: v, Number: true, Paper: paper} }
 
-// None returns a cell without a value.
 func None() Cell { return Cell{} }
 
 // Theirs returns a cell for a value that was not measured, with the paper's number; 0 means that
@@ -111,10 +107,8 @@ func unlessZero(v float64) Cell {
 	return Num(v)
 }
 
-// Columns sets the columns.
 func (r *Report) Columns(list ...Column) { r.columns = list }
 
-// Add adds a row.
 func (r *Report) Add(cells ...Cell) {
 	if len(cells) != len(r.columns) {
 		panic(fmt.Sprintf("experiment %s: %d cells for %d columns", r.Experiment, len(cells), len(r.columns)))
@@ -136,7 +130,6 @@ func (r *Report) end(format string, args ...any) {
 	}
 }
 
-// Cell returns the cell of a row in the column with that key.
 func (w *Row) Cell(key string) Cell {
 	for i, c := range w.columns {
 		if c.Key == key {
@@ -192,7 +185,6 @@ func (w *Row) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// number formats a number of a column.
 func (c *Column) number(v float64) string {
 	if c.Format == "" {
 		return strconv.FormatFloat(v, 'g', -1, 64)
@@ -200,7 +192,6 @@ func (c *Column) number(v float64) string {
 	return fmt.Sprintf(c.Format, v)
 }
 
-// text formats a cell for the table.
 func (c *Column) text(l *Cell) string {
 	switch {
 	case !l.Number && l.Paper != 0:
@@ -244,7 +235,6 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return err
 }
 
-// writeRows prints the rows and the summary.
 func (r *Report) writeRows(w io.Writer) error {
 	if len(r.columns) == 0 {
 		return nil

@@ -60,7 +60,6 @@ type treeChoicesBody struct {
 	quick bool
 }
 
-// Check notes whether the run is quick. There are no parameters to check.
 func (b *treeChoicesBody) Check(at Place) error {
 	b.quick = at.Quick
 	return nil
@@ -79,7 +78,6 @@ func (b *treeChoicesBody) of(row treeChoice, step string) Sherman {
 	return l
 }
 
-// Run measures the loads. If it fails, the report has the rows that were measured before.
 func (b *treeChoicesBody) Run(ctx context.Context, p Platform, r *Report) error {
 	r.Columns(
 		Column{Key: "model", Title: "MODEL"}, Column{Key: "base", Title: "FG+ Mops", Format: "%.4g"}, Column{Key: "mops", Title: "SHERMAN Mops", Format: "%.4g"},

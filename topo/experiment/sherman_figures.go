@@ -72,7 +72,6 @@ const (
 	claimedTail = "~10"
 )
 
-// Sizes and times of a measurement.
 const (
 	stepKeys    = 100_000
 	stepClients = 176
@@ -84,7 +83,6 @@ const (
 	skewRun  = 10 * time.Millisecond
 )
 
-// stepsBody is the experiment with its parameters.
 type stepsBody struct {
 	zipfs   []float64
 	mixes   []string
@@ -145,7 +143,6 @@ func mixOf(name string) (kv.Workload, error) {
 	return kv.Workload{}, fmt.Errorf("--mixes %.40q: there are%s", name, list)
 }
 
-// Run measures the loads. If it fails, the report has the rows that were measured before.
 func (b *stepsBody) Run(ctx context.Context, p Platform, r *Report) error {
 	r.Columns(
 		Column{Key: "mix", Title: "MIX", Repeats: true}, Column{Key: "zipf", Title: "ZIPF", Repeats: true}, Column{Key: "step", Title: "STEP"},

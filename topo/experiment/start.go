@@ -30,13 +30,6 @@ const (
 	rackThreads = 16
 )
 
-// flags defines the flags, which have the names of the start command's.
-func (s *CloverStart) flags(fs *pflag.FlagSet) {
-	fs.IntVar(&s.Threads, "threads", 0, "")
-	fs.IntVar(&s.Replicas, "replicas", 0, "")
-	fs.BoolVar(&s.Balance, "balance", false, "")
-}
-
 // Args returns the flags for the start command, separated by spaces.
 func (s *CloverStart) Args() string {
 	var list []string
@@ -52,7 +45,6 @@ func (s *CloverStart) Args() string {
 	return strings.Join(list, " ")
 }
 
-// startFlag is the flag --start of an experiment on Clover.
 type startFlag struct{ text string }
 
 // flag defines the flag; allowed says which flags of the start command it may have, with an example,
@@ -71,7 +63,9 @@ func (s *startFlag) parse(on string) (c CloverStart, err error) {
 	}
 	fs := pflag.NewFlagSet("start", pflag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	c.flags(fs)
+	fs.IntVar(&c.Threads, "threads", 0, "")
+	fs.IntVar(&c.Replicas, "replicas", 0, "")
+	fs.BoolVar(&c.Balance, "balance", false, "")
 	var args []string
 	for flag := range strings.FieldsSeq(s.text) {
 		args = append(args, "--"+strings.TrimLeft(flag, "-"))

@@ -129,7 +129,6 @@ func (b *steeringBody) Check(at Place) error {
 	return nil
 }
 
-// Run measures the rows.
 func (b *steeringBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	r.Columns(append([]Column{{Key: "load", Title: "LOAD", Repeats: true}, {Key: "clients", Title: "CLIENTS", Repeats: true}, {Key: "steer", Title: "STEERING"}},
 		cloverColumns...)...)
@@ -174,11 +173,8 @@ func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *ste
 	var plain *cloverFigures
 	for i, how := range row.steerings() {
 		one, says := l, row.steered
-		switch how {
-		case steerNone:
+		if one.Switch.Mode = how; how == steerNone {
 			one.Switch, says = Switch{}, row.plain
-		default:
-			one.Switch.Mode = how
 		}
 		r.begin(before+i+1, total, "%s, steering %s", row.name, how)
 		res, err := pl.Clover(ctx, one)

@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -49,7 +50,6 @@ func (l *Clover) hasten(on string) {
 	}
 }
 
-// cloverColumnsHelp explains cloverColumns in help texts.
 const cloverColumnsHelp = "  Mops              operations, in millions per second\n" +
 	"  GAIN ×            Mops divided by Mops without steering\n" +
 	"  FIRST TRY %       percentage of the writes that succeed at their first attempt\n" +
@@ -125,10 +125,7 @@ func (f *cloverFigures) cells(plain *cloverFigures, p published) []Cell {
 		}
 		return None()
 	}
-	base := cloverFigures{}
-	if plain != nil {
-		base = *plain
-	}
+	base := cmp.Or(plain, new(cloverFigures))
 	first := None()
 	if f.wrote {
 		first = Cell{Value: 100 * f.firstTry, Number: true, Claim: p.firstTry}
@@ -258,15 +255,10 @@ func (b *contentionBody) Run(ctx context.Context, pl Platform, r *Report) error 
 // paper returns the paper's values for a row. The factors that the paper claims are for many
 // clients, so only rows with the most clients have them.
 func (b *contentionBody) paper(writes float64, clients int, steer string) (p published) {
-	if steer == steerNone {
-		p.mops = paperMops(writes, steerNone, clients)
-		if writes == 50 && clients >= 240 {
-			p.firstTry = "<4"
-		}
-		return p
-	}
-	p.mops = paperMops(writes, steer, clients)
-	if steer == steerBoth && clients == slices.Max(b.clients) {
+	switch p.mops = paperMops(writes, steer, clients); {
+	case steer == steerNone && writes == 50 && clients >= 240:
+		p.firstTry = "<4"
+	case steer == steerBoth && clients == slices.Max(b.clients):
 		p.gain, p.saved = steeringClaims[writes].gain, steeringClaims[writes].bytes
 	}
 	return p

@@ -36,7 +36,6 @@ func steeringKinds() []steeringKind {
 	}
 }
 
-// writesPanel names a panel by the percentage of writes.
 func writesPanel(writes string) string { return writes + " % writes" }
 
 // cloverLoad is a load with the authors' keys and skew. Without READs, a switch that steers only

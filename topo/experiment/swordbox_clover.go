@@ -17,7 +17,6 @@ const (
 		"winner, which differs between the two clients' programs"
 )
 
-// throughputFigure is Figure 11 of the SwordBox paper: Clover's throughput by threads.
 func throughputFigure(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("swordbox/fig11"), scale: 1e-6, key: "11", title: "Clover's throughput by threads",
@@ -103,7 +102,6 @@ func metadataFigure(quick bool) figure {
 	return f
 }
 
-// bytesFigure is Figure 12 of the SwordBox paper: bytes of an operation of Clover.
 func bytesFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig12")
 	f := figure{
@@ -119,7 +117,6 @@ func bytesFigure(quick bool) figure {
 	return f
 }
 
-// latencyFigure is Figure 13 of the SwordBox paper: Clover's 99th percentile of latency.
 func latencyFigure(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("swordbox/fig13"), scale: 1e-3, key: "13", title: "99th percentile of Clover's latency, 280 threads", unit: "us", logY: true,
@@ -147,8 +144,6 @@ func latencyFigure(quick bool) figure {
 // hotThreads is the number of threads in Figure 14: 56 on each of 6 machines.
 const hotThreads = 336
 
-// hotKeysFigure is Figure 14 of the SwordBox paper: Clover's throughput when some of the keys are
-// steered.
 func hotKeysFigure(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("swordbox/fig14"), scale: 1e-6, key: "14", title: "Clover's throughput with a part of the keys steered, Zipf 1.5", unit: "Mops", logY: true,
@@ -175,7 +170,6 @@ func hotKeysFigure(quick bool) figure {
 // nodeOverhead is the size of a node in bytes without its value.
 const nodeOverhead = 24
 
-// sizeFigure is Figure 15 of the SwordBox paper: Clover's throughput by the size of nodes.
 func sizeFigure(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("swordbox/fig15"), scale: 1e-6, key: "15", title: "Clover's throughput by the size of nodes, 200 threads, 50 % writes",
@@ -190,7 +184,6 @@ func sizeFigure(quick bool) figure {
 	return f
 }
 
-// skewFigure is Figure 16 of the SwordBox paper: Clover's throughput by the skew of keys.
 func skewFigure(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("swordbox/fig16"), scale: 1e-6, key: "16", title: "Clover's throughput by the skew of keys, 280 threads, 50 % writes",
@@ -240,10 +233,9 @@ func shermanFigure(quick bool) figure {
 	for _, r := range f.data.Rows {
 		percent := number(r.Panel)
 		for _, threads := range few(f.data.Columns, quick) {
-			l := Sherman{Clients: int(number(threads)), Keys: paperKeys, Zipf: paperZipf, Workload: updates(percent)}
 			f.add(figureCell{
 				panel: writesPanel(r.Panel), series: "Sherman", their: "Sherman", x: threads, theirs: f.at(r.Panel, r.Series, threads),
-				load: l, value: mops,
+				load: Sherman{Clients: int(number(threads)), Keys: paperKeys, Zipf: paperZipf, Workload: updates(percent)}, value: mops,
 			})
 		}
 	}

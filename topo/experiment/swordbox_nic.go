@@ -45,7 +45,6 @@ func (l NIC) measure(ctx context.Context, p Platform) (outcome, error) {
 	return outcome{rate: rate}, err
 }
 
-// pairsFigure is Figure 1 of the SwordBox paper: WRITEs of 8 bytes by the number of queue pairs.
 func pairsFigure(quick bool) figure {
 	f := figure{data: papers.MustLoad("swordbox/fig1"), scale: 1e-6, key: "1", title: "WRITE of 8 bytes by number of queue pairs", unit: "Mops"}
 	for _, n := range few(f.data.Columns, quick) {
@@ -83,7 +82,6 @@ func (l Order) measure(ctx context.Context, p Platform) (outcome, error) {
 	return outcome{order: shares}, err
 }
 
-// orderFigure is Figure 2 of the SwordBox paper: the order of requests behind the switch.
 func orderFigure() figure {
 	f := figure{
 		data: papers.MustLoad("swordbox/fig2"), key: "2", title: "how far requests leave the switch out of order, 32 connections, 1M requests a second", format: "%.3g",
@@ -104,8 +102,6 @@ func orderFigure() figure {
 	return f
 }
 
-// independentFigure is Figure 3 of the SwordBox paper: CAS on independent words by the number of
-// queue pairs.
 func independentFigure() figure {
 	f := figure{data: papers.MustLoad("swordbox/fig3"), scale: 1e-6, key: "3", title: "CAS on independent words by number of queue pairs", unit: "Mops"}
 	for _, n := range []string{"1", "4", "8", "16", "20", "24"} {
@@ -114,7 +110,6 @@ func independentFigure() figure {
 	return f
 }
 
-// oneWordFigure is Figure 4 of the SwordBox paper: CAS on one word, and WRITE on one queue pair.
 func oneWordFigure() figure {
 	f := figure{data: papers.MustLoad("swordbox/fig4"), scale: 1e-6, key: "4", title: "CAS on one word, and WRITE on one queue pair", unit: "Mops"}
 	for _, s := range []struct {
@@ -150,7 +145,6 @@ func inFlightFigure(quick bool) figure {
 	return f
 }
 
-// middleboxFigure is Figure 10 of the SwordBox paper: CAS on one word, through the middlebox.
 func middleboxFigure(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("swordbox/fig10"), scale: 1e-6, key: "10", title: "CAS on one word, through the middlebox on DPDK",

@@ -31,15 +31,12 @@ var treeOperations = Experiment{
 // noFlags is the part of a Body that has no parameters.
 type noFlags struct{}
 
-// Flags defines no flags.
 func (noFlags) Flags(*pflag.FlagSet) {}
 
 type operationsBody struct{ noFlags }
 
-// Check returns nil, because there are no parameters.
 func (operationsBody) Check(Place) error { return nil }
 
-// Run traces the operations.
 func (operationsBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	r.Columns(Column{Key: "operation", Title: "OPERATION, WARM CACHE"}, Column{Key: "rtts", Title: "ROUND TRIPS"},
 		Column{Key: "bytes", Title: "BYTES (IP)"}, Column{Key: "packets", Title: "PACKETS"})
@@ -156,7 +153,6 @@ func (b *treeBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	return err
 }
 
-// loads returns the loads in the order of the rows.
 func (b *treeBody) loads(on string) (list []Sherman) {
 	for alone, zipf := range pairs(b.alone, b.zipfs) {
 		for clients, at := range pairs(b.clients, treePlaces) {
@@ -197,7 +193,6 @@ func (l *Sherman) name() string {
 	return fmt.Sprintf("Zipf %g, %d clients%s, locks in %s", l.Zipf, l.Clients, how, l.place())
 }
 
-// treeCells returns the cells of one row.
 func treeCells(l *Sherman, res *StoreResult, gain float64) []Cell {
 	us := func(d time.Duration) Cell { return unlessZero(float64(d) / 1e3) }
 	nodes := "hosts"

@@ -12,12 +12,11 @@ import (
 	"unicode/utf8"
 )
 
-// Chart is a figure.
 type Chart struct {
 	// Title is above the panels, X and Y beside the axes.
 	Title, X, Y string
-	// LogX and LogY make an axis logarithmic; values that are not positive are then left out.
-	LogX, LogY bool
+	// LogY makes the Y axis logarithmic; values that are not positive are then left out.
+	LogY bool
 	// Names, if not empty, are the labels of the X axis at 0, 1, 2 and so on, instead of numbers.
 	Names  []string
 	Panels []Panel
@@ -29,7 +28,6 @@ type Panel struct {
 	Series []Series
 }
 
-// Series is one line.
 type Series struct {
 	Name string
 	// Color is the number of a colour; series with the same number have the same colour.
@@ -86,12 +84,10 @@ func (a *axis) at(v float64) float64 {
 	return a.from + (a.scale(v)-lo)/(hi-lo)*(a.to-a.from)
 }
 
-// shows reports whether the axis can show a value.
 func (a *axis) shows(v float64) bool {
 	return !math.IsNaN(v) && !math.IsInf(v, 0) && (!a.log || v > 0)
 }
 
-// grow extends the axis to a value.
 func (a *axis) grow(v float64) {
 	if a.shows(v) {
 		a.min, a.max = math.Min(a.min, v), math.Max(a.max, v)
@@ -154,7 +150,6 @@ func tickText(v float64) string {
 	return strconv.FormatFloat(v, 'g', 4, 64)
 }
 
-// drawing is an SVG in progress.
 type drawing struct{ strings.Builder }
 
 func (d *drawing) addf(format string, args ...any) { fmt.Fprintf(&d.Builder, format+"\n", args...) }
@@ -170,7 +165,6 @@ func escape(s string) string {
 	return b.String()
 }
 
-// SVG draws the chart.
 func (c *Chart) SVG() []byte {
 	columns := max(1, min(maxColumns, len(c.Panels)))
 	lines := max(1, (len(c.Panels)+columns-1)/columns)
@@ -211,7 +205,7 @@ func (c *Chart) legend() (list []Series) {
 
 // axes returns the axes of the panel whose corner is at x, y. All panels have the same X axis.
 func (c *Chart) axes(p *Panel, x, y float64) (ax, ay axis) {
-	ax = axis{log: c.LogX, min: math.Inf(1), max: math.Inf(-1), from: x + left, to: x + panelWidth - right}
+	ax = axis{min: math.Inf(1), max: math.Inf(-1), from: x + left, to: x + panelWidth - right}
 	ay = axis{log: c.LogY, min: math.Inf(1), max: math.Inf(-1), from: y + panelHeight - bottom, to: y + top}
 	for i := range c.Panels {
 		for _, s := range c.Panels[i].Series {

@@ -30,8 +30,8 @@ func wellFormed(t *testing.T, svg []byte) map[string]int {
 // A chart has a mark for each point and one for each series of the legend; points that an axis
 // cannot show are left out.
 func TestSVG(t *testing.T) {
-	c := Chart{Title: "a < b & c", X: "threads", Y: "Mops", LogX: true, LogY: true, Panels: []Panel{
-		{Title: "1", Series: []Series{{Name: "ours", Points: []Point{{7, 1}, {14, 2}, {0, 3}, {28, math.NaN()}, {28, math.Inf(1)}}}}},
+	c := Chart{Title: "a < b & c", X: "threads", Y: "Mops", LogY: true, Panels: []Panel{
+		{Title: "1", Series: []Series{{Name: "ours", Points: []Point{{7, 1}, {14, 2}, {21, 0}, {28, math.NaN()}, {28, math.Inf(1)}}}}},
 		{Title: "2", Series: []Series{{Name: "ours", Points: []Point{{7, 1}}}, {Name: "authors", Color: -1, Dashed: true, Points: []Point{{392, 40}}}}},
 	}}
 	svg := c.SVG()

@@ -16,7 +16,6 @@ type Steps struct {
 	Notes []string
 }
 
-// Step is one box of the picture.
 type Step struct {
 	Column int
 	// Time is the text at the left edge of the picture. It is left out if the step before has the

@@ -36,7 +36,6 @@ const (
 	sendLen = 256
 )
 
-// Machine is a host with its NIC.
 type Machine struct {
 	Context verbs.Context
 	Manager rdmacm.Manager
@@ -45,10 +44,8 @@ type Machine struct {
 	Alloc func(n int) ([]byte, error)
 }
 
-// Config describes a measurement.
 type Config struct {
-	Load experiment.RedN
-	// Server is the address of the server.
+	Load   experiment.RedN
 	Server netip.Addr
 	// Rounds is how many requests a client makes if the load measures times, Rated how many if it
 	// measures a rate (Load.Depth above 1). Span is how long the laps of a recycled loop are
@@ -68,7 +65,6 @@ type Config struct {
 	Stopped func() bool
 }
 
-// Run is a measurement in progress.
 type Run struct {
 	Config
 	data data
@@ -78,7 +74,6 @@ type Run struct {
 	out  experiment.RedNResult // the outcome, to which Result adds the statistics of took
 }
 
-// New makes a Run.
 func New(cfg Config) *Run {
 	cfg.Load.Clients, cfg.Load.Depth = max(1, cfg.Load.Clients), max(1, cfg.Load.Depth)
 	r := &Run{Config: cfg}
@@ -103,10 +98,8 @@ func (r *Run) Result() experiment.RedNResult {
 	return r.out
 }
 
-// Requests returns the number of requests of all clients.
 func (r *Run) Requests() int { return r.Load.Clients * r.rounds() }
 
-// stopped reports whether the run has failed.
 func (r *Run) stopped() bool { return r.Stopped != nil && r.Stopped() }
 
 // note records how long one request took; Result makes statistics of these times.

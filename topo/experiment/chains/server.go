@@ -67,7 +67,6 @@ func (d *data) fill(mr verbs.MR, list bool) {
 	}
 }
 
-// server is the server's process.
 type server struct {
 	*Run
 	m  Machine
@@ -149,7 +148,6 @@ func (s *server) accept(req rdmacm.Request, qp verbs.QP) error {
 	return req.Accept(qp, rdmacm.Params{}, regionOf(s.mr), s.m.Context.Runtime().Now().Add(patience))
 }
 
-// program builds the program that answers a client.
 func (s *server) program(client redn.Mem) (p *program, err error) {
 	l := &s.Load
 	n := s.rounds()
