@@ -20,7 +20,6 @@ import (
 // command leaves none.
 const bundlesEnv = "RDMALAB_BUNDLES"
 
-// bundleCmd makes the command bundle, which collects the state of the rack in a folder.
 func bundleCmd() *cobra.Command {
 	var why bundle.Reason
 	cmd := &cobra.Command{

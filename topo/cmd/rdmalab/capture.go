@@ -26,7 +26,6 @@ type captureFlags struct {
 	snaplen   int
 }
 
-// captureCmd makes the command capture, which records the packets of links in a file.
 func captureCmd() *cobra.Command {
 	var flags captureFlags
 	cmd := &cobra.Command{
@@ -53,7 +52,6 @@ func captureCmd() *cobra.Command {
 	return cmd
 }
 
-// define adds the flags that capture and switch trace have in common.
 func (f *captureFlags) define(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.dir, "dir", "both", "direction: up (from the host to the switch), down (from the switch to the host) or both")
 	cmd.Flags().Uint64Var(&f.count, "count", 0, "end after this many packets (default: no limit)")
@@ -165,7 +163,6 @@ func diskFull(file *os.File) error {
 	return errors.Join(fmt.Errorf("%s: the disk is full; its first %d bytes can be read", file.Name(), whole), err)
 }
 
-// isTerminal reports whether f is a terminal.
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil

@@ -46,8 +46,6 @@ func cniCmd() *cobra.Command {
 	return cmd
 }
 
-// cniInstallCmd makes the command that installs the plugin, and a network for it, in the folders of
-// container runtimes.
 func cniInstallCmd() *cobra.Command {
 	var bin, conf, network string
 	cmd := &cobra.Command{
@@ -114,8 +112,6 @@ func copySelf(path string) error {
 	return nil
 }
 
-// cniGuestsCmd makes the command that lists the guests of the rack: the containers that joined it
-// while it was up.
 func cniGuestsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "guests",

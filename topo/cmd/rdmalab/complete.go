@@ -13,7 +13,6 @@ import (
 // lister makes the list of words that a shell is offered for an argument or a flag.
 type lister func(cmd *cobra.Command) []string
 
-// words returns the lister of fixed words.
 func words(list ...string) lister { return func(*cobra.Command) []string { return list } }
 
 // arguments offers the words of lists[0] for the first argument, those of lists[1] for the second
@@ -34,12 +33,10 @@ func everyArgument(list lister) cobra.CompletionFunc {
 	}
 }
 
-// complete offers words as values of a flag.
 func complete(cmd *cobra.Command, flag string, list ...string) {
 	must(cmd.RegisterFlagCompletionFunc(flag, everyArgument(words(list...))))
 }
 
-// completeHost offers the hosts of the rack as value of a flag.
 func completeHost(cmd *cobra.Command, flag string) {
 	must(cmd.RegisterFlagCompletionFunc(flag, everyArgument(hostNames)))
 }
@@ -68,7 +65,6 @@ func hostNames(cmd *cobra.Command) []string {
 // nodeNames lists the hosts and the switch.
 func nodeNames(cmd *cobra.Command) []string { return append(hostNames(cmd), spec.SwitchName) }
 
-// opcodeNames lists the values of --opcode.
 func opcodeNames(*cobra.Command) []string {
 	var names []string
 	for op := range 1 << 8 {

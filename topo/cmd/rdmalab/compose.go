@@ -59,7 +59,6 @@ func (f *containerFlags) settings(cmd *cobra.Command) (*container.Settings, erro
 	return s, err
 }
 
-// bringUp brings a rack up. Its hosts are processes if in is nil, otherwise containers.
 func bringUp(ctx context.Context, s *spec.Rack, in *container.Settings) (*rack.Rack, error) {
 	if in == nil {
 		return rack.Up(ctx, s)

@@ -59,8 +59,6 @@ func imageCmd() *cobra.Command {
 	return cmd
 }
 
-// containerInitCmd is the command that runs as process 1 of a host's container; see
-// rack.ContainerInit.
 func containerInitCmd() *cobra.Command {
 	var dir, name string
 	cmd := hiddenCmd(container.InitCommand, "Process 1 of a host's container", func(*cobra.Command, []string) error {
@@ -71,16 +69,12 @@ func containerInitCmd() *cobra.Command {
 	return cmd
 }
 
-// containerHoldCmd is the command that runs as process 1 of a container that holds a host's
-// network; see rack.ContainerHold.
 func containerHoldCmd() *cobra.Command {
 	return hiddenCmd(container.HoldCommand, "Process 1 of a container that holds a host's network", func(*cobra.Command, []string) error {
 		return exitCode(rack.ContainerHold())
 	})
 }
 
-// watcherCmd is the command of the process that connects the containers of a rack; see
-// rack.RunWatcher.
 func watcherCmd() *cobra.Command {
 	return hiddenCmd(container.WatcherName, "Plug the containers of a rack (started by up)", func(cmd *cobra.Command, _ []string) error {
 		name, err := rackName(cmd)

@@ -14,8 +14,6 @@ import (
 // shownEvents is how many of a container's last events a table shows.
 const shownEvents = 4
 
-// printContainers prints the state of a rack's containers. It prints nothing if hosts are
-// processes.
 func printContainers(w io.Writer, s rack.Status, now time.Time) error {
 	if s.Runtime != rack.RuntimeDocker {
 		return nil
@@ -57,7 +55,6 @@ func times(n int) string {
 	return fmt.Sprintf("%d times", n)
 }
 
-// seenText lists the last events of a container, and its error.
 func seenText(c *rack.ContainerStatus, now time.Time) string {
 	var words []string
 	for _, e := range c.Seen {
@@ -70,7 +67,6 @@ func seenText(c *rack.ContainerStatus, now time.Time) string {
 	return strings.Join(words, ", ")
 }
 
-// age returns how long ago an event was, as text.
 func age(now time.Time, e container.Seen) string {
 	d := max(0, now.Sub(e.When))
 	if d < time.Second {

@@ -32,7 +32,6 @@ func loadCost(name string) (*cost.Model, error) {
 	return costs.Parse(name, text)
 }
 
-// calibrateCmd compares a cost model with published figures.
 func calibrateCmd() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
@@ -71,7 +70,6 @@ func calibrateCmd() *cobra.Command {
 	return cmd
 }
 
-// costCmd prints a built-in cost file.
 func costCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "cost [NAME]",

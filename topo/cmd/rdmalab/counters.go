@@ -21,8 +21,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// countersCmd makes the command that shows the counters of a host's NIC, or of the switch. Counters
-// of a NIC have the names that they have on hardware.
 func countersCmd() *cobra.Command {
 	var all, flows bool
 	var diff time.Duration
@@ -79,7 +77,6 @@ func countersCmd() *cobra.Command {
 	return cmd
 }
 
-// counterListing is the JSON of a host's counters.
 type counterListing struct {
 	Name     string            `json:"name"`
 	Counters map[string]uint64 `json:"counters"`
@@ -153,12 +150,10 @@ func printCounters(cmd *cobra.Command, samples []metrics.Sample, all bool) error
 	return w.Flush()
 }
 
-// switchCounters shows the counters of the switch and of its ports.
 func switchCounters(cmd *cobra.Command, all bool) error {
 	return listing(cmd, "/counters", func(out io.Writer, _ spec.Names, c switchd.Counters) error { return printPorts(out, &c, all) })
 }
 
-// printPorts prints the counters of the switch's ports, then those of the switch as a whole.
 func printPorts(out io.Writer, c *switchd.Counters, all bool) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "PORT\tRX PACKETS\tRX BYTES\tROCE\tMALFORMED\tSENT PACKETS\tSENT BYTES\tDROPPED") // Flush reports errors
@@ -181,7 +176,6 @@ func printPorts(out io.Writer, c *switchd.Counters, all bool) error {
 	return w.Flush()
 }
 
-// drops lists how many packets a port has dropped, by reason.
 func drops(p switchd.PortCounters) string {
 	var list []string
 	for reason, n := range p.Drops {

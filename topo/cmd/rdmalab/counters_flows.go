@@ -12,8 +12,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// switchFlows shows the RoCEv2 flows that the switch has seen, sorted by packets, the largest
-// number first. It shows the names of hosts instead of addresses.
 func switchFlows(cmd *cobra.Command) error { return listing(cmd, "/flows", printFlows) }
 
 func printFlows(out io.Writer, names spec.Names, flows []pipeline.Flow) error {

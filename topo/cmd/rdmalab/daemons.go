@@ -18,8 +18,6 @@ func hiddenCmd(use, short string, run func(cmd *cobra.Command, args []string) er
 	return &cobra.Command{Use: use, Short: short, Hidden: true, Args: cobra.NoArgs, RunE: run}
 }
 
-// nodeInitCmd makes the hidden command that runs as process 1 of a host or of the switch; see
-// rack.NodeInit.
 func nodeInitCmd() *cobra.Command {
 	var dir, name string
 	cmd := hiddenCmd("node-init", "Process 1 of a node (started by up)", func(*cobra.Command, []string) error {
@@ -30,7 +28,6 @@ func nodeInitCmd() *cobra.Command {
 	return cmd
 }
 
-// timerCmd makes the hidden command that waits and then ends a fault; see rack.RunTimer.
 func timerCmd() *cobra.Command {
 	var after time.Duration
 	var action, node string
@@ -52,8 +49,6 @@ func timerCmd() *cobra.Command {
 	return cmd
 }
 
-// execInitCmd makes the hidden command that `rdmalab exec` starts inside a host, and that then
-// becomes the requested program; see rack.ExecInit.
 func execInitCmd() *cobra.Command {
 	var dir string
 	cmd := hiddenCmd("exec-init -- PATH ARG0 [ARG...]", "Become a program inside a host (started by exec)", func(_ *cobra.Command, args []string) error {
@@ -81,12 +76,10 @@ func doers() map[rack.Action]rack.Doer {
 	return d
 }
 
-// setNIC crashes or starts a host's NIC.
 func setNIC(ctx context.Context, r *rack.Rack, host, state string) error {
 	return askHost(ctx, r, host, hostd.PathNIC, hostd.NICRequest{State: state})
 }
 
-// askHost posts a request to a host's daemon.
 func askHost(ctx context.Context, r *rack.Rack, host, path string, in any) error {
 	if err := r.CheckHost(host); err != nil {
 		return err
@@ -104,7 +97,6 @@ func ask(ctx context.Context, client *control.Client, node, method, path string,
 // daemonWait bounds how long a daemon may take to answer.
 const daemonWait = 5 * time.Second
 
-// pause waits for a time, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) error {
 	select {
 	case <-ctx.Done():

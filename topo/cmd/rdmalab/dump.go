@@ -15,7 +15,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// dumpFlags are the flags of dump as typed.
 type dumpFlags struct {
 	opcodes        []string
 	qpn, psn, host string
@@ -26,7 +25,6 @@ type dumpFlags struct {
 	dissector      bool
 }
 
-// dumpCmd makes the command that prints capture files. It needs no rack.
 func dumpCmd() *cobra.Command {
 	var flags dumpFlags
 	cmd := &cobra.Command{
@@ -83,7 +81,6 @@ func dumpCmd() *cobra.Command {
 	return cmd
 }
 
-// config converts the flags into the configuration of package dump.
 func (f *dumpFlags) config() (c dump.Config, err error) {
 	c.TimeOfDay = f.timeOfDay
 	if f.verify {
@@ -106,7 +103,6 @@ func (f *dumpFlags) config() (c dump.Config, err error) {
 	return c, nil
 }
 
-// parse24 parses a number of 24 bits, in decimal or with 0x.
 func parse24(s string) (uint32, error) {
 	n, err := strconv.ParseUint(s, 0, 24)
 	if err != nil {

@@ -46,5 +46,4 @@ func envCmd() *cobra.Command {
 	return cmd
 }
 
-// quote quotes a word for a shell.
 func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

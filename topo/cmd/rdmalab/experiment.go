@@ -18,8 +18,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// experimentCmd makes the command experiment, with a subcommand for each experiment. Without a
-// subcommand it lists them.
 func experimentCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "experiment [NAME]",
@@ -58,7 +56,6 @@ func experimentCmd() *cobra.Command {
 	return cmd
 }
 
-// experimentList returns the list of experiments for the help text.
 func experimentList() string {
 	var b strings.Builder
 	for _, e := range experiment.All() {
@@ -67,7 +64,6 @@ func experimentList() string {
 	return b.String()
 }
 
-// listedExperiment is the JSON of an experiment in the list.
 type listedExperiment struct {
 	Name   string `json:"name"`
 	Short  string `json:"short"`
@@ -101,12 +97,10 @@ func newExperimentRun(e experiment.Experiment) *experimentRun {
 	return &experimentRun{Experiment: e, body: e.New()}
 }
 
-// platforms lists the platforms on which an experiment can run.
 func platforms(e experiment.Experiment) []string {
 	return slices.DeleteFunc([]string{experiment.OnSim, experiment.OnRack}, func(on string) bool { return e.Takes(on) == "" })
 }
 
-// takes says how long an experiment takes with its defaults on each of its platforms.
 func takes(e experiment.Experiment) string {
 	var list []string
 	for _, on := range platforms(e) {
@@ -115,7 +109,6 @@ func takes(e experiment.Experiment) string {
 	return strings.Join(list, "; ")
 }
 
-// examples returns the command lines of the help text, one a line.
 func (x *experimentRun) examples() string {
 	call := "  rdmalab experiment " + x.Name
 	list := []string{call, call + " --quick -o json"}
@@ -125,7 +118,6 @@ func (x *experimentRun) examples() string {
 	return strings.Join(list, "\n")
 }
 
-// long returns the description of the help text.
 func (x *experimentRun) long() string {
 	long := x.Long()
 	if b, ok := x.body.(interface{ Explain() string }); ok {
@@ -216,7 +208,6 @@ func (x *experimentRun) run(cmd *cobra.Command) error {
 	return errors.Join(err, x.write(cmd, r))
 }
 
-// write prints a report in the format of -o.
 func (x *experimentRun) write(cmd *cobra.Command, r *experiment.Report) error {
 	switch out := cmd.OutOrStdout(); cmd.Flag("output").Value.String() {
 	case "json":
@@ -228,8 +219,6 @@ func (x *experimentRun) write(cmd *cobra.Command, r *experiment.Report) error {
 	}
 }
 
-// platform returns the platform on which the experiment runs. end restores the former state of the
-// platform; it is nil only if there is an error.
 func (x *experimentRun) platform(cmd *cobra.Command) (p experiment.Platform, end func() error, err error) {
 	if x.on == experiment.OnRack {
 		if cmd.Flags().Changed("cost") {
@@ -255,7 +244,6 @@ type progress struct {
 	running []*measurement
 }
 
-// measurement is a measurement in progress.
 type measurement struct {
 	what  string
 	began time.Time
@@ -297,7 +285,6 @@ func (p *progress) every(ctx context.Context, d time.Duration) (stop func()) {
 	return func() { cancel(); wg.Wait() }
 }
 
-// tell prints the measurements that have taken d or longer so far.
 func (p *progress) tell(d time.Duration) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

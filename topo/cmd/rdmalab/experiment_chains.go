@@ -49,7 +49,6 @@ type nicProgram struct {
 	host *spec.Host
 }
 
-// openNIC opens the NIC of a host for this process.
 func (p *rackPlatform) openNIC(host string) (*nicProgram, error) {
 	h, _, ok := p.rack.Host(host)
 	if !ok {
@@ -59,7 +58,6 @@ func (p *rackPlatform) openNIC(host string) (*nicProgram, error) {
 	return &nicProgram{nic, h}, withNode(err, host)
 }
 
-// machine returns the host as a machine for package chains.
 func (n *nicProgram) machine() chains.Machine {
 	return chains.Machine{Context: n.Context, Manager: n.Manager(), Addr: n.host.IPv4, Alloc: n.Alloc}
 }
@@ -84,7 +82,6 @@ func (p *rackPlatform) chains(ctx context.Context, l experiment.RedN) (out exper
 	return runs[len(runs)/2], nil
 }
 
-// chain runs a load of programs once.
 func (p *rackPlatform) chain(ctx context.Context, l experiment.RedN) (out experiment.RedNResult, err error) {
 	if err := p.box.set(ctx, &experiment.Switch{}, nil, ""); err != nil {
 		return out, err
@@ -143,7 +140,6 @@ func (r *chainRun) clients() (entries uint64, err error) {
 	return after - r.before, errors.Join(err, end(), <-done)
 }
 
-// hasFailed reports whether the run has failed.
 func (r *chainRun) hasFailed() bool { return r.failed.Err() != nil }
 
 // ready is called by each client when it has connected, and waits until all clients have connected.

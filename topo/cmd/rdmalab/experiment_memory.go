@@ -106,7 +106,6 @@ func (p *rackPlatform) nativeRate(ctx context.Context, l experiment.BufferRate) 
 	return res.BW.MsgRate * 1e6 * float64(l.Bytes) * 8, nil
 }
 
-// perf runs a test of package perf on a host until the test or ctx ends.
 func (p *rackPlatform) perf(ctx context.Context, host string, cfg *perf.Config) (*perf.Result, error) {
 	client, err := hostControl(p.cmd, host)
 	if err != nil {

@@ -74,7 +74,6 @@ type soloRun struct {
 	trip time.Duration // the measured round trip, which is the unit of results
 }
 
-// measure runs a load by the method for its kind.
 func (p *soloRun) measure(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	switch l.Kind {
 	case experiment.SoloIdle:
@@ -95,7 +94,6 @@ func (p *soloRun) measure(ctx context.Context, l *experiment.OneRMA, out *experi
 	return errors.ErrUnsupported
 }
 
-// trips converts a time into round trips.
 func (p *soloRun) trips(d time.Duration) float64 { return float64(d) / float64(p.trip) }
 
 // config returns the configuration of a test to the server of the experiment. The connections of
@@ -218,7 +216,6 @@ func (p *soloRun) soloStore(ctx context.Context, l *experiment.OneRMA) (run *sto
 	return run, func() error { return stopStore(p.cmd, used) }, err
 }
 
-// soloGets measures GETs of clients of a store.
 func (p *soloRun) soloGets(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	run, stop, err := p.soloStore(ctx, l)
 	if err != nil {
@@ -237,7 +234,6 @@ func (p *soloRun) soloGets(ctx context.Context, l *experiment.OneRMA, out *exper
 	return nil
 }
 
-// phase converts the times of a run's GETs into round trips.
 func (p *soloRun) phase(res *kv.Result) experiment.PhaseGETs {
 	at := func(percentile float64) float64 { return p.trips(res.Percentile(kv.KindRead, percentile)) }
 	return experiment.PhaseGETs{Median: at(50), P99: at(99), Max: at(100), Failed: float64(res.Failed + res.Wrong + res.NotFound)}

@@ -114,7 +114,6 @@ func (r *slowRun) testbed(d time.Duration) time.Duration {
 // line returns the line rate in bits per second.
 func (r *slowRun) line() float64 { return experiment.OneRMARate / experiment.SlowMotion(r.rtt) }
 
-// switchControl returns the control client of the switch.
 func (r *slowRun) switchControl() *control.Client {
 	return control.NewClient(spec.PathsOf(r.rack.Name).Socket(spec.SwitchName))
 }
@@ -129,7 +128,6 @@ func (r *slowRun) rules(link string) []fault.Rule {
 	}
 }
 
-// inject installs the fault rules of all links.
 func (r *slowRun) inject(ctx context.Context) error {
 	var list []fault.Status
 	box := r.switchControl()
@@ -168,7 +166,6 @@ func (r *slowRun) heal() error {
 	return errors.Join(errs...)
 }
 
-// slowLoad is a load of one host.
 type slowLoad struct {
 	host string
 	perf.Load
@@ -235,7 +232,6 @@ func slowPeers(hosts []string, i int) (to []string) {
 	return to
 }
 
-// random measures READs of all hosts from random others.
 func (r *slowRun) random(ctx context.Context, out *experiment.OneRMAResult) error {
 	hosts := r.hosts[:min(len(r.hosts), r.Hosts)]
 	if len(hosts) < slowLeastHosts {

@@ -37,7 +37,6 @@ func (c *rackPlace) flags(cmd *cobra.Command, target string) {
 	completeFlag(cmd, "to", hostNames)
 }
 
-// hosts returns the hosts on which the clients run.
 func (c *rackPlace) hosts(rack *spec.Rack) ([]string, error) {
 	if err := checkHost(rack, c.to); err != nil {
 		return nil, err
@@ -86,10 +85,8 @@ type rackPlatform struct {
 
 var _ experiment.Platform = (*rackPlatform)(nil)
 
-// On returns experiment.OnRack.
 func (*rackPlatform) On() string { return experiment.OnRack }
 
-// Describe names the rack and its hosts.
 func (p *rackPlatform) Describe() string {
 	return fmt.Sprintf("rack %s: %d compute hosts, %d memory servers, on this machine; the papers' values are of hardware",
 		p.rack.Name, len(p.rack.ByRole(spec.Compute)), len(p.rack.ByRole(spec.Memory)))
@@ -147,7 +144,6 @@ func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf
 // executed returns the number of atomics that the memory server's NIC has executed.
 func (p *rackPlatform) executed() (uint64, error) { return p.counter("rx_atomic_requests") }
 
-// counter returns a counter of the memory server's NIC.
 func (p *rackPlatform) counter(name string) (uint64, error) {
 	client, err := hostControl(p.cmd, p.to)
 	if err != nil {

@@ -63,7 +63,6 @@ func (p *rackPlatform) gets(ctx context.Context, l experiment.RedN) (out experim
 	return out, nil
 }
 
-// failedGETs returns an error if GETs of a run failed, found no key or returned a wrong value.
 func failedGETs(res *kv.Result) error {
 	if n := res.Failed + res.Wrong + res.NotFound; n > 0 {
 		return fmt.Errorf("%d GETs failed: %s", n, res.FirstError)

@@ -58,7 +58,6 @@ func (x *experimentSwitch) set(ctx context.Context, s *experiment.Switch, server
 	return x.connected(ctx)
 }
 
-// want returns the program and rules that a measurement needs.
 func (x *experimentSwitch) want(s *experiment.Switch, servers []string, more string) program {
 	if s.Action == experiment.AsIs {
 		return x.was
@@ -147,7 +146,6 @@ func (x *experimentSwitch) restore() (err error) {
 	return fmt.Errorf("the switch still has %v: %w; `rdmalab switch program %s` loads the former program", x.now, err, x.was.name)
 }
 
-// atOnce calls f for all hosts at the same time, and joins the errors.
 func atOnce(hosts []string, f func(i int, host string) error) error {
 	errs := make([]error, len(hosts))
 	var wg sync.WaitGroup

@@ -19,7 +19,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// faultsCmd makes the command that lists the faults on links and in memories.
 func faultsCmd() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
@@ -73,7 +72,6 @@ type faultList struct {
 	Silent []string
 }
 
-// warn prints which hosts are missing in the list.
 func (l *faultList) warn(cmd *cobra.Command) error {
 	if len(l.Silent) == 0 {
 		return nil
@@ -82,7 +80,6 @@ func (l *faultList) warn(cmd *cobra.Command) error {
 	return err
 }
 
-// listFaults asks the switch and all hosts for their faults.
 func listFaults(ctx context.Context, rack *spec.Rack, paths spec.Paths) (l faultList, err error) {
 	sw := control.NewClient(paths.Socket(spec.SwitchName))
 	if err := ask(ctx, sw, spec.SwitchName, http.MethodGet, "/faults", nil, &l.Faults); err != nil {

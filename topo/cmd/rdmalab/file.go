@@ -10,7 +10,6 @@ import (
 // reading a device file might never end.
 const maxFile = 1 << 20
 
-// readFile reads a rack file or cost file.
 func readFile(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -26,7 +26,6 @@ func groupFlags(cmd *cobra.Command, title string, names ...string) {
 	cmd.SetUsageTemplate(plainUsage(strings.Replace(cmd.UsageTemplate(), "Flags:\n{{.LocalFlags.FlagUsages", "Flags:\n{{.LocalFlags | flagUsages", 1)))
 }
 
-// flagUsages returns the help of flags, under their headings.
 func flagUsages(fs *pflag.FlagSet) string {
 	var titles []string
 	groups := map[string]*pflag.FlagSet{}

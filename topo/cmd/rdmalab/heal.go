@@ -18,7 +18,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// healCmd makes the command that ends fault rules.
 func healCmd() *cobra.Command {
 	var all bool
 	var link string
@@ -59,7 +58,6 @@ func healCmd() *cobra.Command {
 	return cmd
 }
 
-// faultIDs lists the IDs of rules.
 func faultIDs(cmd *cobra.Command) (ids []string) {
 	if rack, paths, err := rackOf(cmd); err == nil {
 		if l, err := listFaults(context.Background(), rack, paths); err == nil {
@@ -71,7 +69,6 @@ func faultIDs(cmd *cobra.Command) (ids []string) {
 	return ids
 }
 
-// healer ends faults of a rack.
 type healer struct {
 	cmd   *cobra.Command
 	rack  *spec.Rack
@@ -82,7 +79,6 @@ func (h *healer) say(format string, args ...any) {
 	fmt.Fprintf(h.cmd.OutOrStdout(), format+"\n", args...)
 }
 
-// remove sends a DELETE request to a node's daemon.
 func (h *healer) remove(ctx context.Context, node, path string, out any) error {
 	return ask(ctx, control.NewClient(h.paths.Socket(node)), node, http.MethodDelete, path, nil, out)
 }
@@ -157,7 +153,6 @@ func (h *healer) all(ctx context.Context) error {
 	return nil
 }
 
-// tear ends the torn copies of a host.
 func (h *healer) tear(ctx context.Context, host string) error {
 	if err := checkHost(h.rack, host); err != nil {
 		return err

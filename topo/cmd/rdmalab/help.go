@@ -6,7 +6,6 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// helpGroup is a heading of `rdmalab --help`, with the commands below it.
 type helpGroup struct {
 	title    string
 	commands []*cobra.Command

@@ -11,7 +11,6 @@ import (
 // may read some of the files that up and the daemons make, but may write none.
 const umask = 0o022
 
-// hostCmd runs the daemon of a host; `rdmalab up` starts it.
 func hostCmd() *cobra.Command {
 	var cfg hostd.Config
 	cmd := hiddenCmd("host", "Be the daemon of a host (started by `rdmalab up`)", func(cmd *cobra.Command, _ []string) error {

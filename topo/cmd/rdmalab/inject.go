@@ -17,7 +17,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// injectCmd returns the command inject, which makes faults.
 func injectCmd() *cobra.Command {
 	var flags ruleFlags
 	cmd := &cobra.Command{
@@ -119,7 +118,6 @@ func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {
 	return nil
 }
 
-// injectWhere lists the hosts to whose links, or to whose memory, the rule applies.
 func injectWhere(rack *spec.Rack, kind fault.Kind, flags *ruleFlags) ([]string, error) {
 	links := flags.links
 	switch {

@@ -13,7 +13,6 @@ import (
 // nicFaults are the faults that `inject nic` makes, in the order of its help.
 var nicFaults = []string{hostd.FaultQPError, hostd.FaultStop, hostd.FaultCQOverrun, hostd.FaultUnplug}
 
-// injectNICCmd makes the command that makes a NIC itself fail.
 func injectNICCmd() *cobra.Command {
 	var qpn string
 	cmd := &cobra.Command{

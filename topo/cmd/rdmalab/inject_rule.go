@@ -25,7 +25,6 @@ var injectKinds = []string{
 	string(fault.Corrupt), string(fault.Rate), string(fault.Blackhole), string(fault.Tear),
 }
 
-// ruleFlags are the flags of inject as typed.
 type ruleFlags struct {
 	links                  []string
 	host, dir              string
@@ -141,7 +140,6 @@ func (f *ruleFlags) amount(r *fault.Rule, kind, amount string) (err error) {
 	return fmt.Errorf("fault %q is unknown; there are %s", kind, strings.Join(injectKinds, ", "))
 }
 
-// share parses the second argument as a probability.
 func (f *ruleFlags) share(r *fault.Rule, kind, amount string) error {
 	if amount == "" {
 		return nil
@@ -157,7 +155,6 @@ func (f *ruleFlags) share(r *fault.Rule, kind, amount string) error {
 	return nil
 }
 
-// match makes the part of the rule that selects packets.
 func (f *ruleFlags) match(m *fault.Match) error {
 	m.Class, m.Transmission, m.SamePacket = f.class, f.transmission, f.samePacket
 	for _, s := range f.opcodes {

@@ -90,7 +90,6 @@ func printLogs(ctx context.Context, w io.Writer, logs []*logTail, follow bool) e
 	}
 }
 
-// print writes the new complete lines.
 func (l *logTail) print(w io.Writer) error {
 	f, err := os.Open(l.path)
 	if errors.Is(err, fs.ErrNotExist) {

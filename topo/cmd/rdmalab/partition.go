@@ -50,7 +50,6 @@ func partitionCmd() *cobra.Command {
 	return cmd
 }
 
-// parseGroups parses lists of hosts.
 func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 	if len(args) == 0 {
 		return nil, badUse("name a group of hosts, like cn0,cn1; hosts: %s", strings.Join(r.Spec.HostNames(), " "))
@@ -83,7 +82,6 @@ func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 	return groups, nil
 }
 
-// describe returns a sentence that says which groups no longer reach each other.
 func describe(s *spec.Rack, groups [][]string) string {
 	if len(groups) == 1 {
 		rest := slices.DeleteFunc(s.HostNames(), func(h string) bool { return slices.Contains(groups[0], h) })
@@ -101,7 +99,6 @@ func groupsText(groups [][]string) string {
 	return strings.Join(sides, " | ")
 }
 
-// askSwitch sends the switch a request to set or end the partition.
 func askSwitch(ctx context.Context, r *rack.Rack, method string, in any) error {
 	return ask(ctx, r.Control(spec.SwitchName), spec.SwitchName, method, "/partition", in, nil)
 }

@@ -18,7 +18,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// perfFlags are the flags of perf as typed.
 type perfFlags struct {
 	from, to, size, inline string
 	with                   string
@@ -28,16 +27,12 @@ type perfFlags struct {
 	config                 perf.Config
 }
 
-// mtus are the values of --mtu.
 var mtus = []string{"256", "512", "1024", "2048", "4096"}
 
-// perfTests lists the tests of the command: those of package perf, those over the 1RMA NIC, and those
-// with raw frames.
 func perfTests() []string {
 	return slices.Concat(perf.Tests(), perf.OneRMATests(), []string{perf.RawBW, perf.RawLat})
 }
 
-// perfCmd measures and verifies paths between hosts.
 func perfCmd() *cobra.Command {
 	var f perfFlags
 	cmd := &cobra.Command{

@@ -50,7 +50,6 @@ const (
 	traceWait = 10 * time.Second
 )
 
-// startTracing makes the three processes record.
 func startTracing(cmd *cobra.Command, f *perfFlags) (*tracing, error) {
 	t := &tracing{from: f.from, to: f.to}
 	n := cmp.Or(f.config.Iters, tracedIters)
@@ -85,7 +84,6 @@ func (t *tracing) end() (*pathtrace.Breakdown, error) {
 	return b, nil
 }
 
-// stop ends the recording in all recording processes, and reads their traces.
 func (t *tracing) stop() error {
 	ctx, cancel := context.WithTimeout(context.Background(), traceWait)
 	defer cancel()

@@ -16,7 +16,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// pingpongFlags are the flags of pingpong as typed.
 type pingpongFlags struct {
 	on, size string
 	port     uint16
@@ -24,7 +23,6 @@ type pingpongFlags struct {
 	config   perftestpeer.Pingpong
 }
 
-// pingpongCmd makes a host one end of ibv_rc_pingpong or of its variants.
 func pingpongCmd() *cobra.Command {
 	var f pingpongFlags
 	cmd := &cobra.Command{
@@ -103,7 +101,6 @@ func withoutEffect(cmd *cobra.Command) (name string) {
 	return name
 }
 
-// runPerftest makes a host one end of a perftest.
 func runPerftest(cmd *cobra.Command, f *perfFlags) error {
 	if f.with != "perftest" {
 		return badUse("--peer %q: want perftest", f.with)
@@ -129,7 +126,6 @@ func runPerftest(cmd *cobra.Command, f *perfFlags) error {
 	return runPeer(cmd, f.from, hostd.PeerRequest{Perftest: &p, To: f.to, Port: f.port})
 }
 
-// runPeer makes a host run one end of a pingpong or a perftest, and prints the result.
 func runPeer(cmd *cobra.Command, host string, q hostd.PeerRequest) error {
 	client, err := hostControl(cmd, host)
 	if err != nil {

@@ -20,14 +20,12 @@ import (
 // profileWait bounds how long a daemon may take to make a profile after the time that it covers.
 const profileWait = 15 * time.Second
 
-// profiled is a profile that was written.
 type profiled struct {
 	Node  string `json:"node"`
 	File  string `json:"file"`
 	Bytes int    `json:"bytes"`
 }
 
-// profileCmd makes the command that records CPU profiles of daemons.
 func profileCmd() *cobra.Command {
 	var dir string
 	var lasting time.Duration
@@ -115,7 +113,6 @@ func profiledNodes(r *spec.Rack, names []string) ([]string, error) {
 	return nodes, nil
 }
 
-// recordProfile records a profile of a node's daemon.
 func recordProfile(ctx context.Context, client *control.Client, node string, lasting time.Duration) ([]byte, error) {
 	if err := awake(ctx, client, node); err != nil {
 		return nil, err
@@ -126,7 +123,6 @@ func recordProfile(ctx context.Context, client *control.Client, node string, las
 	return b, withNode(err, node)
 }
 
-// printProfiles lists the written profiles, and the commands that show one.
 func printProfiles(out io.Writer, list []profiled) error {
 	if len(list) == 0 {
 		return nil

@@ -12,7 +12,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/hostd"
 )
 
-// readCmd reads memory of a server by a READ.
 func readCmd() *cobra.Command {
 	var on, at string
 	var words int
@@ -67,7 +66,6 @@ func readCmd() *cobra.Command {
 	return cmd
 }
 
-// printRead prints words with their numbers and offsets.
 func printRead(out io.Writer, at uint64, words []uint64, all bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "WORD\tOFFSET\tVALUE") // Flush reports errors

@@ -27,7 +27,6 @@ func rednCmd() *cobra.Command {
 	return cmd
 }
 
-// rednTraceCmd executes one program and prints each request.
 func rednTraceCmd() *cobra.Command {
 	var x, y uint64
 	var stale bool

@@ -10,7 +10,6 @@ import (
 	"github.com/rdmalab/rdmalab/redn"
 )
 
-// turingOptions are the flags of `redn turing`.
 type turingOptions struct {
 	machine string
 	tape    string
@@ -21,7 +20,6 @@ type turingOptions struct {
 // turingLimit is the largest --limit: the NIC of a machine runs for a second of virtual time at most.
 const turingLimit = 20_000
 
-// rednTuringCmd lets a NIC execute a Turing machine.
 func rednTuringCmd() *cobra.Command {
 	var o turingOptions
 	cmd := &cobra.Command{

@@ -22,14 +22,12 @@ import (
 // rackEnv is the environment variable that names the rack for commands without the flag --rack.
 const rackEnv = "RDMALAB_RACK"
 
-// defaultRack is the name of the built-in rack.
 const defaultRack = spec.DefaultName
 
 // exitCode is an error that ends the program with this exit status and without a message, because
 // the command has already printed the reason.
 type exitCode int
 
-// Error returns a text, for callers that print all errors.
 func (e exitCode) Error() string { return "exit status " + strconv.Itoa(int(e)) }
 
 // failure is an error that ends the program with code as its exit status. Its message is printed.
@@ -38,7 +36,6 @@ type failure struct {
 	code int
 }
 
-// rootCmd makes the command rdmalab with the given subcommands. Its flag --rack chooses the rack.
 func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "rdmalab",
@@ -75,7 +72,6 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	return root
 }
 
-// rackName returns the name of the rack on which the command works.
 func rackName(cmd *cobra.Command) (string, error) {
 	name, err := cmd.Flags().GetString("rack")
 	if err != nil {
@@ -147,7 +143,6 @@ func checkNode(r *spec.Rack, node string) error {
 	return nil
 }
 
-// hostControl returns a client for a host's daemon.
 func hostControl(cmd *cobra.Command, host string) (*control.Client, error) {
 	r, paths, err := rackOf(cmd)
 	if err != nil {
@@ -159,7 +154,6 @@ func hostControl(cmd *cobra.Command, host string) (*control.Client, error) {
 	return control.NewClient(paths.Socket(host)), nil
 }
 
-// askNode sends a request to the daemon of a host or of the switch.
 func askNode(cmd *cobra.Command, node, method, path string, in, out any) error {
 	r, paths, err := rackOf(cmd)
 	if err == nil && node != spec.SwitchName {
@@ -171,7 +165,6 @@ func askNode(cmd *cobra.Command, node, method, path string, in, out any) error {
 	return ask(cmd.Context(), control.NewClient(paths.Socket(node)), node, method, path, in, out)
 }
 
-// switchControl returns a client for the switch's daemon.
 func switchControl(cmd *cobra.Command) (*control.Client, error) {
 	_, paths, err := rackOf(cmd)
 	if err != nil {
@@ -210,13 +203,10 @@ func (f *format) choices() string {
 	return strings.Join(f.words[:last], ", ") + " or " + f.words[last]
 }
 
-// String returns the chosen word.
 func (f *format) String() string { return f.word }
 
-// Type returns the type that the help shows behind the flag.
 func (f *format) Type() string { return "string" }
 
-// Set chooses a word. The error lists the accepted words.
 func (f *format) Set(word string) error {
 	if !slices.Contains(f.words, word) {
 		return badUse("output format %q is unknown; use %s", word, f.choices())
@@ -225,10 +215,8 @@ func (f *format) Set(word string) error {
 	return nil
 }
 
-// wantJSON reports whether -o json was given.
 func wantJSON(cmd *cobra.Command) bool { return cmd.Flag("output").Value.String() == "json" }
 
-// show prints v: as JSON if -o json was given, otherwise by calling print.
 func show[T any](cmd *cobra.Command, v T, print func(out io.Writer, v T) error) error {
 	if wantJSON(cmd) {
 		return printJSON(cmd, v)
@@ -244,13 +232,11 @@ func either[T any](cond bool, yes, no T) T {
 	return no
 }
 
-// say prints a line.
 func say(cmd *cobra.Command, format string, args ...any) error {
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), format+"\n", args...)
 	return err
 }
 
-// printJSON prints v as indented JSON.
 func printJSON(cmd *cobra.Command, v any) error {
 	enc := json.NewEncoder(cmd.OutOrStdout())
 	enc.SetIndent("", "  ")

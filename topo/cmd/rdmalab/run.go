@@ -25,7 +25,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// runFlags are the flags of run as typed.
 type runFlags struct {
 	place            runPlace
 	store, value     string
@@ -49,7 +48,6 @@ func runCmd() *cobra.Command {
 	return cmd
 }
 
-// runCmdOf makes the command run, whose flags set the fields of f.
 func runCmdOf(f *runFlags) *cobra.Command {
 	var loads []string
 	for _, w := range kv.Workloads() {
@@ -275,7 +273,6 @@ func (f *runFlags) check() (err error) {
 	return c.Validate()
 }
 
-// checkSizes parses the sizes of values.
 func (f *runFlags) checkSizes() (err error) {
 	if f.config.Sizes, err = kv.ParseSizes(f.value, func(text string) (int, error) {
 		n, err := spec.ParseSize(text)
@@ -286,7 +283,6 @@ func (f *runFlags) checkSizes() (err error) {
 	return nil
 }
 
-// checkKeys parses the flags that say what the operations are and which keys they use.
 func (f *runFlags) checkKeys() (err error) {
 	c := &f.config
 	switch {
@@ -422,7 +418,6 @@ func newStoreRun(cmd *cobra.Command, rack *spec.Rack, f *runFlags) (*storeRun, e
 	return s, nil
 }
 
-// start starts the store.
 func (s *storeRun) start(rack *spec.Rack) error {
 	desc, err := store.Find(s.flags.store)
 	if err != nil {
@@ -519,7 +514,6 @@ func (s *storeRun) requests(load bool) (list []hostd.RunRequest, err error) {
 	return list, nil
 }
 
-// tell prints the progress, at most once a second.
 func (s *storeRun) tell(done []uint64, told *time.Time, load bool) {
 	if s.flags.quiet || load || time.Since(*told) < time.Second {
 		return

@@ -38,7 +38,6 @@ type runReport struct {
 // loadName is the name of the workload that only loads the keys.
 const loadName = "load"
 
-// report makes the report of the clients' results.
 func (f *runFlags) report(res *kv.Result) *runReport {
 	c, name := &f.config, f.config.Workload.Name
 	if f.loadOnly {

@@ -117,7 +117,6 @@ func measures() []measure {
 	return list
 }
 
-// findMeasure returns a measure by name.
 func findMeasure(name string) (measure, error) {
 	var names []string
 	for _, m := range measures() {
@@ -148,7 +147,6 @@ func varying(except string, lists ...[]record) (names []string) {
 	return names
 }
 
-// label returns the values of some flags as text.
 func (r *record) label(names []string) string {
 	parts := make([]string, len(names))
 	for i, n := range names {

@@ -168,7 +168,6 @@ func (s *simRun) measure() (*runReport, error) {
 	return s.report(res, before, s.traffic()), nil
 }
 
-// all runs the clients of all hosts and merges their results.
 func (s *simRun) all(load bool) (*kv.Result, error) {
 	total, errs := new(kv.Result), []error(nil)
 	s.issued = 0
@@ -210,7 +209,6 @@ func (s *simRun) all(load bool) (*kv.Result, error) {
 	return total, errors.Join(errs[:min(len(errs), 3)]...)
 }
 
-// traffic counts what the switch has received.
 func (s *simRun) traffic() (t traffic) {
 	for i := range s.rack.Hosts() {
 		p := s.rack.Switch().Port(i)
@@ -229,10 +227,8 @@ type simHost struct {
 
 var _ store.Host = (*simHost)(nil)
 
-// Name implements store.Host.
 func (s *simHost) Name() string { return s.host.Spec.Name }
 
-// Address implements store.Host.
 func (s *simHost) Address(name string) (netip.Addr, error) {
 	if h, _, ok := s.rack.Host(name); ok {
 		return h.IPv4, nil
@@ -240,7 +236,6 @@ func (s *simHost) Address(name string) (netip.Addr, error) {
 	return netip.ParseAddr(name)
 }
 
-// NameOf implements store.Host.
 func (s *simHost) NameOf(addr string) string {
 	for i := range s.rack.Hosts {
 		if h := &s.rack.Hosts[i]; h.IPv4.String() == addr {
@@ -250,19 +245,14 @@ func (s *simHost) NameOf(addr string) string {
 	return addr
 }
 
-// Manager implements store.Host.
 func (s *simHost) Manager() rdmacm.Manager { return s.manager }
 
-// Context implements store.Host.
 func (s *simHost) Context() verbs.Context { return s.host.Context("service") }
 
-// Log implements store.Host.
 func (s *simHost) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// Service implements store.Host.
 func (s *simHost) Service(f func() error) error { return f() }
 
-// Do implements store.Host.
 func (s *simHost) Do(r *http.Request, job string, f func(ctx context.Context, v verbs.Context) error) error {
 	v := s.host.Context(job)
 	return errors.Join(f(r.Context(), v), v.Close())

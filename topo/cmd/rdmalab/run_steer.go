@@ -27,7 +27,6 @@ const steerPrefix = "run-steer-"
 // also after an interrupt.
 const undoPatience = 10 * time.Second
 
-// program is a switch program with its rules.
 type program struct {
 	name  string
 	rules []string

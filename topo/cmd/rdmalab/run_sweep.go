@@ -16,7 +16,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// sweep has the flags of the command sweep as typed.
 type sweep struct {
 	out    string
 	over   []string
@@ -98,7 +97,6 @@ func combinations(over []string) (list [][]string, err error) {
 	return list, nil
 }
 
-// runOf parses the arguments of one run.
 func runOf(args []string) (f *runFlags, values map[string]string, err error) {
 	f = new(runFlags)
 	cmd := runCmdOf(f)
@@ -261,7 +259,6 @@ func (s *sweep) open() (have map[string]bool, err error) {
 	return have, os.Truncate(s.out, int64(len(whole)))
 }
 
-// append writes a line to the file.
 func (s *sweep) append(rec *record) error {
 	line, err := json.Marshal(rec)
 	if err != nil {

@@ -19,7 +19,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/scenario"
 )
 
-// simFlags are the flags of sim as typed.
 type simFlags struct {
 	seed, first uint64
 	seeds       int
@@ -29,7 +28,6 @@ type simFlags struct {
 	params      scenario.Params
 }
 
-// simCmd runs scenarios in virtual time.
 func simCmd() *cobra.Command {
 	var f simFlags
 	cmd := &cobra.Command{
@@ -94,7 +92,6 @@ func simCmd() *cobra.Command {
 	return cmd
 }
 
-// vary adds the flags that choose a variant of a scenario.
 func (f *simFlags) vary(cmd *cobra.Command) {
 	fs, p := cmd.Flags(), &f.params
 	fs.StringVar(&p.Steer, "steer", "", "clover: which requests the switch steers to the newest node of their key: write (appends), read, both, or any: the seed chooses one of these (default: it only forwards)")
@@ -142,12 +139,10 @@ var mixes = [][2]string{
 	{"services", "clover: a memory service hangs"},
 }
 
-// scenarioList returns the list of scenarios for the help text.
 func scenarioList() string {
 	return listedAll(12, scenario.All(), func(s scenario.Scenario) (name, text string) { return s.Name, s.Doc })
 }
 
-// pairsList returns the list of pairs of a name and a text for the help text.
 func pairsList(width int, list [][2]string) string {
 	return listedAll(width, list, func(p [2]string) (name, text string) { return p[0], p[1] })
 }
@@ -207,7 +202,6 @@ func (f *simFlags) run(cmd *cobra.Command, s scenario.Scenario) error {
 // sixth of the time.
 const sweepGC = 400
 
-// single runs one seed.
 func (f *simFlags) single(cmd *cobra.Command, s scenario.Scenario) error {
 	opt := scenario.Options{Cancelled: func() bool { return cmd.Context().Err() != nil }}
 	var writers []io.Writer
@@ -289,7 +283,6 @@ func appendActivity(b *strings.Builder, c *metrics.NIC) {
 	}
 }
 
-// outcome prints failures with the commands that replay them.
 func outcome(cmd *cobra.Command, s scenario.Scenario, failed ...scenario.Report) error {
 	any := false
 	for _, r := range failed {
@@ -308,7 +301,6 @@ func outcome(cmd *cobra.Command, s scenario.Scenario, failed ...scenario.Report)
 	return nil
 }
 
-// sweep runs many seeds.
 func (f *simFlags) sweep(cmd *cobra.Command, s scenario.Scenario) error {
 	ctx := cmd.Context()
 	last := time.Now()

@@ -83,7 +83,6 @@ func onRack(f func(cmd *cobra.Command, args []string, r *rack.Rack) error) func(
 	}
 }
 
-// printStatus prints a rack as a table.
 func printStatus(w io.Writer, s rack.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tROLE\tSTATE\tADDRESS\tIPV6\tMAC\tMEMORY\tLINK\tPID")

@@ -20,7 +20,6 @@ func fromFlag(cmd *cobra.Command, from *string) {
 	completeHost(cmd, "from")
 }
 
-// opFlags adds the flags of a command for one operation of a store.
 func opFlags(cmd *cobra.Command, from *string, verbose *bool) {
 	fromFlag(cmd, from)
 	cmd.Flags().BoolVarP(verbose, "verbose", "v", false, "also print on standard error how long the operation took, and its network round trips")
@@ -67,7 +66,6 @@ func freeFor(except string, rack *spec.Rack, status func(host string) hostd.Stat
 	return nil
 }
 
-// hasStore reports whether a store is up on a host.
 func hasStore(st hostd.Status, name string) bool {
 	return slices.ContainsFunc(st.Stores, func(s store.Status) bool { return s.Store == name })
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// storeCmds makes the commands of all stores, one for each.
 func storeCmds() (out []*cobra.Command) {
 	for _, s := range store.All() {
 		out = append(out, storeCmd(s))
@@ -24,7 +23,6 @@ func storeCmds() (out []*cobra.Command) {
 	return out
 }
 
-// storeCmd makes the command of a store, with its subcommands.
 func storeCmd(s *store.Store) *cobra.Command {
 	c := &s.Commands
 	cmd := &cobra.Command{Use: s.Name + " COMMAND", Short: c.Short, Long: c.Long, Example: c.Example}
@@ -53,7 +51,6 @@ func storeCmd(s *store.Store) *cobra.Command {
 	return cmd
 }
 
-// subCmd makes a subcommand that the store describes.
 func subCmd(s *store.Store, name string, d *store.Command) *cobra.Command {
 	var from string
 	cmd := &cobra.Command{Use: name, Short: d.Short, Long: d.Long, Example: d.Example, Args: cobra.NoArgs}
@@ -148,7 +145,6 @@ func clientHost(rack *spec.Rack, from string) (string, error) {
 	return list[0].Name, nil
 }
 
-// stopOf describes the command that stops a store.
 func stopOf(s *store.Store) store.Command {
 	stop := s.Commands.Stop
 	if stop.New == nil {
@@ -193,10 +189,8 @@ type storeOp struct{ name, use, short, long, example, word string }
 // keyNote explains keys in help texts.
 const keyNote = "KEY is a number\nfrom 0 to 2^64-1, like 7 or 0x7. The store must have been started."
 
-// takesValue reports whether the operation has a value as second argument.
 func (o *storeOp) takesValue() bool { return o.name != "get" && o.name != "delete" }
 
-// opsOf lists the operations of a store.
 func opsOf(s *store.Store) []storeOp {
 	list := []storeOp{
 		{
@@ -248,7 +242,6 @@ func opCmd(s *store.Store, op storeOp) *cobra.Command {
 	return cmd
 }
 
-// storeRequest makes a host execute one operation as a client of the store.
 func storeRequest(cmd *cobra.Command, s *store.Store, from, key string, in store.OpRequest) (*store.Answer, error) {
 	var err error
 	if in.Key, err = strconv.ParseUint(key, 0, 64); err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// switchCmd shows the state of the switch, and changes its program, rules and tables.
 func switchCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "switch",
@@ -53,7 +52,6 @@ func switchCmd() *cobra.Command {
 	return cmd
 }
 
-// askBox sends a request to the switch's daemon.
 func askBox(cmd *cobra.Command, method, path string, in, out any) error {
 	return askNode(cmd, spec.SwitchName, method, path, in, out)
 }
@@ -78,7 +76,6 @@ func listing[T any](cmd *cobra.Command, path string, print func(out io.Writer, n
 	return print(cmd.OutOrStdout(), names, v)
 }
 
-// namesOf returns the names of the rack's hosts and of its switch, by address.
 func namesOf(cmd *cobra.Command) (spec.Names, error) {
 	r, _, err := rackOf(cmd)
 	if err != nil {

@@ -73,7 +73,6 @@ func printBudget(out io.Writer, b *chipcost.Budget) error {
 	return printUses(out, b)
 }
 
-// printItems prints tables and registers, with the stages that they would occupy.
 func printItems(out io.Writer, r *chipcost.Report) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "ENTRIES\tBITS\tSIZE\tBLOCKS\tBEYOND\tUNITS\tSTAGES\t NAME") // Flush reports errors
@@ -90,7 +89,6 @@ func printItems(out io.Writer, r *chipcost.Report) error {
 	return w.Flush()
 }
 
-// printMisfits prints the parts of a mode that do not fit on the chip.
 func printMisfits(out io.Writer, r *chipcost.Report, c *chipcost.Chip) error {
 	fmt.Fprintf(out, "\nin the stages: %d of %d blocks\n", r.Blocks-r.Beyond, c.Stages*c.Blocks) // the last line reports errors
 	if r.Fits {
@@ -147,8 +145,6 @@ func printNeed(out io.Writer, r *chipcost.Report, k pipeline.NeedKind) error {
 	return nil
 }
 
-// printUses prints which share of the chip's resources each part of the program uses, beside the
-// authors' figures.
 func printUses(out io.Writer, b *chipcost.Budget) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "\nPERCENT OF THE CHIP\tSRAM\tSTATEFUL UNITS\tLOGICAL TABLES") // Flush reports errors

@@ -239,7 +239,6 @@ func idleText(d time.Duration) time.Duration {
 	return d.Round(100 * time.Nanosecond)
 }
 
-// adoptFlags describe a connection that the switch did not make itself.
 type adoptFlags struct {
 	shard, mtu, depth                   int
 	serverQPN, ownQPN, sendPSN, recvPSN string

@@ -14,7 +14,6 @@ import (
 // watchEvery is the interval at which --watch prints a list.
 const watchEvery = time.Second
 
-// switchListCmd makes the command that shows a listing of a handler of the switch.
 func switchListCmd(l *handler.Listing) *cobra.Command {
 	var watch bool
 	var most int

@@ -25,7 +25,6 @@ const (
 	entriesPatience = 10 * time.Second
 )
 
-// switchLookupCmds makes the commands below `switch lookup`.
 func switchLookupCmds() []*cobra.Command {
 	return []*cobra.Command{lookupAddCmd(false), lookupAddCmd(true), lookupLoadCmd(), lookupListCmd()}
 }

@@ -95,7 +95,6 @@ func addRuleCmd() *cobra.Command {
 	return cmd
 }
 
-// loadRulesCmd makes the command that replaces the switch's rules by those of a rack file.
 func loadRulesCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "load RACKFILE",

@@ -74,7 +74,6 @@ func switchTablesCmd() *cobra.Command {
 	return cmd
 }
 
-// shownTables lists the tables whose entries can be shown.
 func shownTables() []string {
 	names := []string{"words", "rows", "macs", "flows", "groups"}
 	for _, l := range apps.Listings() {
@@ -89,7 +88,6 @@ func printTables(out io.Writer, _ spec.Names, list []handler.Table) error {
 	})
 }
 
-// showTable shows the entries of a table.
 func showTable(cmd *cobra.Command, name string) error {
 	switch name {
 	case "words":

@@ -113,7 +113,6 @@ func (s *captureStream) Close() error {
 	return s.ReadCloser.Close()
 }
 
-// tracer prints packets.
 type tracer struct {
 	out   io.Writer
 	names spec.Names

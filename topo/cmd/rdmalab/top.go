@@ -77,7 +77,6 @@ func terminalStyle() top.Style {
 	return top.Style{Plain: os.Getenv("NO_COLOR") != "", ASCII: !utf8}
 }
 
-// topOnce prints all panes of a rack once.
 func topOnce(cmd *cobra.Command, name string, style top.Style) error {
 	style.Plain = true
 	first := live.Sample(cmd.Context(), name)

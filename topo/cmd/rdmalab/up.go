@@ -168,7 +168,6 @@ func verifyPaths(cmd *cobra.Command, r *rack.Rack) error {
 	return say(cmd, "verified %d paths by WRITE, READ, CAS and FAA in %v", paths, time.Since(begin).Round(time.Millisecond))
 }
 
-// verifyFrom verifies the paths from one host.
 func verifyFrom(ctx context.Context, r *rack.Rack, from string, to []spec.Host) error {
 	req := hostd.VerifyRequest{}
 	for i := range to {
@@ -194,7 +193,6 @@ func verifyFrom(ctx context.Context, r *rack.Rack, from string, to []spec.Host) 
 	return nil
 }
 
-// nextSteps suggests commands to run next.
 func nextSteps(s *spec.Rack) string {
 	from, to := s.Hosts[0].Name, s.Hosts[len(s.Hosts)-1].Name
 	c, m := s.ByRole(spec.Compute), s.ByRole(spec.Memory)

@@ -30,7 +30,6 @@ func asUse(err error) error {
 	return badUse("%w", err)
 }
 
-// isUse reports whether err is an error about the command line.
 func isUse(err error) bool { return store.IsUse(err) }
 
 // execute runs the command line. An error before a command begins is an error about the command
@@ -136,7 +135,6 @@ func explainArgs(cmd *cobra.Command) {
 // most is the largest number of arguments that any command requires.
 const most = 3
 
-// useOf returns the usage line of a command, with the names of its parent commands.
 func useOf(cmd *cobra.Command) string {
 	above := ""
 	if cmd.HasParent() {
