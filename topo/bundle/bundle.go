@@ -145,7 +145,6 @@ func (w *writer) ask(ctx context.Context, r *rack.Rack, node, part string) {
 	w.json(filepath.Join(node, strings.ReplaceAll(part, "/", "-")+".json"), v, err)
 }
 
-// packets writes the last packets that the switch has received, as a capture file.
 func (w *writer) packets(ctx context.Context, r *rack.Rack) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
@@ -180,7 +179,6 @@ func end(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxLog))
 }
 
-// folder copies the files of a folder.
 func (w *writer) folder(from, name string) {
 	entries, err := os.ReadDir(from)
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
-// readMe writes the README.
 func (w *writer) readMe(r *rack.Rack, why *Reason) error {
 	var b strings.Builder
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }

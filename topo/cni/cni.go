@@ -91,7 +91,6 @@ func Main() int {
 	return 0
 }
 
-// rackOf opens the rack of a configuration.
 func (p *Plugin) rackOf(c *Config) (*rack.Rack, error) {
 	if p.open != nil {
 		return p.open(c.Rack)
@@ -247,7 +246,6 @@ func (p *Plugin) Status(a *skel.CmdArgs) error {
 	return nil
 }
 
-// coded converts an error into a CNI error with the code for its kind.
 func coded(err error) error {
 	code := types.ErrInternal
 	switch {

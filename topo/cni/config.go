@@ -34,7 +34,6 @@ type arguments struct {
 	K8S_POD_NAME types.UnmarshallableString //nolint:revive // as above
 }
 
-// parseConfig parses and checks the configuration from standard input.
 func parseConfig(stdin []byte) (*Config, error) {
 	c := new(Config)
 	if err := json.Unmarshal(stdin, c); err != nil {
@@ -51,7 +50,6 @@ func parseConfig(stdin []byte) (*Config, error) {
 	return c, nil
 }
 
-// request makes the request for a guest from the arguments of a runtime.
 func (c *Config) request(a *skel.CmdArgs) (rack.GuestRequest, error) {
 	q := rack.GuestRequest{Network: c.Name, Container: a.ContainerID, Ifname: a.IfName, Netns: a.Netns}
 	var known arguments

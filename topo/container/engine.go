@@ -41,10 +41,8 @@ type EngineError struct {
 	Message string
 }
 
-// Error returns the text of the engine.
 func (e *EngineError) Error() string { return "engine: " + e.Message }
 
-// Is makes errors.Is(e, ErrNotFound) true for a missing object.
 func (e *EngineError) Is(target error) bool {
 	return target == ErrNotFound && e.Status == http.StatusNotFound
 }

@@ -81,7 +81,6 @@ func containerOf(id, name, state string, labels map[string]string) Container {
 	return c
 }
 
-// listed is one entry of a listing of containers.
 type listed struct {
 	ID     string            `json:"Id"`
 	Names  []string          `json:"Names"`
@@ -153,14 +152,12 @@ func (e *Engine) remove(ctx context.Context, id string) error {
 	return err
 }
 
-// network is one entry of a listing of networks.
 type network struct {
 	ID     string            `json:"Id"`
 	Name   string            `json:"Name"`
 	Labels map[string]string `json:"Labels"`
 }
 
-// networks lists the networks of a rack.
 func (e *Engine) networks(ctx context.Context, rack string) ([]network, error) {
 	var list []network
 	err := e.call(ctx, http.MethodGet, "/networks", filters("label", LabelRack+"="+rack), nil, &list)

@@ -73,7 +73,6 @@ func NewHosts(rack string, s Settings) *Hosts {
 	return &Hosts{name: rack, paths: spec.PathsOf(rack), s: s, driver: driverSocket(rack), known: make(map[string]*incarnation)}
 }
 
-// Settings returns the settings with which the handle was made.
 func (h *Hosts) Settings() Settings { return h.s }
 
 // Engine returns the engine. The first call connects to it, and returns an error if the engine does

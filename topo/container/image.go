@@ -127,7 +127,6 @@ func checkStatic(path string) error {
 // epoch is the time stamp of an image and of its files, so that images are reproducible.
 var epoch = time.Unix(0, 0).UTC()
 
-// file is a file of an archive.
 type file struct {
 	name string
 	mode int64

@@ -19,10 +19,8 @@ const (
 	PlugDriver  Plug = "driver"
 )
 
-// Plugs lists all plugs.
 func Plugs() []Plug { return []Plug{PlugOutside, PlugHolder, PlugDriver} }
 
-// ParsePlug parses the name of a plug.
 func ParsePlug(s string) (Plug, error) {
 	if slices.Contains(Plugs(), Plug(s)) {
 		return Plug(s), nil
@@ -127,7 +125,6 @@ func (u *unit) labels(rack string) map[string]string {
 // object is a JSON object of a request to the engine.
 type object = map[string]any
 
-// body returns the body of the engine request that creates the container.
 func (u *unit) body(rack, image string) object {
 	mode := "none"
 	switch {
@@ -153,7 +150,6 @@ func (u *unit) body(rack, image string) object {
 	return c
 }
 
-// body returns the body of the engine request that creates the network.
 func (c linkNet) body(rack string) object {
 	return object{
 		"Name": c.Name, "CheckDuplicate": true, "Driver": DriverName(rack), "IPAM": object{"Driver": "null"},
@@ -212,7 +208,6 @@ func (u *unit) service() string {
 	return u.Host
 }
 
-// write writes a unit as a service of the compose file.
 func (u *unit) write(b *strings.Builder, rack string) {
 	common := "host"
 	if u.Part == PartHolder {

@@ -20,7 +20,6 @@ type incarnation struct {
 	procs string // path of the file that lists the container's processes
 }
 
-// netnsOf returns the path of the network namespace of a process.
 func netnsOf(pid int) string { return filepath.Join("/proc", strconv.Itoa(pid), "ns", "net") }
 
 // startField is the index of starttime of proc(5) in the fields after the name of the command.

@@ -216,7 +216,6 @@ func (w *watcher) tend(ctx context.Context, h *spec.Host, hw *hostWatch) {
 	}
 }
 
-// note records the result of reconcile.
 func (w *watcher) note(hw *hostWatch, c Container, plugged bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

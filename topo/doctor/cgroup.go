@@ -7,7 +7,6 @@ import (
 	"strings"
 )
 
-// mounts lists the mount points of a type of file system.
 func mounts(s *System, kind string) (points []string, err error) {
 	b, err := s.ReadFile("/proc/self/mounts")
 	for line := range strings.Lines(string(b)) {
@@ -29,7 +28,6 @@ func unified(s *System) string {
 	return ""
 }
 
-// lookCgroups checks for cgroup2, and for the features that crash and hang need.
 func lookCgroups(_ context.Context, s *System) Finding {
 	const without = "processes are found by their namespaces, and stopped and killed one by one"
 	root := unified(s)

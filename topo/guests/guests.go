@@ -73,7 +73,6 @@ func List(paths spec.Paths) ([]Guest, error) {
 	return list, nil
 }
 
-// decode parses the file of a guest.
 func decode(b []byte) (Guest, error) {
 	var g Guest
 	if err := json.Unmarshal(b, &g); err != nil {

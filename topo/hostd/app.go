@@ -245,7 +245,6 @@ func (a *application) end(j *job) {
 	}
 }
 
-// describe fills in the application's part of a status.
 func (a *application) describe(st *Status) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -12,7 +12,6 @@ type PortCounters struct {
 	TxDropped uint64 `name:"port_tx_dropped" help:"frames that the link refused"`
 }
 
-// Counters returns the counters of the NIC, of its port, and of the 1RMA NIC.
 func (h *Host) Counters() Counters {
 	nic, port := h.dev.Counters(), PortCounters(h.port.Stats())
 	c := Counters{Name: h.self.Name, Samples: append(metrics.Samples(&nic), metrics.Samples(&port)...)}

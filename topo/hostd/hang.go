@@ -84,7 +84,6 @@ type hangingManager struct {
 	hang *device.Hang
 }
 
-// Listen implements rdmacm.Manager.
 func (m hangingManager) Listen(service string) (rdmacm.Listener, error) {
 	l, err := m.Manager.Listen(service)
 	if err != nil {
@@ -98,7 +97,6 @@ type hangingListener struct {
 	hang *device.Hang
 }
 
-// Accept implements rdmacm.Listener.
 func (l hangingListener) Accept(deadline clock.Time) (rdmacm.Request, error) {
 	r, err := l.Listener.Accept(deadline)
 	l.hang.Wait()

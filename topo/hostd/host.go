@@ -245,7 +245,6 @@ func (h *Host) openNIC() error {
 	return h.upOneRMA()
 }
 
-// listen opens the listeners of the services: for connections, and for tests with raw frames.
 func (h *Host) listen() (err error) {
 	if h.conn, err = h.connections(); err != nil {
 		return err
@@ -256,7 +255,6 @@ func (h *Host) listen() (err error) {
 	return err
 }
 
-// rawHost describes this host for tests with raw frames.
 func (h *Host) rawHost() raw.Host {
 	return raw.Host{Name: h.self.Name, Ifname: h.cfg.Ifname, MAC: h.self.MAC, Spin: h.self.Spin, LinkMTU: h.rack.LinkMTU}
 }
@@ -361,7 +359,6 @@ func (h *Host) Close() error {
 	return errors.Join(errs...)
 }
 
-// closeIf closes c unless it is nil.
 func closeIf[T interface {
 	comparable
 	Close() error

@@ -107,7 +107,6 @@ func (r *roceLoading) unix(at clock.Time) int64     { return r.now + int64(at.Su
 func (r *roceLoading) clock() (now clock.Time)      { return r.f.Runtime().Now() }
 func (r *roceLoading) goesOn(until clock.Time) bool { return r.ctx.Err() == nil && r.clock() < until }
 
-// run begins READs at their times, and waits for them.
 func (r *roceLoading) run(targets []remotemem.Target) error {
 	begin := max(r.clock(), r.at(r.load.Begin))
 	r.result.Began = r.unix(begin)

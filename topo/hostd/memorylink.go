@@ -60,7 +60,6 @@ func (h *Host) openMemory(self *spec.Host) (port, packetio.Waiter, error) {
 	return m, w, nil
 }
 
-// Info describes the link.
 func (m *memoryLink) Info() afpacket.Info { return m.info }
 
 // LinkUp reports whether the interface has a carrier. While it has none, the memory link carries no
@@ -83,5 +82,4 @@ func (m *memoryLink) Recv(b *packetio.Batch) (int, error) {
 	return m.Port.Recv(b)
 }
 
-// Close ends the link.
 func (m *memoryLink) Close() error { return errors.Join(m.conn.Close(), m.Port.Close()) }

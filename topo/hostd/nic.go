@@ -15,7 +15,6 @@ import (
 // peer's next packet to arrive between the two parts of the copy.
 const defaultTearPause = 20 * time.Microsecond
 
-// setNIC crashes or starts the NIC.
 func (h *Host) setNIC(state string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

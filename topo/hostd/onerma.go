@@ -57,7 +57,6 @@ func (h *Host) upOneRMA() error {
 	return h.solo.Up()
 }
 
-// serveOneRMA opens the socket through which programs on the host use the 1RMA NIC.
 func (h *Host) serveOneRMA() error {
 	if h.solo == nil {
 		return nil
@@ -99,7 +98,6 @@ func (h *Host) oneRMA() (*onermahost.NIC, error) {
 	return h.solo, nil
 }
 
-// measureOneRMA runs a test over the 1RMA NIC.
 func (h *Host) measureOneRMA(ctx context.Context, to netip.Addr, cfg perf.Config, tell func(perf.Progress)) (perf.Result, error) {
 	n, err := h.oneRMA()
 	if err != nil {

@@ -59,7 +59,6 @@ func (q *PeerRequest) name() (string, error) {
 	return "ib_" + q.Perftest.Test, q.Perftest.Validate()
 }
 
-// runPeer runs a test with a program outside of this project, as a job.
 func (h *Host) runPeer(r *http.Request, in PeerRequest, send func(PeerEvent) error) error {
 	name, err := in.name()
 	if err != nil {

@@ -18,7 +18,6 @@ import (
 
 type none = struct{}
 
-// routes returns the handlers of the control API.
 func (h *Host) routes() *control.Mux {
 	m := new(control.Mux)
 	control.Handle(m, "GET "+PathStatus, func(*http.Request, none) (Status, error) { return h.Status(), nil })
@@ -66,7 +65,6 @@ func (h *Host) routes() *control.Mux {
 	return m
 }
 
-// runPerf runs a test as a job.
 func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) error) error {
 	to, err := h.address(cfg.To)
 	if err != nil {
@@ -142,7 +140,6 @@ func (h *Host) tearing() Tear {
 	return *h.tear
 }
 
-// Status describes the host.
 func (h *Host) Status() Status {
 	st := Status{Name: h.self.Name, Role: h.self.Role, PID: os.Getpid(), Process: metrics.Self(), QPs: []QPStatus{}}
 	if t := h.tearing(); t.Probability > 0 {

@@ -75,7 +75,6 @@ func (s *stores) each(f func(store.Node) error) (err error) {
 	return err
 }
 
-// status lists the stores that are up on this host.
 func (s *stores) status() (out []store.Status) {
 	for _, d := range store.All() {
 		if st := s.nodes[d.Name].Status(); st.Up {
@@ -94,13 +93,10 @@ type storeHost struct {
 
 var _ store.OneRMAHost = storeHost{}
 
-// Name implements store.Host.
 func (s storeHost) Name() string { return s.h.self.Name }
 
-// Address implements store.Host.
 func (s storeHost) Address(name string) (netip.Addr, error) { return s.h.address(name) }
 
-// NameOf implements store.Host.
 func (s storeHost) NameOf(addr string) string {
 	for i := range s.h.rack.Hosts {
 		if p := &s.h.rack.Hosts[i]; addr == p.IPv4.String() || addr == p.IPv6.String() {
@@ -110,22 +106,16 @@ func (s storeHost) NameOf(addr string) string {
 	return addr
 }
 
-// Manager implements store.Host.
 func (s storeHost) Manager() rdmacm.Manager { return s.app.conn }
 
-// Context implements store.Host.
 func (s storeHost) Context() verbs.Context { return s.app.context() }
 
-// Log implements store.Host.
 func (s storeHost) Log() *slog.Logger { return s.h.log }
 
-// OneRMA implements store.OneRMAHost.
 func (s storeHost) OneRMA() (*onermahost.NIC, error) { return s.h.oneRMA() }
 
-// Awake implements store.OneRMAHost.
 func (s storeHost) Awake() { s.app.hang.Wait() }
 
-// Service implements store.Host.
 func (s storeHost) Service(f func() error) error {
 	s.app.mu.Lock()
 	defer s.app.mu.Unlock()
@@ -135,7 +125,6 @@ func (s storeHost) Service(f func() error) error {
 	return f()
 }
 
-// Do implements store.Host.
 func (s storeHost) Do(r *http.Request, job string, f func(ctx context.Context, v verbs.Context) error) error {
 	return s.app.do(r, job, f)
 }

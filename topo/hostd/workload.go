@@ -198,10 +198,8 @@ type untilEnded struct {
 	ctx context.Context
 }
 
-// Timeline returns the timeline of the wrapped store.
 func (u untilEnded) Timeline() *kv.Timeline { return kv.TimelineOf(u.Store) }
 
-// Insert inserts a key. It returns an error if the job has ended.
 func (u untilEnded) Insert(key uint64, value []byte, deadline clock.Time) error {
 	if err := store.Ended(u.ctx, "load"); err != nil {
 		return err

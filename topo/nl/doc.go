@@ -28,10 +28,8 @@ var ErrPrivilege = errors.New("no privilege")
 // privilegeError is an ErrPrivilege: an operation that the kernel has refused.
 type privilegeError struct{ error }
 
-// Is makes errors.Is(e, ErrPrivilege) true.
 func (privilegeError) Is(target error) bool { return target == ErrPrivilege }
 
-// Unwrap returns the kernel's error.
 func (e privilegeError) Unwrap() error { return e.error }
 
 // opError adds a description of the operation to err. An error about missing privileges becomes an

@@ -16,7 +16,6 @@ type ifreqData struct {
 	_    [16]byte // the longest member of the union has 24 bytes
 }
 
-// setOffload switches an offload of an interface on or off by the ethtool command cmd.
 func setOffload(name string, cmd uint32, on bool) error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {

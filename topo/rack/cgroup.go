@@ -172,7 +172,6 @@ func (k *cgroupKeeper) clear() error {
 	return errors.Join(err, k.removeParent())
 }
 
-// removeCgroups removes a cgroup and those below it, deepest first.
 func removeCgroups(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {

@@ -61,8 +61,6 @@ func (b containerHosts) prepare(ctx context.Context) error {
 	return b.h.Prepare(ctx, b.r.Spec, b.r.exe)
 }
 
-// startWatcher starts the watcher, the process that connects containers to the switch, and waits
-// until it answers.
 func (b containerHosts) startWatcher(ctx context.Context) error {
 	r := b.r
 	if err := r.starter().spawn(watcherNode, container.WatcherName, 0, here, "watcher", "--rack", r.Spec.Name); err != nil {

@@ -37,7 +37,6 @@ type remover struct{ *Rack }
 
 func (r *Rack) remover() remover { return remover{r} }
 
-// down implements Down.
 func (r remover) down(ctx context.Context, name string) (found bool, err error) {
 	if found, err = r.traces(); err != nil || !found {
 		return false, rackError(name, err)
@@ -53,7 +52,6 @@ func (r remover) down(ctx context.Context, name string) (found bool, err error) 
 	return true, rackError(name, errors.Join(err, l.release(err == nil)))
 }
 
-// traces reports whether anything of the rack exists.
 func (r remover) traces() (bool, error) {
 	places := []string{r.Paths.Dir, r.Paths.Lock()}
 	if k, ok := r.keep.(*cgroupKeeper); ok {
@@ -143,7 +141,6 @@ func (r remover) unmount() error {
 	return fmt.Errorf("unmount %s: more than %d mounts on top of each other", r.Paths.Dir, maxMounts)
 }
 
-// mountPoints lists the mount points of this mount namespace.
 func mountPoints() ([]string, error) {
 	b, err := os.ReadFile(mountInfo)
 	if err != nil {

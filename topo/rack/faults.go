@@ -91,7 +91,6 @@ type StateError struct{ Reason string }
 
 func (e *StateError) Error() string { return e.Reason }
 
-// Is makes errors.Is(e, ErrState) true.
 func (e *StateError) Is(target error) bool { return target == ErrState }
 
 // stateError returns nil if ok is true, and a StateError with this text otherwise.

@@ -164,7 +164,6 @@ func (gs Guests) plug(ctx context.Context, g *guests.Guest) error {
 	return nil
 }
 
-// askSwitch sends a request to the switch, and waits at most plugWait for the answer.
 func (gs Guests) askSwitch(ctx context.Context, method, path string, in any) error {
 	ctx, cancel := context.WithTimeout(ctx, plugWait)
 	defer cancel()

@@ -81,7 +81,6 @@ func ignoreMissing(err error) error {
 // containerNamespaces are the namespaces of a container that a program enters to run on its host.
 const containerNamespaces = unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
 
-// startNode starts the switch or a host.
 func (r starter) startNode(ctx context.Context, node string) error {
 	if node == spec.SwitchName {
 		return r.startProcess(node)

@@ -63,7 +63,6 @@ func NodeInit(dir, node string) int {
 	return reap(pid, note)
 }
 
-// startDaemon starts the daemon of a host or of the switch.
 func startDaemon(dir, node string) (int, error) {
 	args := []string{programName, "host", "--rack-dir", dir, "--name", node}
 	if node == spec.SwitchName {

@@ -47,7 +47,6 @@ type keeper interface {
 	clear() error
 }
 
-// timerNode returns the name of the node for a timer's process.
 func timerNode(name string) string { return "timers/" + name }
 
 // procStat has the fields of a process in /proc/PID that this package uses.

@@ -81,7 +81,6 @@ func answer(ctx context.Context, client *control.Client, out any) error {
 	return client.Call(ctx, "GET", "/status", nil, out)
 }
 
-// tail returns the end of a node's log.
 func (r starter) tail(node string) string {
 	b, err := os.ReadFile(r.Paths.Log(node))
 	if err != nil {

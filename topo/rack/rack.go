@@ -112,16 +112,13 @@ func (r *Rack) useCgroup(root, name string) {
 	r.keep = &cgroupKeeper{dir: filepath.Join(root, cgroupParent, name)}
 }
 
-// Nodes lists the names of the switch and of the hosts.
 func (r *Rack) Nodes() []string { return append([]string{spec.SwitchName}, r.Spec.HostNames()...) }
 
-// Control returns a client for the control socket of a node's daemon.
 func (r *Rack) Control(node string) *control.Client { return control.NewClient(r.Paths.Socket(node)) }
 
 // ErrNoHost means that no host of the rack has the given name.
 var ErrNoHost = errors.New("has no host")
 
-// checkNode returns an error if the rack has no node of that name.
 func (r *Rack) checkNode(node string) error {
 	if nodes := r.Nodes(); !slices.Contains(nodes, node) {
 		return fmt.Errorf("rack %q %w %q; it has: %s", r.Spec.Name, ErrNoHost, node, strings.Join(nodes, " "))
@@ -150,7 +147,6 @@ func (r *Rack) locked(ctx context.Context, f func() error) error {
 	return errors.Join(f(), l.release(false))
 }
 
-// alive reports whether the daemon of a node runs.
 func (r *Rack) alive(node string) (bool, error) {
 	pids, err := r.keep.pids(node)
 	_, daemon := initAndDaemon(processes(pids))

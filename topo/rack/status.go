@@ -134,7 +134,6 @@ type observer struct{ *Rack }
 
 func (r *Rack) observer() observer { return observer{r} }
 
-// links returns the switch's ends of all links, by the names of their interfaces.
 func (r observer) links() (map[string]nl.Link, error) {
 	list, err := nl.Links(r.Paths.Netns(spec.SwitchName))
 	if errors.Is(err, nl.ErrPrivilege) {
@@ -208,7 +207,6 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 	return nil
 }
 
-// worst returns the state of the rack: the state of its worst node.
 func worst(s Status) State {
 	for _, state := range []State{StateCrashed, StateHung, StateSilent, StateNICDown, StateCut, StateAppHung, StateApp} {
 		if s.Switch.State == state {

@@ -188,7 +188,6 @@ func explain(err error) error {
 	return err
 }
 
-// each calls f for every node concurrently, and joins the errors.
 func each(nodes []string, f func(node string) error) error {
 	errs := make([]error, len(nodes))
 	var wg sync.WaitGroup
@@ -259,19 +258,16 @@ func (r builder) makeLinks() error {
 	})
 }
 
-// makeLink makes the link between a host and the switch.
 func (r *Rack) makeLink(h *spec.Host) error {
 	return nl.Connect(r.portEnd(h), r.hostEnd(h), r.Spec.LinkMTU)
 }
 
 func (r *Rack) alias(h *spec.Host) string { return aliasPrefix + "/" + r.Spec.Name + "/" + h.Name }
 
-// portEnd returns the switch's end of a host's link.
 func (r *Rack) portEnd(h *spec.Host) nl.End {
 	return nl.End{Netns: r.Paths.Netns(spec.SwitchName), Name: h.Port, Alias: r.alias(h)}
 }
 
-// hostEnd returns the host's end of its link.
 func (r *Rack) hostEnd(h *spec.Host) nl.End {
 	return nl.End{
 		Netns: r.Paths.Netns(h.Name), Name: spec.HostIfname, MAC: h.MAC, Alias: r.alias(h),

@@ -17,7 +17,6 @@ type Error struct {
 	Msg       string
 }
 
-// Error returns the text file:line:col: message.
 func (e *Error) Error() string {
 	if e.Line == 0 {
 		return fmt.Sprintf("%s: %s", e.File, e.Msg)
@@ -28,7 +27,6 @@ func (e *Error) Error() string {
 // Errors are the mistakes of one file, in the order in which they were found.
 type Errors []*Error
 
-// Error returns one line for each mistake.
 func (e Errors) Error() string {
 	lines := make([]string, len(e))
 	for i := range e {
@@ -37,7 +35,6 @@ func (e Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap lets errors.As find each Error.
 func (e Errors) Unwrap() []error {
 	errs := make([]error, len(e))
 	for i := range e {

@@ -30,7 +30,6 @@ func (d *decoder) faultEntry(n ast.Node) faultEntry {
 	return f
 }
 
-// faultKeys reads the keys of a fault.
 func (d *decoder) faultKeys(n ast.Node, f *faultEntry) {
 	r := &f.rule
 	d.mapping(n, "a fault", []entry{

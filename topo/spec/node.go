@@ -217,7 +217,6 @@ func list[T any](d *decoder, key string, dst *[]T, most int, read func(n ast.Nod
 	}}
 }
 
-// required returns e as an entry of a key that a mapping must have.
 func required(e entry) entry {
 	e.required = true
 	return e

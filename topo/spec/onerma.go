@@ -33,7 +33,6 @@ type OneRMA struct {
 	Window int64 `json:"window"`
 }
 
-// oneRMA reads the mapping onerma of a rack file.
 func (d *decoder) oneRMA(n ast.Node) *OneRMA {
 	o := &OneRMA{RTT: defaultOneRMARTT, Dispatch: defaultOneRMADispatch, Timeout: defaultOneRMATimeout, Window: defaultOneRMAWindow}
 	ok := d.sound(func() {

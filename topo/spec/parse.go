@@ -179,7 +179,6 @@ func parseYAML(data []byte) (f *ast.File, err error) {
 	return parser.ParseBytes(data, 0)
 }
 
-// topLevel reads the mapping that is the rack file.
 func (d *decoder) topLevel(n ast.Node) *file {
 	f := &file{
 		name: DefaultName, seed: defaultSeed, mtu: defaultMTU, node: n,
@@ -278,7 +277,6 @@ func parseTOS(s string) (uint8, error) {
 	return uint8(v), err
 }
 
-// parseOnOff reads on or off.
 func parseOnOff(s string) (bool, error) {
 	s, err := either("on", "off")(s)
 	return s == "on", err
@@ -312,7 +310,6 @@ func parseGroup(s string) (string, error) {
 // groupName matches the names that Linux accepts for a group.
 var groupName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9._-]{0,30}[A-Za-z0-9._$-]?$`)
 
-// parseCPU reads auto, none or the number of a processor.
 func parseCPU(s string) (int, error) {
 	switch s {
 	case "auto":

@@ -49,7 +49,6 @@ type Quota struct {
 	Reserve int `json:"reserve,omitempty"`
 }
 
-// quota reads the mapping of a host's quotas.
 func (d *decoder) quota(n ast.Node) (q Quota) {
 	d.mapping(n, "quota", []entry{
 		set(d, "programs", &q.Programs, number(1, maxPrograms)),

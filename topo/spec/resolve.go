@@ -68,7 +68,6 @@ func (e *hostEntry) host(name string) Host {
 	return h
 }
 
-// addresses gives the switch and the hosts their addresses.
 func (d *decoder) addresses(f *file, r *Rack) {
 	last := switchIndex + len(r.Hosts)
 	// In IPv4, the last address of the subnet is for broadcast, so the subnet must have one address

@@ -20,7 +20,6 @@ const (
 	ProgramSwordBox = "swordbox"
 )
 
-// Programs lists the switch programs.
 func Programs() []string { return []string{ProgramForward, ProgramSwordBox} }
 
 // ruleEntry is one element of the list rules of the switch.

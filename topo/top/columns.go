@@ -16,7 +16,6 @@ type cell struct {
 	text  string
 }
 
-// head writes the titles of columns.
 func (l *line) head(columns []column) {
 	for _, c := range columns {
 		l.cells([]column{c}, []cell{{faint, c.title}})

@@ -22,7 +22,6 @@ const (
 	accent paint = "36"
 )
 
-// either returns yes if cond is true, otherwise no.
 func either[T any](cond bool, yes, no T) T {
 	if cond {
 		return yes
@@ -111,7 +110,6 @@ type page struct {
 	lines []string
 }
 
-// add appends a line.
 func (p *page) add(f func(l *line)) {
 	l := line{style: p.style, room: p.width}
 	f(&l)

@@ -100,10 +100,8 @@ func New(doer Doer, style Style, rackFlag ...string) Model {
 	return Model{doer: doer, style: style, rackFlag: rackFlag, history: map[string][]uint64{}}
 }
 
-// Init requests the first sample.
 func (m Model) Init() tea.Cmd { return m.doer.Sample() }
 
-// Update handles a message and returns the next state and request.
 func (m Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -118,7 +116,6 @@ func (m Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// View draws the screen.
 func (m Model) View() tea.View {
 	v := tea.NewView(m.Screen())
 	v.AltScreen = true
@@ -186,7 +183,6 @@ func (m Model) next() (Model, tea.Cmd) {
 	return m, nil
 }
 
-// key handles the press of a key, given by its name.
 func (m Model) key(name string) (tea.Model, tea.Cmd) {
 	if m.help && name != "q" && name != "ctrl+c" {
 		m.help = false
@@ -224,7 +220,6 @@ func (m Model) key(name string) (tea.Model, tea.Cmd) {
 // page returns by how many lines the keys pgdown and pgup scroll.
 func (m Model) page() int { return max(1, m.height/3) }
 
-// command runs the command that belongs to a key.
 func (m Model) command(key string) (tea.Model, tea.Cmd) {
 	if m.now == nil || m.chosen >= len(m.now.Nodes) {
 		return m, nil

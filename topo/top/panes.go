@@ -100,7 +100,6 @@ func above(n uint64) paint {
 	return either(n > 0, warn, plain)
 }
 
-// faultLines lists the fault rules and the partition.
 func (m Model) faultLines() (lines []string) {
 	for _, f := range m.now.Faults {
 		lines = append(lines, fmt.Sprintf("  %-6s %-8s %6s hits  %s", f.ID, f.State, amount(f.Hits), oneLine(f.Text)))
@@ -118,7 +117,6 @@ func (m Model) faultLines() (lines []string) {
 	return lines
 }
 
-// qpPage has a line for each queue pair.
 func (m Model) qpPage(rows int, r *rates) []string {
 	p, columns := m.newPage(), qpColumns
 	if m.width < wideWidth {

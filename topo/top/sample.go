@@ -234,7 +234,6 @@ func (r *rates) mixed(list []QP, rows int) []QP {
 	return slices.Concat(list[:first], list[failed:failed+busy], list[first:failed], list[failed+busy:])
 }
 
-// changed reports whether the value of a word differs from that in the earlier sample.
 func (r *rates) changed(w *Word) bool {
 	was, ok := r.words[wordKey{w.Server, w.VA}]
 	return ok && was != w.Value

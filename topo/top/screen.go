@@ -182,7 +182,6 @@ func (m Model) log() []string {
 	return p.lines[max(0, len(p.lines)-most):]
 }
 
-// keys returns the line at the bottom, which explains the keys.
 func (m Model) keys() []string {
 	p := m.newPage()
 	capture := either(m.capture != 0, "stop", "capture")
@@ -235,7 +234,6 @@ func (m Model) helpPage(rows int) []string {
 	return p.fit(rows)
 }
 
-// statePaint returns the colour of a state of a node, link, queue pair or connection.
 func statePaint(s string) paint {
 	switch s {
 	case "up", "RTS", "Known":
@@ -252,7 +250,6 @@ func plural(n int, what string) string {
 	return fmt.Sprintf(either(n == 1, "%d %s", "%d %ss"), n, what)
 }
 
-// uptime formats a duration with little precision.
 func uptime(d time.Duration) string {
 	switch {
 	case d <= 0:

@@ -93,7 +93,6 @@ type doer struct {
 
 var _ top.Doer = (*doer)(nil)
 
-// Sample waits until the next sample is due and takes it.
 func (d *doer) Sample() tea.Cmd {
 	return d.counted(func() tea.Msg {
 		d.mu.Lock()
@@ -138,7 +137,6 @@ func (d *doer) counted(f func() tea.Msg) tea.Cmd {
 	}
 }
 
-// Do runs this program with the given arguments. Stop interrupts it, as ctrl-c would.
 func (d *doer) Do(id int, args []string) tea.Cmd {
 	return d.counted(func() tea.Msg {
 		ctx, cancel := context.WithCancel(d.ctx)
@@ -168,7 +166,6 @@ func (d *doer) Do(id int, args []string) tea.Cmd {
 	})
 }
 
-// Stop interrupts a command.
 func (d *doer) Stop(id int) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -60,7 +60,6 @@ func Sample(ctx context.Context, name string) top.Sample {
 	return s
 }
 
-// addHost adds a host and its queue pairs.
 func addHost(s *top.Sample, n *rack.NodeStatus, names spec.Names) {
 	var d hostd.Status
 	if len(n.Daemon) > 0 {
@@ -145,7 +144,6 @@ func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 	}
 }
 
-// fill adds the switch's answers to a sample.
 func (a *answers) fill(s *top.Sample, daemon json.RawMessage, names spec.Names) {
 	var st switchd.Status
 	if len(daemon) > 0 {
