@@ -118,8 +118,8 @@ func cniGuestsCmd() *cobra.Command {
 		Short: "List the containers that are attached to the rack as guests",
 		Long: "guests lists the containers that have joined the rack through the CNI plugin. GUEST is the name that other commands\n" +
 			"accept. NETWORK, CONTAINER (the beginning of its id) and INTERFACE are those of the container runtime. ADDRESS, IPV6\n" +
-			"and MAC are those of the guest, LINK is the carrier of its link, up or down, and PORT is the interface of the switch\n" +
-			"to the guest. `rdmalab status` has the same list.",
+			"and MAC are those of the guest, LINK is the state of its link (see `rdmalab status --help`), and PORT is the\n" +
+			"interface of the switch to the guest. `rdmalab status` has the same list.",
 		Example: "  rdmalab cni guests -o json",
 		Args:    cobra.NoArgs,
 		RunE: onRack(func(cmd *cobra.Command, _ []string, r *rack.Rack) error {

@@ -25,8 +25,8 @@ func envCmd() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: arguments(hostNames),
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
-			if _, _, ok := r.Spec.Host(args[0]); !ok {
-				return badUse("the rack has no host %q; it has %v", args[0], r.Spec.HostNames())
+			if err := checkHost(r.Spec, args[0]); err != nil {
+				return err
 			}
 			env, err := r.ProgramEnv(args[0], os.Getenv("LD_PRELOAD"))
 			if err != nil {
@@ -42,7 +42,7 @@ func envCmd() *cobra.Command {
 			return nil
 		}),
 	}
-	cmd.Flags().BoolVar(&shared, "shared-memory", false, "a libibverbs program shares its registered memory with the daemon: faster, but not right for every program, see rdmalab exec")
+	cmd.Flags().BoolVar(&shared, "shared-memory", false, "a libibverbs program shares its registered memory with the daemon: faster, but wrong for some programs (see rdmalab exec --help)")
 	return cmd
 }
 

@@ -119,8 +119,8 @@ func restartCmd() *cobra.Command {
 		Use:   "restart HOST [--app | --nic] | restart switch",
 		Short: "Start a host, its NIC, its services or the switch again, whether it runs, hangs or has crashed",
 		Long: "restart ends all processes of a host, or of the switch, and starts it again with the same names and addresses. A\n" +
-			"restarted host has empty memory and no connections. Clients must connect again, and the command of a store, like\n" +
-			"`rdmalab clover start`, must start the store again.\n\n" +
+			"restarted host has empty memory and no connections. Clients must connect again, and a store must be started again by\n" +
+			"its command, like `rdmalab clover start`.\n\n" +
 			"After `rdmalab crash --nic`, `restart --nic` starts only the NIC again. After `rdmalab crash --app`, `restart\n" +
 			"--app` starts only the services of the host's daemon again. restart does not start the programs and tests that\n" +
 			"were running before. A link that was cut stays cut.\n\n" +

@@ -35,20 +35,21 @@ func simCmd() *cobra.Command {
 		Short: "Run a scenario in virtual time, replayable from a seed",
 		Long: "sim runs a scenario on a whole rack in memory: the same NICs, switch, faults and applications as on a rack of\n" +
 			"processes, in virtual time (a clock that moves from event to event). It needs neither a rack nor root. The seed\n" +
-			"decides everything that happens, so a run can be repeated. sim prints what was run and what NICs had to\n" +
-			"recover from, with --seeds also \"ok\". A check that fails is printed as FAIL and ends sim with status 1.\n" +
-			"Without SCENARIO it lists the scenarios. \"Histories are linearizable\" means that one order of all operations\n" +
-			"explains every answer. The brackets have the flags that choose a variant:\n\n" +
+			"decides everything that happens, so a run can be repeated. sim prints the plan that it has drawn from the\n" +
+			"seed, and the NICs' counters of recovery; with --seeds it prints the sums of all runs, and \"ok\" if no check has\n" +
+			"failed. Without SCENARIO it lists the scenarios. \"Histories are linearizable\" means that one order of all\n" +
+			"operations explains every answer. The flags in parentheses choose a variant:\n\n" +
 			scenarioList() + "\n" +
 			"The switch \"replaces\" an atomic if it sends the server a WRITE of the new value instead. Published variants work as\n" +
 			"the papers describe, and hardened ones, the default, have the papers' holes closed: ways in which the published\n" +
 			"design loses data, hangs or is slow (swordbox/HOLES.md). Without --cost only links take time.\n\n" +
 			"Mixes are variations that a run of clover or sherman adds to its random plan. --mix names them:\n\n" +
 			pairsList(8, mixes) + "\n" +
-			"Setups of planned, for --setup. A word is known if the switch knows its value:\n\n" +
+			"Setups of planned, for --setup. A schedule of planned says which packets are lost, late or doubled, and when rules\n" +
+			"change. A word is known if the switch knows its value:\n\n" +
 			pairsList(11, scenario.Setups()) + "\n" +
-			"If a check fails, sim prints the command that replays the seed, and the exit status is 1. Add -v to this command to\n" +
-			"print every packet, or --pcap to write a capture file.",
+			"If a check fails, sim prints FAIL with the command that replays the seed, and the exit status is 1. Add -v to this\n" +
+			"command to print every packet, or --pcap to write a capture file.",
 		Example: "  rdmalab sim transport --seeds 1000\n" +
 			"  rdmalab sim transport --seed 291 -v\n" +
 			"  rdmalab sim soak\n" +
@@ -283,22 +284,14 @@ func appendActivity(b *strings.Builder, c *metrics.NIC) {
 	}
 }
 
-func outcome(cmd *cobra.Command, s scenario.Scenario, failed ...scenario.Report) error {
-	any := false
+func outcome(cmd *cobra.Command, s scenario.Scenario, failed ...scenario.Report) (err error) {
 	for _, r := range failed {
-		if r.Err == nil {
-			continue
-		}
-		any = true
-		_, err := fmt.Fprintf(cmd.ErrOrStderr(), "FAIL %s seed %d: %v\n  replay: rdmalab sim %s -v\n", s.Name, r.Seed, r.Err, s.Args(r.Seed))
-		if err != nil {
-			return err
+		if r.Err != nil {
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "FAIL %s seed %d: %v\n  replay: rdmalab sim %s -v\n", s.Name, r.Seed, r.Err, s.Args(r.Seed)) // the exit status says so, too
+			err = exitCode(1)
 		}
 	}
-	if any {
-		return exitCode(1)
-	}
-	return nil
+	return err
 }
 
 func (f *simFlags) sweep(cmd *cobra.Command, s scenario.Scenario) error {

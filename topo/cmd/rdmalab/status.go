@@ -22,18 +22,18 @@ func statusCmd() *cobra.Command {
 		Long: "status asks the processes, links and daemons of hosts and switch for their state now, and prints a line for each:\n" +
 			"its name, role, state and addresses, and\n\n" +
 			"  MEMORY  size of the memory that a host registers for others\n" +
-			"  LINK    carrier of its link: up or down\n" +
+			"  LINK    state of its link: up, down (cut at the switch), no-carrier (the host's end is down) or missing\n" +
 			"  PID     process of its daemon\n\n" +
 			"STATE is one of\n\n" +
 			"  up           the daemon answers\n" +
 			"  app-crashed  the programs have crashed (`rdmalab crash --app`), and the NIC works\n" +
 			"  app-hung     the programs are stopped (`rdmalab hang --app`), and the NIC works\n" +
-			"  link-down    the link is cut\n" +
-			"  nic-down     the NIC has crashed\n" +
+			"  link-down    the link is not up: see LINK\n" +
+			"  nic-down     the NIC has crashed or failed\n" +
 			"  silent       the daemon runs, but does not answer: see `rdmalab logs`\n" +
 			"  hung         the processes are stopped by `rdmalab hang`\n" +
 			"  crashed      there is no process: `rdmalab restart` starts it again\n\n" +
-			"More tables follow if there is something to show. Each has a column by which this list names it:\n\n" +
+			"More tables follow if there is something to show. This list names each by a column that only this table has:\n\n" +
 			"  GUEST          containers that have joined the rack (`rdmalab cni guests --help` explains the columns)\n" +
 			"  PROGRAM        programs that use a host's NIC: the numbers of their queue pairs (QPS), completion queues (CQS) and\n" +
 			"                 memory regions (MRS), the memory that they share with the NIC (MAPPED, registered or not), and how many\n" +
