@@ -15,6 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/onerma/nic"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/hostd"
@@ -54,7 +55,7 @@ func countersCmd() *cobra.Command {
 				if flows {
 					return switchFlows(cmd)
 				}
-				return switchCounters(cmd, all)
+				return listing(cmd, "/counters", func(out io.Writer, _ spec.Names, c switchd.Counters) error { return printPorts(out, &c, all) })
 			}
 			if flows {
 				return badUse("--flows works for the switch only: `rdmalab counters switch --flows`")
@@ -150,10 +151,6 @@ func printCounters(cmd *cobra.Command, samples []metrics.Sample, all bool) error
 	return w.Flush()
 }
 
-func switchCounters(cmd *cobra.Command, all bool) error {
-	return listing(cmd, "/counters", func(out io.Writer, _ spec.Names, c switchd.Counters) error { return printPorts(out, &c, all) })
-}
-
 func printPorts(out io.Writer, c *switchd.Counters, all bool) error {
 	w := tabwriter.NewWriter(out, 0, 8, 2, ' ', 0)
 	fmt.Fprintln(w, "PORT\tRX PACKETS\tRX BYTES\tROCE\tMALFORMED\tSENT PACKETS\tSENT BYTES\tDROPPED") // Flush reports errors
@@ -189,4 +186,12 @@ func drops(p switchd.PortCounters) string {
 	}
 	slices.Sort(list)
 	return strings.Join(list, ", ")
+}
+
+func switchFlows(cmd *cobra.Command) error { return listing(cmd, "/flows", printFlows) }
+
+func printFlows(out io.Writer, names spec.Names, flows []pipeline.Flow) error {
+	return handler.WriteTable(out, flows, "no RoCEv2 packet has passed the switch", "FROM\tTO\tTO QP\tPACKETS\tBYTES\tLAST SEEN", func(f *pipeline.Flow) string {
+		return fmt.Sprintf("%s\t%s\t%#x\t%d\t%d\t%v ago", names.Of(f.Src), names.Of(f.Dst), uint32(f.QPN), f.Packets, f.Bytes, f.Idle.Round(time.Millisecond))
+	})
 }

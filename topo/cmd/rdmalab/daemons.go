@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
+	"log"
 	"net/http"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
@@ -16,6 +19,36 @@ import (
 // hiddenCmd makes a command that the program itself starts, and that no help lists.
 func hiddenCmd(use, short string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	return &cobra.Command{Use: use, Short: short, Hidden: true, Args: cobra.NoArgs, RunE: run}
+}
+
+// umask is the umask of up and of the daemons, whatever umask the shell has. Users other than root
+// may read some of the files that up and the daemons make, but may write none.
+const umask = 0o022
+
+func hostCmd() *cobra.Command {
+	var cfg hostd.Config
+	cmd := hiddenCmd("host", "Be the daemon of a host (started by `rdmalab up`)", func(cmd *cobra.Command, _ []string) error {
+		unix.Umask(umask)
+		return hostd.Run(cmd.Context(), cfg)
+	})
+	cmd.Example = "  rdmalab host --rack-dir /run/rdmalab/default --name cn0"
+	cmd.Flags().StringVar(&cfg.Dir, "rack-dir", "", "the rack's state folder (required)")
+	cmd.Flags().StringVar(&cfg.Name, "name", "", "the host's name (required)")
+	cmd.Flags().StringVar(&cfg.Ifname, "ifname", "", "the interface of the NIC (default rack0)")
+	must(cmd.MarkFlagRequired("rack-dir"))
+	must(cmd.MarkFlagRequired("name"))
+	return cmd
+}
+
+func switchdCmd() *cobra.Command {
+	var dir string
+	cmd := hiddenCmd("switchd", "Daemon of the switch (started by up)", func(cmd *cobra.Command, _ []string) error {
+		unix.Umask(umask)
+		return switchd.Main(cmd.Context(), dir, log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.Lmicroseconds))
+	})
+	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
+	must(cmd.MarkFlagRequired("rack-dir"))
+	return cmd
 }
 
 func nodeInitCmd() *cobra.Command {

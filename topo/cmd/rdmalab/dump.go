@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"os"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -136,7 +135,7 @@ func runDump(cmd *cobra.Command, config dump.Config, files []string) error {
 				return err
 			}
 		}
-		if err := dumpFile(d, name, cmd.InOrStdin()); err != nil {
+		if err := dumpFile(cmd, d, name); err != nil {
 			return err
 		}
 	}
@@ -149,20 +148,14 @@ func runDump(cmd *cobra.Command, config dump.Config, files []string) error {
 	return nil
 }
 
-func dumpFile(d *dump.Dumper, name string, stdin io.Reader) error {
-	if name == "-" {
-		if err := d.Dump(name, stdin); err != nil {
-			return fmt.Errorf("standard input: %w", err)
-		}
-		return nil
-	}
-	f, err := os.Open(name)
+func dumpFile(cmd *cobra.Command, d *dump.Dumper, name string) error {
+	in, err := openInput(cmd, name)
 	if err != nil {
 		return err
 	}
-	defer f.Close() // the file was only read, so the error does not matter
-	if err := d.Dump(name, f); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	defer in.Close() // the file was only read, so the error does not matter
+	if err := d.Dump(name, in); err != nil {
+		return fmt.Errorf("%s: %w", either(name == "-", "standard input", name), err)
 	}
 	return nil
 }

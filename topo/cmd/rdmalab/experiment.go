@@ -251,7 +251,6 @@ type measurement struct {
 
 var _ experiment.Watcher = (*progress)(nil)
 
-// Begin records that a measurement begins; end prints its result.
 func (p *progress) Begin(what string, n, total int) (end func(result string)) {
 	m := &measurement{fmt.Sprintf("%d/%d %s", n, total, what), time.Now()}
 	p.mu.Lock()

@@ -136,9 +136,7 @@ type bufferRun struct {
 // waits until the switch is connected to the server that has the ring.
 func (b *bufferRun) setPort(keys string) error {
 	x := &b.p.box
-	if x.free == nil {
-		x.free = outlive(x.cmd)
-	}
+	x.protect()
 	want := program{name: spec.ProgramSwordBox, rules: append([]string(nil), x.was.rules...), ids: append([]string(nil), x.was.ids...)}
 	want.ids = append(want.ids, bufferRuleID)
 	want.rules = append(want.rules, fmt.Sprintf("id=%s server=%s action=buffer ring=%s mode=%s %s entries=%d entry=%d depth=%d",

@@ -40,7 +40,6 @@ var soloTests = map[string]struct{ lat, read, write, served string }{
 	experiment.WayRoCE: {perf.ReadLat, perf.ReadBW, perf.WriteBW, "rx_read_requests"},
 }
 
-// OneRMA runs a load of the 1RMA NICs, or of the RoCEv2 NICs of the same hosts.
 func (p *rackPlatform) OneRMA(ctx context.Context, l experiment.OneRMA) (out experiment.OneRMAResult, err error) {
 	if _, ok := soloTests[l.Way]; !ok {
 		return out, errors.ErrUnsupported
@@ -68,7 +67,6 @@ func (p *rackPlatform) OneRMA(ctx context.Context, l experiment.OneRMA) (out exp
 	return out, err
 }
 
-// soloRun is a measurement of 1RMA NICs, or of the RoCEv2 NICs of the same hosts.
 type soloRun struct {
 	*rackPlatform
 	trip time.Duration // the measured round trip, which is the unit of results
@@ -273,9 +271,7 @@ func (p *soloRun) soloCrash(ctx context.Context, l *experiment.OneRMA, out *expe
 
 // setNIC crashes or starts the NIC of the memory server. An interrupt does not end its request.
 func (p *soloRun) setNIC(state string) error {
-	if p.box.free == nil {
-		p.box.free = outlive(p.cmd)
-	}
+	p.box.protect()
 	client, err := hostControl(p.cmd, p.to)
 	if err != nil {
 		return err

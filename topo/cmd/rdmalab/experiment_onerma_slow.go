@@ -55,7 +55,6 @@ func slowFit(o *spec.OneRMA) error {
 		o.RTT, o.Dispatch, o.Timeout, spec.FormatSize(o.Window), slowestRTT, spec.FormatSize(slowWindow), experiment.SlowRack)
 }
 
-// slowRun is a measurement in slow motion.
 type slowRun struct {
 	*rackPlatform
 	*experiment.OneRMA
@@ -74,9 +73,7 @@ func (p *rackPlatform) slow(ctx context.Context, l *experiment.OneRMA) (out expe
 	}
 	r := &slowRun{rackPlatform: p, OneRMA: l, rtt: p.rack.OneRMA.RTT}
 	out.Rack = &experiment.OneRMARack{RTT: r.rtt, FileRTT: r.rtt, Window: p.rack.OneRMA.Window}
-	if p.box.free == nil {
-		p.box.free = outlive(p.cmd)
-	}
+	p.box.protect()
 	if err := r.heal(); err != nil { // ends the rules that a killed run has left
 		return out, err
 	}

@@ -141,7 +141,6 @@ func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf
 	return results, after - before, err
 }
 
-// executed returns the number of atomics that the memory server's NIC has executed.
 func (p *rackPlatform) executed() (uint64, error) { return p.counter("rx_atomic_requests") }
 
 func (p *rackPlatform) counter(name string) (uint64, error) {
@@ -249,7 +248,6 @@ func (p *rackPlatform) workload(ctx context.Context, run *storeRun) (out experim
 // server, in the syntax of rules.
 const lockTableRange = " range=0-0x40000"
 
-// Sherman runs clients of a new tree.
 func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out experiment.StoreResult, err error) {
 	if err := p.noStores(); err != nil {
 		return out, err

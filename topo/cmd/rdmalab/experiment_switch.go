@@ -45,9 +45,7 @@ func (x *experimentSwitch) set(ctx context.Context, s *experiment.Switch, server
 	if want.name == x.now.name && slices.Equal(want.rules, x.now.rules) {
 		return nil
 	}
-	if x.free == nil {
-		x.free = outlive(x.cmd)
-	}
+	x.protect()
 	if err := putProgram(x.cmd, want); err != nil {
 		return fmt.Errorf("the switch does not accept %v: %w", want, err)
 	}
@@ -56,6 +54,13 @@ func (x *experimentSwitch) set(ctx context.Context, s *experiment.Switch, server
 		return nil
 	}
 	return x.connected(ctx)
+}
+
+// protect keeps the command running after an interrupt, until restore is called.
+func (x *experimentSwitch) protect() {
+	if x.free == nil {
+		x.free = outlive(x.cmd)
+	}
 }
 
 func (x *experimentSwitch) want(s *experiment.Switch, servers []string, more string) program {

@@ -62,7 +62,6 @@ func faultsCmd() *cobra.Command {
 	return cmd
 }
 
-// faultList holds the faults that the daemons have reported.
 type faultList struct {
 	// Faults is never nil, so its JSON is always a list.
 	Faults []fault.Status

@@ -75,82 +75,82 @@ type healer struct {
 	paths spec.Paths
 }
 
-func (h *healer) say(format string, args ...any) {
-	fmt.Fprintf(h.cmd.OutOrStdout(), format+"\n", args...)
-}
-
 func (h *healer) remove(ctx context.Context, node, path string, out any) error {
 	return ask(ctx, control.NewClient(h.paths.Socket(node)), node, http.MethodDelete, path, nil, out)
 }
 
 func (h *healer) some(ctx context.Context, ids []string) error {
 	for _, id := range ids {
-		if host, ok := strings.CutPrefix(id, tearPrefix); ok {
-			tears, silent := listTears(ctx, h.rack, h.paths)
-			there := func(f fault.Status) bool { return f.Link == host }
-			if checkHost(h.rack, host) == nil && !slices.ContainsFunc(tears, there) && !slices.Contains(silent, host) {
-				return fmt.Errorf("there is no fault %s; `rdmalab faults` lists them", id)
-			}
-			if err := h.tear(ctx, host); err != nil {
-				return err
-			}
-			h.say("healed %s", id)
-			continue
-		}
-		err := h.remove(ctx, spec.SwitchName, "/faults/"+url.PathEscape(id), nil)
+		err := h.one(ctx, id)
 		var answered *control.Error
 		if errors.As(err, &answered) && answered.Status == http.StatusNotFound {
-			return fmt.Errorf("%w; `rdmalab faults` lists them", err)
+			err = fmt.Errorf("%w; `rdmalab faults` lists them", err)
+		}
+		if err == nil {
+			err = say(h.cmd, "healed %s", id)
 		}
 		if err != nil {
 			return err
 		}
-		h.say("healed %s", id)
 	}
 	return nil
+}
+
+func (h *healer) one(ctx context.Context, id string) error {
+	host, ok := strings.CutPrefix(id, tearPrefix)
+	if !ok {
+		return h.remove(ctx, spec.SwitchName, "/faults/"+url.PathEscape(id), nil)
+	}
+	tears, silent := listTears(ctx, h.rack, h.paths)
+	there := func(f fault.Status) bool { return f.Link == host }
+	if checkHost(h.rack, host) == nil && !slices.ContainsFunc(tears, there) && !slices.Contains(silent, host) {
+		return fmt.Errorf("there is no fault %s; `rdmalab faults` lists them", id)
+	}
+	return h.tear(ctx, host)
 }
 
 func (h *healer) link(ctx context.Context, link string) error {
 	if err := checkHost(h.rack, link); err != nil {
 		return err
 	}
-	var out switchd.Healed
-	if err := h.remove(ctx, spec.SwitchName, "/faults?link="+url.QueryEscape(link), &out); err != nil {
+	n, _, err := h.rules(ctx, "/faults?link="+url.QueryEscape(link), link)
+	if err != nil {
 		return err
 	}
-	tears, _ := listTears(ctx, h.rack, h.paths)
+	return say(h.cmd, "healed %s of %s", count(n, "active fault"), link)
+}
+
+func (h *healer) all(ctx context.Context) error {
+	n, silent, err := h.rules(ctx, "/faults", "")
+	if err == nil {
+		err = h.remove(ctx, spec.SwitchName, "/partition", nil)
+	}
+	if err == nil {
+		err = say(h.cmd, "healed %s", count(n, "active fault"))
+	}
+	if err == nil && len(silent) > 0 {
+		err = say(h.cmd, "no answer from %v: torn copies there, if any, go on", silent)
+	}
+	return err
+}
+
+// rules ends the rules of the switch that path names, and the torn copies of a host, or of all if
+// host is "". It returns how many there were, and the hosts that did not answer.
+func (h *healer) rules(ctx context.Context, path, host string) (int, []string, error) {
+	var out switchd.Healed
+	if err := h.remove(ctx, spec.SwitchName, path, &out); err != nil {
+		return 0, nil, err
+	}
+	tears, silent := listTears(ctx, h.rack, h.paths)
 	for _, t := range tears {
-		if t.Link == link {
-			if err := h.tear(ctx, link); err != nil {
-				return err
+		if host == "" || t.Link == host {
+			if err := h.tear(ctx, t.Link); err != nil {
+				return 0, nil, err
 			}
 			out.Rules++
 		}
 	}
-	h.say("healed %s of %s", count(out.Rules, "active fault"), link)
-	return nil
-}
-
-func (h *healer) all(ctx context.Context) error {
-	var out switchd.Healed
-	if err := h.remove(ctx, spec.SwitchName, "/faults", &out); err != nil {
-		return err
-	}
-	if err := h.remove(ctx, spec.SwitchName, "/partition", nil); err != nil {
-		return err
-	}
-	tears, silent := listTears(ctx, h.rack, h.paths)
-	for _, t := range tears {
-		if err := h.tear(ctx, t.Link); err != nil {
-			return err
-		}
-		out.Rules++
-	}
-	h.say("healed %s", count(out.Rules, "active fault"))
-	if len(silent) > 0 {
-		h.say("no answer from %v: torn copies there, if any, go on", silent)
-	}
-	return nil
+	return out.Rules, silent, nil
 }
 
 func (h *healer) tear(ctx context.Context, host string) error {

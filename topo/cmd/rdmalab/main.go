@@ -1,5 +1,5 @@
 // Command rdmalab is the whole project in one binary: the command line, the daemons that it starts,
-// and tools. Most files of this package have one subcommand each; the function commands lists them.
+// and tools. Most files of this package have one subcommand each; helpGroups lists them.
 package main
 
 import (

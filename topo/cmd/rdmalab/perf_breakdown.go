@@ -20,7 +20,6 @@ import (
 // server's NIC answers.
 var followed = []string{"read_lat", "write_lat", "atomic_lat"}
 
-// brokenDown is the result of a test, with its breakdown if --breakdown was given.
 type brokenDown struct {
 	*perf.Result
 	Breakdown *pathtrace.Breakdown `json:"breakdown,omitempty"`
@@ -33,7 +32,6 @@ type tracing struct {
 	nodes    [3]traced
 }
 
-// traced is one of the recording processes.
 type traced struct {
 	name   string
 	client *control.Client // nil means that it does not record

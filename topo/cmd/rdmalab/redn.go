@@ -11,7 +11,6 @@ import (
 	"github.com/rdmalab/rdmalab/redn"
 )
 
-// rednCmd has the commands that print and run programs made of work requests. They need no rack.
 func rednCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "redn",

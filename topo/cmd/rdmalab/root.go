@@ -100,7 +100,6 @@ func rackOf(cmd *cobra.Command) (*spec.Rack, spec.Paths, error) {
 	return r, paths, nil
 }
 
-// otherRacks returns a hint with the names of other racks that are up.
 func otherRacks(name string) string {
 	others := slices.DeleteFunc(racksUp(), func(n string) bool { return n == name })
 	if len(others) == 0 {
@@ -224,7 +223,6 @@ func show[T any](cmd *cobra.Command, v T, print func(out io.Writer, v T) error) 
 	return print(cmd.OutOrStdout(), v)
 }
 
-// either returns yes if cond is true, otherwise no.
 func either[T any](cond bool, yes, no T) T {
 	if cond {
 		return yes
@@ -241,4 +239,29 @@ func printJSON(cmd *cobra.Command, v any) error {
 	enc := json.NewEncoder(cmd.OutOrStdout())
 	enc.SetIndent("", "  ")
 	return enc.Encode(v)
+}
+
+// maxFile bounds the files that commands read, in bytes. Rack files and cost files are short, and
+// reading a device file might never end.
+const maxFile = 1 << 20
+
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes: it is no rack file or cost file", name, maxFile)
+	}
+	return data, err
+}
+
+// openInput opens a file; the name "-" stands for the standard input.
+func openInput(cmd *cobra.Command, name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(cmd.InOrStdin()), nil
+	}
+	return os.Open(name)
 }

@@ -185,7 +185,6 @@ func (f *runFlags) keyFlags(fs *pflag.FlagSet) {
 	fs.StringVar(&f.move, "move", "", "how often other keys become the popular ones: a time, like 5s, or a number of operations of all clients together (default: never); not with --distribution uniform and latest")
 }
 
-// storeNotes lists all stores, and in parentheses the notes of those that have one.
 func storeNotes() string {
 	var out []string
 	for _, s := range store.All() {
@@ -212,7 +211,6 @@ func sharing() string {
 	return strings.Join(out, " or ")
 }
 
-// check parses the flags that have units, and refuses wrong values.
 func (f *runFlags) check() (err error) {
 	c := &f.config
 	for _, name := range []string{"pace", "limit"} {
@@ -451,7 +449,6 @@ func (s *storeRun) prepare(desc *store.Store, call *store.Call) (err error) {
 	return err
 }
 
-// all runs the clients of all hosts at the same time and merges their results.
 func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err error) {
 	total = new(kv.Result)
 	var mu sync.Mutex

@@ -75,7 +75,6 @@ type simRun struct {
 	ended context.Context // ends when the run is interrupted
 }
 
-// measureSim runs the workload like measure, but in virtual time.
 func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 	desc, err := store.Find(f.store)
 	if err != nil {
@@ -139,7 +138,6 @@ func (s *simRun) hostsUp() {
 	}
 }
 
-// measure starts the store, loads the keys and runs the workload, on a thread of the simulation.
 func (s *simRun) measure() (*runReport, error) {
 	f := s.flags
 	call := &store.Call{
@@ -218,7 +216,6 @@ func (s *simRun) traffic() (t traffic) {
 	return t
 }
 
-// simHost is the store.Host of a host in virtual time.
 type simHost struct {
 	host    *simrack.Host
 	rack    *spec.Rack
@@ -229,16 +226,11 @@ var _ store.Host = (*simHost)(nil)
 
 func (s *simHost) Name() string { return s.host.Spec.Name }
 
-func (s *simHost) Address(name string) (netip.Addr, error) {
-	if h, _, ok := s.rack.Host(name); ok {
-		return h.IPv4, nil
-	}
-	return netip.ParseAddr(name)
-}
+func (s *simHost) Address(name string) (netip.Addr, error) { return s.rack.Address(name) }
 
 func (s *simHost) NameOf(addr string) string {
-	for i := range s.rack.Hosts {
-		if h := &s.rack.Hosts[i]; h.IPv4.String() == addr {
+	if a, err := netip.ParseAddr(addr); err == nil {
+		if h, ok := s.rack.ByAddr(a); ok {
 			return h.Name
 		}
 	}

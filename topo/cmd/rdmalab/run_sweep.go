@@ -195,6 +195,7 @@ func (f *runFlags) otherStore(former *runFlags) bool {
 // store. If afresh is true, it makes the next one empty in any case.
 func changeStore(cmd *cobra.Command, stores []string, next *runFlags, afresh bool) error {
 	changed := afresh
+	var own *store.Call // of the store for the next run, which is one of stores
 	for _, name := range stores {
 		desc, err := store.Find(name)
 		if err != nil {
@@ -204,8 +205,11 @@ func changeStore(cmd *cobra.Command, stores []string, next *runFlags, afresh boo
 		if err != nil {
 			return err
 		}
-		if name == next.store && !afresh {
-			continue
+		if name == next.store {
+			own = call
+			if !afresh {
+				continue
+			}
 		}
 		hosts, err := desc.Places(call.Rack)
 		status := statusOf(cmd)
@@ -222,15 +226,7 @@ func changeStore(cmd *cobra.Command, stores []string, next *runFlags, afresh boo
 	if !changed {
 		return nil
 	}
-	desc, err := store.Find(next.store)
-	if err != nil {
-		return err
-	}
-	call, err := storeCall(cmd, desc, "")
-	if err != nil {
-		return err
-	}
-	return next.startStore(call, true)
+	return next.startStore(own, true)
 }
 
 // open prepares the file, and returns the runs that it has. If an earlier sweep was killed while it

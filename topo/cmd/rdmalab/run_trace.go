@@ -120,15 +120,11 @@ func convertCmd() *cobra.Command {
 			if !slices.Contains(trace.Formats, from) {
 				return badUse("--from %.20q: use %s", from, strings.Join(trace.Formats, " or "))
 			}
-			in := cmd.InOrStdin()
-			if args[0] != "-" {
-				file, err := os.Open(args[0])
-				if err != nil {
-					return asUse(err)
-				}
-				defer func() { _ = file.Close() }() // only read, so the error does not matter
-				in = file
+			in, err := openInput(cmd, args[0])
+			if err != nil {
+				return asUse(err)
 			}
+			defer in.Close() // only read, so the error does not matter
 			c, err := trace.Convert(bufio.NewReader(in), from, limit)
 			if err != nil {
 				return fmt.Errorf("%s: %w", args[0], err)

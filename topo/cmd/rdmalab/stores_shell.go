@@ -18,7 +18,6 @@ import (
 // maxLine bounds a line of the shell in bytes. A value of the largest size fits into it.
 const maxLine = 128 << 10
 
-// shellWords lists the commands of a store's shell with their usage.
 func shellWords(s *store.Store) (out [][2]string) {
 	for _, op := range opsOf(s) {
 		out = append(out, [2]string{op.use, op.word})
@@ -35,8 +34,6 @@ func shellWords(s *store.Store) (out [][2]string) {
 	return append(out, [2]string{"help", "this list"}, [2]string{"exit", "leave; so does the end of the input"})
 }
 
-// shellCmd makes the command that reads commands of a store from the terminal or a pipe, line by
-// line.
 func shellCmd(s *store.Store) *cobra.Command {
 	var from string
 	var verbose bool
@@ -86,13 +83,11 @@ func shellArgs(cmd *cobra.Command, args []string, from string, verbose bool) []s
 	return append(append(out, "--"), args[1:]...)
 }
 
-// shell describes a shell: its prompt, and its commands with their usage.
 type shell struct {
 	prompt string
 	words  [][2]string
 }
 
-// runShell reads lines and passes the words of each to do.
 func runShell(cmd *cobra.Command, sh shell, do func(out, errOut io.Writer, args ...string) error) error {
 	read, out, done, err := sh.input(cmd)
 	if err != nil {
@@ -181,7 +176,6 @@ func (sh *shell) input(cmd *cobra.Command) (read func() (string, error), out io.
 	return t.ReadLine, t, func() error { return term.Restore(int(file.Fd()), state) }, nil
 }
 
-// complete completes the first word when the tab key is pressed.
 func (sh *shell) complete(line string, pos int, key rune) (string, int, bool) {
 	if key != '\t' || pos != len(line) || strings.Contains(line, " ") {
 		return line, pos, false

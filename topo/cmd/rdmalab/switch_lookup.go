@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 	"time"
 
@@ -89,15 +88,11 @@ func lookupLoadCmd() *cobra.Command {
 // readEntries reads table entries from the lines of a file; the name "-" stands for the standard
 // input.
 func readEntries(cmd *cobra.Command, name string) (list []string, err error) {
-	in := cmd.InOrStdin()
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
+	in, err := openInput(cmd, name)
+	if err != nil {
+		return nil, err
 	}
+	defer in.Close()
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
 		if line := strings.TrimSpace(lines.Text()); line != "" && line[0] != '#' {

@@ -78,7 +78,6 @@ func printProgram(out io.Writer, _ spec.Names, p switchd.ProgramInfo) error {
 	return w.Flush()
 }
 
-// bitsText formats a number of bits as bytes.
 func bitsText(n int) string {
 	switch b := float64(n) / 8; {
 	case b >= 1<<20:

@@ -149,7 +149,6 @@ func (t *tracer) again(p *pcapng.Packet) bool {
 	return true
 }
 
-// traceEvent is the JSON of a packet.
 type traceEvent struct {
 	// Time is when the switch captured the packet, in RFC 3339.
 	Time time.Time `json:"time"`

@@ -205,3 +205,6 @@ func TestHiddenCommandsAlone(t *testing.T) {
 		t.Errorf("%d commands for a command line that begins with a flag, want all", n)
 	}
 }
+
+// commands makes all commands, including hidden ones.
+func commands() []*cobra.Command { return called(nil) }
