@@ -132,7 +132,6 @@ func (w *writer) json(name string, v any, err error) {
 	w.put(name, append(b, '\n'), err)
 }
 
-// ask requests a part of a daemon's state, and writes the answer to a file.
 func (w *writer) ask(ctx context.Context, r *rack.Rack, node, part string) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()

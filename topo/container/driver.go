@@ -203,7 +203,6 @@ func (d *driver) deleteNetwork(r *request) (any, error) {
 	return object{}, except(os.Remove(d.linkNetFile(r.NetworkID)), fs.ErrNotExist)
 }
 
-// host returns the host to which a request's network belongs.
 func (d *driver) host(r *request) (*spec.Host, error) {
 	if err := errors.Join(checkID("NetworkID", r.NetworkID), checkID("EndpointID", r.EndpointID)); err != nil {
 		return nil, err
@@ -243,7 +242,7 @@ func (d *driver) createEndpoint(r *request) (any, error) {
 
 // endpointAlias returns the alias of an endpoint's port. leave finds the port by it.
 func (d *driver) endpointAlias(h *spec.Host, id string) string {
-	return d.alias(h.Name) + "/" + id[:min(len(id), idShown)]
+	return aliasOf(d.rack, h.Name) + "/" + id[:min(len(id), idShown)]
 }
 
 // join handles Join: it makes the link. The engine takes the host's end of the link from this
@@ -253,7 +252,7 @@ func (d *driver) join(r *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	port := d.port(h)
+	port := PortEnd(d.rack, d.paths, h)
 	port.Alias = d.endpointAlias(h, r.EndpointID)
 	if l, err := nl.LinkByName(port.Netns, port.Name); err == nil && l.Carrier {
 		return nil, fmt.Errorf("the port of %s is taken: a link has one container", h.Name)
@@ -261,7 +260,7 @@ func (d *driver) join(r *request) (any, error) {
 	if err := nl.DeleteLink(port.Netns, port.Name); err != nil { // the link of the container's former incarnation may still exist
 		return nil, err
 	}
-	end := nl.End{Netns: ownNetns, Name: "rbt" + r.EndpointID[:idInName], MAC: h.MAC, Alias: d.alias(h.Name)}
+	end := nl.End{Netns: ownNetns, Name: "rbt" + r.EndpointID[:idInName], MAC: h.MAC, Alias: aliasOf(d.rack, h.Name)}
 	if err := nl.Connect(port, end, d.rack.LinkMTU); err != nil {
 		return nil, err
 	}
@@ -284,7 +283,7 @@ func (d *driver) leave(r *request) (any, error) {
 	if err != nil {
 		return object{}, nil // the network of this link was deleted
 	}
-	port := d.port(h)
+	port := PortEnd(d.rack, d.paths, h)
 	l, err := nl.LinkByName(port.Netns, port.Name)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && l.Alias != d.endpointAlias(h, r.EndpointID) {
 		return object{}, nil

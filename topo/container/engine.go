@@ -12,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -50,6 +51,15 @@ func (e *EngineError) Is(target error) bool {
 // except returns err, or nil if err is target.
 func except(err, target error) error {
 	if errors.Is(err, target) {
+		return nil
+	}
+	return err
+}
+
+// pardon returns err, or nil if the engine has answered with one of these HTTP statuses.
+func pardon(err error, statuses ...int) error {
+	var said *EngineError
+	if errors.As(err, &said) && slices.Contains(statuses, said.Status) {
 		return nil
 	}
 	return err

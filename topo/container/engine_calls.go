@@ -125,12 +125,8 @@ func (e *Engine) start(ctx context.Context, id string) error {
 // container does not run or does not exist.
 func (e *Engine) kill(ctx context.Context, id string) error {
 	err := e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/kill", nil, nil, nil)
-	var said *EngineError
-	if errors.As(err, &said) && (said.Status == http.StatusConflict || said.Status == http.StatusNotFound) {
-		return nil
-	}
 	if err != nil {
-		return err
+		return pardon(err, http.StatusConflict, http.StatusNotFound)
 	}
 	return except(e.call(ctx, http.MethodPost, "/containers/"+url.PathEscape(id)+"/wait", url.Values{"condition": {"not-running"}}, nil, nil), ErrNotFound)
 }

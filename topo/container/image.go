@@ -207,12 +207,7 @@ func (e *Engine) dropImage(ctx context.Context, id string) error {
 	if id == "" {
 		return nil
 	}
-	err := e.call(ctx, http.MethodDelete, "/images/"+url.PathEscape(id), nil, nil, nil)
-	var said *EngineError
-	if errors.As(err, &said) && (said.Status == http.StatusConflict || said.Status == http.StatusNotFound) {
-		return nil
-	}
-	return err
+	return pardon(e.call(ctx, http.MethodDelete, "/images/"+url.PathEscape(id), nil, nil, nil), http.StatusConflict, http.StatusNotFound)
 }
 
 func (e *Engine) load(ctx context.Context, i *Image) error {

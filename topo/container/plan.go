@@ -54,7 +54,6 @@ type unit struct {
 	Mounts  []mount
 }
 
-// mount is a file or folder of the rack that a container sees.
 type mount struct {
 	Source, Target string
 	ReadOnly       bool
@@ -70,7 +69,6 @@ func ContainerName(rack, host string) string { return "rdmalab-" + rack + "-" + 
 // ContainerName of any host of the rack, because host names have no dot.
 func holderName(rack, host string) string { return ContainerName(rack, host) + ".net" }
 
-// linkNetName returns the name of the network that is a host's link.
 func linkNetName(rack, host string) string { return "rdmalab-" + rack + "-" + host }
 
 // DriverName returns the name of a rack's network driver.
@@ -200,7 +198,6 @@ func writeCommon(b *strings.Builder, anchor string, mounts []mount) {
 	}
 }
 
-// service returns the name of a unit in a compose file.
 func (u *unit) service() string {
 	if u.Part == PartHolder {
 		return u.Host + ".net" // no host has this name, because host names have no dot

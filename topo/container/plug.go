@@ -42,20 +42,24 @@ type plugger struct {
 	paths spec.Paths
 }
 
-// alias returns the text that is stored with both interfaces of a host's link. It names the rack
-// and the host. With PlugDriver, the switch's end has the text of driver.endpointAlias instead.
-func (p *plugger) alias(host string) string { return "rdmalab/" + p.rack.Name + "/" + host }
+// aliasOf returns the text (IFLA_IFALIAS) that is stored with both interfaces of a host's link. It
+// names the rack and the host. With PlugDriver, the switch's end has the text of
+// driver.endpointAlias instead.
+func aliasOf(r *spec.Rack, host string) string { return "rdmalab/" + r.Name + "/" + host }
 
-// port returns the switch's end of a host's link.
-func (p *plugger) port(h *spec.Host) nl.End {
-	return nl.End{Netns: p.paths.Netns(spec.SwitchName), Name: h.Port, Alias: p.alias(h.Name)}
+// PortEnd returns the switch's end of a host's link.
+func PortEnd(r *spec.Rack, p spec.Paths, h *spec.Host) nl.End {
+	return nl.End{Netns: p.Netns(spec.SwitchName), Name: h.Port, Alias: aliasOf(r, h.Name)}
 }
 
-// nic returns the host's end of its link, in the namespace at netns.
-func (p *plugger) nic(h *spec.Host, netns string) nl.End {
+// HostEnd returns the host's end of its link, in the namespace at netns.
+func HostEnd(r *spec.Rack, h *spec.Host, netns string) nl.End {
 	return nl.End{
-		Netns: netns, Name: spec.HostIfname, MAC: h.MAC, Alias: p.alias(h.Name), NoTSO: true,
-		Addrs: []netip.Prefix{p.rack.Prefix4(h), p.rack.Prefix6(h)},
+		Netns: netns, Name: spec.HostIfname, MAC: h.MAC, Alias: aliasOf(r, h.Name),
+		Addrs: []netip.Prefix{r.Prefix4(h), r.Prefix6(h)},
+		// NoTSO: no real link carries a TCP super-frame. RoCEv2 super-frames are split where single
+		// packets are looked at.
+		NoTSO: true,
 	}
 }
 
@@ -84,7 +88,7 @@ func (p *plugger) plug(h *spec.Host, c Container) (bool, error) {
 	default:
 		// The kernel may not have removed the link of the container's former incarnation yet.
 		if err = nl.DeleteLink(p.paths.Netns(spec.SwitchName), h.Port); err == nil {
-			err = nl.Connect(p.port(h), p.nic(h, netns), p.rack.LinkMTU)
+			err = nl.Connect(PortEnd(p.rack, p.paths, h), HostEnd(p.rack, h, netns), p.rack.LinkMTU)
 		}
 	}
 	if err != nil {
@@ -120,7 +124,7 @@ func (p *plugger) finish(h *spec.Host, netns, name string) error {
 			return err
 		}
 	}
-	return nl.Configure(p.nic(h, netns))
+	return nl.Configure(HostEnd(p.rack, h, netns))
 }
 
 // checkForeign returns an error if netns is the machine's own namespace. netns is a path with a

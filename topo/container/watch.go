@@ -183,7 +183,6 @@ func (w *watcher) listen(ctx context.Context) error {
 	})
 }
 
-// look requests that the watcher attends to the host.
 func (hw *hostWatch) look() {
 	select {
 	case hw.dirty <- struct{}{}:

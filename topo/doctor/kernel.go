@@ -37,7 +37,6 @@ var wanted = []struct {
 	name string
 }{{21, "SYS_ADMIN"}, {12, "NET_ADMIN"}, {13, "NET_RAW"}}
 
-// lookRoot checks the user and the capabilities that namespaces and raw frames need.
 func lookRoot(_ context.Context, s *System) Finding {
 	const means = "racks are namespaces and raw sockets: `rdmalab up` needs root, the simulator does not"
 	if s.Euid != 0 {
@@ -47,7 +46,7 @@ func lookRoot(_ context.Context, s *System) Finding {
 	if err != nil {
 		return weaker("root; its capabilities are unknown: "+err.Error(), means, "mount -t proc proc /proc")
 	}
-	effective, err := strconv.ParseUint(field(string(status), "CapEff:"), 16, 64)
+	effective, err := strconv.ParseUint(value(string(status), "CapEff:"), 16, 64)
 	if err != nil {
 		return weaker("root; its capabilities are unknown", means, "grep CapEff /proc/self/status")
 	}
@@ -61,18 +60,6 @@ func lookRoot(_ context.Context, s *System) Finding {
 		return lacking("root without "+strings.Join(lost, ", "), means, "docker run --cap-add "+strings.Join(lost, " --cap-add ")+" …")
 	}
 	return good("root with SYS_ADMIN, NET_ADMIN, NET_RAW", "racks can be brought up")
-}
-
-// field returns the first word after a label at the beginning of a line.
-func field(text, label string) string {
-	for line := range strings.Lines(text) {
-		if rest, ok := strings.CutPrefix(line, label); ok {
-			if words := strings.Fields(rest); len(words) > 0 {
-				return words[0]
-			}
-		}
-	}
-	return ""
 }
 
 // lookKernel checks by the kernel's version whether it has cgroup.kill (Linux 5.14) and tcx (6.6).
@@ -110,7 +97,6 @@ func lookFolder(_ context.Context, s *System) Finding {
 	return good(stateParent+" can be written to", "a rack keeps sockets, logs and pins there")
 }
 
-// lookNamespaces makes a namespace of each kind that a node has.
 func lookNamespaces(_ context.Context, s *System) Finding {
 	const means = "every host of a rack has its own namespaces"
 	var names, lost []string

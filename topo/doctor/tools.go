@@ -28,7 +28,7 @@ var families = []family{
 // distribution is unknown, it returns a hint in words.
 func install(s *System, pkg string) string {
 	b, _ := s.ReadFile("/etc/os-release") // without the file the distribution is unknown, which is handled below
-	ids := strings.Fields(strings.Trim(value(string(b), "ID"), `"`) + " " + strings.Trim(value(string(b), "ID_LIKE"), `"`))
+	ids := strings.Fields(strings.Trim(value(string(b), "ID="), `"`) + " " + strings.Trim(value(string(b), "ID_LIKE="), `"`))
 	for _, id := range ids {
 		for _, f := range families {
 			if slices.Contains(f.ids, id) {
@@ -42,10 +42,10 @@ func install(s *System, pkg string) string {
 	return "install the package " + pkg
 }
 
-// value returns the value of a KEY=VALUE line.
-func value(text, key string) string {
+// value returns what follows a label at the beginning of a line, without white space around it.
+func value(text, label string) string {
 	for line := range strings.Lines(text) {
-		if v, ok := strings.CutPrefix(line, key+"="); ok {
+		if v, ok := strings.CutPrefix(line, label); ok {
 			return strings.TrimSpace(v)
 		}
 	}

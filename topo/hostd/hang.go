@@ -33,7 +33,6 @@ func (a *application) endHang() {
 	a.hang.End()
 }
 
-// resume ends a hang on request.
 func (a *application) resume() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

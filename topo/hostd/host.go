@@ -59,12 +59,6 @@ type port interface {
 	LinkUp() bool
 }
 
-// manager makes the connections of the host's services and jobs.
-type manager interface {
-	rdmacm.Manager
-	Close() error
-}
-
 // nics are the NICs of a host, which share its port.
 type nics struct {
 	dev *device.Device
@@ -85,7 +79,7 @@ type Host struct {
 	port port
 	nics
 	base verbs.Context // for objects that survive a crash of the application
-	conn manager
+	conn serve.Manager // makes the connections of the host's services and jobs
 	raw  *raw.Server
 	ctl  *control.Server
 	app  *application
@@ -261,7 +255,7 @@ func (h *Host) rawHost() raw.Host {
 
 // connections opens the connection manager that the rack's description names: by datagrams, or by
 // TCP.
-func (h *Host) connections() (manager, error) {
+func (h *Host) connections() (serve.Manager, error) {
 	if h.rack.Connect == spec.ConnectTCP {
 		return h.listenTCP()
 	}
@@ -274,7 +268,7 @@ func (h *Host) connections() (manager, error) {
 
 // listenTCP opens a connection manager that exchanges the parameters of queue pairs over TCP. It
 // listens on all addresses.
-func (h *Host) listenTCP() (manager, error) {
+func (h *Host) listenTCP() (serve.Manager, error) {
 	first, second := netip.IPv6Unspecified(), netip.IPv4Unspecified()
 	if h.cfg.listen.IsValid() {
 		first, second = h.cfg.listen, h.cfg.listen
@@ -317,7 +311,6 @@ func (h *Host) address(to string) (netip.Addr, error) {
 	return a, err
 }
 
-// watchLink reports changes of the carrier to the NIC.
 func (h *Host) watchLink() {
 	tick := time.NewTicker(linkPoll)
 	defer tick.Stop()

@@ -67,13 +67,11 @@ type roceLoading struct {
 	result perf.LoadResult
 }
 
-// roceREAD is a READ of a load in flight.
 type roceREAD struct {
 	remotemem.Op
 	begun clock.Time // when it was posted
 }
 
-// roceLoad runs a load over a connection to each of the peers.
 func (h *Host) roceLoad(ctx context.Context, v verbs.Context, peers []netip.Addr, load *perf.Load) (res perf.LoadResult, err error) {
 	f, err := remotemem.New(remotemem.Config{Context: v, Buffer: load.Size})
 	if err != nil {

@@ -99,8 +99,6 @@ func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) e
 	return err
 }
 
-// verify checks the paths to the hosts of a VerifyRequest, one after the other, and sends a
-// VerifyItem for each.
 func (h *Host) verify(r *http.Request, in VerifyRequest, send func(VerifyItem) error) error {
 	if len(in.To) == 0 {
 		for _, p := range h.rack.ByRole(spec.Memory) {

@@ -18,7 +18,6 @@ import (
 // paths of all other requests about stores begin with store.Paths.
 const PathRun = "/run"
 
-// stores holds the registered stores on this host.
 type stores struct {
 	h     *Host
 	app   *application
@@ -34,7 +33,6 @@ func newStores(h *Host, app *application) *stores {
 	return s
 }
 
-// routes adds the control requests of all stores.
 func (s *stores) routes(all *control.Mux) {
 	m := new(control.Mux)
 	for _, d := range store.All() {
@@ -67,7 +65,6 @@ func (s *stores) op(r *http.Request, d *store.Store, in store.OpRequest) (out st
 	return out, store.HTTPError(err)
 }
 
-// each calls f for the node of every store.
 func (s *stores) each(f func(store.Node) error) (err error) {
 	for _, d := range store.All() {
 		err = errors.Join(err, f(s.nodes[d.Name]))
@@ -98,8 +95,8 @@ func (s storeHost) Name() string { return s.h.self.Name }
 func (s storeHost) Address(name string) (netip.Addr, error) { return s.h.address(name) }
 
 func (s storeHost) NameOf(addr string) string {
-	for i := range s.h.rack.Hosts {
-		if p := &s.h.rack.Hosts[i]; addr == p.IPv4.String() || addr == p.IPv6.String() {
+	if a, err := netip.ParseAddr(addr); err == nil {
+		if p, ok := s.h.rack.ByAddr(a); ok {
 			return p.Name
 		}
 	}

@@ -113,7 +113,6 @@ type common struct {
 	dialer *rdmacm.OOB
 }
 
-// Dial dials through the program's dialer.
 func (c common) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.Params, private []byte, deadline clock.Time) ([]byte, error) {
 	return c.dialer.Dial(qp, to, service, p, private, deadline)
 }

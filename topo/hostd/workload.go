@@ -93,7 +93,6 @@ func (in *RunRequest) Ops() (map[int][]kv.Op, error) {
 	return ops, nil
 }
 
-// storeRun holds the clients of one run on this host.
 type storeRun struct {
 	in      RunRequest
 	ops     map[int][]kv.Op // operations of a trace, by client; nil means that there is no trace
@@ -135,7 +134,6 @@ func (s *storeRun) all(send func(RunEvent) error) error {
 	return errors.Join(s.errs...)
 }
 
-// one runs the client with number id and adds its result to that of the run.
 func (s *storeRun) one(rt verbs.Runtime, id int) {
 	note := func(took time.Duration) { s.meter.note(time.Now(), took) }
 	res, err := s.in.Client(s.ctx, s.clients, rt, id, s.ops, note, func() { s.done.Add(1) })

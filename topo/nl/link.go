@@ -89,6 +89,19 @@ func setUp(name string, up bool) error {
 	return opError(netlink.LinkSetDown(l), "interface %s: set down", name)
 }
 
+// Rename sets an interface down and changes its name; Configure brings it up again. The error is
+// fs.ErrNotExist if there is no such interface.
+func Rename(netns, from, to string) error {
+	return Do(netns, func() error {
+		l, err := byName(from)
+		if err != nil {
+			return err
+		}
+		err = errors.Join(netlink.LinkSetDown(l), netlink.LinkSetName(l, to))
+		return opError(err, "interface %s: rename to %s", from, to)
+	})
+}
+
 // Addrs lists the addresses of an interface.
 func Addrs(netns, name string) ([]netip.Prefix, error) {
 	var out []netip.Prefix

@@ -81,6 +81,14 @@ func quiet() {
 	}
 }
 
+// Quiet does what quiet does for the namespace at path. Create does it for new namespaces.
+func Quiet(path string) error {
+	return Do(path, func() error {
+		quiet()
+		return nil
+	})
+}
+
 // DisableIPv6 disables IPv6 in the namespace at path.
 func DisableIPv6(path string) error {
 	return Do(path, func() error {

@@ -30,7 +30,6 @@ type containerHosts struct {
 
 var _ hostRuntime = containerHosts{}
 
-// useContainers says that the hosts of r are containers with these settings.
 func (r *Rack) useContainers(s container.Settings) {
 	h := container.NewHosts(r.name(), s)
 	r.hosts = containerHosts{r, h}
@@ -237,14 +236,8 @@ func leftContainers(names map[string]bool) error {
 	for _, name := range list {
 		names[name] = true
 	}
-	return ignoreSilence(err)
-}
-
-// ignoreSilence returns nil for the error of an engine that does not answer in time, and any other
-// err unchanged.
-func ignoreSilence(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
-		return nil
+		return nil // the engine does not answer
 	}
 	return err
 }

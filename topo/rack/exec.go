@@ -160,8 +160,6 @@ func ExecInit(dir, path string, argv []string) int {
 	return exitNotExecutable
 }
 
-// startStatus returns the exit status for a program that could not be started, and the error for
-// the user.
 func startStatus(node, program string, err error) (int, error) {
 	switch {
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, fs.ErrNotExist):

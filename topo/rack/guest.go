@@ -141,7 +141,6 @@ func digest(parts ...string) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// plug makes a guest's link, and makes the switch open a port for it.
 func (gs Guests) plug(ctx context.Context, g *guests.Guest) error {
 	end := gs.r.hostEnd(&g.Host)
 	end.Netns, end.Name = g.Netns, g.Ifname

@@ -16,9 +16,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// aliasPrefix is the beginning of the alias (IFLA_IFALIAS) of every interface of a rack.
-const aliasPrefix = "rdmalab"
-
 // Rack is a handle for a rack that is up or is coming up. It has no open file and no process, so it
 // need not be closed.
 type Rack struct {

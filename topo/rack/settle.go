@@ -11,14 +11,6 @@ import (
 // settleWait bounds how long settle waits for the switch to notice that a link has changed.
 const settleWait = time.Second
 
-// portStatus is the part of the switch's status that says whether the switch uses a port.
-type portStatus struct {
-	Ports []struct {
-		Host  string `json:"host"`
-		State string `json:"state"`
-	} `json:"ports"`
-}
-
 // settle waits until the switch has noticed a change of a host's link, so that the change applies
 // to the next frame. If the switch hangs or does not answer, settle does not wait.
 func (r starter) settle(ctx context.Context, host string) {
@@ -34,7 +26,12 @@ func (r starter) settle(ctx context.Context, host string) {
 		return
 	}
 	_ = waitFor(settleWait, "the switch", func() (bool, error) { // an error means only that the switch notices the change later
-		var s portStatus
+		var s struct {
+			Ports []struct {
+				Host  string `json:"host"`
+				State string `json:"state"`
+			} `json:"ports"`
+		}
 		if err := answer(ctx, r.Control(spec.SwitchName), &s); err != nil {
 			return true, nil
 		}

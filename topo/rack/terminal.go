@@ -31,7 +31,6 @@ func (t *terminal) lend(group int) error {
 	return unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, group)
 }
 
-// takeBack makes this process's group the foreground group of the terminal again.
 func (t *terminal) takeBack() {
 	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, t.own) // an error means that the terminal is gone
 }

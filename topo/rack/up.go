@@ -59,7 +59,6 @@ type builder struct{ *Rack }
 
 func (r *Rack) builder() builder { return builder{r} }
 
-// up implements Up, for a Rack whose description and kind of hosts are set.
 func (r builder) up(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return rackError(r.Spec.Name, ErrPrivilege)
@@ -243,7 +242,6 @@ func (r builder) hostsFile() string {
 	return b.String()
 }
 
-// makeNamespaces makes the namespace of the switch.
 func (r builder) makeNamespaces() error {
 	if err := nl.Create(r.Paths.Netns(spec.SwitchName)); err != nil {
 		return err
@@ -262,18 +260,8 @@ func (r *Rack) makeLink(h *spec.Host) error {
 	return nl.Connect(r.portEnd(h), r.hostEnd(h), r.Spec.LinkMTU)
 }
 
-func (r *Rack) alias(h *spec.Host) string { return aliasPrefix + "/" + r.Spec.Name + "/" + h.Name }
-
-func (r *Rack) portEnd(h *spec.Host) nl.End {
-	return nl.End{Netns: r.Paths.Netns(spec.SwitchName), Name: h.Port, Alias: r.alias(h)}
-}
+func (r *Rack) portEnd(h *spec.Host) nl.End { return container.PortEnd(r.Spec, r.Paths, h) }
 
 func (r *Rack) hostEnd(h *spec.Host) nl.End {
-	return nl.End{
-		Netns: r.Paths.Netns(h.Name), Name: spec.HostIfname, MAC: h.MAC, Alias: r.alias(h),
-		Addrs: []netip.Prefix{r.Spec.Prefix4(h), r.Spec.Prefix6(h)},
-		// NoTSO: no real link carries a TCP super-frame. RoCEv2 super-frames are split where single
-		// packets are looked at.
-		NoTSO: true,
-	}
+	return container.HostEnd(r.Spec, h, r.Paths.Netns(h.Name))
 }

@@ -51,7 +51,6 @@ func (d *decoder) faultKeys(n ast.Node, f *faultEntry) {
 	})
 }
 
-// number24 reads a QPN or PSN.
 func number24[T ~uint32](s string) (T, error) {
 	v, err := integer(0, max24)(s)
 	return T(v), err

@@ -20,7 +20,6 @@ type decoder struct {
 	mistakes int
 }
 
-// sound calls f and reports whether f has found no mistake.
 func (d *decoder) sound(f func()) bool {
 	before := d.mistakes
 	f()
@@ -62,7 +61,6 @@ func position(n ast.Node) *token.Position {
 	return nil
 }
 
-// kindOf returns the name of the kind of n, for error messages.
 func kindOf(n ast.Node) string {
 	switch n.(type) {
 	case nil, *ast.NullNode:
@@ -198,7 +196,6 @@ func pointer[T any](d *decoder, key string, dst **T, parse func(s string) (T, er
 	}}
 }
 
-// section returns an entry of a key whose value is a mapping with these entries.
 func section(d *decoder, key string, entries ...entry) entry {
 	return entry{key: key, set: func(n ast.Node) { d.mapping(n, key, entries) }}
 }

@@ -32,7 +32,6 @@ func (d *decoder) resolve(f *file) *Rack {
 	return r
 }
 
-// hosts gives every host of the file its name, and adds it to the rack.
 func (d *decoder) hosts(f *file, r *Rack) {
 	seen := make(map[string]ast.Node)
 	for i := range f.hosts {

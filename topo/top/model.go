@@ -279,7 +279,6 @@ func (m Model) asked(args []string) Model {
 	return m.note(entry{id: m.nextID, args: append(args, m.rackFlag...), stage: waits})
 }
 
-// say adds an error text to the list of commands.
 func (m Model) say(text string) Model { return m.note(entry{output: text, failed: true}) }
 
 func (m Model) note(e entry) Model {

@@ -98,7 +98,6 @@ func (m Model) header() []string {
 
 var paneTitles = [panes]string{"links", "queue pairs", "switch"}
 
-// body returns the chosen pane, or on a tall screen all panes.
 func (m Model) body(rows int) []string {
 	r := since(m.before, m.now)
 	if m.height < tallHeight {
