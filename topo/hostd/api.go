@@ -83,7 +83,6 @@ type Status struct {
 	Quotas []serve.QuotaStatus `json:"quotas"`
 }
 
-// NICStatus is the state of a NIC.
 type NICStatus struct {
 	// State is StateUp, StateDown or StateFailed.
 	State string `json:"state"`
@@ -103,7 +102,6 @@ type NICStatus struct {
 	TxDropped   uint64 `json:"txDropped"`
 }
 
-// QPStatus describes a queue pair.
 type QPStatus struct {
 	QPN   uint32 `json:"qpn"`
 	Type  string `json:"type"` // RC, UC or UD

@@ -67,7 +67,6 @@ type nics struct {
 	programs *socket.Server
 }
 
-// Host is a running host.
 type Host struct {
 	cfg   Config
 	log   *slog.Logger
@@ -302,7 +301,7 @@ func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
 	return mac, ok && err == nil
 }
 
-// address returns an IP address. to is the name of a host, or the text of an address.
+// address returns an IP address; `to` is the name of a host, or the text of an address.
 func (h *Host) address(to string) (netip.Addr, error) {
 	a, err := h.rack.Address(to)
 	if err != nil {

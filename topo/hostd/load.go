@@ -55,7 +55,7 @@ func (h *Host) load(r *http.Request, in perf.Load) (res perf.LoadResult, err err
 	return res, err
 }
 
-// roceLoading is a load over RoCEv2 in progress. base is a time of the fabric's clock, and now the
+// roceLoading is a load over RoCEv2 in progress. `base` is a time of the fabric's clock, and `now` the
 // same moment in nanoseconds since 1970.
 type roceLoading struct {
 	ctx    context.Context

@@ -9,7 +9,6 @@ import (
 
 // ClientsStatus describes the work of the clients of stores on a host.
 type ClientsStatus struct {
-	// Count is the number of clients.
 	Count int `json:"count"`
 	// Rate is how many operations succeeded in the last full second. P99 is the 99th percentile of
 	// their latency, in microseconds.

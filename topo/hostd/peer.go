@@ -99,7 +99,7 @@ func (h *Host) runPeer(r *http.Request, in PeerRequest, send func(PeerEvent) err
 	})
 }
 
-// meetPeer connects to the server at to, which may still be starting. If `to` is not valid, it
+// meetPeer connects to the server at `to`, which may still be starting. If `to` is not valid, it
 // waits for a client.
 func meetPeer(ctx context.Context, to netip.Addr, port uint16, send func(PeerEvent) error) (net.Conn, error) {
 	if !to.IsValid() {

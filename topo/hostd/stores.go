@@ -94,14 +94,7 @@ func (s storeHost) Name() string { return s.h.self.Name }
 
 func (s storeHost) Address(name string) (netip.Addr, error) { return s.h.address(name) }
 
-func (s storeHost) NameOf(addr string) string {
-	if a, err := netip.ParseAddr(addr); err == nil {
-		if p, ok := s.h.rack.ByAddr(a); ok {
-			return p.Name
-		}
-	}
-	return addr
-}
+func (s storeHost) NameOf(addr string) string { return s.h.rack.NameOf(addr) }
 
 func (s storeHost) Manager() rdmacm.Manager { return s.app.conn }
 

@@ -91,7 +91,7 @@ type entry struct {
 }
 
 // mapping calls the set of the matching entry for each key of n. It reports unknown, repeated and
-// missing keys. what names the mapping in errors.
+// missing keys. `what` names the mapping in errors.
 func (d *decoder) mapping(n ast.Node, what string, entries []entry) {
 	m, ok := n.(ast.MapNode)
 	if !ok {
@@ -134,7 +134,7 @@ func keyList(entries []entry) string {
 	return strings.Join(keys, ", ")
 }
 
-// sequence calls f for each element of n. what names the list in errors.
+// sequence calls f for each element of n. `what` names the list in errors.
 func (d *decoder) sequence(n ast.Node, what string, f func(n ast.Node)) {
 	s, ok := n.(*ast.SequenceNode)
 	if !ok {

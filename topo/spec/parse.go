@@ -43,22 +43,14 @@ const (
 	defaultProgram             = ProgramForward
 )
 
-// file is a rack file whose syntax was checked and whose patterns of names are not expanded yet.
+// file is a rack file whose syntax was checked. Its Rack has no hosts, rules, faults and addresses
+// yet: resolve makes them of the elements below.
 type file struct {
-	name     string
-	seed     uint64
-	mtu      int
-	connect  string
-	cable    string
-	priority string
-	group    string
-	subnet   netip.Prefix
-	subnet6  netip.Prefix
-	sw       Switch
-	rules    []ruleEntry
-	hosts    []hostEntry
-	faults   []faultEntry
-	oneRMA   *OneRMA
+	Rack
+	rules  []ruleEntry
+	hosts  []hostEntry
+	faults []faultEntry
+
 	node     ast.Node // the whole file
 	subnetAt ast.Node // values of the keys subnet and subnet6; nil if a key is missing
 	sub6At   ast.Node
@@ -67,18 +59,12 @@ type file struct {
 	nets, hosted, switched bool
 }
 
-// hostEntry is one element of the list hosts. It stands for all hosts of its pattern.
+// hostEntry is one element of the list hosts. It stands for all hosts of its pattern. Its Host has
+// no name and addresses; if Memory is -1, the host gets the memory of its role.
 type hostEntry struct {
+	Host
 	at, nameAt ast.Node
 	names      []string
-	role       Role
-	memory     int64 // size in bytes; -1 means the default of the role
-	spin       time.Duration
-	cpu        int
-	gso        bool
-	pkeys      []uint16
-	tos        uint8
-	quota      Quota
 }
 
 type faultEntry struct {
@@ -180,13 +166,12 @@ func parseYAML(data []byte) (f *ast.File, err error) {
 }
 
 func (d *decoder) topLevel(n ast.Node) *file {
-	f := &file{
-		name: DefaultName, seed: defaultSeed, mtu: defaultMTU, node: n,
-		subnet:  netip.MustParsePrefix("10.77.0.0/24"),
-		subnet6: netip.MustParsePrefix("fd00:77::/64"),
-		sw:      Switch{Program: defaultProgram, Queue: defaultQueue, Spin: defaultSpin, CPU: AutoCPU},
-		nets:    true, switched: true,
-	}
+	f := &file{Rack: Rack{
+		Name: DefaultName, Seed: defaultSeed, LinkMTU: defaultMTU,
+		Subnet:  netip.MustParsePrefix("10.77.0.0/24"),
+		Subnet6: netip.MustParsePrefix("fd00:77::/64"),
+		Switch:  Switch{Program: defaultProgram, Queue: defaultQueue, Spin: defaultSpin, CPU: AutoCPU},
+	}, node: n, nets: true, switched: true}
 	subnet := func(key string, dst *netip.Prefix, at *ast.Node, v4 bool) entry {
 		return entry{key: key, set: func(n ast.Node) {
 			*at = n
@@ -196,16 +181,16 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		}}
 	}
 	d.mapping(n, "a rack file", []entry{
-		set(d, "name", &f.name, func(s string) (string, error) { return s, CheckName(s) }),
-		set(d, "seed", &f.seed, parseSeed),
-		set(d, "mtu", &f.mtu, number(minMTU, maxMTU)),
-		set(d, "connect", &f.connect, either(ConnectCM, ConnectTCP)),
-		set(d, "cable", &f.cable, either(CableVeth, CableMemory)),
-		set(d, "priority", &f.priority, either(PriorityNormal, PriorityRealtime)),
-		set(d, "group", &f.group, parseGroup),
-		{key: "onerma", set: func(n ast.Node) { f.oneRMA = d.oneRMA(n) }},
-		subnet("subnet", &f.subnet, &f.subnetAt, true),
-		subnet("subnet6", &f.subnet6, &f.sub6At, false),
+		set(d, "name", &f.Name, func(s string) (string, error) { return s, CheckName(s) }),
+		set(d, "seed", &f.Seed, parseSeed),
+		set(d, "mtu", &f.LinkMTU, number(minMTU, maxMTU)),
+		set(d, "connect", &f.Connect, either(ConnectCM, ConnectTCP)),
+		set(d, "cable", &f.Cable, either(CableVeth, CableMemory)),
+		set(d, "priority", &f.Priority, either(PriorityNormal, PriorityRealtime)),
+		set(d, "group", &f.Group, parseGroup),
+		{key: "onerma", set: func(n ast.Node) { f.OneRMA = d.oneRMA(n) }},
+		subnet("subnet", &f.Subnet, &f.subnetAt, true),
+		subnet("subnet6", &f.Subnet6, &f.sub6At, false),
 		{key: "switch", set: func(n ast.Node) { d.switchEntry(n, f) }},
 		{key: "hosts", required: true, set: func(n ast.Node) {
 			f.hosted = d.sound(func() {
@@ -240,7 +225,7 @@ func parseSubnet(s string, v4 bool) (netip.Prefix, error) {
 }
 
 func (d *decoder) switchEntry(n ast.Node, f *file) {
-	sw := &f.sw
+	sw := &f.Switch
 	d.mapping(n, "switch", []entry{
 		{key: "program", set: func(n ast.Node) {
 			f.switched = d.sound(func() { set(d, "program", &sw.Program, word(Programs()...)).set(n) })
@@ -253,20 +238,20 @@ func (d *decoder) switchEntry(n ast.Node, f *file) {
 }
 
 func (d *decoder) hostEntry(n ast.Node) hostEntry {
-	h := hostEntry{at: n, nameAt: n, memory: -1, spin: defaultSpin, cpu: AutoCPU, gso: true}
+	h := hostEntry{at: n, nameAt: n, Host: Host{Memory: -1, Spin: defaultSpin, CPU: AutoCPU, GSO: true}}
 	d.mapping(n, "a host", []entry{
 		{key: "name", required: true, set: func(n ast.Node) {
 			h.nameAt = n
 			h.names, _ = text(d, n, "name", Expand)
 		}},
-		required(set(d, "role", &h.role, word(Roles()...))),
-		set(d, "memory", &h.memory, parseMemory),
-		set(d, "spin", &h.spin, parseSpin),
-		set(d, "cpu", &h.cpu, parseCPU),
-		set(d, "gso", &h.gso, parseOnOff),
-		{key: "pkeys", set: func(n ast.Node) { h.pkeys = d.pkeys(n) }},
-		set(d, "tos", &h.tos, parseTOS),
-		{key: "quota", set: func(n ast.Node) { h.quota = d.quota(n) }},
+		required(set(d, "role", &h.Role, word(Roles()...))),
+		set(d, "memory", &h.Memory, parseMemory),
+		set(d, "spin", &h.Spin, parseSpin),
+		set(d, "cpu", &h.CPU, parseCPU),
+		set(d, "gso", &h.GSO, parseOnOff),
+		{key: "pkeys", set: func(n ast.Node) { h.PKeys = d.pkeys(n) }},
+		set(d, "tos", &h.TOS, parseTOS),
+		{key: "quota", set: func(n ast.Node) { h.Quota = d.quota(n) }},
 	})
 	return h
 }

@@ -100,9 +100,7 @@ type Rack struct {
 	Faults []fault.Rule `json:"faults,omitempty"`
 }
 
-// Switch is the top-of-rack switch.
 type Switch struct {
-	// Program is the name of the switch program.
 	Program string `json:"program"`
 	// Queue is the capacity of each egress queue in packets.
 	Queue int `json:"queue"`
@@ -207,6 +205,16 @@ func (r *Rack) ByAddr(a netip.Addr) (*Host, bool) {
 		}
 	}
 	return nil, false
+}
+
+// NameOf returns the name of the host with the address addr, or addr if there is none.
+func (r *Rack) NameOf(addr string) string {
+	if a, err := netip.ParseAddr(addr); err == nil {
+		if h, ok := r.ByAddr(a); ok {
+			return h.Name
+		}
+	}
+	return addr
 }
 
 // Neighbour returns the MAC address of the host or switch that has the IP address a, or false if

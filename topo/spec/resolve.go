@@ -15,9 +15,8 @@ const switchIndex = 1
 // resolve makes the rack with the names and addresses of its hosts. It does not check parts of the
 // file that depend on a part with a mistake, because that would only repeat the mistake.
 func (d *decoder) resolve(f *file) *Rack {
-	r := &Rack{
-		Name: f.name, Seed: f.seed, LinkMTU: f.mtu, Connect: f.connect, Cable: f.cable, Priority: f.priority, Group: f.group, OneRMA: f.oneRMA, Subnet: f.subnet, Subnet6: f.subnet6, Switch: f.sw,
-	}
+	rack := f.Rack
+	r := &rack
 	hosted := d.sound(func() { d.hosts(f, r) }) && f.hosted
 	if hosted && f.nets && d.sound(func() { d.addresses(f, r) }) && f.switched {
 		d.rules(f, r)
@@ -36,7 +35,7 @@ func (d *decoder) hosts(f *file, r *Rack) {
 	seen := make(map[string]ast.Node)
 	for i := range f.hosts {
 		e := &f.hosts[i]
-		if e.pkeys != nil && f.connect == ConnectTCP {
+		if e.PKeys != nil && r.Connect == ConnectTCP {
 			d.errorf(e.nameAt, "pkeys need the connection manager, which agrees on a partition; remove pkeys or connect: tcp")
 		}
 		for _, name := range e.names {
@@ -60,9 +59,10 @@ func (d *decoder) hosts(f *file, r *Rack) {
 
 // host makes one host of the pattern of e, without addresses.
 func (e *hostEntry) host(name string) Host {
-	h := Host{Name: name, Role: e.role, Port: name, Memory: e.memory, Spin: e.spin, CPU: e.cpu, GSO: e.gso, PKeys: e.pkeys, TOS: e.tos, Quota: e.quota}
+	h := e.Host
+	h.Name, h.Port = name, name
 	if h.Memory < 0 {
-		h.Memory = map[Role]int64{Memory: defaultMemory, Metadata: defaultMetadataMemory}[e.role]
+		h.Memory = map[Role]int64{Memory: defaultMemory, Metadata: defaultMetadataMemory}[h.Role]
 	}
 	return h
 }

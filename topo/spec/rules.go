@@ -59,7 +59,7 @@ func (d *decoder) ruleEntry(n ast.Node) ruleEntry {
 
 // rules resolves the servers of the rules and checks that the rules fit the rack and each other.
 func (d *decoder) rules(f *file, r *Rack) {
-	if len(f.rules) > 0 && f.sw.Program != ProgramSwordBox {
+	if len(f.rules) > 0 && f.Switch.Program != ProgramSwordBox {
 		d.errorf(f.rules[0].at, "rules are for program %s; write program: %s beside them, or remove them", ProgramSwordBox, ProgramSwordBox)
 		return
 	}

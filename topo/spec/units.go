@@ -22,7 +22,7 @@ var (
 )
 
 // parseUnit reads a decimal number with a unit, and returns the number of base units, which must be
-// whole. bare is true if the unit may be missing. what and example are parts of the error text.
+// whole. `bare` is true if the unit may be missing. `what` and `example` are parts of the error text.
 func parseUnit(s, what, example string, units []unit, bare bool) (int64, error) {
 	bad := fmt.Errorf("%q is no %s; write it like %s", s, what, example)
 	number, factor := s, 0.0

@@ -228,14 +228,7 @@ func (s *simHost) Name() string { return s.host.Spec.Name }
 
 func (s *simHost) Address(name string) (netip.Addr, error) { return s.rack.Address(name) }
 
-func (s *simHost) NameOf(addr string) string {
-	if a, err := netip.ParseAddr(addr); err == nil {
-		if h, ok := s.rack.ByAddr(a); ok {
-			return h.Name
-		}
-	}
-	return addr
-}
+func (s *simHost) NameOf(addr string) string { return s.rack.NameOf(addr) }
 
 func (s *simHost) Manager() rdmacm.Manager { return s.manager }
 
