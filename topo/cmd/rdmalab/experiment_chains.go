@@ -31,16 +31,12 @@ const (
 type chainRun struct {
 	*chains.Run
 	server, client *nicProgram
-	// left is the number of clients that have not connected yet. begin is closed when all have
-	// connected. failed ends when the run has failed; its cause is the first error, which cancel was
-	// called with. before is the counter of ring entries (work requests of programs) that the server's
-	// NIC had executed when begin was closed, and entries reads this counter.
-	left    atomic.Int32
-	begin   chan struct{}
-	failed  context.Context
-	cancel  context.CancelCauseFunc
-	before  uint64
-	entries func() (uint64, error)
+	left           atomic.Int32    // clients that have not connected yet
+	begin          chan struct{}   // closed when all clients have connected
+	failed         context.Context // ends when the run has failed; its cause is the first error
+	cancel         context.CancelCauseFunc
+	entries        func() (uint64, error) // reads how many ring entries the server's NIC has executed
+	before         uint64                 // what entries returned when begin was closed
 }
 
 // nicProgram is an open NIC of a host. To the NIC, this process is a program on that host.

@@ -190,7 +190,7 @@ func (b *bufferRun) send(ctx context.Context, from string) error {
 	return err
 }
 
-// follow asks for the state of the queue until done returns true. quiet tells done that the number of
+// follow asks for the state of the queue until `done` returns true. `quiet` tells it that the number of
 // stored frames has not changed for bufferQuiet.
 func (b *bufferRun) follow(ctx context.Context, done func(i *packetbuffer.Item, quiet bool) bool) (packetbuffer.Item, error) {
 	var stored uint64

@@ -46,8 +46,8 @@ func (p *soloRun) soloKeys(ctx context.Context, l *experiment.OneRMA, out *exper
 
 // rekeys replaces the key of a region by REKEY, asks the region's owner for a key for this client
 // that is derived from the new one, and READs with it, once for each element of first and all.
-// first gets the times of the REKEYs, all the times from the REKEY until the end of the READ. A REKEY
-// that ends by TIMEOUT, because a host had no processor, is not measured, and another one follows.
+// `first` gets the times of the REKEYs, `all` the times from the REKEY until the end of the READ. A
+// REKEY that ends by TIMEOUT, because a host had no processor, is not measured, and another one follows.
 func (p *soloRun) rekeys(ctx context.Context, first, all []time.Duration) (err error) {
 	var ends [2]*socket.Client
 	for i, host := range []string{p.to, p.hosts[0]} {
@@ -105,8 +105,8 @@ func (p *soloRun) rekeys(ctx context.Context, first, all []time.Duration) (err e
 	return err
 }
 
-// reconnects makes connections to the memory service of the server, and a READ over each. first
-// gets the times until a connection is made, all the times until its READ has ended.
+// reconnects makes connections to the memory service of the server, and a READ over each. `first`
+// gets the times until a connection is made, `all` the times until its READ has ended.
 func (p *soloRun) reconnects(ctx context.Context, first, all []time.Duration) (err error) {
 	client, err := p.openNIC(p.hosts[0])
 	if err != nil {

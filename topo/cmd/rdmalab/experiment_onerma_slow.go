@@ -169,7 +169,7 @@ type slowLoad struct {
 }
 
 // load returns the load of a host that reads from others. begin and end are in round trips after the
-// common time start.
+// common time `start`.
 func (r *slowRun) load(host string, to []string, start time.Time, begin, end float64) slowLoad {
 	at := func(trips float64) int64 { return start.Add(r.times(trips)).UnixNano() }
 	return slowLoad{host, perf.Load{

@@ -84,26 +84,27 @@ func moved(l *perf.LoadResult, from, until int64) (n int) {
 // lineAfter returns after how many round trips a flow has the line rate; 0 if it does not have it
 // before the time `until`.
 func (r *slowRun) lineAfter(l *perf.LoadResult, until int64) float64 {
-	step := r.times(experiment.OneRMALineStep)
-	for n := 1; l.Began+int64(n)*int64(step) <= until; n++ {
-		at := l.Began + int64(n)*int64(step)
-		got := moved(l, at-int64(step), at)
-		if float64(got*onerma.MaxFrame*8)/step.Seconds()/r.line() >= experiment.OneRMALine {
-			return float64(n * experiment.OneRMALineStep)
-		}
-	}
-	return 0
+	return r.after(l.Began, until, experiment.OneRMALineStep, func(from, at int64) bool {
+		bits := float64(moved(l, from, at) * onerma.MaxFrame * 8)
+		return bits/r.times(experiment.OneRMALineStep).Seconds()/r.line() >= experiment.OneRMALine
+	})
 }
 
 // fairAfter returns how many round trips after the begin of the second flow the rates of both flows
 // are about equal (experiment.OneRMAFair); 0 if they are not before the time `until`.
 func (r *slowRun) fairAfter(flows []perf.LoadResult, until int64) float64 {
-	step := int64(r.times(experiment.OneRMAFairStep))
-	for n := int64(1); flows[1].Began+n*step <= until; n++ {
-		at := flows[1].Began + n*step
-		a, b := moved(&flows[0], at-step, at), moved(&flows[1], at-step, at)
-		if experiment.OneRMAFair(float64(a), float64(b)) {
-			return float64(n * experiment.OneRMAFairStep)
+	return r.after(flows[1].Began, until, experiment.OneRMAFairStep, func(from, at int64) bool {
+		return experiment.OneRMAFair(float64(moved(&flows[0], from, at)), float64(moved(&flows[1], from, at)))
+	})
+}
+
+// after calls done for steps of so many round trips from `began` to `until`, and returns how many
+// round trips there were at the end of the first step for which it returns true; 0 if there is none.
+func (r *slowRun) after(began, until int64, trips int, done func(from, at int64) bool) float64 {
+	step := int64(r.times(float64(trips)))
+	for n := int64(1); began+n*step <= until; n++ {
+		if at := began + n*step; done(at-step, at) {
+			return float64(n * int64(trips))
 		}
 	}
 	return 0

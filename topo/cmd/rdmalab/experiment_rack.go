@@ -74,12 +74,11 @@ func (c *rackPlace) platform(cmd *cobra.Command) (experiment.Platform, func() er
 }
 
 // rackPlatform is the rack that is up as a platform for experiments, accessed through its daemons.
-// to is the memory server of --to, hosts are the compute hosts of the clients.
 type rackPlatform struct {
 	cmd   *cobra.Command
 	rack  *spec.Rack
-	to    string
-	hosts []string
+	to    string   // the memory server of --to
+	hosts []string // the compute hosts of the clients
 	box   experimentSwitch
 }
 

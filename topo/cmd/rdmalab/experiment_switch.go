@@ -32,7 +32,7 @@ type experimentSwitch struct {
 }
 
 // set loads the program and the rules that a measurement needs: for each of the servers a rule, to
-// whose text more is appended. It waits until the switch has the connections that the rules need.
+// whose text `more` is appended. It waits until the switch has the connections that the rules need.
 func (x *experimentSwitch) set(ctx context.Context, s *experiment.Switch, servers []string, more string) error {
 	if !x.read {
 		now, was, err := runningProgram(x.cmd)
@@ -67,13 +67,8 @@ func (x *experimentSwitch) want(s *experiment.Switch, servers []string, more str
 	if s.Action == experiment.AsIs {
 		return x.was
 	}
-	out := program{name: x.now.name} // a change of rules alone keeps connections
-	for i, text := range x.was.rules {
-		if r, err := rules.Parse(text); err == nil && (r.Action == rules.Steer || r.Action == rules.Atomics) {
-			continue
-		}
-		out.rules, out.ids = append(out.rules, text), append(out.ids, x.was.ids[i])
-	}
+	out := x.was.without(rules.Steer, rules.Atomics)
+	out.name = x.now.name // a change of rules alone keeps connections
 	if s.Action == "" || s.Action == experiment.Forward {
 		return out
 	}

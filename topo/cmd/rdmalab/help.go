@@ -99,7 +99,7 @@ func listed(name string, width int, text string) string {
 	return out.String() + "\n"
 }
 
-// listedAll returns the entries of a list of a help text; of returns the name and the text of one.
+// listedAll returns the entries of a list of a help text; `of` returns the name and the text of one.
 func listedAll[T any](width int, list []T, of func(one T) (name, text string)) string {
 	var out strings.Builder
 	for _, one := range list {

@@ -370,7 +370,7 @@ func (f *runFlags) measure(cmd *cobra.Command) (rep *runReport, err error) {
 	return run.report(res, before, after), err
 }
 
-// report makes the report of what the clients have done. before and after are the switch's counters
+// report makes the report of what the clients have done. `before` and `after` are the switch's counters
 // before and after the clients worked.
 func (s *storeRun) report(res *kv.Result, before, after traffic) *runReport {
 	rep, issued := s.flags.report(res), float64(s.issued)

@@ -42,6 +42,17 @@ func (p program) String() string {
 	return fmt.Sprintf("program %s with rules %s", p.name, strings.Join(p.ids, ", "))
 }
 
+// without returns p without its rules of these actions.
+func (p program) without(actions ...rules.Action) program {
+	out := program{name: p.name}
+	for i, text := range p.rules {
+		if r, err := rules.Parse(text); err != nil || !slices.Contains(actions, r.Action) {
+			out.rules, out.ids = append(out.rules, text), append(out.ids, p.ids[i])
+		}
+	}
+	return out
+}
+
 // steerChoices are the values of --steer.
 var steerChoices = []string{"none", "write", "read", "both"}
 
@@ -144,13 +155,7 @@ func runningProgram(cmd *cobra.Command) (now, was program, err error) {
 // steering returns program swordbox with the present rules, except that one steering rule for each
 // memory server replaces the present steering rules.
 func steering(rack *spec.Rack, was program, what string) program {
-	want := program{name: was.name}
-	for i, text := range was.rules {
-		if r, err := rules.Parse(text); err == nil && r.Action == rules.Steer {
-			continue
-		}
-		want.rules, want.ids = append(want.rules, text), append(want.ids, was.ids[i])
-	}
+	want := was.without(rules.Steer)
 	if what == "none" {
 		return want
 	}
