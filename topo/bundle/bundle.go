@@ -39,10 +39,8 @@ type Reason struct {
 	// What names the failed test or command.
 	What string `json:"what,omitempty"`
 	// Replay is the command that repeats the failure.
-	Replay string `json:"replay,omitempty"`
-	// Output is the output of the failed command.
-	Output string `json:"output,omitempty"`
-	// Version is the version of this program.
+	Replay  string `json:"replay,omitempty"`
+	Output  string `json:"output,omitempty"` // of the failed command
 	Version string `json:"version,omitempty"`
 }
 

@@ -159,36 +159,33 @@ func ipNet(p netip.Prefix) net.IPNet {
 
 // Del executes DEL: it removes the guest. It returns no error if the guest does not exist.
 func (p *Plugin) Del(a *skel.CmdArgs) error {
-	c, err := parseConfig(a.StdinData)
-	if err != nil {
-		return err
-	}
-	return p.remove(c, func(ctx context.Context, r *rack.Rack) error {
-		return r.Guests().Remove(ctx, c.Name, a.ContainerID, a.IfName)
+	return p.remove(a, func(ctx context.Context, c *Config, all rack.Guests) error {
+		return all.Remove(ctx, c.Name, a.ContainerID, a.IfName)
 	})
 }
 
 // GC executes GC: it removes all guests of the network except those that the runtime's request
 // lists.
 func (p *Plugin) GC(a *skel.CmdArgs) error {
-	c, err := parseConfig(a.StdinData)
-	if err != nil {
-		return err
-	}
-	return p.remove(c, func(ctx context.Context, r *rack.Rack) error {
-		return r.Guests().Keep(ctx, c.Name, func(g *guests.Guest) bool {
+	return p.remove(a, func(ctx context.Context, c *Config, all rack.Guests) error {
+		return all.Keep(ctx, c.Name, func(g *guests.Guest) bool {
 			return slices.Contains(c.ValidAttachments, types.GCAttachment{ContainerID: g.Container, IfName: g.Ifname})
 		})
 	})
 }
 
-// remove runs f on a rack. If the rack is down, it has no guests, and remove does not call f.
-func (p *Plugin) remove(c *Config, f func(ctx context.Context, r *rack.Rack) error) error {
+// remove runs f on the guests of a rack. If the rack is down, it has no guests, and remove does not
+// call f.
+func (p *Plugin) remove(a *skel.CmdArgs, f func(ctx context.Context, c *Config, all rack.Guests) error) error {
+	c, err := parseConfig(a.StdinData)
+	if err != nil {
+		return err
+	}
 	r, err := p.rackOf(c)
 	if err == nil {
 		ctx, cancel := context.WithTimeout(context.Background(), limit)
 		defer cancel()
-		err = f(ctx, r)
+		err = f(ctx, c, r.Guests())
 	}
 	if errors.Is(err, rack.ErrNotUp) {
 		return nil

@@ -155,8 +155,8 @@ func (e *Engine) explain(err error) error {
 	return fmt.Errorf("engine at %s: %w", e.socket, err)
 }
 
-// call sends `in` as JSON, and decodes the answer into out. If `in` is nil, the request has no
-// body; if out is nil, the answer is dropped.
+// call sends `in` as JSON, and decodes the answer into `out`. If `in` is nil, the request has no
+// body; if `out` is nil, the answer is dropped.
 func (e *Engine) call(ctx context.Context, method, path string, query url.Values, in, out any) error {
 	ctx, cancel := context.WithTimeout(ctx, callWait)
 	defer cancel()

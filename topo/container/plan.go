@@ -62,7 +62,6 @@ type mount struct {
 // linkNet is a network of the engine that the rack's network driver makes: the link of one host.
 type linkNet struct{ Name, Host string }
 
-// ContainerName returns the name of a host's container.
 func ContainerName(rack, host string) string { return "rdmalab-" + rack + "-" + host }
 
 // holderName returns the name of the container that holds a host's network. It is not the
@@ -71,7 +70,6 @@ func holderName(rack, host string) string { return ContainerName(rack, host) + "
 
 func linkNetName(rack, host string) string { return "rdmalab-" + rack + "-" + host }
 
-// DriverName returns the name of a rack's network driver.
 func DriverName(rack string) string { return "rdmalab-" + rack }
 
 // units lists the containers of a host, in the order in which they start.

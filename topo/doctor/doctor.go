@@ -18,7 +18,6 @@ const (
 	Missing  State = "missing"
 )
 
-// Finding is what one probe found.
 type Finding struct {
 	Check string `json:"check"`
 	State State  `json:"state"`

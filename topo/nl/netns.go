@@ -89,7 +89,6 @@ func Quiet(path string) error {
 	})
 }
 
-// DisableIPv6 disables IPv6 in the namespace at path.
 func DisableIPv6(path string) error {
 	return Do(path, func() error {
 		for _, dev := range []string{"all", "default"} {

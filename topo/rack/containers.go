@@ -223,7 +223,7 @@ func (r *Rack) watch(ctx context.Context) *container.Watch {
 // containers of racks.
 const maxLook = time.Second
 
-// leftContainers adds to names the racks of which an engine has containers, by the labels of the
+// leftContainers adds to `names` the racks of which an engine has containers, by the labels of the
 // containers. If the engine does not answer, leftContainers adds none.
 func leftContainers(names map[string]bool) error {
 	socket, err := container.SocketFromEnv()

@@ -9,7 +9,6 @@ import (
 // RuntimeDocker is the value of Status.Runtime if hosts are containers.
 const RuntimeDocker = "docker"
 
-// ContainerStatus is the state of a host's container.
 type ContainerStatus struct {
 	Name string `json:"name,omitempty"` // "" means that the host has no container
 	// State is the engine's name of the state. ExitCode is the exit status of a container that has

@@ -22,7 +22,7 @@ func (r *Rack) Crash(ctx context.Context, node string) error {
 		if ok, err := r.alive(node); err != nil || !ok {
 			return errors.Join(stateError(ok, "%s has crashed already; `rdmalab restart %s` brings it back", node, node), err)
 		}
-		err := errors.Join(r.timers().cancelTimer(node), r.crash(node))
+		err := errors.Join(r.starter().cancelTimer(node), r.crash(node))
 		r.starter().settle(ctx, node)
 		return err
 	})
@@ -69,7 +69,7 @@ func (r *Rack) hang(ctx context.Context, node string, on bool) error {
 		if is == on {
 			return hangError(node, on)
 		}
-		return errors.Join(r.timers().cancelTimer(node), r.keep.hang(node, on))
+		return errors.Join(r.starter().cancelTimer(node), r.keep.hang(node, on))
 	})
 }
 
@@ -108,7 +108,7 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 		return err
 	}
 	return r.locked(ctx, func() error {
-		if err := errors.Join(r.timers().cancelTimer(node), r.crash(node)); err != nil {
+		if err := errors.Join(r.starter().cancelTimer(node), r.crash(node)); err != nil {
 			return err
 		}
 		if h, _, ok := r.Spec.Host(node); ok {
@@ -162,7 +162,7 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 	}
 	return r.locked(ctx, func() error {
 		h, _, _ := r.Spec.Host(host)
-		err := errors.Join(r.timers().cancelTimer(ActionLinkUp.timerName(host)), r.setLink(h, up))
+		err := errors.Join(r.starter().cancelTimer(ActionLinkUp.timerName(host)), r.setLink(h, up))
 		r.starter().settle(ctx, host)
 		return err
 	})

@@ -27,9 +27,9 @@ type hostRuntime interface {
 	// restore is called when the host is about to start. It makes the host's link usable again, or
 	// does nothing if the start of the host does that.
 	restore(h *spec.Host) error
-	// view returns how a program enters a host, as flags of namespaces. join are the namespaces of
-	// the host's process 1 that the program enters. own are new namespaces that the program gets;
-	// own includes a mount namespace if the program must make the host's mounts there.
+	// view returns how a program enters a host, as flags of namespaces. `join` are the namespaces of
+	// the host's process 1 that the program enters. `own` are new namespaces that the program gets;
+	// `own` includes a mount namespace if the program must make the host's mounts there.
 	view() (join int, own uintptr)
 	// linkSet is called before a host's link is cut (up is false) or restored at the switch. For
 	// containers it records that, so that a link that is made later is cut, too.

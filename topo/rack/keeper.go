@@ -116,7 +116,7 @@ func initAndDaemon(ps []procStat) (first, daemon int) {
 }
 
 // waitFor calls done every pollStep until done returns true or an error. After the time bound,
-// waitFor returns an error; what names the awaited event for the text of this error.
+// waitFor returns an error; `what` names the awaited event in the text of this error.
 func waitFor(bound time.Duration, what string, done func() (bool, error)) error {
 	deadline := time.Now().Add(bound)
 	for {

@@ -21,8 +21,8 @@ const gateFD = 3
 // gave up.
 var errGate = errors.New("was not let into the rack; such processes are started by rdmalab only")
 
-// starter starts the processes of nodes in their namespaces and cgroups, and waits until their
-// daemons answer.
+// starter starts the processes of nodes, also timers, in their namespaces and cgroups, and waits
+// until their daemons answer.
 type starter struct{ *Rack }
 
 func (r *Rack) starter() starter { return starter{r} }
@@ -58,7 +58,7 @@ func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 
 // spawn starts this program with args as a process of a node, in new namespaces as the clone flags
 // say. The process goes on when the caller ends. Its output goes to the rack's log called log. spawn
-// calls around with the function that starts the process.
+// calls `around` with the function that starts the process.
 func (r starter) spawn(node, log string, flags uintptr, around func(start func() error) error, args ...string) error {
 	if err := r.keep.prepare(node); err != nil {
 		return err
@@ -79,7 +79,7 @@ func (r starter) spawn(node, log string, flags uintptr, around func(start func()
 	return err
 }
 
-// here is the argument around of spawn for a process that starts in the caller's namespaces.
+// here is the `around` of spawn for a process that starts in the caller's namespaces.
 func here(start func() error) error { return start() }
 
 // passGate waits until the controller has added the calling process to the cgroup of its node. It

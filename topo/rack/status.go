@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/rdmalab/rdmalab/softrnic/control"
@@ -29,7 +30,6 @@ const (
 	StateUp      State = "up"
 )
 
-// LinkState is the state of a host's link.
 type LinkState string
 
 // Link states.
@@ -40,7 +40,6 @@ const (
 	LinkMissing   LinkState = "missing"
 )
 
-// NodeStatus describes one node.
 type NodeStatus struct {
 	Name  string `json:"name"`
 	Role  string `json:"role"` // a spec.Role, or "switch"
@@ -208,14 +207,10 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 }
 
 func worst(s Status) State {
+	nodes := append([]NodeStatus{s.Switch}, s.Hosts...)
 	for _, state := range []State{StateCrashed, StateHung, StateSilent, StateNICDown, StateCut, StateAppHung, StateApp} {
-		if s.Switch.State == state {
+		if slices.ContainsFunc(nodes, func(n NodeStatus) bool { return n.State == state }) {
 			return state
-		}
-		for i := range s.Hosts {
-			if s.Hosts[i].State == state {
-				return state
-			}
 		}
 	}
 	return StateUp

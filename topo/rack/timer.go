@@ -50,7 +50,7 @@ func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string
 	if err := r.checkNode(node); err != nil {
 		return err
 	}
-	return r.locked(ctx, func() error { return r.timers().startTimer(d, a, node) })
+	return r.locked(ctx, func() error { return r.starter().startTimer(d, a, node) })
 }
 
 // apart has the suffixes of timer names for actions that do not end a crash or hang of the node
@@ -63,25 +63,20 @@ func (a Action) timerName(node string) string { return node + apart[a] }
 
 // Cancel ends the timer that After has started for action a on a node, if it still waits.
 func (r *Rack) Cancel(ctx context.Context, a Action, node string) error {
-	return r.locked(ctx, func() error { return r.timers().cancelTimer(a.timerName(node)) })
+	return r.locked(ctx, func() error { return r.starter().cancelTimer(a.timerName(node)) })
 }
 
-// timers starts and ends the processes that end faults after a time.
-type timers struct{ *Rack }
-
-func (r *Rack) timers() timers { return timers{r} }
-
-func (r timers) startTimer(d time.Duration, a Action, node string) error {
+func (r starter) startTimer(d time.Duration, a Action, node string) error {
 	name := a.timerName(node)
 	if err := r.cancelTimer(name); err != nil {
 		return err
 	}
-	return r.starter().spawn(timerNode(name), "timers", 0, here,
+	return r.spawn(timerNode(name), "timers", 0, here,
 		"timer", "--rack", r.Spec.Name, "--after", d.String(), "--action", string(a), "--node", node)
 }
 
 // cancelTimer ends the timer with this name, unless the caller is that timer.
-func (r timers) cancelTimer(name string) error {
+func (r starter) cancelTimer(name string) error {
 	node := timerNode(name)
 	pids, err := r.keep.pids(node)
 	if err != nil {

@@ -146,9 +146,9 @@ type wordKey struct {
 	va     uint64
 }
 
-// since prepares the rates between the sample s and the sample later. If a sample is nil, or there
+// since prepares the rates between the samples `s` and `later`. If a sample is nil, or there
 // was no rack when s was taken, all rates are 0.
-func since(s *Sample, later *Sample) *rates {
+func since(s, later *Sample) *rates {
 	r := &rates{
 		drops: map[string]uint64{}, retrans: map[string]uint64{}, qps: map[qpKey]QP{},
 		counts: map[string]uint64{}, words: map[wordKey]uint64{}, columns: map[string]uint64{},

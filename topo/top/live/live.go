@@ -29,7 +29,6 @@ const (
 
 // Config describes a view of a rack.
 type Config struct {
-	// Rack is the name of the rack.
 	Rack string
 	// Program is the path of this program, with which commands are run.
 	Program string
@@ -82,13 +81,10 @@ type doer struct {
 	cfg  *Config
 	work sync.WaitGroup
 
-	mu sync.Mutex
-	// running has, by ID, a function for each running command, which interrupts the command. last
-	// is the time of the last sample. panicked is the panic of a command, which has ended the view.
-	// mu guards these fields.
-	running  map[int]context.CancelFunc
-	last     time.Time
-	panicked error
+	mu       sync.Mutex                 // guards the fields below
+	running  map[int]context.CancelFunc // by ID: interrupts a running command
+	last     time.Time                  // when the last sample was taken
+	panicked error                      // the panic of a command, which has ended the view
 }
 
 var _ top.Doer = (*doer)(nil)
