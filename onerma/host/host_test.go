@@ -45,7 +45,11 @@ type rack struct {
 
 var macs = [2]wire.MAC{{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}}
 
-func addr(i int) netip.Addr { return netip.AddrFrom4([4]byte{127, 0, 18, byte(31 + i)}) }
+// addr returns the loopback address of host i. Processes that run these tests at the same time have
+// different addresses.
+func addr(i int) netip.Addr {
+	return netip.AddrFrom4([4]byte{127, 64 | byte(os.Getpid()>>8&0x3f), byte(os.Getpid()), byte(31 + i)})
+}
 
 func up(t testing.TB, change ...func(*host.Config)) *rack {
 	t.Helper()
@@ -299,7 +303,7 @@ func TestRefusals(t *testing.T) {
 		"class 2: use 0 or 1":                                           func(t *host.Transfer) { t.Class = 2 },
 		"needs local memory with LocalWrite":                            func(t *host.Transfer) { t.Local = plain },
 		"use READ or WRITE":                                             func(t *host.Transfer) { t.Op = onerma.Rekey },
-		"127.0.18.31 is this host":                                      func(t *host.Transfer) { t.Remote = &own },
+		addr(0).String() + " is this host":                              func(t *host.Transfer) { t.Remote = &own },
 	} {
 		bad := good
 		change(&bad)

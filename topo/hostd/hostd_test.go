@@ -39,13 +39,19 @@ func (c *end) Info() afpacket.Info {
 }
 func (c *end) LinkUp() bool { return true }
 
+// loopback returns the loopback address of host i. Processes that run these tests at the same time
+// have different addresses.
+func loopback(i byte) netip.Addr {
+	return netip.AddrFrom4([4]byte{127, 64 | byte(os.Getpid()>>8&0x3f), byte(os.Getpid()), i})
+}
+
 // testRack describes a compute node and a memory server on loopback addresses, whose NICs are
 // joined in memory.
 func testRack() *spec.Rack {
 	host := func(i byte, name string, role spec.Role, memory int64) spec.Host {
 		return spec.Host{
 			Name: name, Role: role, Memory: memory, MAC: wire.MAC{2, 0, 0, 0, 0, i},
-			IPv4: netip.AddrFrom4([4]byte{127, 0, 18, i}), Spin: 20 * time.Microsecond,
+			IPv4: loopback(i), Spin: 20 * time.Microsecond,
 		}
 	}
 	return &spec.Rack{
@@ -431,7 +437,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"no host of this name": {Dir: dir, Name: "cn9", Log: log},
 		"interface":            {Dir: dir, Name: "cn0", Log: log, Ifname: "nosuch0"},
 		"address already in use": {
-			Dir: dir, Name: "cn0", Log: log, listen: netip.MustParseAddr("127.0.18.1"),
+			Dir: dir, Name: "cn0", Log: log, listen: loopback(1),
 			open: func(*spec.Host) (port, packetio.Waiter, error) {
 				a, _ := memcable.Pair(memcable.Config{})
 				return &end{a, wire.MAC{2}}, memcable.NewWaiter(a), nil

@@ -33,7 +33,7 @@ func kvcsStart(t *testing.T, cn, ms *control.Client, fresh bool) {
 		if err := cn.Call(t.Context(), http.MethodPost, kvcs.Store.Path("stat"), nil, &s); err != nil {
 			t.Fatal(err)
 		}
-		return slices.Equal(s.Coordinator.Replicas, []string{"127.0.18.2"})
+		return slices.Equal(s.Coordinator.Replicas, []string{loopback(2).String()})
 	})
 }
 

@@ -252,7 +252,7 @@ func TestOneRMAGarbage(t *testing.T) {
 				}
 			}
 			if rng.IntN(4) == 0 {
-				m["addr"] = []string{"127.0.18.1", "127.0.18.2", "::1", "", "x"}[rng.IntN(5)]
+				m["addr"] = []string{loopback(1).String(), loopback(2).String(), "::1", "", "x"}[rng.IntN(5)]
 			}
 			if rng.IntN(4) == 0 {
 				m["grant"] = map[string]any{"region": 1, "length": number(), "read": fmt.Sprintf("%032x", i), "write": fmt.Sprintf("%032x", i), "rekey": fmt.Sprintf("%032x", i)}

@@ -77,7 +77,7 @@ func TestOneRMA(t *testing.T) {
 		{Test: perf.OneRMAReadBW, Size: perf.MaxSize + 1}:   "size 67108865",
 		{Test: perf.OneRMAReadBW, Size: 64 << 20, Depth: 5}: "give a smaller --size or --tx-depth",
 		{Test: perf.OneRMAReadBW, Iters: -1}:                "iters -1",
-		{Test: perf.OneRMAWriteLat, To: "cn0", Size: 8}:     "127.0.18.1",
+		{Test: perf.OneRMAWriteLat, To: "cn0", Size: 8}:     loopback(1).String(),
 	} {
 		if cfg.To == "" {
 			cfg.To = "ms0"

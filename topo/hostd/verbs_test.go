@@ -2,7 +2,6 @@ package hostd
 
 import (
 	"errors"
-	"fmt"
 	"net"
 	"net/netip"
 	"strings"
@@ -108,7 +107,7 @@ func TestQuotasOfTheRackFile(t *testing.T) {
 // A program that ends while it dials a peer that does not answer is detached at once, also when
 // connections are made by TCP.
 func TestAProgramThatDialsEnds(t *testing.T) {
-	mute, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.MustParseAddrPort(fmt.Sprint("127.0.18.77:", rdmacm.DefaultPort))))
+	mute, err := net.ListenTCP("tcp", net.TCPAddrFromAddrPort(netip.AddrPortFrom(loopback(77), rdmacm.DefaultPort)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +133,7 @@ func TestAProgramThatDialsEnds(t *testing.T) {
 	}
 	dialed := make(chan error, 1)
 	go func() {
-		_, err := c.Manager().Dial(qp, netip.MustParseAddr("127.0.18.77"), "x", rdmacm.Params{}, nil, clock.Never)
+		_, err := c.Manager().Dial(qp, loopback(77), "x", rdmacm.Params{}, nil, clock.Never)
 		dialed <- err
 	}()
 	peer, err := mute.Accept()
