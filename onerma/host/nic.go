@@ -153,7 +153,7 @@ func (n *NIC) end() {
 	n.steps++
 }
 
-// Takes, Frame, EndBatch, Tick, Deadline, Activity and Down implement device.Second.
+// Takes implements device.Second, as do Frame, EndBatch, Tick, Deadline, Activity and Down.
 func (n *NIC) Takes(f *packetio.Frame) bool { return onerma.Is(f.Data) }
 
 func (n *NIC) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Batch) {

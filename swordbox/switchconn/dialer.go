@@ -241,11 +241,13 @@ func (d *Dialer) List() []Info {
 	var out []Info
 	for _, l := range d.links {
 		i := Info{Key: l.Key, State: l.state, Attempts: l.attempts, Error: l.err}
-		if l.state == Up {
+		switch l.state {
+		case Up:
 			s := l.shared
 			i.Shared = &s
-		} else if l.state == Waiting {
+		case Waiting:
 			i.Next = l.next
+		case Dialing, Ending:
 		}
 		out = append(out, i)
 	}

@@ -193,7 +193,7 @@ func TestProcessesThatDoNotStopAreNamed(t *testing.T) {
 	}()
 	late := errors.New("late")
 	var s stopper
-	if err := s.explain(late); err != late {
+	if err := s.explain(late); !errors.Is(err, late) || err.Error() != late.Error() {
 		t.Errorf("with no process left: %v", err)
 	}
 	s.left = []procStat{{pid: cmd.Process.Pid}, {pid: 1 << 30}}
