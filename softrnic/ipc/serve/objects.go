@@ -28,7 +28,7 @@ func get[T any](t *objects, op string, h uint32) (T, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	o, ok := t.byHandle[h].(T)
-	if !ok && t.byHandle[h] == nil && h <= t.next && h != 0 {
+	if !ok && t.byHandle[h] == nil && h <= t.next {
 		return o, &verbs.OpError{Op: op, Err: verbs.ErrClosed, Detail: "the object was destroyed"}
 	}
 	if !ok {
@@ -39,9 +39,6 @@ func get[T any](t *objects, op string, h uint32) (T, error) {
 
 // unnamed returns the error for a handle that names no object of the wanted kind.
 func unnamed(op string, h uint32) error {
-	if h == 0 {
-		return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "handle 0 names no object: the request needs the handle of an object of this application"}
-	}
 	return &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("handle %d names no such object of this application", h)}
 }
 
