@@ -28,8 +28,8 @@ var onermaBugs = []planted{
 	},
 	{
 		"onerma: parts of a block are sealed in place", "onerma/nic/crypto.go",
-		"return n%aes.BlockSize == 0 && !raceEnabled",
-		"return !raceEnabled",
+		"return len(memory)%aes.BlockSize == 0 && phase(memory) == 0 && !raceEnabled",
+		"return phase(memory) == 0 && !raceEnabled",
 		"onerma/nic TestSource",
 	},
 	{
@@ -46,8 +46,8 @@ var onermaBugs = []planted{
 	},
 	{
 		"onerma: forged data is decrypted over data that has landed", "onerma/nic/initiator.go",
-		"direct := gone == nil && !copied && inPlace(size)",
-		"direct := gone == nil && inPlace(size)",
+		"direct := gone == nil && !copied && inPlace(memory)",
+		"direct := gone == nil && inPlace(memory)",
 		"onerma/nic TestForgedDataOfARead",
 	},
 	{
