@@ -206,7 +206,7 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 		return
 	}
 	src := wire.MAC(f.Data[6:12])
-	if src.IsMulticast() || s.self.owns(src) { // its own frame came back to the switch, or is forged
+	if src.IsMulticast() || s.self.owns(src) { // no address of a host, or the switch's own: the frame came back or is forged
 		s.dropped(in, ReasonBadSource, packets)
 		return
 	}

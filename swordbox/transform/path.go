@@ -55,9 +55,13 @@ func (p *Path) Back(destQP wire.QPN) Path {
 // those of the path; "don't fragment" is set, and the time to live becomes that of a new packet.
 // DSCP and ECN stay those of the packet. psn becomes the PSN.
 func (p *Path) Apply(f *wire.Frame, psn wire.PSN) {
-	q := *p
-	q.setClass(class(f.V6, &f.IPv6, &f.IPv4))
-	q.headers(f, psn)
+	class := class(f.V6, &f.IPv6, &f.IPv4)
+	p.headers(f, psn)
+	if f.V6 {
+		f.IPv6.TrafficClass = class
+	} else {
+		f.IPv4.TOS = class
+	}
 	f.BTH.PKey, f.BTH.MigReq, f.BTH.DestQP, f.BTH.PSN = p.PKey, p.MigReq, p.DestQP, psn
 }
 

@@ -82,6 +82,9 @@ func TestCostBase(t *testing.T) {
 			t.Errorf("%q: %v, want %s", text, err, want)
 		}
 	}
+	if _, err := ParseCost("x", []byte("base: old"), nil); err == nil || !strings.Contains(err.Error(), "no base can be named here") {
+		t.Errorf("a base without names: %v", err)
+	}
 }
 
 func TestMistakesInCosts(t *testing.T) {
