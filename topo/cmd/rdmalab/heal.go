@@ -123,9 +123,6 @@ func (h *healer) link(ctx context.Context, link string) error {
 func (h *healer) all(ctx context.Context) error {
 	n, silent, err := h.rules(ctx, "/faults", "")
 	if err == nil {
-		err = h.remove(ctx, spec.SwitchName, "/partition", nil)
-	}
-	if err == nil {
 		err = say(h.cmd, "healed %s", count(n, "active fault"))
 	}
 	if err == nil && len(silent) > 0 {
@@ -134,12 +131,17 @@ func (h *healer) all(ctx context.Context) error {
 	return err
 }
 
-// rules ends the rules of the switch that path names, and the torn copies of a host, or of all if
-// host is "". It returns how many there were, and the hosts that did not answer.
+// rules ends the rules of the switch that path names, and the torn copies of a host. If host is "",
+// it ends the partition and the torn copies of all hosts. It returns how many there were, and the hosts that did not answer.
 func (h *healer) rules(ctx context.Context, path, host string) (int, []string, error) {
 	var out switchd.Healed
 	if err := h.remove(ctx, spec.SwitchName, path, &out); err != nil {
 		return 0, nil, err
+	}
+	if host == "" { // the partition ends before hosts are asked: one that does not answer must not keep it
+		if err := h.remove(ctx, spec.SwitchName, "/partition", nil); err != nil {
+			return 0, nil, err
+		}
 	}
 	tears, silent := listTears(ctx, h.rack, h.paths)
 	for _, t := range tears {
