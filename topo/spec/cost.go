@@ -15,7 +15,8 @@ import (
 // ParseCost reads a cost file: the costs of a NIC, of links, of a switch, of clients and of a
 // metadata server. The file's key base may name another cost model, which the function base
 // returns. A cost that is missing in the file is taken from that model; without a key base it is
-// zero. The returned error is an Errors: every mistake has the name of the file, line and column.
+// zero. If the function base is nil, the key base is an error. The returned error is an Errors:
+// every mistake has the name of the file, line and column.
 func ParseCost(name string, data []byte, base func(name string) (*cost.Model, error)) (*cost.Model, error) {
 	d := &decoder{file: name}
 	root := d.syntax(data)
@@ -67,7 +68,7 @@ func (d *decoder) costFile(n ast.Node, base func(string) (*cost.Model, error)) *
 	if k, ok := n.(ast.MapNode); ok {
 		for it := k.MapRange(); it.Next(); {
 			if key, _ := scalar(it.KeyValue().Key); key == "base" && kindOf(it.KeyValue().Value) != "nothing" {
-				if b, ok := text(d, it.KeyValue().Value, "base", base); ok {
+				if b, ok := text(d, it.KeyValue().Value, "base", lookup(base)); ok {
 					*m = *b
 				}
 			}
@@ -75,6 +76,16 @@ func (d *decoder) costFile(n ast.Node, base func(string) (*cost.Model, error)) *
 	}
 	d.mapping(n, "a cost file", sections)
 	return m
+}
+
+// lookup returns base or, if base is nil, a function that returns an error.
+func lookup(base func(string) (*cost.Model, error)) func(string) (*cost.Model, error) {
+	return func(s string) (*cost.Model, error) {
+		if base == nil {
+			return nil, fmt.Errorf("%.40q: no base can be named here", s)
+		}
+		return base(s)
+	}
 }
 
 func (d *decoder) costNIC(nic *cost.NIC) entry {
