@@ -79,8 +79,8 @@ type contact struct {
 
 // sign is what a master knows about whether a server is alive.
 type sign struct {
-	// since is when the last READ that the server has answered began, or when the master began to
-	// watch the server. failed counts the failed READs since then.
+	// since is when the master sent the last READ that got an answer, or when it began to watch the
+	// server. failed counts the failed READs since then.
 	since  clock.Time
 	failed int
 	// lost is true if the server has lost its memory and runs again. dead is true if the server has

@@ -15,9 +15,9 @@ type Watch[W comparable] struct {
 }
 
 // Seen notes that a request which was sent at the time `asked` has found word, and that its answer
-// is read at the time now. It returns for how long the word certainly was unchanged: 0 if the word
-// differs from that of the previous call. That time ends at asked, because the answer may be old,
-// for example if the client's process was stopped.
+// is read at the time `now`. It returns for how long the word certainly was unchanged: from the time
+// at which the client read this value first until `asked`, because the answer may be old when it is
+// read, for example if the client's process was stopped. It returns 0 if the word has changed.
 func (w *Watch[W]) Seen(word W, asked, now clock.Time) time.Duration {
 	if !w.begun || word != w.word {
 		*w = Watch[W]{word, now, true}

@@ -157,7 +157,7 @@ func loadDepth(quick bool) figure {
 
 func incastFigure(quick bool) figure {
 	f := figure{
-		data: papers.MustLoad("extmem/incast"), key: "incast", title: "50 MB from eight senders of 40 Gb/s to one port of 40 Gb/s with 12 MB of buffer, by servers with a ring",
+		data: papers.MustLoad("extmem/incast"), key: "incast", title: "how much of 50 MB arrives: eight senders, one port, 40 Gb/s each, 12 MB of buffer, by the number of servers",
 		unit: "MB, ms", format: "%.3g",
 		why: []string{
 			"a server takes 36.8 Gb/s of the 280 Gb/s that the port does not: few servers are full before the burst is over (figure rates)",

@@ -36,7 +36,7 @@ type storePlan struct {
 	wirePlan
 	lease time.Duration // lease of clients; the grace is as long
 	// box is the switch section of the rack file; "" means that the switch only forwards. steer
-	// says which requests the switch steers: "write", "read" or "both".
+	// describes the steering in the printed plan, for example "write"; "" means that there is none.
 	box, steer string
 	// rests are the periods in which the switch has no steering rules for some servers, in the
 	// order of time.

@@ -118,7 +118,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 		"the newest) or published (clients work as in the paper) (default fast)")
 	fs.StringVar(&f.start, "start", "", "start the store with these flags of its start command, separated by spaces, like 'threads=4 replicas=2' for "+
 		"Clover or step=fg+ for Sherman (default: a store that is not running is started without flags). A store that runs keeps "+
-		"what was chosen when it was made, unless fresh is one of the flags; clover and pdpm-central must be stopped before that, and the run fails if clover runs with other values of these flags")
+		"the values with which it was made; for Clover, other values are an error. The flag fresh makes the store again; Clover and pdpm-central must be stopped before a run with fresh")
 	f.keyFlags(fs)
 	fs.Lookup("keys").Usage = "number of keys that are loaded and used; the first is 0"
 	fs.Lookup("value-size").Usage += "; sherman has 16 unless this flag is given"
