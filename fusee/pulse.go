@@ -15,8 +15,9 @@ import (
 // pulse is how a client of a store with a master shows that it is alive: every half of its Lease it
 // writes its lease word (layout.LeaseAt), in a batch that it sends anyway. So no operation takes
 // longer. next is when the client writes the word again, and count how many times it has written
-// it. An idle client is silent: a master takes it for dead after Config.ClientLease, and its next
-// operation begins by taking a new number (see Client.renew).
+// it. An idle client is silent: if it owns blocks, a master takes it for dead after
+// Config.ClientLease. A request of its next operation is then refused, and the client takes a new
+// number and repeats the operation (see Client.renew).
 type pulse struct {
 	next  clock.Time
 	count uint32

@@ -71,8 +71,8 @@ func (t *Table) take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 
 // Lookup is a frame that waits for its entry, and what was found.
 type Lookup struct {
-	// Key is the key of the frame, and Hash its hash. The frame came in at port In. A trusting
-	// machine does not need the key.
+	// Key is the key of the frame, and Hash its hash. The frame came in at port In. A machine
+	// with Config.Trusting leaves Key zero: it takes the key of the frame that comes back.
 	Key  Key
 	Hash uint64
 	In   int

@@ -48,11 +48,12 @@ type OneRMA struct {
 	Window, Threshold int
 	Jitter            time.Duration // largest random delay of each frame on a link
 	// Large is the number of bytes of a large transfer of SoloBeside and, on a rack, of SoloMixed; 0
-	// means that there is none. Slots is how many operations SoloSlots has in flight, and, on a rack,
-	// how many large ones SoloBeside and SoloMixed have.
+	// means that there is none.
 	Large int
-	Write bool // true: SoloRandom and, on a rack, SoloSlots are WRITEs; false: READs
+	// Slots is how many operations SoloSlots has in flight and, on a rack, how many large transfers
+	// SoloBeside and SoloMixed have in flight.
 	Slots int
+	Write bool // true: SoloRandom and, on a rack, SoloSlots are WRITEs; false: READs
 	Hosts int // number of hosts or clients, as the kind says
 	// Load is that of each host or, in SoloGets, of the servers, as a share of the line rate.
 	Load float64

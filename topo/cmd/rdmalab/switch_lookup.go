@@ -140,7 +140,7 @@ func changeEntries(cmd *cobra.Command, rule string, remove bool, list []string) 
 	if err := allMade(len(list), &first, &r); err != nil {
 		return err
 	}
-	return say(cmd, "%d entries are %s", len(list), either(remove, "removed", "written"))
+	return say(cmd, "%d %s %s", len(list), either(len(list) == 1, "entry is", "entries are"), either(remove, "removed", "written"))
 }
 
 // allMade returns nil if the switch has made n changes of entries between two reports, and has
