@@ -111,3 +111,36 @@ func TestLandingTearsNoWord(t *testing.T) {
 		}
 	})
 }
+
+// A program replaces each value that it sees the NIC store. A value that is there again was stored
+// twice, and what the program stored between is lost.
+func TestWordsAreStoredOnce(t *testing.T) {
+	for _, n := range []int{24, 72, 136, 200, 408} {
+		words, memory := sharedWords(n / wordLen)
+		values, body := sharedWords(n / wordLen)
+		taken := make([]uint64, len(words))
+		var twice atomic.Uint64
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			meanwhile(t, func(uint64) {
+				for i := range words {
+					switch v := atomic.LoadUint64(&words[i]); {
+					case v%2 == 0: // the program's own value
+					case v == taken[i]:
+						twice.Add(1)
+					case atomic.CompareAndSwapUint64(&words[i], v, v+1):
+						taken[i] = v
+					}
+				}
+			})
+			for v := range uint64(1_000_000) {
+				for i := range values {
+					values[i] = 2*v + 1
+				}
+				copyWords(memory, body)
+			}
+		})
+		if k := twice.Load(); k > 0 {
+			t.Errorf("%d times a word was stored twice by a copy of %d bytes", k, n)
+		}
+	}
+}

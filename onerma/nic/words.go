@@ -11,6 +11,8 @@ import (
 const (
 	wordLen = 8
 	inWord  = wordLen - 1
+	// block is a length in bytes for which copy loads and stores no byte twice.
+	block = 256
 )
 
 // phase returns at which byte of a word b begins.
@@ -26,19 +28,22 @@ func alike(buffer, memory []byte) []byte {
 }
 
 // copyWords copies src to dst, which have the same length and begin at the same byte of a word. It
-// loads and stores each word that lies in them at once: a program that changes or reads the words
-// meanwhile never sees a part of one. One copy would not do that: for a length that is no multiple
-// of wordLen, it loads and stores parts that overlap inside a word.
+// stores each word that lies in them once and as a whole: a program that changes or reads the words
+// meanwhile never sees a part of one, and does not lose what it stores after the NIC. One copy
+// would not do that: for most lengths, it loads and stores parts that overlap.
 func copyWords(dst, src []byte) {
-	if wholeWords(src) {
-		copy(dst, src)
-		return
-	}
 	first := min(-phase(src)&inWord, len(src))
-	end := first + (len(src)-first)&^inWord
 	copy(dst[:first], src)
-	copy(dst[first:end], src[first:])
-	copy(dst[end:], src[end:])
+	dst, src = dst[first:], src[first:]
+	for len(src) >= block {
+		copy(dst[:block], src[:block])
+		dst, src = dst[block:], src[block:]
+	}
+	for len(src) >= wordLen {
+		*(*uint64)(unsafe.Pointer(&dst[0])) = *(*uint64)(unsafe.Pointer(&src[0]))
+		dst, src = dst[wordLen:], src[wordLen:]
+	}
+	copy(dst, src)
 }
 
 // wordsOf returns the bytes of all words in which the n bytes at offset off of a region lie, as far
