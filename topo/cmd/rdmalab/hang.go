@@ -55,14 +55,28 @@ func hangApps(ctx context.Context, r *rack.Rack, host string) (int, error) {
 	if host == spec.SwitchName {
 		return 0, badUse("the switch hangs as a whole: `rdmalab hang %s`", host)
 	}
-	if err := askHost(ctx, r, host, hostd.PathHangApp, nil); err != nil {
-		return 0, err
+	err := askHost(ctx, r, host, hostd.PathHangApp, nil)
+	if said := (*control.Error)(nil); errors.As(err, &said) {
+		return 0, err // the daemon has refused
 	}
-	n, err := r.Apps(host).Hang(ctx)
+	n := 0
+	if err == nil {
+		n, err = r.Apps(host).Hang(ctx)
+	}
 	if err != nil {
-		err = errors.Join(err, askHost(ctx, r, host, hostd.PathResumeApp, nil))
+		err = errors.Join(err, undoHang(context.WithoutCancel(ctx), r, host))
 	}
 	return n, err
+}
+
+// undoHang resumes the services and tests of a host's daemon, if they hang, after a hang has failed
+// or was interrupted.
+func undoHang(ctx context.Context, r *rack.Rack, host string) error {
+	err := askHost(ctx, r, host, hostd.PathResumeApp, nil)
+	if said := (*control.Error)(nil); err == nil || errors.As(err, &said) && said.Status == http.StatusConflict {
+		return nil
+	}
+	return fmt.Errorf("the services on %s may hang: use `rdmalab resume %s --app`: %w", host, host, err)
 }
 
 // resumeApps undoes hangApps. It resumes the programs even if the services and tests of the daemon
