@@ -262,6 +262,22 @@ func TestListenReplacesOnlyAStaleSocket(t *testing.T) {
 	closing(t, Connect(path, "cn0", host, discard))
 	eventually(t, "a host attaches to the first listener", host.Attached)
 
+	file := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if l, err := Listen(file); err == nil || !strings.Contains(err.Error(), "is no socket") {
+		t.Errorf("a file: %v, %v", l, err)
+	}
+	stream := filepath.Join(t.TempDir(), "stream.sock")
+	other, err := net.Listen("unix", stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if l, err := Listen(stream); err == nil || !strings.Contains(err.Error(), "another process serves") {
+		t.Errorf("a served socket of another type: %v, %v", l, err)
+	}
 	stale := filepath.Join(t.TempDir(), "stale.sock")
 	l, err := net.ListenUnix(network, &net.UnixAddr{Name: stale, Net: network})
 	if err != nil {

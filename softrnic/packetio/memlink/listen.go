@@ -31,16 +31,10 @@ type Listener struct {
 }
 
 // Listen listens on path. It replaces a socket that no process serves any more, and fails if a
-// process serves it. Only the user of this process may connect.
+// process serves it or if there is a file that is no socket. Only the user of this process may
+// connect. Two calls for one path at the same time are not allowed.
 func Listen(path string) (*Listener, error) {
-	c, err := net.DialUnix(network, nil, &net.UnixAddr{Name: path, Net: network})
-	if err == nil {
-		_ = c.Close() // the connection was only a test whether a process serves the socket
-	}
-	if err == nil || errors.Is(err, unix.EAGAIN) { // EAGAIN: more connections wait than the process has accepted
-		return nil, fmt.Errorf("memory links: another process serves %s: end it first", path)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := removeStale(path); err != nil {
 		return nil, fmt.Errorf("memory links: %w", err)
 	}
 	l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
@@ -56,6 +50,30 @@ func Listen(path string) (*Listener, error) {
 	s := &Listener{l: l, path: path, socket: socket, ports: make(map[string]*Port), conns: make(map[*net.UnixConn]bool)}
 	s.wg.Go(s.accept)
 	return s, nil
+}
+
+// removeStale removes the socket at path, if there is one, unless a process may serve it.
+func removeStale(path string) error {
+	at, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case at.Mode().Type() != os.ModeSocket:
+		return fmt.Errorf("%s is no socket: remove it, or use another path", path)
+	}
+	c, err := net.DialUnix(network, nil, &net.UnixAddr{Name: path, Net: network})
+	switch {
+	case err == nil:
+		_ = c.Close() // the connection was only a test whether a process serves the socket
+		fallthrough
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EPROTOTYPE): // its queue is full; it has another type
+		return fmt.Errorf("another process serves %s: end it first", path)
+	case errors.Is(err, unix.ECONNREFUSED):
+		return os.Remove(path)
+	}
+	return err
 }
 
 // Port makes the switch's end of a host's memory link. From then on the host connects to this end,
