@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,13 +51,17 @@ func inVfork(t *testing.T, r *Rack) (release func()) {
 		}
 		<-ended
 	})
+	var ps []procStat
 	err := waitFor(patience, "vfork", func() (bool, error) {
 		pids, err := r.keep.pids("cn0")
-		ps := apps(processes(pids))
+		ps = apps(processes(pids))
 		return len(ps) == 2 && ps[0].state == uninterruptible && ps[1].state == 'S', err
 	})
 	if err != nil {
 		release()
+		if len(ps) != 2 {
+			t.Fatalf("programs %+v: %v", ps, err)
+		}
 		t.Skipf("the shell of this machine does not call vfork, or execve does not wait for leases: %v", err)
 	}
 	return release
@@ -98,8 +101,14 @@ func TestHangOfProgramsInVfork(t *testing.T) {
 func TestHangOfHostInVfork(t *testing.T) {
 	withBothKeepers(t, func(t *testing.T, r *Rack) {
 		release := inVfork(t, r)
-		time.AfterFunc(100*time.Millisecond, release)
-		must(t, r.Hang(t.Context(), "cn0"))
+		hung := make(chan error, 1)
+		go func() { hung <- r.Hang(t.Context(), "cn0") }()
+		must(t, waitFor(patience, "SIGSTOP to the shell, or the hang", func() (bool, error) {
+			ps, err := r.Apps("cn0").programs()
+			return len(hung) > 0 || len(ps) == 2 && stopPends(t, ps[0].pid), err
+		}))
+		release()
+		must(t, <-hung)
 		if s := stateOf(t, r, "cn0"); s != StateHung {
 			t.Errorf("cn0 is %s, want hung", s)
 		}
