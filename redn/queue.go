@@ -173,8 +173,8 @@ func (r *Request) bytes(off, n int) Mem {
 // Control returns the memory of the first 8 bytes; a CAS can change them as one word.
 func (r *Request) Control() Mem { return r.bytes(0, 8) }
 
-// Operand returns the memory of the operand: two halves of 3 bytes that a ring without checks
-// ignores.
+// Operand returns the memory of the operand: two halves of 3 bytes. The NIC ignores them if
+// the ring was made without Checked (verbs.RingInit).
 func (r *Request) Operand() (low, high Mem) { return r.bytes(0, 3), r.bytes(sendring.OffQPN, 3) }
 
 // Remote returns the memory of the remote address: 8 bytes, big-endian.

@@ -313,7 +313,8 @@ func (l *Link) Requested() (s requester.Stats) {
 	return s
 }
 
-// settle is called at the end of a step: it removes the queues that have become empty.
+// settle is called at the end of a step: it removes empty queues whose
+// rules are gone.
 func (m *Machine) settle() {
 	if slices.ContainsFunc(m.queues, func(q *queue) bool { return q.gone && q.idle() }) {
 		m.sweep()

@@ -53,7 +53,7 @@ var fields = []Field{
 		func(r *Rule) string { return r.Action.String() },
 	},
 	{
-		"mode", "hardened", "published (as in the paper: SwordBox, or for lookup, buffer and store external memory) or hardened (with the paper's holes closed: ways in which it loses data, hangs or is slow); default: hardened",
+		"mode", "hardened", "published (as in the paper on SwordBox or, for the actions lookup and buffer and the key 'store', in the paper on external memory) or hardened (with the paper's holes closed: ways in which it loses data, hangs or is slow); default: hardened",
 		func(r *Rule, s string) error { return r.Mode.UnmarshalText([]byte(s)) },
 		func(r *Rule) string { return unless(r.Mode == Hardened, r.Mode.String()) },
 	},

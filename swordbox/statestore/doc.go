@@ -1,5 +1,5 @@
 // Package statestore counts in the memory of servers. It is the hardened handler of rules of action
-// count with the key store, which names the memory servers that have the counters: the state store
+// count with the key 'store', which names the memory servers that have the counters: the state store
 // of "Generic External Memory for Switch Data Planes" (HotNets 2018). For each request under a rule
 // the switch sends a FETCH_ADD to a counter in a memory server, and no processor of a server takes
 // part. Package published/statestore does it as the paper describes it.

@@ -9,7 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Machine counts the requests under hardened rules of action count with the key store. Make one
+// Machine counts the requests under hardened rules of action count with the key 'store'. Make one
 // with New.
 type Machine struct {
 	handler.NoRequests
@@ -34,7 +34,7 @@ type counted struct {
 
 // Stats counts what a Machine did.
 type Stats struct {
-	Requests  uint64 `name:"requests" help:"requests under rules of action count with the key store"`
+	Requests  uint64 `name:"requests" help:"requests under rules of action count with the key 'store'"`
 	Amount    uint64 `name:"amount" help:"what these requests add to counters: 1 each, or their bytes; with the key rows, in each row"`
 	Applied   uint64 `name:"applied" help:"how much of the amount is in the stores' memory: a response says so"`
 	Uncertain uint64 `name:"uncertain" help:"how much of the amount was in flight when a connection failed: it may be in the memory"`

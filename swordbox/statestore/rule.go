@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// Bounds of rules with the key store.
+// Bounds of rules with the key 'store'.
 const (
 	// MaxSlots is how many counters a rule can have.
 	MaxSlots     = 1 << 20
@@ -21,7 +21,7 @@ const (
 	MaxRows = 8
 )
 
-// Keys that are allowed only together with the key store.
+// Keys that are allowed only together with the key 'store'.
 const (
 	keyAt    = "at"
 	keySlots = "slots"
@@ -41,14 +41,14 @@ func init() {
 		Keys: []rules.Field{
 			extmem.ServersKey(hotwords.KeyStore, "ms1", fmt.Sprintf("with action count: up to %d memory servers, separated by commas; the switch counts in their memory by FETCH_ADD "+
 				"instead of in its own; see `rdmalab switch counted`", extmem.MaxServers)),
-			rules.Option(keyAt, "0x1000", "with the key store: offset of the first counter in the region of the memory service of that server, a multiple of 8; default: 0", extmem.CheckOffset),
-			rules.Option(keySlots, "4096", fmt.Sprintf("with the key store: number of counters of 8 bytes, 1 to %d; default: %d", MaxSlots, defaultSlots),
+			rules.Option(keyAt, "0x1000", "with the key 'store': offset of the first counter in the region of the memory service of each server, a multiple of 8; default: 0", extmem.CheckOffset),
+			rules.Option(keySlots, "4096", fmt.Sprintf("with the key 'store': number of counters of 8 bytes, 1 to %d; default: %d", MaxSlots, defaultSlots),
 				extmem.Between(1, MaxSlots)),
-			rules.Option(keyRows, "4", fmt.Sprintf("with the key store: rows of a count-min sketch, 2 to %d, of slots counters each: a request adds to one counter of each row, "+
+			rules.Option(keyRows, "4", fmt.Sprintf("with the key 'store': rows of a count-min sketch, 2 to %d, each with as many counters as the key 'slots' says: a request adds to one counter of each row, "+
 				"and the smallest one bounds the count of a flow or address from above; default: 1, no sketch", MaxRows), extmem.Between(1, MaxRows)),
-			rules.Option(keyPer, "address", "with the key store: what has a counter: a flow (client, server and queue pair, by a hash), or an address "+
+			rules.Option(keyPer, "address", "with the key 'store': what has a counter: a flow (client, server and queue pair, by a hash), or an address "+
 				"(the first unit of memory that the request names, modulo slots); default: flow", extmem.OneOf(pers...)),
-			rules.Option(keyAdd, "bytes", "with the key store: what a request adds: 1 (requests) or its length (bytes); default: requests", extmem.OneOf(adds...)),
+			rules.Option(keyAdd, "bytes", "with the key 'store': what a request adds: 1 (requests) or its length (bytes); default: requests", extmem.OneOf(adds...)),
 		},
 		Hosts: []string{hotwords.KeyStore},
 		Dials: Selects, Check: check, Together: together, Memory: memoryOf,

@@ -48,7 +48,7 @@ func (l *labels) follow(former, now []counted) {
 var slotsHelp = handler.Help{
 	Name:  "slots",
 	Short: "Show which counter in a server's memory counts which flow or address",
-	Long: "slots shows counters that the switch keeps in the memory of servers (rules of action count with the key store),\n" +
+	Long: "slots shows counters that the switch keeps in the memory of servers (rules of action count with the key 'store'),\n" +
 		"each with the last request that it has counted. With per=flow, the default, a hash of a flow (client, server and\n" +
 		"queue pair) chooses the flow's counter, so several flows may share a counter. A rule with the key rows keeps a\n" +
 		"count-min sketch: a request is counted in one counter of each row, and the smallest of these counters is an upper\n" +

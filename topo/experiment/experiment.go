@@ -20,8 +20,8 @@ type Experiment struct {
 	Name string
 	// Short is one line for a list.
 	Short string
-	// Long returns a description for a help text. It is a function because some descriptions list
-	// figures with what their papers' data say, which takes longer than most commands.
+	// Long returns a description for a help text. It is a function because some descriptions
+	// read the data of their papers, which takes longer than most commands need to run.
 	Long func() string
 	// Figure says which figure of which paper it reproduces.
 	Figure string

@@ -54,7 +54,7 @@ type OneRMA struct {
 	// SoloBeside and SoloMixed have in flight.
 	Slots int
 	Write bool // true: SoloRandom and, on a rack, SoloSlots are WRITEs; false: READs
-	Hosts int // number of hosts or clients, as the kind says
+	Hosts int  // number of hosts or clients, as the kind says
 	// Load is that of each host or, in SoloGets, of the servers, as a share of the line rate.
 	Load float64
 	Span time.Duration // how long operations are counted, in virtual time

@@ -24,7 +24,7 @@ func (m *Machine) Kind() *handler.Kind { return &Kind }
 
 // Stats counts what a Machine did.
 type Stats struct {
-	Requests  uint64 `name:"requests" help:"requests under published rules of action count with the key store"`
+	Requests  uint64 `name:"requests" help:"requests under published rules of action count with the key 'store'"`
 	Amount    uint64 `name:"amount" help:"what these requests add to counters: 1 each, or their bytes"`
 	Sent      uint64 `name:"fetch_adds" help:"FETCH_ADDs"`
 	Responses uint64 `name:"responses" help:"responses to FETCH_ADDs; any response counts"`
@@ -32,7 +32,7 @@ type Stats struct {
 	Unsent    uint64 `name:"unsent" help:"amount that was not counted: there was no connection to the memory server, or the rule was removed or changed"`
 }
 
-// Machine counts the requests under published rules of action count with the key store. Make one
+// Machine counts the requests under published rules of action count with the key 'store'. Make one
 // with New.
 type Machine struct {
 	handler.NoRequests
