@@ -45,12 +45,14 @@ func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	return q, nil
 }
 
+// unmap is called when the context is closed.
 func (c *cq) unmap() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.release()
 }
 
+// release unmaps the ring. The caller holds mu.
 func (c *cq) release() {
 	c.closed = true
 	_ = ring.Unmap(c.bytes) // cannot fail: it is mapped

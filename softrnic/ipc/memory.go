@@ -166,6 +166,7 @@ func (p *pd) newMR(r proto.MR, bytes []byte, own bool) *mr {
 	return m
 }
 
+// unmap is called when the context is closed.
 func (m *mr) unmap() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

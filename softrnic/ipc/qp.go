@@ -54,6 +54,7 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	return q, nil
 }
 
+// unmap is called when the context is closed.
 func (q *qp) unmap() {
 	q.send.mu.Lock()
 	defer q.send.mu.Unlock()
@@ -62,6 +63,7 @@ func (q *qp) unmap() {
 	q.release()
 }
 
+// release unmaps the rings. The caller holds the locks of send and recv.
 func (q *qp) release() {
 	q.send.closed, q.recv.closed = true, true
 	_ = ring.Unmap(q.bytes) // cannot fail: it is mapped
@@ -215,12 +217,14 @@ func (p *pd) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	return s, nil
 }
 
+// unmap is called when the context is closed.
 func (s *srq) unmap() {
 	s.recv.mu.Lock()
 	defer s.recv.mu.Unlock()
 	s.release()
 }
 
+// release unmaps the ring. The caller holds the lock of recv.
 func (s *srq) release() {
 	s.recv.closed = true
 	_ = ring.Unmap(s.bytes) // cannot fail: it is mapped

@@ -52,6 +52,7 @@ func (r starter) place(node string, f func() error) error {
 	return r.bound(node, func() error { return r.prioritised(f) })
 }
 
+// bound runs f with its thread bound to the processors of a node.
 func (r starter) bound(node string, f func() error) error {
 	var before unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &before); err != nil {

@@ -69,6 +69,8 @@ func containerInitCmd() *cobra.Command {
 	return cmd
 }
 
+// containerHoldCmd is the command that runs as process 1 of a container that holds a host's network;
+// see rack.ContainerHold.
 func containerHoldCmd() *cobra.Command {
 	return hiddenCmd(container.HoldCommand, "Process 1 of a container that holds a host's network", func(*cobra.Command, []string) error {
 		return exitCode(rack.ContainerHold())
