@@ -98,8 +98,8 @@ func (r *Journal) Dial(c Conn) (Slot, error) {
 	return s, nil
 }
 
-// EndConn frees the slot of a connection. It is called when the server has confirmed the end of the
-// connection, or no packet of the connection can arrive any more.
+// EndConn frees the slot of a connection. It is called when the server can execute no more requests
+// of the connection.
 func (r *Journal) EndConn(s Slot) {
 	if r != nil && s != 0 {
 		r.free(&r.freeConns, r.connSlot(s), s)

@@ -53,7 +53,7 @@ func (l *Link) Own() netip.Addr {
 
 func (c *requests) Number() uint32 { return c.cfg.Number }
 
-// Config bounds a Conn. The zero value of each field is its default.
+// Config bounds a Conn. A field that is 0 stands for its default.
 type Config struct {
 	// Number names the connection in captures.
 	Number uint32
@@ -61,11 +61,11 @@ type Config struct {
 	// transmission. 0 means 128 and 1024.
 	Ring, Waiting int
 	// RTO is the first retransmission timeout; after each of the first two timeouts in succession
-	// it doubles. 0 means 1 ms. Silence is how long the server may answer nothing, while a request
-	// is in flight, before the connection fails; 0 means 255 ms.
+	// it doubles. 0 means 1 ms. Silence is how long the server may send no answer while a request
+	// is in flight; then the connection fails. 0 means 255 ms.
 	RTO, Silence time.Duration
-	// Naks is how often in succession the Conn retransmits because an answer shows a loss, without
-	// progress of the server, before the connection fails; 0 means 64.
+	// Naks bounds how often the Conn retransmits because an answer shows a loss, while the server
+	// executes no further request; then the connection fails. 0 means 64.
 	Naks int
 }
 
@@ -202,7 +202,8 @@ type requests struct {
 type recovery struct {
 	// rtoAt is when the ACK timer expires, rnrAt when the wait after an RNR NAK ends; clock.Never
 	// means that there is no timer or wait. tries is the number of timeouts since the server last
-	// answered. naks counts calls of replay since it last executed a request or sent an RNR NAK.
+	// answered. naks counts calls of replay since the server last executed a request or sent an RNR
+	// NAK.
 	rtoAt, rnrAt clock.Time
 	tries, naks  int
 	silent       time.Duration // sum of the timeouts since the server last answered
@@ -320,8 +321,8 @@ func (c *Conn) Submit(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 }
 
 // SubmitInPlace queues a request like Submit, but may leave the transmission to the caller. If the
-// request may be sent at once, SubmitInPlace changes f into the packet to send and returns now
-// true; the caller must then send f. note explains the packet in captures.
+// result now is true, SubmitInPlace has changed f into the packet to send, and the caller must send
+// f. note explains the packet in captures.
 func (c *Conn) SubmitInPlace(ctx *pipeline.Ctx, f *wire.Frame, t Tag) (ok, now bool, note string) {
 	if !c.take(ctx, f, t) {
 		return false, false, ""
@@ -352,10 +353,9 @@ func (c *Conn) Spare() int {
 }
 
 // SubmitOnce sends a WRITE of which it keeps no payload, because a switch has no room for copies of
-// packets. If the WRITE must be retransmitted, a WRITE of no bytes takes its place. It has the same
-// PSN, so all later requests stay valid, but the payload may be lost. The answer does not say
-// whether it was: it is Acked in both cases. The result is false if the WRITE cannot be sent at
-// once (SendsNow).
+// packets. If the WRITE must be retransmitted, a WRITE of no bytes with the same PSN takes its
+// place. So all later requests stay valid, but the payload may be lost, and the answer is Acked all
+// the same. The result is false if the WRITE cannot be sent at once (SendsNow).
 func (c *Conn) SubmitOnce(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	if !c.SendsNow(f.BTH.Opcode, len(f.Payload)) {
 		c.stats.NoRoom++

@@ -6,8 +6,8 @@
 // Submit. The Conn keeps a copy of each request until an answer of the server covers it. It
 // retransmits the request without the client: after a sequence NAK, after an answer that skipped a
 // READ or an atomic (IBTA 9.7.6.1), after the wait that an RNR NAK demands, and after a timeout. So
-// a request is executed exactly once even if its client is dead. The Conn ends each request by
-// exactly one call of User.Done, in the order of Submit.
+// while the connection lasts, a request is executed exactly once even if its client is dead. The
+// Conn ends each request by exactly one call of User.Done, in the order of Submit.
 //
 // SubmitOnce is the exception: the Conn keeps no copy of the payload of such a WRITE, and
 // retransmits a WRITE of no bytes in its place.

@@ -73,8 +73,8 @@ func (c *Conn) progress() {
 
 // cover completes the requests before position end: an acknowledgement of a later request has shown
 // that they were executed. If one of them is a READ or an atomic without response, the response was
-// lost. Then cover returns false, and sends this request and all later ones again, unless it has
-// done so since the last response.
+// lost. Then cover returns false and, unless implied or refused is true, retransmits this request
+// and all later ones.
 func (c *Conn) cover(ctx *pipeline.Ctx, end uint32) bool {
 	for c.una != end {
 		if c.at(c.una).answered() {

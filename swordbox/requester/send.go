@@ -19,8 +19,8 @@ func (c *Conn) mayPass(answered bool) bool {
 		(c.reads < c.link.Depth || !answered)
 }
 
-// depart makes f, the request at position next, the packet to send, counts it, and moves next over
-// it. The result is the note of the packet.
+// depart changes f, the request at position next, into the packet to send. It counts the packet and
+// moves next past it. The result is the packet's note for captures.
 func (c *Conn) depart(ctx *pipeline.Ctx, f *wire.Frame) (note string) {
 	e := c.at(c.next)
 	psn := c.unaPSN.Add(int(c.next - c.una))
