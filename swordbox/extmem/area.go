@@ -13,7 +13,7 @@ import (
 // Area says where numbered cells of equal size lie in the memory of servers: cell i is in server i
 // modulo the number of servers.
 type Area struct {
-	// Servers are the addresses of the servers.
+	// Servers are the addresses of the servers whose memory has the cells.
 	Servers []netip.Addr
 	// Offset is the offset of the first cell in each server's memory, in bytes.
 	Offset uint64
@@ -29,7 +29,7 @@ func (a *Area) Place(i uint64) (server int, offset uint64) {
 	return int(i % n), a.Offset + i/n*uint64(a.Size)
 }
 
-// End returns the offset behind the last cell on a server, in bytes.
+// End returns the offset behind the last cell of the server with the most cells, in bytes.
 func (a *Area) End() uint64 {
 	n := max(1, len(a.Servers))
 	return a.Offset + uint64((a.Cells+n-1)/n)*uint64(a.Size)
@@ -51,8 +51,8 @@ func (a *Area) Same(b *Area) bool {
 	return slices.Equal(a.Servers, b.Servers) && a.Offset == b.Offset && a.Cells == b.Cells && a.Size == b.Size
 }
 
-// Memory describes the area for a rule whose key sets the offset. service is the name of the
-// service that lends the memory.
+// Memory describes the area as the memory of a rule. service is the name of the service that lends
+// the memory, and key the rule's key that sets Offset.
 func (a *Area) Memory(service, key string) rules.Memory {
 	return rules.Memory{Servers: a.Servers, Service: service, From: a.Offset, To: a.End(), Key: key}
 }

@@ -66,7 +66,7 @@ func Servers(value string) (list []netip.Addr) {
 	return list
 }
 
-// CheckOffset checks the text of an offset in a server's memory. Offset returns its value; "" is 0.
+// CheckOffset checks the text of an offset in a server's memory, which Offset reads.
 func CheckOffset(s string) error {
 	if n, err := strconv.ParseUint(s, 0, 48); err != nil || n%Align != 0 {
 		return fmt.Errorf("%.40q is no offset; use a multiple of %d", s, Align)

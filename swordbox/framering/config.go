@@ -8,10 +8,10 @@ import (
 type Config struct {
 	// Layout is where the entries are: each entry takes one cell of this area.
 	Layout extmem.Area
-	// Carriers send the requests to the servers of the layout, in their order.
+	// Carriers has the Carrier to each server of Layout, in the order of Layout.Servers.
 	Carriers []Carrier
-	// Trusting is true if the ring does not check that an entry which a READ returns is the one for
-	// which it has asked. The ring of package published/packetbuffer is trusting.
+	// Trusting is true if the ring accepts every entry that a READ returns, without checking that
+	// its header names the entry asked for. The ring of package published/packetbuffer is trusting.
 	Trusting bool
 	// Epoch numbers the rings that one user makes. Carrier.Read gets it with each READ
 	// (Entry.Ring), and Came ignores an answer with another number: it belongs to a READ of an
@@ -21,8 +21,8 @@ type Config struct {
 	// then remembers the number of these bytes. Otherwise a READ asks for one or several whole
 	// entries.
 	Exact bool
-	// Window is the largest number of entries for which the ring has asked and which Next has not
-	// passed yet; at least 1.
+	// Window bounds the number of entries for which the ring has asked, and over which Next has not
+	// moved yet. It is at least 1.
 	Window int
 }
 

@@ -5,8 +5,8 @@
 // Contract. Store writes a frame to the next entry, or to several entries if the frame is longer
 // than one. Ask reads entries back, in their order, and the user hands each answer to Came. Next
 // returns the frames that have come back, in the order of Store. An entry begins with a header that
-// names the entry. A frame is left out if one of its entries does not come back; Count and End say
-// how many are missing. The user calls one method at a time.
+// names the entry. Next leaves out a frame if one of its entries does not come back; Count and End
+// say how many frames are missing. The user calls one method at a time.
 //
 // Consecutive entries in the memory of one server share a request, as far as its length allows: one
 // WRITE carries several parts of one frame, and one READ of whole entries may bring parts of

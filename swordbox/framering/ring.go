@@ -77,8 +77,8 @@ func New(cfg Config) Ring {
 // Empty reports whether no entry is in use.
 func (r *Ring) Empty() bool { return r.read == r.written }
 
-// Remote returns how many of the stored frames Count and End have not passed yet: those in the
-// ring, and those that did not come back and are not counted yet.
+// Remote returns how many stored frames Count and End have not accounted for yet: those in the
+// ring, and those that did not come back.
 func (r *Ring) Remote() uint32 { return r.number - r.expected }
 
 // Used returns how many entries are in use. A frame takes one entry or several.
@@ -105,9 +105,9 @@ func (r *Ring) spare(c *pipeline.Ctx) (n int) {
 	return min(n, c.EmitsLeft())
 }
 
-// Store writes a frame to the ring. Stored means that at least its first entry was written. The
-// frame will not come back if there was no room for one of its further entries, because put has
-// skipped entries of servers that cannot take a WRITE.
+// Store writes a frame to the ring. Stored means that at least the frame's first entry was written.
+// put skips entries of servers that cannot take a WRITE now, so the ring may be full before the
+// last part of the frame is written. Then the frame will not come back.
 func (r *Ring) Store(c *pipeline.Ctx, f packetio.Frame) Outcome {
 	room := r.cfg.Layout.Size - HeaderLen
 	parts := (len(f.Data) + room - 1) / room
@@ -333,8 +333,9 @@ func (p *partial) take(h *header, body []byte) bool {
 	return true
 }
 
-// Count makes the frame after number the expected one, and returns how many frames before it have
-// not come back. A trusting ring does not trust numbers: it passes one frame and returns 0.
+// Count is called with the number of a frame that Next has returned. It returns how many frames
+// between the frame counted before and this one have not come back. A trusting ring does not check
+// numbers, so it counts one frame, whatever its number is, and returns 0.
 func (r *Ring) Count(number uint32) (lost uint32) {
 	if r.cfg.Trusting {
 		if r.Remote() > 0 {

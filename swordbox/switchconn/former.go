@@ -12,7 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// former is a connection that the switch has ended, but whose end the server has not confirmed.
+// former is a connection that the switch no longer uses, and whose end the server has not
+// confirmed.
 type former struct {
 	conn journal.Conn
 	// link is the link whose next attempt waits for this end; nil means that a former incarnation

@@ -40,7 +40,7 @@ func PathOf(f *wire.Frame) Path {
 }
 
 // Back returns the path in the other direction, to the sender's queue pair destQP. Its headers are
-// a guess: the receiver may choose others, for example another UDP source port. So a caller that
+// a guess: the receiver may send with others, for example another UDP source port. So a caller that
 // has seen a packet of the receiver uses the path of that packet instead.
 func (p *Path) Back(destQP wire.QPN) Path {
 	q := *p
