@@ -77,11 +77,11 @@ type Entries struct {
 
 // EntriesReport answers Entries.
 type EntriesReport struct {
-	// Taken is how many entries the switch has accepted, counted from the first one. It has no room
-	// now for the entries after these.
+	// Taken is how many entries the switch has accepted, counted from the first one. The switch has
+	// no room now for the entries after these.
 	Taken int `json:"taken"`
 	// Waiting is how many changes have not ended. Written, Removed and Refused count the changes
-	// that have ended since the rule exists. Why says why the last one was refused.
+	// that have ended since the rule exists. Why says why the last refused change was refused.
 	Waiting int    `json:"waiting"`
 	Written uint64 `json:"written"`
 	Removed uint64 `json:"removed"`

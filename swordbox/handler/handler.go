@@ -30,7 +30,8 @@ type Handler interface {
 // The program passes the packets of such a flow to the machine in the order of arrival, no matter
 // whether a request was moved. The machine does not get packets that connection tracking has not
 // accepted (Seen.Bad is not Fine), packets that a Bypasser keeps from going on, and unknown opcodes
-// if the machine is Strict. It calls Flow.Advance for each new request that it takes or forwards.
+// if the machine is Strict. The machine calls Flow.Advance for each new request that it takes or
+// forwards.
 type Machine interface {
 	Handler
 	// Request decides what happens to a request to a memory server. r is the rule that the request
@@ -107,14 +108,15 @@ type (
 	}
 
 	// Bypasser must see packets of flows that it does not handle, because their requests may change
-	// memory whose value it tracks. While Draining returns false, the program shows it only flows
-	// that another machine handles; while it returns true, also flows that no machine handles.
+	// memory whose value it tracks. These are the flows that another machine handles and, while
+	// Draining returns true, also flows that no machine handles.
 	Bypasser interface {
 		Machine
 		// Bypass sees a packet of such a flow. The packet goes on if the verdict is to forward it.
 		Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed) pipeline.Verdict
 		// Untracked does what Bypass does, for packets that belong to no flow.
 		Untracked(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict
+		// Draining reports whether requests under a removed rule may still be in flight.
 		Draining() bool
 	}
 

@@ -7,9 +7,9 @@
 // any protocol wait in the switch until the port is free. If as many frames wait as the key high
 // says, the next frame goes to the ring by a WRITE. From then on all frames go to the ring, until
 // it is empty: so frames keep their order. When fewer frames wait in the switch than the key low
-// says, the switch READs the oldest entries back. At most as many entries are in flight from each
-// server as the key depth says, or, if the ring is on one server, as many as so many READs of 4096
-// bytes bring. A frame that is longer than an entry takes several entries. At every moment
+// says, the switch READs the oldest entries back. The key depth bounds the READs in flight to each
+// server. A READ brings one entry or, if the ring is on one server, as many as fit into 4096 bytes.
+// A frame that is longer than an entry takes several entries. At every moment
 //
 //	Frames = Sent + waiting + remote + Lost + Full + Blocked + Long + Down
 //
@@ -17,8 +17,8 @@
 // of the ring (framering) is in server i modulo the number of servers; an entry whose server cannot
 // take a WRITE now is skipped. If no server can, because too many WRITEs are in flight or a
 // connection is down, frames wait in the switch until one can, at most as many as the key high
-// says. The key high also bounds the bytes of these frames, and of those that wait for the port: to
-// frameBytes times as many. But one frame always finds room.
+// says. Their bytes, and those of the frames that wait for the port, are bounded by high times
+// frameBytes. But one frame always finds room.
 //
 // If a rule gets another mode, the handler of that mode takes over the rule. The queue of the
 // former handler keeps its rate until it is empty. The new handler's queue accepts the new frames,

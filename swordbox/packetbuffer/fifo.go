@@ -2,8 +2,8 @@ package packetbuffer
 
 import "github.com/rdmalab/rdmalab/softrnic/packetio"
 
-// fifo holds copies of frames in their order. It reuses its memory: at most about twice as many
-// bytes as have ever waited at the same time.
+// fifo holds copies of frames in their order. It reuses its memory: 4 times frameBytes, or about
+// twice as many bytes as have ever waited at the same time.
 type fifo struct {
 	ring  []held // the length is 0 or a power of 2
 	head  int    // index of the first frame in ring
@@ -21,8 +21,8 @@ type held struct {
 	at int
 }
 
-// frameBytes, times the number of frames that may wait in a fifo, is how many bytes these may have
-// together. A super-frame may have 16 times as many, so fewer super-frames find room.
+// frameBytes is how many bytes a fifo has room for, for each frame that may wait in it. A
+// super-frame may have 16 times frameBytes, so fewer super-frames find room.
 const frameBytes = 4 << 10
 
 // takes reports whether a frame of size bytes finds room; high is how many frames may wait.
@@ -76,7 +76,7 @@ func (q *fifo) room(size int) int {
 	return at
 }
 
-// pop removes the first frame. It is valid until the next push.
+// pop removes the first frame and returns it. The frame is valid until the next push.
 func (q *fifo) pop() packetio.Frame {
 	f := q.first()
 	q.head = (q.head + 1) & (len(q.ring) - 1)
@@ -85,5 +85,5 @@ func (q *fifo) pop() packetio.Frame {
 	return f
 }
 
-// first returns the first frame, which must exist. It is valid until the next push.
+// first returns the first frame, which must exist. The frame is valid until the next push.
 func (q *fifo) first() packetio.Frame { return q.ring[q.head].Frame }

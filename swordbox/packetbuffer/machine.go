@@ -54,7 +54,7 @@ type Link struct {
 	queue *queue // the queue whose ring uses the server; nil means that there is none now
 }
 
-// Came takes the answer for an entry: its bytes, or nil if there is none.
+// Came hands the answer to a READ to the ring; see framering.Ring.Came.
 func (l *Link) Came(e framering.Entry, b []byte) {
 	if l.queue != nil {
 		l.queue.ring.Came(e, b)
@@ -313,8 +313,7 @@ func (l *Link) Requested() (s requester.Stats) {
 	return s
 }
 
-// settle is called at the end of a step: it removes empty queues whose
-// rules are gone.
+// settle is called at the end of a step. It removes empty queues whose rules are gone.
 func (m *Machine) settle() {
 	if slices.ContainsFunc(m.queues, func(q *queue) bool { return q.gone && q.idle() }) {
 		m.sweep()

@@ -44,8 +44,8 @@ const (
 	ReasonLong    pipeline.Reason = "too long for the ring"
 )
 
-// lateness bounds what the queue makes up for when tick is called late: it sends at once what the
-// port could have sent since the deadline, but at most what the port could have sent in this time.
+// lateness bounds what the queue makes up for when tick is called late. It sends at once what the
+// port could have sent since the deadline, but at most what the port can send in the time lateness.
 const lateness = time.Millisecond
 
 // unlimited reports whether frames leave without a limit of the rate, because no rule limits the
