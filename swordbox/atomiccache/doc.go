@@ -18,8 +18,8 @@
 // A word leaves Pass only for an atomic under an R_Key with which an earlier atomic has succeeded.
 // So a client's wrong R_Key cannot put the shared connection into the error state. Some operations
 // can travel only on the client's connection: those under another R_Key, and WRITEs of several
-// packets. Such an operation makes the word first Closing and then Busy, until the operation has
-// ended.
+// packets. Such an operation makes the word Closing while operations are in flight on the shared
+// connection, and then Busy until the operation has ended (at most for Config.Patience).
 //
 // The caller asks once for each new request, never for a retransmission, and only when it could
 // send the request at once: decisions take effect in the order in which they are made. The caller

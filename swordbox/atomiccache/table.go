@@ -169,7 +169,7 @@ func (t *Table) Deadline() clock.Time {
 	return at
 }
 
-// Reset calls Reset for all words of a server.
+// Reset calls Word.Reset for all words of a server.
 func (t *Table) Reset(now clock.Time, server uint16) {
 	t.Each(func(w *Word) {
 		if w.Server == server {

@@ -38,7 +38,7 @@ type Word struct {
 }
 
 // tableEntry holds what the Table needs to find the word by its page, to evict it, and to recognise
-// operations that are older than it.
+// operations that were sent before the word was created.
 type tableEntry struct {
 	t      *Table
 	slot   uint32
@@ -181,8 +181,8 @@ func (w *Word) Tell(now clock.Time, rkey uint32, compare uint64) (value uint64, 
 	return w.Value, true
 }
 
-// Await reports whether a new CAS under rkey would fail now. If so, Table.Changed returns the word
-// when the value has changed.
+// Await reports whether the switch knows that a new CAS under rkey would fail now. If so,
+// Table.Changed returns the word when the value has changed.
 func (w *Word) Await(now clock.Time, rkey uint32, compare uint64) bool {
 	w.look(now)
 	if w.State != Known || compare == w.Value || !w.Proven(rkey) {

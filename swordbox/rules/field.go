@@ -137,7 +137,8 @@ var fields = []Field{
 		"modulo this number share a register; default: 256, as in the authors' P4 program", MaxRegisters, func(r *Rule) *int { return &r.Registers }),
 }
 
-// hotKeys is the prefix of a value of keys that makes the switch find the most requested keys.
+// hotKeys begins a value of the rule's key "keys" with which the switch itself finds the most
+// requested keys.
 const hotKeys = "hot:"
 
 // setMisses reads what answers a CAS that fails (Answerer), and how long the CAS waits before the
@@ -156,7 +157,7 @@ func setMisses(r *Rule, s string) error {
 	return nil
 }
 
-// setKeys reads the value of keys: numbers separated by commas, hot:N, or all.
+// setKeys reads the value of the rule's key "keys": numbers separated by commas, hot:N, or all.
 func setKeys(r *Rule, s string) error {
 	if r.Keys, r.Hot = nil, 0; s == all {
 		return nil
@@ -242,8 +243,8 @@ func number(key, example, doc string, high uint64, field func(r *Rule) *int) Fie
 	}
 }
 
-// setNumber reads a number from 1 to high, or the word nothing, which stands for 0. If nothing is
-// "", no word stands for 0.
+// setNumber reads a number from 1 to high, or the word in the parameter nothing, which stands for
+// 0. If that is "", no word stands for 0.
 func setNumber(s, nothing string, high uint64, set func(uint64)) error {
 	if nothing != "" && s == nothing {
 		set(0)

@@ -65,7 +65,7 @@ const (
 	// MaxID is the length of the longest ID in bytes. MaxService is the length of the longest name
 	// of a service.
 	MaxID, MaxService = 32, 48
-	// MaxDepth is the largest MaxRdAtomic that a REQ can express.
+	// MaxDepth is the largest MaxRdAtomic.
 	MaxDepth = 128
 	// MaxKeys is how many keys a rule can name.
 	MaxKeys = 256

@@ -21,9 +21,9 @@
 // server was not known yet, or no rule named the server any more and its connection had ended.
 //
 // With the key rows, the counters are a count-min sketch: a request adds to one counter of each
-// row, which hashes choose, and Amount has all of them. The smallest of the counters of a flow or
-// address is never below the true count of that flow or address. It exceeds this count by more than
-// e/slots of the sum of all counts with a probability of at most e to the power of -rows (e is
+// row, which hashes choose, and Amount has all of them. When all amounts are applied, the smallest
+// of the counters of a flow or address is at least the true count. It exceeds this count by more
+// than e/slots of the sum of all counts with a probability of at most e to the power of -rows (e is
 // Euler's number).
 //
 // A crash of the switch loses the pending amounts, and perhaps those in flight or uncertain. The

@@ -338,7 +338,7 @@ func (p *Program) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	return p.parts.owned(c, q)
 }
 
-// Queued returns the ports through which frames leave that handlers queue (handler.Queuer).
+// Queued returns the ports whose outgoing frames handlers queue (handler.Queuer).
 func (p *Program) Queued() *pipeline.QueuedPorts { return &p.queued }
 
 // Egress asks the handlers with queues whether one of them keeps a frame that leaves.
@@ -351,8 +351,7 @@ func (p *Program) Egress(c *pipeline.Ctx, port int, f packetio.Frame) bool {
 	return false
 }
 
-// Taken returns the ports at which frames arrive that handlers may take from the switch
-// (handler.Taker).
+// Taken returns the ports whose incoming frames handlers may take (handler.Taker).
 func (p *Program) Taken() *pipeline.MarkedPorts { return &p.taken }
 
 // Ingress asks the handlers that decide about arriving frames (handler.Taker) whether one of them

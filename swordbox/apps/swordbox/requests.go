@@ -45,7 +45,7 @@ func Requests() []handler.Request {
 	}
 }
 
-// serve wraps f for a Request. The wrapped function calls f if the running program is of this type;
+// serve wraps f for a Request. The wrapped function calls f if the running program is a *Program;
 // otherwise it returns ErrNoRules.
 func serve(f func(p *Program, c *handler.Call) (any, error)) func(pipeline.Program, *handler.Call) (any, error) {
 	return func(p pipeline.Program, c *handler.Call) (any, error) {
