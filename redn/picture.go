@@ -149,7 +149,8 @@ func (m *Machine) memory(addr uint64) string {
 	return fmt.Sprintf("%#x", addr)
 }
 
-// changed returns the blocks of rings in which the pieces of memory begin to which entry e writes.
+// changed returns the ring blocks that entry e changes: of each piece of memory that e writes, the
+// block in which the piece begins.
 func (m *Machine) changed(e *sendring.Entry) (list []block) {
 	to := e.SGL[:e.NSGE]
 	switch e.Op {

@@ -8,7 +8,7 @@ import (
 )
 
 // Program is the memory of a program and the queue pairs that execute it, made by verbs. The caller
-// makes a queue before the queues that it starts.
+// makes a queue before the queues that its ENABLEs start.
 type Program struct {
 	// Context makes the completion queues, and PD the queue pairs. Rings and operands are in MR.
 	Context verbs.Context
@@ -50,8 +50,8 @@ func (p *Program) UsePool(n int) {
 	p.Pool = NewPool(p.Take(n))
 }
 
-// Queue makes a queue pair with a send ring of init.Blocks blocks, and the completion queues that
-// WAITs count.
+// Queue makes a queue pair with a send ring of init.Blocks blocks, and the two completion queues
+// whose completions WAITs count.
 func (p *Program) Queue(name string, init verbs.RingInit) (*Queue, error) {
 	var numbers [2]uint32
 	for i := range numbers {
