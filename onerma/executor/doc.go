@@ -8,9 +8,9 @@
 // executor also has one remote window for each peer and direction. A remote window follows the
 // remaining time that commands take. The local window bounds all operations of the executor in
 // flight, a remote window those of its peer and direction. The smaller of the two also sets the
-// pace there, one operation in RTT / window, so that a window below 1 means pauses between
-// operations. The constants are those of the paper. The paper does not give the targets, the bounds
-// and the first value of a window; they are parameters (Config).
+// pace for this peer and direction: one operation in RTT / window. So a window below 1 means pauses
+// between operations. The constants are those of the paper. The paper does not give the targets,
+// the bounds and the first value of a window; they are parameters (Config).
 //
 // Transfers to the same peer in the same direction take turns, one operation each, and so do the
 // pairs of peer and direction.

@@ -12,8 +12,8 @@ import (
 const acceptPause = 100 * time.Millisecond
 
 // AcceptAll calls serve with each connection that accept returns, until the listener is closed.
-// After any other error of accept it logs the error, pauses, and goes on. what is the purpose of
-// the connections, for the log.
+// After any other error of accept it logs the error, pauses, and goes on. The log names the purpose
+// of the connections by the text in what.
 func AcceptAll[C net.Conn](accept func() (C, error), log *slog.Logger, what string, serve func(C)) {
 	for {
 		c, err := accept()

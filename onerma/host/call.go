@@ -64,7 +64,7 @@ const (
 type Call struct {
 	proc    *Process
 	started bool // Wait has not returned since Start; only the goroutine that calls Start and Wait uses it
-	// over is true when the transfer has ended: state and result do not change any more. It can be
+	// over is true when the transfer has ended: the NIC does not use the call any more. It can be
 	// read without exclusive use of the NIC.
 	over   atomic.Bool
 	state  callState

@@ -39,8 +39,8 @@ type Config struct {
 	// Window is the size of the solicitation window: how many inbound bytes may be requested and
 	// not yet have arrived. 0 means 65536.
 	Window int
-	// Threshold is how many bytes all waiting inbound requests may ask for together. The NIC
-	// answers a request that would exceed it with a NACK. 0 means the bytes that the link sends in
+	// Threshold is how many bytes all waiting inbound requests may ask for together. If a request
+	// would exceed it, the NIC answers with a NACK. 0 means the bytes that the link sends in
 	// Timeout − RTT − DispatchTimeout, at least 4096, or 65536 if Rate is 0.
 	Threshold int
 	// Rate is the rate at which the NIC sends data, in bits per second; 0 means that it sends data

@@ -14,16 +14,15 @@
 // limits how many inbound bytes are requested and have not arrived yet. A READ command waits in one
 // of two FIFOs until the solicitation window has 4096 bytes free. It waits for 4096 bytes whatever
 // its size, so that small operations cannot starve large ones. Then its size is debited and its
-// request is sent. The request of a WRITE asks the target to read the data: the target queues it
-// under the target's own window, in the same FIFOs, and then pulls the data. There is a FIFO for
-// each class of service. If both have commands that wait, class 0 gets four turns for each turn of
-// class 1.
+// request is sent. The request of a WRITE asks the target to read the data: the target queues the
+// request in its own FIFOs, under its own window, and then pulls the data. There is a FIFO for each
+// class of service. If both FIFOs have entries, class 0 gets four turns for each turn of class 1.
 //
 // Bounds, with D the dispatch timeout and T the timeout: a READ ends within D + T, a WRITE or REKEY
 // within T + T·33/32. The target of a WRITE writes no byte later than T after it has sent its pull.
 // The initiator counts T·33/32 from the arrival of the pull, so it ends later than the target even
-// if their clocks differ by up to 3 %. When a WRITE has ended as TIMEOUT, no byte of the target's
-// memory changes any more. That holds against loss, delay, copies and replays, because the
+// if their clocks differ by up to 3 %. A WRITE that has ended as TIMEOUT changes no byte of the
+// target's memory any more. That holds against loss, delay, copies and replays, because the
 // initiator serves one pull of each command, and the target drops data that arrive after its
 // timeout.
 //

@@ -29,8 +29,8 @@ func alike(buffer, memory []byte) []byte {
 
 // copyWords copies src to dst, which have the same length and begin at the same byte of a word. It
 // stores each word that lies in them once and as a whole: a program that changes or reads the words
-// meanwhile never sees a part of one, and does not lose what it stores after the NIC. One copy
-// would not do that: for most lengths, it loads and stores parts that overlap.
+// meanwhile never sees a part of one, and does not lose what it stores after the NIC. A single call
+// of copy would not do that: for most lengths, it loads and stores parts that overlap.
 func copyWords(dst, src []byte) {
 	first := min(-phase(src)&inWord, len(src))
 	copy(dst[:first], src)
@@ -46,8 +46,8 @@ func copyWords(dst, src []byte) {
 	copy(dst, src)
 }
 
-// wordsOf returns the bytes of all words in which the n bytes at offset off of a region lie, as far
-// as they are in the region, and at which of them these n bytes begin. memory is these n bytes.
+// wordsOf returns the bytes of all words that memory overlaps, as far as they are in region r, and
+// the index at of the first byte of memory in them. memory begins at offset off of the region.
 func wordsOf(r *mem.Region, memory []byte, off int) (words []byte, at int, err error) {
 	if wholeWords(memory) {
 		return memory, 0, nil

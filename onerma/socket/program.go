@@ -280,7 +280,8 @@ func (p *program) forget(number uint32) error {
 	return ring.Unmap(r.bytes)
 }
 
-// find returns the object with a number in a map of p. what names its kind in the error.
+// find returns the object with a number in a map of p. The error names the object's kind by the
+// text in what.
 func find[T any](p *program, in map[uint32]*T, what string, number uint32) (*T, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

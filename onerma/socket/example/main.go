@@ -1,5 +1,5 @@
-// Command example writes a text into memory that the host with an address lends, reads it back, and
-// prints it. It runs on a host of a rack with 1RMA NICs:
+// Command example writes a text into memory that the host with the given address lends, reads it
+// back, and prints it. It runs on a host of a rack with 1RMA NICs:
 //
 //	go build -o /tmp/example ./onerma/socket/example
 //	rdmalab exec cn0 -- /tmp/example 10.77.0.4 hello
