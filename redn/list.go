@@ -42,8 +42,8 @@ func AppendNode(b []byte, key Operand, value, next uint64) []byte {
 }
 
 // AppendEnd appends the node behind the last one, which ends a walk. self is the address at which
-// this node will be, because it names itself as its next node. Clients whose key is in no node of
-// the list get the bytes at value.
+// this node will be: the node names itself as its next node. Clients whose key is in no node of the
+// list get the bytes at value.
 func AppendEnd(b []byte, value, self uint64) []byte {
 	return appendNode(b, 0, value, self, sendring.WriteImm, sendring.MaskedFetchAdd, Miss)
 }

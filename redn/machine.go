@@ -133,9 +133,9 @@ func (m *Machine) add(name string, init verbs.RingInit) (*Queue, error) {
 	return to, nil
 }
 
-// Run writes the requests that were appended into the rings, rings the doorbells and lets the NIC
-// work until it is idle. It fails if a queue has not executed all requests up to its limit, which
-// its doorbell or an ENABLE has set. It does not fail if requests of a managed queue are behind the
+// Run writes the appended requests into the rings, rings the doorbells and lets the NIC work until
+// the NIC is idle. It fails if a queue has not executed all requests up to its limit, which its
+// doorbell or an ENABLE has set. It does not fail if requests of a managed queue are behind the
 // limit: a program that branches leaves requests there on purpose.
 func (m *Machine) Run() error {
 	if err := m.Load(); err != nil {

@@ -135,7 +135,7 @@ func (k *Walk) receive(first uint32, n int) (all []verbs.SGE) {
 	return append(all, left.sge(), k.read(first, 0).Remote().sge())
 }
 
-// nodes appends the requests that visit n nodes of the list to the ring Worker. begin is an ENABLE;
+// nodes appends to Worker the requests that visit n nodes of the list. begin is an ENABLE;
 // nodes sets its limit so that it enables the requests of the first node. The requests of each node
 // end with an ENABLE for the requests of the next node. nodes returns the ENABLE of the last node.
 // The caller sets its limit when it has appended the requests that follow.

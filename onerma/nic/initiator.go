@@ -93,9 +93,9 @@ func (n *NIC) command(f *onerma.Frame) *slot {
 }
 
 // landRead handles a data message of a READ: it writes the data to memory. The memory belongs to
-// the NIC until the command has ended, so the message is decrypted into it directly, unless data
-// has landed there already: a forged message leaves zeros where data is still to come, and nowhere
-// else. With a buffer in between, a READ of 4 KiB takes an eighth longer.
+// the NIC until the command has ended, so the message is decrypted into it directly: with a buffer
+// in between, a READ of 4 KiB takes an eighth longer. A forged message leaves zeros in the memory.
+// So a message for bytes that have landed already is decrypted into a buffer.
 func (n *NIC) landRead(now clock.Time, f *onerma.Frame) {
 	s := n.command(f)
 	if s == nil || s.state != waiting {

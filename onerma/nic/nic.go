@@ -25,8 +25,7 @@ type NIC struct {
 	freeSlots []uint16
 	offers    ring[waiter]
 	// State of the NIC as a target. tickets are its inbound WRITEs and REKEYs, freeTickets the
-	// unused entries of tickets. inbound is how many bytes the inbound requests that wait ask for
-	// together.
+	// unused entries of tickets. inbound is the sum of the bytes of all waiting inbound requests.
 	tickets     []ticket
 	freeTickets []uint16
 	inbound     int

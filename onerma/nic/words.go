@@ -46,8 +46,8 @@ func copyWords(dst, src []byte) {
 	copy(dst, src)
 }
 
-// wordsOf returns the bytes of all words that memory overlaps, as far as they are in region r, and
-// the index at of the first byte of memory in them. memory begins at offset off of the region.
+// wordsOf returns the bytes of all words that memory overlaps, as far as they are in region r.
+// memory begins at offset off of the region, and at words[at].
 func wordsOf(r *mem.Region, memory []byte, off int) (words []byte, at int, err error) {
 	if wholeWords(memory) {
 		return memory, 0, nil

@@ -74,8 +74,8 @@ type Ruled interface {
 	// an error, they stay as they are.
 	Rules() *rules.Set
 	SetRules(s *rules.Set) error
-	// Tables lists the tables of the program. ClearTable empties the table name and returns how
-	// many entries it had. ok is false if there is no table of this name that can be cleared.
+	// Tables lists the tables of the program. ClearTable empties the table with a name and returns
+	// how many entries it had. The bool is false if no table of this name can be cleared.
 	Tables(now clock.Time) []handler.Table
 	ClearTable(name string) (int, bool)
 	// Bound returns how many flows would break if the program were replaced now. To replace the

@@ -16,8 +16,8 @@ type Config struct {
 	// answer can no longer reach the server. 0 means 5 seconds.
 	Budget time.Duration
 	// Patience is how long operations wait in the switch for the operations in flight on clients'
-	// connections. When it has passed, they are sent on their clients' connections. It must be much
-	// shorter than a NIC's timeout. 0 means 1 ms.
+	// connections. After that the waiting operations are sent on their clients' connections.
+	// Patience must be much shorter than a NIC's timeout. 0 means 1 ms.
 	Patience time.Duration
 	// HoldOff is how long a word stays in Pass after Patience has passed; 0 means 50 ms.
 	HoldOff time.Duration

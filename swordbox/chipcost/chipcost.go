@@ -1,8 +1,8 @@
 // Package chipcost estimates the resources of a programmable switching chip that a switch program
-// would need. For each of the program's modes it places the tables and registers that the program
-// declares in the stages of a pipeline, and counts the blocks that do not fit. It is a rough rule
-// with figures from public papers about such chips, and not a compiler: it distinguishes kilobytes
-// from gigabytes and one stage from thirty.
+// would need. For each of the program's modes it places the program's tables and registers in the
+// stages of a pipeline, and counts the blocks that do not fit. It is a rough rule with figures from
+// public papers about such chips, and not a compiler: it distinguishes kilobytes from gigabytes and
+// one stage from thirty.
 //
 // The rule. Tables and registers are placed in the order of their declaration. Each begins in the
 // stage in which the one before it ended, as if each needed the result of the one before. An entry

@@ -81,7 +81,7 @@ func (s *saving) find(key uint64) (slot uint32, at int) {
 	}
 }
 
-// remove frees a slot of places. Later keys that a search would no longer find move forward.
+// remove frees a slot of places. It moves later keys forward, so that a search still finds them.
 func (s *saving) remove(slot uint32) {
 	hole := uint64(slot)
 	for i := (hole + 1) & s.mask; s.places[i] != 0; i = (i + 1) & s.mask {

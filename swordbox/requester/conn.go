@@ -279,8 +279,8 @@ func (c *requests) Room(n int) bool {
 	return c.state == Up && n <= c.link.MTU && int(c.tail-c.una) < c.cfg.Ring+c.cfg.Waiting
 }
 
-// Each calls fn for each unanswered request, the oldest first. psn is the PSN on the connection, op
-// the opcode that is sent, and since the time of Submit.
+// Each calls fn for each unanswered request, the oldest first. psn is the request's PSN on the
+// connection, op the opcode that is sent. since is when the request was submitted.
 func (c *requests) Each(fn func(t Tag, psn wire.PSN, op wire.Opcode, since clock.Time)) {
 	for pos := c.una; pos != c.tail; pos++ {
 		e := c.at(pos)

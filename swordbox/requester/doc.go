@@ -12,11 +12,11 @@
 // SubmitOnce is the exception: the Conn keeps no copy of the payload of such a WRITE, and
 // retransmits a WRITE of no bytes in its place.
 //
-// A fatal NAK ends the connection. The request that it names ends as Refused with the syndrome. All
-// later ones end as Returned: the server has not executed them, because a responder that refuses a
-// request goes to the error state (IBTA 9.9.3). When the server has not answered for
-// Config.Silence, it is unknown what was executed, and all requests end as Lost. No request is
-// carried over to the next connection (Attach).
+// A fatal NAK ends the connection. The request that it names ends as Refused with the syndrome, or
+// as Returned (User.Retry). All later ones end as Returned: the server has not executed them,
+// because a responder that refuses a request goes to the error state (IBTA 9.9.3). When the server
+// has not answered for Config.Silence, it is unknown what was executed, and all requests end as
+// Lost. No request is carried over to the next connection (Attach).
 //
 // Files. conn.go has Conn, its queue of requests, and Submit. send.go sends requests as window and
 // depth allow, and ends them. receive.go handles answers, including NAKs, and the server's own

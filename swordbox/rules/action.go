@@ -44,22 +44,21 @@ type Definition struct {
 	// protocol, that leave to the server or come from it. A set checks only whether such a rule is
 	// in conflict with other rules of the same action.
 	Queues bool
-	// Check returns what is wrong with one rule of the action; nil means that there is nothing to
-	// check.
+	// Check returns what is wrong with one rule of the action. A nil Check checks nothing.
 	Check func(r *Rule) error
-	// Dials reports whether the switch makes connections for rule r of the action; nil means that
-	// it makes none.
+	// Dials reports whether the switch makes connections for rule r of the action. A nil Dials
+	// means that it makes none.
 	Dials func(r *Rule) bool
 	// Hosts names the Keys whose values are lists of hosts, separated by commas. Rule.Resolve
 	// replaces the names of hosts by addresses.
 	Hosts []string
 	// Keys are the keys that only rules of this action have. See Option.
 	Keys []Field
-	// Together returns what is wrong with the rules of the action in one set; nil means that there
-	// is nothing to check.
+	// Together returns what is wrong with the rules of the action in one set. A nil Together checks
+	// nothing.
 	Together func(list []*Rule) error
-	// Memory returns the memory of servers in which the switch keeps state of rule r; nil means
-	// that it keeps none there. The memory of rules of different actions must not overlap.
+	// Memory returns the memory of servers in which the switch keeps state of rule r. A nil Memory
+	// means that it keeps none there. The memory of rules of different actions must not overlap.
 	Memory func(r *Rule) Memory
 }
 
@@ -125,7 +124,7 @@ func Extend(a Action, d Definition) {
 	to.Check, to.Together = both(to.Check, d.Check), both(to.Together, d.Together)
 }
 
-// both returns a check that makes two checks one after the other; nil means no check.
+// both returns a check that makes two checks one after the other. An argument of nil is no check.
 func both[T any](one, other func(T) error) func(T) error {
 	switch {
 	case one == nil:

@@ -84,8 +84,8 @@ const (
 	DefaultService = "memory"
 )
 
-// Rule selects requests and says what happens to them. The zero value of a field is its default;
-// for Service see Start.
+// Rule selects requests and says what happens to them. The zero value of a field stands for its
+// default; for Service see Start.
 type Rule struct {
 	// ID names the rule. Validate requires one; Set.Add assigns one.
 	ID string `json:"id"`

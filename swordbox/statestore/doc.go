@@ -30,7 +30,7 @@
 // journal has their sum (handler.Env.Behind), so the next incarnation knows how much was lost at
 // most.
 //
-// Limits. The switch counts requests and no other packets, because its programs see only RoCEv2. A
+// Limits. The switch counts RoCEv2 requests: the handler is an Observer, which sees nothing else. A
 // hash of a flow's addresses and queue pair chooses the flow's counter, so flows may share one.
 // When the last rule that names a memory server is removed, waiting amounts are sent while the
 // connection to that server lasts, and then dropped. A rule's new depth takes effect with the next

@@ -9,9 +9,9 @@
 // protection domain of the memory that clients use, as it does for clients.
 //
 // Contract. A Dialer is used by one goroutine at a time. Want and Unwant set which connections
-// there should be; Adopt adds one that was made elsewhere. Packet, Tick, Again and Close send
-// datagrams through the Ctx that is passed to them. After each of these calls the caller takes
-// events with Next until there are none.
+// there should be; Adopt adds one that was made elsewhere. Methods that get a Ctx send datagrams
+// through it. After each call of such a method or of Adopt, the caller takes events with Next until
+// there are none.
 //
 //	dialer.go    calls of the user
 //	link.go      attempts, and the end of connections; state.go: their states

@@ -116,7 +116,7 @@ func (d *Dialer) dial(c *pipeline.Ctx, l *link) {
 
 // mtu returns the path MTU that the switch requests.
 func (d *Dialer) mtu(l *link) verbs.MTU {
-	const v4, v6 = 64, 84 // bytes of IP, UDP, BTH, the largest extension header and ICRC
+	const v4, v6 = 64, 84 // bytes of IP, UDP, BTH, RETH, immediate data and ICRC
 	over := v4
 	if l.Server.Is6() {
 		over = v6

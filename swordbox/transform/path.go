@@ -105,8 +105,8 @@ func Request(f *wire.Frame, to *Path, psn wire.PSN) {
 	f.BTH.AckReq = true
 }
 
-// Response redirects a response to the requester at the end of path to: an acknowledgement, the
-// response to an atomic, or a packet of a READ response. psn is the requester's PSN. msn is the
+// Response redirects a response (an acknowledgement, the response to an atomic, or a packet of a
+// READ response) to the requester at the end of path `to`. psn is the requester's PSN. msn is the
 // number of messages that the requester's connection has completed; a READ response packet without
 // an AETH does not carry it.
 func Response(f *wire.Frame, to *Path, psn wire.PSN, msn uint32) {

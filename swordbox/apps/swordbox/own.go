@@ -24,7 +24,8 @@ const linger = 5 * time.Second
 
 // Own manages the switch's connections and its journal. It asks the dialer for the connections that
 // the rules need, hands them to the handlers that use them, and writes the journal. Make it with
-// NewOwn before the handlers, because their Env takes its methods. Then pass both to New.
+// NewOwn before the handlers, because the handlers' Env takes the methods of Own. Then pass the
+// handlers and the Own to New.
 type Own struct {
 	dialer  *switchconn.Dialer
 	former  *staleflows.Machine
@@ -43,7 +44,7 @@ type flowSlot struct {
 	slot       journal.Slot
 }
 
-// leaving is a switch's connection that no rule needs any more. It is closed at time when.
+// leaving is a switch's connection that no rule needs any more, and the time of its end.
 type leaving struct {
 	key  switchconn.Key
 	when clock.Time
