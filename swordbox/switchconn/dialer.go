@@ -100,8 +100,8 @@ const (
 )
 
 // Want asks for a connection. The attempts to make it begin with the next Tick. A second call for
-// the same key only sets the target of the next attempt. If there are already MaxShared
-// connections, the call is counted and has no other effect, and Want returns false.
+// the same key sets the target of the next attempt. If there are already MaxShared connections, the
+// call is counted (Stats.Refused) and has no other effect, and Want returns false.
 func (d *Dialer) Want(k Key, t Target) bool {
 	l := d.byKey[k]
 	switch {

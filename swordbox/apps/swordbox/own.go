@@ -225,7 +225,7 @@ func (o *Own) deadline() clock.Time {
 func (o *Own) first() bool { return o.former.Empty() && o.dialer.AllClear() }
 
 // news passes the dialer's events to the handlers that use the connections. The program calls it at
-// the end of every step.
+// the end of Tick and, if there are events, of Packet.
 func (o *Own) news(c *pipeline.Ctx) {
 	for e, ok := o.dialer.Next(); ok; e, ok = o.dialer.Next() {
 		switch e.Kind {
@@ -242,8 +242,8 @@ func (o *Own) news(c *pipeline.Ctx) {
 	}
 }
 
-// Close transmits the frames that wait in queues of handlers, and sends a DREQ on each of the
-// switch's connections. It does not wait for the answers.
+// Close transmits the frames that wait in queues of handlers, and sends a DREQ for each connection
+// that the switch has made. It does not wait for the answers.
 func (p *Program) Close(c *pipeline.Ctx) {
 	// A round flushes the oldest queue of each port. Each handler has at most one queue at a port.
 	for range p.parts.queuers {

@@ -265,18 +265,18 @@ func (e *flowRule) around(c *pipeline.Ctx, r *conntrack.Flow, q *pipeline.Parsed
 	return pipeline.Forward()
 }
 
-// refusals are the reasons for which the program drops a packet that claims to belong to a flow
-// under a rule. It drops the packet because the switch may have shifted the PSNs that the receiver
-// expects. A damaged packet is dropped, too: a second fault behind the switch could restore it, and
-// its receiver would then accept a packet that the machine has not seen (see guarded). If tracking
-// refuses a packet for another reason, the program forwards it.
+// refusals maps the reasons for which tracking refuses a packet of a flow under a rule to the
+// reasons of the drop. The program drops the packet because the switch may have shifted the PSNs
+// that the receiver expects. It drops a damaged packet because a second fault behind the switch
+// could restore it; the receiver would then accept a packet that the machine has not seen (see
+// guarded). If tracking refuses a packet for another reason, the program forwards it.
 var refusals = map[conntrack.Reason]pipeline.Reason{
 	conntrack.Spoofed: ReasonSpoofed, conntrack.Quarantined: ReasonQuarantined, conntrack.Implausible: ReasonImplausible,
 	conntrack.Corrupt: pipeline.ReasonBadICRC,
 }
 
-// refuse decides what happens to a packet that claims to belong to a flow under a rule, and that
-// tracking has refused for the reason bad.
+// refuse decides what happens to a packet of a flow under a rule that tracking has refused for the
+// reason bad.
 func refuse(bad conntrack.Reason) pipeline.Verdict {
 	if reason, ok := refusals[bad]; ok {
 		return pipeline.Drop(reason)
