@@ -34,7 +34,6 @@ func (r *ring[T]) pop() T {
 	return v
 }
 
-// remove removes the entries for which match returns true.
 func (r *ring[T]) remove(match func(T) bool) {
 	for range r.n {
 		if v := r.pop(); !match(v) {
@@ -156,7 +155,6 @@ func (w *window) deadline() clock.Time {
 	return at
 }
 
-// remove removes the waiters for which match returns true.
 func (w *window) remove(match func(waiter) bool) {
 	for i := range w.fifos {
 		w.fifos[i].remove(match)

@@ -110,7 +110,6 @@ func decode(b []byte, to any) error {
 	return nil
 }
 
-// parseKey parses a key in hexadecimal.
 func parseKey(s string) (nic.Key, error) {
 	b, err := hex.DecodeString(s)
 	if err != nil || len(b) != len(nic.Key{}) {

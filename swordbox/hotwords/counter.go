@@ -137,7 +137,6 @@ func (c *Counter) Info(clock.Time) handler.Info {
 	return handler.Info{Mode: Kind.Mode, Counters: handler.Counters("", c.stats)}
 }
 
-// tableHot is the name of the table of counts.
 const tableHot = "hot"
 
 // Tables lists the table of counts.

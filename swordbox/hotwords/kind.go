@@ -156,7 +156,6 @@ type Hot struct {
 	Atomics uint64 `json:"atomics"`
 }
 
-// table prints hot addresses.
 func table(w io.Writer, host func(netip.Addr) string, list []Hot) error {
 	return handler.WriteTable(w, list, "no request was counted; add a rule: rdmalab switch rules add server=ms0 action=count",
 		"SERVER\tADDRESS\tUNIT\tCOUNT\tOVER\tREADS\tWRITES\tATOMICS\tRULE", func(h *Hot) string {

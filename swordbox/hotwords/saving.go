@@ -61,7 +61,6 @@ func (s *saving) add(key uint64, kind int) (taken bool) {
 	return taken
 }
 
-// clear empties the table.
 func (s *saving) clear() {
 	s.heap = s.heap[:0]
 	clear(s.places)

@@ -387,7 +387,6 @@ func (c *Conn) take(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	return true
 }
 
-// store copies f into an entry.
 func (c *requests) store(e *entry, f *wire.Frame) {
 	e.bth, e.reth, e.atomic = f.BTH, f.RETH, f.AtomicETH
 	if e.class = f.IPv4.TOS; f.V6 {

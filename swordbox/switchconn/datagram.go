@@ -106,7 +106,6 @@ func (d *Dialer) event(c *pipeline.Ctx, e cm.Event) {
 	}
 }
 
-// rejected handles a REJ of the server.
 func (d *Dialer) rejected(c *pipeline.Ctx, l *link, rej *mad.REJ) {
 	why := "the server refuses"
 	if rej != nil {
