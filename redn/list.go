@@ -19,12 +19,12 @@ import (
 // make the NIC end the walk.
 const (
 	keyLen = controlLen - 1
-	// NodeLen is the length of a node.
+	// NodeLen is the length of a node in bytes.
 	NodeLen = 2*wordLen + 2*keyLen + 4
 	// walkCopies is how many copies of the key a client's request contains: the NIC can scatter the
 	// copies over so many requests of the walk.
 	walkCopies = sendring.MaxSGE
-	// WalkLen is the length of a client's request (see AppendWalk).
+	// WalkLen is the length of a client's request (AppendWalk) in bytes.
 	WalkLen = walkCopies*keyLen + wordLen
 )
 

@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// SlotLen is the length of a slot of a table that a LookupServer searches. A slot has the key (6
-// bytes, little-endian), then the immediate data and the data segment (length, L_Key and address of
-// the value). A READ copies these into the work request that sends the answer.
+// SlotLen is the length of a slot of a LookupServer's table in bytes. A slot has the key (6 bytes,
+// little-endian), then the immediate data and the data segment (length, L_Key and address of the
+// value). A READ copies these into the work request that sends the answer.
 const SlotLen = OperandLen + 4 + segmentLen
 
 // AppendSlot appends a slot. A client that asks for key gets the value with the immediate data imm,

@@ -126,8 +126,7 @@ type block struct {
 	place int
 }
 
-// request returns the block of a ring that has the address addr. The bool is false if no ring has
-// it.
+// request returns the ring block that contains the address addr; the bool is false if none does.
 func (m *Machine) request(addr uint64) (block, bool) {
 	for _, q := range m.queues {
 		if off := addr - q.Ring.Addr; off < uint64(q.Ring.Len) {

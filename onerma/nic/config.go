@@ -17,8 +17,8 @@ type Config struct {
 	// Addr is the NIC's IPv4 address; required.
 	Addr netip.Addr
 	// LinkMTU is the length of the largest IP packet of the link in bytes; 0 means 4200, enough for
-	// an operation in one packet. With a smaller LinkMTU, the body of a data message has the
-	// largest power of two of bytes that fits.
+	// an operation in one packet. With a smaller LinkMTU, the length of a data message's body is
+	// the largest power of two that fits.
 	LinkMTU int
 	// Rand makes the keys of regions and the first generations of slots and tickets; required. On a
 	// rack, its numbers must not be predictable.

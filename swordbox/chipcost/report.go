@@ -160,7 +160,7 @@ func (r *Report) Need(k pipeline.NeedKind) (list []pipeline.Need, count, bits in
 type Figure8 struct {
 	Part string `json:"part"`
 	// Crossbar is the exact-match crossbar. MapRAM is the memory beside the stateful units. A Use
-	// has no field for these two, HashBits and Gateways.
+	// has no fields for Crossbar, HashBits, Gateways and MapRAM.
 	Crossbar float64 `json:"crossbar"`
 	HashBits float64 `json:"hashBits"`
 	Gateways float64 `json:"gateways"`

@@ -27,7 +27,7 @@ type Info struct {
 	Lists map[string]any `json:"-"`
 }
 
-// MarshalJSON writes the lists as keys of the same JSON object as the other fields.
+// MarshalJSON writes each entry of Lists as a key of the object that has the other fields.
 func (i Info) MarshalJSON() ([]byte, error) {
 	type plain Info
 	b, err := json.Marshal(plain(i))
