@@ -95,6 +95,9 @@ func (c *Config) validate() error {
 	if c.Lease < 0 {
 		return fmt.Errorf("fusee: a lease of %v: want a positive one, or 0 for %v", c.Lease, defaultLease)
 	}
+	if !(c.Threshold >= 0 && c.Threshold <= 1) { // also if it is not a number
+		return fmt.Errorf("fusee: a threshold of %v: want a share between 0 and 1, or 0 for %v", c.Threshold, defaultThreshold)
+	}
 	return nil
 }
 

@@ -31,8 +31,8 @@ func (c *Client) introduce(deadline clock.Time) error {
 			c.use(c.newer)
 			err = c.loadDirectory(deadline)
 		}
-		if err == nil {
-			return nil
+		if err == nil || errors.Is(err, verbs.ErrClosed) {
+			return err
 		}
 		// Another client may have taken this client for dead, and fenced the number of this
 		// attempt: the next attempt begins without a number.

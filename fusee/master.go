@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
@@ -72,9 +73,12 @@ type Master struct {
 // true if the leases of all servers have begun again after such a silence (see excuse), and not all
 // members have answered since then. While excused is true, the leases do not begin again: otherwise
 // a link that goes down and up all the time would protect a server that has crashed.
+//
+// rounds counts the rounds in which all members have answered, see Rounds.
 type contact struct {
 	silent, excused bool
 	last            clock.Time
+	rounds          atomic.Uint64
 }
 
 // sign is what a master knows about whether a server is alive.
@@ -143,6 +147,15 @@ func (m *Master) watch(now clock.Time) {
 
 // View returns the view of the store: which servers are its members.
 func (m *Master) View() layout.View { return m.c.view }
+
+// Super returns the superblock, which describes the store.
+func (m *Master) Super() layout.Superblock { return m.c.super }
+
+// Rounds returns how many times the master has asked all members in turn and all have answered.
+// Any goroutine may call it. If it has grown by 2 since a moment, the last of these rounds began
+// after that moment, and at that moment no other master had taken charge: this master's connections
+// end at half of the members or more when another one takes charge.
+func (m *Master) Rounds() uint64 { return m.contact.rounds.Load() }
 
 // Close ends the connections. The members remain as they are.
 func (m *Master) Close() error { return m.c.Close() }
@@ -236,6 +249,9 @@ func (m *Master) probe() (quiet int, err error) {
 	defer func() {
 		x := &m.contact
 		x.silent, x.excused = err == nil && answers == 0, x.excused && answers < m.c.view.Members()
+		if err == nil && quiet == 0 && answers >= m.c.view.Members() {
+			x.rounds.Add(1)
+		}
 	}()
 	for i := range m.signs {
 		s := &m.signs[i]

@@ -84,6 +84,9 @@ func (s *Standby) Run() (*Master, error) {
 	}
 }
 
+// Super returns the superblock, which describes the store.
+func (s *Standby) Super() layout.Superblock { return s.m.c.super }
+
 // Close ends the connections.
 func (s *Standby) Close() error { return s.m.c.Close() }
 
@@ -174,20 +177,30 @@ func (m *Master) enough(next layout.View) error {
 	return nil
 }
 
-// Reign runs masters on a host. The first master is m, or the one that the standby s becomes. If
-// another master takes its place and `again` is true, Reign runs a standby of that other master,
-// which may become the next master on this host. ready, if not nil, is called with each master that
-// has taken charge, before it runs. Reign returns nil when the context has ended.
-func Reign(m *Master, s *Standby, cfg Config, again bool, ready func(*Master)) error {
+// Reign runs masters on a host. The first master is m, or the one that the standby s becomes; if
+// both are nil, Reign opens a standby first. Reign calls ready, unless it is nil, with each master
+// that has taken charge, before it runs. When another master has taken the place of this one, Reign
+// calls `again`. If that returns true, Reign runs a standby of the other master, which may become
+// the next master on this host.
+//
+// Reign returns nil when the context has ended. It does not become the standby of another store
+// than that of the first master: it returns an error when such a store was made.
+func Reign(m *Master, s *Standby, cfg Config, again func() bool, ready func(*Master)) error {
+	generation := uint64(0)
 	for {
 		if m == nil {
 			var err error
 			if s == nil {
-				if s, err = OpenStandby(cfg, cfg.Context.Runtime().Now().Add(changePatience)); errors.Is(err, kv.ErrTimeout) {
+				s, err = OpenStandby(cfg, cfg.Context.Runtime().Now().Add(changePatience))
+				if errors.Is(err, kv.ErrTimeout) && !errors.Is(err, verbs.ErrClosed) {
 					continue
 				}
 			}
+			if err == nil && generation != 0 && generation != s.Super().Generation {
+				return errors.Join(errFormatted, s.Close())
+			}
 			if err == nil {
+				generation = s.Super().Generation
 				m, err = s.Run()
 			}
 			if s = nil; err == nil && m == nil || errors.Is(err, verbs.ErrClosed) {
@@ -200,11 +213,12 @@ func Reign(m *Master, s *Standby, cfg Config, again bool, ready func(*Master)) e
 				return err
 			}
 		}
+		generation = m.Super().Generation
 		if ready != nil {
 			ready(m)
 		}
 		err := m.Run()
-		if !again || !errors.Is(err, ErrDeposed) {
+		if !errors.Is(err, ErrDeposed) || !again() {
 			return err
 		}
 		if err := m.Close(); err != nil {

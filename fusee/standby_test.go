@@ -27,8 +27,9 @@ type throne struct {
 	// counted is the standby on which the last master counts.
 	counted uint32
 	ready   bool
-	// last is when the last one has taken charge.
-	last clock.Time
+	// began, if set, is called with each master that has taken charge. last is when the last one has.
+	began func(*fusee.Master)
+	last  clock.Time
 	// dial, if set, is asked before a host connects to a server: false means that it cannot.
 	dial func(from string, to netip.Addr) bool
 }
@@ -53,10 +54,13 @@ func (x *throne) run(host string, standby bool) {
 				rt.Sleep(time.Millisecond)
 			}
 		}
-		err = fusee.Reign(m, nil, cfg, true, func(m *fusee.Master) {
+		err = fusee.Reign(m, nil, cfg, func() bool { return true }, func(m *fusee.Master) {
 			x.reigns, x.last = append(x.reigns, host), rt.Now()
 			m.Counted = func(standby uint32) { x.counted = standby }
 			x.ready = true
+			if x.began != nil {
+				x.began(m)
+			}
 		})
 		if x.ended[host] = err; err == nil {
 			x.ended[host] = verbs.ErrClosed

@@ -105,12 +105,55 @@ var _ = Describe("the table FUSEE", Ordered, func() {
 		Eventually(func() string { return rack.OK("logs", "cn2") }, "10s").Should(ContainSubstring("the master counts this standby"))
 		rack.OK("crash", "cn1")
 		Eventually(func() string { return rack.OK("logs", "cn2") }, "15s").Should(ContainSubstring("the master of a table is up"))
+		// A server that was silent on a busy machine while the standby took charge is filled first.
+		Eventually(func() string { return rack.OK("fusee", "stat", "--from", "cn0") }, "30s").ShouldNot(ContainSubstring("no member"))
 		rack.OK("crash", "ms1")
 		Expect(rack.OK("fusee", "get", "7", "--from", "cn0")).To(Equal("hello\n"))
 		rack.OK("fusee", "put", "7", "world", "--from", "cn0")
 		rack.OK("restart", "cn1")
 		rack.OK("restart", "ms1")
 		check(rack, "--clients", "4", "--rounds", "40", "--keys", "6")
+	})
+
+	It("starts master and standby anew with an empty table", func() {
+		DeferCleanup(func() { rack.OK("fusee", "stop") })
+		for range 2 { // the second empty table ends the master and the standby of the first one
+			Expect(rack.OK("fusee", "start", "--fresh", "--replicas", "2", "--index-replicas", "2", "--master", "cn1", "--standby", "cn2")).
+				To(HaveSuffix("cn1 runs the master\ncn2 is its standby\n"))
+		}
+		Eventually(sinceStandby(rack, "cn2"), "10s").Should(ContainSubstring("the master counts this standby"))
+		rack.OK("crash", "cn1")
+		Eventually(sinceStandby(rack, "cn2"), "15s").Should(ContainSubstring("the master of a table is up"))
+		rack.OK("fusee", "insert", "9", "there", "--from", "cn0")
+		rack.OK("restart", "cn1")
+		check(rack, "--clients", "4", "--rounds", "40", "--keys", "6")
+	})
+
+	It("says which of master and standby a host runs", func() {
+		DeferCleanup(func() { rack.OK("fusee", "stop") })
+		rack.OK("fusee", "start", "--fresh", "--replicas", "2", "--index-replicas", "2", "--master", "cn1")
+		By("giving a master that runs already its first standby")
+		start := func(master, standby string) fixture.Result {
+			return rack.Run("fusee", "start", "--master", master, "--standby", standby)
+		}
+		Expect(start("cn1", "cn2").Stdout).To(HaveSuffix("cn1 runs the master\ncn2 is its standby\n"))
+		refused := start("cn2", "cn1")
+		Expect(refused).To(fixture.HaveExited(1))
+		Expect(refused.Stderr).To(ContainSubstring("cn2 runs the standby of the master: name another host with --master"))
+		Eventually(sinceStandby(rack, "cn2"), "10s").Should(ContainSubstring("the master counts this standby"))
+		By("replacing a master that hangs, and asking it as soon as it goes on")
+		rack.OK("hang", "cn1")
+		Eventually(sinceStandby(rack, "cn2"), "15s").Should(ContainSubstring("the master of a table is up"))
+		rack.OK("resume", "cn1")
+		refused = rack.Run("fusee", "start", "--master", "cn1")
+		Expect(refused).To(fixture.HaveExited(1))
+		Expect(refused.Stderr).To(ContainSubstring("cn1 runs the standby of the master"))
+		Expect(start("cn0", "cn2").Stdout).To(HaveSuffix("cn0 runs the master\ncn2 is its standby\n"), "cn2 was replaced and had a standby")
+		for _, threshold := range []string{"0", "-1", "1.5", "NaN"} {
+			res := rack.Run("fusee", "start", "--threshold="+threshold)
+			Expect(res).To(fixture.HaveExited(1))
+			Expect(res.Stderr).To(ContainSubstring("--threshold " + threshold + ": want a share above 0, up to 1"))
+		}
 	})
 
 	It("gives linearizable answers while links fail and copies are torn", func() {
@@ -126,6 +169,14 @@ var _ = Describe("the table FUSEE", Ordered, func() {
 		check(rack, "--clients", "8", "--rounds", "60", "--keys", "2", "--from", "cn1")
 	})
 })
+
+// sinceStandby returns the log of a host since the last standby has begun there.
+func sinceStandby(rack *fixture.Rack, host string) func() string {
+	return func() string {
+		log := rack.OK("logs", host)
+		return log[max(0, strings.LastIndex(log, "the standby of a table's master is up")):]
+	}
+}
 
 // verdict is the part of `fusee check -o json` that the specs use.
 type verdict struct {

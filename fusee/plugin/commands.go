@@ -62,10 +62,11 @@ func commands() store.Commands {
 				"value. Clients take memory for objects in blocks.\n\n" +
 				"--replicas, --index-replicas, --groups, --grow and --block are used only when a table is made. --cache and\n" +
 				"--threshold are for clients that are opened from now on; left out, they have their defaults again.\n\n" +
-				"A master that runs stays when start is used without --master. If --master names a host that runs a master or a\n" +
-				"standby already, this one goes on unchanged, with its --lease. If --master names another host, a new master takes\n" +
-				"the place of the present one, which ends or, if it had a standby, becomes the standby of the new one. `rdmalab\n" +
-				"fusee stop` ends master and standby.",
+				"A master and a standby that run stay when start is used without --master, unless it makes an empty table: that ends\n" +
+				"them. If --master names the host that runs the master already, this master goes on, with its --lease; the same holds\n" +
+				"for --standby and the standby. If --master names a host that runs neither, a new master takes the place of the present\n" +
+				"one, which ends or, if it had a standby, becomes the standby of the new one. start fails if --master names the host\n" +
+				"of the standby, or --standby the host of the master. `rdmalab fusee stop` ends master and standby.",
 			Example: "  rdmalab fusee start\n" +
 				"  rdmalab fusee start --fresh --index-replicas 2\n" +
 				"  rdmalab fusee start --fresh --index-replicas 2 --master cn1 --standby cn2",
@@ -125,11 +126,14 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		"that a server has about 1,000 blocks)")
 	fs.IntVar(&cfg.Cache, "cache", 0, "number of keys of which a client remembers slot and object, so that a GET can READ the object in the same round trip as the "+
 		"index; a negative number means none (default 16384)")
-	fs.Float64Var(&cfg.Threshold, "threshold", 0, "a GET READs the remembered object of a key together with the index only while at most this share of "+
-		"the uses of the key was out of date; 1: always; 0 means 0.1 (default 0.1)")
+	fs.Float64Var(&cfg.Threshold, "threshold", 0.1, "a GET READs the remembered object of a key together with the index only while at most this share of "+
+		"the uses of the key was out of date: more than 0, up to 1, which means always")
 	return func(c *store.Call) (store.Result, error) {
 		if cfg.Grow < 0 || cfg.Grow > layout.MaxDepth {
 			return nil, fmt.Errorf("--grow %d: want 0 to %d", cfg.Grow, layout.MaxDepth)
+		}
+		if !(cfg.Threshold > 0 && cfg.Threshold <= 1) { // also if it is not a number
+			return nil, fmt.Errorf("--threshold %v: want a share above 0, up to 1; for a GET that trusts no key that was out of date once, give 0.0001", cfg.Threshold)
 		}
 		if master == "" && lease != 0 {
 			return nil, errors.New("--lease is the lease of a master: name its host with --master")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee"
@@ -21,7 +22,7 @@ type MasterConfig struct {
 	Lease time.Duration `json:"lease,omitempty"`
 	// Standby is true if this host must run the standby of a master that another host runs. Paired
 	// is true if the master has a standby. A paired master that is replaced becomes the standby of
-	// its successor.
+	// its successor; also one that runs already is paired by this request.
 	Standby bool `json:"standby,omitempty"`
 	Paired  bool `json:"paired,omitempty"`
 }
@@ -30,23 +31,78 @@ type MasterConfig struct {
 type master struct {
 	mu  sync.Mutex // guards the fields below
 	ctx verbs.Context
-	// ended is closed when the master or standby has ended.
-	ended chan struct{}
+	// generation identifies the table (layout.Superblock).
+	generation uint64
+	*reign
 }
 
-// rule starts the master or its standby in the host's daemon. It does nothing if one of them is
-// running.
+// reign is the state of a master or standby that runs.
+type reign struct {
+	host string
+	// ended is closed when the master or standby has ended.
+	ended chan struct{}
+	// paired is MasterConfig.Paired, or true if the host began with a standby.
+	paired atomic.Bool
+	// master is the master that has charge of the table; nil while the host runs a standby.
+	master atomic.Pointer[fusee.Master]
+}
+
+// confirm returns nil if the host runs what in asks for. A master may have been replaced without
+// having noticed, because its host was hung: confirm waits until the master has reached all members,
+// or notices. ended is true if the master or standby has ended.
+func (r *reign) confirm(in MasterConfig) (ended bool, err error) {
+	if in.Paired {
+		r.paired.Store(true)
+	}
+	m, since := r.now()
+	for end := time.Now().Add(store.Patience); ; {
+		select {
+		case <-r.ended:
+			return true, nil
+		case <-time.After(time.Millisecond):
+		}
+		now, rounds := r.now()
+		switch {
+		case now != m: // the standby has become the master, or the master was replaced
+			m, since = now, rounds
+		case m == nil && in.Standby:
+			return false, nil
+		case m == nil:
+			return false, r.refuse("runs the standby of the master: name another host with --master")
+		case rounds >= since+2 && !in.Standby:
+			return false, nil
+		case rounds >= since+2:
+			return false, r.refuse("runs the master, not its standby: name another host with --standby")
+		case time.Now().After(end):
+			return false, control.Errorf(http.StatusBadGateway, "the master on %s does not reach all members of the table: try again when all memory servers are up", r.host)
+		}
+	}
+}
+
+// now returns the master that has charge of the table, and its rounds (see fusee.Master.Rounds).
+func (r *reign) now() (m *fusee.Master, rounds uint64) {
+	if m = r.master.Load(); m != nil {
+		rounds = m.Rounds()
+	}
+	return m, rounds
+}
+
+// refuse returns an error that says what to do.
+func (r *reign) refuse(what string) error {
+	return control.Errorf(http.StatusConflict, "%s %s, or end both with `rdmalab %s stop`, which keeps the table, and start again", r.host, what, Store.Name)
+}
+
+// rule starts the master or its standby in the host's daemon. If one of them is running already,
+// rule reports whether it is the one that the request asks for.
 func (n *node) rule(in MasterConfig) error {
 	return n.Host.Service(func() error {
 		n.master.mu.Lock()
 		defer n.master.mu.Unlock()
 		if n.master.ctx != nil {
-			select {
-			case <-n.master.ended:
-				_ = n.master.end() // the former master or standby has failed, and has logged why
-			default:
-				return nil
+			if ended, err := n.master.confirm(in); !ended {
+				return err
 			}
+			_ = n.master.end() // the former master or standby has failed, and has logged why
 		}
 		v := n.Host.Context()
 		cfg, err := n.Config(v, in.Servers)
@@ -69,9 +125,15 @@ func (n *node) rule(in MasterConfig) error {
 		if in.Standby {
 			n.Host.Log().Info("the standby of a table's master is up", "memory", in.Servers)
 			b.Counted = func() { n.Host.Log().Info("the master counts this standby") }
+			n.master.generation = b.Super().Generation
+		} else {
+			n.master.generation = m.Super().Generation
 		}
-		n.master.ctx, n.master.ended = v, make(chan struct{})
-		go n.serve(m, b, c, in, n.master.ended)
+		r := &reign{host: n.Host.Name(), ended: make(chan struct{})}
+		r.paired.Store(in.Paired || in.Standby)
+		r.master.Store(m)
+		n.master.ctx, n.master.reign = v, r
+		go n.serve(r, m, b, c, in)
 		return nil
 	})
 }
@@ -118,10 +180,21 @@ func (in *MasterConfig) names(v layout.View) (out []string) {
 	return out
 }
 
-// serve runs the master or its standby until it is closed or fails.
-func (n *node) serve(m *fusee.Master, b *fusee.Standby, cfg fusee.Config, in MasterConfig, ended chan struct{}) {
-	defer close(ended)
-	err := fusee.Reign(m, b, cfg, in.Standby || in.Paired, func(m *fusee.Master) { n.watch(m, in) })
+// serve runs the master m or its standby b until it is closed or fails.
+func (n *node) serve(r *reign, m *fusee.Master, b *fusee.Standby, cfg fusee.Config, in MasterConfig) {
+	defer close(r.ended)
+	again := func() bool {
+		if r.paired.Load() {
+			n.Host.Log().Warn("another master has taken this one's place, and this host runs its standby", "memory", in.Servers)
+			r.master.Store(nil)
+			return true
+		}
+		return false
+	}
+	err := fusee.Reign(m, b, cfg, again, func(m *fusee.Master) {
+		r.master.Store(m)
+		n.watch(m, in)
+	})
 	if err != nil {
 		n.Host.Log().Warn("the master of a table, or its standby, has ended", "error", err)
 	}
@@ -137,6 +210,17 @@ func (m *master) end() error {
 	<-m.ended
 	m.ctx = nil
 	return err
+}
+
+// leave ends the master or the standby that the host runs, if it belongs to another table than the
+// one with this generation.
+func (m *master) leave(generation uint64) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ctx == nil || m.generation == generation {
+		return nil
+	}
+	return m.end()
 }
 
 // Crash implements store.Node: the host forgets the table, and the master or standby on it ends.

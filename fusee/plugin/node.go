@@ -107,7 +107,8 @@ func infoOf(s layout.Superblock) Info {
 	}
 }
 
-// start tells the host where the table is. It makes the table if in.Finding asks for that.
+// start tells the host where the table is. It makes the table if in.Finding asks for that. A master
+// or standby of another table that the host runs ends.
 func (n *node) start(r *http.Request, in Config) (out Info, err error) {
 	out.Made, err = n.Find(
 		r, in.Finding, &in.Use, layout.ErrSuperblock,
@@ -127,6 +128,9 @@ func (n *node) start(r *http.Request, in Config) (out Info, err error) {
 			return err
 		},
 	)
+	if err == nil {
+		err = n.master.leave(out.Generation)
+	}
 	return out, err
 }
 
