@@ -367,7 +367,7 @@ var errDoubt = fmt.Errorf("memory servers without which the store is lost do not
 // them were perhaps silent for less than lastLeases, because the store did not need them then.
 // doubts counts these as alive again until lastLeases have passed, because perhaps only the network
 // was down. It reports whether there are such servers.
-func (m *Master) doubts() (any bool) {
+func doubts(m *Master) (any bool) {
 	for i := range m.signs {
 		if s := &m.signs[i]; s.dead && s.waited < lastLeases {
 			s.dead, any = false, true
@@ -548,7 +548,7 @@ func (m *Master) attempt(deadline clock.Time) error {
 	c := m.c
 	next := c.newer.Next(func(i int) bool { return !m.signs[i].lost && !m.signs[i].dead })
 	if !c.super.Shape.Survives(next) {
-		if m.doubts() {
+		if doubts(m) {
 			return errDoubt
 		}
 		if err := again(m); err != nil {

@@ -115,7 +115,7 @@ var _ = Describe("the table FUSEE", Ordered, func() {
 		check(rack, "--clients", "4", "--rounds", "40", "--keys", "6")
 	})
 
-	It("starts master and standby anew with an empty table", func() {
+	It("starts another master and standby with an empty table", func() {
 		DeferCleanup(func() { rack.OK("fusee", "stop") })
 		for range 2 { // the second empty table ends the master and the standby of the first one
 			Expect(rack.OK("fusee", "start", "--fresh", "--replicas", "2", "--index-replicas", "2", "--master", "cn1", "--standby", "cn2")).

@@ -208,8 +208,8 @@ var fuseeBugs = []planted{
 	},
 	{
 		"fusee: a master that was separated from all servers takes the store for lost", "fusee/master.go",
-		"if m.doubts() {",
-		"if m.c.fenced && m.doubts() {",
+		"if doubts(m) {",
+		"if m.c.fenced && doubts(m) {",
 		"fusee TestAServerIsLostBesideOneThatIsSeparated",
 	},
 	{

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/rdmalab/rdmalab/onerma/host"
+	"github.com/rdmalab/rdmalab/softrnic/unixsocket"
 )
 
 // Bounds of a Server and of each program.
@@ -34,7 +34,7 @@ type Config struct {
 // Server lets programs on a host use the host's NIC over a unix socket.
 type Server struct {
 	cfg      Config
-	listener *net.UnixListener
+	listener *unixsocket.Listener
 	wg       sync.WaitGroup
 
 	mu       sync.Mutex // guards the fields below
@@ -48,18 +48,9 @@ func Listen(cfg Config) (*Server, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	_ = os.Remove(cfg.Path) // if it fails, ListenUnix fails, too
-	l, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Path, Net: "unixpacket"})
+	l, err := unixsocket.Listen("unixpacket", cfg.Path, cfg.Group)
 	if err != nil {
 		return nil, fmt.Errorf("1RMA: %w", err)
-	}
-	mode := os.FileMode(0o600)
-	if cfg.Group != 0 {
-		mode = 0o660
-		err = os.Chown(cfg.Path, -1, cfg.Group)
-	}
-	if err := errors.Join(err, os.Chmod(cfg.Path, mode)); err != nil {
-		return nil, errors.Join(fmt.Errorf("1RMA: %w", err), l.Close())
 	}
 	s := &Server{cfg: cfg, listener: l, programs: make(map[*program]struct{})}
 	s.wg.Go(func() {

@@ -20,6 +20,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/unixsocket"
 )
 
 // maxBody is the largest size of a request body in bytes.
@@ -154,19 +156,9 @@ func Serve(path string, m *Mux) (*Server, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("control socket %s: the path is longer than %d bytes: choose shorter names", path, maxSocketPath)
 	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		_ = c.Close() // the connection was only a test whether a process serves the socket
-		return nil, fmt.Errorf("control socket %s: another process serves it", path)
-	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
-		return nil, fmt.Errorf("control socket: %w", err)
-	}
-	l, err := net.Listen("unix", path)
+	l, err := unixsocket.Listen("unix", path, 0)
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
-	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("control socket: %w", err), l.Close())
 	}
 	s := &Server{done: make(chan struct{})}
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -17,6 +17,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/unixsocket"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/nl"
 	"github.com/rdmalab/rdmalab/topo/spec"
@@ -63,7 +64,6 @@ type request struct {
 // driverServer serves a driver on the socket at path. done is closed when srv has ended.
 type driverServer struct {
 	srv  *http.Server
-	path string
 	done chan struct{}
 }
 
@@ -76,22 +76,12 @@ func serveDriver(path string, p *plugger, logger *log.Logger) (*driverServer, er
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, fmt.Errorf("network driver: %w", err)
 	}
-	if c, err := net.DialTimeout("unix", path, time.Second); err == nil {
-		_ = c.Close() // it was opened only to test whether another driver serves the socket
-		return nil, fmt.Errorf("network driver: another process serves %s", path)
-	}
-	if err := except(os.Remove(path), fs.ErrNotExist); err != nil {
-		return nil, fmt.Errorf("network driver: %w", err)
-	}
-	l, err := net.Listen("unix", path)
+	l, err := unixsocket.Listen("unix", path, 0)
 	if err != nil {
 		return nil, fmt.Errorf("network driver: %w", err)
 	}
-	if err := os.Chmod(path, 0o600); err != nil {
-		return nil, errors.Join(fmt.Errorf("network driver: %w", err), l.Close())
-	}
 	d := &driver{plugger: p, log: logger}
-	s := &driverServer{path: path, done: make(chan struct{})}
+	s := &driverServer{done: make(chan struct{})}
 	s.srv = &http.Server{Handler: d.handler(), ReadHeaderTimeout: driverHeaderWait, ErrorLog: logger}
 	go func() {
 		defer close(s.done)
@@ -104,7 +94,7 @@ func serveDriver(path string, p *plugger, logger *log.Logger) (*driverServer, er
 func (s *driverServer) Close() error {
 	err := s.srv.Close()
 	<-s.done
-	return errors.Join(err, except(os.Remove(s.path), fs.ErrNotExist))
+	return err
 }
 
 // handler answers the requests of the plugin protocol. Every answer is JSON; its field Err reports

@@ -18,6 +18,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/ucma"
+	"github.com/rdmalab/rdmalab/softrnic/unixsocket"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
@@ -75,7 +76,7 @@ type Server struct {
 	ports     *ucma.Ports // ports of programs over librdmacm; guarded by exclusive use of the engine
 	stuck     *stuck
 	processes processes
-	ln        *net.UnixListener
+	ln        *unixsocket.Listener
 	wg        sync.WaitGroup // the pump, the accepting goroutine and all clients
 	stop      chan struct{}  // closed when the server is being closed
 	close     func() error   // calls shutDown, once
@@ -106,13 +107,7 @@ func Listen(cfg Config) (*Server, error) {
 	if !ok {
 		return nil, fmt.Errorf("ipc: %w: the device is not one of this process", verbs.ErrNotSupported)
 	}
-	_ = os.Remove(cfg.Path) // the socket of an earlier incarnation of the daemon; if Remove fails, ListenUnix fails, too
-	ln, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: cfg.Path, Net: "unixpacket"})
-	if err == nil && cfg.Group != 0 {
-		if err = errors.Join(os.Chown(cfg.Path, -1, cfg.Group), os.Chmod(cfg.Path, 0o660)); err != nil {
-			err = errors.Join(err, ln.Close())
-		}
-	}
+	ln, err := unixsocket.Listen("unixpacket", cfg.Path, cfg.Group)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("ipc: %w", err), base.Close())
 	}

@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"os"
 	"sync"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
-
-	"golang.org/x/sys/unix"
+	"github.com/rdmalab/rdmalab/softrnic/unixsocket"
 )
 
 // maxConns is the largest number of connections to a Listener; further ones are closed at once.
@@ -19,10 +17,8 @@ const maxConns = 512
 // Listener is the switch's side of all memory links. When the daemon of a host connects, the
 // Listener passes it the memory of its link.
 type Listener struct {
-	l      *net.UnixListener
-	wg     sync.WaitGroup
-	path   string
-	socket os.FileInfo // the socket that Listen has made
+	l  *unixsocket.Listener
+	wg sync.WaitGroup
 
 	mu     sync.Mutex // guards the fields below
 	ports  map[string]*Port
@@ -34,46 +30,13 @@ type Listener struct {
 // process serves it or if there is a file that is no socket. Only the user of this process may
 // connect. Two calls for one path at the same time are not allowed.
 func Listen(path string) (*Listener, error) {
-	if err := removeStale(path); err != nil {
-		return nil, fmt.Errorf("memory links: %w", err)
-	}
-	l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
+	l, err := unixsocket.Listen(network, path, 0)
 	if err != nil {
 		return nil, fmt.Errorf("memory links: %w", err)
 	}
-	l.SetUnlinkOnClose(false) // a later Listener may have its socket at this path
-	err = os.Chmod(path, 0o600)
-	socket, err2 := os.Lstat(path)
-	if err := errors.Join(err, err2); err != nil {
-		return nil, errors.Join(fmt.Errorf("memory links: %w", err), l.Close())
-	}
-	s := &Listener{l: l, path: path, socket: socket, ports: make(map[string]*Port), conns: make(map[*net.UnixConn]bool)}
+	s := &Listener{l: l, ports: make(map[string]*Port), conns: make(map[*net.UnixConn]bool)}
 	s.wg.Go(s.accept)
 	return s, nil
-}
-
-// removeStale removes the socket at path, if there is one, unless a process may serve it.
-func removeStale(path string) error {
-	at, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-		return nil
-	case err != nil:
-		return err
-	case at.Mode().Type() != os.ModeSocket:
-		return fmt.Errorf("%s is no socket: remove it, or use another path", path)
-	}
-	c, err := net.DialUnix(network, nil, &net.UnixAddr{Name: path, Net: network})
-	switch {
-	case err == nil:
-		_ = c.Close() // the connection was only a test whether a process serves the socket
-		fallthrough
-	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EPROTOTYPE): // its queue is full; it has another type
-		return fmt.Errorf("another process serves %s: end it first", path)
-	case errors.Is(err, unix.ECONNREFUSED):
-		return os.Remove(path)
-	}
-	return err
 }
 
 // Port makes the switch's end of a host's memory link. From then on the host connects to this end,
@@ -205,20 +168,7 @@ func (s *Listener) Close() error {
 		_ = conn.Close() // its goroutine then ends
 	}
 	s.mu.Unlock()
-	err := errors.Join(s.unlink(), s.l.Close())
+	err := s.l.Close()
 	s.wg.Wait()
-	return err
-}
-
-// unlink removes the socket, unless a later Listener has replaced it. While this listener is open,
-// no other file can have the socket's inode number.
-func (s *Listener) unlink() error {
-	at, err := os.Lstat(s.path)
-	if err == nil && os.SameFile(at, s.socket) {
-		err = os.Remove(s.path)
-	}
-	if errors.Is(err, os.ErrNotExist) {
-		return nil
-	}
 	return err
 }
