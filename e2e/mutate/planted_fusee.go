@@ -213,6 +213,24 @@ var fuseeBugs = []planted{
 		"fusee TestAServerIsLostBesideOneThatIsSeparated",
 	},
 	{
+		"fusee: a client whose context was closed goes on connecting", "fusee/introduce.go",
+		"if err == nil || errors.Is(err, verbs.ErrClosed) {",
+		"if err == nil {",
+		"fusee TestAClosedContextEndsAttemptsToOpen",
+	},
+	{
+		"fusee: a former master becomes the standby of another store", "fusee/standby.go",
+		"generation != 0 && generation != s.Super().Generation",
+		"generation == 1 && generation != s.Super().Generation",
+		"fusee TestReignsEndWithTheirStore",
+	},
+	{
+		"fusee: a round without answers counts as one with all answers", "fusee/master.go",
+		"if err == nil && quiet == 0 && answers >= m.c.view.Members() {",
+		"if answers <= m.c.view.Members() {",
+		"fusee TestRoundsEndWithTheReplacedMaster",
+	},
+	{
 		"fusee: a block that was requested ahead is not left", "fusee/blocks.go",
 		"late := s.requests.recall(s, deadline)",
 		"late := error(nil)",
