@@ -27,14 +27,14 @@ type session struct {
 	writing  sync.Mutex // held while one message is written
 
 	wakes wakes
-	gone  atomic.Bool   // true when the connection has ended: the daemon is gone, or this side has closed or abandoned it
+	gone  atomic.Bool   // true when the connection has ended, for any reason
 	dead  chan struct{} // closed when gone becomes true
 
 	mu       sync.Mutex             // guards the fields below
 	calls    map[uint64]chan answer // waiting calls by request ID
 	nextCall uint64                 // the newest request ID
 	events   []verbs.AsyncEvent
-	reason   error // why this side has ended the connection; nil means that it has not
+	reason   error // why giveUp has ended the connection; nil means that giveUp has not done so
 	failure  error // why the connection has ended; nil while it lasts
 	closed   bool
 }
@@ -47,7 +47,8 @@ type answer struct {
 	err   error
 }
 
-// call makes a request and waits for the answer; out may be nil.
+// call makes a request, waits for the answer and decodes its result into out; a nil out ignores the
+// result.
 func (c *session) call(op proto.Op, args, out any) error {
 	fds, err := c.callFiles(op, args, out)
 	ring.CloseFiles(fds...) // a correct daemon sends no descriptors here
@@ -247,7 +248,8 @@ func (c *session) giveUp(format string, args ...any) {
 	_ = c.conn.Close() // a second Close does nothing
 }
 
-// fail ends the session: all waiting calls fail with err.
+// fail ends the session: all waiting calls fail. The cause is err, unless giveUp or Close has ended
+// the connection.
 func (c *session) fail(err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -27,7 +27,7 @@ type Context struct {
 	device  verbs.DeviceAttr
 	spin    time.Duration
 	inside  bool           // the daemon is in this process, as in tests
-	crowd   pollpace.Crowd // how busy the processors are, as all pacers of the context have found
+	crowd   pollpace.Crowd // an estimate of how busy the processors are, which all pacers of the context share
 	runtime *device.Runtime
 	tasks   sync.WaitGroup
 
@@ -90,8 +90,8 @@ func (c *Context) NextAsyncEvent(deadline clock.Time) (verbs.AsyncEvent, error) 
 	}
 }
 
-// Close destroys everything that was made through c and returns when that is done. Afterwards
-// memory of Alloc must not be used. A second Close does nothing.
+// Close destroys everything that was made through c, except shared regions, and returns when that
+// is done. Afterwards memory of Alloc must not be used. A second Close does nothing.
 func (c *Context) Close() error {
 	c.mu.Lock()
 	if c.closed {

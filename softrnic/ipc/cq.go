@@ -24,7 +24,7 @@ type cq struct {
 	mu         sync.Mutex // guards the fields below; not held during a wait
 	q          *ring.Queue
 	head       uint64     // position of the next completion to take from the ring
-	kept       []verbs.WC // completions of other queue pairs that purge has taken out of the ring
+	kept       []verbs.WC // completions that purge took out of the ring but did not remove: they are not of the purged queue pair
 	emptyPolls int        // consecutive polls that found no completion
 	closed     bool
 }
@@ -201,8 +201,8 @@ func (c *cq) Wait(deadline clock.Time) error {
 	})
 }
 
-// wait calls ready until it returns true: at first in a polling loop, later with a sleep between
-// two calls. mu is held during a call of ready.
+// wait calls ready until it returns true or an error, or the deadline has passed: at first in a
+// polling loop, later with a sleep between two calls. mu is held during a call of ready.
 func (c *cq) wait(op string, deadline clock.Time, ready func() (bool, error)) error {
 	pace := c.ctx.pacer()
 	rt := c.ctx.runtime

@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
 )
 
-// mapping is an object with memory that is unmapped when the object or its context ends: by release,
-// whose caller holds the locks of the object, or by unmap, which takes them.
+// mapping is an object with memory that is unmapped when the object or its context ends. The caller
+// of release holds the locks of the object; unmap takes these locks and then calls release.
 type mapping interface {
 	unmap()
 	release()

@@ -38,8 +38,8 @@ func (c *Context) destroy(op proto.Op, h *uint32) error {
 }
 
 // callMemory makes a call whose answer comes with memory of *length bytes, and maps the memory. If
-// it cannot map it, for example because the program has no free descriptor, it destroys the
-// objects that the daemon has made, by the calls in made.
+// the memory cannot be mapped, for example because the program has no free descriptor, the calls in
+// `made` destroy the objects that the daemon has made.
 func (c *Context) callMemory(op proto.Op, args, out any, length *int, made ...undo) ([]byte, error) {
 	fds, err := c.callFiles(op, args, out)
 	defer ring.CloseFiles(fds...)
@@ -74,10 +74,10 @@ type memory struct {
 	bytes []byte
 }
 
-// Alloc allocates memory that RegMR can register, as a whole or in pieces, without a copy. It is
-// zeroed, and belongs to the program until Free or Close. Alloc touches all pages at once, so that
+// Alloc allocates zeroed memory that RegMR can register, as a whole or in pieces, without a copy.
+// The memory belongs to the program until Free or Close. Alloc touches all pages at once, so that
 // they count as memory of the program. Otherwise the daemon would touch them first, on behalf of
-// peers, and they would count as its memory.
+// peers, and the pages would count as memory of the daemon.
 func (c *Context) Alloc(length int) ([]byte, error) {
 	var h proto.Handle
 	bytes, err := c.callMemory(proto.OpAlloc, proto.Alloc{Length: length}, &h, &length, undo{proto.OpFree, &h.H})
@@ -148,8 +148,8 @@ func (p *pd) register(op string, buf []byte, length int, a proto.RegMR) (verbs.M
 	return p.newMR(r, buf[:len(buf):len(buf)], false), nil
 }
 
-// mr is a region. bytes is its mapped memory; nil means that it is device memory, or that the
-// region is closed.
+// mr is a region. bytes is the mapped memory of the region; nil if the region is closed, or is one
+// of device memory.
 type mr struct {
 	pd  *pd
 	r   proto.MR
@@ -224,8 +224,8 @@ func (m *mr) copy(op string, p []byte, off int, write bool) error {
 	return nil
 }
 
-// access reads or writes device memory, which is not mapped, by calls of the daemon. It does so in
-// pieces of at most proto.MaxData bytes.
+// access reads or writes device memory, which is not mapped, by requests to the daemon for at most
+// proto.MaxData bytes each.
 func (c *Context) access(op proto.Op, h uint32, p []byte, off int, write bool) error {
 	for {
 		n := min(len(p), proto.MaxData)
@@ -357,10 +357,12 @@ func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, 
 
 func (d *dm) Len() int { return d.length }
 
-// ReadAt copies bytes out of the memory. Each 32 KiB are copied while the NIC makes no access.
+// ReadAt copies bytes out of the memory, in pieces of 32 KiB. The NIC makes no access while a piece
+// is copied.
 func (d *dm) ReadAt(p []byte, off int) error { return d.access(p, off, false) }
 
-// WriteAt copies bytes into the memory. Each 32 KiB are copied while the NIC makes no access.
+// WriteAt copies bytes into the memory, in pieces of 32 KiB. The NIC makes no access while a piece
+// is copied.
 func (d *dm) WriteAt(p []byte, off int) error { return d.access(p, off, true) }
 
 func (d *dm) access(p []byte, off int, write bool) error {

@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// eager is how many empty polls of a completion queue a thread makes before it yields the
-	// processor after each further one, because the daemon may need the processor. An empty poll takes
-	// a tenth of a microsecond. eagerLooks is how often a thread reads the head of a ring, a single
-	// word, before it yields.
+	// After `eager` empty polls of a completion queue, a thread yields the processor after each
+	// further empty poll, because the daemon may need it. An empty poll takes a tenth of a
+	// microsecond. eagerLooks is how often a thread reads the head of a ring, a single word, before it
+	// yields.
 	eager      = 4
 	eagerLooks = 64
-	// pollsPerReport is how many empty polls a thread makes for each time that it tells the daemon
-	// that it polls (ring.Control.Polls).
+	// Once in pollsPerReport empty polls, a thread tells the daemon that it polls
+	// (ring.Control.Polls).
 	pollsPerReport = 16
 )
 
@@ -46,9 +46,9 @@ func (p *poster) begin(op string) error {
 
 func (p *poster) end() { p.mu.Unlock() }
 
-// state returns the error of an operation on the queue of the ring; err is the error of its call.
-// If this program has destroyed the queue, state returns ErrClosed as package device does, and
-// otherwise err.
+// state returns the error of operation op on the ring's queue: ErrClosed if this program has
+// destroyed the queue, as in package device, and otherwise err, the error of the call to the
+// daemon.
 func (p *poster) state(op string, err error) error {
 	if closed := p.begin(op); closed != nil {
 		return closed

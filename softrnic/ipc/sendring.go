@@ -16,7 +16,7 @@ func (q *qp) UseRing(init verbs.RingInit) error {
 	return q.send.state("use ring", q.pd.ctx.call(proto.OpUseRing, proto.UseRing{H: q.h, Init: init}, nil))
 }
 
-// Doorbell tells the NIC that it may execute the ring's entries in front of index limit. It needs a
+// Doorbell tells the NIC that it may execute the ring's entries before index limit. It needs a
 // request to the daemon.
 func (q *qp) Doorbell(limit uint32) error {
 	return q.send.state("ring doorbell", q.pd.ctx.call(proto.OpDoorbell, proto.Doorbell{H: q.h, Limit: limit}, nil))

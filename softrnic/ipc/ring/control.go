@@ -32,7 +32,7 @@ type Control struct {
 	// bells.
 	summary *Shared
 	page    []byte
-	next    uint32 // used by the daemon: the first bell that Take checks next
+	next    uint32 // the bell at which the next Take begins; only the daemon uses it
 }
 
 // NewControl gives access to a mapped page.

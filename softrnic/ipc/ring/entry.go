@@ -9,8 +9,8 @@ import (
 
 // Sizes and limits of the rings.
 const (
-	// MaxPosts is the largest number of work requests that one doorbell announces; longer lists
-	// need several.
+	// MaxPosts is the largest number of entries in a ring of work requests. The application posts
+	// longer lists in parts.
 	MaxPosts = 64
 	// MaxCompletions is the largest number of entries in the ring of a completion queue. The NIC
 	// keeps further completions, up to the depth of its own queue.
@@ -30,8 +30,8 @@ const (
 var le = binary.LittleEndian
 
 // SendSlot returns the size of a send work request in a ring with these limits, in bytes. The entry
-// has room for one SGE and one inline byte more than allowed, so that the NIC can refuse a request
-// with too many SGEs or bytes with the right error.
+// has room for one SGE or one inline byte more than allowed: so the NIC sees that a request has too
+// many, and refuses it with the right error.
 func SendSlot(maxSGE, maxInline int) int {
 	return (sendHeader + max((maxSGE+1)*sgeLen, maxInline+1) + 63) &^ 63
 }
@@ -40,9 +40,9 @@ func SendSlot(maxSGE, maxInline int) int {
 // allowed.
 func RecvSlot(maxSGE int) int { return (recvHeader + (maxSGE+1)*sgeLen + 63) &^ 63 }
 
-// PutSend writes a work request into a slot. ah is the number of its address handle; 0 means none.
-// If the request has more SGEs or inline bytes than allowed, PutSend writes only one more than
-// allowed, so that the daemon refuses the request.
+// PutSend writes a work request into a slot. ah is the daemon's handle (proto.Address.H) of its
+// address handle; 0 means none. If the request has more SGEs or inline bytes than allowed, PutSend
+// writes only one more than allowed, so that the daemon refuses the request.
 func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
 	le.PutUint64(b[0:], wr.ID)
 	le.PutUint64(b[8:], wr.RemoteAddr)
@@ -78,12 +78,12 @@ func PutSend(b []byte, wr *verbs.SendWR, ah uint32) {
 // early is the bit in the length field of an entry that MarkEarly sets.
 const early = 1 << 31
 
-// MarkEarly marks an entry whose post returns before the daemon has taken the entry. If the daemon
-// refuses such a work request, it completes it with an error, because the post no longer waits for
-// a refusal.
+// MarkEarly marks an entry whose post returns before the daemon has taken the entry. If such a work
+// request is refused, the daemon completes it with an error, because the post no longer waits for a
+// refusal.
 func MarkEarly(slot []byte) { le.PutUint32(slot[36:], le.Uint32(slot[36:])|early) }
 
-// Early reports whether the entry that Send has copied into buf is marked.
+// Early reports whether MarkEarly has marked the entry that Send has copied into buf.
 func Early(buf []byte) bool { return le.Uint32(buf[36:])&early != 0 }
 
 // Flags of an OpFlush. In its entry, the length of the FLUSH is in the field for immediate data,
