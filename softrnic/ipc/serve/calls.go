@@ -15,7 +15,7 @@ type calls struct {
 }
 
 // begin registers a call. It fails with ErrLimit if too many calls wait for events or for room in
-// the outgoing queue, and with another error if the ID is in use, which violates the protocol.
+// the outgoing queue. It fails with another error if the ID is in use, which violates the protocol.
 func (l *calls) begin(op string, id uint64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -286,7 +286,8 @@ func (c *client) listenWake() {
 	}
 }
 
-// printable returns s with every byte that a terminal might interpret replaced by a question mark.
+// printable returns s with a question mark for each character that is not printable ASCII, because
+// a terminal might interpret it.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// disconnecter has the further methods of a Manager that can end connections.
+// disconnecter is implemented by a Manager that can end connections apart from their queue pairs.
 type disconnecter interface {
 	Disconnect(qp verbs.QP, deadline clock.Time) error
 	AwaitDisconnect(qp verbs.QP, deadline clock.Time) error
@@ -78,8 +78,8 @@ func (x *connections) unlisten(a proto.Handle) (any, error) {
 	return nil, l.Close()
 }
 
-// closeListeners closes the listeners of a client and rejects its unanswered requests. It does not
-// close the manager.
+// closeListeners closes the client's listeners and rejects the connection requests that the client
+// has not answered. It does not close the manager.
 func (x *connections) closeListeners() error {
 	t := &x.c.objects
 	t.mu.Lock()

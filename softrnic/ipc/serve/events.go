@@ -11,7 +11,7 @@ import (
 type heard struct {
 	ev  verbs.AsyncEvent
 	of  *port // the application; nil means all
-	all int   // the number of ports when the event was raised
+	all int   // the number of ports when the event was raised: ports that were added later do not get it
 }
 
 // maxHeard is the largest number of events that are kept until the next step of the pump, the
@@ -71,8 +71,7 @@ func (s *pump) tell() {
 	s.heard = s.heard[:0]
 }
 
-// unhear removes the events for the application of port p, which is about to be removed from the
-// pump.
+// unhear sends all collected events, because port p is about to be removed from the pump.
 func (s *pump) unhear(p *port) {
 	s.tell() // heard.all is valid only until the list of ports changes
 	s.heard = slices.DeleteFunc(s.heard, func(h heard) bool { return h.of == p })

@@ -22,8 +22,8 @@ type objects struct {
 	counts   [kinds]int64 // objects or bytes of each kind
 }
 
-// get returns the object with a handle. Each client has its own handles: no number names another
-// client's object. It fails with ErrClosed for an object that was destroyed, else with ErrInvalid.
+// get returns the object with handle h. Each client has its own handles: no number names another
+// client's object. get fails with ErrClosed for an object that was destroyed, else with ErrInvalid.
 func get[T any](t *objects, op string, h uint32) (T, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -62,7 +62,8 @@ func (p *port) addBell(b belled) (uint32, bool) {
 }
 
 // maxBellsAtOnce is the largest number of doorbells of one client that one step of the pump serves.
-// Other clients wait for at most this many times ring.MaxPosts work requests.
+// It limits how long other clients wait. One doorbell stands for at most the work requests in the
+// rings of one object.
 const maxBellsAtOnce = 8
 
 // serve serves doorbells that the application has rung, and reports whether there were any.
@@ -99,8 +100,8 @@ func (p *port) wakeIf(q *ring.Queue) {
 	}
 }
 
-// wakeUp wakes all waiting threads of the application by one message. It sends none while earlier
-// ones fill the socket unread.
+// wakeUp wakes all waiting threads of the application by one message. If unread messages fill the
+// socket, it sends none.
 func (p *port) wakeUp() {
 	raw, err := p.c.wake.SyscallConn()
 	if err != nil {

@@ -74,8 +74,8 @@ func malformed(op string, index int) error {
 type qpPort struct {
 	qp   *engine.QP
 	send posts
-	// published is the value that the daemon has last written to ring.Queue.Done of the send ring,
-	// which tells the application how many sends no longer count against MaxSendWR.
+	// published is the value that the daemon has last written to the send ring's word Done; see
+	// ring.Queue.
 	published uint64
 	recv      *posts // nil if the queue pair uses a shared receive queue
 }

@@ -24,7 +24,7 @@ const (
 
 // eventQueue is the daemon's side of a descriptor from which a program reads events: those of a
 // completion channel, or asynchronous ones. Exclusive use of the engine guards it. open and close
-// need no guard, because no event is sent then.
+// need no guard: they are called before the first event is sent and after the last one.
 type eventQueue struct {
 	sock    int // 0 means that it is not open
 	pending [][]byte
@@ -142,8 +142,8 @@ func (p *program) forgetChannels() {
 }
 
 // repost executes the command Repost. The preloaded library has read events from a descriptor to
-// find those of one object, and gives the events of other objects back in c.Args; repost sends them
-// again. They are events of completion channel c.Channel, or asynchronous events if it is
+// find those of one object, and gives the events of other objects back in c.Args; repost sends
+// these again: as events of completion channel c.Channel, or as asynchronous events if c.Channel is
 // NoChannel.
 func (p *program) repost(c uverbs.Command) (result, error) {
 	q, size := &p.async, asyncLen

@@ -19,8 +19,8 @@ const (
 	// than a busy disk takes. They are shorter than half a second, for which peers of other programs
 	// usually wait (docs/explain/patience.md).
 	memoryCheck = 200 * time.Millisecond
-	// memoryLooks is the number of checks after which the memory counts as lost even if no check
-	// has found the kernel waiting.
+	// memoryLooks is the number of checks after which the memory counts as lost even if no two checks
+	// in a row have found the kernel waiting.
 	memoryLooks = 25
 	// guardPiece is how many bytes are copied at a time: the largest payload of a packet.
 	guardPiece = 4096

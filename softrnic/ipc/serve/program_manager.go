@@ -16,8 +16,8 @@ import (
 )
 
 // programManager is the connection manager of an unmodified program. The librdmacm of the program
-// has a connection of its own to the daemon for it; see package ucma. Exclusive use of the engine
-// guards it.
+// uses it by a connection of its own to the daemon; see package ucma. Exclusive use of the engine
+// guards programManager.
 type programManager struct {
 	c *client
 	m *ucma.Manager

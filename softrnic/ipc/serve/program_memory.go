@@ -105,7 +105,7 @@ const maxMaps = 1 << 20
 
 // mapping is a part of a program's address space, from a line of /proc/PID/maps.
 type mapping struct {
-	from, to, offset uint64 // addresses of the program, and the place of from in the file
+	from, to, offset uint64 // addresses of the program; offset is the place in the file that is mapped at address from
 	rights           string // as in the line, for example rw-p
 	file             inode  // zero for memory that is of no file
 	name             string // path of the file, or a name like [heap]

@@ -109,7 +109,7 @@ func (p programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs
 		if k.PathMTU > 5 || k.MinRNRTimer > maxTimerCode {
 			return unix.EINVAL
 		}
-		if err := o.qp.ToInit(init); err != nil { // also from INIT to INIT: the command may set access rights
+		if err := o.qp.ToInit(init); err != nil { // from INIT to INIT, because the command may set access rights
 			return err
 		}
 		return o.qp.ToRTR(verbs.ToRTR{

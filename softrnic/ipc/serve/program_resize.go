@@ -34,8 +34,9 @@ func (p programQueues) resizeCQ(o *cqObject, a uverbs.ResizeCQArgs) (result, err
 	return answer(uverbs.CQSize{CQE: uint32(ring.Cap())}, mi), nil
 }
 
-// exchange moves the completions of a queue to another ring, if they fit. It first serves the
-// doorbells that were rung, so that completions of these posts are moved, too.
+// exchange moves the completions of a queue to another ring, if they fit. It first posts the sends
+// that wait in the rings of the queue's queue pairs, so that completions of these sends are moved,
+// too.
 func (p programQueues) exchange(o *cqObject, to uverbs.Ring) error {
 	room, err := cq.New(to.Cap())
 	if err != nil {
@@ -53,8 +54,8 @@ func (p programQueues) exchange(o *cqObject, to uverbs.Ring) error {
 	return o.own.exchange(to, room)
 }
 
-// exchange replaces the ring of a queue by the ring `to`, and the NIC's queue by room, with all
-// completions. It fails if they do not fit. The caller has exclusive use of the engine.
+// exchange replaces the ring of a queue by the ring `to`, and the NIC's queue by the queue room. It
+// keeps all completions, and fails if they do not fit. The caller has exclusive use of the engine.
 func (c *programCQ) exchange(to uverbs.Ring, room *cq.CQ) error {
 	first := c.ring.Consumer()
 	n := c.ring.Between(first, c.tail)

@@ -44,7 +44,7 @@ func (q *programQP) rung(now clock.Time, p *port, out *packetio.Batch) {
 		default:
 			q.fail(now, out)
 			waiting--
-			most = 1 // so that entries behind further refused ones are not decoded again and again
+			most = 1 // one by one: otherwise each further refusal would make post decode the entries behind it again
 		}
 	}
 }

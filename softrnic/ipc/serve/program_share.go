@@ -40,8 +40,8 @@ func (s *share) used() (sum int) {
 	return sum
 }
 
-// process is a process that has opened the NIC one or more times by libibverbs; each time it became
-// a client. It has the memory of the process that these clients share with the daemon.
+// process is a process that has opened the NIC by libibverbs, once for each of its clients. It has
+// the memory that these clients share with the daemon.
 //
 // While the library replaces pages, it sends no command that concerns memory on any connection of
 // the process, because the kernel then refuses the daemon's writes to these pages by /proc/PID/mem.
@@ -157,7 +157,8 @@ func (p *process) register(r *programRegion, all []mapping, far mem.Far) mem.Far
 	return v
 }
 
-// shareOf returns the share that a program has mapped; nil if the mapping is none.
+// shareOf returns the share whose memory is mapped by x, a mapping of the program; nil if x maps no
+// share.
 func (p *process) shareOf(x mapping) *share {
 	s := p.shares[x.file]
 	// A program may map the file with an offset, and further than its end.
@@ -191,9 +192,9 @@ func (p *process) deregister(r *programRegion) {
 	delete(p.far, r)
 }
 
-// next returns the first part of a page range that the library may replace by a share. ok is false
-// if there is none. Only private anonymous memory is shared, without the first thread's stack, and
-// no page that the NIC accesses by /proc/PID/mem.
+// next returns the first part of the mappings `all` that the library may replace by a share. ok is
+// false if there is none. Only private anonymous memory is shared, without the first thread's
+// stack, and no page that the NIC accesses by /proc/PID/mem.
 func (p *process) next(all []mapping, page uint64) (part addresses, ok bool) {
 	for _, x := range all {
 		anonymous := x.name == "" || x.name == "[heap]" || strings.HasPrefix(x.name, "[anon:")

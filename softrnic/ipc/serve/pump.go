@@ -32,11 +32,11 @@ type pump struct {
 
 	ports    []*port
 	qps      map[wire.QPN]*port // the ports of the applications that own the queue pairs, by QPN
-	cqs      map[uint32]*port   // and likewise of completion queues
-	srqs     map[uint32]*port   // and of shared receive queues
+	cqs      map[uint32]*port   // the ports of the applications that own the completion queues, by their numbers
+	srqs     map[uint32]*port   // the ports of the applications that own the shared receive queues, by their numbers
 	table    *mem.Table         // memory table of the NIC's latest incarnation that the pump has seen
 	activity uint64             // Engine.Activity when completions were last copied
-	stirred  bool               // the pump must check the doorbells before it sleeps
+	stirred  bool               // ends the sleep of the pump, which then checks all doorbells
 	ended    bool
 	heard    []heard // events that are to be sent to applications
 	scratch  scratch
@@ -172,8 +172,9 @@ func (s *pump) drive(hasty bool) {
 	s.shell.Progress()
 }
 
-// sleep waits for a completion or a doorbell. It returns false if the server has ended. While the
-// pump sleeps, the goroutine in which the NIC makes progress calls Ready, which copies completions.
+// sleep waits until a doorbell is rung or stirred is set. It returns false if the server has ended.
+// While the pump sleeps, the goroutine in which the NIC makes progress calls Ready, which copies
+// completions.
 func (s *pump) sleep(stop <-chan struct{}) bool {
 	s.with(func(*engine.Engine) {
 		for _, p := range s.ports {
@@ -234,12 +235,12 @@ func (s *pump) woken(p *port) {
 	}
 }
 
-// catchUp serves the doorbells that an application rang before it sent a request, so that the NIC
-// has the posts before the request changes an object. Other applications are served in between. A
-// step of the pump clears all doorbells first, and at its end sets again those that it has not
-// served. In between, these doorbells seem not to be rung, so catchUp checks them only with
-// exclusive use of the engine. If the application keeps ringing, catchUp stops and leaves the
-// remaining doorbells to the pump.
+// catchUp serves the doorbells that an application rang before it sent a request. So the NIC has
+// the posts before the request changes an object. Other applications are served in between. A step
+// of the pump clears all doorbells first, and at its end sets again those that it has not served.
+// In between, these doorbells seem not to be rung, so catchUp checks them only with exclusive use
+// of the engine. If the application keeps ringing, catchUp stops and leaves the remaining doorbells
+// to the pump.
 func (s *pump) catchUp(p *port) {
 	for range ring.MaxBells / maxBellsAtOnce {
 		now, e, out := s.shell.Enter()

@@ -29,12 +29,12 @@ type queueObject struct {
 	groups attachments // multicast groups of a queue pair
 }
 
-// Approximate memory that the NIC needs for an entry, in bytes.
+// Approximate sizes in bytes, by which queues count against the quota QueueBytes.
 const (
-	wcBytes   = 56
-	wrBytes   = 128
-	sgeBytes  = 16
-	ringBytes = 64 // an entry in shared memory
+	wcBytes   = 56  // a completion in a queue of the NIC
+	wrBytes   = 128 // a work request in a queue of the NIC, without its SGEs
+	sgeBytes  = 16  // an SGE
+	ringBytes = 64  // a completion in the shared ring
 )
 
 // publish maps the rings of a new object and makes the pump serve the object: port returns the

@@ -30,7 +30,8 @@ type ClientStatus struct {
 	// Bytes is the memory that the application has mapped.
 	Bytes int64 `json:"bytes"`
 	// Posted counts work requests, Completions the completions copied to the application, and
-	// LostEvents the events that were lost because the application did not read them.
+	// LostEvents the events that were lost because the application did not read them. Such events of
+	// an unmodified program are not counted.
 	Posted      uint64 `json:"posted"`
 	Completions uint64 `json:"completions"`
 	LostEvents  uint64 `json:"lostEvents"`
