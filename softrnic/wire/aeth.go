@@ -10,7 +10,7 @@ import "encoding/binary"
 
 const aethLen = 4
 
-// AETH is the header of acknowledgements and of READ responses (IBTA 9.3).
+// AETH is the header of acknowledgements and of READ responses, except for MIDDLE (IBTA 9.3).
 type AETH struct {
 	Syndrome Syndrome
 	MSN      uint32 // 24 bits

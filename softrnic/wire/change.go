@@ -8,10 +8,10 @@ import (
 
 // When a packet is forwarded with other headers and the same payload, its ICRC can be computed
 // without reading the payload again. The CRC register at the end of a packet is the exclusive or of
-// two parts. One is the register after the headers, advanced over as many zero bytes as the payload
-// is long; the other one depends only on the payload. So the old and the new ICRC differ by the
-// exclusive or of the two registers after the old and the new headers, advanced over the length of
-// the payload. The time to advance a register grows with the logarithm of the length.
+// two parts. The first part is the register after the headers, advanced over as many zero bytes as
+// the payload is long. The second part depends only on the payload. So the old and the new ICRC
+// differ by the exclusive or of the two registers after the old and the new headers, advanced over
+// the length of the payload. The time to advance a register grows with the logarithm of the length.
 
 // changeMin is the length of payload and pad, in bytes, from which AppendChanged is faster than a
 // CRC of the whole packet.

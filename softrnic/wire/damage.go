@@ -31,11 +31,11 @@ func Hidden(b, scratch []byte) (hidden bool, next []byte) {
 }
 
 // Unhidden looks for a single bit that must be inverted to make b a RoCEv2 packet or super-frame.
-// It is a bit of the UDP destination port, of the next header of IPv6, or of the first byte of the
-// IPv4 header, which has the version and the length. (A wrong bit elsewhere in an IPv4 header is
-// found by its checksum, see DamagedIP; but with a wrong length the checksum covers other bytes.)
-// If there is such a bit, Unhidden returns a copy of b with this bit inverted, in scratch, which
-// may grow. The ICRC of the copy then shows whether the bit was wrong. Otherwise Unhidden returns
+// It tries the UDP destination port, the next header of IPv6, and the first byte of the IPv4
+// header, which has the version and the length. A wrong bit elsewhere in an IPv4 header is found by
+// the header's checksum (see DamagedIP), but with a wrong length the checksum covers other bytes.
+// If there is such a bit, Unhidden returns a copy of b with this bit inverted. The copy is in
+// scratch, which may grow. Its ICRC shows whether the bit was wrong. Otherwise Unhidden returns
 // scratch unchanged.
 func Unhidden(b, scratch []byte) (found bool, next []byte) {
 	h, etherType := ipHeader(b)

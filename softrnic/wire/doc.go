@@ -6,12 +6,13 @@
 // the methods Parse and AppendTo. The opcode table (optable.go) is data, and says
 // which headers an opcode has.
 //
-// Contract: parsing never panics, allocates nothing unless it fails, and leaves the payload where
-// it is. For a frame that is not RoCEv2 the error is ErrNotRoCE, for a malformed RoCEv2 frame it is
-// a *FormatError. Parse does not refuse reserved bits that receivers must ignore; it stores them if
-// there is a field for them. AppendTo writes reserved bits from those fields, so that a frame that
-// is parsed, changed and written keeps all other bits. Parsing does not check the ICRC, because a
-// switch does not need that and a NIC counts such packets separately; CheckICRC does.
+// Contract: parsing never panics, and leaves the payload where it is. It allocates nothing unless
+// it fails, except for the records of a Membership. For a frame that is not RoCEv2 the error is
+// ErrNotRoCE, for a malformed RoCEv2 frame it is a *FormatError. Parse does not refuse reserved
+// bits that receivers must ignore; it stores them if there is a field for them. AppendTo writes
+// reserved bits from those fields, so that a frame that is parsed, changed and written keeps all
+// other bits. Parsing does not check the ICRC, because a switch does not need that and a NIC counts
+// such packets separately; CheckICRC does.
 //
 // The package holds no state and does no I/O. It does not know queue pairs: package transport
 // decides whether a packet is valid in a connection.

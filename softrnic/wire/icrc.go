@@ -16,8 +16,8 @@ import (
 // The headers that contain replaced fields are a whole number of 8-byte words, except for the last
 // part of the BTH behind IPv6, in which nothing is replaced. So the headers are processed by eight
 // tables, a word at a time, after an or with a mask. If fewer than icrcShort bytes follow, the
-// tables process them, too. More bytes are left to hash/crc32, which is fastest on long input and
-// slow to start. Nothing is copied. A Sealer, which has memory for a copy, is faster.
+// tables process them, too. Otherwise hash/crc32 does, which is fastest on long input and slow to
+// start. Nothing is copied. A Sealer, which has memory for a copy, is faster.
 
 const icrcLen = 4
 

@@ -21,8 +21,8 @@ import (
 //	                                      |   group (16 bytes)      |
 //	                                      +-------------------------+
 //
-// Queries of the newer versions have 4 more bytes, and lists of sources. Their reports are lists of
-// records, each with its type, number of sources and group.
+// Queries of the newer versions have 4 more bytes, and lists of sources. Reports of the newer
+// versions are lists of records, each with its type, number of sources and group.
 
 // Membership is a message of IGMP or MLD: a router or switch asks which groups a host receives, or
 // a host reports them.

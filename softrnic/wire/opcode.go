@@ -108,8 +108,8 @@ func (o Opcode) Is(flags OpFlags) bool { return opTable[o].Flags&flags != 0 }
 // Has reports whether the opcode has any of the extended headers.
 func (o Opcode) Has(h Headers) bool { return opTable[o].Headers&h != 0 }
 
-// Service returns the transport service, one of the Service constants. For a manufacturer's
-// operation on reliable connections it is ServiceRC.
+// Service returns the top three bits of the opcode: the transport service. For a manufacturer's
+// operation on reliable connections it returns ServiceRC.
 func (o Opcode) Service() Opcode {
 	if s := o & serviceMask; s != manufacturer {
 		return s
