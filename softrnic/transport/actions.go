@@ -13,7 +13,7 @@ import (
 //
 // Order: the caller delivers Done, which is in completion order, before it sends Tx. Tx is in the
 // order in which the packets must leave. An acknowledgement in Tx may be sent at once: the step has
-// already written the memory that it acknowledges.
+// already written the acknowledged data to memory.
 type Actions struct {
 	Tx    []TxPacket
 	Done  []Completion
@@ -53,7 +53,7 @@ func grown[T any](s *[]T) *T {
 }
 
 // arenaChunk is the size of the first arena, the memory for payloads, in bytes. An arena that is
-// too small for one batch is replaced by one of at least twice the size.
+// too small for one step is replaced by one of at least twice the size.
 const arenaChunk = 8 << 10
 
 // alloc returns n bytes that stay valid until Reset.

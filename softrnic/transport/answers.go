@@ -21,7 +21,7 @@ const (
 // bursts, and the responses after it wait, because responses leave in PSN order.
 type response struct {
 	kind     responseKind
-	fresh    bool // for a new READ, atomic, ATOMIC_WRITE or FLUSH, not for a duplicate: it occupies a responder resource
+	fresh    bool // the response occupies a responder resource: its request is a new READ, atomic, ATOMIC_WRITE or FLUSH, not a duplicate
 	syndrome wire.Syndrome
 	psn      wire.PSN
 	value    uint64 // for an atomic: the original value of the word
@@ -71,7 +71,8 @@ func (a *answers) start(rdAtomic int) {
 // last is called when the queue pair enters the error state. It sends the acknowledgements of
 // executed requests, so that the peer does not take them for lost, and the NAK of a refused
 // request. It drops READ responses and the responses behind them, except when a fatal NAK is behind
-// them: then it sends all, because the NAK must leave in PSN order.
+// them. Then it sends them, too, up to Window READ response packets, because the NAK must leave in
+// PSN order.
 func (a *answers) last(now clock.Time, out *Actions) {
 	n := len(a.owed)
 	refused := n > 0 && isFatal(a.owed[n-1].kind, a.owed[n-1].syndrome)

@@ -49,7 +49,7 @@ func (c *core) newPacket(out *Actions) *wire.Packet {
 }
 
 // remote returns n bytes at va of the region that a request names. It returns false if rkey does
-// not grant the peer the rights in need for all these bytes.
+// not grant the peer the rights `need` for all these bytes.
 func (c *core) remote(rkey uint32, va uint64, n uint32, need verbs.Access) (mem.Piece, bool) {
 	b, fault := c.env.Mem.Remote(c.cfg.PD, c.cfg.QPN, rkey, va, n, need)
 	return b, fault == mem.OK

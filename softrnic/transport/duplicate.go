@@ -37,7 +37,7 @@ func (s *results) add(r result, most int) {
 
 func (s *results) last() *result { return &s.all[s.newest] }
 
-// find returns the newest result of a request with a PSN; nil if there is none.
+// find returns the newest result of a request with this PSN; nil if there is none.
 func (s *results) find(psn wire.PSN) *result {
 	for i := range s.all {
 		at := s.newest - i

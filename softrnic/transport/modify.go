@@ -137,8 +137,8 @@ func rdAtomic(name string, n int) (int, error) {
 	return n, nil
 }
 
-// ToSQD lets the send queue drain: work requests that were started complete, and no others are
-// started. Then EventSQDrained is raised, at once if none was started (IBTA 10.3.1/sqd).
+// ToSQD lets the send queue drain: started work requests complete, and no others are started. Then
+// EventSQDrained is raised, at once if none was started (IBTA 10.3.1/sqd).
 func (q *QP) ToSQD(now clock.Time, out *Actions) error {
 	to, err := next(q.svc.states, q.state, evToSQD)
 	if err != nil {
@@ -165,8 +165,8 @@ func (q *QP) ResumeRTS(now clock.Time, out *Actions) error {
 	return nil
 }
 
-// ToError changes the state to ERROR. All work requests that are not complete complete with
-// WRFlushErr: sends before receives, each queue in order.
+// ToError changes the state to ERROR. All queued work requests complete with WRFlushErr: sends
+// before receives, each queue in order.
 func (q *QP) ToError(now clock.Time, out *Actions) error {
 	q.lastNow = now
 	return q.enterError(evToError, out)

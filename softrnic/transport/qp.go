@@ -51,8 +51,8 @@ type Config struct {
 	// that the sender gets some during a long message.
 	AckEvery int // 0 means 32
 	// CoalesceAcks delays the ACK of a step until FlushAcks or Tick is called, so that one ACK answers
-	// a batch of received packets. Deadline is then due at once: if the caller does not call
-	// FlushAcks, the next Tick sends the ACK.
+	// a batch of received packets. Until then Deadline is due at once, so that the next Tick sends the
+	// ACK if the caller does not call FlushAcks.
 	CoalesceAcks bool
 }
 

@@ -3,8 +3,8 @@ package transport
 import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
 // Receives is a ring of receives that a program writes in shared memory without ringing a doorbell.
-// The queue pair or SRQ takes a receive from it when a message needs one, and all of them when it
-// is flushed.
+// The queue pair or SRQ takes a receive from the ring when a message needs one. A queue pair takes
+// all receives when it is flushed.
 type Receives interface {
 	// Next takes the oldest receive, copies its SGEs into sgl, and returns their number. ok is
 	// false if there is no receive.

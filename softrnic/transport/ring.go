@@ -91,7 +91,7 @@ type sendQueue struct {
 	inline           []byte      // maxInline bytes for each entry; allocated by the first inline post
 	maxSGE           int
 	maxInline        int
-	limit            int // most entries in use; ring is longer if this is no power of two
+	limit            int // largest number of entries in use; ring is longer if limit is no power of two
 	head, send, tail uint32
 }
 

@@ -31,10 +31,9 @@ func (w *flowWindow) narrow(n int) { w.size = min(w.size, max(n, minWindow)) }
 // widen makes the window n packets larger, up to the configured size.
 func (w *flowWindow) widen(n int) { w.size = min(w.limit, w.size+n) }
 
-// asksAck is called for each packet that is sent. It reports whether the packet must request an
+// asksAck is called for each packet that is sent, and reports whether the packet must request an
 // acknowledgement. This is so for the last packet of a message, for a packet that fills the window,
-// and when `every` packets were sent since the last request for an acknowledgement, counting this
-// one.
+// and for packet number `every` since the last such request.
 func (w *flowWindow) asksAck(last bool, every int) bool {
 	w.sinceAckReq++
 	if !last && w.sinceAckReq < every && !w.full() {
