@@ -25,8 +25,8 @@ type Frame struct {
 	// CsumPartial: the UDP or TCP checksum is unfinished; hardware is to complete it. The flag must be
 	// passed on to the egress port. Otherwise a kernel socket behind that port drops the frame.
 	CsumPartial bool
-	// CsumStart and CsumOffset say where that checksum is if CsumPartial is set, in bytes from the
-	// frame's start.
+	// If CsumPartial is set, the checksum covers the frame from byte CsumStart on, and is stored at
+	// byte CsumStart+CsumOffset.
 	CsumStart, CsumOffset uint16
 	// Offload is the segmentation that a host's kernel requests for a TCP super-frame. Code that
 	// forwards the frame passes it on unchanged. It is zero for RoCEv2.

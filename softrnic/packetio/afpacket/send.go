@@ -9,8 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/pollpace"
 )
 
-// sendRetries is how often one Send in all yields the processor and tries again when the kernel has
-// no buffer for a frame, or reports that the link is down.
+// When the kernel has no buffer for a frame, or reports that the link is down, a Send yields the
+// processor and tries again: sendRetries times in all, and again as often after it has begun to
+// send packet by packet.
 const sendRetries = 8
 
 // sender has the vectors of one sendmmsg call. They are in the Go heap, so that the garbage
@@ -74,8 +75,8 @@ func (s *sender) fill(frames []packetio.Frame, limit int) (messages, n int) {
 }
 
 // Send transmits the frames of b in order. If the kernel has no buffer for a frame, Send tries
-// again, up to sendRetries times in all. Then it drops and counts the frame, as it does with frames
-// that the link refuses and while the link is down.
+// again (see sendRetries). Then it drops and counts the frame, as it does with frames that the link
+// refuses and while the link is down.
 func (p *Port) Send(b *packetio.Batch) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

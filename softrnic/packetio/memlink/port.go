@@ -60,7 +60,7 @@ type Port struct {
 	// and own are closed only after the waiter has woken: closing an epoll descriptor would remove
 	// its events.
 	sleeper bool
-	// told is set when Ready has returned true because the port was closed; it does so once.
+	// told is set when Ready has returned true because the port was closed, which it does once.
 	told atomic.Bool
 }
 
@@ -255,6 +255,7 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 // put puts the first frame, or the first run of frames as a super-frame, into the ring. limit is
 // the length of the longest frame that put merges; 0 means none. put returns the number of frames
 // and their bytes. fits is false if the frames are too long for the link, or if the link has ended.
+// It is true if put drops the frames because the ring is full: the other end counts them.
 func (p *Port) put(j *joint, frames []packetio.Frame, limit int) (n, length int, fits bool) {
 	f := &frames[0]
 	if limit > 0 && len(frames) > 1 {
@@ -345,9 +346,9 @@ func (p *Port) Stats() packetio.Stats {
 	return s
 }
 
-// Ready reports whether there are frames of a peer that has not ended; for the end of the peer,
-// ended wakes the waiter. A waiter may call Ready concurrently with Recv. After Close it returns
-// true once.
+// Ready reports whether there are frames of a peer that has not ended. When the peer ends, the
+// method ended wakes the waiter. A waiter may call Ready concurrently with Recv. After Close it
+// returns true once.
 func (p *Port) Ready() bool {
 	if p.closed.Load() && !p.told.Swap(true) {
 		return true
