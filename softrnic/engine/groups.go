@@ -39,8 +39,8 @@ type groups struct {
 	attached int        // number of attachments of queue pairs to all groups
 	due      clock.Time // when tick must be called
 	next     int        // index in order at which tick continues
-	// oldIGMP and oldMLD choose the format of reports: IGMP 2 if the last IGMP query was of version 1
-	// or 2, MLD 1 if the last MLD query was of version 1.
+	// oldIGMP and oldMLD choose the format of reports: IGMP 2 if the last IGMP query that the NIC
+	// answered was of version 1 or 2, MLD 1 if the last such MLD query was of version 1.
 	oldIGMP, oldMLD bool
 	// asked4 and asked6: until these times the NIC ignores further general queries over IPv4 and over
 	// IPv6, because it is still sending the reports for the last one.

@@ -182,8 +182,8 @@ func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 	a.Reset()
 }
 
-// refusal is a connection request that the engine rejects itself for the reason why or, if status
-// is not 0, a SIDR request that it answers itself with this status.
+// refusal is a request that the engine answers itself: a connection request that it rejects, with
+// why as the reason, or, if status is not 0, a SIDR request that it answers with this status.
 type refusal struct {
 	id     mad.CommID
 	why    cm.Refusal

@@ -45,7 +45,7 @@ type CMConn struct {
 // exclusive use of the engine. They must not call the engine or its connection manager.
 type CMWatcher interface {
 	// Requested is called for a new connection request or SIDR request. If it returns true, the
-	// watcher also watches c. If it returns false, the request is refused for the reason why.
+	// watcher also watches c. If it returns false, the request is refused, and why is the reason.
 	Requested(l *CMListener, c *CMConn) (why cm.Refusal, ok bool)
 	// Changed is called when a field of c or the result of c.Dead has changed.
 	Changed(c *CMConn)
@@ -87,7 +87,7 @@ type CMListener struct {
 func (l *CMListener) Watch(w CMWatcher) { l.watcher = w }
 
 // admit passes a new request to the watcher. Without a watcher it puts the request into the list of
-// waiting ones. If ok is false, the request must be refused for the reason why.
+// waiting ones. If ok is false, the request must be refused, and why is the reason.
 func (l *CMListener) admit(c *CMConn) (why cm.Refusal, ok bool) {
 	switch {
 	case l.watcher != nil:

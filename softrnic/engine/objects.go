@@ -12,9 +12,9 @@ import (
 type PD struct {
 	e    *Engine
 	num  mem.PD
-	qps  int // number of queue pairs in the domain; ahs and srqs: of address handles and SRQs
-	ahs  int
-	srqs int
+	qps  int // number of queue pairs in the domain
+	ahs  int // number of address handles in the domain
+	srqs int // number of SRQs in the domain
 	dead bool
 }
 

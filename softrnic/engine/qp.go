@@ -24,7 +24,7 @@ type QP struct {
 	pkey       uint16
 	keyed      clock.Time // the queue pair's present deadline in the schedule
 	place      uint32     // index in the schedule
-	touched    bool       // in receivePath.touched
+	touched    bool       // whether the queue pair is in receivePath.touched
 	awaited    bool       // the connection manager waits for the first packet on this queue pair
 	attached   int        // number of multicast groups
 	dead       bool
@@ -218,7 +218,8 @@ func (q *QP) ToError(now clock.Time, out *packetio.Batch) error {
 }
 
 // FailSend moves the queue pair to ERROR, which flushes the work requests that are not complete,
-// and then completes with LocQPOpErr the work request id, which PostSend has refused.
+// and then adds a completion with status LocQPOpErr for work request id, which PostSend has
+// refused.
 func (q *QP) FailSend(now clock.Time, id uint64, out *packetio.Batch) {
 	if q.ToError(now, out) != nil {
 		return // the queue pair is destroyed

@@ -13,7 +13,8 @@ import (
 )
 
 const (
-	// ringBudget is how many entries of one send ring are executed in one Tick, without RingPaced.
+	// ringBudget is the largest number of entries of one send ring that one Tick executes, without
+	// RingPaced.
 	ringBudget = 4
 	// maxRingsTick is how many send rings one Tick serves; further ones stay due for the next Tick.
 	maxRingsTick = 64
@@ -183,7 +184,7 @@ func (r *rings) run(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 	r.controls(now, e, qp)
 	r.settle(now, e, qp, out)
 	if len(e.overflowed) > 0 {
-		e.apply(now, qp, out) // fails the queue pairs whose completion queue controls or settle has overflowed
+		e.apply(now, qp, out) // handles completion queues that overflowed in controls or settle: the queue pairs that use them fail
 	}
 	e.drainLoop(now, out)
 }
