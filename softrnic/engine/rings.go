@@ -13,8 +13,7 @@ import (
 )
 
 const (
-	// ringBudget is the largest number of entries of one send ring that one Tick executes, without
-	// RingPaced.
+	// ringBudget is the largest number of entries of one ring that a Tick executes without RingPaced.
 	ringBudget = 4
 	// maxRingsTick is how many send rings one Tick serves; further ones stay due for the next Tick.
 	maxRingsTick = 64

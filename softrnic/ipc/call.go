@@ -47,8 +47,7 @@ type answer struct {
 	err   error
 }
 
-// call makes a request, waits for the answer and decodes its result into out; a nil out ignores the
-// result.
+// call makes a request, waits for the answer and decodes its result into out, unless out is nil.
 func (c *session) call(op proto.Op, args, out any) error {
 	fds, err := c.callFiles(op, args, out)
 	ring.CloseFiles(fds...) // a correct daemon sends no descriptors here

@@ -357,12 +357,10 @@ func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, 
 
 func (d *dm) Len() int { return d.length }
 
-// ReadAt copies bytes out of the memory, in pieces of 32 KiB. The NIC makes no access while a piece
-// is copied.
+// ReadAt reads the memory in pieces of 32 KiB. The NIC makes no access while a piece is copied.
 func (d *dm) ReadAt(p []byte, off int) error { return d.access(p, off, false) }
 
-// WriteAt copies bytes into the memory, in pieces of 32 KiB. The NIC makes no access while a piece
-// is copied.
+// WriteAt writes the memory in pieces of 32 KiB. The NIC makes no access while a piece is copied.
 func (d *dm) WriteAt(p []byte, off int) error { return d.access(p, off, true) }
 
 func (d *dm) access(p []byte, off int, write bool) error {

@@ -18,8 +18,7 @@ type Error struct {
 	Op     string `json:"op,omitempty"`
 	Detail string `json:"detail,omitempty"`
 	Index  int    `json:"index,omitempty"`
-	// Refused: a peer has refused a connection. Reason and Private are from the peer's
-	// refusal.
+	// Refused: a peer has refused a connection. Reason and Private are from the peer's refusal.
 	Refused bool       `json:"refused,omitempty"`
 	Reason  mad.Reason `json:"reason,omitempty"`
 	Private []byte     `json:"private,omitempty"`

@@ -286,8 +286,7 @@ func (c *client) listenWake() {
 	}
 }
 
-// printable returns s with a question mark for each character that is not printable ASCII, because
-// a terminal might interpret it.
+// printable replaces all but printable ASCII by question marks: a terminal might interpret it.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -61,9 +61,8 @@ func (p *port) addBell(b belled) (uint32, bool) {
 	return uint32(len(p.bells) - 1), true
 }
 
-// maxBellsAtOnce is the largest number of doorbells of one client that one step of the pump serves.
-// It limits how long other clients wait. One doorbell stands for at most the work requests in the
-// rings of one object.
+// maxBellsAtOnce is the largest number of doorbells of one client that one step of the pump serves,
+// so that other clients do not wait long.
 const maxBellsAtOnce = 8
 
 // serve serves doorbells that the application has rung, and reports whether there were any.

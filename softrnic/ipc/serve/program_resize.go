@@ -35,8 +35,7 @@ func (p programQueues) resizeCQ(o *cqObject, a uverbs.ResizeCQArgs) (result, err
 }
 
 // exchange moves the completions of a queue to another ring, if they fit. It first posts the sends
-// that wait in the rings of the queue's queue pairs, so that completions of these sends are moved,
-// too.
+// that wait in rings and complete on this queue, so that their completions are moved, too.
 func (p programQueues) exchange(o *cqObject, to uverbs.Ring) error {
 	room, err := cq.New(to.Cap())
 	if err != nil {

@@ -400,8 +400,6 @@ func (v *sharedView) copy(p []byte, at uint64, write bool) bool {
 	return len(p) == 0
 }
 
-// Read copies len(p) bytes at address `at` into p, and reports success.
 func (v *sharedView) Read(p []byte, at uint64) bool { return v.copy(p, at, false) }
 
-// Write copies p to address `at`, and reports success.
 func (v *sharedView) Write(p []byte, at uint64) bool { return v.copy(p, at, true) }

@@ -173,8 +173,7 @@ func (s *pump) drive(hasty bool) {
 }
 
 // sleep waits until a doorbell is rung or stirred is set. It returns false if the server has ended.
-// While the pump sleeps, the goroutine in which the NIC makes progress calls Ready, which copies
-// completions.
+// During the sleep the goroutine that drives the NIC calls Ready, which copies completions.
 func (s *pump) sleep(stop <-chan struct{}) bool {
 	s.with(func(*engine.Engine) {
 		for _, p := range s.ports {

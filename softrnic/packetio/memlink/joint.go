@@ -73,7 +73,6 @@ func (j *joint) overflow() (more uint64) {
 	return more
 }
 
-// wake rings the other end's bell.
 func (j *joint) wake() { sound(j.peer) }
 
 // fault ends the link by closing its connection: because the peer has violated the protocol, or

@@ -64,7 +64,6 @@ func take(data []byte, n int, name string, df gopacket.DecodeFeedback) error {
 	return nil
 }
 
-// newDETH and the functions below each make an empty extended header.
 func newDETH() header         { return new(DETH) }
 func newFETH() header         { return new(FETH) }
 func newRETH() header         { return new(RETH) }
