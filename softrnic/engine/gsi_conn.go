@@ -230,7 +230,7 @@ func (g *GSI) Disconnect(now clock.Time, c *CMConn, out *packetio.Batch) error {
 
 // Abort ends a connection in any state. Its record no longer changes.
 func (g *GSI) Abort(now clock.Time, c *CMConn, out *packetio.Batch) {
-	_ = g.do(now, "abort", c, out, func() error { // cannot fail: a connection that has ended needs no abort
+	_ = g.do(now, "abort", c, out, func() error { // fails only after the NIC went down, which has ended the connection
 		g.m.Abort(now, c.ID, &g.acts)
 		delete(g.conns, c.ID)
 		return nil

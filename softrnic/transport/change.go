@@ -18,8 +18,8 @@ const inTraffic = verbs.ModifyAccess | verbs.ModifyQKey | verbs.ModifyRNRTimer
 
 // Modify changes attributes without a transition: either all of a, or none and an error (IBTA
 // 11.2.5.2/optional). New access rights and a new RNR timer apply from the next packet of the peer
-// on. The retry counters are reset to the new counts, and a running ACK timer starts again with the
-// new timeout.
+// on. If a retry attribute changes, the retry counters are reset and a running ACK timer starts
+// again, with the new values.
 func (q *QP) Modify(now clock.Time, a verbs.QPModify) error {
 	if a.Mask&^q.svc.changes != 0 {
 		return badAttr("attributes %#x are not those of a %v queue pair", a.Mask&^q.svc.changes, q.cfg.Type)

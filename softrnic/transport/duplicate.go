@@ -73,7 +73,7 @@ func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	case info.Flags&(wire.OpAtomic|wire.OpFlush) != 0:
 		r.replay(p)
 	case info.Flags&(wire.OpSend|wire.OpWrite) != 0:
-		// C9-105: acknowledged with the newest PSN, which acknowledges all executed requests.
+		// The ACK has the PSN of the newest executed request, and so acknowledges all of them (C9-105).
 		if p.BTH.AckReq {
 			r.answers.owe(owedAck, r.ePSN.Add(-1), wire.AckNoCredits)
 		}

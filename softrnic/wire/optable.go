@@ -57,7 +57,7 @@ type OpInfo struct {
 	HeaderLen int
 }
 
-// Combinations of flags and headers that several entries of the table have.
+// Combinations of flags that several entries of the table have.
 const (
 	reqFirst   = OpRequest | OpFirst | OpPayload
 	reqMiddle  = OpRequest | OpMiddle | OpPayload
