@@ -1,10 +1,6 @@
 package serve
 
-import (
-	"slices"
-
-	"github.com/rdmalab/rdmalab/softrnic/verbs"
-)
+import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
 // heard is an asynchronous event that the engine has raised and that was not sent yet. It is for
 // one application, or for all that were attached when it was raised.
@@ -69,10 +65,4 @@ func (s *pump) tell() {
 		s.heard[i].tell(s.ports, func(p *port) { p.event(s.heard[i].ev) })
 	}
 	s.heard = s.heard[:0]
-}
-
-// unhear sends all collected events, because port p is about to be removed from the pump.
-func (s *pump) unhear(p *port) {
-	s.tell() // heard.all is valid only until the list of ports changes
-	s.heard = slices.DeleteFunc(s.heard, func(h heard) bool { return h.of == p })
 }

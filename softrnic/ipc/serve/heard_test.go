@@ -3,6 +3,8 @@ package serve
 import (
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -118,5 +120,35 @@ func TestOwnersOfNumbers(t *testing.T) {
 	disown(owners, 2, b)
 	if len(owners) != 1 || owners[1] != a {
 		t.Errorf("%v", owners)
+	}
+}
+
+// Asynchronous events that an unmodified program does not read are lost and counted once maxPending
+// of them wait. Before the program has a descriptor for them, they are not counted.
+func TestLostEventsOfAnUnmodifiedProgram(t *testing.T) {
+	s := listeners(1)
+	p := s.ports[0]
+	p.c.prog = &program{c: p.c}
+	ev := verbs.AsyncEvent{Kind: verbs.EventPortErr}
+	if p.event(ev); p.lost != 0 {
+		t.Errorf("%d events are lost without a descriptor", p.lost)
+	}
+	fd, err := p.c.prog.async.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	defer p.c.prog.async.close()
+	for len(p.c.prog.async.pending) < maxPending {
+		p.event(ev)
+	}
+	if p.lost != 0 {
+		t.Fatalf("%d events are lost, and %d wait", p.lost, maxPending)
+	}
+	for range 3 {
+		p.event(ev)
+	}
+	if p.lost != 3 {
+		t.Errorf("%d events are lost, want 3", p.lost)
 	}
 }

@@ -112,9 +112,8 @@ func TestPool(t *testing.T) {
 // is gone are dropped from the end.
 func TestEventsOfAProgram(t *testing.T) {
 	var q eventQueue
-	q.send([]byte{1}) // no socket: nothing waits
-	if len(q.pending) != 0 || q.lost != 0 {
-		t.Errorf("%d wait, %d lost", len(q.pending), q.lost)
+	if q.send([]byte{1}) || len(q.pending) != 0 { // no socket
+		t.Errorf("%d wait", len(q.pending))
 	}
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -127,8 +126,8 @@ func TestEventsOfAProgram(t *testing.T) {
 	for ; len(q.pending) < maxPending; sent++ {
 		q.send([]byte{byte(sent), byte(sent >> 8)})
 	}
-	if q.send([]byte{0}) || q.lost != 1 || len(q.pending) != maxPending {
-		t.Errorf("%d lost, %d wait", q.lost, len(q.pending))
+	if q.send([]byte{0}) || len(q.pending) != maxPending {
+		t.Errorf("%d wait", len(q.pending))
 	}
 	if rest := q.drop(3); rest != 0 || len(q.pending) != maxPending-3 {
 		t.Errorf("%d left to drop, %d wait", rest, len(q.pending))

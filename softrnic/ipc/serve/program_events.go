@@ -28,7 +28,6 @@ const (
 type eventQueue struct {
 	sock    int // 0 means that it is not open
 	pending [][]byte
-	lost    uint64
 }
 
 // open makes the queue's socket pair and returns the program's descriptor of it.
@@ -61,7 +60,6 @@ func (q *eventQueue) put(ev []byte, most int) bool {
 		return true
 	}
 	if len(q.pending) >= most {
-		q.lost++
 		return false
 	}
 	q.pending = append(q.pending, ev)
@@ -186,7 +184,9 @@ type owner struct {
 // name of an object.
 const portElement = 1
 
-func (p *program) event(ev verbs.AsyncEvent) {
+// event sends an asynchronous event to the program. It returns false if the event is lost because
+// the program has not read earlier ones.
+func (p *program) event(ev verbs.AsyncEvent) bool {
 	var o *owner
 	switch ev.Kind {
 	case verbs.EventCQErr:
@@ -198,14 +198,16 @@ func (p *program) event(ev verbs.AsyncEvent) {
 	default:
 		o = p.qpOwners[ev.QPN]
 	}
-	if o == nil {
-		return
+	if o == nil || p.async.sock == 0 {
+		return true
 	}
 	b := binary.NativeEndian.AppendUint64(nil, o.user)
 	b = binary.NativeEndian.AppendUint32(b, asyncKinds[ev.Kind])
-	if p.async.send(binary.NativeEndian.AppendUint32(b, 0)) {
-		o.events++
+	if !p.async.send(binary.NativeEndian.AppendUint32(b, 0)) {
+		return false
 	}
+	o.events++
+	return true
 }
 
 // ended returns how many asynchronous events of an object that has ended the program has received

@@ -176,7 +176,12 @@ func (c *programCQ) move(p *port) {
 		p.wcs += uint64(n)
 		c.ring.SetProducer(c.tail)
 	}
-	if q.Fired() && c.channel != nil && c.channel.send(binary.NativeEndian.AppendUint64(nil, c.user)) {
+	if !q.Fired() || c.channel == nil || c.channel.sock == 0 {
+		return
+	}
+	if c.channel.send(binary.NativeEndian.AppendUint64(nil, c.user)) {
 		c.told++
+	} else {
+		p.lost++
 	}
 }

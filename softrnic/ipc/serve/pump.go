@@ -303,7 +303,7 @@ func (s *pump) bury() {
 
 // remove removes a port. After that the pump does not access the port's memory.
 func (s *pump) remove(p *port) {
-	s.unhear(p)
+	s.tell() // heard.all is valid only until the list of ports changes
 	s.ports = slices.DeleteFunc(s.ports, func(o *port) bool { return o == p })
 	disownAll(s.qps, p)
 	disownAll(s.cqs, p)

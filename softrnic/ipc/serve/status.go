@@ -30,8 +30,7 @@ type ClientStatus struct {
 	// Bytes is the memory that the application has mapped.
 	Bytes int64 `json:"bytes"`
 	// Posted counts work requests, Completions the completions copied to the application, and
-	// LostEvents the events that were lost because the application did not read them. Such events of
-	// an unmodified program are not counted.
+	// LostEvents the events that were lost because the application did not read them.
 	Posted      uint64 `json:"posted"`
 	Completions uint64 `json:"completions"`
 	LostEvents  uint64 `json:"lostEvents"`
@@ -133,7 +132,9 @@ func (p *port) event(ev verbs.AsyncEvent) {
 		return
 	}
 	if p.c.prog != nil {
-		p.c.prog.event(ev)
+		if !p.c.prog.event(ev) {
+			p.lost++
+		}
 		return
 	}
 	data, err := eventMessage(ev)
