@@ -85,8 +85,8 @@ func commands() store.Commands {
 				"  STATE       what the memory server knows of the owner: alive (it has connections), gone (it has none) or fenced (the\n" +
 				"              server has ended its connections and refuses new ones)\n" +
 				"  HELD FOR    how long the host of --from has seen the same lock word\n" +
-				"  LEASE LEFT  how long the host of --from still waits before it takes the owner for dead and has it fenced, of the\n" +
-				"              whole lease. Each host measures leases by itself, so another host may show another time",
+				"  LEASE LEFT  how long the host of --from still waits before it takes the owner for dead and has it fenced, and the\n" +
+				"              length of a lease. Each host measures leases by itself, so another host may show another time",
 			Example: "  rdmalab sherman stat\n" +
 				"  rdmalab sherman stat --all --from cn1",
 			From: true, Output: true, New: newStat,
@@ -130,13 +130,13 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		" (default sherman)")
 	fs.IntVar(&cfg.Page, "page", 0, "bytes of a page, a power of two from 256 to 16384 (default 1024)")
 	fs.IntVar(&cfg.Value, "value", kv.MinValue, "bytes of the longest value, 8 to 54 (with layout published: 8; workloads and checks need 16)")
-	fs.IntVar(&cfg.Locks, "locks", 0, "number of lock words on each memory server (default 32768); no effect with steps fg+ and combine, which have a lock word in each page")
+	fs.IntVar(&cfg.Locks, "locks", 0, "number of lock words on each memory server (default 32768, or fewer if they do not fit); no effect with steps fg+ and combine, which have a lock word in each page")
 	fs.BoolVar(&cfg.HostLocks, "host-locks", false, "keep lock words in host memory instead of device memory of the NICs, for comparison; no effect with steps fg+ and combine")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty tree, whatever the memory holds")
 	fs.DurationVar(&cfg.Lease, "lease", 0, "how long a compute host waits while a held lock word does not change, before it takes the owner for dead and lets the memory servers fence it (end its connections) (default 500ms)")
 	fs.IntVar(&cfg.Cache, "cache", 0, "bytes of the cache of inner pages of each compute host; a negative number means no cache (default 67108864, 64 MiB)")
 	fs.IntVar(&cfg.HandOver, "hand-over", 0, "how many times in succession a lock is handed over to a client of the same "+
-		"host; a negative number means never (default 8); no effect with steps before hierarchical")
+		"host, 1 or more; a negative number means never (default 8); no effect with steps before hierarchical")
 	fs.DurationVar(&cfg.BackOff, "back-off", 0, "upper limit of the random pause after a failed CAS for a lock; the limit begins at 1us and doubles with each failure up to this time (default: no pause, as in the paper)")
 	return func(c *store.Call) (store.Result, error) {
 		info, err := Start(c, cfg)

@@ -25,7 +25,7 @@ func Workloads() []Workload {
 		{Name: "b", Read: 0.95, Update: 0.05, Doc: "read mostly: 95% reads, 5% updates"},
 		{Name: "c", Read: 1, Doc: "read only"},
 		{Name: "d", Read: 0.95, Insert: 0.05, Latest: true, Doc: "read latest: 95% reads, mostly of keys inserted last, 5% inserts"},
-		{Name: "e", Scan: 0.95, Insert: 0.05, Doc: "short ranges: 95% scans, 5% inserts"},
+		{Name: "e", Scan: 0.95, Insert: 0.05, Doc: "short ranges: 95% scans of 1 to 100 keys, 5% inserts"},
 		{Name: "f", Read: 0.5, ReadModify: 0.5, Doc: "read-modify-write: 50% reads, 50% reads followed by an update of the key"},
 		{Name: "w", Update: 1, Doc: "100% updates"},
 	}

@@ -76,8 +76,10 @@ func init() {
 			Long: "item reads an item that a client of memcached's protocol has stored (see --memcached of `rdmalab nictable start`),\n" +
 				"and prints its data. KEY is memcached's key, a text. A client on the host --from asks the server's NIC, which needs\n" +
 				"no processor of the server for the answer. With -o json, item also prints the flags of the item.",
-			Example: "  rdmalab nictable item README.md --from cn1",
-			From:    true, Output: true, Arg: "KEY", New: newItem,
+			Example: "  rdmalab nictable start --fresh --value 65792 --memcached :11211\n" +
+				"  rdmalab exec cn0 -- memccp --servers=md0:11211 README.md   # a client of memcached stores a file as an item\n" +
+				"  rdmalab nictable item README.md --from cn1",
+			From: true, Output: true, Arg: "KEY", New: newItem,
 		}},
 		Prepare: func(c *store.Call, w store.Workload) (loaded bool, err error) {
 			in := request{Shape: Shape{Items: int(min(2*w.Config.Keys, maxItems)), Value: max(w.Config.Value, defaultValue)}}

@@ -36,7 +36,7 @@ func flags(fs *pflag.FlagSet, s *Shape) {
 
 func directFlags(fs *pflag.FlagSet, s *Shape) {
 	flags(fs, s)
-	fs.DurationVar(&s.Lease, "lease", 0, fmt.Sprintf("a client takes over a lock that it has seen held and unchanged for this time, because its holder has died (default %v)", DefaultLease))
+	fs.DurationVar(&s.Lease, "lease", 0, fmt.Sprintf("a client that has seen a lock held and unchanged for this time takes the holder for dead and takes over the lock (default %v)", DefaultLease))
 }
 
 // fit returns the shape of a table for a workload.

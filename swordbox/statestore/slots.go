@@ -58,13 +58,14 @@ var slotsHelp = handler.Help{
 		"  STORE    memory server that has the counter\n" +
 		"  OFFSET   offset in bytes of the counter in the region of the server's memory service; `rdmalab read --at` takes it\n" +
 		"  CLIENT   address of the client that sent the last request counted\n" +
-		"  SERVER   memory server to which the client sent it\n" +
-		"  QP       queue pair to which the client sent it\n" +
-		"  ADDRESS  address in memory that it named\n\n" +
+		"  SERVER   memory server to which the client sent this request\n" +
+		"  QP       queue pair to which the client sent this request\n" +
+		"  ADDRESS  address in the server's memory that this request named\n\n" +
 		"The switch remembers the last requests of 1024 counters. If the numbers of two counters have the same remainder\n" +
 		"modulo 1024, it remembers only the counter that has counted last.",
-	Example: "  rdmalab switch slots\n" +
-		"  rdmalab read ms1 --on cn0 --at 0x48 --words 1",
+	Example: "  rdmalab switch rules add server=ms0 action=count store=ms1\n" +
+		"  rdmalab switch slots\n" +
+		"  rdmalab read ms1 --on cn0 --at 0x48 --words 1   # if a line has STORE ms1 and OFFSET 0x48",
 	Most: "show at most this many counters; 0 means all that the switch remembers",
 }
 

@@ -63,7 +63,7 @@ func (b *baselinesBody) Flags(fs *pflag.FlagSet) {
 	clientsFlag(fs, &b.clients)
 	fs.IntSliceVar(&b.servers, "servers", b.servers, "numbers of memory servers, 1 to 8, separated by commas")
 	fs.IntSliceVar(&b.replicas, "replicas", b.replicas, "numbers of copies that Clover keeps, 1 to 3, separated by commas; those above the number of servers are left out")
-	b.start.flag(fs, "threads and balance, like 'threads=4 balance'; the number of copies is in --replicas", "")
+	b.start.flag(fs, "threads and balance, like 'threads=4 balance'; the number of copies is in --replicas")
 	fs.IntVar(&b.cores, "cores", b.cores, "cores of the coordinator of pDPM-Central, 1 to 64")
 	fs.Uint64Var(&b.keys, "keys", b.keys, "number of keys, up to 20000, which are loaded before the measurement")
 	fs.IntVar(&b.value, "value-size", b.value, "bytes of a value, 16 to 4000")

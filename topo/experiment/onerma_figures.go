@@ -32,7 +32,7 @@ var oneRMAFigures = Experiment{
 			"load.\n\n" +
 			"Figures 10, 15 and 16 need a network whose round trip and rate are known. They are measured in slow motion: while a\n" +
 			"measurement runs, fault rules delay the links and limit their rate, so that a round trip takes the rtt of the rack\n" +
-			"file (10 ms or more) and a link carries 62,500 bytes in it, as in the testbed. " + SlowRack + "\n" +
+			"file (10 ms or more) and a link carries 62,500 bytes in it, as in the paper's testbed. " + SlowRack + "\n" +
 			"is a rack file for slow motion. In figure 16 the NICs' window, the bytes that a NIC may have requested and that have\n" +
 			"not arrived, is that of the key window of onerma in the rack file (the simulator measures 48, 64 and 96 KB).\n" +
 			"Without --figures, a rack with such a file measures these three figures, and any other rack the others. --figures\n" +

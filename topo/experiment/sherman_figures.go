@@ -93,7 +93,7 @@ type stepsBody struct {
 func (b *stepsBody) Flags(fs *pflag.FlagSet) {
 	floatsFlag(fs, &b.zipfs, "zipf", "values of Zipf's `exponent` of the popularity of keys, 0 (all equally popular) to 2, separated by commas")
 	fs.StringSliceVar(&b.mixes, "mixes", b.mixes, "mixes to measure, separated by commas: write-only, write-intensive, read-intensive, range, range-write")
-	fs.IntVar(&b.clients, "clients", 0, fmt.Sprintf("number of clients (default %d; on a rack %d)", stepClients, rackClients))
+	fs.IntVar(&b.clients, "clients", 0, fmt.Sprintf("number of clients, 1 to %d (default %d; on a rack %d)", maxClients, stepClients, rackClients))
 }
 
 func (b *stepsBody) Check(at Place) error {

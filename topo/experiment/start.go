@@ -47,11 +47,21 @@ func (s *CloverStart) Args() string {
 
 type startFlag struct{ text string }
 
-// flag defines the flag; allowed says which flags of the start command it may have, with an example,
-// and further is the end of the flag's help.
-func (s *startFlag) flag(fs *pflag.FlagSet, allowed, further string) {
+// flag defines the flag for an experiment that runs only in the simulator. allowed says which flags
+// of the start command it may have, with an example.
+func (s *startFlag) flag(fs *pflag.FlagSet, allowed string) {
+	s.define(fs, allowed, fmt.Sprintf("%d", simThreads), "the metadata server", "")
+}
+
+// rackFlag defines the flag, like the method flag, for an experiment that also runs on a rack.
+func (s *startFlag) rackFlag(fs *pflag.FlagSet, allowed string) {
+	most := fmt.Sprintf("%d on a rack and %d in the simulator", rackThreads, simThreads)
+	s.define(fs, allowed, most, "in the simulator the metadata server", "; on a rack the experiment fails if Clover runs with other values")
+}
+
+func (s *startFlag) define(fs *pflag.FlagSet, allowed, most, server, further string) {
 	fs.StringVar(&s.text, "start", "", "flags with which Clover is started (see rdmalab clover start --help), separated by spaces; allowed are "+allowed+
-		fmt.Sprintf("; threads is at most %d on a rack and %d in the simulator", rackThreads, simThreads)+" (default: none; in the simulator the metadata server then has as many threads as --cost says, 12 with connectx5)"+further)
+		"; threads is at most "+most+" (default: none; "+server+" then has as many threads as --cost says, 12 with connectx5)"+further)
 }
 
 // parse returns the values of the flags that --start names, for a platform: OnSim or OnRack. All

@@ -97,7 +97,7 @@ const rackClients = 16
 
 func (b *steeringBody) Flags(fs *pflag.FlagSet) {
 	fs.IntSliceVar(&b.rows, "rows", nil, "numbers of the loads to measure, as in the list above, separated by commas (default: all)")
-	fs.IntVar(&b.clients, "clients", 0, "clients of each row (default: as the row says; on a rack 16)")
+	fs.IntVar(&b.clients, "clients", 0, fmt.Sprintf("clients of each row, 1 to %d (default: as the row says; on a rack 16)", maxClients))
 }
 
 func (b *steeringBody) Check(at Place) error {

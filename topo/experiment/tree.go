@@ -99,7 +99,7 @@ var treePlaces = []treePlace{{LocksHost, ""}, {LocksDevice, ""}, {LocksSwitch, "
 
 func (b *treeBody) Flags(fs *pflag.FlagSet) {
 	floatsFlag(fs, &b.zipfs, "zipf", "values of Zipf's `exponent` of the popularity of keys, 0 (all equally popular) to 2, separated by commas")
-	fs.IntSliceVar(&b.clients, "clients", nil, "numbers of clients, separated by commas (default 64,176; on a rack 16)")
+	fs.IntSliceVar(&b.clients, "clients", nil, fmt.Sprintf("numbers of clients, 1 to %d, separated by commas (default 64,176; on a rack 16)", maxClients))
 }
 
 func (b *treeBody) Check(at Place) error {

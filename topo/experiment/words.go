@@ -51,7 +51,7 @@ const (
 func (b *wordBody) Flags(fs *pflag.FlagSet) {
 	clientsFlag(fs, &b.clients)
 	fs.Lookup("clients").Usage += fmt.Sprintf("; on a rack at most %d for each compute host", contention.MaxClients)
-	fs.StringSliceVar(&b.names, "series", nil, "series to measure, separated by commas: "+strings.Join(strings.Fields(b.keys("")), ", ")+" (default: all that the platform has"+b.exceptions()+")")
+	fs.StringSliceVar(&b.names, "series", nil, "series to measure, separated by commas: "+strings.Join(strings.Fields(b.keys("")), ", ")+" (default: all that --on allows"+b.exceptions()+")")
 	if b.locks {
 		fs.DurationVar(&b.span, "span", 0, "on a rack: how long each measurement takes (default 1s)")
 	} else {

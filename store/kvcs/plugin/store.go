@@ -33,7 +33,8 @@ func init() {
 			"host with role metadata, which sends the change to all replicas. The rack file needs `onerma: {}`.\n\n" +
 			"The coordinator has the table in its memory. If it crashes, the store ends: start makes an empty one. A replica\n" +
 			"that has crashed gets a copy of the table after `rdmalab restart HOST` and `rdmalab kvcs start`.",
-		Example: "  rdmalab kvcs start\n" +
+		Example: "  (cat topo/racks/default.yaml; echo 'onerma: {}') > kvcs.yaml && sudo rdmalab up -f kvcs.yaml\n" +
+			"  rdmalab kvcs start\n" +
 			"  rdmalab kvcs insert 7 hello && rdmalab kvcs get 7 -v\n" +
 			"  rdmalab run ycsb --store kvcs --workload b & sleep 2; rdmalab crash ms0; wait\n" +
 			"  rdmalab restart ms0 && rdmalab kvcs start && rdmalab kvcs stat",
@@ -134,7 +135,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	var keys, value int
 	fs.BoolVar(&fresh, "fresh", false, "end the store that runs, and make an empty one")
 	fs.IntVar(&keys, "keys", 0, fmt.Sprintf("how many keys the table has room for, 1 to %d (default %d)", maxKeys, defaultKeys))
-	fs.IntVar(&value, "value", 0, fmt.Sprintf("longest value, in bytes, up to %d; less if the table has many keys (default %d)", kvcs.MaxValue, defaultValue))
+	fs.IntVar(&value, "value", 0, fmt.Sprintf("longest value, in bytes, 1 to %d, or less with many --keys, because a table has at most %d GiB (default %d)", kvcs.MaxValue, maxBytes>>30, defaultValue))
 	return func(c *store.Call) (store.Result, error) {
 		if keys < 0 || keys > maxKeys {
 			return nil, store.BadUse("--keys %d: want 1 to %d", keys, maxKeys)

@@ -75,8 +75,8 @@ func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
 	return flags.write(cmd, stream)
 }
 
-// query returns the parameters of the request by which the switch starts the capture of links, which
-// the rack must have.
+// query returns the parameters of the request to the switch that starts a capture. It returns an
+// error if the rack lacks one of the links.
 func (f *captureFlags) query(cmd *cobra.Command, links []string) (url.Values, error) {
 	rack, _, err := rackOf(cmd)
 	if err != nil {

@@ -53,7 +53,8 @@ func cniInstallCmd() *cobra.Command {
 		Short: "Install the plugin, and a network of the rack, where container runtimes look for them",
 		Long: "install copies this program into the folder of CNI plugins as " + cni.Program + ", and writes the configuration of a\n" +
 			"network whose containers join the rack of --rack. It prints the names of the two files; to undo install, remove\n" +
-			"them. The rack need not be up. install starts and restarts nothing.",
+			"them. The rack need not be up. install starts and restarts nothing. It needs root, unless the user may write into\n" +
+			"the folders of --bin and --conf.",
 		Example: "  rdmalab cni install\n" +
 			"  rdmalab cni install --bin /usr/lib/cni --rack lab --network lab",
 		Args: cobra.NoArgs,

@@ -48,8 +48,9 @@ func bashCompletion(root *cobra.Command) {
 		"  rdmalab completion zsh --help       # how to load it in zsh; also for bash, fish and powershell"
 	cmd.Long = "bash prints a script that lets bash complete commands, flags, and names of hosts, links, faults, rules and opcodes of\n" +
 		"the rack that is up. It needs nothing but bash; with the package bash-completion, quoted words are complete, too."
-	cmd.Example = "  source <(rdmalab completion bash)                                    # this shell\n" +
-		"  rdmalab completion bash >~/.local/share/bash-completion/completions/rdmalab   # all, with the package bash-completion"
+	cmd.Example = "  source <(rdmalab completion bash)   # this shell\n" +
+		"  mkdir -p ~/.local/share/bash-completion/completions\n" +
+		"  rdmalab completion bash > ~/.local/share/bash-completion/completions/rdmalab   # new shells, with package bash-completion"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		bare, err := cmd.Flags().GetBool("no-descriptions")
 		if err != nil {

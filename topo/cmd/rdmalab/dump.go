@@ -38,7 +38,7 @@ func dumpCmd() *cobra.Command {
 			"wrong ICRC, even one that flags hide.\n\n" +
 			"With --dissector dump prints a program in Lua by which Wireshark and tshark show messages of 1RMA, the protocol of\n" +
 			"NICs without connections (SIGCOMM 2020).",
-		Example: "  rdmalab dump trace.pcapng\n" +
+		Example: "  rdmalab capture -w trace.pcapng --for 10s && rdmalab dump trace.pcapng\n" +
 			"  rdmalab dump --opcode 'RC_READ_*' --qpn 0x111 trace.pcapng\n" +
 			"  rdmalab dump -o json trace.pcapng | jq -r 'select(.aeth) | .aeth.syndrome'\n" +
 			"  rdmalab dump --verify --bad trace.pcapng\n" +

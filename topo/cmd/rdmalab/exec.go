@@ -28,7 +28,8 @@ func execCmd() *cobra.Command {
 		Example: "  rdmalab exec cn0 -- ping -c 3 ms0\n" +
 			"  rdmalab exec ms0 -- bash\n" +
 			"  rdmalab exec ms0 -- ibv_devinfo -v\n" +
-			"  rdmalab exec --shared-memory cn0 -- ib_write_bw 10.77.0.2\n" +
+			"  rdmalab exec --shared-memory ms0 -- ib_write_bw &   # the server\n" +
+			"  rdmalab exec --shared-memory cn0 -- ib_write_bw ms0\n" +
 			"  rdmalab exec switch -- tcpdump -ni cn0 udp port 4791   # may see several packets as one frame",
 		Args:              cobra.MinimumNArgs(2),
 		ValidArgsFunction: arguments(nodeNames),

@@ -17,7 +17,7 @@ import (
 
 const (
 	// soloBytes is the length of small READs; the median time of such READs alone is the unit of
-	// all results. soloChunk is the length of an operation of 4 KB.
+	// all results. soloChunk is the length that the figures call 4 KB.
 	soloBytes, soloChunk = 64, 4096
 	// soloLatencies is how many READs a measurement of latency has.
 	soloLatencies = 1000

@@ -31,7 +31,7 @@ func injectCmd() *cobra.Command {
 			"  delay 1ms        delays every frame; frames overtake each other if --jitter is large\n" +
 			"  reorder 5%       delays a share of the frames, so that later frames overtake them\n" +
 			"  corrupt 1%       flips one bit of an IP packet; a frame of another kind is lost, as if its frame check failed at a NIC\n" +
-			"  rate 1Gbit       sends at this rate at most; frames wait in a queue of 1 MiB, and are lost if it is full\n" +
+			"  rate 1Gbit       sends at most so many bits a second; frames wait in a queue of 1 MiB, and are lost if it is full\n" +
 			"  blackhole        loses every frame, also those of ARP and TCP\n" +
 			"  tear 10%         tears a share of the copies in a host's memory at 64-byte boundaries (with --host)\n\n" +
 			"A torn copy is one with a pause: a READ or WRITE has copied a part of its bytes, and a concurrent reader of the\n" +

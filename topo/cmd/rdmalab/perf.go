@@ -69,14 +69,15 @@ func perfCmd() *cobra.Command {
 			"With --peer perftest the other end is the program perftest (version 4.5), on any machine. If --to is given, it is\n" +
 			"the address of perftest's server. Otherwise the host of --from waits as the server. TEST is then a write, read, send\n" +
 			"or atomic test, over RC on one queue pair. Of the flags, --size, --iters, --mtu, --tx-depth, --outs, --type, --ipv6,\n" +
-			"--port, --timeout and --op-timeout can be used. The defaults are perftest's, 1000 iterations, and 65536 bytes for\n" +
-			"bandwidth, 2 for latency; only --timeout is 16 (268 ms). Both ends need the same --size and --iters.",
+			"--port, --timeout and --op-timeout can be used. The defaults are those of perftest (1000 iterations, and\n" +
+			"65536 bytes for bandwidth, 2 for latency), except --timeout: its default is 16 (268 ms), perftest's is 14 (67 ms).\n" +
+			"Both ends need the same --size and --iters.",
 		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +
 			"  rdmalab inject loss 10% --link cn0 && rdmalab perf soak --from cn0 --to ms0 --timeout 12\n" +
 			"  rdmalab perf send_bw --from cn0 --to ms0 -c ud --size 1024 --qps 4 --srq --verify\n" +
 			"  rdmalab perf read_lat --from cn1 --to ms1 -o json | jq .lat.p99Usec\n" +
-			"  rdmalab perf write_bw --peer perftest --from cn0 --to 10.77.0.200 --size 64KiB --iters 1000",
+			"  rdmalab perf write_bw --peer perftest --from cn0 --to 10.77.0.200   # where `ib_write_bw` waits",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: perfTests(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -98,7 +99,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.to, "to", "", "host that is the server (required without --peer)")
 	fs.StringVar(&f.with, "peer", "", "perftest: the other end is the program perftest (default: another host of the rack)")
 	fs.Uint16Var(&f.port, "port", 0, "with --peer: TCP port on which the two ends exchange their parameters (default 18515)")
-	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB (default 64KiB for bandwidth and soak, 4KiB for send_bw over ud, "+
+	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB; up to 64MiB, over ud up to the largest path MTU of the link, with --peer up to 8MiB (default 64KiB for bandwidth and soak, 4KiB for send_bw over ud, "+
 		"16KiB for verify, 8 for latency, raw_bw and raw_lat); no effect on tests of atomics alone: always 8")
 	fs.IntVar(&c.Iters, "iters", 0, "number of messages or operations (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak, "+
 		"20000 CAS of all clients together for contend, 50000 for raw_bw, 5000 for raw_lat); no effect on verify and on locks, which runs for 1s")
@@ -113,13 +114,13 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.BoolVar(&c.SRQ, "srq", false, "the server of a SEND test takes its receives from a shared receive queue")
 	fs.IntVar(&c.Clients, "clients", 0, fmt.Sprintf("with contend and locks: number of clients, 1 to %d, each a queue pair with one operation in flight (default 1)", perf.MaxClients))
 	fs.StringVar(&c.Type, "type", "", "with atomic_bw and atomic_lat: cas or faa (default faa)")
-	fs.StringVar(&f.inline, "inline", "", "copy the bytes of WRITEs and SENDs up to this size into the work request (inline), like 64 (default: none); no effect on READs and atomics")
+	fs.StringVar(&f.inline, "inline", "", "copy the bytes of WRITEs and SENDs up to this size, like 64, at most 4KiB, into the work request (inline) (default: none); no effect on READs and atomics")
 	fs.BoolVar(&c.Verify, "verify", false, "compare every byte of every message (verify and soak always do); no effect on contend, locks and raw tests")
 	fs.IntVar(&c.MTU, "mtu", 0, "path MTU in bytes: 256, 512, 1024, 2048 or 4096 (default: the largest that the link allows)")
 	fs.Uint8Var(&c.Timeout, "timeout", 0, "ACK timeout of reliable connections as code n, 1 to 31: 4.096us * 2^n (default 15, which is 134 ms)")
 	fs.Uint8Var(&c.RetryCount, "retry", 0, "retries after a timeout or sequence NAK, 1 to 7 (default 7)")
 	fs.Uint8Var(&c.RNRRetry, "rnr-retry", 0, "retries after an RNR NAK, 1 to 6; 7: without end (default 7)")
-	fs.IntVar(&c.RdAtomic, "outs", 0, "how many of the posted READs and atomics the NIC has in flight on a queue pair (default 16)")
+	fs.IntVar(&c.RdAtomic, "outs", 0, "how many of the posted READs and atomics the NIC has in flight on a queue pair, 1 to 255; with --peer 1 to 128 (default 16)")
 	fs.IntVar(&c.RecvSlack, "recvs", 0, "with send_bw and soak: receives that the server keeps posted for each queue pair, 1 to 16384 (default: one and a half times --tx-depth)")
 	fs.Uint64Var(&c.Seed, "seed", 0, "seed of the bytes of messages and of the order of atomics (default 1)")
 	fs.DurationVar(&c.Patience, "op-timeout", 0, "the test fails after waiting this long for one completion (default 30s)")

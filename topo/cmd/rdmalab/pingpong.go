@@ -36,7 +36,7 @@ func pingpongCmd() *cobra.Command {
 			"end it prints the queue pairs, the bytes, the microseconds for an iteration and the MiB per second.",
 		Example: "  rdmalab pingpong rc --on ms0   # in one terminal\n" +
 			"  rdmalab pingpong rc ms0 --on cn0   # in another one\n" +
-			"  rdmalab pingpong rc 10.77.0.200 --on cn0 --size 4096 --iters 1000",
+			"  rdmalab pingpong rc 10.77.0.200 --on cn0   # if ibv_rc_pingpong waits at this address",
 		Args:      cobra.RangeArgs(1, 2),
 		ValidArgs: []string{"rc", "uc", "ud", "srq"},
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -49,11 +49,11 @@ func pingpongCmd() *cobra.Command {
 	}
 	fs, c := cmd.Flags(), &f.config
 	fs.StringVar(&f.on, "on", "", "host of the rack that is this end (required)")
-	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB (default 4096, with ud 2048)")
+	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB; up to 8MiB, with ud up to 4096 (default 4096, with ud 2048)")
 	fs.IntVar(&c.Iters, "iters", 0, "messages in each direction (default 1000)")
 	fs.IntVar(&c.MTU, "mtu", 0, "path MTU in bytes: 256, 512, 1024, 2048 or 4096 (default 1024)")
-	fs.IntVar(&c.Depth, "rx-depth", 0, "how many receives are kept posted (default 500)")
-	fs.IntVar(&c.QueuePairs, "qps", 0, "with srq: number of queue pairs (default 16)")
+	fs.IntVar(&c.Depth, "rx-depth", 0, "how many receives are kept posted, 1 to 4096 (default 500)")
+	fs.IntVar(&c.QueuePairs, "qps", 0, "with srq: number of queue pairs, 1 to 127, at most --rx-depth (default 16)")
 	fs.Uint16Var(&f.port, "port", 0, "TCP port on which the ends exchange parameters (default 18515)")
 	store.Renamed(fs, map[string]string{"patience": "op-timeout"})
 	fs.BoolVar(&f.ipv6, "ipv6", false, "announce the IPv6 address of --on, so that RoCEv2 runs over IPv6; give it at both ends (default: IPv4)")

@@ -23,10 +23,10 @@ func readCmd() *cobra.Command {
 			"region, for other hosts. The NIC of host --on reads words of 8 bytes from this region by a READ; no program of the\n" +
 			"server takes part in it. read prints a line for each word that is not 0: WORD (its number from 0), OFFSET (its\n" +
 			"place in the region, in bytes) and VALUE (a decimal number).\n\n" +
-			"A rule of the switch with action=count and store=SERVER makes the switch keep counters in this region (see `rdmalab\n" +
-			"switch counted`). They begin at the offset that at= of the rule gives. If store= names one server, counter i is the\n" +
-			"word number i from there. If it names N servers, counter i is on server number i modulo N of that list (the first\n" +
-			"is number 0), and is the word number i/N there, rounded down.",
+			"If the switch runs program swordbox, a rule with action=count and store=SERVER makes it keep counters in this region\n" +
+			"(see `rdmalab switch counted --help`). They begin at the offset that at= of the rule gives. If store= names one\n" +
+			"server, counter i is the word number i from there. If it names N servers, counter i is on server number i modulo N\n" +
+			"of that list (the first is number 0), and is the word number i/N there, rounded down.",
 		Example: "  rdmalab switch rules add server=ms0 action=count store=ms1 slots=64\n" +
 			"  rdmalab read ms1 --on cn0 --words 64\n" +
 			"  rdmalab read ms1 --on cn0 --at 0x1000 --words 8 --all",

@@ -55,7 +55,7 @@ func rednTuringCmd() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.machine, "machine", "1RB1LB_1LA0LC_1RH1LD_1RD0RA", "rules of the machine, in the notation above")
 	f.StringVar(&o.tape, "tape", "", "first symbols on the tape, like 11111, from the cell of the head to the right; all other cells are 0 (default: all 0)")
-	f.IntVar(&o.cells, "cells", 200, "length of the tape in cells; the head begins in its middle")
+	f.IntVar(&o.cells, "cells", 200, "length of the tape in cells, 1 to 1048576; the head begins in its middle")
 	f.Uint64Var(&o.limit, "limit", 10_000, "largest number of steps, up to 20000; a machine that has not halted by then is ended")
 	return cmd
 }

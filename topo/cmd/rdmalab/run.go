@@ -85,7 +85,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 			"  rdmalab run ycsb --store sherman --workload e --zipf 0\n" +
 			"  rdmalab run ycsb --workload w --clients 8 --rate 500 --duration 10s --csv\n" +
 			"  rdmalab run ycsb --mix get=70,put=20,insert=5,delete=5 --distribution hotspot:20%:80% --move 5s --value-size 64-4KiB\n" +
-			"  rdmalab run ycsb --trace a.csv --pace 1\n" +
+			"  rdmalab run generate --workload a > a.csv && rdmalab run ycsb --trace a.csv --keys 1024 --pace 1\n" +
 			"  rdmalab run ycsb --on sim --store template --clients 64\n" +
 			"  rdmalab run ycsb --on sim --store sherman --start step=fg+",
 		Args:      cobra.ExactArgs(1),
@@ -173,7 +173,7 @@ func (f *runFlags) keyFlags(fs *pflag.FlagSet) {
 	c := &f.config
 	fs.StringVar(&f.workload, "workload", "a", "workload of YCSB, a to f; w (only updates); or a number, which is the percentage of updates")
 	fs.StringVar(&f.mix, "mix", "", "a workload of your own, in place of --workload: percentages of get, put, insert, delete, scan and rmw "+
-		"(read-modify-write), like get=70,put=20,insert=5,delete=5")
+		"(read-modify-write), which add up to 100, like get=70,put=20,insert=5,delete=5")
 	fs.Uint64Var(&c.Keys, "keys", 1024, "number of keys; the first is 0")
 	fs.StringVar(&f.value, "value-size", "100", "bytes of a value: a size, MIN-MAX (each size equally likely), zipf:THETA:MIN-MAX (smaller ones are more "+
 		"frequent), or sizes with their shares like 64=50,1KiB=30,4KiB=20")

@@ -95,7 +95,7 @@ func latency(kind, p string, of func(l *kv.Latency) float64) measure {
 	}}
 }
 
-// measures lists what compare and plot can show. The first is the default.
+// measures lists what compare and plot can show. The first is the default of plot.
 func measures() []measure {
 	list := []measure{
 		{"ops", "operations a second", func(r *runReport) float64 { return r.Throughput }},
@@ -187,7 +187,8 @@ func compareCmd() *cobra.Command {
 			"                        read-modify-write or delete, or queue for the time that operations wait with --rate\n" +
 			"  queue, lock, trip-1 to trip-4, more-trips, switch, back-off, rpc, client\n" +
 			"                        parts of the mean time of an operation in microseconds; see `rdmalab run --help`",
-		Example: "  rdmalab run compare before.jsonl after.jsonl\n" +
+		Example: "  rdmalab run sweep --on sim --over clients=1,16 -w before.jsonl   # and, after a change, with -w after.jsonl\n" +
+			"  rdmalab run compare before.jsonl after.jsonl\n" +
 			"  rdmalab run compare before.jsonl after.jsonl --measure ops,read-p99,packets",
 		Args: cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -277,8 +278,10 @@ func plotCmd() *cobra.Command {
 		Long: "plot draws a diagram of FILE, which `rdmalab run sweep` has written. The x axis has the values of one flag, the y\n" +
 			"axis the medians of a measure over the runs. There is a line for each combination of the other flags' values.\n" +
 			"`rdmalab run compare --help` lists the measures.",
-		Example: "  rdmalab run plot stores.jsonl --x clients -w stores.svg\n  rdmalab run plot stores.jsonl --x clients --y read-p99 -w p99.svg",
-		Args:    cobra.ExactArgs(1),
+		Example: "  rdmalab run sweep --on sim --over store=fusee,template --over clients=1,16,64 -w stores.jsonl\n" +
+			"  rdmalab run plot stores.jsonl --x clients -w stores.svg\n" +
+			"  rdmalab run plot stores.jsonl --x clients --y read-p99 -w p99.svg",
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := readRecords(args[0])
 			if err != nil {

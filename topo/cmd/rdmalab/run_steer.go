@@ -103,8 +103,8 @@ func outlive(cmd *cobra.Command) (free func()) {
 	return func() { stop(); signal.Stop(broken) }
 }
 
-// withUndo joins a run's error err and the error undone of restoring the switch. If err is an
-// exitCode, which has no message, the message is that of undone.
+// withUndo joins err, the error of a run, and undone, the error of restoring the switch. An exitCode
+// has no message: if err is one, withUndo prints undone and returns err.
 func withUndo(cmd *cobra.Command, err, undone error) error {
 	var code exitCode
 	if undone == nil || !errors.As(err, &code) {

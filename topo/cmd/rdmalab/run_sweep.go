@@ -184,8 +184,8 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 	return say(cmd, "%d runs are in %s", n, s.out)
 }
 
-// otherStore reports whether the store may hold values of other sizes than those of the run, or be
-// started with other flags, because of the former run of the sweep. former is nil for the first run.
+// otherStore reports whether the run needs a store with other sizes of values or other start flags
+// than the former run of the sweep. It is false with --no-load. former is nil for the first run.
 func (f *runFlags) otherStore(former *runFlags) bool {
 	return !f.noLoad && (former == nil || f.value != former.value || f.start != former.start)
 }

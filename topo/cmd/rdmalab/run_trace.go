@@ -179,7 +179,7 @@ func generateCmd() *cobra.Command {
 	f.keyFlags(fs)
 	fs.IntVar(&f.clients, "clients", 16, "number of clients; each executes its operations one after the other")
 	fs.Float64Var(&f.config.Rate, "rate", 1000, "operations that each client starts per second, 0.001 to 1e9; sets the column time_us")
-	fs.IntVar(&n, "operations", 1000, "number of operations of all clients together")
+	fs.IntVar(&n, "operations", 1000, fmt.Sprintf("number of operations of all clients together, 1 to %d", trace.MaxOps))
 	fs.Uint64Var(&seed, "seed", 1, "seed of the operations")
 	return cmd
 }

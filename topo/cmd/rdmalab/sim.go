@@ -97,8 +97,8 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 	fs, p := cmd.Flags(), &f.params
 	fs.StringVar(&p.Steer, "steer", "", "clover: which requests the switch steers to the newest node of their key: write (appends), read, both, or any: the seed chooses one of these (default: it only forwards)")
 	fs.BoolVar(&p.ShareQP, "share-qp", false, "clover: all clients of a host share one queue pair to each memory server")
-	fs.IntVar(&p.Replicas, "replicas", 0, "clover: how many copies each node has, on as many memory servers (default 1)")
-	fs.IntVar(&p.Threads, "threads", 0, "clover: how many threads of the metadata server take requests (default 0: its only thread does everything)")
+	fs.IntVar(&p.Replicas, "replicas", 0, "clover: how many copies each node has, on as many memory servers, 1 to 3; more than 1 not with --steer (default 1)")
+	fs.IntVar(&p.Threads, "threads", 0, "clover: how many threads of the metadata server take requests, 0 to 16 (default 0: its only thread does everything)")
 	fs.StringVar(&p.Mix, "mix", "", "clover, sherman: mixes of the list above, joined by commas, or none (default: drawn from the seed)")
 	fs.StringVar(&p.Program, "program", "", "locks: what the switch does: forward, track (it follows connections and "+
 		"changes nothing) or swordbox (default; it replaces atomics)")

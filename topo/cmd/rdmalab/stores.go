@@ -16,7 +16,7 @@ import (
 )
 
 func fromFlag(cmd *cobra.Command, from *string) {
-	cmd.Flags().StringVar(from, "from", "", "host of the rack on which the client, or all clients, of this command run (default: the first compute host)")
+	cmd.Flags().StringVar(from, "from", "", "host of the rack whose daemon runs the clients of this command (default: the first compute host)")
 	completeHost(cmd, "from")
 }
 

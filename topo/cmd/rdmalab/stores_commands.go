@@ -187,7 +187,19 @@ func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 type storeOp struct{ name, use, short, long, example, word string }
 
 // keyNote explains keys in help texts.
-const keyNote = "KEY is a number\nfrom 0 to 2^64-1, like 7 or 0x7. The store must have been started."
+func keyNote(s *store.Store) string {
+	return "KEY is a number\nfrom 0 to 2^64-1, like 7 or 0x7. The store must have been started (`rdmalab " + s.Name + " start`)."
+}
+
+// examples returns the example of the operation. If the operation needs a key that exists, a line
+// before the example inserts the key.
+func (o *storeOp) examples(s *store.Store) string {
+	call := "  rdmalab " + s.Name + " "
+	if o.name == "insert" || o.name == "upsert" {
+		return call + o.example
+	}
+	return call + "insert 7 hello\n" + call + o.example
+}
 
 func (o *storeOp) takesValue() bool { return o.name != "get" && o.name != "delete" }
 
@@ -224,7 +236,7 @@ func opCmd(s *store.Store, op storeOp) *cobra.Command {
 	var from string
 	var verbose bool
 	cmd := &cobra.Command{
-		Use: op.use, Short: op.short, Long: op.long + " " + keyNote, Example: "  rdmalab " + s.Name + " " + op.example,
+		Use: op.use, Short: op.short, Long: op.long + " " + keyNote(s), Example: op.examples(s),
 		Args: cobra.ExactArgs(either(op.takesValue(), 2, 1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := store.OpRequest{Op: op.name}
@@ -298,7 +310,7 @@ func scanCmd(s *store.Store) *cobra.Command {
 			return printCost(cmd, verbose, out)
 		},
 	}
-	cmd.Flags().IntVarP(&n, "count", "n", n, "largest number of records to print")
+	cmd.Flags().IntVarP(&n, "count", "n", n, fmt.Sprintf("largest number of records to print, 1 to %d", store.MaxScan))
 	opFlags(cmd, &from, &verbose)
 	return cmd
 }

@@ -34,7 +34,7 @@ func switchCmd() *cobra.Command {
 			"                       makes it; under published rules, the switch takes the connection of a client\n" +
 			"  moved request        a request that the switch sends on a shared connection instead of the client's connection.\n" +
 			"                       Clients and servers do not notice this, because the switch translates PSNs",
-		Example: "  rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
+		Example: "  rdmalab switch program swordbox && rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
 			"  rdmalab switch connections\n" +
 			"  rdmalab switch trace cn0 ms0",
 		Args: cobra.NoArgs,

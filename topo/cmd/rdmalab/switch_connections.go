@@ -56,7 +56,7 @@ func switchConnectionsCmd() *cobra.Command {
 			"  IDLE      time since the last packet\n\n" +
 			"? stands for what the switch does not know yet. After a restart of the switch, there may be a table BROKEN BY\n" +
 			"RESTART. It has the connections with moved requests that the restart has broken: the switch answers their requests\n" +
-			"with a fatal NAK, and their clients must connect again.",
+			"with a fatal NAK, and their clients must connect again.\n\n" + needsSwordBox,
 		Example: "  rdmalab switch connections\n" +
 			"  rdmalab switch connections -o json | jq '.machines[].shared[].waits'   # oldest request in flight on each shared connection, or null",
 		Args: cobra.NoArgs,
@@ -253,10 +253,11 @@ func adoptCmd() *cobra.Command {
 		Long: "adopt is for a server without a connection manager. The switch cannot connect to such a server by itself; rules for\n" +
 			"it have service=none. First set up a queue pair of the server for a reliable connection to the switch. As the other\n" +
 			"end, give the addresses that `rdmalab status` shows for the switch, and a queue pair number of your choice (--qpn).\n" +
-			"adopt then makes the switch this other end, and the switch sends clients' requests on the connection, as on shared\n" +
-			"connections that it has made itself, and prints the name of the connection, like ms0/0. If the connection fails,\n" +
-			"the switch forgets it: set up and adopt another one.",
-		Example:           "  rdmalab switch connections adopt ms0 --server-qpn 0x11 --qpn 0x77 --send-psn 0 --recv-psn 0",
+			"adopt then makes the switch this other end, and prints the name of the connection, like ms0/0. The switch sends\n" +
+			"clients' requests on it, as on shared connections that it has made itself. If the connection fails, the switch\n" +
+			"forgets it: set up and adopt another one.",
+		Example: "  rdmalab switch rules add server=ms0 action=atomics service=none\n" +
+			"  rdmalab switch connections adopt ms0 --server-qpn 0x11 --qpn 0x77 --send-psn 0 --recv-psn 0",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: arguments(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -275,13 +276,13 @@ func adoptCmd() *cobra.Command {
 	fs.IntVar(&f.shard, "shard", 0, "number of the shared connection to the server: from 0 to N-1 if the rules have shards=N (default 0)")
 	fs.StringVar(&f.serverQPN, "server-qpn", "", "number of the server's queue pair, decimal or 0x… (required)")
 	fs.StringVar(&f.ownQPN, "qpn", "", "queue pair number of the switch, to which the server's queue pair sends, decimal or 0x… (required)")
-	fs.StringVar(&f.sendPSN, "send-psn", "0", "first PSN that the server expects")
-	fs.StringVar(&f.recvPSN, "recv-psn", "0", "first PSN that the server sends")
+	fs.StringVar(&f.sendPSN, "send-psn", "0", "first PSN that the server expects, decimal or 0x…")
+	fs.StringVar(&f.recvPSN, "recv-psn", "0", "first PSN that the server sends, decimal or 0x…")
 	fs.IntVar(&f.mtu, "mtu", 1024, "path MTU in bytes: 256, 512, 1024, 2048 or 4096")
 	must(cmd.MarkFlagRequired("server-qpn"))
 	must(cmd.MarkFlagRequired("qpn"))
 	complete(cmd, "mtu", mtus...)
-	fs.IntVar(&f.depth, "depth", 1, "how many READs and atomics in flight the server's queue pair accepts")
+	fs.IntVar(&f.depth, "depth", 1, "how many READs and atomics in flight the server's queue pair accepts, 1 to 255")
 	fs.StringVar(&f.mac, "mac", "", "MAC address of the server, if the server is not a host of the rack")
 	return cmd
 }

@@ -9,16 +9,20 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/swordbox/handler"
+	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // watchEvery is the interval at which --watch prints a list.
 const watchEvery = time.Second
 
+// needsSwordBox is a sentence in the help of commands that fail while another program runs.
+const needsSwordBox = "The switch must run program " + spec.ProgramSwordBox + " (see `rdmalab switch program --help`)."
+
 func switchListCmd(l *handler.Listing) *cobra.Command {
 	var watch bool
 	var most int
 	cmd := &cobra.Command{
-		Use: l.Name, Short: l.Short, Long: l.Long, Example: l.Example,
+		Use: l.Name, Short: l.Short, Long: l.Long + "\n\n" + needsSwordBox, Example: l.Example,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if most < 0 {
@@ -37,7 +41,7 @@ func switchListCmd(l *handler.Listing) *cobra.Command {
 			}
 		},
 	}
-	cmd.Flags().BoolVar(&watch, "watch", false, "print the list again every second")
+	cmd.Flags().BoolVar(&watch, "watch", false, "print the list again every second, until interrupted")
 	cmd.Flags().IntVarP(&most, "most", "n", 20, l.Most)
 	outputFlag(cmd)
 	return cmd

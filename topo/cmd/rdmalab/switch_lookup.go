@@ -48,8 +48,10 @@ func lookupAddCmd(remove bool) *cobra.Command {
 			"                       rule replaces or moves to a connection of the switch do not go there\n" +
 			"  drop                 drops the packet\n\n" +
 			"A host's name stands for its IPv4 address. Checksums of IPv4, TCP, UDP and ICMPv6 are corrected.",
-		Example: "  rdmalab switch lookup add nat to=cn1 dst=ms0   # rule nat has match=destination\n" +
-			"  rdmalab switch lookup add flows from=cn0:4000 to=cn1:80 proto=tcp dscp=46",
+		Example: "  rdmalab switch rules add id=nat server=cn0 action=lookup table=ms1 match=destination\n" +
+			"  rdmalab switch lookup add nat to=cn1 dst=ms0\n" +
+			"  rdmalab switch rules add id=flows server=cn2 action=lookup table=ms0\n" +
+			"  rdmalab switch lookup add flows from=cn2:4000 to=cn1:80 proto=tcp dscp=46",
 		Args: cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeEntries(cmd, args[0], remove, []string{strings.Join(args[1:], " ")})
@@ -61,7 +63,7 @@ func lookupAddCmd(remove bool) *cobra.Command {
 			"rule with action lookup (`rdmalab switch rules`). The arguments KEY=VALUE are the key of the entry: to=ADDRESS if\n" +
 			"the rule has match=destination, otherwise to=ADDRESS[:PORT], from=ADDRESS[:PORT] and proto=NAME. `rdmalab switch\n" +
 			"lookup add --help` explains them."
-		cmd.Example = "  rdmalab switch lookup remove nat to=cn1"
+		cmd.Example = "  rdmalab switch lookup remove nat to=cn1   # rule nat has match=destination"
 	}
 	return cmd
 }
@@ -73,8 +75,9 @@ func lookupLoadCmd() *cobra.Command {
 		Long: "load writes the entries of a file into servers' memory, one entry on a line, as in `rdmalab switch lookup add`.\n" +
 			"Empty lines and lines that begin with # are ignored. Entries that are in the table already stay in it. If FILE is\n" +
 			"-, load reads standard input. When the servers have all entries, load prints their number.",
-		Example: "  rdmalab switch lookup load nat entries.txt",
-		Args:    cobra.ExactArgs(2),
+		Example: "  echo to=cn1 dst=ms0 > entries.txt\n" +
+			"  rdmalab switch lookup load nat entries.txt   # rule nat has match=destination",
+		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := readEntries(cmd, args[1])
 			if err != nil {

@@ -101,7 +101,7 @@ func loadRulesCmd() *cobra.Command {
 		Short: "Replace the rules in force by those of a rack file",
 		Long: "load replaces the rules in force by those of a rack file (its key switch: rules), and lists them. If a rule is\n" +
 			"refused, no rule changes. The rest of the file is checked and has no effect on the rack. Errors are reported with\n" +
-			"line and column.",
+			"line and column.\n\n" + needsSwordBox,
 		Example: "  rdmalab switch rules load topo/racks/swordbox.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -181,8 +181,9 @@ func removeRuleCmd() *cobra.Command {
 			"A removed rule may have moved requests of a client to a connection of the switch. Then the packet sequence numbers\n" +
 			"(PSNs) of the client and of the server differ, and the switch continues to translate them until the client's\n" +
 			"connection ends.",
-		Example: "  rdmalab switch rules remove locks",
-		Args:    cobra.MinimumNArgs(1),
+		Example: "  rdmalab switch rules add id=locks server=ms0 action=atomics\n" +
+			"  rdmalab switch rules remove locks",
+		Args: cobra.MinimumNArgs(1),
 		ValidArgsFunction: everyArgument(func(cmd *cobra.Command) (ids []string) {
 			var list []rules.Rule
 			_ = askBox(cmd, http.MethodGet, "/rules", nil, &list) // without an answer there are no IDs

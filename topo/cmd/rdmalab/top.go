@@ -28,7 +28,7 @@ func topCmd() *cobra.Command {
 			"colours. --once prints one screen and ends; it needs no terminal, so it also works in a pipe or with TERM=dumb.",
 		Example: "  rdmalab top\n" +
 			"  rdmalab top --once\n" +
-			"  NO_COLOR=1 rdmalab top --rack swordbox",
+			"  NO_COLOR=1 rdmalab top",
 		Args: cobra.NoArgs,
 		RunE: onRack(func(cmd *cobra.Command, _ []string, r *rack.Rack) error {
 			style := terminalStyle()
