@@ -43,7 +43,8 @@ func init() {
 			"With --memcached of `rdmalab nictable start` the process also serves memcached's text protocol over TCP. Its items\n" +
 			"can be read by RDMA, too: `rdmalab nictable item KEY`.\n\n" +
 			"`rdmalab crash HOST --app` ends the process. GETs of clients that are connected go on. After `rdmalab restart HOST\n" +
-			"--app`, or the end of --for, `rdmalab nictable start` makes the next process, which takes the table over as it is.",
+			"--app`, or when the time of the flag --for of crash is over, `rdmalab nictable start` makes the next process, which\n" +
+			"takes the table over as it is.",
 		Example: "  rdmalab nictable start\n" +
 			"  rdmalab nictable insert 7 hello && rdmalab nictable get 7 -v\n" +
 			"  rdmalab nictable load && rdmalab run ycsb --store nictable --workload c --no-load & sleep 3; rdmalab crash md0 --app --for 1s; wait\n" +

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/pflag"
+
 	"github.com/rdmalab/rdmalab/topo/papers"
 )
 
@@ -45,6 +47,11 @@ type OneRMARack struct {
 type PhaseGETs struct{ Median, P99, Max, Failed float64 }
 
 type oneRMABody struct{ figuresBody }
+
+func (b *oneRMABody) Flags(fs *pflag.FlagSet) {
+	b.figuresBody.Flags(fs)
+	fs.Lookup("figures").Usage = "figures to measure, separated by commas (default: all; on a rack all in slow motion, or all others)"
+}
 
 // Check selects figures of oneRMA in the simulator, and of oneRMAOnRack on a rack. Without
 // --figures, a rack whose file is for slow motion has the figures in slow motion (oneRMASlow), and

@@ -155,7 +155,7 @@ func (x *experimentRun) command() *cobra.Command {
 	if fs.Lookup("steer") != nil {
 		complete(cmd, "steer", steerChoices...)
 	}
-	fs.BoolVar(&x.quick, "quick", false, "make fewer and shorter measurements, to try the experiment; values of flags that are lists may be left out; the numbers are less exact")
+	fs.BoolVar(&x.quick, "quick", false, "make fewer and shorter measurements, to try the experiment: it may leave out some values of flags that are lists, and the numbers are less exact")
 	fs.BoolVarP(&x.quiet, "quiet", "q", false, "print no progress on standard error")
 	fs.StringVar(&x.out, "out", "", "also write the results into this folder, which is made if it does not exist: as table, CSV and JSON, and each figure as picture (SVG)")
 	formatFlag(cmd, "table", "json", "csv")

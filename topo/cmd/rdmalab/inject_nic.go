@@ -31,7 +31,7 @@ func injectNICCmd() *cobra.Command {
 			"program.\n\n" +
 			"`rdmalab restart HOST --nic` ends unplug. After the other faults, programs must make new queue pairs and completion\n" +
 			"queues.",
-		Example: "  rdmalab inject nic ms0 qp-error --qpn 0x5a31c2\n" +
+		Example: "  rdmalab inject nic ms0 qp-error --qpn 0x5a31c2   # a number that `rdmalab status -o json` lists\n" +
 			"  rdmalab inject nic cn0 stop\n" +
 			"  rdmalab inject nic cn0 cq-overrun\n" +
 			"  rdmalab inject nic cn0 unplug",
@@ -49,7 +49,7 @@ func injectNICCmd() *cobra.Command {
 			return runInjectNIC(cmd, args[0], f)
 		},
 	}
-	cmd.Flags().StringVar(&qpn, "qpn", "", "number of the queue pair, decimal or 0x… (default: all in use)")
+	cmd.Flags().StringVar(&qpn, "qpn", "", "number of the queue pair, decimal or 0x…; not with unplug (default: all that the fault can hit)")
 	outputFlag(cmd)
 	return cmd
 }
