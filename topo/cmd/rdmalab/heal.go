@@ -30,7 +30,8 @@ func healCmd() *cobra.Command {
 			"heal does not undo other faults: `rdmalab restart` starts a crashed host or NIC, `rdmalab resume` ends a hang, and\n" +
 			"`rdmalab link HOST up` restores a link that was cut. heal prints the names of the rules that it has ended, or\n" +
 			"their number.",
-		Example: "  rdmalab heal f1\n" +
+		Example: "  rdmalab inject loss 10% --link cn0   # prints the name of the rule, for example f1\n" +
+			"  rdmalab heal f1\n" +
 			"  rdmalab heal --link cn0\n" +
 			"  rdmalab heal --all",
 		ValidArgsFunction: everyArgument(faultIDs),
