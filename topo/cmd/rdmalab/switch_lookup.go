@@ -47,7 +47,8 @@ func lookupAddCmd(remove bool) *cobra.Command {
 			"  egress=HOST          sends the packet to the port of this host, whatever its destination is; requests that another\n" +
 			"                       rule replaces or moves to a connection of the switch do not go there\n" +
 			"  drop                 drops the packet\n\n" +
-			"A host's name stands for its IPv4 address. Checksums of IPv4, TCP, UDP and ICMPv6 are corrected.",
+			"A host's name stands for its IPv4 address. Checksums of IPv4, TCP, UDP and ICMPv6 are corrected.\n\n" +
+			needsSwordBox,
 		Example: "  rdmalab switch rules add id=nat server=cn0 action=lookup table=ms1 match=destination\n" +
 			"  rdmalab switch lookup add nat to=cn1 dst=ms0\n" +
 			"  rdmalab switch rules add id=flows server=cn2 action=lookup table=ms0\n" +

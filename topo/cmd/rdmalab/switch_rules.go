@@ -180,7 +180,7 @@ func removeRuleCmd() *cobra.Command {
 			"that arrive later are treated by the remaining rules, or forwarded unchanged.\n\n" +
 			"A removed rule may have moved requests of a client to a connection of the switch. Then the packet sequence numbers\n" +
 			"(PSNs) of the client and of the server differ, and the switch continues to translate them until the client's\n" +
-			"connection ends.",
+			"connection ends.\n\n" + needsSwordBox,
 		Example: "  rdmalab switch rules add id=locks server=ms0 action=atomics\n" +
 			"  rdmalab switch rules remove locks",
 		Args: cobra.MinimumNArgs(1),
