@@ -20,7 +20,7 @@ type known struct {
 	// may contain another node with the same version.
 	epoch uint32
 	// incarnation is the incarnation of the metadata server that counted the epoch. generation is
-	// the generation of the memory that contains the node.
+	// the generation of the memory that contains the node; only entries of a shared Cache have it.
 	incarnation uint32
 	generation  uint64
 }
@@ -83,7 +83,7 @@ func (c *Cache) clear() {
 	c.order, c.next = c.order[:0], 0
 }
 
-// keys returns the keys in the ring, by their places there. Some may have been dropped since.
+// keys returns the keys in the ring c.order. Some may have been dropped since.
 func (c *Cache) keys() []uint64 {
 	c.mu.Lock()
 	defer c.mu.Unlock()

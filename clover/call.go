@@ -56,12 +56,12 @@ const (
 	// answer to a call, one for the answer to a report. One call and one report may be in flight at
 	// the same time.
 	slotCall, slotReport = 0, 1
-	// callTimeout is the shortest timeout of an attempt of a call, and that of the client's first
-	// one. Each failed attempt doubles the timeout of the next one, up to maxCallTimeout. After an
-	// answer, the timeout of the next call is timeoutFactor times as long as the answer took,
-	// within the same limits: clients of an overloaded metadata server must not all repeat their
-	// requests on new connections. busyPause is the pause between two attempts. In ask, each
-	// further attempt doubles the pause, up to maxBusyPause. closeTimeout limits Close.
+	// callTimeout is the timeout of the client's first attempt of a call, and the shortest timeout
+	// of any attempt. Each failed attempt doubles the next timeout, up to maxCallTimeout. After an
+	// answer, the next timeout is timeoutFactor times as long as the answer took, within the same
+	// limits: clients of an overloaded metadata server must not all repeat their requests on new
+	// connections. busyPause is the pause between two attempts. In ask, each further attempt
+	// doubles the pause, up to maxBusyPause. closeTimeout limits Close.
 	callTimeout    = 400 * time.Millisecond
 	maxCallTimeout = 3 * time.Second
 	busyPause      = 200 * time.Microsecond
@@ -78,8 +78,8 @@ const (
 )
 
 // caller is the state of the client's requests to the metadata server. The embedded Caller sends
-// calls: requests for whose answers an operation waits. session.report sends reports; no operation
-// waits for their answers.
+// calls, whose answers an operation waits for. session.report sends reports, whose answers no
+// operation waits for.
 type caller struct {
 	calls.Caller
 	seq    uint32
@@ -112,7 +112,7 @@ type membership struct {
 }
 
 // notified is called when the metadata server has written an answer into the client's buffer. imm,
-// the immediate data of that WRITE, is Request.Seq.
+// the immediate data of that WRITE, is the Seq of the answered request.
 func (c *session) notified(imm uint32) {
 	if imm&1 == slotReport {
 		c.gc.answered(imm >> 1)
@@ -122,8 +122,8 @@ func (c *session) notified(imm uint32) {
 
 // message encodes a request. The metadata server will write the answer into the given slot. The
 // request also confirms the client's epoch, if no request and no report of the client can still
-// name a location of an earlier epoch. With Config.Reporter, message first hands over the reports
-// that may.
+// name a location of an earlier epoch. With Config.Reporter, message first hands collected appends
+// to the Reporter, so that the server gets those of earlier epochs.
 func (c *session) message(r *rpc.Request, slot int) []byte {
 	if c.cfg.Reporter != nil && c.lease.confirmed != c.lease.epoch {
 		c.report(true)

@@ -28,8 +28,8 @@ var _ kv.Timed = (*Client)(nil)
 
 // server is what the client knows of one memory server.
 type server struct {
-	// peer is the server's number in session.fab. generation is that of the server's memory, as the
-	// metadata server has said; 0 means that the copies on this server do not count.
+	// peer is the server's number in session.fab. generation is the generation of the server's
+	// memory, from the metadata server; 0 means that the copies on this server do not count.
 	peer       int
 	region     memservice.Region
 	generation uint64
@@ -38,8 +38,8 @@ type server struct {
 	// made or joined that connection.
 	conn  uint64
 	owner uint32
-	// joined are the owner numbers under which the client has joined a shared connection, or may
-	// have joined it if the answer to a Join was lost.
+	// joined are the owner numbers that the client may have on a shared connection: that of the
+	// last answered Join, and those of later Joins whose answers were lost.
 	joined []uint32
 	// refused is how many joins in a row the server has refused because it had ended the
 	// connection.
@@ -143,8 +143,8 @@ func (c *session) dialMemory(i int, addr netip.Addr) remotemem.Connect {
 
 // mostRefused is how many joins in a row the memory server may refuse because it has ended the
 // connection. After that the client ends the connection for all clients of the group. Usually a
-// request of one of them fails before that, and that client ends the connection. If none of them
-// has a request in flight, no NIC notices that the server has ended the connection.
+// request of some client in the group fails earlier, and that client ends the connection. But while
+// no client has a request in flight, no NIC notices that the server has ended it.
 const mostRefused = 64
 
 // joined is called with the result err of a join over queue pair qp. It counts the joins that the
@@ -170,9 +170,10 @@ func (c *session) joined(i int, qp verbs.QP, err error) error {
 const mostJoined = memservice.MostFormer
 
 // join joins a shared connection under the client's owner number, and removes the client's earlier
-// numbers from it. A fence of an earlier number may be in flight, and would end the connection for
-// all clients of the group. No request under an earlier number is in flight on the connection: the
-// client has received the answers to all of them, or has ended the connection.
+// numbers from it. Otherwise a fence of an earlier number that is in flight would end the
+// connection for all clients of the group. The removal is safe, because no request under an earlier
+// number is in flight on the connection: the client has received all answers, or has ended the
+// connection.
 func (c *session) join(i int, conn uint64, until clock.Time) error {
 	s := &c.servers[i]
 	claim := memservice.Claim{Replaces: s.conn, Owner: c.lease.owner}

@@ -46,8 +46,9 @@ type Config struct {
 	// nodes, so that a switch can steer all requests for the key.
 	Spread bool
 	// LazyShortcut is true if a GET reads the shortcut only after the first node that it reads has
-	// named a successor, and then together with the successor. This saves a READ for each key that
-	// no other client writes. The published client reads the shortcut together with the first node.
+	// named a successor, and then together with the successor. This saves the READ of the shortcut
+	// in each GET whose first node is the newest one. The published client reads the shortcut
+	// together with the first node.
 	LazyShortcut bool
 	// Chase determines what a PUT does after another client has appended to the same node first. If
 	// Chase is true, the PUT tries at once to append to the successor that it has found. That takes
@@ -99,8 +100,9 @@ func (c *Config) addMeta(f *remotemem.Fabric, answers int) (peer int, err error)
 }
 
 // areas has the offsets of the areas in the client's registered buffer, and the length of the
-// buffer (len). The area in is for a node that the client reads, out for a node that it writes.
-// words has wordSlots words. request and answer belong to calls, async and asyncAnswer to reports.
+// buffer (len). The area `in` is for a node that the client reads, `out` for a node that it writes.
+// `words` has wordSlots words. `request` and `answer` belong to calls, `async` and `asyncAnswer` to
+// reports.
 type areas struct {
 	in, out, words, request, async, answer, asyncAnswer, len int
 }

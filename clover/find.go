@@ -78,7 +78,7 @@ func (c *finder) place(at layout.Location, deadline clock.Time) (layout.Place, *
 
 // placeIn does the work of place for a node that was found in the given epoch. It returns errEpoch
 // if the client is in another epoch now: place may have called the metadata server, and the client
-// may have learnt of a new epoch and confirmed it. From then on the entry may contain another node
+// may have learnt of a new epoch and confirmed it. From then on the place may contain another node
 // of the same version. For the same reason the caller must post its request before it calls the
 // metadata server again.
 func (c *finder) placeIn(epoch uint32, at layout.Location, deadline clock.Time) (layout.Place, *server, error) {
@@ -97,9 +97,9 @@ var errEpoch = errors.New("the location is of an earlier epoch")
 // server decides which keys are lost.
 var errMemory = errors.New("memory server has lost the store's memory")
 
-// prepareRetry is called after an attempt has failed with err. It returns nil, after a pause, if
-// the operation should be repeated. If the lease has ended or memory was lost, it calls hello
-// first. Otherwise it returns the error with which the operation ends.
+// prepareRetry is called after an attempt has failed with err. If the operation should be repeated,
+// it pauses and returns nil; if the lease has ended or memory was lost, it calls hello before the
+// pause. Otherwise it returns the error with which the operation ends.
 func (c *session) prepareRetry(err error, deadline clock.Time) error {
 	switch {
 	case err == nil:

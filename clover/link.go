@@ -25,8 +25,9 @@ type linked struct {
 // two or more without.
 //
 // A compare-and-swap that was not answered may have been executed, or may be executed later.
-// Therefore link repeats it with the same operands. At most one of these requests can succeed,
-// because in each version of the entry its header has the expected value only once.
+// Therefore link repeats it with the same operands. At most one of these requests can succeed: the
+// first success changes the header, which has the expected value again only in a later epoch, when
+// none of them can be in flight.
 func (c *appender) link(key uint64, n node, deadline clock.Time) (linked, error) {
 	uncertain := false
 	var tried attempt // the compare-and-swap whose outcome is unknown, if uncertain
@@ -49,8 +50,8 @@ func (c *appender) link(key uint64, n node, deadline clock.Time) (linked, error)
 }
 
 // attempt is a compare-and-swap on the header of a node, with the epoch in which the client knew
-// that node. After the client has confirmed a later epoch, the entry may contain another node with
-// the same version.
+// that node. After the client has confirmed a later epoch, the node's place may contain another
+// node with the same version.
 type attempt struct {
 	layout.Location
 	epoch uint32
@@ -148,8 +149,8 @@ func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, e
 }
 
 // errOtherEnd means that a compare-and-swap found the header of a newest node, but with another
-// version than that of the named node. Either the entry was reused, or a switch had steered the
-// request to another node, where it succeeded, and has been restarted since.
+// version than that of the named node. Either the place was reused, or a switch steered the request
+// to another node, where it succeeded, and was restarted before the response reached the client.
 var errOtherEnd = errors.New("the append found a node of another version")
 
 // follows reports whether n is the successor of the node `at` after a compare-and-swap of the
@@ -160,13 +161,12 @@ func (n node) follows(at layout.Location, was layout.Word) bool {
 	return was == layout.Header(at.Version) || more && next == n.at && was.Valid()
 }
 
-// settle finds the outcome of tried, a compare-and-swap that was not answered. It reads the header
-// of the node to which tried would append. If this header names the client's node n, the
-// compare-and-swap has succeeded. If the header names no successor, settle repeats the
-// compare-and-swap. Otherwise another client's append has succeeded there, but a switch may have
-// steered this one to a later node; settleByChain finds that out. If the entry may contain another
-// node by now, because a new epoch has begun, settle calls settleByChain at once. settle returns
-// true if n is in the chain.
+// settle finds the outcome of tried, a compare-and-swap that was not answered, and returns true if
+// the client's node n is in the chain. After unsteer, it reads the header of the node to which
+// tried would append. If this header names n, the compare-and-swap has succeeded. If it names no
+// successor, settle repeats the compare-and-swap. Otherwise another client has appended there, but
+// a switch may have steered tried to a later node; settleByChain finds that out. If a new epoch has
+// begun, the place may contain another node by now, and settle calls settleByChain at once.
 func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (bool, error) {
 	if c.copied() {
 		return c.settleCopies(key, n, tried, uncertain, deadline)
@@ -202,10 +202,10 @@ func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, d
 
 // settleByChain looks for the client's node n, and returns true if n was linked. That is so if n
 // has a successor or a later version, if the chain ends with n, or if the metadata server has seen
-// n in a chain. If n was certainly not linked, settleByChain sets *uncertain to false. When the
-// metadata server comes to a tombstone, it removes the chain from the store. The tombstone's memory
-// does not show that, and the key may have been inserted again. Therefore settleByChain asks the
-// server again at the end: the server may have passed the node during the search.
+// n in a chain. If n was certainly not linked, settleByChain sets *uncertain to false. During the
+// search the metadata server may pass n on its way to a tombstone, and remove the chain. The memory
+// of the nodes does not show that, and the key may have been inserted again. Therefore
+// settleByChain asks the server once more at the end.
 func (c *appender) settleByChain(key uint64, n node, uncertain *bool, deadline clock.Time) (bool, error) {
 	k, met, err := c.inquire(key, n, deadline)
 	if met || err != nil {

@@ -38,8 +38,8 @@ type reports struct {
 	parts uint32
 	gate  verbs.Gate
 	// oldest is the epoch of the oldest record in a part that may still arrive at the metadata
-	// server; 0 means that there is none. A part that was lost may arrive until the metadata server
-	// has answered a later one.
+	// server; 0 means that there is no such part. A part that was not answered may still arrive
+	// until the metadata server has answered a later part.
 	oldest uint32
 }
 
@@ -138,9 +138,9 @@ func (c *session) handOver(n int) {
 	c.cfg.Reporter.add(g.part)
 }
 
-// hear reads the answer to the last report, which renews the lease as every answer does. It also
-// handles the outcome of a part that the Reporter has sent. Such an outcome does not renew the
-// lease, because it does not say when the metadata server has last heard of this client.
+// hear reads the answer to the last report, and renews the lease by it. It also handles the outcome
+// of a part that the Reporter has sent. Such an outcome does not renew the lease, because it does
+// not say when the metadata server has last heard of this client.
 func (c *session) hear() {
 	if g := &c.gc; g.part != nil {
 		if over, lost := c.cfg.Reporter.outcome(g.part); over {
@@ -180,8 +180,8 @@ func (g *reports) idle() bool {
 }
 
 // writeShortcuts posts the WRITE of a shortcut for each key among the first n records. If a key has
-// several records, its shortcut names the node of the last one. It leaves out keys that were
-// deleted, and shortcuts on servers without a connection.
+// several records, its shortcut names the node of the last one. writeShortcuts leaves out keys that
+// were deleted, and shortcuts on servers without a connection.
 func (c *session) writeShortcuts(n int) {
 	for i := range n {
 		r := &c.gc.records[i]

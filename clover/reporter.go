@@ -53,8 +53,8 @@ type part struct {
 
 const (
 	// reportTimeout is the time limit of an attempt to send a request, including the connection. It
-	// is longer than the timeout of a call, because no operation waits for a report. reportPause is
-	// the pause after a failed attempt.
+	// is longer than callTimeout, because no operation waits for a report. reportPause is the pause
+	// after a failed attempt.
 	reportTimeout = 1500 * time.Millisecond
 	reportPause   = time.Millisecond
 	// reportLinger is how long the thread waits for further reports before it ends.
@@ -72,7 +72,8 @@ func NewReporter(cfg Config) *Reporter {
 func (r *Reporter) Close() error {
 	for r.end() {
 		r.gate.Open()
-		// each thread opens the gate at its end, so an earlier thread may have opened it
+		// each thread opens r.ended at its end, so an earlier thread may have opened it: hence the
+		// loop
 		_ = r.ended.Wait(clock.Never)
 	}
 	if r.fab == nil {
@@ -130,7 +131,8 @@ func (r *Reporter) run() {
 }
 
 // next returns the oldest parts, as many as fit into one request. more is false when the thread
-// must end: no part waits, and the Reporter is closed or the thread has waited for a part.
+// must end: no part waits, and the Reporter is closed or the thread has waited reportLinger for one
+// (waited).
 func (r *Reporter) next(waited bool) (list []*part, more bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -32,8 +32,8 @@ type Turns struct {
 type turn struct {
 	// gate opens when the PUT becomes the first of the list, or another PUT has answered it.
 	gate verbs.Gate
-	// covered is true if the PUT that has its turn has begun to link its node after this one was
-	// appended to the list.
+	// covered is true if this PUT was in the list when the first PUT of the list began to link its
+	// node.
 	covered bool
 	// over is true if another PUT has answered this one. at is the node of that other PUT.
 	over bool

@@ -11,13 +11,13 @@ import "github.com/rdmalab/rdmalab/softrnic/clock"
 // request to the newest node. So the append would happen in addition to the one that the client
 // makes next.
 //
-// How it works: when a WRITE to an entry covers less than the whole node, the switch forgets that
-// the entry is a node of the key. If a request of the old connection reaches the switch after that,
-// it goes to the node that the client named. If the switch forwarded the request earlier, it went
-// to a node that was already linked. That node may be the end of the chain that the client is about
-// to find; then the append happens there at most once. Or that node has a successor; then the old
-// request fails. The WRITE has no bytes: it leaves the memory unchanged, even if the entry belongs
-// to another client by now.
+// How it works: when a WRITE to a node is shorter than the node, the switch forgets that this
+// memory is a node of the key. If a request of the old connection reaches the switch after that, it
+// goes to the node that the client named. If the switch forwarded the request earlier, the request
+// went to a node that was already linked. That node may be the end of the chain that the client is
+// about to find; then the append happens there at most once. Or that node has a successor; then the
+// old request fails. The WRITE has no bytes: it leaves the memory unchanged, even if the memory
+// belongs to another client by now.
 func (c *appender) unsteer(n node, deadline clock.Time) error {
 	if err := c.owns(n, deadline); err != nil {
 		return err // the entry may contain another node now
