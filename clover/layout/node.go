@@ -18,8 +18,8 @@ const (
 )
 
 // Format says which fields a node has besides header and value. The zero value is the published
-// format, which has no other fields. There a value always has the full size of its slab, and only
-// the header's version protects a reader against a node that is reused while it is being read.
+// format, which has no other fields. In it a value always fills the slab behind the header, and
+// only the header's version protects a reader against a node that is reused while it is being read.
 type Format struct {
 	// Keyed is true if nodes have their key after the header, where a switch can read it.
 	Keyed bool

@@ -103,9 +103,7 @@ func (w Word) String() string {
 	return fmt.Sprintf("v%d newest", w.EntryVersion())
 }
 
-// Location names one version of one entry, and so one node. Of a key, a client remembers the
-// location of one node in the key's chain, the key's slot, and what shows whether the location is
-// still valid.
+// Location names one version of one entry, and so one node.
 type Location struct {
 	Handle  Handle
 	Version Version

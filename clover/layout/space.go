@@ -124,7 +124,7 @@ func (s *Space) Validate() error {
 	return nil
 }
 
-// RegionLen returns how many bytes of its region the store needs on each server.
+// RegionLen returns how many bytes of each server's region the store needs.
 func (s *Space) RegionLen() int { return s.slabs() + s.data() + s.Backups*s.stride() }
 
 // data returns the length of a server's entries in bytes.

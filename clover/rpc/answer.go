@@ -33,9 +33,10 @@ type Answer struct {
 
 // Stats has a metadata server's counters, and the number of its nodes in each state.
 type Stats struct {
-	// Requests and Refused count requests. Walked counts headers of nodes that the server has read.
-	// Recovered counts keys that it found when it started, Losses how often it has formatted or
-	// filled the memory of a server again, and Broken chains that led to a node with a wrong
+	// Requests counts the valid requests. Refused counts invalid and late requests, and parts of
+	// reports that were ignored. Walked counts the headers of nodes that the server has read, and
+	// Recovered the keys that it found when it started. Losses counts how often it has formatted or
+	// filled the memory of a server again. Broken counts chains that led to a node with a wrong
 	// header.
 	Requests, Refused, Walked, Recovered, Losses, Broken uint64
 	// Keys is how many keys exist, LostKeys included. Slots is how many keys the store can hold.

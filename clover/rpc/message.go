@@ -33,8 +33,8 @@ type Op uint8
 const (
 	// Hello introduces a client. The answer has a Welcome.
 	OpHello Op = iota + 1
-	// Alloc asks for N nodes of Class, of server Near if that one has some. The answer has their
-	// locations.
+	// Alloc asks for N nodes of Class, from server Near if that server has free ones. The answer
+	// has their locations.
 	OpAlloc
 	// Query asks for the chain of Key. The answer has the newest node of this chain that the server
 	// knows, and the slot of the key. A client that does not know whether its append has succeeded
