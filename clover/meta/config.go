@@ -90,8 +90,9 @@ const (
 	minSegments     = 32
 	maxSegments     = 1<<16 - 1
 	minSegmentClass = layout.Class(5) // 4,096 bytes
-	// segmentSlack is more than what segments need besides their nodes: a table of one byte each,
-	// and what is lost because the nodes and the copies begin at multiples of the smallest node.
+	// segmentSlack is more bytes than minSegments segments need besides their nodes: a table of one
+	// byte each, and padding, because the nodes and the copies begin at multiples of the smallest
+	// node.
 	segmentSlack = 4 * layout.MinSlab
 )
 

@@ -9,8 +9,8 @@ import (
 const anywhere = slab.Anywhere
 
 // free holds the free nodes of one class, by memory server. A client asks for nodes of the server
-// that has the chain to which it appends. Nodes for which no server is named come from all servers
-// in turn, so that new keys spread over the servers.
+// that has the chain to which it appends. Nodes for which no server is named come from all servers,
+// in turn or by weight (balance.go), so that new keys spread over the servers.
 type free struct {
 	slab.Free[layout.Location]
 	// front is the highest version of the nodes that are used again and again: see pace.
@@ -18,7 +18,8 @@ type free struct {
 }
 
 // maxLag is the largest number by which pace raises a version. If a node's version is further below
-// front, pace takes it that the node has begun again with version 1, and lowers front to it.
+// front, pace assumes that the node has begun again with version 1, and lowers front to that
+// version.
 const maxLag = 64
 
 // pace returns the version for the next use of a superseded node whose next version would be v. If
@@ -39,8 +40,8 @@ func (s *pool) release(l layout.Location) {
 	}
 }
 
-// give gives up to n free nodes of a class to client `to`, and appends them to `out`. It takes them
-// from one server or from anywhere, and does not take the last `leave` nodes of the class.
+// give gives at most n free nodes of a class to client `to`, and appends them to `out`. It takes
+// them from one server or from anywhere, and does not take the last `leave` nodes of the class.
 func (s *pool) give(to uint32, c layout.Class, server, n, leave int, out []layout.Location) []layout.Location {
 	f := &s.nodes.free[c]
 	for range n {

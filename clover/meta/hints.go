@@ -12,8 +12,9 @@ import (
 // trip serves many nodes. It trusts only the headers. It ignores the predecessor that a report
 // names, because a switch may have steered the append to another node.
 //
-// The server follows a chain only to the first node that has not been reported yet. Usually its
-// client reports it a moment later. If not, catchUp follows the chain node by node.
+// The server follows a chain only to the first node that has not been reported yet. Usually the
+// client that linked this node reports it a moment later. If not, catchUp follows the chain node by
+// node.
 
 // maxHints is how many reports the server stores until it follows them. It drops further reports;
 // catchUp finds their nodes.
@@ -23,8 +24,8 @@ const maxHints = 1 << 16
 // chain reaches their nodes.
 const maxSuccessors = 1 << 16
 
-// catchUpRounds is the largest number of round trips that catchUp makes for each `lanes` chains.
-// Meanwhile a server without request threads answers no client.
+// catchUpRounds is the largest number of round trips that catchUp makes for each group of `lanes`
+// chains. Meanwhile a server without request threads answers no client.
 const catchUpRounds = 256
 
 // hint is a reported node: a client says that it is in the chain of entry e.

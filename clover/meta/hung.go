@@ -92,7 +92,8 @@ func watchServices(s *Server, now clock.Time) error {
 }
 
 // spared returns the servers whose memory services hang, if the store can go on without them: of
-// each node that is not lost, there must be a copy on a server whose service has answered since.
+// each node that is not lost, there must be a copy on a server whose service has answered since the
+// first of the hung services fell silent.
 func spared(s *Server, now clock.Time) (hung []int) {
 	since := clock.Never
 	for i := range s.watched {

@@ -48,7 +48,7 @@ func (q *inquiry) begin(s *Server, limit time.Duration, servers ...netip.Addr) b
 
 // take returns the outcome of the last inquiry, and forgets it. ran is true if all services have
 // answered. known is false while the inquiry is going on, and if its outcome was taken before.
-// fresh is true if the inquiry has ended at most `limit` ago, the time that begin got.
+// fresh is true if at most `limit` (see begin) has passed since the inquiry ended.
 func (q *inquiry) take(now clock.Time) (ran, fresh, known bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

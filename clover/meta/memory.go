@@ -67,8 +67,8 @@ type memory struct {
 	// connection can have only a limited number of READs in flight. Everything else uses the first
 	// one.
 	ways []way
-	// generation is that of the server's memory; 0 means that the memory has no superblock of the
-	// store.
+	// generation is the generation of the server's memory; 0 means that the memory has no
+	// superblock of the store.
 	generation uint64
 	// retryAt is the earliest time of the next attempt to reach a server that did not answer
 	// (down).
@@ -311,7 +311,7 @@ func (s *memories) superblock(i int) (super layout.Superblock, err error) {
 	return super, nil
 }
 
-// probe reads the superblock of server i. Meanwhile it lends the tables.
+// probe reads the superblock of server i. Meanwhile the request threads may use the tables (lend).
 func (s *memories) probe(i int) error {
 	s.lend()
 	defer s.regain()
@@ -319,7 +319,8 @@ func (s *memories) probe(i int) error {
 	return err
 }
 
-// doLent executes an operation on a memory server. Meanwhile it lends the tables.
+// doLent executes an operation on a memory server. Meanwhile the request threads may use the tables
+// (lend).
 func doLent(s *memories, o *remotemem.Op) error {
 	deadline := s.deadline()
 	s.lend()
@@ -377,9 +378,9 @@ func (s *memories) writeBulk(i, off int, b []byte) error {
 	return nil
 }
 
-// pieces divides a bulk transfer. The present piece has n bytes and begins at offset at. The
-// transfer still has to move left bytes, those of the present piece included. No piece is longer
-// than most.
+// pieces divides a bulk transfer. The present piece has `n` bytes and begins at offset `at`. The
+// transfer still has to move `left` bytes, the present piece included. No piece is longer than
+// `most`.
 type pieces struct{ at, n, left, most int }
 
 // smallestPiece is the length in bytes below which transfer shortens no piece.

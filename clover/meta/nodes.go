@@ -22,9 +22,9 @@ type pool struct {
 	turnedAt clock.Time
 	// fences are the fences of clients that have ended.
 	fences *lease.Fencer
-	// orphans is true if the orphan, a client number that no client has, holds nodes. They become
-	// free when orphansAfter is done, the fence of all clients that may still use them; nil means
-	// that there are no such clients. void is true if some of these nodes are in lost memory.
+	// orphans is true if the orphan, a client number that no client has, holds nodes. These nodes
+	// become free when orphansAfter is over, the fence of all clients that may still use them; nil
+	// means that there are no such clients. void is true if some of these nodes are in lost memory.
 	// orphansAt is the earliest time of the next attempt of recoverOrphans.
 	orphans, void bool
 	orphansAfter  *lease.Fence

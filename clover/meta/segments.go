@@ -159,7 +159,7 @@ func (s *pool) growFor(c layout.Class, server, n int) {
 }
 
 // rest makes segments rest whose nodes are all free: they lose their class when every client has
-// confirmed a new epoch. It spares segments of class asks and, on each server, the segment for
+// confirmed a new epoch. It spares segments of class `asks` and, on each server, the segment for
 // tombstones.
 func (s *pool) rest(asks layout.Class) {
 	if !s.space.Shared || s.segments.Resting() > 0 || s.rt.Now() < s.segments.restAt {

@@ -85,10 +85,10 @@ func (s *Server) watchCopies(now clock.Time) {
 
 // noteSilence notes, for each server whose copies count, since when it has not answered while
 // another server has (memory.since). If no server answers, that says nothing about a single server:
-// the metadata server's own link may be cut. When one server then answers again, the time of the
-// others starts at zero again: their attempts that failed before say nothing about them, and one
-// attempt may take half a lease. Without this restart, these servers would stop counting before
-// they are tried again.
+// the metadata server's own link may be cut. When one server then answers again, noteSilence sets
+// memory.since of the others to the present time: earlier failed attempts to reach them say nothing
+// about them, and one attempt may take half a lease. Otherwise these servers would stop counting
+// before they are tried again.
 func noteSilence(s *Server) {
 	now, answers := s.rt.Now(), false
 	for i := range s.memory {
@@ -106,7 +106,7 @@ func noteSilence(s *Server) {
 }
 
 // look tries to connect to a server. If the server counts, look also finds out whether it has lost
-// its memory. Otherwise it forgets what memory.marked says.
+// its memory. Otherwise it clears memory.marked, so that markOut marks the superblock again.
 func look(s *Server, i int) {
 	m := &s.memory[i]
 	if !m.out && !m.blank {

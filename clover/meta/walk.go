@@ -42,8 +42,8 @@ type entry struct {
 	// last is true if the first copy of the node at names no successor, so that the server must
 	// read the header of the last copy.
 	last bool
-	// dead is true if the chain ends in a tombstone. lost is true if a part of the chain was in
-	// memory that is lost.
+	// dead is true if the chain ends in a tombstone, or the key could not be opened (unopened).
+	// lost is true if a part of the chain was in memory that is lost.
 	dead, lost bool
 
 	// ahead is how many reported nodes the server has not reached in the chain. closing is true if
@@ -115,8 +115,8 @@ func (s *chains) nextWay() int {
 	return s.walk.way
 }
 
-// waitHeaders waits until the READs on the first n lanes are complete. Meanwhile it lends the
-// tables.
+// waitHeaders waits until the READs on the first n lanes are complete. Meanwhile the request
+// threads may use the tables (lend).
 func (s *chains) waitHeaders(n int) {
 	deadline := s.deadline()
 	s.lend()
@@ -138,8 +138,8 @@ func (s *chains) header(i int) (layout.Word, error) {
 }
 
 // follow follows the chains of the entries in list, from the nodes that the server knows to the
-// ends, and retires the nodes that they pass. It stops after the given number of round trips for
-// each `lanes` entries; a negative number means no limit.
+// ends, and retires the nodes that they pass. It makes at most `rounds` round trips for each group
+// of `lanes` entries; a negative number means no limit.
 func (s *chains) follow(list []*entry, rounds int) {
 	for part := range slices.Chunk(list, lanes) {
 		work := s.walk.lanes[:0]
@@ -253,7 +253,7 @@ func (s *chains) commit(list []*entry) {
 }
 
 // record writes the records of those entries in list that have moved along their chain, or whose
-// keys were opened, deleted or lost. list has at most lanes entries.
+// keys were opened, deleted or lost. list has at most `lanes` entries.
 func (s *chains) record(list []*entry) {
 	due := [lanes]bool{}
 	for i, e := range list {
@@ -326,7 +326,7 @@ func (s *chains) startRecord(i int, p layout.Place, rec layout.KeyRecord) bool {
 }
 
 // mirror writes the mirrors of those entries in list whose mirrors are not up to date. A mirror
-// changes only when its key is opened or deleted. list has at most lanes entries.
+// changes only when its key is opened or deleted. list has at most `lanes` entries.
 func (s *chains) mirror(list []*entry) {
 	started := [lanes]bool{}
 	for i, e := range list {

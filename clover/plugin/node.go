@@ -75,7 +75,7 @@ type server struct {
 	cfg  Config
 	ctx  verbs.Context
 	meta *meta.Server
-	// ended is closed when the server no longer answers.
+	// ended is closed when meta.Serve has returned.
 	ended chan struct{}
 }
 
