@@ -95,8 +95,8 @@ func (c mover) shift(a layout.Addr, key uint64, deadline clock.Time) (shifted, e
 }
 
 // look reads the leaf at a into c.sib. open is false after an error, and if the leaf is closed:
-// then another client was making room there, and may have died. In that case look has completed the
-// step of that client.
+// then another client, which may have died, was making room there or merging the leaf. In that case
+// look has completed the step of that client.
 func (c mover) look(a layout.Addr, deadline clock.Time) (open bool, err error) {
 	switch err := c.readPage(a, &c.sib, c.sibBuf, deadline); {
 	case err != nil:
@@ -166,7 +166,7 @@ func (c mover) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (shifte
 		switch {
 		case p.FreeSlot() >= 0 && len(path) == 0:
 			return moved, nil // another client has made room
-		case p.Lowest == 0: // the first leaf cannot be merged
+		case p.Lowest == 0: // rotate would close this leaf, and the first leaf stays in the tree
 			return noRoom, nil
 		case p.FreeSlot() >= 0:
 			for i := len(path) - 1; i >= 0; i-- {

@@ -47,8 +47,8 @@ const (
 )
 
 // areas has the offsets of the areas in the client's registered buffer, and the length of the
-// buffer (len). Superblocks are read into super, pages into in, and words into words. WRITEs take
-// changed ranges of pages from out, and pages that no page names yet from sib.
+// buffer (len). Superblocks are read into `super`, pages into `in`, and words into `words`. WRITEs
+// take changed ranges of pages from `out`, and pages that no page names yet from `sib`.
 type areas struct{ super, words, out, sib, in, len int }
 
 // Indices of the 8-byte words in the client's registered buffer.

@@ -100,8 +100,8 @@ func (c *changer) pop(i int, last bool, deadline clock.Time) error {
 
 // push adds a page to the list of its server. It first writes the page's header. That is safe
 // because no other client uses the page: this client has made the page Unused, or has never used
-// it. If there is no answer to the compare-and-swap, push returns nil after a pause, and the
-// client's next access connects again. The page may not be in the list then, and is never reused.
+// it. If there is no answer to the compare-and-swap, push gives up: it returns nil after a pause,
+// or the error of prepareRetry. If the page is not in the list then, it is never reused.
 func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 	i := f.At.Server()
 	for {
@@ -158,7 +158,7 @@ func (c *changer) leave(deadline clock.Time) {
 	}
 }
 
-// Unused counts the pages in a server's list of merged pages, up to the limit most.
+// Unused counts the pages in a server's list of merged pages, at most `most` of them.
 func (c *Client) Unused(server, most int, deadline clock.Time) (n int, err error) {
 	err = c.retried(server, deadline, func() (err error) {
 		n, err = c.countUnused(server, most, deadline)

@@ -134,7 +134,7 @@ func (c *locker) queue(t *lock.Ticket, deadline clock.Time) (lock.Held, error) {
 // drop leaves the queue of a lock that the client has not taken. If the outcome of a CAS is unknown
 // (h.tag is not 0), drop tells the next client that the lock word may have this node's tag.
 func (c *locker) drop(h *held, left lock.Held) {
-	if h.tag != 0 { // the outcome of a CAS is unknown
+	if h.tag != 0 {
 		left = h.leaves(c.links[h.key.Server].mem.Conn)
 	}
 	h.ticket.Leave(left)
@@ -198,7 +198,7 @@ func (c *locker) take(h *held, deadline clock.Time) error {
 		}
 		c.cost.Retries++
 		if c.rt.Now() >= deadline {
-			h.tag = 0 // the word certainly has the tag of another owner
+			h.tag = 0 // the word certainly has another tag
 			return kv.TimedOut(fmt.Errorf("lock %d of memory server %d is held by owner %d", h.key.Index, h.key.Server, layout.Tag(old).Owner()))
 		}
 		seen := c.node.sighted(h.key, layout.Tag(old), asked, c.rt.Now())

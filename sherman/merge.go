@@ -17,8 +17,8 @@ import (
 // errClosed means that the page is leaving the tree and accepts no records.
 var errClosed = errors.New("the page is being merged")
 
-// maxMerges is the greatest number of nested calls of finish, each for a closed page that is the
-// sibling or the left neighbour of the one before. It also bounds the loops of bypass and repair.
+// maxMerges is the greatest number of nested calls of finish, each for the closed sibling or left
+// neighbour of the page of the call before. It also bounds the loops of bypass and repair.
 const maxMerges = 16
 
 // finish completes the merge of the closed page at address a, whatever step it has reached. It
@@ -39,9 +39,10 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 			err = nil // a closed page with a cut still is in the tree: by now it names another sibling
 		case errors.Is(err, errGone):
 			// The sibling has left the tree. Before a page leaves, its left neighbour in the chain
-			// is made to name the next page (see bypass). The closed page still names the page that
-			// has left, so it was not that neighbour: no page of the chain names it any more. The
-			// client of its merge died before the last step, or was fenced.
+			// is made to name the next page (see bypass). The closed page still names the sibling,
+			// so it was not the sibling's left neighbour any more: no page of the chain names the
+			// closed page. The client that merged it died before the last step (retire), or was
+			// fenced.
 			if err = c.retire(left, deadline); err == nil {
 				return nil
 			}
@@ -60,8 +61,8 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 			err = c.absorb(left, deadline)
 		}
 		// ErrBroken, for which gone returns nil, means that a page on the way has left the tree.
-		// Then this client goes on: by now no page may name the page at a, so that no other client
-		// would find it.
+		// Then this client goes on: perhaps no page names the page at a any more, so that no other
+		// client would find it.
 		if err != nil && !errors.Is(err, errOwner) && gone(err) != nil {
 			return err
 		}
@@ -264,8 +265,8 @@ func (c *changer) takeOut(left layout.Header, depth int, deadline clock.Time) er
 func (c *changer) retire(left layout.Header, deadline clock.Time) error {
 	f, ok := layout.Fresh{}, false
 	err := c.under(left.Self, deadline, func(p *layout.Page) error {
-		// As long as the closed page is in the tree, its Sibling changes when its sibling leaves
-		// the tree.
+		// A closed page in the tree gets another Sibling when its sibling leaves the tree. So
+		// another Sibling shows that the page is still in the tree.
 		if p.Stage != layout.Closed || p.Sibling != left.Sibling {
 			return errGone
 		}

@@ -13,7 +13,9 @@ import (
 // server first ends the old connection, so that none of its requests arrives later. Then, if the
 // node was not fenced, the lock word shows the outcome. If the word still has the node's tag, the
 // client repeats all WRITEs, which does no harm if they were executed before. If the word has
-// another value, the WRITE that releases the lock was executed, and so were all WRITEs before it.
+// another value and the client had posted the WRITE that releases the lock, that WRITE was
+// executed, and so were all WRITEs before it. If the client had not posted it, another node has
+// taken the lock over.
 func (c *locker) resolve(h *held, a layout.Addr, ranges []layout.Range, released bool, err error, deadline clock.Time) error {
 	late := max(deadline, c.rt.Now().Add(settleTimeout))
 	c.node.count(func(s *NodeStats) { s.Doubts++ })
@@ -78,7 +80,8 @@ func (c *locker) settle(deadline clock.Time) {
 		case err != nil:
 			h.ticket.Leave(left)
 		case over:
-			// if this fails, the node's next client releases the word, or the lease ends
+			// if this fails, the node's next client releases the word, or another node takes it
+			// over after the lease
 			_ = c.release(h, deadline)
 		default:
 			h.ticket.Leave(lock.Held{})

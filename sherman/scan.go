@@ -61,8 +61,9 @@ func (c *Client) batch(n int) int {
 	return min(1+n/max(1, c.super.Shape.Slots(0)/2), maxParallel)
 }
 
-// scanLeaves reads several leaves with one round trip and uses them in their order. If a leaf was
-// torn or does not cover the next key, scanLeaves reads it again.
+// scanLeaves reads several leaves with one round trip and uses them in their order. If the first
+// leaf was torn or does not cover the next key, scanLeaves searches for the key from there; at a
+// later such leaf it ends.
 func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 	leaves := c.scans.leaves
 	read := c.readAll(leaves, deadline)

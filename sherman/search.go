@@ -16,7 +16,7 @@ type walker struct {
 	// 0 if none is missing.
 	heal separator
 	// astray is a pointer, found by the last search, that names a page too far to the left. Its
-	// field from is 0 if there is no such pointer.
+	// field `from` is 0 if there is no such pointer.
 	astray pointer
 	// dead is a closed page that the operation found, or 0; repair takes it out of the tree.
 	dead layout.Addr
@@ -24,7 +24,7 @@ type walker struct {
 	restarts int
 }
 
-// pointer is the entry for a key in the internal page at the address from. child is the page that
+// pointer is the entry for a key in the internal page at the address `from`. child is the page that
 // covers the key, and that the entry should name.
 type pointer struct {
 	from  layout.Addr // 0 means no pointer
@@ -170,8 +170,8 @@ func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.
 		return sibling, nil
 	}
 	// Only the sibling that a closed page names can take over its range, and the sibling then keeps
-	// the range. So it had not taken over the range when the closed page named it. A reused page is
-	// not mistaken for the closed one: all of its slots are younger than the header
+	// the range. So the sibling had not taken over the range when the closed page was read first. A
+	// reused page is not mistaken for the closed one: all of its slots are younger than the header
 	// (layout.Page.Init).
 	err := c.readPage(a, &c.page, c.pageBuf, deadline)
 	if err == nil && !c.page.Covers(key) {
