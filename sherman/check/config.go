@@ -50,10 +50,10 @@ type Lock struct {
 
 const (
 	defaultBlock = 64 << 10
-	// maxReads is how many times the check reads a page that is torn, or that does not fit the
-	// pages read before it.
+	// maxReads is how many times at most the check reads a page that is torn, or that does not fit
+	// the pages read before it.
 	maxReads = 20
-	// maxChecks is how many times Check checks a tree in which pages are being merged.
+	// maxChecks is how many times at most Check checks a tree in which pages are being merged.
 	maxChecks = 4
 	// maxStrays is the number of unreachable pages after which secondLook reads no more pages
 	// again.
@@ -104,8 +104,8 @@ const (
 	Dangling    Kind = "dangling"    // an address where no page can be
 	Unallocated Kind = "unallocated" // a page in memory that is not allocated
 	DeadLock    Kind = "lock"        // a lock whose owner is dead
-	Lost        Kind = "unreachable" // more pages than Config allows that no page names
-	Unlinked    Kind = "unlinked"    // more pages than Config allows that have no separator
+	Lost        Kind = "unreachable" // pages that no page names: more than Config allows
+	Unlinked    Kind = "unlinked"    // pages without a separator: more than Config allows
 	WrongKeys   Kind = "content"     // the digest of the keys differs from Config.Want
 	Value       Kind = "value"       // a record for which Visit returned an error
 )

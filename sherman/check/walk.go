@@ -165,8 +165,8 @@ func (c *checker) rest() error {
 			c.report.Unused++
 		}
 	}
-	// Free pages are counted even if problems were found: a problem may be due to a merge, which
-	// frees a page.
+	// Free pages are counted even if problems were found: they show Check that a merge, which frees
+	// a page, may have caused the problems.
 	for _, p := range c.pages {
 		if p.stage == layout.Unused && !c.foreign(p) {
 			c.report.Free++

@@ -66,7 +66,8 @@ func (h *Header) Renewed() (Fresh, bool) {
 	return Fresh{at, (h.Epoch + 1) & epochMask}, ok
 }
 
-// CanClose reports whether the page may leave the tree when n records are left in it.
+// CanClose reports whether the page may leave the tree when n records are left in it: n must be 0,
+// and the page neither the first nor the last of its level (Hardened only).
 func (p *Page) CanClose(n int) bool {
 	return p.Shape.Kind == Hardened && p.Stage == Live && n == 0 && p.Lowest > 0 && p.Sibling != 0
 }
@@ -181,7 +182,8 @@ func (p *Page) Absorb(left *Page, ranges []Range) (_ []Range, ok bool) {
 		if p.FreeSlot() < 0 {
 			return ranges, false
 		}
-		// A reader that sees the new header without this record goes to a page further to the left.
+		// A reader that sees the new header without this record goes to a page further to the left,
+		// and from there through siblings.
 		ranges = append(ranges, p.PutChild(p.Lowest, p.Leftmost))
 		p.Leftmost = left.Leftmost
 	} else if ranges, ok = adoptRecords(p, left, ranges); !ok {
@@ -196,8 +198,8 @@ func (p *Page) Absorb(left *Page, ranges []Range) (_ []Range, ok bool) {
 
 // adoptRecords copies the records of the closed leaf `left` into free slots of p. Readers do not
 // see the copies until the header of p says that the range belongs to p. Another client may have
-// copied the records before, and died before it wrote the header. adoptRecords removes such copies
-// from other slots.
+// copied the records and died before it wrote the header. adoptRecords removes such older copies
+// from slots that it does not overwrite.
 func adoptRecords(p, left *Page, ranges []Range) (_ []Range, ok bool) {
 	var r Range // from the first to the last slot that changes
 	changed := func(piece Range) {
@@ -286,9 +288,9 @@ func Lower(p *Page, key uint64, child Addr, ranges []Range) (_ []Range, ok bool)
 const maxRedirect = 32
 
 // Redirect works on an internal page: it replaces pointers to the closed child `from` by pointers
-// to the page `to`, which has taken over the child's range. It removes records that are not needed
-// any more. It appends the ranges that must be written. more is true if there are further pointers
-// to replace.
+// to the page `to`, which has taken over the child's range. Of neighbouring pointers that would all
+// name `to`, it keeps only the first. It appends the ranges that must be written. more is true if
+// there are further pointers to replace.
 func (p *Page) Redirect(from, to Addr, ranges []Range) (_ []Range, more bool) {
 	n := len(ranges)
 	if p.Leftmost == from {
@@ -326,8 +328,8 @@ type FreeHead uint64
 // Place returns the offset of the first page, or 0 if the list is empty.
 func (h FreeHead) Place() uint64 { return uint64(uint32(h)) * MinPage }
 
-// Then returns the value of the word after a change of the list that makes a its first page.
-// Address 0 means that the list is empty then.
+// Then returns the value of the word after a change of the list that makes the page at address a
+// the first one. Address 0 means that the list is empty then.
 func (h FreeHead) Then(a Addr) FreeHead {
 	return h>>32<<32 + 1<<32 | FreeHead(a.Offset()/MinPage)
 }

@@ -9,7 +9,7 @@ import (
 type Header struct {
 	// Level is 0 for leaves.
 	Level int
-	// Stage is Live for a page in the tree (Hardened only).
+	// Stage says whether the page is in use, leaving the tree or unused (Hardened only).
 	Stage Stage
 	// Lowest and Highest are the ends of the page's range. The page has the keys from Lowest to
 	// below Highest, where its sibling begins. In the last page Highest is MaxKey, and the page has

@@ -161,8 +161,8 @@ func (i *Info) Write(out io.Writer) error {
 	return err
 }
 
-// Start makes every compute host a compute node of the tree that cfg describes. It sets
-// cfg.Servers. The first host makes the tree if there is none.
+// Start makes every compute host a compute node of the tree that cfg describes, on the rack's
+// memory servers instead of cfg.Servers. The first host makes the tree if there is none.
 func Start(c *store.Call, cfg Config) (Info, error) {
 	return store.StartHosts[Info](c, "tree", func(servers []string, first bool) any {
 		cfg := cfg
@@ -171,8 +171,8 @@ func Start(c *store.Call, cfg Config) (Info, error) {
 	})
 }
 
-// prepare makes a tree for a workload if there is none. If it made one, it loads the keys of the
-// workload.
+// prepare makes a tree for a workload if there is none. If it made one and w.Load is true, it loads
+// the keys of the workload.
 func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 	info, err := Start(c, Config{Finding: store.Finding{Format: true}, Keep: true, Value: w.Config.Value})
 	if err != nil || !info.Made || !w.Load {
