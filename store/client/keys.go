@@ -11,8 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Keys has the operations of a Pool on keys of one kind: byte strings or numbers. of returns the
-// operations of a client on such keys, and clone copies a key.
+// Keys has the operations of a Pool on keys of one kind: byte strings or numbers. The field `of`
+// returns the operations of a client on such keys, and `clone` copies a key.
 type Keys[K any] struct {
 	p     *Pool
 	of    func(m *member) operations[K]

@@ -31,7 +31,8 @@ func (l *members) search(ctx context.Context) error {
 	return err
 }
 
-// last returns the clients of the store that was found last, and how often search has found it.
+// last returns the clients of the store that was found last, and how many times search has found a
+// store.
 func (l *members) last() (store.Clients, int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

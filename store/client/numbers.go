@@ -34,11 +34,12 @@ func (n numbers) Upsert(key uint64, value []byte, deadline clock.Time) error {
 // batch is how many records Scan reads by one operation of the store.
 const batch = 100
 
-// Scan returns the records whose keys are not below from, in ascending order. The keys are numbers.
-// It reads the records in batches while the loop runs. Each batch is an operation of its own, so
-// Scan may or may not return changes that are made meanwhile. The caller may keep the values.
-// failed returns the error that has ended the loop, or nil if the loop has seen all records or was
-// left early. If a store does not keep its keys in order, the error is errors.ErrUnsupported.
+// Scan returns the records whose keys are not below `from`, in ascending order. The keys are
+// numbers. It reads the records in batches while the loop runs. Each batch is an operation of its
+// own, so Scan may or may not return changes that are made meanwhile. The caller may keep the
+// values. failed returns the error that has ended the loop, or nil if the loop has seen all records
+// or was left early. If a store does not keep its keys in order, the error is
+// errors.ErrUnsupported.
 //
 //	records, failed := s.Scan(ctx, 100)
 //	for key, value := range records { … }
@@ -67,7 +68,7 @@ type record struct {
 	value []byte
 }
 
-// scan reads one batch of records, beginning with the smallest key that is not below from.
+// scan reads one batch of records, beginning with the smallest key that is not below `from`.
 func (p *Pool) scan(ctx context.Context, from uint64) ([]record, error) {
 	var list []record
 	late, err := p.do(ctx, func(m *member, deadline clock.Time) error {

@@ -355,9 +355,9 @@ func (h *History) text(key uint64) string {
 	return s
 }
 
-// Recorded is a Store that passes operations to another Store and records them in a History. Each
-// value that it writes begins with a number that no other value of the history has, so a GET shows
-// which write it has seen.
+// Recorded is a Store that passes operations to another Store and records them in a History. The
+// caller writes values that the method Value makes. Each begins with a number that no other value
+// of the history has, so a GET shows which write it has seen.
 type Recorded struct {
 	Store
 	// Where, if set, is called after a successful write. It returns the memory servers that have
@@ -380,7 +380,7 @@ func Record(s Store, h *History, client int, now func() clock.Time) *Recorded {
 // ErrValue means that a store has returned a value that no client wrote.
 var ErrValue = errors.New("value that no client wrote")
 
-// Err returns the error of the first value that no client wrote, or nil.
+// Err returns the first error ErrValue or ErrScan that the store's answers have shown, or nil.
 func (r *Recorded) Err() error { return r.check }
 
 // Value returns the next value to write. It has n bytes, but at least MinValue: a number, the key,

@@ -44,7 +44,7 @@ func ParseMix(text string) (w Workload, err error) {
 // meanwhile.
 const maxSet = 16
 
-// set sets the value of a key. If keys may be absent (c.misses), it inserts a key that is.
+// set sets the value of a key. If keys may be absent (c.misses), it inserts a key that is absent.
 func (c *runner) set(key uint64, value []byte, deadline clock.Time) (cost Cost, err error) {
 	for range maxSet {
 		err = c.store.Put(key, value, deadline)

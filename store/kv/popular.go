@@ -12,7 +12,7 @@ import (
 
 // Shapes of popularity: how the operations of a workload choose their keys.
 const (
-	ShapeZipf    = "zipf"    // a Zipf distribution (RunConfig.Zipf); the smallest keys are the most popular
+	ShapeZipf    = "zipf"    // a Zipf distribution (RunConfig.Zipf); without Scramble the smallest keys are the most popular
 	ShapeUniform = "uniform" // all keys are equally popular
 	// ShapeLatest is a Zipf distribution (RunConfig.Zipf); the keys inserted last are the most
 	// popular.

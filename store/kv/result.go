@@ -25,7 +25,7 @@ type Result struct {
 	// first attempt. Retries counts attempts that failed because another client changed the key
 	// first.
 	FirstTry, Retries uint64
-	// RTTs counts round trips on the data path. RPCs counts those to the metadata server.
+	// RTTs counts round trips on the data path. RPCs counts calls of the metadata server.
 	RTTs, RPCs uint64
 	// NotFound counts operations on keys that did not exist. Ops includes them only if keys may be
 	// absent: in a workload that deletes keys, and in Replay. Failed counts operations with another

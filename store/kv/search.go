@@ -38,14 +38,13 @@ type search struct {
 	// order. Entry 0 is the head of this list, entry 1+i is the call of operation i, and entry
 	// 1+len(ops)+i its answer.
 	next, back []int
-	// open is the number of operations with an answer that are not placed. Of the operations that
-	// are not placed, reads counts, by value, the GETs that found the value, and writes the writes
-	// of it.
+	// open is the number of operations with an answer that are not placed. reads and writes count,
+	// by value, operations that are not placed: the GETs that found the value, and the writes of
+	// the value.
 	open          int
 	reads, writes map[uint64]int
-	// trail lists the placed operations. left is the set of the optional ones among them, as far as
-	// they are among the first 64 optional operations. placed is a hash of the other placed
-	// operations.
+	// trail lists the placed operations. left has the bits of those that are among the first 64
+	// optional operations. placed is a hash of the other placed operations.
 	trail  []int
 	placed [2]uint64
 	left   uint64
@@ -258,8 +257,8 @@ func (s *search) hasFailed(st state) bool {
 	return f.has(s.left)
 }
 
-// mayLeave reports whether the key may lose this value now: no GET that is not placed has found the
-// value, or a write that is not placed writes it again.
+// mayLeave reports whether the key may change from this value now: no GET that is not placed has
+// found the value, or a write that is not placed writes it again.
 func (s *search) mayLeave(value uint64) bool { return s.reads[value] == 0 || s.writes[value] > 0 }
 
 // tryEach tries each operation that may be the next one: those with an answer or, if optional is

@@ -30,7 +30,7 @@ var (
 	ErrClosed   = errors.New("store is closed")
 )
 
-// TimedOut returns an error that is ErrTimeout and contains why.
+// TimedOut returns an error that is ErrTimeout and contains the error `why`.
 func TimedOut(why error) error {
 	if why == nil || errors.Is(why, ErrTimeout) {
 		return errors.Join(ErrTimeout, why)
@@ -78,7 +78,7 @@ func (c Cost) FirstTry() bool { return c.Retries == 0 }
 // Scanner is a Store that keeps its keys in order.
 type Scanner interface {
 	Store
-	// Scan calls f for up to n keys in ascending order, beginning at from, until f returns false. A
-	// value is valid only during the call of f.
+	// Scan calls f for up to n keys in ascending order, beginning at `from`, until f returns false.
+	// A value is valid only during the call of f.
 	Scan(from uint64, n int, f func(key uint64, value []byte) bool, deadline clock.Time) error
 }

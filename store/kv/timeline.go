@@ -80,8 +80,8 @@ func TimelineOf(s Store) *Timeline {
 // one; a rack has none, because the switch is another process there.
 type Switched interface {
 	verbs.Runtime
-	// InSwitch returns for how long at least one request that the calling thread has posted since
-	// its last call of InSwitch, or a response to one, was inside the switch.
+	// InSwitch returns how long the switch has had at least one request of the calling thread, or a
+	// response to one. Only requests posted since the thread's last call of InSwitch count.
 	InSwitch() time.Duration
 }
 

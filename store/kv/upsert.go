@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Upserter is a client that can give a key a value whether it has one or not.
+// Upserter is a client that can set the value of a key, whether the key exists or not.
 type Upserter interface {
 	Store
 	Upsert(key uint64, value []byte, deadline clock.Time) error

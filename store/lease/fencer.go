@@ -107,8 +107,8 @@ func (f *Fencer) Over(x *Fence) bool {
 	return true
 }
 
-// Leave sets for which servers Over does not wait: those with true in away, because they have
-// nothing of the store. Fences are still sent to them.
+// Leave names the servers for which Over does not wait: those with true in `away`, for instance
+// because their data do not count. Fences are still sent to them.
 func (f *Fencer) Leave(away []bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

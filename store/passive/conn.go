@@ -109,11 +109,12 @@ func (c *Conn) Become(owner uint32) error {
 // Owner returns the number that Become has set.
 func (c *Conn) Owner() uint32 { return c.owner }
 
-// Hold sets a word that must have this value when the Conn connects to the server again. If it has
-// another value, the operation ends with ErrPassed. Hold with a word of 0 ends this check. A client
-// calls Hold when it gets a lock. Another client may take the lock over. Then the first client must
-// not repeat a request that it decided on while it had the lock. Fencing alone does not prevent
-// that: a memory service that restarts forgets whom it has fenced. The lock word in memory remains.
+// Hold names a word, at address `at`, that must have the value `word` when the Conn connects to the
+// server again. Otherwise the operation ends with ErrPassed. Hold with value 0 ends this check. A
+// client calls Hold when it gets a lock. Another client may take the lock over. Then the first
+// client must not repeat a request that it decided on while it had the lock. Fencing alone does not
+// prevent that: a memory service that restarts forgets whom it has fenced. The lock word in memory
+// remains.
 func (c *Conn) Hold(server int, at, word uint64) { c.held = held{server, at, word} }
 
 // reach connects to a server if there is no connection. If Expect was called, reach then checks the
@@ -220,9 +221,9 @@ func (c *Conn) Swap(server int, at, old, young uint64, deadline clock.Time) (fou
 	return found, sent, err
 }
 
-// SwapRead does the work of Swap, and reads len(b) bytes at from in the same round trip. The server
-// executes the READ after the CAS. So if the CAS was made, b has the contents of the memory after
-// it.
+// SwapRead does the work of Swap, and reads len(b) bytes at `from` in the same round trip. The
+// server executes the READ after the CAS. So if the CAS was made, b has the contents of the memory
+// after it.
 func (c *Conn) SwapRead(
 	server int, at, old, young, from uint64, b []byte, deadline clock.Time,
 ) (found uint64, sent int, err error) {

@@ -30,7 +30,7 @@ func Seal(b, value []byte, words ...uint64) []byte {
 }
 
 // Unseal returns the sealed value at the beginning of b. ok is false if the words before the value
-// differ from words, or if the value is torn: it was being written during the read.
+// are not `words`, or if the value is torn: it was being written during the read.
 func Unseal(b []byte, words ...uint64) (value []byte, ok bool) {
 	le, n := binary.LittleEndian, SealLen(len(words))
 	if len(b) < n {

@@ -103,9 +103,9 @@ func (f Form) Parse(b []byte, size int) (s Super, err error) {
 // connections of that store's clients. So none of their requests arrives later. The clients of the
 // new store get owner numbers that no client of the old store had.
 //
-// plan chooses the numbers of the new store; each server shares at least memory bytes. Format
-// clears each server's part up to zeroed. Two calls must not make a store in the same memory at the
-// same time: the later call would clear what clients of the first store have written.
+// plan chooses the numbers of the new store; each server shares at least `memory` bytes. Format
+// clears each server's part up to the offset `zeroed`. Two calls must not make a store in the same
+// memory at the same time: the later call would clear what clients of the first store have written.
 func (f Form) Format(cfg Config, plan func(memory int) (n Numbers, zeroed uint64, err error), deadline clock.Time) (err error) {
 	c, err := Open(cfg, f.Buffer)
 	if err != nil {
