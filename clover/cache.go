@@ -28,9 +28,9 @@ type known struct {
 // Cache maps keys to the locations of the newest nodes that clients have seen. When it is full, a
 // new key replaces the key that was inserted first. Clients of one process may share a Cache, as
 // the threads of the published client do (Config.Cache); any thread may use it. A client uses an
-// entry only if it knows the same incarnation of the metadata server, the same epoch and the same
-// generation of the memory as the client that wrote the entry. So a client that learns of a change
-// later than other clients does not mislead them.
+// entry of a shared Cache only if it knows the same incarnation of the metadata server, the same
+// epoch and the same generation of the memory as the client that wrote the entry. So a client that
+// learns of a change late does not mislead the others.
 type Cache struct {
 	mu    sync.Mutex // guards the fields below
 	max   int        // how many keys fit

@@ -116,7 +116,7 @@ func (c *session) addServers(list []rpc.Server) error {
 // metadata server has given to the client. Before the metadata server gives a node of this client
 // to another client, it makes the memory servers end all connections of this owner. Before the
 // memory server accepts the new connection, it ends the client's former one, which Claim.Replaces
-// names. It executes no further request of the former connection.
+// names. From then on the memory server executes no request of the former connection.
 //
 // After the connection is made, reach reads the superblock before the client reads anything else
 // there: the client must not mistake the memory of a restarted server for the store's.

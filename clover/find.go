@@ -89,8 +89,8 @@ func (c *finder) placeIn(epoch uint32, at layout.Location, deadline clock.Time) 
 	return p, s, err
 }
 
-// errEpoch means that the client has learnt of a new epoch since it found the node. It has posted
-// nothing.
+// errEpoch means that the client has learnt of a new epoch since it found the node. The client has
+// posted nothing.
 var errEpoch = errors.New("the location is of an earlier epoch")
 
 // errMemory means that a memory server no longer has the memory that the client knew. The metadata

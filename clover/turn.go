@@ -40,9 +40,9 @@ type turn struct {
 	at   layout.Location
 }
 
-// turnPatience is the longest time that a client waits for its turn. It is longer than a PUT takes,
-// and shorter than a lease. If the lease is short, a client waits only for 1/turnLeasePart of the
-// lease.
+// turnPatience is the longest time that a client waits for its turn. It is longer than a PUT
+// usually takes, and shorter than a usual lease. If the lease is short, a client waits only for
+// 1/turnLeasePart of the lease.
 const (
 	turnPatience  = 100 * time.Millisecond
 	turnLeasePart = 4

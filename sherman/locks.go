@@ -231,7 +231,7 @@ func (c *locker) untilNextLook(seen time.Duration, deadline clock.Time) time.Dur
 
 // takeOver takes a lock from an owner whose tag has not changed during the lease. First the server
 // ends all connections of the owner, so that no request that the owner had in flight arrives later.
-// It returns true if this client holds the lock, false if the caller must try again.
+// takeOver returns true if this client holds the lock, false if the caller must try again.
 func (c *locker) takeOver(h *held, from layout.Tag, deadline clock.Time) (bool, error) {
 	err := c.fence(h.key.Server, from.Owner(), deadline)
 	if err == nil {

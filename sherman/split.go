@@ -10,8 +10,8 @@ import (
 )
 
 // split splits c.page, the page at a, whose lock h the client holds. If add is not nil, split calls
-// add with the page that then covers key, to add the record. It writes the new page before the old
-// page names it. The separator is added to the parent later, by repair.
+// add with the page that then covers key, to add the record. split writes the new page before the
+// old page names it. The separator is added to the parent later, by repair.
 func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.Page) layout.Range, deadline clock.Time) error {
 	p := &c.page
 	to, ok := c.fresh()

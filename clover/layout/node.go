@@ -12,8 +12,8 @@ const (
 	HeaderLen = 8
 	// KeyLen is the length of the key, which comes after the header in keyed formats.
 	KeyLen = 8
-	// CheckLen is the length of the trailer in checked formats. It is at the end of the slab, the
-	// memory of one node.
+	// CheckLen is the length of the trailer in checked formats, which is at the end of the slab,
+	// the memory of one node.
 	CheckLen = 8
 )
 
@@ -139,9 +139,9 @@ func (f Format) ParseNode(slab []byte, key uint64) (header Word, value []byte, e
 	return header, slab[at : at+n], nil
 }
 
-// Relabel changes the version in a copy of a whole node. A switch that steers calls it. It returns
-// false and changes nothing if the version in the copy is not `from`, or if the format shows that
-// the copy is torn.
+// Relabel changes the version in a copy of a whole node. A switch that steers calls it. Relabel
+// returns false and changes nothing if the version in the copy is not `from`, or if the format
+// shows that the copy is torn.
 func (f Format) Relabel(slab []byte, from, to Version) bool {
 	if len(slab) < f.Overhead() {
 		return false

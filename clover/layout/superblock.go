@@ -29,7 +29,7 @@ type Superblock struct {
 	// restarts takes the next number before it answers any client.
 	Owner uint32
 	// Space is the arrangement of the store. A switch that steers reads it from packets with a
-	// superblock. It is zero if a count was too large for the superblock.
+	// superblock. Space is zero if a count was too large for the superblock.
 	Space Space
 	// Store is a random number that all servers of a store have in common. It shows a switch that
 	// their memories belong together. 0 means unknown.
@@ -51,8 +51,8 @@ const (
 	versionBits = 0xffff << 48
 )
 
-// ErrSuperblock means that the memory does not begin with a superblock. It was never formatted, or
-// was lost.
+// ErrSuperblock means that the memory does not begin with a superblock: the memory was never
+// formatted, or was lost.
 var ErrSuperblock = errors.New("no superblock: the memory is not formatted, or was lost")
 
 // ErrVersion means that the memory holds a store that another version of this package has arranged.

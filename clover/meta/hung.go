@@ -33,8 +33,8 @@ type watched struct {
 	// askAt is when the service is asked next. asked is when it was asked last; 0 means that the
 	// answer to that question does not matter any more.
 	askAt, asked clock.Time
-	// missed is how many of the last questions in a row had no answer, silent is when the first of
-	// them was asked. heard is when the last answered question was asked.
+	// missed is how many of the last questions had no answer, in a row. silent is when the first of
+	// these was asked. heard is when the last answered question was asked.
 	missed        int
 	silent, heard clock.Time
 }

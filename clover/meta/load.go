@@ -112,9 +112,10 @@ func (s *memories) arrange(region int, stored bool) (err error) {
 
 // superblocks reads all superblocks. exists is true if at least one server has one: then there is a
 // store, and the servers without a superblock have lost their memory. Unless the configuration says
-// Fresh, superblocks returns an error if formatting would destroy data: if the store has another
-// format, arrangement or other servers, if there is no store and some memory does not begin with a
-// zero word, or if the memory of a server without a superblock has a tree of Sherman.
+// Fresh, superblocks returns an error in three cases, in which formatting would destroy data. The
+// store has another format or arrangement, or other servers. There is no store, and some memory
+// does not begin with a zero word. The memory of a server without a superblock has a tree of
+// Sherman.
 func (s *memories) superblocks() (exists bool, err error) {
 	found, held := 0, error(nil)
 	for i := range s.memory {
@@ -225,8 +226,8 @@ func (s *chains) formatServer(i int) error {
 	return s.writeOwner(i)
 }
 
-// writeOwner writes the superblock of server i. It contains the number of this incarnation of the
-// metadata server.
+// writeOwner writes the superblock of server i, with the number of this incarnation of the metadata
+// server.
 func (s *memories) writeOwner(i int) error {
 	super := layout.Superblock{Format: s.format, Server: i, Generation: s.memory[i].generation, Owner: s.owner, Space: s.space, Store: s.store}
 	super.View, super.Out = s.view, s.outs()

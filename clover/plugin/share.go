@@ -43,8 +43,8 @@ func checkShare(o *store.ClientOptions) error {
 
 // newClients returns the clients of one request to the daemon, none of them open yet. They share
 // queue pairs as o says. Unless o says otherwise, they also share a location cache, as the threads
-// of one process do. Unless o.Mode is published, they take turns at a key, which threads of the
-// published client do not, and have Chase and LazyShortcut.
+// of one process do. Unless o.Mode is published, they also have Turns, Chase and LazyShortcut
+// (clover.Config).
 func newClients(cfg clover.Config, o *store.ClientOptions) *clients {
 	if o.Cache != store.OfClient {
 		cfg.Cache = clover.NewCache(cfg.Cached)

@@ -89,7 +89,7 @@ func (k Keys[K]) MultiGet(ctx context.Context, keys ...K) []Result {
 }
 
 // MultiPut replaces the values of several keys. values has one element for each key. The errors are
-// in the order of the keys. It is not a transaction: each PUT succeeds or fails alone.
+// in the order of the keys. MultiPut is not a transaction: each PUT succeeds or fails alone.
 func (k Keys[K]) MultiPut(ctx context.Context, keys []K, values [][]byte) []error {
 	ops, errs := make([]Op[K], len(keys)), make([]error, len(keys))
 	for i, key := range keys {

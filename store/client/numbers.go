@@ -35,7 +35,7 @@ func (n numbers) Upsert(key uint64, value []byte, deadline clock.Time) error {
 const batch = 100
 
 // Scan returns the records whose keys are not below `from`, in ascending order. The keys are
-// numbers. It reads the records in batches while the loop runs. Each batch is an operation of its
+// numbers. Scan reads the records in batches while the loop runs. Each batch is an operation of its
 // own, so Scan may or may not return changes that are made meanwhile. The caller may keep the
 // values. failed returns the error that has ended the loop, or nil if the loop has seen all records
 // or was left early. If a store does not keep its keys in order, the error is

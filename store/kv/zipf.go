@@ -5,7 +5,7 @@ import (
 	"math/rand/v2"
 )
 
-// Zipf draws ranks from 0 to n-1. Rank k has a probability proportional to 1/(k+1)^theta. It uses
+// Zipf draws ranks from 0 to n-1. Rank k has a probability proportional to 1/(k+1)^theta. Zipf uses
 // rejection-inversion (Hörmann and Derflinger, 1996), which needs no table and works for every
 // theta from 0 (uniform) on, also above 1.
 type Zipf struct {

@@ -6,8 +6,8 @@
 // When a connection fails, its last operation may have been executed or not. Before the client
 // sends the operation again, the memory service ends the old connection
 // (memservice.Claim.Replaces), so nothing that was sent on it is executed any more. The operation
-// is therefore executed once or twice. The caller must choose operations for which that makes no
-// difference:
+// may therefore be executed more than once. The caller must choose operations for which that makes
+// no difference:
 //
 //   - A READ.
 //   - A WRITE to memory that no other client writes, and that no client reads yet.

@@ -46,7 +46,7 @@ func PlaceOf(key uint64, servers int) (server int, slot uint64) {
 }
 
 // Find returns the server and the number of the slot of a key. It copies the bytes of the slot that
-// follow the key into rest. If k is not valid, the error is that of Validate. If the key has no
+// follow the key into `rest`. If k is not valid, the error is that of Validate. If the key has no
 // slot and claim is true, Find claims a slot for it, by CAS. If claim is false, the error is
 // kv.ErrNotFound.
 //
