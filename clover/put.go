@@ -183,10 +183,10 @@ func (c *appender) batch() int {
 // client makes for nodes.
 const minBatch = 8
 
-// choose returns the index in spare of a node for a key whose home is server `near`. If the client
-// has no node of that server, choose returns -1, and the client asks the metadata server for some.
-// There is one exception: if the client has more than a batch of nodes for each other server, it
-// got these because server `near` had none, and choose returns one of them.
+// choose returns the index in `spare` of a node for a key whose home is server `near`. If the
+// client has no node of that server, choose returns -1, and the client asks the metadata server for
+// some. There is one exception: if the client has more than a batch of nodes for each other server,
+// it got these because server `near` had none, and choose returns one of them.
 //
 // choose prefers a node whose version is not lower than that of the key's newest node, because a
 // switch steers no request to a node of a lower version.

@@ -94,9 +94,9 @@ func (c *appender) appended(r rpc.Record, s shortcut) {
 }
 
 // report sends the oldest records to the metadata server if there are at least Config.Records of
-// them, or if now is true. First it posts the WRITEs of the shortcuts of their keys. While a report
-// is in flight, or without a connection to the server, it sends nothing: the records stay for a
-// later call. With Config.Reporter it hands the records to the Reporter instead.
+// them, or if `now` is true. First it posts the WRITEs of the shortcuts of their keys. While a
+// report is in flight, or without a connection to the server, it sends nothing: the records stay
+// for a later call. With Config.Reporter it hands the records to the Reporter instead.
 func (c *session) report(now bool) {
 	g := &c.gc
 	if c.cfg.Reporter != nil {

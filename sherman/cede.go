@@ -43,8 +43,8 @@ const (
 // mover makes room in a full leaf for the record that an operation adds.
 type mover struct{ *changer }
 
-// room gets what an operation needs to add a record with a key to the full page at a: a page for a
-// split, or else, if the page is a leaf, a free slot in the page.
+// room gets what an operation needs to add a record with a key to the full page at address a: a
+// page for a split, or else, if the page is a leaf, a free slot in the page.
 func (c mover) room(a layout.Addr, key uint64, deadline clock.Time) error {
 	level := c.page.Level // level of the page at a, which is the page that the client has read last
 	full := c.reserve(deadline)
@@ -69,8 +69,8 @@ func (c mover) room(a layout.Addr, key uint64, deadline clock.Time) error {
 	return gone(err)
 }
 
-// shift makes room in the full leaf at a. It returns noRoom if the next maxShift leaves have no
-// room either.
+// shift makes room in the full leaf at address a. It returns noRoom if the next maxShift leaves
+// have no room either.
 func (c mover) shift(a layout.Addr, key uint64, deadline clock.Time) (shifted, error) {
 	path := make([]layout.Addr, 0, maxShift)
 	for {
@@ -94,9 +94,9 @@ func (c mover) shift(a layout.Addr, key uint64, deadline clock.Time) (shifted, e
 	}
 }
 
-// look reads the leaf at a into c.sib. open is false after an error, and if the leaf is closed:
-// then another client, which may have died, was making room there or merging the leaf. In that case
-// look has completed the step of that client.
+// look reads the leaf at address a into c.sib. open is false after an error, and if the leaf is
+// closed: then another client, which may have died, was making room there or merging the leaf. In
+// that case look has completed the step of that client.
 func (c mover) look(a layout.Addr, deadline clock.Time) (open bool, err error) {
 	switch err := c.readPage(a, &c.sib, c.sibBuf, deadline); {
 	case err != nil:
@@ -109,9 +109,9 @@ func (c mover) look(a layout.Addr, deadline clock.Time) (open bool, err error) {
 	return true, nil
 }
 
-// cede gives records of the leaf at a to its sibling, if the leaf is still full and the sibling has
-// room. Half as many records move as the sibling has free slots. cede returns false if another
-// client has changed one of the two leaves, so that no records move.
+// cede gives records of the leaf at address a to its sibling, if the leaf is still full and the
+// sibling has room. Half as many records move as the sibling has free slots. cede returns false if
+// another client has changed one of the two leaves, so that no records move.
 func (c mover) cede(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
 	closed := false
 	err := c.under(a, deadline, func(p *layout.Page) error {
@@ -154,8 +154,8 @@ func (c *changer) shrink(left layout.Header, deadline clock.Time) error {
 	})
 }
 
-// shiftLeft makes room in the full leaf at a by moving records to the left. It returns noRoom if
-// the maxShift leaves to its left have no room.
+// shiftLeft makes room in the full leaf at address a by moving records to the left. It returns
+// noRoom if the maxShift leaves to its left have no room.
 func (c mover) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (shifted, error) {
 	path := make([]layout.Addr, 0, maxShift)
 	for {
@@ -195,9 +195,9 @@ func (c mover) leftOf(lowest uint64, deadline clock.Time) (layout.Addr, error) {
 	return c.covering(a, lowest-1, 0, deadline)
 }
 
-// rotate moves records of the full leaf at a to the leaf on its left, as many as half of that
-// leaf's free slots. To do so it splits the leaf at a, so that only these records stay there, and
-// then merges the left leaf with it. It returns false if there is no page for the split.
+// rotate moves records of the full leaf at address a to the leaf on its left, as many as half of
+// that leaf's free slots. To do so it splits the leaf at address a, so that only these records stay
+// there, and then merges the left leaf with it. It returns false if there is no page for the split.
 func (c mover) rotate(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
 	if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
 		return false, err

@@ -21,7 +21,7 @@ func (c *memory) readHead(i int, deadline clock.Time) (layout.FreeHead, error) {
 	return layout.FreeHead(w), err
 }
 
-// swapHead changes FreeWord of server i from the value old to the value `to`, by a
+// swapHead changes FreeWord of server i from the value `old` to the value `to`, by a
 // compare-and-swap. won is true if the word was changed. lost is true if the compare-and-swap had
 // no answer, so that its outcome is unknown.
 func (c *memory) swapHead(i int, old, to layout.FreeHead, deadline clock.Time) (won, lost bool, err error) {

@@ -101,7 +101,7 @@ func (c *Client) pageLocks(server int, deadline clock.Time) (list []LockState, e
 	return list, err
 }
 
-// addLock appends the description of lock k to list if it is held. A READ posted at time asked
+// addLock appends the description of lock k to list if it is held. A READ posted at time `asked`
 // found its word to be b.
 func (c *Client) addLock(list []LockState, k lock.Key, b []byte, asked, deadline clock.Time) (_ []LockState, err error) {
 	tag := layout.TagOf(b)

@@ -188,7 +188,7 @@ func (l *loader) room(level int, key uint64) (*growing, error) {
 	return g, l.link(level+1, key, old, g.addr)
 }
 
-// link adds a separator for page, the right neighbour of left, to the given level.
+// link adds a separator for `page`, the right neighbour of `left`, to the given level.
 func (l *loader) link(level int, key uint64, left, page layout.Addr) error {
 	// the first page of a level becomes the leftmost child of the first page above
 	if level == len(l.levels) {

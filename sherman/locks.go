@@ -73,9 +73,9 @@ func (c *locker) valid(k lock.Key, tag layout.Tag, boot uint64) bool {
 	return tag != 0 && l.owner == tag.Owner() && c.node.owner(k.Server) == tag.Owner() && l.mem.Boot == boot
 }
 
-// acquire takes the lock of the page at a. The client first waits for its turn among the clients of
-// the node. Then it takes the lock word in the server's memory, unless the previous client of the
-// node hands it over.
+// acquire takes the lock of the page at address a. The client first waits for its turn among the
+// clients of the node. Then it takes the lock word in the server's memory, unless the previous
+// client of the node hands it over.
 func (c *locker) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
 	if !c.inside(a) {
 		return nil, fmt.Errorf("%w: address %v", ErrBroken, a)
@@ -269,11 +269,11 @@ func (c *locker) release(h *held, deadline clock.Time) error {
 	return c.commit(h, 0, nil, deadline)
 }
 
-// commit writes ranges of the page at a, in this order, and releases the lock, with one doorbell.
-// If mayPass allows it, commit instead hands the lock over when the WRITEs have been acknowledged.
-// With NodeConfig.Uncombined it waits for the acknowledgements before it releases the lock. After
-// commit the client does not hold the lock. errOwner means that nothing was written; after any
-// other error the outcome is unknown.
+// commit writes ranges of the page at address a, in this order, and releases the lock, with one
+// doorbell. If mayPass allows it, commit instead hands the lock over when the WRITEs have been
+// acknowledged. With NodeConfig.Uncombined it waits for the acknowledgements before it releases the
+// lock. After commit the client does not hold the lock. errOwner means that nothing was written;
+// after any other error the outcome is unknown.
 func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline clock.Time) error {
 	for i, r := range ranges {
 		if err := c.fab.MR().WriteAt(c.page.Bytes[r.Off:r.Off+r.Len], c.at.out+r.Off); err != nil {

@@ -61,8 +61,8 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 			err = c.absorb(left, deadline)
 		}
 		// ErrBroken, for which gone returns nil, means that a page on the way has left the tree.
-		// Then this client goes on: perhaps no page names the page at a any more, so that no other
-		// client would find it.
+		// Then this client goes on: perhaps no page names the page at address a any more, so that
+		// no other client would find it.
 		if err != nil && !errors.Is(err, errOwner) && gone(err) != nil {
 			return err
 		}
@@ -81,8 +81,8 @@ func (c *changer) header(a layout.Addr, deadline clock.Time) (layout.Header, err
 	return c.sib.Header, err
 }
 
-// beyond finishes the merge of the closed page at a and returns the address of the page that has
-// taken over its range. It returns 0 if the caller must search again.
+// beyond finishes the merge of the closed page at address a and returns the address of the page
+// that has taken over its range. It returns 0 if the caller must search again.
 func (c *changer) beyond(a layout.Addr, deadline clock.Time) (layout.Addr, error) {
 	err := c.finish(a, 0, deadline)
 	if err != nil && !errors.Is(err, errNoLevel) {
@@ -121,8 +121,8 @@ func (c *changer) pair(a layout.Addr, deadline clock.Time) (left, right layout.H
 	return left, c.sib.Header, err
 }
 
-// under locks the page at a, reads it, and calls change, which appends the ranges to be written to
-// c.ranges. Then under writes these ranges and releases the lock.
+// under locks the page at address a, reads it, and calls change, which appends the ranges to be
+// written to c.ranges. Then under writes these ranges and releases the lock.
 func (c *changer) under(a layout.Addr, deadline clock.Time, change func(p *layout.Page) error) error {
 	h, err := c.acquire(a, deadline)
 	if err != nil {
@@ -206,9 +206,9 @@ func (c *changer) open(left layout.Header, deadline clock.Time) error {
 	})
 }
 
-// merge merges the leaf at a, in which this client has left few records, with its sibling. If the
-// sibling has no room, merge tries the left neighbour of a: if that leaf has few records, merge
-// closes it, and the leaf at a takes over its range.
+// merge merges the leaf at address a, in which this client has left few records, with its sibling.
+// If the sibling has no room, merge tries the left neighbour: if that leaf has few records, merge
+// closes it, and the leaf at address a takes over its range.
 func (c *changer) merge(a layout.Addr, deadline clock.Time) error {
 	lowest, closed, err := c.closeSparse(a, deadline)
 	if err == nil && !closed && lowest > 0 {
@@ -222,8 +222,8 @@ func (c *changer) merge(a layout.Addr, deadline clock.Time) error {
 	return c.finish(a, 0, deadline)
 }
 
-// closeSparse closes the leaf at a if it is sparse and its sibling can take over its records. It
-// returns the leaf's lowest key and whether it has closed the leaf.
+// closeSparse closes the leaf at address a if it is sparse and its sibling can take over its
+// records. It returns the leaf's lowest key and whether it has closed the leaf.
 func (c *changer) closeSparse(a layout.Addr, deadline clock.Time) (lowest uint64, closed bool, err error) {
 	err = c.under(a, deadline, func(p *layout.Page) error {
 		if lowest = p.Lowest; !p.Sparse(p.Count()) {
@@ -285,8 +285,8 @@ func (c *changer) retire(left layout.Header, deadline clock.Time) error {
 // errGone means that the page has left the tree.
 var errGone = fmt.Errorf("the page was taken out of the tree: %w", ErrBroken)
 
-// stillClosed returns errGone unless the page at a is closed. The caller holds the lock of a page
-// that names the page at a.
+// stillClosed returns errGone unless the page at address a is closed. The caller holds the lock of
+// a page that names the page at address a.
 func (c *changer) stillClosed(a layout.Addr, deadline clock.Time) error {
 	if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
 		return err

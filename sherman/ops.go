@@ -134,8 +134,8 @@ func (c *memory) chain(deadline clock.Time, ops []*remotemem.Op) error {
 	return c.fab.Wait(deadline, ops...)
 }
 
-// readPage reads the page at a into buf and parses it into p. It repeats the READ until the copy is
-// not torn.
+// readPage reads the page at address a into buf and parses it into p. It repeats the READ until the
+// copy is not torn.
 func (c *memory) readPage(a layout.Addr, p *layout.Page, buf []byte, deadline clock.Time) error {
 	if !c.inside(a) {
 		return fmt.Errorf("%w: address %v", ErrBroken, a)
@@ -155,8 +155,8 @@ func (c *memory) readPage(a layout.Addr, p *layout.Page, buf []byte, deadline cl
 	}
 }
 
-// parse parses the copy of the page at a. whole is true if the copy is not torn. If whole is false
-// and there is no error, the caller must read the page again.
+// parse parses the copy of the page at address a. whole is true if the copy is not torn. If whole
+// is false and there is no error, the caller must read the page again.
 func (c *memory) parse(a layout.Addr, p *layout.Page, buf []byte, deadline clock.Time) (whole bool, err error) {
 	err = p.Parse(c.super.Shape, buf)
 	if errors.Is(err, layout.ErrTorn) {

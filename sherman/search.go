@@ -121,9 +121,9 @@ func (c *walker) locate(key uint64, level int, deadline clock.Time) (layout.Addr
 	return c.descend(key, level, c.restarts > 0, deadline)
 }
 
-// covering finds the page of a level that covers a key. It reads the page at a, and then one
-// sibling after the other, into c.page, until it has the page that covers the key. It returns the
-// address of that page.
+// covering finds the page of a level that covers a key. It reads the page at address a, and then
+// one sibling after the other, into c.page, until it has the page that covers the key. It returns
+// the address of that page.
 func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.Time) (layout.Addr, error) {
 	for step := 0; ; step++ {
 		if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
@@ -153,10 +153,10 @@ func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.T
 	}
 }
 
-// behind is called with c.page, the closed page at a. It returns the address of the sibling if the
-// sibling has taken over the range of the closed page. Otherwise it reads the closed page again and
-// returns 0: when c.page was read first, no page had taken over the range, so the records of the
-// closed page were those of the range, and they do not change. If the page has been opened
+// behind is called with c.page, the closed page at address a. It returns the address of the sibling
+// if the sibling has taken over the range of the closed page. Otherwise it reads the closed page
+// again and returns 0: when c.page was read first, no page had taken over the range, so the records
+// of the closed page were those of the range, and they do not change. If the page has been opened
 // meanwhile, its records are those of the range now. But if the page no longer covers the key,
 // because it was split or has given its upper records away, behind returns the page's address, and
 // the search goes on there.
@@ -183,8 +183,8 @@ func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.
 	return 0, err
 }
 
-// errEnds returns the error for a page at a that does not cover the key and has no sibling, or that
-// has no child for the key.
+// errEnds returns the error for a page at address a that does not cover the key and has no sibling,
+// or that has no child for the key.
 func errEnds(a layout.Addr, key uint64) error {
 	return fmt.Errorf("%w: the path to key %d ends at page %v", ErrBroken, key, a)
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // pool holds the pages that the node has taken from the memory servers and that no client of the
-// node has used yet.
+// node uses.
 type pool struct {
 	slab.Chunks
 	spare []layout.Fresh

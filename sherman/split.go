@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// split splits c.page, the page at a, whose lock h the client holds. If add is not nil, split calls
-// add with the page that then covers key, to add the record. split writes the new page before the
-// old page names it. The separator is added to the parent later, by repair.
+// split splits c.page, the page at address a, whose lock h the client holds. If add is not nil,
+// split calls add with the page that then covers key, to add the record. split writes the new page
+// before the old page names it. The separator is added to the parent later, by repair.
 func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.Page) layout.Range, deadline clock.Time) error {
 	p := &c.page
 	to, ok := c.fresh()
@@ -126,8 +126,8 @@ func (c *changer) adopt(s separator, deadline clock.Time) error {
 	)
 }
 
-// putChild adds a separator to the page at a. If that page does not cover the key, putChild returns
-// its sibling as the next page to try, otherwise 0.
+// putChild adds a separator to the page at address a. If that page does not cover the key, putChild
+// returns its sibling as the next page to try, otherwise 0.
 func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (next layout.Addr, err error) {
 	h, err := c.acquire(a, deadline)
 	if err != nil {
@@ -176,8 +176,8 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 	return 0, c.heals(h, a, s, deadline)
 }
 
-// heals writes the changed ranges (c.ranges) of the page at a, to which the separator s was added,
-// and releases the lock h of the page.
+// heals writes the changed ranges (c.ranges) of the page at address a, to which the separator s was
+// added, and releases the lock h of the page.
 func (c *changer) heals(h *held, a layout.Addr, s separator, deadline clock.Time) error {
 	if err := c.commit(h, a, c.ranges, deadline); err != nil {
 		return err
@@ -266,7 +266,7 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 	}
 }
 
-// swapRoot makes the page at the root, by a compare-and-swap of the root word from old. It returns
+// swapRoot makes page `at` the root, by a compare-and-swap of the root word from `old`. It returns
 // true if the word has the value `at` now. If the outcome of an attempt is unknown, the next
 // attempt finds it.
 func (c *changer) swapRoot(old, at layout.Addr, deadline clock.Time) (bool, error) {

@@ -118,12 +118,12 @@ func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time)
 	return err
 }
 
-// onPage changes the page that covers a key. It calls find to find the page, and change to change
-// it; change returns 0, or the next page to try. onPage repeats both as long as another try may
-// succeed. After errRoom it first makes room (mover.room), after errClosed it finishes the merge of
-// the page (beyond). If find or change returns an error other than these two and errOwner, onPage
-// calls other. Then onPage ends if other returns done or an error; otherwise it begins again with
-// find.
+// onPage changes the page that covers a key. It calls `find` to find the page, and `change` to
+// change it; `change` returns 0, or the next page to try. onPage repeats both as long as another
+// try may succeed. After errRoom it first makes room (mover.room), after errClosed it finishes the
+// merge of the page (beyond). If `find` or `change` returns an error other than these two and
+// errOwner, onPage calls `other`. Then onPage ends if `other` returns done or an error; otherwise
+// it begins again with `find`.
 func (c *changer) onPage(
 	key uint64, find func() (layout.Addr, error), change func(layout.Addr) (next layout.Addr, err error), other func(error) (done bool, err error), deadline clock.Time,
 ) error {
@@ -157,8 +157,8 @@ func (c *changer) onPage(
 	}
 }
 
-// change executes the write v if the page at a covers the key, and returns 0. Otherwise it returns
-// the page to try next.
+// change executes the write v if the page at address a covers the key, and returns 0. Otherwise it
+// returns the page to try next.
 func (c *changer) change(v verb, a layout.Addr, key uint64, value []byte, deadline clock.Time) (next layout.Addr, err error) {
 	h, err := c.acquire(a, deadline)
 	if err != nil {

@@ -87,8 +87,8 @@ func (s *chains) entryOf(rec layout.KeyRecord, slot uint32) *entry {
 }
 
 // readMirrors reads the mirrors of the directory of server i, after all copies of this directory
-// were lost. It adds the slots of the keys that the mirrors name to taken. known is false if there
-// are no mirrors that count.
+// were lost. It adds the slots of the keys that the mirrors name to `taken`. known is false if
+// there are no mirrors that count.
 func (s *chains) readMirrors(i int, taken map[uint32]bool) (known bool, err error) {
 	first, ok := s.space.Mirror(i)
 	if !ok || s.memory[first.Server].generation == 0 || s.memory[first.Server].out {
@@ -97,8 +97,9 @@ func (s *chains) readMirrors(i int, taken map[uint32]bool) (known bool, err erro
 	return true, readLost(s, i, first, taken)
 }
 
-// readLost reads the mirrors or old records of the directory of server i, beginning at first. A key
-// that they name is lost, unless s.keys has the key or taken has its slot from another record.
+// readLost reads the mirrors or old records of the directory of server i, beginning at place
+// `first`. A key that they name is lost, unless s.keys has the key or `taken` has its slot from
+// another record.
 func readLost(s *chains, i int, first layout.Place, taken map[uint32]bool) error {
 	return s.readRecords(first, func(n int, rec layout.KeyRecord) {
 		slot := uint32(n*s.space.Servers + i)
@@ -108,8 +109,8 @@ func readLost(s *chains, i int, first layout.Place, taken map[uint32]bool) error
 	})
 }
 
-// readRecords reads the records or mirrors of one server, beginning at first. It calls f for each
-// record that names a key; n is the number of the record on the server.
+// readRecords reads the records or mirrors of one server, beginning at place `first`. It calls f
+// for each record that names a key; n is the number of the record on the server.
 func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRecord)) error {
 	for at := 0; at < s.space.Shortcuts; at += bulkLen / layout.RecordLen {
 		n := min(bulkLen/layout.RecordLen, s.space.Shortcuts-at)

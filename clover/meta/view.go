@@ -454,7 +454,7 @@ func readOld(s *Server, of int, taken map[uint32]bool) error {
 }
 
 // readCopies reads the table and the directory of server `of`, from the first copies that count. It
-// adds the slots of the keys to taken. A key is lost if its node was in memory that has been
+// adds the slots of the keys to `taken`. A key is lost if its node was in memory that has been
 // formatted since.
 func readCopies(s *Server, of int, taken map[uint32]bool) error {
 	if !s.isGone(of) && s.space.Shared {

@@ -32,15 +32,15 @@ type entry struct {
 	// key or, if this incarnation of the server has found the key in the directory, the node that
 	// it found there.
 	at, opened layout.Location
-	// passed are the nodes before at that are not yet retired.
+	// passed are the nodes before `at` that are not yet retired.
 	passed []layout.Location
 	// recorded is true if the key's record in the directory is up to date. mirrored is true if the
 	// record's mirror is up to date.
 	recorded, mirrored bool
 	// ended is true if the server reached the end of the chain when it last followed it.
 	ended bool
-	// last is true if the first copy of the node at names no successor, so that the server must
-	// read the header of the last copy.
+	// last is true if the first copy of node `at` names no successor, so that the server must read
+	// the header of the last copy.
 	last bool
 	// dead is true if the chain ends in a tombstone, or the key could not be opened (unopened).
 	// lost is true if a part of the chain was in memory that is lost.
@@ -52,8 +52,8 @@ type entry struct {
 	ahead    int
 	closing  bool
 	reported []layout.Location
-	// waiting is true if the entry is in walker.behind. seen is the value of field at in the last
-	// call of catchUp.
+	// waiting is true if the entry is in walker.behind. seen is the value of `at` in the last call
+	// of catchUp.
 	waiting bool
 	seen    layout.Location
 	turn    uint64 // number of the last followBatch that touched the entry

@@ -79,8 +79,8 @@ type Status uint16
 // Outcomes.
 const (
 	OK Status = iota
-	// NotFound and Exists answer a Query of a key that does not exist, and an Open of a key that
-	// does. Full means that there is no free node (Alloc), or no slot for another key (Open).
+	// NotFound answers a Query of a key that does not exist, and Exists an Open of a key that
+	// exists. Full means that there is no free node (Alloc), or no slot for another key (Open).
 	NotFound
 	Exists
 	Full

@@ -237,7 +237,7 @@ func adoptRecords(p, left *Page, ranges []Range) (_ []Range, ok bool) {
 	return ranges, true
 }
 
-// Bypass replaces the page's sibling, which is closed, by next, the sibling of that closed page.
+// Bypass replaces the page's sibling, which is closed, by `next`, the sibling of that closed page.
 func (p *Page) Bypass(next Addr) Range {
 	p.Sibling = next
 	return p.putHeader()
@@ -249,7 +249,7 @@ func (p *Page) Retire(next Addr) Range {
 	return p.putHeader()
 }
 
-// Extend raises the page's Reach to key, so that pages above may name the page at this key.
+// Extend raises the page's Reach to `key`, so that pages above may name the page at this key.
 func Extend(p *Page, key uint64) Range {
 	p.Reach = max(p.Reach, key)
 	return p.putHeader()

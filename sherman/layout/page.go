@@ -233,8 +233,9 @@ const minSplit = 2
 // CanSplit reports whether there are enough records to split the page.
 func (p *Page) CanSplit() bool { return p.Count() >= minSplit }
 
-// edgeShare decides when a split is uneven: if the page is the last or the first of its level, and
-// the new record comes after or before all but 1/edgeShare of the page's records.
+// edgeShare decides when a split is uneven. In the last page of a level it is, if the new record
+// comes after all but 1/edgeShare of the records. In the first page it is, if the new record comes
+// before all but 1/edgeShare of them.
 const edgeShare = 4
 
 // SplitFor splits a page to which a record with the given key will be added. It moves the upper
@@ -242,10 +243,10 @@ const edgeShare = 4
 // keys, the records that are not near the new one stay together: keys that come in order fill the
 // pages that they leave behind (Hardened only).
 //
-// It builds the fresh page as sib in the bytes b. The caller must write b before it writes this
-// page. SplitFor returns the separator, which is the lowest key of the fresh page, and appends to
-// ranges the ranges of this page that must be written, in their order. It uses scratch for the
-// order of the records and returns it, perhaps grown.
+// It builds the fresh page as `sib` in the bytes b. The caller must write b before it writes this
+// page. SplitFor returns the separator, which is the lowest key of the fresh page. It appends the
+// ranges of this page that must be written, in their order. It uses `scratch` for the order of the
+// records and returns it, perhaps grown.
 func SplitFor(p *Page, key uint64, to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
 	order := p.Order(scratch[:0])
 	at, sep := splitPoint(p, key, order)

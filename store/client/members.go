@@ -15,14 +15,14 @@ type members struct {
 	// find makes a Node of the store, makes it find the store, and prepares its clients.
 	find func(ctx context.Context) (store.Clients, error)
 	// replaced is true for a store that can be made again after it was lost. If the store is lost,
-	// Open calls find once more, which finds the new store.
+	// Open calls `find` once more, which finds the new store.
 	replaced bool
 
 	mu    sync.Mutex
 	found []store.Clients // the results of find; the last one is in use
 }
 
-// search finds the store and adds its clients to found.
+// search finds the store and adds its clients to `found`.
 func (l *members) search(ctx context.Context) error {
 	c, err := l.find(ctx)
 	if err == nil {

@@ -157,10 +157,10 @@ func (c *Conn) target(server int, at uint64) remotemem.Target {
 	return remotemem.Target{Peer: server, Addr: m.Addr + at, RKey: m.RKey}
 }
 
-// do carries out the operation that prepare puts into c.op, and then those in more. If one of them
-// fails, do connects again and repeats all of them. `sent` is how often they were sent. The error
-// is kv.ErrTimeout, verbs.ErrClosed, ErrPassed or the error of prepare. It is kv.ErrLost if this
-// owner was fenced, or if the check of Expect says that the memory was lost.
+// do carries out the operation that `prepare` puts into c.op, and then those in `more`. If one of
+// them fails, do connects again and repeats all of them. `sent` is how often they were sent. The
+// error is kv.ErrTimeout, verbs.ErrClosed, ErrPassed or the error of prepare. It is kv.ErrLost if
+// this owner was fenced, or if the check of Expect says that the memory was lost.
 func (c *Conn) do(server int, deadline clock.Time, prepare func() error, more ...*remotemem.Op) (sent int, err error) {
 	ops := append([]*remotemem.Op{&c.op}, more...)
 	for {
@@ -207,9 +207,9 @@ func (c *Conn) Write(server int, at uint64, b []byte, deadline clock.Time) error
 	return err
 }
 
-// Swap changes a word from old to young by CAS and returns what the last CAS has found. `sent` is
-// the number of times that the CAS was sent. If it was sent once, the change was made exactly if
-// found is old. After an error with sent 0, the change was not made and never will be.
+// Swap changes a word from `old` to `young` by CAS and returns what the last CAS has found. `sent`
+// is the number of times that the CAS was sent. If it was sent once, the change was made exactly if
+// `found` is `old`. After an error with `sent` 0, the change was not made and never will be.
 func (c *Conn) Swap(server int, at, old, young uint64, deadline clock.Time) (found uint64, sent int, err error) {
 	sent, err = c.do(server, deadline, func() error {
 		c.fab.CompareSwap(&c.op, c.target(server, at), old, young, 0)
@@ -241,9 +241,9 @@ func (c *Conn) SwapRead(
 	return found, sent, err
 }
 
-// TakeOver does the work of Swap for a word which says that owner has a lock. It fences the owner
-// at the server before each CAS. A server that restarts forgets the fence. But then the connection
-// on which the CAS is sent fails, too, because it was made before the fence.
+// TakeOver does the work of Swap for a word which says that `owner` has a lock. It fences this
+// owner at the server before each CAS. A server that restarts forgets the fence. But then the
+// connection on which the CAS is sent fails, too, because it was made before the fence.
 func (c *Conn) TakeOver(
 	server int, at, old, young uint64, owner uint32, deadline clock.Time,
 ) (found uint64, sent int, err error) {

@@ -173,7 +173,7 @@ func Blank(cfg Config, deadline clock.Time) (err error) {
 	return nil
 }
 
-// same reports whether the superblock b, which Parse has read into found, is that of server i of
+// same reports whether the superblock b, which Parse has read into `found`, is that of server i of
 // the store s.
 func same(b []byte, found, s Super, i int) bool {
 	return found == s && binary.LittleEndian.Uint32(b[superAt:]) == uint32(i)
