@@ -73,7 +73,6 @@ const (
 	// servedTimeout is the shortest timeout of a request that the metadata server's NIC has
 	// acknowledged. It is shorter than the default lease of 2 s.
 	servedTimeout = 1500 * time.Millisecond
-	// timeoutFactor is the ratio of a call's timeout to the time that the previous answer took.
 	timeoutFactor = 4
 )
 

@@ -29,7 +29,6 @@ import (
 // copied reports whether the store has several copies of each node.
 func (c *session) copied() bool { return c.space.Backups > 0 }
 
-// maxCopies is the largest number of copies of a node.
 const maxCopies = layout.MaxBackups + 1
 
 // copies returns the n copies of a node on servers whose copies count, beginning with the first.
@@ -61,7 +60,6 @@ func (c *session) first(p layout.Place) (layout.Place, error) {
 // server no longer count.
 const reachPatience = 100 * time.Millisecond
 
-// reachAll connects to the servers of all copies of a node.
 func (c *session) reachAll(list []layout.Place, deadline clock.Time) error {
 	for _, p := range list {
 		if err := c.reach(p.Server, deadline); err != nil {

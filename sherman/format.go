@@ -272,5 +272,4 @@ func (m *maker) word(i int, off uint64, deadline clock.Time) (uint64, error) {
 	return m.fab.MR().Load64(0)
 }
 
-// errNotEmpty means that BulkLoad found a tree that has keys.
 var errNotEmpty = fmt.Errorf("the tree is not empty: format it first: %w", kv.ErrExists)

@@ -44,7 +44,6 @@ const (
 	settleTimeout = 20 * time.Millisecond
 )
 
-// held is a lock that this client holds.
 type held struct {
 	key    lock.Key
 	ticket *lock.Ticket

@@ -282,7 +282,6 @@ func (c *changer) retire(left layout.Header, deadline clock.Time) error {
 	return nil
 }
 
-// errGone means that the page has left the tree.
 var errGone = fmt.Errorf("the page was taken out of the tree: %w", ErrBroken)
 
 // stillClosed returns errGone unless the page at address a is closed. The caller holds the lock of

@@ -46,7 +46,6 @@ func NewNode(cfg NodeConfig) (*Node, error) {
 	return n, nil
 }
 
-// joined counts a new client of the node.
 func (n *Node) joined() {
 	n.mu.Lock()
 	defer n.mu.Unlock()

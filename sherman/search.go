@@ -35,7 +35,6 @@ type pointer struct {
 // maxSteps is the greatest number of pages on a walk. Only a damaged tree needs more.
 const maxSteps = 1 << 16
 
-// maxLevel is the greatest level of a page.
 const maxLevel = 32
 
 // maxRestarts is how many times in a row an operation begins again at the root because it has come

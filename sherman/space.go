@@ -34,7 +34,6 @@ func (n *Node) freshPage(page int) (f layout.Fresh, ok bool) {
 	return f, ok
 }
 
-// keepPages adds pages to the node's pool.
 func (n *Node) keepPages(f ...layout.Fresh) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -201,7 +201,6 @@ func (c *changer) isLive(s separator, deadline clock.Time) (bool, error) {
 	return c.sib.Stage == layout.Live && c.sib.Level == s.level-1 && c.sib.Lowest == s.key, nil
 }
 
-// errRoot means that another client has made a new root.
 var errRoot = errors.New("another client has made a new root")
 
 // newRoot makes a root above the present one. The present root must be one level below s.level.

@@ -50,7 +50,6 @@ func newNodeStats() NodeStats {
 	return NodeStats{Wait: hdrhistogram.New(1, int64(maxWait), waitDigits)}
 }
 
-// waited records how long a client waited for a lock.
 func (s *NodeStats) waited(d time.Duration) {
 	_ = s.Wait.RecordValue(int64(min(max(d, 1), maxWait))) // in the range of the histogram
 }

@@ -70,7 +70,6 @@ func (s *Superblock) Put(b []byte) {
 	binary.LittleEndian.PutUint32(b[storeAt:], s.Store)
 }
 
-// storeAt is the offset of Store.
 const storeAt = 60
 
 // sharedBit in the number of servers marks a shared space.

@@ -78,7 +78,6 @@ type Config struct {
 	Pace func(completions int)
 }
 
-// terms returns the terms of the clients' leases.
 func (c *Config) terms() lease.Terms { return lease.Terms{Length: c.Lease, Grace: c.Grace} }
 
 // Limits of the segments of a server, if the classes share the memory. A segment has the length of

@@ -24,7 +24,6 @@ func (s *Server) stamp(a *rpc.Answer) {
 	a.Epoch, a.Scarce = s.epoch, s.rt.Now() < s.segments.scarceUntil
 }
 
-// send writes an answer into the client's buffer.
 func (s *Server) send(c *calls.Conn, r *rpc.Request, a *rpc.Answer) {
 	s.front.Answer(c, calls.Buffer{Addr: r.BufAddr, RKey: r.BufRKey}, int(a.Seq&1), a.Seq, a.AppendTo(nil))
 }

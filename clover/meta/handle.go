@@ -43,7 +43,6 @@ type client struct {
 	ended bool
 }
 
-// parse parses a request. ok is false if it is not valid.
 func (s *Server) parse(in calls.Request) (r rpc.Request, ok bool) {
 	var b [rpc.MaxRequest]byte
 	n := in.Len()

@@ -106,7 +106,6 @@ func (s *chains) advance(all bool) {
 	}
 }
 
-// followBatch follows the chains of the reports in the batch.
 func (s *chains) followBatch() {
 	w := &s.walk
 	w.turn++

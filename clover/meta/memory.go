@@ -365,7 +365,6 @@ func (s *memories) eraseShortcuts(i int) error {
 	return s.writeBulk(i, first.Offset, make([]byte, s.space.Shortcuts*layout.ShortcutLen))
 }
 
-// writeBulk writes b to server i at offset `off`.
 func (s *memories) writeBulk(i, off int, b []byte) error {
 	for p := (pieces{left: len(b)}); p.left > 0; p.next() {
 		if err := s.transfer(i, &p, func(o *remotemem.Op) error {
@@ -386,7 +385,6 @@ type pieces struct{ at, n, left, most int }
 // smallestPiece is the length in bytes below which transfer shortens no piece.
 const smallestPiece = 512
 
-// begin sets the length n of the present piece.
 func (p *pieces) begin() {
 	p.most = cmp.Or(p.most, bulkLen)
 	p.n = min(p.left, p.most)

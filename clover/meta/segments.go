@@ -108,7 +108,6 @@ func (s *pool) segment(server, k int, c layout.Class) layout.Handle {
 	return s.space.First(server, c) + layout.Handle(k*s.space.PerSegment(c))
 }
 
-// count returns the number of nodes of each class.
 func (s *pool) count() (n [layout.Classes]uint64) {
 	for i := range s.memory {
 		_ = s.runs(i, func(c layout.Class, _ layout.Handle, k int) error {

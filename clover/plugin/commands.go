@@ -234,7 +234,6 @@ func prepare(c *store.Call, w store.Workload) (loaded bool, err error) {
 	return false, err
 }
 
-// stats has the metadata server's counters.
 type stats struct {
 	rpc.Stats
 	names []string // names of the memory servers

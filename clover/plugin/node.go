@@ -229,7 +229,6 @@ func graceOf(lease time.Duration) time.Duration {
 	return max(lease, minGrace)
 }
 
-// stat asks the metadata server for its counters.
 func (n *node) stat(r *http.Request, in store.ClientOptions) (st rpc.Stats, err error) {
 	open, err := n.Clients(in)
 	if err != nil {

@@ -55,7 +55,6 @@ type Stats struct {
 // nodes without naming a server, Permille thousandths of these nodes come from this server.
 type Share struct{ Nodes, Free, Permille uint64 }
 
-// shareLen is the length of a Share in an answer.
 const shareLen = 3 * 8
 
 // ClassStats says how the classes of nodes share the memory.

@@ -265,7 +265,6 @@ func (p *Part) appendTo(b []byte) []byte {
 	return b
 }
 
-// parseParts parses the body of a Reports request.
 func parseParts(b []byte) (list []Part, err error) {
 	for len(b) > 0 {
 		if len(b) < partLen {

@@ -94,7 +94,6 @@ func nodeStat(s *sherman.NodeStats) NodeStat {
 // page costs one READ.
 const maxFree = 10_000
 
-// stat reads the state of the tree, its locks and the node's counters.
 func (n *node) stat(r *http.Request) (out Stat, err error) {
 	err = n.With(r, "stat", func(t *tree, c *sherman.Client, rt verbs.Runtime) error {
 		deadline := rt.Now().Add(joinPatience)

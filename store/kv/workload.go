@@ -142,7 +142,6 @@ func (c RunConfig) withDefaults() RunConfig {
 	return c
 }
 
-// validClient returns an error if the client's number or the number of clients is not valid.
 func (c *RunConfig) validClient() error {
 	switch {
 	case c.Clients > MaxClients:
