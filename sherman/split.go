@@ -155,8 +155,8 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 	}
 	// A closed page gets no new pointer. A merge closes a page first and then removes the pointers
 	// to it, each under the lock of the page that has the pointer. This client holds the lock of
-	// page a. If the child is live now, a later merge of the child waits for this lock and then
-	// finds the new pointer.
+	// the page at address a. If the child is live now, a later merge of the child waits for this
+	// lock and then finds the new pointer.
 	if live, err := c.isLive(s, deadline); err != nil || !live {
 		return 0, give(err)
 	}

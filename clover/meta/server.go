@@ -48,8 +48,8 @@ type Server struct {
 	change  *change
 	probeAt clock.Time
 	backAt  clock.Time
-	// services finds out, before a change of the view brings servers back, whether the memory
-	// services of the servers whose copies count run.
+	// services asks, before a change of the view brings servers back, whether the memory services
+	// run on the servers whose copies count.
 	services inquiry
 	// watched has what is known of the memory service of each server, if the store has copies.
 	watched []watched

@@ -7,7 +7,7 @@
 //   - records are in the range of their page, no key occurs twice, and records are sorted where the
 //     layout requires it;
 //   - lock words are free, or owners that are alive hold them;
-//   - at most as many written pages have no pointer to them as interrupted clients may have left.
+//   - written pages to which no pointer leads are at most as many as interrupted clients may leave.
 //
 // The caller passes the function that reads memory, so the package works with every kind of access.
 // The check reads most of the tree in large pieces: a tree of ten million keys takes seconds.

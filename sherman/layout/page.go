@@ -293,8 +293,8 @@ func splitPoint(p *Page, key uint64, order []uint16) (at int, sep uint64) {
 	}
 }
 
-// splitAt moves the records in the slots of move, which are in the order of their keys, to the
-// fresh page, which begins at sep. In an internal page, the first of these records becomes the
+// splitAt moves the records in the slots `move`, which are in the order of their keys, to the fresh
+// page, which begins at key `sep`. In an internal page, the first of these records becomes the
 // leftmost child of the fresh page.
 func splitAt(p *Page, move []uint16, sep uint64, to Fresh, b []byte, sib *Page, ranges []Range) []Range {
 	leaving := move

@@ -13,8 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// LoadRequest asks a host to load the keys 0 to Keys-1 in bulk. The value of a key is its number
-// plus 1. The tree must be empty.
+// LoadRequest asks a host to load the keys 0 to Keys-1 in bulk. Without Records, the value of a key
+// is the key plus 1. The tree must be empty.
 type LoadRequest struct {
 	Keys uint64 `json:"keys"`
 	// Records is true if the values are to be those that workloads make, instead of numbers of 8
