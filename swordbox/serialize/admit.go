@@ -9,13 +9,13 @@ import (
 )
 
 // A queue pair that the server has never answered may not exist: a host can forge requests to any
-// QPN. The switch cannot tell whether the server executes such a request. So each word that the
-// request touches waits until no NIC would retransmit the request any more, and until then the
-// switch replaces no atomic on that word. One forged packet that claims to be the first of a
-// message of four gigabytes must not have that effect on all words of a server. So on a connection
-// that the server has never answered and that the connection manager has not announced, a WRITE may
-// touch at most maxStrange words. The switch drops a request that claims more, and its sender
-// retransmits it. The search for the words takes time, so scanBurst and scanEach limit the search.
+// QPN. The switch cannot tell whether the server executes such a request. So it replaces no atomic
+// on a word that the request touches until no NIC would retransmit the request any more. One forged
+// packet that claims to be the first of a message of four gigabytes must not have that effect on
+// all words of a server. So on a connection that the server has never answered and that the
+// connection manager has not announced, a WRITE may touch at most maxStrange words. The switch
+// drops a request that claims more, and its sender retransmits it. The search for the words takes
+// time, so scanBurst and scanEach limit the search.
 
 const (
 	// maxStrange is how many words a WRITE may touch on a connection that the server has never

@@ -10,9 +10,9 @@ import (
 )
 
 // Draining reports whether a server whose last rule was removed may still have requests in flight
-// on a shared connection. While it is true, Bypass must see the requests to such a server on flows
-// without a rule, because some of them must wait until the requests on the shared connection have
-// ended.
+// on a shared connection. While the result is true, the caller passes requests to such a server to
+// Bypass, even if no rule covers their flows. Bypass drops those that must not overtake the
+// requests on the shared connection.
 func (m *Machine) Draining() bool { return len(m.leaving) > 0 }
 
 // drain forgets the words of each server that has no rules any more, once no request is in flight
@@ -40,9 +40,9 @@ func (s *server) busy() bool {
 // Bypass checks a packet to a server if no sequencer handles its flow: the flow is not tracked, for
 // example because the table of flows was full, or no rule of this machine covers the flow any more.
 // Bypass drops two kinds of requests, and the sender's NIC retransmits them. The first kind may
-// change a word for which a request is in flight on a shared connection. The second kind are the
-// first requests of a new connection to a server whose last rule was removed, as long as the server
-// may still execute older requests that their clients have given up; see former.go.
+// change a word for which a request is in flight on a shared connection. The second kind are first
+// requests of a new connection to a server whose last rule was removed. They wait while the server
+// may still execute older requests that clients have given up; see former.go.
 func (m *Machine) Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed) pipeline.Verdict {
 	if !p.BTH.Opcode.Is(wire.OpRequest) {
 		return pipeline.Forward()

@@ -24,9 +24,9 @@ import (
 // words holds what the switch knows about old requests to a server: all requests that were sent to
 // the server before the time clean have ended.
 type words struct {
-	// unsettled is true if, since the last call of cleanSince, the rules have changed, or a shared
-	// connection or a flow with requests in flight has ended. Requests that the machine does not
-	// know may then be in flight. settledAt is when all of them have arrived or are lost.
+	// unsettled is true if requests that the machine does not know may be in flight: since the last
+	// call of cleanSince the rules have changed, or a shared connection or a flow with requests in
+	// flight has ended. settledAt is when all such requests have arrived or are lost.
 	unsettled bool
 	settledAt clock.Time
 	// clean is the last result of cleanSince, computed at cleanAt.

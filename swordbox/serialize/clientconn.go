@@ -85,8 +85,8 @@ func (k *clientConn) ack(now clock.Time, end wire.PSN) bool {
 	return true
 }
 
-// drop ends all operations in flight because the flow was refused (see die). If the server has
-// refused it, the first operation is the refused one, and the server executes none of the others.
+// drop ends all operations in flight because the flow was refused (see die). If the server refused
+// the flow, it refused the first operation, and executes none of the others.
 func (k *clientConn) drop(now clock.Time) {
 	o := &k.ops
 	for first := true; o.head != o.tail; o.head++ {

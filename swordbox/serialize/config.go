@@ -22,21 +22,21 @@ type Config struct {
 	// 256, respectively. Each host has a share of Held; see shares.
 	Held, HeldPerFlow int
 	// OwnOps bounds the operations in clientOps of a flow: those in flight on the client's
-	// connection that concern a known word or an unproven key; 0 means 128.
+	// connection whose end changes what the switch knows of words or keys; 0 means 128.
 	OwnOps int
-	// HoldTime applies while the switch does not know the timeout of the client's NIC. If the
-	// client sends nothing for HoldTime, the switch drops the client's held requests, and the
-	// client retransmits them if it has not given up. HoldTime must be shorter than the whole time
-	// for which NICs retry. 0 means 30 ms.
+	// HoldTime is how long a client with held requests may send nothing before the switch drops
+	// them. Then the client retransmits them if it has not given up. Rules with misses=wait add
+	// their patience to HoldTime. If the client's NIC is seen to retransmit at a shorter interval,
+	// that interval applies instead. HoldTime must be shorter than the whole time for which NICs
+	// retry. 0 means 30 ms.
 	HoldTime time.Duration
-	// RedoTime applies when the client asks again for a READ and the server executes it again.
-	// Answers to later requests wait for the response to the READ, but at most for RedoTime; 0
-	// means 1 ms.
+	// RedoTime is how long answers to later requests wait at most for the response to a READ that
+	// the server executes again, because the client has asked for it again; 0 means 1 ms.
 	RedoTime time.Duration
 	// Transit is how long a packet may take from the switch to a server, in addition to delays by
-	// injected faults (pipeline.Ctx.DelayedUntil). Before the switch replaces atomics of words that
-	// it does not know yet, it waits for Transit. It does so after a change of rules, after the end
-	// of a shared connection, and after the end of a flow with unanswered requests. 0 means 10 ms.
+	// injected faults (pipeline.Ctx.DelayedUntil). After a change of rules, or the end of a shared
+	// connection or of a flow with unanswered requests, the switch waits for Transit before it
+	// begins to replace the atomics of a word (clean.go). 0 means 10 ms.
 	Transit time.Duration
 	// Late is true if hosts may have sent requests before the machine existed.
 	Late bool

@@ -68,8 +68,8 @@
 //	flows.go, config.go                 tables of flows; Config
 //	info.go, listing.go                 what captures and `rdmalab switch` show
 //
-// Failing CAS. If the switch knows that a CAS will fail, it sends a WRITE of no bytes instead,
-// unless a rule makes it answer the CAS, or hold the CAS until it would succeed (miss.go).
+// Failing CAS. If the switch knows that a CAS will fail, it sends a WRITE of no bytes instead. A
+// rule may make it answer the CAS, or hold the CAS until it would succeed (miss.go).
 //
 // Limits. The switch identifies a word by the address in requests: memory that a server has
 // registered under two addresses must not be used as a word under both. The server itself may

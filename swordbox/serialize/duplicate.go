@@ -114,10 +114,10 @@ func (d *duplicate) refuseSuspect() pipeline.Verdict {
 // SEND or WRITE that is enough, because its outcome is always the same (IBTA C9-105). The ACK names
 // the newest request that the server has executed, as a responder's ACK does. If the duplicate
 // comes from the client of this flow, that client has sent the newest request, too, and accepts the
-// ACK. If the duplicate is the first request of another connection with the same numbers, the NIC
-// of its client ignores an ACK of a PSN that it has not used. An ACK cannot cover a READ or an
-// atomic. If a READ or an atomic follows the duplicate, the client sends it again, too, and its
-// answer covers the duplicate.
+// ACK. If the duplicate is the first request of another connection with the same QPNs and PSNs, its
+// sender ignores an ACK of a PSN that it has not used. An ACK cannot cover a READ or an atomic. If
+// a READ or an atomic follows the duplicate, the client sends that again, too, and the answer to it
+// covers the duplicate.
 func (d *duplicate) executed() pipeline.Verdict {
 	m, psn := d.m, d.p.BTH.PSN
 	end := d.incomplete()

@@ -9,8 +9,8 @@ import (
 // extent describes a message that writes: its PSNs on the client's connection, and the bytes that
 // it may change. Only the first packet of a WRITE names the address. For the later packets the
 // switch keeps the extent in the flow's clientOps until the server has acknowledged the WRITE. If
-// the switch did not see the first packet, or had no room to keep the extent, each later packet
-// gets its own extent, which covers the whole memory of the server.
+// the switch did not see the first packet, or had no room to keep the extent, the switch takes each
+// later packet for a message of its own that may change the whole memory of the server.
 type extent struct {
 	first, end wire.PSN // end is the PSN after the last one
 	va         uint64
@@ -116,8 +116,8 @@ func (r *rest) begin(f *wire.Frame, psn wire.PSN) {
 }
 
 // restOfWrite sends a middle or last packet of a WRITE. Each word that the packet touches must wait
-// for the end of the WRITE. A word does not wait yet if it entered the table after the first packet,
-// and does not wait any more if it has waited for too long; restOfWrite then makes it wait.
+// for the end of the WRITE. If a word has entered the table after the first packet, or has given up
+// waiting, restOfWrite makes it wait.
 func (g *placing) restOfWrite() outcome {
 	m, n := g.m, uint32(len(g.f.Payload))
 	m.step.cover = m.words.Overlapping(m.step.cover[:0], g.s.index, g.rest.va, n)

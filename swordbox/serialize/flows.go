@@ -50,8 +50,8 @@ func (l *sequencer) tag(psn wire.PSN) requester.Tag {
 	return requester.Tag{Flow: l.index, Generation: l.serial, PSN: psn}
 }
 
-// blockedList holds the sequencers that have held requests, or that must still send a sequence NAK.
-// They are in the order in which they began to wait.
+// blockedList holds the sequencers that have held requests, or that must still send a sequence NAK,
+// in the order in which they began to wait or were last served.
 type blockedList struct {
 	list  []*sequencer
 	again []*sequencer // scratch memory of prune
@@ -66,9 +66,9 @@ func (b *blockedList) add(l *sequencer) {
 	}
 }
 
-// prune removes the sequencers that do not wait any more. It moves a sequencer that is served
-// (settle has just released one of its requests) to the end of the list, so that a client with many
-// requests does not keep other clients from a word.
+// prune removes the sequencers that do not wait any more. It moves each sequencer of which settle
+// has just released a request (served) to the end of the list. So a client with many requests does
+// not keep other clients from a word.
 func (b *blockedList) prune() {
 	if len(b.list) == 0 {
 		return

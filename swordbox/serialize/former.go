@@ -18,9 +18,9 @@ import (
 // the former owner of a lock would change memory that the next owner has locked. The switch
 // prevents this when a client's connection begins: a shared connection may have a request in flight
 // that its client has given up (see isLate). Then the new connection waits until the requests on
-// the shared one have ended. Until then the switch drops its requests, and the client's NIC
-// retransmits them. Connections that existed before do not wait: the switch does not order them
-// behind requests that their host has lost on another connection.
+// the shared one have ended. Until then the switch drops the requests of the new connection, and
+// the client's NIC retransmits them. Connections that existed before do not wait: the switch does
+// not order them behind requests that their host has lost on another connection.
 
 // A request on a shared connection that has had no answer for reconnectAge delays new connections
 // of its client's host: the client's queue pair may have failed, and the client connects again. A
@@ -40,18 +40,17 @@ type former struct {
 	end  uint32
 }
 
-// formers says what a new flow waits for before its first request: for the requests in list, and
-// for the requests to shared connections of the same server that the switch already held at began,
-// when the flow's sequencer was made. If list is nil, the flow waits for nothing.
+// formers says which requests must end before a new flow sends its first request: those in list,
+// and those to shared connections of the same server that the switch already held at began. began
+// is when the flow's sequencer was made. If list is nil, the flow waits for nothing.
 type formers struct {
 	list  []former
 	began clock.Time
 }
 
-// formersOf returns the requests that must end before the sequencer of a flow from a host sends its
-// first request, because the server may execute them late. For each shared connection that isLate
-// selects, it names the newest request: when this request has ended, all others on the connection
-// have ended, too.
+// formersOf returns the requests that a new flow from a host must not overtake, because the server
+// may execute them late. For each shared connection that isLate selects, it names the newest
+// request: when this request has ended, all others on the connection have ended, too.
 func (s *server) formersOf(now clock.Time, host netip.Addr) (out []former) {
 	for _, k := range s.links {
 		if k.isLate(now, host) {
@@ -67,8 +66,8 @@ func (s *server) hasFormers(now clock.Time, host netip.Addr) bool {
 }
 
 // isLate reports whether the shared connection has a request in flight that its client may have
-// given up, to connect again from the host. That is so if the request has waited for formerAge, if
-// it came from the host and has waited for reconnectAge, or if its client's connection has ended.
+// given up, to connect again from the host. That is so if the request has waited for formerAge, or
+// for reconnectAge if it came from the host, or if its client's connection has ended.
 func (k *link) isLate(now clock.Time, host netip.Addr) (late bool) {
 	if since, ok := k.conn.Oldest(); ok && now.Sub(since) >= formerAge {
 		return true

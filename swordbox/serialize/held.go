@@ -12,7 +12,7 @@ type heldPacket struct {
 	data []byte
 	span int        // how many PSNs the request takes
 	at   clock.Time // when it arrived
-	next int32      // slot of the flow's next held request; -1 if there was none yet
+	next int32      // slot of the flow's next held request; -1 if there is none
 	port int32      // port of the host in whose share the request is
 	// hurried is true if the held CAS must not wait any longer for the value that it compares with.
 	hurried bool

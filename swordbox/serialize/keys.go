@@ -109,14 +109,14 @@ func (k *keys) ban(rkey uint32) {
 // request, the new incarnation of the server would execute its atomic.
 //
 // No number proves that the incarnation is the same, because every number may repeat. The proof is
-// that the client's connection works. The switch takes a request that is sent on the client's
-// connection for the first time after the newest shared connection was attached. If the server
-// acknowledges this request, its queue pair exists in the incarnation to which the shared
-// connection belongs, or in a later one, in which the shared connection is dead. So each flow must
-// be proven again for each shared connection that its server gets, including the first. Until then
-// its requests stay on the client's connection, as without a switch. If the connection was learnt
-// from packets, the proof also shows that its two flows are paired correctly, because the flow's
-// server acknowledged the flow's PSN.
+// that the client's connection works: the server acknowledges a request that was first sent there
+// after the newest shared connection was attached. Then the server's queue pair exists in the
+// incarnation to which the shared connection belongs, or in a later one. In a later one the shared
+// connection is dead, so the server executes no moved request. So each flow must be proven again
+// for each shared connection that its server gets, including the first. Until then its requests
+// stay on the client's connection, as without a switch. If the connection was learnt from packets,
+// the proof also shows that its two flows are paired correctly, because the flow's server
+// acknowledged the flow's PSN.
 
 // proof is the state of the proof that a flow's connection and the server's shared ones belong to
 // the same incarnation of the server.

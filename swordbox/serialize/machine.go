@@ -45,8 +45,8 @@ type step struct {
 	tx      wire.Frame // an answer that the switch makes
 	path    transform.Path
 	note    string // description of the packet for captures
-	// from describes for captures the packet of the server on a shared connection for which the
-	// machine sends an answer. Made is true if there is none.
+	// from is the note for captures about the server's packet, on a shared connection, that causes
+	// the present answer. from.Made is true if no packet causes the answer.
 	from transform.Note
 }
 

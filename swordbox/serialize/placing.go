@@ -231,8 +231,7 @@ func (g *placing) submit(r *record, shard int) {
 	g.m.stats.Moved++
 	conn := g.s.links[shard].conn
 	var ok bool
-	// If requests are blocked, the packet must not overtake the held requests that this step
-	// releases.
+	// If any flow has held requests, the packet must not overtake those that this step releases.
 	if g.arrived && len(g.m.blocked.list) == 0 {
 		ok, g.now, g.m.step.note = conn.SubmitInPlace(g.c, g.f, g.tag(r.psn))
 	} else {

@@ -2,8 +2,8 @@ package serialize
 
 import "github.com/rdmalab/rdmalab/softrnic/wire"
 
-// maxBehind is how many PSNs the map looks back from the newest one, even within one segment. It
-// must be well below 2^23, or old and new PSNs could not be distinguished.
+// maxBehind is how many PSNs before the next one the map covers; the oldest segment is shortened to
+// that. It must be well below 2^23, or old and new PSNs could not be distinguished.
 const maxBehind = 1 << 21
 
 // segment is a run of a client's PSNs whose requests are in the same place. It ends where the next
@@ -25,7 +25,7 @@ const mask24 = 1<<24 - 1
 // connection. Moved requests have a PSN at the client and none at the server. The map remembers a
 // bounded number of segments.
 type psnMap struct {
-	segs    []segment // ring of n segments; head is the place of the oldest one
+	segs    []segment // ring of n segments; head is the position of the oldest one
 	head, n int
 	max     int // the largest n
 	// client is the PSN of the next request at the client. own is the next PSN on the client's
@@ -39,7 +39,7 @@ type where uint8
 const (
 	whereOld    where = iota // older than the oldest segment
 	whereOwn                 // the request is on the client's connection
-	whereMoved               // the request is on a shared connection
+	whereMoved               // the request has moved, or the switch has answered it itself
 	whereFuture              // not assigned to a place yet
 )
 

@@ -3,13 +3,13 @@ package serialize
 import "github.com/rdmalab/rdmalab/softrnic/wire"
 
 // A client's NIC retransmits unanswered requests, and the server's NIC answers them again. The PSNs
-// of both lag behind the newest PSN on the client's connection by at most the largest number of
-// PSNs that were ever in flight there at one time. The switch records this number for each flow
-// (far). A request with an older PSN may belong to another connection, whose queue pair has the QPN
-// of an earlier one. The switch must not forward such a request as a harmless duplicate, because
-// the server would execute it. The requests of a client that has had no answer for a long time may
-// be that old, too. The switch answers these requests itself if it knows that the server has
-// executed them; see duplicate.executed.
+// of these packets lag behind the newest PSN on the client's connection, at most by the largest
+// number of PSNs that were ever in flight there. The switch records this number for each flow
+// (far). A request with an older PSN may belong to a new connection whose queue pair has the same
+// QPN as before. The switch must not forward such a request as a harmless duplicate, because the
+// server would execute it. The requests of a client that has had no answer for a long time may be
+// that old, too. The switch answers these requests itself if it knows that the server has executed
+// them; see duplicate.executed.
 
 // slack is a margin in PSNs: a duplicate may lag behind the newest PSN by slack plus twice far.
 const slack = 4096

@@ -54,8 +54,9 @@ func (a *replies) back() *transform.Path {
 // connection manager has shown that it does.
 func (a *replies) isUnproven() bool { return !a.hasMSN && !a.flow.Synced() && !a.flow.HasAcked }
 
-// raiseMSN returns the MSN for an answer with MSN msn of the server. The result never decreases,
-// not even for answers to duplicates.
+// raiseMSN returns the MSN for an answer of the server that the switch forwards. msn is the
+// server's MSN plus the number of moved requests. The result never decreases, not even for answers
+// to duplicates.
 func (a *replies) raiseMSN(msn uint32) uint32 {
 	msn &= mask24
 	if !a.hasMSN || wire.Diff(wire.PSN(msn), wire.PSN(a.msn)) > 0 {

@@ -16,8 +16,8 @@ const (
 	// a duplicate that differs from the first request with its PSN
 	ReasonOther pipeline.Reason = "other request"
 	ReasonGhost pipeline.Reason = "ghost response" // a response to a request that is not in flight
-	// A word allows no other request at this time, or older requests must end first (former.go).
-	// The sender retransmits the request.
+	// A word allows no other request at this time, older requests must end first (former.go), or
+	// the connection may be forged (admit.go). The sender retransmits the request.
 	ReasonBusy pipeline.Reason = "word busy"
 	// no room to hold the request; the sender retransmits it
 	ReasonHeldFull pipeline.Reason = "too many held"
@@ -114,10 +114,10 @@ func (l *sequencer) looseRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.
 	return pipeline.Forward()
 }
 
-// looseWrite makes every word that a WRITE or an atomic touches wait until the request can no
-// longer reach the server. It returns false if the switch cannot forward the request now. The words
-// do not count the packets of the request, because the switch cannot tell which of them are
-// retransmissions.
+// looseWrite makes every word that a WRITE or an atomic touches wait until the server has
+// acknowledged the request, or the request can no longer reach the server. It returns false if the
+// switch cannot forward the request now. A retransmission makes the words wait once more, because
+// the switch cannot tell that it is one.
 func (l *sequencer) looseWrite(now clock.Time, f *wire.Frame) bool {
 	x := l.extentOf(f, f.BTH.PSN)
 	isAtomic := f.BTH.Opcode.Is(wire.OpAtomic)
@@ -243,8 +243,9 @@ func (l *sequencer) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline
 	return pipeline.Consume().With(note)
 }
 
-// tellLater delays the sequence NAK for dropped requests until the flow is idle. With an earlier
-// NAK the client would retransmit too early and use up its retries.
+// tellLater leaves the sequence NAK for dropped requests to release, which sends it when there is
+// room, and the flow is idle or within a message. With an earlier NAK the client would retransmit
+// too early and use up its retries.
 func (l *sequencer) tellLater() {
 	l.naks.on(evNoRoom)
 	l.m.blocked.add(l)

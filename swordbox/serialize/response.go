@@ -83,8 +83,8 @@ func (l *sequencer) response(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdi
 	return pipeline.Rewrite().With(noteResponse(c, p, raw))
 }
 
-// resolve finds out how many PSNs a READ takes if the switch did not know that, from the first
-// packet of its response or from its refusal.
+// resolve finds out how many PSNs a READ of unknown span takes: p is the first packet of its
+// response, or the NAK that refuses it.
 func (l *sequencer) resolve(p *pipeline.Parsed) {
 	r := l.window.oldest()
 	n := 0

@@ -91,8 +91,8 @@ func (l *sequencer) incomplete() wire.PSN {
 
 // mayMove reports whether requests of the flow may move. It calls Config.Moving once for each flow.
 // Requests do not move once one end is closing the connection by a DREQ: a server fences a client
-// by a DREQ, and destroys the queue pair for that client. If the client's host was suspended
-// meanwhile and sends requests later, they must fail at this queue pair, and must not reach the
+// by a DREQ, and destroys its own queue pair of the connection. If the client's host was suspended
+// meanwhile, its late requests must fail because the queue pair is gone. They must not reach the
 // server on another connection.
 func (l *sequencer) mayMove() bool {
 	if l.flow.ReqQPN == 0 || !l.hasMSN || l.phase == refused || l.flow.State == conntrack.Closing || !l.isProven() {

@@ -21,8 +21,8 @@ const (
 	// forwarded.
 	passing
 	// partial: the PSN that the server expects is not known. Requests may have been forwarded
-	// before the sequencer existed, or the switch has dropped a request, so that the server will
-	// see its retransmission as a new one. The sequencer itself has forwarded none.
+	// before the sequencer existed, or the switch has dropped a request, whose retransmission will
+	// be new to the server. The sequencer itself has forwarded none.
 	partial
 	// partialPassing: like partial, but the sequencer has forwarded a request.
 	partialPassing
@@ -111,8 +111,8 @@ type messageEvent uint8
 const (
 	evFirst    messageEvent = iota // the first packet of a message of several packets was sent
 	evLast                         // the last packet of that message was sent
-	evOpenRead                     // a READ of unknown span was sent
-	evSpan                         // the response has shown the span
+	evOpenRead                     // a READ was sent that takes an unknown number of PSNs (its span)
+	evSpan                         // the response has shown the span of that READ
 
 	messageEvents
 )

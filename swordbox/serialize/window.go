@@ -15,9 +15,9 @@ type asked struct {
 	compare, operand uint64 // see operands
 }
 
-// record describes a moved request, or a READ or atomic on the client's connection. The switch
-// makes it when it sends or answers the request, and evicts it from the window later. It serves to
-// answer a duplicate (hole 14), and to execute a READ again.
+// record describes a moved request, or a READ, atomic or FLUSH on the client's connection. The
+// switch makes the record when it sends or answers the request. From the record it answers a
+// duplicate (hole 14), or has a READ executed again.
 type record struct {
 	psn wire.PSN // the request's PSN at the client
 	own wire.PSN // its first PSN on the client's connection, if place is placeOwn
@@ -259,8 +259,8 @@ func (w *window) find(psn wire.PSN) *record {
 	return nil
 }
 
-// onClient returns the record of the request that has a PSN on the client's connection; nil if
-// there is none.
+// onClient returns the record of the request whose PSNs on the client's connection include own; nil
+// if there is none.
 func (w *window) onClient(own wire.PSN) *record {
 	for pos := w.tail; pos != w.head; pos-- {
 		r := w.at(pos - 1)
