@@ -52,7 +52,7 @@ func (t *Table) datagram(now clock.Time, in int, f *wire.Frame, icrc Checker) {
 }
 
 // reply handles a REP: it names the second end of the connection, and reply creates the two flows.
-// The result reports whether the REP was valid.
+// The result is false if the REP is not valid, or if there is no room for the flows.
 func (t *Table) reply(now clock.Time, from *host, to netip.Addr, body []byte) bool {
 	var m mad.REP
 	if m.Parse(body) != nil || m.QPN <= gsi {

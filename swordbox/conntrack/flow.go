@@ -9,8 +9,8 @@ import (
 )
 
 // Flow is one direction of a reliable connection: the requests of one end, and the responses to
-// them. A program may read all exported fields. It may change Ext, Pinned and Checked, and Expected
-// by Advance. A *Flow stands for the same connection as long as its Generation stays the same.
+// them. A program may read all exported fields. It may change Ext, Pinned, Checked and Expected
+// (see Advance). A *Flow stands for the same connection as long as its Generation stays the same.
 type Flow struct {
 	// ID is a small number that names the flow in listings and captures. It is below
 	// Table.MaxFlows.

@@ -16,16 +16,16 @@ import (
 // requests have matched several responses, the table pairs the two.
 //
 // The result is right as long as all packets between the two hosts cross this switch. Three cases
-// need more. First, the switch may have missed packets of a flow, at its start or for lack of room;
-// such a flow is not excluded before it is settled. Second, two flows may claim the same peer; both
-// start over, because one of them must be wrong. Third, connections may run in lockstep, with the
-// same PSNs, kinds and times; they cannot be told apart, and are not paired while that lasts.
+// are special. First, the switch may have missed packets of a flow, at its start or for lack of
+// room; such a flow is not excluded before it is settled (entry.settled). Second, two flows may
+// claim the same peer; both start over, because one of them must be wrong. Third, connections may
+// run in lockstep, with the same PSNs, kinds and times; they are not paired while that lasts.
 //
 // A host can forge responses with its own address. That can pair its own flows wrongly, but no flow
 // of another host.
 
 // confirm is how many responses must match the only flow that is left, before the table pairs the
-// two flows. Each of them must have a higher PSN than the one before.
+// two flows. Each response must have a higher PSN than the one before.
 const confirm = 3
 
 // learner finds out from packets which two flows are the two directions of one connection. It holds
@@ -196,8 +196,8 @@ func (t *learner) vote(u, d *Flow, psn wire.PSN) *Flow {
 // the connection manager, the switch sees no handshake of the new connection. Requests of the new
 // connection name another queue pair of the server, so they make a flow of their own. But the
 // responses of the new connection name the same queue pair as those of the old one. If the switch
-// applied the PSN shift of the old connection to such an ACK, the ACK would acknowledge other
-// requests.
+// applied the PSN shift of the old connection to an ACK of the new one, the ACK would acknowledge
+// other requests than the server meant.
 
 // maxTransit is longer than a packet is in transit in a rack.
 const maxTransit = time.Millisecond

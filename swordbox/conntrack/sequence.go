@@ -25,10 +25,10 @@ type Sequence struct {
 	// from is the PSN of the first request that was seen, or whose answer was seen. high is one
 	// past the highest PSN of the requests that were seen; it is valid if there was one.
 	from, high wire.PSN
-	// loose is the newest request if it is a READ whose number of PSNs (its span) is not known;
-	// otherwise its length is 0. While there is a loose READ, high is an upper bound of the PSN
+	// loose is the newest request if that is a READ whose number of PSNs (its span) is not known;
+	// otherwise loose.length is 0. While there is a loose READ, high is an upper bound of the PSN
 	// after it; otherwise high is exact. An earlier READ of unknown span needs no such entry,
-	// because it ends before the request that follows it.
+	// because the next request shows where it ends.
 	loose readOf
 	// open is the last READ of unknown span that was New. While sync is readOpen, Expected is the
 	// PSN of this READ.
@@ -196,9 +196,9 @@ func (q *Sequence) setMTU(n int) {
 	q.countRead()
 }
 
-// countRead is called when the table has learnt the path MTU or a lower bound of it. If this shows
-// how many PSNs the READs loose and open take, countRead sets high to the PSN after loose, and
-// Expected to the PSN after open.
+// countRead is called when the table has learnt the path MTU or a lower bound of it. If that shows
+// the span of the READ loose, countRead sets high to the PSN after it. If it shows the span of the
+// READ open, countRead sets Expected to the PSN after that.
 func (q *Sequence) countRead() {
 	if span := q.SpanOf(q.loose.length); q.loose.length != 0 && span != 0 {
 		q.high, q.loose.length = q.loose.psn.Add(span), 0

@@ -14,7 +14,7 @@ type Config struct {
 	// Connections is how many connections the table tracks, two flows each; 0 means 4096.
 	Connections int
 	// Learning is how many flows without a peer the table may have; 0 means half of all flows. One
-	// host may have half of them.
+	// host may have half of this number.
 	Learning int
 	// Idle is how long a connection may be silent before the table forgets it, unless it is pinned
 	// (Flow.Pinned). It must be longer than the time for which NICs retry. 0 means 10 minutes.
@@ -141,9 +141,9 @@ func (t *Table) rare(now clock.Time, in int, fl *Flow, f *wire.Frame, icrc Check
 	response := f.BTH.Opcode.Is(wire.OpResponse)
 	if fl != nil && now.Sub(fl.Last) >= t.cfg.Quarantine {
 		if !intact(icrc) {
-			// A damaged packet must not end the silence. Otherwise a packet of a new connection
-			// that follows it would count as one of the old connection, because reuse checks only
-			// the first packet after a silence.
+			// A damaged packet must not end the silence, because reuse checks only the first packet
+			// after a silence. The next packet, perhaps of a new connection, would count as one of
+			// the old connection.
 			t.stats.Damaged++
 			return refused(fl, response, Corrupt)
 		}

@@ -15,9 +15,9 @@ type Egresser interface {
 	// it transmits a copy, at once or later, or drops the frame (Ctx.Drop). Egress may be called
 	// within other calls of the program, also within its own calls of Ctx.Emit.
 	Egress(c *Ctx, port int, f packetio.Frame) bool
-	// Queued returns the ports with queues. The switch calls it once, and Egress is called only for
-	// these ports, so that other frames cost nothing more. The program owns the result, and changes
-	// it whenever a queue comes or goes.
+	// Queued returns the ports with queues. The switch calls Queued once, and Egress only for
+	// frames to these ports. The program owns the result, and changes it whenever a queue comes or
+	// goes.
 	Queued() *QueuedPorts
 }
 
@@ -50,7 +50,7 @@ func (q *QueuedPorts) Add(port int) Place {
 // Has reports whether a port has a queue.
 func (q *QueuedPorts) Has(port int) bool { return port < len(q.ports) && len(q.ports[port]) > 0 }
 
-// Oldest reports whether no earlier queue of the port is left, so that this one may transmit.
+// Oldest reports whether no earlier queue of the port is left, so that this queue may transmit.
 func (p Place) Oldest() bool { return p.in == nil || p.in.ports[p.port][0] == p.number }
 
 // Newest reports whether the queue takes the new frames of the port.

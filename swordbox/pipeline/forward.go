@@ -127,7 +127,7 @@ func (s *Switch) remark(out int, text string) {
 	}
 }
 
-// Observe turns Notes on or off. While they are off, frames cost nothing more.
+// Observe turns Notes on or off. While Notes are off, the switch spends no time on them.
 func (s *Switch) Observe(on bool) { s.observed = on }
 
 // Notes describes what the last call of Frame, Tick, Step or Load did besides plain forwarding:

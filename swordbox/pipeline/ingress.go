@@ -15,8 +15,8 @@ type Ingresser interface {
 	// changed, to Ctx.Resume, now or later, or drops it.
 	Ingress(c *Ctx, in int, f packetio.Frame) bool
 	// Taken returns the ports at which the program decides about arriving frames. The switch calls
-	// it once, and Ingress is called only for these ports, so that other frames cost nothing more.
-	// The program owns the result, and changes it when it begins or stops deciding at a port.
+	// Taken once, and Ingress only for frames at these ports. The program owns the result, and
+	// changes it when it begins or stops deciding at a port.
 	Taken() *MarkedPorts
 }
 

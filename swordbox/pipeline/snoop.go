@@ -68,8 +68,8 @@ func (s querier) tick(now clock.Time) {
 	}
 }
 
-// queryAll sends a query for all groups out of every port. If there is a router, which does that,
-// it sends only the first queries (groups.startup).
+// queryAll sends a query for all groups out of every port. If a router sends such queries, the
+// switch sends only the first ones (groups.startup).
 func (s querier) queryAll(now clock.Time) {
 	t := &s.groups
 	response, next := queryResponse, queryInterval

@@ -94,8 +94,8 @@ type Switch struct {
 	ctx Ctx
 	step
 	// parsed, sealer, segment and segments are scratch memory. parsed and sealer are objects of
-	// their own. An object as large as Switch begins 8 bytes behind a multiple of 16. As parts of
-	// it they would have stores of 16 bytes that cross a cache line or a page, which are slow.
+	// their own, because an object as large as Switch begins 8 bytes behind a multiple of 16. As
+	// parts of Switch, their stores of 16 bytes would cross cache lines and pages, which is slow.
 	parsed   *Parsed
 	sealer   *wire.Sealer
 	segment  []byte
@@ -175,8 +175,8 @@ func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 	s.out = nil
 }
 
-// Step calls f with a context for the program. It is called for operators' commands that make the
-// program send packets.
+// Step calls f with a context in which the program can send packets. The caller uses it for
+// operators' commands, and to make the program end its connections.
 func (s *Switch) Step(now clock.Time, out *packetio.Batch, f func(c *Ctx)) {
 	s.begin(now, out)
 	f(&s.ctx)
