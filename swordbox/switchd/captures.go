@@ -60,9 +60,8 @@ func (c *captures) end(r *http.Request, _ none) (none, error) {
 	return none{}, nil
 }
 
-// serveCapture streams pcapng. The stream ends when the client disconnects, when the time that the
-// client has given by for= is over, when the client ends the capture by its name, or when the
-// daemon ends.
+// serveCapture streams pcapng. The stream ends when the client disconnects or ends the capture by
+// its name, when the time that the client has given by for= is over, or when the daemon ends.
 func (c *captures) serveCapture(w http.ResponseWriter, r *http.Request) {
 	q := r.URL.Query()
 	o := tap.Options{Links: q["link"], Only: q.Get("dir")}

@@ -94,9 +94,9 @@ func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
 	return d
 }
 
-// Run forwards frames until ctx ends. Then it closes all ports. If an operator has loaded a
-// program, it frees the program's resources. It returns an error only if the loop could not
-// continue or closing failed.
+// Run forwards frames until ctx ends. Then it closes all ports, and frees the resources of a
+// program that an operator has loaded. It returns an error only if the loop could not continue or
+// closing failed.
 func (d *Daemon) Run(ctx context.Context) error {
 	watched := make(chan struct{})
 	watchCtx, stopWatch := context.WithCancel(ctx)

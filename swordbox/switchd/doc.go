@@ -1,11 +1,11 @@
 // Package switchd runs a switch. In each round, one loop receives from all ports, applies the
-// faults of the links up, runs the pipeline, applies the faults of the links down, and flushes the
-// bounded egress queues. Between rounds it waits for frames or for the earliest deadline.
+// faults of the links up, and runs the pipeline. Then it applies the faults of the links down, and
+// flushes the bounded egress queues. Between rounds it waits for frames or the earliest deadline.
 //
 // The loop is one goroutine. It owns all state that it needs for a frame: the pipeline, the fault
 // plan, the frames that a fault delays. Other goroutines pass it functions, which it runs between
-// two rounds. The goroutine is not locked to an OS thread, because waking a locked goroutine costs
-// a hundred times as much.
+// two rounds. The goroutine is not locked to an OS thread, because a locked goroutine takes a
+// hundred times as long to wake as an unlocked one.
 //
 // Ports come and go. If an interface is missing, the daemon opens its port as soon as the interface
 // exists. When a link goes down, the switch forgets the addresses that it has learnt there. A

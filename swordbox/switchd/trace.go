@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 )
 
-// record records that a packet passes point p at a port. It does so only if an operator has asked
-// for a trace that includes the port.
+// record records that packets pass point p at a port, if an operator has asked for a trace that
+// includes the port.
 func (t *traffic) record(p pathtrace.Point, port int) {
 	if t.ring != nil && (len(t.traced) == 0 || slices.Contains(t.traced, port)) {
 		t.ring.Add(t.clk.Monotonic(t.clk.Now()), p, port)

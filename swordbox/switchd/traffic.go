@@ -143,8 +143,8 @@ func (t *traffic) toHosts(start int, notes []pipeline.Note) {
 	}
 }
 
-// keptToHosts does what toHosts does, for the frames of a step that no frame from a host has begun:
-// a timer of the program has expired, or an operator has made a request.
+// keptToHosts does what toHosts does, for the frames of a step that was not begun by a frame from a
+// host: a timer of the program has expired, or an operator has made a request.
 func (t *traffic) keptToHosts(start int) {
 	t.kept = true
 	t.toHosts(start, t.sw.Notes())
