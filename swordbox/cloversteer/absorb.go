@@ -5,11 +5,12 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// While an append to a key is in flight, other appends to the key wait in the switch. They are
-// concurrent with the one in flight, so they may come before it in the order of the key's values:
-// they are overwritten at once, before any client could read them. When the append in flight has
-// succeeded, the switch does not add the waiting ones to the chain. It changes each of them into a
-// CAS on the header of its own node, which makes this node name the appended node as its successor.
+// While an append to a key is in flight, other appends to the key wait in the switch. When it is
+// answered, the switch sends the first of them; the others go on waiting. They are concurrent with
+// the append that was sent, so their values may come before its value: they are overwritten at
+// once, before any client could read them. So when that append has succeeded, the switch does not
+// add the nodes of those others to the chain. It changes each of their appends into a CAS on the
+// header of the append's own node, which makes this node name the appended node as its successor.
 // So the chain grows by one node for all of them.
 //
 // Why that is correct:
@@ -23,9 +24,9 @@ import (
 //   - If the append in flight fails, or is not answered in time, the waiting ones are sent as
 //     ordinary appends: their nodes have no successor.
 //   - The CAS goes to the server on which the client's node is. A client that has given up the
-//     append connects to that server again before it looks for the node, and the server ends the
-//     former connection before that. So a late copy of the CAS changes nothing. Otherwise the copy
-//     could give the node a successor after its client has appended the node elsewhere.
+//     append first connects to that server again, which ends the former connection, and then looks
+//     for the node. So a late copy of the CAS changes nothing. Otherwise the copy could give the
+//     node a successor after its client has appended the node elsewhere.
 //   - Tombstones (nodes that delete their key) neither absorb nor are absorbed, because appends
 //     before and after them have other outcomes.
 //
@@ -49,7 +50,8 @@ func (m *Machine) absorb(c *pipeline.Ctx, k *chain, d *decision) {
 
 // absorbOne changes the waiting append i into a CAS on the header of its own node, and sends it.
 // The CAS makes `node`, which append `by` has added to the chain, the successor of that node.
-// absorbOne does nothing if the append's own node is not in the memory that the request names.
+// absorbOne does nothing if the append's own node is a tombstone, or is not in the memory that the
+// request names.
 func (m *Machine) absorbOne(c *pipeline.Ctx, k *chain, i int32, by *decision, node *node) {
 	w := &m.wait.list[i]
 	n, f := m.chains.node(w.node), &w.frame

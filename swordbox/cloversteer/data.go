@@ -107,8 +107,8 @@ func (m *Machine) overwrite(st *part, va uint64, n uint32, keep bool) {
 // the pool with a valid node that has no successor. If sure is true, the server will execute the
 // request, and the switch then knows this node. Any other request makes the switch forget the nodes
 // that it overwrites, and so does a data WRITE without sure. If a request changes the superblock,
-// or writes a superblock elsewhere on the server, handles may name other nodes afterwards, so the
-// switch forgets this server's part of the store.
+// or writes a superblock elsewhere on the server, the switch forgets this server's part of the
+// store, because handles may name other nodes afterwards.
 func (m *Machine) data(st *part, f *wire.Frame, sure bool) {
 	if st.overwrites(f) {
 		m.stores.drop(st.server)

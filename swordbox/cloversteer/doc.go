@@ -37,10 +37,10 @@
 //     When other rules hide requests for a server's memory from the machine, it forgets the store
 //     there. Forgetting is always correct.
 //
-// When a client does not know whether an append took effect, it must not conclude from the header
-// of the node that it named that the append failed (package clover does not). Before the client
-// looks for its node in the chain, on another connection, it sends a WRITE of no bytes to the node.
-// The switch then forgets to which key the node belongs, and sends a waiting or later copy of the
+// A client may not know whether its append took effect. The header of the node that it named does
+// not show that the append failed (package clover does not use it so). Before the client looks for
+// its node in the chain, on another connection, it sends a WRITE of no bytes to the node. The
+// switch then forgets to which key the node belongs, and sends a waiting or later copy of the
 // append only to the named node.
 //
 // A count-min sketch, whose counts are halved regularly, and a bounded table find the hot keys

@@ -16,7 +16,6 @@ type flow struct {
 	held int32
 }
 
-// kind is the kind of request that a decision is about.
 type kind uint8
 
 const (

@@ -135,7 +135,7 @@ func (h *hot) find(key id) *warm {
 	return find(h.set(key.hash()), key)
 }
 
-// steer counts a request for the key that the switch has steered. w may be nil.
+// steer counts a steered request for the key. w may be nil.
 func (w *warm) steer() {
 	if w != nil {
 		w.steered++

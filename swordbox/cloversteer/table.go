@@ -26,7 +26,7 @@ type table[V any] struct {
 
 type slot[V any] struct {
 	id   id
-	used uint64 // tick of the last use; 0 means that the place is free
+	used uint64 // tick of the last use; 0 means that the slot is free
 	v    V
 }
 

@@ -16,9 +16,9 @@
 //   - A retransmission is recognised by its PSN, changes no table (hole 25), and is forwarded to
 //     the address that its client named (hole 32).
 //   - Answers are forwarded unchanged. They show which appends need no repair.
-//   - If an append has no answer for Config.Repair, the control plane sends the append again as it was
-//     sent the first time, on a switch's connection to the server (holes 30 and 31). If the append was
-//     lost, the chain is complete again, even if the client is dead. The switch forgets unanswered
-//     appends when it restarts, and after a second without such a connection. Repairs need a rule
-//     with a service, as switch's connections of hardened rules do.
+//   - If an append has no answer for Config.Repair, the control plane repairs it: it sends the
+//     append again, with the same operands, on a switch's connection to the server (holes 30 and
+//     31). If the append was lost, the chain is complete again, even if the client is dead. The
+//     switch forgets unanswered appends when it restarts, and after a second without such a
+//     connection. Repairs need a rule with a service, to which the switch connects.
 package cloversteer

@@ -28,9 +28,9 @@ const (
 	tooLate = time.Second
 )
 
-// Bound is the time after which a lost append of a dead client has arrived at the server, sent
-// again by the control plane, if the connection to the server is up and the repair is not lost. It
-// is the sum of DefaultRepair and the delay of a packet to the server.
+// Bound is how long it takes until the control plane has repaired a lost append of a dead client,
+// if the connection to the server is up and the repair is not lost. It is the sum of DefaultRepair
+// and the delay of a packet to the server.
 const Bound = DefaultRepair + time.Millisecond
 
 // DefaultRepair is the default of Config.Repair. A server answers in less time, and a live client
@@ -119,8 +119,8 @@ func (m *Machine) Owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	return pipeline.Drop("not for the switch")
 }
 
-// Done is called when a repair has ended. If the server has refused it, it is not sent again. If
-// the server may not have executed it, it is sent again.
+// Done is called when a repair has ended. A repair that the server may not have executed is sent
+// again. One that the server has refused is not.
 func (l *link) Done(_ *pipeline.Ctx, _ requester.Tag, a requester.Answer) {
 	m, o := l.m, l.busy
 	l.busy = nil
