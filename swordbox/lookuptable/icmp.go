@@ -19,8 +19,8 @@ type quote struct {
 // TCP's checksum.
 const quotedLen = 18
 
-// isError reports whether the frame is an ICMP error, which quotes the packet that it is about
-// behind its header of 8 bytes (RFC 792, RFC 4443 section 2.4).
+// isError reports whether the frame is an ICMP error. Behind its header of 8 bytes, an error quotes
+// the packet that it is about (RFC 792, RFC 4443 section 2.4).
 func (v *view) isError(b []byte) bool {
 	if !v.inner || len(b) < v.l4+icmpLen {
 		return false

@@ -26,9 +26,9 @@ func (w *slotWrite) set(index int, version uint8, e *Entry, used bool) {
 // may have (hopscotch hashing). An entry is written to its new slot before its former slot is
 // overwritten, so a lookup finds every entry at any time.
 //
-// If a connection, or the switch, fails between these two WRITEs, the entry is in both slots. Both
-// have the same bytes, and lookups find the first. The second counts as free, like every slot that
-// no lookup reads. A change of the entry clears the second before it writes the first.
+// If a connection, or the switch, fails between these two WRITEs, both slots have the entry, and
+// lookups find the first. The second counts as free, like every slot that no lookup uses. A change
+// of the entry clears the second before it writes the first.
 func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home func(*Key) int) ([]slotWrite, error) {
 	n := len(span) / SlotLen
 	slot := func(i int) []byte { return span[i*SlotLen:][:SlotLen] }
@@ -75,8 +75,8 @@ func plan(list []slotWrite, span []byte, e *Entry, remove bool, base int, home f
 }
 
 // unread reports whether no lookup of key k uses slot i of span, although this slot has the key.
-// Either a former table has left the slot, so that it is not among those that k may have, or an
-// earlier slot has the key, too. home is the place of the key's home slot in the span.
+// There are two causes: a former table has left the entry in a slot that k cannot have in this
+// table, or an earlier slot has the key, too. home is the index of the key's home slot in span.
 func unread(span []byte, i, home int, k *Key) bool {
 	if home > i || i-home >= Probe {
 		return true

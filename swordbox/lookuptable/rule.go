@@ -168,8 +168,8 @@ func (l *Layout) probe() int {
 func (l *Layout) Slots() int { return l.Capacity + l.probe() - 1 }
 
 // Place returns where the entry of a key with hash h is: the index of its server, and its home
-// slot. h modulo Capacity chooses the slot. The server is chosen by the bits of a product of h from
-// bit 40 on: all lower bits of h have an effect on them.
+// slot. h modulo Capacity chooses the slot. Bit 40 and the higher bits of a product of h choose the
+// server, because all lower bits of h have an effect on these bits.
 func (l *Layout) Place(h uint64) (server, home int) {
 	return int(h * 0x9e3779b97f4a7c15 >> 40 % uint64(len(l.Servers))), int(h % uint64(l.Capacity))
 }

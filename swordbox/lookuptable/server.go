@@ -49,8 +49,8 @@ type bouncer struct {
 	table *Table // nil means that no table needs the server
 	epoch uint32 // number of calls of Use
 	ring  framering.Ring
-	// frames is a ring of the n lookups in flight; first is the index of the oldest. begun is for
-	// how many of them the READs of all their cells were sent.
+	// frames is a ring of the n lookups in flight; first is the index of the oldest. begun is the
+	// number of lookups for which the READs of all cells were sent.
 	frames          []flight
 	first, n, begun int
 	flights         [hashes]uint16 // how many lookups in flight have a key with this hash modulo hashes
@@ -85,7 +85,6 @@ func (b *bouncer) Busy(h uint64) bool { return b.flights[h%hashes] != 0 }
 
 func (b *bouncer) InFlight() int { return b.n }
 
-// Cells returns how many cells (places for frames in the server's memory) are in use.
 func (b *bouncer) Cells() int { return b.ring.Used() }
 
 // Bounce writes a frame to the next cell, and asks for the entry and the frame as soon as READs can

@@ -16,8 +16,8 @@ const SlotLen = 64
 //	38 destination port 2 | 40 new address 16 | 56 new port 2 | 58 DSCP | 59 zero | 60 egress 2 |
 //	62 zero | 63 version
 //
-// Each WRITE of a slot increments the version, which is at both ends: if they differ, the slot was
-// read while it was written.
+// Each WRITE of a slot increments the version, which is at both ends. If the two ends differ, the
+// slot was read while it was written.
 const (
 	flagUsed = 1
 	flagV6   = 2

@@ -15,7 +15,7 @@ type Table struct {
 	links []*Link
 	cache cache
 	// changes counts how often the cache had to forget entries. A lookup whose READ was sent before
-	// the last time must not fill the cache.
+	// changes grew last must not fill the cache.
 	changes uint64
 	stats   Stats
 	why     string // why the last change was refused
@@ -34,7 +34,7 @@ const (
 )
 
 // Refuse drops a frame that came in at port `in`, and counts it in n, a field of Stats, and at the
-// port. It returns false, as Server.Bounce does then.
+// port. It returns false, which is what Server.Bounce returns for a dropped frame.
 func (t *Table) Refuse(c *pipeline.Ctx, in int, f packetio.Frame, n *uint64, r pipeline.Reason) bool {
 	*n++
 	c.Drop(in, r, f)

@@ -94,8 +94,8 @@ func (b *bouncer) Scan(from int) {
 	}
 }
 
-// change makes progress with the changes: it writes the slots of those that have read them, ends
-// those whose WRITEs have been answered, and begins those that wait.
+// change makes progress with the changes: it sends the WRITEs of changes whose slots have been
+// read, ends changes whose WRITEs have been answered, and begins changes that wait.
 func (b *bouncer) change(c *pipeline.Ctx) {
 	if b.Waiting() == 0 {
 		return

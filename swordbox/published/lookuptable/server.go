@@ -59,7 +59,6 @@ type change struct {
 	remove bool
 }
 
-// Use assigns the server to a table; nil means that no table needs the server.
 func (s *server) Use(t *lookuptable.Table, _ int) {
 	if !t.Takes(s.table, len(s.changes)) {
 		s.changes = nil
@@ -157,7 +156,6 @@ func (s *server) InFlight() (n int) {
 // Cells returns how many cells are in use: one for each frame in flight.
 func (s *server) Cells() int { return s.InFlight() }
 
-// Up reports whether there is a connection that fits the present rules.
 func (s *server) Up() bool { return s.link.Usable() && s.Blind.Up() }
 
 func (s *server) Begin(sh *switchconn.Shared, g memgrant.Grant) { s.Attach(sh, g) }
