@@ -35,7 +35,8 @@ type server struct {
 	// shard was seen yet.
 	shared  []*client
 	clients []*client
-	// words has the cached values while the rules for the server are those in rules.
+	// words has the cached values. rules is the text of the server's rules; when it changes, the
+	// machine clears words.
 	words map[uint64]*word
 	rules string
 }

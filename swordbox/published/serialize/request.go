@@ -60,9 +60,9 @@ func movable(p *pipeline.Parsed, span int) bool {
 // recognise masked atomics (hole 39).
 func isAtomic(op wire.Opcode) bool { return op == wire.RCCmpSwap || op == wire.RCFetchAdd }
 
-// enter makes the map entry of a new request, and decides how the switch sends it. It sends the
-// request even if the request's place in the ring is still in use (hole 12), or if the server
-// already has as many READs and atomics in flight as it accepts (hole 7).
+// enter makes the map entry of a new request, and decides how the switch sends it. The request does
+// not wait until its place in the ring is free (hole 12), or until the server can accept another
+// READ or atomic (hole 7).
 func (m *Machine) enter(now clock.Time, from, via *client, span int, r *rules.Rule, p *pipeline.Parsed) *entry {
 	e := entry{from: from, psn: p.BTH.PSN, at: via.out.Next(), span: span, op: p.BTH.Opcode, since: now}
 	via.out = via.out.Add(span)
