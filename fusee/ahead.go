@@ -87,9 +87,9 @@ func (q *requests) askAhead(s *space, c *class, units int) {
 }
 
 // answered waits for the outcome of requests.ahead, if it is a request to this server, and returns
-// the outcome. known is false if there is no such request, if the client has got another number or
-// view since it began, or if the request has failed. If the request is still open, the client then
-// repeats it with the same number, for which the server gives the same block.
+// the outcome. known is false if there is no such request, if it has failed, or if the client has
+// got another number or view since it began. If the request is still open, the client then repeats
+// it with the same number, for which the server gives the same block.
 func (q *requests) answered(s *space, server int, deadline clock.Time) (block int, known bool, err error) {
 	a := q.ahead
 	if a == nil || a.server != server {

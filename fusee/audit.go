@@ -19,11 +19,10 @@ type Report struct {
 	// Subtables is how many subtables the index has. Splitting is how many of them are being split.
 	Subtables int `json:"subtables"`
 	Splitting int `json:"splitting"`
-	// Unfinished is how many changes clients have begun and have not finished: the replicas of a
-	// slot, a bucket header or a word of the directory differ, a key was inserted and is not yet
-	// marked as valid, or a key leaves its slot and is not in the twin yet. Clients at work leave
-	// such changes for some round trips; clients that have died leave them until they are
-	// recovered.
+	// Unfinished is how many changes clients have begun and have not finished. The replicas of a
+	// slot, a bucket header or a word of the directory differ; or an inserted object is still
+	// pending; or a key leaves its slot and is not in the twin yet. Clients at work leave such
+	// changes for some round trips; clients that have died leave them until they are recovered.
 	Unfinished int `json:"unfinished"`
 	// Members are the servers that belong to the store. Filling are servers that have come back
 	// after a crash, and that a master is about to make members again. Only Client.Audit sets
@@ -35,7 +34,7 @@ type Report struct {
 	Taken  []int `json:"taken"`
 	Blocks int   `json:"blocks"`
 	// Left is how many of the taken blocks have no owner, because their clients have left them to
-	// other clients. Owners is, for each client, how many of the other taken blocks it owns.
+	// other clients. Owners is, by client number, how many blocks the client owns.
 	Left   int            `json:"left"`
 	Owners map[uint32]int `json:"owners,omitempty"`
 	// Defects describes slots and other parts that are wrong, at most 20.
@@ -66,10 +65,10 @@ type auditor struct {
 // Audit reads a whole store and checks it. In a valid store, every slot of the index names an
 // object that is complete in all its replicas and whose key belongs in the slot's bucket; no key
 // has two slots; and the replicas of the index are equal. Each such object is in a block that a
-// client owns, or in one that a client has left and that has objects of this object's length. The
-// object's version is not greater than the block's. Defects are in the report; the error is one
-// that read has returned, or says that no server has the index. Clients should not change the store
-// meanwhile. From servers that are no longer members (layout.View), Audit reads only the views.
+// client owns or has left, and that has objects of this length. The object's version is not greater
+// than the block's. Defects are in the report; the error is one that read has returned, or says
+// that no server has the index. Clients should not change the store meanwhile. From servers that
+// are no longer members (layout.View), Audit reads only the views.
 func Audit(super layout.Superblock, read Reader) (Report, error) {
 	var view layout.View
 	for i := range super.Shape.Servers {

@@ -66,17 +66,17 @@ type block struct {
 	// copy is the value that the copies of the word on other servers have, as far as the client
 	// knows.
 	copy layout.BlockUse
-	// from is the greatest version of the block's objects before this client got the block. For
-	// each object, versions has the version of its last use (from, if this client has not used it),
-	// used says whether it is in use, and keys has its key.
+	// from is the greatest version of the block's objects before this client got the block. The
+	// lists have an entry for each object: versions the version of its last use (from, if this
+	// client has not used it), used whether it is in use, and keys its key.
 	from     uint32
 	versions []uint32
 	keys     []uint64
 	used     []bool
-	// hints is true if a bit in the bitmap does not prove that an object is free. The bit may come
-	// from a free that a client decided on when the block had another owner, or be for an object
-	// that a sweep has found already. In such a block only the index says which objects are free. A
-	// bit only shows that a sweep may find free objects.
+	// hints is true if a bit in the bitmap does not prove that an object is free. The bit may stand
+	// for a free that a client decided on when the block had another owner, or for one that a sweep
+	// has found already. In such a block only the index says which objects are free. A bit only
+	// shows that a sweep may find free objects.
 	hints bool
 	// swept is the value that DoubtWord had before the last sweep of the block. If the word has
 	// another value now, frees may have been lost, and the block is swept again.
@@ -143,9 +143,9 @@ func (s *space) refill(c *class, units int, deadline clock.Time) error {
 }
 
 // stock is called after an operation with an object of the given number of units has succeeded. If
-// the client will need its next block soon, and the server has answered the request for that block,
-// stock gets the block, unless the operation has taken many round trips. So an operation that must
-// repeat its attempts seldom has to get a block as well.
+// the client will need its next block soon, and the server has answered the request for it, stock
+// gets the block. It does not do so after an operation that has taken many round trips. So an
+// operation that must repeat its attempts seldom has to get a block as well.
 func stock(s *space, units int, deadline clock.Time) {
 	c, q := s.class(units), &s.requests
 	if len(c.queue) > stockAt || s.cost.RTTs+refillRTTs > pauseRTTs || !q.expects(s, units) || q.ahead.wait(s.rt.Now()) != nil {
@@ -182,7 +182,7 @@ func (c *class) reclaim(s *space, n int, deadline clock.Time) (found bool, err e
 }
 
 // reclaim makes the objects of a block that other clients have freed ready for use. It reads the
-// block's bitmap, and clears the bits that it has read by FETCH_ADDs of their negative value.
+// block's bitmap. Then it clears the bits that were set: it adds the negated words by FETCH_ADD.
 func (s *space) reclaim(b *block, deadline clock.Time) error {
 	shape := &s.super.Shape
 	n := shape.BitmapLen()

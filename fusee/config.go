@@ -27,8 +27,8 @@ type Config struct {
 	// Lease is how long a client waits for another client to make progress. After that it takes the
 	// other client for dead, and makes the memory servers end that client's connections (see
 	// Client.Recover); 0 means 500 ms. If the other client was only slow, it goes on with a new
-	// number, and loses nothing but time. For a master, Lease is how long a memory server may be
-	// silent; at least MinMasterLease.
+	// number, without its blocks. For a master, Lease is how long a memory server may be silent; at
+	// least MinMasterLease.
 	Lease time.Duration
 	// ClientLease is how long a client that owns blocks may be silent. After that the master recovers
 	// the client, as Client.Recover does. 0 means 20 times Lease, but at least 10 s. Negative: the
@@ -36,9 +36,9 @@ type Config struct {
 	// own Lease, which must be much shorter than ClientLease. A client that waits until the master has
 	// settled a block takes the master for dead in the same way, after ClientLease.
 	ClientLease time.Duration
-	// Ahead is how many free objects of a length a client has left when it requests its next block,
-	// early enough that no operation waits for the memory server's answer. 0 means 32. Negative:
-	// the client requests a block when it needs one.
+	// Ahead is how many free objects of a length a client has left when it requests its next block.
+	// It should be so large that no operation waits for the memory server's answer. 0 means 32.
+	// Negative: the client requests a block when it needs one.
 	Ahead int
 	// Published makes the client decide as the public code does, with the holes 1 to 4 of
 	// fusee/HOLES.md: for measurements, and to show these holes. All clients of a store should have

@@ -27,9 +27,9 @@
 //   - Two clients may insert one key into two slots at the same time. Therefore an INSERT reads the
 //     buckets again after its CAS of the primary, in the same round trip. Until then its object is
 //     pending, and the key is absent for all other clients. Then the client marks the object as
-//     valid, which takes one round trip more than in the paper. If two clients see each other's
-//     pending object, the client whose slot is at the higher place in its subtable withdraws its
-//     object, and the other client waits for that. A client that sees a valid object of the key
+//     valid, which takes one round trip more than in the paper. Two clients may see each other's
+//     pending object. Then the client whose slot is at the higher place in its subtable withdraws
+//     its object, and the other client waits for that. A client that sees a valid object of the key
 //     withdraws its own object and returns kv.ErrExists. While both objects are pending, at least
 //     one of the two clients sees the other's object.
 //
@@ -119,9 +119,9 @@
 // blocks that were left. A word on the server says in which epoch the server has joined. A client
 // that has missed views drops its blocks there, and marks no object in them.
 //
-// A client takes another incarnation of a server for a member only if it has a later view of the
-// same store. If a member is silent, the client also asks the servers that were no members: perhaps
-// they are now.
+// A client takes another incarnation of a server for a member only if that incarnation has a later
+// view of the same store. If a member is silent, the client also asks the servers that were no
+// members, because they may be members now.
 //
 // A Standby takes the master's place when the master is silent. The comment of Standby explains why
 // two masters never change the store at the same time.
@@ -137,8 +137,8 @@
 // both. All slots of the twin are 0 before the split; a slot that was ever used is never 0 again.
 //
 // Any number of clients may work on a split, and none of them owns it. They change each word by a
-// CAS: the value that it expects never occurs again after the change, and the new value is the same
-// for all clients. So if a client dies or is late, the other clients can go on. An INSERT that
+// CAS. The value that the CAS expects never occurs again after the change, and the new value is the
+// same for all clients. So if a client dies or is late, the other clients can go on. An INSERT that
 // leaves few empty slots in the buckets of its key begins a split. Each client that inserts a key
 // into that subtable joins the split, and then works on it for some round trips in each of its
 // operations that change keys. The words change like this:
@@ -196,11 +196,11 @@
 //
 // Operations help with a split after their own work, so that a split ends before buckets are full,
 // unless keys are chosen that share buckets. An operation spends up to 4 round trips on the split,
-// but not more than 10 together with its own, in which it may also get a block or begin a split. An
-// INSERT that leaves almost no empty slot in its buckets uses all 10. An INSERT whose buckets are
-// full works on the split until its own buckets are settled. If they are settled and full again, it
-// completes the split of the subtable. Only such an INSERT may take longer. If there is no room for
-// another subtable, the INSERT ends with kv.ErrFull.
+// and at most 10 in all, which include getting a block and beginning a split. An INSERT that leaves
+// almost no empty slot in its buckets uses all 10. An INSERT whose buckets are full works on the
+// split until its own buckets are settled. If they are settled and full again, it completes the
+// split of the subtable. Only such an INSERT may take longer. If there is no room for another
+// subtable, the INSERT ends with kv.ErrFull.
 //
 // When a master changes the members in the middle of a split, its repair needs no knowledge of
 // splits. Each step of a split begins after the previous step is in the primary, and so in all

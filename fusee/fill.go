@@ -54,8 +54,8 @@ var errForeignMemory = errors.New("its memory is used for something else")
 var errForeignReign = errors.New("another master has made a later view there, or one without any of the present members; " +
 	"the server is left as it is")
 
-// welcome continues to make a server a member again. When its memory is clear, a change of the members
-// fills it: clients wait only for that.
+// welcome continues to make a server a member again. When the server's memory is clear, a change of
+// the members fills it: clients wait only for that change.
 func (m *Master) welcome() error {
 	if m.guest.stage == noGuest {
 		return m.visit()
@@ -67,9 +67,9 @@ func (m *Master) welcome() error {
 	return err
 }
 
-// refuse is called once for each failure of the guest. The master waits before it begins again with that
-// server, each time twice as long: clients wait while a server is filled, so a server that always fails late
-// must not be tried often.
+// refuse is called once for each failure of the guest. The master waits before it begins again with
+// that server, each time twice as long. Clients wait while a server is filled, so a server that
+// always fails late must not be tried often.
 func (m *Master) refuse() {
 	g := &m.guest
 	g.stage = noGuest
@@ -123,14 +123,13 @@ func (m *Master) visit() error {
 }
 
 // greet claims a server that is no member, and has it end all connections except this master's. One
-// READ shows the server's view and the number of the last master that has claimed it. If this
-// number is greater than that of this master, this master was deposed and does not know it yet: it
-// does not claim the server.
+// READ shows the server's view and the number of the last master that has claimed it. If a master
+// with a greater number has claimed the server, greet leaves the server as it is.
 //
-// Words of another master on this server do not prove that this master was deposed: only the members
-// know that, and they end a deposed master's connections. While the network was divided, a master that
-// did not reach the members may have made views on this server, and clients may have written there. So
-// the memory of a server with such a view is not cleared.
+// Words of another master on this server do not prove that this master was deposed: only the
+// members know that, and they end a deposed master's connections. While the network was divided, a
+// master that did not reach the members may have made views on this server, and clients may have
+// written there. So the memory of a server with such a view is not cleared.
 func (m *Master) greet(i int, deadline clock.Time) error {
 	c := m.c
 	if err := c.fab.Open(i, deadline); errors.Is(err, errReborn) {
@@ -241,9 +240,9 @@ func (m *Master) guestDo() error {
 // patience is how long a server may take to answer in the middle of a change.
 func (m *Master) patience() time.Duration { return max(2*m.c.cfg.Lease, minPatience) }
 
-// admit fills the guest, if there is one, in the middle of a change to the view `next`, and returns
-// the view that is to be settled. No client is at work. If the guest fails, this view has only the
-// members of next.
+// admit fills the guest, if there is one, in the middle of a change to the view `next`. No client
+// is at work. It returns the view that is to be settled: next with the guest, or next alone if the
+// guest fails.
 func (m *Master) admit(next layout.View) (layout.View, error) {
 	g := &m.guest
 	settled := next.As(layout.Settled)

@@ -116,8 +116,8 @@ func (f *finder) list(e entry) {
 	}
 }
 
-// avoided is an empty slot that INSERTs of this client do not choose until a certain time, because
-// the client that has won it makes no progress.
+// avoided is an empty slot that another client has won. INSERTs of this client prefer other slots
+// until a certain time, because the winner makes no progress.
 type avoided struct {
 	at    uint64
 	until clock.Time
@@ -279,8 +279,8 @@ func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry,
 		case err != nil:
 			return nil, err
 		case head.Version != format.Ref(e.slot).Version:
-			// The object is in use again: the twin has got the key meanwhile, or a newer value of
-			// it.
+			// The object's memory is in use again: the twin has got the key meanwhile, or a newer
+			// value of the key.
 			return nil, errChanged
 		case head.Key == key:
 			return append(list[:0], f.passer(e)), nil

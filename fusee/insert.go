@@ -259,9 +259,9 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 	}
 }
 
-// before reports whether slot `one` is at a lower place in its subtable than slot `other`. The
-// place in the subtable is compared, not the offset, so that the result does not depend on whether
-// a split has moved the keys to the twin.
+// before reports whether slot `one` is at a lower place in its subtable than slot `other`. It does
+// not compare offsets, because the result must not depend on whether a split has moved the keys to
+// the twin.
 func (c *grower) before(one, other uint64) bool {
 	_, a := c.super.Shape.Within(one)
 	_, b := c.super.Shape.Within(other)

@@ -54,9 +54,9 @@ type link struct {
 
 // Areas of the registered buffer.
 const (
-	// maxOps is the largest number of operations of a batch. With two backups there is room for the
-	// operations on all slots of the groups that a client splits at a time (groupsAtOnce), and for
-	// a sign of life.
+	// maxOps is the largest number of operations of a batch. With two backups a batch has room for
+	// a sign of life, and for operations on all slots of groupsAtOnce groups, which a client splits
+	// at a time.
 	maxOps = 128
 	// atWords: a word for each operation of a batch, for the value that a CAS or FETCH_ADD finds.
 	atWords = 0
@@ -116,9 +116,9 @@ func (m *memory) reach(i int, deadline clock.Time) error {
 	}
 }
 
-// dial returns the function that connects to server i, as the owner with the client's number. It
-// makes the server end the previous connection: requests that were in flight on that one are not
-// executed after that.
+// dial returns the function that connects to server i, as the owner with the client's number. The
+// function makes the server end the previous connection: requests in flight there are not executed
+// after that.
 func (m *memory) dial(i int) remotemem.Connect {
 	return func(qp verbs.QP, until clock.Time) error {
 		l := &m.links[i]
@@ -185,10 +185,10 @@ func (m *memory) add(server int, off, value uint64) (word int) {
 }
 
 // do executes the batch and counts a round trip. If connections fail, it repeats the operations
-// that have not succeeded on new connections, so that an operation may be executed twice. So a
-// batch should only have operations of which a second execution does no harm, such as READs, WRITEs
-// to memory that no other client writes, and CASes to a value that only operations with the same
-// aim write.
+// that have not succeeded on new connections. So an operation may be executed twice, and a batch
+// should only have operations of which a second execution does no harm. Such are READs, WRITEs to
+// memory that no other client writes, and CASes to a value that only operations with the same
+// purpose write.
 func (m *memory) do(deadline clock.Time) error {
 	m.repeated = false
 	if m.pulsate != nil {

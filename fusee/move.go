@@ -194,9 +194,9 @@ func (c *grower) finishSplit(s *split, deadline clock.Time) error {
 	return c.enter(s.subtable, layout.Entry{Depth: s.depth, Splitting: true}, layout.Entry{Depth: s.depth + 1}, deadline)
 }
 
-// catchUp is called before the buckets of a key are read again. If look has found that the client's
-// copy of the directory is out of date, catchUp reads the directory's words of all subtables in
-// which the key can be.
+// catchUp is called before the buckets of a key are read again. If the client's copy of the
+// directory is out of date (stale), catchUp reads the directory's words of all subtables in which
+// the key can be.
 func (c *grower) catchUp(deadline clock.Time) error {
 	if !c.stale {
 		return nil
@@ -211,9 +211,9 @@ func (c *grower) catchUp(deadline clock.Time) error {
 // in the twin. The error errChanged means that the twin has another value by now.
 //
 // left is true if the slot is already empty. Then bring writes nothing and only reads the twin. The
-// error errChanged then means that the twin does not have the value. One cause is an INSERT that has
-// emptied the slot and has put its object elsewhere, because another INSERT has won the place in
-// the twin (see placing).
+// error errChanged then means that the twin does not have the value. One cause is an INSERT that
+// has lost the place in the twin to another INSERT: it has emptied the slot, and has put its object
+// elsewhere (see placing).
 func (c *changer) bring(key uint64, e entry, left bool, deadline clock.Time) (entry, error) {
 	v := &c.sight
 	e.at, e.passing = e.at+v.shift, false

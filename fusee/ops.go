@@ -85,9 +85,8 @@ func (c *Client) retry(deadline clock.Time) error {
 	return unchanged(c.following(deadline, func() error { return c.catchUp(deadline) }))
 }
 
-// Put implements kv.Store. If the slot gets the value of another client instead, this PUT takes
-// effect immediately before that change, and succeeds: the winner has replaced the same value of
-// the slot.
+// Put implements kv.Store. If a PUT or DELETE of another client wins the slot, this PUT takes
+// effect immediately before the winner, and succeeds: both replace the same value of the slot.
 func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
 	return c.write1(key, value, layout.OpUpdate, deadline)
 }

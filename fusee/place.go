@@ -37,8 +37,9 @@ type placing struct {
 // another slot. The CASes that empty it are in the same batches as the CASes of the other slot, so
 // they take no additional round trips: backups with backups, and the primary with the primary,
 // before the object can become valid. No other client changes the slot: splits move valid objects
-// alone. So even if CASes are executed twice, or are missing because the client dies, the slot has
-// one of two values, and the client that recovers the dead one empties it.
+// alone. So the slot has one of two values, even if CASes are executed twice, or are missing
+// because the client dies. In the latter case the client that recovers the dead one empties the
+// slot.
 type outdated struct {
 	entry
 	emptied layout.Slot // the value that the slot gets

@@ -135,8 +135,8 @@ func (c *changer) settleUnsure(deadline clock.Time) error {
 			return err
 		}
 		used := o.used[o.i]
-		// If a slot has named the object, another client's free of it may still arrive, so a bit in the
-		// block's bitmap does not prove that an object is free.
+		// If a slot has named the object, another client's free of it may still arrive. So a bit in
+		// the block's bitmap does not prove that an object is free.
 		o.versions[o.i], o.used[o.i], o.hints = version, true, true
 		c.unsure = slices.DeleteFunc(c.unsure, func(other object) bool { return other == o })
 		c.lose() // if the operation has won, the object that it has replaced was not freed
@@ -214,10 +214,10 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 
 // votes reads the slots of hash h in all subtables in which its keys can be. primary is the slot
 // that names object o in the primary; its value is 0 if there is none. votes are the slots in which
-// a backup differs from the primary, and names o or has the value that a DELETE or a move of o
-// leaves. A leaving slot with another version does not count: it belongs to an earlier use of the
-// object's memory, perhaps for another key. If a slot in the primary is leaving and the twin does
-// not have the key yet, votes first plants it there.
+// a backup differs from the primary and has a value for o: one that names o, or one that a DELETE
+// or a move of o leaves. A leaving slot with another version does not count: it belongs to an
+// earlier use of the object's memory, perhaps for another key. If a slot in the primary is leaving
+// and the twin does not have the key yet, votes first plants it there.
 func (c *changer) votes(o object, version uint32, h layout.Hash, deadline clock.Time) (primary vote, votes []vote, err error) {
 	shape := &c.super.Shape
 	c.homes = shape.Homes(h, c.homes[:0])
@@ -296,9 +296,9 @@ func (c *changer) eachSlot(server int, h layout.Hash, deadline clock.Time, f fun
 }
 
 // redo completes the change that a dead client has begun by writing v.slot into a backup. It does
-// nothing if no backup has that value now. While the primary keeps its value, each backup has that
-// value or the value of a writer that wants to replace it. lost reports that the rules of SNAPSHOT
-// have decided against the change.
+// nothing if no backup has v.slot now. While the primary keeps its value, each backup has the
+// primary's value, or the value of a writer that wants to replace it. lost reports that the rules
+// of SNAPSHOT have decided against the change.
 func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
 	before, err := c.slotAt(c.root(), v.at, deadline)
 	if err != nil {
@@ -407,8 +407,8 @@ func (c *changer) recoverOwner(slot layout.Slot, deadline clock.Time) error {
 	return c.recover(owner, deadline)
 }
 
-// reign is what a client knows of a master that it waits for: its sign of life, and since when that
-// has not changed.
+// reign is what a client knows of a master that it waits for: the master's sign of life, and since
+// when it has not changed.
 type reign struct {
 	owner uint32
 	beat  uint64

@@ -69,14 +69,15 @@ type change struct {
 	heir bool
 }
 
-// helpAfter is how many times a client that has lost a slot to a split reads the primary before it
+// helpAfter: a client that has lost a slot to a split reads the primary so many times. Then it
 // completes the move of the key itself.
 const helpAfter = 3
 
 // errStuck: a change has lost, and the winner has not changed the primary within change.patience.
 var errStuck = errors.New("the winner of a slot does not go on")
 
-// errForeign: a slot has a value that none of its writers leaves there.
+// errForeign: a slot has neither the value that a change expects nor that of a competing change of
+// the same old value. So another client has changed the slot again.
 var errForeign = errors.New("another client has changed the slot meanwhile")
 
 // replace carries out a change and reports whether it has won. If it has lost, another change of
@@ -110,8 +111,8 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 				c.rt.Sleep(poll)
 			}
 			moved := c.super.Shape.Format.Leave(ch.old)
-			// A split moves the key: all backups have the value that every client writes which
-			// takes part in the move. So this client swaps the primary as those clients would, and
+			// A split moves the key. All clients that work on it write the same value, and all
+			// backups have that value. So this client swaps the primary as those clients would, and
 			// does not wait for them.
 			if w.State() == snapshot.Waiting && beaten == moved && c.super.Shape.Format.Leaving(moved) {
 				if action, err = c.carryOn(&w, ch.at, late); err != nil {
@@ -132,7 +133,7 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 				lease = c.rt.Now().Add(c.cfg.Lease)
 			}
 			if w.State() == snapshot.Waiting {
-				// The change has lost: no other client waits for this one.
+				// The change has lost, so no other client waits for this client.
 				if until = deadline; ch.hasty && !w.Left() || ch.patience > 0 && c.rt.Now() >= min(until, began.Add(ch.patience)) {
 					return false, c.givenUp(&w, errStuck)
 				}

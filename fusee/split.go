@@ -47,8 +47,8 @@ type split struct {
 	does           task
 	// The `done` groups before group number next are settled (numbers are modulo the number of
 	// groups). groups are those on which the client works; if there are none, it chooses some.
-	// ahead are the groups after them, which it has read to find those that are settled. moves are
-	// the keys of groups that the split moves.
+	// ahead are further groups, which it has read to find those that are settled. moves are the
+	// keys of groups that the split moves.
 	next, done    int
 	groups, ahead []int
 	moves         []move
@@ -190,8 +190,8 @@ func (c *grower) finishAll(deadline clock.Time) error {
 	return nil
 }
 
-// startsBegun looks for a split of a subtable that a dead client has begun in a backup only, and
-// begins it in all replicas of the directory.
+// startsBegun begins the split of a subtable in all replicas of the directory, if a dead client has
+// begun it in a backup only.
 func (c *grower) startsBegun(subtable int, deadline clock.Time) error {
 	e := c.dir.At(subtable)
 	next := layout.Entry{Depth: e.Depth, Splitting: true}
@@ -408,10 +408,10 @@ func (c *grower) readGroups(s *split) {
 }
 
 // inspectGroups reads the marks, versions and keys of the objects, and so finds out which keys
-// move. If an object has the version that its slot names, the object's key is the one that the slot
-// had when the client read it after the flip. A slot whose key stays need not be read again,
-// however often its clients change it: after the flip no key that moves gets into it. A key that
-// moves is also moved by its next PUT (see Client.update).
+// move. If an object has the version that its slot names, the object's key is the key that the slot
+// had at the READ after the flip. A slot whose key stays need not be read again, however often
+// clients change it: after the flip no key that moves gets into it. A key that moves is also moved
+// by its next PUT (see Client.update).
 func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 	if err := c.readHeads(len(s.moves), func(i int) layout.Slot { return s.moves[i].slot }); err != nil {
 		return err
@@ -445,9 +445,9 @@ func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// suspects takes the client that has begun to change a slot to the value `slot` for dead, and
-// recovers it, if that client has made no progress for Config.Lease. The clients that move the key
-// are never suspected: all of them write the same value, and any of them can complete the move.
+// suspects recovers the client that has begun to change a slot to the value `slot`, if that client
+// has made no progress for Config.Lease. The clients that move the key are never suspected: all of
+// them write the same value, and any of them can complete the move.
 func (c *grower) suspects(s *split, slot layout.Slot, deadline clock.Time) error {
 	switch {
 	case slot == 0:

@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 )
 
-// tidings are the words of a memory server by which the master and its standby tell each other that
+// tidings are the words of a memory server by which the master and its standby show each other that
 // they are alive, and which view they know.
 type tidings struct {
 	// standby is the sign of life of the standby (layout.Beat), and seen the last view that the

@@ -40,9 +40,9 @@ var errGone = fmt.Errorf("%w: too many memory servers of the store have crashed"
 // errHostile means that the view word of a memory server has a value that is no view of the store.
 var errHostile = fmt.Errorf("%w: the word with the members of the store is damaged", kv.ErrLost)
 
-// errReborn means that the memory service of a server is another incarnation than the one that this
-// client knows, or that the server's memory has no view. The client takes the memory for lost, and
-// the server for no member, unless the server has a later view of the store (see peek).
+// errReborn means that the memory service of a server has restarted since this client connected to
+// it, or that the server's memory has no view. The client takes the memory for lost, and the server
+// for no member, unless the server has a later view of the store (see peek).
 var errReborn = errors.New("the memory server has lost its memory")
 
 // members is what a client knows of the servers that belong to the store.
@@ -199,8 +199,8 @@ func (m *memory) viewOf(i int, deadline clock.Time) (layout.View, error) {
 // viewAt returns the view of server i, as it was read last.
 func (m *memory) viewAt(i int) layout.View { return layout.View(m.wordAt(i, layout.ViewWord)) }
 
-// see compares a view that the client has read with its own. It returns nil if they are the same,
-// errView if the view that was read is newer, and errGone if it says that the store has ended.
+// see compares view v, which the client has read, with its own. It returns nil if they are the
+// same, errView if v is newer, and errGone if v says that the store has ended.
 func (m *memory) see(v layout.View) error {
 	m.managed = m.managed || v.Mastered()
 	switch {
@@ -480,8 +480,8 @@ func (c *changer) resolve(ch change, deadline clock.Time) (won bool, err error) 
 	}
 }
 
-// ended returns the error of an operation that ends because of err after the members have changed,
-// and is not repeated: its outcome is unknown.
+// ended returns the error of an operation that ends because of err and is not repeated: its outcome
+// is unknown.
 func ended(err error) error {
 	if errors.Is(err, errView) || errors.Is(err, errChanged) {
 		return kv.ErrTimeout
@@ -489,7 +489,7 @@ func ended(err error) error {
 	return kv.TimedOut(err)
 }
 
-// remains goes on after the members have changed while an object of an INSERT was in its slot: it
+// remains is called if the members have changed after an INSERT has put its object into a slot. It
 // reads the buckets again, and returns errChanged if the slot no longer names the object.
 func (c *changer) remains(own entry, h layout.Hash, set int, deadline clock.Time) error {
 	for {
