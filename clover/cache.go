@@ -16,8 +16,8 @@ type known struct {
 	// fresh is true if the metadata server has named this chain during the current operation. Only
 	// then a tombstone at the end of the chain proves that the key does not exist.
 	fresh bool
-	// epoch is an epoch in which the location is valid. In a later epoch the place that it names
-	// may contain another node with the same version.
+	// epoch is an epoch in which the location is valid. In a later epoch, the entry that the
+	// location names may contain another node with the same version.
 	epoch uint32
 	// incarnation is the incarnation of the metadata server that counted the epoch. generation is
 	// the generation of the memory that contains the node; only entries of a shared Cache have it.

@@ -234,8 +234,8 @@ func (c *session) pause(d time.Duration, deadline clock.Time) {
 	c.rt.Sleep(min(d, max(0, deadline.Sub(c.rt.Now()))))
 }
 
-// giveBack returns spare nodes to the metadata server. n is how many were in requests that it has
-// answered. The server takes the nodes of an unanswered request back when the lease ends.
+// giveBack returns spare nodes to the metadata server. n is how many nodes were in answered
+// requests. The server takes the nodes of an unanswered request back when the lease ends.
 func (c *session) giveBack(deadline clock.Time) (n int) {
 	for class := range c.spare {
 		for len(c.spare[class]) > 0 {

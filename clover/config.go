@@ -32,10 +32,9 @@ type Config struct {
 	// Reporter, if not nil, reports the client's appends together with those of other clients of
 	// its process. nil means that the client reports them itself.
 	Reporter *Reporter
-	// Turns, if not nil, is shared by clients of one process and one store. Those of them that PUT
-	// the same key do so one after another, and one PUT answers the PUTs that wait for it; see
-	// Turns. With nil, each client appends without regard to the others, as the published client
-	// does.
+	// Turns, if not nil, is shared by clients of one process and one store. They PUT the same key
+	// one after another, and one PUT answers the PUTs that wait for it; see Turns. With nil, each
+	// client appends without regard to the others, as the published client does.
 	Turns *Turns
 	// Batch is how many nodes of a class the client requests from the metadata server at a time, at
 	// most 16; 0 means 16. With several memory servers and without Spread, it requests fewer (see
@@ -57,10 +56,10 @@ type Config struct {
 	// more round trips.
 	Chase bool
 	// Records is how many appends the client collects before it reports them to the metadata
-	// server, 1 to 16; 0 means 1. With 1, the client sends a report as soon as the previous one is
-	// answered. The report has the appends collected meanwhile, at most 16. After half a lease the
-	// client reports fewer than Records appends, too. The published client waits for 16 appends:
-	// its shortcuts are out of date for longer, and other clients follow longer chains.
+	// server, 1 to 16; 0 means 1. An operation sends no report while the previous one is
+	// unanswered. A report has at most 16 appends. Once in half a lease, an operation reports fewer
+	// than Records appends, too. The published client waits for 16 appends: its shortcuts are out
+	// of date for longer, and other clients follow longer chains.
 	Records int
 
 	// leave removes the client from its Group; nil means that the client is in no Group.

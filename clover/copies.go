@@ -91,8 +91,8 @@ var errOpen = errors.New("the append was not made on all copies")
 
 // swapCopies appends node n behind the node that `at` names, on all copies of that node. It returns
 // the header that it has found on the last copy. This copy decides: if another node was appended
-// there, swapCopies appends that other node on the remaining copies. After an error that follows
-// the first compare-and-swap, the outcome is unknown.
+// there, swapCopies appends that other node on the remaining copies. If an error occurs after the
+// first compare-and-swap was posted, the outcome is unknown.
 func (c *appender) swapCopies(at attempt, n node, deadline clock.Time) (was layout.Word, err error) {
 	p, ok := c.space.Place(at.Handle)
 	if !ok {

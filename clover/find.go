@@ -134,9 +134,9 @@ func (c *finder) readHeader(epoch uint32, at layout.Location, slot int, deadline
 	return header, shortcut, err
 }
 
-// fetch reads the first n bytes of a node that was found in the given epoch into the buffer at
-// offset `to`, or the whole node if n is 0. It returns how many bytes it has read. If slot is not
-// negative, it also reads the shortcut of that slot.
+// fetch reads the first n bytes of a node, or the whole node if n is 0, into the buffer at offset
+// `to`. The node was found in the given epoch. fetch returns how many bytes it has read. If slot is
+// not negative, it also reads the shortcut of that slot.
 func (c *finder) fetch(epoch uint32, at layout.Location, to, n, slot int, deadline clock.Time) (_ int, shortcut layout.Word, err error) {
 	p, s, err := c.placeIn(epoch, at, deadline)
 	if err != nil {

@@ -132,7 +132,7 @@ func isStale(err error) bool {
 }
 
 // readNode reads the whole node k.at. If slot is not negative, it also reads the shortcut of that
-// slot. value is valid until the next operation.
+// slot. value is a part of c.slab, which the next call of readNode or writeNode overwrites.
 func (c *finder) readNode(key uint64, k known, slot int, deadline clock.Time) (
 	header layout.Word, value []byte, shortcut layout.Word, err error,
 ) {

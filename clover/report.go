@@ -11,8 +11,8 @@ import (
 )
 
 // reports has the appends that a client has yet to report to the metadata server, and the shortcuts
-// of their keys. The client reports them in the background: only an operation that finds no free
-// node waits for that.
+// of their keys. The client reports them in the background: only Close, and an operation that finds
+// no free node, wait for that.
 type reports struct {
 	records   []rpc.Record
 	shortcuts []shortcut // shortcuts of the keys of records, in the same order

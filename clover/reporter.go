@@ -12,16 +12,16 @@ import (
 	calls "github.com/rdmalab/rdmalab/store/rpc"
 )
 
-// Reporter reports the appends of those clients of a process that have it in Config.Reporter to the
-// metadata server, as the background threads of the published client do. While a request is in
-// flight, further reports wait; the next request contains as many of them as fit. The Reporter has
-// a connection of its own, which it makes for the first report, and a thread that runs while there
-// are reports. Any thread may call its methods.
+// Reporter sends reports of appends to the metadata server, for all clients of a process that have
+// it in Config.Reporter. The published client has background threads for this. While a request is
+// in flight, further reports wait; the next request contains as many of them as fit. The Reporter
+// has a connection of its own, which it makes for the first report, and a thread that runs while
+// there are reports. Any thread may call its methods.
 //
 // A client hands over one part (a list of records) at a time, so that its reports keep their order.
 // Because reports name locations, the client confirms no epoch before the metadata server has the
-// client's reports of earlier epochs. If the process dies, appends that were not reported are lost,
-// and the metadata server finds their nodes itself.
+// client's reports of earlier epochs. If the process dies, reports that were not sent are lost, and
+// the metadata server finds the appended nodes itself.
 type Reporter struct {
 	cfg Config
 	rt  verbs.Runtime
@@ -184,8 +184,8 @@ func (r *Reporter) send(list []*part) bool {
 	if r.caller.Post(r.bytes, q.Seq) != nil {
 		return false
 	}
-	// The next request uses the same buffer, so the server's NIC must have acknowledged this one,
-	// too.
+	// The next request uses the same buffer, so the server's NIC must have acknowledged the present
+	// request, too.
 	if r.caller.Wait(deadline) != nil || r.caller.Drain(deadline) != nil {
 		_ = r.fab.Break(r.caller.Peer) // the next attempt makes another connection
 		return false

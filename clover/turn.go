@@ -11,9 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// Turns lets those clients of one process that PUT the same key do so one after another. Without
-// turns, several clients append to the chain at the same time. One of them wins. Each of the others
-// needs further round trips for every append that comes before its own.
+// Turns lets clients of one process PUT the same key one after another. Without turns, several
+// clients append to the chain at the same time. One of them wins. Each of the others needs further
+// round trips for every append that comes before its own.
 //
 // A PUT whose node was linked also answers other PUTs of its key: those that were waiting when it
 // began to link its node. Their values count as written immediately before its own, and no client

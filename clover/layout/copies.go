@@ -29,7 +29,7 @@ func (s *Space) RecordCopy(i, j int) (p Place, ok bool) {
 }
 
 // stride returns the length of the table and the entries of one server, in bytes. It is rounded up,
-// so that all copies begin at multiples of the smallest class.
+// so that all copies of entries begin at multiples of MinSlab.
 func (s *Space) stride() int {
 	n := s.slabs() - s.table() + s.data()
 	return (n + MinSlab - 1) / MinSlab * MinSlab

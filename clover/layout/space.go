@@ -79,8 +79,8 @@ func (s *Space) Segments() int {
 	return s.Entries[s.Largest()]
 }
 
-// PerSegment returns the number of entries of a class in a segment. It is 0 for classes that the
-// space does not have.
+// PerSegment returns the number of entries of a class in a segment. It is 0 in a fixed space, and
+// for classes that the space does not have.
 func (s *Space) PerSegment(c Class) int { return s.SegmentLen() / c.Size() }
 
 // Segment returns the server and the segment of an entry. ok is false if the space does not have
@@ -246,8 +246,8 @@ func (s *Space) Record(i int) (p Place, ok bool) {
 }
 
 // Mirror returns where the mirror of record i is: on the server after those of all copies of the
-// record. The mirror repeats which key the record names. ok is false in a store that has no server
-// besides those of the copies: it has no mirrors.
+// record. The mirror repeats which key the record names. ok is false if there is no slot i, or if
+// the store has no server besides those of the copies, and so no mirrors.
 func (s *Space) Mirror(i int) (p Place, ok bool) {
 	if i < 0 || i >= s.Slots() || s.Servers < s.Backups+2 {
 		return Place{}, false

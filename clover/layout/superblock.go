@@ -22,8 +22,8 @@ type Superblock struct {
 	// Server is the index of the server in the space.
 	Server int
 	// Generation is a random number. The metadata server chooses it when it formats the region and,
-	// in a store with copies, when it has written the nodes to the region again from the copies on
-	// other servers. The memory of a server that was restarted has no superblock and so no generation.
+	// in a store with copies, when it has filled the region from the copies on other servers. The
+	// memory of a server that was restarted has no superblock and so no generation.
 	Generation uint64
 	// Owner is the number of the present incarnation of the metadata server. A metadata server that
 	// restarts takes the next number before it answers any client.
@@ -143,9 +143,8 @@ func (s *Superblock) Parse(b []byte) error {
 // the key by it. At is a node of the chain that is still in use: the newest node, or one from which
 // the newest can be reached. Only the metadata server writes the directory.
 //
-// A mirror is a further record of the key, on another server. It shows which key is lost if all
-// copies of the record are lost with their memory, and the metadata server, after a restart, does
-// not know the key.
+// A mirror is a further record of the key, on another server. If all copies of the record are lost
+// with their memory, a restarted metadata server learns from the mirror which key is lost.
 type KeyRecord struct {
 	Key uint64
 	At  Location

@@ -50,8 +50,8 @@ type Config struct {
 	Region int
 	// Shares divides the memory among the classes in these proportions. If all are zero and nodes
 	// have a checksum (layout.Format), no class has a fixed part: a class takes a segment of the
-	// memory when it needs one. With too little or too much memory for that (see minSegments), and
-	// for nodes without a checksum, all zeros mean DefaultShares.
+	// memory when it needs one. With too little or too much memory for segments (see minSegments),
+	// and for nodes without a checksum, all zeros mean DefaultShares.
 	Shares [layout.Classes]int
 	// Lease is how long a client may use the locations that it knows, counted from when it sent its
 	// last answered request; 0 means 2 s.
@@ -73,8 +73,9 @@ type Config struct {
 	// main thread then follows the chains of reports and executes the requests that need a memory
 	// server. 0 means that the main thread does everything.
 	Threads int
-	// Pace, if not nil, is called by each thread with the number of completions that it has just
-	// handled. A simulator lets the virtual time pass that a processor would need for them.
+	// Pace, if not nil, is called by each thread that receives requests, with the number of
+	// completions that the thread has just handled. A simulator lets the virtual time pass that a
+	// processor would need for them.
 	Pace func(completions int)
 }
 

@@ -193,9 +193,9 @@ func (s *Server) renumber(r *rpc.Request) {
 }
 
 // alloc gives a client free nodes of the memory server that the request names, or of other servers
-// if that one has none; classes may take unused segments for that (growFor). If no server has any,
-// alloc follows every chain to find superseded nodes, because reports may have been lost together
-// with their clients.
+// if that one has none. For that the class may take unused segments (growFor). If no server has
+// any, alloc follows every chain to find superseded nodes, because reports may have been lost
+// together with their clients.
 func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	near, n, leave := s.wanted(r)
 	few := s.few(near, n)
@@ -254,8 +254,9 @@ func (s *pool) allocOn(server int, cl *client, r *rpc.Request, a *rpc.Answer, n,
 }
 
 // expected reports whether nodes of a class will become free without a further request: nodes of
-// clients that have gone or whose lease has ended, worn nodes, nodes of segments that are about to
-// lose their class, or unused segments that wait for the orphan's nodes.
+// clients that have gone or whose lease has ended, worn nodes, or nodes of segments that are about
+// to lose their class. It also returns true if there are unused segments that no class can take
+// yet, because the orphan holds nodes (grow).
 func (s *pool) expected(c layout.Class) bool {
 	if s.segments.Resting() > 0 || s.orphans && s.segments.Unused(anywhere) > 0 {
 		return true

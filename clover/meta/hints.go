@@ -7,10 +7,10 @@ import (
 
 // Reports name nodes that clients have linked. The server collects the reports. It follows the
 // chains to the reported nodes when no request waits, so that usually no client waits for these
-// READs, or when there are no free nodes or slots. It reads the headers of up to `lanes` reported
-// nodes of all keys at once, and then moves along the chains by those headers, so that one round
-// trip serves many nodes. It trusts only the headers. It ignores the predecessor that a report
-// names, because a switch may have steered the append to another node.
+// READs. It also does this when there are no free nodes or slots. It reads the headers of up to
+// `lanes` reported nodes of all keys at once, and then moves along the chains by those headers, so
+// that one round trip serves many nodes. It trusts only the headers. It ignores the predecessor
+// that a report names, because a switch may have steered the append to another node.
 //
 // The server follows a chain only to the first node that has not been reported yet. Usually the
 // client that linked this node reports it a moment later. If not, catchUp follows the chain node by

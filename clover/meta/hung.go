@@ -10,9 +10,9 @@ import (
 // server work, but no client gets a new one, and none is ended. A READ does not show that. So the
 // metadata server of a store with copies asks each memory service from time to time, by a request
 // that changes nothing. It breaks its own connections to a server whose service has not answered
-// for servicePatience (see hangs) while others have, as breakUnserved does during a change. From
-// then on it treats the server as one that does not answer, and the server goes out: its copies no
-// longer count.
+// for servicePatience (see hangs) while other services have, as breakUnserved does during a change.
+// From then on it treats the server as one that does not answer, and the server goes out: its
+// copies no longer count.
 //
 // The metadata server does not do that if all other copies of some node are on servers whose
 // services do not answer either, or that are out: a change would wait for these services, and no

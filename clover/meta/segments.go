@@ -81,7 +81,7 @@ func (s *pool) exists(h layout.Handle) bool {
 }
 
 // runs calls f for each run of existing nodes on server i: n nodes of one class with consecutive
-// handles, beginning with `first`. It stops at the first error.
+// handles, beginning with `first`. It leaves out segments that rest, and stops at the first error.
 func (s *pool) runs(i int, f func(c layout.Class, first layout.Handle, n int) error) error {
 	if !s.space.Shared {
 		for c, n := range s.space.Entries {
@@ -150,8 +150,8 @@ func (s *pool) grow(c layout.Class) bool {
 	return len(first) > 0
 }
 
-// growFor gives a class segments until it has n free nodes on the server (or in all, if server is
-// `anywhere`), no segment there is unused, or grow fails.
+// growFor gives a class segments until it has n free nodes on the server (or on all servers
+// together, if server is `anywhere`), no segment there is unused, or grow fails.
 func (s *pool) growFor(c layout.Class, server, n int) {
 	for s.segments.Unused(server) > 0 && s.grow(c) && s.nodes.free[c].Len(server) < n {
 	}

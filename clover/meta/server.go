@@ -170,8 +170,8 @@ func (s *Server) keepIfDue() error {
 	return nil
 }
 
-// Snapshot returns the counters. Only the thread of Serve may call it, between regain and lend, or
-// any one thread after Serve has returned.
+// Snapshot returns the counters. The thread of Serve may call it while that thread owns the tables
+// (threads.go). After Serve has returned, any one thread may call it.
 func (s *Server) Snapshot() rpc.Stats {
 	st := s.stats
 	st.Epoch, st.Clients, st.Keys, st.Slots = uint64(s.epoch), uint64(len(s.clients)), uint64(len(s.keys)), uint64(s.space.Slots())

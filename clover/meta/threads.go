@@ -245,8 +245,8 @@ func (h *handoff) accept(in calls.Request) bool {
 
 // quick executes a request if that needs no memory server, and changes only tables that the main
 // thread reads again after a wait: free nodes, held nodes, and what the server knows of the client.
-// done is true if quick has executed the request, and answered if a is the answer to send. The
-// caller owns the tables.
+// done is true if quick has executed the request, or has dropped it as a late copy. answered is
+// true if a is the answer to send. The caller owns the tables.
 func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 	s := h.s
 	cl := s.clients[r.Client]

@@ -227,11 +227,10 @@ func tryChange(s *Server) error {
 // limit of two requests. A service that does not answer for so long hangs (hung.go).
 const servicePatience = 2 * memoryTimeout
 
-// breakUnserved is called during a change. It breaks the metadata server's connections to each
-// server whose copies count, but which has not ended the clients' connections within
-// servicePatience, while another server has: its memory service does not run, although its NIC
-// still serves data. From then on the server does not answer, because it accepts no connection
-// before its service runs again.
+// breakUnserved is called during a change. If some of the servers whose copies count have ended the
+// clients' connections within servicePatience, it breaks the metadata server's connections to those
+// that have not: their memory services do not run, although their NICs still serve data. From then
+// on such a server does not answer, because it accepts no connection before its service runs again.
 func breakUnserved(s *Server) error {
 	counts := func(i int) bool { return s.connected(i) && !s.memory[i].out }
 	served, unserved := false, []int(nil)
@@ -333,8 +332,8 @@ func settleView(s *Server, fill []int, all bool) error {
 	return writeView(s, fill)
 }
 
-// voidGone calls voidServer and forsake for each server without a copy of its nodes that counts. It
-// reports whether there is one.
+// voidGone calls voidServer and forsake for each server of whose nodes no copy counts. It reports
+// whether there is such a server.
 func voidGone(s *Server) (gone bool) {
 	for of := range s.memory {
 		if s.isGone(of) {

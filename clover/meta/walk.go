@@ -67,7 +67,7 @@ type walker struct {
 	// bulk is the operation for superblocks, bulk transfers and the appends of `complete`, because
 	// reach and complete may need it while the operations of lanes are in flight or hold results.
 	bulk  remotemem.Op
-	lanes [lanes]*entry // the entries whose chains follow works on
+	lanes [lanes]*entry // the entries whose chains are being followed
 	way   int           // counter of nextWay
 
 	// hints are the reports in the order of their arrival. The server has followed the first
@@ -390,9 +390,9 @@ func (s *chains) sweep() {
 	s.sweepDue = s.sweepDue || !s.allWhole() // if a memory server did not answer, sweep again
 }
 
-// whole reports whether the key's record is up to date and the server has followed the entry's
-// chain to its end, or knows that a part of the chain is lost. If it has reached the end, a node
-// that it did not see is not in the chain.
+// whole reports whether the key's record is up to date and the server knows the whole chain: it has
+// followed the chain to its end, or knows that a part of the chain is lost. If it has reached the
+// end, a node that it did not see is not in the chain.
 func (e *entry) whole() bool { return e.recorded && (e.ended || e.lost) }
 
 // lose marks an entry as lost: the server does not follow its chain any further.

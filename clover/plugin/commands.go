@@ -177,7 +177,6 @@ func (f *threadsFlag) Set(s string) error {
 	return nil
 }
 
-// start starts the metadata server for the rack's memory servers.
 func start(c *store.Call, cfg Config) error {
 	host, err := store.MetadataHost(c.Rack)
 	if err != nil {
@@ -203,9 +202,9 @@ func start(c *store.Call, cfg Config) error {
 	return err
 }
 
-// errSteered means that a store should have several copies of each node while the switch steers.
-// The switch learns chains and their newest nodes from one copy only, so it cannot steer appends to
-// all copies.
+// errSteered refuses a store with several copies of each node while the switch steers. The switch
+// learns chains and their newest nodes from one copy only, so it cannot steer appends to all
+// copies.
 var errSteered = errors.New("the switch cannot steer requests of a store with copies")
 
 // crowd is the number of clients on one machine up to which the default lease is long enough.

@@ -32,7 +32,7 @@ type Config struct {
 	// means hardened.
 	Format string `json:"format,omitempty"`
 	// Keys is how many keys the store can hold; 0 means 65536. Region is how many bytes of each
-	// server's memory it uses; 0 means all.
+	// server's memory it uses; 0 means as many as the smallest memory has.
 	Keys   int `json:"keys,omitempty"`
 	Region int `json:"region,omitempty"`
 	// Threads is how many threads of the metadata server receive requests, besides its main thread;

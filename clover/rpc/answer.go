@@ -39,10 +39,11 @@ type Stats struct {
 	// filled the memory of a server again. Broken counts chains that led to a node with a wrong
 	// header.
 	Requests, Refused, Walked, Recovered, Losses, Broken uint64
-	// Keys is how many keys exist, LostKeys included. Slots is how many keys the store can hold.
+	// Epoch is the present epoch, Clients the number of clients. Keys is how many keys exist,
+	// LostKeys included. Slots is how many keys the store can hold.
 	Epoch, Clients, Keys, LostKeys, Slots uint64
-	// Nodes is the number of all nodes. The others are the numbers of nodes in each state: see
-	// package meta.
+	// Nodes is the number of all nodes. The other fields are the numbers of nodes in each state:
+	// see package meta.
 	Nodes, Free, Held, Linked, Worn uint64
 	ClassStats
 	// Copies is the number of copies of each node. Away is the number of memory servers whose

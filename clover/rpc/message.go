@@ -159,9 +159,9 @@ type Request struct {
 	// BufAddr and BufRKey are the address and the key of the client's first answer slot.
 	BufAddr uint64
 	BufRKey uint32
-	// Quiet, in Hello and Bye, is true if the client no longer uses any node or location that it
-	// got under its number in field Client, and none of its requests to memory servers is in
-	// flight.
+	// Quiet, in Hello and Bye, is true if none of the client's requests to memory servers is in
+	// flight, and the client no longer uses the nodes and locations that it got under the number
+	// Client.
 	Quiet bool
 	// Owner, in Hello, is the owner number under which the client has connected to memory servers;
 	// 0 means none.
