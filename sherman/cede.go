@@ -61,7 +61,7 @@ func (c mover) room(a layout.Addr, key uint64, deadline clock.Time) error {
 		c.shifts++
 	}
 	switch {
-	case errors.Is(err, errNoLevel): // leftOf found no level with separators
+	case errors.Is(err, errNoLevel): // finish found no level above the leaves: the caller tries again
 		return nil
 	case err == nil && out == noRoom:
 		return full

@@ -34,13 +34,13 @@
 //     the leaf is split and its lower part merged with the left neighbour; each server keeps one
 //     unused page for that. So a client that inserts keys in random order fills about 95 % of the
 //     slots of all leaves. If several clients make room at the same time, one of them may get
-//     ErrFull at 90 %, because others use the room or the unused page first; a later insert may
-//     succeed. In a full tree ErrFull takes some hundred round trips, and a shorter deadline ends
-//     as a timeout.
-//   - Deleted slots are reused. A hardened page without keys leaves the tree in steps that a
-//     later writer can finish (layout.Stage), and any client can reuse its memory. A leaf with few
-//     keys leaves the tree, too, if its sibling has room for them: the leaf is closed, its records
-//     do not change, and the sibling takes over its range with copies of the records. If others
+//     ErrFull at 90 %, because other clients use the room or the unused page first; a later insert
+//     may succeed. In a full tree ErrFull takes some hundred round trips, and a shorter deadline
+//     ends as a timeout.
+//   - Deleted slots are reused. A hardened page without keys leaves the tree in steps that a later
+//     writer can finish (layout.Stage), and any client can reuse its memory. A leaf with few keys
+//     leaves the tree, too, if its sibling has room for them: the leaf is closed, its records do
+//     not change, and the sibling takes over its range with copies of the records. If other clients
 //     have filled the sibling meanwhile, the leaf is opened again, which needs no memory. The
 //     page's next incarnation has another address, so a reader that follows a pointer to the former
 //     incarnation notices it and begins again at the root. Internal pages leave the tree only when

@@ -7,12 +7,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Each memory server has a list of merged pages that can be reused. FreeWord names the first page,
-// and the header of each page names the next one. A client takes or adds the first page by a
-// compare-and-swap of the word. If the client gets no answer to its compare-and-swap, the page may
-// never be reused.
+// Each memory server has a list of unused pages: pages that have left the tree, and pages that no
+// client has used yet (extend, leave). FreeWord names the first page, and the header of each page
+// names the next one. A client takes or adds the first page by a compare-and-swap of the word. If
+// the client gets no answer to its compare-and-swap, the page may never be reused.
 
-// readHead reads FreeWord of server i: the head of its list of pages that can be reused.
+// readHead reads FreeWord of server i: the head of its list of unused pages.
 func (c *memory) readHead(i int, deadline clock.Time) (layout.FreeHead, error) {
 	if err := c.reach(i, deadline); err != nil {
 		return 0, err
@@ -158,7 +158,7 @@ func (c *changer) leave(deadline clock.Time) {
 	}
 }
 
-// Unused counts the pages in a server's list of merged pages, at most `most` of them.
+// Unused counts the pages in a server's list of unused pages, at most `most` of them.
 func (c *Client) Unused(server, most int, deadline clock.Time) (n int, err error) {
 	err = c.retried(server, deadline, func() (err error) {
 		n, err = c.countUnused(server, most, deadline)

@@ -254,7 +254,6 @@ func (c *locker) takeOver(h *held, from layout.Tag, deadline clock.Time) (bool, 
 	return true, nil
 }
 
-// fence makes a server end the connections of an owner.
 func (c *locker) fence(server int, owner uint32, deadline clock.Time) error {
 	if owner == 0 {
 		return nil // no client writes a tag with owner 0

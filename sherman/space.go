@@ -49,8 +49,8 @@ func (n *Node) nextServer() (server int, unused bool) {
 }
 
 // reserve gets a page for the next split and adds it to c.spare. The caller must hold no lock. The
-// page comes from the node's pool, from memory that was never used, or from the merged pages. The
-// servers take turns.
+// page comes from the node's pool, from memory that was never used, or from a server's list of
+// unused pages. The servers take turns.
 func (c *changer) reserve(deadline clock.Time) error {
 	if len(c.spare) > 0 {
 		return nil
@@ -146,5 +146,5 @@ func (c *changer) fresh() (layout.Fresh, bool) {
 }
 
 // errRoom means that the page is full, and the client has no page for a split. The operation calls
-// reserve and tries again.
+// mover.room and tries again.
 var errRoom = errors.New("no page for a split")

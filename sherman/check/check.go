@@ -18,8 +18,8 @@ type checker struct {
 	faults map[layout.Addr][]Problem
 	// unparsed are the errors of addresses whose bytes could not be parsed as a page.
 	unparsed map[layout.Addr]error
-	// buf, keys and one are memory that the check uses again for each page; one has room for one
-	// page.
+	// buf, keys and `one` are memory that the check uses again for each page. `one` has the length
+	// of a page.
 	buf  layout.Page
 	keys []uint64
 	one  []byte

@@ -95,7 +95,7 @@ func (s Shape) RecordLen(level int) int {
 	if s.sorted(level) {
 		return 8 + s.ValueLen(level)
 	}
-	// Both layouts need 2 bytes besides the value: Hardened for a mark, Published for two versions.
+	// Besides key and value, a record has 2 bytes: a mark (Hardened) or two versions (Published).
 	return s.ValueLen(level) + hardenedOverhead
 }
 

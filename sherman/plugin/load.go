@@ -29,7 +29,6 @@ type Loaded struct {
 	Took  time.Duration `json:"tookNs"`
 }
 
-// load fills an empty tree by sherman.BulkLoad.
 func (n *node) load(r *http.Request, in LoadRequest) (out Loaded, err error) {
 	t, servers, err := n.Known()
 	if err != nil {
