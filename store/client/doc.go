@@ -1,6 +1,6 @@
 // Package client gives a program access to the stores of a running rack. It uses the NIC of the
-// host on which the program runs. Keys are byte strings, and all goroutines of the program may use
-// it.
+// host on which the program runs. Keys are byte strings. All goroutines of the program may use one
+// Pool.
 //
 //	s, err := client.Open(ctx, "clover", client.Options{})
 //	err = s.Upsert(ctx, []byte("greeting"), []byte("hello"))

@@ -172,11 +172,11 @@ func (h *History) answer(key uint64, index int, out output, back clock.Time) {
 // even if the newest value still exists. If the outcome of a write is unknown, the key may have
 // data on any server.
 //
-// One loss may lose a key several times: once for the loss, and once more for each PUT or DELETE on
-// these servers that was in progress at the loss. Such an operation may have written its node into
-// that memory before the loss, and may append it later to a key that other clients have found lost
-// and have inserted again. Then the operation succeeds, and its value is gone. Operations that
-// begin after the loss write nothing into the lost memory.
+// One loss may lose a key several times: once for the loss, and once more for each PUT, UPSERT or
+// DELETE on these servers that was in progress at the loss. Such an operation may have written its
+// node into that memory before the loss, and may append it later to a key that other clients have
+// found lost and have inserted again. Then the operation succeeds, and its value is gone.
+// Operations that begin after the loss write nothing into the lost memory.
 func (h *History) Loss(now clock.Time, of Places) {
 	h.guarded(func() {
 		if !h.ended {

@@ -33,7 +33,7 @@ type Popularity struct {
 	HotOps  float64 `json:"hotOps,omitempty"`
 	// MoveTime and MoveOps say after what time, and after how many operations of all clients, other
 	// keys become the popular ones; 0 means that the popular keys stay. Each client counts its own
-	// time and operations. All clients move to the same keys.
+	// time, and its own operations times the number of clients. All clients move to the same keys.
 	MoveTime time.Duration `json:"moveTimeNs,omitempty"`
 	MoveOps  uint64        `json:"moveOps,omitempty"`
 }

@@ -24,10 +24,10 @@ type Op struct {
 
 // Replay executes the operations of one client of a trace, one after the other, as Run executes
 // those of a workload. With Pace they are due at their times in the trace, divided by Pace. A key
-// may be absent: an operation that does not find its key counts like the others, as does an insert
-// whose key exists. An update that does not find its key inserts it.
+// may be absent: an operation that does not find its key counts like other operations, as does an
+// insert whose key exists. An update that does not find its key inserts it.
 func Replay(s Store, rt verbs.Runtime, cfg RunConfig, ops []Op, stop func() bool) (*Result, error) {
-	// Ops is greater than the number of operations, so that it does not end the replay.
+	// Validate requires Keys, and Ops or a Duration. The replay uses neither.
 	cfg.Keys, cfg.Ops = max(1, cfg.Keys), uint64(len(ops))+1
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -61,7 +61,7 @@ type runner struct {
 	seq   uint64 // number of values that the client has made
 	ops   uint64 // number of operations that it has begun
 	// misses is true if keys may be absent, because clients delete them. An operation that does not
-	// find its key counts like the others.
+	// find its key counts like other operations.
 	misses bool
 	fresh  uint64 // how many keys after the loaded ones this client has inserted
 	result *Result
@@ -245,8 +245,8 @@ const maxInserted = 1 << 40
 
 // inserted returns how many of the client's own keys exist already, because an earlier run has
 // inserted them. It searches for the first key that does not exist: first in steps that double,
-// then between the last two. A key whose value was lost counts as absent. The search ends early
-// when stop returns true.
+// then between the last two keys that it has tried. A key whose value was lost counts as absent.
+// The search ends early when stop returns true.
 func (c *runner) inserted(stop func() bool) (uint64, error) {
 	var failed error
 	get := func(n uint64) bool {
@@ -289,7 +289,8 @@ func (c *runner) scan(op Op, deadline clock.Time) (Cost, error) {
 	return s.Last(), err
 }
 
-// key draws a loaded key. With ShapeLatest, this client's newest keys are the most popular.
+// key returns the key of an operation: with ShapeOwn the next key of the client's part, otherwise a
+// random key. With ShapeLatest, this client's newest keys are the most popular.
 func (c *runner) key(since time.Duration) uint64 {
 	if c.keys.shape == ShapeOwn {
 		clients, client := uint64(c.cfg.Clients), uint64(c.cfg.Client)

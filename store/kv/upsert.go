@@ -13,8 +13,8 @@ type Upserter interface {
 }
 
 // PutOrInsert does the work of UPSERT for a store that has none. It tries PUT and then INSERT of a
-// key, and repeats both if PUT does not find the key and INSERT finds it, because other clients
-// have deleted and inserted it. retries is the number of repetitions.
+// key. It repeats both if PUT has not found the key and INSERT has found it, because other clients
+// delete and insert the key. retries is the number of repetitions.
 func PutOrInsert(put, insert func() error) (retries int, err error) {
 	for {
 		if err := put(); !errors.Is(err, ErrNotFound) {

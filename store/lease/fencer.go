@@ -158,7 +158,7 @@ func (f *Fencer) next(i int, done bool) *Fence {
 	return f.due[i][0]
 }
 
-// Close makes the threads end after their present requests. Fences that are due stay so.
+// Close makes the threads end after their present requests. Fences that are due stay due.
 func (f *Fencer) Close() {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -39,7 +39,7 @@ type Conn struct {
 	cfg   Config
 	rt    *kv.Timeline
 	fab   *remotemem.Fabric
-	mems  []memservice.Memory // by server; known when the Conn has connected to it
+	mems  []memservice.Memory // by server; known when the Conn has connected to the server
 	owner uint32              // see Become
 	first []byte              // the first bytes of a server's memory, for check
 	check func(server int, first []byte) error
@@ -280,8 +280,8 @@ func (c *Conn) Count(server int, at uint64, deadline clock.Time) (uint64, error)
 	return c.fab.Word(0)
 }
 
-// Retire ends the connections of all owners at a server. It returns the greatest owner number among
-// them: numbers above it are free. See memservice.Retire.
+// Retire fences all owners that have ever connected to a server. It returns the greatest of their
+// numbers: numbers above it are free. See memservice.Retire.
 func (c *Conn) Retire(server int, deadline clock.Time) (last uint32, err error) {
 	for {
 		if last, err = memservice.Retire(c.cfg.Context, c.cfg.Manager, c.cfg.Servers[server], 0, deadline); err == nil || c.rt.Now() >= deadline {

@@ -17,7 +17,8 @@ func checksum(b []byte, n int) uint32 {
 }
 
 // Seal appends to b: the words, the value's length, a checksum of all that, and the value. A client
-// may read a value while another one writes it. Unseal says whether what it read is a whole value.
+// may read a value while another one writes it. Unseal says whether the client has read a whole
+// value.
 func Seal(b, value []byte, words ...uint64) []byte {
 	le, from, n := binary.LittleEndian, len(b), SealLen(len(words))
 	for _, w := range words {

@@ -183,8 +183,8 @@ func same(b []byte, found, s Super, i int) bool {
 // one, the error is ErrAbsent, and a caller may make a store. If a server has none while others
 // have theirs, the error is ErrPart. If the servers are not those of the store in the order in
 // which it was made, the error is ErrServers. Then the client gets a number that no other client
-// has. Others can end the client's connections by this number (Format, memservice.Fence). On each
-// later connection the client checks the superblock again. If it has changed, the error is
+// has. Other clients can end the client's connections by this number (Format, memservice.Fence). On
+// each later connection the client checks the superblock again. If it has changed, the error is
 // kv.ErrLost.
 func (f Form) Join(cfg Config, deadline clock.Time) (_ *Conn, s Super, err error) {
 	c, err := Open(cfg, f.Buffer)
