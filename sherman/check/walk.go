@@ -98,9 +98,8 @@ func (c *checker) chain(p *page) (chain []*page, err error) {
 	return chain, nil
 }
 
-// children checks each child that the pages in chain name, which are all pages of one level. It
-// returns the leftmost page of the level below; nil means that this page has a problem, which was
-// reported.
+// children checks each child that the pages in chain, those of one level, name. It returns the
+// leftmost page of the level below; nil means that this page has a problem, which was reported.
 func (c *checker) children(chain []*page) (first *page, err error) {
 	for _, p := range chain {
 		for i, ch := range p.children {

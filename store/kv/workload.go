@@ -116,9 +116,8 @@ type RunConfig struct {
 	// Observe, if not nil, is called with the latency of each successful operation, also during
 	// Warmup.
 	Observe func(took time.Duration) `json:"-"`
-	// Ended, if not nil, is called when an operation has ended, also during Warmup and after a
-	// failure. It is also called after each GET with which the client searches for the keys of
-	// earlier runs.
+	// Ended, if not nil, is called after each operation, also during Warmup and after a failure,
+	// and after each GET with which the client searches for the keys of earlier runs.
 	Ended func() `json:"-"`
 }
 

@@ -16,9 +16,9 @@ func checksum(b []byte, n int) uint32 {
 	return crc32.Update(crc32.Checksum(b[:n-4], castagnoli), castagnoli, b[n:])
 }
 
-// Seal appends to b: the words, the value's length, a checksum of all that, and the value. A client
-// may read a value while another one writes it. Unseal says whether the client has read a whole
-// value.
+// Seal appends to b: the words, the value's length, a checksum of all parts, and the value. A
+// client may read a value while another one writes it. Unseal says whether the client has read a
+// whole value.
 func Seal(b, value []byte, words ...uint64) []byte {
 	le, from, n := binary.LittleEndian, len(b), SealLen(len(words))
 	for _, w := range words {
