@@ -12,8 +12,8 @@ import (
 )
 
 // frameOf converts the layers that gopacket found to the struct of package wire, so that the two
-// can be compared field by field. It fails if a layer does not belong to RoCEv2, or if the layers
-// and package wire have different addresses.
+// can be compared field by field. It fails if a layer does not belong to RoCEv2, or if the address
+// methods of the struct return other addresses than the IP layer has.
 func frameOf(p gopacket.Packet) (*wire.Frame, error) {
 	f := new(wire.Frame)
 	for _, l := range p.Layers() {

@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/onerma/wire/layers"
 )
 
-// message does the work of Frame for messages of ONERMA, the connectionless NIC of package
-// onerma/nic. They have no ICRC, and without keys their tags cannot be checked. It returns nil for
-// frames that are malformed or belong to another protocol.
+// message does the work of Frame for messages of 1RMA (package onerma/nic). It returns nil for a
+// frame that is malformed or belongs to another protocol. The messages have no ICRC, and without
+// keys their tags cannot be checked.
 func message(data []byte, packet gopacket.Packet) error {
 	var ours onerma.Frame
 	if onerma.ParseFrame(data, &ours) != nil {

@@ -29,8 +29,8 @@ type Filter struct {
 	Bad bool
 	// Commented selects packets with a comment: those that a fault or the switch has changed.
 	Commented bool
-	// Other prints a short line for frames that are not RoCEv2, if no other field except Interface
-	// and Commented is set.
+	// Other selects frames that are not RoCEv2, too; each is printed as a short line. They have no
+	// opcode, queue pair, PSN and host, so a filter with one of these fields selects none of them.
 	Other bool
 }
 

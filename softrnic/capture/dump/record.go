@@ -32,7 +32,6 @@ type Record struct {
 	Dispute error
 }
 
-// decode parses r.Packet.
 func (r *Record) decode() {
 	data := r.Data
 	cut := len(data) < r.OrigLen
@@ -54,15 +53,15 @@ func (r *Record) decode() {
 	}
 }
 
-// filled returns the frame with the length in its headers: the bytes that were not captured have the
-// value b.
+// filled returns the frame at its original length, at most pcapng.MaxPacket: the bytes that were
+// not captured have the value b.
 func (r *Record) filled(b byte) []byte {
 	rest := bytes.Repeat([]byte{b}, max(0, min(r.OrigLen, pcapng.MaxPacket)-len(r.Data)))
 	return append(bytes.Clone(r.Data), rest...)
 }
 
-// certain reports whether the error of a frame that was captured in part is in the captured bytes:
-// then the frame has the same error whatever the other bytes are.
+// certain reports whether the error of a frame that was captured in part is in the captured bytes.
+// If so, the frame has the same error whatever the other bytes are.
 func (r *Record) certain() bool {
 	var f wire.Frame
 	err := wire.ParseFrame(r.filled(0xff), &f)

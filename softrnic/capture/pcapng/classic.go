@@ -10,7 +10,7 @@ import (
 type classic struct {
 	*Reader
 	linkType LinkType
-	unit     int64 // unit of the fraction of a time in nanoseconds: 1 or 1000
+	unit     int64 // a time is in seconds and in units of this many nanoseconds: 1 or 1000
 }
 
 const (

@@ -27,8 +27,9 @@ func (e *WriteError) Unwrap() error { return e.Err }
 
 // Copy copies a little-endian pcapng stream, as a Writer makes it, block by block until its end or
 // until limit packets (0 means no limit) have been copied. dst gets only whole blocks, so that it
-// contains a readable file in any case. Before Copy waits for src, it writes all blocks that it has
-// copied to dst. The error is that of src, ErrTruncated, a *WriteError, or wraps ErrCorrupt.
+// contains a readable file in any case. When Copy has used all bytes that it has read from src, it
+// writes the collected blocks to dst before it reads on. The error is that of src, ErrTruncated, a
+// *WriteError, or wraps ErrCorrupt.
 func Copy(dst io.Writer, src io.Reader, limit uint64) (c Copied, err error) {
 	in := bufio.NewReaderSize(src, 64<<10)
 	out := bufio.NewWriterSize(dst, 64<<10)

@@ -59,7 +59,7 @@ type Hub struct {
 func NewHub(links []string) *Hub { return &Hub{links: slices.Clone(links)} }
 
 // SetLink sets the name of the link with index i, which exists or is the next one; "" removes the
-// link. Running captures go on without it.
+// link. Running captures go on without this link.
 func (h *Hub) SetLink(i int, name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
