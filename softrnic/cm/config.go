@@ -110,9 +110,9 @@ type Stats struct {
 	// Sent and Rcvd count datagrams; Retries counts those that were sent again because no answer
 	// came.
 	Sent, Rcvd, Retries uint64
-	// Duplicates counts repeated messages that were answered again. Strays counts messages for
-	// which there is no connection, or which the state of their connection does not allow.
-	// Malformed counts those that could not be parsed.
+	// Duplicates counts repeated messages. Strays counts messages for which there is no connection, or
+	// which the state of their connection does not allow. Malformed counts those that could not be
+	// parsed.
 	Duplicates, Strays, Malformed uint64
 	// Requests counts new requests. Refused counts requests that the machine has refused without
 	// asking an application: invalid or stale ones, and those without a listener or a free connection.

@@ -160,9 +160,9 @@ func (in incoming) handleRTU(rtu *mad.RTU, out *Actions) {
 	}
 }
 
-// PacketSeen is called when an RC packet of a connection has arrived at a queue pair of this side.
-// The packet shows that the peer is ready, even if its RTU was lost or is late (IBTA 12.9.7.2,
-// communication established).
+// PacketSeen is called when the first RC packet of a connection arrives at a queue pair of this
+// side before the RTU. The packet shows that the peer is ready, even if its RTU was lost or is late
+// (IBTA 12.9.7.2, communication established).
 func (m *Machine) PacketSeen(qpn wire.QPN, out *Actions) {
 	if c := m.byQPN[qpn]; c != nil {
 		m.established(c, onPacket, out)

@@ -58,8 +58,8 @@ func ServiceOf(name string) Service {
 	return Service{ID: localServices | mad.ServiceID(h.Sum64()>>8)&^sdpService}
 }
 
-// Request returns the private data of a REQ. port is the initiator's port, for a service that is a
-// port.
+// Request returns the private data of a REQ. port is the initiator's port; only a service that is a
+// port uses it.
 func (s Service) Request(private []byte, local, to netip.Addr, port uint16) (out [mad.REQPrivate]byte, err error) {
 	err = s.ask("dial", "REQ", out[:], private, MaxRequestPrivate, mad.IPData{SrcPort: port, Src: local, Dst: to})
 	return out, err

@@ -175,7 +175,6 @@ func (t *table) oldestEnded() *conn {
 	return nil
 }
 
-// remove removes a connection from all tables.
 func (t *table) remove(c *conn) {
 	t.unbindQPs(c)
 	if k := (peerID{c.peer, c.remoteID, c.sidr}); t.byPeer[k] == c {

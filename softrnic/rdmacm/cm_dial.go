@@ -127,7 +127,7 @@ func (m *CM) request(s service, local Endpoint, to netip.Addr, p Params, private
 	}, err
 }
 
-// finish moves the initiator's queue pair to RTS after the REP has arrived.
+// finish moves the initiator's queue pair to RTS after the REP has arrived, and sends the RTU.
 func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, local Endpoint, p Params) ([]byte, error) {
 	const op = "dial"
 	private, mtu, err := s.ParseReply(rep, local.MTU)

@@ -59,7 +59,7 @@ func (e *RejectError) Error() string { return fmt.Sprintf("%v by the peer: %s", 
 func (e *RejectError) Unwrap() error { return ErrRejected }
 
 // Params are the attributes of a connection that an application chooses. The zero value is usable.
-// The source address is the first GID of the device in the peer's family.
+// The source address is the GID that verbs.SourceGID selects for the peer.
 type Params struct {
 	// PathMTU is the largest path MTU; the smaller one of both sides is used. 0 means 4096, or less
 	// if the link MTU is smaller.
@@ -73,10 +73,9 @@ type Params struct {
 	RdAtomic int
 	// Timeout is the code of the local ACK timeout, 4.096 µs · 2^Timeout. 0 means 15 (134 ms).
 	Timeout uint8
-	// RetryCount and RNRRetry are the retry counts of verbs.ToRTS. However, 0 means 7, the usual
-	// choice, and NoRetry means none. With CM, 0 has another meaning in some cases: for a responder
-	// whose RetryCount, RNRRetry or Timeout is 0, the value in the initiator's message applies, and
-	// for an initiator whose RNRRetry is 0, that in the responder's message.
+	// RetryCount and RNRRetry are the retry counts of verbs.ToRTS, but 0 means 7, the usual choice,
+	// and NoRetry means none. With CM, 0 can mean the peer's value: a responder then uses RetryCount,
+	// RNRRetry and Timeout of the REQ, and an initiator RNRRetry of the REP.
 	RetryCount, RNRRetry uint8
 	// MinRNRTimer is the code of the RNR timer in the RNR NAKs of this side. 0 means 12 (0.64 ms).
 	MinRNRTimer  uint8

@@ -49,8 +49,8 @@ const (
 	lastQPN      = 1<<24 - 2 // the largest number of a queue pair; the next number stands for multicast groups
 )
 
-// appendTo appends the encoding of m. It cuts texts and private data that are too long. Only the
-// reason of a reject can be: callers have checked all others.
+// appendTo appends the encoding of m. It cuts texts and private data that are too long; callers
+// have checked all but the reason of a reject.
 func (m *message) appendTo(b []byte) []byte {
 	start := len(b)
 	b = binary.BigEndian.AppendUint32(b, magic)
