@@ -52,7 +52,7 @@ func (l *Locks) record(d time.Duration) {
 	_ = l.Waits.RecordValue(int64(min(max(d, 1), maxWait))) // cannot fail: the value is in the range
 }
 
-// Locker is a client that tries to take a lock by CAS until it has it, and then releases it.
+// Locker is a client that repeats a CAS until it has taken a lock, and then releases the lock.
 type Locker struct {
 	run        *Locks
 	qp         verbs.QP

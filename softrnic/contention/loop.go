@@ -43,7 +43,8 @@ type Loop struct {
 	Spin bool
 	// Patience is the longest time without a completion; after it, Run fails with verbs.ErrTimeout.
 	Patience time.Duration
-	// Each, if not nil, is called after each poll that has found completions, when they were handled.
+	// Each, if not nil, is called after each poll that has found completions, once Loop has handled
+	// them.
 	Each func()
 
 	clients map[uint32]*running // the clients by the numbers of their queue pairs
@@ -112,8 +113,8 @@ func (l *Loop) post(c *running, now clock.Time) (int, error) {
 	return 1, c.QP().PostSend(*wr)
 }
 
-// poll removes completions from CQ. If there is none, it waits, unless Spin is set. idle is the
-// time of the last completion, at first that of the beginning.
+// poll removes completions from CQ. If there is none, it waits, unless Spin is set. idle is when
+// the last completion was found; before the first one, when Run had posted all first operations.
 func (l *Loop) poll(idle clock.Time) (int, error) {
 	n, err := l.CQ.Poll(l.wcs[:])
 	if n > 0 || err != nil {

@@ -30,8 +30,8 @@ type Swaps struct {
 }
 
 // Swapper is a client that makes one CAS after the other on a word. Each CAS compares with the
-// value that the CAS before it has left in the word: its own if it has won, else the one that it
-// has found. It writes a value that no other client uses.
+// value that the client's previous CAS has written or, if that one has failed, found. Each CAS
+// writes a value that no other client uses.
 type Swapper struct {
 	run    *Swaps
 	qp     verbs.QP

@@ -7,9 +7,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Memory returns the memory of at most n bytes from an address on, for an R_Key, beginning with the
-// 64-bit word of the address. It reports whether this is device memory. Card uses the bytes only to
-// tell places apart, and does not read them. An invalid key or address gives no bytes.
+// Memory returns at most n bytes of memory from the address va on, in the region that an R_Key
+// names, and in front of them the other bytes of va's 64-bit word. It reports whether this is
+// device memory. Card uses the bytes only to tell places apart, and does not read them. An invalid
+// key or address gives no bytes.
 type Memory func(rkey uint32, va uint64, n int) (b []byte, device bool)
 
 // Card applies the costs of one NIC in virtual time. It is a state machine. NewCard makes one; the
@@ -17,8 +18,8 @@ type Memory func(rkey uint32, va uint64, n int) (b []byte, device bool)
 type Card struct {
 	nic    *NIC
 	memory Memory
-	// in serves the request packets of all peers, send those of all local queue pairs, one at a
-	// time each: they limit the NIC's rate.
+	// in serves the request packets of all peers, send those of all local queue pairs. Each serves one
+	// packet at a time, which limits the NIC's rate.
 	in, send server
 	here     map[wire.QPN]*pair // queue pairs of this NIC
 	peers    map[peer]pico      // when the last request to each left the NIC

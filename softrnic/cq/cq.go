@@ -11,8 +11,8 @@
 // oldest completions are in a ring, which is smaller than a large queue. When the ring is full, new
 // completions go to a chain of their source, and they do so until all chains are empty, so that the
 // order stays. A heap finds the chain with the oldest completion. When a queue pair is destroyed or
-// reset, Purge removes the completions of its sources: it drops their chains as a whole and goes
-// through the ring only, which bounds its time.
+// reset, Purge removes the completions of its sources. Purge drops their chains as a whole and
+// searches only the ring, so that its time is bounded.
 package cq
 
 import (
