@@ -20,8 +20,8 @@ type Second interface {
 	EndBatch(now clock.Time, out *packetio.Batch)
 	Tick(now clock.Time, out *packetio.Batch)
 	Deadline() clock.Time
-	// Activity returns a number that changes when a function ready that was passed to
-	// SecondDriver.Await may have begun to return true.
+	// Activity returns a number that changes when a condition may have become true for which
+	// SecondDriver.Await waits.
 	Activity() uint64
 	// Down is called when the device ends or its port has failed.
 	Down()

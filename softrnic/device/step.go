@@ -32,8 +32,8 @@ func (d *Device) enter() clock.Time {
 }
 
 // leave ends the exclusive use that enter has given. It sends the frames of the step and wakes
-// waiters whose condition is true. If the engine has an earlier deadline than the next wake-up of
-// the progress goroutine, it wakes that goroutine.
+// waiters whose condition is true. It also wakes the progress goroutine if the next deadline is
+// earlier than the time at which this goroutine would wake up.
 func (d *Device) leave() {
 	if d.ring != nil && len(d.out.Frames) > 0 {
 		d.record(d.entered, pathtrace.Posted)

@@ -35,8 +35,8 @@ var errLead = errors.New("poll the port")
 
 // await waits for cond, first by polling and then by blocking. One application thread at a time is
 // the leader: it polls the port for all waiting threads, for the spin time. The other threads
-// block, and so do patient threads. The leader wakes them when their conditions are true. When the
-// leader's own condition is true, it makes a waiting thread that is not patient the next leader.
+// block, and so do patient threads. The leader wakes them when their conditions are true. When its
+// own condition is true, the leader makes a waiting thread that is not patient the next leader.
 // After the spin time the leader blocks, too. The progress goroutine serves the port while there is
 // no leader.
 func (d *Device) await(cond verbsengine.Condition, deadline clock.Time) error {

@@ -18,9 +18,9 @@ import (
 // Kind is the effect of a rule on the frames that it selects.
 type Kind string
 
-// Kinds of faults. Corrupt flips one bit behind the Ethernet header; Reorder holds a frame back for
-// some time, so that later ones overtake it; Rate queues frames so that they leave at a rate, and
-// drops those that find the queue full; Blackhole drops all frames, not only RoCEv2.
+// Kinds of faults. Corrupt flips one bit behind the Ethernet header. Reorder holds a frame back for
+// some time, so that later ones overtake it. Rate queues frames so that they leave at a rate, and
+// drops those that find the queue full. Blackhole drops all frames of the link.
 const (
 	Loss      Kind = "loss"
 	Duplicate Kind = "duplicate"
@@ -106,7 +106,7 @@ type Verdict struct {
 	Drop bool
 	// Copies is the number of extra copies to send.
 	Copies int
-	// Delay is how long to hold the frame. Later frames are not held, so they overtake it.
+	// Delay is how long to hold the frame. A later frame with a shorter delay overtakes it.
 	Delay time.Duration
 	// Corrupt means that bit number Bit must be flipped (0 is the top bit of the first byte behind
 	// the Ethernet header).

@@ -61,7 +61,7 @@ type Set struct {
 	links     []string
 	injectors map[string]map[Dir]*Injector // by link and direction, Up or Down
 	rules     []setRule
-	counter   int // number of rules added since the plan was last empty; IDs of rules without one are made from it
+	counter   int // number for the ID of the last rule added, from 1; 0 while the plan is empty
 }
 
 type setRule struct {

@@ -11,7 +11,7 @@ import (
 const (
 	// MaxDelay is the longest delay that a rule may have.
 	MaxDelay = time.Minute
-	// MinRate is the lowest rate in bits per second. Already with it, a frame of the largest path MTU
+	// MinRate is the lowest rate in bits per second. At this rate, a packet with the largest path MTU
 	// takes more than four seconds.
 	MinRate = 8_000
 	// MaxRate is the highest rate in bits per second, far above the rate of a veth.

@@ -2,9 +2,9 @@
 // access checks, and the code by which the NIC reads and writes the bytes of regions.
 //
 // A region is memory of the caller, or of another process (Far), with a virtual address range that
-// the Table chooses, except in RegZero and RegFar. Peers and work requests name memory by
-// (key, virtual address, length); Local and Remote return the memory,
-// or a Fault with the reason. A lookup costs a few comparisons and allocates nothing.
+// the Table chooses, except in RegZero and RegFar. Peers and work requests name memory by (key,
+// virtual address, length); Local and Remote return the memory, or a Fault with the reason. A
+// lookup costs a few comparisons and allocates nothing.
 //
 // A Table belongs to one engine and is single-threaded like it: only the engine, or a caller with
 // exclusive use of the engine, may call it. Applications that share memory with peers use

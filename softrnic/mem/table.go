@@ -25,8 +25,8 @@ const (
 	// address of a region, so that addresses do not overflow.
 	firstBase = 0x7f00_0000_0000
 	lastBase  = 1 << 62
-	// maxGap is the largest gap between two regions, in pages. The gaps ensure that an access beyond
-	// the end of a region does not hit another region.
+	// maxGap is the largest gap between two regions, in pages. Because of the gaps, an address just
+	// beyond the end of a region is in no region.
 	maxGap = 64
 )
 

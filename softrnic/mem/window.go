@@ -63,13 +63,14 @@ func (t *Table) DeallocWindow(w *Window) error {
 	return nil
 }
 
-// Bind binds a memory window: from then on the peer of queue pair qp can access the memory piece
-// under the R_Key key with the rights in access, which must be remote rights or none (IBTA
-// 10.6.7.2.1). The upper 24 bits of key name the window; key itself must differ from the window's
-// previous one. A window of type 2 must not be bound already; one of type 1 is unbound if the piece
-// is empty. Window and region must be in the protection domain pd. The region must have been
-// registered with verbs.MWBind, and with verbs.LocalWrite if access has RemoteWrite or
-// RemoteAtomic. The result is OK, or the Fault for a condition that is not met.
+// Bind binds a memory window (IBTA 10.6.7.2.1). From then on the peer of queue pair qp, with a
+// window of type 1 the peer of any queue pair in pd, can access the memory piece under the R_Key
+// key. access has the peer's rights, which must be remote rights or none. The upper 24 bits of key
+// name the window; key itself must differ from the window's previous one. A window of type 2 must
+// not be bound already; one of type 1 is unbound if the piece is empty. Window and region must be
+// in the protection domain pd. The region must have been registered with verbs.MWBind, and with
+// verbs.LocalWrite if access has RemoteWrite or RemoteAtomic. The result is OK, or the Fault for a
+// condition that is not met.
 func (t *Table) Bind(pd PD, qp wire.QPN, key uint32, piece verbs.SGE, access verbs.Access) Fault {
 	w := t.window(key)
 	need := verbs.MWBind
