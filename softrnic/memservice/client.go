@@ -33,9 +33,9 @@ type Claim struct {
 	// first. So when the answer has arrived, no request in flight on the earlier connection is
 	// executed any more.
 	Replaces uint64
-	// Former is only for Join: owners that leave the connection, at most MostFormer. They are the
-	// numbers under which the client joined it before. A fence of a former owner no longer ends the
-	// connection, so no request of a former owner may be in flight on it.
+	// Former is only for Join: the numbers of owners under which the client joined the connection
+	// before, at most MostFormer. They leave the connection. A fence of a former owner no longer ends
+	// the connection, so no request of a former owner may be in flight on it.
 	Former []uint32
 	// Bytes is the size of a region for this connection alone; 0 means the region that all clients
 	// share.
@@ -106,8 +106,8 @@ func DialShared(d rdmacm.Dialer, qp verbs.QP, to netip.Addr, p rdmacm.Params, de
 // Join adds the claim's owner to the owners of connection conn, which carries requests of several
 // owners. A fence of any of them ends the connection. Before the service adds the owner, it ends
 // connection c.Replaces and removes c.Former from the owners of conn. Join returns ErrFenced if the
-// owner was fenced, ErrGone if the connection has ended, and another error if it has too many
-// owners or c.Former is longer than MostFormer.
+// owner was fenced, and ErrGone if conn has ended. It returns another error if conn has too many
+// owners, or if c.Former is longer than MostFormer.
 func Join(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, conn uint64, c Claim, deadline clock.Time) error {
 	if len(c.Former) > MostFormer {
 		return fmt.Errorf("join a connection as owner %d: %d former owners, at most %d leave at a time", c.Owner, len(c.Former), MostFormer)
@@ -158,8 +158,8 @@ func Fence(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, dead
 }
 
 // Disconnect ends all connections of an owner at the memory service of a host. Unlike Fence it does
-// not refuse new ones. That is enough if the owner, on a later connection, sends no request that
-// depends on what it read before.
+// not refuse new ones. That is enough if no request that the owner sends on a later connection
+// depends on what it has read on an earlier one.
 func Disconnect(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) error {
 	_, err := call(ctx, d, to, request{kind: kindDisconnect, owner: owner}, deadline, "disconnect owner %d at", owner)
 	return err
@@ -205,8 +205,7 @@ func retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, r request, deadli
 	return a.owner, err
 }
 
-// Holder is the state of an owner at a memory service. An owner is a client that has made
-// connections under this number.
+// Holder is the state of an owner at a memory service; see Owners in the package comment.
 type Holder struct {
 	// Peer is the address from which the owner connected last; "" means that it has never connected.
 	Peer string `json:"p,omitempty"`

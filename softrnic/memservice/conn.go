@@ -17,8 +17,8 @@ type Worker interface {
 	Parse(data []byte) (Work, error)
 }
 
-// Work is the host's part in one connection. Its methods are called in the order below. The thread
-// of Server.Serve calls all of them but Serve.
+// Work is the host's part in one connection. Its methods are called in the order Bytes, Register,
+// Queues, Build, Name, Serve. The thread of Server.Serve calls all of them but Serve.
 type Work interface {
 	// Name returns the last part of the name of the Work's thread.
 	Name() string
@@ -112,7 +112,8 @@ func (s *Server) build(c *Conn) (data []byte, err error) {
 	return c.work.Build(c)
 }
 
-// buildMemory registers the region for this connection alone, if the client has requested one.
+// buildMemory chooses the region that the answer names: a new one if the client has requested bytes
+// of its own, else the shared one if there is no Work. Then the Work registers its memory.
 func (s *Server) buildMemory(c *Conn) (err error) {
 	mr := s.region
 	if c.req.bytes > 0 {

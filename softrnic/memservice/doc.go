@@ -39,9 +39,9 @@
 //
 // The boot in the answer to connect is different in each incarnation of the service.
 //
-// A request without private data is a connect to the shared region by a client that never sends an
-// end request. Such clients are the switch, for its own connections, and threads that share a
-// connection.
+// A request without private data is a connect to the shared region by a client without an owner: by
+// Dial, by threads that share a connection (DialShared), or by the switch. Such a client sends no
+// end request.
 //
 // The answer to connect is the private data of the REP. All other requests make no connection:
 // their answer is the private data of a REJ (rdmacm.Request.Answer). They are sent in this way, and

@@ -17,10 +17,10 @@ type handshake struct {
 	a    answer
 }
 
-// handshakes has the connections whose clients have not yet reported that they are ready. Separate
-// threads wait for these clients, and the thread of Serve does all other work. So a client that
-// dies during connection set-up delays no fence. It delays other connections only if there are
-// maxHandshakes such clients.
+// handshakes has the connections without a Work whose clients have not yet reported that they are
+// ready. Separate threads wait for these clients, and the thread of Serve does all other work. So
+// one of these clients that dies during connection set-up delays no fence. It delays other
+// connections only if there are maxHandshakes such clients.
 type handshakes struct {
 	mu      sync.Mutex // not held while a thread waits
 	open    int        // number of threads that wait for clients
@@ -28,8 +28,8 @@ type handshakes struct {
 	failed  []uint64 // connections that must be ended
 }
 
-// begin reports whether the caller may start a thread for a handshake. Otherwise one of the threads
-// takes the handshake when it has ended another.
+// begin reports whether the caller may start a thread for a handshake. Otherwise a running thread
+// takes this handshake when another one has ended.
 func (h *handshakes) begin(one handshake) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()

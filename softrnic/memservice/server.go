@@ -53,7 +53,7 @@ type Config struct {
 }
 
 // Server is one service of a host. Its threads are the one that calls Serve, one for each
-// connection with a Work, and one for each handshake.
+// connection with a Work, and up to maxHandshakes that wait for clients (see handshakes).
 type Server struct {
 	cfg      Config
 	ctx      verbs.Context
@@ -377,8 +377,8 @@ const candidates = 16
 // oldest returns the index of the connection to end when there is no room for another one. It
 // considers the `candidates` oldest connections whose requests had private data, and chooses the
 // first one that has failed, or the oldest if none has failed. A connection whose request had no
-// private data (request.silent) carries requests of several clients. If there are only connections
-// of this kind, oldest chooses the oldest.
+// private data (request.silent) may carry requests of several clients. If there are only
+// connections of this kind, oldest chooses the oldest.
 func (s *Server) oldest() int {
 	oldest, asked := 0, 0
 	for i, c := range s.conns {
