@@ -9,8 +9,8 @@ type Sample struct {
 	Value uint64 `json:"value"`
 }
 
-// Samples returns the counters of c, in the order of its fields. c is a pointer to a struct whose
-// uint64 fields have name and help tags. It is for listings, and too slow for a hot path.
+// Samples returns the counters of c, a pointer to a struct whose uint64 fields have name and help
+// tags, in the order of the fields. Samples is for listings, and too slow for a hot path.
 func Samples(c any) []Sample {
 	v := reflect.ValueOf(c).Elem()
 	out := make([]Sample, 0, v.NumField())

@@ -32,7 +32,7 @@ type atomics struct {
 	posted uint64 // number of posted CAS
 }
 
-// addend returns the addend of FETCH_ADD k. It is odd, so a FETCH_ADD that was lost or executed
+// addend returns the addend of FETCH_ADD k. It is never 0, so a FETCH_ADD that was lost or executed
 // twice changes the sum.
 func (a *atomics) addend(k int) uint64 { return a.s.pat.base(uint64(k))&0xffff | 1 }
 

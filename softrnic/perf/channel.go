@@ -93,7 +93,6 @@ func (c *channel) open(cfg *Config, p *plan) (err error) {
 	return err
 }
 
-// connect requests the connection from the service.
 func (c *channel) connect(cfg *Config, p *plan) error {
 	claim := memservice.Claim{Bytes: p.bytes, Work: p.request.encode()}
 	m, err := memservice.DialService(c.dialer, c.qp, c.to, cfg.Service, cfg.params(), claim, c.rt.Now().Add(dialPatience))

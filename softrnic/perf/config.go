@@ -42,7 +42,7 @@ const (
 	MaxIters = 100_000_000
 	MaxDepth = 4096
 	// MaxReceives is the largest number of receives that the server of SEND tests posts to a queue
-	// pair. It is the depth of a work queue of the NIC.
+	// pair. It is the default depth of a work queue of the NIC.
 	MaxReceives = 4 * MaxDepth
 	maxCode     = 31 // largest code of an ACK timeout
 	// maxSpan is the longest run of locks.
@@ -73,10 +73,12 @@ type Config struct {
 	// Atomics is the number of CAS and FAA of a soak together; 0 means 20000. Negative: none.
 	Atomics int `json:"atomics,omitempty"`
 	// Depth is the largest number of messages in flight; 0 means 128 (16 for atomics and soak). It is
-	// reduced so that the messages fit into memory. Latency tests, contend and locks always use 1.
+	// reduced to Iters, and so that the messages fit into memory. Latency tests, contend and locks
+	// always use 1.
 	Depth int `json:"depth,omitempty"`
 	// SignalEvery is n if one of n messages is signalled; 0 means a quarter of Depth, but at most 16.
-	// If it is larger than Depth, with Verify and in latency tests, every message is signalled.
+	// Every message is signalled if SignalEvery is larger than Depth, if Verify is set, and in latency
+	// tests.
 	SignalEvery int `json:"signalEvery,omitempty"`
 	// Inline is the size in bytes up to which messages are sent inline.
 	Inline int `json:"inline,omitempty"`
@@ -135,8 +137,8 @@ type Hooks struct {
 	// Counters returns the NIC's counters. The result contains by how much they grew during the run.
 	// If Counters is nil, the result has no counters.
 	Counters func() metrics.NIC `json:"-"`
-	// Cancelled is called several times a second; if it returns true, the run ends with
-	// ErrCancelled.
+	// Cancelled is called every 100 ms of a wait for completions, and in contend and locks before a
+	// CAS instead. If it returns true, the run ends with ErrCancelled.
 	Cancelled func() bool `json:"-"`
 }
 

@@ -30,8 +30,8 @@ type laneClient struct {
 	credits
 }
 
-// credits limits the number of messages in flight to the number of the server's receives. A sender
-// needs it if its transport service has no acknowledgements.
+// credits limits the number of messages in flight to the number of the server's receives, for
+// transport services without acknowledgements.
 type credits struct {
 	total int // number of the server's receives on all lanes
 	// taken is the number of messages that the server has reported as received. writtenOff is the

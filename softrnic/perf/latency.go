@@ -10,7 +10,7 @@ import (
 )
 
 // maxLatency is the longest latency that Latencies records; longer ones count as maxLatency.
-// latencyDigits is how many significant decimal digits of a latency it keeps.
+// latencyDigits is how many significant decimal digits of a latency are recorded.
 const (
 	maxLatency    = 10 * time.Minute
 	latencyDigits = 3
@@ -157,8 +157,8 @@ func (s *session) pingPong(c *Config, res *Result) error {
 }
 
 // echoes measures messages that the server echoes, one at a time. For each message it posts a
-// receive with the memory pong to qp, for the echo, and calls turn, which sends message k and waits
-// for its echo. The latency is half of the time that turn takes.
+// receive to qp, with the memory pong for the echo. Then it calls turn, which sends message k and
+// waits for its echo. The latency is half of the time that turn takes.
 func (s *session) echoes(c *Config, qp verbs.QP, pong verbs.SGE, res *Result, turn func(k int) error) error {
 	var h Latencies
 	list := []verbs.SGE{pong}

@@ -78,7 +78,7 @@ type SoakResult struct {
 	Sends     int    `json:"sends"`
 	FetchAdds int    `json:"fetchAdds"`
 	CmpSwaps  int    `json:"cmpSwaps"`
-	Sum       uint64 `json:"sum"`      // the final value of the word
+	Sum       uint64 `json:"sum"`      // the final value of the word to which FETCH_ADDs have added
 	Expected  uint64 `json:"expected"` // the sum of all addends
 	Swapped   uint64 `json:"swapped"`  // CMP_SWAPs that changed the word
 }

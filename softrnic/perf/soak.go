@@ -31,7 +31,7 @@ func planSoak(c *Config) plan {
 
 // soakWriteRead posts WRITE k and then READ k of the same slot, so that the READ must return the
 // bytes of the WRITE. A WRITE without a fence does not wait for an earlier READ. So the window is
-// one message shorter than the number of slots: a slot is written again only when its READ is
+// one smaller than a WRITE and a READ for each slot: a slot is written again only when its READ is
 // complete.
 func soakWriteRead(s *session, c *Config, half int, res *Result) error {
 	return s.run(stream{

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// DefaultPort is the TCP port that these programs use by default.
+// DefaultPort is the TCP port that ibv_*_pingpong and perftest use by default.
 const DefaultPort = 18515
 
 // ErrFormat means that the peer does not follow the protocol.

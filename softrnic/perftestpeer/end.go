@@ -41,7 +41,6 @@ func (o *objects) open(ctx verbs.Context, n, size int, access verbs.Access, wait
 	return nil
 }
 
-// createQP makes a queue pair.
 func (o *objects) createQP(init verbs.QPInit) (verbs.QP, error) {
 	init.SendCQ, init.RecvCQ, init.SignalAll = o.cq, o.cq, true
 	qp, err := o.pd.CreateQP(init)

@@ -36,7 +36,7 @@ type Pingpong struct {
 // pingpongTypes are the values of Type.
 var pingpongTypes = map[string]verbs.QPType{"rc": verbs.RC, "uc": verbs.UC, "ud": verbs.UD, "srq": verbs.RC}
 
-// fillByte is the byte that these programs send, except ibv_srq_pingpong.
+// fillByte is the byte that the pingpong programs send, except ibv_srq_pingpong.
 const fillByte = 0x7b
 
 // Validate sets defaults, and returns an error for the first wrong field.
@@ -217,7 +217,7 @@ func (p *rally) meet(conn io.ReadWriter, our []place, n, source int, connect fun
 	})
 }
 
-// doneText is the last message of both exchanges.
+// doneText is the last message of an exchange, both of the pingpong programs and of perftest.
 const doneText = "done\x00"
 
 // announced returns the index of the address that a run announces: source, or if source is negative

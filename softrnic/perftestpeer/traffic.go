@@ -121,7 +121,7 @@ const (
 )
 
 // writeLatency waits until the last byte of this side's buffer changes, and then changes the last
-// byte of the peer's buffer: message n writes n there. The server begins.
+// byte of the peer's buffer: message n writes n modulo 256 there. The server begins.
 func (t *perftestRun) writeLatency() error {
 	last := t.Size - 1
 	for n := 1; n <= t.Iters; n++ {

@@ -77,7 +77,7 @@ type Spinner struct {
 	Crowd *Crowd
 
 	own   Crowd
-	vain  int           // number of pauses in this wait without a result
+	vain  int           // number of calls of Pause since Begin
 	spent time.Duration // what Spent returns
 }
 

@@ -85,7 +85,6 @@ type run struct {
 	stall time.Duration
 }
 
-// send sends one frame of n bytes.
 func (r *run) send(n int, op byte, number uint64) error {
 	r.tx.Reset()
 	r.add(n, op, number)
@@ -178,8 +177,9 @@ func (r *run) latency(res *perf.Result) error {
 }
 
 // bandwidth sends frames in one direction, with at most cfg.Depth of them in flight. From time to
-// time the peer reports how many have arrived. If the peer stops answering, the frames that it has
-// not reported count as lost. After an error, res has what was measured before.
+// time the peer reports how many have arrived. If its report does not come, the client asks once
+// more; the frames that are missing in the answer count as lost. After an error, res has what was
+// measured before.
 func (r *run) bandwidth(res *perf.Result) error {
 	frames := (r.cfg.Size + res.MTU - 1) / res.MTU // frames of a message
 	total := uint64(frames) * uint64(r.cfg.Iters)
@@ -230,8 +230,9 @@ func (r *run) bandwidth(res *perf.Result) error {
 	return nil
 }
 
-// arrived puts into res how many frames have arrived and were lost; a message has this many frames.
-// If there are none, res gets no bandwidth.
+// arrived puts into res the bandwidth of the frames that have arrived, and the number of lost ones.
+// frames is the number of frames of a message. If no frame has arrived or was lost, res gets no
+// bandwidth.
 func (r *run) arrived(res *perf.Result, arrived, lost uint64, frames int, took time.Duration) {
 	res.Elapsed, res.Counters = took, lostFrames(int(lost))
 	if arrived+lost == 0 {
