@@ -56,15 +56,15 @@ type (
 		QPType        uint8
 		_             [5]uint8
 	}
-	// Handle is the answer to commands that make an identifier.
+	// Handle is the answer to commands that make an identifier or a membership in a group.
 	Handle struct{ ID uint32 }
 
 	destroyID struct {
 		Response uint64
 		ID, _    uint32
 	}
-	// Reported is the answer to DestroyID and MigrateID: how many events of the identifier the program
-	// has read.
+	// Reported is the answer to DestroyID, MigrateID and LeaveMulticast: how many events of the
+	// identifier or membership the program has read.
 	Reported struct{ Events uint32 }
 
 	// address is a struct sockaddr_in6, or a struct sockaddr_in in the same bytes.

@@ -93,7 +93,7 @@ type call struct {
 type Result struct {
 	Data []byte
 	// Withdrawn is the number of unread events of Channel that were removed. The caller must withdraw
-	// as many announcements.
+	// as many of the announcements that Config.Tell has made.
 	Withdrawn, Channel uint32
 }
 

@@ -60,7 +60,7 @@ func removeStale(network, path string) error {
 	case err == nil:
 		_ = c.Close() // the connection was only a test whether a process serves the socket
 		fallthrough
-	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EPROTOTYPE): // its queue is full; it has another type
+	case errors.Is(err, unix.EAGAIN), errors.Is(err, unix.EPROTOTYPE): // EAGAIN: its queue is full; EPROTOTYPE: it has another type
 		return fmt.Errorf("another process serves %s: end it first", path)
 	case errors.Is(err, unix.ECONNREFUSED):
 		return os.Remove(path)

@@ -67,8 +67,8 @@ func ParseHello(b []byte) (h Hello, ok bool) {
 }
 
 // PrefixLen is the length of the prefix of a command in bytes: the number of the completion channel
-// whose descriptor the command names, or NoChannel, and 4 reserved bytes. In a command of librdmacm
-// it is the number of an event channel.
+// whose descriptor the command names, or NoChannel, and 4 reserved bytes. In the prefix of a
+// command of librdmacm, the number is that of an event channel.
 const PrefixLen = 8
 
 // NoChannel means that there is no completion channel.

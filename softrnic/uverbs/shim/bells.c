@@ -20,8 +20,8 @@ void ring(struct device *d, uint32_t bell)
 	while (wake != d->wake); // move_device has moved the socket to another number: send again
 }
 
-// note_state is called when a command has succeeded. It records whether the queue pair is in a
-// state in which it sends.
+// note_state is called when a command has succeeded. It records whether the queue pair that the
+// command has made or modified takes send work requests: in RTS and in later states.
 void note_state(struct device *d, const uint8_t *b, size_t n, uint32_t op, int ex, const struct answer *a, size_t got)
 {
 	const struct ib_uverbs_modify_qp *m = (const void *)(b + sizeof(struct ib_uverbs_cmd_hdr) + (ex ? sizeof(struct ib_uverbs_ex_cmd_hdr) : 0));

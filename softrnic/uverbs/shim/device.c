@@ -15,7 +15,7 @@ static _Atomic uint64_t ends[MAX_FDS];
 static _Atomic uint8_t lost[MAX_FDS];
 
 // all is the list of all devices ever opened, unused the list of those that are closed. table_mu
-// guards both, serials and copies.
+// guards unused, serials, copies, and changes of all.
 static _Atomic(struct device *) all;
 static struct device *unused;
 static uint32_t serials;
@@ -324,9 +324,9 @@ void copy_device(int from, int to)
 	let_go(&table_mu, h);
 }
 
-// move_device records that a descriptor that the library uses for a device now has another number,
-// between two commands of that device. It returns 1; 0 if the descriptor belongs to no device; -1
-// if it cannot be moved now.
+// move_device records that a descriptor that the library uses for a device now has the number `to`.
+// It waits for a command of that device in progress. It returns 1; 0 if the descriptor belongs to
+// no device; -1 if it cannot be moved now.
 int move_device(int fd, int to)
 {
 	int found = 0, cancel;

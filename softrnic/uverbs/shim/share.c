@@ -51,8 +51,8 @@ static long control(int fd, unsigned long request, void *arg)
 	return rc;
 }
 
-// freeze makes all threads wait that write to a range of pages, until the descriptor that it
-// returns is closed. It returns -1 if the kernel does not allow that.
+// freeze makes threads that write to a range of pages wait until the descriptor that it returns is
+// closed. It returns -1 if the kernel does not allow that.
 static int freeze(uintptr_t from, size_t len)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = UFFD_FEATURE_PAGEFAULT_FLAG_WP | UFFD_FEATURE_WP_HUGETLBFS_SHMEM };
@@ -68,9 +68,9 @@ static int freeze(uintptr_t from, size_t len)
 	return -1;
 }
 
-// replace puts new pages, which are mapped at `fresh` and may be read and written, in the place of
-// others, with the same contents and the rights `prot`. It reports success. If `alone` is set, no
-// other thread writes to the pages.
+// replace copies the pages at `from` to new pages, which are mapped at `fresh` for reading and
+// writing. Then it moves these to `from`, with the rights `prot`. It reports success. If `alone` is
+// set, no other thread writes to the pages.
 static int replace(uintptr_t from, size_t len, void *fresh, int prot, int alone)
 {
 	if (fresh == MAP_FAILED) return 0;
@@ -96,7 +96,8 @@ static int to_shared(uintptr_t from, size_t len, int file)
 	return replace(from, len, fresh, PROT_READ | PROT_WRITE, 0);
 }
 
-// to_private replaces pages with the rights `prot` by private ones.
+// to_private replaces pages with the rights `prot` by private ones. in_child is set in a child of
+// fork, which has only one thread.
 static void to_private(uintptr_t from, size_t len, int prot, int in_child)
 {
 	if (!(prot & PROT_READ) && syscall(SYS_mprotect, from, len, PROT_READ) < 0) return; // the program has just unmapped them
@@ -170,8 +171,8 @@ static void end_unused(struct device *d, uint32_t closing)
 	}
 }
 
-// lock_shares locks share_mu. A signal handler does not wait for it: it may have interrupted the
-// thread that holds it.
+// lock_shares locks share_mu. A signal handler does not wait, because it may have interrupted the
+// thread that holds share_mu.
 static int lock_shares(int in_handler)
 {
 	return (in_handler ? pthread_mutex_trylock(&share_mu) : pthread_mutex_lock(&share_mu)) == 0;

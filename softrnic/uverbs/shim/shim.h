@@ -60,7 +60,7 @@ struct device {
 	struct device *next, *next_unused;
 	int shares;             // registered memory is shared with the daemon; see share.c
 	struct event_channel *closed; // only for the connection of librdmacm: closed channels of which the daemon does not know yet
-	_Atomic uint64_t sends[MAX_BELLS / 64]; // by bell: the queue pair is in a state in which it sends
+	_Atomic uint64_t sends[MAX_BELLS / 64]; // by bell: the queue pair takes send work requests; see note_state
 };
 
 // defer_signals blocks all signals of this thread until allow_signals, except those of its own
