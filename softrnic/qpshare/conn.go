@@ -115,7 +115,7 @@ func (c *conn) detach() error {
 	case over:
 		return c.destroy()
 	case last:
-		return c.real.ToError() // ToError flushes the work requests in flight; then take destroys the queue pair
+		return c.real.ToError() // ToError flushes the work requests in flight; when all have completed, Hub.poll destroys the queue pair
 	}
 	return nil
 }

@@ -155,7 +155,8 @@ func (f *Fabric) Do(deadline clock.Time, ops ...*Op) error {
 }
 
 // Wait waits until the operations are done. The error is an *OpError of the first of them that
-// failed. At the deadline, Wait fails with ErrTimeout and breaks the connections of the others.
+// failed. At the deadline, Wait fails with ErrTimeout and breaks the connections of operations that
+// are not done.
 func (f *Fabric) Wait(deadline clock.Time, ops ...*Op) error {
 	var first error
 	for _, o := range ops {

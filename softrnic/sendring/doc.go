@@ -5,8 +5,8 @@
 // The ring has a power of two of 64-byte blocks. An entry takes as many blocks as it needs, and the
 // index of an entry is that of its first block: it counts from 0 and never restarts, also when the
 // ring wraps. An entry is parsed from the bytes that are in memory when it is executed. Only a ring
-// with Prefetch above 1 may execute older bytes: it reads this number of blocks at once, as
-// hardware does, and does not notice when they change later.
+// with Prefetch above 1 may execute older bytes: it reads Prefetch blocks at once, as hardware
+// does, and does not notice when they change later.
 //
 // A ring executes entries in order up to its limit. An ENABLE, in another ring or in the ring
 // itself, moves the limit of a managed ring. The program's doorbell moves the limit of any other

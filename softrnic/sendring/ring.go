@@ -180,9 +180,9 @@ func (r *Ring) Counted(h Host) {
 	}
 }
 
-// Run executes up to budget entries. ran is their number, with one that was refused, and took the
-// time that hardware would need for them. The caller must not call Run again before that time has
-// passed.
+// Run executes up to budget entries. ran is their number, including one that was refused, and took
+// the time that hardware would need for them. The caller must not call Run again before that time
+// has passed.
 func (r *Ring) Run(h Host, budget int) (ran int, took time.Duration) {
 	for ran < budget && r.state == Ready {
 		if r.next == r.limit {

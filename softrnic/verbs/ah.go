@@ -37,9 +37,9 @@ type GRH struct {
 	FlowLabel    uint32 // always 0 over IPv4
 }
 
-// ParseGRH parses the first GRHLen bytes of a receive whose completion has WithGRH. To answer the
-// sender, use Source as the DestGID of an address handle, as ibv_init_ah_from_wc does. It fails
-// with ErrInvalid if b has neither an IPv6 nor an IPv4 header.
+// ParseGRH parses the first GRHLen bytes of a receive whose completion has WithGRH. It fails with
+// ErrInvalid if b has neither an IPv6 nor an IPv4 header. To answer the sender, use Source as the
+// DestGID of an address handle, as ibv_init_ah_from_wc does.
 func ParseGRH(b []byte) (GRH, error) {
 	fail := func(format string, args ...any) (GRH, error) {
 		return GRH{}, &OpError{Op: "parse GRH", Err: ErrInvalid, Detail: fmt.Sprintf(format, args...)}

@@ -153,8 +153,8 @@ type MR interface {
 	// SGE returns an SGE of n bytes from off on.
 	SGE(off, n int) SGE
 	// Rereg changes the access rights of a region that RegMR or RegDM has made; its keys and addresses
-	// stay. Requests that arrive later are checked against the new rights. It fails with ErrBusy while
-	// windows are bound to the region, because their rights depend on the old ones.
+	// stay. Requests that arrive later are checked against the new rights. Rereg fails with ErrBusy
+	// while windows are bound to the region, because their rights depend on the old ones.
 	Rereg(access Access) error
 	Dereg() error
 }
@@ -332,6 +332,6 @@ type QP interface {
 	// attached.
 	AttachMulticast(group GID) error
 	DetachMulticast(group GID) error
-	// Destroy ends the queue pair. It fails with ErrBusy while it is attached to a group.
+	// Destroy ends the queue pair. It fails with ErrBusy while the queue pair is attached to a group.
 	Destroy() error
 }

@@ -39,8 +39,8 @@ const (
 	OpAtomicWrite
 	// OpFlush completes when the bytes that Flush names are placed as Flush says. This includes
 	// everything that earlier work requests of this queue pair have written there. Key and queue pair
-	// must grant FlushGlobal if Flush has Global, and FlushPersistent if it has Persistent. It takes
-	// neither SGL nor Inline, and counts as one of the READs and atomics in flight.
+	// must grant FlushGlobal if Flush has Global, and FlushPersistent if it has Persistent. OpFlush
+	// takes neither SGL nor Inline, and counts as one of the READs and atomics in flight.
 	OpFlush
 )
 

@@ -93,10 +93,8 @@ func (c *cq) Moderate(count int, period time.Duration) error {
 // Number returns the number of the queue. It may be called after Destroy.
 func (c *cq) Number() uint32 { return c.cq.ID() }
 
-// IgnoreOverrun makes the queue lose completions that do not fit, without an error.
 func (c *cq) IgnoreOverrun() error { return c.with((*ring.CQ).IgnoreOverrun) }
 
-// Destroy ends the queue. Waiting threads get ErrClosed.
 func (c *cq) Destroy() error { return end(c.ctx, c.ctx.cqs, c, c.cq.Destroy) }
 
 // nonEmpty is the condition that Poll would return completions or fail.

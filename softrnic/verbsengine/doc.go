@@ -2,8 +2,8 @@
 // a call belong to the same context, and destroys all objects of a context that is closed, in an
 // order that works. Package engine implements the NIC and its objects.
 //
-// It has no lock and no clock: a Shell gives it exclusive use of the engine and a way to wait.
-// Package device is the Shell of real time; the simulator has one in virtual time.
+// This package has no lock and no clock: a Shell gives it exclusive use of the engine and a way to
+// wait. Package device is the Shell of real time; the simulator has one in virtual time.
 //
 // The methods of the objects are documented in package verbs.
 package verbsengine

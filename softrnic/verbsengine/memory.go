@@ -46,7 +46,6 @@ func (c *Context) AllocDM(length int) (verbs.DM, error) {
 	return listed(c.dms, &dm{ctx: c, dm: d}), nil
 }
 
-// RegDM registers device memory as a zero-based region.
 func (p *pd) RegDM(d verbs.DM, off, length int, access verbs.Access) (verbs.MR, error) {
 	handle, ok := d.(*dm)
 	if !ok || handle == nil || handle.ctx != p.ctx {
@@ -69,8 +68,8 @@ func (d *dm) WriteAt(b []byte, off int) error {
 
 func (d *dm) Free() error { return end(d.ctx, d.ctx.dms, d, d.dm.Free) }
 
-// closeMemory destroys the remaining windows and the device memory. It is called when regions and
-// queue pairs are destroyed.
+// closeMemory destroys the remaining windows and the device memory. It is called after the regions
+// and queue pairs were destroyed.
 func (c *Context) closeMemory() (errs []error) {
 	var windows []*engine.MW
 	for p := range c.pds {
