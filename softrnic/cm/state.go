@@ -67,8 +67,7 @@ var causeNames = [...]string{
 
 func (c cause) String() string { return causeNames[c] }
 
-// edge is one edge of the state diagram. sends names the message that is sent; only the diagram
-// uses it.
+// edge is one edge of the state diagram. sends names the message that is sent; only tests use it.
 type edge struct {
 	from  State
 	on    cause

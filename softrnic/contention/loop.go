@@ -43,8 +43,7 @@ type Loop struct {
 	Spin bool
 	// Patience is the longest time without a completion; after it, Run fails with verbs.ErrTimeout.
 	Patience time.Duration
-	// Each, if not nil, is called after each poll that has found completions, once Loop has handled
-	// them.
+	// Each, if not nil, is called each time that Loop has handled the completions of a poll.
 	Each func()
 
 	clients map[uint32]*running // the clients by the numbers of their queue pairs

@@ -74,9 +74,9 @@ func NewInjector(seed uint64, link string, dir Dir, rules []Rule) *Injector {
 	return in
 }
 
-// Named returns rules with an ID for each: those without one get "f" and their place in the list,
-// from 1, and underscores behind it while another rule has this name. A rule's random choices
-// depend on its ID.
+// Named returns rules with an ID for each. A rule without one gets "f" and its place in the list,
+// from 1, and then underscores until no other rule has this ID. A rule's random choices depend on
+// its ID.
 func Named(rules []Rule) []Rule {
 	rules = slices.Clone(rules)
 	for i := range rules {

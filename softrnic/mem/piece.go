@@ -82,9 +82,9 @@ func (p Piece) FetchAdd(add uint64) (old uint64, ok bool) {
 	return old, ok
 }
 
-// MaskedCmpSwap stores the bits swapMask of swap in the piece, which has 8 bytes, if its bits
-// compareMask equal those of compare. It returns the original value. All values are in host byte
-// order.
+// MaskedCmpSwap compares the bits of the piece, which has 8 bytes, that are set in compareMask with
+// those of compare. If they are equal, it stores the bits of swap that are set in swapMask. It
+// returns the original value. All values are in host byte order.
 func (p Piece) MaskedCmpSwap(compare, compareMask, swap, swapMask uint64) (old uint64, ok bool) {
 	if old, ok = p.load(); ok {
 		ok = p.store(old, maskedCmpSwap(old, compare, compareMask, swap, swapMask))

@@ -40,8 +40,9 @@ type Table struct {
 	// for R_Keys.
 	local, remote keySpace
 	slots         []slot
-	// lastLocal and lastRemote are the regions that were found last by an L_Key and by an R_Key,
-	// because most traffic is to one region. They are never nil: noRegion means that there is none.
+	// lastLocal and lastRemote are the regions that were found last by an L_Key and by an R_Key. A
+	// lookup tries them first, because most traffic is to one region. They are never nil: noRegion
+	// means that there is none.
 	lastLocal, lastRemote *Region
 	free                  []uint32   // indexes of free slots; the first has been free longest
 	pds                   map[PD]int // number of regions and windows of each protection domain

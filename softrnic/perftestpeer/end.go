@@ -97,7 +97,7 @@ type link struct {
 	qpn              wire.QPN
 	theirPSN, ourPSN wire.PSN
 	mtu              verbs.MTU
-	outs, theirOuts  int   // READs and atomics in flight; 0 means one
+	outs, theirOuts  int   // READs and atomics in flight, of this side and of the peer; 0 means one
 	timeout          uint8 // code of the ACK timeout; 0 means timeoutCode
 }
 

@@ -99,8 +99,8 @@ func (f *Fabric) Runtime() verbs.Runtime { return f.rt }
 // from a peer.
 func (f *Fabric) OnNotify(call func(imm uint32)) { f.notify = call }
 
-// AddPeer adds a peer and returns its number. recvs is the number of receives posted for WRITEs
-// with immediate data from it. Open calls c to connect a queue pair to it.
+// AddPeer adds a peer and returns its number. recvs is the number of receives that are posted for
+// the peer's WRITEs with immediate data. Open calls c to connect a queue pair to the peer.
 func (f *Fabric) AddPeer(addr netip.Addr, recvs int, c Connect) (int, error) {
 	if len(f.peers) == MaxPeers {
 		return 0, fmt.Errorf("%d peers: %w", MaxPeers, verbs.ErrLimit)

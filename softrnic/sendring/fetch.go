@@ -73,8 +73,7 @@ func (r *Ring) block(h Host, i int) bool {
 	return f.copy(index, r.raw[i*BlockSize:])
 }
 
-// copy puts a block that was read ahead into dst. It returns true, so that block can return its
-// result.
+// copy puts a block that was read ahead into dst. It returns true, which block passes on.
 func (f *fetched) copy(index uint32, dst []byte) bool {
 	copy(dst[:BlockSize], f.b[(index-f.from)*BlockSize:])
 	return true

@@ -14,8 +14,7 @@ const (
 	MaxRing = 1 << 15
 	// MaxPrefetch is the largest number of blocks that are read at once.
 	MaxPrefetch = 64
-	// DefaultPrefetch is the number of blocks that a ring which is not managed reads at once by
-	// default.
+	// DefaultPrefetch is how many blocks a ring that is not managed reads at once by default.
 	DefaultPrefetch = 4
 
 	// waitCost and enableCost are the times that the NIC takes for a WAIT, and for an ENABLE or
