@@ -139,8 +139,8 @@ func (m *Machine) Abort(now clock.Time, id mad.CommID, out *Actions) {
 	}
 }
 
-// QPGone is called when a queue pair of this side was destroyed or reset, or has failed. It aborts
-// the connection of the queue pair.
+// QPGone is called when a queue pair of this side was destroyed or reset. It aborts the connection
+// of the queue pair.
 func (m *Machine) QPGone(now clock.Time, qpn wire.QPN, out *Actions) {
 	if c := m.byQPN[qpn]; c != nil {
 		m.abort(now, c, out)

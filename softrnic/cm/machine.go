@@ -85,7 +85,8 @@ func (m *Machine) settle(now clock.Time, c *conn, out *Actions) {
 	m.forget(c, out)
 }
 
-// Handle handles a datagram. Messages that are malformed or match no connection are only counted.
+// Handle handles a datagram. It only counts malformed ones, and an MRA, REJ, DREP or SIDR_REP that
+// matches no connection.
 func (m *Machine) Handle(now clock.Time, on Way, b []byte, out *Actions) {
 	m.stats.Rcvd++
 	var h mad.Header

@@ -41,8 +41,8 @@ type Hub struct {
 	// leader is the member that polls for all members; nil means that none polls.
 	leader  *Member
 	members []*Member
-	// conns has the connections to which queue pairs can attach. all has every connection that was not
-	// destroyed.
+	// conns has the connections to which queue pairs can attach. all has every connection that was
+	// made and not destroyed.
 	conns map[place]*conn
 	all   []*conn
 	// private has the queue pairs that are not shared, by number.

@@ -72,9 +72,9 @@ func New(w io.Writer, config Config) (*Dumper, error) {
 	return &Dumper{config: config, out: bufio.NewWriter(w)}, nil
 }
 
-// Dump prints the packets of the capture file r; its name only appears in JSON. If the file is
-// broken, the error is a *pcapng.Error, and Dump has printed the packets before the broken place.
-// Malformed or damaged packets are not an error, but they are counted.
+// Dump prints the packets of the capture file r; name appears in JSON only. If the file is broken,
+// the error is a *pcapng.Error, and Dump has printed the packets before the broken place. Malformed
+// or damaged packets are not an error, but they are counted.
 func (d *Dumper) Dump(name string, r io.Reader) error {
 	d.start = nil
 	return errors.Join(d.dump(name, r), d.out.Flush())
