@@ -147,8 +147,8 @@ func (t *Table) UnbindFrom(r *Region) {
 	}
 }
 
-// UnbindAll unbinds all windows of type 2 that queue pair qp has bound. It is called when the queue
-// pair ends.
+// UnbindAll unbinds all windows of type 2 that queue pair qp has bound. It is called when qp is
+// reset or destroyed.
 func (t *Table) UnbindAll(qp wire.QPN) {
 	if t.bound == 0 {
 		return
