@@ -4,10 +4,12 @@
 package unixsocket
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
 	"os"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 )
@@ -27,18 +29,23 @@ func Listen(network, path string, group int) (*Listener, error) {
 	if err := removeStale(network, path); err != nil {
 		return nil, err
 	}
-	l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
+	// The kernel gives the socket's file the mode of the descriptor, so that it never has another one.
+	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
+		var failed error
+		err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) })
+		return errors.Join(err, failed)
+	}}
+	listener, err := private.Listen(context.Background(), network, path)
 	if err != nil {
 		return nil, err
 	}
+	l := listener.(*net.UnixListener)
 	l.SetUnlinkOnClose(false) // a later Listener may have its socket at this path
-	mode := os.FileMode(0o600)
 	if group != 0 {
-		mode = 0o660
-		err = os.Chown(path, -1, group)
+		err = errors.Join(os.Chown(path, -1, group), os.Chmod(path, 0o660))
 	}
 	socket, err2 := os.Lstat(path)
-	if err := errors.Join(err, os.Chmod(path, mode), err2); err != nil {
+	if err := errors.Join(err, err2); err != nil {
 		return nil, errors.Join(err, l.Close(), os.Remove(path))
 	}
 	return &Listener{UnixListener: l, path: path, socket: socket}, nil
