@@ -27,9 +27,9 @@ type Host interface {
 	// Context makes a verbs context for a service. The caller must close it.
 	Context() verbs.Context
 	Log() *slog.Logger
-	// Service calls f, which starts a service of the node. The host's application does not crash
-	// while f runs. If it has crashed before, Service returns an error of status 409 and does not
-	// call f. f must not call Service.
+	// Service calls f, which starts a service of the node. A crash of the host's application waits
+	// until f has returned. If the application has crashed before, Service returns an error of
+	// status 409 and does not call f. f must not call Service.
 	Service(f func() error) error
 	// Do runs f as a job, with a verbs context of its own. The context ctx ends when the client
 	// abandons the request or the application crashes.

@@ -14,7 +14,7 @@ import (
 )
 
 // Passive has the methods of a Node, except Routes, for a store whose only servers are the memory
-// services. A host of such a store runs no program for it. The host only has a value of type Known,
+// servers. A host of such a store runs no program for it. The host only has a value of type Known,
 // which says where the store is and how the host's own clients use it. C is the type of a client.
 type Passive[Known any, C kv.Store] struct {
 	Host  Host
@@ -32,7 +32,7 @@ type Passive[Known any, C kv.Store] struct {
 	servers []string
 }
 
-// Stops adds the handler of PathStop to m. It makes the host forget the store.
+// Stops adds the handler of PathStop to m. The handler makes the host forget the store.
 func (p *Passive[Known, C]) Stops(m *control.Mux) {
 	type none = struct{}
 	control.Handle(m, "POST "+p.Store.Path(PathStop), func(*http.Request, none) (none, error) { return none{}, p.Crash() })
@@ -54,10 +54,10 @@ func (p *Passive[Known, C]) Config(v verbs.Context, servers []string) (cfg passi
 
 // Find finds the store on the servers of in, or makes it, when a start request arrives. open opens
 // a client of the store and closes it. If open fails with absent and in.Format is set, Find calls
-// make, which makes the store, but only in empty memory: one server may have lost its part of a
-// store, so that open does not find it, while the others have theirs, and other stores may have
-// data there. If in.Fresh is true, Find calls make at once. After that the host knows k. made is
-// true if the store was made.
+// make, which makes the store. It does so only if the memory is empty: open also fails with absent
+// if one server has lost its part of a store, and other stores may have data in the memory. If
+// in.Fresh is true, Find calls make at once. After success the host knows k. made is true if the
+// store was made.
 func (p *Passive[Known, C]) Find(
 	r *http.Request, in Finding, k *Known, absent error, open, make func(cfg passive.Config, deadline clock.Time) error,
 ) (made bool, err error) {
@@ -91,7 +91,7 @@ func (p *Passive[Known, C]) Find(
 
 // Finding says which store a host must find or make. It is a part of the body of PathStart.
 type Finding struct {
-	// Servers are the names of the memory servers, in an order that must be the same everywhere.
+	// Servers are the names of the memory servers, in an order that must be the same on all hosts.
 	Servers []string `json:"servers"`
 	// Format is true if the host is to make a store if the servers have none. Fresh is true if it
 	// is to make one in any case. If both are false, the store must be there.

@@ -130,8 +130,8 @@ func (c *Client) begin(key, value []byte, claim bool, deadline clock.Time) (numb
 	return number, nil
 }
 
-// place returns the number of the data of a key. If the key has no place and claim is true, it
-// takes one. If claim is false, the error is kv.ErrNotFound.
+// place returns the number of the data of a key. If the key has no place, it takes one if claim is
+// true; otherwise the error is kv.ErrNotFound.
 func (c *Client) place(key []byte, claim bool, deadline clock.Time) (data uint64, err error) {
 	data, lost, err := c.search(key, claim, false, deadline)
 	if lost && errors.Is(err, kv.ErrNotFound) {
@@ -217,7 +217,7 @@ func (c *Client) count(err error) error {
 }
 
 // noEffect adds kv.ErrNoEffect to an error that came before the write of the data: a claim alone
-// does not change its key.
+// does not change the value of its key.
 func noEffect(err error) error {
 	if errors.Is(err, kv.ErrNotFound) {
 		return err

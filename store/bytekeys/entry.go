@@ -6,11 +6,12 @@ import (
 	"errors"
 )
 
-// An entry is a value of the store. A number is a length in bytes:
+// An entry is a value of the store:
 //
-//	kind 1 | length of the key uvarint | length of the value uvarint | key | value
+//	kind (1 byte) | length of the key (uvarint) | length of the value (uvarint) | key | value
 //
-// An entry contains both lengths because some stores pad values to a fixed length.
+// The kind is claimed or filled. An entry contains the length of the value, too, because some
+// stores pad values to a fixed length.
 const (
 	claimed byte = 0xc1
 	filled  byte = 0xd1

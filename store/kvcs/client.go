@@ -29,14 +29,14 @@ type Port interface {
 	// Closed reports whether the port was closed. From then on Receive and Read fail at once, and
 	// operations of the client end with kv.ErrClosed.
 	Closed() bool
-	// Send sends a datagram to the coordinator. Receive waits for a datagram from the coordinator.
-	// It returns false if none has arrived at the time until. The bytes are valid until the next
-	// call.
+	// Send sends a datagram to the coordinator. Receive waits for a datagram from the coordinator,
+	// up to the time `until`. It returns false if none has arrived by then. The bytes are valid
+	// until the next call of Receive.
 	Send(b []byte)
 	Receive(until clock.Time) ([]byte, bool)
 	// Read reads len(b) bytes of a replica's memory, by one or several operations of the NIC. It
 	// returns the status of the first operation that fails, or nic.Timeout if an operation could
-	// not be issued before the time until.
+	// not be issued before the time `until`.
 	Read(r *Remote, offset uint64, b []byte, until clock.Time) nic.Status
 }
 
@@ -164,14 +164,14 @@ func (c *Client) renew(deadline clock.Time) error {
 	}
 }
 
-// wait waits for one message until a time, and handles it.
+// wait waits for one message, at most up to the time `until`, and handles it.
 func (c *Client) wait(until clock.Time) {
 	if b, ok := c.port.Receive(until); ok {
 		c.handle(b)
 	}
 }
 
-// pause waits until a time, and handles all messages that arrive before.
+// pause waits until the time `until`, and handles all messages that arrive before.
 func (c *Client) pause(until clock.Time) {
 	for {
 		b, ok := c.port.Receive(until)
@@ -251,7 +251,8 @@ func (c *Client) rank(a netip.Addr) uint64 {
 	return mix(c.cfg.Number ^ mix(uint64(b[0])<<24|uint64(b[1])<<16|uint64(b[2])<<8|uint64(b[3])))
 }
 
-// change asks the coordinator for a change, until it answers.
+// change sends a change to the coordinator, again and again, until the coordinator answers or the
+// deadline has passed.
 func (c *Client) change(o op, key uint64, value []byte, deadline clock.Time) error {
 	c.cost = kv.Cost{}
 	if len(value) > MaxValue {

@@ -9,8 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// How long clients avoid a replica after a failed READ, in round trips. After a timeout, the time
-// doubles with each further timeout.
+// How long clients avoid a replica after a failed READ, in round trips: avoidNACK after a NACK,
+// avoidTimeout after any other failure. With each further failure of that kind the time doubles, up
+// to mostAvoidTimeout.
 const (
 	avoidNACK        = 8
 	avoidTimeout     = 200
@@ -28,9 +29,9 @@ type Health struct {
 type avoided struct {
 	replica Replica
 	until   clock.Time
-	period  time.Duration // how long it is avoided after a timeout
-	// last is the time of the last failure. noted is the time of the last failure that was no NACK
-	// and has changed until.
+	period  time.Duration // how long it is avoided after a failure that is no NACK
+	// last is the time of the last failure. noted is when a failure that is no NACK last set the
+	// field `until`.
 	last, noted clock.Time
 }
 
@@ -66,11 +67,11 @@ func (h *Health) well(r *Remote) {
 	}
 }
 
-// failed notes that a READ of replica r, which began at the time began, has failed with status s. A
-// READ that the client's NIC did not dispatch says nothing about the replica. A READ that was in
-// flight when another one failed does not make clients avoid the replica for longer. If clients
-// avoid all replicas, they READ the one whose last failure is the oldest, so failed stores the time
-// of each failure.
+// failed notes that a READ of replica r, which began at the time `began`, has failed with status s.
+// A READ that the client's NIC did not dispatch says nothing about the replica. Of several READs
+// that are in flight together and fail without a NACK, only the first makes clients avoid the
+// replica for longer. If clients avoid all replicas, they READ the one whose last failure is the
+// oldest, so failed stores the time of each failure.
 func (h *Health) failed(now, began clock.Time, r *Remote, s nic.Status, rtt time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -53,7 +53,7 @@ func (s Shape) slots() int { return (s.Buckets + 1) * bucketSlots }
 
 func (s Shape) cellAt(cell uint32) int { return s.slots()*slotLen + int(cell)*s.cellLen() }
 
-// window returns the first slot of a key's window.
+// window returns the index of the first slot of a key's window.
 func (s Shape) window(key uint64) int { return int(mix(key)%uint64(s.Buckets)) * bucketSlots }
 
 // mix spreads the bits of x.

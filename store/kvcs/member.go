@@ -31,9 +31,9 @@ type member struct {
 	region   nic.RegionID
 	key      nic.Key
 	state    memberState
-	// snapshot is a copy of the table as the record at position start of the log has left it. The
-	// server has the first `copied` bytes of it. acked is the position of the last record that the
-	// server has executed.
+	// snapshot is a copy of the table after the record at log position `start`. The server has the
+	// first `copied` bytes of it. acked is the position of the last record that the server has
+	// executed.
 	snapshot      []byte
 	start         uint64
 	copied, acked uint64
@@ -95,9 +95,9 @@ func (c *Coordinator) joined(now clock.Time, from netip.AddrPort, x *message, ou
 	c.members = append(c.members, &member{addr: from, instance: x.id, region: nic.RegionID(x.region), key: nic.Key(x.body), moved: now})
 }
 
-// stale handles a message of an instance of a server that may not be a member any more. Unless the
-// instance is that of a present member, stale tells the server to begin a new instance
-// (msgRestart). An instance with a part of another store's table is never a member.
+// stale handles a message of an instance of a server that may not be a member any more. It tells
+// the server to begin a new instance (msgRestart) if the instance is no member, is being fenced, or
+// has a part of another store's table.
 func (c *Coordinator) stale(from netip.AddrPort, x *message, out *Outbox) {
 	if m := c.member(from.Addr()); m == nil || m.instance != x.id || m.state == memberFencing || x.store != 0 && x.store != c.store {
 		c.send(from, &message{kind: msgRestart, id: x.id}, out)

@@ -28,9 +28,9 @@ const (
 	msgChange                    // id: the session; number: that of the change; op; key; body: the value
 	msgOutcome                   // id: the session; number: that of the change; op: a result
 	// Between a server and the coordinator. id is the server's instance.
-	msgJoin     // region: its ID; body: the region's key
+	msgJoin     // region: the ID of its region; body: the region's key
 	msgRestart  // the coordinator does not use this instance any more
-	msgCopy     // number: the position of the copy; region: its length; at: an offset; body: the bytes at the offset
+	msgCopy     // number: log position of the copy; region: length of the copy; at: an offset; body: the bytes at the offset
 	msgRecord   // number: the position; op: the step; key; body: the value
 	msgProgress // number: the last position that was executed; at: how many bytes were copied
 )

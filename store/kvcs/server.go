@@ -33,7 +33,7 @@ type ServerConfig struct {
 type Server struct {
 	cfg      ServerConfig
 	instance uint64
-	store    uint64       // number of the store whose table the instance has; 0 before the first part
+	store    uint64       // number of the store whose table arrives; 0 before its first part
 	region   nic.RegionID // region and key are what cfg.Lend has returned for the instance
 	key      nic.Key
 	// copied is how many bytes of the table have arrived. table is nil until all have. position is
@@ -58,7 +58,8 @@ func NewServer(cfg ServerConfig) (*Server, error) {
 	return s, s.restart()
 }
 
-// restart begins a new instance. Clients cannot read its memory any more when restart has returned.
+// restart begins a new instance. When it has returned, no client can read the server's memory with
+// the key of an earlier instance.
 func (s *Server) restart() (err error) {
 	s.instance++
 	s.starts++

@@ -100,7 +100,7 @@ func loadTable(s Shape, m Memory) (*table, error) {
 }
 
 // check returns the error of a change with a value of n bytes; nil if it can be executed. The key
-// has no change in progress.
+// must have no change in progress.
 func (t *table) check(o op, key uint64, n int) error {
 	e := t.keys[key]
 	switch {

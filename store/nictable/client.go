@@ -58,7 +58,7 @@ type Client struct {
 	cost  kv.Cost
 	ended bool
 
-	calls  *remotemem.Fabric // for changes, which are calls of the server's process
+	calls  *remotemem.Fabric // for calls of the server's process: changes, and GETs by store.GetsServer
 	caller rpc.Caller
 	seq    uint32 // number of the last request
 	out    []byte // the request as it is sent

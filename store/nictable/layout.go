@@ -10,7 +10,7 @@ import (
 
 // Lengths in memory, in bytes, and limits.
 const (
-	line         = 64 // a reader never sees a part of a change within so many aligned bytes
+	line         = 64 // a reader sees a change within this many aligned bytes as a whole or not at all
 	itemHead     = 24
 	probes       = 2
 	defaultValue = 1000
@@ -19,7 +19,7 @@ const (
 	maxValue     = 64<<10 + 256
 	defaultItems = 10_000
 	maxItems     = 1 << 22
-	slotsPerItem = 3 // with two slots for each key, inserts fail when about half of the slots are used
+	slotsPerItem = 3 // a key may be in one of two slots only, so inserts fail when about half of all slots are used
 )
 
 type Shape struct {

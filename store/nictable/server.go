@@ -104,8 +104,8 @@ func (s *Server) accept() {
 	}
 }
 
-// Serve executes changes until Close is called, or the NIC is gone. It frees what NewServer has
-// made, but not the estate.
+// Serve executes requests until Close is called, or the NIC is gone. Then it frees what NewServer
+// has made, but not the estate.
 func (s *Server) Serve() error {
 	t, rt := s.rpc.Threads()[0], s.ctx.Runtime()
 	var err error

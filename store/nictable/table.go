@@ -215,8 +215,8 @@ func (t *table) read(n int) (key uint64, value []byte, err error) {
 // maxMoves is how many keys one INSERT moves, at most.
 const maxMoves = 256
 
-// room returns one of the two slots of a fingerprint, which is empty: if neither is, room empties
-// one by moving keys to their other slots.
+// room returns an empty slot, one of the two slots of a fingerprint. If neither is empty, room
+// empties one by moving keys to their other slots.
 func (t *table) room(f redn.Operand) (int, error) {
 	for _, n := range t.e.shape.slotsOf(f) {
 		if t.slots[n].print == 0 {

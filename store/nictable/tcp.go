@@ -14,7 +14,7 @@ type tcp struct {
 	server *memcached.Server
 }
 
-// listen serves a table on the address at, and no longer on the address before. If at is "", it
+// listen serves a table on the address `at` in place of an earlier address. If `at` is "", it
 // changes nothing. It returns the address on which the table is served; "" means none.
 func (p *tcp) listen(at string, t memcached.Table) (string, error) {
 	if at == "" || at == p.at {

@@ -151,8 +151,8 @@ func probe(cfg passive.Config, deadline clock.Time) error {
 
 func (c *Coordinator) Shape() Shape { return c.index.shape }
 
-// serving returns errDeposed if number, which a superblock has, is not that of this coordinator.
-// Then another coordinator has taken the table over.
+// serving returns errDeposed if number, the coordinator's number in a superblock, is not that of
+// this coordinator. Then another coordinator has taken the table over.
 func (c *Coordinator) serving(number uint64) error {
 	if number != uint64(c.number) {
 		return errDeposed

@@ -21,7 +21,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kvcs"
 )
 
-// part is a coordinator or a replica that a host runs, with the process that its NIC knows.
+// part is a coordinator or a replica that a host runs, with its process on the host's 1RMA NIC.
 type part struct {
 	*loop
 	proc  *onermahost.Process
@@ -54,9 +54,10 @@ type node struct {
 	coordinator, replica *part
 	server               *kvcs.Server
 	of                   netip.Addr // the replica's coordinator
-	// instances is how many instances of a server the host has had since its daemon was started.
+	// instances is how many instances the ended replicas of the host have had since its daemon was
+	// started.
 	instances uint64
-	clients   *clients // nil before the first one is opened
+	clients   *clients // nil before the first client is opened, and after a crash
 }
 
 func newNode(h store.Host) store.Node { return &node{host: h} }
@@ -151,7 +152,8 @@ func statusOf(err error) (s nic.Status, ok bool) {
 	return nic.Timeout, false
 }
 
-// startReplica starts a replica, unless the host runs one of this store. The caller holds mu.
+// startReplica starts a replica, unless the host runs one with this coordinator and this shape. The
+// caller holds mu.
 func (n *node) startReplica(s *onermahost.NIC, awake func(), in *request) error {
 	to, err := n.host.Address(in.Coordinator)
 	switch {

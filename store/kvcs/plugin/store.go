@@ -211,8 +211,8 @@ func awaitReplicas(c *store.Call, hosts []string) error {
 	}
 }
 
-// newStop makes the command stop. It ends the store on all hosts that answer, and returns an error
-// if the coordinator's host does not answer.
+// newStop is Command.New of the command stop, which ends the store on all hosts that answer. The
+// command fails if the coordinator's host does not answer.
 func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	return func(c *store.Call) (store.Result, error) {
 		for _, m := range c.Memory() {
@@ -297,7 +297,7 @@ func collect(c *store.Call) (*report, error) {
 	return out, nil
 }
 
-// newStat makes the command stat, which collects the counters of the hosts.
+// newStat is Command.New of the command stat, which collects the counters of the hosts.
 func newStat(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	return func(c *store.Call) (store.Result, error) {
 		out, err := collect(c)

@@ -7,8 +7,8 @@ const (
 	// MaxLine is the length of the longest command line, with its end. A longer line of get or gets
 	// becomes several requests (see Request.More).
 	MaxLine = 16 << 10
-	// readLen is the length of the space that Room returns after it has allocated memory. At other
-	// times the space is at least half as long.
+	// readLen is the least length of the space that Room returns after it has allocated memory. At
+	// other times the space is at least half as long.
 	readLen = 4 << 10
 	// binaryMagic is the first byte of a request of the binary protocol.
 	binaryMagic = 0x80

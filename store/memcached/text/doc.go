@@ -13,7 +13,7 @@
 // theirs becomes several requests. No bytes from a client make a Decoder panic or keep more than a
 // line and an item. A command that cannot be executed becomes a Request with a Refusal, which is
 // its answer. If its line says how many bytes of data follow, they are skipped, whatever else is
-// wrong with the line: the next command is found. Lines end with \n or \r\n, and data, too. Data
-// that go on where they should end are skipped up to the end of the line. A key has 1 to 250 bytes
-// without spaces and control characters.
+// wrong with the line: the next command is found. Lines and data end with \n or \r\n. Data that go
+// on where they should end are skipped up to the end of the line. A key has 1 to 250 bytes without
+// spaces and control characters.
 package text

@@ -15,7 +15,7 @@ const maxBytes = 1<<31 - 3
 var noreply = []byte("noreply")
 
 // parse parses a command line without its end. size is how many bytes of data follow; -1 means that
-// none follow.
+// none follow, or that the line does not say how many.
 func (r *Request) parse(line []byte) (size int) {
 	var fields [][]byte
 	for f := range bytes.SplitSeq(line, []byte(" ")) {
@@ -93,8 +93,8 @@ func (r *Request) keys(fields [][]byte, n int) {
 func control(b byte) bool { return b <= ' ' || b == 0x7f }
 
 // data parses the fields of a command with data. size is how many bytes of data follow; -1 means
-// that the line does not say that. This is so for a cas with a field too few, because it is not
-// known which field is missing.
+// that the line does not say that. The line of a cas with a field too few does not, because it is
+// not known which field is missing.
 func (r *Request) data(fields [][]byte) (size int) {
 	want := 4
 	if r.Verb == Cas {
