@@ -28,7 +28,7 @@ type Host interface {
 	Context() verbs.Context
 	Log() *slog.Logger
 	// Service calls f, which starts a service of the node. A crash of the host's application waits
-	// until f has returned. If the application has crashed before, Service returns an error of
+	// until f has returned. If the application has crashed or hangs, Service returns an error of
 	// status 409 and does not call f. f must not call Service.
 	Service(f func() error) error
 	// Do runs f as a job, with a verbs context of its own. The context ctx ends when the client

@@ -28,7 +28,7 @@ type handler struct {
 	// bytes is the request that is being executed, buf has the bytes that were read from a memory
 	// server, made the bytes that are written there, and out the bytes of the answer.
 	bytes, buf, made, out []byte
-	reply                 answer // the answer to that request
+	reply                 answer // the answer to the request that is being executed
 	// doubt is the place of a key whose last WRITE was not acknowledged; see settle.
 	doubt *place
 }

@@ -6,8 +6,9 @@ import (
 )
 
 // judge checks the memory of the servers when no request is in flight. If the lock of an entry is
-// free, the copy in place must be whole, and a whole redo copy must have the same version: no change
-// may be left that was not written in place. If the lock is held, one of the two copies must be whole.
+// free, the copy in place must be whole, and a whole redo copy must have the same tag: otherwise a
+// change was left that was not written in place. If the lock is held, one of the two copies must be
+// whole.
 func judge(memory [][]byte, _ bool) error {
 	for i, m := range memory {
 		super, err := direct.Parse(m, len(m))

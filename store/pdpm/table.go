@@ -77,8 +77,8 @@ type entry struct {
 	at     uint64
 }
 
-// find returns the entry of a key. If the key has none and claim is true, find claims a free entry
-// for it. If claim is false, the error is kv.ErrNotFound.
+// find returns the entry of a key. If the key has none, find claims a free entry for it if claim is
+// true; otherwise the error is kv.ErrNotFound.
 func (c *Client) find(key uint64, claim bool, deadline clock.Time) (entry, error) {
 	if e, ok := c.known[key]; ok {
 		return e, nil

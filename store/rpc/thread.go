@@ -25,8 +25,8 @@ type Request struct {
 func (r Request) Len() int { return r.n }
 
 // Poll takes completions, and calls handle for each request among them. When handle returns true,
-// the request is done; otherwise the caller calls Done later. n is the number of completions, 0 if
-// there were none. After an error the server's NIC is gone, or the completion queue has overflowed.
+// the request is done; otherwise the caller calls Done later. n is the number of completions. An
+// error means that the server's NIC is gone, or that the completion queue has overflowed.
 func (t *Thread) Poll(handle func(Request) bool) (n int, err error) {
 	left := t.left()
 	if n, err = t.cq.Poll(t.wcs[:]); n > 0 {

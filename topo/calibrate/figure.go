@@ -143,7 +143,8 @@ func WriteTable(w io.Writer, figures []Figure) error {
 }
 
 // rewriter is a Load.wrap that decrements the time to live of each packet before the switch gets
-// it. So cost.Box counts the rate of rewriting and not that of forwarding.
+// it. So each frame that leaves the switch differs from its cause, and cost.Box charges
+// Switch.Rewrite, not Switch.Forward.
 func rewriter(name string, n sim.Node) sim.Node {
 	if name != spec.SwitchName {
 		return n

@@ -303,8 +303,8 @@ const (
 )
 
 // awaitGone waits until the containers of list are gone. The engine may still be removing one of
-// them for a controller that has died, and may abandon this removal. So awaitGone requests the
-// removal again if a container stays.
+// them for a program that has died, and may abandon this removal. So awaitGone requests the removal
+// again if a container stays.
 func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) error {
 	for check := 1; ; check++ {
 		left, err := e.List(ctx, h.name)
@@ -332,8 +332,8 @@ func (h *Hosts) awaitGone(ctx context.Context, e *Engine, list []Container) erro
 	}
 }
 
-// Quiet is how long RemoveLate waits for more containers of a rack whose controller died before the
-// rack was up. The engine may still execute requests of the dead controller, so a container may
+// Quiet is how long RemoveLate waits for more containers of a rack whose `rdmalab up` died before
+// the rack was up. The engine may still execute requests of the dead program, so a container may
 // appear after all others were removed.
 const Quiet = 2 * time.Second
 

@@ -38,8 +38,8 @@ type Seen struct {
 type Watched struct {
 	Host string `json:"host"`
 	// Plugged is true if the NIC was in the container when the watcher last attended to the host.
-	// Plugs counts how often the watcher has then found or put the NIC into a container that did
-	// not have it before, or that was started again.
+	// Plugs counts how often Plugged became true, or stayed true for a container that was started
+	// again.
 	Plugged bool `json:"plugged"`
 	Plugs   int  `json:"plugs"`
 	// Error is the error of the watcher's last attempt to put the NIC into the container; "" means

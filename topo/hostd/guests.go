@@ -29,7 +29,7 @@ func (n *neighbours) find(a netip.Addr) (wire.MAC, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if time.Since(n.read) > guestsFresh {
-		// If a guest's file cannot be read, its address is not resolved.
+		// If a file cannot be read, List returns no guests, and no guest's address is resolved.
 		n.list, _ = guests.List(n.paths)
 		n.read = time.Now()
 	}

@@ -81,7 +81,7 @@ func quiet() {
 	}
 }
 
-// Quiet does what quiet does for the namespace at path. Create does it for new namespaces.
+// Quiet calls quiet in the namespace at path. Create calls quiet in each namespace that it makes.
 func Quiet(path string) error {
 	return Do(path, func() error {
 		quiet()
