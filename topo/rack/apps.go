@@ -75,7 +75,7 @@ func (a Apps) Resume(ctx context.Context) (int, error) {
 	return len(reached), err
 }
 
-// locked calls f while the caller holds the rack's lock. It fails if there is no such host.
+// locked takes the rack's lock for a call of f. It fails if there is no such host.
 func (a Apps) locked(ctx context.Context, f func() error) error {
 	if err := a.rack.CheckHost(a.host); err != nil {
 		return err

@@ -202,7 +202,7 @@ func (gs Guests) remove(ctx context.Context, g *guests.Guest) error {
 	if err := nl.DeleteLink(gs.r.Paths.Netns(spec.SwitchName), g.Port); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unplug %s: %w", g.Name, err)
 	}
-	// It does no harm if the request fails: a crashed switch reads the files of guests when it
+	// A switch that does not answer is no error: a crashed switch reads the files of guests when it
 	// restarts, and a hung one notices that the interface is gone.
 	var said *control.Error
 	if err := gs.askSwitch(ctx, http.MethodDelete, "/ports/"+g.Name, nil); errors.As(err, &said) && said.Status != http.StatusNotFound {

@@ -14,8 +14,8 @@ import (
 
 // Bounds of waiting for the kernel.
 const (
-	// killWait bounds how long killed processes may take to end, and others to stop or to go on.
-	// The kernel removes namespaces one after the other: for 100 hosts this takes six seconds on
+	// killWait bounds how long processes may take to end, to stop or to go on. When they end, the
+	// kernel removes their namespaces one after the other: for 100 hosts this takes six seconds on
 	// two busy processors.
 	killWait = 30 * time.Second
 	// pollStep is the interval at which the package polls a state that the kernel changes.
@@ -31,7 +31,7 @@ type keeper interface {
 	// prepare makes the objects that the processes of a node need, such as a cgroup. It is called
 	// before the node starts.
 	prepare(node string) error
-	// adopt makes a process that launch has started a process of the node.
+	// adopt adds a process, which launch has started, to the node.
 	adopt(node string, pid int) error
 	// pids lists the live processes of a node.
 	pids(node string) ([]int, error)

@@ -67,7 +67,7 @@ func (r starter) spawn(node, log string, flags uintptr, around func(start func()
 	if err != nil {
 		return fmt.Errorf("start %s: %w", log, err)
 	}
-	defer file.Close() // the process has opened the file itself
+	defer file.Close() // the process has its own descriptor of the file
 	cmd := exec.Command(r.exe, args...)
 	cmd.Args[0] = programName
 	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", file, file

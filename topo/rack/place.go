@@ -13,8 +13,8 @@ import (
 // maxCPUs is how many processors a unix.CPUSet can name.
 const maxCPUs = 1024
 
-// processors returns those of the allowed processors to which a node's processes are bound, or nil
-// if they are not bound.
+// processors returns the processors to which a node's processes are bound, or nil if they are not
+// bound. allowed lists the processors that this program may use.
 func processors(s *spec.Rack, node string, allowed []int) []int {
 	want := s.Switch.CPU
 	h, _, isHost := s.Host(node)
@@ -84,8 +84,8 @@ var errRealtime = errors.New("the kernel refuses `priority: realtime`: it needs 
 
 // prioritised runs f with the scheduling priority of the rack's daemons. With spec.PriorityRealtime
 // it is the lowest priority of SCHED_RR: a thread that yields lets the next thread of the rack run,
-// whatever share of the processor both have had, and a thread that computes for long still gives the
-// processor to the others after a time slice.
+// whatever share of the processor both have had. A thread that computes for long gives the processor
+// to the others after a time slice.
 func (r starter) prioritised(f func() error) error {
 	if r.Spec.Priority != spec.PriorityRealtime {
 		return f()

@@ -21,7 +21,7 @@ const (
 
 // calmRounds is the number of successive rounds that must find all programs stopped, or ended. A
 // process may have been born after the first of these rounds had listed the processes. The second
-// one lists it, because what has stopped or ended starts no others.
+// round lists it; none is born later, because programs that have stopped or ended start no others.
 const calmRounds = 2
 
 // stopper stops processes by SIGSTOP. Its method round is called again and again, with the live
@@ -70,8 +70,8 @@ func (s *stopper) round(ps []procStat) (bool, error) {
 	return s.calm >= calmRounds, errors.Join(send(halt, unix.SIGSTOP, s.reached), send(release, unix.SIGCONT, s.reached))
 }
 
-// explain adds to an error that ended the rounds which processes did not stop. It must be called
-// before undo.
+// explain adds a description of the processes that did not stop to err, the error that ended the
+// rounds. It must be called before undo.
 func (s *stopper) explain(err error) error {
 	if len(s.left) == 0 {
 		return err

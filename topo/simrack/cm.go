@@ -175,7 +175,7 @@ func (r *request) answer(reject string) {
 	})
 }
 
-// over reports whether the dialer has stopped to wait, because it has an answer or has given up.
+// over reports whether the dialer waits no longer, because it has an answer or has given up.
 func (r *request) over() bool { return r.answered || r.given }
 
 func (r *request) Service() string            { return r.service }
