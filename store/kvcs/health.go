@@ -25,7 +25,6 @@ type Health struct {
 	sick map[netip.Addr]*avoided
 }
 
-// avoided is a replica that clients avoid.
 type avoided struct {
 	replica Replica
 	until   clock.Time

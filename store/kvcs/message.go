@@ -87,7 +87,6 @@ func (m *message) parse(b []byte) bool {
 // results are the outcomes of a change by their number in a message.
 var results = []error{nil, kv.ErrNotFound, kv.ErrExists, kv.ErrTooLarge, kv.ErrFull}
 
-// resultOf returns the number of an outcome.
 func resultOf(err error) uint8 {
 	for i, r := range results {
 		if errors.Is(err, r) || err == r { //nolint:errorlint // the first one is nil

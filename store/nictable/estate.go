@@ -86,10 +86,9 @@ func (e *Estate) bury() {
 	})
 }
 
-// makeRoom ends the program that had no request for longest if there are maxPrograms already. The
-// NIC does not notice that a client has crashed or hangs, because a program sends nothing to a
-// client that asks nothing. makeRoom returns false if all programs had requests lately (see
-// silence).
+// makeRoom ends the program that had no request for longest if there are maxPrograms already. It
+// returns false if all programs had requests lately (see silence). The NIC does not notice that a
+// client has crashed or hangs, because a program sends nothing to a client that asks nothing.
 func (e *Estate) makeRoom() bool {
 	most := cmp.Or(e.most, maxPrograms)
 	e.mu.Lock()

@@ -39,7 +39,6 @@ func directFlags(fs *pflag.FlagSet, s *Shape) {
 	fs.DurationVar(&s.Lease, "lease", 0, fmt.Sprintf("a client that has seen a lock held and unchanged for this time takes the holder for dead and takes over the lock (default %v)", DefaultLease))
 }
 
-// fit returns the shape of a table for a workload.
 func fit(w store.Workload) Shape { return Shape{Value: max(w.Config.Value, DefaultValue)} }
 
 // draw chooses at random a table for `rdmalab sim pdpm-direct`. The table is small, so that

@@ -29,7 +29,6 @@ var Table = store.Table[Shape, *Client]{
 
 func init() { Table.Register() }
 
-// flags adds the flags of start.
 func flags(fs *pflag.FlagSet, s *Shape) {
 	fs.IntVar(&s.Value, "value", 0, fmt.Sprintf("longest value, in bytes, 1 to %d (default %d)", maxValue, defaultValue))
 	fs.IntVar(&s.Slots, "slots", 0, "how many keys each memory server can hold, deleted ones included (default: half as many as values of --value bytes fit "+

@@ -92,7 +92,6 @@ func (c *converter) at(column, text string) (time.Duration, error) {
 	return time.Duration(max(0, sec-c.start)) * time.Second, err
 }
 
-// twitterOps are the operations in Twitter's traces.
 var twitterOps = map[string]kv.Kind{
 	"get": kv.KindRead, "gets": kv.KindRead, "add": kv.KindInsert, "delete": kv.KindDelete, "set": kv.KindUpdate, "replace": kv.KindUpdate,
 	"cas": kv.KindUpdate, "append": kv.KindUpdate, "prepend": kv.KindUpdate, "incr": kv.KindUpdate, "decr": kv.KindUpdate,
@@ -124,7 +123,6 @@ func (c *converter) twitter(text string) error {
 	return c.add(kv.Op{At: at, Client: number(c.clients, tail[2]), Kind: kind, Key: uint64(number(c.keys, key)), Size: int(size)}, 1)
 }
 
-// cachelibOps are the operations in CacheLib's traces.
 var cachelibOps = map[string]kv.Kind{
 	"GET": kv.KindRead, "GET_LEASE": kv.KindRead, "SET": kv.KindUpdate, "SET_LEASE": kv.KindUpdate, "DELETE": kv.KindDelete,
 }

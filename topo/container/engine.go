@@ -80,7 +80,6 @@ func SocketFromEnv() (string, error) {
 	return path, nil
 }
 
-// versionShape is the syntax of an API version.
 var versionShape = regexp.MustCompile(`^[0-9]{1,3}\.[0-9]{1,4}$`)
 
 // Connect connects to the engine behind a socket and asks for its version.

@@ -158,7 +158,7 @@ func (b *shell) Await(c verbsengine.Condition, deadline clock.Time) error {
 	return nil
 }
 
-// gate is a verbs.Gate, by which one thread waits for another, for threads of the simulation.
+// gate is the verbs.Gate of threads in the simulation. By it, one thread waits for another.
 type gate struct {
 	shell *shell
 	open  bool

@@ -15,7 +15,7 @@ import (
 
 const (
 	// maxPosts is how many packets transits remembers for each connection: the last request packets
-	// that the client has sent, and as many of those that the switch has moved to it.
+	// that the client has sent, and as many that the switch has moved to the connection.
 	maxPosts = 256
 	// maxStays bounds how many stays of packets in the switch transits measures for each thread
 	// between two calls of InSwitch. It does not measure further ones.
@@ -74,8 +74,8 @@ type move struct {
 	from packet
 }
 
-// packet names a packet by the client's connection and the PSN. A response may have a lower PSN
-// than the request that it answers, because it may answer several.
+// packet names a packet by the client's connection and the PSN. A response may have a higher PSN
+// than a request that it answers, because it may answer several requests.
 type packet struct {
 	connID
 	psn      wire.PSN
@@ -226,8 +226,8 @@ func (t *transits) arrive(now clock.Time, frame []byte) {
 	}
 }
 
-// depart is called when a frame leaves the switch, at the time at. It ends the stays of its packet
-// and of the requests that it answers.
+// depart is called when a frame leaves the switch, at the time `at`. It ends the stays of the
+// frame's packet and, for a response, of the requests that it answers.
 func (t *transits) depart(at clock.Time, frame []byte) {
 	if t == nil {
 		return
@@ -252,7 +252,8 @@ func (t *transits) depart(at clock.Time, frame []byte) {
 	}
 }
 
-// Moved implements pipeline.Follower: the switch has moved the request from to another connection.
+// Moved implements pipeline.Follower: the switch has moved a request to another connection. from and
+// to name the request before and after the move.
 func (t *transits) Moved(from, to pipeline.RequestID) {
 	p := packet{connID: connID{from.Server.Unmap(), from.QPN}, psn: from.PSN}
 	c := t.conn(connID{to.Server.Unmap(), to.QPN})

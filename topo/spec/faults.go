@@ -10,7 +10,6 @@ import (
 // max24 is the largest QPN and PSN, which have 24 bits.
 const max24 = 1<<24 - 1
 
-// maxPSNOffset and maxCount bound numbers in a fault.
 const (
 	maxPSNOffset = max24
 	maxCount     = 1 << 30

@@ -6,7 +6,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Bounds of quotas. They are the sizes of a NIC's tables.
+// Bounds of quotas. maxPDs, maxRegions, maxQueues and maxSRQs are the sizes of a NIC's tables.
 const (
 	maxPrograms   = 1024
 	maxPDs        = 1024

@@ -206,7 +206,6 @@ func (n *node) open(s *onermahost.NIC, awake func()) (*part, error) {
 	return &part{loop: &loop{conn: conn, now: s.Now, awake: awake}, proc: p}, nil
 }
 
-// memory is the memory of a replica.
 type memory struct{ *onermahost.Region }
 
 func (m memory) Load(b []byte, at int) { _ = m.ReadAt(b, at) } // the table is within the region

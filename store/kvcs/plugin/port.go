@@ -223,7 +223,6 @@ func (p *port) pause(until clock.Time) {
 	}
 }
 
-// maxPause bounds the time of pause.
 const maxPause = 10 * time.Millisecond
 
 // remote returns the replica r as the host's NIC reaches it. It remembers the result for later

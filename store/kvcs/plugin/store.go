@@ -231,7 +231,6 @@ func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 // pathStat is the last part of the path of the request that a host answers with its hostStat.
 const pathStat = "stat"
 
-// hostStat has the counters of a host.
 type hostStat struct {
 	Coordinator *coordinatorStat `json:"coordinator,omitempty"`
 	Clients     clientStat       `json:"clients"`

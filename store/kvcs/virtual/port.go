@@ -16,7 +16,7 @@ import (
 
 const rekey = onerma.Rekey
 
-// area is the local memory of a thread.
+// area is the length in bytes of a thread's local memory.
 const area = 8192
 
 // Port is the I/O of a client: a thread of a host.
