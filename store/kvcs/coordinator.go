@@ -52,7 +52,7 @@ const (
 type CoordinatorStats struct {
 	// Changes is the number of changes that have taken effect. Joined is how often a server became
 	// a replica. Fenced is how often the coordinator began to fence a replica. Rekeyed is how many
-	// of these fences have ended with a REKEY, Expired how many with the end of the clients' leases.
+	// of these fences have ended with a REKEY, Expired how many with the end of clients' leases.
 	// Left is how often a replica left because its server began a new instance.
 	Changes, Fenced, Rekeyed, Expired, Left, Joined uint64
 }

@@ -92,7 +92,6 @@ func parseSlot(b []byte) (s slot) {
 	return slot{s.print, binary.BigEndian.Uint32(b), int(binary.BigEndian.Uint32(b[4:])), binary.BigEndian.Uint64(b[12:])}
 }
 
-// seal appends an item.
 func seal(b []byte, key uint64, version uint32, value []byte) []byte {
 	start := len(b)
 	b = binary.LittleEndian.AppendUint64(b, key)

@@ -31,7 +31,7 @@ const (
 	watchPatience = time.Second
 )
 
-// errDeposed says that another coordinator has taken the table over.
+// errDeposed ends a coordinator: another one has taken the table over, or the table is lost.
 var errDeposed = errors.New("another coordinator has taken the table over")
 
 // CoordinatorConfig describes a coordinator of pDPM-Central.

@@ -29,7 +29,7 @@ type place struct {
 	waiting []verbs.Gate
 }
 
-// copyAt returns the address of a copy of the entry in the memory of its server.
+// copyAt returns the offset of a copy of the entry in the memory of its server.
 func (p *place) copyAt(s *Shape, which int) uint64 {
 	return p.at + lockLen + uint64(which)*uint64(s.copyLen())
 }

@@ -30,8 +30,8 @@ const (
 	opEnd
 )
 
-// changes reports whether the operation changes a key. Such an operation must not be sent again when
-// a coordinator may have executed it.
+// changes reports whether the operation changes a key. Such an operation must not be sent again
+// when a coordinator may have executed it.
 func (o op) changes() bool { return o == opPut || o == opInsert || o == opDelete }
 
 // status is the outcome of an operation.

@@ -30,10 +30,10 @@
 //
 // # Limits
 //
-// A deleted key keeps its slot and an object: a table becomes full of all keys that it ever had. The
-// spare object of a client that ends is not used again, nor are the two objects of a CAS with an
-// unknown outcome. A client whose first change comes when all objects are in use gets ErrFull, for
-// any kind of change.
+// A deleted key keeps its slot and an object: a table becomes full of all keys that it ever had.
+// The spare object of a client that ends is not used again, nor are the two objects of a CAS with
+// an unknown outcome. A client whose first change comes when all objects are in use gets ErrFull,
+// for any kind of change.
 // An INSERT or a DELETE whose connection fails during the CAS returns ErrTimeout if other clients
 // have changed the key meanwhile. The key 2^64-1 cannot be inserted. There is one copy of the data:
 // when a server crashes, its data are lost (ErrLost) until a new table is made. There is no cache:

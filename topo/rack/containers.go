@@ -19,7 +19,7 @@ import (
 const engineWait = time.Minute
 
 // watcherNode is the node of the watcher, the process that connects containers to the switch. The
-// keeper treats it as a timer. No timer has this name, because the map apart has no suffix ".docker".
+// keeper treats it as a timer. No timer has this name: the map apart has no suffix ".docker".
 var watcherNode = timerNode("watcher.docker")
 
 // containerHosts is the hostRuntime of a rack whose hosts are containers.

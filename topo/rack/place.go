@@ -84,8 +84,8 @@ var errRealtime = errors.New("the kernel refuses `priority: realtime`: it needs 
 
 // prioritised runs f with the scheduling priority of the rack's daemons. With spec.PriorityRealtime
 // it is the lowest priority of SCHED_RR: a thread that yields lets the next thread of the rack run,
-// whatever share of the processor both have had. A thread that computes for long gives the processor
-// to the others after a time slice.
+// whatever share of the processor both have had. A thread that computes for long gives the
+// processor to the others after a time slice.
 func (r starter) prioritised(f func() error) error {
 	if r.Spec.Priority != spec.PriorityRealtime {
 		return f()

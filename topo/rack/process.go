@@ -48,8 +48,8 @@ func (r starter) waitReady(ctx context.Context, node string) error {
 	return r.waitAnswer(ctx, node, node)
 }
 
-// waitAnswer waits until a daemon answers: that of a node, or the watcher of containers. kept is the
-// name under which the keeper knows the daemon's processes.
+// waitAnswer waits until a daemon answers: that of a node, or the watcher of containers. kept is
+// the name under which the keeper knows the daemon's processes.
 func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()

@@ -38,7 +38,8 @@ type stopper struct {
 	stopped int          // processes that the last round found stopped, and that got SIGSTOP
 }
 
-// round sends signals to the processes that need one. It returns true if all are stopped.
+// round sends signals to the processes that need one. It returns true when calmRounds rounds in
+// succession have found all processes stopped.
 func (s *stopper) round(ps []procStat) (bool, error) {
 	if s.reached == nil {
 		s.reached = make(map[int]bool)

@@ -127,8 +127,8 @@ func (r builder) existing(ctx context.Context) error {
 	return ErrAlreadyUp
 }
 
-// awaitRevival waits until the hosts of the rack `was` run. Before hostRuntime.revive restarted other
-// processes, such as the watcher, these hosts could not start. A host that does not run after
+// awaitRevival waits until the hosts of the rack `was` run. Before hostRuntime.revive restarted
+// other processes, such as the watcher, these hosts could not start. A host that does not run after
 // readyWait counts as lost.
 func (r builder) awaitRevival(was *spec.Rack) {
 	_ = waitFor(readyWait, "hosts", func() (bool, error) {

@@ -252,8 +252,8 @@ func (t *transits) depart(at clock.Time, frame []byte) {
 	}
 }
 
-// Moved implements pipeline.Follower: the switch has moved a request to another connection. from and
-// to name the request before and after the move.
+// Moved implements pipeline.Follower: the switch has moved a request to another connection. from
+// and to name the request before and after the move.
 func (t *transits) Moved(from, to pipeline.RequestID) {
 	p := packet{connID: connID{from.Server.Unmap(), from.QPN}, psn: from.PSN}
 	c := t.conn(connID{to.Server.Unmap(), to.QPN})

@@ -4,8 +4,8 @@ import "strings"
 
 const printWidth = 120
 
-// Print returns all panes as text, one below the other. Rates are those between the samples `before`
-// and `now`.
+// Print returns all panes as text, one below the other. Rates are those between the samples
+// `before` and `now`.
 func Print(style Style, before, now *Sample) string {
 	m := Model{style: style, width: printWidth, height: tallHeight, chosen: -1, before: before, now: now, history: map[string][]uint64{}}
 	r := since(before, now)
