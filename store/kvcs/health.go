@@ -10,8 +10,8 @@ import (
 )
 
 // How long clients avoid a replica after a failed READ, in round trips: avoidNACK after a NACK,
-// avoidTimeout after any other failure. With each further failure of that kind the time doubles, up
-// to mostAvoidTimeout.
+// avoidTimeout after any other failure. If a READ that begins after this time fails without a NACK
+// again, the time doubles, up to mostAvoidTimeout.
 const (
 	avoidNACK        = 8
 	avoidTimeout     = 200
