@@ -1,6 +1,7 @@
 package hostd
 
 import (
+	"log/slog"
 	"net/netip"
 	"sync"
 	"time"
@@ -17,9 +18,12 @@ const guestsFresh = time.Second
 // neighbours resolves the IP addresses of guests. Guests join and leave while the daemon runs.
 type neighbours struct {
 	paths spec.Paths
-	mu    sync.Mutex
-	read  time.Time // when list was read from the guests' files
-	list  []guests.Guest
+	log   *slog.Logger
+
+	mu     sync.Mutex // guards the fields below
+	read   time.Time  // when the guests' files were read last
+	list   []guests.Guest
+	failed string // the text of the error of the last reading; "" means none
 }
 
 // find returns the MAC address of the guest that has an IP address. The bool is false if there is
@@ -29,9 +33,7 @@ func (n *neighbours) find(a netip.Addr) (wire.MAC, bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if time.Since(n.read) > guestsFresh {
-		// If a file cannot be read, List returns no guests, and no guest's address is resolved.
-		n.list, _ = guests.List(n.paths)
-		n.read = time.Now()
+		n.refresh()
 	}
 	for i := range n.list {
 		if g := &n.list[i]; g.IPv4 == a || g.IPv6 == a {
@@ -39,4 +41,19 @@ func (n *neighbours) find(a netip.Addr) (wire.MAC, bool) {
 		}
 	}
 	return wire.MAC{}, false
+}
+
+// refresh reads the guests' files. If one of them cannot be read, the former list remains, and the
+// host logs the error once. The caller holds mu.
+func (n *neighbours) refresh() {
+	n.read = time.Now()
+	list, err := guests.List(n.paths)
+	if err == nil {
+		n.list, n.failed = list, ""
+		return
+	}
+	if n.failed != err.Error() {
+		n.failed = err.Error()
+		n.log.Warn("addresses of guests that joined since the last reading are not resolved", "error", err)
+	}
 }

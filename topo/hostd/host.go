@@ -151,7 +151,7 @@ func (h *Host) open() (err error) {
 func (h *Host) readSpec() error {
 	paths := spec.Paths{Dir: h.cfg.Dir}
 	path := paths.Spec()
-	h.other.paths = paths
+	h.other.paths, h.other.log = paths, h.log
 	var err error
 	if h.rack, err = guests.Load(paths); err != nil {
 		return fmt.Errorf("rack description: %w", err)
