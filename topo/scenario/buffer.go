@@ -105,7 +105,7 @@ type bufferRun struct {
 	sent     int  // frames that the senders have sent so far
 	over     bool // the plan's fault is over, or the plan has none
 	begun    bool // begin was called
-	ended    int  // clients that have ended; 1 from the beginning if the plan has no client
+	ended    int  // clients that have ended; begin sets it to 1 if the plan has no client
 	checks   int  // how often check was called
 	// before is how many frames the switch had dropped when the senders began. judge does not count
 	// these.
@@ -272,8 +272,8 @@ func (r *bufferRun) watch() {
 	})
 }
 
-// check compares the switch's counters with each other in the middle of a run: each frame that the
-// switch took must be counted in exactly one place.
+// check compares the switch's counters with each other, during the run and after it: each frame
+// that the switch took must be counted in exactly one place.
 func (r *bufferRun) check() error {
 	r.checks++
 	if r.hazards() {

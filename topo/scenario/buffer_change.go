@@ -17,7 +17,7 @@ type bufferOperator struct {
 	// to a ring that is larger than the servers' memory.
 	changes, modes, misfits int
 	published               bool   // true if any rule so far was published
-	mode                    string // mode of the rule that rule has drawn last
+	mode                    string // mode of the last rule that was drawn; at first that of the plan
 }
 
 // begin schedules the first change.
@@ -29,8 +29,8 @@ func (o *bufferOperator) begin(d *draw) {
 	o.next()
 }
 
-// next schedules a change at a random time. After it, next schedules another one, until the senders
-// have sent all frames.
+// next schedules a change at a random time, and then the next one, until the senders have sent all
+// frames. While the switch is down, nothing changes.
 func (o *bufferOperator) next() {
 	r := o.run
 	r.env.rack.At(r.env.rack.Now().Add(o.draw.span(20*time.Microsecond, o.most)), func() {

@@ -48,8 +48,8 @@ func (o *bufferOracle) build(sender int, n uint32, size int) []byte {
 	return b
 }
 
-// wrap puts a tap in front of the host behind the slow port, which gives the senders' frames to the
-// oracle, and all other frames to the host.
+// wrap puts a tap in front of the host behind the slow port. The tap gives the frames of the
+// senders to the oracle, and all other frames to the host.
 func (o *bufferOracle) wrap(name string, n sim.Node) sim.Node {
 	if name != bufferTo {
 		return n
@@ -64,8 +64,8 @@ func (o *bufferOracle) wrap(name string, n sim.Node) sim.Node {
 	}}
 }
 
-// see checks a frame of a sender that has arrived: its bytes must be those that were sent, and no
-// later frame of the sender may have arrived before it.
+// see checks a frame of a sender that has arrived: its bytes must be those that were sent, and
+// neither this frame nor a later one of the sender may have arrived before.
 func (o *bufferOracle) see(b []byte) {
 	o.arrived++
 	if o.err != nil {

@@ -44,10 +44,9 @@ func (p *storePlan) blend(e *env, list string, without ...string) {
 	p.mixes = strings.Join(chosen, ",")
 }
 
-// mixSizes draws several lengths of values in about half of the runs, in some of these very
-// different ones. Then the size classes of nodes share the memory, which has segments of 32 KiB, or
-// so little room that its segments have 4 KiB. With similar lengths, the classes have fixed parts
-// of the memory.
+// mixSizes draws several lengths of values in about half of the runs. If they are similar, the size
+// classes of nodes have fixed parts of the memory. If they are very different, the classes share
+// the memory, which has segments of 32 KiB, or so little room that its segments have 4 KiB.
 func (p *storePlan) mixSizes(d *draw) {
 	switch {
 	case d.chance(0.3):
@@ -96,8 +95,7 @@ func (p *storePlan) mixFormat(d *draw) {
 	p.links += "untorn "
 }
 
-// mixLate delays packets by up to 15 ms. That is so long that the requesters give up their
-// connections.
+// mixLate delays packets by up to 15 ms, so long that requesters may give up their connections.
 func (p *storePlan) mixLate(d *draw) { p.belated(d, storeHostNames(p.servers)) }
 
 // mixFaults plans two or three faults, which may overlap or hit the same machine.
@@ -133,8 +131,8 @@ func (p *storePlan) mixHangs(d *draw) {
 	p.paced(d)
 }
 
-// mixAfter delays each later fault until lease and grace are over since the end of the fault before
-// it. If there is no later fault, mixAfter adds one.
+// mixAfter makes each later fault begin two to four leases after the end of the fault before it,
+// when lease and grace are over. If there is no later fault, mixAfter adds one.
 func (p *storePlan) mixAfter(d *draw) {
 	if !p.faulty(d) {
 		return

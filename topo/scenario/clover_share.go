@@ -18,8 +18,8 @@ func runCloverShared(e *env, mixes string) error {
 	return (&storeRun{env: e, plan: p}).run()
 }
 
-// share makes the clients of a host share queue pairs, and adds clients, so that each host has
-// several.
+// share makes the clients of a host share queue pairs, and draws so many clients that at least one
+// host has several.
 func (p *storePlan) share(d *draw) {
 	p.shared = true
 	p.clients = d.between(computeHosts+1, 3*computeHosts)

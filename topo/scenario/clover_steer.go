@@ -81,8 +81,8 @@ func (r *storeRun) setRules(without []string) {
 }
 
 // prompt reports whether each operation must end before its deadline: steering rules come and go,
-// and no server of the store fails. In such a run, an operation that does not end shows that the
-// switch steers to a stale tail.
+// and there are no faults but crashes of clients and of the switch. In such a run, an operation
+// that does not end shows that the switch steers to a stale tail.
 func (p *storePlan) prompt() bool {
 	return len(p.rests) > 0 && !slices.ContainsFunc(p.faultList(), func(s *storeFaultAt) bool {
 		return s.what != storeNothing && s.what != storeClientCrash && s.what != storeSwitchCrash

@@ -99,8 +99,8 @@ func (c *contention) add(end *ends, mem remote, depth int) error {
 
 // swap increments the second word by CAS until c.rounds of its CASes have succeeded.
 func (c *contention) swap(end *ends, mem remote) error {
-	// maxTries bounds the loop. A CAS fails only because another client's CAS has succeeded, so
-	// their number is limited; the factor 2 is a reserve.
+	// maxTries bounds the loop. A CAS fails only if a CAS of another client has succeeded
+	// meanwhile, so the number of failures is limited; the factor 2 is a reserve.
 	maxTries := c.rounds * (c.clients + 1) * 2
 	guess := uint64(0)
 	for done, tries := 0, 0; done < c.rounds; tries++ {

@@ -15,10 +15,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// crowd is a run with very many connections and few words. Each place of the rings in which the
-// switch keeps operations in flight is used many times, PSNs of the connections wrap around, with
-// two of three seeds the server coalesces acknowledgements, and the switch's tables must have room
-// for all connections.
+// crowd is a run with very many connections and few words. So the switch uses each place of its
+// rings of operations in flight many times, and its tables must have room for all connections. PSNs
+// wrap around, and with two of three seeds the server coalesces acknowledgements.
 type crowd struct {
 	*holeRun
 	each  int                // connections of each host

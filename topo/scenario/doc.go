@@ -31,7 +31,7 @@
 //	promise                          checks whether a queue pair was right to give up
 //
 // The checks do not trust the code under test. mix keeps a shadow of the peer's memory and predicts
-// every READ, every original value and every received message; contend lets clients count together
-// so that an atomic done twice or not at all leaves a gap; check compares what NICs counted with
-// what links carried.
+// every READ, every original value and every received message. contend lets clients count together,
+// so that an atomic that is done twice leaves a gap, and a lost one shows a value twice. check
+// compares what NICs counted with what links carried.
 package scenario

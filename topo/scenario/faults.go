@@ -53,9 +53,9 @@ func faultMixes() []faultMix {
 			return r
 		})},
 		{name: "duplicate", rules: list(some(fault.Duplicate, 0.5))},
-		// The probability is at most 15 %. A requester must give up after eight RNR NAKs in a row,
-		// each after a sequence NAK of the same packet. With more reordering, a receiver that posts
-		// late would cause eight in a row.
+		// The probability is at most 15 %, so that hardly any packet is overtaken in eight
+		// transmissions in a row. A requester must give up after eight sequence NAKs without
+		// progress.
 		{name: "reorder", rules: list(reorder(0.15))},
 		{name: "jitter", rules: list(jitter)},
 		{name: "corrupt", rules: list(some(fault.Corrupt, 0.1))},

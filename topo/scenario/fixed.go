@@ -15,7 +15,7 @@ import (
 )
 
 // fixedRack is the rack of crash and partition. It has two memory servers, so that a run can show
-// that a fault of one of them does not affect a client of the other.
+// that the fault of one host does not affect a connection between others.
 var fixedRack = clientRack(2, 2)
 
 // soakFaults are the faults on the client's link, in both directions. Seed 1 has the first entry,

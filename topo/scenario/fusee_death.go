@@ -24,7 +24,8 @@ type tableDeath struct {
 	when  treeMoment
 	after int
 	late  time.Duration
-	// nic: true if the NIC dies with the client; otherwise it may still execute what was posted.
+	// nic: true if the NIC dies with the client. Otherwise the NIC may still execute requests that
+	// the client has posted.
 	nic bool
 	// blow: true if the client dies at a stage of a returning memory server (see tableBlow). Then
 	// when, after and late are not used.
@@ -112,8 +113,8 @@ const (
 	buryAttempt  = 10 * time.Second
 )
 
-// bury starts one more client. When all others have ended or died, it recovers the owners of
-// blocks, so that no block has an owner at the end. In a run with vigil, the master must have done
+// bury starts one more client. When all others have ended or died, it recovers the blocks that they
+// own, so that no block has an owner at the end. In a run with vigil, the master must have done
 // this already.
 func (r *tableRun) bury() {
 	h := r.env.rack.Host("cn0")

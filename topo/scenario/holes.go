@@ -183,7 +183,7 @@ func (h *holeRun) want(off int, v uint64, why string) {
 	}
 }
 
-// warm makes the word at off known to the switch, and sets it to v: each client replaces it by CAS
+// warm makes the word at off known to the switch, and sets it to v: each client writes v by CAS,
 // three times.
 func (h *holeRun) warm(off int, v uint64) {
 	for range 3 {

@@ -112,7 +112,8 @@ func (c *holeClient) write(off int, v uint64, n int) *answer {
 	return c.post(verbs.SendWR{Op: verbs.OpWrite}, off, n)
 }
 
-// prior returns the value that an atomic has found in memory.
+// prior returns the value that an atomic has found in memory, or the first word that a READ has
+// read.
 func (a *answer) prior() uint64 {
 	return binary.NativeEndian.Uint64(a.client.end.buf[a.slot*holeSlot:])
 }

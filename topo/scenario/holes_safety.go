@@ -132,7 +132,7 @@ func holeNode(h *holeRun) {
 // holeFirstAnswer: two FETCH_ADDs to a word that the switch does not know are in flight. The answer
 // to the second is late, and a third FETCH_ADD arrives before it.
 func holeFirstAnswer(h *holeRun) {
-	h.warm(otherAt, 0) // moves requests of all connections; the word at lockAt stays unknown to the switch
+	h.warm(otherAt, 0) // makes the switch move requests of all connections; the word at lockAt stays unknown to the switch
 	first := h.clients[2].add(lockAt, 1)
 	h.rt.Sleep(time.Microsecond) // the delay of a link: the switch moves the second request before the first is answered
 	second := h.clients[3].add(lockAt, 1)

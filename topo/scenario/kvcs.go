@@ -258,7 +258,7 @@ func (r *cacheRun) deaths() {
 
 // crashes plans crashes of client hosts and of the coordinator's host. When a client host has
 // restarted, a new client begins there. When the coordinator's host has restarted, a new client
-// begins on the last client host.
+// begins on the last client host, unless that is down.
 func (r *cacheRun) crashes() {
 	d, rtt := r.draw, r.plan.cfg.RTT
 	crash := func(h *virtual.Host, before, after func()) {

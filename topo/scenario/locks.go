@@ -40,8 +40,8 @@ type lockRun struct {
 	polite                      bool // clients change words by atomics alone, as the paper's clients do
 }
 
-// Switch programs and modes of lock histories. The names of recorded modes stand in plans that
-// earlier versions have written.
+// Switch programs and modes of lock histories. The values of recordedHardened and recordedPublished
+// are in plans that earlier versions have written, so they do not change.
 const (
 	modeForward       = "forward"
 	modeTrack         = "track"
@@ -135,8 +135,8 @@ func switchOf(mode string, misses rules.Answerer) string {
 	return out
 }
 
-// wrap puts a guardian, which checks the memory, around the NIC of each memory server, and
-// lazyAcks, if the plan says so.
+// wrap puts a guardian, which checks the memory, around the NIC of each memory server unless
+// r.blind is set, and lazyAcks if the plan says so.
 func (r *lockRun) wrap(name string, n sim.Node) sim.Node {
 	for i := range r.servers {
 		if name == fmt.Sprintf("ms%d", i) {
@@ -286,8 +286,8 @@ func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 	case noFault:
 	case clientCrash:
 		// The host has rebooted with the same QPNs, and the switch has not seen that the old queue
-		// pairs have ended. It holds back answers to the new queue pairs until it can distinguish
-		// them from the old ones.
+		// pairs have ended. The switch refuses answers to the new queue pairs until it can
+		// distinguish them from the old ones.
 		ok = r.plan.again && c.id >= lockClients && r.mode != modeForward && status == verbs.RetryExcErr
 	case linkCut:
 		ok = long && (status == verbs.RetryExcErr || told)
@@ -301,8 +301,8 @@ func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 		ok = server == 0 && (status == verbs.RetryExcErr || told || r.moves() && status == verbs.RemAccessErr)
 	}
 	ok = ok && r.injected
-	// A switch program that was just loaded holds requests back in the same way as a switch that
-	// has restarted.
+	// A switch program that was just loaded drops requests in the same way as a switch that has
+	// restarted.
 	if o := r.operator; o != nil && o.programs > 0 && status == verbs.RetryExcErr {
 		ok = ok || r.env.rack.Now() < o.loaded.Add(time.Second)
 	}

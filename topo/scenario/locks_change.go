@@ -41,7 +41,7 @@ type operator struct {
 }
 
 // programRest is the least time for which a program stays. A program that begins drops requests to
-// a server until the connections that the switch had to it before have ended. Changes in quick
+// a server until the earlier connections of the switch to this server have ended. Changes in quick
 // succession would use up the retries of the NICs, which last for at least 33 ms.
 const programRest = 100 * time.Millisecond
 

@@ -171,7 +171,7 @@ func acceptEach(ctx verbs.Context, pd verbs.PD, l rdmacm.Listener, p rdmacm.Para
 			if err != nil {
 				return
 			}
-			_ = req.Accept(qp, p, private, ctx.Runtime().Now().Add(dialPatience)) // the client connects again
+			_ = req.Accept(qp, p, private, ctx.Runtime().Now().Add(dialPatience)) // if this fails, the client connects again
 		})
 	}
 }

@@ -233,8 +233,8 @@ func (r *lookupRun) watch() {
 	})
 }
 
-// check compares the switch's counters with each other in the middle of a run: each frame that the
-// switch took must be counted in exactly one place.
+// check compares the switch's counters with each other, during the run and after it: each frame
+// that the switch took must be counted in exactly one place.
 func (r *lookupRun) check() error {
 	r.checks++
 	if r.plan.mode == modePublished {

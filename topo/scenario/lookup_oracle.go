@@ -68,7 +68,8 @@ func (o *lookupOracle) fail(err error) {
 	}
 }
 
-// is counts the error what of a frame, and keeps err if it is the first error.
+// is counts a frame that has the error `what`, such as wrongTwice, and keeps err if it is the first
+// error.
 func (o *lookupOracle) is(what string, err error) {
 	o.wrong[what]++
 	o.fail(err)
@@ -260,8 +261,8 @@ func foldSum(s uint32) uint16 {
 	return uint16(s)
 }
 
-// wrap puts a tap in front of each host, which gives the frames of flows to the oracle, and all other
-// frames to the host.
+// wrap puts a tap in front of each host. The tap gives the frames of flows to the oracle, and all
+// other frames to the host.
 func (o *lookupOracle) wrap(name string, n sim.Node) sim.Node {
 	if name == spec.SwitchName {
 		return n

@@ -227,8 +227,8 @@ func (m *mix) serve(ctx verbs.Context, l rdmacm.Listener) error {
 	return nil
 }
 
-// take compares a received message with the message that has its number by the plan, or checks a
-// SEND with invalidate.
+// take compares a received message with the planned message of the same number, or checks a SEND
+// with invalidate.
 func (m *mix) take(wc *verbs.WC, buf []byte, extra verbs.MR) error {
 	n := m.received
 	m.received++

@@ -132,7 +132,8 @@ func (w *soloWatch) expire(now clock.Time) {
 	maps.DeleteFunc(w.solicited, func(_ soloID, debt *soloDebt) bool { return debt.until <= now })
 }
 
-// outstanding returns how many bytes are solicited and have not arrived completely.
+// outstanding returns the length of the READs and pulled WRITEs whose data has not arrived
+// completely.
 func (w *soloWatch) outstanding() int {
 	sum := 0
 	for _, debt := range w.solicited {

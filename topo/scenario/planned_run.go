@@ -135,10 +135,10 @@ func (r *smallRun) placeWords(base uint64) {
 	r.env.fail("no two neighbours have different shards")
 }
 
-// judge checks the run. The answers to clients must have an order that ends with the present
-// contents of memory, and the switch's tables must be right. This must also hold if a client has
-// died: its requests without an answer may have been executed or not. If nothing else is wrong, a
-// dead client is the error.
+// judge checks the run. One order of the operations must explain the answers to the clients and end
+// with the present contents of memory, and the switch's tables must be right. This must also hold
+// if a client has died: its requests without an answer may have been executed or not. If nothing
+// else is wrong, a dead client is the error.
 func (r *smallRun) judge() error {
 	if err := r.damage(); err != nil {
 		return err

@@ -140,7 +140,7 @@ func (s *chainServer) serve(ctx verbs.Context) error {
 	return nil
 }
 
-// table returns the description of the memory data for programs.
+// table returns the description of the server's data that programs need.
 func (s *chainServer) table() redn.Mem { return redn.MemOf(s.mr) }
 
 // accept builds the program of a client, starts it, and accepts the client's connection.
@@ -198,7 +198,7 @@ func (b *chainBuild) loop(workerBlocks, answerBlocks int) (worker, answers *redn
 	return worker, answers, err
 }
 
-// begin makes the master queue, which starts the other queues, and the pool.
+// begin makes the pool of operands, and the master queue, which starts the other queues.
 func (b *chainBuild) begin() (err error) {
 	b.master, err = b.queue("master", 4, verbs.RingInit{})
 	b.UsePool(chainPool)
@@ -210,7 +210,7 @@ const (
 	chainMemory = 1 << 20 // bytes of the whole memory of a program of the scenario redn
 )
 
-// ringFor returns the number of blocks of a ring that has room for blocks: the next power of two.
+// ringFor returns the length of a ring with room for this number of blocks: the next power of two.
 func ringFor(blocks int) int { return 1 << bits.Len(uint(blocks-1)) }
 
 // build makes a client's program, which is one of those of chainPlan.programs, and its queues.

@@ -105,8 +105,8 @@ func (p *treePlan) mixHangs(d *draw) {
 	p.paced(d)
 }
 
-// mixAfter delays each later fault until a lease has passed since the end of the fault before it,
-// so that a dead owner has been fenced. If there is no later fault, mixAfter adds one.
+// mixAfter makes each later fault begin at least a lease after the end of the fault before it, when
+// a dead owner has been fenced. If there is no later fault, mixAfter adds one.
 func (p *treePlan) mixAfter(d *draw) {
 	p.hasFault(d)
 	if len(p.faults) == 1 {

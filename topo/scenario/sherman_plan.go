@@ -35,7 +35,8 @@ type treePlan struct {
 	lostSearch bool
 	// step is the design of the tree; its zero value is Sherman.
 	step sherman.Step
-	// cache is CacheBytes of sherman.NodeConfig; the others are the fields of the same names.
+	// cache is CacheBytes of sherman.NodeConfig. handOver, lease and backOff are its fields of the
+	// same names.
 	cache    int
 	handOver int
 	lease    time.Duration
@@ -149,8 +150,7 @@ func (p *treePlan) wear(d *draw) {
 	p.servers, p.region = one(d, 1, 1, 2), 16<<10+max(layout.MinChunk, 8*p.shape.Page) // the first pages begin at 16 KiB of a server's memory
 }
 
-// mixLate delays packets by up to 15 ms. That is so long that the requesters give up their
-// connections.
+// mixLate delays packets by up to 15 ms, so long that requesters may give up their connections.
 func (p *treePlan) mixLate(d *draw) { p.belated(d, passiveHosts(p.servers)) }
 
 // publishedCalm chooses the published layout, and removes the conditions for which that layout is

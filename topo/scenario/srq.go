@@ -11,9 +11,9 @@ import (
 
 const srqService = "srq"
 
-// srqRun is a run of reliable connections that share one receive queue. After the beginning, the
-// server posts receives only after the queue's limit event, which says that fewer receives are left
-// than the limit, or when none is left, so that no event can come.
+// srqRun is a run of reliable connections that share one receive queue. The server first fills the
+// queue. After that it posts receives only when a limit event says that fewer receives are left
+// than the limit, or when none is left: then no event can come.
 type srqRun struct {
 	env    *env
 	params rdmacm.Params

@@ -12,8 +12,8 @@ import (
 )
 
 // srqServer is the server's side of all connections. It computes how many receives the queue must
-// contain: each receive that it has posted is in the queue, in use by a connection (at most one
-// each), or complete.
+// contain: each receive that it has posted is in the queue, in use (at most one by each
+// connection), or complete.
 type srqServer struct {
 	*srqRun
 	rt    verbs.Runtime
@@ -206,8 +206,8 @@ func (s *srqServer) disarm() error {
 }
 
 // mustBeTold returns an error if the queue has fallen below the limit since the limit was armed,
-// and no event has come within eventTime. Of the messages that have completed since then, all
-// except one for each connection have also taken their receives since then.
+// and no event has come within eventTime. A message that has completed since then has also taken
+// its receive since then, except at most one message of each connection.
 func (s *srqServer) mustBeTold() error {
 	now := s.rt.Now()
 	switch {

@@ -222,8 +222,8 @@ func (r *stateRun) watch() {
 	})
 }
 
-// check compares, in the middle of a run, the switch's counters with each other and with the sum in
-// the stores' memory.
+// check compares, during the run and after it, the switch's counters with each other and with the
+// sum in the stores' memory.
 func (r *stateRun) check() error {
 	r.checks++
 	if r.plan.mode == modePublished {

@@ -25,8 +25,8 @@ type trialRun struct {
 	history *kv.History
 	memory  [][]byte     // by number of the server: its memory
 	ready   bool         // the store has been formatted
-	losses  int          // how many memory servers have lost their memory so far
-	lost    map[int]bool // numbers of the servers that have lost their memory
+	losses  int          // faults trialMemoryLost so far
+	lost    map[int]bool // numbers of the servers that such a fault has hit
 	died    bool         // the programs of a host have died, and with them clients
 	tally
 	at      func(client int) (host string) // returns the name of a client's host
@@ -34,7 +34,7 @@ type trialRun struct {
 	ended   func(client int)               // called when a client has ended; may be nil
 	settled bool                           // TrialServer.Resident was called since the NIC started
 	spare   func(host string) bool         // reports whether the store survives without this server; nil: it does
-	down    map[string]bool                // hosts that have crashed and are not up again
+	down    map[string]bool                // hosts, and theSwitch, that have crashed and are not up again
 	revive  func(host string)              // starts the programs of a host that has restarted
 	plant   func(kv.Store) kv.Store        // for tests: wraps each client in one with a bug
 }

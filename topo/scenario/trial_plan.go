@@ -59,7 +59,7 @@ const (
 	trialSwitchDies = "dies"
 )
 
-// survivor is a compute host that never fails.
+// survivor is a compute host that no fault of a trial hits.
 const survivor = "cn3"
 
 // drawWork draws the numbers of servers, clients, operations and keys.
