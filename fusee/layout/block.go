@@ -120,8 +120,8 @@ func (s *Shape) IndexOf(place uint64, units int) int {
 }
 
 // FreeBit returns how to free the object at a place: word is the offset in the area of the word
-// with its bit, and add is what a FETCH_ADD must add to this word. The bit of an object is not set
-// twice, which would change other bits: a client frees an object only once after each use.
+// with its bit, and add is what a FETCH_ADD must add to this word. To add a bit that is set already
+// would change other bits. So a client frees an object only once after each use.
 func (s *Shape) FreeBit(place uint64) (word, add uint64) {
 	bit := place % uint64(s.BlockUnits)
 	word = (place-bit)*Unit + bit/64*8

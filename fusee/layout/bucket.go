@@ -36,8 +36,8 @@ type Header struct {
 	Moving bool
 }
 
-// Had reports whether keys with hash k belong to the subtable, or did before the present split of
-// it.
+// Had reports whether keys with hash k belong to the subtable, or did before the split that is in
+// progress.
 func (h Header) Had(k Hash) bool {
 	if h.Moving {
 		h.Depth--
@@ -71,7 +71,7 @@ func (h *Header) Parse(b []byte) error {
 }
 
 // Remain reports whether a key with hash k must have stayed in its bucket while the bucket's header
-// was changed from h to now, because no split of this time moves the key.
+// was changed from h to now: no split in between moves the key.
 func (h Header) Remain(now Header, k Hash) bool {
 	depth := h.Depth
 	if h.Moving {

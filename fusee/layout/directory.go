@@ -15,8 +15,8 @@ var ErrDirectory = errors.New("no entry of the directory")
 // The directory has a word for each subtable for which there is room. A subtable of local depth d
 // has the keys whose prefixes have the number of the subtable in their lowest d bits. A split moves
 // the keys that have a 1 in bit d. These keys go to the twin of the subtable: its number has a 1 in
-// bit d, and the same other bits. A key has the same place in both subtables. So the number of a
-// subtable says from which subtable it was split, and at which depth.
+// bit d, and the same other bits. So the number of a twin says from which subtable it was split,
+// and at which depth. A key has the same place in both subtables.
 
 // Entry is the word of a subtable in the directory.
 //
@@ -66,7 +66,7 @@ func (s *Shape) Twin(subtable, depth int) (twin int, ok bool) {
 func (h Hash) Moves(depth int) bool { return h.Prefix()>>depth&1 != 0 }
 
 // Homes appends to dst the subtables in which keys with hash h can ever be, in the order in which
-// splits move them.
+// splits move these keys.
 func (s *Shape) Homes(h Hash, dst []int) []int {
 	for depth := s.Depth; depth <= MaxDepth; depth++ {
 		n := int(h.Prefix() & mask(depth))

@@ -1,9 +1,9 @@
 package layout
 
 type Hash struct {
-	// bits chooses the subtable, the fingerprint, one bucket and, in the published format, both
-	// buckets. other is a second, independent hash, which chooses the second bucket in the hardened
-	// format.
+	// bits chooses the subtable, the fingerprint, the first bucket and, in the published format,
+	// also the second one. other is an independent hash, which chooses the second bucket in the
+	// hardened format.
 	bits, other uint64
 }
 
@@ -21,15 +21,15 @@ func mix(x uint64) uint64 {
 }
 
 // Prefix returns the part of the hash that the directory uses. A subtable of depth d has the keys
-// with the same lowest d bits in it.
+// whose prefixes have the same lowest d bits.
 func (h Hash) Prefix() uint32 { return uint32(h.bits >> 32) }
 
 // Fingerprint returns the byte of the hash that a slot contains. A client reads an object only if
 // the slot has the fingerprint of the key. So it reads few objects of other keys.
 func (h Hash) Fingerprint() byte { return byte(h.bits>>48) ^ byte(h.bits>>56) }
 
-// Buckets returns the indices of the two main buckets of a hash, in a subtable with mains main
-// buckets, an even number. The first is in the lower half of the subtable, the second in the upper
+// Buckets returns the indices of the two main buckets of a hash, in a subtable with an even number,
+// mains, of main buckets. The first is in the lower half of the subtable, the second in the upper
 // half.
 func (f Format) Buckets(h Hash, mains int) (first, second int) {
 	half := uint64(mains / 2)

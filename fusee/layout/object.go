@@ -12,9 +12,9 @@ import (
 //	           6 version, upper bytes 2 | 8 key | value | log entry
 //	published  0 mark 1 | 1 unused 1 | 2 length of the key 2 | 4 length of the value 4 | 8 key | value | log entry
 //
-// So the first 16 bytes say to which use of the memory and to which key the object belongs (Head).
-// A READ never returns a part of a change to these bytes, because memory copies tear only at
-// boundaries of 64 bytes.
+// So the first 16 bytes of a hardened object say to which use of the memory and to which key it
+// belongs (Head). A READ never returns a part of a change to these bytes, because memory copies
+// tear only at boundaries of 64 bytes.
 //
 // The log entry has 32 bytes and follows the value without padding, so that one WRITE writes both:
 //
@@ -133,7 +133,7 @@ const (
 	usedBit        = 1 << 7
 	// publishedSum is the constant that the public code writes as a checksum.
 	publishedSum = 0xff
-	// finishedOld is written as the old value in the log entry of an operation that has lost.
+	// finishedOld, as the old value in a log entry, says that the operation has lost.
 	finishedOld = ^Slot(0)
 )
 

@@ -27,8 +27,8 @@ const (
 	MaxServers = 16
 	// MaxUnits is the length of the longest object in units.
 	MaxUnits = 255
-	// MaxPlace is the largest number of units of an area in the hardened format. With units of 256
-	// bytes that is 4 GiB.
+	// MaxPlace is the largest number of units of an area, 4 GiB: a hardened slot has 24 bits for
+	// the place of an object.
 	MaxPlace = 1 << 24
 	// MaxVersion is the last version of an object.
 	MaxVersion = 1<<20 - 1

@@ -14,8 +14,8 @@ const superblockMagic = 0x3530_4545_5355_4652 // "RFUSEE05"
 // was lost.
 var ErrSuperblock = errors.New("no superblock: the memory is not formatted, or was lost")
 
-// Superblock is at the start of each region. It shows a client that the memory belongs to the
-// store, and that it is still the same memory. Its parts, with offset, name and length:
+// Superblock is at the start of each region. It shows a client that the memory belongs to the store
+// and has the shape that the client knows. Its parts, with offset, name and length:
 //
 //	 0 magic 8           24 depth 4        40 blocks 4
 //	 8 generation 8      28 subtables 4    44 units of a block 4
@@ -23,8 +23,8 @@ var ErrSuperblock = errors.New("no superblock: the memory is not formatted, or w
 //	   replicas of objects and of the index, server 1 each, zero 3; 36 zero 4
 type Superblock struct {
 	Shape Shape
-	// Generation is a random number, never 0, which is the same on all servers of a store. The
-	// memory of a restarted server has no generation.
+	// Generation identifies the store: a number, never 0, that is the same on all its servers. The
+	// memory of a restarted server has no generation until a master fills it.
 	Generation uint64
 	Server     int
 }

@@ -4,8 +4,8 @@ import "math/bits"
 
 // View is a word that each member of the store has. It says which memory servers are members. A
 // master changes it in two steps. First it writes a view in the state Preparing to all servers that
-// remain members. When it has made their replicas equal, it writes the same view in the state
-// Settled.
+// remain members. When the master has made their replicas equal, it writes the same view in the
+// state Settled.
 //
 //	bits 0 to 15 members | bits 16 to 19  state | bit 20 mastered | bit 21 moved | bits 32 to 63 epoch
 //

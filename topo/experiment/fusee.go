@@ -118,7 +118,7 @@ func cloverBeside(clients int, updates float64, quick bool) Clover {
 	return l
 }
 
-// Names of series in our figures; fuseeData has their names in the data files.
+// Names of series in our figures.
 const (
 	seriesFusee  = "FUSEE"
 	seriesClover = "Clover"

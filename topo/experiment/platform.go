@@ -37,8 +37,8 @@ type Platform interface {
 	// Order measures how much requests change their order on the way through the switch. Requests
 	// are numbered in the order of their arrival at the switch. The distance of a request is the
 	// absolute difference of its number and that of the request that reached the server just before
-	// it, so it is 1 if the order is the same. Order returns the share of requests by distance. It
-	// returns errors.ErrUnsupported if the platform cannot trace.
+	// it. If the order is the same, all distances are 1. Order returns the share of requests by
+	// distance. It returns errors.ErrUnsupported if the platform cannot trace.
 	Order(ctx context.Context, l Order) (map[int]float64, error)
 	// TreeOperations traces single operations of the tree Sherman. It returns errors.ErrUnsupported
 	// if the platform cannot trace.
@@ -121,8 +121,8 @@ type Words struct {
 	Zipf  float64
 	// Device puts the words into the memory of the server's NIC.
 	Device bool
-	// If Bits is true, a lock is 0 or 1 and CAS releases it, as in the SwordBox paper, otherwise a
-	// lock has a value that names its owner.
+	// If Bits is true, a lock is 0 or 1 and CAS releases it, as in the SwordBox paper. If it is
+	// false, a lock has a value that names its owner.
 	Bits   bool
 	Switch Switch
 	// Seed of the simulated rack; 0 means 1.
@@ -220,9 +220,8 @@ type Sherman struct {
 	// Misses is as in Switch.
 	Locks, Misses string
 	// HandOver is sherman.NodeConfig.HandOver. If Alone is true, each client is a compute node with
-	// its own cache, so clients do not queue for locks on their host, and each requests the lock
-	// from the server; otherwise the clients of a host are one compute node. Only the simulator
-	// supports Alone.
+	// its own cache, and requests every lock from the server. If it is false, the clients of a host
+	// are one compute node, in which they queue for locks. Only the simulator supports Alone.
 	HandOver int
 	Alone    bool
 	// Step names one of sherman.Steps; "" means Sherman. Servers is the number of memory servers in

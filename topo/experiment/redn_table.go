@@ -55,8 +55,8 @@ func rednTables(quick bool) []figure { return []figure{rednMemcached(quick), red
 // that a GET of 64 B takes 2.6 times the 5.7 µs of RedN, as in figure 14.
 const rednSockets = 9690 * time.Nanosecond
 
-// rednServers are the ways to get a value from nictable, with the names of their series, the
-// authors' names in data, and the time of the server's process for a request.
+// rednServers are the ways to get a value from nictable. name is the name of the series, data the
+// authors' name of it, and serve the time of the server's process for a request.
 var rednServers = []struct {
 	way, name, data string
 	serve           time.Duration

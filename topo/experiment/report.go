@@ -34,7 +34,7 @@ type Report struct {
 	Summary []string `json:"summary,omitempty"`
 	// Chart is the picture of the rows; nil means that there is none.
 	Chart *plot.Chart `json:"-"`
-	// Watch, if not nil, is called when a measurement begins.
+	// Watch, if not nil, is informed of each measurement.
 	Watch Watcher      `json:"-"`
 	ended func(string) // ends the measurement that begin has begun
 }

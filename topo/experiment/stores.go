@@ -108,9 +108,10 @@ var cloverColumns = []Column{
 	{Key: "failed", Title: "FAILED"},
 }
 
-// published has the paper's values for the cells of one row: mops and firstTry (in words), and the
-// factors by which steering raises the throughput (gain), and lowers the bytes of an operation
-// (saved) and the 99th percentiles of latency (readP99, writeP99). 0 and "" mean that it has none.
+// published has the paper's values for the cells of one row. mops and firstTry (in words) are those
+// of the row itself. The others are the factors by which steering raises the throughput (gain), and
+// lowers the bytes of an operation (saved) and the 99th percentiles of latency (readP99, writeP99).
+// 0 and "" mean that the paper has none.
 type published struct {
 	mops, gain, saved, readP99, writeP99 float64
 	firstTry                             string

@@ -61,11 +61,11 @@ const (
 	// figureQuickWarm and figureQuickRun replace figureWarm and figureRun with --quick.
 	figureQuickWarm = time.Millisecond
 	figureQuickRun  = time.Millisecond / 2
-	// raceRun is how long a run without steering is counted, if at least half of the operations are
-	// writes, and raceSeeds is the number of such runs of which a figure has the mean. In these runs
-	// clients lose most races, and the throughput varies: at 280 threads and 100 % writes, three
-	// seeds give 0.46 to 0.74 Mops in figureRun, and 0.47 to 0.55 in raceRun. Gains over Clover are
-	// relative to this throughput.
+	// raceRun is how long a run without steering is counted if at least half of the operations are
+	// writes. A figure has the mean of raceSeeds such runs. In these runs clients lose most races,
+	// and the throughput varies: at 280 threads and 100 % writes, three seeds give 0.46 to 0.74
+	// Mops in figureRun, and 0.47 to 0.55 in raceRun. Gains over Clover are relative to this
+	// throughput.
 	raceRun   = 16 * time.Millisecond
 	raceSeeds = 3
 )

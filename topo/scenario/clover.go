@@ -19,7 +19,7 @@ import (
 
 // storeRun is one run of the scenario clover: clients of the store Clover use a few keys while
 // links and machines fail. Afterwards one order of all operations on each key must explain the
-// answers that the clients received, and each node must be free, held by a client or in a chain.
+// answers that the clients received. Each node must be free, held by a client or in a chain.
 type storeRun struct {
 	env      *env
 	plan     *storePlan
@@ -48,9 +48,9 @@ type storeRun struct {
 	dialer func(rdmacm.Manager) rdmacm.Manager
 }
 
-// runCloverMixed makes one run of the scenario clover, by the seed of e, with a plan to which
-// storePlan.blend applies the mixes (named variations) that the text mixes lists. plant is
-// storeRun.plant and may be nil.
+// runCloverMixed makes one run of the scenario clover, by the seed of e. storePlan.blend applies to
+// its plan the mixes (named variations) that the text mixes lists. plant is storeRun.plant and may
+// be nil.
 func runCloverMixed(e *env, mixes string, plant func(kv.Store) kv.Store) error {
 	p := drawStore(e)
 	p.blend(e, mixes, mixRules)

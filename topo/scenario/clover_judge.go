@@ -58,8 +58,8 @@ func (r *storeRun) linger(c *clover.Client, rt verbs.Runtime) error {
 // explain compares the number of nodes that the metadata server counts as held with those that the
 // clients hold. after is the time since all clients have done their operations. The server's number
 // may be too large until the clients' last reports have arrived and the server has taken back the
-// nodes of expired leases (a client whose lease has ended goes on under a new client number). If
-// the number is still too large after maxSettle, explain returns an error.
+// nodes of expired leases: a client whose lease has ended goes on under a new client number. If the
+// number is still too large after maxSettle, explain returns an error.
 func (r *storeRun) explain(after time.Duration) error {
 	have := 0
 	for _, c := range r.living {

@@ -85,8 +85,8 @@ func (p *storePlan) mixKeys(d *draw) {
 }
 
 // mixFormat makes nodes without a checksum or, in the published format, without checksum and key.
-// Such nodes are correct only while no memory copy is torn and every value fills its node, so
-// mixFormat removes torn copies, and all values have the one length that fills a node.
+// Such nodes are correct only while no memory copy is torn and every value fills its node. So
+// mixFormat removes torn copies, and gives all values the one length that fills a node.
 func (p *storePlan) mixFormat(d *draw) {
 	p.format = one(d, layout.Keyed, layout.Published)
 	p.sizes = []int{p.format.Capacity(layout.Class(one(d, 0, 1)).Size())}

@@ -184,9 +184,9 @@ func runCrash(e *env) error {
 	return other.undisturbed(e)
 }
 
-// promise returns how early and how late a requester with this code of a timeout and retry count
-// may give up, counted from the post of a request that is not answered: each of retry+1 waits takes
-// between the timeout and four times the timeout (IBTA 9.7.6.1.3).
+// promise returns how early and how late a requester may give up, counted from the post of a
+// request that is not answered. Each of retry+1 waits takes between the ACK timeout, whose code is
+// timeout, and four times this time (IBTA 9.7.6.1.3).
 func promise(timeout, retry uint8) (earliest, latest time.Duration) {
 	t := transport.AckTimeout(timeout) * time.Duration(retry+1)
 	return t, 4 * t

@@ -13,11 +13,11 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// tableRun is one run of the scenario fusee, with clients of FUSEE's hash table. It is a trialRun
-// (clients, faults and the check of the history, as for every store), after which the replicas of
-// the index must also be equal. In some runs clients die (see tableDeath), and slow clients are
-// taken for dead. In some runs there are masters, processes that change the members of the store
-// when memory servers fail (see drawMasters). When all clients have ended or died, one more client
+// tableRun is one run of the scenario fusee, with clients of FUSEE's hash table. It is a trialRun:
+// clients, faults and the check of the history, as for every store. After it, the replicas of the
+// index must also be equal. In some runs clients die (see tableDeath), and slow clients are taken
+// for dead. In some runs there are masters, processes that change the members of the store when
+// memory servers fail (see drawMasters). When all clients have ended or died, one more client
 // recovers their blocks: then no block may have an owner, and no change of a slot may be
 // incomplete.
 type tableRun struct {
@@ -172,9 +172,9 @@ func (r *tableRun) judge() error {
 	return r.whole()
 }
 
-// alike checks after the run that all replicas of the index are equal, that each slot names a
-// complete and valid object in all its replicas, that no client owns a block, and that no change of
-// a slot or split of a subtable is incomplete.
+// alike checks after the run that all replicas of the index are equal, and that each slot names a
+// complete and valid object in all its replicas. No client may own a block, and no change of a slot
+// or split of a subtable may be incomplete.
 func (r *tableRun) alike() error {
 	out, err := fusee.Audit(r.super, func(server int, off uint64, n int) ([]byte, error) {
 		return r.memory[server][off:][:n], nil

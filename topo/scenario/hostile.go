@@ -56,9 +56,9 @@ type hostile struct {
 
 const attackerHost = "cn7"
 
-// runHostile checks that no attack changes the data of another client, makes another client's
-// connection fail, or makes the switch's tables exceed their bounds, and that the refused packets
-// are counted.
+// runHostile checks that no attack changes another client's data, makes its connection fail, or
+// makes the switch's tables exceed their bounds. It also checks that the refused packets are
+// counted.
 func runHostile(e *env) error { return runHostileIn(e, recordedHardened) }
 
 func runHostileIn(e *env, mode string) error {

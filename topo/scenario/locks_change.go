@@ -24,8 +24,9 @@ const (
 )
 
 // operator changes the switch's rules and program during lock histories, at random times. For each
-// server it draws rules that replace atomics, move requests or only track, for all addresses or a
-// range of words, with one or several shared connections, or no rule.
+// server it draws rules that replace atomics, move requests or only track. They are for all
+// addresses or a range of words, with one or several shared connections. Sometimes a server gets no
+// rule.
 type operator struct {
 	run   *lockRun
 	draw  *draw

@@ -160,8 +160,8 @@ func (p *lockPlan) drawFault(d *draw) {
 	// Short faults end before the retry limit; long ones may last longer than it.
 	p.down = one(d, d.span(100*time.Microsecond, 2*time.Millisecond), d.span(40*time.Millisecond, 300*time.Millisecond))
 	p.survives = d.chance(0.5)
-	// A host uses the same numbers again only in runs in which first PSNs are random, and in which
-	// connections are not made by datagrams, whose communication IDs would also be the same.
+	// A host uses the same numbers again only if first PSNs are random, and connections are not
+	// made by datagrams, whose communication IDs would also be the same.
 	p.again = d.chance(0.8) && !p.wrap && !p.rack.Datagrams
 	switch p.what {
 	case clientCrash:

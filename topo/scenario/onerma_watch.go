@@ -15,9 +15,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// soloWatch is a node around a NIC that sees all messages that the NIC receives and sends. From
-// their headers, which are not encrypted, it computes which bytes the NIC has solicited (requested
-// from other NICs), and checks the window, the counters and the times at which memory changes. It
+// soloWatch is a node around a NIC that sees all messages that the NIC receives and sends. Their
+// headers are not encrypted: from these it computes which bytes the NIC has solicited (requested
+// from other NICs). It checks the window, the counters and the times at which memory changes. It
 // also replays and forges messages.
 type soloWatch struct {
 	*soloHost

@@ -122,8 +122,8 @@ func (r *smallRun) setRules(n int) {
 	}
 }
 
-// placeWords chooses the place of word x and of word y, which follows x, such that requests for x
-// take the first shared connection and requests for y the second.
+// placeWords chooses the place of word x, which word y follows, such that requests for x take the
+// first shared connection and requests for y the second.
 func (r *smallRun) placeWords(base uint64) {
 	const shards = 2
 	for r.wordsAt = longWord; r.wordsAt+16 <= farAt; r.wordsAt += 8 { // a long WRITE begins longWord bytes before x

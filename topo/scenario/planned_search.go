@@ -13,8 +13,8 @@ import (
 // of a schedule is on a later packet than the acts before it, or on the same packet if that makes a
 // difference (act.joins). The simulator repeats a run exactly up to the packet of the new act. So
 // the levels contain all schedules with the setup's acts on the packets that the setup chooses. A
-// schedule is not continued by more acts if a client dies in its run, or if the run delivers the
-// same packets in the same order as an earlier one, even at other times.
+// schedule is not continued by more acts if it does damage, if a client dies in its run, or if the
+// run delivers the same packets in the same order as an earlier one, even at other times.
 //
 // Within a level, the searcher first continues the schedules whose runs have shown new transitions
 // of the switch's state tables. The others take turns, in an order that the seed draws. Each

@@ -161,9 +161,9 @@ func (p *treePlan) publishedCalm(d *draw) {
 	p.lease = treePatience
 }
 
-// drawFaults draws up to three faults. A later fault begins soon after the end of the fault before
-// it, or when the lease of a client that died is over and the client is fenced, or before the end
-// of the fault before it.
+// drawFaults draws up to three faults. A later fault begins up to 5 ms after the end of the fault
+// before it, or one to four leases after it, when a client that died has been fenced. If it hits
+// another victim, it may also begin before that end.
 func (p *treePlan) drawFaults(d *draw) {
 	for range one(d, 0, 1, 1, 1, 2, 2, 3) {
 		s := p.drawFaultAt(d)

@@ -277,9 +277,9 @@ func (r *stateRun) judge() error {
 	return r.sketch()
 }
 
-// sketch checks a rule with several rows (a count-min sketch). The estimate for a flow or address,
-// the least of its counters in all rows, must not be below its count, and the counters of each row
-// must have the total count as their sum.
+// sketch checks a rule with several rows (a count-min sketch). The estimate for a flow or address
+// is the least of its counters in all rows. It must not be below the expected count, and the
+// counters of each row must have the total count as their sum.
 func (r *stateRun) sketch() error {
 	o := r.oracle
 	total := uint64(0)

@@ -34,8 +34,8 @@ type Params struct {
 	// and is the default.
 	Program string `flag:"program"`
 	// Mode is published or hardened, which is the default. It is the mode of the switch's rules in
-	// locks, buffer and lookup, of the layout of sherman's pages, of the decisions of fusee's
-	// clients, or of the queues of redn's programs.
+	// locks, buffer and lookup. In sherman it selects the layout of pages, in fusee the clients'
+	// decisions, and in redn the queues of the programs.
 	Mode string `flag:"mode"`
 	// Move: true if the switch in locks moves every request that can be moved, and does not replace
 	// atomics.
@@ -226,9 +226,9 @@ func locksVariant(p Params) (func(*env) error, error) {
 	return runLocks(recordedHardened), nil
 }
 
-// treeVariant returns the function that runs sherman: in the published layout, with torn copies
-// alone, as a step between FG+ and Sherman, or with the mixes of p and lock words served by NICs or
-// by the switch.
+// treeVariant returns the function that runs sherman: as a step between FG+ and Sherman, in the
+// published layout, or with torn copies alone. Otherwise the run has the mixes of p, and the NICs
+// or the switch execute the atomics on lock words.
 func treeVariant(p Params) (func(*env) error, error) {
 	torn := p.Torn || p.Mode == modePublished
 	if err := treeMixes.check(p.Mix); err != nil {

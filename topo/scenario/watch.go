@@ -25,7 +25,7 @@ func shown(n sim.Node, see func(f *wire.Frame)) sim.Node {
 
 // watching returns a simrack.Options.Wrap that calls see with the intact packets for the server's
 // NIC, in order. These packets and the messages that clients have sent determine which messages the
-// NIC must deliver by an unreliable service, so that a scenario can predict them without counters.
+// NIC must deliver by an unreliable service. So a scenario can predict them without counters.
 func (e *env) watching(see func(f *wire.Frame)) func(string, sim.Node) sim.Node {
 	return func(name string, n sim.Node) sim.Node {
 		if name != server {

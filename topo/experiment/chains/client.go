@@ -50,7 +50,7 @@ func (r *Run) Client(m Machine) error {
 }
 
 // place returns the number of the bucket or list node that has the key of request i. In a list, the
-// first Load.N nodes take turns, because the prime 7919 is no multiple of a factor of N.
+// first Load.N nodes take turns, because the prime 7919 has no factor in common with N.
 func (r *Run) place(i int) int {
 	if r.Load.Kind == experiment.ChainList {
 		return i * 7919 % max(1, r.Load.N)

@@ -50,7 +50,7 @@ type Config struct {
 	// Rounds is how many requests a client makes if the load measures times, Rated how many if it
 	// measures a rate (Load.Depth above 1). Span is how long the laps of a recycled loop are
 	// counted. Span must be over before 4,096 laps, because the counter of laps has 16 bits and
-	// grows by the 16 blocks of the ring.
+	// each lap adds the 16 blocks of the ring to it.
 	Rounds, Rated int
 	Span          time.Duration
 	// Doorbell and Completion are times of the NIC that the platform does not spend itself: from a
@@ -109,8 +109,8 @@ func (r *Run) note(d time.Duration) {
 	r.took = append(r.took, d)
 }
 
-// rounds returns the number of requests of a client: Rated, or else Rounds or, with WayBreak,
-// breakWalks; with Load.Few a quarter of these two.
+// rounds returns the number of requests of a client: Rated if the load measures a rate, otherwise
+// Rounds or, with WayBreak, breakWalks. Load.Few reduces Rounds and breakWalks to a quarter.
 func (r *Run) rounds() int {
 	n := r.Rounds
 	switch {
@@ -173,9 +173,9 @@ func regionOf(mr verbs.MR) []byte {
 	return memgrant.Region{Addr: mr.Addr(), RKey: mr.RKey(), Len: mr.Len()}.AppendTo(nil)
 }
 
-// await waits for completions and takes them. sent is how many sends and READs have completed, hits
-// how many answers with a value have come, and ends how many answers redn.Miss, each of which ends
-// a request.
+// await waits for completions and takes them. sent is the number of sends and READs that have
+// completed, hits that of answers with a value. ends is the number of answers redn.Miss, each of
+// which ends a request.
 func (e *endpoint) await() (sent, hits, ends int, err error) {
 	if err := e.cq.Wait(e.rt.Now().Add(patience)); err != nil {
 		return 0, 0, 0, err

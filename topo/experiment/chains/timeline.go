@@ -8,8 +8,8 @@ import (
 )
 
 // A timeline says what percentage of a client's GETs is answered in each of Steps steps of length
-// Step, while the server's process dies and is started again. The process dies at the end of the
-// step number Death; the first step is number 1.
+// Step. Meanwhile the server's process dies, at the end of step number Death, and is started again.
+// The first step is number 1.
 const (
 	Step         = 250 * time.Millisecond
 	Steps, Death = 20, 4
@@ -17,7 +17,7 @@ const (
 	getEvery = time.Millisecond
 )
 
-// Timeline calls get again and again from the time begin on, for all steps, and returns for each
+// Timeline calls get again and again for all steps, from the time begin on. It returns for each
 // step the percentage of its calls that had an answer. get returns false if there was no answer
 // until its deadline, which is `patience` after the call.
 func Timeline(rt verbs.Runtime, begin clock.Time, patience time.Duration, get func(i int, deadline clock.Time) (bool, error)) ([]float64, error) {

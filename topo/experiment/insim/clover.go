@@ -30,8 +30,9 @@ const publishedPool = 335360
 // smaller.
 const minNodes = 1 << 16
 
-// cloverRack returns the rack file: seven compute hosts, one metadata server and, as in the
-// SwordBox paper §6, one memory server, or several; if the switch steers, with a rule for each.
+// cloverRack returns the rack file: seven compute hosts, a metadata server, and l.Servers memory
+// servers (one in the SwordBox paper, §6). If the switch steers, it has a rule for each memory
+// server.
 func cloverRack(l *experiment.Clover) string {
 	s := &l.Switch
 	file, how := fmt.Sprintf(rackFile, l.Servers-1, machines-1), mode(s)
@@ -84,7 +85,7 @@ type cloverRun struct {
 	// caches has the location cache of each machine. The clients of a machine share it.
 	caches map[string]*clover.Cache
 	model  *cost.Model
-	// meta is the metadata server. After the run (see count), calls and walked are how many
+	// meta is the metadata server. calls and walked are valid after the run (see count): how many
 	// requests came to this server, and how many headers of nodes it read, while operations were
 	// counted.
 	meta          *meta.Server

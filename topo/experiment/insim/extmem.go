@@ -20,17 +20,17 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// lentPoll is the interval at which a load checks what it waits for. lentPatience is the virtual
-// time until which the switch must have made its connections and filled its tables; a load that
-// waits longer fails.
+// lentPoll is the interval at which a load checks a condition for which it waits. lentPatience is
+// the virtual time until which the switch must have made its connections and filled its tables; a
+// load that waits longer fails.
 const (
 	lentPoll     = 10 * time.Microsecond
 	lentPatience = clock.Time(2 * time.Second)
 )
 
 // frameType is the EtherType of the frames of BufferRate and Incast, one of those for local
-// experiments. frameHead is the length of what each frame begins with: the Ethernet header, the
-// number of its sender and its own number.
+// experiments. frameHead is the length of the Ethernet header and the two fields behind it: the
+// number of the sender and the number of the frame.
 const (
 	frameType = 0x88b5
 	frameHead = 14 + 8

@@ -383,9 +383,9 @@ func soloBeside(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult)
 	return err
 }
 
-// soloDemand measures the goodput of l.Hosts clients of one server. Each client begins READs at
-// random times, at a rate that is the share l.Load of the line rate, without congestion control, as
-// in the simulations of the paper. A READ that fails is shed: it is not tried again.
+// soloDemand measures the goodput of l.Hosts clients of one server, without congestion control, as
+// in the simulations of the paper. Each client begins READs at random times, whose rate is the
+// share l.Load of the line rate. A READ that fails is shed: it is not tried again.
 func soloDemand(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) (err error) {
 	warm := 300 * soloRTT
 	until := clock.Time(0).Add(warm + l.Span)

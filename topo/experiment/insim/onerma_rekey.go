@@ -25,8 +25,8 @@ const (
 	rekeyEvery = 50 * soloRTT
 )
 
-// rekeyRead is one READ: the region that it reads (0 is the one whose key is replaced), when it
-// began and ended, how often it was refused, and the number of the key that it used last.
+// rekeyRead is one READ. region is the region that it reads: 0 is the one whose key is replaced.
+// refused is how often the READ was refused, and key the number of the key that it used last.
 type rekeyRead struct {
 	region       int
 	began, ended clock.Time

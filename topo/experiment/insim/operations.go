@@ -27,7 +27,7 @@ type wireRun struct {
 	teach int
 	seen  []wireFrame            // the packets so far
 	costs []experiment.Operation // the operations that were measured
-	turn  int                    // 0, 1: client 1, 2 records its queue pairs; 2: client 1 is measured; 3: both
+	turn  int                    // 0: client 1 records its queue pairs; 1: client 2 does; 2: client 1 is measured; 3: both are
 	start clock.Time             // the time at which both clients begin
 	done  int                    // the number of hand-overs that were measured
 }

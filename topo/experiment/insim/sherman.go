@@ -56,7 +56,7 @@ func (r *treeRun) rackFile() string {
 	if r.load.Misses != "" {
 		more = ", misses: " + r.load.Misses
 	}
-	for i := range r.count { // covers the lock table, which begins at address 0; host memory is at other addresses
+	for i := range r.count { // the rule covers the lock table, which begins at address 0; host memory is at other addresses
 		out += fmt.Sprintf("    - {server: ms%d, action: atomics, mode: hardened, range: 0-%#x%s}\n", i, treeTable, more)
 	}
 	return out
