@@ -107,8 +107,8 @@ type appendLoss struct {
 	// many CMP_SWAPs have come so far.
 	at map[int]bool
 	n  int
-	// answer: true if the answers of these CMP_SWAPs are lost instead of the requests. client, box:
-	// true if the client of the first one and the switch crash.
+	// answer: true if the answers of these CMP_SWAPs are lost instead of the requests. client: true
+	// if the client of the first of them crashes. box: true if the switch crashes.
 	answer, client, box bool
 	// later is the time from the first loss to the switch's crash, down the time from the crash to
 	// the switch's restart.

@@ -16,7 +16,8 @@ import (
 // host fails with it.
 const maxDeaths = 2
 
-// tableDeath is the death of a client: the applications of its host end, or these and the NIC.
+// tableDeath is the death of a client: the applications of its host end, and with nic also the
+// host's NIC.
 type tableDeath struct {
 	client int
 	// The client dies when its host has sent the after-th request of kind when, and then the time

@@ -213,7 +213,7 @@ const (
 // ringFor returns the length of a ring with room for this number of blocks: the next power of two.
 func ringFor(blocks int) int { return 1 << bits.Len(uint(blocks-1)) }
 
-// build makes a client's program, which is one of those of chainPlan.programs, and its queues.
+// build makes a client's program and its queues. program is one of those of chainPlan.programs.
 func (b *chainBuild) build(program string) error {
 	buf := make([]byte, chainMemory)
 	var err error

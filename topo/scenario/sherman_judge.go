@@ -61,7 +61,8 @@ func (r *treeRun) last(ctx verbs.Context) error {
 		return err
 	}
 	// The deadline is long: a server may have accepted the connection of a client that died
-	// meanwhile. It waits for that client for some seconds before it accepts this one.
+	// meanwhile. The server waits for that client for some seconds before it accepts the last
+	// client.
 	c, err := n.Open(r.config(r.env.rack.Host("cn3"), ctx), rt.Now().Add(20*treePatience))
 	if err != nil {
 		return err

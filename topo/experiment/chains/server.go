@@ -21,8 +21,8 @@ const (
 	// bucket: the key and value once more, in the form that recycled programs read
 	// (redn.AppendSlot).
 	stride, slotAt = 64, 32
-	// neighbours is what a client READs to find a key by itself: the six buckets of 16 bytes in
-	// which hopscotch hashing may have put it.
+	// neighbours is the length of the READ by which a client finds a key by itself: the six buckets
+	// of 16 bytes in which hopscotch hashing may have put it.
 	neighbours = 6 * 16
 	// programLen is the size of the memory of a program, in bytes.
 	programLen = 4 << 20

@@ -52,7 +52,7 @@ type soloRack struct {
 	err   error // the first error, which has ended the simulation
 }
 
-// soloHost is a host: its NIC, an executor, and what its flows have measured.
+// soloHost is a host with its NIC, an executor and flows, which have the measured numbers.
 type soloHost struct {
 	rack   *soloRack
 	addr   netip.Addr
