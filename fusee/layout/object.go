@@ -266,9 +266,9 @@ func outcomeSum(old Slot, object uint32) uint32 {
 // Range is a part of an object, in bytes.
 type Range struct{ Off, Len int }
 
-// Commit appends to b the bytes that commit an operation. They belong into the log entry of its
-// object, which AppendTo has made; the Range says where in the object. old is the value in the slot
-// that the operation replaces.
+// Commit appends to b the bytes that commit an operation. They belong into the log entry of the
+// operation's object, which AppendTo has made; the Range says where in the object. old is the value
+// in the slot that the operation replaces.
 func (o *Object) Commit(f Format, old Slot, b []byte) ([]byte, Range) {
 	if f == Published {
 		b = append(binary.LittleEndian.AppendUint64(b, uint64(old)), publishedSum)

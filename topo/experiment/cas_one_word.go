@@ -2,8 +2,8 @@ package experiment
 
 import "github.com/rdmalab/rdmalab/topo/papers"
 
-// casOneWord measures the rate of CAS on one word. The NIC executes them one after the other, and
-// the switch can replace them by WRITEs, which are faster.
+// casOneWord measures the rate of CAS on one word. The NIC executes these CAS one after the other,
+// and the switch can replace them by WRITEs, which are faster.
 var casOneWord = Experiment{
 	Name:     "cas-one-word",
 	Short:    "CAS on one word by 1 to 64 clients: in host and NIC memory, and replaced by WRITE in the switch",

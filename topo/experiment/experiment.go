@@ -25,7 +25,7 @@ type Experiment struct {
 	Long func() string
 	// Figure says which figure of which paper it reproduces.
 	Figure string
-	// Examples are flags for further examples in a help text, a command line each.
+	// Examples are further examples for a help text: each has the flags of one command line.
 	Examples []string
 	// Sim and Rack say how long the experiment takes with its defaults in the simulator and on a
 	// rack. "" means that it does not run there.

@@ -102,9 +102,9 @@ func quantiles(took []time.Duration) (median, p99 float64) {
 }
 
 // How figure 15 is measured, in virtual time and on a rack, in round trips. A flow has reached the
-// line rate when it has OneRMALine of it over OneRMALineStep round trips. The second flow begins
-// OneRMASecond after the first one or, in SoloRamp in the simulator, after the first one has the
-// line rate. The rates of both are compared over OneRMAFairStep.
+// line rate when it has the share OneRMALine of it over OneRMALineStep round trips. The second flow
+// begins OneRMASecond after the first one or, in SoloRamp in the simulator, after the first one has
+// the line rate. The rates of both are compared over OneRMAFairStep.
 const (
 	OneRMALine     = 0.9
 	OneRMALineStep = 2

@@ -85,7 +85,7 @@ func oneRMASlowRamp(quick bool) figure {
 	return f
 }
 
-// SlowLongest returns how many round trips a rate of figure 15 is waited for on a rack.
+// SlowLongest returns for how many round trips a rack waits for a rate of figure 15.
 func SlowLongest(quick bool) int { return pick(quick, 50, 150) }
 
 func oneRMASlowJitter(quick bool) figure {

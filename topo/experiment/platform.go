@@ -231,8 +231,8 @@ type Sherman struct {
 	// Seed of the simulated rack; 0 means 1.
 	Seed uint64
 	// Warm is how long the clients work before operations are counted, Run is how long they are
-	// counted; 0 means the platform's default. Slots replaces the cost model's slots for atomics; 0
-	// means that it does not. Only the simulator supports Warm and Slots.
+	// counted; 0 means the platform's default. Slots, unless 0, replaces the cost model's slots for
+	// atomics. Only the simulator supports Warm and Slots.
 	Warm, Run time.Duration
 	Slots     int
 }

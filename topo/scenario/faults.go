@@ -114,9 +114,9 @@ type draw struct{ *rand.Rand }
 
 func newDraw(seed uint64) *draw { return &draw{rand.New(rand.NewPCG(seed, 0x7363656e))} }
 
-// Each of these numbers is XORed with the seed of a run. The result is the seed of a second sequence
-// of random numbers, which decides about one part of a plan. So a plan with that part is equal to the
-// plan without it in all other parts.
+// Each of these numbers is XORed with the seed of a run. The result is the seed of a second
+// sequence of random numbers, which decides about one part of a plan. So such a part can be added
+// to a plan without a change of its other parts.
 const (
 	calmLane   = 0x63616c6d     // whether a trial has no fault, so that every operation must be answered
 	serverLane = 0x73727672     // the faults of a store's servers

@@ -18,8 +18,8 @@ const (
 	defaultDepth     = 2
 )
 
-// plannedVariant returns a function that runs the search with the bounds of p, or, if p.Plan is
-// set, the one schedule that it names.
+// plannedVariant returns a function that runs the search with the bounds of p. If p.Plan names a
+// schedule, the function runs that schedule instead.
 func plannedVariant(p Params) (func(*env) error, error) {
 	if p.Plan == "" {
 		var err error

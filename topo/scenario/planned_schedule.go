@@ -15,10 +15,10 @@ type schedule struct {
 	acts  []act
 }
 
-// joins reports whether act a on the same packet as act before, and done after it, may have an
-// effect that neither act has alone. There are three such pairs: new rules and then another act;
-// new rules and then another list of rules; and a late packet with a copy that is late by another
-// number of packets.
+// joins reports whether act a, done after act before on the same packet, may have an effect that
+// neither act has alone. There are three such pairs: new rules and then another act; new rules and
+// then another list of rules; and a late packet with a copy that is late by another number of
+// packets.
 func (a act) joins(before act) bool {
 	switch {
 	case a.half != before.half || a.index != before.index:

@@ -41,7 +41,7 @@ const (
 // chainPlan has the choices that the seed makes for a run of redn.
 type chainPlan struct {
 	wirePlan
-	programs  []string // by client: the program that answers it
+	programs  []string // by client: the program that answers its requests
 	rounds    int      // requests that each client makes
 	probes    int      // buckets in which a lookup looks for its key
 	buckets   int

@@ -75,7 +75,7 @@ func newRack(ctx context.Context, file string, opt simrack.Options) (*simrack.Ra
 	return simrack.New(s, opt)
 }
 
-// start starts an application on a host. Its end with an error ends the simulation.
+// start starts an application on a host. If f returns an error, the simulation ends.
 func start(r *simrack.Rack, host, name string, f func(h *simrack.Host, ctx verbs.Context) error) {
 	h := r.Host(host)
 	h.Go(name, false, func(ctx verbs.Context) { r.Stop(f(h, ctx)) })

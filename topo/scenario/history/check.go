@@ -167,7 +167,7 @@ func (x *word) asSeen(events []event) []porcupine.Operation {
 			e := &events[i]
 			switch {
 			case e.call == e.ret, e.answered && e.op.Kind != Write && e.answer != c.before: // this operation has made another change
-			case best < 0, e.ret < events[best].ret: // of several, the one that was answered first: it cannot have made a later change
+			case best < 0, e.ret < events[best].ret: // of several, the one that was answered first: the others may have made a later change
 				best = i
 			}
 		}
