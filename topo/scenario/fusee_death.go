@@ -16,8 +16,7 @@ import (
 // host fails with it.
 const maxDeaths = 2
 
-// tableDeath is the death of a client: the applications of its host end, and with nic also the
-// host's NIC.
+// tableDeath is the death of a client: the applications of its host end, and with nic also the NIC.
 type tableDeath struct {
 	client int
 	// The client dies when its host has sent the after-th request of kind when, and then the time
@@ -25,8 +24,7 @@ type tableDeath struct {
 	when  treeMoment
 	after int
 	late  time.Duration
-	// nic: true if the NIC dies with the client. Otherwise the NIC may still execute requests that
-	// the client has posted.
+	// nic: true if the NIC dies too. Otherwise it may still execute the requests posted before.
 	nic bool
 	// blow: true if the client dies at a stage of a returning memory server (see tableBlow). Then
 	// when, after and late are not used.

@@ -112,8 +112,7 @@ func (c *holeClient) write(off int, v uint64, n int) *answer {
 	return c.post(verbs.SendWR{Op: verbs.OpWrite}, off, n)
 }
 
-// prior returns the value that an atomic has found in memory, or the first word that a READ has
-// read.
+// prior returns the value that an atomic has found in memory, or the first word of a READ.
 func (a *answer) prior() uint64 {
 	return binary.NativeEndian.Uint64(a.client.end.buf[a.slot*holeSlot:])
 }

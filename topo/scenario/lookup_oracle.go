@@ -68,8 +68,7 @@ func (o *lookupOracle) fail(err error) {
 	}
 }
 
-// is counts a frame that has the error `what`, such as wrongTwice, and keeps err if it is the first
-// error.
+// is counts a frame that has the error `what`. It keeps err if it is the first error.
 func (o *lookupOracle) is(what string, err error) {
 	o.wrong[what]++
 	o.fail(err)

@@ -132,8 +132,7 @@ func (w *soloWatch) expire(now clock.Time) {
 	maps.DeleteFunc(w.solicited, func(_ soloID, debt *soloDebt) bool { return debt.until <= now })
 }
 
-// outstanding returns the length of the READs and pulled WRITEs whose data has not arrived
-// completely.
+// outstanding returns the total length of the READs and pulled WRITEs that are not complete.
 func (w *soloWatch) outstanding() int {
 	sum := 0
 	for _, debt := range w.solicited {

@@ -30,9 +30,8 @@ const publishedPool = 335360
 // smaller.
 const minNodes = 1 << 16
 
-// cloverRack returns the rack file: seven compute hosts, a metadata server, and l.Servers memory
-// servers (one in the SwordBox paper, §6). If the switch steers, it has a rule for each memory
-// server.
+// cloverRack returns the rack file: seven compute hosts, a metadata server and l.Servers memory
+// servers (one in the SwordBox paper, §6). A switch that steers has a rule for each memory server.
 func cloverRack(l *experiment.Clover) string {
 	s := &l.Switch
 	file, how := fmt.Sprintf(rackFile, l.Servers-1, machines-1), mode(s)
