@@ -34,7 +34,8 @@ type Reporter struct {
 	parts           []*part
 	running, closed bool
 
-	// Only the thread uses the fields below. There is at most one thread at a time.
+	// Only the thread uses the fields below, and Close after the thread has ended. There is at most
+	// one thread at a time.
 	fab     *remotemem.Fabric
 	caller  calls.Caller
 	request rpc.Request

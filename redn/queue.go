@@ -207,8 +207,8 @@ func (q *Queue) Take() (image []Piece, limit uint32) {
 	return image, q.next
 }
 
-// Cost counts the requests of a program as the paper's Table 2 does: copies, atomics, and WAIT
-// together with ENABLE. A NOP counts as a copy, because it may become one; NOPs that fill a ring do
+// Cost counts the requests of a program as the paper's Table 2 does: copies, atomics, and WAITs
+// together with all ENABLEs. A NOP counts as a copy, because it may become one; NOPs that fill a ring do
 // not count.
 type Cost struct{ Copies, Atomics, Controls int }
 

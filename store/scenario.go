@@ -72,7 +72,8 @@ type TrialServer struct {
 	Open func(cfg passive.Config, hosts []netip.Addr, deadline clock.Time) (kv.Store, error)
 }
 
-// Rig is the simulated rack of one seed, which a Scenario uses.
+// Rig is one run of a Scenario, with one seed. With its methods the Scenario builds a simulated rack
+// and runs it.
 type Rig interface {
 	// Seed returns the seed of all random choices.
 	Seed() uint64

@@ -144,7 +144,8 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		"one more thread does the rest (default 0: one thread does everything)")
 	fs.IntVar(&cfg.Replicas, "replicas", 0, "copies of each node, each on another memory server: 1 to 3, at most the number of memory servers; "+
 		"values survive while fewer memory servers than this number are away (default 1, or that of the store that is found). "+
-		"Use more memory servers than copies: then one more failure is needed before acknowledged changes can be lost")
+		"If there are as many memory servers as copies, changes can be lost when one server does not answer and another one loses its memory; "+
+		"with more memory servers, only when a further one fails")
 	fs.BoolVar(&cfg.Balance, "balance", false, "place more new keys on memory servers that have more free room or answer faster "+
 		"(default: on all in turn)")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty store, whatever the memory holds; clients of an earlier store "+

@@ -55,8 +55,8 @@ func (s Shape) WithDefaults() Shape {
 	return s
 }
 
-// Validate returns an error for the first field that is out of range. Zero fields are out of range:
-// see WithDefaults.
+// Validate returns an error for the first field that is out of range. A Page or Value of 0 is out
+// of range, too: see WithDefaults.
 func (s Shape) Validate() error {
 	limit := MaxHardenedValue
 	if s.Kind != Hardened {

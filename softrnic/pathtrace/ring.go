@@ -32,7 +32,7 @@ type Event struct {
 // MaxEvents is the largest capacity of a Ring.
 const MaxEvents = 1 << 17
 
-// Ring has the events of one process. Only the thread that calls Add may use it.
+// Ring has the events of one process. It has no lock: one thread at a time uses it.
 type Ring struct {
 	events []Event
 	missed uint64

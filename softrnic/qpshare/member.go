@@ -12,7 +12,7 @@ import (
 
 // Member is what one thread uses as its device. It has one completion queue.
 type Member struct {
-	// Context is the device itself. It makes the objects that are not shared.
+	// Context is the device itself, for the methods that Member does not replace.
 	verbs.Context
 	hub  *Hub
 	gate verbs.Gate

@@ -22,10 +22,10 @@
 // returns to an earlier value hides its changes, so a word must not repeat while a client watches
 // it.
 //
-// A Fence is over when every memory server has executed it, or has restarted since and so has no
-// connection of the owner any more. After a fence by Add the owner can still connect again. It must
-// not do so before it has another number or another lease. After a fence by AddTo it cannot connect
-// again.
+// A Fence is over when every memory server has executed it, except for the servers that Leave has
+// named. After a fence by Add the owner can still connect again. It must not do so before it has
+// another number or another lease. After a fence by AddTo it cannot connect again, unless the
+// server restarts and forgets the owners.
 //
 // Times are durations of the runtime's clock; zero is not replaced by a default. Terms, Term and
 // Watch have no lock: one thread at a time uses each. Any thread may use a Fencer.

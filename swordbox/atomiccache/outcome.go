@@ -69,7 +69,7 @@ func (w *Word) Forget() {
 }
 
 // Reset puts the word back to Pass without a proven R_Key. It is called when the server has
-// restarted. The word counts operations in flight until Answered, Undone or Refused ends them.
+// restarted. It leaves the counts of operations in flight as they are.
 func (w *Word) Reset(now clock.Time) {
 	w.Epoch++
 	w.proven.ok, w.Literal = false, false

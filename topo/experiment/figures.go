@@ -15,8 +15,8 @@ import (
 // comparedHelp explains a figure's table and what is printed below it, for help texts.
 const comparedHelp = "A figure's table has a row for each series, which is a curve of the figure, and a column for each point of its x\n" +
 	"axis. PANEL is the part of the figure, if it has several. A cell like - (1.2) has the authors' number alone: nothing\n" +
-	"was measured there. FAILED is the number of operations of clients of a store that failed, had a wrong value or\n" +
-	"found no key. If the authors give numbers, further columns compare each series with theirs:\n\n" +
+	"was measured there. FAILED counts operations on a store: those that failed, had a wrong value or found no key. If the\n" +
+	"authors give numbers, further columns compare each series with theirs:\n\n" +
 	"  OURS/THEIRS  our number divided by theirs: at the FIRST point that has both, at the LAST, and the geometric MEAN\n" +
 	"  SHAPE ±%     by how many percent this ratio differs from its mean at most: 0 means that the curves have one shape\n\n" +
 	"Lines below the table have gains over another series, points at which two series cross, and the reasons why our\n" +

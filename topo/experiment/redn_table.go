@@ -13,7 +13,7 @@ import (
 // rednGets measures GETs of the store nictable.
 var rednGets = Experiment{
 	Name:   "redn-gets",
-	Short:  "GETs of nictable by the server's NIC, by READs and by the server's process, alone and beside writers",
+	Short:  "GETs of the store nictable by the server's NIC, by READs and by the server's process, alone and beside writers",
 	Figure: "RedN (NSDI 2022): figures 14 and 15",
 	Long: func() string {
 		return "redn-gets measures GETs of one client of the store nictable, a hash table in a server's memory. They are executed\n" +

@@ -12,7 +12,7 @@ import (
 var steeringGain = Experiment{
 	Name:     "steering-gain",
 	Short:    "Clover's throughput without steering, with hardened steering and with published steering",
-	Figure:   "SwordBox fig. 5 (first attempts), 11 (throughput), 12 (bytes), 13 (99th percentiles), 14 (few keys steered)",
+	Figure:   "SwordBox fig. 5 (success of first attempts), 11 (throughput), 12 (bytes), 13 (p99), 14 (few keys steered)",
 	Examples: []string{"--rows 4,5", "--on rack --rows 4"},
 	Long: func() string {
 		return "In the store Clover a node is one version of a key's value, here of 128 bytes. A write is an append: the CAS that\n" +

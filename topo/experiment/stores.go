@@ -142,7 +142,7 @@ func (f *cloverFigures) cells(plain *cloverFigures, p published) []Cell {
 var writeContention = Experiment{
 	Name:     "write-contention",
 	Short:    "throughput of the store Clover with 0 to 100 % writes by 8 to 240 clients; with --steer also with steering",
-	Figure:   "SwordBox fig. 5 (first attempts), 11 (throughput) and 12 (bytes)",
+	Figure:   "SwordBox fig. 5 (success of first attempts), 11 (throughput) and 12 (bytes)",
 	Examples: []string{"--steer both --writes 50 -o csv", "--on rack --clients 8"},
 	Long: func() string {
 		return "Clients read and write 1,024 keys of the store Clover with a popularity of Zipf 0.99. In the store Clover a node is\n" +

@@ -12,8 +12,8 @@ import (
 )
 
 // beginHang stops the threads of services and jobs, as on a machine whose processors hang. The NIC
-// goes on: it executes requests of peers, and programs of work requests. A crash of the application
-// or of the NIC ends the hang.
+// goes on: it executes requests of peers, and programs of work requests. endHang ends the hang,
+// and so does a crash of the application or of the NIC.
 func (a *application) beginHang() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

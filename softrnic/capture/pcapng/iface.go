@@ -83,7 +83,8 @@ func shiftRight(hi, lo uint64, n int) (uint64, uint64) {
 	return hi >> n, hi<<(64-n) | lo>>n
 }
 
-// addSeconds returns nanos, which is not negative, plus s seconds, limited to the range of int64.
+// addSeconds returns nanos, which is not negative, plus s seconds, limited to the range of int64. If
+// s seconds alone are below that range, it returns the smallest int64.
 func addSeconds(nanos, s int64) int64 {
 	const limit = math.MaxInt64 / second
 	switch {

@@ -62,11 +62,10 @@ func (p *Program) observed(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *p
 }
 
 // shown remembers which requests of a flow the handlers of observing rules have seen, so that each
-// request is shown once. A request that overtakes others on its way to the switch is shown when it
-// arrives, because the requester does not send it again if the network behind the switch restores
-// the order. If the requester does send it again, the switch must not show it twice. A requester
-// may also repeat a part of a READ: if some of the responses are lost, it asks for the missing
-// bytes, with a PSN within the READ.
+// request is shown once. Requests may arrive at the switch out of order, and the network behind the
+// switch may restore the order: then no request is retransmitted. So a request is shown when it
+// arrives for the first time, also out of order, and not when it is retransmitted. A requester may
+// also ask again for a part of a READ, with a PSN within the READ; that is not shown either.
 type shown struct {
 	base  wire.PSN // all requests with lower PSNs were shown, or sent before the switch saw the flow
 	known bool     // true if base is valid

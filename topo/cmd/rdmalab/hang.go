@@ -101,8 +101,8 @@ func resumeCmd() *cobra.Command {
 		Long: "resume continues every process where `rdmalab hang` stopped it. The host's memory and queue pairs are as they\n" +
 			"were. But a peer whose retries have run out in the meantime has ended its side of the connection.\n\n" +
 			"With --app it continues the programs, services and tests that `rdmalab hang --app` stopped.\n\n" +
-			"If --for was given to `rdmalab hang`, resume also cancels that timer. resume prints what goes on. To bring back a\n" +
-			"host or a switch that has crashed, use `rdmalab restart`.",
+			"If --for was given to `rdmalab hang`, resume also cancels that timer. resume prints what runs again. To bring\n" +
+			"back a host or a switch that has crashed, use `rdmalab restart`.",
 		Example: "  rdmalab hang ms0 && rdmalab resume ms0\n" +
 			"  rdmalab resume switch",
 		Args:              cobra.ExactArgs(1),

@@ -62,8 +62,8 @@ func perfCmd() *cobra.Command {
 			"                                      the first of them and waits for an answer\n\n" +
 			"Of the flags that change a test, tests over 1RMA NICs use only --size, --iters, --tx-depth, --cq-mod, --verify, --seed\n" +
 			"and --op-timeout, and raw tests only --size, --iters and --tx-depth.\n\n" +
-			"SEND tests (send_bw and send_lat) can use RC, UC or UD (-c), several queue pairs (--qps), and a shared\n" +
-			"receive queue at the server (--srq). Their bandwidth counts only delivered messages.\n\n" +
+			"SEND tests (send_bw and send_lat) can use RC, UC or UD (-c) and a shared receive queue at the server (--srq);\n" +
+			"send_bw can also use several queue pairs (--qps). Its bandwidth counts only delivered messages.\n\n" +
 			"The exit status is 1 if an operation failed or had a wrong result. Over UC and UD, a lost message is no failure;\n" +
 			"perf prints how many were lost. No flag takes 0: leave it out for its default.\n\n" +
 			"With --peer perftest the other end is the program perftest (version 4.5), on any machine. If --to is given, it is\n" +
@@ -106,9 +106,8 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.IntVar(&c.Atomics, "atomics", 0, "with soak: number of CAS and FAA together; a negative number means none (default 20000)")
 	fs.IntVar(&c.Depth, "tx-depth", 0, "work requests posted and not yet completed on each queue pair, 1 to 4096 (over 1RMA NICs messages, 1 to 1024; "+
 		"raw_bw: frames) (default 128; 16 for atomic_bw and soak); no effect on latency tests, contend, locks and verify: always 1")
-	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "request a completion only of every n-th message (default: a quarter of --tx-depth, at most 16); no effect with "+
-		"--verify, over UC and UD, and on latency tests, contend, locks and verify, where every message has one, and on raw_bw; "+
-		"in soak it is for SENDs")
+	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "request a completion only of every n-th message, in soak of every n-th SEND (default: a quarter of --tx-depth, at most 16); "+
+		"no effect with --verify, over UC and UD, and on latency tests, contend, locks and verify: every message has a completion there; raw_bw has no completions")
 	fs.StringVarP(&c.Conn, "connection", "c", "", "transport service of send_bw and send_lat: rc, uc or ud (default rc)")
 	fs.IntVar(&c.QPs, "qps", 0, "with send_bw: number of queue pairs, 1 to 64, which send messages in turn (default 1)")
 	fs.BoolVar(&c.SRQ, "srq", false, "the server of a SEND test takes its receives from a shared receive queue")

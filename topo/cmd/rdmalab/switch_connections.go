@@ -313,9 +313,10 @@ func dropCmd() *cobra.Command {
 		Use:   "drop SERVER SHARD",
 		Short: "End a shared connection of the switch",
 		Long: "drop ends a shared connection. SERVER and SHARD are its name in column SHARED of `rdmalab switch connections`,\n" +
-			"which is SERVER/SHARD, like ms0/0. If rules with a service need the connection, the switch makes one in its place,\n" +
-			"also if it was adopted (see `rdmalab switch connections adopt`). Clients' requests that are in flight on the\n" +
-			"connection complete with an error, as if the server had failed. drop prints which connection is ended.",
+			"which is SERVER/SHARD, like ms0/0. If a rule needs the connection, the switch makes another one in its place, also\n" +
+			"if this one was adopted (see `rdmalab switch connections adopt`); for rules with service=none it makes none.\n" +
+			"Clients' requests that are in flight on the connection complete with an error, as if the server had failed. drop\n" +
+			"prints which connection is ended.",
 		Example:           "  rdmalab switch connections drop ms0 0",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: arguments(hostNames),

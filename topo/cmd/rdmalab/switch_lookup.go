@@ -165,8 +165,10 @@ func lookupListCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list RULE",
 		Short: "List the entries of the table of a rule",
-		Long: "list reads the table of RULE from the servers' memory and prints one entry on a line, like \"to=10.0.0.2\n" +
-			"dst=10.0.0.3\". RULE is the id of a rule with action lookup. `rdmalab switch lookup load` reads this format.",
+		Long: "list reads the table of RULE from the servers' memory and prints one entry on a line. In \"to=10.0.0.2\n" +
+			"dst=10.0.0.3\", the first part says which packets: those to 10.0.0.2. The second part says what they get: the\n" +
+			"destination 10.0.0.3 (see `rdmalab switch lookup add --help`). RULE is the id of a rule with action lookup. `rdmalab\n" +
+			"switch lookup load` reads this format.",
 		Example: "  rdmalab switch lookup list nat",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
