@@ -60,8 +60,10 @@ var _ = Describe("A rule of action buffer", Ordered, func() {
 		took := time.Since(began).Seconds()
 		Expect(err).NotTo(HaveOccurred(), string(out.Contents()))
 		Expect(string(out.Contents())).To(ContainSubstring("all bytes came back"))
-		// All bytes pass the port, and TCP does not wait for retransmissions of what the port has dropped.
-		Expect(took).To(And(BeNumerically(">", natBytes*8/rate), BeNumerically("<", 3*natBytes*8/rate)))
+		// All bytes pass the port, and TCP does not wait again and again for retransmissions of what the
+		// port has dropped. On an idle machine it takes little longer than the port; a busy one may need
+		// several times as long.
+		Expect(took).To(And(BeNumerically(">", natBytes*8/rate), BeNumerically("<", 15*natBytes*8/rate)))
 		Expect(counter("stored")).To(BeNumerically(">", stored+10))
 		Eventually(func() int { return counter("waiting") + counter("remote") }, "30s").Should(BeZero())
 		accounted()

@@ -119,16 +119,20 @@ func (s *sealer) seal(b, body []byte, c *Cipher, prev *vector) []byte {
 
 // source returns the body that the caller passes to seal: n bytes of a region at offset off, which
 // a program may change meanwhile. It is the memory itself if inPlace allows that, otherwise a copy.
-// Each word of the region is loaded at once, also one of which only a part is in the body. The copy
-// is valid until the next call of source or open.
+// Each word of the region is loaded at once, also one of which only a part is in the body. The race
+// detector would take this for a race with a program that changes the other bytes of such a word, so
+// with it source loads only the bytes of the body. The copy is valid until the next call of source
+// or open.
 func (s *sealer) source(r *mem.Region, off, n int) ([]byte, error) {
 	memory, err := r.Span(off, n)
 	if err != nil || inPlace(memory) {
 		return memory, err
 	}
-	words, at, err := wordsOf(r, memory, off)
-	if err != nil {
-		return nil, err
+	words, at := memory, 0
+	if !raceEnabled {
+		if words, at, err = wordsOf(r, memory, off); err != nil {
+			return nil, err
+		}
 	}
 	buffer := alike(s.plain[:], words)[:len(words)]
 	copyWords(buffer, words)

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
 	"github.com/rdmalab/rdmalab/e2e/memcable"
@@ -40,6 +41,9 @@ func kvcsStart(t *testing.T, cn, ms *control.Client, fresh bool) {
 // kvcs over real 1RMA NICs and UDP does what any store must do, and ends with the application.
 func TestKVCS(t *testing.T) {
 	r := soloRack()
+	// The coordinator fences a replica after 40 RTT without progress: on a busy machine the replica may
+	// not run for some time.
+	r.OneRMA.RTT, r.OneRMA.Timeout = 25*time.Millisecond, 100*time.Millisecond
 	dir := describe(t, r)
 	a, b := memcable.Pair(memcable.Config{})
 	h := start(t, dir, &r.Hosts[0], a)
