@@ -50,8 +50,10 @@ type Config struct {
 // less time.
 const MinMasterLease = time.Millisecond
 
+// DefaultLease is the value of Config.Lease that 0 stands for.
+const DefaultLease = 500 * time.Millisecond
+
 const (
-	defaultLease     = 500 * time.Millisecond
 	clientLeases     = 20
 	defaultCache     = 1 << 14
 	defaultThreshold = 0.1
@@ -83,8 +85,8 @@ const (
 
 func (c Config) withDefaults() Config {
 	c.Cache, c.Threshold = cmp.Or(c.Cache, defaultCache), cmp.Or(c.Threshold, defaultThreshold)
-	c.Lease, c.Ahead = cmp.Or(c.Lease, defaultLease), cmp.Or(c.Ahead, defaultAhead)
-	c.ClientLease = cmp.Or(c.ClientLease, clientLeases*max(c.Lease, defaultLease))
+	c.Lease, c.Ahead = cmp.Or(c.Lease, DefaultLease), cmp.Or(c.Ahead, defaultAhead)
+	c.ClientLease = cmp.Or(c.ClientLease, clientLeases*max(c.Lease, DefaultLease))
 	return c
 }
 
@@ -93,7 +95,7 @@ func (c *Config) validate() error {
 		return fmt.Errorf("fusee: %d memory servers; want 1 to %d", len(c.Servers), layout.MaxServers)
 	}
 	if c.Lease < 0 {
-		return fmt.Errorf("fusee: a lease of %v: want a positive one, or 0 for %v", c.Lease, defaultLease)
+		return fmt.Errorf("fusee: a lease of %v: want a positive one, or 0 for %v", c.Lease, DefaultLease)
 	}
 	if !(c.Threshold >= 0 && c.Threshold <= 1) { // also if it is not a number
 		return fmt.Errorf("fusee: a threshold of %v: want a share between 0 and 1, or 0 for %v", c.Threshold, defaultThreshold)

@@ -191,8 +191,7 @@ func Reign(m *Master, s *Standby, cfg Config, again func() bool, ready func(*Mas
 		if m == nil {
 			var err error
 			if s == nil {
-				s, err = OpenStandby(cfg, cfg.Context.Runtime().Now().Add(changePatience))
-				if errors.Is(err, kv.ErrTimeout) && !errors.Is(err, verbs.ErrClosed) {
+				if s, err = OpenStandby(cfg, cfg.Context.Runtime().Now().Add(changePatience)); errors.Is(err, kv.ErrTimeout) {
 					continue
 				}
 			}

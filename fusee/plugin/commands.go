@@ -63,10 +63,11 @@ func commands() store.Commands {
 				"--replicas, --index-replicas, --groups, --grow and --block are used only when a table is made. --cache and\n" +
 				"--threshold are for clients that are opened from now on; left out, they have their defaults again.\n\n" +
 				"A master and a standby that run stay when start is used without --master, unless it makes an empty table: that ends\n" +
-				"them. If --master names the host that runs the master already, this master goes on, with its --lease; the same holds\n" +
-				"for --standby and the standby. If --master names a host that runs neither, a new master takes the place of the present\n" +
-				"one, which ends or, if it had a standby, becomes the standby of the new one. start fails if --master names the host\n" +
-				"of the standby, or --standby the host of the master. `rdmalab fusee stop` ends master and standby.",
+				"them. If --master names the host that runs the master already, this master goes on; the same holds for --standby and\n" +
+				"the standby. If --master names a host that runs neither, a new master takes the place of the present one, which ends\n" +
+				"or, if it had a standby, becomes the standby of the new one. start fails if --master names the host of the standby, if\n" +
+				"--standby names the host of the master, or if --lease differs from that of the master or standby that runs. `rdmalab\n" +
+				"fusee stop` ends master and standby.",
 			Example: "  rdmalab fusee start\n" +
 				"  rdmalab fusee start --fresh --index-replicas 2\n" +
 				"  rdmalab fusee start --fresh --index-replicas 2 --master cn1 --standby cn2",
@@ -115,7 +116,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	var lease time.Duration
 	fs.StringVar(&master, "master", "", "a compute host whose daemon runs the master: it lets the store go on without memory servers that have crashed (default: start no master)")
 	fs.StringVar(&standby, "standby", "", "with --master: another compute host, whose daemon takes the master's place when the master dies or hangs (default: none)")
-	fs.DurationVar(&lease, "lease", 0, "with --master: how long a memory server may be silent before the master takes it for crashed, at least 1ms (default 500ms)")
+	fs.DurationVar(&lease, "lease", 0, "with --master: how long a memory server may be silent before the master takes it for crashed, at least 1ms (default: that of the master or standby that runs, or 500ms)")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
 	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many memory servers have a copy of each object (default 2, or 1 with one server)")
 	fs.IntVar(&cfg.IndexReplicas, "index-replicas", 0, "how many memory servers have a replica of the index (default 1)")
@@ -154,6 +155,9 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 			return nil, err
 		}
 		if master != "" {
+			if lease, err = oneLease(c, lease); err != nil {
+				return nil, err
+			}
 			in := MasterConfig{Servers: c.Memory(), Lease: lease, Paired: standby != ""}
 			if err := c.Post(master, Store.Path(PathMaster), in, nil); err != nil {
 				return nil, err
@@ -168,6 +172,25 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		}
 		return &info, nil
 	}
+}
+
+// oneLease returns the lease of the masters and standbys that run; it is lease if none runs. It
+// fails if lease is another one: a standby whose lease is shorter than the master's would take the
+// place of a master that is alive.
+func oneLease(c *store.Call, lease time.Duration) (time.Duration, error) {
+	hosts, err := c.Store.Places(c.Rack)
+	for _, host := range hosts {
+		var on Lease
+		switch err := c.Post(host, Store.Path(PathLease), nil, &on); {
+		case err != nil || on.Lease == 0: // start has printed a warning about a host that does not answer
+		case lease == 0:
+			lease = on.Lease
+		case lease != on.Lease:
+			return 0, fmt.Errorf("%s runs a master or standby with a lease of %v: give the same --lease or none, or end all of them with `rdmalab fusee stop`, "+
+				"which keeps the table, and start again", host, on.Lease)
+		}
+	}
+	return lease, err
 }
 
 // Write prints the table that start has found or made.

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 	"sync"
@@ -38,7 +39,8 @@ type master struct {
 
 // reign is the state of a master or standby that runs.
 type reign struct {
-	host string
+	host  string
+	lease time.Duration
 	// ended is closed when the master or standby has ended.
 	ended chan struct{}
 	// paired is MasterConfig.Paired, or true if the host began with a standby.
@@ -47,20 +49,23 @@ type reign struct {
 	master atomic.Pointer[fusee.Master]
 }
 
+// over reports whether the master or standby has ended.
+func (r *reign) over() bool {
+	select {
+	case <-r.ended:
+		return true
+	default:
+		return false
+	}
+}
+
 // confirm returns nil if the host runs what in asks for. A master may have been replaced without
 // having noticed, because its host was hung: confirm waits until the master has reached all members,
 // or notices. ended is true if the master or standby has ended.
 func (r *reign) confirm(in MasterConfig) (ended bool, err error) {
-	if in.Paired {
-		r.paired.Store(true)
-	}
+	patience := max(store.Patience, 4*r.lease)
 	m, since := r.now()
-	for end := time.Now().Add(store.Patience); ; {
-		select {
-		case <-r.ended:
-			return true, nil
-		case <-time.After(time.Millisecond):
-		}
+	for end := time.Now().Add(patience); !r.over(); time.Sleep(time.Millisecond) {
 		now, rounds := r.now()
 		switch {
 		case now != m: // the standby has become the master, or the master was replaced
@@ -68,15 +73,20 @@ func (r *reign) confirm(in MasterConfig) (ended bool, err error) {
 		case m == nil && in.Standby:
 			return false, nil
 		case m == nil:
-			return false, r.refuse("runs the standby of the master: name another host with --master")
+			return false, r.refuse("runs the standby of the master, and takes its place if it is dead: name another host with --master")
 		case rounds >= since+2 && !in.Standby:
+			if in.Paired {
+				r.paired.Store(true)
+			}
 			return false, nil
 		case rounds >= since+2:
 			return false, r.refuse("runs the master, not its standby: name another host with --standby")
 		case time.Now().After(end):
-			return false, control.Errorf(http.StatusBadGateway, "the master on %s does not reach all members of the table: try again when all memory servers are up", r.host)
+			return false, control.Errorf(http.StatusBadGateway, "the master on %s has not reached all members of the table within %v: see `rdmalab status` "+
+				"for its link and the memory servers, or name another host with --master", r.host, patience)
 		}
 	}
+	return true, nil
 }
 
 // now returns the master that has charge of the table, and its rounds (see fusee.Master.Rounds).
@@ -92,15 +102,51 @@ func (r *reign) refuse(what string) error {
 	return control.Errorf(http.StatusConflict, "%s %s, or end both with `rdmalab %s stop`, which keeps the table, and start again", r.host, what, Store.Name)
 }
 
+// current returns the reign on this host, or nil if the host runs none or it has ended.
+func (m *master) current() *reign {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.ctx == nil || m.reign.over() {
+		return nil
+	}
+	return m.reign
+}
+
+// Lease is the lease of the master or standby that a host runs; 0 means that it runs none.
+type Lease struct {
+	Lease time.Duration `json:"leaseNs"`
+}
+
+func (n *node) lease() (l Lease) {
+	if r := n.master.current(); r != nil {
+		l.Lease = r.lease
+	}
+	return l
+}
+
 // rule starts the master or its standby in the host's daemon. If one of them is running already,
 // rule reports whether it is the one that the request asks for.
 func (n *node) rule(in MasterConfig) error {
-	return n.Host.Service(func() error {
+	for {
+		if r := n.master.current(); r != nil {
+			if ended, err := r.confirm(in); !ended {
+				return err
+			}
+		}
+		if opened, err := n.open(in); opened || err != nil {
+			return err
+		}
+	}
+}
+
+// open opens the master or its standby, unless the host runs one.
+func (n *node) open(in MasterConfig) (opened bool, err error) {
+	return opened, n.Host.Service(func() error {
 		n.master.mu.Lock()
 		defer n.master.mu.Unlock()
 		if n.master.ctx != nil {
-			if ended, err := n.master.confirm(in); !ended {
-				return err
+			if !n.master.over() {
+				return nil
 			}
 			_ = n.master.end() // the former master or standby has failed, and has logged why
 		}
@@ -110,7 +156,7 @@ func (n *node) rule(in MasterConfig) error {
 			return errors.Join(err, v.Close())
 		}
 		c := (&Use{}).config(cfg)
-		c.Lease = in.Lease
+		c.Lease = cmp.Or(in.Lease, fusee.DefaultLease)
 		end := v.Runtime().Now().Add(store.Patience)
 		var m *fusee.Master
 		var b *fusee.Standby
@@ -129,11 +175,12 @@ func (n *node) rule(in MasterConfig) error {
 		} else {
 			n.master.generation = m.Super().Generation
 		}
-		r := &reign{host: n.Host.Name(), ended: make(chan struct{})}
+		r := &reign{host: n.Host.Name(), lease: c.Lease, ended: make(chan struct{})}
 		r.paired.Store(in.Paired || in.Standby)
 		r.master.Store(m)
 		n.master.ctx, n.master.reign = v, r
 		go n.serve(r, m, b, c, in)
+		opened = true
 		return nil
 	})
 }
@@ -185,7 +232,7 @@ func (n *node) serve(r *reign, m *fusee.Master, b *fusee.Standby, cfg fusee.Conf
 	defer close(r.ended)
 	again := func() bool {
 		if r.paired.Load() {
-			n.Host.Log().Warn("another master has taken this one's place, and this host runs its standby", "memory", in.Servers)
+			n.Host.Log().Warn("another master has taken this one's place; this host opens its standby", "memory", in.Servers)
 			r.master.Store(nil)
 			return true
 		}

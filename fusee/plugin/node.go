@@ -23,6 +23,7 @@ const (
 	PathStat   = "stat"   // POST; the answer is a Stat
 	PathCheck  = "check"  // POST of a CheckRequest; the answer is a Checked
 	PathMaster = "master" // POST of a MasterConfig; starts a master or its standby
+	PathLease  = "lease"  // POST; the answer is a Lease
 )
 
 // node is the store's part of a host's daemon. When the host knows a table, its clients use the
@@ -43,6 +44,7 @@ func (n *node) Routes(m *control.Mux) {
 	control.Handle(m, post(store.PathStart), n.start)
 	control.Handle(m, post(PathStat), func(r *http.Request, _ struct{}) (Stat, error) { return n.stat(r) })
 	control.Handle(m, post(PathCheck), n.check)
+	control.Handle(m, post(PathLease), func(*http.Request, struct{}) (Lease, error) { return n.lease(), nil })
 	control.Handle(m, post(PathMaster), func(_ *http.Request, in MasterConfig) (struct{}, error) { return struct{}{}, n.rule(in) })
 }
 

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
@@ -19,6 +20,7 @@ type Listener struct {
 	*net.UnixListener
 	path   string
 	socket os.FileInfo // the socket that Listen has made
+	close  func() error
 }
 
 // Listen listens on path; network is "unix" or "unixpacket". It replaces a socket that no process
@@ -48,7 +50,9 @@ func Listen(network, path string, group int) (*Listener, error) {
 	if err := errors.Join(err, err2); err != nil {
 		return nil, errors.Join(err, l.Close(), os.Remove(path))
 	}
-	return &Listener{UnixListener: l, path: path, socket: socket}, nil
+	made := &Listener{UnixListener: l, path: path, socket: socket}
+	made.close = sync.OnceValue(made.end)
+	return made, nil
 }
 
 // removeStale removes the socket at path, if there is one, unless a process may serve it.
@@ -76,8 +80,11 @@ func removeStale(network, path string) error {
 }
 
 // Close stops listening and removes the socket, unless a later Listener has replaced it. While this
-// listener is open, no other file can have the socket's inode number.
-func (l *Listener) Close() error {
+// listener is open, no other file can have the socket's inode number. A second Close returns the
+// same result.
+func (l *Listener) Close() error { return l.close() }
+
+func (l *Listener) end() error {
 	at, err := os.Lstat(l.path)
 	if err == nil && os.SameFile(at, l.socket) {
 		err = os.Remove(l.path)
