@@ -109,8 +109,8 @@ func commands() store.Commands {
 				"all responses and agrees with the times of the operations: the history is linearizable if there is such an order.\n" +
 				"The exit status is 1 if there is none. The store must have been started. You may inject faults, and crash and\n" +
 				"restart hosts, while check runs. If a memory server may crash, add --loss.\n\n" +
-				"check prints the number of operations, how many chains are broken, and how many nodes have leaked (are in a chain\n" +
-				"although no value needs them).",
+				"check prints the number of operations, how many chains are broken (a chain has the nodes of a key, which are\n" +
+				"versions of its value), and how many nodes have leaked: are in a chain although no value needs them.",
 			Example: "  rdmalab inject loss 5% --link ms0 && rdmalab clover check --clients 8\n" +
 				"  (sleep 1; rdmalab crash md0; rdmalab restart md0; rdmalab clover start) & rdmalab clover check --rounds 2000",
 			From: true, Output: true, Running: true, New: newCheck,
@@ -141,11 +141,11 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.DurationVar(&cfg.Lease, "lease", 0, "how long after the metadata server's last response a client may use the "+
 		"addresses of nodes that it remembers; then it must ask the metadata server again (default 2s)")
 	fs.Var((*threadsFlag)(&cfg.Threads), "threads", fmt.Sprintf("how many threads of the metadata server, 0 to %d, answer those requests for which it need not access a memory server; ", meta.MaxThreads)+
-		"one more thread does the rest (default 0: one thread does everything)")
+		"another thread does the rest (default 0: one thread does everything)")
 	fs.IntVar(&cfg.Replicas, "replicas", 0, "copies of each node, each on another memory server: 1 to 3, at most the number of memory servers; "+
 		"values survive while fewer memory servers than this number are away (default 1, or that of the store that is found). "+
-		"If there are as many memory servers as copies, changes can be lost when one server does not answer and another one loses its memory; "+
-		"with more memory servers, only when a further one fails")
+		"Use more memory servers than copies: with 2 copies on 2 servers, changes can be rolled back without an error when one server does not answer and the other loses its memory; "+
+		"a third server prevents this unless it fails, too")
 	fs.BoolVar(&cfg.Balance, "balance", false, "place more new keys on memory servers that have more free room or answer faster "+
 		"(default: on all in turn)")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty store, whatever the memory holds; clients of an earlier store "+
@@ -294,7 +294,7 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.IntVar(&in.Value, "value-size", 100, "bytes of a value")
 	store.Renamed(fs, map[string]string{"value": "value-size"})
 	fs.IntVar(&in.Share, "share-qp", 0, "how many clients share a queue pair to each memory server (default: each client has its own)")
-	fs.StringVar(&in.Reporter, "reporter", "", "how the metadata server learns of appends (new versions of values): from each client itself (client), or from all clients together (process) (default client)")
+	fs.StringVar(&in.Reporter, "reporter", "", "how the metadata server learns of appends (new versions of values): each client reports its own (client), or one thread reports those of all clients (process) (default client)")
 	fs.BoolVar(&in.Loss, "loss", false, "a memory server may crash while check runs: accept that values are missing that were in its memory")
 	return func(c *store.Call) (store.Result, error) {
 		v := new(verdict)

@@ -46,9 +46,9 @@ func commands() store.Commands {
 			"has begun.\n\n" +
 			"With --master of `rdmalab fusee start`, a compute host runs a master. If a memory server crashes, the master lets\n" +
 			"the store go on without this server, and fills the server when it comes back. The master also recovers clients that\n" +
-			"have died. Without a master, no memory server may fail. Keys survive a crash only if objects and index have\n" +
-			"at least two replicas: the index has one unless --index-replicas says more. With --standby of `rdmalab fusee\n" +
-			"start`, another compute host takes the master's place when the master dies or hangs.",
+			"have died. Without a master, no memory server may fail. Keys survive a crash only if objects and index have at least\n" +
+			"two replicas: the index has one replica unless --index-replicas says more. With --standby of `rdmalab fusee start`,\n" +
+			"another compute host takes the master's place when the master dies or hangs.",
 		Example: "  rdmalab fusee start\n" +
 			"  rdmalab fusee insert 7 hello && rdmalab fusee get 7 -v\n" +
 			"  rdmalab run ycsb --store fusee --workload a\n" +
@@ -62,12 +62,12 @@ func commands() store.Commands {
 				"value. Clients take memory for objects in blocks.\n\n" +
 				"--replicas, --index-replicas, --groups, --grow and --block are used only when a table is made. --cache and\n" +
 				"--threshold are for clients that are opened from now on; left out, they have their defaults again.\n\n" +
-				"A master and a standby that run stay when start is used without --master, unless it makes an empty table: that ends\n" +
-				"them. If --master names the host that runs the master already, this master goes on; the same holds for --standby and\n" +
-				"the standby. If --master names a host that runs neither, a new master takes the place of the present one, which ends\n" +
-				"or, if it had a standby, becomes the standby of the new one. start fails if --master names the host of the standby, if\n" +
-				"--standby names the host of the master, or if --lease differs from that of the master or standby that runs. `rdmalab\n" +
-				"fusee stop` ends master and standby.",
+				"Without --master, start leaves a master and a standby as they are, unless it makes an empty table, which ends both.\n" +
+				"If --master names the host of the present master, this master goes on; if --standby names the host of the present\n" +
+				"standby, this standby goes on. If --master names another host, a new master takes the place of the present one, which\n" +
+				"ends or, if it had a standby, becomes the standby of the new master. start fails if --master names the host of the\n" +
+				"standby, if --standby names the host of the master, or if --lease differs from that of a master or standby that\n" +
+				"runs. `rdmalab fusee stop` ends master and standby.",
 			Example: "  rdmalab fusee start\n" +
 				"  rdmalab fusee start --fresh --index-replicas 2\n" +
 				"  rdmalab fusee start --fresh --index-replicas 2 --master cn1 --standby cn2",
@@ -95,10 +95,10 @@ func commands() store.Commands {
 				"history is linearizable). You may inject faults while check runs.\n\n" +
 				"If a client dies and no other client waits for it, its blocks of memory stay taken until a master (--master of\n" +
 				"`rdmalab fusee start`) recovers the client. The master does so when the client has given no sign of life for 20\n" +
-				"times --lease of start, but for at least 10 s.\n\n" +
+				"times the --lease of start, at least 10 s.\n\n" +
 				"With --recover, check first ends the connections of all clients that own blocks, finishes what they have begun, and\n" +
-				"leaves their blocks to others. If such a client is alive, it goes on as a new client; one of its operations may end\n" +
-				"without an answer.\n\n" +
+				"leaves their blocks to others. If such a client is alive, it goes on as a new client, and one of its operations may\n" +
+				"end without an answer.\n\n" +
 				"check prints what it has read and each error that it has found. The exit status is 1 if there is an error.",
 			Example: "  rdmalab fusee check\n" +
 				"  rdmalab inject loss 5% --link ms0 && rdmalab fusee check --clients 8 --rounds 500",
@@ -127,8 +127,8 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		"that a server has about 1,000 blocks)")
 	fs.IntVar(&cfg.Cache, "cache", 0, "number of keys of which a client remembers slot and object, so that a GET can READ the object in the same round trip as the "+
 		"index; a negative number means none (default 16384)")
-	fs.Float64Var(&cfg.Threshold, "threshold", 0.1, "a GET READs the remembered object of a key together with the index only while at most this share of "+
-		"the uses of the key was out of date: more than 0, up to 1, which means always")
+	fs.Float64Var(&cfg.Threshold, "threshold", 0.1, "a GET READs the remembered object of a key together with the index only while at most this share of the "+
+		"operations on the key found the remembered slot out of date: more than 0, up to 1, which means always")
 	return func(c *store.Call) (store.Result, error) {
 		if cfg.Grow < 0 || cfg.Grow > layout.MaxDepth {
 			return nil, fmt.Errorf("--grow %d: want 0 to %d", cfg.Grow, layout.MaxDepth)

@@ -35,7 +35,7 @@ var Store = store.Store{
 func init() {
 	Store.Node = func(h store.Host) store.Node { return &node{host: h} }
 	Store.Commands = store.Commands{
-		Short: "Run a key-value store whose GETs the NIC of its server executes",
+		Short: "Run the key-value store nictable, whose GETs the NIC of its server executes",
 		Long: "nictable is a key-value store: a hash table in the memory of the metadata host, which is its server. For each\n" +
 			"client, the server's process makes a program of work requests that modify each other (RedN, NSDI 2022), and posts\n" +
 			"it to the host's NIC. A client's GET is a message that makes the NIC execute this program, which looks the key up\n" +

@@ -45,9 +45,9 @@ var Buffer = rules.Register(rules.Definition{
 	Keys: []rules.Field{
 		extmem.ServersKey(keyRing, "ms0,ms1", fmt.Sprintf("with action buffer: up to %d memory servers, separated by commas, that have the ring, the queue for frames that find no room in the switch. Required", extmem.MaxServers)),
 		rules.Option(keyRate, "1Gbit", "with action buffer: rate of the port to the host, in bits a second. Required", checkRate),
-		rules.Option(keyHigh, "64", fmt.Sprintf("with action buffer: when so many frames wait in the switch, or this number times %d bytes, the next ones go to the ring, 1 to %d; default: %d",
+		rules.Option(keyHigh, "64", fmt.Sprintf("with action buffer: when this many frames, or this number times %d bytes, wait in the switch, later frames go to the ring; 1 to %d; default: %d",
 			frameBytes, MaxHigh, defaultHigh), extmem.Between(1, MaxHigh)),
-		rules.Option(keyLow, "8", fmt.Sprintf("with action buffer: when fewer frames wait in the switch, frames come back from the ring; at most %s; default: %d, or %s if that is less",
+		rules.Option(keyLow, "8", fmt.Sprintf("with action buffer: when fewer frames than this wait in the switch, frames come back from the ring; at most %s; default: %d, or %s if that is less",
 			keyHigh, defaultLow, keyHigh), extmem.Between(1, MaxHigh)),
 		rules.Option(keyEntries, "4096", fmt.Sprintf("with action buffer: entries of the ring on all servers together, 1 to %d; default: %d", MaxEntries, defaultEntries),
 			extmem.Between(1, MaxEntries)),

@@ -53,7 +53,7 @@ var fields = []Field{
 		func(r *Rule) string { return r.Action.String() },
 	},
 	{
-		"mode", "hardened", "published (as in the paper on SwordBox or, for the actions lookup and buffer and the key 'store', in the paper on external memory) or hardened (with the paper's holes closed: ways in which it loses data, hangs or is slow); default: hardened",
+		"mode", "hardened", "published (as in the paper on SwordBox or, for the actions lookup and buffer and the key 'store', in the paper on external memory) or hardened (without the paper's holes, which are ways in which its design loses data, hangs or is slow); default: hardened",
 		func(r *Rule, s string) error { return r.Mode.UnmarshalText([]byte(s)) },
 		func(r *Rule) string { return unless(r.Mode == Hardened, r.Mode.String()) },
 	},
@@ -74,8 +74,8 @@ var fields = []Field{
 	number("shards", "2", "number of shared connections to the server, 1 to 64; the address in a request decides which of them carries it; default: 1",
 		MaxShards, func(r *Rule) *int { return &r.Shards }),
 	{
-		"service", "memory", "service of the server to which the switch makes shared connections: a name or a port; with service=none the switch makes no " +
-			"connections, and `rdmalab switch connections adopt` gives it some; default: memory",
+		"service", "memory", "the switch makes shared connections to this service of the server, a name or a port; with service=none it makes none, " +
+			"and `rdmalab switch connections adopt` gives it some; default: memory",
 		func(r *Rule, s string) error {
 			if r.Service = s; s == none {
 				r.Service = ""

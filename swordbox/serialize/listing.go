@@ -20,7 +20,7 @@ var heldHelp = handler.Help{
 		"fail, until the word has the value with which the CAS compares. held shows a line for each port of the switch whose\n" +
 		"requests it has held:\n\n" +
 		"  HOST     host that sent the last request that was held or refused\n" +
-		"  PORT     port of the switch on which they came; -1 if it is not known\n" +
+		"  PORT     port of the switch on which the requests came; -1 if it is not known\n" +
 		"  HELD     number of requests that the switch holds now\n" +
 		"  PEAK     largest value of HELD so far\n" +
 		"  LIMIT    number of requests of this port that the switch would hold at present. Each port has some places that only\n" +

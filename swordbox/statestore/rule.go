@@ -45,7 +45,7 @@ func init() {
 			rules.Option(keySlots, "4096", fmt.Sprintf("with the key 'store': number of counters of 8 bytes, 1 to %d; default: %d", MaxSlots, defaultSlots),
 				extmem.Between(1, MaxSlots)),
 			rules.Option(keyRows, "4", fmt.Sprintf("with the key 'store': rows of a count-min sketch, 2 to %d, each with as many counters as the key 'slots' says: a request adds to one counter of each row, "+
-				"and the smallest one bounds the count of a flow or address from above; default: 1, no sketch", MaxRows), extmem.Between(1, MaxRows)),
+				"and the smallest of these counters is an upper bound of the count of a flow or address; default: 1, no sketch", MaxRows), extmem.Between(1, MaxRows)),
 			rules.Option(keyPer, "address", "with the key 'store': what has a counter: a flow (client, server and queue pair, by a hash), or an address "+
 				"(the first unit of memory that the request names, modulo slots); default: flow", extmem.OneOf(pers...)),
 			rules.Option(keyAdd, "bytes", "with the key 'store': what a request adds: 1 (requests) or its length (bytes); default: requests", extmem.OneOf(adds...)),

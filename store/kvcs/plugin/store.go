@@ -26,7 +26,7 @@ var Store = store.Store{
 func init() {
 	Store.Node = newNode
 	Store.Commands = store.Commands{
-		Short: "Run a key-value store on 1RMA NICs, with a replica on each memory host",
+		Short: "Run the key-value store KVCS on 1RMA NICs, with a replica on each memory host",
 		Long: "KVCS is a key-value caching service on NICs without connections (1RMA, SIGCOMM 2020). Each host with role memory\n" +
 			"has a replica: a copy of the table, in memory that clients READ. A GET is a READ of one replica; if it fails, the\n" +
 			"client turns to another replica at once. PUT, INSERT and DELETE are requests to a coordinator, a process on the\n" +

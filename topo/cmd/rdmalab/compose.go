@@ -24,7 +24,7 @@ type containerFlags struct{ runtime, plug, compose string }
 func (f *containerFlags) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.runtime, "runtime", runtimeProcess, "what a host is: process (processes in namespaces of this machine) or docker (a container)")
 	plugFlag(cmd, &f.plug)
-	cmd.Flags().StringVar(&f.compose, "compose", "", "compose file that rdmalab compose has made for this rack: docker compose makes its containers, and up attaches those with the rack's labels; give the same rack file with -f (implies --runtime docker)")
+	cmd.Flags().StringVar(&f.compose, "compose", "", "compose file that rdmalab compose has made: docker compose makes the containers in it, and up attaches those with the rack's labels; give -f the rack file that rdmalab compose got, if any (implies --runtime docker)")
 	complete(cmd, "runtime", runtimeProcess, runtimeDocker)
 	must(cmd.MarkFlagFilename("compose", "yaml", "yml"))
 }
@@ -72,9 +72,9 @@ func composeCmd() *cobra.Command {
 		Use:   "compose [RACK.yaml]",
 		Short: "Print a compose file with the hosts of a rack",
 		Long: "compose prints a file for docker compose 2 or docker-compose 1.29. Its services are the hosts of a rack file, or of\n" +
-			"the built-in rack. You may add services of your own to it. Nothing is started: `rdmalab up --compose FILE`, with\n" +
-			"`-f RACK.yaml` if compose got a rack file, makes the rack's switch and links, runs compose, and waits for the hosts.\n" +
-			"Later compose commands on the same file work, too: rdmalab attaches each container that starts.",
+			"the built-in rack. You may add services of your own to it. compose starts nothing: `rdmalab up --compose FILE`, with\n" +
+			"-f and the same rack file if one was given, makes the rack's switch and links, runs docker compose, and waits for\n" +
+			"the hosts. Later commands of docker compose on this file work, too: rdmalab attaches each container that starts.",
 		Example: "  rdmalab compose > rack-in-containers.yaml && rdmalab up --compose rack-in-containers.yaml\n" +
 			"  rdmalab compose myrack.yaml > hosts.yaml && rdmalab up -f myrack.yaml --compose hosts.yaml",
 		Args: cobra.MaximumNArgs(1),

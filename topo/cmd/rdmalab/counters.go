@@ -33,10 +33,10 @@ func countersCmd() *cobra.Command {
 			"counters that are 0, unless --all is given; -o json has all.\n\n" +
 			"For the switch, the first table has a line for each port: packets and bytes received from the host (RX), RoCEv2\n" +
 			"packets among them (ROCE) and malformed ones (MALFORMED), packets and bytes SENT to the host, and how many packets\n" +
-			"were DROPPED, by reason. If packets that the switch itself made were dropped, the line switch has their numbers.\n" +
+			"were DROPPED, by reason. If packets that the switch itself made were dropped, a line named switch has their numbers.\n" +
 			"Below the table are the counters of the switch as a whole.\n\n" +
-			"With --flows, a line has source, destination and destination queue pair, the packets and bytes that the switch has\n" +
-			"seen, and the time since the last one; the flow with most packets is first.",
+			"With --flows, each line is a flow: source, destination, destination queue pair, the packets and bytes that the\n" +
+			"switch has seen, and the time since the last packet. The flow with most packets is first.",
 		Example: "  rdmalab counters cn0\n" +
 			"  rdmalab counters ms0 --all\n" +
 			"  rdmalab counters cn0 --diff 5s\n" +

@@ -34,8 +34,8 @@ func dumpCmd() *cobra.Command {
 			"headers, and the packet's comment. The file - is standard input. A summary goes to standard error.\n\n" +
 			"With --verify a second decoder, which is based on gopacket and shares no code with the first, also reads every\n" +
 			"packet that was captured in full; if the two differ, dump prints the difference after the packet.\n\n" +
-			"The exit status is 1 if a file is damaged, if the decoders differ, or if a RoCEv2 packet is malformed or has a\n" +
-			"wrong ICRC, even one that flags hide.\n\n" +
+			"The exit status is 1 if a file is damaged, if the decoders differ, or if a RoCEv2 packet, printed or not, is\n" +
+			"malformed or has a wrong ICRC.\n\n" +
 			"With --dissector dump prints a program in Lua by which Wireshark and tshark show messages of 1RMA, the protocol of\n" +
 			"NICs without connections (SIGCOMM 2020).",
 		Example: "  rdmalab capture -w trace.pcapng --for 10s && rdmalab dump trace.pcapng\n" +

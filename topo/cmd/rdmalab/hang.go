@@ -24,9 +24,9 @@ func hangCmd() *cobra.Command {
 			"Memory and connections stay as they are. hang prints what it has stopped.\n\n" +
 			"The clock does not stop. Timers of the host that expire in the meantime take effect as soon as the host is resumed.\n\n" +
 			"`hang HOST --app` stops the programs on the host, and the services and tests that run in its daemon, as if the\n" +
-			"processors of the machine hung. The NIC goes on: it executes the requests of peers and the programs of work\n" +
-			"requests that are in its queues. A program that is started later on the host runs. Besides `rdmalab resume HOST\n" +
-			"--app`, `rdmalab crash` with --app or --nic ends the hang of the daemon's services.\n\n" +
+			"processors of the machine hung. The NIC goes on: it executes the requests of peers and the programs of work requests\n" +
+			"that are in its queues. A program that is started later on the host runs. `rdmalab resume HOST --app` ends the hang;\n" +
+			"`rdmalab crash HOST` with --app or --nic ends only the hang of the daemon's services and tests.\n\n" +
 			"`hang switch` stops the switch: it forwards nothing.",
 		Example: "  rdmalab hang ms0 --for 2s\n" +
 			"  rdmalab hang md0 --app\n" +

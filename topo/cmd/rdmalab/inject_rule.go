@@ -50,7 +50,7 @@ func (f *ruleFlags) define(fs *pflag.FlagSet) {
 		"longest pause inside a copy (default 20us)")
 	fs.DurationVar(&f.jitter, "jitter", 0, "with delay: each delay is longer or shorter by up to this time, at random (default 0s)")
 	fs.StringSliceVar(&f.opcodes, "opcode", nil, "only packets of these opcodes, like RC_WRITE_LAST or RC_WRITE_* (repeatable)")
-	fs.StringVar(&f.class, "class", "", "only packets of a class (roce: any RoCEv2 packet; rnr: RNR NAKs; cnp: congestion notifications; onerma: any 1RMA message, and onerma_ with a further word: one kind of them): "+strings.Join(fault.Classes(), ", "))
+	fs.StringVar(&f.class, "class", "", "only packets of one class: "+strings.Join(fault.Classes(), ", ")+". roce means all RoCEv2 packets, onerma all 1RMA messages, onerma_read and so on one kind of them, rnr RNR NAKs, cnp congestion notifications")
 	fs.StringVar(&f.qpn, "qpn", "", "only packets to this queue pair, decimal or 0x…")
 	fs.StringVar(&f.psn, "psn", "", "only packets with this packet sequence number, decimal or 0x…")
 	fs.IntVar(&f.psnOffset, "psn-offset", 0, "only packets whose PSN is this much above the first PSN that the "+

@@ -60,24 +60,24 @@ func perfCmd() *cobra.Command {
 			"                                      bytes, for comparison; raw_bw divides a message of --size into frames of at most\n" +
 			"                                      4096 bytes of payload (less if the link's MTU is smaller), raw_lat sends only\n" +
 			"                                      the first of them and waits for an answer\n\n" +
-			"Of the flags that change a test, tests over 1RMA NICs use only --size, --iters, --tx-depth, --cq-mod, --verify, --seed\n" +
-			"and --op-timeout, and raw tests only --size, --iters and --tx-depth.\n\n" +
+			"Of the flags that change a test, tests over 1RMA NICs use only --size, --iters, --tx-depth, --cq-mod, --verify,\n" +
+			"--seed and --op-timeout, raw_bw only --size, --iters and --tx-depth, and raw_lat only --size and --iters.\n\n" +
 			"SEND tests (send_bw and send_lat) can use RC, UC or UD (-c) and a shared receive queue at the server (--srq);\n" +
-			"send_bw can also use several queue pairs (--qps). Its bandwidth counts only delivered messages.\n\n" +
+			"send_bw can also use several queue pairs (--qps), and its bandwidth counts only delivered messages.\n\n" +
 			"The exit status is 1 if an operation failed or had a wrong result. Over UC and UD, a lost message is no failure;\n" +
-			"perf prints how many were lost. No flag takes 0: leave it out for its default.\n\n" +
+			"perf prints how many were lost. No flag takes the value 0: leave a flag out for its default.\n\n" +
 			"With --peer perftest the other end is the program perftest (version 4.5), on any machine. If --to is given, it is\n" +
 			"the address of perftest's server. Otherwise the host of --from waits as the server. TEST is then a write, read, send\n" +
 			"or atomic test, over RC on one queue pair. Of the flags, --size, --iters, --mtu, --tx-depth, --outs, --type, --ipv6,\n" +
-			"--port, --timeout and --op-timeout can be used. The defaults are those of perftest (1000 iterations, and\n" +
-			"65536 bytes for bandwidth, 2 for latency), except --timeout: its default is 16 (268 ms), perftest's is 14 (67 ms).\n" +
-			"Both ends need the same --size and --iters.",
+			"--port, --timeout and --op-timeout can be used. Both ends need the same --size and --iters. The defaults are those\n" +
+			"of perftest: 1000 iterations, 65536 bytes for bandwidth, and 2 bytes for latency. Two differ: ib_write_bw has 5000\n" +
+			"iterations by default, and --timeout is 14 (67 ms) in perftest, here 16 (268 ms).",
 		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +
 			"  rdmalab inject loss 10% --link cn0 && rdmalab perf soak --from cn0 --to ms0 --timeout 12\n" +
 			"  rdmalab perf send_bw --from cn0 --to ms0 -c ud --size 1024 --qps 4 --srq --verify\n" +
 			"  rdmalab perf read_lat --from cn1 --to ms1 -o json | jq .lat.p99Usec\n" +
-			"  rdmalab perf write_bw --peer perftest --from cn0 --to 10.77.0.200   # where `ib_write_bw` waits",
+			"  rdmalab perf write_bw --peer perftest --from cn0 --to 10.77.0.200 --iters 5000   # where `ib_write_bw` waits",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: perfTests(),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -100,14 +100,14 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.with, "peer", "", "perftest: the other end is the program perftest (default: another host of the rack)")
 	fs.Uint16Var(&f.port, "port", 0, "with --peer: TCP port on which the two ends exchange their parameters (default 18515)")
 	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB; up to 64MiB, over ud up to the largest path MTU of the link, with --peer up to 8MiB (default 64KiB for bandwidth and soak, 4KiB for send_bw over ud, "+
-		"16KiB for verify, 8 for latency, raw_bw and raw_lat); no effect on tests of atomics alone: always 8")
+		"16KiB for verify, 8 for latency, raw_bw and raw_lat); always 8 in atomic_bw, atomic_lat, contend and locks")
 	fs.IntVar(&c.Iters, "iters", 0, "number of messages or operations (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak, "+
 		"20000 CAS of all clients together for contend, 50000 for raw_bw, 5000 for raw_lat); no effect on verify and on locks, which runs for 1s")
 	fs.IntVar(&c.Atomics, "atomics", 0, "with soak: number of CAS and FAA together; a negative number means none (default 20000)")
-	fs.IntVar(&c.Depth, "tx-depth", 0, "work requests posted and not yet completed on each queue pair, 1 to 4096 (over 1RMA NICs messages, 1 to 1024; "+
-		"raw_bw: frames) (default 128; 16 for atomic_bw and soak); no effect on latency tests, contend, locks and verify: always 1")
-	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "request a completion only of every n-th message, in soak of every n-th SEND (default: a quarter of --tx-depth, at most 16); "+
-		"no effect with --verify, over UC and UD, and on latency tests, contend, locks and verify: every message has a completion there; raw_bw has no completions")
+	fs.IntVar(&c.Depth, "tx-depth", 0, "how many work requests may be posted and not yet completed on each queue pair, 1 to 4096; over 1RMA NICs how many messages, 1 to 1024; "+
+		"in raw_bw how many frames (default 128; 16 for atomic_bw and soak); always 1 in latency tests, contend, locks and verify")
+	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "request a completion only of every n-th message (default: a quarter of --tx-depth, at most 16); used by bandwidth tests over RC and by the SENDs of soak, "+
+		"both without --verify, and by bandwidth tests over 1RMA NICs")
 	fs.StringVarP(&c.Conn, "connection", "c", "", "transport service of send_bw and send_lat: rc, uc or ud (default rc)")
 	fs.IntVar(&c.QPs, "qps", 0, "with send_bw: number of queue pairs, 1 to 64, which send messages in turn (default 1)")
 	fs.BoolVar(&c.SRQ, "srq", false, "the server of a SEND test takes its receives from a shared receive queue")

@@ -19,11 +19,11 @@ func statusCmd() *cobra.Command {
 		Use:        "status",
 		SuggestFor: []string{"ls", "ps", "list", "show"},
 		Short:      "Show every host and the switch: state, addresses, link, process",
-		Long: "status asks the processes, links and daemons of hosts and switch for their state now, and prints a line for each:\n" +
-			"its name, role, state and addresses, and\n\n" +
+		Long: "status reads the present state of each host and of the switch, and prints a line for each: its name, role, state and\n" +
+			"addresses, and\n\n" +
 			"  MEMORY  size of the memory that a host registers for others\n" +
 			"  LINK    state of its link: up, down (cut at the switch), no-carrier (the host's end is down) or missing\n" +
-			"  PID     process of its daemon\n\n" +
+			"  PID     process ID of its daemon\n\n" +
 			"STATE is one of\n\n" +
 			"  up           the daemon answers\n" +
 			"  app-crashed  the programs have crashed (`rdmalab crash --app`), and the NIC works\n" +
@@ -36,9 +36,9 @@ func statusCmd() *cobra.Command {
 			"More tables follow if there is something to show. This list names each by a column that only this table has:\n\n" +
 			"  GUEST          containers that have joined the rack (`rdmalab cni guests --help` explains the columns)\n" +
 			"  PROGRAM        programs that use a host's NIC: the numbers of their queue pairs (QPS), completion queues (CQS) and\n" +
-			"                 memory regions (MRS), the memory that they share with the NIC (MAPPED, registered or not), and how many\n" +
+			"                 memory regions (MRS), the bytes, registered or not, that they share with the NIC (MAPPED), and how many\n" +
 			"                 work requests they have POSTED\n" +
-			"  1RMA NIC       the host's NIC without connections, up or down: its INCARNATION (one more at each start), numbers of\n" +
+			"  1RMA NIC       the host's NIC without connections, up or down: its INCARNATION (grows by 1 at each start), numbers of\n" +
 			"                 PROCESSES and REGIONS, and bytes REQUESTED and not yet arrived, which WINDOW limits\n" +
 			"  QUOTA          limits of what programs may take from a NIC: the limit OF EACH program, what is USED BY ALL, and the\n" +
 			"                 limit OF ALL together\n" +

@@ -27,8 +27,8 @@ func switchCmd() *cobra.Command {
 			"switch program` changes it. With forward, only the commands program, tables, trace and budget work; all others need\n" +
 			"swordbox.\n\n" +
 			"Terms of these pages (docs/glossary.md has more):\n\n" +
-			"  hardened, published  a published rule works as in the SwordBox paper; a hardened rule, the default, has the paper's\n" +
-			"                       holes closed: ways in which the design loses data or hangs (swordbox/HOLES.md)\n" +
+			"  hardened, published  a published rule works as in the SwordBox paper; a hardened rule, the default, closes the paper's\n" +
+			"                       holes, which are ways in which its design loses data, hangs or is slow (swordbox/HOLES.md)\n" +
 			"  tracked              the switch knows both directions of a reliable connection, the expected PSN and the path MTU\n" +
 			"  shared connection    a reliable connection to a memory server that carries requests of several clients. The switch\n" +
 			"                       makes it; under published rules, the switch takes the connection of a client\n" +

@@ -22,7 +22,7 @@ func switchBudgetCmd() *cobra.Command {
 			"  ENTRIES, BITS  number of its entries, and bits of each\n" +
 			"  SIZE           ENTRIES times BITS, in bytes\n" +
 			"  BLOCKS         memory blocks that it takes\n" +
-			"  BEYOND         those of its blocks that lie behind the chip's last stage\n" +
+			"  BEYOND         number of these blocks that find no place in the chip's stages\n" +
 			"  UNITS          stateful units (which let a packet change a register) that it takes\n" +
 			"  STAGES         stages in which it lies\n\n" +
 			"Then budget lists what does not fit:\n\n" +

@@ -30,8 +30,8 @@ func switchConnectionsCmd() *cobra.Command {
 			"requests. These are requests of several clients that it does not send on the clients' connections.\n\n" +
 			"  SHARED         memory server and number of the connection\n" +
 			"  STATE          waiting (for the next attempt to connect), dialing, up or ending\n" +
-			"  GEN            number of this connection since the switch started; it changes when the switch makes the connection\n" +
-			"                 again\n" +
+			"  GEN            number of the connection among all that the switch has made since it started, from 1; a new one when\n" +
+			"                 the switch makes the connection again\n" +
 			"  OF             which end made the connection: the switch, or, under published rules, a client whose connection other\n" +
 			"                 clients use, too\n" +
 			"  QP, SERVER QP  queue pairs of the two ends\n" +
@@ -40,11 +40,11 @@ func switchConnectionsCmd() *cobra.Command {
 			"  QUEUE          number of packets that wait because too many requests are in flight\n" +
 			"  TRIES          while the connection is up, retries since the server's last response; otherwise failed attempts to\n" +
 			"                 connect\n\n" +
-			"Below the table, each connection with requests in flight has lines with its oldest request and the clients that wait for\n" +
-			"its responses.\n\n" +
+			"Below the table, each connection with requests in flight has lines with the oldest request and the clients that wait\n" +
+			"for responses.\n\n" +
 			"The last table has one line for each flow, which is one direction of a connection: the requests from FROM to TO and\n" +
 			"the responses to them. Without --all, it shows one flow of each open connection: the one with moved requests, or\n" +
-			"else the one to a server to which the switch has connections, or else the one whose requests were answered.\n\n" +
+			"else the one to a server to which the switch has connections, or else the one with answered requests.\n\n" +
 			"  STATE     learning (the switch does not know the other direction yet), connecting (the connection manager's messages\n" +
 			"            are not complete), open, closing (the end was requested) or closed\n" +
 			"            If requests of the flow were moved: shared (its requests are moved now), own (its requests are on the\n" +

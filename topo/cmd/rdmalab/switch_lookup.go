@@ -42,7 +42,7 @@ func lookupAddCmd(remove bool) *cobra.Command {
 			"Without match=destination the key has all three. The other arguments are the action: what the switch does with such\n" +
 			"a packet. An entry without an action lets the packet pass.\n\n" +
 			"  dst=ADDRESS[:PORT]   replaces the packet's destination address and, if PORT is given, its destination port\n" +
-			"  src=ADDRESS[:PORT]   the same for the source; an entry cannot have both src and dst\n" +
+			"  src=ADDRESS[:PORT]   replaces the source address and port likewise; an entry cannot have both src and dst\n" +
 			"  dscp=N               sets the DSCP, 0 to 63\n" +
 			"  egress=HOST          sends the packet to the port of this host, whatever its destination is; requests that another\n" +
 			"                       rule replaces or moves to a connection of the switch do not go there\n" +
@@ -74,8 +74,8 @@ func lookupLoadCmd() *cobra.Command {
 		Use:   "load RULE FILE",
 		Short: "Write the entries of a file into the table of a rule",
 		Long: "load writes the entries of a file into servers' memory, one entry on a line, as in `rdmalab switch lookup add`.\n" +
-			"Empty lines and lines that begin with # are ignored. Entries that are in the table already stay in it. If FILE is\n" +
-			"-, load reads standard input. When the servers have all entries, load prints their number.",
+			"Empty lines and lines that begin with # are ignored. An entry of the table stays unless the file has one with the\n" +
+			"same key. If FILE is -, load reads standard input. When the servers have all entries, load prints their number.",
 		Example: "  echo to=cn1 dst=ms0 > entries.txt\n" +
 			"  rdmalab switch lookup load nat entries.txt   # rule nat has match=destination",
 		Args: cobra.ExactArgs(2),
@@ -165,10 +165,10 @@ func lookupListCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list RULE",
 		Short: "List the entries of the table of a rule",
-		Long: "list reads the table of RULE from the servers' memory and prints one entry on a line. In \"to=10.0.0.2\n" +
-			"dst=10.0.0.3\", the first part says which packets: those to 10.0.0.2. The second part says what they get: the\n" +
-			"destination 10.0.0.3 (see `rdmalab switch lookup add --help`). RULE is the id of a rule with action lookup. `rdmalab\n" +
-			"switch lookup load` reads this format.",
+		Long: "list reads the table of RULE from the servers' memory and prints one entry on a line. In \"to=10.0.0.2 dst=10.0.0.3\",\n" +
+			"the first part says which packets: those to 10.0.0.2. The second part says what the switch does with them: it\n" +
+			"replaces their destination by 10.0.0.3 (see `rdmalab switch lookup add --help`). RULE is the id of a rule with\n" +
+			"action lookup. `rdmalab switch lookup load` reads this format.",
 		Example: "  rdmalab switch lookup list nat",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -70,10 +70,10 @@ func addRuleCmd() *cobra.Command {
 			"a rack file; server and action are required. The switch must run program swordbox (`rdmalab switch program\n" +
 			"swordbox`). Rules of one server that move or steer requests must agree in action (atomics and move count as one)\n" +
 			"and mode; those of move and atomics also in shards, service, depth and mtu.\n\n" +
-			"A shared connection is a reliable connection of the switch to a memory server, on which it sends requests of\n" +
-			"several clients. The memory service of a host is the service of its daemon that registers memory, the region, for\n" +
-			"other hosts. In the store Clover a node is one version of a key's value, and an append is the CAS that puts a new\n" +
-			"node behind the newest one. Actions:\n\n" +
+			"A shared connection is a reliable connection of the switch to a memory server, on which it sends requests of several\n" +
+			"clients. The daemon of a host has a memory service, which registers memory, the region, for other hosts. In the\n" +
+			"store Clover a node is one version of a key's value, and an append is the CAS that puts a new node behind the newest\n" +
+			"one. Actions:\n\n" +
 			actions + "\nKeys, with examples:\n\n" + keys,
 		Example: "  rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
 			"  rdmalab switch rules add id=page server=ms1 action=move range=0x7f00c8c00000-0x7f00c8d00000",

@@ -44,11 +44,11 @@ func upCmd() *cobra.Command {
 			"Without -f it takes the built-in rack: the metadata host md0, the memory servers ms0 and ms1, and the compute hosts\n" +
 			"cn0 to cn3. docs/reference/rack-file.md explains rack files. The rack has the name that --rack or " + rackEnv + "\n" +
 			"gives. If neither is given, it has the name in the rack file; in the built-in rack this is \"default\".\n\n" +
-			"With --runtime docker the hosts are containers of the Docker Engine on this machine, with an image that up makes of\n" +
-			"this program (`rdmalab image`). Every command works for them as for any host.\n\n" +
-			"A rack that is up already stays as it is. What a crashed run has left behind is removed first. If up fails,\n" +
-			"`rdmalab doctor` says what the machine lacks; if a path does not work, the rack stays up, and `rdmalab logs` has\n" +
-			"the reason.",
+			"With --runtime docker the hosts are containers of the Docker Engine on this machine. Their image contains this\n" +
+			"program (`rdmalab image`). Every command works for them as for any host.\n\n" +
+			"A rack that is up already stays as it is. Before up makes a rack, it removes what a crashed run has left behind. If\n" +
+			"up fails, `rdmalab doctor` says what the machine lacks; if a path does not work, the rack stays up, and `rdmalab\n" +
+			"logs` has the reason.",
 		Example: "  sudo rdmalab up\n" +
 			"  sudo rdmalab up -f myrack.yaml --rack second\n" +
 			"  sudo rdmalab up --runtime docker",
