@@ -21,9 +21,9 @@ func execCmd() *cobra.Command {
 			"program dies when the host crashes, and is stopped while the host hangs. HOST may also be `" + spec.SwitchName + "`.\n\n" +
 			"A program that uses libibverbs finds the host's NIC as device rxe0: exec loads a library that replaces the kernel's\n" +
 			"driver. A Go program that uses package softrnic/ipc finds the NIC by the environment variable " + spec.EnvVerbs + ".\n\n" +
-			"By default, the NIC reads and writes the memory of a libibverbs program by system calls. With --shared-memory, the\n" +
-			"program shares the memory that it registers with the daemon of the host. That is faster, but wrong for programs that\n" +
-			"fork, unmap or madvise registered memory, or that register memory while the kernel writes to it (O_DIRECT,\n" +
+			"By default, the NIC reads and writes the memory of a libibverbs program by system calls. With --shared-memory,\n" +
+			"registered memory is shared between the program and the daemon of the host. That is faster, but wrong for programs\n" +
+			"that fork, unmap or madvise registered memory, or that register memory while the kernel writes to it (O_DIRECT,\n" +
 			"io_uring); see docs/guide/programs.md. exec needs root.",
 		Example: "  rdmalab exec cn0 -- ping -c 3 ms0\n" +
 			"  rdmalab exec ms0 -- bash\n" +

@@ -70,7 +70,7 @@ func perfCmd() *cobra.Command {
 			"the address of perftest's server. Otherwise the host of --from waits as the server. TEST is then a write, read, send\n" +
 			"or atomic test, over RC on one queue pair. Of the flags, --size, --iters, --mtu, --tx-depth, --outs, --type, --ipv6,\n" +
 			"--port, --timeout and --op-timeout can be used. Both ends need the same --size and --iters. The defaults are those\n" +
-			"of perftest: 1000 iterations, 65536 bytes for bandwidth, and 2 bytes for latency. Two differ: ib_write_bw has 5000\n" +
+			"of perftest: 1000 iterations, 65536 bytes for bandwidth, and 2 bytes for latency. But ib_write_bw has 5000\n" +
 			"iterations by default, and --timeout is 14 (67 ms) in perftest, here 16 (268 ms).",
 		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +

@@ -19,10 +19,10 @@ func readCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read SERVER --on HOST",
 		Short: "Read words of a server's memory by a READ, for example counters of the switch",
-		Long: "read connects from host --on to the memory service of a server, which registers memory, the region, for other hosts.\n" +
-			"The NIC of host --on reads words of 8 bytes from this region by a READ; no program of the server takes part in it.\n" +
-			"read prints a line for each word that is not 0: WORD (its number from 0), OFFSET (its place in the region, in bytes)\n" +
-			"and VALUE (a decimal number).\n\n" +
+		Long: "read connects from host --on to the memory service of a server. This service registers memory, the region, for other\n" +
+			"hosts. The NIC of host --on reads words of 8 bytes from this region by a READ; no program of the server takes part\n" +
+			"in it. read prints a line for each word that is not 0: WORD (its number from 0), OFFSET (its place in the region, in\n" +
+			"bytes) and VALUE (a decimal number).\n\n" +
 			"If the switch runs program swordbox, a rule with action=count and store=SERVER makes it keep counters in this region\n" +
 			"(see `rdmalab switch counted --help`). They begin at the offset that at= of the rule gives. If store= names one\n" +
 			"server, counter i is the word number i from there. If it names N servers, counter i is on server number i modulo N\n" +
