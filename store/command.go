@@ -207,7 +207,7 @@ func (p *Proof) Print(out io.Writer, memory, right string) error {
 // HistoryFlags adds the flags that describe a history, such as --clients and --rounds. The values
 // in `in` are the defaults.
 func HistoryFlags(fs *pflag.FlagSet, in *HistoryRequest) {
-	what, only := "clients on the host", ""
+	what, only := "number of clients on the host --from", ""
 	if in.Clients == 0 {
 		only = "with --clients: "
 		what = "clients whose operations are checked first (default 0: only the memory is checked)"
@@ -216,7 +216,7 @@ func HistoryFlags(fs *pflag.FlagSet, in *HistoryRequest) {
 	fs.IntVar(&in.Rounds, "rounds", 200, only+"operations of each client; if a PUT finds that its key does not exist, the client INSERTs the key")
 	fs.IntVar(&in.Keys, "keys", in.Keys, only+"number of keys on which the clients work")
 	fs.Uint64Var(&in.Seed, "seed", 1, only+"seed of the operations")
-	fs.Uint64Var(&in.Base, "base", 0, only+"first key on which the clients work; none of the keys may exist yet (default: keys that were never used)")
+	fs.Uint64Var(&in.Base, "base", 0, only+"first of the keys on which the clients work; these keys must not exist yet (default: keys that were never used)")
 }
 
 // Renamed makes fs accept flags also by their earlier names. renamed maps each earlier name to the

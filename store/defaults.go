@@ -41,7 +41,7 @@ func (s *Store) complete() {
 				"answers and agrees with the times of the operations: the history is linearizable if there is such an order. You\n"+
 				"may inject faults while check runs. The store must have been started.\n\n"+
 				"check prints the number of operations and how many had no answer, because they timed out. The exit status is 1\n"+
-				"if there is no such order for a key.",
+				"if the history of a key is not linearizable.",
 			fmt.Sprintf("  rdmalab %s check\n  rdmalab inject loss 5%% --link cn0 && rdmalab %[1]s check --clients 8 --rounds 500", s.Name),
 		)
 		c.Check.From, c.Check.Output, c.Check.New = true, true, func(fs *pflag.FlagSet) func(*Call) (Result, error) { return newHistory(fs, c.NoLoss) }

@@ -35,31 +35,30 @@ var Store = store.Store{
 func init() {
 	Store.Node = func(h store.Host) store.Node { return &node{host: h} }
 	Store.Commands = store.Commands{
-		Short: "Run the key-value store nictable, whose GETs the NIC of its server executes",
+		Short: "Run the key-value store nictable, in which the NIC of the server executes GETs",
 		Long: "nictable is a key-value store: a hash table in the memory of the metadata host, which is its server. For each\n" +
 			"client, the server's process makes a program of work requests that modify each other (RedN, NSDI 2022), and posts\n" +
 			"it to the host's NIC. A client's GET is a message that makes the NIC execute this program, which looks the key up\n" +
 			"and sends the value: GETs need no processor of the server. PUT, INSERT and DELETE are requests to the process.\n\n" +
-			"With --memcached of `rdmalab nictable start` the process also serves memcached's text protocol over TCP. Its items\n" +
-			"can be read by RDMA, too: `rdmalab nictable item KEY`.\n\n" +
-			"`rdmalab crash HOST --app` ends the process. GETs of clients that are connected go on. After `rdmalab restart HOST\n" +
-			"--app`, or when the time of the flag --for of crash is over, `rdmalab nictable start` makes the next process, which\n" +
-			"takes the table over as it is.",
+			"With --memcached of `rdmalab nictable start` the process also serves memcached's text protocol over TCP. `rdmalab\n" +
+			"nictable item KEY` reads by RDMA what a client of memcached has stored.\n\n" +
+			"`rdmalab crash HOST --app` on the metadata host ends the process; GETs of connected clients still succeed. After\n" +
+			"`rdmalab restart HOST --app`, or after the time that --for of crash gives, `rdmalab nictable start` starts a new\n" +
+			"process, which takes over the table as it is.",
 		Example: "  rdmalab nictable start\n" +
 			"  rdmalab nictable insert 7 hello && rdmalab nictable get 7 -v\n" +
 			"  rdmalab nictable load && rdmalab run ycsb --store nictable --workload c --no-load & sleep 3; rdmalab crash md0 --app --for 1s; wait\n" +
 			"  rdmalab nictable start && rdmalab nictable check",
 		Start: store.Command{
 			Short: "Start the server, which takes the table over, or makes an empty one",
-			Long: "start starts the server's process on the metadata host. If an earlier process has left a table, it takes the table\n" +
-				"over: nothing is copied or built again. --items and --value are used only when a table is made. start prints\n" +
-				"whether it took a table over or made one. start fails while another store is up.\n\n" +
+			Long: "start starts the server's process on the metadata host. If an earlier process has left a table, the new process\n" +
+				"uses this table, without copying or building it again. --items and --value are used only when a table is made. start\n" +
+				"prints whether a table was taken over or made. start fails while another store is up.\n\n" +
 				"With --memcached the process also listens on a TCP address of its host, and executes get, gets, set, add, replace,\n" +
 				"append, prepend, cas, incr, decr, delete, flush_all, stats, version, verbosity and quit of memcached's text\n" +
 				"protocol. An item is stored as one value: its data, its key and 6 bytes together must not exceed --value. Nothing\n" +
 				"is evicted and nothing expires: a full table refuses new keys, and an exptime in the future is refused. If the\n" +
-				"server runs already and --fresh is not given, start only makes it listen. It listens until the server\n" +
-				"ends.",
+				"server runs already and --fresh is not given, start only makes the server listen, until it ends.",
 			Example: "  rdmalab nictable start\n" +
 				"  rdmalab nictable start --fresh --items 100000 --value 64\n" +
 				"  rdmalab nictable start --fresh --value 65792 --memcached :11211\n" +
@@ -124,7 +123,7 @@ func (i *info) Write(out io.Writer) error {
 
 func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	var in request
-	fs.BoolVar(&in.Fresh, "fresh", false, "make an empty store, even if there is one; all its keys are lost")
+	fs.BoolVar(&in.Fresh, "fresh", false, "make an empty table, even if there is one; all keys of the earlier table are lost")
 	fs.IntVar(&in.Shape.Items, "items", 0, fmt.Sprintf("how many keys the table has room for, 1 to %d (default %d)", maxItems, defaultItems))
 	fs.IntVar(&in.Shape.Value, "value", 0, fmt.Sprintf("longest value, in bytes, 1 to %d (default %d)", maxValue, defaultValue))
 	fs.StringVar(&in.Memcached, "memcached", "", "also serve memcached's text protocol on this TCP address of the host, like :11211 (default: do not serve it)")

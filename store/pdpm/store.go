@@ -18,8 +18,8 @@ var Direct = store.Table[Shape, *Client]{
 			Short: "Run the key-value store pDPM-Direct on the rack, a baseline of Clover's paper",
 			Long: "pDPM-Direct is a key-value store in the memory of the rack's memory servers, a baseline of the paper on Clover (ATC\n" +
 				"2020). There is no metadata server: to change a key, a client locks the entry of the key by CAS, writes two copies\n" +
-				"of the value, and releases the lock. A read takes no lock; a checksum shows whether the copy that it reads is torn\n" +
-				"(has a part of an old and a part of a new value), and the client reads again.",
+				"of the value, and releases the lock. A client reads without a lock. If the checksum of the copy shows that it is torn\n" +
+				"(has a part of an old and a part of a new value), the client reads again.",
 			Start: store.Command{Example: "  rdmalab pdpm-direct start\n  rdmalab pdpm-direct start --fresh --value 1000 --lease 100ms"},
 		},
 	},

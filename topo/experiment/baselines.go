@@ -20,8 +20,8 @@ var cloverBaselines = Experiment{
 		return "Clients run the workloads A (50% updates), B (5% updates) and C (reads only) of YCSB on the stores Clover,\n" +
 			"pDPM-Direct and pDPM-Central. Clover's clients get and change values by one-sided verbs, and ask a metadata server\n" +
 			"only for space. pDPM-Direct's clients lock a key by CAS and write two copies. In pDPM-Central all operations go\n" +
-			"through one process, the coordinator. Clover is measured with each number of copies that --replicas names, if there\n" +
-			"are as many memory servers.\n\n" +
+			"through one process, the coordinator. Clover is measured with each number of copies that --replicas names, up to\n" +
+			"the number of memory servers.\n\n" +
 			"Keys, values, hosts and the switch are the same for all stores. As in Clover's paper, the places of all keys are\n" +
 			"known when the measurement begins: clients of Clover have them in a location cache of their host, clients of\n" +
 			"pDPM-Direct have read each key before, and the coordinator of pDPM-Central knows them. The coordinator runs on\n" +

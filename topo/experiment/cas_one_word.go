@@ -7,15 +7,15 @@ import "github.com/rdmalab/rdmalab/topo/papers"
 var casOneWord = Experiment{
 	Name:     "cas-one-word",
 	Short:    "CAS on one word by 1 to 64 clients: in host and NIC memory, and replaced by WRITE in the switch",
-	Figure:   "SwordBox fig. 10 (CAS replaced by a middlebox with one core), and the limits in fig. 4",
+	Figure:   "SwordBox fig. 10 (CAS replaced by a middlebox with one core), and the largest rates of CAS in fig. 4",
 	Examples: []string{"--on rack --series host,hardened --clients 1,16"},
 	Long: func() string {
-		return "Clients, each with one CAS in flight, all work on the same word of a memory server. A series is one way to do it.\n" +
+		return "Clients, each with one CAS in flight, all work on the same word of a memory server. A series is one way to do this.\n" +
 			"The series differ in two ways. First, the word is in host memory of the server, or in device memory on the server's\n" +
 			"NIC. Second, the switch only forwards, or it replaces each CAS by a WRITE of the new value (CAS→WRITE), which it\n" +
 			"can do while it knows the value of the word. It does so by rules of action atomics (`rdmalab switch rules add\n" +
-			"--help`), which are published, as in the SwordBox paper, or hardened, with the paper's holes closed: ways in which\n" +
-			"the published design loses data, hangs or is slow (swordbox/HOLES.md).\n\n" +
+			"--help`). Rules are published, as in the SwordBox paper, or hardened, without the paper's holes (ways in which its\n" +
+			"design loses data, hangs or is slow; swordbox/HOLES.md).\n\n" +
 			"In the simulator, the switch of series hardened and published is as slow as the middlebox of the SwordBox paper;\n" +
 			"--cost says how slow. In the other series the switch keeps up with every load (line rate).\n\n" +
 			"On a rack, series as-is uses the switch's present program and rules. For every other series the experiment installs\n" +

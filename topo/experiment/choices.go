@@ -19,13 +19,13 @@ var cloverChoices = Experiment{
 			"The first row of the table has Clover's throughput with all of these choices, as `rdmalab experiment\n" +
 			"swordbox-figures` measures it, and the authors' numbers in parentheses. Each further row changes one choice, and\n" +
 			"the last row changes all of them. The rows are named by the change: \"X, not Y\" means that the row has X where the\n" +
-			"model has Y. The authors are those of the SwordBox paper, and RedN is a paper of NSDI 2022:\n\n" +
+			"model has Y. These are the changes (the authors are those of the SwordBox paper, RedN is a paper of NSDI 2022):\n\n" +
 			helpList(choices[1:len(choices)-1], func(_ int, c choice) string { return c.name }) +
 			"\n" +
 			"Each column is one workload, named by its percentage of writes: 0 %, 5 %, 50 %, 100 %. A column with a further\n" +
 			"word, like 50 %, PUBLISHED, has a switch that steers: it sends writes and READs to the newest version of their key,\n" +
-			"by published rules (as in the paper) or hardened rules (with the paper's holes closed: ways in which the published\n" +
-			"design loses data, hangs or is slow). The others are without steering. The values are millions of operations per\n" +
+			"by published rules (as in the paper) or hardened rules (without the paper's holes, the ways in which its design\n" +
+			"loses data, hangs or is slow). All other columns are without steering. The values are millions of operations per\n" +
 			"second. FAILED is the number of operations that failed, had a wrong value or found no key."
 	},
 	Sim: "10 min with two processors, with --quick 1 min", Cost: "connectx5",

@@ -15,11 +15,11 @@ var memoryFigures = Experiment{
 	Figure: "Generic External Memory for Switch Data Planes: packet buffer, lookup table, state store; TEA: lookups",
 	Long: func() string {
 		return "memory-figures measures in the simulator what a switch does with the memory of servers, and prints a table for each\n" +
-			"figure, with the authors' numbers in parentheses. The switch stores frames that wait for a port in a ring in this\n" +
-			"memory and loads them again (rules of action buffer), looks packets up in a table there (lookup), and counts\n" +
-			"requests there (count); `rdmalab switch rules add --help` explains these rules. They are published, as in the\n" +
-			"paper, or hardened, with the paper's holes closed (ways in which the published design loses data, hangs or is\n" +
-			"slow).\n\n" +
+			"figure, with the authors' numbers in parentheses. While frames wait for a port, the switch stores them in a ring\n" +
+			"in this memory, and then loads them again (rules of action buffer). It also looks packets up in a table there\n" +
+			"(lookup), and counts requests there (count); `rdmalab switch rules add --help` explains these rules. They are\n" +
+			"published, as in the paper, or hardened, without the paper's holes (ways in which its design loses data, hangs or\n" +
+			"is slow).\n\n" +
 			comparedHelp +
 			"--figures chooses among:\n\n" +
 			figureList(memory) +
@@ -43,9 +43,9 @@ var memoryRates = Experiment{
 			"switch stores in the memory of a server (it WRITEs frames that find no room in the switch), and how many it loads\n" +
 			"(it READs them back). It compares the hardened packet buffer of the switch (rules of action buffer) with native\n" +
 			"RDMA: WRITEs and READs of a host to the same server. Rates are in Gbit/s.\n\n" +
-			"In the simulator the table has a line for the switch and for native RDMA with two lengths of messages, and the\n" +
-			"columns store and load, with the authors' numbers in parentheses. The lines below the table have the ratios to\n" +
-			"native RDMA.\n\n" +
+			"In the simulator the table has one line for the switch and two for native RDMA (messages of 64 KiB and of 1,500\n" +
+			"bytes), and the columns store and load, with the authors' numbers in parentheses. The lines below the table have the\n" +
+			"ratios to native RDMA.\n\n" +
 			"On a rack the switch delays the frames to the last compute host of --from: it sends them slowly, so that most of\n" +
 			"them go to server --to, whose memory has the ring. The first compute host of --from sends these frames, of 1,500\n" +
 			"bytes, by SENDs over UC. The switch counts their bytes, and the time from the first frame until the server has\n" +

@@ -16,11 +16,11 @@ import (
 const comparedHelp = "A figure's table has a row for each series, which is a curve of the figure, and a column for each point of its x\n" +
 	"axis. PANEL is the part of the figure, if it has several. A cell like - (1.2) has the authors' number alone: nothing\n" +
 	"was measured there. FAILED counts operations on a store: those that failed, had a wrong value or found no key. If the\n" +
-	"authors give numbers, further columns compare each series with theirs:\n\n" +
-	"  OURS/THEIRS  our number divided by theirs: at the FIRST point that has both, at the LAST, and the geometric MEAN\n" +
-	"  SHAPE ±%     by how many percent this ratio differs from its mean at most: 0 means that the curves have one shape\n\n" +
-	"Lines below the table have gains over another series, points at which two series cross, and the reasons why our\n" +
-	"numbers differ from the authors'; \"note\" lines say what the authors show without numbers.\n\n"
+	"authors give numbers, further columns compare each series with the authors':\n\n" +
+	"  OURS/THEIRS  our number divided by the authors': at the FIRST and LAST point with both, and the geometric MEAN\n" +
+	"  SHAPE ±%     largest difference of this ratio from its mean, in percent: 0 means that both curves have one shape\n\n" +
+	"Lines below the table have the gain of one series over another, points at which two series cross, and the reasons\n" +
+	"why our numbers differ from the authors'; \"note\" lines say what the authors show without numbers.\n\n"
 
 // swordboxFigures measures the figures of the SwordBox paper.
 var swordboxFigures = Experiment{

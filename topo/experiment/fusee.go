@@ -436,7 +436,7 @@ const (
 // the authors is half a second.
 func fuseeElastic() figure {
 	f := figure{
-		data: papers.MustLoad("fusee/fig21"), key: "21", title: fmt.Sprintf("throughput of YCSB-C while 16 clients join 16 others and leave; steps of %v here, of half a second there", elasticStep),
+		data: papers.MustLoad("fusee/fig21"), key: "21", title: fmt.Sprintf("throughput of YCSB-C while 16 clients join 16 others and leave; steps of %v, in the paper 0.5 s", elasticStep),
 		x:   "step",
 		why: []string{"a GET takes the authors 5.2 us; the throughput doubles for both", "new clients remember no slots: their first GET of a key takes two round trips"},
 	}

@@ -4,17 +4,17 @@ package experiment
 // releases it without accessing any data that the lock might protect.
 var oneLock = Experiment{
 	Name:     "one-lock",
-	Short:    "rate at which 1 to 256 clients take and release one lock in host or NIC memory, also if the switch replaces CAS",
+	Short:    "rate at which 1 to 256 clients take and release one lock in host or NIC memory, also if the switch replaces CAS by WRITE",
 	Figure:   "Sherman §4 (lock micro-benchmark); SwordBox fig. 4 and 10, and the rate of one lock in §6",
 	Examples: []string{"--on rack --series host,switch --clients 1,16"},
 	Long: func() string {
 		return "All clients take the same lock, a word of 8 bytes on a memory server. Each client repeats CAS until it has the\n" +
-			"lock, and releases the lock by a WRITE of 0. A series is one way to do it. The series differ in three ways:\n\n" +
+			"lock, and releases the lock by a WRITE of 0. A series is one way to do this. The series differ in three respects:\n\n" +
 			"  memory   the lock word is in host memory of the server, or, where the series says so, in device memory on the\n" +
 			"           server's NIC, as in Sherman\n" +
 			"  switch   the switch only forwards (CAS), or it replaces each CAS by a WRITE of the new value (switch locks), by rules\n" +
-			"           of action atomics: published, as in the SwordBox paper, or hardened, with the paper's holes closed (ways in\n" +
-			"           which the published design loses data, hangs or is slow; swordbox/HOLES.md)\n" +
+			"           of action atomics: published, as in the SwordBox paper, or hardened, without the paper's holes (ways in which\n" +
+			"           its design loses data, hangs or is slow; swordbox/HOLES.md)\n" +
 			"  misses=  what happens in the switch to a CAS that must fail because the lock is taken. server: the server answers it;\n" +
 			"           this is the default. switch: the switch answers it. wait: the switch holds it until the lock is free\n\n" +
 			"In series published, lock words are 0 or 1, and a client releases its lock by CAS, as in the SwordBox paper. In the\n" +

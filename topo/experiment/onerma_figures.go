@@ -17,9 +17,9 @@ var oneRMAFigures = Experiment{
 	Long: func() string {
 		return "1RMA is a design of NICs without connections (SIGCOMM 2020): software divides a transfer into operations of at most\n" +
 			"4 KiB and bounds those in flight by a congestion window for each target, and a NIC keeps an operation in a command\n" +
-			"slot until it ends. A NIC takes an operation from its slot when its own window allows it, which bounds the bytes\n" +
-			"requested and not yet arrived; an operation that waits too long for this fails (it is shed). REKEY is the operation\n" +
-			"by which the owner of a memory region replaces the region's key.\n\n" +
+			"slot until it ends. The NIC has a window of its own, which bounds the bytes requested and not yet arrived. It takes an\n" +
+			"operation from its slot when this window has room; an operation that waits too long for room fails (it is shed).\n" +
+			"REKEY is the operation by which the owner of a memory region replaces the region's key.\n\n" +
 			"onerma-figures measures figures of the paper and prints a table for each, with the authors' numbers in parentheses.\n" +
 			"The authors give few numbers, and mostly shapes of curves. Some figures compare 1RMA with RoCEv2. Times are in round\n" +
 			"trips of the network (RTT).\n\n" +
@@ -33,10 +33,9 @@ var oneRMAFigures = Experiment{
 			"Figures 10, 15 and 16 need a network whose round trip and rate are known. They are measured in slow motion: while a\n" +
 			"measurement runs, fault rules delay the links and limit their rate, so that a round trip takes the rtt of the rack\n" +
 			"file (10 ms or more) and a link carries 62,500 bytes in it, as in the paper's testbed. " + SlowRack + "\n" +
-			"is a rack file for slow motion. In figure 16 the NICs' window, the bytes that a NIC may have requested and that have\n" +
-			"not arrived, is that of the key window of onerma in the rack file (the simulator measures 48, 64 and 96 KB).\n" +
-			"Without --figures, a rack with such a file measures these three figures, and any other rack the others. --figures\n" +
-			"chooses on a rack among:\n\n" +
+			"is a rack file for slow motion. In figure 16 the NIC's own window is the value of the key window of onerma in the rack\n" +
+			"file; the simulator measures with 48, 64 and 96 KB. Without --figures, a rack with such a file measures these three\n" +
+			"figures, and any other rack measures all other figures. --figures chooses on a rack among:\n\n" +
 			figureList(oneRMAOnRack) +
 			"\n" +
 			"Where the paper does not say enough, the model makes a choice:\n\n" +
@@ -49,7 +48,7 @@ var oneRMAFigures = Experiment{
 // oneRMAChoices lists the assumptions of the model where the paper does not say enough, and its
 // simplifications.
 var oneRMAChoices = []string{
-	"congestion control aims at a delay of RTT / 2 in the own NIC and 1.5 RTT behind it; windows have 0.01 to 64 operations",
+	"congestion control aims at delays of RTT / 2 in the client's NIC, 1.5 RTT behind it; windows: 0.01 to 64 operations",
 	"the NIC has no PCIe bus: it reads and writes memory at once; encryption takes no time",
 	"RoCEv2: same links, NICs that take no time, a connection per pair of hosts, path MTU 4096, 16 READs in flight, no loss",
 	"a RoCEv2 NIC sends one response at a time, even to READs of different connections; hardware interleaves their packets",
@@ -81,7 +80,7 @@ func oneRMARandom(quick bool) figure {
 
 func oneRMABeside(quick bool) figure {
 	f := figure{
-		key: "fig12", title: "time of 10,000 READs of 64 bytes a second beside a transfer between the same hosts, by its bytes", x: "bytes of the transfer", unit: "RTT", format: "%.3f",
+		key: "fig12", title: "time of 10,000 READs of 64 bytes a second beside a transfer between the same hosts, by the transfer's bytes", x: "bytes of the transfer", unit: "RTT", format: "%.3f",
 		why: []string{"the authors: a small operation waits for about one chunk of 4 KB (0.07 RTT) and not for the transfer, as with RDMA"},
 	}
 	for _, large := range few([]string{"0", "4096", "65536", "262144", "1048576"}, quick) {

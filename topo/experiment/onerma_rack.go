@@ -173,7 +173,7 @@ func oneRMADepth(quick bool) figure {
 
 func oneRMARackBeside(quick bool) figure {
 	f := figure{
-		key: "fig12", title: "time of READs of 64 bytes beside other READs between the same hosts, by the bytes of those", x: "bytes of the other READs", unit: "RTT", format: "%.2f",
+		key: "fig12", title: "time of READs of 64 bytes beside other READs between the same hosts, by the bytes of the other READs", x: "bytes of the other READs", unit: "RTT", format: "%.2f",
 		why: []string{
 			"the authors: a small operation waits for about one chunk of 4 KB and not for the transfer, as with RDMA",
 			"both loads have the same processors, so also a READ that waits for no other one takes longer beside them",

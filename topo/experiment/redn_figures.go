@@ -24,9 +24,9 @@ var rednFigures = Experiment{
 			"A construct is an if or a while loop around one conditional work request; an \"unrolled\" loop has new requests for\n" +
 			"each lap, a \"recycled\" one uses the same requests again. Figure 8 compares three orders of the requests of a queue:\n\n" +
 			"  WQ order          the NIC executes a request without waiting for the completion of the one before\n" +
-			"  completion order  it executes a request when the one before has completed (by a WAIT between them)\n" +
-			"  doorbell order    it also reads a request from memory only then (by a WAIT and an ENABLE), so that the one before\n" +
-			"                    can change it\n\n" +
+			"  completion order  the NIC executes a request when the one before has completed (by a WAIT between them)\n" +
+			"  doorbell order    the NIC reads a request from memory, and executes it, when the one before has completed (by a\n" +
+			"                    WAIT and an ENABLE): so the one before can change it\n\n" +
 			"Lookups of keys in a hash table by RedN are compared with baselines: a client that READs the buckets and the value\n" +
 			"(one-sided), and a process of the server that answers, polling or woken up by events (two-sided). Some figures have\n" +
 			"two tables: in \"verbs alone\" the client's program takes no time, in \"with programs\" it takes as long as in the\n" +

@@ -31,7 +31,7 @@ func rednVerbs() figure {
 }
 
 func rednOrder(quick bool) figure {
-	f := figure{data: papers.MustLoad("redn/fig8"), key: "8", title: "time of a chain of NOPs, by its length, in three ordering modes", format: "%.2f"}
+	f := figure{data: papers.MustLoad("redn/fig8"), key: "8", title: "time of a chain of NOPs, by its length, in the three orders", format: "%.2f"}
 	for mode, x := range pairs([]string{"WQ order", "completion order", "doorbell order"}, few(f.data.Columns, quick)) {
 		f.add(figureCell{series: mode, x: x, theirs: f.at("", mode, x), load: RedN{Kind: ChainOrder, Way: mode, N: int(number(x))}, value: chainMean})
 	}

@@ -20,8 +20,8 @@ var shermanFigures = Experiment{
 	Figure:   "Sherman §5: throughput and latency from FG+ to Sherman, by workload and skew",
 	Examples: []string{"--mixes write-intensive --zipf 0.99", "--on rack --clients 16"},
 	Long: func() string {
-		return "Clients run the mixes of operations of Sherman's paper (a B+tree in the memory of servers, SIGMOD 2022) on several\n" +
-			"designs: FG+, which is the baseline of that paper, Sherman, and the designs between them (see --step of `rdmalab\n" +
+		return "Sherman is a B+tree in the memory of servers (SIGMOD 2022). Clients run the mixes of operations of its paper on\n" +
+			"several designs: FG+ (the baseline of the paper), Sherman, and the designs between them (see --step of `rdmalab\n" +
 			"sherman start`). Each design adds one technique to the design before it:\n\n" +
 			helpList(sherman.Steps(), func(_ int, s sherman.Step) string { return fmt.Sprintf("%-13s %s", s.Name, s.Adds) }) +
 			"\n" +

@@ -20,7 +20,7 @@ var steeringGain = Experiment{
 			"instead of the older one that the client named.\n\n" +
 			"The experiment measures each of the loads below three times: without steering, with hardened steering and with\n" +
 			"published steering of appends and READs (column STEERING). Published steering works as in the SwordBox paper;\n" +
-			"hardened steering has the paper's holes closed (ways in which the published design loses data, hangs or is slow).\n" +
+			"hardened steering is without the paper's holes (ways in which its design loses data, hangs or is slow).\n" +
 			"The loads are those of the paper, on 1,024 keys. --rows chooses among them by number:\n\n" +
 			helpList(steeringRows(), func(i int, r steeringRow) string { return fmt.Sprintf("%d  %s", i+1, r.name) }) +
 			"\n" +
@@ -29,8 +29,8 @@ var steeringGain = Experiment{
 			cloverColumnsHelp +
 			"\n" +
 			"Numbers in parentheses are the paper's. The paper does not have every number of clients: for the throughput, the\n" +
-			"nearest number of clients that it has is used. The largest gains (at 50 and 100 % writes) and the 99th percentiles\n" +
-			"are from its runs with 280 clients.\n\n" +
+			"nearest number that it has is used. The paper's gains at 50 and 100 % writes and its 99th percentiles are from runs\n" +
+			"with 280 clients.\n\n" +
 			"On a rack, each row has 16 clients unless --clients says otherwise. Clover is started if it does not run. At the\n" +
 			"end the switch gets its earlier program and rules back."
 	},

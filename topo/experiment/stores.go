@@ -180,7 +180,7 @@ type contentionBody struct {
 func (b *contentionBody) Flags(fs *pflag.FlagSet) {
 	floatsFlag(fs, &b.writes, "writes", "`percentages` of operations that are writes, 0 to 100, separated by commas")
 	fs.IntSliceVar(&b.clients, "clients", nil, fmt.Sprintf("numbers of clients, 1 to %d, separated by commas (default 8,64,240; on a rack 8,32)", maxClients))
-	fs.StringVar(&b.steer, "steer", b.steer, "add rows with a switch that steers, by hardened rules, appends (write), READs (read) or both; none adds no rows")
+	fs.StringVar(&b.steer, "steer", b.steer, "add rows with a switch that steers appends (write), READs (read) or both, by hardened rules (mode=hardened of rdmalab switch rules add); none adds no rows")
 	fs.IntVar(&b.share, "share-qp", 0, fmt.Sprintf("how many clients of a host share a queue pair to the memory server, 1 to %d (default: each client has its own)", clover.MaxGroup))
 	fs.StringVar(&b.reporter, "reporter", ofClient, "how Clover's metadata server learns of appends: from each client itself (client) or from all clients of a host "+
 		"together (process)")

@@ -55,8 +55,8 @@ func (operationsBody) Run(ctx context.Context, pl Platform, r *Report) error {
 // treeLocks measures the tree's performance for each place of its lock words.
 var treeLocks = Experiment{
 	Name:     "tree-locks",
-	Short:    "throughput of Sherman's tree under YCSB A: locks in host or NIC memory, also if the switch replaces CAS",
-	Figure:   "the comparison of locks in Sherman §4, with SwordBox's locks in addition (no figure)",
+	Short:    "throughput of Sherman's tree under YCSB A: locks in host or NIC memory, also if the switch replaces CAS by WRITE",
+	Figure:   "the comparison of locks in Sherman §4, which has no figure; in addition, SwordBox's locks",
 	Examples: []string{"--zipf 0.99 --clients 64", "--on rack"},
 	Long: func() string {
 		return "Clients run workload A of YCSB (50% updates) on 20,000 keys of a tree of the store Sherman. To change a page of the\n" +
@@ -66,8 +66,8 @@ var treeLocks = Experiment{
 			"  switch               in device memory, and the switch replaces each CAS on a lock word by a WRITE (rules of action\n" +
 			"                       atomics); the server answers a CAS that must fail\n" +
 			"  switch, misses=wait  as switch, but the switch holds a CAS that must fail until the lock is free\n\n" +
-			"In the simulator there are two groups of rows. First, each client is a compute node of its own. Second, the clients\n" +
-			"are on eight compute nodes, and clients of a compute node hand locks over to each other. Operations are counted\n" +
+			"In the simulator there are two groups of rows. In the first, each client is a compute node of its own. In the second,\n" +
+			"the clients are on eight compute nodes, and those of a node hand locks over to each other. Operations are counted\n" +
 			"from 10 to 20 ms after the start, because it takes some time until most clients wait for the hottest locks.\n\n" +
 			"  COMPUTE NODES       clients: each client is a compute node; hosts: the clients of a host share one compute node\n" +
 			"  Mops                operations, in millions per second\n" +

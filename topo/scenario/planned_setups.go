@@ -191,7 +191,7 @@ func smallSetups() []smallSetup {
 			},
 		},
 		{
-			name: "rules", doc: "the rules change while both clients add to a word whose shared connection is not that of moved requests",
+			name: "rules", doc: "the rules change while both clients add to a word; its atomics and moved requests take different shared connections",
 			rules: []string{ruleMove, ruleAtomics, "", ruleTrack, ruleOne}, warm: proven, kinds: ruleActs,
 			script: [2][]step{
 				{do(fetchAdd(wordY, 100)), later, do(fetchAdd(wordY, 100)), settled, do(fetchAdd(wordY, 100))},

@@ -135,7 +135,7 @@ func All() []Scenario {
 			run: func(e *env) error { return runTrial(e, byteKeysTrial, nil) },
 		},
 		{Name: "state-store", Doc: "the switch counts requests in servers' memory under random faults and crashes; checks every counter, " +
-			"and at any time that each count is in one place", run: runStateStore},
+			"and that each count is always in exactly one place", run: runStateStore},
 		{Name: "buffer", Doc: "the switch queues frames to a slow port in servers' memory under random faults and crashes; checks order, bytes, " +
 			"and that every frame is where the counters say (--mode, --change)"},
 		{Name: "lookup", Doc: "the switch looks up packets in servers' memory under random faults and crashes; checks what became of each packet, " +
@@ -143,7 +143,7 @@ func All() []Scenario {
 		{Name: "redn", Doc: "lookups and list walks that the server's NIC alone answers, by programs made of work requests, under random faults; its " +
 			"process is killed, its NIC crashes; checks every answer (--mode)"},
 		{Name: "redn-locks", Doc: "locks that the server's NIC alone hands out, by programs made of work requests, under random faults; clients die, " +
-			"the server's process is killed; checks that one client at a time has a lock, and the order", run: runTurns},
+			"the server's process is killed; checks that one client at a time has a lock, in the order of the requests", run: runTurns},
 		holeScenarios()[0],
 		{Name: "crowd", Doc: "1,000 connections on 4 words, whose atomics the switch replaces; PSNs wrap around, tables stay within their bounds", run: runCrowd},
 		{Name: "hostile", Doc: "one host attacks the connections of the others; these stay undisturbed, tables stay bounded, refusals are counted", run: runHostile},

@@ -23,7 +23,7 @@ func cniCmd() *cobra.Command {
 		Use:   "cni",
 		Short: "Attach containers of podman, nerdctl or Kubernetes to the rack (CNI plugin)",
 		Long: "Container runtimes call this program as a CNI plugin. A container that the runtime attaches to a network of type\n" +
-			cni.Program + " becomes a guest of the rack, which must be up: a container that is joined to the switch like a host. It gets\n" +
+			cni.Program + " becomes a guest of the rack: it is joined to the switch like a host. The rack must be up. A guest gets\n" +
 			"an interface with the name that the runtime chooses, an address of the rack and a port of the switch.\n\n" +
 			"`rdmalab cni install` puts the plugin and the description of a network where runtimes look for them. `rdmalab cni\n" +
 			"guests` lists the guests with their names (column GUEST), which `rdmalab capture` and `rdmalab inject` accept as\n" +

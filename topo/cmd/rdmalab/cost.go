@@ -75,7 +75,7 @@ func costCmd() *cobra.Command {
 		Use:   "cost [NAME]",
 		Short: "Print a built-in cost file, with the sources of its figures",
 		Long: "cost NAME prints a built-in cost file: the times that NICs, links, the switch and clients take in virtual time.\n" +
-			"connectx3 and connectx5 describe these NICs, connectx3-40g is ConnectX-3 on links of 40 Gbit/s, and connectx5-dpdk\n" +
+			"connectx3 and connectx5 are the NICs ConnectX-3 and -5, connectx3-40g is ConnectX-3 on 40 Gbit/s, and connectx5-dpdk\n" +
 			"has the middlebox of the SwordBox paper (DPDK) instead of a switch at line rate. Without a name it lists the\n" +
 			"built-in files. To use other figures, write a file with `base: NAME` and the figures that differ, and name it by the\n" +
 			"flag --cost of `rdmalab sim`, `rdmalab sim calibrate`, `rdmalab run ycsb` or `rdmalab experiment NAME`.",

@@ -30,9 +30,9 @@ func experimentCmd() *cobra.Command {
 			"up, at the speed of this machine. Only experiments with a time for \"rack\" below can do that. If you press\n" +
 			"control-C, an experiment prints the results so far.\n\n" +
 			"SwordBox is a switch that understands RDMA. Some experiments compare two versions of its rules: published rules\n" +
-			"work as in the SwordBox paper, and hardened rules have the paper's holes closed (swordbox/HOLES.md). A switch that\n" +
-			"steers sends requests of the key-value store Clover to the newest version of their key. FG+ is the baseline of\n" +
-			"Sherman's paper.\n\n" +
+			"work as in the SwordBox paper, and hardened rules are without the paper's holes (ways in which its design loses data,\n" +
+			"hangs or is slow; swordbox/HOLES.md). A switch that steers sends requests of the key-value store Clover to the newest\n" +
+			"version of their key. Sherman is a B+tree in the memory of servers; FG+ is the baseline of its paper.\n\n" +
 			experimentList(),
 		Example: "  rdmalab experiment\n" +
 			"  rdmalab experiment cas-one-word\n" +

@@ -32,12 +32,12 @@ func rednTraceCmd() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "trace",
-		Short: "Execute a condition and print each work request, with the bytes that others have changed",
+		Short: "Execute a condition and print each work request, with the bytes that other requests have changed",
 		Long: "trace executes the program \"if x == y, the result is 1, else it is 2\" on a NIC in virtual time and prints each work\n" +
 			"request when the NIC executes it. A line has the virtual time, the queue, the index of the request in the queue,\n" +
 			"and the request. Lines below it show the bytes that other requests have changed since the request was posted. The\n" +
 			"last line has the result.\n\n" +
-			"The program has two queues. Requests of the first one put x into a request of the second queue, compare it with y\n" +
+			"The program has two queues. Requests of the first one put x into a request of the second queue, compare x with y\n" +
 			"by a CAS that changes this request if they are equal, and then let the NIC execute the second queue (ENABLE). With\n" +
 			"--stale there is no ENABLE: the NIC reads the requests of the second queue ahead, before they are changed. So the\n" +
 			"condition has no effect, and the result is 2.\n\n" +

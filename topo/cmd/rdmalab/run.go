@@ -63,9 +63,9 @@ func runCmdOf(f *runFlags) *cobra.Command {
 			"  the number of attempts that lost against another client (races),\n" +
 			"  round trips per operation, and bytes and packets per operation as the switch counted them,\n" +
 			"  percentiles of the latency of each kind of operation, in microseconds, and\n" +
-			"  the mean time of an operation, and its parts, in microseconds: waiting for its turn with --rate (queue), for a\n" +
-			"  lock, each round trip (trip 1, trip 2 …), the switch (only with --on sim), pauses after a failed attempt\n" +
-			"  (back-off), calls of a server (rpc), and the client's own work (client).\n\n" +
+			"  the mean time of an operation, and its parts, in microseconds: queue (waiting for its turn with --rate), lock\n" +
+			"  (waiting for a lock), trip 1, trip 2 … (each round trip), switch (time in the switch, only with --on sim),\n" +
+			"  back-off (pauses after a failed attempt), rpc (calls of a server) and client (the client's own work).\n\n" +
 			"The value of --workload is a name of the list below (a to f are workloads of the benchmark YCSB), or a number, which\n" +
 			"is the percentage of updates. --mix describes a workload of your own by its percentages.\n\n" +
 			strings.Join(loads, "\n") + "\n\n" +
@@ -123,14 +123,14 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	fs.Lookup("keys").Usage = "number of keys that are loaded and used; the first is 0"
 	fs.Lookup("value-size").Usage += "; sherman has 16 unless this flag is given"
 	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file (format: see rdmalab run convert --help), in place of a workload: not with "+
-		"--"+strings.Join(notWithTrace, ", --")+". Client C of the trace is client C modulo --clients. "+
+		"--"+strings.Join(notWithTrace, ", --")+". Client number C of the trace runs as client number C modulo --clients. "+
 		"Keys are loaded only if --keys is given; a get or a delete of a key that is missing is no failure, and a put inserts the key")
-	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace this many times faster than its timestamps say, 0.001 to 1e6; 1 means at the recorded pace (default: a client begins its next "+
+	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace at the recorded pace times this factor, 0.001 to 1e6 (default: a client begins its next "+
 		"operation when the one before has ended)")
 	fs.IntVar(&f.limit, "limit", 0, "replay at most this many operations of --trace (default: all)")
 	store.Renamed(fs, map[string]string{"value": "value-size", "patience": "op-timeout"})
 	fs.DurationVar(&c.Warmup, "warmup", time.Second, "time in which clients work before operations are counted; without this flag, a run with --trace has none")
-	fs.DurationVar(&c.Duration, "duration", 5*time.Second, "time in which operations are counted; 0 only with --ops: no limit")
+	fs.DurationVar(&c.Duration, "duration", 5*time.Second, "time in which operations are counted; 0 means no limit and needs --ops")
 	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after this many counted operations, or after --duration if that is earlier (default 0: only --duration ends it)")
 	fs.Float64Var(&c.Rate, "rate", 0, "operations that each client starts per second, at regular times, 0.001 to 1e9. If the previous operation has not ended at such a time, "+
 		"the next one waits, and its latency includes the wait (default: a client starts its next operation when the previous one has ended)")

@@ -32,13 +32,13 @@ func sweepCmd() *cobra.Command {
 		Use:   "sweep --over FLAG=VALUE,VALUE… -w FILE",
 		Short: "Run a workload with all combinations of some flags' values",
 		Long: "sweep runs `rdmalab run ycsb` with every combination of the values that the flags --over give; all other flags are\n" +
-			"the same in all runs. Values are separated by semicolons if there is one, and otherwise by commas. After each run,\n" +
+			"the same in all runs. Commas separate the values, or semicolons, if the values contain commas. After each run,\n" +
 			"sweep appends its result to FILE: a line of JSON with all flags, the version of this program and the report.\n" +
 			"`rdmalab run --help` explains workloads, stores, and the terms of the flags (node, append, shortcut, steer).\n\n" +
 			"sweep runs all combinations one after the other, and then all of them again, in --rounds rounds. So a slow minute\n" +
 			"of the machine does not affect one combination alone.\n\n" +
 			"If a sweep is interrupted, FILE keeps its results, and --resume runs the combinations that FILE lacks. If a run\n" +
-			"fails, sweep writes its error to FILE and goes on. If the next run has another --store, --value-size or --start,\n" +
+			"fails, sweep writes its error to FILE and goes on. Between two runs that differ in --store, --value-size or --start,\n" +
 			"sweep stops the store and starts an empty one. `rdmalab run compare` and `rdmalab run plot` read FILE.\n\n" +
 			"With --on sim all runs are in virtual time, each on a rack of its own; each round has another seed.",
 		Example: "  rdmalab run sweep --over store=clover,template --over clients=1,4,16 --rounds 3 --duration 2s -w stores.jsonl\n" +

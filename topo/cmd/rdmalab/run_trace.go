@@ -99,7 +99,7 @@ func convertCmd() *cobra.Command {
 		Use:   "convert FILE --from FORMAT",
 		Short: "Convert a public cache trace to the format of `rdmalab run ycsb --trace`",
 		Long: "convert reads a trace in another format and prints it in the format that `rdmalab run ycsb --trace` replays. It needs\n" +
-			"no rack. FILE - is standard input. --from names the format:\n\n" +
+			"no rack. FILE - is standard input. --from names the format of FILE:\n\n" +
 			"  twitter   the cache traces of Twitter (OSDI 2020): time, key, key size, value size, client, operation, TTL\n" +
 			"  cachelib  the key-value traces of CacheLib's CacheBench, whose header names the columns\n\n" +
 			"The output is CSV with a line for each operation, in the order of their times. Its columns are\n\n" +
@@ -134,7 +134,7 @@ func convertCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&from, "from", "", "the format of FILE: "+strings.Join(trace.Formats, " or ")+" (required)")
-	cmd.Flags().IntVar(&limit, "limit", 0, "make at most this many operations (default: all)")
+	cmd.Flags().IntVar(&limit, "limit", 0, "print at most this many operations (default: all)")
 	_ = cmd.MarkFlagRequired("from") // the flag exists
 	complete(cmd, "from", trace.Formats...)
 	return cmd

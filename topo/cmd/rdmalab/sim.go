@@ -41,8 +41,8 @@ func simCmd() *cobra.Command {
 			"operations explains every answer. The flags in parentheses choose a variant:\n\n" +
 			scenarioList() + "\n" +
 			"The switch \"replaces\" an atomic if it sends the server a WRITE of the new value instead. Published variants work as\n" +
-			"the papers describe, and hardened ones, the default, have the papers' holes closed: ways in which the published\n" +
-			"design loses data, hangs or is slow (swordbox/HOLES.md). Without --cost only links take time.\n\n" +
+			"the papers describe. Hardened variants, the default, are without the papers' holes (ways in which their designs lose\n" +
+			"data, hang or are slow; swordbox/HOLES.md). Without --cost only links take time.\n\n" +
 			"Mixes are variations that a run of clover or sherman adds to its random plan. --mix names them:\n\n" +
 			pairsList(8, mixes) + "\n" +
 			"Setups of planned, for --setup. A schedule of planned says which packets are lost, late or doubled, and when rules\n" +
@@ -95,7 +95,7 @@ func simCmd() *cobra.Command {
 
 func (f *simFlags) vary(cmd *cobra.Command) {
 	fs, p := cmd.Flags(), &f.params
-	fs.StringVar(&p.Steer, "steer", "", "clover: which requests the switch steers to the newest node of their key: write (appends), read, both, or any: the seed chooses one of these (default: it only forwards)")
+	fs.StringVar(&p.Steer, "steer", "", "clover: which requests the switch steers to the newest node of their key: write (appends), read, both, or any: the seed chooses one of these (default: the switch only forwards)")
 	fs.BoolVar(&p.ShareQP, "share-qp", false, "clover: all clients of a host share one queue pair to each memory server")
 	fs.IntVar(&p.Replicas, "replicas", 0, "clover: how many copies each node has, on as many memory servers, 1 to 3; more than 1 not with --steer (default 1)")
 	fs.IntVar(&p.Threads, "threads", 0, "clover: how many threads of the metadata server take requests, 0 to 16 (default 0: its only thread does everything)")
@@ -119,7 +119,7 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 
 // mixes says what each value of --mix does, for the help text.
 var mixes = [][2]string{
-	{"sizes", "values, and pages of sherman, of other lengths"},
+	{"sizes", "other lengths of values, and of sherman's pages"},
 	{"wear", "so little memory that it is used again and again: in clover until the versions of nodes are used up"},
 	{"keys", "many keys, anywhere in the range of 64 bits"},
 	{"format", "clover: nodes without a checksum, in some runs also without their key; sherman: the published layout; no copy is torn, because these formats would not show it"},

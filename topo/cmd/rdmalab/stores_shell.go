@@ -44,9 +44,9 @@ func shellCmd(s *store.Store) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shell",
 		Short: s.Commands.ShellShort,
-		Long: "shell reads commands line by line, from the terminal, a pipe or a file, and executes them on the store: those for\n" +
-			"single keys, as with `rdmalab " + s.Name + " get`, and others, such as " + other + "; the line `help` lists all. A value is\n" +
-			"the rest of its line, without quotes. On a terminal lines can be edited and called up again. Input from a pipe or\n" +
+		Long: "shell reads commands line by line, from the terminal, a pipe or a file, and executes them on the store: commands\n" +
+			"for single keys, like get, and others, like " + other + "; the line `help` lists all commands. A value is the rest of its\n" +
+			"line, without quotes. On a terminal lines can be edited and called up again. Input from a pipe or\n" +
 			"file is executed to its end, also after a line that failed; the exit status is then 1. The store must have been\n" +
 			"started.",
 		Example: "  rdmalab " + s.Name + " shell\n" +
