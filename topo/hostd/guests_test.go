@@ -51,6 +51,6 @@ func TestGuestsBesideADamagedFile(t *testing.T) {
 	}
 	join("g1", "10.77.0.101", 2)
 	if !resolves("10.77.0.100") || !resolves("10.77.0.101") {
-		t.Error("not all guests are resolved after the file was mended")
+		t.Error("not all guests are resolved when the file is right again")
 	}
 }
