@@ -162,11 +162,11 @@ func (c *session) joined(i int, qp verbs.QP, err error) error {
 	return errors.Join(err, qpshare.End(qp))
 }
 
-// mostJoined is how many owner numbers the client remembers for a shared connection. When the
-// client joins the connection again, it removes the remembered numbers from it, all by the same
-// request: on a lossy link, a request for each number would take longer than a lease, and the next
-// try would have one number more. If a number that is not remembered is fenced, the memory server
-// ends the connection, and the group connects again.
+// mostJoined is how many of its owner numbers the client remembers for a shared connection. It gets
+// another number when its lease has ended. When the client joins the connection again, one request
+// removes all remembered numbers from the connection. With a request for each number, a join over a
+// lossy link could take longer than a lease. If a number that is not remembered is fenced, the
+// memory server ends the connection, and the group connects again.
 const mostJoined = memservice.MostFormer
 
 // join joins a shared connection under the client's owner number, and removes the client's earlier

@@ -51,7 +51,7 @@ var Lookups = rules.Register(rules.Definition{
 		rules.Option(keyMatch, "destination", "with action lookup: what an entry matches: a flow (addresses, protocol and ports) or a destination (its address); "+
 			"RoCEv2 packets whose entry rewrites an address are dropped, because their ICRC covers it; "+
 			"default: flow", extmem.OneOf(matches...)),
-		rules.Option(keyCapacity, "65536", fmt.Sprintf("with action lookup: slots on each server, 64 bytes each, of which half can have an entry, 1 to %d; in mode published a slot has the size of a cell; default: %d", MaxCapacity, defaultCapacity),
+		rules.Option(keyCapacity, "65536", fmt.Sprintf("with action lookup: slots on each server, 1 to %d; a slot has 64 bytes, in mode published the size of a cell. Give twice as many slots as entries; default: %d", MaxCapacity, defaultCapacity),
 			extmem.Between(1, MaxCapacity)),
 		rules.Option(keyCells, "512", fmt.Sprintf("with action lookup: cells (places for packets that wait for their entry) on each server, 1 to %d; default: %d", MaxCells, defaultCells),
 			extmem.Between(1, MaxCells)),

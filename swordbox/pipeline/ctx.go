@@ -114,8 +114,9 @@ func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 	return true
 }
 
-// Drop counts the packets of a frame that a program has taken (Ingresser) or kept (Egresser), and
-// that it drops. port is the port at which the frame arrived, or through which it was to leave.
+// Drop counts the packets of f as dropped for the reason r, and does nothing else. A program calls it
+// when it drops a frame that it has taken (Ingresser) or kept (Egresser). port is the port at which
+// the frame arrived, or through which it was to leave.
 func (c *Ctx) Drop(port int, r Reason, f packetio.Frame) { c.s.CountDrop(port, r, f.Packets()) }
 
 // Discard drops a held packet. It reports whether the switch held the packet.

@@ -144,7 +144,8 @@ func (p *Program) ClearTable(name string) (n int, ok bool) {
 	return 0, false
 }
 
-// maxWords returns the bound of the words that the first handler with a table of words can know.
+// maxWords returns the largest number of words that the first handler with a table of words can
+// know; 0 if no handler has such a table.
 func (p *Program) maxWords() int {
 	for _, h := range p.parts.all {
 		for _, t := range h.Spec().Tables {

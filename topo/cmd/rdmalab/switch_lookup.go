@@ -74,8 +74,9 @@ func lookupLoadCmd() *cobra.Command {
 		Use:   "load RULE FILE",
 		Short: "Write the entries of a file into the table of a rule",
 		Long: "load writes the entries of a file into servers' memory, one entry on a line, as in `rdmalab switch lookup add`.\n" +
-			"Empty lines and lines that begin with # are ignored. An entry of the table stays unless the file has one with the\n" +
-			"same key. If FILE is -, load reads standard input. When the servers have all entries, load prints their number.",
+			"RULE is the id of a rule with action lookup. Empty lines and lines that begin with # are ignored. If the table has an\n" +
+			"entry for the same packets (the same to, from and proto), it is replaced; all other entries stay. If FILE is -, load\n" +
+			"reads standard input. When the servers have all entries, load prints their number.",
 		Example: "  echo to=cn1 dst=ms0 > entries.txt\n" +
 			"  rdmalab switch lookup load nat entries.txt   # rule nat has match=destination",
 		Args: cobra.ExactArgs(2),

@@ -68,8 +68,9 @@ func addRuleCmd() *cobra.Command {
 		Long: "add adds a rule behind the others, or with --first before them, and prints the rule with its name. It fails if\n" +
 			"an earlier rule matches every request that the new rule would match. The arguments are the keys of a rule, as in\n" +
 			"a rack file; server and action are required. The switch must run program swordbox (`rdmalab switch program\n" +
-			"swordbox`). Rules of one server that move or steer requests must agree in action (atomics and move count as one)\n" +
-			"and mode; those of move and atomics also in shards, service, depth and mtu.\n\n" +
+			"swordbox`). All rules of one server with action move, atomics or steer must have the same mode. A server has either\n" +
+			"rules with action steer, or rules with action move or atomics; these must also have the same shards, service, depth\n" +
+			"and mtu.\n\n" +
 			"A shared connection is a reliable connection of the switch to a memory server, on which it sends requests of several\n" +
 			"clients. The daemon of a host has a memory service, which registers memory, the region, for other hosts. In the\n" +
 			"store Clover a node is one version of a key's value, and an append is the CAS that puts a new node behind the newest\n" +
