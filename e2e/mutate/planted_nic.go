@@ -94,8 +94,8 @@ var nicBugs = []planted{
 	},
 	{
 		"serve: a lost event of a completion queue counts", "softrnic/ipc/serve/program_rings.go",
-		"	if q.Fired() && c.channel != nil && c.channel.send(binary.NativeEndian.AppendUint64(nil, c.user)) {\n		c.told++\n",
-		"	if q.Fired() && c.channel != nil {\n		c.channel.send(binary.NativeEndian.AppendUint64(nil, c.user))\n		c.told++\n",
+		"	if c.channel.send(binary.NativeEndian.AppendUint64(nil, c.user)) {\n		c.told++\n",
+		"	if c.told++; c.channel.send(binary.NativeEndian.AppendUint64(nil, c.user)) {\n",
 		"softrnic/uverbs TestEventsThatWaitAtTheEnd",
 	},
 	{
