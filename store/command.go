@@ -99,8 +99,8 @@ type Call struct {
 	// the result.
 	JSON bool
 	Err  io.Writer
-	// Post sends a request to a host's daemon. Host "" stands for From. An error of Post names the
-	// host.
+	// Post sends a request to a host's daemon, and waits for the answer until Context ends. Host ""
+	// stands for From. An error of Post names the host.
 	Post func(host, path string, in, out any) error
 	// Fresh is the first of 65,536 keys that no other call uses.
 	Fresh uint64
@@ -120,6 +120,19 @@ func (c *Call) Options() (o ClientOptions, err error) {
 		o.Server, err = c.Store.Server(c.Rack)
 	}
 	return o, err
+}
+
+// Within calls f, in which Post fails after the time limit: a host whose daemon hangs answers
+// nothing. No other goroutine may use c meanwhile.
+func (c *Call) Within(limit time.Duration, f func() error) error {
+	all := c.Context
+	limited, cancel := context.WithTimeout(all, limit)
+	defer func() {
+		cancel()
+		c.Context = all
+	}()
+	c.Context = limited
+	return f()
 }
 
 // History asks the daemon of host From to make a history, and returns the verdict. If in.Base is 0,
@@ -164,7 +177,7 @@ func StartHosts[Info any](c *Call, what string, request func(servers []string, f
 	}
 	for i, host := range hosts {
 		var got Info
-		err := c.Post(host, c.Store.Path(PathStart), request(servers, i == 0), &got)
+		err := c.Within(c.Store.StartLimit(), func() error { return c.Post(host, c.Store.Path(PathStart), request(servers, i == 0), &got) })
 		switch {
 		case i == 0 && err != nil:
 			return info, err

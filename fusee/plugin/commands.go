@@ -181,7 +181,7 @@ func oneLease(c *store.Call, lease time.Duration) (time.Duration, error) {
 	hosts, err := c.Store.Places(c.Rack)
 	for _, host := range hosts {
 		var on Lease
-		switch err := c.Post(host, Store.Path(PathLease), nil, &on); {
+		switch err := c.Within(store.Patience, func() error { return c.Post(host, Store.Path(PathLease), nil, &on) }); {
 		case err != nil || on.Lease == 0: // start has printed a warning about a host that does not answer
 		case lease == 0:
 			lease = on.Lease

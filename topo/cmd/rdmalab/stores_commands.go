@@ -110,26 +110,27 @@ func storeCall(cmd *cobra.Command, s *store.Store, from string) (*store.Call, er
 	if err != nil {
 		return nil, err
 	}
-	return &store.Call{
+	c := &store.Call{
 		Context: cmd.Context(), Store: s, Rack: rack, From: from, Err: cmd.ErrOrStderr(),
 		Fresh: uint64(time.Now().UnixNano()) &^ 0xffff,
 		Free:  func() error { return freeFor(s.Name, rack, statusOf(cmd)) },
-		Post: func(host, path string, in, out any) error {
-			if host == "" {
-				if host, err = clientHost(rack, from); err != nil {
-					return err
-				}
-			}
-			client, err := hostControl(cmd, host)
-			if err != nil {
+	}
+	c.Post = func(host, path string, in, out any) error {
+		if host == "" {
+			if host, err = clientHost(rack, from); err != nil {
 				return err
 			}
-			if err := client.Call(cmd.Context(), http.MethodPost, path, in, out); err != nil {
-				return fmt.Errorf("host %s: %w", host, err)
-			}
-			return nil
-		},
-	}, nil
+		}
+		client, err := hostControl(cmd, host)
+		if err != nil {
+			return err
+		}
+		if err := client.Call(c.Context, http.MethodPost, path, in, out); err != nil {
+			return fmt.Errorf("host %s: %w", host, err)
+		}
+		return nil
+	}
+	return c, nil
 }
 
 // clientHost returns the host on which a command's client runs: the host from or, if `from` is "",

@@ -1,0 +1,47 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// A host that hangs answers nothing. start waits for it only for StartLimit, warns, and goes on with
+// the next host; if it is the first host, start fails.
+func TestStartBesideAHostThatHangs(t *testing.T) {
+	for hung, fails := range map[string]bool{"cn1": false, "cn0": true} {
+		synctest.Test(t, func(t *testing.T) {
+			var warnings strings.Builder
+			var asked []string
+			c := &Call{
+				Context: t.Context(), Store: &Store{Name: "x"}, Err: &warnings, Free: func() error { return nil },
+				Rack: &spec.Rack{Hosts: []spec.Host{{Name: "cn0", Role: spec.Compute}, {Name: "cn1", Role: spec.Compute}, {Name: "cn2", Role: spec.Compute}, {Name: "ms0", Role: spec.Memory}}},
+			}
+			c.Post = func(host, _ string, _, out any) error {
+				asked = append(asked, host)
+				if host == hung {
+					<-c.Context.Done()
+					return c.Context.Err()
+				}
+				*out.(*string) = host
+				return nil
+			}
+			began := time.Now()
+			info, err := StartHosts[string](c, "table", func([]string, bool) any { return nil })
+			if took := time.Since(began); took != c.Store.StartLimit() {
+				t.Errorf("%s hangs: start took %v", hung, took)
+			}
+			if errors.Is(err, context.DeadlineExceeded) != fails || !fails && (info != "cn0" || len(asked) != 3 || !strings.Contains(warnings.String(), "host cn1 does not know the table")) {
+				t.Errorf("%s hangs: %q, %v, asked %v: %s", hung, info, err, asked, warnings.String())
+			}
+			if c.Context.Err() != nil {
+				t.Error("the call's own context has ended")
+			}
+		})
+	}
+}
