@@ -32,8 +32,6 @@ type MasterConfig struct {
 type master struct {
 	mu  sync.Mutex // guards the fields below
 	ctx verbs.Context
-	// generation identifies the table (layout.Superblock).
-	generation uint64
 	*reign
 }
 
@@ -41,6 +39,8 @@ type master struct {
 type reign struct {
 	host  string
 	lease time.Duration
+	// generation identifies the table (layout.Superblock).
+	generation uint64
 	// ended is closed when the master or standby has ended.
 	ended chan struct{}
 	// paired is MasterConfig.Paired, or true if the host began with a standby.
@@ -168,14 +168,14 @@ func (n *node) open(in MasterConfig) (opened bool, err error) {
 		if err != nil {
 			return errors.Join(control.Errorf(http.StatusBadGateway, "the %s on %s: %v", in.role(), n.Host.Name(), err), v.Close())
 		}
+		r := &reign{host: n.Host.Name(), lease: c.Lease, ended: make(chan struct{})}
 		if in.Standby {
 			n.Host.Log().Info("the standby of a table's master is up", "memory", in.Servers)
 			b.Counted = func() { n.Host.Log().Info("the master counts this standby") }
-			n.master.generation = b.Super().Generation
+			r.generation = b.Super().Generation
 		} else {
-			n.master.generation = m.Super().Generation
+			r.generation = m.Super().Generation
 		}
-		r := &reign{host: n.Host.Name(), lease: c.Lease, ended: make(chan struct{})}
 		r.paired.Store(in.Paired || in.Standby)
 		r.master.Store(m)
 		n.master.ctx, n.master.reign = v, r

@@ -61,7 +61,7 @@ type request struct {
 	Interface  *struct{ Address, AddressIPv6, MacAddress string }
 }
 
-// driverServer serves a driver on the socket at path. done is closed when srv has ended.
+// driverServer serves a driver on its socket (driverSocket). done is closed when srv has ended.
 type driverServer struct {
 	srv  *http.Server
 	done chan struct{}
