@@ -99,9 +99,9 @@ type Call struct {
 	// the result.
 	JSON bool
 	Err  io.Writer
-	// Post sends a request to a host's daemon, and waits for the answer until Context ends. Host ""
-	// stands for From. An error of Post names the host.
-	Post func(host, path string, in, out any) error
+	// Ask sends a POST request to a host's daemon, and waits for the answer until ctx ends. Host ""
+	// stands for From. An error of Ask names the host.
+	Ask func(ctx context.Context, host, path string, in, out any) error
 	// Fresh is the first of 65,536 keys that no other call uses.
 	Fresh uint64
 	// Free returns an error if another store is up on the rack.
@@ -122,17 +122,21 @@ func (c *Call) Options() (o ClientOptions, err error) {
 	return o, err
 }
 
-// Within calls f, in which Post fails after the time limit: a host whose daemon hangs answers
-// nothing. No other goroutine may use c meanwhile.
-func (c *Call) Within(limit time.Duration, f func() error) error {
-	all := c.Context
-	limited, cancel := context.WithTimeout(all, limit)
-	defer func() {
-		cancel()
-		c.Context = all
-	}()
-	c.Context = limited
-	return f()
+// Post calls Ask, and waits until the Context of the call ends.
+func (c *Call) Post(host, path string, in, out any) error {
+	return c.Ask(c.Context, host, path, in, out)
+}
+
+// PostWithin is Post with a time limit: a host that hangs answers nothing.
+func (c *Call) PostWithin(limit time.Duration, host, path string, in, out any) error {
+	ctx, cancel := context.WithTimeout(c.Context, limit)
+	defer cancel()
+	return c.Ask(ctx, host, path, in, out)
+}
+
+// PostStart asks a host to start its part of the store. It waits for StartLimit at most.
+func (c *Call) PostStart(host string, in, out any) error {
+	return c.PostWithin(c.Store.StartLimit(), host, c.Store.Path(PathStart), in, out)
 }
 
 // History asks the daemon of host From to make a history, and returns the verdict. If in.Base is 0,
@@ -177,7 +181,7 @@ func StartHosts[Info any](c *Call, what string, request func(servers []string, f
 	}
 	for i, host := range hosts {
 		var got Info
-		err := c.Within(c.Store.StartLimit(), func() error { return c.Post(host, c.Store.Path(PathStart), request(servers, i == 0), &got) })
+		err := c.PostStart(host, request(servers, i == 0), &got)
 		switch {
 		case i == 0 && err != nil:
 			return info, err

@@ -58,9 +58,10 @@ const Patience = 5 * time.Second
 // JoinPatience returns how long a client may take to connect.
 func (s *Store) JoinPatience() time.Duration { return cmp.Or(s.Join, Patience) }
 
-// StartLimit is how long `rdmalab STORE start` waits for the answer of one host: the host may open a
-// client, then make the store, and so waits twice for the memory servers at most.
-func (s *Store) StartLimit() time.Duration { return 2*s.JoinPatience() + 5*time.Second }
+// StartLimit is how long `rdmalab STORE start` waits for the answer of one host. The host may open a
+// client, then make the store, and so waits twice for the memory servers at most. A store's server
+// may also read what is left of the store in their memory.
+func (s *Store) StartLimit() time.Duration { return 2*s.JoinPatience() + 30*time.Second }
 
 // Places returns the hosts on which the store is started and stopped: the host of its server or,
 // without a server, all compute hosts.

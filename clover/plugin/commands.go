@@ -196,7 +196,7 @@ func start(c *store.Call, cfg Config) error {
 		}
 	}
 	var up started
-	if err := c.Post(host, Store.Path(store.PathStart), cfg, &up); err != nil || up.Fixed == "" {
+	if err := c.PostStart(host, cfg, &up); err != nil || up.Fixed == "" {
 		return err
 	}
 	_, err = fmt.Fprintf(c.Err, "each size of nodes has a fixed part of the memory, and can be full while others are not: %s\n", up.Fixed)

@@ -159,12 +159,13 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 				return nil, err
 			}
 			in := MasterConfig{Servers: c.Memory(), Lease: lease, Paired: standby != ""}
-			if err := c.Post(master, Store.Path(PathMaster), in, nil); err != nil {
+			limit := c.Store.StartLimit() + confirmLimit(lease)
+			if err := c.PostWithin(limit, master, Store.Path(PathMaster), in, nil); err != nil {
 				return nil, err
 			}
 			info.Master = master
 			if in.Standby = true; standby != "" {
-				if err := c.Post(standby, Store.Path(PathMaster), in, nil); err != nil {
+				if err := c.PostWithin(limit, standby, Store.Path(PathMaster), in, nil); err != nil {
 					return nil, err
 				}
 				info.Standby = standby
@@ -181,7 +182,7 @@ func oneLease(c *store.Call, lease time.Duration) (time.Duration, error) {
 	hosts, err := c.Store.Places(c.Rack)
 	for _, host := range hosts {
 		var on Lease
-		switch err := c.Within(store.Patience, func() error { return c.Post(host, Store.Path(PathLease), nil, &on) }); {
+		switch err := c.PostWithin(store.Patience, host, Store.Path(PathLease), nil, &on); {
 		case err != nil || on.Lease == 0: // start has printed a warning about a host that does not answer
 		case lease == 0:
 			lease = on.Lease

@@ -63,7 +63,7 @@ func (r *reign) over() bool {
 // having noticed, because its host was hung: confirm waits until the master has reached all members,
 // or notices. ended is true if the master or standby has ended.
 func (r *reign) confirm(in MasterConfig) (ended bool, err error) {
-	patience := max(store.Patience, 4*r.lease)
+	patience := confirmLimit(r.lease)
 	m, since := r.now()
 	for end := time.Now().Add(patience); !r.over(); time.Sleep(time.Millisecond) {
 		now, rounds := r.now()
@@ -88,6 +88,9 @@ func (r *reign) confirm(in MasterConfig) (ended bool, err error) {
 	}
 	return true, nil
 }
+
+// confirmLimit is how long confirm waits at most.
+func confirmLimit(lease time.Duration) time.Duration { return max(store.Patience, 4*lease) }
 
 // now returns the master that has charge of the table, and its rounds (see fusee.Master.Rounds).
 func (r *reign) now() (m *fusee.Master, rounds uint64) {

@@ -24,6 +24,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/unixsocket"
 )
 
+// PathAlive is the path of a GET that every Server answers at once, with an empty body. It shows that
+// the process runs and does not hang, whatever its handlers wait for.
+const PathAlive = "/alive"
+
 // maxBody is the largest size of a request body in bytes.
 const maxBody = 1 << 20
 
@@ -171,7 +175,9 @@ func Serve(path string, m *Mux) (*Server, error) {
 			WriteError(w, Errorf(http.StatusRequestTimeout, "the request came after its deadline, and was not carried out"))
 			return
 		}
-		m.ServeHTTP(w, r)
+		if r.Method != http.MethodGet || r.URL.Path != PathAlive {
+			m.ServeHTTP(w, r)
+		}
 	})
 	s.srv = &http.Server{Handler: handler, ReadHeaderTimeout: headerWait}
 	go func() {

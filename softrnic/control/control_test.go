@@ -194,6 +194,9 @@ func TestDeadlines(t *testing.T) {
 		t.Errorf("a silent daemon: %v", err)
 	}
 	c, _ := serve(t)
+	if err := c.Call(t.Context(), "GET", PathAlive, nil, nil); err != nil {
+		t.Errorf("a daemon that answers: %v", err)
+	}
 	for name, until := range map[string]time.Duration{"late": -time.Millisecond, "in time": time.Minute} {
 		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://rdmalab/hello", nil)
 		if err != nil {

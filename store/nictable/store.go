@@ -147,7 +147,7 @@ func startAt(c *store.Call, in request) (out info, err error) {
 	if err := c.Free(); err != nil {
 		return out, err
 	}
-	return out, c.Post(host, Store.Path(store.PathStart), in, &out)
+	return out, c.PostStart(host, in, &out)
 }
 
 // withDefaults checks a shape and replaces its zero values.

@@ -221,7 +221,7 @@ func startCentral(c *store.Call, in request) (out info, err error) {
 		return out, err
 	}
 	in.Finding = in.For(c.Memory(), true)
-	return out, c.Post(host, Central.Path(store.PathStart), in, &out)
+	return out, c.PostStart(host, in, &out)
 }
 
 // centralTrial chooses at random a table for `rdmalab sim pdpm-central`. The table is small, so

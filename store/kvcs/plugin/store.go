@@ -165,12 +165,12 @@ func start(c *store.Call, in request) (out info, err error) {
 	if err := c.Free(); err != nil {
 		return out, err
 	}
-	if err := c.Post(host, Store.Path(store.PathStart), in, &out); err != nil {
+	if err := c.PostStart(host, in, &out); err != nil {
 		return out, err
 	}
 	var errs []error
 	for _, m := range memory {
-		if err := c.Post(m, Store.Path(store.PathStart), request{Coordinator: host, Shape: out.Shape}, nil); err != nil {
+		if err := c.PostStart(m, request{Coordinator: host, Shape: out.Shape}, nil); err != nil {
 			errs = append(errs, err)
 			continue
 		}

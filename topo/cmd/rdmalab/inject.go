@@ -193,7 +193,7 @@ func withNode(err error, node string) error {
 var errInterrupted = errors.New("interrupted")
 
 // awake returns an error if a daemon does not answer. It is called before requests without a time
-// limit.
+// limit, and before those with a long one.
 func awake(ctx context.Context, client *control.Client, node string) error {
-	return ask(ctx, client, node, http.MethodGet, "/status", nil, nil)
+	return ask(ctx, client, node, http.MethodGet, control.PathAlive, nil, nil)
 }

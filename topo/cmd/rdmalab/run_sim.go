@@ -142,7 +142,8 @@ func (s *simRun) measure() (*runReport, error) {
 	f := s.flags
 	call := &store.Call{
 		Context: s.ended, Store: s.desc, Rack: s.spec, Err: io.Discard, Free: func() error { return nil },
-		Post: func(host, path string, in, out any) error {
+		// The context of one request may have a limit in real time, which a run in virtual time must not have.
+		Ask: func(_ context.Context, host, path string, in, out any) error {
 			host = cmp.Or(host, s.hosts[0])
 			if err := s.ctl[host].Call(s.ended, http.MethodPost, path, in, out); err != nil {
 				return fmt.Errorf("host %s: %w", host, err)

@@ -115,7 +115,7 @@ func storeCall(cmd *cobra.Command, s *store.Store, from string) (*store.Call, er
 		Fresh: uint64(time.Now().UnixNano()) &^ 0xffff,
 		Free:  func() error { return freeFor(s.Name, rack, statusOf(cmd)) },
 	}
-	c.Post = func(host, path string, in, out any) error {
+	c.Ask = func(ctx context.Context, host, path string, in, out any) error {
 		if host == "" {
 			if host, err = clientHost(rack, from); err != nil {
 				return err
@@ -125,7 +125,10 @@ func storeCall(cmd *cobra.Command, s *store.Store, from string) (*store.Call, er
 		if err != nil {
 			return err
 		}
-		if err := client.Call(c.Context, http.MethodPost, path, in, out); err != nil {
+		if err := awake(ctx, client, host); err != nil {
+			return err
+		}
+		if err := client.Call(ctx, http.MethodPost, path, in, out); err != nil {
 			return fmt.Errorf("host %s: %w", host, err)
 		}
 		return nil

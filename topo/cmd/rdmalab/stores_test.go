@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"io"
 	"strings"
@@ -57,7 +58,7 @@ func TestEveryStoreAsksForOthers(t *testing.T) {
 		start := s.Commands.Start.New(pflag.NewFlagSet(s.Name, pflag.ContinueOnError))
 		_, err := start(&store.Call{
 			Context: t.Context(), Store: s, Rack: rack, Err: io.Discard, Free: func() error { return up },
-			Post: func(_, path string, _, _ any) error { return errors.New("a request: " + path) },
+			Ask: func(_ context.Context, _, path string, _, _ any) error { return errors.New("a request: " + path) },
 		})
 		if !errors.Is(err, up) {
 			t.Errorf("%s: %v", s.Name, err)
