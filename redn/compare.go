@@ -15,7 +15,8 @@ func (q *Queue) Min(f sendring.Flags, word Mem, numbers ...Mem) *Request {
 
 // IfAtMost appends requests that copy src to dst if the operand at x is at most y. The NIC computes
 // the maximum of both, and an If compares this with y. bound is memory that holds y; word and
-// scratch are 8 bytes each that may be overwritten. IfAtMost takes 1 copy more than If.
+// scratch are 8 bytes each that may be overwritten. IfAtMost appends one request more than If, the
+// MAX.
 func (q *Queue) IfAtMost(on *Queue, x Mem, y Operand, bound, dst, src, word, scratch Mem) {
 	q.Max(0, word, x.At(0, OperandLen), bound.At(0, OperandLen))
 	q.If(on, word, y, dst, src, scratch)

@@ -47,8 +47,8 @@ func (q *Queue) conditional(on *Queue, x Mem, y Operand, dst, src, scratch Mem, 
 // If appends requests that copy src to dst if the operand at x equals y. The copy is a request of
 // queue `on`, which must be managed: otherwise the NIC may execute the copy before it is changed.
 // All other requests are of q, and the next request of q waits until the copy is complete. scratch
-// is 8 bytes that may be overwritten. Besides the conditional request, If takes 1 copy, 1 atomic
-// and 3 WAIT or ENABLE (the paper's Table 2).
+// is 8 bytes that may be overwritten. Besides the conditional request, If appends 1 copy, 1 atomic
+// and 3 WAITs or ENABLEs, as Table 2 of the paper counts them (see Cost).
 func (q *Queue) If(on *Queue, x Mem, y Operand, dst, src, scratch Mem) {
 	q.conditional(on, x, y, dst, src, scratch, false)
 	q.decide(on)

@@ -21,15 +21,15 @@ const (
 	keyLen = controlLen - 1
 	// NodeLen is the length of a node in bytes.
 	NodeLen = 2*wordLen + 2*keyLen + 4
-	// walkCopies is how many copies of the key a client's request contains: the NIC can scatter the
-	// copies over so many requests of the walk.
+	// walkCopies is how many copies of the key a client's request contains: the NIC can scatter them
+	// over that many CAS of a walk.
 	walkCopies = sendring.MaxSGE
 	// WalkLen is the length of a client's request (AppendWalk) in bytes.
 	WalkLen = walkCopies*keyLen + wordLen
 )
 
-// appendKey appends the first seven bytes of a control segment with this opcode, and key as its
-// operand.
+// appendKey appends the first seven bytes of a control segment that has the opcode op and the
+// operand key.
 func appendKey(b []byte, op sendring.Opcode, key Operand) []byte {
 	word := binary.NativeEndian.AppendUint64(nil, control(op, 0, key))
 	return append(b, word[:keyLen]...)
@@ -41,9 +41,9 @@ func AppendNode(b []byte, key Operand, value, next uint64) []byte {
 	return appendNode(b, key, value, next, sendring.NOP, sendring.NOP, Hit)
 }
 
-// AppendEnd appends the node behind the last one, which ends a walk. self is the address at which
-// this node will be: the node names itself as its next node. Clients whose key is in no node of the
-// list get the bytes at value.
+// AppendEnd appends the node that follows the last node of a list, and ends each walk that reaches
+// it. self is the address at which this node will be: the node names itself as its next node.
+// Clients whose key is in no node of the list get the bytes at value.
 func AppendEnd(b []byte, value, self uint64) []byte {
 	return appendNode(b, 0, value, self, sendring.WriteImm, sendring.MaskedFetchAdd, Miss)
 }
@@ -56,8 +56,8 @@ func appendNode(b []byte, key Operand, value, next uint64, answer, end sendring.
 	return appendKey(b, end, key)
 }
 
-// AppendWalk appends the request that a client sends: the key, in the byte order of compare values,
-// and head, the address of the first node.
+// AppendWalk appends the request that a client sends: walkCopies copies of the key, in the byte
+// order of compare values, and head, the address of the first node.
 func AppendWalk(b []byte, key Operand, head uint64) []byte {
 	one := appendKey(nil, sendring.NOP, key)
 	slices.Reverse(one)

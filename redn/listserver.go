@@ -81,7 +81,8 @@ const (
 func (s *ListServer) Start(master *Queue) { master.enable(s.Worker, uint32(s.Worker.blocks())) }
 
 // raises returns the operands of a masked FETCH_ADD that adds 1 to the shadow of the count of r
-// (see Loop): the word, the addend, and the mask. The mask is the highest of the shadow's 16 bits.
+// (see Loop): the word, the addend, and the mask, which has the highest of the shadow's 16 bits,
+// so that no carry leaves the shadow.
 func (l *Loop) raises(r *Request) (word Mem, addend, last uint64) {
 	i := slices.Index(l.counted, r)
 	word = l.shadow.At(i/countsInWord*wordLen, wordLen)

@@ -57,13 +57,14 @@ func (l *Lock) Build() []byte {
 // request that releases it.
 //
 // If the queue pair of Answers enters the error state, the NIC flushes its receives. These
-// completions end the WAITs of a lap like requests do, so that the NIC releases the client's lock,
-// or passes its turn on. After that the program stops. The NIC moves the queue pair to the error
-// state itself if an answer is not acknowledged. It sends nothing to a client that holds a lock, so
-// the server must notice that such a client has gone, and move the queue pair to the error state.
-// The server must not destroy this queue pair before the lap has ended: an ENABLE of a queue pair
-// that does not exist stops the worker. A client that was only slow may then still use what the
-// lock guards; the ticket, which grows, shows which requests come from the former holder.
+// completions end the WAITs of a lap like requests do. So if the client holds a lock, the NIC
+// releases it; if the client waits for a lock, the NIC releases it when the client's turn comes.
+// After that the program stops. The NIC moves the queue pair to the error state itself if an
+// answer is not acknowledged. It sends nothing to a client that holds a lock, so the server must
+// notice that such a client has gone, and move the queue pair to the error state. The server must
+// not destroy this queue pair before the lap has ended: an ENABLE of a queue pair that does not
+// exist stops the worker. A client that was only slow may then still use what the lock guards; the
+// ticket, which grows, shows which requests come from the former holder.
 type LockServer struct {
 	// Worker is a managed queue that is connected to itself. Answers is a managed queue that is
 	// connected to the client. Both compare 16 bits (Counts16), and their rings have LockWorkerBlocks

@@ -38,12 +38,12 @@ func AppendProbe(b []byte, key Operand, bucket uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, bucket)
 }
 
-// Lookup looks keys up in a table for one client without a processor. Worker is a managed queue
-// that is connected to itself. Answers is a managed queue that is connected to the client. If
-// Answers is not managed, a WAIT in front of each answer waits for the CAS that turns the answer
-// from a NOP into a WRITE. The NIC may then read the answer from the ring before the CAS: it
-// executes the NOP and never sends the answer. The server posts a receive for each request to the
-// queue pair of Answers.
+// Lookup looks keys up in a table for one client. No processor of the server takes part. Worker is
+// a managed queue that is connected to itself. Answers is a queue that is connected to the client;
+// it should be managed. If it is not, a WAIT in front of each answer waits for the CAS that turns
+// the answer from a NOP into a WRITE. But the NIC may read the answer from the ring before the
+// CAS: then it executes the NOP, and never sends the answer. The server posts a receive for each
+// request to the queue pair of Answers.
 type Lookup struct {
 	Worker, Answers *Queue
 	// Beside are further queues like Worker, for parallel probes. If there are none, Worker
@@ -68,9 +68,10 @@ type Lookup struct {
 // from 1 to MaxProbes, or if there are parallel queues and probes is not their number (with
 // Worker).
 //
-// The server must have enabled the first request of a lookup, which waits for the receive. Each
-// lookup enables the first requests of the next one, which must be in the ring by then. So a server
-// keeps at least one more lookup in the ring than its client may ask for.
+// A lookup begins with a WAIT for the receive and an ENABLE (lookupHead). Start enables these two
+// requests of the first lookup. The ENABLE of each lookup enables its other requests, and the
+// first two requests of the next lookup, which must be in the ring by then. So a server keeps at
+// least one more lookup in the ring than its client may ask for.
 func (l *Lookup) Request(probes int) ([]verbs.SGE, error) {
 	workers := l.workers()
 	switch {

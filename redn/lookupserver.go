@@ -37,9 +37,9 @@ func LookupServerBlocks(probes int) (worker, answers int) {
 // has a second block, for which the ring has room because its size is rounded up.
 const lookupLap = 13
 
-// LookupServer looks keys up for one client without a processor. It serves any number of requests:
-// it is a recycled loop (see Loop), and each lap answers one request. In contrast to Lookup, each
-// value has its own length.
+// LookupServer looks keys up for one client. No processor of the server takes part. It serves any
+// number of requests: it is a recycled loop (see Loop), and each lap answers one request. In
+// contrast to Lookup, each value has its own length.
 type LookupServer struct {
 	// Worker is a managed queue that is connected to itself. Answers is a managed queue that is
 	// connected to the client. Both compare 16 bits (Counts16), and their rings have the sizes that

@@ -11,8 +11,9 @@ import (
 // Loop is a recycled loop: the last request of a managed queue enables this queue for one more lap,
 // so that the NIC executes the same requests again. WAIT and ENABLE have absolute counts and
 // indexes, so each lap must raise them. The pool has a 16-bit copy of each count, its shadow. In
-// each lap masked ADDs raise the shadows, four each, and READs copy the shadows into the requests,
-// in the other byte order. Other READs restore requests that the lap has changed.
+// each lap masked ADDs raise the shadows, each ADD four of them. READs copy the shadows into the
+// requests, with the bytes of each in reverse order. Other READs restore requests that the lap has
+// changed.
 //
 // A lap must fill the rings of all queues of the loop; NOPs fill what the requests of the lap leave
 // free. Recycle begins a loop, its caller appends the requests of a lap to the queues, and End ends
@@ -230,7 +231,7 @@ func (l *Loop) Close() error {
 
 // Start appends requests that start the loop, for the first time or after a break, to queue `from`,
 // which is managed. They restore the requests that the last lap has changed. Then an ENABLE starts
-// the loop, with the count that closing has now.
+// the loop. A READ copies the count of this ENABLE from closing, whose count each lap raises.
 func (l *Loop) Start(from *Queue) {
 	l.again(from, slices.Concat(l.restored, []*Request{l.closing}))
 	enable := &Request{queue: from, index: from.next + 2}

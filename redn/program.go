@@ -29,7 +29,8 @@ type Program struct {
 	poolAt, used int // offset of the pool in MR; bytes of MR that are in use
 }
 
-// maxSends is the length of the send queue beside a ring, which no request uses.
+// maxSends is the length of a queue pair's ordinary send queue. No request uses this queue,
+// because all requests are in the ring.
 const maxSends = 16
 
 // MemOf describes a whole region.

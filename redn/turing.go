@@ -78,7 +78,8 @@ func (t *Turing) Build(pool *Pool) (err error) {
 	q, on := t.Loop, t.On
 	v := func(at, n int) Mem { return t.Vars.At(at, n) }
 	head, cell, rule, scratch := v(turingHead, wordLen), v(turingCell, cellLen), v(turingRule, ruleLen), v(turingScratch, wordLen)
-	// do copies the word `from` into fields of the newest request of queue `on`, and executes it.
+	// do appends requests that copy the word `from`, with its bytes reversed, into `fields` of the
+	// newest request of queue `on`, and then execute that request.
 	do := func(from, fields Mem) {
 		q.Read(sendring.Signalled, from, reversed(fields)...)
 		q.decide(on)
@@ -106,8 +107,8 @@ func (t *Turing) Start(from *Queue) { t.loop.Start(from) }
 // Place writes a machine to memory, before it is started. states is the memory of t.States, tape
 // the memory of t.Tape, and vars the memory of t.Vars, at least TuringVars bytes. symbols are the
 // contents of the cells from the first one on. The head is on cell `head`, and the first state is
-// machine[0]. If states or symbols do not fit, or a rule names a symbol or a state that does not
-// exist, Place returns an error and writes nothing.
+// machine[0]. If states or symbols do not fit, `head` is no index of symbols, or a rule names a
+// symbol or a state that does not exist, Place returns an error and writes nothing.
 func (t *Turing) Place(vars, states, tape []byte, machine []State, symbols []int, head int) error {
 	if err := t.check(len(vars), len(states), len(tape), machine, symbols, head); err != nil {
 		return err

@@ -15,9 +15,9 @@ const stopLen = 2 * 16
 // WAIT for completions that never come, so q executes nothing after it. (After the break of a Loop,
 // the queue is idle and can be started again.)
 //
-// Besides its body, an iteration takes 1 copy, 1 atomic, 3 WAIT or ENABLE (Table 2), and the
-// conditional request. q must be managed: the NIC reads requests of other queues ahead, before a
-// break can replace them. `on` and scratch are as in If.
+// Besides its body, an iteration has 1 copy, 1 atomic, 3 WAITs or ENABLEs (Table 2 of the paper),
+// and the conditional request. q must be managed: if it were not, the NIC could read requests
+// ahead, before a break replaces them. `on` and scratch are as in If.
 func (q *Queue) Unrolled(pool *Pool, on *Queue, n int, x Mem, y Operand, scratch Mem, body func(i int)) error {
 	if !q.Managed {
 		return fmt.Errorf("redn: queue %s: a break has no effect on a request that the NIC has read: the queue must be managed", q.Name)

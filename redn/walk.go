@@ -39,9 +39,9 @@ const directNodes = sendring.MaxSGE - 2
 // with the key; with a break, only for the first such node. Then it gets a WRITE of no bytes with
 // Miss.
 //
-// For each node the NIC executes 1 copy, 1 atomic, 3 WAIT or ENABLE, as in Table 2, and the
-// conditional request. Without a break, the requests of the next walk must be in the ring when a
-// walk ends; see Lookup.Request.
+// For each node the NIC executes 1 copy, 1 atomic, 3 WAITs or ENABLEs, as in Table 2 of the paper,
+// and the conditional request. Without a break, the requests of the next walk must be in the ring
+// when a walk ends; see Lookup.Request.
 func (k *Walk) Request(n int) ([]verbs.SGE, error) {
 	if n < 1 {
 		return nil, fmt.Errorf("redn: %d nodes; at least 1", n)
@@ -173,7 +173,8 @@ func (k *Walk) nodes(begin *Request, first uint32, n int) (last *Request) {
 }
 
 // end returns the request that ends a walk at node j. It writes two requests over the READ of the
-// next node: an ENABLE of both answers, and a WAIT for completions that never come.
+// next node: an ENABLE of the two answers (Hit, then Miss), and a WAIT for completions that never
+// come.
 func (k *Walk) end(j int, first uint32) sendring.Entry {
 	e := sendring.Entry{Op: sendring.NOP, Flags: sendring.Signalled, Segments: writeSegments, NSGE: 1}
 	m, b := k.Pool.Reserve(walkReadBlocks * sendring.BlockSize)
