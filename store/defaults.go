@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// complete gives the commands stop, load, check and shell of the store the help texts that it has
-// not set, and check the function of the command if the store has none.
+// complete fills in the help texts of the commands stop, load, check and shell that the store has
+// not set. If the store has no function for the command check, complete sets the default one.
 func (s *Store) complete() {
 	c := &s.Commands
 	or := func(d *Command, short, long, example string) {

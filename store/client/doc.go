@@ -28,8 +28,8 @@
 // # Contexts and errors
 //
 // Errors are those of package kv. An operation ends at the deadline of its context, or after
-// Options.Patience if that is earlier. If its context is cancelled, it returns at once. A cancelled
-// write returns kv.ErrTimeout, because it may still be executed, unless the error is kv.ErrNoEffect
-// as well. If a client cannot go on because the NIC or the store has been restarted, the next
-// operation replaces it.
+// Options.Patience if that is earlier. If its context is cancelled, it returns at once. A
+// cancelled write returns kv.ErrTimeout, because it may still be executed. If the error is
+// kv.ErrNoEffect, too, it will not be executed. If a client cannot go on because the NIC or the
+// store has been restarted, the next operation replaces it.
 package client

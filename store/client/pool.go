@@ -211,7 +211,7 @@ func (p *Pool) run(ctx context.Context, m *member, f func(m *member, deadline cl
 }
 
 // deadline returns the deadline of a context by the clients' clock, but at most `patience` from
-// now. An operation whose context is cancelled keeps its client until this deadline.
+// now. An operation whose context is cancelled may keep its client until this deadline.
 func (p *Pool) deadline(ctx context.Context, patience time.Duration) clock.Time {
 	if at, ok := ctx.Deadline(); ok {
 		patience = min(patience, time.Until(at))

@@ -94,8 +94,9 @@ func (k opKind) writes() bool { return k == opPut || k == opInsert || k == opUps
 type input struct {
 	kind  opKind
 	value uint64 // the number of the value that is written; see MakeValue
-	// losses, in an opLoss, is the loss itself. In another operation, it is the set of losses that
-	// happened while the operation was in progress. See Loss.
+	// losses, in an opLoss, is the loss itself, or everyLoss if all servers lost their memory. In
+	// another operation, it is the set of losses that happened while the operation was in progress.
+	// See Loss.
 	losses lossSet
 	at     clock.Time
 }

@@ -26,8 +26,8 @@ func (o *operation) optional() bool { return o.end == never }
 //
 //   - An operation without effect is placed as soon as the state explains its answer. In every
 //     order in which it comes later, it could come now as well.
-//   - Each value is written once. So the search does not leave a state while a GET that is not
-//     placed has found its value.
+//   - Each value is written once. So the search keeps the key at a value until all GETs that have
+//     found this value are placed.
 //   - Values that no GET has found are all alike.
 //   - An operation without an answer may be left out. If several of them are alike, trying the
 //     first one is enough. If the search fails although some of them are still available, it fails

@@ -38,8 +38,7 @@ const (
 	// sessionLeases is the number of leases without a message after which the coordinator may
 	// forget a session, to make room for another. A client that goes on later begins a new session.
 	sessionLeases = 2
-	// maxLog bounds the records that are kept for a server that does not have its whole copy of the
-	// table yet.
+	// maxLog bounds the records that are kept for a server that is not a replica yet (memberCopying).
 	maxLog = 8192
 	// sendWindow bounds the records, and copyWindow the bytes of the copy of the table, that are in
 	// flight to a server.
@@ -310,8 +309,8 @@ func (c *Coordinator) append(r *record) uint64 {
 	return c.head()
 }
 
-// trim forgets the records that no member needs. It removes a server that still copies the table
-// when more than maxLog records wait for it.
+// trim forgets the records that no member needs. It removes a server that is not a replica yet
+// (memberCopying) when more than maxLog records wait for it.
 func (c *Coordinator) trim() {
 	least := c.head()
 	for _, m := range slices.Clone(c.members) {

@@ -29,8 +29,8 @@ const (
 const (
 	maxBuckets = 1 << 20
 	maxCells   = 1 << 22
-	// MaxValue is the length of the longest value: a record of it is one datagram of a link with an
-	// MTU of 4200 bytes.
+	// MaxValue is the length of the longest value in bytes: a record with such a value fits into one
+	// datagram on a link with an MTU of 4200 bytes.
 	MaxValue = 4000
 )
 

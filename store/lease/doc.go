@@ -13,9 +13,10 @@
 //
 // # Guarantees
 //
-// A client's Term ends at least the grace before the server's Terms report the same lease as Over.
-// The client counts from the time at which it sent the request, the server from the time at which
-// it received it. The two clocks need not show the same time, but must run at the same rate.
+// A client's Term ends before the server's Terms report the same lease as Over, earlier by at
+// least the grace. The client counts from the time at which it sent the request, the server from
+// the time at which it received it. The two clocks need not show the same time, but must run at
+// the same rate.
 //
 // A Watch never says that a word was unchanged for longer than it was: it counts from the time at
 // which the first answer had arrived to the time at which the last request was sent. A word that

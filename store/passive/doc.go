@@ -22,8 +22,8 @@
 // memory, as Expect says. The server may have lost its memory meanwhile, or another store may have
 // been made there.
 //
-// Form does this for stores whose memory begins with a superblock. It makes such a store on the
-// servers, and connects clients to it.
+// Form makes this check for stores whose memory begins with a superblock. It also makes such a
+// store on the servers, and connects clients to it.
 //
 // A Conn is used by one thread at a time. A store's client embeds a Client.
 package passive

@@ -74,8 +74,9 @@ func (s Shape) size() uint64 {
 // Need returns how much memory each server must share for a table of this shape, in bytes.
 func (s Shape) Need() int { return int(s.end()) + line + keyLen + s.entryLen() }
 
-// tag names one lock of one client: the client's number and a count. A lock word of 0 says that the
-// lock is free.
+// tag is the value of a lock word: the number of the client that holds the lock, and how many
+// locks the client has taken under this number. 0 means that the lock is free. A copy has the tag
+// of the write that made it; in pDPM-Central it has a version instead.
 type tag uint64
 
 func makeTag(owner, count uint32) tag { return tag(owner)<<32 | tag(count) }

@@ -34,7 +34,7 @@ type Converted struct {
 //
 // cachelib: the key-value traces that CacheBench replays (github.com/facebook/CacheLib). A header
 // names the columns; key, op and size must be among them. op_count is how many times the operation
-// is repeated. Without op_time all times are 0. These traces have no clients. Convert gives each
+// is executed. Without op_time all times are 0. These traces have no clients. Convert gives each
 // key one of cachelibClients clients, so that the operations on a key stay in order.
 func Convert(r io.Reader, format string, limit int) (*Converted, error) {
 	c := &converter{limit: limit, keys: map[string]int{}, clients: map[string]int{}}

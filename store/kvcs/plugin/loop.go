@@ -117,8 +117,8 @@ func (l *loop) step(f func(now clock.Time)) {
 	_ = l.conn.SetReadDeadline(at) // it fails only after close
 }
 
-// with calls f while no thread of the loop uses the machine. It does not wait for programs of the
-// host that hang.
+// with calls f while no thread of the loop uses the machine. Unlike step, it does not wait while
+// the host's programs hang.
 func (l *loop) with(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

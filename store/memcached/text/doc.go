@@ -9,11 +9,12 @@
 //
 // # What is refused
 //
-// A line has up to MaxLine bytes, but get and gets may have any number of keys: a longer line of
-// theirs becomes several requests. No bytes from a client make a Decoder panic or keep more than a
-// line and an item. A command that cannot be executed becomes a Request with a Refusal, which is
-// its answer. If its line says how many bytes of data follow, they are skipped, whatever else is
-// wrong with the line: the next command is found. Lines and data end with \n or \r\n. Data that go
-// on where they should end are skipped up to the end of the line. A key has 1 to 250 bytes without
-// spaces and control characters.
+// A line has up to MaxLine bytes, but get and gets may have any number of keys: a longer line with
+// one of these two commands becomes several requests. Whatever bytes a client sends, a Decoder
+// does not panic, and keeps no more than about one line and one item in memory. A command that
+// cannot be executed becomes a Request with a Refusal, which is its answer. If its line says how
+// many bytes of data follow, they are skipped, whatever else is wrong with the line: the next
+// command is found. Lines and data end with \n or \r\n. Data that go on where they should end are
+// skipped up to the end of the line. A key has 1 to 250 bytes without spaces and control
+// characters.
 package text

@@ -93,8 +93,8 @@ func (r *Request) keys(fields [][]byte, n int) {
 func control(b byte) bool { return b <= ' ' || b == 0x7f }
 
 // data parses the fields of a command with data. size is how many bytes of data follow; -1 means
-// that the line does not say that. The line of a cas with a field too few does not, because it is
-// not known which field is missing.
+// that this is not known. If the line has too few fields, it is not known, because any of the
+// fields may be the missing one.
 func (r *Request) data(fields [][]byte) (size int) {
 	want := 4
 	if r.Verb == Cas {

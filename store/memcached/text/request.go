@@ -71,8 +71,8 @@ type Request struct {
 	NoReply bool
 	// Refusal is the answer if the request cannot be executed; "" otherwise.
 	Refusal string
-	// More is true if the line of a Get or Gets goes on: the next request has its further keys, or
-	// none. If a key is refused, the rest of the line is skipped.
+	// More is true if the line of a Get or Gets goes on: the next request has further keys of this
+	// line, if there are any. If a key is refused, the rest of the line is skipped.
 	More bool
 	// Last is true if nothing can be decoded after the request, so that the connection must be
 	// closed.

@@ -7,7 +7,7 @@ import (
 	"log"
 	"os"
 
-	_ "github.com/rdmalab/rdmalab/store/all" // the stores that there are
+	_ "github.com/rdmalab/rdmalab/store/all" // all stores of rdmalab
 	"github.com/rdmalab/rdmalab/store/client"
 )
 
