@@ -6,11 +6,11 @@
 // Congestion control is algorithm 1 of the paper. An executor has one local window. This window
 // follows the issue delay: the time that commands wait for the NIC's solicitation window. The
 // executor also has one remote window for each peer and direction. A remote window follows the
-// remaining time that commands take. The local window bounds all operations of the executor in
-// flight, a remote window those of its peer and direction. The smaller of the two also sets the
-// pace for this peer and direction: one operation in RTT / window. So a window below 1 means pauses
-// between operations. The constants are those of the paper. The paper does not give the targets,
-// the bounds and the first value of a window; they are parameters (Config).
+// time that commands take after their issue delay. The local window bounds all operations of the
+// executor in flight, a remote window those of its peer and direction. The smaller of the two also
+// sets the pace for this peer and direction: one operation in RTT / window. So a window below 1
+// means pauses between operations. The constants are those of the paper. The paper does not give
+// the targets, the bounds and the first value of a window; they are parameters (Config).
 //
 // Transfers to the same peer in the same direction take turns, one operation each, and so do the
 // pairs of peer and direction.

@@ -171,8 +171,8 @@ type Executor struct {
 	done     []Result    // results that Results has not returned
 	pool     []*transfer // ended transfers, for reuse
 	deadline clock.Time  // what Deadline returns
-	// earliest is a time before which no transfer's deadline comes: Tick looks for expired
-	// transfers only when it has come. When a transfer ends, earliest stays as it is.
+	// earliest is a time before which no transfer's deadline comes: Tick looks for expired transfers
+	// only when this time has come. When a transfer ends, earliest stays as it is.
 	earliest clock.Time
 }
 

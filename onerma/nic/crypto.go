@@ -87,7 +87,7 @@ type sealer struct {
 	// aad is the additional authenticated data: the header of a message, and the vector of the
 	// operation's previous message.
 	aad      [onerma.HeaderLen + len(vector{})]byte
-	plain    [onerma.MaxOp + 3*wordLen]byte // room for the words at both ends of a body, and for alike
+	plain    [onerma.MaxOp + 3*wordLen]byte // room for a body with whole words at both ends; see alike
 	in, out  Key
 	reserved *Cipher
 	// known caches the ciphers of inbound requests; two bytes of a key select the entry. The
@@ -118,11 +118,11 @@ func (s *sealer) seal(b, body []byte, c *Cipher, prev *vector) []byte {
 }
 
 // source returns the body that the caller passes to seal: n bytes of a region at offset off, which
-// a program may change meanwhile. It is the memory itself if inPlace allows that, otherwise a copy.
-// Each word of the region is loaded at once, also one of which only a part is in the body. The race
-// detector would take this for a race with a program that changes the other bytes of such a word, so
-// with it source loads only the bytes of the body. The copy is valid until the next call of source
-// or open.
+// a program may change meanwhile. It is the memory itself if inPlace allows that, otherwise a
+// copy. To make the copy, source loads each word as a whole, even a word of which only a part is
+// in the body. The race detector would report this as a race with a program that changes the other
+// part of such a word. So when the race detector is compiled in, source loads only the bytes of
+// the body. The copy is valid until the next call of source or open.
 func (s *sealer) source(r *mem.Region, off, n int) ([]byte, error) {
 	memory, err := r.Span(off, n)
 	if err != nil || inPlace(memory) {

@@ -26,11 +26,12 @@
 // initiator serves one pull of each command, and the target drops data that arrive after its
 // timeout.
 //
-// A data message of a READ or WRITE tears no word, which is 8 aligned bytes of memory: the NIC loads
-// or stores each word at once, whatever the offset and the length, so that programs can share words
-// with it. The order of the words is not defined. If the offset is no multiple of 8 and the
-// operation needs several messages, a word that is in two of them is loaded or stored in two parts.
-// If a WRITE has only a part of its first or last word, that part may be stored byte by byte.
+// A data message of a READ or WRITE tears no word, which is 8 aligned bytes of memory: the NIC
+// loads or stores each word as a whole, whatever the offset and the length, so that programs can
+// share words with it. The order of the words is not defined. If the offset is no multiple of 8
+// and the operation needs several messages, a word that is in two of them is loaded or stored in
+// two parts. If a WRITE has only a part of its first or last word, that part may be stored byte by
+// byte.
 //
 // Keys: a region has a key K_r. A process may use the region if it has K_d = AES(K_r, address of
 // its NIC, its PID, the operation). Messages are sealed by AES-GCM under K_d. The initialisation

@@ -195,8 +195,8 @@ func (n *NIC) finished(now clock.Time, f *onerma.Frame) {
 }
 
 // refused handles a NACK or AUTHFAIL. Before its pull, the target seals a NACK with K_d and an
-// AUTHFAIL with the reserved key. After the pull, an AUTHFAIL ends the operation for which the pull
-// asked data. The target has K_d by then, and seals the AUTHFAIL with it.
+// AUTHFAIL with the reserved key. An AUTHFAIL after the pull says that the region has a new key.
+// The target seals it with K_d, because the request has proved that both ends know K_d.
 func (n *NIC) refused(now clock.Time, f *onerma.Frame) {
 	s := n.command(f)
 	if s == nil || s.state == serving && f.Kind == onerma.Nack {
