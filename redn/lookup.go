@@ -52,8 +52,8 @@ type Lookup struct {
 	Beside []*Queue
 	// Received counts the receives of the queue pair of Answers.
 	Received *Counter
-	// Table is the memory with the buckets and the values. The program uses its keys, so a client
-	// needs to know only addresses.
+	// Table is the memory with the buckets and the values. The program has its L_Key and R_Key, so a
+	// client needs to know only addresses.
 	Table Mem
 	// Client is the client's buffer for a value, which the client has registered. It has the length
 	// of a value.
@@ -65,8 +65,8 @@ type Lookup struct {
 // scatter list of the receive for the client's request. The client gets a WRITE with immediate data
 // Hit and the value for each bucket that has the key. After these it gets a WRITE of no bytes with
 // Miss: so it learns without a time-out that no bucket has the key. Request fails if probes is not
-// from 1 to MaxProbes, or if there are parallel queues and probes is not their number (with
-// Worker).
+// from 1 to MaxProbes, or if there are parallel queues (Beside) and probes is not the number of
+// all queues, Worker included.
 //
 // A lookup begins with a WAIT for the receive and an ENABLE (lookupHead). Start enables these two
 // requests of the first lookup. The ENABLE of each lookup enables its other requests, and the

@@ -40,8 +40,8 @@ type ClientOptions struct {
 	// that a request opens on a host report together. With OfClient, also with "", each client
 	// reports its own appends.
 	Reporter string `json:"reporter,omitempty"`
-	// Mode is ModeFast, also "", or ModePublished: the clients make the requests that the clients
-	// of the published system make.
+	// Mode is ModeFast, also "", or ModePublished. With ModePublished, the clients make the same
+	// requests as the clients of the published system.
 	Mode string `json:"mode,omitempty"`
 	// Gets says how clients of nictable get values: GetsNIC, also "", GetsReads or GetsServer.
 	Gets string `json:"gets,omitempty"`

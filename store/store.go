@@ -84,7 +84,8 @@ func MetadataHost(rack *spec.Rack) (string, error) {
 }
 
 // NotOpened adds to the error of a client that could not be opened the hint that the store may not
-// run. It adds nothing if the memory was lost or has other data: the error itself says what to do.
+// have been started. It adds nothing if the memory was lost or has other data: the error itself
+// says what to do.
 func (s *Store) NotOpened(err error) error {
 	for _, says := range []error{kv.ErrLost, passive.ErrPart, passive.ErrForeign, passive.ErrServers} {
 		if errors.Is(err, says) {
@@ -94,7 +95,8 @@ func (s *Store) NotOpened(err error) error {
 	return fmt.Errorf("%w; %s", err, s.HowToStart())
 }
 
-// HowToStart returns a hint for a store that may not run: the command that starts it.
+// HowToStart returns a hint for a store that may not have been started: the command that starts
+// it.
 func (s *Store) HowToStart() string {
 	return fmt.Sprintf("is the store up? `rdmalab %s start`", s.Name)
 }

@@ -27,7 +27,7 @@ type Op struct {
 // may be absent: an operation that does not find its key counts like other operations, as does an
 // insert whose key exists. An update that does not find its key inserts it.
 func Replay(s Store, rt verbs.Runtime, cfg RunConfig, ops []Op, stop func() bool) (*Result, error) {
-	// Validate requires Keys, and Ops or a Duration. The replay uses neither.
+	// Validate requires Keys, and Ops or a Duration. The replay uses none of them.
 	cfg.Keys, cfg.Ops = max(1, cfg.Keys), uint64(len(ops))+1
 	if err := cfg.Validate(); err != nil {
 		return nil, err

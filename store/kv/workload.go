@@ -104,7 +104,7 @@ type RunConfig struct {
 	// Its latency counts from the time at which it was due. 0 means that each operation is due when
 	// the client's previous one has ended (closed loop).
 	Rate float64
-	// Pace is how many times faster than in the recorded times Replay executes a trace; 0 means
+	// Pace is the factor by which Replay executes a trace faster than its recorded times; 0 means
 	// that each operation starts when the client's previous one has ended. Only Replay uses it.
 	Pace float64
 	// Patience is the time limit of one operation; 0 means 5 s.

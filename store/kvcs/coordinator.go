@@ -250,8 +250,8 @@ func (c *Coordinator) advance(now clock.Time, out *Outbox) {
 	}
 }
 
-// complete completes the changes whose first record every member that counts (see counts) has
-// executed. It returns true if there was one.
+// complete completes each change whose first record was executed by all members for which changes
+// wait (see counts). It returns true if there was such a change.
 func (c *Coordinator) complete(out *Outbox) (any bool) {
 	for len(c.active) > 0 {
 		x := c.active[0]

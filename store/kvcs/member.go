@@ -13,7 +13,7 @@ import (
 //
 //	waiting ── no change is in progress ──▶ copying ── has all changes ──▶ active
 //	active ── no progress ──▶ fencing ── REKEY is OK, or leases are over ──▶ removed
-//	waiting, copying ── no progress ──▶ removed
+//	copying ── no progress, or more than maxLog records wait ──▶ removed
 //	all ── the server has begun again ──▶ removed
 type memberState uint8
 

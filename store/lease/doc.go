@@ -13,15 +13,15 @@
 //
 // # Guarantees
 //
-// A client's Term ends before the server's Terms report the same lease as Over, earlier by at
-// least the grace. The client counts from the time at which it sent the request, the server from
-// the time at which it received it. The two clocks need not show the same time, but must run at
-// the same rate.
+// Between the end of a client's Term and the time from which the server's Terms report the same
+// lease as Over, at least the grace passes. The client counts from the time at which it sent the
+// request, the server from the time at which it received it. The two clocks need not show the same
+// time, but must run at the same rate.
 //
 // A Watch never says that a word was unchanged for longer than it was: it counts from the time at
 // which the first answer had arrived to the time at which the last request was sent. A word that
-// returns to an earlier value hides its changes, so a word must not repeat while a client watches
-// it.
+// returns to an earlier value hides its changes, so no value of a word may come again while a
+// client watches the word.
 //
 // A Fence is over when every memory server has executed it, except for the servers that Leave has
 // named. After a fence by Add the owner can still connect again. It must not do so before it has

@@ -104,7 +104,8 @@ func (t *table) set(n int, s slot) error {
 
 func (t *table) remove(n int) error { return t.set(n, slot{}) }
 
-// write writes an item that no slot names, and returns the slot that would name it.
+// write writes an item to a place that no slot names yet, and returns the content of the slot that
+// is to name it.
 func (t *table) write(key uint64, value []byte) (slot, error) {
 	if t.version++; t.version == redn.Miss { // an answer with the version Miss would say that there is no item
 		t.version++

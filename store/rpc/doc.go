@@ -10,8 +10,8 @@
 //
 // The Server hands over the requests of a connection in the order in which they were sent, each
 // once. All requests lie in one shared receive queue. If the queue has no receive left, a client's
-// NIC waits and sends the request again (RNR NAK), so no request is dropped. A request is in its
-// receive until the handler says that it is done with it.
+// NIC waits and sends the request again (RNR NAK), so no request is dropped. A request stays in
+// its receive until the handler says that the request is done.
 //
 // The end of a failed connection loses no receives of the shared queue. It has two steps. First the
 // connection's queue pair goes to ERROR and flushes its work requests. It is destroyed when the

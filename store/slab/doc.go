@@ -4,9 +4,9 @@
 //
 //   - Free has the free places of one length, by memory server, in the order in which they became
 //     free.
-//   - Table says which class of lengths each segment of a server has, so that classes share the
-//     memory. A class takes a segment when it needs places, and gives it back when all of them are
-//     free.
+//   - Table says which class each segment of a server has. All places of a class have one length.
+//     The classes share the memory: a class takes a segment when it needs places, and gives it back
+//     when all places of the segment are free.
 //   - Chunks are runs of unused memory that a client takes from the servers, and divides itself.
 //
 // # Guarantees

@@ -112,8 +112,8 @@ func (c *Client) change(key uint64, value []byte, do verb, deadline clock.Time) 
 
 // prepare makes sure that the client has a spare object on the server of a slot. For a PUT or an
 // INSERT it writes the value into the object, sealed with the slot's next word. A DELETE does not
-// write the object, but names it in the word. So no other client can make the same word, and of two
-// clients that delete a key at the same time each knows which of them did.
+// write the object, but names it in the word. So no other client can make the same word, and of
+// two clients that delete a key at the same time each knows which of them has deleted it.
 func (c *Client) prepare(s slot, key uint64, value []byte, do verb, deadline clock.Time) error {
 	spare := &c.spare[s.server]
 	if *spare == 0 {

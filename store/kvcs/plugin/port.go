@@ -24,8 +24,9 @@ const (
 	area = 4096
 	// clientSlots is how many READs of a host's clients may be in flight at a time.
 	clientSlots = 256
-	// maxInbox bounds the messages of the coordinator that wait for a client. Except for
-	// duplicates, the client has asked for each of them, and it takes them before each operation.
+	// maxInbox bounds the messages of the coordinator that wait for a client. Few wait: except for
+	// duplicates they are answers to the client's requests, and the client takes them before each
+	// operation.
 	maxInbox = 16
 	// maxRemotes is how many replicas a port remembers.
 	maxRemotes = 2 * kvcs.MaxReplicas
