@@ -14,7 +14,7 @@ func execCmd() *cobra.Command {
 	var shared bool
 	cmd := &cobra.Command{
 		Use:                   "exec HOST -- CMD [ARG...]",
-		DisableFlagsInUseLine: true, // they must not be behind HOST
+		DisableFlagsInUseLine: true, // cobra would print [flags] behind HOST, where they must not be
 		Short:                 "Run a program on a host",
 		Long: "exec runs any program of this machine inside a host: the program sees the host's network, processes, host name and\n" +
 			"/etc/hosts, your terminal, and the files of this machine. exec ends with the exit status of the program. The\n" +
@@ -35,7 +35,7 @@ func execCmd() *cobra.Command {
 		ValidArgsFunction: arguments(nodeNames),
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
 			program := args[1:]
-			if program[0] == "--" { // parsing ends at the host and keeps "--"
+			if program[0] == "--" { // the parsing of flags ends at HOST, so "--" is still there
 				program = program[1:]
 			}
 			if len(program) == 0 {

@@ -12,7 +12,8 @@ import (
 )
 
 // writeReport writes a report and its parts into a directory. It writes each as table, CSV and
-// JSON, and as a picture if it has a chart. The file summary.txt has the sentences of all parts.
+// JSON, and as a picture if it has a chart. The file summary.txt has the summaries (Report.Summary)
+// of the report and of its parts.
 func writeReport(dir string, r *experiment.Report) error {
 	var errs []error
 	var summary strings.Builder

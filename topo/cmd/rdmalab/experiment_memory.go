@@ -18,7 +18,8 @@ const (
 	// IPv4 20, UDP 8, BTH 12, immediate data 4, ICRC 4.
 	ucHeaders = 14 + 20 + 8 + 12 + 4 + 4
 	// burstFrames is how many frames the sender sends. The receiver posts a receive for each of
-	// them before they come, because its later messages to the sender would wait behind the frames.
+	// them before they come. With fewer receives, the sender would have to READ meanwhile how many
+	// frames the receiver has got, and these READs would wait in the switch behind the frames.
 	// leastFrames is how many frames must pass for a valid measurement.
 	burstFrames, leastFrames = perf.MaxReceives, perf.MaxReceives / 4
 	// bufferEntries is the number of entries of the ring. It has room for all frames.

@@ -94,7 +94,7 @@ func (p *soloRun) rekeys(ctx context.Context, first, all []time.Duration) (err e
 			return err
 		}
 		if timedOut {
-			continue // the region has the old key or the new one; use has got a key that is derived from it
+			continue // the region has the old key or the new one; peer has a key that is derived from it
 		}
 		if _, err = client.Read(ctx, socket.Transfer{Remote: peer, Length: soloBytes, Local: near}); err != nil {
 			return err

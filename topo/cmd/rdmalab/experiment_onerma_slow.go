@@ -20,11 +20,11 @@ import (
 
 const (
 	// slowestRTT is the least rtt of a rack file for slow motion. With a smaller one, the time slices of
-	// other processes would be a large part of a round trip. slowWindow is the largest window: with a
-	// larger one, no READ waits for it.
+	// other processes would be a large part of a round trip. slowWindow is the largest window of a
+	// NIC in bytes (key window of the rack file): with a larger one, no READ waits for room in it.
 	slowestRTT = 10 * time.Millisecond
 	slowWindow = 128 << 10
-	// slowLeastHosts is how many hosts figure 10 needs.
+	// slowLeastHosts is how many hosts figure 10 of the 1RMA paper needs.
 	slowLeastHosts = 6
 	// slowNeighbours bounds how many neighbour entries (ARP) all hosts together need to borrow
 	// memory from each other. By default the kernel of this machine has at most 1,024 of them, for
@@ -39,7 +39,8 @@ const (
 	// slowTail is how long a load waits, after its last READ has begun, for the READs to end; in
 	// round trips.
 	slowTail = 100
-	// slowEndless is how many READs an endless flow has in flight: more than a link can carry.
+	// slowEndless is how many READs an endless flow has in flight: more than a link can carry in a
+	// round trip.
 	slowEndless = 64
 	// slowRules is the prefix of the names of the fault rules that make the slow network.
 	slowRules = "slow-motion-"

@@ -22,10 +22,11 @@ func slowFrom(results []perf.LoadResult, from, latest time.Time) (int64, error) 
 	return at, nil
 }
 
-// slowTotal counts the READs of all hosts of a load that ended while the load was measured.
+// slowTotal counts the READs of all hosts of a load that ended while the load was measured. `until`
+// and `last` are the parameters of slowSum.
 type slowTotal struct {
-	took  []time.Duration // of READs that succeeded and ended before last
-	moved int             // READs that succeeded and ended before until
+	took  []time.Duration // of READs that succeeded and ended before `last`
+	moved int             // READs that succeeded and ended before `until`
 	span  time.Duration   // how long moved was counted
 	// all counts READs that ended, failed those that ended with an error, and dispatch those that
 	// ended with a dispatch time-out or were shed. retried counts additional tries.
@@ -98,8 +99,9 @@ func (r *slowRun) fairAfter(flows []perf.LoadResult, until int64) float64 {
 	})
 }
 
-// after calls done for steps of so many round trips from `began` to `until`, and returns how many
-// round trips there were at the end of the first step for which it returns true; 0 if there is none.
+// after divides the time from `began` to `until` into steps of `trips` round trips, and calls done
+// for one step after the other until done returns true. It returns how many round trips after
+// `began` that step ended; 0 if done returns true for no step.
 func (r *slowRun) after(began, until int64, trips int, done func(from, at int64) bool) float64 {
 	step := int64(r.times(float64(trips)))
 	for n := int64(1); began+n*step <= until; n++ {

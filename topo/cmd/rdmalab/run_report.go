@@ -29,7 +29,7 @@ type runReport struct {
 	Zipf         float64 `json:"zipf"`
 	Rate         float64 `json:"rate,omitempty"`
 	kv.Summary
-	// BytesPerOp and PacketsPerOp are the bytes and packets that the switch has forwarded, divided
+	// BytesPerOp and PacketsPerOp are the bytes and packets that the switch has received, divided
 	// by the number of operations.
 	BytesPerOp   float64 `json:"bytesPerOp"`
 	PacketsPerOp float64 `json:"packetsPerOp"`

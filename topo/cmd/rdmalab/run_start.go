@@ -12,7 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// startArgs returns the arguments of the store's start command that --start has typed.
+// startArgs returns the arguments for the store's start command that the flag --start gives.
 func (f *runFlags) startArgs() (args []string) {
 	for flag := range strings.FieldsSeq(f.start) {
 		args = append(args, "--"+strings.TrimLeft(flag, "-"))

@@ -20,7 +20,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// steerPrefix begins the IDs of the rules that run adds.
+// steerPrefix begins the IDs of the rules that run and experiments add, and remove at their end.
+// runningProgram finds by it the rules of a command that was killed before it could remove them.
 const steerPrefix = "run-steer-"
 
 // undoPatience bounds the time for replacing the switch program or stopping a store. It applies
@@ -57,8 +58,8 @@ func (p program) without(actions ...rules.Action) program {
 var steerChoices = []string{"none", "write", "read", "both"}
 
 // steerSwitch makes the switch steer appends, READs, both or nothing for all memory servers. It
-// loads program swordbox if another one runs. If what is "", it changes nothing. undo restores the
-// former program and rules; it is never nil.
+// loads program swordbox for that if another one runs. If what is "", it changes nothing. undo
+// restores the former program and rules; it is never nil.
 func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Writer) (undo func() error, err error) {
 	undo = func() error { return nil }
 	if what == "" {
@@ -127,8 +128,9 @@ func putProgram(cmd *cobra.Command, p program) error {
 }
 
 // runningProgram returns the program that the switch runs now, and the program to restore. They
-// differ only after a run with --steer was killed: then the program to restore is the one from
-// before that run.
+// differ only after a run with --steer, or an experiment, was killed. Then the program to restore
+// lacks the rules that this command has added. If it has no other rules, it is the program that the
+// rack file names.
 func runningProgram(cmd *cobra.Command) (now, was program, err error) {
 	var info switchd.ProgramInfo
 	var list []rules.Rule
@@ -152,8 +154,9 @@ func runningProgram(cmd *cobra.Command) (now, was program, err error) {
 	return now, was, nil
 }
 
-// steering returns program swordbox with the present rules, except that one steering rule for each
-// memory server replaces the present steering rules.
+// steering returns program swordbox with the rules of `was`, except that one steering rule for each
+// memory server replaces the steering rules. If what is "none", it returns `was` without steering
+// rules.
 func steering(rack *spec.Rack, was program, what string) program {
 	want := was.without(rules.Steer)
 	if what == "none" {

@@ -46,8 +46,8 @@ func switchProgramCmd() *cobra.Command {
 	return cmd
 }
 
-// loadProgram makes the switch run a program. If the program has rules, it gets those of the rack's
-// description.
+// loadProgram makes the switch run a program. If the rack's description names this program, the
+// program gets the description's rules, otherwise none.
 func loadProgram(cmd *cobra.Command, name string) error {
 	rack, _, err := rackOf(cmd)
 	if err != nil {
