@@ -137,7 +137,7 @@ func (w *writer) ask(ctx context.Context, r *rack.Rack, node, part string) {
 	err := r.Control(node).Call(ctx, http.MethodGet, "/"+part, nil, &v)
 	var said *control.Error
 	if errors.As(err, &said) && said.Status == http.StatusConflict {
-		return // a program without rules does not have this part
+		return // a switch program without rules does not have this part
 	}
 	w.json(filepath.Join(node, strings.ReplaceAll(part, "/", "-")+".json"), v, err)
 }

@@ -143,8 +143,8 @@ func WriteTable(w io.Writer, figures []Figure) error {
 }
 
 // rewriter is a Load.wrap that decrements the time to live of each packet before the switch gets
-// it. So each frame that leaves the switch differs from its cause, and cost.Box charges
-// Switch.Rewrite, not Switch.Forward.
+// it. So each packet that leaves the switch differs from the one that came over the link, and
+// cost.Box charges Switch.Rewrite, not Switch.Forward.
 func rewriter(name string, n sim.Node) sim.Node {
 	if name != spec.SwitchName {
 		return n

@@ -57,8 +57,8 @@ func HostEnd(r *spec.Rack, h *spec.Host, netns string) nl.End {
 	return nl.End{
 		Netns: netns, Name: spec.HostIfname, MAC: h.MAC, Alias: aliasOf(r, h.Name),
 		Addrs: []netip.Prefix{r.Prefix4(h), r.Prefix6(h)},
-		// NoTSO: no real link carries a TCP super-frame. RoCEv2 super-frames are split where single
-		// packets are looked at.
+		// No real link carries a TCP super-frame. NoTSO does not concern RoCEv2 super-frames, which
+		// the project splits where it looks at single packets.
 		NoTSO: true,
 	}
 }

@@ -260,9 +260,10 @@ func fuseeColumns(quick bool) []string {
 }
 
 // fuseeSwitch is a figure that the paper does not have: FUSEE with a switch that only forwards, or
-// that knows the words of the index and replaces CASes on slots that succeed by WRITEs. CASes that
-// fail are then answered by the server or by the switch. In one series the switch forwards and each
-// client has its own keys: no CAS fails there, so Rule 1 of FUSEE's protocol always decides.
+// that knows the words of the index. Such a switch replaces each CAS on a slot by a WRITE if the CAS
+// will succeed; the server or the switch answers the other CASes. In one series the switch forwards
+// and each client has its own keys. No CAS fails there, so a client always wins by Rule 1 of FUSEE's
+// protocol: all backups have its value (see package snapshot).
 func fuseeSwitch(quick bool) figure {
 	f := figure{key: "switch", title: "rate, round trips and latency of UPDATEs of 100 keys; a switch replaces the CASes on slots by WRITEs", x: "clients", unit: "see panel"}
 	columns := pick(quick, []string{"1", "16"}, []string{"1", "4", "16", "64"})
@@ -389,7 +390,7 @@ func fuseeReplicas(quick bool) figure {
 }
 
 // fuseeMedian is Figure 19 of the FUSEE paper: median latency by the replication factor. The
-// authors' FUSEE-CR, which swaps replicas in turn, is not measured.
+// authors' FUSEE-CR, which executes CAS on one replica after the other, is not measured.
 func fuseeMedian(quick bool) figure {
 	f := figure{
 		data: papers.MustLoad("fusee/fig19"), key: "19", title: "median latency of one client by the replication factor, 5 memory servers",

@@ -46,8 +46,9 @@ var oneLock = Experiment{
 const publishedPairs = 0.5
 
 // publishedClients is the largest number of clients with the published program in the simulator.
-// That program puts the requests of all clients on the connection of one of them; with more
-// clients, answers arrive after the ACK timers of the waiting clients.
+// That program puts the requests of all clients on the connection of one of them. With more
+// clients, a request waits so long there that the ACK timer of its client runs out before the
+// answer comes.
 const publishedClients = 64
 
 func lockSeries() []wordSeries {

@@ -66,7 +66,8 @@ type OneRMAResult struct {
 	// Fair is the number of round trips, from the start of the second flow, after which the rates of
 	// both are fair (OneRMAFair). 0 means not within 2,000 round trips or, on a rack, SlowLongest.
 	Ramp, Fair float64
-	// Goodput is a share of the line rate, of bytes of operations that have ended as OK.
+	// Goodput is the rate of the bytes of operations that have ended as OK, as a share of the line
+	// rate.
 	Goodput float64
 	// Retried is the share of operations that have failed, and so were tried again or shed.
 	// Dispatch is the share of operations that have ended as DISPATCH_TIMEOUT.

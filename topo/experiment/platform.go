@@ -76,8 +76,9 @@ type Switch struct {
 	// Action is one of the actions above; "" means Forward. Mode is Hardened or Published; "" means
 	// Hardened.
 	Action, Mode string
-	// Misses says whether the switch or the server answers CAS that fail, and whether they wait:
-	// the key misses of a rule. "" means the server.
+	// Misses is the key misses of a rule: what happens to a CAS that, as the switch knows, will
+	// fail. "server": the server answers it; "switch": the switch answers it; "wait": the switch
+	// holds it for a while, until it can succeed. "" means "server".
 	Misses string
 	// Steer is what the switch steers: write, read or both. Hot is the number of hottest keys that
 	// are steered; 0 means that all keys are.

@@ -175,8 +175,8 @@ func middleboxFigure(quick bool) figure {
 }
 
 // chipPairs names, for a part of our switch program, the line of the authors' Figure 8 with which
-// it is compared. Our steering is one part for writes and READs, so it is compared with the last
-// line.
+// it is compared. Our steering is one part for writes and READs. It is compared with the authors'
+// line "+ read steering", and not with "+ write steering".
 var chipPairs = map[string]string{
 	"tracking":        "+ connection tracking",
 	"steer published": "+ read steering",

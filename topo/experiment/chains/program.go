@@ -22,7 +22,7 @@ type program struct {
 	redn.Program
 	m        Machine
 	receives []verbs.RecvWR // those that the server posts to the last queue pair
-	err      error          // the first error of queue
+	err      error          // the first error of the method queue
 }
 
 // newProgram makes an empty program, with a region of size bytes for its rings and constants. recvs

@@ -24,8 +24,8 @@ const (
 	indexHosts   = 7
 	indexServers = 2
 	indexRegion  = 64 << 20
-	// indexValue is the largest value of an object of one unit, which is what the published system
-	// takes for a key with a value of 128 bytes.
+	// indexValue is the largest value of an object of one unit. The published system takes such an
+	// object for a key with a value of 128 bytes.
 	indexValue = layout.Unit - layout.Overhead
 	// indexOpen is the virtual time until which the table is made, indexReady until which all keys
 	// are loaded, and indexWarm until which all clients know the slots of all keys.

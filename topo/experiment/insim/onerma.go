@@ -24,8 +24,9 @@ import (
 )
 
 // The network of the paper's testbed (soloRTT, soloRate, soloDelay), and sizes of the NICs and
-// loads. soloSlots is the number of command slots of an executor's portal, soloDemandSlots that of
-// a soloDemander's.
+// loads. A portal is a process's access to a 1RMA NIC; each of its command slots holds an operation
+// until it ends. soloSlots is the number of slots of an executor's portal, soloDemandSlots that of a
+// soloDemander's.
 const (
 	soloRTT                    = experiment.OneRMARTT
 	soloRate                   = experiment.OneRMARate
@@ -231,7 +232,7 @@ func (f *soloFlow) start() {
 }
 
 // endless starts a flow of READs that never ends, with 64 transfers at a time: more than a link can
-// carry.
+// carry in a round trip.
 func (h *soloHost) endless(to int) *soloFlow {
 	f := h.flow(to, soloChunk, true, 0)
 	for range 64 {
