@@ -25,8 +25,8 @@ const (
 	PathCrashApp = "/app/crash" // POST: Status
 	PathStartApp = "/app/start" // POST: Status
 	// PathHangApp stops the services and jobs of the daemon, PathResumeApp lets them go on; both
-	// are POST: Status. In between, the daemon refuses requests to a store, those that begin a job
-	// (such as PathPerf), and PathStartApp.
+	// are POST: Status. During the hang, the daemon refuses requests to a store, requests that begin
+	// a job (such as PathPerf), and PathStartApp.
 	PathHangApp   = "/app/hang"
 	PathResumeApp = "/app/resume"
 	PathTear      = "/tear"  // GET, POST Tear, DELETE: Tear

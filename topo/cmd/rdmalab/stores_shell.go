@@ -70,8 +70,8 @@ func shellCmd(s *store.Store) *cobra.Command {
 	return cmd
 }
 
-// shellArgs returns the command-line arguments for a line of the shell. The command cmd, the first
-// word of the line, gets those flags of the shell that it has.
+// shellArgs returns the command-line arguments for a line of the shell, whose first word names the
+// command cmd. It passes on the shell's flags --from and --verbose if cmd has these flags, too.
 func shellArgs(cmd *cobra.Command, args []string, from string, verbose bool) []string {
 	out := []string{args[0]}
 	if from != "" && cmd.Flags().Lookup("from") != nil {
