@@ -9,9 +9,9 @@ import (
 
 // Kinds of OneRMA. Hosts, Load and Slots are fields of OneRMA.
 const (
-	SoloRamp   = "ramp"   // one flow, later a second from the same server
+	SoloRamp   = "ramp"   // a flow, later a second one from the same server to another client
 	SoloBeside = "beside" // small READs beside one large transfer
-	SoloDemand = "demand" // Hosts clients of one server that demand Load each, without congestion control
+	SoloDemand = "demand" // Hosts clients READ from one server at Load, without congestion control
 	SoloRandom = "random" // Hosts hosts that read from random others, or write to them
 	SoloGets   = "gets"   // GETs of Hosts hosts with clients of the service kvcs
 	SoloMixed  = "mixed"  // SoloRandom of 4 KB and 200 KB

@@ -10,7 +10,7 @@ import (
 // Kinds of RedN. Way and N are fields of RedN.
 const (
 	ChainVerb      = "verb"      // one request of kind Way
-	ChainOrder     = "order"     // N no-ops in the ordering mode Way
+	ChainOrder     = "order"     // N no-ops in the ordering mode Way (the paper's figure 8)
 	ChainConstruct = "construct" // rate of the construct Way
 	ChainLookup    = "lookup"    // lookups in a hash table
 	ChainList      = "list"      // walks of a list of 8 nodes, with the key in the first N
@@ -18,7 +18,9 @@ const (
 	ChainCrash     = "crash"     // GETs of nictable while its process ends and restarts
 )
 
-// Values of RedN.Way for loads that get a value from a server: how the value is found and sent.
+// Values of RedN.Way for loads that get a value from a server: how the value is found and sent. An
+// unrolled program has new work requests for each GET; a recycled one is a loop, which executes the
+// same work requests again.
 const (
 	WayIdeal      = "ideal"      // one READ of the value, whose address the client knows
 	WayNIC        = "nic"        // an unrolled program of the server's NIC; in a list, it visits all nodes

@@ -21,8 +21,8 @@ import (
 // soloKeyRounds is how many new keys or new connections are measured.
 const soloKeyRounds = 200
 
-// soloKeyPatience bounds the time to make a connection, and as a separate limit the time of the READ
-// over it. So an interrupted measurement ends after at most twice this time.
+// soloKeyPatience bounds the time to make a connection, and then the time of the READ over it. So
+// an interrupted measurement ends after at most twice this time.
 const soloKeyPatience = 5 * time.Second
 
 // soloKeys measures how long a new key of a region takes, alone and with a READ by it. With RoCEv2

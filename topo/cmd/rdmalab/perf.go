@@ -170,7 +170,7 @@ func (f *perfFlags) check() error {
 		return fmt.Errorf("--breakdown follows single operations: it goes with %s", strings.Join(followed, ", "))
 	}
 	c.To = f.to
-	if !slices.Contains(perf.Tests(), c.Test) { // these tests check their configuration themselves
+	if !slices.Contains(perf.Tests(), c.Test) { // the daemon checks tests of 1RMA and raw frames
 		return nil
 	}
 	return c.Validate()

@@ -61,7 +61,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	root.PersistentFlags().String("rack", name, "name of the rack (environment "+rackEnv+")")
 	must(root.RegisterFlagCompletionFunc("rack", everyArgument(func(*cobra.Command) []string { return racksUp() })))
 	root.SetUsageTemplate(plainUsage(root.UsageTemplate()))
-	root.SetVersionTemplate("rdmalab {{.Version}}\n") // the same line as the first of the command version
+	root.SetVersionTemplate("rdmalab {{.Version}}\n") // the first line of `rdmalab version`
 	root.SetFlagErrorFunc(flagError)
 	addGroups(root, commands)
 	root.AddCommand(commands...)
