@@ -11,7 +11,7 @@ import (
 const (
 	SoloRamp   = "ramp"   // a flow, later a second one from the same server to another client
 	SoloBeside = "beside" // small READs beside one large transfer
-	SoloDemand = "demand" // Hosts clients READ from one server at Load, without congestion control
+	SoloDemand = "demand" // Hosts clients READ from one server, each at Load; no congestion control
 	SoloRandom = "random" // Hosts hosts that read from random others, or write to them
 	SoloGets   = "gets"   // GETs of Hosts hosts with clients of the service kvcs
 	SoloMixed  = "mixed"  // SoloRandom of 4 KB and 200 KB

@@ -109,8 +109,8 @@ func oneRMARamp(quick bool) figure {
 
 // ramps adds the cells of figure 15 for a first congestion window: with congestion control by both
 // signals (the delay in the client's NIC, and the delay behind it), and with OneRMA.TotalDelay. The
-// third panel is how soon a second process of a host has its share of the
-// host's link (SoloLocal). span is OneRMA.Span, which only a rack uses here.
+// third panel is how soon a second process of a host has its share of the host's link (SoloLocal).
+// span is OneRMA.Span, which only a rack uses here.
 func (f *figure) ramps(first string, span time.Duration) {
 	for _, total := range []bool{false, true} {
 		name := pick(total, "without the local signal", "both signals")

@@ -187,7 +187,7 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 		}
 		return err
 	}
-	_ = json.Unmarshal(n.Daemon, &d) // fields that the status lacks stay empty: nic of the switch
+	_ = json.Unmarshal(n.Daemon, &d) // the switch's status has no field nic, which then stays empty
 	if n.Name == spec.SwitchName && d.Program != "" {
 		n.Program = d.Program
 	}

@@ -22,7 +22,7 @@ import (
 const (
 	// tableKeys is the number of keys of each client, tableGets the number of GETs that are measured.
 	tableKeys, tableGets = 200, 1000
-	tableHosts           = 4 // the last of the hosts of the clients, which are cn0 to cn4
+	tableHosts           = 4 // number of the last host: the clients are on cn0 to cn4
 	// tableReady is the virtual time until which the table is filled.
 	tableReady = clock.Time(time.Second)
 	// tableRestart is how long after its death a process runs again. tableRebuild is how long it
