@@ -24,6 +24,8 @@ const (
 	// The server is busy for stallTime with a request whose first number is stall.
 	stall     = 1<<32 - 1
 	stallTime = 100 * time.Millisecond
+	// The answer to a request whose first number is tooLong does not fit into the server's area for it.
+	tooLong = 1<<32 - 2
 )
 
 // newRack returns a rack with a server that adds: a request has its number, the client's buffer and
@@ -59,6 +61,9 @@ func newRack(opt simrack.Options, cfg rpc.Config) *simrack.Rack {
 						ctx.Runtime().Sleep(stallTime)
 					}
 					sum := le.AppendUint64(le.AppendUint32(nil, le.Uint32(b)), uint64(le.Uint32(b[16:]))+uint64(le.Uint32(b[20:])))
+					if le.Uint32(b[16:]) == tooLong {
+						sum = make([]byte, maxAnswer+1)
+					}
 					made.Answer(r.Conn, rpc.Buffer{Addr: le.Uint64(b[4:]), RKey: le.Uint32(b[12:])}, 0, le.Uint32(b), sum)
 				}
 				return true
@@ -144,6 +149,35 @@ func TestCallsUnderLoss(t *testing.T) {
 			}
 		})
 	}
+	if err := rack.Run(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A client whose answer the server cannot send learns at once that none will come.
+func TestAnswerThatCannotBeSent(t *testing.T) {
+	rack := newRack(simrack.Options{Datagrams: true}, rpc.Config{Requests: 16, Conns: 16})
+	defer rack.Close()
+	rack.Host("cn0").Go("client", false, func(ctx verbs.Context) {
+		c, err := dial(rack, "cn0", ctx, rdmacm.Params{})
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		began := ctx.Runtime().Now()
+		if _, err := add(c, 1, tooLong, 1, began.Add(time.Minute)); err == nil {
+			t.Error("an answer came")
+		}
+		if took := ctx.Runtime().Now().Sub(began); took > 10*time.Second {
+			t.Errorf("the client was told after %v", took)
+		}
+		if sum, err := add(c, 2, 1, 1, ctx.Runtime().Now().Add(time.Minute)); err != nil || sum != 2 {
+			t.Errorf("over a new connection: %d, %v", sum, err)
+		}
+		if err := c.Fabric.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	if err := rack.Run(); err != nil {
 		t.Error(err)
 	}

@@ -135,13 +135,13 @@ type Buffer struct {
 // the client learns at once that no answer will come.
 func (s *Server) Answer(c *Conn, to Buffer, slot int, imm uint32, b []byte) {
 	at := slot * s.cfg.MaxAnswer
-	if err := c.mr.WriteAt(b, at); err != nil {
-		return
+	err := c.mr.WriteAt(b, at)
+	if err == nil {
+		err = c.qp.PostSend(verbs.SendWR{
+			ID: sendID | uint64(slot), Op: verbs.OpWriteImm, Flags: verbs.Signalled, Imm: imm,
+			SGL: []verbs.SGE{c.mr.SGE(at, len(b))}, RemoteAddr: to.Addr + uint64(at), RKey: to.RKey,
+		})
 	}
-	err := c.qp.PostSend(verbs.SendWR{
-		ID: sendID | uint64(slot), Op: verbs.OpWriteImm, Flags: verbs.Signalled, Imm: imm,
-		SGL: []verbs.SGE{c.mr.SGE(at, len(b))}, RemoteAddr: to.Addr + uint64(at), RKey: to.RKey,
-	})
 	if err != nil {
 		s.hangUp(c.qp.QPN())
 	}
