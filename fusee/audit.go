@@ -21,7 +21,7 @@ type Report struct {
 	Splitting int `json:"splitting"`
 	// Unfinished is how many changes clients have begun and have not finished. The replicas of a
 	// slot, a bucket header or a word of the directory differ; or an inserted object is still
-	// pending; or a key leaves its slot and is not in the twin yet. Clients at work leave such
+	// pending; or a split moves a key, which is not in its new slot yet. Clients at work leave such
 	// changes for some round trips; clients that have died leave them until they are recovered.
 	Unfinished int `json:"unfinished"`
 	// Members are the servers that belong to the store. Filling are servers that have come back
@@ -397,7 +397,7 @@ func (a *auditor) unused(n int) error {
 }
 
 // moved checks the leaving slot at offset off of a subtable that is being split. If the key is not
-// in the twin yet, the slot counts as unfinished.
+// in the twin yet (the subtable to which the split moves keys), the slot counts as unfinished.
 func (a *auditor) moved(subtable int, off uint64) error {
 	s := &a.Shape
 	twin, _ := s.Twin(subtable, a.dir.At(subtable).Depth)

@@ -75,8 +75,9 @@ type block struct {
 	used     []bool
 	// hints is true if a bit in the bitmap does not prove that an object is free. The bit may stand
 	// for a free that a client decided on when the block had another owner, or for one that a sweep
-	// has found already. In such a block only the index says which objects are free. A bit only
-	// shows that a sweep may find free objects.
+	// has found already (a sweep looks up the keys of the objects in the index). In such a block
+	// only the index says which objects are free. A bit only shows that a sweep may find free
+	// objects.
 	hints bool
 	// swept is the value that DoubtWord had before the last sweep of the block. If the word has
 	// another value now, frees may have been lost, and the block is swept again.
@@ -166,7 +167,8 @@ const (
 // another block. Each call of reclaim continues behind the last block of the previous call.
 const reclaimAtOnce = 2
 
-// reclaim calls space.reclaim for up to n blocks of the class, until it finds free objects.
+// reclaim calls space.reclaim for up to n blocks of the class, until the class has more free
+// objects than before, and at least two.
 func (c *class) reclaim(s *space, n int, deadline clock.Time) (found bool, err error) {
 	enough := max(1, len(c.queue))
 	for range min(n, len(c.blocks)) {

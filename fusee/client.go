@@ -82,7 +82,7 @@ func (c *Client) register(deadline clock.Time) error {
 
 // begin starts an operation. If the client was fenced, it takes a new number; if the members have
 // changed, it uses the new view. It also tries to settle earlier operations with an unknown
-// outcome, at most once in a lease.
+// outcome, at most once in a lease, and after each change of the members.
 func (c *Client) begin(deadline clock.Time) error {
 	c.cost, c.strangers, c.friend = kv.Cost{}, c.strangers[:0], 0
 	if c.ended {

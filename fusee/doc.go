@@ -46,9 +46,10 @@
 // The index says which objects of a taken-over block are in use. The bitmap of the block does not:
 // a client may have replaced an object while the block had its former owner, and its FETCH_ADD on
 // the bitmap may arrive when the object is in use again. In such a block a bit only shows that a
-// sweep may find free objects (see block.hints). Frees can be lost, because a client has died or
-// does not know whether they were executed. Clients count such cases in a word on the server with
-// the primary (layout.DoubtWord), and owners sweep their blocks when the word changes.
+// sweep may find free objects (see block.hints). A sweep looks up the keys of the block's objects
+// in the index. Frees can be lost, because a client has died or does not know whether they were
+// executed. Clients count such cases in a word on the server with the primary (layout.DoubtWord),
+// and owners sweep their blocks when the word changes.
 //
 // No slot has the same value twice. So a client that was hung may go on at any later time: its CAS
 // succeeds only if the slot is unchanged since the client has read it. Each use of an object has a
@@ -85,9 +86,9 @@
 // First the remaining servers get a view in preparation, and end all connections except those of
 // the master. A client reads the view on each new connection before it sends anything else. The
 // master waits until no client uses the old view (see viewLease), makes the replicas of the index
-// equal (see repair), and settles the view. An operation that was in flight finds out what has
-// become of it (see changer.resolve), and goes on or is repeated. No client uses the blocks of a
-// lost server; their objects are read from other replicas.
+// equal (see repair), and settles the view: it writes the view in the state Settled. An operation
+// that was in flight finds out what has become of it (see changer.resolve), and goes on or is
+// repeated. No client uses the blocks of a lost server; their objects are read from other replicas.
 //
 // In a store with a master, an INSERT with several replicas of objects takes one round trip more.
 // Its object becomes valid in the first replica last, so that no client sees an object that could

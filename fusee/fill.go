@@ -18,7 +18,8 @@ type guestStage uint8
 const (
 	// noGuest: the master asks the servers that are no members, one after the other, whether they answer.
 	noGuest guestStage = iota
-	// clearing: the server is claimed, and its memory is being cleared. Clients are at work meanwhile.
+	// clearing: the server is claimed (its MasterWord has this master's number), and its memory is
+	// being cleared. Clients are at work meanwhile.
 	clearing
 	// cleared: the next change of the members fills the server.
 	cleared
@@ -67,9 +68,9 @@ func (m *Master) welcome() error {
 	return err
 }
 
-// refuse is called once for each failure of the guest. The master waits before it begins again with
-// that server, each time twice as long. Clients wait while a server is filled, so a server that
-// always fails late must not be tried often.
+// refuse is called once for each failure of the server in m.guest, which the master makes a member
+// again. The master waits before it begins again with that server, each time twice as long. Clients
+// wait while a server is filled, so a server that always fails late must not be tried often.
 func (m *Master) refuse() {
 	g := &m.guest
 	g.stage = noGuest
@@ -78,7 +79,8 @@ func (m *Master) refuse() {
 }
 
 // judge is called when an attempt to change the members has ended with err. If the attempt was to
-// fill the guest, judge notes whether the guest is a member now; otherwise the guest has failed.
+// fill the server in m.guest, judge notes whether that server is a member now; otherwise it has
+// failed.
 func (m *Master) judge(members layout.View, err error) {
 	g := &m.guest
 	switch {
@@ -90,8 +92,8 @@ func (m *Master) judge(members layout.View, err error) {
 	}
 }
 
-// visit asks the next server that is no member whether it answers. If it does, visit claims it: the
-// server is the guest from then on.
+// visit asks the next server that is no member whether it answers. If it does, visit claims it and
+// puts it into m.guest: the master makes this server a member again.
 func (m *Master) visit() error {
 	g, c := &m.guest, m.c
 	for range c.links {
@@ -189,8 +191,8 @@ func (m *Master) fillable(i int) bool {
 	return !slices.ContainsFunc(head, func(b byte) bool { return b != 0 })
 }
 
-// clearSome continues to clear the memory of the guest, for an eighth of the lease in each call. It
-// leaves the word with the master's number as it is.
+// clearSome continues to clear the memory of the server in m.guest. Each call takes an eighth of
+// the lease, but at least 50 ms. clearSome leaves the word with the master's number as it is.
 func (m *Master) clearSome() error {
 	g, c := &m.guest, m.c
 	size := c.super.Shape.Len()
@@ -225,7 +227,7 @@ func (m *Master) clearSome() error {
 // fillPieces is how many pieces of memory, of 32 KiB each, are in flight at a time.
 const fillPieces = 7
 
-// guestDo executes a batch of operations on the guest, the server that the master fills. Any
+// guestDo executes a batch of operations on the server in m.guest, which the master fills. Any
 // failure is an errGuest.
 func (m *Master) guestDo() error {
 	m.notice(m.c.rt.Now())
@@ -240,9 +242,9 @@ func (m *Master) guestDo() error {
 // patience is how long a server may take to answer in the middle of a change.
 func (m *Master) patience() time.Duration { return max(2*m.c.cfg.Lease, minPatience) }
 
-// admit fills the guest, if there is one, in the middle of a change to the view `next`. No client
-// is at work. It returns the view that is to be settled: next with the guest, or next alone if the
-// guest fails.
+// admit fills the server in m.guest, if its memory is clear, in the middle of a change to the view
+// `next`. No client is at work. admit returns the view that is to be written in the state Settled:
+// next with that server, or next alone if there is no such server or it fails.
 func (m *Master) admit(next layout.View) (layout.View, error) {
 	g := &m.guest
 	settled := next.As(layout.Settled)
@@ -295,8 +297,8 @@ func (m *Master) fill(i int, members layout.View) error {
 	return nil
 }
 
-// head writes the superblock to the guest, and the words behind it, except the words of master and
-// standby.
+// head writes the superblock and the next three words (JoinWord, ClientWord and DoubtWord) to the
+// server that is filled.
 func (f *filler) head(epoch uint32) error {
 	c := f.c
 	words := []uint64{uint64(epoch)}
@@ -322,8 +324,8 @@ func (f *filler) head(epoch uint32) error {
 	return f.guestDo()
 }
 
-// area copies area j of the guest, and the block table of this area, from other servers. The area
-// has the replicas of the objects whose first replica is on the server j places before the guest.
+// area copies area j, and the block table of this area, from other servers to the server f.to. The
+// area has the replicas of the objects whose first replica is on the server j places before f.to.
 func (f *filler) area(j int) error {
 	shape := &f.c.super.Shape
 	first := (f.to - j + shape.Servers) % shape.Servers
@@ -386,12 +388,12 @@ func (f *filler) all(server int, off uint64, n int) ([]byte, error) {
 	return out, nil
 }
 
-// put writes b to the guest at offset off.
+// put writes b to offset off of the server that is filled.
 func (f *filler) put(off uint64, b []byte) error {
 	return f.c.pieces(f.to, off, b, f.guestDo)
 }
 
-// copy copies n bytes from offset `off` of a member to offset `to` of the guest.
+// copy copies n bytes from offset `off` of a member to offset `to` of the server that is filled.
 func (f *filler) copy(server int, off, to, n uint64) error {
 	c := f.c
 	for n > 0 {

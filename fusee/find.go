@@ -15,7 +15,8 @@ type finder struct {
 	cache cache
 	// sight is what the client has read last of the key's buckets. stale is true if they have shown
 	// that the client's copy of the directory is out of date. leaving are slots in the key's
-	// buckets whose keys a split is moving and that are not in the twin yet.
+	// buckets whose keys a split is moving, and that are not yet in the twin, the subtable to which
+	// it moves them.
 	sight   sight
 	stale   bool
 	leaving []entry
@@ -41,8 +42,8 @@ type entry struct {
 	// mark says whether the object that the slot names is valid or pending. It is set by inspect,
 	// which reads the object.
 	mark layout.Mark
-	// passing is true if a split is moving the key, and the twin does not have it yet. Then slot is
-	// the value that the twin's slot will get.
+	// passing is true if a split is moving the key, and the subtable to which it moves the key (the
+	// twin) does not have the key yet. Then slot is the value that the twin's slot will get.
 	passing bool
 }
 
@@ -81,9 +82,9 @@ func (f *finder) readBuckets(h layout.Hash, set int) {
 func bucketsAt(set int) int { return atBuckets + set*sightLen }
 
 // look parses the buckets that readBuckets has read with the same set, and returns the slots that
-// may name the key. Leaving slots are not among these, but in f.leaving. The list is valid until
-// the next call. The error errChanged means that the client's copy of the directory is out of date:
-// the caller must call catchUp and read the buckets again.
+// may name the key. Slots whose keys a split is moving (leaving slots) are not among these, but in
+// f.leaving. The list is valid until the next call. The error errChanged means that the client's
+// copy of the directory is out of date: the caller must call catchUp and read the buckets again.
 func (f *finder) look(set int) ([]entry, error) {
 	f.found, f.leaving = f.found[:0], f.leaving[:0]
 	err := f.parseSight(&f.sight, bucketsAt(set))
@@ -139,8 +140,8 @@ func (f *finder) avoids(at uint64) bool {
 }
 
 // vacancy chooses an empty slot for an INSERT, in the combined bucket of the key that has fewer
-// keys than the other. It chooses a slot that the client avoids, or that a key has left, only if
-// there is no other empty slot. ok is false if there is none.
+// keys than the other. It chooses a slot that the client avoids, or a leaving slot, only if there
+// is no other empty slot. ok is false if there is none.
 func (f *finder) vacancy() (e entry, ok bool) {
 	least := 2 * layout.CombinedSlots
 	f.vacant = 0
@@ -204,8 +205,8 @@ func (f *finder) parse(s layout.Slot, part int) (bool, error) {
 var errChanged = errors.New("a slot has changed")
 
 // inspect reads the objects of the entries in list and returns the entries of the key. If one of
-// the objects is valid, inspect returns only its entry, and f.object is that object. The error
-// errChanged means that the caller must read the buckets again.
+// these names a valid object, inspect returns only this entry, and f.object is that object. The
+// error errChanged means that the caller must read the buckets again.
 func (f *finder) inspect(key uint64, list []entry, deadline clock.Time) ([]entry, error) {
 	list = slices.DeleteFunc(list, func(e entry) bool { return slices.Contains(f.strangers, f.stranger(e)) })
 	out := list[:0]

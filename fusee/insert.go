@@ -50,8 +50,8 @@ var errCrowded = errors.New("the buckets of the key are full")
 
 // makeRoom is called when the buckets of a key are full. It begins a split of the key's subtable,
 // unless the subtable is being split. It works on the split until the key's buckets are settled
-// (all their keys that move are in the twin). If they are settled already, it works until the split
-// is complete.
+// (all their keys that move are in the twin, the subtable that gets them). If they are settled
+// already, it works until the split is complete.
 func (c *grower) makeRoom(deadline clock.Time) error {
 	v := &c.sight
 	if !v.entry.Splitting {
@@ -157,9 +157,9 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 	}
 }
 
-// unrivalled waits until no other client inserts the key (see alone), also over changes of the
-// members. After an error the object is withdrawn (no slot names it), unless the error is errMoved
-// or the outcome is unknown.
+// unrivalled waits until no other client inserts the key (see alone), also if the members change
+// meanwhile. After an error the object is withdrawn (no slot names it), unless the error is
+// errMoved or the outcome is unknown.
 func (p *placing) unrivalled(c *Client, own entry, deadline clock.Time) error {
 	err := c.alone(p.key, p.hash, own, p.asked, deadline)
 	for ; errors.Is(err, errView); err = c.alone(p.key, p.hash, own, p.asked, deadline) {
@@ -261,7 +261,7 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 
 // before reports whether slot `one` is at a lower place in its subtable than slot `other`. It does
 // not compare offsets, because the result must not depend on whether a split has moved the keys to
-// the twin.
+// another subtable.
 func (c *grower) before(one, other uint64) bool {
 	_, a := c.super.Shape.Within(one)
 	_, b := c.super.Shape.Within(other)

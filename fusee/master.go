@@ -28,8 +28,9 @@ type Master struct {
 	// signs has, by server, what the master knows about whether the server is alive.
 	signs []sign
 	// usable is the last view that clients may use, as far as the master knows: its members have
-	// everything that was acknowledged. An attempt of a change may have left out some of them. Until
-	// the master settles another view, a later attempt may have them as members again.
+	// everything that was acknowledged. An attempt of a change may have left out some of them.
+	// Until the master writes another view in the state Settled, a later attempt may have them as
+	// members again.
 	usable layout.View
 	// words are the views that the servers have, as far as the master knows. tried are the views
 	// that this master has tried to write in their place; the outcome may be unknown. If a server
@@ -39,8 +40,8 @@ type Master struct {
 	awake   clock.Time
 	contact contact
 	// second is what the master knows of its standby. beats counts the signs of life of this
-	// master. takes is true if this master was the standby and takes charge, until it has settled
-	// its first view.
+	// master. takes is true if this master was the standby and takes charge, until it has written
+	// its first view in the state Settled.
 	second second
 	beats  uint32
 	takes  bool
@@ -255,8 +256,8 @@ func (m *Master) probe() (quiet int, err error) {
 	}()
 	for i := range m.signs {
 		s := &m.signs[i]
-		// When a master begins, the former master may have settled a newer view than the one that
-		// this master knows.
+		// When a master begins, the former master may have made a newer view than the one that this
+		// master knows.
 		if !m.c.view.Has(i) && !m.c.newer.Has(i) || s.lost || s.dead {
 			continue
 		}
@@ -329,7 +330,8 @@ var errKept = errors.New("the memory server was restarted with its memory")
 // With a view and the number of this master it is still the same memory, because a host's memory
 // survives a crash of its NIC: reborn returns errKept. Clients accept the new incarnation as a
 // member only with a later view, so the master then changes the view. The server remains a member
-// if the store needs it (see again). It does not count as lost, because a standby may count on it.
+// if the store needs it (see again). It does not count as lost (sign.lost), because a standby can
+// still read and write its words there (see outvoted).
 func (m *Master) reborn(i int, why error, deadline clock.Time) error {
 	if !m.signs[i].claimed {
 		return why
@@ -495,7 +497,8 @@ func (m *Master) supersede(i int, was uint64, lost error, deadline clock.Time) e
 	return nil
 }
 
-// change makes a view of the members that answer, repairs the store there, and settles the view.
+// change makes a view of the members that answer, repairs the store there, and writes the view in
+// the state Settled.
 func (m *Master) change(deadline clock.Time) error {
 	was := m.c.view
 	for {
@@ -628,10 +631,10 @@ func (m *Master) attempt(deadline clock.Time) error {
 	return nil
 }
 
-// conclude settles the view `members` in place of the prepared view next. If a server was filled,
-// it is in `members` but not in next, and gets the view last: no client uses the view before all
-// its members have it. As soon as that server may have the view, clients may send it requests. If
-// it does not answer then, it counts as a member that is lost.
+// conclude writes the view `members`, which is Settled, in place of the view next, which is
+// Preparing. If a server was filled, it is in `members` but not in next, and gets the view last: no
+// client uses the view before all its members have it. As soon as that server may have the view,
+// clients may send it requests. If it does not answer then, it counts as a member that is lost.
 func (m *Master) conclude(next, members layout.View) error {
 	if members.Members() == next.Members() {
 		return m.announce(members, next, m.c.rt.Now().Add(minPatience))

@@ -174,7 +174,7 @@ func (c *changer) onReplicas(deadline clock.Time, add func(server int)) error {
 }
 
 // settleGroups marks the bucket headers of the groups as settled: all keys that the split moves are
-// in the twin.
+// in the twin, the subtable to which it moves them.
 func (c *grower) settleGroups(s *split, deadline clock.Time) error {
 	_, moves, done := s.heads()
 	if err := c.head(s, moves, done, deadline, func() {}); err != nil {
@@ -187,8 +187,8 @@ func (c *grower) settleGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// finishSplit ends the split when all groups are settled. After that the twin is a subtable like
-// any other.
+// finishSplit ends the split when all groups are settled, so that no key is left to move. After
+// that the twin is a subtable like any other.
 func (c *grower) finishSplit(s *split, deadline clock.Time) error {
 	c.split = nil
 	return c.enter(s.subtable, layout.Entry{Depth: s.depth, Splitting: true}, layout.Entry{Depth: s.depth + 1}, deadline)

@@ -239,8 +239,8 @@ func (c *changer) overtaken(e entry, deadline clock.Time) (bool, error) {
 	was, stays := v.head(e.at)
 	if c.header == was.Word() {
 		// The header is unchanged, so a split can have made this slot leaving only once. If the
-		// slot is leaving, it is with another object than this PUT has read (see passes): another
-		// PUT has replaced the value.
+		// slot is leaving, its value names another object than the one that this PUT has read (see
+		// passes): another PUT has replaced the value.
 		return stays || shape.Format.Leaving(c.beaten), nil
 	}
 	var now layout.Header

@@ -29,7 +29,7 @@ type placing struct {
 	outdated *outdated
 	// lost are the offsets of slots that this INSERT has lost to other clients. The INSERT does not
 	// try them again: a backup may have had the object's value, and a late CAS of a client that
-	// cleans the slot may expect this value.
+	// cleans the slot (see cleanGroups) may expect this value.
 	lost []uint64
 }
 
@@ -101,9 +101,10 @@ func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry,
 	}
 }
 
-// another chooses another empty slot after the INSERT has lost the slot `lost`. No replica of that
-// slot names this object. A published client does not look for the key after its CAS. So another
-// returns errChanged to it, and Insert begins again and looks for the key.
+// another chooses a further empty slot after the INSERT has lost the slot `lost`. No replica of
+// that slot names this object. A published client (Config.Published) does not look for the key
+// after its CAS. So for such a client the error is errChanged, and Insert begins again and looks
+// for the key.
 func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, error) {
 	if c.cfg.Published {
 		return entry{}, errChanged
@@ -124,8 +125,9 @@ func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, er
 		if _, err := c.look(1); err != nil {
 			return entry{}, err
 		}
-	// The buckets must be read again: the client has perhaps not read the twin, or other clients
-	// are cleaning the slots that keys have left, all of them at the same time.
+	// The buckets must be read again. If o is not nil, the client has perhaps not read the twin. If
+	// the lost slot was leaving, a client is cleaning the leaving slots of these buckets, several
+	// at a time, so other slots have perhaps changed, too.
 	case o != nil || c.super.Shape.Format.Leaving(lost.slot):
 		c.retract(o, c.index[:1])
 		c.readBuckets(p.hash, 0)
@@ -150,8 +152,8 @@ func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, er
 
 // follows is called when a split has begun to move keys from the bucket of slot `own`, in which the
 // object is: the split may not have seen the object. follows returns the slot into which the object
-// goes now, which is the same place in the twin. It is empty unless another client has inserted a
-// key there since the split began.
+// goes now, which is the same place in the twin, the subtable to which the split moves keys. It is
+// empty unless another client has inserted a key there since the split began.
 func (p *placing) follows(c *Client, own entry, deadline clock.Time) (entry, error) {
 	c.cost.Retries++
 	shape := &c.super.Shape

@@ -71,7 +71,7 @@ func (m *Master) tend() error {
 	return errors.Join(looked, m.settle())
 }
 
-// settle continues with the blocks of dead clients, for an eighth of the lease.
+// settle continues with the blocks of dead clients, for an eighth of the lease, but at least 50 ms.
 func (m *Master) settle() error {
 	c := m.c
 	until := c.rt.Now().Add(max(c.cfg.Lease/8, minPatience/2))

@@ -216,8 +216,9 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 // that names object o in the primary; its value is 0 if there is none. votes are the slots in which
 // a backup differs from the primary and has a value for o: one that names o, or one that a DELETE
 // or a move of o leaves. A leaving slot with another version does not count: it belongs to an
-// earlier use of the object's memory, perhaps for another key. If a slot in the primary is leaving
-// and the twin does not have the key yet, votes first plants it there.
+// earlier use of the object's memory, perhaps for another key. If a slot in the primary is leaving,
+// and the twin (the subtable to which a split moves its key) does not have the key yet, votes first
+// plants the key there.
 func (c *changer) votes(o object, version uint32, h layout.Hash, deadline clock.Time) (primary vote, votes []vote, err error) {
 	shape := &c.super.Shape
 	c.homes = shape.Homes(h, c.homes[:0])
@@ -264,7 +265,7 @@ func (c *changer) votes(o object, version uint32, h layout.Hash, deadline clock.
 	return primary, votes, nil
 }
 
-// eachSlot calls f for the slots of a hash in one replica of the index, in the subtables of homes.
+// eachSlot calls f for the slots of a hash in one replica of the index, in the subtables c.homes.
 func (c *changer) eachSlot(server int, h layout.Hash, deadline clock.Time, f func(at uint64, slot layout.Slot)) error {
 	shape := &c.super.Shape
 	one, two := shape.Format.Buckets(h, shape.Mains())

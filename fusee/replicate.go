@@ -60,7 +60,7 @@ type change struct {
 	// hasty is true and no replica has the new value, the client does not wait at all.
 	patience time.Duration
 	hasty    bool
-	// again, if set, adds READs to the batch which are executed after the CAS of the primary.
+	// again, if set, adds operations to the batch that are executed after the CAS of the primary.
 	again func()
 	// before, if set, adds operations on another slot to the batch with the first CASes of the backups.
 	before func()
@@ -69,7 +69,7 @@ type change struct {
 	heir bool
 }
 
-// helpAfter: a client that has lost a slot to a split reads the primary so many times. Then it
+// helpAfter: a client that has lost a slot to a split reads the primary this many times. Then it
 // completes the move of the key itself.
 const helpAfter = 3
 

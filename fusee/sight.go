@@ -187,8 +187,8 @@ type stage uint8
 const (
 	// open: all keys are in the bucket, and keys are inserted there.
 	open stage = iota
-	// moving: some of the keys that the split moves may be in the twin already. Clients insert new
-	// keys that the split would move into the twin.
+	// moving: some of the keys that the split moves may be in the twin already. Clients insert a
+	// key directly into the twin if the split would move it.
 	moving
 	// settled: all keys that the split moves are in the twin.
 	settled
@@ -217,16 +217,16 @@ const (
 	taken kind = iota
 	// vacant: an empty slot into which the key can be inserted.
 	vacant
-	// leaving: a slot whose key is being moved and is not in the twin yet.
+	// leaving: a slot whose key a split is moving, and which is not in its new slot yet.
 	leaving
 	// reserved: a slot that neither has this key nor may get it.
 	reserved
 )
 
 // cell returns the slot that counts in place n of combined bucket i, either the slot of the
-// subtable or the slot of the twin, and what this slot means for the key. A slot of the twin is 0
-// until a key is moved or inserted there, and never becomes 0 again. So if the twin's slot is not
-// 0, it counts, and the subtable's slot does not.
+// subtable or the slot of the twin (the subtable to which a split moves keys), and what this slot
+// means for the key. A slot of the twin is 0 until a key is moved or inserted there, and never
+// becomes 0 again. So if the twin's slot is not 0, it counts, and the subtable's slot does not.
 func (v *sight) cell(f layout.Format, i, n int) (entry, kind) {
 	e := entry{at: layout.SlotAt(v.old[i].off, n), slot: v.old[i].Slots[n]}
 	if !v.entry.Splitting {

@@ -45,18 +45,18 @@ type split struct {
 	subtable, twin int
 	depth          int
 	does           task
-	// The `done` groups before group number next are settled (numbers are modulo the number of
-	// groups). groups are those on which the client works; if there are none, it chooses some.
-	// ahead are further groups, which it has read to find those that are settled. moves are the
-	// keys of groups that the split moves.
+	// In the `done` groups before group number next all keys that move are moved: these groups are
+	// settled (numbers are modulo the number of groups). groups are those on which the client
+	// works; if there are none, it chooses some. ahead are further groups, which it has read to
+	// find those that are settled. moves are the keys of groups that the split moves.
 	next, done    int
 	groups, ahead []int
 	moves         []move
 	// blocked is true if other clients must change slots first, so that this client works on the
 	// groups again later. held is true if the last step has found the groups blocked: then advance
-	// stops, and complete pauses. pending is the value of a slot whose object is pending. suspect is a
-	// value for a slot whose client has made no progress since the time `since`. asked is when the
-	// last flip began.
+	// stops, and complete pauses. pending is the value of a slot whose object is pending. suspect
+	// is a value for a slot whose client has made no progress since the time `since`. asked is when
+	// the last task `flip` began.
 	blocked          bool
 	held             bool
 	pending, suspect layout.Slot
@@ -369,8 +369,9 @@ func (c *grower) flipGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// pass is called when a group is settled. If it is the group after those that are done, pass counts
-// it as done; groups is the number of groups of the subtable.
+// pass is called when a group is settled: all its keys that move are in the twin. If it is the
+// group after those that are done, pass counts it as done; groups is the number of groups of the
+// subtable.
 func (s *split) pass(group, groups int) {
 	if group == s.next && s.done < groups {
 		s.next, s.done = (s.next+1)%groups, s.done+1

@@ -76,8 +76,8 @@ type second struct {
 	// true if the master has read the word of that server.
 	words [layout.MaxServers]uint64
 	known [layout.MaxServers]bool
-	// base is the last view on which the master has agreed with its standby. given are views with
-	// other members that the master has announced since then. The standby may know any of them.
+	// base is the view with which the master went on last (see agreed). given are views with other
+	// members that the master has announced since then. The standby may know any of them.
 	base  layout.View
 	given []layout.View
 }
@@ -94,11 +94,12 @@ func (s *second) announced(v layout.View) {
 
 // hear handles the sign of life of a standby that the master has read from server i at the time
 // now. A word that has not changed since the master began may be that of a standby that died
-// before. While the master counts on a standby, it ignores the signs of life of any other standby:
-// the first standby, if it is only separated from the master, may take charge of the other half of
-// the servers. The master counts on another standby only after it has retired the first. A standby
-// that takes charge counts on no other standby before it has settled its first view: until then no
-// other standby may take its place, and it needs no agreement.
+// before. While the master counts on a standby (needs its agreement, see Master.Counted), it
+// ignores the signs of life of any other standby: the first standby, if it is only separated from
+// the master, may take charge of the other half of the servers. The master counts on another
+// standby only after it has retired the first. A standby that takes charge counts on no other
+// standby before it has written its first view in the state Settled: until then no other standby
+// may take its place, and it needs no agreement.
 func (m *Master) hear(i int, t tidings, now clock.Time) {
 	s := &m.second
 	was, known := s.words[i], s.known[i]

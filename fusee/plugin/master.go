@@ -23,7 +23,7 @@ type MasterConfig struct {
 	Lease time.Duration `json:"lease,omitempty"`
 	// Standby is true if this host must run the standby of a master that another host runs. Paired
 	// is true if the master has a standby. A paired master that is replaced becomes the standby of
-	// its successor; also one that runs already is paired by this request.
+	// its successor. If the master runs already, it is paired from this request on.
 	Standby bool `json:"standby,omitempty"`
 	Paired  bool `json:"paired,omitempty"`
 }
