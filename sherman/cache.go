@@ -9,10 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
-// cache is the node's index cache. It holds copies of pages of level 1, whose entries name the
-// leaves. A copy may be out of date. Then its entry for a key names the leaf that covers the key,
-// or a leaf to the left of that leaf, never one to the right. From a leaf to the left, a search
-// reaches the covering leaf through siblings.
+// cache is the index cache of a compute node. It holds copies of pages of level 1, whose entries
+// name the leaves. A copy may be out of date. Then its entry for a key names the leaf that covers
+// the key, or a leaf to the left of that leaf, never one to the right. From a leaf to the left, a
+// search reaches the covering leaf through siblings.
 type cache struct {
 	mu    sync.Mutex // guards the fields below; never held during a wait
 	limit int        // greatest size in bytes

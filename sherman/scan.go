@@ -62,8 +62,9 @@ func (c *Client) batch(n int) int {
 }
 
 // scanLeaves reads several leaves with one round trip and uses them in their order. If the first
-// leaf was torn or does not cover the next key, scanLeaves searches for the key from there; at a
-// later such leaf it ends.
+// leaf cannot be used, because it was torn or does not cover the next key, scanLeaves searches for
+// the key from there. If a later leaf cannot be used, scanLeaves returns, and Scan goes on from the
+// end of the leaf before.
 func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 	leaves := c.scans.leaves
 	read := c.readAll(leaves, deadline)

@@ -95,8 +95,8 @@ func (c *memory) errFull() error {
 // extend takes memory of server i that was never used, by a FETCH_ADD on a word of the server. (The
 // published system sends a message to a thread of the server.) The first page is for this client.
 // The others go to the node's pool. In a hardened tree the last page of the server's memory goes to
-// the list of unused pages instead, for pop. If a FETCH_ADD is executed but not answered, its
-// memory is never used.
+// the list of unused pages instead: pop reserves the last page of that list for rotate. If a
+// FETCH_ADD is executed but not answered, its memory is never used.
 func (c *changer) extend(i int, deadline clock.Time) error {
 	page := uint64(c.super.Shape.Page)
 	var at, want uint64

@@ -220,8 +220,8 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 	}
 	// s.child must be live before a new root names it. A merge may close s.child after this check.
 	// That is safe: either the merge finds and removes the pointer in the new root, or the
-	// compare-and-swap of the root word below fails. A merge takes a page out of the tree only
-	// after a page above has named it.
+	// compare-and-swap of the root word below fails. A merge does not take a page out of the tree
+	// while no level is above the page (see redirect).
 	if live, err := c.isLive(s, deadline); err != nil || !live {
 		return err
 	}

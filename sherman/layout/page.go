@@ -233,9 +233,9 @@ const minSplit = 2
 // CanSplit reports whether there are enough records to split the page.
 func (p *Page) CanSplit() bool { return p.Count() >= minSplit }
 
-// edgeShare decides when a split is uneven. In the last page of a level it is, if the new record
-// comes after all but 1/edgeShare of the records. In the first page it is, if the new record comes
-// before all but 1/edgeShare of them.
+// edgeShare decides when a split is uneven (see SplitFor). In the last page of a level it is uneven
+// if at most 1/edgeShare of the records have greater keys than the new record. In the first page it
+// is uneven if at most 1/edgeShare of the records have smaller keys.
 const edgeShare = 4
 
 // SplitFor splits a page to which a record with the given key will be added. It moves the upper

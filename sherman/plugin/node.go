@@ -71,8 +71,8 @@ type Config struct {
 	Layout string `json:"layout,omitempty"`
 	Page   int    `json:"page,omitempty"`
 	Value  int    `json:"value,omitempty"`
-	// Locks is the number of lock words on each server; 0 means 32768. HostLocks puts them into
-	// host memory.
+	// Locks is the number of lock words on each server; 0 means 32768, or fewer if they do not fit.
+	// HostLocks puts them into host memory.
 	Locks     int  `json:"locks,omitempty"`
 	HostLocks bool `json:"hostLocks,omitempty"`
 	// Lease is the lease of locks; 0 means 500 ms (see rackLease). Cache is the size of the index
