@@ -59,8 +59,8 @@ func (g *reports) forget() {
 	g.drop(len(g.records))
 }
 
-// are reports whether all records are from the given epoch. That includes the records in parts that
-// may still arrive at the metadata server.
+// are returns true if all records are from the given epoch, also those in parts that may still
+// arrive at the metadata server.
 func (g *reports) are(epoch uint32) bool {
 	return (len(g.shortcuts) == 0 || g.shortcuts[0].epoch == epoch) && (g.oldest == 0 || g.oldest == epoch)
 }

@@ -5,7 +5,7 @@ import "github.com/rdmalab/rdmalab/clover/layout"
 // A node that a client has reported need not be in the chain. A switch that steers may let a
 // waiting append be absorbed: a later append overwrites the node at once, and the node's header
 // names the node of that append. The metadata server frees an absorbed node in the same way as a
-// node that the chain has passed.
+// superseded node of the chain.
 
 // freeAbsorbed frees the reported nodes of the key entry e that are not in the chain. The server
 // knows in two cases that a node is not in the chain: it has come to the node's successor in the

@@ -9,14 +9,14 @@ import "github.com/rdmalab/rdmalab/clover/layout"
 // append of a fenced client in that chain is on all copies or on none.
 //
 // The directory has as many copies of each record as there are copies of a node. If there is one
-// more server, it has a mirror of the record. The nodes that a chain has passed are retired after
-// all copies of the record are written.
+// more server, it has a mirror of the record. Superseded nodes are retired after all copies of the
+// record are written.
 
 // copied reports whether the store has several copies of each node.
 func (s *memories) copied() bool { return s.space.Backups > 0 }
 
-// copies returns the copies of an entry or of a table on servers that are not out, beginning with
-// the first.
+// copies returns the copies of an entry or of a table on servers whose copies count (servers that
+// are not out), beginning with the first.
 func (s *memories) copies(p layout.Place) (list []layout.Place) {
 	for j := range s.space.Backups + 1 {
 		if q := s.space.Copy(p, j); !s.memory[q.Server].out {

@@ -34,10 +34,9 @@
 //	balance.go               how many of the new nodes each memory server gives
 //	nodes.go, free.go        pool: states of nodes, epochs; the lists of free nodes
 //	segments.go              the class of each segment in a shared space
-//	walk.go, hints.go        chains: follows chains, retires what they have passed; reports as hints
+//	walk.go, hints.go        chains: follows chains, retires superseded nodes; reports as hints
 //	keys.go, absorbed.go     opens, finds and erases keys; nodes that were absorbed
 //
-// Before the server retires a node that the chain has passed, it makes the key's record in the
-// directory name a later node. So a restarted server never begins at a node that may have been
-// reused.
+// Before the server retires a superseded node, it makes the key's record in the directory name a
+// later node. So a restarted server never begins at a node that may have been reused.
 package meta

@@ -192,8 +192,8 @@ func (s *Server) succeeds() error {
 
 // ownerOf returns the owner number for a client that says hello. Usually that is the owner number
 // that the client already has, so that its connections stay. In these cases it is the new client
-// number id: the number that the client has is too old, fenced or of another incarnation, or the
-// client is not quiet, so that the server will fence that number.
+// number id: the number that the client has is too old, fenced or of another incarnation, or
+// r.Quiet is false, so that the server will fence that number.
 func (s *Server) ownerOf(id uint32, r *rpc.Request) uint32 {
 	if had := r.Owner; r.Quiet && had > s.fencedTo && had <= s.nextID && id-had <= oldClient/2 {
 		return had
@@ -201,9 +201,9 @@ func (s *Server) ownerOf(id uint32, r *rpc.Request) uint32 {
 	return id
 }
 
-// forgetNumbers makes the memory servers forget the numbers of clients that have gone, because
-// their tables of owners have limited room. A live client whose number is too old must say hello
-// again.
+// forgetNumbers makes the memory servers forget the numbers of clients that have gone, because the
+// tables of owners on the memory servers have limited room. A live client whose number is too old
+// must say hello again.
 func (s *Server) forgetNumbers() {
 	oldest := s.nextID + 1
 	for _, cl := range s.clients {

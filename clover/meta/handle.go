@@ -170,9 +170,10 @@ func (cl *client) introduces(id uint32, r *rpc.Request) bool {
 // has reached the client, it never learnt that number.
 func (cl *client) answers(r *rpc.Request) bool { return r.Client != 0 && cl.former == r.Client }
 
-// renumber is called when a client sends OpHello. It ends the client's earlier numbers. If the
-// client is quiet, these numbers need no fence, and a fence would end connections that the client
-// still uses. If a fence has begun already, the client gets a new owner number for its connections.
+// renumber is called when a client sends OpHello. It ends the client's earlier numbers. If r.Quiet
+// is true, no request under these numbers is in flight: they need no fence, and a fence would end
+// connections that the client still uses. If a fence has begun already, the client gets a new owner
+// number for its connections.
 func (s *Server) renumber(r *rpc.Request) {
 	ended := false
 	for id, cl := range s.clients {
@@ -193,9 +194,9 @@ func (s *Server) renumber(r *rpc.Request) {
 }
 
 // alloc gives a client free nodes of the memory server that the request names, or of other servers
-// if that one has none. For that the class may take unused segments (growFor). If no server has
-// any, alloc follows every chain to find superseded nodes, because reports may have been lost
-// together with their clients.
+// if that one has none. If there are too few free nodes, the class takes unused segments (growFor).
+// If no server has any, alloc follows every chain to find superseded nodes, because reports may
+// have been lost together with their clients.
 func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	near, n, leave := s.wanted(r)
 	few := s.few(near, n)
@@ -256,7 +257,7 @@ func (s *pool) allocOn(server int, cl *client, r *rpc.Request, a *rpc.Answer, n,
 // expected reports whether nodes of a class will become free without a further request: nodes of
 // clients that have gone or whose lease has ended, worn nodes, or nodes of segments that are about
 // to lose their class. It also returns true if there are unused segments that no class can take
-// yet, because the orphan holds nodes (grow).
+// yet, because the orphan, a client number that no client has, holds nodes (see grow).
 func (s *pool) expected(c layout.Class) bool {
 	if s.segments.Resting() > 0 || s.orphans && s.segments.Unused(anywhere) > 0 {
 		return true

@@ -76,8 +76,8 @@ func (s *Server) load() error {
 //
 // If this metadata server hung between superblocks and takeOver, another one may have served the
 // store meanwhile: one that started then, or the one before, which may have changed the view. Then
-// what superblocks has found is out of date: copies that count there may be old, and memory that
-// was empty may have a store. compare returns errBetween.
+// what superblocks has found is out of date: copies that counted then may be old, and memory that
+// was empty then may have a store now. compare returns errBetween.
 func (s *Server) compare(before uint32) error {
 	view := s.view
 	for i := range s.memory {

@@ -17,8 +17,9 @@ import (
 // to a node on another server: its lease is valid, and its request may be in flight. Then a chain
 // leads into the lost memory. Therefore the metadata server gives out no node of server i until all
 // memory servers have ended the connections of all clients that existed at the loss. Until then the
-// orphan holds the nodes, and a chain that leads to one of them is lost from there on. After that,
-// recoverOrphans follows all chains once more and frees the nodes.
+// orphan, a client number that no client has, holds the nodes, and a chain that leads to one of
+// them is lost from there on. After that, recoverOrphans follows all chains once more and frees the
+// nodes.
 //
 // The steps that can fail come first. Repeating them after a failure does no harm.
 func (s *Server) lose(i int) error {
@@ -108,7 +109,8 @@ func (s *pool) voidServer(i int) {
 	s.orphans, s.void = true, true
 }
 
-// recoverOrphans frees the orphan's nodes when no client can use them any more.
+// recoverOrphans frees the nodes that the orphan holds (see voidServer) when no client can use them
+// any more.
 func (s *Server) recoverOrphans(now clock.Time) {
 	if !s.orphans || now < s.orphansAt || s.orphansAfter != nil && !s.fences.Over(s.orphansAfter) {
 		return

@@ -61,9 +61,9 @@ func (s *pool) classOf(h layout.Handle) layout.Class {
 	return c
 }
 
-// retire takes back a node that the chain has passed, or that was never linked. The node becomes
-// free with its next version, or a later one (see free.pace). If its versions are used up, it
-// becomes worn.
+// retire takes back a node that was superseded, or that was never linked. The node becomes free
+// with its next version, or a later one (see free.pace). If its versions are used up, it becomes
+// worn.
 func (s *pool) retire(l layout.Location) {
 	delete(s.walk.successors, l)
 	next, ok := l.Version.Next()

@@ -128,9 +128,10 @@ func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRec
 }
 
 // holdAll reads the headers of all nodes of which a copy counts, to learn their versions, and gives
-// every such node to the orphan. When the server follows the chains afterwards, it takes the linked
-// nodes from the orphan again. A node without a header has not been written since its memory was
-// formatted. A chain that leads to such a node is older than the formatting, so its key is lost.
+// every such node to the orphan, the client number that no client has. When the server follows the
+// chains afterwards, it takes the linked nodes from the orphan again. A node without a header has
+// not been written since its memory was formatted. A chain that leads to such a node is older than
+// the formatting, so its key is lost.
 func (s *pool) holdAll() error {
 	for i := range s.memory {
 		if s.isGone(i) {
@@ -167,8 +168,9 @@ func (s *pool) holdRun(c layout.Class, first layout.Handle, n int) error {
 	return nil
 }
 
-// findStrays gives to the orphan the nodes that are in no table, because they come after the lost
-// part of a chain. When it is called, every client that knew such a node has lost its lease.
+// findStrays gives to the orphan, the client number that no client has, the nodes that are in no
+// table, because they come after the lost part of a chain. When it is called, every client that
+// knew such a node has lost its lease.
 func (s *Server) findStrays() error {
 	known := make(map[layout.Handle]bool)
 	for c := range s.nodes.free {

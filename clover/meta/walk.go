@@ -138,8 +138,8 @@ func (s *chains) header(i int) (layout.Word, error) {
 }
 
 // follow follows the chains of the entries in list, from the nodes that the server knows to the
-// ends, and retires the nodes that they pass. It makes at most `rounds` round trips for each group
-// of `lanes` entries; a negative number means no limit.
+// ends, and retires the nodes that are superseded. It makes at most `rounds` round trips for each
+// group of `lanes` entries; a negative number means no limit.
 func (s *chains) follow(list []*entry, rounds int) {
 	for part := range slices.Chunk(list, lanes) {
 		work := s.walk.lanes[:0]
