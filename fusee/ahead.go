@@ -54,9 +54,9 @@ func (a *ahead) wait(deadline clock.Time) (err error) {
 }
 
 // askAhead is called after an operation has taken an object of class c, which has the given number
-// of units. If few free objects are left, askAhead requests a block. It does so only if the last
-// block of the class was one that was never used. Otherwise the client first looks for freed
-// objects and for blocks that other clients have left (see refill).
+// of units. If few free objects are left, askAhead requests a block. It does so only if the class
+// got its last free objects with a block that was never used (class.fresh). Otherwise the client
+// first looks for freed objects and for blocks that other clients have left (see refill).
 func (q *requests) askAhead(s *space, c *class, units int) {
 	// Forget a request that has ended and is of no use: the client has another number now, or the
 	// request was answered, or the server is no longer a member.

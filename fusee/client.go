@@ -145,9 +145,9 @@ func (c *Client) Last() kv.Cost { return c.cost }
 func (c *Client) MaxValue() int { return c.largest()*layout.Unit - layout.Overhead }
 
 // Close sends the frees that the client has collected, leaves its blocks to other clients, and ends
-// the connections. Some blocks keep the client's number until another client recovers it: blocks
-// with an object whose operation has an unknown outcome and, if the memory servers do not answer,
-// all blocks.
+// the connections. Some blocks keep the client's number until another client recovers this client
+// (Client.Recover): blocks with an object whose operation has an unknown outcome and, if the memory
+// servers do not answer, all blocks.
 func (c *Client) Close() error {
 	if c.ended {
 		return nil

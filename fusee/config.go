@@ -110,8 +110,8 @@ type FormatConfig struct {
 	// but at most as many as there are servers.
 	Replicas, IndexReplicas int
 	// Depth is the depth of all subtables at first: there are 2^Depth of them. Groups is the number
-	// of groups of three buckets in a subtable; 0 means as many as fit into an eighth of a server's
-	// memory.
+	// of groups of three buckets in a subtable; 0 means as many as fit if the index takes an eighth
+	// of a server's memory.
 	Depth, Groups int
 	// Grow is how many times each subtable can be split: the index has room for 2^(Depth+Grow)
 	// subtables. 0 means that the index does not grow. An index with more than 3 replicas cannot

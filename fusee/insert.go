@@ -193,7 +193,7 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 		return entry{}, err
 	}
 	into, free := c.vacancy()
-	// The function inspect does not find a key that a split is moving; the function alone does so
+	// The function inspect does not find a key that a split is moving; the function alone finds it
 	// later.
 	list, err = c.inspect(key, list, deadline)
 	switch {

@@ -223,8 +223,8 @@ func (m *Master) report(err error) {
 	}
 }
 
-// persist changes the members, however long that takes: clients wait until the change has ended.
-// The memory service of a server may hang, for example, while its NIC goes on.
+// persist changes the members, however long that takes: clients wait until the change has ended. It
+// takes long, for example, if the memory service of a server hangs while the server's NIC goes on.
 func persist(m *Master) error {
 	for {
 		err := m.change(m.c.rt.Now().Add(changePatience))

@@ -29,7 +29,7 @@ type placing struct {
 	outdated *outdated
 	// lost are the offsets of slots that this INSERT has lost to other clients. The INSERT does not
 	// try them again: a backup may have had the object's value, and a late CAS of a client that
-	// cleans the slot (see cleanGroups) may expect this value.
+	// cleans the slot (see cleanGroups) may expect this value: it would empty the slot.
 	lost []uint64
 }
 

@@ -36,7 +36,7 @@ func (c *changer) recover(owner uint32, deadline clock.Time) error {
 	return c.settleHeirs(deadline, deadline)
 }
 
-// fence ends the connections of an owner at a server, for good.
+// fence ends the connections of an owner at a server, which refuses this owner from then on.
 func (m *memory) fence(to netip.Addr, owner uint32, deadline clock.Time) error {
 	return memservice.Fence(m.cfg.Context, m.cfg.Manager, to, owner, deadline)
 }
@@ -331,9 +331,9 @@ func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
 }
 
 // yield swaps the value that has won a slot by the rules into all backups, if the primary still has
-// the value `before`. Any client may do that, because the winner's value is all that is needed. It
-// is called when all backups have values of writers. yield does not swap the primary, which the
-// winner does, or the client that recovers the winner. Otherwise a winner that is alive and has not
+// the value `before`. Any client may do that, because the winner's value is all that is needed.
+// yield is called when all backups have values of writers. It does not swap the primary: the winner
+// does that, or the client that recovers the winner. Otherwise a winner that is alive and has not
 // read the primary yet could not tell whether its own change has won or another one.
 func (c *changer) yield(at uint64, before layout.Slot, deadline clock.Time) error {
 	var values []uint64

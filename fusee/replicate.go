@@ -281,8 +281,8 @@ func (c *changer) readPrimary(w *snapshot.Writer, at uint64, deadline clock.Time
 	return w.Primary(binary.LittleEndian.Uint64(c.scratch)), nil
 }
 
-// divides reports whether a split can move the key of the slot at offset `at`, because there is
-// room for another twin of its subtable.
+// divides reports whether a split can move the key of the slot at offset `at`, because the index
+// has room for the subtable to which the split would move keys.
 func (c *changer) divides(at uint64) bool {
 	subtable, _ := c.super.Shape.Within(at)
 	v := &c.sight

@@ -64,10 +64,10 @@ func (s *space) inspectBlock(b *block, deadline clock.Time) error {
 	})
 }
 
-// named finds out which of some objects of a block are in the index. It reads the buckets of their
-// keys, and calls f for each object with the primary's slot that names the object, or 0 if none
-// does. While a split moves a key to another subtable (the twin), the old slot is marked as
-// leaving. It counts until the twin has a slot for the key.
+// named finds out which of the objects in list, by their indices in block b, are in the index. It
+// reads the buckets of their keys, and calls f for each object with the primary's slot that names
+// the object, or 0 if none does. While a split moves a key to another subtable (the twin), the old
+// slot is marked as leaving. It counts until the twin has a slot for the key.
 func (s *space) named(b *block, list []int, deadline clock.Time, f func(i int, slot layout.Slot)) error {
 	sights := make([]sight, min(len(list), maxOps/sightReads))
 	for len(list) > 0 {

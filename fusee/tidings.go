@@ -68,8 +68,8 @@ func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time)
 
 // second is what a master knows of its standby.
 type second struct {
-	// number is the client number of the standby on which the master counts; 0 means that there is
-	// none. since is when that standby has shown last that it is alive.
+	// number is the client number of the standby on which the master counts (see Master.Counted); 0
+	// means that there is none. since is when that standby has shown last that it is alive.
 	number uint32
 	since  clock.Time
 	// words are, by server, the signs of life of a standby as the server had them last; known is

@@ -308,8 +308,8 @@ func (m *memory) elsewhere(v layout.View, deadline clock.Time) layout.View {
 	return latest
 }
 
-// settled waits until a change of the members has ended and all members know that, and returns the
-// view then. A server that has become a member again gets the view last.
+// settled waits until a change of the members has ended and all members know that. Then it returns
+// the view. A server that has become a member again gets the view last.
 func (m *memory) settled(deadline clock.Time) (layout.View, error) {
 	for {
 		latest, silent := m.newer, false
@@ -381,8 +381,8 @@ func (s *space) follow(deadline clock.Time) error {
 	return nil
 }
 
-// following calls f. If f returns errView, which means that f has changed nothing, following waits
-// until the change of the members has ended, and calls f again.
+// following calls f. If f returns errView, following waits until the change of the members has
+// ended, and calls f again. So f must be safe to repeat.
 func (c *changer) following(deadline clock.Time, f func() error) error {
 	for {
 		err := f()

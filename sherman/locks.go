@@ -172,8 +172,8 @@ func (c *locker) inherit(h *held, left lock.Held, deadline clock.Time) (bool, er
 	return over, err
 }
 
-// take swaps a tag of this node into the lock word. If the word has had the same other tag for
-// longer than the lease, take fences the tag's owner and takes the lock from it.
+// take swaps a tag of this node into the lock word. If the word has had another tag, unchanged for
+// longer than the lease, take fences the owner of that tag and takes the lock from it.
 func (c *locker) take(h *held, deadline clock.Time) error {
 	wait := firstBackOff
 	for {

@@ -102,8 +102,8 @@ func (n *Node) setRoot(a layout.Addr) {
 	n.root = a
 }
 
-// sighted records that a request for a lock word, posted at time `asked`, found a tag. It returns
-// how long the node has seen this tag in the word.
+// sighted notes that a request for a lock word, posted at time `asked`, found a tag. It returns how
+// long the node has seen this tag in the word.
 func (n *Node) sighted(k lock.Key, tag layout.Tag, asked, now clock.Time) time.Duration {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -67,7 +67,7 @@ func (s *Shape) stride() uint64 {
 // Offsets of the first parts of a region.
 const (
 	// ClientWord is the offset, on the server with the primary, of the word with the last client
-	// number.
+	// number that was given out.
 	ClientWord = SuperblockLen + 8
 	// DoubtWord is the offset, on the server with the primary, of a word that counts how often
 	// frees of objects may have been lost: a client died, or does not know whether its FETCH_ADD on

@@ -59,9 +59,9 @@ func (r *reign) over() bool {
 	}
 }
 
-// confirm returns nil if the host runs what in asks for. A master may have been replaced without
-// having noticed, because its host was hung: confirm waits until the master has reached all members,
-// or notices. ended is true if the master or standby has ended.
+// confirm returns nil if the host runs what the request in asks for. A master may have been
+// replaced without having noticed, because its host was hung: confirm waits until the master has
+// reached all members, or notices. ended is true if the master or standby has ended.
 func (r *reign) confirm(in MasterConfig) (ended bool, err error) {
 	patience := confirmLimit(r.lease)
 	m, since := r.now()
@@ -128,7 +128,7 @@ func (n *node) lease() (l Lease) {
 }
 
 // rule starts the master or its standby in the host's daemon. If one of them is running already,
-// rule reports whether it is the one that the request asks for.
+// rule returns an error unless it is the one that the request asks for.
 func (n *node) rule(in MasterConfig) error {
 	for {
 		if r := n.master.current(); r != nil {

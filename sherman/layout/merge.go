@@ -33,9 +33,9 @@ import "encoding/binary"
 //
 // A NIC may copy the lines of a page in any order. So a READ of the sibling that began before its
 // new header was written may see that header without the copies. Therefore a reader does not look
-// for keys of the taken-over range in every READ of the sibling. It first needs a pointer of step
-// 3, or the new header itself, that names the sibling for these keys; then it begins a READ of the
-// sibling.
+// for keys of the taken-over range in every READ of the sibling. It first needs a pointer that
+// names the sibling for these keys (step 3), or the new header of the sibling. Then it begins a
+// READ of the sibling.
 type Stage uint8
 
 // Stages.
