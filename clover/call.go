@@ -122,7 +122,8 @@ func (c *session) notified(imm uint32) {
 // message encodes a request. The metadata server will write the answer into the given slot. The
 // request also confirms the client's epoch, if no request and no report of the client can still
 // name a location of an earlier epoch. With Config.Reporter, message first hands collected appends
-// to the Reporter, so that the server gets those of earlier epochs.
+// to the Reporter: the client confirms the epoch only when the server has its appends of earlier
+// epochs.
 func (c *session) message(r *rpc.Request, slot int) []byte {
 	if c.cfg.Reporter != nil && c.lease.confirmed != c.lease.epoch {
 		c.report(true)

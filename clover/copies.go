@@ -23,8 +23,8 @@ import (
 // instead. A client that dies never releases this lock.
 //
 // The metadata server decides which servers' copies count. When this changes, it ends the
-// connections of all clients, and they say hello again. So all requests in flight count the same
-// copies.
+// connections of all clients, and they say hello again. So the clients that have requests in flight
+// always write the same set of copies.
 
 // copied reports whether the store has several copies of each node.
 func (c *session) copied() bool { return c.space.Backups > 0 }

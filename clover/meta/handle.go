@@ -36,7 +36,7 @@ type client struct {
 	// fenced.
 	fence *lease.Fence
 	// stale is true if the client must send OpHello again, because it may hold nodes whose memory
-	// was lost, the view changes (view.go), or its number is too old.
+	// was lost, the set of servers whose copies count changes (view.go), or its number is too old.
 	stale bool
 	// ended is true if the server is taking the client's nodes back. The server then answers the
 	// client's requests with Unknown.
@@ -195,8 +195,8 @@ func (s *Server) renumber(r *rpc.Request) {
 
 // alloc gives a client free nodes of the memory server that the request names, or of other servers
 // if that one has none. If there are too few free nodes, the class takes unused segments (growFor).
-// If no server has any, alloc follows every chain to find superseded nodes, because reports may
-// have been lost together with their clients.
+// If no server has any free nodes, alloc follows every chain to find superseded nodes, because
+// reports may have been lost together with their clients.
 func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 	near, n, leave := s.wanted(r)
 	few := s.few(near, n)

@@ -218,7 +218,7 @@ func (s *chains) catchUp(all bool) {
 }
 
 // forgetHints drops reports and remembered headers. It is called after a loss of memory, and when a
-// change of the view begins.
+// change of the view (the set of servers whose copies count) begins.
 func (s *chains) forgetHints() {
 	clear(s.walk.successors)
 	s.walk.hints, s.walk.followed = s.walk.hints[:0], 0

@@ -70,14 +70,14 @@ func (s *Server) load() error {
 // compare reads the superblocks again after takeOver, and compares them with what the function
 // superblocks has found. before is the number of the metadata server that wrote the latest of them.
 //
-// A server may have crashed after superblocks read its superblock, and may have answered takeOver
-// when it was up again. Then its memory is lost, and its empty directory does not mean that there
-// are no keys.
+// A server may have crashed after the function superblocks read its superblock, and may have
+// answered takeOver when it was up again. Then its memory is lost, and its empty directory does not
+// mean that there are no keys.
 //
-// If this metadata server hung between superblocks and takeOver, another one may have served the
-// store meanwhile: one that started then, or the one before, which may have changed the view. Then
-// what superblocks has found is out of date: copies that counted then may be old, and memory that
-// was empty then may have a store now. compare returns errBetween.
+// If this metadata server hung between the functions superblocks and takeOver, another one may have
+// served the store meanwhile: one that started then, or the one before, which may have changed the
+// view. Then what the function superblocks has found is out of date: copies that counted then may
+// be old, and memory that was empty then may have a store now. compare returns errBetween.
 func (s *Server) compare(before uint32) error {
 	view := s.view
 	for i := range s.memory {
@@ -112,9 +112,9 @@ func (s *memories) arrange(region int, stored bool) (err error) {
 
 // superblocks reads all superblocks. exists is true if at least one server has one: then there is a
 // store, and the servers without a superblock have lost their memory. Unless the configuration says
-// Fresh, superblocks returns an error in three cases, in which formatting would destroy data. The
-// store has another format or arrangement, or other servers. There is no store, and some memory
-// does not begin with a zero word. The memory of a server without a superblock has a tree of
+// Fresh, superblocks returns an error in three cases, in which formatting would destroy data: the
+// store has another format or arrangement, or other servers; or there is no store, and some memory
+// does not begin with a zero word; or the memory of a server without a superblock has a tree of
 // Sherman.
 func (s *memories) superblocks() (exists bool, err error) {
 	found, held := 0, error(nil)

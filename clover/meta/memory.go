@@ -275,7 +275,8 @@ func (s *memories) reachTime() time.Duration {
 }
 
 // retryPause returns the pause between two attempts to reach a server that does not answer. With
-// copies, a server that counts is tried several times before it goes out.
+// copies, the metadata server tries several times to reach a server before the copies on that
+// server no longer count.
 func (s *memories) retryPause() time.Duration {
 	if s.copied() {
 		return min(downPause, max(s.cfg.Lease/16, keepEvery))

@@ -224,7 +224,8 @@ func tryChange(s *Server) error {
 }
 
 // servicePatience is how long a change waits for a memory service to end connections: the time
-// limit of two requests. A service that does not answer for so long hangs (hung.go).
+// limit of two requests. A service that does not answer for so long counts as one that hangs
+// (hung.go).
 const servicePatience = 2 * memoryTimeout
 
 // breakUnserved is called during a change. If some of the servers whose copies count have ended the
