@@ -178,7 +178,7 @@
 //
 // A PUT of a key in a moving bucket moves the key: it makes the slot leaving, with its own object
 // in place of the old one, and plants that object. So PUTs without pause do not delay a split.
-// Until the PUT has won, only its own client carries it on, as with any PUT.
+// Until the PUT has won, only its own client can complete it, as with any PUT.
 //
 // If a client's copy of the directory is old, the client finds unexpected headers. Then it knows
 // that a split has begun, or it reads the words of all subtables that may have the key. If the

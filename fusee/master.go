@@ -152,10 +152,10 @@ func (m *Master) View() layout.View { return m.c.view }
 // Super returns the superblock, which describes the store.
 func (m *Master) Super() layout.Superblock { return m.c.super }
 
-// Rounds returns how many times the master has asked all members in turn and all have answered.
-// Any goroutine may call it. If it has grown by 2 since a moment, the last of these rounds began
-// after that moment, and at that moment no other master had taken charge: this master's connections
-// end at half of the members or more when another one takes charge.
+// Rounds returns how many times the master has asked all members in turn and all have answered. Any
+// goroutine may call it. If it has grown by 2 since a moment, no other master had taken charge at
+// that moment: the last of these rounds began later, and when another master takes charge, the
+// connections of this master to at least half of the members end.
 func (m *Master) Rounds() uint64 { return m.contact.rounds.Load() }
 
 // Close ends the connections. The members remain as they are.

@@ -34,12 +34,12 @@ type placing struct {
 }
 
 // outdated is a slot that an INSERT empties while it puts its object, which is pending, into
-// another slot. The CASes that empty it are in the same batches as the CASes of the other slot, so
-// they take no additional round trips: backups with backups, and the primary with the primary,
-// before the object can become valid. No other client changes the slot: splits move valid objects
-// alone. So the slot has one of two values, even if CASes are executed twice, or are missing
-// because the client dies. In the latter case the client that recovers the dead one empties the
-// slot.
+// another slot. The CASes that empty it on the backups are in one batch with the CASes of the other
+// slot on the backups, and the same for the primary. So they take no additional round trips, and
+// the object becomes valid only after them. No other client changes the slot, because splits move
+// only valid objects. So the slot has one of two values, even if CASes are executed twice, or are
+// missing because the client dies. In the latter case the client that recovers the dead one empties
+// the slot.
 type outdated struct {
 	entry
 	emptied layout.Slot // the value that the slot gets

@@ -138,8 +138,9 @@ func (v *sight) unexpected() (h layout.Header, ok bool) {
 
 // stale is called for a header h that does not fit v.entry, the client's copy of the directory's
 // word, and returns errStale. If the header itself says that a split of the subtable has begun,
-// stale corrects the client's copy of the directory and returns errSplits. If that split has ended,
-// the client reads that in the directory with the buckets.
+// stale corrects the client's copy of the directory and returns errSplits. If that split has ended
+// already, the client sees that when it reads the buckets again, together with the directory's
+// word.
 func (v *sight) stale(dir *layout.Directory, shape *layout.Shape, h layout.Header) error {
 	e := layout.Entry{Depth: v.entry.Depth, Splitting: true}
 	if v.entry.Splitting || h.Depth != e.Depth+1 || h.Prefix != uint32(v.subtable) || dir.Set(shape, v.subtable, e) != nil {

@@ -177,7 +177,7 @@ func (m *Master) hope() {
 // and the next attempt repairs all members again. The view of the next attempt has a later epoch
 // than theirs, because a server may have one of their views.
 func back(m *Master) {
-	m.second.announced(m.usable) // the standby may know the view usable
+	m.second.announced(m.usable) // the standby may have seen this view
 	m.c.view, m.c.newer = m.usable, m.usable.WithEpoch(m.c.newer.Epoch())
 }
 

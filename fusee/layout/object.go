@@ -54,7 +54,7 @@ const (
 	OpFinished
 )
 
-// Mark is the first byte of an object. Clients write it again, alone, after the object was written.
+// Mark is the first byte of an object. A client changes it later by a WRITE of this byte alone.
 type Mark uint8
 
 // Marks of an object.
