@@ -40,9 +40,10 @@ func (s *server) busy() bool {
 // Bypass checks a packet to a server if no sequencer handles its flow: the flow is not tracked, for
 // example because the table of flows was full, or no rule of this machine covers the flow any more.
 // Bypass drops two kinds of requests, and the sender's NIC retransmits them. The first kind may
-// change a word for which a request is in flight on a shared connection. The second kind are first
-// requests of a new connection to a server whose last rule was removed. They wait while the server
-// may still execute older requests that clients have given up; see former.go.
+// change a word that allows no request on a client's connection now, for example because a request
+// for the word is in flight on a shared connection. The second kind are first requests of a new
+// connection to a server whose last rule was removed. They wait while the server may still execute
+// older requests that clients have given up; see former.go.
 func (m *Machine) Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed) pipeline.Verdict {
 	if !p.BTH.Opcode.Is(wire.OpRequest) {
 		return pipeline.Forward()

@@ -6,8 +6,8 @@ import (
 )
 
 // flowTable holds the sequencers of all flows: the switch's state of the flows to servers with
-// rules. Each sequencer has a small index; when the sequencer has ended, another one may get the
-// same index.
+// rules. Each sequencer has a small index; when the sequencer was removed from the table (reap),
+// another one may get the same index.
 type flowTable struct {
 	list   []*sequencer // index is sequencer.index; nil means that the index is free
 	free   []uint32
@@ -34,7 +34,7 @@ func (t *flowTable) remove(l *sequencer) {
 }
 
 // byTag returns the sequencer of the flow that submitted the request with a tag; nil if the
-// sequencer has ended.
+// sequencer is no longer in the table.
 func (t *flowTable) byTag(tag requester.Tag) *sequencer {
 	if int(tag.Flow) >= len(t.list) {
 		return nil

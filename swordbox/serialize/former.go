@@ -106,6 +106,6 @@ func (l *sequencer) awaitsFormer() bool {
 // overtake have not ended (awaitsFormer).
 func (l *sequencer) tooEarly() pipeline.Verdict {
 	l.m.stats.TooEarly++
-	l.phase.on(evDropped) // as in looseRequest
+	l.phase.on(evDropped) // the retransmission will be new to the server; see looseRequest
 	return pipeline.Drop(ReasonBusy)
 }

@@ -132,8 +132,8 @@ func (l *sequencer) endRedo(c *pipeline.Ctx, psn wire.PSN) {
 }
 
 // Retry reports whether the refused request was the WRITE of a replaced atomic. Such a refusal does
-// not end the connection, because the key may allow atomics only. The client sends the atomic
-// again, and the switch does not replace atomics of that word any more.
+// not end the client's connection, because the key may allow atomics only. The client sends the
+// atomic again, and the switch does not replace atomics of that word any more.
 func (k *link) Retry(t requester.Tag) bool {
 	l := k.s.m.flows.byTag(t)
 	if l == nil || l.phase == closed || l.phase == refused {

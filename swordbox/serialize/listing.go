@@ -75,8 +75,8 @@ func (m *Machine) Tables() []handler.Table {
 // ClearTable clears nothing: an operator cannot make the switch drop held requests.
 func (m *Machine) ClearTable(string) int { return 0 }
 
-// noteOwn describes a request on the client's connection for captures. raw and rawAckReq are the
-// PSN and AckReq that the client sent.
+// noteOwn describes a request on the client's connection for captures, and reports its new PSN to a
+// pipeline.Follower. raw and rawAckReq are the PSN and AckReq that the client sent.
 func noteOwn(c *pipeline.Ctx, p *pipeline.Parsed, raw wire.PSN, rawAckReq bool) string {
 	if !c.Observed() {
 		return ""

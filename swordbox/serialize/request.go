@@ -243,9 +243,9 @@ func (l *sequencer) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline
 	return pipeline.Consume().With(note)
 }
 
-// tellLater leaves the sequence NAK for dropped requests to release, which sends it when there is
-// room, and the flow is idle or within a message. With an earlier NAK the client would retransmit
-// too early and use up its retries.
+// tellLater is called when a request was dropped. It makes the method release send the sequence NAK
+// later: when there is room, and the flow is idle or within a message. With an earlier NAK the
+// client would retransmit too early and use up its retries.
 func (l *sequencer) tellLater() {
 	l.naks.on(evNoRoom)
 	l.m.blocked.add(l)

@@ -155,8 +155,8 @@ func (l *sequencer) schedule() {
 }
 
 // tick handles the deadlines of the sequencer that have passed. It drops held requests that the
-// client may have given up. A held request then no longer waits until the value of its word is
-// known, and answers no longer wait for READs that the server executes again.
+// client may have given up. It makes a held CAS stop waiting for the value that it compares with,
+// and answers stop waiting for READs that the server executes again.
 func (l *sequencer) tick(ctx *pipeline.Ctx) {
 	dropStale(l, ctx.Now)
 	if l.held.n > 0 && l.awaits.word != nil && l.missUntil(&l.m.held) <= ctx.Now {

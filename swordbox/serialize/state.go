@@ -63,8 +63,9 @@ const (
 	inOrder nakState = iota
 	// nakSent: a sequence NAK for the present gap was sent to the client.
 	nakSent
-	// nakOwed: the switch has dropped a request because it had no room. It sends the NAK when there
-	// is room. If it sent the NAK earlier, the client would only use up its retries.
+	// nakOwed: the switch has dropped a request because it had no room, or because a READ of
+	// unknown span is in flight (openRead). It sends the NAK later (release). If it sent the NAK
+	// earlier, the client would only use up its retries.
 	nakOwed
 
 	nakStates
@@ -79,8 +80,8 @@ type nakEvent uint8
 const (
 	evInOrder nakEvent = iota // the request with the expected PSN arrived
 	evNak                     // a sequence NAK was sent
-	evNoRoom                  // a request was dropped for lack of room
-	evRoom                    // there is room again, and the NAK that was owed is sent
+	evNoRoom                  // a request was dropped for lack of room, or behind an openRead
+	evRoom                    // the next request can be taken, and the NAK that was owed is sent
 
 	nakEvents
 )
