@@ -68,8 +68,10 @@ func (w *Word) Forget() {
 	w.follow(0, evForget)
 }
 
-// Reset puts the word back to Pass without a proven R_Key. It is called when the server has
-// restarted. It leaves the counts of operations in flight as they are.
+// Reset puts the word back to Pass without a proven R_Key. It is called when the switch can no
+// longer rely on what it knows of the word: the outcome of an operation is not known, because the
+// server may have restarted, or no rule selects the word any more. Reset leaves the counts of
+// operations in flight as they are.
 func (w *Word) Reset(now clock.Time) {
 	w.Epoch++
 	w.proven.ok, w.Literal = false, false

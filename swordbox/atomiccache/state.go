@@ -51,7 +51,7 @@ const (
 	evDrained                 // the last operation in flight on clients' connections has ended
 	evPatience                // operations have waited for Config.Patience
 	evForget                  // the value is no longer certain
-	evReset                   // the server has restarted
+	evReset                   // a call of Word.Reset
 	events                    // the number of events
 )
 
