@@ -9,8 +9,9 @@
 // oldest unanswered request, which is in the journal, and never that of a later request that
 // happens to arrive first.
 //
-// While connections of the former incarnation may still deliver late requests to a server, the
-// machine drops requests to that server; see Config.Blocked.
+// While earlier connections of the switch, which have ended or belong to a former incarnation, may
+// still deliver late requests to a server, the machine drops requests to that server; see
+// Config.Blocked.
 //
 // The machine forgets a flow when the connection manager announces one of its queue pairs for
 // another connection, when the client was silent for longer than NICs retry, or when the client

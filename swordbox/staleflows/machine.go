@@ -20,7 +20,7 @@ const (
 	// ReasonFormer: the packet belongs to a stale flow, of which the switch moved requests before
 	// its restart.
 	ReasonFormer pipeline.Reason = "moved before restart"
-	// ReasonBlocked: connections of the former incarnation to this server have not ended yet.
+	// ReasonBlocked: requests on earlier connections of the switch to this server may still arrive.
 	ReasonBlocked pipeline.Reason = "old connections to the server are being ended"
 )
 

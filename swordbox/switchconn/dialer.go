@@ -201,9 +201,10 @@ func (d *Dialer) Redirect(c *pipeline.Ctx, k Key) bool {
 }
 
 // Clear reports whether the server can no longer execute any request that the switch sent on an
-// earlier connection. Earlier connections are those that have failed, and those of an earlier
-// incarnation of the switch. Such a connection no longer counts when the server has confirmed its
-// end, or when so much time has passed that no packet of it can be in flight.
+// earlier connection. Earlier connections are those that the switch has ended, for example because
+// they have failed, and those of an earlier incarnation of the switch. Such a connection no longer
+// counts when the server has confirmed its end, or when so much time has passed that no packet of
+// it can be in flight.
 func (d *Dialer) Clear(server netip.Addr) bool {
 	return !slices.ContainsFunc(d.former, func(f *former) bool { return f.conn.Server == server })
 }

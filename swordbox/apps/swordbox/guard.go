@@ -60,7 +60,7 @@ func (g *guarded) packet(f *wire.Frame) bool {
 
 // Guards implements pipeline.Guard: it reports whether the switch must drop frames with damaged
 // headers, because a handler must see every packet of some flows. This is so if a server is
-// guarded, or an earlier incarnation of the switch has left flows or connections.
+// guarded, or if there are stale flows or earlier connections of the switch (Own.first).
 func (p *Program) Guards() bool {
 	return p.guarded.servers != nil || p.cfg.Own != nil && !p.cfg.Own.first()
 }

@@ -62,8 +62,9 @@ func (o *Own) Dialer() *switchconn.Dialer { return o.dialer }
 // Former returns the machine that refuses the flows of former incarnations of the switch.
 func (o *Own) Former() *staleflows.Machine { return o.former }
 
-// blocked reports whether requests of a former incarnation of the switch may still reach the
-// server.
+// blocked reports whether requests that the switch sent on an earlier connection may still reach
+// the server. Earlier connections are those of a former incarnation of the switch, and those of
+// this incarnation that have ended (Dialer.Clear).
 func (o *Own) blocked(server netip.Addr) bool {
 	if o.dialer.AllClear() {
 		return false
@@ -220,8 +221,8 @@ func (o *Own) deadline() clock.Time {
 	return at
 }
 
-// first reports whether nothing is left of former incarnations of the switch: no stale flow, and no
-// connection that may still deliver requests.
+// first reports whether nothing is left of earlier times: no stale flow, and no earlier connection
+// of the switch, also of this incarnation, that may still deliver requests.
 func (o *Own) first() bool { return o.former.Empty() && o.dialer.AllClear() }
 
 // news passes the dialer's events to the handlers that use the connections. The program calls it at
@@ -273,9 +274,9 @@ func (p *Program) Bound() (n int) {
 }
 
 // Unloaded is called when another program has replaced this one, after Bound has returned 0. It
-// removes all flows from the journal. The journal may still have flows none of whose requests was
-// moved, because a flow is entered before its first request is moved, and flows that have failed. A
-// program that is loaded later would take these flows for stale ones and end them.
+// removes all flows from the journal. The journal may still have flows that have failed, and flows
+// without moved requests, because a flow is entered before its first request is moved. A program
+// that is loaded later would take these flows for stale ones and end them.
 func (p *Program) Unloaded() {
 	o := p.cfg.Own
 	if o == nil {
