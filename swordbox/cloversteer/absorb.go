@@ -5,13 +5,13 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// While an append to a key is in flight, other appends to the key wait in the switch. When it is
-// answered, the switch sends the first of them; the others go on waiting. They are concurrent with
-// the append that was sent, so their values may come before its value: they are overwritten at
-// once, before any client could read them. So when that append has succeeded, the switch does not
-// add the nodes of those others to the chain. It changes each of their appends into a CAS on the
-// header of the append's own node, which makes this node name the appended node as its successor.
-// So the chain grows by one node for all of them.
+// While an append to a key is in flight, other appends to the key wait in the switch. When the one
+// in flight is answered, the switch sends the first waiting append; the others go on waiting. These
+// others are concurrent with the append that was sent, so their values may come before its value:
+// they are overwritten at once, before any client could read them. So when the append that was sent
+// has succeeded, the switch does not add the nodes of the others to the chain. It changes each of
+// the others into a CAS on the header of its own node, which makes this node name the node of the
+// append that was sent as its successor. So the chain grows by one node for all of them.
 //
 // Why that is correct:
 //

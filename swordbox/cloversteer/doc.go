@@ -24,9 +24,9 @@
 //     named, is on the same server, and has a version that is not lower. If its version is higher,
 //     the switch translates the response, so that it shows the version that the client knows. A
 //     response of several packets cannot be translated, so such a READ is steered only to a tail of
-//     the same version. Only the tail's own version is translated. An entry that has been reused
-//     since has a still higher version. So it never looks like the node that the client named,
-//     whether or not the switch remembers it.
+//     the same version. Only the tail's own version is translated. If the tail's entry has been
+//     reused meanwhile, the new node has a still higher version. So the new node never looks like
+//     the node that the client named, even if the switch does not know the new node.
 //   - If a translated response is lost in a crash of the switch, the client sees a version that it
 //     does not know. After an append it must then find out whether its node was linked; after a
 //     READ it asks the metadata server. Package clover does both.
@@ -38,10 +38,10 @@
 //     there. Forgetting is always correct.
 //
 // A client may not know whether its append took effect. The header of the node that it named does
-// not show that the append failed (package clover does not use it so). Before the client looks for
-// its node in the chain, on another connection, it sends a WRITE of no bytes to the node. The
-// switch then forgets to which key the node belongs, and sends a waiting or later copy of the
-// append only to the named node.
+// not show that the append failed (package clover does not use it so). The client then looks for
+// its own node in the chain, on another connection. Before that, it sends a WRITE of no bytes to
+// its own node. The switch then forgets to which key this node belongs, and sends a waiting or
+// later copy of the append only to the node that the client named.
 //
 // A count-min sketch, whose counts are halved regularly, and a bounded table find the hot keys
 // (rule keys=hot:N). Requests for other keys are not steered, but the switch follows their chains.

@@ -85,8 +85,9 @@ func (t *stores) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
 	t.stats.Stores++
 }
 
-// join adds a part to its store. If the part has no store ID, or if another server already has its
-// place in the store, the part becomes a store of its own.
+// join adds a part to its store. The part becomes a store of its own if it has no store ID, if its
+// superblock describes another layout (Space) than that of the store, or if another server already
+// has its place in the store.
 func (t *stores) join(s *part) {
 	w := t.byID[s.super.Store]
 	if s.super.Store == 0 || w != nil && (w.space != s.super.Space || w.parts[s.super.Server] != nil) {
