@@ -114,9 +114,9 @@ type Config struct {
 }
 
 // SteeredNodes is Config.Nodes of the switch's daemon, and of estimates of what the program takes
-// on a chip. That many nodes take 23 MiB, which the switch allocates when it sees the first node.
-// The published handler remembers the same number. The table must hold many nodes, because a client
-// may name an old node of a chain to which many nodes have been appended since.
+// on a chip. That many nodes take 22 MiB, which the switch allocates when it learns the first
+// store. The published handler remembers the same number. The table must hold many nodes, because a
+// client may name an old node of a chain to which many nodes have been appended since.
 const SteeredNodes = 1 << 18
 
 // Lookup finds a program by name; "" is forward. The bool is false if there is none.

@@ -67,9 +67,10 @@ func (t *Table) covered(now clock.Time, fl *Flow, psn wire.PSN, negative bool, f
 	if negative || fl.Synced() && wire.Diff(psn, fl.Expected) < 0 || wire.Diff(psn, fl.from) < 0 || !intact(icrc) {
 		return Fine
 	}
-	// The responder has accepted all requests up to psn. The later requests that the switch saw in
-	// order may reach the responder, too. If the response is a READ response but not the last one
-	// of its READ, the next PSN still belongs to that READ.
+	// The responder has accepted all requests up to psn, so Expected is at least the next PSN. It
+	// stays higher if the switch has seen later requests in order, because they may reach the
+	// responder, too. If the response is a READ response but not the last one of its READ, the next
+	// PSN still belongs to that READ.
 	if !endsRead(f.BTH.Opcode) {
 		return Fine
 	}

@@ -196,9 +196,9 @@ func (q *Sequence) setMTU(n int) {
 	q.countRead()
 }
 
-// countRead is called when the table has learnt the path MTU or a lower bound of it. If that shows
-// the span of the READ loose, countRead sets high to the PSN after it. If it shows the span of the
-// READ open, countRead sets Expected to the PSN after that.
+// countRead is called when the table has learnt the path MTU or a lower bound of it. If the span of
+// the READ in q.loose is known now, countRead sets high to the PSN after this READ. If the span of
+// the READ in q.open is known now, countRead sets Expected to the PSN after this READ.
 func (q *Sequence) countRead() {
 	if span := q.SpanOf(q.loose.length); q.loose.length != 0 && span != 0 {
 		q.high, q.loose.length = q.loose.psn.Add(span), 0

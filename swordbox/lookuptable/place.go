@@ -19,12 +19,12 @@ func (w *slotWrite) set(index int, version uint8, e *Entry, used bool) {
 	AppendSlot(w.bytes[:0], version+1, e, used)
 }
 
-// plan appends to list the slots to write, in their order, so that entry e gets into a table;
-// remove takes the entry out instead. span has the slots from the entry's home slot on. home
-// returns the home slot of a key, and base is the home slot of the entry's key. If all slots that
-// the key may have are in use, entries move to later slots, each within the slots that its own key
-// may have (hopscotch hashing). An entry is written to its new slot before its former slot is
-// overwritten, so a lookup finds every entry at any time.
+// plan appends to list the slots to write, in their order, so that entry e gets into a table or, if
+// remove is true, so that the entry of e's key is taken out. span has the slots from the entry's
+// home slot on. home returns the home slot of a key, and base is the home slot of the entry's key.
+// If all slots that the key may have are in use, entries move to later slots, each within the slots
+// that its own key may have (hopscotch hashing). An entry is written to its new slot before its
+// former slot is overwritten, so a lookup finds every entry at any time.
 //
 // If a connection, or the switch, fails between these two WRITEs, both slots have the entry, and
 // lookups find the first. The second counts as free, like every slot that no lookup uses. A change

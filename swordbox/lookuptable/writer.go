@@ -172,8 +172,8 @@ func (w *writer) wrote(id uint32, ok bool) {
 	}
 }
 
-// apply writes the slots of a change that has read them. A scan has none to write: apply makes the
-// page of it.
+// apply writes the slots of a change whose slots were read. For a scan it writes nothing, and makes
+// a Page of the entries in these slots.
 func (b *bouncer) apply(c *pipeline.Ctx, x *change) {
 	if x.bytes == nil {
 		return

@@ -75,7 +75,8 @@ func (l *Link) Failed(c *pipeline.Ctx, why string) {
 
 func (l *Link) Needed() bool { return l.queue != nil }
 
-// Fit returns why the ring cannot be in the memory that the server lends on a connection.
+// Fit returns why the ring cannot use a connection: the memory that the server lends is too small,
+// or the path MTU is.
 func (l *Link) Fit(s *switchconn.Shared) error {
 	_, err := l.queue.Grant(s)
 	if err == nil && s.MTU < l.queue.Size {

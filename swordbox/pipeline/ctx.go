@@ -93,8 +93,8 @@ func (c *Ctx) Hold(p *Parsed, until clock.Time) Verdict {
 // Holding reports whether the switch still holds the packet.
 func (c *Ctx) Holding(id HoldID) bool { return c.s.held.get(id) != nil }
 
-// Release forwards a held packet unchanged, or sends f instead if f is not nil and the ICRC of the
-// held packet is correct. It reports whether the switch held the packet.
+// Release forwards a held packet unchanged. If f is not nil, Release sends f instead, or drops the
+// packet if its ICRC is wrong. It reports whether the switch held the packet.
 func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 	h := c.s.held.get(id)
 	if h == nil {

@@ -18,7 +18,8 @@ import (
 // (wire.GroupFlooded).
 //
 // Only queries make hosts repeat their reports. So the switch itself sends queries while it knows a
-// group and no router, and at the start even if it knows a router.
+// group and no router. It sends two queries after the first report, and one when a port has come
+// up, even if it knows a router.
 
 // Times of the protocol (RFC 3376, 8; RFC 3810, 9).
 const (
@@ -28,8 +29,8 @@ const (
 	groupLife       = groupRobustness*queryInterval + queryResponse
 	routerLife      = groupRobustness*queryInterval + queryResponse/2
 	// startupResponse is the response time that the first queries grant, and the time between them.
-	// The switch floods all groups for settleAfter. By then the members have answered the last of
-	// these queries. So no member loses frames after a restart of the switch.
+	// After the first report the switch floods all groups for settleAfter. By then the members have
+	// answered the last of these queries. So no member loses frames after a restart of the switch.
 	startupResponse = time.Second
 	settleAfter     = (groupRobustness + 1) * startupResponse
 	// leaveResponse is the response time that the queries after a leave grant. Another member

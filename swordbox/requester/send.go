@@ -56,7 +56,8 @@ func (c *Conn) pump(ctx *pipeline.Ctx) {
 	}
 }
 
-// note describes a transmission for captures; "" if no capture runs.
+// note describes a transmission for captures; "" if Ctx.Observed is false. It also tells a Follower
+// that a client's request leaves on this connection (Ctx.Moved).
 func (c *Conn) note(ctx *pipeline.Ctx, e *entry, psn wire.PSN) string {
 	if !ctx.Observed() {
 		return ""

@@ -21,10 +21,10 @@
 // server was not known yet, or no rule named the server any more and its connection had ended.
 //
 // With the key rows, the counters are a count-min sketch: a request adds to one counter of each
-// row, which hashes choose, and Amount has all of them. When all amounts are applied, the smallest
-// of the counters of a flow or address is at least the true count. It exceeds this count by more
-// than e/slots of the sum of all counts with a probability of at most e to the power of -rows (e is
-// Euler's number).
+// row, which hashes choose, and each addition counts in Amount. When all amounts are applied, the
+// smallest of the counters of a flow or address is at least the true count. It exceeds this count
+// by more than e/slots of the sum of all counts with a probability of at most e to the power of
+// -rows (e is Euler's number).
 //
 // A crash of the switch loses the pending amounts, and perhaps those in flight or uncertain. The
 // journal has their sum (handler.Env.Behind), so the next incarnation knows how much was lost at

@@ -56,9 +56,9 @@ type wirePort interface {
 }
 
 // doubleLink is a link with two ways. RoCEv2 packets to the host go through shared memory, all
-// other frames through the veth pair. Queries of IGMP and MLD take both ways, because the host's
-// NIC and its kernel both answer them. The state of the veth pair applies to both ways: if the link
-// is down, or the host has crashed, the pair has no carrier.
+// other frames through the veth pair. Messages of IGMP and MLD take both ways, because the host's
+// NIC and its kernel both answer queries. The state of the veth pair applies to both ways: if the
+// link is down, or the host has crashed, the pair has no carrier.
 type doubleLink struct {
 	wire   wirePort
 	memory *memlink.Port

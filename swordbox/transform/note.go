@@ -12,7 +12,7 @@ import (
 //	CAS→WRITE conn 7 psn 12→4711 value 1, was 0
 //	ACK→ATOMIC_ACK conn 7 psn 4711→12 msn 3, was 0
 //
-// A program formats a Note only while a capture runs (pipeline.Ctx.Observed).
+// A program formats a Note only if pipeline.Ctx.Observed returns true.
 type Note struct {
 	// From is the opcode of the received packet, To the opcode of the sent packet. If no packet was
 	// received, From is To.

@@ -99,7 +99,7 @@ func (h *shown) move(to wire.PSN) {
 }
 
 // has reports whether a request at psn was shown before, either itself or as a part of a READ that
-// was shown.
+// was shown. expected is the expected PSN of the flow: all requests with lower PSNs count as shown.
 func (h *shown) has(expected, psn wire.PSN) bool {
 	h.move(expected)
 	return wire.Diff(psn, h.base) < 0 || slices.ContainsFunc(h.ahead, func(x extent) bool {

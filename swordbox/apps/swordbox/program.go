@@ -14,8 +14,8 @@ import (
 // Name is the name of the program in rack files.
 const Name = "swordbox"
 
-// Reasons why the program drops a packet: one of a flow to or from a server under a rule, of a
-// stale flow, or to the switch itself.
+// Reasons why the program drops packets. The packets belong to flows from or to a server under a
+// rule or to stale flows, or are addressed to the switch itself.
 const (
 	ReasonSpoofed     pipeline.Reason = "spoofed source"
 	ReasonQuarantined pipeline.Reason = "quarantined connection"
