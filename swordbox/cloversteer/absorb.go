@@ -15,9 +15,9 @@ import (
 //
 // Why that is correct:
 //
-//   - An append is absorbed only by one that was sent after it had arrived, and that has succeeded.
-//     So both were in progress when the absorbing one took effect, and the absorbed value may come
-//     before it.
+//   - An append is absorbed only if another append was sent after its arrival, and has succeeded.
+//     So both were in progress when the other append took effect, and the absorbed value may come
+//     before the value of the other append.
 //   - Until its client is answered, no other client knows the node of an absorbed append. After
 //     that, a client that reads the node finds a successor that is in the chain. An absorbed append
 //     makes no other node reachable, so chains stay whole, whichever of these requests are lost.

@@ -29,7 +29,8 @@ type part struct {
 
 // store is a store on one or several memory servers. A chain may continue on another server.
 type store struct {
-	// incarnation changes each time that a part is formatted or moves to another address.
+	// incarnation changes each time that a part is formatted, moves to another address, or is
+	// dropped.
 	incarnation uint32
 	space       layout.Space
 	parts       [layout.MaxServers]*part

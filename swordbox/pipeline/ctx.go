@@ -76,8 +76,8 @@ func (c *Ctx) EmitsLeft() int { return max(0, maxEmit-c.s.emitted) }
 
 // Hold keeps a copy of p until the program releases or discards it. At the time `until`, the switch
 // forwards it unchanged; clock.Never: it is held until the program acts. The program returns the
-// result as its verdict. The verdict's ID names the packet in later calls. If there is no room, the
-// result is a Drop.
+// result as its verdict. The verdict's ID names the packet in later calls. If there is no room, or
+// p is too long, the result is a Drop.
 func (c *Ctx) Hold(p *Parsed, until clock.Time) Verdict {
 	if len(p.Raw.Data) > maxHeldFrame {
 		return Drop(ReasonTooLong)

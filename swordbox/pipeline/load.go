@@ -9,8 +9,9 @@ import (
 
 // Load replaces the running program by another one, in one step. The switch forwards the packets
 // that the former program holds, unchanged. Learnt addresses, counters, partitions and links stay.
-// All that the former program did for connections ends at once. Connections that need it, for
-// example because it translated their PSNs, break. Load does not check this; the caller must.
+// All that the former program did for connections ends at once. Connections that need the former
+// program, for example because it translated their PSNs, break. Load does not check this; the
+// caller must.
 func (s *Switch) Load(now clock.Time, p Program, self Self, out *packetio.Batch) error {
 	if p == nil {
 		return errors.New("pipeline: the program is nil; apps/forward only forwards")

@@ -19,8 +19,8 @@ import (
 // prevents this when a client's connection begins: a shared connection may have a request in flight
 // that its client has given up (see isLate). Then the new connection waits until the requests on
 // the shared one have ended. Until then the switch drops the requests of the new connection, and
-// the client's NIC retransmits them. Connections that existed before do not wait: the switch does
-// not order them behind requests that their host has lost on another connection.
+// the client's NIC retransmits them. Connections that exist already do not wait: the switch does
+// not order their requests behind those that their host has lost on another connection.
 
 // A request on a shared connection that has had no answer for reconnectAge delays new connections
 // of its client's host: the client's queue pair may have failed, and the client connects again. A

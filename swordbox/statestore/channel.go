@@ -12,9 +12,9 @@ import (
 )
 
 // channel sends the amounts that rules count to one memory server, over at most one connection at a
-// time, and handles the results of that connection's requester. It is made for the first rule that
-// needs it. It is removed when no rule needs it and its connection has ended. If a connection ends
-// while a rule needs the channel, the channel gets a new connection.
+// time, and handles the results of that connection's requester. The channel is made for the first
+// rule that needs it, and removed when no rule needs it and its connection has ended. If a
+// connection ends while a rule needs the channel, the channel gets a new connection.
 type channel struct {
 	extmem.Link
 	m *Machine

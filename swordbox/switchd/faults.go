@@ -139,8 +139,8 @@ func (t *traffic) show(i int, dir tap.Direction, f packetio.Frame, comment strin
 // explain describes for captures what a verdict does to a frame, and which rules cause it: "fault
 // f1 (loss): dropped".
 func (t *traffic) explain(v *fault.Verdict) string {
-	// If the verdict names no rule, it has no effect, or delays the frame by its own transmission
-	// time under a rule of kind rate, which does not count as a hit.
+	// If the verdict names no rule, the verdict has no effect, or a rule of kind rate delays the
+	// frame only by the time that its transmission takes, which does not count as a hit.
 	if !t.observing || len(v.Rules) == 0 {
 		return ""
 	}
