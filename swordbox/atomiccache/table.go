@@ -199,7 +199,7 @@ func (t *Table) room(now clock.Time) (slot uint32, ok bool) {
 	return t.n - 1, true
 }
 
-// evict removes an idle word that was not used since the last search, and returns its slot.
+// evict removes an idle word that was not used since evict last looked at it, and returns its slot.
 func (t *Table) evict(now clock.Time) (slot uint32, ok bool) {
 	for range min(maxProbe, 2*int(t.n)) {
 		slot = t.hand

@@ -43,7 +43,7 @@ type tableEntry struct {
 	t      *Table
 	slot   uint32
 	next   uint32     // the next word of the same page, as its slot plus one
-	used   bool       // true if the word was used since the last search for a word to evict
+	used   bool       // true if the word was used since Table.evict last looked at it
 	serial uint64     // the table's serial when the word was created
 	born   clock.Time // when the word was created
 }

@@ -222,7 +222,7 @@ func (m *Machine) key(server netip.Addr, port int) switchconn.Key {
 	return switchconn.Key{Server: server, Shard: extmem.Shard(switchconn.LookupShard+port, m.cfg.Kind.Mode)}
 }
 
-// mark notes in ports and marks which ports have a table.
+// mark brings the fields ports and marks up to date: they say which ports have a table.
 func (m *Machine) mark() {
 	for port, t := range m.ports {
 		if t != nil {

@@ -2,8 +2,8 @@ package packetbuffer
 
 import "github.com/rdmalab/rdmalab/softrnic/packetio"
 
-// fifo holds copies of frames in their order. It reuses its memory: 4 times frameBytes, or about
-// twice as many bytes as have ever waited at the same time.
+// fifo holds copies of frames in their order. It reuses its memory: about twice as many bytes as
+// have ever waited at the same time, and at least 4 times frameBytes.
 type fifo struct {
 	ring  []held // the length is 0 or a power of 2
 	head  int    // index of the first frame in ring

@@ -34,7 +34,7 @@ func (m *meter) moved(now clock.Time, n int) {
 }
 
 // Moved says how many bytes of frames went to the ring or came back since the rule got its present
-// rate, and how long that took: from the begin of the first transfer to the end of the last one.
+// rate, and how long that took: from the start of the first transfer to the end of the last one.
 // The transfer of a frame to the ring ends when the server acknowledges the WRITE; the transfer of
 // a frame from the ring ends when the frame comes back.
 type Moved struct {

@@ -88,8 +88,8 @@ var definitions = []Definition{
 func hardened(r *Rule) bool { return r.Mode == Hardened }
 
 // Register adds an action. The package of the handler that carries out the action calls it while
-// packages are initialised. A program that links this package can then read rules of the action.
-// Register panics if the name or a key exists already.
+// packages are initialised. A program that links the handler's package can then read rules of the
+// action. Register panics if the name or a key exists already.
 func Register(d Definition) Action {
 	if slices.Contains(Actions(), d.Name) || len(definitions) == 1<<8 {
 		panic("rules: there is no room for the action " + d.Name)

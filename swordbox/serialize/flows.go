@@ -6,8 +6,8 @@ import (
 )
 
 // flowTable holds the sequencers of all flows: the switch's state of the flows to servers with
-// rules. Each sequencer has a small index; when the sequencer was removed from the table (reap),
-// another one may get the same index.
+// rules. Each sequencer has a small index. When a sequencer is removed from the table (reap),
+// another one may get its index.
 type flowTable struct {
 	list   []*sequencer // index is sequencer.index; nil means that the index is free
 	free   []uint32

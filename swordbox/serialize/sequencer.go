@@ -109,8 +109,8 @@ func (l *sequencer) mayMove() bool {
 	return l.permit == permitGiven
 }
 
-// answered calls Config.Answered with the oldest unanswered request of a flow that has moved
-// requests.
+// answered calls Config.Answered with the PSN of the oldest unanswered request, if requests of the
+// flow may move.
 func (l *sequencer) answered() {
 	if l.permit == permitGiven {
 		l.m.cfg.Answered(l.flow, l.incomplete())

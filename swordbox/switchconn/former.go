@@ -54,7 +54,8 @@ func (d *Dialer) endFormer(c *pipeline.Ctx) {
 	}
 }
 
-// forgetFormer forgets former connection i. Its end is now certain.
+// forgetFormer forgets former connection i. It is called when the server can execute no more
+// requests of the connection.
 func (d *Dialer) forgetFormer(i int) {
 	f := d.former[i]
 	d.former = slices.Delete(d.former, i, i+1)

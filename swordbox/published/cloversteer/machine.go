@@ -55,7 +55,7 @@ type Machine struct {
 	cfg    Config
 	repair repair
 	// tails are the registers for the newest nodes of keys. There are as many as the largest number
-	// that a rule asks for.
+	// that a rule asks for, and at least rules.DefaultRegisters.
 	tails   []tail
 	history []was
 	// scopes holds the scope of each rule, in the order of the rules. The first rule that selects a
