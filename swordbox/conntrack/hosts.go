@@ -23,7 +23,7 @@ type host struct {
 	port  int
 	fixed bool // true if the control plane has bound the address to the port
 	// last is when a packet from the address was last seen. For packets of a busy flow (Flow.busy)
-	// the table updates it at most once per second (the constant rarely).
+	// the table updates it at most once per second and flow (the constant rarely).
 	last clock.Time
 	// learning lists the host's flows without a peer, in the order of their last packets, the
 	// oldest first.

@@ -14,10 +14,10 @@
 // where all but in flight are fields of Stats. Cells are taken in the order of arrival (package
 // framering), and the entries of a key are in one server, so frames of a flow keep their order. No
 // frame gets the bytes of another one. While frames with a key are in flight, the switch does not
-// use the cache for this key: the next frame would overtake them. A frame whose cell did not come
-// back is Lost: if the WRITE of a cell is lost on the link, the requester has no copy of the frame,
-// and retransmits a WRITE of no bytes instead. Frames that find no free cell (Full), or no
-// connection or room in flight (Blocked), are dropped.
+// use the cache for this key: otherwise the next frame would overtake them. A frame whose cell did
+// not come back is Lost: if the WRITE of a cell is lost on the link, the requester has no copy of
+// the frame, and retransmits a WRITE of no bytes instead. Frames that find no free cell (Full), or
+// no connection or room in flight (Blocked), are dropped.
 //
 // The control plane writes entries on the same connection, so a lookup sees an entry before or
 // after a change. The cache forgets an entry when its change is sent. If a server lends other
