@@ -29,10 +29,10 @@ func CheckProfile(d time.Duration) error {
 	return nil
 }
 
-// HandleProfile registers the request that records a CPU profile of this process. Daemons of hosts
-// and of the switch have it; Client.Profile sends it. node is the name of the daemon's node, for
-// the error. The header of the answer is sent when the recording has begun, and the profile when it
-// has ended. A client that disconnects ends the recording.
+// HandleProfile registers the request that records a CPU profile of this process. The daemons of
+// hosts and of the switch answer this request; Client.Profile sends it. node is the name of the
+// daemon's node, for the error. The header of the answer is sent when the recording has begun, and
+// the profile when the recording has ended. A client that disconnects ends the recording.
 func HandleProfile(m *Mux, node string) {
 	m.HandleFunc("GET "+pathProfile, func(w http.ResponseWriter, r *http.Request) {
 		lasting, err := time.ParseDuration(r.URL.Query().Get("for"))
@@ -64,7 +64,8 @@ func HandleProfile(m *Mux, node string) {
 }
 
 // Profile records a CPU profile of the daemon for a time d, and returns it in the format of package
-// runtime/pprof. If ctx ends before, the daemon ends the recording.
+// runtime/pprof. If ctx ends before d has passed, the daemon ends the recording early, and Profile
+// returns an error.
 func (c *Client) Profile(ctx context.Context, d time.Duration) ([]byte, error) {
 	body, err := c.Stream(ctx, http.MethodGet, pathProfile+"?"+url.Values{"for": {d.String()}}.Encode(), nil)
 	if err != nil {

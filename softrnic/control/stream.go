@@ -22,7 +22,7 @@ var errCutOff = errors.New("the daemon stopped in the middle of its answer")
 
 // HandleStream is Handle for work that takes long and reports its progress. Each call of send sends
 // one item to the client at once. If the client has closed the connection, send fails and f should
-// return. If f returns an error, Items returns it in the client, also after items.
+// return. If f returns an error, Items returns it in the client, even if f has sent items before.
 func HandleStream[In, Item any](m *Mux, pattern string, f func(r *http.Request, in In, send func(Item) error) error) {
 	m.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		in, err := decode[In](w, r)

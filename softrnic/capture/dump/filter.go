@@ -27,7 +27,8 @@ type Filter struct {
 	// Bad selects malformed packets, those with a wrong ICRC, and those on which the decoders
 	// disagree.
 	Bad bool
-	// Commented selects packets with a comment: those that a fault or the switch has changed.
+	// Commented selects packets with a comment: those that a fault or the switch has handled in a
+	// special way, for example changed, delayed or dropped.
 	Commented bool
 	// Other selects frames that are not RoCEv2, too; each is printed as a short line. They have no
 	// opcode, queue pair, PSN and host, so a filter with one of these fields selects none of them.

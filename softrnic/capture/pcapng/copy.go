@@ -111,7 +111,7 @@ func (c *Copied) statistics(body []byte, lost map[uint32]uint64) {
 		return
 	}
 	id := binary.LittleEndian.Uint32(body)
-	_ = options(body[fixed:], binary.LittleEndian, func(code uint16, value []byte) { // ends at a broken option
+	_ = options(body[fixed:], binary.LittleEndian, func(code uint16, value []byte) { // a broken option ends the list; the options before it count
 		if code == optDropped && len(value) == 8 && len(lost) < maxInterfaces {
 			v := binary.LittleEndian.Uint64(value)
 			c.Lost += v - lost[id]
