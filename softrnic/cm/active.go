@@ -79,7 +79,8 @@ func (in incoming) handleREP(rep *mad.REP, out *Actions) {
 	}
 }
 
-// staleREP refuses a REP for a peer's queue pair that already has a connection (IBTA 12.9.8.3.1).
+// staleREP refuses a REP that names a peer's queue pair which already has another connection (IBTA
+// 12.9.8.3.1), and ends both connections. For any other REP it does nothing and returns false.
 func (in incoming) staleREP(c *conn, rep *mad.REP, out *Actions) bool {
 	m := in.m
 	old := m.byRemote[peerQP{c.peer, rep.QPN}]

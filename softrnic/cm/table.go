@@ -17,8 +17,8 @@ type table struct {
 	byPeer   map[peerID]*conn
 	byRemote map[peerQP]*conn
 	byQPN    map[wire.QPN]*conn
-	// ended are the connections in time-wait, oldest first. Connections that have left time-wait early
-	// may still be in it; they are skipped.
+	// ended are the connections in time-wait, oldest first. The slice may still have connections that
+	// have left time-wait early; oldestEnded skips them.
 	ended    []*conn
 	waiting  int         // connections in time-wait
 	requests int         // connections that wait for an application's answer
@@ -64,8 +64,8 @@ type conn struct {
 // way returns the addresses and the partition of the connection's messages.
 func (c *conn) way() Way { return Way{c.local, c.peer, c.pkey} }
 
-// Conns returns the number of connections that have not ended, and the number of those in
-// time-wait.
+// Conns returns the number of connections that have not ended (live), and the number of ended
+// connections that are in time-wait.
 func (t *table) Conns() (live, ended int) { return len(t.conns) - t.waiting, t.waiting }
 
 // ConnOf returns the connection of a queue pair of this side that has not ended.

@@ -213,7 +213,7 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 	case cm.EventResolve:
 		g.asked(ev)
 		return
-	default: // all other events belong to a connection that has a record
+	default: // all other events are about a known connection; one that was refused has no record
 	}
 	if c == nil {
 		return
@@ -228,7 +228,7 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 		c.Reject, _ = ev.Message.(*mad.REJ)
 		g.failQP(now, c, out)
 	case cm.EventClosed:
-		c.gone = c.gone || c.Ask != nil // a SIDR request that was not answered in time
+		c.gone = c.gone || c.Ask != nil // the connection manager has removed a SIDR request, answered or not
 		delete(g.conns, ev.Conn)
 	case cm.EventResolved:
 		c.Answered, _ = ev.Message.(*mad.SIDRRep)

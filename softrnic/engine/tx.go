@@ -24,9 +24,9 @@ func (e *Engine) apply(now clock.Time, qp *QP, out *packetio.Batch) {
 
 // deliver adds the completions and events of a step of qp to their queues and builds its frames, in
 // the order that Actions prescribes. A completion queue that overflows raises at most one event,
-// and the queue pairs that use it go to the error state. The completions of work requests that this
-// flushes may overflow other completion queues, too. The loop ends because each queue pair flushes
-// only once.
+// and the queue pairs that use it go to the error state, which flushes their work requests. The
+// completions of the flushed work requests may overflow other completion queues, too. The loop ends
+// because each queue pair flushes only once.
 func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 	e.carryOut(now, qp, out)
 	for len(e.overflowed) > 0 {
