@@ -8,9 +8,9 @@
 //
 // Card applies a model to a NIC, Box to a switch. The caller passes each frame with the time at
 // which it arrives there or is made there. Card and Box return the time at which the frame takes
-// effect or leaves. Card and Box contain queues with servers in virtual time. They read the headers
-// of a frame; Box also compares the whole frame with the one that it was made from. The protocol's
-// state machines do not depend on them.
+// effect or leaves. Card and Box consist of queues with servers in virtual time, in the sense of
+// queueing theory. They read the headers of a frame; Box also compares the whole frame with the one
+// that it was made from. The protocol's state machines do not depend on Card and Box.
 //
 // Two times are distinguished everywhere. Occupancy is how long a part of the hardware is busy, and
 // limits its rate; latency delays without limiting a rate. A server serves frames in the order of

@@ -8,9 +8,10 @@ import (
 )
 
 // Memory returns at most n bytes of memory from the address va on, in the region that an R_Key
-// names, and in front of them the other bytes of va's 64-bit word. It reports whether this is
-// device memory. Card uses the bytes only to tell places apart, and does not read them. An invalid
-// key or address gives no bytes.
+// names. If va is not the start of a 64-bit word, the result begins with the bytes of this word
+// before va, as far as they are in the region. Memory also reports whether this is device memory.
+// Card uses the bytes only to tell places apart, and does not read them. An invalid key or address
+// gives no bytes.
 type Memory func(rkey uint32, va uint64, n int) (b []byte, device bool)
 
 // Card applies the costs of one NIC in virtual time. It is a state machine. NewCard makes one; the
@@ -99,9 +100,9 @@ func (c *Card) Arrive(now clock.Time, frame []byte) clock.Time {
 }
 
 // touched returns the memory that the address in a request names, at most maxWatched bytes, and
-// sets q.device: whether this is device memory. A SEND names none, and goes to host memory. A later
-// packet of a WRITE has no address: touched returns no bytes, and q.device stays that of the first
-// packet.
+// sets q.device: whether this is device memory. A SEND has no address, and goes to host memory. A
+// later packet of a WRITE has no address either: touched returns no bytes, and q.device stays that
+// of the first packet.
 func (c *Card) touched(f *wire.Frame, q *pair) (b []byte) {
 	switch o := f.BTH.Opcode; {
 	case o.Has(wire.HasAtomicETH):

@@ -123,5 +123,6 @@ func (p Piece) load() (uint64, bool) {
 	return binary.NativeEndian.Uint64(b), ok
 }
 
-// store writes v to the piece, unless the piece already has this value, which is old.
+// store writes v to the piece, which has the value old. If both are equal, it writes nothing. It
+// returns false if the memory is far memory (see Far) and was unmapped.
 func (p Piece) store(old, v uint64) bool { return old == v || p.Store64(v) }

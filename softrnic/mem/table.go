@@ -388,11 +388,12 @@ func (r *Region) check(pd PD, va, n uint64, need verbs.Access) (Piece, Fault) {
 	return Piece{r, va - r.base, n}, OK
 }
 
-// Locate returns the memory of up to n bytes from va on, in the region that an R_Key names, and in
-// front of them the bytes that belong to the same 8-byte word. It also returns whether the region
-// is zero-based, which means device memory. It only identifies the memory of a request: it checks
-// no rights, and the caller must neither read nor write the bytes. It returns nil if the key is
-// invalid, if va is outside of the region, or if the memory is far memory (see Far).
+// Locate returns the memory of up to n bytes from va on, in the region that an R_Key names. If va
+// is not a multiple of 8, the result begins with the bytes of va's 8-byte word before va, as far as
+// they are in the region. Locate also returns whether the region is zero-based, which means device
+// memory. It only identifies the memory of a request: it checks no rights, and the caller must
+// neither read nor write the bytes. It returns nil if the key is invalid, if va is outside of the
+// region, or if the memory is far memory (see Far).
 func (t *Table) Locate(key uint32, va uint64, n int) (b []byte, zero bool) {
 	r := t.lookupRemote(key)
 	if r == nil || va < r.base || va-r.base >= uint64(len(r.buf)) {
