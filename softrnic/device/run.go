@@ -52,7 +52,7 @@ const maxDrain = 16
 func (d *Device) drain() {
 	for range maxDrain {
 		d.enter()
-		d.armed = 0 // drain checks the deadline itself before this goroutine sleeps again
+		d.armed = 0 // this goroutine is awake, so leave need not wake it for a deadline
 		found := d.progress()
 		d.leave()
 		if !found {

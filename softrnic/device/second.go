@@ -7,8 +7,8 @@ import (
 )
 
 // Second is another NIC at the port of a device, with another protocol than RoCEv2 (package
-// onerma/nic). It is a state machine like the engine, and the device calls it while it has
-// exclusive use of both.
+// onerma/nic). It is a state machine like the engine. The device has exclusive use of both while it
+// calls one of them.
 type Second interface {
 	// Takes reports whether a received frame is for the second NIC. Such a frame does not reach the
 	// engine.

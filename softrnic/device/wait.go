@@ -19,8 +19,8 @@ type waiter struct {
 
 // patient reports whether a thread that waits for cond must never become the leader (see await).
 // Such a thread waits for long, for example for the next connection request. If it became the
-// leader whenever another thread's wait ends, that thread would have to become the leader again for
-// its next wait, which costs two switches of threads.
+// leader when the wait of another thread ends, the other thread would block in its next wait until
+// the leader wakes it. This costs two switches of threads for each wait.
 func patient(cond verbsengine.Condition) bool {
 	p, ok := cond.(verbsengine.Patient)
 	return ok && p.Patient()
