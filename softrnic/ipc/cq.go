@@ -93,8 +93,8 @@ func (c *cq) Poll(wc []verbs.WC) (int, error) {
 }
 
 // missed is called after a poll that found no completion; emptyPolls is the number of such polls in
-// a row. From time to time missed tells the daemon that the program polls, and yields the processor
-// to other processes.
+// a row. Once in pollsPerReport empty polls, missed tells the daemon that the program polls. After
+// `eager` empty polls, each further one yields the processor to other processes.
 func (c *Context) missed(emptyPolls int) {
 	if emptyPolls%pollsPerReport == 1 {
 		c.ctl.Polls.Add(1)

@@ -11,10 +11,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Manager makes connections through the daemon: by the NIC's connection manager or by the exchange
-// over TCP, as the rack file says. Queue pairs must belong to its context. A context should have
-// one Manager at a time, because Close ends the listeners and requests of all Managers of a
-// context.
+// Manager makes connections through the daemon: by the NIC's connection manager or by an
+// out-of-band exchange over TCP (rdmacm.OOB), as the rack file says. Queue pairs must belong to the
+// Manager's context. A context should have one Manager at a time, because Close ends the listeners
+// and requests of all Managers of a context.
 type Manager struct {
 	ctx    *Context
 	closed atomic.Bool

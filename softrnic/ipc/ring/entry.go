@@ -209,8 +209,8 @@ func WC(b []byte) verbs.WC {
 }
 
 // Access is a load or store of a word of a region, which the daemon executes between two accesses
-// of the NIC. MR is the handle of the region, Offset the place of the word in it in bytes, and
-// Value the word to store.
+// of the NIC. MR is the handle of the region, Offset the offset of the word in the region in bytes,
+// and Value the word to store.
 type Access struct {
 	Store  bool
 	MR     uint32

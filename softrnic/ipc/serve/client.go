@@ -286,7 +286,8 @@ func (c *client) listenWake() {
 	}
 }
 
-// printable replaces all but printable ASCII by question marks: a terminal might interpret it.
+// printable replaces all characters except printable ASCII by question marks, because a terminal
+// might interpret them.
 func printable(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -11,7 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// disconnecter is implemented by a Manager that can end connections apart from their queue pairs.
+// disconnecter is implemented by a Manager that can end a connection without destroying its queue
+// pair.
 type disconnecter interface {
 	Disconnect(qp verbs.QP, deadline clock.Time) error
 	AwaitDisconnect(qp verbs.QP, deadline clock.Time) error

@@ -12,7 +12,7 @@ type Limits struct {
 	Clients int // applications that are attached at the same time; 0 means 64
 	// The quotas of each application. Each completion queue, queue pair and shared receive queue
 	// has a bell, so their quotas are also limited by parts of ring.MaxBells.
-	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each; SRQs is at most 512; an unmodified program's completion channels count as memories; Memories is also the limit, counted apart, of its shares
+	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each; SRQs is at most 512; an unmodified program's completion channels count as memories; Memories is also the limit of such a program's shares (see share), which have a count of their own
 	MRs                           int // 0 means 4096
 	CQs, QPs                      int // 0 means 1024 each; CQs is at most 1024, QPs at most 2048
 	AHs                           int // 0 means 4096

@@ -229,9 +229,9 @@ func (p *process) firstFar(in addresses) (first addresses, ok bool) {
 
 // share executes the command ShareMemory: it makes a share for a part of the memory that the
 // program is about to register. The library repeats the command until nothing is left that can be
-// shared: then the answer has no descriptor. Only pages that belong to the region as a whole are
-// shared. In other pages there may be memory of the library or of libc, which a child of fork
-// changes before the library can make it private.
+// shared: then the answer has no descriptor. Only pages that lie completely in the region are
+// shared. Other pages may also have memory of the library or of libc, which a child of fork changes
+// before the library can make the pages private again.
 func (p *program) share(a uverbs.ShareArgs) (result, error) {
 	page := uint64(os.Getpagesize())
 	if a.Start >= a.End || a.End > math.MaxInt64-page {

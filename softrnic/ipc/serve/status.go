@@ -126,7 +126,7 @@ func (s *Server) Shared() []SharedStatus {
 }
 
 // event sends an event to the application. If the application has left too many messages unread,
-// the event is lost. For a nil port event does nothing.
+// the event is lost. If p is nil, event does nothing.
 func (p *port) event(ev verbs.AsyncEvent) {
 	if p == nil {
 		return
