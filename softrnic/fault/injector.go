@@ -92,8 +92,8 @@ func Named(rules []Rule) []Rule {
 	return rules
 }
 
-// Add installs a valid rule with an ID, if it applies to this link and direction. It reports
-// whether it does.
+// Add installs a valid rule with an ID, if the rule applies to this link and direction. Otherwise
+// Add returns false.
 func (in *Injector) Add(now clock.Time, r Rule) bool {
 	if r.Link != in.link || r.Kind == Tear || (r.Dir != in.dir && r.Dir != Both && r.Dir != "") {
 		return false

@@ -17,7 +17,7 @@ import (
 const (
 	maxConns       = 256             // connections of a service with a Worker
 	maxPassive     = 4096            // connections of a service without a Worker, where only the NIC works for them
-	defaultMemory  = 1 << 30         // bytes
+	defaultMemory  = 1 << 30         // default of Config.Memory, in bytes
 	acceptPatience = 5 * time.Second // for a client to report that it is ready
 )
 
