@@ -50,8 +50,9 @@ type Config struct {
 const (
 	minTimeout = 8  // 1 ms
 	maxTimeout = 24 // 69 s, which Linux requests in an MRA
-	// maxAnswer limits the code of the time for which this side waits for the answer to its message:
-	// 4.3 s, as Linux uses. The message is sent up to 16 times (IBTA 12.7.27/timeout).
+	// maxAnswer is the largest code of the time that a peer may claim, in its REQ, for its answers:
+	// 4.3 s, as in Linux. This side waits that long after each of up to 16 transmissions of a message
+	// (IBTA 12.7.27/timeout).
 	maxAnswer = 20
 	maxCode   = 31 // largest time code
 	// maxCMRetries is the largest value of the 4-bit field in a REQ.

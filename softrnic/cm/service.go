@@ -25,8 +25,8 @@ const (
 	MaxReplyPrivate   = mad.REPPrivate - 2
 	MaxRejectPrivate  = Named - 1
 	// MaxPortRequestPrivate and MaxPortReplyPrivate are the largest lengths of private data of a
-	// service that is a port of RDMA-CM, in bytes. In a REQ to such a service, the IP addresses precede
-	// the private data.
+	// service that is a port of RDMA-CM, in bytes. In a REQ to such a service, the IP addresses
+	// precede the private data.
 	MaxPortRequestPrivate = mad.REQPrivate - mad.IPDataLen
 	MaxPortReplyPrivate   = mad.REPPrivate
 )

@@ -78,10 +78,10 @@ const (
 	leaving                    // the run has ended
 )
 
-// Client returns a client that counts in l. take is the CAS: it has the address of the word and, as
-// local memory, prior, which has 8 bytes. free is the release: it has the address of the word and 8
-// bytes of local memory that hold 0. pick, if not nil, returns the address of the word for each
-// lock. The CAS write tag+1, tag+2 and so on, or always 1 if Bits is set.
+// Client returns a client that counts in l. take is the CAS: its remote address is that of the
+// word, and its SGL names prior, which has 8 bytes. free is the release: its remote address is that
+// of the word, and its SGL names 8 bytes that hold 0. pick, if not nil, returns the address of the
+// word for each lock. The CAS write tag+1, tag+2 and so on, or always 1 if Bits is set.
 func (l *Locks) Client(qp verbs.QP, take, free verbs.SendWR, prior []byte, pick func() uint64, tag uint64) *Locker {
 	take.Op, take.Flags = verbs.OpCmpSwap, verbs.Signalled
 	free.Op, free.Flags = verbs.OpWrite, verbs.Signalled

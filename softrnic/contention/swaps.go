@@ -41,9 +41,9 @@ type Swapper struct {
 	posted clock.Time // when the last CAS was posted
 }
 
-// Client returns a client that counts in s. wr is the CAS: it has the address of the word and, as
-// local memory, prior, which has 8 bytes. The client writes the values tag+1, tag+2 and so on. No
-// other client may use them.
+// Client returns a client that counts in s. wr is the CAS: its remote address is that of the word,
+// and its SGL names prior, which has 8 bytes. The client writes the values tag+1, tag+2 and so on.
+// No other client may use these values.
 func (s *Swaps) Client(qp verbs.QP, wr verbs.SendWR, prior []byte, tag uint64) *Swapper {
 	wr.Op, wr.Flags = verbs.OpCmpSwap, verbs.Signalled
 	return &Swapper{run: s, qp: qp, wr: wr, prior: prior, tag: tag}

@@ -17,9 +17,9 @@ type Config struct {
 	// TimeOfDay prints UTC times of day instead of seconds since the first packet of the file. It
 	// applies only to text: JSON has the full date.
 	TimeOfDay bool
-	// Verify, if not nil, decodes a whole frame once more and returns an error if the result
-	// differs; package softrnic/capture/crosscheck has such a function. It is called for every
-	// packet that was captured completely.
+	// Verify, if not nil, decodes a whole frame with two decoders and returns an error if their
+	// results differ, like Frame of package softrnic/capture/crosscheck. It is called for every packet
+	// that was captured completely.
 	Verify func(frame []byte) error
 }
 

@@ -20,8 +20,8 @@ type reader struct {
 	counts []count    // number of packets, by interface
 }
 
-// count has the number of packets that have crossed one interface, and how many of them the capture
-// has lost.
+// count has the number of packets on one interface that the capture selects, and how many of them
+// the capture has lost.
 type count struct{ seen, lost uint64 }
 
 // recordHeader is the length of the header of a record in the queue, in bytes: time, interface,
