@@ -2,8 +2,8 @@ package cq
 
 import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
-// maxRing is the largest number of completions in the ring. Purge goes through the ring while the
-// NIC is locked, for a few microseconds at most.
+// maxRing is the largest number of completions in the ring. It is small, because Purge goes through
+// the whole ring while the NIC is locked. With this limit, that takes a few microseconds at most.
 const maxRing = 1 << 10
 
 // entry is a completion in the ring, and its source.

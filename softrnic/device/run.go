@@ -77,11 +77,11 @@ func (d *Device) busy(polled *uint64) bool {
 	return !d.dead
 }
 
-// sleepFor returns how long the progress goroutine may sleep, and stores in armed when it will wake
-// up. It returns false if the device is dead. If armed is already earlier than the next deadline,
-// sleepFor leaves it so. Then the goroutine may wake up once with nothing to do. If sleepFor set
-// armed to a later time, the next post with an earlier deadline would have to wake the goroutine,
-// which costs more.
+// sleepFor returns how long the progress goroutine may sleep (−1 means without limit), and stores
+// in armed when the goroutine will wake up. It returns false if the device is dead. If armed is
+// already earlier than the next deadline, sleepFor does not change it. Then the goroutine may wake
+// up once with nothing to do. If sleepFor set armed to a later time, the next post with an earlier
+// deadline would have to wake the goroutine, which costs more.
 func (d *Device) sleepFor() (time.Duration, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Runtime is real time for one application: its threads are goroutines, and all of them may call
-// the methods.
+// Runtime is the verbs.Runtime of one application in real time. The application's threads are
+// goroutines, and all of them may call the methods.
 type Runtime struct {
 	clock *real.Clock
 	rand  *rand.Rand

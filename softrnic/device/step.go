@@ -14,8 +14,9 @@ import (
 // batch. That many fill a send batch, and still fit into the processor's cache.
 const flushFrames = 64
 
-// flushBytes is the number of collected bytes at which a step sends its frames. One super-frame
-// takes that many; the switch forwards it while this NIC goes on.
+// flushBytes is the number of collected bytes at which a step sends its frames, even within a
+// receive batch. So many bytes fill one super-frame, which the switch forwards while this NIC goes
+// on with the batch.
 const flushBytes = 60 << 10
 
 // drainBatches is the largest number of receive batches that are handled before timers fire: 4096

@@ -28,7 +28,7 @@ const (
 	maxReports = 64
 	// leastResponse is the lower bound for the maximum response time in a query; a shorter time is
 	// treated as this one. The NIC sends reports at random times within the response time, and ignores
-	// further general queries until it is over. So a flood of queries costs little.
+	// further general queries until the response time is over. So a flood of queries costs little.
 	leastResponse = 100 * time.Millisecond
 )
 
@@ -206,8 +206,8 @@ func (g *group) receive(e *Engine, now clock.Time, b []byte, f *wire.Frame, out 
 }
 
 // queried handles a multicast frame that is not RoCEv2. If it is a membership query, the NIC
-// reports the group that the query names, or all groups for a general query. It sends the reports
-// after random parts of the query's response time (RFC 3376, 5.2).
+// reports the group that the query names, or all groups for a general query. It sends each report
+// at a random time within the query's maximum response time (RFC 3376, 5.2).
 func (t *groups) queried(now clock.Time, b []byte, r *rand.Rand) {
 	var eth wire.Ethernet
 	m := &t.message

@@ -88,8 +88,8 @@ type Match struct {
 	QPN *wire.QPN `json:"qpn,omitempty" yaml:"qpn,omitempty"`
 	// PSN is an absolute packet sequence number; nil means any.
 	PSN *wire.PSN `json:"psn,omitempty" yaml:"psn,omitempty"`
-	// PSNOffset is the PSN, relative to the first PSN that the link has seen for the destination queue
-	// pair; nil means any.
+	// PSNOffset is the PSN relative to the first PSN of the connection: that of the first packet to
+	// the destination queue pair that has crossed the link in this direction. nil means any.
 	PSNOffset *int `json:"psnOffset,omitempty" yaml:"psnOffset,omitempty"`
 	// Transmission selects the n-th transmission (from 1) of a packet over the link in this direction.
 	// Packets with the same destination, QPN, PSN and opcode are transmissions of one packet. 0 means
