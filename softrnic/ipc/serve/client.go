@@ -273,8 +273,8 @@ func (c *client) unmapAll() error {
 }
 
 // listenWake runs while the client is attached. The application wakes the daemon if the pump, the
-// goroutine that serves the rings of all applications, sleeps. listenWake then serves the
-// application's doorbells and wakes the pump.
+// goroutine that serves the rings of all applications, sleeps. listenWake then serves the bells
+// that the application has rung, and wakes the pump if necessary (see pump.woken).
 func (c *client) listenWake() {
 	var b [64]byte
 	for {

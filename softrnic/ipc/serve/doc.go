@@ -4,7 +4,7 @@
 // Each application that connects gets a verbs context of its own. It makes objects by requests on
 // its socket, which one goroutine serves; when the socket is closed for any reason, the context is
 // closed and all of its objects are destroyed. Posting and polling go through shared memory
-// (package ring). One goroutine for all applications, the pump, checks their doorbells, posts their
+// (package ring). One goroutine for all applications, the pump, checks their bells, posts their
 // work requests on the engine, copies completions into their rings, and lets the NIC make progress.
 // When nothing has happened for a while the pump sleeps, and applications wake it by a byte on a
 // socket.
@@ -26,7 +26,7 @@
 //	queues.go, qp.go        queues: completion queues, queue pairs, shared receive queues, addresses
 //	connect.go              connections: listeners, requests, the connection manager
 //	pump.go, port.go        pump: the rings of all applications; port: the pump's state of one of them
-//	post.go, sendring.go    the objects behind the doorbells; send rings in an application's memory
+//	post.go, sendring.go    the objects that have bells; send rings in an application's memory
 //	events.go               asynchronous events of the NIC, and which applications get them
 //	multicast.go            attachments to multicast groups, with their quota
 //	pool.go                 the tables of the NIC that all applications share, with the daemon's reserve

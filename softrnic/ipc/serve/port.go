@@ -33,8 +33,8 @@ type port struct {
 	broken string
 }
 
-// belled is an object that has a doorbell. The pump calls rung after the application has rung the
-// doorbell.
+// belled is an object that has a bell (see addBell). The pump calls rung after the application has
+// rung the bell.
 type belled interface {
 	rung(now clock.Time, p *port, out *packetio.Batch)
 }
@@ -61,11 +61,11 @@ func (p *port) addBell(b belled) (uint32, bool) {
 	return uint32(len(p.bells) - 1), true
 }
 
-// maxBellsAtOnce is the largest number of doorbells of one client that one step of the pump serves,
-// so that other clients do not wait long.
+// maxBellsAtOnce is the largest number of bells of one client that one step of the pump serves, so
+// that other clients do not wait long.
 const maxBellsAtOnce = 8
 
-// serve serves doorbells that the application has rung, and reports whether there were any.
+// serve serves bells that the application has rung, and reports whether there were any.
 func (p *port) serve(now clock.Time, out *packetio.Batch) (found bool) {
 	p.ctl.Take(maxBellsAtOnce, func(bell uint32) {
 		found = true

@@ -228,7 +228,7 @@ func (c *cqPort) move(p *port) {
 		if used == c.q.Cap() {
 			c.q.Backlog.Store(1)
 			if full++; full > 2 || c.q.Head.Load() == head {
-				break // the application rings the doorbell when it has made room
+				break // the application rings the bell when it has made room
 			}
 			continue
 		}

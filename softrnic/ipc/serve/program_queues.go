@@ -437,7 +437,7 @@ func (p programQueues) destroyQP(o *programQPObject, a uverbs.Handle) (result, e
 }
 
 // ring posts the entries that wait in the send ring of a queue pair, as if the program had rung the
-// doorbell.
+// bell.
 func (p programQueues) ring(o *programQPObject) {
 	now, _, out := p.c.s.pump.shell.Enter()
 	defer p.c.s.pump.shell.Leave()

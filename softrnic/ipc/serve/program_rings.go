@@ -100,7 +100,7 @@ func (q *programQP) forget() {
 }
 
 // receiveRing is the ring of receives of a queue pair or of a shared receive queue. The program
-// rings no doorbell for it: the NIC reads the ring when a message needs a receive. head is the
+// rings no bell for it: the NIC reads the ring when a message needs a receive. head is the
 // index of the next entry to take; an entry is copied to scratch before it is decoded.
 type receiveRing struct {
 	port    *port

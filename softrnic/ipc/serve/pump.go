@@ -36,7 +36,7 @@ type pump struct {
 	srqs     map[uint32]*port   // the ports of the applications that own the shared receive queues, by their numbers
 	table    *mem.Table         // memory table of the NIC's latest incarnation that the pump has seen
 	activity uint64             // Engine.Activity when completions were last copied
-	stirred  bool               // ends the sleep of the pump, which then checks all doorbells
+	stirred  bool               // ends the sleep of the pump, which then checks all bells
 	ended    bool
 	heard    []heard // events that are to be sent to applications
 	scratch  scratch
@@ -134,9 +134,9 @@ const (
 	carried      // completions were copied, or the NIC was active in another way
 )
 
-// look makes one step of the pump: it posts the work requests of rung doorbells or, if there are
-// none, lets the NIC make progress. Then it copies completions to the applications. If hasty is
-// set, the NIC makes no pause (see drive).
+// look makes one step of the pump: it posts the work requests of the objects whose bells were rung
+// or, if there are none, lets the NIC make progress. Then it copies completions to the
+// applications. If hasty is set, the NIC makes no pause (see drive).
 func (s *pump) look(hasty bool) (found seen) {
 	now, e, out := s.shell.Enter()
 	defer s.shell.Leave()
@@ -172,7 +172,7 @@ func (s *pump) drive(hasty bool) {
 	s.shell.Progress()
 }
 
-// sleep waits until a doorbell is rung or stirred is set. It returns false if the server has ended.
+// sleep waits until a bell is rung or stirred is set. It returns false if the server has ended.
 // During the sleep the goroutine that drives the NIC calls Ready, which copies completions.
 func (s *pump) sleep(stop <-chan struct{}) bool {
 	s.with(func(*engine.Engine) {
@@ -220,7 +220,7 @@ func (a *asleep) Ready(e *engine.Engine) bool {
 }
 
 // woken serves an application that has woken the daemon. It also ends the sleep of the pump if the
-// pump is configured to poll (spinTime), or if more doorbells wait than one step may serve.
+// pump is configured to poll (spinTime), or if more bells were rung than one step may serve.
 func (s *pump) woken(p *port) {
 	now, e, out := s.shell.Enter()
 	defer s.shell.Leave()
@@ -228,18 +228,18 @@ func (s *pump) woken(p *port) {
 	if slices.Contains(s.ports, p) && p.serve(now, out) {
 		s.carry(e)
 	}
-	if s.spinTime > 0 || p.ctl.Rung() { // the application sends no second wake-up for the remaining doorbells, so the pump must serve them
+	if s.spinTime > 0 || p.ctl.Rung() { // the application sends no second wake-up for the remaining bells, so the pump must serve them
 		s.stirred = true
 		e.Notify()
 	}
 }
 
-// catchUp serves the doorbells that an application rang before it sent a request. So the NIC has
-// the posts before the request changes an object. Other applications are served in between. A step
-// of the pump clears all doorbells first, and at its end sets again those that it has not served.
-// In between, these doorbells seem not to be rung, so catchUp checks them only with exclusive use
-// of the engine. If the application keeps ringing, catchUp stops and leaves the remaining doorbells
-// to the pump.
+// catchUp serves the bells that an application rang before it sent a request. So the NIC has the
+// posts before the request changes an object. Between two rounds of catchUp, the pump can serve
+// other applications. A step of the pump first clears all rung bells, and at its end sets those
+// again that it has not served. During the step, these bells seem not to be rung, so catchUp checks
+// them only with exclusive use of the engine. If the application keeps ringing, catchUp stops and
+// leaves the remaining bells to the pump.
 func (s *pump) catchUp(p *port) {
 	for range ring.MaxBells / maxBellsAtOnce {
 		now, e, out := s.shell.Enter()
