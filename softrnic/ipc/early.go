@@ -7,10 +7,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// earlyPosts decides which posts of sends return without waiting for the daemon: those of lists
-// that the NIC cannot refuse. A post of any other list waits until the NIC has taken or refused it,
-// so that it returns the same errors as package device. The lock of the send ring's poster guards
-// earlyPosts.
+// earlyPosts decides whether a post of sends returns without waiting for the daemon. It does so if
+// the NIC cannot refuse any of the posted work requests. Otherwise the post waits until the NIC has
+// taken or refused them, so that it returns the same errors as package device. The lock of the send
+// ring's poster guards earlyPosts.
 type earlyPosts struct {
 	limits      transport.Config // only Type, MaxSGE and MaxInline are set
 	maxSendWR   uint64

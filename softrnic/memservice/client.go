@@ -189,8 +189,9 @@ func Retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, dead
 }
 
 // Reserve is Retire for a caller that wants to use the number upTo, and larger numbers that it
-// derives from upTo. No client connects as upTo itself. Reserve returns the largest number that had
-// connected or was retired before. If this is smaller than upTo, the caller has got upTo.
+// derives from upTo. upTo itself is fenced, too: no client can connect under this number. Reserve
+// returns the largest number that had connected or was retired before. If this is smaller than
+// upTo, the caller has got upTo.
 //
 // If several callers request the same number from one service, only one gets it. A caller does not
 // get a number if a larger one was retired before. So a caller whose answer was lost requests a

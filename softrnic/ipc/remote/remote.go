@@ -99,8 +99,8 @@ func (m *Memory) Close() error {
 	return m.nic.Close()
 }
 
-// ReadAt reads from the memory by RDMA READs. It reads all of p or fails; at the end of the memory
-// it returns io.EOF.
+// ReadAt reads from the memory by RDMA READs. It fills p or fails. If the memory ends before p is
+// full, ReadAt reads the bytes up to the end and returns io.EOF.
 func (m *Memory) ReadAt(p []byte, off int64) (int, error) {
 	if left := m.Size() - off; off >= 0 && left >= 0 && int64(len(p)) > left {
 		n, err := m.move(verbs.OpRead, p[:left], off, m.mr.ReadAt)

@@ -1,6 +1,6 @@
-// Package ring has the layout of the memory that an application and the daemon of its NIC share. It
-// is a control page for each application, and a file with rings for each completion queue, queue
-// pair and shared receive queue. The entries of a ring have a fixed size.
+// Package ring has the layout of the memory that an application and the daemon of its NIC share.
+// This memory is a control page for each application, and a file with rings for each completion
+// queue, queue pair and shared receive queue. The entries of a ring have a fixed size.
 //
 // The daemon makes this memory as a sealed memfd, so that an application can neither shrink nor
 // grow it. Each word has one writer unless its comment says otherwise. Words are read and written

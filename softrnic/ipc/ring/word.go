@@ -5,10 +5,10 @@ import (
 	"unsafe"
 )
 
-// Shared is a word of shared memory. All operations on such words have one total order. The side
-// that publishes entries then checks whether its peer sleeps. The side that goes to sleep announces
-// this and then checks for entries. So at least one side sees what its peer has written, and no
-// wake-up is lost.
+// Shared is a word of shared memory. All operations on such words have one total order. A side
+// first publishes entries, and then checks whether its peer sleeps. A side that goes to sleep first
+// announces this, and then checks for entries. So at least one side sees what its peer has written,
+// and no wake-up is lost.
 type Shared struct{ atomic.Uint64 }
 
 // WordAt returns the word at offset `off` of a mapping; `off` is a multiple of 8.
