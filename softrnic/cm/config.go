@@ -55,7 +55,7 @@ const (
 	// (IBTA 12.7.27/timeout).
 	maxAnswer = 20
 	maxCode   = 31 // largest time code
-	// maxCMRetries is the largest value of the 4-bit field in a REQ.
+	// maxCMRetries is the largest value of the field Max CM Retries in a REQ, which has 4 bits.
 	maxCMRetries = 15
 )
 

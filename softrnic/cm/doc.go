@@ -15,8 +15,8 @@
 // connection arrives before the RTU. Either side ends the connection with Disconnect; both get
 // EventDisconnected.
 //
-// Datagrams may be lost, duplicated and reordered. REQ, REP and DREQ are retransmitted until they
-// are answered or their retries are used up. While the connection or its time-wait lasts, a
-// duplicate gets the same answer as the first copy. When a REQ arrives again before the application
-// has answered it, an MRA makes the initiator wait longer.
+// Datagrams may be lost, duplicated and reordered. REQ, REP, DREQ and SIDR_REQ are retransmitted
+// until they are answered or their retries are used up. While the connection or its time-wait
+// lasts, a duplicate gets the same answer as the first copy. When a REQ arrives again before the
+// application has answered it, an MRA makes the initiator wait longer.
 package cm

@@ -140,7 +140,8 @@ func (c *Card) Depart(now clock.Time, frame []byte, posted bool) clock.Time {
 	return at.time()
 }
 
-// pair returns the state of a queue pair. An idle queue pair needs no state.
+// pair returns the state of a queue pair, and makes it if there is none. If there are too many
+// states, pair first removes those of idle queue pairs, which need none.
 func (c *Card) pair(now clock.Time, n wire.QPN) *pair {
 	q := c.here[n]
 	if q != nil {

@@ -60,7 +60,7 @@ type Dumper struct {
 
 	config Config
 	out    *bufio.Writer
-	start  *int64 // time of the first packet; nil means that times of day are printed
+	start  *int64 // time of the first packet; nil before the first packet, and if times of day are printed
 	buf    []byte
 }
 
