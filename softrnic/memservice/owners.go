@@ -84,7 +84,7 @@ func (o *Owners) fence(id uint32) error {
 	return o.note(id, was)
 }
 
-// forget frees entries when the table is full: it removes owners of the half with the smaller
+// forget frees entries when the table is full: it removes owners from the half that has the smaller
 // numbers. Removed owners, and all smaller numbers that are not in the table, count as fenced. So a
 // client that has ended needs no entry, and a fenced client never connects again. forget is called
 // before each request; connected returns the owners with connections that work.
@@ -109,7 +109,8 @@ func (o *Owners) forget(connected func() map[uint32]bool) {
 	}
 }
 
-// removeGone removes the owners that were fenced or are gone, of the half with the smaller numbers.
+// removeGone removes, from the half of the owners with the smaller numbers, those that were fenced
+// or are gone.
 func (o *Owners) removeGone() {
 	ids := slices.Sorted(maps.Keys(o.known))
 	for _, id := range ids[:len(ids)/2] {

@@ -215,7 +215,8 @@ func (p *process) next(all []mapping, page uint64) (part addresses, ok bool) {
 	return addresses{}, false
 }
 
-// firstFar returns the lowest memory in a range that the NIC accesses by /proc/PID/mem.
+// firstFar returns, of the memory that the NIC accesses by /proc/PID/mem, the part with the lowest
+// address that overlaps the range `in`. ok is false if there is none.
 func (p *process) firstFar(in addresses) (first addresses, ok bool) {
 	for r := range p.far {
 		for _, f := range r.far {

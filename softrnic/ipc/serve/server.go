@@ -32,7 +32,8 @@ type Manager interface {
 
 // Config describes the service of one NIC.
 type Config struct {
-	// Path is the path of the socket; required. An existing file is replaced.
+	// Path is the path of the socket; required. A socket there that no process serves is replaced; any
+	// other file there is an error.
 	Path string
 	// Open opens the NIC for one application; required. The contexts must be of package
 	// verbsengine, all of one NIC.
