@@ -1,9 +1,9 @@
 // Package fault decides what happens to frames and memory copies under a plan of faults.
 //
 // The random choices of a rule are a function of its seed and name, the link, the direction, and
-// the index of the frame on that link and direction since the rule was installed. They do not
-// depend on a shared stream of random numbers. So the order of goroutines cannot change them, and
-// the same plan and frames give the same choices in the simulator and on a rack. A verdict also
+// the index of the frame among those that have reached the rule on that link and direction. They do
+// not depend on a shared stream of random numbers. So the order of goroutines cannot change them,
+// and the same plan and frames give the same choices in the simulator and on a rack. A verdict also
 // depends on the frame's content, on earlier frames if the rule counts them, and for the field For
 // and the kind Rate on the time. Package fault only decides: its callers, the switch and the
 // simulator, drop, copy and delay frames and flip bits as the verdict says.

@@ -129,8 +129,8 @@ func (in *Injector) state(id string) *ruleState {
 }
 
 // Frame returns the verdict for the next frame, a single packet. Rules apply in the order of their
-// installation, until one drops the frame. Verdict.Rules is valid until the next call. A rule that
-// has used up its count or its time becomes inactive.
+// installation, until one drops the frame; later rules do not count this frame. Verdict.Rules is
+// valid until the next call. A rule that has used up its count or its time becomes inactive.
 func (in *Injector) Frame(now clock.Time, frame []byte) Verdict {
 	var (
 		v     = &in.view
