@@ -10,8 +10,8 @@ import (
 )
 
 // When the kernel has no buffer for a frame, or reports that the link is down, a Send yields the
-// processor and tries again: sendRetries times in all, and again as often after it has begun to
-// send packet by packet.
+// processor and tries again. It does so at most sendRetries times. After it has begun to send
+// packet by packet, it may do so sendRetries times more.
 const sendRetries = 8
 
 // sender has the vectors of one sendmmsg call. They are in the Go heap, so that the garbage
@@ -37,7 +37,8 @@ func newSender() *sender {
 }
 
 // fill prepares messages for up to batchSize frames and returns the numbers of messages and frames.
-// With limit > 0 it merges runs of frames that are no longer than limit into super-frames.
+// With limit > 0 it merges runs of frames into super-frames; a frame of more than limit bytes is
+// not merged.
 func (s *sender) fill(frames []packetio.Frame, limit int) (messages, n int) {
 	at := 0
 	add := func(b []byte) {
@@ -88,7 +89,7 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 		bytes += len(b.Frames[i].Data)
 	}
 	limit := p.merge.begin()
-	alone := -1 // number of frames that were sent before Send began to send packet by packet
+	alone := -1 // number of frames that were sent before Send began to send packet by packet; -1: it has not begun
 	for rest := b.Frames; len(rest) > 0; {
 		messages, _ := p.tx.fill(rest, limit)
 		for i := 0; i < messages; {

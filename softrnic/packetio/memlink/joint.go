@@ -22,8 +22,8 @@ type joint struct {
 	// users counts the users of the memory and the bells: the port of the link, and calls in progress.
 	// The last user releases them.
 	users atomic.Int32
-	// counted is the part of rx.dropped, the number of packets that the peer has dropped, that the
-	// port's counters already contain. The port's mu guards it.
+	// counted is how many of the packets that the peer has dropped (rx.dropped) are already in the
+	// port's counters. The port's mu guards it.
 	counted uint64
 	// rung is true if the bell's socket has a message, or will get one soon. stroke is the buffer
 	// for reading it. Only the waiting goroutine uses both.
