@@ -130,7 +130,8 @@ func (p Perftest) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	if t.receives() {
 		t.recvs = max(t.recvs, 64)
 	}
-	// The memory has this side's buffer, and behind it the buffer into which the peer writes or sends.
+	// The memory has this side's buffer, and behind it the buffer that the peer's messages and
+	// one-sided operations use.
 	e, err := openEnd(ctx, verbs.RC, 2*t.area, p.Depth, t.recvs, p.Patience)
 	if err != nil {
 		return r, err
@@ -140,8 +141,8 @@ func (p Perftest) Run(ctx verbs.Context, conn io.ReadWriter) (Result, error) {
 	return r, errors.Join(err, e.close())
 }
 
-// areaOf returns the length of a buffer for messages of size bytes. perftest uses its buffer in
-// steps of a page, or writes one large message.
+// areaOf returns the length of a buffer for messages of size bytes. perftest puts messages of at
+// most half a page one behind the other into a page of the buffer, and longer ones at its start.
 func areaOf(size int) int { return 2 * ((size + pageSize - 1) / pageSize * pageSize) }
 
 // perftestRun is the state of one run of a test of perftest.

@@ -117,7 +117,8 @@ type rally struct {
 
 // exchange exchanges texts with the peer. It calls `hear`, which connects the queue pairs to those
 // that the received text names. The server connects before it answers, the client when it has the
-// answer. Then each side sends "done"; the programs do not check the content of this message.
+// answer. Then the client sends "done"; like the programs, the server does not check the content of
+// this message.
 func (p *rally) exchange(conn io.ReadWriter, text []byte, hear func(heard []byte) error) error {
 	say := func(b []byte) func() error { return func() error { _, err := conn.Write(b); return err } }
 	listen := func() error {

@@ -9,8 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// srqPlaces is the number of places that ibv_srq_pingpong exchanges. Only as many of them are used
-// as there are queue pairs.
+// srqPlaces is the number of places (see place) that ibv_srq_pingpong exchanges. Each place in use
+// describes a queue pair; the other places are empty.
 const srqPlaces = 256
 
 // maxQueuePairs is the largest number of queue pairs of ibv_srq_pingpong.
@@ -30,7 +30,7 @@ type srqRun struct {
 	srq  verbs.SRQ
 	qps  []*srqQP
 	byQP map[wire.QPN]*srqQP
-	our  []place // of qps
+	our  []place // this side's places: they describe the queue pairs in qps, in the same order
 
 	slots      int    // number of slots for receives
 	got, blank []byte // the message that is being checked; the bytes that fill a slot before a receive

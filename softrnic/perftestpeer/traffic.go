@@ -27,9 +27,10 @@ func (t *perftestRun) receive() error {
 	return t.qp.PostRecv(verbs.RecvWR{SGL: []verbs.SGE{t.mr.SGE(t.area, t.Size)}})
 }
 
-// work returns the work request for the next message, from the start of one buffer to the start of
-// the other. If messages are shorter than a page, perftest itself moves through the peer's buffer
-// in steps of a page; for the peer this makes no difference.
+// work returns the work request for the next message. Its local memory begins at the start of this
+// side's buffer, its remote memory at the address that the peer has announced. perftest itself puts
+// messages of at most half a page one behind the other into a page of the buffers; for the peer
+// this makes no difference.
 func (t *perftestRun) work() verbs.SendWR {
 	wr := verbs.SendWR{SGL: []verbs.SGE{t.mr.SGE(0, t.Size)}, RemoteAddr: t.their.VAddr, RKey: t.their.RKey}
 	switch t.Test {
