@@ -54,9 +54,9 @@ func (w *sharedWord) wr(s *session, i int) verbs.SendWR {
 	return wr
 }
 
-// onOneWord connects cfg.Clients clients to the last word of the server's memory and runs them
-// until they end. It calls the function `client` to make client i, and the function `each` after
-// the completions of a poll. It sets res.Elapsed.
+// onOneWord connects cfg.Clients clients to the shared word (see contend) and runs them until they
+// end. It calls the function `client` to make client i, and the function `each` after the
+// completions of a poll. It sets res.Elapsed.
 func (s *session) onOneWord(res *Result, client func(w *sharedWord, i int) contention.Client, each func()) (err error) {
 	cq, err := s.ctx.CreateCQ(s.cfg.Clients + 1)
 	if err != nil {

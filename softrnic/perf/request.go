@@ -98,6 +98,6 @@ const (
 	reportBad     = 16 // number of received messages with wrong bytes
 	reportBadMsg  = 24 // number of the first message with wrong bytes
 	reportBadByte = 32 // offset of the first wrong byte in this message
-	reportBytes   = 40 // number of bytes received
+	reportBytes   = 40 // number of bytes received; 0 if the messages are not verified
 	reportSize    = 48
 )

@@ -30,9 +30,9 @@ func planSoak(c *Config) plan {
 }
 
 // soakWriteRead posts WRITE k and then READ k of the same slot, so that the READ must return the
-// bytes of the WRITE. A WRITE without a fence does not wait for an earlier READ. So the window is
-// one smaller than a WRITE and a READ for each slot: a slot is written again only when its READ is
-// complete.
+// bytes of the WRITE. A WRITE without a fence does not wait for an earlier READ. So the number of
+// work requests in flight is limited to one less than twice the number of slots: then a slot is
+// written again only when its READ is complete.
 func soakWriteRead(s *session, c *Config, half int, res *Result) error {
 	return s.run(stream{
 		op: "write and read", total: 2 * c.Iters, depth: 2*half - 1, every: 1,

@@ -23,7 +23,7 @@ const (
 	defaultLat   = 5000   // messages of a latency test
 	defaultDepth = 128
 	maxIters     = 10_000_000
-	askEvery     = 32 // at least one of so many data frames requests an answer (opAsk)
+	askEvery     = 32 // at least one of askEvery data frames in a row requests an answer (opAsk)
 	batch        = 32 // frames that are sent at once, at most
 	// defaultStall is the default of run.stall, which tests change.
 	defaultStall = 100 * time.Millisecond
