@@ -11,9 +11,9 @@
 // A ring executes entries in order up to its limit. An ENABLE, in another ring or in the ring
 // itself, moves the limit of a managed ring. The program's doorbell moves the limit of any other
 // ring. WAIT stops the ring until a completion queue has counted enough completions. Counts and
-// indexes are absolute: a program that executes an entry again must have raised its count.
-// RECV_ENABLE lets a queue pair use its receives again, so that such a program needs no process
-// that posts them.
+// indexes are absolute: before the ring wraps and executes a WAIT or ENABLE again, the count or
+// index in it must be raised. RECV_ENABLE lets a queue pair use its receives again, so that such a
+// loop needs no process that posts them.
 //
 // Contract. The package is sans-I/O. The engine owns a Ring and passes it a Host, by which the ring
 // accesses the NIC. It calls Run when the ring is Ready, Failure when the ring is Failing, and

@@ -127,8 +127,9 @@ func (x *executor) checkOperation(p *wire.Packet, info *wire.OpInfo) verdict {
 	return pass
 }
 
-// checkResources refuses a READ, atomic or FLUSH if no responder resource is free. It refuses a
-// SEND, or immediate data, if there is no receive (IBTA 9.7.4.1/resources).
+// checkResources refuses a READ, atomic or FLUSH if no responder resource is free. It refuses the
+// first packet of a SEND, and the last packet of a WRITE with immediate data, if there is no
+// receive (IBTA 9.7.4.1/resources).
 func (x *executor) checkResources(_ *wire.Packet, info *wire.OpInfo) verdict {
 	switch {
 	case info.Flags&wire.OpAnswered != 0:

@@ -14,7 +14,8 @@ type sender struct {
 	// nextPSN is the first PSN for the next work request to be started.
 	nextPSN wire.PSN
 	// reads is the number of started work requests that need a response of their own (see answered).
-	// It is at most MaxRdAtomic, or 1 if that is 0: such a work request fails.
+	// It is at most MaxRdAtomic. If MaxRdAtomic is 0, it is at most 1, because the first such work
+	// request then fails.
 	reads int
 	// draining is set in SQD until EventSQDrained is raised.
 	draining bool

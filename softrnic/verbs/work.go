@@ -94,8 +94,8 @@ type SendWR struct {
 	RemoteAddr uint64
 	RKey       uint32
 	Flush      Flush // operands of OpFlush
-	// BindAccess has the rights that the peer gets by OpBindMW (of RemoteRights), or the rights that
-	// OpRegMR grants.
+	// BindAccess has the rights that OpBindMW grants the peer, a subset of RemoteRights, or the rights
+	// that OpRegMR grants.
 	BindAccess Access
 	// CompareAdd is the compare value of OpCmpSwap or the addend of OpFetchAdd. Swap is the swap
 	// value of OpCmpSwap or the value that OpAtomicWrite writes. Both are in host byte order.

@@ -105,7 +105,7 @@ func (n *nonEmpty) Ready(*engine.Engine) bool {
 	return err != nil || q.Len() > 0
 }
 
-// fired is the condition that the event that Arm has requested was raised, or that the queue was
+// fired is the condition of WaitEvent: the event requested by Arm was raised, or the queue was
 // destroyed.
 type fired struct{ cq *cq }
 
