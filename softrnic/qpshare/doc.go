@@ -5,9 +5,9 @@
 // Config.Shared; other queue pairs belong to the thread alone.
 //
 // All queue pairs, shared or not, use one completion queue, and each completion goes to the member
-// that posted the work request. One of the waiting members, the leader, polls for all: it opens the
-// gate of each member that gets a completion. When the leader has a completion of its own, another
-// waiting member becomes leader.
+// that posted the work request. One of the waiting members, the leader, polls for all: it wakes
+// each member that gets a completion. When the leader has a completion of its own, another waiting
+// member becomes leader.
 //
 // A connection fails for all members: their work requests on it are flushed. The next Dial of each
 // member uses a new connection, which they share again. A member that moves its queue pair to ERROR

@@ -19,7 +19,7 @@ type DatagramPeer struct {
 	QPN  wire.QPN
 	QKey uint32
 	// Private is the private data of the peer's application, padded with zeros if the service is a
-	// port.
+	// port (see CM).
 	Private []byte
 }
 

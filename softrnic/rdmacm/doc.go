@@ -49,8 +49,8 @@ type RejectError struct {
 	Reason string
 	// Code is the reason code of the connection manager's REJ; zero with OOB.
 	Code mad.Reason
-	// Private is the data that the peer passed to Request.Answer, nil if there is none. For a port
-	// it is all private data of the REJ.
+	// Private is the data that the peer passed to Request.Answer, nil if there is none. If the
+	// service is a port (see CM), it is all private data of the REJ.
 	Private []byte
 }
 
@@ -121,7 +121,7 @@ type Request interface {
 	// Answer ends the request without a connection. Unlike Reject it also sends up to MaxAnswer bytes
 	// in the service's own format. It is for requests that need no connection, and for refusals that
 	// programs must distinguish. The dialer finds reason and bytes in its RejectError. A service that
-	// is a port cannot send such bytes.
+	// is a port (see CM) cannot send such bytes.
 	Answer(reason string, private []byte) error
 }
 

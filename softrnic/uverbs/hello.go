@@ -80,10 +80,10 @@ type Answer struct {
 	Errno uint32
 	// Drain tells the library which events it must discard. It has bit 1<<i set if word i of the data
 	// counts events that the program may not have read yet. The library removes the unread events of
-	// Element from the descriptor, and subtracts their number from the word. For a destroyed
-	// completion queue, word 0 counts events of Channel. All other words count asynchronous events. In
-	// an answer of the connection manager, Drain is the number of announcements of events that the
-	// library removes from Channel.
+	// Element from the descriptor on which the program would read them, and subtracts their number
+	// from the word. For a destroyed completion queue, word 0 counts events of Channel. All other
+	// words count asynchronous events. In an answer of the connection manager, Drain is the number of
+	// announcements of events that the library removes from Channel.
 	Drain uint32
 	// Channel is the channel that Drain is about, or NoChannel.
 	Channel uint32
