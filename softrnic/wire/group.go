@@ -2,8 +2,8 @@ package wire
 
 import "net/netip"
 
-// GroupMAC returns the Ethernet address of a multicast group: 01:00:5e and the last 23 bits of an
-// IPv4 address (RFC 1112, 6.4), 33:33 and the last 32 bits of an IPv6 address (RFC 2464, 7).
+// GroupMAC returns the Ethernet address of a multicast group: 01:00:5e and the low 23 bits of an
+// IPv4 address (RFC 1112, 6.4), 33:33 and the low 32 bits of an IPv6 address (RFC 2464, 7).
 // Several groups have the same address.
 func GroupMAC(group netip.Addr) MAC {
 	if group.Is4() {

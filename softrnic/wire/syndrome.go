@@ -6,8 +6,8 @@ import "fmt"
 // NAK with a timer code, 011nnnnn a NAK (IBTA 9.7.5.1.2).
 type Syndrome uint8
 
-// Syndromes. AckNoCredits is an ACK that grants no end-to-end credits. RNRNak is combined with the
-// timer code by or.
+// Syndromes. AckNoCredits is an ACK without a credit count: its sender does not use end-to-end flow
+// control. RNRNak is combined with the timer code by or.
 const (
 	AckNoCredits    Syndrome = 0x1f
 	RNRNak          Syndrome = 0x20

@@ -52,8 +52,8 @@ type REQ struct {
 	// the REQ. InitiatorDepth is how many of the sender may be in flight to the peer.
 	ResponderResources, InitiatorDepth uint8
 	LocalEECN, RemoteEECN              uint32
-	// RemoteTimeout is the time code within which the peer must answer the REQ. LocalTimeout is the
-	// time code within which the sender answers the REP.
+	// RemoteTimeout is the code of the time within which the peer must answer the REQ. LocalTimeout is
+	// the code of the time within which the sender answers the REP.
 	RemoteTimeout, LocalTimeout uint8
 	Type                        uint8 // transport service: 0 RC, 1 UC, 2 RD, 3 see ExtendedType
 	FlowControl                 bool  // end-to-end flow control
