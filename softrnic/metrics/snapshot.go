@@ -23,7 +23,7 @@ func Samples(c any) []Sample {
 	return out
 }
 
-// Add adds the counters of from to those of to. T is a struct of counters; see Samples.
+// Add adds the counters of `from` to those of `to`. T is a struct of counters; see Samples.
 func Add[T any](to *T, from T) {
 	t, f := reflect.ValueOf(to).Elem(), reflect.ValueOf(&from).Elem()
 	for i := range t.NumField() {

@@ -80,8 +80,8 @@ type located struct {
 // ErrNoOperation is returned for a trace in which no operation passed all points in order.
 var ErrNoOperation = errors.New("no operation could be followed: only latency tests with messages of one packet can, on a path without other traffic")
 
-// Analyze follows the operations of a client with a server through a switch. from and `to` are the
-// names of client and server, and of the switch's ports to them; c, sw and s are the traces of
+// Analyze follows the operations of a client with a server through a switch. `from` and `to` are
+// the names of client and server, and of the switch's ports to them; c, sw and s are the traces of
 // client, switch and server.
 func Analyze(from, to string, c, sw, s Trace) (*Breakdown, error) {
 	f := follower{from: slices.Index(sw.Ports, from), to: slices.Index(sw.Ports, to), at: make([]int64, len(path)), stages: make([][]time.Duration, len(path)-1)}
@@ -124,7 +124,7 @@ type follower struct {
 	from, to int     // indexes of the switch's ports to client and server
 	posts    int     // see Breakdown.Operations
 	next     int     // index in path of the next point of the current operation; 0 means that no operation is being followed
-	at       []int64 // when the current operation passed the points before next
+	at       []int64 // when the current operation passed the points of path before index next
 	stages   [][]time.Duration
 	total    []time.Duration
 	began    [3]int64 // when the last send call of each process began

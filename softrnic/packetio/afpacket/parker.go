@@ -20,8 +20,8 @@ type parker struct {
 	file  *os.File
 	conn  syscall.RawConn
 	armed bool // the file has a deadline
-	// look stores events that have occurred in events, their number in n, and an error in err. It
-	// returns false if there are none yet.
+	// look stores events that have occurred in the slice events, their number in n, and an error in
+	// err. It returns false if no event has occurred yet.
 	events []unix.EpollEvent
 	n      int
 	err    error

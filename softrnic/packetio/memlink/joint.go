@@ -32,8 +32,8 @@ type joint struct {
 }
 
 // newJoint returns a joint that owns the memory of a link and two sockets: peer rings the other
-// end's bell, bell is this end's bell. release frees them. out and in are the indexes of the two
-// directions in mem. broken closes the link's connection. The caller is the first user.
+// end's bell, bell is this end's bell. release frees them. `out` and `in` are the indexes of the
+// two directions in mem. broken closes the link's connection. The caller is the first user.
 func newJoint(mem []byte, out, in, peer, bell int, broken func()) *joint {
 	direction := func(i int) []byte { return mem[i*directLen : (i+1)*directLen : (i+1)*directLen] }
 	j := &joint{tx: newSender(direction(out)), mem: mem, peer: peer, bell: bell, broken: broken}

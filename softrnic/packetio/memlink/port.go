@@ -51,9 +51,9 @@ type Port struct {
 	rxPackets, rxBytes, rxDropped atomic.Uint64
 	txPackets, txBytes, txDropped atomic.Uint64
 
-	mu sync.Mutex // guards changes of at, and the fields below against Close
-	// bells is an epoll descriptor that has an event when the bell of the current link rings or own
-	// is set.
+	mu sync.Mutex // guards changes of the field at, and the fields below against Close
+	// bells is an epoll descriptor that has an event when the bell of the current link rings, or when
+	// the eventfd own is set.
 	bells int
 	own   int // an eventfd of this process alone, which Wake sets
 	// sleeper is true while a waiter sleeps on this port. If the port is closed meanwhile, bells
@@ -97,7 +97,7 @@ func (p *Port) use() *joint {
 	}
 }
 
-// done ends the use of j that use began. The last user releases j.
+// done ends a use of j, which the method use has begun. The last user releases j.
 func (p *Port) done(j *joint) {
 	if j.users.Add(-1) == 0 {
 		p.rxDropped.Add(j.release())
@@ -105,7 +105,7 @@ func (p *Port) done(j *joint) {
 }
 
 // attach makes j the link of the port, which then owns j, and ends the link that the port had
-// before. If the port is closed, attach ends j at once and returns false.
+// before. If the port does not take j (see replace), attach ends j at once and returns false.
 func (p *Port) attach(j *joint) bool {
 	if !p.replace(j) {
 		j.fault()
@@ -116,7 +116,8 @@ func (p *Port) attach(j *joint) bool {
 	return true
 }
 
-// replace makes j, or nil, the link of the port. It returns false if the port does not take j.
+// replace makes j, or nil, the link of the port. It returns false if the port does not take j: the
+// port is closed, or cannot watch j's bell.
 func (p *Port) replace(j *joint) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

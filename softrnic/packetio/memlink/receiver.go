@@ -16,7 +16,8 @@ type receiver struct {
 }
 
 // take appends the available frames to b, as far as they fit; it copies their bytes to buf. It
-// returns the number of malformed entries. ok is false if the sender's position is impossible.
+// returns the number of malformed entries. ok is false if the sender's position is impossible: more
+// than Slots frames ahead of the receiver's.
 func (r *receiver) take(b *packetio.Batch, port int, buf []byte) (bad uint64, ok bool) {
 	head := r.head.Load()
 	n := r.words.tail.Load() - head

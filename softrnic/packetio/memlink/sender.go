@@ -24,8 +24,8 @@ type sender struct {
 
 func newSender(mem []byte) sender { return sender{words: wordsOf(mem), mem: mem} }
 
-// refresh reads how many frames the receiver has taken. It returns false if that position is
-// impossible.
+// refresh reads the receiver's position: the number of frames that it has taken. It returns false
+// if the position is impossible: lower than before, or higher than the number of frames put.
 func (s *sender) refresh() bool {
 	head := s.words.head.Load()
 	if head-s.head > s.tail-s.head {
@@ -68,11 +68,11 @@ func (s *sender) place(n int) (offset int, ok bool) {
 const hot = 256 << 10
 
 // begin is called before the frames of a Send. It returns false if the receiver's position is
-// impossible.
+// impossible (see refresh).
 func (s *sender) begin() bool { return s.next < hot || s.refresh() }
 
 // reserve returns the memory for a frame of n bytes, which the caller fills before it calls commit;
-// nil if there is no room. ok is false if the receiver's position is impossible.
+// nil if there is no room. ok is false if the receiver's position is impossible (see refresh).
 func (s *sender) reserve(n int) (b []byte, offset int, ok bool) {
 	offset, fits := s.place(n)
 	if !fits {
