@@ -48,7 +48,8 @@ const (
 )
 
 // Opcode is the operation of an entry. The values are those of mlx5, except for MAX and MIN. mlx5
-// selects these calculations by the opmod bits, but programs keep an operand there.
+// selects these calculations by the opmod bits. Here they have opcodes of their own, because
+// programs keep an operand in the opmod bits.
 type Opcode uint8
 
 // Opcodes.

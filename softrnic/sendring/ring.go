@@ -157,7 +157,7 @@ func (r *Ring) Enable(index uint32) {
 	}
 }
 
-// reached reports whether a count of completions, now, has reached the count of a WAIT, want.
+// reached reports whether `now`, a count of completions, has reached `want`, the count of a WAIT.
 func (r *Ring) reached(now, want uint32) bool {
 	if r.cfg.Counts16 {
 		return int16(now-want) >= 0
@@ -179,9 +179,9 @@ func (r *Ring) Counted(h Host) {
 	}
 }
 
-// Run executes up to budget entries. ran is their number, including one that was refused, and took
-// the time that hardware would need for them. The caller must not call Run again before that time
-// has passed.
+// Run executes up to budget entries. `ran` is their number, including one that was refused. `took`
+// is the time that hardware would need for them. The caller must not call Run again before that
+// time has passed.
 func (r *Ring) Run(h Host, budget int) (ran int, took time.Duration) {
 	for ran < budget && r.state == Ready {
 		if r.next == r.limit {

@@ -98,9 +98,9 @@ func (c *completer) fatalNak(s wire.Syndrome, out *Actions) {
 	c.req.failOldest(status, out)
 }
 
-// acknowledge is called for a response that acknowledges all requests before PSN end, and marks
-// these as acknowledged. If a READ or atomic before end still lacks its response, the response that
-// has arrived is an implied NAK for it: acknowledge stops there, calls impliedNak and returns
+// acknowledge is called for a response that acknowledges all requests before PSN `end`, and marks
+// these as acknowledged. If a READ or atomic before `end` still lacks its response, the response
+// that has arrived is an implied NAK for it: acknowledge stops there, calls impliedNak and returns
 // false.
 func (c *completer) acknowledge(now clock.Time, end wire.PSN, out *Actions) bool {
 	moved := false

@@ -76,8 +76,8 @@ func (c *core) gather(dst []byte, sgl []verbs.SGE, off uint32) mem.Fault {
 	return mem.OK
 }
 
-// scatter writes src into the SGL, from offset off on. The memory must be in protection domain pd.
-// The caller has checked that src fits.
+// scatter writes src into the SGL, from offset `off` on. The memory must be in protection domain
+// pd. The caller has checked that src fits.
 func (c *core) scatter(pd mem.PD, sgl []verbs.SGE, off uint32, src []byte) mem.Fault {
 	for i := range sgl {
 		s := &sgl[i]

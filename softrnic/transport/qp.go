@@ -194,7 +194,7 @@ func (q *QP) FlushAcks(now clock.Time, out *Actions) {
 	}
 }
 
-// Tick handles the deadlines that are due at the time now.
+// Tick handles the deadlines that are due at time `now`.
 func (q *QP) Tick(now clock.Time, out *Actions) {
 	q.lastNow = now
 	if q.rcv.flushAt <= now {

@@ -213,7 +213,8 @@ func (r *responder) refuse(v verdict, out *Actions) {
 	r.phase.on(refusedFatally)
 }
 
-// packetsOf returns the number of response packets of a READ.
+// packetsOf returns the number of packets for length bytes of payload, at least one: the response
+// packets of a READ, or the request packets of a SEND or WRITE.
 func packetsOf(length, mtu uint32) uint32 { return max(1, (length+mtu-1)/mtu) }
 
 // respond sends the responses that wait. If the last one is a fatal NAK, it then makes the queue

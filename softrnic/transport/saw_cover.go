@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Observer, if set, is called for each event of a queue pair. of is the type of the queue pair,
-// state its state. what is the name of an opcode, or "post" or "done" with the name of an
-// operation; fate is the outcome. Several goroutines may call it at once.
+// Observer, if set, is called for each event of a queue pair. `of` is the type of the queue pair,
+// `state` its state. `what` is the name of an opcode, or "post" or "done" with the name of an
+// operation; `fate` is the outcome. Several goroutines may call Observer at once.
 var Observer func(of, state, what, fate string)
 
 func (c *core) tell(what, fate string) {

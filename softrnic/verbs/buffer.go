@@ -8,8 +8,8 @@ type Allocator interface {
 	Free([]byte) error
 }
 
-// Buffer allocates memory that can be registered with ctx, whether ctx is an Allocator or not. free
-// frees the memory.
+// Buffer allocates memory that can be registered with ctx, whether ctx is an Allocator or not. The
+// function `free` frees the memory.
 func Buffer(ctx Context, length int) (b []byte, free func() error, err error) {
 	a, ok := ctx.(Allocator)
 	if !ok {

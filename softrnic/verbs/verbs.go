@@ -120,7 +120,7 @@ type PD interface {
 	CreateQP(QPInit) (QP, error)
 	// AllocMW makes an unbound memory window.
 	AllocMW() (MW, error)
-	// RegDM registers length bytes of device memory from off on, as a zero-based region: its Addr
+	// RegDM registers length bytes of device memory from `off` on, as a zero-based region: its Addr
 	// is 0.
 	RegDM(dm DM, off, length int, access Access) (MR, error)
 	// CreateSRQ makes a receive queue that several queue pairs share.
@@ -150,7 +150,7 @@ type MR interface {
 	// respect to remote atomics.
 	Load64(off int) (uint64, error)
 	Store64(off int, v uint64) error
-	// SGE returns an SGE of n bytes from off on.
+	// SGE returns an SGE of n bytes from offset `off` of the region on.
 	SGE(off, n int) SGE
 	// Rereg changes the access rights of a region that RegMR or RegDM has made; its keys and addresses
 	// stay. Requests that arrive later are checked against the new rights. Rereg fails with ErrBusy

@@ -231,8 +231,8 @@ const (
 	EventDeviceFatal
 	// EventSRQLimit: a shared receive queue has fewer receives left than its limit; see SRQ.SetLimit.
 	EventSRQLimit
-	// EventQPLastWQE: a queue pair in the error state has taken its last receive from its shared
-	// receive queue.
+	// EventQPLastWQE: a queue pair has entered the error state, and takes no more receives from its
+	// shared receive queue.
 	EventQPLastWQE
 )
 
