@@ -138,8 +138,8 @@ func (s *session) writeVerified(c *Config, slots int, res *Result) error {
 	return nil
 }
 
-// readBack READs the first n slots of the peer and compares them with the messages numbered at,
-// at+1 and so on. It uses the local slots from base on.
+// readBack READs the first n slots of the peer and compares them with the messages whose numbers
+// begin at `at`. It uses the local slots from `base` on.
 func (s *session) readBack(c *Config, n, at, base int, res *Result) error {
 	local := func(k int) int { return base + k%c.Depth }
 	j := s.transfer("read back of write", verbs.OpRead, n, at, local, func(k int) int { return k })

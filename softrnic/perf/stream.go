@@ -139,8 +139,8 @@ func (s *session) wait(cq verbs.CQ, op string, k int) error {
 	}
 }
 
-// once executes one work request of the given operation, between local memory and offset off of the
-// peer's region r.
+// once executes one work request of the given operation, between local memory and offset `off` of
+// the peer's region r.
 func (s *session) once(op string, code verbs.WROpcode, local verbs.SGE, r memservice.Region, off int) error {
 	list := []verbs.SGE{local}
 	return s.run(stream{op: op, total: 1, depth: 1, every: 1, wr: func(_ int, wr *verbs.SendWR) {

@@ -56,8 +56,8 @@ func (m *CM) Dial(qp verbs.QP, addr netip.Addr, name string, p Params, private [
 }
 
 // redial is called after an attempt of Dial that has failed with err. again is true if Dial must
-// try again: after pause if the peer must first end an old connection, at once if the peer has not
-// answered any retry. The caller checks the deadline.
+// try again: after `pause` if the peer must first end an old connection, at once if the peer has
+// not answered any retry. The caller checks the deadline.
 func redial(err error) (pause time.Duration, again bool) {
 	var rej *RejectError
 	if errors.As(err, &rej) {
@@ -177,8 +177,9 @@ func (m *CM) refuse(c *engine.CMConn, why cm.Refusal) {
 }
 
 // Disconnect ends the connection of qp, which this CM or another one of the NIC has made. It
-// returns when the peer has answered or all retries have failed; then both queue pairs are in
-// ERROR. It fails with ErrState if qp has no connection, for example because the peer has ended it.
+// returns when the peer has answered or all retries have failed; then qp is in ERROR, and, if the
+// peer has answered, so is the peer's queue pair. It fails with ErrState if qp has no connection,
+// for example because the peer has ended it.
 func (m *CM) Disconnect(qp verbs.QP, deadline clock.Time) error {
 	const op = "disconnect"
 	var c *engine.CMConn

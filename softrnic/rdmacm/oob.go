@@ -38,8 +38,8 @@ type OOBConfig struct {
 	Listen netip.AddrPort
 	// Port is the port on which peers listen. 0 means DefaultPort.
 	Port uint16
-	// Handshakes is how many peers may be in the exchange at the same time; more are refused. 0
-	// means 64.
+	// Handshakes is how many TCP connections may wait for the request of their peer at the same time;
+	// more are refused. 0 means 64.
 	Handshakes int
 	// Backlog is how many requests of one service may wait for Accept. 0 means 64.
 	Backlog int
@@ -166,7 +166,7 @@ func (o *OOB) count(f func(s *OOBStats)) {
 	f(&o.stats)
 }
 
-// wall converts a deadline to a time for sockets, at most limit from now.
+// wall converts a deadline to a time for sockets, at most `limit` after the present time.
 func (o *OOB) wall(deadline clock.Time, limit time.Duration) time.Time {
 	left := limit
 	if deadline != clock.Never {

@@ -22,7 +22,8 @@ type id struct {
 	conn     *engine.CMConn     // the connection or SIDR exchange on the NIC; nil if there is none
 	listener *engine.CMListener // the listener on the NIC; nil if the identifier does not listen
 	// For a listener, backlog is the largest number of requests that may wait for an answer, and
-	// waiting is their number. For a peer's request, of is its listener until the request is answered.
+	// waiting is their number. For a peer's request, `of` is its listener until the request is
+	// answered.
 	backlog, waiting int
 	of               *id
 	terms            terms

@@ -201,7 +201,7 @@ func (m *Manager) newID(ch *channel, uid uint64) (*id, error) {
 	return x, nil
 }
 
-// unused returns the next number from *next on that is not in used, and moves *next behind it.
+// unused returns the next number from *next on that is no key of `used`, and moves *next behind it.
 func unused[T any](used map[uint32]*T, next *uint32) uint32 {
 	for used[*next] != nil {
 		*next = (*next + 1) & maxHandle

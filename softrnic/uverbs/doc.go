@@ -5,7 +5,7 @@
 // between library and daemon:
 //
 //	hello.go    the first message of the preloaded library, and its answer
-//	command.go  commands: their header, and which library function they are
+//	command.go  commands: their numbers and headers
 //	struct.go   the arguments and answers of commands
 //	ring.go     the rings of the rxe driver: indices and entries
 //	entry.go    the entries of rings: work requests and completions

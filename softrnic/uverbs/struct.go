@@ -104,7 +104,7 @@ type (
 		_                      uint8
 	}
 	// AHArgs are the arguments of CreateAH, AH is the answer. AH.Num is the number by which the
-	// entries of a send ring name the address handle.
+	// entries of a send queue (entry.go) name the address handle.
 	AHArgs struct {
 		User  uint64
 		PD, _ uint32
