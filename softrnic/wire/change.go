@@ -78,9 +78,9 @@ func (s *Sealer) AppendChanged(b []byte, f *Frame, old []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, binary.LittleEndian.Uint32(sum)^icrcShift(crc, n))
 }
 
-// unchanged reports in same whether f has the payload of packet old, in the same memory and with a
-// pad of zeros. If so, it also returns the bytes of old that the ICRC covers, the ICRC, and whether
-// old is an IPv6 packet.
+// unchanged reports in `same` whether f has the payload of packet `old`, in the same memory and
+// with a pad of zeros. If so, it also returns the bytes of old that the ICRC covers, the ICRC, and
+// whether old is an IPv6 packet.
 func (f *Frame) unchanged(old []byte) (covered, sum []byte, v6, same bool) {
 	payload := f.payload(f.BTH.Opcode.Info())
 	pad := padOf(len(payload))
@@ -125,7 +125,7 @@ func (s *Sealer) difference(a []byte, aV6 bool, b []byte, bV6 bool) uint32 {
 }
 
 // add xors the headers b, and the lead (see leadLen) in front of them, into the Sealer's memory, so
-// that the headers end at offset total.
+// that the headers end at offset `total`.
 func (s *Sealer) add(total int, b []byte, v6 bool) {
 	at := total - len(b)
 	lead := s.buf[at-leadLen:]

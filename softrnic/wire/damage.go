@@ -59,9 +59,9 @@ func Unhidden(b, scratch []byte) (found bool, next []byte) {
 	return true, scratch
 }
 
-// wrongPort compares the destination port of the UDP header at offset udp of h with that of RoCEv2.
-// If exactly one byte differs, it returns the place of this byte and the right byte; otherwise at
-// is −1.
+// wrongPort compares the destination port of the UDP header at offset `udp` of h with that of
+// RoCEv2. If exactly one byte differs, it returns the offset of this byte in h and the right byte;
+// otherwise `at` is −1.
 func wrongPort(h []byte, udp int) (at int, right byte) {
 	const high, low = UDPPort >> 8, UDPPort & 0xff
 	switch p := h[udp+2 : udp+4]; {

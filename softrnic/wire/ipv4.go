@@ -74,7 +74,7 @@ func (h *IPv4) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header of a datagram with payload bytes behind it, with its checksum.
+// AppendTo appends the header with its checksum. payload is the number of bytes behind the header.
 func (h *IPv4) AppendTo(b []byte, payload int) []byte { return h.appendAs(b, h.Protocol, payload) }
 
 // appendAs does the work of AppendTo with protocol instead of h.Protocol.
@@ -114,7 +114,7 @@ func checksum(parts ...[]byte) uint16 {
 	return fold(sum)
 }
 
-// fold returns the Internet checksum of 16-bit or 32-bit words, whose sum is sum.
+// fold returns the Internet checksum of 16-bit or 32-bit words with the given sum.
 func fold(sum uint64) uint16 {
 	for sum > 0xffff {
 		sum = sum>>16 + sum&0xffff

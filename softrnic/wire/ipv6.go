@@ -51,7 +51,7 @@ func (h *IPv6) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header of a datagram with payload bytes behind it.
+// AppendTo appends the header. payload is the number of bytes behind the header.
 func (h *IPv6) AppendTo(b []byte, payload int) []byte { return h.appendAs(b, h.NextHeader, payload) }
 
 // appendAs does the work of AppendTo with next header protocol instead of h.NextHeader.

@@ -224,9 +224,9 @@ func (m *Membership) parseMLD(b []byte) error {
 	return m.check()
 }
 
-// decodeTime decodes a time code whose highest bit has number bit. If this bit is set, the bits
-// below it are an exponent of 3 bits and a mantissa of mantissa bits (RFC 3376, 4.1.1; RFC 3810,
-// 5.1.3).
+// decodeTime decodes a time code whose highest bit has the number `bit`. If this bit is set, the
+// bits below it are an exponent of 3 bits and a mantissa of `mantissa` bits (RFC 3376, 4.1.1; RFC
+// 3810, 5.1.3).
 func decodeTime(code uint32, bit, mantissa int) uint32 {
 	if code>>bit == 0 {
 		return code

@@ -45,7 +45,7 @@ func (h *UDP) Parse(b []byte) error {
 	return nil
 }
 
-// AppendTo appends the header of a datagram with payload bytes behind it.
+// AppendTo appends the header. payload is the number of bytes behind the header.
 func (h *UDP) AppendTo(b []byte, payload int) []byte { return h.appendAs(b, h.DstPort, payload) }
 
 // appendAs does the work of AppendTo with destination port dstPort instead of h.DstPort.

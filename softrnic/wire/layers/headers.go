@@ -7,8 +7,8 @@ import (
 	"github.com/google/gopacket/layers"
 )
 
-// decode reads a header's fields from the first bytes of data; fields are pointers to them. It also
-// sets in base which bytes belong to the header and which are behind it.
+// decode reads a header's fields from the first bytes of data; `fields` are pointers to them. It
+// also sets in `base` which bytes belong to the header and which are behind it.
 func decode(base *layers.BaseLayer, name string, data []byte, df gopacket.DecodeFeedback, fields ...any) error {
 	n := 0
 	for _, f := range fields {

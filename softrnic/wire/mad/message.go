@@ -65,8 +65,8 @@ func need(b []byte, n int, header string) error {
 	return nil
 }
 
-// be32 and the other functions be… read a big-endian number at offset off. The functions put…
-// append one; put24 appends a 24-bit number and the byte low behind it.
+// be32 and the other functions be… read a big-endian number at offset `off`. The functions put…
+// append one; put24 appends a 24-bit number and the byte `low` behind it.
 func be32(b []byte, off int) uint32 { return binary.BigEndian.Uint32(b[off:]) }
 func be64(b []byte, off int) uint64 { return binary.BigEndian.Uint64(b[off:]) }
 func be16(b []byte, off int) uint16 { return binary.BigEndian.Uint16(b[off:]) }
