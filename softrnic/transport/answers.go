@@ -70,9 +70,9 @@ func (a *answers) start(rdAtomic int) {
 
 // last is called when the queue pair enters the error state. It sends the acknowledgements of
 // executed requests, so that the peer does not take them for lost, and the NAK of a refused
-// request. It drops READ responses and the responses behind them, except when a fatal NAK is behind
-// them. Then it sends them, too, up to Window READ response packets, because the NAK must leave in
-// PSN order.
+// request. If no fatal NAK is to be sent, it drops READ responses and the responses behind them. If
+// a fatal NAK is to be sent, it also sends the READ responses before the NAK, up to Window packets,
+// because the NAK must leave in PSN order.
 func (a *answers) last(now clock.Time, out *Actions) {
 	n := len(a.owed)
 	refused := n > 0 && isFatal(a.owed[n-1].kind, a.owed[n-1].syndrome)

@@ -7,8 +7,8 @@ import (
 )
 
 // This file is for package ipc/serve, which offers the verbs to other processes. That package makes
-// objects through a Context, which checks their handles and destroys them when it is closed. But it
-// posts and polls on the engine itself, for many queues in one step.
+// objects through a Context, which checks their handles and destroys them when it is closed. But
+// ipc/serve posts and polls on the engine itself, for many queues in one step.
 
 // Driver is a Shell with a method for a loop that serves many queues and makes its own pauses.
 // Drive does the work of Progress without a pause, and reports whether there was any work. It is

@@ -40,8 +40,8 @@ func roceFilter(also uint16) []bpf.Instruction {
 }
 
 // roceIP returns instructions that test a frame. The frame's EtherType is in the accumulator, and
-// its VLAN tag is shift bytes long. They accept the frame if it is for the NIC; otherwise the
-// instruction behind them is executed next.
+// its VLAN tag is shift bytes long (0 if there is none). The instructions accept the frame if it is
+// for the NIC; otherwise the instruction behind them is executed next.
 func roceIP(shift uint32, also uint16) []bpf.Instruction {
 	also = cmp.Or(also, wire.UDPPort)
 	ip := uint32(offIPv4) + shift
