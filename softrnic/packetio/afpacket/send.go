@@ -89,7 +89,7 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 		bytes += len(b.Frames[i].Data)
 	}
 	limit := p.merge.begin()
-	alone := -1 // number of frames that were sent before Send began to send packet by packet; -1: it has not begun
+	alone := -1 // number of frames sent before Send began to send packet by packet; -1: not begun
 	for rest := b.Frames; len(rest) > 0; {
 		messages, _ := p.tx.fill(rest, limit)
 		for i := 0; i < messages; {

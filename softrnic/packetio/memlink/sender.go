@@ -48,7 +48,7 @@ func (s *sender) place(n int) (offset int, ok bool) {
 	case s.tail-s.head == Slots:
 		return 0, false
 	case s.tail == s.head: // refresh has set next to 0
-	case s.next <= s.first: // the frames in flight wrap around the end: the free memory is between next and first
+	case s.next <= s.first: // the frames in flight wrap; the free memory is from next to first
 		if s.next+n >= s.first {
 			return 0, false
 		}
