@@ -118,8 +118,8 @@ func (h *eventHeap) sink(k eventKey) {
 // allocate once the pool has enough.
 type framePool struct{ free [len(poolSizes)][][]byte }
 
-// poolSizes are the capacities in bytes. Each has room for: an acknowledgement, a standard Ethernet
-// frame, a packet with a path MTU of 4 KiB, a super-frame.
+// poolSizes are the capacities in bytes. In this order, they have room for an acknowledgement, a
+// standard Ethernet frame, a packet with a path MTU of 4 KiB, and a super-frame.
 var poolSizes = [...]int{256, 1600, 4352, 66 << 10}
 
 // get returns n bytes with undefined content. put takes them back.

@@ -63,7 +63,7 @@
 //	      cache: 1024        # with action lookup: entries that the switch keeps, 0 to 65536. Default 1024.
 //	      miss: drop         # with action lookup: packets without an entry: forward or drop. Default forward.
 //	      base: 0x1000       # with action lookup: offset of the table in that memory, a multiple of 8. Default 0.
-//	      misses: wait       # what answers a CMP_SWAP that the switch knows to fail: server; switch; or wait[:TIME], the switch, after waiting for the value at most 1ms or TIME. Default server.
+//	      misses: wait       # what answers a CMP_SWAP that the switch knows to fail: server; switch; or wait[:TIME]: the switch, if the word does not get the compared value within TIME (1ms if not given). Default server.
 //	hosts:                   # 1 to 128 hosts. Required.
 //	  - name: cn[0-3]        # name of a host, at most 15 bytes; or of several hosts, such as cn[00-15] or leaf[1-2]-cn[0-3]. Required.
 //	    role: compute        # compute, memory or metadata. Required.

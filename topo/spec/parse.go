@@ -54,8 +54,8 @@ type file struct {
 	node     ast.Node // the whole file
 	subnetAt ast.Node // values of the keys subnet and subnet6; nil if a key is missing
 	sub6At   ast.Node
-	// nets, hosted and switched are true if no mistake was found in the subnets, the hosts and the
-	// switch. Parts of the file that depend on one of these are checked only then.
+	// nets, hosted and switched are true if no mistake was found in the subnets, in the hosts, and in
+	// the switch's program. Parts of the file that depend on one of these are checked only then.
 	nets, hosted, switched bool
 }
 

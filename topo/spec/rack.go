@@ -135,9 +135,9 @@ type Host struct {
 	// CPU is the processor to which the host's daemon is bound, AutoCPU or NoCPU.
 	CPU int `json:"cpu"`
 	// GSO is true, which is the default, if the host's NIC sends runs of packets as super-frames,
-	// as segmentation offload does, and the switch sends such frames to the host. The switch splits
-	// them for faults, switch programs and captures; tcpdump shows them whole. Without GSO every
-	// packet from and to the host is a separate frame.
+	// as segmentation offload does. Then the switch also sends super-frames to the host. The switch
+	// splits them for faults, switch programs and captures; tcpdump shows them whole. Without GSO
+	// every packet from and to the host is a separate frame.
 	GSO bool `json:"gso"`
 	// PKeys is the partition table of the host's NIC. The highest bit of a P_Key is set for a full
 	// member. nil means the default partition, 0xffff, alone.

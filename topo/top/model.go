@@ -31,7 +31,7 @@ type Done struct {
 // Bounds of a model's memory.
 const (
 	maxEntries = 100        // entries of the log
-	maxHistory = sparkWidth // samples of each link's throughput, for the sparklines
+	maxHistory = sparkWidth // values of each sparkline
 )
 
 // entry is an entry of the log at the bottom of the screen: a command that a key has run, with its
