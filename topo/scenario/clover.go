@@ -178,7 +178,7 @@ func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) err
 		store = r.plant(c)
 	}
 	s := kv.Record(store, r.history, id, rt.Now)
-	if !r.plan.has(storeMetaCrash) { // a metadata server that has crashed finds keys by their records alone, so a key can also be lost with its record, wherever its nodes are
+	if !r.plan.has(storeMetaCrash) { // a metadata server that has crashed finds keys by their records alone, so the loss of any memory server may lose the key: Where stays nil
 		s.Where = func() kv.Places { return 1 << c.Placed() }
 	}
 	for range r.plan.rounds {

@@ -86,9 +86,9 @@ type copyLosses struct {
 
 // lostWith returns the servers whose values are lost if victim loses its memory. In a store without
 // copies, this is victim. In a store with copies, a server's values are lost when no copy of its
-// nodes is whole any more. A copy is not whole if its server has crashed and the metadata server
-// has not filled the copy since, or if the metadata server does not count it. lostWith also records
-// in r.crashed that the victim crashes.
+// nodes is whole any more. The copies on a server are not whole if the server has crashed and the
+// metadata server has not filled them since, or if the server is out of the view. lostWith also
+// records in r.crashed that the victim crashes.
 func (r *storeRun) lostWith(victim string) (lost kv.Places) {
 	n := r.plan.servers
 	if r.plan.replicas < 2 || r.server == nil {
@@ -114,8 +114,8 @@ func (r *storeRun) lostWith(victim string) (lost kv.Places) {
 }
 
 // whole returns a list with an element for each memory server of a store with copies. The element
-// is true if the server's copies are whole, and the metadata server counts them, or counted them
-// when it crashed.
+// is true if the copies on the server are whole (see lostWith). While the metadata server is down,
+// the view is the last one that it had.
 func (r *storeRun) whole() (list []bool) {
 	made, counted := r.server.Generations()
 	for i := range made {
@@ -128,10 +128,11 @@ func (r *storeRun) whole() (list []bool) {
 // noteTotalLoss is called after a crash of a memory server or of the metadata server. If the
 // metadata server is down and no memory server with whole copies is left, no process knows the
 // store's last view, or which keys there were. A memory server that was out of the view has old
-// copies; whether the restarted metadata server can know that they are old depends on what it has
-// reached before (docs/guide/clover.md). What happens after that is not judged: noteTotalLoss ends
-// the history, and the report of the run says so. If a memory server is out of the view although no
-// fault has hit it, the metadata server has removed it wrongly, and the history goes on.
+// copies. The restarted metadata server knows that they are old only if the superblock of that
+// memory server says so (docs/guide/clover.md). What happens after the crash is not judged:
+// noteTotalLoss ends the history, and the report of the run says so. If a memory server is out of
+// the view although no fault has hit it, the metadata server has removed it wrongly, and the
+// history goes on.
 func (r *storeRun) noteTotalLoss() {
 	if r.plan.replicas < 2 || !r.metaDown || r.server == nil || slices.Contains(r.whole(), true) {
 		return

@@ -15,8 +15,8 @@
 //	uc, ud, srq                      the scenarios of these names
 //	locks, crowd, hostile            the scenarios of these names
 //	planned                          planned: setups, schedules, the adversary, the search
-//	holes                            scripts of holes: _safety, _liveness, _wire and _steer of the
-//	                                 paper's, _closed of others; _client, the clients of scripts
+//	holes                            scripts of holes: those of the paper in _safety, _liveness, _wire
+//	                                 and _steer, others in _closed; _client, the scripts' clients
 //	clover, sherman, fusee           a store: _plan and _mix draw a run, other files make and judge it
 //	onerma                           onerma: plan and run, _client and _bulk its processes, _watch the
 //	                                 check of messages
@@ -30,8 +30,8 @@
 //	check                            compares counters of NICs and links; fills in the report
 //	promise                          checks whether a queue pair was right to give up
 //
-// The checks do not trust the code under test. mix keeps a shadow of the peer's memory and predicts
-// every READ, every original value and every received message. contend lets clients count together,
-// so that an atomic that is done twice leaves a gap, and a lost one shows a value twice. check
-// compares what NICs counted with what links carried.
+// The checks do not trust the code under test. mix keeps a shadow, a copy of what the peer's memory
+// must contain, and predicts every READ, every original value and every received message. contend
+// lets clients count together, so that an atomic that is done twice leaves a gap, and a lost one
+// shows a value twice. check compares what NICs counted with what links carried.
 package scenario

@@ -14,10 +14,10 @@ import (
 )
 
 // tableRun is one run of the scenario fusee, with clients of FUSEE's hash table. It is a trialRun:
-// clients, faults and the check of the history, as for every store. After it, the replicas of the
-// index must also be equal. In some runs clients die (see tableDeath), and slow clients are taken
-// for dead. In some runs there are masters, processes that change the members of the store when
-// memory servers fail (see drawMasters). When all clients have ended or died, one more client
+// clients, faults and the check of the history, as for every store. After the run, the replicas of
+// the index must also be equal. In some runs clients die (see tableDeath), and slow clients are
+// taken for dead. In some runs there are masters, processes that change the members of the store
+// when memory servers fail (see drawMasters). When all clients have ended or died, one more client
 // recovers their blocks: then no block may have an owner, and no change of a slot may be
 // incomplete.
 type tableRun struct {

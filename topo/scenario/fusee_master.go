@@ -75,8 +75,8 @@ func (p *tablePlan) drawReign(d *draw) {
 	}
 }
 
-// masterPatience bounds how long a master may take to take charge of the store, and the members to
-// settle.
+// masterPatience bounds how long a master may take to take charge of the store. It also bounds how
+// long it may take, after all clients have ended, until the members are settled (see steady).
 const masterPatience = 20 * time.Second
 
 // reign starts the masters of the plan. It also sets revive, so that a host of a master that has

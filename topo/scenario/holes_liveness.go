@@ -77,8 +77,8 @@ func holeBroadcast(h *holeRun) {
 }
 
 // holeOwnerEnds: under the published rule, the switch borrows the connection of the first client as
-// its shared connection. That client ends its connection while another client's CAS, which is lost
-// once, is in flight on it.
+// its shared connection. That client destroys its queue pair. Then another client posts a CAS. The
+// packet that the switch sends to the server for this CAS is lost once.
 func holeOwnerEnds(h *holeRun) {
 	h.warm(lockAt, 5)
 	owner := h.clients[0]

@@ -214,8 +214,8 @@ func (a *hostile) refused() map[string]uint64 {
 // and servers of a run.
 const settledRows = 64
 
-// rows returns n, the number of flows that the switch tracks. For at most `most` flows of one host
-// the switch may not know the flow in the other direction yet.
+// rows returns n, the number of flows that the switch tracks, and most, the bound on flows of one
+// host whose other direction the switch does not know yet.
 func (a *hostile) rows() (n, most int) {
 	p, ok := a.rack.Program().(*swordbox.Program)
 	if !ok {

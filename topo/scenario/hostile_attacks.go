@@ -83,7 +83,8 @@ func (a *hostile) forge(n int, how func(f *wire.Frame, k int)) {
 	})
 }
 
-// spoof sends FETCH_ADDs with client 1's addresses and next PSNs from the attacker's port.
+// spoof sends FETCH_ADDs with client 1's addresses from the attacker's port. Their PSNs begin with
+// that of the last FETCH_ADD in a.seen.
 func (a *hostile) spoof() {
 	for _, b := range some(a.seen, 1, isAdd) {
 		a.copies(b, 20, func(f *wire.Frame, k int) {
@@ -135,8 +136,8 @@ func (a *hostile) replay() {
 	a.send(a.attacker, a.clients[7], old...)
 }
 
-// forgeAnswers sends client 1 atomic acknowledgements from the attacker's port, with client 1's
-// next PSNs.
+// forgeAnswers sends client 1 atomic acknowledgements from the attacker's port. Their PSNs begin
+// with that of the last one in a.answers.
 func (a *hostile) forgeAnswers() {
 	for _, b := range some(a.answers, 1, isAnswer) {
 		a.copies(b, 20, func(f *wire.Frame, k int) {

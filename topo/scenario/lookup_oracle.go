@@ -279,8 +279,9 @@ func (o *lookupOracle) wrap(name string, n sim.Node) sim.Node {
 	}}
 }
 
-// see checks a frame b that has arrived at a host: that an entry has sent it there, that its
-// headers and bytes are right, and that no later frame of its flow has arrived there before it.
+// see checks a frame b that has arrived at a host: that an entry of its flow, or the lack of one,
+// explains the host, the headers and the bytes, and that neither this frame nor a later one of its
+// flow has arrived there before.
 func (o *lookupOracle) see(host string, b, payload []byte) {
 	be := binary.BigEndian
 	flow, n, size := int(be.Uint16(payload[4:])), int64(be.Uint32(payload[6:])), int(be.Uint16(payload[10:]))

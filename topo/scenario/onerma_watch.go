@@ -24,7 +24,8 @@ type soloWatch struct {
 	frame    onerma.Frame
 	activity uint64 // the last value of nic.NIC.Activity
 	counter  uint64 // the counter in the last message that the NIC has sent
-	// solicited has the READs that were sent, by slot, and the WRITEs that were pulled, by ticket.
+	// solicited has the data that the NIC has requested and not received: of its own READs, by slot,
+	// and of WRITEs that it has pulled (a Pull requests a WRITE's data from the peer), by ticket.
 	solicited map[soloID]*soloDebt
 	before    []byte // an area before the NIC has processed a message; see look
 }

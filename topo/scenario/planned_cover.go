@@ -16,7 +16,7 @@ type coverage struct {
 	seen   map[transition]struct{}
 	// order has the users of state tables (see entry) in the order in which the last sample visited
 	// them. The next sample nearly always visits them in the same order, and then needs no lookup.
-	// at is its next position in order.
+	// at is the index in order of the user that the present sample is expected to visit next.
 	order []*visited
 	at    int
 	cause wire.Opcode // opcode of the packet that the switch processes; ticked if there is none

@@ -140,7 +140,7 @@ func (x *searcher) turn(n *node) []schedule {
 // next lists the acts that can continue schedule s, whose run had outcome o: acts on the packet of
 // the last act, and then on later packets, in their order, as far as the setup allows. A change of
 // rules happens between two steps of the switch. So of several packets between the same two steps,
-// only the first one gets it.
+// next tries a change of rules only on the first one.
 func (x *searcher) next(s schedule, o *outcomeOf) []act {
 	limit := cmp.Or(x.setup.perHalf, defaultPerHalf)
 	var out []act

@@ -30,8 +30,8 @@ const (
 const (
 	chainDepth   = 4 // the most lookups of a client in flight
 	chainNodeLen = 64
-	// chainSlotOff is the offset of the slot in a place (a bucket, or a node of a list). Only the
-	// recycled program uses slots.
+	// chainSlotOff is the offset of the slot (see redn.SlotLen) in the chainNodeLen bytes of a
+	// bucket. Only the recycled program uses slots.
 	chainSlotOff = 32
 	// chainManyKeys is about the number of keys in the largest table, in which a bucket has a key
 	// with probability 0.8.
@@ -97,8 +97,8 @@ type chainRun struct {
 }
 
 // runChainsPublished runs lookups whose answers are in a queue that is not managed. The NIC reads
-// ahead in such a queue: it may have read an answer before the CAS changes it. Damage is not a
-// failure of the run: it is written into the report.
+// ahead in such a queue: it may have read an answer before the CAS of the program changes the
+// answer. Damage is not a failure of the run: it is written into the report.
 func runChainsPublished(e *env) error {
 	p := drawChains(e)
 	p.published, p.fault = true, chainCalm

@@ -52,7 +52,7 @@ type Report struct {
 	// Error is Err as text.
 	Error string `json:"error,omitempty"`
 	// GaveUp is true if a client rightly reached its retry limit, because the links lost one
-	// request, or its answers, as often as the limit. The run ended there; Notes has the details.
+	// request, or its answers, at every try. The run ended there; Notes has the details.
 	GaveUp bool `json:"gaveUp,omitempty"`
 	// Damage describes the damage that a run under published rules, or of a published store or
 	// program, did to its clients. Some scenarios add the holes that may cause it. Damage is not a

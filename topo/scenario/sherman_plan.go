@@ -93,7 +93,7 @@ type treeMoment uint8
 
 const (
 	atAnything treeMoment = iota
-	// atLock: the victim has sent a CAS for a lock. It has the lock, or no answer yet.
+	// atLock: the victim has sent a CAS for a lock, and may have got the lock.
 	atLock
 	// atSplit: the victim has written a new page, which no other page names yet.
 	atSplit

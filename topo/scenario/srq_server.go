@@ -206,8 +206,9 @@ func (s *srqServer) disarm() error {
 }
 
 // mustBeTold returns an error if the queue has fallen below the limit since the limit was armed,
-// and no event has come within eventTime. A message that has completed since then has also taken
-// its receive since then, except at most one message of each connection.
+// and no event has come within eventTime. Of the messages that have completed since the arming, at
+// most one of each connection took its receive before. So when more messages than connections have
+// completed, at least one receive was taken since.
 func (s *srqServer) mustBeTold() error {
 	now := s.rt.Now()
 	switch {

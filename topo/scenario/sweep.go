@@ -23,7 +23,7 @@ type Summary struct {
 	Took     time.Duration `json:"tookNs"`
 	// GaveUp counts the runs that ended because a client rightly reached its retry limit.
 	GaveUp int `json:"gaveUp"`
-	// Damage counts the runs under published rules that did damage, by its kind.
+	// Damage counts the runs that did damage (see Report.Damage), by the kind of damage.
 	Damage map[string]int `json:"damage,omitempty"`
 	// Failures are the reports of the first few failed seeds, in the order of the seeds.
 	Failures []Report          `json:"failures,omitempty"`
@@ -74,8 +74,9 @@ func (s *Summary) add(r *Report) {
 	}
 }
 
-// maxAhead bounds, for each processor, the numbers for which inOrder has called do and not yet
-// done. While one number takes long, the results of later numbers wait in memory.
+// maxAhead bounds, for each processor, how many numbers inOrder has handed to the function do while
+// their results were not handed to the function done yet. While one number takes long, the results
+// of later numbers wait in memory.
 const maxAhead = 16
 
 // inOrder calls do for the numbers 0 to n-1, on all processors. The calling goroutine hands each
@@ -88,7 +89,7 @@ func inOrder[R any](n int, ended func() bool, do func(i int) R, done func(i int,
 	}
 	workers := min(runtime.GOMAXPROCS(0), n)
 	results := make(chan result, workers)
-	ahead := make(chan struct{}, maxAhead*workers) // has an element for each number for which do was called and done was not
+	ahead := make(chan struct{}, maxAhead*workers) // has an element for each number that was handed to do and whose result was not handed to done
 	stopped := make(chan struct{})
 	var next atomic.Int64
 	var wg sync.WaitGroup

@@ -32,7 +32,8 @@ type transportPlan struct {
 	kinds  []string // kinds of the clients, one entry for each client
 }
 
-// Kinds of clients: random operations with a shadow, perf soak, atomics on shared words.
+// Kinds of clients: random operations with predicted results (see mix), the test of `rdmalab perf
+// soak`, and atomics on words that several clients use (see contention).
 const (
 	clientMix     = "mix"
 	clientSoak    = "soak"

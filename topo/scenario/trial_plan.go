@@ -23,8 +23,8 @@ type trialPlan struct {
 	// pause is the longest pause of a client between two operations; 0 means that clients do not
 	// pause.
 	pause time.Duration
-	// more is the sum of the times for which other causes than the listed faults may stop
-	// operations.
+	// more is the time for which faults that are in neither list below, such as those of tableBlow,
+	// may stop operations: the sum of their durations.
 	more time.Duration
 	// mix has the upper bounds of get, put and insert for a random number from 0 to 1. A number
 	// above all three is a delete.

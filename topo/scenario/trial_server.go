@@ -13,8 +13,9 @@ import (
 )
 
 // Faults of the host that runs a store's server, besides those of trialFault. Another server is
-// started, during the fault or later, on the same host or the other one. A Resident server, whose
-// memory survives it, is replaced only after trialServerStops and trialServerNIC, on the same host.
+// started, during the fault or later, on the same host or the other one. A Resident server (see
+// store.TrialServer), whose memory survives its process, is replaced only after trialServerStops
+// and trialServerNIC, on the same host.
 const (
 	trialServerStops = "server crashes"
 	// trialServerAgain: a second server is started though the first one works.

@@ -34,8 +34,8 @@ type Params struct {
 	// and is the default.
 	Program string `flag:"program"`
 	// Mode is published or hardened, which is the default. It is the mode of the switch's rules in
-	// locks, buffer and lookup. In sherman it selects the layout of pages, in fusee the clients'
-	// decisions, and in redn the queues of the programs.
+	// locks, buffer and lookup. In sherman it selects the layout of pages, in fusee how clients
+	// decide conflicts, and in redn whether the NIC may read ahead in the programs' answers.
 	Mode string `flag:"mode"`
 	// Move: true if the switch in locks moves every request that can be moved, and does not replace
 	// atomics.
@@ -82,7 +82,7 @@ var Choices = map[string][]string{
 // present ones.
 var formerValues = map[string]string{"hard": modeHardened, "sound": modeHardened, "paper": modePublished, "faithful": modePublished}
 
-// args returns the parameters that are set as flags of a command line.
+// args returns the parameters that are set, in the form of command-line flags.
 func (p *Params) args() string {
 	var out []string
 	for _, f := range p.fields() {
