@@ -246,7 +246,7 @@ func (r *bufferRun) watch() {
 				empty := r.count("waiting")+r.count("remote") == 0
 				late := rt.Now() > clock.Time(bufferQuiet/10)
 				switch {
-				case r.connected() && (empty || late && r.hazards()): // under a published rule, a lost READ leaves the frames of its entry in the ring for ever
+				case r.connected() && (empty || late && r.hazards()): // under a published rule, a lost READ leaves the frames of its entry in the ring for ever, so the run does not wait until the ring is empty
 					r.begin()
 				case rt.Now() > clock.Time(bufferQuiet):
 					return fmt.Errorf("the switch has no connection to the ring, or %d frames are still in it, after %v", r.count("remote"), bufferQuiet)

@@ -46,7 +46,7 @@ func (p *storePlan) blend(e *env, list string, without ...string) {
 
 // mixSizes draws several lengths of values in about half of the runs. If they are similar, the size
 // classes of nodes have fixed parts of the memory. If they are very different, the classes share
-// the memory, which has segments of 32 KiB, or so little room that its segments have 4 KiB.
+// the memory in segments of 32 KiB, or of 4 KiB in runs with less memory.
 func (p *storePlan) mixSizes(d *draw) {
 	switch {
 	case d.chance(0.3):

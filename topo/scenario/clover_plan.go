@@ -167,7 +167,7 @@ func (p *storePlan) drawFault(d *draw) {
 	if p.what == storeHang && p.victim[0] == 'c' && d.chance(0.5) {
 		p.loses = d.between(1, p.rounds/2)
 	}
-	if d.chance(0.5) || p.what == storeHang { // with pauses, the run lasts longer than the leases, so that some operations come after their end
+	if d.chance(0.5) || p.what == storeHang { // with pauses, the run lasts longer than the leases, so that some operations begin after the leases have ended
 		p.pace = 2 * (p.down + 2*p.lease) / time.Duration(p.rounds)
 	}
 }

@@ -79,7 +79,7 @@ type writer struct {
 	params   rdmacm.Params
 	writes   int
 	lastOK   clock.Time // when the last WRITE that succeeded was complete
-	posted   clock.Time // when the last WRITE was posted; after a failure, the one that failed
+	posted   clock.Time // when the last WRITE was posted, which may be the one that failed
 	failed   clock.Time // when a WRITE failed; 0: none has failed
 	status   verbs.Status
 	longest  time.Duration // how long the slowest WRITE that succeeded took

@@ -23,7 +23,7 @@ type cachePlan struct {
 	faults                       string // names of the faults of each link
 	largest                      int    // length of the largest value in bytes
 	deaths                       int    // clients that die
-	reboots                      int    // crashes of client hosts; when such a host restarts, new clients begin
+	reboots                      int    // crashes of client hosts; when such a host restarts, a new client begins
 	successor                    bool   // the coordinator's host crashes, and its next coordinator begins with an empty table
 }
 

@@ -12,10 +12,10 @@ import (
 
 // chainWant is a request in flight with the answer that it must have.
 type chainWant struct {
-	slot int // place of the value and of the request in the client's buffer
+	slot int // index of the value, and of the request, in the client's buffer
 	hits int // how many answers with a value the request must get; the miss that ends the answers is not counted
-	// place is the place whose value must be in the client's memory after the last answer; -1:
-	// none, so that the memory is zero.
+	// place is the index of the bucket or node (see chainServer.places) whose value must be in the
+	// client's memory after the last answer; -1 means none: then that memory must be zero.
 	place int
 	got   int // answers with a value that have come
 }
@@ -118,8 +118,8 @@ func (c *chainClient) ask() error {
 	return c.end.qp.PostSend(verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{c.end.mr.SGE(off, len(request))}})
 }
 
-// choose draws a key and the places in which the program looks for it. w says which answer is
-// right.
+// choose draws a key and the places (indices of buckets or nodes) in which the program looks for
+// it. w says which answer is right.
 func (c *chainClient) choose() (w *chainWant, key redn.Operand, places []int) {
 	s, d := c.run.server, c.draw
 	w = &chainWant{place: -1}

@@ -189,7 +189,8 @@ func (b *chainBuild) queue(name string, blocks int, init verbs.RingInit) (*redn.
 	return q, err
 }
 
-// loop makes the queues of a program that is a loop. Their numbers of blocks are those of one round.
+// loop makes the queues of a program that is a loop. Each queue has the number of blocks that one
+// round of the loop uses.
 func (b *chainBuild) loop(workerBlocks, answerBlocks int) (worker, answers *redn.Queue, err error) {
 	init := verbs.RingInit{Managed: true, Counts16: true}
 	if worker, err = b.queue("worker", workerBlocks, init); err == nil {

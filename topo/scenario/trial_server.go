@@ -22,8 +22,8 @@ const (
 	trialServerAgain = "another server starts"
 	// trialServerHangs: the server's process hangs, while its NIC goes on.
 	trialServerHangs = "server hangs"
-	// trialServerNIC: the server's NIC crashes. The memory of a Resident server, which lies with
-	// the NIC, is lost with it. When the NIC has restarted, a server begins with an empty store.
+	// trialServerNIC: the server's NIC crashes. The memory of a Resident server is lost. When the
+	// NIC has restarted, a server begins with an empty store.
 	trialServerNIC = "server's NIC crashes"
 )
 
@@ -176,7 +176,7 @@ func (r *trialRun) failServer(x serverFault) {
 			again = max(again, x.down)
 		}
 		over := rack.Now().Add(x.down)
-		rack.At(over, func() { // another server may run on this host by now, and is started again
+		rack.At(over, func() { // the crash of the host also ends a server that was started there meanwhile, so a server is started again
 			h.Crash()
 			h.Restart()
 			r.startServer(x.next)

@@ -39,7 +39,7 @@ func (d *decoder) errorf(n ast.Node, format string, args ...any) {
 }
 
 // position returns the place at which n begins. For a block mapping or sequence, this is the place
-// of its first element, because its token is at another place.
+// of its first element, because the token of such a node is at another place.
 func position(n ast.Node) *token.Position {
 	switch n := n.(type) {
 	case nil:

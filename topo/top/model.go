@@ -88,7 +88,8 @@ type Model struct {
 	history map[string][]uint64 // values of sparklines: throughput by host, and see opsOf, p99Of
 	entries []entry
 	nextID  int
-	// capture is the id of the capture that runs, 0 if none does; captured is its link.
+	// capture is the id of the capture that runs, 0 if none does. captured is the host whose link
+	// is captured, or "all".
 	capture  int
 	captured string
 }
