@@ -202,6 +202,7 @@ func (r *tableRun) alike() error {
 func runTablePublished(e *env) error {
 	p := drawTable(e)
 	p.published, p.deaths, p.faults, p.masters, p.standby, p.vigil, p.format.Grow = true, nil, nil, 0, false, false, 0
+	p.blows, p.more = nil, 0
 	r := newTableRun(e, p, nil)
 	return e.asDamage(r.run(), func(error) string {
 		if r.history.Check(kv.MostStates) != nil {

@@ -51,7 +51,6 @@ type hostile struct {
 	echo     *sender // on the link of client 1, to repeat packets that client 1 has sent
 	seen     [][]byte
 	answers  [][]byte
-	record   bool // spy stores packets
 }
 
 const attackerHost = "cn7"
@@ -88,20 +87,21 @@ func runHostileIn(e *env, mode string) error {
 	return nil
 }
 
-// While a.record is true, spy stores the packets that client 1 sends in a.seen, and the packets to
-// client 1 in a.answers, up to 400 in each.
+// spy stores the packets that client 1 sends in a.seen, and the packets to client 1 in a.answers. It
+// keeps the last 400 of each, so that forged packets can have PSNs that client 1 uses next.
 func (a *hostile) spy(ev *sim.Event) {
 	const keep = 400
-	if !a.record || ev.Kind != sim.Sent || ev.Link() != "cn1" {
+	if ev.Kind != sim.Sent || ev.Link() != "cn1" {
 		return
 	}
 	list := &a.seen
 	if ev.Dir() == fault.Down {
 		list = &a.answers
 	}
-	if len(*list) < keep {
-		*list = append(*list, slices.Clone(ev.Frame))
+	if len(*list) == keep {
+		*list = slices.Delete(*list, 0, 1)
 	}
+	*list = append(*list, slices.Clone(ev.Frame))
 }
 
 // send sends raw frames by the sender s, which is on the link of the host of client `from`.
@@ -115,9 +115,7 @@ func (a *hostile) script() {
 	for i := range knownWords {
 		a.warm(crowdWord(1+i), 0)
 	}
-	a.record = true
 	total := a.traffic(40)
-	a.record = false
 	for _, k := range a.attacks() {
 		before, damage := a.refused(), len(a.damage)
 		replaced := countersOf(a.machine())["replaced"]
