@@ -76,10 +76,10 @@ func (c *Context) NextAsyncEvent(deadline clock.Time) (verbs.AsyncEvent, error) 
 			c.mu.Unlock()
 			return ev, nil
 		}
-		closed, why := c.closed || c.failure != nil, c.reason
+		closed, why := c.closed, c.failure
 		c.mu.Unlock()
 		switch {
-		case closed && why != nil:
+		case why != nil:
 			return verbs.AsyncEvent{}, verbs.Errorf(op, verbs.ErrClosed, "%v", why)
 		case closed:
 			return verbs.AsyncEvent{}, verbs.Errorf(op, verbs.ErrClosed, "the context was closed")

@@ -35,7 +35,7 @@ type Stats struct {
 }
 
 // Bad returns the number of malformed packets, packets with a wrong ICRC, and packets on which the
-// decoders disagree.
+// decoders disagree. A packet in two of these groups counts twice.
 func (s *Stats) Bad() int { return s.Malformed + s.BadICRC + s.Disputed }
 
 // String returns the numbers as a sentence.

@@ -98,7 +98,7 @@ func (s *Server) Quotas() []QuotaStatus {
 		out[k] = QuotaStatus{Name: quotas[k].name, Quota: l.of(k)}
 		if t := quotas[k].table; t != noTable {
 			out[k].Pool = s.pool.size[t]
-			out[k].Quota = min(out[k].Quota, out[k].Pool)
+			out[k].Quota = int64(s.pool.most(l, k))
 		}
 	}
 	s.mu.Lock()
