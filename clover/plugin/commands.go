@@ -99,7 +99,7 @@ func commands() store.Commands {
 				"  chains    number of headers (first words of nodes) that the metadata server has read; keys that it has recovered,\n" +
 				"            how often it has formatted or filled the memory of a server again, and chains that it has found broken",
 			Example: "  rdmalab clover stat\n" +
-				"  rdmalab clover stat -o json | jq .Free",
+				"  rdmalab clover stat -o json | jq .Free   # number of free nodes",
 			From: true, Output: true, Running: true, New: func(*pflag.FlagSet) func(*store.Call) (store.Result, error) { return readStat },
 		},
 		Check: store.Command{

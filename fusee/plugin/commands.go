@@ -78,7 +78,7 @@ func commands() store.Commands {
 			Long: "stat reads the whole table and shows the number of keys, the slots of the index (words that name objects, which are\n" +
 				"keys with their values), and for each memory server the blocks of memory that clients have taken for objects. If a\n" +
 				"memory server is no member of the store, stat says so: the memory of this server was lost, or the master fills it\n" +
-				"now.\n\n" +
+				"now. The line \"left\" has the number of taken blocks that ended clients have left to other clients.\n\n" +
 				"If a slot has a change that is not finished, the client that made the change is at work or has died. A line that\n" +
 				"begins with the word \"wrong\" describes a defect of the table.",
 			Example: "  rdmalab fusee stat\n" +

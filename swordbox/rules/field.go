@@ -58,7 +58,7 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.Mode == Hardened, r.Mode.String()) },
 	},
 	{
-		"range", "0x1000-0x2000", "only requests whose virtual address, as in the packet (`rdmalab switch hot` shows it), is in this range; the last address is excluded; default: all",
+		"range", "0x1000-0x2000", "only requests whose virtual address, as in the packet (`rdmalab switch hot` shows it), is in this range; the last address is excluded; with action atomics, both addresses are multiples of 8; default: all",
 		setRange,
 		func(r *Rule) string {
 			return unless(r.From == 0 && r.To == 0, fmt.Sprintf("%#x-%#x", r.From, r.To))
@@ -108,7 +108,7 @@ var fields = []Field{
 	},
 	{
 		"misses", "wait", "with action atomics, mode hardened: what answers a CMP_SWAP if the switch knows that it will fail: server, switch, or wait[:TIME]. With wait the switch " +
-			"holds the CMP_SWAP until the word has the value that the CMP_SWAP compares with. If the word does not get this value within TIME (1ms if not given), the switch answers; default: server",
+			"holds the CMP_SWAP until the word has the value that the CMP_SWAP compares with. If the word does not get this value within TIME (at most 1s; 1ms if not given), the switch answers; default: server",
 		setMisses,
 		func(r *Rule) string {
 			if r.MissTime != 0 {
@@ -124,7 +124,7 @@ var fields = []Field{
 	},
 	{
 		"keys", "1,7", "with action steer: up to 256 keys of Clover whose requests are steered, or hot:N for the N keys that clients " +
-			"request most, N at most 256; default: all",
+			"request most, N at most 256, only in mode hardened; default: all",
 		setKeys,
 		func(r *Rule) string {
 			if r.Hot > 0 {

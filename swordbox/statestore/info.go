@@ -38,9 +38,9 @@ var Help = handler.Help{
 		"             because the connection is down; in brackets the number of counters to which the sum belongs\n" +
 		"  IN FLIGHT  sum that unanswered FETCH_ADDs add; in brackets the number of these FETCH_ADDs, and how many there can be\n" +
 		"  REGION     region of the server's memory that has the counters: address, length in bytes, and R_Key\n\n" +
-		"`rdmalab switch counters` (group count) shows in counters what became of all that was to be counted: `applied` is in\n" +
-		"the server's memory, `uncertain` may be there (its FETCH_ADD was in flight when a connection failed), and `dropped`\n" +
-		"was not counted. A crash of the switch loses counts that no server has confirmed; counter `former` is an upper bound\n" +
+		"In `rdmalab switch counters`, group count says what became of the sums: `applied` is in the server's memory,\n" +
+		"`uncertain` may be there (its FETCH_ADD was in flight when a connection failed), and `dropped` was not counted. A\n" +
+		"crash of the switch loses counts that no server has confirmed; counter `former` is an upper bound\n" +
 		"of this loss.",
 	Example: "  rdmalab switch rules add server=ms0 action=count store=ms1 slots=64\n" +
 		"  rdmalab switch counted\n" +

@@ -17,10 +17,11 @@ var oneLock = Experiment{
 			"           its design loses data, hangs or is slow; swordbox/HOLES.md)\n" +
 			"  misses=  what happens in the switch to a CAS that must fail because the lock is taken. server: the server answers it;\n" +
 			"           this is the default. switch: the switch answers it. wait: the switch holds it until the lock is free\n\n" +
-			"In series published, lock words are 0 or 1, and a client releases its lock by CAS, as in the SwordBox paper. In the\n" +
-			"simulator, the switch of series middlebox and middlebox-wait is as slow as the middlebox of that paper, one\n" +
-			"processor core with DPDK; --cost says how slow. In the other series the switch keeps up with every load (line\n" +
-			"rate), whatever --cost says. In series no-delay it also adds no delay.\n\n" +
+			"In series published, lock words are 0 or 1, and a client releases its lock by CAS, as in the SwordBox paper. This\n" +
+			"series has at most 64 clients; larger numbers of --clients are left out. In the simulator, the switch of series\n" +
+			"middlebox and middlebox-wait is as slow as the middlebox of that paper, one processor core with DPDK; --cost says\n" +
+			"how slow. In the other series the switch keeps up with every load (line rate), whatever --cost says. In series\n" +
+			"no-delay it also adds no delay.\n\n" +
 			"On a rack, as-is and as-is-device use the switch's present program and rules. For every other series the experiment\n" +
 			"installs the program and the rules that the series needs. At the end it restores the earlier program and rules.\n\n" +
 			"The table has a line for each series and number of clients. Numbers in parentheses are the SwordBox paper's.\n\n" +

@@ -58,8 +58,8 @@ func init() {
 				"fences a replica that does not answer in time: it makes sure that no client reads its old values any more. It does\n" +
 				"so by a REKEY (the NIC of the replica gets a new key for its memory, so that READs with the old key fail), or by\n" +
 				"waiting until the leases of all clients are over: a client READs replicas only while it has a lease from the\n" +
-				"coordinator. A replica that has restarted is fenced, too. Then there is a line for each compute host, with sums\n" +
-				"over the clients that have ended:\n\n" +
+				"coordinator. \"began again\" counts the replicas that restarted and joined again before they were fenced. The table\n" +
+				"below has a line for each compute host, with sums over the clients that have ended:\n\n" +
 				"  CLIENTS     number of clients that were opened on the host\n" +
 				"  REDIRECTED  number of READs that failed, so that the client used another replica\n" +
 				"  CHANGED     number of READs that returned memory that changed during the READ\n" +

@@ -22,8 +22,8 @@ func crashCmd() *cobra.Command {
 			"  crash HOST --app  All programs on the host die. The daemon of the host ends its services (for example, the service\n" +
 			"                    through which stores use memory) and running tests (`rdmalab perf`). The NIC goes on: registered\n" +
 			"                    memory stays, and existing connections can still reach it. New connections are not accepted.\n" +
-			"  crash HOST --nic  The NIC forgets its connections and memory regions, and answers nothing. Programs and the kernel's\n" +
-			"                    network go on.\n" +
+			"  crash HOST --nic  The NIC forgets its connections and memory regions, and answers nothing. The daemon ends its\n" +
+			"                    services and running tests. Programs and the kernel's network go on.\n" +
 			"  crash switch      The process of the switch dies. No frame is forwarded.\n\n" +
 			"`rdmalab restart` ends the fault: use it with the same flag, --app or --nic, or with neither. With --for the\n" +
 			"fault ends by itself after the given time.",

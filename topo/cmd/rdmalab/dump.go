@@ -40,7 +40,7 @@ func dumpCmd() *cobra.Command {
 			"NICs without connections (SIGCOMM 2020).",
 		Example: "  rdmalab capture -w trace.pcapng --for 10s && rdmalab dump trace.pcapng\n" +
 			"  rdmalab dump --opcode 'RC_READ_*' --qpn 0x111 trace.pcapng\n" +
-			"  rdmalab dump -o json trace.pcapng | jq -r 'select(.aeth) | .aeth.syndrome'\n" +
+			"  rdmalab dump -o json trace.pcapng | jq -r 'select(.aeth) | .aeth.syndrome'   # the syndrome of each AETH\n" +
 			"  rdmalab dump --verify --bad trace.pcapng\n" +
 			"  rdmalab capture -w - | rdmalab dump --commented -\n" +
 			"  rdmalab dump --dissector > onerma.lua && tshark -X lua_script:onerma.lua -r trace.pcapng",

@@ -25,8 +25,9 @@ func hangCmd() *cobra.Command {
 			"The clock does not stop. Timers of the host that expire in the meantime take effect as soon as the host is resumed.\n\n" +
 			"`hang HOST --app` stops the programs on the host, and the services and tests that run in its daemon, as if the\n" +
 			"processors of the machine hung. The NIC goes on: it executes the requests of peers and the programs of work requests\n" +
-			"that are in its queues. A program that is started later on the host runs. `rdmalab resume HOST --app` ends the hang;\n" +
-			"`rdmalab crash HOST` with --app or --nic ends only the hang of the daemon's services and tests.\n\n" +
+			"that are in its queues. A program that is started later on the host runs. `rdmalab resume HOST --app` ends the hang.\n" +
+			"During the hang, `rdmalab crash HOST --app` kills programs, services and tests, and `rdmalab crash HOST --nic` ends\n" +
+			"only the services and tests: the programs still hang.\n\n" +
 			"`hang switch` stops the switch: it forwards nothing.",
 		Example: "  rdmalab hang ms0 --for 2s\n" +
 			"  rdmalab hang md0 --app\n" +
@@ -131,13 +132,14 @@ func restartCmd() *cobra.Command {
 	var app, nic bool
 	cmd := &cobra.Command{
 		Use:   "restart HOST [--app | --nic] | restart switch",
-		Short: "Start a host, its NIC, its services or the switch again, whether it runs, hangs or has crashed",
-		Long: "restart ends all processes of a host, or of the switch, and starts it again with the same names and addresses. A\n" +
-			"restarted host has empty memory and no connections. Clients must connect again, and a store must be started again by\n" +
-			"its command, like `rdmalab clover start`.\n\n" +
-			"After `rdmalab crash --nic`, `restart --nic` starts only the NIC again. After `rdmalab crash --app`, `restart\n" +
-			"--app` starts only the services of the host's daemon again. restart does not start the programs and tests that\n" +
-			"were running before. A link that was cut stays cut.\n\n" +
+		Short: "Start a host or the switch again in any state, or a host's crashed NIC or services",
+		Long: "restart ends all processes of a host or of the switch, whether they run or hang, and starts the host or the switch\n" +
+			"again with the same names and addresses. A restarted host has empty memory and no connections. Clients must connect\n" +
+			"again, and a store must be started again by its command, like `rdmalab clover start`.\n\n" +
+			"After `rdmalab crash HOST --nic`, `restart HOST --nic` starts only the NIC again. After `rdmalab crash HOST --app`,\n" +
+			"`restart HOST --app` starts only the services of the host's daemon again. If the NIC or the services run already,\n" +
+			"these flags change nothing. restart does not start the programs and tests that were running before. A link that was\n" +
+			"cut stays cut.\n\n" +
 			"A restart also ends faults. A restarted switch has only the fault rules of the rack file, and no partition. The\n" +
 			"restart of a host ends the rules on its memory (kind tear), but not those on its link. When the host or switch is\n" +
 			"up, restart prints so.",

@@ -38,8 +38,8 @@ func injectCmd() *cobra.Command {
 			"memory sees old and new bytes.\n\n" +
 			"The flags --opcode, --class, --qpn, --psn, --psn-offset, --transmission and --same-packet select packets. A packet\n" +
 			"must satisfy all given flags. If any of these flags is given, the rule hits only RoCEv2 packets, or only 1RMA\n" +
-			"messages if --class names a class of them. `rdmalab faults` lists the rules and their hits. `rdmalab inject nic`\n" +
-			"makes the NIC itself fail.\n\n" +
+			"messages if --class names a class of them. blackhole and tear take none of these flags, nor --once and --next.\n" +
+			"`rdmalab faults` lists the rules and their hits. `rdmalab inject nic` makes the NIC itself fail.\n\n" +
 			"The switch applies the rules on links. What happens to a packet depends only on the seed and the name of the rule,\n" +
 			"on the link and the direction, and on how many packets have passed since the rule was installed. So a run can be\n" +
 			"repeated: after `rdmalab heal` the names of rules begin with f1 again.",

@@ -11,7 +11,7 @@ func linkCmd() *cobra.Command {
 		Use:   "link HOST up|down",
 		Short: "Cut or restore a host's link",
 		Long: "link sets the switch's end of a host's link down or up. When one end is down, both ends have no carrier, as when\n" +
-			"a cable is pulled. It prints the new state of the link.",
+			"a cable is pulled. link prints the new state.",
 		Example: "  rdmalab link cn0 down --for 500ms\n" +
 			"  rdmalab link cn0 down && rdmalab link cn0 up",
 		Args:              cobra.ExactArgs(2),

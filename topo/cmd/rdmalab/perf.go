@@ -67,11 +67,12 @@ func perfCmd() *cobra.Command {
 			"The exit status is 1 if an operation failed or had a wrong result. Over UC and UD, a lost message is no failure;\n" +
 			"perf prints how many were lost. No flag takes the value 0: leave a flag out for its default.\n\n" +
 			"With --peer perftest the other end is the program perftest (version 4.5), on any machine. If --to is given, it is\n" +
-			"the address of perftest's server. Otherwise the host of --from waits as the server. TEST is then a write, read, send\n" +
-			"or atomic test, over RC on one queue pair. Of the flags, --size, --iters, --mtu, --tx-depth, --outs, --type, --ipv6,\n" +
-			"--port, --timeout and --op-timeout can be used. Both ends need the same --size and --iters. The defaults are those\n" +
-			"of perftest: 1000 iterations, 65536 bytes for bandwidth, and 2 bytes for latency. But ib_write_bw has 5000\n" +
-			"iterations by default, and --timeout is 14 (67 ms) in perftest, here 16 (268 ms).",
+			"the address of perftest's server. Otherwise the host of --from waits as the server. With --peer, TEST is a bandwidth\n" +
+			"or latency test of WRITE, READ, SEND or atomics, over RC on one queue pair. Of the flags that change a test, only\n" +
+			"--size, --iters, --mtu, --tx-depth, --outs, --type, --ipv6, --port, --timeout and --op-timeout can be used. Their\n" +
+			"defaults are then 1000 iterations, 65536 bytes for bandwidth, 2 bytes for latency, and --timeout 16 (268 ms).\n" +
+			"perftest has the same defaults, except 5000 iterations in ib_write_bw and an ACK timeout of 14 (67 ms). Both ends\n" +
+			"need the same --size and --iters.",
 		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +
 			"  rdmalab inject loss 10% --link cn0 && rdmalab perf soak --from cn0 --to ms0 --timeout 12\n" +
@@ -95,8 +96,8 @@ func perfCmd() *cobra.Command {
 
 func (f *perfFlags) define(cmd *cobra.Command) {
 	fs, c := cmd.Flags(), &f.config
-	fs.StringVar(&f.from, "from", "", "host that is the client, and measures (required)")
-	fs.StringVar(&f.to, "to", "", "host that is the server (required without --peer)")
+	fs.StringVar(&f.from, "from", "", "host that is the client, and measures (required); with --peer and without --to it is the server")
+	fs.StringVar(&f.to, "to", "", "host that is the server (required without --peer); with --peer the address of perftest's server")
 	fs.StringVar(&f.with, "peer", "", "perftest: the other end is the program perftest (default: another host of the rack)")
 	fs.Uint16Var(&f.port, "port", 0, "with --peer: TCP port on which the two ends exchange their parameters (default 18515)")
 	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB; up to 64MiB, over ud up to the largest path MTU of the link, with --peer up to 8MiB (default 64KiB for bandwidth and soak, 4KiB for send_bw over ud, "+
@@ -116,7 +117,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.inline, "inline", "", "copy the bytes of WRITEs and SENDs up to this size, like 64, at most 4KiB, into the work request (inline) (default: none); no effect on READs and atomics")
 	fs.BoolVar(&c.Verify, "verify", false, "compare every byte of every message (verify and soak always do); no effect on contend, locks and raw tests")
 	fs.IntVar(&c.MTU, "mtu", 0, "path MTU in bytes: 256, 512, 1024, 2048 or 4096 (default: the largest that the link allows)")
-	fs.Uint8Var(&c.Timeout, "timeout", 0, "ACK timeout of reliable connections as code n, 1 to 31: 4.096us * 2^n (default 15, which is 134 ms)")
+	fs.Uint8Var(&c.Timeout, "timeout", 0, "ACK timeout of reliable connections as code n, 1 to 31: 4.096us * 2^n (default 15, which is 134 ms; with --peer 16)")
 	fs.Uint8Var(&c.RetryCount, "retry", 0, "retries after a timeout or sequence NAK, 1 to 7 (default 7)")
 	fs.Uint8Var(&c.RNRRetry, "rnr-retry", 0, "retries after an RNR NAK, 1 to 6; 7: without end (default 7)")
 	fs.IntVar(&c.RdAtomic, "outs", 0, "how many of the posted READs and atomics the NIC has in flight on a queue pair, 1 to 255; with --peer 1 to 128 (default 16)")

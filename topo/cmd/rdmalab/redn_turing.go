@@ -27,7 +27,7 @@ func rednTuringCmd() *cobra.Command {
 		Short: "Let a NIC execute a Turing machine, and print the tape",
 		Long: "turing lets a NIC in virtual time execute a Turing machine with two symbols, 0 and 1. The machine is a loop of\n" +
 			"work requests in a send queue; each lap of the loop is one step of the machine. turing prints the number of steps,\n" +
-			"the virtual time, and the part of the tape that was used.\n\n" +
+			"the virtual time, and the tape from the first to the last cell that is 1 or under the head, with ^ below the head.\n\n" +
 			"The machine is given in the usual notation: states are separated by _, and each has a rule for symbol 0 and one\n" +
 			"for symbol 1. The rule 1RB writes 1, moves the head to the right, and goes to state B. A letter that is no state\n" +
 			"halts the machine. The default is the busy beaver of four states, which makes 107 steps.",

@@ -38,8 +38,9 @@ func sweepCmd() *cobra.Command {
 			"sweep runs all combinations one after the other, and then all of them again, in --rounds rounds. So a slow minute\n" +
 			"of the machine does not affect one combination alone.\n\n" +
 			"If a sweep is interrupted, FILE keeps its results, and --resume runs the combinations that FILE lacks. If a run\n" +
-			"fails, sweep writes its error to FILE and goes on. Between two runs that differ in --store, --value-size or --start,\n" +
-			"sweep stops the store and starts an empty one. `rdmalab run compare` and `rdmalab run plot` read FILE.\n\n" +
+			"fails, sweep writes its error to FILE and goes on. `rdmalab run compare` and `rdmalab run plot` read FILE.\n\n" +
+			"On a rack, sweep stops the store and starts an empty one before the first run, and between two runs that differ in\n" +
+			"--store, --value-size or --start. With --no-load it does so only to replace another store of the sweep that is up.\n\n" +
 			"With --on sim all runs are in virtual time, each on a rack of its own; each round has another seed.",
 		Example: "  rdmalab run sweep --over store=clover,template --over clients=1,4,16 --rounds 3 --duration 2s -w stores.jsonl\n" +
 			"  rdmalab run sweep --on sim --over store=fusee,template --over clients=1,16,64 -w virtual.jsonl\n" +
@@ -56,7 +57,7 @@ func sweepCmd() *cobra.Command {
 	})
 	fs := cmd.Flags()
 	fs.StringArrayVar(&s.over, "over", nil, "a flag of rdmalab run ycsb and its values, in the form `FLAG=VALUE,VALUE`, like clients=1,4,16 (repeatable; required)")
-	fs.StringVarP(&s.out, "write", "w", "", "file to which the results are appended (required)")
+	fs.StringVarP(&s.out, "write", "w", "", "file to which the results are appended; without --resume it must have no results yet (required)")
 	fs.IntVar(&s.rounds, "rounds", 1, "number of rounds; each round runs every combination once")
 	fs.BoolVar(&s.resume, "resume", false, "run only the combinations and rounds whose results the file lacks")
 	_ = errors.Join(cmd.MarkFlagRequired("over"), cmd.MarkFlagRequired("write")) // the flags exist

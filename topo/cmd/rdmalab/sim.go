@@ -48,8 +48,8 @@ func simCmd() *cobra.Command {
 			"Setups of planned, for --setup. A schedule of planned says which packets are lost, late or doubled, and when rules\n" +
 			"change. A word is known if the switch knows its value:\n\n" +
 			pairsList(11, scenario.Setups()) + "\n" +
-			"If a check fails, sim prints FAIL with the command that replays the seed, and the exit status is 1. Add -v to this\n" +
-			"command to print every packet, or --pcap to write a capture file.",
+			"If a check fails, sim prints FAIL with the command that replays the seed and prints every packet (-v), and the exit\n" +
+			"status is 1. Add --pcap to this command to write a capture file.",
 		Example: "  rdmalab sim transport --seeds 1000\n" +
 			"  rdmalab sim transport --seed 291 -v\n" +
 			"  rdmalab sim soak\n" +

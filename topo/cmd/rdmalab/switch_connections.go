@@ -56,7 +56,8 @@ func switchConnectionsCmd() *cobra.Command {
 			"  IDLE      time since the last packet\n\n" +
 			"? stands for what the switch does not know yet. After a restart of the switch, there may be a table BROKEN BY\n" +
 			"RESTART. It has the connections with moved requests that the restart has broken: the switch answers their requests\n" +
-			"with a fatal NAK, and their clients must connect again.\n\n" + needsSwordBox,
+			"with a fatal NAK, and their clients must connect again. OLDEST PSN is the PSN of the first request without a\n" +
+			"response.\n\n" + needsSwordBox,
 		Example: "  rdmalab switch connections\n" +
 			"  rdmalab switch connections -o json | jq '.machines[].shared[].waits'   # oldest request in flight on each shared connection, or null",
 		Args: cobra.NoArgs,

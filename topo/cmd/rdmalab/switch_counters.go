@@ -16,10 +16,10 @@ func switchCountersCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "counters",
 		Short: "Show the counters of program swordbox",
-		Long: "counters shows what program swordbox has counted since the switch started. Each line has the part of the program,\n" +
-			"the counter, its value, and what it counts. Parts are connection tracking, the handlers that carry out rules (one\n" +
-			"for each action), the switch's connections to memory servers, and the journal, which lets the switch continue after\n" +
-			"a crash. The packets and bytes of each port are in `rdmalab counters switch`.",
+		Long: "counters shows what program swordbox has counted since the switch started. Each line has the group of the\n" +
+			"counter, its name, its value, and what it counts. A group is a part of the program: connection tracking, the\n" +
+			"handlers that carry out rules (one for each action), the switch's connections to memory servers, or the journal,\n" +
+			"which lets the switch continue after a crash. The packets and bytes of each port are in `rdmalab counters switch`.",
 		Example: "  rdmalab switch counters\n" +
 			"  rdmalab switch counters --all",
 		Args: cobra.NoArgs,

@@ -65,12 +65,12 @@ func addRuleCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add KEY=VALUE…",
 		Short: "Add a rule behind or before the others",
-		Long: "add adds a rule behind the others, or with --first before them, and prints the rule with its name. It fails if\n" +
-			"an earlier rule matches every request that the new rule would match. The arguments are the keys of a rule, as in\n" +
-			"a rack file; server and action are required. The switch must run program swordbox (`rdmalab switch program\n" +
-			"swordbox`). All rules of one server with action move, atomics or steer must have the same mode. A server has either\n" +
-			"rules with action steer, or rules with action move or atomics; these must also have the same shards, service, depth\n" +
-			"and mtu.\n\n" +
+		Long: "add adds a rule behind the others, or with --first before them, and prints the rule with its name. It fails if one\n" +
+			"rule would then hide another: the earlier rule matches every request that the later rule matches. The arguments are\n" +
+			"the keys of a rule, as in a rack file; server and action are required. The switch must run program swordbox\n" +
+			"(`rdmalab switch program swordbox`).\n\n" +
+			"A server has either rules with action steer, or rules with action move or atomics. All of them must have the same\n" +
+			"mode. Those with action move or atomics must also have the same shards, service, depth and mtu.\n\n" +
 			"A shared connection is a reliable connection of the switch to a memory server, on which it sends requests of several\n" +
 			"clients. The daemon of a host has a memory service, which registers memory, the region, for other hosts. In the\n" +
 			"store Clover a node is one version of a key's value, and an append is the CAS that puts a new node behind the newest\n" +

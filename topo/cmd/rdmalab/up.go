@@ -46,9 +46,11 @@ func upCmd() *cobra.Command {
 			"gives. If neither is given, it has the name in the rack file; in the built-in rack this is \"default\".\n\n" +
 			"With --runtime docker the hosts are containers of the Docker Engine on this machine. Their image contains this\n" +
 			"program (`rdmalab image`). Every command works for them as for any host.\n\n" +
-			"A rack that is up already stays as it is. Before up makes a rack, it removes what a crashed run has left behind. If\n" +
-			"up fails, `rdmalab doctor` says what the machine lacks; if a path does not work, the rack stays up, and `rdmalab\n" +
-			"logs` has the reason.",
+			"A rack that is up already stays as it is. But if one of its hosts or its switch has died without `rdmalab crash`, up\n" +
+			"makes the rack again. up fails if the rack that is up was made from another rack file. Before up makes a rack, it\n" +
+			"removes what a crashed run has left behind.\n\n" +
+			"If the machine lacks something, `rdmalab doctor` says what. If a path does not work, the exit status is 1, the rack\n" +
+			"stays up, and `rdmalab logs` has the reason.",
 		Example: "  sudo rdmalab up\n" +
 			"  sudo rdmalab up -f myrack.yaml --rack second\n" +
 			"  sudo rdmalab up --runtime docker",
