@@ -64,9 +64,9 @@ func commands() store.Commands {
 				"start finds, --keys has no effect, and --region must not be smaller than the store. start fails if --replicas is\n" +
 				"given and differs, or if --format differs: a store that is not hardened needs its --format at each start.\n\n" +
 				"A node, below, is one version of a value, with a header, its first word, which names the next node. Each node is on\n" +
-				"one memory server, or on several with --replicas. start prints nothing, except a warning if nodes of each size have\n" +
-				"a fixed part of the memory, which can be full while others are not. This is so with --format keyed or published, and\n" +
-				"if a memory server has less than 128 KiB, or 2 GiB or more, for one copy of the nodes.",
+				"one memory server, or on several with --replicas. start prints nothing, except the warning that nodes of each size\n" +
+				"have a fixed part of the memory: one part can be full while others are not. It prints this warning with --format\n" +
+				"keyed or published, and if a memory server has less than 128 KiB, or 2 GiB or more, for one copy of the nodes.",
 			Example: "  rdmalab clover start\n" +
 				"  rdmalab clover stop; rdmalab clover start --fresh --keys 100000 --region 16MiB\n" +
 				"  rdmalab clover stop; rdmalab clover start --fresh --replicas 2 # every value on two memory servers",

@@ -127,8 +127,8 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		"that a server has about 1,000 blocks)")
 	fs.IntVar(&cfg.Cache, "cache", 0, "number of keys of which a client remembers slot and object, so that a GET can READ the object in the same round trip as the "+
 		"index; a negative number means none (default 16384)")
-	fs.Float64Var(&cfg.Threshold, "threshold", 0.1, "a GET READs the remembered object of a key together with the index only while at most this share of the "+
-		"operations on the key found the remembered slot out of date: more than 0, up to 1, which means always")
+	fs.Float64Var(&cfg.Threshold, "threshold", 0.1, "a GET READs the remembered object of a key together with the index, unless more than this share of the "+
+		"operations on the key found the remembered slot out of date; above 0, up to 1 (always)")
 	return func(c *store.Call) (store.Result, error) {
 		if cfg.Grow < 0 || cfg.Grow > layout.MaxDepth {
 			return nil, fmt.Errorf("--grow %d: want 0 to %d", cfg.Grow, layout.MaxDepth)

@@ -75,9 +75,16 @@ func commands() store.Commands {
 		},
 		Stat: store.Command{
 			Short: "Show the tree, the locks that are held, and what a host's clients have done",
-			Long: "stat shows the tree, how much memory of each server it uses, and what the clients on the host of --from have done:\n" +
-				"locks that they got, locks that they got from a client of the same host (handed over), waiting times, locks taken\n" +
-				"over from dead owners, splits and merges of pages, and hits of the index cache.\n\n" +
+			Long: "stat shows the tree, and what the clients on the host of --from have done:\n\n" +
+				"  server   bytes of each memory server that pages use; free again: bytes of pages that have left the tree\n" +
+				"  locks    locks that clients got; handed over: got from a client of the same host; how long clients waited for them\n" +
+				"  trouble  locks taken over from dead owners; how often this host was fenced; operations in doubt: a connection failed,\n" +
+				"           and the client had to find out from the lock word whether its request was executed\n" +
+				"  pages    pages that were split; new roots; separators (references in a parent) put in for a client that did not\n" +
+				"           finish its split; steps of searches to the next page; pages read again, because they changed during a READ\n" +
+				"  merges   pages that have left the tree, and that were used again; searches begun again, because their page had left\n" +
+				"           the tree\n" +
+				"  cache    size of the index cache; hits: searches that found their leaf in it\n\n" +
 				"Then stat reads all lock words twice, 20 ms apart, and lists the held locks whose word has not changed:\n\n" +
 				"  LOCK        memory server, and number of the lock word on it\n" +
 				"  OWNER       number of the compute node that holds the lock\n" +
@@ -188,7 +195,7 @@ func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	store.HistoryFlags(fs, &in)
 	fs.IntVar(&tree.Unreachable, "unreachable", 0, "how many written pages may be without a reference from another page, "+
 		"because a split was interrupted (default 0; -1 means any number)")
-	fs.IntVar(&tree.HalfSplits, "half-splits", -1, "how many pages may lack a reference from their parent, because a split was interrupted; -1 means any number")
+	fs.IntVar(&tree.HalfSplits, "half-splits", -1, "how many pages may lack a reference from their parent, because a split was interrupted; clients reach them through the page on their left; -1 means any number")
 	fs.IntVar(&tree.DeadLocks, "dead-locks", 0, "how many locks may have owners that are dead (default 0; -1 means any number)")
 	return func(c *store.Call) (store.Result, error) {
 		h, err := c.HistoryIfAny(in)

@@ -28,9 +28,9 @@ var rednFigures = Experiment{
 			"  doorbell order    the NIC reads a request from memory, and executes it, when the one before has completed (by a\n" +
 			"                    WAIT and an ENABLE): so the one before can change it\n\n" +
 			"Lookups of keys in a hash table by RedN are compared with baselines: a client that READs the buckets and the value\n" +
-			"(one-sided), and a process of the server that answers, polling or woken up by events (two-sided). Some figures have\n" +
-			"two tables: in \"verbs alone\" the client's program takes no time, in \"with programs\" it takes as long as in the\n" +
-			"paper. --figures chooses among:\n\n" +
+			"(one-sided), and a process of the server that answers, polling or woken up by events (two-sided). In the simulator\n" +
+			"some figures have two panels: in \"verbs alone\" the client's program takes no time, in \"with programs\" it takes as\n" +
+			"long as in the paper. --figures chooses among:\n\n" +
 			figureList(redn) +
 			"\n" +
 			"On a rack, the same programs run on the NICs of the hosts. Times are those of emulated NICs and of daemons that\n" +
@@ -65,9 +65,9 @@ const (
 // simplifications.
 var rednChoices = []string{
 	"a program sees a received message 0.46 us after it has arrived, as late as an answer to a READ",
-	"tables \"verbs alone\": the client's program takes no time but for posts and polls; the server's process takes 0.8 us",
-	"tables \"with programs\": the client's program takes 1.97 us a round trip: a lookup of 64 B takes 5.7 us, as in Table 5",
-	"tables \"with programs\": the server's process takes 1.97 us for a request, and wakes up 8 us after an event",
+	"panel \"verbs alone\": the client's program takes no time but for posts and polls; the server's process takes 0.8 us",
+	"panel \"with programs\": the client's program takes 1.97 us a round trip: a lookup of 64 B takes 5.7 us, as in Table 5",
+	"panel \"with programs\": the server's process takes 1.97 us for a request, and wakes up 8 us after an event",
 	"the NIC executes all queues at the same time: no queue waits for another one",
 	"a packet from a NIC to itself takes 0.17 us, half of the 0.34 us that a READ spends in the NICs and not on the link",
 	"PCIe's bandwidth has no limit",

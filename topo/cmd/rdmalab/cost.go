@@ -39,7 +39,7 @@ func calibrateCmd() *cobra.Command {
 		Short: "Compare the results of a cost model with published figures",
 		Long: "calibrate repeats, on a rack in virtual time, measurements that were published for a NIC, and compares the results\n" +
 			"with the publications. It shows how well a cost model (the times that hardware takes, see `rdmalab sim cost`) fits\n" +
-			"the NIC. Each line has the PUBLISHED figure, the figure IN SIM with the cost model of --cost, the difference (OFF),\n" +
+			"the NIC. Each line has the PUBLISHED figure, the figure IN SIM with the cost model of --cost, the difference (OFF BY),\n" +
 			"and the ALLOWED difference. If a difference is larger than allowed, the line ends with WRONG and the exit status is\n" +
 			"1. --cost is required.",
 		Example: "  rdmalab sim calibrate --cost connectx5\n" +

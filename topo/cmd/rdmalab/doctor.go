@@ -25,7 +25,7 @@ func doctorCmd() *cobra.Command {
 			"Below the table, doctor prints what to install or to change. The exit status is 1 only if no rack can be brought\n" +
 			"up.",
 		Example: "  sudo rdmalab doctor\n" +
-			"  sudo rdmalab doctor -o json | jq -r '.findings[] | select(.state != \"ok\") | .mend'",
+			"  sudo rdmalab doctor -o json | jq -r '.findings[] | select(.state != \"ok\") | .mend // empty'   # what to install or to change",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := doctor.Examine(cmd.Context(), doctor.Machine(), doctor.Probes())

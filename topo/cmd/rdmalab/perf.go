@@ -44,9 +44,9 @@ func perfCmd() *cobra.Command {
 			"  write_bw read_bw send_bw atomic_bw  bandwidth and message rate\n" +
 			"  write_lat read_lat atomic_lat       latency: time from the post of an operation to its completion\n" +
 			"  send_lat                            latency: half of the round trip of a message and its echo\n" +
-			"  contend                             clients (--clients) repeat CAS on one word of the server's memory; prints the rate\n" +
-			"                                      of CAS, and how many changed the word\n" +
-			"  locks                               clients (--clients) take and release one lock, a word of the server's memory;\n" +
+			"  contend                             clients (--clients) repeat CAS on the last word of the server's memory, which\n" +
+			"                                      stores use, too; prints the rate of CAS, and how many changed the word\n" +
+			"  locks                               clients (--clients) take and release one lock, the same word as with contend;\n" +
 			"                                      prints the numbers of CAS and of locks taken, and median and 99th percentile of\n" +
 			"                                      the time to get a lock\n" +
 			"  verify                              one WRITE, READ, CAS and FAA each; compares the bytes\n" +

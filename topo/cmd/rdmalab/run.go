@@ -63,8 +63,8 @@ func runCmdOf(f *runFlags) *cobra.Command {
 			"  the number of attempts that lost against another client (races),\n" +
 			"  round trips per operation, and bytes and packets per operation as the switch counted them,\n" +
 			"  percentiles of the latency of each kind of operation, in microseconds, and\n" +
-			"  the mean time of an operation, and its parts, in microseconds: queue (waiting for its turn with --rate), lock\n" +
-			"  (waiting for a lock), trip 1, trip 2 … (each round trip), switch (time in the switch, only with --on sim),\n" +
+			"  the mean time of an operation, and its parts, in microseconds: queue (waiting for its turn with --rate or --pace),\n" +
+			"  lock (waiting for a lock), trip 1, trip 2 … (each round trip), switch (time in the switch, only with --on sim),\n" +
 			"  back-off (pauses after a failed attempt), rpc (calls of a server) and client (the client's own work).\n\n" +
 			"The value of --workload is a name of the list below (a to f are workloads of the benchmark YCSB), or a number, which\n" +
 			"is the percentage of updates. --mix describes a workload of your own by its percentages.\n\n" +
@@ -118,15 +118,15 @@ func runCmdOf(f *runFlags) *cobra.Command {
 		"the newest) or published (clients work as in the paper) (default fast)")
 	fs.StringVar(&f.start, "start", "", "start the store with these flags of its start command, separated by spaces, like 'threads=4 replicas=2' for "+
 		"Clover or step=fg+ for Sherman (default: a store that is not running is started without flags). A store that runs keeps "+
-		"the values with which it was made; for Clover, other values are an error. The flag fresh makes the store again; Clover and pdpm-central must be stopped before a run with fresh")
+		"the values with which it was made; for Clover, other values are an error. The flag fresh makes the store again; Clover and pdpm-central must be stopped before a run with fresh. Not with --no-load")
 	f.keyFlags(fs)
 	fs.Lookup("keys").Usage = "number of keys that are loaded and used; the first is 0"
 	fs.Lookup("value-size").Usage += "; sherman has 16 unless this flag is given"
 	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file (format: see rdmalab run convert --help), in place of a workload: not with "+
 		"--"+strings.Join(notWithTrace, ", --")+". Client number C of the trace runs as client number C modulo --clients. "+
 		"Keys are loaded only if --keys is given; a get or a delete of a key that is missing is no failure, and a put inserts the key")
-	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace at the recorded pace times this factor, 0.001 to 1e6 (default: a client begins its next "+
-		"operation when the one before has ended)")
+	fs.Float64Var(&c.Pace, "pace", 0, "replay --trace at the recorded pace times this factor, 0.001 to 1e6. If the previous operation has not ended at the time of the next "+
+		"one, the next one waits, and its latency includes the wait (default: a client begins its next operation when the one before has ended)")
 	fs.IntVar(&f.limit, "limit", 0, "replay at most this many operations of --trace (default: all)")
 	store.Renamed(fs, map[string]string{"value": "value-size", "patience": "op-timeout"})
 	fs.DurationVar(&c.Warmup, "warmup", time.Second, "time in which clients work before operations are counted; without this flag, a run with --trace has none")
@@ -176,7 +176,7 @@ func (f *runFlags) keyFlags(fs *pflag.FlagSet) {
 		"(read-modify-write), which add up to 100, like get=70,put=20,insert=5,delete=5")
 	fs.Uint64Var(&c.Keys, "keys", 1024, "number of keys; the first is 0")
 	fs.StringVar(&f.value, "value-size", "100", "bytes of a value: a size, MIN-MAX (each size equally likely), zipf:THETA:MIN-MAX (smaller ones are more "+
-		"frequent), or sizes with their shares like 64=50,1KiB=30,4KiB=20")
+		"frequent, by Zipf's exponent THETA, 0 to 1.5), or sizes with their shares like 64=50,1KiB=30,4KiB=20")
 	fs.Float64Var(&c.Zipf, "zipf", 0.99, "Zipf's exponent of the popularity of keys, 0 (each key equally likely) to 1.5; not with --distribution uniform and hotspot")
 	fs.BoolVar(&c.Scramble, "scramble", false, "spread popular keys over the key space (default: the smallest keys are the most popular); no effect with --distribution uniform and latest")
 	fs.StringVar(&f.popular, "distribution", "", "which keys are used: zipf, uniform, latest (the keys inserted last are the most popular), or "+

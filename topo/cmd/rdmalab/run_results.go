@@ -184,7 +184,7 @@ func compareCmd() *cobra.Command {
 			"  ops                   operations per second\n" +
 			"  rtts, packets, bytes  round trips, packets and bytes per operation\n" +
 			"  KIND-p50, KIND-p99    median and 99th percentile of the latency in microseconds; KIND is read, update, insert, scan,\n" +
-			"                        read-modify-write or delete, or queue for the time that operations wait with --rate\n" +
+			"                        read-modify-write or delete, or queue for the wait of operations with --rate or --pace\n" +
 			"  queue, lock, trip-1 to trip-4, more-trips, switch, back-off, rpc, client\n" +
 			"                        parts of the mean time of an operation in microseconds; see `rdmalab run --help`",
 		Example: "  rdmalab run sweep --on sim --over clients=1,16 -w before.jsonl   # and, after a change, with -w after.jsonl\n" +

@@ -112,7 +112,8 @@ func convertCmd() *cobra.Command {
 			"store does not have are left out; convert prints their number on standard error.\n\n" +
 			"Twitter's times are whole seconds, so convert spreads the operations of a second over that second. CacheLib's\n" +
 			"traces have no clients, so convert divides the keys among 64 clients. If a CacheLib trace has no times, all\n" +
-			"times are 0, and the flag --pace of `rdmalab run ycsb` has no effect.",
+			"times are 0: replay it without --pace of `rdmalab run ycsb`, with which all operations would be late from the\n" +
+			"beginning.",
 		Example: "  zstd -dc cluster52.sort.zst | head -100000 | rdmalab run convert - --from twitter > cluster52.csv\n" +
 			"  rdmalab run convert kvcache_traces_1.csv --from cachelib --limit 50000 > kvcache.csv",
 		Args: cobra.ExactArgs(1),

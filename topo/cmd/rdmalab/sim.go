@@ -101,17 +101,17 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 	fs.IntVar(&p.Threads, "threads", 0, "clover: how many threads of the metadata server take requests, 0 to 16 (default 0: its only thread does everything)")
 	fs.StringVar(&p.Mix, "mix", "", "clover, sherman: mixes of the list above, joined by commas, or none (default: drawn from the seed)")
 	fs.StringVar(&p.Program, "program", "", "locks: what the switch does: forward, track (it follows connections and "+
-		"changes nothing) or swordbox (default; it replaces atomics)")
-	fs.StringVar(&p.Change, "change", "", "locks, buffer: what an operator changes on the switch at random: "+strings.Join(scenario.Choices["change"], " or ")+" (default: nothing)")
-	fs.BoolVar(&p.Move, "move", false, "locks: the switch sends every request that it can on its own connections, and replaces no atomic by a WRITE")
+		"changes nothing) or swordbox (default; it replaces atomics); forward and track not with --mode and --move")
+	fs.StringVar(&p.Change, "change", "", "locks, buffer: what an operator changes on the switch at random: "+strings.Join(scenario.Choices["change"], " or ")+" (default: nothing); not with --program, --mode and --move")
+	fs.BoolVar(&p.Move, "move", false, "locks: the switch sends every request that it can on its own connections, and replaces no atomic by a WRITE; not with --mode published")
 	fs.StringVar(&p.Mode, "mode", "", "locks, buffer, lookup, redn, sherman, fusee: published or hardened (default hardened); published runs report what breaks, and do not fail")
-	fs.BoolVar(&p.Torn, "torn", false, "sherman: inject no fault but torn copies (a READ or WRITE copies memory in parts); with --mode published this is always so")
-	fs.StringVar(&p.Step, "step", "", "sherman: design (see rdmalab sherman start --help): "+strings.Join(scenario.Choices["step"], ", ")+" (default sherman)")
+	fs.BoolVar(&p.Torn, "torn", false, "sherman: inject no fault but torn copies (a READ or WRITE copies memory in parts); with --mode published this is always so; not with --mix and --locks switch")
+	fs.StringVar(&p.Step, "step", "", "sherman: design (see rdmalab sherman start --help): "+strings.Join(scenario.Choices["step"], ", ")+" (default sherman); not with --mode, --mix and --locks")
 	fs.StringVar(&p.Locks, "locks", "", "sherman: what serves lock words: nic or switch (default nic)")
 	fs.StringVar(&p.Setup, "setup", "", "planned: search only this setup of the list above (default: all)")
 	fs.IntVar(&p.Depth, "depth", 0, "planned: a schedule has at most this many events: a packet lost, delayed or doubled, or a rule changed (default 2)")
 	fs.IntVar(&p.Schedules, "schedules", 0, "planned: how many schedules to run at most (default 4000)")
-	fs.StringVar(&p.Plan, "plan", "", "planned: the only schedule to run, in the form that a failed run prints (default: search)")
+	fs.StringVar(&p.Plan, "plan", "", "planned: the only schedule to run, in the form that a failed run prints (default: search); not with --setup, --depth and --schedules")
 	for name, list := range scenario.Choices {
 		complete(cmd, name, list...)
 	}

@@ -44,11 +44,11 @@ func shellCmd(s *store.Store) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "shell",
 		Short: s.Commands.ShellShort,
-		Long: "shell reads commands line by line, from the terminal, a pipe or a file, and executes them on the store: commands\n" +
-			"for single keys, like get, and others, like " + other + "; the line `help` lists all commands. A value is the rest of its\n" +
-			"line, without quotes. On a terminal lines can be edited and called up again. Input from a pipe or\n" +
-			"file is executed to its end, also after a line that failed; the exit status is then 1. The store must have been\n" +
-			"started.",
+		Long: "shell reads commands line by line from standard input, which is a terminal, a pipe or a file, and executes them on\n" +
+			"the store: commands for single keys, like get, and others, like " + other + "; the line `help` lists all commands. A\n" +
+			"value is the rest of its line, without quotes. On a terminal, lines can be edited, and earlier lines recalled. If a\n" +
+			"line fails, shell goes on with the next line, and its exit status at the end of the input is 1. The store must have\n" +
+			"been started.",
 		Example: "  rdmalab " + s.Name + " shell\n" +
 			"  printf '" + s.Commands.ShellExample + "\\n' | rdmalab " + s.Name + " shell",
 		Args: cobra.NoArgs,
