@@ -39,9 +39,9 @@ var swordboxFigures = Experiment{
 			"\n" +
 			"With --out, a directory gets each figure as table, CSV, JSON and picture (SVG), and a summary of all figures. A\n" +
 			"load that several figures need is measured once. As many loads are measured at a time as there are processors.\n" +
-			"Except with --quick, a load without steering and with at least 50 % writes is measured in 3 runs of 16 ms with\n" +
-			"different seeds, and the table has the mean. The authors' numbers are from their public repository (package\n" +
-			"topo/papers)."
+			"A load without steering and with at least 50 % writes is measured in 3 runs of 16 ms with different seeds, because\n" +
+			"its throughput varies, and the table has the mean; with --quick it is measured once. The authors' numbers are from\n" +
+			"their public repository (package topo/papers)."
 	},
 	Sim: "12 min with two processors, with --quick 2 min", Cost: "connectx5-dpdk",
 	New: func() Body { return &figuresBody{all: swordbox} },

@@ -47,7 +47,7 @@ func injectCmd() *cobra.Command {
 			"  rdmalab inject drop --opcode RC_ATOMIC_ACK --once --link cn0 --dir down\n" +
 			"  rdmalab inject drop --opcode 'RC_READ_RESPONSE_*' --once --link cn0 --dir down\n" +
 			"  rdmalab inject drop --opcode RC_WRITE_MIDDLE --psn-offset 5 --once --link cn0 --dir up\n" +
-			"  rdmalab inject drop --opcode RC_WRITE_LAST --same-packet --next 2 --link cn0 --dir up\n" +
+			"  rdmalab inject drop --opcode RC_WRITE_LAST --same-packet --next 2 --link cn0 --dir up   # a packet and its first retransmission\n" +
 			"  rdmalab inject delay 1ms --jitter 200us --link cn0,cn1 --for 10s\n" +
 			"  rdmalab inject tear 10% --host ms0",
 		Args: func(cmd *cobra.Command, args []string) error {
