@@ -47,7 +47,7 @@ func init() {
 			"process, which takes over the table as it is.",
 		Example: "  rdmalab nictable start\n" +
 			"  rdmalab nictable insert 7 hello && rdmalab nictable get 7 -v\n" +
-			"  rdmalab nictable load && rdmalab run ycsb --store nictable --workload c --no-load & sleep 3; rdmalab crash md0 --app --for 1s; wait\n" +
+			"  rdmalab nictable load && rdmalab run ycsb --store nictable --workload c --no-load & sleep 3; rdmalab crash md0 --app --for 1s; wait   # GETs go on\n" +
 			"  rdmalab nictable start && rdmalab nictable check",
 		Start: store.Command{
 			Short: "Start the server, which takes the table over, or makes an empty one",
@@ -58,7 +58,8 @@ func init() {
 				"append, prepend, cas, incr, decr, delete, flush_all, stats, version, verbosity and quit of memcached's text\n" +
 				"protocol. An item is stored as one value: its data, its key and 6 bytes together must not exceed --value. Nothing\n" +
 				"is evicted and nothing expires: a full table refuses new keys, and an exptime in the future is refused. If the\n" +
-				"server runs already and --fresh is not given, start only makes the server listen, until it ends.",
+				"server runs already and --fresh is not given, start only makes it listen at the address of --memcached. A new\n" +
+				"process listens only if its start has --memcached.",
 			Example: "  rdmalab nictable start\n" +
 				"  rdmalab nictable start --fresh --items 100000 --value 64\n" +
 				"  rdmalab nictable start --fresh --value 65792 --memcached :11211\n" +

@@ -59,7 +59,7 @@ var Lookups = rules.Register(rules.Definition{
 			framering.HeaderLen, strings.Join(cellSizes, ", "), defaultCell), extmem.OneOf(cellSizes...)),
 		rules.Option(keyCache, "1024", fmt.Sprintf("with action lookup: entries that the switch keeps in its cache, 0 to %d; 0 means no cache; default: %d", MaxCache, defaultCache), extmem.Between(0, MaxCache)),
 		rules.Option(keyMiss, "drop", "with action lookup: what happens to a packet without an entry: forward or drop; default: forward", extmem.OneOf(misses...)),
-		rules.Option(keyBase, "0x1000", "with action lookup: offset of the table in the region of each server's memory service, a multiple of 8; the cells follow it; "+
+		rules.Option(keyBase, "0x1000", "with action lookup: offset of the table in the region of each server's memory service, a multiple of 8; the cells follow the table; "+
 			"default: 0", extmem.CheckOffset),
 	},
 })

@@ -36,7 +36,7 @@ func init() {
 		Example: "  (cat topo/racks/default.yaml; echo 'onerma: {}') > kvcs.yaml && sudo rdmalab up -f kvcs.yaml\n" +
 			"  rdmalab kvcs start\n" +
 			"  rdmalab kvcs insert 7 hello && rdmalab kvcs get 7 -v\n" +
-			"  rdmalab run ycsb --store kvcs --workload b & sleep 2; rdmalab crash ms0; wait\n" +
+			"  rdmalab run ycsb --store kvcs --workload b & sleep 2; rdmalab crash ms0; wait   # GETs go on at the other replica\n" +
 			"  rdmalab restart ms0 && rdmalab kvcs start && rdmalab kvcs stat",
 		Start: store.Command{
 			Short: "Start the coordinator with an empty table, and the replicas",
@@ -54,12 +54,13 @@ func init() {
 		},
 		Stat: store.Command{
 			Short: "Show the replicas, how many were fenced, and how often clients have turned to another replica",
-			Long: "stat shows which replicas clients may READ, and how many replicas have joined or were fenced. The coordinator\n" +
-				"fences a replica that does not answer in time: it makes sure that no client reads its old values any more. It does\n" +
-				"so by a REKEY (the NIC of the replica gets a new key for its memory, so that READs with the old key fail), or by\n" +
-				"waiting until the leases of all clients are over: a client READs replicas only while it has a lease from the\n" +
-				"coordinator. \"began again\" counts the replicas that restarted and joined again before they were fenced. The table\n" +
-				"below has a line for each compute host, with sums over the clients that have ended:\n\n" +
+			Long: "stat shows which replicas clients may READ, how many changes (PUT, INSERT, DELETE) have taken effect, and how many\n" +
+				"replicas have joined or were fenced. The coordinator fences a replica that does not answer in time: it makes sure\n" +
+				"that no client reads its old values any more. It does so by a REKEY (the NIC of the replica gets a new key for its\n" +
+				"memory, so that READs with the old key fail), or by waiting until the leases of all clients are over: a client READs\n" +
+				"replicas only while it has a lease from the coordinator. \"began again\" counts the replicas that restarted and\n" +
+				"joined again before they were fenced. The table below has a line for each compute host, with sums over the clients\n" +
+				"that have ended:\n\n" +
 				"  CLIENTS     number of clients that were opened on the host\n" +
 				"  REDIRECTED  number of READs that failed, so that the client used another replica\n" +
 				"  CHANGED     number of READs that returned memory that changed during the READ\n" +

@@ -121,7 +121,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 		"the values with which it was made; for Clover, other values are an error. The flag fresh makes the store again; Clover and pdpm-central must be stopped before a run with fresh. Not with --no-load")
 	f.keyFlags(fs)
 	fs.Lookup("keys").Usage = "number of keys that are loaded and used; the first is 0"
-	fs.Lookup("value-size").Usage += "; sherman has 16 unless this flag is given"
+	fs.Lookup("value-size").Usage += "; less than 16 counts as 16; sherman has 16 unless this flag is given"
 	fs.StringVar(&f.trace, "trace", "", "replay the operations of this file (format: see rdmalab run convert --help), in place of a workload: not with "+
 		"--"+strings.Join(notWithTrace, ", --")+". Client number C of the trace runs as client number C modulo --clients. "+
 		"Keys are loaded only if --keys is given; a get or a delete of a key that is missing is no failure, and a put inserts the key")

@@ -29,7 +29,7 @@ func switchConnectionsCmd() *cobra.Command {
 		Long: "The first table has the shared connections: reliable connections to memory servers on which the switch sends moved\n" +
 			"requests. These are requests of several clients that it does not send on the clients' connections.\n\n" +
 			"  SHARED         memory server and number of the connection\n" +
-			"  STATE          waiting (for the next attempt to connect), dialing, up or ending\n" +
+			"  STATE          waiting (for the next attempt to connect), dialing, up or ending; a client's connection is open or dead\n" +
 			"  GEN            number of the connection among all that the switch has made since it started, from 1; a new one when\n" +
 			"                 the switch makes the connection again\n" +
 			"  OF             which end made the connection: the switch, or, under published rules, a client whose connection other\n" +
