@@ -224,14 +224,14 @@ func (p *Proof) Print(out io.Writer, memory, right string) error {
 // HistoryFlags adds the flags that describe a history, such as --clients and --rounds. The values
 // in `in` are the defaults.
 func HistoryFlags(fs *pflag.FlagSet, in *HistoryRequest) {
-	what, only := "number of clients on the host --from", ""
+	what, only := "number of clients on the host --from, 1 to 64", ""
 	if in.Clients == 0 {
 		only = "with --clients: "
-		what = "clients whose operations are checked first (default 0: only the memory is checked)"
+		what = "clients whose operations are checked first, up to 64 (default 0: only the memory is checked)"
 	}
 	fs.IntVar(&in.Clients, "clients", in.Clients, what)
-	fs.IntVar(&in.Rounds, "rounds", 200, only+"operations of each client; if a PUT finds that its key does not exist, the client INSERTs the key")
-	fs.IntVar(&in.Keys, "keys", in.Keys, only+"number of keys on which the clients work")
+	fs.IntVar(&in.Rounds, "rounds", 200, only+"operations of each client, 1 to 10000; if a PUT finds that its key does not exist, the client INSERTs the key")
+	fs.IntVar(&in.Keys, "keys", in.Keys, only+"number of keys on which the clients work, 1 to 1048576")
 	fs.Uint64Var(&in.Seed, "seed", 1, only+"seed of the operations")
 	fs.Uint64Var(&in.Base, "base", 0, only+"first of the keys on which the clients work; these keys must not exist yet (default: keys that were never used)")
 }

@@ -55,8 +55,8 @@ func (c *calls) add(o *calls) {
 }
 
 func newCalls(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
-	clients := fs.Int("clients", 8, "clients in all, spread over the compute hosts")
-	duration := fs.Duration("duration", 2*time.Second, "how long the clients make calls")
+	clients := fs.Int("clients", 8, "clients in all, spread over the compute hosts, at most 256 on each")
+	duration := fs.Duration("duration", 2*time.Second, "how long the clients make calls, up to 1m")
 	return func(c *store.Call) (store.Result, error) {
 		if *clients < 1 || *duration <= 0 || *duration > maxCalling {
 			return nil, store.BadUse("want --clients of 1 or more and --duration up to %v", maxCalling)

@@ -118,9 +118,9 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.StringVar(&standby, "standby", "", "with --master: another compute host, whose daemon takes the master's place when the master dies or hangs (default: none)")
 	fs.DurationVar(&lease, "lease", 0, "with --master: how long a memory server may be silent before the master takes it for crashed, at least 1ms (default: that of the master or standby that runs, or 500ms)")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty table, whatever the memory holds")
-	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many memory servers have a copy of each object (default 2, or 1 with one server)")
-	fs.IntVar(&cfg.IndexReplicas, "index-replicas", 0, "how many memory servers have a replica of the index (default 1)")
-	fs.IntVar(&cfg.Groups, "groups", 0, "size of the index, in groups of three buckets, which have 21 slots together (default: as many as fit into an eighth "+
+	fs.IntVar(&cfg.Replicas, "replicas", 0, "how many memory servers have a copy of each object, 1 to all (default 2, or 1 with one server)")
+	fs.IntVar(&cfg.IndexReplicas, "index-replicas", 0, "how many memory servers have a replica of the index, 1 to all (default 1)")
+	fs.IntVar(&cfg.Groups, "groups", 0, "size of the index, in groups of three buckets, which have 21 slots together, 1 to 1048576 (default: as many as fit into an eighth "+
 		"of a server's memory)")
 	fs.IntVar(&cfg.Grow, "grow", 0, "how many times the index may double when it is full, 0 to 16; more than 0 only with up to 3 --index-replicas (default 0)")
 	fs.IntVar(&cfg.Block, "block", 0, "bytes of a block, a multiple of 16384; an object must fit into one block (default 262144, or less so "+

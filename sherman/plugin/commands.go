@@ -137,7 +137,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		" (default sherman)")
 	fs.IntVar(&cfg.Page, "page", 0, "bytes of a page, a power of two from 256 to 16384 (default 1024)")
 	fs.IntVar(&cfg.Value, "value", kv.MinValue, "bytes of the longest value, 8 to 54 (with layout published: 8; workloads and checks need 16)")
-	fs.IntVar(&cfg.Locks, "locks", 0, "number of lock words on each memory server (default 32768, or fewer if they do not fit); no effect with steps fg+ and combine, which have a lock word in each page")
+	fs.IntVar(&cfg.Locks, "locks", 0, "number of lock words on each memory server, 1 to 1048576 (default 32768, or fewer if they do not fit); no effect with steps fg+ and combine, which have a lock word in each page")
 	fs.BoolVar(&cfg.HostLocks, "host-locks", false, "keep lock words in host memory instead of device memory of the NICs, for comparison; no effect with steps fg+ and combine")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty tree, whatever the memory holds")
 	fs.DurationVar(&cfg.Lease, "lease", 0, "how long a compute host waits while a held lock word does not change, before it takes the owner for dead and lets the memory servers fence it (end its connections) (default 500ms)")

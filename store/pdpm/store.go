@@ -31,7 +31,7 @@ func init() { Direct.Register() }
 // flags adds the flags that start has in both stores.
 func flags(fs *pflag.FlagSet, s *Shape) {
 	fs.IntVar(&s.Value, "value", 0, fmt.Sprintf("longest value, in bytes, 1 to %d (default %d)", maxValue, DefaultValue))
-	fs.IntVar(&s.Entries, "entries", 0, "number of keys for which each memory server has room (default: as many as fit)")
+	fs.IntVar(&s.Entries, "entries", 0, "number of keys for which each memory server has room, 1 to 16777216 (default: as many as fit)")
 }
 
 func directFlags(fs *pflag.FlagSet, s *Shape) {
