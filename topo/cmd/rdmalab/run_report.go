@@ -56,15 +56,21 @@ func (f *runFlags) report(res *kv.Result) *runReport {
 	}
 }
 
-func (r *runReport) write(cmd *cobra.Command, asCSV bool) error {
+// write prints the report. Then it returns an exit status of 1 if an operation has failed or a value
+// was wrong.
+func (r *runReport) write(cmd *cobra.Command, asCSV bool) (err error) {
 	switch {
 	case wantJSON(cmd):
-		return printJSON(cmd, r)
+		err = printJSON(cmd, r)
 	case asCSV:
-		return r.writeCSV(cmd)
+		err = r.writeCSV(cmd)
 	default:
-		return r.writeText(cmd)
+		err = r.writeText(cmd)
 	}
+	if err == nil && r.Failed+r.Wrong > 0 {
+		err = exitCode(1)
+	}
+	return err
 }
 
 func (r *runReport) writeText(cmd *cobra.Command) error {
@@ -90,13 +96,7 @@ func (r *runReport) writeText(cmd *cobra.Command) error {
 	for _, l := range r.Latencies {
 		_, _ = fmt.Fprintf(w, "%s\t%d\t%.1f\t%.1f\t%.1f\t%.1f\t%.1f\t\n", l.Kind, l.Ops, l.P50, l.P90, l.P99, l.P999, l.Max)
 	}
-	if err := errors.Join(w.Flush(), writeBreakdown(out, r.Breakdown)); err != nil {
-		return err
-	}
-	if r.Failed+r.Wrong > 0 {
-		return exitCode(1)
-	}
-	return nil
+	return errors.Join(w.Flush(), writeBreakdown(out, r.Breakdown))
 }
 
 // writeBreakdown prints the mean times of the phases that have occurred. Each kind of operation has

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/csv"
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -21,6 +22,26 @@ func TestCSVHeaderNamesEachField(t *testing.T) {
 	}
 	if _, err := csv.NewReader(out).ReadAll(); err != nil {
 		t.Error(err)
+	}
+}
+
+// A run with failed operations or wrong values exits with status 1, in every format.
+func TestFailedRunExitsWithOne(t *testing.T) {
+	for _, format := range []string{"table", "json", "csv"} {
+		for _, s := range []kv.Summary{{}, {Failed: 1}, {Wrong: 1}} {
+			cmd, out := &cobra.Command{}, new(bytes.Buffer)
+			cmd.SetOut(out)
+			outputFlag(cmd)
+			if format == "json" {
+				if err := cmd.Flags().Set("output", format); err != nil {
+					t.Fatal(err)
+				}
+			}
+			err := (&runReport{Summary: s}).write(cmd, format == "csv")
+			if want := s.Failed+s.Wrong > 0; (err != nil) != want || want && !errors.Is(err, exitCode(1)) || out.Len() == 0 {
+				t.Errorf("%s, %d failed, %d wrong: %v; printed %q", format, s.Failed, s.Wrong, err, out)
+			}
+		}
 	}
 }
 

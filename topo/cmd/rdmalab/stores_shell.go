@@ -47,7 +47,7 @@ func shellCmd(s *store.Store) *cobra.Command {
 		Long: "shell reads commands line by line from standard input, which is a terminal, a pipe or a file, and executes them on\n" +
 			"the store: commands for single keys, like get, and others, like " + other + "; the line `help` lists all commands. A\n" +
 			"value is the rest of its line, without quotes. On a terminal, lines can be edited, and earlier lines recalled. If a\n" +
-			"line fails, shell goes on with the next line, and its exit status at the end of the input is 1. The store must have\n" +
+			"line fails, shell goes on with the next line, and its exit status at the end is 1. The store must have\n" +
 			"been started.",
 		Example: "  rdmalab " + s.Name + " shell\n" +
 			"  printf '" + s.Commands.ShellExample + "\\n' | rdmalab " + s.Name + " shell",
@@ -96,6 +96,10 @@ func runShell(cmd *cobra.Command, sh shell, do func(out, errOut io.Writer, args 
 	failed := false
 	for {
 		line, err := read()
+		args := splitLine(line)
+		if err == nil && len(args) > 0 && (args[0] == "exit" || args[0] == "quit") {
+			err = io.EOF
+		}
 		if err != nil {
 			if errors.Is(err, io.EOF) {
 				err = nil
@@ -108,11 +112,8 @@ func runShell(cmd *cobra.Command, sh shell, do func(out, errOut io.Writer, args 
 			}
 			return nil
 		}
-		args := splitLine(line)
 		switch {
 		case len(args) == 0:
-		case args[0] == "exit" || args[0] == "quit":
-			return done()
 		case args[0] == "help":
 			for _, w := range sh.words {
 				_, _ = fmt.Fprintf(out, "  %-18s %s\n", w[0], w[1])

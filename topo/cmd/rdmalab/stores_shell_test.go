@@ -21,6 +21,7 @@ func TestShellInput(t *testing.T) {
 		{"get 1\nexit\nget 2\n", "get 1;", ""},
 		{"get " + long[:72<<10] + "\n", "get " + long[:72<<10] + ";", ""}, // the longest value of a store has less
 		{"fly\nget 2\n", "get 2;", "exit status 1"},
+		{"fly\nexit\nget 2\n", "", "exit status 1"},
 		{"get 1\nput 2 " + long + "\nget 3\n", "get 1;", "line 2 is longer"},
 	} {
 		var cmd cobra.Command
