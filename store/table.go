@@ -17,9 +17,10 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// Table describes a store whose only servers are memory servers. Format makes such a store, and
-// Open opens each of its clients. Register makes from a Table the store's part of a host, its
-// commands and its scenario of `rdmalab sim`.
+// Table describes a store that keeps one table in the memory of memory servers and needs no other
+// servers. Format makes an empty table there, and Open opens a client. Register makes from this
+// description the store's part of a host's daemon (Node), its command start, and its scenario of
+// `rdmalab sim`.
 //
 // S is the shape of a table. Its String says what each memory server has, for example "10 slots for
 // values of up to 99 bytes". C is a client.

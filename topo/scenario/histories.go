@@ -15,7 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// computeHosts is the number of compute hosts on which the clients of a store run.
+// computeHosts is the number of compute hosts that the clients of a store share. A client of FUSEE
+// that dies has a further host for itself (tablePlan.hostOf).
 const computeHosts = 4
 
 // passiveRack returns the rack file of a store that needs memory servers and compute hosts alone.

@@ -168,8 +168,10 @@ func entries(p *Program, c *handler.Call) (any, error) {
 	return out, err
 }
 
-// ChangeEntries begins to change entries of the table of a rule, and reports on all changes.
-// address returns the address of a host by its name.
+// ChangeEntries begins to write or remove entries in the table of rule in.Rule, as many as there is
+// room for, and does not wait until that has ended. The report says how many of these entries were
+// taken; its other counts include earlier changes of the table. address returns the address of the
+// host with a name.
 func (p *Program) ChangeEntries(c *pipeline.Ctx, in handler.Entries, address func(string) (netip.Addr, error)) (handler.EntriesReport, error) {
 	k, err := keeper(p, in.Rule)
 	if err != nil {
