@@ -261,8 +261,9 @@ func (a *auditor) subtable(n int) error {
 	return nil
 }
 
-// slot checks one slot: it is at offset `off`, in the given group of buckets of a subtable, and
-// head is the header of its bucket.
+// slot checks one slot. off is its offset in the region of each memory server with a replica of the
+// index. subtable and group say in which subtable and group of buckets it is; head is the header of
+// its bucket.
 func (a *auditor) slot(subtable, group int, head layout.Header, off uint64, slot layout.Slot) error {
 	s := &a.Shape
 	if s.Format.Leaving(slot) {

@@ -23,8 +23,9 @@ const (
 // next lap looks at the next node at once.
 type ListServer struct {
 	// Worker is a managed queue that is connected to itself. Answers is a managed queue that is
-	// connected to the client. Both compare 16 bits (Counts16), and their rings have ListWorkerBlocks
-	// and ListAnswerBlocks.
+	// connected to the client. In the rings of both, WAIT and ENABLE compare only the low 16 bits of
+	// counts and indexes (Counts16). The ring of Worker has ListWorkerBlocks blocks, that of Answers
+	// ListAnswerBlocks.
 	Worker, Answers *Queue
 	// Received counts the receives of the queue pair of Answers.
 	Received *Counter

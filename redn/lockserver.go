@@ -67,8 +67,9 @@ func (l *Lock) Build() []byte {
 // ticket, which grows, shows which requests come from the former holder.
 type LockServer struct {
 	// Worker is a managed queue that is connected to itself. Answers is a managed queue that is
-	// connected to the client. Both compare 16 bits (Counts16), and their rings have LockWorkerBlocks
-	// and LockAnswerBlocks.
+	// connected to the client. In the rings of both, WAIT and ENABLE compare only the low 16 bits of
+	// counts and indexes (Counts16). The ring of Worker has LockWorkerBlocks blocks, that of Answers
+	// LockAnswerBlocks.
 	Worker, Answers *Queue
 	// Received counts the receives of the queue pair of Answers, whose MaxRecvWR is LockReceives.
 	Received *Counter

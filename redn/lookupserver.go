@@ -42,8 +42,8 @@ const lookupLap = 13
 // contrast to Lookup, each value has its own length.
 type LookupServer struct {
 	// Worker is a managed queue that is connected to itself. Answers is a managed queue that is
-	// connected to the client. Both compare 16 bits (Counts16), and their rings have the sizes that
-	// LookupServerBlocks returns.
+	// connected to the client. In the rings of both, WAIT and ENABLE compare only the low 16 bits of
+	// counts and indexes (Counts16). LookupServerBlocks returns the sizes of the rings.
 	Worker, Answers *Queue
 	// Received counts the receives of the queue pair of Answers.
 	Received *Counter

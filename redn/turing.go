@@ -57,8 +57,8 @@ const (
 // A cell of the tape is a word with the offset, in a state, of the rule for the cell's symbol. So
 // the address of a rule is the sum of the state's address and the content of the cell.
 type Turing struct {
-	// Loop and On are managed queues that compare 16 bits (Counts16), with rings of TuringBlocks and
-	// TuringOnBlocks.
+	// Loop and On are managed queues whose rings compare only the low 16 bits of counts and indexes
+	// (Counts16). The ring of Loop has TuringBlocks blocks, that of On TuringOnBlocks.
 	Loop, On *Queue
 	// Vars is memory of TuringVars bytes. States is memory for the states. Tape is memory for the cells;
 	// the machine must not leave it.

@@ -168,10 +168,12 @@ func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.
 	if from <= key {
 		return sibling, nil
 	}
-	// Only the sibling that a closed page names can take over its range, and the sibling then keeps
-	// the range. So the sibling had not taken over the range when the closed page was read first. A
-	// reused page is not mistaken for the closed one: all of its slots are younger than the header
-	// (layout.Page.Init).
+	// The sibling that was just read begins above the key, so it has not taken over the key's range.
+	// Only the sibling that a closed page names can take over the range, and a sibling's lowest key
+	// never increases. So it had not taken the range over when the closed page was first read. c.page
+	// has the sibling now, so the closed page is read again. If its memory was reused meanwhile, this
+	// READ may see the old header with slots of the new page. The marks of these slots are of a later
+	// epoch than the header, so they are noticed (layout.Page.Init).
 	err := c.readPage(a, &c.page, c.pageBuf, deadline)
 	if err == nil && !c.page.Covers(key) {
 		return a, nil

@@ -22,8 +22,8 @@ type memories struct {
 	format layout.Format
 	space  layout.Space
 	memory []memory
-	// answering is true if at least one server whose copies count answered at the last call of
-	// noteSilence.
+	// answering is what the last call of noteSilence has found: true if the metadata server was
+	// connected to at least one server that is not out (see memory).
 	answering bool
 	// owner is the incarnation number of this metadata server.
 	owner uint32

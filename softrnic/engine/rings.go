@@ -34,7 +34,7 @@ type ring struct {
 type rings struct {
 	agenda[QP]
 	count   int                             // number of rings
-	waiting map[uint32][]*QP                // rings that wait, by the number of their completion queue
+	waiting map[uint32][]*QP                // rings that wait, by the number of the completion queue on which they wait
 	ready   []*QP                           // rings that the present Tick serves
 	trace   func(wire.QPN, *sendring.Event) // see TraceRings; nil means none
 }

@@ -1,6 +1,6 @@
 // Package unixsocket listens on Unix sockets at fixed paths. After a crash of a daemon its socket
-// stays at its path: the daemon's next incarnation replaces it. A socket that a process serves, and
-// a file that is no socket, are never removed.
+// stays at its path: the daemon's next incarnation replaces it. Listen never replaces a socket that a
+// process serves, or a file that is no socket.
 package unixsocket
 
 import (

@@ -107,8 +107,8 @@ func uniform(h *wire.BTH, b []byte, size int) bool {
 	return burstOp(h.Opcode, response)
 }
 
-// showsMTU reports whether a burst has a first or middle packet of a message. The length of such a
-// packet is the path MTU.
+// showsMTU reports whether a burst has a first or middle packet of a message. The payload of such a
+// packet is as long as the path MTU.
 func showsMTU(b []byte, size int) bool {
 	for ; len(b) > 0; b = b[min(size, len(b)):] {
 		if wire.Opcode(b[0]).Is(wire.OpFirst | wire.OpMiddle) {

@@ -135,8 +135,10 @@ func (s *Switch) Observe(on bool) { s.observed = on }
 // It is empty unless Observe is on.
 func (s *Switch) Notes() []Note { return s.notes }
 
-// CountDrop counts packets that the switch forwarded to a port and that were dropped after that:
-// the egress queue was full, or a fault was injected.
+// CountDrop counts packets that were dropped outside the pipeline or by a program, for example
+// because a fault was injected, the egress queue was full or the port was down. port is the port at
+// which they arrived, or through which they were to leave. If there is no such port, CountDrop does
+// nothing.
 func (s *Switch) CountDrop(port int, r Reason, packets int) {
 	if port >= 0 && port < len(s.ports) {
 		s.ports[port].drop(r, packets)

@@ -134,7 +134,8 @@ func (a *replies) endRedos(c *pipeline.Ctx, psn wire.PSN) {
 	a.answerOwed(c)
 }
 
-// answerOwed sends the owed answers up to the next READ that is still being executed again.
+// answerOwed sends the owed answers, oldest first, up to the first READ for which answers to later
+// requests still wait (isRedo). If no such READ is before a.late, it also sends the ACK with this PSN.
 func (a *replies) answerOwed(c *pipeline.Ctx) {
 	for pos := a.window.head; pos != a.window.tail && a.window.owed > 0; pos++ {
 		r := a.window.at(pos)

@@ -218,8 +218,9 @@ func (d *Dialer) release(l *link) {
 	l.owner, l.conn = 0, 0
 }
 
-// end ends the connection or the attempt of a link. After a connection, the next attempt waits
-// until the server has confirmed the end (DREP), or maxTransit has passed.
+// end ends the connection of a link, or its attempt to make one. When it has ended a connection, the
+// next attempt waits until the server has confirmed the end (DREP), or maxTransit has passed. An
+// adopted connection is only forgotten.
 func (d *Dialer) end(c *pipeline.Ctx, l *link, why string) {
 	switch l.state {
 	case Up:

@@ -65,7 +65,7 @@ type lockPlan struct {
 	rules  []fault.Rule
 	rack   simrack.Options
 	params rdmacm.Params
-	wrap   bool // first PSNs are so large that PSNs wrap around
+	wrap   bool // first PSNs are at most 30 below 2^24, so that PSNs soon wrap around
 	rounds int  // rounds of each client
 	acks   int  // the servers send an ACK for every acks requests; 0 means that each NIC decides itself
 

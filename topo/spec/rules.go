@@ -99,9 +99,10 @@ func (r *Rack) CheckRule(rule *rules.Rule) error {
 	return nil
 }
 
-// errPartitions is the error for a rack that has pkeys, and a rule by which the switch puts
-// requests on its shared connections. These are in the default partition, so a request that moves
-// there would reach memory that its client's partition does not reach.
+// errPartitions is the error for a rack that has pkeys and a rule of action move, atomics or steer.
+// Move and atomics put requests on the switch's shared connections. These are in the default
+// partition, so a request that moves there would reach memory that its client's partition does not
+// reach. In mode published, steer repairs appends on such a connection, too.
 var errPartitions = errors.New("a host of this rack has pkeys, and rules put requests of all partitions on one connection; " +
 	"remove pkeys, or take a rule that only watches: track or count")
 

@@ -27,7 +27,8 @@ type ClientStatus struct {
 	SRQs      int `json:"srqs"`
 	QPs       int `json:"qps"`
 	Listeners int `json:"listeners"`
-	// Bytes is the memory that the application has mapped.
+	// Bytes is the size of the memory that the daemon has made for this application to register, and
+	// of the shares of its memory (see share). Shared regions, rings and device memory do not count.
 	Bytes int64 `json:"bytes"`
 	// Posted counts work requests, Completions the completions copied to the application, and
 	// LostEvents the events that were lost because the application did not read them.
