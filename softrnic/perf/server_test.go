@@ -153,6 +153,35 @@ func TestCancel(t *testing.T) {
 	})
 }
 
+// A run that waits for the server's count of messages can be cancelled: the server's program hangs,
+// and its NIC receives all messages.
+func TestCancelWhileTheServerHangs(t *testing.T) {
+	r := newRig(t, memservice.Config{})
+	received := func() uint64 { return r.srv.Counters().RdmaRecvs }
+	r.cli.Go("hang", true, func(ctx verbs.Context) {
+		for received() == 0 {
+			ctx.Runtime().Sleep(time.Microsecond)
+		}
+		r.srv.HangApps()
+	})
+	r.client(func(ctx verbs.Context, m rdmacm.Manager) {
+		var end clock.Time
+		cfg := perf.Config{Test: perf.SendBW, Iters: 200, RecvSlack: 400, Hooks: perf.Hooks{Cancelled: func() bool {
+			now := ctx.Runtime().Now()
+			if received() >= 200 && end == 0 {
+				end = now.Add(time.Second)
+			}
+			return end != 0 && now >= end
+		}}}
+		if _, err := r.run(ctx, m, cfg); !errors.Is(err, perf.ErrCancelled) {
+			t.Errorf("error %v, want %v", err, perf.ErrCancelled)
+		}
+		if now := ctx.Runtime().Now(); now > end.Add(2*time.Second) {
+			t.Errorf("ended at %v, was cancelled at %v", now, end)
+		}
+	})
+}
+
 // The patience ends a run whose queue pair waits for ever.
 func TestPatience(t *testing.T) {
 	r := newRig(t, memservice.Config{})

@@ -25,7 +25,7 @@ type Perftest struct {
 	// Size is the length of a message in bytes, -s; 0 means 65536 for bandwidth, 2 for latency. For
 	// atomics it is always 8.
 	Size int `json:"size"`
-	// Iters is the number of messages, -n; 0 means 1000.
+	// Iters is the number of messages, -n; 0 means perftest's default: 5000 for write_bw, else 1000.
 	Iters int `json:"iters"`
 	// MTU is this side's path MTU in bytes, -m; 0 means the largest that the link allows. The
 	// smaller one of both sides is used.
@@ -83,6 +83,9 @@ const (
 func (p *Perftest) Validate() error {
 	_, ok := scripts[p.Test]
 	op, kind, _ := strings.Cut(p.Test, "_")
+	if p.Iters == 0 && p.Test == "write_bw" {
+		p.Iters = 5000
+	}
 	p.Iters = cmp.Or(p.Iters, 1000)
 	p.Outs = cmp.Or(p.Outs, 16)
 	depth, size := 128, 65536
