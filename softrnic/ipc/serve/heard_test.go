@@ -152,3 +152,29 @@ func TestLostEventsOfAnUnmodifiedProgram(t *testing.T) {
 		t.Errorf("%d events are lost, want 3", p.lost)
 	}
 }
+
+// The same holds for events of completions, and the queue's count of sent events has none of those
+// that are lost.
+func TestLostEventsOfACompletionChannel(t *testing.T) {
+	p := listeners(1).ports[0]
+	c := &programCQ{channel: new(eventQueue)}
+	fd, err := c.channel.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(fd)
+	defer c.channel.close()
+	sent := uint32(0)
+	for ; len(c.channel.pending) < maxPending; sent++ {
+		c.tell(p)
+	}
+	if c.told != sent || p.lost != 0 {
+		t.Fatalf("%d of %d events sent, %d lost", c.told, sent, p.lost)
+	}
+	for range 3 {
+		c.tell(p)
+	}
+	if c.told != sent || p.lost != 3 {
+		t.Errorf("%d events sent, want %d; %d lost, want 3", c.told, sent, p.lost)
+	}
+}

@@ -176,9 +176,13 @@ func (c *programCQ) move(p *port) {
 		p.wcs += uint64(n)
 		c.ring.SetProducer(c.tail)
 	}
-	if !q.Fired() || c.channel == nil || c.channel.sock == 0 {
-		return
+	if q.Fired() && c.channel != nil && c.channel.sock != 0 {
+		c.tell(p)
 	}
+}
+
+// tell sends an event to the program's completion channel, and counts it as sent or as lost.
+func (c *programCQ) tell(p *port) {
 	if c.channel.send(binary.NativeEndian.AppendUint64(nil, c.user)) {
 		c.told++
 	} else {
