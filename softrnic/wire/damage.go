@@ -22,14 +22,6 @@ func DamagedIP(b []byte) bool {
 	return false
 }
 
-// Hidden reports whether b is a RoCEv2 packet that looks like another frame because of one wrong
-// bit (see Unhidden). It uses scratch as memory for a copy, overwrites it from its start, and
-// returns it, perhaps grown, for the next call.
-func Hidden(b, scratch []byte) (hidden bool, next []byte) {
-	found, next := Unhidden(b, scratch)
-	return found && CheckICRC(next), next
-}
-
 // Unhidden looks for a single bit that must be inverted to make b a RoCEv2 packet or super-frame.
 // It tries the UDP destination port, the next header of IPv6, and the first byte of the IPv4
 // header, which has the version and the length. A wrong bit elsewhere in an IPv4 header is found by

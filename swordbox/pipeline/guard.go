@@ -14,7 +14,7 @@ type Guard interface {
 	Program
 	// Guards reports whether the switch must drop damaged frames and not forward them: RoCEv2
 	// packets with malformed headers, frames with a damaged IP header (wire.DamagedIP), and RoCEv2
-	// packets that look like other frames because of one wrong bit (wire.Hidden). The switch calls
+	// packets that look like other frames because of one wrong bit (wire.Unhidden). The switch calls
 	// Guards for each frame that it does not pass to the program, and for each super-frame.
 	Guards() bool
 }
