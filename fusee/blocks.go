@@ -445,8 +445,8 @@ func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, dea
 			continue
 		}
 		err := s.table(server, deadline, func(h heir) (bool, error) {
-			// A block in limbo is left out: settleLimbo would later mistake this take-over for the
-			// failed one.
+			// A block is left out if this client has tried to take it over with an unknown outcome
+			// (s.limbo): settleLimbo would later mistake a second take-over for the first one.
 			settles := slices.ContainsFunc(s.limbo, func(l limbo) bool { return l.blockID == h.blockID })
 			if !h.use.Left() || h.use.Spent() || !suits(h.use) || settles {
 				return true, nil

@@ -78,9 +78,9 @@ func (m *Master) refuse() {
 	g.next[g.server], g.waits[g.server] = m.c.rt.Now().Add(wait), min(2*wait, maxWaits*m.c.cfg.Lease)
 }
 
-// judge is called when an attempt to change the members has ended with err. If the attempt was to
-// fill the server in m.guest, judge notes whether that server is a member now; otherwise it has
-// failed.
+// judge is called when an attempt to change the members has ended with err. It does nothing if the
+// attempt has not begun to fill the server in m.guest. If that server is a member now, judge ends
+// the work on it; otherwise judge calls refuse.
 func (m *Master) judge(members layout.View, err error) {
 	g := &m.guest
 	switch {
@@ -242,9 +242,10 @@ func (m *Master) guestDo() error {
 // patience is how long a server may take to answer in the middle of a change.
 func (m *Master) patience() time.Duration { return max(2*m.c.cfg.Lease, minPatience) }
 
-// admit fills the server in m.guest, if its memory is clear, in the middle of a change to the view
-// `next`. No client is at work. admit returns the view that is to be written in the state Settled:
-// next with that server, or next alone if there is no such server or it fails.
+// admit copies to the server in m.guest all that it must have as a member, if its memory was
+// cleared. This happens in the middle of a change to the view `next`, while no client is at work.
+// admit returns the view that is to be written in the state Settled: next with that server, or next
+// alone if there is no such server or it fails.
 func (m *Master) admit(next layout.View) (layout.View, error) {
 	g := &m.guest
 	settled := next.As(layout.Settled)

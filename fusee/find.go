@@ -296,9 +296,10 @@ func (f *finder) passer(e entry) entry {
 	return entry{e.at, f.super.Shape.Format.Left(e.slot, f.sight.hash.Fingerprint()), layout.Valid, true}
 }
 
-// readHeads adds to the batch READs of the heads of n objects: slot(i) is the value of the slot
-// that names object i or, if the slot is leaving, has named it. The heads go to the part of the
-// buffer for the object that the client writes (atOut).
+// readHeads adds to the batch READs of the heads of n objects. slot(i) is the value of the slot
+// that names object i. It may also be a leaving value (Format.Leave), which says that the slot has
+// named object i. The heads go to the part of the buffer for the object that the client writes
+// (atOut).
 func (f *finder) readHeads(n int, slot func(i int) layout.Slot) error {
 	shape := &f.super.Shape
 	for i := range n {

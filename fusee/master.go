@@ -153,9 +153,10 @@ func (m *Master) View() layout.View { return m.c.view }
 func (m *Master) Super() layout.Superblock { return m.c.super }
 
 // Rounds returns how many times the master has asked all members in turn and all have answered. Any
-// goroutine may call it. If it has grown by 2 since a moment, no other master had taken charge at
-// that moment: the last of these rounds began later, and when another master takes charge, the
-// connections of this master to at least half of the members end.
+// goroutine may call it. If a later call returns at least 2 more, no other master had taken charge
+// when the first call was made: the last of these rounds began after the first call. It would have
+// failed, because another master ends the connections of this master to at least half of the
+// members when it takes charge.
 func (m *Master) Rounds() uint64 { return m.contact.rounds.Load() }
 
 // Close ends the connections. The members remain as they are.

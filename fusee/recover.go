@@ -478,9 +478,10 @@ func (c *Client) Recover(owner uint32, deadline clock.Time) error {
 }
 
 // RecoverAll recovers all other clients that own blocks, returns their numbers, and ends all splits
-// of subtables. An idle client looks like a dead one. So RecoverAll is for a program which knows
-// that the other clients have died, or that they may lose time. If an owner is a master that is
-// alive and settles blocks, RecoverAll waits until the master has settled them.
+// of subtables. It recovers idle clients, too, because an idle client looks like a dead one. A
+// client that is alive goes on under another number and without its blocks, as after Recover. If an
+// owner is a master that is alive and settles blocks, RecoverAll waits until the master has settled
+// them.
 func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 	if err := c.begin(deadline); err != nil {
 		return nil, err

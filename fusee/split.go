@@ -55,8 +55,8 @@ type split struct {
 	// blocked is true if other clients must change slots first, so that this client works on the
 	// groups again later. held is true if the last step has found the groups blocked: then advance
 	// stops, and complete pauses. pending is the value of a slot whose object is pending. suspect
-	// is a value for a slot whose client has made no progress since the time `since`. asked is when
-	// the last task `flip` began.
+	// is a value that another client wants to give to a slot: that client has made no progress
+	// since the time `since`. asked is when the last task `flip` began.
 	blocked          bool
 	held             bool
 	pending, suspect layout.Slot

@@ -41,8 +41,9 @@ var errGone = fmt.Errorf("%w: too many memory servers of the store have crashed"
 var errHostile = fmt.Errorf("%w: the word with the members of the store is damaged", kv.ErrLost)
 
 // errReborn means that the memory service of a server has restarted since this client connected to
-// it, or that the server's memory has no view. The client takes the memory for lost, and the server
-// for no member, unless the server has a later view of the store (see peek).
+// it, or that the server's memory has no view. The client then assumes that the memory is lost and
+// that the server is no longer a member, unless the server has a later view of the store (see
+// peek).
 var errReborn = errors.New("the memory server has lost its memory")
 
 // members is what a client knows of the servers that belong to the store.

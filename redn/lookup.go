@@ -106,8 +106,9 @@ func (l *Lookup) Request(probes int) ([]verbs.SGE, error) {
 func (l *Lookup) workers() []*Queue { return append([]*Queue{l.Worker}, l.Beside...) }
 
 // probe appends to w the requests that look at one bucket. It returns the pieces of the receive's
-// scatter list into which the client's probe goes. Without parallel queues, each probe sends its
-// answer at once.
+// scatter list for the part of the client's request that AppendProbe has made: the key and the
+// address of the bucket. Without parallel queues, the answer for this bucket is sent before the
+// next bucket is read.
 func (l *Lookup) probe(w *Queue) []verbs.SGE {
 	if !l.Answers.Managed {
 		l.Answers.wait(w.Done, w.Done.Count+1) // the answer waits until the CAS on it has ended

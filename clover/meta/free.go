@@ -23,9 +23,10 @@ type free struct {
 const maxLag = 64
 
 // pace returns the version for the next use of a superseded node whose next version would be v. If
-// v is below front, because the node was in the chain of a key that is seldom written, pace returns
-// front. The reason: a switch steers a request only to a node of the same or a higher version, so
-// later nodes of a key should not have lower versions.
+// v is below front by at most maxLag, because the node was in the chain of a key that is seldom
+// written, pace returns front. The reason: a switch steers a request only to a node of the same or
+// a higher version, so later nodes of a key should not have lower versions. Otherwise pace returns
+// v, which becomes front.
 func (f *free) pace(v layout.Version) layout.Version {
 	if lag := int(f.front) - int(v); lag <= 0 || lag > maxLag {
 		f.front = v

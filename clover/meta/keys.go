@@ -104,8 +104,8 @@ func (s *chains) gone(l layout.Location) bool {
 	return !ok || s.memory[p.Server].blank && !s.copied()
 }
 
-// clear follows the chain of an entry, which removes a deleted key from the table. It returns true
-// if the key was deleted or lost.
+// clear follows the chain of an entry to its end. If the newest node is a tombstone, that removes
+// the key from the table. clear returns true if the key was deleted or lost.
 func (s *chains) clear(e *entry) bool {
 	s.follow([]*entry{e}, -1)
 	return e.lost || s.keys[e.key] != e

@@ -34,8 +34,8 @@ type change struct {
 	until clock.Time
 	// asked is the time since which the change waits for the memory services; see breakUnserved.
 	asked clock.Time
-	// again is true if an attempt has failed. That attempt may have written records, but only on
-	// the servers that counted in it.
+	// again is true if an attempt to carry out the change has failed. That attempt may have written
+	// records, but only on the servers whose copies it counted.
 	again bool
 }
 
@@ -105,8 +105,9 @@ func noteSilence(s *Server) {
 	s.answering = answers
 }
 
-// look tries to connect to a server. If the server counts, look also finds out whether it has lost
-// its memory. Otherwise it clears memory.marked, so that markOut marks the superblock again.
+// look tries to connect to a server. If the server's copies count, look also finds out whether the
+// server has lost its memory. Otherwise look clears memory.marked, so that markOut marks the
+// superblock again.
 func look(s *Server, i int) {
 	m := &s.memory[i]
 	if !m.out && !m.blank {

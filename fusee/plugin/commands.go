@@ -175,9 +175,9 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	}
 }
 
-// oneLease returns the lease of the masters and standbys that run; it is lease if none runs. It
-// fails if lease is another one: a standby whose lease is shorter than the master's would take the
-// place of a master that is alive.
+// oneLease returns the lease of the masters and standbys that run, or `lease` if none runs. It
+// fails if `lease` is neither 0 nor the lease of those that run: a standby whose lease is shorter
+// than the master's would take the place of a master that is alive.
 func oneLease(c *store.Call, lease time.Duration) (time.Duration, error) {
 	hosts, err := c.Store.Places(c.Rack)
 	for _, host := range hosts {

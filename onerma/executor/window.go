@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
-// Constants of algorithm 1.
+// Constants of congestion control, which is algorithm 1 of the 1RMA paper.
 const (
 	additive        = 0.25 // a window grows by this number of operations in a round trip
 	beta            = 0.8  // how strongly a delay above the target makes a window smaller

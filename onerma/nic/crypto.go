@@ -78,8 +78,8 @@ func (v *vector) set(counter uint64, sender [4]byte) {
 // countBits is how many bits of a counter count the messages of one incarnation.
 const countBits = 40
 
-// sealer encrypts and decrypts messages. It holds the buffers for this, so that an operation
-// allocates memory only for the cipher of a key that is not in known.
+// sealer encrypts and decrypts messages. It holds the buffers for this. So an operation allocates
+// memory only for the cipher of a key, and only if the cache `known` does not have that cipher.
 type sealer struct {
 	epoch uint64
 	count uint64 // number of messages that this incarnation has sent

@@ -144,7 +144,8 @@ func (n *NIC) landWrite(f *onerma.Frame, out *packetio.Batch) {
 	case h.Op == onerma.Rekey:
 		copy(t.body[f.At:], body)
 	case gone != nil:
-		// The owner has deregistered the memory in its mem.Table: the operation ends by timeout.
+		// The target's host has deregistered the memory in its mem.Table. No message is sent, so
+		// the initiator's operation ends by timeout.
 		return
 	default:
 		copyWords(memory, body)

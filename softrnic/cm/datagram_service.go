@@ -31,8 +31,8 @@ func DatagramServiceOf(name string) DatagramService {
 	return DatagramService{ServiceOf("datagrams of " + name)}
 }
 
-// Resolve returns the private data of a SIDR_REQ. port is the requester's own port; only a service
-// that is a port uses it.
+// Resolve returns the private data of a SIDR_REQ that carries the application's data `private`.
+// port is the requester's UDP port; it is used only if the service is a port of RDMA-CM.
 func (s DatagramService) Resolve(private []byte, local, to netip.Addr, port uint16) (out [mad.SIDRReqPrivate]byte, err error) {
 	err = s.ask("resolve", "SIDR_REQ", out[:], private, maxResolvePrivate, mad.IPData{SrcPort: port, Src: local, Dst: to})
 	return out, err

@@ -59,7 +59,7 @@ type Locker struct {
 	take, free verbs.SendWR
 	prior      []byte        // 8 bytes to which the NIC writes the original value of the word
 	pick       func() uint64 // returns the address of the next lock; nil if the address stays the same
-	tag, n     uint64        // n counts the posted CAS; the last one writes tag+n, unless Bits is set
+	tag, n     uint64        // n counts the posted CAS; the last one writes tag+n, or 1 if Locks.Bits is set
 	state      lockState
 	since      clock.Time // time of the first CAS for the lock
 	seen       uint64     // value found in the word

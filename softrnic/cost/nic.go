@@ -119,8 +119,8 @@ func (c *Card) touched(f *wire.Frame, q *pair) (b []byte) {
 	return b
 }
 
-// Depart returns when a frame that the NIC makes at now leaves the NIC. posted: the frame belongs
-// to a work request that was just posted, so the doorbell takes time.
+// Depart returns when a frame that the NIC makes at the time `now` leaves the NIC. posted: the
+// frame belongs to a work request that was just posted, so the doorbell takes time.
 func (c *Card) Depart(now clock.Time, frame []byte, posted bool) clock.Time {
 	f := &c.frame
 	if wire.ParseFrame(frame, f) != nil || !f.BTH.Opcode.Is(wire.OpRequest) {

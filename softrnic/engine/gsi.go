@@ -213,7 +213,7 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 	case cm.EventResolve:
 		g.asked(ev)
 		return
-	default: // all other events are about a known connection; one that was refused has no record
+	default: // all other events are about a known connection; a connection that the engine has refused has no CMConn
 	}
 	if c == nil {
 		return

@@ -19,8 +19,8 @@ const defaultReorder = time.Millisecond
 const rateQueueBytes = 1 << 20
 
 // Injector gives verdicts for one direction of one link. It is used by one goroutine at a time. It
-// keeps at most maxConnections first PSNs, and for each rule that counts transmissions maxTracked
-// packets.
+// remembers the first PSN of at most maxConnections destination queue pairs and, for each rule that
+// counts transmissions, at most maxTracked packets.
 //
 // RoCEv2 frames and all other frames are numbered separately, from 0 at the installation of a rule.
 // So packets of the hosts' kernels (ARP, neighbour discovery, TCP) do not change which RoCEv2

@@ -57,8 +57,8 @@ func (p *poster) state(op string, err error) error {
 	return err
 }
 
-// destroyQueue destroys the queue m by a call. The caller holds the locks of m; closed is true if m
-// was destroyed before.
+// destroyQueue destroys the queue m, whose handle is h, by the request `what` to the daemon. The
+// caller holds the locks of m. closed is true if m was destroyed before.
 func (c *Context) destroyQueue(op string, what proto.Op, h uint32, closed bool, m mapping) error {
 	if closed {
 		return verbs.Errorf(op, verbs.ErrClosed, "the object was destroyed")

@@ -291,8 +291,8 @@ func (m *Membership) messageLen(address, old, query int) int {
 	return reportHeadLen + len(m.Records)*(recordHeadLen+address)
 }
 
-// AppendTo appends the whole frame; src is its source MAC address. An old report must have exactly
-// one record.
+// AppendTo appends the whole frame; src is its source MAC address. A report with Old set (the older
+// version of the protocol) must have exactly one record.
 func (m *Membership) AppendTo(b []byte, src MAC) []byte {
 	to := m.to()
 	eth := Ethernet{Dst: GroupMAC(to), Src: src, Type: EtherTypeIPv4}

@@ -83,7 +83,8 @@ func (t *Table) Wake(oldest, now uint32) (waiting bool) {
 	return waiting
 }
 
-// Stir cancels Rest for the resting segments of a server: they keep their class.
+// Stir ends the rest of all resting segments of a server (see Rest). They keep their class, and no
+// Wake removes it.
 func (t *Table) Stir(server int) {
 	t.resting = slices.DeleteFunc(t.resting, func(r resting) bool { return r.Server == server })
 }

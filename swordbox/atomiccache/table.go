@@ -205,7 +205,7 @@ func (t *Table) evict(now clock.Time) (slot uint32, ok bool) {
 		slot = t.hand
 		t.hand = (t.hand + 1) % t.n
 		w := t.at(slot)
-		w.client.age(t.interval(now)) // a word that is not used does not age its counts itself
+		w.client.age(t.interval(now)) // the counts of a word that no operation uses age only here
 		if w.used || !w.Idle() {
 			w.used = false
 			continue

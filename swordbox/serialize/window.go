@@ -64,9 +64,9 @@ func (r *record) isResult() bool { return r.op.Is(wire.OpAnswered) }
 // window is a ring of records in PSN order. The server has answered the records in [head, open);
 // those in [open, tail) wait for its answer.
 //
-// The window keeps the newest max records. It also keeps the newest max READs and atomics, even if
-// there are WRITEs between them: a client that has lost an answer sends that request and all later
-// ones again, up to 2^23 PSNs. No queue pair has more READs and atomics in flight than
+// The window keeps at least the newest `max` records, and also the newest `max` READs and atomics,
+// even if there are WRITEs between them: a client that has lost an answer sends that request and
+// all later ones again, up to 2^23 PSNs. No queue pair has more READs and atomics in flight than
 // rules.MaxDepth. A WRITE needs no record, because its duplicate always has the same outcome (IBTA
 // C9-105).
 type window struct {

@@ -13,8 +13,9 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// fromHost applies the faults of the link up, and passes the frame to the pipeline. Faults apply to
-// single packets, so a super-frame is split while the link has rules.
+// fromHost handles a frame that a host has sent, on link i: it applies the link's fault rules for
+// the direction up, and passes the frame to the pipeline. Faults apply to single packets, so a
+// super-frame is split while the link has such rules.
 func (t *traffic) fromHost(i int, f packetio.Frame) {
 	in := t.ports.list[i].up
 	if in.Active() && f.Splittable() {

@@ -154,7 +154,7 @@ func (s *ports) renewWaiter() error {
 	return nil
 }
 
-// publish copies the ports to open, for the watcher.
+// publish stores a copy of the list of ports in s.open, where the watcher reads it.
 func (s *ports) publish() {
 	list := make([]opened, len(s.list))
 	for i := range s.list {

@@ -190,8 +190,8 @@ func (hw *hostWatch) look() {
 	}
 }
 
-// tend attends to a host (it calls reconcile) whenever look has requested it, and againWait after
-// an error, until ctx ends.
+// tend calls reconcile for a host whenever hostWatch.look has requested it, until ctx ends. After
+// an error it waits for the time againWait, and then calls reconcile again.
 func (w *watcher) tend(ctx context.Context, h *spec.Host, hw *hostWatch) {
 	for {
 		select {

@@ -36,7 +36,7 @@ type wordSeries struct {
 // wordBody is an experiment with clients that contend for words.
 type wordBody struct {
 	list    []wordSeries
-	names   []string // values of --series; none means all series but the chosen ones
+	names   []string // values of --series; none means all series except those with wordSeries.chosen set
 	clients []int
 	iters   int
 	span    time.Duration

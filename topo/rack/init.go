@@ -100,8 +100,9 @@ func makeMounts(p spec.Paths, tree string, note func(string, ...any)) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
-	// The mounts below StateRoot, except the rack's tmpfs, are removed in this mount namespace. As
-	// copies, they would keep the namespaces of other racks and nodes alive after their end.
+	// This mount namespace has copies of the machine's mounts. Those below StateRoot, except the
+	// rack's tmpfs, are removed here: such a copy would keep the namespaces of another rack or node
+	// alive after the end of that rack or node.
 	points, err := mountPoints()
 	if err != nil {
 		return err

@@ -191,8 +191,8 @@ func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) err
 }
 
 // round does one random operation; a put of a key that is absent or lost is followed by an insert.
-// If the plan has its first fault or a change of rules at the number of operations that all clients
-// have begun, round causes it.
+// Before that, round counts the operation. The plan says at which count of begun operations of all
+// clients the first fault begins and the rules change; round causes what begins at this count.
 func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	if r.ops++; r.ops == r.plan.after && r.plan.what != storeNothing && r.plan.loses == 0 {
 		r.env.rack.At(r.env.rack.Now(), r.inject)

@@ -62,9 +62,9 @@ type serviceHang struct {
 // switch that steers, and those with shared queue pairs, do not have it.
 const mixServices = "services"
 
-// servicePatience is how long after the hang of a memory service operations on a store with copies
-// may be unanswered. In this time the metadata server notices the hang and removes the server from
-// the view.
+// servicePatience is how long operations on a store with copies may remain unanswered after a
+// memory service has begun to hang. In this time the metadata server notices the hang and removes
+// the server from the view.
 const servicePatience = 5 * time.Second
 
 // mixServices makes a memory service hang: for a short time, or so long that a store with copies

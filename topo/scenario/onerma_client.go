@@ -65,8 +65,8 @@ func (h *soloHost) start() {
 	}
 }
 
-// crashed is called after a crash of this process's NIC. It sets the field loose of the areas that
-// the process's WRITEs may still change.
+// crashed is called after a crash of this process's NIC. For each area that a WRITE of the process
+// may still change, it sets the time until which that can happen (soloSpot.loose).
 func (c *soloClient) crashed() {
 	r := c.host.run
 	for _, o := range c.ops {

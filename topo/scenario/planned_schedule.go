@@ -36,7 +36,7 @@ func (a act) joins(before act) bool {
 type act struct {
 	kind actKind
 	// n is, by kind: how many later packets of the direction overtake the late packet or copy, the
-	// milliseconds of a silence, or the number of the list of rules that the switch gets.
+	// milliseconds of a silence, or the index of the list of rules that the switch gets.
 	n     int
 	half  int // the direction, as an index of halves
 	index int // number of the packet in its direction, from 1

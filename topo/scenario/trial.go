@@ -319,8 +319,9 @@ type afterLoss struct {
 // keyHolder is a client that can say which server has a key; servers are counted from 0.
 type keyHolder interface{ HolderOf(key uint64) (server int) }
 
-// judge is called when an operation on key has ended with the error err. It returns err, or err and
-// the error that afterLoss joins to it. losses is the value of run.losses when the operation began.
+// judge is called when an operation on key has ended with the error err. It returns err. If err
+// correctly reports a loss, judge joins kv.ErrNoEffect or kv.ErrTimeout to it, as afterLoss says.
+// losses is the value of run.losses when the operation began.
 func (a *afterLoss) judge(key uint64, losses int, err error) error {
 	p, places := a.Store.(keyHolder)
 	switch {

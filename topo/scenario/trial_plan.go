@@ -34,8 +34,8 @@ type trialPlan struct {
 	serverFaults []serverFault
 }
 
-// trialFault is a fault of a host or of the switch. It begins when operation number after has begun
-// and the time late has passed. It lasts for the time down.
+// trialFault is a fault of a host or of the switch. It begins the time `late` after operation
+// number `after` has begun, and lasts for the time `down`.
 type trialFault struct {
 	what       string
 	victim     string

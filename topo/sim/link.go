@@ -145,8 +145,8 @@ func (n *Net) send(h *half, f *packetio.Frame) {
 	}
 }
 
-// Inject puts a frame on one direction of a link at once, without asking for a fault verdict. The
-// trace shows rules as the rules that have hit the frame.
+// Inject puts a frame on one direction of a link at once, without asking for a fault verdict. In
+// the trace, the frame has `rules` as the IDs of the fault rules that have hit it.
 func (n *Net) Inject(l *Link, d fault.Dir, f packetio.Frame, rules []string) {
 	h := l.half(d)
 	h.Stats.Sent++

@@ -202,8 +202,8 @@ func (r *cloverRun) start() {
 	}
 }
 
-// group runs up to per clients of a machine that are one application; `first` is the number of the
-// first of them.
+// group runs up to `per` clients of a machine that are one application; `first` is the number of
+// the first of them.
 func (r *cloverRun) group(h *simrack.Host, ctx verbs.Context, first, per int) (err error) {
 	cfg := r.config(h, ctx)
 	if r.load.Merge {

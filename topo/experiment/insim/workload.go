@@ -69,7 +69,8 @@ func prepare[C interface {
 	return err
 }
 
-// waitUntil waits until the time t, by which client id must be ready.
+// waitUntil waits until the time t. If t has passed already, it returns an error: client id was not
+// ready in time. The text `ready` names in that error what the client should have been.
 func waitUntil(t clock.Time, rt verbs.Runtime, id int, ready string) error {
 	if rt.Now() >= t {
 		return fmt.Errorf("client %d was %s only at %v, later than %v", id, ready, rt.Now(), t)
