@@ -281,8 +281,8 @@ func (c *Client) withdraw(own entry, f fresh, why error, deadline clock.Time) er
 	return unchanged(why)
 }
 
-// show marks the object of an INSERT, which slot own names, as valid: the INSERT has succeeded
-// then.
+// show marks the object of an INSERT as valid: the INSERT has succeeded then. `own` is the slot
+// that names the object.
 func (c *Client) show(key uint64, h layout.Hash, own entry, f fresh, deadline clock.Time) error {
 	late := max(deadline, c.rt.Now()).Add(settleTimeout)
 	err := c.showAll(f.Ref, late)

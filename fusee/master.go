@@ -103,9 +103,9 @@ type sign struct {
 // error changes nothing from then on.
 var ErrDeposed = errors.New("another master has taken charge of the store")
 
-// deadAfter is how many READs in sequence must fail, for each lease that a server may be silent,
-// before the server counts as crashed. For a client (see tend) it is how many checks must find no
-// sign of life.
+// deadAfter is how many READs per lease must fail in sequence before a server counts as crashed: if
+// the server may be silent for n leases, n*deadAfter READs. A client counts as dead when this many
+// checks have found no sign of life (see tend).
 const deadAfter = 2
 
 // OpenMaster makes the master of a store. First it fences the former master. Then it changes the

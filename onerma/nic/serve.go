@@ -102,8 +102,8 @@ func (n *NIC) sendData(x *transfer, size int, out *packetio.Batch) {
 	} else {
 		var err error
 		if body, err = n.egress.sealer.source(x.source.mem, int(x.from)+int(x.head.At), size); err != nil {
-			// The owner has deregistered the memory in its mem.Table: the peer's operation ends by
-			// timeout.
+			// The host has deregistered the memory in its mem.Table. No data is sent, so the peer's
+			// operation ends by timeout.
 			return
 		}
 	}

@@ -109,8 +109,9 @@ func (s Service) Reply(private []byte, mtu verbs.MTU) (out [mad.REPPrivate]byte,
 	return out, err
 }
 
-// ParseReply returns the application's private data in a REP, and the agreed path MTU. A REP of a
-// port does not contain the MTU: ParseReply then returns `asked`, the MTU of the request.
+// ParseReply returns the application's private data in a REP, and the agreed path MTU. If the
+// service is a port of RDMA-CM, the REP does not contain the MTU: ParseReply then returns `asked`,
+// the MTU of the request.
 func (s Service) ParseReply(rep *mad.REP, asked verbs.MTU) ([]byte, verbs.MTU, error) {
 	if s.Port {
 		return rep.Private[:], asked, nil

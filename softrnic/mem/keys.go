@@ -20,8 +20,8 @@ func newKeySpace(r *rand.Rand) (k keySpace) {
 	return k
 }
 
-// mix is the round function of the network: the upper bits of the product depend on all bits of x
-// and of round.
+// mix is the round function of the Feistel network by which keySpace permutes indexes. The upper
+// bits of the product depend on all bits of x and of round.
 func mix(x, round uint32) uint32 { return (x + round>>16) * round >> (32 - halfBits) }
 
 // other returns a different permutation that is derived from the same seed.

@@ -21,7 +21,7 @@ type retransmission struct {
 	// timer expires. Responses to packets before that retry may still arrive; they must not cause
 	// another retry.
 	implied bool
-	// at is when the ACK timer expires; rnrAt is when the wait for an RNR NAK ends.
+	// at is when the ACK timer expires; rnrAt is when the pause that an RNR NAK has demanded ends.
 	at, rnrAt clock.Time
 }
 

@@ -133,9 +133,9 @@ func (p *Pending) Wait() Result {
 	return p.result
 }
 
-// Start starts an operation and returns at once. If maxPending operations are in progress, it waits
-// until one of them has ended. Operations in progress are executed in no particular order. After
-// Start has returned, the caller may change key and value.
+// Start starts an operation and does not wait for its end. If maxPending operations are in
+// progress, Start first waits until one of them has ended, or ctx has. Operations in progress are
+// executed in no particular order. After Start has returned, the caller may change key and value.
 func (k Keys[K]) Start(ctx context.Context, op Op[K]) *Pending {
 	out := &Pending{done: make(chan struct{})}
 	op.Key, op.Value = k.clone(op.Key), cloneBytes(op.Value)

@@ -33,8 +33,8 @@ const (
 	maxTransit = 2 * time.Minute
 )
 
-// endFormer sends the DREQs that are due. It gives up waiting for connections of which no packet
-// can be in flight any more.
+// endFormer sends the DREQs that are due for former connections. It forgets a former connection of
+// which no packet can be in flight any more, although the server has not answered.
 func (d *Dialer) endFormer(c *pipeline.Ctx) {
 	for i := 0; i < len(d.former); i++ {
 		f := d.former[i]

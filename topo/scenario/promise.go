@@ -58,8 +58,8 @@ type witness struct {
 	any   bool
 	// row is the PSN of the packet with which the rounds of the present series begin.
 	row wire.PSN
-	// own is true if only an answer with the PSN row acknowledges that packet. Otherwise an answer
-	// with a later PSN acknowledges it, too.
+	// own is true if only an answer with the PSN `row` acknowledges that packet. Otherwise an
+	// answer with a later PSN acknowledges it, too.
 	own    bool
 	rounds int
 	// Counts of the present series. lost: packets of the connection that links lost or corrupted.

@@ -4,10 +4,10 @@
 //
 //   - Nothing is retransmitted, and ACKs and NAKs are ignored. If a FETCH_ADD is lost, or overtaken,
 //     the server answers no later FETCH_ADD: the counters stop.
-//   - The switch counts the FETCH_ADDs in flight, and sends at most depth at a time. A lost response
-//     lowers this limit by one for ever; when it reaches 0, the counters stop. A response that
-//     arrives twice raises the limit by one, so that more FETCH_ADDs are in flight than the server's
-//     NIC has resources for.
+//   - The switch counts the FETCH_ADDs in flight, and lets at most the rule's depth be in flight. A
+//     lost response lowers this limit by one for ever; when it reaches 0, the counters stop. A
+//     response that arrives twice raises the limit by one, so that more FETCH_ADDs are in flight than
+//     the server's NIC has resources for.
 //   - At the limit the switch adds amounts up in one accumulator for the whole rule. The next request
 //     that finds room sends the accumulator to its own counter, so that counts of other flows go to
 //     the wrong counter.

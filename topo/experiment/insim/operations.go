@@ -60,7 +60,8 @@ func (r *wireRun) record(ev *sim.Event) {
 }
 
 // measured runs one operation of a client by calling f, and counts the operation's packets, bytes
-// and round trips. published is the length of its packets in the published formats.
+// and round trips. published is how many bytes the operation's packets have in the published
+// formats.
 func (r *wireRun) measured(name string, published, client int, c *sherman.Client, rt verbs.Runtime, f func() error) (experiment.Operation, error) {
 	began := rt.Now()
 	if err := f(); err != nil {

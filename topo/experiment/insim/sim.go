@@ -17,7 +17,7 @@ import (
 
 // Sim is the platform in the simulator: an experiment.Platform.
 type Sim struct {
-	// Cost is the pace of NICs, links, switch and clients.
+	// Cost is the cost model: what NICs, links, switch and clients take, in virtual time.
 	Cost *cost.Model
 }
 
