@@ -19,10 +19,11 @@ type Report struct {
 	// Subtables is how many subtables the index has. Splitting is how many of them are being split.
 	Subtables int `json:"subtables"`
 	Splitting int `json:"splitting"`
-	// Unfinished is how many changes clients have begun and have not finished. The replicas of a
-	// slot, a bucket header or a word of the directory differ; or an inserted object is still
-	// pending; or a split moves a key, which is not in its new slot yet. Clients at work leave such
-	// changes for some round trips; clients that have died leave them until they are recovered.
+	// Unfinished is how many changes clients have begun and have not finished. Each of them shows
+	// in one of these ways: the replicas of a slot, a bucket header or a word of the directory
+	// differ; or an inserted object is still pending; or a split moves a key, which is not in its
+	// new slot yet. Clients at work leave such changes for some round trips; clients that have died
+	// leave them until they are recovered.
 	Unfinished int `json:"unfinished"`
 	// Members are the servers that belong to the store. Filling are servers that have come back
 	// after a crash, and that a master is about to make members again. Only Client.Audit sets

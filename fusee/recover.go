@@ -87,7 +87,7 @@ var errLater = fmt.Errorf("%w: blocks of dead clients are not settled yet", kv.E
 
 // settleHeirs completes or withdraws the operations that dead clients began in the blocks which
 // this client has taken over from them. Then it leaves each block to other clients. When the clock
-// reaches until, it returns errLater, and the next call continues with the next object.
+// reaches `until`, it returns errLater, and the next call continues with the next object.
 func (c *changer) settleHeirs(until, deadline clock.Time) error {
 	for len(c.heirs) > 0 {
 		e := &c.heirs[0]

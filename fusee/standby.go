@@ -46,8 +46,8 @@ type Standby struct {
 // silence is how many leases a master may be silent before its standby takes charge.
 const silence = 4
 
-// OpenStandby makes the standby of a store that has a master. cfg is like that of a master. The
-// leases of both should be equal.
+// OpenStandby makes the standby of a store that has a master. cfg has the meaning that it has for a
+// master. The leases of the standby and of the master should be equal.
 func OpenStandby(cfg Config, deadline clock.Time) (*Standby, error) {
 	m, err := newMaster(cfg)
 	if err != nil {

@@ -46,7 +46,7 @@ type Space struct {
 const UsualSegment = MaxSlab
 
 // ShareIn makes s a shared space: n bytes of each server are divided among the classes as needed.
-// Segments have the length of an entry of class largest. Larger entries do not exist in the space.
+// Segments have the length of an entry of class `largest`. The space has no larger entries.
 func (s *Space) ShareIn(n int, largest Class) {
 	s.Shared, s.Entries = true, Counts{}
 	for c := range largest + 1 {

@@ -32,7 +32,8 @@ func (s *Server) load() error {
 		s.store = uint32(s.rt.Rand().Uint64()) | 1
 	}
 	// Clients of an earlier incarnation of the metadata server must not be taken for clients of
-	// this one. If no superblock says how many incarnations there were, the number is random.
+	// this one. If no superblock says how many incarnations there were, they are counted from a
+	// random number on.
 	if !exists {
 		s.owner = s.store % firstIncarnations
 	}
@@ -192,8 +193,8 @@ func (s *memories) noTree(i int) error {
 }
 
 // formatServer formats the memory of server i, including its part of the directory. It writes the
-// superblock last. Before that, no client and no restarted metadata server mistakes the memory for
-// a store's.
+// superblock last. Until then, no client and no restarted metadata server mistakes the memory for a
+// store's.
 func (s *chains) formatServer(i int) error {
 	m := &s.memory[i]
 	m.generation = s.rt.Rand().Uint64() | 1

@@ -46,7 +46,7 @@ func (u BlockUse) For(units int) BlockUse {
 	return u&^(0xff<<useUnits) | BlockUse(byte(units))<<useUnits
 }
 
-// Ahead returns the word with its version raised by versions, but not above MaxVersion. When the
+// Ahead returns the word with its version raised by `versions`, but not above MaxVersion. When the
 // client has written that word, it may give the block's objects all versions up to the new one.
 func (u BlockUse) Ahead(versions uint32) BlockUse {
 	version := min(u.Version()+versions, MaxVersion)

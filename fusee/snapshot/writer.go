@@ -5,8 +5,8 @@ import "slices"
 // MaxBackups is the largest number of backups of a word.
 const MaxBackups = 15
 
-// Writer is one write of a replicated word, which replaces the value old by the value new. n is the
-// number of backups. See the package comment.
+// Writer is one write of a replicated word, which replaces the value `old` by the value `new`. n is
+// the number of backups. See the package comment.
 type Writer struct {
 	state    State
 	n        uint8

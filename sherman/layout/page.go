@@ -238,15 +238,15 @@ func (p *Page) CanSplit() bool { return p.Count() >= minSplit }
 // is uneven if at most 1/edgeShare of the records have smaller keys.
 const edgeShare = 4
 
-// SplitFor splits a page to which a record with the given key will be added. It moves the upper
+// SplitFor splits page p, to which a record with the given key will be added. It moves the upper
 // half of the records to the fresh page `to`. If the level grows at an end of the range of all
 // keys, the records that are not near the new one stay together: keys that come in order fill the
 // pages that they leave behind (Hardened only).
 //
-// It builds the fresh page as `sib` in the bytes b. The caller must write b before it writes this
-// page. SplitFor returns the separator, which is the lowest key of the fresh page. It appends the
-// ranges of this page that must be written, in their order. It uses `scratch` for the order of the
-// records and returns it, perhaps grown.
+// It builds the fresh page as `sib` in the bytes b. The caller must write b before it writes page
+// p. SplitFor returns the separator, which is the lowest key of the fresh page. To `ranges`, it
+// appends the ranges of p that must be written, in their order. It uses `scratch` for the order of
+// the records and returns it, perhaps grown.
 func SplitFor(p *Page, key uint64, to Fresh, b []byte, sib *Page, scratch []uint16, ranges []Range) (sep uint64, _ []uint16, _ []Range) {
 	order := p.Order(scratch[:0])
 	at, sep := splitPoint(p, key, order)

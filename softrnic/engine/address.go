@@ -148,9 +148,9 @@ func (p *port) pathTo(local, remote netip.Addr) verbs.AHAttr {
 	return a
 }
 
-// isMyMAC inspects the destination MAC address of frame b. mine says that it is the NIC's address
-// or a multicast address, other that it is the unicast address of another NIC. Both are false if b
-// is too short.
+// isMyMAC inspects the destination MAC address of frame b. `mine` says that it is the NIC's address
+// or a multicast address, and `other` says that it is the unicast address of another NIC. Both are
+// false if b is too short.
 func (p *port) isMyMAC(b []byte) (mine, other bool) {
 	if len(b) < 6 {
 		return false, false

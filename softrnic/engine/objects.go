@@ -100,9 +100,9 @@ func (p *PD) newMR(region *mem.Region, err error) (*MR, error) {
 	return mr, nil
 }
 
-// RegFarMR registers memory of another process, which far reads and writes: length bytes from
-// address start of that process on. Peers and work requests name these bytes by addresses from base
-// on.
+// RegFarMR registers memory of another process, which `far` reads and writes: `length` bytes, which
+// begin at address `start` of that process. Peers and work requests name these bytes by addresses
+// that begin at `base`.
 func (p *PD) RegFarMR(far mem.Far, start, base, length uint64, access verbs.Access) (*MR, error) {
 	if err := alive("reg MR", p.dead); err != nil {
 		return nil, err

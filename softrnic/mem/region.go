@@ -96,8 +96,8 @@ func (r *Region) word(op string, off int) ([]byte, error) {
 	return r.span(op, off, 8)
 }
 
-// span returns n bytes at offset off for a local access of the owner. The owner may still access an
-// invalidated region, but not a deregistered one.
+// span returns n bytes at offset `off`, for an access by the program that registered the region.
+// This program may still access an invalidated region, but not a deregistered one.
 func (r *Region) span(op string, off, n int) ([]byte, error) {
 	if r.gone {
 		return nil, verbs.Errorf(op, verbs.ErrClosed, "the region was deregistered")

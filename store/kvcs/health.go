@@ -34,9 +34,9 @@ type avoided struct {
 	last, noted clock.Time
 }
 
-// choose returns the replica that a client asks, or nil if there is none: the first one of list
+// choose returns the replica that a client asks, or nil if there is none: the first one of `list`
 // that is not avoided, or else the one whose last failure is the oldest. It begins with the replica
-// at index skip of list.
+// at index `skip` of `list`.
 func (h *Health) choose(now clock.Time, list []*Remote, skip int) (best *Remote) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -25,7 +25,7 @@ const (
 )
 
 // Want returns how many bytes to take next from a server that has `memory` bytes, for places of
-// `length` bytes each: a multiple of length, or most if that is less.
+// `length` bytes each: a multiple of `length`, or `most` if that is less.
 func (c *Chunks) Want(length, most int, memory uint64) uint64 {
 	n := max(uint64(c.taken/takeShare), memory/memoryShare/uint64(length), 1)
 	return min(n*uint64(length), uint64(most))

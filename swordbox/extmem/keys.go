@@ -17,9 +17,9 @@ const MaxServers = 8
 // the size of a word.
 const Align = 8
 
-// ServersKey returns the field of a key with up to MaxServers servers, separated by commas. It keeps
-// each address in its canonical text, so that equal addresses are equal words; otherwise one server
-// in two spellings would count as two.
+// ServersKey returns the field for a rule's key whose value names up to MaxServers servers,
+// separated by commas. The field keeps each address in its canonical text, so that equal addresses
+// are equal words; otherwise one server in two spellings would count as two.
 func ServersKey(key, example, doc string) rules.Field {
 	f := rules.Option(key, example, doc, checkServers)
 	set := f.Set

@@ -66,8 +66,8 @@ func (s *saving) clear() {
 	clear(s.places)
 }
 
-// find returns the slot of a key, and its place in the heap. If the key is not in the table, at is
-// -1 and slot is a free slot for it.
+// find returns the slot of a key, and its place in the heap. If the key is not in the table, `at`
+// is -1 and `slot` is a free slot for it.
 func (s *saving) find(key uint64) (slot uint32, at int) {
 	for i := pipeline.Hash(key) & s.mask; ; i = (i + 1) & s.mask {
 		p := s.places[i]

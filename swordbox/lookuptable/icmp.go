@@ -49,7 +49,8 @@ func (v *view) parseQuote(b []byte, q *quote) (ok bool) {
 }
 
 // keyOfQuote returns the key of the flow in the opposite direction of the quoted packet: from the
-// destination of the quoted packet to its source. The entry with this key also rewrites the error.
+// destination of the quoted packet to its source. The entry with this key also rewrites the ICMP
+// error message that quotes the packet.
 func (q *quote) keyOfQuote(b []byte) (k Key) {
 	src, dst := q.addrs(b)
 	copy(k.Src[:], dst)

@@ -12,8 +12,9 @@ import (
 var protocols = map[string]uint8{"icmp": protoICMP, "tcp": protoTCP, "udp": protoUDP, "icmpv6": protoICMPv6}
 
 // ParseEntry reads an entry: words like "from=10.0.0.1:1234 to=10.0.0.2:80 proto=tcp dst=10.0.0.3:8080
-// dscp=46". The key is from, to and proto, or to alone if flow is false. address returns the address
-// of a host by its name, and port the port of the switch to it.
+// dscp=46". The key consists of `from`, `to` and `proto`, or of `to` alone if `flow` is false. The
+// function address returns the address of a host by its name. The function port returns the port of
+// the switch to an address.
 func ParseEntry(text string, flow bool, address func(string) (netip.Addr, error), port func(netip.Addr) int) (Entry, error) {
 	p := parser{flow: flow, address: address, port: port, seen: make(map[string]bool)}
 	for _, w := range strings.Fields(text) {

@@ -35,8 +35,8 @@ func (s links) close() error {
 	return s.listener.Close()
 }
 
-// beside returns the port of link l, number i: a memory link beside the packet socket wire. If the
-// rack has no memory links, or l is the link of a guest, the port is wire alone.
+// beside returns the port of link l, which has the number i: a memory link beside the packet socket
+// `wire`. If the rack has no memory links, or l is the link of a guest, the port is `wire` alone.
 func (s links) beside(wire *afpacket.Port, i int, l Link) (packetio.Port, error) {
 	if s.listener == nil || l.Guest {
 		return wire, nil

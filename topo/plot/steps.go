@@ -163,8 +163,8 @@ func (a *Arrow) draw(d *drawing, from, to *stepBox) {
 	a.line(d, fmt.Sprintf("M%.1f %.1fC%.1f %.1f %.1f %.1f %.1f %.1f", x1, y1, x1+out*bend, y1, x2-in*bend, y2, x2, y2), tip, y2, in)
 }
 
-// line draws a path and the arrow's head, whose tip is at x, y; to is 1 if the arrow points right,
-// and -1 if it points left.
+// line draws a path and the arrow's head, whose tip is at x, y. `to` is 1 if the arrow points
+// right, and -1 if it points left.
 func (a *Arrow) line(d *drawing, path string, x, y, to float64) {
 	color, dash := colors[(a.Color%len(colors)+len(colors))%len(colors)], ""
 	if a.Dashed {

@@ -89,7 +89,7 @@ func (r starter) cancelTimer(name string) error {
 }
 
 // RunTimer is the program of the process that After starts. It waits for the time d and then
-// performs the action do on the node.
+// performs the action `do` on the node.
 func RunTimer(ctx context.Context, open func() (*Rack, error), d time.Duration, do Doer, node string) error {
 	if err := passGate(); err != nil {
 		return err

@@ -152,8 +152,9 @@ func (r *lockRun) wrap(name string, n sim.Node) sim.Node {
 	return n
 }
 
-// renew is called for each word when its server starts, for the start-th time. If the word's memory
-// is new or was lost, renew begins a new history of the word. Otherwise the word's history goes on.
+// renew is called for each word when its server starts. `start` is how often the server has
+// started, this time included. If the word's memory is new or was lost, renew begins a new history
+// of the word. Otherwise the word's history goes on.
 func (r *lockRun) renew(w *lockWord, start int) {
 	w.lost = false
 	if start > 1 && !w.device && r.plan.survives {

@@ -41,9 +41,9 @@ type operator struct {
 	moved, replaced   uint64     // requests and atomics that the switch's earlier programs have counted as moved and as replaced
 }
 
-// programRest is the least time for which a program stays. A program that begins drops requests to
-// a server until the earlier connections of the switch to this server have ended. Changes in quick
-// succession would use up the retries of the NICs, which last for at least 33 ms.
+// programRest is the least time for which a switch program stays loaded. A program that begins
+// drops requests to a server until the earlier connections of the switch to this server have ended.
+// Changes in quick succession would use up the retries of the NICs, which last for at least 33 ms.
 const programRest = 100 * time.Millisecond
 
 // watch makes one run of lock histories while the operator changes the switch. After a published

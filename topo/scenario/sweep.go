@@ -74,14 +74,14 @@ func (s *Summary) add(r *Report) {
 	}
 }
 
-// maxAhead bounds, for each processor, how many numbers inOrder has handed to the function do while
-// their results were not handed to the function done yet. While one number takes long, the results
-// of later numbers wait in memory.
+// maxAhead bounds, for each processor, how many numbers inOrder has handed to the function `do`
+// while their results were not handed to the function `done` yet. While one number takes long, the
+// results of later numbers wait in memory.
 const maxAhead = 16
 
-// inOrder calls do for the numbers 0 to n-1, on all processors. The calling goroutine hands each
-// result to done, in the order of the numbers. If ended returns true after that, inOrder begins no
-// further call, waits for those in progress and drops their results.
+// inOrder calls `do` for the numbers 0 to n-1, on all processors. The calling goroutine hands each
+// result to `done`, in the order of the numbers. If `ended` returns true after that, inOrder begins
+// no further call of `do`, waits for the calls in progress and drops their results.
 func inOrder[R any](n int, ended func() bool, do func(i int) R, done func(i int, r R)) {
 	type result struct {
 		i int

@@ -103,8 +103,8 @@ func (c *Copied) count(b []byte, lost map[uint32]uint64) {
 	}
 }
 
-// statistics reads from a statistics block how many packets of an interface are missing. Of several
-// such blocks of an interface, only the last one counts.
+// statistics reads from a statistics block how many packets of an interface are missing in the
+// file. Of several such blocks of an interface, only the last one counts.
 func (c *Copied) statistics(body []byte, lost map[uint32]uint64) {
 	const fixed = 12
 	if len(body) < fixed {

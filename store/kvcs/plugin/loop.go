@@ -19,8 +19,8 @@ type loop struct {
 	conn  *net.UDPConn
 	now   func() clock.Time
 	awake func()
-	// rekey executes a REKEY and blocks until it has ended; rekeyed hands the status of a REKEY
-	// that has ended to the machine. Both are nil for a machine that issues none.
+	// rekey executes a REKEY and blocks until it has ended. When a REKEY has ended, rekeyed hands
+	// its status to the machine. Both are nil for a machine that issues no REKEYs.
 	rekey   func(*kvcs.Rekey) nic.Status
 	rekeyed func(now clock.Time, tag uint64, s nic.Status, out *kvcs.Outbox)
 	wg      sync.WaitGroup

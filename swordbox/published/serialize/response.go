@@ -51,9 +51,9 @@ func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed
 }
 
 // cover splits an acknowledgement of all requests up to PSN `at`. The client of each replaced
-// atomic gets an answer to it, and each client with other requests gets one acknowledgement of its
-// last one. READs and atomics that were not replaced wait for their responses; their clients may
-// get the answers to later requests first (hole 10).
+// atomic gets an answer to it, and each client with other requests gets one acknowledgement of the
+// last of them. READs and atomics that were not replaced wait for their responses; their clients
+// may get the answers to later requests first (hole 10).
 func (m *Machine) cover(c *pipeline.Ctx, via *client, at wire.PSN) {
 	m.acks = m.acks[:0]
 	oldest := int(at.Next() % ringSize)

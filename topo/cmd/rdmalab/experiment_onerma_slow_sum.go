@@ -82,8 +82,8 @@ func moved(l *perf.LoadResult, from, until int64) (n int) {
 	return n
 }
 
-// lineAfter returns after how many round trips a flow has the line rate; 0 if it does not have it
-// before the time `until`.
+// lineAfter returns after how many round trips a flow has the line rate. It returns 0 if the flow
+// does not have the line rate before the time `until`.
 func (r *slowRun) lineAfter(l *perf.LoadResult, until int64) float64 {
 	return r.after(l.Began, until, experiment.OneRMALineStep, func(from, at int64) bool {
 		bits := float64(moved(l, from, at) * onerma.MaxFrame * 8)
@@ -92,7 +92,8 @@ func (r *slowRun) lineAfter(l *perf.LoadResult, until int64) float64 {
 }
 
 // fairAfter returns how many round trips after the begin of the second flow the rates of both flows
-// are about equal (experiment.OneRMAFair); 0 if they are not before the time `until`.
+// are about equal (experiment.OneRMAFair). It returns 0 if they are not about equal before the time
+// `until`.
 func (r *slowRun) fairAfter(flows []perf.LoadResult, until int64) float64 {
 	return r.after(flows[1].Began, until, experiment.OneRMAFairStep, func(from, at int64) bool {
 		return experiment.OneRMAFair(float64(moved(&flows[0], from, at)), float64(moved(&flows[1], from, at)))

@@ -104,8 +104,8 @@ func (p *rackPlatform) table(ctx context.Context, l experiment.RedN) (*storeRun,
 }
 
 const (
-	// timelinePatience is how long a GET of a timeline may take. timelineAway is how long after its
-	// death the store's process is started again.
+	// timelinePatience is how long a GET of a timeline may take. timelineAway is the time between
+	// the death of the store's process and the start of the next one.
 	timelinePatience, timelineAway = time.Second, time.Second
 	// timelineOpen is how long the client may take to connect to the store.
 	timelineOpen = 10 * time.Second

@@ -154,8 +154,8 @@ func runningProgram(cmd *cobra.Command) (now, was program, err error) {
 	return now, was, nil
 }
 
-// steering returns program swordbox with the rules of `was`, except that one steering rule for each
-// memory server replaces the steering rules. If what is "none", it returns `was` without steering
+// steering returns program swordbox with the rules of `was`, except that its steering rules are
+// replaced by one for each memory server. If `what` is "none", it returns `was` without steering
 // rules.
 func steering(rack *spec.Rack, was program, what string) program {
 	want := was.without(rules.Steer)
