@@ -58,9 +58,10 @@ type attempt struct {
 }
 
 // tryLink tries to append node n to the chain of the key until a compare-and-swap succeeds, the
-// chain turns out to end in a tombstone, or an attempt fails. If uncertain is true, tryLink first
-// settles tried. If the outcome of a compare-and-swap is unknown, tryLink puts it into tried and
-// sets uncertain.
+// chain turns out to end in a tombstone, or an attempt fails. If *uncertain is true, *tried is an
+// earlier compare-and-swap whose outcome is unknown, and tryLink first finds out whether n is in
+// the chain (settle). If the outcome of a new compare-and-swap is unknown, tryLink puts it into
+// *tried and sets *uncertain.
 func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (linked, error) {
 	k, err := c.locate(key, deadline)
 	if err != nil {

@@ -138,9 +138,10 @@ func (c *session) handOver(n int) {
 	c.cfg.Reporter.add(g.part)
 }
 
-// hear reads the answer to the last report, and renews the lease by it. It also handles the outcome
-// of a part that the Reporter has sent. Such an outcome does not renew the lease, because it does
-// not say when the metadata server has last heard of this client.
+// hear reads the answer to the last report that the client has sent itself, and renews the lease by
+// it. It also handles the outcome of the part (a list of this client's records) that the Reporter
+// has sent for the client. Such an outcome does not renew the lease, because it does not say when
+// the metadata server has last heard of this client.
 func (c *session) hear() {
 	if g := &c.gc; g.part != nil {
 		if over, lost := c.cfg.Reporter.outcome(g.part); over {

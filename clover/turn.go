@@ -78,7 +78,8 @@ func (c *appender) takeTurn(key uint64, deadline clock.Time) (answered bool) {
 	}
 }
 
-// coverTurns is called before the client begins to link its node.
+// coverTurns marks the PUTs of the key that wait behind the client's turn as covered (see
+// Turns.cover). It is called before the client begins to link its node.
 func (c *appender) coverTurns(key uint64) {
 	if c.cfg.Turns != nil {
 		c.cfg.Turns.cover(key, &c.turn)

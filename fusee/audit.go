@@ -51,8 +51,8 @@ type auditor struct {
 	read Reader
 	out  Report
 	dir  layout.Directory
-	// uses are the block tables, by server. copies[s][j] are the copies of words of block tables
-	// that server s has for area j.
+	// uses are the block tables, by server. copies[s][j], for a backup area j of server s, is the
+	// table with copies of words from another server's block table.
 	uses   [][]layout.BlockUse
 	copies [][][]layout.BlockUse
 	// where has the offset of the slot of each key that was found.

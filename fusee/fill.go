@@ -274,9 +274,10 @@ type filler struct {
 	next clock.Time
 }
 
-// fill writes to server i all that it must have as a member: the index, and replicas of objects.
-// Its own block table was lost, and fill makes it from the copies on other servers (see copied). So
-// no block of the server has an owner then.
+// fill writes to server i all that it must have as a member: the index, replicas of objects, and
+// block tables. The block table of its area 0 was lost, and fill makes it from the copies on other
+// servers. A copy does not say which client owns a block, so afterwards the blocks of the server
+// have no owner.
 func (m *Master) fill(i int, members layout.View) error {
 	f := &filler{Master: m, to: i}
 	shape := &m.c.super.Shape

@@ -145,7 +145,7 @@ func (c *Client) enter(deadline clock.Time) error {
 			return err
 		}
 	}
-	c.view = 0 // the connections that were made until now have no owner
+	c.view = 0 // no view yet: the present connections have no owner, and register ends them
 	for {
 		if err := c.register(limit()); err != nil {
 			return err

@@ -426,7 +426,8 @@ func (m *Master) notice(now clock.Time) (hung bool) {
 // view. If another master has written the view, it returns ErrDeposed.
 func (m *Master) ask(i int, deadline clock.Time) error {
 	if !m.signs[i].claimed {
-		// The server may be another incarnation than the one that this master knew as a standby.
+		// The server may be another incarnation than the one that this master knew while it was
+		// the standby.
 		if _, err := m.c.peek(i, m.usable.As(layout.NoView), deadline); err != nil {
 			return err
 		}

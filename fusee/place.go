@@ -152,8 +152,8 @@ func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, er
 
 // follows is called when a split has begun to move keys from the bucket of slot `own`, in which the
 // object is: the split may not have seen the object. follows returns the slot into which the object
-// goes now, which is the same place in the twin, the subtable to which the split moves keys. It is
-// empty unless another client has inserted a key there since the split began.
+// goes now, which is the same place in the twin, the subtable to which the split moves keys. That
+// slot is empty unless another client has inserted a key there since the split began.
 func (p *placing) follows(c *Client, own entry, deadline clock.Time) (entry, error) {
 	c.cost.Retries++
 	shape := &c.super.Shape

@@ -80,8 +80,9 @@ func (s *space) readSight(v *sight, to int) {
 	s.read(s.root(), shape.EntryAt(v.subtable), to+4*layout.CombinedLen, 8)
 }
 
-// parseSight parses what readSight has read to offset `from` of the buffer. After the error
-// errStale the caller refreshes its copy of the directory, unless the error is errSplits.
+// parseSight parses what readSight has read to offset `from` of the buffer. It returns errStale if
+// the client's copy of the directory is out of date: the caller then reads the directory again. If
+// parseSight has corrected the copy itself, it returns errSplits, which is a kind of errStale.
 func (s *space) parseSight(v *sight, from int) (err error) {
 	for i := range v.old {
 		b := &v.old[i]

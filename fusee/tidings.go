@@ -72,8 +72,8 @@ type second struct {
 	// means that there is none. since is when that standby has shown last that it is alive.
 	number uint32
 	since  clock.Time
-	// words are, by server, the signs of life of a standby as the server had them last; known is
-	// true if the master has read the word of that server.
+	// words[i] is the sign of life of a standby that the master has read last from server i.
+	// known[i] is true if the master has read it there at least once.
 	words [layout.MaxServers]uint64
 	known [layout.MaxServers]bool
 	// base is the view with which the master went on last (see agreed). given are views with other
@@ -85,7 +85,8 @@ type second struct {
 // agreed is called when the master goes on with view v.
 func (s *second) agreed(v layout.View) { s.base, s.given = v, s.given[:0] }
 
-// announced is called before the master writes view v to servers, where the standby may read it.
+// announced notes that the standby may know view v. It is called before the master writes v to
+// servers, where the standby may read it.
 func (s *second) announced(v layout.View) {
 	if !slices.ContainsFunc(append(s.given, s.base), v.Same) {
 		s.given = append(s.given, v)

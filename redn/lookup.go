@@ -50,7 +50,7 @@ type Lookup struct {
 	// executes all probes in sequence. Otherwise Worker and each of these queues execute one probe,
 	// all at the same time, and Worker starts the answers when all have ended.
 	Beside []*Queue
-	// Received counts the receives of the queue pair of Answers.
+	// Received counts the completed receives of the queue pair of Answers.
 	Received *Counter
 	// Table is the memory with the buckets and the values. The program has its L_Key and R_Key, so a
 	// client needs to know only addresses.

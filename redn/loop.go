@@ -113,9 +113,9 @@ func (l *Loop) restore() {
 	l.again(l.q, l.restored)
 }
 
-// again appends READs to q that copy the original control segments over the requests in all. These
-// must be the first requests of the list restored, closing, because original has the segments in
-// the order of this list.
+// again appends READs to q that copy the original control segments over the requests in `all`.
+// These must be the first requests of a list: those in l.restored, and then l.closing. l.original
+// has the segments in this order.
 func (l *Loop) again(q *Queue, all []*Request) {
 	for at := 0; at < len(all); at += sendring.MaxSGE {
 		part := all[at:min(at+sendring.MaxSGE, len(all))]

@@ -20,8 +20,8 @@ import (
 // catchUp finds their nodes.
 const maxHints = 1 << 16
 
-// maxSuccessors is how many headers the server remembers. It reads other headers again when the
-// chain reaches their nodes.
+// maxSuccessors is how many successors of nodes, from headers that were read early, the server
+// remembers. It reads any other header once more when it follows the chain to the header's node.
 const maxSuccessors = 1 << 16
 
 // catchUpRounds is the largest number of round trips that catchUp makes for each group of `lanes`

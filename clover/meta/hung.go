@@ -60,8 +60,9 @@ func (w *watched) hangs(now clock.Time) bool {
 	return w.missed >= leastMissed && now >= w.silent.Add(servicePatience)
 }
 
-// watchServices asks the memory services of the servers that count and are connected. Unless a
-// change of the view is in progress, it also breaks the connections to those that spared returns.
+// watchServices sends the next question to each memory service whose server counts and is
+// connected, and takes the outcome of the last one. Unless a change of the view is in progress, it
+// also breaks the connections to the servers whose services hang (see spared).
 func watchServices(s *Server, now clock.Time) error {
 	for i := range s.watched {
 		w := &s.watched[i]

@@ -395,10 +395,10 @@ func (p *pieces) begin() {
 func (p *pieces) next() { p.at, p.left = p.at+p.n, p.left-p.n }
 
 // transfer executes the READ or WRITE of a piece, which prepare prepares. When the connection
-// fails, transfer connects again and tries a shorter piece, until the deadline of an operation on a
-// memory server. Without that, no server could be filled where connections often fail, because all
-// of its memory would have to be written over one connection. transfer does not go on in the memory
-// of another incarnation of the server.
+// fails, transfer connects again and tries a shorter piece, as long as an operation on a memory
+// server may take. If it did not, no server could be filled where connections often fail, because
+// all of its memory would have to be written over one connection. transfer does not go on in the
+// memory of another incarnation of the server.
 func (s *memories) transfer(i int, p *pieces, prepare func(o *remotemem.Op) error) error {
 	m := &s.memory[i]
 	boot, deadline := m.ways[0].boot, s.deadline()

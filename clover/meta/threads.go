@@ -243,10 +243,11 @@ func (h *handoff) accept(in calls.Request) bool {
 	return done
 }
 
-// quick executes a request if that needs no memory server, and changes only tables that the main
-// thread reads again after a wait: free nodes, held nodes, and what the server knows of the client.
-// done is true if quick has executed the request, or has dropped it as a late copy. answered is
-// true if a is the answer to send. The caller owns the tables.
+// quick executes a request if two conditions hold: no memory server is needed for it, and it
+// changes only tables that the main thread reads again after a wait (free nodes, held nodes, and
+// what the server knows of the client). done is true if quick has executed the request, or has
+// dropped it as a late copy. answered is true if a is the answer to send. The caller owns the
+// tables.
 func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 	s := h.s
 	cl := s.clients[r.Client]

@@ -334,8 +334,9 @@ func settleView(s *Server, fill []int, all bool) error {
 	return writeView(s, fill)
 }
 
-// voidGone calls voidServer and forsake for each server of whose nodes no copy counts. It reports
-// whether there is such a server.
+// voidGone looks for servers whose nodes are lost, because every server that has a copy of these
+// nodes is out. For each such server it calls voidServer and forsake. It reports whether there is
+// one.
 func voidGone(s *Server) (gone bool) {
 	for of := range s.memory {
 		if s.isGone(of) {

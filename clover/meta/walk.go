@@ -345,8 +345,9 @@ func (s *chains) mirror(list []*entry) {
 	}
 }
 
-// settle retires the nodes that an entry has passed. It does so only if the record and the mirror
-// are up to date: then the directory no longer names these nodes. It removes deleted keys.
+// settle retires the nodes that an entry has passed, and removes the key if it is deleted. It does
+// so only if the record and the mirror are up to date: then the directory no longer names these
+// nodes. If the key is lost, settle calls strip instead.
 func (s *chains) settle(e *entry) {
 	if !e.recorded || !e.mirrored {
 		return

@@ -148,8 +148,9 @@ const MaxParts = MaxRequest - requestHead
 type Request struct {
 	// Seq is the sequence number of the request, with the slot for the answer in its lowest bit. A
 	// client numbers its requests in the order in which it sends them, also over several
-	// connections. Class is a field of Alloc. N is the number of nodes in Alloc, and of Records.
-	// Client is the client's number, Epoch the epoch that it confirms.
+	// connections. Class is a field of Alloc. N is the number of nodes that an Alloc asks for, or
+	// the number of Records of a GC or Return. Client is the client's number, Epoch the epoch that
+	// it confirms.
 	Seq    uint32
 	Op     Op
 	Class  layout.Class

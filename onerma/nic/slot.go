@@ -21,7 +21,8 @@ type Command struct {
 	Target netip.Addr
 	Remote RegionID
 	Offset uint64
-	// Key is the cipher of K_d for this operation on the target's region.
+	// Key is the cipher of K_d, the key that is derived from the key of region Remote for this
+	// process and this operation.
 	Key *Cipher
 	// Local and LocalOffset name the memory that a WRITE sends, or into which a READ puts the data.
 	// The memory belongs to the NIC until the completion is polled. After a READ whose status is not

@@ -28,9 +28,10 @@ func alike(buffer, memory []byte) []byte {
 }
 
 // copyWords copies src to dst, which have the same length and begin at the same byte of a word. It
-// stores each word that lies in them once and as a whole: a program that changes or reads the words
-// meanwhile never sees a part of one, and does not lose what it stores after the NIC. A single call
-// of copy would not do that: for most lengths, it loads and stores parts that overlap.
+// stores each word that lies in them once and as a whole. So a program that reads a word meanwhile
+// never sees a part of it, and if the program stores a new value after the NIC, the NIC does not
+// overwrite this value. A single call of copy would not do that: for most lengths, it loads and
+// stores parts that overlap.
 func copyWords(dst, src []byte) {
 	first := min(-phase(src)&inWord, len(src))
 	copy(dst[:first], src)

@@ -22,9 +22,10 @@ type Header struct {
 	// When this page takes over the range of another page, pointers to that page become pointers to
 	// this one (Hardened only).
 	Reach uint64
-	// Opened flips each time the page, which was Closed, becomes Live again because its sibling has
-	// refused. If Refuses differs from Opened of the page to the left, this page refuses to take
-	// over that page's range (see RefusedBy; Hardened only).
+	// Opened flips each time this page, after it was Closed, becomes Live again because its sibling
+	// has refused to take over its range. Refuses is compared with Opened of the page to the left:
+	// if they differ, this page refuses to take over the range of that page (see RefusedBy;
+	// Hardened only).
 	Opened, Refuses bool
 	// Cut, in a Closed leaf, is the key from which on records leave the page; the others stay. 0
 	// means that all records leave (Hardened only).

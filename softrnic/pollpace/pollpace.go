@@ -124,9 +124,9 @@ func (s *Spinner) Found() { s.crowd().found() }
 // Pause yields the CPU after an empty poll. empty is the number of consecutive empty polls; inside
 // has the meaning of Spinner.Inside.
 func Pause(empty int, inside bool) {
-	// Gosched wakes another thread of this process for each idle processor, which takes longer than a
-	// round trip. So it is called only on a single processor, for goroutines of this process, or from
-	// time to time.
+	// Gosched wakes another thread of this process for each idle processor, which takes longer than
+	// a round trip. So it is called only if the caller may wait for another goroutine (inside), if
+	// the process uses a single processor, or from time to time.
 	if inside || runtime.GOMAXPROCS(0) == 1 || empty%goschedEvery == 0 {
 		runtime.Gosched()
 	}

@@ -27,7 +27,7 @@ import (
 // Options say how a program uses a store. The zero value is for a program that was started by
 // `rdmalab exec`.
 type Options struct {
-	// Clients and Patience are fields of Config.
+	// Clients and Patience are the fields of Config with the same names.
 	Clients  int
 	Patience time.Duration
 	// NIC is the NIC of the program's host.

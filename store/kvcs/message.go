@@ -186,8 +186,8 @@ func (o *Outbox) send(to netip.AddrPort, m *message) {
 	o.Packets = append(o.Packets, Packet{to, m.encode()})
 }
 
-// rekeyOf makes a REKEY of a member's region to the key next, issued by the process pid at the
-// address from.
+// rekeyOf makes a REKEY that gives the region of member m the key `next`. The process pid at the
+// address `from` issues it.
 func rekeyOf(tag uint64, m *member, from netip.Addr, pid nic.PID, next nic.Key) Rekey {
 	return Rekey{Tag: tag, Target: m.addr.Addr(), Region: m.region, Key: nic.Derive(m.key, from, pid, onerma.Rekey), NewKey: next}
 }

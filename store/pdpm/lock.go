@@ -22,10 +22,10 @@ type watch struct {
 	tries int // number of calls of pause
 }
 
-// stuck notes that a request, which was sent at the time asked, has found the lock word t. It
-// reports whether the word certainly has had this tag for longer than lease. If the client's host
-// was stopped before it read the answer at the time now, that time does not count: the holder may
-// have released the lock long ago.
+// stuck notes that a request, which was sent at the time `asked`, has found the lock word t. It
+// reports whether the word certainly has had this tag for longer than `lease`. The time between
+// `asked` and `now`, when the client reads the answer, does not count: if the client's host was
+// stopped in between, the holder may have released the lock long ago.
 func (w *watch) stuck(t tag, asked, now clock.Time, lease time.Duration) bool {
 	return w.Seen(t, asked, now) > lease && t != 0
 }

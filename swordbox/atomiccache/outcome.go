@@ -69,9 +69,9 @@ func (w *Word) Forget() {
 }
 
 // Reset puts the word back to Pass without a proven R_Key. It is called when the switch can no
-// longer rely on what it knows of the word: the outcome of an operation is not known, because the
-// server may have restarted, or no rule selects the word any more. Reset leaves the counts of
-// operations in flight as they are.
+// longer rely on what it knows of the word. That is so if no rule selects the word any more, or if
+// the outcome of an operation is not known, so that the server may have restarted. Reset leaves the
+// counts of operations in flight as they are.
 func (w *Word) Reset(now clock.Time) {
 	w.Epoch++
 	w.proven.ok, w.Literal = false, false

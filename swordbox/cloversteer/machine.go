@@ -48,8 +48,8 @@ const (
 	ReasonHeld pipeline.Reason = "a copy waits"
 	// ReasonGone: the connection of a waiting request has ended.
 	ReasonGone pipeline.Reason = "connection ended"
-	// ReasonTwice: the packet is the response to an absorbed append, which found that its node
-	// already had a successor. The client of that append has given up the append.
+	// ReasonTwice: the packet is the response to the CAS of an absorbed append. The CAS has failed,
+	// because the append's node already had a successor. The client has given up this append.
 	ReasonTwice pipeline.Reason = "append was given up"
 	notMine     pipeline.Reason = "not for the switch"
 )

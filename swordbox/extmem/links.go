@@ -193,8 +193,8 @@ func (t *Links[C]) Fail(c *pipeline.Ctx, ch C, why string) {
 	}
 }
 
-// forget removes the connection of a link. The connection's generation stays, because its end is
-// reported later.
+// forget removes the connection of link l. l.shared keeps the connection's generation, by which
+// Replace and Detach name the connection later.
 func (t *Links[C]) forget(l *Link) {
 	delete(t.byQPN, l.shared.OwnQPN)
 	l.connected = false

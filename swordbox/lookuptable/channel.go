@@ -41,7 +41,8 @@ const (
 
 var purposes = [...]string{"store", "load", "entry", "slots", "change"}
 
-// channel is the Connection of a bouncer. It keeps no copies of the frames that it writes to cells.
+// channel is the Connection of a bouncer, the hardened Server. It keeps no copies of the frames
+// that it writes to cells.
 type channel struct {
 	extmem.Conn
 	b   *bouncer

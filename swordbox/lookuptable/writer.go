@@ -229,8 +229,10 @@ func (m *Machine) table(rule string) (*Table, error) {
 	return nil, fmt.Errorf("rule %.40s has no table, because its server or the servers in %s are no hosts of the rack", rule, keyTable)
 }
 
-// Change begins to change entries, as many as there is room for. If one of the texts is no valid
-// entry, it changes none.
+// Change begins to write the entries of in.Entries to the table of rule in.Rule or, if in.Remove is
+// true, to remove them: as many as there is room for, from the first on. It does not wait until
+// these changes have ended. out.Taken says how many there are; the other counts of out include
+// earlier changes. If one of the texts is no valid entry, Change changes none.
 func (m *Machine) Change(c *pipeline.Ctx, in handler.Entries, address func(string) (netip.Addr, error)) (out handler.EntriesReport, err error) {
 	t, err := m.table(in.Rule)
 	if err != nil {

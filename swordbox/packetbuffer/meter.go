@@ -16,8 +16,8 @@ type meter struct {
 	first, last clock.Time
 }
 
-// began is called when the transfer of a frame begins: the frame is stored, or its entry is asked
-// for.
+// began is called when the transfer of a frame begins: when the switch stores the frame in the
+// ring, or when it READs the frame's entry.
 func (m *meter) began(now clock.Time) {
 	if m.first == 0 {
 		m.first, m.last = now, now

@@ -54,8 +54,8 @@ type Definition struct {
 	Hosts []string
 	// Keys are the keys that only rules of this action have. See Option.
 	Keys []Field
-	// Together returns what is wrong with the rules of the action in one set. A nil Together checks
-	// nothing.
+	// Together checks all rules of a rule set that have this action against each other. The error
+	// says what is wrong. A nil Together checks nothing.
 	Together func(list []*Rule) error
 	// Memory returns the memory of servers in which the switch keeps state of rule r. A nil Memory
 	// means that it keeps none there. The memory of rules of different actions must not overlap.

@@ -36,8 +36,8 @@ type scans struct {
 
 // admits reports whether the switch may forward a WRITE on a connection that the server has never
 // answered, or that the switch does not track. The WRITE may change the n bytes at va. The result
-// is false if they contain more than maxStrange words of the table, or if the search's budget is
-// used up.
+// is false if these bytes contain more than maxStrange words of the table, or if the budget for
+// searching the table (scans) is used up.
 func (m *Machine) admits(now clock.Time, s *server, va uint64, n uint32) bool {
 	b := &m.scans
 	if earned := now.Sub(b.at) / scanEach; earned > 0 {

@@ -73,8 +73,8 @@ func (o *clientOps) newest() *clientOp {
 	return o.at(o.tail - 1)
 }
 
-// messageAt returns the newest operation whose PSNs include psn and that concerns the words of a
-// known range; nil if there is none.
+// messageAt returns the newest operation whose PSNs include psn, among those that concern all words
+// in their extent and whose extent the switch knows. It returns nil if there is none.
 func (o *clientOps) messageAt(psn wire.PSN) *clientOp {
 	for pos := o.tail; pos != o.head; pos-- {
 		op := o.at(pos - 1)

@@ -146,7 +146,7 @@ func (d *duplicate) answerAgain() pipeline.Verdict {
 	switch {
 	case !d.window.waitsForRedo(d.r.psn):
 		d.answer(d.c, d.r)
-	case d.r.state == owed: // a second duplicate: the client does not wait for the READ before it
+	case d.r.state == owed: // the client sends the request for the third time: it does not wait for the earlier READ any more
 		d.endRedos(d.c, d.r.psn)
 	default:
 		d.window.follow(d.r, evOwe)

@@ -144,8 +144,8 @@ func (g *placing) move() outcome {
 }
 
 // forWord lets a word decide on which connection a request travels. The request is an atomic, or a
-// WRITE that touches only this word. forWord asks the word only if the flow may change to the place
-// that the decision may require.
+// WRITE that touches only this word. Before forWord asks the word, it checks that the flow may
+// change to any connection that the word may choose; otherwise the request waits.
 func (g *placing) forWord(w *atomiccache.Word) outcome {
 	_, _, rkey := target(g.f)
 	shard := g.s.shardOf(w.VA)

@@ -56,7 +56,8 @@ type Place struct {
 	// On is OnSim or OnRack. Hosts is the number of compute hosts of a rack.
 	On    string
 	Hosts int
-	// Slow is true if the rack's 1RMA NICs have the parameters for figures in slow motion.
+	// Slow is true if the rack's 1RMA NICs have the parameters for the figures that are measured
+	// in slow motion: on the testbed's network with all times multiplied (see SlowMotion).
 	Slow bool
 	// Quick, set by --quick, shortens measurements and leaves out those that are optional.
 	Quick bool

@@ -102,10 +102,11 @@ func quantiles(took []time.Duration) (median, p99 float64) {
 	return rtts(0.5), rtts(0.99)
 }
 
-// How figure 15 is measured, in virtual time and on a rack, in round trips. A flow has reached the
-// line rate when it has the share OneRMALine of it over OneRMALineStep round trips. The second flow
-// begins OneRMASecond after the first one or, in SoloRamp in the simulator, after the first one has
-// the line rate. The rates of both are compared over OneRMAFairStep.
+// How figure 15 is measured, in virtual time and on a rack. A flow has reached the line rate when
+// its rate over OneRMALineStep round trips is at least OneRMALine times the line rate. The second
+// flow begins OneRMASecond round trips after the first one or, in SoloRamp in the simulator, that
+// long after the first one has reached the line rate. The rates of both flows are compared over
+// OneRMAFairStep round trips.
 const (
 	OneRMALine     = 0.9
 	OneRMALineStep = 2

@@ -35,9 +35,9 @@ type OneRMARack struct {
 	NewAndRead float64
 	// Phases are the runs of SoloCrash.
 	Phases [3]PhaseGETs
-	// Hosts is how many hosts made READs in SoloRandom, each from Peers others. Window is the
-	// solicitation window of the rack file in bytes. These are of loads in slow motion, in which RTT is
-	// FileRTT.
+	// Only loads in slow motion, whose RTT is FileRTT, have the fields below. Hosts is how many
+	// hosts made READs in SoloRandom, each from Peers others. Window is the solicitation window of
+	// the rack file in bytes.
 	Hosts, Peers int
 	Window       int64
 }

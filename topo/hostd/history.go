@@ -140,8 +140,9 @@ var (
 	ordered   = mix{get: 0.45, put: 0.75, insert: 0.9, scan: 0.94}
 )
 
-// round performs one random operation. If it is a put of a key that is absent, an insert of the key
-// follows; also if the key is lost, but in a store with scans only if in.Loss is true.
+// round performs one random operation. If that is a put which finds no key, round inserts the key.
+// It also inserts a key that a put has found to be lost; but in a store with scans, only if in.Loss
+// is true.
 func (h *history) round(c *kv.Recorded, r *rand.Rand, size int, scans bool) error {
 	key := h.keys[r.IntN(len(h.keys))]
 	deadline := h.rt.Now().Add(checkPatience)

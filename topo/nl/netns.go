@@ -81,7 +81,8 @@ func quiet() {
 	}
 }
 
-// Quiet calls quiet in the namespace at path. Create calls quiet in each namespace that it makes.
+// Quiet stops the interfaces of the namespace at path from sending packets that no program has
+// requested (see quiet). Namespaces that Create has made are quiet already.
 func Quiet(path string) error {
 	return Do(path, func() error {
 		quiet()

@@ -112,9 +112,9 @@ const (
 	buryAttempt  = 10 * time.Second
 )
 
-// bury starts one more client. When all others have ended or died, it recovers the blocks that they
-// own, so that no block has an owner at the end. In a run with vigil, the master must have done
-// this already.
+// bury starts one more client. When all other clients have ended or died, this client recovers the
+// blocks that they own, so that no block has an owner at the end. If plan.vigil is true, the master
+// must have done that before: a block that still has an owner is an error.
 func (r *tableRun) bury() {
 	h := r.env.rack.Host("cn0")
 	r.env.client(h.Spec.Name, "undertaker", func(ctx verbs.Context) error {

@@ -89,8 +89,8 @@ const watchEvery = 100 * time.Microsecond
 // await makes the planned blows happen when memory servers have come back and have reached the
 // blows' stages.
 func (r *tableRun) await() {
-	// A master that is separated from all servers may remove a server that has lost nothing. So the
-	// run crashes only a server without which the store survives.
+	// A master may take a server for crashed that it only cannot reach, and remove this server from
+	// the members. So the run crashes only a server without which the store survives at that time.
 	if (r.plan.returns() || r.plan.cut) && r.plan.masters > 0 {
 		r.spare = r.expendable
 	}

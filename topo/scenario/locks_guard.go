@@ -78,8 +78,8 @@ type holder struct {
 
 func (w *lockWord) owns(word, stamp uint64) bool { return word == w.value(stamp) }
 
-// judgeLock checks mutual exclusion after the word of lock w, or its guard, has changed to the values
-// word and guard.
+// judgeLock checks mutual exclusion after the word of lock w, or the lock's guard, has changed.
+// `word` and `guard` are their present values.
 func (r *lockRun) judgeLock(w *lockWord, word, guard uint64) error {
 	if err := r.judgeValue(w, word); err != nil {
 		return err

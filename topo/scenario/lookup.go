@@ -110,8 +110,8 @@ type lookupRun struct {
 	sent    int  // frames that cn0 has sent so far
 	over    bool // the plan's fault is over, or the plan has none
 	checks  int
-	// changed counts the changes of entries of flows that send. quiet counts those changes before
-	// which the oracle has read the table, because no other change was incomplete.
+	// changed counts the changes of entries of flows that send. If all earlier changes are complete
+	// before a change, the oracle reads the table; quiet counts these reads.
 	changed, quiet int
 }
 

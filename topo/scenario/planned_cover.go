@@ -23,7 +23,8 @@ type coverage struct {
 	visit func(table string, n uint32, state string)
 }
 
-// entry names a user (such as a flow) of one of the switch's state tables.
+// entry names a user of one of the switch's state tables: an object (such as a flow) that is always
+// in one of the table's states. table is the name of the table, n the number of the object.
 type entry struct {
 	table string
 	n     uint32

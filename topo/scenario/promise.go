@@ -63,9 +63,9 @@ type witness struct {
 	own    bool
 	rounds int
 	// Counts of the present series. lost: packets of the connection that links lost or corrupted.
-	// arrived: how often the packet row arrived at the server. replies: answers that the server
-	// sent (with own, only those to the packet row). answered: true if an answer that acknowledges
-	// the packet row arrived at the requester.
+	// arrived: how often the packet with the PSN `row` arrived at the server. replies: answers that
+	// the server sent; if own is true, only those to this packet. answered: true if an answer that
+	// acknowledges this packet arrived at the requester.
 	lost, arrived, replies int
 	answered               bool
 }

@@ -160,8 +160,8 @@ func (r *trialRun) startServer(host string) {
 	})
 }
 
-// failServer injects a fault of the host that runs the store's server, and schedules the end of the
-// fault and the next server.
+// failServer injects a fault of the host that runs the store's server. It schedules the end of the
+// fault and the start of the next server.
 func (r *trialRun) failServer(x serverFault) {
 	if r.plan.Server.Resident != nil {
 		r.failResident(x)

@@ -226,8 +226,9 @@ func (t *transits) arrive(now clock.Time, frame []byte) {
 	}
 }
 
-// depart is called when a frame leaves the switch, at the time `at`. It ends the stays of the
-// frame's packet and, for a response, of the requests that it answers.
+// depart is called when a frame leaves the switch, at the time `at`. It ends the measured time of
+// the frame's packet inside the switch. If the packet is a response, it also ends that of the
+// requests which the response answers and which the switch has not sent on.
 func (t *transits) depart(at clock.Time, frame []byte) {
 	if t == nil {
 		return

@@ -65,7 +65,8 @@ func (p *pool) giveBack(t table, n int64) {
 	p.free[t] += n
 }
 
-// most returns how many objects of a kind, which must have a table, one application may have.
+// most returns how many objects of kind k one application may have. The NIC must have a table for
+// objects of this kind.
 func (p *pool) most(l *Limits, k kind) int { return int(min(l.of(k), p.size[quotas[k].table]/2)) }
 
 // bound reduces the device attributes that a program reads to the program's quotas.

@@ -78,8 +78,9 @@ type extent struct{ from, end wire.PSN }
 // maxAhead is how many extents shown.ahead remembers.
 const maxAhead = 64
 
-// move advances the base to the PSN `to`, unless the base is already there or beyond. It then
-// advances the base over extents that were shown.
+// move advances the base to the PSN `to`, unless the base is already there or beyond. Then it
+// advances the base over the extents of h.ahead that it has reached, because their requests were
+// shown, too.
 func (h *shown) move(to wire.PSN) {
 	if !h.known || wire.Diff(to, h.base) > 0 {
 		h.base, h.known = to, true

@@ -223,8 +223,9 @@ func (o *Own) deadline() clock.Time {
 	return at
 }
 
-// first reports whether there is no stale flow, and no earlier connection of the switch, also of
-// this incarnation, that may still deliver requests.
+// first reports whether nothing is left of earlier connections: no stale flow, and no ended
+// connection of the switch (made by this incarnation or a former one) on which requests may still
+// reach a server.
 func (o *Own) first() bool { return o.former.Empty() && o.dialer.AllClear() }
 
 // news passes the dialer's events to the handlers that use the connections. The program calls it at

@@ -125,8 +125,9 @@ func (p *rackPlatform) bandwidth(ctx context.Context, host string, cfg *perf.Con
 	return res, err
 }
 
-// bufferRun is a measurement of the packet buffer: a rule of action buffer queues the frames to
-// host, and stores those that find no room in the switch in the memory of a server, the ring.
+// bufferRun is a measurement of the packet buffer: a rule of action buffer queues the frames that
+// leave to the host with the name `host`. The frames that find no room in the switch go to the ring
+// in the memory of a server.
 type bufferRun struct {
 	p    *rackPlatform
 	load experiment.BufferRate

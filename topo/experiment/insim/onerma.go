@@ -171,7 +171,7 @@ func (r *soloRack) fail(err error) {
 	}
 }
 
-// flow adds a flow to a host. Transfers that end at the time from or later are measured.
+// flow adds a flow to a host. Transfers that end at the time `from` or later are measured.
 func (h *soloHost) flow(to, bytes int, again bool, from clock.Time) *soloFlow {
 	f := &soloFlow{host: h, number: len(h.flows), to: to, bytes: bytes, again: again, from: from}
 	h.flows = append(h.flows, f)

@@ -59,9 +59,9 @@ func Run(ctx context.Context, cfg Config) error {
 		d.mu.Unlock()
 		d.work.Wait()
 	}()
-	// The library's program does not get ctx, which a signal ends. At the end of its context, the
-	// library kills the program, and leaves the program's reader of the terminal running. After
-	// p.Quit, the program waits for the reader.
+	// A signal ends ctx, so the tea.Program does not get ctx: at the end of its context, package
+	// tea kills the program, and the goroutine that reads the terminal goes on. After p.Quit, the
+	// program waits for this goroutine.
 	options := append([]tea.ProgramOption{
 		tea.WithInput(cfg.In), tea.WithOutput(cfg.Out), tea.WithoutSignalHandler(),
 	}, cfg.Options...)
