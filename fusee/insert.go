@@ -182,7 +182,8 @@ func (p *placing) unrivalled(c *Client, own entry, deadline clock.Time) error {
 	return c.withdraw(own, p.fresh, err, deadline)
 }
 
-// absent executes the batch, checks that the key has no slot, and chooses an empty slot.
+// absent executes the batch that compose has prepared, checks that the key has no slot, and chooses
+// an empty slot.
 func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, error) {
 	asked := c.rt.Now()
 	if err := c.do(deadline); err != nil {

@@ -56,9 +56,9 @@ func (s *memories) writeCopies(p layout.Place, b []byte) error {
 	return nil
 }
 
-// complete finishes an append. header is the header of the last copy of the node `at`; it names a
-// successor. complete appends this successor on the other copies. It returns false if a memory
-// server did not answer.
+// complete finishes an append that has been made on the last copy of the node `at`: header, the
+// header of that copy, names a successor. complete appends this successor on the other copies. It
+// returns false if a memory server did not answer.
 func complete(s *chains, at layout.Location, header layout.Word) bool {
 	p, _ := s.space.Place(at.Handle)
 	list := s.copies(p)

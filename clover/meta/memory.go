@@ -39,7 +39,7 @@ type memories struct {
 	starting bool
 	// store is the number of the store, which all its superblocks contain.
 	store uint32
-	// view counts the changes of the set of servers whose copies count.
+	// view is the number of the view: each change of the set of servers whose copies count adds 1.
 	view  uint32
 	stats rpc.Stats
 	walk  walker

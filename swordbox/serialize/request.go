@@ -207,7 +207,8 @@ func (l *sequencer) newRequest(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Pa
 }
 
 // hold keeps a request in the pool until its place is free. The switch then expects the next PSN
-// from the client, as if the request were received.
+// from the client, as if the server had received the request. If the pool has no room, hold drops
+// the request.
 func (l *sequencer) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline.Verdict {
 	m := l.m
 	if p.BTH.Opcode.Is(wire.OpWrite | wire.OpAtomic) {

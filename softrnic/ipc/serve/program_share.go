@@ -43,8 +43,9 @@ func (s *share) used() (sum int) {
 // process is a process that has opened the NIC by libibverbs, once for each of its clients. It has
 // the memory that these clients share with the daemon.
 //
-// While the library replaces pages, it sends no command that concerns memory on any connection of
-// the process, because the kernel then refuses the daemon's writes to these pages by /proc/PID/mem.
+// While the library replaces pages by a share, it sends no command that concerns memory on any
+// connection of the process, because meanwhile the kernel refuses the daemon's writes to these
+// pages by /proc/PID/mem.
 type process struct {
 	clients int // guarded by processes.mu
 

@@ -193,7 +193,8 @@ func (n *node) startReplica(s *onermahost.NIC, awake func(), in *request) error 
 	return nil
 }
 
-// open makes a part, with its UDP socket and its process on the NIC s. The caller holds mu.
+// open makes a part (what a coordinator and a replica have in common): a UDP socket, and a process
+// on the NIC s. The caller holds mu.
 func (n *node) open(s *onermahost.NIC, awake func()) (*part, error) {
 	conn, err := listen(s.Addr())
 	if err != nil {
