@@ -36,7 +36,7 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 		right, err := c.header(left.Sibling, deadline)
 		switch {
 		case errors.Is(err, errGone) && left.Cut > 0:
-			err = nil // `left` has a cut, so it stays in the tree, and by now names another sibling: the next try reads that
+			err = nil // with a cut, `left` is still in the tree, and by now names another sibling
 		case errors.Is(err, errGone):
 			// The sibling has left the tree. Before a page leaves, its left neighbour in the chain
 			// is made to name the next page (see bypass). The closed page still names the sibling,

@@ -76,7 +76,7 @@ type walker struct {
 	followed     int
 	// successors has, for nodes whose headers were read early, the successor of the node.
 	successors map[layout.Location]layout.Location
-	behind     []*entry // entries of which the server has not reached all reported nodes, or not written a record; see note
+	behind     []*entry // entries with reported nodes not reached yet, or an unwritten record; see note
 	turn       uint64   // number of the last call of followBatch
 
 	touched, closing []*entry // lists that followBatch and catchUp use again in each call

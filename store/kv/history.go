@@ -429,7 +429,7 @@ func CheckValue(key uint64, b []byte) (uint64, error) {
 func (r *Recorded) run(key uint64, in input, f func() (got uint64, err error)) error {
 	index := r.history.invoke(key, r.client, in, r.now())
 	got, err := f()
-	out := output{value: got, where: Anywhere} // for a successful write, r.Where may name fewer servers below
+	out := output{value: got, where: Anywhere} // of a write, r.Where may name fewer servers, below
 	switch {
 	case err == nil && in.kind != opGet && r.Where != nil:
 		out.where = r.Where()

@@ -127,7 +127,7 @@ func (l *learning) compare(f *wire.Frame) match {
 		return impossible
 	}
 	if wire.Diff(psn, l.low) < 0 {
-		return impossible // otherwise a dead flow without responses stays a candidate for the responses of all others
+		return impossible // else a dead flow without responses stays a candidate for all responses
 	}
 	return possible
 }

@@ -146,7 +146,8 @@ func (d *duplicate) answerAgain() pipeline.Verdict {
 	switch {
 	case !d.window.waitsForRedo(d.r.psn):
 		d.answer(d.c, d.r)
-	case d.r.state == owed: // the client sends the request for the third time: it does not wait for the earlier READ any more
+	case d.r.state == owed:
+		// The client sends the request for the third time: it no longer waits for the earlier READ.
 		d.endRedos(d.c, d.r.psn)
 	default:
 		d.window.follow(d.r, evOwe)

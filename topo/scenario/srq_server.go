@@ -33,7 +33,7 @@ type srqServer struct {
 	armed  int
 	events int  // limit events that were handled
 	fired  bool // a limit event has come that attend has not handled yet
-	known  bool // the completion queue was empty once since the event: all earlier messages are counted
+	known  bool // the completion queue was empty after the event, so all earlier messages are counted
 	need   bool // attend must post receives as soon as slots are free
 	// low is the time since which the queue must be below its limit and no event has come; 0 means
 	// that it may be above the limit.
