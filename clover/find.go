@@ -210,8 +210,8 @@ func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout
 			k.at = at
 			if l, ok := k.near(shortcut); ok && slot >= 0 && l != k.at {
 				if h, near := c.nearer(key, l, k, deadline); near {
-					// The shortcut may lead into an old chain of the key, which ends in a
-					// tombstone.
+					// The shortcut may lead into an old chain of the key. So a tombstone at its
+					// end does not show that the key is deleted now (fresh is false).
 					k.at, k.fresh = l, false
 					header, seen = h, c.format.Keyed
 				}

@@ -204,8 +204,8 @@ func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, d
 // settleByChain looks for the client's node n, and returns true if n was linked. That is so if n
 // has a successor or a later version, if the chain ends with n, or if the metadata server has seen
 // n in a chain. If n was certainly not linked, settleByChain sets *uncertain to false. During the
-// search the metadata server may pass n on its way to a tombstone, and remove the chain. The memory
-// of the nodes does not show that, and the key may have been inserted again. Therefore
+// search the metadata server may follow the chain beyond n to a tombstone, and remove the chain.
+// The memory of the nodes does not show that, and the key may have been inserted again. Therefore
 // settleByChain asks the server once more at the end.
 func (c *appender) settleByChain(key uint64, n node, uncertain *bool, deadline clock.Time) (bool, error) {
 	k, met, err := c.inquire(key, n, deadline)

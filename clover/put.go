@@ -179,8 +179,8 @@ func (c *appender) batch() int {
 	return min(c.cfg.Batch, max(minBatch, c.cfg.Batch/c.space.Servers))
 }
 
-// minBatch is the smallest batch, unless Config.Batch is smaller. It limits how many calls the
-// client makes for nodes.
+// minBatch is the smallest batch, unless Config.Batch is smaller. With smaller batches the client
+// would have to ask the metadata server for nodes more often.
 const minBatch = 8
 
 // choose returns the index in `spare` of a node for a key whose home is server `near`. If the

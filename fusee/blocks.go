@@ -156,7 +156,8 @@ func stock(s *space, units int, deadline clock.Time) {
 }
 
 const (
-	// An operation gets further free objects at its end if its class has at most stockAt left.
+	// An operation gets further free objects at its end if the class of its object has at most
+	// stockAt free objects left.
 	stockAt = 4
 	// refillRTTs is how many round trips it takes to look for freed objects, to find none, and to get
 	// a block that was requested ahead.

@@ -139,9 +139,9 @@ func (f *finder) avoids(at uint64) bool {
 	return slices.ContainsFunc(f.stuck, func(a avoided) bool { return a.at == at && f.rt.Now() < a.until })
 }
 
-// vacancy chooses an empty slot for an INSERT, in the combined bucket of the key that has fewer
-// keys than the other. It chooses a slot that the client avoids, or a leaving slot, only if there
-// is no other empty slot. ok is false if there is none.
+// vacancy chooses an empty slot for an INSERT. A key has two combined buckets; vacancy chooses a
+// slot in the one that has fewer keys. It chooses a slot that the client avoids, or a leaving slot,
+// only if there is no other empty slot. ok is false if no slot is empty.
 func (f *finder) vacancy() (e entry, ok bool) {
 	least := 2 * layout.CombinedSlots
 	f.vacant = 0
@@ -280,8 +280,8 @@ func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry,
 		case err != nil:
 			return nil, err
 		case head.Version != format.Ref(e.slot).Version:
-			// The object's memory is in use again: the twin has got the key meanwhile, or a newer
-			// value of the key.
+			// The object's memory is in use again, so the object was freed. Therefore the twin has
+			// got the key meanwhile, with the value of this object or with a newer one.
 			return nil, errChanged
 		case head.Key == key:
 			return append(list[:0], f.passer(e)), nil

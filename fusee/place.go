@@ -28,8 +28,9 @@ type placing struct {
 	// outdated is a slot that names the object and from which a split has begun to move keys, or nil.
 	outdated *outdated
 	// lost are the offsets of slots that this INSERT has lost to other clients. The INSERT does not
-	// try them again: a backup may have had the object's value, and a late CAS of a client that
-	// cleans the slot (see cleanGroups) may expect this value: it would empty the slot.
+	// try them again. A backup of such a slot may have had the value that names this object, and a
+	// client that cleans the slot (see cleanGroups) may still have a CAS in flight that expects
+	// this value. If the INSERT put the value there again, that CAS would empty the slot.
 	lost []uint64
 }
 

@@ -77,7 +77,7 @@ func (c *changer) inherit(owner uint32, deadline clock.Time) error {
 // are settled. They remain so while this client owns the block, because no other client uses them.
 type estate struct {
 	heir
-	block *block // nil means that none of the objects is settled
+	block *block // made when the client begins to settle the objects; nil before
 	next  int
 }
 

@@ -35,8 +35,8 @@ type changer struct {
 	reign reign
 }
 
-// follow calls space.follow, and forgets the blocks of dead clients that this client has lost by
-// the change of the view.
+// follow calls space.follow. If the view changes, follow also removes from c.heirs the blocks of
+// dead clients that were on servers which have left the view or have lost their memory.
 func (c *changer) follow(deadline clock.Time) error {
 	err := c.space.follow(deadline)
 	if err != nil {

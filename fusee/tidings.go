@@ -28,8 +28,9 @@ type tidings struct {
 
 const tidingsLen = layout.MasterWord + 8 - layout.StandbyWord
 
-// exchange writes words to a server, and then reads its tidings, in the same round trip. If the
-// server's memory has no view, which means that it was lost, the error is errReborn.
+// exchange writes words to a server, and then reads the server's words about master and standby
+// (tidings), in the same round trip. If the server's memory has no view, which means that the
+// memory was lost, the error is errReborn.
 func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time) (t tidings, err error) {
 	var raw []byte
 	for _, w := range words {
@@ -188,10 +189,10 @@ func back(m *Master) {
 // absent.
 const agreePatience = 3 * time.Second
 
-// agree decides whether the master may go on with a view that all its members have. The standby
-// takes charge if half of the members of the last view that it knows answer. So the master goes on
-// only if the standby has seen the new view, or cannot take charge without a member of it. Otherwise
-// agree returns errAlone.
+// agree decides whether the master may go on with the view `next`, which all members of `next`
+// have. The standby takes charge if half of the members of the last view that it knows answer. So
+// the master goes on only if the standby has seen `next`, or if the servers that are no members of
+// `next` are too few for the standby to take charge. Otherwise agree returns errAlone.
 func (m *Master) agree(next layout.View) error {
 	s, deadline := &m.second, m.c.rt.Now().Add(agreePatience)
 	for s.number != 0 && !s.outvoted(next, func(i int) bool { return m.signs[i].lost }) {

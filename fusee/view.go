@@ -216,8 +216,9 @@ func (m *memory) see(v layout.View) error {
 	return errors.New("the server does not have the present view of the members yet")
 }
 
-// confirm extends the lease of the client's view, if it is over: it reads the views of all members,
-// and compares them with its own.
+// confirm does nothing while the lease of the client's view lasts. When the lease is over, confirm
+// reads the views of all members. If all of them are the client's view, confirm extends the lease;
+// otherwise it returns the error with which see refuses one of them.
 func (m *memory) confirm(deadline clock.Time) error {
 	if m.view == 0 || m.exempt || !m.managed || m.rt.Now() < m.until {
 		return nil

@@ -140,7 +140,8 @@ func (s *Server) number() (uint32, error) {
 	return s.nextID, nil
 }
 
-// nextNumbers makes this server give the next clients the numbers of the incarnation s.owner.
+// nextNumbers is called when s.owner has become a new incarnation number. It makes this server give
+// the next clients owner numbers of that incarnation.
 func (s *Server) nextNumbers() error {
 	if err := s.identify(); err != nil {
 		return err

@@ -291,8 +291,8 @@ func parseParts(b []byte) (list []Part, err error) {
 	return list, nil
 }
 
-// Parse parses a request into r. It overwrites all of r except unused records. It returns
-// ErrMessage if b is no request.
+// Parse parses a request into r. It overwrites all of r, except elements of Records that the
+// request does not have. It returns ErrMessage if b is no request.
 func (r *Request) Parse(b []byte) error {
 	if len(b) < requestHead {
 		return ErrMessage

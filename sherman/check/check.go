@@ -121,8 +121,9 @@ func (c *checker) take(addr layout.Addr, b []byte) (*page, error) {
 	return p, nil
 }
 
-// again reads the page at addr again until the copy is not torn, at most maxReads times. It returns
-// nil if there is no page.
+// again reads the page at addr again until the copy is not torn, at most maxReads times. p is nil
+// if the bytes are no page, or if all copies were torn; then c.unparsed has the reason. err is the
+// error of a READ.
 func (c *checker) again(addr layout.Addr) (p *page, err error) {
 	for range maxReads {
 		c.report.Again++

@@ -33,7 +33,7 @@ const (
 
 const (
 	// localServices is the prefix of service IDs that are administered by the local system (IBTA
-	// A3.2.3.1), for names.
+	// A3.2.3.1). The ID of a service with a name, which is no port, has this prefix.
 	localServices mad.ServiceID = 0x02 << 56
 	// sdpService is the bit by which Wireshark recognizes the Sockets Direct Protocol. It is 0 in
 	// the service IDs of names.

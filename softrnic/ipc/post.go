@@ -14,8 +14,8 @@ import (
 const (
 	// After `eager` empty polls of a completion queue, a thread yields the processor after each
 	// further empty poll, because the daemon may need it. An empty poll takes a tenth of a
-	// microsecond. eagerLooks is how often a thread reads the head of a ring, a single word, before it
-	// yields.
+	// microsecond. A thread that waits until the daemon has taken entries from a ring reads the
+	// head of the ring eagerLooks times before it yields: that is only one word.
 	eager      = 4
 	eagerLooks = 64
 	// Once in pollsPerReport empty polls, a thread tells the daemon that it polls

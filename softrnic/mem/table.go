@@ -364,8 +364,9 @@ func (t *Table) Remote(pd PD, qp wire.QPN, rkey uint32, va uint64, length uint32
 	return r.check(pd, va, uint64(length), need)
 }
 
-// Whole checks the rights of the peer of queue pair qp to a region or window that its request, a
-// FLUSH of a whole region, names without a range.
+// Whole checks a FLUSH of a whole region, which names a region or window by rkey but no range in
+// it. The peer of queue pair qp has sent this request; Whole checks the peer's rights as Remote
+// does.
 func (t *Table) Whole(pd PD, qp wire.QPN, rkey uint32, need verbs.Access) Fault {
 	r := t.lookupRemote(rkey)
 	if r == nil || (r.owner != 0 && r.owner != qp) {

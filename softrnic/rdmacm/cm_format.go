@@ -14,7 +14,8 @@ import (
 // can hold.
 const maxDepth = 255
 
-// service is the number of a service in messages, with the format of its private data.
+// service is a cm.Service: the number that names a service in CM messages, and the format of the
+// private data in these messages. The methods here make and read a REJ of the service.
 type service struct{ cm.Service }
 
 func serviceOf(name string) service { return service{cm.ServiceOf(name)} }

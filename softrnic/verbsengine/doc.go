@@ -40,8 +40,8 @@ type Shell interface {
 }
 
 // Poller is a Shell with a method that is called for every poll, even if the poll finds
-// completions. The shell may then leave work to the application that polls. Polled is called
-// between Enter and Leave.
+// completions. So the shell knows that an application polls, and may leave it to the application's
+// calls of Progress to handle frames and timers. Polled is called between Enter and Leave.
 type Poller interface{ Polled() }
 
 // Poster is a Shell with a method that is called for every post. n is the number of work requests:

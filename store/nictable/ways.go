@@ -30,8 +30,8 @@ func checkWay(way string) error {
 	return fmt.Errorf("gets %.20q: want %s, %s or %s", way, store.GetsNIC, store.GetsReads, store.GetsServer)
 }
 
-// fetch finds the item of a key by READs. Like ask, it sets c.version and, at the end, c.moves. The
-// item is then in the buffer.
+// fetch looks for the item of a key by READs. Like ask, it sets c.version, and c.moves at its end.
+// If c.version is not 0 then, the item is in the client's buffer; 0 means that fetch found no item.
 func (c *Client) fetch(f redn.Operand, deadline clock.Time) error {
 	g, at, ops := &c.reads, noteAt(c.shape)+wordLen, []*remotemem.Op(nil)
 	c.version = 0

@@ -85,7 +85,7 @@ type Switch struct {
 	self   Self
 
 	counters Counters
-	lost     PortCounters // drops of packets that the switch made
+	lost     PortCounters // counts dropped packets that came from no port, because the switch made them
 	observed bool
 	// delayedUntil is the time until which injected faults delay frames that the switch has already
 	// sent.

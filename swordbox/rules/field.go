@@ -141,8 +141,8 @@ var fields = []Field{
 // requested keys.
 const hotKeys = "hot:"
 
-// setMisses reads what answers a CAS that fails (Answerer), and how long the CAS waits before the
-// answer.
+// setMisses reads the value of the rule's key "misses": what answers a CAS that the switch knows to
+// fail (Answerer) and, with wait:TIME, for how long such a CAS waits before the switch answers it.
 func setMisses(r *Rule, s string) error {
 	how, wait, timed := strings.Cut(s, ":")
 	r.MissTime = 0

@@ -52,8 +52,9 @@ func (o *clientOps) add() *clientOp {
 	return op
 }
 
-// countedBy reports whether word w already waits for all requests before `end`. It does if it
-// counts an operation that ends at end or later, because the server acknowledges requests in order.
+// countedBy reports whether word w already waits until all requests before `end` are acknowledged.
+// That is so if w counts an operation in flight that ends at `end` or later, because the server
+// acknowledges requests in order.
 func (o *clientOps) countedBy(now clock.Time, w *atomiccache.Word, end wire.PSN) bool {
 	for pos := o.head; pos != o.tail; pos++ {
 		op := o.at(pos)

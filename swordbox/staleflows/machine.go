@@ -124,7 +124,8 @@ func (m *Machine) Packet(c *pipeline.Ctx, p *pipeline.Parsed) (pipeline.Verdict,
 // is blocked.
 func (m *Machine) Empty() bool { return len(m.flows) == 0 }
 
-// begin records the time of the first call. Silence is measured from then on.
+// begin is called by Packet and Tick. The first call records the time at which the Machine begins
+// to work. The silence of stale flows (Config.Idle) is measured from then on.
 func (m *Machine) begin(now clock.Time) {
 	if m.begun {
 		return

@@ -30,7 +30,8 @@ type label struct {
 
 func (l *labels) set(x label) { l[x.slot%MaxLabels] = x }
 
-// follow keeps the labels of rules that a new set contains unchanged, and removes all others.
+// follow is called when the list `now` of rules replaces the list `former`. It keeps the labels of
+// rules that are the same in both lists, and removes all other labels.
 func (l *labels) follow(former, now []counted) {
 	heirs := make(map[*rules.Rule]*rules.Rule)
 	for i := range former {

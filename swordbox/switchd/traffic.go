@@ -25,7 +25,7 @@ type traffic struct {
 	ring      *pathtrace.Ring // records when packets pass; nil means that no trace is recorded
 	traced    []int           // the traced ports; empty: all ports
 	delays    delays
-	now       clock.Time // the time of the round
+	now       clock.Time // when the present call of round began; also set before commands run
 	observing bool       // true if a capture runs
 	// kept is true while keptToHosts runs. The program may then release all frames that it has
 	// queued, more than an egress queue holds. So enqueue sends the frames of a full queue to make

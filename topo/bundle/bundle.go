@@ -121,7 +121,8 @@ func (w *writer) put(name string, b []byte, err error) {
 	w.have = append(w.have, name)
 }
 
-// json writes a value as a JSON file. If err is not nil, the value could not be read.
+// json writes a value as a JSON file of the bundle. If err is not nil, the value could not be read;
+// then there is no file, and the README says why (see put).
 func (w *writer) json(name string, v any, err error) {
 	var b []byte
 	if err == nil {

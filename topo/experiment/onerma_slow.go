@@ -17,8 +17,8 @@ const (
 	OneRMALinkDelay = OneRMARTT/4 - 250*time.Nanosecond
 )
 
-// SlowMotion returns the number by which the times of the testbed are multiplied on a rack with
-// this round trip.
+// SlowMotion returns the number by which the times of the paper's testbed are multiplied on a rack
+// with the round trip rtt.
 func SlowMotion(rtt time.Duration) float64 { return float64(rtt) / float64(OneRMARTT) }
 
 // SlowRack is the rack file for the figures in slow motion.

@@ -157,8 +157,8 @@ func (r *steeringRow) steerings() []string {
 	return []string{steerNone, Hardened, Published}
 }
 
-// row measures one load with each of its steerings; before is the number of earlier measurements of
-// the `total` ones.
+// row measures one load with each of its steerings. For the display of progress, total is the
+// number of measurements of all rows, and before the number of those that have ended.
 func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *steeringRow, before, total int) error {
 	l := row.load
 	if b.clients > 0 {

@@ -89,7 +89,8 @@ func (b *wordBody) Explain() string {
 	return strings.TrimSuffix(out, "\n")
 }
 
-// keys lists the series of a platform; "" means both platforms.
+// keys returns the keys of the series that can run on a platform, separated by spaces. If `on` is
+// "", it returns the keys of all series.
 func (b *wordBody) keys(on string) string {
 	out := ""
 	for _, s := range b.list {

@@ -105,9 +105,9 @@ func (r remover) clear() error {
 	return nil
 }
 
-// awaitStrays waits for processes that a controller has started and not admitted to the rack before
-// it died (see passGate). They end by themselves; awaitStrays makes sure that none is left when
-// Down returns.
+// awaitStrays waits for processes 1 of nodes that were started by a controller (a program that
+// calls this package) which died before it put them into the rack's cgroup (see passGate). They end
+// by themselves; awaitStrays makes sure that none is left when Down returns.
 func (r remover) awaitStrays() error {
 	mark := []byte("\x00node-init\x00--rack-dir\x00" + r.Paths.Dir + "\x00")
 	return waitFor(killWait, "end of processes that never came into the rack", func() (bool, error) {

@@ -140,9 +140,9 @@ func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 	})
 }
 
-// ExecInit is the first stage of a program that Exec starts. It waits until the controller has
-// admitted the process to the node, and then executes the program at path. It returns only if the
-// program cannot be executed, with an exit status.
+// ExecInit is the first stage of a program that Exec starts. It waits until the process that calls
+// Exec has put this process into the node's cgroup, and then executes the program at path. It
+// returns only if the program cannot be executed, with an exit status.
 //
 // If the program shares the mount namespace of a node, dir is "". If the program has a mount
 // namespace of its own, dir is the rack's state folder, and ExecInit makes the node's mounts.

@@ -86,8 +86,9 @@ func (p *tablePlan) drawReturn(d *draw) {
 // watchEvery is the interval at which await looks at the stages of servers that have come back.
 const watchEvery = 100 * time.Microsecond
 
-// await makes the planned blows happen when memory servers have come back and have reached the
-// blows' stages.
+// await makes the planned blows happen (tableBlow: a client dies or a fault is injected while
+// memory servers come back). Each blow waits until some server that was down has reached the blow's
+// stage.
 func (r *tableRun) await() {
 	// A master may take a server for crashed that it only cannot reach, and remove this server from
 	// the members. So the run crashes only a server without which the store survives at that time.

@@ -202,7 +202,8 @@ func (h *holeRun) expect(a *answer, what string) {
 	}
 }
 
-// addAll makes each client add 1 to the word at off, and returns the answers, which may not have come.
+// addAll makes each client post a FETCH_ADD of 1 to the word at off. It does not wait: the answers
+// that it returns may come later.
 func (h *holeRun) addAll(off int) (all []*answer) {
 	for _, c := range h.clients {
 		all = append(all, c.add(off, 1))

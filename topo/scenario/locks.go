@@ -135,8 +135,9 @@ func switchOf(mode string, misses rules.Answerer) string {
 	return out
 }
 
-// wrap puts a guardian, which checks the memory, around the NIC of each memory server unless
-// r.blind is set, and lazyAcks if the plan says so.
+// wrap puts nodes around the NIC of each memory server: a lazyAcks, which coalesces the NIC's
+// acknowledgements, if the plan says so, and a guardian, which checks the memory, unless r.blind is
+// set.
 func (r *lockRun) wrap(name string, n sim.Node) sim.Node {
 	for i := range r.servers {
 		if name == fmt.Sprintf("ms%d", i) {

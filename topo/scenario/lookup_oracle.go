@@ -172,7 +172,8 @@ func (o *lookupOracle) readTable() {
 	}
 }
 
-// change is called when the entry of flow f may have this kind from now on.
+// change records that the entry of flow f may have this kind from now on: the run requests the
+// change, or the oracle has read the entry from the table.
 func (f *lookupFlow) change(kind int) {
 	if n := len(f.kinds); n == 0 || f.kinds[n-1] != kind {
 		f.kinds = append(f.kinds, kind)

@@ -18,7 +18,7 @@ type soloOp struct {
 	issued clock.Time
 	target *soloHost
 	region int
-	spot   int // number of the target's area
+	spot   int // number of an area in the target's region
 	at     int // offset in that area
 	// granted is the target's region at the time when the command was made, and key the region's
 	// key at that time. bad: true if the command has a wrong key on purpose.

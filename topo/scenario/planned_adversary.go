@@ -20,7 +20,7 @@ type adversary struct {
 	rack  *simrack.Rack
 	rules func(n int) // gives the switch the n-th list of rules of the setup
 
-	on    bool                    // true in the phase
+	on    bool                    // true in the phase, from smallReady on
 	count [len(halves)]int        // by direction: the number of packets of the phase
 	deaf  [len(halves)]clock.Time // by direction: the time until which it loses all packets
 	held  []*heldBack
@@ -29,7 +29,7 @@ type adversary struct {
 	entered []place
 	reached int
 	done    int    // number of acts that were done
-	steps   uint32 // steps (frames and ticks) that the switch has made in the phase
+	steps   uint32 // steps (frames and ticks) that the switch has made from smallReady on
 	// digest covers all packets that were delivered in the phase (from smallReady on), in order.
 	// Two runs with the same digest have delivered the same packets in the same order, even if
 	// their acts differ.

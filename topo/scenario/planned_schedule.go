@@ -16,9 +16,9 @@ type schedule struct {
 }
 
 // joins reports whether act a, done after act before on the same packet, may have an effect that
-// neither act has alone. There are three such pairs: new rules and then another act; new rules and
-// then another list of rules; and a late packet with a copy that is late by another number of
-// packets.
+// neither act has alone. There are three such pairs: new rules, and then an act of another kind;
+// new rules, and then a different list of rules; and a delay of the packet, and then a copy of it
+// that is delayed by another number of packets.
 func (a act) joins(before act) bool {
 	switch {
 	case a.half != before.half || a.index != before.index:

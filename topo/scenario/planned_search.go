@@ -73,7 +73,8 @@ func (x *searcher) String() string {
 		x.setup.name, x.ran, why, x.pruned, x.excused, len(x.covered), len(x.findings))
 }
 
-// search runs the schedules up to the depth, as many as the budget allows.
+// search runs the schedules that have at most x.depth acts, those with fewer acts first. It ends
+// early if the budget of runs is used up, if there are enough findings, or if the user cancels it.
 func (x *searcher) search() {
 	x.digests, x.covered = make(map[uint64]struct{}), make(map[transition]struct{})
 	level := x.run([]schedule{{setup: x.setup.name}}, x.depth > 0)

@@ -105,8 +105,9 @@ func (p *treePlan) mixHangs(d *draw) {
 	p.paced(d)
 }
 
-// mixAfter makes each later fault begin at least a lease after the end of the fault before it, when
-// a dead owner has been fenced. If there is no later fault, mixAfter adds one.
+// mixAfter makes each fault except the first begin at least a lease after the end of the fault
+// before it: by then a dead owner has been fenced. If the plan has only one fault, mixAfter adds a
+// second one.
 func (p *treePlan) mixAfter(d *draw) {
 	p.hasFault(d)
 	if len(p.faults) == 1 {

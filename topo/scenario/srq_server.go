@@ -35,8 +35,8 @@ type srqServer struct {
 	fired  bool // a limit event has come that attend has not handled yet
 	known  bool // the completion queue was empty after the event, so all earlier messages are counted
 	need   bool // attend must post receives as soon as slots are free
-	// low is the time since which the queue must be below its limit and no event has come; 0 means
-	// that it may be above the limit.
+	// low is the time since which the receive queue has certainly been below its limit without a
+	// limit event; 0 means that the queue may be above the limit.
 	low clock.Time
 }
 

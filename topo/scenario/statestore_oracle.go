@@ -12,7 +12,8 @@ import (
 )
 
 // stateOracle sees all packets of a run of state-store: in front of the switch the requests that
-// must be counted, in front of the stores the switch's FETCH_ADDs. It uses no state of the switch.
+// must be counted, and in front of the stores (the servers whose memory has the counters) the
+// switch's FETCH_ADDs. It uses no state of the switch.
 type stateOracle struct {
 	run      *stateRun
 	requests int

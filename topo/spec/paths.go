@@ -36,9 +36,10 @@ func (p Paths) VerbsTree(node string) string { return filepath.Join(p.Dir, "sock
 // VerbsLibrary returns the library that unmodified RDMA programs preload.
 func (p Paths) VerbsLibrary() string { return filepath.Join(p.Dir, "sock", "librdmalab-verbs.so") }
 
-// VerbsPreload returns a link to VerbsLibrary that is named after a node. A library that is
-// preloaded by this name finds the node's socket and tree in its own folder, wherever that is
-// mounted. It then needs no environment variables.
+// VerbsPreload returns a symbolic link to VerbsLibrary that is named after a node. If a program
+// preloads the library by this name, the library finds the node's socket (Verbs) and its files in
+// place of /sys (VerbsTree) in the folder of the link, wherever that folder is mounted. The program
+// then needs no environment variables for them.
 func (p Paths) VerbsPreload(node string) string { return filepath.Join(p.Dir, "sock", node+".so") }
 
 // EnvVerbs is the environment variable that tells a program on a host the path of its socket,

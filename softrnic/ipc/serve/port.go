@@ -22,7 +22,7 @@ type port struct {
 	// whose sends have completed, before it copies the completions to the program.
 	settled []*programQP
 	ahs     map[uint32]verbs.AH   // address handles, by the numbers in send entries
-	mrs     map[uint32]*engine.MR // regions, by their handles; none of an unmodified program
+	mrs     map[uint32]*engine.MR // regions, by their handles; empty for an unmodified program
 	polls   uint64                // ctl.Polls at the last check
 	lost    uint64                // events lost, because the application did not read them
 	posts   uint64                // work requests taken

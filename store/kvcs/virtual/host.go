@@ -40,8 +40,8 @@ type Host struct {
 	clients
 }
 
-// clients is the process of the clients of a host, with its local memory and its threads by UDP
-// port.
+// clients is the process in which the clients of a host run: its local memory, which all of its
+// threads share, and ports, which has the Port of each thread by the thread's UDP port.
 type clients struct {
 	pid    nic.PID
 	exec   *executor.Executor

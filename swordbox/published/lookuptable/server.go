@@ -189,8 +189,9 @@ func (s *server) Scan(from int) {
 	}
 }
 
-// scan adds the slot in b to the page of a listing, and asks for the next slot. b is nil if the
-// READ had no answer.
+// scan adds the entry in slot number `slot`, whose bytes are b, to the page of a listing. Then it
+// asks for the next slot, or ends the page. b is nil if the READ had no answer: the page lacks the
+// slot.
 func (s *server) scan(slot int, b []byte) {
 	var e lookuptable.Entry
 	if len(b) >= lookuptable.SlotLen && lookuptable.ReadSlot(b, &e) {

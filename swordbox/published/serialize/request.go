@@ -116,7 +116,8 @@ func (m *Machine) sendAgain(c *pipeline.Ctx, from *client, p *pipeline.Parsed) p
 	return m.send(c, t.via, e, p)
 }
 
-// send changes a request as its map entry says.
+// send returns the verdict that sends a request as its map entry e says: on the connection of
+// client via, with PSN e.at, and an atomic as a WRITE if e.sentAs is replaced.
 func (m *Machine) send(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parsed) pipeline.Verdict {
 	n := transform.Note{From: p.BTH.Opcode, Conn: via.flow.ID, PSN: p.BTH.PSN, NewPSN: e.at}
 	if e.sentAs == replaced {
@@ -137,7 +138,8 @@ func (m *Machine) send(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parse
 		transform.Renumber(&p.Frame, e.at)
 		n.Conn = 0
 	} else {
-		// The connection is borrowed. A WRITE without AckReq stays without it (hole 11).
+		// The switch sends the request on the connection of another client. It does not set AckReq
+		// in a WRITE that has none (hole 11).
 		via.lent = true
 		via.toServer().Apply(&p.Frame, e.at)
 	}

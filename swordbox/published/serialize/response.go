@@ -68,7 +68,8 @@ func (m *Machine) cover(c *pipeline.Ctx, via *client, at wire.PSN) {
 	}
 }
 
-// coverPart does what cover does, for the places of the ring from first to before end.
+// coverPart does the first part of cover for the requests at the places first to end-1 of the ring:
+// it answers replaced atomics, and notes in m.acks which clients get an acknowledgement.
 func (m *Machine) coverPart(c *pipeline.Ctx, via *client, at wire.PSN, first, end int) {
 	for i := via.opened.next(first); i < end; i = via.opened.next(i + 1) {
 		e := &via.ring[i]

@@ -283,9 +283,10 @@ func (r *slowRun) demand(ctx context.Context, out *experiment.OneRMAResult) erro
 	return nil
 }
 
-// ramp measures after how many round trips a flow has the line rate, and after how many a second one
-// has its share. In SoloRamp the second flow has READs of another client from the same server. In
-// SoloLocal it has READs of another process of the same client from another server.
+// ramp measures after how many round trips a flow has the line rate, and after how many round trips
+// a second flow, which begins later, has its share. In SoloRamp the second flow has READs of
+// another client from the same server. In SoloLocal it has READs of another process of the same
+// client from another server.
 func (r *slowRun) ramp(ctx context.Context, out *experiment.OneRMAResult) error {
 	if len(r.hosts) < 2 {
 		return errors.New("a second flow needs two compute hosts")

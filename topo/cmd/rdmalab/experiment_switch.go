@@ -140,7 +140,7 @@ func (x *experimentSwitch) restore() (err error) {
 	kept.name = spec.ProgramSwordBox
 	var answer *control.Error
 	if errors.As(err, &answer) && answer.Status == http.StatusConflict && x.was.name != kept.name && putProgram(x.cmd, kept) == nil {
-		_, _ = fmt.Fprintf(x.cmd.ErrOrStderr(), "the switch has its rules back and keeps program %s: %v\n", kept.name, err) // only a note
+		_, _ = fmt.Fprintf(x.cmd.ErrOrStderr(), "the switch has its rules back and keeps program %s: %v\n", kept.name, err) // a note for the user; restore has succeeded even if the note is lost
 		return nil
 	}
 	return fmt.Errorf("the switch still has %v: %w; `rdmalab switch program %s` loads the former program", x.now, err, x.was.name)

@@ -110,8 +110,10 @@ func readEntries(cmd *cobra.Command, name string) (list []string, err error) {
 	return list, lines.Err()
 }
 
-// changeEntries sends entries to the switch, as many as it takes at a time, and waits until all
-// changes have ended.
+// changeEntries makes the switch write entries into the table of a rule, or remove them. It sends
+// as many entries as the switch takes at a time, and waits until no change of the table is in
+// progress, also those of other commands. It fails if the switch refuses an entry, or if there is
+// no progress for entriesPatience.
 func changeEntries(cmd *cobra.Command, rule string, remove bool, list []string) error {
 	var first, r handler.EntriesReport
 	if err := askBox(cmd, http.MethodPost, "/entries", handler.Entries{Rule: rule}, &first); err != nil {

@@ -39,9 +39,9 @@ func (w *workload) measure(ctx context.Context, warm clock.Time) (experiment.Sto
 	return out, nil
 }
 
-// prepare loads client id's part of the keys, before the time loaded. Client 0, which becomes
-// `first`, then reads all keys, as if it had worked for a while; at the time warm the others learn
-// from it where the keys are.
+// prepare makes client id ready to work. First the client loads its part of the keys, which must
+// end before the time loaded. Then client 0 reads all keys, as if it had worked for a while, and
+// becomes *first. At the time warm the other clients learn from *first where the keys are.
 func prepare[C interface {
 	kv.Store
 	Learn(C)
