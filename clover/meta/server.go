@@ -30,8 +30,9 @@ const (
 // Server is a metadata server. One thread calls New, then Serve, and may call Snapshot. Any thread
 // may call Close.
 //
-// It consists of layers. Each layer embeds the one below it and calls nothing above it, except that
-// lend may execute requests. From the bottom: memories (connections to the memory servers, their
+// It consists of layers. Each layer embeds the one below it and calls nothing above it, with one
+// exception: memories.lend, which gives the tables to other threads during a wait, first executes
+// requests that wait. From the bottom: memories (connections to the memory servers, their
 // superblocks), pool (nodes that are not linked, clients), chains (keys and their chains), and
 // Server itself (the handlers of requests).
 type Server struct {

@@ -11,7 +11,8 @@ import (
 const (
 	wordLen = 8
 	inWord  = wordLen - 1
-	// block is a length in bytes for which copy loads and stores no byte twice.
+	// block is a length in bytes for which Go's function copy loads and stores no byte twice (see
+	// copyWords).
 	block = 256
 )
 

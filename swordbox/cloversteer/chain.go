@@ -225,7 +225,7 @@ func (t *chains) answered(k *chain, d *decision, original uint64) (landed bool) 
 		t.linked(k, d)
 	case d.steered || d.to == k.tail:
 		t.stats.Failed++
-		t.forget(k) // hole 29
+		t.forget(k) // what the switch knows of the chain is wrong (hole 29)
 	default:
 		t.stats.Lost++
 	}

@@ -142,7 +142,8 @@ func (t *Table) Changed(k *Key, remove bool) {
 	t.forget(k)
 }
 
-// forget removes an entry that changes from the cache.
+// forget removes the entry of key k from the cache, because the entry has changed or may have
+// changed in the servers' memory.
 func (t *Table) forget(k *Key) {
 	t.changes++
 	t.cache.remove(k, k.Hash())

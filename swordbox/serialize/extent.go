@@ -32,7 +32,8 @@ func (k *clientConn) extentOf(f *wire.Frame, own wire.PSN) extent {
 	return x
 }
 
-// isLong reports whether the message has more packets, so that the switch must keep the extent.
+// isLong reports whether the message has more than one packet. If so, the switch must keep the
+// extent for the later packets.
 func (x *extent) isLong() bool { return wire.Diff(x.end, x.first) > 1 }
 
 // isCounted reports whether all words that the extent touches wait for its message to end.

@@ -65,9 +65,10 @@ func (s *server) hasFormers(now clock.Time, host netip.Addr) bool {
 	return slices.ContainsFunc(s.links, func(k *link) bool { return k.isLate(now, host) })
 }
 
-// isLate reports whether the shared connection has a request in flight that its client may have
-// given up, to connect again from the host. That is so if the request has waited for formerAge, or
-// for reconnectAge if it came from the host, or if its client's connection has ended.
+// isLate reports whether the shared connection has a request in flight that must end before a new
+// connection from host sends requests, because the request's client may have given it up. That is
+// so if the request has waited for formerAge; if it came from host and has waited for reconnectAge;
+// or if its client's connection has ended.
 func (k *link) isLate(now clock.Time, host netip.Addr) (late bool) {
 	if since, ok := k.conn.Oldest(); ok && now.Sub(since) >= formerAge {
 		return true

@@ -31,7 +31,7 @@ const (
 func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, _ *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	l, ok := s.Flow.Ext.(*sequencer)
 	if !ok || l.phase == closed || l.generation != s.Flow.Generation {
-		l = nil // an existing sequencer is used even without rules: it translates PSNs
+		l = nil // a sequencer is made only under rules; one that exists is used without rules, too, because it translates PSNs
 		if srv := m.byAddr[s.Flow.Responder]; srv != nil && srv.moves {
 			l = m.newSequencer(c.Now, s.Flow, srv)
 		}

@@ -55,7 +55,8 @@ type OneRMA struct {
 	Slots int
 	Write bool // true: SoloRandom and, on a rack, SoloSlots are WRITEs; false: READs
 	Hosts int  // number of hosts or clients, as the kind says
-	// Load is that of each host or, in SoloGets, of the servers, as a share of the line rate.
+	// Load is the load of each host or, in SoloGets, the load of the servers, as a share of the
+	// line rate.
 	Load float64
 	Span time.Duration // how long operations are counted, in virtual time
 }

@@ -33,7 +33,7 @@ type OneRMARack struct {
 	// NewAndRead is the median time of a round of SoloKeys: a new key or connection, and a READ.
 	// OneRMAResult.Median is the median time of its first part, without the READ.
 	NewAndRead float64
-	// Phases are the runs of SoloCrash.
+	// Phases has the GETs of the three runs of SoloCrash: before the crash, with it, and after it.
 	Phases [3]PhaseGETs
 	// Only loads in slow motion, whose RTT is FileRTT, have the fields below. Hosts is how many
 	// hosts made READs in SoloRandom, each from Peers others. Window is the solicitation window of

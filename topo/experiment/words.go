@@ -161,9 +161,9 @@ type wordPoint struct {
 	last   bool // true for the point with the most clients of its series
 }
 
-// paper returns the paper's CAS rate beside the measured one, in millions a second: the value of
-// its figure for this number of clients or, for the last point of a series without such values, the
-// limit for many clients. 0 means that there is none.
+// paper returns the CAS rate that the paper has for this point, in millions a second: the value in
+// its figure for this number of clients. If the paper has only the limit of the series for many
+// clients, paper returns this limit for the series' last point. 0 means that the paper has no rate.
 func (p *wordPoint) paper() float64 {
 	if v := p.series.at[p.load.Clients]; v != 0 {
 		return v

@@ -54,7 +54,7 @@ func (x *tableBlow) String() string {
 func (p *tablePlan) returns() bool { return p.pause > 0 }
 
 // drawReturn draws whether clients work so long that crashed memory servers come back meanwhile,
-// and the blows at that time.
+// and the further crashes at that time (the blows, see tableBlow).
 func (p *tablePlan) drawReturn(d *draw) {
 	dies := func(x trialFault) bool { return x.what == trialServerDies }
 	if !slices.ContainsFunc(p.faults, dies) || d.chance(0.25) {

@@ -30,13 +30,15 @@ type entry struct {
 	n     uint32
 }
 
-// visited is a user of a state table, with the state that it had in the last sample.
+// visited is a user of a state table of the switch (such as a flow), with the state that it had in
+// the last sample.
 type visited struct {
 	entry
 	state string
 }
 
-// transition is a change of a user's state; from is "" for a new user.
+// transition is a change of the state that a flow, or another user of the state table `table`, has;
+// from is "" for a new user.
 type transition struct {
 	table, from, to string
 	cause           wire.Opcode

@@ -324,8 +324,8 @@ func (p *program) unshare(a uverbs.UnshareArgs) (result, error) {
 	return answer(uverbs.Unshare{}), nil
 }
 
-// overlapped reports whether the program has mapped a share where the NIC accesses memory of the
-// program by /proc/PID/mem. If closing is true, regions of this client do not count.
+// overlapped reports whether the program has mapped a share (file) at addresses of a region that
+// the NIC accesses by /proc/PID/mem. If closing is true, regions of this client do not count.
 func (p *program) overlapped(file inode, closing bool) bool {
 	if len(p.process.far) == 0 {
 		return false

@@ -174,8 +174,8 @@ func (p *Program) burst(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	if conntrack.Unconnected(b, size) && !p.guarded.packet(&q.Frame) && len(p.rules.Lookup(q.DstAddr()))+len(p.rules.Observing(q.DstAddr())) == 0 {
 		return pipeline.Forward()
 	}
-	// Table.Burst checks no ICRC. So it must not handle flows of machines, whose packets must all
-	// be checked (Flow.Checked). All of these flows are guarded.
+	// Table.Burst checks no ICRC. So it must not handle the flows that a handler.Machine works on:
+	// all packets of these flows must be checked (Flow.Checked). All of these flows are guarded.
 	r := p.track.Known(&q.Frame)
 	if r == nil || p.guarded.tracked(p.rulesOf(r), &q.Frame) || p.track.Burst(c.Now, q.Ingress, &q.Frame, b, size) == nil {
 		return pipeline.Apart()

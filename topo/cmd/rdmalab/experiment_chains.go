@@ -36,7 +36,7 @@ type chainRun struct {
 	failed         context.Context // ends when the run has failed; its cause is the first error
 	cancel         context.CancelCauseFunc
 	entries        func() (uint64, error) // reads how many ring entries the server's NIC has executed
-	before         uint64                 // what entries returned when begin was closed
+	before         uint64                 // what entries returned when all clients had connected
 }
 
 // nicProgram is an open NIC of a host. To the NIC, this process is a program on that host.

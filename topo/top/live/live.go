@@ -74,8 +74,8 @@ func Run(ctx context.Context, cfg Config) error {
 	return errors.Join(err, d.panicked)
 }
 
-// doer executes the requests of the model. Its commands run in goroutines of the library's program;
-// work counts them.
+// doer executes the requests of the model. Each method that returns a tea.Cmd returns a function
+// that the terminal library (tea.Program) calls in a goroutine of its own; work counts these calls.
 type doer struct {
 	ctx  context.Context
 	cfg  *Config
