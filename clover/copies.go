@@ -69,7 +69,8 @@ func (c *session) reachAll(list []layout.Place, deadline clock.Time) error {
 	return nil
 }
 
-// writeCopies writes the node in the client's buffer to all its copies.
+// writeCopies writes the node that is in the client's buffer to the places of all its copies that
+// count (copies). p is the place of copy 0.
 func (c *appender) writeCopies(p layout.Place, deadline clock.Time) error {
 	list, n := c.copies(p)
 	if n == 0 {

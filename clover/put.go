@@ -25,8 +25,8 @@ func errTooLong(n, limit int) error {
 	return fmt.Errorf("%w: a node of %d bytes, this client's buffer has %d: open it with a larger MaxValue", kv.ErrTooLarge, n, limit)
 }
 
-// Put replaces the value of key. It takes two round trips if the client knows the newest node and
-// has an unused one, and no other client appends at the same time.
+// Put replaces the value of key. It takes two round trips if the client knows the key's newest node
+// and has an unused node, and if no other client appends to the key at the same time.
 func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err

@@ -67,8 +67,9 @@ type block struct {
 	// knows.
 	copy layout.BlockUse
 	// from is the greatest version of the block's objects before this client got the block. The
-	// lists have an entry for each object: versions the version of its last use (from, if this
-	// client has not used it), used whether it is in use, and keys its key.
+	// three lists have an entry for each object: versions has the version of the object's last use
+	// (the value of from, if this client has not used the object), used says whether the object is
+	// in use, and keys has its key.
 	from     uint32
 	versions []uint32
 	keys     []uint64

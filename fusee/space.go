@@ -84,7 +84,7 @@ func (o object) ref(s *layout.Shape, fingerprint byte) layout.Ref {
 	}
 }
 
-// link returns the link to the object in log entries.
+// link returns the Link by which log entries name the object.
 func (o object) link(s *layout.Shape) layout.Link {
 	return layout.LinkTo(o.server, s.PlaceOf(o.block.block, o.i, o.units))
 }

@@ -88,6 +88,6 @@ const (
 	ipAck    = ipBase + ipAETH
 )
 
-// packets returns how many bytes of IP packets a message of n bytes takes, in packets with up to
-// mtu bytes of payload, with headers and padding.
+// packets returns the length in bytes of all IP packets of a message of n bytes together, with
+// headers and padding. A packet has up to mtu bytes of payload.
 func packets(n, mtu int) int { return max(1, (n+mtu-1)/mtu)*ipBase + (n+3)&^3 }

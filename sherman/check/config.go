@@ -55,8 +55,8 @@ const (
 	maxReads = 20
 	// maxChecks is how many times at most Check checks a tree in which pages are being merged.
 	maxChecks = 4
-	// maxStrays is the number of unreachable pages after which secondLook reads no more pages
-	// again.
+	// maxStrays is the largest number of unreachable pages for which secondLook reads the left
+	// neighbours again.
 	maxStrays = 1000
 	// maxProblems is the number of problems that a report describes.
 	maxProblems = 20

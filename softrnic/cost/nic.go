@@ -19,8 +19,8 @@ type Memory func(rkey uint32, va uint64, n int) (b []byte, device bool)
 type Card struct {
 	nic    *NIC
 	memory Memory
-	// in serves the request packets of all peers, send those of all local queue pairs. Each serves one
-	// packet at a time, which limits the NIC's rate.
+	// in handles the request packets that all peers send, and send handles the request packets of
+	// all local queue pairs. Each handles one packet at a time, which limits the NIC's rate.
 	in, send server
 	here     map[wire.QPN]*pair // queue pairs of this NIC
 	peers    map[peer]pico      // when the last request to each left the NIC

@@ -21,8 +21,9 @@ const (
 	maxPDs = 1 << 16
 
 	pageSize = 4096
-	// firstBase is an address as in the heap or a mapping of a C program. lastBase is the largest end
-	// address of a region, so that addresses do not overflow.
+	// The addresses that the table chooses for regions begin above firstBase, which looks like an
+	// address in the heap or in a mapping of a C program. lastBase is the largest end address of a
+	// region, so that addresses do not overflow.
 	firstBase = 0x7f00_0000_0000
 	lastBase  = 1 << 62
 	// maxGap is the largest gap between two regions, in pages. Because of the gaps, an address just

@@ -134,8 +134,9 @@ func (f *Fabric) Chain(ops ...*Op) error {
 }
 
 // Do connects where necessary, posts the operations and waits for all of them. If a peer cannot be
-// reached, it posts none and returns the reason. Other errors are ErrTimeout, that of a post, and
-// an *OpError of the first operation that failed; each operation has its own Status.
+// reached, it posts none and returns the reason. Other errors are ErrTimeout, the error of a post
+// that failed, and an *OpError of the first operation that failed; each operation has its own
+// Status.
 func (f *Fabric) Do(deadline clock.Time, ops ...*Op) error {
 	for _, o := range ops {
 		if err := f.Open(o.Peer, deadline); err != nil {

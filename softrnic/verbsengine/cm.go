@@ -46,7 +46,7 @@ func (m *ConnManager) Await(op string, ready func() bool, deadline clock.Time) e
 type cmCondition struct {
 	ctx     *Context
 	ready   func() bool
-	patient bool // the thread waits without a deadline, as that of a listener does
+	patient bool // the thread waits without a deadline, like a thread that waits for a listener's next request
 }
 
 func (c cmCondition) Ready(*engine.Engine) bool { return c.ctx.closed || c.ready() }

@@ -123,8 +123,8 @@ func (c *Client) read(e entry, n int, deadline clock.Time) error {
 	return c.Conn.Read(e.server, e.at, c.buf, deadline)
 }
 
-// unlock releases a lock. The change under the lock is made, even if unlock fails. Then another
-// client takes the lock over.
+// unlock releases a lock after the change under the lock was made. If the WRITE that releases the
+// lock fails, the change stays, and another client takes the lock over later.
 func (c *Client) unlock(e entry, deadline clock.Time) {
 	var free [lockLen]byte
 	if err := c.Conn.Write(e.server, e.at, free[:], deadline); err != nil && !errors.Is(err, passive.ErrPassed) {

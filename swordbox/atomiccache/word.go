@@ -105,8 +105,8 @@ type waiters struct {
 	wanted  bool // a CAS waits until the value changes; see Word.Await
 }
 
-// Decision says how one operation travels. The caller keeps it with the request until the operation
-// has ended.
+// Decision says how the switch sends one operation to the server (Kind). The caller keeps it with
+// the request until the operation has ended.
 type Decision struct {
 	Kind Kind
 	// Value is the value that a Write writes.

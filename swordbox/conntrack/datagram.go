@@ -69,7 +69,7 @@ func (t *Table) reply(now clock.Time, from *host, to netip.Addr, body []byte) bo
 	}
 	for _, k := range []setupKey{a, b} {
 		if old := t.setups.known[k]; old != nil {
-			t.drop(old.toB) // the end now uses its communication ID for this connection
+			t.drop(old.toB) // this end now uses the communication ID of old for the new connection, so old has ended
 		}
 	}
 	toB := key{addrsBetween(to, from.addr), m.QPN}

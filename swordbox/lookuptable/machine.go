@@ -201,8 +201,8 @@ func (m *Machine) begin(t *Table) {
 	}
 }
 
-// end is called for a table that no rule has now. The switch closes its connections later, unless a
-// new table uses them. A new table of the same rule continues its counters.
+// end is called for a table t that no rule has now. The switch closes the connections of t later,
+// unless a new table uses them. A new table of the same rule continues the counters of t.
 func (m *Machine) end(t *Table) {
 	for _, l := range t.links {
 		if l.table == t {

@@ -111,8 +111,8 @@ type groupEntry struct {
 	// until holds, by port, the time until which a member counts as present; 0 means that no member
 	// is behind the port.
 	until []clock.Time
-	// asks is how many queries after a leave have still to be sent. askAt is when the next one is
-	// due.
+	// asks is how many queries for this group are still to be sent after a member has left it.
+	// askAt is when the next one is due.
 	asks  int
 	askAt clock.Time
 }

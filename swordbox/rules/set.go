@@ -11,8 +11,8 @@ import (
 // first matching one that observes, and the first matching one that does not. A nil Set is empty.
 type Set struct {
 	rules []Rule
-	// byServer holds the rules that decide about requests, by server address. observing holds the
-	// observing rules.
+	// byServer holds the rules that decide about requests, and observing those that only observe
+	// requests; both by the address of the server.
 	byServer, observing map[netip.Addr][]*Rule
 }
 

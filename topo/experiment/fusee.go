@@ -203,9 +203,9 @@ func fuseeSizes(quick bool) figure {
 	return f
 }
 
-// fuseeBeside appends the cells of column x of a panel, which the data file calls key: own is the
-// load of FUSEE, others that of Clover. Clover is not measured if others is nil, and pDPM-Direct
-// never: its cells have only the authors' numbers.
+// fuseeBeside appends the cells of column x of a panel. key is the name of the panel in the data
+// file. own is the load of FUSEE. others is the load of Clover; nil means that Clover is not
+// measured. pDPM-Direct is never measured: its cells have only the authors' numbers.
 func (f *figure) fuseeBeside(panel, key, x string, own Fusee, others *Clover) {
 	for _, series := range []string{seriesFusee, seriesClover, seriesPDPM} {
 		c := figureCell{panel: panel, series: series, their: series, x: x, theirs: f.at(key, fuseeData[series], x), value: mops}

@@ -217,8 +217,9 @@ type Sherman struct {
 	// the skew.
 	Keys uint64
 	Zipf float64
-	// Locks is a place of lock words; "" means where Step has them: for Sherman itself, LocksDevice.
-	// Misses is as in Switch.
+	// Locks says where the lock words are (LocksHost, LocksDevice or LocksSwitch). "" means where
+	// the design that Step names has them: for Sherman itself, LocksDevice. Misses has the meaning
+	// of Switch.Misses.
 	Locks, Misses string
 	// HandOver is sherman.NodeConfig.HandOver. If Alone is true, each client is a compute node with
 	// its own cache, and requests every lock from the server. If it is false, the clients of a host

@@ -115,7 +115,8 @@ const (
 	storeSwitchCrash
 	storeLinkCut
 	storeHang
-	// storeHostHang is a hang of a host's NIC and applications; storeHang is one of its NIC alone.
+	// storeHang is a hang of a host's NIC alone; storeHostHang is a hang of a host's NIC and of its
+	// applications.
 	storeHostHang
 	storeSwitchHang
 	// storeServiceHang is a hang of a host's memory service, while its NIC goes on.

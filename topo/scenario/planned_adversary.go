@@ -147,7 +147,7 @@ func (a *adversary) overtaken(half int) {
 	}
 }
 
-// send puts a packet that was held back on its link, unless it was sent before.
+// send puts on its link a packet that the adversary has held back, unless it was sent before.
 func (a *adversary) send(h *heldBack) {
 	if !h.sent {
 		h.sent = true
@@ -162,7 +162,7 @@ func (a *adversary) release() {
 	}
 }
 
-// delivered adds a packet that has reached a host or the switch to the digest.
+// delivered adds to the digest a packet that has reached a host or the switch.
 func (a *adversary) delivered(ev *sim.Event) {
 	if !a.on || ev.Kind != sim.Delivered || !isPlanned(ev.Frame) {
 		return

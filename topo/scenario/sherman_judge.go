@@ -61,8 +61,7 @@ func (r *treeRun) last(ctx verbs.Context) error {
 		return err
 	}
 	// The deadline is long: a server may have accepted the connection of a client that died
-	// meanwhile. The server waits for that client for some seconds before it accepts the last
-	// client.
+	// meanwhile. The server waits for the dead client for some seconds before it accepts this one.
 	c, err := n.Open(r.config(r.env.rack.Host("cn3"), ctx), rt.Now().Add(20*treePatience))
 	if err != nil {
 		return err

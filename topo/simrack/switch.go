@@ -151,7 +151,7 @@ func (r *Rack) Announce() {
 	}
 }
 
-// announceType is the EtherType of the frames of Announce, one of those for local experiments.
+// announceType is the EtherType of the frames of Announce: an EtherType for local experiments.
 const announceType = 0x88b6
 
 // CrashSwitch crashes the switch. Frames to it and inside it are lost. Of its state, only the

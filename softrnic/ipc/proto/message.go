@@ -274,7 +274,8 @@ const (
 	SameState Transition = "modify" // no transition, only attributes change
 )
 
-// ModifyQP makes a transition; the field of that transition has the attributes.
+// ModifyQP makes transition To of the queue pair with handle H. Of Init, RTR, RTS and Attr, at most
+// one has a meaning: the one with the attributes of this transition.
 type ModifyQP struct {
 	H    uint32       `json:"h"`
 	To   Transition   `json:"to"`

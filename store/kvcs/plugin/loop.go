@@ -125,8 +125,8 @@ func (l *loop) with(f func()) {
 	f()
 }
 
-// close ends the threads. The programs of the host must not hang. A REKEY in progress must have
-// ended, or end soon.
+// close ends the threads and waits for them. So the caller must not call it while the programs of
+// the host hang, and a REKEY in progress must have ended, or must end soon.
 func (l *loop) close() error {
 	l.mu.Lock()
 	l.closed = true

@@ -33,7 +33,7 @@ type parts struct {
 // picker is a handler that claims some of the switch's connections.
 type picker struct {
 	handler.Picker
-	machine handler.Machine // the same handler as a machine; nil means that it is no machine
+	machine handler.Machine // the Picker as a handler.Machine; nil if it is none
 }
 
 func partsOf(list []handler.Handler) parts {

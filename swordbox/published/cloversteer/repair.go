@@ -62,7 +62,8 @@ type repair struct {
 	links []*link
 }
 
-// remember adds an append that leaves the switch to the list of unanswered ones.
+// remember is called when an append leaves the switch, and adds it to the list of unanswered
+// appends.
 func (m *Machine) remember(now clock.Time, r *conntrack.Flow, server netip.Addr, f *wire.Frame) {
 	p := &m.repair
 	if len(p.open) == maxOpen {

@@ -134,7 +134,7 @@ func runPeer(cmd *cobra.Command, host string, q hostd.PeerRequest) error {
 	var res *perftestpeer.Result
 	err = control.Items(cmd.Context(), client, http.MethodPost, hostd.PathPeer, q, func(ev hostd.PeerEvent) error {
 		if ev.Listening != "" {
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s waits at %s\n", host, ev.Listening) // a note, which may be lost
+			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s waits at %s\n", host, ev.Listening) // a note for the user, which may be lost
 		}
 		if ev.Result != nil {
 			res = ev.Result

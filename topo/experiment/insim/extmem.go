@@ -79,7 +79,8 @@ func (p *Sim) lent(ctx context.Context, l lentRack, seen func(now clock.Time, ho
 	return r, nil
 }
 
-// wrap makes each host pass arriving frames to seen first.
+// wrap puts a Tap in front of each host: it passes each arriving frame to r.seen, and then to the
+// host if seen has returned false.
 func (r *lentRun) wrap(name string, n sim.Node) sim.Node {
 	if name == spec.SwitchName || r.seen == nil {
 		return n

@@ -13,8 +13,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
-// roceRack has hosts with RoCEv2 NICs on links like those of soloRack. Like the 1RMA NICs there,
-// these NICs take no time. No frame is lost, as with flow control.
+// roceRack has hosts with RoCEv2 NICs, on links like those of soloRack. The NICs take no time, like
+// the 1RMA NICs of soloRack. No frame is lost, as if the links had flow control.
 type roceRack struct {
 	*simrack.Rack
 	hosts []*roceHost
