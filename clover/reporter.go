@@ -34,8 +34,8 @@ type Reporter struct {
 	parts           []*part
 	running, closed bool
 
-	// Only the thread uses the fields below, and Close after the thread has ended. There is at most
-	// one thread at a time.
+	// Only the Reporter's thread uses the fields below, and Close after this thread has ended.
+	// There is at most one such thread at a time.
 	fab     *remotemem.Fabric
 	caller  calls.Caller
 	request rpc.Request

@@ -50,8 +50,9 @@ const (
 
 func NewTurns() *Turns { return &Turns{keys: make(map[uint64][]*turn)} }
 
-// takeTurn waits until the client may PUT key. It returns true if another PUT has answered this
-// one. After it has returned false, the caller must call endTurn.
+// takeTurn waits until the client may PUT key. It returns true if the PUT of another client, which
+// has put its own node into the chain meanwhile, has answered this PUT, too: then the client need
+// not append. After it has returned false, the caller must call endTurn.
 func (c *appender) takeTurn(key uint64, deadline clock.Time) (answered bool) {
 	ts := c.cfg.Turns
 	if ts == nil {

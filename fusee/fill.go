@@ -55,8 +55,9 @@ var errForeignMemory = errors.New("its memory is used for something else")
 var errForeignReign = errors.New("another master has made a later view there, or one without any of the present members; " +
 	"the server is left as it is")
 
-// welcome continues to make a server a member again. When the server's memory is clear, a change of
-// the members fills it: clients wait only for that change.
+// welcome does the next part of the work of making a server a member again: first it claims the
+// server, then it clears the server's memory piece by piece. Meanwhile clients work. When the
+// memory is clear, a change of the members fills it, and clients wait until that change has ended.
 func (m *Master) welcome() error {
 	if m.guest.stage == noGuest {
 		return m.visit()

@@ -102,7 +102,8 @@ func (c *changer) settleHeirs(until, deadline clock.Time) error {
 	return c.confess(deadline)
 }
 
-// settleBlock settles the objects of a block whose owner has died, and leaves it.
+// settleBlock completes or withdraws what the dead owner of a block has begun with its objects.
+// Then it leaves the block to other clients.
 func (c *changer) settleBlock(e *estate, until, deadline clock.Time) error {
 	word, err := c.slotAt(e.server, c.useAt(e.blockID), deadline)
 	if err != nil || layout.BlockUse(word) != e.use {

@@ -34,7 +34,8 @@ type space struct {
 	classes map[int]*class // the key is the length of the class's objects in units
 	blocks  map[blockID]*block
 	requests
-	// copied are the copies of a block's word that the client is changing.
+	// copied are the copies, on other servers, of a block's word: those that the client changes by
+	// CASes at present.
 	copied []copied
 	// doubts is the last value that the client has read of DoubtWord, which counts frees that were
 	// perhaps lost.

@@ -45,10 +45,11 @@ type split struct {
 	subtable, twin int
 	depth          int
 	does           task
-	// In the `done` groups before group number next all keys that move are moved: these groups are
-	// settled (numbers are modulo the number of groups). groups are those on which the client
-	// works; if there are none, it chooses some. ahead are further groups, which it has read to
-	// find those that are settled. moves are the keys of groups that the split moves.
+	// The groups of a subtable have numbers, modulo their count. In the `done` groups before group
+	// `next`, the split has moved all keys that it must move: these groups are settled. groups are
+	// the numbers of those on which the client works; if there are none, it chooses some. ahead are
+	// further groups, which the client has read to find those that are settled. moves are the keys
+	// in `groups` that the split moves.
 	next, done    int
 	groups, ahead []int
 	moves         []move
@@ -96,7 +97,8 @@ const (
 	vacate
 	// plant puts the keys into their slots in the twin, the subtable to which the split moves them.
 	plant
-	// clean replaces the leaving values in the subtable by values that say nothing about a key.
+	// clean replaces, in the slots that vacate made leaving, each value by one that counts as empty
+	// and does not say which object the slot has named.
 	clean
 	// settle marks the headers of buckets as settled: all keys that the split moves are in the
 	// twin.

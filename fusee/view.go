@@ -166,7 +166,8 @@ func (m *memory) peek(i int, after layout.View, deadline clock.Time) (v layout.V
 	return 0, errors.Join(err, m.fab.Break(i))
 }
 
-// belongs reports whether the memory from which a view was read last has the store's superblock.
+// belongs reports whether the memory of server i belongs to the store: viewOf, which has read the
+// view last, has found the store's generation in the superblock.
 func (m *memory) belongs(i int) bool {
 	return m.wordAt(i, generationWord) == m.generation && m.generation != 0
 }

@@ -132,8 +132,8 @@ func (q *Queue) Add(f sendring.Flags, word, old Mem, n uint64) *Request {
 	return r
 }
 
-// Wait appends a WAIT until all signalled requests that were built so far and complete to c have
-// completed.
+// Wait appends a WAIT: the queue stops there until all signalled requests that were built so far,
+// and whose completions c counts, have completed.
 func (q *Queue) Wait(c *Counter) *Request { return q.wait(c, c.Count) }
 
 func (q *Queue) wait(c *Counter, count uint32) *Request {

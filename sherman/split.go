@@ -266,8 +266,8 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 }
 
 // swapRoot makes page `at` the root, by a compare-and-swap of the root word from `old`. It returns
-// true if the word has the value `at` now. If the outcome of an attempt is unknown, the next
-// attempt finds it.
+// true if the word has the value `at` now. So after an attempt with an unknown outcome, the caller
+// calls it again: if that attempt has changed the word, swapRoot returns true.
 func (c *changer) swapRoot(old, at layout.Addr, deadline clock.Time) (bool, error) {
 	if err := c.reach(0, deadline); err != nil {
 		return false, err

@@ -131,10 +131,11 @@ func markOut(s *Server, i int) {
 }
 
 // mayBringBack reports whether a change may begin that only brings servers back. Such a change is
-// not urgent, and once it has begun, no client works until the memory services of the servers that
-// count have ended the connections of all clients. So each of these services must first answer a
-// request: a server whose service does not run may still serve data over the connections that it
-// has. An inquiry asks the services, and a later call of mayBringBack finds its outcome.
+// not urgent. Once it has begun, no client works until the memory service of each server whose
+// copies count has ended the connections of all clients. So each of these services must first
+// answer a request: a server whose service does not run may still serve data over the connections
+// that it has. An inquiry asks the services. Its outcome comes later, so mayBringBack returns false
+// until a later call finds it.
 func mayBringBack(s *Server, now clock.Time) bool {
 	if now < s.backAt {
 		return false
@@ -348,8 +349,9 @@ func voidGone(s *Server) (gone bool) {
 	return gone
 }
 
-// writeView writes the superblocks of the next view, in which the servers in fill count, and begins
-// a new epoch.
+// writeView begins the next view: the copies on the servers in fill count from then on. It writes
+// the superblock of each server whose copies count, and begins a new epoch. If it cannot write one
+// of them, the servers in fill stay out.
 func writeView(s *Server, fill []int) error {
 	was := s.away()
 	for _, i := range fill {

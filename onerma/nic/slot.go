@@ -82,8 +82,8 @@ type slot struct {
 	to         peer
 	issued     clock.Time
 	entered    clock.Time
-	// request is the vector of the request. prev is the vector of the operation's last message: the
-	// request, and later the pull. ticket is the number that the pull carries.
+	// request is the initialisation vector of the request. prev is that of the operation's last
+	// message: the request, and later the pull. ticket is the number that the pull carries.
 	request    vector
 	prev       vector
 	ticket     uint32

@@ -124,8 +124,9 @@ func kindOf(name string) (layout.Kind, error) {
 	return k, nil
 }
 
-// settle applies the step to the configuration. It returns the step, and the kind of the pages of a
-// new tree.
+// settle takes the design that the configuration names (Config.Step, between FG+ and Sherman), and
+// writes its full name and the name of its pages' layout into the configuration. It returns the
+// design, and the kind of the pages of a new tree.
 func (c *Config) settle() (step sherman.Step, kind layout.Kind, err error) {
 	if step, err = sherman.FindStep(c.Step); err != nil {
 		return step, 0, err

@@ -91,9 +91,10 @@ func (f *Fabric) Start(o *Op) error {
 	return nil
 }
 
-// Chain posts operations on one peer with one doorbell. They are executed in this order. If all
-// succeed, only the last one has a completion, which means that all are done. There must be a
-// connection; see Open. Wait waits for them.
+// Chain posts operations on one peer with one doorbell. The peer executes them in this order. If
+// all succeed, only the last one has a completion, which means that all are done. If there is no
+// connection to the peer (see Open), Chain posts nothing and returns an error. Wait waits for the
+// operations.
 func (f *Fabric) Chain(ops ...*Op) error {
 	p := f.peers[ops[0].Peer]
 	if p.qp == nil || p.broken || len(f.free) < len(ops) {

@@ -31,7 +31,8 @@ func Listen(network, path string, group int) (*Listener, error) {
 	if err := removeStale(network, path); err != nil {
 		return nil, err
 	}
-	// The kernel gives the socket's file the mode of the descriptor, so that it never has another one.
+	// The kernel gives the socket's file the mode of the descriptor. It is set before the socket is
+	// bound, so the file never has a wider mode.
 	private := net.ListenConfig{Control: func(_, _ string, c syscall.RawConn) error {
 		var failed error
 		err := c.Control(func(fd uintptr) { failed = unix.Fchmod(int(fd), 0o600) })

@@ -257,8 +257,9 @@ func (s *search) hasFailed(st state) bool {
 	return f.has(s.left)
 }
 
-// mayLeave reports whether the key may change from this value now: no GET that is not placed has
-// found the value, or a write that is not placed writes it again.
+// mayLeave reports whether the order may go on with an operation that replaces this value of the
+// key: all GETs that have found the value are placed, or a write of the same value is still to be
+// placed.
 func (s *search) mayLeave(value uint64) bool { return s.reads[value] == 0 || s.writes[value] > 0 }
 
 // tryEach tries each operation that may be the next one: those with an answer or, if optional is

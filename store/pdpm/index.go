@@ -24,7 +24,7 @@ type place struct {
 	claimed, sent bool
 	key           uint64
 	// busy is true while a request changes the key. waiting has the gates of the requests that wait
-	// for it, in order.
+	// until it is their turn to change the key, in order.
 	busy    bool
 	waiting []verbs.Gate
 }

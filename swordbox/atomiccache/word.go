@@ -221,7 +221,8 @@ func (w *Word) Foreign(now clock.Time) (d Decision) {
 	return d
 }
 
-// step follows the edge for an operation and fills in the decision.
+// step makes the transition of the word's state for event `on`, an operation on the word, and
+// completes the decision on how the operation travels.
 func (w *Word) step(now clock.Time, on event, d *Decision) {
 	d.Kind = w.follow(now, on)
 	d.Epoch = w.Epoch

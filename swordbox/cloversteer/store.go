@@ -54,7 +54,8 @@ func (t *stores) next() uint32 {
 	return t.incarnations
 }
 
-// learn handles the superblock at va of a server: b are its bytes.
+// learn takes note of a superblock of Clover that is at va of a server; b has its bytes. If these
+// are no superblock, learn forgets the one that it knew there.
 func (t *stores) learn(server netip.Addr, va uint64, rkey uint32, b []byte) {
 	var super layout.Superblock
 	s := t.parts[server]

@@ -5,10 +5,12 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// movedBy reports whether a damaged copy of this request could move the flow's PSNs too far. A
-// wrong PSN that is ahead raises high: later requests are then not Alone. A wrong length of a READ,
-// or a wrong bit that makes a short SEND look like a READ, raises Expected: later requests then
-// look like duplicates. On an unsynced flow, classify raises Expected without waiting for Advance.
+// movedBy reports whether a copy of this request with a damaged header could move the PSNs that the
+// table keeps of the flow too far. A wrong PSN ahead of the right one raises q.high, the PSN after
+// the newest request: later requests then do not count as Alone in flight. A wrong length of a
+// READ, or a wrong bit that makes a short SEND look like a READ, raises q.Expected: later requests
+// then look like duplicates. On an unsynced flow, classify raises q.Expected at once, before the
+// caller has accepted the request (Advance).
 func (q *Sequence) movedBy(op wire.Opcode, psn wire.PSN) bool {
 	return q.seen == noRequest || q.sync == unsynced || op == wire.RCReadRequest || wire.Diff(psn, q.high) > 0
 }

@@ -112,7 +112,8 @@ type (
 	// Draining returns true, also flows that no machine handles.
 	Bypasser interface {
 		Machine
-		// Bypass sees a packet of such a flow. The packet goes on if the verdict is to forward it.
+		// Bypass sees a packet of a flow that the handler does not handle but must watch. The
+		// switch forwards the packet if the verdict says so.
 		Bypass(c *pipeline.Ctx, r *conntrack.Flow, p *pipeline.Parsed) pipeline.Verdict
 		// Untracked does what Bypass does, for packets that belong to no flow.
 		Untracked(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict
@@ -165,8 +166,9 @@ type (
 
 	// Keeper keeps a table for each of its rules, with entries that an operator writes.
 	Keeper interface {
-		// Change begins to add entries to the table of a rule, or to remove them, and reports on
-		// all changes. Without entries it only reports.
+		// Change begins to write or remove the entries of `in` in the table of a rule, as many as
+		// there is room for, and does not wait until that has ended. The report says how many it
+		// has taken; its other counts include earlier changes. Without entries Change only reports.
 		Change(c *pipeline.Ctx, in Entries, address func(host string) (netip.Addr, error)) (EntriesReport, error)
 		// Page returns a part of the table of a rule. If the part is not Ready, the caller calls
 		// Page again later.

@@ -33,8 +33,8 @@ const (
 	// answered the last of these queries. So no member loses frames after a restart of the switch.
 	startupResponse = time.Second
 	settleAfter     = (groupRobustness + 1) * startupResponse
-	// leaveResponse is the response time that the queries after a leave grant. Another member
-	// behind the same port answers within this time.
+	// leaveResponse is how long hosts may take to answer the queries that the switch sends after a
+	// host has left a group. So another member behind the same port answers within this time.
 	leaveResponse = time.Second
 	leaveAfter    = groupRobustness * leaveResponse
 )
@@ -178,7 +178,8 @@ func (t *groups) has(g *groupEntry, port int, now clock.Time) bool {
 	return at(g.until, port) > now || at(t.routers, port) > now
 }
 
-// reported handles a report of a host behind a port.
+// reported handles an IGMP or MLD report of a host behind a port: the host joins or leaves the
+// groups in its records.
 func (t *groups) reported(now clock.Time, port int, m *wire.Membership) {
 	for i := range m.Records {
 		r := &m.Records[i]

@@ -38,8 +38,8 @@ func (k *clientConn) isAnswered() bool { return k.acked == k.psns.own && k.msg =
 // only while it is idle. There may be more of them than psnMap remembers.
 func (k *clientConn) unanswered() int { return int(wire.Diff(k.psns.own, k.acked)) }
 
-// find returns where the request with this client's PSN was sent. If that is the client's
-// connection, find also returns the request's PSN there.
+// find returns where the switch has sent the request that has PSN `client` on the client's side. If
+// it was sent on the client's connection, find also returns the request's PSN there.
 func (k *clientConn) find(client wire.PSN) (where, wire.PSN) {
 	if d := int(wire.Diff(k.psns.client, client)); d > 0 && d <= k.unanswered() {
 		return whereOwn, k.psns.own.Add(-d)

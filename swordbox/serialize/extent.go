@@ -36,7 +36,8 @@ func (k *clientConn) extentOf(f *wire.Frame, own wire.PSN) extent {
 // extent for the later packets.
 func (x *extent) isLong() bool { return wire.Diff(x.end, x.first) > 1 }
 
-// isCounted reports whether all words that the extent touches wait for its message to end.
+// isCounted reports whether each word of the table that the extent touches already waits until the
+// server has acknowledged the whole message; see clientOps.countedBy.
 func (k *clientConn) isCounted(now clock.Time, x *extent) bool {
 	step := &k.s.m.step
 	step.cover = k.s.m.words.Overlapping(step.cover[:0], k.s.index, x.va, x.n)

@@ -35,7 +35,8 @@ type ports struct {
 	open   atomic.Pointer[[]opened]
 }
 
-// opened is a link and its port, in the copy for the watcher.
+// opened is a link and its port, as an element of the list that the loop publishes for the watcher
+// (ports.open).
 type opened struct {
 	link Link
 	io   packetio.Port // nil means that the port is missing

@@ -35,10 +35,10 @@ type outcome struct {
 	bits bool
 	// order is the share of requests by distance; see Platform.Order.
 	order map[int]float64
-	// incast, lookups and counting are the results of loads on servers' memory. For a Lookups, added
-	// is the median time of a packet minus the median without a lookup. For a Counting, share is the
-	// client's rate divided by its rate without counting. For a rednLargest, share is the largest
-	// ratio of the time by Way to the time by Of.
+	// incast, lookups and counting are the results of loads on servers' memory. For a Lookups,
+	// added is the median time of a packet minus the median without a lookup. For a Counting, share
+	// is the client's rate divided by its rate without counting. For a rednLargest, which compares
+	// its two ways Way and Of, share is the largest ratio of a time by Way to the time by Of.
 	incast   *IncastResult
 	lookups  *LookupsResult
 	counting *CountingResult
@@ -78,8 +78,8 @@ type figureCell struct {
 	// authors' name of the series.
 	theirs float64
 	their  string
-	// value reads our number from the outcome of load. load is nil if there is nothing to measure:
-	// then our number is known, or none if known is 0.
+	// value reads our number from the outcome of load. If nothing needs to be measured, load is
+	// nil, and our number is in the field known, where 0 means that we have none.
 	load  load
 	value func(*outcome) float64
 	known float64

@@ -235,7 +235,8 @@ func (h *holeRun) machine() handler.Info {
 	return h.env.handler(mode)
 }
 
-// handler returns the report of the switch's handler of rules with this mode.
+// handler returns the report of that handler of the switch whose rules have this mode; a zero Info
+// if there is none.
 func (e *env) handler(mode rules.Mode) handler.Info {
 	if p, ok := e.rack.Program().(*swordbox.Program); ok {
 		for _, m := range p.Report(e.rack.Now()).Handlers {

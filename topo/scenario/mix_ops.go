@@ -9,7 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// next draws operation number k, applies it to the shadow, and returns its work request.
+// next draws operation number k, applies it to the shadow (the bytes that the server's memory must
+// have), and returns its work request.
 func (m *mix) next(k int) verbs.SendWR {
 	d := m.draw
 	op := &m.ring[k%m.depth]

@@ -60,7 +60,8 @@ func (r *treeRun) loseOne() {
 	}
 }
 
-// matches reports whether requests with opcode op count for the trigger's moment when.
+// matches reports whether the trigger counts a request with opcode op; t.frame is the request. That
+// depends on t.when, for example atWrite counts the first packets of WRITEs.
 func (t *treeTrigger) matches(op wire.Opcode) bool {
 	write := op == wire.RCWriteOnly || op == wire.RCWriteFirst
 	switch t.when {

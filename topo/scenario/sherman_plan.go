@@ -201,8 +201,8 @@ func (p *treePlan) drawFaultAt(d *draw) (s treeFaultAt) {
 
 // design changes the plan for step, a design between FG+ (the baseline of Sherman's paper) and
 // Sherman. A page with a checksum is damaged for ever if its writer dies between two packets of the
-// page, so for designs with checksums pages are small and the MTU is large. Their pages never leave
-// the tree, so memory is not small.
+// page, so for designs with checksums pages are small and the MTU is large. In these designs no
+// page ever leaves the tree, so design gives up a plan with little memory (treePlan.small).
 func (p *treePlan) design(d *draw, step sherman.Step) {
 	if p.step = step; step.Kind != layout.Checksummed {
 		return

@@ -99,8 +99,9 @@ func (h *shown) move(to wire.PSN) {
 	}
 }
 
-// has reports whether a request at psn was shown before, either itself or as a part of a READ that
-// was shown. expected is the expected PSN of the flow: all requests with lower PSNs count as shown.
+// has reports whether the handlers have already seen a request at psn, either this request or a
+// READ of which it repeats a part. expected is the expected PSN of the flow: requests with lower
+// PSNs count as seen.
 func (h *shown) has(expected, psn wire.PSN) bool {
 	h.move(expected)
 	return wire.Diff(psn, h.base) < 0 || slices.ContainsFunc(h.ahead, func(x extent) bool {

@@ -132,9 +132,9 @@ func (h *healer) all(ctx context.Context) error {
 	return err
 }
 
-// rules ends the rules of the switch that path names, and the torn copies of a host. If host is "",
-// it ends the partition and the torn copies of all hosts. It returns how many rules and torn copies
-// there were, and the hosts that did not answer.
+// rules ends fault rules of the switch, those that the API path `path` selects, and the torn copies
+// of a host. If host is "", it ends the partition and the torn copies of all hosts. It returns how
+// many rules and torn copies it has ended, and the hosts that did not answer.
 func (h *healer) rules(ctx context.Context, path, host string) (int, []string, error) {
 	var out switchd.Healed
 	if err := h.remove(ctx, spec.SwitchName, path, &out); err != nil {

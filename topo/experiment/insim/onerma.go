@@ -441,8 +441,9 @@ func (h *soloHost) demand(target *soloHost, from, until clock.Time) (d *soloDema
 	return d, nil
 }
 
-// issue issues a READ from outside of the host's steps. If no command slot is free, the READ is
-// shed: it is counted as DispatchTimeout, as if it had waited too long.
+// issue issues a READ at a time when the simulator has not called the host. (Within such a call,
+// command is used.) If no command slot is free, the READ is shed: it is counted as DispatchTimeout,
+// as if it had waited too long.
 func (d *soloDemander) issue() {
 	net := d.host.rack.net
 	now, _ := net.Begin(d.host.node)
