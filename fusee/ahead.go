@@ -86,10 +86,12 @@ func (q *requests) askAhead(s *space, c *class, units int) {
 	}
 }
 
-// answered waits for the outcome of requests.ahead, if it is a request to this server, and returns
-// the outcome. known is false if there is no such request, if it has failed, or if the client has
-// got another number or view since it began. If the request is still open, the client then repeats
-// it with the same number, for which the server gives the same block.
+// answered waits for the outcome of requests.ahead, if that is a request to this server, and
+// returns the outcome. known is false in three cases: there is no such request, it has failed, or
+// the client has got another number or view since the request began. If the request is still open
+// then, the client repeats it with the same number, for which the server gives the same block. If
+// the outcome has not come by the deadline, answered returns the error of that wait, and known is
+// true.
 func (q *requests) answered(s *space, server int, deadline clock.Time) (block int, known bool, err error) {
 	a := q.ahead
 	if a == nil || a.server != server {

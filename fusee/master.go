@@ -468,7 +468,7 @@ func (m *Master) claim(i int, deadline clock.Time) error {
 		return err
 	}
 	m.words[i], m.tried[i] = v, v
-	if v.Newer(m.usable) { // the former master may have settled it
+	if v.Newer(m.usable) { // the former master may have settled view v
 		m.usable, c.newer = v, v.WithEpoch(max(v.Epoch(), c.newer.Epoch()))
 	}
 	m.signs[i].claimed = true

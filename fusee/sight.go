@@ -45,7 +45,7 @@ const (
 // older than a split.
 var errStale = errors.New("a subtable was split")
 
-// errSplits is errStale after the client has corrected its copy of the directory.
+// errSplits replaces errStale when the client has already corrected its copy of the directory.
 var errSplits = fmt.Errorf("%w: a split has begun", errStale)
 
 // aim begins a sight v of the keys with hash h: it takes the subtable and the places of the buckets

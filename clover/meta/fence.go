@@ -171,9 +171,10 @@ func (s *Server) nextNumbers() error {
 
 // succeeds returns errDeposed if another metadata server has taken over while this one took its
 // next incarnation number and connected under it. Both may have got the same number, because no
-// connection had it yet. But if another one has taken over, the memory servers have fenced endID,
-// this server's number in its present incarnation; succeeds asks them for that. A metadata server
-// that takes over later gets a greater number.
+// connection had it yet. But a metadata server that takes over makes the memory servers fence
+// endID, the number under which this metadata server is connected in its present incarnation. So
+// succeeds asks the memory servers whether they have fenced endID. A metadata server that takes
+// over later gets a greater number.
 func (s *Server) succeeds() error {
 	for i, addr := range s.cfg.Servers {
 		if s.memory[i].out {

@@ -16,9 +16,9 @@ type Box struct {
 
 func NewBox(sw *Switch) *Box { return &Box{sw: sw, cores: make([]server, sw.Cores)} }
 
-// Depart returns when a frame that the switch makes at now leaves the switch. cause is the received
-// frame that led to it; nil means none. A RoCEv2 frame that equals cause occupies a core as
-// Switch.Forward says, any other RoCEv2 frame as Switch.Rewrite says.
+// Depart returns the time at which a frame leaves the switch, if the switch makes it at the time
+// `now`. cause is the received frame that led to it; nil means none. A RoCEv2 frame that equals
+// cause occupies a core as Switch.Forward says, any other RoCEv2 frame as Switch.Rewrite says.
 func (b *Box) Depart(now clock.Time, frame, cause []byte) clock.Time {
 	at := picoOf(now)
 	if len(b.cores) > 0 && wire.ParseFrame(frame, &b.frame) == nil {

@@ -72,9 +72,9 @@ type Config struct {
 	Iters int `json:"iters,omitempty"`
 	// Atomics is the number of CAS and FAA of a soak together; 0 means 20000. Negative: none.
 	Atomics int `json:"atomics,omitempty"`
-	// Depth is the largest number of messages in flight; 0 means 128 (16 for atomics and soak). It is
-	// reduced to Iters, and so that the messages fit into memory. Latency tests, contend and locks
-	// always use 1.
+	// Depth is the largest number of messages in flight; 0 means 128 (16 for atomics and soak). A
+	// test uses less if Iters is smaller, or if the messages do not fit into memory. Latency tests,
+	// contend and locks always use 1.
 	Depth int `json:"depth,omitempty"`
 	// SignalEvery is n if one of n messages is signalled; 0 means a quarter of Depth, but at most 16.
 	// Every message is signalled if SignalEvery is larger than Depth, if Verify is set, and in latency

@@ -210,7 +210,7 @@ func (h *handler) execute(q *query, deadline clock.Time) {
 
 // get reads a value. It needs no lock: the copy that the index names is whole and has the version
 // of the index, unless two changes came meanwhile. get must not answer with another version, even a
-// whole one, because its change may not have happened yet.
+// whole one, because the change that has written that version may not have happened yet.
 func (h *handler) get(key uint64, deadline clock.Time) status {
 	s := &h.c.index.shape
 	for ; ; h.reply.waits++ {

@@ -16,9 +16,10 @@ type Grace struct {
 	open  bool // true if requests before mark are in flight
 }
 
-// Clean returns the clean time. `next` is the PSN that the requester will use next. acked is the
-// first unanswered PSN. Both are PSNs of the same end. The caller calls Clean regularly: the clean
-// time advances when all requests that were in flight at an earlier call have been answered.
+// Clean returns the clean time: all requests that were forwarded before it have been answered.
+// `next` is the PSN that the requester will use next. acked is the first unanswered PSN. Both are
+// PSNs of the same end. The caller calls Clean regularly: the clean time advances when all requests
+// that were in flight at an earlier call have been answered.
 func (g *Grace) Clean(now clock.Time, next, acked wire.PSN) clock.Time {
 	switch {
 	case wire.Diff(acked, next) >= 0:

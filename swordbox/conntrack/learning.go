@@ -158,8 +158,9 @@ func (l *learning) restart() {
 	l.any, l.fits, l.votes = false, nil, 0
 }
 
-// forget drops the conclusions about the flow fl, which has stopped learning. was is the evidence
-// about fl.
+// forget removes fl from the conclusions of l about the peer of l's flow. It is called because fl
+// has stopped learning: fl is the peer of another flow, or has ended. was is the evidence that the
+// table had about fl.
 func (l *learning) forget(fl *Flow, was *learning) {
 	l.out[was.slot/64] &^= 1 << (was.slot % 64)
 	if l.fits == fl {

@@ -64,9 +64,10 @@ func (s *server) cleanSince(c *pipeline.Ctx) clock.Time {
 	return at
 }
 
-// cleanSince returns the time before which all requests sent on the shared connection have ended.
-// If the connection has failed, some requests have ended without an answer; server.unsettled makes
-// the server wait for them.
+// cleanSince returns a time such that all requests that were sent on the shared connection before
+// it have ended. A request that was lost with an earlier, failed connection has ended, too,
+// although it may still arrive; server.unsettled makes the machine wait until that is no longer
+// possible.
 func (k *link) cleanSince(now clock.Time) clock.Time {
 	newest := k.conn.Newest()
 	oldest := newest - uint32(k.conn.Outstanding()+k.conn.Queued())

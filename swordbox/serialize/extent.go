@@ -85,10 +85,10 @@ func (k *clientConn) announcePart(now clock.Time, x *extent) bool {
 	return true
 }
 
-// announce makes all words that the extent touches wait for the end of its message. The result is
-// false if one of the words does not allow that now. If clientOps has no room, announce forgets the
-// oldest operation: its end is never reported, and its words wait until no NIC would retransmit the
-// request.
+// announce makes each word of the table that the extent touches wait until the server has
+// acknowledged the whole message. The result is false if one of the words does not allow that now.
+// If clientOps has no room, announce forgets the oldest operation: its end is never reported, and
+// its words wait until no NIC would retransmit the request.
 func (k *clientConn) announce(now clock.Time, x *extent) bool {
 	d := k.s.m.words.ClientAll(now, k.s.index, x.va, x.n)
 	if d.Kind == atomiccache.Wait {

@@ -38,7 +38,7 @@ func throughputFigure(quick bool) figure {
 }
 
 // firstTriesFigure is Figure 5 of the SwordBox paper: the share of appends that succeed. The
-// authors' counters count an append that succeeds four times and an attempt three times. So their
+// authors' counters grow by 4 for each append that succeeds, and by 3 for each attempt. So their
 // number is successes / 4 over attempts / 3.
 func firstTriesFigure(quick bool) figure {
 	data := papers.MustLoad("swordbox/fig5")

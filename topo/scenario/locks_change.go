@@ -33,8 +33,8 @@ type operator struct {
 	modes bool          // some rules are published
 	most  time.Duration // the longest time between two changes
 	first string        // mode or program of the switch before the first change
-	// changes counts all changes, programs those of the program. published: true if a published
-	// rule has been in force.
+	// changes counts the changes that the operator has made. programs counts those in which it has
+	// replaced the switch's program. published: true if a published rule has been in force.
 	changes, programs int
 	published         bool
 	loaded            clock.Time // when the program was last replaced

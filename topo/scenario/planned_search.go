@@ -138,10 +138,11 @@ func (x *searcher) turn(n *node) []schedule {
 	return out
 }
 
-// next lists the acts that can continue schedule s, whose run had outcome o: acts on the packet of
-// the last act, and then on later packets, in their order, as far as the setup allows. A change of
-// rules happens between two steps of the switch. So of several packets between the same two steps,
-// next tries a change of rules only on the first one.
+// next lists the acts that can continue schedule s, whose run had outcome o: first acts on the
+// packet of the last act, and then acts on later packets, in their order, as far as the setup
+// allows. An act that changes the switch's rules takes effect between two steps of the switch. If
+// several packets come between the same two steps, next lists such an act only for the first of
+// them.
 func (x *searcher) next(s schedule, o *outcomeOf) []act {
 	limit := cmp.Or(x.setup.perHalf, defaultPerHalf)
 	var out []act

@@ -38,7 +38,8 @@ func limit(err error, host string, qpn, peer wire.QPN) error {
 	return err
 }
 
-// limit calls the function limit for the queue pair of e.
+// limit returns a gaveUp with err if err says that the queue pair of e has reached its retry limit.
+// It returns other errors unchanged. host is the host of the queue pair.
 func (e *ends) limit(err error, host string) error {
 	attr, qerr := e.qp.Query()
 	if qerr != nil {

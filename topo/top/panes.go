@@ -22,8 +22,9 @@ var (
 
 const narrowLinks, narrowQPs = 8, 10
 
-// linkPage has a line for each host and one for the switch; stores and faults follow, and on a
-// screen that does not show all panes also queue pairs, if there is room.
+// linkPage returns the lines about links: one for each host and one for the switch, and below them
+// those of stores and faults. On a screen that does not show all panes, queue pairs follow if there
+// is room.
 func (m Model) linkPage(rows int, r *rates) []string {
 	p, columns := m.newPage(), linkColumns
 	if m.width < wideWidth {

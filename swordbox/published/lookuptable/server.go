@@ -46,7 +46,7 @@ type server struct {
 	out, got []byte // scratch: a WRITE; a frame that has come back
 }
 
-// read is a READ of a slot: for a frame that came in at port in, or for a listing.
+// read is a READ of a slot: for a frame that came in at port `in`, or (scan) for a listing.
 type read struct {
 	slot, in int
 	scan     bool

@@ -74,10 +74,11 @@ type server struct {
 	mr verbs.MR
 }
 
-// Serve runs the server: it makes the data, and accepts clients. For each client it makes a program
-// of the NIC, or a thread of the process, that answers, unless the client uses only one-sided
-// operations. When clients may connect, Serve calls ready with a function that ends the server.
-// Serve returns nil after that function was called or the machine's context was closed.
+// Serve runs the server: it makes the data, and accepts clients. What answers a client depends on
+// the Run: a program of the NIC, a thread of the process, or nothing, if the client uses only
+// one-sided operations. Serve makes it when the client connects. When clients may connect, Serve
+// calls ready with a function that ends the server. Serve returns nil after that function was
+// called or the machine's context was closed.
 func (r *Run) Serve(m Machine, ready func(close func() error)) (err error) {
 	s, d := &server{Run: r, m: m}, &r.data
 	if d.buf, err = m.Alloc(d.valueAt(d.places) + neighbours); err != nil {
