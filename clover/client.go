@@ -170,7 +170,7 @@ func (c *session) joined(i int, qp verbs.QP, err error) error {
 const mostJoined = memservice.MostFormer
 
 // join joins a shared connection under the client's owner number, and removes the client's earlier
-// numbers from it. Otherwise a fence of an earlier number that is in flight would end the
+// numbers from it. Otherwise the fence of an earlier number, which may be in flight, would end the
 // connection for all clients of the group. The removal is safe, because no request under an earlier
 // number is in flight on the connection: the client has received all answers, or has ended the
 // connection.

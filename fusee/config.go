@@ -57,8 +57,9 @@ const (
 	clientLeases     = 20
 	defaultCache     = 1 << 14
 	defaultThreshold = 0.1
-	// A request for a block that begins with defaultAhead objects left ends before the client has used
-	// them all: it takes as long as about 30 round trips, and each INSERT takes at least 3.
+	// A client that requests a block when defaultAhead objects are left gets the block before it
+	// has used them all: the request takes as long as about 30 round trips, and each INSERT takes
+	// at least 3.
 	defaultAhead = 32
 	// pause is how long a client waits before it repeats an attempt that failed.
 	pause = 200 * time.Microsecond

@@ -192,8 +192,9 @@ func (m *Master) fillable(i int) bool {
 	return !slices.ContainsFunc(head, func(b byte) bool { return b != 0 })
 }
 
-// clearSome continues to clear the memory of the server in m.guest. Each call takes an eighth of
-// the lease, but at least 50 ms. clearSome leaves the word with the master's number as it is.
+// clearSome continues to clear the memory of the server in m.guest. Each call returns after an
+// eighth of the lease, but at least 50 ms, or when all of the memory is clear. clearSome leaves the
+// word with the master's number as it is.
 func (m *Master) clearSome() error {
 	g, c := &m.guest, m.c
 	size := c.super.Shape.Len()

@@ -412,9 +412,9 @@ func (c *grower) readGroups(s *split) {
 
 // inspectGroups reads the marks, versions and keys of the objects, and so finds out which keys
 // move. If an object has the version that its slot names, the object's key is the key that the slot
-// had at the READ after the flip. A slot whose key stays need not be read again, however often
-// clients change it: after the flip no key that moves gets into it. A key that moves is also moved
-// by its next PUT (see Client.update).
+// had when it was read after the flip. A slot whose key stays need not be read again, however often
+// clients change it: after the flip no key that moves gets into this slot. A key that moves is also
+// moved by its next PUT (see Client.update).
 func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 	if err := c.readHeads(len(s.moves), func(i int) layout.Slot { return s.moves[i].slot }); err != nil {
 		return err

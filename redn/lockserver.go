@@ -145,7 +145,8 @@ const (
 	lockRelease = lockTurn + 3
 )
 
-// object returns the memory of the number of a completion queue or queue pair in a WAIT or ENABLE.
+// object returns the part of a WAIT or ENABLE that has the number of a completion queue or queue
+// pair.
 func (r *Request) object() Mem { return r.bytes(sendring.OffObject, lockObjects) }
 
 // Start appends to master the request that starts the worker.

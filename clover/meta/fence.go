@@ -91,9 +91,9 @@ func (s *memories) reserve() error {
 	return nil
 }
 
-// identify connects to the memory servers under the metadata server's own number. It includes
-// servers whose copies do not count (out) if they have a connection: a later metadata server must
-// be able to end all connections.
+// identify connects to the memory servers under the metadata server's own number. It also replaces
+// a connection to a server whose copies do not count (out), so that a later metadata server is able
+// to end all connections.
 func (s *memories) identify() error {
 	s.self = s.owner<<incarnationBits | ownNumber
 	for i := range s.memory {

@@ -153,7 +153,8 @@ func (s *Server) serve() error {
 	}
 }
 
-// keepIfDue calls keep once in keepEvery. It returns an error if the main loop must end.
+// keepIfDue calls keep if keepEvery has passed since the last call. It returns an error if the main
+// loop must end.
 func (s *Server) keepIfDue() error {
 	now := s.rt.Now()
 	switch {

@@ -291,7 +291,8 @@ func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 	return true, true
 }
 
-// tryQuick executes job j on the main thread if quick can execute it. Otherwise it returns false.
+// tryQuick executes job j on the main thread if the method quick can execute its request. It
+// returns false if job j must be executed otherwise.
 func (h *handoff) tryQuick(j calls.Request) bool {
 	r, ok := h.s.parse(j)
 	if !ok {

@@ -457,9 +457,9 @@ func readOld(s *Server, of int, taken map[uint32]bool) error {
 	return nil
 }
 
-// readCopies reads the table and the directory of server `of`, from the first copies that count. It
-// adds the slots of the keys to `taken`. A key is lost if its node was in memory that has been
-// formatted since.
+// readCopies reads the directory of server `of`, from the first of its copies that is on a server
+// whose copies count, and, if the classes share the memory, the table of `of`. It adds the slots of
+// the keys to `taken`. A key is lost if its node was in memory that has been formatted since.
 func readCopies(s *Server, of int, taken map[uint32]bool) error {
 	if !s.isGone(of) && s.space.Shared {
 		if err := s.readTable(of); err != nil {

@@ -142,7 +142,8 @@ func (n *node) rule(in MasterConfig) error {
 	}
 }
 
-// open opens the master or its standby, unless the host runs one.
+// open starts the master of a table, or its standby, on this host. It does nothing if the host runs
+// one already; one that has failed is replaced. opened is true if open has started one.
 func (n *node) open(in MasterConfig) (opened bool, err error) {
 	return opened, n.Host.Service(func() error {
 		n.master.mu.Lock()

@@ -182,8 +182,9 @@ func (g *GSI) carryOut(now clock.Time, out *packetio.Batch) {
 	a.Reset()
 }
 
-// refusal is a request that the engine answers itself: a connection request that it rejects, with
-// why as the reason, or, if status is not 0, a SIDR request that it answers with this status.
+// refusal is a request that the engine answers itself. If status is not 0, it is a SIDR request,
+// which the engine answers with this status. Otherwise it is a connection request, which the engine
+// rejects for the reason `why`.
 type refusal struct {
 	id     mad.CommID
 	why    cm.Refusal

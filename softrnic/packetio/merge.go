@@ -25,8 +25,9 @@ type Run struct {
 // FirstRun returns the longest run at the beginning of frames. A run consists of RoCEv2 packets, or
 // of 1RMA messages, with equal Ethernet, IP and UDP headers, except for the fields that
 // segmentation sets: IPv4 identification, lengths and IPv4 checksum. So Split makes the same
-// packets of the super-frame again, byte for byte. A frame of more than limit bytes is not merged,
-// because the link does not compare packets of super-frames with its MTU.
+// packets of the super-frame again, byte for byte. limit is the longest frame that fits the MTU of
+// the link. A longer one is not merged: in a super-frame, the link would not notice that the packet
+// is too long.
 func FirstRun(frames []Frame, limit int) Run {
 	run := Run{Frames: 1}
 	f := &frames[0]

@@ -20,8 +20,8 @@ func (m *Member) give(wc verbs.WC) {
 	m.gate.Open()
 }
 
-// Poll takes completions of this member. If there are none and no other member is the leader, which
-// polls for all members, Poll polls for all.
+// Poll takes completions of this member. If the member has none, Poll first polls the shared queue
+// for all members, unless another member (the leader) is doing that.
 func (c *cq) Poll(wc []verbs.WC) (int, error) {
 	m, h := c.m, c.m.hub
 	h.mu.Lock()

@@ -17,9 +17,9 @@ type retransmission struct {
 	left    uint8 // retries that are left for timeouts; an acknowledgement or a NAK resets it to RetryCount
 	nakLeft uint8 // retries that are left for sequence NAKs, sent or implied
 	rnrLeft uint8 // retries that are left for RNR NAKs; not used if RNRRetry is 7
-	// implied is set by a retry for an implied NAK, and cleared when a request is acknowledged or the
-	// timer expires. Responses to packets before that retry may still arrive; they must not cause
-	// another retry.
+	// implied is set by a retry for an implied NAK, and cleared when a request is acknowledged or
+	// the timer expires. Responses to packets that were sent before that retry may still arrive;
+	// they must not cause another retry.
 	implied bool
 	// at is when the ACK timer expires; rnrAt is when the pause that an RNR NAK has demanded ends.
 	at, rnrAt clock.Time

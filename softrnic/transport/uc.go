@@ -10,7 +10,8 @@ import (
 // notices a loss by the PSN, drops the whole message without an answer, and begins again with the
 // next FIRST or ONLY (IBTA 9.8.2.2.1).
 
-// startUC begins a work request. A message does not begin unless all of its memory is readable.
+// startUC begins a work request. If a part of its memory is not readable, no packet of the message
+// is sent, and the work request fails.
 func (u *unreliableSender) startUC(w *sendWQE) {
 	if w.local() {
 		return

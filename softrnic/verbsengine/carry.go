@@ -98,7 +98,7 @@ func newPD(c *Context, p *engine.PD) *pd {
 	}
 }
 
-// giveBack ends a handle of another context's domain, which SharePD has made. The caller has
+// giveBack ends a handle that SharePD has made of a domain of another context. The caller has
 // exclusive use of the engine.
 func (p *pd) giveBack() error {
 	if n := len(p.mrs) + len(p.qps) + len(p.ahs) + len(p.srqs) + len(p.mws); n > 0 {

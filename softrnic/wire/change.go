@@ -36,8 +36,8 @@ var icrcShifts = func() (t [icrcShiftBits][8][16]uint32) {
 	return t
 }()
 
-// icrcShiftBits is the number of tables in icrcShifts: together they advance the register over less
-// than 4<<14 = 65536 bytes, more than the longest IP datagram has.
+// icrcShiftBits is the number of tables in icrcShifts. Together they advance the register over any
+// number of bytes that is a multiple of 4 and less than 4<<14 = 65536. No IP datagram needs more.
 const icrcShiftBits = 14
 
 // icrcShiftBy advances the CRC register over 4<<k bytes of zero, where t is icrcShifts[k].

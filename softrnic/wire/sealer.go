@@ -61,9 +61,9 @@ func (s *Sealer) Check(frame []byte) bool {
 	return ok && binary.LittleEndian.Uint32(sum) == s.icrc(covered, v6)
 }
 
-// icrc returns the same result as the function icrc. It copies the packet behind the lead, and puts
-// zeros in front of both, so that hash/crc32 gets a length for which it is fast (see sealMin). It
-// replaces the masked fields in the copy.
+// icrc returns the same result as the function icrc. It copies the packet, puts the lead in front
+// of it (see leadLen), and zeros in front of the lead, so that hash/crc32 gets a length for which
+// it is fast (see sealMin). It replaces the masked fields in the copy.
 func (s *Sealer) icrc(b []byte, v6 bool) uint32 {
 	total := max(sealMin, (len(b)+leadLen+sealUnit-1)&^(sealUnit-1))
 	if total > sealBuf {

@@ -67,10 +67,10 @@ func (h *Health) well(r *Remote) {
 }
 
 // failed notes that a READ of replica r, which began at the time `began`, has failed with status s.
-// A READ that the client's NIC did not dispatch says nothing about the replica. Of several READs
-// that are in flight together and fail without a NACK, only the first makes clients avoid the
-// replica for longer. If clients avoid all replicas, they READ the one whose last failure is the
-// oldest, so failed stores the time of each failure.
+// A READ that the client's NIC did not dispatch says nothing about the replica. If several READs
+// that are in flight together fail without a NACK, only the first of these failures decides how
+// long clients avoid the replica. If clients avoid all replicas, they READ the one whose last
+// failure is the oldest, so failed stores the time of each failure.
 func (h *Health) failed(now, began clock.Time, r *Remote, s nic.Status, rtt time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -161,7 +161,8 @@ func (s Shape) withDefaults() (Shape, error) {
 	return s, nil
 }
 
-// node is the store's part of a host: table and server, if the host runs it, and clients.
+// node is nictable's part of a host's daemon: the table and its server, if they are on this host,
+// and clients.
 type node struct {
 	host store.Host
 

@@ -187,7 +187,8 @@ func (t *Table) Each(f func(w *Word)) {
 
 func (t *Table) at(slot uint32) *Word { return &t.chunks[slot/chunkLen][slot%chunkLen] }
 
-// room finds a slot for a new word.
+// room finds a slot for a new word. If the table is full, it evicts an idle word. ok is false if it
+// finds none.
 func (t *Table) room(now clock.Time) (slot uint32, ok bool) {
 	if int(t.n) == t.cfg.Max {
 		return t.evict(now)

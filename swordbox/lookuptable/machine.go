@@ -258,8 +258,8 @@ func (m *Machine) Wants(r *rules.Rule) (list []handler.Wanted) {
 	return list
 }
 
-// Attach gives a connection of the switch to the link of the table that has asked for it. The result
-// is false if no table can use it.
+// Attach gives a connection of the switch to the Link that has asked for it. The result is false if
+// no Link can use the connection.
 func (m *Machine) Attach(c *pipeline.Ctx, s switchconn.Shared) bool {
 	l, ok := m.Links.Attach(c, &s)
 	if ok {

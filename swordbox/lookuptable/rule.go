@@ -81,8 +81,8 @@ func check(r *rules.Rule) error {
 	return nil
 }
 
-// together returns what is wrong with the rules of action lookup of one set. A host has one rule, and
-// tables must not overlap.
+// together returns what is wrong with the rules of action lookup of one set. A host must have at
+// most one such rule, and the tables of different rules must not overlap.
 func together(list []*rules.Rule) error {
 	for i, r := range list {
 		a := LayoutOf(r)

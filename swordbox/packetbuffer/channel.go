@@ -18,8 +18,8 @@ type channel struct {
 	link *Link
 }
 
-// carrierOf returns the function that makes hardened carriers. silence is how long the switch
-// retransmits to a server that does not answer; 0 means 255 ms.
+// carrierOf returns the function that makes the Carrier of a link for hardened rules. silence is
+// how long the switch retransmits to a server that does not answer; 0 means 255 ms.
 func carrierOf(silence time.Duration) func(l *Link, number uint32) Carrier {
 	return func(l *Link, number uint32) Carrier {
 		ch := &channel{link: l}

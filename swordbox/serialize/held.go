@@ -115,7 +115,8 @@ func (q *waitingRoom) hurry(p *pool) bool {
 	return true
 }
 
-// missUntil returns when the first held request stops waiting for a value.
+// missUntil returns the time until which the first held request, a CAS, waits for the word to have
+// the value that the CAS compares with.
 func (q *waitingRoom) missUntil(p *pool) clock.Time {
 	return p.slots[q.held.first].at.Add(q.awaits.time)
 }

@@ -205,8 +205,9 @@ func (g *placing) forWord(w *atomiccache.Word) outcome {
 	return sentShared
 }
 
-// ask sets d to the decision of the word about the request. An atomic under an unproven key stays
-// on the client's connection; if the atomic succeeds, it proves the key.
+// ask sets d to the decision of word w about the request. usable is true if the word's shared
+// connection may carry the request. An atomic under an R_Key that is not proven stays on the
+// client's connection; if the atomic succeeds, it proves the R_Key.
 func (g *placing) ask(w *atomiccache.Word, rkey uint32, usable bool, d *atomiccache.Decision) {
 	switch {
 	case !usable && (w.Proven(rkey) || !g.f.BTH.Opcode.Is(wire.OpAtomic) || g.s.keys.isBanned(rkey) || isUncached(g.f)):
@@ -242,8 +243,8 @@ func (g *placing) submit(r *record, shard int) {
 	}
 }
 
-// toOwn gives the next request its PSN on the client's connection. The caller then sends the
-// request there.
+// toOwn gives the next request its PSN on the client's connection, and the caller then sends it
+// there. If the result is mustWait, the request has no PSN yet, and waits in the switch.
 func (g *placing) toOwn(span int) outcome {
 	if !g.canGo(placeOwn) {
 		return mustWait

@@ -214,7 +214,8 @@ func (w *window) count(s recordState, by int) {
 	}
 }
 
-// follow changes the state of a record by an event, and keeps redos and owed up to date.
+// follow changes the state of a record by an event. It also updates redos and owed, the counters of
+// records in certain states.
 func (w *window) follow(r *record, e recordEvent) {
 	w.count(r.state, -1)
 	r.state = r.state.on(e)

@@ -125,7 +125,8 @@ func (d *Dialer) add(l *link) {
 	d.byKey[l.Key] = l
 }
 
-// Unwant ends a connection if there is one. If it is up, EventDown follows.
+// Unwant ends the connection with key k, if there is one. If that connection is up, EventDown
+// follows.
 func (d *Dialer) Unwant(c *pipeline.Ctx, k Key) {
 	l := d.byKey[k]
 	if l == nil {

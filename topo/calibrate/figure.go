@@ -67,7 +67,8 @@ func goodput(l Load) func(*cost.Model) (float64, error) {
 	}
 }
 
-// Figures lists the comparisons that can be made with ConnectX-5, in the order of the table.
+// Figures lists the comparisons that can be made with ConnectX-5, in the order in which WriteTable
+// prints them.
 func Figures() []Figure {
 	const mops, us, gbps = "Mops", "us", "Gb/s"
 	cas, write, read := verbs.OpCmpSwap, verbs.OpWrite, verbs.OpRead

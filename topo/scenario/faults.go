@@ -18,7 +18,8 @@ type faultMix struct {
 	rules func(d *draw) []fault.Rule
 }
 
-// faultMixes lists the mixes. drawMix draws each of them with the same probability.
+// faultMixes lists the kinds of faults that links have in a run. drawMix draws each of them with
+// the same probability.
 func faultMixes() []faultMix {
 	some := func(kind fault.Kind, most float64) func(*draw) fault.Rule {
 		return func(d *draw) fault.Rule { return d.fault(kind, most) }

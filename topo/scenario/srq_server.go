@@ -171,8 +171,9 @@ func (s *srqServer) receive() error {
 	}
 }
 
-// attend handles a limit event, when every message that has arrived is counted, and refills the
-// queue.
+// attend is called when every message that has arrived is counted. It handles a limit event, if one
+// has come, and refills the queue when that is needed. An event that has come too early, or that
+// should have come, is an error.
 func (s *srqServer) attend() error {
 	if s.fired {
 		s.fired, s.known, s.need = false, false, true

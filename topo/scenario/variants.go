@@ -40,9 +40,9 @@ type Params struct {
 	// Move: true if the switch in locks moves every request that can be moved, and does not replace
 	// atomics.
 	Move bool `flag:"move"`
-	// Change makes an operator change the switch in locks or buffer at random times. With the value
-	// rules, the operator sets hardened rules and, in locks, changes the program; with modes, the
-	// operator also sets published rules.
+	// Change makes an operator change the switch at random times, in the scenarios locks and
+	// buffer. With the value rules, the operator sets hardened rules and, in locks, changes the
+	// program; with modes, the operator also sets published rules.
 	Change string `flag:"change"`
 	// Torn: true if memory copies are torn in sherman, without other faults. With the published
 	// layout this is always so.

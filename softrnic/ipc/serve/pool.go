@@ -27,9 +27,9 @@ const (
 )
 
 // pool counts the entries of the NIC's tables that applications may use: all but those reserved for
-// the daemon. An application gets further entries only if it then has no more than are left free.
-// So a single application gets at most half of the pool, and two that grow together a third each;
-// the next application still finds room. pool is safe for concurrent use.
+// the daemon. An application gets further entries only if it then has at most as many entries as
+// are still free. So a single application gets at most half of the pool, and two that grow together
+// a third each; the next application still finds room. pool is safe for concurrent use.
 type pool struct {
 	size [tables]int64 // sizes of the tables without the reserve; never changes
 

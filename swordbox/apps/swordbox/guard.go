@@ -9,12 +9,12 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
-// guarded are the servers whose packets handlers must see: the switch drops each of their packets
-// that has a wrong ICRC. A fault behind the switch could restore a damaged packet; its receiver
-// would then accept a packet that no handler has seen in this form. The damage may be anywhere: a
-// wrong bit in the opcode makes a request look like a response, and a wrong bit in a QPN makes the
-// packet seem to belong to another flow. A server stays guarded when its rules are removed, because
-// flows with moved requests may be left.
+// guarded are the servers whose packets handlers must see. The switch drops each packet from or to
+// such a server that has a wrong ICRC. A fault behind the switch could restore a damaged packet;
+// its receiver would then accept a packet that no handler has seen in this form. The damage may be
+// anywhere: a wrong bit in the opcode makes a request look like a response, and a wrong bit in a
+// QPN makes the packet seem to belong to another flow. A server stays guarded when its rules are
+// removed, because flows with moved requests may be left.
 type guarded struct {
 	servers map[netip.Addr]bool // nil means that no server is guarded
 }

@@ -126,7 +126,7 @@ func (p *parts) user(k switchconn.Key) handler.Connector {
 }
 
 // owned handles a packet that is addressed to the switch: it passes the packet to the handler that
-// uses its connection.
+// uses the connection to which the packet belongs. If there is none, it drops the packet.
 func (p *parts) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	m := p.rest
 	for i := range p.pickers {

@@ -27,8 +27,8 @@ type Machine struct {
 	acks    []ack
 }
 
-// server is a memory server. It has the clients that have joined and whose flows have not ended,
-// and the cached values of the server's words.
+// server is a memory server. It has the clients whose requests the machine serialises (see join)
+// and whose flows have not ended, and the cached values of the server's words.
 type server struct {
 	addr netip.Addr
 	// shared holds the client whose connection is borrowed, by shard; nil if no request of the

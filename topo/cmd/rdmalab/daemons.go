@@ -92,8 +92,9 @@ func execInitCmd() *cobra.Command {
 	return cmd
 }
 
-// doers returns the function that performs each action. The functions of package rack start and
-// resume processes and set links; the functions that are added here also send requests to daemons.
+// doers returns, for each action, the function that performs it. The functions of package rack
+// start and resume processes and set links; the functions that are added here also send requests to
+// daemons.
 func doers() map[rack.Action]rack.Doer {
 	d := rack.Doers()
 	d[rack.ActionNIC] = func(ctx context.Context, r *rack.Rack, node string) error {

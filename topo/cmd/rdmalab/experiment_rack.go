@@ -62,7 +62,8 @@ func (c *rackPlace) hosts(rack *spec.Rack) ([]string, error) {
 	return out, nil
 }
 
-// platform returns the rack that is up, as a platform. end restores the switch's program and rules.
+// platform returns the rack that is up as a Platform, and a function that restores the switch's
+// program and rules.
 func (c *rackPlace) platform(cmd *cobra.Command) (experiment.Platform, func() error, error) {
 	rack, _, err := rackOf(cmd)
 	if err != nil {

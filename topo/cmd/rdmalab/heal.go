@@ -140,7 +140,7 @@ func (h *healer) rules(ctx context.Context, path, host string) (int, []string, e
 	if err := h.remove(ctx, spec.SwitchName, path, &out); err != nil {
 		return 0, nil, err
 	}
-	if host == "" { // before hosts are asked, so that the partition ends even if a host does not answer
+	if host == "" { // first, so that the partition ends even if a host does not answer
 		if err := h.remove(ctx, spec.SwitchName, "/partition", nil); err != nil {
 			return 0, nil, err
 		}

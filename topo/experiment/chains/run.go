@@ -26,8 +26,8 @@ import (
 const (
 	// Service is the name under which the server listens for clients with the connection manager.
 	Service = "redn"
-	// patience is how long the parties wait for an answer. On a rack whose processors do other work, one
-	// of 64 KiB has taken more than a second.
+	// patience is how long client and server wait for each other. On a rack whose processors do
+	// other work, a value of 64 KiB has taken more than a second to arrive.
 	patience = 10 * time.Second
 	// dialPatience is how long a client waits for a server that prepares a program.
 	dialPatience = 10 * time.Second

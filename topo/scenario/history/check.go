@@ -138,8 +138,8 @@ func (l *Log) check(w int, final func(w int) (uint64, bool), most int) error {
 		events = append(events, event{op: Op{Kind: Read}, client: -1, call: l.clock + 1, ret: l.clock + 2, answered: true, answer: v})
 	}
 	m := model(x.first)
-	// For most histories the order in which the memory changed is enough to find an order, and this
-	// search is short.
+	// If the memory was watched, a first search places each operation that has changed it at the
+	// instant of the change (asSeen). That explains most histories, and this search is short.
 	if x.watched {
 		if explained, _ := decide(m, x.asSeen(events), most/4); explained {
 			return nil
