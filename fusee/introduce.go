@@ -154,7 +154,8 @@ func (c *Client) enter(deadline clock.Time) error {
 			break
 		}
 		if used, err := c.used(limit()); err != nil || !used {
-			// A new primary may not know the last client number yet, and give out a number twice.
+			// After a change of the view, the primary may be a server that has not learnt the last
+			// client number yet. Such a server can give out a number twice.
 			if err != nil {
 				return err
 			}

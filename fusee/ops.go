@@ -238,9 +238,10 @@ func (c *changer) overtaken(e entry, deadline clock.Time) (bool, error) {
 	v, shape := &c.sight, &c.super.Shape
 	was, stays := v.head(e.at)
 	if c.header == was.Word() {
-		// The header is unchanged, so a split can have made this slot leaving only once. If the
-		// slot is leaving, its value names another object than the one that this PUT has read (see
-		// passes): another PUT has replaced the value.
+		// The header is the one that this PUT has read, so at most one split has made this slot
+		// leaving since. If that split had kept the value that this PUT wanted to replace, passes
+		// would have returned true. So if the slot is leaving, its value names another object:
+		// another PUT has replaced the value before the split.
 		return stays || shape.Format.Leaving(c.beaten), nil
 	}
 	var now layout.Header

@@ -23,10 +23,10 @@ type changer struct {
 	// beaten is the value that the first CASes of the last change have found in all backups (or in
 	// the primary, if there are no backups); 0 means that their values differed.
 	beaten layout.Slot
-	// header is the header of the bucket that has the slot of the last change, for overtaken.
-	// readPrimary READs it behind the primary of the slot, so that it shows a split that has
-	// changed the slot. headed is true if readPrimary has read it for the last change; otherwise
-	// overtaken reads it.
+	// header is the header of the bucket that has the slot of the last change; overtaken needs it.
+	// readPrimary READs the header after the slot's primary, so a split that has changed the slot
+	// shows in the header. headed is true if readPrimary has read the header during the last
+	// change; otherwise overtaken reads it.
 	header uint64
 	headed bool
 	// heirs are blocks of dead clients that this client has taken over and settles. reign is what

@@ -62,8 +62,7 @@ type members struct {
 	// members again.
 	until clock.Time
 	// exempt is true for the master, which changes the view itself. awaits is true for a client
-	// that becomes the standby. Such a client may begin also in the middle of a change of the
-	// members.
+	// that becomes the standby. Both may begin also in the middle of a change of the members.
 	exempt, awaits bool
 	// missing are the members, as bits, that did not answer this master when it began.
 	missing uint32

@@ -137,8 +137,9 @@ func (s *LockServer) received() {
 // countLen is the length of the count of a WAIT or ENABLE.
 const countLen = 4
 
-// Numbers of blocks from the READ of a lock to the ADD that draws a ticket, the WAIT for its turn and
-// the ENABLE that releases it.
+// Distances in blocks from the READ of a lock to later requests of the lap: to the ADD that draws a
+// ticket (lockDraw), to the WAIT for the ticket's turn (lockTurn), and to the ENABLE that releases
+// the lock (lockRelease).
 const (
 	lockDraw    = 3
 	lockTurn    = 12

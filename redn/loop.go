@@ -46,8 +46,9 @@ const (
 	maxCountLap = 1<<15 - 1
 )
 
-// fix says that a READ or an ADD of a loop changes the count of request `to`: the READ copies the
-// count from its shadow, the ADD raises the shadow by `by`. Verify simulates this.
+// fix says what a READ or an ADD of a loop does for the count of request `to`, which has a copy,
+// the shadow, in memory. The READ copies the shadow into the request; the ADD raises the shadow by
+// `by`. Verify simulates both.
 type fix struct {
 	to *Request
 	by uint32

@@ -166,7 +166,7 @@ func (c mover) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (shifte
 		switch {
 		case p.FreeSlot() >= 0 && len(path) == 0:
 			return moved, nil // another client has made room
-		case p.Lowest == 0: // rotate would close this leaf, and the first leaf stays in the tree
+		case p.Lowest == 0: // p is the first leaf of the tree; rotate would close it, which is not allowed
 			return noRoom, nil
 		case p.FreeSlot() >= 0:
 			for i := len(path) - 1; i >= 0; i-- {

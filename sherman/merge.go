@@ -265,8 +265,9 @@ func (c *changer) takeOut(left layout.Header, depth int, deadline clock.Time) er
 func (c *changer) retire(left layout.Header, deadline clock.Time) error {
 	f, ok := layout.Fresh{}, false
 	err := c.under(left.Self, deadline, func(p *layout.Page) error {
-		// A closed page in the tree gets another Sibling when its sibling leaves the tree. So
-		// another Sibling shows that the page is still in the tree.
+		// A closed page that is in the tree gets another Sibling when its sibling leaves the tree.
+		// So if the Sibling is no longer that of `left`, the page is still in the tree, and must
+		// not be retired.
 		if p.Stage != layout.Closed || p.Sibling != left.Sibling {
 			return errGone
 		}

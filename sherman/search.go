@@ -153,12 +153,12 @@ func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.T
 }
 
 // behind is called with c.page, the closed page at address a. It returns the address of the sibling
-// if the sibling has taken over the range of the closed page. Otherwise it reads the closed page
-// again and returns 0: when c.page was read first, no page had taken over the range, so the records
-// of the closed page were those of the range, and they do not change. If the page has been opened
-// meanwhile, its records are those of the range now. But if the page no longer covers the key,
-// because it was split or has given its upper records away, behind returns the page's address, and
-// the search goes on there.
+// if the sibling has taken over the range of the closed page. Otherwise it reads the page at a
+// again into c.page, and returns 0: the search can use this page. If the page is still closed, its
+// records do not change, and they were those of the range when the page was read first, because the
+// sibling had not taken over the range then. If the page has been opened meanwhile, its records are
+// those of the range now. In one case behind returns a, and the search goes on there: the page no
+// longer covers the key, because it was split or has given its upper records away.
 func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.Addr, error) {
 	sibling := c.page.Sibling
 	if err := c.readPage(sibling, &c.page, c.pageBuf, deadline); err != nil {

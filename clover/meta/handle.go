@@ -241,7 +241,9 @@ func (s *pool) few(server, n int) int {
 	return min(n, fewest)
 }
 
-// allocFree gives a client nodes that are free now, like alloc. It returns false if there are none.
+// allocFree gives a client nodes only if the server named in the request has enough of them that
+// are free now (few); otherwise it returns false. Unlike alloc it takes no segments, and follows no
+// chains.
 func (s *pool) allocFree(cl *client, r *rpc.Request, a *rpc.Answer) bool {
 	near, n, leave := s.wanted(r)
 	return s.nodes.free[r.Class].Len(near) >= s.few(near, n) && s.allocOn(near, cl, r, a, n, leave)

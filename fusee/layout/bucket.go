@@ -48,7 +48,7 @@ func (h Header) Had(k Hash) bool {
 // mask returns a number whose lowest depth bits are set.
 func mask(depth int) uint32 { return uint32(1)<<depth - 1 }
 
-// movingBit marks a header with Moving.
+// movingBit is the bit of a header's word that is set if Moving is true.
 const movingBit = 1 << 8
 
 func (h Header) Word() uint64 {

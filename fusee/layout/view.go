@@ -40,8 +40,8 @@ const (
 	StandbyWord = SuperblockLen + 24
 	SeenWord    = SuperblockLen + 32
 	// ReignWord has the Beat of the master, which shows that the master is alive. The client number
-	// in it is the number of the standby whose agreement the master needs to go on with few
-	// servers; 0 means that there is no standby.
+	// in it is that of the standby. The master may need this standby's agreement before it goes on
+	// with fewer servers (see fusee.Standby). 0 means that there is no standby.
 	ReignWord = SuperblockLen + 40
 	// ViewWord has the View.
 	ViewWord = SuperblockLen + 48

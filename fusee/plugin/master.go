@@ -59,7 +59,7 @@ func (r *reign) over() bool {
 	}
 }
 
-// confirm returns nil if the host runs what the request in asks for. A master may have been
+// confirm returns nil if the host runs what the request `in` asks for. A master may have been
 // replaced without having noticed, because its host was hung: confirm waits until the master has
 // reached all members, or notices. ended is true if the master or standby has ended.
 func (r *reign) confirm(in MasterConfig) (ended bool, err error) {

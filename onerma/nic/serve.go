@@ -14,7 +14,7 @@ type transfer struct {
 	to     peer
 	head   onerma.Header // header of the next data message
 	cipher *Cipher
-	prev   vector // the vector of the operation's previous message
+	prev   vector // the initialisation vector of the operation's previous message
 	// source is the region with the bytes, which begin at offset `from`; it is nil for a REKEY.
 	// version is the version of the region's key when the READ was accepted.
 	source  *Region

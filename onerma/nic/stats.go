@@ -53,7 +53,8 @@ type Stats struct {
 	Forged uint64 `json:"forged" name:"onerma_rx_forged" help:"messages of operations in progress that are not authentic"`
 	Copies uint64 `json:"copies" name:"onerma_rx_copies" help:"data messages whose bytes had already arrived"`
 	// Served, AuthFails, Nacks and Refused count inbound operations. The NIC sends no answer to
-	// those of Refused. Refused also counts pulls whose timeout is too long.
+	// those of Refused. Refused also counts Pull messages that name too long a timeout; the NIC
+	// does not answer these either.
 	Served    uint64 `json:"served" name:"onerma_served" help:"inbound operations that were accepted"`
 	AuthFails uint64 `json:"authFails" name:"onerma_auth_failures_sent" help:"inbound operations refused: no valid key"`
 	Nacks     uint64 `json:"nacks" name:"onerma_nacks_sent" help:"inbound operations refused: too many bytes wait"`

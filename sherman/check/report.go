@@ -40,8 +40,8 @@ type Report struct {
 	// Locked counts lock words that were not free, Dead those of them whose owners are dead.
 	Locked int `json:"locked"`
 	Dead   int `json:"dead"`
-	// Bytes and Reads count all READs. Again counts repeated READs of pages that were torn or did
-	// not fit.
+	// Bytes and Reads count all READs. Again counts further READs of pages that the check has read
+	// before, because they were torn or did not fit the other pages.
 	Bytes uint64 `json:"bytes"`
 	Reads int    `json:"reads"`
 	Again int    `json:"again"`

@@ -119,7 +119,8 @@ func Refuse(p, left *Page) Range {
 	return p.putHeader()
 }
 
-// Open makes page p, which is Closed and which its sibling refuses, Live again.
+// Open makes page p Live again. Page p is Closed, and its sibling has refused to take over its
+// range.
 func Open(p *Page) Range {
 	p.Stage, p.Opened, p.Cut = Live, !p.Opened, 0
 	return p.putHeader()

@@ -5,8 +5,9 @@ package clock
 // allocate only to grow. They are fastest for ids below nearIDs.
 type Queue struct {
 	heap []queueItem
-	// near has the index in the heap of each id below nearIDs, plus one; 0 means that the id has no
-	// deadline. far has the index in the heap of each larger id, without the plus one.
+	// near has, for each id below nearIDs, one more than the id's index in the heap; 0 means that
+	// the id has no deadline. far has the index of each other id; an id without a deadline is not
+	// in far.
 	near []int32
 	far  map[uint32]int32
 }

@@ -46,8 +46,8 @@ func (p pico) time() clock.Time { return clock.Time((p + 999) / 1000) }
 // is idle.
 type server struct{ free pico }
 
-// serve serves a request that arrives at `at` and occupies the server for `span`. It returns when
-// the service begins.
+// serve serves a request that arrives at `at` and occupies the server for `span`. It returns the
+// time at which the service begins.
 func (s *server) serve(at, span pico) (start pico) {
 	start = max(at, s.free)
 	s.free = start + span

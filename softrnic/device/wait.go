@@ -100,8 +100,9 @@ func (p *polls) setSpinner(on bool) {
 	p.polling.Store(on)
 }
 
-// handOver makes another waiting thread the leader, which polls the port for all waiting threads,
-// if there is such a thread that is not patient.
+// handOver makes another waiting thread the leader, which polls the port for all waiting threads. A
+// thread whose condition is patient never becomes the leader (see patient). If all waiting threads
+// are of this kind, there is no leader.
 func (d *Device) handOver() {
 	d.notify() // waiters whose condition is true need not become leader
 	// The thread at the end of the list was the last one to run, so its memory is still in the

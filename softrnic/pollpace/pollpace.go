@@ -59,8 +59,8 @@ func (c *Crowd) Took(d time.Duration) bool {
 	return true
 }
 
-// found is called when polling has found what the thread waited for. The next long pause then keeps
-// fewer waits from polling.
+// found is called when polling has found what the thread waited for. It halves the number of waits
+// which the next pause longer than hogged keeps from polling.
 func (c *Crowd) found() {
 	if n := c.skipped.Load(); n > 0 {
 		c.skipped.Store(n / 2)

@@ -97,7 +97,9 @@ func (c *core) scatter(pd mem.PD, sgl []verbs.SGE, off uint32, src []byte) mem.F
 	return mem.OK
 }
 
-// checkSGL checks all SGEs before the first packet of a message leaves.
+// checkSGL returns the first fault of an SGE, for example a wrong L_Key or a range outside of the
+// region. With write, each region must also allow local writes. It is called before the first
+// packet of a message leaves.
 func (c *core) checkSGL(sgl []verbs.SGE, write bool) mem.Fault {
 	for i := range sgl {
 		if _, fault := c.env.Mem.Local(c.cfg.PD, sgl[i], write); fault != mem.OK {

@@ -33,9 +33,10 @@ var sealLead = func() uint32 {
 	for i, c := range crc32.IEEETable {
 		top[c>>24] = byte(i)
 	}
-	// want is the register that is wanted after this byte. It is table[x] ^ reg>>8, where x is the
-	// index of the byte's entry and reg the register before the byte. So the top byte of want gives
-	// x, and reg is known except for its low byte, where x is kept.
+	// want is the register after a byte of the lead; the loop goes from the last byte to the first.
+	// want is table[x] ^ reg>>8, where reg is the register before the byte, and x is the index of
+	// the table entry that the byte selects. The top byte of want gives x, and so the three upper
+	// bytes of reg. The lowest byte of reg is not known, and holds x instead.
 	want := uint32(icrcSeed)
 	for range leadLen {
 		x := top[want>>24]

@@ -117,7 +117,7 @@ func (p *Pool) MaxValue(ctx context.Context) (n int, err error) {
 		n = m.bytes.MaxEntry()
 		return nil
 	})
-	if late { // f may still write n
+	if late { // the function passed to do may still write n
 		return 0, err
 	}
 	return n, err

@@ -241,9 +241,10 @@ func (c *Conn) SwapRead(
 	return found, sent, err
 }
 
-// TakeOver does the work of Swap for a word which says that `owner` has a lock. It fences this
-// owner at the server before each CAS. A server that restarts forgets the fence. But then the
-// connection on which the CAS is sent fails, too, because it was made before the fence.
+// TakeOver changes, like Swap, a word from `old` to `young` by CAS; `old` says that `owner` has a
+// lock. Before each CAS, TakeOver fences this owner at the server. A server that restarts forgets
+// the fence. But then the connection on which the CAS is sent fails, too, because it was made
+// before the fence.
 func (c *Conn) TakeOver(
 	server int, at, old, young uint64, owner uint32, deadline clock.Time,
 ) (found uint64, sent int, err error) {

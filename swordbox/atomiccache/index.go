@@ -1,8 +1,8 @@
 package atomiccache
 
-// index is a hash table with linear probing. It maps a key to a slot plus one; 0 means that there
-// is none. It grows by doubling and never shrinks, so it allocates nothing once the table has its
-// size. Removal closes the gap and leaves no tombstone.
+// index is a hash table with linear probing. It maps a key to the number of a slot, plus one; 0
+// means that the key is not in the index. It grows by doubling and never shrinks, so it allocates
+// nothing once the Table no longer grows. Removal closes the gap and leaves no tombstone.
 type index struct {
 	entries []entry // their number is a power of two, and at most half of them are in use
 	n       int

@@ -45,9 +45,10 @@ func (w *Word) Undone(now clock.Time, d Decision) {
 }
 
 // Refused is called when the server has refused the operation of d with a fatal NAK. If the switch
-// sent an atomic as a WRITE, the server may refuse only the WRITE. The word then becomes Literal,
-// and the caller asks again for this operation and for the later ones. If the switch sent the
-// operation unchanged on the shared connection, the R_Key is no longer proven.
+// sent an atomic as a WRITE, the server may have refused it as a WRITE, and execute the atomic
+// itself. So the word becomes Literal, and the caller asks for another decision on this operation
+// and on the later ones. If the switch sent the operation unchanged on the shared connection, the
+// R_Key is no longer proven.
 func (w *Word) Refused(now clock.Time, d Decision) {
 	switch d.Kind {
 	case Write, EmptyWrite:

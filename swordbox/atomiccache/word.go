@@ -83,7 +83,8 @@ func (o *clientOps) age(window uint32) {
 // counts reports whether an operation that was sent in the interval window is still counted.
 func (o *clientOps) counts(window uint32) bool { return o.window-window <= 1 }
 
-// end removes one operation that was sent in the interval window from the counts.
+// end takes one operation out of the counts. The operation was sent in the interval with the number
+// `window`.
 func (o *clientOps) end(window uint32) {
 	if o.counts(window) && o.count[window&1] > 0 {
 		o.count[window&1]--

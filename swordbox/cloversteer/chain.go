@@ -74,7 +74,8 @@ type chains struct {
 	stats  *Stats
 }
 
-// next returns a number that it has not returned before; it is used for nodes, gens and flights.
+// next returns a number that it has not returned before, for ref.serial, place.gen, flight.sent or
+// an incarnation.
 func (t *chains) next() uint64 {
 	t.serial++
 	return t.serial

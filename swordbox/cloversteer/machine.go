@@ -131,7 +131,7 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *p
 		return m.repeat(c, fl, p)
 	}
 	if s.Class != conntrack.New {
-		m.doubt(r, &p.Frame) // the server may not execute this request
+		m.doubt(r, &p.Frame) // the server may refuse this request, because its PSN is not the expected one
 		return pipeline.Forward()
 	}
 	m.letGo(c, fl) // the waiting request of the flow must leave before this one

@@ -45,8 +45,9 @@ type learning struct {
 	// low is the lowest requested PSN, but at most longAgo before the newest one.
 	low   wire.PSN
 	until clock.Time // the time from which the flow is settled (entry.settled)
-	// out is a bit set of slots: the flows that the responses of this flow do not answer. any is
-	// true if out has had an entry since the last restart.
+	// out is a set of other flows, one bit for each slot: those that cannot be the peer, because
+	// their requests do not match the responses that this flow's requester has sent. any is true if
+	// a flow was put into out since the last call of restart.
 	out []uint64
 	any bool
 	// fits is the only flow that can still be the peer. votes is how many responses have matched

@@ -42,6 +42,7 @@ type Carrier interface {
 	Write(c *pipeline.Ctx, offset uint64, b []byte)
 	Read(c *pipeline.Ctx, offset uint64, n int, e Entry)
 	// Nonce is a number that very probably differs between connections. The carrier of package
-	// published/packetbuffer returns 0, because a trusting ring does not compare tags.
+	// published/packetbuffer returns 0, because its ring (see Config.Trusting) does not compare
+	// tags.
 	Nonce() uint32
 }

@@ -178,7 +178,7 @@ func (r *Ring) put(c *pipeline.Ctx, h *header, b []byte) (n int) {
 // Share returns how many entries of an area can be in one request of at most `longest` bytes.
 func Share(a *extmem.Area, longest int) int {
 	if len(a.Servers) != 1 {
-		return 1 // neighbours are on different servers
+		return 1 // neighbouring entries are on different servers
 	}
 	return max(1, longest/a.Size)
 }
@@ -349,7 +349,8 @@ func (r *Ring) Count(number uint32) (lost uint32) {
 	return lost
 }
 
-// End is called when the ring is empty: it returns how many frames have not come back.
+// End is called when no entry of the ring waits to be read. It returns how many of the stored
+// frames have not come back, and will not: their entries were lost.
 func (r *Ring) End() (lost uint32) {
 	lost = r.Remote()
 	r.expected, r.partial.next = r.number, 0

@@ -84,8 +84,8 @@ type (
 	// RuleUser gets all rules whenever they change, before the first request under the new rules.
 	RuleUser interface{ SetRules(set *rules.Set) }
 
-	// Connector uses switch's connections: those that Wants lists, and connections to the same
-	// servers that an operator has handed to the switch (adopted ones).
+	// Connector uses switch's connections: those that Wants lists, and adopted connections to the
+	// same servers.
 	Connector interface {
 		// Wants lists the connections that a rule of the handler needs.
 		Wants(r *rules.Rule) []Wanted

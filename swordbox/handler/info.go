@@ -11,7 +11,7 @@ import (
 )
 
 // Info is the state of a handler as an operator sees it. In JSON, each entry of Lists is a key of
-// the same object.
+// its own, beside the keys of the other fields.
 type Info struct {
 	// Mode is the mode of the rules that the handler carries out.
 	Mode rules.Mode `json:"mode"`

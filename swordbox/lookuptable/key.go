@@ -124,7 +124,7 @@ func (v *view) key(b []byte, flow bool) (k Key) {
 	return k
 }
 
-// addrs returns the addresses of a frame, which share its bytes.
+// addrs returns the source and the destination address of frame b, as slices of b.
 func (v *view) addrs(b []byte) (src, dst []byte) {
 	if v.v6 {
 		return b[v.ip+8 : v.ip+24], b[v.ip+24 : v.ip+40]

@@ -64,8 +64,9 @@ type Config struct {
 	// it doubles. 0 means 1 ms. Silence is how long the server may send no answer while a request
 	// is in flight; then the connection fails. 0 means 255 ms.
 	RTO, Silence time.Duration
-	// Naks bounds how often the Conn retransmits because an answer shows a loss, while the server
-	// executes no further request; then the connection fails. 0 means 64.
+	// Naks is how often in succession the Conn retransmits because an answer shows a loss. When a
+	// further such answer comes before the server has executed another request, the connection
+	// fails. 0 means 64.
 	Naks int
 }
 

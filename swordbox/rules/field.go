@@ -48,7 +48,7 @@ var fields = []Field{
 		func(r *Rule) string { return cmp.Or(r.Host, r.Server.String()) },
 	},
 	{
-		"action", "atomics", "", // Fields fills in the text
+		"action", "atomics", "", // Fields sets the help text
 		func(r *Rule, s string) error { return r.Action.UnmarshalText([]byte(s)) },
 		func(r *Rule) string { return r.Action.String() },
 	},

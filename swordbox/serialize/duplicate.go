@@ -181,13 +181,13 @@ func (d *duplicate) redoMoved() pipeline.Verdict {
 	return pipeline.Consume()
 }
 
-// mayRepeat reports whether the switch may forward a duplicate on the client's connection now. The
-// server may not have executed the request yet. Then each word that the request touches must wait
-// for it. A word may have stopped waiting, because the client's NIC retries for longer than
-// atomiccache.Config.Budget, or it may have entered the table after the request. In these cases
-// mayRepeat announces the request to the words again; false means that a word does not allow the
-// request now. If the server may have begun a new incarnation, mayRepeat assumes that the server
-// has not executed the request.
+// mayRepeat reports whether the switch may forward a duplicate on the client's connection now. If
+// it is possible that the server has not executed the request yet, each word that the request
+// touches must wait for the request. A word may have stopped waiting, because the client's NIC
+// retries for longer than atomiccache.Config.Budget, or it may have entered the table after the
+// request. In these cases mayRepeat announces the request to the words again; false means that a
+// word does not allow the request now. If the server may have begun a new incarnation, mayRepeat
+// assumes that the server has not executed the request.
 func (d *duplicate) mayRepeat(own wire.PSN) bool {
 	f := &d.p.Frame
 	if !d.s.watch || !f.BTH.Opcode.Is(wire.OpWrite|wire.OpAtomic) || wire.Diff(own, d.acked) < 0 && !d.isSuspect() {

@@ -56,8 +56,9 @@ func (k *clientConn) isKept(x *extent) bool {
 }
 
 // keep stores the extent of a message in clientOps, for the later packets of the message. It is
-// called for a message that touches no word of the table; announce and writeAll store the extents
-// of the others. It does nothing if clientOps has no room or already has the extent.
+// called for a message that touches none of the words that the switch tracks; for other messages,
+// announce and writeAll store the extent. It does nothing if clientOps has no room or already has
+// the extent.
 func (k *clientConn) keep(now clock.Time, x *extent) {
 	if k.ops.room() && !k.isKept(x) {
 		k.addAll(x, k.s.m.words.ClientAll(now, k.s.index, x.va, x.n))

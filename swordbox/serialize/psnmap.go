@@ -2,8 +2,9 @@ package serialize
 
 import "github.com/rdmalab/rdmalab/softrnic/wire"
 
-// maxBehind is how many PSNs before the next one the map covers; the oldest segment is shortened to
-// that. It must be well below 2^23, or old and new PSNs could not be distinguished.
+// maxBehind is how far back a psnMap reaches: the number of PSNs before the next one. If the oldest
+// segment begins earlier, it is shortened. maxBehind must be well below 2^23, or old and new PSNs
+// could not be distinguished.
 const maxBehind = 1 << 21
 
 // segment is a run of a client's PSNs whose requests are in the same place. It ends where the next

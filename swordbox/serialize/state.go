@@ -224,8 +224,8 @@ func (s recordState) on(e recordEvent) recordState { return nextRecord[s][e] }
 // forwarded unchanged.
 func (p phase) isLoose() bool { return p < synced }
 
-// isWhole reports whether no request was forwarded before the sequencer existed, and none was
-// dropped since. The result is meaningful only while the phase is loose.
+// isWhole reports whether the sequencer has seen all requests of the flow, and has dropped none.
+// The result is meaningful only while the phase is loose.
 func (p phase) isWhole() bool { return p == untouched || p == passing }
 
 // hasForwarded reports whether the sequencer has forwarded a request. The result is meaningful only

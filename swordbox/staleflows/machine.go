@@ -141,8 +141,8 @@ func (m *Machine) begin(now clock.Time) {
 func (m *Machine) former(c *pipeline.Ctx, p *pipeline.Parsed) (pipeline.Verdict, bool) {
 	k := key{p.SrcAddr().Unmap(), p.DstAddr().Unmap(), p.BTH.DestQP}
 	if m.byAns[k] != nil {
-		// The server's PSNs are shifted, so the client would take the packet for the answer to
-		// another request.
+		// The PSNs on the server's side of a moved flow are lower than those on the client's side.
+		// So the client would take the packet for the answer to another request.
 		return pipeline.Drop(ReasonFormer), true
 	}
 	fl := m.byReq[k]

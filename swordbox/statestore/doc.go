@@ -11,14 +11,15 @@
 //	Amount = Applied + pending + in flight + Uncertain + Dropped
 //
 // Applied amounts are in the servers' memory. Pending amounts wait in the switch: a connection has
-// at most as many FETCH_ADDs in flight as the key depth says. Amounts that are counted meanwhile
-// are added up by counter, and sent when a response arrives; so none stays in the switch behind the
-// last response. Amounts in flight were sent and are not answered. Package requester retransmits
-// their FETCH_ADDs with the same PSN, and the server executes each once as long as its NIC
-// remembers the results of as many atomics as may be in flight. Uncertain amounts were in flight
-// when a connection failed: they may be in the memory or not. Dropped amounts are not in the
-// memory: too many counters waited at a time, the region of a server is too small, the address of a
-// server was not known yet, or no rule named the server any more and its connection had ended.
+// at most as many FETCH_ADDs in flight as the key depth says. While all of them are in flight, the
+// switch adds up further amounts by counter. It sends a sum when a response arrives, so after the
+// last response no amount waits in the switch. Amounts in flight were sent and are not answered.
+// Package requester retransmits their FETCH_ADDs with the same PSN, and the server executes each
+// once as long as its NIC remembers the results of as many atomics as may be in flight. Uncertain
+// amounts were in flight when a connection failed: they may be in the memory or not. Dropped
+// amounts are not in the memory: too many counters waited at a time, the region of a server is too
+// small, the address of a server was not known yet, or no rule named the server any more and its
+// connection had ended.
 //
 // With the key rows, the counters are a count-min sketch: a request adds to one counter of each
 // row, which hashes choose, and each addition counts in Amount. When all amounts are applied, the

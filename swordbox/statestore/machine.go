@@ -70,9 +70,9 @@ func (m *Machine) Waiting() (pending, inFlight uint64) {
 	return pending, inFlight
 }
 
-// Formerly returns how much earlier incarnations of the switch have counted and lost at most. The
-// first call reads the journal. It must not come before the switch runs this program, because the
-// former program may use the journal until then.
+// Formerly returns an upper bound of the amount that earlier incarnations of the switch counted and
+// that their crashes lost. The first call reads the journal. It must not come before the switch
+// runs this program, because the former program may use the journal until then.
 func (m *Machine) Formerly() uint64 {
 	if !m.asked && m.env.FormerlyBehind != nil {
 		m.former = m.env.FormerlyBehind()

@@ -160,8 +160,9 @@ func (p *lockPlan) drawFault(d *draw) {
 	// Short faults end before the retry limit; long ones may last longer than it.
 	p.down = one(d, d.span(100*time.Microsecond, 2*time.Millisecond), d.span(40*time.Millisecond, 300*time.Millisecond))
 	p.survives = d.chance(0.5)
-	// A host uses the same numbers again only if first PSNs are random, and connections are not
-	// made by datagrams, whose communication IDs would also be the same.
+	// With `again`, a host that restarts uses the QPNs, keys and addresses of its first
+	// incarnation. That requires random first PSNs, and connections that are not made by datagrams,
+	// because the communication IDs in these would be the same, too.
 	p.again = d.chance(0.8) && !p.wrap && !p.rack.Datagrams
 	switch p.what {
 	case clientCrash:

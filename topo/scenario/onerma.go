@@ -360,8 +360,8 @@ func (r *soloRun) judge() error {
 }
 
 // unchanged checks that area i of a region has the bytes that it must have, unless a WRITE may
-// change it now. After the time loose, the first check accepts the bytes that it finds as the right
-// ones.
+// change it now. While a WRITE from before a crash may still arrive (until soloSpot.loose), it
+// checks nothing. The first check after that accepts the bytes that it finds as the right ones.
 func (h *soloHost) unchanged(region, i int) error {
 	a := &h.areas[region][i]
 	got := h.memory[region][i*soloArea:][:soloArea]

@@ -29,7 +29,7 @@ type searcher struct {
 	pruned   int // runs that delivered the same packets as earlier ones
 	excused  int // runs in which a client died and may die (see outcomeOf.excused)
 	findings []finding
-	digests  map[uint64]struct{}     // those of all runs so far without damage and without a dead client
+	digests  map[uint64]struct{}     // digests of all runs so far without damage and without a dead client
 	covered  map[transition]struct{} // transitions that any of these runs has shown
 	whole    bool                    // all schedules up to the depth have run
 }

@@ -33,8 +33,8 @@ const (
 	// chainSlotOff is the offset of the slot (see redn.SlotLen) in the chainNodeLen bytes of a
 	// bucket. Only the recycled program uses slots.
 	chainSlotOff = 32
-	// chainManyKeys is about the number of keys in the largest table, in which a bucket has a key
-	// with probability 0.8.
+	// chainManyKeys is the approximate number of keys in the largest table. A bucket of this table
+	// has a key with probability 0.8.
 	chainManyKeys = 10_000
 )
 

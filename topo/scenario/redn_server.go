@@ -21,7 +21,7 @@ type chainServer struct {
 	keys  []redn.Operand // by bucket; 0 means that the bucket has no key
 	lists [][]redn.Operand
 	// data is the server's memory: the buckets, the nodes, and the values of both. filled is a copy
-	// of data from the beginning. No program may change data.
+	// of data that was made when the server had filled it. No program may change data.
 	data, filled []byte
 	mr           verbs.MR
 }

@@ -28,8 +28,9 @@ type srqServer struct {
 	draw  *draw
 
 	posted, received int // receives that were posted, and those that are complete
-	// armed is the value of received when the server had counted all messages that arrived before
-	// it armed the limit; -1 means that they are not counted yet. mustBeTold uses it.
+	// armed is the value of received at the first call of mustBeTold after the limit was armed; -1
+	// means that there was no such call yet. By that call the server has counted all messages that
+	// arrived before it armed the limit.
 	armed  int
 	events int  // limit events that were handled
 	fired  bool // a limit event has come that attend has not handled yet

@@ -67,8 +67,9 @@ type datagram struct {
 	imm    uint32
 }
 
-// maxDatagram is more than any port's MTU. A NIC does not send a datagram that is too long, and
-// that is no error (C10-93.1.1).
+// maxDatagram is the largest size of a datagram that a client posts. It is more than any port's
+// MTU: a NIC does not send a datagram longer than the MTU, but completes it without an error
+// (C10-93.1.1).
 const maxDatagram = 4096 + 64
 
 // privileged is the bit of a Q_Key in a work request that selects the queue pair's Q_Key instead

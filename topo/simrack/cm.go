@@ -49,8 +49,8 @@ func (h *Host) Manager(ctx verbs.Context) rdmacm.Manager {
 	return &manager{host: h, ctx: ctx, rand: ctx.Runtime().Rand()}
 }
 
-// ConnManager returns the connection manager of the NIC, which uses datagrams, for queue pairs of
-// ctx, which must be a context of this host.
+// ConnManager returns a manager for queue pairs of ctx, a context of this host. It uses the NIC's
+// connection manager, whose messages are datagrams.
 func (h *Host) ConnManager(ctx verbs.Context) *rdmacm.CM {
 	m, err := rdmacm.NewCM(rdmacm.CMConfig{Context: ctx, FirstPSN: h.rack.opt.FirstPSN, Backlog: maxBacklog})
 	if err != nil {

@@ -201,7 +201,8 @@ func (t *transits) owner(p packet) *thread {
 	return nil
 }
 
-// arrive is called when a frame reaches the switch. It begins a stay for its packet.
+// arrive is called when a frame reaches the switch. It records that the stay of the frame's packet
+// in the switch begins now.
 func (t *transits) arrive(now clock.Time, frame []byte) {
 	if t == nil {
 		return

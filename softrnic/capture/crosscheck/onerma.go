@@ -9,9 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/onerma/wire/layers"
 )
 
-// message does the work of Frame for messages of 1RMA (package onerma/nic). It returns nil for a
-// frame that is malformed or belongs to another protocol. The messages have no ICRC, and without
-// keys their tags cannot be checked.
+// message compares the two decoders of 1RMA (packages onerma/wire and onerma/wire/layers) on a
+// frame that is not RoCEv2. It returns nil if they agree, and for a frame that is malformed or
+// belongs to another protocol. The messages have no ICRC, and without keys their tags cannot be
+// checked.
 func message(data []byte, packet gopacket.Packet) error {
 	var ours onerma.Frame
 	if onerma.ParseFrame(data, &ours) != nil {

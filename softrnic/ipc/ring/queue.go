@@ -42,7 +42,8 @@ type Queue struct {
 	// Backlog is set by the daemon when it has completions for which the ring has no room.
 	Backlog *Shared
 	// Refused is one more than the position of the entry that the daemon refused last; 0 means
-	// none. Value is the result of a memory access.
+	// none. Value is the word that the daemon has read for the last access to a region (see
+	// Access).
 	Refused, Value *Shared
 
 	header, slots []byte

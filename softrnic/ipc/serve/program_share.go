@@ -169,8 +169,9 @@ func (p *process) shareOf(x mapping) *share {
 	return s
 }
 
-// charge charges the client of a region for a share, and counts the region. It reports whether the
-// client's quota allows that.
+// charge is called when region r covers memory of share s. It charges the client of r for s, unless
+// the client is charged already, and counts r among the regions over s. It returns false if the
+// client's quota does not allow the charge.
 func (p *process) charge(r *programRegion, s *share) bool {
 	if slices.Contains(r.shares, s) {
 		return true

@@ -22,7 +22,7 @@ import (
 const eager = 8
 
 // pump copies work requests and completions between the rings of all applications and the NIC.
-// Exclusive use of the engine guards all fields behind driver.
+// The fields after driver are used only with exclusive use of the engine.
 type pump struct {
 	spinTime time.Duration // how long the pump polls after the last event
 	pace     pollpace.Spinner

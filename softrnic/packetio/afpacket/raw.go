@@ -21,8 +21,9 @@ func epollNow(fd uintptr, events []unix.EpollEvent) (n int, err error) {
 	return int(r), nil
 }
 
-// brief is the largest number of bytes that are sent without bookkeeping. A call with more bytes
-// takes longer; then other goroutines should run if the kernel suspends its thread.
+// brief is the largest number of bytes that sendNow sends by unix.RawSyscall. A call with more
+// bytes takes longer. If the kernel suspends its thread, other goroutines should run; that needs a
+// call with the bookkeeping of Go's runtime.
 const brief = 2 << 10
 
 // sendNow calls sendmmsg, which does not wait if the send queue is full. It returns the number of

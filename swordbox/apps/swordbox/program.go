@@ -275,8 +275,8 @@ var refusals = map[conntrack.Reason]pipeline.Reason{
 	conntrack.Corrupt: pipeline.ReasonBadICRC,
 }
 
-// refuse decides what happens to a packet of a flow under a rule that tracking has refused for the
-// reason bad.
+// refuse decides what happens to a packet that tracking has refused for the reason bad. The packet
+// belongs to a flow under a rule.
 func refuse(bad conntrack.Reason) pipeline.Verdict {
 	if reason, ok := refusals[bad]; ok {
 		return pipeline.Drop(reason)

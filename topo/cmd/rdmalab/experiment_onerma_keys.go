@@ -44,10 +44,11 @@ func (p *soloRun) soloKeys(ctx context.Context, l *experiment.OneRMA, out *exper
 	return nil
 }
 
-// rekeys replaces the key of a region by REKEY, asks the region's owner for a key for this client
-// that is derived from the new one, and READs with it, once for each element of first and all.
-// `first` gets the times of the REKEYs, `all` the times from the REKEY until the end of the READ. A
-// REKEY that ends by TIMEOUT, because a host had no processor, is not measured, and another one follows.
+// rekeys makes as many measurements as first and all have elements. In each one, the client
+// replaces the key of a region by REKEY, gets from the region's owner its own key, which is derived
+// from the new one, and READs with that key. `first` gets the times of the REKEYs, `all` the times
+// from the REKEY until the end of the READ. A REKEY that ends by TIMEOUT, because a host had no
+// processor, is not measured, and another one follows.
 func (p *soloRun) rekeys(ctx context.Context, first, all []time.Duration) (err error) {
 	var ends [2]*socket.Client
 	for i, host := range []string{p.to, p.hosts[0]} {

@@ -173,9 +173,9 @@ func regionOf(mr verbs.MR) []byte {
 	return memgrant.Region{Addr: mr.Addr(), RKey: mr.RKey(), Len: mr.Len()}.AppendTo(nil)
 }
 
-// await waits for completions and takes them. sent is the number of sends and READs that have
-// completed, hits that of answers with a value. ends is the number of answers redn.Miss, each of
-// which ends a request.
+// await waits for completions and takes them. sent is how many sends and READs have completed. hits
+// is how many answers brought a value, ends how many answers have the immediate data redn.Miss:
+// they bring no value, and each of them is the last answer to its request.
 func (e *endpoint) await() (sent, hits, ends int, err error) {
 	if err := e.cq.Wait(e.rt.Now().Add(patience)); err != nil {
 		return 0, 0, 0, err

@@ -62,8 +62,9 @@ func (p *Sim) Order(ctx context.Context, l experiment.Order) (map[int]float64, e
 	return out, nil
 }
 
-// record is called for each event of the simulation. It notes the place of each WRITE that reaches
-// the switch, and counts each WRITE that reaches the server by its distance.
+// record is called for each event of the simulation. It notes the number, in the order of arrival,
+// of each WRITE that reaches the switch, and counts each WRITE that reaches the server by its
+// distance.
 func (r *orderRun) record(ev *sim.Event) {
 	if ev.Kind != sim.Delivered || wire.ParseFrame(ev.Frame, &r.frame) != nil || r.frame.BTH.Opcode != wire.RCWriteOnly || len(r.frame.Payload) != 8 {
 		return
