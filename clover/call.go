@@ -384,8 +384,8 @@ func (c *session) renewInTime(deadline clock.Time) error {
 	return nil
 }
 
-// owns renews the lease in time (renewInTime). It returns errLease if the client may no longer
-// write or link the node n.
+// owns first renews the lease if necessary (renewInTime). It returns errLease if the client may no
+// longer write or link the node n.
 func (c *session) owns(n node, deadline clock.Time) error {
 	if err := c.renewInTime(deadline); err != nil {
 		return err

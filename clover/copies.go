@@ -31,8 +31,9 @@ func (c *session) copied() bool { return c.space.Backups > 0 }
 
 const maxCopies = layout.MaxBackups + 1
 
-// copies returns the n copies of a node on servers whose copies count, beginning with the first.
-// The metadata server has given these servers a generation other than 0.
+// copies returns those copies of a node that count, in the order of their numbers, and how many
+// there are (n). A copy counts if the metadata server has given its server a generation other than
+// 0.
 func (c *session) copies(p layout.Place) (list [maxCopies]layout.Place, n int) {
 	for j := range c.space.Backups + 1 {
 		if q := c.space.Copy(p, j); c.servers[q.Server].generation != 0 {

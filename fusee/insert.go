@@ -66,8 +66,8 @@ func (c *grower) makeRoom(deadline clock.Time) error {
 		return err
 	}
 	if mine != nil {
-		// The client goes back to the split on which it had worked before; others may have ended
-		// that meanwhile.
+		// The client goes back to the split on which it had worked before; other clients may have
+		// ended that split meanwhile.
 		c.split = mine
 	}
 	return nil

@@ -371,8 +371,9 @@ func (c *grower) flipGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// pass is called when a group is settled: all its keys that move are in the twin. If it is the
-// group after those that are done, pass counts it as done; groups is the number of groups of the
+// pass is called when a group is settled: all its keys that move are in the twin. If it is group
+// number next, pass counts it as one of the `done` groups (see split). Otherwise pass does nothing:
+// the group is found settled again when its turn comes. groups is the number of groups of the
 // subtable.
 func (s *split) pass(group, groups int) {
 	if group == s.next && s.done < groups {

@@ -39,8 +39,8 @@ func (c *locker) resolve(h *held, a layout.Addr, ranges []layout.Range, released
 var errTaken = errors.New("this node was fenced while it wrote")
 
 // repeat reads the lock word and repeats the commit if the word still has the node's tag. It
-// returns true if the commit is complete. *released says whether the client has posted a WRITE that
-// releases the lock.
+// returns true if the commit is complete: it was repeated, or the client's own release has changed
+// the word. *released says whether the client has posted a WRITE that releases the lock.
 func (c *locker) repeat(h *held, a layout.Addr, ranges []layout.Range, released *bool, deadline clock.Time) (bool, error) {
 	if err := c.reach(h.key.Server, deadline); err != nil {
 		return false, err

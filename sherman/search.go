@@ -190,8 +190,8 @@ func errEnds(a layout.Addr, key uint64) error {
 	return fmt.Errorf("%w: the path to key %d ends at page %v", ErrBroken, key, a)
 }
 
-// moved notes that a search reached a page through one or more siblings (steps is their number):
-// the index cache is out of date, or the separator s is missing.
+// moved notes that a search reached a page through one or more siblings (steps is their number).
+// The reason is that the index cache is out of date, or that the separator s is missing.
 func (c *walker) moved(steps int, s separator) {
 	c.node.count(func(st *NodeStats) { st.Moves += uint64(steps) })
 	if s.level == 1 {

@@ -216,8 +216,9 @@ func (c *changer) change(v verb, a layout.Addr, key uint64, value []byte, deadli
 	return 0, nil
 }
 
-// refusal returns the error of a write v that must not change anything, or nil. there is true if
-// the key exists.
+// refusal returns the error with which a write v is refused: an insert of a key that exists, or a
+// put or remove of a key that does not. `there` says whether the key exists. refusal returns nil if
+// the write may take place.
 func refusal(v verb, there bool) error {
 	switch {
 	case v == insert && there:

@@ -183,7 +183,8 @@ func FenceTo(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, dea
 }
 
 // Retire fences all owners up to upTo, and all that have ever connected to the memory service of a
-// host. It returns the largest of these numbers: larger ones are free for a new use of the memory.
+// host. It returns the largest number of these owners: larger numbers are free for a new use of the
+// memory.
 func Retire(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, upTo uint32, deadline clock.Time) (uint32, error) {
 	return retire(ctx, d, to, request{kind: kindRetire, owner: upTo}, deadline)
 }

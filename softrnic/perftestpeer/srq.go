@@ -16,8 +16,8 @@ const srqPlaces = 256
 // maxQueuePairs is the largest number of queue pairs of ibv_srq_pingpong.
 const maxQueuePairs = 127
 
-// srqFill is the byte that ibv_srq_pingpong sends, unlike the programs for rc, uc and ud. srqBlank
-// is the byte that fills a receive before it is posted.
+// srqFill is the byte that ibv_srq_pingpong sends; the other pingpong programs send fillByte.
+// srqBlank is the byte that fills a receive before it is posted.
 const (
 	srqFill  = 0
 	srqBlank = 0xee

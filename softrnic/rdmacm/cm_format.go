@@ -36,8 +36,9 @@ func (s service) reject(reason string, private []byte) []byte {
 	return append(append(b, byte(len(private))), private...)
 }
 
-// answerOf returns the data of Request.Answer in a REJ whose private data begin with reason; nil if
-// there are none.
+// answerOf returns the data that the peer gave to Request.Answer, from its REJ. The REJ's private
+// data begin with the length of reason (a byte) and reason. answerOf returns nil if the REJ has no
+// such data.
 func answerOf(rej *mad.REJ, reason []byte) []byte {
 	b := rej.Private[1+len(reason):]
 	if len(b) == 0 || b[0] == 0 || int(b[0]) > min(MaxAnswer, len(b)-1) {

@@ -9,8 +9,8 @@ import (
 // receiver is the receive queue of one queue pair and its completions.
 type receiver struct {
 	*core
-	// rq holds the posted receives. With a shared receive queue, or with Receives, it holds only the
-	// one receive that was taken from there.
+	// rq holds the posted receives. With a shared receive queue, or with Receives, it holds at most
+	// one receive, which was taken from there.
 	rq recvQueue
 	// outside, if not nil, is a shared ring (see Receives) from which a receive is taken when rq is
 	// empty.

@@ -19,8 +19,8 @@ import (
 // operation is before another if its answer was recorded before the other operation was called.
 // History numbers calls and answers, because in virtual time many of them have the same instant.
 type History struct {
-	// Guard, if set, is held while the history changes. Clients that are threads need it; in
-	// virtual time it is not needed.
+	// Guard, if set, is held while the history changes. It is needed if the clients are threads. In
+	// virtual time only one client runs at a time, so no Guard is needed.
 	Guard Guard
 
 	ops    map[uint64][]operation // by key

@@ -92,7 +92,7 @@ func (t *Table) EndAll(now clock.Time, d Decision, server uint16, va uint64, n u
 }
 
 // AtMost reports whether the n bytes at va touch at most max words. looked is how many pages and
-// words AtMost has examined; it measures the work.
+// words AtMost has examined: a measure of the time that it took.
 func (t *Table) AtMost(server uint16, va uint64, n uint32, max int) (ok bool, looked int) {
 	if n == 0 || int(server) >= len(t.bounds) {
 		return true, 0

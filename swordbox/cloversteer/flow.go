@@ -70,8 +70,8 @@ type appended struct {
 	// node.
 	node     ref
 	location layout.Location
-	// absorbed is true if the request was changed by absorb: it went to the header of the appended
-	// node, with the operand swap instead of the client's.
+	// absorbed is true if the request was changed by absorb: the switch sent it to the header of
+	// the appended node, and replaced the client's swap operand by the field swap.
 	absorbed bool
 	swap     uint64
 }

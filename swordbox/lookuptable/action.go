@@ -120,8 +120,9 @@ func fix(b []byte, delta uint32) {
 	binary.BigEndian.PutUint16(b, ^fold(uint32(^binary.BigEndian.Uint16(b))+delta))
 }
 
-// fixSum does what fix does, for the checksum of a transport protocol. A UDP packet may have no
-// checksum: then the field is 0 and stays 0.
+// fixSum adds delta to the checksum of a transport protocol, as fix does to that of IPv4. A UDP
+// packet may have no checksum: then the field is 0 and stays 0. So a checksum of a UDP packet that
+// becomes 0 is written as 0xffff.
 func fixSum(b []byte, proto uint8, delta uint32) {
 	if proto == protoUDP && binary.BigEndian.Uint16(b) == 0 {
 		return

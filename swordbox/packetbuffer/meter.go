@@ -24,8 +24,9 @@ func (m *meter) began(now clock.Time) {
 	}
 }
 
-// moved is called when a frame of n bytes has gone to the ring or come back. It is called with n 0
-// when the server has acknowledged the WRITE of a frame.
+// moved is called when a frame of n bytes has gone to the ring or come back. When the server
+// acknowledges the WRITE of a frame, moved is called again, with n 0: its bytes are counted
+// already, but its transfer ends only then.
 func (m *meter) moved(now clock.Time, n int) {
 	if m.first != 0 {
 		m.bytes += uint64(n)

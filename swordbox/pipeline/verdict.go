@@ -71,8 +71,8 @@ func Rewrite() Verdict { return Verdict{Action: ActRewrite} }
 // addressed to the switch, and for a packet that it keeps or has replaced by another one.
 func Consume() Verdict { return Verdict{Action: ActConsume} }
 
-// Apart splits a super-frame: Packet is called for each of its packets, with Packets 1. A packet
-// that is not a super-frame is forwarded.
+// Apart splits a super-frame: the program's method Packet is called for each of its packets, with
+// Parsed.Packets 1. A packet that is not a super-frame is forwarded.
 func Apart() Verdict { return Verdict{Action: ActApart} }
 
 // With adds a note for captures.

@@ -19,8 +19,8 @@ const (
 	// immediate data, READ of at most one MTU, CMP_SWAP, FETCH_ADD.
 	Move
 	// Atomics sends the atomics on a word, and the WRITEs that cover the word, on one shared
-	// connection. As soon as the value of the word is known, it replaces CMP_SWAP and FETCH_ADD by
-	// WRITEs.
+	// connection. As soon as the switch knows the value of the word, it replaces CMP_SWAP and
+	// FETCH_ADD by WRITEs.
 	Atomics
 	// Steer sends appends and READs of the store Clover to the newest node of their key, on the
 	// client's connection.

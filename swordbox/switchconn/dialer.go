@@ -116,8 +116,8 @@ func (d *Dialer) Want(k Key, t Target) bool {
 	return true
 }
 
-// Room reports whether there can be another connection. A connection that is not wanted any more
-// counts until it has ended.
+// Room reports whether there can be another connection: there are fewer than MaxShared. A
+// connection that is not wanted any more takes one of these places until it has ended.
 func (d *Dialer) Room() bool { return len(d.links) < MaxShared }
 
 func (d *Dialer) add(l *link) {

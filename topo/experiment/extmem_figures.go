@@ -78,9 +78,10 @@ var memoryChoices = []string{
 	"the time of a lookup is measured on one way from sender to receiver; the paper's program NPtcp halves a round trip",
 }
 
-// Sizes in the authors' setting, in bytes: memoryFrame of a frame, memoryEntry of an entry of the
-// ring, incastBytes of all frames of the incast, incastRoom of what fits into the switch, and
-// longMessage of the longer one of the native messages.
+// Sizes in the authors' setting, in bytes. memoryFrame is the length of a frame, memoryEntry that
+// of an entry of the ring, incastBytes that of all frames of the incast together. incastRoom is the
+// length of the frames that fit into the switch. longMessage is the length of the longer one of the
+// native messages.
 const (
 	memoryFrame = 1500
 	memoryEntry = 1552

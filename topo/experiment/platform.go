@@ -335,8 +335,8 @@ type TreeStats struct {
 // Operation has the packets of one operation of a store, from a trace of the links.
 type Operation struct {
 	Name string
-	// RTTs is the number of round trips: how often the client sent packets for the first time, or
-	// after it had received an answer.
+	// RTTs is the number of round trips. The client's first packet begins one, and so does each
+	// packet of the client that directly follows an answer in the trace.
 	RTTs int
 	// Bytes is the length of the IP packets in both directions; Published is the length that they
 	// would have in the formats of Sherman's paper.

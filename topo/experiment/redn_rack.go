@@ -42,9 +42,10 @@ func rednChainsOnRack(quick bool) (list []figure) {
 	return list
 }
 
-// onRack changes the load of a cell of redn into one for a rack, where processes take their own
-// time. It reports whether a rack has this load. A quick measurement of times has a quarter of
-// the requests in each run.
+// onRack changes the load of a cell of redn into one for a rack. It sets the modelled times of
+// processes (Trip, Serve, Wake) to 0, because real processes take time themselves. It reports
+// whether a rack has this load. A quick measurement of times has a quarter of the requests in each
+// run.
 func onRack(c *figureCell, quick bool) bool {
 	switch l := c.load.(type) {
 	case RedN:

@@ -13,7 +13,8 @@ import (
 // for the defaults.
 type CloverStart struct {
 	// Threads is the number of threads of the metadata server; 0 means the platform's default. In
-	// the simulator, the cost model has as many threads, and each request occupies one of them.
+	// the simulator, there are only the times of these threads: in the cost model, each request
+	// occupies one of them.
 	Threads int
 	// Replicas is how many copies each node has, on as many memory servers; 0 means 1. Balance
 	// places nodes by the room and the speed of the memory servers.

@@ -102,8 +102,8 @@ func pick[T any](quick bool, quickly, usual T) T {
 	return usual
 }
 
-// number converts a column of a data file. It panics if the column is not a number; a test reads
-// all columns.
+// number converts a column of a data file. It panics if the column is not a number. A test would
+// show this, because it converts all columns.
 func number(column string) float64 {
 	v, err := strconv.ParseFloat(column, 64)
 	if err != nil {

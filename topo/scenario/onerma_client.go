@@ -105,9 +105,9 @@ func (c *soloClient) busy() bool {
 	return slices.ContainsFunc(c.ops[:], func(o *soloOp) bool { return o != nil })
 }
 
-// patience returns when the client must look at its commands again: when the bound of one of its
-// commands in flight ends, or when its pause before the next command ends, whichever is earlier. It
-// returns clock.Never if there is neither.
+// patience returns when the client must look at its commands again: when one of its commands in
+// flight must have ended (see soloRun.bound), or when its pause before the next command ends,
+// whichever is earlier. It returns clock.Never if there is neither.
 func (c *soloClient) patience() clock.Time {
 	r := c.host.run
 	at := clock.Never

@@ -100,7 +100,7 @@ func (w *witness) see(ev *sim.Event) {
 }
 
 // ask records a request packet of the requester. If its PSN is not after that of the packet before,
-// the packet begins a round.
+// the packet begins a round (see witness).
 func (w *witness) ask(psn wire.PSN, own bool) {
 	if w.any && wire.Diff(psn, w.last) <= 0 {
 		if psn != w.row || w.rounds == 0 {

@@ -274,7 +274,7 @@ func (n *Net) overflow(h *half, frame []byte) {
 	n.trace(Event{Kind: LostQueue, Frame: frame, half: h})
 }
 
-// resume is called when the time of a frame inside a node is over. It passes the frame on, to the
+// resume is called when a frame has spent its time inside a node. It passes the frame on, to the
 // node or to the link. If the node was switched off meanwhile, the frame is lost.
 func (n *Net) resume(e *event) {
 	id := e.to.dst.Node

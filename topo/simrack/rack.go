@@ -254,8 +254,8 @@ func (t cardTiming) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
 	return t.card.Arrive(now, frame)
 }
 
-// Depart returns the time at which a frame leaves the NIC. A frame that was made in a call of an
-// application (cause.Step) also has the costs of posting it.
+// Depart returns the time at which a frame leaves the NIC. For a frame that was made in a call of
+// an application (cause.Step), this includes the time for posting the request.
 func (t cardTiming) Depart(now clock.Time, _ int, frame []byte, cause sim.Cause) clock.Time {
 	return t.card.Depart(now, frame, cause.Step)
 }

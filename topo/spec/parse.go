@@ -44,7 +44,7 @@ const (
 )
 
 // file is a rack file whose syntax was checked. Its Rack has no hosts, rules, faults and addresses
-// yet: resolve makes them of the elements below.
+// yet: resolve adds them, from the entries in the fields rules, hosts and faults.
 type file struct {
 	Rack
 	rules  []ruleEntry

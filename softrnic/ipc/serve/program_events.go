@@ -83,7 +83,8 @@ func (q *eventQueue) drop(n uint32) uint32 {
 
 // withdraw removes the waiting events of an object that has ended. user is the program's own name
 // for the object, n the number of its events that were sent. withdraw returns n minus the number of
-// removed events, as drop does. If q is nil, no event waits.
+// removed events: how many of the n events the program has received or may still receive. If q is
+// nil, no event waits.
 func (q *eventQueue) withdraw(user uint64, n uint32) uint32 {
 	if q == nil {
 		return n

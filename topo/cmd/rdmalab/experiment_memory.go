@@ -35,8 +35,8 @@ const (
 	bufferPatience = 60 * time.Second
 	// nativeMessages is how many WRITEs or READs a run has.
 	nativeMessages = 50_000
-	// bufferRuleID is the ID of the rule of action buffer. By its prefix a later command recognises
-	// the rule if this one is killed; see runningProgram.
+	// bufferRuleID is the ID of the rule of action buffer. If the command is killed and leaves the
+	// rule behind, a later command recognises it by its prefix; see runningProgram.
 	bufferRuleID = steerPrefix + "buffer"
 	// slowPort and fastPort are keys of the rule for the port of the receiving host: its rate, and
 	// how many frames may wait in the switch. While frames are stored the port is slow, so that few
