@@ -256,7 +256,8 @@ func (n *node) endServer() error {
 	return errors.Join(err, n.ctx.Close())
 }
 
-// free frees the estate. The caller holds mu, and no server runs.
+// free closes the estate, if there is one, and its verbs context. The caller holds mu, and no
+// server runs.
 func (n *node) free() error {
 	if n.estate == nil {
 		return nil
@@ -266,7 +267,8 @@ func (n *node) free() error {
 	return n.owner.Close()
 }
 
-// Crash ends the server, as if its process had crashed. The estate stays, and its programs go on.
+// Crash ends the server, as if its process had crashed. The estate stays: the table, and the NIC
+// programs that answer GETs.
 func (n *node) Crash() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -50,7 +50,7 @@ func newShares(most int) shares {
 	return s
 }
 
-// fit divides the places for the present number of ports.
+// fit computes the reserve of each port again (divide) if the number of ports has changed.
 func (s *shares) fit(ports int) {
 	if ports != s.ports {
 		s.divide(ports)

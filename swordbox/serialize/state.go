@@ -262,7 +262,8 @@ func (m *Machine) States(visit func(table string, entry uint32, state string)) {
 	}
 }
 
-// placeName names the place of the flow's requests, and says whether the flow has held requests.
+// placeName says in words where the flow's requests are sent now: on the client's own connection or
+// on shared ones. It adds whether the flow has held requests.
 func (l *sequencer) placeName() string {
 	switch own := l.place == placeOwn; {
 	case own && l.held.n > 0:

@@ -73,7 +73,7 @@ func (r *lockRun) changed(w *lockWord, word, guard uint64) error {
 type holder struct {
 	client *lockClient
 	word   *lockWord
-	node   int // bytes that the client writes into the node before it leaves
+	node   int // bytes that the client writes into the node before it releases the lock
 }
 
 func (w *lockWord) owns(word, stamp uint64) bool { return word == w.value(stamp) }

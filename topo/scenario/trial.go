@@ -32,7 +32,7 @@ type trialRun struct {
 	at      func(client int) (host string) // returns the name of a client's host
 	prompt  bool                           // all clients begin at once
 	ended   func(client int)               // called when a client has ended; may be nil
-	settled bool                           // TrialServer.Resident was called since the NIC started
+	settled bool                           // TrialServer.Resident was called since the NIC of the store's server started
 	spare   func(host string) bool         // reports whether the store survives without this server; nil: it does
 	down    map[string]bool                // hosts, and theSwitch, that have crashed and are not up again
 	revive  func(host string)              // starts the programs of a host that has restarted

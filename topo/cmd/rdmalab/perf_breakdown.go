@@ -34,7 +34,7 @@ type tracing struct {
 
 type traced struct {
 	name   string
-	client *control.Client // nil means that it does not record
+	client *control.Client // nil means that this process does not record
 	trace  pathtrace.Trace
 }
 

@@ -166,7 +166,7 @@ func (x *word) asSeen(events []event) []porcupine.Operation {
 		for _, i := range c.by {
 			e := &events[i]
 			switch {
-			case e.call == e.ret, e.answered && e.op.Kind != Write && e.answer != c.before: // this operation has made another change
+			case e.call == e.ret, e.answered && e.op.Kind != Write && e.answer != c.before: // the operation belongs to an earlier change, or its answer is not the value before change c
 			case best < 0, e.ret < events[best].ret: // of several, the one that was answered first: the others may have made a later change
 				best = i
 			}
