@@ -163,11 +163,12 @@ func (n node) follows(at layout.Location, was layout.Word) bool {
 }
 
 // settle finds the outcome of tried, a compare-and-swap that was not answered, and returns true if
-// the client's node n is in the chain. After unsteer, it reads the header of the node to which
-// tried would append. If this header names n, the compare-and-swap has succeeded. If it names no
-// successor, settle repeats the compare-and-swap. Otherwise another client has appended there, but
-// a switch may have steered tried to a later node; settleByChain finds that out. If a new epoch has
-// begun, the place may contain another node by now, and settle calls settleByChain at once.
+// the client's node n is in the chain. First it calls unsteer, so that the switch no longer steers
+// a late copy of tried. Then it reads the header of the node to which tried appends n. If this
+// header names n, the compare-and-swap has succeeded. If it names no successor, settle repeats the
+// compare-and-swap. Otherwise another client has appended a node there. But a switch may have
+// steered tried to a later node; settleByChain finds that out. If a new epoch has begun, the place
+// may contain another node by now, and settle calls settleByChain at once.
 func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (bool, error) {
 	if c.copied() {
 		return c.settleCopies(key, n, tried, uncertain, deadline)

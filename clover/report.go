@@ -222,7 +222,7 @@ func (c *appender) farewell(deadline clock.Time) {
 	}
 	for c.cfg.Reporter == nil && len(c.gc.records) > 0 && c.fab.Connected(c.meta) {
 		c.report(true)
-		// If the request could not be posted, the verbs context is closed.
+		// If report has posted no request, the verbs context is closed: nothing more can be sent.
 		if !c.gc.busy && c.gc.idle() {
 			return
 		}

@@ -373,7 +373,7 @@ func (c *changer) showAll(r layout.Ref, deadline clock.Time) error {
 			c.write(server, off, atLog, 1)
 		}
 	}
-	if c.managed && len(c.batch) > 0 { // what a client sees must be in the other replicas, in case the first one is lost
+	if c.managed && len(c.batch) > 0 { // clients read the first replica: what they see there must be in the others, in case it is lost
 		if err := c.do(deadline); err != nil {
 			return err
 		}

@@ -117,8 +117,8 @@ func (r *repair) set(off, value uint64) error {
 	return r.do(r.rt.Now().Add(r.patience))
 }
 
-// withdraw empties the slots of orphans that are pending. It marks the other orphans as valid in
-// all replicas.
+// withdraw handles the orphans: slots whose object's first server is no longer a member. It empties
+// the slots of pending objects, and marks valid objects as valid in all replicas.
 func (r *repair) withdraw() error {
 	for some := range slices.Chunk(r.orphans, maxOps/2) {
 		for i, e := range some {

@@ -77,7 +77,8 @@ type move struct {
 	left   bool
 	w      snapshot.Writer
 	action snapshot.Action
-	// words are the offsets in the buffer of the values that the move's operations find.
+	// words has, for each operation of the move in flight, the offset in the buffer to which the
+	// NIC writes the value that the operation finds.
 	words []int
 }
 

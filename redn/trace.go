@@ -67,8 +67,8 @@ func (m *Machine) Observe(f func(*Step)) error {
 }
 
 // RunTraced does what Run does, and prints each request to out when the NIC executes it: virtual
-// time, queue, index and text. Below the request it prints the bytes that other requests have
-// changed since the request was appended, before and after.
+// time, queue, index and text. Below the request it prints the old and the new value of the bytes
+// that other requests have changed since the request was appended.
 func (m *Machine) RunTraced(out io.Writer) error {
 	var failed error
 	err := m.Observe(func(s *Step) {

@@ -69,7 +69,8 @@ type place struct {
 	limit uint32
 }
 
-// counts are the present count of a WAIT, ENABLE or RECV_ENABLE and, in a loop, its shadow.
+// counts are the present count of a WAIT, ENABLE or RECV_ENABLE and, in a loop, its shadow: the
+// count for the next lap, which a READ of the loop copies into the request.
 type counts struct {
 	now, shadow uint32
 	used        uint32 // the count with which the request was executed last

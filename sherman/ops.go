@@ -25,7 +25,7 @@ type memory struct {
 	links []link
 	at    areas
 	ops   [maxChain]remotemem.Op
-	list  []*remotemem.Op // operations of one round trip; memory that is used again
+	list  []*remotemem.Op // scratch: the operations of one round trip
 	// page is the page that the client has read last for a search or a change; its bytes are in
 	// pageBuf.
 	page    layout.Page

@@ -196,7 +196,7 @@ func (s *chains) writeShortcut(e *entry) {
 }
 
 // strip is called when the directory no longer names the chain of a lost key. It retires the
-// chain's known nodes, except those in lost memory, which lose takes back.
+// chain's known nodes, except those in lost memory, which the method lose takes back.
 func (s *chains) strip(e *entry) {
 	for _, l := range append(e.passed, e.at) {
 		if !l.IsZero() && !s.gone(l) {

@@ -56,9 +56,9 @@ func (u BlockUse) Ahead(versions uint32) BlockUse {
 // Left reports whether the block was used and has no client now.
 func (u BlockUse) Left() bool { return u != 0 && u.Client() == 0 }
 
-// Copy returns the copy of the word that the other servers with replicas of the block's objects
-// keep: the length of the objects and the version, without a client, as in the word of a block that
-// its client has left.
+// Copy returns the copy of the block's word u for the other servers that have replicas of the
+// block's objects. The copy has the length of the objects and the version, but no client, like the
+// word of a block that its client has left.
 func (u BlockUse) Copy() BlockUse {
 	if u == 0 {
 		return 0

@@ -109,8 +109,8 @@ func infoOf(s layout.Superblock) Info {
 	}
 }
 
-// start tells the host where the table is. It makes the table if in.Finding asks for that. A master
-// or standby of another table that the host runs ends.
+// start tells the host where the table is. It makes the table if in.Finding asks for that. If the
+// host runs a master or standby of another table, start ends that.
 func (n *node) start(r *http.Request, in Config) (out Info, err error) {
 	out.Made, err = n.Find(
 		r, in.Finding, &in.Use, layout.ErrSuperblock,

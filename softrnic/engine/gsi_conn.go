@@ -228,7 +228,7 @@ func (g *GSI) Disconnect(now clock.Time, c *CMConn, out *packetio.Batch) error {
 	return g.do(now, "disconnect", c, out, func() error { return g.m.Disconnect(now, c.ID, &g.acts) })
 }
 
-// Abort ends a connection in any state. Its record no longer changes.
+// Abort ends a connection in any state. From then on the engine does not change c.
 func (g *GSI) Abort(now clock.Time, c *CMConn, out *packetio.Batch) {
 	_ = g.do(now, "abort", c, out, func() error { // fails only after the NIC went down, which has ended the connection
 		g.m.Abort(now, c.ID, &g.acts)

@@ -110,8 +110,8 @@ func RingQPNs(e *Engine) (out []wire.QPN) {
 }
 
 // TraceRings makes the engine call f for each entry of a ring that is executed or refused. The
-// engine calls f in the middle of a step: f must not call the engine, and keeps no reference. nil
-// removes f.
+// engine calls f in the middle of a step: f must not call the engine, nor keep the Event after it
+// returns. nil removes f.
 func TraceRings(e *Engine, f func(wire.QPN, *sendring.Event)) { e.rings.trace = f }
 
 // deadline returns when the first ring is due.

@@ -58,7 +58,7 @@ type matcher struct {
 	any     bool
 	opcodes []wire.Opcode
 	class   func(*view) bool // the entry of classes; nil means that there is none
-	oneRMA  func(*view) bool // the entry of oneRMAClasses; nil means that there is none
+	oneRMA  func(*view) bool // the function of class Match.Class in oneRMAClasses; nil means that it has none there
 	m       Match
 }
 

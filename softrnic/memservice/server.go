@@ -64,7 +64,7 @@ type Server struct {
 	locks    verbs.MR // lock table in device memory; nil if there is none
 	owners   *Owners
 	boot     uint64   // identifies this incarnation of the service
-	cq       verbs.CQ // completion queue of connections without a Work; always empty
+	cq       verbs.CQ // completion queue of connections whose field work is nil; always empty
 	conns    []*Conn  // oldest first
 	next     int      // index of the connection that bury checks next
 	used     int64    // bytes of memory that connections use

@@ -137,8 +137,9 @@ type Hooks struct {
 	// Counters returns the NIC's counters. The result contains by how much they grew during the run.
 	// If Counters is nil, the result has no counters.
 	Counters func() metrics.NIC `json:"-"`
-	// Cancelled is called every 100 ms of a wait for completions, and in contend and locks before a
-	// CAS instead. If it returns true, the run ends with ErrCancelled.
+	// Cancelled is called every 100 ms while the run waits for completions. In the tests contend
+	// and locks it is called before each CAS instead, except the first of each client. If it
+	// returns true, the run ends with ErrCancelled.
 	Cancelled func() bool `json:"-"`
 }
 

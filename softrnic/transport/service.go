@@ -74,7 +74,7 @@ func handleRC(q *QP, now clock.Time, p *wire.Packet, out *Actions) {
 
 func handleUC(q *QP, _ clock.Time, p *wire.Packet, out *Actions) { q.rsp.handleUC(p, out) }
 
-// handleUD handles a datagram without its IP header.
+// handleUD handles a datagram whose IP header the caller does not have.
 func handleUD(q *QP, _ clock.Time, p *wire.Packet, out *Actions) { q.rsp.datagram(p, nil, out) }
 
 func opSet(ops ...verbs.WROpcode) (set uint32) {

@@ -70,9 +70,9 @@ type failures struct {
 	more map[uint64]struct{}
 }
 
-// mostCompared is the largest number of sets in failures.few. A visit of a state compares its own
-// set with each of them, so mostCompared limits the time of a visit. Together with the limit of
-// visited states it limits the time of the search.
+// mostCompared is the largest number of sets in failures.few. When the search visits a state, it
+// compares the set of operations that it has placed with each of these sets. So mostCompared limits
+// the time of a visit, and together with the limit of visited states the time of the search.
 const mostCompared = 64
 
 // has reports whether the search has failed in this state with the set `left` or with a subset of

@@ -71,8 +71,8 @@ type Cost struct {
 	Retries int
 }
 
-// FirstTry reports whether there was no retry: an operation that has succeeded then did so at its
-// first attempt.
+// FirstTry reports whether the operation had no retry. If it has succeeded, it was at its first
+// attempt.
 func (c Cost) FirstTry() bool { return c.Retries == 0 }
 
 // Scanner is a Store that keeps its keys in order.

@@ -25,8 +25,8 @@ type Client struct {
 func NewClient(c *Conn, largest int) Client { return Client{Conn: c, largest: largest} }
 
 // HolderOf returns the number of the memory server that has a key, from 0, as PlaceOf computes it.
-// If a server has lost its memory, clients must report no keys as lost but those of that server. A
-// store that places keys in another way has its own method HolderOf.
+// If a server has lost its memory, clients may report only keys of that server as lost. A store
+// that places keys in another way has its own method HolderOf.
 func (c *Client) HolderOf(key uint64) (server int) {
 	server, _ = PlaceOf(key, c.Conn.Servers())
 	return server

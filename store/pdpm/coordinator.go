@@ -235,7 +235,7 @@ func (p *place) restore(s *Shape, key uint64, b []byte) {
 			p.now, p.version, p.alive = which, version, alive(c)
 		}
 	}
-	p.used = p.version + 1 // a torn copy may have this version
+	p.used = p.version + 1 // a torn copy may have version p.version + 1
 }
 
 // Serve answers clients. It returns nil after Close, and errDeposed when another coordinator has

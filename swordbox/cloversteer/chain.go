@@ -238,7 +238,7 @@ func (t *chains) answered(k *chain, d *decision, original uint64) (landed bool) 
 
 // linked records that the appended node of d is in the chain, behind the node to which the append
 // went. The node becomes the tail if it certainly comes after the present tail: the append went to
-// the tail, or the switch sent it after the server had linked the tail (seq).
+// the tail, or no node was linked since the switch sent the append (d.seq is k.seq).
 func (t *chains) linked(k *chain, d *decision) {
 	n := t.node(d.node)
 	if n == nil || n.dead {

@@ -147,7 +147,7 @@ func (b *bouncer) ask(c *pipeline.Ctx) {
 	}
 }
 
-// slots handles the result of the READ of slots for the frame with a number. bytes is nil if the
+// slots handles the result of the READ of slots for the frame number `number`. bytes is nil if the
 // READ has failed.
 func (b *bouncer) slots(number uint32, bytes []byte) {
 	if b.n == 0 {

@@ -62,7 +62,7 @@ func (s entrance) accept(in int, f packetio.Frame, packets int) {
 	}
 }
 
-// goOn handles the taken frames that the program has resumed in this step.
+// goOn handles the frames that the program has passed to Ctx.Resume in this step.
 func (s entrance) goOn() {
 	for i := 0; i < len(s.resumed); i++ {
 		r := s.resumed[i]

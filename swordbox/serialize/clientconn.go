@@ -22,9 +22,9 @@ type clientConn struct {
 	// reach.go.
 	far int32
 	ops clientOps
-	// grace computes the time before which all requests sent on this connection are known to have
-	// been acknowledged by the server. lastLoose is when a request was last forwarded while the
-	// expected PSN was not known.
+	// grace computes the clean time of this connection: the server has acknowledged all requests
+	// that were sent on it before the clean time. lastLoose is when a request was last forwarded
+	// while the expected PSN was not known.
 	grace     atomiccache.Grace
 	lastLoose clock.Time
 	proof     proof

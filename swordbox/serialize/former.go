@@ -60,7 +60,7 @@ func (s *server) formersOf(now clock.Time, host netip.Addr) (out []former) {
 	return out
 }
 
-// hasFormers reports whether formersOf returns any request.
+// hasFormers reports whether a new flow from the host must wait: formersOf returns a request.
 func (s *server) hasFormers(now clock.Time, host netip.Addr) bool {
 	return slices.ContainsFunc(s.links, func(k *link) bool { return k.isLate(now, host) })
 }

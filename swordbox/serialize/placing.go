@@ -14,7 +14,7 @@ type outcome uint8
 
 const (
 	mustWait outcome = iota // the place of the request is not free
-	// the frame has its PSN on the client's connection, and the caller sends it
+	// the caller sends the request on the client's connection: the frame has the PSN for that
 	sentOwn
 	sentShared // the request was submitted to a shared connection
 	told       // the switch has answered the request

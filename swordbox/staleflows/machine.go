@@ -249,7 +249,7 @@ func (m *Machine) Deadline() clock.Time {
 
 func (m *Machine) Stats() Stats { return m.stats }
 
-// Flows returns the flows that are not forgotten yet.
+// Flows returns the stale flows that the machine has not forgotten yet.
 func (m *Machine) Flows() []journal.Flow {
 	var out []journal.Flow
 	for _, fl := range m.flows {

@@ -88,7 +88,8 @@ func (l *doubleLink) Recv(b *packetio.Batch) (int, error) {
 }
 
 // Send sends RoCEv2 packets through shared memory, and other frames through the veth pair. Frames
-// on the same way keep their order. A frame that takes both ways is counted once, by the pair.
+// on the same way keep their order. A frame that may be a message of IGMP or MLD takes both ways;
+// it is counted once, by the veth pair.
 func (l *doubleLink) Send(b *packetio.Batch) (int, error) {
 	same := 0
 	for same < len(b.Frames) && l.toNIC(b.Frames[same].Data) {

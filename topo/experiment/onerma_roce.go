@@ -37,7 +37,7 @@ func both(l OneRMA, panel, x string, value func(*outcome) float64) (list []figur
 	return list
 }
 
-// Usual names of the panels of onBoth.
+// Names that figures usually give to the two panels that onBoth fills.
 const (
 	panelMedian = "median"
 	panelP99    = "99th percentile"

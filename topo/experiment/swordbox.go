@@ -53,8 +53,9 @@ func cloverLoad(threads int, writes float64, box Switch, quick bool) Clover {
 }
 
 // Times of a measurement for a figure: figureWarm before operations are counted, figureRun while
-// they are counted. In the first milliseconds, clients of a machine still know the newest node of
-// each key. After figureWarm the throughput has settled, except without steering.
+// they are counted. In the first milliseconds, clients still know the newest node of many keys,
+// because few nodes were appended. After figureWarm the throughput has settled, except without
+// steering.
 const (
 	figureWarm = 4 * time.Millisecond
 	figureRun  = 2 * time.Millisecond

@@ -54,8 +54,8 @@ type finding struct {
 // node is a schedule that has run and can be continued by one more act.
 type node struct {
 	schedule schedule
-	// next are the acts that can continue the schedule, those on the packets nearest to its last
-	// act first.
+	// next are the acts that can continue the schedule. Acts on packets that are near to the packet
+	// of the schedule's last act come first.
 	next    []act
 	novelty int // number of transitions that no earlier run had shown
 	turn    int // how many turns the node has had

@@ -47,7 +47,7 @@ func (p *trialPlan) drawServers(seed uint64) {
 	at, resident := serverHosts[0], p.Server.Resident != nil
 	what := []string{trialServerStops, trialServerStops, trialServerAgain, trialNICHang, trialHostHang, trialLinkCut}
 	down, again := 120*time.Millisecond, 60*time.Millisecond
-	if resident { // the memory survives the server, so the next one is on the same host
+	if resident { // the memory survives the server, so the next server is on the same host
 		what = []string{trialServerStops, trialServerStops, trialServerStops, trialServerHangs, trialServerHangs, trialServerNIC, trialServerNIC, trialNICHang, trialHostHang, trialLinkCut}
 		down, again = 300*time.Millisecond, 300*time.Millisecond
 	}

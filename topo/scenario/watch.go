@@ -49,8 +49,8 @@ type grip struct {
 	held bool
 }
 
-// take takes a receive from the stock, unless the queue pair has taken one already. It returns
-// false if the stock is empty.
+// take predicts that the queue pair takes a posted receive from its queue (g.from), unless it has
+// already taken one for this message. It returns false if no receive is posted.
 func (g *grip) take() bool {
 	if !g.held && g.from.free > 0 {
 		g.from.free--

@@ -34,8 +34,8 @@ const (
 	maxHistory = sparkWidth // values of each sparkline
 )
 
-// entry is an entry of the log at the bottom of the screen: a command that a key has run, with its
-// output, or an error text.
+// entry is an entry of the log at the bottom of the screen: a command that the user has started by
+// pressing a key, with its output, or an error text.
 type entry struct {
 	id     int
 	args   []string // nil means that the entry is a text

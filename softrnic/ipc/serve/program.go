@@ -220,7 +220,8 @@ func of[T any, A objectArgs](k uverbsKind, f func(p *program, o T, a A) (result,
 	})
 }
 
-// ofQueue makes a command handler of a method of programQueues, as of does.
+// ofQueue makes a command handler of a method of programQueues whose first argument is an object,
+// as the function of does with a function.
 func ofQueue[T any, A objectArgs](k uverbsKind, f func(q programQueues, o T, a A) (result, error)) programHandler {
 	return of(k, func(p *program, o T, a A) (result, error) { return f(programQueues{p}, o, a) })
 }

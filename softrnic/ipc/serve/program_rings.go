@@ -15,8 +15,8 @@ import (
 
 // This file has the pump's work on the rings of unmodified programs.
 
-// programQP is a queue pair of a program with its send ring. head is the index of the next entry to
-// post. An entry of the ring becomes free when its work request is complete.
+// programQP is a queue pair of a program with its send ring. head is the index of the next entry
+// that the daemon passes to the engine. An entry becomes free when its work request is complete.
 type programQP struct {
 	qp    *engine.QP
 	ring  uverbs.Ring

@@ -42,7 +42,7 @@ type ClientStatus struct {
 	manager bool // the client is the librdmacm of an unmodified program
 }
 
-// SharedStatus describes a shared region.
+// SharedStatus describes a shared region: a region that survives the applications that use it.
 type SharedStatus struct {
 	Name   string `json:"name"`
 	UID    uint32 `json:"uid"`

@@ -33,7 +33,7 @@ func helpGroups() []helpGroup {
 	}
 }
 
-// listedCommands makes the commands that are no processes: those of helpGroups, and retired ones.
+// listedCommands makes the commands that users type: those of helpGroups, and retired ones.
 func listedCommands() (list []*cobra.Command) {
 	for _, g := range helpGroups() {
 		for _, c := range g.commands {

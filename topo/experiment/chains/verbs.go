@@ -11,7 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
-// repeats is how many constructs a program executes in a row to measure their rate.
+// repeats is how many constructs of RedN (if, or a round of while) a program executes in a row to
+// measure their rate.
 const repeats = 200
 
 // verb measures the times of a client's one-sided requests of the kind Load.Way, one at a time.

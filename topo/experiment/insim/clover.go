@@ -122,7 +122,8 @@ func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.Store
 }
 
 // count is called at the beginning and at the end of the time in which operations are counted.
-// After the second call calls and walked are the differences of the counters between the calls.
+// After the second call of count, the fields calls and walked have the increase of the metadata
+// server's counters since the first one.
 func (r *cloverRun) count() {
 	if r.meta != nil {
 		st := r.meta.Snapshot()
