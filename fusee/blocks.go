@@ -212,8 +212,8 @@ func (s *space) reclaim(b *block, deadline clock.Time) error {
 			continue
 		}
 		s.add(server, off+uint64(at), -word)
-		// After an error it is unknown whether the bits were cleared, or will be later. So the
-		// block is swept.
+		// After an error it is unknown whether the bits were cleared, or will be later. So a later
+		// call sweeps the block, that is, finds out for each object whether it is free.
 		if err := s.once(deadline); err != nil {
 			s.drop()
 			b.hints, b.swept = true, s.doubts-1

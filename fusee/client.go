@@ -56,8 +56,8 @@ func (c *Client) start(cfg Config, deadline clock.Time) error {
 	return nil
 }
 
-// register takes a client number by a FETCH_ADD. If the FETCH_ADD fails, its number may be taken,
-// and the client takes another one.
+// register takes a client number by a FETCH_ADD. If the FETCH_ADD fails, the server may have
+// executed it. Then its number is not used, and the client takes the next one.
 func (c *Client) register(deadline clock.Time) error {
 	for {
 		word := c.add(c.root(), layout.ClientWord, 1)

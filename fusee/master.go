@@ -362,8 +362,8 @@ func (m *Master) leases(i int) int {
 	return lastLeases
 }
 
-// errDoubt: servers without which the store is lost have been silent, but not for lastLeases, or have
-// answered since then.
+// errDoubt: the store is lost without the servers that were taken for crashed. But some of these
+// servers have been silent for less than lastLeases, or have answered again.
 var errDoubt = fmt.Errorf("memory servers without which the store is lost do not answer: %w", kv.ErrTimeout)
 
 // doubts is called when the store is lost without the servers that were taken for crashed. Some of
@@ -422,8 +422,9 @@ func (m *Master) notice(now clock.Time) (hung bool) {
 	return hung
 }
 
-// ask claims a server, if it is not claimed yet, shows it that the master is alive, and reads its
-// view. If another master has written the view, it returns ErrDeposed.
+// ask reads the view of a server, and writes a sign that the master is alive there. Before that it
+// claims the server if this master has not claimed it yet (see claim). If another master has
+// written the view, ask returns ErrDeposed.
 func (m *Master) ask(i int, deadline clock.Time) error {
 	if !m.signs[i].claimed {
 		// The server may be another incarnation than the one that this master knew while it was

@@ -144,8 +144,8 @@ func (m *memory) target(i int, off uint64) remotemem.Target {
 	return remotemem.Target{Peer: i, Addr: l.mem.Addr + off, RKey: l.mem.RKey}
 }
 
-// next returns the next operation of the batch that is being prepared, and where its word is in the
-// buffer.
+// next returns the next operation of the batch that is being prepared. word is the offset of its
+// word in the buffer, to which the NIC writes the value that a CAS or FETCH_ADD finds.
 func (m *memory) next() (o *remotemem.Op, word int) {
 	o, word = &m.ops[m.n], atWords+8*m.n
 	m.n++

@@ -140,7 +140,8 @@ func (c *grower) enter(subtable int, from, to layout.Entry, deadline clock.Time)
 	return c.reread(subtable, deadline)
 }
 
-// reread executes the batch, then reads the entry of a subtable.
+// reread adds a READ of a subtable's entry to the batch, executes the batch, and copies the entry
+// to the client's copy of the directory.
 func (c *grower) reread(subtable int, deadline clock.Time) error {
 	c.read(c.root(), c.super.Shape.EntryAt(subtable), atIn, 8)
 	if err := c.do(deadline); err != nil {

@@ -139,7 +139,7 @@ func (l *Loop) refresh() {
 	l.counted = append(l.counted, l.closing)
 	var image []byte
 	l.shadow, image = l.pool.Reserve((len(l.counted) + countsInWord - 1) / countsInWord * wordLen)
-	const each = sendring.MaxSGE / 2 // counts in one READ: each takes two pieces
+	const each = sendring.MaxSGE / 2 // counts in one READ: each takes two SGEs, one for each of its bytes
 	for i, r := range l.counted {
 		l.by = append(l.by, l.perLap(r))
 		binary.LittleEndian.PutUint16(image[2*i:], uint16(r.entry.Count+l.by[i]))

@@ -131,8 +131,8 @@ type Verdict struct {
 	OnlyLost bool `json:"onlyLost,omitempty"`
 }
 
-// HTTPError gives an error of a store the HTTP status that fits its kind. It returns nil and errors
-// that have a status unchanged.
+// HTTPError gives an error of a store the HTTP status that fits its kind. It does not change nil,
+// nor an error that already has a status.
 func HTTPError(err error) error {
 	status := http.StatusBadGateway
 	var own *control.Error

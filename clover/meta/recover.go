@@ -97,9 +97,9 @@ func (s *chains) readMirrors(i int, taken map[uint32]bool) (known bool, err erro
 	return true, readLost(s, i, first, taken)
 }
 
-// readLost reads the mirrors or old records of the directory of server i, beginning at place
-// `first`. A key that they name is lost, unless s.keys has the key or `taken` has its slot from
-// another record.
+// readLost reads the mirrors or the old records of the keys whose records belong in the directory
+// of server i. They begin at place `first`. A key that they name is lost, unless s.keys has the
+// key, or another record has already taken its slot (`taken`).
 func readLost(s *chains, i int, first layout.Place, taken map[uint32]bool) error {
 	return s.readRecords(first, func(n int, rec layout.KeyRecord) {
 		slot := uint32(n*s.space.Servers + i)

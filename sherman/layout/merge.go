@@ -99,8 +99,8 @@ func (p *Page) Close() Range {
 	return p.putHeader()
 }
 
-// Absorbed reports whether the sibling of a closed page has taken over the page's range, or the
-// part of it from the cut on. lowest is the sibling's lowest key.
+// Absorbed reports whether the sibling of a closed page has taken over the page's range or, if
+// h.Cut is not 0, the part of it from h.Cut on. lowest is the sibling's lowest key.
 func (h *Header) Absorbed(lowest uint64) bool { return lowest <= h.leaving() }
 
 // leaving returns the key from which on the sibling of a closed page takes over the page's range.

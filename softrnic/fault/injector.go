@@ -253,7 +253,7 @@ func bitOf(frame []byte, x uint64) int {
 	return skip*8 + int(x%uint64(n))
 }
 
-// FlipBit flips the bit of a verdict with Corrupt.
+// FlipBit flips a bit of a frame whose verdict has Corrupt. bit is Verdict.Bit.
 func FlipBit(frame []byte, bit int) {
 	if i := ethLen + bit/8; bit >= 0 && i < len(frame) {
 		frame[i] ^= 0x80 >> (bit % 8)

@@ -18,7 +18,7 @@ type Region struct {
 	far     Far
 	start   uint64 // address of the first byte of far memory in its process
 	access  verbs.Access
-	lkey    uint32 // 0 for the view of a window
+	lkey    uint32 // 0 for the memory of a memory window, which has no L_Key
 	rkey    uint32
 	index   uint32   // index in the table
 	owner   wire.QPN // for the memory of a bound window: the queue pair whose peer may use it; else 0

@@ -112,8 +112,9 @@ func (s *Server) build(c *Conn) (data []byte, err error) {
 	return c.work.Build(c)
 }
 
-// buildMemory chooses the region that the answer names: a new one if the client has requested bytes
-// of its own, else the shared one if there is no Work. Then the Work registers its memory.
+// buildMemory chooses the region that the answer names. This is a new one if the client has
+// requested bytes of its own, otherwise the shared one. With a Work and no bytes of its own, the
+// answer names no region. Then the Work, if there is one, registers its memory.
 func (s *Server) buildMemory(c *Conn) (err error) {
 	mr := s.region
 	if c.req.bytes > 0 {

@@ -41,7 +41,7 @@ const (
 // hogged, some of the next waits do not poll.
 type Crowd struct {
 	left    atomic.Int32 // number of the next waits that must not poll
-	skipped atomic.Int32 // value of left after the last long pause, halved by each found since then
+	skipped atomic.Int32 // value of left after the last long pause, halved by each call of found since then
 }
 
 // begin reports whether a new wait may poll.

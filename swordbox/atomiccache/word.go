@@ -80,7 +80,8 @@ func (o *clientOps) age(window uint32) {
 	o.window = window
 }
 
-// counts reports whether an operation that was sent in the interval window is still counted.
+// counts reports whether an operation that was sent in the interval with the number window is still
+// counted.
 func (o *clientOps) counts(window uint32) bool { return o.window-window <= 1 }
 
 // end takes one operation out of the counts. The operation was sent in the interval with the number

@@ -60,7 +60,7 @@ type Table struct {
 	flows  []*Flow  // index is the ID; allocated as needed
 	free   []uint32 // IDs of the elements of flows that are not in use
 	used   int      // number of flows in use
-	serial uint32   // the last Generation
+	serial uint32   // the Generation that the newest flow got
 	index  index
 	closed list // the flows in quarantine
 

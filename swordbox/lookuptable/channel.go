@@ -91,8 +91,9 @@ func (ch *channel) Begin(s *switchconn.Shared, g memgrant.Grant) {
 
 func (ch *channel) End(c *pipeline.Ctx) { ch.Detach(c) }
 
-// Done hands the result of a request to the part of the bouncer that has sent it. The field PSN of
-// a tag holds the bouncer's epoch when the request was sent.
+// Done passes the result of a request to the part of the bouncer ch.b that has sent it: to its
+// ring, its lookups or its writer. The field PSN of a tag holds the bouncer's epoch at the time
+// when the request was sent.
 func (ch *channel) Done(_ *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 	var b []byte
 	if a.Kind == requester.Read {

@@ -23,8 +23,8 @@ func (s *segment) shift() uint32 { return uint32(s.client-s.own) & mask24 }
 const mask24 = 1<<24 - 1
 
 // psnMap translates between the client's PSNs and the PSNs that the server sees on the client's
-// connection. Moved requests have a PSN at the client and none at the server. The map remembers a
-// bounded number of segments.
+// connection. Moved requests have a PSN at the client and none at the server. The map remembers the
+// newest segments: runs of the client's PSNs whose requests are in the same place.
 type psnMap struct {
 	segs    []segment // ring of n segments; head is the position of the oldest one
 	head, n int

@@ -24,9 +24,9 @@ const (
 // OneRMARack has the results that only a rack has. All times except RTT and FileRTT are
 // in round trips, as multiples of RTT.
 type OneRMARack struct {
-	// RTT is the measured round trip: the median time of READs of 64 bytes by 1RMA without other
-	// load, measured just before. FileRTT is the rtt of the rack file, on which congestion control
-	// and timeouts are based.
+	// RTT is the measured round trip: the median time of READs of 64 bytes by 1RMA, measured just
+	// before the load begins. FileRTT is the rtt of the rack file, on which congestion control and
+	// timeouts are based.
 	RTT, FileRTT time.Duration
 	// InTrip is how many operations end in a round trip.
 	InTrip float64

@@ -220,8 +220,8 @@ func rednSecond(quick bool) figure {
 }
 
 // rednMore is a load without parameters. Its outcome is how much longer a sequential lookup takes
-// in the second bucket than in the first. The difference is small, so it is never measured with
-// Few.
+// in the second bucket than in the first. The difference is small, so clients always make all of
+// their requests (RedN.Few is false).
 type rednMore struct{}
 
 func (rednMore) label() string   { return "RedN: second bucket minus first bucket" }

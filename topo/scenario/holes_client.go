@@ -62,7 +62,7 @@ func (c *holeClient) dial() error {
 	return err
 }
 
-// together posts all requests of f with one doorbell.
+// together posts all requests that f makes on the client with one doorbell.
 func (c *holeClient) together(f func()) {
 	c.held = true
 	f()

@@ -153,8 +153,9 @@ func (c *lockClient) sure(r request) (reply, error) {
 	}
 }
 
-// inside writes the stamp into the guard and reads the node, which must be equal to the server's
-// memory, where the last holder has written it.
+// inside is called while the client holds the lock of w. It writes the client's stamp into the
+// guard of w (see guardian), and READs the node, which is the data that the lock protects. The READ
+// must return what the server's memory has: the node that the last holder has written.
 func (c *lockClient) inside(w *lockWord, stamp uint64) error {
 	if _, err := c.sure(mark(w, stamp)); err != nil {
 		return err

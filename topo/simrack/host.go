@@ -165,7 +165,7 @@ func (h *Host) SetLink(up bool) {
 // CrashNIC crashes the NIC alone. All objects of the NIC are gone, and applications get errors.
 func (h *Host) CrashNIC() {
 	h.eng.Down()
-	h.rack.net.SetUp(h.node, true) // updates the deadline of the host's node, which has none any more
+	h.rack.net.SetUp(h.node, true) // makes the simulator read the deadline of the host's node again: without a NIC it has none
 	h.look()
 }
 

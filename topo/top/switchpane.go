@@ -16,7 +16,8 @@ var (
 	wordColumns    = []column{text("SERVER", 8), text("WORD AT", 16), text("STATE", 10), number("VALUE", 18), number("PENDING", 7)}
 )
 
-// switchPage has counters beside tables, then the switch's connections, then hot keys, then words.
+// switchPage shows counters beside the sizes of the switch's tables. Below are the switch's shared
+// connections, then hot keys, then words.
 func (m Model) switchPage(rows int, r *rates) []string {
 	p, s := m.newPage(), &m.now.Switch
 	if n := len(m.now.Nodes); n == 0 || m.now.Nodes[n-1].State != "up" {

@@ -94,7 +94,7 @@ func (s *Listener) serve(conn *net.UnixConn) {
 	var h hello
 	fds, err := receive(conn, &h, 1)
 	if err != nil || len(fds) != 1 {
-		return // the peer is not a host of this program
+		return // the first message is no hello with a bell, so the peer is no daemon of a host
 	}
 	p := s.port(h.Host)
 	j, err := s.join(conn, &h, p, fds[0])

@@ -43,7 +43,7 @@ func (p *part) discard(why error) error {
 	return errors.Join(why, p.conn.Close())
 }
 
-// node is the store's part of a host.
+// node is the part of the store kvcs in the daemon of a host.
 type node struct {
 	host  store.Host
 	total totals // what closed clients have done

@@ -32,7 +32,8 @@ const (
 	maxRemotes = 2 * kvcs.MaxReplicas
 )
 
-// clients is the process of a host's clients, which share what they know of the replicas.
+// clients is the process on the 1RMA NIC that all clients of a host use together. They share what
+// they know of the replicas (health).
 type clients struct {
 	nic    *onermahost.NIC
 	proc   *onermahost.Process

@@ -60,7 +60,7 @@ func (d *Decoder) Room() []byte {
 	return d.buf[len(d.buf):cap(d.buf)]
 }
 
-// Took says that the first n bytes of Room have been read.
+// Took says that the caller has put n bytes of the connection at the beginning of Room.
 func (d *Decoder) Took(n int) { d.buf = d.buf[:len(d.buf)+n] }
 
 // Next returns the next request; ok is false if it is not whole yet.
@@ -174,8 +174,8 @@ func (d *Decoder) command(line []byte) (whole bool) {
 	return true
 }
 
-// data handles the data of pending. whole is false if b does not have all of them and their end
-// yet.
+// data takes the data of the request d.pending from b. whole is false if b does not yet have all of
+// them and the end of line behind them.
 func (d *Decoder) data(b []byte) (whole bool) {
 	if len(b) <= d.size {
 		return false
