@@ -122,7 +122,7 @@ func (s *LockServer) Build(pool *Pool) ([][]verbs.SGE, error) {
 	s.Answers.Append(grant)
 	w.Enable(s.Answers)
 	s.received()
-	w.Append(sendring.Entry{Op: sendring.Enable}) // release
+	w.Append(sendring.Entry{Op: sendring.Enable}) // the request `release`, which releases the lock
 	w.Wait(s.Answers.Done)
 	w.EnableReceive(s.Answers, LockReceives+lockLapReceives)
 	return [][]verbs.SGE{{named}, nil, {named}, nil}, l.End()

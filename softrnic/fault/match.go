@@ -57,7 +57,7 @@ func (m *Match) empty() bool {
 type matcher struct {
 	any     bool
 	opcodes []wire.Opcode
-	class   func(*view) bool // the entry of classes; nil means that there is none
+	class   func(*view) bool // the function of class Match.Class in classes; nil means that it has none there
 	oneRMA  func(*view) bool // the function of class Match.Class in oneRMAClasses; nil means that it has none there
 	m       Match
 }

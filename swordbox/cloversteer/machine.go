@@ -57,8 +57,9 @@ const (
 // Machine steers the requests under rules of action steer: it sends appends and READs of Clover to
 // the newest node of their key. Make one with New.
 type Machine struct {
-	// The pipeline sends a waiting packet when its time is over. If the append in flight is not
-	// answered in time, the next append to its key notices that.
+	// The machine needs no timer. The pipeline sends a held packet when the time for which it may
+	// wait is over. If the append in flight to a key is not answered in time, the machine notices
+	// that when the next append to the key arrives.
 	pipeline.NoTimer
 
 	cfg    Config

@@ -117,7 +117,7 @@ func (a *Action) rewriteQuote(f *packetio.Frame, v *view, q *quote, flow bool) (
 	if at := q.sumAt(b); at != 0 {
 		fixSum(b[at:], q.proto, delta)
 	}
-	if !f.CsumPartial { // an unfinished checksum does not have the bytes of the error yet
+	if !f.CsumPartial { // an unfinished checksum does not include the bytes of the ICMP message yet
 		fix(b[v.l4+2:], grows(old, b[q.ip:to]))
 	}
 	return whole

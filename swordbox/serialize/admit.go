@@ -21,8 +21,9 @@ const (
 	// maxStrange is how many words a WRITE may touch on a connection that the server has never
 	// answered: as many as fit into the largest packet.
 	maxStrange = 4096 / 8
-	// scanBurst and scanEach bound how many words the switch examines for such WRITEs: on average
-	// one word per scanEach, and at most scanBurst words (two full tables of words) in a burst.
+	// scanBurst and scanEach bound how many words the switch examines for WRITEs on connections
+	// that the server has never answered: on average one word per scanEach, and at most scanBurst
+	// words (two full tables of words) in a burst.
 	scanBurst = 1 << 17
 	scanEach  = time.Microsecond
 )

@@ -10,7 +10,8 @@ import (
 // server acknowledges it or the connection fails. Then the switch updates what it knows: of one
 // word, of all words of a range, or of the memory to which an R_Key is proven to give access (keys).
 type clientOp struct {
-	// end is always valid, first if all is true, va and n if all or prove is true.
+	// Of the extent, end is always valid. first is valid if all is true; va and n are valid if all
+	// or prove is true.
 	extent
 	// word is the word of an operation on one word. decision is the word's decision about the
 	// operation. If all is true, the operation concerns all words in the extent: word is nil, and

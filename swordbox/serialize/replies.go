@@ -79,10 +79,10 @@ func (a *replies) sendFatal(c *pipeline.Ctx) {
 	c.Emit(&a.m.step.tx, note)
 }
 
-// refuseAgain answers the request with PSN psn of a refused flow with the fatal NAK again. A
-// client's NIC ignores a NAK of a request that has been answered. So if psn lies between deadPSN
-// and deadEnd, the NAK names psn: the requests before it were executed, and their answers may have
-// arrived.
+// refuseAgain sends the fatal NAK of a refused flow again, because the client has sent the request
+// with PSN psn again. A client's NIC ignores a NAK that names a request which has been answered.
+// The requests from deadPSN to before deadEnd were executed, and the client may have got answers to
+// those before psn. So the NAK names psn, if psn is later than deadPSN, but at most deadEnd.
 func (a *replies) refuseAgain(c *pipeline.Ctx, psn wire.PSN) pipeline.Verdict {
 	if wire.Diff(psn, a.deadEnd) > 0 {
 		psn = a.deadEnd

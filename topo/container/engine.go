@@ -127,7 +127,7 @@ func (e *Engine) do(ctx context.Context, method, path string, query url.Values, 
 	if resp.StatusCode < http.StatusMultipleChoices || resp.StatusCode == http.StatusNotModified {
 		return resp, nil
 	}
-	defer resp.Body.Close() // only its text is used
+	defer resp.Body.Close() // an error of Close does not matter: the text of the body was read before
 	fail := &EngineError{Status: resp.StatusCode, Message: resp.Status}
 	var said struct {
 		Message string `json:"message"`

@@ -89,7 +89,7 @@ func inOrder[R any](n int, ended func() bool, do func(i int) R, done func(i int,
 	}
 	workers := min(runtime.GOMAXPROCS(0), n)
 	results := make(chan result, workers)
-	ahead := make(chan struct{}, maxAhead*workers) // has an element for each number that was handed to do and whose result was not handed to done
+	ahead := make(chan struct{}, maxAhead*workers) // has an element for each number for which do was called, until its result was passed to done
 	stopped := make(chan struct{})
 	var next atomic.Int64
 	var wg sync.WaitGroup
