@@ -20,7 +20,7 @@ import "github.com/rdmalab/rdmalab/softrnic/clock"
 // belongs to another client by now.
 func (c *appender) unsteer(n node, deadline clock.Time) error {
 	if err := c.owns(n, deadline); err != nil {
-		return err // the entry may contain another node now
+		return err // the entry of n may have another client's node by now
 	}
 	p, s, err := c.place(n.at, deadline)
 	if err != nil {

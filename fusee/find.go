@@ -30,7 +30,7 @@ type finder struct {
 	strangers []entry
 	friend    layout.Slot
 	scratch   []byte
-	// stuck are the slots that the client avoids, the oldest first.
+	// stuck are the slots that vacancy avoids for now (see avoid), in the order in which they came.
 	stuck  []avoided
 	object layout.Object
 }
@@ -290,8 +290,8 @@ func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry,
 	return list, nil
 }
 
-// passer returns the entry of a key that a split is moving to the twin. e is the key's leaving
-// slot.
+// passer returns the entry that a key had before a split began to move the key to the twin. e is
+// the key's slot, which is leaving since then.
 func (f *finder) passer(e entry) entry {
 	return entry{e.at, f.super.Shape.Format.Left(e.slot, f.sight.hash.Fingerprint()), layout.Valid, true}
 }

@@ -188,8 +188,8 @@ func (k *Walk) end(j int, first uint32) sendring.Entry {
 
 // miss appends requests for a walk with a break in which no node had the key. The first request is
 // a NOP. If the last node has the key, its break (see end) overwrites this NOP, so that the
-// requests behind it are not executed. The second request, a WRITE, replaces the answer with Hit by
-// a NOP.
+// requests behind it are not executed. The second request, a WRITE, turns the answer Hit into a
+// NOP, so that the client gets only Miss.
 func (k *Walk) miss(reply *Request) {
 	w := k.Worker
 	w.Append(sendring.Entry{Op: sendring.NOP, Segments: walkReadBlocks * sendring.BlockSize / segmentLen})

@@ -80,7 +80,7 @@ func (t *Table[S, C]) Register() (remove func()) {
 	return Register(t.Store)
 }
 
-// Trial returns x with Format and Open for a table of this shape.
+// Trial returns a copy of x whose Format makes a table of shape s and whose Open opens it.
 func (t *Table[S, C]) Trial(s S, x Trial) Trial {
 	x.Format = func(cfg passive.Config, deadline clock.Time) error {
 		_, err := t.Format(cfg, s, deadline)

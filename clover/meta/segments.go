@@ -224,9 +224,9 @@ func (s *pool) press(c layout.Class, to uint32) bool {
 // that the client has just superseded.
 const fewest = 4
 
-// share returns how many nodes a client gets when it asks for n: at most as many as a segment has,
-// or fewest if that is more. The client gets fewer if few nodes are free, because other clients
-// cannot use the nodes that it holds unused.
+// share returns how many nodes a client gets when it asks for n. In a shared space it gets at most
+// as many as a segment has, or `fewest` if a segment has fewer. It gets fewer if few nodes are
+// free, because other clients cannot use the nodes that it holds unused.
 func (s *pool) share(c layout.Class, n int) int {
 	if !s.space.Shared {
 		return n

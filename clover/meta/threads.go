@@ -39,9 +39,10 @@ const maxReports = 4096
 type handoff struct {
 	s    *Server
 	gate verbs.Gate // the main thread waits at it for jobs and reports
-	// The owner of the tables also owns the next two fields. serving is the number of the client
-	// whose request the main thread executes; 0 means none, or a client without a number. reports
-	// wait for the main thread.
+	// The next two fields belong to the thread that may use the tables: the main thread or, while
+	// lent is true, a thread that holds mu. serving is the number of the client whose request the
+	// main thread executes; 0 means none, or a client without a number. reports wait for the main
+	// thread.
 	serving uint32
 	reports []rpc.Request
 

@@ -121,7 +121,7 @@ func (d *Directory) Set(s *Shape, subtable int, e Entry) error {
 	return nil
 }
 
-// Read parses the words of all subtables.
+// Read parses b, which has the directory's word of each subtable, into d.
 func (d *Directory) Read(s *Shape, b []byte) error {
 	if len(b) != 8*s.Subtables {
 		return ErrDirectory

@@ -43,8 +43,8 @@ func (e *Engine) CreateQP(pd *PD, send, recv *CQ, init verbs.QPInit) (*QP, error
 	return e.CreateQPOn(pd, send, recv, nil, init)
 }
 
-// CreateQPOn is CreateQP with a shared receive queue; nil means none. The SRQ field of init is
-// ignored, too.
+// CreateQPOn does what CreateQP does, for a queue pair with the shared receive queue srq; nil means
+// none. It ignores the SRQ field of init, as well as the CQ fields.
 func (e *Engine) CreateQPOn(pd *PD, send, recv *CQ, srq *SRQ, init verbs.QPInit) (*QP, error) {
 	const op = "create QP"
 	if err := alive(op, pd.dead || send.dead || recv.dead || (srq != nil && srq.dead)); err != nil {

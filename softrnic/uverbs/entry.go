@@ -186,8 +186,8 @@ func Recv(slot, scratch []byte, sges []verbs.SGE) (id uint64, nsge int, ok bool)
 	return binary.NativeEndian.Uint64(b), nsge, ok
 }
 
-// pieces decodes n SGEs from b into sges and returns n; it returns 0 and false if one of b and sges
-// is shorter.
+// pieces decodes n SGEs from b into sges and returns n. It returns 0 and false if b has fewer SGEs,
+// or if sges has room for fewer.
 func pieces(b []byte, n uint32, sges []verbs.SGE) (int, bool) {
 	if n > uint32(len(sges)) || n > uint32(len(b)/sgeLen) {
 		return 0, false

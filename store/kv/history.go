@@ -437,7 +437,7 @@ func (r *Recorded) run(key uint64, in input, f func() (got uint64, err error)) e
 	case errors.Is(err, ErrNoEffect):
 		out.outcome = noEffect
 	case errors.Is(err, ErrTimeout):
-		out.outcome = unknown // even if an error of another kind is joined with it
+		out.outcome = unknown // even if another error is joined with ErrTimeout
 	case errors.Is(err, ErrLost):
 		out.outcome = lost
 	case errors.Is(err, ErrNotFound):

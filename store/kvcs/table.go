@@ -168,7 +168,7 @@ func (t *table) set(version uint64, r *record, e *entry) error {
 	return nil
 }
 
-// mark writes the slot of a key with the content of shown and the state pending.
+// mark writes shown, with the state pending, into the slot of entry e.
 func (t *table) mark(e *entry, shown slot) {
 	shown.state = pending
 	t.write(e.at, &shown)

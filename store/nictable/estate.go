@@ -57,7 +57,7 @@ func (e *Estate) Close() error {
 	return errors.Join(append(errs, e.mr.Dereg(), e.pd.Dealloc())...)
 }
 
-// table names the memory of the table for programs.
+// table returns the table's memory with the keys by which requests of programs name it.
 func (e *Estate) table() redn.Mem { return redn.MemOf(e.mr) }
 
 // maxPrograms is how many programs there may be. Each has three queue pairs and six completion

@@ -41,7 +41,8 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		case !s.word.alive():
 			return dst[:0], kv.ErrNotFound
 		case s.word == before, n == 0, n > uint32(c.shape.Objects):
-			// a word never has the same value twice, so it named this object all the time
+			// The slot names no object, or has the same word as before the damaged object was read.
+			// A slot never has the same word twice, so it named the damaged object all the time.
 			return dst[:0], errDamaged
 		}
 		c.object = slices.Grow(c.object[:0], c.shape.objectLen())[:c.shape.objectLen()]

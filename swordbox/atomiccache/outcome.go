@@ -9,7 +9,7 @@ import (
 // original value in the response; for other operations it is not used.
 func (w *Word) Answered(now clock.Time, d Decision, orig uint64) {
 	if d.Kind == Client {
-		if d.op != 0 && d.serial > w.serial { // with a lower serial, w described another address when d was made
+		if d.op != 0 && d.serial > w.serial { // a d with a lower serial was made while w was another word
 			w.prove(d.rkey)
 		}
 		w.clientEnded(now, d)

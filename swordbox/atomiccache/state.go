@@ -28,7 +28,7 @@ const (
 	Client
 	// Shared: unchanged, on the shared connection of the word.
 	Shared
-	// Write: as a WRITE of Decision.Value, on the shared connection.
+	// Write: the switch sends a WRITE of Decision.Value instead, on the word's shared connection.
 	Write
 	// EmptyWrite: as a WRITE of no bytes, on the shared connection. It does not change the word.
 	EmptyWrite

@@ -62,8 +62,8 @@ func (m *Machine) forgetAround(st *part, f *wire.Frame) {
 
 // overwrite makes the switch forget each node of which a request for n bytes at va changes at least
 // a part. If keep is true, it does not forget the node that begins at va. A WRITE of no bytes
-// counts as a WRITE of one byte: by it a client makes the switch forget a node. A request may be
-// longer than the part of the store; the work is bounded by the number of nodes that the switch
+// counts as a WRITE of one byte, because clients send it to make the switch forget a node. Bytes
+// behind the end of st are ignored. The work is bounded by the number of nodes that the switch
 // remembers.
 func (m *Machine) overwrite(st *part, va uint64, n uint32, keep bool) {
 	space := &st.super.Space

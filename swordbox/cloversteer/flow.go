@@ -61,7 +61,7 @@ type appended struct {
 	// known node of this chain when the append was sent.
 	chain id
 	place
-	// sent is the number of the flight (flight.sent).
+	// sent is the number of the append's flight: the value of flight.sent after it was sent.
 	sent uint64
 	// stale is true if the entry that the client named has been reused, so that the append would
 	// fail there.

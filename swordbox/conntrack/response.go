@@ -61,7 +61,7 @@ func (t *Table) covered(now clock.Time, fl *Flow, psn wire.PSN, negative bool, f
 		fl.seen, fl.high = max(fl.seen, oneRequest), psn.Next()
 	}
 	if wire.Diff(psn.Next(), fl.Expected) >= 0 && !intact(icrc) {
-		return Fine // with a damaged PSN, requests in flight would pass for answered (Seen.Alone)
+		return Fine // if psn is damaged, requests in flight must not count as answered (see Seen.Alone)
 	}
 	fl.acked(psn)
 	if negative || fl.Synced() && wire.Diff(psn, fl.Expected) < 0 || wire.Diff(psn, fl.from) < 0 || !intact(icrc) {

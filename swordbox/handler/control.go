@@ -98,7 +98,8 @@ type EntriesPage struct {
 	// table, and the client asks again.
 	Ready   bool     `json:"ready"`
 	Entries []string `json:"entries,omitempty"`
-	// Server and From are the arguments for the next part. End is true if there is no further part.
+	// Server and From are the fields of the next EntriesRange, which asks for the next part. End is
+	// true if there is no further part.
 	Server int  `json:"server"`
 	From   int  `json:"from"`
 	End    bool `json:"end"`

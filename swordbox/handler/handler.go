@@ -148,7 +148,8 @@ type (
 		// Queue returns true if the handler has taken the frame: it transmits a copy, at once or
 		// later, or drops the frame and counts it. If Queue returns false, the switch sends it.
 		Queue(c *pipeline.Ctx, port int, f packetio.Frame) bool
-		// MarkIn is called before rules are set: from now on, the handler counts its queues in q.
+		// MarkIn is called before rules are set. It gives the handler the program's list of queues,
+		// q, to which the handler adds its own queues.
 		MarkIn(q *pipeline.QueuedPorts)
 		// Flush transmits the frames that wait in the switch, because the program is about to be
 		// replaced.

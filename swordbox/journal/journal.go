@@ -48,7 +48,7 @@ type Flow struct {
 
 // Conn holds what the switch needs to end a connection that it has made.
 type Conn struct {
-	// Slot is the slot of the connection. Former sets it.
+	// Slot is the connection's slot in the journal. Former sets it, and Dial ignores it.
 	Slot   Slot
 	Server netip.Addr
 	// OwnID and ServerID are the communication IDs of the connection at the switch and at the

@@ -14,7 +14,7 @@ type Memory struct {
 	Servers  []netip.Addr
 	Service  string
 	From, To uint64
-	// Key is the key of the rule that sets From.
+	// Key names the key by which a rule sets From; errors about overlaps name it.
 	Key string
 }
 

@@ -148,8 +148,9 @@ const (
 	// decisionBits is the size of a decision: its kind, the value to write, epoch, sequence number,
 	// interval and serial number.
 	decisionBits = 3 + 64 + 32 + 32 + 32 + 64
-	// clientOpBits is the size of a clientOp: two PSNs, the number of a word and its decision,
-	// address, length and key, what it proves, and whether it concerns all words.
+	// clientOpBits is the size of a clientOp: two PSNs, the number of a word and the word's
+	// decision, address, length and key, what the operation proves, and whether it concerns all
+	// words.
 	clientOpBits = 2*24 + 24 + decisionBits + 64 + 32 + 32 + 2 + 2
 )
 

@@ -42,7 +42,7 @@ type opened struct {
 	io   packetio.Port // nil means that the port is missing
 }
 
-// port is the loop's state of one link.
+// port is what the daemon's loop knows of one link.
 type port struct {
 	io       packetio.Port // nil means that the port is missing
 	err      error         // why the port is missing

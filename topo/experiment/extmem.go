@@ -106,7 +106,7 @@ const (
 // Lookups is a load of packets from one host. The table entry of a packet makes the switch set the
 // packet's DSCP. The host sends the next packet when one has arrived.
 type Lookups struct {
-	// Where is one of the ways above. Mode is the mode of the rule.
+	// Where is LookupNone, LookupCached or LookupRemote. Mode is the mode of the rule.
 	Where, Mode string
 	// Bytes is the length of a packet without the check sequence. Window is how many packets are in
 	// the network at a time.

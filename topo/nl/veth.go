@@ -37,7 +37,7 @@ func Connect(a, b End, mtu int) error {
 	if err != nil {
 		return err
 	}
-	defer other.Close() // the handle only names the namespace
+	defer other.Close() // needed only to name the namespace to the kernel
 	err = Do(a.Netns, func() error {
 		la := netlink.NewLinkAttrs()
 		la.Name, la.MTU = a.Name, mtu

@@ -80,7 +80,7 @@ func List() ([]string, error) {
 	return slices.Sorted(maps.Keys(names)), nil
 }
 
-// handle returns a Rack for the rack called name, without its description.
+// handle returns a Rack for the rack called name. It does not read the description (Spec).
 func handle(name string) *Rack {
 	r := &Rack{Paths: spec.PathsOf(name), exe: "/proc/self/exe", reached: func(string) {}}
 	r.useCgroup(cgroup2Root(), name)

@@ -39,7 +39,7 @@ func (o *programQPObject) keep(a *uverbs.ModifyQPArgs) {
 	set(m&uverbs.MaskRNRTimer, &k.MinRNRTimer, a.MinRNRTimer)
 }
 
-// set stores an attribute if its bit is set.
+// set stores v in the attribute *to unless bit, the bit of the attribute in a mask, is 0.
 func set[T any](bit uint32, to *T, v T) {
 	if bit != 0 {
 		*to = v
