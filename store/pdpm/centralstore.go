@@ -86,7 +86,8 @@ func (c *Coordinator) info(made bool) info {
 	return info{Servers: c.super.Servers, Shape: centralShape{c.Shape()}, Made: made}
 }
 
-// centralNode is the store's part of a host: the coordinator, if the host runs it, and clients.
+// centralNode is the store's part of a host's daemon: the coordinator, if the host runs it, and
+// clients.
 type centralNode struct {
 	store.Passive[struct{}, *CentralClient]
 

@@ -24,13 +24,14 @@ const (
 	// Wait: the operation waits in the switch. The caller asks again when Table.Changed returns the
 	// word.
 	Wait Kind = iota
-	// Client: unchanged, on the client's connection.
+	// Client: the switch forwards the request unchanged, on the client's connection.
 	Client
-	// Shared: unchanged, on the shared connection of the word.
+	// Shared: the switch sends the request unchanged on the shared connection of the word.
 	Shared
 	// Write: the switch sends a WRITE of Decision.Value instead, on the word's shared connection.
 	Write
-	// EmptyWrite: as a WRITE of no bytes, on the shared connection. It does not change the word.
+	// EmptyWrite: the switch sends a WRITE of no bytes instead, on the word's shared connection. It
+	// does not change the word.
 	EmptyWrite
 )
 

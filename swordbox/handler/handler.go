@@ -160,8 +160,8 @@ type (
 	Taker interface {
 		// Take returns true if the handler has taken the frame, and resumes it now or later.
 		Take(c *pipeline.Ctx, in int, f packetio.Frame) bool
-		// MarkIn is called before rules are set: from now on, the handler counts in q the ports
-		// whose frames it may take.
+		// MarkIn is called once, before rules are set. The handler counts in q the ports whose frames
+		// it may take, whenever its rules change.
 		MarkIn(q *pipeline.MarkedPorts)
 	}
 

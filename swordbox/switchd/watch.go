@@ -14,7 +14,7 @@ const rateEvery = time.Second
 // rate is the traffic of a port in the last full second.
 type rate struct {
 	at                time.Time
-	last              [4]uint64 // counters at time at: received packets and bytes, sent packets and bytes
+	last              [4]uint64 // counters at the time `at`: received packets and bytes, sent packets and bytes
 	rxPackets, rxBits uint64    // per second
 	txPackets, txBits uint64
 }
