@@ -36,7 +36,7 @@ type Cache struct {
 	max   int        // how many keys fit
 	m     map[uint64]known
 	order []uint64 // ring of keys in the order of their insertion
-	next  int      // index in order of the key that the next new key replaces, once order is full
+	next  int      // if order is full: the index in `order` of the key that the next new key replaces
 }
 
 // NewCache makes an empty cache for up to limit locations; 0 means 1 << 20.

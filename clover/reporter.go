@@ -83,7 +83,7 @@ func (r *Reporter) Close() error {
 	return r.fab.Close()
 }
 
-// end tells the thread to end. It returns true while the thread is still running.
+// end tells the thread to end, and reports whether it still runs.
 func (r *Reporter) end() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -44,7 +44,7 @@ type ahead struct {
 	ended bool
 }
 
-// wait waits until the thread has ended.
+// wait waits until the thread that makes the request has ended.
 func (a *ahead) wait(deadline clock.Time) (err error) {
 	if !a.ended {
 		err = a.done.Wait(deadline)

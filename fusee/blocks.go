@@ -236,7 +236,7 @@ func (s *space) reclaim(b *block, deadline clock.Time) error {
 	return s.sweep(b, deadline)
 }
 
-// grow gets another block for class c: the one that the client has requested ahead, one that a
+// grow gets another block for class c: the one that the client has requested in advance, one that a
 // client has left, or one that was never used.
 func (s *space) grow(c *class, units int, deadline clock.Time) error {
 	if done, err := s.requests.arrived(s, units, deadline); done || err != nil {

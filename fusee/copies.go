@@ -33,9 +33,9 @@ func copyWord(s *space, id blockID, was, now layout.BlockUse) {
 	}
 }
 
-// settleCopies executes the batch, if it was not executed yet. Then it repeats the CASes of
-// copyWord that have found another value. It ends when all copies have the length and the version
-// of now, or a greater version.
+// settleCopies executes the batch, if it was not executed yet. Then it repeats those CASes of
+// copyWord that have found another value than expected. It ends when all copies have the length of
+// the word `now`, and its version or a greater one.
 func settleCopies(s *space, now layout.BlockUse, deadline clock.Time) error {
 	for {
 		if err := s.rest(deadline); err != nil {

@@ -392,7 +392,7 @@ func (f *filler) all(server int, off uint64, n int) ([]byte, error) {
 	return out, nil
 }
 
-// put writes b to offset off of the server that is filled.
+// put writes b to offset `off` of the server that is filled.
 func (f *filler) put(off uint64, b []byte) error {
 	return f.c.pieces(f.to, off, b, f.guestDo)
 }

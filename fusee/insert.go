@@ -98,8 +98,8 @@ func (c *grower) foresee(deadline clock.Time) error {
 var errPending = errors.New("another client inserts the key")
 
 // rival is an INSERT of another client for the same key. slot is the value of the other client's
-// slot, which names its pending object. since is when this client first saw that value; last is
-// when it began the READ that has shown the value last.
+// slot, which names its pending object. since is when this client first saw that value. last is
+// when this client began the latest READ that has shown that value.
 type rival struct {
 	slot        layout.Slot
 	since, last clock.Time

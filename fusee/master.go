@@ -500,8 +500,8 @@ func (m *Master) supersede(i int, was uint64, lost error, deadline clock.Time) e
 	return nil
 }
 
-// change makes a view of the members that answer, repairs the store there, and writes the view in
-// the state Settled.
+// change makes a view of the members that answer, makes the replicas on these members equal, and
+// writes the view in the state Settled.
 func (m *Master) change(deadline clock.Time) error {
 	was := m.c.view
 	for {

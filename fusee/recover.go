@@ -73,8 +73,9 @@ func (c *changer) inherit(owner uint32, deadline clock.Time) error {
 	})
 }
 
-// estate is a block that this client has taken over from a dead one. The objects before number next
-// are settled. They remain so while this client owns the block, because no other client uses them.
+// estate is a block that this client has taken over from a dead one. The objects with numbers below
+// `next` are settled. They remain so while this client owns the block, because no other client uses
+// them.
 type estate struct {
 	heir
 	block *block // made when the client begins to settle the objects; nil before
@@ -176,7 +177,7 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 		return nil // the object is not complete, so its owner has not begun to change a slot
 	}
 	key, mark, version := c.object.Key, c.object.Mark, c.object.Version
-	var lost []vote // values of backups that have lost by the rules
+	var lost []vote // values of backups that have lost by the rules of SNAPSHOT
 	for {
 		primary, votes, err := c.votes(o, version, layout.HashOf(key), deadline)
 		if err != nil {
@@ -331,11 +332,12 @@ func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
 	return true, c.yield(v.at, before, deadline)
 }
 
-// yield swaps the value that has won a slot by the rules into all backups, if the primary still has
-// the value `before`. Any client may do that, because the winner's value is all that is needed.
-// yield is called when all backups have values of writers. It does not swap the primary: the winner
-// does that, or the client that recovers the winner. Otherwise a winner that is alive and has not
-// read the primary yet could not tell whether its own change has won or another one.
+// yield swaps the value that has won a slot by the rules of SNAPSHOT into all backups, if the
+// primary still has the value `before`. Any client may do that, because the winner's value is all
+// that is needed. yield is called when all backups have values of writers. It does not swap the
+// primary: the winner does that, or the client that recovers the winner. Otherwise a winner that is
+// alive and has not read the primary yet could not tell whether its own change has won or another
+// one.
 func (c *changer) yield(at uint64, before layout.Slot, deadline clock.Time) error {
 	var values []uint64
 	for _, server := range c.backups() {

@@ -56,8 +56,8 @@ func (r *repair) all() error {
 	return nil
 }
 
-// words8 makes n bytes at offset `off` equal in all replicas, word by word. slots says whether the
-// bytes are buckets.
+// words8 makes n bytes at offset `off` equal in all replicas of the index, word by word. slots is
+// true if the bytes are buckets, which consist of slots.
 func (r *repair) words8(off uint64, n int, slots bool) error {
 	for n > 0 {
 		some := min(n, repairPiece)

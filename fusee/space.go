@@ -37,8 +37,8 @@ type space struct {
 	// copied are the copies, on other servers, of a block's word: those that the client changes by
 	// CASes at present.
 	copied []copied
-	// doubts is the last value that the client has read of DoubtWord, which counts frees that were
-	// perhaps lost.
+	// doubts is the last value that the client has read of DoubtWord, which counts how often frees
+	// of objects were perhaps lost.
 	doubts uint64
 	// nextLook is when the client may look again for room in blocks that others have left.
 	nextLook clock.Time

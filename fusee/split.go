@@ -93,8 +93,8 @@ const (
 	// inspect reads the heads of the objects (their marks, versions and keys), which show the keys
 	// that move.
 	inspect
-	// vacate makes the slots of keys that move leaving: such a value counts as empty, but still
-	// says which object the slot has named.
+	// vacate swaps a leaving value into the slot of each key that moves: such a value counts as
+	// empty, but still says which object the slot has named.
 	vacate
 	// plant puts the keys into their slots in the twin, the subtable to which the split moves them.
 	plant

@@ -34,7 +34,7 @@ const (
 // a request in flight is unknown until the client uses the new view (see space.follow).
 var errView = fmt.Errorf("%w: the members of the store have changed", kv.ErrTimeout)
 
-// errGone means that no member has a replica of some part of the store.
+// errGone means that some part of the store has no replica on any member.
 var errGone = fmt.Errorf("%w: too many memory servers of the store have crashed", kv.ErrLost)
 
 // errHostile means that the view word of a memory server has a value that is no view of the store.
@@ -345,8 +345,9 @@ func (m *memory) settled(deadline clock.Time) (layout.View, error) {
 	}
 }
 
-// agreed reports whether all members of view v have this view; views has the view that was read
-// from each server. If so, it notes when the members have joined.
+// agreed reports whether all members of view v have this view; `views` has the view that was read
+// from each server. If so, it notes in m.joined the epoch in which each server last became a member
+// again.
 func (m *memory) agreed(v layout.View, views *[layout.MaxServers]layout.View) bool {
 	for i := range m.servers(v) {
 		if views[i] != v {
@@ -421,7 +422,7 @@ func (s *space) use(v layout.View) {
 		if lost(id.server) {
 			delete(s.blocks, id)
 		}
-		b.hints, b.swept = true, ^uint64(0) // frees may have been lost
+		b.hints, b.swept = true, ^uint64(0) // FETCH_ADDs by which clients freed objects may have been lost
 	}
 	for _, c := range s.classes {
 		c.blocks = slices.DeleteFunc(c.blocks, func(b *block) bool { return lost(b.server) })

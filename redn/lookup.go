@@ -111,7 +111,7 @@ func (l *Lookup) workers() []*Queue { return append([]*Queue{l.Worker}, l.Beside
 // next bucket is read.
 func (l *Lookup) probe(w *Queue) []verbs.SGE {
 	if !l.Answers.Managed {
-		l.Answers.wait(w.Done, w.Done.Count+1) // the answer waits until the CAS on it has ended
+		l.Answers.wait(w.Done, w.Done.Count+1) // the answer waits until the CAS that changes its opcode has ended
 	}
 	e := answer(l.Client, l.Table.LKey, Hit)
 	e.Op, e.Segments = sendring.NOP, writeSegments

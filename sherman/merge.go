@@ -194,8 +194,8 @@ func (c *changer) open(left layout.Header, deadline clock.Time) error {
 		if p.Stage != layout.Closed {
 			return nil // another client has opened the page again
 		}
-		// This client holds the lock of the closed page. Without this lock no client opens the
-		// page; and until a client has opened it, the sibling cannot take the refusal back.
+		// This client holds the lock of the closed page, and only the holder of that lock may open
+		// the page. While the page is closed, its sibling cannot take back its refusal.
 		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil {
 			return err
 		}

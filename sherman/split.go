@@ -25,8 +25,8 @@ func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.
 	case key >= sep:
 		add(&c.sib)
 	default:
-		// If the split writes the whole page (kinds other than Hardened), the record needs no
-		// range.
+		// If the split writes the whole page (kinds other than Hardened), the record needs no range
+		// of its own.
 		if r := add(p); c.ranges[len(c.ranges)-1].Len < len(p.Bytes)-layout.LockLen {
 			c.ranges = append(c.ranges, r)
 		}

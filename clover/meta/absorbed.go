@@ -29,8 +29,8 @@ func freeAbsorbed(s *chains, e *entry, ended bool) {
 	e.reported = left
 }
 
-// leftOut reports whether the server has come to the successor of the reported node l in the chain,
-// but not to l.
+// leftOut reports whether the server has met the successor of the reported node l in the chain. If
+// it has, and has not met l, l is not in the chain.
 func leftOut(s *chains, l layout.Location) bool {
 	next, ok := s.walk.successors[l]
 	if !ok {

@@ -128,7 +128,7 @@ func head(s *chains, i int) []byte {
 }
 
 // writeHeads writes to a server all but its superblock and its nodes: the shortcuts, records and
-// mirrors, and in a shared space its tables.
+// mirrors and, if the classes share the memory (Space.Shared), the tables of segments.
 func writeHeads(s *chains, i int) error {
 	if err := s.writeBulk(i, layout.SuperblockLen, head(s, i)[layout.SuperblockLen:]); err != nil || !s.space.Shared {
 		return err

@@ -71,7 +71,8 @@ func boots(s *memories) (list []uint64) {
 	return list
 }
 
-// reserve gets a number from all memory servers. It tries s.owner first, and then greater ones.
+// reserve reserves the same owner number at all memory servers. It tries s.owner first. If a server
+// already knows that number or a greater one, reserve tries greater numbers.
 func (s *memories) reserve() error {
 	for i := 0; i < len(s.cfg.Servers); {
 		if s.owner > maxIncarnation {

@@ -115,7 +115,7 @@ func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
 	case rpc.OpBeat, rpc.OpHello, rpc.OpStat, rpc.OpReports:
 	}
 	// A deposed metadata server does not know which keys its successor has deleted since. So the
-	// store may not be full, and the client asks again.
+	// answer Full may be wrong: the client gets Busy instead, and asks again.
 	if a.Status == rpc.Full && !reigns(&s.memories) {
 		a.Status = rpc.Busy
 	}

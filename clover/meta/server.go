@@ -16,8 +16,8 @@ import (
 
 // Times of the main loop.
 const (
-	// keepEvery is the period at which the main loop calls Server.keep: leases, epochs, lost memory
-	// servers.
+	// keepEvery is the period at which the main loop calls Server.keep, which ends leases, begins
+	// epochs and connects to memory servers again.
 	keepEvery = 10 * time.Millisecond
 	// waitPause is the pause between two looks at a condition for which a thread waits by polling.
 	waitPause = time.Millisecond

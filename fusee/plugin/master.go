@@ -100,7 +100,9 @@ func (r *reign) now() (m *fusee.Master, rounds uint64) {
 	return m, rounds
 }
 
-// refuse returns an error that says what to do.
+// refuse returns an error for a request that does not fit what this host runs. `what` says what the
+// host runs and what the user can do; as an alternative, the error offers to end master and
+// standby.
 func (r *reign) refuse(what string) error {
 	return control.Errorf(http.StatusConflict, "%s %s, or end both with `rdmalab %s stop`, which keeps the table, and start again", r.host, what, Store.Name)
 }

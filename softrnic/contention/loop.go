@@ -112,8 +112,9 @@ func (l *Loop) post(c *running, now clock.Time) (int, error) {
 	return 1, c.QP().PostSend(*wr)
 }
 
-// poll removes completions from CQ. If there is none, it waits, unless Spin is set. idle is when
-// the last completion was found; before the first one, when Run had posted all first operations.
+// poll removes completions from CQ. If there is none, it waits, unless Spin is set. idle is the
+// time at which the last completion was found. Before the first completion, it is the time at which
+// Run had posted all first operations.
 func (l *Loop) poll(idle clock.Time) (int, error) {
 	n, err := l.CQ.Poll(l.wcs[:])
 	if n > 0 || err != nil {

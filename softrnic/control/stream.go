@@ -59,9 +59,9 @@ func HandleStream[In, Item any](m *Mux, pattern string, f func(r *http.Request, 
 	})
 }
 
-// Items calls a daemon's stream, and calls the function each for every item, in order. It returns
+// Items calls a daemon's stream, and calls the function `each` for every item, in order. It returns
 // nil at the end of the stream, or the first error: of the daemon, of the connection, or of a call
-// of each.
+// of `each`.
 func Items[T any](ctx context.Context, c *Client, method, path string, in any, each func(T) error) error {
 	body, err := c.Stream(ctx, method, path, in)
 	if err != nil {

@@ -67,8 +67,9 @@ func (n *NIC) verb(o wire.Opcode) *Verb {
 	return &n.Send
 }
 
-// Arrive returns when a frame that reaches the NIC at now takes effect; the caller then passes it
-// to the NIC's state machine. Frames that are not RoCEv2 go to the host's kernel and cost nothing.
+// Arrive returns the time at which a frame that reaches the NIC at the time `now` takes effect; the
+// caller then passes it to the NIC's state machine. Frames that are not RoCEv2 go to the host's
+// kernel and take no time.
 func (c *Card) Arrive(now clock.Time, frame []byte) clock.Time {
 	f := &c.frame
 	if wire.ParseFrame(frame, f) != nil {

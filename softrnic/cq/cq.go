@@ -91,8 +91,8 @@ func (c *CQ) poll(wc []verbs.WC) int {
 	return n
 }
 
-// pollChains moves up to len(wc) completions that are not in the ring from the chains of their
-// sources to wc, and returns their number.
+// pollChains moves up to len(wc) completions from the sources' chains to wc, and returns their
+// number. A chain has the completions of a source that are not in the ring.
 func (c *CQ) pollChains(wc []verbs.WC) (n int) {
 	for ; n < len(wc) && len(c.chains) > 0; n++ {
 		wc[n] = *c.unchain()

@@ -58,8 +58,8 @@ func (q *QP) checkAH(ah verbs.AH) error {
 	return nil
 }
 
-// datagramPort returns the UDP source port of all datagrams of a queue pair. Linux rxe has the same
-// hash.
+// datagramPort returns the UDP source port of all datagrams of a queue pair, a hash of its number.
+// Linux rxe uses the same hash.
 func datagramPort(n wire.QPN) uint16 {
 	const golden32 = 0x61c88647
 	return udpPortBase + uint16(uint32(n)*golden32>>18)

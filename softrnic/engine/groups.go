@@ -38,7 +38,7 @@ type groups struct {
 	order    []*group   // in the order of their first attachment
 	attached int        // number of attachments of queue pairs to all groups
 	due      clock.Time // when tick must be called
-	next     int        // index in order at which tick continues
+	next     int        // index in `order` at which tick continues
 	// oldIGMP and oldMLD choose the format of reports: IGMP 2 if the last IGMP query that the NIC
 	// answered was of version 1 or 2, MLD 1 if the last such MLD query was of version 1.
 	oldIGMP, oldMLD bool

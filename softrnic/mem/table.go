@@ -314,8 +314,8 @@ func (t *Table) Local(pd PD, s verbs.SGE, write bool) (Piece, Fault) {
 	return r.check(pd, s.Addr, uint64(s.Length), need)
 }
 
-// Read checks an SGE like Local, and fills dst with the SGE's bytes from offset off on. The caller
-// ensures that the SGE has so many bytes.
+// Read checks an SGE like Local, and fills dst with the SGE's bytes from offset `off` on. The
+// caller ensures that the SGE has enough bytes there.
 func (t *Table) Read(pd PD, s *verbs.SGE, off uint32, dst []byte) Fault {
 	r := t.lookupLocal(s.LKey)
 	if r == nil {

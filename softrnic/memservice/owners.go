@@ -89,9 +89,9 @@ func (o *Owners) fence(id uint32) error {
 // client that has ended needs no entry, and a fenced client never connects again. forget is called
 // before each request; connected returns the owners with connections that work.
 //
-// An owner that was not fenced is removed only if it is gone: it had no connection when the table
-// reached lookAt, and has not connected since. So a client that has just lost its connection can
-// connect again.
+// An owner that was not fenced is removed only if it is gone: it had no connection when the number
+// of entries reached lookAt, and has not connected since. So a client that has just lost its
+// connection can connect again.
 func (o *Owners) forget(connected func() map[uint32]bool) {
 	full := len(o.known) >= maxOwners
 	if !full && (o.looked || len(o.known) < lookAt) {

@@ -64,8 +64,8 @@ func (m *sink) recv(slot int) verbs.RecvWR {
 	return verbs.RecvWR{ID: uint64(slot), SGL: m.sges[slot : slot+1]}
 }
 
-// errFlushed ends the thread of a connection: a completion has failed, because the queue pair is in
-// ERROR, or the client of lanes has not written its table.
+// errFlushed ends the thread that serves a connection: a completion has failed, because the queue
+// pair is in ERROR, or the client has not written the table of its lanes.
 var errFlushed = errors.New("queue pair in error")
 
 // take handles completions, and posts the receives of the messages again.

@@ -235,7 +235,7 @@ func (f *Fabric) finish(id uint64, s verbs.Status) {
 		return
 	}
 	if b := o.before; b != nil && !b.Done {
-		f.finish(b.WR.ID, verbs.Success) // if it had failed, it would already have had a completion
+		f.finish(b.WR.ID, verbs.Success) // if b had failed, its completion would have come before this one
 	}
 	o.before = nil
 	p := f.peers[o.Peer]

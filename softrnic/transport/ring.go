@@ -77,7 +77,7 @@ func (w *sendWQE) requests() uint32 {
 // are sent and not acknowledged, or response packets that are requested and not received.
 func (w *sendWQE) inFlight() int {
 	if w.answered() {
-		return int(w.sent) * int(w.packets-w.acked) // a single request for all of them
+		return int(w.sent) * int(w.packets-w.acked) // one request packet asks for all response packets
 	}
 	return int(w.sent) - int(w.acked)
 }

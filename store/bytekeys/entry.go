@@ -74,8 +74,9 @@ const (
 	// maxPlaces is how many keys may have the same hash. stride is the distance between two places
 	// of a hash; its value is arbitrary.
 	maxPlaces = 16
-	// places is the number of places. The place with the two greatest numbers is left out, because
-	// the store template cannot insert the key 2^64-1.
+	// places is the number of places of all keys. Each place has two numbers: one for the claim and
+	// the next one for the data. The place with the two greatest numbers is left out, because the
+	// store template cannot insert the key 2^64-1.
 	places = 1<<63 - 1
 	stride = 0x2545f4914f6cdd1d
 )

@@ -54,7 +54,7 @@ func (l *members) Open(deadline clock.Time) (kv.Store, error) {
 	return list.Open(deadline)
 }
 
-// renew finds the store again, unless another Open has done so since the method last returned n.
+// renew finds the store again, unless another Open has done so since the method `last` returned n.
 func (l *members) renew(n int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

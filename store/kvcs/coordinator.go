@@ -32,8 +32,8 @@ type CoordinatorConfig struct {
 // Bounds of a coordinator.
 const (
 	maxSessions = 4096
-	// maxWaiting bounds the changes that wait to begin. A client whose deadline has passed during
-	// one change may have another one here.
+	// maxWaiting bounds the changes that wait to begin. A client may have two of them: if the
+	// deadline of a change passes while the change waits, the client may send its next change.
 	maxWaiting = 2 * maxSessions
 	// sessionLeases is the number of leases without a message after which the coordinator may
 	// forget a session, to make room for another. A client that goes on later begins a new session.

@@ -17,8 +17,9 @@ type run struct {
 }
 
 const (
-	// takeShare limits how many places are taken at a time: 1/takeShare of the places that were
-	// taken so far. So all clients together hold little unused memory when the servers are full.
+	// takeShare limits how many places (pieces of equal length) a client takes from a server at a
+	// time: 1/takeShare of those that it has taken so far. So all clients together hold little
+	// unused memory when the servers are full.
 	takeShare = 64
 	// memoryShare is the least share that is taken at a time: 1/memoryShare of a server's memory.
 	memoryShare = 1 << 16

@@ -26,11 +26,11 @@ func (w *Word) Answered(now clock.Time, d Decision, orig uint64) {
 
 // Undone is called when the server has not executed the operation of d and will not execute it. On
 // the shared connection it is also called if the connection has failed and it is not known whether
-// the server has executed the operation. Decisions about later operations on the word on that
-// connection may then be wrong. The caller ends these decisions with Undone, too, and asks again
-// for the requests that it has still to send. Undone must not be called for an operation on a
-// client's connection that may still reach the server: the word counts that operation until no NIC
-// would retransmit it (Config.Budget).
+// the server has executed the operation. Then the decisions about later operations on the word on
+// that connection may be wrong. The caller ends these with Undone, too, and asks the word for new
+// decisions about those of the operations that it has still to send. Undone must not be called for
+// an operation on a client's connection that may still reach the server: the word counts that
+// operation until no NIC would retransmit it (Config.Budget).
 func (w *Word) Undone(now clock.Time, d Decision) {
 	switch d.Kind {
 	case Wait:
@@ -81,7 +81,8 @@ func (w *Word) Reset(now clock.Time) {
 }
 
 // Idle reports whether the table may evict the word: no operation on it is in flight, and it is not
-// Busy. While it is Busy, the caller holds requests for which it must ask the word again.
+// Busy. While the word is Busy, the caller holds requests whose decision was Wait, and must ask the
+// word for another decision about each of them.
 func (w *Word) Idle() bool {
 	return w.Pending == 0 && w.client.pending() == 0 && w.State != Busy
 }

@@ -140,8 +140,9 @@ func (t *Table) Get(now clock.Time, k Key) *Word {
 	return w
 }
 
-// Changed returns a word for whose waiting operations the caller must ask again; nil if there is
-// none. The caller calls it after each packet and at Deadline, until it returns nil.
+// Changed returns a word on which operations wait, because their decision was Wait; nil if there is
+// none. The caller must ask this word for new decisions about these operations. The caller calls
+// Changed after each packet and at Deadline, until it returns nil.
 func (t *Table) Changed(now clock.Time) *Word {
 	for range t.due.Len() {
 		i, at := t.due.Next()

@@ -76,7 +76,7 @@ const maxStages = 1 << 16
 // put places an item. An item may be split among stages; then each part of an array of registers
 // takes stateful units of its own.
 func (p *place) put(i *Item) {
-	each := 0 // the blocks of one stateful unit
+	each := 0 // how many blocks the item has for each of its stateful units; 0 if it needs none
 	if i.Units > 0 {
 		each, i.Units = up(i.Blocks, i.Units), 0
 	}

@@ -183,7 +183,7 @@ func (t *chains) decide(fl *flow, f *wire.Frame, incarnation uint32, k *chain, n
 	return d
 }
 
-// launch makes the append of d the one in flight to its chain.
+// launch records that the append of decision d is in flight to chain k.
 func (t *chains) launch(now clock.Time, k *chain, d *decision) {
 	d.sent = t.next()
 	k.flight = flight{busy: true, sent: d.sent, at: now, node: d.node}

@@ -100,7 +100,7 @@ func (m *Machine) hold(q *request, k *chain, a *appending) pipeline.Verdict {
 	}
 	m.stats.Held++
 	d := m.chains.decide(q.flow, &q.p.Frame, a.incarnation, k, a.node)
-	d.gen = 0 // if the pipeline sends the append because its time is over, its place in the order is not known
+	d.gen = 0 // if the pipeline sends the append because its time is over, the append has no known place in the chain
 	m.wait.add(k, &waiter{
 		hold: v.ID, flow: q.flow, psn: q.p.BTH.PSN, node: a.node.ref, incarnation: a.incarnation, version: a.version,
 		behind: k.sent, frame: q.p.Frame,

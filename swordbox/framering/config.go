@@ -21,8 +21,8 @@ type Config struct {
 	// then remembers the number of these bytes. Otherwise a READ asks for one or several whole
 	// entries.
 	Exact bool
-	// Window bounds the number of entries for which the ring has asked, and over which Next has not
-	// moved yet. It is at least 1.
+	// Window bounds the number of entries that the ring has requested and that Next has not passed
+	// yet. It is at least 1.
 	Window int
 }
 

@@ -18,7 +18,7 @@ type Ring struct {
 	// number is the number of the next frame to store. expected is the number of the next frame
 	// that should come back.
 	number, expected uint32
-	window           []slot // the entries from read on for which the ring has asked
+	window           []slot // the entries from position read on that the ring has requested
 	// lengths has the number of bytes that were written to each entry, if READs are exact
 	// (Config.Exact); otherwise it is nil.
 	lengths []uint16

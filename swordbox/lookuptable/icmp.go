@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// quote says where the headers of the packet are that an ICMP error quotes.
+// quote says where, in an ICMP error, the headers of the quoted packet are.
 type quote struct {
 	view
 	// ports is true if the frame has the ports of the quoted packet. Bytes behind the ports may be

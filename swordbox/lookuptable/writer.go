@@ -60,8 +60,9 @@ const (
 	writing
 )
 
-// writer makes the changes of a bouncer, several at a time unless they are about the same slots. If
-// a connection fails, the bouncer makes them again on the next connection.
+// writer makes the changes of entries in the memory of one server, several at a time unless they
+// are about the same slots. It is a part of a bouncer (the Server of the hardened handler). If a
+// connection fails, the bouncer makes the changes that have not ended again on the next connection.
 type writer struct {
 	queue   []change    // changes that have not begun
 	running []change    // changes whose slots were asked for

@@ -205,8 +205,8 @@ func (s *Switch) Port(i int) PortCounters {
 	return c
 }
 
-// Counters returns the counters of the switch. The map counts drops of packets that the switch
-// made.
+// Counters returns the counters of the switch. The map counts, by reason, the drops of packets that
+// the switch itself had made.
 func (s *Switch) Counters() (Counters, map[Reason]uint64) {
 	c := s.counters
 	c.Groups, c.GroupFull = len(s.groups.byAddr), s.groups.full

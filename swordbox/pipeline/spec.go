@@ -29,7 +29,7 @@ type Part struct {
 	// would need.
 	Tables    []TableSpec
 	Registers []RegisterSpec
-	// Needs lists what the part does but the stages of a switching chip cannot do.
+	// Needs lists the things that the part does and that the stages of a switching chip cannot do.
 	Needs []Need
 }
 

@@ -21,7 +21,7 @@ type Field struct {
 	Get func(r *Rule) string
 }
 
-// Fields lists the keys in the order in which they are printed.
+// Fields lists the keys of a rule in the order in which they are printed.
 func Fields() []Field {
 	list := slices.Clone(fields)
 	list[index("action")].Doc = actionDoc() + ". Required"
@@ -231,8 +231,8 @@ func setRange(r *Rule, s string) error {
 	return nil
 }
 
-// number returns the field of a key whose value is a number from 1 to high. field returns where the
-// number is in a rule; 0 is the default.
+// number returns the field of a key whose value is a number from 1 to high. The function `field`
+// returns the place of the number in a rule. If the rule's text has no such key, the number is 0.
 func number(key, example, doc string, high uint64, field func(r *Rule) *int) Field {
 	return Field{
 		key, example, doc,

@@ -25,7 +25,7 @@ type Machine struct {
 	leaving map[netip.Addr]*server // servers without rules that may have requests in flight; see Draining
 	byQPN   map[wire.QPN]*link     // key is link.ownQPN
 	words   *atomiccache.Table
-	// late is true if hosts may have sent requests before the machine gets its next rules.
+	// late is true if hosts may already have sent requests when the machine gets its next rules.
 	late    bool
 	held    pool
 	flows   flowTable

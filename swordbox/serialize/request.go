@@ -252,7 +252,8 @@ func (l *sequencer) tellLater() {
 	l.m.blocked.add(l)
 }
 
-// release sends the held requests whose place is free, and then the sequence NAK if it is owed.
+// release sends the held requests, the oldest first, until one must still wait or the step may send
+// no more of them (mayRelease). If none is left, release sends the sequence NAK if it is owed.
 func (l *sequencer) release(c *pipeline.Ctx) {
 	if !mayRelease(c) {
 		l.m.kick = true

@@ -229,7 +229,7 @@ func (p phase) isLoose() bool { return p < synced }
 func (p phase) isWhole() bool { return p == untouched || p == passing }
 
 // hasForwarded reports whether the sequencer has forwarded a request. The result is meaningful only
-// while the phase is loose.
+// while the PSN that the server expects is not known (isLoose).
 func (p phase) hasForwarded() bool { return p == passing || p == partialPassing }
 
 // isRedo reports whether answers to later requests wait for the record's READ.

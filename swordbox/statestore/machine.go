@@ -53,8 +53,10 @@ var (
 	_ handler.Tabler   = (*Machine)(nil)
 )
 
-// New makes a Machine without rules. It uses these fields of env: Failed, Behind, FormerlyBehind and
-// Silence. A function may be nil: then no connection is replaced, or no amount is kept.
+// New makes a Machine without rules. It uses these fields of env: Failed, Behind, FormerlyBehind
+// and Silence. If Failed is nil, no connection is replaced. If Behind is nil, the amount that no
+// server has confirmed is not kept. If FormerlyBehind is nil, there is no amount of earlier
+// incarnations.
 func New(env handler.Env) *Machine {
 	return &Machine{env: env, Links: extmem.NewLinks[*channel](env.Failed)}
 }

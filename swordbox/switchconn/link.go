@@ -227,7 +227,7 @@ func (d *Dialer) end(c *pipeline.Ctx, l *link, why string) {
 		d.events = append(d.events, Event{Kind: EventDown, Shared: l.shared, Reason: why})
 		if l.adopted {
 			d.release(l)
-			l.want = false // the operator adopts the next one, or the user calls Want again
+			l.want = false // the operator adopts another connection, or the user calls Want again
 			l.state.on(chRemoved)
 			return
 		}

@@ -12,8 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// handler executes one kind of request. The file descriptors that do returns are sent with the
-// answer.
+// handler executes one kind of request. The file descriptors that the function `do` returns are
+// sent with the answer.
 type handler struct {
 	// waits: the handler may wait, so it runs in a goroutine of its own.
 	waits bool

@@ -54,7 +54,7 @@ func (h *heard) tell(ports []*port, f func(p *port)) {
 		f(h.of)
 		return
 	}
-	for _, p := range ports[:min(h.all, len(ports))] { // later ports were attached after the event
+	for _, p := range ports[:min(h.all, len(ports))] { // the ports behind these were attached after the event
 		f(p)
 	}
 }

@@ -211,6 +211,6 @@ func (p *program) event(ev verbs.AsyncEvent) bool {
 	return true
 }
 
-// ended returns how many asynchronous events of an object that has ended the program has received
-// or may still receive. libibverbs waits until the program has acknowledged that many.
+// ended returns how many asynchronous events the program has received, or may still receive, of an
+// object that no longer exists. libibverbs waits until the program has acknowledged that many.
 func (p *program) ended(o *owner) uint32 { return p.async.withdraw(o.user, o.events) }

@@ -19,10 +19,10 @@ const (
 	tcDrop = 2
 )
 
-// silence keeps the kernel's stack from handling the frames that the port receives, in mode Host
-// except IGMP and MLD. A packet socket gets only a copy of each frame. Without silence the kernel
-// would answer each RoCEv2 packet with ICMP port unreachable. The tc ingress hook runs after packet
-// sockets, so packets that it drops still reach the port and every capture.
+// silence keeps the kernel's stack from handling the frames that the port receives. In mode Host,
+// the kernel still handles IGMP and MLD. A packet socket gets only a copy of each frame. Without
+// silence the kernel would answer each RoCEv2 packet with ICMP port unreachable. The tc ingress
+// hook runs after packet sockets, so packets that it drops still reach the port and every capture.
 func (p *Port) silence() {
 	p.info.Silencer = "none"
 	if p.cfg.Mode == Tap {

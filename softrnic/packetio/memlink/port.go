@@ -60,7 +60,8 @@ type Port struct {
 	// and own are closed only after the waiter has woken: closing an epoll descriptor would remove
 	// its events.
 	sleeper bool
-	// told is set when Ready has returned true because the port was closed, which it does once.
+	// told is set when Ready has returned true because the port was closed. Ready does that only
+	// once.
 	told atomic.Bool
 }
 

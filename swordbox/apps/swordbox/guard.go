@@ -19,7 +19,8 @@ type guarded struct {
 	servers map[netip.Addr]bool // nil means that no server is guarded
 }
 
-// add guards the servers of rules that a handler carries out.
+// add makes the servers of the rules that handlers carry out guarded: from then on, the switch
+// drops the damaged packets of these servers.
 func (g *guarded) add(s *rules.Set, parts *parts) {
 	for i := range s.All() {
 		r := &s.All()[i]

@@ -148,7 +148,7 @@ func (l *link) Failed(c *pipeline.Ctx, why string) {
 	}
 }
 
-// Describe says in captures why the control plane sends an append.
+// Describe says in captures why the control plane sends an append again.
 func (l *link) Describe(_ requester.Tag, n *transform.Note) {
 	n.Made, n.Why = true, "the control plane sends an append again"
 }

@@ -47,7 +47,8 @@ type client struct {
 	moved   uint64
 }
 
-// sent says where a request was sent.
+// sent says where the request with PSN psn (the client's PSN) was sent: on the connection of client
+// via, with the PSN at.
 type sent struct {
 	psn wire.PSN
 	via *client // nil means that the slot is unused
