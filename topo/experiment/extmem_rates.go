@@ -26,7 +26,7 @@ const (
 
 func (b *ratesBody) Flags(fs *pflag.FlagSet) {
 	b.figuresBody.Flags(fs)
-	fs.Lookup("figures").Hidden = true // there is only one
+	fs.Lookup("figures").Hidden = true // this experiment has only one figure
 	fs.IntVar(&b.rounds, "rounds", defaultRounds, fmt.Sprintf("on a rack: how often each rate is measured, 1 to %d", maxRounds))
 }
 

@@ -50,7 +50,7 @@ var swordboxFigures = Experiment{
 // figuresBody is an experiment that measures the figures of a paper, with its parameters.
 type figuresBody struct {
 	// all lists the figures. choices are the assumptions of the simulator's model that the report
-	// lists. If onRack is not nil, a rack has its figures and choices instead.
+	// lists. If onRack is not nil, its fields all and choices replace these two on a rack.
 	all     func(quick bool) []figure
 	choices []string
 	onRack  *figuresBody

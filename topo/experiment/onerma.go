@@ -85,7 +85,7 @@ type OneRMAResult struct {
 	Rack *OneRMARack
 }
 
-// Times sets the quantiles from the times of transfers in the testbed, which it sorts.
+// Times sorts the times of transfers, in the time of the testbed, and sets the quantiles from them.
 func (r *OneRMAResult) Times(took []time.Duration) { r.Median, r.P99 = quantiles(took) }
 
 // LargeTimes sets the median of large transfers from their times, which it sorts.

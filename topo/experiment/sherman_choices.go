@@ -32,7 +32,8 @@ var shermanChoices = Experiment{
 	New: func() Body { return new(treeChoicesBody) },
 }
 
-// treeChoice is one row of the table. change replaces one choice of the model in a load.
+// treeChoice is one row of the experiment's table. change replaces one choice of the model in a
+// load.
 type treeChoice struct {
 	name   string
 	change func(l *Sherman)

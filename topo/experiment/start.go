@@ -48,8 +48,8 @@ func (s *CloverStart) Args() string {
 
 type startFlag struct{ text string }
 
-// flag defines the flag for an experiment that runs only in the simulator. allowed says which flags
-// of the start command it may have, with an example.
+// flag defines the flag --start for an experiment that runs only in the simulator. The text allowed
+// says which flags of the store's start command the value of --start may contain, with an example.
 func (s *startFlag) flag(fs *pflag.FlagSet, allowed string) {
 	s.define(fs, allowed, fmt.Sprintf("%d", simThreads), "the metadata server", "")
 }

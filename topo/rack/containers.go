@@ -19,8 +19,9 @@ import (
 const engineWait = time.Minute
 
 // watcherNode is the node of the watcher, the process that connects containers to the switch. The
-// keeper treats it as a timer. No timer has this name: the name of a timer is that of a node, which
-// has no dot, with at most a suffix of the map apart (timer.go), and ".docker" is none of these.
+// keeper treats it as a timer. No timer has this name: the name of a timer is the name of a node,
+// which has no dot, or this name with one of the suffixes in the map `apart` (timer.go), and
+// ".docker" is none of these suffixes.
 var watcherNode = timerNode("watcher.docker")
 
 // containerHosts is the hostRuntime of a rack whose hosts are containers.

@@ -113,8 +113,8 @@ func (r *Rack) initFD(node string) (int, error) {
 	return fd, nil
 }
 
-// startInside starts cmd from a thread that has entered the namespaces join of the process that
-// pidfd names.
+// startInside starts cmd from a thread that has entered some namespaces of the process that pidfd
+// names. join has the flags of these namespaces (CLONE_NEW…).
 func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 	return nl.OnOwnThread(func() error {
 		// A thread that shares its working directory with others may not change its mount

@@ -49,7 +49,7 @@ func (r starter) waitReady(ctx context.Context, node string) error {
 }
 
 // waitAnswer waits until a daemon answers: that of a node, or the watcher of containers. kept is
-// the name under which the keeper knows the daemon's processes.
+// the name under which r.keep has the processes of the daemon.
 func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()

@@ -314,7 +314,7 @@ func (r *bufferRun) judge() error {
 	case r.plan.whole() && gone != 0:
 		return fmt.Errorf("%d frames did not arrive, though nothing was lost on a link and the ring has room: %v", gone, c)
 	}
-	if r.oracle.arrived == 0 && r.plan.requests == 0 { // with clients, their packets may take all places of the queue
+	if r.oracle.arrived == 0 && r.plan.requests == 0 { // if a client makes requests, their packets may take all places of the queue
 		return errors.New("no frame arrived")
 	}
 	return nil

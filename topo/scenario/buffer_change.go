@@ -24,7 +24,7 @@ type bufferOperator struct {
 func (o *bufferOperator) begin(d *draw) {
 	p := o.run.plan
 	o.draw, o.mode = d, p.mode
-	sending := p.gap * time.Duration(p.frames) / time.Duration(2*p.burst) // how long the senders need on average
+	sending := p.gap * time.Duration(p.frames) / time.Duration(2*p.burst) // how long a sender needs on average for all its frames
 	o.most = max(50*time.Microsecond, sending/one(d, time.Duration(3), 10, 30))
 	o.next()
 }

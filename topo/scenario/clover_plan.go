@@ -94,8 +94,8 @@ func (w *storeWork) key(d *draw) uint64 {
 	return w.first + i*w.stride
 }
 
-// storeFaultAt is one fault of a run. It is of the kind what, hits the host victim ("" stands for
-// the switch), and lasts for the time down.
+// storeFaultAt is one fault of a run: its kind (`what`), the host that it hits (`victim`; "" stands
+// for the switch), and how long it lasts (`down`).
 type storeFaultAt struct {
 	what   storeFault
 	victim string

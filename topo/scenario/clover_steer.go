@@ -176,8 +176,8 @@ func (l *losing) Frame(now clock.Time, port int, f packetio.Frame, out *packetio
 	}
 }
 
-// inject is called at each loss. At the first one it crashes the client, the switch or both, as
-// planned.
+// inject is called each time that an append or the answer to it is lost. The first time, it crashes
+// the client, the switch or both, as planned.
 func (l *appendLoss) inject(g *wire.Frame) {
 	if l.injected {
 		return

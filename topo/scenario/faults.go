@@ -125,7 +125,7 @@ const (
 	deathLane  = 0xdead << 32   // the deaths of clients of fusee
 	growthLane = 0x6707 << 32   // whether the index of fusee grows
 	masterLane = 0x3a57e5 << 32 // masters of fusee, and crashes of memory servers
-	returnLane = 0x2e7a21 << 32 // the blows of fusee (see tableBlow)
+	returnLane = 0x2e7a21 << 32 // further crashes of a run of fusee (see tableBlow)
 	switchLane = 0x5c0ff << 32  // crashes of the switch of fusee
 )
 

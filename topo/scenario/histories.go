@@ -134,8 +134,8 @@ func (e *env) restartSwitch() {
 	}
 }
 
-// goOnUntil keeps a run going until the time over, at which a fault ends, even if all clients have
-// ended before. It starts an application that sleeps until then.
+// goOnUntil keeps a run going until the time `over`, at which a fault ends, even if all clients
+// have ended before. It starts an application that sleeps until then.
 func (e *env) goOnUntil(over clock.Time) {
 	e.rack.Host(survivor).Go("survivor", false, func(ctx verbs.Context) {
 		for ctx.Runtime().Now() <= over {

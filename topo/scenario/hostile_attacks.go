@@ -59,7 +59,7 @@ func isAdd(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCFetchAdd }
 
 func isAnswer(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck }
 
-// copies sends n copies of packet b from the attacker's port. The function how changes copy k.
+// copies sends n copies of packet b from the attacker's port. The function `how` changes copy k.
 func (a *hostile) copies(b []byte, n int, how func(f *wire.Frame, k int)) {
 	out := make([][]byte, n)
 	for k := range out {

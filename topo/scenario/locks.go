@@ -344,7 +344,7 @@ func (r *lockRun) judge() error {
 	return r.log.Check(r.final, history.MostSteps)
 }
 
-// final returns the value that the word of history number log has in memory after the run. It
+// final returns the value that the word of history number `log` has in memory after the run. It
 // returns false if that memory was lost, or if the word has begun a later history.
 func (r *lockRun) final(log int) (uint64, bool) {
 	for _, w := range r.words {

@@ -38,7 +38,8 @@ func lazy(every int) func(name string, n sim.Node) sim.Node {
 const ackWait = 3 * time.Microsecond
 
 // heldAck is the last ACK that is held back for queue pair qp of the host with the address dst. It
-// stands for n ACKs. It is sent at the time due, unless an answer is sent before.
+// stands for n ACKs. It is sent at the time `due`, unless another answer to the same queue pair is
+// sent before that.
 type heldAck struct {
 	qp   wire.QPN
 	dst  netip.Addr

@@ -16,7 +16,7 @@ import (
 //
 //   - the client inside has the lock, and no client enters before the last one has left or died;
 //   - a lock changes hands only when no client is inside, and by then the holder's WRITE of the
-//     node is complete;
+//     node (the data under the lock) is complete;
 //   - a lock has a value that a client has written, byte for byte.
 type guardian struct {
 	sim.Node

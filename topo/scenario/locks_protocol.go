@@ -19,7 +19,8 @@ const (
 	lockHopeful = 10 * time.Second
 )
 
-// work does the rounds of a client: each uses one random word as its kind says.
+// work does the rounds of a client. Each round uses one random word, in the way that the word's
+// kind requires.
 func (c *lockClient) work(ctx verbs.Context) error {
 	c.ctx, c.rt = ctx, ctx.Runtime()
 	for c.done < c.rounds && c.rt.Now() < lockPatience {

@@ -50,8 +50,8 @@ func (w *lockWord) name() string {
 	return fmt.Sprintf("w%d (%s, %s memory of ms%d)", w.index, wordKinds[w.kind], where, w.server)
 }
 
-// load reads the 64-bit number at offset off of the word's area. It returns false if the memory is
-// lost.
+// load reads the 64-bit number at offset `off` of the word's area. It returns false if the memory
+// is lost.
 func (w *lockWord) load(off int) (uint64, bool) {
 	if w.lost {
 		return 0, false
@@ -63,7 +63,8 @@ func (w *lockWord) load(off int) (uint64, bool) {
 	return v, err == nil
 }
 
-// node copies the first len(b) bytes of the node to b. It returns false if they cannot be read.
+// node copies the first len(b) bytes of the node, the data under the lock, to b. It returns false
+// if they cannot be read.
 func (w *lockWord) node(b []byte) bool {
 	if !w.device {
 		copy(b, w.area[nodeOff:])

@@ -166,7 +166,7 @@ type soloHost struct {
 	tables  *mem.Table
 	mrs     [soloRegions + 1]*mem.Region
 	regions [soloRegions]*nic.Region
-	mine    *nic.Region // the NIC's region for the memory local
+	mine    *nic.Region // the NIC's region for the memory `local`
 	areas   [soloRegions][soloSize / soloArea]soloSpot
 	procs   []*sim.Proc
 	clients []*soloClient

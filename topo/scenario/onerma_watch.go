@@ -163,7 +163,7 @@ func (w *soloWatch) sent(now clock.Time, out *packetio.Batch) {
 }
 
 // one checks one message that the NIC sends: its counter must grow, and the window must have room
-// for the bytes that it solicits.
+// for the bytes that the message solicits.
 func (w *soloWatch) one(now clock.Time, f *onerma.Frame) {
 	if f.Counter <= w.counter {
 		w.run.stop("%s: the counter of %v repeats: the last one was %#x", soloName(w.index), f, w.counter)

@@ -89,7 +89,7 @@ func (r *smallRun) makeProgram(s *spec.Rack) (pipeline.Program, error) {
 	return apps.New(s, apps.Config{Rand: newDraw(r.env.seed).Rand, Connections: 16})
 }
 
-// watch puts a coverage around the switch.
+// watch puts r.cover, which records transitions of state tables, around the switch.
 func (r *smallRun) watch(name string, n sim.Node) sim.Node {
 	if name != spec.SwitchName || r.forward {
 		return n

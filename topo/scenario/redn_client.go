@@ -178,8 +178,8 @@ func (c *chainClient) await() (alive bool, err error) {
 }
 
 // silent is called when a request got no answer. If the server may have crashed, or links lose
-// packets, silent posts one more SEND, whose status shows whether the connection has ended as the
-// faults allow.
+// packets, silent posts one more SEND. The missing answer is no error if this SEND fails because
+// the server does not acknowledge it (mayBreak).
 func (c *chainClient) silent(err error) (bool, error) {
 	if !c.run.crashed() && !lossy(c.run.plan.rules) {
 		return false, err
@@ -192,7 +192,7 @@ func (c *chainClient) silent(err error) (bool, error) {
 	return false, err
 }
 
-// answer compares an answer with the one that the oldest request in flight must have.
+// answer compares an answer of the server with what the oldest request in flight must get.
 func (c *chainClient) answer(wc *verbs.WC) error {
 	c.spare--
 	if len(c.wants) == 0 {

@@ -30,7 +30,7 @@ type Options struct {
 	// sim.ErrCancelled.
 	Cancelled func() bool
 	// Findings is the number of findings after which the planned search of a setup ends; 0 means
-	// maxFindings. A test that needs one sets 1.
+	// maxFindings. Tests that need only one finding set it to 1.
 	Findings int
 	// Wrap, if not nil, may put a node around a host or the switch. Tests plant bugs with it and
 	// check that the scenario finds them.

@@ -111,8 +111,9 @@ func (r *treeRun) readTree(c *sherman.Client, rt verbs.Runtime) (*check.Report, 
 	return check.Check(cfg)
 }
 
-// wrecks bounds the pages that may be unreachable: one for each operation that was interrupted, and
-// those of clients that made a new root at the same time.
+// wrecks bounds the pages that may be unreachable, and those that may have no separator: one for
+// each operation that was interrupted and, for each client, 2 more and one for each fault that was
+// injected. These are pages of clients that made a new root at the same time.
 func (r *treeRun) wrecks() int { return r.unknown + (2+r.injected)*r.plan.clients }
 
 // verdict judges the report on the tree. Owners that are dead may leave locks that no client has

@@ -56,7 +56,7 @@ func (p *treePlan) mixSizes(d *draw) {
 	p.shape.Page, p.shape.Value = one(d, 256, 512, 1024, 2048, 4096), d.between(kv.MinValue, layout.MaxHardenedValue)
 }
 
-// mixWear makes the memory small and makes clients delete many keys, by treePlan.wear.
+// mixWear plans a small memory, and clients that delete many keys (see wear).
 func (p *treePlan) mixWear(d *draw) {
 	p.wear(d) // wear may reduce the number of servers, so victims are drawn again
 	for i := range p.faults {

@@ -208,9 +208,9 @@ func (s *srqServer) disarm() error {
 }
 
 // mustBeTold returns an error if the queue has fallen below the limit since the limit was armed,
-// and no event has come within eventTime. Of the messages that have completed since the arming, at
-// most one of each connection took its receive before. So when more messages than connections have
-// completed, at least one receive was taken since.
+// and no event has come within eventTime. Of the messages that have completed since the limit was
+// armed, at most one of each connection had taken its receive before. So when more messages than
+// connections have completed, at least one receive was taken since.
 func (s *srqServer) mustBeTold() error {
 	now := s.rt.Now()
 	switch {

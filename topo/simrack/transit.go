@@ -14,8 +14,9 @@ import (
 )
 
 const (
-	// maxPosts is how many packets transits remembers for each connection: the last request packets
-	// that the client has sent, and as many that the switch has moved to the connection.
+	// maxPosts is how many packets of each kind transits remembers for each connection: the last
+	// request packets that the client has sent, and the last ones that the switch has moved to the
+	// connection.
 	maxPosts = 256
 	// maxStays bounds how many stays of packets in the switch transits measures for each thread
 	// between two calls of InSwitch. It does not measure further ones.

@@ -134,8 +134,9 @@ type bufferRun struct {
 	host string
 }
 
-// setPort gives the switch the rule of the measurement, with keys for the port of the host. It
-// waits until the switch is connected to the server that has the ring.
+// setPort gives the switch the rule of action buffer of the measurement. keys are slowPort or
+// fastPort: the keys of the rule that describe the port of the receiving host. Then setPort waits
+// until the switch is connected to the server that has the ring.
 func (b *bufferRun) setPort(keys string) error {
 	x := &b.p.box
 	x.protect()

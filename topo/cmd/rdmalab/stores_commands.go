@@ -136,8 +136,8 @@ func storeCall(cmd *cobra.Command, s *store.Store, from string) (*store.Call, er
 	return c, nil
 }
 
-// clientHost returns the host on which a command's client runs: the host from or, if `from` is "",
-// the first compute host.
+// clientHost returns the name of the host on which the client of a command runs: `from` or, if
+// `from` is "", the first compute host.
 func clientHost(rack *spec.Rack, from string) (string, error) {
 	if from != "" {
 		return from, nil

@@ -178,7 +178,7 @@ func (t *tracer) run(stream io.Reader, limit uint64) error {
 			return fmt.Errorf("the trace broke off: %w; did the switch stop? See `rdmalab status`", err)
 		}
 		if strings.Join(p.Comments, "") == t.taken || !t.json && t.again(&p) {
-			n-- // not counted: the packet that replaces it follows
+			n-- // a packet that is not shown does not count
 			continue
 		}
 		if err := t.print(&p); err != nil {

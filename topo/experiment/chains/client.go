@@ -146,8 +146,8 @@ func (r *Run) ask(e *endpoint, place int) (end clock.Time, err error) {
 	return end, nil
 }
 
-// stream keeps Depth requests in flight. It adds the rate of the requests that end in the middle
-// half of the run to the rate of all clients.
+// stream keeps Depth requests in flight. It measures the rate of the requests that end in the
+// middle half of the run, and adds it to the rate of all clients.
 func (r *Run) stream(e *endpoint) error {
 	n := r.rounds()
 	var first, last clock.Time // when the first and the last counted request ended

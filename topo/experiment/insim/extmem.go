@@ -156,8 +156,8 @@ func (r *lentRun) send(sender, n, count int) {
 	r.rack.At(began, next)
 }
 
-// numberOf returns the sender and the number of a frame of send; false means that send has not made
-// the frame.
+// numberOf returns the sender and the number of a frame that the method send has made. ok is false
+// if send has not made the frame.
 func numberOf(b []byte) (sender, n int, ok bool) {
 	if len(b) < frameHead || binary.BigEndian.Uint16(b[12:]) != frameType {
 		return 0, 0, false

@@ -247,7 +247,7 @@ type timeline interface {
 	At(at clock.Time, f func())
 }
 
-// poisson calls f at random times until the time until: on average, rate times a second.
+// poisson calls f at random times before the time `until`, on average `rate` times a second.
 func poisson(t timeline, random *rand.Rand, rate float64, until clock.Time, f func()) {
 	var next func()
 	next = func() {
@@ -366,8 +366,8 @@ func soloRamp(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) (
 	return err
 }
 
-// soloBeside measures READs of 64 bytes, 10,000 a second, beside large transfers, one at a time,
-// between the same hosts. Without l.Large there are only the small READs.
+// soloBeside measures READs of 64 bytes, 10,000 a second. Beside them there are large transfers
+// between the same hosts, one after the other. Without l.Large there are only the small READs.
 func soloBeside(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) error {
 	if l.Large > 0 {
 		r.hosts[0].flow(1, l.Large, true, 0).start()

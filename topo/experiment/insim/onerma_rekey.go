@@ -187,8 +187,9 @@ func (r *rekeyRun) replace(control *nic.Portal, n int) error {
 	return err
 }
 
-// cipher returns the key by which the client READs a region. For the first region it is derived
-// from the key with the given number.
+// cipher returns the key by which the client READs a region. For region 0, whose key is replaced,
+// it is derived from the region's key with the given number; for region 1, from the only key of
+// that region.
 func (r *rekeyRun) cipher(region, number int) *nic.Cipher {
 	id := [2]int{region, number}
 	if r.ciphers[id] == nil {

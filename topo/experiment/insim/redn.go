@@ -21,8 +21,8 @@ const (
 	chainSpan               = 200 * time.Microsecond
 )
 
-// RedN runs programs of work requests and their baselines, between hosts whose switch costs
-// nothing.
+// RedN runs programs of work requests and their baselines, between hosts whose switch takes no
+// time.
 func (p *Sim) RedN(ctx context.Context, l experiment.RedN) (out experiment.RedNResult, err error) {
 	if l.Kind == experiment.ChainGets || l.Kind == experiment.ChainCrash {
 		return p.table(ctx, l)
