@@ -549,7 +549,8 @@ func (m *Master) survey(deadline clock.Time) error {
 	}
 }
 
-// attempt is one attempt of change. All members have answered, or are known to have crashed.
+// attempt tries once to change the members, for the method change. survey has made sure that each
+// member has answered or is known to have crashed.
 func (m *Master) attempt(deadline clock.Time) error {
 	c := m.c
 	next := c.newer.Next(func(i int) bool { return !m.signs[i].lost && !m.signs[i].dead })

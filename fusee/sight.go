@@ -48,8 +48,8 @@ var errStale = errors.New("a subtable was split")
 // errSplits replaces errStale when the client has already corrected its copy of the directory.
 var errSplits = fmt.Errorf("%w: a split has begun", errStale)
 
-// aim begins a sight v of the keys with hash h: it takes the subtable and the places of the buckets
-// from the client's copy of the directory.
+// aim prepares v for the READs of the buckets of keys with hash h: it takes the subtable and the
+// places of the buckets from the client's copy of the directory.
 func (s *space) aim(v *sight, h layout.Hash) {
 	shape := &s.super.Shape
 	v.hash = h

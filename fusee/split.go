@@ -468,8 +468,8 @@ func (c *grower) suspects(s *split, slot layout.Slot, deadline clock.Time) error
 	return c.recoverOwner(slot, deadline)
 }
 
-// vacateGroups makes the slots of the keys that move leaving: such a value counts as empty, but
-// still says which object the slot has named.
+// vacateGroups swaps each slot whose key moves to its leaving value (layout.Format.Leave). This
+// value counts as empty, but still says which object the slot has named.
 func (c *grower) vacateGroups(s *split, deadline clock.Time) error {
 	var some []move
 	list := s.moves[:0]

@@ -90,8 +90,9 @@ func (s *Standby) Super() layout.Superblock { return s.m.c.super }
 // Close ends the connections.
 func (s *Standby) Close() error { return s.m.c.Close() }
 
-// step writes the standby's words, its sign of life, into the members, and reads theirs. takes is
-// true if the master is silent and the standby may take charge.
+// step writes the standby's sign of life, and the newest view that the standby knows, to all
+// members. It reads the master's sign of life and the view that each of them has. takes is true if
+// the master is silent and the standby may take charge.
 func (s *Standby) step() (takes bool, err error) {
 	c := s.m.c
 	began := c.rt.Now()

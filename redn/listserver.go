@@ -73,8 +73,8 @@ func (s *ListServer) Build(pool *Pool) ([]verbs.SGE, error) {
 
 const (
 	atomicSegments = 4 // control, remote, atomic, one SGE
-	// listEnd is the number of blocks from the READ of a lap to the request that ends the walk: two of
-	// the READ, two CAS, two WAITs and an ENABLE.
+	// listEnd is the number of blocks from the READ of a lap to the request that ends the walk. The
+	// READ has two blocks; each of two CAS, two WAITs and an ENABLE has one.
 	listEnd = 7
 )
 

@@ -36,7 +36,7 @@ const (
 // twice has no effect.
 type Lock struct {
 	// Turns is a managed queue that is connected to itself and that no other lock has. Its ring has
-	// LockTurnBlocks, and compares 32 bits.
+	// LockTurnBlocks, and does not have RingInit.Counts16: limits are compared in 32 bits.
 	Turns *Queue
 	// Memory is LockLen bytes, at a multiple of 8, in the memory that LockServer.Locks names.
 	Memory Mem

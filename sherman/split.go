@@ -189,8 +189,8 @@ func (c *changer) heals(h *held, a layout.Addr, s separator, deadline clock.Time
 	return nil
 }
 
-// isLive reports whether the child of a separator is still a page of the tree. Pages other than
-// hardened ones never leave the tree.
+// isLive reports whether the child of separator s is still a page of the tree, and its range begins
+// at the key of s. In a tree that is not hardened it is always true: no page leaves such a tree.
 func (c *changer) isLive(s separator, deadline clock.Time) (bool, error) {
 	if c.super.Shape.Kind != layout.Hardened {
 		return true, nil

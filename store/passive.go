@@ -52,12 +52,12 @@ func (p *Passive[Known, C]) Config(v verbs.Context, servers []string) (cfg passi
 	return cfg, nil
 }
 
-// Find finds the store on the servers of in, or makes it, when a start request arrives. open opens
-// a client of the store and closes it. If open fails with absent and in.Format is set, Find calls
-// make, which makes the store. It does so only if the memory is empty: open may also fail with
-// absent if one server has lost its part of a store, and other stores may have data in the memory.
-// If in.Fresh is true, Find calls make at once. After success the host knows k. made is true if
-// the store was made.
+// Find is called for a start request. It finds the store on the memory servers that in.Servers
+// names, or makes one there. open opens a client of the store and closes it. If open fails with the
+// error absent and in.Format is set, Find calls make, which makes the store. It does so only if the
+// memory is empty: open may also fail with absent if one server has lost its part of a store, and
+// other stores may have data in the memory. If in.Fresh is true, Find calls make at once. After
+// success the host remembers k (see Keep). made is true if the store was made.
 func (p *Passive[Known, C]) Find(
 	r *http.Request, in Finding, k *Known, absent error, open, make func(cfg passive.Config, deadline clock.Time) error,
 ) (made bool, err error) {

@@ -160,7 +160,7 @@ func (c *Config) space(region int) (layout.Space, error) {
 	s := layout.Space{Servers: len(c.Servers), Shortcuts: (c.Keys + len(c.Servers) - 1) / len(c.Servers), Backups: max(0, c.Replicas-1)}
 	if c.Shares == ([layout.Classes]int{}) && c.Format.Checked {
 		for largest := layout.Class(layout.Classes - 1); largest >= minSegmentClass; largest-- {
-			// The table has one more byte for each segment.
+			// Each segment also takes one byte in the table of classes.
 			n := (region - s.RegionLen()) / (largest.Size() + 1) / (s.Backups + 1)
 			if n < minSegments || n > maxSegments {
 				continue

@@ -22,10 +22,10 @@ type pool struct {
 	turnedAt clock.Time
 	// fences are the fences of clients that have ended.
 	fences *lease.Fencer
-	// orphans is true if the orphan, a client number that no client has, holds nodes. These nodes
-	// become free when orphansAfter is over, the fence of all clients that may still use them; nil
-	// means that there are no such clients. void is true if some of these nodes are in lost memory.
-	// orphansAt is the earliest time of the next attempt of recoverOrphans.
+	// The orphan is a client number that no client has. orphans is true if it holds nodes, and void
+	// if some of these nodes are in lost memory. orphansAfter is the fence of all clients that may
+	// still use these nodes, which become free when the fence is over; nil means that there are no
+	// such clients. orphansAt is the earliest time of the next attempt of recoverOrphans.
 	orphans, void bool
 	orphansAfter  *lease.Fence
 	orphansAt     clock.Time

@@ -204,7 +204,7 @@ func (s *pool) press(c layout.Class, to uint32) bool {
 	since := s.segments.pressed[c]
 	s.segments.scarceUntil = now.Add(s.cfg.Lease)
 	if now < s.segments.restAt && s.segments.Resting() == 0 && now > s.segments.restAt.Add(-restPause) {
-		return true // the next search may find segments that can rest
+		return true // the next search, at restAt, may find segments that can lose their class
 	}
 	asked := now > since.Add(s.cfg.Lease/2+2*restPause)
 	for _, n := range s.nodes.held {

@@ -74,7 +74,8 @@ type walker struct {
 	// `followed` of them. batch are the reports that it is following now.
 	hints, batch []hint
 	followed     int
-	// successors has, for nodes whose headers were read early, the successor of the node.
+	// successors has the successors of nodes, by location, for nodes of reports whose headers were
+	// read before the server has reached these nodes in their chains.
 	successors map[layout.Location]layout.Location
 	behind     []*entry // entries with reported nodes not reached yet, or an unwritten record; see note
 	turn       uint64   // number of the last call of followBatch

@@ -29,7 +29,7 @@ func (e *egress) open(to *peer, h *onerma.Header, size int, out *packetio.Batch)
 	return e.tx.AppendOpen(out.Alloc(e.tx.Len(size)), size), true
 }
 
-// seal appends the encrypted body to frame b, which open has begun, and sends the frame.
+// seal appends the encrypted body to frame b, which the method open has begun, and sends the frame.
 func (e *egress) seal(b, body []byte, c *Cipher, prev *vector, out *packetio.Batch) {
 	b = e.sealer.seal(b, body, c, prev)
 	e.stats.Sent++

@@ -17,8 +17,8 @@ const (
 )
 
 // DatagramService is a Service whose queue pair a peer finds by SIDR_REQ and SIDR_REP (IBTA 12.11).
-// A port belongs to the UDP port space of RDMA-CM. A name gets another service number than the
-// connected service with the same name.
+// A service whose name is a port number is that port of RDMA-CM's UDP port space. Any other service
+// gets another number than the connected service with the same name.
 type DatagramService struct{ Service }
 
 // DatagramServiceOf returns the datagram service with that name.

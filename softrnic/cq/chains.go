@@ -47,7 +47,8 @@ func (h chains) up(i int) bool {
 	return i != start
 }
 
-// down moves a chain away from the front.
+// down moves the chain at index i away from the front of the heap, until no chain below it has an
+// older completion.
 func (h chains) down(i int) {
 	for {
 		least := i

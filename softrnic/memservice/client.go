@@ -166,9 +166,9 @@ func Disconnect(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32,
 }
 
 // DisconnectOthers does the same as Disconnect for all connections except those of the given owner,
-// also for connections without an owner. It returns the largest owner that has ever connected or
-// was retired. Afterwards no request of another client is in flight: other clients must connect
-// again, and read again what their requests depend on.
+// also for connections without an owner. It returns the largest owner number that has ever
+// connected or was retired. Afterwards no request of another client is in flight: other clients
+// must connect again, and read again what their requests depend on.
 func DisconnectOthers(ctx verbs.Context, d rdmacm.Dialer, to netip.Addr, owner uint32, deadline clock.Time) (last uint32, err error) {
 	a, err := call(ctx, d, to, request{kind: kindDisconnectOthers, owner: owner}, deadline, "disconnect all owners but %d at", owner)
 	return a.owner, err

@@ -39,7 +39,8 @@ type Perftest struct {
 	Type string `json:"type"`
 	// Source is the index of the address that this side announces; −1 means the first IPv4 address.
 	Source int `json:"source"`
-	// Timeout is the code of this side's ACK timeout, 4.096 µs · 2^Timeout, -u; 0 means 16 (268 ms).
+	// Timeout is the code of this side's ACK timeout, 4.096 µs · 2^Timeout (perftest's option -u);
+	// 0 means 16 (268 ms).
 	Timeout uint8 `json:"timeout,omitempty"`
 	// Patience is how long to wait for one completion; 0 means 30 s.
 	Patience time.Duration `json:"patienceNs"`

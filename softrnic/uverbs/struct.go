@@ -134,8 +134,8 @@ type (
 		_               uint32
 	}
 	CQ struct{ H, CQE uint32 }
-	// ResizeCQArgs are the arguments of ResizeCQ, CQSize is the answer. The Area of the new ring
-	// follows it.
+	// ResizeCQArgs are the arguments of ResizeCQ. The answer is a CQSize, and behind it the Area of
+	// the new ring.
 	ResizeCQArgs struct{ H, CQE uint32 }
 	CQSize       struct{ CQE, _ uint32 }
 	// ModifyCQArgs are the arguments of ModifyCQ. An event is raised after Count completions, or

@@ -130,8 +130,9 @@ func (c *Client) begin(key, value []byte, claim bool, deadline clock.Time) (numb
 	return number, nil
 }
 
-// place returns the number of the data of a key. If the key has no place, it takes one if claim is
-// true; otherwise the error is kv.ErrNotFound.
+// place returns the number under which the store c.s has the entry of a key: key and value. If the
+// key has not claimed a number yet, place claims one if claim is true; otherwise the error is
+// kv.ErrNotFound. It is kv.ErrFull if other keys have all numbers that the key's hash allows.
 func (c *Client) place(key []byte, claim bool, deadline clock.Time) (data uint64, err error) {
 	data, lost, err := c.search(key, claim, false, deadline)
 	if lost && errors.Is(err, kv.ErrNotFound) {

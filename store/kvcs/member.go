@@ -56,7 +56,8 @@ type member struct {
 // counts reports whether changes wait for the member.
 func (m *member) counts() bool { return m.state == memberActive || m.state == memberFencing }
 
-// owes reports whether the member has not acknowledged everything.
+// owes reports whether the member still owes acknowledgements: of the copy of the table, if it is
+// getting one, or of records of the log.
 func (m *member) owes(c *Coordinator) bool {
 	return m.state == memberCopying && m.copied < uint64(len(m.snapshot)) || m.acked < c.head()
 }

@@ -90,7 +90,8 @@ func (c *Conn) dial(qp verbs.QP, server int, until clock.Time) error {
 
 // Expect sets a check for all later connections. On each new connection the Conn reads the first n
 // bytes of the server's memory and calls check with them. If check returns kv.ErrLost, the
-// operation ends at once.
+// operation ends at once; after any other error the Conn connects again, until the deadline of the
+// operation.
 func (c *Conn) Expect(n int, check func(server int, first []byte) error) {
 	c.first, c.check = make([]byte, n), check
 }

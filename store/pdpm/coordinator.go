@@ -51,7 +51,7 @@ type Coordinator struct {
 	rt  verbs.Runtime
 	// number is the owner number under which this coordinator connects to memory servers.
 	number   uint32
-	own      *passive.Conn // connections that takeOver uses, and later watch
+	own      *passive.Conn // connections that the method takeOver uses, and later the method watch
 	super    passive.Super
 	index    *index
 	listener rdmacm.Listener

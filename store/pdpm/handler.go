@@ -302,7 +302,8 @@ func (h *handler) write(q *query, p *place, deadline clock.Time) status {
 		binary.LittleEndian.PutUint64(b[:], q.key+1)
 		x.change(func() { p.sent = true })
 		if err := h.conn.Write(p.server, s.keyAt(s.entryOf(p.at)), b[:], deadline); err != nil {
-			// the key may be there now, but without a whole copy it does not exist
+			// the entry may have the key now; until it has a whole copy of a value, the key does
+			// not exist
 			return h.fate(err)
 		}
 	}

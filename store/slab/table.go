@@ -58,8 +58,9 @@ func (t *Table) Unused(server int) (n int) {
 	return n
 }
 
-// Rest makes a segment rest. All of its places are free, and the caller does not give them out any
-// more. The segment keeps its class until a Wake for a later epoch.
+// Rest puts segment s on the list of segments that are to lose their class. All of its places are
+// free, and the caller does not give them out any more. The segment keeps its class until Wake
+// finds that every client has left the given epoch.
 func (t *Table) Rest(s Segment, epoch uint32) { t.resting = append(t.resting, resting{s, epoch}) }
 
 func (t *Table) Rests(s Segment) bool {

@@ -65,8 +65,8 @@ const (
 	occupied       // an operation is in flight on those connections
 )
 
-// edge is one edge of the state diagram. If the event is an operation, does says how this operation
-// travels.
+// edge is one edge of the state diagram. If the event is an operation, the field does says how this
+// operation travels.
 type edge struct {
 	from State
 	on   event

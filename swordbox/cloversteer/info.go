@@ -155,8 +155,8 @@ var keysHelp = handler.Help{
 // Key is one of the most requested keys of a store, as `rdmalab switch` shows it.
 type Key struct {
 	Key uint64 `json:"key"`
-	// Reads, Appends and Steered count the requests for the key since the switch has counted this
-	// key exactly.
+	// Reads, Appends and Steered count the requests for the key from the time on at which the
+	// switch began to count this key exactly.
 	Reads   uint64 `json:"reads"`
 	Appends uint64 `json:"appends"`
 	Steered uint64 `json:"steered"`

@@ -11,7 +11,7 @@ const none = -1
 
 // waiter is an append or a READ that waits in the switch.
 type waiter struct {
-	read   bool          // a READ of node; otherwise an append of node
+	read   bool          // true: a READ of the node `node`; false: an append to it
 	parts  parts         // packets of the response to a READ
 	format layout.Format // layout of the node that a READ returns
 	hold   pipeline.HoldID
@@ -21,7 +21,7 @@ type waiter struct {
 	chain  id
 	node   ref
 	// incarnation is the incarnation of the memory to which an append goes. version is the version
-	// that its client expects there.
+	// that the client of the append expects in the header of the node.
 	incarnation uint32
 	version     layout.Version
 	// behind is the number (flight.sent) of the append in flight for which this request waits.
@@ -144,7 +144,7 @@ func (m *Machine) release(c *pipeline.Ctx, i int32) {
 		return
 	}
 	if !c.Release(m.wait.list[i].hold, nil, "") {
-		m.stats.Expired++ // its time was over, and the pipeline has already sent it
+		m.stats.Expired++ // the hold time of the append was over, and the pipeline has already sent the append
 	}
 	m.unhold(i)
 }

@@ -41,7 +41,7 @@ type host struct {
 type hosts struct {
 	byAddr  map[netip.Addr]*host
 	perPort map[int]int // how many addresses each port has
-	found   *host       // the host that elsewhere looked up last
+	found   *host       // the host that the method elsewhere looked up last
 	sweepAt clock.Time  // forget does nothing before this time
 	stats   *Stats
 }

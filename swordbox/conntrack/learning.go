@@ -153,7 +153,8 @@ func (l *learning) exclude(o *learning) {
 	l.any = true
 }
 
-// restart drops all conclusions from the responses of the flow.
+// restart forgets everything that responses have shown about the peer of the flow: which flows
+// cannot be it, and which flow fits.
 func (l *learning) restart() {
 	clear(l.out)
 	l.any, l.fits, l.votes = false, nil, 0

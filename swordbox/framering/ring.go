@@ -29,8 +29,8 @@ type Ring struct {
 // slot is an entry for which the ring has asked.
 type slot struct {
 	state slotState
-	// run is how many entries the READ brings if this entry is the first of them; otherwise it is
-	// 0.
+	// run is how many entries the READ that begins with this entry brings; 0 means that no READ
+	// begins with it.
 	run  int
 	data []byte // the bytes of the entry, if they have arrived
 }

@@ -77,7 +77,8 @@ func (ch *channel) read(c *pipeline.Ctx, offset uint64, n int, why purpose, id u
 	ch.Submit(c, ch.Request(wire.RCReadRequest, offset, n), requester.Tag{Flow: uint32(why), Generation: id, PSN: wire.PSN(ch.b.epoch)})
 }
 
-// write writes a slot for the change with an id. The requester keeps a copy of the slot.
+// write sends a WRITE of b, a slot with an entry, for the change with number id. The requester
+// keeps a copy of b.
 func (ch *channel) write(c *pipeline.Ctx, offset uint64, b []byte, id uint32) {
 	f := ch.Request(wire.RCWriteOnly, offset, len(b))
 	f.Payload = b

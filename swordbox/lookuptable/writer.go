@@ -111,7 +111,7 @@ func (b *bouncer) change(c *pipeline.Ctx) {
 			b.queue = slices.Insert(b.queue, 0, x.again())
 		case x.state == writing && x.left == 0:
 			if !x.scan {
-				b.page = nil // the page was read before the change
+				b.page = nil // the page has the slots as they were before the change
 			}
 		default:
 			continue

@@ -256,7 +256,7 @@ func (m *Machine) use(id string, port int, l Layout) {
 	q.ring = framering.New(cfg)
 }
 
-// key returns the key of the connection to a server of a port's ring.
+// key returns the key of the switch's connection to a server that has entries of the port's ring.
 func (m *Machine) key(server netip.Addr, port int) switchconn.Key {
 	return switchconn.Key{Server: server, Shard: extmem.Shard(switchconn.BufferShard+port, m.cfg.Kind.Mode)}
 }

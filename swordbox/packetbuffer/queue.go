@@ -164,8 +164,8 @@ func (q *queue) enqueue(c *pipeline.Ctx, f packetio.Frame) {
 	q.local.push(f)
 }
 
-// pace computes free again if the rate has changed: the unsent rest of the frames that the port was
-// given leaves at the new rate.
+// pace computes the field free (when the port will have sent the frames that it was given) again,
+// if the rate has changed: what the port has not sent yet leaves at the new rate.
 func (q *queue) pace(now clock.Time) {
 	if left := q.free.Sub(now); q.was > 0 && left > 0 {
 		q.free = now.Add(time.Duration(int64(left) * q.was / q.Rate))

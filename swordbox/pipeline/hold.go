@@ -64,7 +64,8 @@ func (h *holds) remove(id HoldID) {
 	h.due.Remove(i)
 }
 
-// next returns a packet whose time is over; 0 means that there is none.
+// next returns a held packet that must leave now, because the time until which it is held has come;
+// 0 means that there is none.
 func (h *holds) next(now clock.Time) HoldID {
 	i, at := h.due.Next()
 	if at > now {

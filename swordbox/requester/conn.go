@@ -321,9 +321,9 @@ func (c *Conn) Submit(ctx *pipeline.Ctx, f *wire.Frame, t Tag) bool {
 	return true
 }
 
-// SubmitInPlace queues a request like Submit, but may leave the transmission to the caller. If the
-// result now is true, SubmitInPlace has changed f into the packet to send, and the caller must send
-// f. note explains the packet in captures.
+// SubmitInPlace queues a request like Submit, but may leave the transmission to the caller. If
+// `now` is true, SubmitInPlace has changed f into the packet to send, and the caller must send f.
+// note explains the packet in captures. ok is false if there was no room for the request.
 func (c *Conn) SubmitInPlace(ctx *pipeline.Ctx, f *wire.Frame, t Tag) (ok, now bool, note string) {
 	if !c.take(ctx, f, t) {
 		return false, false, ""

@@ -26,8 +26,8 @@ type clientOp struct {
 	rkey  uint32
 }
 
-// clientOps holds the operations in flight on a client's connection in a ring, in the order of
-// their ends.
+// clientOps holds the operations in flight on a client's connection in a ring, in the order of the
+// PSNs at which they end.
 type clientOps struct {
 	ring       []clientOp
 	head, tail uint32

@@ -138,7 +138,7 @@ func LayoutOf(r *rules.Rule) Layout {
 // width returns how many counters a row has.
 func (l *Layout) width() int { return l.Cells / l.Rows }
 
-// Slot returns the number of the counter in a row that counts a request.
+// Slot returns the number of the counter that counts a request in the given row.
 func (l *Layout) Slot(server netip.Addr, t *handler.Target, row int) int {
 	unit := (t.VA >> l.shift) - (l.from >> l.shift)
 	switch {

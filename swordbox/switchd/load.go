@@ -154,7 +154,7 @@ func withProgram(rack *spec.Rack, name string, list []rules.Rule) *spec.Rack {
 }
 
 // loader returns a function for Config.Load. The function makes a program that replaces the running
-// one. The program's Keep stores its name for a restarted switch.
+// one. Loaded.Keep stores the program's name, so that a restarted switch runs this program.
 func loader(rack *spec.Rack, paths spec.Paths, logger *log.Logger) func(string, *rules.Set) (*Loaded, error) {
 	return func(name string, set *rules.Set) (*Loaded, error) {
 		r := withProgram(rack, name, set.All())

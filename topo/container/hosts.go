@@ -185,7 +185,8 @@ func (h *Hosts) ensure(ctx context.Context, e *Engine, exe, gone string) (string
 	return h.image, err
 }
 
-// errNone means that no container has the labels of this part of the host.
+// errNone means that the host has no container whose label LabelPart has the value that was asked
+// for: PartHost or PartHolder.
 var errNone = fmt.Errorf("no container has the labels of the host: %w", ErrNotFound)
 
 // Container inspects the container that is the given part of a host.

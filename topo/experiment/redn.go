@@ -11,7 +11,7 @@ import (
 const (
 	ChainVerb      = "verb"      // one request of kind Way
 	ChainOrder     = "order"     // N no-ops in the ordering mode Way (the paper's figure 8)
-	ChainConstruct = "construct" // rate of the construct Way
+	ChainConstruct = "construct" // rate of the construct that Way names, such as a conditional
 	ChainLookup    = "lookup"    // lookups in a hash table
 	ChainList      = "list"      // walks of a list of 8 nodes, with the key in the first N
 	ChainGets      = "gets"      // GETs of a reader of the store nictable beside N writers

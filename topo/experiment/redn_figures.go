@@ -121,8 +121,9 @@ func rednLookup(quick bool) figure {
 	return f
 }
 
-// rednLargest measures loads with several lengths of values or, for ChainList, several N, each by
-// the ways Way and Of. Its outcome is the largest ratio of the typical time by Way to that by Of.
+// rednLargest measures loads with several lengths of values or, if Kind is ChainList, with each
+// place of the key in the list (RedN.N, 1 to 8). It measures each load by the two ways Way and Of.
+// Its outcome is the largest ratio of the typical time by Way to that by Of.
 type rednLargest struct {
 	Kind, Way, Of     string
 	Trip, Serve, Wake time.Duration

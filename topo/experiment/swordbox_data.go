@@ -16,7 +16,8 @@ func paperMops(writes float64, steer string, clients int) float64 {
 }
 
 // steeringClaims has the factors that the paper's text claims for steering of READs and writes over
-// no steering, by percentage of writes: throughput (fig. 11) and bytes an operation (fig. 12). The
-// authors' data give 32 and 46 for the throughput at 280 clients, and 22 and 32 at 392. The byte
-// counters of fig. 12 have probably wrapped at 32 bits.
+// no steering, by percentage of writes: throughput (fig. 11) and bytes an operation (fig. 12). For
+// 50 and 100 % writes, the authors' data give 32 and 46 times the throughput at 280 clients, but 22
+// and 32 times at 392. In their data of fig. 12, the byte counters have probably wrapped at 32
+// bits.
 var steeringClaims = map[float64]struct{ gain, bytes float64 }{0: {gain: 1}, 5: {2.8, 2.5}, 50: {32, 16}, 100: {gain: 46}}

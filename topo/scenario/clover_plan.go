@@ -74,7 +74,8 @@ type storeWork struct {
 	turns, chase bool
 	// caches: true if the clients of a host share a location cache.
 	caches bool
-	// merged: true if the clients of a host report their appends to the metadata server together.
+	// merged: true if the clients of a host share a reporter, which sends the metadata server one
+	// report for the appends of all of them.
 	merged bool
 	// spread: true if clients append nodes of any memory server, so that chains lead from one
 	// server to the other and back.

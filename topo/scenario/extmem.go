@@ -23,7 +23,7 @@ const (
 )
 
 // midFault is a fault in the middle of a run. It begins when the clients or senders have been at
-// work for the time `when`, and lasts for the time down.
+// work for the time `when`, and lasts for the time `down`.
 type midFault struct {
 	fault      stateFault
 	victim     string // the name of a server; with stateSwitchCrash, "the switch"
@@ -134,7 +134,8 @@ func (l *lenders) inject(f *midFault, over func()) clock.Time {
 	return at
 }
 
-// counts returns the counters of the group by name; see simrack.Rack.Counters.
+// counts returns the switch's counters of the group l.group by name: each is the sum over the
+// published and the hardened handler (simrack.Rack.Counters).
 func (l *lenders) counts() map[string]uint64 { return l.env.rack.Counters(l.group) }
 
 func (l *lenders) count(name string) uint64 { return l.counts()[name] }

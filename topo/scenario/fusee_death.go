@@ -19,8 +19,8 @@ const maxDeaths = 2
 // tableDeath is the death of a client: the applications of its host end, and with nic also the NIC.
 type tableDeath struct {
 	client int
-	// The client dies when its host has sent the after-th request of kind when, and then the time
-	// late has passed.
+	// The client dies when its host has sent request number `after` of the kind `when`, and then
+	// the time `late` has passed.
 	when  treeMoment
 	after int
 	late  time.Duration
@@ -68,7 +68,8 @@ func (p *tablePlan) hostOf(id int) string {
 }
 
 // arm makes the run watch all packets, and kill each client of the plan's deaths when the death's
-// moment has come. A client that dies by a blow is killed by await instead.
+// moment has come. It leaves out the clients that die when a memory server that comes back reaches
+// a stage (tableBlow): await kills them.
 func (r *tableRun) arm() {
 	if len(r.plan.deaths) == 0 {
 		return

@@ -193,7 +193,7 @@ type planMix[P any] struct {
 	name   string
 	chance float64
 	apply  func(p P, d *draw)
-	// not lists the mixes that cannot be in the same run.
+	// The field not lists the mixes that cannot be in one run with this mix.
 	not []string
 }
 

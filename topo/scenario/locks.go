@@ -314,8 +314,9 @@ func (r *lockRun) allow(c *lockClient, server int, status verbs.Status) error {
 	return fmt.Errorf("its queue pair to ms%d failed: %v", server, status)
 }
 
-// judge checks the run: all clients have done their rounds, the guardians have seen what the
-// clients did, and the histories are linearizable.
+// judge checks the run: all clients that are alive have done their rounds; the guardians, which
+// watch the words in the servers' memory, have seen every lock that a client took, unless a queue
+// pair has failed; and the histories are linearizable.
 func (r *lockRun) judge() error {
 	grants, waited := 0, time.Duration(0)
 	for _, c := range r.clients {

@@ -261,8 +261,8 @@ func foldSum(s uint32) uint16 {
 	return uint16(s)
 }
 
-// wrap puts a tap in front of each host. The tap gives the frames of flows to the oracle, and all
-// other frames to the host.
+// wrap puts a tap in front of each host. The tap gives the frames that the oracle has made to the
+// oracle's method see, and all other frames to the host.
 func (o *lookupOracle) wrap(name string, n sim.Node) sim.Node {
 	if name == spec.SwitchName {
 		return n

@@ -35,8 +35,8 @@ type treePlan struct {
 	lostSearch bool
 	// step is the design of the tree; its zero value is Sherman.
 	step sherman.Step
-	// cache is CacheBytes of sherman.NodeConfig. handOver, lease and backOff are its fields of the
-	// same names.
+	// cache, handOver, lease and backOff are the fields CacheBytes, HandOver, Lease and BackOff of
+	// sherman.NodeConfig.
 	cache    int
 	handOver int
 	lease    time.Duration

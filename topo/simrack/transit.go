@@ -18,8 +18,8 @@ const (
 	// request packets that the client has sent, and the last ones that the switch has moved to the
 	// connection.
 	maxPosts = 256
-	// maxStays bounds how many stays of packets in the switch transits measures for each thread
-	// between two calls of InSwitch. It does not measure further ones.
+	// maxStays bounds how many stays (of a packet in the switch) are measured for each thread
+	// between two calls of InSwitch. Further ones are not measured.
 	maxStays = 4096
 )
 

@@ -26,8 +26,8 @@ const (
 	maxComment = 0xffff
 	// maxInterfaces is the largest number of interfaces in a section.
 	maxInterfaces = 1 << 12
-	// maxBlock is the longest block that is read into memory. A longer one is an error; a Reader skips
-	// it if its kind is unknown.
+	// maxBlock is the longest block that is read into memory. A longer block is an error, unless a
+	// Reader does not know its kind: then the Reader skips the block.
 	maxBlock = MaxPacket + 4*maxComment
 )
 

@@ -9,7 +9,8 @@ const ControlLen = 8192
 // Bell 0 belongs to the page's queue of memory accesses.
 const MaxBells = 4096
 
-// Offsets in the control page. Each group has a cache line of its own.
+// Offsets in the control page. The words offAsleep and offIncarnation share a cache line; offPolls,
+// offSummary and the bells have lines of their own.
 const (
 	offAsleep      = 0
 	offIncarnation = 8

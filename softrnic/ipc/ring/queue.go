@@ -25,7 +25,8 @@ const maxText = HeaderLen - offText - 8
 
 // Queue is a ring with its header in the address space of one side.
 type Queue struct {
-	// Tail is published by the producer. Head is published by the consumer.
+	// Tail is the position behind the newest entry; the producer publishes it. Head is the position
+	// of the oldest entry that the consumer has not taken; the consumer publishes it.
 	Tail, Head *Shared
 	// Done is published by the daemon together with the head of a ring of sends. Entries before it no
 	// longer count against MaxSendWR: their work requests are complete or were refused.

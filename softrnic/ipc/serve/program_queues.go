@@ -278,9 +278,10 @@ func (p programQueues) destroySRQ(o *srqObject, a uverbs.Handle) (result, error)
 	return r, nil
 }
 
-// programQPObject is a queue pair with the attributes that a query returns: `made` has those that
-// it was made with, attr those that modify commands have set. places and queued are as place and
-// queued in cqObject. state is the state that the last modify command has found.
+// programQPObject is a queue pair with the attributes that a query returns: `made` has those with
+// which it was made, attr those that modify commands have set. places are the places of its rings.
+// queued is the memory that is counted for it against the quota QueueBytes. state is the state in
+// which the last modify command has found the queue pair.
 type programQPObject struct {
 	qp     verbs.QP
 	own    *programQP

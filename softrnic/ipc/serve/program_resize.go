@@ -53,8 +53,9 @@ func (p programQueues) exchange(o *cqObject, to uverbs.Ring) error {
 	return o.own.exchange(to, room)
 }
 
-// exchange replaces the ring of a queue by the ring `to`, and the NIC's queue by the queue room. It
-// keeps all completions, and fails if they do not fit. The caller has exclusive use of the engine.
+// exchange gives a completion queue the ring `to` in place of its ring, and the NIC's queue the
+// capacity of `room`. It keeps all completions, and fails if they do not fit. The caller has
+// exclusive use of the engine.
 func (c *programCQ) exchange(to uverbs.Ring, room *cq.CQ) error {
 	first := c.ring.Consumer()
 	n := c.ring.Between(first, c.tail)

@@ -41,5 +41,6 @@ func (m *merging) refused(errno unix.Errno) (alone bool) {
 	return errno == unix.ENOBUFS
 }
 
-// pause is called when the interface has accepted the packets of a refused super-frame one by one.
+// pause is called when the interface has refused a super-frame and accepted its packets one by one.
+// The next restSends calls of Send then merge no packets.
 func (m *merging) pause() { m.rest = restSends }

@@ -281,8 +281,8 @@ func (p *Port) check() error {
 	return p.checkGone()
 }
 
-// block sleeps up to d, handles the event that woke it, and reports whether the Wait ends. If
-// pending has already consumed a Wake, the event of this Wake does not end the Wait.
+// block sleeps up to d, handles the event that woke it, and reports whether the Wait ends. An event
+// of Wake does not end the Wait if the method pending has seen the same Wake before.
 func (w *Waiter) block(d time.Duration) (woken bool, err error) {
 	n, err := w.park.wait(w.events, d)
 	for _, ev := range w.events[:n] {

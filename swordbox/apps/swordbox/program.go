@@ -229,8 +229,8 @@ func (p *Program) decide(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pip
 }
 
 // untracked forwards a packet that belongs to no tracked flow, unless a Bypasser drops it. It drops
-// damaged packets of guarded servers, and unknown opcodes to servers under rules of strict
-// machines.
+// a damaged packet from or to a guarded server (see guarded), and a packet with an unknown opcode
+// to a server for which a machine that is handler.Strict carries out a rule.
 func (p *Program) untracked(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	if p.guarded.packet(&q.Frame) && !q.Intact() {
 		return refuse(conntrack.Corrupt)

@@ -101,7 +101,8 @@ func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	l.conn.Detach(c)
 }
 
-// Mine reports whether a queue pair belongs to a connection of the control plane.
+// Mine reports whether a queue pair of the switch belongs to a connection on which the control
+// plane repairs lost appends.
 func (m *Machine) Mine(qpn wire.QPN) bool {
 	return slices.ContainsFunc(m.repair.links, func(l *link) bool { return l.OwnQPN == qpn })
 }

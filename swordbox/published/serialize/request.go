@@ -129,7 +129,9 @@ func (m *Machine) send(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parse
 		raw = id(p)
 	}
 	if via == e.from && e.sentAs == asIs && e.at == p.BTH.PSN {
-		if c.Observed() { // the follower learns that this request keeps its PSN, unlike others on the connection
+		// The Follower, which traces requests, is told that this request keeps its PSN: other
+		// requests of the client on this connection have got other PSNs.
+		if c.Observed() {
 			c.Moved(raw, raw)
 		}
 		return pipeline.Forward()
