@@ -263,8 +263,8 @@ func empty(f layout.Format, s layout.Slot) kind {
 	return taken
 }
 
-// find returns the combined bucket i and the index n of the slot at offset `at`. there is true if
-// the slot is in the twin. ok is false if the slot is not in the sight.
+// find returns the combined bucket i and the index n of the slot at offset `at`. The result `there`
+// is true if the slot is in the twin. ok is false if v does not have the slot.
 func (v *sight) find(at uint64) (i, n int, there, ok bool) {
 	for i := range v.old {
 		for n := range layout.CombinedSlots {

@@ -199,8 +199,8 @@ func (m *maker) plan(f FormatConfig) (layout.Superblock, error) {
 }
 
 // clear removes the old tree from server i. First it clears the superblock, so that no client opens
-// the tree. Then it fences the old clients. At last it clears the other words, except the owner
-// word, and the locks.
+// the tree. Then it fences the old clients. At last it clears the other words in front of the
+// locks, except the owner word, and all locks.
 func (m *maker) clear(i int, s *layout.Superblock, deadline clock.Time) error {
 	b := make([]byte, zeros)
 	err := m.put(i, 0, b[:layout.SuperblockLen], deadline)

@@ -121,8 +121,8 @@ func (c *changer) pair(a layout.Addr, deadline clock.Time) (left, right layout.H
 	return left, c.sib.Header, err
 }
 
-// under locks the page at address a, reads it, and calls change, which appends the ranges to be
-// written to c.ranges. Then under writes these ranges and releases the lock.
+// under locks the page at address a, reads it, and calls change, which appends to c.ranges the
+// ranges that must be written. Then under writes these ranges and releases the lock.
 func (c *changer) under(a layout.Addr, deadline clock.Time, change func(p *layout.Page) error) error {
 	h, err := c.acquire(a, deadline)
 	if err != nil {

@@ -110,8 +110,8 @@ func (s *memories) see(super *layout.Superblock) {
 	}
 }
 
-// head returns the content for a server's memory up to the table: zeros in place of the superblock,
-// empty shortcuts, and the records and mirrors that belong on this server.
+// head returns the content for a server's memory up to the table of segment classes: zeros in place
+// of the superblock, empty shortcuts, and the records and mirrors that belong on this server.
 func head(s *chains, i int) []byte {
 	b := make([]byte, s.space.Table(i).Offset)
 	for _, e := range s.keys {

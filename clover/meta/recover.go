@@ -168,9 +168,9 @@ func (s *pool) holdRun(c layout.Class, first layout.Handle, n int) error {
 	return nil
 }
 
-// findStrays gives to the orphan, the client number that no client has, the nodes that are in no
-// table, because they come after the lost part of a chain. When it is called, every client that
-// knew such a node has lost its lease.
+// findStrays gives to the orphan, the client number that no client has, the nodes that are neither
+// free nor held nor worn nor in a known part of a chain, because they come after the lost part of a
+// chain. When it is called, every client that knew such a node has lost its lease.
 func (s *Server) findStrays() error {
 	known := make(map[layout.Handle]bool)
 	for c := range s.nodes.free {

@@ -295,11 +295,11 @@ func (s *memories) isGone(of int) bool {
 	return !slices.ContainsFunc(s.serversOf(of), func(i int) bool { return !s.memory[i].out })
 }
 
-// settleView fills the servers in fill from the servers that are not out. Then it writes the new
-// view, in which the filled servers count again. No client works meanwhile. Nodes of which no copy
-// counts are lost. The keys that need such a node are found before a superblock has the new view.
-// If settleView fails, a second call repeats the steps without harm. If `all` is true, it also
-// writes the heads (see writeHeads) of the servers that are not filled.
+// settleView fills the servers that the list fill names from the servers that are not out. Then it
+// writes the new view, in which the filled servers count again. No client works meanwhile. Nodes of
+// which no copy counts are lost. The keys that need such a node are found before a superblock has
+// the new view. If settleView fails, a second call repeats the steps without harm. If `all` is
+// true, it also writes the heads (see writeHeads) of the servers that are not filled.
 func settleView(s *Server, fill []int, all bool) error {
 	for _, i := range fill { // a metadata server that restarts must not mistake a half-filled server for a part of the store
 		if s.memory[i].marked != 0 {

@@ -74,8 +74,8 @@ type walker struct {
 	// `followed` of them. batch are the reports that it is following now.
 	hints, batch []hint
 	followed     int
-	// successors has the successors of nodes, by location, for nodes of reports whose headers were
-	// read before the server has reached these nodes in their chains.
+	// successors has, by the location of a node, its successor, if readHints has read the node's
+	// header before the server has reached the node in its chain.
 	successors map[layout.Location]layout.Location
 	behind     []*entry // entries with reported nodes not reached yet, or an unwritten record; see note
 	turn       uint64   // number of the last call of followBatch

@@ -281,8 +281,8 @@ func (st *stats) Write(out io.Writer) error {
 	return w.Flush()
 }
 
-// verdict is the result of a check of a history. after has the metadata server's counters after the
-// check; nil means that they were not asked for.
+// verdict is the result of a check of a history. The field after has the metadata server's counters
+// after the check; nil means that they were not asked for.
 type verdict struct {
 	store.Verdict
 	after *stats

@@ -30,8 +30,8 @@ const (
 	refusesBit       = 1 << 15
 	epochMask        = 1<<10 - 1
 	// oldest is the greatest age of a record, in splits of its page. Epochs have 10 bits and wrap
-	// around. So if the difference of the epochs is greater than oldest, the record is younger than
-	// the header.
+	// around. So if the epochs of the record and of the page's header differ by more than oldest,
+	// the record is younger than the header.
 	oldest = epochMask / 2
 	// refreshAge is the age from which a split updates the epoch of a record. One split updates at
 	// most refreshMost records. A page has so few records that every record is updated before its

@@ -271,8 +271,8 @@ func Replace(p *Page, key uint64, child Addr, ranges []Range) []Range {
 
 // Lower sets the key of an internal page's record for a child to a smaller key, because the range
 // of the child now begins there. It returns false if the page has no record for the child, or if a
-// record for another child has a key between the new key and the old one. Lower appends the range
-// that must be written to ranges.
+// record for another child has a key between the new key and the old one. Lower appends to ranges
+// the range that must be written.
 func Lower(p *Page, key uint64, child Addr, ranges []Range) (_ []Range, ok bool) {
 	for _, i := range p.Order(nil) {
 		if r, _ := p.Slot(int(i)); r.Key > key {

@@ -373,8 +373,8 @@ func (h *ringHost) shares(c *CQ) bool {
 	return false
 }
 
-// Enable moves the limit of the managed ring of queue pair n. It returns false if n has none, or is
-// in another protection domain.
+// Enable moves the limit of the managed ring of queue pair n. It returns false if n has no such
+// ring, or is not in the protection domain of the ring that executes the ENABLE.
 func (h *ringHost) Enable(n wire.QPN, index uint32) bool {
 	to := h.e.qps[n]
 	if to == nil || to.pd != h.qp.pd || to.ring == nil || !to.ring.Config().Managed {

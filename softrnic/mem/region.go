@@ -26,9 +26,9 @@ type Region struct {
 	zero    bool     // zero-based: device memory, or a window to it
 	valid   bool     // its keys are valid
 	gone    bool     // deregistered
-	// view is set in a region for fast registration, whose own keys are never valid: it is the part
-	// of the region that a work request has registered, with keys that are valid while view.valid
-	// is set. In this part, whole points back to the region.
+	// The fields view and whole are for fast registration. In a region for it, whose own keys are
+	// never valid, view is the part that a work request has registered. This part has keys that are
+	// valid while view.valid is set; its field whole points back to the region.
 	view, whole *Region
 }
 

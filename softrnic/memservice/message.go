@@ -202,7 +202,7 @@ var refusals = map[refusal]error{refusedFenced: ErrFenced, refusedFull: ErrFull,
 type answer struct {
 	kind   kind
 	memory Memory // result of a connect request
-	holder Holder // result of a who request
+	holder Holder // result of a request of kind who
 	// owner is the result of three kinds of requests. For retire it is the largest owner that is
 	// fenced now. For reserve and disconnect others it is the largest owner that had connected or was
 	// retired before.
@@ -212,7 +212,7 @@ type answer struct {
 }
 
 // fields returns where the values of an answer are, in the order of the message. The answers to
-// connect and who requests have formats of their own.
+// requests of the kinds connect and who have formats of their own.
 func (a *answer) fields() []any {
 	switch a.kind {
 	case kindRetire, kindDisconnectOthers, kindReserve:

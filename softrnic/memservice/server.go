@@ -348,9 +348,9 @@ func (s *Server) roomFor(c *Conn) error {
 	return nil
 }
 
-// welcome accepts a connection and starts its work. A connection without work is accepted by
-// another thread, perhaps later; a fence that arrives before or during the handshake ends the
-// connection.
+// welcome accepts a connection that has a Work, and starts a thread for the Work. Any other
+// connection is accepted by another thread, perhaps later; a fence that arrives before or during
+// this handshake ends the connection.
 func (s *Server) welcome(in rdmacm.Request, c *Conn, a answer) error {
 	h := handshake{in, c, a}
 	if c.work == nil {

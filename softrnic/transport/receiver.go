@@ -77,8 +77,8 @@ func (r *receiver) complete(status verbs.Status, out *Actions) *verbs.WC {
 	return wc
 }
 
-// flush completes all receives with WRFlushErr. It reads the length of outside only once, because
-// the program may add receives all the time.
+// flush completes all receives with WRFlushErr. It asks only once how many receives the shared ring
+// (outside) has, because the program may add receives all the time.
 func (r *receiver) flush(out *Actions) {
 	n := r.rq.len()
 	if r.outside != nil {

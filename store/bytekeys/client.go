@@ -115,7 +115,8 @@ func (c *Client) MaxEntry() int {
 }
 
 // begin is called at the start of a write. It checks the lengths, finds the number of the key's
-// data, and makes the entry to write. If claim is true, a key without a place takes one.
+// entry (see place), and makes the entry to write. If claim is true, a key that has no number yet
+// claims one.
 func (c *Client) begin(key, value []byte, claim bool, deadline clock.Time) (number uint64, err error) {
 	c.cost = kv.Cost{}
 	n, most := entryLen(len(key), len(value)), c.MaxEntry()

@@ -306,8 +306,9 @@ func (w *Word) occupied() bool {
 	return w.Pending != 0
 }
 
-// look applies the changes that are due at the time now: it drops old counts, and a word leaves
-// Busy if nothing is in flight on clients' connections, or if Config.Patience has passed.
+// look applies the changes that are due at the time now: it drops the counts of operations that no
+// NIC can retransmit any more, and a word leaves Busy if nothing is in flight on clients'
+// connections, or if Config.Patience has passed.
 func (w *Word) look(now clock.Time) {
 	w.used = true
 	w.client.age(w.t.interval(now))

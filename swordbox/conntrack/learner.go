@@ -24,8 +24,8 @@ import (
 // A host can forge responses with its own address. That can pair its own flows wrongly, but no flow
 // of another host.
 
-// confirm is how many responses must match the only flow that is left, before the table pairs the
-// two flows. Each response must have a higher PSN than the one before.
+// confirm is how many responses must match the only flow that can still be the peer, before the
+// table pairs the two flows. Each response must have a higher PSN than the one before.
 const confirm = 3
 
 // learner finds out from packets which two flows are the two directions of one connection. It holds

@@ -136,8 +136,8 @@ type (
 	// next atomic on each word. ForgetWords returns the number of words.
 	WordForgetter interface{ ForgetWords() int }
 
-	// Stater shows the states of its parts to a test, which counts the transitions of the state
-	// tables that have occurred. table names the state table; entry is the number of the object
+	// Stater shows the states of its parts to a test. The test counts which transitions of the
+	// state tables have occurred. table names the state table; entry is the number of the object
 	// that is in the state.
 	Stater interface {
 		States(visit func(table string, entry uint32, state string))

@@ -138,7 +138,7 @@ func NewListing[H Handler, T any](help Help, items func(h H, now clock.Time) []T
 }
 
 // WriteTable writes a list as a table: the header, and a line for each item. Tabs separate columns.
-// If the list is empty, it writes the text in none instead.
+// If the list is empty, WriteTable writes the text `none` instead.
 func WriteTable[T any](out io.Writer, list []T, none, header string, line func(i *T) string) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(out, none)

@@ -32,8 +32,8 @@ var units = []struct {
 	size uint64
 }{{"word", 8}, {"line", 64}, {"page", 4096}}
 
-// Count is the action count. Its rules count the addresses that requests touch most; with the key
-// store, they count requests in the memory of servers.
+// Count is the action count. Its rules count the addresses that requests touch most. Rules with the
+// key `store` instead count requests, by counters in the memory of servers.
 var Count = rules.Register(rules.Definition{
 	Name: "count", Doc: "counts the addresses that requests access most, and changes nothing; see `rdmalab switch hot`",
 	Observes: true, Check: checkMode,

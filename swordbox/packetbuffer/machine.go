@@ -185,7 +185,9 @@ func (m *Machine) SetRules(set *rules.Set) {
 		case port < 0 || len(l.Servers) == 0:
 			m.idle = append(m.idle, r.ID)
 		case q != nil && !q.place.Newest():
-			m.later = set // the port has a newer queue, of the other mode: when q is empty, the rule gets a new queue behind that one
+			// The port has a newer queue than q, of the other mode. When q is empty, the rule gets
+			// a new queue behind that one.
+			m.later = set
 		default:
 			m.use(r.ID, port, l)
 		}

@@ -48,7 +48,7 @@ type flows struct {
 	overflow uint64     // packets of flows that are not in the full table
 
 	// recent has flows of the last packets, so that requests and responses that take turns need no
-	// look-up in the table. flowKey.place returns the index of a flow.
+	// look-up in the table. The place of a flow in recent is flowKey.place.
 	recent [recentFlows]recentFlow
 }
 

@@ -16,8 +16,8 @@ import (
 // confirmed.
 type former struct {
 	conn journal.Conn
-	// link is the link whose next attempt waits for this end; nil means that a former incarnation
-	// of the switch made the connection.
+	// link is the link whose next attempt waits until the server has confirmed the end of conn; nil
+	// means that a former incarnation of the switch made the connection.
 	link  *link
 	next  clock.Time // when the next DREQ is due
 	until clock.Time // when the switch stops waiting for the DREP; 0 means not set yet

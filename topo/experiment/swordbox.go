@@ -72,8 +72,8 @@ const (
 )
 
 // pace sets how long a load of a figure is measured. Without writes, no cached location of a key
-// becomes stale, so the throughput settles at once. With steered READs, half the time is enough,
-// because it has more operations than the whole time without steering.
+// becomes stale, so the throughput settles at once. With steered READs, half the time is enough:
+// even then there are more operations than in the whole time without steering.
 func (l *Clover) pace(quick bool) {
 	l.Warm, l.Run = figureWarm, figureRun
 	switch {

@@ -232,8 +232,8 @@ func (list planMixes[P]) check(value string) error {
 }
 
 // choose returns the names of the mixes of a run: those that value names, or, if it is "", those
-// that the seed draws. It leaves out the mixes in without, which the scenario cannot have. Of two
-// mixes that exclude each other, the later one stays.
+// that the seed draws. It leaves out the mixes that `without` names, because the scenario cannot
+// have them. Of two mixes that exclude each other, the later one stays.
 func (list planMixes[P]) choose(seed uint64, value string, without ...string) (chosen []string) {
 	d := newDraw(seed ^ 0x6d69786573)
 	for _, m := range list {

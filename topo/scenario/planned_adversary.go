@@ -134,8 +134,8 @@ func (a *adversary) keep(x *act, frame []byte) {
 	a.rack.At(a.rack.Now().Add(lateLimit), func() { a.send(h) })
 }
 
-// overtaken is called when a packet enters a direction. Behind this packet, it sends the held-back
-// packets of the direction that enough later packets have overtaken by now.
+// overtaken is called when a packet enters a direction. Behind this packet, overtaken sends those
+// held-back packets of the direction that enough later packets have overtaken by now.
 func (a *adversary) overtaken(half int) {
 	for _, h := range a.held {
 		if h.half != half {

@@ -39,8 +39,8 @@ type Timing interface {
 	// Arrive returns the time at which the node gets a frame that reaches it at time now; it is not
 	// before now. The node may get frames in another order than the one in which they reach it.
 	Arrive(now clock.Time, port int, frame []byte) clock.Time
-	// Depart returns the time at which a frame leaves the node, which has appended it to out at
-	// time now; it is not before now. cause says why the node has made the frame.
+	// Depart returns the time, not before now, at which a frame leaves the node. The node has
+	// appended the frame to `out` at the time now. cause says why the node has made the frame.
 	Depart(now clock.Time, port int, frame []byte, cause Cause) clock.Time
 }
 

@@ -83,8 +83,8 @@ type packet struct {
 	response bool
 }
 
-// thread records when packets of one client thread were in the switch, since the thread last called
-// InSwitch. phase counts these calls.
+// thread records when packets of one client thread were in the switch, since this thread last
+// called InSwitch. phase counts the thread's calls of InSwitch.
 type thread struct {
 	phase  int
 	inside map[packet]clock.Time // when each packet that is in the switch has arrived there

@@ -173,7 +173,7 @@ var modifyBits = map[uint32]verbs.QPMask{
 }
 
 // changes returns the attributes that mask selects, in the form of package verbs. It takes the
-// values that keep has stored.
+// values that the method keep has stored.
 func (o *programQPObject) changes(mask uint32) verbs.QPModify {
 	m := verbs.QPModify{
 		Access: granted(o.attr.Access), QKey: o.attr.QKey, MinRNRTimer: o.attr.MinRNRTimer,

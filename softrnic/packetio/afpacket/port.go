@@ -110,8 +110,8 @@ func (p *Port) setup() error {
 		p.merge.limit = p.info.MTU + ethernetLen
 	}
 	p.silence()
-	// ETH_P_ALL: a socket that is bound to one protocol would get frames only behind the tc program of
-	// silence, which drops them.
+	// ETH_P_ALL: a socket that is bound to one protocol would get frames only behind the tc program
+	// that the method silence attaches, and that program drops them.
 	if err := unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: p.info.Ifindex}); err != nil {
 		return fmt.Errorf("bind: %w", err)
 	}

@@ -185,7 +185,8 @@ func (w *Waiter) look(start time.Time, d time.Duration) bool {
 }
 
 // adapt sets the budget for the next Wait. It is called after a Wait that slept and took d,
-// including the time to wake up.
+// including the time to wake up. If d was less than twice the longest time of polling (spin), the
+// next Wait polls for that time, otherwise half as long as this Wait.
 func (w *Waiter) adapt(d time.Duration) {
 	if d < 2*w.spin {
 		w.budget = w.spin

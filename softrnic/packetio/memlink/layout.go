@@ -19,7 +19,7 @@ const (
 	minFrame = 14
 )
 
-// Offsets in the memory of a direction. Each word has a cache line of its own:
+// Offsets in the memory of one direction of a link. Each word has a cache line of its own:
 //
 //	tail | head | asleep | dropped | Slots entries | DataBytes of frames
 const (
