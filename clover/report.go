@@ -21,7 +21,8 @@ type reports struct {
 	// for Config.Reporter. They are the oldest records. The client drops them when the answer
 	// arrives.
 	batch int
-	// heard is true if the answer to the last request has arrived, but hear has not read it yet.
+	// heard is true if the answer to the last request has arrived, but the method hear has not read
+	// it yet.
 	heard bool
 	// seq and sent are the sequence number and the time of the last request. op is its SEND. words
 	// are the WRITEs of shortcuts.

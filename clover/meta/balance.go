@@ -28,7 +28,7 @@ type balance struct {
 // server would give with the same free room.
 const (
 	slowest   = 64
-	keepsPart = 4 // the weight of a new measurement in the moving average (field took) is 1/keepsPart
+	keepsPart = 4 // a new measurement has the weight 1/keepsPart in the moving average (field took)
 )
 
 // weigh measures the memory servers and computes their weights, once in a quarter of a lease.

@@ -14,8 +14,8 @@ type Status uint8
 const (
 	// OK: all bytes have arrived.
 	OK Status = iota
-	// RemoteAuthenticationFailure: the target has refused K_d, has no such region, or the request
-	// was damaged on the way.
+	// RemoteAuthenticationFailure: the target has refused the request's key (K_d), has no such
+	// region, or the request was damaged on the way.
 	RemoteAuthenticationFailure
 	// NACK: the target has refused the request, because too many bytes or requests wait there, or
 	// because its window has not admitted a WRITE or REKEY in time.

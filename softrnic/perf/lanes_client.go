@@ -87,8 +87,8 @@ func (s *session) runLanes(c *Config, l lanes, slots int, res *Result) error {
 	return f.bandwidth(c, slots, res)
 }
 
-// open makes the lanes, exchanges with the server the tables of the lanes' ends (laneEnd), and waits
-// until the server is ready. The channel destroys the lanes at its end.
+// open makes the lanes, exchanges with the server the tables of the lanes' ends (laneEnd), and
+// waits until the server is ready. The channel destroys the lanes at its end.
 func (f *laneClient) open() error {
 	gid := verbs.GIDOf(f.to)
 	p := f.cfg.params()

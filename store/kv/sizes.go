@@ -12,8 +12,8 @@ type Sizes struct {
 	// Min and Max are the smallest and the largest size in bytes.
 	Min int `json:"min"`
 	Max int `json:"max"`
-	// Zipf is the exponent by which smaller sizes are more frequent; 0 means that all sizes are
-	// equally frequent.
+	// Zipf is the exponent of Zipf's law by which smaller sizes are more frequent than larger ones;
+	// 0 means that all sizes are equally frequent.
 	Zipf float64 `json:"zipf,omitempty"`
 	// List, if not empty, has all sizes that occur, with their shares.
 	List []SizeShare `json:"list,omitempty"`

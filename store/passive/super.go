@@ -20,7 +20,8 @@ const (
 	superNumbers = 40
 )
 
-// superAt is where a superblock says which server of the list this one is, from 0 on, in 4 bytes.
+// superAt is the offset, in a superblock, of 4 bytes that say to which server the superblock
+// belongs: the index of that server in the list of servers, from 0 on.
 const superAt = superServers + 4
 
 // Numbers are the sizes of a store. The superblock has them, so that a client that opens the store

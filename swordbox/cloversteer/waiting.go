@@ -144,7 +144,7 @@ func (m *Machine) release(c *pipeline.Ctx, i int32) {
 		return
 	}
 	if !c.Release(m.wait.list[i].hold, nil, "") {
-		m.stats.Expired++ // the hold time of the append was over, and the pipeline has already sent the append
+		m.stats.Expired++ // its hold time was over: the pipeline has already sent the append
 	}
 	m.unhold(i)
 }

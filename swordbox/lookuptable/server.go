@@ -123,7 +123,8 @@ func (b *bouncer) Work(c *pipeline.Ctx) {
 	}
 }
 
-// ask asks for the slots and then for the cells of the frames in flight, in their order.
+// ask sends READs for the frames in flight, in their order: for each frame first of the slots that
+// may have its entry, and then of its cells.
 func (b *bouncer) ask(c *pipeline.Ctx) {
 	for b.begun < b.n {
 		l := b.at(b.begun)

@@ -95,7 +95,7 @@ const (
 	Gone
 )
 
-// Done ends the lookup of a frame that has come back. The frame may be changed.
+// Done ends the lookup of a frame that has come back. Done may change f.
 func (t *Table) Done(c *pipeline.Ctx, l *Lookup, f packetio.Frame) {
 	var v view
 	switch {

@@ -103,7 +103,9 @@ func (m *Machine) SetRules(set *rules.Set) {
 	m.labels.follow(former, m.counts)
 	var dropped uint64
 	m.Links.Sweep(func(ch *channel) { dropped += ch.pending.sum })
-	if dropped > 0 { // if nothing was dropped, record must not be called: another program may still use the journal (see Formerly)
+	// If nothing was dropped, record must not be called: another program may still use the journal
+	// (see Formerly).
+	if dropped > 0 {
 		m.stats.Dropped += dropped
 		m.record()
 	}

@@ -23,7 +23,7 @@ type MemoryUser interface {
 
 // Directions of BufferRate.
 const (
-	Store = "store" // frames that the switch WRITEs to the ring; if BufferRate.Native is true, WRITEs of a client
+	Store = "store" // frames that the switch WRITEs to the ring; with Native: WRITEs of a client
 	Load  = "load"  // frames that come back; native: READs
 )
 

@@ -80,8 +80,8 @@ type OneRMAResult struct {
 	LargeMedian float64
 	Rekey       *Rekey
 	Failover    *Failover
-	// Rack has the results that only a rack has. If it is set, one round trip in the fields above is
-	// Rack.RTT.
+	// Rack has the results that only a rack has. If it is set, one round trip in the fields above
+	// is Rack.RTT.
 	Rack *OneRMARack
 }
 

@@ -15,8 +15,8 @@ const (
 
 // steeringKind is a kind of steering for which figures have a series.
 type steeringKind struct {
-	// name is the name of our series. their is the authors' name of it. data is its key in their
-	// data.
+	// name is the name of our series. their is the authors' name of it. data is the key of the
+	// series in the authors' data.
 	name, their, data string
 	box               Switch
 }

@@ -136,7 +136,8 @@ func (r *tableRun) bury() {
 			if errors.Is(err, kv.ErrTimeout) && rt.Now() < end { // a server that crashed during the attempt never answers
 				continue
 			}
-			if err == nil && len(owners) == 0 && !r.steady() && rt.Now() < end { // the members are not settled: a master changes them
+			// The members are not settled: a master changes them.
+			if err == nil && len(owners) == 0 && !r.steady() && rt.Now() < end {
 				rt.Sleep(time.Millisecond)
 				continue
 			}

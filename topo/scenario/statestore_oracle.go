@@ -80,7 +80,7 @@ func (o *stateOracle) request(f *wire.Frame) {
 	o.sum(&t).amount += o.layout.Amount(&t)
 }
 
-// slotOf returns the number of the counter of a row in which request t is counted.
+// slotOf returns the number of the counter that counts request t in the given row.
 func (o *stateOracle) slotOf(t *handler.Target, row int) int {
 	return o.layout.Slot(o.run.env.rack.Spec.Switch.Rules[0].Server, t, row)
 }

@@ -33,7 +33,8 @@ func (l *calls) begin(op string, id uint64) error {
 	return nil
 }
 
-// waited is called when a call no longer waits for its event: its answer is being queued.
+// waited counts one waiting call less: the event for which the call has waited has come, and its
+// answer is being queued.
 func (l *calls) waited() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

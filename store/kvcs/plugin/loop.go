@@ -28,7 +28,7 @@ type loop struct {
 
 	mu     sync.Mutex // guards the fields below, and Machine
 	box    kvcs.Outbox
-	behind []kvcs.Rekey // REKEYs that wait because the channel due is full
+	behind []kvcs.Rekey // REKEYs that wait because the channel `due` is full
 	closed bool
 	kvcs.Machine
 }

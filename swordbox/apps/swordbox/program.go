@@ -69,7 +69,7 @@ type flowRule struct {
 	machine             handler.Machine // nil means that no rule for the responder has a machine
 	rules               []*rules.Rule
 	watch               *watched           // nil means that no rule observes requests to the responder
-	others              []handler.Bypasser // the other bypassers that must see the flow's packets
+	others              []handler.Bypasser // handlers besides machine that must see its packets
 	guarded             bool               // the switch must drop damaged packets of the flow
 }
 

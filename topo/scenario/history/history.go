@@ -40,7 +40,7 @@ type Op struct {
 	Mask uint64
 }
 
-// Apply returns the value of a word after the operation, if its value before is word.
+// Apply returns the value of a word after the operation. The argument word is the value before it.
 func (o Op) Apply(word uint64) uint64 {
 	switch o.Kind {
 	case Write:
