@@ -262,7 +262,7 @@ func (m *Machine) States(visit func(table string, entry uint32, state string)) {
 	}
 }
 
-// placeName says in words where the flow's requests are sent now: on the client's own connection or
+// placeName says in words where the flow's requests are sent now: on the client's connection or
 // on shared ones. It adds whether the flow has held requests.
 func (l *sequencer) placeName() string {
 	switch own := l.place == placeOwn; {
