@@ -233,7 +233,7 @@ func HistoryFlags(fs *pflag.FlagSet, in *HistoryRequest) {
 	fs.IntVar(&in.Rounds, "rounds", 200, only+"operations of each client, 1 to 10000; if a PUT finds that its key does not exist, the client INSERTs the key")
 	fs.IntVar(&in.Keys, "keys", in.Keys, only+"number of keys on which the clients work, 1 to 1048576")
 	fs.Uint64Var(&in.Seed, "seed", 1, only+"seed of the operations")
-	fs.Uint64Var(&in.Base, "base", 0, only+"first of the keys on which the clients work; these keys must not exist yet (default: keys that were never used)")
+	fs.Uint64Var(&in.Base, "base", 0, only+"first of the keys on which the clients work, 1 or more; these keys must not exist yet (default: keys that were never used)")
 }
 
 // Renamed makes fs accept flags also by their earlier names. renamed maps each earlier name to the

@@ -29,8 +29,9 @@ func (s *Store) complete() {
 	or(
 		&c.Load, "Insert the keys from 0 to --keys minus 1",
 		"load lets clients on all compute hosts insert the keys 0, 1, 2 and so on, as many as --keys says. A key that\n"+
-			"exists already keeps its value. Each value contains its key and a checksum, so that `rdmalab run ycsb --no-load`\n"+
-			"can verify what it reads. load prints how long it took. If the store has not been started, load starts it.",
+			"exists already keeps its value. Each value contains its key and the number of its write, from which its other\n"+
+			"bytes follow, so that `rdmalab run ycsb --no-load` can verify what it reads. load prints the number of keys, the\n"+
+			"length of the values, and how long it took. If the store has not been started, load starts it.",
 		fmt.Sprintf("  rdmalab %s load --keys 1000\n  rdmalab run ycsb --store %[1]s --keys 1000 --no-load", s.Name),
 	)
 	if c.Check.New == nil {
@@ -40,8 +41,9 @@ func (s *Store) complete() {
 				"with its answer (the history). Then it looks for one order of the operations on each key that explains all\n"+
 				"answers and agrees with the times of the operations: the history is linearizable if there is such an order. You\n"+
 				"may inject faults while check runs. The store must have been started.\n\n"+
-				"check prints the number of operations and how many had no answer, because they timed out. The exit status is 1\n"+
-				"if the history of a key is not linearizable.",
+				"check prints the number of operations, how long they took, how many had no answer, because they timed out, and\n"+
+				"whether the history is linearizable. If it is not, check prints the last operations on the first such key. The\n"+
+				"exit status is 1 if the history is not linearizable, or if the search for an order was given up.",
 			fmt.Sprintf("  rdmalab %s check\n  rdmalab inject loss 5%% --link cn0 && rdmalab %[1]s check --clients 8 --rounds 500", s.Name),
 		)
 		c.Check.From, c.Check.Output, c.Check.New = true, true, func(fs *pflag.FlagSet) func(*Call) (Result, error) { return newHistory(fs, c.NoLoss) }

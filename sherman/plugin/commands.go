@@ -106,7 +106,8 @@ func commands() store.Commands {
 				"With --clients, that many clients on one host first read, write, insert, delete and scan a few keys. Then check\n" +
 				"also proves that one order of the operations on each key explains all answers and agrees with their times (that\n" +
 				"their history is linearizable). You may inject faults, and crash and restart hosts, while check runs.\n\n" +
-				"check prints what it has read and each error that it has found. The exit status is 1 if there is an error.",
+				"check prints what it has read, and the first 20 errors that it has found; of further errors it prints only the\n" +
+				"number. The exit status is 1 if there is an error.",
 			Example: "  rdmalab sherman check\n" +
 				"  rdmalab inject loss 5% --link ms0 && rdmalab sherman check --clients 8 --rounds 500",
 			From: true, Output: true, New: newCheck,
@@ -115,8 +116,8 @@ func commands() store.Commands {
 			Short: "Fill an empty tree with the keys from 0 to --keys minus 1",
 			Long: "load fills an empty tree with the keys 0, 1, 2 and so on, as many as --keys says. It builds whole pages and\n" +
 				"writes them, first the leaves. That is faster than inserting the keys one by one. load fails if the tree is not\n" +
-				"empty. Each value contains its key and a checksum, so that `rdmalab run ycsb --no-load` can verify what it reads.\n" +
-				"load prints the number of pages and how long it took.",
+				"empty. Each value contains its key and the number of its write, from which its other bytes follow, so that\n" +
+				"`rdmalab run ycsb --no-load` can verify what it reads. load prints the number of pages and how long it took.",
 			Example: "  rdmalab sherman start --fresh && rdmalab sherman load --keys 100000\n" +
 				"  rdmalab run ycsb --store sherman --keys 100000 --no-load",
 			From: true, New: newLoad,

@@ -53,13 +53,14 @@ func init() {
 			Short: "Start the server, which takes the table over, or makes an empty one",
 			Long: "start starts the server's process on the metadata host. If an earlier process has left a table, the new process\n" +
 				"uses this table, without copying or building it again. --items and --value are used only when a table is made. start\n" +
-				"prints whether a table was taken over or made. start fails while another store is up.\n\n" +
+				"prints whether a table was made, or taken over, and how many keys it has; a server that runs already counts as taken\n" +
+				"over. start fails while another store is up.\n\n" +
 				"With --memcached the process also listens on a TCP address of its host, and executes get, gets, set, add, replace,\n" +
 				"append, prepend, cas, incr, decr, delete, flush_all, stats, version, verbosity and quit of memcached's text\n" +
 				"protocol. An item is stored as one value: its data, its key and 6 bytes together must not exceed --value. Nothing\n" +
 				"is evicted and nothing expires: a full table refuses new keys, and an exptime in the future is refused. If the\n" +
-				"server runs already and --fresh is not given, start only makes it listen at the address of --memcached. A new\n" +
-				"process listens only if its start has --memcached.",
+				"server runs already and --fresh is not given, start only makes it listen at the address of --memcached, instead of an\n" +
+				"earlier one. A new process listens only if its start has --memcached.",
 			Example: "  rdmalab nictable start\n" +
 				"  rdmalab nictable start --fresh --items 100000 --value 64\n" +
 				"  rdmalab nictable start --fresh --value 65792 --memcached :11211\n" +

@@ -124,13 +124,17 @@ var help = handler.Help{
 	Long: "hot shows the addresses that requests access most, hottest first, as rules of action count have counted them. A\n" +
 		"rule counts units of 8, 64 or 4096 bytes (unit=word, line or page). A request that covers several units counts for\n" +
 		"each of them, but only for the first 16. Retransmissions are not counted, except on connections that the switch\n" +
-		"does not track yet. Counting changes and delays no packet.\n\n" +
+		"does not track yet. Counting changes and delays no packet. Rules with the key store are not shown here: see `rdmalab\n" +
+		"switch counted`.\n\n" +
+		"  SERVER   memory server\n" +
+		"  ADDRESS  first address of the unit\n" +
+		"  UNIT     bytes of the unit\n" +
 		"  COUNT    largest possible number of requests since counting began; the true number is between COUNT - OVER and COUNT\n" +
 		"  OVER     by how much COUNT can be too large. A rule counts only top=N addresses at a time. A new address takes the\n" +
 		"           place of the address with the smallest COUNT, and its own COUNT begins with that number\n" +
-		"  READS    number of READs since the address came into the table; exact\n" +
-		"  WRITES   number of WRITEs since the address came into the table; exact\n" +
-		"  ATOMICS  number of atomics since the address came into the table; exact\n" +
+		"  READS    number of READs since the address took its place; exact\n" +
+		"  WRITES   number of WRITEs since the address took its place; exact\n" +
+		"  ATOMICS  number of atomics since the address took its place; exact\n" +
 		"  RULE     name of the rule that counts\n\n" +
 		"Counts begin again at 0 when the rule is changed, and after `rdmalab switch tables hot --clear`.",
 	Example: "  rdmalab switch rules add server=ms0 action=count unit=line\n" +

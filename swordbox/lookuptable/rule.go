@@ -47,11 +47,11 @@ var Lookups = rules.Register(rules.Definition{
 		"see `rdmalab switch lookup`",
 	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Memory: memoryOf, Hosts: []string{keyTable},
 	Keys: []rules.Field{
-		extmem.ServersKey(keyTable, "ms0,ms1", fmt.Sprintf("with action lookup: up to %d memory servers, separated by commas, that have the table. Required", extmem.MaxServers)),
+		extmem.ServersKey(keyTable, "ms0,ms1", fmt.Sprintf("with action lookup: up to %d memory servers, separated by commas. Each entry of the table is on one of them, which a hash chooses. Required", extmem.MaxServers)),
 		rules.Option(keyMatch, "destination", "with action lookup: what an entry matches: a flow (addresses, protocol and ports) or a destination (its address); "+
 			"RoCEv2 packets whose entry rewrites an address are dropped, because their ICRC covers it; "+
 			"default: flow", extmem.OneOf(matches...)),
-		rules.Option(keyCapacity, "65536", fmt.Sprintf("with action lookup: slots on each server, 1 to %d; a slot has 64 bytes, in mode published the size of a cell. Give twice as many slots as entries; default: %d", MaxCapacity, defaultCapacity),
+		rules.Option(keyCapacity, "65536", fmt.Sprintf("with action lookup: slots on each server, 1 to %d; a slot has 64 bytes, in mode published the size of a cell. Give all servers together twice as many slots as there are entries; default: %d", MaxCapacity, defaultCapacity),
 			extmem.Between(1, MaxCapacity)),
 		rules.Option(keyCells, "512", fmt.Sprintf("with action lookup: cells (places for packets that wait for their entry) on each server, 1 to %d; default: %d", MaxCells, defaultCells),
 			extmem.Between(1, MaxCells)),
@@ -59,7 +59,7 @@ var Lookups = rules.Register(rules.Definition{
 			framering.HeaderLen, strings.Join(cellSizes, ", "), defaultCell), extmem.OneOf(cellSizes...)),
 		rules.Option(keyCache, "1024", fmt.Sprintf("with action lookup: entries that the switch keeps in its cache, 0 to %d; 0 means no cache; default: %d", MaxCache, defaultCache), extmem.Between(0, MaxCache)),
 		rules.Option(keyMiss, "drop", "with action lookup: what happens to a packet without an entry: forward or drop; default: forward", extmem.OneOf(misses...)),
-		rules.Option(keyBase, "0x1000", "with action lookup: offset of the table in the region of each server's memory service, a multiple of 8; the cells follow the table; "+
+		rules.Option(keyBase, "0x1000", "with action lookup: offset of the table in the region of each server's memory service, a multiple of 8; the cells follow the table, in mode published each cell its slot; "+
 			"default: 0", extmem.CheckOffset),
 	},
 })

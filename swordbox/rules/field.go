@@ -42,7 +42,7 @@ var fields = []Field{
 		func(r *Rule) string { return r.ID },
 	},
 	{
-		"server", "ms0", "memory server whose requests the rule selects: a host's name or an address; with action lookup the host that sends the packets, with action " +
+		"server", "ms0", "memory server: the rule selects requests that are sent to it; a host's name or an address; with action lookup the host that sends the packets, with action " +
 			"buffer the host whose port is limited. Required",
 		setServer,
 		func(r *Rule) string { return cmp.Or(r.Host, r.Server.String()) },
@@ -58,24 +58,24 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.Mode == Hardened, r.Mode.String()) },
 	},
 	{
-		"range", "0x1000-0x2000", "only requests whose virtual address, as in the packet (`rdmalab switch hot` shows it), is in this range; the last address is excluded; with action atomics, both addresses are multiples of 8; default: all",
+		"range", "0x1000-0x2000", "only requests that touch this range of virtual addresses, as they are in packets (`rdmalab switch hot` shows them), also if they begin before it; the last address is excluded; with action atomics, both addresses are multiples of 8; not with actions lookup and buffer; default: all",
 		setRange,
 		func(r *Rule) string {
 			return unless(r.From == 0 && r.To == 0, fmt.Sprintf("%#x-%#x", r.From, r.To))
 		},
 	},
 	{
-		"rkey", "0x1234", "only requests with this R_Key (the key of one memory region); default: any",
+		"rkey", "0x1234", "only requests with this R_Key (the key of one memory region); not with actions lookup and buffer; default: any",
 		func(r *Rule, s string) error {
 			return setNumber(s, anyKey, 1<<32-1, func(n uint64) { r.RKey = uint32(n) })
 		},
 		func(r *Rule) string { return unless(r.RKey == 0, fmt.Sprintf("%#x", r.RKey)) },
 	},
-	number("shards", "2", "number of shared connections to the server, 1 to 64; the address in a request decides which of them carries it; default: 1",
+	number("shards", "2", "with actions move and atomics: number of shared connections to the server, 1 to 64; which of them carries a request depends on its address with atomics, and on its connection with move; with the key 'store': number of connections to each server that has counters; default: 1",
 		MaxShards, func(r *Rule) *int { return &r.Shards }),
 	{
 		"service", "memory", "the switch makes shared connections to this service of the server, a name or a port; with service=none it makes none, " +
-			"and `rdmalab switch connections adopt` gives it some; default: memory",
+			"and `rdmalab switch connections adopt` gives it some (not with actions lookup and buffer and the key 'store', with which the service is that of the servers in table, ring and store); default: memory",
 		func(r *Rule, s string) error {
 			if r.Service = s; s == none {
 				r.Service = ""

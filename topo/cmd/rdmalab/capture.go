@@ -34,12 +34,14 @@ func captureCmd() *cobra.Command {
 		Long: "capture records the packets on the links of the given hosts, or on all links, as the switch sees them, until it is\n" +
 			"interrupted or --for or --count ends it. A host has one link, which joins it and the switch. capture writes pcapng\n" +
 			"with one interface for each link and direction (\"cn0 up\", \"cn0 down\"), and a comment on every packet that a fault\n" +
-			"or the switch touched, with the name of the rule. At the end it prints the number of packets on standard error.\n\n" +
+			"or the switch touched: it names the fault, like f1, or says what the switch did. At the end capture prints the number\n" +
+			"of packets on standard error.\n\n" +
 			"The rack never waits for capture. If capture is too slow, packets are missing; capture prints how many, and the\n" +
 			"interface statistics of the file have the number, too.\n\n" +
-			"Each packet is recorded by itself. A tcpdump in a host or in the switch may see several packets as one long frame\n" +
-			"(segmentation offload), unless the rack file has `gso: off` for the host. If the rack file has `cable: memory`,\n" +
-			"RoCEv2 packets travel in shared memory, and tcpdump does not see them.",
+			"RoCEv2 packets and 1RMA messages are recorded one by one; TCP may appear as long frames (segmentation offload). A\n" +
+			"tcpdump in a host or in the switch may see several packets of any protocol as one long frame, unless the rack file\n" +
+			"has `gso: off` for the host. If the rack file has `cable: memory`, RoCEv2 packets travel in shared memory, and\n" +
+			"tcpdump does not see them.",
 		Example: "  rdmalab capture cn0 -w cn0.pcapng --for 10s\n" +
 			"  rdmalab capture | wireshark -k -i -\n" +
 			"  rdmalab capture cn0 ms0 | rdmalab dump --commented -",

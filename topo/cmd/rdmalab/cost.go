@@ -37,11 +37,12 @@ func calibrateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "calibrate",
 		Short: "Compare the results of a cost model with published figures",
-		Long: "calibrate repeats, on a rack in virtual time, measurements that were published for a NIC, and compares the results\n" +
-			"with the publications. It shows how well a cost model (the times that hardware takes, see `rdmalab sim cost`) fits\n" +
-			"the NIC. Each line has the PUBLISHED figure, the figure IN SIM with the cost model of --cost, the difference (OFF BY),\n" +
-			"and the ALLOWED difference. If a difference is larger than allowed, the line ends with WRONG and the exit status is\n" +
-			"1. --cost is required.",
+		Long: "calibrate repeats, on a rack in virtual time, measurements that were published for the NIC ConnectX-5, whatever\n" +
+			"--cost names, and compares the results with the publications. It shows how well a cost model (the times that hardware\n" +
+			"takes, see `rdmalab sim cost`) fits this NIC; with a model of another NIC, lines may be WRONG.\n\n" +
+			"Each line has the name of a FIGURE, the PUBLISHED value, the value IN SIM with the cost model of --cost, the\n" +
+			"difference (OFF BY) and the ALLOWED difference, both in percent of the published value, and the SOURCE. If the\n" +
+			"difference is larger than allowed, the line ends with WRONG and the exit status is 1. --cost is required.",
 		Example: "  rdmalab sim calibrate --cost connectx5\n" +
 			"  rdmalab sim cost connectx5 > my.yaml && rdmalab sim calibrate --cost my.yaml",
 		Args: cobra.NoArgs,

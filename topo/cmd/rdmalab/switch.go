@@ -24,8 +24,8 @@ func switchCmd() *cobra.Command {
 			"  swordbox   works on requests to memory servers as its rules say; `rdmalab switch rules add --help` lists what rules\n" +
 			"             can do\n\n" +
 			"The rack file chooses the program (default forward), as in `rdmalab up -f topo/racks/swordbox.yaml`; `rdmalab\n" +
-			"switch program` changes it. With forward, only the commands program, tables, trace and budget work; all others need\n" +
-			"swordbox.\n\n" +
+			"switch program` changes it. With forward, the commands program, tables, trace and budget work, and rules shows an\n" +
+			"empty list; all others need swordbox.\n\n" +
 			"Terms of these pages (docs/glossary.md has more):\n\n" +
 			"  hardened, published  a published rule works as in the SwordBox paper; a hardened rule, the default, closes the paper's\n" +
 			"                       holes, which are ways in which its design loses data, hangs or is slow (swordbox/HOLES.md)\n" +

@@ -170,8 +170,9 @@ func lookupListCmd() *cobra.Command {
 		Short: "List the entries of the table of a rule",
 		Long: "list reads the table of RULE from the servers' memory and prints one entry on a line. In \"to=10.0.0.2 dst=10.0.0.3\",\n" +
 			"the first part says which packets: those to 10.0.0.2. The second part says what the switch does with them: it\n" +
-			"replaces their destination by 10.0.0.3 (see `rdmalab switch lookup add --help`). RULE is the id of a rule with\n" +
-			"action lookup. `rdmalab switch lookup load` reads this format.",
+			"replaces their destination by 10.0.0.3 (see `rdmalab switch lookup add --help`). An entry without a second part lets\n" +
+			"the packets pass. In \"egress=port3\", 3 is the number of the port of the switch that egress=HOST has named. RULE is\n" +
+			"the id of a rule with action lookup. `rdmalab switch lookup load` reads this format.",
 		Example: "  rdmalab switch lookup list nat",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -24,10 +24,10 @@ func switchRulesCmd() *cobra.Command {
 			"them. `rdmalab switch rules add --help` explains its keys.\n\n" +
 			"rules lists the rules in force. The first rule that matches a request applies to it. Rules of action count only\n" +
 			"observe, and rules of lookup and buffer are about frames, so such rules may apply in addition. Requests that no rule\n" +
-			"matches are forwarded unchanged. Columns have the names of keys; -o json shows all keys. SHARDS and SERVICE are\n" +
-			"shown for rules of action move and atomics in mode hardened, and are - for all others.\n\n" +
+			"matches are forwarded unchanged. Columns have the names of keys; -o json also has the other keys that are set.\n" +
+			"SHARDS and SERVICE are shown for rules of action move and atomics in mode hardened, and are - for all others.\n\n" +
 			"When the rack comes up, the rules are those of the rack file. Changes by `rules add`, `remove` and `load` last\n" +
-			"until `rdmalab down`; they survive a crash of the switch.",
+			"until `rdmalab down` or `rdmalab switch program`; they survive a crash of the switch.",
 		Example: "  rdmalab switch rules\n" +
 			"  rdmalab switch rules add server=ms0 action=atomics\n" +
 			"  rdmalab switch rules remove r1\n" +
@@ -65,12 +65,15 @@ func addRuleCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add KEY=VALUE…",
 		Short: "Add a rule behind or before the others",
-		Long: "add adds a rule behind the others, or with --first before them, and prints the rule with its name. It fails if one\n" +
-			"rule would then hide another: the earlier rule matches every request that the later rule matches. The arguments are\n" +
+		Long: "add adds a rule behind the others, or with --first before them, and prints the rule with its name. The arguments are\n" +
 			"the keys of a rule, as in a rack file; server and action are required. The switch must run program swordbox\n" +
 			"(`rdmalab switch program swordbox`).\n\n" +
-			"A server has either rules with action steer, or rules with action move or atomics. All of them must have the same\n" +
-			"mode. Those with action move or atomics must also have the same shards, service, depth and mtu.\n\n" +
+			"Actions track, move, atomics and steer: the first rule that matches a request applies to it. Among the rules of one\n" +
+			"server, steer cannot be combined with move or atomics. All rules of the server with these three actions must have\n" +
+			"the same mode, and those with move or atomics also the same shards, service, depth and mtu.\n\n" +
+			"Action count: the first rule of this action that matches a request applies in addition. Actions lookup and buffer:\n" +
+			"the rules are about all frames of a host, and apply in addition.\n\n" +
+			"add fails if a rule would never apply, because an earlier rule takes all requests that it matches.\n\n" +
 			"A shared connection is a reliable connection of the switch to a memory server, on which it sends requests of several\n" +
 			"clients. The daemon of a host has a memory service, which registers memory, the region, for other hosts. In the\n" +
 			"store Clover a node is one version of a key's value, and an append is the CAS that puts a new node behind the newest\n" +
@@ -92,7 +95,7 @@ func addRuleCmd() *cobra.Command {
 			return say(cmd, "rule %s is in force: %v", r.ID, r)
 		},
 	}
-	cmd.Flags().BoolVar(&first, "first", false, "put the rule before the others: the first rule that matches applies")
+	cmd.Flags().BoolVar(&first, "first", false, "put the rule before the others, so that it applies to requests that it and another rule match")
 	return cmd
 }
 
@@ -101,8 +104,8 @@ func loadRulesCmd() *cobra.Command {
 		Use:   "load RACKFILE",
 		Short: "Replace the rules in force by those of a rack file",
 		Long: "load replaces the rules in force by those of a rack file (its key switch: rules), and lists them. If a rule is\n" +
-			"refused, no rule changes. The rest of the file is checked and has no effect on the rack. Errors are reported with\n" +
-			"line and column.\n\n" + needsSwordBox,
+			"refused, no rule changes. The rest of the file is checked and has no effect on the rack. Errors in the file are\n" +
+			"reported with line and column. An error of the switch, which refuses a rule, says why.\n\n" + needsSwordBox,
 		Example: "  rdmalab switch rules load topo/racks/swordbox.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
