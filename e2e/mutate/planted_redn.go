@@ -268,8 +268,8 @@ var rednBugs = []planted{
 	},
 	{
 		"redn: the lock of a client that has gone stays", "redn/lockserver.go",
-		"	s.received()\n	w.Append(sendring.Entry{Op: sendring.Enable}) // release\n	w.Wait(s.Answers.Done)\n",
-		"	w.Wait(s.Answers.Done)\n	s.received()\n	w.Append(sendring.Entry{Op: sendring.Enable}) // release\n",
+		"	s.received()\n	w.Append(sendring.Entry{Op: sendring.Enable}) // the request `release`, which releases the lock\n	w.Wait(s.Answers.Done)\n",
+		"	w.Wait(s.Answers.Done)\n	s.received()\n	w.Append(sendring.Entry{Op: sendring.Enable}) // the request `release`, which releases the lock\n",
 		"redn TestLockServerClientGone",
 	},
 	{
