@@ -24,7 +24,9 @@ type ring struct {
 	*sendring.Ring
 	place uint32     // index in the agenda of rings
 	busy  clock.Time // until this time the NIC is busy with entries that it has fetched
-	paced bool       // only with RingPaced: the next entry may be executed at the time busy
+	// paced is used with RingPaced. true: busy is the end of the execution time of the next entry,
+	// which is executed then.
+	paced bool
 	// waits is the number of the completion queue on which the ring waits in a WAIT entry;
 	// rings.waiting then lists the ring under this number. 0 means that it does not wait.
 	waits uint32

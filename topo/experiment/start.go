@@ -98,6 +98,6 @@ func (s *startFlag) parse(on string) (c CloverStart, err error) {
 	return c, nil
 }
 
-// errCopiesSteered is the error for a load with copies of nodes and steering: a switch that steers
-// knows only one copy of each node.
+// errCopiesSteered is the error for a load with copies of nodes and steering: the switch does not
+// steer requests of a store whose nodes have copies.
 var errCopiesSteered = errors.New("--start replicas: the switch cannot steer requests of a store with copies: use --steer none")

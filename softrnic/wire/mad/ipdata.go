@@ -20,7 +20,8 @@ import (
 const IPDataLen = 36
 
 // IPData is the header that RDMA-CM puts in front of the private data of a REQ or SIDR_REQ (IBTA
-// A11.6). It has the IP addresses and ports of the two ends of the connection.
+// A11.6). It has the IP addresses of both ends of the connection, and the port of the end that sends
+// the message. The port of the other end is in the service ID.
 type IPData struct {
 	Major, Minor uint8 // version 0.0
 	SrcPort      uint16
