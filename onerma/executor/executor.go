@@ -236,8 +236,8 @@ func opError(err error, format string, args ...any) error {
 }
 
 // Cancel ends the transfer with this tag: no more of its operations are issued. Results returns its
-// result when none of its operations is in flight any more. Cancel does nothing if there is no such
-// transfer. The caller must then call Tick.
+// result when none of its operations is in flight any more. After Cancel the caller must call Tick.
+// If there is no such transfer, Cancel does nothing.
 func (e *Executor) Cancel(now clock.Time, tag uint64) {
 	for _, f := range e.order {
 		for _, t := range f.queue {

@@ -103,7 +103,8 @@ func (c *checker) scan(server int) error {
 	return nil
 }
 
-// take parses the bytes b of the page at addr and stores the result in pages, faults or unparsed.
+// take parses the bytes b of the page at addr. It stores the page in pages, and the problems within
+// it in faults. If the bytes are no page, it stores the error in unparsed.
 func (c *checker) take(addr layout.Addr, b []byte) (*page, error) {
 	place := addr.Place()
 	delete(c.pages, place)

@@ -20,7 +20,8 @@ type CoordinatorConfig struct {
 	PID  nic.PID
 	// Shape is that of the table; required.
 	Shape Shape
-	// Rand makes sessions and keys; required. On a rack, its numbers must not be predictable.
+	// Rand makes the number of the store, those of sessions, and the new memory keys that REKEYs
+	// give to replicas; required. On a rack, its numbers must not be predictable.
 	Rand *rand.Rand
 	// RTT is the round-trip time of the rack; required.
 	RTT time.Duration

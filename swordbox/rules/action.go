@@ -103,8 +103,8 @@ func Register(d Definition) Action {
 }
 
 // Extend adds the keys, the hosts and the checks of d to an action that another package has
-// registered, and sets its Dials and its Memory. The package of a second handler of the action
-// calls it while packages are initialised.
+// registered, and sets its Dials and its Memory if d has them. It panics if a key exists already. The
+// package of a second handler of the action calls it while packages are initialised.
 func Extend(a Action, d Definition) {
 	to := &definitions[a]
 	for _, k := range d.Keys {

@@ -101,9 +101,9 @@ func (r *Rule) join(is, and string, value func(string) string) string {
 // plain are the characters without a special meaning in YAML.
 const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_"
 
-// quote quotes a value that YAML might read as something else.
+// quote quotes a value that the reader of rack files would not read as the same text.
 func quote(s string) string {
-	if strings.Trim(s, plain) == "" && s[0] != '-' && s[0] != '.' && s != "null" {
+	if strings.Trim(s, plain) == "" && s[0] != '-' && s[0] != '.' && !strings.EqualFold(s, "null") {
 		return s
 	}
 	return strconv.Quote(s)

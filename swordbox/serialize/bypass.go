@@ -10,8 +10,8 @@ import (
 )
 
 // Draining reports whether a server whose last rule was removed may still have requests in flight
-// on a shared connection. While the result is true, the caller passes requests to such a server to
-// Bypass, even if no rule covers their flows. Bypass drops those that must not overtake the
+// on a shared connection. While the result is true, the caller also calls Bypass for packets of flows
+// that no rule covers. Bypass drops those requests to such a server that must not overtake the
 // requests on the shared connection.
 func (m *Machine) Draining() bool { return len(m.leaving) > 0 }
 

@@ -105,6 +105,8 @@ func TestRuleYAML(t *testing.T) {
 	for _, text := range []string{
 		"id=locks server=ms0 action=atomics range=0x1000-0x2000 rkey=0x7 shards=2 service=none depth=4 mtu=512",
 		"id=null server=fd00::1 action=move service={a}#b",
+		"id=a server=fd00::1 action=move service=NULL",
+		"id=a server=fd00::1 action=move service=Null",
 		"id=x1 server=cn0 action=track",
 	} {
 		want, err := rules.Parse(text)

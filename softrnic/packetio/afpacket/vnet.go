@@ -70,7 +70,8 @@ func encodeVnet(h *[vnetLen]byte, f *packetio.Frame) {
 // maxTCPHeader is the longest TCP header in bytes.
 const maxTCPHeader = 60
 
-// packets returns the number of packets in f.
+// packets returns the number of packets in f. For TCP with options it may be one too large, because
+// the options count as payload.
 func packets(f *packetio.Frame) uint64 {
 	size, headers := f.SegSize, int(f.CsumStart)+udpHeaderLen
 	if f.Offload.Type != gsoNone {

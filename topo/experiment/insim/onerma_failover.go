@@ -19,7 +19,7 @@ const (
 	failoverKeys    = 64
 	failoverValue   = 2000
 	failoverThink   = 10 * time.Microsecond      // on average, between two GETs of a thread
-	failoverBefore  = 3 * experiment.FailoverBin // how long before the failure GETs are counted
+	failoverBefore  = 3 * experiment.FailoverBin // GETs are counted from this time before the failure on
 	// In the time failoverWarm the keys are loaded. Clients then work as long again before their GETs
 	// are counted.
 	failoverWarm = 400 * soloRTT

@@ -28,7 +28,7 @@ type wireRun struct {
 	seen  []wireFrame            // the packets so far
 	costs []experiment.Operation // the operations that were measured
 	turn  int                    // 0: client 1 records its queue pairs; 1: client 2 does; 2: client 1 is measured; 3: both are
-	start clock.Time             // the time at which both clients begin
+	start clock.Time             // when both clients begin to update the same key (turn 3)
 	done  int                    // the number of hand-overs that were measured
 }
 
