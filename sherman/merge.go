@@ -393,7 +393,7 @@ func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline cl
 			if err != nil && !errors.Is(err, errOwner) {
 				return err
 			}
-			continue // the next iteration checks the result
+			continue // the next iteration reads the left neighbour again: does it still name the closed page?
 		}
 		closed, after, err := c.pair(next, deadline)
 		switch {

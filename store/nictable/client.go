@@ -168,7 +168,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	if c.ended {
 		return dst[:0], kv.ErrClosed
 	}
-	var failed error // error of the last request; its status says why the request got no answer
+	var failed error // error of the last request that failed; a part of the error at the deadline
 	ask := c.ask
 	switch c.cfg.Gets {
 	case store.GetsReads:

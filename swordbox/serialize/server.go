@@ -126,7 +126,8 @@ func (s *server) usable(shard, n int) bool {
 // cnpInterval is the shortest time between two congestion notifications to a client (hole 38).
 const cnpInterval = clock.Time(50 * time.Microsecond)
 
-// congested sends a congestion notification to every client with requests on the connection.
+// congested sends a congestion notification to every client with requests on the connection, except
+// those to which it has sent one within cnpInterval.
 func (k *link) congested(ctx *pipeline.Ctx) {
 	m := k.s.m
 	k.conn.Each(func(t requester.Tag, _ wire.PSN, _ wire.Opcode, _ clock.Time) {

@@ -27,7 +27,8 @@ type record struct {
 	state recordState
 	// ackReq is true if the client set AckReq in the request.
 	ackReq bool
-	// got is how many packets of a READ's response the switch has forwarded without a gap.
+	// got is the index of the furthest packet of a READ's response that the switch has forwarded,
+	// plus 1. The last packet does not count. Packets before the furthest may have been lost.
 	got   int
 	prior uint64 // the original value that an atomic returns
 	// word is the word that the request concerns; nil if there is none. decision is the word's

@@ -205,8 +205,8 @@ func (a *application) stop(ends func(store.Node) error) error {
 	return errors.Join(errs...)
 }
 
-// do runs f as a job with its own verbs context. The context of f ends when the client of the
-// request disconnects, or when the job is ended.
+// do runs f as a job. f gets a verbs context of the job's own, and a ctx that ends when the client of
+// the request disconnects, or when stop ends all jobs.
 func (a *application) do(r *http.Request, name string, f func(ctx context.Context, v verbs.Context) error) error {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()

@@ -80,7 +80,8 @@ func (r builder) up(ctx context.Context) error {
 
 // existing returns the error that Up returns if a rack of that name is up, and nil otherwise. A
 // rack that did not come up completely, or of which nodes have died without a command, counts as
-// not up. existing restarts other processes that have died, such as the watcher.
+// not up, unless its hosts are of another kind (processes or containers): then Up is refused.
+// existing restarts other processes that have died, such as the watcher.
 func (r builder) existing(ctx context.Context) error {
 	if _, err := os.Stat(r.Paths.Ready()); err != nil {
 		return nil
