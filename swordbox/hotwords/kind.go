@@ -38,9 +38,9 @@ var Count = rules.Register(rules.Definition{
 	Name: "count", Doc: "counts the addresses that requests access most, and changes nothing; see `rdmalab switch hot`",
 	Observes: true, Check: checkMode,
 	Keys: []rules.Field{
-		rules.Option(keyTop, "64", fmt.Sprintf("with action count: how many addresses are counted at a time, 1 to %d; "+
-			"default: %d", MaxTop, defaultTop), checkTop),
-		rules.Option(keyUnit, "line", "with action count: what is counted, word (8 bytes), line (64) or page (4096); default: word", checkUnit),
+		rules.Option(keyTop, "64", fmt.Sprintf("with action count: how many addresses are counted at a time, 1 to %d, and %d in all rules together; not with the key 'store'; "+
+			"default: %d", MaxTop, MaxCounters, defaultTop), checkTop),
+		rules.Option(keyUnit, "line", "with action count: what is counted, word (8 bytes), line (64) or page (4096); with the key 'store' only for per=address; default: word", checkUnit),
 	},
 	Together: checkTotal,
 })

@@ -53,11 +53,11 @@ var Lookups = rules.Register(rules.Definition{
 			"default: flow", extmem.OneOf(matches...)),
 		rules.Option(keyCapacity, "65536", fmt.Sprintf("with action lookup: slots on each server, 1 to %d; a slot has 64 bytes, in mode published the size of a cell. Give all servers together twice as many slots as there are entries; default: %d", MaxCapacity, defaultCapacity),
 			extmem.Between(1, MaxCapacity)),
-		rules.Option(keyCells, "512", fmt.Sprintf("with action lookup: cells (places for packets that wait for their entry) on each server, 1 to %d; default: %d", MaxCells, defaultCells),
+		rules.Option(keyCells, "512", fmt.Sprintf("with action lookup: cells (places for packets that wait for their entry) on each server, 1 to %d; in mode published each slot has a cell, and the value is how many packets may wait; default: %d", MaxCells, defaultCells),
 			extmem.Between(1, MaxCells)),
 		rules.Option(keyCell, "2048", fmt.Sprintf("with action lookup: bytes of a cell, of which %d are a header; one of %s, and at most the path MTU; default: %d",
 			framering.HeaderLen, strings.Join(cellSizes, ", "), defaultCell), extmem.OneOf(cellSizes...)),
-		rules.Option(keyCache, "1024", fmt.Sprintf("with action lookup: entries that the switch keeps in its cache, 0 to %d; 0 means no cache; default: %d", MaxCache, defaultCache), extmem.Between(0, MaxCache)),
+		rules.Option(keyCache, "1024", fmt.Sprintf("with action lookup: entries that the switch keeps in its cache, 0 to %d, rounded up to a multiple of 4; 0 means no cache; default: %d", MaxCache, defaultCache), extmem.Between(0, MaxCache)),
 		rules.Option(keyMiss, "drop", "with action lookup: what happens to a packet without an entry: forward or drop; default: forward", extmem.OneOf(misses...)),
 		rules.Option(keyBase, "0x1000", "with action lookup: offset of the table in the region of each server's memory service, a multiple of 8; the cells follow the table, in mode published each cell its slot; "+
 			"default: 0", extmem.CheckOffset),

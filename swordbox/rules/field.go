@@ -37,7 +37,7 @@ const (
 
 var fields = []Field{
 	{
-		"id", "locks", "name of the rule; default: r1, r2 and so on",
+		"id", "locks", "name of the rule, 1 to 32 characters a-z, 0-9 and -; default: r1, r2 and so on",
 		func(r *Rule, s string) error { r.ID = s; return checkID(s) },
 		func(r *Rule) string { return r.ID },
 	},
@@ -71,7 +71,7 @@ var fields = []Field{
 		},
 		func(r *Rule) string { return unless(r.RKey == 0, fmt.Sprintf("%#x", r.RKey)) },
 	},
-	number("shards", "2", "with actions move and atomics: number of shared connections to the server, 1 to 64; which of them carries a request depends on its address with atomics, and on its connection with move; with the key 'store': number of connections to each server that has counters; default: 1",
+	number("shards", "2", "with actions move and atomics: number of shared connections to the server, 1 to 64; which of them carries a request depends on its address, but with action move in mode hardened on the client's connection; with the key 'store': number of connections to each server that has counters; default: 1",
 		MaxShards, func(r *Rule) *int { return &r.Shards }),
 	{
 		"service", "memory", "the switch makes shared connections to this service of the server, a name or a port; with service=none it makes none, " +
@@ -95,7 +95,7 @@ var fields = []Field{
 	number("depth", "16", "how many READs and atomics may be in flight on a connection of the switch, 1 to 128; default: 16",
 		MaxDepth, func(r *Rule) *int { return &r.MaxRdAtomic }),
 	{
-		"mtu", "1024", "largest path MTU of the switch's connections, 256 to 4096 bytes; the link and the server may allow less; default: 4096",
+		"mtu", "1024", "largest path MTU of the switch's connections: 256, 512, 1024, 2048 or 4096 bytes; the link and the server may allow less; default: 4096",
 		func(r *Rule, s string) error {
 			n, err := strconv.Atoi(s)
 			if err != nil || !slices.Contains(mtus, n) {
@@ -108,7 +108,7 @@ var fields = []Field{
 	},
 	{
 		"misses", "wait", "with action atomics, mode hardened: what answers a CMP_SWAP if the switch knows that it will fail: server, switch, or wait[:TIME]. With wait the switch " +
-			"holds the CMP_SWAP until the word has the value that the CMP_SWAP compares with. If the word does not get this value within TIME (at most 1s; 1ms if not given), the switch answers; default: server",
+			"holds the CMP_SWAP until the word has the value that the CMP_SWAP compares with. If the word does not get this value within TIME (at most 1s; 1ms if not given), or before the client's NIC sends the CMP_SWAP again, the switch answers; default: server",
 		setMisses,
 		func(r *Rule) string {
 			if r.MissTime != 0 {
@@ -123,7 +123,7 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.Steer == SteerBoth, r.Steer.String()) },
 	},
 	{
-		"keys", "1,7", "with action steer: up to 256 keys of Clover whose requests are steered, or hot:N for the N keys that clients " +
+		"keys", "1,7", "with action steer: keys of Clover whose requests are steered, up to 256 and 512 characters in decimal, or hot:N for the N keys that clients " +
 			"request most, N at most 256, only in mode hardened; default: all",
 		setKeys,
 		func(r *Rule) string {

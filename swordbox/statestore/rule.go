@@ -42,10 +42,10 @@ func init() {
 			extmem.ServersKey(hotwords.KeyStore, "ms1", fmt.Sprintf("with action count: up to %d memory servers, separated by commas; the switch counts in their memory by FETCH_ADD "+
 				"instead of in its own; see `rdmalab switch counted`", extmem.MaxServers)),
 			rules.Option(keyAt, "0x1000", "with the key 'store': offset of the first counter in the region of the memory service of each server, a multiple of 8; default: 0", extmem.CheckOffset),
-			rules.Option(keySlots, "4096", fmt.Sprintf("with the key 'store': number of counters of 8 bytes on all servers together, 1 to %d; with the key 'rows', in each row; default: %d", MaxSlots, defaultSlots),
+			rules.Option(keySlots, "4096", fmt.Sprintf("with the key 'store': number of counters of 8 bytes on all servers together, 1 to %d; with the key 'rows', in each row, and at most %[1]d in all rows; default: %[2]d", MaxSlots, defaultSlots),
 				extmem.Between(1, MaxSlots)),
 			rules.Option(keyRows, "4", fmt.Sprintf("with the key 'store': rows of a count-min sketch, 2 to %d, each with as many counters as the key 'slots' says: a request adds to one counter of each row, "+
-				"and the smallest of these counters is an upper bound of the count of a flow or address; default: 1, no sketch", MaxRows), extmem.Between(1, MaxRows)),
+				"and the smallest of these counters is an upper bound of the count of a flow or address; only in mode hardened; default: 1, no sketch", MaxRows), extmem.Between(1, MaxRows)),
 			rules.Option(keyPer, "address", "with the key 'store': what has a counter: a flow (client, server and queue pair, by a hash), or an address "+
 				"(the first unit of memory that the request names, counted from the start of the range; modulo slots or, with the key 'rows', by a hash); default: flow", extmem.OneOf(pers...)),
 			rules.Option(keyAdd, "bytes", "with the key 'store': what a request adds: 1 (requests) or its length (bytes); default: requests", extmem.OneOf(adds...)),

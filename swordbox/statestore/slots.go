@@ -58,7 +58,7 @@ var slotsHelp = handler.Help{
 		"  SLOT     number of the counter in its rule\n" +
 		"  STORE    memory server that has the counter\n" +
 		"  OFFSET   offset in bytes of the counter in the region of the server's memory service; `rdmalab read --at` takes it\n" +
-		"  CLIENT   address of the client that sent the last request counted\n" +
+		"  CLIENT   client that sent the last request counted\n" +
 		"  SERVER   memory server to which the client sent this request\n" +
 		"  QP       queue pair to which the client sent this request\n" +
 		"  ADDRESS  address in the server's memory that this request named\n\n" +

@@ -34,20 +34,23 @@ func lookupAddCmd(remove bool) *cobra.Command {
 		Short: "Write an entry into the table of a rule",
 		Long: "add writes an entry of RULE's table into a server's memory, waits until the server has it, and prints that it is\n" +
 			"written. RULE is the id of a rule with action lookup (`rdmalab switch rules`). If there is an entry with the same\n" +
-			"key, its action is replaced.\n\n" +
+			"key, its action is replaced. In mode published, add does not wait for the server, and an entry replaces any entry in\n" +
+			"the same slot, also one with another key.\n\n" +
 			"These arguments are the key; an entry applies to the packets that have exactly these values:\n\n" +
 			"  to=ADDRESS[:PORT]    destination; if the rule has match=destination, it is the whole key and has no port\n" +
 			"  from=ADDRESS[:PORT]  source\n" +
-			"  proto=NAME           tcp, udp, icmp, icmpv6 or a number\n\n" +
-			"Without match=destination the key has all three. The other arguments are the action: what the switch does with such\n" +
-			"a packet. An entry without an action lets the packet pass.\n\n" +
+			"  proto=NAME           tcp, udp, icmp, icmpv6 or a number; only tcp and udp have ports\n\n" +
+			"Without match=destination the key has all three, and a PORT that is left out is 0, not any port. An ICMP error has\n" +
+			"the key of the replies to the packet that it quotes. The other arguments are the action: what the switch does with\n" +
+			"such a packet. An entry without an action lets the packet pass.\n\n" +
 			"  dst=ADDRESS[:PORT]   replaces the packet's destination address and, if PORT is given, its destination port\n" +
 			"  src=ADDRESS[:PORT]   replaces the source address and port likewise; an entry cannot have both src and dst\n" +
 			"  dscp=N               sets the DSCP, 0 to 63\n" +
 			"  egress=HOST          sends the packet to the port of this host, whatever its destination is; requests that another\n" +
 			"                       rule replaces or moves to a connection of the switch do not go there\n" +
 			"  drop                 drops the packet\n\n" +
-			"A host's name stands for its IPv4 address. Checksums of IPv4, TCP, UDP and ICMPv6 are corrected.\n\n" +
+			"A host's name stands for its IPv4 address. Checksums of IPv4, TCP, UDP and ICMPv6 are corrected. RoCEv2\n" +
+			"packets whose entry has dst or src are dropped, because their ICRC covers addresses.\n\n" +
 			needsSwordBox,
 		Example: "  rdmalab switch rules add id=nat server=cn0 action=lookup table=ms1 match=destination\n" +
 			"  rdmalab switch lookup add nat to=cn1 dst=ms0\n" +
@@ -75,8 +78,9 @@ func lookupLoadCmd() *cobra.Command {
 		Short: "Write the entries of a file into the table of a rule",
 		Long: "load writes the entries of a file into servers' memory, one entry on a line, as in `rdmalab switch lookup add`.\n" +
 			"RULE is the id of a rule with action lookup. Empty lines and lines that begin with # are ignored. If the table has an\n" +
-			"entry for the same packets (the same to, from and proto), it is replaced; all other entries stay. If FILE is -, load\n" +
-			"reads standard input. When the servers have all entries, load prints their number.",
+			"entry for the same packets (the same to, from and proto), it is replaced; all other entries stay, except that in\n" +
+			"mode published an entry replaces any entry in the same slot. If FILE is -, load reads standard input. When the\n" +
+			"servers have all entries (in mode published, when all are sent), load prints their number.\n\n" + needsSwordBox,
 		Example: "  echo to=cn1 dst=ms0 > entries.txt\n" +
 			"  rdmalab switch lookup load nat entries.txt   # rule nat has match=destination",
 		Args: cobra.ExactArgs(2),
@@ -172,7 +176,8 @@ func lookupListCmd() *cobra.Command {
 			"the first part says which packets: those to 10.0.0.2. The second part says what the switch does with them: it\n" +
 			"replaces their destination by 10.0.0.3 (see `rdmalab switch lookup add --help`). An entry without a second part lets\n" +
 			"the packets pass. In \"egress=port3\", 3 is the number of the port of the switch that egress=HOST has named. RULE is\n" +
-			"the id of a rule with action lookup. `rdmalab switch lookup load` reads this format.",
+			"the id of a rule with action lookup. `rdmalab switch lookup load` reads this format.\n\n" +
+			needsSwordBox,
 		Example: "  rdmalab switch lookup list nat",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -73,7 +73,8 @@ func addRuleCmd() *cobra.Command {
 			"the same mode, and those with move or atomics also the same shards, service, depth and mtu.\n\n" +
 			"Action count: the first rule of this action that matches a request applies in addition. Actions lookup and buffer:\n" +
 			"the rules are about all frames of a host, and apply in addition.\n\n" +
-			"add fails if a rule would never apply, because an earlier rule takes all requests that it matches.\n\n" +
+			"add fails if a rule would never apply, because an earlier rule takes all requests that it matches, or if rules need\n" +
+			"the same memory of a server. There can be 256 rules.\n\n" +
 			"A shared connection is a reliable connection of the switch to a memory server, on which it sends requests of several\n" +
 			"clients. The daemon of a host has a memory service, which registers memory, the region, for other hosts. In the\n" +
 			"store Clover a node is one version of a key's value, and an append is the CAS that puts a new node behind the newest\n" +
