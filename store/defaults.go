@@ -20,10 +20,10 @@ func (s *Store) complete() {
 	}
 	or(
 		&c.Stop, "Let the hosts forget the store; its keys stay in the memory servers",
-		fmt.Sprintf("stop stops the use of the store on all hosts, and prints nothing. Its keys stay in the memory of the memory\n"+
-			"servers. Operations fail until `rdmalab %s start`, which finds the keys again. Only one store can use the\n"+
-			"memory servers at a time: after stop, another one can be started with --fresh, which destroys the keys of this\n"+
-			"store.", s.Name),
+		fmt.Sprintf("stop makes every compute host forget the store, and prints nothing. Its keys stay in the memory of the memory\n"+
+			"servers. New operations fail until `rdmalab %s start`, which finds the keys again; a workload that runs goes\n"+
+			"on. Only one store can use the memory servers at a time: after stop, another one can be started with --fresh, which\n"+
+			"destroys the keys of this store.", s.Name),
 		fmt.Sprintf("  rdmalab %s stop\n  rdmalab %[1]s start # finds its keys again", s.Name),
 	)
 	or(
@@ -43,7 +43,8 @@ func (s *Store) complete() {
 				"may inject faults while check runs. The store must have been started.\n\n"+
 				"check prints the number of operations, how long they took, how many had no answer, because they timed out, and\n"+
 				"whether the history is linearizable. If it is not, check prints the last operations on the first such key. The\n"+
-				"exit status is 1 if the history is not linearizable, or if the search for an order was given up.",
+				"exit status is 1 if the history is not linearizable, if a client has read a value that no client wrote, or if the\n"+
+				"search for an order was given up.",
 			fmt.Sprintf("  rdmalab %s check\n  rdmalab inject loss 5%% --link cn0 && rdmalab %[1]s check --clients 8 --rounds 500", s.Name),
 		)
 		c.Check.From, c.Check.Output, c.Check.New = true, true, func(fs *pflag.FlagSet) func(*Call) (Result, error) { return newHistory(fs, c.NoLoss) }
@@ -60,7 +61,7 @@ func newHistory(fs *pflag.FlagSet, noLoss bool) func(*Call) (Result, error) {
 	in := HistoryRequest{Clients: 8, Keys: 16}
 	HistoryFlags(fs, &in)
 	if !noLoss {
-		fs.BoolVar(&in.Loss, "loss", false, "accept keys that are missing: use it if hosts that have keys in their memory crash during the check")
+		fs.BoolVar(&in.Loss, "loss", false, "accept keys that are missing, and print how many operations found their key lost: use it if hosts that have keys in their memory crash during the check")
 	}
 	return func(c *Call) (Result, error) {
 		v, err := c.History(in)

@@ -55,8 +55,8 @@ func commands() store.Commands {
 		Start: store.Command{
 			Short: "Start the metadata server, and with it the store",
 			Long: "start starts the metadata server, a process on the metadata host. It finds the store that is in the memory of the\n" +
-				"memory servers, or makes one if there is none. The store uses the memory that the rack file gives the memory\n" +
-				"servers. start fails while another store is up.\n\n" +
+				"memory servers, or makes one if the memory is empty. The store uses the memory that the rack file gives the memory\n" +
+				"servers. start fails while another store is up and, without --fresh, if the memory has data of another store.\n\n" +
 				"If the metadata server runs already, start changes nothing. It then fails if --fresh is given, or if another flag\n" +
 				"that is given differs from the value with which the server was started. Flags that are left out are not compared.\n" +
 				"To change --threads, --balance or --lease, end all clients, use `rdmalab clover stop`, and start again.\n\n" +

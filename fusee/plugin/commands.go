@@ -39,7 +39,8 @@ func commands() store.Commands {
 		Short: "Run the hash table FUSEE on the rack",
 		Long: "FUSEE is a key-value store (FAST 2023), a hash table in the memory of the rack's memory servers. Clients search and\n" +
 			"change it by one-sided verbs alone, and decide between themselves which change of a key wins. No process on a\n" +
-			"memory server takes part in an operation; the daemon of a memory server only gives out blocks of memory.\n\n" +
+			"memory server takes part in an operation; the daemon of a memory server only gives out blocks of memory, and ends the\n" +
+			"connections of clients that are taken for dead.\n\n" +
 			"The index of the table has slots: words that name objects. An object is a key with its value, and lies in a block\n" +
 			"that a client has taken. Objects have copies (replicas) on several memory servers, and so can the index.\n\n" +
 			"If a client ends, other clients take over its blocks. If a client dies, the clients that wait for it finish what it\n" +
@@ -72,6 +73,15 @@ func commands() store.Commands {
 				"  rdmalab fusee start --fresh --index-replicas 2\n" +
 				"  rdmalab fusee start --fresh --index-replicas 2 --master cn1 --standby cn2",
 			New: newStart,
+		},
+		Stop: store.Command{
+			Short: "Let the hosts forget the store; its keys stay in the memory servers",
+			Long: "stop makes every compute host forget the store, ends master and standby, and prints nothing. The keys stay in the\n" +
+				"memory of the memory servers. New operations fail until `rdmalab fusee start`, which finds the keys again; a workload\n" +
+				"that runs goes on. Only one store can use the memory servers at a time: after stop, another one can be started with\n" +
+				"--fresh, which destroys the keys of this store.",
+			Example: "  rdmalab fusee stop\n" +
+				"  rdmalab fusee start # finds its keys again; repeat --master and --standby",
 		},
 		Stat: store.Command{
 			Short: "Show the table: its keys, and the blocks that clients have taken",

@@ -37,10 +37,10 @@ func commands() store.Commands {
 		Short: "Run the B+tree Sherman on the rack",
 		Long: "Sherman is an ordered store (SIGMOD 2022), a B+tree in the memory of the rack's memory servers. Clients search and\n" +
 			"change it by one-sided verbs alone. Before a client changes a page, it takes the page's lock by a CAS on a lock\n" +
-			"word; the lock words are in device memory of the memory servers' NICs. No process on a memory server takes part in\n" +
-			"an operation. The daemon of a memory server only shares the memory, and ends the connections of a compute host that\n" +
-			"is taken for dead (it fences the host). Each compute host is one compute node of the tree: its clients share an\n" +
-			"index cache and hand locks over to each other.",
+			"word; unless flags of `rdmalab sherman start` say otherwise, the lock words are in device memory of the memory\n" +
+			"servers' NICs. No process on a memory server takes part in an operation. The daemon of a memory server only shares\n" +
+			"the memory, and ends the connections of a compute host that is taken for dead (it fences the host). Each compute\n" +
+			"host is one compute node of the tree: its clients share an index cache and hand locks over to each other.",
 		Example: "  rdmalab sherman start\n" +
 			"  rdmalab sherman insert 7 hello && rdmalab sherman get 7 -v\n" +
 			"  rdmalab run ycsb --store sherman --workload e\n" +

@@ -43,7 +43,8 @@ func init() {
 			Long: "start starts the coordinator on the metadata host, and a replica (a copy of the table that clients READ) on each\n" +
 				"memory host. Without --fresh, it does not change a coordinator or replica that runs. A new replica gets the keys\n" +
 				"that the coordinator has. --keys and --value are used only when the coordinator is started: when none runs, or with\n" +
-				"--fresh. start prints whether the table was found or made, and the hosts of the replicas. It fails while another\n" +
+				"--fresh. start prints whether the table was found or made, its size, and the hosts of the replicas; on standard\n" +
+				"error it names memory hosts on which no replica could be started. It fails if there is no replica, and while another\n" +
 				"store is up. The rack file needs `onerma: {}`.",
 			Example: "  rdmalab kvcs start\n  rdmalab kvcs start --fresh --keys 100000 --value 64",
 			New:     newStart,
@@ -59,8 +60,8 @@ func init() {
 				"that no client reads its old values any more. It does so by a REKEY (the NIC of the replica gets a new key for its\n" +
 				"memory, so that READs with the old key fail), or by waiting until the leases of all clients are over: a client READs\n" +
 				"replicas only while it has a lease from the coordinator. \"began again\" counts the replicas that restarted and\n" +
-				"joined again before they were fenced. The table below has a line for each compute host, with sums over the clients\n" +
-				"that have ended:\n\n" +
+				"joined again before they were fenced. The table below has a line for each compute host that answers. The last three\n" +
+				"columns are sums over the clients that have ended:\n\n" +
 				"  CLIENTS     number of clients that were opened on the host\n" +
 				"  REDIRECTED  number of READs that failed, so that the client used another replica\n" +
 				"  CHANGED     number of READs that returned memory that changed during the READ\n" +

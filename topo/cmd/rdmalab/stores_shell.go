@@ -46,9 +46,9 @@ func shellCmd(s *store.Store) *cobra.Command {
 		Short: s.Commands.ShellShort,
 		Long: "shell reads commands line by line from standard input, which is a terminal, a pipe or a file, and executes them on\n" +
 			"the store: commands for single keys, like get, and others, like " + other + "; the line `help` lists all commands. A\n" +
-			"value is the rest of its line; quotes would be part of it. On a terminal, lines can be edited, and earlier lines\n" +
-			"recalled. If a line fails, shell goes on with the next line, and its exit status at the end is 1. The store must\n" +
-			"have been started.",
+			"value is the rest of its line, without blanks at its ends; quotes would be part of it. On a terminal, lines can be\n" +
+			"edited, and earlier lines recalled. If a line fails, shell goes on with the next line, and its exit status at the\n" +
+			"end is 1. A line of more than 128 KiB in a pipe or file ends shell. The store must have been started.",
 		Example: "  rdmalab " + s.Name + " shell\n" +
 			"  printf '" + s.Commands.ShellExample + "\\n' | rdmalab " + s.Name + " shell",
 		Args: cobra.NoArgs,
