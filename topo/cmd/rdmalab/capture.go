@@ -35,7 +35,7 @@ func captureCmd() *cobra.Command {
 			"interrupted or --for or --count ends it. A host has one link, which joins it and the switch. capture writes pcapng\n" +
 			"with one interface for each link and direction (\"cn0 up\", \"cn0 down\"), and a comment on every packet that a fault\n" +
 			"or the switch touched: it names the fault, like f1, or says what the switch did. At the end capture prints the number\n" +
-			"of packets on standard error.\n\n" +
+			"of packets on standard error. Links that are added later, those of new guests, are left out.\n\n" +
 			"The rack never waits for capture. If capture is too slow, packets are missing; capture prints how many, and the\n" +
 			"interface statistics of the file have the number, too.\n\n" +
 			"RoCEv2 packets and 1RMA messages are recorded one by one; TCP may appear as long frames (segmentation offload). A\n" +

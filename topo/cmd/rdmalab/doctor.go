@@ -19,11 +19,11 @@ func doctorCmd() *cobra.Command {
 			"`rdmalab up`, and removes them at once. It changes nothing else and installs nothing.\n\n" +
 			"It prints a line for each check: its state, what was checked, what was found, and what follows from it (column\n" +
 			"MEANS). The states are\n\n" +
-			"  ok        rdmalab uses it\n" +
-			"  degraded  rdmalab works, but does less or is slower\n" +
-			"  missing   rdmalab cannot do what the column MEANS names\n\n" +
-			"Below the table, doctor prints what to install or to change. The exit status is 1 only if no rack can be brought\n" +
-			"up.",
+			"  ok        nothing is to be done\n" +
+			"  degraded  rdmalab works, but does less or is slower, or a tool does\n" +
+			"  missing   what was checked is not there; the column MEANS says what needs it, or what does not work\n\n" +
+			"Below the table, doctor prints what to install or to change, and whether a rack can be brought up. The exit status\n" +
+			"is 1 only if no rack can be brought up.",
 		Example: "  sudo rdmalab doctor\n" +
 			"  sudo rdmalab doctor -o json | jq -r '.findings[] | select(.state != \"ok\") | .mend // empty'   # what to install or to change",
 		Args: cobra.NoArgs,

@@ -29,13 +29,15 @@ func dumpCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump FILE…",
 		Short: "Print the RoCEv2 packets of capture files",
-		Long: "dump prints one line for each RoCEv2 packet of pcap and pcapng files, and checks every ICRC. A line has the time in\n" +
-			"seconds, the link and direction, source and destination, opcode, queue pair, PSN and the other fields of the\n" +
-			"headers, and the packet's comment. The file - is standard input. A summary goes to standard error.\n\n" +
+		Long: "dump prints one line for each RoCEv2 packet of pcap and pcapng files, and checks the ICRC of every one that was\n" +
+			"captured in full. A line has the time in seconds, the link and direction, source and destination, opcode, queue pair,\n" +
+			"PSN and the other fields of the headers, and the packet's comment. The file - is standard input. A summary goes to\n" +
+			"standard error.\n\n" +
 			"With --verify a second decoder, which is based on gopacket and shares no code with the first, also reads every\n" +
-			"packet that was captured in full; if the two differ, dump prints the difference after the packet.\n\n" +
-			"The exit status is 1 if a file is damaged, if the decoders differ, or if a RoCEv2 packet, printed or not, is\n" +
-			"malformed or has a wrong ICRC.\n\n" +
+			"packet that was captured in full; if the two differ, dump prints the difference after the packet, if it prints the\n" +
+			"packet.\n\n" +
+			"The exit status is 1 if a file is damaged (dump ends there), if the decoders differ, or if a RoCEv2 packet, printed\n" +
+			"or not, is malformed or has a wrong ICRC.\n\n" +
 			"With --dissector dump prints a program in Lua by which Wireshark and tshark show messages of 1RMA, the protocol of\n" +
 			"NICs without connections (SIGCOMM 2020).",
 		Example: "  rdmalab capture -w trace.pcapng --for 10s && rdmalab dump trace.pcapng\n" +
@@ -69,11 +71,11 @@ func dumpCmd() *cobra.Command {
 	f.StringVar(&flags.psn, "psn", "", "only packets with this packet sequence number, decimal or 0x…")
 	f.StringVar(&flags.host, "host", "", "only packets from or to this IP address")
 	f.StringVar(&flags.iface, "interface", "", "only packets of the interface with this name in the file, like \"cn0 up\"")
-	f.BoolVar(&flags.bad, "bad", false, "only malformed packets and those with a wrong ICRC")
+	f.BoolVar(&flags.bad, "bad", false, "only malformed packets, those with a wrong ICRC and, with --verify, those on which the decoders differ")
 	f.BoolVar(&flags.commented, "commented", false, "only packets with a comment: touched by a fault or by the switch")
 	f.BoolVar(&flags.all, "all", false, "also print a short line for each frame that is not RoCEv2")
 	f.BoolVar(&flags.verify, "verify", false, "decode every packet by gopacket too, and report fields on which the two decoders differ")
-	f.BoolVar(&flags.timeOfDay, "time-of-day", false, "print times of day (UTC) instead of seconds since the file's first packet")
+	f.BoolVar(&flags.timeOfDay, "time-of-day", false, "print times of day (UTC) instead of seconds since the file's first packet; no effect with -o json, which has date and time")
 	f.BoolVar(&flags.dissector, "dissector", false, "print a dissector of 1RMA messages for Wireshark and tshark, and read no file")
 	completeFlag(cmd, "opcode", opcodeNames)
 	outputFlag(cmd)

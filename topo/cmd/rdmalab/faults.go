@@ -25,7 +25,7 @@ func faultsCmd() *cobra.Command {
 		Use:   "faults",
 		Short: "List the faults on links and in memories, and how often they hit",
 		Long: "faults lists the fault rules that `rdmalab inject` or the rack file has installed. If there is a partition, the\n" +
-			"last line shows its groups of hosts, like \"partition: cn0,cn1 | ms0\".\n\n" +
+			"last line shows its groups of hosts, like \"partition: cn0,cn1 | ms0\"; -o json does not have it.\n\n" +
 			"  ID         name of the rule, for `rdmalab heal`\n" +
 			"  STATE      active: the rule is in force. spent: the rule has made all hits that --once or --next of `rdmalab inject`\n" +
 			"             allows. expired: the time that --for of `rdmalab inject` gave the rule is over (shown only with --all)\n" +
@@ -34,7 +34,8 @@ func faultsCmd() *cobra.Command {
 			"  LEFT       time until the rule expires, like 8s; - if no time was given\n" +
 			"  FAULT      the rule, as arguments of `rdmalab inject`\n\n" +
 			"In HITS UP and HITS DOWN, - means that the rule does not apply to this direction. A rule of kind tear applies to\n" +
-			"a host's memory, so both columns are -; its torn copies are not counted, and its LEFT is always -.\n\n" +
+			"a host's memory, so both columns are -; its torn copies are not counted, and its LEFT is always -. When its time is\n" +
+			"over, it is not listed any more, not even with --all.\n\n" +
 			"`rdmalab status` shows hosts that have crashed or hang, and links that are cut.",
 		Example: "  rdmalab faults\n" +
 			"  rdmalab faults -o json | jq '.[] | {id, hits}'",
