@@ -37,7 +37,7 @@ var fuseeFigures = Experiment{
 // sizes that are smaller here so that measurements take less time.
 var fuseeChoices = []string{
 	"5,000 keys, of which the most popular gets 10.9 % of the operations; the paper has 100,000 keys, and 8.3 %",
-	"a client remembers the slots of all keys from the beginning; the paper's clients learn them within seconds",
+	"all clients but those that join in figure 21 know all slots from the beginning; the paper's learn them within seconds",
 	"a client has one operation in flight; the paper's clients have one for each of an unknown number of coroutines",
 	"FUSEE's clients take time only for posts and polls; Clover's clients take what the authors of SwordBox measured",
 	"Clover's metadata server has 12 threads, as in the SwordBox paper; in FUSEE's paper it has 8 cores",
