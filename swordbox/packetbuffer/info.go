@@ -42,7 +42,8 @@ var help = handler.Help{
 		"  DROPPED  number of frames that the switch dropped because the ring was full, no server could take them, they are\n" +
 		"           longer than the ring allows, or the port was down\n" +
 		"  RING     the memory servers that have the ring; - before a server means that the switch has no connection to it\n\n" +
-		"`rdmalab switch counters` shows the same numbers for all rules together (group buffer).",
+		"`rdmalab switch counters` shows these numbers for all rules of a mode together, also for rules that were removed\n" +
+		"(groups buffer and buffer published).",
 	Example: "  rdmalab switch rules add server=cn0 action=buffer ring=ms0,ms1 rate=100Mbit\n" +
 		"  rdmalab switch buffers",
 	Most: "show at most this many queues; 0 means all",

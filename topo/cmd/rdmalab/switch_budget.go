@@ -24,8 +24,8 @@ func switchBudgetCmd() *cobra.Command {
 			"  BLOCKS         memory blocks that it takes\n" +
 			"  BEYOND         number of these blocks that find no place in the chip's stages\n" +
 			"  UNITS          stateful units (which let a packet change a register) that it takes\n" +
-			"  STAGES         stages in which it lies\n\n" +
-			"Then budget lists what does not fit:\n\n" +
+			"  STAGES         stages in which it lies; - if it is too wide for any\n\n" +
+			"Then budget lists what does not fit, or prints that all fits:\n\n" +
 			"  memory   memory blocks that need more stages than the chip has. The program keeps a ring of requests in flight for\n" +
 			"           each connection; the blocks of these rings are also listed separately\n" +
 			"  tables   tables into which packets insert entries: on a chip, only the control plane can insert\n" +
@@ -33,8 +33,9 @@ func switchBudgetCmd() *cobra.Command {
 			"  actions  what no stage can do: keep a packet to send it later, act on a timer, make more packets, compute the ICRC of\n" +
 			"           a changed packet\n\n" +
 			"The last table compares the shares of the chip with what the authors' compiler reports for their P4 program (Figure\n" +
-			"8 of the SwordBox paper), which only steers requests of the store Clover. The estimate is rough: what it says not\n" +
-			"to fit does not fit on a chip, but what it says to fit may still not fit.",
+			"8 of the SwordBox paper), which only steers requests of the store Clover. The estimate is rough: it tells one stage\n" +
+			"from thirty, but a compiler may place tables better or worse. If the program declares no tables and registers, as\n" +
+			"program forward, budget prints only that.",
 		Example: "  rdmalab switch budget\n" +
 			"  rdmalab switch budget -o json | jq '.modes[] | {mode, stages, beyondBlocks}'",
 		Args: cobra.NoArgs,

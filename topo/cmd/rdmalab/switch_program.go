@@ -26,8 +26,8 @@ func switchProgramCmd() *cobra.Command {
 			"NAME runs already. If the rack file chooses NAME, the rules of the file replace them. Connections of clients stay\n" +
 			"open.\n\n" +
 			"If swordbox has moved requests of a connection (has sent them on a connection of the switch instead), only swordbox\n" +
-			"can translate the PSNs of that connection. While such a connection is open, the command fails and changes nothing.\n" +
-			"End the clients that `rdmalab switch connections` shows with moved requests, and try again.",
+			"can translate the PSNs of that connection. While such a connection is open, a change to another program fails and\n" +
+			"changes nothing. End the clients that `rdmalab switch connections` shows with moved requests, and try again.",
 		Example: "  rdmalab switch program\n" +
 			"  rdmalab switch program swordbox && rdmalab switch rules add server=ms0 action=steer\n" +
 			"  rdmalab switch program forward",
