@@ -39,7 +39,8 @@ func calibrateCmd() *cobra.Command {
 		Short: "Compare the results of a cost model with published figures",
 		Long: "calibrate repeats, on a rack in virtual time, measurements that were published for the NIC ConnectX-5, whatever\n" +
 			"--cost names, and compares the results with the publications. It shows how well a cost model (the times that hardware\n" +
-			"takes, see `rdmalab sim cost`) fits this NIC; with a model of another NIC, lines may be WRONG.\n\n" +
+			"takes, see `rdmalab sim cost`) fits this NIC; with a model of another NIC, lines may be WRONG. A model whose switch\n" +
+			"runs on processor cores, like connectx5-dpdk, has one line more.\n\n" +
 			"Each line has the name of a FIGURE, the PUBLISHED value, the value IN SIM with the cost model of --cost, the\n" +
 			"difference (OFF BY) and the ALLOWED difference, both in percent of the published value, and the SOURCE. If the\n" +
 			"difference is larger than allowed, the line ends with WRONG and the exit status is 1. --cost is required.",

@@ -102,8 +102,8 @@ func resumeCmd() *cobra.Command {
 		Long: "resume continues every process where `rdmalab hang` stopped it. The host's memory and queue pairs are as they\n" +
 			"were. But a peer whose retries have run out in the meantime has ended its side of the connection.\n\n" +
 			"With --app it continues the programs, services and tests that `rdmalab hang --app` stopped.\n\n" +
-			"If --for was given to `rdmalab hang`, resume also cancels that timer. resume prints what runs again. To bring\n" +
-			"back a host or a switch that has crashed, use `rdmalab restart`.",
+			"If --for was given to `rdmalab hang`, resume also cancels that timer. resume prints what runs again. It fails if\n" +
+			"nothing hangs. To bring back a host or a switch that has crashed, use `rdmalab restart`.",
 		Example: "  rdmalab hang ms0 && rdmalab resume ms0\n" +
 			"  rdmalab resume switch",
 		Args:              cobra.ExactArgs(1),
@@ -140,9 +140,10 @@ func restartCmd() *cobra.Command {
 			"`restart HOST --app` starts only the services of the host's daemon again. If the NIC or the services run already,\n" +
 			"these flags change nothing. restart does not start the programs and tests that were running before. A link that was\n" +
 			"cut stays cut.\n\n" +
-			"A restart also ends faults. A restarted switch has only the fault rules of the rack file, and no partition. The\n" +
-			"restart of a host ends the rules on its memory (kind tear), but not those on its link. When the host or switch is\n" +
-			"up, restart prints so.",
+			"A restart also ends fault rules. A restarted switch has only those of the rack file, and no partition. A restarted\n" +
+			"host has only those rules on its memory (kind tear) that are in the rack file; rules on its link go on. If --for was\n" +
+			"given to `rdmalab crash` or `rdmalab hang`, restart cancels that timer. When the host or switch is up, restart\n" +
+			"prints so.",
 		Example: "  rdmalab restart ms0\n" +
 			"  rdmalab restart cn0 --nic\n" +
 			"  rdmalab restart switch",

@@ -19,7 +19,7 @@ func injectNICCmd() *cobra.Command {
 		Use:   "nic HOST FAULT [--qpn N]",
 		Short: "Make a host's NIC fail as hardware does",
 		Long: "inject nic makes a NIC fail with the events and completions that failing hardware reports, so that you can watch\n" +
-			"how programs react. It prints how many queue pairs were hit. FAULT is one of\n\n" +
+			"how programs react. It prints how many queue pairs were hit; with --qpn this is always 1. FAULT is one of\n\n" +
 			"  qp-error    queue pairs go to the error state: event QP fatal error, their work requests are flushed\n" +
 			"  stop        the same, but only for queue pairs whose send queue is a program of work requests that modify each other\n" +
 			"              (see `rdmalab redn`); it ends even a program that is an endless loop\n" +

@@ -38,8 +38,8 @@ func perfCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "perf TEST --from HOST --to HOST",
 		Short: "Measure and verify the path between two hosts",
-		Long: "perf runs a test between two hosts of the rack, the client (--from) and the server (--to). It prints the result in\n" +
-			"the columns of the program perftest (bytes, iterations, MiB/s and millions of messages per second, or\n" +
+		Long: "perf runs a test between two hosts of the rack, the client (--from) and the server (--to). It prints bandwidth and\n" +
+			"latency in the columns of the program perftest (bytes, iterations, MiB/s and millions of messages per second, or\n" +
 			"microseconds). TEST is one of\n\n" +
 			"  write_bw read_bw send_bw atomic_bw  bandwidth and message rate\n" +
 			"  write_lat read_lat atomic_lat       latency: time from the post of an operation to its completion\n" +
@@ -49,9 +49,10 @@ func perfCmd() *cobra.Command {
 			"  locks                               clients (--clients) take and release one lock, the same word as with contend;\n" +
 			"                                      prints the numbers of CAS and of locks taken, and median and 99th percentile of\n" +
 			"                                      the time to get a lock\n" +
-			"  verify                              one WRITE, READ, CAS and FAA each; compares the bytes\n" +
+			"  verify                              WRITE, READ, CAS and FAA, one or two of each; compares the bytes; prints how\n" +
+			"                                      long each took and whether it is right, and ends at the first that is wrong\n" +
 			"  soak                                --iters WRITEs, as many READs and as many SENDs, then --atomics CAS and FAA;\n" +
-			"                                      verifies every byte\n" +
+			"                                      verifies every byte; prints the numbers of each and of the NIC's counters\n" +
 			"  onerma_read_bw onerma_write_bw      as read_bw, write_bw, read_lat and write_lat, but over the hosts' 1RMA NICs, which\n" +
 			"  onerma_read_lat onerma_write_lat    have no connections (SIGCOMM 2020) and need `onerma: {}` in the rack file; a\n" +
 			"                                      message is divided into operations of at most 4 KiB, and an operation that\n" +
@@ -63,16 +64,20 @@ func perfCmd() *cobra.Command {
 			"Of the flags that change a test, tests over 1RMA NICs use only --size, --iters, --tx-depth, --cq-mod, --verify,\n" +
 			"--seed and --op-timeout, raw_bw only --size, --iters and --tx-depth, and raw_lat only --size and --iters.\n\n" +
 			"SEND tests (send_bw and send_lat) can use RC, UC or UD (-c) and a shared receive queue at the server (--srq);\n" +
-			"send_bw can also use several queue pairs (--qps), and its bandwidth counts only delivered messages.\n\n" +
-			"The exit status is 1 if an operation failed or had a wrong result. Over UC and UD, a lost message is no failure;\n" +
-			"perf prints how many were lost. No flag takes the value 0: leave a flag out for its default.\n\n" +
+			"send_bw can also use several queue pairs (--qps), and its bandwidth counts only delivered messages. contend, locks\n" +
+			"and verify need a server with memory.\n\n" +
+			"The exit status is 1 if an operation failed or had a wrong result. In send_bw over UC and UD, a lost message is no\n" +
+			"failure, and perf prints how many were lost; send_lat fails if a message or its echo is lost. Raw tests fail only if\n" +
+			"no answer comes again and again; -o json has the number of lost frames. No flag takes the value 0: leave a flag out\n" +
+			"for its default.\n\n" +
 			"With --peer perftest the other end is the program perftest (version 4.5), on any machine. If --to is given, it is\n" +
 			"the address of perftest's server. Otherwise the host of --from waits as the server. With --peer, TEST is a bandwidth\n" +
 			"or latency test of WRITE, READ, SEND or atomics, over RC on one queue pair. Of the flags that change a test, only\n" +
 			"--size, --iters, --mtu, --tx-depth, --outs, --type, --ipv6, --port, --timeout and --op-timeout can be used. Their\n" +
-			"defaults are then 1000 iterations, 65536 bytes for bandwidth, 2 bytes for latency, and --timeout 16 (268 ms).\n" +
-			"perftest has the same defaults, except 5000 iterations in ib_write_bw and an ACK timeout of 14 (67 ms). Both ends\n" +
-			"need the same --size and --iters.",
+			"defaults are then those of perftest: 5000 iterations for write_bw and 1000 for all others, 65536 bytes for\n" +
+			"bandwidth, 2 bytes for latency; but --timeout is 16 (268 ms), and perftest's ACK timeout is 14 (67 ms). Both ends\n" +
+			"need the same --size and --iters. perf then prints one line: the queue pairs, bytes, iterations, microseconds per\n" +
+			"iteration, and MiB/s.",
 		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +
 			"  rdmalab inject loss 10% --link cn0 && rdmalab perf soak --from cn0 --to ms0 --timeout 12\n" +
@@ -106,7 +111,8 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 		"20000 CAS of all clients together for contend, 50000 for raw_bw, 5000 for raw_lat); no effect on verify and on locks, which runs for 1s")
 	fs.IntVar(&c.Atomics, "atomics", 0, "with soak: number of CAS and FAA together; a negative number means none (default 20000)")
 	fs.IntVar(&c.Depth, "tx-depth", 0, "how many work requests may be posted and not yet completed on each queue pair, 1 to 4096; over 1RMA NICs how many messages, 1 to 1024; "+
-		"in raw_bw how many frames (default 128; 16 for atomic_bw and soak); always 1 in latency tests, contend, locks and verify")
+		"in raw_bw how many frames (default 128; 16 for atomic_bw and soak); fewer if more than 64 MiB of messages would be in flight (not in raw_bw and 1RMA tests); "+
+		"always 1 in latency tests, contend, locks and verify")
 	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "request a completion only of every n-th message (default: a quarter of --tx-depth, at most 16); used by bandwidth tests over RC and by the SENDs of soak, "+
 		"both without --verify, and by bandwidth tests over 1RMA NICs")
 	fs.StringVarP(&c.Conn, "connection", "c", "", "transport service of send_bw and send_lat: rc, uc or ud (default rc)")
@@ -121,7 +127,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.Uint8Var(&c.RetryCount, "retry", 0, "retries after a timeout or sequence NAK, 1 to 7 (default 7)")
 	fs.Uint8Var(&c.RNRRetry, "rnr-retry", 0, "retries after an RNR NAK, 1 to 6; 7: without end (default 7)")
 	fs.IntVar(&c.RdAtomic, "outs", 0, "how many of the posted READs and atomics the NIC has in flight on a queue pair, 1 to 255; with --peer 1 to 128 (default 16)")
-	fs.IntVar(&c.RecvSlack, "recvs", 0, "with send_bw and soak: receives that the server keeps posted for each queue pair, 1 to 16384 (default: one and a half times --tx-depth)")
+	fs.IntVar(&c.RecvSlack, "recvs", 0, "with send_bw and soak: receives that the server keeps posted for each queue pair, 1 to 16384 (default: one more than one and a half times --tx-depth); fewer if they would need more than 256 MiB")
 	fs.Uint64Var(&c.Seed, "seed", 0, "seed of the bytes of messages and of the order of atomics (default 1)")
 	fs.DurationVar(&c.Patience, "op-timeout", 0, "the test fails after waiting this long for one completion (default 30s)")
 	store.Renamed(fs, map[string]string{"patience": "op-timeout"})

@@ -179,8 +179,9 @@ func compareCmd() *cobra.Command {
 		Short: "Compare the results of two sweeps, or show those of one",
 		Long: "A and B are files that `rdmalab run sweep` has written. compare prints a line for each combination of flags and\n" +
 			"each measure: the medians of the runs in A and in B, each with the smallest value, the largest value and the number\n" +
-			"of runs, and the ratio of the medians (B divided by A). Flags with the same value in all runs are not shown. With\n" +
-			"one file, compare prints the medians of this file. Runs that failed do not count. These are the measures:\n\n" +
+			"of runs, and the ratio of the medians (B divided by A). A line without any value is left out. Flags with the same\n" +
+			"value in all runs are not shown. With one file, compare prints the medians of this file. Runs that failed do not\n" +
+			"count. These are the measures:\n\n" +
 			"  ops                   operations per second\n" +
 			"  rtts, packets, bytes  round trips, packets and bytes per operation\n" +
 			"  KIND-p50, KIND-p99    median and 99th percentile of the latency in microseconds; KIND is read, update, insert, scan,\n" +

@@ -102,14 +102,16 @@ func convertCmd() *cobra.Command {
 			"no rack. FILE - is standard input. --from names the format of FILE:\n\n" +
 			"  twitter   the cache traces of Twitter (OSDI 2020): time, key, key size, value size, client, operation, TTL\n" +
 			"  cachelib  the key-value traces of CacheLib's CacheBench, whose header names the columns\n\n" +
-			"The output is CSV with a line for each operation, in the order of their times. Its columns are\n\n" +
-			"  time_us  time since the beginning of the trace, in microseconds\n" +
+			"The output is CSV: a line with the names of the columns, and a line for each operation, in the order of their times.\n" +
+			"The columns are\n\n" +
+			"  time_us  time since the first operation of the trace, in microseconds\n" +
 			"  client   number of the client; a client executes its operations one after the other\n" +
 			"  op       get, put, insert, delete, scan or rmw (read-modify-write)\n" +
 			"  key      number of the key\n" +
 			"  size     bytes of the value that put, insert or rmw writes; largest number of keys that scan reads; otherwise 0\n\n" +
-			"Keys and clients get the numbers 0, 1, 2 and so on, in the order of their first operations. Operations that a\n" +
-			"store does not have are left out; convert prints their number on standard error.\n\n" +
+			"Keys and clients get the numbers 0, 1, 2 and so on, in the order of their first operations. add becomes insert; set,\n" +
+			"replace, cas, append, prepend, incr and decr become put. Lines with operations that a store does not have are left\n" +
+			"out. convert prints the numbers of operations, clients, keys and such lines on standard error.\n\n" +
 			"Twitter's times are whole seconds, so convert spreads the operations of a second over that second. CacheLib's\n" +
 			"traces have no clients, so convert divides the keys among 64 clients. If a CacheLib trace has no times, all\n" +
 			"times are 0: replay it without --pace of `rdmalab run ycsb`, with which all operations would be late from the\n" +
