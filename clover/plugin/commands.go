@@ -86,18 +86,20 @@ func commands() store.Commands {
 			Long: "stat asks the metadata server, which must run. A node is one version of a value; the nodes of a key, from the\n" +
 				"oldest to the newest, are its chain. An epoch is a step of the metadata server: memory that was given back is used\n" +
 				"again when all clients have confirmed a new epoch, because they no longer use the old addresses.\n\n" +
-				"  keys      number of keys that exist, and how many the store can hold; lost: number of keys whose value was on a\n" +
-				"            memory server that crashed\n" +
+				"  keys      number of keys that exist, lost ones included, and how many the store can hold; lost: number of keys whose\n" +
+				"            value was on a memory server that crashed\n" +
 				"  nodes     number of all nodes of the memory servers: those that are free, held by clients for later writes, in\n" +
 				"            chains, or waiting for a new epoch\n" +
-				"  copies    if each node has several copies: how many, and how many memory servers have no copy of any node at present\n" +
-				"  segments  pieces of memory that are divided into nodes of one size (class), those that have no size yet, and those\n" +
-				"            that may be divided again after a new epoch; below are the nodes by size and by memory server, with the\n" +
+				"  copies    if each node has several copies: how many, and how many memory servers have copies that do not count at\n" +
+				"            present, because the server is away or is being filled\n" +
+				"  segments  pieces of memory that are divided into nodes of one size (class), those without a size, and those that may\n" +
+				"            be divided again after a new epoch; below are the nodes by size and by memory server, with the\n" +
 				"            share of new keys that get their nodes there\n" +
 				"  clients   number of clients that are connected, and the number of the present epoch\n" +
 				"  requests  number of requests that the metadata server has answered, and that it has refused\n" +
-				"  chains    number of headers (first words of nodes) that the metadata server has read; keys that it has recovered,\n" +
-				"            how often it has formatted or filled the memory of a server again, and chains that it has found broken",
+				"  chains    number of headers (first words of nodes) that the metadata server has read; keys that it found when it\n" +
+				"            started, how often it has formatted or filled the memory of a server again, and chains that it has found\n" +
+				"            broken",
 			Example: "  rdmalab clover stat\n" +
 				"  rdmalab clover stat -o json | jq .Free   # number of free nodes",
 			From: true, Output: true, Running: true, New: func(*pflag.FlagSet) func(*store.Call) (store.Result, error) { return readStat },

@@ -109,7 +109,10 @@ func commands() store.Commands {
 				"With --recover, check first ends the connections of all clients that own blocks, finishes what they have begun, and\n" +
 				"leaves their blocks to others. If such a client is alive, it goes on as a new client, and one of its operations may\n" +
 				"end without an answer.\n\n" +
-				"check prints what it has read and each error that it has found. The exit status is 1 if there is an error.",
+				"check prints the verdict on the history, if there is one, the numbers of keys and slots that it has read, and the\n" +
+				"first error that it has found; -o json has up to 20 errors of the table. While clients work, a table can seem wrong:\n" +
+				"check reads it up to three times, until it finds no error. The exit status is 1 if there is an error, or more\n" +
+				"unfinished changes than --unfinished allows.",
 			Example: "  rdmalab fusee check\n" +
 				"  rdmalab inject loss 5% --link ms0 && rdmalab fusee check --clients 8 --rounds 500",
 			From: true, Output: true, New: newCheck,

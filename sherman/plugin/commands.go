@@ -49,12 +49,15 @@ func commands() store.Commands {
 			Short: "Find the tree, or make an empty one, and make every compute host a compute node of it",
 			Long: "start looks for a tree in the memory of the memory servers, and makes an empty one if there is none. Then every\n" +
 				"compute host is a compute node of the tree, and its clients can use the tree. start prints whether the tree was\n" +
-				"found or made, and its layout. It fails while another store is up.\n\n" +
-				"--layout, --page, --value, --locks and --host-locks are used only when a tree is made. --back-off, --cache,\n" +
-				"--hand-over and --lease apply to the compute hosts, from now on; left out, they have their defaults again. --step\n" +
-				"does both: it sets the layout of a new tree and the place of its locks, and for the compute hosts how they take and\n" +
-				"release locks. If a tree is found, step sherman fits it always; another step fails if the layout of the tree or the\n" +
-				"place of its locks is not that of the step. Each step adds one technique to the one before it:\n\n" +
+				"found or made, and its layout. It fails while another store is up, or if the memory has other data and --fresh is not\n" +
+				"given. If a compute host does not answer, start prints a warning.\n\n" +
+				"--page, --value, --locks, --host-locks and --layout are used only when a tree is made; but with --layout published,\n" +
+				"searches of the compute hosts also have an error of the published code: in a published tree they can miss a key that\n" +
+				"is being written. --back-off, --cache, --hand-over and --lease apply to the compute hosts, from now on; left out,\n" +
+				"they have their defaults again. --step does both: it sets the layout of a new tree and the place of its locks, and\n" +
+				"for the compute hosts how they take and release locks. If a tree is found, step sherman fits it always; another step\n" +
+				"fails if the layout of the tree or the place of its locks is not that of the step and of --host-locks. Each step adds\n" +
+				"one technique to the one before it:\n\n" +
 				"  fg+           the baseline of Sherman's paper: a lock in each page, no queues for locks, whole pages with a checksum\n" +
 				"  combine       the WRITE of a page and the release of its lock share a doorbell\n" +
 				"  on-chip       lock words in device memory of the NICs\n" +
@@ -137,7 +140,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	fs.StringVar(&cfg.Step, "step", "", "design, one of the list above: "+strings.Join(sherman.StepNames(), ", ")+
 		" (default sherman)")
 	fs.IntVar(&cfg.Page, "page", 0, "bytes of a page, a power of two from 256 to 16384 (default 1024)")
-	fs.IntVar(&cfg.Value, "value", kv.MinValue, "bytes of the longest value, 8 to 54 (with layout published: 8; workloads and checks need 16)")
+	fs.IntVar(&cfg.Value, "value", kv.MinValue, "bytes of the longest value, 8 to 54; workloads and checks need at least 16, Sherman's paper has 8")
 	fs.IntVar(&cfg.Locks, "locks", 0, "number of lock words on each memory server, 1 to 1048576 (default 32768, or fewer if they do not fit); no effect with steps fg+ and combine, which have a lock word in each page")
 	fs.BoolVar(&cfg.HostLocks, "host-locks", false, "keep lock words in host memory instead of device memory of the NICs, for comparison; no effect with steps fg+ and combine")
 	fs.BoolVar(&cfg.Fresh, "fresh", false, "make an empty tree, whatever the memory holds")

@@ -31,8 +31,8 @@ func init() { Table.Register() }
 
 func flags(fs *pflag.FlagSet, s *Shape) {
 	fs.IntVar(&s.Value, "value", 0, fmt.Sprintf("longest value, in bytes, 1 to %d (default %d)", maxValue, defaultValue))
-	fs.IntVar(&s.Slots, "slots", 0, "how many keys each memory server can hold, deleted ones included (default: half as many as values of --value bytes fit "+
-		"into its memory; clients need the other half to write new values before they replace old ones)")
+	fs.IntVar(&s.Slots, "slots", 0, fmt.Sprintf("how many keys each memory server can hold, deleted ones included, 1 to %d (default: half as many as values of --value bytes fit "+
+		"into its memory; clients need the other half to write new values before they replace old ones)", maxObjects))
 }
 
 // draw chooses at random a table for `rdmalab sim template`. The table is small, so that operations

@@ -41,6 +41,6 @@ func loadCmd(s *store.Store) *cobra.Command {
 	fs := cmd.Flags()
 	fs.Uint64Var(&f.config.Keys, "keys", 1024, "number of keys; the first is 0")
 	fs.StringVar(&f.value, "value-size", "100", "bytes of a value (16 if less is given): a size like 100 or 4KiB, MIN-MAX (each size equally likely), zipf:THETA:MIN-MAX (smaller ones are more frequent, by Zipf's exponent THETA, 0 to 1.5), or sizes with their shares like 64=50,1KiB=50")
-	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts")
+	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts, at most 1024 on each")
 	return cmd
 }
