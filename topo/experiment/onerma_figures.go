@@ -28,14 +28,15 @@ var oneRMAFigures = Experiment{
 			figureList(oneRMA) +
 			"\n" +
 			"On a rack the same NIC, software and stores run in the daemons of the hosts, and RoCEv2 beside them on the same\n" +
-			"links. The rack file needs `onerma: {}`, a metadata host and memory servers. A round trip is measured before each\n" +
-			"load.\n\n" +
+			"links. The rack file needs `onerma: {}`, a metadata host and memory servers; no store may be up. A round trip is\n" +
+			"measured before each load, except in slow motion.\n\n" +
 			"Figures 10, 15 and 16 need a network whose round trip and rate are known. They are measured in slow motion: while a\n" +
 			"measurement runs, fault rules delay the links and limit their rate, so that a round trip takes the rtt of the rack\n" +
 			"file (10 ms or more) and a link carries 62,500 bytes in it, as in the paper's testbed. " + SlowRack + "\n" +
-			"is a rack file for slow motion. In figure 16 the NIC's own window is the value of the key window of onerma in the rack\n" +
-			"file; the simulator measures with 48, 64 and 96 KB. Without --figures, a rack with such a file measures these three\n" +
-			"figures, and any other rack measures all other figures. --figures chooses on a rack among:\n\n" +
+			"is a rack file for slow motion; no other fault rules may be active. In figure 16 the NIC's own window is the value of\n" +
+			"the key window of onerma in the rack file; the simulator measures with 48, 64 and 96 KB. Without --figures, a rack\n" +
+			"with such a file measures these three figures, and any other rack measures all other figures. rtt is measured with\n" +
+			"each figure that is not in slow motion. --figures chooses on a rack among:\n\n" +
 			figureList(oneRMAOnRack) +
 			"\n" +
 			"Where the paper does not say enough, the model makes a choice:\n\n" +
