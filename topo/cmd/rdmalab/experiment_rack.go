@@ -28,11 +28,14 @@ type rackPlace struct{ from, to string }
 // the server --to; "" means that it uses all memory servers.
 func (c *rackPlace) flags(cmd *cobra.Command, target string) {
 	to := "on a rack: any memory server; the choice has no effect, because the store decides which servers it uses"
+	from := "on a rack: any compute hosts; the choice has no effect, because the clients of a store run on all compute hosts"
 	if target != "" {
 		to = "on a rack: memory server that has the " + target
+		from = "on a rack: compute hosts of the clients, separated by commas (default: all); some measurements use only the first of them, " +
+			"and clients of a store run on all compute hosts in any case"
 	}
 	cmd.Flags().StringVar(&c.to, "to", "ms0", to)
-	cmd.Flags().StringVar(&c.from, "from", "", "on a rack: compute hosts of the clients, separated by commas (default: all)")
+	cmd.Flags().StringVar(&c.from, "from", "", from)
 	completeFlag(cmd, "from", hostNames)
 	completeFlag(cmd, "to", hostNames)
 }

@@ -136,10 +136,10 @@ func restartCmd() *cobra.Command {
 		Long: "restart ends all processes of a host or of the switch, whether they run or hang, and starts the host or the switch\n" +
 			"again with the same names and addresses. A restarted host has empty memory and no connections. Clients must connect\n" +
 			"again, and a store must be started again by its command, like `rdmalab clover start`.\n\n" +
-			"After `rdmalab crash HOST --nic`, `restart HOST --nic` starts only the NIC again. After `rdmalab crash HOST --app`,\n" +
-			"`restart HOST --app` starts only the services of the host's daemon again. If the NIC or the services run already,\n" +
-			"these flags change nothing. restart does not start the programs and tests that were running before. A link that was\n" +
-			"cut stays cut.\n\n" +
+			"After `rdmalab crash HOST --nic`, `restart HOST --nic` starts only the NIC again, and the services of the host's\n" +
+			"daemon, unless they crashed before. After `rdmalab crash HOST --app`, `restart HOST --app` starts only these services\n" +
+			"again. If the NIC or the services run already, these flags change nothing; --app fails while the services hang.\n" +
+			"restart does not start the programs and tests that were running before. A link that was cut stays cut.\n\n" +
 			"A restart also ends fault rules. A restarted switch has only those of the rack file, and no partition. A restarted\n" +
 			"host has only those rules on its memory (kind tear) that are in the rack file; rules on its link go on. If --for was\n" +
 			"given to `rdmalab crash` or `rdmalab hang`, restart cancels that timer. When the host or switch is up, restart\n" +
@@ -166,7 +166,7 @@ func restartCmd() *cobra.Command {
 			return say(cmd, "%s is up", args[0])
 		}),
 	}
-	cmd.Flags().BoolVar(&nic, "nic", false, "start only the NIC again")
+	cmd.Flags().BoolVar(&nic, "nic", false, "start only the NIC again, and the services that ended with it")
 	cmd.Flags().BoolVar(&app, "app", false, "start only the services of the host's daemon again")
 	cmd.MarkFlagsMutuallyExclusive("app", "nic")
 	return cmd
