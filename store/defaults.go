@@ -42,9 +42,9 @@ func (s *Store) complete() {
 				"answers and agrees with the times of the operations: the history is linearizable if there is such an order. You\n"+
 				"may inject faults while check runs. The store must have been started.\n\n"+
 				"check prints the number of operations, how long they took, how many had no answer, because they timed out, and\n"+
-				"whether the history is linearizable. If it is not, check prints the last operations on the first such key. The\n"+
-				"exit status is 1 if the history is not linearizable, if a client has read a value that no client wrote, or if the\n"+
-				"search for an order was given up.",
+				"whether the history is linearizable. If it is not, check prints the last 60 operations on the first such key. If\n"+
+				"the search for an order takes too long, check gives it up, and prints that it was not decided. In both cases, and\n"+
+				"if a client reads a value that no client has written, the exit status is 1.",
 			fmt.Sprintf("  rdmalab %s check\n  rdmalab inject loss 5%% --link cn0 && rdmalab %[1]s check --clients 8 --rounds 500", s.Name),
 		)
 		c.Check.From, c.Check.Output, c.Check.New = true, true, func(fs *pflag.FlagSet) func(*Call) (Result, error) { return newHistory(fs, c.NoLoss) }
@@ -61,7 +61,7 @@ func newHistory(fs *pflag.FlagSet, noLoss bool) func(*Call) (Result, error) {
 	in := HistoryRequest{Clients: 8, Keys: 16}
 	HistoryFlags(fs, &in)
 	if !noLoss {
-		fs.BoolVar(&in.Loss, "loss", false, "accept keys that are missing, and print how many operations found their key lost: use it if hosts that have keys in their memory crash during the check")
+		fs.BoolVar(&in.Loss, "loss", false, "accept the answer that a key was lost, and print how many operations had it: use it if hosts that have keys in their memory crash during the check")
 	}
 	return func(c *Call) (Result, error) {
 		v, err := c.History(in)
