@@ -42,12 +42,13 @@ var help = handler.Help{
 		"  DROPPED  number of packets lost by an error, not by an entry with the action drop: the packet did not come back from\n" +
 		"           the server's memory, its entry was half written, its entry rewrites an address that the ICRC of a RoCEv2\n" +
 		"           packet covers, no cell was free, the packet is longer than a cell, or the switch has no connection to the\n" +
-		"           server\n" +
+		"           server or too many requests to it in flight\n" +
 		"  ENTRIES  numbers of entries written and removed; in brackets the changes that wait, and the changes that were refused\n" +
 		"  CACHE    number of entries in the cache, and how many it can have\n" +
-		"  TABLE    the memory servers that have the table; - before a server means that the switch has no connection to it\n\n" +
-		"`rdmalab switch counters` shows the same numbers for all rules together (group lookup). `rdmalab switch lookup\n" +
-		"list` prints the entries of a table.",
+		"  TABLE    the memory servers that have the table; - before a server means that the switch cannot use its memory; the\n" +
+		"           reason, if there is one, follows in parentheses\n\n" +
+		"`rdmalab switch counters` shows the same numbers for all rules of a mode together (groups lookup and lookup\n" +
+		"published). `rdmalab switch lookup list` prints the entries of a table.",
 	Example: "  rdmalab switch rules add id=nat server=cn0 action=lookup table=ms1 match=destination\n" +
 		"  rdmalab switch lookup add nat to=cn1 dst=ms0\n" +
 		"  rdmalab switch lookup",

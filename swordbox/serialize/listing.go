@@ -18,7 +18,7 @@ var heldHelp = handler.Help{
 	Long: "Under hardened rules of action move and atomics, the switch holds a request (keeps it, and sends it later) if\n" +
 		"earlier requests of its client must be answered first. Under a rule with misses=wait it also holds a CAS that would\n" +
 		"fail, until the word has the value with which the CAS compares. held shows a line for each port of the switch whose\n" +
-		"requests it has held:\n\n" +
+		"requests it has held or refused:\n\n" +
 		"  HOST     host that sent the last request that was held or refused\n" +
 		"  PORT     port of the switch on which the requests came; -1 if it is not known\n" +
 		"  HELD     number of requests that the switch holds now\n" +

@@ -28,9 +28,10 @@ func countersCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "counters HOST|switch",
 		Short: "Show the counters of a host's NIC, or of the switch",
-		Long: "counters shows the counters of a host's NIC, or of the switch, since it was started. The counters of a NIC have the\n" +
-			"names that `rdma statistic` uses. Each line has the name, the value, and what is counted. The table leaves out\n" +
-			"counters that are 0, unless --all is given; -o json has all.\n\n" +
+		Long: "counters shows the counters of a host's NIC, or of the switch, since the host or the switch was started; a crash of\n" +
+			"the NIC alone does not reset them. If `rdma statistic` has a counter, too, it has the same name here. Each line has\n" +
+			"the name, the value, and what is counted. The table leaves out counters that are 0, unless --all is given; -o json\n" +
+			"has all.\n\n" +
 			"For the switch, the first table has a line for each port: packets and bytes received from the host (RX), RoCEv2\n" +
 			"packets among them (ROCE) and malformed ones (MALFORMED), packets and bytes SENT to the host, and how many packets\n" +
 			"were DROPPED, by reason. If packets that the switch itself made were dropped, a line named switch has their numbers.\n" +

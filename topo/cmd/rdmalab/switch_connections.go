@@ -320,8 +320,9 @@ func dropCmd() *cobra.Command {
 		Long: "drop ends a shared connection. SERVER and SHARD are its name in column SHARED of `rdmalab switch connections`,\n" +
 			"which is SERVER/SHARD, like ms0/0. If a rule needs the connection, the switch makes another one in its place, also\n" +
 			"if this one was adopted (see `rdmalab switch connections adopt`); for rules with service=none it makes none.\n" +
-			"Clients' requests that are in flight on the connection complete with an error, as if the server had failed. drop\n" +
-			"prints which connection is ended.",
+			"The switch answers clients' requests that are in flight on the connection with a fatal NAK (remote operational\n" +
+			"error), which ends the clients' connections. drop prints which connection is ended, and fails if the switch has no\n" +
+			"such connection. A connection whose STATE is not up stays as it is.\n\n" + needsSwordBox,
 		Example:           "  rdmalab switch connections drop ms0 0",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: arguments(hostNames),

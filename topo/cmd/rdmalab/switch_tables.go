@@ -29,8 +29,8 @@ func switchTablesCmd() *cobra.Command {
 			"  flows   counts of RoCEv2 packets and bytes by source, destination and queue pair, tracked or not\n" +
 			"  groups  multicast groups and their members\n\n" +
 			"With program swordbox, NAME may also be\n\n" +
-			"  rows    the two directions (flows) of the reliable connections that the program tracks, as `rdmalab switch\n" +
-			"          connections --all` shows them\n" +
+			"  rows    the same as `rdmalab switch connections --all`: the two directions (flows) of the reliable connections that\n" +
+			"          the program tracks, and shared connections\n" +
 			"  words   words of memory on which atomics under rules work\n" +
 			"  held, keys, hot, counted, slots, buffers, lookup\n" +
 			"          the same as `rdmalab switch held`, `rdmalab switch keys` and so on, with all lines\n\n" +
@@ -44,10 +44,11 @@ func switchTablesCmd() *cobra.Command {
 			"  VALUE    the value that the next operation will find, if the switch knows it\n" +
 			"  EPOCH    how often the value has become unknown\n" +
 			"  PENDING  number of requests for the word that are in flight\n\n" +
-			"--clear empties the table NAME; the switch fills it again from later packets. After the table words was emptied,\n" +
-			"the switch sends the next atomic on each word to the server unchanged, because it does not know the value. In the\n" +
-			"table rows, --clear keeps the entries of flows with moved requests (sent on a shared connection): without these\n" +
-			"entries the switch could not translate PSNs, and the connections would break.",
+			"--clear empties the table NAME and prints how many entries it had; the switch fills it again from later packets. In\n" +
+			"the table words, --clear makes all values unknown, and under hardened rules keeps the entries: the switch sends the\n" +
+			"next atomic on each word to the server unchanged. In the table rows, --clear keeps the entries of flows with moved\n" +
+			"requests (sent on a shared connection): without these entries the switch could not translate PSNs, and the\n" +
+			"connections would break.",
 		Example: "  rdmalab switch tables\n" +
 			"  rdmalab switch tables words\n" +
 			"  rdmalab switch tables words --clear",
