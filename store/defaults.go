@@ -30,8 +30,8 @@ func (s *Store) complete() {
 		&c.Load, "Insert the keys from 0 to --keys minus 1",
 		"load lets clients on all compute hosts insert the keys 0, 1, 2 and so on, as many as --keys says. A key that\n"+
 			"exists already keeps its value. Each value contains its key and the number of its write, from which its other\n"+
-			"bytes follow, so that `rdmalab run ycsb --no-load` can verify what it reads. load prints the number of keys, the\n"+
-			"length of the values, and how long it took. If the store has not been started, load starts it.",
+			"bytes follow, so that `rdmalab run ycsb --no-load` can verify what it reads. load prints the first and the\n"+
+			"last key, the largest length of a value, and how long it took. If the store has not been started, load starts it.",
 		fmt.Sprintf("  rdmalab %s load --keys 1000\n  rdmalab run ycsb --store %[1]s --keys 1000 --no-load", s.Name),
 	)
 	if c.Check.New == nil {

@@ -109,10 +109,16 @@ func commands() store.Commands {
 			Long: "check lets several clients on one host read, write, insert and delete the same few keys, and records every\n" +
 				"operation with its response (the history). Then it looks for one order of the operations on each key that explains\n" +
 				"all responses and agrees with the times of the operations: the history is linearizable if there is such an order.\n" +
-				"The exit status is 1 if there is none. The store must have been started. You may inject faults, and crash and\n" +
-				"restart hosts, while check runs. If a memory server may crash, add --loss.\n\n" +
-				"check prints the number of operations, how many chains are broken (a chain has the nodes of a key, which are\n" +
-				"versions of its value), and how many nodes have leaked: are in a chain although no value needs them.",
+				"The store must have been started. You may inject faults, and crash and restart other hosts, while check runs. If a\n" +
+				"memory server may crash, add --loss.\n\n" +
+				"check prints the number of operations, how long they took, how many had no response, because they timed out, how\n" +
+				"many found their key lost, and whether the history is linearizable. If it is not, check prints the last operations on\n" +
+				"the first such key. The exit status is 1 if the history is not linearizable, or if the search for an order was given\n" +
+				"up.\n\n" +
+				"If the history is linearizable, and without -o json, a last line has counters of the metadata server: how many chains\n" +
+				"it has found broken since it was started (a chain has the nodes of a key, which are versions of its value), how many\n" +
+				"nodes have leaked (are in a chain although no value needs them), and how many are free, held by clients or in\n" +
+				"chains.",
 			Example: "  rdmalab inject loss 5% --link ms0 && rdmalab clover check --clients 8\n" +
 				"  (sleep 1; rdmalab crash md0; rdmalab restart md0; rdmalab clover start) & rdmalab clover check --rounds 2000",
 			From: true, Output: true, Running: true, New: newCheck,
@@ -293,9 +299,9 @@ type verdict struct {
 func newCheck(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	in := store.HistoryRequest{Clients: 8, Keys: 4}
 	store.HistoryFlags(fs, &in)
-	fs.IntVar(&in.Value, "value-size", 100, "bytes of a value")
+	fs.IntVar(&in.Value, "value-size", 100, "bytes of a value; less than 16 counts as 16")
 	store.Renamed(fs, map[string]string{"value": "value-size"})
-	fs.IntVar(&in.Share, "share-qp", 0, "how many clients share a queue pair to each memory server (default: each client has its own)")
+	fs.IntVar(&in.Share, "share-qp", 0, "how many clients share a queue pair to each memory server, up to 256 (default: each client has its own)")
 	fs.StringVar(&in.Reporter, "reporter", "", "how the metadata server learns of appends (new versions of values): each client reports its own (client), or one thread reports those of all clients (process) (default client)")
 	fs.BoolVar(&in.Loss, "loss", false, "a memory server may crash while check runs: accept that values are missing that were in its memory")
 	return func(c *store.Call) (store.Result, error) {

@@ -57,8 +57,9 @@ func commands() store.Commands {
 		Start: store.Command{
 			Short: "Find the table, or make an empty one, and tell every compute host where it is",
 			Long: "start looks for a table in the memory of the memory servers, and makes an empty one if there is none. Then the\n" +
-				"clients of every compute host can use it. start prints whether the table was found or made, and its size.\n" +
-				"It fails while another store is up.\n\n" +
+				"clients of every compute host can use it. start prints whether the table was found or made, its size, and the hosts\n" +
+				"of --master and --standby. It fails while another store is up, or if the first compute host does not answer. If\n" +
+				"another compute host does not answer, start warns on standard error and goes on.\n\n" +
 				"The index of the table has slots (words) in buckets of seven; a slot names an object, which is a key with its\n" +
 				"value. Clients take memory for objects in blocks.\n\n" +
 				"--replicas, --index-replicas, --groups, --grow and --block are used only when a table is made. --cache and\n" +

@@ -20,7 +20,7 @@ import (
 
 // Store describes the store to the daemon of a host and the command line.
 var Store = store.Store{
-	Name: "kvcs", Title: "KVCS", Note: "a replica on each memory host, needs 1RMA NICs", Server: store.MetadataHost, Upserts: true, Value: 100, Broken: kvcs.ErrEnded,
+	Name: "kvcs", Title: "KVCS", Note: "a replica on each memory host, needs 1RMA NICs, not with --on sim", Server: store.MetadataHost, Upserts: true, Value: 100, Broken: kvcs.ErrEnded,
 }
 
 func init() {

@@ -104,11 +104,11 @@ func runCmdOf(f *runFlags) *cobra.Command {
 		simWarmup.String()+" and the default of --duration "+simDuration.String())
 	costFlag(cmd, &f.place.cost, "connectx5")
 	fs.Lookup("cost").Usage = "with --on sim: " + fs.Lookup("cost").Usage
-	fs.Uint64Var(&f.place.seed, "seed", 1, "with --on sim: seed of the run; a sweep adds the number of its round to it")
+	fs.Uint64Var(&f.place.seed, "seed", 1, "with --on sim: seed of the run; in a sweep it is the seed of the first round, and each further round adds 1")
 	fs.StringVar(&f.steer, "steer", "", "with --on rack: which requests of Clover the switch steers during the run: none, write (appends), read (READs) or both (default: as the rules of the switch say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts; each executes one operation at a time")
 	fs.IntVar(&f.options.Share, "share-qp", 0, "how many clients of "+sharing()+" on a host share a queue pair to each memory "+
-		"server (default: each client has its own)")
+		"server, up to 256 (default: each client has its own)")
 	fs.StringVar(&f.options.Cache, "cache", "", "how clients of "+sharing()+" cache the locations of keys: process (the clients of a host share "+
 		"a cache) or client (each client has its own) (default process)")
 	fs.StringVar(&f.options.Reporter, "reporter", "", "how the appends of "+sharing()+" are reported to the metadata server: client (each client "+
@@ -134,8 +134,8 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	fs.Uint64Var(&c.Ops, "ops", 0, "end each client after this many counted operations, or after --duration if that is earlier (default 0: only --duration ends it)")
 	fs.Float64Var(&c.Rate, "rate", 0, "operations that each client starts per second, at regular times, 0.001 to 1e9. If the previous operation has not ended at such a time, "+
 		"the next one waits, and its latency includes the wait (default: a client starts its next operation when the previous one has ended)")
-	fs.BoolVar(&c.Verify, "verify", true, "verify every value that was read")
-	fs.DurationVar(&c.Patience, "op-timeout", 30*time.Second, "an operation, or an attempt to connect, fails after this time")
+	fs.BoolVar(&c.Verify, "verify", true, "verify every value that was read, except those of scans")
+	fs.DurationVar(&c.Patience, "op-timeout", 30*time.Second, "an operation fails after this time; an attempt to connect fails after the same time, at least 5s")
 	fs.BoolVar(&f.noLoad, "no-load", false, "do not load keys, because they exist already")
 	fs.BoolVar(&f.loadOnly, "load-only", false, "load the keys and report on that, without running the workload")
 	fs.BoolVar(&f.csv, "csv", false, "print the result as CSV, for plots: a line with names and a line with values; first_try is a share from 0 to 1, and names that end in _us are times in microseconds")

@@ -38,7 +38,9 @@ func sweepCmd() *cobra.Command {
 			"sweep runs all combinations one after the other, and then all of them again, in --rounds rounds. So a slow minute\n" +
 			"of the machine does not affect one combination alone.\n\n" +
 			"If a sweep is interrupted, FILE keeps its results, and --resume runs the combinations that FILE lacks. If a run\n" +
-			"fails, sweep writes its error to FILE and goes on. `rdmalab run compare` and `rdmalab run plot` read FILE.\n\n" +
+			"fails, sweep writes its error to FILE and goes on; the exit status at the end is 1, and --resume tries the run again.\n" +
+			"sweep prints each run as it begins on standard error, and at the end the number of runs. `rdmalab run compare` and\n" +
+			"`rdmalab run plot` read FILE.\n\n" +
 			"On a rack, sweep stops the store and starts an empty one before the first run, and between two runs that differ in\n" +
 			"--store, --value-size or --start. With --no-load it does so only to replace another store of the sweep that is up.\n\n" +
 			"With --on sim all runs are in virtual time, each on a rack of its own; each round has another seed.",
