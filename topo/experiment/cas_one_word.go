@@ -24,8 +24,9 @@ var casOneWord = Experiment{
 			"  CAS Mops            answered CAS, in millions per second\n" +
 			"  SUCCEEDED Mops      CAS that changed the word, in millions per second\n" +
 			"  LATENCY us          mean time from post to completion of a CAS, in microseconds\n" +
-			"  REPLACED %          percentage of the CAS that reached the server as another operation\n" +
-			"  PAPER'S LIMIT Mops  rate of CAS with many clients in the SwordBox paper, in millions per second\n" +
+			"  REPLACED %          percentage of the CAS that the server did not execute as CAS\n" +
+			"  PAPER'S LIMIT Mops  largest rate of CAS in the SwordBox paper, or of WRITE if FROM says so, in millions per\n" +
+			"                      second\n" +
 			"  FROM                where in the SwordBox paper this limit is\n\n" +
 			"On a rack the word is the last word of the memory that server --to registers: host memory or, in series device, the\n" +
 			"device memory on its NIC, where Sherman keeps its locks. Stores use this memory too: stop them first."

@@ -30,8 +30,9 @@ var oneLock = Experiment{
 			"  CAS/LOCK                  mean number of CAS for each lock taken\n" +
 			"  LOCK p50, p99 us          median and 99th percentile of the time from the first CAS for a lock to the response of the\n" +
 			"                            CAS that took it, in microseconds\n" +
-			"  REPLACED %                percentage of the CAS that reached the server as another operation\n" +
-			"  PAPER'S LIMIT Mops        rate of CAS with many clients in the SwordBox paper, in millions per second\n" +
+			"  REPLACED %                percentage of the CAS that the server did not execute as CAS\n" +
+			"  PAPER'S LIMIT Mops        largest rate of CAS in the SwordBox paper, or of WRITE if FROM says so, in millions per\n" +
+			"                            second\n" +
 			"  FROM                      where in the SwordBox paper this limit is\n\n" +
 			"On a rack the lock is the last word of the memory that server --to registers: host memory or, where the series says\n" +
 			"so, the device memory on its NIC, where Sherman keeps its locks. Stores use this memory too: stop them first."

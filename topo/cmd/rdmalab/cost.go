@@ -80,7 +80,8 @@ func costCmd() *cobra.Command {
 			"connectx3 and connectx5 are the NICs ConnectX-3 and -5, connectx3-40g is ConnectX-3 on 40 Gbit/s, and connectx5-dpdk\n" +
 			"has the middlebox of the SwordBox paper (DPDK) instead of a switch at line rate. Without a name it lists the\n" +
 			"built-in files. To use other figures, write a file with `base: NAME` and the figures that differ, and name it by the\n" +
-			"flag --cost of `rdmalab sim`, `rdmalab sim calibrate`, `rdmalab run ycsb` or `rdmalab experiment NAME`.",
+			"flag --cost of `rdmalab sim`, `rdmalab sim calibrate`, `rdmalab run ycsb`, `rdmalab run sweep` or `rdmalab experiment\n" +
+			"NAME`.",
 		Example: "  rdmalab sim cost connectx5\n" +
 			"  rdmalab sim cost connectx5 > my.yaml && rdmalab sim calibrate --cost my.yaml",
 		Args:              cobra.MaximumNArgs(1),

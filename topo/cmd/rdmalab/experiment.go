@@ -28,7 +28,7 @@ func experimentCmd() *cobra.Command {
 			"With --on sim, the default, an experiment runs in the simulator, in virtual time, and needs neither a rack nor\n" +
 			"root. There, hardware takes the times that --cost chooses. With --on rack an experiment runs on the rack that is\n" +
 			"up, at the speed of this machine. Only experiments with a time for \"rack\" below can do that. If you press\n" +
-			"control-C, an experiment prints the results so far.\n\n" +
+			"control-C, or a measurement fails, an experiment prints the results so far, and the exit status is not 0.\n\n" +
 			"SwordBox is a switch that understands RDMA. Some experiments compare two versions of its rules: published rules\n" +
 			"work as in the SwordBox paper, and hardened rules are without the paper's holes (ways in which its design loses data,\n" +
 			"hangs or is slow; swordbox/HOLES.md). A switch that steers sends requests of the key-value store Clover to the newest\n" +

@@ -26,11 +26,13 @@ func rednTuringCmd() *cobra.Command {
 		Use:   "turing",
 		Short: "Let a NIC execute a Turing machine, and print the tape",
 		Long: "turing lets a NIC in virtual time execute a Turing machine with two symbols, 0 and 1. The machine is a loop of\n" +
-			"work requests in a send queue; each lap of the loop is one step of the machine. turing prints the number of steps,\n" +
-			"the virtual time, and the tape from the first to the last cell that is 1 or under the head, with ^ below the head.\n\n" +
-			"The machine is given in the usual notation: states are separated by _, and each has a rule for symbol 0 and one\n" +
-			"for symbol 1. The rule 1RB writes 1, moves the head to the right, and goes to state B. A letter that is no state\n" +
-			"halts the machine. The default is the busy beaver of four states, which makes 107 steps.",
+			"work requests in a send queue; each lap of the loop is one step of the machine. turing prints whether the\n" +
+			"machine has halted, the number of steps, the virtual time, and the tape from the first to the last cell that is 1 or\n" +
+			"under the head, with ^ below the head. It fails if the head leaves the tape.\n\n" +
+			"The machine is given in the usual notation: up to 25 states A, B, C and so on are separated by _, and each has a rule\n" +
+			"for symbol 0 and one for symbol 1. The machine begins in state A. The rule 1RB writes 1, moves the head to the right\n" +
+			"(L: left), and goes to state B. A letter that is no state halts the machine. The default is the busy beaver of four\n" +
+			"states, which makes 107 steps.",
 		Example: "  rdmalab redn turing\n" +
 			"  rdmalab redn turing --machine 1RB1LC_1LA1RB_1LB1RH\n" +
 			"  rdmalab redn turing --machine 1RH1RA --tape 11111   # adds one to a number in unary",
@@ -56,7 +58,7 @@ func rednTuringCmd() *cobra.Command {
 	f.StringVar(&o.machine, "machine", "1RB1LB_1LA0LC_1RH1LD_1RD0RA", "rules of the machine, in the notation above")
 	f.StringVar(&o.tape, "tape", "", "first symbols on the tape, like 11111, from the cell of the head to the right; all other cells are 0 (default: all 0)")
 	f.IntVar(&o.cells, "cells", 200, "length of the tape in cells, 1 to 1048576; the head begins in its middle")
-	f.Uint64Var(&o.limit, "limit", 10_000, "largest number of steps, up to 20000; a machine that has not halted by then is ended")
+	f.Uint64Var(&o.limit, "limit", 10_000, "largest number of steps, up to 20000; a machine that has not halted by then is ended, which is no failure")
 	return cmd
 }
 

@@ -43,10 +43,13 @@ func simCmd() *cobra.Command {
 			"The switch \"replaces\" an atomic if it sends the server a WRITE of the new value instead. Published variants work as\n" +
 			"the papers describe. Hardened variants, the default, are without the papers' holes (ways in which their designs lose\n" +
 			"data, hang or are slow; swordbox/HOLES.md). Without --cost only links take time.\n\n" +
-			"Mixes are variations that a run of clover or sherman adds to its random plan. --mix names them:\n\n" +
+			"Mixes are variations that a run of clover or sherman adds to its random plan. --mix names them. Some flags exclude\n" +
+			"mixes, also those that --mix names: --steer services and format, --share-qp services and wear, and both together\n" +
+			"also sizes.\n\n" +
 			pairsList(8, mixes) + "\n" +
-			"Setups of planned, for --setup. A schedule of planned says which packets are lost, late or doubled, and when rules\n" +
-			"change. A word is known if the switch knows its value:\n\n" +
+			"Setups of planned, for --setup. A schedule of planned says which packets are lost, late or doubled, when a link loses\n" +
+			"all packets of one direction for some milliseconds, and when rules change. A word is known if the switch knows its\n" +
+			"value:\n\n" +
 			pairsList(11, scenario.Setups()) + "\n" +
 			"If a check fails, sim prints FAIL with the command that replays the seed and prints every packet (-v), and the exit\n" +
 			"status is 1. Add --pcap to this command to write a capture file.",
@@ -102,14 +105,14 @@ func (f *simFlags) vary(cmd *cobra.Command) {
 	fs.StringVar(&p.Mix, "mix", "", "clover, sherman: mixes of the list above, joined by commas, or none (default: drawn from the seed)")
 	fs.StringVar(&p.Program, "program", "", "locks: what the switch does: forward, track (it follows connections and "+
 		"changes nothing) or swordbox (default; it replaces atomics); forward and track not with --mode and --move")
-	fs.StringVar(&p.Change, "change", "", "locks, buffer: what an operator changes on the switch at random: "+strings.Join(scenario.Choices["change"], " or ")+" (default: nothing); not with --program, --mode and --move")
+	fs.StringVar(&p.Change, "change", "", "locks, buffer: what an operator changes on the switch at random: rules (hardened rules and, in locks, the program) or modes (published rules, too) (default: nothing); not with --program, --mode and --move")
 	fs.BoolVar(&p.Move, "move", false, "locks: the switch sends every request that it can on its own connections, and replaces no atomic by a WRITE; not with --mode published")
 	fs.StringVar(&p.Mode, "mode", "", "locks, buffer, lookup, redn, sherman, fusee: published or hardened (default hardened); published runs report what breaks, and do not fail")
 	fs.BoolVar(&p.Torn, "torn", false, "sherman: inject no fault but torn copies (a READ or WRITE copies memory in parts); with --mode published this is always so; not with --mix and --locks switch")
 	fs.StringVar(&p.Step, "step", "", "sherman: design (see rdmalab sherman start --help): "+strings.Join(scenario.Choices["step"], ", ")+" (default sherman); not with --mode, --mix and --locks")
 	fs.StringVar(&p.Locks, "locks", "", "sherman: what serves lock words: nic or switch (default nic)")
 	fs.StringVar(&p.Setup, "setup", "", "planned: search only this setup of the list above (default: all)")
-	fs.IntVar(&p.Depth, "depth", 0, "planned: a schedule has at most this many events: a packet lost, delayed or doubled, or a rule changed (default 2)")
+	fs.IntVar(&p.Depth, "depth", 0, "planned: a schedule has at most this many of the events above, like a lost packet or a change of the rules (default 2)")
 	fs.IntVar(&p.Schedules, "schedules", 0, "planned: how many schedules to run at most (default 4000)")
 	fs.StringVar(&p.Plan, "plan", "", "planned: the only schedule to run, in the form that a failed run prints (default: search); not with --setup, --depth and --schedules")
 	for name, list := range scenario.Choices {
@@ -126,8 +129,8 @@ var mixes = [][2]string{
 	{"late", "packets are up to 15 ms late, so that requesters give up their connections"},
 	{"faults", "two or three faults, which may overlap"},
 	{"hangs", "a fault is a hang of a NIC, a host or the switch"},
-	{"after", "each further fault begins 2 to 4 leases after the end of the fault before it"},
-	{"locks", "sherman: a request for a lock or a page is lost, and its host hangs until others have taken the lock over"},
+	{"after", "each further fault begins 2 to 4 leases (sherman: 1 to 4) after the end of the fault before it"},
+	{"locks", "sherman: a CAS of a lock word or a WRITE of a page is lost, and the client's NIC or host hangs for longer than a lease, so that others take the lock over"},
 	{"lazy", "clover: a client reads a key's shortcut only if the node that it has read is not the newest"},
 	{"cache", "clover: the clients of a host share a location cache"},
 	{"merge", "clover: the clients of a host report their appends together"},
