@@ -27,7 +27,8 @@ func cniCmd() *cobra.Command {
 			"an interface with the name that the runtime chooses, an address of the rack and a port of the switch.\n\n" +
 			"`rdmalab cni install` puts the plugin and the description of a network where runtimes look for them. `rdmalab cni\n" +
 			"guests` lists the guests with their names (column GUEST), which `rdmalab capture` and `rdmalab inject` accept as\n" +
-			"they do the name of a host. compose/k8s has files for Kubernetes with Multus.",
+			"they do the name of a host. compose/k8s has files for Kubernetes with Multus. On a command line, `rdmalab cni` alone\n" +
+			"prints this page.",
 		Example: "  rdmalab cni install\n" +
 			"  podman run --rm --network rack:interface_name=rack0 IMAGE\n" +
 			"  rdmalab cni guests",

@@ -18,9 +18,10 @@ func imageCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image [--file FILE]",
 		Short: "Make the container image of this program, without a registry",
-		Long: "image makes the image " + container.ImageName + ", which contains this program and nothing else, and loads it into docker.\n" +
-			"It needs neither a registry nor a builder, and the same program gives the same image. `rdmalab up --runtime docker`\n" +
-			"makes the image by itself. With --file the image is written to a file, for `docker load` and `podman load`.",
+		Long: "image makes the image " + container.ImageName + ", which contains this program and nothing else, loads it into docker\n" +
+			"unless docker has it already, and prints its ID. It needs neither a registry nor a builder, and the same program gives\n" +
+			"the same image. `rdmalab up --runtime docker` makes the image by itself. With --file, image writes the image to a\n" +
+			"file, for `docker load` and `podman load`, and prints nothing.",
 		Example: "  sudo rdmalab image\n" +
 			"  rdmalab image --file rdmalab.tar && podman load -i rdmalab.tar",
 		Args: cobra.NoArgs,

@@ -21,7 +21,8 @@ func hangCmd() *cobra.Command {
 		Short: "Stop every process of a host, only its programs, or the switch, until `rdmalab resume`",
 		Long: "hang stops every process of a host until `rdmalab resume`. The daemon of the host, which is the host's NIC, stops,\n" +
 			"too. So the NIC sends and answers nothing. But the link keeps its carrier, and the kernel still answers ping.\n" +
-			"Memory and connections stay as they are. hang prints what it has stopped.\n\n" +
+			"Memory and connections stay as they are. hang prints what it has stopped. It fails if the host hangs already or has\n" +
+			"crashed.\n\n" +
 			"The clock does not stop. Timers of the host that expire in the meantime take effect as soon as the host is resumed.\n\n" +
 			"`hang HOST --app` stops the programs on the host, and the services and tests that run in its daemon, as if the\n" +
 			"processors of the machine hung. The NIC goes on: it executes the requests of peers and the programs of work requests\n" +

@@ -24,7 +24,7 @@ func statusCmd() *cobra.Command {
 			"  MEMORY  size of the memory that a host registers for others\n" +
 			"  LINK    state of its link: up, down (cut at the switch), no-carrier (the host's end is down) or missing\n" +
 			"  PID     process ID of its daemon\n\n" +
-			"STATE is one of\n\n" +
+			"STATE is one of these; if several apply, it is the last one of them. The exit status does not depend on it.\n\n" +
 			"  up           the daemon answers\n" +
 			"  app-crashed  the programs have crashed (`rdmalab crash --app`), and the NIC works\n" +
 			"  app-hung     the programs are stopped (`rdmalab hang --app`), and the NIC works\n" +
@@ -32,7 +32,7 @@ func statusCmd() *cobra.Command {
 			"  nic-down     the NIC has crashed or failed\n" +
 			"  silent       the daemon runs, but does not answer: see `rdmalab logs`\n" +
 			"  hung         the processes are stopped by `rdmalab hang`\n" +
-			"  crashed      there is no process: `rdmalab restart` starts it again\n\n" +
+			"  crashed      the daemon does not run: `rdmalab restart` starts it again\n\n" +
 			"More tables follow if there is something to show. This list names each by a column that only this table has:\n\n" +
 			"  GUEST          containers that have joined the rack (`rdmalab cni guests --help` explains the columns)\n" +
 			"  PROGRAM        programs that use a host's NIC: the numbers of their queue pairs (QPS), completion queues (CQS) and\n" +
@@ -40,9 +40,10 @@ func statusCmd() *cobra.Command {
 			"                 work requests they have POSTED\n" +
 			"  1RMA NIC       the host's NIC without connections, up or down: its INCARNATION (grows by 1 at each start), numbers of\n" +
 			"                 PROCESSES and REGIONS, and bytes REQUESTED and not yet arrived, which WINDOW limits\n" +
-			"  QUOTA          limits of what programs may take from a NIC: the limit OF EACH program, what is USED BY ALL, and the\n" +
-			"                 limit OF ALL together\n" +
-			"  SHARED REGION  memory regions that exist longer than their programs; OPEN is how many programs have them open\n" +
+			"  QUOTA          limits of what programs may take from a NIC, if there is a program: the limit OF EACH program (line\n" +
+			"                 shared: of each user; line programs: of their number), what is USED BY ALL, and the limit OF ALL\n" +
+			"                 together\n" +
+			"  SHARED REGION  memory regions that exist longer than their programs; OPEN is how often programs have them open\n" +
 			"  CONTAINER      the containers that are hosts: the engine's STATE, how the NIC gets there (PLUG, see `rdmalab up`),\n" +
 			"                 whether it is there (NIC), how often rdmalab has attached it (PLUGGED), and the last events (SEEN)",
 		Example: "  rdmalab status\n" +
