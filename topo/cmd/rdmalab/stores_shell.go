@@ -45,10 +45,11 @@ func shellCmd(s *store.Store) *cobra.Command {
 		Use:   "shell",
 		Short: s.Commands.ShellShort,
 		Long: "shell reads commands line by line from standard input, which is a terminal, a pipe or a file, and executes them on\n" +
-			"the store: commands for single keys, like get, and others, like " + other + "; the line `help` lists all commands. A\n" +
-			"value is the rest of its line, without blanks at its ends; quotes would be part of it. On a terminal, lines can be\n" +
-			"edited, and earlier lines recalled. If a line fails, shell goes on with the next line, and its exit status at the\n" +
-			"end is 1. A line of more than 128 KiB in a pipe or file ends shell. The store must have been started.",
+			"the store: commands for single keys, like get, and others, like " + other + ", all without flags. The line `help` lists\n" +
+			"them, and the line `exit` ends the shell. A value is the rest of its line, without blanks at its ends; quotes would\n" +
+			"be part of it. On a terminal, lines can be edited, and earlier lines recalled. If a line fails, shell goes on with\n" +
+			"the next line, and its exit status at the end is 1. A line of more than 128 KiB in a pipe or file ends shell. The\n" +
+			"store must have been started.",
 		Example: "  rdmalab " + s.Name + " shell\n" +
 			"  printf '" + s.Commands.ShellExample + "\\n' | rdmalab " + s.Name + " shell",
 		Args: cobra.NoArgs,
