@@ -254,7 +254,11 @@ func (v *Verdict) Write(out io.Writer, lost bool) error {
 	if lost {
 		_, _ = fmt.Fprintf(out, ", %d found their key lost", v.Lost)
 	}
-	if !v.Linearizable {
+	switch {
+	case v.Undecided:
+		_, err := fmt.Fprintf(out, "\nundecided: %s\n", v.Why)
+		return err
+	case !v.Linearizable:
 		_, err := fmt.Fprintf(out, "\nnot linearizable: %s\n", v.Why)
 		return err
 	}

@@ -126,6 +126,8 @@ type Verdict struct {
 	// is false, Why says which answers no order explains.
 	Linearizable bool   `json:"linearizable"`
 	Why          string `json:"why,omitempty"`
+	// Undecided is true if the search for an order reached its limit. Then Linearizable is false.
+	Undecided bool `json:"undecided,omitempty"`
 	// OnlyLost is true if the history is not linearizable, but would be if memory servers had lost
 	// their memory during the check.
 	OnlyLost bool `json:"onlyLost,omitempty"`

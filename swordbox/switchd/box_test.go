@@ -243,6 +243,14 @@ func TestAdoptOverControl(t *testing.T) {
 	a.refused(http.StatusNotFound, "there is no connection to ms0, shard 0", "DELETE", "/connections/ms0/0", nil)
 }
 
+// A connection that is not up cannot be ended.
+func TestDropOfAConnectionThatIsNotUp(t *testing.T) {
+	c, _, _ := boxed(t, spec.ProgramSwordBox, "cm", nil)
+	a := caller{t, c}
+	a.must("POST", "/rules", RuleText{Rule: "server=ms0 action=move"}, nil)
+	a.refused(http.StatusBadRequest, "only one that is up can be ended", "DELETE", "/connections/ms0/0", nil)
+}
+
 // Tables are listed and cleared, also the flows of the tracked connections.
 func TestTablesOverControl(t *testing.T) {
 	c, hosts, _ := boxed(t, spec.ProgramSwordBox, "cm", nil)

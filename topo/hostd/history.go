@@ -94,7 +94,8 @@ func (h *history) run(clients store.Clients) (out store.Verdict, err error) {
 	}
 	if err := h.ops.Check(kv.MostStates); err != nil {
 		out.Why = err.Error()
-		out.OnlyLost = h.lost > 0 && !h.in.Loss && !errors.Is(err, kv.ErrUndecided) && h.ops.LossExplains(kv.MostStates)
+		out.Undecided = errors.Is(err, kv.ErrUndecided)
+		out.OnlyLost = h.lost > 0 && !h.in.Loss && !out.Undecided && h.ops.LossExplains(kv.MostStates)
 	}
 	out.Linearizable = out.Why == ""
 	return out, nil

@@ -114,8 +114,8 @@ func (p *Program) adopt(c *handler.Call) (any, error) {
 	return switchconn.Info{}, nil
 }
 
-// disown ends a switch's connection, usually an adopted one. If rules need a connection to that
-// server, the dialer then makes one.
+// disown ends a switch's connection that is up, usually an adopted one. If rules need a connection to
+// that server, the dialer then makes one.
 func (p *Program) disown(c *handler.Call) (any, error) {
 	server, shard := c.Value("server"), c.Value("shard")
 	addr, err := c.Address(server)
@@ -130,10 +130,11 @@ func (p *Program) disown(c *handler.Call) (any, error) {
 		if i.Server != addr || fmt.Sprint(i.Shard) != shard {
 			continue
 		}
+		if i.Shared == nil {
+			return nil, handler.Refused(fmt.Errorf("the connection to %.60s, shard %.10s, is %v: only one that is up can be ended", server, shard, i.State))
+		}
 		c.Step(func(ctx *pipeline.Ctx) {
-			if i.Shared != nil {
-				o.dialer.Again(ctx, i.Key, i.Shared.Generation)
-			}
+			o.dialer.Again(ctx, i.Key, i.Shared.Generation)
 			p.Tick(ctx)
 		})
 		return struct{}{}, nil

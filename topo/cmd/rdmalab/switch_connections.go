@@ -322,7 +322,7 @@ func dropCmd() *cobra.Command {
 			"if this one was adopted (see `rdmalab switch connections adopt`); for rules with service=none it makes none.\n" +
 			"The switch answers clients' requests that are in flight on the connection with a fatal NAK (remote operational\n" +
 			"error), which ends the clients' connections. drop prints which connection is ended, and fails if the switch has no\n" +
-			"such connection. A connection whose STATE is not up stays as it is.\n\n" + needsSwordBox,
+			"such connection, or if its STATE is not up.\n\n" + needsSwordBox,
 		Example:           "  rdmalab switch connections drop ms0 0",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: arguments(hostNames),

@@ -80,7 +80,8 @@ func lookupLoadCmd() *cobra.Command {
 			"RULE is the id of a rule with action lookup. Empty lines and lines that begin with # are ignored. If the table has an\n" +
 			"entry for the same packets (the same to, from and proto), it is replaced; all other entries stay, except that in\n" +
 			"mode published an entry replaces any entry in the same slot. If FILE is -, load reads standard input. When the\n" +
-			"servers have all entries (in mode published, when all are sent), load prints their number.\n\n" + needsSwordBox,
+			"servers have all entries (in mode published, when all are sent), load prints their number. If a line is wrong, load\n" +
+			"fails, and entries of earlier lines may have been written.\n\n" + needsSwordBox,
 		Example: "  echo to=cn1 dst=ms0 > entries.txt\n" +
 			"  rdmalab switch lookup load nat entries.txt   # rule nat has match=destination",
 		Args: cobra.ExactArgs(2),
