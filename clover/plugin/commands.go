@@ -126,9 +126,9 @@ func commands() store.Commands {
 		Further: map[string]store.Command{"calls": {
 			Short: "Measure how many calls a second the metadata server answers",
 			Long: "calls lets clients on all compute hosts ask the metadata server for a free node (a place for one version of a\n" +
-				"value) and give it back, again and again. It prints how many calls a second were answered. The memory servers take\n" +
-				"no part in this. Other clients may work at the same time; their calls are not counted. The store must have been\n" +
-				"started.",
+				"value) and give it back, again and again. It prints how many calls a second were answered, the number of clients,\n" +
+				"the number of calls, and the time. The memory servers take no part in this. Other clients may work at the same time;\n" +
+				"their calls are not counted. The store must have been started.",
 			Example: "  rdmalab clover stop; rdmalab clover start --threads 2\n" +
 				"  rdmalab clover calls --clients 16 --duration 2s",
 			Output: true, Running: true, New: newCalls,

@@ -79,16 +79,20 @@ func commands() store.Commands {
 		Stat: store.Command{
 			Short: "Show the tree, the locks that are held, and what a host's clients have done",
 			Long: "stat shows the tree, and what the clients on the host of --from have done:\n\n" +
-				"  server   bytes of each memory server that pages use; free again: bytes of pages that have left the tree\n" +
-				"  locks    locks that clients got; handed over: got from a client of the same host; how long clients waited for them\n" +
+				"  tree     number and layout of the tree, bytes of a page and of the longest value, address of the root page\n" +
+				"  server   bytes of each memory server that pages use, and how many they can use; free again: bytes of pages that have\n" +
+				"           left the tree (at most 10,000 pages are counted); number of lock words\n" +
+				"  locks    locks that clients got; handed over: got from a client of the same host; CAS for the other locks; how long\n" +
+				"           clients waited for locks\n" +
 				"  trouble  locks taken over from dead owners; how often this host was fenced; operations in doubt: a connection failed,\n" +
 				"           and the client had to find out from the lock word whether its request was executed\n" +
 				"  pages    pages that were split; new roots; separators (references in a parent) put in for a client that did not\n" +
 				"           finish its split; steps of searches to the next page; pages read again, because they changed during a READ\n" +
 				"  merges   pages that have left the tree, and that were used again; searches begun again, because their page had left\n" +
 				"           the tree\n" +
-				"  cache    size of the index cache; hits: searches that found their leaf in it\n\n" +
-				"Then stat reads all lock words twice, 20 ms apart, and lists the held locks whose word has not changed:\n\n" +
+				"  cache    size of the index cache; hits: searches that found their leaf in it; misses: the other searches\n\n" +
+				"stat also reads all lock words. If a lock is held, it reads everything again after 20 ms, and lists the held locks\n" +
+				"whose word has not changed:\n\n" +
 				"  LOCK        memory server, and number of the lock word on it\n" +
 				"  OWNER       number of the compute node that holds the lock\n" +
 				"  HOST        host of this compute node, as far as the memory server knows it\n" +
@@ -109,8 +113,10 @@ func commands() store.Commands {
 				"With --clients, that many clients on one host first read, write, insert, delete and scan a few keys. Then check\n" +
 				"also proves that one order of the operations on each key explains all answers and agrees with their times (that\n" +
 				"their history is linearizable). You may inject faults, and crash and restart hosts, while check runs.\n\n" +
-				"check prints what it has read, and the first 20 errors that it has found; of further errors it prints only the\n" +
-				"number. The exit status is 1 if there is an error.",
+				"check prints the verdict on the history, if there is one, what it has read of the tree, and the first 20 errors; of\n" +
+				"further errors it prints only the number. If there is an error in a tree from which pages have been removed, check\n" +
+				"reads the tree again, up to three times, because clients may have changed it meanwhile. The exit status is 1 if there\n" +
+				"is still an error, if the history is not linearizable, or if the search for an order was given up.",
 			Example: "  rdmalab sherman check\n" +
 				"  rdmalab inject loss 5% --link ms0 && rdmalab sherman check --clients 8 --rounds 500",
 			From: true, Output: true, New: newCheck,
@@ -119,8 +125,9 @@ func commands() store.Commands {
 			Short: "Fill an empty tree with the keys from 0 to --keys minus 1",
 			Long: "load fills an empty tree with the keys 0, 1, 2 and so on, as many as --keys says. It builds whole pages and\n" +
 				"writes them, first the leaves. That is faster than inserting the keys one by one. load fails if the tree is not\n" +
-				"empty. Each value contains its key and the number of its write, from which its other bytes follow, so that\n" +
-				"`rdmalab run ycsb --no-load` can verify what it reads. load prints the number of pages and how long it took.",
+				"empty. Each value has as many bytes as --value of `rdmalab sherman start` says. It contains its key and the number\n" +
+				"of its write, from which its other bytes follow, so that `rdmalab run ycsb --no-load` can verify what it reads. load\n" +
+				"prints the number of keys, the number of pages on each level, leaves first, the bytes written, and how long it took.",
 			Example: "  rdmalab sherman start --fresh && rdmalab sherman load --keys 100000\n" +
 				"  rdmalab run ycsb --store sherman --keys 100000 --no-load",
 			From: true, New: newLoad,

@@ -53,14 +53,15 @@ func init() {
 			Short: "Start the server, which takes the table over, or makes an empty one",
 			Long: "start starts the server's process on the metadata host. If an earlier process has left a table, the new process\n" +
 				"uses this table, without copying or building it again. --items and --value are used only when a table is made. start\n" +
-				"prints whether a table was made, or taken over, and how many keys it has; a server that runs already counts as taken\n" +
-				"over. start fails while another store is up.\n\n" +
+				"prints whether a table was made or taken over, for how many keys it has room, and the longest value, for a table that\n" +
+				"was taken over also how many keys it has, and the address of memcached's protocol; a server that runs already counts\n" +
+				"as taken over. start fails while another store is up.\n\n" +
 				"With --memcached the process also listens on a TCP address of its host, and executes get, gets, set, add, replace,\n" +
 				"append, prepend, cas, incr, decr, delete, flush_all, stats, version, verbosity and quit of memcached's text\n" +
 				"protocol. An item is stored as one value: its data, its key and 6 bytes together must not exceed --value. Nothing\n" +
 				"is evicted and nothing expires: a full table refuses new keys, and an exptime in the future is refused. If the\n" +
 				"server runs already and --fresh is not given, start only makes it listen at the address of --memcached, instead of an\n" +
-				"earlier one. A new process listens only if its start has --memcached.",
+				"earlier one; without --memcached the earlier address stays. A new process listens only if its start has --memcached.",
 			Example: "  rdmalab nictable start\n" +
 				"  rdmalab nictable start --fresh --items 100000 --value 64\n" +
 				"  rdmalab nictable start --fresh --value 65792 --memcached :11211\n" +
@@ -76,8 +77,9 @@ func init() {
 		Further: map[string]store.Command{"item": {
 			Short: "Read an item of memcached's protocol by RDMA",
 			Long: "item reads an item that a client of memcached's protocol has stored (see --memcached of `rdmalab nictable start`),\n" +
-				"and prints its data. KEY is memcached's key, a text. A client on the host --from asks the server's NIC, which needs\n" +
-				"no processor of the server for the answer. With -o json, item also prints the flags of the item.",
+				"and prints its data. It fails if there is no such item. KEY is memcached's key, a text. A client on the host --from\n" +
+				"asks the server's NIC, which needs no processor of the server for the answer. With -o json, item also prints the\n" +
+				"flags of the item, the round trips and the time of the GET; the data are in base64.",
 			Example: "  rdmalab nictable start --fresh --value 65792 --memcached :11211\n" +
 				"  rdmalab exec cn0 -- memccp --servers=md0:11211 README.md   # a client of memcached stores a file as an item\n" +
 				"  rdmalab nictable item README.md --from cn1",

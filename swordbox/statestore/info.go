@@ -28,20 +28,21 @@ var Help = handler.Help{
 	Name:  "counted",
 	Short: "Show what the switch has counted in the memory of servers",
 	Long: "counted shows the connections on which the switch counts in the memory of servers (rules of action count with the\n" +
-		"key 'store'). For each request under such a rule, the switch adds 1, or the length of the request (add=bytes), to a\n" +
-		"counter of 8 bytes by FETCH_ADD. While a FETCH_ADD must wait, the switch sums up what the counter is to get.\n" +
-		"`rdmalab read` reads the counters from the server's memory.\n\n" +
+		"key 'store', in mode hardened). For each request under such a rule, the switch adds 1, or the length of the request\n" +
+		"(add=bytes), to a counter of 8 bytes by FETCH_ADD. While a FETCH_ADD must wait, the switch sums up what the counter\n" +
+		"is to get. `rdmalab read` reads the counters from the server's memory.\n\n" +
 		"  STORE      the memory server, and the number of the connection to it; a rule with the key shards has several\n" +
 		"             connections\n" +
 		"  STATE      idle (never connected yet), up or down; if down, the reason is at the end of the line\n" +
 		"  PENDING    sum that waits in the switch because as many FETCH_ADDs are in flight as the rule's key depth allows, or\n" +
-		"             because the connection is down; in brackets the number of counters to which the sum belongs\n" +
-		"  IN FLIGHT  sum that unanswered FETCH_ADDs add; in brackets the number of these FETCH_ADDs, and how many there can be\n" +
-		"  REGION     region of the server's memory that has the counters: address, length in bytes, and R_Key\n\n" +
+		"             because the connection is down; in parentheses the number of counters to which the sum belongs\n" +
+		"  IN FLIGHT  sum that unanswered FETCH_ADDs add; in parentheses the number of these FETCH_ADDs, and how many there can\n" +
+		"             be\n" +
+		"  REGION     region of the server's memory that has the counters: address, length in bytes, and R_Key; - if the switch\n" +
+		"             does not know it yet\n\n" +
 		"In `rdmalab switch counters`, group count says what became of the sums: `applied` is in the server's memory,\n" +
 		"`uncertain` may be there (its FETCH_ADD was in flight when a connection failed), and `dropped` was not counted. A\n" +
-		"crash of the switch loses counts that no server has confirmed; counter `former` is an upper bound\n" +
-		"of this loss.",
+		"crash of the switch loses counts that no server has confirmed; counter `former` is an upper bound of this loss.",
 	Example: "  rdmalab switch rules add server=ms0 action=count store=ms1 slots=64\n" +
 		"  rdmalab switch counted\n" +
 		"  rdmalab read ms1 --on cn0 --words 64",

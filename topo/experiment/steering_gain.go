@@ -21,7 +21,8 @@ var steeringGain = Experiment{
 			"The experiment measures each of the loads below three times: without steering, with hardened steering and with\n" +
 			"published steering of appends and READs (column STEERING). Published steering works as in the SwordBox paper;\n" +
 			"hardened steering is without the paper's holes (ways in which its design loses data, hangs or is slow).\n" +
-			"The loads are those of the paper, on 1,024 keys. --rows chooses among them by number:\n\n" +
+			"Loads 1 to 7 are those of the paper. All loads are on 1,024 keys, with Zipf 0.99 and 50% writes unless the list says\n" +
+			"otherwise; the paper has 1,000 keys, and Zipf 1.0 in place of 0.99. --rows chooses among them by number:\n\n" +
 			helpList(steeringRows(), func(i int, r steeringRow) string { return fmt.Sprintf("%d  %s", i+1, r.name) }) +
 			"\n" +
 			"Row 8 has few free nodes and runs only in the simulator. It is not measured with published steering, which damages\n" +
@@ -31,8 +32,9 @@ var steeringGain = Experiment{
 			"Numbers in parentheses are the paper's. The paper does not have every number of clients: for the throughput, the\n" +
 			"nearest number that it has is used. The paper's gains at 50 and 100 % writes and its 99th percentiles are from runs\n" +
 			"with 280 clients.\n\n" +
-			"On a rack, each row has 16 clients unless --clients says otherwise. Clover is started if it does not run. At the\n" +
-			"end the switch gets its earlier program and rules back."
+			"On a rack, each row has 16 clients unless --clients says otherwise. In the simulator --quick divides the clients of\n" +
+			"each row by 8, unless --clients is given. On a rack, Clover is started if it does not run, and goes on running. At\n" +
+			"the end the switch gets its earlier program and rules back."
 	},
 	Sim: "20 min, with a single row 1 to 4 min", Rack: "2 min", Cost: "connectx5",
 	New: func() Body { return &steeringBody{} },

@@ -28,9 +28,10 @@ func init() {
 	Store.Commands = store.Commands{
 		Short: "Run the key-value store KVCS on 1RMA NICs, with a replica on each memory host",
 		Long: "KVCS is a key-value caching service on NICs without connections (1RMA, SIGCOMM 2020). Each host with role memory\n" +
-			"has a replica: a copy of the table, in memory that clients READ. A GET is a READ of one replica; if it fails, the\n" +
-			"client turns to another replica at once. PUT, INSERT and DELETE are requests to a coordinator, a process on the\n" +
-			"host with role metadata, which sends the change to all replicas. The rack file needs `onerma: {}`.\n\n" +
+			"has a replica: a copy of the table, in memory that clients READ. A GET is two READs of one replica, first of the\n" +
+			"index and then of the value; if one fails, the client turns to another replica at once. PUT, INSERT, UPSERT and\n" +
+			"DELETE are requests to a coordinator, a process on the host with role metadata, which sends the change to all\n" +
+			"replicas. The rack file needs `onerma: {}`.\n\n" +
 			"The coordinator has the table in its memory. If it crashes, the store ends: start makes an empty one. A replica\n" +
 			"that has crashed gets a copy of the table after `rdmalab restart HOST` and `rdmalab kvcs start`.",
 		Example: "  (cat topo/racks/default.yaml; echo 'onerma: {}') > kvcs.yaml && sudo rdmalab up -f kvcs.yaml\n" +
@@ -50,7 +51,9 @@ func init() {
 			New:     newStart,
 		},
 		Stop: store.Command{
-			Short: "Stop replicas and coordinator; the table is lost", Long: "stop ends the replicas and the coordinator, and prints nothing. The table is lost.",
+			Short: "Stop replicas and coordinator; the table is lost",
+			Long: "stop ends the replicas and the coordinator, and prints nothing. The table is lost. A memory host that does not answer\n" +
+				"is only reported on standard error; if the metadata host does not answer, stop fails.",
 			Example: "  rdmalab kvcs stop", New: newStop,
 		},
 		Stat: store.Command{

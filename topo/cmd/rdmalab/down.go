@@ -13,9 +13,9 @@ func downCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Remove a rack, including the remains of a crashed one",
-		Long: "down ends every process of the rack and removes its namespaces, links, cgroups and files. It finds them by the\n" +
-			"name of the rack, so it works whatever has crashed before, and it touches nothing else. It prints for each rack\n" +
-			"whether it is down now or was not up. down needs root.",
+		Long: "down ends every process of the rack and removes its namespaces, containers, links, cgroups and files. It finds them\n" +
+			"by the name of the rack, so it works whatever has crashed before, and it touches nothing else. It prints for each\n" +
+			"rack whether it is down now or was not up; a rack that was not up is no error. down needs root.",
 		Example: "  sudo rdmalab down\n" +
 			"  sudo rdmalab down --all",
 		Args: cobra.NoArgs,

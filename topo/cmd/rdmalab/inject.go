@@ -23,15 +23,15 @@ func injectCmd() *cobra.Command {
 		Use:   "inject KIND [AMOUNT] {--link | --host} HOST",
 		Short: "Lose, delay, duplicate, corrupt … packets on a link, by chance or exactly",
 		Long: "inject installs a fault rule on a host's link, or with tear in a host's memory, and prints the rule with its name.\n" +
-			"The rule is in force until `rdmalab heal`, --for, --once or --next ends it. The kinds, with examples of\n" +
-			"their amounts, are\n\n" +
+			"If --link names several hosts, each link gets a rule. A rule is in force until `rdmalab heal`, --for, --once or\n" +
+			"--next ends it, or until the switch (with tear: the host) crashes. The kinds, with examples of their amounts, are\n\n" +
 			"  loss 10%         loses a share of the frames\n" +
 			"  drop             loses exactly the packets that flags like --opcode select\n" +
 			"  duplicate 5%     sends a share of the frames twice\n" +
 			"  delay 1ms        delays every frame; frames overtake each other if --jitter is large\n" +
 			"  reorder 5%       delays a share of the frames, so that later frames overtake them\n" +
-			"  corrupt 1%       flips one bit of an IP packet; a frame of another kind is lost, as if its frame check failed at a NIC\n" +
-			"  rate 1Gbit       sends at most so many bits a second; frames wait in a queue of 1 MiB, and are lost if it is full\n" +
+			"  corrupt 1%       flips one bit in a share of the frames; frames without IP and super-frames of TCP are lost instead\n" +
+			"  rate 1Gbit       sends at most so many bits a second, 8Kbit to 1Tbit; frames wait in a queue of 1 MiB, or are lost\n" +
 			"  blackhole        loses every frame, also those of ARP and TCP\n" +
 			"  tear 10%         tears a share of the copies in a host's memory at 64-byte boundaries (with --host)\n\n" +
 			"A torn copy is one with a pause: a READ or WRITE has copied a part of its bytes, and a concurrent reader of the\n" +
@@ -40,9 +40,10 @@ func injectCmd() *cobra.Command {
 			"must satisfy all given flags. If any of these flags is given, the rule hits only RoCEv2 packets, or only 1RMA\n" +
 			"messages if --class names a class of them. blackhole and tear take none of these flags, nor --once and --next.\n" +
 			"`rdmalab faults` lists the rules and their hits. `rdmalab inject nic` makes the NIC itself fail.\n\n" +
-			"The switch applies the rules on links. What happens to a packet depends only on the seed and the name of the rule,\n" +
-			"on the link and the direction, and on how many packets have passed since the rule was installed. So a run can be\n" +
-			"repeated: after `rdmalab heal` the names of rules begin with f1 again.",
+			"The switch applies the rules on links. Random choices for a packet depend only on the seed and the name of the rule,\n" +
+			"on the link and the direction, and on how many packets have come to the rule since it was installed; RoCEv2 packets\n" +
+			"and all others are counted apart. So a run can be repeated: after `rdmalab heal` the names of rules begin with f1\n" +
+			"again.",
 		Example: "  rdmalab inject loss 10% --link cn0\n" +
 			"  rdmalab inject drop --opcode RC_ATOMIC_ACK --once --link cn0 --dir down\n" +
 			"  rdmalab inject drop --opcode 'RC_READ_RESPONSE_*' --once --link cn0 --dir down\n" +

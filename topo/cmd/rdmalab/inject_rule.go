@@ -47,8 +47,8 @@ func (f *ruleFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.dir, "dir", "both", "direction, not with tear: up (from the host to the switch), down (from the switch to the host) or both")
 	fs.StringVar(&f.probability, "probability", "", "share of the selected frames (with tear: of copies) that are hit, 10% or 0.1 (default: all); the same as AMOUNT of loss, drop, duplicate, reorder, corrupt and tear; not with rate and blackhole")
 	fs.DurationVar(&f.delay, "delay", 0, "with delay: the same as AMOUNT; with reorder: how long a frame is delayed (default 1ms); with tear: the "+
-		"longest pause inside a copy (default 20us)")
-	fs.DurationVar(&f.jitter, "jitter", 0, "with delay: each delay is longer or shorter by up to this time, at random (default 0s)")
+		"longest pause inside a copy (default 20us); at most 1m")
+	fs.DurationVar(&f.jitter, "jitter", 0, "with delay: each delay is longer or shorter by up to this time, at random, at most 1m (default 0s)")
 	fs.StringSliceVar(&f.opcodes, "opcode", nil, "only packets of these opcodes, like RC_WRITE_LAST or RC_WRITE_* (repeatable)")
 	fs.StringVar(&f.class, "class", "", "only packets of one class: "+strings.Join(fault.Classes(), ", ")+". roce means all RoCEv2 packets, onerma all 1RMA messages, onerma_read and so on one kind of them, rnr RNR NAKs, cnp congestion notifications")
 	fs.StringVar(&f.qpn, "qpn", "", "only packets to this queue pair, decimal or 0x…")
@@ -58,10 +58,10 @@ func (f *ruleFlags) define(fs *pflag.FlagSet) {
 	fs.IntVar(&f.transmission, "transmission", 0, "only the n-th transmission of each packet over the link; the first transmission is 1")
 	fs.BoolVar(&f.samePacket, "same-packet", false, "after the first hit, hit only retransmissions of that packet")
 	fs.BoolVar(&f.once, "once", false, "end after one hit, in each direction")
-	fs.IntVar(&f.next, "next", 0, "end after this many hits, in each direction (default: no limit)")
+	fs.IntVar(&f.next, "next", 0, "end after this many hits, in each direction (default: no limit); not with --once")
 	fs.DurationVar(&f.lasting, "for", 0, "end after this time, like 10s (default: until rdmalab heal)")
 	fs.Uint64Var(&f.seed, "seed", 0, "seed of the rule's random numbers (default: the rack's seed)")
-	fs.StringVar(&f.id, "id", "", "name of the rule, not with tear (default f1, f2 and so on; with tear always tear-HOST)")
+	fs.StringVar(&f.id, "id", "", "name of the rule, only for one link, not with tear (default f1, f2 and so on; with tear always tear-HOST)")
 	f.set = fs.Changed
 }
 

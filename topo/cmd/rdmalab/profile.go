@@ -39,8 +39,10 @@ func profileCmd() *cobra.Command {
 			"uses nearly no processor time, so record while the rack works.\n\n" +
 			"The daemon of a host contains its NIC, its services, its tests (`rdmalab perf`) and its clients of stores. Programs\n" +
 			"that `rdmalab exec` has started are other processes, and are not in the profile.\n\n" +
-			"A daemon records one profile at a time. If profile is interrupted, the daemons stop recording at once. If some nodes\n" +
-			"do not answer, the files of the others are written, and the exit status is 1.",
+			"profile prints the node, the length in bytes and the path of each file, and two commands that show a profile. A\n" +
+			"daemon records one profile at a time: another one of the same node fails. If profile is interrupted, the daemons stop\n" +
+			"recording at once, and no file is written. If profiles of some nodes fail, the files of the others are written, and\n" +
+			"the exit status is 1.",
 		Example: "  rdmalab profile\n" +
 			"  rdmalab profile cn0 ms0 switch --for 10s --dir out/profiles\n" +
 			"  rdmalab perf write_bw --from cn0 --to ms0 --iters 1000000 & rdmalab profile cn0 && go tool pprof -top cn0.pprof",

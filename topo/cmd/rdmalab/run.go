@@ -56,12 +56,14 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "run ycsb",
 		Short: "Run a workload on a store and print throughput and latency",
-		Long: "run loads keys into a store and lets clients on all compute hosts execute operations on them. It fails if an\n" +
-			"operation failed or a value was wrong. A store that is not running is started. run prints\n\n" +
+		Long: "run loads keys into a store and lets clients on all compute hosts execute operations on them. The exit status is 1 if\n" +
+			"an operation failed or a value was wrong, but not for keys that were not found. A store that is not running is\n" +
+			"started. run prints\n\n" +
 			"  the number of operations per second,\n" +
 			"  the percentage of operations that succeeded at their first attempt,\n" +
 			"  the number of attempts that lost against another client (races),\n" +
 			"  round trips per operation, and bytes and packets per operation as the switch counted them,\n" +
+			"  the numbers of operations that failed, of wrong values and of keys not found, unless all three are 0,\n" +
 			"  percentiles of the latency of each kind of operation, in microseconds, and\n" +
 			"  the mean time of an operation, and its parts, in microseconds: queue (waiting for its turn with --rate or --pace),\n" +
 			"  lock (waiting for a lock), trip 1, trip 2 … (each round trip), switch (time in the switch, only with --on sim),\n" +
@@ -100,7 +102,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	}
 	fs, c := cmd.Flags(), &f.config
 	fs.StringVar(&f.store, "store", store.Default().Name, "the store: "+storeNotes())
-	fs.StringVar(&f.place.on, "on", experiment.OnRack, "where the clients run: rack, or sim for the default rack in virtual time; with sim, the default of --warmup is "+
+	fs.StringVar(&f.place.on, "on", experiment.OnRack, "where the clients run: rack, or sim for the default rack in virtual time (not for kvcs); with sim, the default of --warmup is "+
 		simWarmup.String()+" and the default of --duration "+simDuration.String())
 	costFlag(cmd, &f.place.cost, "connectx5")
 	fs.Lookup("cost").Usage = "with --on sim: " + fs.Lookup("cost").Usage
@@ -117,7 +119,8 @@ func runCmdOf(f *runFlags) *cobra.Command {
 		"append completes all updates of the key that wait on the host; a client reads a key's shortcut only if the node that it has read is not "+
 		"the newest) or published (clients work as in the paper) (default fast)")
 	fs.StringVar(&f.start, "start", "", "start the store with these flags of its start command, separated by spaces, like 'threads=4 replicas=2' for "+
-		"Clover or step=fg+ for Sherman (default: a store that is not running is started without flags). A store that runs keeps "+
+		"Clover or step=fg+ for Sherman. A flag --value that is not among them gets the size of the run's largest value (default: a store that is not running is "+
+		"started with its defaults; some stores get room for the run's keys or values). A store that runs keeps "+
 		"the values with which it was made; for Clover, other values are an error. The flag fresh makes the store again; Clover and pdpm-central must be stopped before a run with fresh. Not with --no-load")
 	f.keyFlags(fs)
 	fs.Lookup("keys").Usage = "number of keys that are loaded and used; the first is 0"

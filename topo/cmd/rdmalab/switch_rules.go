@@ -181,8 +181,9 @@ func removeRuleCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove ID…",
 		Short: "Remove rules by name",
-		Long: "remove ends the rules with these names, and prints a line for each; `rdmalab switch rules` lists the rules. Requests\n" +
-			"that arrive later are treated by the remaining rules, or forwarded unchanged.\n\n" +
+		Long: "remove ends the rules with these names, and prints a line for each; `rdmalab switch rules` lists the rules. It fails\n" +
+			"at the first name that no rule has; the rules named before it are removed. Requests that arrive later are treated by\n" +
+			"the remaining rules, or forwarded unchanged.\n\n" +
 			"A removed rule may have moved requests of a client to a connection of the switch. Then the packet sequence numbers\n" +
 			"(PSNs) of the client and of the server differ, and the switch continues to translate them until the client's\n" +
 			"connection ends.\n\n" + needsSwordBox,
