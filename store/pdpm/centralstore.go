@@ -46,10 +46,11 @@ func init() {
 		Start: store.Command{
 			Short: "Start the coordinator; it takes over the keys that are in the memory servers, or makes an empty store",
 			Long: "start starts the coordinator, the process on the metadata host that executes the operations of all clients. It\n" +
-				"looks for a store in the memory of the memory servers, and makes an empty one if there is none. If a coordinator\n" +
-				"runs already, start changes nothing, and --fresh is refused: stop the coordinator first. --value and --entries are\n" +
-				"used only when an empty store is made. start prints whether it found a store or made one. It fails while another\n" +
-				"store is up.",
+				"looks for a store in the memory of the memory servers, and makes an empty one if the memory is empty. If a\n" +
+				"coordinator runs already, start changes nothing, and --fresh is refused: stop the coordinator first. --value and\n" +
+				"--entries are used only when an empty store is made. start prints whether it found a store or made one, the number\n" +
+				"of memory servers, and what each has room for. It fails while another store is up and, without --fresh, if the\n" +
+				"memory has data of another store.",
 			Example: "  rdmalab pdpm-central start\n" +
 				"  rdmalab pdpm-central stop; rdmalab pdpm-central start --fresh --value 1000",
 			New: newCentralStart,

@@ -37,7 +37,8 @@ var cloverBaselines = Experiment{
 			"                   takes its lock, first\n" +
 			"  BYTES/OP         bytes on the wire per operation\n" +
 			"  FAILED           number of operations that failed, had a wrong value or found no key\n\n" +
-			"The paper has 100,000 keys, values of 1,000 bytes, and Zipf 0.99. The switch keeps up with every load."
+			"The paper has 100,000 keys, values of 1,000 bytes, and Zipf 0.99. The switch keeps up with every load. --quick\n" +
+			"measures only the first numbers of --clients and --servers."
 	},
 	Sim: "7 min", Cost: "connectx5",
 	New: func() Body {

@@ -44,20 +44,22 @@ var memoryRates = Experiment{
 			"(it READs them back). It compares the hardened packet buffer of the switch (rules of action buffer) with native\n" +
 			"RDMA: WRITEs and READs of a host to the same server. Rates are in Gbit/s.\n\n" +
 			"In the simulator the table has one line for the switch and two for native RDMA (messages of 64 KiB and of 1,500\n" +
-			"bytes), and the columns store and load, with the authors' numbers in parentheses. The lines below the table have the\n" +
-			"ratios to native RDMA.\n\n" +
-			"On a rack the switch delays the frames to the last compute host of --from: it sends them slowly, so that most of\n" +
-			"them go to server --to, whose memory has the ring. The first compute host of --from sends these frames, of 1,500\n" +
-			"bytes, by SENDs over UC. The switch counts their bytes, and the time from the first frame until the server has\n" +
-			"acknowledged the last WRITE, or from the first READ until the last frame has come back. Native RDMA is `rdmalab\n" +
-			"perf write_bw` and `read_bw` with messages of 1,500 bytes from the first host to the same server. Frames that the\n" +
-			"server cannot take are dropped (counter blocked of `rdmalab switch counters`), and do not count. The table has a\n" +
-			"line for store and one for load:\n\n" +
+			"bytes), and the columns store and load, with the authors' numbers in parentheses. `rdmalab experiment memory-figures\n" +
+			"--help` explains the further columns. The lines below the table have the ratios to native RDMA.\n\n" +
+			"A rack needs two compute hosts, and no store may be up. The switch delays the frames to the last compute host of\n" +
+			"--from: it sends them slowly, so that most of them go to server --to, whose memory has the ring. The first compute\n" +
+			"host of --from sends these frames, of 1,500 bytes, by SENDs over UC. The switch counts their bytes, and the time from\n" +
+			"the first frame until the server has acknowledged the last WRITE, or from the first READ until the last frame has\n" +
+			"come back. Native RDMA is `rdmalab perf write_bw` and `read_bw` with messages of 1,500 bytes from the first host to\n" +
+			"the same server. Frames that the server cannot take are dropped (counter blocked of `rdmalab switch counters`), and\n" +
+			"do not count. At the end the switch gets its earlier program and rules back. The table has a line for store and one\n" +
+			"for load:\n\n" +
+			"  FRAMES       store or load\n" +
 			"  ROUNDS       number of measurements of each rate; the switch and native RDMA are measured in turns\n" +
 			"  SWITCH       rate of the switch: the median of all rounds\n" +
 			"  NATIVE       rate of native RDMA: the median of all rounds\n" +
-			"  RATIO        median of SWITCH divided by NATIVE in the same round; in parentheses the paper's\n" +
-			"  LEAST, MOST  the smallest and the largest of the values whose median is in the column before\n\n" +
+			"  RATIO        median of SWITCH divided by NATIVE in the same round; in parentheses the paper's, for load\n" +
+			"  LEAST, MOST  after each median, the smallest and the largest of its values\n\n" +
 			"All hosts and the switch share the machine's processors, so the rates are comparable only with one another, and\n" +
 			"only on a machine that has nothing else to do."
 	},

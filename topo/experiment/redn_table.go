@@ -25,8 +25,9 @@ var rednGets = Experiment{
 			"--figures chooses among:\n\n" +
 			figureList(rednTables) +
 			"\n" +
-			"On a rack, the experiment starts the store for each measurement and stops it again. Times there are those of the\n" +
-			"emulated NIC and its daemon, not of hardware, so they are not compared with the authors'."
+			"On a rack, the experiment starts the store for each measurement and stops it again; it fails while a store is up.\n" +
+			"Times there are those of the emulated NIC and its daemon, not of hardware, so they are not compared with the\n" +
+			"authors'."
 	},
 	Sim: "20 s", Rack: "1 min, with --quick half of it", Cost: "connectx5",
 	New: func() Body {

@@ -18,11 +18,11 @@ var treeOperations = Experiment{
 	Figure: "Sherman §5: round trips of its operations, and the bytes of its formats",
 	Long: func() string {
 		return "tree-operations executes single operations of the tree Sherman, with a warm index cache (the client knows all inner\n" +
-			"pages) and values of 8 bytes. For each operation it prints\n\n" +
+			"pages) and values of 8 bytes. --cost and --quick do not change the numbers. For each operation it prints\n\n" +
 			"  ROUND TRIPS  number of round trips\n" +
 			"  BYTES (IP)   bytes of all its packets, counted as IP packets; in parentheses the bytes that the same packets would\n" +
 			"               have with the paper's formats of pages\n" +
-			"  PACKETS      number of its packets on the links"
+			"  PACKETS      number of its packets, requests and responses"
 	},
 	Sim: "5 s", Cost: "connectx5-dpdk",
 	New: func() Body { return operationsBody{} },
@@ -65,10 +65,12 @@ var treeLocks = Experiment{
 			"  device               in device memory on the NICs of the memory servers\n" +
 			"  switch               in device memory, and the switch replaces each CAS on a lock word by a WRITE (rules of action\n" +
 			"                       atomics); the server answers a CAS that must fail\n" +
-			"  switch, misses=wait  as switch, but the switch holds a CAS that must fail until the lock is free\n\n" +
+			"  switch, misses=wait  as switch, but the switch holds a CAS that must fail until the lock is free, at most for 1 ms\n\n" +
 			"In the simulator there are two groups of rows. In the first, each client is a compute node of its own. In the second,\n" +
 			"the clients are on eight compute nodes, and those of a node hand locks over to each other. Operations are counted\n" +
-			"from 10 to 20 ms after the start, because it takes some time until most clients wait for the hottest locks.\n\n" +
+			"from 10 to 20 ms after the start, because it takes some time until most clients wait for the hottest locks. --quick\n" +
+			"measures with 2,000 keys, the last value of --zipf and, unless --clients is given, 16 clients; in the simulator it\n" +
+			"counts operations from 0.2 to 0.7 ms.\n\n" +
 			"  COMPUTE NODES       clients: each client is a compute node; hosts: the clients of a host share one compute node\n" +
 			"  Mops                operations, in millions per second\n" +
 			"  GAIN ×              Mops divided by Mops with locks in host memory\n" +
@@ -78,8 +80,9 @@ var treeLocks = Experiment{
 			"  HANDED OVER %       percentage of the locks that a client got from a client of the same compute node\n" +
 			"  RTT/OP, BYTES/OP    round trips, and bytes on the wire, per operation\n" +
 			"  FAILED              number of operations that failed, had a wrong value or found no key\n\n" +
-			"On a rack, the clients are on its compute hosts. The experiment makes an empty tree and overwrites the memory of\n" +
-			"other stores: stop them first."
+			"On a rack, the clients of a compute host share one compute node. The experiment fails while a store is up. It makes\n" +
+			"an empty tree, which overwrites what stores have left in memory. At the end the switch gets its earlier program and\n" +
+			"rules back."
 	},
 	Sim: "1 min with two processors", Rack: "1 min", Cost: "connectx5-dpdk",
 	New: func() Body { return &treeBody{zipfs: []float64{0.99, 1.2}} },

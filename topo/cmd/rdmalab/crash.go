@@ -20,13 +20,15 @@ func crashCmd() *cobra.Command {
 			"  crash HOST        Every process on the host dies, and the host's link loses its carrier, as in a power failure.\n" +
 			"                    Registered memory and connections are lost.\n" +
 			"  crash HOST --app  All programs on the host die. The daemon of the host ends its services (for example, the service\n" +
-			"                    through which stores use memory) and running tests (`rdmalab perf`). The NIC goes on: registered\n" +
-			"                    memory stays, and existing connections can still reach it. New connections are not accepted.\n" +
+			"                    through which stores use memory), running tests (`rdmalab perf`) and clients of stores. The NIC\n" +
+			"                    goes on: the memory of that service and the table of nictable stay registered, and existing\n" +
+			"                    connections can still reach them. New connections are not accepted.\n" +
 			"  crash HOST --nic  The NIC forgets its connections and memory regions, and answers nothing. The daemon ends its\n" +
-			"                    services and running tests. Programs and the kernel's network go on.\n" +
+			"                    services, running tests and clients of stores. Programs and the kernel's network go on.\n" +
 			"  crash switch      The process of the switch dies. No frame is forwarded.\n\n" +
 			"`rdmalab restart` ends the fault: use it with the same flag, --app or --nic, or with neither. With --for the\n" +
-			"fault ends by itself after the given time.",
+			"fault ends by itself after the given time. A crash of a host or switch that has crashed already fails; a second crash\n" +
+			"with --app or --nic, but without --for, cancels the timer of the first.",
 		Example: "  rdmalab crash ms0 --for 10s\n" +
 			"  rdmalab crash cn0 --app\n" +
 			"  rdmalab crash cn0 --nic && rdmalab restart cn0 --nic\n" +
@@ -39,7 +41,7 @@ func crashCmd() *cobra.Command {
 			}, args[0])
 		},
 	}
-	cmd.Flags().BoolVar(&app, "app", false, "crash only programs, services and running tests")
+	cmd.Flags().BoolVar(&app, "app", false, "crash only programs, services, running tests and clients of stores")
 	cmd.Flags().BoolVar(&nic, "nic", false, "crash only the NIC")
 	forFlag(cmd, "restart what has crashed after this time, up to 24h, like 10s (default: it stays down until rdmalab restart)")
 	cmd.MarkFlagsMutuallyExclusive("app", "nic")

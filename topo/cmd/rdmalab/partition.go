@@ -22,9 +22,9 @@ func partitionCmd() *cobra.Command {
 			"separated by commas; cn[0-3] stands for four hosts. If one group is given, all other hosts are the second group. If\n" +
 			"several groups are given, a host that is in none of them still reaches all hosts.\n\n" +
 			"A new partition replaces the present one. Links keep their carrier, so a host notices a partition only by lost\n" +
-			"packets. A reliable connection between two groups fails when its retries run out. --mend or `rdmalab heal` ends the\n" +
-			"partition. partition prints the groups, like \"kept apart: cn0,cn1 | ms0\", and returns at once; after the time of\n" +
-			"--for the partition ends by itself.",
+			"packets. A reliable connection between two groups fails when its retries run out. --mend, `rdmalab heal` or a crash\n" +
+			"of the switch ends the partition. partition prints the groups, like \"kept apart: cn0,cn1 | ms0\", or with --mend \"no\n" +
+			"host is kept apart\", and returns at once; after the time of --for the partition ends by itself.",
 		Example: "  rdmalab partition cn0,cn1 ms0 --for 10s\n" +
 			"  rdmalab partition 'cn[0-1]'\n" +
 			"  rdmalab partition --mend",
@@ -45,7 +45,7 @@ func partitionCmd() *cobra.Command {
 			}, spec.SwitchName)
 		},
 	}
-	cmd.Flags().BoolVar(&end, "mend", false, "end the partition")
+	cmd.Flags().BoolVar(&end, "mend", false, "end the partition; not with groups or --for; no error if there is none")
 	forFlag(cmd, "end the partition after this time, up to 24h, like 10s (default: it stays until --mend or rdmalab heal)")
 	return cmd
 }

@@ -22,7 +22,8 @@ func readCmd() *cobra.Command {
 		Long: "read connects from host --on to the memory service of a server. This service registers memory, the region, for other\n" +
 			"hosts. The NIC of host --on reads words of 8 bytes from this region by a READ; no program of the server takes part\n" +
 			"in it. read prints a line for each word that is not 0: WORD (its number; the word at --at is number 0), OFFSET (its\n" +
-			"place in the region, in bytes) and VALUE (a decimal number).\n\n" +
+			"place in the region, in bytes) and VALUE (a decimal number). -o json has all words. read fails if a word is not in\n" +
+			"the region.\n\n" +
 			"If the switch runs program swordbox, a rule with action=count and store=SERVER makes it keep counters in this region\n" +
 			"(see `rdmalab switch counted --help`). They begin at the offset that at= of the rule gives. Counters, words from this\n" +
 			"offset on, and servers in store= are numbered from 0. If store= names one server, counter i is word i. If it names N\n" +
@@ -59,7 +60,7 @@ func readCmd() *cobra.Command {
 	fs.StringVar(&on, "on", "", "host of the rack that reads (required)")
 	fs.StringVar(&at, "at", "0", "offset of the first word in the region of the server's memory service, in bytes; a multiple of 8, decimal or 0x…")
 	fs.IntVar(&words, "words", 64, fmt.Sprintf("how many words of 8 bytes, 1 to %d", hostd.MaxReadWords))
-	fs.BoolVar(&all, "all", false, "print words that are 0, too")
+	fs.BoolVar(&all, "all", false, "print words that are 0, too; no effect with -o json")
 	must(cmd.MarkFlagRequired("on"))
 	completeHost(cmd, "on")
 	outputFlag(cmd)

@@ -278,7 +278,8 @@ func plotCmd() *cobra.Command {
 		Short: "Draw the results of a sweep as SVG",
 		Long: "plot draws a diagram of FILE, which `rdmalab run sweep` has written. The x axis has the values of one flag, the y\n" +
 			"axis the medians of a measure over the runs. There is a line for each combination of the other flags' values.\n" +
-			"`rdmalab run compare --help` lists the measures.",
+			"`rdmalab run compare --help` lists the measures. Runs that failed do not count. plot prints nothing, and replaces the\n" +
+			"SVG file if it exists.",
 		Example: "  rdmalab run sweep --on sim --over store=fusee,template --over clients=1,16,64 -w stores.jsonl\n" +
 			"  rdmalab run plot stores.jsonl --x clients -w stores.svg\n" +
 			"  rdmalab run plot stores.jsonl --x clients --y read-p99 -w p99.svg",
