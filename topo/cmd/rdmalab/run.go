@@ -60,7 +60,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 			"an operation failed or a value was wrong, but not for keys that were not found. A store that is not running is\n" +
 			"started. run prints\n\n" +
 			"  the number of operations per second,\n" +
-			"  the percentage of operations that succeeded at their first attempt,\n" +
+			"  the percentage of writes that succeeded at their first attempt (100% if there were no writes),\n" +
 			"  the number of attempts that lost against another client (races),\n" +
 			"  round trips per operation, and bytes and packets per operation as the switch counted them,\n" +
 			"  the numbers of operations that failed, of wrong values and of keys not found, unless all three are 0,\n" +
