@@ -23,7 +23,8 @@ var casOneWord = Experiment{
 			"The table has a line for each series and number of clients. Numbers in parentheses are the SwordBox paper's.\n\n" +
 			"  CAS Mops            answered CAS, in millions per second\n" +
 			"  SUCCEEDED Mops      CAS that changed the word, in millions per second\n" +
-			"  LATENCY us          mean time from post to completion of a CAS, in microseconds\n" +
+			"  LATENCY us          mean time from post to completion of a CAS, in microseconds; on a rack, clients divided by the\n" +
+			"                      rate of CAS\n" +
 			"  REPLACED %          percentage of the CAS that the server did not execute as CAS\n" +
 			"  PAPER'S LIMIT Mops  largest rate of CAS in the SwordBox paper, or of WRITE if FROM says so, in millions per\n" +
 			"                      second\n" +
