@@ -134,9 +134,15 @@ func (c *Call) PostWithin(limit time.Duration, host, path string, in, out any) e
 	return c.Ask(ctx, host, path, in, out)
 }
 
-// PostStart asks a host to start its part of the store. It waits for StartLimit at most.
+// PostStart asks a host to start its part of the store. It waits for StartLimit at most; the host may
+// go on after that.
 func (c *Call) PostStart(host string, in, out any) error {
-	return c.PostWithin(c.Store.StartLimit(), host, c.Store.Path(PathStart), in, out)
+	limit := c.Store.StartLimit()
+	err := c.PostWithin(limit, host, c.Store.Path(PathStart), in, out)
+	if errors.Is(err, context.DeadlineExceeded) && c.Context.Err() == nil {
+		err = fmt.Errorf("%s has not started the %s within %v, and may still be starting it; see `rdmalab status` (%w)", host, c.Store.Title, limit, err)
+	}
+	return err
 }
 
 // History asks the daemon of host From to make a history, and returns the verdict. If in.Base is 0,

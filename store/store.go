@@ -61,7 +61,7 @@ func (s *Store) JoinPatience() time.Duration { return cmp.Or(s.Join, Patience) }
 // StartLimit is how long `rdmalab STORE start` waits for the answer of one host. The host may open a
 // client, then make the store, and so waits twice for the memory servers at most. A store's server
 // may also read what is left of the store in their memory.
-func (s *Store) StartLimit() time.Duration { return 2*s.JoinPatience() + 30*time.Second }
+func (s *Store) StartLimit() time.Duration { return 2*s.JoinPatience() + time.Minute }
 
 // Places returns the hosts on which the store is started and stopped: the host of its server or,
 // without a server, all compute hosts.

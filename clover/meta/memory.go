@@ -39,7 +39,8 @@ type memories struct {
 	starting bool
 	// store is the number of the store, which all its superblocks contain.
 	store uint32
-	// view is the number of the view: each change of the set of servers whose copies count adds 1.
+	// view is the number of the view: each change of the set of servers whose copies count adds 1
+	// modulo 2^24.
 	view  uint32
 	stats rpc.Stats
 	walk  walker

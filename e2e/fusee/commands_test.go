@@ -146,7 +146,7 @@ var _ = Describe("the table FUSEE", Ordered, func() {
 		By("replacing a master that hangs, and asking it as soon as it goes on")
 		rack.OK("hang", "cn1")
 		Eventually(sinceStandby(rack, "cn2"), "60s").Should(ContainSubstring("the master of a table is up"))
-		for _, args := range [][]string{{"get", "1", "--from", "cn1"}, {"start", "--master", "cn1"}} {
+		for _, args := range [][]string{{"get", "1", "--from", "cn1"}, {"start", "--master", "cn1"}, {"load", "--keys", "30"}} {
 			silent := rack.Run(append([]string{"fusee"}, args...)...)
 			Expect(silent).To(fixture.HaveExited(1))
 			Expect(silent.Stderr).To(ContainSubstring("cn1 does not answer; see `rdmalab status`"))

@@ -299,6 +299,18 @@ func window(t *testing.T, c *ipc.Context) verbs.MW {
 	return w
 }
 
+// The error of a wait for events names the end of the daemon, and not a Close that did not happen.
+func TestEventsAfterTheEndOfTheDaemon(t *testing.T) {
+	h := newHouse(t, 0, nil)
+	c, err := ipc.Open(ipc.Config{Socket: h.sockets[0], Name: "waits"})
+	must(t, err)
+	must(t, h.servers[0].Close())
+	if _, err := c.NextAsyncEvent(clock.Never); !errors.Is(err, verbs.ErrClosed) || strings.Contains(err.Error(), "the context was closed") {
+		t.Errorf("NextAsyncEvent: %v", err)
+	}
+	_ = c.Close() // its daemon is gone
+}
+
 // Values of patience that are too short or too long are replaced by bounds.
 func TestStrangePatience(t *testing.T) {
 	h := newHouse(t, 0, nil)

@@ -233,6 +233,21 @@ func TestAckTimeout(t *testing.T) {
 	}
 }
 
+// The defaults are perftest's.
+func TestDefaultsOfPerftest(t *testing.T) {
+	for _, want := range []Perftest{
+		{Test: "write_bw", Iters: 5000, Size: 65536, Depth: 128},
+		{Test: "read_bw", Iters: 1000, Size: 65536, Depth: 128},
+		{Test: "send_lat", Iters: 1000, Size: 2, Depth: 1},
+		{Test: "atomic_bw", Iters: 1000, Size: 8, Depth: 16},
+	} {
+		p := Perftest{Test: want.Test}
+		if err := p.Validate(); err != nil || p.Iters != want.Iters || p.Size != want.Size || p.Depth != want.Depth {
+			t.Errorf("%+v, %v; want %+v", p, err, want)
+		}
+	}
+}
+
 func TestValidate(t *testing.T) {
 	for _, p := range []Pingpong{{}, {Type: "xrc"}, {Type: "rc", Size: -1}, {Type: "ud", Size: 5000}, {Type: "rc", MTU: 1000}, {Type: "rc", Depth: 1 << 20}, {Type: "rc", Iters: -1}} {
 		if p.Validate() == nil {

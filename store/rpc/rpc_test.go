@@ -41,7 +41,7 @@ func newRack(opt simrack.Options, cfg rpc.Config) *simrack.Rack {
 	}
 	md0 := rack.Host("md0")
 	md0.Go("server", true, func(ctx verbs.Context) {
-		cfg.Context, cfg.MaxRequest, cfg.MaxAnswer, cfg.Threads, cfg.Slots = ctx, maxRequest, maxAnswer, 1, 1
+		cfg.Context, cfg.MaxRequest, cfg.MaxAnswer, cfg.Threads, cfg.Slots = ctx, maxRequest, maxAnswer, 1, 2
 		made, err := rpc.New(cfg)
 		if err != nil {
 			log.Fatal(err)
@@ -62,7 +62,7 @@ func newRack(opt simrack.Options, cfg rpc.Config) *simrack.Rack {
 					}
 					sum := le.AppendUint64(le.AppendUint32(nil, le.Uint32(b)), uint64(le.Uint32(b[16:]))+uint64(le.Uint32(b[20:])))
 					if le.Uint32(b[16:]) == tooLong {
-						sum = make([]byte, maxAnswer+1)
+						sum = append(sum, make([]byte, maxAnswer)...)
 					}
 					made.Answer(r.Conn, rpc.Buffer{Addr: le.Uint64(b[4:]), RKey: le.Uint32(b[12:])}, 0, le.Uint32(b), sum)
 				}
@@ -81,7 +81,7 @@ func newRack(opt simrack.Options, cfg rpc.Config) *simrack.Rack {
 
 // dial makes a caller.
 func dial(rack *simrack.Rack, host string, ctx verbs.Context, p rdmacm.Params) (*rpc.Caller, error) {
-	f, err := remotemem.New(remotemem.Config{Context: ctx, Buffer: maxRequest + maxAnswer, Access: verbs.RemoteWrite})
+	f, err := remotemem.New(remotemem.Config{Context: ctx, Buffer: maxRequest + 2*maxAnswer, Access: verbs.RemoteWrite})
 	if err != nil {
 		return nil, err
 	}

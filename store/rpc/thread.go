@@ -135,14 +135,12 @@ type Buffer struct {
 // the client learns at once that no answer will come.
 func (s *Server) Answer(c *Conn, to Buffer, slot int, imm uint32, b []byte) {
 	at := slot * s.cfg.MaxAnswer
-	err := c.mr.WriteAt(b, at)
-	if err == nil {
-		err = c.qp.PostSend(verbs.SendWR{
-			ID: sendID | uint64(slot), Op: verbs.OpWriteImm, Flags: verbs.Signalled, Imm: imm,
-			SGL: []verbs.SGE{c.mr.SGE(at, len(b))}, RemoteAddr: to.Addr + uint64(at), RKey: to.RKey,
-		})
+	wr := verbs.SendWR{
+		ID: sendID | uint64(slot), Op: verbs.OpWriteImm, Flags: verbs.Signalled, Imm: imm,
+		SGL: []verbs.SGE{c.mr.SGE(at, len(b))}, RemoteAddr: to.Addr + uint64(at), RKey: to.RKey,
 	}
-	if err != nil {
+	// An answer that is too long would overwrite the next slot.
+	if len(b) > s.cfg.MaxAnswer || c.mr.WriteAt(b, at) != nil || c.qp.PostSend(wr) != nil {
 		s.hangUp(c.qp.QPN())
 	}
 }

@@ -196,5 +196,10 @@ var errInterrupted = errors.New("interrupted")
 // awake returns an error if a daemon does not answer. It is called before requests without a time
 // limit, and before those with a long one.
 func awake(ctx context.Context, client *control.Client, node string) error {
-	return ask(ctx, client, node, http.MethodGet, control.PathAlive, nil, nil)
+	err := ask(ctx, client, node, http.MethodGet, control.PathAlive, nil, nil)
+	var answered *control.Error
+	if errors.As(err, &answered) { // a daemon of an earlier version, which does not know the path, answers, too
+		return nil
+	}
+	return err
 }

@@ -106,9 +106,9 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.with, "peer", "", "perftest: the other end is the program perftest (default: another host of the rack)")
 	fs.Uint16Var(&f.port, "port", 0, "with --peer: TCP port on which the two ends exchange their parameters (default 18515)")
 	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB; up to 64MiB, over ud up to the largest path MTU of the link, with --peer up to 8MiB (default 64KiB for bandwidth and soak, 4KiB for send_bw over ud, "+
-		"16KiB for verify, 8 for latency, raw_bw and raw_lat); always 8 in atomic_bw, atomic_lat, contend and locks")
+		"16KiB for verify, 8 for latency, raw_bw and raw_lat; with --peer 2 for latency); always 8 in atomic_bw, atomic_lat, contend and locks")
 	fs.IntVar(&c.Iters, "iters", 0, "number of messages or operations (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak, "+
-		"20000 CAS of all clients together for contend, 50000 for raw_bw, 5000 for raw_lat); no effect on verify and on locks, which runs for 1s")
+		"20000 CAS of all clients together for contend, 50000 for raw_bw, 5000 for raw_lat; with --peer 5000 for write_bw, otherwise 1000); no effect on verify and on locks, which runs for 1s")
 	fs.IntVar(&c.Atomics, "atomics", 0, "with soak: number of CAS and FAA together; a negative number means none (default 20000)")
 	fs.IntVar(&c.Depth, "tx-depth", 0, "how many work requests may be posted and not yet completed on each queue pair, 1 to 4096; over 1RMA NICs how many messages, 1 to 1024; "+
 		"in raw_bw how many frames (default 128; 16 for atomic_bw and soak); fewer if more than 64 MiB of messages would be in flight (not in raw_bw and 1RMA tests); "+

@@ -132,6 +132,9 @@ func runPeer(cmd *cobra.Command, host string, q hostd.PeerRequest) error {
 	if err != nil {
 		return err
 	}
+	if err := awake(cmd.Context(), client, host); err != nil {
+		return err
+	}
 	var res *perftestpeer.Result
 	err = control.Items(cmd.Context(), client, http.MethodPost, hostd.PathPeer, q, func(ev hostd.PeerEvent) error {
 		if ev.Listening != "" {

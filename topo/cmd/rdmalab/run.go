@@ -465,16 +465,19 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 	for i, in := range requests {
 		host := s.hosts[i]
 		wg.Go(func() {
-			ierr := control.Items(ctx, s.ctl[i], http.MethodPost, hostd.PathRun, in, func(ev hostd.RunEvent) error {
-				mu.Lock()
-				defer mu.Unlock()
-				done[i] = ev.Done
-				if ev.Result != nil {
-					total.Merge(ev.Result)
-				}
-				s.tell(done, &told, load)
-				return nil
-			})
+			ierr := awake(ctx, s.ctl[i], host)
+			if ierr == nil {
+				ierr = control.Items(ctx, s.ctl[i], http.MethodPost, hostd.PathRun, in, func(ev hostd.RunEvent) error {
+					mu.Lock()
+					defer mu.Unlock()
+					done[i] = ev.Done
+					if ev.Result != nil {
+						total.Merge(ev.Result)
+					}
+					s.tell(done, &told, load)
+					return nil
+				})
+			}
 			if ierr != nil {
 				mu.Lock()
 				err = errors.Join(err, fmt.Errorf("host %s: %w", host, ierr))
@@ -535,7 +538,7 @@ func (s *storeRun) traffic(ctx context.Context) (t traffic, err error) {
 		return t, err
 	}
 	var c switchd.Counters
-	if err := client.Call(ctx, http.MethodGet, "/counters", nil, &c); err != nil {
+	if err := ask(ctx, client, spec.SwitchName, http.MethodGet, "/counters", nil, &c); err != nil {
 		return t, err
 	}
 	for i := range c.Ports {
