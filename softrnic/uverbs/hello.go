@@ -78,12 +78,15 @@ const NoChannel = ^uint32(0)
 type Answer struct {
 	// Errno is 0, or the error of the command as an errno of Linux.
 	Errno uint32
-	// Drain tells the library which events it must discard. It has bit 1<<i set if word i of the data
-	// counts events that the program may not have read yet. The library removes the unread events of
-	// Element from the descriptor on which the program would read them, and subtracts their number
-	// from the word. For a destroyed completion queue, word 0 counts events of Channel. All other
-	// words count asynchronous events. In an answer of the connection manager, Drain is the number of
-	// announcements of events that the library removes from Channel.
+	// Drain tells the library which events it must discard. In an answer of verbs it is a bit mask:
+	// bit 1<<i is set if word i of the data counts events that the program may not have read yet. The
+	// library removes the unread events of Element from the descriptor on which the program would
+	// read them, and subtracts their number from the word. For a destroyed completion queue, word 0
+	// counts events of Channel. All other words count asynchronous events.
+	//
+	// In an answer of the connection manager, Drain is a number: so many events of Channel do not
+	// exist any more. The descriptor of the channel has one byte for each event to read, and the
+	// library removes as many bytes.
 	Drain uint32
 	// Channel is the channel that Drain is about, or NoChannel.
 	Channel uint32

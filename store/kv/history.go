@@ -312,10 +312,10 @@ func apply(value uint64, in input) (after uint64, out outcome) {
 	return value, done
 }
 
-// MostStates is the usual limit of the search for an order of the operations on a key. Histories of
-// a few hundred operations need some thousand states. A difficult history, in which no operation
-// has an answer, may need more than MostStates. The number of operations and mostCompared limit the
-// cost of each state.
+// MostStates is the usual limit of the search for an order of the operations on a key, in states.
+// Histories of a few hundred operations need some thousand states. A difficult history, in which
+// most operations have no answer, may need more than MostStates. The number of operations and
+// mostCompared limit the cost of each state.
 const MostStates = 1 << 21
 
 // ErrUndecided means that the search reached its limit before it found an order or excluded all

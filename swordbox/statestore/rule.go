@@ -115,9 +115,11 @@ type Layout struct {
 	// (Cormode and Muthukrishnan, 2005). The rows follow one another in memory.
 	Rows int
 
-	address, bytes bool   // true if the rule has per=address, add=bytes
-	shift          uint   // log2 of a unit of memory in bytes
-	from           uint64 // the first address for which the rule counts
+	address, bytes bool // true if the rule has per=address, add=bytes
+	// shift is log2 of the size in bytes of the rule's key unit (word, line or page). With
+	// per=address, all addresses in a unit have the same counter.
+	shift uint
+	from  uint64 // the first address for which the rule counts
 }
 
 // LayoutOf returns the layout of a valid rule. Layout.Servers leaves out a memory server whose name

@@ -36,7 +36,7 @@ var steeringGain = Experiment{
 			"each row by 8, unless --clients is given. On a rack, Clover is started if it does not run, and goes on running. At\n" +
 			"the end the switch gets its earlier program and rules back."
 	},
-	Sim: "20 min, with a single row 1 to 4 min", Rack: "2 min", Cost: "connectx5",
+	Sim: "20 min, with one load (--rows N) 1 to 4 min", Rack: "2 min", Cost: "connectx5",
 	New: func() Body { return &steeringBody{} },
 }
 

@@ -24,8 +24,10 @@ type program struct {
 	c    *client
 	area area
 	mem  *programMemory
-	// process has the memory of the process in which the program runs. unshared has the shares that
-	// unshare has ended while regions over them existed; they are unmapped when the client ends.
+	// process is the process in which the program runs, with the memory that its clients share with
+	// the daemon (see share). unshared has the shares that the library has ended while it closed this
+	// client's connection, although regions of the client were still over them. Each stays mapped
+	// until the client has ended.
 	process  *process
 	unshared []*share
 	// unsharedLogged is true when the log has said why memory of the program is not shared.
