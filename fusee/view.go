@@ -51,8 +51,10 @@ var errReborn = errors.New("the memory server has lost its memory")
 // A client reads the view on each new connection, before it sends anything else there. The master
 // ends all connections when it prepares a change; so no request of a client that does not know of
 // the change is executed by a server that remains. A server that does not remain may be out of the
-// master's reach and still answer clients. So what a client reads from any server counts only
-// during viewLease: after that the client reads the views of all members again (confirm).
+// master's reach and still answer clients. So in a store with a master, what a client reads from any
+// server counts only until viewLease has passed since the client last began to read the views of all
+// members. After that the client reads these views again, before it uses what it has just read
+// (confirm).
 type members struct {
 	// view is the view that the operations of this client use; 0 means that it is not known yet.
 	// newer is the latest view that the client has read; it differs from view if a master has

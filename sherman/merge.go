@@ -403,7 +403,7 @@ func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline cl
 			}
 		case closed.Stage != layout.Closed || !closed.Absorbed(after.Lowest):
 			return nil
-		default: // the chain still leads through the closed page: take it out first
+		default: // the chain still leads through the closed page `next`: take it out first
 			if err := c.finish(next, depth+1, deadline); err != nil {
 				return err
 			}

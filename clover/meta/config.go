@@ -38,7 +38,8 @@ type Config struct {
 	Servers []netip.Addr
 	// Service is the name under which the connection manager listens; "" means rpc.Service.
 	Service string
-	// Params are the parameters of the connections to the memory servers.
+	// Params are the parameters of the connections to the memory servers, and of those that clients
+	// make to this server.
 	Params rdmacm.Params
 	Format layout.Format
 	// Keys is the largest number of keys that the store can hold; 0 means 65536. Keys, Region and

@@ -91,9 +91,10 @@ type Match struct {
 	// PSNOffset is the PSN relative to the first PSN of the connection: that of the first packet to
 	// the destination queue pair that has crossed the link in this direction. nil means any.
 	PSNOffset *int `json:"psnOffset,omitempty" yaml:"psnOffset,omitempty"`
-	// Transmission selects the n-th transmission (from 1) of a packet over the link in this direction.
-	// Packets with the same destination, QPN, PSN and opcode are transmissions of one packet. 0 means
-	// any.
+	// Transmission selects the n-th transmission (from 1) of a packet in this direction that the rule
+	// sees. Transmissions before the rule was installed, and those that an earlier rule has dropped, do
+	// not count. Packets with the same destination, QPN, PSN and opcode are transmissions of one
+	// packet. 0 means any.
 	Transmission int `json:"transmission,omitempty" yaml:"transmission,omitempty"`
 	// SamePacket restricts the rule to the first packet that it hits and to retransmissions of it:
 	// later hits must have the same destination, QPN, PSN and opcode. For example, a loss with Count n

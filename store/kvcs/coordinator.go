@@ -192,7 +192,8 @@ func (c *Coordinator) open(now clock.Time, from netip.AddrPort, pid nic.PID) *se
 	return s
 }
 
-// viewFor returns the view for a client, whose lease begins now.
+// viewFor returns the view for a client, and notes that the client got a lease of each active member
+// now. The client counts its lease from when it asked for the view, so its lease ends no later.
 func (c *Coordinator) viewFor(now clock.Time, s *session) *view {
 	v := &view{epoch: c.epoch, lease: c.cfg.Lease, shape: c.cfg.Shape}
 	for _, m := range c.members {

@@ -132,19 +132,19 @@ var keysHelp = handler.Help{
 	Long: "keys shows the keys of the store Clover that clients request most, hottest first. The switch counts requests under\n" +
 		"hardened rules of action steer. In Clover a node is one version of a value. A write appends a node to the chain of\n" +
 		"its key by a CAS. The newest node, the tail, has the present value.\n\n" +
-		"  RATE/s    requests per second, measured over about the last second\n" +
+		"  RATE/s    requests per second since the switch last measured them, a second ago or more\n" +
 		"  READS     number of READs since the key came into the list\n" +
 		"  APPENDS   number of appends since the key came into the list\n" +
 		"  STEERED   how many of these READs and appends the switch has sent to the tail, instead of the older node that the\n" +
-		"            client named\n" +
+		"            client named, and appends that a later one has overwritten at once\n" +
 		"  WAITING   number of appends and READs that wait in the switch until the previous append is answered\n" +
 		"  TAIL      server and address of the tail; - if the switch does not know it\n" +
 		"  LENGTH    bytes of the tail\n" +
 		"  VERSION   number in the tail's header that changes when the memory of a node is reused\n" +
 		"  SEQUENCE  position of the tail among the nodes that were appended since the switch learnt the chain\n\n" +
-		"The list is approximate. The switch keeps a bounded number of keys, and regularly halves the numbers\n" +
-		"by which it ranks them. So a key that is no longer requested leaves the list. A rule with keys=hot:8 steers the\n" +
-		"first 8 keys of the list.",
+		"The list is approximate. The switch keeps a bounded number of keys, and regularly halves the numbers by which it\n" +
+		"ranks them. So a key that is no longer requested moves down, and leaves the list when the switch needs its place. A\n" +
+		"rule with keys=hot:8 steers the first 8 keys of the list.",
 	Example: "  rdmalab switch keys\n" +
 		"  rdmalab switch keys --watch\n" +
 		"  rdmalab switch keys -o json | jq '.[0]'\n" +

@@ -133,7 +133,8 @@ type (
 	Strict interface{ Strict() }
 
 	// WordForgetter can mark the values of all its words as unknown: the server then executes the
-	// next atomic on each word. ForgetWords returns the number of words.
+	// next atomic on each word. ForgetWords returns how many words it has marked; the published
+	// handler counts only those whose value was known.
 	WordForgetter interface{ ForgetWords() int }
 
 	// Stater shows the states of its parts to a test. The test counts which transitions of the

@@ -71,7 +71,8 @@ func (r *Journal) Answered(s Slot, oldest wire.PSN) {
 	}
 }
 
-// EndFlow frees the slot of a flow whose connection has ended.
+// EndFlow frees the slot of a flow that the next incarnation of the switch need not know, for example
+// because its connection has ended.
 func (r *Journal) EndFlow(s Slot) {
 	if r != nil && s != 0 {
 		r.free(&r.freeFlows, r.flowSlot(s), s)

@@ -70,7 +70,7 @@ type Machine struct {
 	idle  []string // IDs of the rules whose host or servers are not known yet
 }
 
-// Link is a server of a table with the connections to it.
+// Link is a memory server of a table, with the switch's present connection to it.
 type Link struct {
 	extmem.Link
 	m     *Machine

@@ -74,8 +74,8 @@ var fields = []Field{
 	number("shards", "2", "with actions move and atomics: number of shared connections to the server, 1 to 64; which of them carries a request depends on its address, but with action move in mode hardened on the client's connection; with the key 'store': number of connections to each server that has counters; default: 1",
 		MaxShards, func(r *Rule) *int { return &r.Shards }),
 	{
-		"service", "memory", "the switch makes shared connections to this service of the server, a name or a port; with service=none it makes none, " +
-			"and `rdmalab switch connections adopt` gives it some (not with actions lookup and buffer and the key 'store', with which the service is that of the servers in table, ring and store); default: memory",
+		"service", "memory", "the switch makes its connections to this service, a name or a port: of the rule's server or, with actions lookup and buffer and the key 'store', " +
+			"of the servers in table, ring and store. With none it makes none, and `rdmalab switch connections adopt` gives it some; none is refused with lookup, buffer and 'store'; default: memory",
 		func(r *Rule, s string) error {
 			if r.Service = s; s == none {
 				r.Service = ""

@@ -89,7 +89,7 @@ const (
 	// them need the additional slots. When the bound is reached, compact frees at least half of the
 	// slots.
 	sparse = 4
-	// maxAge is the largest age of a record in PSNs. An older PSN would be taken for a newer one.
+	// Records stay younger than maxAge, in PSNs. A PSN of this age would be taken for a newer one.
 	maxAge = 1 << 23
 )
 

@@ -105,7 +105,8 @@ func (d *Daemon) Status() (s Status, err error) {
 	return s, err
 }
 
-// Counters returns the counters since the start of the switch.
+// Counters returns the counters since the start of the switch. Those of a guest's port begin when the
+// guest joins; RxRing begins again when a port is opened again.
 func (d *Daemon) Counters() (c Counters, err error) {
 	err = d.commands.Do(func() {
 		c.Switch, c.Lost = d.traffic.sw.Counters()

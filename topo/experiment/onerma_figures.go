@@ -42,7 +42,7 @@ var oneRMAFigures = Experiment{
 			"Where the paper does not say enough, the model makes a choice:\n\n" +
 			"  " + strings.Join(oneRMAChoices, "\n  ") + "\n"
 	},
-	Sim: "1 min with two processors", Rack: "2 min, with --quick 1 min; figures 10, 15 and 16, which need a rack file for slow motion, 8 min, with --quick 4 min", Target: "memory of READs, WRITEs and keys; its NIC crashes in figure 9", Cost: "connectx5",
+	Sim: "1 min with two processors", Rack: "2 min, with --quick 1 min; in slow motion 8 min, with --quick 4 min", Target: "memory of READs, WRITEs and keys; its NIC crashes in figure 9", Cost: "connectx5",
 	New: func() Body { return &oneRMABody{figuresBody{all: oneRMA, choices: oneRMAChoices}} },
 }
 

@@ -140,8 +140,9 @@ type WordsResult struct {
 	CAS, Succeeded float64
 	// Replaced is the share of CAS that arrived at the server's NIC as other operations.
 	Replaced float64
-	// Mean is the mean time from post to completion of a CAS. P50 and P99 are percentiles of the
-	// time from the first CAS for a lock to the answer of the CAS that took it.
+	// Mean is set without Locks: the mean time from post to completion of a CAS; on a rack the number
+	// of clients divided by CAS. P50 and P99 are set with Locks: percentiles of the time from the
+	// first CAS for a lock to the answer of the CAS that took it.
 	Mean, P50, P99 time.Duration
 }
 

@@ -190,9 +190,9 @@ func (r *storeRun) work(c *clover.Client, id int, d *draw, rt verbs.Runtime) err
 	return errors.Join(s.Err(), r.linger(c, rt), c.Close())
 }
 
-// round does one random operation; a put of a key that is absent or lost is followed by an insert.
-// Before that, round counts the operation. The plan says at which count of begun operations of all
-// clients the first fault begins and the rules change; round causes what begins at this count.
+// round counts an operation, and then does one at random; a put of a key that is absent or lost is
+// followed by an insert. The plan names counts of begun operations of all clients: at plan.after round
+// begins the first fault (unless loseOne begins it), and at other counts it changes the rules.
 func (r *storeRun) round(s *kv.Recorded, d *draw, rt verbs.Runtime) error {
 	if r.ops++; r.ops == r.plan.after && r.plan.what != storeNothing && r.plan.loses == 0 {
 		r.env.rack.At(r.env.rack.Now(), r.inject)

@@ -45,8 +45,9 @@ func passiveHosts(servers int) []string {
 	return append(memoryServers(servers), numbered("cn", computeHosts)...)
 }
 
-// wirePlan has the choices that the seed makes about links and connections, for the run of a store
-// and for similar ones.
+// wirePlan has the choices that the seed makes about faults of links and of memory, and about the
+// parameters of NICs and connections. The plans of several scenarios embed it: those of stores, of
+// RedN, and of rules with which the switch uses servers' memory.
 type wirePlan struct {
 	links  string // the names of the links' faults, for the report
 	rules  []fault.Rule

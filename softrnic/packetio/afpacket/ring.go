@@ -140,8 +140,8 @@ func tagOf(h *unix.Tpacket2Hdr) (tpid uint16, ok bool) {
 	return h.Vlan_tpid, true
 }
 
-// close maps zero pages over the ring. That frees the ring, and frames that are used too late can
-// still be read.
+// close maps zero pages over the ring. So the kernel frees the ring when the socket is closed, and a
+// frame that is used too late reads as zeros.
 func (r *ring) close() {
 	_, _ = unix.MmapPtr(-1, 0, unsafe.Pointer(&r.mem[0]), uintptr(len(r.mem)),
 		unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_FIXED) // cannot fail on a valid range

@@ -66,8 +66,8 @@ func (s *server) Use(t *lookuptable.Table, _ int) {
 	s.table, s.waits, s.asked, s.page = t, nil, false, nil
 }
 
-// Bounce writes a frame to the cell behind the slot of its key. The READ that brings slot and cell
-// back follows as soon as no other READ is in flight.
+// Bounce writes a frame to the cell behind the slot of its key. Then a READ brings slot and cell
+// back. One READ is in flight at a time; the others wait in the order of their frames.
 func (s *server) Bounce(c *pipeline.Ctx, in int, f packetio.Frame, _ *lookuptable.Key, h uint64) bool {
 	st := s.table.Stats()
 	switch {

@@ -118,10 +118,11 @@ func cniGuestsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "guests",
 		Short: "List the containers that are attached to the rack as guests",
-		Long: "guests lists the containers that have joined the rack through the CNI plugin. GUEST is the name that other commands\n" +
-			"accept. NETWORK, CONTAINER (the beginning of its id) and INTERFACE are those of the container runtime. ADDRESS, IPV6\n" +
-			"and MAC are those of the guest, LINK is the state of its link (see `rdmalab status --help`), and PORT is the\n" +
-			"interface of the switch to the guest. `rdmalab status` has the same list.",
+		Long: "guests lists the containers that have joined the rack through the CNI plugin. GUEST is the name that `rdmalab\n" +
+			"capture` and `rdmalab inject` accept, like that of a host. NETWORK, CONTAINER (the beginning of its id) and\n" +
+			"INTERFACE are those of the container runtime. ADDRESS, IPV6 and MAC are those of the guest, LINK is the state of its\n" +
+			"link (see `rdmalab status --help`), and PORT is the interface of the switch to the guest. `rdmalab status` has the\n" +
+			"same list.",
 		Example: "  rdmalab cni guests -o json",
 		Args:    cobra.NoArgs,
 		RunE: onRack(func(cmd *cobra.Command, _ []string, r *rack.Rack) error {

@@ -102,7 +102,7 @@ func resumeCmd() *cobra.Command {
 		Short: "Continue the processes of a host or of the switch that `rdmalab hang` stopped",
 		Long: "resume continues every process where `rdmalab hang` stopped it. The host's memory and queue pairs are as they\n" +
 			"were. But a peer whose retries have run out in the meantime has ended its side of the connection.\n\n" +
-			"With --app it continues the programs, services and tests that `rdmalab hang --app` stopped.\n\n" +
+			"With --app it continues the services and tests that `rdmalab hang --app` stopped, and all stopped programs.\n\n" +
 			"If --for was given to `rdmalab hang`, resume also cancels that timer. resume prints what runs again. It fails if\n" +
 			"nothing hangs. To bring back a host or a switch that has crashed, use `rdmalab restart`.",
 		Example: "  rdmalab hang ms0 && rdmalab resume ms0\n" +

@@ -55,7 +55,7 @@ func (f *ruleFlags) define(fs *pflag.FlagSet) {
 	fs.StringVar(&f.psn, "psn", "", "only packets with this packet sequence number, decimal or 0x…")
 	fs.IntVar(&f.psnOffset, "psn-offset", 0, "only packets whose PSN is this much above the first PSN that the "+
 		"link has carried to the same queue pair in this direction; not with --psn")
-	fs.IntVar(&f.transmission, "transmission", 0, "only the n-th transmission of each packet over the link; the first transmission is 1")
+	fs.IntVar(&f.transmission, "transmission", 0, "only the n-th transmission of each packet, from 1; those before the rule was made, and those that an earlier rule has dropped, do not count")
 	fs.BoolVar(&f.samePacket, "same-packet", false, "after the first hit, hit only retransmissions of that packet")
 	fs.BoolVar(&f.once, "once", false, "end after one hit, in each direction")
 	fs.IntVar(&f.next, "next", 0, "end after this many hits, in each direction (default: no limit); not with --once")

@@ -16,8 +16,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
-// followed lists the tests that --breakdown supports: those with one operation in flight that the
-// server's NIC answers.
+// followed lists the tests that --breakdown supports: those over RoCEv2 with one operation in flight
+// that the server's NIC answers.
 var followed = []string{"read_lat", "write_lat", "atomic_lat"}
 
 type brokenDown struct {

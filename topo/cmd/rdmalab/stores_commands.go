@@ -218,8 +218,7 @@ func opsOf(s *store.Store) []storeOp {
 			"put 7 seven", "replace the value of a key that exists",
 		},
 		{
-			"insert", "insert KEY VALUE", "Add a key with its value", "insert adds KEY with the text VALUE and prints nothing. It fails if KEY exists already. The stores template,\n" +
-				"pdpm-direct and pdpm-central refuse the key 2^64-1.",
+			"insert", "insert KEY VALUE", "Add a key with its value", "insert adds KEY with the text VALUE and prints nothing. It fails if KEY exists already.",
 			"insert 7 'hello there' --from cn1", "add a key with its value",
 		},
 		{

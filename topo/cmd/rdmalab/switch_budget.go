@@ -25,13 +25,14 @@ func switchBudgetCmd() *cobra.Command {
 			"  BEYOND         number of these blocks that find no place in the chip's stages\n" +
 			"  UNITS          stateful units (which let a packet change a register) that it takes\n" +
 			"  STAGES         stages in which it lies; - if it is too wide for any\n\n" +
-			"Then budget lists what does not fit, or prints that all fits:\n\n" +
-			"  memory   memory blocks that need more stages than the chip has. The program keeps a ring of requests in flight for\n" +
-			"           each connection; the blocks of these rings are also listed separately\n" +
-			"  tables   tables into which packets insert entries: on a chip, only the control plane can insert\n" +
-			"  state    registers that are wider than a packet can write\n" +
-			"  actions  what no stage can do: keep a packet to send it later, act on a timer, make more packets, compute the ICRC of\n" +
-			"           a changed packet\n\n" +
+			"Then budget prints how many blocks are in the stages, and \"it fits\" or what does not fit:\n\n" +
+			"  blocks beyond stage N          memory blocks that need more stages than the chip has\n" +
+			"  tables that packets fill       on a chip, only the control plane can insert entries\n" +
+			"  rings of each connection       rings of requests in flight; their blocks are also part of the numbers above\n" +
+			"  wider than a packet can write  registers, with their bits\n" +
+			"  kept packets, timers, made packets, ICRC\n" +
+			"                                 what no stage can do: keep a packet to send it later, act on a timer, make more\n" +
+			"                                 packets, compute the ICRC of a changed packet\n\n" +
 			"The last table compares the shares of the chip with what the authors' compiler reports for their P4 program (Figure\n" +
 			"8 of the SwordBox paper), which only steers requests of the store Clover. The estimate is rough: it tells one stage\n" +
 			"from thirty, but a compiler may place tables better or worse. If the program declares no tables and registers, as\n" +

@@ -75,10 +75,10 @@ func addRuleCmd() *cobra.Command {
 			"the rules are about all frames of a host, and apply in addition.\n\n" +
 			"add fails if a rule would never apply, because an earlier rule takes all requests that it matches, or if rules need\n" +
 			"the same memory of a server. There can be 256 rules.\n\n" +
-			"A shared connection is a reliable connection of the switch to a memory server, on which it sends requests of several\n" +
-			"clients. The daemon of a host has a memory service, which registers memory, the region, for other hosts. In the\n" +
-			"store Clover a node is one version of a key's value, and an append is the CAS that puts a new node behind the newest\n" +
-			"one. Actions:\n\n" +
+			"A shared connection carries requests of several clients to a memory server. In mode hardened the switch makes it; in\n" +
+			"mode published it is the connection of one client. The daemon of a host has a memory service, which registers\n" +
+			"memory, the region, for other hosts. In the store Clover a node is one version of a key's value, and an append is the\n" +
+			"CAS that puts a new node behind the newest one. Actions:\n\n" +
 			actions + "\nKeys, with examples:\n\n" + keys,
 		Example: "  rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
 			"  rdmalab switch rules add id=page server=ms1 action=move range=0x7f00c8c00000-0x7f00c8d00000",
@@ -104,9 +104,9 @@ func loadRulesCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "load RACKFILE",
 		Short: "Replace the rules in force by those of a rack file",
-		Long: "load replaces the rules in force by those of a rack file (its key switch: rules), and lists them. If a rule is\n" +
-			"refused, no rule changes. The rest of the file is checked and has no effect on the rack. Errors in the file are\n" +
-			"reported with line and column. An error of the switch, which refuses a rule, says why.\n\n" + needsSwordBox,
+		Long: "load replaces the rules in force by those of a rack file (key `rules` below `switch`), and lists them as `rdmalab\n" +
+			"switch rules` does. Mistakes in the file are reported with line and column. If the switch refuses a rule, the error\n" +
+			"says why, and all earlier rules stay. The rest of the file is checked, but has no effect on the rack.\n\n" + needsSwordBox,
 		Example: "  rdmalab switch rules load topo/racks/swordbox.yaml",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

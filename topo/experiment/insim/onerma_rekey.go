@@ -202,7 +202,8 @@ func (r *rekeyRun) cipher(region, number int) *nic.Cipher {
 	return r.ciphers[id]
 }
 
-// read starts a READ with the key that the client uses. It is called in a step of the client's node.
+// read starts a READ with the key that the client uses. The caller is between Begin and End (sim.Net)
+// of the client's host, or in a callback of that host's NIC.
 func (r *rekeyRun) read(now clock.Time, x *rekeyRead) {
 	t := executor.Transfer{
 		Op: onerma.Read, Target: r.owner.addr, Remote: r.regions[x.region].ID(), Length: soloChunk, Local: r.client.region, Deadline: clock.Never, Tag: r.tags,
