@@ -169,9 +169,9 @@ func (t *Table[S, C]) start() Command {
 	s.Short = cmp.Or(s.Short, "Find the store in the memory servers, or make an empty one, and tell every compute host where it is")
 	s.Long = cmp.Or(s.Long, "start looks for the store in the memory of the memory servers, and makes an empty one if the memory is empty. It\n"+
 		"also tells every compute host where the store is, so that clients there can use it. It prints whether the store was\n"+
-		"found or made, the number of memory servers, and what each has room for. It fails while another store is up and,\n"+
-		"without --fresh, if the memory has something else, for example the data of another store. If a compute host does not\n"+
-		"answer, start prints a warning.\n\n"+t.flags()+" used only when an empty store is made.")
+		"found or made, the number of memory servers, and what each has room for. It fails while another store is up, if the\n"+
+		"first compute host does not answer, and, without --fresh, if the memory has something else, for example the data of\n"+
+		"another store. If another compute host does not answer, start warns on standard error and goes on.\n\n"+t.flags()+" used only when an empty store is made.")
 	s.Example = cmp.Or(s.Example, fmt.Sprintf("  rdmalab %s start\n  rdmalab %[1]s start --fresh", t.Name))
 	s.New = func(fs *pflag.FlagSet) func(*Call) (Result, error) {
 		in := TableRequest[S]{Finding: Finding{Format: true}}

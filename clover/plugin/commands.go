@@ -112,9 +112,9 @@ func commands() store.Commands {
 				"The store must have been started. You may inject faults, and crash and restart other hosts, while check runs. If a\n" +
 				"memory server may crash, add --loss.\n\n" +
 				"check prints the number of operations, how long they took, how many had no response, because they timed out, how\n" +
-				"many found their key lost, and whether the history is linearizable. If it is not, check prints the last operations on\n" +
-				"the first such key. The exit status is 1 if the history is not linearizable, or if the search for an order was given\n" +
-				"up.\n\n" +
+				"many found their key lost, and whether the history is linearizable. If it is not, check prints the last 60 operations\n" +
+				"on the first such key. The exit status is 1 if the history is not linearizable, if the search for an order was given\n" +
+				"up, or if a client reads a value that no client has written.\n\n" +
 				"If the history is linearizable, and without -o json, a last line has counters of the metadata server: how many chains\n" +
 				"it has found broken since it was started (a chain has the nodes of a key, which are versions of its value), how many\n" +
 				"nodes have leaked (are in a chain although no value needs them), and how many are free, held by clients or in\n" +

@@ -56,10 +56,11 @@ func commands() store.Commands {
 			"  rdmalab fusee stat && rdmalab fusee check",
 		Start: store.Command{
 			Short: "Find the table, or make an empty one, and tell every compute host where it is",
-			Long: "start looks for a table in the memory of the memory servers, and makes an empty one if there is none. Then the\n" +
+			Long: "start looks for a table in the memory of the memory servers, and makes an empty one if the memory is empty. Then the\n" +
 				"clients of every compute host can use it. start prints whether the table was found or made, its size, and the hosts\n" +
-				"of --master and --standby. It fails while another store is up, or if the first compute host does not answer. If\n" +
-				"another compute host does not answer, start warns on standard error and goes on.\n\n" +
+				"of --master and --standby. It fails while another store is up, if the first compute host does not answer, and,\n" +
+				"without --fresh, if the memory has something else, for example the data of another store. If another compute host\n" +
+				"does not answer, start warns on standard error and goes on.\n\n" +
 				"The index of the table has slots (words) in buckets of seven; a slot names an object, which is a key with its\n" +
 				"value. Clients take memory for objects in blocks.\n\n" +
 				"--replicas, --index-replicas, --groups, --grow and --block are used only when a table is made. --cache and\n" +
@@ -110,10 +111,11 @@ func commands() store.Commands {
 				"With --recover, check first ends the connections of all clients that own blocks, finishes what they have begun, and\n" +
 				"leaves their blocks to others. If such a client is alive, it goes on as a new client, and one of its operations may\n" +
 				"end without an answer.\n\n" +
-				"check prints the verdict on the history, if there is one, the numbers of keys and slots that it has read, and the\n" +
-				"first error that it has found; -o json has up to 20 errors of the table. While clients work, a table can seem wrong:\n" +
-				"check reads it up to three times, until it finds no error. The exit status is 1 if there is an error, or more\n" +
-				"unfinished changes than --unfinished allows.",
+				"check prints the verdict on the history, if there is one, with --recover the numbers of the clients that it has\n" +
+				"recovered, the numbers of keys and slots that it has read, and the first error that it has found in the table;\n" +
+				"-o json has up to 20 such errors. While clients work, a table can seem wrong: check reads it up to three times, until\n" +
+				"it finds no error. The exit status is 1 if there is still an error or more unfinished changes than --unfinished\n" +
+				"allows, if the history is not linearizable, or if the search for an order was given up.",
 			Example: "  rdmalab fusee check\n" +
 				"  rdmalab inject loss 5% --link ms0 && rdmalab fusee check --clients 8 --rounds 500",
 			From: true, Output: true, New: newCheck,

@@ -27,8 +27,8 @@ var cloverBaselines = Experiment{
 			"pDPM-Direct have read each key before, and the coordinator of pDPM-Central knows them. The coordinator runs on\n" +
 			"--cores cores, and each request occupies a core for as long as a call occupies a thread of Clover's metadata\n" +
 			"server.\n\n" +
-			"  COPIES           number of memory servers that have a copy of a value: of Clover's node (a version of a value), or of\n" +
-			"                   the entry with pDPM's two copies\n" +
+			"  COPIES           number of memory servers that have a value. With Clover, each of them has a copy of the node (a\n" +
+			"                   version of the value). With pDPM it is 1: both copies of an entry are on one server\n" +
 			"  Mops             operations, in millions per second\n" +
 			"  READ, UPDATE us  median and 99th percentile of latency, in microseconds\n" +
 			"  RTT/OP           mean number of round trips of an operation. In parentheses: round trips of the authors' designs\n" +

@@ -16,7 +16,8 @@ var oneLock = Experiment{
 			"           of action atomics: published, as in the SwordBox paper, or hardened, without the paper's holes (ways in which\n" +
 			"           its design loses data, hangs or is slow; swordbox/HOLES.md)\n" +
 			"  misses=  what happens in the switch to a CAS that must fail because the lock is taken. server: the server answers it;\n" +
-			"           this is the default. switch: the switch answers it. wait: the switch holds it until the lock is free\n\n" +
+			"           this is the default. switch: the switch answers it. wait: the switch holds it until the lock is free, at\n" +
+			"           most for 1 ms\n\n" +
 			"In series published, lock words are 0 or 1, and a client releases its lock by CAS, as in the SwordBox paper. This\n" +
 			"series has at most 64 clients; larger numbers of --clients are left out. In the simulator, the switch of series\n" +
 			"middlebox and middlebox-wait is as slow as the middlebox of that paper, one processor core with DPDK; --cost says\n" +

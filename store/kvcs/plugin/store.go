@@ -45,8 +45,8 @@ func init() {
 				"memory host. Without --fresh, it does not change a coordinator or replica that runs. A new replica gets the keys\n" +
 				"that the coordinator has. --keys and --value are used only when the coordinator is started: when none runs, or with\n" +
 				"--fresh. start prints whether the table was found or made, its size, and the hosts of the replicas; on standard\n" +
-				"error it names memory hosts on which no replica could be started. It fails if there is no replica, and while another\n" +
-				"store is up. The rack file needs `onerma: {}`.",
+				"error it names memory hosts on which no replica could be started, and those whose replica has no copy of the table\n" +
+				"after 5 s. It fails if no replica could be started, and while another store is up. The rack file needs `onerma: {}`.",
 			Example: "  rdmalab kvcs start\n  rdmalab kvcs start --fresh --keys 100000 --value 64",
 			New:     newStart,
 		},
@@ -58,8 +58,8 @@ func init() {
 		},
 		Stat: store.Command{
 			Short: "Show the replicas, how many were fenced, and how often clients have turned to another replica",
-			Long: "stat shows which replicas clients may READ, how many changes (PUT, INSERT, DELETE) have taken effect, and how many\n" +
-				"replicas have joined or were fenced. The coordinator fences a replica that does not answer in time: it makes sure\n" +
+			Long: "stat shows which replicas clients may READ, how many changes (PUT, INSERT, UPSERT, DELETE) have taken effect, and how\n" +
+				"many replicas have joined or were fenced. The coordinator fences a replica that does not answer in time: it makes sure\n" +
 				"that no client reads its old values any more. It does so by a REKEY (the NIC of the replica gets a new key for its\n" +
 				"memory, so that READs with the old key fail), or by waiting until the leases of all clients are over: a client READs\n" +
 				"replicas only while it has a lease from the coordinator. \"began again\" counts the replicas that restarted and\n" +

@@ -143,8 +143,8 @@ func restartCmd() *cobra.Command {
 			"restart does not start the programs and tests that were running before. A link that was cut stays cut.\n\n" +
 			"A restart also ends fault rules. A restarted switch has only those of the rack file, and no partition. A restarted\n" +
 			"host has only those rules on its memory (kind tear) that are in the rack file; rules on its link go on. If --for was\n" +
-			"given to `rdmalab crash` or `rdmalab hang`, restart cancels that timer. When the host or switch is up, restart\n" +
-			"prints so.",
+			"given to `rdmalab crash`, restart with the same flag, --app, --nic or neither, cancels that timer; without a flag it\n" +
+			"also cancels the timer of `rdmalab hang` without --app. When the host or switch is up, restart prints so.",
 		Example: "  rdmalab restart ms0\n" +
 			"  rdmalab restart cn0 --nic\n" +
 			"  rdmalab restart switch",

@@ -63,6 +63,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 			"  the percentage of writes that succeeded at their first attempt (100% if there were no writes),\n" +
 			"  the number of attempts that lost against another client (races),\n" +
 			"  round trips per operation, and bytes and packets per operation as the switch counted them,\n" +
+			"  the number of inserts whose key existed already, unless it is 0,\n" +
 			"  the numbers of operations that failed, of wrong values and of keys not found, unless all three are 0,\n" +
 			"  percentiles of the latency of each kind of operation, in microseconds, and\n" +
 			"  the mean time of an operation, and its parts, in microseconds: queue (waiting for its turn with --rate or --pace),\n" +

@@ -34,6 +34,7 @@ func switchTablesCmd() *cobra.Command {
 			"  words   words of memory on which atomics under rules work\n" +
 			"  held, keys, hot, counted, slots, buffers, lookup\n" +
 			"          the same as `rdmalab switch held`, `rdmalab switch keys` and so on, with all lines\n\n" +
+			"The entries of other tables cannot be shown.\n\n" +
 			"The table words has these columns; a shared connection is one on which the switch sends the requests of several\n" +
 			"clients:\n\n" +
 			"  STATE    pass: operations on the word travel on clients' connections\n" +
