@@ -58,8 +58,8 @@ func commands() store.Commands {
 				"memory servers, or makes one if the memory is empty. The store uses the memory that the rack file gives the memory\n" +
 				"servers. start fails while another store is up and, without --fresh, if the memory has data of another store.\n\n" +
 				"If the metadata server runs already, start changes nothing. It then fails if --fresh is given, or if another flag\n" +
-				"that is given differs from the value with which the server was started. Flags that are left out are not compared.\n" +
-				"To change --threads, --balance or --lease, end all clients, use `rdmalab clover stop`, and start again.\n\n" +
+				"that is given differs from the value with which the server was started. Flags that are left out, or 0, are not\n" +
+				"compared. To change --threads, --balance or --lease, end all clients, use `rdmalab clover stop`, and start again.\n\n" +
 				"--keys, --region, --format and --replicas belong to the store in memory: only --fresh changes them. For a store that\n" +
 				"start finds, --keys has no effect, and --region must not be smaller than the store. start fails if --replicas is\n" +
 				"given and differs, or if --format differs: a store that is not hardened needs its --format at each start.\n\n" +

@@ -49,8 +49,8 @@ func commands() store.Commands {
 			Short: "Find the tree, or make an empty one, and make every compute host a compute node of it",
 			Long: "start looks for a tree in the memory of the memory servers, and makes an empty one if there is none. Then every\n" +
 				"compute host is a compute node of the tree, and its clients can use the tree. start prints whether the tree was\n" +
-				"found or made, and its layout. It fails while another store is up, or if the memory has other data and --fresh is not\n" +
-				"given. If a compute host does not answer, start prints a warning.\n\n" +
+				"found or made, and its layout. It fails while another store is up, if the memory has other data and --fresh is not\n" +
+				"given, or if the first compute host does not answer; if another one does not answer, start prints a warning.\n\n" +
 				"--page, --value, --locks, --host-locks and --layout are used only when a tree is made; but with --layout published,\n" +
 				"searches of the compute hosts also have an error of the published code: in a published tree they can miss a key that\n" +
 				"is being written. --back-off, --cache, --hand-over and --lease apply to the compute hosts, from now on; left out,\n" +
@@ -127,7 +127,7 @@ func commands() store.Commands {
 				"writes them, first the leaves. That is faster than inserting the keys one by one. load fails if the tree is not\n" +
 				"empty. Each value has as many bytes as --value of `rdmalab sherman start` says. It contains its key and the number\n" +
 				"of its write, from which its other bytes follow, so that `rdmalab run ycsb --no-load` can verify what it reads. load\n" +
-				"prints the number of keys, the number of pages on each level, leaves first, the bytes written, and how long it took.",
+				"prints the number of keys, the number of pages on each level, leaves first, the MiB written, and how long it took.",
 			Example: "  rdmalab sherman start --fresh && rdmalab sherman load --keys 100000\n" +
 				"  rdmalab run ycsb --store sherman --keys 100000 --no-load",
 			From: true, New: newLoad,

@@ -30,7 +30,7 @@ var heldHelp = handler.Help{
 	Example: "  rdmalab switch held\n" +
 		"  rdmalab switch held --watch\n" +
 		"  rdmalab switch held -o json | jq '.[] | select(.refused > 0)'",
-	Most: "show at most this many hosts; 0 means all",
+	Most: "show at most this many ports; 0 means all",
 }
 
 // HostShare says how many requests the switch holds for one host.

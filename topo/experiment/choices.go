@@ -18,9 +18,9 @@ var cloverChoices = Experiment{
 		return "The simulator's model of the store Clover rests on several choices, where the SwordBox paper does not say enough.\n" +
 			"The first row of the table has Clover's throughput with all of these choices, as `rdmalab experiment\n" +
 			"swordbox-figures` measures it, and the authors' numbers in parentheses, for the nearest of their numbers of threads.\n" +
-			"Each further row changes one choice, and\n" +
-			"the last row changes all of them. The rows are named by the change: \"X, not Y\" means that the row has X where the\n" +
-			"model has Y. These are the changes (the authors are those of the SwordBox paper, RedN is a paper of NSDI 2022):\n\n" +
+			"Each further row changes one choice, and the last row changes all of them. Column Mops WITH names the rows by the\n" +
+			"change: \"X, not Y\" means that the row has X where the model has Y. These are the changes (the authors are those of\n" +
+			"the SwordBox paper, RedN is a paper of NSDI 2022):\n\n" +
 			helpList(choices[1:len(choices)-1], func(_ int, c choice) string { return c.name }) +
 			"\n" +
 			"Each column is one workload, named by its percentage of writes: 0 %, 5 %, 50 %, 100 %. A column with a further\n" +

@@ -24,8 +24,9 @@ var memoryFigures = Experiment{
 			"--figures chooses among:\n\n" +
 			figureList(memory) +
 			"\n" +
-			"The authors' numbers are from the text of the paper (HotNets 2018), and for TEA, a later paper, from its abstract\n" +
-			"(package topo/papers). Where the paper does not say enough, the simulator's model makes a choice:\n\n" +
+			"With --quick, incast sends a tenth of the bytes. The authors' numbers are from the text of the paper (HotNets 2018),\n" +
+			"and for TEA, a later paper, from its abstract (package topo/papers). Where the paper does not say enough, the\n" +
+			"simulator's model makes a choice:\n\n" +
 			"  " + strings.Join(memoryChoices, "\n  ") + "\n"
 	},
 	Sim: "1 min with two processors, with --quick 20 s", Cost: "connectx3-40g",

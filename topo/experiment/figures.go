@@ -15,8 +15,8 @@ import (
 // comparedHelp explains a figure's table and what is printed below it, for help texts.
 const comparedHelp = "A figure's table has a row for each series, which is a curve of the figure, and a column for each point of its x\n" +
 	"axis. PANEL is the part of the figure, if it has several. A cell like - (1.2) has the authors' number alone: nothing\n" +
-	"was measured there. If the figure is about a store, FAILED counts the operations that failed, had a wrong value or\n" +
-	"found no key. If the authors give numbers, further columns compare each series with the authors':\n\n" +
+	"was measured there. Column FAILED, if there is one, counts the operations of a store that failed, had a wrong value\n" +
+	"or found no key. If the authors give numbers, further columns compare each series with the authors':\n\n" +
 	"  OURS/THEIRS  our number divided by the authors': at the FIRST and LAST point with both, and the geometric MEAN\n" +
 	"  SHAPE ±%     largest difference of this ratio from its mean, in percent: 0 means that both curves have one shape\n\n" +
 	"Lines below the table have the gain of one series over another, points at which two series cross, and the reasons\n" +

@@ -34,7 +34,8 @@ var rednFigures = Experiment{
 			figureList(redn) +
 			"\n" +
 			"On a rack, the same programs run on the NICs of the hosts. Times are those of emulated NICs and of daemons that\n" +
-			"share the processors of one machine, so only ratios, and shapes of curves, can be compared with the paper's.\n\n" +
+			"share the processors of one machine, so only ratios, and shapes of curves, can be compared with the paper's. Figures\n" +
+			"14 to 16 and ratios start the store nictable and stop it again; they fail while a store is up.\n\n" +
 			"Where the paper does not say enough, the simulator's model makes a choice:\n\n" +
 			"  " + strings.Join(rednChoices, "\n  ") + "\n"
 	},

@@ -22,7 +22,8 @@ var shermanChoices = Experiment{
 			"\"Counted\" is the time in which operations are counted, from the start. \"12 bits of the address\" means that the NIC\n" +
 			"executes atomics one after the other if the lower 12 bits of their addresses are equal; in the model only atomics on\n" +
 			"the same word wait for each other. A hand-over gives a lock to another client of the same compute node. With\n" +
-			"--quick the model has 2,000 keys, and counts operations from 0.2 to 0.7 ms. The columns are\n\n" +
+			"--quick the model has 2,000 keys (the row with 10,000 keys has 200), and counts operations from 0.2 to 0.7 ms. The\n" +
+			"columns are\n\n" +
 			"  MODEL              what the row changes\n" +
 			"  FG+, SHERMAN Mops  operations of FG+ and of Sherman, in millions per second\n" +
 			"  GAIN ×             Sherman's Mops divided by FG+'s\n" +

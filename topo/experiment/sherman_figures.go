@@ -46,8 +46,9 @@ var shermanFigures = Experiment{
 			"  HANDED OVER %     percentage of the locks that a client got from a client of the same compute node\n" +
 			"  RTT/OP, BYTES/OP  round trips, and bytes on the wire, per operation\n" +
 			"  FAILED            number of operations that failed, had a wrong value or found no key\n\n" +
-			"On a rack, the clients are on its compute hosts. The experiment makes an empty tree for each design and overwrites\n" +
-			"the memory of other stores: stop them first."
+			"--quick measures with 2,000 keys; in the simulator it counts operations from 0.2 to 0.7 ms. On a rack, the clients\n" +
+			"are on its compute hosts, and the experiment fails while a store is up. It makes an empty tree for each design, which\n" +
+			"overwrites what stores have left in memory. At the end the switch gets its earlier program and rules back."
 	},
 	Sim: "15 min with two processors, with --quick 3 min", Rack: "3 min", Cost: "connectx5",
 	New: func() Body {

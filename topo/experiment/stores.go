@@ -155,8 +155,9 @@ var writeContention = Experiment{
 			cloverColumnsHelp +
 			"\n" +
 			"Numbers in parentheses are the SwordBox paper's, with 1,000 keys and Zipf 1.0. The paper has 7, 14, 28, 56, 112,\n" +
-			"168, 224, 280, 336 and 392 clients; the nearest of these numbers is used. On a rack, Clover is started if it does\n" +
-			"not run. At the end the switch gets its earlier program and rules back."
+			"168, 224, 280, 336 and 392 clients; Mops has the number for the nearest of these. The paper's GAIN × and BYTES ÷ are\n" +
+			"only in the rows with --steer both and the most clients. On a rack, Clover is started if it does not run, and goes on\n" +
+			"running. At the end the switch gets its earlier program and rules back."
 	},
 	Sim: "5 min, with --steer 10 min", Rack: "1 min", Cost: "connectx5",
 	New: func() Body {

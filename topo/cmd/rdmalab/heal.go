@@ -29,7 +29,8 @@ func healCmd() *cobra.Command {
 			"names and --link, heal ends all rules, and the partition that `rdmalab partition` has made.\n\n" +
 			"heal does not undo other faults: `rdmalab restart` starts a crashed host or NIC, `rdmalab resume` ends a hang, and\n" +
 			"`rdmalab link HOST up` restores a link that was cut. heal prints the names of the rules that it has ended or,\n" +
-			"with --link, --all or nothing, how many rules in force it has ended.",
+			"with --link, --all or nothing, how many rules in force it has ended. It fails at the first name that no rule has; the\n" +
+			"rules named before it are ended.",
 		Example: "  rdmalab inject loss 10% --link cn0   # prints the name of the rule, for example f1\n" +
 			"  rdmalab heal f1\n" +
 			"  rdmalab heal --link cn0\n" +

@@ -29,8 +29,8 @@ func injectNICCmd() *cobra.Command {
 			"qp-error hits all queue pairs in use, cq-overrun all their completion queues, and stop all queue pairs that execute\n" +
 			"such a program. `rdmalab status -o json` lists the queue pairs of each host, with \"ring\": true if they execute a\n" +
 			"program.\n\n" +
-			"`rdmalab restart HOST --nic` ends unplug. After the other faults, programs must make new queue pairs and completion\n" +
-			"queues.",
+			"inject nic fails if the NIC has no queue pair N, or if it is down already (unplug does not). `rdmalab restart HOST\n" +
+			"--nic` ends unplug. After the other faults, programs must make new queue pairs and completion queues.",
 		Example: "  rdmalab inject nic ms0 qp-error --qpn 0x5a31c2   # a number that `rdmalab status -o json` lists\n" +
 			"  rdmalab inject nic cn0 stop\n" +
 			"  rdmalab inject nic cn0 cq-overrun\n" +

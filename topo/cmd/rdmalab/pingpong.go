@@ -32,9 +32,10 @@ func pingpongCmd() *cobra.Command {
 			"ibv_srq_pingpong: two ends send a message to and fro. The other end is such a program on any machine, or another\n" +
 			"`rdmalab pingpong`. With SERVER, an address or a host of the rack, pingpong is the client. Without SERVER it is the\n" +
 			"server: it prints the TCP port on standard error, and waits for a client. Both ends need the same --size, --iters\n" +
-			"and --mtu, with srq also the same --qps.\n\n" +
+			"and (not with ud) --mtu, with srq also the same --qps.\n\n" +
 			"pingpong compares every received byte with the byte that the peer must have sent, and fails if one differs. At the\n" +
-			"end it prints the queue pairs, the bytes, the microseconds for an iteration and the MiB per second.",
+			"end it prints both queue pairs (with srq only its own first one), the bytes, the number of iterations, the\n" +
+			"microseconds for an iteration and the MiB per second. A client waits up to 10 s for the server.",
 		Example: "  rdmalab pingpong rc --on ms0   # in one terminal\n" +
 			"  rdmalab pingpong rc ms0 --on cn0   # in another one\n" +
 			"  rdmalab pingpong rc 10.77.0.200 --on cn0   # if ibv_rc_pingpong waits at this address",
@@ -52,7 +53,7 @@ func pingpongCmd() *cobra.Command {
 	fs.StringVar(&f.on, "on", "", "host of the rack that is this end (required)")
 	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB; up to 8MiB, with ud up to 4096 (default 4096, with ud 2048)")
 	fs.IntVar(&c.Iters, "iters", 0, "messages in each direction, 1 to 10000000 (default 1000)")
-	fs.IntVar(&c.MTU, "mtu", 0, "path MTU in bytes: 256, 512, 1024, 2048 or 4096 (default 1024)")
+	fs.IntVar(&c.MTU, "mtu", 0, "path MTU in bytes: 256, 512, 1024, 2048 or 4096; no effect with ud (default 1024)")
 	fs.IntVar(&c.Depth, "rx-depth", 0, "how many receives are kept posted, 1 to 4096; fewer if so many messages have more than 16MiB (default 500)")
 	fs.IntVar(&c.QueuePairs, "qps", 0, "with srq: number of queue pairs, 1 to 127, at most --rx-depth (default 16)")
 	fs.Uint16Var(&f.port, "port", 0, "TCP port on which the ends exchange parameters (default 18515)")

@@ -113,9 +113,9 @@ func convertCmd() *cobra.Command {
 			"replace, cas, append, prepend, incr and decr become put. Lines with operations that a store does not have are left\n" +
 			"out. convert prints the numbers of operations, clients, keys and such lines on standard error.\n\n" +
 			"Twitter's times are whole seconds, so convert spreads the operations of a second over that second. CacheLib's\n" +
-			"traces have no clients, so convert divides the keys among 64 clients. If a CacheLib trace has no times, all\n" +
-			"times are 0: replay it without --pace of `rdmalab run ycsb`, with which all operations would be late from the\n" +
-			"beginning.",
+			"traces have no clients, so convert divides the keys among 64 clients. If op_count of a CacheLib line is N, convert\n" +
+			"prints N lines. If a CacheLib trace has no times, all times are 0: replay it without --pace of\n" +
+			"`rdmalab run ycsb`, with which all operations would be late from the beginning.",
 		Example: "  zstd -dc cluster52.sort.zst | head -100000 | rdmalab run convert - --from twitter > cluster52.csv\n" +
 			"  rdmalab run convert kvcache_traces_1.csv --from cachelib --limit 50000 > kvcache.csv",
 		Args: cobra.ExactArgs(1),

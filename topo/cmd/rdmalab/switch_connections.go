@@ -260,7 +260,8 @@ func adoptCmd() *cobra.Command {
 			"`rdmalab status` shows for the switch, and a queue pair number of your choice (--qpn). adopt then makes the switch\n" +
 			"this other end, and prints the name of the connection, like ms0/0. The switch sends clients' requests on it, as on\n" +
 			"shared connections that it has made itself. If the connection fails, the switch forgets it: set up and adopt another\n" +
-			"one. adopt fails if the switch has an open connection of this name.",
+			"one. adopt fails if the switch has an open connection of this name, if a rule without service=none lets the switch\n" +
+			"make it, or if --qpn is in use.\n\n" + needsSwordBox,
 		Example: "  rdmalab switch rules add server=ms0 action=atomics service=none\n" +
 			"  rdmalab switch connections adopt ms0 --server-qpn 0x11 --qpn 0x77 --send-psn 0 --recv-psn 0",
 		Args:              cobra.ExactArgs(1),

@@ -18,13 +18,13 @@ func switchProgramCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "program [NAME]",
 		Short: "Show or change the program that the switch runs",
-		Long: "Without NAME, program shows the program that the switch runs, the other programs, the number of rules, and the size\n" +
+		Long: "program shows the program that the switch runs and what it does, the other programs, the number of rules, the size\n" +
 			"of the tables and registers that the program declares (what a switching chip would need; see `rdmalab switch\n" +
-			"budget`). Programs are forward and swordbox (see `rdmalab switch --help`); the rack file chooses one by `switch:\n" +
-			"{program: NAME}`.\n\n" +
-			"With NAME, the switch runs that program from now on, also after a restart. The present rules are removed, even if\n" +
-			"NAME runs already. If the rack file chooses NAME, the rules of the file replace them. Connections of clients stay\n" +
-			"open.\n\n" +
+			"budget`), and the addresses of the switch. Programs are forward and swordbox (see `rdmalab switch --help`);\n" +
+			"the rack file chooses one by `switch: {program: NAME}`.\n\n" +
+			"With NAME, the switch first changes to that program, and runs it from now on, also after a restart. The present\n" +
+			"rules are removed, even if NAME runs already. If the rack file chooses NAME, the rules of the file replace them.\n" +
+			"Connections of clients stay open.\n\n" +
 			"If swordbox has moved requests of a connection (has sent them on a connection of the switch instead), only swordbox\n" +
 			"can translate the PSNs of that connection. While such a connection is open, a change to another program fails and\n" +
 			"changes nothing. End the clients that `rdmalab switch connections` shows with moved requests, and try again.",

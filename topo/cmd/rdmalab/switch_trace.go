@@ -33,7 +33,8 @@ func switchTraceCmd() *cobra.Command {
 			"given hosts or on all links, until it is interrupted. The line has the seconds since the first packet, the link and\n" +
 			"direction, and what was done to the packet. If the switch has rewritten the packet, this has its opcodes and PSNs\n" +
 			"(in decimal) before and after the change, like FAA→WRITE and psn 610→436; if the switch has made the packet, its\n" +
-			"opcode and PSN. Otherwise the packet (source, destination, opcode, PSN; \"frame\" if it is not RoCEv2) is in front.\n" +
+			"opcode and PSN. Otherwise the packet is in front: source, destination, opcode, PSN (in hexadecimal digits), or\n" +
+			"\"frame\" if it is not RoCEv2.\n" +
 			"A rewritten packet is printed once, as it was on the first watched link that it crossed; -o json has it on each\n" +
 			"link. `rdmalab capture` has all packets. The switch never waits for trace: packets that trace is too slow to print\n" +
 			"are left out.",
