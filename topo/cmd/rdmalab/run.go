@@ -120,7 +120,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 		"append completes all updates of the key that wait on the host; a client reads a key's shortcut only if the node that it has read is not "+
 		"the newest) or published (clients work as in the paper) (default fast)")
 	fs.StringVar(&f.start, "start", "", "start the store with these flags of its start command, separated by spaces, like 'threads=4 replicas=2' for "+
-		"Clover or step=fg+ for Sherman. A flag --value that is not among them gets the size of the run's largest value (default: a store that is not running is "+
+		"Clover or step=fg+ for Sherman. If value is not among them, it gets the size of the run's largest value (default: a store that is not running is "+
 		"started with its defaults; some stores get room for the run's keys or values). A store that runs keeps "+
 		"the values with which it was made; for Clover, other values are an error. The flag fresh makes the store again; Clover and pdpm-central must be stopped before a run with fresh. Not with --no-load")
 	f.keyFlags(fs)
