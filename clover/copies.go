@@ -44,7 +44,7 @@ func (c *session) copies(p layout.Place) (list [maxCopies]layout.Place, n int) {
 	return list, n
 }
 
-// first returns the copy of a node that readers read: the first one that counts.
+// first returns the copy of a node that readers read: the first one on a server whose copies count.
 func (c *session) first(p layout.Place) (layout.Place, error) {
 	if !c.copied() {
 		return p, nil

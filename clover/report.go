@@ -38,14 +38,15 @@ type reports struct {
 	part  *part
 	parts uint32
 	gate  verbs.Gate
-	// oldest is the epoch of the oldest record in a part that may still arrive at the metadata
-	// server; 0 means that there is no such part. A part that was not answered may still arrive
-	// until the metadata server has answered a later part.
+	// oldest is the epoch of the oldest record in a part (the records that the client hands to a
+	// Reporter at a time) that may still arrive at the metadata server; 0 means that there is no
+	// such part. A part that was not answered may still arrive until the metadata server has
+	// answered a later part.
 	oldest uint32
 }
 
 // shortcut says which shortcut writeShortcuts writes for an append, and with which epoch. The
-// record of the append has the location.
+// location that it writes is in the append's record.
 type shortcut struct {
 	slot uint32
 	// epoch is the epoch of the client when it began to link the node.

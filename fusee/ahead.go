@@ -121,7 +121,8 @@ func (q *requests) arrived(s *space, units int, deadline clock.Time) (bool, erro
 	return err == nil, err
 }
 
-// expects reports whether a block was requested ahead for objects with the given number of units.
+// expects reports whether the client has requested a block for objects with the given number of
+// units, ahead of its need, and has not got the block yet.
 func (q *requests) expects(s *space, units int) bool {
 	a := q.ahead
 	return a != nil && a.id == s.id && s.has(a.server) && q.asked[a.server].open && q.asked[a.server].units == units

@@ -129,10 +129,10 @@ func (m *Master) visit() error {
 // READ shows the server's view and the number of the last master that has claimed it. If a master
 // with a greater number has claimed the server, greet leaves the server as it is.
 //
-// Words of another master on this server do not prove that this master was deposed: only the
-// members know that, and they end a deposed master's connections. While the network was divided, a
-// master that did not reach the members may have made views on this server, and clients may have
-// written there. So the memory of a server with such a view is not cleared.
+// If this server has the view or the number of another master, that does not prove that this master
+// was deposed. Only the members know that, and they end a deposed master's connections. While the
+// network was divided, a master that did not reach the members may have made views on this server,
+// and clients may have written there. So the memory of a server with such a view is not cleared.
 func (m *Master) greet(i int, deadline clock.Time) error {
 	c := m.c
 	if err := c.fab.Open(i, deadline); errors.Is(err, errReborn) {

@@ -278,7 +278,7 @@ func (m *Master) probe() (quiet int, err error) {
 		switch {
 		case err == nil:
 			if excuse(m, asked) {
-				quiet++ // Step recovers and fills nothing before the other servers were asked again
+				quiet++ // so Step recovers no client and fills no server before the others were asked again
 			}
 			answers++
 			s.since, s.failed = asked, 0

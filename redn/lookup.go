@@ -31,8 +31,8 @@ func AppendBucket(b []byte, key Operand, value uint64) []byte {
 	return binary.BigEndian.AppendUint64(b, value)
 }
 
-// AppendProbe appends the part of a client's request for one bucket that may have its key: the key
-// and the address of the bucket, both big-endian.
+// AppendProbe appends to b, a client's request, the part for one bucket in which the key may be:
+// the key and the address of the bucket, both big-endian.
 func AppendProbe(b []byte, key Operand, bucket uint64) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(key)<<16)[:len(b)+OperandLen]
 	return binary.BigEndian.AppendUint64(b, bucket)

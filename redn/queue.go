@@ -152,9 +152,9 @@ func (q *Queue) enable(to *Queue, limit uint32) *Request {
 	return r
 }
 
-// EnableReceive appends a RECV_ENABLE, which lets the queue pair of queue `to` use its receives
-// with an index below limit once more. MaxRecvWR of the queue pair is a power of two, and MaxRecvWR
-// receives were posted.
+// EnableReceive appends a RECV_ENABLE, which makes used receives of the queue pair of queue `to`
+// usable again, up to the receive before index limit. MaxRecvWR of the queue pair is a power of
+// two, and MaxRecvWR receives were posted.
 func (q *Queue) EnableReceive(to *Queue, limit uint32) *Request {
 	r := q.Append(sendring.Entry{Op: sendring.RecvEnable, Count: limit, Object: uint32(to.QPN)})
 	r.receive = true

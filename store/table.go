@@ -122,8 +122,8 @@ func (i *TableInfo[S]) Write(out io.Writer) error {
 	return err
 }
 
-// tableNode is the part of a Table in the daemon of a host. Its Known is empty: the host only knows
-// whether there is a table, and its servers.
+// tableNode is the part of a Table in the daemon of a host. The type Known of its Passive is empty:
+// the host only knows whether there is a table, and on which servers.
 type tableNode[S fmt.Stringer, C Shaped[S]] struct {
 	Passive[struct{}, C]
 	table *Table[S, C]

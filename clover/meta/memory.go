@@ -275,9 +275,9 @@ func (s *memories) reachTime() time.Duration {
 	return reachTimeout
 }
 
-// retryPause returns the pause between two attempts to reach a server that does not answer. With
-// copies, the metadata server tries several times to reach a server before the copies on that
-// server no longer count.
+// retryPause returns the pause between two attempts to reach a server that does not answer. In
+// a store with copies of nodes it is short compared with the lease, so that the metadata server
+// makes several attempts before it decides that the copies on that server no longer count.
 func (s *memories) retryPause() time.Duration {
 	if s.copied() {
 		return min(downPause, max(s.cfg.Lease/16, keepEvery))

@@ -77,7 +77,7 @@ type walker struct {
 	// successors has, by the location of a node, its successor, if readHints has read the node's
 	// header before the server has reached the node in its chain.
 	successors map[layout.Location]layout.Location
-	behind     []*entry // entries with reported nodes not reached yet, or an unwritten record; see note
+	behind     []*entry // entries with a reported node not yet reached, or a record not yet written; see note
 	turn       uint64   // number of the last call of followBatch
 
 	touched, closing []*entry // lists that followBatch and catchUp use again in each call
@@ -367,7 +367,8 @@ func (s *chains) settle(e *entry) {
 	}
 }
 
-// forget removes the key of an entry from the table, and frees its slot if nodes have keys.
+// forget removes the key of an entry from the table. It frees the key's slot for another key if the
+// nodes of this store contain their keys (Format.Keyed).
 func (s *chains) forget(e *entry) {
 	if s.keys[e.key] != e {
 		return

@@ -76,7 +76,7 @@ const (
 	directory = SuperblockLen + 64
 )
 
-// EntryAt returns the offset of a subtable's entry in the directory.
+// EntryAt returns the offset, in a server's region, of the directory's entry for a subtable.
 func (s *Shape) EntryAt(subtable int) uint64 { return directory + uint64(subtable)*8 }
 
 func (s *Shape) SubtableAt(n int) uint64 {

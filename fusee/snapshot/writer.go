@@ -34,8 +34,9 @@ type Swap struct {
 	Compare uint64
 }
 
-// Swaps appends to dst the swaps that the owner must execute for the action SwapBackups: of all
-// backups at first, and after Rule 2 or 3 of those that have another writer's value.
+// Swaps appends to dst the swaps that the owner must execute for the action SwapBackups. At first
+// these are swaps of all backups. After the writer has won by Rule 2 or 3, they are swaps of the
+// backups that have another writer's value.
 func (w *Writer) Swaps(dst []Swap) []Swap {
 	for i, v := range w.has[:w.n] {
 		switch {
@@ -131,9 +132,10 @@ func (w *Writer) Winner() uint64 {
 	return Decide(w.has[:w.n])
 }
 
-// Decide returns the value that wins by the rules among the values of the backups. If a primary was
-// lost, a master repairs the word with this value: a value that was ever in the primary is in all
-// backups, until one of them has the value of a later writer. The list is not empty.
+// Decide applies the rules of the package comment to the values of the backups, of which there is
+// at least one, and returns the value that wins. If a primary was lost, a master repairs the word
+// with this value. That is right because a value that was ever in the primary is in all backups,
+// until one of them has the value of a later writer.
 func Decide(backups []uint64) uint64 {
 	if v, ok := majority(backups); ok {
 		return v

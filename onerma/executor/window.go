@@ -29,8 +29,8 @@ type Config struct {
 	// means 0.01, 64 and 1.
 	Least, Most, First float64
 	// TotalDelay selects the variant of the paper's figure 15: the remote windows follow the whole
-	// time of an operation, whose target is the sum of both targets, and the local window stays at
-	// its upper bound.
+	// time of an operation, including its issue delay. The target of this time is LocalTarget plus
+	// RemoteTarget. The local window stays at its upper bound.
 	TotalDelay bool
 	// Burst is true if a window of 1 or more sets no pace, and only bounds the operations in
 	// flight. Burst is for real machines, whose timers are coarser than the time between two

@@ -20,8 +20,8 @@ const (
 
 func newWords() words { return words{busy: make(map[*byte]pico)} }
 
-// free returns the time from which on no word of b is occupied by an atomic; 0 if w has none of
-// them. b begins at a word.
+// free returns the time from which on no atomic occupies any word of b; 0 if w remembers no atomic
+// on them. b begins at a word.
 func (w *words) free(b []byte) (at pico) {
 	if len(w.busy) == 0 {
 		return 0

@@ -41,7 +41,7 @@ func (t *Table) PlanTear(va uint64, n int) (tr Tear, ok bool) {
 
 // SeededTear chooses, with the given probability for each copy, a random cut, the order of the
 // parts, and a random pause below maxPause. A copy is not torn if PlanTear rounds the cut down to
-// its beginning. The same seed and the same copies give the same tears.
+// the first byte of the copy. The same seed and the same copies give the same tears.
 func SeededTear(seed uint64, probability float64, maxPause time.Duration) TearFunc {
 	r := rand.New(rand.NewPCG(seed, 0x7ea2))
 	return func(n int) Tear {

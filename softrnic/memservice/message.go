@@ -203,9 +203,9 @@ type answer struct {
 	kind   kind
 	memory Memory // result of a connect request
 	holder Holder // result of a request of kind who
-	// owner is the result of three kinds of requests. For retire it is the largest owner that is
-	// fenced now. For reserve and disconnect others it is the largest owner that had connected or was
-	// retired before.
+	// owner is the number of an owner, the result of three kinds of requests. For retire it is the
+	// largest number that is fenced now. For reserve and disconnect others it is the largest number
+	// under which an owner had connected, or that was retired, before the request.
 	owner uint32
 	index uint32  // result of a take request
 	code  refusal // reason, in an answer that refuses the request

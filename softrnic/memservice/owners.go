@@ -121,13 +121,13 @@ func (o *Owners) removeGone() {
 	}
 }
 
-// fenceTo makes admit refuse all owners up to id, and removes their entries.
+// fenceTo makes admit refuse all owners with numbers up to id, and removes their entries.
 func (o *Owners) fenceTo(id uint32) {
 	o.retired = max(o.retired, id)
 	maps.DeleteFunc(o.known, func(known uint32, _ owner) bool { return known <= id })
 }
 
-// last returns the largest owner that has ever connected, or was retired.
+// last returns the largest number of an owner that has ever connected, or was retired.
 func (o *Owners) last() uint32 {
 	id := o.retired
 	for known, was := range o.known {
@@ -138,8 +138,9 @@ func (o *Owners) last() uint32 {
 	return id
 }
 
-// retire fences all owners up to id and all that have ever connected, and removes their entries. It
-// returns the largest owner that had connected or was retired before.
+// retire fences all owners with numbers up to id and all that have ever connected, and removes
+// their entries. It returns the largest number of an owner that had connected or was retired
+// before.
 func (o *Owners) retire(id uint32) (before uint32) {
 	before = o.last()
 	o.fenceTo(max(id, before))

@@ -30,7 +30,8 @@ func (r *record) AppendTo(b []byte) []byte {
 	return fmt.Appendf(b, "%08x:\x00", 0)
 }
 
-// recordFields are the lengths of the numbers of a record, of which 16 are the bytes of the GID.
+// recordFields are the lengths of the numbers of a record, in hexadecimal digits. The 16 numbers of
+// two digits are the bytes of the GID.
 var recordFields = [...]int{4, 4, 6, 6, 8, 16, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 2, 8}
 
 func (r *record) Parse(b []byte) error {

@@ -247,7 +247,8 @@ func (n *node) running() bool {
 	}
 }
 
-// endServer ends the server and keeps the estate. The caller holds mu.
+// endServer ends the server, and keeps the estate: the table and the programs that answer GETs. The
+// caller holds mu.
 func (n *node) endServer() error {
 	if n.server == nil {
 		return nil

@@ -5,10 +5,11 @@ import (
 	"fmt"
 )
 
-// judge checks the memory of the servers when no request is in flight. If the lock of an entry is
-// free, the copy in place must be whole, and a whole redo copy must have the same tag: otherwise a
-// change was left that was not written in place. If the lock is held, one of the two copies must be
-// whole.
+// judge checks the memory of the servers when no request is in flight. An entry has a copy in place
+// and a redo copy, which a client writes first. If the lock of an entry is free, the copy in place
+// must be whole, and a redo copy that is whole must have the same tag: otherwise a client has left
+// a change that it did not write in place. If the lock is held, at least one of the two copies must
+// be whole.
 func judge(memory [][]byte, _ bool) error {
 	for i, m := range memory {
 		super, err := direct.Parse(m, len(m))

@@ -14,7 +14,7 @@ type Table struct {
 	resting []resting
 }
 
-// resting is a segment that rests, and the epoch in which it came to rest.
+// resting is a segment that is to lose its class when every client has left epoch (see Rest).
 type resting struct {
 	Segment
 	epoch uint32

@@ -79,7 +79,7 @@ type Table struct {
 	byPage   index       // first word of a page, by pageOf
 	bounds   []bound     // index is the number of the server
 	due      clock.Queue // slots of the words at which Changed must look, and when
-	serial   uint64      // counts new words and decisions for clients' connections together
+	serial   uint64      // increased for each new word and each decision of kind Client
 	hand     uint32      // where the next search for a word to evict begins
 	counters Counters
 	cover    []*Word // scratch of ClientAll and EndAll

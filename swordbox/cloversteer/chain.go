@@ -142,10 +142,10 @@ func (t *chains) beyond(k *chain, n *node, rkey uint32, version layout.Version) 
 	return to
 }
 
-// instead handles an append to an entry that has been reused, so that the append would fail there.
-// It returns the tail of the key, to which the switch steers the append. It returns nil if the
-// client could notice that the tail is not the node that it has named, or if the appended node is
-// already in the chain.
+// instead handles an append that names a place in the pool which another node has taken since. The
+// append would fail there. instead returns the tail of the key, to which the switch steers the
+// append. It returns nil if the client could notice that the tail is not the node that it has
+// named, or if the appended node is already in the chain.
 func (t *chains) instead(k *chain, d *decision, version layout.Version) *node {
 	to := t.node(k.tail)
 	switch n := t.node(d.node); {

@@ -160,9 +160,11 @@ func (m *Machine) read(q *request, st *part) pipeline.Verdict {
 // parts is the number of packets of the response to a READ, and the path MTU in bytes.
 type parts struct{ n, mtu int }
 
-// areKnown reports whether the switch may steer a READ whose response has p.n packets. The client
-// may ask again for the rest of the response, from any of its packets on. So each packet takes a
-// place in the flow's ring, and a READ may take at most a quarter of the ring.
+// areKnown reports whether the switch may steer a READ whose response has p.n packets. ring is the
+// number of decisions that the switch remembers of the flow. The client may ask again for the rest
+// of the response, from any of its packets on. So the switch remembers a decision for each packet,
+// and a READ may take at most a quarter of the ring. A response of several packets also needs a
+// known path MTU.
 func (p parts) areKnown(ring int) bool { return p.n == 1 || p.n > 1 && p.n <= ring/4 && p.mtu > 0 }
 
 // steerRead steers a READ of n to the tail of its key. It returns the decision, or nil if the READ

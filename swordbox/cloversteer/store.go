@@ -139,8 +139,8 @@ func (s *part) shown(list []*rules.Rule) bool {
 	return false
 }
 
-// overwrites reports whether a request changes the superblock of the part, or writes a superblock
-// elsewhere on its server.
+// overwrites reports whether a request changes the superblock of the part (a store's memory on one
+// server), or writes a superblock elsewhere on this server.
 func (s *part) overwrites(f *wire.Frame) bool {
 	va, n, _, _ := transform.Target(f)
 	if f.BTH.Opcode == wire.RCWriteOnly && n == superLen && isSuper(f.Payload) {

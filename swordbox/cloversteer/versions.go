@@ -24,8 +24,8 @@ func (d *decision) apply(e *wire.AtomicETH) {
 
 // translate puts the version that the client expects into a response. It replaces only the version
 // of the node to which the request was steered, which is never lower than the version that the
-// client knows. If the entry has been reused meanwhile, the response shows a third version, and the
-// client asks the metadata server.
+// client knows. If another node has taken that node's place in the pool meanwhile, the response
+// shows a third version, and the client asks the metadata server.
 func (m *Machine) translate(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
 	switch {
 	case d.kind == kindAppend && d.absorbed && p.BTH.Opcode == wire.RCAtomicAck:

@@ -87,7 +87,7 @@ func NewTable(cfg Config) *Table {
 // MaxFlows returns the bound on flows, and on their IDs.
 func (t *Table) MaxFlows() int { return 2 * t.cfg.Connections }
 
-// MaxLearning returns the bound on flows without a peer.
+// MaxLearning returns the bound on flows whose peer is not known yet.
 func (t *Table) MaxLearning() int { return t.cfg.Learning }
 
 // MaxHosts returns the bound on addresses that the table remembers, for a switch with that many

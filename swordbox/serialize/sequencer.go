@@ -223,8 +223,9 @@ func (l *sequencer) reap() {
 // takeBack undoes the move of requests that the server will not execute, because it has refused an
 // earlier one. The requests then count as not received, and a sequence NAK makes the client send
 // them again. The switch must not keep them for the next shared connection, which may belong to
-// another incarnation of the server: the flow must be proven before its requests move again.
-// takeBack is called for each of these requests, and acts at the last one.
+// another incarnation of the server: before requests of the flow move again, the switch needs a
+// proof that the client's connection ends at the same incarnation (see proof). takeBack is called
+// for each of these requests, and acts at the last one.
 func (l *sequencer) takeBack(c *pipeline.Ctx) {
 	l.m.stats.TakenBack++
 	if l.out > 0 {

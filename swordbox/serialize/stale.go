@@ -45,9 +45,9 @@ func (h *heard) transmitted(now clock.Time, psn wire.PSN) {
 	h.sentAt = now
 }
 
-// givenUp returns the time from which the client may have given up its held requests if it sends
-// nothing until then. It uses longest while the interval between transmissions is not known, or if
-// the interval is longer.
+// givenUp returns the time at which the client counts as having given up its held requests, if it
+// sends nothing until then. That is one interval between transmissions after its last request, or
+// the time `longest` after it if the interval is longer or not known.
 func (h *heard) givenUp(longest time.Duration) clock.Time {
 	if h.interval > 0 {
 		longest = min(longest, h.interval)

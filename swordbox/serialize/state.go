@@ -225,7 +225,7 @@ func (s recordState) on(e recordEvent) recordState { return nextRecord[s][e] }
 func (p phase) isLoose() bool { return p < synced }
 
 // isWhole reports whether the sequencer has seen all requests of the flow, and has dropped none.
-// The result is meaningful only while the phase is loose.
+// The result is meaningful only while the PSN that the server expects is not known (isLoose).
 func (p phase) isWhole() bool { return p == untouched || p == passing }
 
 // hasForwarded reports whether the sequencer has forwarded a request. The result is meaningful only

@@ -105,7 +105,8 @@ type comparison struct {
 	// shape is the largest difference between the ratio of a column and mean, in percent. At 0 both
 	// curves have the same shape, though one may be higher.
 	shape float64
-	// far is true if at least one ratio is above the constant `alike` or below 1/`alike`.
+	// far is true if the ratio of at least one column is above the constant `alike` or below
+	// 1/`alike`.
 	far bool
 }
 

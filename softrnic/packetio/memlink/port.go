@@ -306,8 +306,8 @@ func (p *Port) putRun(j *joint, frames []packetio.Frame, run *packetio.Run) (n, 
 	return len(frames), length, true
 }
 
-// takes reports whether the link accepts a frame. A packet must not be longer than the MTU, its
-// Ethernet header and its tag together; a super-frame may be longer.
+// takes reports whether the link accepts a frame. A packet may have as many bytes as the MTU, an
+// Ethernet header and, if it has one, a VLAN tag together. A super-frame may be longer.
 func (p *Port) takes(f *packetio.Frame) bool {
 	n := len(f.Data)
 	if n < minFrame || n > packetio.MaxFrame || f.SegSize > packetio.MaxFrame {

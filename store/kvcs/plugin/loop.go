@@ -125,8 +125,9 @@ func (l *loop) with(f func()) {
 	f()
 }
 
-// close ends the threads and waits for them. So the caller must not call it while the programs of
-// the host hang, and a REKEY in progress must have ended, or must end soon.
+// close ends the threads of the loop and waits for them. While the programs of the host hang, a
+// thread cannot end, so close must not be called then. A thread that waits for a REKEY ends after
+// the REKEY, which must have ended, or must end soon.
 func (l *loop) close() error {
 	l.mu.Lock()
 	l.closed = true

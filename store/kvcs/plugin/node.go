@@ -54,8 +54,8 @@ type node struct {
 	coordinator, replica *part
 	server               *kvcs.Server
 	of                   netip.Addr // the replica's coordinator
-	// instances is how many instances the ended replicas of the host have had since its daemon was
-	// started.
+	// instances is how many instances (kvcs.Server.Starts) all replicas of the host that have ended
+	// had together, since the host's daemon was started.
 	instances uint64
 	clients   *clients // nil before the first client is opened, and after a crash
 }

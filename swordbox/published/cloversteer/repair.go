@@ -33,8 +33,8 @@ const (
 // and the delay of a packet to the server.
 const Bound = DefaultRepair + time.Millisecond
 
-// DefaultRepair is the default of Config.Repair. A server answers in less time, and a live client
-// retransmits in less time.
+// DefaultRepair is the default of Config.Repair, the time from an append to its repair if no answer
+// has come. A server answers in less time, and a live client retransmits in less time.
 const DefaultRepair = 20 * time.Millisecond
 
 // open is an unanswered append.
