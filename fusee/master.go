@@ -278,7 +278,7 @@ func (m *Master) probe() (quiet int, err error) {
 		switch {
 		case err == nil:
 			if excuse(m, asked) {
-				quiet++ // so Step recovers no client and fills no server before the others were asked again
+				quiet++ // Step asks the others again before it recovers clients or fills servers
 			}
 			answers++
 			s.since, s.failed = asked, 0

@@ -120,8 +120,8 @@ func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, er
 	}
 	switch {
 	case p.again:
-		// There are no backups: the READs of the buckets were executed behind the CAS of the
-		// primary.
+		// The slot has no backups, so the batch with the CAS of the primary has also read the
+		// buckets, after the CAS.
 		p.outdated = nil
 		if _, err := c.look(1); err != nil {
 			return entry{}, err

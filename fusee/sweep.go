@@ -23,7 +23,7 @@ func (s *space) sweep(b *block, deadline clock.Time) error {
 		o := object{b, i}
 		if slot != s.super.Shape.Format.Slot(o.ref(&s.super.Shape, byte(slot))) {
 			s.ready(o)
-			b.hints = true // the client that has replaced the object frees it by a FETCH_ADD, which may still arrive
+			b.hints = true // the FETCH_ADD by which another client frees it may still arrive
 		}
 	})
 	if err == nil {

@@ -42,8 +42,8 @@ func (s *memories) copyOf(p layout.Place, last bool) (layout.Place, error) {
 	return list[0], nil
 }
 
-// writeCopies writes b, a part of a table, to the place p and to its copies on all servers that
-// count.
+// writeCopies writes b, a part of a table, to all copies of the place p that count: to the first,
+// which is at p, and to the others.
 func (s *memories) writeCopies(p layout.Place, b []byte) error {
 	for _, q := range s.copies(p) {
 		if err := s.reach(q.Server); err != nil {

@@ -83,8 +83,8 @@ func (s *memories) reserve() error {
 		if err != nil {
 			return err
 		}
-		// The servers asked before server i know nothing of a greater number, so reserve asks them
-		// again.
+		// If server i knew a greater number, the servers before it may not know that number, so
+		// reserve asks all servers again, with a number above it.
 		if i++; before >= first {
 			s.owner, i = before>>incarnationBits+1, 0
 		}

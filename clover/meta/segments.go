@@ -31,7 +31,7 @@ const restPause = 20 * time.Millisecond
 type segments struct {
 	// Table has the class of each segment of each server, as the memory servers have it.
 	slab.Table
-	restAt clock.Time // the earliest time of the next search for segments that can rest
+	restAt clock.Time // the earliest time of the next search for segments that can lose their class
 	// pressed is, for each class, since when clients have found no free node; 0 means that there
 	// was one at the last request. Until scarceUntil the answers ask all clients to return unused
 	// nodes, because a single node keeps its whole segment in its class.

@@ -77,7 +77,7 @@ type walker struct {
 	// successors has, by the location of a node, its successor, if readHints has read the node's
 	// header before the server has reached the node in its chain.
 	successors map[layout.Location]layout.Location
-	behind     []*entry // entries with a reported node not yet reached, or a record not yet written; see note
+	behind     []*entry // entries with an unreached reported node, or an unwritten record; see note
 	turn       uint64   // number of the last call of followBatch
 
 	touched, closing []*entry // lists that followBatch and catchUp use again in each call

@@ -13,8 +13,8 @@ const (
 	MaxPage     = 16384
 	// DefaultValue is the published length of values.
 	DefaultValue = 8
-	// MaxHardenedValue is the length of the longest value that fits into one line with key and
-	// mark.
+	// MaxHardenedValue is the length of the longest value that fits into one line (Line) together
+	// with the key and the mark of its slot.
 	MaxHardenedValue = Line - hardenedOverhead
 	// MaxPublishedValue is the greatest length of values in the other kinds of pages. The smallest
 	// page then still has several records.

@@ -280,9 +280,9 @@ func (o *lookupOracle) wrap(name string, n sim.Node) sim.Node {
 	}}
 }
 
-// see checks a frame b that has arrived at a host: that an entry of its flow, or the lack of one,
-// explains the host, the headers and the bytes, and that neither this frame nor a later one of its
-// flow has arrived there before.
+// see checks a frame b that has arrived at a host. An entry that the frame's flow may have had, or
+// the lack of an entry, must explain why the frame arrives at this host with these bytes. Neither
+// this frame nor a later one of its flow may have arrived there before.
 func (o *lookupOracle) see(host string, b, payload []byte) {
 	be := binary.BigEndian
 	flow, n, size := int(be.Uint16(payload[4:])), int64(be.Uint32(payload[6:])), int(be.Uint16(payload[10:]))

@@ -124,7 +124,8 @@ func (c *client) open(e entry) (lost bool) {
 // isOpen reports whether the request of an entry of this connection has no answer yet.
 func (c *client) isOpen(e *entry) bool { return c.opened.has(e.at) }
 
-// again opens an entry of this connection that is not open.
+// again notes that the request of an entry of this connection has no answer yet, or none to its
+// retransmission. The entry must not be open.
 func (c *client) again(e *entry) {
 	c.opened.add(e.at)
 	e.from.entries++

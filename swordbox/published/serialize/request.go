@@ -116,7 +116,7 @@ func (m *Machine) sendAgain(c *pipeline.Ctx, from *client, p *pipeline.Parsed) p
 	return m.send(c, t.via, e, p)
 }
 
-// send returns the verdict that sends a request as its map entry e says: on the connection of
+// send returns the verdict that sends a request as the switch has decided (e): on the connection of
 // client via, with PSN e.at, and an atomic as a WRITE if e.sentAs is replaced.
 func (m *Machine) send(c *pipeline.Ctx, via *client, e *entry, p *pipeline.Parsed) pipeline.Verdict {
 	n := transform.Note{From: p.BTH.Opcode, Conn: via.flow.ID, PSN: p.BTH.PSN, NewPSN: e.at}
