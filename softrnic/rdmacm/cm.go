@@ -28,8 +28,8 @@ type CMConfig struct {
 	Context verbs.Context
 	// Backlog is how many requests of one service may wait for Accept. 0 means 64.
 	Backlog int
-	// FirstPSN, if not nil, returns for each connection the first PSN that the peer must send: the
-	// PSN in the message of this side. nil means that it is random.
+	// FirstPSN, if not nil, returns for each connection the PSN that this side puts into its REQ or
+	// REP: the first PSN that the peer must send. nil means that this PSN is random.
 	FirstPSN func(*rand.Rand) wire.PSN
 }
 

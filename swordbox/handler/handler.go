@@ -169,8 +169,9 @@ type (
 	// Keeper keeps a table for each of its rules, with entries that an operator writes.
 	Keeper interface {
 		// Change begins to write or remove the entries of `in` in the table of a rule, as many as
-		// there is room for, and does not wait until that has ended. The report says how many it
-		// has taken; its other counts include earlier changes. Without entries Change only reports.
+		// there is room for, and does not wait until that has ended. The report says how many of
+		// these entries were taken; its other counts include earlier changes of the table. Without
+		// entries Change only reports.
 		Change(c *pipeline.Ctx, in Entries, address func(host string) (netip.Addr, error)) (EntriesReport, error)
 		// Page returns a part of the table of a rule. If the part is not Ready, the caller calls
 		// Page again later.

@@ -14,8 +14,9 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// PathRun makes the host run clients of a store. It is POST RunRequest: stream of RunEvent. The
-// paths of all other requests about stores begin with store.Paths.
+// PathRun is the path of the request that makes the host run clients of a store: a POST of a
+// RunRequest, whose answer is a stream of RunEvents. The paths of all other requests about stores
+// begin with store.Paths.
 const PathRun = "/run"
 
 type stores struct {

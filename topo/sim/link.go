@@ -119,7 +119,8 @@ func (l *Link) half(d fault.Dir) *half {
 	return &l.down
 }
 
-// send puts a frame on one direction of a link, and asks the fault verdict what happens to it.
+// send puts a frame on one direction of a link. The verdict of the link's fault rules may lose,
+// copy, corrupt or delay it.
 func (n *Net) send(h *half, f *packetio.Frame) {
 	h.Stats.Sent++
 	if !h.up {

@@ -57,7 +57,8 @@ func (d *decoder) hosts(f *file, r *Rack) {
 	}
 }
 
-// host makes one host of the pattern of e, without addresses.
+// host makes the host `name` of the entry e, which may stand for several hosts. The host has no
+// addresses yet.
 func (e *hostEntry) host(name string) Host {
 	h := e.Host
 	h.Name, h.Port = name, name

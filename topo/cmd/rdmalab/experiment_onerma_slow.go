@@ -116,8 +116,8 @@ func (r *slowRun) switchControl() *control.Client {
 	return control.NewClient(spec.PathsOf(r.rack.Name).Socket(spec.SwitchName))
 }
 
-// rules returns the two fault rules of a link: one has its rate, and one delays each frame by a
-// fixed time and a random time between 0 and the load's Jitter.
+// rules returns the two fault rules of a link: one limits its rate to the line rate, and one delays
+// each frame by a fixed time and a random time between 0 and the load's Jitter.
 func (r *slowRun) rules(link string) []fault.Rule {
 	jitter := r.real(r.Jitter) / 2
 	return []fault.Rule{

@@ -157,7 +157,7 @@ func stopOf(s *store.Store) store.Command {
 	return stop
 }
 
-// stopStore stops a store as its command does, also after an interrupt of cmd.
+// stopStore does the same as the store's command stop, also if cmd was interrupted.
 func stopStore(cmd *cobra.Command, s *store.Store) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), undoPatience)
 	defer cancel()
