@@ -30,12 +30,13 @@ type Turns struct {
 // turn is one PUT. It is in the list of its key until it ends, or until it goes on without its
 // turn. The first PUT of the list has its turn.
 type turn struct {
-	// gate opens when the PUT becomes the first of the list, or another PUT has answered it.
+	// gate opens when the PUT becomes the first of the list, or another PUT stands for it (over).
 	gate verbs.Gate
 	// covered is true if this PUT was in the list when the first PUT of the list began to link its
 	// node.
 	covered bool
-	// over is true if another PUT has answered this one. at is the node of that other PUT.
+	// over is true if another PUT stands for this one: that PUT has put its node into the chain, so
+	// this PUT need not append a node. at is the node of the other PUT.
 	over bool
 	at   layout.Location
 }
@@ -135,8 +136,9 @@ func (ts *Turns) cover(key uint64, t *turn) {
 	}
 }
 
-// end removes t from the list, and the PUTs that t answers. Then the next PUT has its turn. end
-// does nothing if t does not have its turn.
+// end removes t from the list. If t has put its node, `at`, into the chain (linked), end also
+// removes the covered PUTs, for which t stands. Then the next PUT has its turn. end does nothing if
+// t does not have its turn.
 func (ts *Turns) end(key uint64, t *turn, linked bool, at layout.Location) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()

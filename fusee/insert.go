@@ -115,8 +115,8 @@ func (r *rival) see(slot layout.Slot, asked, now clock.Time) {
 }
 
 // outwait recovers the client of the rival INSERT if that client has made no progress for
-// Config.Lease. The lease must have ended before the last READ began. The present time does not
-// count, because this client may have been hung since then.
+// Config.Lease. This time must have passed when this client began its last READ of the rival's
+// slot. The present time does not count, because this client may have been hung since that READ.
 func (c *Client) outwait(deadline clock.Time) error {
 	if c.rival.slot == 0 || c.rival.last < c.rival.since.Add(c.cfg.Lease) {
 		return nil

@@ -176,7 +176,7 @@ func (c *changer) retract(o *outdated, servers []int) {
 	}
 }
 
-// discard empties the outdated slot, if there is one, by a change of its own.
+// discard empties the outdated slot, if there is one, by a separate change of this slot.
 func (p *placing) discard(c *Client, deadline clock.Time) error {
 	o := p.outdated
 	if o == nil {

@@ -27,8 +27,9 @@ type repair struct {
 	same bool
 	// patience is how long a server may take to answer.
 	patience time.Duration
-	// orphans are slots whose objects have their first replica on a lost server. words has a piece
-	// of each replica, and list the values that one word has in all replicas.
+	// orphans are slots whose objects have their first replica on a lost server. words has one
+	// piece of the index, as each replica of the index has it. list has the values that one word of
+	// this piece has in the replicas.
 	orphans []entry
 	words   [][]byte
 	list    []uint64

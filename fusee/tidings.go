@@ -97,9 +97,10 @@ func (s *second) announced(v layout.View) {
 // hear handles the sign of life of a standby that the master has read from server i at the time
 // now. A word that has not changed since the master began may be that of a standby that died
 // before. While the master counts on a standby (needs its agreement, see Master.Counted), it
-// ignores the signs of life of any other standby: the first standby, if it is only separated from
-// the master, may take charge of the other half of the servers. The master counts on another
-// standby only after it has retired the first. A standby that takes charge counts on no other
+// ignores the signs of life of any other standby. The reason is that the first standby may be alive
+// and only separated from the master: then it may take charge of the other half of the servers. The
+// master counts on another standby only after it has retired the first (ended its connections at
+// all members, see retire). A standby that takes charge counts on no other
 // standby before it has written its first view in the state Settled: until then no other standby
 // may take its place, and it needs no agreement.
 func (m *Master) hear(i int, t tidings, now clock.Time) {

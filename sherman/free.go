@@ -100,8 +100,9 @@ func (c *changer) pop(i int, last bool, deadline clock.Time) error {
 
 // push adds a page to the list of its server. It first writes the page's header. That is safe
 // because no other client uses the page: this client has made the page Unused, or has never used
-// it. If there is no answer to the compare-and-swap, push gives up: it returns nil after a pause,
-// or the error of prepareRetry. If the page is not in the list then, it is never reused.
+// it. If there is no answer to the compare-and-swap of FreeWord, by which the page enters the list,
+// push gives up: it returns nil after a pause, or the error of prepareRetry. If the page is not in
+// the list then, it is never reused.
 func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 	i := f.At.Server()
 	for {

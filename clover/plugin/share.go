@@ -58,8 +58,8 @@ func newClients(cfg clover.Config, o *store.ClientOptions) *clients {
 	return &clients{cfg: cfg, share: o.Share}
 }
 
-// Open opens one more client. If clients share queue pairs, it joins the newest group, or begins a
-// new one when that group is full.
+// Open opens one more client. If groups of clients share queue pairs, the client joins the newest
+// group. If that group is full, the client is the first one of a new group.
 func (c *clients) Open(deadline clock.Time) (kv.Store, error) { return store.Opened(c.open(deadline)) }
 
 func (c *clients) open(deadline clock.Time) (*clover.Client, error) {

@@ -59,9 +59,10 @@ func (r *reign) over() bool {
 	}
 }
 
-// confirm returns nil if the host runs what the request `in` asks for. A master may have been
-// replaced without having noticed, because its host was hung: confirm waits until the master has
-// reached all members, or notices. ended is true if the master or standby has ended.
+// confirm returns nil if the host runs what the request `in` asks for: a master, or its standby.
+// Another master may have replaced the host's master while the host was hung, and the host's master
+// may not have noticed it yet. So confirm waits until the host's master has reached all members, or
+// has noticed that it was replaced. ended is true if the master or standby has ended.
 func (r *reign) confirm(in MasterConfig) (ended bool, err error) {
 	patience := confirmLimit(r.lease)
 	m, since := r.now()

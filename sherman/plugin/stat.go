@@ -73,7 +73,8 @@ type NodeStat struct {
 	WaitMax     float64   `json:"waitMaxUsec"`
 }
 
-// MergeStat counts pages that were merged and reused, and searches that came to such a page.
+// MergeStat counts pages that were merged (they have left the tree), pages that were reused, and
+// searches that came to a page which had left the tree and so began again.
 type MergeStat struct {
 	Merged   uint64 `json:"merged"`
 	Reused   uint64 `json:"reused"`

@@ -111,8 +111,8 @@ func (c *Context) unserved(bell uint32, emptyPolls *int) {
 	c.ring(bell)
 }
 
-// consumed waits until the daemon has taken all entries before tail of the queue with that bell. It
-// returns false if the daemon is gone.
+// consumed waits until the daemon has taken all entries of queue q before position `tail`. bell is
+// the bell of the queue. consumed returns false if the daemon is gone.
 func (c *Context) consumed(q *ring.Queue, tail uint64, bell uint32) bool {
 	for range eagerLooks {
 		if q.Head.Load() >= tail {

@@ -79,9 +79,9 @@ func (t *torn) settleWrite() {
 	}
 }
 
-// copyRead copies the payload of response packet psn out of the region. whole is false if the plan
-// tears the copy. The caller then calls copyRead again: when the pause is over, or at once if the
-// queue pair is entering the ERROR state. ok is false if the region's memory was unmapped.
+// copyRead copies the payload of response packet psn out of the region. whole is false if the fault
+// plan tears the copy. The caller then calls copyRead again: when the pause is over, or at once if
+// the queue pair is entering the ERROR state. ok is false if the region's memory was unmapped.
 func (t *torn) copyRead(now clock.Time, psn wire.PSN, dst []byte, src mem.Piece, va uint64) (whole, ok bool) {
 	if t.kind == tornRead && t.psn == psn && len(t.buf) == len(dst) {
 		t.kind = notTorn

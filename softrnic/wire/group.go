@@ -16,7 +16,8 @@ func GroupMAC(group netip.Addr) MAC {
 
 // GroupFlooded reports whether a group stays on its link: 224.0.0.0/24, and IPv6 groups of link
 // scope or smaller. Switches send frames to such a group to all ports (RFC 4541, 2.1.2), because
-// protocols of the link itself use them, and not all hosts report them.
+// protocols of the link itself use these groups, and not every host reports that it has joined
+// them.
 func GroupFlooded(group netip.Addr) bool {
 	if group.Is4() {
 		a := group.As4()

@@ -218,8 +218,8 @@ func (c *Client) count(err error) error {
 	return err
 }
 
-// noEffect adds kv.ErrNoEffect to an error that came before the write of the data: a claim alone
-// does not change the value of its key.
+// noEffect adds kv.ErrNoEffect to an error that came before the write of the data. Until then the
+// key has at most claimed a number, which does not change its value.
 func noEffect(err error) error {
 	if errors.Is(err, kv.ErrNotFound) {
 		return err

@@ -252,8 +252,9 @@ const (
 	lostValue = uint64(1<<63 | 1)
 )
 
-// state is the state of a key: its value, and the losses that have hit memory on which the key
-// depends because of a write since it was inserted.
+// state is the state of a key. exposed has the losses that may have destroyed the key: those of
+// memory that may have data of the key's insert, or of a later write of the key, since that write
+// was called.
 type state struct {
 	value   uint64
 	exposed lossSet

@@ -257,9 +257,9 @@ func (s *search) hasFailed(st state) bool {
 	return f.has(s.left)
 }
 
-// mayLeave reports whether the order may go on with an operation that replaces this value of the
-// key: all GETs that have found the value are placed, or a write of the same value is still to be
-// placed.
+// mayLeave reports whether the next operation of the order may replace this value of the key. It
+// may if all GETs that have found the value are placed, or if a write of the same value is still to
+// be placed.
 func (s *search) mayLeave(value uint64) bool { return s.reads[value] == 0 || s.writes[value] > 0 }
 
 // tryEach tries each operation that may be the next one: those with an answer or, if optional is

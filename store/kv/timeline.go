@@ -31,9 +31,9 @@ const (
 	// the switch, also while the switch holds them. Only a runtime that is Switched knows this
 	// time. With other runtimes it is a part of PhaseLock and of the phases of round trips.
 	PhaseSwitch
-	// PhaseTrip is the time of the first round trip to memory that is no part of PhaseLock, from
-	// the post to the last completion, without PhaseSwitch. PhaseTrip+1 is the time of the second
-	// such round trip, and so on. PhaseTrip+maxTrips-1 is the time of all further ones together.
+	// PhaseTrip is the time of the first round trip to memory outside of PhaseLock, from the post
+	// to the last completion, without PhaseSwitch. PhaseTrip+1 is the time of the second such round
+	// trip, and so on. PhaseTrip+maxTrips-1 is the time of all further ones together.
 	PhaseTrip
 )
 

@@ -321,8 +321,8 @@ func (h *handler) write(q *query, p *place, deadline clock.Time) status {
 }
 
 // settle follows a WRITE that was not acknowledged. It makes the memory server end the connection
-// of that WRITE. After that the WRITE cannot arrive any more, and the next change may write the
-// copy. Until then the key stays acquired.
+// of that WRITE. After that the WRITE cannot arrive any more, and the next change of the key may
+// write the same copy of its value. Until then the key stays acquired, so no other change begins.
 func (h *handler) settle() {
 	p := h.doubt
 	if p == nil {

@@ -41,8 +41,9 @@ type former struct {
 }
 
 // formers says which requests must end before a new flow sends its first request: those in list,
-// and those to shared connections of the same server that the switch already held at began. began
-// is when the flow's sequencer was made. If list is nil, the flow waits for nothing.
+// and the held requests that, at the time `began`, already waited for a shared connection to the
+// same server. began is when the flow's sequencer was made. If list is nil, the flow waits for
+// nothing.
 type formers struct {
 	list  []former
 	began clock.Time

@@ -121,8 +121,9 @@ func (l *sequencer) redone(c *pipeline.Ctx, r *record, a requester.Answer) {
 	l.window.follow(r, evRedone)
 }
 
-// endRedo is called when the client has been sent the response to a READ that was executed again,
-// or when there will be no response. It sends the answers that waited for this response.
+// endRedo is called when the switch has sent the client the response to a READ that the server has
+// executed again, or when there will be no response. It sends the answers that waited for this
+// response.
 func (l *sequencer) endRedo(c *pipeline.Ctx, psn wire.PSN) {
 	if r := l.window.find(psn); r != nil && r.state.isRedo() {
 		l.window.follow(r, evRedone)

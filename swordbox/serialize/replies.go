@@ -82,7 +82,7 @@ func (a *replies) sendFatal(c *pipeline.Ctx) {
 // refuseAgain sends the fatal NAK of a refused flow again, because the client has sent the request
 // with PSN psn again. A client's NIC ignores a NAK that names a request which has been answered.
 // The requests from deadPSN to before deadEnd were executed, and the client may have got answers to
-// those before psn. So the NAK names psn, if psn is later than deadPSN, but at most deadEnd.
+// those before psn. So the NAK names the later one of psn and deadPSN, but no PSN behind deadEnd.
 func (a *replies) refuseAgain(c *pipeline.Ctx, psn wire.PSN) pipeline.Verdict {
 	if wire.Diff(psn, a.deadEnd) > 0 {
 		psn = a.deadEnd

@@ -106,8 +106,8 @@ func gbps(o *outcome) float64 { return o.rate / 1e9 }
 // compared.
 const nativeFrames = "native, messages of 1,500 bytes"
 
-// bufferRates is the figure of the rates of store and load: by a rule in each of the given modes,
-// and by native verbs.
+// bufferRates is the figure of the rates at which frames are stored in a server's memory and loaded
+// from there: by a rule of action buffer in each of the given modes, and by native verbs.
 func bufferRates(modes ...string) figure {
 	f := figure{
 		data: papers.MustLoad("extmem/rates"), key: "rates", title: "rates at which frames of 1,500 bytes are stored and loaded, one server", format: "%.3g",

@@ -157,8 +157,8 @@ func (w *figureRow) gain(base *figureRow, columns, named []string) string {
 }
 
 // crossings says where two series of a panel cross, in our numbers and in the authors'. A crossing
-// in our numbers alone is left out unless one of the two series is the base. If the columns have
-// names, as those of resources, their order means nothing, and so there are no crossings.
+// in our numbers alone is left out unless one of the two series is the base. If a column is a name
+// and not a number, the columns have no natural order, and crossings returns nothing.
 func (f *figure) crossings(rows []*figureRow, columns []string) (list []string) {
 	if slices.ContainsFunc(columns, func(x string) bool { _, err := strconv.ParseFloat(x, 64); return err != nil }) {
 		return nil

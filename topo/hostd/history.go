@@ -142,8 +142,8 @@ var (
 )
 
 // round performs one random operation. If that is a put which finds no key, round inserts the key.
-// It also inserts a key that a put has found to be lost; but in a store with scans, only if in.Loss
-// is true.
+// It also inserts a key that a put has found to be lost. In a store with scans it does that only if
+// h.in.Loss is true, that is, if memory servers may crash.
 func (h *history) round(c *kv.Recorded, r *rand.Rand, size int, scans bool) error {
 	key := h.keys[r.IntN(len(h.keys))]
 	deadline := h.rt.Now().Add(checkPatience)

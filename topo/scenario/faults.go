@@ -143,7 +143,7 @@ func (d *draw) span(low, high time.Duration) time.Duration {
 	return low + time.Duration(d.Int64N(int64(high-low)+1))
 }
 
-// fault returns a fault rule with a probability of 0.1 % to most.
+// fault returns a fault rule with a random probability between 0.001 and `most`.
 func (d *draw) fault(kind fault.Kind, most float64) fault.Rule {
 	return fault.Rule{Kind: kind, Probability: 0.001 + d.Float64()*(most-0.001)}
 }

@@ -306,11 +306,12 @@ func (r *trialRun) inject(x trialFault) {
 	r.env.goOnUntil(over)
 }
 
-// afterLoss is a client of a store that may lose memory. To an error that reports a loss it joins
-// an error that tells the history what the operation has done. An operation that began after the
-// last loss has changed nothing (kv.ErrNoEffect). An operation that began earlier may have been
-// executed (kv.ErrTimeout). Every other answer must be correct, as in a run without losses. A
-// client that is a keyHolder may report a loss only for a key whose server has lost its memory.
+// afterLoss is a client of a store that may lose memory. If an operation ends with an error that
+// reports a loss, afterLoss joins another error to it, which tells the history what the operation
+// has done: kv.ErrNoEffect if the operation began after the last loss, and so has changed nothing;
+// kv.ErrTimeout if it began earlier, and so may have been executed. Every other answer must be
+// correct, as in a run without losses. A client that is a keyHolder may report a loss only for a
+// key whose server has lost its memory.
 type afterLoss struct {
 	kv.Store
 	run *trialRun

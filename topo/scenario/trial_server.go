@@ -117,7 +117,8 @@ func (r *trialRun) wipe() {
 	}
 }
 
-// wiped is a store whose operations do nothing. So wipe can record operations that no client did.
+// wiped is a store whose operations do nothing. wipe uses it to enter operations into the history
+// that no client has executed.
 type wiped struct{ kv.Store }
 
 func (wiped) Upsert(uint64, []byte, clock.Time) error { return nil }

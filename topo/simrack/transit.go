@@ -229,8 +229,8 @@ func (t *transits) arrive(now clock.Time, frame []byte) {
 }
 
 // depart is called when a frame leaves the switch, at the time `at`. It ends the measured time of
-// the frame's packet inside the switch. If the packet is a response, it also ends that of the
-// requests which the response answers and which the switch has not sent on.
+// the frame's packet inside the switch. If the packet is a response, depart also ends the measured
+// times of the requests which the response answers and which the switch has not sent on.
 func (t *transits) depart(at clock.Time, frame []byte) {
 	if t == nil {
 		return

@@ -26,8 +26,8 @@ type program struct {
 	mem  *programMemory
 	// process is the process in which the program runs, with the memory that its clients share with
 	// the daemon (see share). unshared has the shares that the library has ended while it closed this
-	// client's connection, although regions of the client were still over them. Each stays mapped
-	// until the client has ended.
+	// client's connection, and in which the client still had regions. The daemon unmaps them when
+	// the client has ended.
 	process  *process
 	unshared []*share
 	// unsharedLogged is true when the log has said why memory of the program is not shared.

@@ -170,8 +170,8 @@ func (p *process) shareOf(x mapping) *share {
 }
 
 // charge is called when region r covers memory of share s. It charges the client of r for s, unless
-// the client is charged already, and counts r among the regions over s. It returns false if the
-// client's quota does not allow the charge.
+// the client is charged already, and counts r among the client's regions in s. It returns false if
+// the client's quota does not allow the charge.
 func (p *process) charge(r *programRegion, s *share) bool {
 	if slices.Contains(r.shares, s) {
 		return true

@@ -37,9 +37,10 @@ const (
 	ringBytes = 64  // a completion in the shared ring
 )
 
-// publish maps the rings of a new object and makes the pump serve the object: port returns the
-// pump's part of the object, whose rings are in b, and known enters it into the pump's tables. If
-// publish fails, it calls destroy, which destroys the object.
+// publish maps the rings of a new object and makes the pump serve the object. For that it calls
+// port, which makes the pump's part of the object from the mapped rings b, and then known, which
+// enters the object into the pump's tables. If publish fails, it calls destroy, which destroys the
+// object.
 func (x queues) publish(o *queueObject, destroy func() error, out proto.Queue, port func(b []byte) belled, known func(p *port)) (any, []int, error) {
 	fail := func(err error) (any, []int, error) {
 		x.c.objects.giveBack(o.kind, 0, o.queued)

@@ -107,8 +107,8 @@ func (p *Port) Read(r *kvcs.Remote, offset uint64, b []byte, until clock.Time) n
 }
 
 // Config returns the configuration of another client that the thread uses in turn with its first
-// one. If an answer to one client arrives while the other one waits, it is lost, as any datagram
-// may be.
+// one. If an answer to one client arrives while the other one waits, the answer is lost, as any
+// datagram may be.
 func (p *Port) Config(number uint64) kvcs.ClientConfig {
 	return kvcs.ClientConfig{Port: p, PID: p.host.pid, RTT: p.host.rack.cfg.RTT, Number: number}
 }

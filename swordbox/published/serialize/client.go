@@ -85,7 +85,8 @@ const (
 	replaced        // the switch sent an atomic as a WRITE
 )
 
-// slot returns the place of a PSN in the ring. It may hold the entry of another PSN (hole 12).
+// slot returns the place of a PSN in the ring. That place may hold the entry of another PSN (hole
+// 12).
 func (c *client) slot(at wire.PSN) *entry { return &c.ring[at%ringSize] }
 
 // find returns the entry of a PSN on this connection, open or answered; nil if another request has

@@ -162,8 +162,8 @@ func (r *chainRun) fail(err error) {
 	}
 }
 
-// outcome makes the run fail with err, unless err is nil, and returns the error that made it fail
-// first.
+// outcome makes the run fail with err, unless err is nil. It returns the first error with which the
+// run has failed; nil means that it has not failed.
 func (r *chainRun) outcome(err error) error {
 	r.fail(err)
 	return context.Cause(r.failed)

@@ -193,8 +193,8 @@ func (b *bufferRun) send(ctx context.Context, from string) error {
 	return err
 }
 
-// follow asks for the state of the queue until `done` returns true. `quiet` tells it that the number of
-// stored frames has not changed for bufferQuiet.
+// follow asks for the state of the queue until `done` returns true. It calls `done` with the state;
+// quiet is true if the number of stored frames has not changed for bufferQuiet.
 func (b *bufferRun) follow(ctx context.Context, done func(i *packetbuffer.Item, quiet bool) bool) (packetbuffer.Item, error) {
 	var stored uint64
 	changed := time.Now()

@@ -196,9 +196,9 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 	return p.metaCalls(func() (experiment.StoreResult, error) { return p.workload(ctx, run) })
 }
 
-// metaCalls runs a workload of Clover by calling run, and adds the rates of requests to the
-// metadata server, measured from the opening of the clients to their end. The rates stay 0 if the
-// server has restarted meanwhile.
+// metaCalls runs a workload of Clover by calling run, and returns the result of run. It fills in
+// MetaCalls and MetaHeaders, the work of the metadata server per second from the opening of the
+// clients to their end. Both stay 0 if the metadata server has restarted meanwhile.
 func (p *rackPlatform) metaCalls(run func() (experiment.StoreResult, error)) (out experiment.StoreResult, err error) {
 	call, err := storeCall(p.cmd, &clover.Store, "")
 	if err != nil {

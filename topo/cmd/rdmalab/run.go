@@ -494,8 +494,8 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 	return total, err
 }
 
-// requests makes the requests to the hosts, whose shares of the clients differ by at most one.
-// Hosts without a client get none.
+// requests returns a request for each host that has clients. It divides the clients of the run
+// among the hosts, whose numbers of clients differ by at most one.
 func (s *storeRun) requests(load bool) (list []hostd.RunRequest, err error) {
 	first := 0
 	for i, host := range s.hosts {

@@ -200,7 +200,7 @@ func (a *answers) count(sw *top.Switch) {
 	}
 }
 
-// own adds the switch's connections, and the words and keys that it knows.
+// own adds to sw the switch's connections, and the words and keys that the switch knows.
 func (a *answers) own(sw *top.Switch, names spec.Names) {
 	carried := make(map[switchconn.Key]*handler.Shared)
 	for i := range a.report.Handlers {
