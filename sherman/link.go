@@ -139,8 +139,8 @@ var errOther = errors.New("the memory holds a Clover store; `rdmalab sherman sta
 
 func (c *memory) errLost(i int) error { return fmt.Errorf("%w: memory server %d", kv.ErrLost, i) }
 
-// compare checks that the superblock s of server i fits the node's copy, which the node's first
-// client has set.
+// compare checks that s, the superblock of server i, fits the superblock that this compute node has
+// stored (Node.super). If the node has none yet, compare stores s if s is that of server 0.
 func (c *memory) compare(i int, s layout.Superblock) error {
 	n := c.node
 	n.mu.Lock()

@@ -81,8 +81,8 @@ func (c *changer) header(a layout.Addr, deadline clock.Time) (layout.Header, err
 	return c.sib.Header, err
 }
 
-// beyond finishes the merge of the closed page at address a and returns the address of the page
-// that has taken over its range. It returns 0 if the caller must search again.
+// beyond finishes the merge of the closed page at address a. It returns the address of the page
+// that has taken over the range of the closed page, or 0 if the caller must search again.
 func (c *changer) beyond(a layout.Addr, deadline clock.Time) (layout.Addr, error) {
 	err := c.finish(a, 0, deadline)
 	if err != nil && !errors.Is(err, errNoLevel) {

@@ -288,8 +288,8 @@ func (s *memories) retryPause() time.Duration {
 // superblock reads the superblock of server i. It returns layout.ErrSuperblock if there is none, or
 // if it is that of another server. It returns errDeposed if another metadata server has made
 // another store since this one took over, or has taken over this store: then the superblock has the
-// greater number of that server. The check is needed because a memory service that was restarted
-// has forgotten which numbers were fenced, and admits this server.
+// greater number of that metadata server. The check is needed because a memory service that was
+// restarted has forgotten which numbers were fenced, and admits this metadata server.
 func (s *memories) superblock(i int) (super layout.Superblock, err error) {
 	o := &s.walk.bulk
 	s.fab.Read(o, s.memory[i].target(0, 0), bulkAt, layout.SuperblockLen)

@@ -319,8 +319,9 @@ func (s *Server) connect(in rdmacm.Request, r request) error {
 	return s.welcome(in, c, a)
 }
 
-// parseWork makes the Work of connection c: it passes the request's data for the Worker to the
-// Worker. It does nothing if there are no such data.
+// parseWork makes the Work of connection c: it passes to the Worker the data that the connection
+// request has for it. It does nothing if there are no such data, and fails if there are such data
+// but no Worker.
 func (s *Server) parseWork(c *Conn) (err error) {
 	if len(c.req.work) == 0 {
 		return nil

@@ -69,9 +69,9 @@ func (c *Conn) Find(k Keys, key uint64, claim bool, rest []byte, deadline clock.
 		for b := list[:n*size]; len(b) > 0; slot, b = slot+1, b[size:] {
 			owner := binary.LittleEndian.Uint64(b)
 			if owner == 0 && claim {
-				// It does not matter whether the CAS of this client or of another has set the key: the
-				// slot has one key now, for ever. Another client may have changed the slot's other bytes
-				// since the READ.
+				// It does not matter whether the CAS of this client or of another has set the key:
+				// the slot has one key now, for ever. Another client may have changed the slot's
+				// other bytes since the READ.
 				if owner, _, err = c.Swap(server, k.At+slot*size, 0, key+1, deadline); err != nil {
 					return server, slot, err
 				}

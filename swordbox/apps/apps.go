@@ -70,8 +70,8 @@ type Program struct {
 // Ruled is a program with rules.
 type Ruled interface {
 	pipeline.Program
-	// Rules returns the rules in force. SetRules replaces them, also in the journal. If it returns
-	// an error, they stay as they are.
+	// Rules returns the rules in force. SetRules replaces them, also in the journal. If SetRules
+	// returns an error, the rules in force stay as they are.
 	Rules() *rules.Set
 	SetRules(s *rules.Set) error
 	// Tables lists the tables of the program. ClearTable empties the table with a name and returns

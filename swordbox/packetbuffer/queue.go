@@ -217,9 +217,9 @@ func (q *queue) deadline() clock.Time {
 // ring any more, because a change of rules has emptied it, and none waits for the port.
 func (q *queue) stuck() bool { return q.tail.n > 0 && q.local.n == 0 && q.empty() }
 
-// flush sends all frames that wait in the switch and takes the queue from its port, so that no
-// further frame comes to the queue. If frames of a former queue of the port are left, it does
-// nothing.
+// flush sends all frames of the queue that wait in the switch, and takes the queue from its port,
+// so that no further frame comes to the queue. If the port still has a former queue, whose frames
+// must leave first, flush does nothing.
 func (q *queue) flush(c *pipeline.Ctx) {
 	if !q.place.Oldest() {
 		return

@@ -79,8 +79,8 @@ func (p *tablePlan) drawReign(d *draw) {
 // long it may take, after all clients have ended, until the members are settled (see steady).
 const masterPatience = 20 * time.Second
 
-// reign starts the masters of the plan. It also sets revive, so that a host of a master that has
-// restarted runs a master again (see resume).
+// reign starts the masters of the plan. It also sets revive: when the host of a master has
+// restarted, it runs a master again (see resume).
 func (r *tableRun) reign() {
 	for i := range r.plan.masters {
 		r.rule(i, i > 0 && r.plan.standby)

@@ -257,8 +257,9 @@ func holeDoubleFailure(h *holeRun) {
 	}
 }
 
-// holeResent: two appends are lost, and a third one is steered behind their nodes. Then the first
-// two are sent again.
+// holeResent: two appends are lost between the switch and the server. Before they are sent again, a
+// third append comes, which the switch may steer to the node of a lost append as if that append had
+// succeeded.
 func holeResent(h *holeRun) {
 	h.store(steerKey)
 	var lost [2]*answer

@@ -299,8 +299,8 @@ func (c *smallClient) steps(list []step, phase bool) error {
 	return nil
 }
 
-// together posts the requests of a step with one doorbell, or in groups of s.paced, and waits for
-// all answers.
+// together posts the requests of a step with one doorbell or, if s.paced is set, in groups of
+// s.paced requests with a pause before each group. Then it waits for all answers.
 func (c *smallClient) together(s *step, phase bool) error {
 	ops := s.ops
 	wrs := make([]verbs.SendWR, len(ops))

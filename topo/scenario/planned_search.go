@@ -170,7 +170,8 @@ func (x *searcher) next(s schedule, o *outcomeOf) []act {
 }
 
 // run runs the schedules of list on all processors, as far as the budget allows, and handles their
-// outcomes in the order of list. If more is true, it returns those that can be continued.
+// outcomes in the order of list. If more is true, run returns a node for each of these schedules
+// that can be continued.
 func (x *searcher) run(list []schedule, more bool) (nodes []*node) {
 	list = list[:max(0, min(len(list), x.budget-x.ran))]
 	inOrder(len(list), x.ended, func(i int) *outcomeOf { return x.alone(list[i]) }, func(i int, o *outcomeOf) {

@@ -25,7 +25,7 @@ const healthEvery = 1 << 16
 
 // receiver receives frames: a ring or an mmsgReceiver.
 type receiver interface {
-	// recv appends the frames that have arrived to b; port becomes their Frame.Port. It returns how
+	// recv appends to b the frames that have arrived, with port as their Frame.Port. It returns how
 	// many frames were lost because they were truncated.
 	recv(b *packetio.Batch, port int) (cut uint64)
 	// ready reports whether there is a frame. It may be called concurrently with recv.

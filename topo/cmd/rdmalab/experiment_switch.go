@@ -121,8 +121,9 @@ func (x *experimentSwitch) connected(ctx context.Context) error {
 const restorePatience = 500 * time.Millisecond
 
 // restore restores the switch's former program and rules, also after an interrupt. While
-// connections with moved requests may be open, the switch must keep its program. Then restore loads
-// only the former rules, or none: without rules the switch forwards new connections.
+// connections with moved requests may be open, the switch must keep the program swordbox. Then
+// restore loads only the rules of the former program into swordbox. If that program had no rules,
+// the switch only forwards the packets of new connections.
 func (x *experimentSwitch) restore() (err error) {
 	if x.free == nil {
 		return nil
