@@ -108,7 +108,8 @@ func (r *Reporter) add(p *part) {
 	r.rt.Go("reporter", r.run)
 }
 
-// outcome returns whether a part is over, and whether it was lost.
+// outcome reports whether the request with a part has ended (over), and whether it has failed, so
+// that the part may be lost.
 func (r *Reporter) outcome(p *part) (over, lost bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -175,8 +175,8 @@ func (f *finder) vacancy() (e entry, ok bool) {
 	return e, ok
 }
 
-// readObject adds a READ of the object that slot s names to the batch. part, 0 to maxIn-1, is the
-// part of the buffer for it. It returns false if the slot names no object.
+// readObject adds to the batch a READ of the object that slot s names. part, 0 to maxIn-1, is the
+// part of the buffer for the object. readObject returns false if the slot names no object.
 func (f *finder) readObject(s layout.Slot, part int) bool {
 	shape := &f.super.Shape
 	r := shape.Format.Ref(s)

@@ -36,7 +36,8 @@ type limb struct {
 	y Operand
 }
 
-// limbs splits an operand of any length into parts of at most 48 bits, as a CAS can compare them.
+// limbs splits an operand of any length into parts of at most 48 bits, the most that one CAS can
+// compare.
 func limbs(x Mem, y []byte) (all []limb) {
 	for at := 0; at < len(y); at += OperandLen {
 		n := min(OperandLen, len(y)-at)

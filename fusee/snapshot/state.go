@@ -9,7 +9,7 @@ const (
 	Swapping
 	// Looking: Rules 1 and 2 have not decided, so the writer reads the primary for Rule 3.
 	Looking
-	// Fixing: the writer has won, and swaps its value into the other backups.
+	// Fixing: the writer has won, and swaps its value into the backups that have another value.
 	Fixing
 	// Logging: the writer has won, and writes the outcome into its log entry.
 	Logging

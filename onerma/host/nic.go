@@ -66,7 +66,8 @@ type NIC struct {
 	steps    uint64    // what Activity returns
 }
 
-// New makes a NIC that is down. The driver must have it as its second NIC before Up is called.
+// New makes a NIC that is down. Before Up is called, the driver must have this NIC as its second
+// NIC.
 func New(cfg Config) (*NIC, error) {
 	cfg.NIC.Rand = rand.New(rand.NewPCG(0, 0)) // Validate requires a Rand; start makes another one
 	if err := cfg.NIC.Validate(); err != nil {

@@ -157,8 +157,8 @@ func (tk *Ticket) Leave(h Held) {
 	}
 	q.waiting = slices.Delete(q.waiting, i, i+1)
 	if i == 0 {
-		// If the word keeps its tag, passed keeps its value: for clients of other nodes, which wait
-		// for the word, the series of hand-overs goes on.
+		// passed counts the hand-overs in a row. If the word keeps its tag, passed keeps its value,
+		// because clients of other nodes, which wait for the word, have had no chance to get it.
 		if q.held = h; h.Tag == 0 {
 			q.passed = 0
 		}

@@ -49,8 +49,9 @@ func (g GID) LinkLocalMAC() (wire.MAC, bool) {
 	return m, g == LinkLocalGID(m) && m[0]&1 == 0 // false if m is the address of a group
 }
 
-// SourceGID returns the index of the GID from which a NIC should send to peer: the first one of
-// peer's address family, preferably one that is link-local if and only if peer is link-local.
+// SourceGID returns the index of the GID from which a NIC should send to peer. It is the first GID
+// of peer's address family that is link-local if peer is link-local, and is not if peer is not. If
+// there is no such GID, it is the first one of this family.
 func SourceGID(gids []GID, peer netip.Addr) (index int, found bool) {
 	for i, g := range gids {
 		own := g.Addr()

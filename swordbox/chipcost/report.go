@@ -33,7 +33,7 @@ type Report struct {
 	Rings   Sum `json:"rings"`
 	// Needs lists what the program does but no stage of a chip can do.
 	Needs []pipeline.Need `json:"needs"`
-	// Uses lists what each part of the program takes.
+	// Uses lists what each part of the program takes of the chip.
 	Uses []Use `json:"uses"`
 	// Fits is true if the chip has enough stages, all state is in stages, packets insert into no
 	// table, and Needs is empty.

@@ -19,7 +19,7 @@ type Event struct {
 	What string
 }
 
-// heard lists the events that Events reports. It drops all others, such as those of exec.
+// heard lists the events that Events reports. Events drops all others, such as those of exec.
 var heard = []string{"create", "start", "die", "kill", "pause", "unpause", "restart", "oom", "destroy", "connect", "disconnect"}
 
 // eventJSON holds the fields of the engine's events that this package uses.

@@ -130,7 +130,8 @@ func (w *figureRow) compare(columns []string) (c comparison, ok bool) {
 	return c, true
 }
 
-// gain describes the ratios to the base series at the named columns and at the last one.
+// gain describes the ratios of our numbers in row w to those in row base: at the named columns, and
+// at the last column for which both rows have a number.
 func (w *figureRow) gain(base *figureRow, columns, named []string) string {
 	var parts []string
 	last := -1

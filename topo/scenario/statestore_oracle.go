@@ -93,7 +93,8 @@ type stateCounted struct {
 }
 
 // stateSum is the amount that the oracle expects for one flow or unit of memory. target is the
-// first request that was counted for it, by which slotOf finds its counters.
+// first request that the oracle has counted for this flow or unit. slotOf computes from target
+// which counters count it.
 type stateSum struct {
 	target handler.Target
 	amount uint64

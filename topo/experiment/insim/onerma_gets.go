@@ -80,7 +80,8 @@ func (g *getsTimes) add(began, now clock.Time) {
 	}
 }
 
-// result sets the quantiles, and the goodput of all servers as a share of their links.
+// result fills in the quantiles of the times of GETs, and the goodput of all servers as a share of
+// the rate of their links.
 func (g *getsTimes) result(l *experiment.OneRMA, out *experiment.OneRMAResult) {
 	if span := max(l.Span, g.last.Sub(g.from)); span > 0 {
 		out.Goodput = soloGoodput(len(g.took)*getsFrames, span) / failoverServers
