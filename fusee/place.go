@@ -83,7 +83,7 @@ func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry,
 			return entry{at: into.at, slot: p.slot}, nil
 		case err == nil && c.cfg.Published && len(c.index) > 1:
 			c.ready(p.fresh.object)
-			return entry{}, nil // hole 1 of HOLES.md: the winner may have inserted another key
+			return entry{}, nil // hole 1 of fusee/HOLES.md: the winner may have inserted another key
 		case err != nil && !errors.Is(err, kv.ErrNoEffect): // a replica may name the object
 			_ = p.discard(c, deadline)
 			c.unsure = append(c.unsure, p.object)

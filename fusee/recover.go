@@ -375,7 +375,7 @@ func (c *changer) showAll(r layout.Ref, deadline clock.Time) error {
 			c.write(server, off, atLog, 1)
 		}
 	}
-	if c.managed && len(c.batch) > 0 { // clients read the first replica: what they see there must be in the others, in case it is lost
+	if c.managed && len(c.batch) > 0 { // clients read the first replica and see the object as valid: the others must be valid before, in case the first is lost
 		if err := c.do(deadline); err != nil {
 			return err
 		}

@@ -34,8 +34,8 @@ type space struct {
 	classes map[int]*class // the key is the length of the class's objects in units
 	blocks  map[blockID]*block
 	requests
-	// copied are the copies, on other servers, of a block's word: those that the client changes by
-	// CASes at present.
+	// copied are the copies, on other servers, of the block word that the client is changing by
+	// CASes (see copyWord).
 	copied []copied
 	// doubts is the last value that the client has read of DoubtWord, which counts how often frees
 	// of objects were perhaps lost.

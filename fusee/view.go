@@ -439,7 +439,7 @@ func (s *space) use(v layout.View) {
 func (s *space) root() int { return s.index[0] }
 
 // replica returns the server and the offset of an object's first replica that is on a member.
-// server and place say where the first replica of all is.
+// server and place are those of replica 0, whose server may be no member any more.
 func (s *space) replica(server int, place uint64) (at int, off uint64) {
 	shape := &s.super.Shape
 	for j := range shape.Replicas {

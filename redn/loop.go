@@ -233,8 +233,8 @@ func (l *Loop) Close() error {
 
 // Start appends requests that start the loop, for the first time or after a break, to queue `from`,
 // which is managed. They restore the requests that the last lap has changed. Then an ENABLE starts
-// the loop. Its count must be that of the ENABLE at the end of a lap (l.closing), which each lap
-// raises; a READ in front of it copies the count.
+// the loop. Its count must be that of l.closing, the ENABLE at the end of a lap, which each lap
+// raises. So a READ copies the count of l.closing into the ENABLE before the NIC executes it.
 func (l *Loop) Start(from *Queue) {
 	l.again(from, slices.Concat(l.restored, []*Request{l.closing}))
 	enable := &Request{queue: from, index: from.next + 2}

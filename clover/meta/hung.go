@@ -60,9 +60,9 @@ func (w *watched) hangs(now clock.Time) bool {
 	return w.missed >= leastMissed && now >= w.silent.Add(servicePatience)
 }
 
-// watchServices sends the next question to each memory service whose server counts and is
-// connected, and takes the outcome of the last one. Unless a change of the view is in progress, it
-// also breaks the connections to the servers whose services hang (see spared).
+// watchServices asks the memory service of each connected server whose copies count the next
+// question, and takes the outcome of the question before. Unless a change of the view is in
+// progress, it also breaks the connections to the servers whose services hang (see spared).
 func watchServices(s *Server, now clock.Time) error {
 	for i := range s.watched {
 		w := &s.watched[i]

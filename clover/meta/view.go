@@ -441,9 +441,9 @@ func recoverCopies(s *Server) error {
 	return nil
 }
 
-// readOld reads, from servers that are out, the copies of the directory records of server `of`.
-// These copies are out of date. But if all copies that counted are lost, and there is no mirror,
-// they still name most of the lost keys.
+// readOld reads the copies of the directory records of server `of` when all copies that counted are
+// lost and there is no mirror. The servers with the remaining copies are out of the view, so these
+// copies are out of date. But they still name most of the lost keys.
 func readOld(s *Server, of int, taken map[uint32]bool) error {
 	for j := range s.space.Backups + 1 {
 		first, _ := s.space.RecordCopy(of, j)

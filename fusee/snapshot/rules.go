@@ -19,7 +19,8 @@ type rules struct {
 	// backups decides by the values that the backups have after the swaps. list has the values that
 	// the writer's swaps have found, with the writer's own value in place of the old one.
 	backups func(list []uint64, mine uint64) verdict
-	// primary decides if backups has returned open and the writer has read the primary.
+	// primary decides by the value that the writer has read from the primary. It is called only if
+	// backups has returned open.
 	primary func(list []uint64, mine, old, primary uint64) verdict
 }
 

@@ -111,9 +111,9 @@ func (n *NIC) sendData(x *transfer, size int, out *packetio.Batch) {
 	n.egress.send(&x.to, &x.head, x.cipher, &x.prev, body, out)
 }
 
-// charge adds the time that the link needs for the messages sent since the last call. Requests and
-// refusals take time of the link, too: if they did not count, the NIC would send faster than the
-// link, and its messages would queue up.
+// charge adds to server.free, the time from which the link is free, the time that the link needs
+// for the messages sent since the last call. Requests and refusals take time of the link, too: if
+// they did not count, the NIC would send faster than the link, and its messages would queue up.
 func (n *NIC) charge(now clock.Time) {
 	if n.cfg.Rate > 0 && n.egress.unpaid > 0 {
 		n.server.free = max(n.server.free, now).Add(time.Duration(n.egress.unpaid * 8 * int64(time.Second) / n.cfg.Rate))

@@ -19,7 +19,8 @@ const (
 // phase returns at which byte of a word b begins.
 func phase(b []byte) int { return int(uintptr(unsafe.Pointer(unsafe.SliceData(b))) & inWord) }
 
-// wholeWords reports whether b begins and ends with a word.
+// wholeWords reports whether b consists of whole words: its address and its length are multiples of
+// wordLen.
 func wholeWords(b []byte) bool { return (phase(b)|len(b))&inWord == 0 }
 
 // alike returns the part of buffer that begins at the same byte of a word as memory, so that

@@ -137,8 +137,9 @@ func (p *Page) removeHardened(i int) Range {
 	return Range{p.Shape.slotAt(p.Level, i), len(b)}
 }
 
-// refresh updates the epochs of old records before a split. It appends a range for each of them,
-// which contains only the mark.
+// refresh writes the page's epoch into the marks, the last 2 bytes, of records with old epochs: of
+// at most refreshMost records. It is called before the page's epoch is raised. It appends the range
+// of each mark that it has written to ranges.
 func (p *Page) refresh(ranges []Range) []Range {
 	n := len(ranges)
 	for i := range p.Slots() {

@@ -113,8 +113,9 @@ func (s *Server) build(c *Conn) (data []byte, err error) {
 }
 
 // buildMemory chooses the region that the answer names. This is a new one if the client has
-// requested bytes of its own, otherwise the shared one. With a Work and no bytes of its own, the
-// answer names no region. Then the Work, if there is one, registers its memory.
+// requested bytes of its own, otherwise the shared one. If the service has a Work for the
+// connection, and the client has requested no bytes, the answer names no region. After that
+// buildMemory makes the Work, if there is one, register its memory.
 func (s *Server) buildMemory(c *Conn) (err error) {
 	mr := s.region
 	if c.req.bytes > 0 {

@@ -148,8 +148,8 @@ func (f *laneClient) writeReport(off int, v uint64) error {
 	return f.word(verbs.OpWrite, off, 8)
 }
 
-// word copies n bytes between the server's report at offset `off` and the local words: a WRITE to
-// the report, or a READ from it.
+// word executes op, a WRITE or a READ, on n bytes at offset `off` of the server's report, which is
+// a memory region. The local bytes are at f.words.
 func (f *laneClient) word(op verbs.WROpcode, off, n int) error {
 	return f.once("exchange of queue pairs", op, f.mr.SGE(f.words, n), f.far.report, off)
 }

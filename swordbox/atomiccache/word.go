@@ -124,7 +124,7 @@ type Decision struct {
 	compare uint64
 	operand uint64 // swap value or addend
 	seq     uint32 // on the shared connection: Word.lastSeq when the operation was sent
-	window  uint32 // on the client's connection: the interval in which the operation was sent
+	window  uint32 // on the client's connection: number of the interval (Table.interval) in which the operation was sent
 	serial  uint64 // on the client's connection: Table.serial when the decision was made
 }
 

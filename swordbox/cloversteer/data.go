@@ -89,7 +89,8 @@ func (m *Machine) overwrite(st *part, va uint64, n uint32, keep bool) {
 			m.stats.Overwritten++
 		}
 	}
-	// First the nodes of any class that begin at va or before it, then those that begin behind it.
+	// Forget first the nodes of any class that begin at va or before it, then those that begin
+	// behind it.
 	if start, ok := st.slab(va); ok && !space.Shared {
 		forget(start)
 	}

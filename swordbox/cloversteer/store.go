@@ -127,7 +127,8 @@ func (t *stores) drop(server netip.Addr) {
 }
 
 // shown reports whether the rules of a server make the machine see all requests for the memory of
-// the part: the first rule that matches some of them must match all of them, and steer.
+// the part: the first rule that matches some of them must match all of them, and be a hardened rule
+// of action steer.
 func (s *part) shown(list []*rules.Rule) bool {
 	for _, r := range list {
 		if r.RKey != 0 && r.RKey != s.rkey || !r.Covers(s.base, int(s.length)) {

@@ -191,9 +191,9 @@ func (r *Ring) run(at, end uint64) int {
 	return int(min(n, (r.cfg.Layout.End()-offset)/uint64(r.cfg.Layout.Size))) // behind the last cell the ring continues at the first one
 }
 
-// note keeps the length n of the entry at a position, if READs are exact. For an entry to which
-// nothing was written, because its server could take no WRITE, n is HeaderLen: a READ of the header
-// is enough to show that the bytes there belong to another entry.
+// note keeps the length n of the entry at a position, if Config.Exact is true. For an entry to
+// which nothing was written, because its server could take no WRITE, n is HeaderLen: a READ of the
+// header is enough to show that the bytes there belong to another entry.
 func (r *Ring) note(at uint64, n int) {
 	if r.lengths != nil {
 		r.lengths[at%uint64(len(r.lengths))] = uint16(n)

@@ -65,10 +65,10 @@ func (k *clientConn) keep(now clock.Time, x *extent) {
 	}
 }
 
-// announcePart does what announce does, for a packet of a message whose first packet the switch
-// does not know. Such a packet may touch every word. If all words already wait for the packets
-// before it, the packet joins their operation: one operation for each packet would not fit into
-// clientOps.
+// announcePart does the work of announce for a packet of a message whose first packet the switch
+// does not know. Such a packet may touch every word. If all words already wait for the newest
+// operation in clientOps, which ends with the packet before this one, announcePart extends that
+// operation to this packet: one operation for each packet would not fit into clientOps.
 func (k *clientConn) announcePart(now clock.Time, x *extent) bool {
 	if k.isCounted(now, x) {
 		return true

@@ -11,8 +11,8 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 // that old, too. The switch answers these requests itself if it knows that the server has executed
 // them; see duplicate.executed.
 
-// slack is a margin in PSNs: a duplicate may lag behind the newest PSN by slack plus twice the
-// number far of its flow.
+// slack is a margin in PSNs: a duplicate may lag behind the newest PSN by at most slack plus twice
+// the flow's number `far`.
 const slack = 4096
 
 // reaches raises far to the number of PSNs in flight on the client's connection, if that number is

@@ -19,8 +19,8 @@ type tableBlow struct {
 	trialFault
 	// client is the client that dies; negative means that the blow is the embedded trialFault.
 	client int
-	// The blow comes when a server that has come back has reached stage, and then the time late has
-	// passed.
+	// The crash comes when a server that has come back has reached stage, and the time `late`
+	// (trialFault) has passed since then.
 	stage returnStage
 }
 

@@ -88,7 +88,7 @@ type holeRun struct {
 	damage  []string
 	err     error
 
-	server *sender // sends packets on the server's link; nil unless the function hole.wrap has put it there
+	server *sender // sends packets on the server's link; nil unless the hole's function wrap has made it
 	seen   []int   // by client: a number that the hole's spy keeps, such as the last MSN or the count of notifications
 }
 

@@ -36,7 +36,8 @@ type smallRun struct {
 
 const (
 	smallService = "small"
-	// smallReady is when the phase begins: by then all connections are made and were used.
+	// smallReady is when the adversary begins to act: by then all connections are made and were
+	// used.
 	smallReady = clock.Time(40 * time.Millisecond)
 	// smallPatience is how long a client waits for a connection or a completion. All retries take
 	// less.

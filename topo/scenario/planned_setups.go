@@ -62,7 +62,7 @@ const (
 	// defaultPerHalf is the number of packets of each direction on which acts are tried, if the
 	// setup does not give one.
 	defaultPerHalf = 64
-	// farSlots is the number of slots that each client has for itself.
+	// farSlots is the number of slots in the server's memory that each client has for itself.
 	farSlots    = 16
 	smallMemory = farAt + 2*farSlots*farStep
 )

@@ -113,7 +113,8 @@ func (r *treeRun) readTree(c *sherman.Client, rt verbs.Runtime) (*check.Report, 
 
 // wrecks bounds the pages that may be unreachable, and those that may have no separator: one for
 // each operation that was interrupted and, for each client, 2 more and one for each fault that was
-// injected. These are pages of clients that made a new root at the same time.
+// injected. The pages that are counted for each client are those of clients that made a new root at
+// the same time.
 func (r *treeRun) wrecks() int { return r.unknown + (2+r.injected)*r.plan.clients }
 
 // verdict judges the report on the tree. Owners that are dead may leave locks that no client has

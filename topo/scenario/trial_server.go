@@ -58,7 +58,7 @@ func (p *trialPlan) drawServers(seed uint64) {
 		}
 		x.victim, x.after, x.late = at, d.between(1, max(1, p.clients*p.rounds*3/4)), d.span(0, 30*time.Microsecond)
 		x.down, x.again, x.what = d.span(time.Millisecond, down), d.span(0, again), one(d, what...)
-		if !resident && x.what != trialServerStops && x.what != trialServerAgain { // the host may be down for a long time, so the next server is on the other one
+		if !resident && x.what != trialServerStops && x.what != trialServerAgain { // the host may be down for a long time, so the next server is on the other host
 			x.next = serverHosts[0]
 			if at == x.next {
 				x.next = serverHosts[1]

@@ -57,8 +57,8 @@ func (m Model) linkPage(rows int, r *rates) []string {
 	return p.fit(rows)
 }
 
-// minQPs is the smallest number of lines for queue pairs below the links; with fewer they are left
-// out.
+// minQPs is the smallest number of lines of the list of queue pairs below the links. If fewer lines
+// are free, the list is left out.
 const minQPs = 4
 
 // sparkWidth is how many seconds a sparkline shows.

@@ -79,8 +79,8 @@ type extent struct{ from, end wire.PSN }
 const maxAhead = 64
 
 // move advances the base to the PSN `to`, unless the base is already there or beyond. Then it
-// advances the base over the extents of h.ahead that it has reached, because their requests were
-// shown, too.
+// advances the base over the extents of h.ahead that it has reached, because the handlers have seen
+// the requests in these extents, too.
 func (h *shown) move(to wire.PSN) {
 	if !h.known || wire.Diff(to, h.base) > 0 {
 		h.base, h.known = to, true

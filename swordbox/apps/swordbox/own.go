@@ -159,8 +159,8 @@ func StoredRules(rec *journal.Journal) (*rules.Set, bool, error) {
 // than before, dial ends the connection to the former service, and the dialer makes the new one.
 // dial offers all other connections to the handlers again, because a handler may have refused one
 // under the former rules. If no handler can use a connection now, and the rules ask for another
-// target, the dialer makes the connection again (Renew). dial schedules the end of connections that
-// no rule needs any more.
+// target than the one to which it was made, the dialer makes the connection again (Renew). dial
+// schedules the end of connections that no rule needs any more.
 func (o *Own) dial(c *pipeline.Ctx) {
 	o.dirty, o.short = false, false
 	want := make(map[switchconn.Key]bool)

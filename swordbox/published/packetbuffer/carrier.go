@@ -40,7 +40,7 @@ type carrier struct {
 func (k *carrier) Reads() bool   { return k.Up() && !k.waits }
 func (k *carrier) Nonce() uint32 { return 0 }
 
-// Longest returns 0: as in the paper, a request has one entry.
+// Longest returns 0 bytes, which means that a request has one entry, as in the paper.
 func (k *carrier) Longest() int { return 0 }
 
 func (k *carrier) Writes() int {

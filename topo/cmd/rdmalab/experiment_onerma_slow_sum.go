@@ -28,9 +28,9 @@ type slowTotal struct {
 	took  []time.Duration // of READs that succeeded and ended before `last`
 	moved int             // READs that succeeded and ended before `until`
 	span  time.Duration   // how long moved was counted
-	// all counts READs that ended, failed those that ended with an error, and dispatch those of
-	// failed that ended with a dispatch time-out, or were never begun (perf.LoadShed). retried
-	// counts additional tries.
+	// all counts the READs that ended, and failed those of them that ended with an error. dispatch
+	// counts the failed READs that ended with a dispatch time-out, or were never begun
+	// (perf.LoadShed). retried counts additional tries.
 	all, failed, dispatch, retried int
 }
 

@@ -51,7 +51,7 @@ func cloverRack(l *experiment.Clover) string {
 
 const (
 	machines = 7 // compute hosts
-	// loadLimit is the virtual time until which all keys are loaded, readLimit that until which all
+	// loadLimit is the virtual time by which all keys are loaded, readLimit that by which all
 	// clients know where the keys are.
 	loadLimit = clock.Time(time.Second)
 	readLimit = clock.Time(4 * time.Second)

@@ -80,7 +80,7 @@ func steadyAfter(gets []failoverGET, span time.Duration) float64 {
 	return float64(last) / float64(soloRTT)
 }
 
-// failoverRun runs the clients around one failure, and returns their GETs.
+// failoverRun crashes one server while clients execute GETs, and returns these GETs.
 func failoverRun(ctx context.Context, l *experiment.OneRMA, seed uint64) (gets []failoverGET, err error) {
 	r, err := newStore(ctx, l, seed)
 	if err != nil {

@@ -98,7 +98,7 @@ func rekeyArrivals(t timeline, l *experiment.OneRMA, f func(region int)) {
 	}
 }
 
-// rekeyEnd returns the virtual time until which all READs of a load have ended.
+// rekeyEnd returns the virtual time by which all READs of a load have ended.
 func rekeyEnd(l *experiment.OneRMA) time.Duration { return rekeyWarm + l.Span + 200*soloRTT }
 
 // rekeyRun is a load SoloRekey of 1RMA NICs in progress.

@@ -25,7 +25,7 @@ type wireRun struct {
 	// that is not in owner yet gets the client teach, the one that opens its connections now.
 	owner map[wire.QPN]int
 	teach int
-	seen  []wireFrame            // the packets so far
+	seen  []wireFrame            // the packets that record has stored so far
 	costs []experiment.Operation // the operations that were measured
 	turn  int                    // 0: client 1 records its queue pairs; 1: client 2 does; 2: client 1 is measured; 3: both are
 	start clock.Time             // when both clients begin to update the same key (turn 3)

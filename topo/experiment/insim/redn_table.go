@@ -23,7 +23,7 @@ const (
 	// tableKeys is the number of keys of each client, tableGets the number of GETs that are measured.
 	tableKeys, tableGets = 200, 1000
 	tableHosts           = 4 // number of the last host: the clients are on cn0 to cn4
-	// tableReady is the virtual time until which the table is filled.
+	// tableReady is the virtual time by which the table is filled.
 	tableReady = clock.Time(time.Second)
 	// tableRestart is how long after its death a process runs again. tableRebuild is how long it
 	// then needs for its metadata and hash table, if it has lost them (RedN, section 5.6).
