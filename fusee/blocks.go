@@ -422,7 +422,7 @@ func (s *space) table(server int, deadline clock.Time, f func(heir) (bool, error
 	return nil
 }
 
-// tables calls table for each server that the client uses.
+// tables calls the method table, with f, for each server that the client uses.
 func (s *space) tables(deadline clock.Time, f func(heir) (bool, error)) error {
 	for server := range s.cfg.Servers {
 		if !s.has(server) {

@@ -38,7 +38,7 @@ func (c *Client) introduce(deadline clock.Time) error {
 		// attempt: the next attempt begins without a number.
 		c.view, c.id, c.fenced = 0, 0, false
 		// If a member is absent, perhaps because it has lost its memory, a master removes it: the
-		// store is not lost, and the client waits for that.
+		// store is not lost, and the client waits until the member is removed.
 		waits := errors.Is(err, errReborn) || errors.Is(err, kv.ErrTimeout) && !c.exempt
 		retry := errors.Is(err, errView) || errors.Is(err, errAbsent) || waits && !errors.Is(err, kv.ErrLost)
 		if !retry || c.rt.Now() >= deadline {

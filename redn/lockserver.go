@@ -11,7 +11,7 @@ import (
 // Sizes of locks in memory, and of the rings of the programs that serve them.
 const (
 	// LockLen is the length of a lock in bytes. A lock has the number of the completion queue that
-	// counts its releases, the number of the queue pair of Turns, and the address of the next
+	// counts its releases, the number of the queue pair of Lock.Turns, and the address of the next
 	// ticket, all big-endian; then the next ticket, little-endian as in atomics.
 	LockLen     = lockTicket + wordLen
 	lockTicket  = 16

@@ -129,7 +129,7 @@ func (l *Loop) again(q *Queue, all []*Request) {
 }
 
 // refresh appends READs that copy the counts for the next lap from their shadows into the requests
-// that have counts. closing is one of them.
+// that have counts. l.closing is one of these requests.
 func (l *Loop) refresh() {
 	for _, r := range l.q.requests {
 		if r.counts() {

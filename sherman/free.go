@@ -123,8 +123,8 @@ func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 			case won:
 				return nil
 			case lost:
-				// The page may be in the list, so this client must not use it any more. The
-				// operation goes on without it.
+				// The page may be in the server's list of unused pages, so this client must not use
+				// the page any more. The operation goes on without the page.
 				return c.prepareRetry(err, deadline)
 			}
 		}

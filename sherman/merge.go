@@ -61,8 +61,8 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 			err = c.absorb(left, deadline)
 		}
 		// ErrBroken, for which gone returns nil, means that a page on the way has left the tree.
-		// Then this client goes on: perhaps no page names the page at address a any more, so that
-		// no other client would find it.
+		// Then this client tries again to finish the merge: perhaps no page names the page at
+		// address a any more, so that no other client would find it.
 		if err != nil && !errors.Is(err, errOwner) && gone(err) != nil {
 			return err
 		}

@@ -419,9 +419,9 @@ func recoverCopies(s *Server) error {
 	if s.followAll(); !s.allWhole() {
 		return errDown
 	}
-	// The old records on a server that is out may be the only ones that name some lost keys. If
-	// this metadata server dies while it fills the servers, the next one must find them, and know
-	// that they are old.
+	// The old records on a server that is out of the view may be the only ones that name some lost
+	// keys. If this metadata server dies while it fills the servers, the next one must find these
+	// records, and know that they are old.
 	for _, i := range fill {
 		if s.memory[i].generation == 0 {
 			continue

@@ -44,8 +44,8 @@ func (p *Ports) take(x *id, at netip.AddrPort, start uint32) error {
 }
 
 // check returns an error if an identifier cannot have an address and port because of other
-// identifiers with this port. It follows the rules of the kernel (cma_check_port). reuse: the
-// identifier may have the same address as others with this option.
+// identifiers with this port. It follows the rules of the kernel (cma_check_port). reuse is true if
+// the identifier may have the same address as other identifiers whose option reuse is set.
 func (p *Ports) check(x *id, at netip.AddrPort, reuse bool) error {
 	a := at.Addr()
 	for _, o := range p.used[x.service(at.Port())] {

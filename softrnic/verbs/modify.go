@@ -13,9 +13,9 @@ const (
 	ModifyRNRRetry
 )
 
-// ControlledQKey is the bit of Q_Keys that the system controls, such as that of queue pair 1. An
-// application may not set a Q_Key with it. If the Q_Key of a work request has it, the Q_Key of the
-// queue pair is sent instead (IBTA 10.2.5/q-key).
+// ControlledQKey is the highest bit of a Q_Key. The system controls all Q_Keys with this bit, such
+// as that of queue pair 1: an application may not set one. If the Q_Key of a work request has the
+// bit, the Q_Key of the queue pair is sent instead (IBTA 10.2.5/q-key).
 const ControlledQKey = 1 << 31
 
 // QPModify has new values for attributes that a transition has set. Attributes without a bit in

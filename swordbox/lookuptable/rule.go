@@ -124,9 +124,9 @@ type Layout struct {
 	// Flow is true if a key is a whole flow; otherwise it is the destination's address. DropMiss is
 	// true if a frame without an entry is dropped.
 	Flow, DropMiss bool
-	// Published is true if there is one home slot for a key, and the cell of a frame follows its
-	// slot. Then Cell is the size of a slot together with its cell, and Cells is how many frames
-	// may wait for a READ.
+	// Published is true if a key has one home slot, and the cell for a frame lies behind the home
+	// slot of the frame's key. Then Cell is the size of a slot together with its cell, and Cells is
+	// how many frames may wait for a READ.
 	Published bool
 }
 

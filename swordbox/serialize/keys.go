@@ -134,8 +134,8 @@ type proof struct {
 func (k *clientConn) isProven() bool { return k.proof.incarnation == k.s.incarnation }
 
 // isSuspect reports whether the server may have begun a new incarnation since the last proof of the
-// flow: a shared connection has been replaced. A request that looks like a duplicate may then be
-// the first request of a new connection with the same numbers.
+// flow, because a shared connection has replaced an earlier one since then. A request that looks
+// like a duplicate may then be the first request of a new connection with the same numbers.
 func (k *clientConn) isSuspect() bool { return k.proof.breaks != k.s.breaks }
 
 // sends is called for each request that is sent on the client's connection for the first time, with

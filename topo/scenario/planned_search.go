@@ -123,7 +123,7 @@ func (x *searcher) ended() bool {
 }
 
 // turn returns the next turnLength continuations of node n, in the order of n.next. If the node's
-// run has shown new transitions, turn returns all continuations.
+// run has shown new transitions, the first call returns all continuations.
 func (x *searcher) turn(n *node) []schedule {
 	from, to := n.turn*turnLength, (n.turn+1)*turnLength
 	if n.novelty > 0 {

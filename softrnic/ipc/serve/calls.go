@@ -22,9 +22,9 @@ func (l *calls) begin(op string, id uint64) error {
 	if _, twice := l.working[id]; twice {
 		return errors.New("malformed message: an earlier request with this ID is not answered yet")
 	}
-	// A call whose answer waits for room in the outgoing queue is still in working. The second
-	// bound limits the number of these calls, so that a client that reads no answers cannot collect
-	// them without end.
+	// A call whose answer waits for room in the outgoing queue is still in l.working. The second
+	// bound limits the number of these calls, so that a client that reads no answers cannot make
+	// l.working grow without end.
 	if l.waits >= l.limit || len(l.working) >= l.limit+maxOutgoing {
 		return limitError(op, "%d calls wait already; try again when one of them has ended", l.limit)
 	}

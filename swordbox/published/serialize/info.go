@@ -13,8 +13,8 @@ import (
 
 func (m *Machine) Stats() Stats { return m.stats }
 
-// Info describes the present state for an operator. For a connection without progress it names the
-// PSN for whose answer all its clients wait.
+// Info describes the present state for an operator. If a connection makes no progress, Info names
+// the PSN of the request for whose answer all clients of the connection wait.
 func (m *Machine) Info(now clock.Time) handler.Info {
 	info := handler.Info{Mode: rules.Published, Counters: handler.Counters("", m.stats)}
 	for _, s := range m.order {
