@@ -129,8 +129,8 @@ func (c *grower) begins(subtable int, e layout.Entry, deadline clock.Time) error
 	return c.enter(subtable, e, layout.Entry{Depth: e.Depth, Splitting: true}, deadline)
 }
 
-// enter changes the entry of a subtable from `from` to `to` in the directories of all replicas, and
-// reads what the entry is then.
+// enter changes the entry of a subtable from `from` to `to` in the directories of all replicas of
+// the index, and reads what the entry is then.
 func (c *grower) enter(subtable int, from, to layout.Entry, deadline clock.Time) error {
 	at := c.super.Shape.EntryAt(subtable)
 	err := c.onReplicas(deadline, func(server int) { c.swap(server, at, from.Word(), to.Word()) })

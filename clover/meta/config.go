@@ -71,8 +71,8 @@ type Config struct {
 	// connections of that store's clients end.
 	Fresh bool
 	// Threads is how many threads receive requests beside the main thread, which runs Serve. The
-	// main thread then follows the chains of reports and executes the requests that need a memory
-	// server. 0 means that the main thread does everything.
+	// main thread then follows the chains to the reported nodes, and executes the requests that
+	// need a memory server. 0 means that the main thread does everything.
 	Threads int
 	// Pace, if not nil, is called by each thread that receives requests, with the number of
 	// completions that the thread has just handled. A simulator lets the virtual time pass that a

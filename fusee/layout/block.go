@@ -41,7 +41,7 @@ func UseLeft(units int, version uint32, room int) BlockUse {
 // By returns the word for the block after a client has taken it over.
 func (u BlockUse) By(client uint32) BlockUse { return u>>32<<32 | BlockUse(client) }
 
-// For returns the word for the block when its objects have another length.
+// For returns the word for the block when the length of its objects is `units` units.
 func (u BlockUse) For(units int) BlockUse {
 	return u&^(0xff<<useUnits) | BlockUse(byte(units))<<useUnits
 }

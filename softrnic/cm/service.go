@@ -47,8 +47,8 @@ type Service struct {
 	Port bool
 }
 
-// ServiceOf returns the service with that name. If the name is not a port, the service number is a
-// hash of 55 bits.
+// ServiceOf returns the service with that name. If the name is not the number of a port, the
+// service ID has a hash of the name, of 55 bits.
 func ServiceOf(name string) Service {
 	if n, err := strconv.ParseUint(name, 10, 16); err == nil && name[0] != '0' {
 		return Service{ID: mad.PortService(mad.SpaceTCP, uint16(n)), Port: true}

@@ -108,7 +108,7 @@ func oneRMATrip() figure {
 	return f
 }
 
-// inTrip returns how many operations have ended in a round trip.
+// inTrip returns how many operations have ended in each round trip, on average.
 func inTrip(o *outcome) float64 { return o.solo.Rack.InTrip }
 
 func oneRMARackGets(quick bool) figure {

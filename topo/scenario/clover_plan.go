@@ -60,8 +60,8 @@ type storeWork struct {
 	first, stride         uint64 // the first key, and the distance from one key to the next
 	// sizes are the lengths of values in bytes.
 	sizes []int
-	// mix has the upper bounds of get, put and insert for a random number from 0 to 1. A number
-	// above all three is a delete.
+	// mix has the upper bounds of get, put, insert and delete for a random number from 0 to 1; that
+	// of delete is 1.
 	mix [4]float64
 	// batch bounds the number of nodes that a client gets from the metadata server at a time.
 	batch int

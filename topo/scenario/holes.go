@@ -211,7 +211,8 @@ func (h *holeRun) addAll(off int) (all []*answer) {
 	return all
 }
 
-// soon is expect for an answer that must arrive before any retransmission timeout.
+// soon does what expect does, for an answer that must arrive before any retransmission timeout. It
+// records as damage an answer that comes later.
 func (h *holeRun) soon(a *answer, what string) {
 	if h.expect(a, what); a.done && a.status == verbs.Success && a.took > rto {
 		h.harm("%s: %s, which is a time-out", what, a)

@@ -21,8 +21,8 @@ type Limits struct {
 	Manager ManagerLimits
 	// Waits is the number of calls that may wait at the same time; 0 means 256.
 	Waits int
-	// Bytes is the limit of Status.Bytes of an application, registered or not; 0 means 16 GiB. Only
-	// used pages take memory of the machine.
+	// Bytes is the limit of Status.Bytes of an application, whether the application has registered
+	// this memory or not; 0 means 16 GiB. Only used pages take memory of the machine.
 	Bytes int64
 	// QueueBytes is the most memory of the NIC that an application's work queues and completion
 	// queues may have, in bytes; 0 means 256 MiB.

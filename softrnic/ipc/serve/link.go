@@ -17,7 +17,7 @@ import (
 // Limits of an application's control socket.
 const (
 	// writeWait is how long an answer may wait for room in the application's socket or in the queue
-	// out. Then the application, which does not read, is disconnected.
+	// link.out. Then the application, which does not read, is disconnected.
 	writeWait = 2 * time.Second
 	// maxOutgoing is the largest number of answers and events that wait to be sent; further events
 	// are lost.

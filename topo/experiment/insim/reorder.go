@@ -33,7 +33,8 @@ type orderRun struct {
 	next   uint64
 }
 
-// Order runs clients that WRITE to random words, and returns the share of requests by distance.
+// Order runs clients that WRITE to random words, and returns the share of requests by distance: see
+// experiment.Platform.Order.
 func (p *Sim) Order(ctx context.Context, l experiment.Order) (map[int]float64, error) {
 	file := fmt.Sprintf("name: order\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: ms0, role: memory}\n", wordHosts-1)
 	if l.Mapped {

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// swapWarmUp and lockWarmUp are the virtual times before operations are counted. swapTime and
-	// lockTime are the times during which they are counted.
+	// swapWarmUp and lockWarmUp are how long clients work, in virtual time, before operations are
+	// counted. swapTime and lockTime are how long operations are counted.
 	swapWarmUp = 200 * time.Microsecond
 	swapTime   = 500 * time.Microsecond
 	lockWarmUp = 100 * time.Microsecond
