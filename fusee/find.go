@@ -14,8 +14,8 @@ type finder struct {
 	space
 	cache cache
 	// sight is what the client has read last of the key's buckets. stale is true if they have shown
-	// that the client's copy of the directory is out of date. leaving are slots in the key's
-	// buckets whose keys a split is moving, and that are not yet in the twin, the subtable to which
+	// that the client's copy of the directory is out of date. leaving are those slots in the key's
+	// buckets from which a split is moving keys that are not yet in the twin, the subtable to which
 	// it moves them.
 	sight   sight
 	stale   bool

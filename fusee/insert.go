@@ -194,8 +194,8 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 		return entry{}, err
 	}
 	into, free := c.vacancy()
-	// The function inspect does not find a key that a split is moving; the function alone finds it
-	// later.
+	// The method inspect does not find the key while a split moves it. The method named alone,
+	// which this INSERT calls later, finds it.
 	list, err = c.inspect(key, list, deadline)
 	switch {
 	case err != nil:

@@ -138,8 +138,8 @@ func (c *Client) enter(deadline clock.Time) error {
 		return min(deadline, c.rt.Now().Add(meetPatience))
 	}
 	c.use(c.newer)
-	// In the middle of a change the primary may be on another server, which does not know the last
-	// client number yet.
+	// In the middle of a change of the members, the primary of the index may be on another server
+	// than before, which does not know the last client number yet.
 	if c.missing != 0 || c.exempt && c.newer.State() == layout.Preparing {
 		if err := c.passOver(deadline); err != nil {
 			return err

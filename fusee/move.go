@@ -128,9 +128,10 @@ func (c *grower) cleanGroups(s *split, deadline clock.Time) error {
 	return nil
 }
 
-// plant puts keys whose slots in the subtable are leaving into the twin, shift bytes behind these
-// slots. It changes the backups first, so that all of them have the slot when the primary has it.
-// If a slot of the twin was ever used, it is not 0, so the CASes leave it as it is.
+// plant puts keys into the twin, the subtable to which a split moves them: each into the slot that
+// is shift bytes behind the key's slot in the split subtable. It changes the backups first, so that
+// all of them have the slot when the primary has it. If a slot of the twin was ever used, it is not
+// 0, so the CASes leave it as it is.
 func (c *changer) plant(list []move, shift uint64, deadline clock.Time) error {
 	format := c.super.Shape.Format
 	put := func(server int, m move) {

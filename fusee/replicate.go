@@ -83,8 +83,8 @@ var errForeign = errors.New("another client has changed the slot meanwhile")
 // replace carries out a change and reports whether it has won. If it has lost, another change of
 // the slot has taken effect, and this change never will. After an error the outcome is open, unless
 // the error is also kv.ErrNoEffect: then no replica of the slot has the new value. The error is
-// kv.ErrTimeout, means that the store is lost, or is errChanged after a change of the members. If
-// change.heir is true, it may be errForeign.
+// kv.ErrTimeout, an error that says that the store is lost, or, after a change of the members,
+// errChanged. If change.heir is true, it may also be errForeign.
 func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) {
 	began := c.rt.Now()
 	late := max(deadline, c.rt.Now()).Add(settleTimeout)

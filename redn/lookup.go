@@ -124,7 +124,7 @@ func (l *Lookup) probe(w *Queue) []verbs.SGE {
 		w.release(l.Answers)
 	}
 	// A compare value has the bytes of a control segment in reverse order, so the two halves of the
-	// key are at other offsets.
+	// key have other offsets in it than in a control segment.
 	return []verbs.SGE{
 		cas.bytes(sendring.OffCompare+1, operandHalf).sge(), cas.bytes(sendring.OffCompare+5, operandHalf).sge(), read.Remote().sge(),
 	}

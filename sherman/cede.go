@@ -28,7 +28,7 @@ const (
 	maxShifts = 16
 )
 
-// shifted is the outcome of a try to make room.
+// shifted is the outcome of an attempt to make room in a full leaf.
 type shifted uint8
 
 const (

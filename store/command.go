@@ -134,8 +134,8 @@ func (c *Call) PostWithin(limit time.Duration, host, path string, in, out any) e
 	return c.Ask(ctx, host, path, in, out)
 }
 
-// PostStart asks a host to start its part of the store. It waits for StartLimit at most; the host may
-// go on after that.
+// PostStart asks a host's daemon to start the part of the store that runs on this host. It waits
+// for the answer for at most StartLimit. After that the daemon may go on starting it.
 func (c *Call) PostStart(host string, in, out any) error {
 	limit := c.Store.StartLimit()
 	err := c.PostWithin(limit, host, c.Store.Path(PathStart), in, out)

@@ -19,8 +19,8 @@ type client struct {
 	former uint32
 	// owner is the owner number under which the client connects to the memory servers.
 	owner uint32
-	// epoch is the newest epoch that the client has confirmed. heard is when the server handled its
-	// last request.
+	// epoch is the newest epoch that the client has confirmed. heard is when the metadata server
+	// handled the client's last request.
 	epoch uint32
 	heard clock.Time
 	// seq is the sequence number of the client's last request.

@@ -81,7 +81,8 @@ func (s *pool) exists(h layout.Handle) bool {
 }
 
 // runs calls f for each run of existing nodes on server i: n nodes of one class with consecutive
-// handles, beginning with `first`. It leaves out segments that rest, and stops at the first error.
+// handles, beginning with `first`. It leaves out segments that are about to lose their class
+// (slab.Table.Rest), and stops at the first error.
 func (s *pool) runs(i int, f func(c layout.Class, first layout.Handle, n int) error) error {
 	if !s.space.Shared {
 		for c, n := range s.space.Entries {

@@ -120,7 +120,8 @@ func (w *window) owe(size int, until clock.Time) {
 	w.owed = append(w.owed, debt{size, until})
 }
 
-// settle gives back to the window the bytes that owe has debited and whose time has come.
+// settle gives back to the window those bytes that the method owe has debited until `now` or
+// earlier.
 func (w *window) settle(now clock.Time) {
 	k := 0
 	for ; k < len(w.owed) && w.owed[k].until <= now; k++ {

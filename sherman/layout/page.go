@@ -18,7 +18,8 @@ type Header struct {
 	// Sibling is the page to the right; zero if there is none. Leftmost is the first child of an
 	// internal page.
 	Sibling, Leftmost Addr
-	// Reach, if it is above Lowest, is the greatest key at which a page above may name this page.
+	// Reach, if it is above Lowest, is the greatest key at which a page of the level above may name
+	// this page.
 	// When this page takes over the range of another page, pointers to that page become pointers to
 	// this one (Hardened only).
 	Reach uint64

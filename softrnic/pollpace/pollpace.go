@@ -47,8 +47,9 @@ type Crowd struct {
 // begin reports whether a new wait may poll.
 func (c *Crowd) begin() bool { return c.left.Load() <= 0 || c.left.Add(-1) < 0 }
 
-// Took is called with the length of a pause. It reports whether another process kept the CPU for
-// longer than hogged. Then the caller should sleep instead of polling.
+// Took is called with the time from one poll of a waiting thread to its next one. It reports
+// whether this was longer than hogged, because another process kept the CPU. Then the caller should
+// sleep instead of polling.
 func (c *Crowd) Took(d time.Duration) bool {
 	if d <= hogged {
 		return false

@@ -149,7 +149,8 @@ func (h *handler) step() error {
 	return h.c.ended()
 }
 
-// poll waits for completions. It notes requests in came and the end of a send in sending.
+// poll waits for completions. It adds requests that have arrived to the list h.came, and clears
+// h.sending when the send of an answer has ended.
 func (h *handler) poll() error {
 	n, err := h.cq.Poll(h.wcs[:])
 	if err == nil && n == 0 {

@@ -52,8 +52,8 @@ func newIndex(rt verbs.Runtime, s Shape, servers int) *index {
 	return &index{rt: rt, shape: s, keys: make(map[uint64]*place), end: make([]uint64, servers), holes: make([][]uint64, servers)}
 }
 
-// look returns a copy of the index's place of a key. known is false if the index does not have the
-// key.
+// look returns a copy of what the index has about a key. known is false if the index does not have
+// the key.
 func (x *index) look(key uint64) (p place, known bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

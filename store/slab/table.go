@@ -84,8 +84,8 @@ func (t *Table) Wake(oldest, now uint32) (waiting bool) {
 	return waiting
 }
 
-// Stir ends the rest of all resting segments of a server (see Rest). They keep their class, and no
-// Wake removes it.
+// Stir removes all segments of a server from the list of segments that are to lose their class (see
+// Rest). They keep their class: no later Wake removes it.
 func (t *Table) Stir(server int) {
 	t.resting = slices.DeleteFunc(t.resting, func(r resting) bool { return r.Server == server })
 }

@@ -71,7 +71,7 @@ type syncEvent uint8
 const (
 	evStart    syncEvent = iota // the connection manager named the first PSN
 	evAnswered                  // a response covers requests and completes the READ that it answers, if any
-	evOpenRead                  // a new READ of unknown span was sent on
+	evOpenRead                  // a new READ of unknown span was forwarded
 	evSpan                      // the span of that READ has become known
 
 	syncEvents

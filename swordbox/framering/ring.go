@@ -77,8 +77,8 @@ func New(cfg Config) Ring {
 // Empty reports whether no entry is in use.
 func (r *Ring) Empty() bool { return r.read == r.written }
 
-// Remote returns how many stored frames Count and End have not accounted for yet: those in the
-// ring, and those that did not come back.
+// Remote returns how many stored frames are in the ring, or did not come back and are not reported
+// as lost yet (by the methods Count and End).
 func (r *Ring) Remote() uint32 { return r.number - r.expected }
 
 // Used returns how many entries are in use. A frame takes one entry or several.

@@ -102,7 +102,8 @@ type Flow struct {
 	Outstanding int    `json:"outstanding"`
 	// Shift is the difference between the PSNs at the two ends of the client's connection.
 	Shift int `json:"shift"`
-	// State names the place of the flow's requests, like "shared".
+	// State says where the flow's requests go now: "own" (the client's connection) or "shared". It
+	// is "waiting" if the switch holds some, and "dead" if the flow was refused.
 	State string `json:"state"`
 }
 

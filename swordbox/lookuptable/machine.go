@@ -105,7 +105,8 @@ func (l *Link) Begin(s *switchconn.Shared) {
 
 func (l *Link) End(c *pipeline.Ctx) { l.srv.End(c) }
 
-// Requested returns the counters of the server's requester. A published server has none.
+// Requested returns the counters of the requester on the connection to the server. A published rule
+// has no requester: then all counters are 0.
 func (l *Link) Requested() (s requester.Stats) {
 	if b, ok := l.srv.(*bouncer); ok {
 		s = b.Stats()

@@ -213,8 +213,8 @@ func (q *queue) deadline() clock.Time {
 	return q.free
 }
 
-// stuck reports whether frames wait in the tail and no event would move them: no frame is in the
-// ring any more, because a change of rules has emptied it, and none waits for the port.
+// stuck reports whether frames wait for the ring (q.tail) and no event would move them: no frame is
+// in the ring any more, because a change of rules has emptied it, and none waits for the port.
 func (q *queue) stuck() bool { return q.tail.n > 0 && q.local.n == 0 && q.empty() }
 
 // flush sends all frames of the queue that wait in the switch, and takes the queue from its port,

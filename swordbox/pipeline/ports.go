@@ -2,7 +2,7 @@ package pipeline
 
 type port struct {
 	up      bool
-	blocked []bool // index is a port to which a partition stops frames; nil means no partition
+	blocked []bool // by port: a partition stops frames to that port; nil means no partition
 	PortCounters
 }
 

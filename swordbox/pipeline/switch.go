@@ -221,7 +221,8 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 // counted yet.
 func (s *Switch) apart(in int, f packetio.Frame, fresh bool) {
 	for i := range s.segments.Open(f) {
-		// The packet needs memory of out, because it must stay valid until out has been sent.
+		// The packet must stay valid until the batch s.out has been sent, so the memory is that of
+		// the batch.
 		d := s.segments.Append(s.out.Alloc(f.SegSize+maxHeaders), i)
 		s.packet(in, packetio.Frame{Data: d, Port: f.Port}, d, 1, fresh)
 	}

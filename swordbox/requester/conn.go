@@ -345,7 +345,7 @@ func (c *Conn) SendsNow(op wire.Opcode, n int) bool {
 	return c.Room(n) && c.next == c.tail && c.mayPass(op.Is(wire.OpRead|wire.OpAtomic))
 }
 
-// Spare returns how many WRITEs Submit would send at once.
+// Spare returns how many WRITEs Submit would send without delay, because the window has room.
 func (c *Conn) Spare() int {
 	if c.next != c.tail || !c.mayPass(false) {
 		return 0

@@ -7,8 +7,8 @@ import "github.com/rdmalab/rdmalab/softrnic/wire"
 // could not be distinguished.
 const maxBehind = 1 << 21
 
-// segment is a run of a client's PSNs whose requests are in the same place. It ends where the next
-// segment begins.
+// segment is a run of a client's PSNs. Either all their requests are on the client's connection, or
+// none is (moved is true). The run ends where the next segment begins.
 type segment struct {
 	client wire.PSN // the client's PSN of the segment's first request
 	// own is the PSN of the segment's first request on the client's connection. For a segment of

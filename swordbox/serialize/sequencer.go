@@ -66,7 +66,8 @@ func (l *sequencer) start(now clock.Time, psn wire.PSN, alone bool) {
 	l.psns.start(psn, l.m.cfg.Segments)
 }
 
-// idle reports whether no request of the flow is in flight, so that the flow may change its place.
+// idle reports whether no request of the flow is in flight, so that the next request may take
+// another connection.
 func (l *sequencer) idle() bool {
 	return l.out == 0 && l.window.outstanding() == 0 && l.isAnswered()
 }

@@ -14,7 +14,8 @@ import (
 // common places, and each of n hosts gets 2/(2n+1) of them. A host whose requests wait therefore
 // does not delay the requests of another host.
 type shares struct {
-	// most is the number of places. inUse is how many are taken.
+	// most is how many requests the switch can hold (the number of places). inUse is how many it
+	// holds now.
 	most, inUse int
 	// reserve is how many places are reserved for each port, and ports is the number of ports.
 	// common is the number of places that are not reserved, and taken is how many of the common

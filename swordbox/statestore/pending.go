@@ -15,7 +15,7 @@ type cell struct {
 }
 
 // pending holds the amounts that wait for a connection, by counter, in a hash table of fixed size.
-// A counter is in queue once, from its first amount until next takes it.
+// A counter is in the field queue once, from its first amount until the method next takes the sum.
 type pending struct {
 	cells [MaxPending]cell
 	heads [MaxPending]int16 // the first cell of each list of cells with the same hash

@@ -96,8 +96,9 @@ func (d *delays) pop(b *packetio.Batch) delayed {
 	return out
 }
 
-// Bounds of the free entries that a delays keeps for reuse: at most keepFree entries, and none with
-// a buffer of more than keepBuf bytes, so that the super-frames of a burst do not stay in memory.
+// Bounds of the free entries that are kept for reuse (delays.free): at most keepFree entries, and
+// none with a buffer of more than keepBuf bytes, so that the super-frames of a burst do not stay in
+// memory.
 const (
 	keepBuf  = 16 << 10
 	keepFree = 1024

@@ -107,7 +107,7 @@ func (t *traffic) undelay() {
 }
 
 // switched passes a frame to the pipeline, and the resulting frames to the egress queues. comment
-// says what faults on the link up did to the frame. late is true if a fault has delayed the frame.
+// says what faults did to the frame on its link, in direction up. late is true if one delayed it.
 // Such a frame was captured when it arrived, so it is captured once more only if there is something
 // to say about it.
 func (t *traffic) switched(in int, f packetio.Frame, comment string, late bool) {

@@ -85,7 +85,8 @@ type OneRMAResult struct {
 	Rack *OneRMARack
 }
 
-// Times sorts the times of transfers, in the time of the testbed, and sets the quantiles from them.
+// Times sorts took, the times of transfers, and sets Median and P99 from them. Times that were
+// measured in slow motion must have been converted to those of the paper's testbed before.
 func (r *OneRMAResult) Times(took []time.Duration) { r.Median, r.P99 = quantiles(took) }
 
 // LargeTimes sets the median of large transfers from their times, which it sorts.

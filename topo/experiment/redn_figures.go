@@ -169,8 +169,8 @@ func (l rednLargest) measure(ctx context.Context, p Platform) (out outcome, err 
 	return out, nil
 }
 
-// rednRatios is the figure of the ratios to RedN that the paper's text gives for figures 10, 13 and
-// 14.
+// rednRatios is the figure of how much longer the baselines take than RedN: the ratios that the
+// paper's text gives for figures 10, 13 and 14.
 func rednRatios() figure {
 	f := figure{
 		data: papers.MustLoad("redn/fig10-ratios"), key: "ratios", title: "time of the baselines divided by RedN's in figures 10, 13 and 14: the largest ratio of each",

@@ -99,7 +99,8 @@ func (a *adversary) enter(half int, now clock.Time, frame []byte) (v fault.Verdi
 	return v
 }
 
-// do applies act x to the packet that enters a link now, by the verdict v.
+// do carries out act x on the packet that enters a link now. *v is the verdict on this packet: do
+// changes it if the act drops or copies the packet.
 func (a *adversary) do(x *act, now clock.Time, frame []byte, v *fault.Verdict) {
 	a.done++
 	a.reached = len(a.entered)
@@ -134,8 +135,9 @@ func (a *adversary) keep(x *act, frame []byte) {
 	a.rack.At(a.rack.Now().Add(lateLimit), func() { a.send(h) })
 }
 
-// overtaken is called when a packet enters a direction. Behind this packet, overtaken sends those
-// held-back packets of the direction that enough later packets have overtaken by now.
+// overtaken is called when a packet enters a link; half is the direction of this link. overtaken
+// counts the packet, and sends behind it those held-back packets of this direction that enough
+// later packets have overtaken by now.
 func (a *adversary) overtaken(half int) {
 	for _, h := range a.held {
 		if h.half != half {

@@ -37,8 +37,8 @@ type visited struct {
 	state string
 }
 
-// transition is a change of the state that a flow, or another user of the state table `table`, has;
-// from is "" for a new user.
+// transition is a change of state of one user (such as a flow) of the state table `table`; from is
+// "" if the user is new. cause is the opcode of the packet that caused the change, or ticked.
 type transition struct {
 	table, from, to string
 	cause           wire.Opcode

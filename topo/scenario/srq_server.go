@@ -173,8 +173,8 @@ func (s *srqServer) receive() error {
 }
 
 // attend is called when every message that has arrived is counted. It handles a limit event, if one
-// has come, and refills the queue when that is needed. An event that has come too early, or that
-// should have come, is an error.
+// has come, and refills the queue when that is needed. It returns an error if a limit event has
+// come too early, or has not come in time.
 func (s *srqServer) attend() error {
 	if s.fired {
 		s.fired, s.known, s.need = false, false, true

@@ -153,7 +153,7 @@ func indexOf(err error) int {
 	return 0
 }
 
-// drain posts the receives that wait in the ring by calling post.
+// drain takes the receives that wait in the ring, and passes them to the function post.
 func (r *posts) drain(p *port, op string, post func([]verbs.RecvWR) error) {
 	n := r.take(p)
 	if n == 0 {

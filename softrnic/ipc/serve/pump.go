@@ -163,7 +163,8 @@ func (s *pump) look(hasty bool) (found seen) {
 	return found
 }
 
-// drive lets the NIC make progress. If hasty is false, the shell may pause meanwhile.
+// drive lets the NIC make progress. If hasty is true and the shell is a Driver, drive makes no
+// pause. Otherwise the shell may pause (Shell.Progress).
 func (s *pump) drive(hasty bool) {
 	if hasty && s.driver != nil {
 		s.driver.Drive()

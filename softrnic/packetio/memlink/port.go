@@ -348,9 +348,9 @@ func (p *Port) Stats() packetio.Stats {
 	return s
 }
 
-// Ready reports whether there are frames of a peer that has not ended. When the peer ends, the
-// method ended wakes the waiter. A waiter may call Ready concurrently with Recv. After Close it
-// returns true once.
+// Ready reports whether frames have arrived that Recv has not taken. It returns false if the other
+// end of the link has ended; the port then wakes the waiter by Wake. A waiter may call Ready
+// concurrently with Recv. After Close, Ready returns true once.
 func (p *Port) Ready() bool {
 	if p.closed.Load() && !p.told.Swap(true) {
 		return true

@@ -71,8 +71,8 @@ type entry struct {
 	// (asIs), because it does not know the value of the word. The answer will show this value.
 	word *word
 	next uint64
-	// compare is the compare value of a pass-through CMP_SWAP. next is its swap value, or the
-	// addend of a pass-through FETCH_ADD.
+	// For a pass-through atomic (sent as it is, with word set): compare is the compare value of a
+	// CMP_SWAP; next is the swap value, or the addend of a FETCH_ADD.
 	compare uint64
 	since   clock.Time
 }

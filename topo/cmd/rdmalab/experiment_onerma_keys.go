@@ -44,7 +44,7 @@ func (p *soloRun) soloKeys(ctx context.Context, l *experiment.OneRMA, out *exper
 	return nil
 }
 
-// rekeys makes as many measurements as first and all have elements. In each one, the client
+// rekeys makes len(first) measurements; all has the same length. In each measurement, the client
 // replaces the key of a region by REKEY, gets from the region's owner its own key, which is derived
 // from the new one, and READs with that key. `first` gets the times of the REKEYs, `all` the times
 // from the REKEY until the end of the READ. A REKEY that ends by TIMEOUT, because a host had no

@@ -179,8 +179,9 @@ func (r *slowRun) load(host string, to []string, start time.Time, begin, end flo
 	}}
 }
 
-// start returns a time at which loads can begin that read from n hosts each. After each try in
-// which a host was not ready, the hosts get four times as long.
+// start returns the time at which to begin loads that read from n hosts each: the hosts need the
+// time until then to prepare. After each try in which a host was not ready, they get four times as
+// long.
 func (r *slowRun) start(n int) time.Time {
 	return time.Now().Add((slowSetup + time.Duration(n)*slowSetupPeer) << (2 * r.late))
 }

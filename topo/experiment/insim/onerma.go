@@ -455,7 +455,8 @@ func (d *soloDemander) issue() {
 	net.End(d.host.node)
 }
 
-// command issues a READ. It is called from a step of the host's node in the simulation.
+// command issues a READ. It is called while the simulator handles an event of the host: between
+// Begin and End of the host's node, or within a call of the node.
 func (d *soloDemander) command(now clock.Time) {
 	d.host.rack.fail(d.portal.Issue(now, &nic.Command{
 		Op: onerma.Read, Length: soloChunk, Target: d.target.addr, Remote: d.target.region.ID(), Key: d.key, Local: d.host.region,

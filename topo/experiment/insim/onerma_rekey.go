@@ -46,8 +46,8 @@ func (g *rekeyLog) begin(region int, now clock.Time) *rekeyRead {
 	return x
 }
 
-// result compares a run with one in which no key was replaced, and whose READs began at the same
-// times.
+// result compares run g, in which keys were replaced, with run plain, in which no key was replaced.
+// The READs of both runs began at the same times.
 func (g *rekeyLog) result(plain *rekeyLog) (*experiment.Rekey, error) {
 	if len(g.reads) != len(plain.reads) || g.keys == 0 {
 		return nil, fmt.Errorf("%d READs and %d new keys, and %d READs without", len(g.reads), g.keys, len(plain.reads))
