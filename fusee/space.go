@@ -99,8 +99,8 @@ type fresh struct {
 	prev   layout.Link
 }
 
-// clear forgets all blocks and frees. It is called when a client starts, and when its number has
-// ended because it was taken for dead.
+// clear forgets all blocks of the client, and all objects that it has still to free. It is called
+// when the client starts, and when its number has ended because it was taken for dead.
 func (s *space) clear() {
 	s.classes, s.blocks = make(map[int]*class), make(map[blockID]*block)
 	s.asked = make([]request, len(s.cfg.Servers))

@@ -21,7 +21,8 @@ type LoadStats struct {
 // later inserts from splitting every page at once.
 const fillPercent = 75
 
-// extent is the largest number of bytes that one WRITE carries: a run of neighbouring pages.
+// extent is the largest number of bytes that one WRITE of the loader carries. A WRITE carries
+// neighbouring pages.
 const extent = 256 << 10
 
 // BulkLoad fills an empty tree from the leaves up. next returns the keys in strictly increasing

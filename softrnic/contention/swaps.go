@@ -22,8 +22,8 @@ type Swaps struct {
 	// client ends.
 	More func(now clock.Time) bool
 
-	// Posted counts all posted CAS. Done counts those that were answered in the window. Won counts
-	// those of Done that changed the word.
+	// Posted counts all posted CAS. Done counts those that completed at a time in Window. Won
+	// counts those of Done that changed the word.
 	Posted, Done, Won int
 	// Waited is the sum of the times from post to completion of the CAS that Done counts.
 	Waited time.Duration

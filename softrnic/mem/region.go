@@ -68,7 +68,7 @@ func (r *Region) WriteAt(p []byte, off int) error {
 }
 
 // Span returns the n bytes of the region from offset `off` on. They are the region's own memory,
-// for a caller that reads them at once: they must not be used after the region was deregistered.
+// and no copy. The caller must not use them after the region was deregistered.
 func (r *Region) Span(off, n int) ([]byte, error) { return r.span("read mr", off, n) }
 
 // Load64 reads the aligned word at offset `off` in host byte order.

@@ -12,7 +12,7 @@ const (
 	// MaxRing is the largest number of blocks of a ring. With an index of 16 bits, a ring can order
 	// two positions only within half of the range.
 	MaxRing = 1 << 15
-	// MaxPrefetch is the largest number of blocks that are read at once.
+	// MaxPrefetch is the largest number of blocks of a ring that are read in one access to memory.
 	MaxPrefetch = 64
 	// DefaultPrefetch is how many blocks a ring that is not managed reads at once by default.
 	DefaultPrefetch = 4

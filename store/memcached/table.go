@@ -10,8 +10,8 @@ type Table interface {
 	// change has returned. No other call changes the table meanwhile. The value is valid during the
 	// call. change must not call methods of the Table.
 	Update(key uint64, change func(value []byte, version uint64) (next []byte, do Change)) error
-	// Sweep deletes all keys for which f returns true, at once. f must not call methods of the
-	// Table.
+	// Sweep deletes all keys for which f returns true. No other call changes the table meanwhile. f
+	// must not call methods of the Table.
 	Sweep(f func(key uint64, value []byte) (remove bool)) error
 	// Keys returns how many keys there are, MaxKeys for how many there is room, and MaxValue the
 	// length of the longest value in bytes.

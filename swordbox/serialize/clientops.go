@@ -75,8 +75,8 @@ func (o *clientOps) newest() *clientOp {
 	return o.at(o.tail - 1)
 }
 
-// messageAt returns the newest operation whose PSNs include psn, among those that concern all words
-// in their extent and whose extent the switch knows. It returns nil if there is none.
+// messageAt returns the newest operation that concerns all words of a known range of memory
+// (clientOp.all) and whose PSNs include psn. It returns nil if there is none.
 func (o *clientOps) messageAt(psn wire.PSN) *clientOp {
 	for pos := o.tail; pos != o.head; pos-- {
 		op := o.at(pos - 1)

@@ -31,8 +31,8 @@ type captures struct {
 	running map[string]context.CancelFunc
 }
 
-// begin registers a running capture by its name, so that end finds it. The caller calls done when
-// the capture has ended.
+// begin registers a running capture by its name, so that the method end finds it. The caller calls
+// done when the capture has ended.
 func (c *captures) begin(name string, cancel context.CancelFunc) (done func(), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

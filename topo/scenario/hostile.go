@@ -43,8 +43,8 @@ func (s *sender) Deadline() clock.Time {
 }
 
 // hostile is a run in which one host attacks the connections of the others. The attacker can see
-// those packets of client 1 that spy has stored: seen has packets that the client sent, answers has
-// packets to the client.
+// those packets of client 1 that the method spy has stored: seen has packets that the client sent,
+// answers has packets to the client.
 type hostile struct {
 	*holeRun
 	attacker *sender // sends the attacker's frames, on the link of the attacker's host
@@ -55,9 +55,9 @@ type hostile struct {
 
 const attackerHost = "cn7"
 
-// runHostile checks that no attack changes another client's data, makes its connection fail, or
-// makes the switch's tables exceed their bounds. It also checks that the refused packets are
-// counted.
+// runHostile checks that no attack changes the data of another client, makes a connection of
+// another client fail, or makes the switch's tables exceed their bounds. It also checks that the
+// refused packets are counted.
 func runHostile(e *env) error { return runHostileIn(e, recordedHardened) }
 
 func runHostileIn(e *env, mode string) error {

@@ -79,8 +79,8 @@ func (s *pump) end() {
 	})
 }
 
-// run serves the rings until end is called. If the device is closed before that, run waits for stop
-// and returns.
+// run serves the rings until the method end is called. If the device is closed before that, run
+// waits for stop and returns.
 func (s *pump) run(stop <-chan struct{}) {
 	for {
 		s.spin()

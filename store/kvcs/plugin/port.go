@@ -217,8 +217,8 @@ func (p *port) Read(r *kvcs.Remote, offset uint64, b []byte, until clock.Time) n
 	return s
 }
 
-// pause waits until a time, at most maxPause, so that a client does not repeat a READ at once that
-// cannot succeed.
+// pause waits until a time, at most maxPause. It is called after a READ that could not succeed, so
+// that the client does not repeat this READ immediately.
 func (p *port) pause(until clock.Time) {
 	if wait := until.Sub(p.Now()); wait > 0 && !p.Closed() {
 		time.Sleep(min(wait, maxPause))

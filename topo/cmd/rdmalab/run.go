@@ -201,7 +201,7 @@ func storeNotes() string {
 	return strings.Join(out, ", ")
 }
 
-// storesThat lists the stores for which has returns true: "clover or sherman".
+// storesThat lists the stores for which the function has returns true: "clover or sherman".
 func storesThat(has func(s *store.Store) bool) string { return strings.Join(store.Names(has), " or ") }
 
 // sharing lists the stores whose clients can share queue pairs.
