@@ -217,11 +217,11 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 // votes reads the slots for hash h in all subtables in which keys with this hash can be. primary is
 // the slot of the primary replica that names object o; its value is 0 if there is none. votes are
 // the slots in which a backup differs from the primary and has a value for o: one that names o, one
-// that a DELETE whose log entry is in o leaves (Format.Emptied), or one that says that a split moves
-// the key (Format.Leave). A value of the last kind with another version does not count: it belongs to
-// an earlier use of the object's memory, perhaps for another key. If the primary has such a value
-// with this version, and the twin (the subtable to which the split moves the key) does not have the
-// key yet, votes first puts the key there.
+// that a DELETE whose log entry is in o leaves (Format.Emptied), or one that says that a split
+// moves the key (Format.Leave). A value of the last kind with another version does not count: it
+// belongs to an earlier use of the object's memory, perhaps for another key. If the primary has
+// such a value with this version, and the twin (the subtable to which the split moves the key) does
+// not have the key yet, votes first puts the key there.
 func (c *changer) votes(o object, version uint32, h layout.Hash, deadline clock.Time) (primary vote, votes []vote, err error) {
 	shape := &c.super.Shape
 	c.homes = shape.Homes(h, c.homes[:0])

@@ -15,7 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
-// MasterConfig asks a host to run the master of a table. It is the body of PathMaster.
+// MasterConfig asks a host to run the master of a table, or its standby. It is the body of a POST
+// request to PathMaster.
 type MasterConfig struct {
 	// Servers are the names of the memory servers.
 	Servers []string `json:"servers"`

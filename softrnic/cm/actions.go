@@ -72,7 +72,7 @@ var eventNames = [...]string{
 
 func (k EventKind) String() string { return eventNames[k] }
 
-// Event is a change that is reported to the owner of a connection.
+// Event reports a change of a connection to the owner of the connection.
 type Event struct {
 	Kind  EventKind
 	Conn  mad.CommID // the number of the connection on this side

@@ -116,7 +116,8 @@ func (x *index) leave(p *place, g verbs.Gate) bool {
 	return len(p.waiting) < n
 }
 
-// change calls f with mu held. f changes the place of a key that the caller has acquired.
+// change calls f with mu held. f changes what the index has about a key that the caller has
+// acquired.
 func (x *index) change(f func()) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

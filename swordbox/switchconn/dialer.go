@@ -65,7 +65,8 @@ type Stats struct {
 	Retries     uint64 `help:"datagrams retransmitted"`
 }
 
-// New returns a Dialer. It ends the connections in the journal. No connection is wanted yet.
+// New returns a Dialer, which is to make no connection yet. The Dialer ends the connections that
+// the journal has from the former incarnation of the switch.
 func New(cfg Config) (*Dialer, error) {
 	if cfg.Resolve == nil || cfg.Rand == nil {
 		return nil, errors.New("switchconn: Resolve and Rand are required")

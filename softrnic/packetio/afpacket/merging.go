@@ -16,10 +16,10 @@ type merging struct {
 	rest int
 }
 
-// restSends is how many calls of Send merge no packets after the interface has refused a super-frame
-// with ENOBUFS and accepted its packets one by one. It is small, because an interface whose queue was
-// full for a moment also answers ENOBUFS. It is large enough that attempts to merge which fail again
-// and again cost little.
+// restSends is how many calls of Send merge no packets after the interface has refused a
+// super-frame with ENOBUFS and accepted its packets one by one. It is small, because an interface
+// whose queue was full for a moment also answers ENOBUFS. It is large enough that attempts to merge
+// which fail again and again cost little.
 const restSends = 64
 
 // begin is called at the beginning of a Send. It returns the length of the longest frame that this
