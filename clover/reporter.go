@@ -47,8 +47,9 @@ type Reporter struct {
 type part struct {
 	rpc.Part
 	gate verbs.Gate // the client's gate; it opens when the part is over
-	// over is true when the outcome of the part is known. Then lost is false if the metadata server
-	// has answered, and true if no answer came: the server may or may not have the part.
+	// over is true when the Reporter makes no more attempts to send the part. Then lost is false if
+	// the metadata server has answered, and true if no answer came: the server may or may not have
+	// the part.
 	over, lost bool
 }
 

@@ -569,7 +569,8 @@ type departure struct {
 	left map[blockID]bool // the blocks that are left to other clients
 }
 
-// blocks leaves the client's blocks that it has not left yet.
+// blocks leaves the client's blocks to other clients. It skips blocks that were left already, and
+// blocks with an object whose operation has an unknown outcome.
 func (d departure) blocks(deadline clock.Time) error {
 	for _, b := range d.space.blocks {
 		if slices.ContainsFunc(d.unsure, func(o object) bool { return o.block == b }) {

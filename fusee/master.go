@@ -103,9 +103,9 @@ type sign struct {
 // error changes nothing from then on.
 var ErrDeposed = errors.New("another master has taken charge of the store")
 
-// deadAfter is how many READs per lease must fail in sequence before a server counts as crashed: if
-// the server may be silent for n leases, n*deadAfter READs. A client counts as dead when this many
-// checks have found no sign of life (see tend).
+// deadAfter decides when silence counts as death. A memory server that may be silent for n leases
+// counts as crashed only after n*deadAfter READs in a row have failed. A client counts as dead
+// after deadAfter checks in a row without a sign of life (see look).
 const deadAfter = 2
 
 // OpenMaster makes the master of a store. First it fences the former master. Then it changes the

@@ -468,8 +468,9 @@ func (c *grower) suspects(s *split, slot layout.Slot, deadline clock.Time) error
 	return c.recoverOwner(slot, deadline)
 }
 
-// vacateGroups swaps each slot whose key moves to its leaving value (layout.Format.Leave). This
-// value counts as empty, but still says which object the slot has named.
+// vacateGroups replaces, by CAS, the value of each slot whose key moves. The new value is the
+// slot's leaving value (layout.Format.Leave): it counts as empty, but still says which object the
+// slot has named.
 func (c *grower) vacateGroups(s *split, deadline clock.Time) error {
 	var some []move
 	list := s.moves[:0]

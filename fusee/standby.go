@@ -35,8 +35,9 @@ type Standby struct {
 	// known is the last view that this standby has seen.
 	known layout.View
 	// reigns has the words by which the master shows that it is alive, as the servers had them
-	// last. heard is when one of these words was last seen to change. counted is true if that word
-	// had the number of this standby. beats counts the signs of life that this standby has written.
+	// last. heard is when one of these words was last seen to change. counted is true if the
+	// changed word had the number of this standby: then the master counts on this standby. beats
+	// counts the signs of life that this standby has written.
 	reigns  [layout.MaxServers]uint64
 	heard   clock.Time
 	counted bool

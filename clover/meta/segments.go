@@ -189,11 +189,12 @@ func (s *pool) rest(asks layout.Class) {
 	}
 }
 
-// press is called when there was no free node of a class for client `to`. It returns true if nodes
-// may become free: other clients may give some back, or the next search may find segments that can
-// rest. The next answer to each client asks it to return unused nodes, and a client that works
-// sends at least two requests in a lease. The nodes of a client that has sent no request since then
-// become free when its lease ends.
+// press is called when there was no free node of a class for client `to`. From then on, the answers
+// to all clients ask them to return unused nodes, and a client that works sends at least two
+// requests in a lease. press returns true if nodes may still become free: another client was
+// perhaps not asked yet; or the nodes of a client that has sent no request since the class ran out
+// become free when the client's lease ends; or the next search may find segments that can lose
+// their class.
 func (s *pool) press(c layout.Class, to uint32) bool {
 	if !s.space.Shared {
 		return false

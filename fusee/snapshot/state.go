@@ -83,8 +83,8 @@ var eventNames = [...]string{
 
 func (e event) String() string { return eventNames[e] }
 
-// edges is the state diagram: in state `from`, the event `on` leads to state `to`, and the owner
-// must do the action `does`.
+// edges is the state diagram of a Writer: in state `from`, the event `on` leads to state `to`, and
+// the Writer's owner must do the action `does`.
 var edges = [...]struct {
 	from State
 	on   event

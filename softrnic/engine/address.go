@@ -136,8 +136,8 @@ func (p *port) activeMTU() verbs.MTU {
 	return verbs.MTU256
 }
 
-// pathTo returns the attributes of an address handle for datagrams from the address local to the
-// address remote. If local is not an address of the NIC, SourceGID is -1, which is invalid.
+// pathTo returns the attributes of an address handle for datagrams from address `local` to address
+// `remote`. If `local` is not an address of the NIC, SourceGID is -1, which is invalid.
 func (p *port) pathTo(local, remote netip.Addr) verbs.AHAttr {
 	a := verbs.AHAttr{DestGID: verbs.GIDOf(remote), SourceGID: -1}
 	for i, g := range p.cfg.GIDs {

@@ -40,7 +40,8 @@ func (l *members) last() (store.Clients, int) {
 	return l.found[n-1], n
 }
 
-// Open opens a client. If the store is lost and may be replaced, Open finds the store again first.
+// Open opens a client. If the store is lost, and is one that can be made again (replaced), Open
+// finds the new store, and opens a client of that.
 func (l *members) Open(deadline clock.Time) (kv.Store, error) {
 	list, n := l.last()
 	c, err := list.Open(deadline)

@@ -41,8 +41,9 @@ func (w *watch) pause(rt interface{ Sleep(d time.Duration) }, random func(n int6
 	}
 }
 
-// lock takes the lock of an entry. It fills `head` with the head of the entry's copy in place,
-// which is whole then. If lock fails, the key is not changed.
+// lock takes the lock of an entry. It fills `head` with the first bytes of the copy in place, the
+// one of the entry's two copies that readers use. This copy is whole when the client gets the lock.
+// If lock fails, the key is not changed.
 func (c *Client) lock(e entry, key uint64, head []byte, deadline clock.Time) (tag, error) {
 	c.locks++
 	own := makeTag(c.Conn.Owner(), c.locks)

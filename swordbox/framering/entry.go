@@ -7,7 +7,7 @@ import (
 )
 
 // header is the beginning of an entry. It names the entry, so that the ring notices a stale one
-// (unless it is trusting), and says which part of which frame follows. Numbers are big-endian. The
+// (unless Config.Trusting), and says which part of which frame follows. Numbers are big-endian. The
 // number before a group of fields is its offset, and the number behind a field is the length of the
 // field, both in bytes:
 //

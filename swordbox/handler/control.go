@@ -87,8 +87,8 @@ type EntriesReport struct {
 	Removed uint64 `json:"removed"`
 	Refused uint64 `json:"refused"`
 	Why     string `json:"why,omitempty"`
-	// Down names a server to which the switch has no connection, and says why; "" means that there
-	// is no such server.
+	// Down names a server of the table to which the switch has no connection, and says why; ""
+	// means that the switch is connected to every server of the table.
 	Down string `json:"down,omitempty"`
 }
 

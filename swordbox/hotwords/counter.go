@@ -91,8 +91,8 @@ func (c *Counter) Observe(_ *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 	}
 }
 
-// count counts the units that a request touches. A request of no bytes counts for the unit of its
-// address.
+// count adds a request to the counts of the units that it touches, at most maxUnits of them. A
+// request of no bytes touches the unit of its address.
 func (c *Counter) count(w *watched, kind int, t handler.Target) {
 	first := t.VA >> w.shift
 	last := (t.VA + uint64(max(t.Length, 1)) - 1) >> w.shift

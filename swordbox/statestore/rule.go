@@ -55,7 +55,7 @@ func init() {
 	})
 }
 
-// Selects reports whether a rule of action count has the key store.
+// Selects reports whether r, a rule of action count, has a value for the key `store`.
 func Selects(r *rules.Rule) bool { return r.Options[hotwords.KeyStore] != "" }
 
 func check(r *rules.Rule) error {

@@ -55,7 +55,7 @@ const (
 	codeState = 100
 	// codePrivilege: the plugin lacks the rights of root.
 	codePrivilege = 101
-	// codeTaken: the container's interface is attached already, or the name is taken.
+	// codeTaken: the container's interface is attached to the rack already.
 	codeTaken = 102
 )
 

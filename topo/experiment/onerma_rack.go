@@ -13,8 +13,8 @@ import (
 const (
 	// SoloIdle is one READ of 64 bytes at a time, without other load.
 	SoloIdle = "idle"
-	// SoloCrash is GETs by clients of the service kvcs, of which there are Hosts, in runs before,
-	// during and after a crash of the NIC of a replica.
+	// SoloCrash is three runs of GETs by Hosts clients of the service kvcs: before a crash of the
+	// NIC of a replica, with the crash, and after it.
 	SoloCrash = "crash"
 	// SoloKeys replaces the key of a region by REKEY and READs with the new key, again and again.
 	// With WayRoCE it makes a new connection and READs over it instead.

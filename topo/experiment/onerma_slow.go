@@ -7,10 +7,10 @@ import (
 	"github.com/rdmalab/rdmalab/topo/papers"
 )
 
-// The network of the paper's testbed: links of 100 Gbit/s, and a round trip of 5 µs, in which a link
-// is passed four times. OneRMALinkDelay is a quarter of the round trip less 250 ns, about the time of
-// a frame's bytes. A rack in slow motion has the same network with all times multiplied by
-// SlowMotion.
+// The network of the paper's testbed: links of 100 Gbit/s, and a round trip of 5 µs, which crosses
+// four links. OneRMALinkDelay is the delay of a link: a quarter of the round trip, minus 250 ns,
+// which is about how long a link takes to send the bytes of a frame. A rack in slow motion has the
+// same network with all times multiplied by SlowMotion.
 const (
 	OneRMARTT       = 5 * time.Microsecond
 	OneRMARate      = 100_000_000_000

@@ -8,8 +8,9 @@ import (
 
 // paperMops returns the throughput of Clover in millions of operations a second that the SwordBox
 // paper measured (figure 11, from its authors' data), with a percentage of writes. steer is none,
-// write, read or both: what the switch steers. Of the numbers of clients in the figure, the one
-// nearest to clients counts. 0 means that the figure has no such curve.
+// write, read or both: what the switch steers. If the figure has no point for this number of
+// clients, paperMops returns the value at the nearest number. 0 means that the figure has no such
+// curve.
 func paperMops(writes float64, steer string, clients int) float64 {
 	v, _ := papers.MustLoad("swordbox/fig11").Near(strconv.FormatFloat(writes, 'g', -1, 64), steer, float64(clients))
 	return v / 1e6

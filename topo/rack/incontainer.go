@@ -73,8 +73,8 @@ func ContainerInit(dir, host string) int {
 	return (&containerNode{dir: dir, rack: s, host: h, log: io.MultiWriter(file, os.Stderr)}).run()
 }
 
-// run runs the daemon until it ends, and again after each replacement of the NIC. It returns the
-// exit status.
+// run runs the daemon until it ends, and returns its exit status. If the daemon was killed because
+// the container's interface was replaced (see watchNIC), run starts it again instead.
 func (n *containerNode) run() int {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, unix.SIGTERM, unix.SIGINT)

@@ -184,9 +184,9 @@ func (o *operator) collect() {
 	}
 }
 
-// runLocksPublished makes one run of lock histories under published rules. The report has the holes
-// that may cause its damage. With every second seed, clients change words by atomics alone, because
-// WRITEs to words do damage so early that it would hide all other damage.
+// runLocksPublished makes one run of lock histories under published rules. The report names the
+// holes that may have caused the damage of the run. With every second seed, clients change words by
+// atomics alone, because WRITEs to words do damage so early that all other damage would be hidden.
 func runLocksPublished(e *env) error {
 	var r *lockRun
 	err := runLocksWith(e, recordedPublished, func(run *lockRun) { r, run.polite = run, e.seed%2 == 0 })

@@ -157,8 +157,9 @@ func (r *lookupRun) load() error {
 	if r.asked < len(list) || waiting > 0 {
 		return err
 	}
-	// The published handler does not wait for the answers to its WRITEs. At the next call of load
-	// the WRITEs have been executed, so load waits for that call.
+	// Under a published rule, waiting is 0 as soon as all WRITEs are sent. They have been executed
+	// when load is called again. So the first call that comes here only sets r.written, and the
+	// next one sets r.loaded.
 	if r.loaded = r.written || r.plan.mode == modeHardened; r.loaded {
 		r.oracle.readTable()
 		if n, m := r.count("written"), len(r.oracle.slots()); n != uint64(m) && r.plan.mode == modeHardened {

@@ -39,7 +39,8 @@ type treeRun struct {
 }
 
 // treePatience is the time from the beginning of an operation to its deadline. It is longer than
-// any fault, and than a lease, except that of publishedCalm, which is equal.
+// any fault, and longer than the lease of any run, except a run of publishedCalm, whose lease is
+// treePatience.
 const treePatience = 2 * time.Second
 
 // slack is how long after its deadline an operation may end: treeSlack, and the time for which

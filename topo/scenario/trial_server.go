@@ -12,10 +12,10 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// Faults of the host that runs a store's server, besides those of trialFault. Another server is
-// started, during the fault or later, on the same host or the other one. A Resident server (see
-// store.TrialServer), whose memory survives its process, is replaced only after trialServerStops
-// and trialServerNIC, on the same host.
+// Faults of the host that runs a store's server, besides those of trialFault. During the fault or
+// later, another server is started on one of the two serverHosts (serverFault.next). For a store
+// with a Resident server (see store.TrialServer), whose memory survives its process, another server
+// is started only after trialServerStops and trialServerNIC, and always on the same host.
 const (
 	trialServerStops = "server crashes"
 	// trialServerAgain: a second server is started though the first one works.

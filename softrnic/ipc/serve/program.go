@@ -201,7 +201,7 @@ func command[A any](f func(p *program, a A) (result, error)) programHandler {
 // programQueues executes the commands that concern queues and address handles.
 type programQueues struct{ *program }
 
-// ofQueues makes a command handler of a method of programQueues, as command does.
+// ofQueues makes a command handler of a method of programQueues (see the function `command`).
 func ofQueues[A any](f func(q programQueues, a A) (result, error)) programHandler {
 	return command(func(p *program, a A) (result, error) { return f(programQueues{p}, a) })
 }
@@ -222,8 +222,8 @@ func of[T any, A objectArgs](k uverbsKind, f func(p *program, o T, a A) (result,
 	})
 }
 
-// ofQueue makes a command handler of a method of programQueues whose first argument is an object,
-// as the function of does with a function.
+// ofQueue makes a command handler of a method f of programQueues. The first argument of f is the
+// object of kind k that the command names (see the function `of`).
 func ofQueue[T any, A objectArgs](k uverbsKind, f func(q programQueues, o T, a A) (result, error)) programHandler {
 	return of(k, func(p *program, o T, a A) (result, error) { return f(programQueues{p}, o, a) })
 }

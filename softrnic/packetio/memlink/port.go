@@ -51,7 +51,7 @@ type Port struct {
 	rxPackets, rxBytes, rxDropped atomic.Uint64
 	txPackets, txBytes, txDropped atomic.Uint64
 
-	mu sync.Mutex // guards changes of the field `at`, and the fields below against Close
+	mu sync.Mutex // guards changes of the field `at`, and the fields bells, own and sleeper
 	// bells is an epoll descriptor that has an event when the bell of the current link rings, or when
 	// the eventfd own is set.
 	bells int

@@ -96,9 +96,10 @@ func (m *Machine) foresee(e *entry, s *server, p *pipeline.Parsed) {
 	}
 }
 
-// sendAgain sends a retransmission in the same way as the first copy. The entry becomes open again,
-// because the server will answer a second time. A retransmission for a part of a READ is dropped
-// (hole 6), and so is one that has no entry (holes 14 and 41).
+// sendAgain sends a retransmission in the same way as the first copy of the request. The request's
+// map entry becomes open again, because the server will answer a second time. A retransmission for
+// a part of a READ is dropped (hole 6), and so is one of a request whose map entry is gone (holes
+// 14 and 41).
 func (m *Machine) sendAgain(c *pipeline.Ctx, from *client, p *pipeline.Parsed) pipeline.Verdict {
 	m.stats.Retransmitted++
 	t := &from.sent[p.BTH.PSN%ringSize]

@@ -94,8 +94,8 @@ func (p *soloRun) measure(ctx context.Context, l *experiment.OneRMA, out *experi
 
 func (p *soloRun) trips(d time.Duration) float64 { return float64(d) / float64(p.trip) }
 
-// config returns the configuration of a test to the server of the experiment. The connections of
-// RoCEv2 have the ACK timeout of clients of experiments.
+// config returns the configuration of a test of package perf against the server of the experiment.
+// With WayRoCE, the test's connections have the ACK timeout that all clients of experiments have.
 func (p *soloRun) config(way, test string) *perf.Config {
 	cfg := &perf.Config{Test: test, To: p.to}
 	if way == experiment.WayRoCE {
