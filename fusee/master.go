@@ -104,8 +104,8 @@ type sign struct {
 var ErrDeposed = errors.New("another master has taken charge of the store")
 
 // deadAfter decides when silence counts as death. A memory server that may be silent for n leases
-// counts as crashed only after n*deadAfter READs in a row have failed. A client counts as dead
-// after deadAfter checks in a row without a sign of life (see look).
+// counts as crashed only after n*deadAfter READs in a row have failed. A client counts as dead when
+// its lease is over and deadAfter checks after that have found no sign of life (see look).
 const deadAfter = 2
 
 // OpenMaster makes the master of a store. First it fences the former master. Then it changes the
