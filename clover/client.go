@@ -118,8 +118,9 @@ func (c *session) addServers(list []rpc.Server) error {
 // memory server accepts the new connection, it ends the client's former one, which Claim.Replaces
 // names. From then on the memory server executes no request of the former connection.
 //
-// After the connection is made, reach reads the superblock before the client reads anything else
-// there: the client must not mistake the memory of a restarted server for the store's.
+// After the connection is made, the method reach reads the superblock before the client reads
+// anything else there: the client must not mistake the memory of a restarted server for the
+// store's.
 func (c *session) dialMemory(i int, addr netip.Addr) remotemem.Connect {
 	return func(qp verbs.QP, until clock.Time) (err error) {
 		s := &c.servers[i]
@@ -284,7 +285,8 @@ func (c *session) reach(i int, deadline clock.Time) error {
 // wait for requests of other clients. So a request there must complete before the lease ends. If it
 // does not, this client ends the connection.
 //
-// do does not connect again after a failure, because reach must read the superblock first.
+// do does not connect again after a failure, because the method reach must do that: it also reads
+// the superblock.
 func (c *session) do(deadline clock.Time, ops ...*remotemem.Op) error {
 	if !c.lease.Valid(c.rt.Now()) {
 		return errLease

@@ -383,8 +383,8 @@ func (s *split) pass(group, groups int) {
 	}
 }
 
-// listGroup adds slots of a group to s.moves: those that name objects, and leaving slots. The group
-// was read as the n-th of the buffer.
+// listGroup adds slots of a group to s.moves: those that name objects, and leaving slots. The
+// buffer has the group at groupIn(n), to which the client has read it.
 func (c *grower) listGroup(s *split, group, n int) (err error) {
 	shape := &c.super.Shape
 	if c.scratch, err = c.bytes(c.scratch, groupIn(n), layout.GroupLen); err != nil {

@@ -63,8 +63,9 @@ type members struct {
 	// until is the time to which the client may use its view before it reads the views of the
 	// members again.
 	until clock.Time
-	// exempt is true for the master, which changes the view itself. awaits is true for a client
-	// that becomes the standby. Both may begin also in the middle of a change of the members.
+	// exempt is true for a master, which changes the view itself, and for its standby: neither
+	// needs a lease of the view. awaits is true for a client that becomes the standby. A master and
+	// such a client may begin also in the middle of a change of the members.
 	exempt, awaits bool
 	// missing are the members, as bits, that did not answer this master when it began.
 	missing uint32
@@ -220,7 +221,7 @@ func (m *memory) see(v layout.View) error {
 
 // confirm does nothing while the lease of the client's view lasts. When the lease is over, confirm
 // reads the views of all members. If all of them are the client's view, confirm extends the lease;
-// otherwise it returns the error with which see refuses one of them.
+// otherwise it returns the error of the method `see` for the first view that differs.
 func (m *memory) confirm(deadline clock.Time) error {
 	if m.view == 0 || m.exempt || !m.managed || m.rt.Now() < m.until {
 		return nil

@@ -22,8 +22,8 @@ type inquiry struct {
 }
 
 // begin starts a thread that asks the memory services of these servers, one after the other, each
-// for at most `limit`, until one does not answer. take returns the outcome later. begin returns
-// false if an earlier inquiry is still going on.
+// for at most `limit`, until one does not answer. Later the method `take` returns the outcome.
+// begin returns false if an earlier inquiry is still going on.
 func (q *inquiry) begin(s *Server, limit time.Duration, servers ...netip.Addr) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -336,8 +336,8 @@ func settleView(s *Server, fill []int, all bool) error {
 }
 
 // voidGone looks for servers whose nodes are lost, because every server that has a copy of these
-// nodes is out. For each such server it calls voidServer and forsake. It reports whether there is
-// one.
+// nodes is out: its copies do not count any more. For each server whose nodes are lost, voidGone
+// calls voidServer and forsake. It reports whether there is one.
 func voidGone(s *Server) (gone bool) {
 	for of := range s.memory {
 		if s.isGone(of) {

@@ -26,8 +26,8 @@ const (
 	PathLease  = "lease"  // POST; the answer is a Lease
 )
 
-// node is the store's part of a host's daemon. When the host knows a table, its clients use the
-// table as Use says.
+// node is the store's part of a host's daemon. When the host knows a table, Use says how the
+// clients on this host use the table.
 type node struct {
 	store.Passive[Use, *fusee.Client]
 	master master

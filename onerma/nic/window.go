@@ -141,8 +141,9 @@ func (w *window) expired(now clock.Time) (waiter, bool) {
 	return waiter{}, false
 }
 
-// deadline returns when the first waiter expires, or the first bytes of owe are given back. All
-// waiters have the same dispatch timeout, so the first one of each FIFO expires first.
+// deadline returns when the first waiter expires, or, if that is earlier, when the first bytes in
+// w.owed no longer count in the window. All waiters have the same dispatch timeout, so the first
+// one of each FIFO expires first.
 func (w *window) deadline() clock.Time {
 	at := clock.Never
 	if len(w.owed) > 0 {

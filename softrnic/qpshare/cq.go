@@ -59,8 +59,8 @@ func (h *Hub) step(err error) {
 	h.succeed()
 }
 
-// poll polls the completion queue that all members share once, and passes its completions to the
-// members. The caller is the leader, the only member that polls.
+// poll makes one poll of the completion queue that all members share, and passes the completions to
+// the members. The caller is the leader, the only member that polls.
 func (h *Hub) poll() (int, error) {
 	n, err := h.cq.Poll(h.wcs[:])
 	if n == 0 {

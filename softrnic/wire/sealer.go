@@ -12,8 +12,9 @@ type Sealer struct {
 	buf [sealBuf]byte
 }
 
-// hash/crc32 is fast for lengths of at least sealMin bytes that are multiples of sealUnit. A Sealer
-// copies packets of at most sealBuf bytes, lead included.
+// hash/crc32 is fast for lengths of at least sealMin bytes that are multiples of sealUnit. So a
+// Sealer copies a packet, with zeros and the lead in front of it, to a buffer of sealBuf bytes,
+// unless the packet is too long for that.
 const (
 	sealMin  = 64
 	sealUnit = 16

@@ -158,7 +158,7 @@ func (n *centralNode) serve(c *Coordinator, over chan struct{}) {
 }
 
 // coordinator returns the coordinator that the host has started, even if it has failed since; nil
-// if none was started or end has ended it.
+// if none was started, or if the method `end` has ended it.
 func (n *centralNode) coordinator() *Coordinator {
 	n.mu.Lock()
 	defer n.mu.Unlock()

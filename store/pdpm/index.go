@@ -65,8 +65,8 @@ func (x *index) look(key uint64) (p place, known bool) {
 
 // acquire gives the caller the right to change a key, until release. waited is true if it had to
 // wait for another request that changed the key. If the key is unknown, claim makes acquire add it.
-// p is nil if the key is unknown and claim is false, or if the server has no free entry. The error
-// is verbs.ErrTimeout.
+// p is nil if the key is unknown and claim is false, or if the server has no free entry. The only
+// error is verbs.ErrTimeout.
 func (x *index) acquire(key uint64, claim bool, deadline clock.Time) (p *place, waited bool, err error) {
 	x.mu.Lock()
 	p = x.keys[key]

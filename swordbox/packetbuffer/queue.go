@@ -77,8 +77,8 @@ func (q *queue) accept(c *pipeline.Ctx, f packetio.Frame) {
 }
 
 // store puts a frame into the ring, or drops it. It returns false if the frame must wait: no server
-// can take it at present, an earlier queue of the port still has frames, or a queue in rivals still
-// has frames in its ring.
+// can take it at present, an earlier queue of the port still has frames, or the ring of another
+// port, which overlaps this ring in memory (rivals), still has frames.
 func (q *queue) store(c *pipeline.Ctx, f packetio.Frame) bool {
 	if !q.place.Oldest() || slices.ContainsFunc(q.rivals, func(o *queue) bool { return !o.empty() }) {
 		return false

@@ -90,8 +90,8 @@ const (
 	writerBytes   = 4096
 )
 
-// serveRegion starts an application on a host that registers a memory region and sends its
-// description to conns clients. After that the host is passive.
+// serveRegion starts an application on a host. The application registers a memory region, and sends
+// the description of the region to `conns` clients. After that the host is passive.
 func (e *env) serveRegion(host string, conns int) {
 	h := e.rack.Host(host)
 	h.Go(writerService, true, func(ctx verbs.Context) {

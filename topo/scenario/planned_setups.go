@@ -17,9 +17,9 @@ type smallSetup struct {
 	// rules holds the switch's lists of rules. The switch starts with the first list; the act
 	// newRules loads another one.
 	rules []string
-	// warm has the steps that each client does before the time smallReady, by which the switch
-	// learns words and R_Keys. script has the steps that each client does from smallReady on, when
-	// the adversary acts.
+	// warm has the steps that each client does before the time smallReady; from these steps the
+	// switch learns words and R_Keys. script has the steps that each client does from smallReady
+	// on, when the adversary acts.
 	warm, script [2][]step
 	window       int       // window of the NICs in packets; 0 means their default
 	mtu          verbs.MTU // path MTU of the clients' connections; 0 means the largest

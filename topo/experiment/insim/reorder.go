@@ -64,8 +64,8 @@ func (p *Sim) Order(ctx context.Context, l experiment.Order) (map[int]float64, e
 }
 
 // record is called for each event of the simulation. It notes the number, in the order of arrival,
-// of each WRITE that reaches the switch, and counts each WRITE that reaches the server by its
-// distance.
+// of each WRITE that reaches the switch. It counts the WRITEs that reach the server by their
+// distance (see experiment.Platform.Order).
 func (r *orderRun) record(ev *sim.Event) {
 	if ev.Kind != sim.Delivered || wire.ParseFrame(ev.Frame, &r.frame) != nil || r.frame.BTH.Opcode != wire.RCWriteOnly || len(r.frame.Payload) != 8 {
 		return
