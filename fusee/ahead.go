@@ -154,7 +154,7 @@ func (q *requests) unknown() bool {
 	return slices.ContainsFunc(q.asked, func(r request) bool { return r.open })
 }
 
-// join waits until the thread of the request ahead has ended, if there is one.
+// join waits until the thread that requests a block ahead has ended, if there is one.
 func (q *requests) join() {
 	if a := q.ahead; a != nil {
 		_ = a.wait(clock.Never)

@@ -116,8 +116,8 @@ func (m *Master) visit() error {
 			m.refuse()
 			return fmt.Errorf("fill memory server %d: %w", i, err)
 		default:
-			// The server does not answer, or another master is claiming it: visit asks it again
-			// later.
+			// The server does not answer, or another master is claiming it: the method visit
+			// asks the server again later.
 			err = c.fab.Break(i)
 		}
 		return err

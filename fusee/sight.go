@@ -293,7 +293,8 @@ func (v *sight) fill(at uint64) {
 	}
 }
 
-// filled is a value that stands for any object: fill marks a slot as not empty by it.
+// filled is a value that stands for any object. The method fill gives it to a slot of a sight, so
+// that the slot does not count as empty.
 const filled = ^layout.Slot(0)
 
 // takes reports whether the key may be inserted into the slot at offset `at`: no split moves the

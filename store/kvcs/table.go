@@ -29,7 +29,8 @@ const (
 	opDelete
 )
 
-// step is a kind of record: the first step of a change, or its second.
+// step is a kind of record: the first step of a change (stepSet or stepRemove), or the second one
+// (stepCommit).
 type step uint8
 
 const (

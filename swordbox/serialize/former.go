@@ -33,8 +33,8 @@ const (
 	reconnectAge = 250 * time.Microsecond
 )
 
-// former names requests for which a new flow waits: all requests of a shared connection before
-// position end.
+// former names requests for which a new flow waits: all requests of a shared connection whose
+// positions are before `end`.
 type former struct {
 	conn *requester.Conn
 	end  uint32

@@ -31,8 +31,8 @@ type server struct {
 	links    []*link
 	shards   int
 	patience time.Duration // how long the rules let a CAS wait for its value
-	// want is how many shards the rules need. resize sets shards to it when no request is in
-	// flight.
+	// want is how many shards the rules need. The method resize sets shards to want when no request
+	// is in flight.
 	want int
 	keys keys
 	words

@@ -141,7 +141,8 @@ func (m *Machine) Spec() pipeline.Part {
 	return pipeline.Part{
 		Tables: []pipeline.TableSpec{{Name: "counting rules", KeyBits: 128 + 32 + 2*64, ValueBits: 48 + 20 + 8, Entries: rules.MaxRules}},
 		Registers: []pipeline.RegisterSpec{
-			// An entry has the number of a counter, the amount that waits for it, and whether it is in use.
+			// An entry has the number of a counter, the amount that waits for the counter, and
+			// whether the entry is in use.
 			{Name: "pending counts", Width: 32 + 64 + 1, Entries: n * MaxPending, Each: MaxPending},
 			// An entry has the PSN of a FETCH_ADD, its counter, and its amount.
 			{Name: "adds in flight", Width: 24 + 32 + 64, Entries: n * inFlight, Each: inFlight},

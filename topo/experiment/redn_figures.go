@@ -83,8 +83,8 @@ func chainMean(o *outcome) float64   { return o.chain.Mean.Seconds() * 1e6 }
 func chainMedian(o *outcome) float64 { return o.chain.Median.Seconds() * 1e6 }
 func chainP99(o *outcome) float64    { return o.chain.P99.Seconds() * 1e6 }
 
-// rednPanel is a panel of figures, with the times of processes for it: see RedN.Trip, Serve and
-// Wake.
+// rednPanel is a panel of a figure: its name, and the times that its loads take in processes, which
+// are the fields Trip, Serve and Wake of RedN.
 type rednPanel struct {
 	name              string
 	trip, serve, wake time.Duration

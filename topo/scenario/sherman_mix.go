@@ -26,7 +26,7 @@ var treeMixes = planMixes[*treePlan]{
 	{"locks", 0.2, (*treePlan).mixLocks, []string{"format", "hangs"}},
 }
 
-// blend applies the mixes whose names list has to the plan. If list is "", the seed draws them.
+// blend changes the plan by the mixes that `list` names. If `list` is "", the seed draws the mixes.
 func (p *treePlan) blend(e *env, list string) {
 	chosen := treeMixes.choose(e.seed, list)
 	if p.shape.Kind == layout.Published && list == "" {
