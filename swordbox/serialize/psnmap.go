@@ -24,7 +24,7 @@ const mask24 = 1<<24 - 1
 
 // psnMap translates between the client's PSNs and the PSNs that the server sees on the client's
 // connection. Moved requests have a PSN at the client and none at the server. The map remembers the
-// newest segments: runs of the client's PSNs whose requests are in the same place.
+// newest segments: runs of the client's PSNs whose requests have all moved, or have all stayed.
 type psnMap struct {
 	segs    []segment // ring of n segments; head is the position of the oldest one
 	head, n int

@@ -28,7 +28,7 @@ type OneRMARack struct {
 	// before the load begins. FileRTT is the rtt of the rack file, on which congestion control and
 	// timeouts are based.
 	RTT, FileRTT time.Duration
-	// InTrip is how many operations end in a round trip.
+	// InTrip is the mean number of operations that end in the time of a round trip.
 	InTrip float64
 	// NewAndRead is the median time of a round of SoloKeys: a new key or connection, and a READ.
 	// OneRMAResult.Median is the median time of its first part, without the READ.

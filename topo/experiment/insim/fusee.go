@@ -27,8 +27,8 @@ const (
 	// indexValue is the largest value of an object of one unit. The published system takes such an
 	// object for a key with a value of 128 bytes.
 	indexValue = layout.Unit - layout.Overhead
-	// indexOpen is the virtual time until which the table is made, indexReady until which all keys
-	// are loaded, and indexWarm until which all clients know the slots of all keys.
+	// indexOpen is the virtual time by which the table is made, indexReady that by which all keys are
+	// loaded, and indexWarm that by which all clients know the slots of all keys.
 	indexOpen  = clock.Time(time.Second)
 	indexReady = clock.Time(2 * time.Second)
 	indexWarm  = clock.Time(6 * time.Second)
