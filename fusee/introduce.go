@@ -145,7 +145,7 @@ func (c *Client) enter(deadline clock.Time) error {
 			return err
 		}
 	}
-	c.view = 0 // no view yet: the present connections have no owner, and register ends them
+	c.view = 0 // the client has no view yet; register ends the connections, which have no owner
 	for {
 		if err := c.register(limit()); err != nil {
 			return err

@@ -196,8 +196,8 @@ func (p *placing) discard(c *Client, deadline clock.Time) error {
 	return err
 }
 
-// abandon ends an attempt of an INSERT because of the error `why`. No slot names the object, except
-// perhaps the outdated one, which abandon empties first.
+// abandon ends an attempt of an INSERT because of the error `why`. If the slot p.outdated names the
+// object, abandon first empties this slot; no other slot names the object.
 func (p *placing) abandon(c *Client, why error, deadline clock.Time) error {
 	if err := p.discard(c, deadline); err != nil {
 		c.unsure = append(c.unsure, p.object)

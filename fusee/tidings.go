@@ -18,8 +18,8 @@ type tidings struct {
 	// standby knows.
 	standby uint64
 	seen    layout.View
-	// reign is the sign of life of the master, with the number of the standby on which it counts.
-	// view is the view of the server.
+	// reign is the sign of life of the master (layout.Beat). It contains the client number of the
+	// master's standby. view is the view that the server has.
 	reign uint64
 	view  layout.View
 	// master is the number of the last master that has claimed the server.

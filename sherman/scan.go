@@ -92,8 +92,8 @@ func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 			if _, err := c.covering(a, s.next, 0, deadline); err != nil {
 				return err
 			}
-			// covering has read the page into c.page. Its READs overwrite only the first leaf's
-			// part of the registered buffer.
+			// covering has read the page into c.page. The READs of covering overwrite the first
+			// leaf's part of the registered buffer, and leave the other leaves' parts as they are.
 			p = &c.page
 		}
 		if err := c.emit(s, p, deadline); err != nil || s.end || s.left == 0 {

@@ -98,7 +98,8 @@ func (c *changer) repair(deadline clock.Time) {
 	c.cost.CAS, c.cost.Retries = own.CAS, own.Retries
 }
 
-// adoptAll adds the missing separators that the client knows.
+// adoptAll adds the separator that is missing in the tree as far as the client knows (c.heal) to a
+// page of the level above. It goes on as long as this shows that a further separator is missing.
 func (c *changer) adoptAll(deadline clock.Time) {
 	for range maxRepairs {
 		s := c.heal

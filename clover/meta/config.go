@@ -137,7 +137,8 @@ func (c *Config) validate() error {
 // which can be full while others are not. It returns "" if the classes share the memory.
 func Fixed(s *Server) string { return whyFixed(&s.space, s.format) }
 
-// whyFixed does the work of Fixed for the space s with nodes of format f.
+// whyFixed returns why each class of nodes has a fixed part of the space s, whose nodes have format
+// f. It returns "" if the classes share the space.
 func whyFixed(s *layout.Space, f layout.Format) string {
 	of := "nodes"
 	if s.Backups > 0 {

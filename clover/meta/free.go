@@ -18,8 +18,8 @@ type free struct {
 }
 
 // maxLag is the largest number by which pace raises a version. If a node's version is further below
-// front, pace assumes that the node has begun again with version 1, and lowers front to that
-// version.
+// free.front, pace assumes that the node has begun again with version 1, and sets free.front to the
+// node's version.
 const maxLag = 64
 
 // pace returns the version for the next use of a superseded node whose next version would be v. If

@@ -89,8 +89,8 @@ func (s *chains) collect(client uint32, records []rpc.Record) {
 	}
 }
 
-// advance follows the chains of reports, beginning with the oldest report. With `all` it handles
-// all reports, otherwise up to `lanes` of them.
+// advance follows the chains to which the reported appends belong, beginning with that of the
+// oldest report. If `all` is true, it handles all reports, otherwise up to `lanes` of them.
 func (s *chains) advance(all bool) {
 	w := &s.walk
 	for len(w.hints) > w.followed {

@@ -120,8 +120,8 @@ func (s *pool) count() (n [layout.Classes]uint64) {
 }
 
 // grow gives a class one segment of each server that has an unused one and answers. It returns false
-// if it gave none. While the orphan has nodes (s.orphans), grow does nothing: a chain may lead to a
-// node in lost memory, and that node may be in an unused segment.
+// if it gave none. While s.orphans is true, grow does nothing: a chain may lead to a node in lost
+// memory, and that node may be in an unused segment.
 func (s *pool) grow(c layout.Class) bool {
 	if s.orphans || s.space.PerSegment(c) == 0 {
 		return false

@@ -87,8 +87,8 @@ func (s *Server) watchCopies(now clock.Time) {
 // another server has (memory.since). If no server answers, that says nothing about a single server:
 // the metadata server's own link may be cut. When one server then answers again, noteSilence sets
 // memory.since of the others to the present time: earlier failed attempts to reach them say nothing
-// about them, and one attempt may take half a lease. Otherwise these servers would stop counting
-// before they are tried again.
+// about them, and one attempt may take half a lease. Otherwise the copies on these servers would no
+// longer count before the metadata server has tried to reach them again.
 func noteSilence(s *Server) {
 	now, answers := s.rt.Now(), false
 	for i := range s.memory {

@@ -390,8 +390,8 @@ func (e *Executor) issue(now clock.Time) (first error) {
 	return first
 }
 
-// one issues one operation of flow f. It returns false if f has no operation to issue, or must wait
-// for room in a window or for the pace.
+// one issues one operation of flow f. It returns false if f has no operation to issue, or if the
+// window of f or the local window has no room or allows the next operation only later (its pace).
 func (e *Executor) one(now clock.Time, f *flow) (bool, error) {
 	t := f.turns.first
 	if t == nil || !f.room() || !e.local.room() {

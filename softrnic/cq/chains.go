@@ -33,7 +33,8 @@ func (h *chains) remove(i int) {
 	}
 }
 
-// up moves a chain towards the front. It returns false if the chain stays where it is.
+// up moves the chain at index i towards the front of the heap, until the chain above it has an
+// older completion. It returns false if the chain stays where it is.
 func (h chains) up(i int) bool {
 	start := i
 	for i > 0 {

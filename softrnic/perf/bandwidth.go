@@ -64,8 +64,8 @@ func (m *meter) timed(j stream, res *Result) error {
 }
 
 // seen is called after each batch of completions of a timed part; complete is the number of
-// complete messages of this part. When enough messages are complete, seen measures the rate, for
-// peak.
+// complete messages of this part. When enough messages have completed since the last measurement,
+// seen measures their rate. The highest rate becomes m.peak.
 func (m *meter) seen(now clock.Time, complete int) {
 	m.part = complete
 	n := complete - m.marked

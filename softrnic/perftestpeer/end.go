@@ -69,7 +69,7 @@ type end struct {
 }
 
 // openEnd makes an end in state INIT with size bytes of memory. Its queues have room for `sends`
-// sends and `recvs` receives. wait is as in objects.open.
+// sends and `recvs` receives. wait is how long a completion may take; 0 means patience.
 func openEnd(ctx verbs.Context, typ verbs.QPType, size, sends, recvs int, wait time.Duration) (e *end, err error) {
 	e = &end{typ: typ}
 	defer func() {

@@ -181,8 +181,8 @@ const slotBits = 20
 
 func sendID(n, use uint64) uint64 { return (use<<slotBits|n)<<1 | 1 }
 
-// slotOf returns the slot's index in an ID. It returns false if the work request with this ID is
-// not in flight.
+// slotOf returns the index of a slot that is encoded in the ID of a work request. It returns false
+// if the work request with this ID is not in flight.
 func (h *Hub) slotOf(id uint64) (uint64, bool) {
 	n, use := id>>1&(1<<slotBits-1), id>>(slotBits+1)
 	if id&1 == 0 || n >= uint64(len(h.slots)) {

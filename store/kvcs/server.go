@@ -124,7 +124,8 @@ func (s *Server) tell(now clock.Time, out *Outbox) {
 	out.send(s.cfg.Coordinator, &message{kind: msgProgress, id: s.instance, store: s.store, number: s.position, at: uint32(s.copied)})
 }
 
-// Tick asks the coordinator for a copy of the table, or reports the progress (see tell).
+// Tick asks the coordinator for a copy of the table. Once a part of the copy has arrived, it
+// reports instead how far the server has come (see tell).
 func (s *Server) Tick(now clock.Time, out *Outbox) {
 	if now < s.Deadline() {
 		return

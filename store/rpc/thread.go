@@ -90,8 +90,8 @@ func (t *Thread) left() (list []*Conn) {
 	return list
 }
 
-// bury destroys the connections in list, which the method left has returned. Between these two
-// calls Poll empties the completion queue, so it has no completion of these connections any more.
+// bury destroys the connections in list, a result of Thread.left. Between left and bury, Poll
+// empties the completion queue, so it has no completion of these connections any more.
 func (t *Thread) bury(list []*Conn) {
 	if len(list) == 0 {
 		return

@@ -41,7 +41,8 @@ const Anywhere = -1
 type Free[T any] struct {
 	on   []Queue[T]
 	turn int // the server from which Pop(Anywhere) takes the next place
-	// credit is the credit of each server: see PopWeighed.
+	// credit has a number for each server. PopWeighed takes a place of the server with the greatest
+	// number.
 	credit []int64
 }
 

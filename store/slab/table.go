@@ -70,8 +70,8 @@ func (t *Table) Rests(s Segment) bool {
 func (t *Table) Resting() int { return len(t.resting) }
 
 // Wake removes the class of the resting segments whose epoch every client has left: oldest is the
-// oldest epoch that a client is in. waiting is true if some segments came to rest in the present
-// epoch, whose number is now.
+// oldest epoch that a client is in, and `now` is the present epoch. waiting is true if a segment
+// has come to rest in the present epoch.
 func (t *Table) Wake(oldest, now uint32) (waiting bool) {
 	t.resting = slices.DeleteFunc(t.resting, func(r resting) bool {
 		if r.epoch < oldest {

@@ -85,9 +85,10 @@ func (t *Table) reply(now clock.Time, from *host, to netip.Addr, body []byte) bo
 	return t.announce(now, s, b, from, &toB, &toA, &m)
 }
 
-// announce creates the flows of a connection from its REQ (s) and its REP (m). The host that has
-// sent the REP is the argument `from`; b names the connection there. toB and toA are the keys of
-// the flows to and from b.
+// announce creates the two flows of a connection from its REQ, recorded in s, and its REP m. Host
+// `from` has sent the REP: it is end b of the connection. The argument b names the connection by
+// the communication ID of this end. toB is the key of the flow to end b, toA that of the flow to
+// the other end.
 func (t *Table) announce(now clock.Time, s *setup, b setupKey, from *host, toB, toA *key, m *mad.REP) bool {
 	out := t.newFlow(now, toB, s.host, from.addr)
 	if out == nil {

@@ -135,8 +135,8 @@ func (t *Table) Packet(now clock.Time, in int, f *wire.Frame, icrc Checker) Seen
 	return t.dispatch(now, fl, f, icrc)
 }
 
-// rare handles a packet that does not belong to a busy flow. fl is nil if the table has no flow for
-// the packet.
+// rare handles a packet that needs a closer check (see Flow.busy): its flow is unknown, not open,
+// silent until now, or from another port. fl is the flow; nil if the table has none for the packet.
 func (t *Table) rare(now clock.Time, in int, fl *Flow, f *wire.Frame, icrc Checker) Seen {
 	response := f.BTH.Opcode.Is(wire.OpResponse)
 	if fl != nil && now.Sub(fl.Last) >= t.cfg.Quarantine {

@@ -21,8 +21,8 @@ type Config struct {
 	// then remembers the number of these bytes. Otherwise a READ asks for one or several whole
 	// entries.
 	Exact bool
-	// Window bounds the number of entries that the ring has requested and that Next has not passed
-	// yet. It is at least 1.
+	// Window bounds the number of entries for which the ring has sent READs and which Ring.Next has
+	// not returned or skipped yet. It is at least 1.
 	Window int
 }
 

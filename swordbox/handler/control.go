@@ -66,7 +66,7 @@ type Call struct {
 	Step func(f func(c *pipeline.Ctx))
 }
 
-// Entries is the body of POST /entries: changes of the table of a rule.
+// Entries is the body of POST /entries: entries to write to the table of a rule, or to remove.
 type Entries struct {
 	Rule string `json:"rule"`
 	// Entries are in the text form of the handler.

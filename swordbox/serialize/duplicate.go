@@ -110,14 +110,14 @@ func (d *duplicate) refuseSuspect() pipeline.Verdict {
 	return d.refuseAgain(d.c, psn)
 }
 
-// executed answers a duplicate if the switch remembers only that the request was executed. For a
-// SEND or WRITE that is enough, because its outcome is always the same (IBTA C9-105). The ACK names
-// the newest request that the server has executed, as a responder's ACK does. If the duplicate
-// comes from the client of this flow, that client has sent the newest request, too, and accepts the
-// ACK. If the duplicate is the first request of another connection with the same QPNs and PSNs, its
-// sender ignores an ACK of a PSN that it has not used. An ACK cannot cover a READ or an atomic. If
-// a READ or an atomic follows the duplicate, the client sends that again, too, and the answer to it
-// covers the duplicate.
+// executed answers a duplicate of which the switch knows only that the server has executed it. A
+// duplicate SEND or WRITE is answered by an ACK, because its outcome is always the same (IBTA
+// C9-105). The ACK has the PSN of the newest request that the server has executed, as a responder's
+// ACK has. The client of this flow has sent that newest request, so it accepts the ACK. If the
+// duplicate is in fact the first request of another connection with the same QPNs and PSNs, its
+// sender ignores an ACK of a PSN that it has not used. executed sends no ACK if a READ or an atomic
+// follows the duplicate: an ACK does not complete these. The client sends the READ or atomic again,
+// too, and the response to it also acknowledges the duplicate.
 func (d *duplicate) executed() pipeline.Verdict {
 	m, psn := d.m, d.p.BTH.PSN
 	end := d.incomplete()

@@ -146,7 +146,8 @@ func (g *placing) roomComes(first wire.PSN) bool {
 }
 
 // partOfUnknown sends a packet of a WRITE whose first packet the switch did not see in order: the
-// message had begun before the flow became known. All words of the server wait for the packet.
+// message had begun before the flow became known. The packet may change any memory, so all words of
+// the server wait until the server has acknowledged it.
 func (g *placing) partOfUnknown() outcome {
 	x := g.extentOf(g.f, g.psns.own)
 	if !g.canGo(placeOwn) || x.n != atomiccache.Everything && g.roomComes(x.first) || !g.announcePart(g.c.Now, &x) {

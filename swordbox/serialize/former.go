@@ -61,7 +61,8 @@ func (s *server) formersOf(now clock.Time, host netip.Addr) (out []former) {
 	return out
 }
 
-// hasFormers reports whether a new flow from the host must wait: formersOf returns a request.
+// hasFormers reports whether there are requests for which a new flow from the host must wait: those
+// that formersOf returns.
 func (s *server) hasFormers(now clock.Time, host netip.Addr) bool {
 	return slices.ContainsFunc(s.links, func(k *link) bool { return k.isLate(now, host) })
 }

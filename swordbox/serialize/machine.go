@@ -111,8 +111,9 @@ func (m *Machine) serverOf(a netip.Addr) *server {
 }
 
 // Attach makes the machine use a new connection to a server. If the machine has a connection with
-// the same key, the new one replaces it, and the requests of the old one end as Lost. false means
-// that the machine does not use the connection.
+// the same key, the new one replaces it, and the requests of the old one end as Lost. Attach
+// returns false, and does not use the connection, if the machine has no link with this key, if the
+// server's QPN is 0, or if another link has the switch's QPN.
 func (m *Machine) Attach(c *pipeline.Ctx, d switchconn.Shared) bool {
 	for _, s := range m.servers {
 		s.resize()

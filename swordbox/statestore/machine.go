@@ -54,9 +54,10 @@ var (
 )
 
 // New makes a Machine without rules. It uses these fields of env: Failed, Behind, FormerlyBehind
-// and Silence. If Failed is nil, no connection is replaced. If Behind is nil, the amount that no
-// server has confirmed is not kept. If FormerlyBehind is nil, there is no amount of earlier
-// incarnations.
+// and Silence. If Failed is nil, failed connections are not replaced. If Behind is nil, the amount
+// that the machine has counted and no server has confirmed is not reported, and is lost in a crash
+// of the switch. If FormerlyBehind is nil, earlier incarnations of the switch have left no such
+// amount.
 func New(env handler.Env) *Machine {
 	return &Machine{env: env, Links: extmem.NewLinks[*channel](env.Failed)}
 }

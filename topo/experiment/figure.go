@@ -33,7 +33,7 @@ type outcome struct {
 	// second.
 	rate float64
 	bits bool
-	// order is the share of requests by distance; see Platform.Order.
+	// order is the share of requests by their distance in the order of arrival; see Platform.Order.
 	order map[int]float64
 	// incast, lookups and counting are the results of loads on servers' memory. For a Lookups,
 	// added is the median time of a packet minus the median without a lookup. For a Counting, share

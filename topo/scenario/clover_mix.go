@@ -36,8 +36,8 @@ var storeMixes = planMixes[*storePlan]{
 // can have it.
 const mixRules = "rules"
 
-// blend applies to p the mixes whose names list has. If list is "", the seed draws them. without
-// names the mixes that the scenario cannot have.
+// blend applies to p the mixes whose names are in `list`. If list is "", the seed draws them. The
+// mixes in `without` are those that the scenario cannot have.
 func (p *storePlan) blend(e *env, list string, without ...string) {
 	chosen := storeMixes.choose(e.seed, list, without...)
 	storeMixes.blend(p, e.seed, chosen)

@@ -92,8 +92,9 @@ type holeRun struct {
 	seen   []int   // by client: a number that the hole's spy keeps, such as the last MSN or the count of notifications
 }
 
-// run runs the script under the published and under the hardened rule, and returns an error unless
-// there is damage exactly where the hole expects it: under the published rule, unless same is true.
+// run runs the script under the published and under the hardened rule. It returns an error if the
+// script does damage under the hardened rule. It also returns an error if the script does no damage
+// under the published rule or, if o.same is true, if it does damage there.
 func (o hole) run(e *env) error {
 	found := make(map[string][]string)
 	for _, m := range []string{recordedPublished, recordedHardened} {

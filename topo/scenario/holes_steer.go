@@ -231,8 +231,8 @@ func holeBrokenChain(h *holeRun) {
 	h.reaches(3, "in the end")
 }
 
-// holeDoubleFailure is holeBrokenChain, but client 1 dies before it sends its append again, and
-// then the switch restarts.
+// holeDoubleFailure: the append of client 1 is lost, and client 1 dies before it sends the append
+// again. Another client appends node 4, and then the switch restarts.
 func holeDoubleFailure(h *holeRun) {
 	h.store(steerKey)
 	c, d := h.clients[1], h.clients[2]

@@ -57,7 +57,8 @@ type witness struct {
 	frame wire.Frame
 	last  wire.PSN // PSN of the requester's last request packet
 	any   bool
-	// row is the PSN of the packet with which the rounds of the present series begin.
+	// row is the PSN of the packet with which all rounds (retransmissions) of the present series
+	// begin: the oldest packet that was not acknowledged.
 	row wire.PSN
 	// own is true if only an answer with the PSN `row` acknowledges that packet. Otherwise an
 	// answer with a later PSN acknowledges it, too.

@@ -153,8 +153,8 @@ func (p *treePlan) wear(d *draw) {
 // mixLate delays packets by up to 15 ms, so long that requesters may give up their connections.
 func (p *treePlan) mixLate(d *draw) { p.belated(d, passiveHosts(p.servers)) }
 
-// publishedCalm chooses the published layout, and removes the conditions for which that layout is
-// not made: no copy is torn, and the lease is so long that no client is taken for dead.
+// publishedCalm chooses the published layout, and removes what this layout does not survive: no
+// copy is torn, and the lease is so long that no client is taken for dead.
 func (p *treePlan) publishedCalm(d *draw) {
 	p.shape = layout.Shape{Kind: layout.Published, Page: one(d, 256, 512, 1024), Value: one(d, 16, 40)}
 	p.untear()

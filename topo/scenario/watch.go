@@ -12,7 +12,8 @@ import (
 	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-// shown returns a sim.Tap in front of n that calls see with each intact packet, and then passes it on.
+// shown returns a sim.Tap in front of n. The tap calls the function `see` with each intact packet,
+// and then passes the packet on.
 func shown(n sim.Node, see func(f *wire.Frame)) sim.Node {
 	var frame wire.Frame
 	return &sim.Tap{Node: n, Pass: func(_ clock.Time, _ int, f *packetio.Frame) bool {

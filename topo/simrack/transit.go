@@ -35,8 +35,8 @@ type transits struct {
 	// ends has the connection of each queue pair to which servers send responses.
 	ends  map[end]connID
 	frame wire.Frame
-	// last is the packet that has arrived last, with the thread that owns it. thread is nil if
-	// transits did not begin a stay for that packet.
+	// last is the packet that has arrived at the switch last, with the thread that has posted its
+	// request. thread is nil if transits does not measure how long that packet is in the switch.
 	last struct {
 		*thread
 		packet

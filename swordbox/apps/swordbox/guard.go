@@ -19,8 +19,9 @@ type guarded struct {
 	servers map[netip.Addr]bool // nil means that no server is guarded
 }
 
-// add makes the servers of the rules that handlers carry out guarded: from then on, the switch
-// drops the damaged packets of these servers.
+// add adds servers to the guarded ones: those of each rule that a handler carries out, unless the
+// handler only queues frames (handler.Queuer). From then on, the switch drops the damaged packets
+// from and to these servers.
 func (g *guarded) add(s *rules.Set, parts *parts) {
 	for i := range s.All() {
 		r := &s.All()[i]

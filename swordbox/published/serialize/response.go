@@ -86,7 +86,8 @@ func (m *Machine) coverPart(c *pipeline.Ctx, via *client, at wire.PSN, first, en
 	}
 }
 
-// note adds a request to m.acks. For each client, m.acks keeps only the last request.
+// note records in m.acks that the client of request e gets an acknowledgement of e. m.acks has one
+// entry for each client, with the newest request: its acknowledgement covers the older ones.
 func (m *Machine) note(e *entry) {
 	for i := range m.acks {
 		if a := &m.acks[i]; a.to == e.from {

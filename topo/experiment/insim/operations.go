@@ -21,8 +21,9 @@ import (
 type wireRun struct {
 	*treeRun
 	frame wire.Frame
-	// owner has the client, 1 or 2, of each queue pair at either end of a connection. A queue pair
-	// that is not in owner yet gets the client teach, the one that opens its connections now.
+	// owner says for each queue pair at either end of a connection which client, 1 or 2, the
+	// connection belongs to. teach is the client that opens its connections now: record enters
+	// queue pairs that are not in owner yet for this client.
 	owner map[wire.QPN]int
 	teach int
 	seen  []wireFrame            // the packets that record has stored so far

@@ -30,7 +30,7 @@ const (
 	tableRestart, tableRebuild = time.Second, 1250 * time.Millisecond
 	// tablePatience is how long a GET of a timeline may take.
 	tablePatience = 10 * time.Millisecond
-	// tableWaits is how long an operation of the other loads may take.
+	// tableWaits is how long an operation may take in a load that is not a timeline.
 	tableWaits = time.Second
 )
 

@@ -50,8 +50,8 @@ type state struct {
 // operation at each place.
 type end struct{}
 
-// model describes a word whose value is `first` at the beginning to the checker porcupine. An input
-// is an Op or end, an output is an answer.
+// model returns the description of a word for the checker porcupine. The word has the value `first`
+// at the beginning. An input is an Op or end, an output is an answer.
 func model(first uint64) porcupine.Model {
 	return porcupine.Model{
 		Init: func() any { return state{value: first} },
