@@ -398,8 +398,9 @@ func (a *auditor) unused(n int) error {
 	return nil
 }
 
-// moved checks the leaving slot at offset off of a subtable that is being split. If the key is not
-// in the twin yet (the subtable to which the split moves keys), the slot counts as unfinished.
+// moved checks a leaving slot of a subtable that is being split; off is the slot's offset in the
+// region. If the twin, the subtable to which the split moves keys, does not have the key yet, the
+// slot counts as unfinished.
 func (a *auditor) moved(subtable int, off uint64) error {
 	s := &a.Shape
 	twin, _ := s.Twin(subtable, a.dir.At(subtable).Depth)

@@ -435,8 +435,8 @@ func (s *space) tables(deadline clock.Time, f func(heir) (bool, error)) error {
 	return nil
 }
 
-// adopt takes over blocks that other clients have left and for which suits returns true, until one
-// of them has room for an object of class c. done is true if it has found room. In the cost of the
+// adopt takes over blocks that other clients have left and that the function `suits` accepts, until
+// one of them has room for an object of class c. done is true if one has room. In the cost of the
 // operation (kv.Cost), such a block counts as one RPC, like a block that was never used; the round
 // trips of the take-over do not count.
 func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, deadline clock.Time) (done bool, err error) {

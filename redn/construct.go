@@ -71,8 +71,8 @@ func (q *Queue) release(on *Queue) {
 	}
 }
 
-// IfElse appends requests that copy src to dst if the operand at x equals y, and otherwise copy
-// other to dst.
+// IfElse appends requests that copy src to dst if the operand at x equals y. Otherwise the requests
+// copy the memory `other` to dst.
 func (q *Queue) IfElse(on *Queue, x Mem, y Operand, dst, src, other, scratch Mem) {
 	q.conditional(on, x, y, dst, src, scratch, false)
 	q.conditional(on, x, y, dst, other, scratch, true)

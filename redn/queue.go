@@ -15,8 +15,8 @@ type Mem struct {
 	Len        int
 }
 
-// At returns n bytes of m, from offset off on. It panics if m has fewer bytes: programs are built
-// from constants, so this is a mistake of the program's author.
+// At returns n bytes of m, beginning at the offset `off`. It panics if m has fewer bytes: programs
+// are built from constants, so this is a mistake of the program's author.
 func (m Mem) At(off, n int) Mem {
 	if off < 0 || n < 0 || off+n > m.Len {
 		panic(fmt.Sprintf("redn: %d bytes at offset %d of %d", n, off, m.Len))

@@ -148,9 +148,9 @@ func (r *run) end(k int) error {
 	return r.ctx.Err()
 }
 
-// all runs messages 0 to messages-1 with at most Depth in flight. It calls before when a message is
-// about to begin, and after when it has ended and no error has occurred; each of the two may be
-// nil.
+// all runs messages 0 to messages-1 with at most Depth in flight. It calls the function `before`
+// when a message is about to begin, and the function `after` when the message has ended and no
+// error has occurred. Both functions may be nil.
 func (r *run) all(op onerma.Op, messages int, before func(k int), after func(k int) error) (err error) {
 	begun, ended := 0, 0
 	for {

@@ -49,7 +49,8 @@ func (n *node) load(r *http.Request, in LoadRequest) (out Loaded, err error) {
 }
 
 // feed returns a function that returns the keys with their values one after the other, until it has
-// returned all or ctx ends. With Records, each value has `value` bytes.
+// returned all or ctx ends. If in.Records is true, a value is made by kv.MakeValue and has `value`
+// bytes; otherwise it has 8 bytes: the key plus one.
 func (in LoadRequest) feed(ctx context.Context, value int) func() (uint64, []byte, bool) {
 	key := uint64(0)
 	return func() (uint64, []byte, bool) {

@@ -73,7 +73,8 @@ func (r *Ring) block(h Host, i int) bool {
 	return f.copy(index, r.raw[i*BlockSize:])
 }
 
-// copy puts a block that was read ahead into dst. Its result, always true, is the result of block.
+// copy puts the block with this index, which was read ahead, into dst. It always returns true, so
+// that Ring.block can return its result.
 func (f *fetched) copy(index uint32, dst []byte) bool {
 	copy(dst[:BlockSize], f.b[(index-f.from)*BlockSize:])
 	return true

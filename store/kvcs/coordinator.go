@@ -252,8 +252,9 @@ func (c *Coordinator) advance(now clock.Time, out *Outbox) {
 	}
 }
 
-// complete completes each change whose first record was executed by all members for which changes
-// wait (see counts). It returns true if there was such a change.
+// complete lets changes take effect, the oldest first. It stops at the first change whose record of
+// step stepSet or stepRemove was not executed by all members for which changes wait (see
+// member.counts). It returns true if a change has taken effect.
 func (c *Coordinator) complete(out *Outbox) (any bool) {
 	for len(c.active) > 0 {
 		x := c.active[0]

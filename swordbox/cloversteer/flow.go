@@ -70,8 +70,9 @@ type appended struct {
 	// node.
 	node     ref
 	location layout.Location
-	// absorbed is true if the request was changed by absorb: the switch sent it to the header of
-	// the appended node, and replaced the client's swap operand by the field swap.
+	// absorbed is true if absorbOne has changed the request, an append: the switch has sent it to
+	// the header of the append's own node, with the field swap in place of the client's swap
+	// operand.
 	absorbed bool
 	swap     uint64
 }

@@ -32,8 +32,8 @@ type run struct {
 }
 
 // learning is the evidence about a flow whose peer is not known: its requests, and which other
-// flows cannot be its peer. Another flow cannot be the peer if its requests do not match the
-// responses that the requester of this flow has sent.
+// flows cannot be its peer. The requester of this flow answers the requests of the peer flow. So
+// another flow is not the peer if its requests do not match the responses of this requester.
 type learning struct {
 	slot uint32
 	// runs is a ring of the n newest runs; next is the index of the run that is added next. end is

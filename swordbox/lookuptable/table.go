@@ -160,9 +160,9 @@ func (t *Table) forgetServer(index int) {
 	}
 }
 
-// Takes reports whether the changes that wait for a former table may be made in this one, because
-// both have the same slots. If not, it counts them as refused; n is their number. Both tables may
-// be nil.
+// Takes reports whether the n changes that wait for a former table may be made in table t, because
+// both tables have the same slots. If they have not, Takes counts the n changes as refused in the
+// former table. For n = 0 the result is true. t may be nil, and so may former if n is 0.
 func (t *Table) Takes(former *Table, n int) bool {
 	if n == 0 || t != nil && former != nil && t.sameSlots(&former.Layout) {
 		return true

@@ -104,7 +104,8 @@ func (f *figure) axes() (x, unit string) {
 	return cmp.Or(f.x, f.data.X), cmp.Or(f.unit, f.data.Unit)
 }
 
-// pairs yields all pairs of an element of as and one of bs, ordered by as and then by bs.
+// pairs yields all pairs of an element of the slice `as` and one of the slice bs: first the pairs
+// with the first element of `as`, in the order of bs, and so on.
 func pairs[A, B any](as []A, bs []B) iter.Seq2[A, B] {
 	return func(yield func(A, B) bool) {
 		for _, a := range as {

@@ -89,8 +89,8 @@ func (p *storePlan) prompt() bool {
 	})
 }
 
-// steerBox returns the switch section of a rack file with rules of action steer. The argument what
-// says which requests are steered (write, read or both), and keys for which keys (all or hot:N).
+// steerBox returns the switch section of a rack file with rules of action steer. `what` says which
+// requests are steered (write, read or both), and `keys` for which keys (all or hot:N).
 func steerBox(what, keys string) string {
 	s := "switch:\n  program: swordbox\n  rules:\n"
 	for _, ms := range memoryServers(steeredServers) {

@@ -21,8 +21,8 @@ type holeClient struct {
 	mem  remote
 	next uint64             // ID of the next work request
 	got  map[uint64]*answer // the answers to all work requests, by ID
-	// While held is true, post collects work requests in hold instead of posting them. The function
-	// together posts these with one doorbell.
+	// While held is true, the method post collects work requests in hold instead of posting them.
+	// The method `together` posts the collected ones with one doorbell.
 	hold []verbs.SendWR
 	held bool
 }

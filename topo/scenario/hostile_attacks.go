@@ -69,7 +69,7 @@ func (a *hostile) copies(b []byte, n int, how func(f *wire.Frame, k int)) {
 }
 
 // forge sends n copies of a FETCH_ADD that the attacker has seen, with the attacker's addresses.
-// The function how changes copy k.
+// The function `how` changes copy k before it is sent.
 func (a *hostile) forge(n int, how func(f *wire.Frame, k int)) {
 	seen := some(a.seen, 1, isAdd)
 	if len(seen) == 0 {

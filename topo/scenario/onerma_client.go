@@ -42,8 +42,8 @@ type soloClient struct {
 	left int // commands that the process has not issued yet
 }
 
-// start starts the processes of a host: those that issue commands, and a carrier if the plan has
-// large transfers.
+// start starts the processes of a host: those that issue commands, and a soloCarrier if the plan
+// has large transfers.
 func (h *soloHost) start() {
 	r := h.run
 	for i := range r.plan.procs {

@@ -23,7 +23,7 @@ type outbox struct {
 // pause is the longest time between two bursts of messages of an outbox.
 const pause = 60 * time.Microsecond
 
-// send sends messages 0 to ops-1. The function next makes the work request of message k.
+// send sends messages 0 to ops-1. The function `next` makes the work request of message k.
 func (o *outbox) send(next func(k int) verbs.SendWR) error {
 	for o.complete < o.ops {
 		room := min(o.depth-(o.posted-o.complete), o.ops-o.posted)

@@ -139,7 +139,7 @@ func (r *smallRun) placeWords(base uint64) {
 // judge checks the run. One order of the operations must explain the answers to the clients and end
 // with the present contents of memory, and the switch's tables must be right. This must also hold
 // if a client has died: its requests without an answer may have been executed or not. If nothing
-// else is wrong, a dead client is the error.
+// else is wrong and a client has died, judge returns a deadClientError.
 func (r *smallRun) judge() error {
 	if err := r.damage(); err != nil {
 		return err

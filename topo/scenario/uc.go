@@ -76,7 +76,8 @@ func runUC(e *env) error {
 	return e.complete(r, nil)
 }
 
-// disturb applies the rules of m to the links of both clients' hosts or to that of the server.
+// disturb draws whether the links of both clients' hosts or the link of the server have faults, and
+// applies the rules of m there.
 func (e *env) disturb(m faultMix) {
 	for _, link := range one(e.draw, []string{"cn0", "cn1"}, []string{server}) {
 		rules := m.rules(e.draw)

@@ -141,8 +141,8 @@ func (m *manager) endpoint(qp verbs.QP, peer netip.Addr, p rdmacm.Params, privat
 	return e, err
 }
 
-// deliver passes a request to the host with address to. If that host has crashed or does not exist,
-// the request gets no answer.
+// deliver passes a request to the host with the address `to`. If that host has crashed or does not
+// exist, the request gets no answer.
 func (r *Rack) deliver(req *request, to netip.Addr) {
 	hs, ok := r.Spec.ByAddr(to)
 	if !ok || req.given {

@@ -69,7 +69,7 @@ type post struct {
 }
 
 // move is a request that the switch has moved to another connection. psn is its PSN on that
-// connection; from names the packet that the client has sent.
+// connection. The field `from` names the packet that the client has sent.
 type move struct {
 	psn  wire.PSN
 	from packet

@@ -200,8 +200,8 @@ func section(d *decoder, key string, entries ...entry) entry {
 	return entry{key: key, set: func(n ast.Node) { d.mapping(n, key, entries) }}
 }
 
-// list returns an entry of a key whose value is a list of up to `most` elements. read reads an
-// element.
+// list returns an entry of a key whose value is a list of up to `most` elements. The function
+// `read` reads an element.
 func list[T any](d *decoder, key string, dst *[]T, most int, read func(n ast.Node) T) entry {
 	return entry{key: key, set: func(n ast.Node) {
 		d.sequence(n, key, func(n ast.Node) {

@@ -126,8 +126,8 @@ type Alloc struct {
 	Length int `json:"length"`
 }
 
-// RegMR registers memory: Length bytes from Offset on of memory (or device memory) with the handle
-// Memory, or of new memory if Memory is 0.
+// RegMR registers Length bytes of the memory or device memory with the handle Memory, beginning at
+// Offset. If Memory is 0, it registers new memory.
 type RegMR struct {
 	PD     uint32       `json:"pd"`
 	Memory uint32       `json:"memory,omitempty"`

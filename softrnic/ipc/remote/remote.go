@@ -117,8 +117,8 @@ func (m *Memory) WriteAt(p []byte, off int64) (int, error) {
 	return m.move(verbs.OpWrite, p, off, m.mr.WriteAt)
 }
 
-// move transfers p in pieces through the registered buffer. It calls buffer to copy a piece into
-// the registered buffer before a WRITE, or out of it after a READ.
+// move transfers p in pieces through the registered buffer. It calls the function `buffer` to copy
+// a piece into the registered buffer before a WRITE, or out of it after a READ.
 func (m *Memory) move(op verbs.WROpcode, p []byte, off int64, buffer func(p []byte, off int) error) (n int, err error) {
 	if off < 0 || off > m.Size() || int64(len(p)) > m.Size()-off {
 		return 0, fmt.Errorf("remote: %w: %d bytes at %d of %d", ErrRange, len(p), off, m.Size())

@@ -326,7 +326,7 @@ func (p *program) unshare(a uverbs.UnshareArgs) (result, error) {
 }
 
 // overlapped reports whether the program has mapped a share (file) at addresses of a region that
-// the NIC accesses by /proc/PID/mem. If closing is true, regions of this client do not count.
+// the NIC accesses by /proc/PID/mem. If closing is true, the regions of client p.c do not count.
 func (p *program) overlapped(file inode, closing bool) bool {
 	if len(p.process.far) == 0 {
 		return false

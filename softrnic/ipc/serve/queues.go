@@ -68,9 +68,9 @@ func (x queues) publish(o *queueObject, destroy func() error, out proto.Queue, p
 	return out, []int{fd}, nil
 }
 
-// retire is called when the destruction of an object has returned `destroyed`. If the object no
-// longer exists, retire makes the pump forget the object, and unmaps the object's rings. unknown
-// removes the object from the pump's tables.
+// retire is called after an attempt to destroy an object; destroyed is the error of the attempt. If
+// the object no longer exists, retire makes the pump forget the object, and unmaps the object's
+// rings. It calls the function `unknown` to remove the object from the pump's tables.
 func (x queues) retire(h uint32, o *queueObject, destroyed error, unknown func(p *port)) error {
 	if !gone(destroyed) {
 		return destroyed

@@ -47,8 +47,8 @@ type client struct {
 	moved   uint64
 }
 
-// sent says where the request with PSN psn (the client's PSN) was sent: on the connection of client
-// via, with the PSN at.
+// sent says where a request was sent. psn is the PSN that the client gave the request. via is the
+// client on whose connection the switch has sent it, and `at` is its PSN on that connection.
 type sent struct {
 	psn wire.PSN
 	via *client // nil means that the slot is unused

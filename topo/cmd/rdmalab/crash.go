@@ -72,9 +72,9 @@ func forFlag(cmd *cobra.Command, help string) {
 	cmd.Flags().Duration("for", 0, help)
 }
 
-// hurt applies a fault to a node by calling do, and prints a message. do returns the action that
-// ends the fault, and the message. If --for was given, hurt starts the timer that ends the fault;
-// otherwise it cancels an earlier timer for the same action.
+// hurt applies a fault to a node by calling the function `do`, which returns the action that ends
+// the fault, and a message. hurt prints the message. If --for was given, it starts the timer that
+// ends the fault; otherwise it cancels an earlier timer for the same action.
 func hurt(cmd *cobra.Command, do func(r *rack.Rack) (rack.Action, string, error), node string) error {
 	d, err := cmd.Flags().GetDuration("for")
 	if err != nil {

@@ -164,7 +164,8 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	return cmd
 }
 
-// set notes which flags were typed, and takes the store's own default of the value size.
+// set notes which flags were typed. If --value-size was not typed, it takes the store's own default
+// of the value size, if the store has one.
 func (f *runFlags) set(fs *pflag.FlagSet) {
 	f.typed = fs.Changed
 	if s, err := store.Find(f.store); err == nil && s.Value > 0 && !fs.Changed("value-size") {

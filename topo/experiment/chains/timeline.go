@@ -17,9 +17,9 @@ const (
 	getEvery = time.Millisecond
 )
 
-// Timeline calls get again and again for all steps, from the time begin on. It returns for each
-// step the percentage of its calls that had an answer. get returns false if there was no answer
-// until its deadline, which is `patience` after the call.
+// Timeline calls the function `get` again and again for all steps, from the time `begin` on. It
+// returns for each step the percentage of its calls that had an answer. get returns false if there
+// was no answer until its deadline, which is `patience` after the call.
 func Timeline(rt verbs.Runtime, begin clock.Time, patience time.Duration, get func(i int, deadline clock.Time) (bool, error)) ([]float64, error) {
 	shares := make([]float64, Steps)
 	for step := range shares {
