@@ -170,8 +170,8 @@ func halfOf(v layout.View, n int) bool { return 2*n >= v.Members() }
 // enough checks whether a standby that takes charge may go on with the members of the view `next`.
 // It returns nil if these are at least half of the members of the last view, and the store survives
 // with them: then no other master can go on with the other members. Otherwise it returns an error,
-// because the former master may go on with the missing members. If m is no standby that takes charge
-// now (m.takes is false), enough returns nil.
+// because the former master may go on with the missing members. If m is no standby that takes
+// charge now (m.takes is false), enough returns nil.
 func (m *Master) enough(next layout.View) error {
 	if m.takes && (!halfOf(m.c.newer, next.Members()) || !m.c.super.Shape.Survives(next)) {
 		return fmt.Errorf("%w: %d of %d memory servers answer the standby; the former master may have the others", kv.ErrTimeout, next.Members(), m.c.newer.Members())

@@ -9,7 +9,8 @@ import (
 // given, the answer is Done once the server has seen that node in a chain. If this metadata server
 // was deposed, a client that gets a node notices it: the memory servers refuse clients of a deposed
 // metadata server. After NotFound or Lost the client reads nothing and would not notice it. So
-// before these two answers the server makes sure that it was not deposed.
+// before these two answers the server makes sure that it was not deposed; if it cannot, the answer
+// is Busy.
 func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
 	e := s.keys[r.Key]
 	// The chain may lead into lost memory. Without follow, the client would go to the lost node, and

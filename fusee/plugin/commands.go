@@ -231,8 +231,8 @@ func (i *Info) Write(out io.Writer) error {
 	return err
 }
 
-// Start tells every compute host where the table is that cfg describes. It uses the memory servers
-// of the rack, whatever cfg.Servers says. The first host makes the table if there is none.
+// Start tells every compute host to use the table that cfg describes, on the memory servers of the
+// rack instead of cfg.Servers. The first host makes the table if there is none.
 func Start(c *store.Call, cfg Config) (Info, error) {
 	return store.StartHosts[Info](c, "table", func(servers []string, first bool) any {
 		cfg := cfg

@@ -171,9 +171,10 @@ func (c *Context) sleep(wake <-chan struct{}, deadline clock.Time) bool {
 	return true
 }
 
-// doze does the work of sleep for a thread that waits for a peer or the NIC. Such a wait may have
-// no deadline. In a long wait doze calls the daemon from time to time. If the daemon does not
-// answer, doze abandons it, because nothing else would end the wait.
+// doze waits like sleep, in a thread that waits for a peer or the NIC. Such a wait may have no
+// deadline. If the deadline is far away and c.patience passes without a wake-up, doze calls the
+// daemon and returns true; the caller then calls doze again. If the daemon does not answer, the
+// context abandons it, because nothing else would end the wait.
 func (c *Context) doze(wake <-chan struct{}, deadline clock.Time) bool {
 	now := c.runtime.Now()
 	if deadline != clock.Never && deadline.Sub(now) <= 2*c.patience { // the deadline comes before doze could find out that the daemon is silent

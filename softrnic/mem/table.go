@@ -260,7 +260,8 @@ func (t *Table) lookupLocal(key uint32) *Region {
 	return t.findLocal(key)
 }
 
-// findLocal does the work of lookupLocal for a region that is not lastLocal.
+// findLocal looks up the valid region with an L_Key in the table, and makes it t.lastLocal. It
+// returns nil if there is none.
 func (t *Table) findLocal(key uint32) *Region {
 	r := t.at(t.local.fromKey(key >> 8))
 	if r == nil || r.lkey != key || !r.valid {

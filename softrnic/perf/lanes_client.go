@@ -349,7 +349,8 @@ func (f *laneClient) judgeReport(res *Result) error {
 	return f.judge(&rep, "", res)
 }
 
-// pingPong does the work of session.pingPong over the only lane of the test.
+// pingPong sends messages over the only lane of the test and waits for the echo of each. The
+// latency is half of the time from the post to the echo.
 func (f *laneClient) pingPong(c *Config, res *Result) error {
 	off, room := f.words+laneBytes(f.n), f.lanes.room()
 	err := f.echoes(c, f.qps[0], f.mr.SGE(off, c.Size+room), res, func(k int) error {

@@ -263,9 +263,9 @@ type state struct {
 // gone is the state of a key whose value was lost with the memory of its server.
 var gone = state{value: lostValue}
 
-// step returns the n states in which the key can be after an operation with these input and output.
-// For an operation without an answer, they are the states after it has taken effect; an order may
-// also leave the operation out.
+// step returns the n states in which a key in state s can be after an operation with this input and
+// output. n is 0 if the operation cannot have this output in state s. For an operation without an
+// answer, they are the states after it has taken effect; an order may also leave the operation out.
 func step(s state, in input, out output) (next [2]state, n int) {
 	if in.kind == opLoss {
 		next[0], next[1] = s, gone

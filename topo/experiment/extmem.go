@@ -121,7 +121,7 @@ type LookupsResult struct {
 	// Median is the median of the times from the beginning of a packet at its sender to its end at
 	// the receiver.
 	Median time.Duration
-	// Rate is how many packets have arrived in a second.
+	// Rate is how many packets have arrived per second on average.
 	Rate float64
 	// Wrong counts packets that have arrived without the change that their entry prescribes. Lost
 	// counts packets that have not arrived.

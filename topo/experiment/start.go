@@ -54,8 +54,8 @@ func (s *startFlag) flag(fs *pflag.FlagSet, allowed string) {
 	s.define(fs, allowed, fmt.Sprintf("%d", simThreads), "the metadata server", "")
 }
 
-// rackFlag defines the flag --start for an experiment that also runs on a rack. allowed is as in
-// the method named flag.
+// rackFlag defines the flag --start for an experiment that also runs on a rack. The text allowed
+// says which flags of the store's start command the value of --start may contain, with an example.
 func (s *startFlag) rackFlag(fs *pflag.FlagSet, allowed string) {
 	most := fmt.Sprintf("%d on a rack and %d in the simulator", rackThreads, simThreads)
 	s.define(fs, allowed, most, "in the simulator the metadata server", "; on a rack the experiment fails if Clover runs with other values")

@@ -26,7 +26,7 @@ type Options struct {
 	Delay time.Duration
 	// Rate is the rate of each link in bits per second; 0 means unlimited.
 	Rate int64
-	// Queue is how many frames may wait for a link with a Rate; 0 means 1024.
+	// Queue is how many frames may wait for a link with a Rate; 0 means 1024, or more with Cost.
 	Queue int
 	// Window is how many packets of a queue pair may be in flight; 0 means the engine's default.
 	Window int

@@ -53,7 +53,7 @@ func handle[P part, A any](f func(p P, a A) (any, []int, error)) handler {
 	}}
 }
 
-// plain does what the function handle does, for a method that returns no file descriptors.
+// plain makes a handler of a method with arguments of type A that returns no file descriptors.
 func plain[P part, A any](f func(p P, a A) (any, error)) handler {
 	return handle(func(p P, a A) (any, []int, error) {
 		r, err := f(p, a)

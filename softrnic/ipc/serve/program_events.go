@@ -51,7 +51,8 @@ func (q *eventQueue) close() {
 // events wait, it is lost, and send returns false.
 func (q *eventQueue) send(ev []byte) bool { return q.put(ev, maxPending) }
 
-// put does what send does, with the bound `most` instead of maxPending.
+// put sends an event. If the socket is full, the event waits behind earlier ones; if at least
+// `most` events wait, it is lost, and put returns false.
 func (q *eventQueue) put(ev []byte, most int) bool {
 	if q.sock == 0 {
 		return false

@@ -201,8 +201,9 @@ func (p programQueues) modifyCQ(o *cqObject, a uverbs.ModifyCQArgs) (result, err
 	return result{}, o.cq.Moderate(int(a.Count), time.Duration(a.Period)*time.Microsecond)
 }
 
-// srqObject is a shared receive queue with its ring; place and queued are as in cqObject. attr has
-// the attributes that it had when it was made.
+// srqObject is a shared receive queue with its ring and the ring's place. queued is the memory that
+// is counted for the queue against the quota QueueBytes. attr has the attributes with which the
+// queue was made.
 type srqObject struct {
 	srq    verbs.SRQ
 	recv   *receiveRing

@@ -45,9 +45,9 @@ func statusOf(cmd *cobra.Command) func(host string) hostd.Status {
 	}
 }
 
-// freeFor returns an error if a store other than except is up. Most stores use the same memory of
-// the memory servers, so a second store would overwrite the first one. The other stores use hosts
-// that a second store may use, too. If except is "", no store may be up.
+// freeFor returns an error if a store is up whose name is not `except`. Most stores use the same
+// memory of the memory servers, so a second store would overwrite the first one. The other stores
+// use hosts that a second store may use, too. If except is "", no store may be up.
 func freeFor(except string, rack *spec.Rack, status func(host string) hostd.Status) error {
 	for _, s := range store.All() {
 		if s.Name == except {
