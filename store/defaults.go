@@ -56,7 +56,7 @@ func (s *Store) complete() {
 }
 
 // newHistory is Command.New of the default command check: it adds the flags and returns the
-// function that runs the command. noLoss is Commands.NoLoss.
+// function that runs the command. If noLoss is true, the command has no flag --loss.
 func newHistory(fs *pflag.FlagSet, noLoss bool) func(*Call) (Result, error) {
 	in := HistoryRequest{Clients: 8, Keys: 16}
 	HistoryFlags(fs, &in)

@@ -122,8 +122,8 @@ func (s *Spinner) Took(d time.Duration) bool { return s.crowd().Took(d) }
 // Found is called when polling has found what the thread waited for.
 func (s *Spinner) Found() { s.crowd().found() }
 
-// Pause yields the CPU after an empty poll. empty is the number of consecutive empty polls; inside
-// has the meaning of Spinner.Inside.
+// Pause yields the CPU after an empty poll. empty is the number of consecutive empty polls. inside
+// is true if the caller may wait for a goroutine of this process; then Pause lets goroutines run.
 func Pause(empty int, inside bool) {
 	// Gosched wakes another thread of this process for each idle processor, which takes longer than
 	// a round trip. So it is called only if the caller may wait for another goroutine (inside), if

@@ -286,8 +286,8 @@ func (h *handler) change(q *query, deadline clock.Time) status {
 	return out
 }
 
-// write executes a PUT, an INSERT or a DELETE of a key that the request has acquired. p is the place
-// of the key in the index.
+// write executes a PUT, an INSERT or a DELETE of a key that the request has acquired. p is the
+// key's place in the index.
 func (h *handler) write(q *query, p *place, deadline clock.Time) status {
 	x := h.c.index
 	s, insert := &x.shape, q.op == opInsert

@@ -14,11 +14,12 @@ func (c *Conn) arm(now clock.Time) {
 	}
 }
 
-// doublings is how often the timeout doubles. The requests of all clients wait for the same answer.
-// Meanwhile each client's NIC uses up its own retries, which end after about eight timeouts of 4
-// ms. If the switch waited for 8, 16 and 32 ms after a few losses in succession, the retries of all
-// clients would run out. After more timeouts than this number, the switch retransmits only the
-// oldest request, so that it does not flood the server.
+// doublings is how often in succession the timeout doubles at most. It is small, because the
+// requests of all clients on the connection wait until the server answers. Meanwhile each client's
+// NIC uses up its own retries, which end after about eight timeouts of 4 ms. If the switch waited
+// for 8, 16 and 32 ms after a few losses in succession, the retries of all clients would run out.
+// After more timeouts than this number, the switch retransmits only the oldest request, so that it
+// does not flood the server.
 const doublings = 2
 
 // rto returns the present timeout.
