@@ -408,6 +408,7 @@ func TestExpand(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(small))
 	f.Add([]byte(full))
+	f.Add([]byte(withRules("{server: ms9, action: move}\n    - {server: ms0, action: move}")))
 	f.Add([]byte(withRules("{id: a, server: ms0, action: atomics, range: 0x1000-0x2000, shards: 2, service: \"18515\"}")))
 	for _, s := range []string{"", "name", "- [", "name: a\nhosts: [{name: \"a[0-9]\", role: memory}]", "a: *b", "? a\n: b", "a: |\n x", "<<: {a: b}", "{a: !!x {}}", "%YAML 1.2\n---\na: b"} {
 		f.Add([]byte(s))

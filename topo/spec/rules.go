@@ -76,8 +76,7 @@ func (d *decoder) rules(f *file, r *Rack) {
 			d.errorf(e.serviceAt, "%v", err)
 			continue
 		}
-		list := append(r.Switch.Rules[:i:i], e.rule)
-		set, err := rules.NewSet(list)
+		set, err := rules.NewSet(append(slices.Clone(r.Switch.Rules), e.rule))
 		if err != nil {
 			d.errorf(e.at, "%v", err)
 			return // later rules may be wrong only because of this one

@@ -47,6 +47,9 @@ func TestRules(t *testing.T) {
 func TestMistakesInRules(t *testing.T) {
 	for _, c := range []struct{ rule, want string }{
 		{"{server: ms9, action: move}", `10:16: server: server "ms9" is no host of this rack; hosts: [ms0 cn0 cn1]`},
+		// The first rule is refused, and the second one is checked all the same.
+		{"{server: ms9, action: move}\n    - {server: ms0, action: move}", `10:16: server: server "ms9" is no host`},
+		{"{server: ms9, action: move}\n    - {server: ms8, action: move}", `10:16: server: server "ms9" is no host`},
 		{"{server: ms0, action: fly}", `10:29: action: action "fly" is unknown; use one of [track move atomics`},
 		{"{server: ms0}", `10:7: the key "action" is missing; write action=atomics`},
 		{"{action: move}", `10:7: the key "server" is missing`},
