@@ -192,8 +192,8 @@ func (s *space) forsake(f fresh, err error) {
 	s.unsure = append(s.unsure, f.object)
 }
 
-// free frees the object that a slot has named until this client has replaced the slot's value. If
-// another client owns the object's block, the free is sent later.
+// free frees the object that a slot named before this client replaced the slot's value. If another
+// client owns the object's block, the free is sent later.
 func (s *space) free(r layout.Ref) {
 	shape := &s.super.Shape
 	if !shape.Holds(r) || !s.has(r.Server) {

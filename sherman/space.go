@@ -78,7 +78,8 @@ func (c *changer) reserve(deadline clock.Time) error {
 	return cmp.Or(first, c.errFull())
 }
 
-// errNone means that a server has no page left.
+// errNone means that pop or extend got no page from a server: there is none, the only one is
+// reserved for rotate, or maxPops tries got none.
 var errNone = errors.New("no page")
 
 // errFull returns the error for a tree without a free page.

@@ -14,7 +14,7 @@ import (
 	calls "github.com/rdmalab/rdmalab/store/rpc"
 )
 
-// Times of the main loop.
+// Periods and time limits of the metadata server.
 const (
 	// keepEvery is the period at which the main loop calls Server.keep, which ends leases, begins
 	// epochs and connects to memory servers again.
@@ -22,7 +22,8 @@ const (
 	// waitPause is the pause between two looks at a condition for which a thread waits by polling.
 	waitPause = time.Millisecond
 	// memoryTimeout is the longest time limit of an operation on a memory server. reachTimeout is
-	// the longest time limit of an attempt to connect to one.
+	// the longest time limit of an attempt to connect to one, except in identify and lose, which
+	// allow up to memoryTimeout.
 	memoryTimeout = time.Second
 	reachTimeout  = 200 * time.Millisecond
 )

@@ -16,7 +16,8 @@ type chains struct {
 	pool
 	keys  map[uint64]*entry
 	slots []uint32 // free slots
-	// unopened are the entries of keys that could not be opened. erase removes them.
+	// unopened are the entries of keys that could not be opened, and whose records in the directory
+	// erase must still remove or mark as lost.
 	unopened []*entry
 	// sweepDue is true if the next call of keep must call sweep. sweepAt is the earliest time of
 	// that call.

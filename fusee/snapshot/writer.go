@@ -15,8 +15,9 @@ type Writer struct {
 	has [MaxBackups]uint64
 }
 
-// New makes a writer that replaces the value `old`, which it has read in the primary, by value. No
-// other writer has this value. backups is the number of backups, at most MaxBackups.
+// New makes a writer that replaces `old`, the value that it has read in the primary, with the new
+// value `value`. No other writer of the word may have the same new value. backups is the number of
+// backups, at most MaxBackups.
 func New(old, value uint64, backups int) Writer {
 	return Writer{old: old, new: value, n: uint8(min(max(backups, 0), MaxBackups))}
 }

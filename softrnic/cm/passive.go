@@ -17,8 +17,9 @@ const (
 	lastQPN        wire.QPN = 0xfffffe
 )
 
-// handleREQ handles a connection request (IBTA 12.9.8.1). A repeated request gets the same answer
-// as before; a new one goes to the owner of its listener.
+// handleREQ handles a connection request (IBTA 12.9.8.1). A repeated request gets the REP or REJ again
+// if that was the last message of the connection, or an MRA if the owner has not answered yet;
+// otherwise it is ignored. A new request is refused, or goes to the owner of its listener.
 func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 	m := in.m
 	if req.LocalID == 0 {

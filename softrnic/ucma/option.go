@@ -66,5 +66,5 @@ func (m *Manager) setOption(_ call, b []byte) (Result, error) {
 	return Result{}, nil
 }
 
-// flagOf returns the value of an option that is a C int.
+// flagOf reports whether an option that is a C int is not 0.
 func flagOf(v []byte) bool { return binary.NativeEndian.Uint32(v) != 0 }

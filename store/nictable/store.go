@@ -53,9 +53,9 @@ func init() {
 			Short: "Start the server, which takes the table over, or makes an empty one",
 			Long: "start starts the server's process on the metadata host. If an earlier process has left a table, the new process\n" +
 				"uses this table, without copying or building it again. --items and --value are used only when a table is made. start\n" +
-				"prints whether a table was made or taken over, for how many keys it has room, and the longest value, for a table that\n" +
-				"was taken over also how many keys it has, and the address of memcached's protocol; a server that runs already counts\n" +
-				"as taken over. start fails while another store is up.\n\n" +
+				"prints whether a table was made or taken over, for how many keys it has room, and the longest value. For a table that\n" +
+				"was taken over it also prints how many keys it has; a table whose server runs already counts as taken over. If\n" +
+				"memcached's protocol is served, a second line has its address. start fails while another store is up.\n\n" +
 				"With --memcached the process also listens on a TCP address of its host, and executes get, gets, set, add, replace,\n" +
 				"append, prepend, cas, incr, decr, delete, flush_all, stats, version, verbosity and quit of memcached's text\n" +
 				"protocol. An item is stored as one value: its data, its key and 6 bytes together must not exceed --value. Nothing\n" +

@@ -11,8 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
-// errDamaged says that a slot names an object which belongs to another slot or key.
-var errDamaged = errors.New("the memory is damaged: an object is not the one that its slot names")
+// errDamaged says that a slot names no object, or an object that is damaged or belongs to another slot
+// or key.
+var errDamaged = errors.New("the memory is damaged: a slot names no object, or not its own")
 
 // slot is the slot of a key: its server, the place of its word there, and the word.
 type slot struct {

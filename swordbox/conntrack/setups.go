@@ -92,8 +92,8 @@ func (t *setups) replied(s *setup, b setupKey, qpn wire.QPN, toB, toA *Flow) {
 	toB.setup, toA.setup = s, s
 }
 
-// established handles an RTU. The result reports whether the RTU belongs to a handshake that the
-// table knows.
+// established handles an RTU: it passes evUsed to both flows of the handshake. It returns false
+// unless the table has seen the REP of this handshake, and its end a has sent the RTU.
 func (t *setups) established(from netip.Addr, body []byte) bool {
 	var m mad.RTU
 	if m.Parse(body) != nil {

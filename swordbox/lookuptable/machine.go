@@ -28,8 +28,8 @@ type Config struct {
 	MAC  func(a netip.Addr) (wire.MAC, bool)
 	// Server makes the Server of a new link. number names its connection in captures.
 	Server func(l *Link, number uint32) Server
-	// Trusting is true if the machine takes any frame and entry that come back for those for which
-	// it has asked, as in the paper.
+	// Trusting is true if the machine does not check that the frame and the entry that come back are
+	// those for which it has asked, as in the paper.
 	Trusting bool
 	// Silence is how long the switch retransmits to a server that does not answer; 0 means 255 ms.
 	Silence time.Duration

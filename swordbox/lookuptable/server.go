@@ -123,8 +123,9 @@ func (b *bouncer) Work(c *pipeline.Ctx) {
 	}
 }
 
-// ask sends READs for the frames in flight, in their order: for each frame first of the slots that
-// may have its entry, and then of its cells.
+// ask sends READs for the frames in flight, in their order: for each frame first a READ of the slots
+// that may have its entry, and then READs of the cells (places in the server's memory) to which the
+// frame was written.
 func (b *bouncer) ask(c *pipeline.Ctx) {
 	for b.begun < b.n {
 		l := b.at(b.begun)

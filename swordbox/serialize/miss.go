@@ -26,7 +26,8 @@ type waiting struct {
 	time    time.Duration     // how long after its arrival the CAS waits at most
 }
 
-// stillFails reports whether the CAS would fail now.
+// stillFails reports whether the switch knows that the CAS would fail now. If so, Table.Changed
+// returns the word when its value has changed.
 func (a *waiting) stillFails(now clock.Time) bool {
 	return a.word.Key == a.key && a.word.Await(now, a.rkey, a.compare)
 }

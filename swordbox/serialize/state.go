@@ -81,7 +81,7 @@ const (
 	evInOrder nakEvent = iota // the request with the expected PSN arrived
 	evNak                     // a sequence NAK was sent
 	evNoRoom                  // a request was dropped for lack of room, or behind an openRead
-	evRoom                    // the next request can be taken, and the NAK that was owed is sent
+	evRoom                    // no NAK is owed any more: there is room for the next request, or the flow ends
 
 	nakEvents
 )

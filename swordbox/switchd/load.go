@@ -29,8 +29,8 @@ type ProgramText struct {
 type Loaded struct {
 	Program pipeline.Program
 	Self    pipeline.Self
-	// Keep, if not nil, is called after the program has begun to run. It stores the program's name,
-	// so that a restarted switch runs the same program.
+	// Keep, if not nil, is called after the program has begun to run. It records which program runs,
+	// so that a restarted switch runs the same one.
 	Keep func() error
 	// Closer, if not nil, frees the resources that the program needs while it runs.
 	io.Closer

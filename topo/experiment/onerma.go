@@ -35,7 +35,8 @@ const (
 	WayRoCE = "roce"
 )
 
-// OneRMA is a load of NICs without connections, in the testbed of their paper: 100 Gbit/s, 5 µs.
+// OneRMA is a load of 1RMA NICs or, with WayRoCE, of RoCEv2 NICs. In the simulator the network is
+// the testbed of the 1RMA paper: links of 100 Gbit/s, and a round trip of 5 µs.
 type OneRMA struct {
 	Kind, Way string
 	// First is the first congestion window in operations; 0 means 1. If TotalDelay is true,

@@ -17,9 +17,10 @@ var oneRMAFigures = Experiment{
 	Long: func() string {
 		return "1RMA is a design of NICs without connections (SIGCOMM 2020): software divides a transfer into operations of at most\n" +
 			"4 KiB and bounds those in flight by a congestion window for each target, and a NIC keeps an operation in a command\n" +
-			"slot until it ends. The NIC has a window of its own, which bounds the bytes requested and not yet arrived. It takes an\n" +
-			"operation from its slot when this window has room; an operation that waits too long for room fails (it is shed).\n" +
-			"REKEY is the operation by which the owner of a memory region replaces the region's key.\n\n" +
+			"slot until it ends. The NIC has a window of its own, which bounds the bytes requested and not yet arrived. It begins\n" +
+			"to execute an operation when this window has room; an operation that waits too long for room fails\n" +
+			"(DISPATCH_TIMEOUT). Failed operations are tried again, except in figures 16 and 16d: there they are shed. REKEY is\n" +
+			"the operation by which the owner of a memory region replaces the region's key.\n\n" +
 			"onerma-figures measures figures of the paper and prints a table for each, with the authors' numbers in parentheses.\n" +
 			"The authors give few numbers, and mostly shapes of curves. Some figures compare 1RMA with RoCEv2. Times are in round\n" +
 			"trips of the network (RTT).\n\n" +
@@ -81,7 +82,7 @@ func oneRMARandom(quick bool) figure {
 
 func oneRMABeside(quick bool) figure {
 	f := figure{
-		key: "fig12", title: "time of 10,000 READs of 64 bytes a second beside a transfer between the same hosts, by the transfer's bytes", x: "bytes of the transfer", unit: "RTT", format: "%.3f",
+		key: "fig12", title: "time of READs of 64 bytes, 10,000 a second, beside a transfer between the hosts, by the transfer's bytes", x: "bytes of the transfer", unit: "RTT", format: "%.3f",
 		why: []string{"the authors: a small operation waits for about one chunk of 4 KB (0.07 RTT) and not for the transfer, as with RDMA"},
 	}
 	for _, large := range few([]string{"0", "4096", "65536", "262144", "1048576"}, quick) {

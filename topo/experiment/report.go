@@ -86,7 +86,7 @@ func Median(list []float64) float64 {
 	return (s[(len(s)-1)/2] + s[len(s)/2]) / 2
 }
 
-// Num returns a cell with a measured number for which the paper has none.
+// Num returns a cell with a number for which the paper has none.
 func Num(v float64) Cell { return Cell{Value: v, Number: true} }
 
 // Beside returns a cell with a measured number and that of the paper; 0 means that the paper has

@@ -283,8 +283,8 @@ var aliases = []alias{
 	{"locks-change-modes", "locks", Params{Change: changeModes}},
 }
 
-// Variants lists all scenarios and their variants. Each variant has the name that it had before
-// variants became flags.
+// Variants lists all scenarios, and those variants that had names of their own before variants became
+// flags, by these names.
 func Variants() []Scenario {
 	out := All()
 	for _, a := range aliases {

@@ -27,7 +27,8 @@ const (
 // are inside the switch. The connection and the PSN of a packet say which thread has posted the
 // request. A packet is inside from its arrival until it leaves, whether the switch works on it or
 // holds it. If the switch answers for a server, or one response answers several requests, that
-// response ends the stays of all requests that it answers. A nil *transits measures nothing.
+// response ends the stays of all requests of its thread that it answers. A nil *transits measures
+// nothing.
 type transits struct {
 	rack    *Rack
 	threads map[*sim.Proc]*thread

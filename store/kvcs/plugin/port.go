@@ -25,8 +25,8 @@ const (
 	// clientSlots is how many READs of a host's clients may be in flight at a time.
 	clientSlots = 256
 	// maxInbox bounds the messages of the coordinator that wait for a client. Few wait: except for
-	// duplicates they are answers to the client's requests, and the client takes them before each
-	// operation.
+	// duplicates they are answers to the client's requests. A GET first takes all that wait; a change
+	// takes them while it waits for its own answer.
 	maxInbox = 16
 	// maxRemotes is how many replicas a port remembers.
 	maxRemotes = 2 * kvcs.MaxReplicas

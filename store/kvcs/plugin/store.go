@@ -63,7 +63,7 @@ func init() {
 				"that no client reads its old values any more. It does so by a REKEY (the NIC of the replica gets a new key for its\n" +
 				"memory, so that READs with the old key fail), or by waiting until the leases of all clients are over: a client READs\n" +
 				"replicas only while it has a lease from the coordinator. \"began again\" counts the replicas that restarted and\n" +
-				"joined again before they were fenced. The table below has a line for each compute host that answers. The last three\n" +
+				"joined again before they were fenced. Then a table has a line for each compute host that answers. The last three\n" +
 				"columns are sums over the clients that have ended:\n\n" +
 				"  CLIENTS     number of clients that were opened on the host\n" +
 				"  REDIRECTED  number of READs that failed, so that the client used another replica\n" +

@@ -29,8 +29,9 @@ func injectNICCmd() *cobra.Command {
 			"qp-error hits all queue pairs in use, cq-overrun all their completion queues, and stop all queue pairs that execute\n" +
 			"such a program. `rdmalab status -o json` lists the queue pairs of each host, with \"ring\": true if they execute a\n" +
 			"program.\n\n" +
-			"inject nic fails if the NIC has no queue pair N, or if it is down already (unplug does not). `rdmalab restart HOST\n" +
-			"--nic` ends unplug. After the other faults, programs must make new queue pairs and completion queues.",
+			"inject nic fails if the NIC has no queue pair N, if N is in state ERROR or RESET, with stop if N executes no program,\n" +
+			"and, except unplug, if the NIC is down already. `rdmalab restart HOST --nic` ends unplug. After qp-error and stop,\n" +
+			"programs must reset their queue pairs or make new ones; after cq-overrun they need new completion queues, too.",
 		Example: "  rdmalab inject nic ms0 qp-error --qpn 0x5a31c2   # a number that `rdmalab status -o json` lists\n" +
 			"  rdmalab inject nic cn0 stop\n" +
 			"  rdmalab inject nic cn0 cq-overrun\n" +

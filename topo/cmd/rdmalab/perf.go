@@ -44,15 +44,16 @@ func perfCmd() *cobra.Command {
 			"  write_bw read_bw send_bw atomic_bw  bandwidth and message rate\n" +
 			"  write_lat read_lat atomic_lat       latency: time from the post of an operation to its completion\n" +
 			"  send_lat                            latency: half of the round trip of a message and its echo\n" +
-			"  contend                             clients (--clients) repeat CAS on the last word of the server's memory, which\n" +
-			"                                      stores use, too; prints the rate of CAS, and how many changed the word\n" +
+			"  contend                             clients (--clients) repeat CAS on one word, the last one of the memory that\n" +
+			"                                      the server shares with all clients, also those of stores; prints the rate of\n" +
+			"                                      CAS, and how many changed the word\n" +
 			"  locks                               clients (--clients) take and release one lock, the same word as with contend;\n" +
 			"                                      prints the numbers of CAS and of locks taken, and median and 99th percentile of\n" +
 			"                                      the time to get a lock\n" +
 			"  verify                              WRITE, READ, CAS and FAA, one or two of each; compares the bytes; prints how\n" +
 			"                                      long each took and whether it is right, and ends at the first that is wrong\n" +
 			"  soak                                --iters WRITEs, as many READs and as many SENDs, then --atomics CAS and FAA;\n" +
-			"                                      verifies every byte; prints the numbers of each and of the NIC's counters\n" +
+			"                                      verifies every byte; prints how many of each, and how much the NIC's counters grew\n" +
 			"  onerma_read_bw onerma_write_bw      as read_bw, write_bw, read_lat and write_lat, but over the hosts' 1RMA NICs, which\n" +
 			"  onerma_read_lat onerma_write_lat    have no connections (SIGCOMM 2020) and need `onerma: {}` in the rack file; a\n" +
 			"                                      message is divided into operations of at most 4 KiB, and an operation that\n" +
@@ -64,12 +65,12 @@ func perfCmd() *cobra.Command {
 			"Of the flags that change a test, tests over 1RMA NICs use only --size, --iters, --tx-depth, --cq-mod, --verify,\n" +
 			"--seed and --op-timeout, raw_bw only --size, --iters and --tx-depth, and raw_lat only --size and --iters.\n\n" +
 			"SEND tests (send_bw and send_lat) can use RC, UC or UD (-c) and a shared receive queue at the server (--srq);\n" +
-			"send_bw can also use several queue pairs (--qps), and its bandwidth counts only delivered messages. contend, locks\n" +
-			"and verify need a server with memory.\n\n" +
+			"send_bw can also use several queue pairs (--qps). The bandwidth of send_bw counts only delivered messages. contend,\n" +
+			"locks and verify need a server with memory.\n\n" +
 			"The exit status is 1 if an operation failed or had a wrong result. In send_bw over UC and UD, a lost message is no\n" +
-			"failure, and perf prints how many were lost; send_lat fails if a message or its echo is lost. Raw tests fail only if\n" +
-			"no answer comes again and again; -o json has the number of lost frames. No flag takes the value 0: leave a flag out\n" +
-			"for its default.\n\n" +
+			"failure, and perf prints how many were lost; send_lat fails if a message or its echo is lost. A raw test does not\n" +
+			"fail because frames are lost (-o json has their number); it fails if it cannot reach the server, or has waited 20\n" +
+			"times in a row without an answer. No flag takes the value 0: leave a flag out for its default.\n\n" +
 			"With --peer perftest the other end is the program perftest (version 4.5), on any machine. If --to is given, it is\n" +
 			"the address of perftest's server. Otherwise the host of --from waits as the server. With --peer, TEST is a bandwidth\n" +
 			"or latency test of WRITE, READ, SEND or atomics, over RC on one queue pair. Of the flags that change a test, only\n" +
@@ -113,8 +114,8 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.IntVar(&c.Depth, "tx-depth", 0, "how many work requests may be posted and not yet completed on each queue pair, 1 to 4096; over 1RMA NICs how many messages, 1 to 1024; "+
 		"in raw_bw how many frames (default 128; 16 for atomic_bw and soak); fewer if more than 64 MiB of messages would be in flight (not in raw_bw and 1RMA tests); "+
 		"always 1 in latency tests, contend, locks and verify")
-	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "request a completion only of every n-th message (default: a quarter of --tx-depth, at most 16); used by bandwidth tests over RC and by the SENDs of soak, "+
-		"both without --verify, and by bandwidth tests over 1RMA NICs")
+	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "request a completion only of every n-th message (default: a quarter of --tx-depth, at most 16); used by bandwidth tests over RC, by the SENDs of soak, "+
+		"and by bandwidth tests over 1RMA NICs; no effect on RoCEv2 tests if --verify is given")
 	fs.StringVarP(&c.Conn, "connection", "c", "", "transport service of send_bw and send_lat: rc, uc or ud (default rc)")
 	fs.IntVar(&c.QPs, "qps", 0, "with send_bw: number of queue pairs, 1 to 64, which send messages in turn (default 1)")
 	fs.BoolVar(&c.SRQ, "srq", false, "the server of a SEND test takes its receives from a shared receive queue")

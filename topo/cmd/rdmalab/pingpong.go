@@ -154,6 +154,9 @@ func runPeer(cmd *cobra.Command, host string, q hostd.PeerRequest) error {
 	case wantJSON(cmd):
 		return printJSON(cmd, res)
 	}
-	return say(cmd, "queue pair %#06x, peer's %#06x: %d bytes in %d iterations, %.2f usec/iter, %.2f MiB/s",
-		res.QPN, res.PeerQPN, res.Bytes, res.Iters, res.Usec, res.MiBps)
+	peer := ""
+	if res.PeerQPN != 0 { // srq has several
+		peer = fmt.Sprintf(", peer's %#06x", res.PeerQPN)
+	}
+	return say(cmd, "queue pair %#06x%s: %d bytes in %d iterations, %.2f usec/iter, %.2f MiB/s", res.QPN, peer, res.Bytes, res.Iters, res.Usec, res.MiBps)
 }

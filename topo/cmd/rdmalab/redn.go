@@ -37,10 +37,11 @@ func rednTraceCmd() *cobra.Command {
 			"request when the NIC executes it. A line has the virtual time, the queue, the index of the request in the queue,\n" +
 			"and the request. Lines below it show the bytes that other requests have changed since the request was posted. The\n" +
 			"last line has the result.\n\n" +
-			"The program has two queues. Requests of the first one put x into a request of the second queue, compare x with y\n" +
-			"by a CAS that changes this request if they are equal, and then let the NIC execute the second queue (ENABLE). With\n" +
-			"--stale there is no ENABLE: the NIC reads the requests of the second queue ahead, before they are changed. So the\n" +
-			"condition has no effect, and the result is 2.\n\n" +
+			"The program has two queues. The second one has two requests: a NOP, and a WRITE of the result 2. For each of them,\n" +
+			"the first queue READs x into the request, and compares it with y by a CAS. If they are equal, the CAS turns the NOP\n" +
+			"into a WRITE of the result 1, and the WRITE of 2 into a NOP. Then the first queue lets the NIC execute the second\n" +
+			"one (ENABLE). With --stale there is no ENABLE: the NIC reads the requests of the second queue ahead, before they are\n" +
+			"changed. So the condition has no effect, and the result is 2.\n\n" +
 			"With -w, trace also writes a picture of the same, as SVG: a column for each queue, and arrows from a request to\n" +
 			"those that it changes or enables.",
 		Example: "  rdmalab redn trace\n" +
