@@ -241,7 +241,8 @@ func (m *Master) guestDo() error {
 	return nil
 }
 
-// patience is how long a server may take to answer in the middle of a change.
+// patience is how long a server may take to answer during a change of the members, and while the
+// master clears or fills the server in m.guest.
 func (m *Master) patience() time.Duration { return max(2*m.c.cfg.Lease, minPatience) }
 
 // admit copies to the server in m.guest all that it must have as a member, if its memory was

@@ -80,8 +80,9 @@ const (
 	mergedShare = 2
 )
 
-// Sparse reports whether the leaf p with n records has so few that it should be merged with its
-// sibling (see MayMerge).
+// Sparse reports whether the leaf p, which has n records, should be merged with its sibling (see
+// MayMerge): n is small (see sparseShare) or 1, and the leaf may leave the tree when it is empty
+// (CanClose).
 func (p *Page) Sparse(n int) bool {
 	return p.Level == 0 && p.CanClose(0) && n <= max(1, p.Slots()/sparseShare)
 }

@@ -6,8 +6,8 @@ import (
 )
 
 // The fields of a published page, little-endian, with their lengths in bytes: 8 bytes unused (in a
-// checksummed page the first 4 are the checksum of the bytes after them, as in an option of the
-// authors' code), front version 1, leftmost child 8, sibling 8, level 1, index of the last record
+// checksummed page the first 4 are the checksum of the rest of the page without its last 8 bytes, as
+// in an option of the authors' code), front version 1, leftmost child 8, sibling 8, level 1, index of the last record
 // 2, lowest key 8, highest key 8. The records begin at byte 44. The rear version, 1 byte, follows
 // the last possible record. A record of a published leaf: front version 1, key 8, value, rear
 // version 1, with 4 significant bits in each version. A record of an internal page or of a

@@ -51,7 +51,7 @@ type Manager struct {
 	conns     map[*engine.CMConn]*id
 	listeners map[*engine.CMListener]*id
 	joins     map[uint32]*join
-	next      uint32 // the handle to try next
+	next      uint32 // the handle of an identifier to try next
 	nextCh    uint32 // the number of a channel to try next
 	nextJoin  uint32 // the handle of a membership to try next
 }

@@ -6,9 +6,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// This file is for package ipc/serve, which offers the verbs to other processes. That package makes
-// objects through a Context, which checks their handles and destroys them when it is closed. But
-// ipc/serve posts and polls on the engine itself, for many queues in one step.
+// This file is mostly for package ipc/serve, which offers the verbs to other processes. That package
+// makes objects through a Context: the Context checks their handles, and destroys the objects when the
+// Context is closed. But ipc/serve posts and polls on the engine itself, for many queues in one step.
 
 // Driver is a Shell with a method for a loop that serves many queues and makes its own pauses.
 // Drive does the work of Progress without a pause, and reports whether there was any work. It is

@@ -292,7 +292,8 @@ func step(s state, in input, out output) (next [2]state, n int) {
 	return next, n
 }
 
-// apply returns the value of a key after an operation on a store without faults, and the outcome.
+// apply returns the value of a key after an operation that no loss of memory hits, and the outcome.
+// The value before may be lostValue, from an earlier loss.
 func apply(value uint64, in input) (after uint64, out outcome) {
 	switch {
 	case in.kind == opInsert && (value == absent || value == lostValue):

@@ -125,8 +125,8 @@ const (
 	defaultPatience = 5 * time.Second
 	defaultScan     = 100
 	maxZipf         = 1.5
-	// Limits of RunConfig.Rate and RunConfig.Pace. Within them, the times between operations are at
-	// least a nanosecond and do not overflow.
+	// Limits of RunConfig.Rate and RunConfig.Pace. Within those of Rate, the time between two
+	// operations is at least a nanosecond and does not overflow.
 	minRate, maxRate = 1e-3, 1e9
 	minPace, maxPace = 1e-3, 1e6
 )

@@ -105,7 +105,7 @@ func (s *Server) accept() {
 }
 
 // Serve executes requests until Close is called, or the NIC is gone. Then it frees what NewServer
-// has made, but not the estate.
+// has made. The Estate (the table, and the programs that answer GETs) stays.
 func (s *Server) Serve() error {
 	t, rt := s.rpc.Threads()[0], s.ctx.Runtime()
 	var err error

@@ -97,7 +97,9 @@ type Flow struct {
 	Client    netip.Addr `json:"client"`
 	Server    netip.Addr `json:"server"`
 	ServerQPN wire.QPN   `json:"serverQpn"`
-	// Moved counts the moved requests. Outstanding is how many of them are in flight.
+	// Moved counts the moved requests. Outstanding is how many requests of the flow are in flight or
+	// held. Those on the client's connection count by their PSNs, and only if no moved request is in
+	// flight.
 	Moved       uint64 `json:"moved"`
 	Outstanding int    `json:"outstanding"`
 	// Shift is the difference between the PSNs at the two ends of the client's connection.

@@ -172,7 +172,7 @@ func (t *Table) Takes(former *Table, n int) bool {
 	return false
 }
 
-// Stats returns the counters, which the servers of the table increment.
+// Stats returns the table's counters. A Server of another package increments some of them.
 func (t *Table) Stats() *Stats { return &t.stats }
 
 // apply does with a frame what action a of its entry says. It may change the frame.

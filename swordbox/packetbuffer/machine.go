@@ -120,8 +120,9 @@ type Machine struct {
 	stats Stats    // counters of removed queues, and of links
 	idle  []string // IDs of the rules whose host or servers are not known yet
 	marks *pipeline.QueuedPorts
-	// later is the set of rules of which at least one waits until a former queue of its port is
-	// empty; nil means that no rule waits.
+	// later is the current set of rules if one of them has no queue yet, because a former queue of
+	// its port is not empty. The machine applies the set again when a queue was removed. nil means
+	// that no rule waits.
 	later *rules.Set
 }
 

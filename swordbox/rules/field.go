@@ -75,7 +75,7 @@ var fields = []Field{
 		MaxShards, func(r *Rule) *int { return &r.Shards }),
 	{
 		"service", "memory", "the switch makes its connections to this service, a name or a port: of the rule's server or, with actions lookup and buffer and the key 'store', " +
-			"of the servers in table, ring and store. With none it makes none, and `rdmalab switch connections adopt` gives it some; none is refused with lookup, buffer and 'store'; default: memory",
+			"of the servers in table, ring and store. With service=none the switch makes no connections, and `rdmalab switch connections adopt` gives it some; service=none is refused with actions lookup and buffer and the key 'store'; default: memory",
 		func(r *Rule, s string) error {
 			if r.Service = s; s == none {
 				r.Service = ""
@@ -123,7 +123,7 @@ var fields = []Field{
 		func(r *Rule) string { return unless(r.Steer == SteerBoth, r.Steer.String()) },
 	},
 	{
-		"keys", "1,7", "with action steer: keys of Clover whose requests are steered, up to 256 and 512 characters in decimal, or hot:N for the N keys that clients " +
+		"keys", "1,7", "with action steer: keys of Clover whose requests are steered, at most 256, whose list in decimal has at most 512 characters with the commas, or hot:N for the N keys that clients " +
 			"request most, N at most 256, only in mode hardened; default: all",
 		setKeys,
 		func(r *Rule) string {

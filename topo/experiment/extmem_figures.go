@@ -24,9 +24,10 @@ var memoryFigures = Experiment{
 			"--figures chooses among:\n\n" +
 			figureList(memory) +
 			"\n" +
-			"With --quick, incast sends a tenth of the bytes. The authors' numbers are from the text of the paper (HotNets 2018),\n" +
-			"and for TEA, a later paper, from its abstract (package topo/papers). Where the paper does not say enough, the\n" +
-			"simulator's model makes a choice:\n\n" +
+			"Rates are in Gb/s, latencies in microseconds, lookups and FETCH_ADDs in millions per second, shares in percent; in\n" +
+			"incast, bytes are in MB and times in ms. With --quick, incast sends a tenth of the bytes. The authors' numbers are\n" +
+			"from the text of the paper (HotNets 2018), and for TEA, a later paper, from its abstract (package topo/papers). Where\n" +
+			"the paper does not say enough, the simulator's model makes a choice:\n\n" +
 			"  " + strings.Join(memoryChoices, "\n  ") + "\n"
 	},
 	Sim: "1 min with two processors, with --quick 20 s", Cost: "connectx3-40g",
@@ -161,7 +162,7 @@ func loadDepth(quick bool) figure {
 
 func incastFigure(quick bool) figure {
 	f := figure{
-		data: papers.MustLoad("extmem/incast"), key: "incast", title: "how much of 50 MB arrives: eight senders, one port, 40 Gb/s each, 12 MB of buffer, by the number of servers",
+		data: papers.MustLoad("extmem/incast"), key: "incast", title: "what arrives of 50 MB: eight senders, one port, 40 Gb/s each, 12 MB of buffer, by the number of servers",
 		unit: "MB, ms", format: "%.3g",
 		why: []string{
 			"a server takes 36.8 Gb/s of the 280 Gb/s that the port does not: few servers are full before the burst is over (figure rates)",
@@ -237,7 +238,7 @@ func lookupRates(quick bool) figure {
 
 func countingFigure() figure {
 	f := figure{
-		data: papers.MustLoad("extmem/counters"), key: "counters", title: "cost of counting a client's WRITEs in one counter of a server, by FETCH_ADDs in flight",
+		data: papers.MustLoad("extmem/counters"), key: "counters", title: "rates of a client's WRITEs, and of the FETCH_ADDs that count them in a server, by FETCH_ADDs in flight",
 		format: "%.4g",
 		why: []string{
 			"their rate is that of their NIC, 1.3 million FETCH_ADDs a second on one word; the model has ConnectX-5's",

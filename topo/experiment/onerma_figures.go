@@ -29,8 +29,8 @@ var oneRMAFigures = Experiment{
 			figureList(oneRMA) +
 			"\n" +
 			"On a rack the same NIC, software and stores run in the daemons of the hosts, and RoCEv2 beside them on the same\n" +
-			"links. The rack file needs `onerma: {}`, a metadata host and memory servers; no store may be up. A round trip is\n" +
-			"measured before each load, except in slow motion.\n\n" +
+			"links. The rack file needs `onerma: {}` and a memory server, for figures 8 and 9 also a metadata host; no store may\n" +
+			"be up. A round trip is measured before each load, except in slow motion.\n\n" +
 			"Figures 10, 15 and 16 need a network whose round trip and rate are known. They are measured in slow motion: while a\n" +
 			"measurement runs, fault rules delay the links and limit their rate, so that a round trip takes the rtt of the rack\n" +
 			"file (10 ms or more) and a link carries 62,500 bytes in it, as in the paper's testbed. " + SlowRack + "\n" +

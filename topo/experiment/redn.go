@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Kinds of RedN. Way and N are fields of RedN.
+// Values of RedN.Kind: the loads. Way and N are further fields of RedN.
 const (
 	ChainVerb      = "verb"      // one request of kind Way
 	ChainOrder     = "order"     // N no-ops in the ordering mode Way (the paper's figure 8)

@@ -19,9 +19,9 @@ import (
 )
 
 // hole is a script for one hole of the SwordBox paper. The script must do damage under a published
-// rule and none under the same rule hardened. If same is true, the script is for a case that the
-// paper does not mention, and it must do no damage under either rule. swordbox/HOLES.md numbers the
-// holes.
+// rule and none under the same rule hardened. If same is true, both modes do the right thing ("same"
+// in swordbox/HOLES.md), and the script must do no damage under either rule. swordbox/HOLES.md
+// numbers the holes.
 type hole struct {
 	number int
 	title  string

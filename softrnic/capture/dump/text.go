@@ -107,8 +107,8 @@ func appendOther(b, data []byte) []byte {
 	return fmt.Appendf(b, "%v > %v EtherType %#04x", eth.Src, eth.Dst, eth.Type)
 }
 
-// message appends the text of a 1RMA message (see onerma/wire), or why it is malformed. It returns
-// false if the frame is no such message.
+// message appends the text of a 1RMA message (see onerma/wire), or which field of the message is
+// wrong. It returns false if the frame is no such message, or if its IP or UDP header is malformed.
 func message(data []byte, b *[]byte) bool {
 	var f onerma.Frame
 	err := onerma.ParseFrame(data, &f)

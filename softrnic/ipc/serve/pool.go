@@ -37,7 +37,7 @@ type pool struct {
 	free [tables]int64
 }
 
-// open sets the sizes of the pool from the limits of the NIC.
+// open sets the sizes of the pool: those of the NIC's tables, less what is reserved for the daemon.
 func (p *pool) open(nic engine.Limits, l Limits) {
 	reserve := int64(max(l.Reserve, 0))
 	for t, n := range [tables]int{tablePD: nic.PDs, tableRegion: nic.MRs, tableAH: nic.AHs, tableCQ: nic.CQs, tableSRQ: nic.SRQs, tableQP: nic.QPs, tableAttachment: nic.Attachments, tableID: ucma.MaxIDs} {

@@ -209,7 +209,7 @@ func (p *Program) tracking() pipeline.Part {
 			{Name: "flows", KeyBits: flowKey, ValueBits: 16, Entries: flows, Learned: true},
 			// The address of a host, and the port at which its packets must arrive.
 			{Name: "hosts", KeyBits: addrBits, ValueBits: portBits + 1, Entries: p.track.MaxHosts(pipeline.MaxPorts), Learned: true},
-			// Server, key, and the range as two numbers, for a ternary or range match.
+			// Server, R_Key, and the range as two numbers, for a ternary or range match.
 			{Name: "rules", KeyBits: addrBits + 32 + 2*64, ValueBits: ruleValue, Entries: rules.MaxRules},
 		},
 		Registers: []pipeline.RegisterSpec{

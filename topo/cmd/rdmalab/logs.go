@@ -31,7 +31,7 @@ func logsCmd() *cobra.Command {
 		Long: "logs prints the log of the daemon of a host or of the switch. Without a name it prints all logs, with the name\n" +
 			"before each line. Two names stand for other logs of the rack:\n\n" +
 			"  " + timersLog + "    why a fault could not be ended when the time of its flag --for was over\n" +
-			"  " + container.WatcherName + "   guests (containers that joined the rack), their events, and errors",
+			"  " + container.WatcherName + "   on a rack whose hosts are containers: their events, and errors",
 		Example: "  rdmalab logs cn0\n  rdmalab logs -f",
 		Args:    cobra.MaximumNArgs(1),
 

@@ -54,7 +54,7 @@ func pingpongCmd() *cobra.Command {
 	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB; up to 8MiB, with ud up to 4096 (default 4096, with ud 2048)")
 	fs.IntVar(&c.Iters, "iters", 0, "messages in each direction, 1 to 10000000 (default 1000)")
 	fs.IntVar(&c.MTU, "mtu", 0, "path MTU in bytes: 256, 512, 1024, 2048 or 4096; no effect with ud (default 1024)")
-	fs.IntVar(&c.Depth, "rx-depth", 0, "how many receives are kept posted, 1 to 4096; fewer if so many messages have more than 16MiB (default 500)")
+	fs.IntVar(&c.Depth, "rx-depth", 0, "how many receives are kept posted, 1 to 4096; fewer if that many messages need more than 16MiB (default 500)")
 	fs.IntVar(&c.QueuePairs, "qps", 0, "with srq: number of queue pairs, 1 to 127, at most --rx-depth (default 16)")
 	fs.Uint16Var(&f.port, "port", 0, "TCP port on which the ends exchange parameters (default 18515)")
 	store.Renamed(fs, map[string]string{"patience": "op-timeout"})

@@ -21,8 +21,8 @@ func switchCountersCmd() *cobra.Command {
 			"groups are\n\n" +
 			"  tracking             the connections that the switch tracks\n" +
 			"  hardened, published  rules of action move and atomics, by their mode\n" +
-			"  steer, count, …      rules of this action; \"published\" in the name of a group is the mode, and hot is action count\n" +
-			"                       without the key store\n" +
+			"  steer, count, …      rules of this action; \"published\" in the name of a group is the mode, and hot has the rules of\n" +
+			"                       action count that count in the switch (without store=…)\n" +
 			"  dialing              the switch's connections to memory servers\n" +
 			"  restart              flows that the switch has moved before it crashed\n" +
 			"  record               the journal, which lets the switch continue after a crash\n\n" +

@@ -66,8 +66,9 @@ func lookupAddCmd(remove bool) *cobra.Command {
 		cmd.Long = "remove removes one entry from RULE's table in a server's memory, and prints that it is removed. RULE is the id of a\n" +
 			"rule with action lookup (`rdmalab switch rules`). The arguments KEY=VALUE are the key of the entry: to=ADDRESS if\n" +
 			"the rule has match=destination, otherwise to=ADDRESS[:PORT], from=ADDRESS[:PORT] and proto=NAME. `rdmalab switch\n" +
-			"lookup add --help` explains them. remove fails if the table has no such entry. In mode published it does not look:\n" +
-			"it clears the slot of the key, whose entry may be another one, and does not wait for the server.\n\n" + needsSwordBox
+			"lookup add --help` explains them. remove fails if the table has no such entry. In mode published, remove\n" +
+			"does not check this: it clears the slot in which an entry with this key would be, even if the slot has the entry of\n" +
+			"another key. It does not wait for the server.\n\n" + needsSwordBox
 		cmd.Example = "  rdmalab switch lookup remove nat to=cn1   # rule nat has match=destination"
 	}
 	return cmd
