@@ -15,7 +15,7 @@ import (
 // that exists already keeps its value, and Result.Existed counts it. The result has the inserts and
 // their latencies. After an error the result has everything up to the error.
 func Load(s Store, rt verbs.Runtime, cfg RunConfig) (*Result, error) {
-	if err := cfg.validClient(); err != nil {
+	if err := cfg.validLoad(); err != nil {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()

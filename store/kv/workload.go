@@ -111,7 +111,7 @@ type RunConfig struct {
 	Patience time.Duration
 	// Verify is true if the client checks every value that it reads.
 	Verify bool
-	// ScanLen is the largest number of keys of a scan; 0 means 100.
+	// ScanLen is the largest number of keys of a scan, at most 10,000; 0 means 100.
 	ScanLen int
 	// Observe, if not nil, is called with the latency of each successful operation, also during
 	// Warmup.
@@ -124,6 +124,7 @@ type RunConfig struct {
 const (
 	defaultPatience = 5 * time.Second
 	defaultScan     = 100
+	maxScanLen      = 10_000
 	maxZipf         = 1.5
 	// Limits of RunConfig.Rate and RunConfig.Pace. Within those of Rate, the time between two
 	// operations is at least a nanosecond and does not overflow.
@@ -152,12 +153,30 @@ func (c *RunConfig) validClient() error {
 	return nil
 }
 
-// Validate returns an error for the first field that is not valid.
-func (c *RunConfig) Validate() error {
+// validLoad returns an error for the first field that Load cannot use.
+func (c *RunConfig) validLoad() error {
 	if err := c.validClient(); err != nil {
 		return err
 	}
+	if c.Value < 0 || c.Value > maxSize {
+		return fmt.Errorf("workload: values of %d bytes; want at most %d", c.Value, maxSize)
+	}
+	if c.Sizes != nil {
+		if err := c.Sizes.check(); err != nil {
+			return fmt.Errorf("workload: %w", err)
+		}
+	}
+	return nil
+}
+
+// Validate returns an error for the first field that is not valid.
+func (c *RunConfig) Validate() error {
+	if err := c.validLoad(); err != nil {
+		return err
+	}
 	switch {
+	case c.ScanLen < 0 || c.ScanLen > maxScanLen:
+		return fmt.Errorf("workload: scans of up to %d records; want 1 to %d", c.ScanLen, maxScanLen)
 	case c.Keys < 1:
 		return fmt.Errorf("workload: %d keys; want at least 1", c.Keys)
 	case !(c.Zipf >= 0 && c.Zipf <= maxZipf):
@@ -170,11 +189,6 @@ func (c *RunConfig) Validate() error {
 		return fmt.Errorf("workload: a pace of %g; want %g to %g, or 0 for no pace", c.Pace, minPace, maxPace)
 	case c.Warmup < 0 || c.Duration < 0 || c.Patience < 0:
 		return fmt.Errorf("workload: a time is negative")
-	}
-	if c.Sizes != nil {
-		if err := c.Sizes.check(); err != nil {
-			return fmt.Errorf("workload: %w", err)
-		}
 	}
 	return c.Popularity.check()
 }

@@ -113,6 +113,10 @@ func (a *axis) settle() {
 	}
 }
 
+// maxTicks is more than ticks returns on an axis that is not logarithmic: a step is at least a
+// twentieth of the axis.
+const maxTicks = 32
+
 // ticks returns the values that get a mark and a label.
 func (a *axis) ticks() (list []float64) {
 	if a.log {
@@ -136,8 +140,13 @@ func (a *axis) ticks() (list []float64) {
 			break
 		}
 	}
-	for n := math.Ceil(a.min / step); n*step <= a.max; n++ {
-		list = append(list, n*step)
+	first := math.Ceil(a.min / step)
+	for n := range maxTicks { // the number is bounded even if the float64 values are so large that adding 1 changes nothing
+		v := (first + float64(n)) * step
+		if !(v <= a.max) {
+			break
+		}
+		list = append(list, v)
 	}
 	return list
 }

@@ -129,3 +129,15 @@ func TestLongNames(t *testing.T) {
 		}
 	}
 }
+
+// An axis has few ticks for any values, also where adding 1 to a float64 changes nothing.
+func TestTicksAreBounded(t *testing.T) {
+	for _, a := range []axis{{min: -9e15, max: -9e15 + 1}, {min: -1e17, max: -99999999999999984}, {min: -1e300, max: 1e300}, {min: 0, max: 5e-324}, {min: 0, max: 20}} {
+		if n := len(a.ticks()); n > maxTicks {
+			t.Errorf("%v to %v: %d ticks", a.min, a.max, n)
+		}
+	}
+	if n := len((&axis{min: 0, max: 20}).ticks()); n < 4 || n > 21 {
+		t.Errorf("0 to 20: %d ticks", n)
+	}
+}

@@ -78,7 +78,7 @@ func (x *searcher) String() string {
 func (x *searcher) search() {
 	x.digests, x.covered = make(map[uint64]struct{}), make(map[transition]struct{})
 	level := x.run([]schedule{{setup: x.setup.name}}, x.depth > 0)
-	for d := range x.depth {
+	for d := 0; d < x.depth && len(level) > 0 && !x.ended(); d++ {
 		level = x.extend(level, d+1 < x.depth)
 	}
 	x.whole = !x.ended()
