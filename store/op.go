@@ -13,14 +13,11 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// MaxScan is the largest number of records of one scan.
-const MaxScan = 10_000
-
 // Check returns an error if the request is not valid. The daemon calls it before it opens a client
 // for the request.
 func (in *OpRequest) Check() error {
-	if in.Op == "scan" && (in.N < 1 || in.N > MaxScan) {
-		return control.Errorf(http.StatusBadRequest, "scan of %d records: want 1 to %d", in.N, MaxScan)
+	if in.Op == "scan" && (in.N < 1 || in.N > kv.MaxScan) {
+		return control.Errorf(http.StatusBadRequest, "scan of %d records: want 1 to %d", in.N, kv.MaxScan)
 	}
 	return nil
 }

@@ -84,12 +84,11 @@ const (
 func (p *Perftest) Validate() error {
 	_, ok := scripts[p.Test]
 	op, kind, _ := strings.Cut(p.Test, "_")
-	if p.Iters == 0 && p.Test == "write_bw" {
-		p.Iters = 5000
-	}
-	p.Iters = cmp.Or(p.Iters, 1000)
 	p.Outs = cmp.Or(p.Outs, 16)
-	depth, size := 128, 65536
+	iters, depth, size := 1000, 128, 65536
+	if p.Test == "write_bw" {
+		iters = 5000
+	}
 	if op == "atomic" {
 		depth = 16
 		p.Size = 8
@@ -98,6 +97,7 @@ func (p *Perftest) Validate() error {
 		depth, size = 1, 2
 		p.Depth = 1
 	}
+	p.Iters = cmp.Or(p.Iters, iters)
 	p.Depth = cmp.Or(p.Depth, depth)
 	p.Size = cmp.Or(p.Size, size)
 	p.Type = cmp.Or(p.Type, "faa")

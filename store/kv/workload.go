@@ -111,7 +111,7 @@ type RunConfig struct {
 	Patience time.Duration
 	// Verify is true if the client checks every value that it reads.
 	Verify bool
-	// ScanLen is the largest number of keys of a scan, at most 10,000; 0 means 100.
+	// ScanLen is the largest number of keys of a scan, at most MaxScan; 0 means 100.
 	ScanLen int
 	// Observe, if not nil, is called with the latency of each successful operation, also during
 	// Warmup.
@@ -121,10 +121,12 @@ type RunConfig struct {
 	Ended func() `json:"-"`
 }
 
+// MaxScan is the largest number of records of one scan.
+const MaxScan = 10_000
+
 const (
 	defaultPatience = 5 * time.Second
 	defaultScan     = 100
-	maxScanLen      = 10_000
 	maxZipf         = 1.5
 	// Limits of RunConfig.Rate and RunConfig.Pace. Within those of Rate, the time between two
 	// operations is at least a nanosecond and does not overflow.
@@ -175,8 +177,8 @@ func (c *RunConfig) Validate() error {
 		return err
 	}
 	switch {
-	case c.ScanLen < 0 || c.ScanLen > maxScanLen:
-		return fmt.Errorf("workload: scans of up to %d records; want 1 to %d", c.ScanLen, maxScanLen)
+	case c.ScanLen < 0 || c.ScanLen > MaxScan:
+		return fmt.Errorf("workload: scans of up to %d records; want 1 to %d", c.ScanLen, MaxScan)
 	case c.Keys < 1:
 		return fmt.Errorf("workload: %d keys; want at least 1", c.Keys)
 	case !(c.Zipf >= 0 && c.Zipf <= maxZipf):

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -314,7 +315,7 @@ func scanCmd(s *store.Store) *cobra.Command {
 			return printCost(cmd, verbose, out)
 		},
 	}
-	cmd.Flags().IntVarP(&n, "count", "n", n, fmt.Sprintf("largest number of records to print, 1 to %d", store.MaxScan))
+	cmd.Flags().IntVarP(&n, "count", "n", n, fmt.Sprintf("largest number of records to print, 1 to %d", kv.MaxScan))
 	opFlags(cmd, &from, &verbose)
 	return cmd
 }
