@@ -140,7 +140,7 @@ func (c *Call) PostStart(host string, in, out any) error {
 	limit := c.Store.StartLimit()
 	err := c.PostWithin(limit, host, c.Store.Path(PathStart), in, out)
 	if errors.Is(err, context.DeadlineExceeded) && c.Context.Err() == nil {
-		err = fmt.Errorf("%s has not started the %s within %v, and may still be starting it; see `rdmalab status` (%w)", host, c.Store.Title, limit, err)
+		err = fmt.Errorf("%w within %v: it may still be starting its part of the store; see `rdmalab status`", err, limit)
 	}
 	return err
 }

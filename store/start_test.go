@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -35,6 +36,9 @@ func TestStartBesideAHostThatHangs(t *testing.T) {
 			info, err := StartHosts[string](c, "table", func([]string, bool) any { return nil })
 			if took := time.Since(began); took != c.Store.StartLimit() {
 				t.Errorf("%s hangs: start took %v", hung, took)
+			}
+			if text := warnings.String() + fmt.Sprint(err); !strings.Contains(text, "may still be starting its part of the store") {
+				t.Errorf("%s hangs: %s", hung, text)
 			}
 			if errors.Is(err, context.DeadlineExceeded) != fails || !fails && (info != "cn0" || len(asked) != 3 || !strings.Contains(warnings.String(), "host cn1 does not know the table")) {
 				t.Errorf("%s hangs: %q, %v, asked %v: %s", hung, info, err, asked, warnings.String())

@@ -85,7 +85,7 @@ func (a *axis) at(v float64) float64 {
 }
 
 func (a *axis) shows(v float64) bool {
-	return !math.IsNaN(v) && !math.IsInf(v, 0) && (!a.log || v > 0)
+	return math.Abs(v) <= maxValue && (!a.log || v > 0) // false for NaN, too
 }
 
 func (a *axis) grow(v float64) {
@@ -109,9 +109,12 @@ func (a *axis) settle() {
 		a.max += 0.05 * (a.max - a.min)
 	}
 	if a.min == a.max {
-		a.max++
+		a.max += max(1, 1e-9*math.Abs(a.max)) // adding 1 alone may change nothing
 	}
 }
+
+// maxValue bounds the values that are shown, so that the length of an axis is a float64.
+const maxValue = 1e300
 
 // maxTicks is more than ticks returns on an axis that is not logarithmic: a step is at least a
 // twentieth of the axis.

@@ -137,6 +137,17 @@ func TestTicksAreBounded(t *testing.T) {
 			t.Errorf("%v to %v: %d ticks", a.min, a.max, n)
 		}
 	}
+	for _, values := range [][]float64{{-1e17}, {-9e15}, {1, 1.75e308}, {-1e300, 1e300}, {1e-300, 1e300}} {
+		for _, log := range []bool{false, true} {
+			a := axis{log: log, min: math.Inf(1), max: math.Inf(-1)}
+			for _, v := range values {
+				a.grow(v)
+			}
+			if a.settle(); !(a.min < a.max) || math.IsInf(a.max-a.min, 0) {
+				t.Errorf("%v, log %v: from %v to %v", values, log, a.min, a.max)
+			}
+		}
+	}
 	if n := len((&axis{min: 0, max: 20}).ticks()); n < 4 || n > 21 {
 		t.Errorf("0 to 20: %d ticks", n)
 	}

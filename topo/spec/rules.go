@@ -63,6 +63,7 @@ func (d *decoder) rules(f *file, r *Rack) {
 		d.errorf(f.rules[0].at, "rules are for program %s; write program: %s beside them, or remove them", ProgramSwordBox, ProgramSwordBox)
 		return
 	}
+	refused := false // without a refused rule, NewSet would number the later ones wrongly
 	for i := range f.rules {
 		e := &f.rules[i]
 		if !e.sound {
@@ -70,13 +71,18 @@ func (d *decoder) rules(f *file, r *Rack) {
 		}
 		if err := e.rule.Resolve(r.Addresses); err != nil {
 			d.errorf(e.serverAt, "server: %v; hosts: %v", err, r.HostNames())
+			refused = true
 			continue
 		}
 		if err := r.CheckRule(&e.rule); err != nil {
 			d.errorf(e.serviceAt, "%v", err)
+			refused = true
 			continue
 		}
-		set, err := rules.NewSet(append(slices.Clone(r.Switch.Rules), e.rule))
+		if refused {
+			continue
+		}
+		set, err := rules.NewSet(append(r.Switch.Rules[:i:i], e.rule))
 		if err != nil {
 			d.errorf(e.at, "%v", err)
 			return // later rules may be wrong only because of this one

@@ -67,6 +67,10 @@ func TestMistakesInRules(t *testing.T) {
 			t.Errorf("%s:\n got  %v\n want f.yaml:%s", c.rule, err, c.want)
 		}
 	}
+	three := "{server: ms9, action: move}\n    - {server: ms0, action: move}\n    - {server: ms0, action: move}"
+	if _, err := Parse([]byte(withRules(three))); err == nil || strings.Contains(err.Error(), "before it") {
+		t.Errorf("rules behind one that is refused: %v", err) // their names would be wrong
+	}
 	for text, want := range map[string]string{
 		small + "switch: {program: sword}\n":                                    `7:19: program: "sword" is unknown; use one of [forward swordbox]`,
 		small + "switch: {rules: [{server: ms0, action: move}]}\n":              `7:18: rules are for program swordbox`,

@@ -479,12 +479,13 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 					s.tell(done, &told, load)
 					return nil
 				})
+				if ierr != nil {
+					ierr = fmt.Errorf("host %s: %w", host, ierr)
+				}
 			}
-			if ierr != nil {
-				mu.Lock()
-				err = errors.Join(err, fmt.Errorf("host %s: %w", host, ierr))
-				mu.Unlock()
-			}
+			mu.Lock()
+			defer mu.Unlock()
+			err = errors.Join(err, ierr)
 		})
 	}
 	wg.Wait()
