@@ -112,7 +112,7 @@ $(VERBSLIB): $(VERBSSRC)
 .PHONY: build
 build: ## build bin/rdmalab, one static binary
 	@$(MAKE) --no-print-directory verbs >/dev/null 2>&1 || echo "bin/rdmalab is built without the library for unmodified RDMA programs: make verbs says why"
-	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o bin/rdmalab ./topo/cmd/rdmalab
+	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o bin/rdmalab ./cmd/rdmalab
 
 .PHONY: up
 up: build ## bring the default rack up and verify every compute-to-memory path (root)
@@ -339,11 +339,11 @@ check: fmt-check lint ## what must hold before a commit: format, vet, lint, tidy
 	@$(GO) vet ./...
 	@$(GO) mod tidy -diff
 	@$(GO) test -count=1 ./e2e/layering
-	@$(GO) test -count=1 ./topo/cmd/rdmalab -run '^TestReference$$' -docs check
+	@$(GO) test -count=1 ./cmd/rdmalab -run '^TestReference$$' -docs check
 
 .PHONY: docs
 docs: ## write the generated parts of the pages under docs: commands, rack file, counters, faults, packages, what sim prints
-	@$(GO) test -count=1 ./topo/cmd/rdmalab -run '^TestReference$$' -docs write
+	@$(GO) test -count=1 ./cmd/rdmalab -run '^TestReference$$' -docs write
 	@$(GO) test -count=1 ./e2e/console -run '^TestPagesOfTheSimulator$$' -args -write
 
 .PHONY: fmt

@@ -234,7 +234,7 @@ func program(t *testing.T) string {
 	t.Helper()
 	if built == "" {
 		built = filepath.Join(dir, "rdmalab")
-		if b, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", built, "../../topo/cmd/rdmalab").CombinedOutput(); err != nil {
+		if b, err := exec.Command("go", "build", "-ldflags=-s -w", "-o", built, "../../cmd/rdmalab").CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, b)
 		}
 	}

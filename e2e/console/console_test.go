@@ -30,7 +30,7 @@ func TestEveryPageSaysWhatItNeeds(t *testing.T) {
 // The console blocks of the simulator show what it prints.
 func TestPagesOfTheSimulator(t *testing.T) {
 	bin := t.TempDir()
-	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(bin, "rdmalab"), "./topo/cmd/rdmalab")
+	build := exec.Command("go", "build", "-ldflags=-s -w", "-o", filepath.Join(bin, "rdmalab"), "./cmd/rdmalab")
 	build.Dir = root
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -201,7 +201,7 @@ var table = map[string]row{
 	"compose/examples/goclient":       {level: 6},
 	"compose/examples/goclient/hello": {level: 6},
 	"compose/examples/goclient/greet": {level: 6},
-	"topo/cmd/rdmalab":                {level: 6},
+	"cmd/rdmalab":                     {level: 6},
 	"e2e/mutate":                      {level: 7},
 	"e2e/benchrack":                   {level: 7, beside: []string{"e2e/interop/ask", "e2e/interop/image"}},
 	"e2e/report":                      {level: 7},

@@ -104,7 +104,7 @@ func (r runner) named(m *mutant, by string) outcome {
 // tried.
 func (r runner) seeds(m *mutant, by string) (outcome, string) {
 	args, text, _ := strings.Cut(by, ": ")
-	bin, ok := r.built(m, []string{"build"}, filepath.Join("topo", "cmd", "rdmalab"))
+	bin, ok := r.built(m, []string{"build"}, filepath.Join("cmd", "rdmalab"))
 	if !ok {
 		return invalid, "sim " + args
 	}

@@ -300,7 +300,7 @@ var rednBugs = []planted{
 		"redn: a picture has a CAS that fails as one that changes", "redn/picture.go",
 		"binary.NativeEndian.Uint64(steps[to].Bytes) != e.SwapAdd",
 		"binary.NativeEndian.Uint64(steps[to].Bytes) == e.Compare",
-		"topo/cmd/rdmalab TestRednTracePicture",
+		"cmd/rdmalab TestRednTracePicture",
 	},
 	{
 		"redn: on a device, a lap of a lock takes one receive", "redn/lockserver.go",

@@ -19,7 +19,7 @@ import (
 var docsMode = flag.String("docs", "", "generated parts of docs: check or write")
 
 // docRoot is the root folder of the module.
-const docRoot = "../../.."
+const docRoot = "../.."
 
 // generated has the functions that make parts of pages from the code. In a page, two lines mark the
 // place of a part:

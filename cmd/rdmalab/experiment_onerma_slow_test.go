@@ -18,7 +18,7 @@ import (
 // The rack file that the command names fits, also with the windows of figure 16; the defaults of the
 // key onerma do not.
 func TestSlowFit(t *testing.T) {
-	data, err := os.ReadFile("../../../" + experiment.SlowRack)
+	data, err := os.ReadFile("../../" + experiment.SlowRack)
 	if err != nil {
 		t.Fatal(err)
 	}

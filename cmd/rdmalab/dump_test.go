@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-const golden = "../../../softrnic/wire/testdata/golden/"
+const golden = "../../softrnic/wire/testdata/golden/"
 
 // runDumpCmd runs `rdmalab dump` with in as standard input.
 func runDumpCmd(in []byte, args ...string) (stdout, stderr string, err error) {

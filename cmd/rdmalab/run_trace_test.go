@@ -56,7 +56,7 @@ func TestRunFlagsRefused(t *testing.T) {
 func TestTraceIsDivided(t *testing.T) {
 	var f runFlags
 	cmd := runCmdOf(&f)
-	if err := cmd.Flags().Parse([]string{"--trace", "../../../store/trace/small.csv", "--clients", "3"}); err != nil {
+	if err := cmd.Flags().Parse([]string{"--trace", "../../store/trace/small.csv", "--clients", "3"}); err != nil {
 		t.Fatal(err)
 	}
 	f.typed = cmd.Flags().Changed
