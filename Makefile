@@ -55,13 +55,13 @@ UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
 NORACE := Alloc|LargestRead|SimCalibrate|InVirtualTime
 # VIRTUAL are the packages whose code and tests run in virtual time: test runs them without the race detector, which makes them some
 # fifteen times as slow, and race with it. `go test ./e2e/layering -write` keeps the list.
-VIRTUAL := clover clover/layout clover/meta clover/rpc fusee fusee/layout fusee/snapshot onerma/executor onerma/nic onerma/wire redn sherman sherman/audit sherman/check sherman/layout sherman/lock softrnic/capture/dump softrnic/capture/pcapng softrnic/clock softrnic/cm softrnic/contention softrnic/cost softrnic/cq softrnic/engine softrnic/fault softrnic/mem softrnic/memgrant softrnic/memservice softrnic/metrics softrnic/packetio softrnic/pathtrace softrnic/perf softrnic/remotemem softrnic/sendring softrnic/transport softrnic/ucma softrnic/verbs softrnic/verbsengine softrnic/wire softrnic/wire/mad store store/bytekeys store/kv store/kvcs store/kvcs/virtual store/lease store/memcached/text store/nictable store/passive store/pdpm store/rpc store/slab store/template store/trace swordbox/apps swordbox/apps/forward swordbox/apps/swordbox swordbox/atomiccache swordbox/chipcost swordbox/cloversteer swordbox/conntrack swordbox/extmem swordbox/framering swordbox/handler swordbox/hotwords swordbox/journal swordbox/lookuptable swordbox/packetbuffer swordbox/published/cloversteer swordbox/published/lookuptable swordbox/published/packetbuffer swordbox/published/serialize swordbox/published/statestore swordbox/requester swordbox/rules swordbox/serialize swordbox/staleflows swordbox/statestore swordbox/switchconn swordbox/transitions topo/calibrate topo/costs topo/experiment topo/experiment/chains topo/experiment/insim topo/papers topo/plot topo/racks topo/scenario topo/scenario/history topo/sim topo/simrack topo/spec
+VIRTUAL := clover clover/layout clover/meta clover/rpc fusee fusee/layout fusee/snapshot onerma/executor onerma/nic onerma/wire redn sherman sherman/audit sherman/check sherman/layout sherman/lock softrnic/capture/dump softrnic/capture/pcapng softrnic/clock softrnic/cm softrnic/contention softrnic/cost softrnic/cq softrnic/engine softrnic/fault softrnic/mem softrnic/memgrant softrnic/memservice softrnic/metrics softrnic/packetio softrnic/pathtrace softrnic/perf softrnic/remotemem softrnic/sendring softrnic/transport softrnic/ucma softrnic/verbs softrnic/verbsengine softrnic/wire softrnic/wire/mad store store/bytekeys store/kv store/kvcs store/kvcs/virtual store/lease store/memcached/text store/nictable store/passive store/pdpm store/rpc store/slab store/template store/trace swordbox/apps swordbox/apps/forward swordbox/apps/swordbox swordbox/atomiccache swordbox/chipcost swordbox/cloversteer swordbox/conntrack swordbox/extmem swordbox/framering swordbox/handler swordbox/hotwords swordbox/journal swordbox/lookuptable swordbox/packetbuffer swordbox/published/cloversteer swordbox/published/lookuptable swordbox/published/packetbuffer swordbox/published/serialize swordbox/published/statestore swordbox/requester swordbox/rules swordbox/serialize swordbox/staleflows swordbox/statestore swordbox/switchconn swordbox/transitions topo/calibrate topo/costs topo/experiment topo/experiment/chains topo/experiment/insim topo/papers topo/plot topo/racks sim/scenario sim/history sim/simnet sim/simrack topo/spec
 # READERS only read files or build programs: there is nothing that could race either.
 READERS := e2e/console e2e/coverage e2e/report compose/examples
 # CHECKED is run by make check, which goes before make test.
 CHECKED := e2e/layering
 # LONG are those of them that take longest. They run first: at the end no processor waits for a single package.
-LONG   := topo/scenario topo/experiment/insim swordbox/serialize fusee sherman clover softrnic/transport topo/simrack e2e/console
+LONG   := sim/scenario topo/experiment/insim swordbox/serialize fusee sherman clover softrnic/transport sim/simrack e2e/console
 PLAIN  := $(patsubst %,./%,$(LONG) $(filter-out $(LONG),$(VIRTUAL) $(READERS)))
 RACED  := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1 | grep -vxF "$$(printf 'github.com/rdmalab/rdmalab/%s\n' $(VIRTUAL) $(READERS) $(CHECKED))")
 ALONE  := $$(grep -rlE --include='*_test.go' '^func (Test|Fuzz|Example)[A-Za-z0-9_]*($(NORACE))' . | xargs -n 1 dirname | sort -u | grep -vxF "$$(printf './%s\n' $(VIRTUAL))")
@@ -206,7 +206,7 @@ sweep: $(SIMBUILT) ## the seeds of the scenarios behind those of make test, up t
 	@$(SIM) holes --seeds 16
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./redn
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -run 'FillAndEmpty|EpochsDoNotGoBack|SparseLeavesGiveRoomBack|ProgramsOfClientsThatHaveGone|RandomTraffic' ./clover ./sherman ./store/nictable ./softrnic/transport
-	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./topo/scenario
+	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./sim/scenario
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -run 'NothingLeaks|ScribbledRings|HostileConnections' ./softrnic/ipc
 
 .PHONY: constructs
@@ -327,7 +327,7 @@ memorylinks: build ## the suites transport and switch again, over memory links: 
 coverage: ## queue pair state × opcode × fault: what the tests have seen, as a table; fails on a gap
 	@mkdir -p out && rm -f out/coverage.txt
 	@RDMALAB_COVERAGE=$(CURDIR)/out/coverage.txt $(GO) test -tags qpcover -count=1 -timeout 60m -skip '$(NORACE)' \
-	  ./softrnic/transport ./softrnic/engine ./topo/simrack ./topo/scenario >out/coverage.log || { cat out/coverage.log; exit 1; }
+	  ./softrnic/transport ./softrnic/engine ./sim/simrack ./sim/scenario >out/coverage.log || { cat out/coverage.log; exit 1; }
 	@$(GO) run ./e2e/coverage out/coverage.txt
 
 .PHONY: sim

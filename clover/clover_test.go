@@ -12,12 +12,12 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -50,8 +50,8 @@ func newRig(t *testing.T, opt simrack.Options, cfg meta.Config, region int) *rig
 }
 
 // atSwitch returns an Options.Wrap that replaces the switch by the result of wrap.
-func atSwitch(wrap func(n sim.Node) sim.Node) func(name string, n sim.Node) sim.Node {
-	return func(name string, n sim.Node) sim.Node {
+func atSwitch(wrap func(n simnet.Node) simnet.Node) func(name string, n simnet.Node) simnet.Node {
+	return func(name string, n simnet.Node) simnet.Node {
 		if name != spec.SwitchName {
 			return n
 		}

@@ -11,19 +11,19 @@ import (
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // filter is a switch that loses what drop says.
 type filter struct {
-	sim.Node
+	simnet.Node
 	drop func(now clock.Time, f *wire.Frame) bool
 }
 
@@ -36,7 +36,7 @@ func (x *filter) Frame(now clock.Time, port int, f packetio.Frame, out *packetio
 }
 
 func (x *filter) options() simrack.Options {
-	return simrack.Options{Wrap: atSwitch(func(n sim.Node) sim.Node { x.Node = n; return x })}
+	return simrack.Options{Wrap: atSwitch(func(n simnet.Node) simnet.Node { x.Node = n; return x })}
 }
 
 // alike compares the headers of all copies of each node in the servers' memory, when no append is in
@@ -145,7 +145,7 @@ func TestAWinnerThatDiesBlocksNoOtherClient(t *testing.T) {
 // the value, because another client may have made the missing links.
 func TestAnAppendOnSomeCopiesIsOpen(t *testing.T) {
 	q := &requests{from: func() (a netip.Addr) { return a }}
-	g := newRigOf(t, threeServers, simrack.Options{Wrap: atSwitch(func(n sim.Node) sim.Node { q.Node = n; return q })}, meta.Config{
+	g := newRigOf(t, threeServers, simrack.Options{Wrap: atSwitch(func(n simnet.Node) simnet.Node { q.Node = n; return q })}, meta.Config{
 		Format: layout.Hardened, Keys: 64, Replicas: 2, Lease: 200 * time.Millisecond, Grace: 2 * time.Second,
 	}, region)
 	q.from = g.Host("cn0").Addr

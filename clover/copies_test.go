@@ -11,13 +11,13 @@ import (
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 const threeServers = `
@@ -31,7 +31,7 @@ hosts:
 // requests counts a client's requests of one-sided verbs at the switch: WRITEs of nodes, CMP_SWAPs, and
 // READs of nodes and of shortcuts.
 type requests struct {
-	sim.Node
+	simnet.Node
 	from                            func() netip.Addr
 	writes, swaps, reads, shortcuts int
 }
@@ -61,7 +61,7 @@ func (q *requests) reset() { q.writes, q.swaps, q.reads, q.shortcuts = 0, 0, 0, 
 func TestBestCaseWithCopies(t *testing.T) {
 	for replicas := 1; replicas <= 3; replicas++ {
 		q := &requests{from: func() (a netip.Addr) { return a }}
-		opt := simrack.Options{Wrap: atSwitch(func(n sim.Node) sim.Node { q.Node = n; return q })}
+		opt := simrack.Options{Wrap: atSwitch(func(n simnet.Node) simnet.Node { q.Node = n; return q })}
 		g := newRigOf(t, threeServers, opt, meta.Config{Format: layout.Hardened, Keys: 64, Replicas: replicas}, region)
 		q.from = g.Host("cn0").Addr
 		g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {

@@ -7,9 +7,9 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // recovery is how much longer than lease and grace the recovery of a dead client's nodes takes: the

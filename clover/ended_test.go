@@ -9,12 +9,12 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
-func plain(n sim.Node) sim.Node { return n }
+func plain(n simnet.Node) simnet.Node { return n }
 
 // A client whose connection to a memory server has broken may have requests in flight there: it must
 // not tell the metadata server that it is quiet. A quiet client keeps its owner number, because no

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/e2e/verbstest"
+	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
 // TestEpochsDoNotGoBack: a client that has learnt of an epoch never goes back to an earlier one.
@@ -18,7 +18,7 @@ func TestEpochsDoNotGoBack(t *testing.T) {
 
 // epochsOf runs a client that reports after the given number of records.
 func epochsOf(t *testing.T, records int) {
-	y := newEpochStoryOn(t, func(n sim.Node) sim.Node { return n })
+	y := newEpochStoryOn(t, func(n simnet.Node) simnet.Node { return n })
 	back, last := 0, uint32(0)
 	y.client("cn0", records, func(c *Client, rt verbs.Runtime) error {
 		if err := c.Insert(otherKey, padded("x"), inTwoMinutes(rt)); err != nil {

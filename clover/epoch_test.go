@@ -10,20 +10,20 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // casLoser is a switch that loses the compare-and-swaps of one host while drop is set.
 type casLoser struct {
-	sim.Node
+	simnet.Node
 	port    int
 	drop    bool
 	dropped int
@@ -61,7 +61,7 @@ const wornKey, otherKey = 1, 2
 func newEpochStory(t *testing.T) *epochStory {
 	t.Helper()
 	box := &casLoser{port: 3}
-	y := newEpochStoryOn(t, func(n sim.Node) sim.Node {
+	y := newEpochStoryOn(t, func(n simnet.Node) simnet.Node {
 		box.Node = n
 		return box
 	})
@@ -71,7 +71,7 @@ func newEpochStory(t *testing.T) *epochStory {
 }
 
 // newEpochStoryOn makes an epochStory whose switch is the result of wrap.
-func newEpochStoryOn(t *testing.T, wrap func(sim.Node) sim.Node) *epochStory {
+func newEpochStoryOn(t *testing.T, wrap func(simnet.Node) simnet.Node) *epochStory {
 	t.Helper()
 	y := &epochStory{t: t, params: rdmacm.Params{Timeout: 14}, lease: 200 * time.Millisecond}
 	s, err := spec.Parse([]byte("name: clover\nhosts:\n  - {name: md0, role: metadata}\n  - {name: ms0, role: memory}\n" +
@@ -79,7 +79,7 @@ func newEpochStoryOn(t *testing.T, wrap func(sim.Node) sim.Node) *epochStory {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y.rack, err = simrack.New(s, simrack.Options{Wrap: func(name string, n sim.Node) sim.Node {
+	y.rack, err = simrack.New(s, simrack.Options{Wrap: func(name string, n simnet.Node) simnet.Node {
 		if name != spec.SwitchName {
 			return n
 		}

@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
 // After a client has connected to a memory server again, it uses the memory there only if it finds
@@ -20,7 +20,7 @@ func TestMemoryOfAnotherGenerationIsNotUsed(t *testing.T) {
 		"none":               nil,
 	} {
 		box := &casLoser{port: 2}
-		y := newEpochStoryOn(t, func(n sim.Node) sim.Node {
+		y := newEpochStoryOn(t, func(n simnet.Node) simnet.Node {
 			box.Node = n
 			return box
 		})

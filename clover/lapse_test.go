@@ -10,6 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -17,8 +19,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // slowDialer delays the connection to a memory server.
@@ -40,7 +40,7 @@ func (d *slowDialer) Dial(qp verbs.QP, to netip.Addr, service string, p rdmacm.P
 // lapse counts the WRITEs and compare-and-swaps that a host sends after its lease has ended and
 // before its next request to the metadata server.
 type lapse struct {
-	sim.Node
+	simnet.Node
 	port  int
 	ended bool
 	late  int
@@ -64,7 +64,7 @@ func (l *lapse) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.
 func TestNothingIsWrittenAfterTheLease(t *testing.T) {
 	const lease, grace, key = 100 * time.Millisecond, 50 * time.Millisecond, 7
 	l := &lapse{port: 3}
-	g := newRig(t, simrack.Options{Wrap: atSwitch(func(n sim.Node) sim.Node {
+	g := newRig(t, simrack.Options{Wrap: atSwitch(func(n simnet.Node) simnet.Node {
 		l.Node = n
 		return l
 	})}, meta.Config{Lease: lease, Grace: grace, Keys: 16}, region)

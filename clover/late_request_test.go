@@ -11,6 +11,8 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -18,8 +20,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // line is one connection to the metadata server, over which a test sends requests as a client would
@@ -186,7 +186,7 @@ func TestLateOpenOpensNoKey(t *testing.T) {
 
 // ackLoser is a switch that loses the acknowledgements of one host to another while drop is set.
 type ackLoser struct {
-	sim.Node
+	simnet.Node
 	from int // the port of the host that sends the acknowledgements
 	to   [4]byte
 	drop bool
@@ -209,7 +209,7 @@ func TestRecordOfAFailedInsertIsErased(t *testing.T) {
 	const key, other = 7, 1
 	const lease = 200 * time.Millisecond
 	l := &ackLoser{from: 1} // ms0
-	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: atSwitch(func(n sim.Node) sim.Node {
+	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: atSwitch(func(n simnet.Node) simnet.Node {
 		l.Node = n
 		return l
 	})}, meta.Config{

@@ -10,20 +10,20 @@ import (
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // late is a switch that holds the next append of a host until the test asks for it, even long after
 // the client has given it up. All other copies of the append are lost, and so are the packets that
 // would end the connection.
 type late struct {
-	sim.Node
+	simnet.Node
 	port int // of the host
 	keep bool
 	kept []byte
@@ -67,7 +67,7 @@ func (l *late) loses(data []byte) bool {
 // options are the options of a rack with this switch. The first client is at port 3.
 func (l *late) options() simrack.Options {
 	l.port = 3
-	return simrack.Options{Datagrams: true, Wrap: atSwitch(func(n sim.Node) sim.Node {
+	return simrack.Options{Datagrams: true, Wrap: atSwitch(func(n simnet.Node) simnet.Node {
 		l.Node = n
 		return l
 	})}

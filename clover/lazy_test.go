@@ -8,8 +8,8 @@ import (
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // A client with LazyShortcut reads only the node of a key that no other client has written, and

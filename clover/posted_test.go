@@ -7,18 +7,18 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
 // newEpoch is a switch that loses an append of a client, and has the metadata server begin an epoch
 // while the client looks for the outcome of the append.
 type newEpoch struct {
-	sim.Node
+	simnet.Node
 	y    *epochStory
 	port int // of the client
 	// losing is set while appends are lost; begun is set when the metadata server has announced a
@@ -79,7 +79,7 @@ func (b *newEpoch) delay(now clock.Time, op wire.Opcode) {
 // append names may hold another node.
 func TestNothingIsPostedAfterItsEpoch(t *testing.T) {
 	b := &newEpoch{port: 2}
-	y := newEpochStoryOn(t, func(n sim.Node) sim.Node {
+	y := newEpochStoryOn(t, func(n simnet.Node) simnet.Node {
 		b.Node = n
 		return b
 	})
@@ -110,7 +110,7 @@ func TestNothingIsPostedAfterItsEpoch(t *testing.T) {
 // still arrive at a server. Its node must not be used for another value.
 func TestNodeOfAnOpenAppendIsNotUsedAgain(t *testing.T) {
 	box := &casLoser{port: 3}
-	y := newEpochStoryOn(t, func(n sim.Node) sim.Node {
+	y := newEpochStoryOn(t, func(n simnet.Node) simnet.Node {
 		box.Node = n
 		return box
 	})

@@ -9,17 +9,17 @@ import (
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // between cuts the path between two hosts while drop is set.
 type between struct {
-	sim.Node
+	simnet.Node
 	a, b [4]byte
 	drop bool
 }
@@ -36,7 +36,7 @@ func (l *between) Frame(now clock.Time, port int, f packetio.Frame, out *packeti
 // call, which makes another connection. Later appends are reported on that one.
 func TestReportsGoOn(t *testing.T) {
 	l := &between{}
-	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: atSwitch(func(n sim.Node) sim.Node {
+	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: atSwitch(func(n simnet.Node) simnet.Node {
 		l.Node = n
 		return l
 	})}, meta.Config{Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}, Lease: 20 * time.Second, Grace: 20 * time.Second}, 64<<10)

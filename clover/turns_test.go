@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // Clients of a process that take turns need fewer appends than PUTs, and the last value is one that

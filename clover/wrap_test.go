@@ -11,21 +11,21 @@ import (
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // wrap is a switch that loses an append of a host, and cuts the host off from the memory servers
 // until the entry to which it would have appended is a node of the same version again, in a later
 // epoch, and the newest node of another key.
 type wrap struct {
-	sim.Node
+	simnet.Node
 	port    int // of the host
 	lose    bool
 	cut     bool
@@ -60,7 +60,7 @@ func (w *wrap) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.B
 // its versions, and belongs to another key when the client looks there again.
 func TestAppendToANodeOfAnotherEpoch(t *testing.T) {
 	w := &wrap{port: 3}
-	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: atSwitch(func(n sim.Node) sim.Node {
+	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: atSwitch(func(n simnet.Node) simnet.Node {
 		w.Node = n
 		return w
 	})}, meta.Config{Format: layout.Hardened, Keys: 4, Shares: [layout.Classes]int{1}, Lease: time.Second, Grace: time.Second}, 2<<10)

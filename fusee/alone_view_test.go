@@ -7,11 +7,11 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // Two splits end when an INSERT swaps the primary of its slot. The client reads the directory
@@ -23,8 +23,8 @@ func TestTheMembersChangeWhileAnINSERTReadsTheDirectory(t *testing.T) {
 	var frame wire.Frame
 	var super layout.Superblock
 	phase := 0
-	g = newRig(t, 3, simrack.Options{Trace: func(ev *sim.Event) {
-		if phase == 0 || phase == 4 || ev.Kind != sim.Sent || ev.Link() != "cn0" || wire.ParseFrame(ev.Frame, &frame) != nil {
+	g = newRig(t, 3, simrack.Options{Trace: func(ev *simnet.Event) {
+		if phase == 0 || phase == 4 || ev.Kind != simnet.Sent || ev.Link() != "cn0" || wire.ParseFrame(ev.Frame, &frame) != nil {
 			return
 		}
 		switch op := frame.BTH.Opcode; {

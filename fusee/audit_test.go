@@ -7,9 +7,9 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // Audit finds no defect in a table that clients have made, and finds each kind of damage.

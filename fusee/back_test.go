@@ -9,13 +9,13 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // values is how many keys the clients of these tests have.
@@ -62,9 +62,9 @@ func ruled(g *rig, replicas int, f func(c *fusee.Client, rt verbs.Runtime, ended
 }
 
 // prepares reports whether a host sends a CAS that prepares a view without a server.
-func prepares(ev *sim.Event, host string, without int) bool {
+func prepares(ev *simnet.Event, host string, without int) bool {
 	var frame wire.Frame
-	if ev.Kind != sim.Sent || ev.Link() != host || ev.Dir() == fault.Down || wire.ParseFrame(ev.Frame, &frame) != nil || frame.BTH.Opcode != wire.RCCmpSwap {
+	if ev.Kind != simnet.Sent || ev.Link() != host || ev.Dir() == fault.Down || wire.ParseFrame(ev.Frame, &frame) != nil || frame.BTH.Opcode != wire.RCCmpSwap {
 		return false
 	}
 	v := layout.View(frame.AtomicETH.SwapOrAdd)
@@ -97,7 +97,7 @@ func TestAMasterThatBeginsGoesBackToNoOlderView(t *testing.T) {
 	for n := 28; n <= 44; n += 2 {
 		var g *rig
 		armed, left, hung := false, n, false
-		g = newRig(t, 3, simrack.Options{Trace: func(ev *sim.Event) {
+		g = newRig(t, 3, simrack.Options{Trace: func(ev *simnet.Event) {
 			if !armed || ev.Link() != "cn2" {
 				return
 			}
@@ -218,7 +218,7 @@ func TestAServerThatHasJoinedRemainsAMember(t *testing.T) {
 func TestTheStandbyKnowsAViewThatWasGivenUp(t *testing.T) {
 	var g *rig
 	armed := false
-	g = newRig(t, 3, simrack.Options{Trace: func(ev *sim.Event) {
+	g = newRig(t, 3, simrack.Options{Trace: func(ev *simnet.Event) {
 		if armed && prepares(ev, "cn2", 2) {
 			armed = false
 			g.At(g.Now(), func() { g.Host("ms1").SetLink(false) })
@@ -333,7 +333,7 @@ func TestCutOffWhileAViewIsPrepared(t *testing.T) {
 	for _, late := range []time.Duration{0, 5 * time.Millisecond} {
 		var g *rig
 		armed, hit := false, false
-		g = newRig(t, 3, simrack.Options{Trace: func(ev *sim.Event) {
+		g = newRig(t, 3, simrack.Options{Trace: func(ev *simnet.Event) {
 			if armed && prepares(ev, "cn3", 2) {
 				armed, hit = false, true
 				g.At(g.Now().Add(late), func() { g.Host("cn3").SetLink(false) })
@@ -480,7 +480,7 @@ func TestAServerThatWasDownHasTheMemory(t *testing.T) {
 	var g *rig
 	armed, hit := false, false
 	var owners memservice.Owners
-	g = newRig(t, 2, simrack.Options{Trace: func(ev *sim.Event) {
+	g = newRig(t, 2, simrack.Options{Trace: func(ev *simnet.Event) {
 		if armed && prepares(ev, "cn3", 1) {
 			armed, hit = false, true
 			g.At(g.Now().Add(3*time.Millisecond), func() {

@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // begun is a lease of masters in tests of masters that begin.
@@ -72,8 +72,8 @@ func TestAMasterRemovesAMemberThatItHasNotMet(t *testing.T) {
 		armed, hung := false, false
 		var g *rig
 		var frame wire.Frame
-		g = newRig(t, 2, simrack.Options{Trace: func(ev *sim.Event) {
-			if armed && ev.Kind == sim.Sent && ev.Link() == "cn2" && ev.Dir() == fault.Down && wire.ParseFrame(ev.Frame, &frame) == nil && frame.BTH.Opcode == wire.RCAtomicAck {
+		g = newRig(t, 2, simrack.Options{Trace: func(ev *simnet.Event) {
+			if armed && ev.Kind == simnet.Sent && ev.Link() == "cn2" && ev.Dir() == fault.Down && wire.ParseFrame(ev.Frame, &frame) == nil && frame.BTH.Opcode == wire.RCAtomicAck {
 				armed, hung = false, true
 				g.At(g.Now(), g.Host("cn2").HangAll)
 			}

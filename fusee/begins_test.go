@@ -9,12 +9,12 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // A memory server crashes at each packet of a client that begins, and stays down. The client begins
@@ -24,8 +24,8 @@ func TestAServerCrashesWhileAClientBegins(t *testing.T) {
 		for n, sent := 1, true; sent; n++ {
 			var g *rig
 			left := -1
-			g = newRig(t, 2, simrack.Options{Trace: func(ev *sim.Event) {
-				if left > 0 && ev.Kind == sim.Sent && ev.Link() == "cn1" {
+			g = newRig(t, 2, simrack.Options{Trace: func(ev *simnet.Event) {
+				if left > 0 && ev.Kind == simnet.Sent && ev.Link() == "cn1" {
 					if left--; left == 0 {
 						g.At(g.Now(), g.Host(fmt.Sprintf("ms%d", victim)).Crash)
 					}

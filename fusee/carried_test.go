@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // A PUT has won one of two backups, a client that has died the other one, and the PUT is hung
@@ -21,7 +21,7 @@ func TestARecoveryLeavesThePrimaryToALiveWinner(t *testing.T) {
 	var at, old, mine uint64
 	var dead uint32
 	stage := 0
-	g = newRig(t, 3, simrack.Options{Trace: func(*sim.Event) {
+	g = newRig(t, 3, simrack.Options{Trace: func(*simnet.Event) {
 		switch {
 		case stage == 1 && g.word(1, at) != old && g.word(2, at) != old:
 			stage = 2

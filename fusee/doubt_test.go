@@ -8,13 +8,13 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // A client that recovers a dead one leaves a block, and does not hear that the CAS was executed. A
@@ -260,9 +260,9 @@ func TestABlockThatWasNotTakenOverIsLeft(t *testing.T) {
 		var g *rig
 		var frame wire.Frame
 		armed := false
-		g = newRig(t, 1, simrack.Options{Trace: func(ev *sim.Event) {
+		g = newRig(t, 1, simrack.Options{Trace: func(ev *simnet.Event) {
 			if !armed || ev.Link() != "cn1" || ev.Dir() != fault.Down || wire.ParseFrame(ev.Frame, &frame) != nil || frame.BTH.Opcode != wire.RCAtomicAck ||
-				lost != (ev.Kind == sim.Sent) {
+				lost != (ev.Kind == simnet.Sent) {
 				return
 			}
 			armed = false

@@ -9,12 +9,12 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // The network is divided: each of two masters has one server and removes the other one, and a client writes
@@ -85,8 +85,8 @@ func TestAnEstateOutlivesAChangeThatTimesOut(t *testing.T) {
 	)
 	stage, other := 0, -1
 	var armed clock.Time
-	g = newRigOf(t, 2, large, simrack.Options{Trace: func(ev *sim.Event) {
-		if ev.Kind != sim.Sent || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &frame) != nil {
+	g = newRigOf(t, 2, large, simrack.Options{Trace: func(ev *simnet.Event) {
+		if ev.Kind != simnet.Sent || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &frame) != nil {
 			return
 		}
 		switch {

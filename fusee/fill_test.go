@@ -10,13 +10,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 
-	"github.com/rdmalab/rdmalab/topo/sim"
+	"github.com/rdmalab/rdmalab/sim/simnet"
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // all waits until all servers are members of a settled view.
@@ -248,8 +248,8 @@ func TestADeposedMasterClaimsNothing(t *testing.T) {
 	for n := 1; n <= 40 && !t.Failed(); n++ {
 		var g *rig
 		armed, hung, left := false, false, 1+n/2
-		g = newRigOf(t, 3, large, simrack.Options{Trace: func(ev *sim.Event) {
-			if armed && ev.Kind == sim.Sent && ev.Link() == "ms2" {
+		g = newRigOf(t, 3, large, simrack.Options{Trace: func(ev *simnet.Event) {
+			if armed && ev.Kind == simnet.Sent && ev.Link() == "ms2" {
 				if left--; left == 0 {
 					armed, hung = false, true
 					g.At(g.Now(), g.Host("cn3").HangAll)
@@ -456,8 +456,8 @@ func TestAnINSERTMarksOnlyItsOwnObject(t *testing.T) {
 		var frame wire.Frame
 		stage, left, done := 0, n, false
 		hang := func() { g.At(g.Now(), g.Host("cn1").HangAll) }
-		g = newRigOf(t, 2, large, simrack.Options{Trace: func(ev *sim.Event) {
-			if ev.Kind != sim.Sent || ev.Link() != "cn1" || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &frame) != nil {
+		g = newRigOf(t, 2, large, simrack.Options{Trace: func(ev *simnet.Event) {
+			if ev.Kind != simnet.Sent || ev.Link() != "cn1" || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &frame) != nil {
 				return
 			}
 			switch {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
 	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // stores are arrangements with 1 to 3 replicas of objects and index.

@@ -9,12 +9,12 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // The index grows while a memory server crashes, at the n-th packet of a client that works on splits: no
@@ -88,8 +88,8 @@ func TestTheIndexGrowsWhileAServerCrashes(t *testing.T) {
 func growingRig(t *testing.T, host string, n int, do func(*rig)) *rig {
 	var g *rig
 	left := n
-	g = newRig(t, 3, simrack.Options{Trace: func(ev *sim.Event) {
-		if left > 0 && ev.Kind == sim.Sent && ev.Link() == host && ev.Dir() == fault.Up && g.viewAt(2).Mastered() {
+	g = newRig(t, 3, simrack.Options{Trace: func(ev *simnet.Event) {
+		if left > 0 && ev.Kind == simnet.Sent && ev.Link() == host && ev.Dir() == fault.Up && g.viewAt(2).Mastered() {
 			if left--; left == 0 {
 				g.At(g.Now(), func() { do(g) })
 			}
@@ -108,8 +108,8 @@ func TestAPUTOfAKeyThatASplitMovesDuringACrash(t *testing.T) {
 		var g *rig
 		var frame wire.Frame
 		armed, left, hung := false, n, false
-		g = newRig(t, 3, simrack.Options{Trace: func(ev *sim.Event) {
-			if armed && ev.Kind == sim.Sent && ev.Link() == "cn1" && ev.Dir() == fault.Up && wire.ParseFrame(ev.Frame, &frame) == nil && frame.BTH.Opcode == wire.RCCmpSwap {
+		g = newRig(t, 3, simrack.Options{Trace: func(ev *simnet.Event) {
+			if armed && ev.Kind == simnet.Sent && ev.Link() == "cn1" && ev.Dir() == fault.Up && wire.ParseFrame(ev.Frame, &frame) == nil && frame.BTH.Opcode == wire.RCCmpSwap {
 				if left--; left == 0 {
 					armed, hung = false, true
 					g.At(g.Now(), func() {

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // Histories of clients on a few keys, which share two combined buckets, are linearizable while links

@@ -9,12 +9,12 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // audit checks that the table is right, that no change is open, and that no client owns a block.
@@ -139,8 +139,8 @@ type killer struct {
 	frame wire.Frame
 }
 
-func (k *killer) see(ev *sim.Event) {
-	if !k.armed || k.left == 0 || ev.Kind != sim.Sent || ev.Link() != k.host || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &k.frame) != nil ||
+func (k *killer) see(ev *simnet.Event) {
+	if !k.armed || k.left == 0 || ev.Kind != simnet.Sent || ev.Link() != k.host || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &k.frame) != nil ||
 		k.frame.BTH.DestQP <= 1 || k.frame.BTH.Opcode.Info().Flags&wire.OpRequest == 0 {
 		return
 	}

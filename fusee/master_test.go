@@ -10,12 +10,12 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // master runs a master on a host; ready is set when it has taken charge.
@@ -128,7 +128,7 @@ func TestAHungMasterLosesNoServer(t *testing.T) {
 		var g *rig
 		loses, first, second := n%2 == 1, 1+n/2%12, 12+n/24*2
 		armed, left, again, hangs := false, first, second, 0
-		g = newRig(t, 3, simrack.Options{Trace: func(ev *sim.Event) {
+		g = newRig(t, 3, simrack.Options{Trace: func(ev *simnet.Event) {
 			if armed && ev.Link() == "cn3" {
 				if left--; left == 0 {
 					hangs++
@@ -187,8 +187,8 @@ func TestAHungMasterDoesNothingAfterItsSuccessor(t *testing.T) {
 		var armed bool
 		left := n
 		hung = false
-		g = newRig(t, 3, simrack.Options{Trace: func(ev *sim.Event) {
-			if armed && ev.Kind == sim.Sent && ev.Link() == "cn3" && ev.Dir() == fault.Up && wire.ParseFrame(ev.Frame, &frame) == nil && (frame.BTH.Opcode == wire.RCCmpSwap || frame.BTH.Opcode == wire.RCWriteOnly && g.viewAt(1).State() == layout.Preparing) {
+		g = newRig(t, 3, simrack.Options{Trace: func(ev *simnet.Event) {
+			if armed && ev.Kind == simnet.Sent && ev.Link() == "cn3" && ev.Dir() == fault.Up && wire.ParseFrame(ev.Frame, &frame) == nil && (frame.BTH.Opcode == wire.RCCmpSwap || frame.BTH.Opcode == wire.RCWriteOnly && g.viewAt(1).State() == layout.Preparing) {
 				if left--; left == 0 {
 					armed = false
 					hung = true

@@ -8,11 +8,11 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // keysThat lists n keys from a number on, of which the first split of the only subtable moves all or none.
@@ -45,7 +45,7 @@ func (g *rig) splitOnce(set *bool, s *layout.Superblock) func(rt verbs.Runtime) 
 func TestASplitWaitsForPendingKeys(t *testing.T) {
 	key := keysThat(true, 1000, 1)[0]
 	first := &hangOn{host: "cn0", long: 20 * time.Millisecond, match: func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck }}
-	g := newRig(t, 1, simrack.Options{Trace: func(ev *sim.Event) { first.see(ev) }})
+	g := newRig(t, 1, simrack.Options{Trace: func(ev *simnet.Event) { first.see(ev) }})
 	first.g = g
 	g.format(fusee.FormatConfig{Groups: 1, Grow: 1, Block: 16 << 10})
 	var super layout.Superblock
@@ -97,7 +97,7 @@ func TestASweepCountsObjectsOfKeysThatAreMoved(t *testing.T) {
 		return n
 	}
 	mover := &hangOn{host: "cn1", long: 5 * time.Millisecond, match: func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCAtomicAck && leaving() > 1 }}
-	g = newRig(t, 1, simrack.Options{Trace: func(ev *sim.Event) { mover.see(ev) }})
+	g = newRig(t, 1, simrack.Options{Trace: func(ev *simnet.Event) { mover.see(ev) }})
 	mover.g = g
 	g.format(fusee.FormatConfig{Groups: 8, Grow: 1, Block: 16 << 10})
 	const keysOfAKind = 28 // a block has 63 objects, and a client looks for free ones when 4 are left
@@ -152,7 +152,7 @@ func TestAPUTThatHasLostToAMoveChangesTheTwin(t *testing.T) {
 	var at, was uint64 // the slot, and its first value
 	var super layout.Superblock
 	put := &hangOn{host: "cn0", long: 50 * time.Millisecond, match: func(f *wire.Frame) bool { return f.BTH.Opcode == wire.RCReadResponseOnly }}
-	g := newRig(t, 1, simrack.Options{Trace: func(ev *sim.Event) { put.see(ev) }})
+	g := newRig(t, 1, simrack.Options{Trace: func(ev *simnet.Event) { put.see(ev) }})
 	put.g = g
 	g.format(fusee.FormatConfig{Groups: 1, Grow: 1, Block: 16 << 10})
 	hung, reused := false, false

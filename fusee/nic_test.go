@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // serveKept is serve with a table of owners that outlives the service, as the host's memory does.

@@ -7,11 +7,11 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // pokeAll writes a word in the first n replicas of the index.
@@ -31,8 +31,8 @@ func TestAPlaceOfTheTwinThatAnINSERTHasLost(t *testing.T) {
 		var g *rig
 		var frame wire.Frame
 		meanwhile := func() {}
-		g = newRig(t, 2, simrack.Options{Trace: func(ev *sim.Event) {
-			if ev.Kind == sim.Sent && ev.Link() == "cn0" && wire.ParseFrame(ev.Frame, &frame) == nil &&
+		g = newRig(t, 2, simrack.Options{Trace: func(ev *simnet.Event) {
+			if ev.Kind == simnet.Sent && ev.Link() == "cn0" && wire.ParseFrame(ev.Frame, &frame) == nil &&
 				frame.BTH.Opcode == wire.RCReadRequest && frame.RETH.Length == layout.Unit {
 				meanwhile()
 				meanwhile = func() {}
@@ -115,7 +115,7 @@ func TestASlotThatAnINSERTHasLostGetsItsValueNoMore(t *testing.T) {
 		return uint64(layout.Hardened.Emptied(layout.Hardened.Ref(leaving(place))))
 	}
 	phase := 0
-	g = newRig(t, replicas, simrack.Options{Trace: func(ev *sim.Event) {
+	g = newRig(t, replicas, simrack.Options{Trace: func(ev *simnet.Event) {
 		switch now := uint64(0); {
 		case phase == 0:
 		case phase == 1:
@@ -123,7 +123,7 @@ func TestASlotThatAnINSERTHasLostGetsItsValueNoMore(t *testing.T) {
 				phase, value = 2, now
 				g.pokeAll(replicas, first, cleaned(1))
 			}
-		case phase == 2 && ev.Kind == sim.Sent && ev.Link() == "cn0" && wire.ParseFrame(ev.Frame, &frame) == nil && frame.BTH.Opcode == wire.RCCmpSwap:
+		case phase == 2 && ev.Kind == simnet.Sent && ev.Link() == "cn0" && wire.ParseFrame(ev.Frame, &frame) == nil && frame.BTH.Opcode == wire.RCCmpSwap:
 			phase = 3
 			g.pokeAll(replicas, second, cleaned(2))
 		case g.word(1, first) == value: // the late CAS

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // The master recovers a client that has died, although no other waits for it; a client that works keeps

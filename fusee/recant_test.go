@@ -7,11 +7,11 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // A split begins when an INSERT swaps the primary of its slot, and the deadline of the INSERT
@@ -24,8 +24,8 @@ func TestTheDeadlineOfAnINSERTPassesWhenASplitBegins(t *testing.T) {
 		var super layout.Superblock
 		var frame wire.Frame
 		armed, swaps := false, 0
-		g = newRig(t, 2, simrack.Options{Trace: func(ev *sim.Event) {
-			if !armed || ev.Kind != sim.Sent || ev.Link() != "cn0" || wire.ParseFrame(ev.Frame, &frame) != nil || frame.BTH.Opcode != wire.RCCmpSwap {
+		g = newRig(t, 2, simrack.Options{Trace: func(ev *simnet.Event) {
+			if !armed || ev.Kind != simnet.Sent || ev.Link() != "cn0" || wire.ParseFrame(ev.Frame, &frame) != nil || frame.BTH.Opcode != wire.RCCmpSwap {
 				return
 			}
 			if swaps++; swaps == 2 { // that of the primary

@@ -9,12 +9,12 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // halfBlock is the length of a value of whose objects a block of 16 KiB has two.
@@ -39,16 +39,16 @@ func TestATornObjectHasNoEarlierVersion(t *testing.T) {
 		var g *rig
 		var frame wire.Frame
 		hangs, dies := false, false
-		g = newRig(t, 1, simrack.Options{Trace: func(ev *sim.Event) {
+		g = newRig(t, 1, simrack.Options{Trace: func(ev *simnet.Event) {
 			switch {
 			case wire.ParseFrame(ev.Frame, &frame) != nil:
-			case hangs && ev.Kind == sim.Sent && ev.Link() == "cn2" && ev.Dir() == fault.Down && frame.BTH.Opcode == wire.RCReadResponseOnly:
+			case hangs && ev.Kind == simnet.Sent && ev.Link() == "cn2" && ev.Dir() == fault.Down && frame.BTH.Opcode == wire.RCReadResponseOnly:
 				hangs = false
 				g.At(g.Now(), func() { // its threads alone: the NIC receives the response
 					g.Host("cn2").HangAll()
 					g.Host("cn2").Resume()
 				})
-			case dies && ev.Kind == sim.Delivered && ev.Link() == "ms0" && frame.BTH.Opcode == wire.RCWriteFirst:
+			case dies && ev.Kind == simnet.Delivered && ev.Link() == "ms0" && frame.BTH.Opcode == wire.RCWriteFirst:
 				dies = false
 				g.At(g.Now(), g.Host("cn0").Crash)
 			}

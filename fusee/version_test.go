@@ -6,13 +6,13 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // A GET of a key whose place the client remembers reads slot and object at the same time. If the
@@ -23,8 +23,8 @@ func TestAnObjectThatIsReadLateIsAnotherOne(t *testing.T) {
 	var frame wire.Frame
 	const key, other, objects = 7, 8, 63 // of a block
 	watch, lost, done := false, false, false
-	g = newRig(t, 2, simrack.Options{Trace: func(ev *sim.Event) {
-		if !watch || ev.Kind != sim.Sent || ev.Link() != "cn0" || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &frame) != nil ||
+	g = newRig(t, 2, simrack.Options{Trace: func(ev *simnet.Event) {
+		if !watch || ev.Kind != simnet.Sent || ev.Link() != "cn0" || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &frame) != nil ||
 			frame.BTH.Opcode != wire.RCReadRequest || frame.RETH.Length == 128 {
 			return
 		}

@@ -8,12 +8,12 @@ import (
 
 	"github.com/rdmalab/rdmalab/fusee"
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // hangOn hangs the threads of a host when a packet to it is sent for which match returns true; the NIC
@@ -28,8 +28,8 @@ type hangOn struct {
 	frame wire.Frame
 }
 
-func (x *hangOn) see(ev *sim.Event) {
-	if !x.armed || ev.Kind != sim.Sent || ev.Link() != x.host || ev.Dir() != fault.Down || wire.ParseFrame(ev.Frame, &x.frame) != nil || !x.match(&x.frame) {
+func (x *hangOn) see(ev *simnet.Event) {
+	if !x.armed || ev.Kind != simnet.Sent || ev.Link() != x.host || ev.Dir() != fault.Down || wire.ParseFrame(ev.Frame, &x.frame) != nil || !x.match(&x.frame) {
 		return
 	}
 	x.armed = false
@@ -54,7 +54,7 @@ func TestAWaiterThatWasHungFencesNoOther(t *testing.T) {
 		}
 		return reads == 3
 	}}
-	g := newRig(t, 2, simrack.Options{Trace: func(ev *sim.Event) {
+	g := newRig(t, 2, simrack.Options{Trace: func(ev *simnet.Event) {
 		winner.see(ev)
 		waiter.see(ev)
 	}})
@@ -110,7 +110,7 @@ func TestARivalThatWasHungFencesNoOther(t *testing.T) {
 		}
 		return reads == 3
 	}}
-	g := newRig(t, 1, simrack.Options{Trace: func(ev *sim.Event) {
+	g := newRig(t, 1, simrack.Options{Trace: func(ev *simnet.Event) {
 		first.see(ev)
 		second.see(ev)
 	}})

@@ -7,9 +7,9 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
 	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // The round trips and requests of each operation, counted on the wire: those of the paper, and one

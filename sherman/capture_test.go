@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // capture records the RoCEv2 packets of connections on the link of cn0, in order.
@@ -30,8 +30,8 @@ type packet struct {
 	len  int
 }
 
-func (c *capture) see(ev *sim.Event) {
-	if ev.Kind != sim.Sent || ev.Link() != "cn0" || wire.ParseFrame(ev.Frame, &c.frame) != nil || c.frame.BTH.DestQP <= 1 {
+func (c *capture) see(ev *simnet.Event) {
+	if ev.Kind != simnet.Sent || ev.Link() != "cn0" || wire.ParseFrame(ev.Frame, &c.frame) != nil || c.frame.BTH.DestQP <= 1 {
 		return
 	}
 	ip := ev.Frame[14:] // no VLAN, IPv4

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // A client dies during a merge, and others then write to the keys of the leaf that it has closed.

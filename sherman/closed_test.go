@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // An operation returns at once when its NIC is closed or its application is killed. If it waited

@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // One client inserts keys until the first of them finds no room, in ascending, descending or random

@@ -12,9 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/audit"
 	"github.com/rdmalab/rdmalab/sherman/check"
 	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // whole checks the tree, which may have the given number of unreachable pages.

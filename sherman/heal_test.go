@@ -10,8 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/audit"
 	"github.com/rdmalab/rdmalab/sherman/check"
 	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // Writers finish the splits that a dead client has left half done, on every level of their path

@@ -7,12 +7,12 @@ import (
 
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // A client that loses the race for a root clears its page, and the WRITE is late: it is executed

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // A client dies at the last step of a merge: its closed page is out of all chains. The page's

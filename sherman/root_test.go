@@ -10,10 +10,10 @@ import (
 	"github.com/rdmalab/rdmalab/sherman/audit"
 	"github.com/rdmalab/rdmalab/sherman/check"
 	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // A client makes a root, does not get the answer, and repeats the request. Meanwhile the tree has

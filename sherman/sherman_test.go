@@ -12,9 +12,9 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 func value(key, n uint64) []byte { return binary.LittleEndian.AppendUint64(nil, key<<20|n+1) }

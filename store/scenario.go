@@ -5,12 +5,12 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/passive"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // Scenario is a scenario of `rdmalab sim` that belongs to a store: random faults on a simulated

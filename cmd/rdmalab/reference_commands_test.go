@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/topo/scenario"
+	"github.com/rdmalab/rdmalab/sim/scenario"
 )
 
 // commandsPage returns the page that has the help of every command.

@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -22,8 +24,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/racks"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -105,7 +105,7 @@ func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 		rep, err = s.measure()
 		s.rack.Stop(err)
 	})
-	if err := s.rack.Run(); errors.Is(err, sim.ErrCancelled) {
+	if err := s.rack.Run(); errors.Is(err, simnet.ErrCancelled) {
 		return nil, s.ended.Err()
 	} else if err != nil {
 		return nil, err

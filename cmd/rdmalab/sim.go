@@ -14,9 +14,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/sim/scenario"
 	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
-	"github.com/rdmalab/rdmalab/topo/scenario"
 )
 
 type simFlags struct {

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmalab/rdmalab/topo/scenario"
+	"github.com/rdmalab/rdmalab/sim/scenario"
 )
 
 func runSim(args ...string) (stdout, stderr string, err error) {

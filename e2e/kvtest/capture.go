@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
 // Capture records the RoCEv2 packets of connections on the link of a host, in order. Its See is
@@ -26,8 +26,8 @@ type packet struct {
 }
 
 // See records a packet.
-func (c *Capture) See(ev *sim.Event) {
-	if ev.Kind != sim.Sent || ev.Link() != cmp.Or(c.Host, "cn0") || wire.ParseFrame(ev.Frame, &c.frame) != nil || c.frame.BTH.DestQP <= 1 {
+func (c *Capture) See(ev *simnet.Event) {
+	if ev.Kind != simnet.Sent || ev.Link() != cmp.Or(c.Host, "cn0") || wire.ParseFrame(ev.Frame, &c.frame) != nil || c.frame.BTH.DestQP <= 1 {
 		return
 	}
 	what := strings.TrimPrefix(c.frame.BTH.Opcode.String(), "RC_")

@@ -115,7 +115,7 @@ var table = map[string]row{
 	"swordbox/cloversteer":            {level: 3, beside: []string{"swordbox/handler"}},
 	"swordbox/published/cloversteer":  {level: 3, beside: []string{"swordbox/switchconn", "swordbox/handler", "swordbox/requester"}},
 	"onerma/executor":                 {level: 3},
-	"topo/sim":                        {level: 3},
+	"sim/simnet":                      {level: 3},
 	"topo/racks":                      {level: 3},
 	"topo/costs":                      {level: 3},
 
@@ -145,8 +145,8 @@ var table = map[string]row{
 	"topo/container":              {level: 4, beside: []string{"topo/nl", "softrnic/control", "softrnic/unixsocket"}},
 	"topo/rack":                   {level: 4, beside: []string{"topo/container", "topo/guests", "topo/nl", "softrnic/control", "softrnic/uverbs", "softrnic/uverbs/preload"}},
 	"topo/cni":                    {level: 4, beside: []string{"topo/guests", "topo/nl", "topo/rack"}},
-	"topo/simrack":                {level: 4, beside: []string{"softrnic/rdmacm"}, touches: nothing},
-	"topo/scenario/history":       {level: 4, touches: noClock},
+	"sim/simrack":                 {level: 4, beside: []string{"softrnic/rdmacm"}, touches: nothing},
+	"sim/history":                 {level: 4, touches: noClock},
 
 	"onerma/host": {level: 4},
 
@@ -193,7 +193,7 @@ var table = map[string]row{
 	"topo/bundle":            {level: 5},
 	"topo/top":               {level: 5},
 	"topo/top/live":          {level: 5, beside: []string{"store", "topo/hostd", "topo/top"}},
-	"topo/scenario":          {level: 5, beside: []string{"store", "clover", "store/kv", "store/passive", "clover/meta", "sherman", "sherman/audit", "fusee", "softrnic/memservice", "softrnic/perf", "store/bytekeys", "store/kvcs", "store/kvcs/virtual", "store/template"}, touches: simulation},
+	"sim/scenario":           {level: 5, beside: []string{"store", "clover", "store/kv", "store/passive", "clover/meta", "sherman", "sherman/audit", "fusee", "softrnic/memservice", "softrnic/perf", "store/bytekeys", "store/kvcs", "store/kvcs/virtual", "store/template"}, touches: simulation},
 
 	// L6 and L7: the binary, the suites.
 	"onerma/socket/example":           {level: 6},

@@ -13,7 +13,7 @@ var bufferBugs = []planted{
 		"packetbuffer: one READ is in flight", "swordbox/packetbuffer/machine.go",
 		"window := l.Depth * len(l.Servers) * framering.Share(&l.Area, maxMTU)",
 		"window := min(1, l.Depth)",
-		"topo/scenario TestBufferKeepsEightyThousandFrames",
+		"sim/scenario TestBufferKeepsEightyThousandFrames",
 	},
 	{
 		"buffer: a request has one entry", "swordbox/framering/ring.go",
@@ -169,7 +169,7 @@ var bufferBugs = []planted{
 		"buffer: both modes have the same connections", "swordbox/extmem/links.go",
 		"if mode == rules.Published {",
 		"if mode == rules.Published && number < 0 {",
-		"topo/scenario TestBufferChangesItsMode",
+		"sim/scenario TestBufferChangesItsMode",
 	},
 	{
 		"buffer: frames leave in the wrong order when the program is replaced", "swordbox/packetbuffer/queue.go",
@@ -211,7 +211,7 @@ var bufferBugs = []planted{
 		"buffer: a refused connection is not offered again", "swordbox/apps/swordbox/own.go",
 		"if i.Shared != nil && !o.offer(c, *i.Shared) {",
 		"if i.Shared != nil && c == nil {",
-		"topo/scenario TestRefusedConnectionIsOfferedAgain",
+		"sim/scenario TestRefusedConnectionIsOfferedAgain",
 	},
 	{
 		"buffer: a connection to a former service is kept", "swordbox/apps/swordbox/own.go",
@@ -223,6 +223,6 @@ var bufferBugs = []planted{
 		"buffer: a connection to the wrong service is kept", "swordbox/apps/swordbox/own.go",
 		"\t\t\to.dialer.Renew(c, i.Key)\n",
 		"",
-		"topo/scenario TestRefusedConnectionIsOfferedAgain",
+		"sim/scenario TestRefusedConnectionIsOfferedAgain",
 	},
 }

@@ -144,7 +144,7 @@ var cloverBugs = []planted{
 		"clover/meta: no fence before nodes are taken back", "clover/meta/handle.go",
 		"if !cl.ended && !cl.quiet {\n\t\t\tcl.fence",
 		"if false {\n\t\t\tcl.fence",
-		"topo/scenario TestAHungClientsConnectionsEnd",
+		"sim/scenario TestAHungClientsConnectionsEnd",
 	},
 	{
 		"clover/meta: late copies of OpHello count", "clover/meta/handle.go",
@@ -246,7 +246,7 @@ var cloverBugs = []planted{
 		"clover: the node of a write is reported as that of the write before", "clover/put.go",
 		"\t\tc.placed = n.at\n\t\tc.lease.taken",
 		"\t\tc.lease.taken",
-		"topo/scenario TestFalseLossesAreCaught",
+		"sim/scenario TestFalseLossesAreCaught",
 	},
 	{
 		"clover/meta: tombstones are not taken out", "clover/meta/walk.go",

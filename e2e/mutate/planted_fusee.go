@@ -144,13 +144,13 @@ var fuseeBugs = []planted{
 		"fusee: a master that begins ends when no server says in time who has its number", "fusee/introduce.go",
 		"return true, kv.TimedOut(err)",
 		"return true, err",
-		"topo/scenario TestFUSEEKeptSeeds",
+		"sim/scenario TestFUSEEKeptSeeds",
 	},
 	{
 		"fusee: a client that begins takes an absent member for the loss of the store", "fusee/introduce.go",
 		"errors.Is(err, errAbsent) || waits && !errors.Is(err, kv.ErrLost)",
 		"(errors.Is(err, errAbsent) || waits) && !errors.Is(err, kv.ErrLost)",
-		"topo/scenario TestFUSEEKeptSeeds",
+		"sim/scenario TestFUSEEKeptSeeds",
 	},
 	{
 		"fusee: a client that begins gives up when its number is fenced", "fusee/introduce.go",

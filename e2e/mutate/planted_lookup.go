@@ -6,7 +6,7 @@ var lookupBugs = []planted{
 		"lookuptable: a torn slot is taken for another key's", "swordbox/lookuptable/server.go",
 		"\tcase half:\n\t\tl.Found = Torn\n",
 		"\tcase half:\n\t\tl.Found = Miss\n",
-		"topo/scenario TestTornEntriesAreNoticed",
+		"sim/scenario TestTornEntriesAreNoticed",
 	},
 	{
 		"lookuptable: an entry in the cache overtakes packets in flight", "swordbox/lookuptable/table.go",
@@ -108,13 +108,13 @@ var lookupBugs = []planted{
 		"lookuptable: the cache keeps an entry that has changed", "swordbox/lookuptable/table.go",
 		"\tt.cache.remove(k, k.Hash())\n",
 		"",
-		"topo/scenario TestEntriesChangeWhilePacketsAreLookedUp",
+		"sim/scenario TestEntriesChangeWhilePacketsAreLookedUp",
 	},
 	{
 		"lookuptable: a lookup fills the cache with an entry that has changed since", "swordbox/lookuptable/table.go",
 		"case l.changes == t.changes:",
 		"case l.changes <= t.changes:",
-		"topo/scenario TestEntriesChangeWhilePacketsAreLookedUp",
+		"sim/scenario TestEntriesChangeWhilePacketsAreLookedUp",
 	},
 	{
 		"lookuptable: few bits of a port reach the choice of the server", "swordbox/lookuptable/rule.go",

@@ -141,7 +141,7 @@ var nictableBugs = []planted{
 		"store/nictable TestNICCrashes",
 	},
 	{
-		"simrack: memory survives the crash of its NIC", "topo/scenario/trial_server.go",
+		"simrack: memory survives the crash of its NIC", "sim/scenario/trial_server.go",
 		"			r.settled = false\n",
 		"",
 		"sim nictable",

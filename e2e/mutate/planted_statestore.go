@@ -204,7 +204,7 @@ var stateBugs = []planted{
 		"statestore: a sketch counts in its first row alone", "swordbox/statestore/machine.go",
 		"for row := range k.Rows {",
 		"for row := range min(1, k.Rows) {",
-		"topo/scenario TestSketch",
+		"sim/scenario TestSketch",
 	},
 	{
 		"statestore: all rows of a sketch have the same collisions", "swordbox/statestore/rule.go",

@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/sim/history"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/scenario/history"
 )
 
 // The layout of the memory that lockers use: the words of the history, and for each word a guard,

@@ -17,7 +17,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
-	"github.com/rdmalab/rdmalab/topo/scenario/history"
+	"github.com/rdmalab/rdmalab/sim/history"
 )
 
 // party is a rack with lockers on all hosts, and their output.

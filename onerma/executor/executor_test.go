@@ -10,6 +10,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
@@ -17,7 +18,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
 // The rack of the paper's testbed: 100 Gbit/s and a round trip of 5 µs.
@@ -31,8 +31,8 @@ const (
 type host struct {
 	nic    *nic.NIC
 	m      *Machine
-	node   sim.NodeID
-	link   *sim.Link
+	node   simnet.NodeID
+	link   *simnet.Link
 	memory []byte
 	region *nic.Region
 	exec   *Executor
@@ -42,7 +42,7 @@ type host struct {
 // rack is some hosts behind a switch.
 type rack struct {
 	t     *testing.T
-	net   *sim.Net
+	net   *simnet.Net
 	hosts []*host
 }
 
@@ -61,7 +61,7 @@ func newRack(t *testing.T, n int, cfg Config, rules ...fault.Rule) *rack {
 			t.Fatal(err)
 		}
 	}
-	r := &rack{t: t, net: sim.New(sim.Config{})}
+	r := &rack{t: t, net: simnet.New(simnet.Config{})}
 	sw, err := pipeline.New(pipeline.Config{Ports: n, Program: forward.Program{}})
 	must(err)
 	box := r.net.Add("switch", sw)
@@ -92,8 +92,8 @@ func newRack(t *testing.T, n int, cfg Config, rules ...fault.Rule) *rack {
 		h.node = r.net.Add(addr(i).String(), h.m)
 		up := fault.NewInjector(1, addr(i).String(), fault.Up, rules)
 		down := fault.NewInjector(1, addr(i).String(), fault.Down, rules)
-		h.link = r.net.Connect(sim.LinkConfig{
-			A: sim.End{Node: h.node}, B: sim.End{Node: box, Port: i}, Delay: rtt/4 - 250*time.Nanosecond, Rate: rate, Up: up.Frame, Down: down.Frame,
+		h.link = r.net.Connect(simnet.LinkConfig{
+			A: simnet.End{Node: h.node}, B: simnet.End{Node: box, Port: i}, Delay: rtt/4 - 250*time.Nanosecond, Rate: rate, Up: up.Frame, Down: down.Frame,
 		})
 		r.hosts = append(r.hosts, h)
 	}

@@ -7,10 +7,10 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
 	"github.com/rdmalab/rdmalab/e2e/verbstest"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/nictable"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // Clients that have gone do not fill the server's NIC, whether they crash or close their connections, with and without datagrams for

@@ -6,12 +6,12 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/nictable"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // rig is a rack with a table on md0. Its estate has the context of a thread that never ends, like the

@@ -5,11 +5,11 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/passive"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // When a client connects again, the server ends its former connection, so that nothing is executed

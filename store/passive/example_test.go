@@ -5,10 +5,10 @@ import (
 	"log"
 	"net/netip"
 
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/passive"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 

@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/passive"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // Two clients find each key in the same slot, also behind the end of the table, with the bytes that

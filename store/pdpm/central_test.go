@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -16,8 +18,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/passive"
 	"github.com/rdmalab/rdmalab/store/pdpm"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // centralRig is a rack with a table of pDPM-Central on one memory server, and hosts md0 and md1 for
@@ -91,7 +91,7 @@ func TestCentralConformance(t *testing.T) {
 // the memory server.
 func TestCentralRoundTripsInACapture(t *testing.T) {
 	client, coordinator := &kvtest.Capture{}, &kvtest.Capture{Host: "md0"}
-	g := newCentralRig(t, pdpm.Shape{}, simrack.Options{Trace: func(ev *sim.Event) { client.See(ev); coordinator.See(ev) }})
+	g := newCentralRig(t, pdpm.Shape{}, simrack.Options{Trace: func(ev *simnet.Event) { client.See(ev); coordinator.See(ev) }})
 	g.coordinate("md0")
 	g.with(func(a, b *pdpm.CentralClient, rt verbs.Runtime) error {
 		v := kv.MakeValue(1, 1, 100)
@@ -235,8 +235,8 @@ func TestCentralLateWrite(t *testing.T) {
 	for text, dies := range map[string]bool{"the client waits": false, "the client dies": true} {
 		writes := 0
 		var frame wire.Frame
-		g := newCentralRig(t, pdpm.Shape{Value: 40}, simrack.Options{Trace: func(ev *sim.Event) {
-			if ev.Kind == sim.Sent && ev.Link() == "md0" && ev.Dir() == fault.Up && wire.ParseFrame(ev.Frame, &frame) == nil && bytes.Contains(frame.Payload, old) {
+		g := newCentralRig(t, pdpm.Shape{Value: 40}, simrack.Options{Trace: func(ev *simnet.Event) {
+			if ev.Kind == simnet.Sent && ev.Link() == "md0" && ev.Dir() == fault.Up && wire.ParseFrame(ev.Frame, &frame) == nil && bytes.Contains(frame.Payload, old) {
 				writes++
 			}
 		}})

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -16,8 +18,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/passive"
 	"github.com/rdmalab/rdmalab/store/pdpm"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // rig is a rack with a table on one memory server.
@@ -123,8 +123,8 @@ func TestDeadHolder(t *testing.T) {
 		var g *rig
 		armed, n := false, 0
 		var frame wire.Frame
-		g = newRig(t, 1<<20, pdpm.Shape{Value: 40, Lease: lease}, simrack.Options{Trace: func(ev *sim.Event) {
-			if !armed || ev.Kind != sim.Sent || ev.Link() != "cn1" || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &frame) != nil {
+		g = newRig(t, 1<<20, pdpm.Shape{Value: 40, Lease: lease}, simrack.Options{Trace: func(ev *simnet.Event) {
+			if !armed || ev.Kind != simnet.Sent || ev.Link() != "cn1" || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &frame) != nil {
 				return
 			}
 			if op := frame.BTH.Opcode; op == wire.RCCmpSwap || op == wire.RCWriteOnly {
@@ -189,8 +189,8 @@ func TestFenceIsForgotten(t *testing.T) {
 	var g *rig
 	armed := false
 	var frame wire.Frame
-	g = newRig(t, 1<<20, pdpm.Shape{Value: 40, Lease: lease}, simrack.Options{Trace: func(ev *sim.Event) {
-		if armed && ev.Kind == sim.Sent && ev.Link() == "cn1" && ev.Dir() == fault.Up && wire.ParseFrame(ev.Frame, &frame) == nil && frame.BTH.Opcode == wire.RCWriteOnly {
+	g = newRig(t, 1<<20, pdpm.Shape{Value: 40, Lease: lease}, simrack.Options{Trace: func(ev *simnet.Event) {
+		if armed && ev.Kind == simnet.Sent && ev.Link() == "cn1" && ev.Dir() == fault.Up && wire.ParseFrame(ev.Frame, &frame) == nil && frame.BTH.Opcode == wire.RCWriteOnly {
 			armed = false
 			g.At(g.Now(), func() { g.Host("cn1").SetLink(false) }) // its client has the lock, and its redo copy is in doubt
 		}

@@ -8,13 +8,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/rpc"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 

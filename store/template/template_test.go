@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/passive"
 	"github.com/rdmalab/rdmalab/store/template"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // rig is a rack with a table.

@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/sim/scenario"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/serialize"
-	"github.com/rdmalab/rdmalab/topo/scenario"
 )
 
 // flaws are protections that the test removes one at a time. Each is listed with the setup of the

@@ -6,12 +6,12 @@ import (
 	"math"
 	"text/tabwriter"
 
+	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/sim"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -146,13 +146,13 @@ func WriteTable(w io.Writer, figures []Figure) error {
 // rewriter is a Load.wrap that decrements the time to live of each packet before the switch gets
 // it. So each packet that leaves the switch differs from the one that came over the link, and
 // cost.Box charges Switch.Rewrite, not Switch.Forward.
-func rewriter(name string, n sim.Node) sim.Node {
+func rewriter(name string, n simnet.Node) simnet.Node {
 	if name != spec.SwitchName {
 		return n
 	}
 	var frame wire.Frame
 	var buf []byte
-	return &sim.Tap{Node: n, Pass: func(_ clock.Time, _ int, f *packetio.Frame) bool {
+	return &simnet.Tap{Node: n, Pass: func(_ clock.Time, _ int, f *packetio.Frame) bool {
 		if wire.ParseFrame(f.Data, &frame) == nil && frame.IPv4.TTL > 0 {
 			frame.IPv4.TTL--
 			buf = frame.AppendTo(buf[:0])

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -26,7 +26,7 @@ type Load struct {
 
 	// wrap, if not nil, is called with each node of the simulated rack and its name, and returns
 	// the node that takes its place.
-	wrap func(name string, n sim.Node) sim.Node
+	wrap func(name string, n simnet.Node) simnet.Node
 }
 
 // Throughput runs the load in a simulated rack with the cost model m and a switch that never limits

@@ -1,5 +1,5 @@
 // Package spec describes racks: it reads a rack file, checks it, and resolves it to names and
-// addresses that are the same on every machine. It creates nothing; topo/rack and topo/simrack
+// addresses that are the same on every machine. It creates nothing; topo/rack and sim/simrack
 // realise a Rack.
 //
 // A rack file is one YAML mapping. Unknown and repeated keys, wrong types and wrong units are

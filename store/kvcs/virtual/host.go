@@ -7,22 +7,22 @@ import (
 
 	"github.com/rdmalab/rdmalab/onerma/executor"
 	"github.com/rdmalab/rdmalab/onerma/nic"
+	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kvcs"
-	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
 // Host is a host with its NIC and what runs on it.
 type Host struct {
 	Name string
-	Link *sim.Link
+	Link *simnet.Link
 	rack *Rack
 	addr netip.Addr
-	node sim.NodeID
+	node simnet.NodeID
 	rand *rand.Rand
 
 	epoch uint32 // how often the NIC was started

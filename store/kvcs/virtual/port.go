@@ -7,11 +7,11 @@ import (
 	"github.com/rdmalab/rdmalab/onerma/executor"
 	"github.com/rdmalab/rdmalab/onerma/nic"
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kvcs"
-	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
 const rekey = onerma.Rekey
@@ -22,7 +22,7 @@ const area = 8192
 // Port is the I/O of a client: a thread of a host.
 type Port struct {
 	host    *Host
-	proc    *sim.Proc
+	proc    *simnet.Proc
 	number  uint16 // its UDP port
 	place   int    // offset of its area in the host's buf
 	inbox   [][]byte

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
+	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kvcs"
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
 // Config describes a rack. Fields that are not marked as required have defaults.
@@ -34,15 +34,15 @@ type Config struct {
 	Lease, Patience time.Duration
 	// Rules are fault rules. The link of a host has the host's name.
 	Rules []fault.Rule
-	Sim   sim.Config
+	Sim   simnet.Config
 	// Wrap, if not nil, returns the node of the simulator that takes the place of n, the node of a
 	// host.
-	Wrap func(name string, n sim.Node) sim.Node
+	Wrap func(name string, n simnet.Node) simnet.Node
 }
 
 // Rack is a rack in virtual time.
 type Rack struct {
-	Net   *sim.Net
+	Net   *simnet.Net
 	Hosts []*Host // the coordinator's host, the servers, the hosts of clients
 	cfg   Config
 	coord *kvcs.Coordinator
@@ -74,7 +74,7 @@ func macOf(a netip.Addr) (wire.MAC, bool) {
 // New makes a rack whose coordinator and servers run.
 func New(cfg Config) (*Rack, error) {
 	cfg.Delay = cmp.Or(cfg.Delay, cfg.RTT/4)
-	r := &Rack{Net: sim.New(cfg.Sim), cfg: cfg}
+	r := &Rack{Net: simnet.New(cfg.Sim), cfg: cfg}
 	n := 1 + cfg.Servers + cfg.Hosts
 	sw, err := pipeline.New(pipeline.Config{Ports: n, Program: forward.Program{}})
 	if err != nil {
@@ -84,7 +84,7 @@ func New(cfg Config) (*Rack, error) {
 	for i := range n {
 		h := &Host{rack: r, Name: cfg.Name(i), addr: addrOf(i), rand: rand.New(rand.NewPCG(cfg.Seed, uint64(i)))}
 		h.ports = make(map[uint16]*Port)
-		var node sim.Node = h
+		var node simnet.Node = h
 		if cfg.Wrap != nil {
 			node = cfg.Wrap(h.Name, h)
 		}
@@ -94,8 +94,8 @@ func New(cfg Config) (*Rack, error) {
 		h.node = r.Net.Add(h.Name, node)
 		up := fault.NewInjector(cfg.Seed, h.Name, fault.Up, cfg.Rules)
 		down := fault.NewInjector(cfg.Seed, h.Name, fault.Down, cfg.Rules)
-		h.Link = r.Net.Connect(sim.LinkConfig{
-			Name: h.Name, A: sim.End{Node: h.node}, B: sim.End{Node: box, Port: i}, Delay: cfg.Delay, Rate: cfg.Rate, Up: up.Frame, Down: down.Frame,
+		h.Link = r.Net.Connect(simnet.LinkConfig{
+			Name: h.Name, A: simnet.End{Node: h.node}, B: simnet.End{Node: box, Port: i}, Delay: cfg.Delay, Rate: cfg.Rate, Up: up.Frame, Down: down.Frame,
 		})
 		r.Hosts = append(r.Hosts, h)
 	}
@@ -167,14 +167,14 @@ func (r *Rack) fail(err error) {
 }
 
 // Client runs f as a thread with a client on a compute host.
-func (r *Rack) Client(host int, f func(c *kvcs.Client, p *Port) error) *sim.Proc {
+func (r *Rack) Client(host int, f func(c *kvcs.Client, p *Port) error) *simnet.Proc {
 	h := r.Compute(host)
 	port, err := h.open()
 	if err != nil {
 		r.fail(err)
 		return nil
 	}
-	port.proc = r.Net.Go(fmt.Sprintf("%s/%d", h.Name, port.number), false, func(p *sim.Proc) {
+	port.proc = r.Net.Go(fmt.Sprintf("%s/%d", h.Name, port.number), false, func(p *simnet.Proc) {
 		defer h.close(port)
 		c, err := kvcs.Open(kvcs.ClientConfig{
 			Port: port, PID: h.pid, RTT: r.cfg.RTT, Number: r.cfg.Seed<<16 ^ uint64(host)<<8 ^ uint64(port.number), Health: &h.health,

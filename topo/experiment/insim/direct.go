@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
@@ -17,7 +18,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 	"github.com/rdmalab/rdmalab/store/pdpm"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // directRun is a load of pDPM-Direct or pDPM-Central in progress.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
@@ -15,8 +17,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -81,11 +81,11 @@ func (p *Sim) lent(ctx context.Context, l lentRack, seen func(now clock.Time, ho
 
 // wrap puts a Tap in front of each host: it passes each arriving frame to r.seen, and then to the
 // host if seen has returned false.
-func (r *lentRun) wrap(name string, n sim.Node) sim.Node {
+func (r *lentRun) wrap(name string, n simnet.Node) simnet.Node {
 	if name == spec.SwitchName || r.seen == nil {
 		return n
 	}
-	return &sim.Tap{Node: n, Pass: func(now clock.Time, _ int, f *packetio.Frame) bool { return !r.seen(now, name, f.Data) }}
+	return &simnet.Tap{Node: n, Pass: func(now clock.Time, _ int, f *packetio.Frame) bool { return !r.seen(now, name, f.Data) }}
 }
 
 // drive runs f as a program of cn0 when the switch has made conns connections to servers. Then it

@@ -9,10 +9,10 @@ import (
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/audit"
 	"github.com/rdmalab/rdmalab/sherman/check"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 var largeKeys = flag.Uint64("tree.keys", 100_000, "keys of the tree that is loaded and checked")

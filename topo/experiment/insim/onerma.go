@@ -12,6 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/onerma/executor"
 	"github.com/rdmalab/rdmalab/onerma/nic"
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
@@ -20,7 +21,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
 // The network of the paper's testbed (soloRTT, soloRate, soloDelay), and sizes of the NICs and
@@ -47,7 +47,7 @@ const (
 
 // soloRack is hosts with 1RMA NICs behind a switch.
 type soloRack struct {
-	net   *sim.Net
+	net   *simnet.Net
 	hosts []*soloHost
 	rand  *rand.Rand
 	err   error // the first error, which has ended the simulation
@@ -62,7 +62,7 @@ type soloHost struct {
 	exec   *executor.Executor
 	portal *nic.Portal
 	region *nic.Region
-	node   sim.NodeID
+	node   simnet.NodeID
 	keys   map[soloKey]*nic.Cipher // keys for regions of other hosts
 	flows  []*soloFlow
 }
@@ -104,7 +104,7 @@ func soloMAC(a netip.Addr) (wire.MAC, bool) {
 
 // newSoloRack makes a rack of n hosts for a load.
 func newSoloRack(ctx context.Context, n int, l *experiment.OneRMA) (*soloRack, error) {
-	r := &soloRack{net: sim.New(sim.Config{MaxEvents: soloEvents, Cancelled: cancelled(ctx)}), rand: rand.New(rand.NewPCG(1, 15))}
+	r := &soloRack{net: simnet.New(simnet.Config{MaxEvents: soloEvents, Cancelled: cancelled(ctx)}), rand: rand.New(rand.NewPCG(1, 15))}
 	sw, err := pipeline.New(pipeline.Config{Ports: n, Program: forward.Program{}})
 	if err != nil {
 		return nil, err
@@ -119,9 +119,9 @@ func newSoloRack(ctx context.Context, n int, l *experiment.OneRMA) (*soloRack, e
 		if l.Jitter > 0 {
 			rules = []fault.Rule{{Link: h.addr.String(), Kind: fault.Delay, Delay: l.Jitter / 2, Jitter: l.Jitter / 2}}
 		}
-		verdict := func(d fault.Dir) sim.Verdict { return fault.NewInjector(1, h.addr.String(), d, rules).Frame }
-		r.net.Connect(sim.LinkConfig{
-			A: sim.End{Node: h.node}, B: sim.End{Node: box, Port: i}, Delay: soloDelay, Rate: soloRate, Up: verdict(fault.Up), Down: verdict(fault.Down),
+		verdict := func(d fault.Dir) simnet.Verdict { return fault.NewInjector(1, h.addr.String(), d, rules).Frame }
+		r.net.Connect(simnet.LinkConfig{
+			A: simnet.End{Node: h.node}, B: simnet.End{Node: box, Port: i}, Delay: soloDelay, Rate: soloRate, Up: verdict(fault.Up), Down: verdict(fault.Down),
 		})
 		r.hosts = append(r.hosts, h)
 	}
@@ -241,7 +241,7 @@ func (h *soloHost) endless(to int) *soloFlow {
 	return f
 }
 
-// timeline is the virtual time of a rack of 1RMA NICs (sim.Net) or of RoCEv2 NICs (roceRack).
+// timeline is the virtual time of a rack of 1RMA NICs (simnet.Net) or of RoCEv2 NICs (roceRack).
 type timeline interface {
 	Now() clock.Time
 	At(at clock.Time, f func())
@@ -336,7 +336,7 @@ func (p *Sim) OneRMA(ctx context.Context, l experiment.OneRMA) (out experiment.O
 		return out, fmt.Errorf("1RMA: load %q by %q is not known", l.Kind, l.Way)
 	}
 	err = measure(ctx, &l, &out)
-	if errors.Is(err, sim.ErrCancelled) {
+	if errors.Is(err, simnet.ErrCancelled) {
 		err = ctx.Err()
 	}
 	return out, err

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/kvcs"
 	"github.com/rdmalab/rdmalab/store/kvcs/virtual"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/sim"
 )
 
 // A GET of the service kvcs is a READ of getsIndex bytes and then one of getsCell bytes. A host has
@@ -30,7 +30,7 @@ func newStore(ctx context.Context, l *experiment.OneRMA, seed uint64) (*virtual.
 	r, err := virtual.New(virtual.Config{
 		Seed: seed, Servers: failoverServers, Hosts: l.Hosts, RTT: soloRTT, Delay: soloDelay, Rate: soloRate, First: l.First, Window: l.Window, Threshold: l.Threshold,
 		Shape: kvcs.Shape{Buckets: 2 * failoverKeys, Cells: 2 * failoverKeys, Value: failoverValue},
-		Sim:   sim.Config{MaxEvents: soloEvents, Cancelled: cancelled(ctx)},
+		Sim:   simnet.Config{MaxEvents: soloEvents, Cancelled: cancelled(ctx)},
 	})
 	if err != nil {
 		return nil, err

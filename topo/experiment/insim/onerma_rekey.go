@@ -10,12 +10,12 @@ import (
 	"github.com/rdmalab/rdmalab/onerma/executor"
 	"github.com/rdmalab/rdmalab/onerma/nic"
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // Times of SoloRekey, in which a client READs two regions of a host, each with half of the load.
@@ -202,7 +202,7 @@ func (r *rekeyRun) cipher(region, number int) *nic.Cipher {
 	return r.ciphers[id]
 }
 
-// read starts a READ with the key that the client uses. The caller is between Begin and End (sim.Net)
+// read starts a READ with the key that the client uses. The caller is between Begin and End (simnet.Net)
 // of the client's host, or in a callback of that host's NIC.
 func (r *rekeyRun) read(now clock.Time, x *rekeyRead) {
 	t := executor.Transfer{

@@ -6,11 +6,11 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // roceRack has hosts with RoCEv2 NICs, on links like those of soloRack. The NICs take no time, like

@@ -7,14 +7,14 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/sherman"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // wireRun traces the packets of two clients of one compute node.
@@ -48,8 +48,8 @@ const ethernet = 14
 
 // record is called for each event of the simulation, and stores the packets of the two clients'
 // queue pairs.
-func (r *wireRun) record(ev *sim.Event) {
-	if ev.Kind != sim.Sent || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &r.frame) != nil || r.frame.BTH.DestQP <= 1 {
+func (r *wireRun) record(ev *simnet.Event) {
+	if ev.Kind != simnet.Sent || ev.Dir() != fault.Up || wire.ParseFrame(ev.Frame, &r.frame) != nil || r.frame.BTH.DestQP <= 1 {
 		return
 	}
 	qp := r.frame.BTH.DestQP

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -16,7 +17,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/nictable"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/experiment/chains"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 const (

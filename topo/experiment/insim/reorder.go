@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // orderSpan is how long clients of an Order load work.
@@ -66,8 +66,8 @@ func (p *Sim) Order(ctx context.Context, l experiment.Order) (map[int]float64, e
 // record is called for each event of the simulation. It notes the number, in the order of arrival,
 // of each WRITE that reaches the switch. It counts the WRITEs that reach the server by their
 // distance (see experiment.Platform.Order).
-func (r *orderRun) record(ev *sim.Event) {
-	if ev.Kind != sim.Delivered || wire.ParseFrame(ev.Frame, &r.frame) != nil || r.frame.BTH.Opcode != wire.RCWriteOnly || len(r.frame.Payload) != 8 {
+func (r *orderRun) record(ev *simnet.Event) {
+	if ev.Kind != simnet.Delivered || wire.ParseFrame(ev.Frame, &r.frame) != nil || r.frame.BTH.Opcode != wire.RCWriteOnly || len(r.frame.Payload) != 8 {
 		return
 	}
 	id := binary.BigEndian.Uint64(r.frame.Payload)

@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/sim"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
@@ -91,7 +91,7 @@ func startClients(r *simrack.Rack, n, hosts int, f func(h *simrack.Host, ctx ver
 // run runs a rack until the simulation or ctx ends.
 func run(ctx context.Context, r *simrack.Rack) error {
 	err := r.Run()
-	if errors.Is(err, sim.ErrCancelled) {
+	if errors.Is(err, simnet.ErrCancelled) {
 		return ctx.Err()
 	}
 	return err

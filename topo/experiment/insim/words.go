@@ -6,13 +6,13 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/contention"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 const (

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/simrack"
 )
 
 // workload is what the loads of all stores have in common: a rack, the workload of its clients, and

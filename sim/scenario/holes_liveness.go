@@ -1,0 +1,176 @@
+package scenario
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/sim/simrack"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+var livenessHoles = []hole{
+	{number: 1, title: "a client dies and its request is lost: no client fills the gap", script: holeDeadClient},
+	{number: 2, title: "one client's lost packet makes all clients send again", script: holeBroadcast},
+	{number: 4, title: "the owner of the shared connection ends", script: holeOwnerEnds},
+	{number: 5, title: "packets of other clients come between those of a long message", script: holeInterleaved, rack: simrack.Options{Rate: 1e9}},
+	{number: 7, title: "more atomics than the server remembers", action: "move", script: holeDepth7, params: rdmacm.Params{Timeout: 10, RdAtomic: 2}},
+	{number: 10, title: "an answer comes before the response to an earlier READ", script: holeEarlyAnswer},
+	{number: 12, title: "more requests than the ring has places", script: holeRing, params: rdmacm.Params{Timeout: 10, RdAtomic: 64}},
+	{number: 20, title: "one client's wrong R_Key ends the connection of all clients", script: holeBadKey},
+}
+
+// rto is the switch's first retransmission timeout, 1 ms, and some time for the answer.
+const rto = time.Millisecond + 500*time.Microsecond
+
+// holeDeadClient: the switch moves client 1's CAS, the CAS is lost on its way to the server, and
+// client 1 dies, so that it never sends the CAS again. Client 2 uses the same word.
+func holeDeadClient(h *holeRun) {
+	h.warm(lockAt, 5)
+	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteOnly, wire.RCCmpSwap))
+	h.clients[1].cas(lockAt, 5, 6)
+	h.rt.Sleep(3 * time.Microsecond)
+	h.clients[1].host.Crash()
+	a := h.clients[2].cas(lockAt, 6, 7)
+	if !a.wait(rto) {
+		h.stalled("client 2")
+		a.wait(holePatience)
+		h.harm("client 2: %s", a)
+	} else if a.prior() != 6 {
+		h.harm("client 2 found %d, want 6", a.prior())
+	}
+}
+
+// stalled is called when a client gets no answer to a request. It records as damage the request for
+// whose answer all clients on the shared connection wait, as `rdmalab switch connections` shows it.
+func (h *holeRun) stalled(who string) {
+	for _, s := range h.machine().Shared {
+		if w := s.Waits; w != nil {
+			h.harm("%s and all others wait for PSN %v of QP %v at the server: PSN %v of client %v, %s", who, w.PSN, s.ServerQPN, w.ClientPSN, w.Client, w.Op)
+		}
+	}
+}
+
+// holeBroadcast: eight clients have requests on the shared connection, and one packet is lost. At
+// most one client may get a NAK that makes it send again.
+func holeBroadcast(h *holeRun) {
+	h.warm(lockAt, 5)
+	var before [holeClients]uint64
+	for i, c := range h.clients {
+		before[i] = c.host.Counters().PacketSeqErr
+	}
+	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteOnly))
+	for _, a := range h.addAll(lockAt) {
+		h.expect(a, "FETCH_ADD")
+	}
+	told := 0
+	for i, c := range h.clients {
+		if c.host.Counters().PacketSeqErr > before[i] {
+			told++
+		}
+	}
+	if told > 1 {
+		h.harm("%d clients got a NAK that makes them send again", told)
+	}
+	h.want(lockAt, 5+holeClients, "eight additions of 1")
+}
+
+// holeOwnerEnds: under the published rule, the switch borrows the connection of the first client as
+// its shared connection. That client destroys its queue pair. Then another client posts a CAS. The
+// packet that the switch sends to the server for this CAS is lost once.
+func holeOwnerEnds(h *holeRun) {
+	h.warm(lockAt, 5)
+	owner := h.clients[0]
+	h.faults("ms0", lose(fault.Down, 1, wire.RCWriteOnly, wire.RCCmpSwap))
+	if err := owner.end.qp.Destroy(); err != nil {
+		h.harm("destroy: %v", err)
+	}
+	a := h.clients[2].cas(lockAt, 5, 6)
+	h.expect(a, "client 2, after client 0 has ended")
+}
+
+// holeInterleaved: the client whose connection is shared sends a message of many packets. Meanwhile
+// another client posts a CAS, and the switch sends its packet between the packets of this message.
+func holeInterleaved(h *holeRun) {
+	h.warm(lockAt, 5)
+	long := h.clients[0].write(nodeAt, 9, 8192)
+	h.rt.Sleep(30 * time.Microsecond)
+	a := h.clients[2].cas(lockAt, 5, 6)
+	h.expect(a, "the CAS of client 2")
+	h.expect(long, "the long WRITE of client 0")
+}
+
+// holeDepth7: the server remembers the answers to the last two atomics of a connection, as it has
+// negotiated with the client. The answer to client 1 is lost. Before client 1 sends its atomic
+// again, the atomics of other clients on the shared connection push that answer out of the server's
+// memory.
+func holeDepth7(h *holeRun) {
+	h.warm(lockAt, 5)
+	h.faults("ms0", lose(fault.Up, 1, wire.RCAtomicAck))
+	a := h.clients[1].add(lockAt, 1)
+	h.rt.Sleep(2500 * time.Nanosecond)
+	var all []*answer
+	for _, c := range h.clients[2:] {
+		all = append(all, c.add(lockAt, 1), c.add(lockAt, 1))
+	}
+	for _, o := range append(all, a) {
+		h.expect(o, "FETCH_ADD")
+	}
+	h.want(lockAt, 5+13, "13 additions of 1")
+}
+
+// holeEarlyAnswer: a READ of several packets stays on the client's connection, and its response is
+// slow. The FETCH_ADD behind it is moved and answered first.
+func holeEarlyAnswer(h *holeRun) {
+	h.warm(lockAt, 5)
+	c := h.clients[1]
+	before := c.host.Counters().ImpliedNakSeqErr
+	h.faults("ms0", delay(fault.Up, 50*time.Microsecond, 4, wire.RCReadResponseFirst, wire.RCReadResponseMiddle, wire.RCReadResponseLast))
+	var r, a *answer
+	c.together(func() {
+		r = c.read(nodeAt, 4096)
+		a = c.add(lockAt, 1)
+	})
+	h.expect(r, "READ")
+	h.expect(a, "FETCH_ADD")
+	if n := c.host.Counters().ImpliedNakSeqErr - before; n > 0 {
+		h.harm("nothing was lost and the NIC had to take %d answers for NAKs", n)
+	}
+}
+
+// holeRing: eight clients have 40 requests each in flight, more than the 128 places of the ring of
+// the published switch.
+func holeRing(h *holeRun) {
+	h.warm(lockAt, 0)
+	h.faults("ms0", fault.Rule{Kind: fault.Delay, Dir: fault.Up, Delay: 100 * time.Microsecond})
+	var all []*answer
+	for _, c := range h.clients {
+		c.together(func() {
+			for range 40 {
+				all = append(all, c.add(lockAt, 1))
+			}
+		})
+	}
+	for _, a := range all {
+		h.expect(a, "FETCH_ADD")
+		if len(h.damage) > 2 {
+			break
+		}
+	}
+	h.want(lockAt, holeClients*40, "additions of 1")
+}
+
+// holeBadKey: one client uses a wrong R_Key for a word that all others use. The server's fatal NAK
+// must end only that client's connection.
+func holeBadKey(h *holeRun) {
+	h.warm(lockAt, 5)
+	bad := h.clients[3].post(verbs.SendWR{Op: verbs.OpCmpSwap, CompareAdd: 5, Swap: 9, RKey: h.clients[3].mem.rkey ^ 0x5a5a}, lockAt, 8)
+	a := h.clients[2].cas(lockAt, 5, 6)
+	bad.wait(holePatience)
+	if bad.status != verbs.RemAccessErr {
+		h.harm("the wrong key: %s", bad)
+	}
+	h.expect(a, "client 2, whose key is right")
+	h.expect(h.clients[4].cas(lockAt, 6, 7), "client 4, whose key is right")
+}

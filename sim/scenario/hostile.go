@@ -1,0 +1,223 @@
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+)
+
+// sender is a host's NIC together with a source of raw frames, such as an attacker, on the same
+// link.
+type sender struct {
+	simnet.Node
+	frames [][]byte
+	batch  int // frames that Tick sends at one instant; 0 means one
+}
+
+// Tick runs the NIC's timers, and sends the next raw frames.
+func (s *sender) Tick(now clock.Time, out *packetio.Batch) {
+	if s.Node.Deadline() <= now {
+		s.Node.Tick(now, out)
+	}
+	n := min(len(s.frames), max(1, s.batch))
+	for _, b := range s.frames[:n] {
+		out.Copy(packetio.Frame{Data: b})
+	}
+	s.frames = s.frames[n:]
+}
+
+// Deadline returns 0, which makes Tick due at once, while raw frames wait to be sent.
+func (s *sender) Deadline() clock.Time {
+	if len(s.frames) > 0 {
+		return 0
+	}
+	return s.Node.Deadline()
+}
+
+// hostile is a run in which one host attacks the connections of the others. The attacker can see
+// those packets of client 1 that the method spy has stored: seen has packets that the client sent,
+// answers has packets to the client.
+type hostile struct {
+	*holeRun
+	attacker *sender // sends the attacker's frames, on the link of the attacker's host
+	echo     *sender // on the link of client 1, to repeat packets that client 1 has sent
+	seen     [][]byte
+	answers  [][]byte
+}
+
+const attackerHost = "cn7"
+
+// runHostile checks that no attack changes the data of another client, makes a connection of
+// another client fail, or makes the switch's tables exceed their bounds. It also checks that the
+// refused packets are counted.
+func runHostile(e *env) error { return runHostileIn(e, recordedHardened) }
+
+func runHostileIn(e *env, mode string) error {
+	a := &hostile{}
+	h := &holeRun{env: e, mode: mode, hole: &hole{action: "atomics", params: holeParams}}
+	a.holeRun = h
+	h.hole.rack.Wrap = func(name string, n simnet.Node) simnet.Node {
+		switch name {
+		case attackerHost:
+			a.attacker = &sender{Node: n}
+			return a.attacker
+		case "cn1":
+			a.echo = &sender{Node: n}
+			return a.echo
+		}
+		return n
+	}
+	h.hole.script = func(*holeRun) { a.script() }
+	e.spy = a.spy
+	e.report.Plan = "cn7 attacks seven clients that count and lock through a hardened switch"
+	if err := h.play(); err != nil {
+		return err
+	}
+	if len(h.damage) > 0 {
+		return fmt.Errorf("attacks did damage: %v", h.damage)
+	}
+	return nil
+}
+
+// spy stores the packets that client 1 sends in a.seen, and the packets to client 1 in a.answers. It
+// keeps the last 400 of each, so that forged packets can have PSNs that client 1 uses next.
+func (a *hostile) spy(ev *simnet.Event) {
+	const keep = 400
+	if ev.Kind != simnet.Sent || ev.Link() != "cn1" {
+		return
+	}
+	list := &a.seen
+	if ev.Dir() == fault.Down {
+		list = &a.answers
+	}
+	if len(*list) == keep {
+		*list = slices.Delete(*list, 0, 1)
+	}
+	*list = append(*list, slices.Clone(ev.Frame))
+}
+
+// send sends raw frames by the sender s, which is on the link of the host of client `from`.
+func (a *hostile) send(s *sender, from *holeClient, frames ...[]byte) {
+	s.frames = append(s.frames, frames...)
+	_, _ = from.end.qp.Query() // makes the host take a step, after which the simulator reads the deadline of s
+}
+
+func (a *hostile) script() {
+	a.warm(lockAt, 0)
+	for i := range knownWords {
+		a.warm(crowdWord(1+i), 0)
+	}
+	total := a.traffic(40)
+	for _, k := range a.attacks() {
+		before, damage := a.refused(), len(a.damage)
+		replaced := countersOf(a.machine())["replaced"]
+		k.do()
+		total += a.traffic(trafficRounds)
+		a.rt.Sleep(20 * time.Millisecond) // so long that all retransmissions are over
+		a.want(lockAt, uint64(total), "the sum of all additions, after: "+k.name)
+		n := uint64(0)
+		var where []string
+		for name, v := range a.refused() {
+			if v -= before[name]; v > 0 {
+				where = append(where, fmt.Sprintf("%s %d", name, v))
+				if slices.Contains(k.counted, name) {
+					n += v
+				}
+			}
+		}
+		slices.Sort(where)
+		if n < k.atLeast && a.mode != modeForward {
+			a.harm("%s: %d packets were refused and counted as %v, want %d; grown: %v", k.name, n, k.counted, k.atLeast, where)
+		}
+		if got := countersOf(a.machine())["replaced"] - replaced; got < trafficRounds*7/2 && a.mode == recordedHardened {
+			a.harm("%s: only %d of %d additions were replaced", k.name, got, trafficRounds*7)
+		}
+		rows, most := a.rows()
+		a.env.note("%s: refused: %s; %d flows tracked, at most %d without a peer for one host; damage: %d", k.name, strings.Join(where, ", "), rows, most, len(a.damage)-damage)
+		if rows > most+settledRows {
+			a.harm("%s: %d flows tracked, the bound is %d", k.name, rows, most+settledRows)
+		}
+	}
+	a.lockRound()
+}
+
+// knownWords is how many words besides the one at lockAt the switch knows when the attacks begin.
+const knownWords = 16
+
+// trafficRounds is how often each client adds 1 after an attack.
+const trafficRounds = 30
+
+// traffic makes every client except the attacker add 1 to a word by FAA, `rounds` times. It returns
+// the number of FAAs of all clients. An FAA that fails is recorded as damage.
+func (a *hostile) traffic(rounds int) int {
+	n := 0
+	for range rounds {
+		var all []*answer
+		for _, c := range a.clients[:7] {
+			all = append(all, c.add(lockAt, 1))
+		}
+		for _, o := range all {
+			a.expect(o, "FETCH_ADD of another client")
+			n++
+		}
+	}
+	return n
+}
+
+// lockRound checks after the attacks that clients can still take a lock by CAS and release it by a
+// WRITE.
+func (a *hostile) lockRound() {
+	a.expect(a.clients[2].cas(otherAt, a.word(otherAt), 77), "CAS")
+	in := a.clients[3].cas(otherAt, 0, 88)
+	a.expect(in, "CAS that fails")
+	a.expect(a.clients[2].write(otherAt, 0, 8), "release")
+	next := a.clients[3].cas(otherAt, 0, 88)
+	a.expect(next, "CAS")
+	if in.prior() != 77 || next.prior() != 0 {
+		a.harm("a lock held by 77: found %d, and %d after its release", in.prior(), next.prior())
+	}
+}
+
+// refused returns how many packets the switch and the NICs have refused so far, by the name of the
+// switch's reason or of the counter.
+func (a *hostile) refused() map[string]uint64 {
+	out := make(map[string]uint64)
+	for i := range a.rack.Hosts() {
+		for reason, d := range a.rack.Switch().Port(i).Drops {
+			out[string(reason)] += d
+		}
+	}
+	for _, h := range a.rack.Hosts() {
+		c := h.Counters()
+		out["rx_unknown_qp"] += c.RxUnknownQP
+		out["rx_wrong_peer"] += c.RxWrongPeer
+		out["duplicate_request"] += c.DuplicateRequest
+		out["duplicate_ack"] += c.DuplicateAck
+		out["resp_access_err"] += c.RespAccessErr
+		out["out_of_sequence"] += c.OutOfSequence
+	}
+	maps.Copy(out, countersOf(a.machine()))
+	return out
+}
+
+// settledRows bounds the number of flows that the switch tracks for the connections of the clients
+// and servers of a run.
+const settledRows = 64
+
+// rows returns n, the number of flows that the switch tracks, and most, the bound on flows of one
+// host whose other direction the switch does not know yet.
+func (a *hostile) rows() (n, most int) {
+	p, ok := a.rack.Program().(*swordbox.Program)
+	if !ok {
+		return 0, 0
+	}
+	return len(p.Connections().List(a.rack.Now())), p.Connections().MaxLearning() / 2
+}

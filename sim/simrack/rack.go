@@ -1,0 +1,302 @@
+package simrack
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/topo/spec"
+)
+
+// Options are settings of a simulated rack that a rack file does not contain. The zero value is
+// usable.
+type Options struct {
+	// Seed decides memory addresses, keys, queue pair numbers, first PSNs and faults; 0 means the
+	// rack's seed.
+	Seed uint64
+	// Delay is the delay of each link; 0 means one microsecond.
+	Delay time.Duration
+	// Rate is the rate of each link in bits per second; 0 means unlimited.
+	Rate int64
+	// Queue is how many frames may wait for a link with a Rate; 0 means 1024, or more with Cost.
+	Queue int
+	// Window is how many packets of a queue pair may be in flight; 0 means the engine's default.
+	Window int
+	// Loopback is how long a packet takes from a NIC to itself; 0 means no time, or, with Cost,
+	// half the time that a READ takes in the NIC.
+	Loopback time.Duration
+	// CMTimeout is the code of the time after which a connection manager sends a message again that
+	// was not answered: 4.096 µs · 2^CMTimeout; 0 means the engine's default.
+	CMTimeout uint8
+	// FirstPSN, if not nil, chooses the first PSN of each side of each connection.
+	FirstPSN func(r *rand.Rand) wire.PSN
+	// Cost gives NICs, links, switch and clients the speed of real hardware; nil means that only
+	// links take time. With Cost, the link costs of the model are the defaults of Delay and Rate,
+	// and the default of Queue is so large that no frame is lost because a queue is full.
+	Cost *cost.Model
+	// Datagrams is true if Host.Manager connects by the NICs' connection managers, whose datagrams
+	// cross the links and are subject to the links' faults. With false, connections are made as
+	// over TCP.
+	Datagrams bool
+	// Nodes is how many nodes of a store the switch remembers when it steers requests; 0 means the
+	// switch's default.
+	Nodes int
+	// Transits is true if the rack measures how long requests are inside the switch (kv.Switched).
+	Transits bool
+	// MaxEvents, MaxTime, Trace and Cancelled have the meaning of the fields of simnet.Config.
+	MaxEvents uint64
+	MaxTime   clock.Time
+	Trace     func(*simnet.Event)
+	Cancelled func() bool
+	// Program, if not nil, makes the switch's program instead of the one that the rack file names.
+	Program func(s *spec.Rack) (pipeline.Program, error)
+	// Wrap, if not nil, may put a node around a host or the switch. Tests plant bugs with it.
+	Wrap func(name string, n simnet.Node) simnet.Node
+}
+
+const defaultDelay = time.Microsecond
+
+func (o *Options) withDefaults() error {
+	if o.Cost != nil {
+		if err := o.Cost.Validate(); err != nil {
+			return err
+		}
+		o.Delay = cmp.Or(o.Delay, o.Cost.Link.Delay)
+		o.Rate = cmp.Or(o.Rate, o.Cost.Link.Rate)
+		o.Loopback = cmp.Or(o.Loopback, o.Cost.NIC.Read.Latency.Host/2) // the latency of a READ includes both directions
+		o.Queue = cmp.Or(o.Queue, losslessQueue)
+		return nil
+	}
+	o.Delay = cmp.Or(o.Delay, defaultDelay)
+	return nil
+}
+
+// losslessQueue is so large that no frame is lost. This has the effect of flow control in a RoCE
+// rack, where a sender that is too fast waits.
+const losslessQueue = 1 << 16
+
+// Rack is a rack in virtual time. Only one goroutine may use it at a time.
+type Rack struct {
+	Spec  *spec.Rack
+	opt   Options
+	net   *simnet.Net
+	hosts []*Host
+	sw    simnet.NodeID
+	pipe  *pipeline.Switch
+	box   pipeline.Program
+	seed  uint64
+	// transits measures the times inside the switch; nil if Options.Transits is false.
+	transits *transits
+	// starts counts how often the switch was started. memory is the switch's journal, which
+	// survives a crash of the switch.
+	starts int
+	memory []byte
+}
+
+// New builds a rack. All of its parts are up, and no application runs.
+func New(s *spec.Rack, opt Options) (*Rack, error) {
+	if err := opt.withDefaults(); err != nil {
+		return nil, err
+	}
+	r := &Rack{Spec: s, opt: opt, seed: cmp.Or(opt.Seed, s.Seed)}
+	r.net = simnet.New(simnet.Config{MaxEvents: opt.MaxEvents, MaxTime: opt.MaxTime, Trace: opt.Trace, Cancelled: opt.Cancelled})
+	if opt.Transits {
+		r.transits = &transits{rack: r, threads: map[*simnet.Proc]*thread{}, conns: map[connID]*connection{}, ends: map[end]connID{}}
+	}
+	sw, err := r.newSwitch()
+	if err != nil {
+		return nil, err
+	}
+	r.sw = r.net.Add(spec.SwitchName, sw)
+	timing := boxTiming{transits: r.transits}
+	if opt.Cost != nil {
+		timing.box = cost.NewBox(&opt.Cost.Switch)
+	}
+	if timing != (boxTiming{}) {
+		r.net.SetTiming(r.sw, timing)
+	}
+	for i := range s.Hosts {
+		if err := r.addHost(i); err != nil {
+			return nil, fmt.Errorf("host %s: %w", s.Hosts[i].Name, err)
+		}
+	}
+	return r, nil
+}
+
+// Kinds of parts that draw random numbers. Every part of the rack has a stream of random numbers
+// for itself (see Rack.rand), so that a change in one part does not change those of other parts.
+const (
+	laneEngine = 1 + iota
+	laneApp
+	laneTear
+	laneSwitch
+)
+
+// rand returns the random number generator of one part of the rack. lane is the kind of the part,
+// and index is its number among the parts of this kind.
+func (r *Rack) rand(lane, index int) *rand.Rand {
+	return rand.New(rand.NewPCG(r.seed, uint64(lane)<<32|uint64(index)))
+}
+
+func (r *Rack) wrap(name string, n simnet.Node) simnet.Node {
+	if r.opt.Wrap == nil {
+		return n
+	}
+	return r.opt.Wrap(name, n)
+}
+
+// addHost makes the host of entry i of the rack file, and its link.
+func (r *Rack) addHost(i int) error {
+	hs := &r.Spec.Hosts[i]
+	h := &Host{Spec: hs, rack: r, index: i, listeners: make(map[string]*listener)}
+	eng, err := r.newEngine(i)
+	if err != nil {
+		return err
+	}
+	h.eng = eng
+	h.tear()
+	h.node = r.net.Add(hs.Name, r.wrap(hs.Name, h))
+	link := simnet.LinkConfig{
+		Name: hs.Name, A: simnet.End{Node: h.node}, B: simnet.End{Node: r.sw, Port: i},
+		Delay: r.opt.Delay, Rate: r.opt.Rate, Queue: r.opt.Queue,
+	}
+	if c := r.opt.Cost; c != nil {
+		link.Overhead = c.Link.Overhead
+	}
+	h.charge()
+	h.link = r.net.Connect(link)
+	r.hosts = append(r.hosts, h)
+	h.SetFaults(r.Spec.Faults)
+	return nil
+}
+
+func (r *Rack) newEngine(i int) (*engine.Engine, error) {
+	hs := &r.Spec.Hosts[i]
+	return engine.New(engine.Config{
+		Name: hs.Name, MAC: hs.MAC, LinkMTU: r.Spec.LinkMTU, GIDs: gids(hs), Rand: r.rand(laneEngine, i),
+		Resolve: r.Spec.Neighbour, Window: r.opt.Window, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback, RingPaced: r.opt.Cost != nil,
+	})
+}
+
+// Host returns the host called name; nil if there is none.
+func (r *Rack) Host(name string) *Host {
+	if _, i, ok := r.Spec.Host(name); ok {
+		return r.hosts[i]
+	}
+	return nil
+}
+
+func (r *Rack) Now() clock.Time { return r.net.Now() }
+
+func (r *Rack) Events() uint64 { return r.net.Events() }
+
+// At calls f at a virtual time. f may call methods of Rack and Host that do not wait.
+func (r *Rack) At(t clock.Time, f func()) { r.net.At(t, f) }
+
+// Run runs until all applications that are not daemons have returned. If an application waits for
+// ever, the error is a *simnet.StuckError that names it.
+func (r *Rack) Run() error { return r.net.Run() }
+
+// Stop makes Run return err after the current event.
+func (r *Rack) Stop(err error) { r.net.Stop(err) }
+
+// Settle runs the rack for the virtual time d. It is called after Run has returned, so that frames
+// in flight arrive.
+func (r *Rack) Settle(d time.Duration) error { return r.net.RunUntil(r.net.Now().Add(d)) }
+
+// Close ends the threads that are left. The rack cannot be used afterwards.
+func (r *Rack) Close() { r.net.Close() }
+
+// Partition cuts every path between the hosts of a group and all others. An empty group ends the
+// partition, and so does a restart of the switch.
+func (r *Rack) Partition(group []string) {
+	if len(group) == 0 {
+		r.pipe.Partition(nil)
+		return
+	}
+	side := make([]int, len(r.hosts))
+	for _, name := range group {
+		if h := r.Host(name); h != nil {
+			side[h.index] = 1
+		}
+	}
+	r.pipe.Partition(side)
+}
+
+// injectors returns the functions that decide about the frames of both directions of a link by the
+// fault rules; nil means that no rule is for that direction.
+func (r *Rack) injectors(link string, rules []fault.Rule) (up, down simnet.Verdict) {
+	one := func(d fault.Dir) simnet.Verdict {
+		in := fault.NewInjector(r.seed, link, d, rules)
+		if !in.Active() {
+			return nil
+		}
+		return in.Frame
+	}
+	return one(fault.Up), one(fault.Down)
+}
+
+// Hosts lists all hosts, in the order of the rack file.
+func (r *Rack) Hosts() []*Host { return r.hosts }
+
+// cardTiming is the simnet.Timing of a host's NIC, by the cost model of the NIC.
+type cardTiming struct{ card *cost.Card }
+
+func (t cardTiming) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
+	return t.card.Arrive(now, frame)
+}
+
+// Depart returns the time at which a frame leaves the NIC. For a frame that was made in a call of
+// an application (cause.Step), this includes the time for posting the request.
+func (t cardTiming) Depart(now clock.Time, _ int, frame []byte, cause simnet.Cause) clock.Time {
+	return t.card.Depart(now, frame, cause.Step)
+}
+
+// boxTiming is the simnet.Timing of the switch, by the cost model of the switch. If box is nil, frames
+// take no time there. transits, which may be nil, measures their times.
+type boxTiming struct {
+	box      *cost.Box
+	transits *transits
+}
+
+// Arrive returns now, because in the cost model all costs of the switch come after its program.
+func (t boxTiming) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
+	t.transits.arrive(now, frame)
+	return now
+}
+
+func (t boxTiming) Depart(now clock.Time, _ int, frame []byte, cause simnet.Cause) clock.Time {
+	at := now
+	if t.box != nil {
+		at = t.box.Depart(now, frame, cause.Frame)
+	}
+	t.transits.depart(at, frame)
+	return at
+}
+
+// charge makes the work of the host's NIC take the time that the rack's cost model says, if the
+// rack has one. The NIC begins without work in progress.
+func (h *Host) charge() {
+	if h.rack.opt.Cost == nil {
+		return
+	}
+	h.card = cost.NewCard(&h.rack.opt.Cost.NIC, h.locate)
+	h.rack.net.SetTiming(h.node, cardTiming{h.card})
+}
+
+// locate returns the memory that a request names, or false if there is none. It is a cost.Memory.
+func (h *Host) locate(rkey uint32, va uint64, n int) ([]byte, bool) {
+	t := h.eng.Mem()
+	if t == nil {
+		return nil, false
+	}
+	return t.Locate(rkey, va, n)
+}
