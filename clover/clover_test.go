@@ -12,13 +12,13 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const rackYAML = "name: clover" + hostsYAML
@@ -52,7 +52,7 @@ func newRig(t *testing.T, opt simrack.Options, cfg meta.Config, region int) *rig
 // atSwitch returns an Options.Wrap that replaces the switch by the result of wrap.
 func atSwitch(wrap func(n simnet.Node) simnet.Node) func(name string, n simnet.Node) simnet.Node {
 	return func(name string, n simnet.Node) simnet.Node {
-		if name != spec.SwitchName {
+		if name != rackfile.SwitchName {
 			return n
 		}
 		return wrap(n)
@@ -62,7 +62,7 @@ func atSwitch(wrap func(n simnet.Node) simnet.Node) func(name string, n simnet.N
 // newRigOf is newRig for the rack file rack, which may have more memory servers.
 func newRigOf(t *testing.T, rack string, opt simrack.Options, cfg meta.Config, region int) *rig {
 	t.Helper()
-	s, err := spec.Parse([]byte(rack))
+	s, err := rackfile.Parse([]byte(rack))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func newRigOf(t *testing.T, rack string, opt simrack.Options, cfg meta.Config, r
 	}
 	t.Cleanup(r.Close)
 	g := &rig{Rack: r, t: t, region: region, cfg: cfg, lent: map[string][]byte{}, owners: map[string]*memservice.Owners{}}
-	for _, h := range s.ByRole(spec.Memory) {
+	for _, h := range s.ByRole(rackfile.Memory) {
 		g.memory(h.Name)
 	}
 	g.meta()
@@ -106,7 +106,7 @@ func (g *rig) metaOn(name string) {
 		cfg.Context, cfg.Manager = ctx, g.fences
 		cfg.Servers = nil
 		for _, h := range g.Hosts() {
-			if h.Spec.Role == spec.Memory {
+			if h.Spec.Role == rackfile.Memory {
 				cfg.Servers = append(cfg.Servers, h.Addr())
 			}
 		}

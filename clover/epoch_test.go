@@ -10,6 +10,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -18,7 +19,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // casLoser is a switch that loses the compare-and-swaps of one host while drop is set.
@@ -74,13 +74,13 @@ func newEpochStory(t *testing.T) *epochStory {
 func newEpochStoryOn(t *testing.T, wrap func(simnet.Node) simnet.Node) *epochStory {
 	t.Helper()
 	y := &epochStory{t: t, params: rdmacm.Params{Timeout: 14}, lease: 200 * time.Millisecond}
-	s, err := spec.Parse([]byte("name: clover\nhosts:\n  - {name: md0, role: metadata}\n  - {name: ms0, role: memory}\n" +
+	s, err := rackfile.Parse([]byte("name: clover\nhosts:\n  - {name: md0, role: metadata}\n  - {name: ms0, role: memory}\n" +
 		"  - {name: \"cn[0-3]\", role: compute}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	y.rack, err = simrack.New(s, simrack.Options{Wrap: func(name string, n simnet.Node) simnet.Node {
-		if name != spec.SwitchName {
+		if name != rackfile.SwitchName {
 			return n
 		}
 		return wrap(n)

@@ -8,12 +8,12 @@ import (
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // The steering program is loaded and unloaded while clients append to the same keys and read them.
@@ -49,7 +49,7 @@ func TestSteeringIsLoadedAndUnloaded(t *testing.T) {
 		defer func() { over = true }()
 		for i := range swaps {
 			rt.Sleep(every)
-			name, set := spec.ProgramSwordBox, set
+			name, set := rackfile.ProgramSwordBox, set
 			if i%2 == 1 {
 				p, ok := g.Program().(*swordbox.Program)
 				if !ok || p.Bound() != 0 {
@@ -62,7 +62,7 @@ func TestSteeringIsLoadedAndUnloaded(t *testing.T) {
 						}
 					}
 				}
-				name, set = spec.ProgramForward, nil
+				name, set = rackfile.ProgramForward, nil
 			}
 			if err := g.LoadProgram(name, set); err != nil {
 				return err

@@ -12,11 +12,11 @@ import (
 	"github.com/rdmalab/rdmalab/clover"
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // puts is the number of PUTs of TestSmallPool: go test ./clover -run SmallPool -timeout 0 -v -args
@@ -36,7 +36,7 @@ hosts:
 // versions again and again, and no client finds the store full.
 func TestSmallPool(t *testing.T) {
 	const keys, clients = 1024, 16
-	s, err := spec.Parse([]byte(poolRack))
+	s, err := rackfile.Parse([]byte(poolRack))
 	if err != nil {
 		t.Fatal(err)
 	}

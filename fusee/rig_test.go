@@ -8,12 +8,12 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // rig is a rack in virtual time with memory services.
@@ -49,7 +49,7 @@ func newRig(t testing.TB, servers int, opt simrack.Options) *rig {
 // newRigOf makes a rig whose servers have that much memory.
 func newRigOf(t testing.TB, servers, size int, opt simrack.Options) *rig {
 	t.Helper()
-	s, err := spec.Parse(fmt.Appendf(nil, "name: fusee\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-3]\", role: compute}\n", servers-1))
+	s, err := rackfile.Parse(fmt.Appendf(nil, "name: fusee\nhosts:\n  - {name: \"ms[0-%d]\", role: memory}\n  - {name: \"cn[0-3]\", role: compute}\n", servers-1))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // A deadline passes at each task of a client's work on a split, when one of two keys that move has left its
@@ -26,7 +26,7 @@ func TestADeadlinePassesInTheMiddleOfASplit(t *testing.T) {
 }
 
 func splitLate(t *testing.T, late task, first int) (failed error) {
-	s, err := spec.Parse([]byte("{name: t, hosts: [{name: \"ms[0-1]\", role: memory}, {name: cn0, role: compute}]}"))
+	s, err := rackfile.Parse([]byte("{name: t, hosts: [{name: \"ms[0-1]\", role: memory}, {name: cn0, role: compute}]}"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,15 +4,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // BenchmarkBulkLoad loads b.N keys into a simulated rack; -benchtime 10000000x loads ten million.
 func BenchmarkBulkLoad(b *testing.B) {
-	s, err := spec.Parse([]byte(rackYAML))
+	s, err := rackfile.Parse([]byte(rackYAML))
 	if err != nil {
 		b.Fatal(err)
 	}

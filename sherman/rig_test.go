@@ -6,13 +6,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const rackYAML = `
@@ -32,7 +32,7 @@ type rig struct {
 
 func newRig(t *testing.T, opt simrack.Options, region int) *rig {
 	t.Helper()
-	s, err := spec.Parse([]byte(rackYAML))
+	s, err := rackfile.Parse([]byte(rackYAML))
 	if err != nil {
 		t.Fatal(err)
 	}

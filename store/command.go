@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Commands is a store's part of the command line. Every store also has the commands get, put,
@@ -90,7 +90,7 @@ type Failing interface {
 type Call struct {
 	Context context.Context
 	Store   *Store
-	Rack    *spec.Rack
+	Rack    *rackfile.Rack
 	// From is the host that runs the command's client; "" stands for the first compute host.
 	From string
 	// Arg is the value of the command's argument (Command.Arg); "" if the command has none.
@@ -110,7 +110,7 @@ type Call struct {
 
 // Memory returns the names of the memory servers.
 func (c *Call) Memory() []string {
-	list, _ := c.Rack.NamesByRole(spec.Memory) // there may be none
+	list, _ := c.Rack.NamesByRole(rackfile.Memory) // there may be none
 	return list
 }
 

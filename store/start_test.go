@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/rdmalab/rdmalab/topo/spec"
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 // A host that hangs answers nothing. start waits for it only for StartLimit, warns, and goes on with
@@ -21,7 +21,7 @@ func TestStartBesideAHostThatHangs(t *testing.T) {
 			var asked []string
 			c := &Call{
 				Context: t.Context(), Store: &Store{Name: "x"}, Err: &warnings, Free: func() error { return nil },
-				Rack: &spec.Rack{Hosts: []spec.Host{{Name: "cn0", Role: spec.Compute}, {Name: "cn1", Role: spec.Compute}, {Name: "cn2", Role: spec.Compute}, {Name: "ms0", Role: spec.Memory}}},
+				Rack: &rackfile.Rack{Hosts: []rackfile.Host{{Name: "cn0", Role: rackfile.Compute}, {Name: "cn1", Role: rackfile.Compute}, {Name: "cn2", Role: rackfile.Compute}, {Name: "ms0", Role: rackfile.Memory}}},
 			}
 			c.Ask = func(ctx context.Context, host, _ string, _, out any) error {
 				asked = append(asked, host)

@@ -11,9 +11,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/passive"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Store describes a store. All fields are required, except those that say that they are optional.
@@ -28,7 +28,7 @@ type Store struct {
 	Node func(Host) Node
 	// Server returns the host whose daemon runs the store's server. Optional: nil means that the
 	// store has no server and is started on every compute host.
-	Server func(*spec.Rack) (string, error)
+	Server func(*rackfile.Rack) (string, error)
 	// Join is how long a client may take to connect. Optional; 0 means Patience.
 	Join time.Duration
 	// Broken is the error of a client that cannot be used any more. Optional: nil means that the
@@ -65,18 +65,18 @@ func (s *Store) StartLimit() time.Duration { return 2*s.JoinPatience() + time.Mi
 
 // Places returns the hosts on which the store is started and stopped: the host of its server or,
 // without a server, all compute hosts.
-func (s *Store) Places(rack *spec.Rack) ([]string, error) {
+func (s *Store) Places(rack *rackfile.Rack) ([]string, error) {
 	if s.Server != nil {
 		host, err := s.Server(rack)
 		return []string{host}, err
 	}
-	return rack.NamesByRole(spec.Compute)
+	return rack.NamesByRole(rackfile.Compute)
 }
 
 // MetadataHost returns the host that runs the server of a store that has one: the first host with
 // the role metadata.
-func MetadataHost(rack *spec.Rack) (string, error) {
-	list, err := rack.NamesByRole(spec.Metadata)
+func MetadataHost(rack *rackfile.Rack) (string, error) {
+	list, err := rack.NamesByRole(rackfile.Metadata)
 	if err != nil {
 		return "", err
 	}

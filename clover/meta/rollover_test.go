@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // halting calls halt when the answer `at` of a memory server to a request without a connection has
@@ -62,7 +62,7 @@ func newPair(t *testing.T, seed uint64) *pair {
 // newPairOf is newPair with n memory servers.
 func newPairOf(t *testing.T, seed uint64, n int) *pair {
 	t.Helper()
-	file, err := spec.Parse(fmt.Appendf(nil, "{name: t, hosts: [{name: \"md[0-1]\", role: metadata}, {name: \"ms[0-%d]\", role: memory}]}", n-1))
+	file, err := rackfile.Parse(fmt.Appendf(nil, "{name: t, hosts: [{name: \"md[0-1]\", role: metadata}, {name: \"ms[0-%d]\", role: memory}]}", n-1))
 	if err != nil {
 		t.Fatal(err)
 	}

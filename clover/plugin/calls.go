@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/clover"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // pathCalls is the path of a POST to the host's daemon: the body is a callsRequest, the answer a
@@ -61,7 +61,7 @@ func newCalls(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		if *clients < 1 || *duration <= 0 || *duration > maxCalling {
 			return nil, store.BadUse("want --clients of 1 or more and --duration up to %v", maxCalling)
 		}
-		hosts, err := c.Rack.NamesByRole(spec.Compute)
+		hosts, err := c.Rack.NamesByRole(rackfile.Compute)
 		if err != nil {
 			return nil, err
 		}

@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // lister makes the list of words that a shell is offered for an argument or a flag.
@@ -63,7 +63,7 @@ func hostNames(cmd *cobra.Command) []string {
 }
 
 // nodeNames lists the hosts and the switch.
-func nodeNames(cmd *cobra.Command) []string { return append(hostNames(cmd), spec.SwitchName) }
+func nodeNames(cmd *cobra.Command) []string { return append(hostNames(cmd), rackfile.SwitchName) }
 
 func opcodeNames(*cobra.Command) []string {
 	var names []string

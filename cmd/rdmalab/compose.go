@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/rack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Values of the flag --runtime of `up`: hosts are processes, or containers of docker.
@@ -59,7 +59,7 @@ func (f *containerFlags) settings(cmd *cobra.Command) (*container.Settings, erro
 	return s, err
 }
 
-func bringUp(ctx context.Context, s *spec.Rack, in *container.Settings) (*rack.Rack, error) {
+func bringUp(ctx context.Context, s *rackfile.Rack, in *container.Settings) (*rack.Rack, error) {
 	if in == nil {
 		return rack.Up(ctx, s)
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/hostd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func countersCmd() *cobra.Command {
@@ -49,14 +49,14 @@ func countersCmd() *cobra.Command {
 			if diff < 0 {
 				return badUse("--diff %v: want a positive time", diff)
 			}
-			if args[0] == spec.SwitchName {
+			if args[0] == rackfile.SwitchName {
 				if diff != 0 {
 					return badUse("--diff is for a host: leave it out with the switch")
 				}
 				if flows {
 					return switchFlows(cmd)
 				}
-				return listing(cmd, "/counters", func(out io.Writer, _ spec.Names, c switchd.Counters) error { return printPorts(out, &c, all) })
+				return listing(cmd, "/counters", func(out io.Writer, _ rackfile.Names, c switchd.Counters) error { return printPorts(out, &c, all) })
 			}
 			if flows {
 				return badUse("--flows works for the switch only: `rdmalab counters switch --flows`")
@@ -191,7 +191,7 @@ func drops(p switchd.PortCounters) string {
 
 func switchFlows(cmd *cobra.Command) error { return listing(cmd, "/flows", printFlows) }
 
-func printFlows(out io.Writer, names spec.Names, flows []pipeline.Flow) error {
+func printFlows(out io.Writer, names rackfile.Names, flows []pipeline.Flow) error {
 	return handler.WriteTable(out, flows, "no RoCEv2 packet has passed the switch", "FROM\tTO\tTO QP\tPACKETS\tBYTES\tLAST SEEN", func(f *pipeline.Flow) string {
 		return fmt.Sprintf("%s\t%s\t%#x\t%d\t%d\t%v ago", names.Of(f.Src), names.Of(f.Dst), uint32(f.QPN), f.Packets, f.Bytes, f.Idle.Round(time.Millisecond))
 	})

@@ -6,9 +6,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func crashCmd() *cobra.Command {
@@ -51,7 +51,7 @@ func crashCmd() *cobra.Command {
 // crash crashes a node or a part of it. It returns the action that ends the fault, and the message
 // to print.
 func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.Action, string, error) {
-	if node == spec.SwitchName && (app || nic) {
+	if node == rackfile.SwitchName && (app || nic) {
 		return "", "", badUse("the switch is crashed as a whole: `rdmalab crash %s`", node)
 	}
 	switch {

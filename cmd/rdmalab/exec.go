@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/topo/rack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func execCmd() *cobra.Command {
@@ -19,9 +19,9 @@ func execCmd() *cobra.Command {
 		Long: "exec runs any program of this machine inside a host: the program sees the host's network, processes, host name and\n" +
 			"/etc/hosts, your terminal, and the files of this machine. exec ends with the exit status of the program, with 128 + N\n" +
 			"if signal N has ended the program, 127 if it is not found, and 126 if it cannot be executed. The program dies when\n" +
-			"the host crashes, and is stopped while the host hangs. HOST may also be `" + spec.SwitchName + "`, which has no NIC.\n\n" +
+			"the host crashes, and is stopped while the host hangs. HOST may also be `" + rackfile.SwitchName + "`, which has no NIC.\n\n" +
 			"A program that uses libibverbs finds the host's NIC as device rxe0: exec loads a library that replaces the kernel's\n" +
-			"driver. A Go program that uses package softrnic/ipc finds the NIC by the environment variable " + spec.EnvVerbs + ".\n\n" +
+			"driver. A Go program that uses package softrnic/ipc finds the NIC by the environment variable " + rackfile.EnvVerbs + ".\n\n" +
 			"By default, the NIC reads and writes the memory of a libibverbs program by system calls. With --shared-memory,\n" +
 			"registered memory is shared between the program and the daemon of the host. That is faster, but wrong for programs\n" +
 			"that fork, unmap or madvise registered memory, or that register memory while the kernel writes to it (O_DIRECT,\n" +

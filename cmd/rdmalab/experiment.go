@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/experiment/insim"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func experimentCmd() *cobra.Command {
@@ -167,7 +167,7 @@ func (x *experimentRun) run(cmd *cobra.Command) error {
 	if !slices.Contains(platforms(x.Experiment), x.on) {
 		return badUse("--on %.40q: %s runs on %s", x.on, x.Name, strings.Join(platforms(x.Experiment), " and "))
 	}
-	at := experiment.Place{On: x.on, Quick: x.quick, Hosts: spec.MaxHosts}
+	at := experiment.Place{On: x.on, Quick: x.quick, Hosts: rackfile.MaxHosts}
 	if err := x.body.Check(at); err != nil { // finds mistakes that need no rack
 		return asUse(err)
 	}

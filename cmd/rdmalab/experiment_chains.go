@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/experiment/chains"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // chainRounds, chainRated and chainSpan are Rounds, Rated and Span of chains.Config on a rack.
@@ -42,7 +42,7 @@ type chainRun struct {
 // nicProgram is an open NIC of a host. To the NIC, this process is a program on that host.
 type nicProgram struct {
 	*ipc.Context
-	host *spec.Host
+	host *rackfile.Host
 }
 
 func (p *rackPlatform) openNIC(host string) (*nicProgram, error) {
@@ -50,7 +50,7 @@ func (p *rackPlatform) openNIC(host string) (*nicProgram, error) {
 	if !ok {
 		return nil, fmt.Errorf("the rack has no host %s", host)
 	}
-	nic, err := ipc.Open(ipc.Config{Socket: spec.PathsOf(p.rack.Name).Verbs(host), Name: "experiment"})
+	nic, err := ipc.Open(ipc.Config{Socket: rackfile.PathsOf(p.rack.Name).Verbs(host), Name: "experiment"})
 	return &nicProgram{nic, h}, withNode(err, host)
 }
 

@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/swordbox/packetbuffer"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const (
@@ -140,7 +140,7 @@ type bufferRun struct {
 func (b *bufferRun) setPort(keys string) error {
 	x := &b.p.box
 	x.protect()
-	want := program{name: spec.ProgramSwordBox, rules: append([]string(nil), x.was.rules...), ids: append([]string(nil), x.was.ids...)}
+	want := program{name: rackfile.ProgramSwordBox, rules: append([]string(nil), x.was.rules...), ids: append([]string(nil), x.was.ids...)}
 	want.ids = append(want.ids, bufferRuleID)
 	want.rules = append(want.rules, fmt.Sprintf("id=%s server=%s action=buffer ring=%s mode=%s %s entries=%d entry=%d depth=%d",
 		bufferRuleID, b.host, b.p.to, b.load.Mode, keys, bufferEntries, b.load.Entry, b.load.Depth))

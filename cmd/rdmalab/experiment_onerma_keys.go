@@ -11,11 +11,11 @@ import (
 	"github.com/rdmalab/rdmalab/onerma/host"
 	"github.com/rdmalab/rdmalab/onerma/nic"
 	"github.com/rdmalab/rdmalab/onerma/socket"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // soloKeyRounds is how many new keys or new connections are measured.
@@ -52,7 +52,7 @@ func (p *soloRun) soloKeys(ctx context.Context, l *experiment.OneRMA, out *exper
 func (p *soloRun) rekeys(ctx context.Context, first, all []time.Duration) (err error) {
 	var ends [2]*socket.Client
 	for i, host := range []string{p.to, p.hosts[0]} {
-		if ends[i], err = socket.Open(ctx, spec.PathsOf(p.rack.Name).OneRMA(host)); err != nil {
+		if ends[i], err = socket.Open(ctx, rackfile.PathsOf(p.rack.Name).OneRMA(host)); err != nil {
 			return withNode(err, host)
 		}
 		defer func() { err = errors.Join(err, ends[i].Close()) }()

@@ -10,12 +10,12 @@ import (
 	"time"
 
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/hostd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const (
@@ -48,12 +48,12 @@ const (
 
 // slowFit returns an error if the parameters onerma of a rack file do not fit a measurement in slow
 // motion (experiment.SlowMotion).
-func slowFit(o *spec.OneRMA) error {
+func slowFit(o *rackfile.OneRMA) error {
 	if o.RTT >= slowestRTT && o.Dispatch == 2*o.RTT && o.Timeout == 4*o.RTT && o.Window <= slowWindow {
 		return nil
 	}
 	return fmt.Errorf("onerma of the rack file has rtt %v, dispatch %v, timeout %v and window %s; slow motion needs an rtt of at least %v, a dispatch of 2 and a timeout of 4 of it, and a window up to %s: use %s",
-		o.RTT, o.Dispatch, o.Timeout, spec.FormatSize(o.Window), slowestRTT, spec.FormatSize(slowWindow), experiment.SlowRack)
+		o.RTT, o.Dispatch, o.Timeout, rackfile.FormatSize(o.Window), slowestRTT, rackfile.FormatSize(slowWindow), experiment.SlowRack)
 }
 
 type slowRun struct {
@@ -113,7 +113,7 @@ func (r *slowRun) testbed(d time.Duration) time.Duration {
 func (r *slowRun) line() float64 { return experiment.OneRMARate / experiment.SlowMotion(r.rtt) }
 
 func (r *slowRun) switchControl() *control.Client {
-	return control.NewClient(spec.PathsOf(r.rack.Name).Socket(spec.SwitchName))
+	return control.NewClient(rackfile.PathsOf(r.rack.Name).Socket(rackfile.SwitchName))
 }
 
 // rules returns the two fault rules of a link: one limits its rate to the line rate, and one delays
@@ -129,7 +129,7 @@ func (r *slowRun) rules(link string) []fault.Rule {
 func (r *slowRun) inject(ctx context.Context) error {
 	var list []fault.Status
 	box := r.switchControl()
-	if err := ask(ctx, box, spec.SwitchName, http.MethodGet, "/faults", nil, &list); err != nil {
+	if err := ask(ctx, box, rackfile.SwitchName, http.MethodGet, "/faults", nil, &list); err != nil {
 		return err
 	}
 	for _, f := range list {
@@ -139,7 +139,7 @@ func (r *slowRun) inject(ctx context.Context) error {
 	}
 	for _, link := range r.rack.HostNames() {
 		for _, rule := range r.rules(link) {
-			if err := ask(ctx, box, spec.SwitchName, http.MethodPost, "/faults", rule, nil); err != nil {
+			if err := ask(ctx, box, rackfile.SwitchName, http.MethodPost, "/faults", rule, nil); err != nil {
 				return err
 			}
 		}
@@ -152,13 +152,13 @@ func (r *slowRun) heal() error {
 	ctx := context.WithoutCancel(r.cmd.Context())
 	var list []fault.Status
 	box := r.switchControl()
-	if err := ask(ctx, box, spec.SwitchName, http.MethodGet, "/faults", nil, &list); err != nil {
+	if err := ask(ctx, box, rackfile.SwitchName, http.MethodGet, "/faults", nil, &list); err != nil {
 		return fmt.Errorf("the links keep their faults; `rdmalab heal` ends them: %w", err)
 	}
 	var errs []error
 	for _, f := range list {
 		if strings.HasPrefix(f.ID, slowRules) {
-			errs = append(errs, ask(ctx, box, spec.SwitchName, http.MethodDelete, "/faults/"+url.PathEscape(f.ID), nil, nil))
+			errs = append(errs, ask(ctx, box, rackfile.SwitchName, http.MethodDelete, "/faults/"+url.PathEscape(f.ID), nil, nil))
 		}
 	}
 	return errors.Join(errs...)

@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // The rack file that the command names fits, also with the windows of figure 16; the defaults of the
@@ -23,7 +23,7 @@ func TestSlowFit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, window := range []string{"48KiB", "64KiB", "96KiB"} {
-		r, err := spec.ParseFile(experiment.SlowRack, []byte(strings.Replace(string(data), "64KiB", window, 1)))
+		r, err := rackfile.ParseFile(experiment.SlowRack, []byte(strings.Replace(string(data), "64KiB", window, 1)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -31,7 +31,7 @@ func TestSlowFit(t *testing.T) {
 			t.Errorf("%s: %v", window, err)
 		}
 	}
-	r, err := spec.Parse([]byte("onerma: {}\nhosts:\n  - {name: a, role: memory}\n"))
+	r, err := rackfile.Parse([]byte("onerma: {}\nhosts:\n  - {name: a, role: memory}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

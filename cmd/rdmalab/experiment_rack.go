@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	clover "github.com/rdmalab/rdmalab/clover/plugin"
+	"github.com/rdmalab/rdmalab/rackfile"
 	sherman "github.com/rdmalab/rdmalab/sherman/plugin"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // rackPlace has the flags that choose hosts of a rack: compute hosts (from) and a memory server
@@ -40,7 +40,7 @@ func (c *rackPlace) flags(cmd *cobra.Command, target string) {
 	completeFlag(cmd, "to", hostNames)
 }
 
-func (c *rackPlace) hosts(rack *spec.Rack) ([]string, error) {
+func (c *rackPlace) hosts(rack *rackfile.Rack) ([]string, error) {
 	if err := checkHost(rack, c.to); err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (c *rackPlace) hosts(rack *spec.Rack) ([]string, error) {
 		return list, nil
 	}
 	var out []string
-	for _, h := range rack.ByRole(spec.Compute) {
+	for _, h := range rack.ByRole(rackfile.Compute) {
 		if h.Name != c.to {
 			out = append(out, h.Name)
 		}
@@ -80,7 +80,7 @@ func (c *rackPlace) platform(cmd *cobra.Command) (experiment.Platform, func() er
 // rackPlatform is the rack that is up as a platform for experiments, accessed through its daemons.
 type rackPlatform struct {
 	cmd   *cobra.Command
-	rack  *spec.Rack
+	rack  *rackfile.Rack
 	to    string   // the memory server of --to
 	hosts []string // the compute hosts of the clients
 	box   experimentSwitch
@@ -92,7 +92,7 @@ func (*rackPlatform) On() string { return experiment.OnRack }
 
 func (p *rackPlatform) Describe() string {
 	return fmt.Sprintf("rack %s: %d compute hosts, %d memory servers, on this machine; the papers' values are of hardware",
-		p.rack.Name, len(p.rack.ByRole(spec.Compute)), len(p.rack.ByRole(spec.Memory)))
+		p.rack.Name, len(p.rack.ByRole(rackfile.Compute)), len(p.rack.ByRole(rackfile.Memory)))
 }
 
 // noStores returns an error if a store is up on the rack: an experiment would overwrite its memory.
@@ -165,7 +165,7 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 	if err != nil {
 		return out, err
 	}
-	memory, err := p.rack.NamesByRole(spec.Memory)
+	memory, err := p.rack.NamesByRole(rackfile.Memory)
 	if err == nil {
 		err = p.box.set(ctx, &l.Switch, memory, "")
 	}
@@ -259,7 +259,7 @@ func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out e
 	if l.Locks == experiment.LocksSwitch {
 		state = experiment.Switch{Action: experiment.ReplaceAtomics, Misses: l.Misses}
 	}
-	memory, err := p.rack.NamesByRole(spec.Memory)
+	memory, err := p.rack.NamesByRole(rackfile.Memory)
 	if err == nil {
 		err = p.box.set(ctx, &state, memory, lockTableRange)
 	}
@@ -298,7 +298,7 @@ func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out e
 // treeStats adds up the counters of the tree on all compute hosts.
 func (p *rackPlatform) treeStats(ctx context.Context) (*experiment.TreeStats, error) {
 	out := new(experiment.TreeStats)
-	for _, h := range p.rack.ByRole(spec.Compute) {
+	for _, h := range p.rack.ByRole(rackfile.Compute) {
 		client, err := hostControl(p.cmd, h.Name)
 		if err != nil {
 			return nil, err

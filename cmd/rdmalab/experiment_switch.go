@@ -12,13 +12,13 @@ import (
 	"github.com/HdrHistogram/hdrhistogram-go"
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // experimentSwitch controls the switch of a rack during an experiment. It loads the program and
@@ -72,7 +72,7 @@ func (x *experimentSwitch) want(s *experiment.Switch, servers []string, more str
 	if s.Action == "" || s.Action == experiment.Forward {
 		return out
 	}
-	out.name = spec.ProgramSwordBox
+	out.name = rackfile.ProgramSwordBox
 	for _, server := range servers {
 		id := steerPrefix + server
 		text := fmt.Sprintf("id=%s server=%s action=%s mode=%s%s", id, server, s.Action, s.Mode0(), more)
@@ -138,7 +138,7 @@ func (x *experimentSwitch) restore() (err error) {
 		}
 	}
 	kept := x.was
-	kept.name = spec.ProgramSwordBox
+	kept.name = rackfile.ProgramSwordBox
 	var answer *control.Error
 	if errors.As(err, &answer) && answer.Status == http.StatusConflict && x.was.name != kept.name && putProgram(x.cmd, kept) == nil {
 		_, _ = fmt.Fprintf(x.cmd.ErrOrStderr(), "the switch has its rules back and keeps program %s: %v\n", kept.name, err) // a note for the user; restore has succeeded even if the note is lost

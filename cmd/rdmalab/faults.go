@@ -12,11 +12,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/hostd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func faultsCmd() *cobra.Command {
@@ -80,13 +80,13 @@ func (l *faultList) warn(cmd *cobra.Command) error {
 	return err
 }
 
-func listFaults(ctx context.Context, rack *spec.Rack, paths spec.Paths) (l faultList, err error) {
-	sw := control.NewClient(paths.Socket(spec.SwitchName))
-	if err := ask(ctx, sw, spec.SwitchName, http.MethodGet, "/faults", nil, &l.Faults); err != nil {
+func listFaults(ctx context.Context, rack *rackfile.Rack, paths rackfile.Paths) (l faultList, err error) {
+	sw := control.NewClient(paths.Socket(rackfile.SwitchName))
+	if err := ask(ctx, sw, rackfile.SwitchName, http.MethodGet, "/faults", nil, &l.Faults); err != nil {
 		return l, err
 	}
 	var status switchd.Status
-	if err := ask(ctx, sw, spec.SwitchName, http.MethodGet, "/status", nil, &status); err != nil {
+	if err := ask(ctx, sw, rackfile.SwitchName, http.MethodGet, "/status", nil, &status); err != nil {
 		return l, err
 	}
 	l.Partition = status.Partition
@@ -100,7 +100,7 @@ func listFaults(ctx context.Context, rack *spec.Rack, paths spec.Paths) (l fault
 const tearWait = time.Second
 
 // listTears asks all hosts at once for their torn copies.
-func listTears(ctx context.Context, rack *spec.Rack, paths spec.Paths) (tears []fault.Status, silent []string) {
+func listTears(ctx context.Context, rack *rackfile.Rack, paths rackfile.Paths) (tears []fault.Status, silent []string) {
 	ctx, cancel := context.WithTimeout(ctx, tearWait)
 	defer cancel()
 	names := rack.HostNames()
@@ -113,7 +113,7 @@ func listTears(ctx context.Context, rack *spec.Rack, paths spec.Paths) (tears []
 	for i, t := range plans {
 		h, _, _ := rack.Host(names[i])
 		switch {
-		case h.Role == spec.Guest && errors.Is(errs[i], control.ErrNotRunning): // a container without a NIC of this project
+		case h.Role == rackfile.Guest && errors.Is(errs[i], control.ErrNotRunning): // a container without a NIC of this project
 		case errs[i] != nil:
 			silent = append(silent, names[i])
 		case t.Probability > 0:

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func hangCmd() *cobra.Command {
@@ -54,7 +54,7 @@ func hangCmd() *cobra.Command {
 // hangApps stops the programs on a host, and the services and tests of the host's daemon. It
 // returns how many programs it has stopped. After an error, nothing hangs.
 func hangApps(ctx context.Context, r *rack.Rack, host string) (int, error) {
-	if host == spec.SwitchName {
+	if host == rackfile.SwitchName {
 		return 0, badUse("the switch hangs as a whole: `rdmalab hang %s`", host)
 	}
 	err := askHost(ctx, r, host, hostd.PathHangApp, nil)
@@ -116,7 +116,7 @@ func resumeCmd() *cobra.Command {
 				}
 				return say(cmd, "%s goes on", args[0])
 			}
-			if args[0] == spec.SwitchName {
+			if args[0] == rackfile.SwitchName {
 				return badUse("the switch hangs as a whole: `rdmalab resume %s`", args[0])
 			}
 			if err := errors.Join(r.Cancel(cmd.Context(), rack.ActionResumeApps, args[0]), resumeApps(cmd.Context(), r, args[0])); err != nil {

@@ -11,11 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/hostd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func healCmd() *cobra.Command {
@@ -73,8 +73,8 @@ func faultIDs(cmd *cobra.Command) (ids []string) {
 
 type healer struct {
 	cmd   *cobra.Command
-	rack  *spec.Rack
-	paths spec.Paths
+	rack  *rackfile.Rack
+	paths rackfile.Paths
 }
 
 func (h *healer) remove(ctx context.Context, node, path string, out any) error {
@@ -101,7 +101,7 @@ func (h *healer) some(ctx context.Context, ids []string) error {
 func (h *healer) one(ctx context.Context, id string) error {
 	host, ok := strings.CutPrefix(id, tearPrefix)
 	if !ok {
-		return h.remove(ctx, spec.SwitchName, "/faults/"+url.PathEscape(id), nil)
+		return h.remove(ctx, rackfile.SwitchName, "/faults/"+url.PathEscape(id), nil)
 	}
 	tears, silent := listTears(ctx, h.rack, h.paths)
 	there := func(f fault.Status) bool { return f.Link == host }
@@ -138,11 +138,11 @@ func (h *healer) all(ctx context.Context) error {
 // many rules and torn copies it has ended, and the hosts that did not answer.
 func (h *healer) rules(ctx context.Context, path, host string) (int, []string, error) {
 	var out switchd.Healed
-	if err := h.remove(ctx, spec.SwitchName, path, &out); err != nil {
+	if err := h.remove(ctx, rackfile.SwitchName, path, &out); err != nil {
 		return 0, nil, err
 	}
 	if host == "" { // first, so that the partition ends even if a host does not answer
-		if err := h.remove(ctx, spec.SwitchName, "/partition", nil); err != nil {
+		if err := h.remove(ctx, rackfile.SwitchName, "/partition", nil); err != nil {
 			return 0, nil, err
 		}
 	}

@@ -11,10 +11,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/topo/hostd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func injectCmd() *cobra.Command {
@@ -120,7 +120,7 @@ func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {
 	return nil
 }
 
-func injectWhere(rack *spec.Rack, kind fault.Kind, flags *ruleFlags) ([]string, error) {
+func injectWhere(rack *rackfile.Rack, kind fault.Kind, flags *ruleFlags) ([]string, error) {
 	links := flags.links
 	switch {
 	case kind == fault.Tear && flags.host == "" && len(links) == 0:
@@ -139,7 +139,7 @@ func injectWhere(rack *spec.Rack, kind fault.Kind, flags *ruleFlags) ([]string, 
 	}
 	var out []string
 	for _, pattern := range links {
-		names, err := spec.Expand(pattern)
+		names, err := rackfile.Expand(pattern)
 		if err != nil {
 			return nil, err
 		}
@@ -157,8 +157,8 @@ func injectWhere(rack *spec.Rack, kind fault.Kind, flags *ruleFlags) ([]string, 
 
 // injectOne installs a rule at the daemon that applies it: the host's for kind tear, otherwise the
 // switch's.
-func injectOne(ctx context.Context, paths spec.Paths, r fault.Rule) (fault.Rule, error) {
-	node, path, in, out := spec.SwitchName, "/faults", any(r), any(&r)
+func injectOne(ctx context.Context, paths rackfile.Paths, r fault.Rule) (fault.Rule, error) {
+	node, path, in, out := rackfile.SwitchName, "/faults", any(r), any(&r)
 	if r.Kind == fault.Tear {
 		t := hostd.Tear{Probability: cmp.Or(r.Probability, 1), Seed: r.Seed, Pause: r.Delay, For: r.For}
 		r.ID = tearID(r.Link)

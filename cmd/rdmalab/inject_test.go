@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // typed parses the command line after `inject` into a rule.
@@ -24,7 +24,7 @@ func typed(t *testing.T, line string) (fault.Rule, []string, error) {
 	if err != nil {
 		return r, nil, err
 	}
-	rack := &spec.Rack{Name: "test", Hosts: []spec.Host{{Name: "cn0"}, {Name: "cn1"}, {Name: "ms0"}}}
+	rack := &rackfile.Rack{Name: "test", Hosts: []rackfile.Host{{Name: "cn0"}, {Name: "cn1"}, {Name: "ms0"}}}
 	links, err := injectWhere(rack, r.Kind, &f)
 	if err != nil {
 		return r, nil, err

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/container"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const (
@@ -41,7 +41,7 @@ func logsCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			nodes := append(append([]string{spec.SwitchName}, s.HostNames()...), timersLog, container.WatcherName)
+			nodes := append(append([]string{rackfile.SwitchName}, s.HostNames()...), timersLog, container.WatcherName)
 			if len(args) == 1 {
 				if err := checkNode(s, args[0]); err != nil && args[0] != timersLog && args[0] != container.WatcherName {
 					return err

@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/rack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func partitionCmd() *cobra.Command {
@@ -35,14 +35,14 @@ func partitionCmd() *cobra.Command {
 			}
 			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
 				if end {
-					return rack.ActionEndPartition, "no host is kept apart", doers()[rack.ActionEndPartition](cmd.Context(), r, spec.SwitchName)
+					return rack.ActionEndPartition, "no host is kept apart", doers()[rack.ActionEndPartition](cmd.Context(), r, rackfile.SwitchName)
 				}
 				groups, err := parseGroups(r, args)
 				if err != nil {
 					return "", "", err
 				}
 				return rack.ActionEndPartition, describe(r.Spec, groups), askSwitch(cmd.Context(), r, http.MethodPost, switchd.Partition{Groups: groups})
-			}, spec.SwitchName)
+			}, rackfile.SwitchName)
 		},
 	}
 	cmd.Flags().BoolVar(&end, "mend", false, "end the partition; not with groups or --for; no error if there is none")
@@ -58,7 +58,7 @@ func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 	groups := make([][]string, len(args))
 	for i, arg := range args {
 		for pattern := range strings.SplitSeq(arg, ",") {
-			names, err := spec.Expand(pattern)
+			names, err := rackfile.Expand(pattern)
 			if err != nil {
 				return nil, asUse(err)
 			}
@@ -82,7 +82,7 @@ func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 	return groups, nil
 }
 
-func describe(s *spec.Rack, groups [][]string) string {
+func describe(s *rackfile.Rack, groups [][]string) string {
 	if len(groups) == 1 {
 		rest := slices.DeleteFunc(s.HostNames(), func(h string) bool { return slices.Contains(groups[0], h) })
 		groups = [][]string{groups[0], rest}
@@ -100,5 +100,5 @@ func groupsText(groups [][]string) string {
 }
 
 func askSwitch(ctx context.Context, r *rack.Rack, method string, in any) error {
-	return ask(ctx, r.Control(spec.SwitchName), spec.SwitchName, method, "/partition", in, nil)
+	return ask(ctx, r.Control(rackfile.SwitchName), rackfile.SwitchName, method, "/partition", in, nil)
 }

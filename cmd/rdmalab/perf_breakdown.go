@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // followed lists the tests that --breakdown supports: those over RoCEv2 with one operation in flight
@@ -56,7 +56,7 @@ func startTracing(cmd *cobra.Command, f *perfFlags) (*tracing, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, name := range []string{f.from, spec.SwitchName, f.to} {
+	for i, name := range []string{f.from, rackfile.SwitchName, f.to} {
 		c := control.NewClient(paths.Socket(name))
 		if err := ask(cmd.Context(), c, name, http.MethodPost, "/trace", req, nil); err != nil {
 			endErr := t.stop() // ends the recording of the processes that have begun

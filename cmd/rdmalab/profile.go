@@ -12,9 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // profileWait bounds how long a daemon may take to make a profile after the time that it covers.
@@ -99,9 +99,9 @@ func runProfile(cmd *cobra.Command, names []string, lasting time.Duration, dir s
 }
 
 // profiledNodes returns the nodes with the given names, each once; all nodes if there are no names.
-func profiledNodes(r *spec.Rack, names []string) ([]string, error) {
+func profiledNodes(r *rackfile.Rack, names []string) ([]string, error) {
 	if len(names) == 0 {
-		return append([]string{spec.SwitchName}, r.HostNames()...), nil
+		return append([]string{rackfile.SwitchName}, r.HostNames()...), nil
 	}
 	var nodes []string
 	for _, name := range names {

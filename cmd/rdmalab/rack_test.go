@@ -13,8 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/rack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // run runs the command line and returns what it printed.
@@ -143,7 +143,7 @@ func TestRackNameComesFromFlagOrFile(t *testing.T) {
 }
 
 func TestGroups(t *testing.T) {
-	s, err := spec.Parse([]byte("name: a\nhosts:\n  - {name: ms0, role: memory}\n  - {name: \"cn[0-2]\", role: compute}\n"))
+	s, err := rackfile.Parse([]byte("name: a\nhosts:\n  - {name: ms0, role: memory}\n  - {name: \"cn[0-2]\", role: compute}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +190,7 @@ cn0     compute  crashed  -        -     00:00:00:00:00:00  -       no-carrier  
 	}
 	// A switch with a program that makes connections has addresses.
 	out.Reset()
-	s.Switch.Program, s.Switch.IPv4 = spec.ProgramSwordBox, netip.MustParseAddr("10.77.0.1")
+	s.Switch.Program, s.Switch.IPv4 = rackfile.ProgramSwordBox, netip.MustParseAddr("10.77.0.1")
 	if err := printStatus(&out, s); err != nil || !strings.Contains(out.String(), "10.77.0.1") {
 		t.Errorf("%v\n%s", err, &out)
 	}

@@ -17,9 +17,9 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // parsePackage parses the Go files of a package, without tests. folder is relative to the root of
@@ -232,7 +232,7 @@ func houseLevels(t *testing.T) map[string]int {
 }
 
 // rackFile is the package of rack files; its comment describes every key.
-const rackFile = "topo/spec"
+const rackFile = "rackfile"
 
 // rackTable returns the table of one section of a rack file, made from the annotated rack file in
 // the comment of package spec.
@@ -377,7 +377,7 @@ func TestEveryRackKeyIsDescribed(t *testing.T) {
 		"faults": "faults: [{zzz: 1}]\nhosts: [{name: a, role: memory}]\n",
 		"match":  "faults: [{link: a, kind: loss, match: {zzz: 1}}]\nhosts: [{name: a, role: memory}]\n",
 	} {
-		_, err := spec.Parse([]byte(file))
+		_, err := rackfile.Parse([]byte(file))
 		if err == nil {
 			t.Fatalf("%s: the key zzz is known", section)
 		}

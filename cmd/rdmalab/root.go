@@ -14,15 +14,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/guests"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // rackEnv is the environment variable that names the rack for commands without the flag --rack.
 const rackEnv = "RDMALAB_RACK"
 
-const defaultRack = spec.DefaultName
+const defaultRack = rackfile.DefaultName
 
 // exitCode is an error that ends the program with this exit status and without a message, because
 // the command has already printed the reason.
@@ -77,17 +77,17 @@ func rackName(cmd *cobra.Command) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	return name, asUse(spec.CheckName(name))
+	return name, asUse(rackfile.CheckName(name))
 }
 
 // rackOf returns the description and the paths of the rack on which the command works. It returns
 // an error if the rack is not up.
-func rackOf(cmd *cobra.Command) (*spec.Rack, spec.Paths, error) {
+func rackOf(cmd *cobra.Command) (*rackfile.Rack, rackfile.Paths, error) {
 	name, err := rackName(cmd)
 	if err != nil {
-		return nil, spec.Paths{}, err
+		return nil, rackfile.Paths{}, err
 	}
-	paths := spec.PathsOf(name)
+	paths := rackfile.PathsOf(name)
 	r, err := guests.Load(paths)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -110,13 +110,13 @@ func otherRacks(name string) string {
 
 // racksUp lists the racks that have a description in the state folder.
 func racksUp() []string {
-	entries, err := os.ReadDir(spec.StateRoot)
+	entries, err := os.ReadDir(rackfile.StateRoot)
 	if err != nil {
 		return nil // there never was a rack, or the folder cannot be read
 	}
 	var names []string
 	for _, e := range entries {
-		if _, err := os.Stat(spec.PathsOf(e.Name()).Spec()); err == nil {
+		if _, err := os.Stat(rackfile.PathsOf(e.Name()).Spec()); err == nil {
 			names = append(names, e.Name())
 		}
 	}
@@ -124,7 +124,7 @@ func racksUp() []string {
 }
 
 // checkHost returns an error that lists the rack's hosts if the rack has no such host.
-func checkHost(r *spec.Rack, host string) error {
+func checkHost(r *rackfile.Rack, host string) error {
 	if _, _, ok := r.Host(host); !ok {
 		return badUse("rack %q has no host %q; its hosts: %s", r.Name, host, strings.Join(r.HostNames(), " "))
 	}
@@ -132,12 +132,12 @@ func checkHost(r *spec.Rack, host string) error {
 }
 
 // checkNode returns an error like checkHost, but also accepts the switch.
-func checkNode(r *spec.Rack, node string) error {
-	if node == spec.SwitchName {
+func checkNode(r *rackfile.Rack, node string) error {
+	if node == rackfile.SwitchName {
 		return nil
 	}
 	if _, _, ok := r.Host(node); !ok {
-		return badUse("rack %q has no host %q; it has: %s %s", r.Name, node, spec.SwitchName, strings.Join(r.HostNames(), " "))
+		return badUse("rack %q has no host %q; it has: %s %s", r.Name, node, rackfile.SwitchName, strings.Join(r.HostNames(), " "))
 	}
 	return nil
 }
@@ -155,7 +155,7 @@ func hostControl(cmd *cobra.Command, host string) (*control.Client, error) {
 
 func askNode(cmd *cobra.Command, node, method, path string, in, out any) error {
 	r, paths, err := rackOf(cmd)
-	if err == nil && node != spec.SwitchName {
+	if err == nil && node != rackfile.SwitchName {
 		err = checkHost(r, node)
 	}
 	if err != nil {
@@ -169,7 +169,7 @@ func switchControl(cmd *cobra.Command) (*control.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return control.NewClient(paths.Socket(spec.SwitchName)), nil
+	return control.NewClient(paths.Socket(rackfile.SwitchName)), nil
 }
 
 // must panics if err is not nil. err is the result of registering a function for a flag, which

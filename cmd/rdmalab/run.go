@@ -16,13 +16,13 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/hostd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 type runFlags struct {
@@ -278,7 +278,7 @@ func (f *runFlags) check() (err error) {
 
 func (f *runFlags) checkSizes() (err error) {
 	if f.config.Sizes, err = kv.ParseSizes(f.value, func(text string) (int, error) {
-		n, err := spec.ParseSize(text)
+		n, err := rackfile.ParseSize(text)
 		return int(min(n, math.MaxInt32)), err
 	}); err != nil {
 		return fmt.Errorf("--value-size: %w", err)
@@ -401,12 +401,12 @@ type storeRun struct {
 	loaded bool   // true: the keys had been inserted before this run
 }
 
-func newStoreRun(cmd *cobra.Command, rack *spec.Rack, f *runFlags) (*storeRun, error) {
+func newStoreRun(cmd *cobra.Command, rack *rackfile.Rack, f *runFlags) (*storeRun, error) {
 	s := &storeRun{flags: f, cmd: cmd}
 	if err := s.start(rack); err != nil {
 		return nil, err
 	}
-	hosts, err := rack.NamesByRole(spec.Compute)
+	hosts, err := rack.NamesByRole(rackfile.Compute)
 	if err != nil {
 		return nil, err
 	}
@@ -421,7 +421,7 @@ func newStoreRun(cmd *cobra.Command, rack *spec.Rack, f *runFlags) (*storeRun, e
 	return s, nil
 }
 
-func (s *storeRun) start(rack *spec.Rack) error {
+func (s *storeRun) start(rack *rackfile.Rack) error {
 	desc, err := store.Find(s.flags.store)
 	if err != nil {
 		return err
@@ -541,7 +541,7 @@ func (s *storeRun) traffic(ctx context.Context) (t traffic, err error) {
 		return t, err
 	}
 	var c switchd.Counters
-	if err := ask(ctx, client, spec.SwitchName, http.MethodGet, "/counters", nil, &c); err != nil {
+	if err := ask(ctx, client, rackfile.SwitchName, http.MethodGet, "/counters", nil, &c); err != nil {
 		return t, err
 	}
 	for i := range c.Ports {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/control"
@@ -24,7 +25,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/racks"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Default times of a run in virtual time. They are short because simulating a second takes minutes.
@@ -69,7 +69,7 @@ type simRun struct {
 	storeRun
 	desc  *store.Store
 	rack  *simrack.Rack
-	spec  *spec.Rack
+	spec  *rackfile.Rack
 	nodes map[string]store.Node // by host: the store's nodes on the compute and metadata hosts
 	ctl   map[string]*control.Client
 	ended context.Context // ends when the run is interrupted
@@ -84,7 +84,7 @@ func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 	if err != nil {
 		return nil, err
 	}
-	rack, err := spec.Parse(racks.Default())
+	rack, err := rackfile.Parse(racks.Default())
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 func (s *simRun) hostsUp() {
 	for i := range s.spec.Hosts {
 		h := s.rack.Host(s.spec.Hosts[i].Name)
-		if h.Spec.Role == spec.Memory {
+		if h.Spec.Role == rackfile.Memory {
 			h.Go("memory", true, func(ctx verbs.Context) {
 				m, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Region: int(h.Spec.Memory), Locks: hostd.LockTable})
 				if err == nil {
@@ -132,7 +132,7 @@ func (s *simRun) hostsUp() {
 		node := s.desc.Node(&simHost{h, s.spec, h.Manager(h.Context("connections"))})
 		node.Routes(&m)
 		s.nodes[h.Spec.Name], s.ctl[h.Spec.Name] = node, control.ClientOf(&m)
-		if h.Spec.Role == spec.Compute {
+		if h.Spec.Role == rackfile.Compute {
 			s.hosts = append(s.hosts, h.Spec.Name)
 		}
 	}
@@ -219,7 +219,7 @@ func (s *simRun) traffic() (t traffic) {
 
 type simHost struct {
 	host    *simrack.Host
-	rack    *spec.Rack
+	rack    *rackfile.Rack
 	manager rdmacm.Manager
 }
 

@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // steerPrefix begins the IDs of the rules that run and experiments add, and remove at their end.
@@ -60,7 +60,7 @@ var steerChoices = []string{"none", "write", "read", "both"}
 // steerSwitch makes the switch steer appends, READs, both or nothing for all memory servers. It
 // loads program swordbox for that if another one runs. If what is "", it changes nothing. undo
 // restores the former program and rules; it is never nil.
-func steerSwitch(cmd *cobra.Command, rack *spec.Rack, what string, told io.Writer) (undo func() error, err error) {
+func steerSwitch(cmd *cobra.Command, rack *rackfile.Rack, what string, told io.Writer) (undo func() error, err error) {
 	undo = func() error { return nil }
 	if what == "" {
 		return undo, nil
@@ -157,13 +157,13 @@ func runningProgram(cmd *cobra.Command) (now, was program, err error) {
 // steering returns program swordbox with the rules of `was`, except that its steering rules are
 // replaced by one for each memory server. If `what` is "none", it returns `was` without steering
 // rules.
-func steering(rack *spec.Rack, was program, what string) program {
+func steering(rack *rackfile.Rack, was program, what string) program {
 	want := was.without(rules.Steer)
 	if what == "none" {
 		return want
 	}
-	want.name = spec.ProgramSwordBox
-	for _, h := range rack.ByRole(spec.Memory) {
+	want.name = rackfile.ProgramSwordBox
+	for _, h := range rack.ByRole(rackfile.Memory) {
 		id := steerPrefix + h.Name
 		want.rules = append(want.rules, fmt.Sprintf("id=%s server=%s action=steer steer=%s", id, h.Name, what))
 		want.ids = append(want.ids, id)

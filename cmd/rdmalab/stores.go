@@ -9,10 +9,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/store"
 	_ "github.com/rdmalab/rdmalab/store/all" // registers the stores
 	"github.com/rdmalab/rdmalab/topo/hostd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func fromFlag(cmd *cobra.Command, from *string) {
@@ -48,7 +48,7 @@ func statusOf(cmd *cobra.Command) func(host string) hostd.Status {
 // freeFor returns an error if a store is up whose name is not `except`. Most stores use the same
 // memory of the memory servers, so a second store would overwrite the first one. The other stores
 // use hosts that a second store may use, too. If except is "", no store may be up.
-func freeFor(except string, rack *spec.Rack, status func(host string) hostd.Status) error {
+func freeFor(except string, rack *rackfile.Rack, status func(host string) hostd.Status) error {
 	for _, s := range store.All() {
 		if s.Name == except {
 			continue

@@ -12,9 +12,9 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func storeCmds() (out []*cobra.Command) {
@@ -139,11 +139,11 @@ func storeCall(cmd *cobra.Command, s *store.Store, from string) (*store.Call, er
 
 // clientHost returns the name of the host on which the client of a command runs: `from` or, if
 // `from` is "", the first compute host.
-func clientHost(rack *spec.Rack, from string) (string, error) {
+func clientHost(rack *rackfile.Rack, from string) (string, error) {
 	if from != "" {
 		return from, nil
 	}
-	list := rack.ByRole(spec.Compute)
+	list := rack.ByRole(rackfile.Compute)
 	if len(list) == 0 {
 		return "", fmt.Errorf("rack %s has no compute host: name a host with --from", rack.Name)
 	}

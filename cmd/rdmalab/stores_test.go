@@ -10,16 +10,16 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/topo/hostd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // All stores use the memory of the same servers: each refuses to start while another one is up, and
 // its error says on which host that one is and how to stop it.
 func TestStoresDoNotTakeEachOthersMemory(t *testing.T) {
-	rack := &spec.Rack{Name: "r", Hosts: []spec.Host{
-		{Name: "cn0", Role: spec.Compute}, {Name: "cn1", Role: spec.Compute}, {Name: "md0", Role: spec.Metadata}, {Name: "ms0", Role: spec.Memory},
+	rack := &rackfile.Rack{Name: "r", Hosts: []rackfile.Host{
+		{Name: "cn0", Role: rackfile.Compute}, {Name: "cn1", Role: rackfile.Compute}, {Name: "md0", Role: rackfile.Metadata}, {Name: "ms0", Role: rackfile.Memory},
 	}}
 	hosts := map[string]hostd.Status{}
 	status := func(host string) hostd.Status { return hosts[host] }
@@ -50,8 +50,8 @@ func TestStoresDoNotTakeEachOthersMemory(t *testing.T) {
 
 // The start command of each store asks whether another store is up before it sends any request.
 func TestEveryStoreAsksForOthers(t *testing.T) {
-	rack := &spec.Rack{Name: "r", Hosts: []spec.Host{
-		{Name: "cn0", Role: spec.Compute}, {Name: "md0", Role: spec.Metadata}, {Name: "ms0", Role: spec.Memory}, {Name: "ms1", Role: spec.Memory},
+	rack := &rackfile.Rack{Name: "r", Hosts: []rackfile.Host{
+		{Name: "cn0", Role: rackfile.Compute}, {Name: "md0", Role: rackfile.Metadata}, {Name: "ms0", Role: rackfile.Memory}, {Name: "ms1", Role: rackfile.Memory},
 	}}
 	up := errors.New("another store is up")
 	for _, s := range store.All() {

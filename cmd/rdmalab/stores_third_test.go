@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/topo/hostd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // A store only has to register itself to get its commands and its place in the help and in run, and
@@ -65,7 +65,7 @@ func TestAThirdStoreHasCommands(t *testing.T) {
 			t.Errorf("%s: %v; want %q", args, err, want)
 		}
 	}
-	rack := &spec.Rack{Hosts: []spec.Host{{Name: "cn0", Role: spec.Compute}}}
+	rack := &rackfile.Rack{Hosts: []rackfile.Host{{Name: "cn0", Role: rackfile.Compute}}}
 	status := func(string) hostd.Status { return hostd.Status{Stores: []store.Status{{Store: "tiny"}}} }
 	if err := freeFor("clover", rack, status); err == nil || !strings.Contains(err.Error(), "`rdmalab tiny stop`") {
 		t.Errorf("clover beside tiny: %v", err)
@@ -80,7 +80,7 @@ func TestStoreThatWasNotStarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	call := &store.Call{Store: s, Rack: &spec.Rack{Hosts: []spec.Host{{Name: "md0", Role: spec.Metadata}}}}
+	call := &store.Call{Store: s, Rack: &rackfile.Rack{Hosts: []rackfile.Host{{Name: "md0", Role: rackfile.Metadata}}}}
 	for _, c := range []struct {
 		status hostd.Status
 		want   string

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/lookuptable"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func switchCmd() *cobra.Command {
@@ -53,11 +53,11 @@ func switchCmd() *cobra.Command {
 }
 
 func askBox(cmd *cobra.Command, method, path string, in, out any) error {
-	return askNode(cmd, spec.SwitchName, method, path, in, out)
+	return askNode(cmd, rackfile.SwitchName, method, path, in, out)
 }
 
 // listing sends one GET request to the switch and shows the answer, as JSON if -o json was given.
-func listing[T any](cmd *cobra.Command, path string, print func(out io.Writer, names spec.Names, v T) error) error {
+func listing[T any](cmd *cobra.Command, path string, print func(out io.Writer, names rackfile.Names, v T) error) error {
 	var raw json.RawMessage
 	if err := askBox(cmd, http.MethodGet, path, nil, &raw); err != nil {
 		return err
@@ -67,7 +67,7 @@ func listing[T any](cmd *cobra.Command, path string, print func(out io.Writer, n
 	}
 	var v T
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return withNode(err, spec.SwitchName)
+		return withNode(err, rackfile.SwitchName)
 	}
 	names, err := namesOf(cmd)
 	if err != nil {
@@ -76,7 +76,7 @@ func listing[T any](cmd *cobra.Command, path string, print func(out io.Writer, n
 	return print(cmd.OutOrStdout(), names, v)
 }
 
-func namesOf(cmd *cobra.Command) (spec.Names, error) {
+func namesOf(cmd *cobra.Command) (rackfile.Names, error) {
 	r, _, err := rackOf(cmd)
 	if err != nil {
 		return nil, err

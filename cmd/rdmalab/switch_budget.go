@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/chipcost"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func switchBudgetCmd() *cobra.Command {
@@ -41,7 +41,7 @@ func switchBudgetCmd() *cobra.Command {
 			"  rdmalab switch budget -o json | jq '.modes[] | {mode, stages, beyondBlocks}'",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listing(cmd, "/budget", func(out io.Writer, _ spec.Names, b chipcost.Budget) error { return printBudget(out, &b) })
+			return listing(cmd, "/budget", func(out io.Writer, _ rackfile.Names, b chipcost.Budget) error { return printBudget(out, &b) })
 		},
 	}
 	outputFlag(cmd)

@@ -13,12 +13,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func switchConnectionsCmd() *cobra.Command {
@@ -77,12 +77,12 @@ func switchConnectionsCmd() *cobra.Command {
 // listConnections shows the switch's connections and flows. If all is true, it shows both flows of
 // each connection, and connections that have ended.
 func listConnections(cmd *cobra.Command, all bool) error {
-	return listing(cmd, "/connections", func(out io.Writer, names spec.Names, r swordbox.Report) error {
+	return listing(cmd, "/connections", func(out io.Writer, names rackfile.Names, r swordbox.Report) error {
 		return printConnections(out, names, &r, all)
 	})
 }
 
-func printConnections(out io.Writer, names spec.Names, r *swordbox.Report, all bool) error {
+func printConnections(out io.Writer, names rackfile.Names, r *swordbox.Report, all bool) error {
 	if len(r.Flows)+len(r.Dialed)+len(r.Former) == 0 {
 		_, err := fmt.Fprintln(out, "no reliable connection has been seen")
 		return err
@@ -150,7 +150,7 @@ func shown(r *swordbox.Report, row *conntrack.Info, moved map[uint32]handler.Flo
 
 // printShared prints the switch's connections, and the connections that the switch borrows from
 // clients.
-func printShared(out io.Writer, names spec.Names, r *swordbox.Report) error {
+func printShared(out io.Writer, names rackfile.Names, r *swordbox.Report) error {
 	carried := make(map[switchconn.Key]handler.Shared)
 	var borrowed []handler.Shared
 	for _, m := range r.Handlers {
@@ -203,7 +203,7 @@ func printShared(out io.Writer, names spec.Names, r *swordbox.Report) error {
 
 // waiting writes the oldest unanswered request of a shared connection, and the clients that wait
 // for its responses.
-func waiting(b *strings.Builder, names spec.Names, name string, s *handler.Shared) {
+func waiting(b *strings.Builder, names rackfile.Names, name string, s *handler.Shared) {
 	fmt.Fprintf(b, "%s waits for PSN %s since %v:\n  %s of %s, queue pair %s, its PSN %s\n", name, psnText(s.Waits.PSN), idleText(s.Waits.Age),
 		s.Waits.Op, names.Of(s.Waits.Client), qpText(s.Waits.ClientQPN), psnText(s.Waits.ClientPSN))
 	var who []string
@@ -220,7 +220,7 @@ func waiting(b *strings.Builder, names spec.Names, name string, s *handler.Share
 	}
 }
 
-func printFormer(out io.Writer, names spec.Names, r *swordbox.Report) error {
+func printFormer(out io.Writer, names rackfile.Names, r *swordbox.Report) error {
 	if len(r.Former) == 0 {
 		return nil
 	}

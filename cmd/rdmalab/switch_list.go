@@ -8,15 +8,15 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // watchEvery is the interval at which --watch prints a list.
 const watchEvery = time.Second
 
 // needsSwordBox is a sentence in the help of commands that fail while another program runs.
-const needsSwordBox = "The switch must run program " + spec.ProgramSwordBox + " (see `rdmalab switch program --help`)."
+const needsSwordBox = "The switch must run program " + rackfile.ProgramSwordBox + " (see `rdmalab switch program --help`)."
 
 func switchListCmd(l *handler.Listing) *cobra.Command {
 	var watch bool

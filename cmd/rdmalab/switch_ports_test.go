@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // The tables name the host at a port as the JSON does, also if the ports of guests are in another
@@ -18,7 +18,7 @@ func TestPortsAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	if err := printMACs(&out, spec.Names{}, macs); err != nil || !strings.Contains(out.String(), "web   02:00:00:00:00:01  0s ago") {
+	if err := printMACs(&out, rackfile.Names{}, macs); err != nil || !strings.Contains(out.String(), "web   02:00:00:00:00:01  0s ago") {
 		t.Errorf("%s, %v", &out, err)
 	}
 	var groups switchd.Snooping
@@ -27,7 +27,7 @@ func TestPortsAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	out.Reset()
-	if err := printGroups(&out, spec.Names{}, groups); err != nil || !strings.Contains(out.String(), "routers: r\n") || !strings.Contains(out.String(), "239.1.2.3  1 db") {
+	if err := printGroups(&out, rackfile.Names{}, groups); err != nil || !strings.Contains(out.String(), "routers: r\n") || !strings.Contains(out.String(), "239.1.2.3  1 db") {
 		t.Errorf("%s, %v", &out, err)
 	}
 }

@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func switchProgramCmd() *cobra.Command {
@@ -32,7 +32,7 @@ func switchProgramCmd() *cobra.Command {
 			"  rdmalab switch program swordbox && rdmalab switch rules add server=ms0 action=steer\n" +
 			"  rdmalab switch program forward",
 		Args:      cobra.MaximumNArgs(1),
-		ValidArgs: spec.Programs(),
+		ValidArgs: rackfile.Programs(),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				if err := loadProgram(cmd, args[0]); err != nil {
@@ -53,8 +53,8 @@ func loadProgram(cmd *cobra.Command, name string) error {
 	if err != nil {
 		return err
 	}
-	if !slices.Contains(spec.Programs(), name) {
-		return badUse("program %.40q: the switch has %s", name, strings.Join(spec.Programs(), " and "))
+	if !slices.Contains(rackfile.Programs(), name) {
+		return badUse("program %.40q: the switch has %s", name, strings.Join(rackfile.Programs(), " and "))
 	}
 	in := switchd.ProgramText{Name: name}
 	if name == rack.Switch.Program {
@@ -65,7 +65,7 @@ func loadProgram(cmd *cobra.Command, name string) error {
 	return askBox(cmd, http.MethodPut, "/program", in, nil)
 }
 
-func printProgram(out io.Writer, _ spec.Names, p switchd.ProgramInfo) error {
+func printProgram(out io.Writer, _ rackfile.Names, p switchd.ProgramInfo) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "program\t%s\n", p.Name) // Flush reports errors
 	fmt.Fprintf(w, "does\t%s\n", p.Doc)

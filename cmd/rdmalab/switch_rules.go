@@ -10,10 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func switchRulesCmd() *cobra.Command {
@@ -42,7 +42,7 @@ func switchRulesCmd() *cobra.Command {
 	return cmd
 }
 
-func printRules(out io.Writer, names spec.Names, list []rules.Rule) error {
+func printRules(out io.Writer, names rackfile.Names, list []rules.Rule) error {
 	const (
 		none   = "no rules; add one: rdmalab switch rules add server=ms0 action=atomics"
 		header = "ID\tSERVER\tACTION\tMODE\tRANGE\tRKEY\tSHARDS\tSERVICE"
@@ -114,7 +114,7 @@ func loadRulesCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := spec.ParseFile(args[0], data)
+			r, err := rackfile.ParseFile(args[0], data)
 			if err != nil {
 				return err
 			}
@@ -170,7 +170,7 @@ func serverNames(cmd *cobra.Command) []string {
 	}
 	var names []string
 	for _, h := range r.Hosts {
-		if h.Role == spec.Memory || h.Memory > 0 {
+		if h.Role == rackfile.Memory || h.Memory > 0 {
 			names = append(names, h.Name)
 		}
 	}

@@ -10,11 +10,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func switchTablesCmd() *cobra.Command {
@@ -84,7 +84,7 @@ func shownTables() []string {
 	return names
 }
 
-func printTables(out io.Writer, _ spec.Names, list []handler.Table) error {
+func printTables(out io.Writer, _ rackfile.Names, list []handler.Table) error {
 	return handler.WriteTable(out, list, "", "TABLE\tUSED\tOF\tCLEAR\tWHAT", func(t *handler.Table) string {
 		return fmt.Sprintf("%s\t%d\t%d\t%s\t%s", t.Name, t.Used, t.Max, either(t.Clear, "yes", "-"), t.Doc)
 	})
@@ -135,7 +135,7 @@ func printWords(cmd *cobra.Command, list []handler.Word) error {
 	})
 }
 
-func printGroups(out io.Writer, _ spec.Names, s switchd.Snooping) error {
+func printGroups(out io.Writer, _ rackfile.Names, s switchd.Snooping) error {
 	hosts := func(ports []int) string {
 		var list []string
 		for _, p := range ports {
@@ -161,7 +161,7 @@ func printGroups(out io.Writer, _ spec.Names, s switchd.Snooping) error {
 	return w.Flush()
 }
 
-func printMACs(out io.Writer, _ spec.Names, list []switchd.MAC) error {
+func printMACs(out io.Writer, _ rackfile.Names, list []switchd.MAC) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "PORT\tADDRESS\tLAST SEEN") // Flush reports errors
 	for _, m := range list {

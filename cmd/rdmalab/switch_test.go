@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
@@ -22,14 +23,13 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 var (
 	ms0  = netip.MustParseAddr("10.77.0.2")
 	cn0  = netip.MustParseAddr("10.77.0.4")
 	self = netip.MustParseAddr("10.77.0.1")
-	box  = spec.Names{ms0: "ms0", cn0: "cn0", self: "switch"}
+	box  = rackfile.Names{ms0: "ms0", cn0: "cn0", self: "switch"}
 )
 
 // width fails the test if a line is wider than 80 columns.
@@ -106,7 +106,7 @@ func TestPrintConnections(t *testing.T) {
 // The help of every subcommand and the output of the listings fit into 80 columns, except for lines
 // of data.
 func TestSwitchCommandsAreNarrow(t *testing.T) {
-	s, err := spec.Parse([]byte("name: budget\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]\nswitch: {program: swordbox}\n"))
+	s, err := rackfile.Parse([]byte("name: budget\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]\nswitch: {program: swordbox}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

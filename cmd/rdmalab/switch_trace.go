@@ -15,10 +15,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // traceSnaplen is how many bytes of a packet are captured: its headers and a small payload.
@@ -86,7 +86,7 @@ func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := awake(cmd.Context(), client, spec.SwitchName); err != nil {
+	if err := awake(cmd.Context(), client, rackfile.SwitchName); err != nil {
 		return nil, err
 	}
 	name := fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano())
@@ -95,7 +95,7 @@ func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
 	stream, err := client.Stream(ctx, http.MethodGet, "/capture?"+query.Encode(), nil)
 	if err != nil {
 		cancel()
-		return nil, withNode(err, spec.SwitchName)
+		return nil, withNode(err, rackfile.SwitchName)
 	}
 	context.AfterFunc(cmd.Context(), func() {
 		time.AfterFunc(endPatience, cancel)
@@ -119,7 +119,7 @@ func (s *captureStream) Close() error {
 
 type tracer struct {
 	out   io.Writer
-	names spec.Names
+	names rackfile.Names
 	json  bool
 	first int64 // time of the first packet
 	// taken is the switch's comment on a packet that the switch has consumed and replaced by

@@ -15,12 +15,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
 	"github.com/rdmalab/rdmalab/topo/racks"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const (
@@ -79,7 +79,7 @@ func upCmd() *cobra.Command {
 
 // readRack reads a rack file, or the built-in one, and gives the rack the name of --rack if the
 // flag is set.
-func readRack(cmd *cobra.Command, file string) (*spec.Rack, error) {
+func readRack(cmd *cobra.Command, file string) (*rackfile.Rack, error) {
 	name, data := racks.DefaultName, racks.Default()
 	if file != "" {
 		var err error
@@ -88,7 +88,7 @@ func readRack(cmd *cobra.Command, file string) (*spec.Rack, error) {
 		}
 		name = file
 	}
-	s, err := spec.ParseFile(name, data)
+	s, err := rackfile.ParseFile(name, data)
 	if err != nil {
 		return nil, err
 	}
@@ -100,7 +100,7 @@ func readRack(cmd *cobra.Command, file string) (*spec.Rack, error) {
 	return s, nil
 }
 
-func runUp(cmd *cobra.Command, s *spec.Rack, in *container.Settings, verify bool) error {
+func runUp(cmd *cobra.Command, s *rackfile.Rack, in *container.Settings, verify bool) error {
 	begin := time.Now()
 	r, err := bringUp(cmd.Context(), s, in)
 	already := errors.Is(err, rack.ErrAlreadyUp)
@@ -143,7 +143,7 @@ func runUp(cmd *cobra.Command, s *spec.Rack, in *container.Settings, verify bool
 // verifyPaths verifies the paths from compute hosts to memory servers, except those that
 // the hosts' partitions (P_Keys) forbid. The compute hosts do this concurrently.
 func verifyPaths(cmd *cobra.Command, r *rack.Rack) error {
-	from, to := r.Spec.ByRole(spec.Compute), r.Spec.ByRole(spec.Memory)
+	from, to := r.Spec.ByRole(rackfile.Compute), r.Spec.ByRole(rackfile.Memory)
 	if len(from) == 0 || len(to) == 0 {
 		return nil // the rack has no path to verify
 	}
@@ -155,7 +155,7 @@ func verifyPaths(cmd *cobra.Command, r *rack.Rack) error {
 	places := make(chan struct{}, verifyAtOnce)
 	var wg sync.WaitGroup
 	for i := range from {
-		allowed := slices.DeleteFunc(slices.Clone(to), func(h spec.Host) bool { return !from[i].Reaches(&h) })
+		allowed := slices.DeleteFunc(slices.Clone(to), func(h rackfile.Host) bool { return !from[i].Reaches(&h) })
 		if paths += len(allowed); len(allowed) == 0 {
 			continue
 		}
@@ -172,7 +172,7 @@ func verifyPaths(cmd *cobra.Command, r *rack.Rack) error {
 	return say(cmd, "verified %d paths by WRITE, READ, CAS and FAA in %v", paths, time.Since(begin).Round(time.Millisecond))
 }
 
-func verifyFrom(ctx context.Context, r *rack.Rack, from string, to []spec.Host) error {
+func verifyFrom(ctx context.Context, r *rack.Rack, from string, to []rackfile.Host) error {
 	req := hostd.VerifyRequest{}
 	for i := range to {
 		req.To = append(req.To, to[i].Name)
@@ -197,9 +197,9 @@ func verifyFrom(ctx context.Context, r *rack.Rack, from string, to []spec.Host) 
 	return nil
 }
 
-func nextSteps(s *spec.Rack) string {
+func nextSteps(s *rackfile.Rack) string {
 	from, to := s.Hosts[0].Name, s.Hosts[len(s.Hosts)-1].Name
-	c, m := s.ByRole(spec.Compute), s.ByRole(spec.Memory)
+	c, m := s.ByRole(rackfile.Compute), s.ByRole(rackfile.Memory)
 	switch {
 	case len(c) > 0 && len(m) > 0:
 		from, to = c[0].Name, m[0].Name

@@ -17,10 +17,10 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/interop/ask"
 	"github.com/rdmalab/rdmalab/e2e/interop/image"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs/preload"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // emulated is the note on figures of emulated processors.
@@ -33,7 +33,7 @@ const emulated = "the processors of the virtual machines are emulated: only rati
 type lab struct {
 	bench
 	img  *image.Image
-	rack *spec.Rack
+	rack *rackfile.Rack
 	cpus int // processors of each machine
 	kvm  bool
 }
@@ -55,7 +55,7 @@ const defaultCPUs = 3
 
 // inGuest has the paths of the rack's state in a guest. They are not below /run, because the guest
 // mounts an empty file system there at boot.
-var inGuest = spec.Paths{Dir: "/rack"}
+var inGuest = rackfile.Paths{Dir: "/rack"}
 
 // newLab makes the image of the virtual machines. boot is the file of their first program.
 func newLab(ctx context.Context, b bench, boot string, cpus int, kvm bool) ([]stage, error) {
@@ -71,7 +71,7 @@ func newLab(ctx context.Context, b bench, boot string, cpus int, kvm bool) ([]st
 		return nil, err
 	}
 	l := &lab{bench: b, cpus: cpus, kvm: kvm}
-	if l.rack, err = spec.Parse([]byte(hosts)); err != nil {
+	if l.rack, err = rackfile.Parse([]byte(hosts)); err != nil {
 		return nil, err
 	}
 	files, err := l.files(boot)
@@ -147,7 +147,7 @@ var nics = []nic{
 	{name: "rxe", gid: "1", env: func(string) []string { return nil }},
 	{name: "ours", base: "rxe", gid: "0", env: func(host string) []string {
 		return []string{
-			spec.EnvVerbs + "=" + inGuest.Verbs(host), uverbs.EnvTree + "=" + inGuest.VerbsTree(host), "LD_PRELOAD=" + inGuest.VerbsLibrary(),
+			rackfile.EnvVerbs + "=" + inGuest.Verbs(host), uverbs.EnvTree + "=" + inGuest.VerbsTree(host), "LD_PRELOAD=" + inGuest.VerbsLibrary(),
 		}
 	}},
 }

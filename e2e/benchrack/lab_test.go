@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Each test is run over the kernel's NIC first and over ours directly after, with the same arguments
@@ -47,7 +47,7 @@ func TestEnvironmentInGuests(t *testing.T) {
 	if env := nics[0].env("ms0"); env != nil {
 		t.Errorf("%v for %s", env, nics[0].name)
 	}
-	want := []string{spec.EnvVerbs + "=/rack/sock/ms0.verbs", uverbs.EnvTree + "=/rack/sock/ms0.sys", "LD_PRELOAD=/rack/sock/librdmalab-verbs.so"}
+	want := []string{rackfile.EnvVerbs + "=/rack/sock/ms0.verbs", uverbs.EnvTree + "=/rack/sock/ms0.sys", "LD_PRELOAD=/rack/sock/librdmalab-verbs.so"}
 	if got := nics[1].env("ms0"); strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("%v, want %v", got, want)
 	}

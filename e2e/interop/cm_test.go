@@ -16,8 +16,8 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 	"github.com/rdmalab/rdmalab/e2e/interop/ask"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // pingLimit is how long rping may take in the guest.
@@ -52,7 +52,7 @@ func startSpeaker(p speakerPlan) *pingEnd {
 // nicPlan describes a NIC in cn0 and the guest's addresses.
 func nicPlan() plan {
 	return plan{
-		Ifname: spec.HostIfname, Addrs: ourAddrs[:2], PeerMAC: guestMAC, Peers: []netip.Addr{guestIPv4, guestIPv6},
+		Ifname: rackfile.HostIfname, Addrs: ourAddrs[:2], PeerMAC: guestMAC, Peers: []netip.Addr{guestIPv4, guestIPv6},
 		Seed: uint64(GinkgoRandomSeed()),
 	}
 }

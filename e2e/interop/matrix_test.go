@@ -16,9 +16,9 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 	"github.com/rdmalab/rdmalab/e2e/interop/ask"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // operations of the matrix.
@@ -106,7 +106,7 @@ const cellsLimit = 8 * time.Minute
 func runCells(list []cell, workers int) []result {
 	GinkgoHelper()
 	p := plan{
-		Ifname: spec.HostIfname, Addrs: ourAddrs, Peers: guestGIDs, PeerMAC: guestMAC,
+		Ifname: rackfile.HostIfname, Addrs: ourAddrs, Peers: guestGIDs, PeerMAC: guestMAC,
 		Network: "unix", Guest: filepath.Join(linux.dir, "verbs"), Cells: list, Workers: workers, Seed: uint64(GinkgoRandomSeed()),
 	}
 	if fixture.Through() == fixture.Move {

@@ -11,10 +11,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/e2e/interop/image"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // socketBuffer holds the frames of one side while the other is not scheduled.
@@ -72,7 +72,7 @@ type relay struct {
 }
 
 func newRelay(guest int, mac wire.MAC) (*relay, error) {
-	port, err := afpacket.Open(afpacket.Config{Ifname: spec.HostIfname, Mode: afpacket.Tap})
+	port, err := afpacket.Open(afpacket.Config{Ifname: rackfile.HostIfname, Mode: afpacket.Tap})
 	if err != nil {
 		return nil, err
 	}

@@ -6,12 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Rack is a rack in virtual time whose memory servers run the memory service, for the tests of a
@@ -28,7 +28,7 @@ type Rack struct {
 // memory server lends.
 func NewRack(t testing.TB, rackFile string, opt simrack.Options, memory func(host string) memservice.Config) *Rack {
 	t.Helper()
-	s, err := spec.Parse([]byte(rackFile))
+	s, err := rackfile.Parse([]byte(rackFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func NewRack(t testing.TB, rackFile string, opt simrack.Options, memory func(hos
 	}
 	t.Cleanup(r.Close)
 	g := &Rack{Rack: r, T: t, memory: memory}
-	for _, h := range s.ByRole(spec.Memory) {
+	for _, h := range s.ByRole(rackfile.Memory) {
 		g.Serve(h.Name)
 		g.Servers = append(g.Servers, r.Host(h.Name).Addr())
 	}

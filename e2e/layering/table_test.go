@@ -86,7 +86,7 @@ var table = map[string]row{
 	"swordbox/conntrack":   {level: 2, beside: []string{"swordbox/transform"}},
 	"swordbox/transform":   {level: 2},
 	"swordbox/atomiccache": {level: 2, beside: []string{"swordbox/transform"}},
-	"topo/spec":            {level: 2},
+	"rackfile":             {level: 2},
 	"onerma/nic":           {level: 2},
 
 	// L3 [P]: composites.

@@ -36,7 +36,7 @@ var (
 	parsers = []string{"cmd/rdmalab", "sim/scenario/variants_test.go", "swordbox/rules"}
 	// rackKey are the files that have the key cable of a rack file.
 	rackKey = []string{
-		"topo/spec", "topo/rack/up.go", "cmd/rdmalab/capture.go", "e2e/benchrack", "e2e/fixture", "e2e/chaos/memorylink_test.go", "e2e/onerma/onerma_suite_test.go",
+		"rackfile", "topo/rack/up.go", "cmd/rdmalab/capture.go", "e2e/benchrack", "e2e/fixture", "e2e/chaos/memorylink_test.go", "e2e/onerma/onerma_suite_test.go",
 		"docs/reference/rack-file.md", "docs/reference/commands.md", "docs/explain", "docs/troubleshooting.md",
 	}
 	// machines are the state machines that a shell runs, and the shells.
@@ -62,23 +62,23 @@ var retiredWords = []retired{
 	// terms
 	{term: "asker", word: `\baskers?\b`, instead: "requester", planted: "the asker's number"},
 	{term: "under way", word: `\bunder way\b`, instead: "in flight", planted: "requests under way"},
-	{term: "cable", word: `\bcables?\b`, instead: "link", planted: "the cable of a host", below: []string{"cmd", "sim", "topo", "swordbox", "clover", "sherman", "store", "compose", "docs", "e2e"}, allowed: append([]string{"e2e/memcable", "cmd/rdmalab/link.go"}, rackKey...)},
+	{term: "cable", word: `\bcables?\b`, instead: "link", planted: "the cable of a host", below: []string{"cmd", "sim", "rackfile", "topo", "swordbox", "clover", "sherman", "store", "compose", "docs", "e2e"}, allowed: append([]string{"e2e/memcable", "cmd/rdmalab/link.go"}, rackKey...)},
 	{term: "freeze", word: `(?:^|[^.\w])(freez(e|es|ing)|froze|frozen)\b`, instead: "hang, hung", planted: "a host that is frozen"},
 	{term: "body", word: `\b(a|the|its) bod(y|ies)\b`, instead: "shell", planted: "calls of the body", below: machines},
 	{term: "life", word: `\b(former|another|other|earlier|new|first|next|same|one) (life|lives)\b`, instead: "incarnation", planted: "a flow of a former life"},
-	{term: "paper", word: `\b(mode .?|in |or )paper\b`, instead: "published", planted: "in mode paper", below: []string{"swordbox", "cmd", "sim", "topo"}, allowed: parsers},
+	{term: "paper", word: `\b(mode .?|in |or )paper\b`, instead: "published", planted: "in mode paper", below: []string{"swordbox", "cmd", "sim", "rackfile", "topo"}, allowed: parsers},
 	{term: "vanilla", word: `\bvanilla\b`, instead: "published", planted: "the vanilla store", allowed: parsers},
 	{term: "faithful", word: `\bfaithful\b`, instead: "published", planted: "the faithful layout", allowed: parsers},
-	{term: "hard", word: `\b(mode .?|in |none in )hard\b`, instead: "hardened", planted: "in mode hard", below: []string{"swordbox", "cmd", "sim", "topo"}, allowed: parsers},
-	{term: "sound", word: `\b(mode .?|the )sound\b`, instead: "hardened", planted: "the sound layout", below: []string{"clover", "sherman", "cmd", "sim", "topo"}, allowed: parsers},
+	{term: "hard", word: `\b(mode .?|in |none in )hard\b`, instead: "hardened", planted: "in mode hard", below: []string{"swordbox", "cmd", "sim", "rackfile", "topo"}, allowed: parsers},
+	{term: "sound", word: `\b(mode .?|the )sound\b`, instead: "hardened", planted: "the sound layout", below: []string{"clover", "sherman", "cmd", "sim", "rackfile", "topo"}, allowed: parsers},
 	{term: "row", word: "(?:^|[^-\"`])\\brows?\\b", instead: "flow", planted: "the row of a client", below: []string{"swordbox"}, allowed: []string{"swordbox/statestore", "swordbox/switchd/box_test.go"}},
 	{term: "former row", word: `\bformer rows?\b`, instead: "stale flow", planted: "a former row"},
 	{term: "own connection", word: `\b(client|server)[’']?s?[’']? own connections?\b|\bthe own connection\b`, instead: "the client's connection", planted: "a client's own connection"},
 	{term: "the switch's own connection", word: `\bswitch[’']?s?[’']? own connections?\b`, instead: "the switch's connection", planted: "the switch's own connections"},
 	{term: "lane", word: `\blanes?\b`, instead: "sequencer", planted: "the lane of a flow", below: []string{"swordbox"}},
-	{term: "turned", word: `\bturned (CAS|FAA|atomic|request|WRITE)s?\b`, instead: "replaced", planted: "a turned CAS", below: []string{"swordbox", "cmd", "sim", "topo", "e2e", "docs"}},
+	{term: "turned", word: `\bturned (CAS|FAA|atomic|request|WRITE)s?\b`, instead: "replaced", planted: "a turned CAS", below: []string{"swordbox", "cmd", "sim", "rackfile", "topo", "e2e", "docs"}},
 	{term: "record", word: `\b(a|an|empty|the|its|switch['’]s|this|no) records?\b`, instead: "journal", planted: "the record of the switch", below: journals},
-	{term: "lead", word: `\bleads? (an? |the )?(append|read|request|client)s?\b`, instead: "steer", planted: "leads appends to the newest node", below: []string{"swordbox", "cmd", "sim", "topo", "clover", "e2e", "docs"}},
+	{term: "lead", word: `\bleads? (an? |the )?(append|read|request|client)s?\b`, instead: "steer", planted: "leads appends to the newest node", below: []string{"swordbox", "cmd", "sim", "rackfile", "topo", "clover", "e2e", "docs"}},
 }
 
 // glossary has every retired word; it may name them, and so may this file.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/e2e/verbstest"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
@@ -14,13 +15,12 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // steering returns a function that makes a switch program which steers with machine m. The program
 // has no journal, so it must not crash.
-func steering(m handler.Machine) func(*spec.Rack) (pipeline.Program, error) {
-	return func(s *spec.Rack) (pipeline.Program, error) {
+func steering(m handler.Machine) func(*rackfile.Rack) (pipeline.Program, error) {
+	return func(s *rackfile.Rack) (pipeline.Program, error) {
 		set, err := rules.NewSet(s.Switch.Rules)
 		if err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package scenario
 import (
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -10,7 +11,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // closedHoles lists holes that the paper does not mention. Both modes close them, because no other
@@ -91,7 +91,7 @@ const settledPackets = 5
 // wrapRoaming puts a tap in front of the switch. It gives each packet of client 1 after the first
 // settledPackets another UDP source port, as a NIC may do in the middle of a connection.
 func wrapRoaming(_ *holeRun, name string, n simnet.Node) simnet.Node {
-	if name != spec.SwitchName {
+	if name != rackfile.SwitchName {
 		return n
 	}
 	seen := uint16(0)

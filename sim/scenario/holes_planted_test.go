@@ -5,11 +5,11 @@ import (
 	"math/bits"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // badSwitch is a switch with a bug.
@@ -160,7 +160,7 @@ func TestPlantedHolesAreCaught(t *testing.T) {
 		}
 		for _, m := range modes {
 			e := newEnv(Scenario{}, 1, Options{Wrap: func(name string, n simnet.Node) simnet.Node {
-				if name != spec.SwitchName {
+				if name != rackfile.SwitchName {
 					return n
 				}
 				b := plant()

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/history"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Values of Params.Change: what an operator changes during lock histories.
@@ -91,12 +91,12 @@ func (o *operator) change() {
 	case !ok:
 		o.programs++
 		o.loaded = rack.Now()
-		err = rack.LoadProgram(spec.ProgramSwordBox, o.rules())
+		err = rack.LoadProgram(rackfile.ProgramSwordBox, o.rules())
 	case !rest && o.draw.chance(0.5) && box.Bound() == 0: // a real switch refuses to replace a program if flows would break (see Bound), such as those with moved requests
 		o.programs++
 		o.loaded = rack.Now()
 		o.collect()
-		err = rack.LoadProgram(spec.ProgramForward, &rules.Set{})
+		err = rack.LoadProgram(rackfile.ProgramForward, &rules.Set{})
 	default:
 		if err = box.SetRules(o.rules()); err == nil {
 			rack.StepSwitch(func(c *pipeline.Ctx) { box.Tick(c) })

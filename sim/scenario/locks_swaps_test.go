@@ -5,9 +5,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // swaps loads the program that replaces atomics into a switch that forwards, and unloads it again
@@ -43,13 +43,13 @@ func (s *swaps) rules() (*rules.Set, error) {
 }
 
 func (s *swaps) swap(set *rules.Set) {
-	rack, name := s.e.rack, spec.ProgramSwordBox
+	rack, name := s.e.rack, rackfile.ProgramSwordBox
 	if p, ok := rack.Program().(*swordbox.Program); ok {
 		if p.Bound() > 0 {
 			s.bound++
 			return
 		}
-		name, set = spec.ProgramForward, nil
+		name, set = rackfile.ProgramForward, nil
 	}
 	if err := rack.LoadProgram(name, set); err != nil {
 		s.t.Error(err)

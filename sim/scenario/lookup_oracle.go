@@ -7,11 +7,11 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // lookupOracle makes the sender's frames and checks what arrives at every host. It uses no state of
@@ -264,7 +264,7 @@ func foldSum(s uint32) uint16 {
 // wrap puts a tap in front of each host. The tap gives the frames that the oracle has made to the
 // oracle's method see, and all other frames to the host.
 func (o *lookupOracle) wrap(name string, n simnet.Node) simnet.Node {
-	if name == spec.SwitchName {
+	if name == rackfile.SwitchName {
 		return n
 	}
 	return &simnet.Tap{Node: n, Pass: func(_ clock.Time, _ int, f *packetio.Frame) bool {

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Bounds of the planned search, if Params have none.
@@ -101,8 +101,8 @@ func once(e *env, setup *smallSetup, s schedule, forward bool) (*smallRun, error
 
 // smallSpec returns the rack of all small setups, which is parsed only once. smallRun.setRules gives
 // the switch its rules.
-var smallSpec = sync.OnceValues(func() (*spec.Rack, error) {
-	return spec.Parse([]byte(clientRack(2, 1) + "switch: {program: swordbox}\n"))
+var smallSpec = sync.OnceValues(func() (*rackfile.Rack, error) {
+	return rackfile.Parse([]byte(clientRack(2, 1) + "switch: {program: swordbox}\n"))
 })
 
 // searchPlanned searches all setups, or the setup of p, within the bounds of p. If a test has set

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/history"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/sim/simrack"
@@ -18,7 +19,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/serialize"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // smallRun is one run of a small setup (two clients, two words) under a schedule of the adversary.
@@ -49,7 +49,7 @@ const (
 var smallParams = rdmacm.Params{Timeout: 10, RdAtomic: 4}
 
 // play builds the rack, runs it, and returns the error that judge finds.
-func (r *smallRun) play(s *spec.Rack) error {
+func (r *smallRun) play(s *rackfile.Rack) error {
 	e := r.env
 	e.spy = r.adv.delivered
 	opt := simrack.Options{Datagrams: true, Window: r.setup.window, Wrap: r.watch, Program: r.makeProgram}
@@ -86,13 +86,13 @@ func (r *smallRun) play(s *spec.Rack) error {
 // makeProgram makes the switch's program. Its tables are small, because clearing large ones would
 // take longer than a run. It has no journal (which a switch reads after a crash), because the
 // switch does not crash.
-func (r *smallRun) makeProgram(s *spec.Rack) (pipeline.Program, error) {
+func (r *smallRun) makeProgram(s *rackfile.Rack) (pipeline.Program, error) {
 	return apps.New(s, apps.Config{Rand: newDraw(r.env.seed).Rand, Connections: 16})
 }
 
 // watch puts r.cover, which records transitions of state tables, around the switch.
 func (r *smallRun) watch(name string, n simnet.Node) simnet.Node {
-	if name != spec.SwitchName || r.forward {
+	if name != rackfile.SwitchName || r.forward {
 		return n
 	}
 	r.cover.Node, r.cover.run = n, r

@@ -9,13 +9,13 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Options of a run. The zero value is usable.
@@ -237,7 +237,7 @@ const (
 
 // build builds the rack that the text of a rack file, yaml, describes.
 func (e *env) build(yaml string, opt simrack.Options) error {
-	s, err := spec.Parse([]byte(yaml))
+	s, err := rackfile.Parse([]byte(yaml))
 	if err != nil {
 		return fmt.Errorf("rack of scenario: %w", err)
 	}
@@ -245,7 +245,7 @@ func (e *env) build(yaml string, opt simrack.Options) error {
 }
 
 // buildOf is build for a rack file s that was parsed already. It does not change s.
-func (e *env) buildOf(s *spec.Rack, opt simrack.Options) error {
+func (e *env) buildOf(s *rackfile.Rack, opt simrack.Options) error {
 	var err error
 	opt.Seed, opt.Wrap, opt.Cost = e.seed, wrapTwice(e.opt.Wrap, opt.Wrap), e.cost
 	opt.MaxEvents, opt.MaxTime, opt.Cancelled = cmp.Or(e.opt.events, maxEvents), maxVirtual, e.opt.Cancelled

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/statestore"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // stateOracle sees all packets of a run of state-store: in front of the switch the requests that
@@ -35,7 +35,7 @@ type stateKey struct {
 // wrap puts the oracle in front of the switch and of the stores.
 func (o *stateOracle) wrap(name string, n simnet.Node) simnet.Node {
 	switch name {
-	case spec.SwitchName:
+	case rackfile.SwitchName:
 		return shown(n, o.request)
 	case "ms1", "ms2":
 		return shown(n, o.add)

@@ -1,4 +1,4 @@
-// Package simrack builds the rack of a spec.Rack in memory: a NIC engine for each host, the switch
+// Package simrack builds the rack of a rackfile.Rack in memory: a NIC engine for each host, the switch
 // pipeline with its program, links with the rack's faults, and applications. The applications are
 // coroutines that use the same verbs and rdmacm as on a real rack. Time is virtual, and one seed
 // decides all random choices.

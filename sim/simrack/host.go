@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
@@ -19,7 +20,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // defaultTearPause is the longest pause of a torn copy, unless the fault rule names one.
@@ -27,7 +27,7 @@ const defaultTearPause = 20 * time.Microsecond
 
 // Host is one machine of the rack: its NIC and its applications. It is a simnet.Node.
 type Host struct {
-	Spec  *spec.Host
+	Spec  *rackfile.Host
 	rack  *Rack
 	index int
 	node  simnet.NodeID
@@ -48,7 +48,7 @@ type Host struct {
 
 var _ simnet.Node = (*Host)(nil)
 
-func gids(h *spec.Host) []verbs.GID {
+func gids(h *rackfile.Host) []verbs.GID {
 	var out []verbs.GID
 	for _, a := range []netip.Addr{h.IPv4, h.IPv6} {
 		if a.IsValid() {

@@ -4,10 +4,10 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Passive describes a memory server without a program: it gives every client that connects access
@@ -29,7 +29,7 @@ type Passive struct {
 // published, the switch replaces the atomics to ms0, on connections that it makes to service. If
 // mode is "", the switch only forwards. misses is the value of the rule's key misses, which says
 // what answers a CMP_SWAP that will fail; "" means the default: the server answers.
-func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Rack, error) {
+func PassiveRack(name string, hosts int, mode, service, misses string) (*rackfile.Rack, error) {
 	file := fmt.Sprintf("name: %s\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: ms0, role: memory}\n", name, hosts-1)
 	if misses != "" {
 		misses = ", misses: " + misses
@@ -37,7 +37,7 @@ func PassiveRack(name string, hosts int, mode, service, misses string) (*spec.Ra
 	if mode != "" {
 		file += fmt.Sprintf("switch:\n  program: swordbox\n  rules:\n    - {server: ms0, action: atomics, mode: %s, service: %s%s}\n", mode, service, misses)
 	}
-	return spec.Parse([]byte(file))
+	return rackfile.Parse([]byte(file))
 }
 
 // Lend makes h a Passive server, in the application that has the context ctx. It returns only with

@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
@@ -13,7 +14,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Options are settings of a simulated rack that a rack file does not contain. The zero value is
@@ -57,7 +57,7 @@ type Options struct {
 	Trace     func(*simnet.Event)
 	Cancelled func() bool
 	// Program, if not nil, makes the switch's program instead of the one that the rack file names.
-	Program func(s *spec.Rack) (pipeline.Program, error)
+	Program func(s *rackfile.Rack) (pipeline.Program, error)
 	// Wrap, if not nil, may put a node around a host or the switch. Tests plant bugs with it.
 	Wrap func(name string, n simnet.Node) simnet.Node
 }
@@ -85,7 +85,7 @@ const losslessQueue = 1 << 16
 
 // Rack is a rack in virtual time. Only one goroutine may use it at a time.
 type Rack struct {
-	Spec  *spec.Rack
+	Spec  *rackfile.Rack
 	opt   Options
 	net   *simnet.Net
 	hosts []*Host
@@ -102,7 +102,7 @@ type Rack struct {
 }
 
 // New builds a rack. All of its parts are up, and no application runs.
-func New(s *spec.Rack, opt Options) (*Rack, error) {
+func New(s *rackfile.Rack, opt Options) (*Rack, error) {
 	if err := opt.withDefaults(); err != nil {
 		return nil, err
 	}
@@ -115,7 +115,7 @@ func New(s *spec.Rack, opt Options) (*Rack, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.sw = r.net.Add(spec.SwitchName, sw)
+	r.sw = r.net.Add(rackfile.SwitchName, sw)
 	timing := boxTiming{transits: r.transits}
 	if opt.Cost != nil {
 		timing.box = cost.NewBox(&opt.Cost.Switch)

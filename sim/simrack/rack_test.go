@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const small = `
@@ -19,7 +19,7 @@ hosts:
 
 func newRack(t *testing.T, yaml string, opt Options) *Rack {
 	t.Helper()
-	s, err := spec.Parse([]byte(yaml))
+	s, err := rackfile.Parse([]byte(yaml))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,15 +4,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // A host that reboots draws the same random numbers as in its first incarnation; one that is
 // restarted draws others.
 func TestRebootRepeatsNumbers(t *testing.T) {
-	s, err := spec.Parse([]byte("name: t\nhosts:\n  - {name: a, role: compute}\n  - {name: b, role: compute}\n"))
+	s, err := rackfile.Parse([]byte("name: t\nhosts:\n  - {name: a, role: compute}\n  - {name: b, role: compute}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
@@ -13,7 +14,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // newSwitch makes a switch with the program of the rack file and empty tables. If the switch was
@@ -32,7 +32,7 @@ func (r *Rack) newSwitch() (simnet.Node, error) {
 		return nil, err
 	}
 	r.pipe, r.box = p, program
-	return r.wrap(spec.SwitchName, p), nil
+	return r.wrap(rackfile.SwitchName, p), nil
 }
 
 // newProgram makes the switch's program. late is true if connections may be open whose handshakes
@@ -43,7 +43,7 @@ func (r *Rack) newProgram(late bool) (pipeline.Program, error) {
 		return r.opt.Program(r.Spec)
 	}
 	cfg := apps.Config{Rand: r.rand(laneSwitch, r.starts), Late: late, Nodes: r.opt.Nodes}
-	if r.Spec.Switch.Program == spec.ProgramSwordBox {
+	if r.Spec.Switch.Program == rackfile.ProgramSwordBox {
 		if r.memory == nil {
 			r.memory = make([]byte, journal.Size)
 		}

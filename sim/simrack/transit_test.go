@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
@@ -16,7 +17,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // switchDelay is what each packet takes in the switch of these tests. heldFor is how much longer
@@ -136,7 +136,7 @@ func TestTimeInTheSwitch(t *testing.T) {
 		}}, 4 * switchDelay},
 	} {
 		t.Run(x.name, func(t *testing.T) {
-			r := transitRack(t, small, Options{Program: func(*spec.Rack) (pipeline.Program, error) { return x.program, nil }})
+			r := transitRack(t, small, Options{Program: func(*rackfile.Rack) (pipeline.Program, error) { return x.program, nil }})
 			r.Host("cn0").SetFaults(x.faults)
 			client(t, r, "cn0", reads(t, 1, x.want))
 			if err := r.Run(); err != nil {

@@ -2,7 +2,7 @@
 // in virtual time has the pace of measured hardware.
 //
 // A Model consists only of numbers: rates, latencies and sizes. The file from which a Model is read
-// gives a source for each number or marks it as an assumption. topo/spec reads these files;
+// gives a source for each number or marks it as an assumption. rackfile reads these files;
 // topo/costs has those that are built into rdmalab. A cost of zero takes no time; the zero Model is
 // a rack without costs.
 //

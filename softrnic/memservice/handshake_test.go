@@ -4,16 +4,16 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Clients that die during connection set-up delay no fence, and leave nothing behind.
 func TestDeathInAHandshake(t *testing.T) {
-	s, err := spec.Parse([]byte("{name: t, hosts: [{name: ms0, role: memory}, {name: 'cn[0-9]', role: compute}]}"))
+	s, err := rackfile.Parse([]byte("{name: t, hosts: [{name: ms0, role: memory}, {name: 'cn[0-9]', role: compute}]}"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestDeathInAHandshake(t *testing.T) {
 // More clients than there are threads for handshakes get no answer. The service goes on with other
 // requests, and takes new connections when it has given those clients up.
 func TestManyUnfinishedHandshakes(t *testing.T) {
-	s, err := spec.Parse([]byte("{name: t, hosts: [{name: ms0, role: memory}, {name: 'cn[0-1]', role: compute}]}"))
+	s, err := rackfile.Parse([]byte("{name: t, hosts: [{name: ms0, role: memory}, {name: 'cn[0-1]', role: compute}]}"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,12 +5,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // rig is a rack in virtual time with a memory service and a client.
@@ -28,7 +28,7 @@ func newRig(t *testing.T, cfg memservice.Config) *rig {
 // newRigBy is newRig with a choice of the way in which connections are made.
 func newRigBy(t *testing.T, cfg memservice.Config, opt simrack.Options) *rig {
 	t.Helper()
-	s, err := spec.Parse([]byte("{name: t, hosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]}"))
+	s, err := rackfile.Parse([]byte("{name: t, hosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]}"))
 	if err != nil {
 		t.Fatal(err)
 	}

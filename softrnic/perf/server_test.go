@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
@@ -14,7 +15,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // rig is a rack in virtual time with a server and a client.
@@ -27,7 +27,7 @@ type rig struct {
 // newRig serves the memory service, or the benchmark service if cfg names none.
 func newRig(t *testing.T, cfg memservice.Config) *rig {
 	t.Helper()
-	s, err := spec.Parse([]byte("{name: t, hosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]}"))
+	s, err := rackfile.Parse([]byte("{name: t, hosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]}"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -4,19 +4,19 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // A client on a rack in virtual time: two operations that are in flight together, and two in a chain,
 // which have one doorbell and one completion.
 func Example() {
-	file, err := spec.Parse([]byte("name: example\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]"))
+	file, err := rackfile.Parse([]byte("name: example\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]"))
 	if err != nil {
 		log.Fatal(err)
 	}

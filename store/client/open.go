@@ -15,13 +15,13 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Options say how a program uses a store. The zero value is for a program that was started by
@@ -116,19 +116,19 @@ func open(ctx context.Context, desc *store.Store, nic *ipc.Context, o *Options) 
 
 // readRack reads the description of the rack to which the socket of a NIC belongs. If socket is "",
 // it uses the socket that the environment names.
-func readRack(socket string) (*spec.Rack, error) {
-	p := spec.Paths{Dir: filepath.Dir(filepath.Dir(cmp.Or(socket, os.Getenv(ipc.EnvSocket))))}
+func readRack(socket string) (*rackfile.Rack, error) {
+	p := rackfile.Paths{Dir: filepath.Dir(filepath.Dir(cmp.Or(socket, os.Getenv(ipc.EnvSocket))))}
 	b, err := os.ReadFile(p.Spec())
 	if err != nil {
 		return nil, fmt.Errorf("where is the store? the rack's description cannot be read, and Options.Memory is empty: %w", err)
 	}
-	return spec.Decode(b)
+	return rackfile.Decode(b)
 }
 
 // host is the store.Host of this program, for the store's Node.
 type host struct {
 	nic  *ipc.Context
-	rack *spec.Rack // nil means that the rack is not known
+	rack *rackfile.Rack // nil means that the rack is not known
 }
 
 var _ store.Host = (*host)(nil)

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
@@ -15,7 +16,6 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/lease"
 	"github.com/rdmalab/rdmalab/store/passive"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // The two ends of a lease. The request needs 3 ms to the server, and the client has no answer to a
@@ -39,7 +39,7 @@ func ExampleTerms() {
 // A client that is taken for dead lives on. After its fence nothing that it has sent is executed any
 // more, and with AddTo it needs another number.
 func ExampleFencer() {
-	file, err := spec.Parse([]byte("name: example\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]"))
+	file, err := rackfile.Parse([]byte("name: example\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]"))
 	if err != nil {
 		log.Fatal(err)
 	}

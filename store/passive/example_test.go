@@ -5,11 +5,11 @@ import (
 	"log"
 	"net/netip"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/passive"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // A rack in virtual time with a memory server, and a client that reads and changes its memory. On a
@@ -59,7 +59,7 @@ func Example() {
 }
 
 func rackOf(file string) (*simrack.Rack, error) {
-	s, err := spec.Parse([]byte(file))
+	s, err := rackfile.Parse([]byte(file))
 	if err != nil {
 		return nil, err
 	}

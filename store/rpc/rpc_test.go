@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
@@ -15,7 +16,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/rpc"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const (
@@ -31,7 +31,7 @@ const (
 // newRack returns a rack with a server that adds: a request has its number, the client's buffer and
 // two numbers; the answer has the number of the request and the sum.
 func newRack(opt simrack.Options, cfg rpc.Config) *simrack.Rack {
-	file, err := spec.Parse([]byte("name: rpc\nhosts: [{name: md0, role: metadata}, {name: \"cn[0-1]\", role: compute}]"))
+	file, err := rackfile.Parse([]byte("name: rpc\nhosts: [{name: md0, role: metadata}, {name: \"cn[0-1]\", role: compute}]"))
 	if err != nil {
 		log.Fatal(err)
 	}

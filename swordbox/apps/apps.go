@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
@@ -32,7 +33,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/serialize"
 	"github.com/rdmalab/rdmalab/swordbox/statestore"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // handlers lists the handlers, which carry out the rules of programs with rules.
@@ -52,8 +52,8 @@ var handlers = []*handler.Kind{
 
 // programs lists the programs that a rack file can name.
 var programs = []Program{
-	{Name: spec.ProgramForward, make: func(*spec.Rack, Config) (pipeline.Program, error) { return forward.Program{}, nil }},
-	{Name: spec.ProgramSwordBox, HasRules: true, make: swordBox, requests: swordbox.Requests},
+	{Name: rackfile.ProgramForward, make: func(*rackfile.Rack, Config) (pipeline.Program, error) { return forward.Program{}, nil }},
+	{Name: rackfile.ProgramSwordBox, HasRules: true, make: swordBox, requests: swordbox.Requests},
 }
 
 // Program is an entry of the registry of programs.
@@ -63,7 +63,7 @@ type Program struct {
 	// Self) and a journal.
 	HasRules bool
 
-	make     func(s *spec.Rack, cfg Config) (pipeline.Program, error)
+	make     func(s *rackfile.Rack, cfg Config) (pipeline.Program, error)
 	requests func() []handler.Request
 }
 
@@ -121,7 +121,7 @@ const SteeredNodes = 1 << 18
 
 // Lookup finds a program by name; "" is forward. The bool is false if there is none.
 func Lookup(name string) (Program, bool) {
-	name = cmp.Or(name, spec.ProgramForward)
+	name = cmp.Or(name, rackfile.ProgramForward)
 	i := slices.IndexFunc(programs, func(p Program) bool { return p.Name == name })
 	if i < 0 {
 		return Program{}, false
@@ -130,10 +130,10 @@ func Lookup(name string) (Program, bool) {
 }
 
 // New makes the program that the rack file names for the switch; "" is forward.
-func New(s *spec.Rack, cfg Config) (pipeline.Program, error) {
+func New(s *rackfile.Rack, cfg Config) (pipeline.Program, error) {
 	p, ok := Lookup(s.Switch.Program)
 	if !ok {
-		return nil, fmt.Errorf("switch program %q is unknown; there is %s", s.Switch.Program, strings.Join(spec.Programs(), ", "))
+		return nil, fmt.Errorf("switch program %q is unknown; there is %s", s.Switch.Program, strings.Join(rackfile.Programs(), ", "))
 	}
 	return p.make(s, cfg)
 }
@@ -163,7 +163,7 @@ func Listings() (list []handler.Listing) {
 
 // Self returns the addresses with which the rack's switch makes connections: those of the rack file
 // or, if the switch's program has no rules, none.
-func Self(s *spec.Rack) pipeline.Self {
+func Self(s *rackfile.Rack) pipeline.Self {
 	if p, ok := Lookup(s.Switch.Program); !ok || !p.HasRules {
 		return pipeline.Self{}
 	}
@@ -179,7 +179,7 @@ func Self(s *spec.Rack) pipeline.Self {
 // swordBox makes the program swordbox. It takes the rules from the journal of the former
 // incarnation of the switch, because an operator may have changed them. If there was no former
 // incarnation, it takes them from the rack file.
-func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
+func swordBox(s *rackfile.Rack, cfg Config) (pipeline.Program, error) {
 	if cfg.Rand == nil {
 		return nil, errors.New("the program swordbox needs a source of random numbers")
 	}
@@ -226,8 +226,8 @@ func swordBox(s *spec.Rack, cfg Config) (pipeline.Program, error) {
 
 // portsOf returns a function that maps the address of a host to its port; -1 means that no host has
 // the address.
-func portsOf(s *spec.Rack) func(netip.Addr) int {
+func portsOf(s *rackfile.Rack) func(netip.Addr) int {
 	return func(a netip.Addr) int {
-		return slices.IndexFunc(s.Hosts, func(h spec.Host) bool { return a.IsValid() && (a == h.IPv4 || a == h.IPv6) })
+		return slices.IndexFunc(s.Hosts, func(h rackfile.Host) bool { return a.IsValid() && (a == h.IPv4 || a == h.IPv6) })
 	}
 }

@@ -6,12 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const rackFile = `
@@ -24,13 +24,13 @@ hosts:
   - {name: cn0, role: compute}
 `
 
-func rack(t *testing.T, program string) *spec.Rack {
+func rack(t *testing.T, program string) *rackfile.Rack {
 	t.Helper()
 	text := strings.Replace(rackFile, "PROGRAM", program, 1)
-	if program != spec.ProgramSwordBox {
+	if program != rackfile.ProgramSwordBox {
 		text = strings.Replace(text, "  rules: [{id: locks, server: ms0, action: atomics}]\n", "", 1)
 	}
-	s, err := spec.Parse([]byte(text))
+	s, err := rackfile.Parse([]byte(text))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,21 +39,21 @@ func rack(t *testing.T, program string) *spec.Rack {
 
 // Every program that a rack file can name can be made, and no other.
 func TestPrograms(t *testing.T) {
-	if len(programs) != len(spec.Programs()) {
-		t.Errorf("%d programs are made, %d can be named", len(programs), len(spec.Programs()))
+	if len(programs) != len(rackfile.Programs()) {
+		t.Errorf("%d programs are made, %d can be named", len(programs), len(rackfile.Programs()))
 	}
-	for _, name := range spec.Programs() {
+	for _, name := range rackfile.Programs() {
 		p, err := New(rack(t, name), Config{Rand: rand.New(rand.NewPCG(1, 1))})
 		if err != nil || p.Spec().Name != name {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	s := rack(t, spec.ProgramForward)
+	s := rack(t, rackfile.ProgramForward)
 	s.Switch.Program = "sword"
 	if _, err := New(s, Config{}); err == nil || !strings.Contains(err.Error(), "there is forward, swordbox") {
 		t.Error(err)
 	}
-	if _, err := New(rack(t, spec.ProgramSwordBox), Config{}); err == nil {
+	if _, err := New(rack(t, rackfile.ProgramSwordBox), Config{}); err == nil {
 		t.Error("swordbox without random numbers")
 	}
 	if self := Self(s); self.MAC != (wire.MAC{}) || self.Addrs != nil {
@@ -62,9 +62,9 @@ func TestPrograms(t *testing.T) {
 }
 
 // box returns a switch of the rack with its program. Its journal is in mem.
-func box(t *testing.T, mem []byte) (*pipeline.Switch, *swordbox.Program, *spec.Rack) {
+func box(t *testing.T, mem []byte) (*pipeline.Switch, *swordbox.Program, *rackfile.Rack) {
 	t.Helper()
-	s := rack(t, spec.ProgramSwordBox)
+	s := rack(t, rackfile.ProgramSwordBox)
 	rec, err := journal.Open(mem)
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +81,7 @@ func box(t *testing.T, mem []byte) (*pipeline.Switch, *swordbox.Program, *spec.R
 }
 
 // from returns a packet with the source address of a host.
-func from(h *spec.Host, to netip.Addr, mac wire.MAC, b wire.BTH) []byte {
+func from(h *rackfile.Host, to netip.Addr, mac wire.MAC, b wire.BTH) []byte {
 	f := wire.Frame{Eth: wire.Ethernet{Src: h.MAC, Dst: mac}, IPv4: wire.IPv4{TTL: 64, Src: h.IPv4.As4(), Dst: to.As4()}}
 	f.BTH = b
 	f.BTH.PKey = wire.DefaultPKey
@@ -97,7 +97,7 @@ func TestSpoofedPacketsToTheSwitch(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := rack(t, spec.ProgramSwordBox)
+	s := rack(t, rackfile.ProgramSwordBox)
 	ms, cn := &s.Hosts[0], &s.Hosts[1]
 	if _, err := former.Move(journal.Flow{Client: cn.IPv4, Server: ms.IPv4, ClientQPN: 0x11, ServerQPN: 0x22}); err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cm"
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
@@ -22,7 +23,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 var (
@@ -45,7 +45,7 @@ hosts:
 type hostile struct {
 	*rand.Rand
 	t     *testing.T
-	spec  *spec.Rack
+	spec  *rackfile.Rack
 	mem   []byte
 	sw    *pipeline.Switch
 	p     *swordbox.Program // nil: the switch runs program forward
@@ -74,7 +74,7 @@ var hostileRules = []string{
 }
 
 func newHostile(t *testing.T, seed uint64) *hostile {
-	s, err := spec.Parse([]byte(hostileFile))
+	s, err := rackfile.Parse([]byte(hostileFile))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func (h *hostile) serve() {
 	if h.IntN(20) == 0 { // lost
 		return
 	}
-	in := slices.IndexFunc(h.spec.Hosts, func(s spec.Host) bool { return s.IPv4 == f.DstAddr() || s.IPv6 == f.DstAddr() })
+	in := slices.IndexFunc(h.spec.Hosts, func(s rackfile.Host) bool { return s.IPv4 == f.DstAddr() || s.IPv6 == f.DstAddr() })
 	if in < 0 {
 		return
 	}
@@ -570,7 +570,7 @@ func (h *hostile) load() {
 		h.deliver()
 		var err error
 		s := *h.spec
-		s.Switch.Program = spec.ProgramForward
+		s.Switch.Program = rackfile.ProgramForward
 		if next, err = New(&s, Config{}); err != nil {
 			h.t.Fatal(err)
 		}

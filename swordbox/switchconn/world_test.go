@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
@@ -15,7 +16,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // program is a switch program that has only a Dialer.
@@ -80,12 +80,12 @@ type world struct {
 
 func newWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
-	s, err := spec.Parse([]byte(rackFile))
+	s, err := rackfile.Parse([]byte(rackFile))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{t: t, rec: make([]byte, journal.Size)}
-	w.Rack, err = simrack.New(s, simrack.Options{Seed: seed, Datagrams: true, Program: func(s *spec.Rack) (pipeline.Program, error) {
+	w.Rack, err = simrack.New(s, simrack.Options{Seed: seed, Datagrams: true, Program: func(s *rackfile.Rack) (pipeline.Program, error) {
 		w.starts++
 		rec, err := journal.Open(w.rec)
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -22,7 +23,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const boxFile = `
@@ -38,7 +38,7 @@ hosts:
 // boxed is a switch of a rack with a control socket. mem is its journal; nil: a new one.
 func boxed(t *testing.T, program, connect string, mem []byte) (c *control.Client, hosts [2]*memcable.Port, stop func()) {
 	t.Helper()
-	s, err := spec.Parse([]byte(strings.NewReplacer("PROGRAM", program, "CONNECT", connect).Replace(boxFile)))
+	s, err := rackfile.Parse([]byte(strings.NewReplacer("PROGRAM", program, "CONNECT", connect).Replace(boxFile)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func (a caller) refused(status int, want, method, path string, in any) {
 
 // Rules change while the switch runs, and a wrong one is refused with the reason.
 func TestRulesOverControl(t *testing.T) {
-	c, _, _ := boxed(t, spec.ProgramSwordBox, "cm", nil)
+	c, _, _ := boxed(t, rackfile.ProgramSwordBox, "cm", nil)
 	a := caller{t, c}
 	var r rules.Rule
 	a.must("POST", "/rules", RuleText{Rule: "id=locks server=ms0 action=atomics range=0x1000-0x2000 shards=2"}, &r)
@@ -138,11 +138,11 @@ func TestRulesOverControl(t *testing.T) {
 // Changed rules survive a crash; those of the rack file are not restored.
 func TestRulesSurviveACrash(t *testing.T) {
 	mem := make([]byte, journal.Size)
-	c, _, stop := boxed(t, spec.ProgramSwordBox, "cm", mem)
+	c, _, stop := boxed(t, rackfile.ProgramSwordBox, "cm", mem)
 	caller{t, c}.must("POST", "/rules", RuleText{Rule: "id=kept server=ms0 action=track"}, nil)
 	crashed := append([]byte(nil), mem...) // the journal at the instant of the crash
 	stop()
-	c, _, _ = boxed(t, spec.ProgramSwordBox, "cm", crashed)
+	c, _, _ = boxed(t, rackfile.ProgramSwordBox, "cm", crashed)
 	var list []rules.Rule
 	caller{t, c}.must("GET", "/rules", nil, &list)
 	if len(list) != 1 || list[0].ID != "kept" {
@@ -152,7 +152,7 @@ func TestRulesSurviveACrash(t *testing.T) {
 
 // A switch whose program has no rules refuses rules and gives that reason.
 func TestForwardHasNoRules(t *testing.T) {
-	c, _, _ := boxed(t, spec.ProgramForward, "cm", nil)
+	c, _, _ := boxed(t, rackfile.ProgramForward, "cm", nil)
 	a := caller{t, c}
 	var list []rules.Rule
 	a.must("GET", "/rules", nil, &list)
@@ -179,7 +179,7 @@ func TestForwardHasNoRules(t *testing.T) {
 // The budget of a daemon's program has the figures that figure 8 of experiment swordbox-figures has,
 // of which TestChipFigureIsTheBudget of topo/experiment has the same copy.
 func TestBudgetIsFigure8(t *testing.T) {
-	s, err := spec.Parse([]byte(strings.NewReplacer("PROGRAM", spec.ProgramSwordBox, "CONNECT", "cm").Replace(boxFile)))
+	s, err := rackfile.Parse([]byte(strings.NewReplacer("PROGRAM", rackfile.ProgramSwordBox, "CONNECT", "cm").Replace(boxFile)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -202,7 +202,7 @@ func TestBudgetIsFigure8(t *testing.T) {
 
 // A connection made elsewhere is adopted, shown and dropped.
 func TestAdoptOverControl(t *testing.T) {
-	c, _, _ := boxed(t, spec.ProgramSwordBox, "tcp", nil)
+	c, _, _ := boxed(t, rackfile.ProgramSwordBox, "tcp", nil)
 	a := caller{t, c}
 	a.refused(http.StatusBadRequest, "have no connection manager", "POST", "/rules", RuleText{Rule: "server=ms0 action=move"})
 	a.must("POST", "/rules", RuleText{Rule: "server=ms0 action=move service=none"}, nil)
@@ -245,7 +245,7 @@ func TestAdoptOverControl(t *testing.T) {
 
 // A connection that is not up cannot be ended.
 func TestDropOfAConnectionThatIsNotUp(t *testing.T) {
-	c, _, _ := boxed(t, spec.ProgramSwordBox, "cm", nil)
+	c, _, _ := boxed(t, rackfile.ProgramSwordBox, "cm", nil)
 	a := caller{t, c}
 	a.must("POST", "/rules", RuleText{Rule: "server=ms0 action=move"}, nil)
 	a.refused(http.StatusBadRequest, "only one that is up can be ended", "DELETE", "/connections/ms0/0", nil)
@@ -253,7 +253,7 @@ func TestDropOfAConnectionThatIsNotUp(t *testing.T) {
 
 // Tables are listed and cleared, also the flows of the tracked connections.
 func TestTablesOverControl(t *testing.T) {
-	c, hosts, _ := boxed(t, spec.ProgramSwordBox, "cm", nil)
+	c, hosts, _ := boxed(t, rackfile.ProgramSwordBox, "cm", nil)
 	a := caller{t, c}
 	f := wire.Frame{Eth: wire.Ethernet{Dst: wire.MAC{2, 0, 0, 0, 0, 1}, Src: wire.MAC{2, 0, 0, 0, 0, 2}}}
 	f.IPv4 = wire.IPv4{TTL: 64, Src: [4]byte{10, 77, 0, 3}, Dst: [4]byte{10, 77, 0, 2}}
@@ -312,7 +312,7 @@ func TestTablesOverControl(t *testing.T) {
 
 // All answers of the socket can be decoded again: no type encodes JSON that it cannot decode.
 func TestReportRoundTrip(t *testing.T) {
-	c, _, _ := boxed(t, spec.ProgramSwordBox, "cm", nil)
+	c, _, _ := boxed(t, rackfile.ProgramSwordBox, "cm", nil)
 	a := caller{t, c}
 	a.must("POST", "/rules", RuleText{Rule: "server=ms0 action=atomics"}, nil)
 	var raw, again json.RawMessage

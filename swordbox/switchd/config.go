@@ -6,11 +6,11 @@ import (
 	"log"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Bounds of a daemon. Package pipeline has the bounds of tables, package fault those of fault
@@ -58,7 +58,7 @@ type Config struct {
 	Load func(name string, set *rules.Set) (*Loaded, error)
 	// Described is the rack's description. Rules name servers by it; nil means that rules can only
 	// use addresses.
-	Described *spec.Rack
+	Described *rackfile.Rack
 	// Queue is the capacity of each egress queue in packets; 0 means 1024.
 	Queue int
 	// Spin is how long the loop polls its ports before it blocks.

@@ -4,12 +4,12 @@ import (
 	"errors"
 	"net/http"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // none is the type of a request or an answer without a body.
@@ -76,7 +76,7 @@ func (d *Daemon) Mux() *control.Mux {
 	control.Handle(m, "POST /capture/{name}/end", d.captures.end)
 	m.HandleFunc("GET /past", d.captures.servePast)
 	d.handleTrace(m)
-	control.HandleProfile(m, spec.SwitchName)
+	control.HandleProfile(m, rackfile.SwitchName)
 	d.guests.handleGuests(m)
 	d.programs.handle(m)
 	d.programs.handleTables(m)

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const slowFile = `
@@ -32,10 +32,10 @@ hosts:
 func TestNoWaitingFrameIsLost(t *testing.T) {
 	for name, end := range map[string]func(d *Daemon) error{
 		"rule removed":     func(d *Daemon) error { return d.programs.RemoveRule("slow") },
-		"program replaced": func(d *Daemon) error { return d.programs.Load(ProgramText{Name: spec.ProgramForward}) },
+		"program replaced": func(d *Daemon) error { return d.programs.Load(ProgramText{Name: rackfile.ProgramForward}) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, err := spec.Parse([]byte(slowFile))
+			s, err := rackfile.Parse([]byte(slowFile))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,7 +55,7 @@ func TestNoWaitingFrameIsLost(t *testing.T) {
 					host, end = memcable.Pair(memcable.Config{Depth: 1 << 12})
 					return end, nil
 				}
-				c.Load = loader(s, spec.Paths{Dir: t.TempDir()}, log.New(t.Output(), "", 0))
+				c.Load = loader(s, rackfile.Paths{Dir: t.TempDir()}, log.New(t.Output(), "", 0))
 			}, func(b *bench) {
 				b.hosts[1] = host
 				b.know()

@@ -11,11 +11,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // ProgramText is the body of PUT /program: the name of the program to run, and its rules in the
@@ -52,9 +52,9 @@ func (p *programControl) Load(t ProgramText) error {
 	case err != nil:
 		return err
 	case !known || t.Name == "":
-		return handler.Refused(fmt.Errorf("program %.40q: the switch has %s", t.Name, strings.Join(spec.Programs(), " and ")))
+		return handler.Refused(fmt.Errorf("program %.40q: the switch has %s", t.Name, strings.Join(rackfile.Programs(), " and ")))
 	case !entry.HasRules && len(t.Rules) > 0:
-		return handler.Refused(fmt.Errorf("program %s has no rules: rules are for program %s", t.Name, spec.ProgramSwordBox))
+		return handler.Refused(fmt.Errorf("program %s has no rules: rules are for program %s", t.Name, rackfile.ProgramSwordBox))
 	}
 	running := ""
 	if err := p.commands.Do(func() { running = p.traffic.sw.Spec().Name }); err != nil {
@@ -129,7 +129,7 @@ func closeIf(c io.Closer) error {
 // begun returns the rack's description with the program that the switch starts with: the program
 // that an operator loaded into the former incarnation of the switch, or else that of the rack file.
 // The rules of a loaded program are in the journal.
-func begun(rack *spec.Rack, paths spec.Paths) (*spec.Rack, error) {
+func begun(rack *rackfile.Rack, paths rackfile.Paths) (*rackfile.Rack, error) {
 	text, err := os.ReadFile(paths.Program())
 	name := string(text)
 	switch {
@@ -137,17 +137,19 @@ func begun(rack *spec.Rack, paths spec.Paths) (*spec.Rack, error) {
 		return rack, nil
 	case err != nil:
 		return nil, fmt.Errorf("switch: the program that was loaded: %w", err)
-	case !slices.Contains(spec.Programs(), name):
+	case !slices.Contains(rackfile.Programs(), name):
 		return nil, fmt.Errorf("switch: %s names program %.40q, which does not exist: remove the file", paths.Program(), name)
 	}
 	return withProgram(rack, name, nil), nil
 }
 
 // described returns the name of the program in the rack's description.
-func described(rack *spec.Rack) string { return cmp.Or(rack.Switch.Program, spec.ProgramForward) }
+func described(rack *rackfile.Rack) string {
+	return cmp.Or(rack.Switch.Program, rackfile.ProgramForward)
+}
 
 // withProgram returns a copy of the rack with another program and its rules.
-func withProgram(rack *spec.Rack, name string, list []rules.Rule) *spec.Rack {
+func withProgram(rack *rackfile.Rack, name string, list []rules.Rule) *rackfile.Rack {
 	r := *rack
 	r.Switch.Program, r.Switch.Rules = name, list
 	return &r
@@ -155,7 +157,7 @@ func withProgram(rack *spec.Rack, name string, list []rules.Rule) *spec.Rack {
 
 // loader returns a function for Config.Load. The function makes a program that replaces the running
 // one. Loaded.Keep stores the program's name, so that a restarted switch runs this program.
-func loader(rack *spec.Rack, paths spec.Paths, logger *log.Logger) func(string, *rules.Set) (*Loaded, error) {
+func loader(rack *rackfile.Rack, paths rackfile.Paths, logger *log.Logger) func(string, *rules.Set) (*Loaded, error) {
 	return func(name string, set *rules.Set) (*Loaded, error) {
 		r := withProgram(rack, name, set.All())
 		rec, err := journalOf(r, paths, logger)

@@ -10,18 +10,18 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // loadable returns a switch of a rack with a state folder, whose program can be changed.
-func loadable(t *testing.T, program string, paths spec.Paths, before ...func(pipeline.Program)) (a caller, rack *spec.Rack) {
+func loadable(t *testing.T, program string, paths rackfile.Paths, before ...func(pipeline.Program)) (a caller, rack *rackfile.Rack) {
 	t.Helper()
-	rack, err := spec.Parse([]byte(strings.NewReplacer("PROGRAM", program, "CONNECT", "cm").Replace(boxFile)))
+	rack, err := rackfile.Parse([]byte(strings.NewReplacer("PROGRAM", program, "CONNECT", "cm").Replace(boxFile)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,27 +54,27 @@ func loadable(t *testing.T, program string, paths spec.Paths, before ...func(pip
 // A running switch loads the program with rules, and then the one without. The program that an
 // operator loaded survives a restart.
 func TestLoadProgram(t *testing.T) {
-	paths := spec.Paths{Dir: t.TempDir()}
-	a, rack := loadable(t, spec.ProgramForward, paths)
+	paths := rackfile.Paths{Dir: t.TempDir()}
+	a, rack := loadable(t, rackfile.ProgramForward, paths)
 	const rule = "id=s server=ms0 action=steer steer=both"
 	for range 2 { // the second time with the journal of the first
 		var i ProgramInfo
-		a.must("PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: []string{rule}}, &i)
-		if i.Name != spec.ProgramSwordBox || i.Described != spec.ProgramForward || i.Rules != 1 || len(i.Addresses) == 0 {
+		a.must("PUT", "/program", ProgramText{Name: rackfile.ProgramSwordBox, Rules: []string{rule}}, &i)
+		if i.Name != rackfile.ProgramSwordBox || i.Described != rackfile.ProgramForward || i.Rules != 1 || len(i.Addresses) == 0 {
 			t.Errorf("%+v", i)
 		}
 		a.must("POST", "/rules", RuleText{Rule: "id=t server=cn0 action=track"}, nil)
-		a.must("PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: []string{rule}}, &i)
+		a.must("PUT", "/program", ProgramText{Name: rackfile.ProgramSwordBox, Rules: []string{rule}}, &i)
 		if i.Rules != 1 {
 			t.Errorf("the same program with other rules: %+v", i)
 		}
 		after, err := begun(rack, paths)
-		if err != nil || after.Switch.Program != spec.ProgramSwordBox {
+		if err != nil || after.Switch.Program != rackfile.ProgramSwordBox {
 			t.Errorf("a restarted switch would run %q: %v", after.Switch.Program, err)
 		}
 		i = ProgramInfo{}
-		a.must("PUT", "/program", ProgramText{Name: spec.ProgramForward}, &i)
-		if i.Name != spec.ProgramForward || i.Rules != 0 || len(i.Addresses) != 0 {
+		a.must("PUT", "/program", ProgramText{Name: rackfile.ProgramForward}, &i)
+		if i.Name != rackfile.ProgramForward || i.Rules != 0 || len(i.Addresses) != 0 {
 			t.Errorf("%+v", i)
 		}
 		if after, err := begun(rack, paths); err != nil || after != rack {
@@ -82,8 +82,8 @@ func TestLoadProgram(t *testing.T) {
 		}
 	}
 	a.refused(http.StatusBadRequest, "the switch has forward and swordbox", "PUT", "/program", ProgramText{Name: "chess"})
-	a.refused(http.StatusBadRequest, "rules are for program swordbox", "PUT", "/program", ProgramText{Name: spec.ProgramForward, Rules: []string{rule}})
-	a.refused(http.StatusBadRequest, "hosts: [ms0 cn0]", "PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: []string{"server=ms9 action=steer"}})
+	a.refused(http.StatusBadRequest, "rules are for program swordbox", "PUT", "/program", ProgramText{Name: rackfile.ProgramForward, Rules: []string{rule}})
+	a.refused(http.StatusBadRequest, "hosts: [ms0 cn0]", "PUT", "/program", ProgramText{Name: rackfile.ProgramSwordBox, Rules: []string{"server=ms9 action=steer"}})
 	if err := os.WriteFile(paths.Program(), []byte("chess"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -102,10 +102,10 @@ func TestRulesTooLongForTheJournal(t *testing.T) {
 		texts = append(texts, fmt.Sprintf("id=%s server=ms0 action=move range=%d-%d rkey=0xffffffff service=%s", id, from, from+8, service))
 	}
 	const want = "the switch can store 65520: use fewer rules or shorter names"
-	a, _ := loadable(t, spec.ProgramForward, spec.Paths{Dir: t.TempDir()})
-	a.refused(http.StatusBadRequest, want, "PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: texts})
-	a.must("PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: texts[:1]}, nil)
-	a.refused(http.StatusBadRequest, want, "PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: texts})
+	a, _ := loadable(t, rackfile.ProgramForward, rackfile.Paths{Dir: t.TempDir()})
+	a.refused(http.StatusBadRequest, want, "PUT", "/program", ProgramText{Name: rackfile.ProgramSwordBox, Rules: texts})
+	a.must("PUT", "/program", ProgramText{Name: rackfile.ProgramSwordBox, Rules: texts[:1]}, nil)
+	a.refused(http.StatusBadRequest, want, "PUT", "/program", ProgramText{Name: rackfile.ProgramSwordBox, Rules: texts})
 	a.refused(http.StatusBadRequest, want, "PUT", "/rules", RuleTexts{texts})
 	var inForce []rules.Rule
 	if a.must("GET", "/rules", nil, &inForce); len(inForce) != 1 {
@@ -119,20 +119,20 @@ func TestRulesTooLongForTheJournal(t *testing.T) {
 
 // A restarted switch begins with the program and the rules that an operator loaded.
 func TestRestartWithLoadedProgram(t *testing.T) {
-	paths := spec.Paths{Dir: t.TempDir()}
+	paths := rackfile.Paths{Dir: t.TempDir()}
 	t.Run("first incarnation", func(t *testing.T) {
-		a, _ := loadable(t, spec.ProgramForward, paths)
-		a.must("PUT", "/program", ProgramText{Name: spec.ProgramSwordBox, Rules: []string{"id=kept server=ms0 action=steer"}}, nil)
+		a, _ := loadable(t, rackfile.ProgramForward, paths)
+		a.must("PUT", "/program", ProgramText{Name: rackfile.ProgramSwordBox, Rules: []string{"id=kept server=ms0 action=steer"}}, nil)
 	})
-	a, _ := loadable(t, spec.ProgramForward, paths)
+	a, _ := loadable(t, rackfile.ProgramForward, paths)
 	var list []rules.Rule
 	a.must("GET", "/rules", nil, &list)
 	if len(list) != 1 || list[0].ID != "kept" {
 		t.Errorf("%v", list)
 	}
 	var i ProgramInfo
-	a.must("PUT", "/program", ProgramText{Name: spec.ProgramForward}, &i)
-	if i.Name != spec.ProgramForward {
+	a.must("PUT", "/program", ProgramText{Name: rackfile.ProgramForward}, &i)
+	if i.Name != rackfile.ProgramForward {
 		t.Errorf("%+v", i)
 	}
 }
@@ -140,12 +140,12 @@ func TestRestartWithLoadedProgram(t *testing.T) {
 // A program that has moved requests of open connections cannot be replaced, and the error gives
 // that reason.
 func TestLoadIsRefused(t *testing.T) {
-	paths := spec.Paths{Dir: t.TempDir()}
+	paths := rackfile.Paths{Dir: t.TempDir()}
 	rec, err := openJournal(paths.Record())
 	if err != nil {
 		t.Fatal(err)
 	}
-	rack, err := spec.Parse([]byte(strings.NewReplacer("PROGRAM", spec.ProgramSwordBox, "CONNECT", "cm").Replace(boxFile)))
+	rack, err := rackfile.Parse([]byte(strings.NewReplacer("PROGRAM", rackfile.ProgramSwordBox, "CONNECT", "cm").Replace(boxFile)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,18 +155,18 @@ func TestLoadIsRefused(t *testing.T) {
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	a, _ := loadable(t, spec.ProgramSwordBox, paths)
-	a.refused(http.StatusConflict, "only this program can continue them", "PUT", "/program", ProgramText{Name: spec.ProgramForward})
-	c, _, _ := boxed(t, spec.ProgramForward, "cm", nil)
+	a, _ := loadable(t, rackfile.ProgramSwordBox, paths)
+	a.refused(http.StatusConflict, "only this program can continue them", "PUT", "/program", ProgramText{Name: rackfile.ProgramForward})
+	c, _, _ := boxed(t, rackfile.ProgramForward, "cm", nil)
 	a = caller{t, c}
-	a.refused(http.StatusConflict, "keeps its program", "PUT", "/program", ProgramText{Name: spec.ProgramSwordBox})
+	a.refused(http.StatusConflict, "keeps its program", "PUT", "/program", ProgramText{Name: rackfile.ProgramSwordBox})
 }
 
 // A connection is in the journal because its requests might move, but none moved. It goes on after
 // the program is unloaded, and the next program with this journal does not treat it as a stale
 // flow, whose packets draw a fatal NAK.
 func TestUnloadFreesTheJournal(t *testing.T) {
-	a, _ := loadable(t, spec.ProgramSwordBox, spec.Paths{Dir: t.TempDir()}, func(p pipeline.Program) {
+	a, _ := loadable(t, rackfile.ProgramSwordBox, rackfile.Paths{Dir: t.TempDir()}, func(p pipeline.Program) {
 		flow := &conntrack.Flow{ID: 3, Generation: 1, Ends: conntrack.Ends{ReqQPN: 5, RespQPN: 6}}
 		flow.Requester, flow.Responder = netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.1")
 		if !p.(*swordbox.Program).Own().Moving(flow) {
@@ -174,7 +174,7 @@ func TestUnloadFreesTheJournal(t *testing.T) {
 		}
 	})
 	for range 2 {
-		a.must("PUT", "/program", ProgramText{Name: spec.ProgramForward}, nil)
-		a.must("PUT", "/program", ProgramText{Name: spec.ProgramSwordBox}, nil)
+		a.must("PUT", "/program", ProgramText{Name: rackfile.ProgramForward}, nil)
+		a.must("PUT", "/program", ProgramText{Name: rackfile.ProgramSwordBox}, nil)
 	}
 }

@@ -9,13 +9,13 @@ import (
 	"os"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/topo/guests"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // EnvKeep is the environment variable that makes a switch keep its last packets, for GET /past. Its
@@ -25,12 +25,12 @@ const EnvKeep = "RDMALAB_KEEP"
 // Main runs the switch of a rack. It reads the rack's description below dir, opens the rack's ports
 // in the network namespace of the process, serves the control socket, and forwards until ctx ends.
 func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
-	paths := spec.Paths{Dir: dir}
+	paths := rackfile.Paths{Dir: dir}
 	data, err := os.ReadFile(paths.Spec())
 	if err != nil {
 		return fmt.Errorf("switch: rack description: %w", err)
 	}
-	rack, err := spec.Decode(data)
+	rack, err := rackfile.Decode(data)
 	if err != nil {
 		return fmt.Errorf("switch: %s: %w", paths.Spec(), err)
 	}
@@ -62,7 +62,7 @@ func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 	}
 	cfg.Log = logger
 	if text := os.Getenv(EnvKeep); text != "" {
-		n, err := spec.ParseSize(text)
+		n, err := rackfile.ParseSize(text)
 		if err != nil {
 			return fmt.Errorf("switch: %s: %w", EnvKeep, err)
 		}
@@ -86,18 +86,18 @@ func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 
 // serve starts to serve the control socket. It returns an error if the process lacks the privilege
 // to open ports.
-func (d *Daemon) serve(paths spec.Paths) (*control.Server, error) {
+func (d *Daemon) serve(paths rackfile.Paths) (*control.Server, error) {
 	for i := range d.ports.list {
 		if err := d.ports.list[i].err; errors.Is(err, afpacket.ErrPrivilege) {
 			return nil, fmt.Errorf("switch: %w", err)
 		}
 	}
-	return control.Serve(paths.Socket(spec.SwitchName), d.Mux())
+	return control.Serve(paths.Socket(rackfile.SwitchName), d.Mux())
 }
 
 // journalOf opens the journal of a switch. If the program has no rules, it returns an empty
 // journalFile, because such a program has no journal.
-func journalOf(rack *spec.Rack, paths spec.Paths, logger *log.Logger) (*journalFile, error) {
+func journalOf(rack *rackfile.Rack, paths rackfile.Paths, logger *log.Logger) (*journalFile, error) {
 	if p, ok := apps.Lookup(rack.Switch.Program); !ok || !p.HasRules {
 		return new(journalFile), nil
 	}
@@ -136,7 +136,7 @@ func configured(rec *journalFile, late bool) apps.Config {
 
 // configOf returns a daemon's configuration for a rack. The ports are packet sockets, with memory
 // links beside them if the rack has any.
-func configOf(rack *spec.Rack, rec *journalFile, links links) (Config, error) {
+func configOf(rack *rackfile.Rack, rec *journalFile, links links) (Config, error) {
 	program, err := apps.New(rack, configured(rec, false))
 	if err != nil {
 		return Config{}, fmt.Errorf("switch: %w", err)

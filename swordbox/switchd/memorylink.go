@@ -6,11 +6,11 @@ import (
 	"time"
 
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/memlink"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // links makes the memory links of the switch. If listener is nil, there are none.
@@ -20,8 +20,8 @@ type links struct {
 }
 
 // memoryLinks begins to listen for hosts if the rack has memory links.
-func memoryLinks(rack *spec.Rack, paths spec.Paths) (links, error) {
-	if rack.Cable != spec.CableMemory {
+func memoryLinks(rack *rackfile.Rack, paths rackfile.Paths) (links, error) {
+	if rack.Cable != rackfile.CableMemory {
 		return links{}, nil
 	}
 	l, err := memlink.Listen(paths.Links())

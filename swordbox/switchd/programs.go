@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"sync"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
@@ -18,7 +19,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // programControl serves operators' requests about the switch program. It knows programs only
@@ -30,7 +30,7 @@ type programControl struct {
 	// load makes a program that replaces the running one; nil means that the running program cannot
 	// be replaced. described is the rack's description, with the names of servers.
 	load      func(name string, set *rules.Set) (*Loaded, error)
-	described *spec.Rack
+	described *rackfile.Rack
 
 	// running is the running program, and self the addresses that it uses. Only the loop uses these
 	// fields.
@@ -139,7 +139,7 @@ func (p *programControl) ruled(f func(r apps.Ruled) error) error {
 func (p *programControl) Info() (i ProgramInfo, err error) {
 	err = p.commands.Do(func() {
 		s := p.traffic.sw.Spec()
-		i = ProgramInfo{Name: s.Name, Doc: s.Doc, Programs: spec.Programs(), Bits: s.Bits(), MAC: p.self.MAC, Addresses: p.self.Addrs}
+		i = ProgramInfo{Name: s.Name, Doc: s.Doc, Programs: rackfile.Programs(), Bits: s.Bits(), MAC: p.self.MAC, Addresses: p.self.Addrs}
 		if p.described != nil {
 			i.Described = described(p.described)
 		}

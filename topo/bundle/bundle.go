@@ -19,9 +19,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/rack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Bounds of a bundle.
@@ -88,7 +88,7 @@ func Write(ctx context.Context, r *rack.Rack, dir string, why Reason) error {
 	w.json(StatusFile, status, err)
 	var wg sync.WaitGroup
 	for _, p := range switchParts {
-		wg.Go(func() { w.ask(ctx, r, spec.SwitchName, p) })
+		wg.Go(func() { w.ask(ctx, r, rackfile.SwitchName, p) })
 	}
 	for _, h := range r.Spec.HostNames() {
 		for _, p := range hostParts {
@@ -97,7 +97,7 @@ func Write(ctx context.Context, r *rack.Rack, dir string, why Reason) error {
 	}
 	wg.Wait()
 	w.copy(r.Paths.Record(), "switch.record")
-	w.folder(filepath.Dir(r.Paths.Log(spec.SwitchName)), "log")
+	w.folder(filepath.Dir(r.Paths.Log(rackfile.SwitchName)), "log")
 	w.folder(r.Paths.Guests(), "guests")
 	return w.readMe(r, &why)
 }
@@ -146,7 +146,7 @@ func (w *writer) ask(ctx context.Context, r *rack.Rack, node, part string) {
 func (w *writer) packets(ctx context.Context, r *rack.Rack) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	stream, err := r.Control(spec.SwitchName).Stream(ctx, http.MethodGet, "/past", nil)
+	stream, err := r.Control(rackfile.SwitchName).Stream(ctx, http.MethodGet, "/past", nil)
 	var b []byte
 	if err == nil {
 		defer stream.Close() // the stream was only read, so its error does not matter

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/rack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func TestWriter(t *testing.T) {
@@ -30,7 +30,7 @@ func TestWriter(t *testing.T) {
 	if err != nil || len(b) != maxLog || !bytes.HasSuffix(b, []byte("the end")) {
 		t.Errorf("%d bytes of the log, %v", len(b), err)
 	}
-	r := &rack.Rack{Spec: &spec.Rack{Name: "lab", Seed: 42}}
+	r := &rack.Rack{Spec: &rackfile.Rack{Name: "lab", Seed: 42}}
 	if err := w.readMe(r, &Reason{What: "it", Replay: "again --seed 42", Output: "oops"}); err != nil {
 		t.Fatal(err)
 	}

@@ -6,13 +6,13 @@ import (
 	"math"
 	"text/tabwriter"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Figure is one comparison of a published number with the result of a cost model.
@@ -147,7 +147,7 @@ func WriteTable(w io.Writer, figures []Figure) error {
 // it. So each packet that leaves the switch differs from the one that came over the link, and
 // cost.Box charges Switch.Rewrite, not Switch.Forward.
 func rewriter(name string, n simnet.Node) simnet.Node {
-	if name != spec.SwitchName {
+	if name != rackfile.SwitchName {
 		return n
 	}
 	var frame wire.Frame

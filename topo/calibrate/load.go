@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Load is a stream of operations by threads of one client host towards one server.
@@ -78,7 +78,7 @@ func (l Load) latency(m *cost.Model) (time.Duration, error) {
 
 func (l Load) run(m *cost.Model, client func(*run, *thread) error) (*run, error) {
 	r := &run{Load: l}
-	s, err := spec.Parse([]byte(rackFile))
+	s, err := rackfile.Parse([]byte(rackFile))
 	if err != nil {
 		return r, err
 	}

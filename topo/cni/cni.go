@@ -36,11 +36,11 @@ import (
 	current "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/nl"
 	"github.com/rdmalab/rdmalab/topo/rack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Program is the name of the file under which this binary is the plugin.
@@ -118,7 +118,7 @@ func (p *Plugin) Add(a *skel.CmdArgs) error {
 	if err != nil {
 		return coded(err)
 	}
-	port, err := nl.LinkByName(r.Paths.Netns(spec.SwitchName), g.Port)
+	port, err := nl.LinkByName(r.Paths.Netns(rackfile.SwitchName), g.Port)
 	if err != nil {
 		return coded(err)
 	}
@@ -143,7 +143,7 @@ func result(r *rack.Rack, g *guests.Guest, port wire.MAC) *current.Result {
 	res := &current.Result{
 		CNIVersion: current.ImplementedSpecVersion,
 		Interfaces: []*current.Interface{
-			{Name: g.Port, Mac: port.String(), Mtu: r.Spec.LinkMTU, Sandbox: r.Paths.Netns(spec.SwitchName)},
+			{Name: g.Port, Mac: port.String(), Mtu: r.Spec.LinkMTU, Sandbox: r.Paths.Netns(rackfile.SwitchName)},
 			{Name: g.Ifname, Mac: g.MAC.String(), Mtu: r.Spec.LinkMTU, Sandbox: g.Netns},
 		},
 	}

@@ -15,11 +15,11 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"go.uber.org/goleak"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/nl"
 	"github.com/rdmalab/rdmalab/topo/rack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -103,7 +103,7 @@ func TestCodes(t *testing.T) {
 }
 
 func TestResult(t *testing.T) {
-	r := &rack.Rack{Spec: &spec.Rack{LinkMTU: 4200, Subnet: netip.MustParsePrefix("10.1.0.0/24"), Subnet6: netip.MustParsePrefix("fd00:1::/64")}, Paths: spec.PathsOf("x")}
+	r := &rack.Rack{Spec: &rackfile.Rack{LinkMTU: 4200, Subnet: netip.MustParsePrefix("10.1.0.0/24"), Subnet6: netip.MustParsePrefix("fd00:1::/64")}, Paths: rackfile.PathsOf("x")}
 	g := guests.Guest{Ifname: "eth0", Netns: "/ns"}
 	g.Port, g.IPv4, g.IPv6, g.MAC = "g-1", netip.MustParseAddr("10.1.0.9"), netip.MustParseAddr("fd00:1::9"), wire.MAC{2, 0, 0, 0, 0, 9}
 	var out bytes.Buffer
@@ -112,7 +112,7 @@ func TestResult(t *testing.T) {
 		if err := (&Plugin{Stdout: &out}).print(result(r, &g, wire.MAC{2, 0, 0, 0, 0, 8}), v); err != nil {
 			t.Errorf("%s: %v", v, err)
 		}
-		for _, want := range []string{`"cniVersion": "` + v, "10.1.0.9/24", "fd00:1::9/64", "02:00:00:00:00:09", "02:00:00:00:00:08", spec.PathsOf("x").Netns("switch")} {
+		for _, want := range []string{`"cniVersion": "` + v, "10.1.0.9/24", "fd00:1::9/64", "02:00:00:00:00:09", "02:00:00:00:00:08", rackfile.PathsOf("x").Netns("switch")} {
 			if !strings.Contains(out.String(), want) {
 				t.Errorf("%s: no %s in %s", v, want, out.String())
 			}

@@ -8,9 +8,9 @@ import (
 	"github.com/containernetworking/cni/pkg/skel"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/rack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Config is the plugin's section of the network's configuration.
@@ -39,8 +39,8 @@ func parseConfig(stdin []byte) (*Config, error) {
 	if err := json.Unmarshal(stdin, c); err != nil {
 		return nil, types.NewError(types.ErrDecodingFailure, "the network's configuration is no JSON of this plugin", err.Error())
 	}
-	c.Rack = cmp.Or(c.Rack, spec.DefaultName)
-	if err := spec.CheckName(c.Rack); err != nil {
+	c.Rack = cmp.Or(c.Rack, rackfile.DefaultName)
+	if err := rackfile.CheckName(c.Rack); err != nil {
 		return nil, types.NewError(types.ErrInvalidNetworkConfig, "key rack of the network's configuration", err.Error())
 	}
 	if c.IPAM.Type != "" {
@@ -58,7 +58,7 @@ func (c *Config) request(a *skel.CmdArgs) (rack.GuestRequest, error) {
 	}
 	q.Name, q.Suggested = string(known.HOST), string(known.K8S_POD_NAME)
 	if q.Name != "" {
-		if err := spec.CheckHostName(q.Name); err != nil {
+		if err := rackfile.CheckHostName(q.Name); err != nil {
 			return q, types.NewError(types.ErrInvalidEnvironmentVariables, "HOST of CNI_ARGS", err.Error())
 		}
 	}
@@ -70,7 +70,7 @@ func (c *Config) request(a *skel.CmdArgs) (rack.GuestRequest, error) {
 		return q, nil
 	}
 	var err error
-	if q.MAC, err = wire.ParseMAC(mac); err == nil && !spec.IsStation(q.MAC) {
+	if q.MAC, err = wire.ParseMAC(mac); err == nil && !rackfile.IsStation(q.MAC) {
 		err = fmt.Errorf("%s is a group address or zero", mac)
 	}
 	if err != nil {

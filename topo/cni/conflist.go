@@ -5,7 +5,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/utils"
 
-	"github.com/rdmalab/rdmalab/topo/spec"
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 // confVersion is the version of the specification in the file. podman 4, nerdctl and Kubernetes
@@ -17,7 +17,7 @@ func ConfList(network, rack string) ([]byte, error) {
 	if err := utils.ValidateNetworkName(network); err != nil {
 		return nil, err
 	}
-	if err := spec.CheckName(rack); err != nil {
+	if err := rackfile.CheckName(rack); err != nil {
 		return nil, err
 	}
 	type plugin struct {

@@ -17,10 +17,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/unixsocket"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const (
@@ -193,7 +193,7 @@ func (d *driver) deleteNetwork(r *request) (any, error) {
 	return object{}, except(os.Remove(d.linkNetFile(r.NetworkID)), fs.ErrNotExist)
 }
 
-func (d *driver) host(r *request) (*spec.Host, error) {
+func (d *driver) host(r *request) (*rackfile.Host, error) {
 	if err := errors.Join(checkID("NetworkID", r.NetworkID), checkID("EndpointID", r.EndpointID)); err != nil {
 		return nil, err
 	}
@@ -231,7 +231,7 @@ func (d *driver) createEndpoint(r *request) (any, error) {
 }
 
 // endpointAlias returns the alias of an endpoint's port. leave finds the port by it.
-func (d *driver) endpointAlias(h *spec.Host, id string) string {
+func (d *driver) endpointAlias(h *rackfile.Host, id string) string {
 	return aliasOf(d.rack, h.Name) + "/" + id[:min(len(id), idShown)]
 }
 
@@ -258,7 +258,7 @@ func (d *driver) join(r *request) (any, error) {
 		return nil, errors.Join(err, nl.DeleteLink(port.Netns, port.Name))
 	}
 	return object{
-		"InterfaceName":         object{"SrcName": end.Name, "DstPrefix": "rack", "DstName": spec.HostIfname},
+		"InterfaceName":         object{"SrcName": end.Name, "DstPrefix": "rack", "DstName": rackfile.HostIfname},
 		"DisableGatewayService": true,
 	}, nil
 }
@@ -300,7 +300,7 @@ func (h *Hosts) driverFor(ctx context.Context) (stop func() error, err error) {
 	if c, err := dial.DialContext(ctx, "unix", h.driver); err == nil {
 		return c.Close, nil // the watcher serves the driver
 	}
-	none := &spec.Rack{Name: h.name} // a driver that only removes links need not know the hosts
+	none := &rackfile.Rack{Name: h.name} // a driver that only removes links need not know the hosts
 	s, err := serveDriver(h.driver, &plugger{rack: none, paths: h.paths}, log.New(io.Discard, "", 0))
 	if err != nil {
 		return func() error { return nil }, err

@@ -14,8 +14,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const (
@@ -27,7 +27,7 @@ const (
 // namespace.
 func newDriver(t testing.TB) *driver {
 	t.Helper()
-	p := &plugger{rack: testRack(t, "small"), paths: spec.Paths{Dir: t.TempDir()}}
+	p := &plugger{rack: testRack(t, "small"), paths: rackfile.Paths{Dir: t.TempDir()}}
 	return &driver{plugger: p, log: log.New(io.Discard, "", 0)}
 }
 
@@ -128,7 +128,7 @@ func TestDriverPlugs(t *testing.T) {
 		t.Skip("network namespaces need root; run the test with sudo")
 	}
 	d := newDriver(t)
-	sw := d.paths.Netns(spec.SwitchName)
+	sw := d.paths.Netns(rackfile.SwitchName)
 	if err := os.MkdirAll(filepath.Dir(sw), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -148,7 +148,7 @@ func TestDriverPlugs(t *testing.T) {
 	status, out := ask(t, d, "/NetworkDriver.Join", ids)
 	name, _ := out["InterfaceName"].(map[string]any)
 	src, _ := name["SrcName"].(string)
-	if status != http.StatusOK || src == "" || name["DstName"] != spec.HostIfname {
+	if status != http.StatusOK || src == "" || name["DstName"] != rackfile.HostIfname {
 		t.Fatalf("%d %v", status, out)
 	}
 	t.Cleanup(func() {

@@ -12,7 +12,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rdmalab/rdmalab/topo/spec"
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 // Settings say how the hosts of a rack run in containers. The rack's state folder keeps them.
@@ -27,10 +27,10 @@ type Settings struct {
 
 // settingsFile returns the path of a rack's Settings. The file exists only if the hosts are
 // containers.
-func settingsFile(p spec.Paths) string { return filepath.Join(p.Dir, "containers.json") }
+func settingsFile(p rackfile.Paths) string { return filepath.Join(p.Dir, "containers.json") }
 
 // Save writes s into the rack's state folder.
-func (s *Settings) Save(p spec.Paths) error {
+func (s *Settings) Save(p rackfile.Paths) error {
 	b, err := json.Marshal(s)
 	if err != nil {
 		return err
@@ -39,7 +39,7 @@ func (s *Settings) Save(p spec.Paths) error {
 }
 
 // Saved returns the settings that Save has written; nil if the rack's hosts are processes.
-func Saved(p spec.Paths) (*Settings, error) {
+func Saved(p rackfile.Paths) (*Settings, error) {
 	b, err := os.ReadFile(settingsFile(p))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -57,7 +57,7 @@ func Saved(p spec.Paths) (*Settings, error) {
 // Hosts are the containers of a rack. Its methods may be called by several goroutines at a time.
 type Hosts struct {
 	name  string
-	paths spec.Paths
+	paths rackfile.Paths
 	s     Settings
 	// driver is the socket of the rack's network driver.
 	driver string
@@ -70,7 +70,7 @@ type Hosts struct {
 
 // NewHosts returns the Hosts of a rack. It sends no request to the engine.
 func NewHosts(rack string, s Settings) *Hosts {
-	return &Hosts{name: rack, paths: spec.PathsOf(rack), s: s, driver: driverSocket(rack), known: make(map[string]*incarnation)}
+	return &Hosts{name: rack, paths: rackfile.PathsOf(rack), s: s, driver: driverSocket(rack), known: make(map[string]*incarnation)}
 }
 
 func (h *Hosts) Settings() Settings { return h.s }
@@ -93,7 +93,7 @@ func (h *Hosts) Engine(ctx context.Context) (*Engine, error) {
 // Prepare makes the image with the program exe, and with PlugDriver the networks of all hosts. If
 // there is a compose file, it makes the image and runs compose, which makes the networks, and makes
 // and starts the containers.
-func (h *Hosts) Prepare(ctx context.Context, r *spec.Rack, exe string) error {
+func (h *Hosts) Prepare(ctx context.Context, r *rackfile.Rack, exe string) error {
 	e, err := h.Engine(ctx)
 	if err != nil {
 		return err
@@ -114,7 +114,7 @@ func (h *Hosts) Prepare(ctx context.Context, r *spec.Rack, exe string) error {
 
 // Start starts the containers of a host. It makes those that do not exist, from the image with the
 // program exe.
-func (h *Hosts) Start(ctx context.Context, r *spec.Rack, host, exe string) error {
+func (h *Hosts) Start(ctx context.Context, r *rackfile.Rack, host, exe string) error {
 	e, err := h.Engine(ctx)
 	if err != nil {
 		return err
@@ -371,7 +371,7 @@ func Leftovers(ctx context.Context, socket string) ([]string, error) {
 	list, err := e.List(ctx, "")
 	var names []string
 	for _, c := range list {
-		if spec.CheckName(c.Rack) == nil && !slices.Contains(names, c.Rack) {
+		if rackfile.CheckName(c.Rack) == nil && !slices.Contains(names, c.Rack) {
 			names = append(names, c.Rack)
 		}
 	}

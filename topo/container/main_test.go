@@ -15,15 +15,15 @@ import (
 
 	"go.uber.org/goleak"
 
-	"github.com/rdmalab/rdmalab/topo/spec"
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // testRack describes a small rack.
-func testRack(t testing.TB, name string) *spec.Rack {
+func testRack(t testing.TB, name string) *rackfile.Rack {
 	t.Helper()
-	r, err := spec.Parse([]byte("name: " + name + "\nhosts:\n  - {name: ms0, role: memory}\n  - {name: \"cn[0-1]\", role: compute}\n"))
+	r, err := rackfile.Parse([]byte("name: " + name + "\nhosts:\n  - {name: ms0, role: memory}\n  - {name: \"cn[0-1]\", role: compute}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}

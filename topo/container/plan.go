@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rdmalab/rdmalab/topo/spec"
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 // Plug is a way in which a host's container gets its NIC.
@@ -73,10 +73,10 @@ func linkNetName(rack, host string) string { return "rdmalab-" + rack + "-" + ho
 func DriverName(rack string) string { return "rdmalab-" + rack }
 
 // units lists the containers of a host, in the order in which they start.
-func units(r *spec.Rack, host string, plug Plug) []unit {
+func units(r *rackfile.Rack, host string, plug Plug) []unit {
 	app := unit{
 		Name: ContainerName(r.Name, host), Host: host, Part: PartHost, Plug: plug, Hostname: host,
-		Command: []string{InitCommand, "--rack-dir", spec.PathsOf(r.Name).Dir, "--name", host},
+		Command: []string{InitCommand, "--rack-dir", rackfile.PathsOf(r.Name).Dir, "--name", host},
 		Mounts:  mounts(r, host),
 	}
 	switch plug {
@@ -93,8 +93,8 @@ func units(r *spec.Rack, host string, plug Plug) []unit {
 
 // mounts lists the parts of the rack's state folder that the container of a host sees. They are the
 // same for all hosts.
-func mounts(r *spec.Rack, host string) []mount {
-	p := spec.PathsOf(r.Name)
+func mounts(r *rackfile.Rack, host string) []mount {
+	p := rackfile.PathsOf(r.Name)
 	return []mount{
 		{p.Spec(), p.Spec(), true},
 		{filepath.Dir(p.Socket(host)), filepath.Dir(p.Socket(host)), false},
@@ -104,7 +104,7 @@ func mounts(r *spec.Rack, host string) []mount {
 }
 
 // linkNets lists the networks that are links of a rack; none unless plug is PlugDriver.
-func linkNets(r *spec.Rack, plug Plug) []linkNet {
+func linkNets(r *rackfile.Rack, plug Plug) []linkNet {
 	var list []linkNet
 	for _, host := range r.HostNames() {
 		if plug == PlugDriver {
@@ -156,7 +156,7 @@ func (c linkNet) body(rack string) object {
 // Compose returns a compose file with the containers of a rack, for docker compose 2 and
 // docker-compose 1.29. The text does not depend on the machine. from is the name of the rack's
 // description, for a comment.
-func Compose(r *spec.Rack, plug Plug, from string) string {
+func Compose(r *rackfile.Rack, plug Plug, from string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# The hosts of the rack %q as containers, made by `rdmalab compose` from %s.\n", r.Name, from)
 	fmt.Fprintf(&b, "# `rdmalab up --compose THIS_FILE` makes the switch and the links, runs compose, and waits for the hosts;\n")

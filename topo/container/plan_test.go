@@ -17,15 +17,15 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/racks"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // The compose file in the repository is the one that the program writes for the built-in rack.
 //
 // To write the file: RDMALAB_WRITE=1 go test ./topo/container -run ComposeFile
 func TestComposeFileIsInStep(t *testing.T) {
-	s, err := spec.ParseFile(racks.DefaultName, racks.Default())
+	s, err := rackfile.ParseFile(racks.DefaultName, racks.Default())
 	if err != nil {
 		t.Fatal(err)
 	}

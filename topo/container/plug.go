@@ -9,8 +9,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // ownNetns is the path of the network namespace of this process, which is the machine's own.
@@ -22,7 +22,7 @@ var errOwn = errors.New("the container is in the machine's own network: give it 
 
 // cut returns the path of the file that marks a host's link as cut at the switch. If the file
 // exists, a new link of the host is cut, too.
-func cut(p spec.Paths, host string) string { return filepath.Join(p.Dir, "cut", host) }
+func cut(p rackfile.Paths, host string) string { return filepath.Join(p.Dir, "cut", host) }
 
 // MarkCut records whether a host's link is cut at the switch.
 func (h *Hosts) MarkCut(host string, is bool) error {
@@ -38,24 +38,24 @@ func (h *Hosts) MarkCut(host string, is bool) error {
 
 // plugger connects containers to the switch of a rack.
 type plugger struct {
-	rack  *spec.Rack
-	paths spec.Paths
+	rack  *rackfile.Rack
+	paths rackfile.Paths
 }
 
 // aliasOf returns the text (IFLA_IFALIAS) that is stored with both interfaces of a host's link. It
 // names the rack and the host. With PlugDriver, the switch's end has the text of
 // driver.endpointAlias instead.
-func aliasOf(r *spec.Rack, host string) string { return "rdmalab/" + r.Name + "/" + host }
+func aliasOf(r *rackfile.Rack, host string) string { return "rdmalab/" + r.Name + "/" + host }
 
 // PortEnd returns the switch's end of a host's link.
-func PortEnd(r *spec.Rack, p spec.Paths, h *spec.Host) nl.End {
-	return nl.End{Netns: p.Netns(spec.SwitchName), Name: h.Port, Alias: aliasOf(r, h.Name)}
+func PortEnd(r *rackfile.Rack, p rackfile.Paths, h *rackfile.Host) nl.End {
+	return nl.End{Netns: p.Netns(rackfile.SwitchName), Name: h.Port, Alias: aliasOf(r, h.Name)}
 }
 
 // HostEnd returns the host's end of its link, in the namespace at netns.
-func HostEnd(r *spec.Rack, h *spec.Host, netns string) nl.End {
+func HostEnd(r *rackfile.Rack, h *rackfile.Host, netns string) nl.End {
 	return nl.End{
-		Netns: netns, Name: spec.HostIfname, MAC: h.MAC, Alias: aliasOf(r, h.Name),
+		Netns: netns, Name: rackfile.HostIfname, MAC: h.MAC, Alias: aliasOf(r, h.Name),
 		Addrs: []netip.Prefix{r.Prefix4(h), r.Prefix6(h)},
 		// No real link carries a TCP super-frame. NoTSO does not concern RoCEv2 super-frames, which
 		// the project splits where it looks at single packets.
@@ -66,7 +66,7 @@ func HostEnd(r *spec.Rack, h *spec.Host, netns string) nl.End {
 // plug puts the NIC into a running container unless it is there. It reports whether the NIC is
 // there afterwards. With PlugDriver the engine puts the NIC into the container; plug then only sets
 // its name and addresses.
-func (p *plugger) plug(h *spec.Host, c Container) (bool, error) {
+func (p *plugger) plug(h *rackfile.Host, c Container) (bool, error) {
 	netns := netnsOf(c.PID)
 	if err := checkForeign(netns); err != nil {
 		return false, err
@@ -87,7 +87,7 @@ func (p *plugger) plug(h *spec.Host, c Container) (bool, error) {
 		return false, nil // the container was disconnected from the network
 	default:
 		// The kernel may not have removed the link of the container's former incarnation yet.
-		if err = nl.DeleteLink(p.paths.Netns(spec.SwitchName), h.Port); err == nil {
+		if err = nl.DeleteLink(p.paths.Netns(rackfile.SwitchName), h.Port); err == nil {
 			err = nl.Connect(PortEnd(p.rack, p.paths, h), HostEnd(p.rack, h, netns), p.rack.LinkMTU)
 		}
 	}
@@ -98,16 +98,16 @@ func (p *plugger) plug(h *spec.Host, c Container) (bool, error) {
 }
 
 // keepCut cuts a new link if a fault had cut the host's link before.
-func (p *plugger) keepCut(h *spec.Host) error {
+func (p *plugger) keepCut(h *rackfile.Host) error {
 	if _, err := os.Stat(cut(p.paths, h.Name)); err != nil {
 		return nil
 	}
-	return except(nl.SetUp(p.paths.Netns(spec.SwitchName), h.Port, false), fs.ErrNotExist)
+	return except(nl.SetUp(p.paths.Netns(rackfile.SwitchName), h.Port, false), fs.ErrNotExist)
 }
 
 // find returns the interface that has the MAC address of a host's NIC, whatever its name is; nil if
 // there is none.
-func (p *plugger) find(h *spec.Host, netns string) (*nl.Link, error) {
+func (p *plugger) find(h *rackfile.Host, netns string) (*nl.Link, error) {
 	links, err := nl.Links(netns)
 	for i := range links {
 		if links[i].MAC == h.MAC {
@@ -118,9 +118,9 @@ func (p *plugger) find(h *spec.Host, netns string) (*nl.Link, error) {
 }
 
 // finish sets the name and the addresses of a NIC that is in the container. It may be called again.
-func (p *plugger) finish(h *spec.Host, netns, name string) error {
-	if name != spec.HostIfname {
-		if err := nl.Rename(netns, name, spec.HostIfname); err != nil {
+func (p *plugger) finish(h *rackfile.Host, netns, name string) error {
+	if name != rackfile.HostIfname {
+		if err := nl.Rename(netns, name, rackfile.HostIfname); err != nil {
 			return err
 		}
 	}
@@ -144,7 +144,7 @@ func checkForeign(netns string) error {
 // reconcile inspects a host's containers. If the container that holds the host's network namespace
 // runs, reconcile calls plug, which puts the NIC into this namespace unless it is there. It returns
 // that container, and whether the container has the NIC now.
-func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *spec.Host) (Container, bool, error) {
+func (p *plugger) reconcile(ctx context.Context, hosts *Hosts, h *rackfile.Host) (Container, bool, error) {
 	c, err := hosts.network(ctx, h.Name)
 	if errors.Is(err, ErrNotFound) || err == nil && !c.Runs() {
 		return c, false, nil

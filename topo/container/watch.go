@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // WatcherName is the name of the watcher in the names of its log and its control socket. No host
@@ -81,9 +81,9 @@ type hostWatch struct {
 // RunWatcher runs the watcher of a rack until ctx ends, in a process of the rack. Whenever the
 // container engine starts a container of the rack, the watcher connects it to the switch. The
 // watcher is also the engine's network driver for the rack.
-func RunWatcher(ctx context.Context, rack *spec.Rack, s Settings, logger *log.Logger) error {
+func RunWatcher(ctx context.Context, rack *rackfile.Rack, s Settings, logger *log.Logger) error {
 	w := &watcher{
-		plugger: plugger{rack: rack, paths: spec.PathsOf(rack.Name)}, hosts: NewHosts(rack.Name, s), log: logger,
+		plugger: plugger{rack: rack, paths: rackfile.PathsOf(rack.Name)}, hosts: NewHosts(rack.Name, s), log: logger,
 		state: make(map[string]*hostWatch), engine: "not heard yet",
 	}
 	return w.run(ctx, driverSocket(rack.Name))
@@ -192,7 +192,7 @@ func (hw *hostWatch) look() {
 
 // tend calls reconcile for a host whenever hostWatch.look has requested it, until ctx ends. After
 // an error it waits for the time againWait, and then calls reconcile again.
-func (w *watcher) tend(ctx context.Context, h *spec.Host, hw *hostWatch) {
+func (w *watcher) tend(ctx context.Context, h *rackfile.Host, hw *hostWatch) {
 	for {
 		select {
 		case <-ctx.Done():

@@ -12,14 +12,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // startTestWatcher runs a watcher on a fake engine until the end of the test.
 func startTestWatcher(t *testing.T, f *fakeEngine) (status func() Watch, logged *strings.Builder) {
 	t.Helper()
-	paths := spec.Paths{Dir: t.TempDir()}
+	paths := rackfile.Paths{Dir: t.TempDir()}
 	if err := os.MkdirAll(filepath.Dir(paths.Socket("x")), 0o755); err != nil {
 		t.Fatal(err)
 	}

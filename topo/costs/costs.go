@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 //go:embed *.yaml
@@ -44,9 +44,11 @@ func Builtin(name string) (*cost.Model, error) {
 		return nil, err
 	}
 	// A built-in file that is the base of another one has no base itself, so the recursion ends.
-	return spec.ParseCost(name+suffix+" (built in)", text, Builtin)
+	return rackfile.ParseCost(name+suffix+" (built in)", text, Builtin)
 }
 
 // Parse parses a cost file, which may name a built-in model as its base. name is the name of the
 // file in error messages.
-func Parse(name string, data []byte) (*cost.Model, error) { return spec.ParseCost(name, data, Builtin) }
+func Parse(name string, data []byte) (*cost.Model, error) {
+	return rackfile.ParseCost(name, data, Builtin)
+}

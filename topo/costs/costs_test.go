@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func TestBuiltins(t *testing.T) {
@@ -24,7 +24,7 @@ func TestBuiltins(t *testing.T) {
 	if _, err := Builtin("connectx9"); err == nil || !strings.Contains(err.Error(), "there are connectx3, connectx3-40g, connectx5, connectx5-dpdk") {
 		t.Errorf("an unknown name: %v", err)
 	}
-	var list spec.Errors
+	var list rackfile.Errors
 	if _, err := Parse("x.yaml", []byte("base: connectx9")); !errors.As(err, &list) {
 		t.Errorf("an unknown base: %v", err)
 	}

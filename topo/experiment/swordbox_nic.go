@@ -8,10 +8,10 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/chipcost"
 	"github.com/rdmalab/rdmalab/topo/papers"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // NIC is a load of one kind of one-sided operations on a memory server.
@@ -235,7 +235,7 @@ func chipFigure() figure {
 // chipUses lays out the switch program on a chip, and returns what each part uses: the figures that
 // `switch budget` prints for a running switch.
 func chipUses() (list []chipcost.Use, err error) {
-	s, err := spec.Parse([]byte("name: chip\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]\nswitch: {program: swordbox}\n"))
+	s, err := rackfile.Parse([]byte("name: chip\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]\nswitch: {program: swordbox}\n"))
 	if err != nil {
 		return nil, err
 	}

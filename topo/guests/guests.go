@@ -14,15 +14,15 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rdmalab/rdmalab/topo/spec"
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 // suffix is the end of the files' names.
 const suffix = ".json"
 
-// Guest is a host that joined the rack while it was up. Its role is spec.Guest.
+// Guest is a host that joined the rack while it was up. Its role is rackfile.Guest.
 type Guest struct {
-	spec.Host
+	rackfile.Host
 	// Network is the name of the CNI network. Container is the ID that the runtime gave the
 	// container. Ifname is the interface in it. Container and Ifname together identify an
 	// attachment.
@@ -40,7 +40,7 @@ func (g *Guest) Of(network, container, ifname string) bool {
 
 // List reads the guests of a rack, in the order of their addresses. A file that does not describe a
 // guest is an error; a file that is removed at the same time is not.
-func List(paths spec.Paths) ([]Guest, error) {
+func List(paths rackfile.Paths) ([]Guest, error) {
 	entries, err := os.ReadDir(paths.Guests())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -78,7 +78,7 @@ func decode(b []byte) (Guest, error) {
 	if err := json.Unmarshal(b, &g); err != nil {
 		return g, err
 	}
-	if err := spec.CheckHostName(g.Name); err != nil {
+	if err := rackfile.CheckHostName(g.Name); err != nil {
 		return g, err
 	}
 	if g.Port == "" || !g.IPv4.IsValid() || g.Container == "" || g.Ifname == "" {
@@ -89,12 +89,12 @@ func decode(b []byte) (Guest, error) {
 
 // Load reads the description of a rack, with its guests as the last hosts. The error is
 // fs.ErrNotExist if the rack is not up.
-func Load(paths spec.Paths) (*spec.Rack, error) {
+func Load(paths rackfile.Paths) (*rackfile.Rack, error) {
 	data, err := os.ReadFile(paths.Spec())
 	if err != nil {
 		return nil, err
 	}
-	r, err := spec.Decode(data)
+	r, err := rackfile.Decode(data)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +106,7 @@ func Load(paths spec.Paths) (*spec.Rack, error) {
 }
 
 // Write writes the file of a guest atomically.
-func Write(paths spec.Paths, g *Guest) error {
+func Write(paths rackfile.Paths, g *Guest) error {
 	b, err := json.MarshalIndent(g, "", "  ")
 	if err != nil {
 		return fmt.Errorf("guest %s: %w", g.Name, err)
@@ -126,7 +126,7 @@ func Write(paths spec.Paths, g *Guest) error {
 }
 
 // Remove removes the file of a guest; it returns no error if there is none.
-func Remove(paths spec.Paths, name string) error {
+func Remove(paths rackfile.Paths, name string) error {
 	if err := os.Remove(paths.Guest(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("guest %s: %w", name, err)
 	}

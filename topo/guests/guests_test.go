@@ -8,18 +8,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rdmalab/rdmalab/topo/spec"
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 func guest(name string, last byte) *Guest {
 	g := &Guest{Network: "n", Container: "id-" + name, Ifname: "eth0", Netns: "/x"}
-	g.Name, g.Role, g.Port = name, spec.Guest, "g-"+name
+	g.Name, g.Role, g.Port = name, rackfile.Guest, "g-"+name
 	g.IPv4, g.IPv6 = netip.AddrFrom4([4]byte{10, 77, 0, last}), netip.MustParseAddr("fd00::1")
 	return g
 }
 
 func TestFiles(t *testing.T) {
-	paths := spec.Paths{Dir: t.TempDir()}
+	paths := rackfile.Paths{Dir: t.TempDir()}
 	if list, err := List(paths); len(list) != 0 || err != nil {
 		t.Errorf("no folder: %v, %v", list, err)
 	}
@@ -38,7 +38,7 @@ func TestFiles(t *testing.T) {
 	if !list[0].Of("n", "id-b", "eth0") || list[0].Of("n", "id-b", "eth1") || list[0].Of("m", "id-b", "eth0") || list[0].Of("n", "id-a", "eth0") {
 		t.Error("Of")
 	}
-	r := &spec.Rack{Name: "lab"}
+	r := &rackfile.Rack{Name: "lab"}
 	b, err := r.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -76,7 +76,7 @@ func FuzzDecode(f *testing.F) {
 	f.Add([]byte(`{"name":"a","mac":""}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		g, err := decode(b)
-		if err == nil && (spec.CheckHostName(g.Name) != nil || g.Container == "" || !g.IPv4.IsValid()) {
+		if err == nil && (rackfile.CheckHostName(g.Name) != nil || g.Container == "" || !g.IPv4.IsValid()) {
 			t.Errorf("%+v", g)
 		}
 	})

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	onermahost "github.com/rdmalab/rdmalab/onerma/host"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
@@ -11,7 +12,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Paths of the control API. The comment of a path has the HTTP method, the type of the request if
@@ -53,9 +53,9 @@ const (
 
 // Status describes a host and its present work.
 type Status struct {
-	Name string    `json:"name"`
-	Role spec.Role `json:"role"`
-	PID  int       `json:"pid"`
+	Name string        `json:"name"`
+	Role rackfile.Role `json:"role"`
+	PID  int           `json:"pid"`
 	// Process has the goroutines and the heap of the daemon's process.
 	Process metrics.Process `json:"process"`
 	NIC     NICStatus       `json:"nic"`

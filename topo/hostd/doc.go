@@ -13,5 +13,5 @@
 // A memory host is passive: after it has registered its region, its NIC alone executes the requests
 // of clients. The daemon takes part only when a client connects.
 //
-// Most API types are in api.go. Requests and answers are JSON over the socket of spec.Paths.Socket.
+// Most API types are in api.go. Requests and answers are JSON over the socket of rackfile.Paths.Socket.
 package hostd

@@ -5,9 +5,9 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // A client that was fenced at a memory server is still fenced when its NIC comes back after a crash: the memory, which others use now, is
@@ -18,7 +18,7 @@ func TestFencesSurviveTheNIC(t *testing.T) {
 	a, b := memcable.Pair(memcable.Config{})
 	cn := start(t, dir, &r.Hosts[0], a)
 	start(t, dir, &r.Hosts[1], b)
-	ms, addr := control.NewClient(spec.Paths{Dir: dir}.Socket("ms0")), r.Hosts[1].IPv4
+	ms, addr := control.NewClient(rackfile.Paths{Dir: dir}.Socket("ms0")), r.Hosts[1].IPv4
 	ctx := cn.app.context()
 	defer ctx.Close()
 	soon := ctx.Runtime().Now().Add(20 * time.Second)

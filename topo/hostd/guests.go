@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/guests"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // guestsFresh is how long the list of guests is used before it is read again. A guest may leave,
@@ -17,7 +17,7 @@ const guestsFresh = time.Second
 
 // neighbours resolves the IP addresses of guests. Guests join and leave while the daemon runs.
 type neighbours struct {
-	paths spec.Paths
+	paths rackfile.Paths
 	log   *slog.Logger
 
 	mu     sync.Mutex // guards the fields below

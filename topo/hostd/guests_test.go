@@ -10,21 +10,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/guests"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // A guest's file that cannot be read leaves the other guests reachable, and the log names it once.
 func TestGuestsBesideADamagedFile(t *testing.T) {
 	var log bytes.Buffer
-	n := neighbours{paths: spec.Paths{Dir: t.TempDir()}, log: slog.New(slog.NewTextHandler(&log, nil))}
+	n := neighbours{paths: rackfile.Paths{Dir: t.TempDir()}, log: slog.New(slog.NewTextHandler(&log, nil))}
 	if err := os.MkdirAll(n.paths.Guests(), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	join := func(name, ip string, mac byte) {
 		t.Helper()
-		host := spec.Host{Name: name, Role: spec.Guest, Port: "p-" + name, IPv4: netip.MustParseAddr(ip), MAC: wire.MAC{2, 0, 0, 0, 0, mac}}
+		host := rackfile.Host{Name: name, Role: rackfile.Guest, Port: "p-" + name, IPv4: netip.MustParseAddr(ip), MAC: wire.MAC{2, 0, 0, 0, 0, mac}}
 		if err := guests.Write(n.paths, &guests.Guest{Host: host, Container: "c-" + name, Ifname: "eth0"}); err != nil {
 			t.Fatal(err)
 		}

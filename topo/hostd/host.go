@@ -18,6 +18,7 @@ import (
 	onermahost "github.com/rdmalab/rdmalab/onerma/host"
 	"github.com/rdmalab/rdmalab/onerma/socket"
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
@@ -30,7 +31,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // linkPoll is the interval at which the daemon checks the carrier of its port.
@@ -38,16 +38,16 @@ const linkPoll = 100 * time.Millisecond
 
 // Config says which host of which rack the daemon serves.
 type Config struct {
-	// Dir is the rack's state folder (spec.Paths.Dir). Name is the name of the host in the rack's
+	// Dir is the rack's state folder (rackfile.Paths.Dir). Name is the name of the host in the rack's
 	// description.
 	Dir, Name string
 	// Log is the daemon's logger; nil means standard error.
 	Log *slog.Logger
-	// Ifname is the interface of the NIC; "" means spec.HostIfname.
+	// Ifname is the interface of the NIC; "" means rackfile.HostIfname.
 	Ifname string
 
 	// In tests without privileges, open replaces openPort, and the services listen at listen.
-	open   func(self *spec.Host) (port, packetio.Waiter, error)
+	open   func(self *rackfile.Host) (port, packetio.Waiter, error)
 	listen netip.Addr
 }
 
@@ -70,8 +70,8 @@ type nics struct {
 type Host struct {
 	cfg   Config
 	log   *slog.Logger
-	rack  *spec.Rack
-	self  *spec.Host
+	rack  *rackfile.Rack
+	self  *rackfile.Host
 	index int
 	other neighbours // resolves guests, which are not in the rack's description
 
@@ -111,7 +111,7 @@ func Open(cfg Config) (*Host, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
-	cfg.Ifname = cmp.Or(cfg.Ifname, spec.HostIfname)
+	cfg.Ifname = cmp.Or(cfg.Ifname, rackfile.HostIfname)
 	h := &Host{cfg: cfg, log: cfg.Log, stop: make(chan struct{})}
 	if err := h.open(); err != nil {
 		return nil, errors.Join(fmt.Errorf("host %s: %w", cfg.Name, err), h.Close())
@@ -144,12 +144,12 @@ func (h *Host) open() (err error) {
 	}
 	h.installTears()
 	h.wg.Go(h.watchLink)
-	h.ctl, err = control.Serve(spec.Paths{Dir: h.cfg.Dir}.Socket(h.cfg.Name), h.routes())
+	h.ctl, err = control.Serve(rackfile.Paths{Dir: h.cfg.Dir}.Socket(h.cfg.Name), h.routes())
 	return err
 }
 
 func (h *Host) readSpec() error {
-	paths := spec.Paths{Dir: h.cfg.Dir}
+	paths := rackfile.Paths{Dir: h.cfg.Dir}
 	path := paths.Spec()
 	h.other.paths, h.other.log = paths, h.log
 	var err error
@@ -164,7 +164,7 @@ func (h *Host) readSpec() error {
 }
 
 // openPort opens the interface of the NIC, and a waiter for its frames.
-func (h *Host) openPort(self *spec.Host) (port, packetio.Waiter, error) {
+func (h *Host) openPort(self *rackfile.Host) (port, packetio.Waiter, error) {
 	cfg := afpacket.Config{Ifname: h.cfg.Ifname, Mode: afpacket.Host, Merge: self.GSO}
 	if h.rack.OneRMA != nil {
 		cfg.Also = onerma.UDPPort
@@ -186,7 +186,7 @@ func (h *Host) openPort(self *spec.Host) (port, packetio.Waiter, error) {
 // openNIC opens the port, and starts on it the device and, if the rack has them, the 1RMA NIC.
 func (h *Host) openNIC() error {
 	open := h.openPort
-	if h.rack.Cable == spec.CableMemory && h.self.Role != spec.Guest {
+	if h.rack.Cable == rackfile.CableMemory && h.self.Role != rackfile.Guest {
 		open = h.openMemory
 	}
 	if h.cfg.open != nil {
@@ -255,7 +255,7 @@ func (h *Host) rawHost() raw.Host {
 // connections opens the connection manager that the rack's description names: by datagrams, or by
 // TCP.
 func (h *Host) connections() (serve.Manager, error) {
-	if h.rack.Connect == spec.ConnectTCP {
+	if h.rack.Connect == rackfile.ConnectTCP {
 		return h.listenTCP()
 	}
 	m, err := rdmacm.NewCM(rdmacm.CMConfig{Context: h.base})

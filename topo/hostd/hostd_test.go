@@ -17,13 +17,13 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -47,16 +47,16 @@ func loopback(i byte) netip.Addr {
 
 // testRack describes a compute node and a memory server on loopback addresses, whose NICs are
 // joined in memory.
-func testRack() *spec.Rack {
-	host := func(i byte, name string, role spec.Role, memory int64) spec.Host {
-		return spec.Host{
+func testRack() *rackfile.Rack {
+	host := func(i byte, name string, role rackfile.Role, memory int64) rackfile.Host {
+		return rackfile.Host{
 			Name: name, Role: role, Memory: memory, MAC: wire.MAC{2, 0, 0, 0, 0, i},
 			IPv4: loopback(i), Spin: 20 * time.Microsecond,
 		}
 	}
-	return &spec.Rack{
+	return &rackfile.Rack{
 		Name: "unit", Seed: 7, LinkMTU: 4200,
-		Hosts:  []spec.Host{host(1, "cn0", spec.Compute, 0), host(2, "ms0", spec.Memory, 1<<20)},
+		Hosts:  []rackfile.Host{host(1, "cn0", rackfile.Compute, 0), host(2, "ms0", rackfile.Memory, 1<<20)},
 		Faults: []fault.Rule{{ID: "t1", Link: "ms0", Kind: fault.Tear, Probability: 0.5}},
 	}
 }
@@ -68,21 +68,21 @@ func up(t *testing.T) (dir string, cn, ms *control.Client) {
 }
 
 // upAs is up for the rack r, which has the hosts of testRack.
-func upAs(t *testing.T, r *spec.Rack) (dir string, cn, ms *control.Client) {
+func upAs(t *testing.T, r *rackfile.Rack) (dir string, cn, ms *control.Client) {
 	t.Helper()
 	dir = describe(t, r)
 	a, b := memcable.Pair(memcable.Config{})
 	start(t, dir, &r.Hosts[0], a)
 	start(t, dir, &r.Hosts[1], b)
-	paths := spec.Paths{Dir: dir}
+	paths := rackfile.Paths{Dir: dir}
 	return dir, control.NewClient(paths.Socket("cn0")), control.NewClient(paths.Socket("ms0"))
 }
 
 // describe makes the state folder of a rack.
-func describe(t *testing.T, r *spec.Rack) (dir string) {
+func describe(t *testing.T, r *rackfile.Rack) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	paths := spec.Paths{Dir: dir}
+	paths := rackfile.Paths{Dir: dir}
 	data, err := r.Encode()
 	if err != nil {
 		t.Fatal(err)
@@ -94,11 +94,11 @@ func describe(t *testing.T, r *spec.Rack) (dir string) {
 }
 
 // start starts a host on a port in memory until the test is over.
-func start(t *testing.T, dir string, self *spec.Host, mem *memcable.Port) *Host {
+func start(t *testing.T, dir string, self *rackfile.Host, mem *memcable.Port) *Host {
 	t.Helper()
 	h, err := Open(Config{
 		Dir: dir, Name: self.Name, Log: slog.New(slog.DiscardHandler), listen: self.IPv4,
-		open: func(*spec.Host) (port, packetio.Waiter, error) {
+		open: func(*rackfile.Host) (port, packetio.Waiter, error) {
 			return &end{mem, self.MAC}, memcable.NewWaiter(mem), nil
 		},
 	})
@@ -148,7 +148,7 @@ func verify(t *testing.T, c *control.Client) VerifyItem {
 func TestStatusAndTests(t *testing.T) {
 	_, cn, ms := up(t)
 	st := status(t, ms)
-	if st.Name != "ms0" || st.Role != spec.Memory || st.NIC.State != StateUp || st.App != StateRunning ||
+	if st.Name != "ms0" || st.Role != rackfile.Memory || st.NIC.State != StateUp || st.App != StateRunning ||
 		!slices.Equal(st.Services, []string{"memory", "perf"}) || len(st.Regions) != 2 || st.Regions[0].Length != 1<<20 {
 		t.Errorf("status of ms0: %+v", st)
 	}
@@ -316,7 +316,7 @@ func TestGarbage(t *testing.T) {
 	}
 	good.BTH.DestQP, good.BTH.PKey = 77, 0xffff
 	rng := rand.New(rand.NewPCG(1, 2))
-	ms := control.NewClient(spec.Paths{Dir: dir}.Socket("ms0"))
+	ms := control.NewClient(rackfile.Paths{Dir: dir}.Socket("ms0"))
 	counted := func() (arrived, dropped uint64) {
 		var c Counters
 		if err := ms.Call(t.Context(), "GET", PathCounters, nil, &c); err != nil {
@@ -417,7 +417,7 @@ func TestClientGoes(t *testing.T) {
 // Connections can be made by TCP instead of the connection manager.
 func TestConnectionsByTCP(t *testing.T) {
 	r := testRack()
-	r.Connect = spec.ConnectTCP
+	r.Connect = rackfile.ConnectTCP
 	_, cn, _ := upAs(t, r)
 	if v := verify(t, cn); !v.OK {
 		t.Errorf("verify: %+v", v)
@@ -429,7 +429,7 @@ func TestConnectionsByTCP(t *testing.T) {
 
 func TestOpenSaysWhatIsWrong(t *testing.T) {
 	r := testRack()
-	r.Connect = spec.ConnectTCP
+	r.Connect = rackfile.ConnectTCP
 	dir, _, _ := upAs(t, r)
 	log := slog.New(slog.DiscardHandler)
 	for what, cfg := range map[string]Config{
@@ -438,7 +438,7 @@ func TestOpenSaysWhatIsWrong(t *testing.T) {
 		"interface":            {Dir: dir, Name: "cn0", Log: log, Ifname: "nosuch0"},
 		"address already in use": {
 			Dir: dir, Name: "cn0", Log: log, listen: loopback(1),
-			open: func(*spec.Host) (port, packetio.Waiter, error) {
+			open: func(*rackfile.Host) (port, packetio.Waiter, error) {
 				a, _ := memcable.Pair(memcable.Config{})
 				return &end{a, wire.MAC{2}}, memcable.NewWaiter(a), nil
 			},

@@ -9,10 +9,10 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
 	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/store"
 	kvcs "github.com/rdmalab/rdmalab/store/kvcs/plugin"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // kvcsStart starts the coordinator on cn0 and the replica on ms0, and waits until clients may use it.
@@ -48,7 +48,7 @@ func TestKVCS(t *testing.T) {
 	a, b := memcable.Pair(memcable.Config{})
 	h := start(t, dir, &r.Hosts[0], a)
 	start(t, dir, &r.Hosts[1], b)
-	paths := spec.Paths{Dir: dir}
+	paths := rackfile.Paths{Dir: dir}
 	cn, ms := control.NewClient(paths.Socket("cn0")), control.NewClient(paths.Socket("ms0"))
 	kvcsStart(t, cn, ms, false)
 	open, err := h.app.stores.nodes["kvcs"].Clients(store.ClientOptions{Server: "cn0"})

@@ -8,18 +8,18 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/memlink"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // attachWait is how long a starting host waits until the switch attaches its memory link. If the
 // switch does not run, the host starts without the memory link, and gets it later.
 const attachWait = 2 * time.Second
 
-// memoryLink is the NIC's port on a rack with spec.CableMemory. Its address, MTU and carrier are
+// memoryLink is the NIC's port on a rack with rackfile.CableMemory. Its address, MTU and carrier are
 // those of the interface. The interface itself carries all frames that are not RoCEv2.
 type memoryLink struct {
 	*memlink.Port
@@ -30,7 +30,7 @@ type memoryLink struct {
 
 // openMemory opens the memory link of the host, and waits up to attachWait until the switch has
 // attached it. It does not wait if a command has crashed the switch.
-func (h *Host) openMemory(self *spec.Host) (port, packetio.Waiter, error) {
+func (h *Host) openMemory(self *rackfile.Host) (port, packetio.Waiter, error) {
 	l, err := nl.LinkByName("", h.cfg.Ifname)
 	if err != nil {
 		return nil, nil, err
@@ -43,13 +43,13 @@ func (h *Host) openMemory(self *spec.Host) (port, packetio.Waiter, error) {
 	if err != nil {
 		return nil, nil, errors.Join(err, p.Close())
 	}
-	paths := spec.Paths{Dir: h.cfg.Dir}
+	paths := rackfile.Paths{Dir: h.cfg.Dir}
 	m := &memoryLink{Port: p, conn: memlink.Connect(paths.Links(), self.Name, p, h.log), info: afpacket.Info{
 		Ifname: l.Name, Ifindex: l.Index, MAC: l.MAC.String(), MTU: l.MTU,
-		Receive: fmt.Sprintf("memory %d frames, %s", memlink.Slots, spec.FormatSize(memlink.DataBytes)), Silencer: "none",
+		Receive: fmt.Sprintf("memory %d frames, %s", memlink.Slots, rackfile.FormatSize(memlink.DataBytes)), Silencer: "none",
 	}}
 	m.LinkUp()
-	if _, err := os.Stat(paths.Crashed(spec.SwitchName)); err == nil {
+	if _, err := os.Stat(paths.Crashed(rackfile.SwitchName)); err == nil {
 		return m, w, nil
 	}
 	select {

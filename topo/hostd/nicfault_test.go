@@ -8,13 +8,13 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // waitForQPs returns the host's queue pairs in RTS once there are some.
@@ -152,7 +152,7 @@ func TestNICFaultStop(t *testing.T) {
 	dir := describe(t, r)
 	a, _ := memcable.Pair(memcable.Config{})
 	h := start(t, dir, &r.Hosts[0], a)
-	cn := control.NewClient(spec.Paths{Dir: dir}.Socket("cn0"))
+	cn := control.NewClient(rackfile.Paths{Dir: dir}.Socket("cn0"))
 	for _, named := range []bool{true, false} {
 		program, other := endless(t, h)
 		before := executed(h)

@@ -12,11 +12,11 @@ import (
 	"github.com/rdmalab/rdmalab/onerma/measure"
 	"github.com/rdmalab/rdmalab/onerma/nic"
 	"github.com/rdmalab/rdmalab/onerma/socket"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // makeOneRMA makes the 1RMA NIC, which is down. It returns nil if the rack has none.
@@ -30,7 +30,7 @@ func (h *Host) makeOneRMA(mac wire.MAC, mtu int) (second device.Second, err erro
 			MAC: mac, Addr: h.self.IPv4, LinkMTU: mtu, Resolve: h.resolve, RTT: o.RTT, DispatchTimeout: o.Dispatch, Timeout: o.Timeout, Window: int(o.Window),
 		},
 		Executor:  executor.Config{RTT: o.RTT, First: firstOneRMAWindow, Least: leastOneRMAWindow, Most: maxOneRMAWindow, Burst: true},
-		EpochFile: spec.Paths{Dir: h.cfg.Dir}.Incarnation(h.self.Name),
+		EpochFile: rackfile.Paths{Dir: h.cfg.Dir}.Incarnation(h.self.Name),
 	})
 	if err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (h *Host) serveOneRMA() error {
 	if h.solo == nil {
 		return nil
 	}
-	paths := spec.Paths{Dir: h.cfg.Dir}
+	paths := rackfile.Paths{Dir: h.cfg.Dir}
 	group, err := h.group(paths)
 	if err != nil {
 		return err

@@ -18,14 +18,14 @@ import (
 	"github.com/rdmalab/rdmalab/onerma/host"
 	"github.com/rdmalab/rdmalab/onerma/nic"
 	"github.com/rdmalab/rdmalab/onerma/socket"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // program opens a program on a host of soloRack.
 func program(t *testing.T, dir, on string) *socket.Client {
 	t.Helper()
-	c, err := socket.Open(t.Context(), spec.Paths{Dir: dir}.OneRMA(on))
+	c, err := socket.Open(t.Context(), rackfile.Paths{Dir: dir}.OneRMA(on))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestOneRMAProgramsAreRefused(t *testing.T) {
 	if _, err := socket.Open(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "rdmalab exec") {
 		t.Error(err)
 	}
-	if spec.EnvOneRMA != socket.Env {
+	if rackfile.EnvOneRMA != socket.Env {
 		t.Error("two names for one variable")
 	}
 }
@@ -219,7 +219,7 @@ func TestOneRMAProgramsWait(t *testing.T) {
 	if err := <-ended; !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("a READ when the NIC crashes: %v", err)
 	}
-	if _, err := socket.Open(t.Context(), spec.Paths{Dir: dir}.OneRMA("cn0")); err == nil || !strings.Contains(err.Error(), "the NIC is down") {
+	if _, err := socket.Open(t.Context(), rackfile.Paths{Dir: dir}.OneRMA("cn0")); err == nil || !strings.Contains(err.Error(), "the NIC is down") {
 		t.Errorf("a program for a NIC that is down: %v", err)
 	}
 	nicOf(cn, StateUp)
@@ -238,7 +238,7 @@ func TestOneRMAGarbage(t *testing.T) {
 	}
 	words := []string{"who", "memory", "forget", "grant", "borrow", "use", "giveBack", "read", "write", "rekey", "cancel", "", "x"}
 	for range 40 {
-		conn, err := net.Dial("unixpacket", spec.Paths{Dir: dir}.OneRMA("ms0"))
+		conn, err := net.Dial("unixpacket", rackfile.Paths{Dir: dir}.OneRMA("ms0"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -12,16 +12,16 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/memcable"
 	onermahost "github.com/rdmalab/rdmalab/onerma/host"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // soloRack is testRack with 1RMA NICs.
-func soloRack() *spec.Rack {
+func soloRack() *rackfile.Rack {
 	r := testRack()
 	r.Faults = nil
-	r.OneRMA = &spec.OneRMA{RTT: 200 * time.Microsecond, Dispatch: 20 * time.Millisecond, Timeout: 50 * time.Millisecond, Window: 64 << 10}
+	r.OneRMA = &rackfile.OneRMA{RTT: 200 * time.Microsecond, Dispatch: 20 * time.Millisecond, Timeout: 50 * time.Millisecond, Window: 64 << 10}
 	return r
 }
 
@@ -139,7 +139,7 @@ func TestOneRMAStartFails(t *testing.T) {
 	a, b := memcable.Pair(memcable.Config{})
 	start(t, dir, &r.Hosts[0], a)
 	start(t, dir, &r.Hosts[1], b)
-	paths := spec.Paths{Dir: dir}
+	paths := rackfile.Paths{Dir: dir}
 	cn, ms := control.NewClient(paths.Socket("cn0")), control.NewClient(paths.Socket("ms0"))
 	post := func(path string, in any) error { return ms.Call(t.Context(), http.MethodPost, path, in, nil) }
 	down := func() {

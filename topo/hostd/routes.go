@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
@@ -13,7 +14,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 type none = struct{}
@@ -101,7 +101,7 @@ func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) e
 
 func (h *Host) verify(r *http.Request, in VerifyRequest, send func(VerifyItem) error) error {
 	if len(in.To) == 0 {
-		for _, p := range h.rack.ByRole(spec.Memory) {
+		for _, p := range h.rack.ByRole(rackfile.Memory) {
 			if p.Name != h.self.Name {
 				in.To = append(in.To, p.Name)
 			}

@@ -9,9 +9,9 @@ import (
 	"github.com/rdmalab/rdmalab/clover/meta"
 	clover "github.com/rdmalab/rdmalab/clover/plugin"
 	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/store"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // While a store runs, the start of another one is refused and does not change it; a store that has
@@ -22,7 +22,7 @@ func TestStartStore(t *testing.T) {
 	a, b := memcable.Pair(memcable.Config{})
 	h := start(t, dir, &r.Hosts[0], a)
 	start(t, dir, &r.Hosts[1], b)
-	cn := control.NewClient(spec.Paths{Dir: dir}.Socket("cn0"))
+	cn := control.NewClient(rackfile.Paths{Dir: dir}.Socket("cn0"))
 	begin := func(cfg clover.Config) error {
 		cfg.Servers = []string{"ms0"}
 		return cn.Call(t.Context(), http.MethodPost, clover.Store.Path(store.PathStart), cfg, nil)

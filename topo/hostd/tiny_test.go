@@ -7,12 +7,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // tiny is a third store: a map in the daemon that starts it. To be usable, a store only has to be
@@ -217,7 +217,7 @@ func TestAThirdStore(t *testing.T) {
 	if err := call(store.PathStop, nil, nil); err != nil || len(status(t, cn).Stores) != 0 {
 		t.Errorf("stop: %v", err)
 	}
-	if hosts, err := tiny.Places(&spec.Rack{Hosts: []spec.Host{{Name: "cn0", Role: spec.Compute}}}); err != nil || len(hosts) != 1 {
+	if hosts, err := tiny.Places(&rackfile.Rack{Hosts: []rackfile.Host{{Name: "cn0", Role: rackfile.Compute}}}); err != nil || len(hosts) != 1 {
 		t.Errorf("places: %v, %v", hosts, err)
 	}
 }

@@ -11,18 +11,18 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // serveVerbs opens the socket through which programs on the host use the NIC.
 func (h *Host) serveVerbs() (err error) {
 	spin := cmp.Or(h.self.Spin, -1) // no spinning by default
-	paths := spec.Paths{Dir: h.cfg.Dir}
+	paths := rackfile.Paths{Dir: h.cfg.Dir}
 	if err := writeTree(paths.VerbsTree(h.self.Name), uverbs.Tree(h.base.Device(), h.cfg.Ifname)); err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func link(target, name string) error {
 
 // group returns the number of the group that may use the NIC; 0 means that there is none. It is the
 // group of the folder of sockets, because a container cannot look up the machine's group names.
-func (h *Host) group(paths spec.Paths) (int, error) {
+func (h *Host) group(paths rackfile.Paths) (int, error) {
 	if h.rack.Group == "" {
 		return 0, nil
 	}
@@ -66,7 +66,7 @@ func (h *Host) group(paths spec.Paths) (int, error) {
 
 // limitsOf converts quotas of the rack file into limits. Programs never get the part of the device
 // memory that the host needs for its own lock table.
-func limitsOf(q spec.Quota) serve.Limits {
+func limitsOf(q rackfile.Quota) serve.Limits {
 	return serve.Limits{
 		Clients: q.Programs, PDs: q.PDs, MRs: q.MRs, MWs: q.MWs, AHs: q.AHs, CQs: q.CQs, SRQs: q.SRQs, QPs: q.QPs, Attachments: q.Attachments,
 		Manager: serve.ManagerLimits{IDs: q.IDs, Joins: q.Joins, Events: q.Events},
@@ -92,7 +92,7 @@ func writeTree(dir string, files map[string]string) error {
 // connectionsOf returns the connection manager for a program. The rack's description names its
 // kind.
 func (h *Host) connectionsOf(ctx verbs.Context) (serve.Manager, error) {
-	if h.rack.Connect == spec.ConnectTCP {
+	if h.rack.Connect == rackfile.ConnectTCP {
 		d, err := rdmacm.NewOOB(rdmacm.OOBConfig{Context: ctx})
 		if err != nil {
 			return nil, err

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
@@ -15,21 +16,20 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // A program of another process uses a host's NIC, with either kind of connection manager. The host
 // lists the program while it is attached.
 func TestPrograms(t *testing.T) {
-	if spec.EnvVerbs != ipc.EnvSocket {
-		t.Errorf("programs are told by %s and look at %s", spec.EnvVerbs, ipc.EnvSocket)
+	if rackfile.EnvVerbs != ipc.EnvSocket {
+		t.Errorf("programs are told by %s and look at %s", rackfile.EnvVerbs, ipc.EnvSocket)
 	}
-	for _, connect := range []string{spec.ConnectCM, spec.ConnectTCP} {
+	for _, connect := range []string{rackfile.ConnectCM, rackfile.ConnectTCP} {
 		t.Run(connect, func(t *testing.T) {
 			rack := testRack()
 			rack.Connect = connect
 			dir, cn, _ := upAs(t, rack)
-			c, err := ipc.Open(ipc.Config{Socket: spec.Paths{Dir: dir}.Verbs("cn0"), Name: "program"})
+			c, err := ipc.Open(ipc.Config{Socket: rackfile.Paths{Dir: dir}.Verbs("cn0"), Name: "program"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -63,14 +63,14 @@ func TestPrograms(t *testing.T) {
 // The quotas of the rack file apply to programs, and status reports them.
 func TestQuotasOfTheRackFile(t *testing.T) {
 	rack := testRack()
-	rack.Hosts[0].Quota = spec.Quota{Programs: 1, PDs: 2, QPs: 3, DeviceMemory: 4096, Reserve: 50}
+	rack.Hosts[0].Quota = rackfile.Quota{Programs: 1, PDs: 2, QPs: 3, DeviceMemory: 4096, Reserve: 50}
 	dir, cn, _ := upAs(t, rack)
-	c, err := ipc.Open(ipc.Config{Socket: spec.Paths{Dir: dir}.Verbs("cn0"), Name: "program"})
+	c, err := ipc.Open(ipc.Config{Socket: rackfile.Paths{Dir: dir}.Verbs("cn0"), Name: "program"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	if _, err := ipc.Open(ipc.Config{Socket: spec.Paths{Dir: dir}.Verbs("cn0")}); !errors.Is(err, verbs.ErrLimit) {
+	if _, err := ipc.Open(ipc.Config{Socket: rackfile.Paths{Dir: dir}.Verbs("cn0")}); !errors.Is(err, verbs.ErrLimit) {
 		t.Errorf("a second program: %v", err)
 	}
 	if d := c.Device(); d.MaxQP != 3 || d.MaxDM != 4096 {
@@ -113,9 +113,9 @@ func TestAProgramThatDialsEnds(t *testing.T) {
 	}
 	defer mute.Close()
 	rack := testRack()
-	rack.Connect = spec.ConnectTCP
+	rack.Connect = rackfile.ConnectTCP
 	dir, cn, _ := upAs(t, rack)
-	c, err := ipc.Open(ipc.Config{Socket: spec.Paths{Dir: dir}.Verbs("cn0"), Name: "program"})
+	c, err := ipc.Open(ipc.Config{Socket: rackfile.Paths{Dir: dir}.Verbs("cn0"), Name: "program"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // engineWait bounds requests to the container engine (Docker, Podman) by methods that get no
@@ -106,12 +106,12 @@ func (b containerHosts) inNetns(host string, f func(netns string) error) error {
 }
 
 func (b containerHosts) cut(host string) error {
-	return b.inNetns(host, func(netns string) error { return nl.SetUp(netns, spec.HostIfname, false) })
+	return b.inNetns(host, func(netns string) error { return nl.SetUp(netns, rackfile.HostIfname, false) })
 }
 
 // restore brings up the NIC of a host if a holder (a container that only holds a host's network)
 // has kept it. Without a holder, the host gets its NIC when it starts.
-func (b containerHosts) restore(h *spec.Host) error {
+func (b containerHosts) restore(h *rackfile.Host) error {
 	return b.inNetns(h.Name, func(netns string) error {
 		end := b.r.hostEnd(h)
 		end.Netns = netns

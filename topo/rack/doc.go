@@ -1,8 +1,8 @@
-// Package rack realises a spec.Rack on this machine: a namespace, a link and a process for each
+// Package rack realises a rackfile.Rack on this machine: a namespace, a link and a process for each
 // host, and one process for the switch, which owns the other end of every link.
 //
 // Down removes a rack after any crash, because it finds all parts of a rack by the rack's name. A
-// tmpfs at spec.PathsOf(name).Dir holds the pins of the namespaces, sockets, logs and the resolved
+// tmpfs at rackfile.PathsOf(name).Dir holds the pins of the namespaces, sockets, logs and the resolved
 // description, and a cgroup named rdmalab/<rack> holds every process. On a machine without cgroup2
 // the package finds processes by their namespaces instead. It makes and touches nothing else,
 // except a lock file beside the tmpfs, and for hosts that are containers what package container
@@ -11,7 +11,7 @@
 // Each node (a host or the switch) that is no container runs as
 //
 //	rdmalab node-init    process 1 of new pid, mount, uts and ipc namespaces; reaps, and ends with its daemon
-//	└─ rdmalab host      (or rdmalab switchd) the daemon, whose control socket is spec.Paths.Socket
+//	└─ rdmalab host      (or rdmalab switchd) the daemon, whose control socket is rackfile.Paths.Socket
 //
 // The daemons outlive the controller, which is the program that calls this package. The package
 // starts and stops processes and links; it knows nothing of RDMA.

@@ -12,8 +12,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/container"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // maxMounts bounds how many mounts are removed from one place. Several mounts may lie on top of
@@ -26,7 +26,7 @@ const mountInfo = "/proc/self/mountinfo"
 // Down removes a rack that is in any state. found is true if any part of the rack existed. Down
 // needs no information about how the rack was brought up.
 func Down(ctx context.Context, name string) (found bool, err error) {
-	if err := spec.CheckName(name); err != nil {
+	if err := rackfile.CheckName(name); err != nil {
 		return false, err
 	}
 	return handle(name).remover().down(ctx, name)

@@ -12,9 +12,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // nodeNamespaces are the namespaces of a node that a program enters with setns(2) to run on the
@@ -45,7 +45,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	// The process on the node first runs ExecInit of this program, so that the requested program
 	// does nothing before it is in the node's cgroup.
 	join, own := nodeNamespaces, uintptr(0)
-	if node != spec.SwitchName {
+	if node != rackfile.SwitchName {
 		join, own = r.hosts.view()
 	}
 	cmd := exec.Command(r.exe, "exec-init", "--", argv[0])
@@ -54,7 +54,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	}
 	cmd.Args[0] = programName
 	cmd.Args = append(cmd.Args, argv...)
-	if node != spec.SwitchName {
+	if node != rackfile.SwitchName {
 		env, err := r.ProgramEnv(node, os.Getenv(envPreload))
 		if err != nil {
 			return 0, err
@@ -149,7 +149,7 @@ func startInside(pidfd, join int, cmd *exec.Cmd, program string) error {
 func ExecInit(dir, path string, argv []string) int {
 	err := passGate()
 	if err == nil && dir != "" {
-		err = makeMounts(spec.Paths{Dir: dir}, os.Getenv(uverbs.EnvTree), func(string, ...any) {})
+		err = makeMounts(rackfile.Paths{Dir: dir}, os.Getenv(uverbs.EnvTree), func(string, ...any) {})
 	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n", programName, err)

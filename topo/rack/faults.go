@@ -7,8 +7,8 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Crash kills all processes of a host or of the switch at once and without warning. The link of a
@@ -34,7 +34,7 @@ func (r *Rack) crash(node string) error {
 	if err := os.WriteFile(r.Paths.Crashed(node), nil, 0o644); err != nil {
 		return fmt.Errorf("crash %s: %w", node, err)
 	}
-	if node != spec.SwitchName {
+	if node != rackfile.SwitchName {
 		if err := r.hosts.cut(node); err != nil {
 			return fmt.Errorf("crash %s: %w", node, err)
 		}
@@ -79,7 +79,7 @@ func hangError(node string, on bool) error {
 	switch {
 	case on:
 		return stateError(false, "%s hangs already; `rdmalab resume %s` ends it", node, node)
-	case node == spec.SwitchName:
+	case node == rackfile.SwitchName:
 		return stateError(false, "%s does not hang", node)
 	}
 	return stateError(false, "%s does not hang as a whole; `rdmalab resume %s --app` continues programs on it that hang", node, node)
@@ -129,11 +129,11 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 
 // setLink sets the switch's end of a host's link up or down. If the host is a container that does
 // not run, there may be no link; the host then gets its link in this state when it starts.
-func (r *Rack) setLink(h *spec.Host, up bool) error {
+func (r *Rack) setLink(h *rackfile.Host, up bool) error {
 	if err := r.hosts.linkSet(h.Name, up); err != nil {
 		return err
 	}
-	err := nl.SetUp(r.Paths.Netns(spec.SwitchName), h.Port, up)
+	err := nl.SetUp(r.Paths.Netns(rackfile.SwitchName), h.Port, up)
 	if r.Containers() != nil {
 		return ignoreMissing(err)
 	}
@@ -142,14 +142,14 @@ func (r *Rack) setLink(h *spec.Host, up bool) error {
 
 // restoreLink configures the host's end of its link. If that end was removed, restoreLink makes the
 // link again.
-func (r *Rack) restoreLink(h *spec.Host) error {
-	_, err := nl.LinkByName(r.Paths.Netns(h.Name), spec.HostIfname)
+func (r *Rack) restoreLink(h *rackfile.Host) error {
+	_, err := nl.LinkByName(r.Paths.Netns(h.Name), rackfile.HostIfname)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nl.Configure(r.hostEnd(h))
 	}
 	// The switch's end still exists if the host's end was renamed or moved to another namespace. It
 	// must be removed first.
-	if err := nl.DeleteLink(r.Paths.Netns(spec.SwitchName), h.Port); err != nil {
+	if err := nl.DeleteLink(r.Paths.Netns(rackfile.SwitchName), h.Port); err != nil {
 		return err
 	}
 	return r.makeLink(h)

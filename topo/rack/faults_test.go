@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // patience bounds a wait for what must happen, but at no certain time.
@@ -31,7 +31,7 @@ func statusOf(t *testing.T, r *Rack, node string) NodeStatus {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if node == spec.SwitchName {
+	if node == rackfile.SwitchName {
 		return s.Switch
 	}
 	for _, h := range s.Hosts {
@@ -94,7 +94,7 @@ func TestCrashAndRestart(t *testing.T) {
 	withBothKeepers(t, func(t *testing.T, r *Rack) {
 		ctx := t.Context()
 		before := statusOf(t, r, "cn0")
-		for _, node := range []string{"cn0", spec.SwitchName} {
+		for _, node := range []string{"cn0", rackfile.SwitchName} {
 			must(t, r.Crash(ctx, node))
 			s := statusOf(t, r, node)
 			if s.State != StateCrashed || !s.Meant || s.PID != 0 {
@@ -116,14 +116,14 @@ func TestCrashAndRestart(t *testing.T) {
 		if err := r.builder().existing(t.Context()); !errors.Is(err, ErrAlreadyUp) {
 			t.Errorf("up over nodes that were crashed on purpose: %v, want ErrAlreadyUp", err)
 		}
-		must(t, r.Restart(ctx, spec.SwitchName))
+		must(t, r.Restart(ctx, rackfile.SwitchName))
 		must(t, r.Restart(ctx, "cn0"))
 		after := statusOf(t, r, "cn0")
 		if after.State != StateUp || after.MAC != before.MAC || after.PID == before.PID || after.Link != LinkUp {
 			t.Errorf("restarted host %+v, before %+v", after, before)
 		}
 		h, _, _ := r.Spec.Host("cn0")
-		addrs, err := nl.Addrs(r.Paths.Netns("cn0"), spec.HostIfname)
+		addrs, err := nl.Addrs(r.Paths.Netns("cn0"), rackfile.HostIfname)
 		if err != nil || len(addrs) != 2 || addrs[0] != r.Spec.Prefix4(h) || addrs[1] != r.Spec.Prefix6(h) {
 			t.Errorf("addresses after the restart: %v, %v", addrs, err)
 		}
@@ -137,7 +137,7 @@ func TestCrashAndRestart(t *testing.T) {
 func TestHangAndResume(t *testing.T) {
 	withBothKeepers(t, func(t *testing.T, r *Rack) {
 		ctx := t.Context()
-		for _, node := range []string{"cn0", spec.SwitchName} {
+		for _, node := range []string{"cn0", rackfile.SwitchName} {
 			must(t, r.Hang(ctx, node))
 			if s := stateOf(t, r, node); s != StateHung {
 				t.Errorf("%s is %s, want hung", node, s)
@@ -168,7 +168,7 @@ func TestLink(t *testing.T) {
 	if s := statusOf(t, r, "cn0"); s.State != StateCut || s.Link != LinkDown {
 		t.Errorf("cut host is %+v", s)
 	}
-	if l, err := nl.LinkByName(r.Paths.Netns("cn0"), spec.HostIfname); err != nil || l.Carrier || !l.Up {
+	if l, err := nl.LinkByName(r.Paths.Netns("cn0"), rackfile.HostIfname); err != nil || l.Carrier || !l.Up {
 		t.Errorf("the host's end is %+v, %v; want up without carrier", l, err)
 	}
 	must(t, r.Restart(ctx, "cn0"))
@@ -177,7 +177,7 @@ func TestLink(t *testing.T) {
 	}
 	must(t, r.Link(ctx, "cn0", true))
 	eventually(t, r, "cn0", StateUp)
-	if err := r.Link(ctx, spec.SwitchName, false); err == nil || !strings.Contains(err.Error(), "cn1") {
+	if err := r.Link(ctx, rackfile.SwitchName, false); err == nil || !strings.Contains(err.Error(), "cn1") {
 		t.Errorf("link of the switch: %v; want an error that lists the hosts", err)
 	}
 }
@@ -224,7 +224,7 @@ func TestExec(t *testing.T) {
 		}
 		b, err := os.ReadFile(out)
 		must(t, err)
-		for _, want := range []string{"cn0\n", "10.77.0.2 ms0\n", spec.HostIfname + "\n", "\nlo\n"} {
+		for _, want := range []string{"cn0\n", "10.77.0.2 ms0\n", rackfile.HostIfname + "\n", "\nlo\n"} {
 			if !strings.Contains(string(b), want) {
 				t.Errorf("no %q in the output:\n%s", want, b)
 			}
@@ -324,16 +324,16 @@ func TestExecPassesFiles(t *testing.T) {
 func TestRestartAfterTheLinkWasRemoved(t *testing.T) {
 	r := mustUp(t, rackName(t, "w"))
 	for range 2 {
-		must(t, nl.DeleteLink(r.Paths.Netns("cn0"), spec.HostIfname))
+		must(t, nl.DeleteLink(r.Paths.Netns("cn0"), rackfile.HostIfname))
 		must(t, r.Restart(t.Context(), "cn0"))
 		if s := statusOf(t, r, "cn0"); s.State != StateUp || s.Link != LinkUp {
 			t.Fatalf("after restart: %+v", s)
 		}
-		if got, err := nl.Addrs(r.Paths.Netns("cn0"), spec.HostIfname); err != nil || len(got) != 2 {
+		if got, err := nl.Addrs(r.Paths.Netns("cn0"), rackfile.HostIfname); err != nil || len(got) != 2 {
 			t.Errorf("addresses %v, %v", got, err)
 		}
 	}
-	must(t, nl.DeleteLink(r.Paths.Netns("cn0"), spec.HostIfname))
+	must(t, nl.DeleteLink(r.Paths.Netns("cn0"), rackfile.HostIfname))
 	must(t, r.Crash(t.Context(), "cn0"))
 	must(t, r.Restart(t.Context(), "cn0"))
 }

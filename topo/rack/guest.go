@@ -14,11 +14,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Errors for guests, the containers that join a rack which is up.
@@ -60,7 +60,7 @@ func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) 
 		if err != nil {
 			return err
 		}
-		if err := answer(ctx, gs.r.Control(spec.SwitchName), nil); err != nil {
+		if err := answer(ctx, gs.r.Control(rackfile.SwitchName), nil); err != nil {
 			return fmt.Errorf("%w (%w)", ErrNoSwitch, err)
 		}
 		// The guest's file is written first, because Remove and Down find the other parts by it.
@@ -91,7 +91,7 @@ func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 	name := q.Name
 	if name == "" {
 		name = q.Suggested
-		if spec.CheckHostName(name) != nil || slices.Contains(taken, name) {
+		if rackfile.CheckHostName(name) != nil || slices.Contains(taken, name) {
 			name = "c-" + digest(q.Network, q.Container, q.Ifname)[:10]
 		}
 	}
@@ -99,7 +99,7 @@ func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 		return g, fmt.Errorf("%w %s: the rack has a host of that name: %s", ErrGuest, name, strings.Join(taken, " "))
 	}
 	macs := gs.macs(list)
-	if owner, ok := macs[q.MAC]; ok && spec.IsStation(q.MAC) {
+	if owner, ok := macs[q.MAC]; ok && rackfile.IsStation(q.MAC) {
 		return g, fmt.Errorf("%w %s: the MAC address %v is that of %s: choose another, or none", ErrGuest, name, q.MAC, owner)
 	}
 	for n := 0; ; n++ {
@@ -110,7 +110,7 @@ func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 		if slices.ContainsFunc(list, func(o guests.Guest) bool { return o.IPv4 == h.IPv4 }) {
 			continue
 		}
-		if spec.IsStation(q.MAC) {
+		if rackfile.IsStation(q.MAC) {
 			h.MAC = q.MAC
 		} else if macs[h.MAC] != "" {
 			continue // another guest has requested this MAC address
@@ -122,7 +122,7 @@ func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 // macs returns the name of the owner of each MAC address of the rack: the switch, a host or a
 // guest.
 func (gs Guests) macs(list []guests.Guest) map[wire.MAC]string {
-	m := map[wire.MAC]string{gs.r.Spec.Switch.MAC: spec.SwitchName}
+	m := map[wire.MAC]string{gs.r.Spec.Switch.MAC: rackfile.SwitchName}
 	for i := range gs.r.Spec.Hosts {
 		m[gs.r.Spec.Hosts[i].MAC] = gs.r.Spec.Hosts[i].Name
 	}
@@ -166,7 +166,7 @@ func (gs Guests) plug(ctx context.Context, g *guests.Guest) error {
 func (gs Guests) askSwitch(ctx context.Context, method, path string, in any) error {
 	ctx, cancel := context.WithTimeout(ctx, plugWait)
 	defer cancel()
-	return gs.r.Control(spec.SwitchName).Call(ctx, method, path, in, nil)
+	return gs.r.Control(rackfile.SwitchName).Call(ctx, method, path, in, nil)
 }
 
 // Remove removes a guest. It is no error if the guest does not exist, if the switch does not
@@ -199,7 +199,7 @@ func (gs Guests) removeAll(ctx context.Context, which func(g *guests.Guest) bool
 // remove removes one guest. It removes the guest's file last; until then every step can be
 // repeated.
 func (gs Guests) remove(ctx context.Context, g *guests.Guest) error {
-	if err := nl.DeleteLink(gs.r.Paths.Netns(spec.SwitchName), g.Port); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := nl.DeleteLink(gs.r.Paths.Netns(rackfile.SwitchName), g.Port); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("unplug %s: %w", g.Name, err)
 	}
 	// A switch that does not answer is no error: a crashed switch reads the files of guests when it
@@ -223,7 +223,7 @@ func (gs Guests) Check(network, container, ifname, netns string) (guests.Guest, 
 		return guests.Guest{}, fmt.Errorf("%w: %s of container %.20s is not attached to network %s", ErrGuest, ifname, container, network)
 	}
 	g := list[i]
-	port, err := nl.LinkByName(gs.r.Paths.Netns(spec.SwitchName), g.Port)
+	port, err := nl.LinkByName(gs.r.Paths.Netns(rackfile.SwitchName), g.Port)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return g, fmt.Errorf("%w %s: its link is gone", ErrGuest, g.Name)
@@ -254,7 +254,7 @@ func (r *Rack) Ready(ctx context.Context) error {
 	if !exists(r.Paths.Ready()) {
 		return rackError(r.Spec.Name, ErrNotUp)
 	}
-	if err := answer(ctx, r.Control(spec.SwitchName), nil); err != nil {
+	if err := answer(ctx, r.Control(rackfile.SwitchName), nil); err != nil {
 		return rackError(r.Spec.Name, fmt.Errorf("%w (%w)", ErrNoSwitch, err))
 	}
 	return nil

@@ -5,19 +5,19 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/guests"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // A guest gets a name, an address and a MAC address that no other guest has. A request for those of
 // another guest is refused with the name of that guest.
 func TestNewGuest(t *testing.T) {
-	s, err := spec.Parse([]byte("name: lab\nhosts:\n  - {name: ms0, role: memory}\n  - {name: cn0, role: compute}\n"))
+	s, err := rackfile.Parse([]byte("name: lab\nhosts:\n  - {name: ms0, role: memory}\n  - {name: cn0, role: compute}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &Rack{Spec: s, Paths: spec.Paths{Dir: t.TempDir()}}
+	r := &Rack{Spec: s, Paths: rackfile.Paths{Dir: t.TempDir()}}
 	add := func(q GuestRequest) (guests.Guest, error) {
 		q.Network, q.Ifname = "n", "eth0"
 		g, err := r.Guests().make(&q)

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // hostRuntime makes the hosts of a rack, either as processes or as containers (flag --runtime of
@@ -26,7 +26,7 @@ type hostRuntime interface {
 	cut(host string) error
 	// restore is called when the host is about to start. It makes the host's link usable again, or
 	// does nothing if the start of the host does that.
-	restore(h *spec.Host) error
+	restore(h *rackfile.Host) error
 	// view returns how a program enters a host, as flags of namespaces. `join` are the namespaces of
 	// the host's process 1 that the program enters. `own` are new namespaces that the program gets;
 	// `own` includes a mount namespace if the program must make the host's mounts there.
@@ -58,10 +58,10 @@ func (b processHosts) start(_ context.Context, host string) error {
 }
 
 func (b processHosts) cut(host string) error {
-	return ignoreMissing(nl.SetUp(b.r.Paths.Netns(host), spec.HostIfname, false))
+	return ignoreMissing(nl.SetUp(b.r.Paths.Netns(host), rackfile.HostIfname, false))
 }
 
-func (b processHosts) restore(h *spec.Host) error { return b.r.restoreLink(h) }
+func (b processHosts) restore(h *rackfile.Host) error { return b.r.restoreLink(h) }
 
 func (b processHosts) view() (join int, own uintptr) { return nodeNamespaces, 0 }
 
@@ -82,7 +82,7 @@ func ignoreMissing(err error) error {
 const containerNamespaces = unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
 
 func (r starter) startNode(ctx context.Context, node string) error {
-	if node == spec.SwitchName {
+	if node == rackfile.SwitchName {
 		return r.startProcess(node)
 	}
 	if err := r.hosts.start(ctx, node); err != nil {

@@ -13,8 +13,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const (
@@ -27,8 +27,8 @@ const (
 // containerNode has the state of process 1 of a host's container.
 type containerNode struct {
 	dir  string
-	rack *spec.Rack
-	host *spec.Host
+	rack *rackfile.Rack
+	host *rackfile.Host
 	log  io.Writer
 	// daemon is the process ID of the daemon; 0 means that the daemon does not run. replaced is
 	// true if the daemon was killed because the NIC was replaced.
@@ -53,12 +53,12 @@ func ContainerInit(dir, host string) int {
 	if os.Getpid() != 1 {
 		return fail(errors.New("is started by the engine only, as process 1 of a container"))
 	}
-	p := spec.Paths{Dir: dir}
+	p := rackfile.Paths{Dir: dir}
 	data, err := os.ReadFile(p.Spec())
 	if err != nil {
 		return fail(fmt.Errorf("rack description: %w: is the rack's folder mounted?", err))
 	}
-	s, err := spec.Decode(data)
+	s, err := rackfile.Decode(data)
 	if err != nil {
 		return fail(err)
 	}
@@ -140,11 +140,11 @@ func (n *containerNode) startDaemon(out *os.File) (pid int, err error) {
 // nic returns the interface index of the container's NIC. It returns false if the NIC is not ready:
 // it does not exist, is down or has no address yet.
 func (n *containerNode) nic() (int, bool) {
-	l, err := nl.LinkByName("", spec.HostIfname)
+	l, err := nl.LinkByName("", rackfile.HostIfname)
 	if err != nil || !l.Up {
 		return 0, false
 	}
-	addrs, err := nl.Addrs("", spec.HostIfname)
+	addrs, err := nl.Addrs("", rackfile.HostIfname)
 	return l.Index, err == nil && (!n.host.IPv4.IsValid() || slices.Contains(addrs, n.rack.Prefix4(n.host)))
 }
 
@@ -155,7 +155,7 @@ func (n *containerNode) waitNIC() int {
 			return index
 		}
 		if i == int(5*time.Second/nicPoll) {
-			n.note("waits for its NIC, %s; if the NIC does not come, no rack connects this container: see `rdmalab status`", spec.HostIfname)
+			n.note("waits for its NIC, %s; if the NIC does not come, no rack connects this container: see `rdmalab status`", rackfile.HostIfname)
 		}
 		time.Sleep(nicPoll)
 	}

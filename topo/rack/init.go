@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmalab/rdmalab/topo/spec"
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 // exitSignalled plus n is the exit status for a process that signal n has killed. Shells use the
@@ -36,8 +36,8 @@ func NodeInit(dir, node string) int {
 		note("%v", err)
 		return 1
 	}
-	paths, tree := spec.Paths{Dir: dir}, ""
-	if node != spec.SwitchName {
+	paths, tree := rackfile.Paths{Dir: dir}, ""
+	if node != rackfile.SwitchName {
 		tree = paths.VerbsTree(node)
 	}
 	if err := makeMounts(paths, tree, note); err != nil {
@@ -65,7 +65,7 @@ func NodeInit(dir, node string) int {
 
 func startDaemon(dir, node string) (int, error) {
 	args := []string{programName, "host", "--rack-dir", dir, "--name", node}
-	if node == spec.SwitchName {
+	if node == rackfile.SwitchName {
 		args = []string{programName, "switchd", "--rack-dir", dir}
 	}
 	return syscall.ForkExec("/proc/self/exe", args, &syscall.ProcAttr{
@@ -96,7 +96,7 @@ func reap(daemon int, note func(string, ...any)) int {
 // makeMounts makes the mounts of a node in the mount namespace of the calling process. tree is the
 // folder that takes the place of parts of /sys, by which programs find the node's NIC; "" means
 // that the node has no NIC.
-func makeMounts(p spec.Paths, tree string, note func(string, ...any)) error {
+func makeMounts(p rackfile.Paths, tree string, note func(string, ...any)) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
@@ -109,7 +109,7 @@ func makeMounts(p spec.Paths, tree string, note func(string, ...any)) error {
 	}
 	slices.Reverse(points)
 	for _, point := range points {
-		if strings.HasPrefix(point, spec.StateRoot+"/") && point != p.Dir {
+		if strings.HasPrefix(point, rackfile.StateRoot+"/") && point != p.Dir {
 			if err := unix.Unmount(point, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
 				note("unmount %s: %v", point, err)
 			}

@@ -9,7 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmalab/rdmalab/topo/spec"
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 // gateFD is the descriptor of the gate in a launched process. The gate is a pipe from which the
@@ -45,7 +45,7 @@ func (r starter) launch(node string, cmd *exec.Cmd, start func() error) error {
 	switch err = r.keep.adopt(node, cmd.Process.Pid); {
 	case err == nil:
 		_, err = open.Write([]byte{1})
-	case errors.Is(err, unix.EINVAL) && r.Spec.Priority == spec.PriorityRealtime:
+	case errors.Is(err, unix.EINVAL) && r.Spec.Priority == rackfile.PriorityRealtime:
 		err = errRealtime // a cgroup without real-time runtime refuses a real-time process with EINVAL
 	}
 	if err = errors.Join(err, open.Close()); err != nil {

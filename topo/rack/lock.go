@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmalab/rdmalab/topo/spec"
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 // lockWait bounds how long a program waits for another program that changes the rack.
@@ -22,12 +22,12 @@ const lockPoll = 5 * time.Millisecond
 // lock is the rack's lock, held by flock on a file beside the rack's tmpfs. The controller that
 // takes the rack down removes the file.
 type lock struct {
-	paths spec.Paths
+	paths rackfile.Paths
 	f     *os.File
 }
 
 // acquire waits for the rack's lock and takes it. It makes the folder of the lock file if needed.
-func acquire(ctx context.Context, paths spec.Paths) (*lock, error) {
+func acquire(ctx context.Context, paths rackfile.Paths) (*lock, error) {
 	deadline := time.Now().Add(lockWait)
 	for {
 		l, err := tryLock(paths)
@@ -47,7 +47,7 @@ func acquire(ctx context.Context, paths spec.Paths) (*lock, error) {
 
 // tryLock tries to take the lock. It returns nil, nil if another program holds the lock or has just
 // removed its file.
-func tryLock(paths spec.Paths) (*lock, error) {
+func tryLock(paths rackfile.Paths) (*lock, error) {
 	if err := os.MkdirAll(filepath.Dir(paths.Lock()), 0o755); err != nil {
 		return nil, explain(err)
 	}

@@ -16,8 +16,8 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // The nodes of a test rack run the test binary itself. Its first argument chooses what it is: a
@@ -25,7 +25,7 @@ import (
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 {
 		f := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
-		dir, name := f.String("rack-dir", "", ""), f.String("name", spec.SwitchName, "")
+		dir, name := f.String("rack-dir", "", ""), f.String("name", rackfile.SwitchName, "")
 		rack, node, action := f.String("rack", "", ""), f.String("node", "", ""), f.String("action", "", "")
 		after, die := f.Duration("after", 0, ""), f.String("die-after", "", "")
 		switch os.Args[1] {
@@ -34,7 +34,7 @@ func TestMain(m *testing.M) {
 			os.Exit(NodeInit(*dir, *name))
 		case "host", "switchd":
 			parse(f)
-			os.Exit(stubDaemon(spec.Paths{Dir: *dir}, *name))
+			os.Exit(stubDaemon(rackfile.Paths{Dir: *dir}, *name))
 		case "timer":
 			parse(f)
 			os.Exit(report(RunTimer(context.Background(), func() (*Rack, error) { return openHere(*rack) }, *after, Doers()[Action(*action)], *node)))
@@ -83,7 +83,7 @@ func openHere(name string) (*Rack, error) {
 }
 
 // stubDaemon answers GET /status as the real daemons do, and has no other function.
-func stubDaemon(p spec.Paths, name string) int {
+func stubDaemon(p rackfile.Paths, name string) int {
 	if exists(p.Dir + "/fail-" + name) {
 		fmt.Println("this daemon was told to fail")
 		return 3
@@ -133,10 +133,10 @@ func upOnFullDisk(rack, files string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return err
 	}
-	if err := unix.Mount("full", filepath.Dir(spec.StateRoot), "tmpfs", 0, fmt.Sprintf("nr_inodes=%d", room+1)); err != nil {
+	if err := unix.Mount("full", filepath.Dir(rackfile.StateRoot), "tmpfs", 0, fmt.Sprintf("nr_inodes=%d", room+1)); err != nil {
 		return err
 	}
-	if err := os.Mkdir(spec.StateRoot, 0o755); err != nil {
+	if err := os.Mkdir(rackfile.StateRoot, 0o755); err != nil {
 		return err
 	}
 	fmt.Println("ready")
@@ -148,8 +148,8 @@ func upOnFullDisk(rack, files string) error {
 }
 
 // testSpec describes a small rack.
-func testSpec(name string) *spec.Rack {
-	r, err := spec.Parse([]byte("name: " + name + `
+func testSpec(name string) *rackfile.Rack {
+	r, err := rackfile.Parse([]byte("name: " + name + `
 hosts:
   - name: ms0
     role: memory
@@ -168,7 +168,7 @@ func needRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("racks need root; run the test with sudo")
 	}
-	if err := unix.Access(filepath.Dir(spec.StateRoot), unix.W_OK); err != nil {
+	if err := unix.Access(filepath.Dir(rackfile.StateRoot), unix.W_OK); err != nil {
 		t.Skipf("racks need a writable /run: %v", err)
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmalab/rdmalab/topo/spec"
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 // maxCPUs is how many processors a unix.CPUSet can name.
@@ -15,7 +15,7 @@ const maxCPUs = 1024
 
 // processors returns the processors to which a node's processes are bound, or nil if they are not
 // bound. allowed lists the processors that this program may use.
-func processors(s *spec.Rack, node string, allowed []int) []int {
+func processors(s *rackfile.Rack, node string, allowed []int) []int {
 	want := s.Switch.CPU
 	h, _, isHost := s.Host(node)
 	if isHost {
@@ -24,14 +24,14 @@ func processors(s *spec.Rack, node string, allowed []int) []int {
 	switch {
 	case want >= 0:
 		return []int{want}
-	case want == spec.NoCPU || len(allowed) < 2:
+	case want == rackfile.NoCPU || len(allowed) < 2:
 		return nil
 	}
 	own := s.Switch.CPU
 	switch own {
-	case spec.NoCPU:
+	case rackfile.NoCPU:
 		return nil // the switch is not bound, so the hosts may use all processors
-	case spec.AutoCPU:
+	case rackfile.AutoCPU:
 		own = allowed[len(allowed)-1]
 	}
 	if !isHost {
@@ -82,12 +82,12 @@ func (r starter) bound(node string, f func() error) error {
 var errRealtime = errors.New("the kernel refuses `priority: realtime`: it needs CAP_SYS_NICE and, with real-time group scheduling, " +
 	"a cgroup that has real-time runtime; otherwise write `priority: normal`")
 
-// prioritised runs f with the scheduling priority of the rack's daemons. With spec.PriorityRealtime
+// prioritised runs f with the scheduling priority of the rack's daemons. With rackfile.PriorityRealtime
 // it is the lowest priority of SCHED_RR: a thread that yields lets the next thread of the rack run,
 // whatever share of the processor both have had. A thread that computes for long gives the
 // processor to the others after a time slice.
 func (r starter) prioritised(f func() error) error {
-	if r.Spec.Priority != spec.PriorityRealtime {
+	if r.Spec.Priority != rackfile.PriorityRealtime {
 		return f()
 	}
 	before, err := unix.SchedGetAttr(0, 0)

@@ -9,12 +9,12 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func TestProcessors(t *testing.T) {
-	const auto, none = spec.AutoCPU, spec.NoCPU
+	const auto, none = rackfile.AutoCPU, rackfile.NoCPU
 	for _, c := range []struct {
 		name       string
 		sw, host   int
@@ -33,8 +33,8 @@ func TestProcessors(t *testing.T) {
 		{"host given", auto, 1, []int{0, 1}, []int{1}, []int{1}},
 		{"all given on one", 0, 0, []int{0}, []int{0}, []int{0}},
 	} {
-		s := &spec.Rack{Switch: spec.Switch{CPU: c.sw}, Hosts: []spec.Host{{Name: "cn0", CPU: c.host}}}
-		if got := processors(s, spec.SwitchName, c.allowed); !slices.Equal(got, c.wantSwitch) {
+		s := &rackfile.Rack{Switch: rackfile.Switch{CPU: c.sw}, Hosts: []rackfile.Host{{Name: "cn0", CPU: c.host}}}
+		if got := processors(s, rackfile.SwitchName, c.allowed); !slices.Equal(got, c.wantSwitch) {
 			t.Errorf("%s: switch on %v, want %v", c.name, got, c.wantSwitch)
 		}
 		if got := processors(s, "cn0", c.allowed); !slices.Equal(got, c.wantHost) {
@@ -53,8 +53,8 @@ func (fullKeeper) adopt(string, int) error {
 // If the cgroup of a node may not have a real-time process, the error says what the rack file asks
 // for.
 func TestACgroupWithoutRealtime(t *testing.T) {
-	for priority, want := range map[string]error{"": unix.EINVAL, spec.PriorityRealtime: errRealtime} {
-		r := starter{&Rack{Spec: &spec.Rack{Priority: priority}, keep: fullKeeper{}}}
+	for priority, want := range map[string]error{"": unix.EINVAL, rackfile.PriorityRealtime: errRealtime} {
+		r := starter{&Rack{Spec: &rackfile.Rack{Priority: priority}, keep: fullKeeper{}}}
 		cmd := exec.Command("sleep", "60")
 		if err := r.launch("ms0", cmd, cmd.Start); !errors.Is(err, want) {
 			t.Errorf("priority %q: %v, want %v", priority, err, want)
@@ -74,11 +74,11 @@ func TestPriority(t *testing.T) {
 		return a.Policy
 	}
 	own := policyOf(0) // the test may itself have another policy than SCHED_NORMAL
-	for priority, want := range map[string]uint32{"": own, spec.PriorityNormal: own, spec.PriorityRealtime: unix.SCHED_RR} {
-		r := starter{&Rack{Spec: &spec.Rack{Priority: priority, Switch: spec.Switch{CPU: spec.NoCPU}}}}
+	for priority, want := range map[string]uint32{"": own, rackfile.PriorityNormal: own, rackfile.PriorityRealtime: unix.SCHED_RR} {
+		r := starter{&Rack{Spec: &rackfile.Rack{Priority: priority, Switch: rackfile.Switch{CPU: rackfile.NoCPU}}}}
 		err := nl.OnOwnThread(func() error {
 			cmd := exec.Command("sleep", "60")
-			if err := r.place(spec.SwitchName, cmd.Start); err != nil {
+			if err := r.place(rackfile.SwitchName, cmd.Start); err != nil {
 				return err
 			}
 			defer func() {
@@ -94,7 +94,7 @@ func TestPriority(t *testing.T) {
 			return nil
 		})
 		// Not every user and kernel may give real-time priority.
-		if err != nil && (priority != spec.PriorityRealtime || !errors.Is(err, errRealtime)) {
+		if err != nil && (priority != rackfile.PriorityRealtime || !errors.Is(err, errRealtime)) {
 			t.Fatal(err)
 		}
 	}

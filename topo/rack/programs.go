@@ -7,9 +7,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs/preload"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // envPreload is the variable that names the libraries that the dynamic linker loads first.
@@ -25,9 +25,9 @@ const envPreload = "LD_PRELOAD"
 // A caller who is not root must be in the group that the rack's description names, and gets the
 // library that was installed when the rack was brought up.
 func (r *Rack) ProgramEnv(host, preloaded string) ([]string, error) {
-	env := []string{spec.EnvVerbs + "=" + r.Paths.Verbs(host)}
+	env := []string{rackfile.EnvVerbs + "=" + r.Paths.Verbs(host)}
 	if r.Spec.OneRMA != nil {
-		env = append(env, spec.EnvOneRMA+"="+r.Paths.OneRMA(host))
+		env = append(env, rackfile.EnvOneRMA+"="+r.Paths.OneRMA(host))
 	}
 	path := r.Paths.VerbsLibrary()
 	if os.Geteuid() != 0 {

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func TestHostsFile(t *testing.T) {
@@ -77,10 +77,10 @@ func TestNamesAreChecked(t *testing.T) {
 		t.Errorf("down without a name: %v", err)
 	}
 	r := &Rack{Spec: testSpec("a")}
-	if err := r.checkNode(spec.SwitchName); err != nil {
+	if err := r.checkNode(rackfile.SwitchName); err != nil {
 		t.Errorf("the switch is no node: %v", err)
 	}
-	if err := r.CheckHost(spec.SwitchName); err == nil {
+	if err := r.CheckHost(rackfile.SwitchName); err == nil {
 		t.Error("the switch is a host")
 	}
 }

@@ -11,16 +11,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/container"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Rack is a handle for a rack that is up or is coming up. It has no open file and no process, so it
 // need not be closed.
 type Rack struct {
-	Spec  *spec.Rack
-	Paths spec.Paths
+	Spec  *rackfile.Rack
+	Paths rackfile.Paths
 	// Lost lists the nodes of an earlier rack of the same name that had died without a command. Up
 	// has removed that rack.
 	Lost []string
@@ -37,7 +37,7 @@ type Rack struct {
 
 // Open returns the rack called name. The error is ErrNotUp if there is none.
 func Open(name string) (*Rack, error) {
-	if err := spec.CheckName(name); err != nil {
+	if err := rackfile.CheckName(name); err != nil {
 		return nil, err
 	}
 	r := handle(name)
@@ -48,7 +48,7 @@ func Open(name string) (*Rack, error) {
 	if err != nil {
 		return nil, rackError(name, privilege(err))
 	}
-	r.Spec, err = spec.Decode(data)
+	r.Spec, err = rackfile.Decode(data)
 	if err != nil {
 		return nil, rackError(name, fmt.Errorf("%w; run `rdmalab down --rack %s`", err, name))
 	}
@@ -58,7 +58,7 @@ func Open(name string) (*Rack, error) {
 // List returns the names of all racks of which any part exists, whether they run or not.
 func List() ([]string, error) {
 	names := make(map[string]bool)
-	places := []string{spec.StateRoot}
+	places := []string{rackfile.StateRoot}
 	if root := cgroup2Root(); root != "" {
 		places = append(places, filepath.Join(root, cgroupParent))
 	}
@@ -68,8 +68,8 @@ func List() ([]string, error) {
 			return nil, privilege(err)
 		}
 		for _, e := range entries {
-			name, lock := strings.CutSuffix(e.Name(), spec.LockSuffix) // an up that was killed early leaves only its lock
-			if (e.IsDir() || lock) && spec.CheckName(name) == nil {
+			name, lock := strings.CutSuffix(e.Name(), rackfile.LockSuffix) // an up that was killed early leaves only its lock
+			if (e.IsDir() || lock) && rackfile.CheckName(name) == nil {
 				names[name] = true
 			}
 		}
@@ -82,7 +82,7 @@ func List() ([]string, error) {
 
 // handle returns a Rack for the rack called name. It does not read the description (Spec).
 func handle(name string) *Rack {
-	r := &Rack{Paths: spec.PathsOf(name), exe: "/proc/self/exe", reached: func(string) {}}
+	r := &Rack{Paths: rackfile.PathsOf(name), exe: "/proc/self/exe", reached: func(string) {}}
 	r.useCgroup(cgroup2Root(), name)
 	r.hosts = processHosts{r}
 	return r
@@ -109,7 +109,7 @@ func (r *Rack) useCgroup(root, name string) {
 	r.keep = &cgroupKeeper{dir: filepath.Join(root, cgroupParent, name)}
 }
 
-func (r *Rack) Nodes() []string { return append([]string{spec.SwitchName}, r.Spec.HostNames()...) }
+func (r *Rack) Nodes() []string { return append([]string{rackfile.SwitchName}, r.Spec.HostNames()...) }
 
 func (r *Rack) Control(node string) *control.Client { return control.NewClient(r.Paths.Socket(node)) }
 

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // tracesOf lists the remains of a rack: mounts, cgroups, folders, processes. It waits for processes
@@ -35,13 +35,13 @@ func tracesNow(t *testing.T, name string) []string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := spec.PathsOf(name).Dir
+	dir := rackfile.PathsOf(name).Dir
 	for _, p := range points {
 		if p == dir || strings.HasPrefix(p, dir+"/") {
 			found = append(found, "mount "+p)
 		}
 	}
-	for _, p := range []string{dir, spec.PathsOf(name).Lock(), filepath.Join(cgroup2Root(), cgroupParent, name)} {
+	for _, p := range []string{dir, rackfile.PathsOf(name).Lock(), filepath.Join(cgroup2Root(), cgroupParent, name)} {
 		if exists(p) {
 			found = append(found, p)
 		}
@@ -108,7 +108,7 @@ func TestUpDown(t *testing.T) {
 		if h.State != StateUp || h.PID == 0 || h.InitPID == 0 || h.Link != LinkUp {
 			t.Errorf("host %+v is not up", h)
 		}
-		l, err := nl.LinkByName(r.Paths.Netns(h.Name), spec.HostIfname)
+		l, err := nl.LinkByName(r.Paths.Netns(h.Name), rackfile.HostIfname)
 		if err != nil || l.MAC != h.MAC || l.MTU != r.Spec.LinkMTU || !l.Carrier || l.Alias != "rdmalab/"+name+"/"+h.Name {
 			t.Errorf("link of %s: %+v, %v", h.Name, l, err)
 		}
@@ -142,7 +142,7 @@ func TestUpDown(t *testing.T) {
 // lock.
 func TestALockIsARack(t *testing.T) {
 	name := rackName(t, "lock")
-	lock := spec.PathsOf(name).Lock()
+	lock := rackfile.PathsOf(name).Lock()
 	if err := errors.Join(os.MkdirAll(filepath.Dir(lock), 0o755), os.WriteFile(lock, nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}

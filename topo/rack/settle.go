@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // settleWait bounds how long settle waits for the switch to notice that a link has changed.
@@ -18,11 +18,11 @@ func (r starter) settle(ctx context.Context, host string) {
 	if !ok {
 		return
 	}
-	l, err := nl.LinkByName(r.Paths.Netns(spec.SwitchName), h.Port)
+	l, err := nl.LinkByName(r.Paths.Netns(rackfile.SwitchName), h.Port)
 	if err != nil {
 		return
 	}
-	if hung, err := r.keep.hung(spec.SwitchName); err != nil || hung {
+	if hung, err := r.keep.hung(rackfile.SwitchName); err != nil || hung {
 		return
 	}
 	_ = waitFor(settleWait, "the switch", func() (bool, error) { // an error means only that the switch notices the change later
@@ -32,7 +32,7 @@ func (r starter) settle(ctx context.Context, host string) {
 				State string `json:"state"`
 			} `json:"ports"`
 		}
-		if err := answer(ctx, r.Control(spec.SwitchName), &s); err != nil {
+		if err := answer(ctx, r.Control(rackfile.SwitchName), &s); err != nil {
 			return true, nil
 		}
 		for _, p := range s.Ports {

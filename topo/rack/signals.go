@@ -12,15 +12,15 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // signalKeeper is the keeper on a machine without cgroup2. The processes of a node are those that
 // are in the node's network namespace and not in the pid namespace of this program. A process of
 // the machine that has only entered the network namespace does not belong to the rack. The process
 // of a timer is named in a file, by its process ID and start time.
-type signalKeeper struct{ paths spec.Paths }
+type signalKeeper struct{ paths rackfile.Paths }
 
 var _ keeper = (*signalKeeper)(nil)
 

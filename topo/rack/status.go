@@ -8,11 +8,11 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // State summarises the condition of a node.
@@ -42,7 +42,7 @@ const (
 
 type NodeStatus struct {
 	Name  string `json:"name"`
-	Role  string `json:"role"` // a spec.Role, or "switch"
+	Role  string `json:"role"` // a rackfile.Role, or "switch"
 	State State  `json:"state"`
 	// PID is the process ID of the node's daemon on this machine. InitPID is that of the node's
 	// process 1. 0 means that there is no such process.
@@ -100,7 +100,7 @@ type daemonStatus struct {
 func (r *Rack) Status(ctx context.Context) (Status, error) {
 	s := Status{Name: r.Spec.Name, Dir: r.Paths.Dir, Hosts: make([]NodeStatus, len(r.Spec.Hosts))}
 	sw := &r.Spec.Switch
-	s.Switch = NodeStatus{Name: spec.SwitchName, Role: spec.SwitchName, IPv4: sw.IPv4, IPv6: sw.IPv6, MAC: sw.MAC, Program: sw.Program}
+	s.Switch = NodeStatus{Name: rackfile.SwitchName, Role: rackfile.SwitchName, IPv4: sw.IPv4, IPv6: sw.IPv6, MAC: sw.MAC, Program: sw.Program}
 	links, err := r.observer().links()
 	if err != nil {
 		return s, rackError(s.Name, err)
@@ -134,7 +134,7 @@ type observer struct{ *Rack }
 func (r *Rack) observer() observer { return observer{r} }
 
 func (r observer) links() (map[string]nl.Link, error) {
-	list, err := nl.Links(r.Paths.Netns(spec.SwitchName))
+	list, err := nl.Links(r.Paths.Netns(rackfile.SwitchName))
 	if errors.Is(err, nl.ErrPrivilege) {
 		return nil, ErrPrivilege
 	}
@@ -188,13 +188,13 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 		return err
 	}
 	_ = json.Unmarshal(n.Daemon, &d) // the switch's status has no field nic, which then stays empty
-	if n.Name == spec.SwitchName && d.Program != "" {
+	if n.Name == rackfile.SwitchName && d.Program != "" {
 		n.Program = d.Program
 	}
 	switch {
 	case d.NIC.State != "" && d.NIC.State != "up":
 		n.State = StateNICDown
-	case n.Link != LinkUp && n.Name != spec.SwitchName:
+	case n.Link != LinkUp && n.Name != rackfile.SwitchName:
 		n.State = StateCut
 	case d.App == "hung":
 		n.State = StateAppHung

@@ -15,13 +15,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func TestForeignThingsStay(t *testing.T) {
 	name := rackName(t, "g")
-	dir := spec.PathsOf(name).Dir
+	dir := rackfile.PathsOf(name).Dir
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestForeignThingsStay(t *testing.T) {
 
 func TestBusy(t *testing.T) {
 	name := rackName(t, "h")
-	l, err := acquire(t.Context(), spec.PathsOf(name))
+	l, err := acquire(t.Context(), rackfile.PathsOf(name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestUpAfterProcessesWereKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	r = mustUp(t, name)
-	if want := []string{"ms0", spec.SwitchName}; !slices.Equal(r.Lost, want) {
+	if want := []string{"ms0", rackfile.SwitchName}; !slices.Equal(r.Lost, want) {
 		t.Errorf("lost %v, want %v", r.Lost, want)
 	}
 	if s, err := r.Status(t.Context()); err != nil || s.State != StateUp {
@@ -100,7 +100,7 @@ func TestFullDisk(t *testing.T) {
 		if _, err := out.Read(make([]byte, 1)); err != nil {
 			t.Errorf("with room for %s files: %v", files, err)
 		}
-		_ = unix.Rmdir(spec.StateRoot) // as another rack that goes down; it fails while there are racks
+		_ = unix.Rmdir(rackfile.StateRoot) // as another rack that goes down; it fails while there are racks
 		must(t, in.Close())
 		if err := cmd.Wait(); err == nil || !bytes.Contains(said.Bytes(), []byte("no space left")) {
 			t.Errorf("up with room for %s files: %v\n%s", files, err, said.Bytes())

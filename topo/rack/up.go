@@ -14,9 +14,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/nl"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // stateSize are the mount options of a rack's tmpfs. Its size bounds logs and descriptions.
@@ -27,22 +27,22 @@ const stateSize = "size=64m,mode=0755"
 // Rack.Revived), and returns ErrAlreadyUp with a valid handle. With ErrDifferent or ErrBusy, or if
 // the caller is not root, Up leaves what it finds. After an error while it builds the rack, nothing
 // of the rack is left.
-func Up(ctx context.Context, s *spec.Rack) (*Rack, error) {
+func Up(ctx context.Context, s *rackfile.Rack) (*Rack, error) {
 	r := handle(s.Name)
 	r.Spec = s
 	return r, r.builder().up(ctx)
 }
 
 // UpInContainers is Up for a rack whose hosts are containers.
-func UpInContainers(ctx context.Context, s *spec.Rack, in container.Settings) (*Rack, error) {
+func UpInContainers(ctx context.Context, s *rackfile.Rack, in container.Settings) (*Rack, error) {
 	r := handle(s.Name)
 	r.Spec = s
 	r.useContainers(in)
 	switch {
-	case s.Cable == spec.CableMemory:
-		return r, rackError(s.Name, onlyProcesses("cable", s.Cable, spec.CableVeth))
-	case s.Priority == spec.PriorityRealtime:
-		return r, rackError(s.Name, onlyProcesses("priority", s.Priority, spec.PriorityNormal))
+	case s.Cable == rackfile.CableMemory:
+		return r, rackError(s.Name, onlyProcesses("cable", s.Cable, rackfile.CableVeth))
+	case s.Priority == rackfile.PriorityRealtime:
+		return r, rackError(s.Name, onlyProcesses("priority", s.Priority, rackfile.PriorityNormal))
 	}
 	return r, r.builder().up(ctx)
 }
@@ -94,7 +94,7 @@ func (r builder) existing(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
-	was, err := spec.Decode(old)
+	was, err := rackfile.Decode(old)
 	if err != nil {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (r builder) existing(ctx context.Context) error {
 	if len(r.Revived) > 0 {
 		r.awaitRevival(was)
 	}
-	for _, node := range append(was.HostNames(), spec.SwitchName) {
+	for _, node := range append(was.HostNames(), rackfile.SwitchName) {
 		if _, err := os.Stat(r.Paths.Crashed(node)); err == nil {
 			continue // a command has crashed the node, so it stays crashed
 		}
@@ -131,7 +131,7 @@ func (r builder) existing(ctx context.Context) error {
 // awaitRevival waits until the hosts of the rack `was` run. Before hostRuntime.revive restarted
 // other processes, such as the watcher, these hosts could not start. A host that does not run after
 // readyWait counts as lost.
-func (r builder) awaitRevival(was *spec.Rack) {
+func (r builder) awaitRevival(was *rackfile.Rack) {
 	_ = waitFor(readyWait, "hosts", func() (bool, error) {
 		for _, host := range was.HostNames() {
 			if ok, err := r.alive(host); err == nil && !ok && !exists(r.Paths.Crashed(host)) {
@@ -244,10 +244,10 @@ func (r builder) hostsFile() string {
 }
 
 func (r builder) makeNamespaces() error {
-	if err := nl.Create(r.Paths.Netns(spec.SwitchName)); err != nil {
+	if err := nl.Create(r.Paths.Netns(rackfile.SwitchName)); err != nil {
 		return err
 	}
-	return nl.DisableIPv6(r.Paths.Netns(spec.SwitchName)) // the switch forwards IPv6, but has no IPv6 addresses in this namespace
+	return nl.DisableIPv6(r.Paths.Netns(rackfile.SwitchName)) // the switch forwards IPv6, but has no IPv6 addresses in this namespace
 }
 
 func (r builder) makeLinks() error {
@@ -257,12 +257,12 @@ func (r builder) makeLinks() error {
 	})
 }
 
-func (r *Rack) makeLink(h *spec.Host) error {
+func (r *Rack) makeLink(h *rackfile.Host) error {
 	return nl.Connect(r.portEnd(h), r.hostEnd(h), r.Spec.LinkMTU)
 }
 
-func (r *Rack) portEnd(h *spec.Host) nl.End { return container.PortEnd(r.Spec, r.Paths, h) }
+func (r *Rack) portEnd(h *rackfile.Host) nl.End { return container.PortEnd(r.Spec, r.Paths, h) }
 
-func (r *Rack) hostEnd(h *spec.Host) nl.End {
+func (r *Rack) hostEnd(h *rackfile.Host) nl.End {
 	return container.HostEnd(r.Spec, h, r.Paths.Netns(h.Name))
 }

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 func TestDefaultRack(t *testing.T) {
-	r, err := spec.ParseFile(DefaultName, Default())
+	r, err := rackfile.ParseFile(DefaultName, Default())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -19,7 +19,7 @@ func TestDefaultRack(t *testing.T) {
 	if r.Name != "default" || !slices.Equal(r.HostNames(), want) {
 		t.Errorf("rack %s with hosts %v, want default with %v", r.Name, r.HostNames(), want)
 	}
-	if n := len(r.ByRole(spec.Memory)); n != 2 {
+	if n := len(r.ByRole(rackfile.Memory)); n != 2 {
 		t.Errorf("%d memory hosts, want 2", n)
 	}
 }
@@ -30,7 +30,7 @@ func TestSwordBoxRack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := spec.ParseFile("swordbox.yaml", data)
+	r, err := rackfile.ParseFile("swordbox.yaml", data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func TestSwordBoxRack(t *testing.T) {
 	for i := range r.Switch.Rules {
 		servers[r.Switch.Rules[i].Server] = true
 	}
-	if _, err := rules.NewSet(r.Switch.Rules); err != nil || r.Switch.Program != spec.ProgramSwordBox || len(servers) != 2 {
+	if _, err := rules.NewSet(r.Switch.Rules); err != nil || r.Switch.Program != rackfile.ProgramSwordBox || len(servers) != 2 {
 		t.Errorf("program %s, rules %v, %v", r.Switch.Program, r.Switch.Rules, err)
 	}
 }
@@ -49,15 +49,15 @@ func TestStoresRack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := spec.ParseFile("stores.yaml", data)
+	r, err := rackfile.ParseFile("stores.yaml", data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	usual, err := spec.ParseFile(DefaultName, Default())
+	usual, err := rackfile.ParseFile(DefaultName, Default())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r.Switch.Program != spec.ProgramSwordBox || len(r.Switch.Rules) != 0 || !slices.Equal(r.HostNames(), usual.HostNames()) {
+	if r.Switch.Program != rackfile.ProgramSwordBox || len(r.Switch.Rules) != 0 || !slices.Equal(r.HostNames(), usual.HostNames()) {
 		t.Errorf("program %s, rules %v, hosts %v", r.Switch.Program, r.Switch.Rules, r.HostNames())
 	}
 }
@@ -68,15 +68,15 @@ func TestBufferRack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := spec.ParseFile("buffer.yaml", data)
+	r, err := rackfile.ParseFile("buffer.yaml", data)
 	if err != nil {
 		t.Fatal(err)
 	}
 	total := 0
-	for _, h := range r.ByRole(spec.Memory) {
+	for _, h := range r.ByRole(rackfile.Memory) {
 		total += int(h.Memory)
 	}
-	if total < 690_000*1552 || r.Switch.Program != spec.ProgramSwordBox || len(r.Switch.Rules) != 0 || len(r.ByRole(spec.Compute)) != 5 {
+	if total < 690_000*1552 || r.Switch.Program != rackfile.ProgramSwordBox || len(r.Switch.Rules) != 0 || len(r.ByRole(rackfile.Compute)) != 5 {
 		t.Errorf("program %s, rules %v, %d bytes, hosts %v", r.Switch.Program, r.Switch.Rules, total, r.HostNames())
 	}
 }
@@ -88,11 +88,11 @@ func TestSlowRack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := spec.ParseFile("onerma-slow.yaml", data)
+	r, err := rackfile.ParseFile("onerma-slow.yaml", data)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if o := r.OneRMA; o == nil || o.Dispatch != 2*o.RTT || o.Timeout != 4*o.RTT || len(r.ByRole(spec.Compute)) != 40 {
+	if o := r.OneRMA; o == nil || o.Dispatch != 2*o.RTT || o.Timeout != 4*o.RTT || len(r.ByRole(rackfile.Compute)) != 40 {
 		t.Errorf("1RMA %+v, hosts %v", o, r.HostNames())
 	}
 	for i := range r.Hosts {

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kvcs"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Store describes the store to the daemon of a host and the command line.
@@ -308,7 +308,7 @@ func newStat(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		for _, h := range c.Rack.ByRole(spec.Compute) {
+		for _, h := range c.Rack.ByRole(rackfile.Compute) {
 			var s hostStat
 			if err := c.Post(h.Name, Store.Path(pathStat), struct{}{}, &s); err != nil {
 				_, _ = fmt.Fprintf(c.Err, "%v\n", err)

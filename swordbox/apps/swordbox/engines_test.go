@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
@@ -16,7 +17,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const fourHosts = `
@@ -104,12 +104,12 @@ func (w *witness) check(r *conntrack.Flow, rest bool) {
 // track returns a rack whose switch tracks, with a witness.
 func track(t *testing.T, opt simrack.Options) (*simrack.Rack, *witness) {
 	t.Helper()
-	s, err := spec.Parse([]byte(fourHosts))
+	s, err := rackfile.Parse([]byte(fourHosts))
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &witness{t: t}
-	opt.Program = func(*spec.Rack) (pipeline.Program, error) {
+	opt.Program = func(*rackfile.Rack) (pipeline.Program, error) {
 		w.Program = swordbox.New(swordbox.Config{Track: conntrack.Config{Settle: -1}})
 		return w, nil
 	}

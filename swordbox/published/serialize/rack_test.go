@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
@@ -15,7 +16,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 const threeClients = `
@@ -33,7 +33,7 @@ hosts:
 
 func newRack(t *testing.T, action string, opt simrack.Options) *simrack.Rack {
 	t.Helper()
-	s, err := spec.Parse([]byte(strings.Replace(threeClients, "ACTION", action, 1)))
+	s, err := rackfile.Parse([]byte(strings.Replace(threeClients, "ACTION", action, 1)))
 	if err != nil {
 		t.Fatal(err)
 	}

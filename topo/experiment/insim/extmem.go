@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -17,7 +18,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // lentPoll is the interval at which a load checks a condition for which it waits. lentPatience is
@@ -82,7 +82,7 @@ func (p *Sim) lent(ctx context.Context, l lentRack, seen func(now clock.Time, ho
 // wrap puts a Tap in front of each host: it passes each arriving frame to r.seen, and then to the
 // host if seen has returned false.
 func (r *lentRun) wrap(name string, n simnet.Node) simnet.Node {
-	if name == spec.SwitchName || r.seen == nil {
+	if name == rackfile.SwitchName || r.seen == nil {
 		return n
 	}
 	return &simnet.Tap{Node: n, Pass: func(now clock.Time, _ int, f *packetio.Frame) bool { return !r.seen(now, name, f.Data) }}

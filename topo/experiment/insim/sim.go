@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/spec"
 )
 
 // Sim is the platform in the simulator: an experiment.Platform.
@@ -67,7 +67,7 @@ func cancelled(ctx context.Context) func() bool { return func() bool { return ct
 
 // newRack makes the rack of a rack file. Its simulation ends when ctx ends. A seed of 0 means 1.
 func newRack(ctx context.Context, file string, opt simrack.Options) (*simrack.Rack, error) {
-	s, err := spec.Parse([]byte(file))
+	s, err := rackfile.Parse([]byte(file))
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store"
@@ -23,7 +24,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 	"github.com/rdmalab/rdmalab/topo/top"
 )
 
@@ -55,12 +55,12 @@ func Sample(ctx context.Context, name string) top.Sample {
 	for i := range status.Hosts {
 		addHost(&s, &status.Hosts[i], names)
 	}
-	s.Nodes = append(s.Nodes, top.Node{Name: spec.SwitchName, Role: spec.SwitchName, State: string(status.Switch.State)})
+	s.Nodes = append(s.Nodes, top.Node{Name: rackfile.SwitchName, Role: rackfile.SwitchName, State: string(status.Switch.State)})
 	sw.fill(&s, status.Switch.Daemon, names)
 	return s
 }
 
-func addHost(s *top.Sample, n *rack.NodeStatus, names spec.Names) {
+func addHost(s *top.Sample, n *rack.NodeStatus, names rackfile.Names) {
 	var d hostd.Status
 	if len(n.Daemon) > 0 {
 		_ = json.Unmarshal(n.Daemon, &d) // the status of another version is shown as far as it can be decoded
@@ -121,7 +121,7 @@ type answers struct {
 // If the switch runs another program than swordbox, ask leaves out the requests that only swordbox
 // answers.
 func (a *answers) ask(ctx context.Context, r *rack.Rack) {
-	client := r.Control(spec.SwitchName)
+	client := r.Control(rackfile.SwitchName)
 	for _, q := range []struct {
 		path string
 		out  any
@@ -135,7 +135,7 @@ func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 		{"/connections", &a.report, true},
 		{"/lists/keys", &a.keys, true},
 	} {
-		if q.box && a.program.Name != spec.ProgramSwordBox {
+		if q.box && a.program.Name != rackfile.ProgramSwordBox {
 			continue
 		}
 		if err := client.Call(ctx, http.MethodGet, q.path, nil, q.out); err != nil {
@@ -144,7 +144,7 @@ func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 	}
 }
 
-func (a *answers) fill(s *top.Sample, daemon json.RawMessage, names spec.Names) {
+func (a *answers) fill(s *top.Sample, daemon json.RawMessage, names rackfile.Names) {
 	var st switchd.Status
 	if len(daemon) > 0 {
 		_ = json.Unmarshal(daemon, &st) // a status of another version is used as far as it can be decoded
@@ -201,7 +201,7 @@ func (a *answers) count(sw *top.Switch) {
 }
 
 // own adds to sw the switch's connections, and the words and keys that the switch knows.
-func (a *answers) own(sw *top.Switch, names spec.Names) {
+func (a *answers) own(sw *top.Switch, names rackfile.Names) {
 	carried := make(map[switchconn.Key]*handler.Shared)
 	for i := range a.report.Handlers {
 		m := &a.report.Handlers[i]

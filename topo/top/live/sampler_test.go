@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -16,7 +17,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
-	"github.com/rdmalab/rdmalab/topo/spec"
 	"github.com/rdmalab/rdmalab/topo/top"
 )
 
@@ -31,7 +31,7 @@ func raw(t *testing.T, v any) json.RawMessage {
 
 func TestAnswersBecomeASample(t *testing.T) {
 	ms0 := netip.MustParseAddr("10.77.0.3")
-	names := spec.Names{ms0: "ms0"}
+	names := rackfile.Names{ms0: "ms0"}
 	var s top.Sample
 	addHost(&s, &rack.NodeStatus{Name: "cn0", Role: "compute", State: "up", Link: "up", Daemon: raw(t, hostd.Status{
 		NIC:  hostd.NICStatus{RetransPkts: 9},

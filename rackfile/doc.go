@@ -1,4 +1,4 @@
-// Package spec describes racks: it reads a rack file, checks it, and resolves it to names and
+// Package rackfile describes racks: it reads a rack file, checks it, and resolves it to names and
 // addresses that are the same on every machine. It creates nothing; topo/rack and sim/simrack
 // realise a Rack.
 //
@@ -122,4 +122,4 @@
 // section each. node.go is the decoder with its errors (errors.go), units.go and names.go read
 // scalars. resolve.go checks that the sections fit each other, and gives out addresses. guest.go
 // adds a host to a rack that is up. paths.go names the files of a running rack.
-package spec
+package rackfile
