@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/experiment/plot"
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/plot"
 )
 
 const (

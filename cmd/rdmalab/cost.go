@@ -5,9 +5,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/experiment/calibrate"
+	"github.com/rdmalab/rdmalab/experiment/costs"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
-	"github.com/rdmalab/rdmalab/topo/calibrate"
-	"github.com/rdmalab/rdmalab/topo/costs"
 )
 
 // costFlag adds the flag --cost. usual is its default.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/experiment/insim"
 	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/experiment/insim"
 )
 
 func experimentCmd() *cobra.Command {

@@ -10,11 +10,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/experiment/chains"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/experiment/chains"
 )
 
 // chainRounds, chainRated and chainSpan are Rounds, Rated and Span of chains.Config on a rack.

@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/rdmalab/rdmalab/topo/experiment"
+	"github.com/rdmalab/rdmalab/experiment"
 )
 
 // writeReport writes a report and its parts into a directory. It writes each as table, CSV and

@@ -7,10 +7,10 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/swordbox/packetbuffer"
-	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
 const (

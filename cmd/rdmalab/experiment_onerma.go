@@ -6,12 +6,12 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	kvcs "github.com/rdmalab/rdmalab/store/kvcs/plugin"
 	"github.com/rdmalab/rdmalab/store/nictable"
-	"github.com/rdmalab/rdmalab/topo/experiment"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 )
 

@@ -3,10 +3,10 @@ package main
 import (
 	"time"
 
+	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/onerma/nic"
 	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
-	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
 // slowFrom returns when counting begins, in Unix nanoseconds: at the time `from` or, if a host began

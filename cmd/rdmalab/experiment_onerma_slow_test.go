@@ -9,10 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
-	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
 // The rack file that the command names fits, also with the windows of figure 16; the defaults of the

@@ -12,12 +12,12 @@ import (
 	"github.com/spf13/cobra"
 
 	clover "github.com/rdmalab/rdmalab/clover/plugin"
+	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/rackfile"
 	sherman "github.com/rdmalab/rdmalab/sherman/plugin"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
 // rackPlace has the flags that choose hosts of a rack: compute hosts (from) and a memory server

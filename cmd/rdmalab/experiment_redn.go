@@ -7,12 +7,12 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/experiment/chains"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/nictable"
-	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/experiment/chains"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 )
 

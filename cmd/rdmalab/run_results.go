@@ -15,9 +15,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/experiment/plot"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/topo/experiment"
-	"github.com/rdmalab/rdmalab/topo/plot"
 )
 
 // record is a line of a file of results: one run of a sweep.

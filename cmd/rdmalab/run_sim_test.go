@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/store"
-	"github.com/rdmalab/rdmalab/topo/experiment"
 )
 
 // virtually are those of a short run in virtual time.

@@ -132,7 +132,7 @@ var lookupBugs = []planted{
 		"lookuptable: READs of cells bring whole cells", "swordbox/lookuptable/server.go",
 		"Exact: true, ",
 		"",
-		"topo/experiment/insim TestLookups",
+		"experiment/insim TestLookups",
 	},
 	{
 		"lookuptable: the checksum of an ICMP error does not follow what it quotes", "swordbox/lookuptable/icmp.go",

@@ -4,12 +4,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/experiment/costs"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/topo/costs"
 )
 
 // verify runs the test verify of package perf on a lossy rack. It returns the digest of the trace

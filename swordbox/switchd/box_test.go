@@ -177,7 +177,7 @@ func TestForwardHasNoRules(t *testing.T) {
 }
 
 // The budget of a daemon's program has the figures that figure 8 of experiment swordbox-figures has,
-// of which TestChipFigureIsTheBudget of topo/experiment has the same copy.
+// of which TestChipFigureIsTheBudget of experiment has the same copy.
 func TestBudgetIsFigure8(t *testing.T) {
 	s, err := rackfile.Parse([]byte(strings.NewReplacer("PROGRAM", rackfile.ProgramSwordBox, "CONNECT", "cm").Replace(boxFile)))
 	if err != nil {

@@ -1,0 +1,262 @@
+package experiment
+
+import (
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/experiment/papers"
+)
+
+// memoryFigures measures the figures of the HotNets paper on external memory.
+var memoryFigures = Experiment{
+	Name:   "memory-figures",
+	Short:  "the figures of the paper on external memory, each number beside the authors'",
+	Figure: "Generic External Memory for Switch Data Planes: packet buffer, lookup table, state store; TEA: lookups",
+	Long: func() string {
+		return "memory-figures measures in the simulator what a switch does with the memory of servers, and prints a table for each\n" +
+			"figure, with the authors' numbers in parentheses. While frames wait for a port, the switch stores them in a ring\n" +
+			"in this memory, and then loads them again (rules of action buffer). It also looks packets up in a table there\n" +
+			"(lookup), and counts requests there (count); `rdmalab switch rules add --help` explains these rules. They are\n" +
+			"published, as in the paper, or hardened, without the paper's holes (ways in which its design loses data, hangs or\n" +
+			"is slow).\n\n" +
+			comparedHelp +
+			"--figures chooses among:\n\n" +
+			figureList(memory) +
+			"\n" +
+			"Rates are in Gb/s, latencies in microseconds, lookups and FETCH_ADDs in millions per second, shares in percent; in\n" +
+			"incast, bytes are in MB and times in ms. With --quick, incast sends a tenth of the bytes. The authors' numbers are\n" +
+			"from the text of the paper (HotNets 2018), and for TEA, a later paper, from its abstract (package experiment/papers). Where\n" +
+			"the paper does not say enough, the simulator's model makes a choice:\n\n" +
+			"  " + strings.Join(memoryChoices, "\n  ") + "\n"
+	},
+	Sim: "1 min with two processors, with --quick 20 s", Cost: "connectx3-40g",
+	New: func() Body { return &figuresBody{all: memory, choices: memoryChoices} },
+}
+
+// memoryRates measures how fast frames go to the ring of a packet buffer (store) and come back
+// (load), beside native RDMA. It also runs on a rack.
+var memoryRates = Experiment{
+	Name:   "memory-rates",
+	Short:  "rates at which a switch stores frames in a server's memory and loads them, beside native RDMA in the same run",
+	Figure: "Generic External Memory for Switch Data Planes: rates of store and load",
+	Long: func() string {
+		return "memory-rates measures the figure \"rates\" of `rdmalab experiment memory-figures`: how many bytes per second the\n" +
+			"switch stores in the memory of a server (it WRITEs frames that find no room in the switch), and how many it loads\n" +
+			"(it READs them back). It compares the hardened packet buffer of the switch (rules of action buffer) with native\n" +
+			"RDMA: WRITEs and READs of a host to the same server. Rates are in Gbit/s.\n\n" +
+			"In the simulator the table has one line for the switch and two for native RDMA (messages of 64 KiB and of 1,500\n" +
+			"bytes), and the columns store and load, with the authors' numbers in parentheses. `rdmalab experiment memory-figures\n" +
+			"--help` explains the further columns. The lines below the table have the ratios to native RDMA.\n\n" +
+			"A rack needs two compute hosts, and no store may be up. The switch delays the frames to the last compute host of\n" +
+			"--from: it sends them slowly, so that most of them go to server --to, whose memory has the ring. The first compute\n" +
+			"host of --from sends these frames, of 1,500 bytes, by SENDs over UC. The switch counts their bytes, and the time from\n" +
+			"the first frame until the server has acknowledged the last WRITE, or from the first READ until the last frame has\n" +
+			"come back. Native RDMA is `rdmalab perf write_bw` and `read_bw` with messages of 1,500 bytes from the first host to\n" +
+			"the same server. Frames that the server cannot take are dropped (counter blocked of `rdmalab switch counters`), and\n" +
+			"do not count. At the end the switch gets its earlier program and rules back. The table has a line for store and one\n" +
+			"for load:\n\n" +
+			"  FRAMES       store or load\n" +
+			"  ROUNDS       number of measurements of each rate; the switch and native RDMA are measured in turns\n" +
+			"  SWITCH       rate of the switch: the median of all rounds\n" +
+			"  NATIVE       rate of native RDMA: the median of all rounds\n" +
+			"  RATIO        median of SWITCH divided by NATIVE in the same round; in parentheses the paper's, for load\n" +
+			"  LEAST, MOST  after each median, the smallest and the largest of its values\n\n" +
+			"All hosts and the switch share the machine's processors, so the rates are comparable only with one another, and\n" +
+			"only on a machine that has nothing else to do."
+	},
+	Sim: "5 s", Rack: "1 min", Target: "ring", Cost: "connectx3-40g",
+	New: func() Body {
+		return &ratesBody{figuresBody: figuresBody{all: func(bool) []figure { return []figure{bufferRates(Hardened)} }, choices: memoryChoices[:2]}}
+	},
+}
+
+// memoryChoices lists the assumptions of the model where the paper does not say enough, and its
+// simplifications.
+var memoryChoices = []string{
+	"frames have 1,500 bytes without check sequence; entries of the ring have 1,552: a header of 32, and room for any frame",
+	"a NIC is limited by its requests per second and by its link, not by PCIe bandwidth, and its queues do not overflow",
+	"links lose nothing; frames that wait for a link to a server count as frames in the switch",
+	"rates of FETCH_ADDs and latencies of the NIC are those of ConnectX-5, because no source gives those of ConnectX-3 Pro",
+	"the switch counts WRITEs of a client; the paper's switch counts packets of any protocol",
+	"the time of a lookup is measured on one way from sender to receiver; the paper's program NPtcp halves a round trip",
+}
+
+// Sizes in the authors' setting, in bytes. memoryFrame is the length of a frame, memoryEntry that
+// of an entry of the ring, incastBytes that of all frames of the incast together. incastRoom is the
+// length of the frames that fit into the switch. longMessage is the length of the longer one of the
+// native messages.
+const (
+	memoryFrame = 1500
+	memoryEntry = 1552
+	memoryDepth = 16 // READs or FETCH_ADDs that ConnectX-3 can have in flight on a queue pair
+	incastBytes = 50_000_000
+	incastRoom  = 12_000_000
+	longMessage = 64 << 10
+)
+
+func memory(quick bool) []figure {
+	return []figure{
+		bufferRates(Hardened, Published), loadDepth(quick), incastFigure(quick), lookupLatency(quick), lookupRates(quick), countingFigure(),
+	}
+}
+
+func gbps(o *outcome) float64 { return o.rate / 1e9 }
+
+// nativeFrames is the series of native verbs with which the switch's rates of store and load are
+// compared.
+const nativeFrames = "native, messages of 1,500 bytes"
+
+// bufferRates is the figure of the rates at which frames are stored in a server's memory and loaded
+// from there: by a rule of action buffer in each of the given modes, and by native verbs.
+func bufferRates(modes ...string) figure {
+	f := figure{
+		data: papers.MustLoad("extmem/rates"), key: "rates", title: "rates at which frames of 1,500 bytes are stored and loaded, one server", format: "%.3g",
+		base: nativeFrames, gains: []string{Store},
+		why: []string{
+			"store takes the whole link here; the authors report the rate without loss, and beyond it their NIC drops requests, which the model's does not",
+			"the published rule loads a frame in each round trip, as its text says; 37.4 Gb/s need several READs in flight (figure depth)",
+			"an entry that comes back has a header of 32 bytes and its whole length, which takes 2 % of the link",
+		},
+	}
+	type series struct {
+		name, their string
+		load        BufferRate
+	}
+	var list []series
+	for _, m := range modes {
+		list = append(list, series{"switch, " + m, "switch", BufferRate{Mode: m, Bytes: memoryFrame, Entry: memoryEntry, Depth: memoryDepth}})
+	}
+	list = append(list, series{"native, messages of 64 KiB", "native", BufferRate{Native: true, Bytes: longMessage}},
+		series{nativeFrames, "native", BufferRate{Native: true, Bytes: memoryFrame}})
+	for s, x := range pairs(list, f.data.Columns) {
+		l := s.load
+		l.Direction = x
+		f.add(figureCell{series: s.name, their: s.their, x: x, theirs: f.at("", s.their, x), load: l, value: gbps})
+	}
+	return f
+}
+
+func loadDepth(quick bool) figure {
+	f := figure{
+		data: papers.MustLoad("extmem/rates"), key: "depth", title: "rate at which frames of 1,500 bytes are loaded, by READs in flight",
+		x: "READs in flight", format: "%.1f",
+		why: []string{"the authors do not say how many READs they have in flight; their rate is beside our largest number"},
+	}
+	for _, n := range few([]string{"1", "2", "4", "8", "16"}, quick) {
+		c := figureCell{
+			series: "hardened", their: "authors, load", x: n, theirs: math.NaN(), value: gbps,
+			load: BufferRate{Direction: Load, Mode: Hardened, Bytes: memoryFrame, Entry: memoryEntry, Depth: int(number(n))},
+		}
+		if n == strconv.Itoa(memoryDepth) {
+			c.theirs = f.at("", "switch", Load)
+		}
+		f.add(c)
+	}
+	f.add(figureCell{
+		series: "entries of 2,048 bytes", their: "authors, load", x: strconv.Itoa(memoryDepth), theirs: f.at("", "switch", Load), value: gbps,
+		load: BufferRate{Direction: Load, Mode: Hardened, Bytes: memoryFrame, Entry: 2048, Depth: memoryDepth},
+	})
+	return f
+}
+
+func incastFigure(quick bool) figure {
+	f := figure{
+		data: papers.MustLoad("extmem/incast"), key: "incast", title: "what arrives of 50 MB: eight senders, one port, 40 Gb/s each, 12 MB of buffer, by the number of servers",
+		unit: "MB, ms", format: "%.3g",
+		why: []string{
+			"a server takes 36.8 Gb/s of the 280 Gb/s that the port does not: few servers are full before the burst is over (figure rates)",
+			"frames and gaps between them take 1.6 % of the port beside their bytes, so 50 MB take 10.2 ms",
+		},
+	}
+	for _, n := range few([]string{"0", "1", "2", "4", "6", "8"}, quick) {
+		l := Incast{Senders: 8, Bytes: incastBytes, Frame: memoryFrame, Room: incastRoom / memoryFrame, Servers: int(number(n)), Mode: Hardened}
+		if quick {
+			l.Bytes, l.Room = l.Bytes/10, l.Room/10
+		}
+		for _, c := range []namedValue{
+			{"arrived, MB", func(o *outcome) float64 { return float64(o.incast.Arrived) / 1e6 }},
+			{"most in the switch, MB", func(o *outcome) float64 { return float64(o.incast.Peak) / 1e6 }},
+			{"first loss, ms", func(o *outcome) float64 {
+				if o.incast.Loss == 0 {
+					return math.NaN()
+				}
+				return 1e3 * o.incast.Loss.Seconds()
+			}},
+			{"last frame, ms", func(o *outcome) float64 { return 1e3 * o.incast.Last.Seconds() }},
+		} {
+			theirs, _, _ := strings.Cut(c.name, ",")
+			cell := figureCell{panel: c.name, series: "hardened", their: "computed", x: n, theirs: f.at(theirs, "ring", n), load: l, value: c.value}
+			if quick {
+				cell.theirs = math.NaN() // not comparable: a quick run sends a tenth of the bytes
+			}
+			f.add(cell)
+		}
+	}
+	return f
+}
+
+func lookupLatency(quick bool) figure {
+	f := figure{
+		data: papers.MustLoad("extmem/lookup"), key: "latency", title: "median time that a lookup adds to the forwarding of a packet, by bytes of the packet",
+		format: "%.2f",
+		why:    []string{"no number of ours stands for one of theirs: they give a range for all sizes"},
+	}
+	sizes := few([]string{"64", "128", "256", "512", "1024"}, quick)
+	for _, s := range []struct{ name, where, mode string }{{"hardened", LookupRemote, Hardened}, {"published", LookupRemote, Published}, {"hardened, in the cache", LookupCached, Hardened}} {
+		for _, n := range sizes {
+			f.add(ours("", s.name, n,
+				Lookups{Where: s.where, Mode: s.mode, Bytes: int(number(n)), Window: 1, Flows: 16, Servers: 1}, func(o *outcome) float64 { return 1e6 * o.added.Seconds() }))
+		}
+	}
+	for _, s := range []struct{ name, data string }{{"authors, at least", "least"}, {"authors, at most", "most"}, {"authors of TEA, at least", "TEA least"}, {"authors of TEA, at most", "TEA most"}} {
+		for _, n := range f.data.Columns {
+			f.add(figureCell{series: s.name, their: s.name, x: n, theirs: f.at("", s.data, n)})
+		}
+	}
+	return f
+}
+
+func lookupRates(quick bool) figure {
+	f := figure{
+		data: papers.MustLoad("extmem/lookups"), key: "lookups", title: "lookups per second of packets of 64 bytes, by the number of servers", format: "%.2f",
+		why: []string{
+			"the model's NIC takes 18.6 million requests a second of a queue pair, and a lookup is three; TEA's NICs and connections are others, and " +
+				"its abstract does not name them",
+			"the published rule has one lookup in flight on each server",
+			"the next packet is sent when one has arrived, so the server that gets the most lookups holds up the others",
+		},
+	}
+	for m, n := range pairs([]string{Hardened, Published}, few([]string{"1", "2", "4", "8"}, quick)) {
+		f.add(figureCell{
+			series: m, their: "TEA", x: n, theirs: f.at("", "TEA", n), value: func(o *outcome) float64 { return o.lookups.Rate / 1e6 },
+			load: Lookups{Where: LookupRemote, Mode: m, Bytes: 64, Window: 64 * int(number(n)), Flows: 1024, Servers: int(number(n))},
+		})
+	}
+	return f
+}
+
+func countingFigure() figure {
+	f := figure{
+		data: papers.MustLoad("extmem/counters"), key: "counters", title: "rates of a client's WRITEs, and of the FETCH_ADDs that count them in a server, by FETCH_ADDs in flight",
+		format: "%.4g",
+		why: []string{
+			"their rate is that of their NIC, 1.3 million FETCH_ADDs a second on one word; the model has ConnectX-5's",
+			"the published rule leaves in the switch what has waited when the requests end",
+		},
+	}
+	for _, p := range []namedValue{
+		{"traffic in Gb/s", func(o *outcome) float64 { return o.counting.Traffic / 1e9 }},
+		{"FETCH_ADDs in Mops", func(o *outcome) float64 { return o.counting.Adds / 1e6 }},
+		{"counted in the store in %", func(o *outcome) float64 { return 100 * float64(o.counting.Counted) / float64(max(1, o.counting.Sent)) }},
+		{"client's rate in % of that without counting", func(o *outcome) float64 { return 100 * o.share }},
+	} {
+		for m, n := range pairs([]string{Hardened, Published}, []string{"1", "4", "16"}) {
+			f.add(figureCell{
+				panel: p.name, series: m, their: "switch", x: n, theirs: f.at(p.name, "switch", n), value: p.value,
+				load: Counting{Mode: m, Depth: int(number(n)), Bytes: memoryFrame},
+			})
+		}
+	}
+	return f
+}

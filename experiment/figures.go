@@ -1,0 +1,203 @@
+package experiment
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/spf13/pflag"
+)
+
+// comparedHelp explains a figure's table and what is printed below it, for help texts.
+const comparedHelp = "A figure's table has a row for each series, which is a curve of the figure, and a column for each point of its x\n" +
+	"axis. PANEL is the part of the figure, if it has several. A cell like - (1.2) has the authors' number alone: nothing\n" +
+	"was measured there. Column FAILED, if there is one, counts the operations of a store that failed, had a wrong value\n" +
+	"or found no key. If the authors give numbers, further columns compare each series with the authors':\n\n" +
+	"  OURS/THEIRS  our number divided by the authors': at the FIRST and LAST point with both, and the geometric MEAN\n" +
+	"  SHAPE ±%     largest difference of this ratio from its mean, in percent: 0 means that both curves have one shape\n\n" +
+	"Lines below the table have the gain of one series over another, points at which two series cross, and the reasons\n" +
+	"why numbers differ from the authors' by more than 15 %; \"note\" lines explain figures without numbers of the authors.\n\n"
+
+// swordboxFigures measures the figures of the SwordBox paper.
+var swordboxFigures = Experiment{
+	Name:     "swordbox-figures",
+	Short:    "every figure of the SwordBox paper, each number beside the authors'",
+	Figure:   "the measured figures of the SwordBox paper, and measurements of its authors that the paper does not show",
+	Examples: []string{"--figures 4,11 --out figures"},
+	Long: func() string {
+		return "swordbox-figures measures the workloads of the SwordBox paper's figures in the simulator and prints a table for each\n" +
+			"figure, with the authors' numbers in parentheses.\n\n" +
+			comparedHelp +
+			"Clover is a key-value store in which a write is an append, a CAS that puts a new version of the value (a node)\n" +
+			"behind the newest one; the switch steers appends and READs to the newest node. \"By threads\" means that the x axis\n" +
+			"has the number of threads, which are clients. --figures chooses among:\n\n" +
+			figureList(swordbox) +
+			"\n" +
+			"With --out, a directory gets each figure as table, CSV, JSON and picture (SVG), and a summary of all figures. A\n" +
+			"load that several figures need is measured once. As many loads are measured at a time as there are processors.\n" +
+			"A load without steering and with at least 50 % writes is measured in 3 runs of 16 ms with different seeds, because\n" +
+			"its throughput varies, and the table has the mean; with --quick it is measured once. The authors' numbers are from\n" +
+			"their public repository (package experiment/papers)."
+	},
+	Sim: "12 min with two processors, with --quick 2 min", Cost: "connectx5-dpdk",
+	New: func() Body { return &figuresBody{all: swordbox} },
+}
+
+// figuresBody is an experiment that measures the figures of a paper, with its parameters.
+type figuresBody struct {
+	// all lists the figures. choices are the assumptions of the simulator's model that the report
+	// lists. If onRack is not nil, its fields all and choices replace these two on a rack.
+	all     func(quick bool) []figure
+	choices []string
+	onRack  *figuresBody
+	keys    []string // value of --figures; none means all figures
+	list    []figure // the figures to measure
+}
+
+func (b *figuresBody) Flags(fs *pflag.FlagSet) {
+	fs.StringSliceVar(&b.keys, "figures", nil, "figures to measure, separated by commas (default: all)")
+}
+
+func (b *figuresBody) Check(at Place) error {
+	if at.On == OnRack && b.onRack != nil {
+		b.all, b.choices = b.onRack.all, b.onRack.choices
+	}
+	all := b.all(at.Quick)
+	b.list = b.list[:0]
+	for _, key := range b.keys {
+		if !slices.ContainsFunc(all, func(f figure) bool { return f.key == key }) {
+			return fmt.Errorf("--figures %.40q: there are %s", key, strings.Join(figureKeys(all), " "))
+		}
+	}
+	for _, f := range all {
+		if len(b.keys) == 0 || slices.Contains(b.keys, f.key) {
+			b.list = append(b.list, f)
+		}
+	}
+	return nil
+}
+
+func figureKeys(list []figure) (keys []string) {
+	for i := range list {
+		keys = append(keys, list[i].key)
+	}
+	return keys
+}
+
+func figureList(all func(quick bool) []figure) string {
+	return helpList(all(false), func(_ int, f figure) string { return fmt.Sprintf("%-10s %s", f.key, f.title) })
+}
+
+// Run measures the loads of the figures. If it fails, the figures have the numbers that were
+// measured before.
+func (b *figuresBody) Run(ctx context.Context, p Platform, r *Report) error {
+	for _, c := range b.choices {
+		r.Platform += "\n  choice: " + c
+	}
+	done, err := measureAll(ctx, p, r.Watch, loads(b.list))
+	for i := range b.list {
+		r.Parts = append(r.Parts, b.list[i].report(p, done))
+	}
+	return err
+}
+
+// longestFirst returns the loads sorted by effort: those that take longest come first, so that all
+// processors have work until shortly before the end.
+func longestFirst[L load](loads []L) []L {
+	return slices.SortedStableFunc(slices.Values(loads), func(a, b L) int { return cmp.Compare(b.effort(), a.effort()) })
+}
+
+// measureAll runs loads, several at a time in the simulator. It returns the results of those that
+// succeeded, and the first error.
+func measureAll[L load](ctx context.Context, p Platform, w Watcher, loads []L) (map[load]outcome, error) {
+	list := longestFirst(loads)
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var (
+		mu    sync.Mutex // guards the variables below
+		next  int
+		done  = make(map[load]outcome)
+		first error
+	)
+	take := func() (load, int) {
+		mu.Lock()
+		defer mu.Unlock()
+		if next == len(list) || ctx.Err() != nil {
+			return nil, 0
+		}
+		next++
+		return list[next-1], next
+	}
+	put := func(l load, o outcome, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if err == nil {
+			done[l] = o
+			return
+		}
+		if first == nil {
+			first = fmt.Errorf("%s: %w", l.label(), err)
+		}
+		cancel()
+	}
+	workers := 1
+	if p.On() == OnSim {
+		workers = max(1, runtime.GOMAXPROCS(0))
+	}
+	var wg sync.WaitGroup
+	for range min(workers, len(list)) {
+		wg.Go(func() {
+			for l, n := take(); l != nil; l, n = take() {
+				end := func(string) {}
+				if w != nil {
+					end = w.Begin(l.label(), n, len(list))
+				}
+				o, err := l.measure(ctx, p)
+				if err == nil {
+					end(o.text())
+				} else {
+					end(err.Error())
+				}
+				put(l, o, err)
+			}
+		})
+	}
+	wg.Wait()
+	if first == nil {
+		first = ctx.Err()
+	}
+	return done, first
+}
+
+// text formats an outcome for the progress report.
+func (o *outcome) text() string {
+	switch {
+	case o.order != nil:
+		return fmt.Sprintf("%.3g%% in order", 100*o.order[1])
+	case o.bits:
+		return fmt.Sprintf("%.3g Gb/s", gbps(o))
+	case o.incast != nil:
+		return fmt.Sprintf("%d bytes have arrived, the last at %v", o.incast.Arrived, o.incast.Last)
+	case o.solo != nil && o.solo.Rack != nil && o.solo.Ramp+o.solo.Fair > 0:
+		return fmt.Sprintf("line rate after %.3g RTT, fair share after %.3g", o.solo.Ramp, o.solo.Fair)
+	case o.solo != nil && o.solo.Rack != nil:
+		return fmt.Sprintf("median %.3g RTT, %.3g in a round trip", o.solo.Median, o.solo.Rack.InTrip)
+	case o.chain != nil:
+		return fmt.Sprintf("mean %v, %.3g Mops", o.chain.Mean, o.chain.Rate/1e6)
+	case o.lookups != nil:
+		return fmt.Sprintf("median %v, %.3g Mops", o.lookups.Median, o.lookups.Rate/1e6)
+	case o.counting != nil:
+		return fmt.Sprintf("%d of %d counted, %.3g FETCH_ADDs a second", o.counting.Counted, o.counting.Sent, o.counting.Adds)
+	}
+	out := fmt.Sprintf("%.3g Mops", mops(o))
+	if o.store != nil {
+		if n := o.store.failures(); n > 0 {
+			out += fmt.Sprintf(", %d operations failed", n)
+		}
+	}
+	return out
+}

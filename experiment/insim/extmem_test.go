@@ -1,0 +1,139 @@
+package insim
+
+import (
+	"math"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/experiment"
+)
+
+func lentModel(t *testing.T) *Sim {
+	t.Helper()
+	return &Sim{Cost: model(t, "connectx3-40g")}
+}
+
+// near fails the test if a number differs from the expected one by more than a share.
+func near(t *testing.T, what string, got, want, share float64) {
+	t.Helper()
+	if t.Logf("%s: %.4g, expected %.4g", what, got, want); math.Abs(got/want-1) > share || math.IsNaN(got) {
+		t.Errorf("%s: %.4g, want %.4g within %g %%", what, got, want, 100*share)
+	}
+}
+
+// With several READs in flight, store and load take the whole link: 1,500 of the bytes that a frame's
+// WRITE, or its entry's response, has on the wire. With one the published rule has a frame a round trip,
+// and the hardened one two.
+func TestBufferRates(t *testing.T) {
+	const (
+		rate    = 40e9
+		headers = 14 + 20 + 8 + 12 + 4 + 24 // Ethernet, IPv4, UDP, BTH, ICRC, and what the wire adds
+		head    = 32                        // of an entry
+	)
+	for _, c := range []struct {
+		load experiment.BufferRate
+		wire float64 // bytes on the wire for a frame or message
+	}{
+		{experiment.BufferRate{Direction: experiment.Store, Mode: experiment.Hardened, Bytes: 1500, Entry: 1552, Depth: 16}, 1500 + head + headers + 16},
+		{experiment.BufferRate{Direction: experiment.Store, Mode: experiment.Published, Bytes: 1500, Entry: 1552, Depth: 16}, 1500 + head + headers + 16},
+		{experiment.BufferRate{Direction: experiment.Load, Mode: experiment.Hardened, Bytes: 1500, Entry: 1552, Depth: 16}, 1552 + (headers+4)/2}, // a response has two entries
+		{experiment.BufferRate{Direction: experiment.Load, Mode: experiment.Hardened, Bytes: 1500, Entry: 2048, Depth: 16}, 2048 + (headers+4)/2},
+		{experiment.BufferRate{Direction: experiment.Store, Native: true, Bytes: 1500}, 1500 + headers + 16},
+		{experiment.BufferRate{Direction: experiment.Load, Native: true, Bytes: 1500}, 1500 + headers + 4},
+	} {
+		got, err := lentModel(t).BufferRate(t.Context(), c.load)
+		if err != nil {
+			t.Error(err)
+		}
+		near(t, c.load.Direction+" "+c.load.Mode, got, rate*float64(c.load.Bytes)/c.wire, 0.01)
+	}
+	one := experiment.BufferRate{Direction: experiment.Load, Mode: experiment.Published, Bytes: 1500, Entry: 1552, Depth: 16}
+	published, err := lentModel(t).BufferRate(t.Context(), one)
+	if err != nil {
+		t.Error(err)
+	}
+	one.Mode, one.Depth = experiment.Hardened, 1
+	hardened, err := lentModel(t).BufferRate(t.Context(), one)
+	if err != nil {
+		t.Error(err)
+	}
+	const bits = 8 * 1500
+	second := (head + 1500 + 20) * 8 / rate // the time of another entry on the link
+	near(t, "one READ in flight", hardened, 2*bits/(bits/published+second), 0.02)
+	near(t, "one READ in flight, of the link", published, rate/4.5, 0.2)
+}
+
+// Eight senders fill 12 MB at 280 Gb/s. Without a ring the rest is dropped, with one on eight servers
+// all frames arrive in their order.
+func TestIncast(t *testing.T) {
+	l := experiment.Incast{Senders: 8, Bytes: 20e6, Frame: 1500, Room: 2000, Mode: experiment.Hardened}
+	plain, err := lentModel(t).Incast(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	near(t, "first loss", plain.Loss.Seconds(), 3e6*8/280e9, 0.1)
+	near(t, "most in the switch", float64(plain.Peak), 3e6, 0.02)
+	if float64(plain.Arrived) > 0.5*20e6 || plain.Arrived < 3e6 {
+		t.Errorf("%d bytes arrive without a ring", plain.Arrived)
+	}
+	l.Servers = 8
+	ring, err := lentModel(t).Incast(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ring.Arrived != l.Bytes/l.Senders/l.Frame*l.Senders*l.Frame || ring.Loss != 0 || ring.Disorder != 0 || ring.Peak > 3e6 {
+		t.Errorf("with a ring: %+v", ring)
+	}
+	near(t, "last frame", ring.Last.Seconds(), float64(ring.Arrived)*1524/1500*8/40e9, 0.02)
+}
+
+// A lookup adds one or two microseconds, nothing if the entry is in the cache, and no packet is lost
+// or meets no entry. Several servers answer more lookups.
+func TestLookups(t *testing.T) {
+	at := func(l experiment.Lookups) experiment.LookupsResult {
+		t.Helper()
+		out, err := lentModel(t).Lookups(t.Context(), l)
+		if err != nil || out.Wrong != 0 || out.Lost != 0 {
+			t.Errorf("%+v: %+v: %v", l, out, err)
+		}
+		return out
+	}
+	for _, bytes := range []int{64, 1024} {
+		l := experiment.Lookups{Where: experiment.LookupNone, Bytes: bytes, Window: 1, Flows: 16, Servers: 1}
+		plain := at(l).Median
+		for _, m := range []string{experiment.Hardened, experiment.Published} {
+			l.Where, l.Mode = experiment.LookupRemote, m
+			if added := at(l).Median - plain; added < time.Microsecond || added > 2*time.Microsecond {
+				t.Errorf("%d bytes, %s: %v more", bytes, m, added)
+			}
+		}
+		l.Where, l.Mode = experiment.LookupCached, experiment.Hardened
+		if got := at(l).Median; got != plain {
+			t.Errorf("%d bytes in the cache: %v, not %v", bytes, got, plain)
+		}
+	}
+	l := experiment.Lookups{Where: experiment.LookupRemote, Mode: experiment.Hardened, Bytes: 64, Window: 64, Flows: 1024, Servers: 1}
+	one := at(l).Rate
+	near(t, "a server, of the requests of a queue pair", one, 18.6e6/3, 0.1) // WRITE, READ of slots, READ of 96 bytes
+	l.Window, l.Servers = 8*64, 8
+	near(t, "eight servers", at(l).Rate, 8*one, 0.15)
+}
+
+// The counter has each WRITE of the client, whatever may be in flight, and the client is not slower.
+func TestCounting(t *testing.T) {
+	plain, err := lentModel(t).Counting(t.Context(), experiment.Counting{Bytes: 1500})
+	if err != nil || plain.Adds != 0 || plain.Counted != 0 {
+		t.Fatalf("%+v: %v", plain, err)
+	}
+	for _, depth := range []int{1, 4, 16} {
+		got, err := lentModel(t).Counting(t.Context(), experiment.Counting{Mode: experiment.Hardened, Depth: depth, Bytes: 1500})
+		if err != nil || got.Counted != got.Sent || got.Sent < 1000 || got.Adds == 0 {
+			t.Errorf("%d in flight: %+v: %v", depth, got, err)
+		}
+		near(t, "client", got.Client, plain.Client, 0.001)
+	}
+	published, err := lentModel(t).Counting(t.Context(), experiment.Counting{Mode: experiment.Published, Depth: 1, Bytes: 1500})
+	if err != nil || published.Counted == 0 || published.Counted > published.Sent {
+		t.Errorf("published: %+v: %v", published, err)
+	}
+}

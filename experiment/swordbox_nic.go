@@ -1,0 +1,254 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+
+	"github.com/rdmalab/rdmalab/experiment/papers"
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/swordbox/apps"
+	"github.com/rdmalab/rdmalab/swordbox/chipcost"
+)
+
+// NIC is a load of one kind of one-sided operations on a memory server.
+type NIC struct {
+	// Op is write, read or cas; Bytes is the size of a WRITE or READ.
+	Op    string
+	Bytes int
+	// Pairs is the number of queue pairs, each used by its own thread; Depth is the number of
+	// operations that each has in flight.
+	Pairs, Depth int
+	// Device places the memory on the server's NIC instead of in host memory. With OneWord, all
+	// queue pairs access the same word. Without it, each has its own.
+	Device, OneWord bool
+}
+
+func (l NIC) label() string {
+	where := ""
+	if l.OneWord {
+		where = " on one word"
+	}
+	if l.Device {
+		where += " in device memory"
+	}
+	return fmt.Sprintf("%s%s, %d queue pairs, %d in flight each", l.Op, where, l.Pairs, l.Depth)
+}
+
+func (l NIC) effort() float64 { return 0.01 * float64(l.Pairs*l.Depth) }
+
+func (l NIC) measure(ctx context.Context, p Platform) (outcome, error) {
+	rate, err := p.NIC(ctx, l)
+	return outcome{rate: rate}, err
+}
+
+func pairsFigure(quick bool) figure {
+	f := figure{data: papers.MustLoad("swordbox/fig1"), scale: 1e-6, key: "1", title: "WRITE of 8 bytes by number of queue pairs", unit: "Mops"}
+	for _, n := range few(f.data.Columns, quick) {
+		f.add(figureCell{
+			series: "WRITE", their: "WRITE", x: n, theirs: f.at("", "write", n),
+			load: NIC{Op: "write", Bytes: 8, Pairs: int(number(n)), Depth: 128}, value: mops,
+		})
+	}
+	return f
+}
+
+// Order is a load of WRITEs of 8 bytes to random words. The order in which they arrive at the
+// switch is compared with that in which they reach the server.
+type Order struct {
+	Clients, Words int
+	// Rate is the rate of all clients together, in requests a second.
+	Rate float64
+	// If Mapped is true, the switch moves requests to one shared connection. If it is false, the
+	// switch only forwards.
+	Mapped bool
+}
+
+func (l Order) label() string {
+	how := "not mapped"
+	if l.Mapped {
+		how = "mapped"
+	}
+	return fmt.Sprintf("order of %d clients' WRITEs, %s", l.Clients, how)
+}
+
+func (l Order) effort() float64 { return 0.1 * float64(l.Clients) }
+
+func (l Order) measure(ctx context.Context, p Platform) (outcome, error) {
+	shares, err := p.Order(ctx, l)
+	return outcome{order: shares}, err
+}
+
+func orderFigure() figure {
+	f := figure{
+		data: papers.MustLoad("swordbox/fig2"), key: "2", title: "how far requests leave the switch out of order, 32 connections, 1M requests a second", format: "%.3g",
+		why: []string{"only the switch's cores change the order here: links, switch and NIC are otherwise in order"},
+	}
+	for _, s := range []struct {
+		name, data string
+		mapped     bool
+	}{{"without mapping", "none", false}, {"with mapping, hardened", "mapped", true}} {
+		for d := range 13 {
+			column := strconv.Itoa(d + 1)
+			f.add(figureCell{
+				series: s.name, their: s.name, x: column, theirs: f.at("", s.data, column),
+				load: Order{Clients: 32, Words: 1024, Rate: 1e6, Mapped: s.mapped}, value: func(o *outcome) float64 { return 100 * o.order[d+1] },
+			})
+		}
+	}
+	return f
+}
+
+func independentFigure() figure {
+	f := figure{data: papers.MustLoad("swordbox/fig3"), scale: 1e-6, key: "3", title: "CAS on independent words by number of queue pairs", unit: "Mops"}
+	for _, n := range []string{"1", "4", "8", "16", "20", "24"} {
+		f.add(figureCell{series: "CAS", their: "CAS", x: n, theirs: f.at("", "cas", n), load: NIC{Op: "cas", Bytes: 8, Pairs: int(number(n)), Depth: 16}, value: mops})
+	}
+	return f
+}
+
+func oneWordFigure() figure {
+	f := figure{data: papers.MustLoad("swordbox/fig4"), scale: 1e-6, key: "4", title: "CAS on one word, and WRITE on one queue pair", unit: "Mops"}
+	for _, s := range []struct {
+		name, data string
+		load       NIC
+	}{
+		{"CAS, one queue pair", "cas one queue pair", NIC{Op: "cas", Bytes: 8, Pairs: 1, Depth: 16, OneWord: true}},
+		{"CAS, many queue pairs", "cas many queue pairs", NIC{Op: "cas", Bytes: 8, Pairs: 20, Depth: 4, OneWord: true}},
+		{"WRITE, one queue pair", "write one queue pair", NIC{Op: "write", Bytes: 8, Pairs: 1, Depth: 128}},
+	} {
+		for _, where := range f.data.Columns {
+			l := s.load
+			l.Device = where == "device"
+			f.add(figureCell{series: s.name, their: s.name, x: where, theirs: f.at("", s.data, where), load: l, value: mops})
+		}
+	}
+	return f
+}
+
+// inFlightFigure has the rates of verbs by the number of operations in flight. The authors'
+// repository has these data; the paper does not show them.
+func inFlightFigure(quick bool) figure {
+	f := figure{
+		data: papers.MustLoad("swordbox/verbs"), scale: 1e-6, key: "verbs", title: "operations of 8 bytes on one server", unit: "Mops",
+		why: []string{
+			"one operation in flight of each thread; the authors do not say how they spread theirs over queue pairs",
+			"what makes CAS slower at 384 than at 240 in flight is not in the model: a rate of the NIC never falls with load",
+		},
+	}
+	for op, n := range pairs([]string{"write", "read", "cas"}, few(f.data.Columns, quick)) {
+		f.add(figureCell{series: op, their: op, x: n, theirs: f.at("", op, n), load: NIC{Op: op, Bytes: 8, Pairs: int(number(n)), Depth: 1}, value: mops})
+	}
+	return f
+}
+
+func middleboxFigure(quick bool) figure {
+	f := figure{
+		data: papers.MustLoad("swordbox/fig10"), scale: 1e-6, key: "10", title: "CAS on one word, through the middlebox on DPDK",
+		unit: "Mops", base: "CAS", gains: []string{"64", "208"},
+		why: []string{
+			"the published program is measured with up to 64 clients: with more, answers come after the clients' ACK timers",
+			"plain CAS takes the NIC's rate on one word here; the authors' middlebox slows it down, also where it replaces nothing",
+			"a request waits at the middlebox and at the NIC in turn; what makes the authors' rise so slowly with requests in flight is not known",
+		},
+	}
+	for _, s := range []struct {
+		name, their, data string
+		box               Switch
+	}{
+		{"CAS", "CAS", "cas", Switch{Action: Forward}},
+		{"CAS→WRITE, published", "CAS→WRITE", "replaced", Switch{Action: ReplaceAtomics, Mode: Published}},
+		{"CAS→WRITE, hardened", "CAS→WRITE", "replaced", Switch{Action: ReplaceAtomics, Mode: Hardened}},
+	} {
+		for _, n := range few(f.data.Columns, quick) {
+			c := figureCell{series: s.name, their: s.their, x: n, theirs: f.at("", s.data, n), value: mops}
+			if l := (Words{Clients: int(number(n)), Switch: s.box}); s.box.Mode != Published || l.Clients <= publishedClients {
+				c.load = l
+			}
+			f.add(c)
+		}
+	}
+	return f
+}
+
+// chipPairs names, for a part of our switch program, the line of the authors' Figure 8 with which
+// it is compared. Our steering is one part for writes and READs. It is compared with the authors'
+// line "+ read steering", and not with "+ write steering".
+var chipPairs = map[string]string{
+	"tracking":        "+ connection tracking",
+	"steer published": "+ read steering",
+	"steer":           "+ read steering",
+}
+
+// chipFigure is Figure 8 of the SwordBox paper: the estimates of package chipcost beside the
+// reports of the authors' compiler. Lines and parts without a counterpart have rows of their own.
+func chipFigure() figure {
+	f := figure{data: papers.MustLoad("swordbox/fig8"), key: "8", title: "share of a switching chip's resources that the program takes", logY: true, why: []string{
+		"published steering has whole addresses where the authors' P4 has tags of 8 bits, and hardened steering has a table of nodes; " +
+			"logical tables of ours hold state, theirs also are what a compiler makes of matches and actions",
+		"exact crossbar, hash bits, gateways and map RAM are results of a compiler: our estimate places tables and registers in stages, and has " +
+			"no number for them",
+		"no number of ours: our program declares no state for parsing and forwarding, has one part for steering of writes and READs, which is " +
+			"beside + read steering, and nothing like simple switch.p4",
+		"no number of theirs: the authors ran serialisation (published, hardened) on a middlebox, and have nothing like hot and count",
+		"0 is shown as -: hot takes no stateful units, and theirs takes no gateways, map RAM and stateful units for parsing and forwarding",
+	}}
+	uses, err := chipUses()
+	if err != nil {
+		panic("experiment: the switch program cannot be laid out: " + err.Error()) // the rack file is a constant of this file
+	}
+	row := func(series, their string, u *chipcost.Use) {
+		for _, column := range f.data.Columns {
+			c := figureCell{series: series, their: their, x: column, theirs: math.NaN()}
+			if their != "" {
+				c.theirs = f.at("", their, column)
+			}
+			if u != nil {
+				c.known = map[string]float64{"SRAM": u.SRAM, "stateful units": u.Units, "logical tables": u.Tables}[column]
+			}
+			f.add(c)
+		}
+	}
+	for _, r := range f.data.Rows {
+		paired := false
+		for i := range uses {
+			if u := &uses[i]; chipPairs[u.Part] == r.Series {
+				row(u.Part+" (theirs: "+r.Series+")", r.Series, u)
+				paired = true
+			}
+		}
+		if !paired {
+			row("(theirs: "+r.Series+")", r.Series, nil)
+		}
+	}
+	for i := range uses {
+		if u := &uses[i]; chipPairs[u.Part] == "" {
+			row(u.Part, "", u)
+		}
+	}
+	return f
+}
+
+// chipUses lays out the switch program on a chip, and returns what each part uses: the figures that
+// `switch budget` prints for a running switch.
+func chipUses() (list []chipcost.Use, err error) {
+	s, err := rackfile.Parse([]byte("name: chip\nhosts: [{name: ms0, role: memory}, {name: cn0, role: compute}]\nswitch: {program: swordbox}\n"))
+	if err != nil {
+		return nil, err
+	}
+	program, err := apps.New(s, apps.Config{Rand: rand.New(rand.NewPCG(1, 1)), Nodes: apps.SteeredNodes})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range chipcost.Of(program.Spec(), chipcost.Tofino()).Modes {
+		for _, u := range m.Uses {
+			if !slices.ContainsFunc(list, func(o chipcost.Use) bool { return o.Part == u.Part }) {
+				list = append(list, u)
+			}
+		}
+	}
+	return list, nil
+}
