@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/onerma/wire/layers"
 	"github.com/rdmalab/rdmalab/softrnic/capture/crosscheck"
 	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma/layers"
 )
 
 type dumpFlags struct {

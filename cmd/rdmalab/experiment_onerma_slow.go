@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/experiment"
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 )
 

@@ -5,8 +5,8 @@ import (
 
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/onerma/nic"
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // slowFrom returns when counting begins, in Unix nanoseconds: at the time `from` or, if a host began

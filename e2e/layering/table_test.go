@@ -42,15 +42,15 @@ func (r row) virtualTime() bool { return r.sansIO() || r.touches == noClock }
 // touches.
 var table = map[string]row{
 	// L0 [P]: vocabulary.
-	"softrnic/clock":    {level: 0},
-	"softrnic/wire":     {level: 0},
-	"softrnic/wire/mad": {level: 0, beside: []string{"softrnic/wire"}},
-	"softrnic/metrics":  {level: 0},
-	"softrnic/verbs":    {level: 0, beside: []string{"softrnic/clock", "softrnic/wire"}},
-	"clover/layout":     {level: 0},
-	"sherman/layout":    {level: 0},
-	"fusee/layout":      {level: 0},
-	"onerma/wire":       {level: 0, beside: []string{"softrnic/wire"}},
+	"softrnic/clock":       {level: 0},
+	"softrnic/wire":        {level: 0},
+	"softrnic/wire/mad":    {level: 0, beside: []string{"softrnic/wire"}},
+	"softrnic/metrics":     {level: 0},
+	"softrnic/verbs":       {level: 0, beside: []string{"softrnic/clock", "softrnic/wire"}},
+	"clover/layout":        {level: 0},
+	"sherman/layout":       {level: 0},
+	"fusee/layout":         {level: 0},
+	"softrnic/wire/onerma": {level: 0, beside: []string{"softrnic/wire"}},
 
 	// L1 [P]: mechanisms.
 	"softrnic/mem":            {level: 1},
@@ -126,8 +126,8 @@ var table = map[string]row{
 	"softrnic/packetio/memlink":   {level: 4, beside: []string{"softrnic/ipc/ring", "softrnic/unixsocket"}},
 	"softrnic/capture/tap":        {level: 4},
 	"softrnic/wire/layers":        {level: 4},
-	"onerma/wire/layers":          {level: 4},
-	"softrnic/capture/crosscheck": {level: 4, beside: []string{"onerma/wire/layers", "softrnic/wire/layers"}},
+	"softrnic/wire/onerma/layers": {level: 4},
+	"softrnic/capture/crosscheck": {level: 4, beside: []string{"softrnic/wire/onerma/layers", "softrnic/wire/layers"}},
 	"softrnic/device":             {level: 4, beside: []string{"softrnic/clock/real", "softrnic/pollpace"}},
 	"softrnic/control":            {level: 4, beside: []string{"softrnic/unixsocket"}},
 	"softrnic/unixsocket":         {level: 4},

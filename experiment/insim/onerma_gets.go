@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/experiment"
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/kvcs"
 	"github.com/rdmalab/rdmalab/store/kvcs/virtual"

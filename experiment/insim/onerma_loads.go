@@ -7,8 +7,8 @@ import (
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/onerma/executor"
 	"github.com/rdmalab/rdmalab/onerma/nic"
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // For SoloRandom and SoloMixed: randomWarm is the time before transfers are counted, randomEnd the

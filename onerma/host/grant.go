@@ -6,7 +6,7 @@ import (
 	"net/netip"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // Grant is what the owner of a region gives a process: the name of the region, and a key K_d for

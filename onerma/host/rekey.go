@@ -2,9 +2,9 @@ package host
 
 import (
 	"github.com/rdmalab/rdmalab/onerma/nic"
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 type rekeying struct {

@@ -10,10 +10,10 @@ import (
 
 	"github.com/rdmalab/rdmalab/onerma/host"
 	"github.com/rdmalab/rdmalab/onerma/nic"
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // loanTries is how many peers a load asks for memory at the same time. With all peers of a large

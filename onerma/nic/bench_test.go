@@ -5,8 +5,8 @@ import (
 	"flag"
 	"testing"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // BenchmarkRead is a READ of 4096 bytes from Issue to Poll, both NICs and no link.

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"time"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // Config describes a NIC. A field that is not marked as required has a default.

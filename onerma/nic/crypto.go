@@ -6,8 +6,8 @@ import (
 	"encoding/binary"
 	"net/netip"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // PID identifies a process to all NICs of a rack. The driver chooses it when it opens a portal.

@@ -1,8 +1,8 @@
 package nic
 
 import (
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // egress makes and seals the frames that the NIC sends, and counts them.

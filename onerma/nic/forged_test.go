@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // READs of any lengths, whose data arrives in any order, more than once, and between forged messages

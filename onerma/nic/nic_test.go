@@ -7,9 +7,9 @@ import (
 	"testing"
 	"time"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // Operations of every kind of size move their bytes and no others, in one packet or in several, and

@@ -3,8 +3,8 @@ package nic
 import (
 	"testing"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // onTheWay counts the bytes of data messages on their way to NIC i.

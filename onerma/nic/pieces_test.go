@@ -3,8 +3,8 @@ package nic
 import (
 	"testing"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // A data message carries a power of two of bytes, from one unit to a whole operation.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // Portal is a process's access to the NIC: a number of command slots, and their completions.

@@ -7,9 +7,9 @@ import (
 	"net/netip"
 	"slices"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // RegionID names a region of a NIC.

@@ -3,9 +3,9 @@ package nic
 import (
 	"time"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // transfer is data that the NIC has to send: for a READ of a peer, or for a WRITE or REKEY of this

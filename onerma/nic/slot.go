@@ -4,9 +4,9 @@ import (
 	"net/netip"
 	"time"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // Command is an operation that a program gives to a slot.

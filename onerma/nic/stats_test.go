@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // Both NICs count the messages and bytes of their operations, and what they have served.

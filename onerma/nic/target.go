@@ -3,9 +3,9 @@ package nic
 import (
 	"encoding/binary"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // ticketState is the state of an inbound WRITE or REKEY:

@@ -3,8 +3,8 @@ package nic
 import (
 	"slices"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // ring is a FIFO of bounded size that allocates its memory once.

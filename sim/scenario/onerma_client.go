@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // soloOp is a command in flight, with the values by which check judges its result.

@@ -4,8 +4,8 @@ import (
 	"maps"
 	"slices"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // classes has each value of Match.Class that selects RoCEv2 packets, with a function that reports

@@ -3,8 +3,8 @@ package fault
 import (
 	"encoding/binary"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // Lengths of headers, and the IP protocol of UDP, for peek. peek does not use the codec of package

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // CoordinatorConfig describes a coordinator. Fields that are not marked as required have defaults.

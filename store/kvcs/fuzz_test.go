@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // tape is a fuzzer's input, from which a test draws.

@@ -17,7 +17,6 @@ import (
 
 	onermahost "github.com/rdmalab/rdmalab/onerma/host"
 	"github.com/rdmalab/rdmalab/onerma/socket"
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/device"
@@ -29,6 +28,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/nl"
 )

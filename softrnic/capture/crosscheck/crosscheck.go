@@ -27,7 +27,7 @@ func (d *Difference) Error() string {
 
 // Frame decodes an Ethernet frame, without its FCS, with both decoders. It returns nil if they
 // agree on every field and on the ICRC. It also returns nil for a frame that both take for neither
-// RoCEv2 nor 1RMA (the protocol of onerma/nic), and for a frame that package wire or onerma/wire
+// RoCEv2 nor 1RMA (the protocol of onerma/nic), and for a frame that package wire or softrnic/wire/onerma
 // refuses as malformed. In all other cases it returns a *Difference. The frame is only read. It
 // must be complete: a decoder cannot decode all fields of a truncated frame.
 func Frame(data []byte) error {

@@ -5,11 +5,11 @@ import (
 
 	"github.com/google/gopacket"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
-	"github.com/rdmalab/rdmalab/onerma/wire/layers"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma/layers"
 )
 
-// message compares the two decoders of 1RMA (packages onerma/wire and onerma/wire/layers) on a
+// message compares the two decoders of 1RMA (packages softrnic/wire/onerma and softrnic/wire/onerma/layers) on a
 // frame that is not RoCEv2. It returns nil if they agree, and for a frame that is malformed or
 // belongs to another protocol. The messages have no ICRC, and without keys their tags cannot be
 // checked.

@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"testing"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // Messages of the NIC without connections are compared, and those that are malformed are not.

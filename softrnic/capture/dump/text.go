@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	onerma "github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // appendText appends the line of text for packet r. start is as in appendTime.
@@ -107,7 +107,7 @@ func appendOther(b, data []byte) []byte {
 	return fmt.Appendf(b, "%v > %v EtherType %#04x", eth.Src, eth.Dst, eth.Type)
 }
 
-// message appends the text of a 1RMA message (see onerma/wire), or which field of the message is
+// message appends the text of a 1RMA message (see softrnic/wire/onerma), or which field of the message is
 // wrong. It returns false if the frame is no such message, or if its IP or UDP header is malformed.
 func message(data []byte, b *[]byte) bool {
 	var f onerma.Frame

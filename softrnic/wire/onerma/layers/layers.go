@@ -2,9 +2,9 @@
 // it, the clear header is a gopacket layer behind UDP port 4792, and the encrypted body with the
 // tag is the payload of that layer:
 //
-//	import _ "github.com/rdmalab/rdmalab/onerma/wire/layers"
+//	import _ "github.com/rdmalab/rdmalab/softrnic/wire/onerma/layers"
 //
-// The package shares no code with package onerma/wire. So a test that compares both on the same
+// The package shares no code with package softrnic/wire/onerma. So a test that compares both on the same
 // bytes can find mistakes. The package is made for tools and tests.
 package layers
 

@@ -10,9 +10,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rdmalab/rdmalab/onerma/wire"
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
-	rocewire "github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
 // message returns a frame with a message of which each field is likely to be legal, and sometimes is not.
@@ -23,31 +23,31 @@ func message(r *rand.Rand) []byte {
 		}
 		return 1 + r.IntN(n)
 	}
-	f := wire.Frame{
-		Eth:  rocewire.Ethernet{Dst: rocewire.MAC{2, 2}, Src: rocewire.MAC{2, 1}},
-		IPv4: rocewire.IPv4{TTL: 64, Src: [4]byte{10, 0, 0, 1}, Dst: [4]byte{10, 0, 0, 2}},
-		UDP:  rocewire.UDP{SrcPort: 4792},
-		Header: wire.Header{
-			Kind: wire.Kind(mostly(6, 8)), Op: wire.Op(mostly(3, 5)), Class: uint8(mostly(2, 4) - 1), Slot: uint16(r.Uint32()), Generation: r.Uint32(),
+	f := onerma.Frame{
+		Eth:  wire.Ethernet{Dst: wire.MAC{2, 2}, Src: wire.MAC{2, 1}},
+		IPv4: wire.IPv4{TTL: 64, Src: [4]byte{10, 0, 0, 1}, Dst: [4]byte{10, 0, 0, 2}},
+		UDP:  wire.UDP{SrcPort: 4792},
+		Header: onerma.Header{
+			Kind: onerma.Kind(mostly(6, 8)), Op: onerma.Op(mostly(3, 5)), Class: uint8(mostly(2, 4) - 1), Slot: uint16(r.Uint32()), Generation: r.Uint32(),
 			Region: r.Uint32(), Offset: r.Uint64(), Length: uint32(mostly(4096, 5000)), PID: r.Uint32(), Counter: r.Uint64(), Ticket: r.Uint32(),
 		},
 	}
-	if f.Op == wire.Rekey && r.IntN(8) > 0 {
-		f.Length = wire.KeyLen
+	if f.Op == onerma.Rekey && r.IntN(8) > 0 {
+		f.Length = onerma.KeyLen
 	}
 	body := 0
 	switch f.Kind {
-	case wire.Data:
+	case onerma.Data:
 		f.At = uint16(r.IntN(1+int(f.Length-1)/64) * 64)
 		body = min(int(f.Length)-int(f.At), 64*(1+r.IntN(4)))
-	case wire.Pull:
-		body = wire.PullLen
+	case onerma.Pull:
+		body = onerma.PullLen
 	}
 	if r.IntN(12) == 0 {
 		body, f.At = r.IntN(100), uint16(r.IntN(200))
 	}
-	b := append(f.AppendOpen(nil, body), make([]byte, max(0, body)+wire.TagLen)...)
-	for i := len(b) - max(0, body) - wire.TagLen; i < len(b); i++ {
+	b := append(f.AppendOpen(nil, body), make([]byte, max(0, body)+onerma.TagLen)...)
+	for i := len(b) - max(0, body) - onerma.TagLen; i < len(b); i++ {
 		b[i] = byte(r.Uint32())
 	}
 	if r.IntN(40) == 0 {
@@ -121,8 +121,8 @@ func TestDissector(t *testing.T) {
 
 // fields returns what tshark prints of a message, and whether it is malformed.
 func fields(b []byte) (string, bool) {
-	var f wire.Frame
-	wrong := wire.ParseFrame(b, &f) != nil
+	var f onerma.Frame
+	wrong := onerma.ParseFrame(b, &f) != nil
 	m := b[14+20+8:]
 	be := binary.BigEndian
 	line := fmt.Sprintf("%d|%d|%d|%d|%d|%d|%d|%d|%d|%d|%d|0x%016x|0x%08x|", m[0], m[1], m[2], m[3], be.Uint16(m[4:]), be.Uint16(m[6:]), be.Uint32(m[8:]),
