@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rdmalab/rdmalab/swordbox/transitions"
+	"github.com/rdmalab/rdmalab/transitions"
 )
 
 var update = flag.Bool("update", false, "write the golden files of this package")

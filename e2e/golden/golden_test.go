@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rdmalab/rdmalab/swordbox/transitions"
+	"github.com/rdmalab/rdmalab/transitions"
 )
 
 // probe is a testing.TB that only notes whether the test has failed.

@@ -1,6 +1,6 @@
 package ucma
 
-import "github.com/rdmalab/rdmalab/swordbox/transitions"
+import "github.com/rdmalab/rdmalab/transitions"
 
 // State is the state of an identifier (rdma_cm_id).
 type State uint8

@@ -2,7 +2,7 @@ package conntrack
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/transitions"
+	"github.com/rdmalab/rdmalab/transitions"
 )
 
 // Sequence holds the PSNs that the requests of a flow and their responses have reached. All of them

@@ -2,7 +2,7 @@ package serialize
 
 import (
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
-	"github.com/rdmalab/rdmalab/swordbox/transitions"
+	"github.com/rdmalab/rdmalab/transitions"
 )
 
 // A sequencer has three explicit states (phase, nakState, message), and each of its records has one

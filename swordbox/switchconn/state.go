@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/rdmalab/rdmalab/swordbox/transitions"
+	"github.com/rdmalab/rdmalab/transitions"
 )
 
 // State is the state of a wanted connection.
