@@ -2,14 +2,12 @@ package rackfile
 
 import (
 	"fmt"
-	"math"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/rdmalab/rdmalab/softrnic/cost"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // ParseCost reads a cost file: the costs of a NIC, of links, of a switch, of clients and of a
@@ -43,24 +41,24 @@ func (d *decoder) costFile(n ast.Node, base func(string) (*cost.Model, error)) *
 		set(d, "name", &m.Name, func(s string) (string, error) { return s, checkName("name", s, maxRackName) }),
 		{key: "base", set: func(ast.Node) {}},
 		section(d, "link",
-			set(d, "rate", &m.Link.Rate, ParseRate),
-			set(d, "delay", &m.Link.Delay, ParseDuration),
+			set(d, "rate", &m.Link.Rate, units.ParseRate),
+			set(d, "delay", &m.Link.Delay, units.ParseDuration),
 			set(d, "overhead", &m.Link.Overhead, parseCount),
 		),
 		section(d, "switch",
-			set(d, "delay", &m.Switch.Delay, ParseDuration),
+			set(d, "delay", &m.Switch.Delay, units.ParseDuration),
 			set(d, "cores", &m.Switch.Cores, number(0, cost.MaxCores)),
 			set(d, "forward", &m.Switch.Forward, parseOps),
 			set(d, "rewrite", &m.Switch.Rewrite, parseOps),
 		),
 		section(d, "client",
-			set(d, "post", &m.Client.Post, ParseDuration),
-			set(d, "poll", &m.Client.Poll, ParseDuration),
-			set(d, "get", &m.Client.Get, ParseDuration),
-			set(d, "put", &m.Client.Put, ParseDuration),
+			set(d, "post", &m.Client.Post, units.ParseDuration),
+			set(d, "poll", &m.Client.Poll, units.ParseDuration),
+			set(d, "get", &m.Client.Get, units.ParseDuration),
+			set(d, "put", &m.Client.Put, units.ParseDuration),
 		),
 		section(d, "metadata",
-			set(d, "call", &m.Metadata.Call, ParseDuration),
+			set(d, "call", &m.Metadata.Call, units.ParseDuration),
 			set(d, "threads", &m.Metadata.Threads, number(0, cost.MaxCores)),
 		),
 		d.costNIC(&m.NIC),
@@ -93,7 +91,7 @@ func (d *decoder) costNIC(nic *cost.NIC) entry {
 		entries := []entry{
 			set(d, "total", &v.Total, parseOps),
 			place(d, "qp", &v.QP, parseOps),
-			place(d, "latency", &v.Latency, ParseDuration),
+			place(d, "latency", &v.Latency, units.ParseDuration),
 		}
 		if v == &nic.Atomic {
 			entries = append(entries, place(d, "word", &v.Word, parseOps), set(d, "slots", &v.Slots, parseCount))
@@ -101,8 +99,8 @@ func (d *decoder) costNIC(nic *cost.NIC) entry {
 		return section(d, key, entries...)
 	}
 	return section(d, "nic",
-		set(d, "doorbell", &nic.Doorbell, ParseDuration),
-		set(d, "completion", &nic.Completion, ParseDuration),
+		set(d, "doorbell", &nic.Doorbell, units.ParseDuration),
+		set(d, "completion", &nic.Completion, units.ParseDuration),
 		verb("send", &nic.Send),
 		verb("write", &nic.Write),
 		verb("read", &nic.Read),
@@ -118,21 +116,12 @@ func place[T time.Duration | cost.Rate](d *decoder, key string, dst *cost.Place[
 
 // parseCount reads a number in the notation of ParseSize, as an int.
 func parseCount(s string) (int, error) {
-	n, err := ParseSize(s)
+	n, err := units.ParseSize(s)
 	return int(n), err
 }
 
-// parseOps reads a number of operations per second, such as 2.7M, 500k or 1200; 0 means no limit.
+// parseOps reads a number of operations per second; 0 means no limit.
 func parseOps(s string) (cost.Rate, error) {
-	number, factor := s, 1.0
-	for _, u := range []unit{{"k", 1e3}, {"M", 1e6}, {"G", 1e9}} {
-		if n, ok := strings.CutSuffix(s, u.name); ok {
-			number, factor = n, u.factor
-		}
-	}
-	f, err := strconv.ParseFloat(number, 64)
-	if err != nil || number == "" || strings.Trim(number, "0123456789.") != "" || f*factor > 1e12 {
-		return 0, fmt.Errorf("%.40q is no rate; write it like 2.7M or 500k (operations a second)", s)
-	}
-	return cost.Rate(math.Round(f * factor)), nil
+	n, err := units.ParseOps(s)
+	return cost.Rate(n), err
 }

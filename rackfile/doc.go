@@ -119,7 +119,7 @@
 //
 // The files: rack.go has the result (Rack, Switch, Host). parse.go has the top level of the file
 // and the keys of switch and hosts; rules.go, faults.go, quota.go, pkeys.go and cost.go read a
-// section each. node.go is the decoder with its errors (errors.go), units.go and names.go read
-// scalars. resolve.go checks that the sections fit each other, and gives out addresses. guest.go
+// section each. node.go is the decoder with its errors (errors.go), and names.go reads scalars.
+// resolve.go checks that the sections fit each other, and gives out addresses. guest.go
 // adds a host to a rack that is up. paths.go names the files of a running rack.
 package rackfile

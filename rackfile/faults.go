@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // max24 is the largest QPN and PSN, which have 24 bits.
@@ -38,12 +39,12 @@ func (d *decoder) faultKeys(n ast.Node, f *faultEntry) {
 		}},
 		required(set(d, "kind", &r.Kind, word(fault.Kinds()...))),
 		set(d, "dir", &r.Dir, word(fault.Up, fault.Down, fault.Both)),
-		set(d, "probability", &r.Probability, ParseProbability),
-		set(d, "delay", &r.Delay, ParseDuration),
-		set(d, "jitter", &r.Jitter, ParseDuration),
-		set(d, "bitsPerSecond", &r.BitsPerSecond, ParseRate),
+		set(d, "probability", &r.Probability, units.ParseProbability),
+		set(d, "delay", &r.Delay, units.ParseDuration),
+		set(d, "jitter", &r.Jitter, units.ParseDuration),
+		set(d, "bitsPerSecond", &r.BitsPerSecond, units.ParseRate),
 		set(d, "count", &r.Count, number(1, maxCount)),
-		set(d, "for", &r.For, ParseDuration),
+		set(d, "for", &r.For, units.ParseDuration),
 		set(d, "seed", &r.Seed, parseSeed),
 		set(d, "id", &r.ID, func(s string) (string, error) { return s, checkName("fault", s, maxRackName) }),
 		d.match(&r.Match),

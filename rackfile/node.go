@@ -10,6 +10,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
+
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // decoder walks through the syntax tree of a YAML file and collects mistakes.
@@ -258,7 +260,7 @@ func parseBool(s string) (bool, error) {
 }
 
 func parseSpin(s string) (time.Duration, error) {
-	d, err := ParseDuration(s)
+	d, err := units.ParseDuration(s)
 	if err == nil && d > maxSpin {
 		return 0, fmt.Errorf("%s is too long; use at most %v", s, maxSpin)
 	}

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // Defaults and bounds of the 1RMA NICs. The defaults have the ratios of the paper: dispatch is 2
@@ -58,9 +60,9 @@ func parseOneRMATime(s string) (time.Duration, error) {
 }
 
 func parseOneRMAWindow(s string) (int64, error) {
-	v, err := ParseSize(s)
+	v, err := units.ParseSize(s)
 	if err == nil && (v < minOneRMAWindow || v > maxOneRMAWindow) {
-		err = fmt.Errorf("use a size from %s, which one operation needs, to %s", FormatSize(minOneRMAWindow), FormatSize(maxOneRMAWindow))
+		err = fmt.Errorf("use a size from %s, which one operation needs, to %s", units.FormatSize(minOneRMAWindow), units.FormatSize(maxOneRMAWindow))
 	}
 	return v, err
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // Bounds and defaults of a rack file.
@@ -310,14 +311,14 @@ func parseCPU(s string) (int, error) {
 }
 
 func parseMemory(s string) (int64, error) {
-	n, err := ParseSize(s)
+	n, err := units.ParseSize(s)
 	switch {
 	case err != nil:
 		return 0, err
 	case n > maxMemory:
-		return 0, fmt.Errorf("%s is too much; use at most %s", s, FormatSize(maxMemory))
+		return 0, fmt.Errorf("%s is too much; use at most %s", s, units.FormatSize(maxMemory))
 	case n%pageSize != 0:
-		return 0, fmt.Errorf("%s is no multiple of %s", s, FormatSize(pageSize))
+		return 0, fmt.Errorf("%s is no multiple of %s", s, units.FormatSize(pageSize))
 	}
 	return n, nil
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // Bounds of quotas. maxPDs, maxRegions, maxQueues and maxSRQs are the sizes of a NIC's tables.
@@ -74,12 +76,12 @@ func (d *decoder) quota(n ast.Node) (q Quota) {
 
 // parseQuota reads a size in bytes, from 1 to maxQuotaBytes.
 func parseQuota(s string) (int64, error) {
-	n, err := ParseSize(s)
+	n, err := units.ParseSize(s)
 	switch {
 	case err != nil:
 		return 0, err
 	case n == 0 || n > maxQuotaBytes:
-		return 0, errors.New("take a size from 1B to " + FormatSize(maxQuotaBytes))
+		return 0, errors.New("take a size from 1B to " + units.FormatSize(maxQuotaBytes))
 	}
 	return n, nil
 }

@@ -14,11 +14,11 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/clover/rpc"
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // Store is Clover's description.
@@ -160,7 +160,7 @@ func newStart(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		"lose their connections")
 	return func(c *store.Call) (store.Result, error) {
 		if region != "" {
-			n, err := rackfile.ParseSize(region)
+			n, err := units.ParseSize(region)
 			if err != nil {
 				return nil, store.BadUse("--region: %w", err)
 			}

@@ -16,6 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 const (
@@ -53,7 +54,7 @@ func slowFit(o *rackfile.OneRMA) error {
 		return nil
 	}
 	return fmt.Errorf("onerma of the rack file has rtt %v, dispatch %v, timeout %v and window %s; slow motion needs an rtt of at least %v, a dispatch of 2 and a timeout of 4 of it, and a window up to %s: use %s",
-		o.RTT, o.Dispatch, o.Timeout, rackfile.FormatSize(o.Window), slowestRTT, rackfile.FormatSize(slowWindow), experiment.SlowRack)
+		o.RTT, o.Dispatch, o.Timeout, units.FormatSize(o.Window), slowestRTT, units.FormatSize(slowWindow), experiment.SlowRack)
 }
 
 type slowRun struct {

@@ -10,9 +10,9 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // kindDrop is the kind of a rule that always loses the frames that it selects. It is used with
@@ -89,7 +89,7 @@ func (f *ruleFlags) rule(kind, amount string) (fault.Rule, error) {
 		return r, err
 	}
 	if f.set("probability") {
-		p, err := rackfile.ParseProbability(f.probability)
+		p, err := units.ParseProbability(f.probability)
 		if err != nil {
 			return r, fmt.Errorf("--probability: %w", err)
 		}
@@ -122,14 +122,14 @@ func (f *ruleFlags) amount(r *fault.Rule, kind, amount string) (err error) {
 		case amount != "" && f.set("delay"):
 			return errors.New("the delay is given twice")
 		case amount != "":
-			r.Delay, err = rackfile.ParseDuration(amount)
+			r.Delay, err = units.ParseDuration(amount)
 		}
 		return err
 	case fault.Rate:
 		if amount == "" {
 			return errors.New("rate of how much? For example `inject rate 1Gbit`")
 		}
-		r.BitsPerSecond, err = rackfile.ParseRate(amount)
+		r.BitsPerSecond, err = units.ParseRate(amount)
 		return err
 	case fault.Blackhole:
 		if amount != "" {
@@ -147,7 +147,7 @@ func (f *ruleFlags) share(r *fault.Rule, kind, amount string) error {
 	if f.set("probability") {
 		return errors.New("the probability is given twice")
 	}
-	p, err := rackfile.ParseProbability(amount)
+	p, err := units.ParseProbability(amount)
 	if err != nil {
 		return fmt.Errorf("%s: %w", kind, err)
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 type perfFlags struct {
@@ -158,7 +158,7 @@ func (f *perfFlags) check() error {
 		if u.text == "" {
 			continue
 		}
-		n, err := rackfile.ParseSize(u.text)
+		n, err := units.ParseSize(u.text)
 		if err != nil {
 			return fmt.Errorf("--%s: %w", u.flag, err)
 		}

@@ -9,11 +9,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perftestpeer"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 type pingpongFlags struct {
@@ -69,7 +69,7 @@ func pingpongCmd() *cobra.Command {
 
 func (f *pingpongFlags) run(cmd *cobra.Command, to string) error {
 	if f.size != "" {
-		n, err := rackfile.ParseSize(f.size)
+		n, err := units.ParseSize(f.size)
 		if err != nil {
 			return badUse("--size: %w", err)
 		}
@@ -116,7 +116,7 @@ func runPerftest(cmd *cobra.Command, f *perfFlags) error {
 		Timeout: c.Timeout, Patience: c.Patience,
 	}
 	if f.size != "" {
-		n, err := rackfile.ParseSize(f.size)
+		n, err := units.ParseSize(f.size)
 		if err != nil {
 			return badUse("--size: %w", err)
 		}

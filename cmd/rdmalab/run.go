@@ -23,6 +23,7 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/swordbox/switchd"
 	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 type runFlags struct {
@@ -278,7 +279,7 @@ func (f *runFlags) check() (err error) {
 
 func (f *runFlags) checkSizes() (err error) {
 	if f.config.Sizes, err = kv.ParseSizes(f.value, func(text string) (int, error) {
-		n, err := rackfile.ParseSize(text)
+		n, err := units.ParseSize(text)
 		return int(min(n, math.MaxInt32)), err
 	}); err != nil {
 		return fmt.Errorf("--value-size: %w", err)

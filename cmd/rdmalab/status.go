@@ -12,6 +12,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 func statusCmd() *cobra.Command {
@@ -88,7 +89,7 @@ func printStatus(w io.Writer, s rack.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tROLE\tSTATE\tADDRESS\tIPV6\tMAC\tMEMORY\tLINK\tPID")
 	for _, n := range append([]rack.NodeStatus{s.Switch}, s.Hosts...) {
-		memory, pid := either(n.Memory > 0, rackfile.FormatSize(n.Memory), "-"), either(n.PID > 0, strconv.Itoa(n.PID), "-")
+		memory, pid := either(n.Memory > 0, units.FormatSize(n.Memory), "-"), either(n.PID > 0, strconv.Itoa(n.PID), "-")
 		link, v4, v6, mac := string(n.Link), n.IPv4, n.IPv6, n.MAC.String()
 		if n.Role == rackfile.SwitchName {
 			link = "-"

@@ -6,9 +6,9 @@ import (
 	"io"
 	"text/tabwriter"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // printPrograms lists the programs that use a NIC from outside its daemon, the quotas that these
@@ -31,14 +31,14 @@ func printPrograms(w io.Writer, s rack.Status) error {
 	for i, n := range s.Hosts {
 		for _, p := range daemons[i].Programs {
 			row("HOST\tPROGRAM\tPID\tQPS\tCQS\tMRS\tMAPPED\tPOSTED", "%s\t%s\t%d\t%d\t%d\t%d\t%s\t%d",
-				n.Name, p.Name, p.PID, p.QPs, p.CQs, p.MRs, rackfile.FormatSize(p.Bytes), p.Posted)
+				n.Name, p.Name, p.PID, p.QPs, p.CQs, p.MRs, units.FormatSize(p.Bytes), p.Posted)
 		}
 	}
 	rows = 0
 	for i, n := range s.Hosts {
 		if o := daemons[i].OneRMA; o != nil {
 			row("HOST\t1RMA NIC\tINCARNATION\tPROCESSES\tREGIONS\tREQUESTED\tWINDOW", "%s\t%s\t%d\t%d\t%d\t%d\t%s",
-				n.Name, either(o.Up, hostd.StateUp, hostd.StateDown), o.Incarnation, o.Processes, o.Regions, o.Requested, rackfile.FormatSize(int64(o.Window)))
+				n.Name, either(o.Up, hostd.StateUp, hostd.StateDown), o.Incarnation, o.Processes, o.Regions, o.Requested, units.FormatSize(int64(o.Window)))
 		}
 	}
 	rows = 0
@@ -57,7 +57,7 @@ func printPrograms(w io.Writer, s rack.Status) error {
 	for i, n := range s.Hosts {
 		for _, r := range daemons[i].Shared {
 			row("HOST\tSHARED REGION\tSIZE\tADDRESS\tRKEY\tOPEN", "%s\t%s\t%s\t%#x\t%#x\t%d",
-				n.Name, r.Name, rackfile.FormatSize(int64(r.Length)), r.Addr, r.RKey, r.Open)
+				n.Name, r.Name, units.FormatSize(int64(r.Length)), r.Addr, r.RKey, r.Open)
 		}
 	}
 	return t.Flush()

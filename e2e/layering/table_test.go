@@ -65,7 +65,6 @@ var table = map[string]row{
 	"experiment/papers":       {level: 1},
 	"experiment/plot":         {level: 1},
 	"swordbox/journal":        {level: 1},
-	"transitions":             {level: 1},
 	"softrnic/capture/pcapng": {level: 1},
 	"softrnic/capture/dump":   {level: 1, beside: []string{"softrnic/capture/pcapng"}},
 

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/framering"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // Bounds of rules with action buffer.
@@ -58,7 +58,7 @@ var Buffer = rules.Register(rules.Definition{
 })
 
 func checkRate(s string) error {
-	n, err := rackfile.ParseRate(s)
+	n, err := units.ParseRate(s)
 	if err == nil && (n < fault.MinRate || n > fault.MaxRate) {
 		return fmt.Errorf("rate %.40s: use %s to %s", s, fault.FormatRate(fault.MinRate), fault.FormatRate(fault.MaxRate))
 	}
@@ -142,7 +142,7 @@ func LayoutOf(r *rules.Rule) Layout {
 		Service: r.Service, Depth: r.Depth(), High: number(keyHigh, defaultHigh),
 	}
 	l.Low = number(keyLow, min(defaultLow, l.High))
-	l.Rate, _ = rackfile.ParseRate(r.Options[keyRate]) // a valid rule has one
+	l.Rate, _ = units.ParseRate(r.Options[keyRate]) // a valid rule has one
 	return l
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/topo/guests"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // EnvKeep is the environment variable that makes a switch keep its last packets, for GET /past. Its
@@ -62,7 +63,7 @@ func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 	}
 	cfg.Log = logger
 	if text := os.Getenv(EnvKeep); text != "" {
-		n, err := rackfile.ParseSize(text)
+		n, err := units.ParseSize(text)
 		if err != nil {
 			return fmt.Errorf("switch: %s: %w", EnvKeep, err)
 		}

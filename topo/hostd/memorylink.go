@@ -13,6 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/memlink"
 	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // attachWait is how long a starting host waits until the switch attaches its memory link. If the
@@ -46,7 +47,7 @@ func (h *Host) openMemory(self *rackfile.Host) (port, packetio.Waiter, error) {
 	paths := rackfile.Paths{Dir: h.cfg.Dir}
 	m := &memoryLink{Port: p, conn: memlink.Connect(paths.Links(), self.Name, p, h.log), info: afpacket.Info{
 		Ifname: l.Name, Ifindex: l.Index, MAC: l.MAC.String(), MTU: l.MTU,
-		Receive: fmt.Sprintf("memory %d frames, %s", memlink.Slots, rackfile.FormatSize(memlink.DataBytes)), Silencer: "none",
+		Receive: fmt.Sprintf("memory %d frames, %s", memlink.Slots, units.FormatSize(memlink.DataBytes)), Silencer: "none",
 	}}
 	m.LinkUp()
 	if _, err := os.Stat(paths.Crashed(rackfile.SwitchName)); err == nil {

@@ -1,4 +1,4 @@
-package rackfile
+package units
 
 import (
 	"testing"
@@ -39,18 +39,6 @@ func TestFormatSize(t *testing.T) {
 	for n, want := range map[int64]string{0: "0B", 7: "7B", 1024: "1KiB", 1536: "1536B", 64 << 20: "64MiB", 3 << 30: "3GiB"} {
 		if got := FormatSize(n); got != want {
 			t.Errorf("FormatSize(%d) = %s, want %s", n, got, want)
-		}
-	}
-}
-
-func TestPaths(t *testing.T) {
-	p := PathsOf("r")
-	for got, want := range map[string]string{
-		p.Netns("cn0"): "/run/rdmalab/r/netns/cn0", p.Socket("cn0"): "/run/rdmalab/r/sock/cn0.sock",
-		p.Log("cn0"): "/run/rdmalab/r/log/cn0.log", p.Lock(): "/run/rdmalab/r.lock", p.Spec(): "/run/rdmalab/r/rack.json",
-	} {
-		if got != want {
-			t.Errorf("path %s, want %s", got, want)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package rackfile
+package units
 
 import (
 	"fmt"
@@ -70,6 +70,21 @@ func FormatSize(n int64) string {
 // ParseRate reads a rate in bits a second, such as 1Gbit, 2.5Gbit or 100Mbit.
 func ParseRate(s string) (int64, error) {
 	return parseUnit(s, "rate", "100Mbit or 1Gbit (bits a second)", rateUnits, false)
+}
+
+// ParseOps reads a number of operations per second, such as 2.7M, 500k or 1200.
+func ParseOps(s string) (int64, error) {
+	number, factor := s, 1.0
+	for _, u := range []unit{{"k", 1e3}, {"M", 1e6}, {"G", 1e9}} {
+		if n, ok := strings.CutSuffix(s, u.name); ok {
+			number, factor = n, u.factor
+		}
+	}
+	f, err := strconv.ParseFloat(number, 64)
+	if err != nil || number == "" || strings.Trim(number, "0123456789.") != "" || f*factor > 1e12 {
+		return 0, fmt.Errorf("%.40q is no rate; write it like 2.7M or 500k (operations a second)", s)
+	}
+	return int64(math.Round(f * factor)), nil
 }
 
 // ParseProbability reads a probability as 10% or 0.1. The result is above 0 and at most 1.
