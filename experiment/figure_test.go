@@ -371,7 +371,7 @@ func TestFuseeFigures(t *testing.T) {
 	}
 }
 
-// Figure 8 has the figures of `switch budget`, of which TestBudgetIsFigure8 of swordbox/switchd has
+// Figure 8 has the figures of `switch budget`, of which TestBudgetIsFigure8 of topo/switchd has
 // the same copy.
 func TestChipFigureIsTheBudget(t *testing.T) {
 	uses, err := chipUses()

@@ -17,7 +17,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
-	"github.com/rdmalab/rdmalab/swordbox/switchd"
+	"github.com/rdmalab/rdmalab/topo/switchd"
 )
 
 // steerPrefix begins the IDs of the rules that run and experiments add, and remove at their end.

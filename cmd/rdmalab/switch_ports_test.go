@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/swordbox/switchd"
+	"github.com/rdmalab/rdmalab/topo/switchd"
 )
 
 // The tables name the host at a port as the JSON does, also if the ports of guests are in another

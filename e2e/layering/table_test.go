@@ -138,7 +138,7 @@ var table = map[string]row{
 	"softrnic/ucma":               {level: 4, beside: []string{"softrnic/uverbs"}, touches: noClock},
 	"softrnic/uverbs":             {level: 4},
 	"softrnic/uverbs/preload":     {level: 4},
-	"swordbox/switchd":            {level: 4, beside: []string{"softrnic/clock/real", "softrnic/control", "softrnic/packetio/afpacket", "softrnic/packetio/memlink", "softrnic/capture/tap", "topo/guests"}},
+	"topo/switchd":                {level: 4, beside: []string{"softrnic/clock/real", "softrnic/control", "softrnic/packetio/afpacket", "softrnic/packetio/memlink", "softrnic/capture/tap", "topo/guests"}},
 	"topo/nl":                     {level: 4},
 	"topo/guests":                 {level: 4},
 	"topo/container":              {level: 4, beside: []string{"topo/nl", "softrnic/control", "softrnic/unixsocket"}},

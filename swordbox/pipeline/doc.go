@@ -3,7 +3,7 @@
 //
 // The caller passes each frame with its ingress port and the time to a Switch. The Switch appends
 // the frames to send, with their egress ports, to a batch of the caller. It opens no socket and
-// reads no clock; swordbox/switchd runs it on real ports, sim/simrack in virtual time. One
+// reads no clock; topo/switchd runs it on real ports, sim/simrack in virtual time. One
 // goroutine uses it at a time.
 //
 // The steps for a frame, in order:
