@@ -42,6 +42,8 @@ func (r row) virtualTime() bool { return r.sansIO() || r.touches == noClock }
 // touches.
 var table = map[string]row{
 	// L0 [P]: vocabulary.
+	"units":                {level: 0},
+	"transitions":          {level: 0},
 	"softrnic/clock":       {level: 0},
 	"softrnic/wire":        {level: 0},
 	"softrnic/wire/mad":    {level: 0, beside: []string{"softrnic/wire"}},
