@@ -26,8 +26,8 @@ var memoryFigures = Experiment{
 			"\n" +
 			"Rates are in Gb/s, latencies in microseconds, lookups and FETCH_ADDs in millions per second, shares in percent; in\n" +
 			"incast, bytes are in MB and times in ms. With --quick, incast sends a tenth of the bytes. The authors' numbers are\n" +
-			"from the text of the paper (HotNets 2018), and for TEA, a later paper, from its abstract (package experiment/papers). Where\n" +
-			"the paper does not say enough, the simulator's model makes a choice:\n\n" +
+			"from the text of the paper (HotNets 2018), and for TEA, a later paper, from its abstract (package\n" +
+			"experiment/papers). Where the paper does not say enough, the simulator's model makes a choice:\n\n" +
 			"  " + strings.Join(memoryChoices, "\n  ") + "\n"
 	},
 	Sim: "1 min with two processors, with --quick 20 s", Cost: "connectx3-40g",

@@ -207,7 +207,7 @@ func TestSimIsInterrupted(t *testing.T) {
 
 // make runs every scenario, also that of a store added last.
 func TestMakeRunsEveryScenario(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join("..", "..", "..", "Makefile"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
