@@ -42,6 +42,9 @@ type session struct {
 	// empties all three, except a cache that other clients share.
 	cache *Cache
 	spare [layout.Classes][]layout.Location
+	// front is, by class, the highest version that the client has seen lately. It writes its nodes
+	// with no lower version (layout.Version.Pace).
+	front [layout.Classes]layout.Version
 	// scarce is true if the metadata server has asked clients to return spare nodes.
 	scarce bool
 	gc     reports
@@ -104,6 +107,11 @@ type membership struct {
 	// reportAt is when the client next reports its appends even if they are fewer than
 	// Config.Records.
 	reportAt clock.Time
+	// clock is the highest Answer.Clock that the client has received from this incarnation.
+	clock uint64
+	// granted is how many nodes the metadata server gave at the last request; 0 means that there was
+	// none. If there are few, the client reports its appends sooner: see session.enough.
+	granted int
 	// taken is an upper limit for the number of nodes that the client was given and that are
 	// neither spare nor known to be linked. It includes nodes in answers that were lost, and nodes
 	// whose return was not answered.
@@ -145,7 +153,7 @@ func (c *session) request(r *rpc.Request, deadline clock.Time) (*rpc.Answer, err
 	timeout := max(c.call.timeout, callTimeout)
 	c.call.timeout = min(2*timeout, maxCallTimeout)
 	if !c.fab.Connected(c.meta) {
-		c.gc.abandon()
+		c.lease.taken += c.gc.abandon()
 	}
 	if err := c.fab.Open(c.meta, deadline); err != nil {
 		return nil, err
@@ -195,7 +203,7 @@ func (c *session) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
 // later calls, so the answer may also name an older epoch.
 func (c *session) renew(sent clock.Time, a *rpc.Answer) {
 	c.lease.Extend(sent)
-	c.scarce = a.Scarce
+	c.scarce, c.lease.clock = a.Scarce, max(c.lease.clock, a.Clock)
 	if int32(a.Epoch-c.lease.epoch) > 0 {
 		c.lease.epoch = a.Epoch
 		c.forgetLocations()
@@ -297,6 +305,7 @@ func (c *session) welcome(a *rpc.Answer, sent clock.Time) error {
 	c.scarce = a.Scarce
 	c.lease = membership{
 		Term: lease.Begin(w.Lease, sent), client: w.Client, owner: w.Owner, incarnation: w.Incarnation, epoch: a.Epoch, confirmed: a.Epoch,
+		clock: a.Clock,
 	}
 	c.space, c.format = w.Space, w.Format
 	return c.addServers(w.Servers)
@@ -317,6 +326,9 @@ func (c *appender) begin(deadline clock.Time) error {
 	c.report(c.scarce || c.due())
 	if c.scarce {
 		c.giveBack(min(deadline, c.lease.Until))
+	}
+	if c.gc.dropped && c.fab.Connected(c.meta) {
+		return c.hello(deadline) // the server then looks for all nodes that the client has linked
 	}
 	if err := c.renewInTime(deadline); !errors.Is(err, errLease) {
 		return err

@@ -30,18 +30,12 @@ func TestChooseNodeAtHome(t *testing.T) {
 		{2, on(1, 0), 0},
 		{1, on(1, 1, 1), -1},
 		{1, on(1, 1, 1, 1), -1},
-		{1, on(1, 1, 1, 1, 1), 0},
+		{1, on(1, 1, 1, 1, 1, 1, 1, 1), -1},
+		{1, on(1, 1, 1, 1, 1, 1, 1, 1, 1), 0},
 		{1, on(1, 1, 1, 1, 0), 4},
 	} {
-		if got := c.choose(w.near, 1, w.spare); got != w.want {
+		if got := c.choose(w.near, w.spare); got != w.want {
 			t.Errorf("home %d, spare %v: %d, want %d", w.near, w.spare, got, w.want)
-		}
-	}
-	mixed := on(0, 0, 1)
-	mixed[1].Version = 3
-	for v, want := range map[layout.Version]int{1: 0, 2: 1, 3: 1, 4: 0} {
-		if got := c.choose(1, v, mixed); got != want {
-			t.Errorf("version %d: entry %d, want %d", v, got, want)
 		}
 	}
 	c.cfg.Batch = 16

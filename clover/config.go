@@ -37,8 +37,8 @@ type Config struct {
 	// client appends without regard to the others, as the published client does.
 	Turns *Turns
 	// Batch is how many nodes of a class the client requests from the metadata server at a time, at
-	// most 16; 0 means 16. With several memory servers and without Spread, it requests fewer (see
-	// appender.batch).
+	// most 64; 0 means 64. With several memory servers and without Spread, it requests fewer (see
+	// session.batch).
 	Batch int
 	// Spread is true if the client appends nodes of any memory server, as the published client
 	// does. Without Spread, the chain of a key stays on one server as long as that server has free
@@ -56,10 +56,10 @@ type Config struct {
 	// more round trips.
 	Chase bool
 	// Records is how many appends the client collects before it reports them to the metadata
-	// server, 1 to 16; 0 means 1. An operation sends no report while the previous one is
-	// unanswered. A report has at most 16 appends. Once in half a lease, an operation reports fewer
-	// than Records appends, too. The published client waits for 16 appends: its shortcuts are out
-	// of date for longer, and other clients follow longer chains.
+	// server, 1 to 64; 0 means 48. The report also asks for as many nodes as the client lacks of a
+	// batch, so that a client that works makes no other call. An operation sends no report while
+	// the previous one is unanswered. A report has at most 64 appends. Once in half a lease, an
+	// operation reports fewer than Records appends, too.
 	Records int
 
 	// leave removes the client from its Group; nil means that the client is in no Group.
@@ -76,6 +76,9 @@ const (
 	// maxPending is how many appends the client remembers to report. If there are more, it drops
 	// the oldest ones; the metadata server finds their nodes when it follows the chains.
 	maxPending = 1024
+	// defaultRecords is less than a batch of nodes: when the answer to a report brings nodes, the
+	// client still has some.
+	defaultRecords = rpc.MaxBatch * 3 / 4
 )
 
 func (c Config) withDefaults() Config {
@@ -85,7 +88,7 @@ func (c Config) withDefaults() Config {
 	if c.Batch < 1 || c.Batch > rpc.MaxBatch {
 		c.Batch = rpc.MaxBatch
 	}
-	c.Records = min(max(c.Records, 1), rpc.MaxBatch)
+	c.Records = min(cmp.Or(max(c.Records, 0), defaultRecords), rpc.MaxBatch)
 	return c
 }
 
@@ -107,8 +110,11 @@ type areas struct {
 }
 
 // wordSlots is the number of words in the area `words`. The first ones are for results of READs and
-// compare-and-swaps, the last rpc.MaxBatch for shortcuts that the client writes.
-const wordSlots = 32
+// compare-and-swaps, the last shortcutSlots for shortcuts that the client writes.
+const (
+	wordSlots     = 32
+	shortcutSlots = 16
+)
 
 func (c *Config) areas() areas {
 	slab := layout.MinSlab

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
@@ -172,13 +173,26 @@ func (c *finder) readShortcut(o *remotemem.Op, slot int, deadline clock.Time) bo
 }
 
 // newest follows the chain of key from k.at to its end, and returns the newest node and its header.
-// It reads only headers, the key's shortcut together with the first header, and the key in the
-// shortcut's node. A writer calls it after another client has appended first, or to find out
-// whether its own append has succeeded.
+// It reads only headers, the key's shortcut together with every shortcutHops-th header, and the key
+// in the shortcut's node. A writer calls it to find out whether its own append has succeeded.
 func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout.Word, error) {
+	return c.newer(key, k, math.MaxInt, deadline)
+}
+
+// shortcutHops is how many nodes newer follows before it reads the shortcut again. mostHops is how
+// many nodes a writer follows before it tries to append to the node where it is: behind a switch that
+// steers, a chain may grow faster than anybody can follow it, and the switch knows its end.
+const (
+	shortcutHops = 8
+	mostHops     = 16
+)
+
+// newer does what newest does, but follows the chain for at most `most` nodes. The header then names
+// a successor.
+func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (known, layout.Word, error) {
 	slot := int(k.slot)
 	var header, shortcut layout.Word // header is that of node k.at if seen is true
-	for seen := false; ; {
+	for hops, seen := 1, false; ; hops++ {
 		if k.epoch != c.lease.epoch {
 			var err error
 			if k, err = c.query(key, deadline); err != nil {
@@ -204,7 +218,7 @@ func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout
 				return k, 0, err
 			}
 			slot = -1
-		case !more:
+		case !more, hops >= most:
 			return k, header, nil
 		default:
 			k.at = at
@@ -216,7 +230,9 @@ func (c *finder) newest(key uint64, k known, deadline clock.Time) (known, layout
 					header, seen = h, c.format.Keyed
 				}
 			}
-			slot = -1
+			if slot = -1; hops%shortcutHops == 0 {
+				slot = int(k.slot)
+			}
 		}
 	}
 }

@@ -10,10 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// linked is the result of an append: old is the node to which the client appended its own, slot is
-// the slot of the key.
+// linked is the result of an append: slot is the slot of the key.
 type linked struct {
-	old  layout.Location
 	slot uint32
 	// unused is true if link has returned an error and the client's node is certainly in no chain
 	// and never will be, so that it can be used for another write.
@@ -70,7 +68,7 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 	if *uncertain {
 		done, err := c.settle(key, n, tried, uncertain, deadline)
 		if err != nil || done {
-			return linked{old: tried.Location, slot: k.slot}, err
+			return linked{slot: k.slot}, err
 		}
 		if k, err = c.locate(key, deadline); err != nil { // settle may have taken a long time
 			return linked{}, err
@@ -94,7 +92,7 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 			return linked{}, err
 		}
 		if n.follows(k.at, was) {
-			return linked{old: k.at, slot: k.slot}, nil
+			return linked{slot: k.slot}, nil
 		}
 		if was == layout.Header(was.EntryVersion()) {
 			*tried, *uncertain = attempt{k.at, k.epoch}, true
@@ -109,11 +107,11 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 		}
 		hops = 0
 		var header layout.Word
-		if k, header, err = c.newest(key, k, deadline); err != nil {
+		if k, header, err = c.newer(key, k, mostHops, deadline); err != nil {
 			return linked{}, err
 		}
 		if k.at == n.at {
-			return linked{old: at, slot: k.slot}, nil // an earlier request of this append, which was not answered, has succeeded
+			return linked{slot: k.slot}, nil // an earlier request of this append, which was not answered, has succeeded
 		}
 		if header.IsTombstone() {
 			c.cache.drop(key)
@@ -146,7 +144,12 @@ func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, e
 	if err := c.do(deadline, o); err != nil {
 		return 0, err
 	}
-	return c.word(0)
+	was, err := c.word(0)
+	if tail, ok := was.Told(); ok {
+		_, c.front[n.class] = tail.Pace(c.front[n.class])
+		was = layout.Header(was.EntryVersion())
+	}
+	return was, err
 }
 
 // errOtherEnd means that a compare-and-swap found the header of a newest node, but with another

@@ -24,7 +24,7 @@ func TestMetadataServerRestartsAfterALoss(t *testing.T) {
 	const keys, size, lease = 16, 40, 200 * time.Millisecond
 	g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}, Lease: lease, Grace: lease}, 16<<10)
 	// Spread: records and nodes are not always on the same server.
-	g.clientOf("cn0", clover.Config{Spread: true}, func(c *clover.Client, rt verbs.Runtime) error {
+	g.clientOf("cn0", clover.Config{Spread: true, Batch: 16, Records: 1}, func(c *clover.Client, rt verbs.Runtime) error {
 		for k := range uint64(keys) {
 			if k%4 == 2 { // the node goes to the end of the client's list: records and nodes are not always on the same server
 				if err := c.Insert(0, value(0, 0, size), soon(rt)); !errors.Is(err, kv.ErrExists) {

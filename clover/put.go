@@ -72,13 +72,14 @@ func (c *appender) append(key uint64, value []byte, tombstone bool, deadline clo
 	if err != nil {
 		return err
 	}
-	epoch, incarnation := c.lease.epoch, c.lease.incarnation // read before link, which may learn of a later epoch
+	// read before link, which may learn of a later epoch or of later reports
+	epoch, incarnation, heard, races := c.lease.epoch, c.lease.incarnation, c.lease.clock, c.cost.Retries
 	c.coverTurns(key)
 	linked, err := c.link(key, n, deadline)
 	if err == nil {
 		c.placed = n.at
 		c.lease.taken = max(0, c.lease.taken-1)
-		c.appended(rpc.Record{Key: key, Old: linked.old, New: n.at, Deleted: tombstone}, shortcut{linked.slot, epoch})
+		c.appended(rpc.Record{Key: key, Heard: heard, New: n.at, Deleted: tombstone}, linked.slot, epoch, c.cost.Retries > races)
 		if c.remember(key, known{at: n.at, slot: linked.slot, epoch: epoch, incarnation: incarnation}); tombstone {
 			c.cache.drop(key)
 		}
@@ -172,7 +173,7 @@ func (c *appender) home(key uint64) (server int, v layout.Version) {
 // of each server at the same time. The longer it holds a node, the lower is the node's version
 // compared with those of other nodes, and a switch steers no request to a node of a lower version
 // (see choose). So with several servers the batches are smaller.
-func (c *appender) batch() int {
+func (c *session) batch() int {
 	if c.cfg.Spread {
 		return c.cfg.Batch
 	}
@@ -185,21 +186,14 @@ const minBatch = 8
 
 // choose returns the index in `spare` of a node for a key whose home is server `near`. If the
 // client has no node of that server, choose returns -1, and the client asks the metadata server for
-// some. There is one exception: if the client has more than a batch of nodes for each other server,
+// some. There is one exception: if the client has more than two batches of nodes for each other server,
 // it got these because server `near` had none, and choose returns one of them.
-//
-// choose prefers a node whose version is not lower than that of the key's newest node, because a
-// switch steers no request to a node of a lower version.
-func (c *appender) choose(near int, v layout.Version, spare []layout.Location) int {
-	home := func(l layout.Location) bool {
+func (c *appender) choose(near int, spare []layout.Location) int {
+	i := slices.IndexFunc(spare, func(l layout.Location) bool {
 		p, _ := c.space.Place(l.Handle)
 		return near == 0 || p.Server == near-1
-	}
-	i := slices.IndexFunc(spare, func(l layout.Location) bool { return l.Version >= v && home(l) })
-	if i < 0 {
-		i = slices.IndexFunc(spare, home)
-	}
-	if i < 0 && len(spare) > c.batch()*(c.space.Servers-1) {
+	})
+	if i < 0 && len(spare) > 2*c.batch()*(c.space.Servers-1) {
 		return 0
 	}
 	return i
@@ -219,7 +213,7 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 	asked := false
 	for {
 		spare := c.spare[class]
-		i := c.choose(near, v, spare)
+		i := c.choose(near, spare)
 		if asked && i < 0 {
 			i = min(0, len(spare)-1)
 		}
@@ -227,6 +221,10 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 			l := spare[i]
 			c.spare[class] = spare[:i+copy(spare[i:], spare[i+1:])]
 			c.lease.taken++
+			if v != 0 {
+				_, c.front[class] = v.Pace(c.front[class])
+			}
+			l.Version, c.front[class] = l.Version.Pace(c.front[class])
 			return l, nil
 		}
 		a, err := c.ask(&r, deadline)
@@ -239,7 +237,7 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 			c.spare[class] = append(c.spare[class], a.Locations[:a.N]...)
 		case rpc.Full:
 			unused := int(a.Slot)
-			if len(c.spare[class]) > 0 {
+			if c.hear(); len(c.spare[class]) > 0 { // the answer to a report has brought some
 				continue
 			}
 			// The store may be full because this client has superseded nodes and not reported it

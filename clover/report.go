@@ -10,13 +10,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// reports has the appends that a client has yet to report to the metadata server, and the shortcuts
-// of their keys. The client reports them in the background: only Close, and an operation that finds
-// no free node, wait for that.
+// reports has the appends that a client has yet to report to the metadata server, and the WRITEs of
+// shortcuts. The client reports in the background: only Close, and an operation that finds no free
+// node, wait for that.
 type reports struct {
-	records   []rpc.Record
-	shortcuts []shortcut // shortcuts of the keys of records, in the same order
-	busy      bool       // a report without Config.Reporter is in flight
+	records []rpc.Record
+	epochs  []uint32 // the epochs of the client when it began to link the nodes of records
+	busy    bool     // a report without Config.Reporter is in flight
 	// batch is how many records are in the last request to the metadata server, or in the last part
 	// for Config.Reporter. They are the oldest records. The client drops them when the answer
 	// arrives.
@@ -24,13 +24,19 @@ type reports struct {
 	// heard is true if the answer to the last request has arrived, but the method hear has not read
 	// it yet.
 	heard bool
-	// seq and sent are the sequence number and the time of the last request. op is its SEND. words
-	// are the WRITEs of shortcuts.
+	// seq and sent are the sequence number and the time of the last request. op is its SEND.
 	seq     uint32
 	sent    clock.Time
 	request rpc.Request
 	op      remotemem.Op
-	words   [rpc.MaxBatch]remotemem.Op
+	// words are the WRITEs of shortcuts, which use them in turn; wrote is how many appends there
+	// were. raced is how many appends ago another client last appended first; see freshen.
+	words [shortcutSlots]remotemem.Op
+	wrote uint
+	raced int
+	// dropped is true if records were dropped that the metadata server may not have. It learns of
+	// their nodes when the client introduces itself again.
+	dropped bool
 
 	// part has the records that the client has handed to Config.Reporter and for which there is no
 	// outcome yet; nil means none. parts counts the parts that the client has handed over under its
@@ -45,31 +51,23 @@ type reports struct {
 	oldest uint32
 }
 
-// shortcut says which shortcut writeShortcuts writes for an append, and with which epoch. The
-// location that it writes is in the append's record.
-type shortcut struct {
-	slot uint32
-	// epoch is the epoch of the client when it began to link the node.
-	epoch uint32
-}
-
 // forget drops all records and the request in flight. hello calls it, because the metadata server
 // gives the client another number.
 func (g *reports) forget() {
 	g.abandon()
-	g.heard, g.part, g.parts, g.oldest = false, nil, 0, 0
+	g.heard, g.part, g.parts, g.oldest, g.dropped = false, nil, 0, 0, false
 	g.drop(len(g.records))
 }
 
 // are returns true if all records are from the given epoch, also those in parts that may still
 // arrive at the metadata server.
 func (g *reports) are(epoch uint32) bool {
-	return (len(g.shortcuts) == 0 || g.shortcuts[0].epoch == epoch) && (g.oldest == 0 || g.oldest == epoch)
+	return (len(g.epochs) == 0 || g.epochs[0] == epoch) && (g.oldest == 0 || g.oldest == epoch)
 }
 
 func (g *reports) drop(n int) {
 	g.records = g.records[:copy(g.records, g.records[n:])]
-	g.shortcuts = g.shortcuts[:copy(g.shortcuts, g.shortcuts[n:])]
+	g.epochs = g.epochs[:copy(g.epochs, g.epochs[n:])]
 	g.batch = max(0, g.batch-n)
 }
 
@@ -82,42 +80,56 @@ func (g *reports) answered(seq uint32) {
 
 // abandon is called when the connection to the metadata server has failed, before the client
 // connects again. The answer to a request in flight will not arrive, so its records are sent again
-// later.
-func (g *reports) abandon() { g.busy, g.batch = false, 0 }
+// later. It returns how many nodes the lost answer may have brought.
+func (g *reports) abandon() (lost int) {
+	if g.busy {
+		lost = g.request.Want
+	}
+	g.busy, g.batch = false, 0
+	return lost
+}
 
-// appended stores an append for the next report, and sends the report if it is due.
-func (c *appender) appended(r rpc.Record, s shortcut) {
+// appended stores an append for the next report, and sends the report if it is due. slot is the slot
+// of the key, epoch the epoch of the client when it began to link the node, raced is true if other
+// clients have appended first.
+func (c *appender) appended(r rpc.Record, slot, epoch uint32, raced bool) {
 	g := &c.gc
 	if len(g.records) == maxPending {
 		g.drop(1)
+		g.dropped = true
 	}
-	g.records, g.shortcuts = append(g.records, r), append(g.shortcuts, s)
+	g.records, g.epochs = append(g.records, r), append(g.epochs, epoch)
+	if !r.Deleted {
+		c.freshen(slot, r.New.Stamped(epoch), raced)
+	}
 	c.report(r.Deleted)
 }
 
 // report sends the oldest records to the metadata server if there are at least Config.Records of
-// them, or if `now` is true. First it posts the WRITEs of the shortcuts of their keys. While a
-// report is in flight, or without a connection to the server, it sends nothing: the records stay
-// for a later call. With Config.Reporter it hands the records to the Reporter instead.
+// them, or if `now` is true. While a report is in flight, or without a connection to the server, it
+// sends nothing: the records stay for a later call. With Config.Reporter it hands the records to the
+// Reporter instead.
 func (c *session) report(now bool) {
 	g := &c.gc
+	c.hear() // the answer to the next report comes to the same place
 	if c.cfg.Reporter != nil {
-		c.hear()
-		if n := min(len(g.records), rpc.MaxBatch); g.part == nil && n > 0 && (now || n >= c.cfg.Records) && g.idle() {
+		if n := min(len(g.records), rpc.MaxBatch); g.part == nil && n > 0 && (now || n >= c.enough()) {
 			c.handOver(n)
 		}
 		return
 	}
 	if !c.fab.Connected(c.meta) {
-		g.abandon()
+		c.lease.taken += g.abandon()
 	}
 	n := min(len(g.records), rpc.MaxBatch)
-	if g.busy || n == 0 || n < c.cfg.Records && !now || !c.fab.Connected(c.meta) || !g.idle() {
+	if g.busy || n == 0 || n < c.enough() && !now || !c.fab.Connected(c.meta) || !over(&g.op) {
 		return
 	}
-	c.writeShortcuts(n)
 	g.request = rpc.Request{Op: rpc.OpGC, N: n}
 	copy(g.request.Records[:n], g.records)
+	if last := &g.records[len(g.records)-1]; n >= c.enough() && !last.Deleted && !c.scarce && !c.ended {
+		c.want(&g.request, last.New)
+	}
 	b := c.message(&g.request, slotReport)
 	if c.fab.MR().WriteAt(b, c.at.async) != nil {
 		return
@@ -129,12 +141,22 @@ func (c *session) report(now bool) {
 	g.busy, g.heard, g.seq, g.sent, g.batch = true, false, c.call.seq, c.rt.Now(), n
 }
 
+// enough returns how many appends the client collects before it reports them: Config.Records, but
+// fewer if the metadata server gives it fewer nodes at a time. A node that a client has superseded
+// is free only when the client has reported the new one; and the client gets new nodes in the answer
+// before it has used all old ones.
+func (c *session) enough() int {
+	if c.lease.granted == 0 {
+		return c.cfg.Records
+	}
+	return max(1, min(c.cfg.Records, c.lease.granted*3/4))
+}
+
 // handOver hands the oldest n records to the Reporter, as one part.
 func (c *session) handOver(n int) {
 	g := &c.gc
-	c.writeShortcuts(n)
 	if g.parts++; g.oldest == 0 {
-		g.oldest = g.shortcuts[0].epoch
+		g.oldest = g.epochs[0]
 	}
 	g.part, g.batch = &part{Part: rpc.Part{Client: c.lease.client, Seq: g.parts, Records: slices.Clone(g.records[:n])}, gate: g.gate}, n
 	c.cfg.Reporter.add(g.part)
@@ -168,52 +190,78 @@ func (c *session) hear() {
 		c.lease.End()
 		return
 	}
+	if c.gc.request.Want > 0 {
+		c.lease.granted = max(1, a.N)
+		if a.N == c.gc.request.Want {
+			c.lease.granted = c.batch()
+		}
+	}
+	c.spare[c.gc.request.Class] = append(c.spare[c.gc.request.Class], a.Locations[:a.N]...)
 	c.renew(c.gc.sent, &a)
 }
 
-// idle reports whether the last WRITEs of shortcuts and the last report are complete, so that their
-// buffers can be used again.
+// over reports whether the NIC has done with a request, so that its buffer can be used again.
+func over(o *remotemem.Op) bool { return o.WR.SGL == nil || o.Done }
+
+// idle reports whether the last WRITEs of shortcuts and the last report are complete.
 func (g *reports) idle() bool {
 	for i := range g.words {
-		if o := &g.words[i]; o.WR.SGL != nil && !o.Done {
+		if !over(&g.words[i]) {
 			return false
 		}
 	}
-	return g.op.WR.SGL == nil || g.op.Done
+	return over(&g.op)
 }
 
-// writeShortcuts posts the WRITE of a shortcut for each key among the first n records. If a key has
-// several records, its shortcut names the node of the last one. writeShortcuts leaves out keys that
-// were deleted, and shortcuts on servers without a connection.
-func (c *session) writeShortcuts(n int) {
-	for i := range n {
-		r := &c.gc.records[i]
-		if r.Deleted || c.lastOf(i, n) != i {
-			continue
-		}
-		said := c.gc.shortcuts[i]
-		p, ok := c.space.Shortcut(int(said.slot))
-		if !ok || !c.fab.Connected(c.servers[p.Server].peer) {
-			continue
-		}
-		s := &c.servers[p.Server]
-		off := c.at.words + 8*(wordSlots-rpc.MaxBatch+i)
-		if c.fab.MR().Store64(off, uint64(r.New.Stamped(said.epoch))) != nil {
-			return
-		}
-		c.fab.Write(&c.gc.words[i], s.target(p.Offset), off, layout.ShortcutLen)
-		_ = c.fab.Start(&c.gc.words[i]) // on failure the shortcut goes on naming an older node
+// want makes a report also ask for the nodes that the client lacks of a batch: nodes of the class
+// and the server of `like`, the node that the client has appended last.
+func (c *session) want(r *rpc.Request, like layout.Location) {
+	p, ok := c.space.Place(like.Handle)
+	if !ok {
+		return
 	}
+	r.Class, _ = layout.ClassOf(p.Len)
+	one := c.space.Servers > 1 && !c.cfg.Spread
+	if one {
+		r.Near = p.Server + 1
+	}
+	have := 0
+	for _, l := range c.spare[r.Class] {
+		if at, _ := c.space.Place(l.Handle); !one || at.Server == p.Server {
+			have++
+		}
+	}
+	r.Want = max(0, c.batch()-have)
 }
 
-// lastOf returns the index of the last of the first n records that has the same key as record i.
-func (c *session) lastOf(i, n int) int {
-	for j := n - 1; j > i; j-- {
-		if c.gc.records[j].Key == c.gc.records[i].Key {
-			return j
-		}
+// A client writes the shortcut of the key after each append as long as other clients append first:
+// they read it to find the newest node. raceMemory is for how many appends after a lost race it goes
+// on. Otherwise it writes the shortcut of every freshenEvery-th append.
+const (
+	raceMemory   = 64
+	freshenEvery = 4
+)
+
+// freshen posts the WRITE of a shortcut after an append. It leaves the shortcut as it is if earlier
+// WRITEs are still in flight, or if its server is not connected: the shortcut then goes on naming an
+// older node.
+func (c *session) freshen(slot uint32, word layout.Word, raced bool) {
+	g := &c.gc
+	g.wrote++
+	if g.raced = max(0, g.raced-1); raced {
+		g.raced = raceMemory
 	}
-	return i
+	p, ok := c.space.Shortcut(int(slot))
+	i := int(g.wrote % shortcutSlots)
+	if g.raced == 0 && g.wrote%freshenEvery != 0 || !ok || !over(&g.words[i]) || !c.fab.Connected(c.servers[p.Server].peer) {
+		return
+	}
+	off := c.at.words + 8*(wordSlots-shortcutSlots+i)
+	if c.fab.MR().Store64(off, uint64(word)) != nil {
+		return
+	}
+	c.fab.Write(&g.words[i], c.servers[p.Server].target(p.Offset), off, layout.ShortcutLen)
+	_ = c.fab.Start(&g.words[i])
 }
 
 // farewell reports all appends, gives back spare nodes and says OpBye. If that fails, the metadata

@@ -35,7 +35,7 @@ func (y *epochStory) merged(clients int, f func(c *Client, id int, way *shut, rt
 	h.Go("process", false, func(ctx verbs.Context) {
 		rt := ctx.Runtime()
 		way := &shut{Dialer: h.Manager(ctx), rt: rt}
-		cfg := Config{Context: ctx, Manager: way, Meta: y.rack.Host("md0").Addr(), Params: y.params, Batch: 1}
+		cfg := Config{Context: ctx, Manager: way, Meta: y.rack.Host("md0").Addr(), Params: y.params, Batch: 1, Records: 1}
 		cfg.Reporter = NewReporter(cfg)
 		cfg.Manager = way.Dialer
 		for id := range clients {

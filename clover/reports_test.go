@@ -99,7 +99,7 @@ func TestReporterMerges(t *testing.T) {
 		h := g.Host("cn0")
 		h.Go("process", false, func(ctx verbs.Context) {
 			rt := ctx.Runtime()
-			cfg := clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: g.Host("md0").Addr()}
+			cfg := clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: g.Host("md0").Addr(), Records: 4}
 			r := clover.NewReporter(cfg)
 			if merge {
 				cfg.Reporter = r

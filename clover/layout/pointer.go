@@ -24,6 +24,22 @@ func (v Version) Next() (next Version, ok bool) {
 	return v + 1, true
 }
 
+// MaxLag is the largest number by which Pace raises a version.
+const MaxLag = 64
+
+// Pace returns the version for a use of an entry whose next version would be v, and the new front:
+// the highest version of the entries that are used again and again. If v is below the front by at
+// most MaxLag, because the entry was used seldom, Pace returns the front. The reason: a switch steers
+// a request only to a node of the same or a higher version, so later nodes of a key should not have
+// lower versions. If v is further below, the versions have begun again with 1, and v is the new
+// front.
+func (v Version) Pace(front Version) (use, next Version) {
+	if lag := int(front) - int(v); lag <= 0 || lag > MaxLag {
+		return v, v
+	}
+	return front, front
+}
+
 // Word is the 64-bit header of a node, or a location in a shortcut or in the directory.
 //
 //	63..60 59 .......... 28 27 26 .... 19 18 .... 11 10 ... 2  1 0
@@ -59,6 +75,17 @@ func Tombstone(own Version) Word { return Header(own) | tombstoneBit }
 // Superseded returns the header of a node whose successor is `at`; own is the node's version.
 func Superseded(own Version, at Location) Word {
 	return Word(at.Handle)<<handleShift | Word(at.Version)<<nextShift | Header(own)
+}
+
+// Told returns the header of a node without successor that a switch shows to a client whose append
+// it has steered to another node, and which has succeeded: own is the version that the client named,
+// tail that of the other node. No node has such a header.
+func Told(own, tail Version) Word { return Header(own) | Word(tail)<<nextShift }
+
+// Told returns the version of the node to which a switch has steered an append. ok is false if w is
+// no header that Told makes.
+func (w Word) Told() (tail Version, ok bool) {
+	return w.NextVersion(), w.Handle() == 0 && w.NextVersion() != 0 && w == Told(w.EntryVersion(), w.NextVersion())
 }
 
 // Handle returns the successor's handle if w is a header, and the node's own handle if w is a

@@ -1,7 +1,6 @@
 package meta
 
 import (
-	"errors"
 	"slices"
 	"testing"
 
@@ -42,8 +41,7 @@ func TestNodesOfANewStore(t *testing.T) {
 	}
 }
 
-// A node with its last version is worn, in the present epoch, and not free. Its successor is
-// forgotten as of any other node.
+// A node with its last version is worn, in the present epoch, and not free.
 func TestNodeWithItsLastVersion(t *testing.T) {
 	s, _ := lossy()
 	last := layout.Version(1)
@@ -52,9 +50,8 @@ func TestNodeWithItsLastVersion(t *testing.T) {
 	}
 	s.epoch = 6
 	l := node(s, 1, 0, last)
-	s.walk.successors[l] = node(s, 1, 1, 1)
-	if s.retire(l); !slices.Equal(s.nodes.worn, []worn{{l.Handle, 6}}) || s.nodes.free[0].Len(anywhere) != 0 || len(s.walk.successors) != 0 {
-		t.Errorf("worn %v, %d free, %d headers", s.nodes.worn, s.nodes.free[0].Len(anywhere), len(s.walk.successors))
+	if s.retire(l); !slices.Equal(s.nodes.worn, []worn{{l.Handle, 6}}) || s.nodes.free[0].Len(anywhere) != 0 {
+		t.Errorf("worn %v, %d free", s.nodes.worn, s.nodes.free[0].Len(anywhere))
 	}
 	f := free{front: 8}
 	for _, c := range []struct{ v, want layout.Version }{{7, 8}, {8, 8}, {9, 9}} {
@@ -98,20 +95,37 @@ func TestReportOfAKeyThatHasGone(t *testing.T) {
 		l := node(s, 1, 0, 1)
 		s.nodes.held[l.Handle] = held{client: cl.id, version: 1, void: void}
 		s.collect(cl.id, []rpc.Record{{Key: 9, New: l}})
-		if isFree(s, l.Handle) == void || s.heldAs(cl.id, l) != void || len(s.walk.hints) != 0 {
-			t.Errorf("void %v: free %v, held %v, %d reports", void, isFree(s, l.Handle), s.heldAs(cl.id, l), len(s.walk.hints))
+		if isFree(s, l.Handle) == void || s.heldAs(cl.id, l) != void || len(s.tidy.due) != 0 {
+			t.Errorf("void %v: free %v, held %v, %d due", void, isFree(s, l.Handle), s.heldAs(cl.id, l), len(s.tidy.due))
 		}
 	}
 }
 
-// Neither a lost key nor a deleted one moves along its chain.
-func TestKeysThatDoNotMove(t *testing.T) {
-	for _, e := range []*entry{{lost: true}, {dead: true}, {}} {
-		s, _ := lossy()
-		e.at = node(s, 1, 0, 1)
-		s.walk.successors[e.at] = node(s, 1, 1, 1)
-		if s.stride(e); (e.at == node(s, 1, 1, 1)) != (!e.lost && !e.dead) {
-			t.Errorf("%+v", e)
+// A reported node becomes the newest known one of its key, but not of a lost or a deleted key, and not a
+// tombstone, a node in lost memory, or one that may come before the known one.
+func TestNodesThatAreNotAdopted(t *testing.T) {
+	for name, c := range map[string]struct {
+		e       entry
+		rec     rpc.Record
+		void    bool
+		adopted bool
+	}{
+		"as it is":      {e: entry{since: 5}, rec: rpc.Record{Heard: 5}, adopted: true},
+		"a lost key":    {e: entry{lost: true}},
+		"a deleted key": {e: entry{dead: true}},
+		"a tombstone":   {rec: rpc.Record{Deleted: true}},
+		"lost memory":   {void: true},
+		"a clock less":  {e: entry{since: 5}, rec: rpc.Record{Heard: 4}},
+	} {
+		s, cl := lossy()
+		e := c.e
+		e.key, e.at, s.keys[1] = 1, node(s, 1, 0, 1), &e
+		delete(s.nodes.held, e.at.Handle)
+		c.rec.Key, c.rec.New = 1, node(s, 1, 1, 1)
+		s.nodes.held[c.rec.New.Handle] = held{client: cl.id, version: 1, void: c.void}
+		s.collect(cl.id, []rpc.Record{c.rec})
+		if (e.at == c.rec.New) != c.adopted || (len(e.reported) == 0) != c.adopted {
+			t.Errorf("%s: %+v", name, e)
 		}
 	}
 }
@@ -229,30 +243,6 @@ func TestNodesForTombstonesAreLeft(t *testing.T) {
 			t.Error("nodes for tombstones are given for others, or not for tombstones")
 		}
 	})
-}
-
-// The server remembers at most so many headers.
-func TestHeadersAreBounded(t *testing.T) {
-	for _, room := range []bool{true, false} {
-		withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
-			cl, n := holder(t, s, 1, 3)
-			e := opened(t, s, cl, 1, n[0])
-			if err := errors.Join(put(s, n[1], layout.Superseded(n[1].Version, n[2]), 1), put(s, n[2], layout.Header(n[2].Version), 1)); err != nil {
-				t.Error(err)
-			}
-			for h := layout.Handle(1 << 24); len(s.walk.successors) < maxSuccessors-1; h++ {
-				s.walk.successors[layout.Location{Handle: h, Version: 1}] = n[0]
-			}
-			if !room {
-				s.walk.successors[layout.Location{Handle: 1 << 23, Version: 1}] = n[0]
-			}
-			s.walk.batch = []hint{{e, n[1]}}
-			s.readHints()
-			if _, ok := s.walk.successors[n[1]]; ok != room {
-				t.Errorf("room %v: remembered %v", room, ok)
-			}
-		})
-	}
 }
 
 // A late OpHello ends no number, and a new one ends the number that its client had.

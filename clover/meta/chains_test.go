@@ -91,34 +91,29 @@ func TestNodesOfAClientAreSorted(t *testing.T) {
 	}
 }
 
-// Reported nodes that the chain has reached, or that are in lost memory, are in no list any more. The
-// others stay reported until the chain has passed their successors.
+// At the end of a chain the reported nodes are superseded, but not those that clients got again since, and
+// those in lost memory.
 func TestReportedNodes(t *testing.T) {
+	e := &entry{key: 1}
 	for name, c := range map[string]struct {
-		now  held
-		left int
+		now held
+		is  bool
 	}{
-		"the chain may yet reach it":     {held{client: 7, version: 1, reported: true}, 1},
-		"given again":                    {held{client: 7, version: 2, reported: true}, 0},
-		"given again, and not reported":  {held{client: 7, version: 1}, 0},
-		"its memory was lost":            {held{client: orphan, version: 1, reported: true, void: true}, 0},
-		"its memory was lost, formatted": {held{client: orphan, void: true}, 0},
+		"not met in the chain":           {held{client: 7, version: 1, entry: e}, true},
+		"met in the chain":               {held{}, false},
+		"given again":                    {held{client: 7, version: 2, entry: e}, false},
+		"given again, of another key":    {held{client: 7, version: 1, entry: &entry{key: 2}}, false},
+		"given again, and not reported":  {held{client: 7, version: 1}, false},
+		"its memory was lost":            {held{client: orphan, version: 1, entry: e, void: true}, false},
+		"its memory was lost, formatted": {held{client: orphan, void: true}, false},
 	} {
 		s, _ := lossy()
 		l := node(s, 1, 1, 1)
 		s.nodes.held[l.Handle] = c.now
-		e := &entry{key: 1, reported: []layout.Location{l}, ahead: 1}
-		for range 2 {
-			freeAbsorbed(&s.chains, e, false)
-		}
-		if h := s.nodes.held[l.Handle]; len(e.reported) != c.left || h != c.now || e.ahead != 1 || s.nodes.free[0].Len(anywhere) != 0 {
-			t.Errorf("%s: %v stay reported, %+v, %d ahead", name, e.reported, h, e.ahead)
-		}
-		if c.left == 0 { // also when the chain was followed to its end
-			e.reported = []layout.Location{l}
-			if freeAbsorbed(&s.chains, e, true); s.nodes.held[l.Handle] != c.now || s.nodes.free[0].Len(anywhere) != 0 {
-				t.Errorf("%s: it is taken back", name)
-			}
+		e.reported, e.passed = []reported{{at: l}}, nil
+		s.freeReported(e)
+		if h := s.nodes.held[l.Handle]; len(e.reported) != 0 || (len(e.passed) == 1) != c.is || (h == c.now) == c.is {
+			t.Errorf("%s: %v stay reported, %+v, superseded %v", name, e.reported, h, e.passed)
 		}
 	}
 }
@@ -181,34 +176,15 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// Reports and headers that were remembered do not outlive a loss of memory, nor a change of the view. A
-// change waits for the leases of all clients, and makes them say hello again.
+// A change of the view waits for the leases of all clients, and makes them say hello again.
 func TestBeginOfAChange(t *testing.T) {
 	s := alone()
 	s.cfg.Lease = time.Second
 	now := clock.Time(100)
 	s.clients[1], s.clients[2] = &client{heard: 50}, &client{heard: 70}
-	s.walk.successors[node(s, 1, 0, 1)] = node(s, 1, 1, 1)
-	s.walk.hints, s.walk.followed = make([]hint, 3), 2
 	begin(s, now)
 	if c := s.change; c.fence == nil || c.until != clock.Time(70).Add(time.Second) || c.asked != now || !s.clients[1].stale || !s.clients[2].stale {
 		t.Errorf("%+v", c)
-	}
-	if len(s.walk.successors) != 0 || len(s.walk.hints) != 0 || s.walk.followed != 0 {
-		t.Errorf("%d headers, %d reports, %d of them followed", len(s.walk.successors), len(s.walk.hints), s.walk.followed)
-	}
-}
-
-// The header of a node is remembered if the chain may still reach the node in this version.
-func TestHeadersWorthRemembering(t *testing.T) {
-	s, _ := lossy()
-	e := &entry{at: node(s, 1, 0, 5)}
-	s.linked(e.at)
-	s.linked(node(s, 1, 2, 1))
-	for l, want := range map[layout.Location]bool{e.at: true, node(s, 1, 1, 1): true, node(s, 1, 1, 2): false, node(s, 1, 2, 1): false, node(s, 1, 0, 4): false} {
-		if s.unpassed(hint{e, l}) != want {
-			t.Errorf("%v: %v", l, !want)
-		}
 	}
 }
 
@@ -224,39 +200,16 @@ func TestFollowWithoutRoundTrips(t *testing.T) {
 	}
 }
 
-// The header of the newest known node is read with those of a batch, unless it is remembered or there is no
-// such node.
-func TestHeadersOfABatch(t *testing.T) {
-	for name, c := range map[string]struct {
-		at         bool
-		remembered bool
-		want       int
-	}{"not remembered": {at: true, want: 2}, "remembered": {at: true, remembered: true, want: 1}, "a lost key": {want: 1}} {
-		s, _ := lossy() // server 0 cannot be read
-		e := &entry{key: 1, lost: true, recorded: true, mirrored: true}
-		if s.keys[1] = e; c.at {
-			e.at = node(s, 0, 0, 1)
-		}
-		if c.remembered {
-			s.walk.successors[e.at] = node(s, 0, 1, 1)
-		}
-		s.walk.batch = []hint{{e, node(s, 0, 2, 1)}}
-		if s.followBatch(); len(s.walk.batch) != c.want {
-			t.Errorf("%s: %d headers are read, want %d", name, len(s.walk.batch), c.want)
-		}
-	}
-}
-
 // Before a client is told that no slot is left, all reports are followed, however many wait.
 func TestFullAfterManyReports(t *testing.T) {
 	s, cl := lossy()
 	s.slots = nil
 	for range 2*lanes + 1 {
-		s.walk.hints = append(s.walk.hints, hint{&entry{key: 9}, node(s, 0, 1, 1)})
+		s.tidy.due = append(s.tidy.due, &entry{key: 9})
 	}
 	var a rpc.Answer
-	if s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: 2, At: node(s, 1, 0, 1)}, &a); a.Status != rpc.Full || len(s.walk.hints) != 0 {
-		t.Errorf("%v, and %d reports wait", a.Status, len(s.walk.hints))
+	if s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: 2, At: node(s, 1, 0, 1)}, &a); a.Status != rpc.Full || len(s.tidy.due) != 0 {
+		t.Errorf("%v, and %d entries are due", a.Status, len(s.tidy.due))
 	}
 }
 

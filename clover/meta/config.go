@@ -70,6 +70,11 @@ type Config struct {
 	// Fresh is true if the server is to format the memory even if it contains a store. The
 	// connections of that store's clients end.
 	Fresh bool
+	// OneVersion is true if nodes keep their version when they are used again. A switch with published
+	// rules needs that: it rewrites the address of an append, and not the version that the append
+	// expects. Only measurements use it, because a late request may then change the chain of another
+	// key.
+	OneVersion bool
 	// Threads is how many threads receive requests beside the main thread, which runs Serve. The
 	// main thread then follows the chains to the reported nodes, and executes the requests that
 	// need a memory server. 0 means that the main thread does everything.

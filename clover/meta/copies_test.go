@@ -446,12 +446,12 @@ func TestWeightsOfServers(t *testing.T) {
 	})
 }
 
-// The periodic work is done with request threads, too, and reports that wait are followed without a pause.
+// The periodic work is done with request threads, too, and entries that are due are handled without a pause.
 func TestMainThreadBesideRequestThreads(t *testing.T) {
 	withMemory(t, 2, func(c *Config) { c.Threads = 2 }, func(_ *pair, s *Server, rt verbs.Runtime) {
 		const many = 20 * lanes
 		for range many {
-			s.walk.hints = append(s.walk.hints, hint{&entry{key: 9}, node(s, 1, 0, 1)})
+			s.tidy.due = append(s.tidy.due, &entry{key: 9})
 		}
 		s.epoch = 3
 		l := node(s, 1, 4, 1)
@@ -459,8 +459,8 @@ func TestMainThreadBesideRequestThreads(t *testing.T) {
 		s.nodes.worn = []worn{{l.Handle, 1}}
 		rt.Go("end", func() {
 			rt.Sleep(keepEvery / 2)
-			if left := len(s.walk.hints) - s.walk.followed; left != 0 {
-				t.Errorf("%d of %d reports wait", left, many)
+			if left := len(s.tidy.due) - s.tidy.done; left != 0 {
+				t.Errorf("%d of %d entries are due", left, many)
 			}
 			rt.Sleep(2 * keepEvery)
 			if err := s.Close(); err != nil {

@@ -123,7 +123,7 @@ func TestNodesOfOthersAreAskedFor(t *testing.T) {
 		"others may just be asked":         {holder: other, known: true, heard: 1 << 40, after: asked, want: true},
 		"others were asked, and are quiet": {holder: other, known: true, heard: 0, after: asked + 1, want: true},
 		"holder is not known":              {holder: other, after: asked + 1, want: true},
-		"fixed parts":                      {fixed: true, holder: other, known: true},
+		"fixed parts":                      {fixed: true, want: true, holder: other, known: true},
 		"a search comes soon":              {holder: self, known: true, restIn: restPause / 2, want: true},
 		"a search comes later":             {holder: self, known: true, restIn: 2 * restPause},
 		"a search was just made":           {holder: self, known: true, restIn: restPause},
@@ -159,7 +159,7 @@ func TestNodesOfOthersAreAskedFor(t *testing.T) {
 		if got := s.press(0, self); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
-		if c.fixed != (s.segments.scarceUntil == 0) || !c.fixed && s.segments.scarceUntil != now.Add(lease) {
+		if s.segments.scarceUntil != now.Add(lease) {
 			t.Errorf("%s: nodes are scarce until %v", name, s.segments.scarceUntil)
 		}
 	}

@@ -40,7 +40,7 @@ func TestNodesOfAClientThatHasGone(t *testing.T) {
 		lending(s, rt)
 		e, n := leaves(t, s)
 		walked := s.stats.Walked
-		if !s.recoverClient(7) || len(s.heldBy(7)) != 0 || e.at != n[1] || s.stats.Walked != walked+2 {
+		if !s.recoverClient(7) || len(s.heldBy(7)) != 0 || e.at != n[1] || s.stats.Walked != walked+3 {
 			t.Errorf("held %v, key at %v after %d headers", s.heldBy(7), e.at, s.stats.Walked-walked)
 		}
 		for i, l := range n {
@@ -160,7 +160,7 @@ func TestPeriodicWork(t *testing.T) {
 			t.Error(err)
 		}
 		s.unopened = []*entry{{key: 5, slot: s.slots[0], dead: true}}
-		e.ahead = 1
+		e.reported = []reported{{at: n[1]}}
 		s.note(e)
 		e.seen = e.at
 		s.sweepAt, s.probeDue = rt.Now().Add(time.Hour), true

@@ -17,26 +17,17 @@ type free struct {
 	front layout.Version
 }
 
-// maxLag is the largest number by which pace raises a version. If a node's version is further below
-// free.front, pace assumes that the node has begun again with version 1, and sets free.front to the
-// node's version.
-const maxLag = 64
-
-// pace returns the version for the next use of a superseded node whose next version would be v. If
-// v is below front by at most maxLag, because the node was in the chain of a key that is seldom
-// written, pace returns front. The reason: a switch steers a request only to a node of the same or
-// a higher version, so later nodes of a key should not have lower versions. Otherwise pace returns
-// v, which becomes front.
-func (f *free) pace(v layout.Version) layout.Version {
-	if lag := int(f.front) - int(v); lag <= 0 || lag > maxLag {
-		f.front = v
-	}
-	return f.front
+// pace returns the version for the next use of a superseded node whose next version would be v: see
+// layout.Version.Pace.
+func (f *free) pace(v layout.Version) (use layout.Version) {
+	use, f.front = v.Pace(f.front)
+	return use
 }
 
 // release puts a node into the free list of its class and its server.
 func (s *pool) release(l layout.Location) {
 	if p, ok := s.space.Place(l.Handle); ok {
+		s.stats.Freed++
 		s.nodes.free[s.classOf(l.Handle)].Push(p.Server, l)
 	}
 }
@@ -59,6 +50,7 @@ func (s *pool) give(to uint32, c layout.Class, server, n, leave int, out []layou
 		if !ok {
 			break
 		}
+		s.stats.Granted++
 		s.nodes.held[l.Handle] = held{client: to, version: l.Version}
 		out = append(out, l)
 	}

@@ -19,8 +19,9 @@ func (s *Server) answer(c *calls.Conn, r *rpc.Request, a *rpc.Answer) {
 	s.send(c, r, a)
 }
 
-// stamp sets the fields Epoch and Scarce, which are the same for all clients.
+// stamp sets the fields Epoch, Clock and Scarce, which are the same for all clients.
 func (s *Server) stamp(a *rpc.Answer) {
+	a.Clock = s.clock
 	a.Epoch, a.Scarce = s.epoch, s.rt.Now() < s.segments.scarceUntil
 }
 

@@ -16,7 +16,7 @@ func TestFullAfterReports(t *testing.T) {
 	s.collect(cl.id, []rpc.Record{{Key: 1, New: layout.Location{Handle: s.space.First(0, 0) + 2, Version: 1}, Deleted: true}})
 	var a rpc.Answer
 	s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: 2, At: layout.Location{Handle: s.space.First(1, 0), Version: 1}}, &a)
-	if a.Status == rpc.Full && len(s.walk.hints) > s.walk.followed {
-		t.Errorf("%v, and %d reports wait", a.Status, len(s.walk.hints))
+	if a.Status == rpc.Full && len(s.tidy.due) > s.tidy.done {
+		t.Errorf("%v, and %d entries are due", a.Status, len(s.tidy.due))
 	}
 }

@@ -59,6 +59,7 @@ func (s *Server) request(in calls.Request) {
 		s.hand.serving = r.Client
 	}
 	s.stats.Requests++
+	s.tidy.answered++
 	now := s.rt.Now()
 	a := rpc.Answer{Seq: r.Seq}
 	cl := s.clients[r.Client]
@@ -102,11 +103,13 @@ func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
 		s.openKey(cl, r, a)
 	case rpc.OpGC:
 		s.gather(r)
+		if r.Want > 0 {
+			s.refill(cl, r, a)
+		}
 	case rpc.OpReturn:
 		for _, rec := range r.Records[:r.N] {
 			if s.heldAs(cl.id, rec.New) {
 				delete(s.nodes.held, rec.New.Handle)
-				delete(s.walk.successors, rec.New)
 				s.release(rec.New)
 			}
 		}
@@ -247,6 +250,15 @@ func (s *pool) few(server, n int) int {
 func (s *pool) allocFree(cl *client, r *rpc.Request, a *rpc.Answer) bool {
 	near, n, leave := s.wanted(r)
 	return s.nodes.free[r.Class].Len(near) >= s.few(near, n) && s.allocOn(near, cl, r, a, n, leave)
+}
+
+// refill gives a client that reports appends some of the nodes that it wants, if they are free now.
+// It leaves more than as many for each client, because those who ask for nodes need them at once.
+func (s *pool) refill(cl *client, r *rpc.Request, a *rpc.Answer) {
+	n := min(r.Want, s.nodes.free[r.Class].Len(anywhere)/(2*max(1, len(s.clients))))
+	if n > 0 {
+		s.allocFree(cl, &rpc.Request{Op: rpc.OpAlloc, Class: r.Class, N: n, Near: r.Near}, a)
+	}
 }
 
 func (s *pool) allocOn(server int, cl *client, r *rpc.Request, a *rpc.Answer, n, leave int) bool {

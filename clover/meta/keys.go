@@ -141,6 +141,8 @@ func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 		s.slots = s.slots[:len(s.slots)-1]
 	}
 	s.linked(r.At)
+	s.clock++
+	e.since = s.clock
 	s.keys[r.Key] = e
 	a.Slot = e.slot
 	s.writeShortcut(e)

@@ -34,7 +34,6 @@ func lossy() (*Server, *client) {
 	s.keys, s.memory, s.slots = make(map[uint64]*entry), make([]memory, 2), []uint32{0, 2}
 	s.memory[0].blank = true
 	s.nodes.held = make(map[layout.Handle]held)
-	s.walk.successors = make(map[layout.Location]layout.Location)
 	s.fences = lease.NewFencer(lease.Config{Context: nothing{}, Servers: make([]netip.Addr, 2)})
 	cl := &client{id: 7}
 	for i := range s.memory {

@@ -42,6 +42,7 @@ func (s *Server) load() error {
 		return err
 	}
 	s.nextID, s.endID = s.owner<<incarnationBits, s.self
+	s.clock = uint64(s.owner) << clockBits
 	s.fencedTo = s.nextID
 	s.noSegments()
 	if !s.cfg.Fresh {

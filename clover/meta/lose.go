@@ -44,7 +44,6 @@ func (s *Server) lose(i int) error {
 	for _, cl := range s.clients {
 		cl.stale = true
 	}
-	s.forgetHints()
 	s.voidServer(i)
 	s.orphansAfter = s.fenceTo(s.nextID)
 	forsake(&s.chains, i)

@@ -142,7 +142,7 @@ func TestRequestsOfUnknownClients(t *testing.T) {
 		"stale":          {r: rpc.Request{Op: rpc.OpBeat, Client: 2, Seq: 10}, status: rpc.Unknown},
 		"ended":          {r: rpc.Request{Op: rpc.OpBeat, Client: 3, Seq: 10}, status: rpc.Unknown},
 		"counters":       {r: rpc.Request{Op: rpc.OpStat, Seq: 10}, stats: true},
-		"merged reports": {r: rpc.Request{Op: rpc.OpReports, Client: 99, Seq: 10, Parts: []rpc.Part{{Client: 1, Seq: 5, Records: []rpc.Record{{Key: 1, Old: layout.Location{Handle: 1, Version: 1}, New: layout.Location{Handle: 2, Version: 1}}}}}}},
+		"merged reports": {r: rpc.Request{Op: rpc.OpReports, Client: 99, Seq: 10, Parts: []rpc.Part{{Client: 1, Seq: 5, Records: []rpc.Record{{Key: 1, New: layout.Location{Handle: 2, Version: 1}}}}}}},
 	} {
 		m := newMailbox(t)
 		m.s.space, m.s.memory = alone().space, make([]memory, 2)
@@ -182,8 +182,8 @@ func TestRequestsAreDispatched(t *testing.T) {
 	r := rpc.Request{Op: rpc.OpGC, N: 1}
 	r.Records[0] = rpc.Record{Key: 1, New: node(s, 1, 3, 1)}
 	r.Records[1] = rpc.Record{Key: 1, New: node(s, 1, 0, 1)} // beyond N
-	if ask(r); len(s.walk.hints) != 1 || s.walk.hints[0].at != node(s, 1, 3, 1) || s.keys[1].ahead != 1 {
-		t.Errorf("reports: %v", s.walk.hints)
+	if ask(r); s.keys[1].at != node(s, 1, 3, 1) || len(s.keys[1].reported) != 0 {
+		t.Errorf("reports: %+v", s.keys[1])
 	}
 	s.release(node(s, 1, 1, 2))
 	if a := ask(rpc.Request{Op: rpc.OpAlloc, N: 1}); a.N != 1 || a.Locations[0] != node(s, 1, 1, 2) {

@@ -92,8 +92,8 @@ func (r *pair) restart(i int, rt verbs.Runtime) {
 	rt.Sleep(time.Millisecond)
 }
 
-// A key is opened: its record, mirror and shortcut name it. Then its client reports further nodes. Their
-// headers and that of the newest known node are read at once, and what the chain has passed is free.
+// A key is opened: its record, mirror and shortcut name it. Then its client reports further nodes. Each of
+// them is known to come after the one before, so no header is read, and what is superseded is free.
 func TestReportedNodesAreFollowed(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 		cl, n := holder(t, s, 1, 5)
@@ -112,10 +112,11 @@ func TestReportedNodesAreFollowed(t *testing.T) {
 		}
 		chain(0, 2)
 		walked := s.stats.Walked
-		s.collect(cl.id, []rpc.Record{{Key: 1, New: n[1]}, {Key: 1, New: n[2]}})
+		s.collect(cl.id, []rpc.Record{{Key: 1, Heard: s.clock, New: n[1]}})
+		s.collect(cl.id, []rpc.Record{{Key: 1, Heard: s.clock, New: n[2]}})
 		s.advance(false)
 		rec, _ := s.space.Record(int(e.slot))
-		if e.at != n[2] || e.ahead != 0 || s.stats.Walked != walked+3 || len(s.walk.behind) != 0 || record(t, s, rec).At != n[2] {
+		if e.at != n[2] || len(e.reported) != 0 || s.stats.Walked != walked || len(s.walk.behind) != 0 || record(t, s, rec).At != n[2] {
 			t.Errorf("%+v after %d headers, %d behind, record %+v", e, s.stats.Walked-walked, len(s.walk.behind), record(t, s, rec))
 		}
 		for _, l := range n[:2] {
@@ -124,10 +125,13 @@ func TestReportedNodesAreFollowed(t *testing.T) {
 			}
 		}
 		chain(2, 4)
-		s.walk.successors[n[2]] = n[3] // it was read before
-		s.collect(cl.id, []rpc.Record{{Key: 1, New: n[3]}})
-		if s.advance(false); e.at != n[4] {
-			t.Errorf("the chain was followed to %v, not to %v", e.at, n[4])
+		e.by = cl.id + 1
+		s.collect(cl.id, []rpc.Record{{Key: 1, Heard: e.since - 1, New: n[3]}}) // it may come before n[2]
+		if s.advance(false); e.at != n[2] || len(e.reported) != 1 || isFree(s, n[3].Handle) {
+			t.Errorf("the newest known node is %v, %d reported", e.at, len(e.reported))
+		}
+		if s.catchUp(true); e.at != n[4] || len(e.reported) != 0 || !isFree(s, n[3].Handle) {
+			t.Errorf("the chain was followed to %v, not to %v; %d reported", e.at, n[4], len(e.reported))
 		}
 	})
 }
@@ -137,23 +141,6 @@ func isFree(s *Server, h layout.Handle) (is bool) {
 		s.nodes.free[c].All(func(l layout.Location) { is = is || l.Handle == h })
 	}
 	return is
-}
-
-// Reports are followed a round trip at a time, or all of them.
-func TestReportsOfOneRoundTrip(t *testing.T) {
-	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
-		for range 3 * lanes {
-			s.walk.hints = append(s.walk.hints, hint{&entry{key: 9}, node(s, 1, 0, 1)})
-		}
-		for _, want := range []int{lanes, 2 * lanes} {
-			if s.advance(false); s.walk.followed != want {
-				t.Errorf("%d reports were followed, want %d", s.walk.followed, want)
-			}
-		}
-		if s.advance(true); len(s.walk.hints) != 0 || s.walk.followed != 0 {
-			t.Errorf("%d reports, %d of them followed", len(s.walk.hints), s.walk.followed)
-		}
-	})
 }
 
 // A key is lost if the memory of its newest node has no header, or that of another version. A tombstone ends
@@ -194,21 +181,6 @@ func TestHeadersThatEndAKey(t *testing.T) {
 		s.follow([]*entry{e}, -1)
 		if a, b := record(t, s, rec), record(t, s, mirror); !e.dead || !e.ended || s.keys[1] != nil || a != (layout.KeyRecord{}) || b != a || !isFree(s, n[0].Handle) {
 			t.Errorf("%+v, record %+v, mirror %+v", e, a, b)
-		}
-	})
-}
-
-// A header that is remembered is not read again when the chain reaches its node.
-func TestRememberedHeadersAreNotRead(t *testing.T) {
-	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
-		cl, n := holder(t, s, 1, 4)
-		e, walked := opened(t, s, cl, 1, n[0]), s.stats.Walked
-		if err := errors.Join(put(s, n[0], layout.Superseded(n[0].Version, n[1]), 1), put(s, n[3], layout.Header(n[3].Version), 1)); err != nil {
-			t.Error(err)
-		}
-		s.walk.successors[n[1]], s.walk.successors[n[2]] = n[2], n[3]
-		if s.follow([]*entry{e}, -1); e.at != n[3] || !e.ended || s.stats.Walked != walked+2 {
-			t.Errorf("%+v after %d headers", e, s.stats.Walked-walked)
 		}
 	})
 }
@@ -361,7 +333,6 @@ func TestAServerIsFormattedAgain(t *testing.T) {
 		s.follow([]*entry{moved}, -1)
 		stays := opened(t, s, cl, 2, n1[1])
 		there := opened(t, s, cl, 3, n0[1])
-		s.walk.successors[n1[1]], s.walk.hints = n0[0], make([]hint, 2)
 		r.crash(s, 0)
 		r.restart(0, rt)
 		if err := s.reach(0); !errors.Is(err, errLost) || !s.memory[0].blank {
@@ -374,8 +345,8 @@ func TestAServerIsFormattedAgain(t *testing.T) {
 		if m := s.memory[0]; s.epoch != epoch+1 || s.turnedAt < began || m.blank || m.down || s.stats.Losses != 1 || s.stats.Broken != 0 || !s.clients[cl.id].stale {
 			t.Errorf("%+v, %+v, epoch %d since %v", m, s.stats, s.epoch, s.turnedAt)
 		}
-		if len(s.walk.successors) != 0 || len(s.walk.hints) != 0 || !moved.lost || !there.lost || stays.lost || !moved.at.IsZero() {
-			t.Errorf("%d headers, %d reports, %+v, %+v, %+v", len(s.walk.successors), len(s.walk.hints), moved, stays, there)
+		if !moved.lost || !there.lost || stays.lost || !moved.at.IsZero() {
+			t.Errorf("%+v, %+v, %+v", moved, stays, there)
 		}
 		lost := func(e *entry) layout.KeyRecord { return layout.KeyRecord{Key: e.key, Lost: true} }
 		for _, e := range []*entry{moved, stays, there} {

@@ -42,8 +42,9 @@ type nodes struct {
 type held struct {
 	client  uint32
 	version layout.Version
-	// reported is true if the client has reported that it linked the node.
-	reported bool
+	// entry is the key whose chain the node is in, if the client has reported that it linked the
+	// node; otherwise nil.
+	entry *entry
 	// void is true if the node's memory was lost while a client could still append the node. A
 	// chain that leads to the node is lost from there on.
 	void bool
@@ -65,7 +66,10 @@ func (s *pool) classOf(h layout.Handle) layout.Class {
 // with its next version, or a later one (see free.pace). If its versions are used up, it becomes
 // worn.
 func (s *pool) retire(l layout.Location) {
-	delete(s.walk.successors, l)
+	if s.cfg.OneVersion {
+		s.release(l)
+		return
+	}
 	next, ok := l.Version.Next()
 	if !ok {
 		s.nodes.worn = append(s.nodes.worn, worn{l.Handle, s.epoch})
@@ -74,10 +78,11 @@ func (s *pool) retire(l layout.Location) {
 	s.release(layout.Location{Handle: l.Handle, Version: s.nodes.free[s.classOf(l.Handle)].pace(next)})
 }
 
-// heldAs reports whether client `to` holds the node l with the version of l.
+// heldAs reports whether client `to` holds the node l with the version of l. A client may use a
+// higher version than it got (layout.Version.Pace).
 func (s *pool) heldAs(to uint32, l layout.Location) bool {
 	h, ok := s.nodes.held[l.Handle]
-	return ok && h.client == to && h.version == l.Version
+	return ok && h.client == to && h.version <= l.Version
 }
 
 // linked is called when the server has seen a node in a chain: no client holds the node any more.

@@ -106,7 +106,7 @@ func TestNodesThatAreGiven(t *testing.T) {
 	for n := range 4 {
 		s.release(node(s, n%2, n, 3))
 	}
-	if list := s.give(9, 0, anywhere, 3, 2, nil); len(list) != 2 || !s.heldAs(9, list[0]) || s.heldAs(8, list[0]) || s.heldAs(9, layout.Location{Handle: list[0].Handle, Version: 4}) {
+	if list := s.give(9, 0, anywhere, 3, 2, nil); len(list) != 2 || !s.heldAs(9, list[0]) || s.heldAs(8, list[0]) || s.heldAs(9, layout.Location{Handle: list[0].Handle, Version: 2}) || !s.heldAs(9, layout.Location{Handle: list[0].Handle, Version: 4}) {
 		t.Errorf("%v, held %v", list, s.nodes.held)
 	}
 	if list := s.give(9, 0, 1, 5, 0, nil); len(list) != 1 || !s.onServer(list[0], 1) || s.onServer(list[0], 0) {

@@ -43,7 +43,7 @@ func TestAnEpochWaitsForQueuedReports(t *testing.T) {
 		a = rpc.Answer{}
 		quick(&rpc.Request{Op: rpc.OpAlloc, Client: one, Seq: 6, Epoch: 2, N: 1})
 		h.drain()
-		freeAbsorbed(&s.chains, s.keys[1], true)
+		s.freeReported(s.keys[1])
 		if _, ok := s.nodes.held[2]; !ok {
 			t.Errorf("%s: the node that the client was given a moment ago is free for others", name)
 		}

@@ -235,6 +235,9 @@ func (s *Server) recoverClient(id uint32) bool {
 	}
 	for _, h := range s.heldBy(id) {
 		l := layout.Location{Handle: h, Version: s.nodes.held[h].version}
+		if e := s.nodes.held[h].entry; e != nil && s.keys[e.key] == e && !e.lost {
+			continue // it becomes free like all reported nodes
+		}
 		if s.format.Keyed {
 			header, key, err := s.nodeHead(l)
 			if errors.Is(err, errLost) {
@@ -243,7 +246,11 @@ func (s *Server) recoverClient(id uint32) bool {
 			if err != nil {
 				return false
 			}
-			if e := s.keys[key]; e != nil && header.Valid() && header.EntryVersion() == l.Version {
+			written := header.Valid() && header.EntryVersion() >= l.Version
+			if written {
+				l.Version = header.EntryVersion()
+			}
+			if e := s.keys[key]; e != nil && written {
 				s.follow([]*entry{e}, -1)
 				if !e.whole() {
 					return false // the unread part of the chain may contain the node

@@ -60,20 +60,21 @@ func TestEarlierNumbersEnd(t *testing.T) {
 	}
 }
 
-// Nodes that a client returns are free in the version in which it had them; those of other clients are not.
+// Nodes that a client returns are free in the version in which it had them, or would have used them; those of
+// other clients, and of former versions, are not.
 // A client that leaves says whether requests of it are in flight.
 func TestReturnedNodes(t *testing.T) {
 	s, cl := lossy()
 	at := func(n int, v layout.Version) layout.Location { return node(s, 1, n, v) }
-	s.walk.successors[at(0, 1)] = at(1, 1)
 	s.nodes.held[at(2, 1).Handle] = held{client: 8, version: 1}
 	r := rpc.Request{Op: rpc.OpReturn, N: 4}
-	for i, l := range []layout.Location{at(0, 1), at(1, 2), at(2, 1), at(3, 1)} {
+	s.nodes.held[at(1, 2).Handle] = held{client: cl.id, version: 3}
+	for i, l := range []layout.Location{at(0, 2), at(1, 2), at(2, 1), at(3, 1)} {
 		r.Records[i].New = l
 	}
 	r.N = 3 // the last record is none
 	s.dispatch(cl, &r, new(rpc.Answer))
-	if l, ok := s.nodes.free[0].Pop(1); !ok || l != at(0, 1) || s.nodes.free[0].Len(anywhere) != 0 || len(s.nodes.held) != 7 || len(s.walk.successors) != 0 {
+	if l, ok := s.nodes.free[0].Pop(1); !ok || l != at(0, 2) || s.nodes.free[0].Len(anywhere) != 0 || len(s.nodes.held) != 7 {
 		t.Errorf("%v is free, %d more; %d are held", l, s.nodes.free[0].Len(anywhere), len(s.nodes.held))
 	}
 	for _, quiet := range []bool{true, false} {
@@ -88,34 +89,30 @@ func TestReturnedNodes(t *testing.T) {
 // ends the key.
 func TestStepAlongAChain(t *testing.T) {
 	for name, c := range map[string]struct {
-		next        held
-		none        bool
-		lost        bool
-		ahead, want int
+		next held
+		none bool
+		lost bool
 	}{
-		"reported":             {next: held{client: 7, version: 1, reported: true}, ahead: 2, want: 1},
-		"reported, none ahead": {next: held{client: 7, version: 1, reported: true}},
-		"not reported":         {next: held{client: 7, version: 1}, ahead: 2, want: 2},
-		"another version":      {next: held{client: 7, version: 2, reported: true}, ahead: 2, want: 2},
-		"not held":             {none: true, ahead: 2, want: 2},
-		"of lost memory":       {next: held{void: true}, ahead: 2, lost: true},
+		"reported":       {next: held{client: 7, version: 1, entry: new(entry)}},
+		"not reported":   {next: held{client: 7, version: 1}},
+		"not held":       {none: true},
+		"of lost memory": {next: held{void: true}, lost: true},
 	} {
 		s, _ := lossy()
 		from, to := node(s, 1, 0, 1), node(s, 1, 1, 1)
-		s.walk.successors[from] = to
 		s.nodes.held[to.Handle] = c.next
 		if c.none {
 			delete(s.nodes.held, to.Handle)
 		}
-		e := &entry{key: 1, at: from, recorded: true, ahead: c.ahead}
-		s.stride(e)
+		e, clock := &entry{key: 1, at: from, recorded: true}, s.clock
+		s.pass(e, to)
 		_, is := s.nodes.held[to.Handle]
 		switch {
 		case c.lost:
-			if !e.lost || e.at != from || e.ahead != 0 || e.recorded || !is {
+			if !e.lost || e.at != from || e.recorded || !is {
 				t.Errorf("%s: %+v", name, e)
 			}
-		case e.lost || e.at != to || len(e.passed) != 1 || e.passed[0] != from || e.recorded || e.ahead != c.want || is || len(s.walk.successors) != 0:
+		case e.lost || e.at != to || len(e.passed) != 1 || e.passed[0] != from || e.recorded || is || e.since <= clock || e.since > s.clock:
 			t.Errorf("%s: %+v, held %v", name, e, is)
 		}
 	}
@@ -231,7 +228,7 @@ func TestEntriesBehind(t *testing.T) {
 		want bool
 	}{
 		"up to date":   {entry{recorded: true, mirrored: true}, false},
-		"a node ahead": {entry{recorded: true, mirrored: true, ahead: 1}, true},
+		"a node ahead": {entry{recorded: true, mirrored: true, reported: []reported{{}}}, true},
 		"no record":    {entry{mirrored: true}, true},
 		"no mirror":    {entry{recorded: true}, true},
 	} {
@@ -261,7 +258,7 @@ func TestEntriesBehind(t *testing.T) {
 func TestEntryThatIsBehindAgain(t *testing.T) {
 	s, _ := lossy()
 	s.space.Backups, s.memory[0].out, s.memory[1].out = 1, true, true // nothing can be read
-	e := &entry{key: 1, slot: 1, at: node(s, 1, 0, 1), mirrored: true, recorded: true, ahead: 1}
+	e := &entry{key: 1, slot: 1, at: node(s, 1, 0, 1), mirrored: true, recorded: true, reported: []reported{{}}}
 	s.keys[1], e.seen = e, e.at // since it was behind before
 	s.note(e)
 	for i, followed := range []bool{false, true} {

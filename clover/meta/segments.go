@@ -190,22 +190,19 @@ func (s *pool) rest(asks layout.Class) {
 }
 
 // press is called when there was no free node of a class for client `to`. From then on, the answers
-// to all clients ask them to return unused nodes, and a client that works sends at least two
-// requests in a lease. press returns true if nodes may still become free: another client was
+// to all clients ask them to return unused nodes and to report their appends, and a client that works
+// sends at least two requests in a lease. press returns true if nodes may still become free: another client was
 // perhaps not asked yet; or the nodes of a client that has sent no request since the class ran out
 // become free when the client's lease ends; or the next search may find segments that can lose
 // their class.
 func (s *pool) press(c layout.Class, to uint32) bool {
-	if !s.space.Shared {
-		return false
-	}
 	now := s.rt.Now()
 	if s.segments.pressed[c] == 0 {
 		s.segments.pressed[c] = now
 	}
 	since := s.segments.pressed[c]
 	s.segments.scarceUntil = now.Add(s.cfg.Lease)
-	if now < s.segments.restAt && s.segments.Resting() == 0 && now > s.segments.restAt.Add(-restPause) {
+	if s.space.Shared && now < s.segments.restAt && s.segments.Resting() == 0 && now > s.segments.restAt.Add(-restPause) {
 		return true // the next search, at restAt, may find segments that can lose their class
 	}
 	asked := now > since.Add(s.cfg.Lease/2+2*restPause)
@@ -228,13 +225,14 @@ const fewest = 4
 
 // share returns how many nodes a client gets when it asks for n. In a shared space it gets at most
 // as many as a segment has, or `fewest` if a segment has fewer. It gets fewer if few nodes are
-// free, because other clients cannot use the nodes that it holds unused.
+// free, because other clients cannot use the nodes that it holds, or has linked and not reported.
 func (s *pool) share(c layout.Class, n int) int {
-	if !s.space.Shared {
-		return n
+	left := s.nodes.free[c].Len(anywhere)
+	if s.space.Shared {
+		left += s.segments.Unused(anywhere) * s.space.PerSegment(c)
+		n = min(n, max(fewest, s.space.PerSegment(c)))
 	}
-	left := s.nodes.free[c].Len(anywhere) + s.segments.Unused(anywhere)*s.space.PerSegment(c)
-	return max(1, min(n, max(fewest, s.space.PerSegment(c)), left/(2*max(1, len(s.clients)))))
+	return max(1, min(n, left/(2*max(1, len(s.clients)))))
 }
 
 // reserved returns how many free nodes of a class are reserved for tombstones. A request for other

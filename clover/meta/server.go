@@ -73,7 +73,6 @@ func New(cfg Config) (_ *Server, err error) {
 	})
 	s.keys = make(map[uint64]*entry)
 	s.nodes.held = make(map[layout.Handle]held)
-	s.walk.successors = make(map[layout.Location]layout.Location)
 	s.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: bufferLen})
 	if err != nil {
 		return nil, err
@@ -136,22 +135,34 @@ func (s *Server) serve() error {
 		if err != nil {
 			return err
 		}
-		switch {
-		case n == 0:
-			s.advance(false)
-		case s.cfg.Pace != nil:
+		if n > 0 && s.cfg.Pace != nil {
 			s.cfg.Pace(n)
+		}
+		if n == 0 {
+			s.tidy.answered = 0
+		}
+		due := s.tidyDue(s.rt.Now())
+		if due {
+			s.advance(false)
 		}
 		if err := s.keepIfDue(); err != nil {
 			return err
 		}
-		if n > 0 || len(s.walk.hints) > 0 {
+		if n > 0 || due {
 			continue
 		}
-		if err := t.Wait(s.keepAt); err != nil {
+		if err := t.Wait(s.wakeAt()); err != nil {
 			return err
 		}
 	}
+}
+
+// wakeAt returns when the main loop has work although no request comes.
+func (s *Server) wakeAt() clock.Time {
+	if len(s.tidy.due) > 0 {
+		return min(s.keepAt, s.tidy.at)
+	}
+	return s.keepAt
 }
 
 // keepIfDue calls keep if keepEvery has passed since the last call. It returns an error if the main

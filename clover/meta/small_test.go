@@ -135,19 +135,19 @@ func TestHeaderThatIsNotRead(t *testing.T) {
 	})
 }
 
-// At the end of its chain an entry has no nodes ahead, and is not closing any more.
+// At the end of its chain an entry has no reported nodes, and is not closing any more.
 func TestEntryAtTheEndOfItsChain(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 		cl, n := holder(t, s, 1, 2)
 		e := opened(t, s, cl, 1, n[0])
-		e.ahead, e.closing = 2, true
-		s.walk.hints = []hint{{e, n[0]}}
-		if s.advance(true); e.ahead != 0 || e.closing || !e.ended || len(s.walk.behind) != 0 {
+		e.reported, e.closing = []reported{{at: n[1]}}, true
+		s.tidyLater(e)
+		if s.advance(true); len(e.reported) != 0 || e.closing || !e.ended || len(s.walk.behind) != 0 {
 			t.Errorf("%+v, %d behind", e, len(s.walk.behind))
 		}
-		e.ahead, e.closing, e.ended = 2, false, false
-		s.walk.hints = []hint{{e, n[0]}}
-		if s.advance(true); e.ahead != 2 || e.ended || len(s.walk.behind) != 1 { // the end is only read by catchUp
+		e.reported, e.recorded, e.ended = []reported{{at: n[1]}}, false, false
+		s.tidyLater(e)
+		if s.advance(true); len(e.reported) != 1 || e.ended || len(s.walk.behind) != 1 { // the end is only read by catchUp
 			t.Errorf("%+v, %d behind", e, len(s.walk.behind))
 		}
 	})
@@ -219,17 +219,17 @@ func TestQueueOfJobs(t *testing.T) {
 	})
 }
 
-// The main thread without request threads follows the reports that wait without a pause, too.
-func TestReportsAreFollowedWithoutAPause(t *testing.T) {
+// The main thread without request threads handles the entries that are due without a pause, too.
+func TestEntriesAreHandledWithoutAPause(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, rt verbs.Runtime) {
 		for range 20 * lanes {
-			s.walk.hints = append(s.walk.hints, hint{&entry{key: 9}, node(s, 1, 0, 1)})
+			s.tidy.due = append(s.tidy.due, &entry{key: 9})
 		}
 		s.keepAt = rt.Now().Add(time.Second)
 		rt.Go("end", func() {
 			rt.Sleep(keepEvery / 2)
-			if left := len(s.walk.hints) - s.walk.followed; left != 0 {
-				t.Errorf("%d reports wait", left)
+			if left := len(s.tidy.due) - s.tidy.done; left != 0 {
+				t.Errorf("%d entries are due", left)
 			}
 			if err := s.Close(); err != nil {
 				t.Error(err)
@@ -241,15 +241,15 @@ func TestReportsAreFollowedWithoutAPause(t *testing.T) {
 	})
 }
 
-// The reports are followed a round trip at a time, between the requests: a server that ends leaves
-// the others.
-func TestReportsAreFollowedBetweenRequests(t *testing.T) {
+// The entries are handled a round trip at a time, between the requests: a server that ends leaves the
+// others.
+func TestEntriesAreHandledBetweenRequests(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 		for range 40 * lanes {
-			s.walk.hints = append(s.walk.hints, hint{&entry{key: 9}, node(s, 1, 0, 1)})
+			s.tidy.due = append(s.tidy.due, &entry{key: 9})
 		}
-		if err := errors.Join(s.Close(), s.Serve()); err != nil || len(s.walk.hints)-s.walk.followed < 20*lanes {
-			t.Errorf("%v, %d of %d reports are left", err, len(s.walk.hints)-s.walk.followed, 40*lanes)
+		if err := errors.Join(s.Close(), s.Serve()); err != nil || len(s.tidy.due)-s.tidy.done < 20*lanes {
+			t.Errorf("%v, %d of %d entries are left", err, len(s.tidy.due)-s.tidy.done, 40*lanes)
 		}
 	})
 }

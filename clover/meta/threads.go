@@ -143,7 +143,11 @@ func (s *Server) serveThreads() error {
 			h.serving = 0
 			h.end(j)
 		}
-		s.advance(false)
+		s.tidy.answered = 0
+		due := s.tidyDue(s.rt.Now())
+		if due {
+			s.advance(false)
+		}
 		more, err := h.waiting()
 		if err == nil {
 			err = s.keepIfDue()
@@ -151,11 +155,11 @@ func (s *Server) serveThreads() error {
 		if err != nil {
 			return err
 		}
-		if more || len(s.walk.hints) > 0 {
+		if more || due {
 			continue
 		}
 		s.lend()
-		_ = h.gate.Wait(s.keepAt) // an error means that it is time to call keep
+		_ = h.gate.Wait(s.wakeAt()) // an error means that it is time for other work
 		s.regain()
 	}
 }
@@ -285,7 +289,11 @@ func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 	}
 	s.hear(cl, r)
 	switch r.Op {
-	case rpc.OpAlloc, rpc.OpGC:
+	case rpc.OpAlloc:
+	case rpc.OpGC:
+		if r.Want > 0 {
+			s.refill(cl, r, a)
+		}
 	default:
 		s.dispatch(cl, r, a)
 	}

@@ -164,7 +164,6 @@ func begin(s *Server, now clock.Time) {
 		cl.stale = true
 		s.change.until = max(s.change.until, cl.heard.Add(s.cfg.Lease))
 	}
-	s.forgetHints()
 }
 
 // tryChange makes the change of the view if that is possible now. Otherwise it returns an error,

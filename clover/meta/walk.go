@@ -14,7 +14,10 @@ import (
 // chains has the keys and the chains of their nodes, as far as the server has followed them.
 type chains struct {
 	pool
-	keys  map[uint64]*entry
+	keys map[uint64]*entry
+	// clock counts reports: see reports.go. tidy has the entries whose records must be written.
+	clock uint64
+	tidy  tidier
 	slots []uint32 // free slots
 	// unopened are the entries of keys that could not be opened, and whose records in the directory
 	// erase must still remove or mark as lost.
@@ -33,6 +36,10 @@ type entry struct {
 	// key or, if this incarnation of the server has found the key in the directory, the node that
 	// it found there.
 	at, opened layout.Location
+	// since is a clock: an append that began after its client had heard it comes after `at`. by is the
+	// client that has reported `at`; 0 means that none has.
+	since uint64
+	by    uint32
 	// passed are the nodes before `at` that are not yet retired.
 	passed []layout.Location
 	// recorded is true if the key's record in the directory is up to date. mirrored is true if the
@@ -47,21 +54,19 @@ type entry struct {
 	// lost is true if a part of the chain was in memory that is lost.
 	dead, lost bool
 
-	// ahead is how many reported nodes the server has not reached in the chain. closing is true if
-	// one of these nodes is a tombstone. reported are these nodes, and some that the server has
-	// reached since: see freeAbsorbed.
-	ahead    int
+	// reported are the reported nodes that may be the newest one, and some that the server has met
+	// in the chain since, in the order of their reports. closing is true if a tombstone was reported.
+	reported []reported
 	closing  bool
-	reported []layout.Location
+	// due is true if the entry is in tidier.due.
+	due bool
 	// waiting is true if the entry is in walker.behind. seen is the value of `at` in the last call
 	// of catchUp.
 	waiting bool
 	seen    layout.Location
-	turn    uint64 // number of the last followBatch that touched the entry
 }
 
-// walker has the memory for following several chains at a time, and the reports and headers that
-// the server has collected.
+// walker has the memory for following several chains at a time.
 type walker struct {
 	ops  [lanes]remotemem.Op
 	errs [lanes]error // errors of the header READs, by lane
@@ -71,17 +76,9 @@ type walker struct {
 	lanes [lanes]*entry // the entries whose chains are being followed
 	way   int           // counter of nextWay
 
-	// hints are the reports in the order of their arrival. The server has followed the first
-	// `followed` of them. batch are the reports that it is following now.
-	hints, batch []hint
-	followed     int
-	// successors has, by the location of a node, its successor, if readHints has read the node's
-	// header before the server has reached the node in its chain.
-	successors map[layout.Location]layout.Location
-	behind     []*entry // entries with an unreached reported node, or an unwritten record; see note
-	turn       uint64   // number of the last call of followBatch
+	behind []*entry // entries with reported nodes, or an unwritten record; see note
 
-	touched, closing []*entry // lists that followBatch and catchUp use again in each call
+	touched, closing []*entry // lists that advance and catchUp use again in each call
 }
 
 // startHeader posts the READ of a node's header into the buffer of lane i. It reads the last copy
@@ -164,7 +161,9 @@ func (s *chains) follow(list []*entry, rounds int) {
 			work = left
 		}
 		for _, e := range part {
-			freeAbsorbed(s, e, e.ended)
+			if e.ended {
+				s.freeReported(e)
+			}
 		}
 		s.commit(part)
 	}
@@ -198,9 +197,7 @@ func (s *chains) step(e *entry, i int) bool {
 		e.last = true // the last copy may name a successor that the first copy does not name yet
 		return true
 	case !more:
-		// At the end of the chain no reported node is ahead: a reported node that the server has
-		// not met is not in the chain.
-		e.ended, e.ahead = true, 0
+		e.ended = true
 		return false
 	}
 	if e.last && !complete(s, e.at, header) {
@@ -208,25 +205,20 @@ func (s *chains) step(e *entry, i int) bool {
 	}
 	e.last = false
 	s.pass(e, next)
-	s.stride(e)
 	return !e.lost
 }
 
 // pass moves an entry to `next`, the next node of its chain. If that node was in lost memory, the
 // key is lost.
 func (s *chains) pass(e *entry, next layout.Location) {
-	delete(s.walk.successors, e.at)
-	n, ok := s.nodes.held[next.Handle]
-	if n.void || !s.exists(next.Handle) {
+	if s.nodes.held[next.Handle].void || !s.exists(next.Handle) {
 		e.lose()
 		return
 	}
-	if ok && n.reported && n.version == next.Version && e.ahead > 0 {
-		e.ahead--
-	}
 	s.linked(next)
 	e.passed = append(e.passed, e.at)
-	e.at, e.recorded = next, false
+	s.clock++ // an answer before now had a lower clock
+	e.at, e.by, e.since, e.recorded = next, 0, s.clock, false
 }
 
 func (s *pool) onServer(l layout.Location, i int) bool {
@@ -400,7 +392,7 @@ func (s *chains) sweep() {
 func (e *entry) whole() bool { return e.recorded && (e.ended || e.lost) }
 
 // lose marks an entry as lost: the server does not follow its chain any further.
-func (e *entry) lose() { e.lost, e.recorded, e.ahead = true, false, 0 }
+func (e *entry) lose() { e.lost, e.recorded = true, false }
 
 func (s *chains) allWhole() bool {
 	for _, e := range s.keys {

@@ -17,7 +17,10 @@ type Answer struct {
 	// not use.
 	Scarce bool
 	Epoch  uint32
-	// N is the number of Locations. In answers to Alloc, these name the entries that the client
+	// Clock counts the reports that the server has taken, from a number that is higher in each
+	// incarnation of the server. See Record.Heard.
+	Clock uint64
+	// N is the number of Locations. In answers to Alloc and GC, these name the entries that the client
 	// gets, with the versions that it must write. In answers to Query, there is one: the newest
 	// node of the key that the server knows.
 	N         int
@@ -39,6 +42,9 @@ type Stats struct {
 	// filled the memory of a server again. Broken counts chains that led to a node with a wrong
 	// header.
 	Requests, Refused, Walked, Recovered, Losses, Broken uint64
+	// Granted counts the nodes that clients got, and Freed those that became free again or for the
+	// first time.
+	Granted, Freed uint64
 	// Epoch is the present epoch, Clients the number of clients. Keys is how many keys exist,
 	// LostKeys included. Slots is how many keys the store can hold.
 	Epoch, Clients, Keys, LostKeys, Slots uint64
@@ -71,7 +77,7 @@ type ClassStats struct {
 
 func (s *Stats) fields() []*uint64 {
 	list := []*uint64{
-		&s.Requests, &s.Refused, &s.Walked, &s.Recovered, &s.Losses, &s.Broken, &s.Epoch, &s.Clients, &s.Keys, &s.LostKeys, &s.Slots,
+		&s.Requests, &s.Refused, &s.Walked, &s.Recovered, &s.Losses, &s.Broken, &s.Granted, &s.Freed, &s.Epoch, &s.Clients, &s.Keys, &s.LostKeys, &s.Slots,
 		&s.Nodes, &s.Free, &s.Held, &s.Linked, &s.Worn, &s.Segments, &s.Unused, &s.Resting,
 	}
 	for i := range layout.Classes {
@@ -129,6 +135,7 @@ func (a *Answer) AppendTo(b []byte) []byte {
 	b = le.AppendUint16(b, status)
 	b = le.AppendUint16(b, uint16(a.N))
 	b = le.AppendUint32(b, a.Epoch)
+	b = le.AppendUint64(b, a.Clock)
 	if a.Welcome != nil {
 		return a.Welcome.appendTo(b)
 	}
@@ -182,7 +189,7 @@ func (a *Answer) Parse(b []byte, op Op) error {
 	le := binary.LittleEndian
 	status := le.Uint16(b[4:])
 	a.Seq, a.Status, a.Scarce = le.Uint32(b), Status(status&^scarceBit), status&scarceBit != 0
-	a.N, a.Epoch = int(le.Uint16(b[6:])), le.Uint32(b[8:])
+	a.N, a.Epoch, a.Clock = int(le.Uint16(b[6:])), le.Uint32(b[8:]), le.Uint64(b[12:])
 	a.Slot, a.Welcome, a.Stats = 0, nil, nil
 	if a.N > MaxBatch { // also in an answer without locations, because callers may iterate over N
 		return ErrMessage

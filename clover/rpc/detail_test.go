@@ -57,31 +57,31 @@ func TestRequestsOutOfBounds(t *testing.T) {
 	node := layout.Location{Handle: 7, Version: 3}
 	open := (&Request{Op: OpOpen, At: node}).AppendTo(nil)
 	query := (&Request{Op: OpQuery, At: node}).AppendTo(nil)
-	gc := (&Request{Op: OpGC, N: 1, Records: [MaxBatch]Record{{Old: node, New: node}}}).AppendTo(nil)
-	part := Part{Client: 1, Seq: 1, Records: []Record{{Old: node, New: node}}}
+	gc := (&Request{Op: OpGC, N: 1, Records: [MaxBatch]Record{{Heard: 5, New: node}}}).AppendTo(nil)
+	part := Part{Client: 1, Seq: 1, Records: []Record{{Heard: 5, New: node}}}
 	reports := (&Request{Op: OpReports, Parts: []Part{part}}).AppendTo(nil)
 	for what, c := range map[string]struct {
 		b      []byte
 		change func(b []byte)
 		ok     bool
 	}{
-		"as it is":                  {hello, func([]byte) {}, true},
-		"no op":                     {hello, func(b []byte) { b[4] = 0 }, false},
-		"an op behind the last":     {(&Request{Op: OpBeat}).AppendTo(nil), func(b []byte) { b[4] = byte(opEnd) }, false},
-		"a class behind the last":   {hello, func(b []byte) { b[5] = byte(layout.Classes) }, false},
-		"the last class":            {hello, func(b []byte) { b[5] = byte(layout.Classes - 1) }, true},
-		"17 of something":           {(&Request{Op: OpBeat}).AppendTo(nil), func(b []byte) { b[6] = MaxBatch + 1 }, false},
-		"OPEN without a node":       {open, func(b []byte) { clear(b[requestHead+8:]) }, false},
-		"QUERY without a node":      {query, func(b []byte) { clear(b[requestHead+8:]) }, true},
-		"QUERY with half a node":    {query, func(b []byte) { le.PutUint64(b[requestHead+8:], 2) }, false},
-		"a record":                  {gc, func([]byte) {}, true},
-		"a record without old node": {gc, func(b []byte) { clear(b[requestHead+8 : requestHead+16]) }, true},
-		"a record with half of one": {gc, func(b []byte) { le.PutUint64(b[requestHead+8:], 2) }, false},
-		"a record without new node": {gc, func(b []byte) { clear(b[requestHead+16:]) }, false},
-		"a part":                    {reports, func([]byte) {}, true},
-		"a part of nothing":         {reports, func(b []byte) { b[requestHead+8] = 0 }, false},
-		"a part of two records":     {reports, func(b []byte) { b[requestHead+8] = 2 }, false},
-		"a part with a bad record":  {reports, func(b []byte) { clear(b[requestHead+partLen+16:]) }, false},
+		"as it is":                 {hello, func([]byte) {}, true},
+		"no op":                    {hello, func(b []byte) { b[4] = 0 }, false},
+		"an op behind the last":    {(&Request{Op: OpBeat}).AppendTo(nil), func(b []byte) { b[4] = byte(opEnd) }, false},
+		"a class behind the last":  {hello, func(b []byte) { b[5] = byte(layout.Classes) }, false},
+		"the last class":           {hello, func(b []byte) { b[5] = byte(layout.Classes - 1) }, true},
+		"17 of something":          {(&Request{Op: OpBeat}).AppendTo(nil), func(b []byte) { b[6] = MaxBatch + 1 }, false},
+		"OPEN without a node":      {open, func(b []byte) { clear(b[requestHead+8:]) }, false},
+		"QUERY without a node":     {query, func(b []byte) { clear(b[requestHead+8:]) }, true},
+		"QUERY with half a node":   {query, func(b []byte) { le.PutUint64(b[requestHead+8:], 2) }, false},
+		"a record":                 {gc, func([]byte) {}, true},
+		"a record without node":    {gc, func(b []byte) { clear(b[requestHead+wantLen+16:]) }, false},
+		"as many nodes as a batch": {gc, func(b []byte) { b[requestHead] = MaxBatch }, true},
+		"more nodes than a batch":  {gc, func(b []byte) { b[requestHead] = MaxBatch + 1 }, false},
+		"a part":                   {reports, func([]byte) {}, true},
+		"a part of nothing":        {reports, func(b []byte) { b[requestHead+8] = 0 }, false},
+		"a part of two records":    {reports, func(b []byte) { b[requestHead+8] = 2 }, false},
+		"a part with a bad record": {reports, func(b []byte) { clear(b[requestHead+partLen+16:]) }, false},
 	} {
 		b := append([]byte(nil), c.b...)
 		c.change(b)
@@ -107,7 +107,7 @@ func TestRequestsOutOfBounds(t *testing.T) {
 			t.Errorf("%d bytes of parts: %v", n, err)
 		}
 	}
-	if part.Len() != 36 || MaxParts != 484 {
+	if part.Len() != 36 || MaxParts != 1548 {
 		t.Errorf("a part has %d bytes, there is room for %d", part.Len(), MaxParts)
 	}
 }

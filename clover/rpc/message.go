@@ -13,17 +13,17 @@ const Service = "clover"
 
 // Sizes in bytes, and limits, of a message.
 const (
-	MaxRequest = 512
+	MaxRequest = requestHead + partLen + MaxBatch*recordLen
 	MaxAnswer  = 2048
 	// MaxBatch is the largest number of locations in an answer and of records in a request.
-	MaxBatch = 16
+	MaxBatch = 64
 	// AnswerSlots is how many answers to a client may be in flight. Each has a slot of MaxAnswer
 	// bytes in the client's memory. The slots lie one after the other from Request.BufAddr on. The
 	// lowest bit of Request.Seq is the number of the slot.
 	AnswerSlots = 2
 
 	requestHead = 28
-	answerHead  = 12
+	answerHead  = 20
 )
 
 // Op is the kind of a request.
@@ -43,7 +43,8 @@ const (
 	// Open makes a new key known. At is its first node, which the client has written. The answer
 	// has the slot.
 	OpOpen
-	// GC reports appends. The body has N records.
+	// GC reports appends. The body has N records. With Want it also asks for that many nodes of
+	// Class, from server Near if that is not 0. The answer has as many as are free at once.
 	OpGC
 	// Beat renews the lease and confirms the request's epoch.
 	OpBeat
@@ -112,11 +113,13 @@ func (s Status) String() string {
 // and does not count.
 func After(seq, than uint32) bool { return int32(seq&^1-than&^1) > 0 }
 
-// Record is an append that a client made. Old is the node on whose header the client posted the
-// compare-and-swap. New is the node that it appended.
+// Record is an append that a client made. New is the node that it appended. Heard is the highest
+// Answer.Clock that the client had received before it posted the first compare-and-swap for New:
+// every append that the server had been told of by then comes before New in the chain.
 type Record struct {
-	Key      uint64
-	Old, New layout.Location
+	Key   uint64
+	Heard uint64
+	New   layout.Location
 	// Deleted is true if New is a tombstone.
 	Deleted bool
 }
@@ -124,6 +127,7 @@ type Record struct {
 const (
 	recordLen = 8 + 8 + 8
 	ownerLen  = 4
+	wantLen   = 2 + 2
 	partLen   = 4 + 4 + 4
 )
 
@@ -167,9 +171,9 @@ type Request struct {
 	// Owner, in Hello, is the owner number under which the client has connected to memory servers;
 	// 0 means none.
 	Owner uint32
-	// Near, in Alloc, is the memory server whose nodes the client wants, counted from 1; 0 means
-	// any.
-	Near int
+	// Near, in Alloc and GC, is the memory server whose nodes the client wants, counted from 1; 0
+	// means any. Want, in GC, is how many nodes of Class the client wants.
+	Near, Want int
 	// Tombstone, in Alloc, is true if the client wants the nodes for tombstones. The server
 	// reserves some nodes for them, so that a key can be deleted when the store is full.
 	Tombstone bool
@@ -209,6 +213,9 @@ func (r *Request) AppendTo(b []byte) []byte {
 		b = le.AppendUint64(b, r.Key)
 		b = le.AppendUint64(b, uint64(r.At.Word()))
 	case OpGC, OpReturn:
+		if r.Op == OpGC {
+			b = le.AppendUint16(le.AppendUint16(b, uint16(r.Want)), uint16(r.Near))
+		}
 		for i := range r.Records[:r.N] {
 			b = r.Records[i].appendTo(b)
 		}
@@ -239,18 +246,16 @@ func (c *Record) appendTo(b []byte) []byte {
 		w |= deletedBit
 	}
 	b = binary.LittleEndian.AppendUint64(b, c.Key)
-	b = binary.LittleEndian.AppendUint64(b, uint64(c.Old.Word()))
+	b = binary.LittleEndian.AppendUint64(b, c.Heard)
 	return binary.LittleEndian.AppendUint64(b, w)
 }
 
 func (c *Record) parse(b []byte) error {
 	le := binary.LittleEndian
 	w := le.Uint64(b[16:])
-	*c = Record{Key: le.Uint64(b), Deleted: w&deletedBit != 0}
-	var ok, okNew bool
-	c.Old, ok = layout.LocationOf(layout.Word(le.Uint64(b[8:])))
-	c.New, okNew = layout.LocationOf(layout.Word(w &^ deletedBit))
-	if !okNew || !ok && le.Uint64(b[8:]) != 0 {
+	*c = Record{Key: le.Uint64(b), Heard: le.Uint64(b[8:]), Deleted: w&deletedBit != 0}
+	var ok bool
+	if c.New, ok = layout.LocationOf(layout.Word(w &^ deletedBit)); !ok {
 		return ErrMessage
 	}
 	return nil
@@ -301,7 +306,8 @@ func (r *Request) Parse(b []byte) error {
 	r.Seq, r.Op, r.Class = le.Uint32(b), Op(b[4]), layout.Class(b[5])
 	r.N, r.Client, r.Epoch = int(le.Uint16(b[6:])), le.Uint32(b[8:]), le.Uint32(b[12:])
 	r.BufAddr, r.BufRKey, r.Key, r.At, r.Owner, r.Parts = le.Uint64(b[16:]), le.Uint32(b[24:]), 0, layout.Location{}, 0, nil
-	if r.Near = 0; r.Op == OpAlloc {
+	r.Near, r.Want = 0, 0
+	if r.Op == OpAlloc {
 		r.Near = r.N >> nearShift
 		r.N &= 1<<nearShift - 1
 	}
@@ -319,7 +325,9 @@ func (r *Request) Parse(b []byte) error {
 	switch r.Op {
 	case OpQuery, OpOpen:
 		want = 16
-	case OpGC, OpReturn:
+	case OpGC:
+		want = wantLen + r.N*recordLen
+	case OpReturn:
 		want = r.N * recordLen
 	case OpHello:
 		want = ownerLen
@@ -339,6 +347,12 @@ func (r *Request) Parse(b []byte) error {
 			return ErrMessage
 		}
 	case OpGC, OpReturn:
+		if r.Op == OpGC {
+			r.Want, r.Near = int(le.Uint16(body)), int(le.Uint16(body[2:]))
+			if body = body[wantLen:]; r.Want > MaxBatch {
+				return ErrMessage
+			}
+		}
 		for i := range r.N {
 			if err := r.Records[i].parse(body[i*recordLen:]); err != nil {
 				return err

@@ -13,8 +13,9 @@ import (
 func requests() []Request {
 	l := layout.Location{Handle: 7, Version: 3}
 	gc := Request{Seq: 6, Op: OpGC, N: 2, Client: 1, Epoch: 9}
-	gc.Records[0] = Record{Key: 1, Old: l, New: layout.Location{Handle: 8, Version: 1}}
-	gc.Records[1] = Record{Key: 2, Old: layout.Location{}, New: l, Deleted: true}
+	gc.Records[0] = Record{Key: 1, Heard: 1 << 50, New: layout.Location{Handle: 8, Version: 1}}
+	gc.Records[1] = Record{Key: 2, New: l, Deleted: true}
+	gc.Want, gc.Near = 48, 3
 	return []Request{
 		{Seq: 1, Op: OpHello, BufAddr: 1 << 40, BufRKey: 99},
 		{Seq: 2, Op: OpAlloc, Class: 3, N: 16, Client: 1, Epoch: 2},

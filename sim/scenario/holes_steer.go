@@ -82,10 +82,13 @@ func (c *holeClient) link(to layout.Handle, toV layout.Version, n layout.Handle,
 }
 
 // linked waits for the answer to an append to a node of version 1, and reports whether the answer
-// says that the append has succeeded.
+// says that the append has succeeded. The answer may tell the version of the node to which the switch
+// has steered the append.
 func (h *holeRun) linked(a *answer, what string) bool {
 	h.expect(a, what)
-	return a.status == verbs.Success && layout.Word(a.prior()) == layout.Header(1)
+	w := layout.Word(a.prior())
+	_, told := w.Told()
+	return a.status == verbs.Success && (w == layout.Header(1) || told && w.EntryVersion() == 1)
 }
 
 // retry acts as a client whose append of node n has failed: it follows the chain to its end and

@@ -94,7 +94,7 @@ func (m *Machine) tellAbsorbed(c *pipeline.Ctx, d *decision, p *pipeline.Parsed)
 		}
 		return pipeline.Drop(ReasonTwice)
 	case d.compare:
-		p.AtomicAck = d.askedCompare
+		p.AtomicAck = uint64(layout.Told(layout.Word(d.askedCompare).EntryVersion(), layout.Word(d.swap).NextVersion()))
 		return m.answer(c, d)
 	}
 	return pipeline.Drop(ReasonTwice)

@@ -95,7 +95,7 @@ func TestAbsorbedAppendIsTranslated(t *testing.T) {
 		t.Fatalf("left: %v", list)
 	}
 	wantJoined(t, &list[0], third, 5, 9, layout.Location{Handle: 4, Version: 1})
-	if g := b.one(answer(third, layout.Header(9))); g.AtomicAck != uint64(layout.Header(1)) {
+	if g := b.one(answer(third, layout.Header(9))); g.AtomicAck != uint64(layout.Told(1, 1)) {
 		t.Errorf("the client sees %v", layout.Word(g.AtomicAck))
 	}
 	// The switch drops a response whose header only looks like the one that the client expects, and

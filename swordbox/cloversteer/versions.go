@@ -25,7 +25,8 @@ func (d *decision) apply(e *wire.AtomicETH) {
 // translate puts the version that the client expects into a response. It replaces only the version
 // of the node to which the request was steered, which is never lower than the version that the
 // client knows. If another node has taken that node's place in the pool meanwhile, the response
-// shows a third version, and the client asks the metadata server.
+// shows a third version, and the client asks the metadata server. The response to an append that has
+// succeeded tells the version of that node: the client gives its next nodes no lower one.
 func (m *Machine) translate(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pipeline.Verdict {
 	switch {
 	case d.kind == kindAppend && d.absorbed && p.BTH.Opcode == wire.RCAtomicAck:
@@ -37,7 +38,9 @@ func (m *Machine) translate(c *pipeline.Ctx, d *decision, p *pipeline.Parsed) pi
 		if w.EntryVersion() != d.version {
 			return pipeline.Forward()
 		}
-		p.AtomicAck = uint64(w.WithEntryVersion(d.seen))
+		if p.AtomicAck = uint64(w.WithEntryVersion(d.seen)); w == layout.Header(d.version) {
+			p.AtomicAck = uint64(layout.Told(d.seen, d.version))
+		}
 	case d.kind == kindRead && p.BTH.Opcode == wire.RCReadResponseOnly && len(p.Payload) <= cap(m.scratch):
 		b := append(m.scratch[:0], p.Payload...)
 		if !d.format.Relabel(b, d.version, d.seen) {

@@ -27,7 +27,8 @@ func wantWord(t *testing.T, b *box, f *wire.Frame, was, want layout.Word) {
 }
 
 // An append to a node of version 1 that is steered to a node of version 4 gets operands of version
-// 4, and its response is the one that its client expects (hole 26), also after retransmissions.
+// 4, and its response is the one that its client expects (hole 26), also after retransmissions. It tells the
+// version 4.
 func TestAppendIsTranslated(t *testing.T) {
 	b := aged(t)
 	b.node(3, 4, 2, 7)
@@ -42,8 +43,8 @@ func TestAppendIsTranslated(t *testing.T) {
 			t.Fatalf("left as %+v, want %+v", got.AtomicETH, want)
 		}
 	}
-	wantWord(t, b, f, layout.Header(4), layout.Header(1))
-	wantWord(t, b, f, layout.Header(4), layout.Header(1))
+	wantWord(t, b, f, layout.Header(4), layout.Told(1, 4))
+	wantWord(t, b, f, layout.Header(4), layout.Told(1, 4))
 	b.node(2, 5, 2, 7)
 	g := b.cas(2, 2, 1, 5, 2)
 	b.one(g) // to node 4, of version 2
@@ -97,7 +98,7 @@ func TestStaleAppendGoesToTheTail(t *testing.T) {
 	if got.AtomicETH.VA != va(3) || got.AtomicETH.Compare != uint64(layout.Header(4)) {
 		t.Fatalf("left as %+v", got.AtomicETH)
 	}
-	wantWord(t, b, f, layout.Header(4), layout.Header(1))
+	wantWord(t, b, f, layout.Header(4), layout.Told(1, 4))
 	g := b.read(2, 1) // the switch knows no tail of key 8
 	wantVA(t, b.one(g), g, va(1))
 	if s := b.m.Stats(); s.Stale != 1 || s.Linked != 3 || s.Forgotten != 0 {

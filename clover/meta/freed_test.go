@@ -10,29 +10,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// Reports beyond maxHints are left to catchUp, which follows the chains that are behind.
-func TestReportsAreBounded(t *testing.T) {
-	s := new(Server)
-	e := &entry{key: 1, recorded: true, mirrored: true}
-	s.keys = map[uint64]*entry{1: e}
-	s.nodes.held = make(map[layout.Handle]held)
-	report := func(i int) {
-		l := layout.Location{Handle: layout.Handle(i + 1), Version: 1}
-		s.nodes.held[l.Handle] = held{version: l.Version}
-		s.collect(0, []rpc.Record{{Key: 1, New: l}})
-	}
-	for i := range maxHints {
-		report(i)
-	}
-	if len(s.walk.hints) != maxHints || len(s.walk.behind) != 0 {
-		t.Fatalf("%d reports wait, %d entries are behind", len(s.walk.hints), len(s.walk.behind))
-	}
-	report(maxHints)
-	if len(s.walk.hints) != maxHints || len(s.walk.behind) != 1 || e.ahead != maxHints+1 {
-		t.Errorf("%d reports wait, %d entries are behind, %d nodes ahead", len(s.walk.hints), len(s.walk.behind), e.ahead)
-	}
-}
-
 // A client that asks for nodes gets those that a chain has passed, also if only the newest one was
 // reported; no segment is taken for them, and no sweep is needed.
 func TestNodesOfReportedChainsComeFirst(t *testing.T) {
@@ -91,7 +68,7 @@ func TestChainsBehindAreFollowedForARequest(t *testing.T) {
 		if err := errors.Join(put(s, n[0], layout.Superseded(n[0].Version, n[1]), 1), put(s, n[1], layout.Header(n[1].Version), 1)); err != nil {
 			t.Error(err)
 		}
-		e.ahead = 1
+		e.reported = []reported{{at: n[1]}}
 		s.note(e)
 		s.nodes.free[0].Remove(func(layout.Location) bool { return true })
 		unused := s.segments.Unused(1)
