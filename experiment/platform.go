@@ -290,6 +290,9 @@ type Fusee struct {
 
 type StoreResult struct {
 	kv.Result
+	// Nodes says what became of the store's nodes while operations were counted; nil means that they
+	// were not counted.
+	Nodes *Nodes
 	// BytesPerOp is how many bytes the switch received for each counted operation.
 	BytesPerOp float64
 	// MetaCalls is how many requests a second clients sent to the metadata server. MetaHeaders is
@@ -318,6 +321,12 @@ func (r *StoreResult) follow(o *StoreResult) {
 	r.BytesPerOp = mean(r.BytesPerOp, o.BytesPerOp, float64(r.Total()), float64(o.Total()))
 	r.MetaCalls = mean(r.MetaCalls, o.MetaCalls, r.Span.Seconds(), o.Span.Seconds())
 	r.MetaHeaders = mean(r.MetaHeaders, o.MetaHeaders, r.Span.Seconds(), o.Span.Seconds())
+	if r.Nodes != nil && o.Nodes != nil {
+		r.Nodes = &Nodes{
+			All: r.Nodes.All, Taken: r.Nodes.Taken + o.Nodes.Taken, Freed: r.Nodes.Freed + o.Nodes.Freed,
+			Before: min(r.Nodes.Before, o.Nodes.Before), After: min(r.Nodes.After, o.Nodes.After),
+		}
+	}
 	clients, span := r.Clients, r.Span+o.Span
 	r.Merge(&o.Result)
 	r.Clients, r.Span = clients, span

@@ -3,6 +3,7 @@ package experiment
 import (
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -30,6 +31,8 @@ type Report struct {
 	// Parts are the reports of the figures, if the experiment has several. The report itself then
 	// has no rows.
 	Parts []*Report `json:"parts,omitempty"`
+	// Failures says which rows count for nothing, and why.
+	Failures []string `json:"failures,omitempty"`
 	// Summary says in sentences how the rows compare with the paper's values.
 	Summary []string `json:"summary,omitempty"`
 	// Chart is the picture of the rows; nil means that there is none.
@@ -114,6 +117,23 @@ func (r *Report) Add(cells ...Cell) {
 		panic(fmt.Sprintf("experiment %s: %d cells for %d columns", r.Experiment, len(cells), len(r.columns)))
 	}
 	r.Rows = append(r.Rows, Row{cells, r.columns})
+}
+
+// fail notes that a row counts for nothing.
+func (r *Report) fail(format string, args ...any) {
+	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
+}
+
+// Err returns an error if rows of the report or of its parts count for nothing.
+func (r *Report) Err() error {
+	list := slices.Clone(r.Failures)
+	for _, p := range r.Parts {
+		list = append(list, p.Failures...)
+	}
+	if len(list) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(list, "\n"))
 }
 
 // begin tells the watcher that a measurement begins.

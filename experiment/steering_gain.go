@@ -43,6 +43,7 @@ var steeringGain = Experiment{
 type steeringBody struct {
 	rows    []int
 	clients int
+	times   times
 	quick   bool
 }
 
@@ -99,6 +100,7 @@ const rackClients = 16
 
 func (b *steeringBody) Flags(fs *pflag.FlagSet) {
 	fs.IntSliceVar(&b.rows, "rows", nil, "numbers of the loads to measure, as in the list above, separated by commas (default: all)")
+	b.times.flags(fs)
 	fs.IntVar(&b.clients, "clients", 0, fmt.Sprintf("clients of each row, 1 to %d (default: as the row says; on a rack 16)", maxClients))
 }
 
@@ -128,7 +130,7 @@ func (b *steeringBody) Check(at Place) error {
 		}
 	}
 	b.quick = at.Quick
-	return nil
+	return b.times.check()
 }
 
 func (b *steeringBody) Run(ctx context.Context, pl Platform, r *Report) error {
@@ -166,7 +168,7 @@ func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *ste
 	if b.clients > 0 {
 		l.Clients = b.clients
 	}
-	if b.quick {
+	if b.times.set(&l, pl.On()); b.quick {
 		l.hasten(pl.On())
 		if b.clients == 0 {
 			l.Clients /= 8
@@ -185,6 +187,7 @@ func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *ste
 		}
 		f := figuresOf(&res)
 		r.end("%.3g Mops", f.mops)
+		f.judge(r, b.quick, "%s, steering %s", row.name, how)
 		r.Add(append([]Cell{Label(row.name), Num(float64(l.Clients)), Label(how)}, f.cells(plain, says)...)...)
 		if plain == nil {
 			plain = &f

@@ -62,14 +62,18 @@ const cloverColumnsHelp = "  Mops              operations, in millions per secon
 	"  ÷ (after a p99)   the p99 without steering divided by this p99: above 1 is better\n" +
 	"  META CALLS/s      requests that the metadata server answers per second\n" +
 	"  META READS/s      headers of nodes that the metadata server reads per second\n" +
-	"  FAILED            number of operations that failed, had a wrong value or found no key\n"
+	"  FAILED            number of operations that failed, had a wrong value or found no key\n" +
+	"  STEADY            yes: both halves of the counted time have as many operations, and as many nodes became free as were\n" +
+	"                    taken, so the store could go on like this; otherwise the reason, and the exit status is 1\n"
 
 // cloverFigures are the numbers of one run that tables show.
 type cloverFigures struct {
 	mops, firstTry, rtts, rpcs, bytes, readP99, writeP99 float64
 	metaCalls, metaHeaders                               float64
 	failed                                               uint64
-	wrote                                                bool // true: the run had writes, so firstTry has a meaning
+	wrote                                                bool   // true: the run had writes, so firstTry has a meaning
+	unsteady                                             string // why the run was not in steady state
+	error                                                string // the first error of an operation
 }
 
 func figuresOf(res *StoreResult) cloverFigures {
@@ -78,6 +82,7 @@ func figuresOf(res *StoreResult) cloverFigures {
 		mops: res.Throughput() / 1e6, firstTry: res.FirstTryShare(), rtts: res.Summary().RTTsPerOp,
 		rpcs: float64(res.RPCs) / float64(max(1, res.Total())), bytes: res.BytesPerOp, readP99: us(kv.KindRead), writeP99: us(kv.KindUpdate),
 		metaCalls: res.MetaCalls, metaHeaders: res.MetaHeaders, failed: res.failures(), wrote: res.Writes() > 0,
+		unsteady: res.unsteady(), error: res.FirstError,
 	}
 }
 
@@ -106,6 +111,7 @@ var cloverColumns = []Column{
 	{Key: "metaCalls", Title: "META CALLS/s", Format: "%.3g"},
 	{Key: "metaHeaders", Title: "META READS/s", Format: "%.3g"},
 	{Key: "failed", Title: "FAILED"},
+	{Key: "steady", Title: "STEADY"},
 }
 
 // published has the paper's values for the cells of one row. mops and firstTry (in words) are those
@@ -135,6 +141,19 @@ func (f *cloverFigures) cells(plain *cloverFigures, p published) []Cell {
 		Beside(f.mops, p.mops), times(f.mops, base.mops, p.gain), first, Num(f.rtts), Num(f.rpcs), Num(f.bytes), times(base.bytes, f.bytes, p.saved),
 		unlessZero(f.readP99), times(base.readP99, f.readP99, p.readP99), unlessZero(f.writeP99), times(base.writeP99, f.writeP99, p.writeP99),
 		unlessZero(f.metaCalls), unlessZero(f.metaHeaders), Num(float64(f.failed)),
+		Label(cmp.Or(f.unsteady, "yes")),
+	}
+}
+
+// judge makes the report fail if operations of a row have failed, or if its run was not in steady
+// state. A run with --quick is too short to be in steady state.
+func (f *cloverFigures) judge(r *Report, quick bool, format string, args ...any) {
+	row := fmt.Sprintf(format, args...)
+	switch {
+	case f.failed > 0:
+		r.fail("%s: %d operations failed: %s", row, f.failed, cmp.Or(f.error, "no value, or a wrong one"))
+	case f.unsteady != "" && !quick:
+		r.fail("%s: not steady: %s", row, f.unsteady)
 	}
 }
 
@@ -175,6 +194,7 @@ type contentionBody struct {
 	reporter string
 	start    startFlag
 	started  CloverStart // the parsed value of the flag --start
+	times    times
 	quick    bool
 }
 
@@ -185,6 +205,7 @@ func (b *contentionBody) Flags(fs *pflag.FlagSet) {
 	fs.IntVar(&b.share, "share-qp", 0, fmt.Sprintf("how many clients of a host share a queue pair to the memory server, 1 to %d (default: each client has its own)", clover.MaxGroup))
 	fs.StringVar(&b.reporter, "reporter", ofClient, "how Clover's metadata server learns of appends: from each client itself (client) or from all clients of a host "+
 		"together (process)")
+	b.times.flags(fs)
 	b.start.rackFlag(fs, "threads, replicas and balance, like 'threads=4 replicas=2'; replicas only with --steer none")
 }
 
@@ -209,6 +230,9 @@ func (b *contentionBody) Check(at Place) error {
 		return fmt.Errorf("--share-qp %d: want 0 to %d clients on a queue pair", b.share, clover.MaxGroup)
 	}
 	b.quick = at.Quick
+	if err := b.times.check(); err != nil {
+		return err
+	}
 	if err := oneOf("reporter", b.reporter, ofClient, ofProcess); err != nil {
 		return err
 	}
@@ -235,7 +259,7 @@ func (b *contentionBody) Run(ctx context.Context, pl Platform, r *Report) error 
 		var plain *cloverFigures
 		for _, steer := range kinds {
 			l := Clover{Clients: clients, Writes: w, Zipf: 0.99, Share: b.share, Merge: b.reporter == ofProcess, Start: b.started, Switch: steering(steer, "", 0)}
-			if b.quick {
+			if b.times.set(&l, pl.On()); b.quick {
 				l.hasten(pl.On())
 			}
 			n++
@@ -246,6 +270,7 @@ func (b *contentionBody) Run(ctx context.Context, pl Platform, r *Report) error 
 			}
 			f := figuresOf(&res)
 			r.end("%.3g Mops", f.mops)
+			f.judge(r, b.quick, "%g%% writes, %d clients, steer %s", w, clients, steer)
 			says := b.paper(w, clients, steer)
 			r.Add(append([]Cell{Num(w), Num(float64(clients)), Label(steer)}, f.cells(plain, says)...)...)
 			plain = &f

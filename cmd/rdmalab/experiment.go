@@ -205,7 +205,7 @@ func (x *experimentRun) run(cmd *cobra.Command) error {
 	if x.out != "" {
 		err = errors.Join(err, writeReport(x.out, r))
 	}
-	return errors.Join(err, x.write(cmd, r))
+	return errors.Join(err, x.write(cmd, r), r.Err())
 }
 
 func (x *experimentRun) write(cmd *cobra.Command, r *experiment.Report) error {

@@ -56,13 +56,6 @@ const (
 	loadLimit = clock.Time(time.Second)
 	readLimit = clock.Time(4 * time.Second)
 	lease     = time.Minute // longer than a run, so that no lease is renewed in it
-	// defaultWarm is how long clients work before operations are counted. At the beginning each
-	// client knows the newest node of each key, so writes are fast. After some 10 ms, other clients
-	// have written most keys since a client accessed them last, and the throughput of writes has
-	// collapsed. defaultRun is how long operations are counted. publishedPool bounds both: at 6.5
-	// million writes a second the pool lasts for 50 ms.
-	defaultWarm = 20 * time.Millisecond
-	defaultRun  = 5 * time.Millisecond
 	// storePatience is the patience of the authors' clients. It ends operations on a key whose chain
 	// the published program has linked into a circle: these never succeed.
 	storePatience = time.Second
@@ -89,11 +82,12 @@ type cloverRun struct {
 	// counted.
 	meta          *meta.Server
 	calls, walked uint64
+	nodes         experiment.Nodes
 }
 
 func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.StoreResult, error) {
 	l.Keys, l.Value, l.Pool, l.Seed = cmp.Or(l.Keys, 1024), cmp.Or(l.Value, 104), cmp.Or(l.Pool, publishedPool), cmp.Or(l.Seed, 1)
-	l.Warm, l.Run, l.Servers = cmp.Or(l.Warm, defaultWarm), cmp.Or(l.Run, defaultRun), max(l.Servers, l.Start.Replicas, 1)
+	l.Warm, l.Run, l.Servers = cmp.Or(l.Warm, experiment.DefaultWarm), cmp.Or(l.Run, experiment.DefaultRun), max(l.Servers, l.Start.Replicas, 1)
 	if _, ok := layout.ClassOf(l.Value + layout.Hardened.Overhead()); !ok || l.Value < 0 {
 		return experiment.StoreResult{}, fmt.Errorf("no node holds a value of %d bytes", l.Value)
 	}
@@ -118,16 +112,20 @@ func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.Store
 	r.rack.At(readLimit.Add(l.Warm+l.Run), r.count)
 	out, err := r.measure(ctx, readLimit)
 	out.MetaCalls, out.MetaHeaders = float64(r.calls)/l.Run.Seconds(), float64(r.walked)/l.Run.Seconds()
+	out.Nodes = &r.nodes
 	return out, err
 }
 
 // count is called at the beginning and at the end of the time in which operations are counted.
 // After the second call of count, the fields calls and walked have the increase of the metadata
-// server's counters since the first one.
+// server's counters since the first one, and nodes has what became of the nodes since then.
 func (r *cloverRun) count() {
 	if r.meta != nil {
 		st := r.meta.Snapshot()
 		r.calls, r.walked = st.Requests-r.calls, st.Walked-r.walked
+		n := &r.nodes
+		n.All, n.Taken, n.Freed = st.Nodes, st.Granted-n.Taken, st.Freed-n.Freed
+		n.Before, n.After = n.After, st.Free
 	}
 }
 
@@ -173,6 +171,7 @@ func (r *cloverRun) serve() {
 		s, err := meta.New(meta.Config{
 			Context: ctx, Manager: md.Manager(ctx), Servers: servers, Format: layout.Hardened, Keys: int(2 * r.load.Keys), Lease: lease,
 			Shares: r.shares(), Replicas: r.load.Start.Replicas, Balance: r.load.Start.Balance, Pace: r.pace(ctx.Runtime()),
+			OneVersion: mode(&r.load.Switch) == experiment.Published,
 		})
 		if r.meta = s; err == nil {
 			err = s.Serve()

@@ -21,6 +21,9 @@ type Result struct {
 	// Span is the time during which operations were counted.
 	Span time.Duration
 	Ops  [kinds]uint64
+	// Halves has the operations that began in the first and in the second half of Span, if the run
+	// had a fixed duration. In steady state they are equal.
+	Halves [2]uint64
 	// FirstTry counts writes (updates, inserts, deletes, read-modify-writes) that succeeded at the
 	// first attempt. Retries counts attempts that failed because another client changed the key
 	// first.
@@ -95,6 +98,8 @@ func (r *Result) Merge(o *Result) {
 	for k := range o.Spent {
 		r.spend(Kind(k), 0, &o.Spent[k])
 	}
+	r.Halves[0] += o.Halves[0]
+	r.Halves[1] += o.Halves[1]
 	r.FirstTry += o.FirstTry
 	r.Retries += o.Retries
 	r.RTTs += o.RTTs

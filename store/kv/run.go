@@ -108,6 +108,9 @@ func (c *runner) run(stop func() bool) (*Result, error) {
 			break
 		}
 		if c.once(c.next(c.rt.Now().Sub(begin)), start, start >= counted) {
+			if c.cfg.Duration > 0 {
+				c.result.Halves[min(1, 2*start.Sub(counted)/c.cfg.Duration)]++
+			}
 			span.grow(start, c.rt.Now())
 		}
 	}

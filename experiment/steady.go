@@ -1,0 +1,87 @@
+package experiment
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// Nodes says what became of a store's nodes in a stretch of time.
+type Nodes struct {
+	// All is the number of nodes. Before and After are how many were free at the beginning and at the
+	// end.
+	All, Before, After uint64
+	// Taken is how many nodes clients got, Freed how many became free.
+	Taken, Freed uint64
+}
+
+// A run is in steady state if it could go on like this for ever. Its two halves then have the same
+// number of operations, but for halfMargin of it, and as many nodes become free as clients get, but
+// for nodeMargin of all nodes. halfNoise is how many operations more or fewer are no sign of
+// anything: three standard deviations of a count with as many operations.
+const (
+	halfMargin = 0.10
+	nodeMargin = 0.02
+)
+
+func halfNoise(n float64) float64 { return 3 * math.Sqrt(n) }
+
+// unsteady returns why a run was not in steady state, or "" if it was.
+func (r *StoreResult) unsteady() string {
+	if r.Total() == 0 {
+		return "no operation succeeded"
+	}
+	a, b := float64(r.Halves[0]), float64(r.Halves[1])
+	if d := math.Abs(a - b); a+b > 0 && d > halfMargin*max(a, b) && d > halfNoise(a+b) {
+		return fmt.Sprintf("%.0f operations in the first half, %.0f in the second", a, b)
+	}
+	n := r.Nodes
+	if n == nil {
+		return ""
+	}
+	margin := nodeMargin * float64(n.All)
+	switch lost := float64(n.Taken) - float64(n.Freed); {
+	case lost > margin:
+		return fmt.Sprintf("%d nodes taken, %d freed", n.Taken, n.Freed)
+	case float64(n.Before)-float64(n.After) > margin:
+		return fmt.Sprintf("%d nodes free at the beginning, %d at the end", n.Before, n.After)
+	}
+	return ""
+}
+
+// times are how long a load of Clover runs before operations are counted, and while they are.
+type times struct{ warm, run time.Duration }
+
+func (t *times) flags(fs *pflag.FlagSet) {
+	fs.DurationVar(&t.warm, "warm", 0, fmt.Sprintf("how long clients work before operations are counted (default %v; on a rack 500ms)", DefaultWarm))
+	fs.DurationVar(&t.run, "for", 0, fmt.Sprintf("how long operations are counted (default %v; on a rack 2s)", DefaultRun))
+}
+
+func (t *times) check() error {
+	if t.warm < 0 || t.run < 0 {
+		return errors.New("--warm and --for: want a time like 200ms")
+	}
+	return nil
+}
+
+// The default times of a load of Clover in the simulator. In the first milliseconds clients still
+// know the newest node of each key, and no node is used a second time. After DefaultWarm each load is
+// in steady state.
+const (
+	DefaultWarm = 40 * time.Millisecond
+	DefaultRun  = 40 * time.Millisecond
+	rackWarm    = 500 * time.Millisecond
+	rackRun     = 2 * time.Second
+)
+
+// set puts the times into a load.
+func (t *times) set(l *Clover, on string) {
+	l.Warm, l.Run = cmp.Or(t.warm, DefaultWarm), cmp.Or(t.run, DefaultRun)
+	if on == OnRack {
+		l.Warm, l.Run = cmp.Or(t.warm, rackWarm), cmp.Or(t.run, rackRun)
+	}
+}
