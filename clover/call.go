@@ -45,9 +45,7 @@ type session struct {
 	// front is, by class, the highest version that the client has seen lately. It writes its nodes
 	// with no lower version (layout.Version.Pace).
 	front [layout.Classes]layout.Version
-	// scarce is true if the metadata server has asked clients to return spare nodes.
-	scarce bool
-	gc     reports
+	gc    reports
 
 	cost  kv.Cost // cost of the current operation
 	ops   [3]remotemem.Op
@@ -112,6 +110,8 @@ type membership struct {
 	// granted is how many nodes the metadata server gave at the last request; 0 means that there was
 	// none. If there are few, the client reports its appends sooner: see session.enough.
 	granted int
+	// scarce is true if the metadata server has asked clients to return spare nodes.
+	scarce bool
 	// taken is an upper limit for the number of nodes that the client was given and that are
 	// neither spare nor known to be linked. It includes nodes in answers that were lost, and nodes
 	// whose return was not answered.
@@ -203,7 +203,7 @@ func (c *session) readAnswer(op rpc.Op, sent clock.Time) (*rpc.Answer, error) {
 // later calls, so the answer may also name an older epoch.
 func (c *session) renew(sent clock.Time, a *rpc.Answer) {
 	c.lease.Extend(sent)
-	c.scarce, c.lease.clock = a.Scarce, max(c.lease.clock, a.Clock)
+	c.lease.scarce, c.lease.clock = a.Scarce, max(c.lease.clock, a.Clock)
 	if int32(a.Epoch-c.lease.epoch) > 0 {
 		c.lease.epoch = a.Epoch
 		c.forgetLocations()
@@ -302,10 +302,9 @@ func (c *session) hello(deadline clock.Time) error {
 
 func (c *session) welcome(a *rpc.Answer, sent clock.Time) error {
 	w := a.Welcome
-	c.scarce = a.Scarce
 	c.lease = membership{
 		Term: lease.Begin(w.Lease, sent), client: w.Client, owner: w.Owner, incarnation: w.Incarnation, epoch: a.Epoch, confirmed: a.Epoch,
-		clock: a.Clock,
+		clock: a.Clock, scarce: a.Scarce,
 	}
 	c.space, c.format = w.Space, w.Format
 	return c.addServers(w.Servers)
@@ -323,8 +322,8 @@ func (c *appender) begin(deadline clock.Time) error {
 	}
 	c.hear()
 	c.settleDown(deadline)
-	c.report(c.scarce || c.due())
-	if c.scarce {
+	c.report(c.lease.scarce || c.due())
+	if c.lease.scarce {
 		c.giveBack(min(deadline, c.lease.Until))
 	}
 	if c.gc.dropped && c.fab.Connected(c.meta) {

@@ -127,7 +127,7 @@ func (c *session) report(now bool) {
 	}
 	g.request = rpc.Request{Op: rpc.OpGC, N: n}
 	copy(g.request.Records[:n], g.records)
-	if last := &g.records[len(g.records)-1]; n >= c.enough() && !last.Deleted && !c.scarce && !c.ended {
+	if last := &g.records[len(g.records)-1]; n >= c.enough() && !last.Deleted && !c.lease.scarce && !c.ended {
 		c.want(&g.request, last.New)
 	}
 	b := c.message(&g.request, slotReport)

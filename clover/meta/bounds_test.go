@@ -184,7 +184,7 @@ func TestShareOfUnusedSegments(t *testing.T) {
 	for i := range 4 {
 		s.release(node(s, 0, i, 1))
 	}
-	if got, want := s.share(0, 1000), max(1, min(max(fewest, per), (4+6*per)/4)); got != want {
+	if got, want := s.share(0, 1000), max(1, min(max(fewest, per), (4+6*per)/8)); got != want {
 		t.Errorf("%d nodes, want %d", got, want)
 	}
 	s.segments.Table = slab.NewTable(2, 0)

@@ -248,7 +248,7 @@ func TestErasedKeysAreForgotten(t *testing.T) {
 
 // A client gets a part of the nodes that are left, so that others get some, but at least one.
 func TestShareOfAClient(t *testing.T) {
-	for _, c := range []struct{ left, clients, n, want int }{{20, 0, 100, 10}, {20, 1, 100, 10}, {20, 2, 100, 5}, {20, 2, 3, 3}, {1, 1, 100, 1}, {2, 1, 0, 1}} {
+	for _, c := range []struct{ left, clients, n, want int }{{20, 0, 100, 5}, {20, 1, 100, 5}, {20, 2, 100, 2}, {40, 2, 3, 3}, {1, 1, 100, 1}, {2, 1, 0, 1}} {
 		s, now := segmented(8), clock.Time(0)
 		s.rt, s.clients = ticking{now: &now}, map[uint32]*client{}
 		s.space = layout.Space{Servers: 2, Shortcuts: 4}

@@ -31,10 +31,11 @@ func TestNodesOfAServer(t *testing.T) {
 		near, n int
 		want    []int
 	}{
-		{2, 2, []int{1, 1}},
-		{0, 2, []int{0, 1}},
+		{2, 2, []int{1, 1}}, // a quarter of eight
+		{0, 2, []int{0}},
 		{2, 3, []int{1}},
-		{2, 2, []int{0}}, // three are left for a client that has some
+		{2, 1, []int{1}},
+		{2, 2, []int{0}}, // no node of this server is left
 		{99, 2, []int{0}},
 	} {
 		got := servers(c.near, c.n)

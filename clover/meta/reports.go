@@ -44,6 +44,10 @@ const tidyPause = time.Millisecond
 // with records that are due, so that neither waits for the other.
 const tidyAfter = 4
 
+// scanty is how many times as many nodes should be free as wait for the directory: if there are fewer,
+// the server does not pause.
+const scanty = 4
+
 // catchUpRounds is the largest number of round trips that catchUp makes for each group of `lanes`
 // chains. Meanwhile a server without request threads answers no client.
 const catchUpRounds = 32
@@ -65,6 +69,8 @@ type tidier struct {
 	// due are these entries. The server has handled the first `done` of them.
 	due  []*entry
 	done int
+	// waiting is how many nodes were superseded since the last round.
+	waiting int
 	// at is the earliest time of the next round. answered is how many requests the server has
 	// answered since it last handled some entries.
 	at       clock.Time
@@ -118,7 +124,7 @@ func (s *chains) collect(client uint32, records []rpc.Record) {
 				e.reported = append(e.reported, reported{rec.New, client, s.clock})
 				s.note(e)
 			}
-			s.tidyLater(e)
+			s.tidy.add(e)
 		}
 	}
 }
@@ -133,6 +139,7 @@ func (s *chains) adopt(e *entry, client uint32, rec *rpc.Record) bool {
 	}
 	s.linked(rec.New)
 	e.passed = append(e.passed, e.at)
+	s.tidy.waiting++
 	e.at, e.by, e.since, e.recorded, e.ended, e.last = rec.New, client, s.clock, false, false, false
 	n := 0
 	for ; n < len(e.reported) && e.reported[n].before(client, rec); n++ {
@@ -151,21 +158,29 @@ func (s *chains) supersede(e *entry, l layout.Location) {
 	}
 	delete(s.nodes.held, l.Handle)
 	e.passed = append(e.passed, l)
+	s.tidy.waiting++
 }
 
-// tidyLater adds an entry to those whose records the server will write.
-func (s *chains) tidyLater(e *entry) {
+// add adds an entry to those whose records the server will write, if its record is out of date.
+func (t *tidier) add(e *entry) {
 	if !e.due && (!e.recorded || e.closing) {
 		e.due = true
-		s.tidy.due = append(s.tidy.due, e)
+		t.due = append(t.due, e)
 	}
 }
 
-// tidyDue reports whether the server must handle entries now: the pause is over, and the server has
-// no request or has answered enough.
+// tidyDue reports whether the server must handle entries now: the pause is over, or clients may soon
+// need the nodes, and the server has no request or has answered enough.
 func (s *chains) tidyDue(now clock.Time) bool {
 	t := &s.tidy
-	return len(t.due) > 0 && now >= t.at && (t.answered == 0 || t.answered >= tidyAfter)
+	if len(t.due) == 0 || t.answered > 0 && t.answered < tidyAfter {
+		return false
+	}
+	free := 0
+	for c := range s.nodes.free {
+		free += s.nodes.free[c].Len(anywhere)
+	}
+	return now >= t.at || scanty*t.waiting > free
 }
 
 // advance writes the records of entries that are due, and frees their superseded nodes, beginning
@@ -178,7 +193,7 @@ func (s *chains) advance(all bool) {
 		n := min(len(t.due)-t.done, lanes)
 		batch := append(s.walk.touched[:0], t.due[t.done:t.done+n]...)
 		if t.done += n; t.done == len(t.due) {
-			t.due, t.done = t.due[:0], 0
+			t.due, t.done, t.waiting = t.due[:0], 0, 0
 			t.at = s.rt.Now().Add(tidyPause)
 		}
 		closing := s.walk.closing[:0]

@@ -225,14 +225,16 @@ const fewest = 4
 
 // share returns how many nodes a client gets when it asks for n. In a shared space it gets at most
 // as many as a segment has, or `fewest` if a segment has fewer. It gets fewer if few nodes are
-// free, because other clients cannot use the nodes that it holds, or has linked and not reported.
+// free, because other clients cannot use the nodes that it holds, or has linked and not reported:
+// with a quarter of an equal share, a client can have some of each of two servers, and as many on
+// the way back.
 func (s *pool) share(c layout.Class, n int) int {
 	left := s.nodes.free[c].Len(anywhere)
 	if s.space.Shared {
 		left += s.segments.Unused(anywhere) * s.space.PerSegment(c)
 		n = min(n, max(fewest, s.space.PerSegment(c)))
 	}
-	return max(1, min(n, left/(2*max(1, len(s.clients)))))
+	return max(1, min(n, left/(4*max(1, len(s.clients)))))
 }
 
 // reserved returns how many free nodes of a class are reserved for tombstones. A request for other

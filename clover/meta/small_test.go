@@ -141,12 +141,12 @@ func TestEntryAtTheEndOfItsChain(t *testing.T) {
 		cl, n := holder(t, s, 1, 2)
 		e := opened(t, s, cl, 1, n[0])
 		e.reported, e.closing = []reported{{at: n[1]}}, true
-		s.tidyLater(e)
+		s.tidy.add(e)
 		if s.advance(true); len(e.reported) != 0 || e.closing || !e.ended || len(s.walk.behind) != 0 {
 			t.Errorf("%+v, %d behind", e, len(s.walk.behind))
 		}
 		e.reported, e.recorded, e.ended = []reported{{at: n[1]}}, false, false
-		s.tidyLater(e)
+		s.tidy.add(e)
 		if s.advance(true); len(e.reported) != 1 || e.ended || len(s.walk.behind) != 1 { // the end is only read by catchUp
 			t.Errorf("%+v, %d behind", e, len(s.walk.behind))
 		}

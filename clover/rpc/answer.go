@@ -42,20 +42,25 @@ type Stats struct {
 	// filled the memory of a server again. Broken counts chains that led to a node with a wrong
 	// header.
 	Requests, Refused, Walked, Recovered, Losses, Broken uint64
-	// Granted counts the nodes that clients got, and Freed those that became free again or for the
-	// first time.
-	Granted, Freed uint64
 	// Epoch is the present epoch, Clients the number of clients. Keys is how many keys exist,
 	// LostKeys included. Slots is how many keys the store can hold.
 	Epoch, Clients, Keys, LostKeys, Slots uint64
-	// Nodes is the number of all nodes. The other fields are the numbers of nodes in each state:
-	// see package meta.
-	Nodes, Free, Held, Linked, Worn uint64
+	NodeStats
 	ClassStats
 	// Copies is the number of copies of each node. Away is the number of memory servers whose
 	// copies do not count.
 	Copies, Away uint64
 	Servers      []Share
+}
+
+// NodeStats says what became of the nodes.
+type NodeStats struct {
+	// Nodes is the number of all nodes. Free, Held, Linked and Worn are the numbers of nodes in each
+	// state: see package meta.
+	Nodes, Free, Held, Linked, Worn uint64
+	// Granted counts the nodes that clients got, and Freed those that became free again or for the
+	// first time.
+	Granted, Freed uint64
 }
 
 // Share is the number of a memory server's nodes, and of those that are free. When clients request

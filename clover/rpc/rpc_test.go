@@ -62,7 +62,7 @@ func answers() []Answer {
 		Client:      3, Lease: time.Second, Format: layout.Hardened, Servers: servers,
 		Space: layout.Space{Servers: layout.MaxServers, Shortcuts: 9, Entries: layout.Counts{3: 8}},
 	}
-	return []Answer{a, {Seq: 10, Status: NotFound}, {Seq: 11, Welcome: w}, {Seq: 12, Stats: &Stats{Requests: 1, Worn: 9, Servers: []Share{{1, 2, 3}, {4, 5, 6}}}}}
+	return []Answer{a, {Seq: 10, Status: NotFound}, {Seq: 11, Welcome: w}, {Seq: 12, Stats: &Stats{Requests: 1, NodeStats: NodeStats{Worn: 9}, Servers: []Share{{1, 2, 3}, {4, 5, 6}}}}}
 }
 
 func TestAnswers(t *testing.T) {

@@ -352,8 +352,8 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover: appends wait for further ones for ever", "clover/call.go",
-		"c.report(c.scarce || c.due())",
-		"c.report(c.scarce)",
+		"c.report(c.lease.scarce || c.due())",
+		"c.report(c.lease.scarce)",
 		"clover TestReportsDoNotWaitForFurtherAppends",
 	},
 	{

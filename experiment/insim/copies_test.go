@@ -24,8 +24,8 @@ func TestRoundTripsOfCopies(t *testing.T) {
 	}
 }
 
-// The threads of --start take requests of the metadata server at the same time: with one thread,
-// calls wait.
+// One thread of the metadata server is enough for clients that write at full rate: they exchange
+// reports and nodes by the dozen.
 func TestThreadsOfStart(t *testing.T) {
 	run := func(threads int) float64 {
 		r, err := (&Sim{Cost: model(t, "connectx5")}).Clover(t.Context(), experiment.Clover{
@@ -36,7 +36,7 @@ func TestThreadsOfStart(t *testing.T) {
 		}
 		return r.Throughput()
 	}
-	if one, many := run(1), run(16); many < 1.1*one {
+	if one, many := run(1), run(16); many > 1.02*one {
 		t.Errorf("%g operations a second with one thread, %g with sixteen", one, many)
 	}
 }
