@@ -15,10 +15,10 @@ func TestAbsorbedNodeOfADeletedKeyIsFreed(t *testing.T) {
 	s.space = layout.Space{Servers: 1, Entries: layout.Counts{0: 16}, Shortcuts: 4}
 	e := &entry{key: 1, at: at(1), recorded: true, mirrored: true}
 	s.keys = map[uint64]*entry{1: e}
-	s.nodes.held = map[layout.Handle]held{2: {client: 1, version: 1}}
+	s.nodes.held = heldOf(map[layout.Handle]held{2: {client: 1, version: 1}})
 	s.forget(e) // the key was deleted
 	s.collect(1, []rpc.Record{{Key: 1, New: at(2)}})
-	if h, ok := s.nodes.held[2]; ok {
+	if h, ok := s.nodes.held.at(2); ok {
 		t.Errorf("node 2 stays held %+v, due %d, behind %d, free %d", h, len(s.tidy.due), len(s.walk.behind), s.nodes.free[0].Len(anywhere))
 	}
 }

@@ -15,7 +15,7 @@ import (
 // All nodes of a new store are free in version 1, class by class, in turn from all servers.
 func TestNodesOfANewStore(t *testing.T) {
 	s, _ := lossy()
-	clear(s.nodes.held)
+	s.nodes.held = heldNodes{}
 	s.space.Entries = layout.Counts{0: 2, 3: 2}
 	s.freeAll()
 	for _, c := range []layout.Class{0, 3} {
@@ -65,14 +65,14 @@ func TestNodeWithItsLastVersion(t *testing.T) {
 // does not delay that.
 func TestAllNodesOfTheOrphan(t *testing.T) {
 	s, _ := lossy()
-	clear(s.nodes.held)
+	s.nodes.held = heldNodes{}
 	now := clock.Time(10)
 	s.rt, s.clients, s.orphans, s.void = ticking{now: &now}, map[uint32]*client{}, true, false
 	s.orphansAfter = s.fences.Add(3)
 	s.fences.Leave([]bool{true, true})
 	for i := range 2 {
 		for n := range 4 {
-			s.nodes.held[node(s, i, n, 1).Handle] = held{client: orphan, version: 4}
+			s.nodes.held.put(node(s, i, n, 1).Handle, held{client: orphan, version: 4})
 		}
 	}
 	s.recoverOrphans(now)
@@ -93,7 +93,7 @@ func TestReportOfAKeyThatHasGone(t *testing.T) {
 	for _, void := range []bool{false, true} {
 		s, cl := lossy()
 		l := node(s, 1, 0, 1)
-		s.nodes.held[l.Handle] = held{client: cl.id, version: 1, void: void}
+		s.nodes.held.put(l.Handle, held{client: cl.id, version: 1, void: void})
 		s.collect(cl.id, []rpc.Record{{Key: 9, New: l}})
 		if isFree(s, l.Handle) == void || s.heldAs(cl.id, l) != void || len(s.tidy.due) != 0 {
 			t.Errorf("void %v: free %v, held %v, %d due", void, isFree(s, l.Handle), s.heldAs(cl.id, l), len(s.tidy.due))
@@ -120,9 +120,9 @@ func TestNodesThatAreNotAdopted(t *testing.T) {
 		s, cl := lossy()
 		e := c.e
 		e.key, e.at, s.keys[1] = 1, node(s, 1, 0, 1), &e
-		delete(s.nodes.held, e.at.Handle)
+		s.nodes.held.drop(e.at.Handle)
 		c.rec.Key, c.rec.New = 1, node(s, 1, 1, 1)
-		s.nodes.held[c.rec.New.Handle] = held{client: cl.id, version: 1, void: c.void}
+		s.nodes.held.put(c.rec.New.Handle, held{client: cl.id, version: 1, void: c.void})
 		s.collect(cl.id, []rpc.Record{c.rec})
 		if (e.at == c.rec.New) != c.adopted || (len(e.reported) == 0) != c.adopted {
 			t.Errorf("%s: %+v", name, e)
@@ -211,7 +211,7 @@ func TestNoNodeNow(t *testing.T) {
 		s.segments.restAt = now + clock.Time(restPause) + 1 // no search
 		s.sweepAt = now + 1
 		s.clients = map[uint32]*client{7: {id: 7, heard: now, epoch: 0}, 8: {id: 8, heard: now}}
-		s.nodes.held[node(s, 1, 0, 1).Handle] = held{client: c.holder, version: 1}
+		s.nodes.held.put(node(s, 1, 0, 1).Handle, held{client: c.holder, version: 1})
 		if c.worn {
 			s.nodes.worn = []worn{{handle: node(s, 1, 1, 1).Handle, epoch: s.epoch}}
 		}
@@ -260,7 +260,7 @@ func TestHelloEndsTheNumberBefore(t *testing.T) {
 // segment is given by the server that is named.
 func TestOneNodeIsEnough(t *testing.T) {
 	s, cl := lossy()
-	clear(s.nodes.held)
+	s.nodes.held = heldNodes{}
 	s.clients = map[uint32]*client{cl.id: cl}
 	now := clock.Time(1000)
 	s.rt = ticking{now: &now}

@@ -109,10 +109,10 @@ func TestReportedNodes(t *testing.T) {
 	} {
 		s, _ := lossy()
 		l := node(s, 1, 1, 1)
-		s.nodes.held[l.Handle] = c.now
+		s.nodes.held.put(l.Handle, c.now)
 		e.reported, e.passed = []reported{{at: l}}, nil
 		s.freeReported(e)
-		if h := s.nodes.held[l.Handle]; len(e.reported) != 0 || (len(e.passed) == 1) != c.is || (h == c.now) == c.is {
+		if h := s.nodes.held.of(l.Handle); len(e.reported) != 0 || (len(e.passed) == 1) != c.is || (h == c.now) == c.is {
 			t.Errorf("%s: %v stay reported, %+v, superseded %v", name, e.reported, h, e.passed)
 		}
 	}
@@ -121,14 +121,14 @@ func TestReportedNodes(t *testing.T) {
 // The periodic work frees worn nodes; so does a request that finds no free node.
 func TestWornNodesOfAnEarlierEpoch(t *testing.T) {
 	s, now := alone(), clock.Time(10)
-	clear(s.nodes.held)
+	s.nodes.held = heldNodes{}
 	s.rt, s.memory[0].blank, s.front = ticking{now: &now}, false, new(calls.Server)
 	s.nodes.worn = []worn{{node(s, 1, 0, 1).Handle, s.epoch - 1}}
 	if s.keep(now); s.nodes.free[0].Len(1) != 1 {
 		t.Error("a worn node is not freed by the periodic work")
 	}
 	s, cl := lossy()
-	clear(s.nodes.held)
+	s.nodes.held = heldNodes{}
 	s.epoch, s.rt, s.cfg.Lease = 3, ticking{now: &now}, time.Second
 	cl.epoch, cl.heard = 3, now
 	s.clients = map[uint32]*client{cl.id: cl}

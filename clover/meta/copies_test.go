@@ -23,8 +23,8 @@ func TestAllNodesAreFilled(t *testing.T) {
 		if n*size < 2*bulkLen || n*size%bulkLen == 0 {
 			t.Errorf("%d nodes: too few", n)
 		}
-		if err := s.holdRun(0, first, n); err != nil || s.nodes.held[first] != (held{client: orphan, void: true}) {
-			t.Errorf("a node without a header is %+v, %v", s.nodes.held[first], err)
+		if err := s.holdRun(0, first, n); err != nil || s.nodes.held.of(first) != (held{client: orphan, void: true}) {
+			t.Errorf("a node without a header is %+v, %v", s.nodes.held.of(first), err)
 		}
 		from, _ := s.space.Place(first)
 		to := s.space.Copy(from, 1)
@@ -46,11 +46,11 @@ func TestAllNodesAreFilled(t *testing.T) {
 		if got, err := s.readBulk(1, to.Offset, len(want)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("the copies differ: %v", err)
 		}
-		if err := s.holdRun(0, first, n); err != nil || len(s.nodes.held) != n {
+		if err := s.holdRun(0, first, n); err != nil || s.nodes.held.len() != n {
 			t.Error(err)
 		}
 		for k := range n {
-			if h := s.nodes.held[first+layout.Handle(k)]; h != (held{client: orphan, version: layout.Version(1 + k%200)}) {
+			if h := s.nodes.held.of(first + layout.Handle(k)); h != (held{client: orphan, version: layout.Version(1 + k%200)}) {
 				t.Errorf("node %d is %+v", k, h)
 				break
 			}
@@ -130,8 +130,8 @@ func TestFirstCopiesAreRead(t *testing.T) {
 		if header, key, err := s.nodeHead(l); err != nil || header != layout.Header(5) || key != 77 {
 			t.Errorf("%v, key %d, %v", header, key, err)
 		}
-		if err := s.holdRun(0, l.Handle, 1); err != nil || s.nodes.held[l.Handle].version != 5 {
-			t.Errorf("%+v, %v", s.nodes.held[l.Handle], err)
+		if err := s.holdRun(0, l.Handle, 1); err != nil || s.nodes.held.of(l.Handle).version != 5 {
+			t.Errorf("%+v, %v", s.nodes.held.of(l.Handle), err)
 		}
 		if err := s.readTable(0); err != nil || s.segments.Row(0)[3] != 1 {
 			t.Errorf("%v, %v", s.segments.Row(0)[:4], err)
@@ -178,8 +178,8 @@ func TestRestartWithCopies(t *testing.T) {
 				opened(t, s, cl, uint64(k+1), n[k])
 			}
 			r.begin("md1", unwrapped, func(s *Server, _ verbs.Runtime) {
-				if len(s.keys) != 3 || len(s.slots)+3 != s.space.Slots() || s.orphans || len(s.nodes.held) != 0 || s.stats.Recovered != 3 {
-					t.Errorf("%d copies: %d keys, %d of %d slots, orphans %v, %d held", replicas, len(s.keys), len(s.slots), s.space.Slots(), s.orphans, len(s.nodes.held))
+				if len(s.keys) != 3 || len(s.slots)+3 != s.space.Slots() || s.orphans || s.nodes.held.len() != 0 || s.stats.Recovered != 3 {
+					t.Errorf("%d copies: %d keys, %d of %d slots, orphans %v, %d held", replicas, len(s.keys), len(s.slots), s.space.Slots(), s.orphans, s.nodes.held.len())
 				}
 				for k := range 3 {
 					if e := s.keys[uint64(k+1)]; e == nil || e.at != n[k] || isFree(s, n[k].Handle) || slices.Contains(s.slots, e.slot) {

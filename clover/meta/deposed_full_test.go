@@ -29,7 +29,7 @@ func TestDeposedServerSaysFullOfNothing(t *testing.T) {
 		ask := func(want rpc.Status) {
 			rt.Sleep(2 * restPause) // the server looks for segments that no chain needs once in that time
 			var open rpc.Answer
-			for h, n := range s.nodes.held {
+			for h, n := range s.nodes.held.all() {
 				s.dispatch(cl, &rpc.Request{Op: rpc.OpOpen, Key: 7, At: layout.Location{Handle: h, Version: n.version}}, &open)
 				break
 			}

@@ -146,8 +146,8 @@ func TestNodesOfOthersAreAskedFor(t *testing.T) {
 				s.clients[c.holder].heard = now
 			}
 		}
-		for h := range s.nodes.held {
-			s.nodes.held[h] = held{client: c.holder, version: 1}
+		for h := range s.nodes.held.all() {
+			s.nodes.held.put(h, held{client: c.holder, version: 1})
 		}
 		if c.after > 0 {
 			s.segments.pressed[0] = now

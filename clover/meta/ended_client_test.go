@@ -83,16 +83,16 @@ func TestNodesOfAClientAndAServerThatIsAway(t *testing.T) {
 			t.Error(err)
 		}
 		r.crash(s, 1)
-		delete(s.nodes.held, n1[1].Handle)
+		s.nodes.held.drop(n1[1].Handle)
 		if s.recoverClient(7) || !s.heldAs(7, n0[0]) {
 			t.Error("a node is taken back that may be in a chain on the server that is away")
 		}
-		s.nodes.held[n1[1].Handle] = held{client: 8, version: 1}
+		s.nodes.held.put(n1[1].Handle, held{client: 8, version: 1})
 		if s.recoverClient(8) || !s.heldAs(8, n1[1]) {
 			t.Error("a node is taken back whose header is unknown")
 		}
 		s.memory[1].blank = true
-		s.nodes.held[node(s, 0, 20, 1).Handle] = held{client: 8, version: 1}
+		s.nodes.held.put(node(s, 0, 20, 1).Handle, held{client: 8, version: 1})
 		if !s.recoverClient(8) || len(s.heldBy(8)) != 1 || !s.heldAs(8, n1[1]) {
 			t.Errorf("held %v, want the node in lost memory", s.heldBy(8))
 		}
@@ -123,7 +123,7 @@ func TestClientsThatEnd(t *testing.T) {
 		"lease over, quiet, was not ended": {cl: client{heard: 1, epoch: 3, quiet: true}, removed: true},
 	} {
 		s, now := alone(), at
-		clear(s.nodes.held)
+		s.nodes.held = heldNodes{}
 		s.rt, s.memory[0].blank, s.front = ticking{now: &now}, false, new(calls.Server)
 		s.cfg.Lease, s.cfg.Grace, s.turnedAt = lease, grace, c.turned
 		s.sweepAt = now + 1

@@ -27,9 +27,14 @@ func (f *free) pace(v layout.Version) (use layout.Version) {
 // release puts a node into the free list of its class and its server.
 func (s *pool) release(l layout.Location) {
 	if p, ok := s.space.Place(l.Handle); ok {
-		s.stats.Freed++
-		s.nodes.free[s.classOf(l.Handle)].Push(p.Server, l)
+		c, _ := layout.ClassOf(p.Len)
+		s.free(p.Server, c, l)
 	}
+}
+
+func (s *pool) free(server int, c layout.Class, l layout.Location) {
+	s.stats.Freed++
+	s.nodes.free[c].Push(server, l)
 }
 
 // give gives at most n free nodes of a class to client `to`, and appends them to `out`. It takes
@@ -51,7 +56,7 @@ func (s *pool) give(to uint32, c layout.Class, server, n, leave int, out []layou
 			break
 		}
 		s.stats.Granted++
-		s.nodes.held[l.Handle] = held{client: to, version: l.Version}
+		s.nodes.held.put(l.Handle, held{client: to, version: l.Version})
 		out = append(out, l)
 	}
 	return out

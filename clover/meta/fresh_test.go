@@ -59,8 +59,8 @@ func TestRestingSegmentsOfLostMemory(t *testing.T) {
 	s.segments.Rest(slab.Segment{Server: 1, N: 2}, 1)
 	s.voidServer(0)
 	h := s.segment(0, 2, 0)
-	if n := s.nodes.held[h]; s.segments.Rests(x) || s.segments.Resting() != 1 || !n.void || len(s.nodes.held) != 4*s.space.PerSegment(0) {
-		t.Errorf("%d segments rest, the node is %+v, %d are held", s.segments.Resting(), n, len(s.nodes.held))
+	if n := s.nodes.held.of(h); s.segments.Rests(x) || s.segments.Resting() != 1 || !n.void || s.nodes.held.len() != 4*s.space.PerSegment(0) {
+		t.Errorf("%d segments rest, the node is %+v, %d are held", s.segments.Resting(), n, s.nodes.held.len())
 	}
 }
 

@@ -109,7 +109,7 @@ func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
 	case rpc.OpReturn:
 		for _, rec := range r.Records[:r.N] {
 			if s.heldAs(cl.id, rec.New) {
-				delete(s.nodes.held, rec.New.Handle)
+				s.nodes.held.drop(rec.New.Handle)
 				s.release(rec.New)
 			}
 		}
@@ -281,7 +281,7 @@ func (s *pool) expected(c layout.Class) bool {
 			return true
 		}
 	}
-	for h, n := range s.nodes.held {
+	for h, n := range s.nodes.held.all() {
 		cl := s.clients[n.client]
 		if (cl == nil || cl.gone || s.cfg.terms().Lapsed(cl.heard, s.rt.Now())) && s.classOf(h) == c {
 			return true

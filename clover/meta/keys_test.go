@@ -24,6 +24,14 @@ type nothing struct{ verbs.Context }
 
 func (nothing) Runtime() verbs.Runtime { return still{} }
 
+// heldOf returns a table with the given nodes.
+func heldOf(nodes map[layout.Handle]held) (t heldNodes) {
+	for h, n := range nodes {
+		t.put(h, n)
+	}
+	return t
+}
+
 // lossy returns a server with two memory servers of four nodes each, and a client that holds all
 // nodes. The first memory server has lost its memory; the metadata server knows that and has not
 // run lose yet.
@@ -33,12 +41,12 @@ func lossy() (*Server, *client) {
 	s.space = layout.Space{Servers: 2, Shortcuts: 4, Entries: layout.Counts{4}}
 	s.keys, s.memory, s.slots = make(map[uint64]*entry), make([]memory, 2), []uint32{0, 2}
 	s.memory[0].blank = true
-	s.nodes.held = make(map[layout.Handle]held)
+	s.nodes.held = heldNodes{}
 	s.fences = lease.NewFencer(lease.Config{Context: nothing{}, Servers: make([]netip.Addr, 2)})
 	cl := &client{id: 7}
 	for i := range s.memory {
 		for k := range 4 {
-			s.nodes.held[s.space.First(i, 0)+layout.Handle(k)] = held{client: cl.id, version: 1}
+			s.nodes.held.put(s.space.First(i, 0)+layout.Handle(k), held{client: cl.id, version: 1})
 		}
 	}
 	return s, cl

@@ -101,7 +101,7 @@ func (s *pool) voidServer(i int) {
 	s.segments.Stir(i)
 	_ = s.runs(i, func(_ layout.Class, first layout.Handle, n int) error {
 		for h := first; h < first+layout.Handle(n); h++ {
-			s.nodes.held[h] = held{client: orphan, void: true}
+			s.nodes.held.put(h, held{client: orphan, void: true})
 		}
 		return nil
 	})
@@ -130,7 +130,7 @@ func (s *Server) recoverOrphans(now clock.Time) {
 	// version free.front, and not have written it. So the next use of the node must have a later
 	// version than these. spared returns v+1; retire then gives the node a later one.
 	spared := func(h layout.Handle) layout.Version {
-		v := s.nodes.held[h].version
+		v := s.nodes.held.of(h).version
 		if next, ok := v.Next(); ok {
 			return next
 		}
@@ -143,7 +143,7 @@ func (s *Server) recoverOrphans(now clock.Time) {
 	}
 	for _, h := range list {
 		l := layout.Location{Handle: h, Version: spared(h)}
-		delete(s.nodes.held, h)
+		s.nodes.held.drop(h)
 		s.retire(l)
 	}
 }

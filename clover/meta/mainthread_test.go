@@ -167,7 +167,7 @@ func TestRequestsAreDispatched(t *testing.T) {
 	s, cl := lossy()
 	at := node(s, 1, 1, 1)
 	s.keys[1] = &entry{key: 1, slot: 6, at: node(s, 1, 2, 1), opened: at, recorded: true, mirrored: true}
-	delete(s.nodes.held, at.Handle)
+	s.nodes.held.drop(at.Handle)
 	ask := func(r rpc.Request) (a rpc.Answer) {
 		r.Client = cl.id
 		s.dispatch(cl, &r, &a)

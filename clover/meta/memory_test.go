@@ -120,7 +120,7 @@ func TestReportedNodesAreFollowed(t *testing.T) {
 			t.Errorf("%+v after %d headers, %d behind, record %+v", e, s.stats.Walked-walked, len(s.walk.behind), record(t, s, rec))
 		}
 		for _, l := range n[:2] {
-			if _, held := s.nodes.held[l.Handle]; held || !isFree(s, l.Handle) {
+			if _, held := s.nodes.held.at(l.Handle); held || !isFree(s, l.Handle) {
 				t.Errorf("node %v is not free", l)
 			}
 		}
@@ -395,10 +395,10 @@ func TestStraysAreReadLater(t *testing.T) {
 		if err := put(s, stray, layout.Header(9), 1); err != nil {
 			t.Error(err)
 		}
-		if err := s.findStrays(); err != nil || s.nodes.held[stray.Handle] != (held{client: orphan, version: 9}) || len(s.nodes.held) != 1 {
+		if err := s.findStrays(); err != nil || s.nodes.held.of(stray.Handle) != (held{client: orphan, version: 9}) || s.nodes.held.len() != 1 {
 			t.Errorf("%v, %+v", err, s.nodes.held)
 		}
-		clear(s.nodes.held)
+		s.nodes.held = heldNodes{}
 		s.orphans, s.void, s.orphansAfter, s.orphansAt = true, true, nil, 0
 		r.crash(s, 1)
 		if s.recoverOrphans(rt.Now()); !s.orphans || !s.void || s.orphansAt < rt.Now().Add(downPause) {

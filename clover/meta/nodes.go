@@ -34,20 +34,8 @@ type pool struct {
 // nodes has the state of every node that is in no chain. See the package comment.
 type nodes struct {
 	free [layout.Classes]free
-	held map[layout.Handle]held
+	held heldNodes
 	worn []worn
-}
-
-// held is a node that was given to a client.
-type held struct {
-	client  uint32
-	version layout.Version
-	// entry is the key whose chain the node is in, if the client has reported that it linked the
-	// node; otherwise nil.
-	entry *entry
-	// void is true if the node's memory was lost while a client could still append the node. A
-	// chain that leads to the node is lost from there on.
-	void bool
 }
 
 // worn is a node whose versions are used up. epoch is the epoch in which that happened.
@@ -75,18 +63,21 @@ func (s *pool) retire(l layout.Location) {
 		s.nodes.worn = append(s.nodes.worn, worn{l.Handle, s.epoch})
 		return
 	}
-	s.release(layout.Location{Handle: l.Handle, Version: s.nodes.free[s.classOf(l.Handle)].pace(next)})
+	if p, ok := s.space.Place(l.Handle); ok {
+		c, _ := layout.ClassOf(p.Len)
+		s.free(p.Server, c, layout.Location{Handle: l.Handle, Version: s.nodes.free[c].pace(next)})
+	}
 }
 
 // heldAs reports whether client `to` holds the node l with the version of l. A client may use a
 // higher version than it got (layout.Version.Pace).
 func (s *pool) heldAs(to uint32, l layout.Location) bool {
-	h, ok := s.nodes.held[l.Handle]
+	h, ok := s.nodes.held.at(l.Handle)
 	return ok && h.client == to && h.version <= l.Version
 }
 
 // linked is called when the server has seen a node in a chain: no client holds the node any more.
-func (s *pool) linked(l layout.Location) { delete(s.nodes.held, l.Handle) }
+func (s *pool) linked(l layout.Location) { s.nodes.held.drop(l.Handle) }
 
 // turn frees the worn nodes and the resting segments whose epoch every client has left. It begins a
 // new epoch if nodes became worn, or segments began to rest, in the present one, and every client

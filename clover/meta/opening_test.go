@@ -30,7 +30,7 @@ func TestLostKeyIsOpenedAgain(t *testing.T) {
 				t.Errorf("node %d is free: %v", i, !want)
 			}
 		}
-		if _, is := s.nodes.held[n[2].Handle]; is || len(e.passed) != 0 || !e.at.IsZero() {
+		if _, is := s.nodes.held.at(n[2].Handle); is || len(e.passed) != 0 || !e.at.IsZero() {
 			t.Errorf("held %v, the old entry %+v", is, e)
 		}
 	})

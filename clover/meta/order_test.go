@@ -43,7 +43,7 @@ func newModel(seed uint64, clients int) *model {
 	s.space = layout.Space{Servers: 1, Entries: layout.Counts{0: modelNodes}, Shortcuts: 4}
 	s.memory = make([]memory, 1)
 	s.clock = 5 << clockBits
-	s.nodes.held = map[layout.Handle]held{}
+	s.nodes.held = heldNodes{}
 	m := &model{
 		r: rand.New(rand.NewPCG(seed, 1)), s: s, absorbed: map[layout.Location]layout.Location{}, clients: make([]modelClient, clients),
 	}
@@ -51,7 +51,7 @@ func newModel(seed uint64, clients int) *model {
 		m.free = append(m.free, layout.Location{Handle: s.space.First(0, 0) + layout.Handle(h), Version: 1})
 	}
 	first := m.take(0)
-	delete(s.nodes.held, first.Handle)
+	s.nodes.held.drop(first.Handle)
 	m.chain = append(m.chain, first)
 	m.e = &entry{key: 1, at: first, since: s.clock, recorded: true, mirrored: true}
 	s.keys = map[uint64]*entry{1: m.e}
@@ -61,7 +61,7 @@ func newModel(seed uint64, clients int) *model {
 func (m *model) take(client int) layout.Location {
 	l := m.free[0]
 	m.free = m.free[1:]
-	m.s.nodes.held[l.Handle] = held{client: uint32(client) + 1, version: l.Version}
+	m.s.nodes.held.put(l.Handle, held{client: uint32(client) + 1, version: l.Version})
 	return l
 }
 

@@ -20,7 +20,7 @@ func node(s *Server, server, n int, version layout.Version) layout.Location {
 // segmented returns a lossy server in which no client holds a node, with segments of which the first k have a class.
 func segmented(k int) *Server {
 	s, _ := lossy()
-	clear(s.nodes.held)
+	s.nodes.held = heldNodes{}
 	s.space.Shared = true
 	s.segments.Table = slab.NewTable(2, 4)
 	for n := range k {
@@ -54,15 +54,18 @@ func TestNodesThatWillBecomeFree(t *testing.T) {
 		}, true},
 		"a worn node": {func(s *Server) { s.nodes.worn = []worn{{handle: node(s, 0, 0, 1).Handle}} }, true},
 		"a client works": {func(s *Server) {
-			s.clients[7], s.nodes.held[node(s, 0, 0, 1).Handle] = &client{heard: 5}, held{client: 7}
+			s.clients[7] = &client{heard: 5}
+			s.nodes.held.put(node(s, 0, 0, 1).Handle, held{client: 7})
 		}, false},
 		"a client is gone": {func(s *Server) {
-			s.clients[7], s.nodes.held[node(s, 0, 0, 1).Handle] = &client{gone: true, heard: 5}, held{client: 7}
+			s.clients[7] = &client{gone: true, heard: 5}
+			s.nodes.held.put(node(s, 0, 0, 1).Handle, held{client: 7})
 		}, true},
 		"a lease is over": {func(s *Server) {
-			s.clients[7], s.nodes.held[node(s, 0, 0, 1).Handle] = &client{heard: 4}, held{client: 7}
+			s.clients[7] = &client{heard: 4}
+			s.nodes.held.put(node(s, 0, 0, 1).Handle, held{client: 7})
 		}, true},
-		"of no client": {func(s *Server) { s.nodes.held[node(s, 0, 0, 1).Handle] = held{client: 7} }, true},
+		"of no client": {func(s *Server) { s.nodes.held.put(node(s, 0, 0, 1).Handle, held{client: 7}) }, true},
 	} {
 		s := segmented(3)
 		now := clock.Time(5).Add(lease)
@@ -102,7 +105,7 @@ func TestRoomOnAServer(t *testing.T) {
 // A batch of nodes leaves what is reserved, ends when there are no more, and is held by its client.
 func TestNodesThatAreGiven(t *testing.T) {
 	s, _ := lossy()
-	clear(s.nodes.held)
+	s.nodes.held = heldNodes{}
 	for n := range 4 {
 		s.release(node(s, n%2, n, 3))
 	}
@@ -138,7 +141,7 @@ func TestEpochsOfWornNodes(t *testing.T) {
 		{"no client", []uint32{3, 5}, nil, 1, 6, 1},
 	} {
 		s, _ := lossy()
-		clear(s.nodes.held)
+		s.nodes.held = heldNodes{}
 		now := clock.Time(77)
 		s.rt, s.epoch, s.clients = ticking{now: &now}, 5, map[uint32]*client{}
 		for i, e := range c.worn {
@@ -173,7 +176,7 @@ func TestEpochThatErasesShortcuts(t *testing.T) {
 // lost. The nodes of other servers stay.
 func TestNodesOfLostMemory(t *testing.T) {
 	s, _ := lossy()
-	clear(s.nodes.held)
+	s.nodes.held = heldNodes{}
 	s.noSegments()
 	for i := range 2 {
 		s.release(node(s, i, 0, 1))
@@ -186,10 +189,10 @@ func TestNodesOfLostMemory(t *testing.T) {
 	if s.nodes.free[0].Len(0) != 0 || s.nodes.free[0].Len(1) != 1 || len(s.nodes.worn) != 1 || !s.onServer(layout.Location{Handle: s.nodes.worn[0].handle}, 1) {
 		t.Errorf("free %d and %d, worn %v", s.nodes.free[0].Len(0), s.nodes.free[0].Len(1), s.nodes.worn)
 	}
-	if len(s.nodes.held) != 4 || !s.orphans || !s.void {
-		t.Errorf("%d nodes are held, orphans %v, void %v", len(s.nodes.held), s.orphans, s.void)
+	if s.nodes.held.len() != 4 || !s.orphans || !s.void {
+		t.Errorf("%d nodes are held, orphans %v, void %v", s.nodes.held.len(), s.orphans, s.void)
 	}
-	for h, n := range s.nodes.held {
+	for h, n := range s.nodes.held.all() {
 		if n != (held{client: orphan, void: true}) || !s.onServer(layout.Location{Handle: h}, 0) {
 			t.Errorf("node %d: %+v", h, n)
 		}
@@ -217,7 +220,7 @@ func TestNodesOfTheOrphan(t *testing.T) {
 		"an unknown chain":   {func(s *Server) { s.keys[1] = &entry{key: 1, at: node(s, 0, 0, 1), recorded: true, mirrored: true} }, false},
 	} {
 		s, _ := lossy()
-		clear(s.nodes.held)
+		s.nodes.held = heldNodes{}
 		now := clock.Time(10)
 		s.rt, s.clients, s.orphans = ticking{now: &now}, map[uint32]*client{}, true
 		s.space.Backups = 1 // a server that is away answers nothing
@@ -225,18 +228,18 @@ func TestNodesOfTheOrphan(t *testing.T) {
 		c.change(s)
 		for i := range 2 {
 			for n := range 2 {
-				s.nodes.held[node(s, i, n, 1).Handle] = held{client: orphan, version: 4}
+				s.nodes.held.put(node(s, i, n, 1).Handle, held{client: orphan, version: 4})
 			}
 		}
 		s.recoverOrphans(now)
 		if !c.want {
-			if len(s.nodes.held) != 4 || name == "an unknown chain" && s.orphansAt != now.Add(downPause) {
-				t.Errorf("%s: %d nodes are held, next attempt at %v", name, len(s.nodes.held), s.orphansAt)
+			if s.nodes.held.len() != 4 || name == "an unknown chain" && s.orphansAt != now.Add(downPause) {
+				t.Errorf("%s: %d nodes are held, next attempt at %v", name, s.nodes.held.len(), s.orphansAt)
 			}
 			continue
 		}
-		if len(s.nodes.held) != 0 || s.orphans || s.orphansAfter != nil {
-			t.Errorf("%s: %d nodes are held", name, len(s.nodes.held))
+		if s.nodes.held.len() != 0 || s.orphans || s.orphansAfter != nil {
+			t.Errorf("%s: %d nodes are held", name, s.nodes.held.len())
 		}
 		for i, want := range []layout.Location{node(s, 0, 0, 6), node(s, 1, 0, 6), node(s, 0, 1, 6), node(s, 1, 1, 6)} {
 			if l, _ := s.nodes.free[0].Pop(anywhere); l != want {
@@ -393,8 +396,8 @@ func TestSpaceOfAStoreInMemory(t *testing.T) {
 func TestNodesBesideAnUnopenedKey(t *testing.T) {
 	s, cl := lossy() // the first memory server answers nothing
 	s.unopened = []*entry{{key: 1, slot: 0, dead: true}}
-	if s.recoverClient(cl.id) || len(s.nodes.held) != 8 || len(s.unopened) != 1 {
-		t.Errorf("%d nodes are held, %d keys are not opened", len(s.nodes.held), len(s.unopened))
+	if s.recoverClient(cl.id) || s.nodes.held.len() != 8 || len(s.unopened) != 1 {
+		t.Errorf("%d nodes are held, %d keys are not opened", s.nodes.held.len(), len(s.unopened))
 	}
 	if list := s.heldBy(cl.id); len(list) != 8 || !slices.IsSorted(list) || len(s.heldBy(cl.id+1)) != 0 {
 		t.Errorf("the client holds %v", list)

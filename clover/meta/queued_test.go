@@ -25,7 +25,7 @@ func TestAnEpochWaitsForQueuedReports(t *testing.T) {
 		s.space = layout.Space{Servers: 1, Entries: layout.Counts{0: 16}, Shortcuts: 4}
 		s.memory = make([]memory, 1)
 		s.keys = map[uint64]*entry{1: {key: 1, at: layout.Location{Handle: 1, Version: 9}, recorded: true, mirrored: true}}
-		s.nodes.held = map[layout.Handle]held{}
+		s.nodes.held = heldNodes{}
 		s.epoch = 2
 		s.nodes.worn = []worn{{2, 1}} // node 2 has used up its versions in epoch 1
 		s.clients = map[uint32]*client{one: {id: one, heard: 1, epoch: 1}}
@@ -44,7 +44,7 @@ func TestAnEpochWaitsForQueuedReports(t *testing.T) {
 		quick(&rpc.Request{Op: rpc.OpAlloc, Client: one, Seq: 6, Epoch: 2, N: 1})
 		h.drain()
 		s.freeReported(s.keys[1])
-		if _, ok := s.nodes.held[2]; !ok {
+		if _, ok := s.nodes.held.at(2); !ok {
 			t.Errorf("%s: the node that the client was given a moment ago is free for others", name)
 		}
 	}

@@ -162,7 +162,7 @@ func (s *pool) holdRun(c layout.Class, first layout.Handle, n int) error {
 			if h := layout.HeaderOf(b[j*c.Size():]); h.Valid() {
 				n.version, n.void = h.EntryVersion(), false
 			}
-			s.nodes.held[first+layout.Handle(at+j)] = n
+			s.nodes.held.put(first+layout.Handle(at+j), n)
 		}
 	}
 	return nil
@@ -176,7 +176,7 @@ func (s *Server) findStrays() error {
 	for c := range s.nodes.free {
 		s.nodes.free[c].All(func(l layout.Location) { known[l.Handle] = true })
 	}
-	for h := range s.nodes.held {
+	for h := range s.nodes.held.all() {
 		known[h] = true
 	}
 	for _, w := range s.nodes.worn {
@@ -198,7 +198,7 @@ func (s *Server) findStrays() error {
 				if err != nil {
 					return err
 				}
-				s.nodes.held[h] = held{client: orphan, version: header.EntryVersion()}
+				s.nodes.held.put(h, held{client: orphan, version: header.EntryVersion()})
 			}
 			return nil
 		})
@@ -212,7 +212,7 @@ func (s *Server) findStrays() error {
 // heldBy returns the nodes that client id holds, in the order of their handles.
 func (s *pool) heldBy(id uint32) []layout.Handle {
 	var list []layout.Handle
-	for h, n := range s.nodes.held {
+	for h, n := range s.nodes.held.all() {
 		if n.client == id {
 			list = append(list, h)
 		}
@@ -234,8 +234,8 @@ func (s *Server) recoverClient(id uint32) bool {
 		}
 	}
 	for _, h := range s.heldBy(id) {
-		l := layout.Location{Handle: h, Version: s.nodes.held[h].version}
-		if e := s.nodes.held[h].entry; e != nil && s.keys[e.key] == e && !e.lost {
+		l := layout.Location{Handle: h, Version: s.nodes.held.of(h).version}
+		if e := s.nodes.held.of(h).entry; e != nil && s.keys[e.key] == e && !e.lost {
 			continue // it becomes free like all reported nodes
 		}
 		if s.format.Keyed {
@@ -258,7 +258,7 @@ func (s *Server) recoverClient(id uint32) bool {
 			}
 		}
 		if s.heldAs(id, l) {
-			delete(s.nodes.held, h)
+			s.nodes.held.drop(h)
 			s.retire(l)
 		}
 	}

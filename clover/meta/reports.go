@@ -107,18 +107,18 @@ func (s *chains) collect(client uint32, records []rpc.Record) {
 		if !s.heldAs(client, rec.New) {
 			continue // the server has seen the node in a chain already
 		}
-		n := s.nodes.held[rec.New.Handle]
+		n := s.nodes.held.of(rec.New.Handle)
 		e := s.keys[rec.Key]
 		switch {
 		case e == nil && n.void:
 		case e == nil:
 			// Another append has absorbed this one, or came after it, and the key was deleted since:
 			// the node is in no chain any more.
-			delete(s.nodes.held, rec.New.Handle)
+			s.nodes.held.drop(rec.New.Handle)
 			s.retire(rec.New)
 		case n.entry == nil:
 			n.entry, n.version = e, rec.New.Version
-			s.nodes.held[rec.New.Handle] = n
+			s.nodes.held.put(rec.New.Handle, n)
 			e.closing = e.closing || rec.Deleted
 			if !s.adopt(e, client, rec) {
 				e.reported = append(e.reported, reported{rec.New, client, s.clock})
@@ -133,7 +133,7 @@ func (s *chains) collect(client uint32, records []rpc.Record) {
 // one. The server does not adopt tombstones, because they end the chain, and nodes in memory that is
 // or may be lost.
 func (s *chains) adopt(e *entry, client uint32, rec *rpc.Record) bool {
-	if rec.Heard < e.since && e.by != client || rec.Deleted || e.lost || e.dead || e.at.IsZero() || s.nodes.held[rec.New.Handle].void ||
+	if rec.Heard < e.since && e.by != client || rec.Deleted || e.lost || e.dead || e.at.IsZero() || s.nodes.held.of(rec.New.Handle).void ||
 		!s.exists(rec.New.Handle) || s.gone(rec.New) {
 		return false
 	}
@@ -152,11 +152,11 @@ func (s *chains) adopt(e *entry, client uint32, rec *rpc.Record) bool {
 // supersede is called when a reported node is certainly not the newest node of its key. It becomes
 // free when the record of the entry is written.
 func (s *chains) supersede(e *entry, l layout.Location) {
-	n, ok := s.nodes.held[l.Handle]
+	n, ok := s.nodes.held.at(l.Handle)
 	if !ok || n.version != l.Version || n.entry != e || n.void {
 		return // the server has met the node in the chain, or its memory was lost
 	}
-	delete(s.nodes.held, l.Handle)
+	s.nodes.held.drop(l.Handle)
 	e.passed = append(e.passed, l)
 	s.tidy.waiting++
 }

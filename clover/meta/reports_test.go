@@ -31,13 +31,13 @@ func TestMergedReports(t *testing.T) {
 		}, false},
 		{"a copy of its last part", func(_ *Server, cl *client) { cl.reported = 3 }, false},
 		{"a copy of an earlier part", func(_ *Server, cl *client) { cl.reported = 4 }, false},
-		{"another client holds the node", func(s *Server, _ *client) { s.nodes.held[2] = held{client: two, version: 1} }, false},
-		{"the node is held in a later version", func(s *Server, _ *client) { s.nodes.held[2] = held{client: one, version: 2} }, false},
+		{"another client holds the node", func(s *Server, _ *client) { s.nodes.held.put(2, held{client: two, version: 1}) }, false},
+		{"the node is held in a later version", func(s *Server, _ *client) { s.nodes.held.put(2, held{client: one, version: 2}) }, false},
 	} {
 		s := new(Server)
 		s.space = layout.Space{Servers: 1, Entries: layout.Counts{0: 16}, Shortcuts: 4}
 		s.keys = map[uint64]*entry{1: {key: 1, at: at(1), since: 9, recorded: true, mirrored: true}}
-		s.nodes.held = map[layout.Handle]held{2: {client: one, version: 1}, 3: {client: two, version: 1}}
+		s.nodes.held = heldOf(map[layout.Handle]held{2: {client: one, version: 1}, 3: {client: two, version: 1}})
 		s.clients = map[uint32]*client{one: {id: one, heard: heard, reported: 2}, two: {id: two, heard: heard}}
 		c.change(s, s.clients[one])
 		r := rpc.Request{Op: rpc.OpReports, Parts: []rpc.Part{
@@ -46,10 +46,10 @@ func TestMergedReports(t *testing.T) {
 		}}
 		gone := s.clients[one] != nil && s.clients[one].gone
 		s.gather(&r)
-		if got := s.nodes.held[2].entry != nil; got != c.counts {
+		if got := s.nodes.held.of(2).entry != nil; got != c.counts {
 			t.Errorf("%s: its report counts: %v", c.name, got)
 		}
-		if s.nodes.held[3].entry == nil || s.clients[two].reported != 1 {
+		if s.nodes.held.of(3).entry == nil || s.clients[two].reported != 1 {
 			t.Errorf("%s: the other client's report does not count", c.name)
 		}
 		if cl := s.clients[one]; cl != nil && (cl.heard != heard || cl.gone != gone) {

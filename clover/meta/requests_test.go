@@ -66,16 +66,16 @@ func TestEarlierNumbersEnd(t *testing.T) {
 func TestReturnedNodes(t *testing.T) {
 	s, cl := lossy()
 	at := func(n int, v layout.Version) layout.Location { return node(s, 1, n, v) }
-	s.nodes.held[at(2, 1).Handle] = held{client: 8, version: 1}
+	s.nodes.held.put(at(2, 1).Handle, held{client: 8, version: 1})
 	r := rpc.Request{Op: rpc.OpReturn, N: 4}
-	s.nodes.held[at(1, 2).Handle] = held{client: cl.id, version: 3}
+	s.nodes.held.put(at(1, 2).Handle, held{client: cl.id, version: 3})
 	for i, l := range []layout.Location{at(0, 2), at(1, 2), at(2, 1), at(3, 1)} {
 		r.Records[i].New = l
 	}
 	r.N = 3 // the last record is none
 	s.dispatch(cl, &r, new(rpc.Answer))
-	if l, ok := s.nodes.free[0].Pop(1); !ok || l != at(0, 2) || s.nodes.free[0].Len(anywhere) != 0 || len(s.nodes.held) != 7 {
-		t.Errorf("%v is free, %d more; %d are held", l, s.nodes.free[0].Len(anywhere), len(s.nodes.held))
+	if l, ok := s.nodes.free[0].Pop(1); !ok || l != at(0, 2) || s.nodes.free[0].Len(anywhere) != 0 || s.nodes.held.len() != 7 {
+		t.Errorf("%v is free, %d more; %d are held", l, s.nodes.free[0].Len(anywhere), s.nodes.held.len())
 	}
 	for _, quiet := range []bool{true, false} {
 		cl.gone = false
@@ -100,13 +100,13 @@ func TestStepAlongAChain(t *testing.T) {
 	} {
 		s, _ := lossy()
 		from, to := node(s, 1, 0, 1), node(s, 1, 1, 1)
-		s.nodes.held[to.Handle] = c.next
+		s.nodes.held.put(to.Handle, c.next)
 		if c.none {
-			delete(s.nodes.held, to.Handle)
+			s.nodes.held.drop(to.Handle)
 		}
 		e, clock := &entry{key: 1, at: from, recorded: true}, s.clock
 		s.pass(e, to)
-		_, is := s.nodes.held[to.Handle]
+		_, is := s.nodes.held.at(to.Handle)
 		switch {
 		case c.lost:
 			if !e.lost || e.at != from || e.recorded || !is {
@@ -136,7 +136,7 @@ func TestEntriesSettle(t *testing.T) {
 		"deleted, then not": {func(e *entry) { e.dead, e.mirrored = true, false }, false, 0, 2, true},
 	} {
 		s, _ := lossy()
-		clear(s.nodes.held)
+		s.nodes.held = heldNodes{}
 		if c.unkeyed {
 			s.format = layout.Published
 		}
@@ -278,7 +278,7 @@ func TestEntryThatIsBehindAgain(t *testing.T) {
 func TestRepeatedOpen(t *testing.T) {
 	s, cl := lossy()
 	at := node(s, 1, 0, 1)
-	delete(s.nodes.held, at.Handle)
+	s.nodes.held.drop(at.Handle)
 	for name, c := range map[string]struct {
 		e    *entry
 		want rpc.Status

@@ -76,8 +76,8 @@ func TestRestartWhileAServerIsOut(t *testing.T) {
 						}
 					}
 				}
-				if len(s.slots)+3 != s.space.Slots() || !isFree(s, n[0].Handle) || !isFree(s, n[3].Handle) || len(s.nodes.held) != 0 {
-					t.Errorf("%s: %d slots, %d nodes are held", name, len(s.slots), len(s.nodes.held))
+				if len(s.slots)+3 != s.space.Slots() || !isFree(s, n[0].Handle) || !isFree(s, n[3].Handle) || s.nodes.held.len() != 0 {
+					t.Errorf("%s: %d slots, %d nodes are held", name, len(s.slots), s.nodes.held.len())
 				}
 			})
 		})

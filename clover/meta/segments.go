@@ -206,7 +206,7 @@ func (s *pool) press(c layout.Class, to uint32) bool {
 		return true // the next search, at restAt, may find segments that can lose their class
 	}
 	asked := now > since.Add(s.cfg.Lease/2+2*restPause)
-	for _, n := range s.nodes.held {
+	for _, n := range s.nodes.held.all() {
 		if n.client == to {
 			continue
 		}

@@ -90,8 +90,8 @@ func TestAClientIsServed(t *testing.T) {
 			}
 			err = c.Close()
 			rt.Sleep(5 * keepEvery)
-			if len(s.clients) != 0 || len(s.nodes.held) != 0 {
-				t.Errorf("%d threads: %d clients, %d nodes held after the end", threads, len(s.clients), len(s.nodes.held))
+			if len(s.clients) != 0 || s.nodes.held.len() != 0 {
+				t.Errorf("%d threads: %d clients, %d nodes held after the end", threads, len(s.clients), s.nodes.held.len())
 			}
 			return err
 		})

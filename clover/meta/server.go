@@ -4,7 +4,6 @@ import (
 	"errors"
 	"time"
 
-	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/rpc"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -72,7 +71,7 @@ func New(cfg Config) (_ *Server, err error) {
 		Context: cfg.Context, Dialer: cfg.Manager, Servers: cfg.Servers, Timeout: memoryTimeout, Pause: downPause,
 	})
 	s.keys = make(map[uint64]*entry)
-	s.nodes.held = make(map[layout.Handle]held)
+	s.nodes.held = heldNodes{}
 	s.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: bufferLen})
 	if err != nil {
 		return nil, err
@@ -210,7 +209,7 @@ func (s *Server) Snapshot() rpc.Stats {
 			st.Away++
 		}
 	}
-	st.Held, st.Worn = uint64(len(s.nodes.held)), uint64(len(s.nodes.worn))
+	st.Held, st.Worn = uint64(s.nodes.held.len()), uint64(len(s.nodes.worn))
 	st.Linked = st.Nodes - st.Free - st.Held - st.Worn
 	return st
 }

@@ -14,7 +14,7 @@ import (
 // With weights, nodes for which no server is named come from the servers in proportion to them.
 func TestNodesByWeight(t *testing.T) {
 	s, _ := lossy()
-	clear(s.nodes.held)
+	s.nodes.held = heldNodes{}
 	for n := range 4 {
 		s.release(node(s, 0, n, 1))
 		s.release(node(s, 1, n, 1))
@@ -96,7 +96,7 @@ func TestNodesAfterALossWaitForAFence(t *testing.T) {
 		if err := s.lose(0); err != nil {
 			t.Error(err)
 		}
-		if !s.orphans || !s.void || s.orphansAfter == nil || s.fencedTo != s.nextID || s.nodes.held[other[0].Handle] != (held{client: orphan, void: true}) {
+		if !s.orphans || !s.void || s.orphansAfter == nil || s.fencedTo != s.nextID || s.nodes.held.of(other[0].Handle) != (held{client: orphan, void: true}) {
 			t.Errorf("orphans %v, void %v, fence %v, fenced to %d of %d", s.orphans, s.void, s.orphansAfter, s.fencedTo, s.nextID)
 		}
 		if s.recoverOrphans(rt.Now()); !s.orphans {

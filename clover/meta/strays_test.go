@@ -15,14 +15,14 @@ func TestStraysAreInNoTable(t *testing.T) {
 		e.passed = append(e.passed, n[1])
 		s.nodes.worn = append(s.nodes.worn, worn{handle: n[2].Handle})
 		for _, l := range n[:5] {
-			delete(s.nodes.held, l.Handle)
+			s.nodes.held.drop(l.Handle)
 		}
 		s.release(n[3])
 		if err := s.findStrays(); err != nil {
 			t.Error(err)
 		}
 		for i := range n {
-			got, ok := s.nodes.held[n[i].Handle]
+			got, ok := s.nodes.held.at(n[i].Handle)
 			if want := i >= 4; ok != want {
 				t.Errorf("node %d is held: %v, want %v", i, ok, want)
 			}

@@ -211,7 +211,7 @@ func (s *chains) step(e *entry, i int) bool {
 // pass moves an entry to `next`, the next node of its chain. If that node was in lost memory, the
 // key is lost.
 func (s *chains) pass(e *entry, next layout.Location) {
-	if s.nodes.held[next.Handle].void || !s.exists(next.Handle) {
+	if s.nodes.held.of(next.Handle).void || !s.exists(next.Handle) {
 		e.lose()
 		return
 	}

@@ -196,8 +196,8 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover/meta: nodes of lost memory are no void ones", "clover/meta/lose.go",
-		"s.nodes.held[h] = held{client: orphan, void: true}",
-		"s.nodes.held[h] = held{client: orphan}",
+		"s.nodes.held.put(h, held{client: orphan, void: true})",
+		"s.nodes.held.put(h, held{client: orphan})",
 		"clover TestLossWhileAnotherServerIsAway",
 	},
 	{
@@ -214,7 +214,7 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover/meta: a chain may lead to any node", "clover/meta/walk.go",
-		"\tif s.nodes.held[next.Handle].void || !s.exists(next.Handle) {",
+		"\tif s.nodes.held.of(next.Handle).void || !s.exists(next.Handle) {",
 		"\tif false {",
 		"clover TestLossWhileAnotherServerIsAway",
 	},
@@ -377,7 +377,7 @@ var cloverBugs = []planted{
 	{
 		"clover/meta: a report names a node of another client", "clover/meta/reports.go",
 		"if !s.heldAs(client, rec.New) {",
-		"if h, ok := s.nodes.held[rec.New.Handle]; !ok || h.version != rec.New.Version || client == 0 {",
+		"if h, ok := s.nodes.held.at(rec.New.Handle); !ok || h.version != rec.New.Version || client == 0 {",
 		"clover/meta TestMergedReports",
 	},
 	{
