@@ -171,7 +171,7 @@ func TestClientsAreToldOfLostMemory(t *testing.T) {
 // take that shortcut for one of the present epoch.
 func TestShortcutsDoNotOutliveTheMetadataServer(t *testing.T) {
 	y := newEpochStory(t)
-	y.before = 100 // so that no node has its last version at the restart, which would make an epoch begin
+	y.before = 2400 // so that no node has its last version at the restart, which would make an epoch begin
 	y.client("cn1", 1, func(c *Client, rt verbs.Runtime) error {
 		if err := y.wear(c, rt); err != nil {
 			return err

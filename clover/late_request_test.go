@@ -202,13 +202,22 @@ func (l *ackLoser) Frame(now clock.Time, port int, f packetio.Frame, out *packet
 	l.Node.Frame(now, port, f, out)
 }
 
-// An INSERT fails although its record is in the directory: only the acknowledgement of the WRITE
-// was lost. Its client dies, and later its node belongs to another key, whose chain is on the same
-// server. A restarted metadata server must not find the first key by that record.
+// An INSERT fails although its record is in the directory, or the record's mirror: only the
+// acknowledgement of the WRITE was lost. The record is on one of two memory servers, the mirror on the
+// other one. The client dies, and later its node belongs to another key. A restarted metadata server
+// must not find the first key by that record.
 func TestRecordOfAFailedInsertIsErased(t *testing.T) {
+	for ms := range 2 {
+		t.Run(fmt.Sprint("ms", ms), func(t *testing.T) { recordIsErased(t, ms+1) })
+	}
+}
+
+// recordIsErased tells the story with the acknowledgements lost that the host at a port of the switch
+// sends to the metadata server.
+func recordIsErased(t *testing.T, port int) {
 	const key, other = 7, 1
 	const lease = 200 * time.Millisecond
-	l := &ackLoser{from: 1} // ms0
+	l := &ackLoser{from: port}
 	g := newRigOf(t, rackYAML, simrack.Options{Datagrams: true, Wrap: atSwitch(func(n simnet.Node) simnet.Node {
 		l.Node = n
 		return l
@@ -218,7 +227,7 @@ func TestRecordOfAFailedInsertIsErased(t *testing.T) {
 	l.to = g.Host("md0").Addr().As4()
 	dead := false
 	g.client("cn0", func(c *clover.Client, rt verbs.Runtime) error {
-		last := value(other, 0, 40) // it has slot 0, whose record is on ms0
+		last := value(other, 0, 40)
 		if err := c.Insert(other, last, soon(rt)); err != nil {
 			return err
 		}

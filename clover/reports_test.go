@@ -93,9 +93,9 @@ func TestReportsGoOn(t *testing.T) {
 // The clients of a process that share a Reporter make fewer calls for the same appends than clients
 // that report by themselves, and the metadata server hears of all of them.
 func TestReporterMerges(t *testing.T) {
-	const clients, puts = 12, 40
+	const clients, puts = 48, 100
 	requests := func(merge bool) uint64 {
-		g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}}, 64<<10)
+		g := newRig(t, simrack.Options{}, meta.Config{Format: layout.Hardened, Keys: 64, Shares: [layout.Classes]int{1}}, 1<<20)
 		h := g.Host("cn0")
 		h.Go("process", false, func(ctx verbs.Context) {
 			rt := ctx.Runtime()

@@ -53,7 +53,7 @@ var cloverBugs = []planted{
 	{
 		"clover/meta: reported nodes at the end of a chain stay with their clients", "clover/meta/reports.go",
 		"\t\ts.supersede(e, r.at)\n",
-		"",
+		"\t\ts.supersede(new(entry), r.at)\n",
 		"clover/meta TestReportedNodes",
 	},
 	{
