@@ -133,6 +133,30 @@ func (y *copyStory) read(c *clover.Client, rt verbs.Runtime) (lost int, err erro
 	return lost, nil
 }
 
+// readAnew lets a new client on a host read all keys. It knows no locations yet, so it finds what the
+// metadata server and its directory say.
+func (y *copyStory) readAnew(host string, rt verbs.Runtime) error {
+	var err error
+	done := false
+	h := y.Host(host)
+	h.Go("reader", false, func(ctx verbs.Context) {
+		defer func() { done = true }()
+		var c *clover.Client
+		if c, err = clover.Open(clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: y.Host("md0").Addr()}, soon(ctx.Runtime())); err != nil {
+			return
+		}
+		lost := 0
+		if lost, err = y.read(c, ctx.Runtime()); lost > 0 {
+			err = errors.Join(err, fmt.Errorf("%d keys lost for a new client", lost))
+		}
+		err = errors.Join(err, c.Close())
+	})
+	for !done {
+		rt.Sleep(time.Millisecond)
+	}
+	return err
+}
+
 // crash crashes a memory server, and waits until the store does not count its copies.
 func (y *copyStory) crash(name string, rt verbs.Runtime) {
 	y.Host(name).Crash()
@@ -260,6 +284,9 @@ func TestCopiesSurviveTheMetadataServer(t *testing.T) {
 				lost, err := y.read(c, rt)
 				if lost > 0 {
 					t.Errorf("hangs %v, server %d: %d keys lost", hangs, i, lost)
+				}
+				if err == nil {
+					err = y.readAnew("cn1", rt)
 				}
 				if err == nil {
 					err = y.write(c, rt, 3)
