@@ -288,3 +288,20 @@ func TestShortcutOfAnEarlierEpochShowsNoUnlinkedNode(t *testing.T) {
 		t.Fatal(err)
 	}
 }
+
+// A writer follows a shortcut of its own epoch alone: the node that a shortcut of another epoch names
+// may have been used again since, with the same version.
+func TestShortcutsOfOtherEpochsAreNotFollowed(t *testing.T) {
+	at := layout.Location{Handle: 3, Version: 7}
+	for _, epoch := range []uint32{1, 2, layout.MaxStamp, layout.MaxStamp + 1, layout.MaxStamp + 3} {
+		k := known{epoch: epoch}
+		if l, ok := k.near(at.Stamped(epoch)); !ok || l != at {
+			t.Errorf("epoch %d: the shortcut of the same epoch names %v, %v", epoch, l, ok)
+		}
+		for _, other := range []uint32{epoch - 1, epoch + 1} {
+			if l, ok := k.near(at.Stamped(other)); ok {
+				t.Errorf("epoch %d: the shortcut of epoch %d is followed to %v", epoch, other, l)
+			}
+		}
+	}
+}

@@ -84,7 +84,7 @@ var cloverBugs = []planted{
 		"clover: a shortcut of another epoch is followed", "clover/find.go",
 		"return l, ok && stamp == k.epoch&layout.MaxStamp",
 		"return l, ok && stamp <= layout.MaxStamp",
-		"clover TestShortcutOfAnEarlierEpochIsNoEnd",
+		"clover TestShortcutsOfOtherEpochsAreNotFollowed",
 	},
 	{
 		"clover: an append without answer is made again at the new end", "clover/link.go",
