@@ -141,6 +141,7 @@ func (b *baselinesBody) Run(ctx context.Context, pl Platform, r *Report) error {
 				return fmt.Errorf("%s, workload %s, %d servers, %d clients: %w", store, name, servers, clients, err)
 			}
 			r.end("%.3g Mops", res.Throughput()/1e6)
+			res.judge(r, b.quick, fmt.Sprintf("%s, workload %s, %d servers, %d clients", store, name, servers, clients))
 			us := func(k kv.Kind, p float64) Cell { return unlessZero(float64(res.Percentile(k, p)) / 1e3) }
 			first := None()
 			if res.Writes() > 0 {

@@ -121,6 +121,7 @@ func (b *choicesBody) Run(ctx context.Context, p Platform, r *Report) error {
 				cells = append(cells, Num(mops(&o)))
 			}
 			failed += o.store.failures()
+			o.store.judge(r, b.quick, row.name+", "+c.title)
 		}
 		r.Add(append(cells, Num(float64(failed)))...)
 	}

@@ -196,6 +196,17 @@ func (f *figure) rows(done map[load]outcome) (rows []*figureRow) {
 
 func nothing(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
 
+// judge makes the report fail if operations of a load have failed, or if its run was not in steady
+// state. In a load with steps, clients come and go.
+func (f *figure) judge(r *Report, quick bool, done map[load]outcome) {
+	one := []figure{*f}
+	for _, l := range loads(one) {
+		if o, ok := done[l]; ok && o.store != nil {
+			o.store.judge(r, quick || len(o.store.Steps) > 1, l.label())
+		}
+	}
+}
+
 func (f *figure) report(p Platform, done map[load]outcome) *Report {
 	_, unit := f.axes()
 	r := &Report{Experiment: "figure " + f.key, Figure: f.title + "; " + unit, On: p.On(), Rows: []Row{}}
@@ -343,9 +354,6 @@ func (l Clover) label() string {
 	if l.Servers > 1 {
 		out += fmt.Sprintf(", %d servers", l.Servers)
 	}
-	if l.Seeds > 1 {
-		out += fmt.Sprintf(", %d seeds", l.Seeds)
-	}
 	return out
 }
 
@@ -353,33 +361,16 @@ func (l Clover) label() string {
 // request takes about the same time for all loads. Steering multiplies it by a factor that falls
 // from 1.5 for reads alone to 0.8 for writes alone.
 func (l Clover) effort() float64 {
-	each := float64(max(1, l.Seeds)) * float64(cmp.Or(l.Warm+l.Run, figureWarm+figureRun)) / float64(figureWarm+figureRun)
+	each := float64(cmp.Or(l.Warm+l.Run, DefaultWarm+DefaultRun)) / float64(DefaultWarm+DefaultRun)
 	if l.Switch.Steer != "" {
 		each *= 1.5 - 0.7*l.Writes/100
 	}
 	return each * float64(l.Clients)
 }
 
-// measure runs the load with each of its seeds. It returns the outcome of all runs as if they were
-// one run.
 func (l Clover) measure(ctx context.Context, p Platform) (outcome, error) {
-	var all StoreResult
-	for k := range max(1, l.Seeds) {
-		one := l
-		if one.Seeds = 0; l.Seeds > 1 {
-			one.Seed = max(1, l.Seed) + uint64(k)
-		}
-		res, err := p.Clover(ctx, one)
-		if err != nil {
-			return outcome{store: &res}, err
-		}
-		if k == 0 {
-			all = res
-		} else {
-			all.follow(&res)
-		}
-	}
-	return outcome{store: &all}, nil
+	res, err := p.Clover(ctx, l)
+	return outcome{store: &res}, err
 }
 
 func (l Sherman) label() string {

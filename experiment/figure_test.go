@@ -214,60 +214,38 @@ func TestLoadsAreOrdered(t *testing.T) {
 	}
 }
 
-// The outcome of a load with several seeds is the mean over its runs.
-func TestLoadWithSeveralSeeds(t *testing.T) {
-	p := &fakePlatform{of: func(l Clover) StoreResult {
-		out := StoreResult{
-			Result:     kv.Result{Clients: l.Clients, Span: time.Second, FirstTry: l.Seed, Failed: 1},
-			BytesPerOp: float64(100 * l.Seed), MetaCalls: float64(10 * l.Seed), MetaHeaders: float64(l.Seed),
+// A figure with a load whose operations failed, or that was not in steady state, makes the report
+// fail, which says which load it was and why. With --quick only failed operations do.
+func TestFiguresOfUnsteadyLoadsFail(t *testing.T) {
+	result := func(first, second, failed uint64) StoreResult {
+		r := StoreResult{Result: kv.Result{Span: time.Second, Halves: [2]uint64{first, second}, Failed: failed, FirstError: "retries exceeded"}}
+		r.Ops[kv.KindUpdate] = first + second
+		return r
+	}
+	for name, c := range map[string]struct {
+		res   StoreResult
+		quick bool
+		want  string
+	}{
+		"steady":         {result(1e6, 1.05e6, 0), false, ""},
+		"slower":         {result(1e6, 8e5, 0), false, "not steady: 1000000 operations in the first half, 800000 in the second"},
+		"slower, quick":  {result(1e6, 8e5, 0), true, ""},
+		"failed, quick":  {result(1e6, 1e6, 3), true, "3 operations failed: retries exceeded"},
+		"none succeeded": {result(0, 0, 0), false, "not steady: no operation succeeded"},
+	} {
+		p := &fakePlatform{of: func(Clover) StoreResult { return c.res }}
+		l := Clover{Clients: 7, Writes: 50}
+		b := figuresBody{quick: c.quick, list: []figure{{key: "k", x: "clients", unit: "Mops"}}}
+		b.list[0].add(ours("", "s", "7", l, mops))
+		var r Report
+		if err := b.Run(t.Context(), p, &r); err != nil {
+			t.Fatal(err)
 		}
-		out.Ops[kv.KindUpdate] = 2 * l.Seed * 1e6
-		return out
-	}}
-	o, err := Clover{Clients: 7, Seeds: 3}.measure(t.Context(), p)
-	if err != nil || len(p.loads) != 3 {
-		t.Fatalf("%v: %v", err, p.loads)
-	}
-	r := o.store
-	// Seed k has 2k million operations of 100k bytes.
-	if bytes := 100 * (1.0*1 + 2*2 + 3*3) / (1 + 2 + 3); mops(&o) != 4 || math.Abs(r.BytesPerOp-bytes) > 1e-9 || math.Abs(r.MetaCalls-20) > 1e-9 ||
-		math.Abs(r.MetaHeaders-2) > 1e-9 || r.FirstTry != 6 || r.Failed != 3 || r.Clients != 7 || r.Span != 3*time.Second {
-		t.Errorf("%+v", r)
-	}
-	broken := errors.New("broken")
-	p.fail = func(l Clover) error {
-		if l.Seed == 2 {
-			return broken
-		}
-		return nil
-	}
-	if _, err := (Clover{Seeds: 3}).measure(t.Context(), p); !errors.Is(err, broken) {
-		t.Errorf("%v", err)
-	}
-}
-
-// The numbers on which gains are based have several seeds in a complete run: those without steering
-// with half or more writes. All others have one.
-func TestGainsHaveSeveralSeeds(t *testing.T) {
-	for _, quick := range []bool{false, true} {
-		f := throughputFigure(quick)
-		n := 0
-		for i := range f.cells {
-			c := &f.cells[i]
-			l, ok := c.load.(Clover)
-			if !ok {
-				t.Fatalf("%s, %s: %v", c.series, c.x, c.load)
-			}
-			several := c.series == unsteered && l.Writes >= 50 && !quick
-			if several {
-				n++
-			}
-			if (l.Seeds > 1) != several {
-				t.Errorf("%s has %d seeds, quick %v", l.label(), l.Seeds, quick)
-			}
-		}
-		if (n == 0) != quick {
-			t.Errorf("%d loads have several seeds, quick %v", n, quick)
+		switch err := r.Err(); {
+		case c.want == "" && err != nil:
+			t.Errorf("%s: %v", name, err)
+		case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), l.label())):
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

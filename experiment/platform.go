@@ -172,10 +172,8 @@ type Clover struct {
 	// Pool is the number of nodes of each memory server; 0 means as in the published system. A rack
 	// ignores it.
 	Pool int
-	// Seed of the simulated rack; 0 means 1. Seeds is how many racks are measured one after the
-	// other, with successive seeds; 0 means 1. Platform.Clover measures one rack and ignores Seeds.
-	Seed  uint64
-	Seeds int
+	// Seed of the simulated rack; 0 means 1.
+	Seed uint64
 	// Warm is how long clients work before operations are counted. Run is how long they are
 	// counted; 0 means the platform's default.
 	Warm, Run time.Duration
@@ -311,26 +309,6 @@ type StoreResult struct {
 
 // failures counts the operations that failed, had a wrong value or found no key.
 func (r *StoreResult) failures() uint64 { return r.Failed + r.Wrong + r.NotFound }
-
-// follow adds the measurements of another run of the same load, as if that run had followed this
-// one.
-func (r *StoreResult) follow(o *StoreResult) {
-	mean := func(a, b, weightA, weightB float64) float64 {
-		return (a*weightA + b*weightB) / max(1e-9, weightA+weightB)
-	}
-	r.BytesPerOp = mean(r.BytesPerOp, o.BytesPerOp, float64(r.Total()), float64(o.Total()))
-	r.MetaCalls = mean(r.MetaCalls, o.MetaCalls, r.Span.Seconds(), o.Span.Seconds())
-	r.MetaHeaders = mean(r.MetaHeaders, o.MetaHeaders, r.Span.Seconds(), o.Span.Seconds())
-	if r.Nodes != nil && o.Nodes != nil {
-		r.Nodes = &Nodes{
-			All: r.Nodes.All, Taken: r.Nodes.Taken + o.Nodes.Taken, Freed: r.Nodes.Freed + o.Nodes.Freed,
-			Before: min(r.Nodes.Before, o.Nodes.Before), After: min(r.Nodes.After, o.Nodes.After),
-		}
-	}
-	clients, span := r.Clients, r.Span+o.Span
-	r.Merge(&o.Result)
-	r.Clients, r.Span = clients, span
-}
 
 // TreeStats has sums over the compute nodes of a tree.
 type TreeStats struct {

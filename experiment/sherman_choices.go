@@ -106,6 +106,8 @@ func (b *treeChoicesBody) Run(ctx context.Context, p Platform, r *Report) error 
 		}
 		cas, _ := locksTaken(from.Tree)
 		failed := from.failures() + to.failures()
+		from.judge(r, b.quick, row.name+", FG+")
+		to.judge(r, b.quick, row.name+", Sherman")
 		r.Add(Label(row.name), Num(from.Throughput()/1e6), Num(to.Throughput()/1e6), gain, less, cas, Num(float64(failed)))
 	}
 	return err

@@ -89,6 +89,7 @@ type stepsBody struct {
 	mixes   []string
 	clients int
 	loads   []Sherman // in the order of the rows
+	quick   bool
 }
 
 func (b *stepsBody) Flags(fs *pflag.FlagSet) {
@@ -106,7 +107,7 @@ func (b *stepsBody) Check(at Place) error {
 	if err := checkClients([]int{b.clients}, maxClients); err != nil {
 		return err
 	}
-	b.loads = b.loads[:0]
+	b.loads, b.quick = b.loads[:0], at.Quick
 	for _, name := range b.mixes {
 		w, err := mixOf(name)
 		if err != nil {
@@ -160,6 +161,7 @@ func (b *stepsBody) Run(ctx context.Context, p Platform, r *Report) error {
 			base = done[l].store
 		}
 		if res := done[l].store; res != nil {
+			res.judge(r, b.quick, l.label())
 			r.Add(stepCells(&l, res, base)...)
 		}
 	}

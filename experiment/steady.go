@@ -53,6 +53,17 @@ func (r *StoreResult) unsteady() string {
 	return ""
 }
 
+// judge makes the report fail if operations of a row have failed, or if its run was not in steady
+// state. A run with --quick is too short to be in steady state.
+func (r *StoreResult) judge(rep *Report, quick bool, row string) {
+	switch why := r.unsteady(); {
+	case r.failures() > 0:
+		rep.fail("%s: %d operations failed: %s", row, r.failures(), cmp.Or(r.FirstError, "no value, or a wrong one"))
+	case why != "" && !quick:
+		rep.fail("%s: not steady: %s", row, why)
+	}
+}
+
 // times are how long a load of Clover runs before operations are counted, and while they are.
 type times struct{ warm, run time.Duration }
 
@@ -70,9 +81,9 @@ func (t *times) check() error {
 
 // The default times of a load of Clover in the simulator. In the first milliseconds clients still
 // know the newest node of each key, and no node is used a second time. After DefaultWarm each load is
-// in steady state.
+// in steady state, and at 30 million writes a second each node of the pool was used twice.
 const (
-	DefaultWarm = 40 * time.Millisecond
+	DefaultWarm = 20 * time.Millisecond
 	DefaultRun  = 40 * time.Millisecond
 	rackWarm    = 500 * time.Millisecond
 	rackRun     = 2 * time.Second

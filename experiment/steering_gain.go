@@ -187,7 +187,7 @@ func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *ste
 		}
 		f := figuresOf(&res)
 		r.end("%.3g Mops", f.mops)
-		f.judge(r, b.quick, "%s, steering %s", row.name, how)
+		res.judge(r, b.quick, fmt.Sprintf("%s, steering %s", row.name, how))
 		r.Add(append([]Cell{Label(row.name), Num(float64(l.Clients)), Label(how)}, f.cells(plain, says)...)...)
 		if plain == nil {
 			plain = &f

@@ -73,7 +73,6 @@ type cloverFigures struct {
 	failed                                               uint64
 	wrote                                                bool   // true: the run had writes, so firstTry has a meaning
 	unsteady                                             string // why the run was not in steady state
-	error                                                string // the first error of an operation
 }
 
 func figuresOf(res *StoreResult) cloverFigures {
@@ -82,7 +81,7 @@ func figuresOf(res *StoreResult) cloverFigures {
 		mops: res.Throughput() / 1e6, firstTry: res.FirstTryShare(), rtts: res.Summary().RTTsPerOp,
 		rpcs: float64(res.RPCs) / float64(max(1, res.Total())), bytes: res.BytesPerOp, readP99: us(kv.KindRead), writeP99: us(kv.KindUpdate),
 		metaCalls: res.MetaCalls, metaHeaders: res.MetaHeaders, failed: res.failures(), wrote: res.Writes() > 0,
-		unsteady: res.unsteady(), error: res.FirstError,
+		unsteady: res.unsteady(),
 	}
 }
 
@@ -142,18 +141,6 @@ func (f *cloverFigures) cells(plain *cloverFigures, p published) []Cell {
 		unlessZero(f.readP99), times(base.readP99, f.readP99, p.readP99), unlessZero(f.writeP99), times(base.writeP99, f.writeP99, p.writeP99),
 		unlessZero(f.metaCalls), unlessZero(f.metaHeaders), Num(float64(f.failed)),
 		Label(cmp.Or(f.unsteady, "yes")),
-	}
-}
-
-// judge makes the report fail if operations of a row have failed, or if its run was not in steady
-// state. A run with --quick is too short to be in steady state.
-func (f *cloverFigures) judge(r *Report, quick bool, format string, args ...any) {
-	row := fmt.Sprintf(format, args...)
-	switch {
-	case f.failed > 0:
-		r.fail("%s: %d operations failed: %s", row, f.failed, cmp.Or(f.error, "no value, or a wrong one"))
-	case f.unsteady != "" && !quick:
-		r.fail("%s: not steady: %s", row, f.unsteady)
 	}
 }
 
@@ -270,7 +257,7 @@ func (b *contentionBody) Run(ctx context.Context, pl Platform, r *Report) error 
 			}
 			f := figuresOf(&res)
 			r.end("%.3g Mops", f.mops)
-			f.judge(r, b.quick, "%g%% writes, %d clients, steer %s", w, clients, steer)
+			res.judge(r, b.quick, fmt.Sprintf("%g%% writes, %d clients, steer %s", w, clients, steer))
 			says := b.paper(w, clients, steer)
 			r.Add(append([]Cell{Num(w), Num(float64(clients)), Label(steer)}, f.cells(plain, says)...)...)
 			plain = &f

@@ -2,7 +2,6 @@ package experiment
 
 import (
 	"strconv"
-	"time"
 )
 
 // The SwordBox authors' workloads: 1,000 keys, Zipf 1.0, and 280 threads where a figure does not
@@ -46,43 +45,13 @@ func cloverLoad(threads int, writes float64, box Switch, quick bool) Clover {
 	}
 	l := Clover{Clients: threads, Writes: writes, Keys: paperKeys, Zipf: paperZipf, Switch: box}
 	l.pace(quick)
-	if writes >= 50 && box.Steer == "" && !quick {
-		l.Run, l.Seeds = raceRun, raceSeeds
-	}
 	return l
 }
 
-// Times of a measurement for a figure: figureWarm before operations are counted, figureRun while
-// they are counted. In the first milliseconds, clients still know the newest node of many keys,
-// because few nodes were appended. After figureWarm the throughput has settled, except without
-// steering.
-const (
-	figureWarm = 4 * time.Millisecond
-	figureRun  = 2 * time.Millisecond
-	// figureQuickWarm and figureQuickRun replace figureWarm and figureRun with --quick.
-	figureQuickWarm = time.Millisecond
-	figureQuickRun  = time.Millisecond / 2
-	// raceRun is how long a run without steering is counted if at least half of the operations are
-	// writes. A figure has the mean of raceSeeds such runs. In these runs clients lose most races,
-	// and the throughput varies: at 280 threads and 100 % writes, three seeds give 0.46 to 0.74
-	// Mops in figureRun, and 0.47 to 0.55 in raceRun. Gains over Clover are relative to this
-	// throughput.
-	raceRun   = 16 * time.Millisecond
-	raceSeeds = 3
-)
-
-// pace sets how long a load of a figure is measured. Without writes, no cached location of a key
-// becomes stale, so the throughput settles at once. With steered READs, half the time is enough:
-// even then there are more operations than in the whole time without steering.
+// pace sets how long a load of a figure is measured: all loads of all figures have the same times.
 func (l *Clover) pace(quick bool) {
-	l.Warm, l.Run = figureWarm, figureRun
-	switch {
-	case quick:
-		l.Warm, l.Run = figureQuickWarm, figureQuickRun
-	case l.Writes == 0:
-		l.Warm, l.Run = figureQuickWarm, figureRun/2
-	case l.Switch.Steer == steerBoth:
-		l.Run = figureRun / 2
+	if l.Warm, l.Run = DefaultWarm, DefaultRun; quick {
+		l.Warm, l.Run = quickWarm, quickRun
 	}
 }
 

@@ -151,6 +151,7 @@ func (b *treeBody) Run(ctx context.Context, pl Platform, r *Report) error {
 		if l.Locks == LocksHost {
 			base = mops
 		}
+		res.judge(r, b.quick, l.label())
 		r.Add(treeCells(&l, res, ratio(mops, base))...)
 	}
 	return err

@@ -1,0 +1,69 @@
+package insim
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/store/kv"
+)
+
+// steadyRun is how long clients work in the tests of steady state, before operations are counted and
+// while they are. raceRun replaces it for a load in which clients lose most races.
+const (
+	steadyRun = time.Millisecond
+	raceRun   = 4 * time.Millisecond
+)
+
+// Each store is in steady state with 64 and with 400 clients of which half the operations are
+// writes, with a switch that helps and without one. No operation fails. In so short a time both
+// halves have about as many operations: a store that collapses has none in the second half. Clover's
+// pool is so small that clients take about as many nodes as there are, and as many become free.
+func TestSteadyStates(t *testing.T) {
+	half, err := kv.FindWorkload("a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &Sim{Cost: model(t, "connectx5").AtLineRate()}
+	for _, clients := range []int{64, 400} {
+		for _, helped := range []bool{false, true} {
+			clover := experiment.Clover{
+				Clients: clients, Writes: 50, Keys: 128, Zipf: 0.99, Pool: 128 + 100*clients, Warm: raceRun, Run: raceRun,
+			}
+			sherman := experiment.Sherman{Clients: clients, Workload: half, Keys: 2000, Zipf: 0.99, Locks: experiment.LocksDevice, Warm: steadyRun, Run: steadyRun}
+			fusee := experiment.Fusee{Clients: clients, Workload: half, Keys: 200, Zipf: 0.99, Warm: steadyRun / 2, Run: steadyRun / 2}
+			if helped {
+				clover.Switch, clover.Warm, clover.Run = both, 5*steadyRun, steadyRun
+				sherman.Locks = experiment.LocksSwitch
+				fusee.Switch = experiment.Switch{Action: experiment.ReplaceAtomics}
+			}
+			for name, run := range map[string]func() (experiment.StoreResult, error){
+				"clover":  func() (experiment.StoreResult, error) { return p.Clover(t.Context(), clover) },
+				"sherman": func() (experiment.StoreResult, error) { return p.Sherman(t.Context(), sherman) },
+				"fusee":   func() (experiment.StoreResult, error) { return p.Fusee(t.Context(), fusee) },
+			} {
+				t.Run(fmt.Sprintf("%s,%d clients,switch helps=%v", name, clients, helped), func(t *testing.T) {
+					t.Parallel()
+					r, err := run()
+					if err != nil {
+						t.Fatal(err)
+					}
+					steady(t, &r)
+				})
+			}
+		}
+	}
+}
+
+func steady(t *testing.T, r *experiment.StoreResult) {
+	t.Helper()
+	a, b := float64(r.Halves[0]), float64(r.Halves[1])
+	t.Logf("%.3g Mops, %.0f and %.0f operations, %+v", r.Throughput()/1e6, a, b, r.Nodes)
+	if r.Failed+r.Wrong+r.NotFound > 0 || min(a, b) < 0.6*max(a, b) {
+		t.Errorf("%.0f operations in the first half, %.0f in the second; %d failed (%s), %d wrong, %d found no key", a, b, r.Failed, r.FirstError, r.Wrong, r.NotFound)
+	}
+	if n := r.Nodes; n != nil && float64(n.Taken)-float64(n.Freed) > 0.05*float64(n.All) {
+		t.Errorf("of %d nodes %d were taken, and %d became free", n.All, n.Taken, n.Freed)
+	}
+}
