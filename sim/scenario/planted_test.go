@@ -160,13 +160,25 @@ func TestDeafServerIsCaught(t *testing.T) {
 	}
 }
 
+// lossBothWays returns rules by which the links of the clients lose frames in both directions.
+func lossBothWays(p float64) []fault.Rule {
+	return []fault.Rule{{Link: "cn0", Kind: fault.Loss, Probability: p}, {Link: "cn1", Kind: fault.Loss, Probability: p}}
+}
+
 // It is not a failure of the NIC if a client's retries are exhausted because links lose packets.
 func TestRetryLimitsAreJudged(t *testing.T) {
 	t.Parallel()
-	rules := []fault.Rule{{Link: "cn0", Kind: fault.Loss, Probability: 0.5}, {Link: "cn1", Kind: fault.Loss, Probability: 0.5}}
-	gaveUp := 0
+	seeds := []uint64{
+		68, 82, // the client repeats only the tail of a READ
+		309, 377, // only packets that ask for no answer arrive, such as the first one of a WRITE
+		2131, // an ACK has the PSN of a READ, and does not complete it
+	}
 	for seed := uint64(1); seed <= 12; seed++ {
-		r := mustFind(t, "transport").Run(seed, Options{rules: rules})
+		seeds = append(seeds, seed)
+	}
+	gaveUp := 0
+	for _, seed := range seeds {
+		r := mustFind(t, "transport").Run(seed, Options{rules: lossBothWays(0.5)})
 		if r.Err != nil {
 			t.Errorf("seed %d (%s): %v", seed, r.Plan, r.Err)
 		}
@@ -174,8 +186,29 @@ func TestRetryLimitsAreJudged(t *testing.T) {
 			gaveUp++
 		}
 	}
-	if gaveUp < 6 {
-		t.Errorf("%d of 12 runs gave up at 75%% loss of each round trip", gaveUp)
+	if gaveUp < 11 {
+		t.Errorf("%d of %d runs gave up at 75%% loss of each round trip", gaveUp, len(seeds))
+	}
+}
+
+// A client that gives up one retry too early is found, though the links have lost nearly everything;
+// one that uses all its retries is not a failure.
+func TestEarlyEndOfRetriesIsCaught(t *testing.T) {
+	t.Parallel()
+	for count, early := range map[uint8]bool{retries: false, retries - 1: true} {
+		s := mustFind(t, "transport")
+		s.run = func(e *env) error {
+			p := drawTransport(e)
+			p.kinds = []string{clientMix, clientMix, clientContend, clientContend}
+			p.params.RetryCount = count
+			return playTransport(e, p)
+		}
+		for seed := uint64(1); seed <= 50; seed++ {
+			r := s.Run(seed, Options{rules: lossBothWays(0.99)})
+			if (r.Err != nil) != early || r.GaveUp == early {
+				t.Errorf("%d retries, seed %d (%s): %v, gave up: %v", count, seed, r.Plan, r.Err, r.GaveUp)
+			}
+		}
 	}
 }
 

@@ -82,8 +82,10 @@ func (p *transportPlan) String() string {
 		p.faults, p.mtu, p.rack.Window, p.rack.Delay, p.params.Timeout, p.params.RdAtomic, p.wrap, p.late, strings.Join(p.kinds, "+"))
 }
 
-func runTransport(e *env) error {
-	p := drawTransport(e)
+func runTransport(e *env) error { return playTransport(e, drawTransport(e)) }
+
+// playTransport runs a plan, which a test may have changed.
+func playTransport(e *env, p *transportPlan) error {
 	if e.opt.rules != nil {
 		p.rules = e.opt.rules
 	}
@@ -203,7 +205,7 @@ func (e *env) soakClient(from string, cfg perf.Config, res *perf.Result) func(ct
 	return func(ctx verbs.Context) (err error) {
 		h := e.rack.Host(from)
 		*res, err = perf.Run(ctx, h.Manager(ctx), e.addrOf(server), cfg, nil)
-		return limit(err, from, wire.QPN(res.QPN), wire.QPN(res.PeerQPN))
+		return limit(err, from, wire.QPN(res.QPN), wire.QPN(res.PeerQPN), verbs.MTU(res.MTU))
 	}
 }
 
