@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -18,6 +19,7 @@ const bufferType = 0x88b5
 // of the frame, 4 | length of the frame, 2 | bytes that depend on all three.
 type bufferOracle struct {
 	run     *bufferRun
+	taken   int // frames that have reached the switch while it was up
 	arrived int
 	last    clock.Time            // when the latest frame arrived
 	next    [bufferSenders]uint32 // for each sender, 1 + the number of its last frame that arrived
@@ -48,20 +50,34 @@ func (o *bufferOracle) build(sender int, n uint32, size int) []byte {
 	return b
 }
 
-// wrap puts a tap in front of the host behind the slow port. The tap gives the frames of the
-// senders to the oracle, and all other frames to the host.
+// wrap puts a tap in front of the host behind the slow port, and one in front of the switch. The
+// tap of the host gives the frames of the senders to the oracle, and all other frames to the host.
+// The tap of the switch counts the frames of the senders.
 func (o *bufferOracle) wrap(name string, n simnet.Node) simnet.Node {
-	if name != bufferTo {
-		return n
-	}
-	return &simnet.Tap{Node: n, Pass: func(now clock.Time, _ int, f *packetio.Frame) bool {
-		if len(f.Data) < 14 || binary.BigEndian.Uint16(f.Data[12:]) != bufferType {
+	switch name {
+	case bufferTo:
+		return &simnet.Tap{Node: n, Pass: func(now clock.Time, _ int, f *packetio.Frame) bool {
+			if !isBuffered(f.Data) {
+				return true
+			}
+			o.last = now
+			o.see(f.Data)
+			return false
+		}}
+	case rackfile.SwitchName:
+		return &simnet.Tap{Node: n, Pass: func(_ clock.Time, _ int, f *packetio.Frame) bool {
+			if isBuffered(f.Data) {
+				o.taken++
+			}
 			return true
-		}
-		o.last = now
-		o.see(f.Data)
-		return false
-	}}
+		}}
+	}
+	return n
+}
+
+// isBuffered reports whether frame b is one of the senders.
+func isBuffered(b []byte) bool {
+	return len(b) >= 14 && binary.BigEndian.Uint16(b[12:]) == bufferType
 }
 
 // see checks a frame of a sender that has arrived: its bytes must be those that were sent, and

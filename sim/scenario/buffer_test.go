@@ -5,9 +5,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 )
@@ -158,6 +160,27 @@ func TestBufferPlanted(t *testing.T) {
 	}
 	if o.see(o.build(1, 4, 60)); o.err == nil {
 		t.Error("a frame that was overtaken is not noticed")
+	}
+}
+
+// After a crash of the switch its counters do not show what was lost. If no frame arrives, this is
+// right only if none reached the switch while it was up.
+func TestNoFrameArrives(t *testing.T) {
+	crash := func(p *bufferPlan, when time.Duration) {
+		p.fault, p.victim, p.when, p.down = stateSwitchCrash, "the switch", when, 100*time.Millisecond
+	}
+	r, err := playBuffer(t, modeHardened, Options{}, func(p *bufferPlan) { crash(p, 0) })
+	if err != nil || r.oracle.arrived != 0 || r.oracle.taken != 0 {
+		t.Errorf("the switch was down: %d frames reached it, %d arrived: %v", r.oracle.taken, r.oracle.arrived, err)
+	}
+	r, err = playBuffer(t, modeHardened, Options{Wrap: func(name string, n simnet.Node) simnet.Node {
+		if name != rackfile.SwitchName {
+			return n
+		}
+		return &simnet.Tap{Node: n, Pass: func(_ clock.Time, _ int, f *packetio.Frame) bool { return !isBuffered(f.Data) }} // a switch that loses them without a count
+	}}, func(p *bufferPlan) { crash(p, 100*time.Microsecond) })
+	if err == nil || !strings.Contains(err.Error(), "no frame arrived") || r.oracle.taken == 0 {
+		t.Errorf("the switch was up at first: %d frames reached it, %d arrived: %v", r.oracle.taken, r.oracle.arrived, err)
 	}
 }
 
