@@ -11,6 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 )
 
@@ -44,13 +45,15 @@ func (s *sender) Deadline() clock.Time {
 
 // hostile is a run in which one host attacks the connections of the others. The attacker can see
 // those packets of client 1 that the method spy has stored: seen has packets that the client sent,
-// answers has packets to the client.
+// answers has packets to the client. named has the queue pairs to which the attacker's host has sent
+// packets, on any server.
 type hostile struct {
 	*holeRun
 	attacker *sender // sends the attacker's frames, on the link of the attacker's host
 	echo     *sender // on the link of client 1, to repeat packets that client 1 has sent
 	seen     [][]byte
 	answers  [][]byte
+	named    map[wire.QPN]bool
 }
 
 const attackerHost = "cn7"
@@ -61,7 +64,7 @@ const attackerHost = "cn7"
 func runHostile(e *env) error { return runHostileIn(e, recordedHardened) }
 
 func runHostileIn(e *env, mode string) error {
-	a := &hostile{}
+	a := &hostile{named: make(map[wire.QPN]bool)}
 	h := &holeRun{env: e, mode: mode, hole: &hole{action: "atomics", params: holeParams}}
 	a.holeRun = h
 	h.hole.rack.Wrap = func(name string, n simnet.Node) simnet.Node {
@@ -88,9 +91,16 @@ func runHostileIn(e *env, mode string) error {
 }
 
 // spy stores the packets that client 1 sends in a.seen, and the packets to client 1 in a.answers. It
-// keeps the last 400 of each, so that forged packets can have PSNs that client 1 uses next.
+// keeps the last 400 of each, so that forged packets can have PSNs that client 1 uses next. It adds
+// to a.named.
 func (a *hostile) spy(ev *simnet.Event) {
 	const keep = 400
+	if ev.Kind == simnet.Sent && ev.Link() == attackerHost && ev.Dir() == fault.Up {
+		var f wire.Frame
+		if wire.ParseFrame(ev.Frame, &f) == nil {
+			a.named[f.BTH.DestQP] = true
+		}
+	}
 	if ev.Kind != simnet.Sent || ev.Link() != "cn1" {
 		return
 	}

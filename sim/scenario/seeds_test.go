@@ -12,8 +12,9 @@ func TestSeedsThatFailedOnce(t *testing.T) {
 		name  string
 		seeds []uint64
 	}{
-		{"transport", []uint64{8320002560}},          // a client repeats the tail of a READ until its retries are used up
-		{"buffer", []uint64{8320000228, 8320000721}}, // the switch is down while the senders send
+		{"transport", []uint64{8320002560}},           // a client repeats the tail of a READ until its retries are used up
+		{"buffer", []uint64{8320000228, 8320000721}},  // the switch is down while the senders send
+		{"hostile", []uint64{8320000035, 8320000361}}, // the attacker floods queue pairs of its own connections, too
 	} {
 		for _, seed := range c.seeds {
 			t.Run(fmt.Sprint(c.name, " ", seed), func(t *testing.T) {
