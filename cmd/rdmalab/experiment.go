@@ -156,7 +156,7 @@ func (x *experimentRun) command() *cobra.Command {
 		complete(cmd, "steer", steerChoices...)
 	}
 	fs.BoolVar(&x.quick, "quick", false, "make fewer and shorter measurements, to try the experiment: it may leave out some values of flags that are lists, and the numbers are less exact")
-	fs.BoolVarP(&x.quiet, "quiet", "q", false, "print no progress on standard error")
+	quietFlag(cmd, &x.quiet)
 	fs.StringVar(&x.out, "out", "", "also write the results into this folder, which is made if it does not exist: as table, CSV and JSON, and each figure as picture (SVG)")
 	formatFlag(cmd, "table", "json", "csv")
 	return cmd
@@ -188,8 +188,8 @@ func (x *experimentRun) run(cmd *cobra.Command) error {
 	}
 	r := x.Report(platform)
 	stop := func() {}
-	if !x.quiet {
-		p := &progress{w: cmd.ErrOrStderr()}
+	if w := progressTo(cmd, x.quiet); w != nil {
+		p := &progress{w: w}
 		r.Watch = p
 		stop = p.every(cmd.Context(), 5*time.Second)
 	}

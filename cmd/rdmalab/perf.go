@@ -135,7 +135,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.BoolVar(&f.ipv6, "ipv6", false, "connect the hosts' IPv6 addresses (default: IPv4)")
 	fs.BoolVar(&f.breakdown, "breakdown", false, "with read_lat, write_lat and atomic_lat: print where the time of an "+
 		"operation goes, from its post to the next post")
-	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress on standard error")
+	quietFlag(cmd, &f.quiet)
 	completeHost(cmd, "from")
 	completeHost(cmd, "to")
 	complete(cmd, "connection", "rc", "uc", "ud")
@@ -272,16 +272,7 @@ func followPerf(ctx context.Context, client *control.Client, c *perf.Config, pro
 	return last, err
 }
 
-// progressEvery is the interval at which a run prints a line about its progress.
-const progressEvery = 3 * time.Second
-
 func progressPrinter(cmd *cobra.Command, quiet bool) func(perf.Progress) {
-	last := time.Now()
-	return func(p perf.Progress) {
-		if quiet || time.Since(last) < progressEvery {
-			return
-		}
-		last = time.Now()
-		_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%s: %d of %d\n", p.Phase, p.Done, p.Total) // progress may be lost
-	}
+	told := newPace(cmd, quiet, 3*time.Second)
+	return func(p perf.Progress) { told.tell("%s: %d of %d", p.Phase, p.Done, p.Total) }
 }

@@ -144,7 +144,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	fs.BoolVar(&f.noLoad, "no-load", false, "do not load keys, because they exist already")
 	fs.BoolVar(&f.loadOnly, "load-only", false, "load the keys and report on that, without running the workload")
 	fs.BoolVar(&f.csv, "csv", false, "print the result as CSV, for plots: a line with names and a line with values; first_try is a share from 0 to 1, and names that end in _us are times in microseconds")
-	fs.BoolVarP(&f.quiet, "quiet", "q", false, "print no progress on standard error")
+	quietFlag(cmd, &f.quiet)
 	complete(cmd, "store", store.Names(nil)...)
 	complete(cmd, "on", experiment.OnRack, experiment.OnSim)
 	complete(cmd, "steer", steerChoices...)
@@ -460,7 +460,7 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	done := make([]uint64, len(s.hosts))
-	told := time.Now()
+	told := newPace(s.cmd, s.flags.quiet || load, time.Second)
 	requests, err := s.requests(load)
 	if err != nil {
 		return total, err
@@ -477,7 +477,7 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 					if ev.Result != nil {
 						total.Merge(ev.Result)
 					}
-					s.tell(done, &told, load)
+					told.tell("%d operations", sum(done))
 					return nil
 				})
 				if ierr != nil {
@@ -490,10 +490,7 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 		})
 	}
 	wg.Wait()
-	s.issued = 0
-	for _, n := range done {
-		s.issued += n
-	}
+	s.issued = sum(done)
 	return total, err
 }
 
@@ -521,16 +518,11 @@ func (s *storeRun) requests(load bool) (list []hostd.RunRequest, err error) {
 	return list, nil
 }
 
-func (s *storeRun) tell(done []uint64, told *time.Time, load bool) {
-	if s.flags.quiet || load || time.Since(*told) < time.Second {
-		return
+func sum(list []uint64) (n uint64) {
+	for _, v := range list {
+		n += v
 	}
-	*told = time.Now()
-	sum := uint64(0)
-	for _, n := range done {
-		sum += n
-	}
-	_, _ = fmt.Fprintf(s.cmd.ErrOrStderr(), "%d operations\n", sum) // progress may be lost
+	return n
 }
 
 // traffic is how many packets and bytes the switch has received.

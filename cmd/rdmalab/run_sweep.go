@@ -143,6 +143,7 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 		return asUse(err)
 	}
 	failed, n, former := 0, 0, (*runFlags)(nil)
+	told := newPace(cmd, false, 0)
 	for round := 1; round <= s.rounds; round++ {
 		for _, args := range list {
 			n++
@@ -154,7 +155,7 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 			if have[rec.key()] {
 				continue
 			}
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "run %d of %d: %s\n", n, s.rounds*len(list), strings.Join(args, " "))
+			told.tell("run %d of %d: %s", n, s.rounds*len(list), strings.Join(args, " "))
 			f.quiet = true
 			rec.At, rec.Build = time.Now().UTC(), readVersion()
 			if f.place.on == experiment.OnRack {
@@ -174,7 +175,7 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 			if err != nil {
 				failed++
 				rec.Error = err.Error()
-				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "run %d: %v\n", n, err)
+				_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "run %d, %s: %v\n", n, strings.Join(args, " "), err)
 			}
 			if err := s.append(&rec); err != nil {
 				return err

@@ -26,10 +26,11 @@ type simFlags struct {
 	pcap        string
 	cost        string
 	params      scenario.Params
+	every       time.Duration // the interval between lines of progress
 }
 
 func simCmd() *cobra.Command {
-	var f simFlags
+	f := simFlags{every: 5 * time.Second}
 	cmd := &cobra.Command{
 		Use:   "sim [SCENARIO]",
 		Short: "Run a scenario in virtual time, replayable from a seed",
@@ -299,14 +300,11 @@ func outcome(cmd *cobra.Command, s scenario.Scenario, failed ...scenario.Report)
 
 func (f *simFlags) sweep(cmd *cobra.Command, s scenario.Scenario) error {
 	ctx := cmd.Context()
-	last := time.Now()
+	told := newPace(cmd, false, f.every)
 	done := 0
 	sum := s.Sweep(f.first, f.seeds, func() bool { return ctx.Err() != nil }, func(*scenario.Report) {
 		done++
-		if time.Since(last) >= 5*time.Second {
-			last = time.Now()
-			_, _ = fmt.Fprintf(cmd.ErrOrStderr(), "%d of %d seeds\n", done, f.seeds) // progress may be lost
-		}
+		told.tell("%d of %d seeds", done, f.seeds)
 	})
 	if err := show(cmd, &sum, printSummary); err != nil {
 		return err
