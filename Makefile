@@ -207,6 +207,7 @@ sweep: $(SIMBUILT) ## the seeds of the scenarios behind those of make test, up t
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./redn
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -run 'FillAndEmpty|EpochsDoNotGoBack|SparseLeavesGiveRoomBack|ProgramsOfClientsThatHaveGone|RandomTraffic' ./clover ./sherman ./store/nictable ./softrnic/transport
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./sim/scenario
+	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 3h -run SteeringRowsDoNotChange ./experiment/insim
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -run 'NothingLeaks|ScribbledRings|HostileConnections' ./softrnic/ipc
 
 .PHONY: constructs
