@@ -23,6 +23,10 @@ type known struct {
 	// the generation of the memory that contains the node; only entries of a shared Cache have it.
 	incarnation uint32
 	generation  uint64
+	// passed is the location in the shortcut that a writer has followed last: its node comes before
+	// `at`. A shortcut may name an old node for a long time, so a writer that followed it again and
+	// again would never reach the end of the chain.
+	passed layout.Location
 }
 
 // Cache maps keys to the locations of the newest nodes that clients have seen. When it is full, a

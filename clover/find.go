@@ -222,7 +222,8 @@ func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (know
 			return k, header, nil
 		default:
 			k.at = at
-			if l, ok := k.near(shortcut); ok && slot >= 0 && l != k.at {
+			if l, ok := k.near(shortcut); ok && slot >= 0 && l != k.at && l != k.passed {
+				k.passed = l
 				if h, near := c.nearer(key, l, k, deadline); near {
 					// The shortcut may lead into an old chain of the key. So a tombstone at its
 					// end does not show that the key is deleted now (fresh is false).

@@ -87,6 +87,12 @@ var cloverBugs = []planted{
 		"clover TestShortcutsOfOtherEpochsAreNotFollowed",
 	},
 	{
+		"clover: a writer follows an old shortcut again and again", "clover/find.go",
+		" && l != k.passed {",
+		" {",
+		"clover TestOldShortcutIsFollowedOnce",
+	},
+	{
 		"clover: an append without answer is made again at the new end", "clover/link.go",
 		"\tif *uncertain {\n\t\tdone",
 		"\tif false {\n\t\tdone",
