@@ -60,6 +60,7 @@ var table = map[string]row{
 	"softrnic/contention":     {level: 1},
 	"softrnic/cq":             {level: 1},
 	"softrnic/fault":          {level: 1},
+	"softrnic/qpattr":         {level: 1},
 	"softrnic/packetio":       {level: 1},
 	"softrnic/memgrant":       {level: 1},
 	"softrnic/pathtrace":      {level: 1},

@@ -167,3 +167,11 @@ func (p *port) checkPKey(op string, pkey uint16) error {
 	}
 	return nil
 }
+
+// checkPKeyIndex refuses an index that the port's table does not have.
+func (p *port) checkPKeyIndex(op string, i int) error {
+	if n := len(p.cfg.PKeys); i < 0 || i >= n {
+		return verbs.Errorf(op, verbs.ErrInvalid, "P_Key index %d; the port has %d", i, n)
+	}
+	return nil
+}

@@ -122,8 +122,8 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 	if err := alive(op, q.dead); err != nil {
 		return err
 	}
-	if n := len(q.e.cfg.PKeys); a.PKeyIndex < 0 || a.PKeyIndex >= n {
-		return verbs.Errorf(op, verbs.ErrInvalid, "P_Key index %d; the port has %d", a.PKeyIndex, n)
+	if err := q.e.checkPKeyIndex(op, a.PKeyIndex); err != nil {
+		return err
 	}
 	if err := q.q.ToInit(a); err != nil {
 		return err
@@ -194,12 +194,52 @@ func (q *QP) ToRTS(now clock.Time, a verbs.ToRTS) error {
 
 // Modify changes attributes without a transition.
 func (q *QP) Modify(now clock.Time, a verbs.QPModify) error {
-	if err := alive("modify QP", q.dead); err != nil {
+	const op = "modify QP"
+	if err := alive(op, q.dead); err != nil {
 		return err
 	}
+	to, pkey := q.route, q.pkey
+	if a.Mask&verbs.ModifyPKey != 0 {
+		if err := q.e.checkPKeyIndex(op, a.PKeyIndex); err != nil {
+			return err
+		}
+		pkey = q.e.cfg.PKeys[a.PKeyIndex]
+	}
+	if err := q.checkReads(op, a); err != nil {
+		return err
+	}
+	if a.Mask&verbs.ModifyDest != 0 {
+		var err error
+		if to, err = q.movedTo(op, a.Dest); err != nil {
+			return err
+		}
+	}
 	err := q.q.Modify(now, a)
+	if err == nil {
+		q.route, q.pkey = to, pkey
+	}
 	q.e.sched.rekey(q)
 	return err
+}
+
+// checkReads refuses more READs and atomics in flight than the NIC has.
+func (q *QP) checkReads(op string, a verbs.QPModify) error {
+	most := q.e.cfg.Limits.RdAtomic
+	if a.Mask&verbs.ModifyMaxRdAtomic != 0 && a.MaxRdAtomic > most || a.Mask&verbs.ModifyMaxDestRdAtomic != 0 && a.MaxDestRdAtomic > most {
+		return verbs.Errorf(op, verbs.ErrLimit, "%d READs and atomics in flight, %d responder resources; at most %d", a.MaxRdAtomic, a.MaxDestRdAtomic, most)
+	}
+	return nil
+}
+
+// movedTo returns the route to the peer at its new address. In a state without a peer it returns the
+// present one; then Modify is refused.
+func (q *QP) movedTo(op string, a verbs.AHAttr) (route, error) {
+	rtr := q.q.Query().RTR
+	if !rtr.PathMTU.Valid() {
+		return q.route, nil
+	}
+	rtr.DestGID, rtr.SourceGID, rtr.TrafficClass, rtr.HopLimit, rtr.FlowLabel = a.DestGID, a.SourceGID, a.TrafficClass, a.HopLimit, a.FlowLabel
+	return q.routeTo(op, rtr)
 }
 
 // ToSQD lets the send queue drain.

@@ -19,7 +19,7 @@ func TestOtherVersions(t *testing.T) {
 		a := &attacker{conn: conn, wake: -1}
 		err = a.call(proto.OpHello, proto.Hello{Version: proto.Version - 1}, nil)
 		a.leave()
-		if err == nil || !strings.Contains(err.Error(), "version 5 of the protocol; this daemon speaks 6") {
+		if err == nil || !strings.Contains(err.Error(), "version 6 of the protocol; this daemon speaks 7") {
 			t.Fatalf("attempt %d: %v", i, err)
 		}
 	}

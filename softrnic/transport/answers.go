@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"slices"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -66,6 +68,12 @@ func (a *answers) start(rdAtomic int) {
 	if depth := maxOwed(rdAtomic); cap(a.owed) < depth {
 		a.owed = make([]response, 0, depth)
 	}
+}
+
+// resize changes the number of READs and atomics that the peer may have in flight.
+func (a *answers) resize(rdAtomic int) {
+	a.maxRdAtomic = rdAtomic
+	a.owed = slices.Grow(a.owed, max(maxOwed(rdAtomic)-len(a.owed), 0))
 }
 
 // last is called when the queue pair enters the error state. It sends the acknowledgements of

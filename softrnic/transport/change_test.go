@@ -10,11 +10,43 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/golden"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/qpattr"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-var changeNames = []string{"access", "Q_Key", "RNR timer", "timeout", "retries", "RNR retries"}
+var changeNames = []string{
+	"access", "Q_Key", "RNR timer", "timeout", "retries", "RNR retries", "P_Key index", "destination", "READs in flight", "responder resources",
+}
+
+// changed has the attribute of package qpattr for each bit of a change.
+var changed = []qpattr.Mask{
+	qpattr.Access, qpattr.QKey, qpattr.MinRNRTimer, qpattr.Timeout, qpattr.RetryCount, qpattr.RNRRetry, qpattr.PKeyIndex, qpattr.Dest,
+	qpattr.MaxRdAtomic, qpattr.MaxDestRdAtomic,
+}
+
+// What a queue pair can change without a transition is what the table of attributes says for its
+// service and state; what SQE can change is what the table says for the way back to RTS. INIT
+// changes its attributes by ToInit.
+func TestChangesAreThoseOfTheTable(t *testing.T) {
+	for of, svc := range services {
+		for from := verbs.StateRTR; from <= verbs.StateError; from++ {
+			to := from
+			if from == verbs.StateSQE {
+				to = verbs.StateRTS
+			}
+			_, may := qpattr.Of(verbs.QPType(of), from, to)
+			if from == verbs.StateSQE && verbs.QPType(of) == verbs.RC {
+				continue // RC has no SQE
+			}
+			for i, attribute := range changed {
+				if got := svc.changes&changeable[from]&(1<<i) != 0; got != (may&attribute != 0) {
+					t.Errorf("%v in %v: %v can change: %v", verbs.QPType(of), from, attribute, got)
+				}
+			}
+		}
+	}
+}
 
 // Which attribute changes in which state is a golden file, for each service: what is refused leaves
 // all attributes as they are (IBTA 11.2.5.2/optional).
@@ -32,13 +64,14 @@ func TestChangesByState(t *testing.T) {
 				before := s.qp.Query()
 				err := s.qp.Modify(0, verbs.QPModify{
 					Mask: 1 << i, Access: verbs.RemoteRead, QKey: 1, MinRNRTimer: 2, Timeout: 3, RetryCount: 4, RNRRetry: 5,
+					PKeyIndex: 6, Dest: verbs.AHAttr{SourceGID: 7}, MaxRdAtomic: 8, MaxDestRdAtomic: 9,
 				})
-				changed := !reflect.DeepEqual(s.qp.Query(), before)
+				differs := !reflect.DeepEqual(s.qp.Query(), before)
 				switch {
-				case err == nil && changed:
+				case err == nil && differs:
 					fmt.Fprintf(&b, "  %s", name)
-				case changed || !errors.Is(err, verbs.ErrState) && !errors.Is(err, verbs.ErrInvalid):
-					t.Errorf("%v: %s in %v: %v, changed: %v", of, name, from, err, changed)
+				case differs || !errors.Is(err, verbs.ErrState) && !errors.Is(err, verbs.ErrInvalid):
+					t.Errorf("%v: %s in %v: %v, changed: %v", of, name, from, err, differs)
 				}
 			}
 			b.WriteByte('\n')
@@ -55,7 +88,9 @@ func TestChangesAreAllOrNone(t *testing.T) {
 		"timeout":     {Mask: verbs.ModifyAccess | verbs.ModifyTimeout, Timeout: maxTimerCode + 1},
 		"retries":     {Mask: verbs.ModifyAccess | verbs.ModifyRetryCount, RetryCount: maxRetryCount + 1},
 		"RNR retries": {Mask: verbs.ModifyAccess | verbs.ModifyRNRRetry, RNRRetry: rnrForEver + 1},
-		"unknown":     {Mask: verbs.ModifyAccess | verbs.ModifyRNRRetry<<1},
+		"READs":       {Mask: verbs.ModifyAccess | verbs.ModifyMaxRdAtomic, MaxRdAtomic: -2},
+		"resources":   {Mask: verbs.ModifyAccess | verbs.ModifyMaxDestRdAtomic, MaxDestRdAtomic: maxRdAtomic + 1},
+		"unknown":     {Mask: verbs.ModifyAccess | verbs.ModifyMaxDestRdAtomic<<1},
 	} {
 		_, b := newPair(t)
 		if err := b.qp.ToSQD(0, &b.out); err != nil {
@@ -155,5 +190,51 @@ func TestChangedRequester(t *testing.T) {
 	}
 	if err := a.qp.Modify(0, verbs.QPModify{Mask: verbs.ModifyTimeout}); !errors.Is(err, verbs.ErrState) {
 		t.Errorf("in the error state: %v", err)
+	}
+}
+
+// A responder that gets fewer resources in SQD keeps the newest results for duplicates and refuses
+// more atomics in flight than it has left; one that gets more takes more (IBTA 11.2.5.2/optional).
+func TestChangedResources(t *testing.T) {
+	var s results
+	for psn := range wire.PSN(5) {
+		s.add(result{psn: psn}, 4)
+	}
+	for _, c := range []struct {
+		most        int
+		first, last wire.PSN
+	}{{8, 1, 4}, {3, 2, 4}, {1, 4, 4}} {
+		s.resize(c.most)
+		for psn := range wire.PSN(5) {
+			if found := s.find(psn) != nil; found != (psn >= c.first && psn <= c.last) {
+				t.Errorf("room for %d: result of PSN %d found: %v", c.most, psn, found)
+			}
+		}
+	}
+	s.add(result{psn: 9}, 1)
+	if s.find(9) == nil || s.find(4) != nil {
+		t.Error("the only place has not the newest result")
+	}
+
+	for resources, want := range map[int]verbs.Status{1: verbs.Success, 8: verbs.Success, -1: verbs.RemInvReqErr} {
+		a, b := newPair(t)
+		if err := b.qp.ToSQD(0, &b.out); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.qp.Modify(0, verbs.QPModify{Mask: verbs.ModifyMaxDestRdAtomic, MaxDestRdAtomic: resources}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			wr := writeTo(b)
+			wr.Op, wr.SGL = verbs.OpFetchAdd, []verbs.SGE{a.sge(0, 8)}
+			post(t, a, wr)
+			settle(t, 0, a, b)
+			if wc := onlyWC(t, a.scq); wc.Status != want {
+				t.Errorf("atomic with %d resources: %v, want %v", resources, wc.Status, want)
+			}
+			if want != verbs.Success {
+				break
+			}
+		}
 	}
 }

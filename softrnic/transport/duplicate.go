@@ -35,17 +35,31 @@ func (s *results) add(r result, most int) {
 	s.all[s.newest] = r
 }
 
+// resize makes room for `most` results. The newest that fit stay.
+func (s *results) resize(most int) {
+	kept := make([]result, 0, most)
+	for i := min(len(s.all), most); i > 0; i-- {
+		kept = append(kept, *s.recent(i - 1))
+	}
+	s.all, s.newest = kept, max(len(kept)-1, 0)
+}
+
+// recent returns the result that was stored n results before the newest one.
+func (s *results) recent(n int) *result {
+	at := s.newest - n
+	if at < 0 {
+		at += len(s.all)
+	}
+	return &s.all[at]
+}
+
 func (s *results) last() *result { return &s.all[s.newest] }
 
 // find returns the newest result of a request with this PSN; nil if there is none.
 func (s *results) find(psn wire.PSN) *result {
 	for i := range s.all {
-		at := s.newest - i
-		if at < 0 {
-			at += len(s.all)
-		}
-		if s.all[at].psn == psn {
-			return &s.all[at]
+		if r := s.recent(i); r.psn == psn {
+			return r
 		}
 	}
 	return nil

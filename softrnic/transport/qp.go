@@ -156,6 +156,7 @@ func (q *QP) Query() verbs.QPAttr {
 		Init: q.init, RTR: q.rtr, RTS: q.rts,
 		SendPSN: q.req.nextPSN, RecvPSN: q.rsp.ePSN,
 		SendQueued: q.req.sq.len(), RecvQueued: q.rcv.rq.len(), RetransPkts: q.req.retransPkts,
+		Draining: q.req.draining,
 	}
 }
 

@@ -35,18 +35,19 @@ func init() { // a composite literal at the declaration would be an initializati
 		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead,
 			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR,
 			verbs.OpMaskedCmpSwap, verbs.OpMaskedFetchAdd, verbs.OpAtomicWrite, verbs.OpFlush),
-		changes: verbs.ModifyAccess | verbs.ModifyRNRTimer | verbs.ModifyTimeout | verbs.ModifyRetryCount | verbs.ModifyRNRRetry,
+		changes: verbs.ModifyAccess | verbs.ModifyRNRTimer | inRetries | verbs.ModifyPKey | verbs.ModifyDest |
+			verbs.ModifyMaxRdAtomic | verbs.ModifyMaxDestRdAtomic,
 	}
 	services[verbs.UC] = &service{
 		opcodes: wire.ServiceUC, states: unreliableStates, receive: handleUC,
 		start: (*unreliableSender).startUC, packet: (*unreliableSender).packetUC,
 		ops:     opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpWrite, verbs.OpWriteImm, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR),
-		changes: verbs.ModifyAccess,
+		changes: verbs.ModifyAccess | verbs.ModifyPKey | verbs.ModifyDest,
 	}
 	services[verbs.UD] = &service{
 		opcodes: wire.ServiceUD, states: unreliableStates, receive: handleUD,
 		packet: (*unreliableSender).packetUD, datagram: true,
-		ops: opSet(verbs.OpSend, verbs.OpSendImm), changes: verbs.ModifyQKey,
+		ops: opSet(verbs.OpSend, verbs.OpSendImm), changes: verbs.ModifyQKey | verbs.ModifyPKey,
 	}
 }
 

@@ -1,7 +1,7 @@
 package verbs
 
 // QPMask is a set of attributes of a queue pair, which a QPModify changes.
-type QPMask uint8
+type QPMask uint16
 
 // Attributes that Modify can change.
 const (
@@ -11,6 +11,10 @@ const (
 	ModifyTimeout
 	ModifyRetryCount
 	ModifyRNRRetry
+	ModifyPKey
+	ModifyDest
+	ModifyMaxRdAtomic
+	ModifyMaxDestRdAtomic
 )
 
 // ControlledQKey is the highest bit of a Q_Key. The system controls all Q_Keys with this bit, such
@@ -22,8 +26,9 @@ const ControlledQKey = 1 << 31
 // Mask keep their values; the fields are as in ToInit, ToRTR and ToRTS.
 //
 // In RTS, SQD and SQE the access rights of the peer, the Q_Key and the RNR timer can change; in SQD
-// also the timeout and both retry counts (IBTA 11.2.5.2/optional). A queue pair has only the
-// attributes that its service uses: UC has the rights, UD the Q_Key, RC all but the Q_Key.
+// also the others (IBTA 11.2.5.2/optional). A queue pair has only the attributes that its service
+// uses: UC has the rights, the P_Key and the destination, UD the Q_Key and the P_Key, RC all but the
+// Q_Key. Package qpattr has the table.
 type QPModify struct {
 	Mask        QPMask
 	Access      Access
@@ -32,4 +37,8 @@ type QPModify struct {
 	Timeout     uint8
 	RetryCount  uint8
 	RNRRetry    uint8
+	PKeyIndex   int
+	// Dest is the address of the peer, which may have moved; its queue pair stays the same.
+	Dest                         AHAttr
+	MaxRdAtomic, MaxDestRdAtomic int
 }

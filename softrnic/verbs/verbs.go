@@ -299,6 +299,8 @@ type QPAttr struct {
 	SendQueued, RecvQueued int
 	// RetransPkts is the number of retransmitted packets since the queue pair was created.
 	RetransPkts uint64
+	// Draining is true in SQD until all work requests that were started are complete.
+	Draining bool
 }
 
 // QP is a queue pair.

@@ -12,7 +12,7 @@ import (
 
 const (
 	// Version is the version of the protocol. It changes when messages or shared memory change.
-	Version = 6
+	Version = 7
 	// MaxMessage is the largest size of a message in bytes.
 	MaxMessage = 1 << 16
 	// MaxData is the largest amount of data in one access to device memory, in bytes. Longer
