@@ -154,10 +154,10 @@ func TestLargestPathMTUAndTimer(t *testing.T) {
 		want       unix.Errno
 	}{{5, 31, 0}, {6, 31, unix.EINVAL}, {5, 32, unix.EINVAL}} {
 		e := h.attach(t, 0).queuePair(uverbs.TypeRC)
-		if errno := modify(e, allBits, func(m *uverbs.ModifyQPArgs) { m.State, m.Port = 1, 1 }); errno != 0 {
+		if errno := modify(e, needs(e.typ, 0, 1), func(m *uverbs.ModifyQPArgs) { m.State, m.Port = 1, 1 }); errno != 0 {
 			t.Fatal(errno)
 		}
-		errno := modify(e, allBits, func(m *uverbs.ModifyQPArgs) {
+		errno := modify(e, needs(e.typ, 1, 2), func(m *uverbs.ModifyQPArgs) {
 			m.State, m.Port, m.PathMTU, m.MinRNRTimer, m.DestQPN = 2, 1, c.mtu, c.timer, 9
 			m.Dest.DestGID, m.Dest.Global, m.Dest.Port = [16]byte{10: 0xff, 11: 0xff, 12: 10, 13: 77, 15: 2}, 1, 1
 		})

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
+	"github.com/rdmalab/rdmalab/softrnic/qpattr"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -169,6 +170,7 @@ func addr(b []byte) uint64 { return uint64(uintptr(unsafe.Pointer(&b[0]))) }
 // ends is a queue pair with what belongs to it.
 type ends struct {
 	*client
+	typ        uint8
 	pd, cq     uint32
 	qp         uverbs.QP
 	mr         uverbs.MR
@@ -214,7 +216,7 @@ func (c *client) queuePair(typ uint8) *ends {
 // queuePairOn is queuePair with a region of n bytes at this address.
 func (c *client) queuePairOn(typ uint8, at uint64, n int) *ends {
 	c.t.Helper()
-	e := &ends{client: c, at: at}
+	e := &ends{client: c, typ: typ, at: at}
 	e.pd = do[uverbs.Handle](c, uverbs.AllocPD).H
 	e.mr = do[uverbs.MR](c, uverbs.RegMR, uverbs.RegMRArgs{Start: at, Length: uint64(n), VA: at, PD: e.pd, Access: allow})
 	cq := do[madeCQ](c, uverbs.CreateCQ, uverbs.CQArgs{User: 7, CQE: 63, Channel: -1})
@@ -226,18 +228,22 @@ func (c *client) queuePairOn(typ uint8, at uint64, n int) *ends {
 	return e
 }
 
-const allBits = 1<<21 - 1
+// needs is the mask of a transition: the state, and the attributes that it needs.
+func needs(typ, from, to uint8) uint32 {
+	must, _ := qpattr.Of(services[typ], verbs.QPState(from), verbs.QPState(to))
+	return uint32(must | qpattr.State)
+}
 
 // connect brings a queue pair to RTS.
 func (e *ends) connect(to *ends, ip int) {
 	e.t.Helper()
-	m := uverbs.ModifyQPArgs{H: e.qp.H, Mask: allBits}
+	m := uverbs.ModifyQPArgs{H: e.qp.H, Mask: needs(e.typ, 0, 1)}
 	m.State, m.Access, m.Port = 1, allow&^1, 1
 	do[none](e.client, uverbs.ModifyQP, m)
-	m.State, m.PathMTU, m.DestQPN, m.MaxDestRdAtomic, m.MinRNRTimer = 2, 3, to.qp.QPN, 4, 12
+	m.Mask, m.State, m.PathMTU, m.DestQPN, m.MaxDestRdAtomic, m.MinRNRTimer = needs(e.typ, 1, 2), 2, 3, to.qp.QPN, 4, 12
 	m.Dest.DestGID, m.Dest.Global, m.Dest.Port = verbs.GIDOf(ips[ip]), 1, 1
 	do[none](e.client, uverbs.ModifyQP, m)
-	m.State, m.Timeout, m.RetryCount, m.RNRRetry, m.MaxRdAtomic = 3, e.timeout, 7, 7, 4
+	m.Mask, m.State, m.Timeout, m.RetryCount, m.RNRRetry, m.MaxRdAtomic = needs(e.typ, 2, 3), 3, e.timeout, 7, 7, 4
 	do[none](e.client, uverbs.ModifyQP, m)
 }
 

@@ -41,8 +41,9 @@ func newHouseThatPolls(t testing.TB, limits serve.Limits, spin time.Duration) *h
 	return newHouseOf(t, limits, spin, engine.Limits{})
 }
 
-// newHouseOf is newHouseThatPolls with the limits of the NICs.
-func newHouseOf(t testing.TB, limits serve.Limits, spin time.Duration, nic engine.Limits) *house {
+// newHouseOf is newHouseThatPolls with the limits of the NICs, and changes of the servers'
+// configuration.
+func newHouseOf(t testing.TB, limits serve.Limits, spin time.Duration, nic engine.Limits, changes ...func(*serve.Config)) *house {
 	t.Helper()
 	dir, h := t.TempDir(), &house{timeout: 12}
 	var ports [2]*memcable.Port
@@ -67,10 +68,14 @@ func newHouseOf(t testing.TB, limits serve.Limits, spin time.Duration, nic engin
 		t.Cleanup(func() { must(t, d.Close()) })
 		h.devices[i] = d
 		h.sockets[i] = filepath.Join(dir, "verbs"+string(rune('0'+i))+".sock")
-		h.servers[i], err = serve.Listen(serve.Config{
+		cfg := serve.Config{
 			Path: h.sockets[i], Open: d.Context, Spin: spin, Limits: limits,
 			Allow: func(uint32) bool { return true },
-		})
+		}
+		for _, change := range changes {
+			change(&cfg)
+		}
+		h.servers[i], err = serve.Listen(cfg)
 		must(t, err)
 		t.Cleanup(func() { must(t, h.servers[i].Close()) })
 	}

@@ -24,23 +24,25 @@ func TestModifyTakesWhatItsMaskNames(t *testing.T) {
 		}
 		m.Dest.DestGID, m.Dest.Global, m.Dest.Port = verbs.GIDOf(ips[1]), 1, 1
 	}
-	const port = 1 << 5
 	want := uverbs.QPAttr{}
+	const toRTR = uverbs.MaskPathMTU | uverbs.MaskDest | uverbs.MaskDestQPN | uverbs.MaskRecvPSN | uverbs.MaskDestAtomic | uverbs.MaskRNRTimer
+	const toRTS = uverbs.MaskTimeout | uverbs.MaskRetry | uverbs.MaskSendPSN | uverbs.MaskRNRRetry | uverbs.MaskRdAtomic
 	for _, s := range []struct {
 		state uint8
 		mask  uint32
 		set   func()
 	}{
-		{1, port, func() { want.Port = 1 }},
-		{1, uverbs.MaskAccess, func() { want.Access = 5 }},
+		{1, uverbs.MaskPort | uverbs.MaskAccess | uverbs.MaskPKeyIndex, func() { want.Port, want.Access, want.PKeyIndex = 1, 5, 1 }},
+		{1, uverbs.MaskAccess, func() {}},
 		{
-			2, uverbs.MaskPathMTU | uverbs.MaskDest | uverbs.MaskDestQPN | uverbs.MaskRecvPSN,
+			2, toRTR,
 			func() {
-				want.PathMTU, want.DestQPN, want.RecvPSN = 3, 4, 2
+				want.PathMTU, want.DestQPN, want.RecvPSN, want.MaxDestRdAtomic, want.MinRNRTimer = 3, 4, 2, 7, 8
 				want.Dest = uverbs.QPDest{DestGID: verbs.GIDOf(ips[1]), Global: 1, Port: 1}
 			},
 		},
-		{3, uverbs.MaskTimeout | uverbs.MaskRetry | uverbs.MaskSendPSN, func() { want.Timeout, want.RetryCount, want.SendPSN = 9, 5, 3 }},
+		{3, toRTS, func() { want.Timeout, want.RetryCount, want.SendPSN, want.RNRRetry, want.MaxRdAtomic = 9, 5, 3, 6, 6 }},
+		{3, uverbs.MaskRNRTimer, func() {}},
 	} {
 		if errno := modify(e, uverbs.MaskState|s.mask, func(m *uverbs.ModifyQPArgs) { full(m); m.State = s.state }); errno != 0 {
 			t.Fatalf("to state %d, mask %#x: %v", s.state, s.mask, errno)
@@ -62,7 +64,7 @@ func TestQueuePairWithoutReads(t *testing.T) {
 		a, b := h.attach(t, 0).queuePair(uverbs.TypeRC), h.attach(t, 1).queuePair(uverbs.TypeRC)
 		b.connect(a, 0)
 		for _, state := range []uint8{1, 2, 3} {
-			errno := modify(a, allBits, func(m *uverbs.ModifyQPArgs) {
+			errno := modify(a, needs(a.typ, state-1, state), func(m *uverbs.ModifyQPArgs) {
 				m.State, m.Port, m.Access, m.PathMTU, m.DestQPN, m.MaxDestRdAtomic, m.MaxRdAtomic = state, 1, allow&^1, 3, b.qp.QPN, reads, reads
 				m.Dest.DestGID, m.Dest.Global, m.Dest.Port = verbs.GIDOf(ips[1]), 1, 1
 				m.Timeout, m.RetryCount, m.RNRRetry = a.timeout, 7, 7

@@ -83,10 +83,10 @@ func TestRefusedTransitionChangesNothing(t *testing.T) {
 	e := h.attach(t, 0).queuePair(uverbs.TypeRC)
 	p := h.attach(t, 1).queuePair(uverbs.TypeRC)
 	modify, query := modifier(h, t)
-	m := uverbs.ModifyQPArgs{H: e.qp.H, Mask: allBits}
+	m := uverbs.ModifyQPArgs{H: e.qp.H, Mask: needs(e.typ, 0, 1)}
 	m.State, m.Access, m.Port = 1, allow&^1, 1
 	do[none](e.client, uverbs.ModifyQP, m)
-	m.State, m.PathMTU, m.DestQPN, m.MaxDestRdAtomic, m.MinRNRTimer = 2, 3, p.qp.QPN, 4, 12
+	m.Mask, m.State, m.PathMTU, m.DestQPN, m.MaxDestRdAtomic, m.MinRNRTimer = needs(e.typ, 1, 2), 2, 3, p.qp.QPN, 4, 12
 	m.Dest.DestGID, m.Dest.Global, m.Dest.Port = verbs.GIDOf(ips[1]), 1, 1
 	do[none](e.client, uverbs.ModifyQP, m)
 	errno := modify(e, uverbs.MaskState|uverbs.MaskSendPSN|uverbs.MaskTimeout|uverbs.MaskRetry|uverbs.MaskRNRRetry|uverbs.MaskRdAtomic|uverbs.MaskRNRTimer,

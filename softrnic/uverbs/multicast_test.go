@@ -18,9 +18,10 @@ const groupQKey = 0x01234567
 func (h *house) datagrams(t testing.TB, nic int) *ends {
 	t.Helper()
 	e := h.attach(t, nic).queuePair(uverbs.TypeUD)
-	m := uverbs.ModifyQPArgs{H: e.qp.H, Mask: allBits &^ uverbs.MaskAccess}
+	m := uverbs.ModifyQPArgs{H: e.qp.H}
 	m.Port, m.QKey = 1, groupQKey
 	for m.State = 1; m.State <= 3; m.State++ {
+		m.Mask = needs(e.typ, m.State-1, m.State)
 		do[none](e.client, uverbs.ModifyQP, m)
 	}
 	return e

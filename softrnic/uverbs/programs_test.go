@@ -243,17 +243,18 @@ func TestCompletionChannel(t *testing.T) {
 }
 
 // receiving makes a UD queue pair in INIT with one receive, on a completion queue, which it arms. m
-// are the arguments of its last transition.
+// are the arguments of a transition that only needs the state.
 func (c *client) receiving(cq uint32) (e *ends, m uverbs.ModifyQPArgs) {
 	c.t.Helper()
 	pd := do[uverbs.Handle](c, uverbs.AllocPD).H
 	qp := do[made](c, uverbs.CreateQP, uverbs.QPArgs{PD: pd, SendCQ: cq, RecvCQ: cq, MaxSend: 4, MaxRecv: 4, MaxSGE: 1, MaxRecvSGE: 1, Type: uverbs.TypeUD})
 	e = &ends{client: c, qp: qp.QP, recv: c.view(qp.Recv), buf: memory(c.t, 4096)}
-	m = uverbs.ModifyQPArgs{H: e.qp.H, Mask: allBits}
+	m = uverbs.ModifyQPArgs{H: e.qp.H, Mask: needs(uverbs.TypeUD, 0, 1)}
 	m.State, m.Port = 1, 1
 	do[none](c, uverbs.ModifyQP, m)
 	do[none](c, uverbs.ReqNotifyCQ, uverbs.Notify{H: cq})
 	e.receive(0, 10)
+	m.Mask = uverbs.MaskState
 	return e, m
 }
 

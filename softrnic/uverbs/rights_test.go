@@ -18,7 +18,11 @@ func TestAccessOnTheWayToRTS(t *testing.T) {
 	a, b := h.attach(t, 0).queuePair(uverbs.TypeRC), h.attach(t, 1).queuePair(uverbs.TypeRC)
 	modify, _ := modifier(h, t)
 	for _, state := range []uint8{1, 2, 3} {
-		errno := modify(b, allBits, func(m *uverbs.ModifyQPArgs) {
+		rights := uint32(0)
+		if state == 3 {
+			rights = uverbs.MaskAccess
+		}
+		errno := modify(b, needs(b.typ, state-1, state)|rights, func(m *uverbs.ModifyQPArgs) {
 			m.State, m.Port, m.Access, m.PathMTU, m.DestQPN, m.MaxDestRdAtomic, m.MaxRdAtomic = state, 1, allow&^1, 3, a.qp.QPN, 4, 4
 			m.Dest.DestGID, m.Dest.Global, m.Dest.Port = verbs.GIDOf(ips[0]), 1, 1
 			m.Timeout, m.RetryCount, m.RNRRetry = b.timeout, 7, 7

@@ -193,7 +193,7 @@ type (
 	}
 	QPState struct {
 		State, Current, PathMTU, Migration        uint8
-		Draining                                  uint8 // not used here: an event is raised whenever the send queue is drained
+		Draining                                  uint8 // of a modify command not used here: an event is raised whenever the send queue is drained
 		MaxRdAtomic, MaxDestRdAtomic              uint8
 		MinRNRTimer, Port, Timeout                uint8
 		RetryCount, RNRRetry, AltPort, AltTimeout uint8
@@ -262,6 +262,7 @@ const (
 	MaskSQDNotify  = 1 << 2
 	MaskAccess     = 1 << 3
 	MaskPKeyIndex  = 1 << 4
+	MaskPort       = 1 << 5
 	MaskQKey       = 1 << 6
 	MaskDest       = 1 << 7
 	MaskPathMTU    = 1 << 8
@@ -270,9 +271,11 @@ const (
 	MaskRNRRetry   = 1 << 11
 	MaskRecvPSN    = 1 << 12
 	MaskRdAtomic   = 1 << 13
+	MaskAltPath    = 1 << 14
 	MaskRNRTimer   = 1 << 15
 	MaskSendPSN    = 1 << 16
 	MaskDestAtomic = 1 << 17
+	MaskMigration  = 1 << 18
 	MaskDestQPN    = 1 << 20
 )
 

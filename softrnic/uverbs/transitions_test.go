@@ -10,7 +10,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
-	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // The transitions that a modify command can make are those of ib_modify_qp; any other one is EINVAL
@@ -32,21 +31,15 @@ func TestTransitions(t *testing.T) {
 		}
 		for to := range uint8(failed + 2) {
 			qp := do[uverbs.QP](c, uverbs.CreateQP, uverbs.QPArgs{PD: pd, SendCQ: cq, RecvCQ: cq, MaxSend: 1, MaxRecv: 1, Type: uverbs.TypeRC})
+			at := uint8(reset)
 			modify := func(state uint8) unix.Errno {
-				m := uverbs.ModifyQPArgs{H: qp.H, Mask: uverbs.MaskState}
-				switch m.State = state; state {
-				case initial:
-					m.Mask, m.Port = m.Mask|1<<5|uverbs.MaskAccess, 1
-				case rtr:
-					m.Mask |= uverbs.MaskDest | uverbs.MaskDestQPN | uverbs.MaskPathMTU | uverbs.MaskRNRTimer
-					m.PathMTU, m.DestQPN, m.MinRNRTimer = 3, 9, 12
-					m.Dest = uverbs.QPDest{DestGID: verbs.GIDOf(ips[1]), Global: 1, Port: 1}
-				}
+				m := valid(qp.H, 9, 14)
+				m.Mask, m.State = needs(uverbs.TypeRC, at, state), state
 				_, errno := c.raw(uverbs.ModifyQP, uverbs.NoChannel, uverbs.Encode(m))
 				return errno
 			}
 			for _, s := range way {
-				if from == failed {
+				if from == failed && at == initial {
 					s = failed
 				}
 				if s > from || from == reset {
@@ -55,12 +48,13 @@ func TestTransitions(t *testing.T) {
 				if errno := modify(s); errno != 0 {
 					t.Fatalf("on the way to %d: to %d: %v", from, s, errno)
 				}
+				at = s
 				if s == failed {
 					break
 				}
 			}
 			want, state := unix.EINVAL, from
-			if allowed[[2]uint8{from, to}] || to == reset || to == failed {
+			if allowed[[2]uint8{from, to}] || to == reset || to == failed && from != reset {
 				want, state = 0, to
 			}
 			if from == rtr && to == rtr || from == failed && to == sqe {

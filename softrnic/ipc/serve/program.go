@@ -32,6 +32,8 @@ type program struct {
 	unshared []*share
 	// unsharedLogged is true when the log has said why memory of the program is not shared.
 	unsharedLogged bool
+	// refusals counts the modify commands of queue pairs that were refused.
+	refusals int
 	// async is the daemon's side of the descriptor for asynchronous events.
 	async   eventQueue
 	objects map[uverbsKind]map[uint32]any // by their handles

@@ -29,7 +29,7 @@ func (o *programQPObject) keep(a *uverbs.ModifyQPArgs) {
 	set(m&uverbs.MaskPKeyIndex, &k.PKeyIndex, a.PKeyIndex)
 	set(m&uverbs.MaskRecvPSN, &k.RecvPSN, a.RecvPSN)
 	set(m&uverbs.MaskSendPSN, &k.SendPSN, a.SendPSN)
-	set(m&(1<<5), &k.Port, a.Port)
+	set(m&uverbs.MaskPort, &k.Port, a.Port)
 	set(m&uverbs.MaskPathMTU, &k.PathMTU, a.PathMTU)
 	set(m&uverbs.MaskTimeout, &k.Timeout, a.Timeout)
 	set(m&uverbs.MaskRetry, &k.RetryCount, a.RetryCount)
@@ -37,6 +37,7 @@ func (o *programQPObject) keep(a *uverbs.ModifyQPArgs) {
 	set(m&uverbs.MaskRdAtomic, &k.MaxRdAtomic, a.MaxRdAtomic)
 	set(m&uverbs.MaskDestAtomic, &k.MaxDestRdAtomic, a.MaxDestRdAtomic)
 	set(m&uverbs.MaskRNRTimer, &k.MinRNRTimer, a.MinRNRTimer)
+	set(m&uverbs.MaskMigration, &k.Migration, a.Migration)
 }
 
 // set stores v in the attribute *to unless bit, the bit of the attribute in a mask, is 0.
@@ -57,28 +58,43 @@ func orNone(n uint8) int {
 
 // modifyQP makes a transition, or changes attributes within a state.
 func (p programQueues) modifyQP(o *programQPObject, a uverbs.ModifyQPArgs) (result, error) {
-	o.state = p.stateOf(o)
-	before := o.attr
-	to := o.state
+	state, draining := p.stateOf(o)
+	o.state = state
+	to := state
 	set(a.Mask&uverbs.MaskState, &to, a.State)
-	if a.Mask&uverbs.MaskPKeyIndex != 0 && a.PKeyIndex != before.PKeyIndex && to != stateInit && to != stateRTR {
-		return result{}, unix.EINVAL // only the transitions to INIT and RTR set and check the P_Key index
+	err := p.modifyTo(o, to, &a, draining)
+	if err != nil {
+		p.logRefusal(o, to, err)
 	}
-	o.keep(&a)
-	if err := p.move(o, to, &a); err != nil {
-		o.attr = before
-		return result{}, err
-	}
-	return result{}, nil
+	return result{}, err
 }
 
-// stateOf returns the current state, which the NIC may have changed.
-func (p programQueues) stateOf(o *programQPObject) uint8 {
+func (p programQueues) modifyTo(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs, draining bool) error {
+	if !p.c.s.cfg.Lenient {
+		if err := p.strict(o, to, a, draining); err != nil {
+			return err
+		}
+	}
+	before := o.attr
+	if a.Mask&uverbs.MaskPKeyIndex != 0 && a.PKeyIndex != before.PKeyIndex && to != stateInit && to != stateRTR && (to != stateSQD || o.state != stateSQD) {
+		return badAttr("the P_Key index does not change on the way from %v to %v", verbs.QPState(o.state), verbs.QPState(to))
+	}
+	o.keep(a)
+	err := p.move(o, to, a)
+	if err != nil {
+		o.attr = before
+	}
+	return err
+}
+
+// stateOf returns the current state, which the NIC may have changed, and whether the queue pair is
+// draining.
+func (p programQueues) stateOf(o *programQPObject) (state uint8, draining bool) {
 	attr, err := o.qp.Query()
 	if err != nil {
-		return stateErr
+		return stateErr, false
 	}
-	return uint8(attr.State) // the numbers are those of libibverbs
+	return uint8(attr.State), attr.Draining // the numbers are those of libibverbs
 }
 
 // maxTimerCode is the largest code of an RNR timer, which has 5 bits.
@@ -95,6 +111,8 @@ func (p programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs
 	k := &o.attr
 	init := verbs.ToInit{Access: granted(k.Access), QKey: k.QKey, PKeyIndex: int(k.PKeyIndex)}
 	switch {
+	case a.Mask == 0 && (to == stateReset || to == stateErr):
+		return nil // nothing to change
 	case to == stateReset:
 		if err := o.qp.ToReset(); err != nil {
 			return err
@@ -159,17 +177,21 @@ func (p programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs
 // optional are the attributes that a transition to RTS may set, by queue pair type. Programs may
 // also name attributes that the type does not have; these are ignored.
 var optional = map[uint8]uint32{
-	uverbs.TypeRC: uverbs.MaskAccess | uverbs.MaskRNRTimer, uverbs.TypeUC: uverbs.MaskAccess, uverbs.TypeUD: uverbs.MaskQKey,
+	uverbs.TypeRC: uverbs.MaskAccess | uverbs.MaskRNRTimer | uverbs.MaskMigration, uverbs.TypeUC: uverbs.MaskAccess | uverbs.MaskMigration,
+	uverbs.TypeUD: uverbs.MaskQKey,
 }
 
 // inState are the attributes of a queue pair that a modify command can change without a transition,
-// in at least one state.
-const inState = uverbs.MaskAccess | uverbs.MaskQKey | uverbs.MaskRNRTimer | uverbs.MaskTimeout | uverbs.MaskRetry | uverbs.MaskRNRRetry
+// in at least one state. The NIC has one port, and no path to migrate to.
+const inState = uverbs.MaskAccess | uverbs.MaskQKey | uverbs.MaskRNRTimer | uverbs.MaskTimeout | uverbs.MaskRetry | uverbs.MaskRNRRetry |
+	uverbs.MaskPKeyIndex | uverbs.MaskDest | uverbs.MaskRdAtomic | uverbs.MaskDestAtomic | uverbs.MaskPort | uverbs.MaskMigration
 
-// modifyBits has the bit of verbs.QPModify.Mask for each bit of inState.
+// modifyBits has the bit of verbs.QPModify.Mask for each bit of inState that the NIC needs to know.
 var modifyBits = map[uint32]verbs.QPMask{
 	uverbs.MaskAccess: verbs.ModifyAccess, uverbs.MaskQKey: verbs.ModifyQKey, uverbs.MaskRNRTimer: verbs.ModifyRNRTimer,
 	uverbs.MaskTimeout: verbs.ModifyTimeout, uverbs.MaskRetry: verbs.ModifyRetryCount, uverbs.MaskRNRRetry: verbs.ModifyRNRRetry,
+	uverbs.MaskPKeyIndex: verbs.ModifyPKey, uverbs.MaskDest: verbs.ModifyDest,
+	uverbs.MaskRdAtomic: verbs.ModifyMaxRdAtomic, uverbs.MaskDestAtomic: verbs.ModifyMaxDestRdAtomic,
 }
 
 // changes returns the attributes that mask selects, in the form of package verbs. It takes the
@@ -177,7 +199,9 @@ var modifyBits = map[uint32]verbs.QPMask{
 func (o *programQPObject) changes(mask uint32) verbs.QPModify {
 	m := verbs.QPModify{
 		Access: granted(o.attr.Access), QKey: o.attr.QKey, MinRNRTimer: o.attr.MinRNRTimer,
-		Timeout: o.attr.Timeout, RetryCount: o.attr.RetryCount, RNRRetry: o.attr.RNRRetry,
+		Timeout: o.attr.Timeout, RetryCount: o.attr.RetryCount, RNRRetry: o.attr.RNRRetry, PKeyIndex: int(o.attr.PKeyIndex),
+		Dest:        ahAttr(&o.attr.Dest),
+		MaxRdAtomic: orNone(o.attr.MaxRdAtomic), MaxDestRdAtomic: orNone(o.attr.MaxDestRdAtomic),
 	}
 	for theirs, ours := range modifyBits {
 		if mask&theirs != 0 {
@@ -185,4 +209,9 @@ func (o *programQPObject) changes(mask uint32) verbs.QPModify {
 		}
 	}
 	return m
+}
+
+// ahAttr converts the address of a peer.
+func ahAttr(d *uverbs.QPDest) verbs.AHAttr {
+	return verbs.AHAttr{DestGID: d.DestGID, SourceGID: int(d.SourceGID), TrafficClass: d.TClass, HopLimit: d.Hop, FlowLabel: d.Flow & flowLabel}
 }

@@ -447,13 +447,16 @@ func (p programQueues) ring(o *programQPObject) {
 }
 
 func (p programQueues) queryQP(o *programQPObject, _ uverbs.QueryQPArgs) (result, error) {
-	s := p.stateOf(o)
+	s, draining := p.stateOf(o)
 	k, m := &o.attr, &o.made
 	out := uverbs.QPAttr{
 		Dest: k.Dest, MaxSend: m.MaxSend, MaxRecv: m.MaxRecv, MaxSGE: m.MaxSGE, MaxRecvSGE: m.MaxRecvSGE, MaxInline: m.MaxInline,
 		QPNumbers: k.QPNumbers, QPState: k.QPState, SignalAll: m.SignalAll,
 	}
 	out.State, out.Current = s, s
+	if draining {
+		out.Draining = 1
+	}
 	return answer(out), nil
 }
 

@@ -49,6 +49,9 @@ type Config struct {
 	// the group. 0 means none.
 	Group  int
 	Limits Limits
+	// Lenient makes the NIC take commands of unmodified programs that kernels refuse, where it can
+	// execute them: modify commands of queue pairs that lack attributes, or name others in addition.
+	Lenient bool
 	// HelloWait is how long an application, also a refused one, may take to send its hello. 0 means
 	// 5 s.
 	HelloWait time.Duration
