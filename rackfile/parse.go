@@ -252,6 +252,7 @@ func (d *decoder) hostEntry(n ast.Node) hostEntry {
 		set(d, "gso", &h.GSO, parseOnOff),
 		{key: "pkeys", set: func(n ast.Node) { h.PKeys = d.pkeys(n) }},
 		set(d, "tos", &h.TOS, parseTOS),
+		set(d, "lenient", &h.Lenient, parseBool),
 		{key: "quota", set: func(n ast.Node) { h.Quota = d.quota(n) }},
 	})
 	return h

@@ -145,6 +145,9 @@ type Host struct {
 	// TOS is the TOS byte or traffic class of the NIC's packets, unless the connection or address
 	// handle sets one.
 	TOS uint8 `json:"tos,omitempty"`
+	// Lenient makes the NIC take commands of unmodified programs that a kernel refuses, where it can
+	// execute them.
+	Lenient bool `json:"lenient,omitempty"`
 	// Quota bounds what programs may use of the host's NIC.
 	Quota Quota `json:"quota,omitzero"`
 }

@@ -1,7 +1,7 @@
-// Package qpattr says which attributes a program must and may name when it modifies a queue pair: by
-// transition and by transport service (IBTA 11.2.5.2/attributes), as a kernel checks them before a
-// driver sees the command. It is a table and one function. It knows no values: whether a port or a
-// path MTU exists is for the caller, who has the NIC.
+// Package qpattr says which attributes a program must and may name when it modifies a queue pair, by
+// transition and transport service. A kernel checks this before a driver sees the command (IBTA
+// 11.2.5.2/attributes). The package is a table and one function. It knows no values: whether a port
+// or a path MTU exists is for the caller, who has the NIC.
 //
 // The table has a line for each attribute. So it answers the question of a program's author: where
 // does this attribute belong?
