@@ -56,6 +56,13 @@ func buildImage() *image.Image {
 		out, err := build.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "go %v: %s", args, out)
 	}
+	for _, name := range casePrograms {
+		if err := compileCase(built, name); err == nil {
+			files[name] = filepath.Join(built, name)
+		} else {
+			GinkgoWriter.Println("no program", name+":", err)
+		}
+	}
 	var extra []image.File
 	for name, path := range files {
 		data, err := os.ReadFile(path)

@@ -83,6 +83,28 @@ func Check(service verbs.QPType, from, to verbs.QPState, named Mask) error {
 	return nil
 }
 
+// CheckRoCE is Check for a command of a program to a NIC on Ethernet, where a kernel refuses more. An
+// alternate path needs an InfiniBand port. A path that changes in SQD may leave by another port, so
+// the port counts as named, which UC cannot change. The error wraps verbs.ErrNotSupported for
+// attributes that do not exist.
+func CheckRoCE(service verbs.QPType, from, to verbs.QPState, named Mask) error {
+	const op = "modify QP"
+	if unknown := named &^ All; unknown != 0 {
+		return verbs.Errorf(op, verbs.ErrNotSupported, "attributes %#x do not exist, or are not those of this NIC", uint32(unknown))
+	}
+	checked := named
+	if named&Dest != 0 && (to != verbs.StateRTR || named&State == 0) {
+		checked |= Port
+	}
+	if err := Check(service, from, to, checked); err != nil {
+		return err
+	}
+	if named&AltPath != 0 {
+		return verbs.Errorf(op, verbs.ErrInvalid, "RoCE has no alternate paths (ALT_PATH)")
+	}
+	return nil
+}
+
 // Of returns the attributes that a command must name, and those that it may name, for a transition.
 // State is in neither: it is always allowed.
 func Of(service verbs.QPType, from, to verbs.QPState) (must, may Mask) {

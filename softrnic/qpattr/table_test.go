@@ -59,8 +59,35 @@ func verify(t *testing.T, c cell, named, about Mask, good bool) {
 		t.Errorf("%v: %v: refused: %v", c, named, err)
 	case !good && !errors.Is(err, want):
 		t.Errorf("%v: %v: %v, want %v", c, named, err, want)
-	case !good && want == verbs.ErrInvalid && !strings.Contains(err.Error(), about.String()):
+	case !good && (edge{c.from, c.to}).legal() && !strings.Contains(err.Error(), about.String()):
 		t.Errorf("%v: %q does not name %v", c, err, about)
+	}
+}
+
+// On Ethernet a program gets no alternate path anywhere, and an address changes in SQD only where the
+// port does.
+func TestRoCE(t *testing.T) {
+	for _, service := range all {
+		for from := verbs.StateReset; from <= verbs.StateError; from++ {
+			for to := verbs.StateReset; to <= verbs.StateError; to++ {
+				must, may := Of(service, from, to)
+				if err := CheckRoCE(service, from, to, must|State); (err == nil) != (edge{from, to}).legal() {
+					t.Errorf("%v %v-%v: %v", service, from, to, err)
+				}
+				if err := CheckRoCE(service, from, to, must|State|AltPath); err == nil {
+					t.Errorf("%v %v-%v takes an alternate path", service, from, to)
+				}
+				if err := CheckRoCE(service, from, to, must|State|1<<25); !errors.Is(err, verbs.ErrNotSupported) {
+					t.Errorf("%v %v-%v with an unknown attribute: %v", service, from, to, err)
+				}
+				if may&Dest == 0 {
+					continue
+				}
+				if err := CheckRoCE(service, from, to, must|Dest); (err == nil) != (service == verbs.RC) {
+					t.Errorf("%v %v-%v with a new address: %v", service, from, to, err)
+				}
+			}
+		}
 	}
 }
 

@@ -21,22 +21,17 @@ const onlyPort = 1
 func (p programQueues) strict(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs, draining bool) error {
 	named, from := qpattr.Mask(a.Mask), o.state
 	switch {
-	case named&^qpattr.All != 0:
-		return verbs.Errorf("modify QP", verbs.ErrNotSupported, "attributes %#x do not exist, or are not those of this NIC", uint32(named&^qpattr.All))
 	case named&qpattr.CurrentState != 0 && a.Current != from:
 		return badAttr("cur_qp_state is %v, but the state is %v", verbs.QPState(a.Current), verbs.QPState(from))
 	case draining && named&qpattr.State != 0 && (to == stateRTS || to == stateSQD):
 		return badAttr("the send queue is still draining; wait for IBV_EVENT_SQ_DRAINED")
 	}
-	if named&qpattr.Dest != 0 && !(named&qpattr.State != 0 && to == stateRTR) {
-		named |= qpattr.Port // as kernels do: a path that changes in SQD may leave by another port
-	}
-	if err := qpattr.Check(types[o.made.Type], verbs.QPState(from), verbs.QPState(to), named); err != nil {
+	if err := qpattr.CheckRoCE(types[o.made.Type], verbs.QPState(from), verbs.QPState(to), named); err != nil {
 		return err
 	}
 	nic := p.c.ctx.Device()
 	for _, r := range valueRules {
-		if qpattr.Mask(a.Mask)&r.attribute == 0 {
+		if named&r.attribute == 0 {
 			continue
 		}
 		if err := r.check(a, &nic); err != nil {
@@ -61,9 +56,6 @@ type valueRule struct {
 var valueRules = []valueRule{
 	{qpattr.Port, func(a *uverbs.ModifyQPArgs, _ *verbs.DeviceAttr) error { return checkPort("port_num", a.Port) }},
 	{qpattr.Dest, func(a *uverbs.ModifyQPArgs, nic *verbs.DeviceAttr) error { return checkDest(&a.Dest, nic) }},
-	{qpattr.AltPath, func(*uverbs.ModifyQPArgs, *verbs.DeviceAttr) error {
-		return badAttr("RoCE has no alternate paths")
-	}},
 	{qpattr.PathMTU, func(a *uverbs.ModifyQPArgs, _ *verbs.DeviceAttr) error { return between("path_mtu", a.PathMTU, 1, 5) }},
 	{qpattr.MaxRdAtomic, func(a *uverbs.ModifyQPArgs, nic *verbs.DeviceAttr) error {
 		return between("max_rd_atomic", a.MaxRdAtomic, 0, nic.MaxRdAtomic)

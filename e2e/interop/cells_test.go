@@ -1,0 +1,99 @@
+package interop_test
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+)
+
+// caseLimit is how long one of the programs may take in the guest.
+const caseLimit = 5 * time.Minute
+
+// casePrograms are C programs that print what a NIC refuses.
+var casePrograms = []string{"cells", "refused"}
+
+// compileCase makes one of them in dir.
+func compileCase(dir, name string) error {
+	out, err := exec.Command("gcc", "-O1", "-o", filepath.Join(dir, name), "../verbs/testdata/"+name+".c", "-libverbs").CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("%w: %s", err, out)
+	}
+	return nil
+}
+
+// onBoth runs a program over our NIC and over the kernel's and returns the lines of both.
+func onBoth(name string) (ours, theirs []string) {
+	GinkgoHelper()
+	dir := GinkgoT().TempDir()
+	if err := compileCase(dir, name); err != nil {
+		Skip("needs gcc and libibverbs-dev: " + err.Error())
+	}
+	ours = strings.Split(strings.TrimSpace(rack.OK("exec", "cn0", "--", filepath.Join(dir, name), "0")), "\n")
+	theirs = strings.Split(strings.TrimSpace(linux.do(caseLimit, "/"+name, "1")), "\n")
+	Expect(theirs).To(HaveLen(len(ours)))
+	return ours, theirs
+}
+
+// elsewhere are lines that differ, with the reason.
+var elsewhere = map[string]string{
+	"RC: a wrong L_Key": "a local protection error as specified; rxe says local QP operation error",
+	"UC: a wrong L_Key": "as RC; and a failed send of UC stops the send queue alone, IBTA 10.3.1/sqe",
+	"UD: a wrong L_Key": "as UC",
+}
+
+// The same programs over our NIC and over the kernel's.
+var _ = Describe("what a NIC refuses", func() {
+	It("is the same for every pair of states, service and two attributes more or less of ibv_modify_qp", func() {
+		ours, theirs := onBoth("cells")
+		Expect(len(ours)).To(BeNumerically(">", 100))
+		cells, others := 0, []string{}
+		for i := range ours {
+			cells += len(ours[i][strings.LastIndexByte(ours[i], ' ')+1:])
+			if ours[i] != theirs[i] {
+				others = append(others, differences(ours[i], theirs[i])...)
+			}
+		}
+		GinkgoWriter.Println(cells, "cells")
+		Expect(others).To(BeEmpty()) // IBTA 11.2.5.2/attributes
+	})
+
+	It("is the same when objects are made and work requests are posted", func() {
+		ours, theirs := onBoth("refused")
+		var others []string
+		for i := range ours {
+			if name := strings.TrimSpace(ours[i][:min(48, len(ours[i]))]); ours[i] != theirs[i] && elsewhere[name] == "" {
+				others = append(others, "ours "+ours[i]+", theirs "+theirs[i])
+			}
+		}
+		Expect(others).To(BeEmpty())
+	})
+})
+
+// differences names the places at which two lines of the program differ.
+func differences(ours, theirs string) (all []string) {
+	at := strings.LastIndexByte(ours, ' ') + 1
+	if len(ours) != len(theirs) || ours[:at] != theirs[:at] {
+		return []string{"ours " + ours + ", theirs " + theirs}
+	}
+	var toggled []string
+	toggled = append(toggled, "nothing")
+	for i := range 21 {
+		toggled = append(toggled, fmt.Sprint("bit ", i))
+	}
+	for i := range 21 {
+		for k := i + 1; k < 21; k++ {
+			toggled = append(toggled, fmt.Sprint("bits ", i, " and ", k))
+		}
+	}
+	for i := range ours[at:] {
+		if ours[at+i] != theirs[at+i] {
+			all = append(all, fmt.Sprintf("%s changed by %s: ours %c, theirs %c", ours[:at-1], toggled[i], ours[at+i], theirs[at+i]))
+		}
+	}
+	return all
+}
