@@ -89,7 +89,7 @@ var _ = Describe("a C program that modifies queue pairs", Ordered, func() {
 		}
 	})
 
-	It("gets the errno or status that a kernel gives when it makes objects or posts work requests", func() {
+	It("gets the errno or status that a kernel gives when it makes objects, gives them bad values or posts work requests", func() {
 		source, err := os.ReadFile(refusedSource)
 		Expect(err).NotTo(HaveOccurred())
 		want, err := os.ReadFile(refusedAnswers)

@@ -1,4 +1,4 @@
-// What is refused when objects are made and when work requests are posted, and with what: a line for
+// What is refused when objects are made or modified and when work requests are posted: a line for
 // each, with its name, and the errno or the status of the completion. Argument: the index of the GID.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -41,18 +41,30 @@ static struct ibv_qp *make(enum ibv_qp_type t)
 	return q;
 }
 
-static void move(struct ibv_qp *q, enum ibv_qp_type t, int state)
+// valid are the attributes of a connection of a queue pair to itself.
+static struct ibv_qp_attr valid(struct ibv_qp *q)
 {
-	struct ibv_qp_attr a = { .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ, .qkey = 5, .path_mtu = IBV_MTU_1024,
+	return (struct ibv_qp_attr){ .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ, .qkey = 5, .path_mtu = IBV_MTU_1024,
 		.dest_qp_num = q->qp_num, .max_dest_rd_atomic = 1, .min_rnr_timer = 12, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1,
 		.ah_attr = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .sgid_index = gid_index, .hop_limit = 64 } } };
+}
+
+// needs is the mask of the transition to a state.
+static int needs(enum ibv_qp_type t, int state)
+{
 	int connected = t != IBV_QPT_UD, rc = t == IBV_QPT_RC;
 	const int masks[] = { 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | (connected ? IBV_QP_ACCESS_FLAGS : IBV_QP_QKEY),
 		(connected ? IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN : 0) | (rc ? IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER : 0),
 		IBV_QP_SQ_PSN | (rc ? IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC : 0) };
+	return IBV_QP_STATE | (state <= IBV_QPS_RTS ? masks[state] : 0);
+}
+
+static void move(struct ibv_qp *q, enum ibv_qp_type t, int state)
+{
+	struct ibv_qp_attr a = valid(q);
 	for (int s = IBV_QPS_INIT; s <= state; s++) {
 		a.qp_state = s;
-		OK(!(errno = ibv_modify_qp(q, &a, IBV_QP_STATE | masks[s])));
+		OK(!(errno = ibv_modify_qp(q, &a, needs(t, s))));
 	}
 }
 
@@ -175,6 +187,40 @@ static void sending(void)
 	ibv_destroy_ah(ah);
 }
 
+// modifying gives attributes of RC values that they cannot have.
+static void modifying(void)
+{
+	struct ibv_port_attr p;
+	OK(!ibv_query_port(ctx, 1, &p));
+	int last = p.gid_tbl_len > 256 ? 255 : p.gid_tbl_len - 1; // an empty entry
+#define TO(state, text, more, change) do { struct ibv_qp *q = in(IBV_QPT_RC, (state) > IBV_QPS_RTS ? IBV_QPS_RTS : (state) - 1); struct ibv_qp_attr a = valid(q); a.qp_state = (state); change; \
+	say("value: " text, ibv_modify_qp(q, &a, needs(IBV_QPT_RC, state) | (more))); ibv_destroy_qp(q); } while (0)
+	TO(IBV_QPS_INIT, "port 0", 0, a.port_num = 0);
+	TO(IBV_QPS_INIT, "port 2", 0, a.port_num = 2);
+	TO(IBV_QPS_RTR, "no GRH", 0, a.ah_attr.is_global = 0);
+	TO(IBV_QPS_RTR, "port of the path 0", 0, a.ah_attr.port_num = 0);
+	TO(IBV_QPS_RTR, "port of the path 2", 0, a.ah_attr.port_num = 2);
+	TO(IBV_QPS_RTR, "an empty GID entry", 0, a.ah_attr.grh.sgid_index = last);
+	TO(IBV_QPS_RTR, "path MTU 0", 0, a.path_mtu = 0);
+	TO(IBV_QPS_RTR, "path MTU 6", 0, a.path_mtu = 6);
+	TO(IBV_QPS_RTR, "receive PSN of 25 bits", 0, a.rq_psn = 1 << 24);
+	TO(IBV_QPS_RTR, "RNR timer 32", 0, a.min_rnr_timer = 32);
+	TO(IBV_QPS_RTR, "responder resources 0", 0, a.max_dest_rd_atomic = 0);
+	TO(IBV_QPS_RTR, "responder resources 255", 0, a.max_dest_rd_atomic = 255);
+	TO(IBV_QPS_RTR, "an alternate path", IBV_QP_ALT_PATH, (a.alt_ah_attr = a.ah_attr, a.alt_port_num = 1));
+	TO(IBV_QPS_RTS, "timeout 31", 0, a.timeout = 31);
+	TO(IBV_QPS_RTS, "timeout 32", 0, a.timeout = 32);
+	TO(IBV_QPS_RTS, "retries 8", 0, a.retry_cnt = 8);
+	TO(IBV_QPS_RTS, "RNR retries 8", 0, a.rnr_retry = 8);
+	TO(IBV_QPS_RTS, "send PSN of 25 bits", 0, a.sq_psn = 1 << 24);
+	TO(IBV_QPS_RTS, "READs in flight 0", 0, a.max_rd_atomic = 0);
+	TO(IBV_QPS_RTS, "READs in flight 255", 0, a.max_rd_atomic = 255);
+	TO(IBV_QPS_RTS, "the current state", IBV_QP_CUR_STATE, a.cur_qp_state = IBV_QPS_RTR);
+	TO(IBV_QPS_RTS, "another current state, INIT", IBV_QP_CUR_STATE, a.cur_qp_state = IBV_QPS_INIT);
+	TO(IBV_QPS_RTS, "a current state that is none", IBV_QP_CUR_STATE, a.cur_qp_state = 77);
+	TO(7, "a state that is none", 0, (void)0);
+}
+
 int main(int argc, char **argv)
 {
 	int n = 0;
@@ -188,6 +234,7 @@ int main(int argc, char **argv)
 	OK(mr = ibv_reg_mr(pd, buf, sizeof buf, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ));
 	OK(!ibv_query_gid(ctx, 1, gid_index, &gid));
 	creation();
+	modifying();
 	sending();
 	return 0;
 }
