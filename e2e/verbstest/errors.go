@@ -314,9 +314,18 @@ func testModify(t *testing.T, w *World) {
 	must(t, qa.ToSQD())
 	a.event(verbs.EventSQDrained)
 	must(t, qa.Modify(verbs.QPModify{Mask: verbs.ModifyTimeout | verbs.ModifyRetryCount | verbs.ModifyRNRRetry, Timeout: 18, RetryCount: 5, RNRRetry: 3}))
+	moved := verbs.AHAttr{DestGID: b.ctx.Device().GIDs[w.Family], SourceGID: w.Family, TrafficClass: 4}
+	most := a.ctx.Device().MaxRdAtomic
+	const inSQD = verbs.ModifyDest | verbs.ModifyPKey | verbs.ModifyMaxRdAtomic | verbs.ModifyMaxDestRdAtomic
+	wantErr(t, "READs in flight", qa.Modify(verbs.QPModify{Mask: inSQD, Dest: moved, MaxRdAtomic: most + 1}), verbs.ErrLimit)
+	wantErr(t, "P_Key index", qa.Modify(verbs.QPModify{Mask: inSQD, Dest: moved, PKeyIndex: len(a.ctx.Device().PKeys)}), verbs.ErrInvalid)
+	must(t, qa.Modify(verbs.QPModify{Mask: inSQD, Dest: moved, MaxRdAtomic: 1, MaxDestRdAtomic: 2}))
+	wantErr(t, "path in RTS", qb.Modify(verbs.QPModify{Mask: verbs.ModifyDest, Dest: moved}), verbs.ErrState)
 	must(t, qa.ResumeRTS())
 	attr = need(qa.Query())(t)
-	expect(t, attr.RTS.Timeout == 18 && attr.RTS.RetryCount == 5 && attr.RTS.RNRRetry == 3, "attributes: %+v", attr)
+	expect(t, attr.RTS.Timeout == 18 && attr.RTS.RetryCount == 5 && attr.RTS.RNRRetry == 3 && !attr.Draining, "attributes: %+v", attr)
+	expect(t, attr.RTS.MaxRdAtomic == 1 && attr.RTR.MaxDestRdAtomic == 2 && attr.RTR.TrafficClass == 4, "attributes: %+v", attr)
+	a.post(qa, a.remote(3, verbs.OpRead, 0, 8, b.mr, 0), verbs.Success)
 	a.post(qa, a.write(2, b, 8), verbs.RemInvReqErr)
 	b.becomes(qb, verbs.StateError)
 	wantErr(t, "in the error state", qb.Modify(verbs.QPModify{Mask: verbs.ModifyAccess}), verbs.ErrState)
