@@ -14,7 +14,7 @@ import (
 // at the moment. So a command writes them to standard error only if that is a terminal: what a pipe,
 // a file, a script or a page of the documents gets is the same on a busy machine as on an idle one.
 
-// progressTo returns the writer of a command's progress, or nil if nobody waits for it.
+// progressTo returns the writer of a command's progress, or nil if it writes none.
 func progressTo(cmd *cobra.Command, quiet bool) io.Writer {
 	f, ok := cmd.ErrOrStderr().(*os.File)
 	if quiet || !ok || !term.IsTerminal(int(f.Fd())) {
