@@ -133,9 +133,9 @@ func (y *copyStory) read(c *clover.Client, rt verbs.Runtime) (lost int, err erro
 	return lost, nil
 }
 
-// readAnew lets a new client on a host read all keys. It knows no locations yet, so it finds what the
+// readByNewClient lets a new client on a host read all keys. It knows no locations yet, so it finds what the
 // metadata server and its directory say.
-func (y *copyStory) readAnew(host string, rt verbs.Runtime) error {
+func (y *copyStory) readByNewClient(host string, rt verbs.Runtime) error {
 	var err error
 	done := false
 	h := y.Host(host)
@@ -286,7 +286,7 @@ func TestCopiesSurviveTheMetadataServer(t *testing.T) {
 					t.Errorf("hangs %v, server %d: %d keys lost", hangs, i, lost)
 				}
 				if err == nil {
-					err = y.readAnew("cn1", rt)
+					err = y.readByNewClient("cn1", rt)
 				}
 				if err == nil {
 					err = y.write(c, rt, 3)
