@@ -68,9 +68,14 @@ func TestNodesOfALostKeyAreRetired(t *testing.T) {
 		return layout.Location{Handle: s.space.First(server, 0) + layout.Handle(n), Version: 1}
 	}
 	e := &entry{key: 1, lost: true, passed: []layout.Location{at(1, 0), {}, at(0, 1)}, at: at(1, 2)}
+	for _, l := range []layout.Location{at(1, 1), at(0, 2)} { // reported nodes, the second one in lost memory
+		s.nodes.held.put(l.Handle, held{client: 5, version: 1, entry: e, void: l == at(0, 2)})
+		e.reported = append(e.reported, reported{at: l, client: 5})
+	}
+	before := s.nodes.held.len()
 	s.strip(e)
-	if n := s.nodes.free[0].Len(anywhere); n != 2 || s.nodes.free[0].Len(0) != 0 || len(e.passed) != 0 || !e.at.IsZero() {
-		t.Errorf("%d nodes are free, %d of them in lost memory, want 2 and none; %+v", n, s.nodes.free[0].Len(0), e)
+	if n := s.nodes.free[0].Len(anywhere); n != 3 || s.nodes.free[0].Len(0) != 0 || len(e.passed) != 0 || !e.at.IsZero() || before-s.nodes.held.len() != 1 || len(e.reported) > 0 {
+		t.Errorf("%d nodes are free, %d of them in lost memory, want 3 and none; of %d that were held %d are; %+v", n, s.nodes.free[0].Len(0), before, s.nodes.held.len(), e)
 	}
 }
 

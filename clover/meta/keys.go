@@ -199,8 +199,10 @@ func (s *chains) writeShortcut(e *entry) {
 }
 
 // strip is called when the directory no longer names the chain of a lost key. It retires the
-// chain's known nodes, except those in lost memory, which the method lose takes back.
+// chain's known nodes, and those that clients have reported, except those in lost memory, which the
+// method lose takes back.
 func (s *chains) strip(e *entry) {
+	s.freeReported(e)
 	for _, l := range append(e.passed, e.at) {
 		if !l.IsZero() && !s.gone(l) {
 			s.retire(l)

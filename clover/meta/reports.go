@@ -254,7 +254,8 @@ func (s *chains) catchUp(all bool) {
 
 // freeReported frees the reported nodes of entry e after the server has followed its chain to the
 // end. A node that it has not met is not in the chain any more, or never was: it comes before the
-// node where the server began, or another append has absorbed it.
+// node where the server began, or another append has absorbed it. If the chain is lost, the server
+// frees them when the directory does not name the chain any more.
 func (s *chains) freeReported(e *entry) {
 	for _, r := range e.reported {
 		s.supersede(e, r.at)
