@@ -13,6 +13,10 @@
 // order stays. A heap finds the chain with the oldest completion. When a queue pair is destroyed or
 // reset, Purge removes the completions of its sources. Purge drops their chains as a whole and
 // searches only the ring, so that its time is bounded.
+//
+// A queue takes memory for the completions that are in it, not for its depth: programs make deep
+// queues and use a small part of them. Ring and chains grow in large steps, so that few pushes
+// allocate.
 package cq
 
 import (
@@ -53,13 +57,10 @@ func New(depth int) (*CQ, error) {
 }
 
 // newCQ returns an empty queue whose ring has at most maxRing entries. If all completions fit into
-// the ring, there are no chains.
+// the ring, there are no chains. The queue has no memory for completions yet: it gets it when they
+// come.
 func newCQ(depth, maxRing int) *CQ {
-	c := &CQ{depth: depth, ring: ring{all: make([]entry, min(depth, maxRing))}}
-	if depth > maxRing {
-		c.places.all = make([]place, depth)
-	}
-	return c
+	return &CQ{depth: depth, ring: ring{most: min(depth, maxRing)}}
 }
 
 // SetID sets the queue's number in asynchronous events. The engine chooses it.
@@ -105,7 +106,7 @@ func (c *CQ) pollChains(wc []verbs.WC) (n int) {
 func (c *CQ) unchain() *verbs.WC {
 	s := c.chains[0].s
 	at := s.head
-	p := &c.places.all[at]
+	p := c.places.at(at)
 	s.head = p.next
 	c.places.free(at, at, 1)
 	s.n--
@@ -120,7 +121,7 @@ func (c *CQ) shift(s *Source) {
 		c.chains.remove(0)
 		return
 	}
-	c.chains[0].oldest = c.places.all[s.head].pushed
+	c.chains[0].oldest = c.places.at(s.head).pushed
 	c.chains.down(0)
 }
 

@@ -11,25 +11,38 @@ type place struct {
 	next   int32
 }
 
+// Places are allocated in blocks. When no place is taken, all blocks but keptBlocks are freed.
+const (
+	blockBits  = 10
+	blockLen   = 1 << blockBits
+	keptBlocks = 16
+)
+
 // places is the memory for the completions of a queue that are in chains instead of the ring.
 type places struct {
-	all   []place
-	taken int
-	used  int32 // index from which on places were never used
+	blocks []*[blockLen]place
+	taken  int
+	used   int32 // index from which on places were not used since none was taken
 	// spare is the index of the first place in the list of free places that were used before. It is
 	// valid only if there is such a place.
 	spare int32
 }
 
+// at returns the place with index i.
+func (p *places) at(i int32) *place { return &p.blocks[i>>blockBits][i&(blockLen-1)] }
+
 // take returns a free place, if possible one that was used recently. The caller has checked that
-// one is free.
+// the queue has room.
 func (p *places) take() int32 {
 	at := p.spare
 	if p.taken == int(p.used) { // no spare place
 		at = p.used
+		if int(at)>>blockBits == len(p.blocks) {
+			p.blocks = append(p.blocks, new([blockLen]place))
+		}
 		p.used++
 	} else {
-		p.spare = p.all[at].next
+		p.spare = p.at(at).next
 	}
 	p.taken++
 	return at
@@ -37,7 +50,18 @@ func (p *places) take() int32 {
 
 // free makes the places of a chain free: n places, linked from first to last.
 func (p *places) free(first, last int32, n int) {
-	p.all[last].next = p.spare
+	p.at(last).next = p.spare
 	p.spare = first
-	p.taken -= n
+	if p.taken -= n; p.taken == 0 {
+		p.used = 0
+		p.shrink()
+	}
+}
+
+// shrink frees all blocks but keptBlocks. No place is taken.
+func (p *places) shrink() {
+	if len(p.blocks) > keptBlocks {
+		clear(p.blocks[keptBlocks:])
+		p.blocks = p.blocks[:keptBlocks]
+	}
 }

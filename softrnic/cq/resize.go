@@ -24,7 +24,7 @@ func (c *CQ) Resize(to *CQ) error {
 		e := &c.ring.all[c.ring.at(i)]
 		to.ring.add(e.s, &e.wc)
 	}
-	if len(to.places.all) > 0 {
+	if to.depth > to.ring.most {
 		for i := range c.chains {
 			c.chains[i].s.moveTo(&to.places)
 		}
@@ -44,13 +44,14 @@ func (c *CQ) Resize(to *CQ) error {
 func (s *Source) moveTo(to *places) {
 	at := s.head
 	for i := range s.n {
-		from := &s.c.places.all[at]
+		from := s.c.places.at(at)
 		new := to.take()
-		to.all[new].wc, to.all[new].pushed = from.wc, from.pushed
+		p := to.at(new)
+		p.wc, p.pushed = from.wc, from.pushed
 		if i == 0 {
 			s.head = new
 		} else {
-			to.all[s.tail].next = new
+			to.at(s.tail).next = new
 		}
 		s.tail, at = new, from.next
 	}

@@ -12,11 +12,24 @@ type entry struct {
 	s  *Source
 }
 
+// firstRing is the number of entries that a ring has when the first completion comes.
+const firstRing = 64
+
 // ring has the n oldest completions of a queue, in the order in which they were pushed.
 type ring struct {
 	all  []entry
+	most int // all has at most so many entries; it grows up to this number
 	head int // index of the oldest completion
 	n    int
+}
+
+// grow doubles the number of entries. It is called when all are used, and there are fewer than
+// most.
+func (r *ring) grow() {
+	all := make([]entry, min(max(2*len(r.all), firstRing), r.most))
+	n := copy(all, r.all[r.head:])
+	copy(all[n:], r.all[:r.head])
+	r.all, r.head = all, 0
 }
 
 // at returns the index in r.all of the completion that has i older completions in the ring. If i is
@@ -30,6 +43,9 @@ func (r *ring) at(i int) int {
 
 // add appends a completion of s. The caller has checked that the ring is not full.
 func (r *ring) add(s *Source, wc *verbs.WC) {
+	if r.n == len(r.all) {
+		r.grow()
+	}
 	e := &r.all[r.at(r.n)]
 	e.wc, e.s = *wc, s
 	r.n++

@@ -21,7 +21,7 @@ func (s *Source) CQ() *CQ { return s.c }
 func (s *Source) Push(now clock.Time, wc *verbs.WC) bool {
 	c := s.c
 	switch {
-	case c.ring.n < len(c.ring.all) && len(c.chains) == 0:
+	case c.ring.n < c.ring.most && len(c.chains) == 0:
 		c.ring.add(s, wc)
 	case c.Len() < c.depth:
 		s.chain(wc)
@@ -43,13 +43,13 @@ func (s *Source) Push(now clock.Time, wc *verbs.WC) bool {
 func (s *Source) chain(wc *verbs.WC) {
 	c := s.c
 	at := c.places.take()
-	p := &c.places.all[at]
+	p := c.places.at(at)
 	p.wc, p.pushed = *wc, c.pushed
 	if s.n == 0 {
 		s.head = at
 		c.chains.add(s, p.pushed)
 	} else {
-		c.places.all[s.tail].next = at
+		c.places.at(s.tail).next = at
 	}
 	s.tail = at
 	s.n++

@@ -59,7 +59,7 @@ type Limits struct {
 	QPs  int // 0 means 16384
 	AHs  int // 0 means 65536
 	SRQs int // 0 means 4096
-	// CQE is the depth of one completion queue; 0 means 1 << 20.
+	// CQE is the depth of one completion queue; 0 means 1 << 22.
 	CQE int
 	// QPWR is the depth of one work queue; 0 means 16384.
 	QPWR int
@@ -106,7 +106,7 @@ func (l *Limits) table() []limit {
 		{"QPs", &l.QPs, 16384},
 		{"AHs", &l.AHs, 65536},
 		{"SRQs", &l.SRQs, 4096},
-		{"CQE", &l.CQE, 1 << 20},
+		{"CQE", &l.CQE, 1 << 22},
 		{"QPWR", &l.QPWR, 16384},
 		{"SGE", &l.SGE, 32},
 		{"Inline", &l.Inline, 1024},

@@ -17,7 +17,7 @@ import (
 // The defaults are those that the fields' comments say; each limit that is set stays.
 func TestDefaultLimits(t *testing.T) {
 	want := Limits{
-		PDs: 1024, MRs: 65536, CQs: 16384, QPs: 16384, AHs: 65536, SRQs: 4096, CQE: 1 << 20, QPWR: 16384, SGE: 32, Inline: 1024,
+		PDs: 1024, MRs: 65536, CQs: 16384, QPs: 16384, AHs: 65536, SRQs: 4096, CQE: 1 << 22, QPWR: 16384, SGE: 32, Inline: 1024,
 		RdAtomic: 128, DeviceMemory: 262144, Attachments: 4096, GroupQPs: 64, AsyncEvents: 256,
 	}
 	if c := (Config{}).withDefaults(); c.Limits != want || c.LinkMTU != 4200 {
