@@ -77,18 +77,19 @@
 //	    quota:               # bounds for programs outside the daemon that use its NIC. Default: the defaults below.
 //	      programs: 64       # programs that use the NIC at the same time, 1 to 1024. Default 64.
 //	      pds: 256           # protection domains of a program, 1 to 1024. Default 256.
-//	      mrs: 4096          # memory regions of a program, 1 to 65536. Default 4096.
+//	      mrs: 4096          # memory regions of a program, 1 to 65536. Default 16384.
 //	      mws: 256           # memory windows of a program, 1 to 65536. Default 256.
 //	      ahs: 4096          # address handles of a program, 1 to 65536. Default 4096.
-//	      cqs: 1024          # completion queues of a program, 1 to 16384; above 1024 the same as 1024. Default 1024.
-//	      srqs: 256          # shared receive queues of a program, 1 to 4096; above 512 the same as 512. Default 256.
-//	      qps: 1024          # queue pairs of a program, 1 to 16384; above 2048 the same as 2048. Default 1024.
+//	      cqs: 1024          # completion queues of a program, 1 to 16384; of a Go program at most 1024. Default 4096.
+//	      srqs: 256          # shared receive queues of a program, 1 to 4096; of a Go program at most 512. Default 256.
+//	      qps: 1024          # queue pairs of a program, 1 to 16384; at most 4095, of a Go program 2048. Default 2048.
 //	      attachments: 512   # attachments of a program's queue pairs to multicast groups, 1 to 16384. Default 512.
 //	      ids: 4096          # a program's identifiers of librdmacm, including those of peers' requests, 1 to 16384. Default 4096.
 //	      joins: 512         # multicast groups that a program has joined by librdmacm, 1 to 16384. Default 512.
 //	      events: 16384      # events of librdmacm that a program has not read, 1 to 65536. Default 16384.
+//	      channels: 1024     # completion channels of a program, and its event channels of librdmacm, 1 to 65536; each is a file of the daemon. Default 65536.
 //	      memory: 1GiB       # memory that a program has mapped. Default 16GiB.
-//	      queueMemory: 64MiB # memory that the NIC uses for the queues of a program. Default 256MiB.
+//	      queueMemory: 64MiB # memory that the NIC uses for the queues of a program if they are full. Default 4GiB.
 //	      deviceMemory: 64KiB # device memory of a program. Default: all that the daemon does not use.
 //	      shared: 1GiB       # memory in the shared regions of one user. Default 16GiB.
 //	      reserve: 12        # percent of each table of the NIC that programs together leave to the daemon, 1 to 90. Default 12.

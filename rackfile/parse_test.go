@@ -51,7 +51,7 @@ hosts:
     pkeys: [0xffff, 0x8001, 2]
     tos: 0x68
     lenient: true
-    quota: {programs: 3, pds: 4, mrs: 5, mws: 6, ahs: 7, cqs: 8, srqs: 9, qps: 10, attachments: 11, ids: 12, joins: 13, events: 14, memory: 1MiB, queueMemory: 2MiB, deviceMemory: 3KiB, shared: 4MiB, reserve: 20}
+    quota: {programs: 3, pds: 4, mrs: 5, mws: 6, ahs: 7, cqs: 8, srqs: 9, qps: 10, attachments: 11, ids: 12, joins: 13, events: 14, channels: 15, memory: 1MiB, queueMemory: 2MiB, deviceMemory: 3KiB, shared: 4MiB, reserve: 20}
 faults:
   - link: cn00
     kind: loss
@@ -98,7 +98,7 @@ func TestParseFull(t *testing.T) {
 			{Name: "cn00", Role: Compute, Port: "cn00", IPv4: v4("192.168.7.3"), IPv6: v6("fd12::3"), MAC: mac(3), Spin: defaultSpin, CPU: 1, GSO: true},
 			{Name: "cn01", Role: Compute, Port: "cn01", IPv4: v4("192.168.7.4"), IPv6: v6("fd12::4"), MAC: mac(4), Spin: defaultSpin, CPU: 1, GSO: true},
 			{Name: "md0", Role: Metadata, Port: "md0", IPv4: v4("192.168.7.5"), IPv6: v6("fd12::5"), MAC: mac(5), Memory: 16 << 20, Spin: defaultSpin, CPU: NoCPU, PKeys: []uint16{0xffff, 0x8001, 2}, TOS: 0x68, Lenient: true, Quota: Quota{
-				Programs: 3, PDs: 4, MRs: 5, MWs: 6, AHs: 7, CQs: 8, SRQs: 9, QPs: 10, Attachments: 11, IDs: 12, Joins: 13, Events: 14,
+				Programs: 3, PDs: 4, MRs: 5, MWs: 6, AHs: 7, CQs: 8, SRQs: 9, QPs: 10, Attachments: 11, IDs: 12, Joins: 13, Events: 14, Channels: 15,
 				Memory: 1 << 20, QueueMemory: 2 << 20, DeviceMemory: 3 << 10, Shared: 4 << 20, Reserve: 20,
 			}},
 		},

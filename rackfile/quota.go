@@ -16,6 +16,7 @@ const (
 	maxQueues     = 16384
 	maxSRQs       = 4096
 	maxEvents     = 65536
+	maxChannels   = 65536
 	maxReserve    = 90
 	maxQuotaBytes = 1 << 40
 )
@@ -36,10 +37,12 @@ type Quota struct {
 	// Attachments is how many attachments of queue pairs to multicast groups each program may have.
 	Attachments int `json:"attachments,omitempty"`
 	// Bounds of each program in librdmacm: its identifiers (IDs), its memberships in multicast
-	// groups (Joins), and its events that it has not read (Events).
-	IDs    int `json:"ids,omitempty"`
-	Joins  int `json:"joins,omitempty"`
-	Events int `json:"events,omitempty"`
+	// groups (Joins), and its events that it has not read (Events). Channels is how many completion
+	// channels it may have, and how many event channels of librdmacm.
+	IDs      int `json:"ids,omitempty"`
+	Joins    int `json:"joins,omitempty"`
+	Events   int `json:"events,omitempty"`
+	Channels int `json:"channels,omitempty"`
 	// Bytes that each program may have: mapped (Memory), in queues (QueueMemory), and in device
 	// memory (DeviceMemory). Shared is how many bytes the shared regions of one user may have.
 	Memory       int64 `json:"memory,omitempty"`
@@ -65,6 +68,7 @@ func (d *decoder) quota(n ast.Node) (q Quota) {
 		set(d, "ids", &q.IDs, number(1, maxQueues)),
 		set(d, "joins", &q.Joins, number(1, maxQueues)),
 		set(d, "events", &q.Events, number(1, maxEvents)),
+		set(d, "channels", &q.Channels, number(1, maxChannels)),
 		set(d, "memory", &q.Memory, parseQuota),
 		set(d, "queueMemory", &q.QueueMemory, parseQuota),
 		set(d, "deviceMemory", &q.DeviceMemory, parseQuota),

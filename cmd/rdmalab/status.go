@@ -42,8 +42,9 @@ func statusCmd() *cobra.Command {
 			"  1RMA NIC       the host's NIC without connections, up or down: its INCARNATION (grows by 1 at each start), numbers of\n" +
 			"                 PROCESSES and REGIONS, and bytes REQUESTED and not yet arrived, which WINDOW limits\n" +
 			"  QUOTA          limits of what programs may take from a NIC, if a program has taken some of it: the limit OF EACH\n" +
-			"                 program (line shared: of each user; line programs: of their number), what is USED BY ALL, and the\n" +
-			"                 limit OF ALL together\n" +
+			"                 program (line shared: of each user; line programs: of their number), what is USED BY ALL, the\n" +
+			"                 limit OF ALL together, and how often it was the reason of a refusal (REFUSALS)\n" +
+			"  REFUSED TO     programs, also ended ones, that did not get something: how often (TIMES), and why the last time\n" +
 			"  SHARED REGION  memory regions that exist longer than their programs; OPEN is how often programs have them open\n" +
 			"  CONTAINER      the containers that are hosts: the engine's STATE, how the NIC gets there (PLUG, see `rdmalab up`),\n" +
 			"                 whether it is there (NIC), how often rdmalab has attached it (PLUGGED), and the last events (SEEN)",

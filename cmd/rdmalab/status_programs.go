@@ -12,7 +12,7 @@ import (
 )
 
 // printPrograms lists the programs that use a NIC from outside its daemon, the quotas that these
-// programs use, and the shared regions. It prints nothing if there are none.
+// programs use, what programs were refused, and the shared regions. It prints nothing if there are none.
 func printPrograms(w io.Writer, s rack.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	rows := 0
@@ -43,14 +43,17 @@ func printPrograms(w io.Writer, s rack.Status) error {
 	}
 	rows = 0
 	for i, n := range s.Hosts {
-		if len(daemons[i].Programs) == 0 {
-			continue
-		}
 		for _, q := range daemons[i].Quotas {
 			pool := either(q.Pool > 0, fmt.Sprint(q.Pool), "-")
-			if q.Used > 0 {
-				row("HOST\tQUOTA\tOF EACH\tUSED BY ALL\tOF ALL", "%s\t%s\t%d\t%d\t%s", n.Name, q.Name, q.Quota, q.Used, pool)
+			if q.Refused > 0 || q.Used > 0 && len(daemons[i].Programs) > 0 {
+				row("HOST\tQUOTA\tOF EACH\tUSED BY ALL\tOF ALL\tREFUSALS", "%s\t%s\t%d\t%d\t%s\t%d", n.Name, q.Name, q.Quota, q.Used, pool, q.Refused)
 			}
+		}
+	}
+	rows = 0
+	for i, n := range s.Hosts {
+		for _, r := range daemons[i].Refusals {
+			row("HOST\tREFUSED TO\tPID\tTIMES\tLATEST REASON", "%s\t%s\t%d\t%d\t%s", n.Name, either(r.Name != "", r.Name, "-"), r.PID, r.Times, r.Reason)
 		}
 	}
 	rows = 0

@@ -29,7 +29,7 @@ func (m *Manager) listen(c call, x *id, a listen) (Result, error) {
 	case c.NIC == nil:
 		return Result{}, unix.ENODEV
 	case len(m.listeners) >= m.cfg.Listeners:
-		return Result{}, unix.ENOMEM
+		return Result{}, verbs.Errorf("listen", verbs.ErrLimit, "this program has %d listeners; it may have %d", len(m.listeners), m.cfg.Listeners)
 	}
 	// No other identifier may have the address and port of a listener.
 	if err := m.cfg.Ports.check(x, x.src, false); err != nil {

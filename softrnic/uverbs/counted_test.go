@@ -71,7 +71,7 @@ func TestObjectsCountWhileTheyExist(t *testing.T) {
 		{
 			"SRQ", uverbs.CreateSRQ,
 			uverbs.SRQArgs{PD: e.pd, MaxWR: 4, MaxSGE: 1},
-			uverbs.SRQArgs{PD: e.pd, MaxWR: 4},
+			uverbs.SRQArgs{PD: e.pd, MaxSGE: 1},
 			uverbs.DestroySRQ,
 			map[string]int64{"srqs": 1, "queueMemory": anyBytes},
 		},
@@ -125,12 +125,12 @@ func (c *client) end(op uverbs.Op, handle uint32, want unix.Errno) {
 // A completion channel counts until the program has closed its descriptor: the daemon notices that
 // when the program makes the next one.
 func TestClosedChannelsDoNotCount(t *testing.T) {
-	h := newHouse(t, serve.Limits{Memories: 2})
+	h := newHouse(t, serve.Limits{Manager: serve.ManagerLimits{Channels: 2}})
 	c := h.attach(t, 0)
 	before := openFiles(t)
 	for i := range 10 {
 		do[uverbs.Handle](c, uverbs.CreateCompChannel)
-		if n := h.used(); n["memories"] != int64(min(i+1, 2)) || n["memory"] != 0 || n["queueMemory"] != 0 {
+		if n := h.used(); n["channels"] != int64(min(i+1, 2)) || n["memory"] != 0 || n["queueMemory"] != 0 {
 			t.Fatalf("channel %d: %v", i, n)
 		}
 		if last := len(c.fds) - 1; i > 0 { // one stays open
@@ -139,7 +139,7 @@ func TestClosedChannelsDoNotCount(t *testing.T) {
 		}
 	}
 	do[uverbs.Handle](c, uverbs.CreateCompChannel)
-	if _, errno := c.raw(uverbs.CreateCompChannel, uverbs.NoChannel, nil); errno != unix.ENOMEM {
+	if _, errno := c.raw(uverbs.CreateCompChannel, uverbs.NoChannel, nil); errno != unix.EMFILE {
 		t.Errorf("a third open channel: %v", errno)
 	}
 	// Before it refused that, the daemon had closed its copy of the descriptor that it sent last.
@@ -183,7 +183,7 @@ func TestRingsCountBySize(t *testing.T) {
 		entries uint32
 		errno   unix.Errno
 		want    int64
-	}{{1023, 0, large - small}, {0, unix.EINVAL, large - small}, {1 << 16, unix.EINVAL, large - small}, {15, 0, 0}, {65535, 0, 1 << 20}, {15, 0, 0}} {
+	}{{1023, 0, large - small}, {0, unix.EINVAL, large - small}, {1 << 22, unix.EINVAL, large - small}, {15, 0, 0}, {65535, 0, 1 << 20}, {15, 0, 0}} {
 		data, errno := e.raw(uverbs.ResizeCQ, uverbs.NoChannel, uverbs.Encode(uverbs.ResizeCQArgs{H: cq, CQE: s.entries}))
 		d := h.more(before)["queueMemory"]
 		if errno != s.errno || d != s.want && (s.want < 1<<20 || d < s.want) {

@@ -29,7 +29,7 @@ func noDescriptors(t *testing.T, f func()) {
 // A daemon without free descriptors makes no channel, which is ENOMEM and counts nothing. When there
 // are some again, it does.
 func TestNoDescriptorIsLeft(t *testing.T) {
-	h := newHouse(t, serve.Limits{Memories: 2})
+	h := newHouse(t, serve.Limits{Manager: serve.ManagerLimits{Channels: 2}})
 	c, m := h.attach(t, 0), h.manages(t, 0)
 	before := h.used()
 	noDescriptors(t, func() {
@@ -48,7 +48,7 @@ func TestNoDescriptorIsLeft(t *testing.T) {
 		t.Errorf("channels that were not made use %v", d)
 	}
 	for i := range 2 {
-		if n := do[uverbs.Handle](c, uverbs.CreateCompChannel); h.more(before)["memories"] != int64(i+1) {
+		if n := do[uverbs.Handle](c, uverbs.CreateCompChannel); h.more(before)["channels"] != int64(i+1) {
 			t.Errorf("channel %d: %+v uses %v", i, n, h.more(before))
 		}
 	}
@@ -147,8 +147,8 @@ func TestSmallCompletionQueues(t *testing.T) {
 	h := newHouseOf(t, serve.Limits{}, -1, engine.Limits{CQE: 100})
 	c := h.attach(t, 0)
 	most := do[uverbs.Device](c, uverbs.QueryDevice).MaxCQE
-	if most != 50 {
-		t.Errorf("%d entries, want half of those of the NIC", most)
+	if most != 63 {
+		t.Errorf("%d entries, want those of the largest ring that is no larger than a queue of the NIC", most)
 	}
 	cq := do[uverbs.CQ](c, uverbs.CreateCQ, uverbs.CQArgs{CQE: most, Channel: -1})
 	do[uverbs.CQSize](c, uverbs.ResizeCQ, uverbs.ResizeCQArgs{H: cq.H, CQE: 1})
@@ -162,7 +162,7 @@ func TestSmallCompletionQueues(t *testing.T) {
 
 // The memory that a queue pair counts: its rings, and twice for each send that the program asks for
 // the NIC's entry, because a ring has up to twice the entries. Without sizes it has one piece and
-// eight bytes of inline data.
+// eight bytes of inline data. Inline data and pieces share the room of an entry, as in rxe.
 func TestWhatAQueuePairCounts(t *testing.T) {
 	const wr, sge = 128, 16
 	h := newHouse(t, serve.Limits{})
@@ -174,7 +174,7 @@ func TestWhatAQueuePairCounts(t *testing.T) {
 		"no sizes":       {10, 20, 0, 0, 0, 1, 8},
 		"receive pieces": {10, 20, 0, 4, 0, 4, 8},
 		"send pieces":    {100, 20, 4, 2, 0, 4, 64},
-		"inline data":    {100, 20, 1, 1, 100, 1, 100},
+		"inline data":    {100, 20, 1, 1, 100, 6, 100},
 		"neither":        {0, 0, 1, 1, 0, 1, 16},
 	} {
 		before := h.used()

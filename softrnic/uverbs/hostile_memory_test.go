@@ -277,7 +277,7 @@ func TestEveryByteOfTheArea(t *testing.T) {
 // it has left.
 func TestEveryObjectExhausted(t *testing.T) {
 	const most = 5
-	h := newHouse(t, serve.Limits{PDs: most, CQs: most, MRs: most, MWs: most, AHs: most, SRQs: most, QPs: most, Memories: most})
+	h := newHouse(t, serve.Limits{PDs: most, CQs: most, MRs: most, MWs: most, AHs: most, SRQs: most, QPs: most, Memories: most, Manager: serve.ManagerLimits{Channels: most}})
 	good, peer := h.linked(t, uverbs.TypeRC)
 	before := openFiles(t)
 	buf := memory(t, 4096)
@@ -308,7 +308,11 @@ func TestEveryObjectExhausted(t *testing.T) {
 					got++
 				}
 			}
-			if got != most || errno != unix.ENOMEM {
+			want := unix.ENOMEM
+			if k.op == uverbs.CreateCompChannel {
+				want = unix.EMFILE // it is a descriptor
+			}
+			if got != most || errno != want {
 				t.Errorf("round %d: %d %s of %d, then %v", round, got, k.name, most, errno)
 			}
 		}

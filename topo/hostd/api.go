@@ -81,6 +81,8 @@ type Status struct {
 	Shared   []serve.SharedStatus `json:"shared"`
 	// Quotas lists the limits on the programs' use of the NIC, and how much they use now.
 	Quotas []serve.QuotaStatus `json:"quotas"`
+	// Refusals lists what programs were refused lately, oldest first.
+	Refusals []serve.RefusalStatus `json:"refusals,omitempty"`
 }
 
 type NICStatus struct {
@@ -127,8 +129,8 @@ type Region struct {
 	Length  int    `json:"length"`
 }
 
-// Counters holds the counters of the NIC, of its port, and of the 1RMA NIC if there is one, in this
-// order.
+// Counters holds the counters of the NIC, of its port, of what programs were refused, and of the 1RMA
+// NIC if there is one, in this order.
 type Counters struct {
 	Name    string           `json:"name"`
 	Samples []metrics.Sample `json:"samples"`

@@ -1,6 +1,10 @@
 package hostd
 
-import "github.com/rdmalab/rdmalab/softrnic/metrics"
+import (
+	"slices"
+
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
+)
 
 // PortCounters are the counters of the port, with names.
 type PortCounters struct {
@@ -13,8 +17,8 @@ type PortCounters struct {
 }
 
 func (h *Host) Counters() Counters {
-	nic, port := h.dev.Counters(), PortCounters(h.port.Stats())
-	c := Counters{Name: h.self.Name, Samples: append(metrics.Samples(&nic), metrics.Samples(&port)...)}
+	nic, port, programs := h.dev.Counters(), PortCounters(h.port.Stats()), h.ipc.RefusalCounters()
+	c := Counters{Name: h.self.Name, Samples: slices.Concat(metrics.Samples(&nic), metrics.Samples(&port), metrics.Samples(&programs))}
 	if h.solo != nil {
 		s := h.solo.Stats()
 		c.Samples = append(c.Samples, s.Samples()...)

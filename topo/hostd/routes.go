@@ -144,7 +144,7 @@ func (h *Host) Status() Status {
 		st.Tear = &t
 	}
 	h.app.describe(&st)
-	st.Programs, st.Shared, st.Quotas = h.ipc.Clients(), h.ipc.Shared(), h.ipc.Quotas()
+	st.Programs, st.Shared, st.Quotas, st.Refusals = h.ipc.Clients(), h.ipc.Shared(), h.ipc.Quotas(), h.ipc.Refusals()
 	nic := NICStatus{State: StateDown, MAC: h.self.MAC.String(), MTU: h.rack.LinkMTU, Port: h.port.Info(), Addresses: []string{}}
 	h.dev.With(func(e *engine.Engine) {
 		if e.IsUp() {

@@ -69,7 +69,7 @@ func (h *Host) group(paths rackfile.Paths) (int, error) {
 func limitsOf(q rackfile.Quota) serve.Limits {
 	return serve.Limits{
 		Clients: q.Programs, PDs: q.PDs, MRs: q.MRs, MWs: q.MWs, AHs: q.AHs, CQs: q.CQs, SRQs: q.SRQs, QPs: q.QPs, Attachments: q.Attachments,
-		Manager: serve.ManagerLimits{IDs: q.IDs, Joins: q.Joins, Events: q.Events},
+		Manager: serve.ManagerLimits{IDs: q.IDs, Joins: q.Joins, Events: q.Events, Channels: q.Channels},
 		Bytes:   q.Memory, QueueBytes: q.QueueMemory, DeviceBytes: q.DeviceMemory, SharedBytes: q.Shared,
 		Reserve: q.Reserve, ReservedDevice: LockTable,
 	}

@@ -107,7 +107,7 @@ func TestSettledDescriptorsAreClosed(t *testing.T) {
 		}
 		_ = unix.Close(fds[0])
 		c.settle()
-		if !q.gone() {
+		if !isAbandoned(q) {
 			t.Fatalf("descriptor %d is open", i)
 		}
 		q.close()

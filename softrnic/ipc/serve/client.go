@@ -52,10 +52,10 @@ type client struct {
 func newClient(s *Server, id uint64, conn *net.UnixConn, cred *unix.Ucred) *client {
 	c := &client{
 		link: newLink(conn), s: s, id: id, cred: cred, since: time.Now(), done: make(chan struct{}),
-		objects: objects{limits: &s.cfg.Limits, pool: &s.pool, byHandle: make(map[uint32]any)},
+		objects: objects{limits: &s.belled, pool: &s.pool, byHandle: make(map[uint32]any)},
 		calls:   calls{limit: s.cfg.Limits.Waits, working: make(map[uint64]struct{})},
 	}
-	c.conns.c = c
+	c.conns.c, c.objects.refused = c, c.refused
 	return c
 }
 
@@ -150,7 +150,7 @@ func (c *client) hello(req proto.Request) error {
 	}
 	c.s.log.Info("verbs: attached", "pid", c.cred.Pid, "uid", c.cred.Uid, "name", c.name)
 	return c.answer(req.ID, proto.Welcome{
-		Device: c.s.pool.bound(c.ctx.Device(), &c.s.cfg.Limits), Spin: c.s.cfg.Spin, Seed: c.s.cfg.Seed + c.id, Manager: c.conns.manager != nil,
+		Device: c.s.pool.bound(c.ctx.Device(), &c.s.belled), Spin: c.s.cfg.Spin, Seed: c.s.cfg.Seed + c.id, Manager: c.conns.manager != nil,
 	}, fds, nil)
 }
 

@@ -103,9 +103,7 @@ func (u *unmodified) answer() (data []byte, errno unix.Errno) {
 // arguments include the place of the pointer to the answer, if the command has one.
 func (u *unmodified) do(op uverbs.Op, args ...any) uint32 {
 	u.t.Helper()
-	_, err := u.conn.Write(append(uverbs.Encode(uverbs.NoChannel, uint32(0), uint32(op), uint32(0)), uverbs.Encode(args...)...))
-	must(u.t, err)
-	data, errno := u.answer()
+	data, errno := u.raw(op, args...)
 	if errno != 0 {
 		u.t.Fatalf("command %d: %v", op, errno)
 	}
@@ -113,6 +111,14 @@ func (u *unmodified) do(op uverbs.Op, args ...any) uint32 {
 		return 0
 	}
 	return binary.NativeEndian.Uint32(data)
+}
+
+// raw executes a command as do does, which may fail.
+func (u *unmodified) raw(op uverbs.Op, args ...any) (data []byte, errno unix.Errno) {
+	u.t.Helper()
+	_, err := u.conn.Write(append(uverbs.Encode(uverbs.NoChannel, uint32(0), uint32(op), uint32(0)), uverbs.Encode(args...)...))
+	must(u.t, err)
+	return u.answer()
 }
 
 // pointer is the place of the pointer to the answer.

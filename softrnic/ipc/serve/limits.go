@@ -10,14 +10,15 @@ import (
 // Limits are the quotas of applications. The zero value of a field means its default.
 type Limits struct {
 	Clients int // applications that are attached at the same time; 0 means 64
-	// The quotas of each application. Each completion queue, queue pair and shared receive queue
-	// has a bell, so their quotas are also limited by parts of ring.MaxBells.
-	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each; SRQs is at most 512; an unmodified program's completion channels count as memories; Memories is also the limit of such a program's shares (see share), which have a count of their own
-	MRs                           int // 0 means 4096
-	CQs, QPs                      int // 0 means 1024 each; CQs is at most 1024, QPs at most 2048
+	// The quotas of each application. A queue pair of an unmodified program has a bell, and each
+	// completion queue, queue pair and shared receive queue of any other application (see belled).
+	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each; Memories is also the limit of an unmodified program's shares (see share), which have a count of their own
+	MRs                           int // 0 means 16384
+	CQs                           int // 0 means 4096: two for each queue pair
+	QPs                           int // 0 means 2048; at most 4095
 	AHs                           int // 0 means 4096
 	Attachments                   int // attachments of queue pairs to multicast groups; 0 means 512
-	// Manager has the quotas of objects that make connections.
+	// Manager has the quotas of what is for connections and events.
 	Manager ManagerLimits
 	// Waits is the number of calls that may wait at the same time; 0 means 256.
 	Waits int
@@ -25,7 +26,8 @@ type Limits struct {
 	// this memory or not; 0 means 16 GiB. Only used pages take memory of the machine.
 	Bytes int64
 	// QueueBytes is the most memory of the NIC that an application's work queues and completion
-	// queues may have, in bytes; 0 means 256 MiB.
+	// queues may have, in bytes; 0 means 4 GiB. It counts all of a queue's entries, but a queue takes
+	// memory only for those that were used.
 	QueueBytes int64
 	// DeviceBytes is the most device memory that an application may have, in bytes; 0 means all
 	// device memory that is not reserved for the daemon.
@@ -42,36 +44,49 @@ type Limits struct {
 	ReservedDevice int64
 }
 
-// ManagerLimits are the quotas of an application for the connection manager. IDs, Joins and Events
-// are for programs over librdmacm.
+// ManagerLimits are the quotas of an application for the connection manager, and for descriptors by
+// which it is told of events. All but the first two are for unmodified programs.
 type ManagerLimits struct {
 	Listeners, Requests int // Listeners: services on which the application listens; Requests: peers' requests that it has not answered; 0 means 64 each
 
 	IDs    int // librdmacm identifiers, including those of peers' requests; 0 means 4096
 	Joins  int // memberships in multicast groups; 0 means 512
 	Events int // events that the program has not read; 0 means 16384
+	// Channels is the number of completion channels of libibverbs, or of event channels of librdmacm;
+	// 0 means 65536. Each is a descriptor of the daemon, so an application gets at most half of the
+	// descriptors that the daemon has for applications.
+	Channels int
 }
 
 // Defaults of fields of Limits; defaultBytes is the default of Bytes and SharedBytes.
 const (
 	defaultBytes      = 16 << 30
-	defaultQueueBytes = 256 << 20
+	defaultQueueBytes = 4 << 30
 	defaultReserve    = 12
+	defaultChannels   = 1 << 16
 )
 
 func (l Limits) withDefaults() Limits {
 	defaults(64, &l.Clients, &l.Manager.Listeners, &l.Manager.Requests, &l.Shared)
 	defaults(256, &l.PDs, &l.SRQs, &l.MWs, &l.DMs, &l.Memories, &l.Waits)
 	defaults(512, &l.Attachments, &l.Manager.Joins)
-	defaults(1024, &l.CQs, &l.QPs)
-	defaults(4096, &l.MRs, &l.AHs, &l.Manager.IDs)
-	defaults(16384, &l.Manager.Events)
+	defaults(2048, &l.QPs)
+	defaults(4096, &l.CQs, &l.AHs, &l.Manager.IDs)
+	defaults(16384, &l.MRs, &l.Manager.Events)
+	defaults(defaultChannels, &l.Manager.Channels)
 	defaults(defaultReserve, &l.Reserve)
-	l.QPs = min(l.QPs, ring.MaxBells/2)
-	l.CQs, l.SRQs = min(l.CQs, ring.MaxBells/4), min(l.SRQs, ring.MaxBells/8)
+	l.QPs = min(l.QPs, ring.MaxBells-1) // bell 0 is that of the page
 	defaults(defaultBytes, &l.Bytes, &l.SharedBytes)
 	defaults(defaultQueueBytes, &l.QueueBytes)
 	defaults(1<<62, &l.DeviceBytes)
+	return l
+}
+
+// belled returns the limits of an application over package ipc. All its queues and queue pairs have
+// bells, so each kind gets a part of them.
+func (l Limits) belled() Limits {
+	l.QPs = min(l.QPs, ring.MaxBells/2)
+	l.CQs, l.SRQs = min(l.CQs, ring.MaxBells/4), min(l.SRQs, ring.MaxBells/8)
 	return l
 }
 
@@ -102,6 +117,7 @@ const (
 	kindID
 	kindJoin
 	kindEvent
+	kindChannel
 	kindMapped
 	kindQueued
 	kindDevice
@@ -130,6 +146,7 @@ var quotas = [kinds]struct {
 	kindID:         {"ids", "identifiers of librdmacm", tableID},
 	kindJoin:       {"joins", "memberships in multicast groups", noTable},
 	kindEvent:      {"events", "events of librdmacm", noTable},
+	kindChannel:    {"channels", "completion or event channels", tableFile},
 	kindMapped:     {"memory", "bytes of memory", noTable},
 	kindQueued:     {"queueMemory", "bytes of queues", noTable},
 	kindDevice:     {"deviceMemory", "bytes of device memory", tableDevice},
@@ -141,7 +158,7 @@ func (l *Limits) of(k kind) int64 {
 		kindAH: int64(l.AHs), kindCQ: int64(l.CQs), kindSRQ: int64(l.SRQs), kindQP: int64(l.QPs),
 		kindAttachment: int64(l.Attachments),
 		kindListener:   int64(l.Manager.Listeners), kindRequest: int64(l.Manager.Requests),
-		kindID: int64(l.Manager.IDs), kindJoin: int64(l.Manager.Joins), kindEvent: int64(l.Manager.Events),
+		kindID: int64(l.Manager.IDs), kindJoin: int64(l.Manager.Joins), kindEvent: int64(l.Manager.Events), kindChannel: int64(l.Manager.Channels),
 		kindMapped: l.Bytes, kindQueued: l.QueueBytes, kindDevice: l.DeviceBytes,
 	}[k]
 }

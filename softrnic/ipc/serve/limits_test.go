@@ -9,25 +9,29 @@ import (
 )
 
 // A quota that the configuration leaves out has its documented default; one that it sets stays,
-// except that the doorbells of a program must suffice for its queues.
+// except that the doorbells of a program must suffice: those of an unmodified program for its queue
+// pairs, those of another one for its queues, too.
 func TestDefaultsOfLimits(t *testing.T) {
 	want := Limits{
-		Clients: 64, PDs: 256, SRQs: 256, MWs: 256, DMs: 256, Memories: 256, MRs: 4096, CQs: 1024, QPs: 1024, AHs: 4096,
-		Attachments: 512, Waits: 256, Bytes: 16 << 30, QueueBytes: 256 << 20, DeviceBytes: 1 << 62, SharedBytes: 16 << 30, Shared: 64, Reserve: 12,
-		Manager: ManagerLimits{Listeners: 64, Requests: 64, IDs: 4096, Joins: 512, Events: 16384},
+		Clients: 64, PDs: 256, SRQs: 256, MWs: 256, DMs: 256, Memories: 256, MRs: 16384, CQs: 4096, QPs: 2048, AHs: 4096,
+		Attachments: 512, Waits: 256, Bytes: 16 << 30, QueueBytes: 4 << 30, DeviceBytes: 1 << 62, SharedBytes: 16 << 30, Shared: 64, Reserve: 12,
+		Manager: ManagerLimits{Listeners: 64, Requests: 64, IDs: 4096, Joins: 512, Events: 16384, Channels: 65536},
 	}
 	if got := (Limits{}).withDefaults(); got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	small := Limits{
 		Clients: 1, PDs: 2, SRQs: 3, MWs: 4, DMs: 5, Memories: 6, MRs: 7, CQs: 8, QPs: 9, AHs: 10, Attachments: 11, Waits: 12, Bytes: 13,
-		QueueBytes: 14, DeviceBytes: 15, SharedBytes: 16, Shared: 17, Reserve: -1, ReservedDevice: 18, Manager: ManagerLimits{1, 2, 3, 4, 5},
+		QueueBytes: 14, DeviceBytes: 15, SharedBytes: 16, Shared: 17, Reserve: -1, ReservedDevice: 18, Manager: ManagerLimits{1, 2, 3, 4, 5, 6},
 	}
 	if got := small.withDefaults(); got != small {
 		t.Errorf("%+v, want %+v", got, small)
 	}
 	large := Limits{CQs: 1 << 30, QPs: 1 << 30, SRQs: 1 << 30}.withDefaults()
-	if large.QPs != ring.MaxBells/2 || large.CQs != ring.MaxBells/4 || large.SRQs != ring.MaxBells/8 {
+	if large.QPs != ring.MaxBells-1 || large.CQs != 1<<30 || large.SRQs != 1<<30 {
+		t.Errorf("an unmodified program: %d queue pairs, %d completion queues, %d shared receive queues", large.QPs, large.CQs, large.SRQs)
+	}
+	if large = large.belled(); large.QPs != ring.MaxBells/2 || large.CQs != ring.MaxBells/4 || large.SRQs != ring.MaxBells/8 {
 		t.Errorf("%d queue pairs, %d completion queues, %d shared receive queues of %d doorbells", large.QPs, large.CQs, large.SRQs, ring.MaxBells)
 	}
 }

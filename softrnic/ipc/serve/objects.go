@@ -15,6 +15,8 @@ import (
 type objects struct {
 	limits *Limits
 	pool   *pool
+	// refused is told of each refusal because of a quota; nil if nobody is.
+	refused func(k kind, why error)
 
 	mu       sync.Mutex // guards the fields below
 	byHandle map[uint32]any
@@ -90,7 +92,10 @@ func (t *objects) take(op string, needs ...need) error {
 	for i, x := range needs {
 		if err := t.takeOne(op, x); err != nil {
 			t.drain(needs[:i])
-			return err
+			if t.refused != nil {
+				t.refused(x.k, err)
+			}
+			return quotaError{err}
 		}
 	}
 	return nil
@@ -116,6 +121,17 @@ func (t *objects) takeOne(op string, x need) error {
 	}
 	t.counts[x.k] += x.n
 	return nil
+}
+
+// has reports whether the client may have one more object of kind k.
+func (t *objects) has(k kind) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	err := t.takeOne("", need{k, 1})
+	if err == nil {
+		t.drain([]need{{k, 1}})
+	}
+	return err == nil
 }
 
 // release gives back resources that take has counted.

@@ -3,6 +3,8 @@ package serve
 import (
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ucma"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -23,6 +25,7 @@ const (
 	tableAttachment
 	tableID
 	tableDevice
+	tableFile // the daemon's own table of descriptors
 	tables
 )
 
@@ -44,7 +47,21 @@ func (p *pool) open(nic engine.Limits, l Limits) {
 		p.size[t] = int64(n) - (int64(n)*reserve+99)/100
 	}
 	p.size[tableDevice] = max(0, int64(nic.DeviceMemory)-l.ReservedDevice)
+	p.size[tableFile] = filesForPrograms()
 	p.free = p.size
+}
+
+// maxFiles bounds the number of descriptors if the process may have any number of them.
+const maxFiles = 1 << 20
+
+// filesForPrograms returns how many descriptors of the daemon the channels of all applications may
+// take together: three quarters of those that it may have.
+func filesForPrograms() int64 {
+	var l unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &l) != nil {
+		return 0
+	}
+	return int64(min(l.Cur, maxFiles)) * 3 / 4
 }
 
 // take reserves n more entries of a table for an application that already has `own` entries. It
@@ -90,13 +107,15 @@ type QuotaStatus struct {
 	// Pool is the limit of all applications together, if the NIC has a table for the resource; the
 	// rest of the table is reserved for the daemon.
 	Pool int64 `json:"pool,omitempty"`
+	// Refused is how often an application was refused because of this quota.
+	Refused uint64 `json:"refused,omitempty"`
 }
 
 func (s *Server) Quotas() []QuotaStatus {
 	l := &s.cfg.Limits
 	out := make([]QuotaStatus, kinds, kinds+2)
 	for k := range kinds {
-		out[k] = QuotaStatus{Name: quotas[k].name, Quota: l.of(k)}
+		out[k] = QuotaStatus{Name: quotas[k].name, Quota: l.of(k), Refused: s.refusals.of(k)}
 		if t := quotas[k].table; t != noTable {
 			out[k].Pool = s.pool.size[t]
 			out[k].Quota = int64(s.pool.most(l, k))
@@ -116,5 +135,5 @@ func (s *Server) Quotas() []QuotaStatus {
 	for _, r := range s.Shared() {
 		shared += int64(r.Length)
 	}
-	return append(out, QuotaStatus{Name: "shared", Quota: l.SharedBytes, Used: shared}, QuotaStatus{Name: "programs", Quota: int64(l.Clients), Used: int64(attached)})
+	return append(out, QuotaStatus{Name: "shared", Quota: l.SharedBytes, Used: shared}, QuotaStatus{Name: "programs", Quota: int64(l.Clients), Used: int64(attached), Refused: s.refusals.of(kindProgram)})
 }

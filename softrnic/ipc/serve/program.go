@@ -2,6 +2,7 @@ package serve
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"time"
 
@@ -36,6 +37,7 @@ type program struct {
 	refusals int
 	// async is the daemon's side of the descriptor for asynchronous events.
 	async   eventQueue
+	sweeper sweeper                       // of completion channels
 	objects map[uverbsKind]map[uint32]any // by their handles
 	next    [uverbsKinds]uint32           // the handle to try next, for each kind
 	// The queue pairs, completion queues and shared receive queues to which asynchronous events
@@ -60,6 +62,11 @@ const (
 	uverbsKinds
 )
 
+var kindNames = [uverbsKinds]string{
+	uPD: "protection domain", uMR: "region", uMW: "memory window", uAH: "address handle", uCQ: "completion queue", uQP: "queue pair",
+	uSRQ: "shared receive queue", uChannel: "completion channel",
+}
+
 // maxHelloFDs is the largest number of descriptors that are received with a first message. It is
 // larger than uverbs.HelloFDs, so that a message with too many descriptors is noticed and refused.
 const maxHelloFDs = 8
@@ -81,6 +88,7 @@ func (c *client) serveUnmodified(h uverbs.Hello, fds []int, buf []byte) error {
 		return errors.Join(err, closeAll(fds))
 	}
 	c.token = h.Token
+	c.objects.limits = &c.s.cfg.Limits
 	attach, execute := c.attachProgram, c.executeProgram
 	if h.Manager {
 		attach, execute = c.attachManager, c.executeManager
@@ -278,6 +286,7 @@ func (p *program) execute(cmd uverbs.Command) error {
 	}
 	r, err := f(p, cmd)
 	if err != nil {
+		p.c.notMade(makes[cmd.Op&^uverbs.Extended], err)
 		r = result{Answer: uverbs.Answer{Errno: uint32(errnoOf(err))}}
 	}
 	return p.c.put(r.Answer, r.fds)
@@ -328,7 +337,7 @@ func (p *program) add(k uverbsKind, o any) uint32 {
 func named[T any](p *program, k uverbsKind, h uint32) (T, error) {
 	o, ok := p.objects[k][h].(T)
 	if !ok {
-		return o, unix.EINVAL
+		return o, fmt.Errorf("no %s has handle %d: %w", kindNames[k], h, unix.EINVAL)
 	}
 	return o, nil
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -95,11 +97,63 @@ func (q *eventQueue) withdraw(user uint64, n uint32) uint32 {
 	return n - min(n, uint32(before-len(q.pending)))
 }
 
-// gone reports whether the program has closed its side.
-func (q *eventQueue) gone() bool {
-	poll := []unix.PollFd{{Fd: int32(q.sock), Events: 0}}
-	n, err := unix.Poll(poll, 0)
-	return err == nil && n == 1 && poll[0].Revents&unix.POLLHUP != 0
+// abandoned returns the keys of those queues whose descriptors the program has closed. No command
+// reports such a close.
+func abandoned(queues map[uint32]*eventQueue) (keys []uint32) {
+	all := slices.Collect(maps.Keys(queues))
+	polls := make([]unix.PollFd, len(all))
+	for i, k := range all {
+		polls[i].Fd = int32(queues[k].sock)
+	}
+	if _, err := unix.Poll(polls, 0); err != nil {
+		return nil
+	}
+	for i := range polls {
+		if polls[i].Revents&unix.POLLHUP != 0 {
+			keys = append(keys, all[i])
+		}
+	}
+	return keys
+}
+
+// sweeper says when to look for abandoned channels. A look costs time for each channel, and a
+// program may have thousands.
+type sweeper struct{ next int }
+
+// sweeperStart is the number of channels up to which each new channel is a reason to look.
+const sweeperStart = 16
+
+// due reports whether to look, before a channel is made beside n channels.
+func (s *sweeper) due(n int) bool { return n >= s.next }
+
+// swept is called after a look that has left n channels.
+func (s *sweeper) swept(n int) {
+	s.next = 0
+	if n >= sweeperStart {
+		s.next = 2 * n
+	}
+}
+
+// openChannel makes an event queue with a descriptor of the program, and counts it against the
+// quota. It looks for abandoned channels first if that is due, or if the quota is exhausted: the
+// function forget removes them and returns how many channels are left of n.
+func (s *sweeper) openChannel(op string, t *objects, n int, forget func() (left int)) (q *eventQueue, fd int, err error) {
+	sweep := func() { n = forget(); s.swept(n) }
+	if s.due(n) {
+		sweep()
+	}
+	if !t.has(kindChannel) {
+		sweep()
+	}
+	if err := t.reserve(op, kindChannel, 0, 0); err != nil {
+		return nil, -1, fmt.Errorf("%w: %w", unix.EMFILE, err)
+	}
+	q = new(eventQueue)
+	if fd, err = q.open(); err != nil {
+		t.giveBack(kindChannel, 0, 0)
+		return nil, -1, err
+	}
+	return q, fd, nil
 }
 
 // try sends an event. It returns false only if the socket is full. If the program has closed its
@@ -110,14 +164,8 @@ func (q *eventQueue) try(ev []byte) bool {
 }
 
 func (p *program) createChannel(struct{}) (result, error) {
-	p.forgetChannels()
-	if err := p.c.objects.reserve("create channel", kindMemory, 0, 0); err != nil {
-		return result{}, err
-	}
-	q := new(eventQueue)
-	fd, err := q.open()
+	q, fd, err := p.sweeper.openChannel("create completion channel", &p.c.objects, len(p.objects[uChannel]), p.forgetChannels)
 	if err != nil {
-		p.c.objects.giveBack(kindMemory, 0, 0)
 		return result{}, err
 	}
 	r := answer(uverbs.Handle{})
@@ -126,19 +174,25 @@ func (p *program) createChannel(struct{}) (result, error) {
 	return r, nil
 }
 
-// forgetChannels ends the completion channels whose descriptors the program has closed. No command
-// reports such a close.
-func (p *program) forgetChannels() {
+// forgetChannels ends the completion channels whose descriptors the program has closed, and returns
+// how many are left.
+func (p *program) forgetChannels() int {
 	p.c.settle()
+	channels := make(map[uint32]*eventQueue, len(p.objects[uChannel]))
+	for h, o := range p.objects[uChannel] {
+		channels[h] = o.(*eventQueue)
+	}
+	ended := abandoned(channels)
 	p.c.s.pump.with(func(*engine.Engine) {
-		for h, o := range p.objects[uChannel] {
-			if q := o.(*eventQueue); q.gone() {
-				q.close()
-				delete(p.objects[uChannel], h)
-				p.c.objects.giveBack(kindMemory, 0, 0)
-			}
+		for _, h := range ended {
+			channels[h].close()
 		}
 	})
+	for _, h := range ended {
+		delete(p.objects[uChannel], h)
+		p.c.objects.giveBack(kindChannel, 0, 0)
+	}
+	return len(p.objects[uChannel])
 }
 
 // repost executes the command Repost. The preloaded library has read events from a descriptor to

@@ -24,11 +24,8 @@ type programManager struct {
 	// channels are the descriptors that announce events: each message announces one event, which the
 	// program then fetches by a command.
 	channels map[uint32]*eventQueue
+	sweeper  sweeper // of channels
 }
-
-// maxEventChannels is the largest number of event channels of a program. Each takes a descriptor of
-// the daemon.
-const maxEventChannels = 512
 
 // managerQuota counts a program's objects of the connection manager against its quotas.
 type managerQuota struct{ *objects }
@@ -57,7 +54,7 @@ func (c *client) attachManager(name string, fds []int) error {
 	base := c.s.cfg.Open()
 	x := &programManager{c: c, channels: make(map[uint32]*eventQueue)}
 	x.m = ucma.New(ucma.Config{
-		Device: base.Device(), Ports: c.s.ports, Owns: x.owns, Tell: x.tell, Channels: maxEventChannels,
+		Device: base.Device(), Ports: c.s.ports, Owns: x.owns, Tell: x.tell, Channels: c.s.cfg.Limits.Manager.Channels,
 		Listeners: c.s.cfg.Limits.Manager.Listeners, Quota: managerQuota{&c.objects},
 		Rand: rand.New(rand.NewPCG(c.s.cfg.Seed, c.id)),
 	})
@@ -107,6 +104,7 @@ func (c *client) executeManager(b []byte) error {
 	var r result
 	c.cmgr.step(func(s ucma.Step) { r, err = c.cmgr.execute(s, cmd) })
 	if err != nil {
+		c.notMade(makesOfManager[cmd.Op], err)
 		r = result{Answer: uverbs.Answer{Errno: uint32(errnoOf(err))}}
 	}
 	return c.put(r.Answer, r.fds)
@@ -134,22 +132,22 @@ func (x *programManager) execute(s ucma.Step, cmd ucma.Command) (r result, err e
 // openChannel makes an event channel. It also ends the channels whose descriptors the program has
 // closed, if the preloaded library has not noticed this.
 func (x *programManager) openChannel(s ucma.Step) (r result, err error) {
-	for n, q := range x.channels {
-		if q.gone() {
+	q, fd, err := x.sweeper.openChannel("create event channel", &x.c.objects, len(x.channels), func() int {
+		for _, n := range abandoned(x.channels) {
 			x.closeChannel(s, n)
 		}
-	}
-	if r.Number, err = x.m.OpenChannel(); err != nil {
-		return r, err
-	}
-	q := new(eventQueue)
-	fd, err := q.open()
+		return len(x.channels)
+	})
 	if err != nil {
-		x.m.CloseChannel(s, r.Number)
 		return r, err
+	}
+	r.fds = []int{fd}
+	if r.Number, err = x.m.OpenChannel(); err != nil {
+		x.c.objects.giveBack(kindChannel, 0, 0)
+		q.close()
+		return result{}, errors.Join(err, closeAll(r.fds))
 	}
 	x.channels[r.Number] = q
-	r.fds = []int{fd}
 	return r, nil
 }
 
@@ -158,6 +156,7 @@ func (x *programManager) closeChannel(s ucma.Step, n uint32) {
 	if q := x.channels[n]; q != nil {
 		q.close()
 		delete(x.channels, n)
+		x.c.objects.giveBack(kindChannel, 0, 0)
 	}
 }
 

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"errors"
+	"math/bits"
 	"slices"
 	"time"
 
@@ -16,15 +17,28 @@ import (
 
 const (
 	controlPages = ring.ControlLen
-	// maxProgramCQE is the largest number of entries of a program's completion queue. The size of
-	// its ring is a power of two, and one entry of the ring stays free.
-	maxProgramCQE = 1<<16 - 1
+	// maxProgramCQE is the largest number of entries of a program's completion queue: that of mlx5.
+	maxProgramCQE = 1<<22 - 1
 )
 
 // mostCQE returns how many entries a program's completion queue may have; nic is the largest number
-// of entries of a completion queue of the NIC. A ring has up to twice the entries that the program
-// asks for, and the NIC's queue has as many as the ring.
-func mostCQE(nic int) int { return min(nic/2, maxProgramCQE) }
+// of entries of a completion queue of the NIC. The size of a ring is a power of two, and one entry of
+// the ring stays free; the NIC's queue has as many entries as the ring can hold.
+func mostCQE(nic int) int { return min(1<<(bits.Len(uint(nic)+1)-1)-1, maxProgramCQE) }
+
+// refuse returns the error EINVAL for an attribute that is too large or too small. A program only
+// sees the number; the text is for the log and the status.
+func refuse(op, format string, args ...any) error {
+	return verbs.Errorf(op, verbs.ErrInvalid, format, args...)
+}
+
+// within returns an error if an attribute of a new object is not from least to most.
+func within(op, what string, n, least, most uint32) error {
+	if n < least || n > most {
+		return refuse(op, "%s is %d; the NIC takes %d to %d", what, n, least, most)
+	}
+	return nil
+}
 
 // place is the position and the length of a ring in the area, the memory file of a program's rings.
 type place struct{ at, n int }
@@ -121,8 +135,8 @@ func (p programQueues) createCQEx(c uverbs.Command) (result, error) {
 // makeCQ makes a completion queue. channel is the number of a completion channel, if the program
 // gives one; the preloaded library has replaced the channel's file descriptor by this number.
 func (p programQueues) makeCQ(channel uint32, a uverbs.CQArgs) (out uverbs.CQ, mi uverbs.Area, err error) {
-	if a.CQE == 0 || a.CQE > p.device().MaxCQE || a.Vector != 0 {
-		return out, mi, unix.EINVAL
+	if err = errors.Join(within("create CQ", "cqe", a.CQE, 1, p.device().MaxCQE), within("create CQ", "comp_vector", a.Vector, 0, 0)); err != nil {
+		return out, mi, err
 	}
 	own := &programCQ{owner: owner{user: a.User}, number: channel}
 	if a.Channel >= 0 {
@@ -214,14 +228,16 @@ type srqObject struct {
 }
 
 func (p programQueues) createSRQ(pd verbs.PD, a uverbs.SRQArgs) (result, error) {
+	const op = "create SRQ"
 	d := p.device()
-	if a.MaxWR == 0 || a.MaxWR > d.MaxSRQWR || a.MaxSGE == 0 || a.MaxSGE > d.MaxSRQSGE {
-		return result{}, unix.EINVAL
+	if err := errors.Join(within(op, "max_wr", a.MaxWR, 1, d.MaxSRQWR), within(op, "max_sge", a.MaxSGE, 0, d.MaxSRQSGE)); err != nil {
+		return result{}, err
 	}
+	a.MaxSGE = max(a.MaxSGE, 1) // as rxe_srq_chk_init raises it; receives without data need no SGE
 	n, slot := int(a.MaxWR), uverbs.RecvSlot(int(a.MaxSGE))
 	queued := int64(uverbs.RingLen(n, slot)) + int64(n)*(wrBytes+int64(a.MaxSGE)*sgeBytes)
 	var mi uverbs.Area
-	o, err := made(&p.c.objects, "create SRQ", kindSRQ, queued, func() (o *srqObject, err error) {
+	o, err := made(&p.c.objects, op, kindSRQ, queued, func() (o *srqObject, err error) {
 		o = &srqObject{queued: queued, own: owner{user: a.User}, recv: &receiveRing{port: p.c.port}}
 		if o.recv.ring, o.place, mi, err = p.makeRing(n, slot); err != nil {
 			return o, err
@@ -315,18 +331,28 @@ func (p programQueues) createQPEx(a uverbs.ExQPArgs) (result, error) {
 
 // checkQP checks the attributes of a new queue pair and converts them.
 func (p programQueues) checkQP(a *uverbs.QPArgs) (init verbs.QPInit, err error) {
-	d := p.device()
+	const op = "create QP"
+	d, mostInline := p.device(), uint32(p.c.ctx.Device().MaxInline)
 	typ, ok := types[a.Type]
-	switch {
-	case !ok:
+	if !ok {
 		return init, unix.EOPNOTSUPP
-	case a.MaxSend > d.MaxQPWR || a.MaxRecv > d.MaxQPWR || a.MaxSGE > d.MaxSGE || a.MaxRecvSGE > d.MaxSGE:
-		return init, unix.EINVAL
-	case int64(a.MaxInline) > int64(p.c.ctx.Device().MaxInline):
-		return init, unix.EINVAL
 	}
-	init = verbs.QPInit{Type: typ, MaxSGE: int(max(a.MaxSGE, a.MaxRecvSGE, 1)), MaxInline: int(max(a.MaxInline, a.MaxSGE*16, 8)), SignalAll: a.SignalAll != 0}
-	init.MaxInline = min(init.MaxInline, p.c.ctx.Device().MaxInline)
+	recvSGE := a.MaxRecvSGE
+	if a.HasSRQ != 0 { // max_recv_wr and max_recv_sge are ignored, whatever they are: ibv_create_qp(3)
+		recvSGE = 0
+	} else if err = errors.Join(within(op, "max_recv_wr", a.MaxRecv, 0, d.MaxQPWR), within(op, "max_recv_sge", recvSGE, 0, d.MaxSGE)); err != nil {
+		return init, err
+	}
+	err = errors.Join(within(op, "max_send_wr", a.MaxSend, 0, d.MaxQPWR), within(op, "max_send_sge", a.MaxSGE, 0, d.MaxSGE),
+		within(op, "max_inline_data", a.MaxInline, 0, mostInline))
+	if err != nil {
+		return init, err
+	}
+	// Pieces and inline data of a send have the same place in an entry, so each gets as much as the
+	// other (rxe_qp_init_req).
+	a.MaxSGE = min(max(a.MaxSGE, a.MaxInline/sgeBytes), d.MaxSGE)
+	a.MaxInline = min(max(a.MaxInline, a.MaxSGE*sgeBytes), mostInline)
+	init = verbs.QPInit{Type: typ, MaxSGE: int(max(a.MaxSGE, recvSGE, 1)), MaxInline: int(max(a.MaxInline, min(8, mostInline))), SignalAll: a.SignalAll != 0}
 	send, err := named[*cqObject](p.program, uCQ, a.SendCQ)
 	if err != nil {
 		return init, err
@@ -413,6 +439,9 @@ func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uv
 	}
 	p.objects[uQP][bell] = o
 	o.made.MaxRecv = uint32(recvs)
+	if init.SRQ != nil {
+		o.made.MaxRecv, o.made.MaxRecvSGE = 0, 0
+	}
 	return uverbs.QP{
 		H: bell, QPN: uint32(n), MaxSend: a.MaxSend, MaxRecv: a.MaxRecv, MaxSGE: a.MaxSGE, MaxRecvSGE: a.MaxRecvSGE, MaxInline: uint32(init.MaxInline),
 	}, recvAt, sendAt, nil

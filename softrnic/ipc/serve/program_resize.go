@@ -1,8 +1,6 @@
 package serve
 
 import (
-	"golang.org/x/sys/unix"
-
 	"github.com/rdmalab/rdmalab/softrnic/cq"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 )
@@ -10,8 +8,8 @@ import (
 // resizeCQ gives a completion queue a ring of another size and moves the completions into it. The
 // library then maps the new ring. No thread of the program polls the queue in the meantime.
 func (p programQueues) resizeCQ(o *cqObject, a uverbs.ResizeCQArgs) (result, error) {
-	if a.CQE == 0 || a.CQE > p.device().MaxCQE {
-		return result{}, unix.EINVAL
+	if err := within("resize CQ", "cqe", a.CQE, 1, p.device().MaxCQE); err != nil {
+		return result{}, err
 	}
 	n := int(a.CQE)
 	queued := int64(n)*wcBytes + int64(uverbs.RingLen(n, uverbs.WCSlot))
@@ -60,7 +58,7 @@ func (c *programCQ) exchange(to uverbs.Ring, room *cq.CQ) error {
 	first := c.ring.Consumer()
 	n := c.ring.Between(first, c.tail)
 	if n > to.Cap() {
-		return unix.EINVAL
+		return refuse("resize CQ", "%d completions wait, and the new ring holds %d", n, to.Cap())
 	}
 	if err := c.cq.Resize(room); err != nil {
 		return err

@@ -72,9 +72,11 @@ const (
 // Server serves a NIC to other processes.
 type Server struct {
 	cfg       Config
+	belled    Limits // cfg.Limits, as applications over package ipc have them
 	log       *slog.Logger
 	pump      *pump
 	pool      pool
+	refusals  refusals
 	groups    groupShares
 	shared    sharedRegions
 	ports     *ucma.Ports // ports of programs over librdmacm; guarded by exclusive use of the engine
@@ -116,7 +118,7 @@ func Listen(cfg Config) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("ipc: %w", err), base.Close())
 	}
 	s := &Server{
-		cfg: cfg, log: cfg.Log, pump: newPump(base.Shell(), cfg.Spin), ln: ln, stop: make(chan struct{}),
+		cfg: cfg, belled: cfg.Limits.belled(), log: cfg.Log, refusals: refusals{log: cfg.Log}, pump: newPump(base.Shell(), cfg.Spin), ln: ln, stop: make(chan struct{}),
 		clients: make(map[*client]struct{}), refused: make(map[*net.UnixConn]struct{}), ports: ucma.NewPorts(), stuck: newStuck(),
 	}
 	s.shared.base, s.shared.limits, s.shared.byName = base, &s.cfg.Limits, make(map[string]*sharedRegion)
@@ -198,6 +200,9 @@ func (s *Server) attach(conn *net.UnixConn) {
 		refused = &verbs.OpError{Op: "attach", Err: verbs.ErrAccess, Detail: fmt.Sprintf("user %d may not use this NIC; run the program as root", cred.Uid)}
 	case len(s.clients) >= s.cfg.Limits.Clients:
 		refused = limitError("attach", "%d programs use this NIC; end one of them, see rdmalab status", len(s.clients))
+		s.refusals.add(kindProgram, RefusalStatus{PID: cred.Pid, UID: cred.Uid}, refused)
+		s.turnAway(conn, refused)
+		return
 	}
 	if refused != nil {
 		s.log.Warn("verbs: refused", "reason", refused)
