@@ -120,6 +120,10 @@ func portCounters(t *testing.T) string {
 	return counterTable(t, "", goStructs(t, "topo/hostd")["PortCounters"])
 }
 
+func refusalCounters(t *testing.T) string {
+	return counterTable(t, "", goStructs(t, "softrnic/ipc/serve")["RefusalCounters"])
+}
+
 // programCounters returns the counters of each package of the switch that has counters.
 func programCounters(t *testing.T) string {
 	var out strings.Builder

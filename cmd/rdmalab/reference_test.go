@@ -37,7 +37,7 @@ var generated = map[string]func(t *testing.T) string{
 	"faults":          rackTable("faults"),
 	"match":           rackTable("match"),
 	"nic-counters":    nicCounters,
-	"port-counters":   portCounters,
+	"port-counters":   portCounters, "refusal-counters": refusalCounters,
 	"switch-counters": programCounters,
 	"fault-kinds":     faultKinds,
 	"fault-classes":   faultClasses,

@@ -30,6 +30,10 @@ func (a address) parse() (p netip.AddrPort, ok bool) {
 	return p, false
 }
 
+// is4 reports whether the address is one of IPv4. An IPv6 address that stands for an IPv4 address is
+// none, though parse returns that IPv4 address.
+func (a address) is4() bool { return binary.NativeEndian.Uint16(a[:]) == unix.AF_INET }
+
 // addressOf encodes a socket address; an invalid address as zeros.
 func addressOf(p netip.AddrPort) (a address) {
 	switch ip := p.Addr(); {
@@ -55,13 +59,17 @@ func (m *Manager) gidOf(a netip.Addr) (index int, ok bool) {
 	return max(index, 0), index >= 0
 }
 
-// give binds an identifier (rdma_cm_id) to a port and to an address of the NIC, or to the
-// unspecified address.
+// anyAddr reports whether an address stands for all addresses of the NIC: the unspecified address,
+// and those of loopback, at which there is no RDMA (cma_any_addr of the kernel).
+func anyAddr(a netip.Addr) bool { return a.IsUnspecified() || a.IsLoopback() }
+
+// give binds an identifier (rdma_cm_id) to a port and to an address of the NIC, or to one that stands
+// for all of them. The identifier keeps the address as it was given.
 func (m *Manager) give(x *id, a netip.AddrPort) error {
 	if x.space == 0 {
 		return unix.EINVAL
 	}
-	if _, own := m.gidOf(a.Addr()); !own && !a.Addr().IsUnspecified() {
+	if _, own := m.gidOf(a.Addr()); !own && !anyAddr(a.Addr()) {
 		return unix.EADDRNOTAVAIL
 	}
 	return m.cfg.Ports.take(x, a, m.cfg.Rand.Uint32())
@@ -98,23 +106,84 @@ func (m *Manager) resolve(c call, x *id, a resolveIP) (Result, error) {
 		}
 		x.step(onBind)
 	}
-	own, ok := x.src.Addr(), true
-	if own.IsUnspecified() {
-		var i int
-		if i, ok = verbs.SourceGID(m.cfg.Device.GIDs, dst.Addr()); ok {
-			own = m.cfg.Device.GIDs[i].Addr()
-		}
+	if mapped := dst.Addr().Is4() && !a.Dst.is4(); x.src.Addr().Is4() != dst.Addr().Is4() && !mapped {
+		return Result{}, unix.EINVAL
 	}
-	if !ok || c.NIC == nil || c.NIC.Route(own, dst.Addr()) != nil {
-		if x.channel.full(x) {
-			return Result{}, unix.ENOMEM
-		}
-		m.tell(x, addrError, -int32(unix.EHOSTUNREACH), nil)
-		return Result{}, nil
+	if anyAddr(dst.Addr()) {
+		return m.resolveLoopback(c, x, dst)
 	}
-	x.src, x.dst = netip.AddrPortFrom(own, x.src.Port()), dst
+	own, no := m.sourceOf(x, dst.Addr())
+	switch {
+	case no == unix.EINVAL:
+		return Result{}, no
+	case no == 0 && (c.NIC == nil || c.NIC.Route(own, dst.Addr()) != nil):
+		no = unix.EHOSTUNREACH
+	}
+	if no != 0 {
+		return m.notFound(x, no)
+	}
+	x.src = netip.AddrPortFrom(own, x.src.Port())
+	return m.found(x, dst)
+}
+
+// sourceOf returns the address of the NIC from which an identifier sends to a peer. An identifier
+// that is bound to a loopback address cannot leave this machine: the kernel's IPv4 refuses such a
+// route at once (EINVAL), and for other peers it finds no device with that address.
+func (m *Manager) sourceOf(x *id, peer netip.Addr) (own netip.Addr, no unix.Errno) {
+	own = x.src.Addr()
+	_, local := m.gidOf(peer)
+	switch {
+	case own.IsLoopback() && own.Is4() && !local:
+		return own, unix.EINVAL
+	case own.IsLoopback():
+		return own, unix.ENODEV
+	case !own.IsUnspecified():
+		return own, 0
+	}
+	i, ok := verbs.SourceGID(m.cfg.Device.GIDs, peer)
+	if !ok {
+		return own, unix.EHOSTUNREACH
+	}
+	return m.cfg.Device.GIDs[i].Addr(), 0
+}
+
+// resolveLoopback resolves a peer that stands for all addresses. As in the kernel
+// (cma_resolve_loopback), this finds the device: an identifier that has none yet is then bound to the
+// loopback address. There is no route between such addresses over RoCE: see resolveRoute.
+func (m *Manager) resolveLoopback(c call, x *id, dst netip.AddrPort) (Result, error) {
+	if c.NIC == nil {
+		return Result{}, unix.ENODEV
+	}
+	if anyAddr(x.src.Addr()) {
+		x.src = netip.AddrPortFrom(loopbackOf(dst.Addr()), x.src.Port())
+	}
+	x.looped = true
+	return m.found(x, dst)
+}
+
+// loopbackOf returns the loopback address of the family of a.
+func loopbackOf(a netip.Addr) netip.Addr {
+	if a.Is4() {
+		return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+	}
+	return netip.IPv6Loopback()
+}
+
+// found tells the program that the peer's address is resolved.
+func (m *Manager) found(x *id, dst netip.AddrPort) (Result, error) {
+	x.dst = dst
 	x.step(onResolve)
 	m.tell(x, addrResolved, 0, nil)
+	return Result{}, nil
+}
+
+// notFound tells the program that the peer's address cannot be resolved. The identifier stays bound,
+// so the program may try again.
+func (m *Manager) notFound(x *id, why unix.Errno) (Result, error) {
+	if x.channel.full(x) {
+		return Result{}, unix.ENOMEM
+	}
+	m.tell(x, addrError, -int32(why), nil)
 	return Result{}, nil
 }
 
@@ -127,8 +196,11 @@ func allOf(a netip.Addr) netip.Addr {
 }
 
 func (m *Manager) resolveRoute(_ call, x *id, _ resolveRoute) (Result, error) {
-	if !x.may(onRoute) {
+	switch {
+	case !x.may(onRoute):
 		return Result{}, unix.EINVAL
+	case x.looped: // no interface belongs to the addresses: cma_iboe_set_path_rec_l2_fields
+		return Result{}, unix.ENODEV
 	}
 	if err := mayTell(m.cfg.Quota); err != nil {
 		return Result{}, err
@@ -153,7 +225,7 @@ const (
 // are not known yet are zero.
 func (m *Manager) query(_ call, x *id, _ query) (Result, error) {
 	r := route{Src: addressOf(x.src), Dst: addressOf(x.dst), Index: noIndex}
-	if _, own := m.gidOf(x.src.Addr()); own {
+	if _, own := m.gidOf(x.src.Addr()); own || x.looped {
 		gid := verbs.LinkLocalGID(m.cfg.Device.MAC)
 		r.NodeGUID, r.Port = [8]byte(gid[8:]), onlyPort
 		p := &r.Paths[0]

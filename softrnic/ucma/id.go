@@ -15,7 +15,10 @@ type id struct {
 	channel *channel
 	state   State
 	// space is the port space, as mad.PortService uses it; 0 if it is not supported.
-	space    mad.ServiceID
+	space mad.ServiceID
+	// looped is true if the peer is this machine's loopback address, or any address: the identifier
+	// has a device, but no route.
+	looped   bool
 	src, dst netip.AddrPort // of this host and of the peer; invalid as long as it is not known
 	options  options
 	reported uint32             // number of events that the program has read

@@ -94,7 +94,7 @@ func pkeyOf(c *engine.CMConn) uint16 {
 // means all addresses.
 func (x *id) accepts() netip.Prefix {
 	switch own := x.src.Addr(); {
-	case !own.IsUnspecified():
+	case !anyAddr(own):
 		return netip.PrefixFrom(own, own.BitLen())
 	case x.options.only:
 		return netip.PrefixFrom(own, 0)

@@ -38,9 +38,10 @@ const (
 	defaultListeners = 64
 	// maxHandle is the largest number of identifiers that librdmacm can look up.
 	maxHandle = 1<<16 - 1
-	// maxBacklog is the largest backlog of a listener, and the backlog if the program requests 0. So a
-	// listener whose program answers no request does not use up the quota of identifiers.
-	maxBacklog = 256
+	// maxBacklog is the largest backlog of a listener, and the backlog if the program requests 0: the
+	// kernel's default (net.rdma_ucm.max_backlog). So a listener whose program answers no request does
+	// not use up the quota of identifiers.
+	maxBacklog = 1024
 )
 
 // Manager has the identifiers and event channels of one program.

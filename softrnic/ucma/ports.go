@@ -52,7 +52,7 @@ func (p *Ports) check(x *id, at netip.AddrPort, reuse bool) error {
 		b := o.src.Addr()
 		switch {
 		case o == x || reuse && o.options.reuse || x.options.only && o.options.only && a.Is4() != b.Is4():
-		case a.IsUnspecified() || b.IsUnspecified():
+		case anyAddr(a) || anyAddr(b):
 			return unix.EADDRNOTAVAIL
 		case a == b:
 			return unix.EADDRINUSE

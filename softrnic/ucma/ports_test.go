@@ -34,6 +34,8 @@ var (
 	all4                = binding{"0.0.0.0", all}
 	shared4, sharedMine = binding{"0.0.0.0", shared}, binding{"10.77.0.1", shared}
 	shared6             = binding{"::", shared}
+	loop4, loop6        = binding{"127.0.0.1", nil}, binding{"::1", nil}
+	onlyLoop6           = binding{"::1", only}
 )
 
 // neighbours is a NIC with three addresses and two programs, each with an identifier.
@@ -97,6 +99,14 @@ func TestPairsOfPorts(t *testing.T) {
 		{only6, onlyMine6, wild, nil},
 		{mine6, mine6, same, nil},
 		{mine6, onlyMine6, same, nil},
+		{loop4, loop4, wild, nil}, // loopback addresses are any address
+		{loop4, any4, wild, nil},
+		{loop4, mine4, wild, nil},
+		{loop4, mine6, wild, nil},
+		{loop4, onlyMine6, nil, nil},
+		{loop6, mine4, wild, nil},
+		{loop6, loop4, wild, nil},
+		{onlyLoop6, loop4, nil, nil},
 		{sharedMine, mine4, same, nil},
 		{shared4, mine4, wild, nil},
 		{sharedMine, sharedMine, nil, same},

@@ -88,7 +88,7 @@ func TestQuotasOfTheRackFile(t *testing.T) {
 		t.Error(err)
 	}
 	want := map[string]serve.QuotaStatus{
-		"programs":     {Name: "programs", Quota: 1, Used: 1},
+		"programs":     {Name: "programs", Quota: 1, Used: 1, Refused: 1},
 		"pds":          {Name: "pds", Quota: 2, Used: 2, Pool: 512, Refused: 1},
 		"qps":          {Name: "qps", Quota: 3, Pool: 8192},
 		"deviceMemory": {Name: "deviceMemory", Quota: 4096, Used: 4096, Pool: deviceMemory - LockTable},
