@@ -19,6 +19,9 @@ func TestLinesOfMaps(t *testing.T) {
 		if ok != (want != mapping{}) || ok && got != want {
 			t.Errorf("%q: %+v, %v", line, got, ok)
 		}
+		if to, found := endOf([]byte(line)); ok && (!found || to != got.to) || line == "" && found {
+			t.Errorf("%q: ends at %#x, %v", line, to, found)
+		}
 	}
 }
 
