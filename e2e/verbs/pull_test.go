@@ -43,12 +43,27 @@ func repair(source, page string) string {
 // compile makes a program of a C source over librdmacm.
 func compile(source string) (program string) {
 	GinkgoHelper()
-	dir := GinkgoT().TempDir()
-	file, program := filepath.Join(dir, "pull.c"), filepath.Join(dir, "pull")
+	file := filepath.Join(GinkgoT().TempDir(), "pull.c")
 	Expect(os.WriteFile(file, []byte(source), 0o644)).To(Succeed())
+	return compileFile(file)
+}
+
+// compileFile makes a program of a file with a C source.
+func compileFile(file string) (program string) {
+	GinkgoHelper()
+	program = filepath.Join(GinkgoT().TempDir(), strings.TrimSuffix(filepath.Base(file), ".c"))
 	out, err := exec.Command("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, file, "-lrdmacm", "-libverbs").CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))
 	return program
+}
+
+// needCompiler skips if no program over librdmacm can be compiled.
+func needCompiler() {
+	GinkgoHelper()
+	need("gcc")
+	if _, err := os.Stat("/usr/include/rdma/rdma_verbs.h"); err != nil {
+		Skip("librdmacm-dev is not installed: apt-get install libibverbs-dev librdmacm-dev")
+	}
 }
 
 // pull copies a file from ms0 to cn0 and returns what arrived.
@@ -71,10 +86,7 @@ var _ = Describe("the program of docs/guide/find-a-bug.md", Ordered, func() {
 		sent         []byte
 	)
 	BeforeAll(func() {
-		need("gcc")
-		if _, err := os.Stat("/usr/include/rdma/rdma_verbs.h"); err != nil {
-			Skip("librdmacm-dev is not installed: apt-get install libibverbs-dev librdmacm-dev")
-		}
+		needCompiler()
 		for path, text := range map[string]*string{pullSource: &source, pullPage: &page} {
 			b, err := os.ReadFile(path)
 			Expect(err).NotTo(HaveOccurred())

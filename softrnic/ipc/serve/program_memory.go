@@ -126,26 +126,49 @@ func (m *programMemory) lines() iter.Seq[[]byte] {
 // mappings returns the mappings that together are [start, end). It fails with EFAULT if the program
 // has not mapped all of it.
 func (m *programMemory) mappings(start, end uint64) (all []mapping, err error) {
+	if all, err = m.query(start, end); !errors.Is(err, errNoQuery) {
+		return all, err
+	}
+	return m.read(start, end)
+}
+
+// read does what mappings does, by the lines of the file.
+func (m *programMemory) read(start, end uint64) (all []mapping, err error) {
+	w := walk{start: start, end: end}
 	for line := range m.lines() {
-		if to, ok := endOf(line); ok && to <= start {
+		if to, ok := endOf(line); ok && to <= w.start {
 			continue
 		}
 		x, ok := parseMapping(string(line))
 		if !ok {
 			return nil, unix.EFAULT
 		}
-		if x.from > start {
-			return nil, unix.EFAULT
+		if done, err := w.add(x); done || err != nil {
+			return w.all, err
 		}
-		x.offset, x.from = x.offset+start-x.from, start
-		if x.to >= end {
-			x.to = end
-			return append(all, x), nil
-		}
-		start = x.to
-		all = append(all, x)
 	}
 	return nil, unix.EFAULT
+}
+
+// walk collects the mappings that together are [start, end); start moves on with each.
+type walk struct {
+	start, end uint64
+	all        []mapping
+}
+
+// add adds the next mapping, and reports whether it was the last. It fails with EFAULT if the mapping
+// does not begin at start or before.
+func (w *walk) add(x mapping) (done bool, err error) {
+	if x.from > w.start {
+		w.all = nil
+		return false, unix.EFAULT
+	}
+	x.offset, x.from = x.offset+w.start-x.from, w.start
+	done = x.to >= w.end
+	x.to = min(x.to, w.end)
+	w.start = x.to
+	w.all = append(w.all, x)
+	return done, nil
 }
 
 // mappingsOf returns where the program has mapped `file`, the memory file of a share.

@@ -349,10 +349,11 @@ func (p programQueues) checkQP(a *uverbs.QPArgs) (init verbs.QPInit, err error) 
 		return init, err
 	}
 	// Pieces and inline data of a send have the same place in an entry, so each gets as much as the
-	// other (rxe_qp_init_req).
+	// other (rxe_qp_init_req). The word of an ATOMIC_WRITE always has a place there.
+	const word = 8
 	a.MaxSGE = min(max(a.MaxSGE, a.MaxInline/sgeBytes), d.MaxSGE)
-	a.MaxInline = min(max(a.MaxInline, a.MaxSGE*sgeBytes), mostInline)
-	init = verbs.QPInit{Type: typ, MaxSGE: int(max(a.MaxSGE, recvSGE, 1)), MaxInline: int(max(a.MaxInline, min(8, mostInline))), SignalAll: a.SignalAll != 0}
+	a.MaxInline = min(max(a.MaxInline, a.MaxSGE*sgeBytes, word), mostInline)
+	init = verbs.QPInit{Type: typ, MaxSGE: int(max(a.MaxSGE, recvSGE, 1)), MaxInline: int(a.MaxInline), SignalAll: a.SignalAll != 0}
 	send, err := named[*cqObject](p.program, uCQ, a.SendCQ)
 	if err != nil {
 		return init, err
@@ -443,7 +444,7 @@ func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uv
 		o.made.MaxRecv, o.made.MaxRecvSGE = 0, 0
 	}
 	return uverbs.QP{
-		H: bell, QPN: uint32(n), MaxSend: a.MaxSend, MaxRecv: a.MaxRecv, MaxSGE: a.MaxSGE, MaxRecvSGE: a.MaxRecvSGE, MaxInline: uint32(init.MaxInline),
+		H: bell, QPN: uint32(n), MaxSend: a.MaxSend, MaxRecv: a.MaxRecv, MaxSGE: a.MaxSGE, MaxRecvSGE: a.MaxRecvSGE, MaxInline: a.MaxInline,
 	}, recvAt, sendAt, nil
 }
 
