@@ -112,6 +112,7 @@ var others = map[string]program{
 	"UCX, atomics":                 ofUCX("-t ucp_fadd -n 100 -s 8", final),
 	"UCX, active messages over UD": ofUCX("-d rxe0:1 -x ud_verbs -t am_lat -n 100 -s 8", final),
 	"UCX, atomics over UD":         pair{"ucx_perftest", "ucx_perftest SERVER -t ucp_fadd -n 50 -s 8", portUCX, []string{"UCX_TLS=ud_v,self", "UCX_NET_DEVICES=rxe0:1"}, `Final: +50 `},
+	"libfabric, MSG":               pair{"fi_pingpong -p verbs -e msg -c -S 4096", "fi_pingpong -p verbs -e msg -c -S 4096 SERVER", portFI, nil, `4k +10 +=10`},
 	"libfabric, RDM":               pair{"fi_pingpong -p verbs -e rdm -c -S 4096", "fi_pingpong -p verbs -e rdm -c -S 4096 SERVER", portFI, nil, `4k +10 +=10`},
 	"libfabric, datagrams":         pair{"fi_pingpong -p verbs -e dgram -c -S 1024", "fi_pingpong -p verbs -e dgram -c -S 1024 SERVER", portFI, nil, `1k +10 +=10`},
 	"rcopy":                        rcopy{},
