@@ -5,7 +5,8 @@
 //
 //	abi.go      commands: numbers, arguments, answers, events
 //	message.go  how the preloaded library forwards a command
-//	address.go  socket addresses; addresses of identifiers; routes
+//	address.go  socket addresses; addresses of identifiers; what a query says
+//	resolve.go  how an identifier finds its peer: addresses and routes
 //	ports.go    which identifiers may have the same port
 //	state.go    the states of an identifier
 //	id.go       identifiers: rdma_cm_id of librdmacm

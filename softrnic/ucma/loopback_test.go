@@ -82,7 +82,7 @@ func TestListenerAtLoopback(t *testing.T) {
 
 // A loopback address or any address as a peer finds the device, and no route: RoCE has none for them
 // (cma_resolve_loopback, cma_iboe_set_path_rec_l2_fields). An identifier that is bound to loopback
-// reaches nobody.
+// reaches no peer.
 func TestResolveLoopback(t *testing.T) {
 	const resolved, failed = addrResolved, addrError
 	for _, c := range []struct {

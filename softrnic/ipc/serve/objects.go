@@ -15,7 +15,7 @@ import (
 type objects struct {
 	limits *Limits
 	pool   *pool
-	// refused is told of each refusal because of a quota; nil if nobody is.
+	// refused is told of each refusal because of a quota; nil if nothing is.
 	refused func(k kind, why error)
 
 	mu       sync.Mutex // guards the fields below
