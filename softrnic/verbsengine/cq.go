@@ -69,8 +69,8 @@ func (c *cq) wait(op string, cond Condition, deadline clock.Time) error {
 	return c.with(func(*ring.CQ) {}) // the wait also ends if the queue was destroyed
 }
 
-// room allocates the memory of a completion queue for the NIC. It is called before Enter, because
-// clearing much memory takes long.
+// room makes a completion queue for the NIC, which takes memory as completions come. It is called
+// before Enter, so that the NIC is not held meanwhile.
 func (c *Context) room(op string, depth int) (*ring.CQ, error) {
 	if most := c.Device().MaxCQE; depth > most {
 		return nil, &verbs.OpError{Op: op, Err: verbs.ErrLimit, Detail: fmt.Sprintf("depth %d; at most %d", depth, most)}

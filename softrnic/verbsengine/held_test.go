@@ -32,9 +32,8 @@ func (s *weighingShell) Leave() {
 	s.fakeShell.Leave()
 }
 
-// The memory of a deep completion queue, of which the kernel clears each page, is allocated while
-// others can use the NIC: when the queue is created, when its depth changes, and if neither is
-// possible.
+// A deep completion queue takes no memory for its depth, neither when it is created nor when its
+// depth changes: the kernel clears each page, and others could not use the NIC meanwhile.
 func TestNICIsNotHeldForTheMemoryOfQueues(t *testing.T) {
 	s := &weighingShell{fakeShell: newFake(t)}
 	ctx := New(s)
@@ -47,8 +46,8 @@ func TestNICIsNotHeldForTheMemoryOfQueues(t *testing.T) {
 	if err := q.Resize(depth / 2); err != nil {
 		t.Fatal(err)
 	}
-	if all := allocated() - start; all < depth*32 {
-		t.Fatalf("the queues have only %d bytes: the test does not test much", all)
+	if all := allocated() - start; all > depth {
+		t.Errorf("two empty queues have %d bytes", all)
 	}
 	if err := q.Destroy(); err != nil {
 		t.Fatal(err)
