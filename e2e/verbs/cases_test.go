@@ -30,11 +30,11 @@ var _ = Describe("programs that make what real programs make", Ordered, func() {
 
 	// Before the other programs, which are refused more.
 	It("names the reason of a refusal in status, counters and the log", func() {
-		program := compileFile("testdata/refused.c")
+		program := compileFile("testdata/over_quota.c")
 		Expect(rack.Run("exec", "cn0", "--", "timeout", "200", program)).To(fixture.HaveExited(0))
 		const reason = "quota pds: 1 more; this program has 256 of 256 protection domains"
-		Expect(rack.OK("status")).To(MatchRegexp(`(?m)^cn0 +refused +\d+ +3 +alloc PD: .*%s$`, reason))
-		Expect(rack.OK("status")).To(MatchRegexp(`(?m)^cn0 +refused +\d+ +1 +create CQ: .*cqe is 4194304; the NIC takes 1 to 4194303$`))
+		Expect(rack.OK("status")).To(MatchRegexp(`(?m)^cn0 +over_quota +\d+ +3 +alloc PD: .*%s$`, reason))
+		Expect(rack.OK("status")).To(MatchRegexp(`(?m)^cn0 +over_quota +\d+ +1 +create CQ: .*cqe is 4194304; the NIC takes 1 to 4194303$`))
 		Expect(rack.OK("status")).To(MatchRegexp(`(?m)^cn0 +pds +256 +0 +\d+ +3$`))
 		Expect(rack.OK("counters", "cn0")).To(And(MatchRegexp(`program_quota_refusals +3 `), MatchRegexp(`program_command_refusals +1 `)))
 		Expect(strings.Count(rack.OK("logs", "cn0"), reason)).To(Equal(1))
