@@ -79,6 +79,22 @@ func TestNodesOfALostKeyAreRetired(t *testing.T) {
 	}
 }
 
+// So do those of a deleted key, when the directory does not name it any more: the nodes that clients
+// have reported come before the tombstone, or are in no chain.
+func TestReportedNodesOfADeletedKeyAreRetired(t *testing.T) {
+	s, cl := lossy()
+	at := func(n int) layout.Location {
+		return layout.Location{Handle: s.space.First(1, 0) + layout.Handle(n), Version: 1}
+	}
+	e := &entry{key: 1, dead: true, recorded: true, mirrored: true, at: at(2), reported: []reported{{at: at(1), client: cl.id}}}
+	s.keys[1] = e
+	s.nodes.held.put(at(1).Handle, held{client: cl.id, version: 1, entry: e})
+	s.settle(e)
+	if n := s.nodes.free[0].Len(1); n != 2 || s.keys[1] != nil || s.heldAs(cl.id, at(1)) {
+		t.Errorf("%d nodes are free, want the tombstone and the reported one; %+v", n, e)
+	}
+}
+
 // The shares of the memory servers are equal, or as the servers were weighed last. They count the
 // nodes of each server and its free ones.
 func TestSharesOfServers(t *testing.T) {

@@ -350,6 +350,9 @@ func (s *chains) settle(e *entry) {
 		s.strip(e)
 		return
 	}
+	if e.dead { // nothing comes after a tombstone
+		s.freeReported(e)
+	}
 	for _, l := range e.passed {
 		s.retire(l)
 	}
