@@ -74,7 +74,8 @@ const (
 	defaultMaxValue = 4096
 	defaultCached   = 1 << 20
 	// maxPending is how many appends the client remembers to report. If there are more, it drops
-	// the oldest ones; the metadata server finds their nodes when it follows the chains.
+	// the oldest ones. The metadata server learns of their nodes when the client introduces itself
+	// again.
 	maxPending = 1024
 	// defaultRecords is less than a batch of nodes: when the answer to a report brings nodes, the
 	// client still has some.

@@ -22,8 +22,10 @@
 //     happened.
 //   - DELETE appends a tombstone as PUT appends a value. No append to a tombstone can succeed. The
 //     metadata server then frees the whole chain.
-//   - The metadata server follows the chains itself and ignores the predecessors that clients
-//     report. It can be restarted: it finds its keys in a directory in remote memory.
+//   - The metadata server ignores the predecessors that clients report, because a switch may have
+//     steered the append to another node. It frees nodes by the order of reports (package meta), and
+//     follows a chain itself only for the last appends to a key and after lost reports. It can be
+//     restarted: it finds its keys in a directory in remote memory.
 //   - Clients hold leases, so that the nodes of a dead client are recovered. If a client's whole
 //     machine stops for longer than lease and grace, its NIC may still have a request ready to be
 //     sent. Therefore the memory servers end the client's connections before any of its nodes is
@@ -37,8 +39,8 @@
 //     epoch can be in flight: the memory servers first end its broken connections. A client that
 //     has not confirmed an epoch within lease and grace is fenced.
 //
-// One thread uses a Client. A client needs the metadata server for keys that it does not know, for
-// new nodes (up to 16 at a time), to report its appends, and to renew its lease. It repeats an
-// operation over new connections until the deadline, where that is safe. kv.ErrTimeout means that
-// the outcome of a write is unknown.
+// One thread uses a Client. A client needs the metadata server for keys that it does not know, to
+// report its appends (by default 48 at a time, with new nodes in the answer), for nodes if it has
+// none left, and to renew its lease. It repeats an operation over new connections until the
+// deadline, where that is safe. kv.ErrTimeout means that the outcome of a write is unknown.
 package clover

@@ -76,8 +76,8 @@ type Config struct {
 	// key.
 	OneVersion bool
 	// Threads is how many threads receive requests beside the main thread, which runs Serve. The
-	// main thread then follows the chains to the reported nodes, and executes the requests that
-	// need a memory server. 0 means that the main thread does everything.
+	// main thread then takes the reports, writes the directory, follows chains where it must, and
+	// executes the requests that need a memory server. 0 means that the main thread does everything.
 	Threads int
 	// Pace, if not nil, is called by each thread that receives requests, with the number of
 	// completions that the thread has just handled. A simulator lets the virtual time pass that a

@@ -4,15 +4,15 @@
 //
 // One thread, the main thread, runs the server and waits for completions. With Config.Threads other
 // threads receive requests and answer those that need no memory server (threads.go). The server
-// reads every chain from the memory servers itself. Reports of clients only tell the server where
-// to look. So no node leaks if a report is wrong or lost, or if a switch has steered an append to
-// another node.
+// learns from the order of reports which nodes are superseded, whatever a switch did with the
+// appends (reports.go has the rule and its proof). For the last appends to a key, for tombstones and
+// after lost reports it follows the chain in the memory servers by headers, so that no node leaks.
 //
 // Every node is in exactly one of these states:
 //
 //	free     in the list of its class, with the version of its next use
-//	held     given to a client, and not yet seen in a chain by the server
-//	linked   in the chain of a key, or passed by the server there and not yet taken back
+//	held     given to a client, and not yet known to the server as superseded or as in a chain
+//	linked   in the chain of a key, or known to be superseded and not yet taken back
 //	worn     its versions are used up; it becomes free with version 1 when every client has
 //	         confirmed a new epoch
 //
@@ -34,8 +34,9 @@
 //	balance.go               how many of the new nodes each memory server gives
 //	nodes.go, free.go        pool: states of nodes, epochs; the lists of free nodes
 //	segments.go              the class of each segment in a shared space
-//	walk.go, hints.go        chains: follows chains, retires superseded nodes; reports as hints
-//	keys.go, absorbed.go     opens, finds and erases keys; nodes that were absorbed
+//	reports.go, held.go      frees nodes by the order of reports; the table of held nodes
+//	walk.go                  chains: follows chains, retires superseded nodes
+//	keys.go                  opens, finds and erases keys
 //
 // Before the server retires a superseded node, it makes the key's record in the directory name a
 // later node. So a restarted server never begins at a node that may have been reused.

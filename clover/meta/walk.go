@@ -11,7 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 )
 
-// chains has the keys and the chains of their nodes, as far as the server has followed them.
+// chains has the keys and the chains of their nodes, as far as the server knows them.
 type chains struct {
 	pool
 	keys map[uint64]*entry
@@ -32,7 +32,8 @@ type chains struct {
 type entry struct {
 	key  uint64
 	slot uint32
-	// at is the newest node of the chain that the server has seen. opened is the first node of the
+	// at is the newest node of the chain that the server knows, from reports (adopt) or because it has
+	// followed the chain. opened is the first node of the
 	// key or, if this incarnation of the server has found the key in the directory, the node that
 	// it found there.
 	at, opened layout.Location
