@@ -168,6 +168,7 @@ func incastFigure(quick bool) figure {
 			"a server takes 36.8 Gb/s of the 280 Gb/s that the port does not: few servers are full before the burst is over (figure rates)",
 			"frames and gaps between them take 1.6 % of the port beside their bytes, so 50 MB take 10.2 ms",
 		},
+		inputs: []string{"rates of the links and room of the switch: the first loss without a ring, and the last frame, follow from them by arithmetic, the authors' too"},
 	}
 	for _, n := range few([]string{"0", "1", "2", "4", "6", "8"}, quick) {
 		l := Incast{Senders: 8, Bytes: incastBytes, Frame: memoryFrame, Room: incastRoom / memoryFrame, Servers: int(number(n)), Mode: Hardened}
@@ -241,8 +242,12 @@ func countingFigure() figure {
 		data: papers.MustLoad("extmem/counters"), key: "counters", title: "rates of a client's WRITEs, and of the FETCH_ADDs that count them in a server, by FETCH_ADDs in flight",
 		format: "%.4g",
 		why: []string{
-			"their rate is that of their NIC, 1.3 million FETCH_ADDs a second on one word; the model has ConnectX-5's",
+			"their rate is that of their NIC; the model has ConnectX-5's rate of FETCH_ADDs on one word",
 			"the published rule leaves in the switch what has waited when the requests end",
+		},
+		inputs: []string{
+			"ours of FETCH_ADDs: the cost file has the rate of one queue pair",
+			"the 1.3 of FETCH_ADDs beside it is not the authors': it is their 2.1 Gb/s divided by the bytes of request and response on the wire",
 		},
 	}
 	for _, p := range []namedValue{

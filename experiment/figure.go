@@ -67,6 +67,9 @@ type figure struct {
 	gains []string
 	// why has the reasons why our numbers differ from the authors', the most important one first.
 	why []string
+	// inputs says which numbers of the figure are inputs: the model was made from them, so that they
+	// come out again, and the figure predicts nothing there.
+	inputs []string
 }
 
 type figureCell struct {

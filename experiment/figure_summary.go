@@ -9,13 +9,16 @@ import (
 	"strings"
 )
 
-// summary compares a figure with the authors' numbers in sentences: the overview, the gains over
-// the base series and, if numbers differ much, the reasons that are not in the overview. If the
-// authors give no numbers, the reasons follow as notes. The ratios of single series are in the
-// table.
+// summary compares a figure with the authors' numbers in sentences: the overview, the numbers that
+// are inputs, the gains over the base series and, if numbers differ much, the reasons that are not in
+// the overview. If the authors give no numbers, the reasons follow as notes. The ratios of single
+// series are in the table.
 func (f *figure) summary(rows []*figureRow, columns []string) (list []string) {
 	line, far := f.overview(rows, columns)
 	list = append(list, line)
+	for _, w := range f.inputs {
+		list = append(list, "input: "+w)
+	}
 	for _, w := range rows {
 		for _, base := range rows {
 			if base.series == f.base && base.panel == w.panel && base != w {

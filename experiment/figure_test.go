@@ -135,17 +135,18 @@ func TestComparison(t *testing.T) {
 	}
 }
 
-// The summary has an overview in one line, our gains beside the authors', and reasons only if numbers
-// differ.
+// The summary has an overview in one line, what is an input, our gains beside the authors', and reasons
+// only if numbers differ.
 func TestSummary(t *testing.T) {
 	columns := []string{"7", "280", "392"}
 	base := &figureRow{series: unsteered, their: unsteered, ours: []float64{1, 1, 2}, theirs: []float64{1, 1, 2}}
 	steered := &figureRow{series: "both", their: "both", ours: []float64{1, 30, 40}, theirs: []float64{0.5, 32, 45}}
-	f := figure{base: unsteered, gains: []string{"280"}, why: []string{"because", "and because"}}
+	f := figure{base: unsteered, gains: []string{"280"}, why: []string{"because", "and because"}, inputs: []string{"column 7"}}
 	got := f.summary([]*figureRow{base, steered}, columns)
 	want := []string{
 		"ours ÷ theirs 1.00 to 2.00 at the first point, 0.89 to 1.00 at the last; shape ±0 to 69 %; " +
 			"crossing, Clover and both: ours never, theirs between 7 and 280; why: because",
+		"input: column 7",
 		"gain over Clover, both: at 280 30 (theirs 32), at 392 20 (theirs 22.5)",
 		"why: and because",
 	}
@@ -153,7 +154,7 @@ func TestSummary(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	steered.ours[0], steered.theirs[0] = 0.5, 0.5
-	if got := f.summary([]*figureRow{base, steered}, columns); len(got) != 2 || !strings.HasSuffix(got[0], ", as theirs; no number differs by more than 15 %") {
+	if got := f.summary([]*figureRow{base, steered}, columns); len(got) != 3 || !strings.HasSuffix(got[0], ", as theirs; no number differs by more than 15 %") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -278,6 +279,29 @@ func TestSwordboxFigures(t *testing.T) {
 		}
 		if err := b.Check(Place{On: OnSim}); err == nil || !strings.Contains(err.Error(), "--figures") {
 			t.Errorf("%s: %v", bad, err)
+		}
+	}
+}
+
+// Figures whose numbers the model was made from say so.
+func TestFiguresNameTheirInputs(t *testing.T) {
+	for name, c := range map[string]struct {
+		all    []figure
+		inputs string
+	}{
+		"SwordBox":        {swordbox(false), "1 3 4 verbs 10 11"},
+		"RedN":            {redn(false), "7 8 table3 table5 14 15 16"},
+		"1RMA":            {oneRMA(false), "fig15"},
+		"external memory": {memory(false), "incast counters"},
+	} {
+		var got []string
+		for i := range c.all {
+			if len(c.all[i].inputs) > 0 {
+				got = append(got, c.all[i].key)
+			}
+		}
+		if s := strings.Join(got, " "); s != c.inputs {
+			t.Errorf("%s: figures %s, want %s", name, s, c.inputs)
 		}
 	}
 }

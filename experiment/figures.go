@@ -20,7 +20,8 @@ const comparedHelp = "A figure's table has a row for each series, which is a cur
 	"  OURS/THEIRS  our number divided by the authors': at the FIRST and LAST point with both, and the geometric MEAN\n" +
 	"  SHAPE ±%     largest difference of this ratio from its mean, in percent: 0 means that both curves have one shape\n\n" +
 	"Lines below the table have the gain of one series over another, points at which two series cross, and the reasons\n" +
-	"why numbers differ from the authors' by more than 15 %; \"note\" lines explain figures without numbers of the authors.\n\n"
+	"why numbers differ from the authors' by more than 15 %; \"note\" lines explain figures without numbers of the authors.\n" +
+	"\"input\" lines say which numbers the model was made from: they come out again, and are no result.\n\n"
 
 // swordboxFigures measures the figures of the SwordBox paper.
 var swordboxFigures = Experiment{

@@ -33,7 +33,7 @@ var oneLock = Experiment{
 			"                            CAS that took it, in microseconds\n" +
 			"  REPLACED %                percentage of the CAS that the server did not execute as CAS\n" +
 			"  PAPER'S LIMIT Mops        largest rate of CAS in the SwordBox paper, or of WRITE if FROM says so, in millions per\n" +
-			"                            second\n" +
+			"                            second. These rates are inputs of the simulator: the cost file has them\n" +
 			"  FROM                      where in the SwordBox paper this limit is\n\n" +
 			"On a rack the lock is the last word of the memory that server --to registers: host memory or, where the series says\n" +
 			"so, the device memory on its NIC, where Sherman keeps its locks. Stores use this memory too: stop them first."

@@ -102,6 +102,7 @@ func oneRMARamp(quick bool) figure {
 			"without the local signal the target is the sum of both, 2 RTT; the authors do not give theirs, nor which flows are 20 times slower",
 			"0: not within 2,000 round trips",
 		},
+		inputs: []string{"column 15: the first window is the authors' last one"},
 	}
 	for _, first := range few([]string{"1", "5", "10", "15"}, quick) {
 		f.ramps(first, 0)

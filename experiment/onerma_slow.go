@@ -78,6 +78,7 @@ func oneRMASlowRamp(quick bool) figure {
 			"without the local signal the target is the sum of both, 2 RTT; the authors do not give theirs, nor which flows are 20 times slower",
 			fmt.Sprintf("0: not within %d round trips", SlowLongest(quick)),
 		},
+		inputs: []string{"column 15: the first window is the authors' last one"},
 	}
 	for _, first := range []string{"15", "64"} {
 		f.ramps(first, time.Duration(SlowLongest(quick))*OneRMARTT)

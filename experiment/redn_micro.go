@@ -19,7 +19,10 @@ func rednCosts() figure {
 }
 
 func rednVerbs() figure {
-	f := figure{data: papers.MustLoad("redn/fig7"), key: "7", title: "time of one work request of 64 bytes; a NOP runs on the client's own NIC", format: "%.2f"}
+	f := figure{
+		data: papers.MustLoad("redn/fig7"), key: "7", title: "time of one work request of 64 bytes; a NOP runs on the client's own NIC", format: "%.2f",
+		inputs: []string{"all numbers: the cost file has doorbell, completion and the latencies of WRITE, READ and atomics from this figure"},
+	}
 	for _, x := range []string{"NOP", "WRITE", "READ", "CAS", "ADD"} {
 		l := RedN{Kind: ChainVerb, Way: x, Bytes: 64}
 		if x == "NOP" {
@@ -31,7 +34,10 @@ func rednVerbs() figure {
 }
 
 func rednOrder(quick bool) figure {
-	f := figure{data: papers.MustLoad("redn/fig8"), key: "8", title: "time of a chain of NOPs, by its length, in the three orders", format: "%.2f"}
+	f := figure{
+		data: papers.MustLoad("redn/fig8"), key: "8", title: "time of a chain of NOPs, by its length, in the three orders", format: "%.2f",
+		inputs: []string{"all slopes: the soft NIC takes 170 ns for an entry, 20 ns for a WAIT and 350 ns for an ENABLE, with every cost file (softrnic/sendring)"},
+	}
 	for mode, x := range pairs([]string{"WQ order", "completion order", "doorbell order"}, few(f.data.Columns, quick)) {
 		f.add(figureCell{series: mode, x: x, theirs: f.at("", mode, x), load: RedN{Kind: ChainOrder, Way: mode, N: int(number(x))}, value: chainMean})
 	}
@@ -46,6 +52,10 @@ func rednRates() figure {
 			"READ and WRITE: as many as the link of 100 Gb/s carries, with 150 and 162 bytes a frame; the NIC of the SwordBox paper, whose rates the model has, is no " +
 				"limit, and that of the authors is",
 			"constructs: one queue here, and the authors' port; a NIC here executes one for each queue at the same time",
+		},
+		inputs: []string{
+			"CAS, ADD: the NIC's total of atomics of the cost file. READ, WRITE, MAX: the rate of the link",
+			"ADD and MAX are not measured: column ADD is the measurement of CAS, and MAX that of WRITE",
 		},
 	}
 	ops := map[string]string{"CAS": "cas", "ADD": "cas", "READ": "read", "WRITE": "write", "MAX": "write"}

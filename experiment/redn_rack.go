@@ -6,7 +6,7 @@ import "slices"
 var rednRackChoices = []string{
 	"times are those of the emulated NICs and of processes that share the processors of this machine; only ratios and shapes compare",
 	"each time is the median of eleven runs, and of each run; chains of no-ops and NOP run 25 times, requests a second, figures 14 to 16 once",
-	"requests a second: one queue pair with 128 requests in flight, 16 atomics",
+	"requests a second: one queue pair with 128 requests in flight, 16 atomics; column ADD is the measurement of CAS",
 	"figure 16: the process dies at 1 s and is started again a second later; it takes over the table that it finds",
 	"two-sided, events: the process sleeps until the NIC wakes it up",
 }
@@ -20,7 +20,7 @@ var rednTimes = []string{"7", "8", "10", "11", "13", "14", "15"}
 // merges the panels "with programs" into unnamed ones.
 func rednChainsOnRack(quick bool) (list []figure) {
 	for _, f := range redn(quick) {
-		f.why = []string{"the authors' numbers are of hardware"}
+		f.why, f.inputs = []string{"the authors' numbers are of hardware"}, nil
 		cells := f.cells
 		f.cells = nil
 		for _, c := range cells {

@@ -46,7 +46,10 @@ func (l NIC) measure(ctx context.Context, p Platform) (outcome, error) {
 }
 
 func pairsFigure(quick bool) figure {
-	f := figure{data: papers.MustLoad("swordbox/fig1"), scale: 1e-6, key: "1", title: "WRITE of 8 bytes by number of queue pairs", unit: "Mops"}
+	f := figure{
+		data: papers.MustLoad("swordbox/fig1"), scale: 1e-6, key: "1", title: "WRITE of 8 bytes by number of queue pairs", unit: "Mops",
+		inputs: []string{"the whole curve: the cost file has 18.6 million WRITEs a second of a queue pair and 118 million of the NIC"},
+	}
 	for _, n := range few(f.data.Columns, quick) {
 		f.add(figureCell{
 			series: "WRITE", their: "WRITE", x: n, theirs: f.at("", "write", n),
@@ -85,7 +88,10 @@ func (l Order) measure(ctx context.Context, p Platform) (outcome, error) {
 func orderFigure() figure {
 	f := figure{
 		data: papers.MustLoad("swordbox/fig2"), key: "2", title: "how far requests leave the switch out of order, 32 connections, 1M requests a second", format: "%.3g",
-		why: []string{"only the switch's cores change the order here: links, switch and NIC are otherwise in order"},
+		why: []string{
+			"only the switch's cores change the order here; links, NIC and PCIe keep it, while the authors' numbers include those of NIC and PCIe",
+			"ours are the requests of WRITEs to random words at the server's port; the authors' are responses to READ, WRITE and CAS with Zipf",
+		},
 	}
 	for _, s := range []struct {
 		name, data string
@@ -98,12 +104,19 @@ func orderFigure() figure {
 				load: Order{Clients: 32, Words: 1024, Rate: 1e6, Mapped: s.mapped}, value: func(o *outcome) float64 { return 100 * o.order[d+1] },
 			})
 		}
+		f.add(figureCell{
+			series: s.name, their: s.name, x: "not 1", theirs: 100 - f.at("", s.data, "1"),
+			load: Order{Clients: 32, Words: 1024, Rate: 1e6, Mapped: s.mapped}, value: func(o *outcome) float64 { return 100 * (1 - o.order[1]) },
+		})
 	}
 	return f
 }
 
 func independentFigure() figure {
-	f := figure{data: papers.MustLoad("swordbox/fig3"), scale: 1e-6, key: "3", title: "CAS on independent words by number of queue pairs", unit: "Mops"}
+	f := figure{
+		data: papers.MustLoad("swordbox/fig3"), scale: 1e-6, key: "3", title: "CAS on independent words by number of queue pairs", unit: "Mops",
+		inputs: []string{"the whole curve: the cost file has 2.7 million CAS a second of a queue pair and 55 million of the NIC"},
+	}
 	for _, n := range []string{"1", "4", "8", "16", "20", "24"} {
 		f.add(figureCell{series: "CAS", their: "CAS", x: n, theirs: f.at("", "cas", n), load: NIC{Op: "cas", Bytes: 8, Pairs: int(number(n)), Depth: 16}, value: mops})
 	}
@@ -111,7 +124,10 @@ func independentFigure() figure {
 }
 
 func oneWordFigure() figure {
-	f := figure{data: papers.MustLoad("swordbox/fig4"), scale: 1e-6, key: "4", title: "CAS on one word, and WRITE on one queue pair", unit: "Mops"}
+	f := figure{
+		data: papers.MustLoad("swordbox/fig4"), scale: 1e-6, key: "4", title: "CAS on one word, and WRITE on one queue pair", unit: "Mops",
+		inputs: []string{"all numbers: the cost file has CAS of one word (3 and 9 million a second), CAS of one queue pair, and WRITEs of one queue pair (18.6 and 22.5 million)"},
+	}
 	for _, s := range []struct {
 		name, data string
 		load       NIC
@@ -138,6 +154,7 @@ func inFlightFigure(quick bool) figure {
 			"one operation in flight of each thread; the authors do not say how they spread theirs over queue pairs",
 			"what makes CAS slower at 384 than at 240 in flight is not in the model: a rate of the NIC never falls with load",
 		},
+		inputs: []string{"the last column: the cost file has the NIC's totals of READs (84.5 million a second, from these data), of WRITEs (118, figure 1) and of CAS (55, figure 3)"},
 	}
 	for op, n := range pairs([]string{"write", "read", "cas"}, few(f.data.Columns, quick)) {
 		f.add(figureCell{series: op, their: op, x: n, theirs: f.at("", op, n), load: NIC{Op: op, Bytes: 8, Pairs: int(number(n)), Depth: 1}, value: mops})
@@ -154,6 +171,7 @@ func middleboxFigure(quick bool) figure {
 			"plain CAS takes the NIC's rate on one word here; the authors' middlebox slows it down, also where it replaces nothing",
 			"a request waits at the middlebox and at the NIC in turn; what makes the authors' rise so slowly with requests in flight is not known",
 		},
+		inputs: []string{"the height of both curves: the cost file has 3 million CAS a second of one word, and 2.8 million packets of one core of the middlebox"},
 	}
 	for _, s := range []struct {
 		name, their, data string
@@ -193,7 +211,7 @@ func chipFigure() figure {
 			"no number for them",
 		"no number of ours: our program declares no state for parsing and forwarding, has one part for steering of writes and READs, which is " +
 			"beside + read steering, and nothing like simple switch.p4",
-		"no number of theirs: the authors ran serialisation (published, hardened) on a middlebox, and have nothing like hot and count",
+		"no number of theirs: the authors ran serialisation (published, hardened) on a middlebox, and have nothing like hot, count, buffer and lookup",
 		"0 is shown as -: hot takes no stateful units, and theirs takes no gateways, map RAM and stateful units for parsing and forwarding",
 	}}
 	uses, err := chipUses()

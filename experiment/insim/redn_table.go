@@ -25,8 +25,8 @@ const (
 	tableHosts           = 4 // number of the last host: the clients are on cn0 to cn4
 	// tableReady is the virtual time by which the table is filled.
 	tableReady = clock.Time(time.Second)
-	// tableRestart is how long after its death a process runs again. tableRebuild is how long it
-	// then needs for its metadata and hash table, if it has lost them (RedN, section 5.6).
+	// tableRestart and tableRebuild are inputs (RedN, section 5.6): how long after its death a process
+	// runs again, and how long it then needs for its metadata and hash table, if it has lost them.
 	tableRestart, tableRebuild = time.Second, 1250 * time.Millisecond
 	// tablePatience is how long a GET of a timeline may take.
 	tablePatience = 10 * time.Millisecond

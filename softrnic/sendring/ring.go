@@ -18,8 +18,8 @@ const (
 	DefaultPrefetch = 4
 
 	// waitCost and enableCost are the times that the NIC takes for a WAIT, and for an ENABLE or
-	// RECV_ENABLE; entryCost is that for any other entry. They follow from Figure 8 of RedN: a further
-	// request costs 0.17 µs in WQ order, 0.19 µs in completion order (with a WAIT) and 0.54 µs in
+	// RECV_ENABLE; entryCost is that for any other entry. They are inputs, with every cost file, from
+	// Figure 8 of RedN: a further request costs 0.17 µs in WQ order, 0.19 µs in completion order (with a WAIT) and 0.54 µs in
 	// doorbell order (with a WAIT and an ENABLE).
 	entryCost  = 170 * time.Nanosecond
 	waitCost   = 20 * time.Nanosecond

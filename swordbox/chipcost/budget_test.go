@@ -49,7 +49,8 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// In the paper's prototype the map entries of 512 clients take 2 MB, and fit.
+// Map entries of 512 clients take 2 MB, and fit, as the paper says. The 2 MB are an input: the paper
+// has 512 entries of 64 bits for each client, and these are 128 entries of 256 bits.
 func TestPaper(t *testing.T) {
 	const clients, ring = 512, 128
 	s := pipeline.Spec{Parts: []pipeline.Part{{Registers: []pipeline.RegisterSpec{{Name: "map entries", Width: 256, Entries: clients * ring}}}}}
