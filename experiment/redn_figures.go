@@ -300,7 +300,7 @@ func rednWalk(quick bool) figure {
 func rednEntries() figure {
 	f := figure{
 		data: papers.MustLoad("redn/fig13"), key: "entries", format: "%.1f",
-		title: "work requests that the server's NIC executes for a search of figure 13; the authors' 30 are the average of all their experiments",
+		title: "work requests of the server's NIC for a search of figure 13; the authors' are of all their experiments",
 	}
 	for w, x := range pairs(rednWalks[:3], []string{"1", "2", "4", "8"}) {
 		f.add(figureCell{
