@@ -24,7 +24,7 @@ func steeringBounds(t *testing.T) (list []bound) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close() //nolint:errcheck // only read
+	defer f.Close()
 	r := csv.NewReader(f)
 	r.Comment = '#'
 	lines, err := r.ReadAll()
