@@ -129,11 +129,11 @@ func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf
 	if err != nil {
 		return nil, 0, err
 	}
-	results := make([]*perf.Result, len(hosts))
+	results, all := make([]*perf.Result, len(hosts)), newTogether(len(hosts))
 	err = atOnce(hosts, func(i int, host string) error {
 		cfg := test((n + len(hosts) - 1 - i) / len(hosts))
 		cfg.To, cfg.Seed, cfg.Timeout = p.to, uint64(i+1), experiment.StallTimeout
-		res, err := p.perf(p.cmd.Context(), host, &cfg)
+		res, err := all.run(p.cmd, host, &cfg)
 		results[i] = res
 		return err
 	})

@@ -254,17 +254,25 @@ func (f *perfFlags) peer(cmd *cobra.Command) (string, error) {
 // followPerf runs a test on a host, and reads its stream to the end. Both the event and the error
 // may be set, if a result came before the error.
 func followPerf(ctx context.Context, client *control.Client, c *perf.Config, progress func(perf.Progress)) (last perf.Event, err error) {
-	err = control.Items(ctx, client, http.MethodPost, "/perf", c, func(ev perf.Event) error {
+	return streamPerf(ctx, client, c, func(ev *perf.Event) error {
 		if ev.Progress != nil {
 			progress(*ev.Progress)
 		}
+		return nil
+	})
+}
+
+// streamPerf is followPerf with a function that gets every event. An error of the function ends the
+// run.
+func streamPerf(ctx context.Context, client *control.Client, c *perf.Config, each func(*perf.Event) error) (last perf.Event, err error) {
+	err = control.Items(ctx, client, http.MethodPost, "/perf", c, func(ev perf.Event) error {
 		if ev.Result != nil {
 			last = ev
 		}
 		if ev.Error != "" {
 			return errors.New(ev.Error)
 		}
-		return nil
+		return each(&ev)
 	})
 	if err == nil && last.Result == nil {
 		err = errors.New("the run ended without a result: see `rdmalab logs`")

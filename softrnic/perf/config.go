@@ -116,6 +116,9 @@ type OneWord struct {
 	Device bool          `json:"device,omitempty"`
 	Bits   bool          `json:"bits,omitempty"`
 	Span   time.Duration `json:"span,omitempty"`
+	// Held, if not "", names a set of runs on several hosts. Each run keeps the connections of its
+	// clients until it is released: the clients of one run may need the connections of another.
+	Held string `json:"held,omitempty"`
 }
 
 // Path has the parameters of a connection.
@@ -141,6 +144,9 @@ type Hooks struct {
 	// and locks it is called before each CAS instead, except the first of each client. If it
 	// returns true, the run ends with ErrCancelled.
 	Cancelled func() bool `json:"-"`
+	// Hold is called in the tests contend and locks when all clients have ended. Their connections
+	// are open until it returns. An error makes the run fail; nil means that there is no Hold.
+	Hold func() error `json:"-"`
 }
 
 // Validate returns an error for the first field that is wrong; the error says what is allowed.
@@ -169,6 +175,8 @@ func (c *Config) Validate() error {
 		return bad("span (%v) and bits (%v) are for %s, and a span is at most %v", c.Span, c.Bits, Locks, maxSpan)
 	case c.Device && !c.oneWord():
 		return bad("memory on the NIC is for %s and %s", Contend, Locks)
+	case c.Held != "" && !c.oneWord():
+		return bad("held connections are for %s and %s", Contend, Locks)
 	case c.Timeout > maxCode:
 		return bad("timeout %d: want a code from 1 to %d", c.Timeout, maxCode)
 	case c.MTU != 0 && !slices.Contains([]int{256, 512, 1024, 2048, 4096}, c.MTU):

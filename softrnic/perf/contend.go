@@ -56,7 +56,8 @@ func (w *sharedWord) wr(s *session, i int) verbs.SendWR {
 
 // onOneWord connects cfg.Clients clients to the shared word (see contend) and runs them until they
 // end. It calls the function `client` to make client i, and the function `each` after the
-// completions of a poll. It sets res.Elapsed.
+// completions of a poll. It sets res.Elapsed. If cfg.Hold is set, the connections stay until it
+// returns.
 func (s *session) onOneWord(res *Result, client func(w *sharedWord, i int) contention.Client, each func()) (err error) {
 	cq, err := s.ctx.CreateCQ(s.cfg.Clients + 1)
 	if err != nil {
@@ -81,8 +82,11 @@ func (s *session) onOneWord(res *Result, client func(w *sharedWord, i int) conte
 	err = loop.Run(clients)
 	res.Elapsed = s.rt.Now().Sub(start)
 	var failed *contention.OpError
-	if errors.As(err, &failed) {
+	switch {
+	case errors.As(err, &failed):
 		return &CompletionError{Op: failed.Op.String(), Msg: failed.WC.ID, Status: failed.WC.Status, Vendor: failed.WC.VendorErr}
+	case err == nil && s.cfg.Hold != nil:
+		return s.cfg.Hold()
 	}
 	return err
 }

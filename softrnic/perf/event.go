@@ -21,9 +21,12 @@ func OneRMATests() []string {
 }
 
 // Event is one line of the stream by which a host daemon reports a run. First come any number of
-// lines with Progress. The last line has the Result, and the Error if the run has failed.
+// lines with Progress. The last line has the Result, and the Error if the run has failed. If the
+// configuration has the field Held, a line with Held goes before the last one: the clients have
+// ended, and the run waits to be released.
 type Event struct {
 	Progress *Progress `json:"progress,omitempty"`
+	Held     bool      `json:"held,omitempty"`
 	Result   *Result   `json:"result,omitempty"`
 	Error    string    `json:"error,omitempty"`
 }

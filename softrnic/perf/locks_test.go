@@ -53,6 +53,7 @@ func TestLocksRefuseWhatTheyCannotDo(t *testing.T) {
 		{Test: perf.Locks, OneWord: perf.OneWord{Span: -1}},
 		{Test: perf.Contend, OneWord: perf.OneWord{Span: time.Second}},
 		{Test: perf.WriteBW, OneWord: perf.OneWord{Device: true}},
+		{Test: perf.WriteBW, OneWord: perf.OneWord{Held: "all"}},
 	} {
 		if err := c.Validate(); err == nil {
 			t.Errorf("%+v is accepted", c)

@@ -34,11 +34,13 @@ const (
 	// PathPerf is POST perf.Config: stream of perf.Event. Config.To is the name of a host, or an
 	// address. If the run fails, the stream may have a Result before the error. The tests
 	// perf.RawBW and perf.RawLat send plain frames; see package raw.
-	PathPerf   = "/perf"
-	PathVerify = "/verify" // POST VerifyRequest: stream of VerifyItem
-	PathPeer   = "/peer"   // POST PeerRequest: stream of PeerEvent
-	PathRead   = "/read"   // POST ReadRequest: ReadResult
-	PathLoad   = "/load"   // POST perf.Load: perf.LoadResult
+	PathPerf = "/perf"
+	// PathRelease is POST ReleaseRequest. It ends the wait of runs of PathPerf that are held.
+	PathRelease = "/perf/release"
+	PathVerify  = "/verify" // POST VerifyRequest: stream of VerifyItem
+	PathPeer    = "/peer"   // POST PeerRequest: stream of PeerEvent
+	PathRead    = "/read"   // POST ReadRequest: ReadResult
+	PathLoad    = "/load"   // POST perf.Load: perf.LoadResult
 )
 
 // States of a NIC and of an application.

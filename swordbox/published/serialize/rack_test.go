@@ -46,11 +46,11 @@ func newRack(t *testing.T, action string, opt simrack.Options) *simrack.Rack {
 	for _, name := range []string{memservice.Service, perf.PerfService} {
 		h := r.Host("ms0")
 		h.Go(name, true, func(ctx verbs.Context) {
-			start := memservice.New
+			start, cfg := memservice.New, memservice.Config{Region: 4096}
 			if name == perf.PerfService {
-				start = perf.NewServer
+				start, cfg = perf.NewServer, memservice.Config{}
 			}
-			srv, err := start(ctx, h.Manager(ctx), memservice.Config{})
+			srv, err := start(ctx, h.Manager(ctx), cfg)
 			if err == nil {
 				err = srv.Serve()
 			}
@@ -86,6 +86,9 @@ type client struct {
 	after time.Duration
 	cfg   perf.Config
 	err   error
+	// working, if not nil, counts the clients whose work has not ended. The client keeps its
+	// connections until it is 0.
+	working *int
 }
 
 // run runs clients concurrently.
@@ -96,6 +99,14 @@ func run(t *testing.T, r *simrack.Rack, clients ...*client) {
 		c.cfg.Counters, c.cfg.To, c.cfg.Verify = cn.Counters, "ms0", true
 		cn.Go(c.cfg.Test, false, func(ctx verbs.Context) {
 			ctx.Runtime().Sleep(c.after)
+			if c.working != nil {
+				c.cfg.Hold = func() error {
+					for *c.working--; *c.working > 0; {
+						ctx.Runtime().Sleep(time.Millisecond)
+					}
+					return nil
+				}
+			}
 			_, c.err = perf.Run(ctx, cn.Manager(ctx), r.Host("ms0").Addr(), c.cfg, nil)
 		})
 	}
@@ -149,6 +160,28 @@ func TestOwnerLeaves(t *testing.T) {
 	run(t, r, clients...)
 	if clients[0].err != nil || clients[1].err == nil || clients[2].err == nil {
 		t.Errorf("%v; %v; %v", clients[0].err, clients[1].err, clients[2].err)
+	}
+}
+
+// If all hosts keep the connections of their clients until the clients of the last host have ended,
+// hole 4 does not matter to a measurement.
+func TestOwnerStaysWhileOthersWork(t *testing.T) {
+	for _, held := range []bool{false, true} {
+		r := newRack(t, "atomics", simrack.Options{Delay: 20 * time.Microsecond})
+		working := 3
+		var clients []*client
+		for i, host := range []string{"cn0", "cn1", "cn2"} {
+			cfg := perf.Config{Test: perf.Contend, Iters: 400 * (i + 1), OneWord: perf.OneWord{Clients: 4}}
+			c := &client{host: host, after: time.Duration(i) * 100 * time.Microsecond, cfg: cfg}
+			if held {
+				c.working = &working
+			}
+			clients = append(clients, c)
+		}
+		run(t, r, clients...)
+		if err := errors.Join(clients[0].err, clients[1].err, clients[2].err); (err == nil) != held {
+			t.Errorf("connections held %v: %v", held, err)
+		}
 	}
 }
 
