@@ -186,6 +186,9 @@ func (x *experimentRun) run(cmd *cobra.Command) error {
 			return asUse(err)
 		}
 	}
+	if b, ok := x.body.(interface{ LeftOut(on string) string }); ok && b.LeftOut(x.on) != "" {
+		_, _ = fmt.Fprintln(cmd.ErrOrStderr(), b.LeftOut(x.on)) // a note for the user; the report has it, too
+	}
 	r := x.Report(platform)
 	stop := func() {}
 	if w := progressTo(cmd, x.quiet); w != nil {

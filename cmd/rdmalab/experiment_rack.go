@@ -158,9 +158,16 @@ func (p *rackPlatform) counter(name string) (uint64, error) {
 	return counterMap(counters).Counters[name], nil
 }
 
+// errSteeredAsPublished is the error of a load with published steering: a store on a rack has several
+// memory servers and uses nodes again with other versions (holes 26, 27 and 29 of swordbox/HOLES.md).
+var errSteeredAsPublished = errors.New("published steering damages a store on a rack: choose hardened steering, or measure published steering with --on sim")
+
 // Clover runs clients of the store; it starts the store if it is not up.
 func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experiment.StoreResult, error) {
 	var out experiment.StoreResult
+	if l.Switch.Action == experiment.Steer && l.Switch.Mode == experiment.Published {
+		return out, errSteeredAsPublished
+	}
 	workload, err := kv.FindWorkload(fmt.Sprint(l.Writes))
 	if err != nil {
 		return out, err
