@@ -204,10 +204,32 @@ func nothing(n int) []float64 { return slices.Repeat([]float64{math.NaN()}, n) }
 func (f *figure) judge(r *Report, quick bool, done map[load]outcome) {
 	one := []figure{*f}
 	for _, l := range loads(one) {
-		if o, ok := done[l]; ok && o.store != nil {
+		o, ok := done[l]
+		if ok && o.store != nil {
 			o.store.judge(r, quick || len(o.store.Steps) > 1, l.label())
 		}
+		if why := o.failure(); why != "" {
+			r.fail("%s: %s", l.label(), why)
+		}
 	}
+}
+
+// failure says which operations of a load without a store have failed; "" means that none has.
+// Operations that a protocol refuses, and that are tried again, have not failed.
+func (o *outcome) failure() string {
+	switch {
+	case o.lookups != nil && o.lookups.Wrong+o.lookups.Lost > 0:
+		return fmt.Sprintf("%d packets were changed in a wrong way, %d were lost", o.lookups.Wrong, o.lookups.Lost)
+	case o.solo != nil && o.solo.Rack != nil:
+		failed := 0.0
+		for i := range o.solo.Rack.Phases {
+			failed += o.solo.Rack.Phases[i].Failed
+		}
+		if failed > 0 {
+			return fmt.Sprintf("%.0f GETs failed", failed)
+		}
+	}
+	return ""
 }
 
 func (f *figure) report(p Platform, done map[load]outcome) *Report {

@@ -35,6 +35,9 @@ var oneLock = Experiment{
 			"  PAPER'S LIMIT Mops        largest rate of CAS in the SwordBox paper, or of WRITE if FROM says so, in millions per\n" +
 			"                            second. These rates are inputs of the simulator: the cost file has them\n" +
 			"  FROM                      where in the SwordBox paper this limit is\n\n" +
+			"On a rack the hosts keep the connections of their clients until the clients of all hosts have ended. The published\n" +
+			"switch sends the requests of all clients on the connection of one of them, and they would fail without it (hole 4).\n" +
+			"If no CAS of a line has succeeded, the exit status is 1.\n\n" +
 			"On a rack the lock is the last word of the memory that server --to registers: host memory or, where the series says\n" +
 			"so, the device memory on its NIC, where Sherman keeps its locks. Stores use this memory too: stop them first."
 	},

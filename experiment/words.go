@@ -185,6 +185,9 @@ func (b *wordBody) Run(ctx context.Context, pl Platform, r *Report) error {
 			return fmt.Errorf("%s, %d clients: %w", p.series.name, p.load.Clients, err)
 		}
 		r.end("%.3g Mops", res.CAS/1e6)
+		if res.Succeeded == 0 {
+			r.fail("%s, %d clients: no CAS succeeded", p.series.name, p.load.Clients)
+		}
 		r.Add(b.row(p, &res)...)
 	}
 	return nil

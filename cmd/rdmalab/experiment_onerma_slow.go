@@ -260,9 +260,9 @@ func (r *slowRun) random(ctx context.Context, out *experiment.OneRMAResult) erro
 	}
 	s := slowSum(results, from, loads[0].End, loads[0].Last)
 	out.Rack.Hosts, out.Rack.Peers = len(hosts), len(loads[0].To)
-	r.fill(&s, out)
+	err = r.fill(&s, out)
 	out.Goodput /= float64(len(hosts))
-	return nil
+	return err
 }
 
 // demand measures a client that begins READs at random times, without congestion control. A READ
@@ -281,8 +281,7 @@ func (r *slowRun) demand(ctx context.Context, out *experiment.OneRMAResult) erro
 		return err
 	}
 	s := slowSum(results, from, l.End, l.End)
-	r.fill(&s, out)
-	return nil
+	return r.fill(&s, out)
 }
 
 // ramp measures after how many round trips a flow has the line rate, and after how many round trips

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/onerma/nic"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
@@ -32,7 +36,13 @@ type slowTotal struct {
 	// counts the failed READs that ended with a dispatch time-out, or were never begun
 	// (perf.LoadShed). retried counts additional tries.
 	all, failed, dispatch, retried int
+	// broken is the first error that is no effect of the load, such as that of a connection that has
+	// ended; "" means none.
+	broken string
 }
+
+// overloads are the errors that READs have if there are too many of them.
+var overloads = []string{nic.NACK.String(), nic.Timeout.String(), nic.DispatchTimeout.String(), perf.LoadShed, verbs.ErrTimeout.Error()}
 
 // slowSum counts the READs that ended between `from` and `last`, and collects their times. Only READs
 // that ended before `until` count for the goodput (moved), because no READ begins after `until`.
@@ -50,6 +60,9 @@ func slowSum(results []perf.LoadResult, from, until, last int64) (s slowTotal) {
 				if x.Status == nic.DispatchTimeout.String() || x.Status == perf.LoadShed {
 					s.dispatch++
 				}
+				if !slices.Contains(overloads, x.Status) {
+					s.broken = cmp.Or(s.broken, x.Status)
+				}
 				continue
 			}
 			s.took = append(s.took, x.Took)
@@ -62,7 +75,11 @@ func slowSum(results []perf.LoadResult, from, until, last int64) (s slowTotal) {
 }
 
 // fill sets the fields of a result from the counted READs; times become those of the paper's testbed.
-func (r *slowRun) fill(s *slowTotal, out *experiment.OneRMAResult) {
+// It fails if READs had other errors than those of an overload.
+func (r *slowRun) fill(s *slowTotal, out *experiment.OneRMAResult) error {
+	if s.broken != "" {
+		return fmt.Errorf("READs have failed: %s", s.broken)
+	}
 	for i := range s.took {
 		s.took[i] = r.testbed(s.took[i])
 	}
@@ -71,6 +88,7 @@ func (r *slowRun) fill(s *slowTotal, out *experiment.OneRMAResult) {
 	out.Goodput = float64(s.moved*onerma.MaxOp*8) / s.span.Seconds() / r.line()
 	out.Retried, out.Dispatch = float64(s.failed+s.retried)/all, float64(s.dispatch)/all
 	out.Rack.InTrip = float64(s.moved) / (float64(s.span) / float64(r.rtt))
+	return nil
 }
 
 // moved returns how many READs of a result succeeded between two times.

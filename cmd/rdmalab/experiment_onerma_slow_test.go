@@ -13,6 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // The rack file that the command names fits, also with the windows of figure 16; the defaults of the
@@ -76,11 +77,22 @@ func TestSlowSum(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	out := experiment.OneRMAResult{Rack: new(experiment.OneRMARack)}
-	slow20(&experiment.OneRMA{}).fill(&s, &out)
+	if err := slow20(&experiment.OneRMA{}).fill(&s, &out); err != nil {
+		t.Error(err)
+	}
 	near := func(a, b float64) bool { return a > 0.999*b && a < 1.001*b }
 	// Two READs of 4096 bytes in 20 ms are 3.2768 Mbit/s; 7 operations began.
 	if !near(out.Median, 2) || !near(out.P99, 4) || !near(out.Goodput, 3.2768/25) || !near(out.Retried, 4./7) || !near(out.Dispatch, 2./7) || !near(out.Rack.InTrip, 2) {
 		t.Errorf("%+v, %+v", out, out.Rack)
+	}
+}
+
+// A READ whose connection has ended says nothing about the load.
+func TestSlowSumOfABrokenConnection(t *testing.T) {
+	s := slowSum([]perf.LoadResult{{Samples: []perf.LoadSample{{At: 12 * slowMs, Status: verbs.RetryExcErr.String()}}}}, 10*slowMs, 30*slowMs, 50*slowMs)
+	out := experiment.OneRMAResult{Rack: new(experiment.OneRMARack)}
+	if err := slow20(&experiment.OneRMA{}).fill(&s, &out); err == nil || !strings.Contains(err.Error(), verbs.RetryExcErr.String()) {
+		t.Error(err)
 	}
 }
 
