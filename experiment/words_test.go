@@ -20,7 +20,7 @@ func (p wordsPlatform) Words(context.Context, Words) (WordsResult, error) {
 }
 
 // A row in which no lock was taken counts for nothing.
-func TestLocksThatNobodyTakes(t *testing.T) {
+func TestLocksThatNoClientTakes(t *testing.T) {
 	for won, fails := range map[float64]bool{0: true, 10: false} {
 		b := oneLock.New().(*wordBody)
 		b.names, b.clients = []string{"published"}, []int{4}

@@ -36,6 +36,20 @@ var _ = Describe("one lock for all clients", func() {
 		Expect(rack.OK("switch", "rules")).To(Equal(before))
 	})
 
+	// Published rules send all requests on the connection of one client. Its host must not end the connection
+	// before the clients of the other hosts have ended (hole 4).
+	It("is measured with published rules although hosts end at different times", func() {
+		rack := fixture.Up(fixture.Small)
+		for _, line := range [][]string{{"one-lock", "--span", "300ms"}, {"cas-one-word", "--iters", "4000"}} {
+			var r experiment.Report
+			rack.JSON(&r, append(append([]string{"experiment"}, line...), "--on", "rack", "--series", "published", "--clients", "2,8")...)
+			Expect(r.Rows).To(HaveLen(2), "%v", line)
+			for _, w := range r.Rows {
+				Expect(w.Cell("replaced").Value).To(BeNumerically(">", 0), "%v", line)
+			}
+		}
+	})
+
 	It("is refused with wrong numbers of clients or wrong places, and the error names the mistake", func() {
 		rack := fixture.Up(fixture.Small)
 		for _, bad := range [][]string{{"--clients", "0"}, {"--clients", "100000"}, {"--series", "moon"}, {"--to", "ms99"}} {

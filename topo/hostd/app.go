@@ -40,6 +40,8 @@ type application struct {
 	hang device.Hang
 	conn hangingManager
 
+	holds holds
+
 	mu      sync.Mutex // guards the fields below
 	running bool
 	// stood has the states of the stores from when the application began to hang. They are reported

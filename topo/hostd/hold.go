@@ -57,9 +57,9 @@ type ReleaseRequest struct {
 	Held string `json:"held"`
 }
 
-func (h *Host) releaseHeld(_ *http.Request, in ReleaseRequest) (none, error) {
-	if h.holds.release(in.Held) == 0 {
-		return none{}, control.Errorf(http.StatusNotFound, "%s holds no run %.40q", h.self.Name, in.Held)
+func (a *application) releaseHeld(_ *http.Request, in ReleaseRequest) (none, error) {
+	if a.holds.release(in.Held) == 0 {
+		return none{}, control.Errorf(http.StatusNotFound, "%s holds no run %.40q", a.h.self.Name, in.Held)
 	}
 	return none{}, nil
 }

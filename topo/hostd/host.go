@@ -85,8 +85,6 @@ type Host struct {
 	ipc  *serve.Server // lets programs on the host use the NIC
 	mem  []byte        // the region's memory, outside the Go heap
 
-	holds holds
-
 	stop chan struct{}
 	wg   sync.WaitGroup // the link monitor
 

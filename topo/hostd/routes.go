@@ -57,7 +57,7 @@ func (h *Host) routes() *control.Mux {
 	control.Handle(m, "DELETE "+PathTrace, func(*http.Request, none) (pathtrace.Trace, error) { return h.dev.EndTrace(), nil })
 	control.HandleProfile(m, h.self.Name)
 	control.HandleStream(m, "POST "+PathPerf, h.runPerf)
-	control.Handle(m, "POST "+PathRelease, h.releaseHeld)
+	control.Handle(m, "POST "+PathRelease, h.app.releaseHeld)
 	control.HandleStream(m, "POST "+PathVerify, h.verify)
 	control.HandleStream(m, "POST "+PathPeer, h.runPeer)
 	control.Handle(m, "POST "+PathRead, h.read)
@@ -89,7 +89,7 @@ func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) e
 		cfg.Counters = h.dev.Counters
 		cfg.Cancelled = func() bool { return ctx.Err() != nil }
 		if cfg.Held != "" {
-			cfg.Hold = func() error { return h.holds.wait(ctx, cfg.Held, send) }
+			cfg.Hold = func() error { return h.app.holds.wait(ctx, cfg.Held, send) }
 		}
 		res, err = perf.Run(v, h.conn, to, cfg, tell)
 		return err
