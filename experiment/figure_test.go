@@ -427,3 +427,17 @@ func TestChipFigure(t *testing.T) {
 		}
 	}
 }
+
+// A run in which free nodes become fewer could not go on for ever.
+func TestFreeNodesOfASteadyRun(t *testing.T) {
+	for _, c := range []struct {
+		first, second uint64
+		steady        bool
+	}{{5000, 5000, true}, {5000, 4801, true}, {5000, 4799, false}, {4000, 6000, true}, {5000, 0, false}} {
+		r := StoreResult{Nodes: &Nodes{All: 10000, FreeFirst: c.first, FreeSecond: c.second}}
+		r.Ops[kv.KindUpdate] = 1000
+		if why := r.unsteady(); (why == "") != c.steady {
+			t.Errorf("%d and %d free nodes: %q", c.first, c.second, why)
+		}
+	}
+}

@@ -12,16 +12,17 @@ import (
 
 // Nodes says what became of a store's nodes in a stretch of time.
 type Nodes struct {
-	// All is the number of nodes. Before and After are how many were free at the beginning and at the
-	// end.
-	All, Before, After uint64
+	// All is the number of nodes. FreeFirst and FreeSecond are how many were free on average in the
+	// first and in the second half. At one moment the number says little: superseded nodes become free
+	// by the thousand, when the directory is written.
+	All, FreeFirst, FreeSecond uint64
 	// Taken is how many nodes clients got, Freed how many became free.
 	Taken, Freed uint64
 }
 
 // A run is in steady state if it could go on like this for ever. Its two halves then have the same
-// number of operations, but for halfMargin of it, and as many nodes become free as clients get, but
-// for nodeMargin of all nodes. halfNoise is how many operations more or fewer are no sign of
+// number of operations, but for halfMargin of it, and the second half has as many free nodes as the
+// first one, but for nodeMargin of all nodes. halfNoise is how many operations more or fewer are no sign of
 // anything: three standard deviations of a count with as many operations.
 const (
 	halfMargin = 0.10
@@ -43,12 +44,9 @@ func (r *StoreResult) unsteady() string {
 	if n == nil {
 		return ""
 	}
-	margin := nodeMargin * float64(n.All)
-	switch lost := float64(n.Taken) - float64(n.Freed); {
-	case lost > margin:
-		return fmt.Sprintf("%d nodes taken, %d freed", n.Taken, n.Freed)
-	case float64(n.Before)-float64(n.After) > margin:
-		return fmt.Sprintf("%d nodes free at the beginning, %d at the end", n.Before, n.After)
+	if float64(n.FreeFirst)-float64(n.FreeSecond) > nodeMargin*float64(n.All) {
+		return fmt.Sprintf("of %d nodes %d are free on average in the first half, %d in the second; %d were taken, %d freed",
+			n.All, n.FreeFirst, n.FreeSecond, n.Taken, n.Freed)
 	}
 	return ""
 }

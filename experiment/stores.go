@@ -63,8 +63,8 @@ const cloverColumnsHelp = "  Mops              operations, in millions per secon
 	"  META CALLS/s      requests that the metadata server answers per second\n" +
 	"  META READS/s      headers of nodes that the metadata server reads per second\n" +
 	"  FAILED            number of operations that failed, had a wrong value or found no key\n" +
-	"  STEADY            yes: both halves of the counted time have as many operations, and as many nodes became free as were\n" +
-	"                    taken, so the store could go on like this; otherwise the reason, and the exit status is 1\n"
+	"  STEADY            yes: both halves of the counted time have as many operations and, on average, as many free nodes, so\n" +
+	"                    the store could go on like this; otherwise the reason, and the exit status is 1\n"
 
 // cloverFigures are the numbers of one run that tables show.
 type cloverFigures struct {

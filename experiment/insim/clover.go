@@ -109,6 +109,7 @@ func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.Store
 	r.serve()
 	r.start()
 	r.rack.At(readLimit.Add(l.Warm), r.count)
+	r.countFree(readLimit.Add(l.Warm))
 	r.rack.At(readLimit.Add(l.Warm+l.Run), r.count)
 	out, err := r.measure(ctx, readLimit)
 	out.MetaCalls, out.MetaHeaders = float64(r.calls)/l.Run.Seconds(), float64(r.walked)/l.Run.Seconds()
@@ -125,7 +126,23 @@ func (r *cloverRun) count() {
 		r.calls, r.walked = st.Requests-r.calls, st.Walked-r.walked
 		n := &r.nodes
 		n.All, n.Taken, n.Freed = st.Nodes, st.Granted-n.Taken, st.Freed-n.Freed
-		n.Before, n.After = n.After, st.Free
+	}
+}
+
+// freeSamples is how often the free nodes are counted in each half of the time in which operations
+// are counted.
+const freeSamples = 32
+
+// countFree calculates the mean number of free nodes in each half of the time.
+func (r *cloverRun) countFree(begin clock.Time) {
+	var sums [2]uint64
+	for i := range 2 * freeSamples {
+		r.rack.At(begin.Add(r.load.Run*time.Duration(i)/(2*freeSamples)), func() {
+			if r.meta != nil {
+				sums[i/freeSamples] += r.meta.Snapshot().Free
+				r.nodes.FreeFirst, r.nodes.FreeSecond = sums[0]/freeSamples, sums[1]/freeSamples
+			}
+		})
 	}
 }
 

@@ -13,7 +13,7 @@ import (
 // while they are. raceRun replaces it for a load in which clients lose most races.
 const (
 	steadyRun = time.Millisecond
-	raceRun   = 4 * time.Millisecond
+	raceRun   = 3 * time.Millisecond
 )
 
 // Each store is in steady state with 64 and with 400 clients of which half the operations are
@@ -34,7 +34,8 @@ func TestSteadyStates(t *testing.T) {
 			sherman := experiment.Sherman{Clients: clients, Workload: half, Keys: 2000, Zipf: 0.99, Locks: experiment.LocksDevice, Warm: steadyRun, Run: steadyRun}
 			fusee := experiment.Fusee{Clients: clients, Workload: half, Keys: 200, Zipf: 0.99, Warm: steadyRun / 2, Run: steadyRun / 2}
 			if helped {
-				clover.Switch, clover.Warm, clover.Run = both, 5*steadyRun, steadyRun
+				// in each half superseded nodes become free at least once (clover/meta.tidyPause)
+				clover.Switch, clover.Warm, clover.Run = both, 5*steadyRun, 2*steadyRun
 				sherman.Locks = experiment.LocksSwitch
 				fusee.Switch = experiment.Switch{Action: experiment.ReplaceAtomics}
 			}
@@ -63,7 +64,7 @@ func steady(t *testing.T, r *experiment.StoreResult) {
 	if r.Failed+r.Wrong+r.NotFound > 0 || min(a, b) < 0.6*max(a, b) {
 		t.Errorf("%.0f operations in the first half, %.0f in the second; %d failed (%s), %d wrong, %d found no key", a, b, r.Failed, r.FirstError, r.Wrong, r.NotFound)
 	}
-	if n := r.Nodes; n != nil && float64(n.Taken)-float64(n.Freed) > 0.05*float64(n.All) {
-		t.Errorf("of %d nodes %d were taken, and %d became free", n.All, n.Taken, n.Freed)
+	if n := r.Nodes; n != nil && float64(n.FreeFirst)-float64(n.FreeSecond) > 0.08*float64(n.All) {
+		t.Errorf("of %d nodes %d are free on average in the first half, %d in the second", n.All, n.FreeFirst, n.FreeSecond)
 	}
 }
