@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"time"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -20,10 +22,19 @@ type receiver struct {
 	pd mem.PD
 	// held is true while a message is arriving: the oldest receive is in use for it.
 	held bool
-	// flushAt is when the next Tick flushes receives that PostRecv has accepted in the ERROR state;
-	// clock.Never if there are none.
+	// flushAt is when the next Tick flushes receives that were posted in the ERROR state; clock.Never
+	// if there are none. pause is the present time between two looks at outside in this state.
 	flushAt clock.Time
+	pause   time.Duration
 }
+
+// In the ERROR state the queue pair looks at the ring outside again and again, because the program
+// rings no bell for the receives that it adds. The time between two looks doubles from firstPause up
+// to lastPause as long as there are none.
+const (
+	firstPause = 100 * time.Microsecond
+	lastPause  = 50 * time.Millisecond
+)
 
 func newReceiver(c *core) receiver {
 	if srq := c.cfg.SRQ; srq != nil {
@@ -35,7 +46,7 @@ func newReceiver(c *core) receiver {
 // reset empties the queue; the receives get no completions.
 func (r *receiver) reset() {
 	r.rq.head, r.rq.tail = 0, 0
-	r.held, r.flushAt = false, clock.Never
+	r.held, r.flushAt, r.pause = false, clock.Never, 0
 }
 
 // ready reports whether there is a receive for the next message.
@@ -83,8 +94,19 @@ func (r *receiver) flush(out *Actions) {
 	n := r.rq.len()
 	if r.outside != nil {
 		n += r.outside.Len()
+		r.look(n)
 	}
 	for ; n > 0 && (r.rq.len() > 0 || r.fetch()); n-- {
 		r.complete(verbs.WRFlushErr, out)
 	}
+}
+
+// look sets when the next Tick looks at the shared ring (outside). found is how many receives it has
+// now.
+func (r *receiver) look(found int) {
+	r.pause = min(max(2*r.pause, firstPause), lastPause)
+	if found > 0 {
+		r.pause = firstPause
+	}
+	r.flushAt = r.lastNow.Add(r.pause)
 }

@@ -4,7 +4,8 @@ import "github.com/rdmalab/rdmalab/softrnic/verbs"
 
 // Receives is a ring of receives that a program writes in shared memory without ringing a doorbell.
 // The queue pair or SRQ takes a receive from the ring when a message needs one. A queue pair takes
-// all receives when it is flushed.
+// all receives when it is flushed, and in the ERROR state it goes on to flush those that are added
+// (IBTA 10.3.1/flush).
 type Receives interface {
 	// Next takes the oldest receive, copies its SGEs into sgl, and returns their number. ok is
 	// false if there is no receive.

@@ -35,6 +35,7 @@ const (
 	QueryQP           Op = 25
 	ModifyQP          Op = 26
 	DestroyQP         Op = 27
+	PostSend          Op = 28 // only if the preloaded library does not know that the queue pair takes sends
 	AttachMulticast   Op = 30
 	DetachMulticast   Op = 31
 	CreateSRQ         Op = 32

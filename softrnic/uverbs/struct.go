@@ -208,7 +208,10 @@ type (
 	}
 	// QueryQPArgs are the arguments of QueryQP, QPAttr is the answer.
 	QueryQPArgs struct{ H, Mask uint32 }
-	QPAttr      struct {
+	// Posted is the answer to PostSend: the number of the work request that was refused, from 1 on; 0
+	// means none.
+	Posted struct{ Bad uint32 }
+	QPAttr struct {
 		Dest, Alt                            QPDest
 		MaxSend, MaxRecv, MaxSGE, MaxRecvSGE uint32
 		MaxInline                            uint32

@@ -265,6 +265,7 @@ func init() { // a composite literal at the declaration would be an initializati
 		uverbs.ModifyQP:                      ofQueue(uQP, programQueues.modifyQP),
 		uverbs.ModifyQP | uverbs.Extended:    ofQueue(uQP, programQueues.modifyQP),
 		uverbs.DestroyQP:                     ofQueue(uQP, programQueues.destroyQP),
+		uverbs.PostSend:                      ofQueue(uQP, programQueues.postSend),
 		uverbs.CreateSRQ:                     ofQueue(uPD, programQueues.createSRQ),
 		uverbs.ModifySRQ:                     ofQueue(uSRQ, programQueues.modifySRQ),
 		uverbs.QuerySRQ:                      ofQueue(uSRQ, programQueues.querySRQ),

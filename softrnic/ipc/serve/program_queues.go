@@ -468,6 +468,17 @@ func (p programQueues) destroyQP(o *programQPObject, a uverbs.Handle) (result, e
 	return r, nil
 }
 
+// postSend executes PostSend, by which the preloaded library asks whether a queue pair takes sends:
+// the queue pair may have gone to ERROR by itself before RTS. If it does, the entries that wait in
+// its send ring are posted.
+func (p programQueues) postSend(o *programQPObject, _ uverbs.Handle) (result, error) {
+	if s, _ := p.stateOf(o); s < stateRTS {
+		return result{}, unix.EINVAL
+	}
+	p.ring(o)
+	return answer(uverbs.Posted{}), nil
+}
+
 // ring posts the entries that wait in the send ring of a queue pair, as if the program had rung the
 // bell.
 func (p programQueues) ring(o *programQPObject) {

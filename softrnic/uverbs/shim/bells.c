@@ -20,8 +20,12 @@ void ring(struct device *d, uint32_t bell)
 	while (wake != d->wake); // move_device has moved the socket to another number: send again
 }
 
+// takes_sends reports whether a queue pair is known to take send work requests. If it is not, the
+// daemon is asked by the command POST_SEND, because a queue pair goes to ERROR by itself, too.
+int takes_sends(const struct device *d, uint32_t bell) { return (d->sends[bell / 64] >> bell % 64 & 1) != 0; }
+
 // note_state is called when a command has succeeded. It records whether the queue pair that the
-// command has made or modified takes send work requests: in RTS and in later states.
+// command has made, modified or posted to takes send work requests: in RTS and in later states.
 void note_state(struct device *d, const uint8_t *b, size_t n, uint32_t op, int ex, const struct answer *a, size_t got)
 {
 	const struct ib_uverbs_modify_qp *m = (const void *)(b + sizeof(struct ib_uverbs_cmd_hdr) + (ex ? sizeof(struct ib_uverbs_ex_cmd_hdr) : 0));
@@ -31,6 +35,8 @@ void note_state(struct device *d, const uint8_t *b, size_t n, uint32_t op, int e
 		memcpy(&bell, a->data, sizeof bell);
 	} else if (op == IB_USER_VERBS_CMD_MODIFY_QP && (const uint8_t *)(m + 1) <= b + n && m->attr_mask & 1) {
 		bell = m->qp_handle, sends = m->qp_state >= STATE_RTS;
+	} else if (op == IB_USER_VERBS_CMD_POST_SEND && !ex) {
+		bell = ((const struct ib_uverbs_post_send *)(b + sizeof(struct ib_uverbs_cmd_hdr)))->qp_handle, sends = 1;
 	} else {
 		return;
 	}

@@ -234,9 +234,7 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 	if (!ex && op == IB_USER_VERBS_CMD_POST_SEND) {
 		const struct ib_uverbs_post_send *p = (const void *)(b + sizeof *h);
 		if (n < sizeof *h + sizeof *p || p->qp_handle >= MAX_BELLS) return errno = EINVAL, -1;
-		if (!(d->sends[p->qp_handle / 64] & 1ull << p->qp_handle % 64)) return errno = EINVAL, -1;
-		ring(d, p->qp_handle);
-		return (ssize_t)n;
+		if (takes_sends(d, p->qp_handle)) return ring(d, p->qp_handle), (ssize_t)n;
 	}
 	uint64_t response = 0;
 	size_t room = 0;

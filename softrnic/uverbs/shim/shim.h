@@ -129,6 +129,7 @@ ssize_t device_lost(int fd, void *b, size_t n);
 // ---- bells.c
 
 void ring(struct device *d, uint32_t bell);
+int takes_sends(const struct device *d, uint32_t bell);
 void note_state(struct device *d, const uint8_t *b, size_t n, uint32_t op, int ex, const struct answer *a, size_t got);
 
 // ---- share.c
