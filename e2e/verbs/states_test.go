@@ -27,4 +27,12 @@ var _ = Describe("a C program over states and events", Ordered, func() {
 		Expect(err).NotTo(HaveOccurred())
 		Expect(rack.Run("exec", "cn0", "--", "timeout", "100", compile(string(source)))).To(fixture.HaveExited(0))
 	})
+
+	// IBTA 12.9.8.4/time-wait; the numbers are those of a kernel's rdma_cm.
+	It("gets the events of the connection manager with their numbers and status", func() {
+		need("rping") // whose package comes with that of librdmacm's headers
+		source, err := os.ReadFile("testdata/cmevents.c")
+		Expect(err).NotTo(HaveOccurred())
+		Expect(rack.Run("exec", "cn0", "--", "timeout", "100", compile(string(source)), rack.Host("cn0").IPv4, "10.77.0.99")).To(fixture.HaveExited(0))
+	})
 })

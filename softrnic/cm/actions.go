@@ -57,8 +57,10 @@ const (
 	EventUnreachable
 	// EventDisconnected: the connection has ended, by either side.
 	EventDisconnected
-	// EventClosed: the connection was removed and its number is free. It is the last event of a
-	// connection.
+	// EventUnanswered: this side has ended the connection, and the peer has not answered the DREQ.
+	EventUnanswered
+	// EventClosed: the connection was removed and its number is free; if it has ended after it was
+	// accepted, its time-wait is over. It is the last event of a connection.
 	EventClosed
 	// EventResolve: a peer asks for the queue pair of a datagram service (SIDR_REQ). Call Answer.
 	EventResolve
@@ -67,7 +69,7 @@ const (
 )
 
 var eventNames = [...]string{
-	"", "request", "reply", "established", "rejected", "unreachable", "disconnected", "closed", "resolve", "resolved",
+	"", "request", "reply", "established", "rejected", "unreachable", "disconnected", "unanswered", "closed", "resolve", "resolved",
 }
 
 func (k EventKind) String() string { return eventNames[k] }

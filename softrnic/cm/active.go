@@ -25,7 +25,7 @@ func (m *Machine) Connect(now clock.Time, owner uint64, local, peer netip.Addr, 
 	}
 	m.step(c, onConnect)
 	c.owner, c.service, c.qpn, c.tid = owner, req.Service, req.QPN, m.newTID()
-	c.timeout, c.maxTries = m.cfg.ResponseTimeout, m.cfg.MaxRetries
+	c.timeout, c.maxTries, c.keep = m.cfg.ResponseTimeout, m.cfg.MaxRetries, req.Primary.AckTimeout
 	req.LocalID, req.LocalGUID = c.id, m.cfg.GUID
 	req.RemoteTimeout, req.LocalTimeout, req.MaxCMRetries = c.timeout, m.cfg.OwnTimeout, c.maxTries
 	req.Primary.LocalLID, req.Primary.RemoteLID = permissiveLID, permissiveLID

@@ -28,8 +28,8 @@ type Config struct {
 	// ServiceTimeout is the time that an MRA asks a peer to wait for an application. The default is
 	// code 18, which is 1.07 s.
 	ServiceTimeout uint8
-	// TimeWait is how long a connection that has ended is kept. The default is code 17, which is
-	// 537 ms.
+	// TimeWait is how long a connection that has ended is kept, unless its ACK timeout is longer. The
+	// default is code 17, which is 537 ms, as in Linux.
 	TimeWait uint8
 	// Pending is how long an application may leave a request without an answer. The default is one
 	// minute.

@@ -13,7 +13,8 @@
 // EventRequest reports the REQ; the caller moves its queue pair to RTS and calls Accept, which
 // sends the REP. EventEstablished follows the RTU, or PacketSeen if the first packet of the
 // connection arrives before the RTU. Either side ends the connection with Disconnect; both get
-// EventDisconnected.
+// EventDisconnected, or EventUnanswered if the peer does not answer, and EventClosed when the
+// time-wait is over.
 //
 // Datagrams may be lost, duplicated and reordered. REQ, REP, DREQ and SIDR_REQ are retransmitted
 // until they are answered or their retries are used up. While the connection or its time-wait

@@ -147,6 +147,22 @@ func (m *Machine) QPGone(now clock.Time, qpn wire.QPN, out *Actions) {
 	}
 }
 
+// Unbind is called when a queue pair of this side was destroyed or reset, and the owner of its
+// connection still wants the events of the end. It ends the connection as Disconnect does, if that
+// has not been called. It returns false, and does nothing, unless the queue pair has a connection
+// that is established or ending.
+func (m *Machine) Unbind(now clock.Time, qpn wire.QPN, out *Actions) bool {
+	c := m.byQPN[qpn]
+	if c == nil || c.state != Established && c.state != DREQSent {
+		return false
+	}
+	delete(m.byQPN, qpn) // the queue pair may be used for another connection
+	if m.step(c, onDisconnect) {
+		m.sendDREQ(now, c, out)
+	}
+	return true
+}
+
 // abortStale ends a connection because a newer connection of the peer shows that the peer has
 // already ended it. Its owner gets EventDisconnected.
 func (m *Machine) abortStale(now clock.Time, c *conn, out *Actions) {
@@ -186,10 +202,11 @@ func (m *Machine) abort(now clock.Time, c *conn, out *Actions) {
 }
 
 // enterTimeWait moves a connection that has ended into time-wait, so that late and repeated
-// messages get the right answer. If more than MaxTimeWait connections are in time-wait, it removes
+// messages get the right answer. The time-wait is as long as the ACK timeout of the connection, which
+// is twice the lifetime of a packet, and at least Config.TimeWait (IBTA 12.9.8.4/time-wait). If more than MaxTimeWait connections are in time-wait, it removes
 // the oldest.
 func (m *Machine) enterTimeWait(now clock.Time, c *conn, out *Actions) {
-	m.startTimeWait(c, now.Add(mad.Time(m.cfg.TimeWait)))
+	m.startTimeWait(c, now.Add(mad.Time(max(m.cfg.TimeWait, min(c.keep, maxTimeout)))))
 	if m.waiting <= m.cfg.MaxTimeWait {
 		return
 	}

@@ -69,7 +69,7 @@ func (m *Machine) expire(now clock.Time, c *conn, out *Actions) {
 	switch from {
 	case TimeWait, SIDRRcvd: // no event
 	case DREQSent:
-		m.event(c, EventDisconnected, nil, out)
+		m.event(c, EventUnanswered, nil, out)
 	default:
 		m.event(c, EventUnreachable, nil, out)
 	}

@@ -92,7 +92,7 @@ func (in incoming) admit(req *mad.REQ, owner uint64, out *Actions) {
 	m.requests++
 	c.owner, c.service, c.tid = owner, req.Service, in.tid
 	c.remoteID, c.remQPN = req.LocalID, req.QPN
-	c.timeout, c.maxTries = min(req.LocalTimeout, maxAnswer), req.MaxCMRetries
+	c.timeout, c.maxTries, c.keep = min(req.LocalTimeout, maxAnswer), req.MaxCMRetries, req.Primary.AckTimeout
 	m.bind(c)
 	m.wait(c, in.now.Add(m.cfg.Pending))
 	m.event(c, EventRequest, req, out)

@@ -283,7 +283,7 @@ func (s *storm) react(i int, n *node, e Event) {
 // legal checks that the events of one connection came in a legal order, each once.
 func legal(kinds []EventKind) bool {
 	rank := map[EventKind]int{
-		EventRequest: 1, EventReply: 1, EventEstablished: 2, EventRejected: 3, EventUnreachable: 3, EventDisconnected: 3, EventClosed: 4,
+		EventRequest: 1, EventReply: 1, EventEstablished: 2, EventRejected: 3, EventUnreachable: 3, EventDisconnected: 3, EventUnanswered: 3, EventClosed: 4,
 	}
 	for i := 1; i < len(kinds); i++ {
 		if rank[kinds[i-1]] >= rank[kinds[i]] {

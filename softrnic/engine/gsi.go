@@ -114,7 +114,11 @@ func (g *GSI) endGone(now clock.Time) {
 		if !ok {
 			continue
 		}
-		if c := g.conns[id]; c != nil {
+		c := g.conns[id]
+		if c != nil && c.watcher != nil && g.m.Unbind(now, n, &g.acts) {
+			continue // the watcher gets the events of the end
+		}
+		if c != nil {
 			c.gone = true // the connection manager reports no event, so this ends the wait of the connection's goroutine
 			delete(g.conns, id)
 			g.e.activity++
@@ -224,11 +228,12 @@ func (g *GSI) note(now clock.Time, ev *cm.Event, out *packetio.Batch) {
 		c.Reply, _ = ev.Message.(*mad.REP)
 	case cm.EventEstablished:
 		c.Established = true
-	case cm.EventRejected, cm.EventUnreachable, cm.EventDisconnected:
+	case cm.EventRejected, cm.EventUnreachable, cm.EventDisconnected, cm.EventUnanswered:
 		c.End = ev.Kind
 		c.Reject, _ = ev.Message.(*mad.REJ)
 		g.failQP(now, c, out)
 	case cm.EventClosed:
+		c.Left = true
 		c.gone = c.gone || c.Ask != nil // the connection manager has removed a SIDR request, answered or not
 		delete(g.conns, ev.Conn)
 	case cm.EventResolved:

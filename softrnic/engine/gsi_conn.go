@@ -29,10 +29,12 @@ type CMConn struct {
 	// Established is set at the responder when the RTU, or the first RC packet of the initiator,
 	// has arrived.
 	Established bool
-	// End says how the connection ended: cm.EventRejected, EventUnreachable or EventDisconnected; 0
-	// while it has not. Reject is the peer's REJ if the connection ended with one.
+	// End says how the connection ended: cm.EventRejected, EventUnreachable, EventDisconnected or
+	// EventUnanswered; 0 while it has not. Reject is the peer's REJ if the connection ended with one.
+	// Left is set when the connection manager has removed the connection after its time-wait.
 	End    cm.EventKind
 	Reject *mad.REJ
+	Left   bool
 
 	watcher CMWatcher // nil means none
 	qp      *QP       // this side's queue pair; nil if it is not known yet, or was destroyed or reset

@@ -229,4 +229,5 @@ const (
 	disconnected    = 10
 	deviceRemoval   = 11
 	multicastJoin   = 12
+	timewaitExit    = 15
 )

@@ -2,11 +2,13 @@ package ucma
 
 import (
 	"cmp"
+	"errors"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/cm"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
@@ -185,7 +187,12 @@ func (m *Manager) disconnect(c call, x *id, _ named) (Result, error) {
 	switch {
 	case x.conn == nil || x.datagrams():
 		return Result{}, unix.EINVAL
-	case x.state == Ended || x.state == Disconnecting:
+	case x.state == Ended || x.state == Disconnecting || x.state == Waiting:
+		return Result{}, nil
+	case x.state == Parted:
+		if x.step(onDisconnect); x.conn.Left {
+			m.left(x)
+		}
 		return Result{}, nil
 	case c.NIC == nil:
 		return Result{}, unix.ENODEV
@@ -197,7 +204,11 @@ func (m *Manager) disconnect(c call, x *id, _ named) (Result, error) {
 		return Result{}, nil
 	}
 	x.step(onDisconnect)
-	return Result{}, c.NIC.Disconnect(c.Now, x.conn, c.Out)
+	err := c.NIC.Disconnect(c.Now, x.conn, c.Out)
+	if errors.Is(err, verbs.ErrState) {
+		err = nil // it is ending, because its queue pair was destroyed
+	}
+	return Result{}, err
 }
 
 // notify is called when a program reports the first packet of a connection. It does nothing,

@@ -257,7 +257,7 @@ func (m *Manager) end(s Step, x *id) (withdrawn int) {
 	}
 	if x.conn != nil {
 		delete(m.conns, x.conn)
-		if s.NIC != nil && x.state != Ended {
+		if s.NIC != nil && x.state != Ended && !x.conn.Left {
 			s.NIC.Abort(s.Now, x.conn, s.Out)
 		}
 	}

@@ -14,6 +14,8 @@ func (m watcher) Changed(c *engine.CMConn) {
 	x := m.conns[c]
 	switch {
 	case x == nil:
+	case c.Left && x.may(onLeave):
+		m.left(x)
 	case c.End != 0 || c.Dead():
 		m.ended(x, c)
 	case c.Reply != nil && x.step(onReply):
@@ -39,7 +41,11 @@ func (m watcher) ended(x *id, c *engine.CMConn) {
 	if x.datagrams() && from == Accepted {
 		return // the SIDR request was answered: there is no connection
 	}
-	if !x.step(onEnd) {
+	cause := onEnd
+	if c.End == cm.EventDisconnected || c.End == cm.EventUnanswered {
+		cause = onPart
+	}
+	if !x.step(cause) {
 		return
 	}
 	x.answered()
@@ -62,9 +68,18 @@ func (m watcher) ended(x *id, c *engine.CMConn) {
 		m.tell(x, rejected, int32(reason), p)
 	case cm.EventUnreachable:
 		m.tell(x, unreachable, -int32(unix.ETIMEDOUT), nil)
+	case cm.EventUnanswered:
+		m.tell(x, disconnected, -int32(unix.ETIMEDOUT), nil)
 	default:
 		m.tell(x, disconnected, 0, nil)
 	}
+}
+
+// left reports the end of a connection's time-wait to the program. As in the kernel, a program whose
+// peer has ended the connection gets this event only after its own Disconnect.
+func (m *Manager) left(x *id) {
+	x.step(onLeave)
+	m.tell(x, timewaitExit, 0, nil)
 }
 
 // replied stores the parameters of the peer's REP, and reports the REP to the program.

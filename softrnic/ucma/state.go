@@ -25,13 +25,17 @@ const (
 	Accepted
 	Established
 	Disconnecting
+	// Parted: the peer has ended the connection, and the program has not answered that by the command
+	// Disconnect. Waiting: the connection has ended for both sides, and is in time-wait.
+	Parted
+	Waiting
 	Ended
 	states
 )
 
 var stateNames = [states]string{
 	"Fresh", "Bound", "Resolved", "Routed", "Listening", "Connecting", "Answered", "Requested", "Accepted", "Established",
-	"Disconnecting", "Ended",
+	"Disconnecting", "Parted", "Waiting", "Ended",
 }
 
 func (s State) String() string { return stateNames[s] }
@@ -51,12 +55,14 @@ const (
 	onAccept
 	onEstablished
 	onDisconnect
+	onPart // the connection has ended after it was accepted
+	onLeave
 	onEnd
 	causes
 )
 
 var causeNames = [causes]string{
-	"bind", "resolve address", "resolve route", "listen", "connect", "reply", "ready", "request", "accept", "established", "disconnect", "end",
+	"bind", "resolve address", "resolve route", "listen", "connect", "reply", "ready", "request", "accept", "established", "disconnect", "part", "leave", "end",
 }
 
 func (c cause) String() string { return causeNames[c] }
@@ -75,14 +81,20 @@ var edges = []transitions.Edge[State, cause]{
 	{Connecting, onEstablished, Established}, // only for a datagram service
 	{Connecting, onEnd, Ended},
 	{Answered, onReady, Established},
+	{Answered, onPart, Parted},
 	{Answered, onEnd, Ended},
 	{Requested, onAccept, Accepted},
 	{Requested, onEnd, Ended},
 	{Accepted, onEstablished, Established},
+	{Accepted, onPart, Parted},
 	{Accepted, onEnd, Ended},
 	{Established, onDisconnect, Disconnecting},
+	{Established, onPart, Parted},
 	{Established, onEnd, Ended},
+	{Disconnecting, onPart, Waiting},
 	{Disconnecting, onEnd, Ended},
+	{Parted, onDisconnect, Waiting},
+	{Waiting, onLeave, Ended},
 }
 
 var table = func() (t [states][causes]State) {

@@ -136,6 +136,7 @@ const (
 	connectRequest, connectResponse               = 4, 5
 	eventUnreachable, eventRejected               = 7, 8
 	eventEstablished, eventDisconnected    uint32 = 9, 10
+	eventTimewaitExit                      uint32 = 15
 )
 
 // create makes an identifier.
