@@ -23,10 +23,9 @@ const (
 		uverbs.MaskDestAtomic | uverbs.MaskRNRTimer
 	maskRTS = uverbs.MaskState | uverbs.MaskSendPSN | uverbs.MaskTimeout | uverbs.MaskRetry | uverbs.MaskRNRRetry | uverbs.MaskRdAtomic
 
-	// minRNRTimer is the code of 82 ms. This is long, like the 655 ms of the kernel's connection
-	// manager. Programs rely on that, because they post receives when their peers may already have
-	// sent.
-	minRNRTimer = 26
+	// minRNRTimer is the code of 655 ms, which the kernel's connection manager chooses, too. A program
+	// that posts its receives too late is as slow here as there.
+	minRNRTimer = 0
 	// DefaultQKey is the Q_Key of datagram services for which the program sets none (RDMA_UDP_QKEY).
 	DefaultQKey = 0x01234567
 )
