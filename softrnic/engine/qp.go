@@ -376,3 +376,7 @@ func (q *QP) Destroy() error {
 	}
 	return nil
 }
+
+// AllowControlledQKey lets the queue pair have a Q_Key that the system controls; see
+// transport.QP.AllowControlledQKey.
+func (q *QP) AllowControlledQKey() { q.q.AllowControlledQKey() }

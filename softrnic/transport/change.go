@@ -54,7 +54,7 @@ func (q *QP) Modify(now clock.Time, a verbs.QPModify) error {
 			f.set()
 		}
 	}
-	for _, err := range [...]error{validInit(init), validTimer(rtr), validRTS(rts), readsErr, resourcesErr} {
+	for _, err := range [...]error{q.validInit(init), validTimer(rtr), validRTS(rts), readsErr, resourcesErr} {
 		if err != nil {
 			return err
 		}

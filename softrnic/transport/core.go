@@ -25,6 +25,8 @@ type core struct {
 	rtr   verbs.ToRTR
 	rts   verbs.ToRTS
 	mtu   uint32 // path MTU in bytes; for UD the MTU of the port
+	// anyQKey: the queue pair may have a controlled Q_Key; see AllowControlledQKey.
+	anyQKey bool
 	// scratch is a buffer for bytes that scatter copies into a receive or an SGL: the word of an
 	// atomic, or the 40 bytes in front of a datagram's payload. It is a field, because a local
 	// variable would be allocated on the heap.

@@ -31,18 +31,18 @@ func (q *QP) ToInit(a verbs.ToInit) error {
 	if err != nil {
 		return err
 	}
-	if err := validInit(a); err != nil {
+	if err := q.validInit(a); err != nil {
 		return err
 	}
 	q.init, q.state = a, to
 	return nil
 }
 
-func validInit(a verbs.ToInit) error {
+func (q *QP) validInit(a verbs.ToInit) error {
 	if extra := a.Access &^ verbs.RemoteRights; extra != 0 {
 		return badAttr("access bits %#x are none of RemoteWrite, RemoteRead, RemoteAtomic, FlushGlobal, FlushPersistent", extra)
 	}
-	if a.QKey&verbs.ControlledQKey != 0 {
+	if a.QKey&verbs.ControlledQKey != 0 && !q.anyQKey {
 		return &verbs.OpError{
 			Op: "modify qp", Err: verbs.ErrAccess,
 			Detail: fmt.Sprintf("Q_Key %#x is a privileged one, which begins with a 1 bit; choose one below %#x", a.QKey, uint32(verbs.ControlledQKey)),
@@ -50,6 +50,10 @@ func validInit(a verbs.ToInit) error {
 	}
 	return nil
 }
+
+// AllowControlledQKey lets the queue pair have a Q_Key that the system controls: its owner is
+// privileged (IBTA 10.2.5/q-key).
+func (q *QP) AllowControlledQKey() { q.anyQKey = true }
 
 func validTimer(a verbs.ToRTR) error {
 	if a.MinRNRTimer > maxTimerCode {

@@ -1,6 +1,7 @@
 package uverbs_test
 
 import (
+	"runtime"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -111,25 +112,64 @@ func TestRefusedTransitionChangesNothing(t *testing.T) {
 	}
 }
 
-// A Q_Key that only the system may set is refused on the way from RTR to RTS, too: EACCES, and the
-// queue pair is still in RTR, from which it goes to RTS with another Q_Key.
-func TestRefusedQKeyChangesNothing(t *testing.T) {
+// asUser calls f in a thread that has another effective user: the daemon sees the user of the thread
+// that connects.
+func asUser(t *testing.T, uid int, f func()) {
+	t.Helper()
+	if unix.Geteuid() != 0 {
+		t.Skip("only root can take another user")
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine
+		if _, _, e := unix.RawSyscall(unix.SYS_SETRESUID, ^uintptr(0), uintptr(uid), ^uintptr(0)); e != 0 {
+			t.Errorf("setresuid: %v", e)
+			return
+		}
+		if _, _, e := unix.RawSyscall(unix.SYS_SETFSUID, 0, 0, 0); e != 0 && int(e) != uid { // the socket's folder is root's
+			t.Logf("setfsuid: %v", e)
+		}
+		f()
+	}()
+	<-done
+}
+
+// A Q_Key that begins with a 1 bit is refused to a program that is not root's, from each state:
+// EPERM, and the queue pair is as before. Root's may set it, and what has it is received.
+func TestControlledQKey(t *testing.T) {
 	h := newHouse(t, serve.Limits{})
-	e := h.attach(t, 0).queuePair(uverbs.TypeUD)
+	const controlled, toRTS = 1<<31 | 6, uverbs.MaskState | uverbs.MaskSendPSN | uverbs.MaskQKey
+	const otherUser = 65534
 	modify, query := modifier(h, t)
-	if errno := modify(e, uverbs.MaskState|uverbs.MaskQKey|1<<4|1<<5, func(m *uverbs.ModifyQPArgs) { m.State, m.Port, m.QKey = 1, 1, 5 }); errno != 0 {
-		t.Fatal(errno)
+	steps := func(e *ends, key uint32) (errnos [4]unix.Errno) {
+		errnos[0] = modify(e, uverbs.MaskState|uverbs.MaskQKey|1<<4|1<<5, func(m *uverbs.ModifyQPArgs) { m.State, m.Port, m.QKey = 1, 1, key })
+		_ = modify(e, uverbs.MaskState|uverbs.MaskQKey|1<<4|1<<5, func(m *uverbs.ModifyQPArgs) { m.State, m.Port, m.QKey = 1, 1, 5 })
+		errnos[1] = modify(e, uverbs.MaskState|uverbs.MaskQKey, func(m *uverbs.ModifyQPArgs) { m.State, m.QKey = 2, key })
+		if errnos[1] != 0 {
+			_ = modify(e, uverbs.MaskState, func(m *uverbs.ModifyQPArgs) { m.State = 2 })
+		}
+		errnos[2] = modify(e, toRTS, func(m *uverbs.ModifyQPArgs) { m.State, m.QKey = 3, key })
+		if q := query(e); errnos[2] != 0 && (q.State != 2 || q.QKey != 5) {
+			t.Errorf("state %d, Q_Key %#x after a refusal, want RTR (2) and 5", q.State, q.QKey)
+		}
+		if errnos[2] != 0 {
+			_ = modify(e, toRTS, func(m *uverbs.ModifyQPArgs) { m.State, m.QKey = 3, 6 })
+		}
+		errnos[3] = modify(e, uverbs.MaskQKey, func(m *uverbs.ModifyQPArgs) { m.QKey = key })
+		return errnos
 	}
-	if errno := modify(e, uverbs.MaskState, func(m *uverbs.ModifyQPArgs) { m.State = 2 }); errno != 0 {
-		t.Fatal(errno)
+	root := h.attach(t, 0).queuePair(uverbs.TypeUD)
+	if got := steps(root, controlled); got != [4]unix.Errno{} {
+		t.Errorf("root: %v", got)
 	}
-	const toRTS = uverbs.MaskState | uverbs.MaskSendPSN | uverbs.MaskQKey
-	errno := modify(e, toRTS, func(m *uverbs.ModifyQPArgs) { m.State, m.QKey = 3, 1<<31|6 })
-	if q := query(e); errno != unix.EACCES || q.State != 2 || q.QKey != 5 {
-		t.Errorf("errno %v, state %d, Q_Key %#x, want EACCES, RTR (2) and 5", errno, q.State, q.QKey)
+	if q := query(root); q.State != 3 || q.QKey != controlled {
+		t.Errorf("state %d, Q_Key %#x", q.State, q.QKey)
 	}
-	errno = modify(e, toRTS, func(m *uverbs.ModifyQPArgs) { m.State, m.QKey = 3, 6 })
-	if q := query(e); errno != 0 || q.State != 3 || q.QKey != 6 {
-		t.Errorf("errno %v, state %d, Q_Key %#x, want none, RTS (3) and 6", errno, q.State, q.QKey)
+	var other *client
+	files := selfFiles(t, "/proc/self/mem", "/proc/self/maps")
+	asUser(t, otherUser, func() { other = h.attachBy(t, 0, files) })
+	if got, want := steps(other.queuePair(uverbs.TypeUD), controlled), [4]unix.Errno{unix.EPERM, unix.EPERM, unix.EPERM, unix.EPERM}; got != want {
+		t.Errorf("another user: %v, want %v", got, want)
 	}
 }

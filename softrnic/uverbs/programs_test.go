@@ -87,7 +87,8 @@ func TestAtomicWrite(t *testing.T) {
 }
 
 // A FLUSH of a program to global visibility completes if region and queue pair allow it. The NIC
-// offers none to persistence: regions with that right are refused.
+// offers none to persistence: regions with that right are refused. A queue pair may have the right;
+// then the NAK is that of the region.
 func TestFlush(t *testing.T) {
 	const global, persistent = 1 << 8, 1 << 9
 	h := newHouse(t, serve.Limits{})
@@ -107,6 +108,10 @@ func TestFlush(t *testing.T) {
 		{3, global, 64, 1, 0, verbs.RemAccessErr},
 		{global, 2, 64, 1, 0, verbs.RemInvReqErr},
 		{global, global, 64, 2, 0, verbs.RemInvReqErr},
+		{global, global | persistent, 64, 1, 0, verbs.Success},
+		{global, global | persistent, 64, 2, 0, verbs.RemAccessErr}, // the region is asked, which has no such right
+		{global, global | persistent, 64, 3, 0, verbs.RemAccessErr},
+		{global, persistent, 64, 3, 0, verbs.RemInvReqErr},
 		{global, global, 64, 4, 0, verbs.LocQPOpErr},
 		{global, global, 64, 1, 2, verbs.LocQPOpErr},
 		{global, global, 64, 0, 0, verbs.LocQPOpErr},

@@ -307,12 +307,23 @@ const (
 // Access bits of a program (enum ibv_access_flags) that package verbs does not have, or has with
 // another value. ZeroBased selects a region whose first virtual address is 0.
 const (
-	ZeroBased   = 1 << 5
-	flushGlobal = 1 << 8
+	ZeroBased       = 1 << 5
+	flushGlobal     = 1 << 8
+	flushPersistent = 1 << 9
 )
 
-// AccessOf converts access bits of a program. others has the bits that it cannot convert:
-// ZeroBased, and rights that the NIC does not support, such as the right to flush to persistence.
+// Granted converts the access rights that a program's queue pair grants its peer. A queue pair may
+// have the right to flush to persistence, although no region has it.
+func Granted(bits uint32) verbs.Access {
+	access, _ := AccessOf(bits)
+	if bits&flushPersistent != 0 {
+		access |= verbs.FlushPersistent
+	}
+	return access & verbs.RemoteRights
+}
+
+// AccessOf converts access bits of a region or window. others has the bits that it cannot convert:
+// ZeroBased, and rights that regions do not have here, such as the right to flush to persistence.
 func AccessOf(bits uint32) (access verbs.Access, others uint32) {
 	const same = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic | verbs.MWBind
 	access = verbs.Access(bits) & same

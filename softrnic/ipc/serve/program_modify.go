@@ -1,6 +1,8 @@
 package serve
 
 import (
+	"fmt"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
@@ -75,6 +77,9 @@ func (p programQueues) modifyTo(o *programQPObject, to uint8, a *uverbs.ModifyQP
 			return err
 		}
 	}
+	if a.Mask&uverbs.MaskQKey != 0 && a.QKey&verbs.ControlledQKey != 0 && !p.privileged() {
+		return fmt.Errorf("modify QP: Q_Key %#x begins with a 1 bit, and only root may set such a Q_Key: %w", a.QKey, unix.EPERM)
+	}
 	before := o.attr
 	if a.Mask&uverbs.MaskPKeyIndex != 0 && a.PKeyIndex != before.PKeyIndex && to != stateInit && to != stateRTR && (to != stateSQD || o.state != stateSQD) {
 		return badAttr("the P_Key index does not change on the way from %v to %v", verbs.QPState(o.state), verbs.QPState(to))
@@ -86,6 +91,10 @@ func (p programQueues) modifyTo(o *programQPObject, to uint8, a *uverbs.ModifyQP
 	}
 	return err
 }
+
+// privileged reports whether the program may set Q_Keys that the system controls. A kernel asks for
+// CAP_NET_RAW, which the daemon cannot see.
+func (p *program) privileged() bool { return p.c.cred.Uid == 0 }
 
 // stateOf returns the current state, which the NIC may have changed, and whether the queue pair is
 // draining.
@@ -100,16 +109,10 @@ func (p programQueues) stateOf(o *programQPObject) (state uint8, draining bool) 
 // maxTimerCode is the largest code of an RNR timer, which has 5 bits.
 const maxTimerCode = 31
 
-// granted converts the access rights that a program's queue pair grants its peer.
-func granted(bits uint32) verbs.Access {
-	access, _ := uverbs.AccessOf(bits)
-	return access & verbs.RemoteRights
-}
-
 // move makes the transition to the state `to` that command a requests.
 func (p programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs) error {
 	k := &o.attr
-	init := verbs.ToInit{Access: granted(k.Access), QKey: k.QKey, PKeyIndex: int(k.PKeyIndex)}
+	init := verbs.ToInit{Access: uverbs.Granted(k.Access), QKey: k.QKey, PKeyIndex: int(k.PKeyIndex)}
 	switch {
 	case a.Mask == 0 && (to == stateReset || to == stateErr):
 		return nil // nothing to change
@@ -136,15 +139,11 @@ func (p programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs
 			TrafficClass: k.Dest.TClass, HopLimit: k.Dest.Hop, FlowLabel: k.Dest.Flow & flowLabel,
 		})
 	case to == stateRTS && o.state == stateRTR:
-		// The RNR timer and the Q_Key are checked before the transition, because a refused command must
-		// change nothing.
+		// The RNR timer is checked before the transition, because a refused command must change nothing.
 		if k.MinRNRTimer > maxTimerCode {
 			return unix.EINVAL
 		}
 		changes := o.changes(a.Mask & optional[o.made.Type])
-		if changes.Mask&verbs.ModifyQKey != 0 && changes.QKey&verbs.ControlledQKey != 0 {
-			return unix.EACCES
-		}
 		err := o.qp.ToRTS(verbs.ToRTS{
 			SendPSN: wire.PSN(k.SendPSN & 0xffffff), Timeout: k.Timeout, RetryCount: k.RetryCount, RNRRetry: k.RNRRetry, MaxRdAtomic: orNone(k.MaxRdAtomic),
 		})
@@ -198,7 +197,7 @@ var modifyBits = map[uint32]verbs.QPMask{
 // values that the method keep has stored.
 func (o *programQPObject) changes(mask uint32) verbs.QPModify {
 	m := verbs.QPModify{
-		Access: granted(o.attr.Access), QKey: o.attr.QKey, MinRNRTimer: o.attr.MinRNRTimer,
+		Access: uverbs.Granted(o.attr.Access), QKey: o.attr.QKey, MinRNRTimer: o.attr.MinRNRTimer,
 		Timeout: o.attr.Timeout, RetryCount: o.attr.RetryCount, RNRRetry: o.attr.RNRRetry, PKeyIndex: int(o.attr.PKeyIndex),
 		Dest:        ahAttr(&o.attr.Dest),
 		MaxRdAtomic: orNone(o.attr.MaxRdAtomic), MaxDestRdAtomic: orNone(o.attr.MaxDestRdAtomic),

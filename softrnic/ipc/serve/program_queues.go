@@ -431,6 +431,9 @@ func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uv
 		if own.recv != nil {
 			own.qp.TakeReceives(own.recv)
 		}
+		if p.privileged() {
+			own.qp.AllowControlledQKey()
+		}
 		port.settled = append(port.settled, own)
 		p.qpOwners[n] = &o.owner
 		p.c.s.pump.qps[n] = port
