@@ -1,5 +1,5 @@
-// The error state of queue pairs, and the events that go with it. Prints a line for each case that is not as specified, and ends with 1
-// if there is one.
+// The error state of queue pairs, and asynchronous events. Prints a line for each case that is not as specified, and ends with 1 if there
+// is one. Argument: the name of a case; without it, all run except for the last, which waits for faults from outside.
 #include <arpa/inet.h>
 #include <errno.h>
 #include <poll.h>
@@ -199,6 +199,37 @@ static void arming(void)
 	}
 }
 
+// told waits for an asynchronous event of this kind about an object, and ignores others.
+static void told(enum ibv_event_type kind, const void *about)
+{
+	struct pollfd p = { .fd = ctx->async_fd, .events = POLLIN };
+	for (;;) {
+		struct ibv_async_event ev;
+		if (poll(&p, 1, LONG) != 1) {
+			printf("%s: no event %d\n", now, kind);
+			bad = 1;
+			return;
+		}
+		NEED(!ibv_get_async_event(ctx, &ev));
+		int found = ev.event_type == kind && (const void *)ev.element.qp == about;
+		ibv_ack_async_event(&ev);
+		if (found) return;
+	}
+}
+
+// again reports whether a second event of this kind comes, and ignores others.
+static int again(enum ibv_event_type kind)
+{
+	struct pollfd p = { .fd = ctx->async_fd, .events = POLLIN };
+	struct ibv_async_event ev;
+	while (poll(&p, 1, SHORT) == 1) {
+		NEED(!ibv_get_async_event(ctx, &ev));
+		ibv_ack_async_event(&ev);
+		if (ev.event_type == kind) return 1;
+	}
+	return 0;
+}
+
 // A queue pair with a shared receive queue takes no more receives once IBV_EVENT_QP_LAST_WQE_REACHED has come: by a command, and by a fault.
 // The event comes once, and the receives stay in the queue.
 static void last_wqe(void)
@@ -210,9 +241,7 @@ static void last_wqe(void)
 		struct end a = make(IBV_QPT_RC, NULL), b = make(IBV_QPT_RC, srq);
 		struct ibv_sge s = piece();
 		struct ibv_recv_wr w = { .wr_id = 9, .sg_list = &s, .num_sge = 1 }, *refused;
-		struct ibv_async_event ev;
 		struct ibv_wc wc;
-		int kind = -1;
 		WANT(!ibv_post_srq_recv(srq, &w, &refused) && !ibv_post_srq_recv(srq, &w, &refused));
 		to_init(a.qp), to_init(b.qp);
 		to_rtr(a.qp, b.qp), to_rtr(b.qp, a.qp);
@@ -220,16 +249,9 @@ static void last_wqe(void)
 		WANT(!post(a.qp, 1, IBV_WR_SEND));
 		WANT(next(b.cq, &wc, LONG) == 1 && wc.status == IBV_WC_SUCCESS && wc.wr_id == 9);
 		if (fault) WANT(!post(a.qp, 2, IBV_WR_RDMA_WRITE)); else to_err(b.qp);
-		struct pollfd p = { .fd = ctx->async_fd, .events = POLLIN };
-		while (kind != IBV_EVENT_QP_LAST_WQE_REACHED && poll(&p, 1, LONG) == 1) { // a fault has an event of its own, before it
-			NEED(!ibv_get_async_event(ctx, &ev));
-			WANT(ev.element.qp == b.qp || ev.element.qp == a.qp);
-			kind = ev.event_type;
-			ibv_ack_async_event(&ev);
-		}
-		WANT(kind == IBV_EVENT_QP_LAST_WQE_REACHED);
+		told(IBV_EVENT_QP_LAST_WQE_REACHED, b.qp); // a fault has an event of its own, before it
 		to_err(b.qp);
-		WANT(poll(&p, 1, SHORT) == 0);
+		WANT(!again(IBV_EVENT_QP_LAST_WQE_REACHED));
 		WANT(!next(b.cq, &wc, SHORT)); // no flush: the other receive is that of the shared queue
 		WANT(!post(b.qp, 3, IBV_WR_SEND));
 		flushed(&b, 3);
@@ -238,10 +260,98 @@ static void last_wqe(void)
 	}
 }
 
+// The events of requests that a responder refuses: it has not the right, or the R_Key is bad. Before it, the first message is that of a
+// connection whose responder is in RTR.
+static void refused_requests(void)
+{
+	for (int right = 0; right < 2; right++) {
+		struct end a = make(IBV_QPT_RC, NULL), b = make(IBV_QPT_RC, NULL);
+		struct ibv_wc wc;
+		to_init(a.qp), to_init(b.qp);
+		struct ibv_qp_attr x = { .qp_access_flags = right ? IBV_ACCESS_REMOTE_WRITE : 0 };
+		NEED(!ibv_modify_qp(b.qp, &x, IBV_QP_ACCESS_FLAGS));
+		to_rtr(a.qp, b.qp), to_rtr(b.qp, a.qp);
+		to_rts(a.qp);
+		WANT(!receive(b.qp, 1));
+		WANT(!post(a.qp, 1, IBV_WR_SEND));
+		WANT(next(a.cq, &wc, LONG) == 1 && wc.status == IBV_WC_SUCCESS);
+		told(IBV_EVENT_COMM_EST, b.qp);
+		WANT(!post(a.qp, 2, IBV_WR_RDMA_WRITE));
+		WANT(next(a.cq, &wc, LONG) == 1 && wc.status == (right ? IBV_WC_REM_ACCESS_ERR : IBV_WC_REM_INV_REQ_ERR));
+		told(right ? IBV_EVENT_QP_ACCESS_ERR : IBV_EVENT_QP_REQ_ERR, b.qp);
+		destroy(&a), destroy(&b);
+	}
+}
+
+static void drained(void)
+{
+	struct end a = make(IBV_QPT_RC, NULL), b = make(IBV_QPT_RC, NULL);
+	to_init(a.qp), to_init(b.qp);
+	to_rtr(a.qp, b.qp), to_rtr(b.qp, a.qp);
+	to_rts(a.qp), to_rts(b.qp);
+	WANT(!receive(b.qp, 1));
+	WANT(!post(a.qp, 1, IBV_WR_SEND));
+	struct ibv_qp_attr x = { .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
+	NEED(!ibv_modify_qp(a.qp, &x, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY));
+	told(IBV_EVENT_SQ_DRAINED, a.qp);
+	destroy(&a), destroy(&b);
+}
+
+// A completion queue overruns: its queue pair fails.
+static void overrun(void)
+{
+	struct end e = { 0 };
+	NEED(e.channel = ibv_create_comp_channel(ctx));
+	NEED(e.cq = ibv_create_cq(ctx, 1, NULL, e.channel, 0));
+	struct ibv_qp_init_attr a = { .send_cq = e.cq, .recv_cq = e.cq, .qp_type = IBV_QPT_RC, .cap = { .max_send_wr = 1, .max_recv_wr = DEPTH, .max_recv_sge = 1 } };
+	NEED(e.qp = ibv_create_qp(pd, &a));
+	to_init(e.qp);
+	for (int i = 0; i < DEPTH; i++) WANT(!receive(e.qp, i));
+	to_err(e.qp);
+	told(IBV_EVENT_CQ_ERR, e.cq);
+	destroy(&e);
+}
+
+static void limit(void)
+{
+	struct ibv_srq_init_attr sa = { .attr = { .max_wr = DEPTH, .max_sge = 1 } };
+	struct ibv_srq *srq = ibv_create_srq(pd, &sa);
+	NEED(srq);
+	struct end a = make(IBV_QPT_RC, NULL), b = make(IBV_QPT_RC, srq);
+	struct ibv_sge s = piece();
+	struct ibv_recv_wr w = { .sg_list = &s, .num_sge = 1 }, *refused;
+	struct ibv_srq_attr least = { .srq_limit = 2 };
+	WANT(!ibv_post_srq_recv(srq, &w, &refused) && !ibv_post_srq_recv(srq, &w, &refused));
+	NEED(!ibv_modify_srq(srq, &least, IBV_SRQ_LIMIT));
+	to_init(a.qp), to_init(b.qp);
+	to_rtr(a.qp, b.qp), to_rtr(b.qp, a.qp);
+	to_rts(a.qp);
+	WANT(!post(a.qp, 1, IBV_WR_SEND));
+	told(IBV_EVENT_SRQ_LIMIT_REACHED, srq);
+	destroy(&a), destroy(&b);
+	NEED(!ibv_destroy_srq(srq));
+}
+
+// watch prints the number of a queue pair in INIT, and then the numbers of all events, until the device fails.
+static void watch(void)
+{
+	struct end e = make(IBV_QPT_RC, NULL);
+	struct ibv_async_event ev = { .event_type = -1 };
+	to_init(e.qp);
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	printf("qpn %u\n", e.qp->qp_num);
+	while (ev.event_type != IBV_EVENT_DEVICE_FATAL) {
+		NEED(!ibv_get_async_event(ctx, &ev));
+		printf("event %d\n", ev.event_type);
+		ibv_ack_async_event(&ev);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*run)(void); } cases[] = {
 		{ "each state", each_state }, { "by fault", by_fault }, { "arming", arming }, { "last WQE", last_wqe },
+		{ "refused requests", refused_requests }, { "drained", drained }, { "overrun", overrun }, { "limit", limit }, { "watch", watch },
 	};
 	int n = 0;
 	struct ibv_device **list = ibv_get_device_list(&n);
@@ -253,7 +363,7 @@ int main(int argc, char **argv)
 	struct ibv_ah_attr to = { .is_global = 1, .port_num = 1, .grh = { .dgid = gid, .hop_limit = 64 } };
 	NEED(ah = ibv_create_ah(pd, &to));
 	for (unsigned i = 0; i < sizeof cases / sizeof *cases; i++) {
-		if (argc > 1 && strcmp(argv[1], cases[i].name)) continue;
+		if (argc > 1 ? strcmp(argv[1], cases[i].name) : cases[i].run == watch) continue;
 		now = cases[i].name;
 		cases[i].run();
 	}
