@@ -98,7 +98,7 @@ func (d *Dialer) event(c *pipeline.Ctx, e cm.Event) {
 		d.rejected(c, l, rej)
 	case cm.EventUnreachable:
 		d.failed(c, l, "the server does not answer")
-	case cm.EventDisconnected:
+	case cm.EventDisconnected, cm.EventUnanswered:
 		if l.state == Up {
 			d.lost(c, l, "the server has ended it")
 		}
