@@ -387,7 +387,7 @@ func (w *managers) event(e *end, ev cm.Event) {
 		e.open[ev.Conn] = true
 	case cm.EventDisconnected, cm.EventUnanswered, cm.EventClosed, cm.EventRejected, cm.EventUnreachable:
 		delete(e.open, ev.Conn)
-		if flow := w.flow(e.host, 3-e.host, e.peer[ev.Conn]); ev.Kind == cm.EventDisconnected && flow != nil && flow.State == Open && flow.ReqQPN == e.qpn[ev.Conn] {
+		if flow := w.flow(e.host, 3-e.host, e.peer[ev.Conn]); (ev.Kind == cm.EventDisconnected || ev.Kind == cm.EventUnanswered) && flow != nil && flow.State == Open && flow.ReqQPN == e.qpn[ev.Conn] {
 			w.t.Fatalf("seed %d: disconnected, and the flow is %+v", w.seed, flow)
 		}
 	}
