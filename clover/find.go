@@ -190,7 +190,7 @@ const (
 // newer does what newest does, but follows the chain for at most `most` nodes. The header then names
 // a successor.
 func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (known, layout.Word, error) {
-	slot := int(k.slot)
+	slot, every := int(k.slot), shortcutHops
 	var header, shortcut layout.Word // header is that of node k.at if seen is true
 	for hops, seen := 1, false; ; hops++ {
 		if k.epoch != c.lease.epoch {
@@ -212,12 +212,13 @@ func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (know
 		case !header.Valid() || header.EntryVersion() != k.at.Version:
 			fallthrough
 		case header.IsTombstone() && !k.fresh:
+			// From here on the search reads no shortcut: a stale one would lead to the same node again.
+			passed, err := k.passed, error(nil)
 			c.cache.drop(key)
-			var err error
 			if k, err = c.query(key, deadline); err != nil {
 				return k, 0, err
 			}
-			slot = -1
+			k.passed, slot, every = passed, -1, math.MaxInt
 		case !more, hops >= most:
 			return k, header, nil
 		default:
@@ -231,7 +232,7 @@ func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (know
 					header, seen = h, c.format.Keyed
 				}
 			}
-			if slot = -1; hops%shortcutHops == 0 {
+			if slot = -1; hops%every == 0 {
 				slot = int(k.slot)
 			}
 		}
