@@ -79,8 +79,8 @@ func (t *times) check() error {
 
 // The default times of a load of Clover in the simulator. In the first milliseconds clients still
 // know the newest node of each key, and no node is used a second time. At 30 million writes a second
-// each node of the pool was used nearly twice after DefaultWarm. DefaultRun is short for loads in which
-// clients lose most races: some are in steady state only in a longer run.
+// each node of the pool was used nearly twice after DefaultWarm. Loads in which
+// clients lose most races vary by several percent from one DefaultRun to the next.
 const (
 	DefaultWarm = 20 * time.Millisecond
 	DefaultRun  = 40 * time.Millisecond
