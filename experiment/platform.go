@@ -296,6 +296,9 @@ type StoreResult struct {
 	// MetaCalls is how many requests a second clients sent to the metadata server. MetaHeaders is
 	// how many headers of nodes the server read a second; 0 means that they were not counted.
 	MetaCalls, MetaHeaders float64
+	// Absorbed is how many appends the switch absorbed (swordbox/cloversteer) while operations were
+	// counted; nil means that this was not counted.
+	Absorbed *uint64
 	// Tree sums up the counters of a tree's compute nodes, including the warm-up; nil means that
 	// they were not read.
 	Tree *TreeStats

@@ -60,8 +60,10 @@ const cloverColumnsHelp = "  Mops              operations, in millions per secon
 	"  READ p99 us       99th percentile of the latency of reads, in microseconds\n" +
 	"  WRITE p99 us      99th percentile of the latency of writes, in microseconds\n" +
 	"  ÷ (after a p99)   the p99 without steering divided by this p99: above 1 is better\n" +
-	"  META CALLS/s      requests that the metadata server answers per second\n" +
-	"  META READS/s      headers of nodes that the metadata server reads per second\n" +
+	"  CALLS/WRITE       requests that the metadata server answers per write\n" +
+	"  HEADERS/WRITE     headers of nodes that the metadata server reads per write\n" +
+	"  ABSORBED %        percentage of the writes that the switch absorbed: they waited in the switch for another append of the\n" +
+	"                    key, which overwrote them at once, so their nodes are in no chain\n" +
 	"  FAILED            number of operations that failed, had a wrong value or found no key\n" +
 	"  STEADY            yes: both halves of the counted time have as many operations and, on average, as many free nodes, so\n" +
 	"                    the store could go on like this; otherwise the reason, and the exit status is 1\n"
@@ -69,7 +71,8 @@ const cloverColumnsHelp = "  Mops              operations, in millions per secon
 // cloverFigures are the numbers of one run that tables show.
 type cloverFigures struct {
 	mops, firstTry, rtts, rpcs, bytes, readP99, writeP99 float64
-	metaCalls, metaHeaders                               float64
+	callsPerWrite, headersPerWrite                       float64
+	absorbed                                             float64 // share of the writes; negative: not known
 	failed                                               uint64
 	wrote                                                bool   // true: the run had writes, so firstTry has a meaning
 	unsteady                                             string // why the run was not in steady state
@@ -77,10 +80,14 @@ type cloverFigures struct {
 
 func figuresOf(res *StoreResult) cloverFigures {
 	us := func(k kv.Kind) float64 { return float64(res.Percentile(k, 99)) / 1e3 }
+	writes, absorbed := res.Throughput()*ratio(float64(res.Writes()), float64(res.Total())), -1.0
+	if n := res.Writes(); n > 0 && res.Absorbed != nil {
+		absorbed = float64(*res.Absorbed) / float64(n)
+	}
 	return cloverFigures{
 		mops: res.Throughput() / 1e6, firstTry: res.FirstTryShare(), rtts: res.Summary().RTTsPerOp,
 		rpcs: float64(res.RPCs) / float64(max(1, res.Total())), bytes: res.BytesPerOp, readP99: us(kv.KindRead), writeP99: us(kv.KindUpdate),
-		metaCalls: res.MetaCalls, metaHeaders: res.MetaHeaders, failed: res.failures(), wrote: res.Writes() > 0,
+		callsPerWrite: ratio(res.MetaCalls, writes), headersPerWrite: ratio(res.MetaHeaders, writes), absorbed: absorbed, failed: res.failures(), wrote: res.Writes() > 0,
 		unsteady: res.unsteady(),
 	}
 }
@@ -107,8 +114,9 @@ var cloverColumns = []Column{
 	{Key: "readP99saved", Title: "÷", Format: "%.1f"},
 	{Key: "writeP99us", Title: "WRITE p99 us", Format: "%.1f"},
 	{Key: "writeP99saved", Title: "÷", Format: "%.1f"},
-	{Key: "metaCalls", Title: "META CALLS/s", Format: "%.3g"},
-	{Key: "metaHeaders", Title: "META READS/s", Format: "%.3g"},
+	{Key: "callsPerWrite", Title: "CALLS/WRITE", Format: "%.3g"},
+	{Key: "headersPerWrite", Title: "HEADERS/WRITE", Format: "%.3g"},
+	{Key: "absorbed", Title: "ABSORBED %", Format: "%.1f"},
 	{Key: "failed", Title: "FAILED"},
 	{Key: "steady", Title: "STEADY"},
 }
@@ -120,6 +128,14 @@ var cloverColumns = []Column{
 type published struct {
 	mops, gain, saved, readP99, writeP99 float64
 	firstTry                             string
+}
+
+// writeCell returns a cell with a number that only some runs have.
+func writeCell(known bool, v float64) Cell {
+	if !known {
+		return None()
+	}
+	return Num(v)
 }
 
 // cells returns the numbers as cells, compared with plain, the run without steering. plain is nil
@@ -139,7 +155,7 @@ func (f *cloverFigures) cells(plain *cloverFigures, p published) []Cell {
 	return []Cell{
 		Beside(f.mops, p.mops), times(f.mops, base.mops, p.gain), first, Num(f.rtts), Num(f.rpcs), Num(f.bytes), times(base.bytes, f.bytes, p.saved),
 		unlessZero(f.readP99), times(base.readP99, f.readP99, p.readP99), unlessZero(f.writeP99), times(base.writeP99, f.writeP99, p.writeP99),
-		unlessZero(f.metaCalls), unlessZero(f.metaHeaders), Num(float64(f.failed)),
+		unlessZero(f.callsPerWrite), writeCell(f.wrote, f.headersPerWrite), writeCell(f.absorbed >= 0, 100*f.absorbed), Num(float64(f.failed)),
 		Label(cmp.Or(f.unsteady, "yes")),
 	}
 }

@@ -83,6 +83,7 @@ type cloverRun struct {
 	meta          *meta.Server
 	calls, walked uint64
 	nodes         experiment.Nodes
+	absorbed      uint64 // by the switch, likewise
 }
 
 func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.StoreResult, error) {
@@ -113,7 +114,7 @@ func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.Store
 	r.rack.At(readLimit.Add(l.Warm+l.Run), r.count)
 	out, err := r.measure(ctx, readLimit)
 	out.MetaCalls, out.MetaHeaders = float64(r.calls)/l.Run.Seconds(), float64(r.walked)/l.Run.Seconds()
-	out.Nodes = &r.nodes
+	out.Nodes, out.Absorbed = &r.nodes, &r.absorbed
 	return out, err
 }
 
@@ -127,6 +128,7 @@ func (r *cloverRun) count() {
 		n := &r.nodes
 		n.All, n.Taken, n.Freed = st.Nodes, st.Granted-n.Taken, st.Freed-n.Freed
 	}
+	r.absorbed = r.rack.Counters("steer")["appends_absorbed"] - r.absorbed
 }
 
 // freeSamples is how often the free nodes are counted in each half of the time in which operations
