@@ -56,7 +56,7 @@ func (s *pool) give(to uint32, c layout.Class, server, n, leave int, out []layou
 			break
 		}
 		s.stats.Granted++
-		s.nodes.held.put(l.Handle, held{client: to, version: l.Version})
+		s.nodes.held.put(l.Handle, held{client: to, version: l.Version, given: s.clock})
 		out = append(out, l)
 	}
 	return out

@@ -21,7 +21,7 @@ func TestNodesOfReportedChainsComeFirst(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		s.collect(cl.id, []rpc.Record{{Key: 1, New: n[3]}})
+		s.collect(cl.id, []rpc.Record{{Key: 1, Heard: s.nodes.held.of(n[3].Handle).given, New: n[3]}})
 		s.advance(false)
 		if e.at == n[3] {
 			t.Error("the chain was followed already: the test does not test much")
@@ -49,7 +49,7 @@ func TestReportsAreFollowedForARequest(t *testing.T) {
 		if err := errors.Join(put(s, n[0], layout.Superseded(n[0].Version, n[1]), 1), put(s, n[1], layout.Header(n[1].Version), 1)); err != nil {
 			t.Error(err)
 		}
-		s.collect(cl.id, []rpc.Record{{Key: 1, New: n[1]}})
+		s.collect(cl.id, []rpc.Record{{Key: 1, Heard: s.nodes.held.of(n[1].Handle).given, New: n[1]}})
 		s.nodes.free[0].Remove(func(layout.Location) bool { return true })
 		unused := s.segments.Unused(1)
 		var a rpc.Answer

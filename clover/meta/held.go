@@ -10,6 +10,9 @@ import (
 type held struct {
 	client  uint32
 	version layout.Version
+	// given is the server's clock (reports.go) when the client got the node. The client has heard a
+	// clock of at least this before each append of the node.
+	given uint64
 	// entry is the key whose chain the node is in, if the client has reported that it linked the
 	// node; otherwise nil.
 	entry *entry

@@ -10,6 +10,7 @@ import (
 type pool struct {
 	memories
 	nodes    nodes
+	clock    uint64 // counts reports: see reports.go
 	segments segments
 	balance  balance
 	clients  map[uint32]*client

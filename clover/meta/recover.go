@@ -238,23 +238,21 @@ func (s *Server) recoverClient(id uint32) bool {
 		if e := s.nodes.held.of(h).entry; e != nil && s.keys[e.key] == e && !e.lost {
 			continue // it becomes free like all reported nodes
 		}
-		if s.format.Keyed {
-			header, key, err := s.nodeHead(l)
-			if errors.Is(err, errLost) {
-				continue // the function lose takes the node back
-			}
-			if err != nil {
-				return false
-			}
-			written := header.Valid() && header.EntryVersion() >= l.Version
-			if written {
-				l.Version = header.EntryVersion()
-			}
-			if e := s.keys[key]; e != nil && written {
-				s.follow([]*entry{e}, -1)
-				if !e.whole() {
-					return false // the unread part of the chain may contain the node
-				}
+		header, key, err := s.nodeHead(l)
+		if errors.Is(err, errLost) {
+			continue // the function lose takes the node back
+		}
+		if err != nil {
+			return false
+		}
+		written := header.Valid() && header.EntryVersion() >= l.Version
+		if written {
+			l.Version = header.EntryVersion() // the client may have raised it (layout.Version.Pace)
+		}
+		if e := s.keys[key]; s.format.Keyed && e != nil && written {
+			s.follow([]*entry{e}, -1)
+			if !e.whole() {
+				return false // the unread part of the chain may contain the node
 			}
 		}
 		if s.heldAs(id, l) {

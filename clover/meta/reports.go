@@ -108,6 +108,9 @@ func (s *chains) collect(client uint32, records []rpc.Record) {
 			continue // the server has seen the node in a chain already
 		}
 		n := s.nodes.held.of(rec.New.Handle)
+		if rec.Heard < n.given {
+			continue // the append was made before the client got the node this time, in an earlier epoch
+		}
 		e := s.keys[rec.Key]
 		switch {
 		case e == nil && n.void:
@@ -169,6 +172,21 @@ func (t *tidier) add(e *entry) {
 	}
 }
 
+// take returns the entries that are due for longest, at most n. They are valid until the next call of
+// add or take. If others are left, the list begins with those when half of it has been handled.
+func (t *tidier) take(n int) []*entry {
+	if t.done > len(t.due)/2 {
+		left := copy(t.due, t.due[t.done:])
+		clear(t.due[left:])
+		t.due, t.done = t.due[:left], 0
+	}
+	list := t.due[t.done:min(t.done+n, len(t.due))]
+	if t.done += len(list); t.done == len(t.due) {
+		t.due, t.done = t.due[:0], 0
+	}
+	return list
+}
+
 // tidyDue reports whether the server must handle entries now: the pause is over, or clients may soon
 // need the nodes, and the server has no request or has answered enough.
 func (s *chains) tidyDue(now clock.Time) bool {
@@ -190,11 +208,9 @@ func (s *chains) advance(all bool) {
 	t := &s.tidy
 	t.answered = 0
 	for len(t.due) > t.done {
-		n := min(len(t.due)-t.done, lanes)
-		batch := append(s.walk.touched[:0], t.due[t.done:t.done+n]...)
-		if t.done += n; t.done == len(t.due) {
-			t.due, t.done, t.waiting = t.due[:0], 0, 0
-			t.at = s.rt.Now().Add(tidyPause)
+		batch := append(s.walk.touched[:0], t.take(lanes)...)
+		if len(t.due) == 0 {
+			t.waiting, t.at = 0, s.rt.Now().Add(tidyPause)
 		}
 		closing := s.walk.closing[:0]
 		for _, e := range batch {

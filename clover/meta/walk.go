@@ -15,8 +15,7 @@ import (
 type chains struct {
 	pool
 	keys map[uint64]*entry
-	// clock counts reports: see reports.go. tidy has the entries whose records must be written.
-	clock uint64
+	// tidy has the entries whose records must be written.
 	tidy  tidier
 	slots []uint32 // free slots
 	// unopened are the entries of keys that could not be opened, and whose records in the directory

@@ -93,6 +93,18 @@ var cloverBugs = []planted{
 		"clover TestOldShortcutIsFollowedOnce",
 	},
 	{
+		"clover/meta: a report of an earlier use of a node counts", "clover/meta/reports.go",
+		"if rec.Heard < n.given {",
+		"if false {",
+		"clover TestReportsOfAnEarlierEpoch",
+	},
+	{
+		"clover/meta: a raised version is forgotten if nodes have no keys", "clover/meta/recover.go",
+		"\t\tif written {\n\t\t\tl.Version =",
+		"\t\tif written && s.format.Keyed {\n\t\t\tl.Version =",
+		"clover/meta TestRaisedVersionsOfADeadClient",
+	},
+	{
 		"clover: an append without answer is made again at the new end", "clover/link.go",
 		"\tif *uncertain {\n\t\tdone",
 		"\tif false {\n\t\tdone",
@@ -316,8 +328,8 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover/meta: nodes that a dead client has linked are freed", "clover/meta/recover.go",
-		"\t\t\t\ts.follow([]*entry{e}, -1)\n\t\t\t\tif !e.whole() {",
-		"\t\t\t\tif !e.whole() {",
+		"\t\t\ts.follow([]*entry{e}, -1)\n\t\t\tif !e.whole() {",
+		"\t\t\tif !e.whole() {",
 		"clover TestNodesThatADeadClientHasLinkedStay",
 	},
 	{
