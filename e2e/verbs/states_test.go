@@ -36,7 +36,7 @@ var _ = Describe("a C program over states and events", Ordered, func() {
 
 	// IBTA 10.3.1/flush, IBTA 11.4.2, IBTA 11.6.3.1/last-wqe.
 	It("sees work requests flushed in the error state, and its events", func() {
-		Expect(rack.Run("exec", "cn0", "--", "timeout", "100", states)).To(fixture.HaveExited(0))
+		Expect(rack.Run("exec", "cn0", "--", "timeout", "300", states)).To(fixture.HaveExited(0))
 	})
 
 	// IBTA 12.9.8.4/time-wait; the numbers are those of a kernel's rdma_cm.
