@@ -53,8 +53,8 @@ func addressOf(p netip.AddrPort) (a address) {
 
 // gidOf returns the index of address a in the NIC's table of GIDs. ok is false if a is not an
 // address of the NIC.
-func (m *Manager) gidOf(a netip.Addr) (index int, ok bool) {
-	index = slices.IndexFunc(m.cfg.Device.GIDs, func(g verbs.GID) bool { return g.Addr() == a })
+func gidOf(table []verbs.GID, a netip.Addr) (index int, ok bool) {
+	index = slices.IndexFunc(table, func(g verbs.GID) bool { return g.Addr() == a })
 	return max(index, 0), index >= 0
 }
 
@@ -68,7 +68,7 @@ func (m *Manager) give(x *id, a netip.AddrPort) error {
 	if x.space == 0 {
 		return unix.EINVAL
 	}
-	if _, own := m.gidOf(a.Addr()); !own && !anyAddr(a.Addr()) {
+	if _, own := gidOf(m.cfg.Device.GIDs, a.Addr()); !own && !anyAddr(a.Addr()) {
 		return unix.EADDRNOTAVAIL
 	}
 	return m.cfg.Ports.take(x, a, m.cfg.Rand.Uint32())
@@ -100,7 +100,7 @@ const (
 // are not known yet are zero.
 func (m *Manager) query(_ call, x *id, _ query) (Result, error) {
 	r := route{Src: addressOf(x.src), Dst: addressOf(x.dst), Index: noIndex}
-	if _, own := m.gidOf(x.src.Addr()); own || x.looped {
+	if _, own := gidOf(m.cfg.Device.GIDs, x.src.Addr()); own || x.looped {
 		gid := verbs.LinkLocalGID(m.cfg.Device.MAC)
 		r.NodeGUID, r.Port = [8]byte(gid[8:]), onlyPort
 		p := &r.Paths[0]

@@ -61,7 +61,7 @@ func (m *Manager) initQPAttr(_ call, x *id, a initQPAttr) (Result, error) {
 
 // ahOf returns the address of a peer, or of a group, for datagrams of x.
 func (m *Manager) ahOf(x *id, to netip.Addr) uverbs.AHAttr {
-	i, _ := m.gidOf(x.src.Addr()) // always found: an identifier with a peer or group is bound to an address of the NIC
+	i, _ := gidOf(m.cfg.Device.GIDs, x.src.Addr()) // always found: an identifier with a peer or group is bound to an address of the NIC
 	return uverbs.AHAttr{
 		DestGID: verbs.GIDOf(to), SourceGID: uint8(i), Hop: hopLimit, TClass: x.options.tos, Global: 1, Port: onlyPort,
 	}

@@ -40,7 +40,7 @@ func (m *Manager) join(handle uint32, uid uint64, addr address) (Result, error) 
 		return Result{}, err
 	}
 	group, ok := addr.parse()
-	_, own := m.gidOf(x.src.Addr())
+	_, own := gidOf(m.cfg.Device.GIDs, x.src.Addr())
 	if !ok || !own || !x.datagrams() || uid == 0 || !group.Addr().IsMulticast() || group.Addr().Is4() != x.src.Addr().Is4() {
 		return Result{}, unix.EINVAL
 	}

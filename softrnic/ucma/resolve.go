@@ -9,12 +9,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// resolver executes the commands by which an identifier finds its peer: the NIC's address and the
-// route.
-type resolver struct{ *Manager }
-
 // resolve executes ResolveIP: it finds the NIC's address and the route for a peer.
-func (m resolver) resolve(c call, x *id, a resolveIP) (Result, error) {
+func (m *Manager) resolve(c call, x *id, a resolveIP) (Result, error) {
 	dst, ok := a.Dst.parse()
 	if !ok || !x.may(onResolve) || x.space == 0 {
 		return Result{}, unix.EINVAL
@@ -38,26 +34,30 @@ func (m resolver) resolve(c call, x *id, a resolveIP) (Result, error) {
 	if anyAddr(dst.Addr()) {
 		return m.resolveLoopback(c, x, dst)
 	}
-	own, no := m.sourceOf(x, dst.Addr())
+	own, no := x.sourceFor(dst.Addr(), m.cfg.Device.GIDs)
 	switch {
 	case no == unix.EINVAL:
 		return Result{}, no
 	case no == 0 && (c.NIC == nil || c.NIC.Route(own, dst.Addr()) != nil):
 		no = unix.EHOSTUNREACH
 	}
-	if no != 0 {
-		return m.notFound(x, no)
+	if no != 0 { // the identifier stays bound, so the program may try again
+		if x.channel.full(x) {
+			return Result{}, unix.ENOMEM
+		}
+		m.tell(x, addrError, -int32(no), nil)
+		return Result{}, nil
 	}
 	x.src = netip.AddrPortFrom(own, x.src.Port())
 	return m.found(x, dst)
 }
 
-// sourceOf returns the address of the NIC from which an identifier sends to a peer. An identifier
-// that is bound to a loopback address cannot leave this machine: the kernel's IPv4 refuses such a
-// route at once (EINVAL), and for other peers it finds no device with that address.
-func (m resolver) sourceOf(x *id, peer netip.Addr) (own netip.Addr, no unix.Errno) {
+// sourceFor returns the address from which the identifier sends to a peer; gids are the addresses of
+// the NIC. An identifier that is bound to a loopback address cannot leave this machine: the kernel's
+// IPv4 refuses such a route at once (EINVAL), and for other peers it finds no device with that address.
+func (x *id) sourceFor(peer netip.Addr, gids []verbs.GID) (own netip.Addr, no unix.Errno) {
 	own = x.src.Addr()
-	_, local := m.gidOf(peer)
+	_, local := gidOf(gids, peer)
 	switch {
 	case own.IsLoopback() && own.Is4() && !local:
 		return own, unix.EINVAL
@@ -66,17 +66,17 @@ func (m resolver) sourceOf(x *id, peer netip.Addr) (own netip.Addr, no unix.Errn
 	case !own.IsUnspecified():
 		return own, 0
 	}
-	i, ok := verbs.SourceGID(m.cfg.Device.GIDs, peer)
+	i, ok := verbs.SourceGID(gids, peer)
 	if !ok {
 		return own, unix.EHOSTUNREACH
 	}
-	return m.cfg.Device.GIDs[i].Addr(), 0
+	return gids[i].Addr(), 0
 }
 
 // resolveLoopback resolves a peer that stands for all addresses. As in the kernel
 // (cma_resolve_loopback), this finds the device: an identifier that has none yet is then bound to the
 // loopback address. There is no route between such addresses over RoCE: see resolveRoute.
-func (m resolver) resolveLoopback(c call, x *id, dst netip.AddrPort) (Result, error) {
+func (m *Manager) resolveLoopback(c call, x *id, dst netip.AddrPort) (Result, error) {
 	if c.NIC == nil {
 		return Result{}, unix.ENODEV
 	}
@@ -96,20 +96,10 @@ func loopbackOf(a netip.Addr) netip.Addr {
 }
 
 // found tells the program that the peer's address is resolved.
-func (m resolver) found(x *id, dst netip.AddrPort) (Result, error) {
+func (m *Manager) found(x *id, dst netip.AddrPort) (Result, error) {
 	x.dst = dst
 	x.step(onResolve)
 	m.tell(x, addrResolved, 0, nil)
-	return Result{}, nil
-}
-
-// notFound tells the program that the peer's address cannot be resolved. The identifier stays bound,
-// so the program may try again.
-func (m resolver) notFound(x *id, why unix.Errno) (Result, error) {
-	if x.channel.full(x) {
-		return Result{}, unix.ENOMEM
-	}
-	m.tell(x, addrError, -int32(why), nil)
 	return Result{}, nil
 }
 
@@ -122,7 +112,7 @@ func allOf(a netip.Addr) netip.Addr {
 }
 
 // resolveRoute executes ResolveRoute.
-func (m resolver) resolveRoute(_ call, x *id, _ resolveRoute) (Result, error) {
+func (m *Manager) resolveRoute(_ call, x *id, _ resolveRoute) (Result, error) {
 	switch {
 	case !x.may(onRoute):
 		return Result{}, unix.EINVAL
