@@ -194,11 +194,14 @@ func (s *chains) tidyDue(now clock.Time) bool {
 	if len(t.due) == 0 || t.answered > 0 && t.answered < tidyAfter {
 		return false
 	}
+	if now >= t.at {
+		return true
+	}
 	free := 0
 	for c := range s.nodes.free {
 		free += s.nodes.free[c].Len(anywhere)
 	}
-	return now >= t.at || scanty*t.waiting > free
+	return scanty*t.waiting > free
 }
 
 // advance writes the records of entries that are due, and frees their superseded nodes, beginning

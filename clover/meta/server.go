@@ -71,7 +71,6 @@ func New(cfg Config) (_ *Server, err error) {
 		Context: cfg.Context, Dialer: cfg.Manager, Servers: cfg.Servers, Timeout: memoryTimeout, Pause: downPause,
 	})
 	s.keys = make(map[uint64]*entry)
-	s.nodes.held = heldNodes{}
 	s.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: bufferLen})
 	if err != nil {
 		return nil, err

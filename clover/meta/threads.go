@@ -17,7 +17,8 @@ import (
 // for a memory server or for work, it lends the tables to the request threads, which use them one
 // after the other. A request thread answers a request itself if the tables are lent and the request
 // needs no memory server (see quick). So it gives out nodes without waiting for the headers and
-// records that the main thread reads and writes. All other requests go to the main thread, in the order of their arrival.
+// records that the main thread reads and writes. All other requests go to the main thread, in the
+// order of their arrival.
 //
 // Reports always go to the main thread: a request thread only stores and answers them. So after a
 // wait the main thread finds the keys and chains as they were before the wait. The main thread

@@ -32,9 +32,8 @@ type entry struct {
 	key  uint64
 	slot uint32
 	// at is the newest node of the chain that the server knows, from reports (adopt) or because it has
-	// followed the chain. opened is the first node of the
-	// key or, if this incarnation of the server has found the key in the directory, the node that
-	// it found there.
+	// followed the chain. opened is the first node of the key or, if this incarnation of the server
+	// has found the key in the directory, the node that it found there.
 	at, opened layout.Location
 	// since is a clock: an append that began after its client had heard it comes after `at`. by is the
 	// client that has reported `at`; 0 means that none has.
