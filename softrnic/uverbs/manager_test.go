@@ -194,14 +194,19 @@ func (e *event) private(udp bool) string {
 	return string(bytes.TrimRight(b, "\x00"))
 }
 
+// poll waits up to ms milliseconds until an event is announced. n is 1 if one is.
+func (m *manager) poll(ms int) (n int, err error) {
+	poll := []unix.PollFd{{Fd: int32(m.fds[m.channel]), Events: unix.POLLIN}}
+	for n, err = unix.Poll(poll, ms); errors.Is(err, unix.EINTR); {
+		n, err = unix.Poll(poll, ms)
+	}
+	return n, err
+}
+
 // next waits for an event.
 func (m *manager) next(kind uint32) (e event) {
 	m.t.Helper()
-	poll := []unix.PollFd{{Fd: int32(m.fds[m.channel]), Events: unix.POLLIN}}
-	n, err := unix.Poll(poll, 20000)
-	for errors.Is(err, unix.EINTR) {
-		n, err = unix.Poll(poll, 20000)
-	}
+	n, err := m.poll(20000)
 	if err != nil || n != 1 {
 		m.t.Fatalf("no event %d: %v", kind, err)
 	}
@@ -219,8 +224,7 @@ func (m *manager) next(kind uint32) (e event) {
 // none checks that nothing announces an event.
 func (m *manager) none() {
 	m.t.Helper()
-	poll := []unix.PollFd{{Fd: int32(m.fds[m.channel]), Events: unix.POLLIN}}
-	if n, err := unix.Poll(poll, 0); err != nil || n != 0 {
+	if n, err := m.poll(0); err != nil || n != 0 {
 		m.t.Errorf("an event is announced: %d, %v", n, err)
 	}
 }
