@@ -62,8 +62,8 @@ const cloverColumnsHelp = "  Mops              operations, in millions per secon
 	"  ÷ (after a p99)   the p99 without steering divided by this p99: above 1 is better\n" +
 	"  CALLS/WRITE       requests that the metadata server answers per write\n" +
 	"  HEADERS/WRITE     headers of nodes that the metadata server reads per write\n" +
-	"  ABSORBED %        percentage of the writes that the switch absorbed: they waited in the switch for another append of the\n" +
-	"                    key, which overwrote them at once, so their nodes are in no chain\n" +
+	"  ABSORBED %        percentage of the writes that the switch absorbed: they waited in the switch for another append of\n" +
+	"                    the key, which overwrote them at once, so their nodes are in no chain\n" +
 	"  FAILED            number of operations that failed, had a wrong value or found no key\n" +
 	"  STEADY            yes: both halves of the counted time have as many operations and, on average, as many free nodes, so\n" +
 	"                    the store could go on like this; otherwise the reason, and the exit status is 1\n"
