@@ -289,7 +289,7 @@ func TestFiguresNameTheirInputs(t *testing.T) {
 		all    []figure
 		inputs string
 	}{
-		"SwordBox":        {swordbox(false), "1 3 4 verbs 10 11"},
+		"SwordBox":        {swordbox(false), "1 2 3 4 verbs 10 11"},
 		"RedN":            {redn(false), "7 8 table3 table5 14 15 16"},
 		"1RMA":            {oneRMA(false), "fig15"},
 		"external memory": {memory(false), "incast counters"},

@@ -34,10 +34,11 @@ type Platform interface {
 	// NIC runs one-sided operations and returns how many complete in a second. It returns
 	// errors.ErrUnsupported if the platform has no such load.
 	NIC(ctx context.Context, l NIC) (float64, error)
-	// Order measures how much requests change their order on the way through the switch. Requests
-	// are numbered in the order of their arrival at the switch. The distance of a request is the
-	// absolute difference of its number and that of the request that reached the server just before
-	// it. If the order is the same, all distances are 1. Order returns the share of requests by
+	// Order measures how much a server's NIC changes the order of requests, behind a switch that keeps
+	// up with every load. Requests are numbered in the order of their arrival at the switch. The
+	// distance of an answer is the absolute difference of its request's number and that of the request
+	// that was answered just before it: if the order is the same, all distances are 1. The distance is
+	// 0 if the client has sent the request more than once. Order returns the share of answers by
 	// distance. It returns errors.ErrUnsupported if the platform cannot trace.
 	Order(ctx context.Context, l Order) (map[int]float64, error)
 	// TreeOperations traces single operations of the tree Sherman. It returns errors.ErrUnsupported

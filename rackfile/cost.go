@@ -101,6 +101,7 @@ func (d *decoder) costNIC(nic *cost.NIC) entry {
 	return section(d, "nic",
 		set(d, "doorbell", &nic.Doorbell, units.ParseDuration),
 		set(d, "completion", &nic.Completion, units.ParseDuration),
+		section(d, "stall", set(d, "share", &nic.Stall.Share, units.ParseProbability), set(d, "mean", &nic.Stall.Mean, units.ParseDuration)),
 		verb("send", &nic.Send),
 		verb("write", &nic.Write),
 		verb("read", &nic.Read),

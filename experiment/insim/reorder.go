@@ -2,7 +2,6 @@ package insim
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"time"
 
@@ -12,37 +11,57 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/store/kv"
 )
 
 // orderSpan is how long clients of an Order load work.
-const orderSpan = 20 * time.Millisecond
+const orderSpan = 100 * time.Millisecond
 
-// orderRun is one load in progress. Each WRITE has a number, which is its payload, so that the
-// trace recognises the WRITE before and behind the switch.
+// orderRun is one load in progress. A request is recognised by its client's link and its PSN: a
+// client has one request in flight, and its connection counts PSNs alone.
 type orderRun struct {
 	load  experiment.Order
 	rack  *simrack.Rack
+	zipf  *kv.Zipf
 	frame wire.Frame
-	// placed has, by the WRITE's number, its place in the order of arrival at the switch. last is
-	// the place of the WRITE that reached the server before the present one. counts has the number
-	// of WRITEs by distance; see experiment.Platform.Order.
-	placed map[uint64]int
-	last   int
-	counts map[int]int
-	total  int
-	next   uint64
+	// asked has the requests in flight. numbered is how many requests have reached the switch. last
+	// is the number of the request that was answered before the present one. counts has the number of
+	// answers by distance; see experiment.Platform.Order.
+	asked    map[orderKey]orderAsked
+	numbered int
+	last     int
+	counts   map[int]int
+	total    int
 }
 
-// Order runs clients that WRITE to random words, and returns the share of requests by distance: see
-// experiment.Platform.Order.
+// orderKey is a request in flight: the client's host and the PSN.
+type orderKey struct {
+	host string
+	psn  wire.PSN
+}
+
+// orderAsked is the number of a request in the order of arrival at the switch; again: the client has
+// sent it more than once.
+type orderAsked struct {
+	number int
+	again  bool
+}
+
+// Order runs clients that read, write and swap words, and returns the share of answers by distance:
+// see experiment.Platform.Order.
 func (p *Sim) Order(ctx context.Context, l experiment.Order) (map[int]float64, error) {
 	file := fmt.Sprintf("name: order\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n  - {name: ms0, role: memory}\n", wordHosts-1)
 	if l.Mapped {
 		file += fmt.Sprintf("switch: {program: swordbox, rules: [{server: ms0, action: move, mode: hardened, service: %s}]}\n", switchService)
 	}
-	r := &orderRun{load: l, placed: make(map[uint64]int), counts: make(map[int]int)}
+	if l.Loss > 0 {
+		file += fmt.Sprintf("faults: [{link: ms0, kind: loss, probability: %g}]\n", l.Loss)
+	}
+	m := *p.Cost.AtLineRate()
+	m.NIC.Stall = l.Stall
+	r := &orderRun{load: l, zipf: kv.NewZipf(uint64(l.Words), l.Zipf), asked: make(map[orderKey]orderAsked), counts: make(map[int]int)}
 	var err error
-	if r.rack, err = newRack(ctx, file, simrack.Options{Cost: p.Cost, Datagrams: true, Trace: r.record}); err != nil {
+	if r.rack, err = newRack(ctx, file, simrack.Options{Cost: &m, Datagrams: true, Trace: r.record}); err != nil {
 		return nil, err
 	}
 	defer r.rack.Close()
@@ -63,26 +82,39 @@ func (p *Sim) Order(ctx context.Context, l experiment.Order) (map[int]float64, e
 	return out, nil
 }
 
-// record is called for each event of the simulation. It notes the number, in the order of arrival,
-// of each WRITE that reaches the switch. It counts the WRITEs that reach the server by their
-// distance (see experiment.Platform.Order).
+// record is called for each event of the simulation. It numbers requests when they reach the switch,
+// and counts answers when they leave it, both on the links of clients, by their distance (see
+// experiment.Platform.Order).
 func (r *orderRun) record(ev *simnet.Event) {
-	if ev.Kind != simnet.Delivered || wire.ParseFrame(ev.Frame, &r.frame) != nil || r.frame.BTH.Opcode != wire.RCWriteOnly || len(r.frame.Payload) != 8 {
+	if ev.Link() == "ms0" || wire.ParseFrame(ev.Frame, &r.frame) != nil {
 		return
 	}
-	id := binary.BigEndian.Uint64(r.frame.Payload)
-	at, seen := r.placed[id]
+	op, key := r.frame.BTH.Opcode, orderKey{ev.Link(), r.frame.BTH.PSN}
 	switch {
-	case ev.Dir() == fault.Up && !seen:
-		r.placed[id] = len(r.placed)
-	case ev.Dir() == fault.Down && seen:
-		r.counts[max(at-r.last, r.last-at)]++
-		r.last = at
+	case ev.Kind == simnet.Delivered && ev.Dir() == fault.Up && (op == wire.RCWriteOnly || op == wire.RCReadRequest || op == wire.RCCmpSwap):
+		a, again := r.asked[key]
+		if a.again = again; !again {
+			r.numbered++
+			a.number = r.numbered
+		}
+		r.asked[key] = a
+	case ev.Kind == simnet.Sent && ev.Dir() == fault.Down && (op == wire.RCAck || op == wire.RCReadResponseOnly || op == wire.RCAtomicAck):
+		a, asked := r.asked[key]
+		if !asked {
+			return
+		}
+		delete(r.asked, key)
+		distance := 0
+		if !a.again {
+			distance = max(a.number-r.last, r.last-a.number)
+			r.last = a.number
+		}
+		r.counts[distance]++
 		r.total++
 	}
 }
 
-// client posts WRITEs to random words at a rate, with random gaps.
+// client makes requests to words at a rate, with random gaps: READ, WRITE and CAS alike often.
 func (r *orderRun) client(h *simrack.Host, ctx verbs.Context, _ int) error {
 	rt := ctx.Runtime()
 	w, err := dialWords(h, ctx, r.rack, make([]byte, 8))
@@ -98,22 +130,19 @@ func (r *orderRun) client(h *simrack.Host, ctx verbs.Context, _ int) error {
 			return nil
 		}
 		rt.Sleep(due.Sub(rt.Now()))
-		if err := r.write(rt, &w); err != nil {
+		if err := r.request(rt, &w); err != nil {
 			return err
 		}
 	}
 }
 
-// write posts one WRITE and waits for its completion.
-func (r *orderRun) write(rt verbs.Runtime, w *wordEnd) error {
-	r.next++
-	if err := w.mr.WriteAt(binary.BigEndian.AppendUint64(nil, r.next), 0); err != nil {
-		return err
+// request makes one request and waits for its completion.
+func (r *orderRun) request(rt verbs.Runtime, w *wordEnd) error {
+	wr := verbs.SendWR{
+		Op: [...]verbs.WROpcode{verbs.OpRead, verbs.OpWrite, verbs.OpCmpSwap}[rt.Rand().IntN(3)], Flags: verbs.Signalled, SGL: []verbs.SGE{w.mr.SGE(0, 8)},
+		RemoteAddr: w.base + 8*r.zipf.Next(rt.Rand()), RKey: w.rkey,
 	}
-	err := w.qp.PostSend(verbs.SendWR{
-		Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{w.mr.SGE(0, 8)}, RemoteAddr: w.base + 8*rt.Rand().Uint64N(uint64(r.load.Words)), RKey: w.rkey,
-	})
-	if err != nil {
+	if err := w.qp.PostSend(wr); err != nil {
 		return err
 	}
 	var wc [1]verbs.WC
@@ -124,7 +153,7 @@ func (r *orderRun) write(rt verbs.Runtime, w *wordEnd) error {
 		n, err := w.cq.Poll(wc[:])
 		if err != nil || n > 0 {
 			if err == nil && wc[0].Status != verbs.Success {
-				err = fmt.Errorf("a WRITE failed: %v", wc[0].Status)
+				err = fmt.Errorf("a %v failed: %v", wr.Op, wc[0].Status)
 			}
 			return err
 		}

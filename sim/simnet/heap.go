@@ -17,7 +17,8 @@ type stage uint8
 
 const (
 	onLink  stage = iota
-	inside        // the frame has reached a node, which gets it at the event's time
+	stalled       // the frame has reached a node, which begins to work on it at the event's time
+	inside        // a node works on the frame, and gets it at the event's time
 	leaving       // a node has made the frame, which is put on the link at the event's time
 )
 

@@ -235,10 +235,21 @@ func (f *inFlight) frame(port int) packetio.Frame {
 	}
 }
 
-// detain is called for a frame that has reached a node with a Timing. It keeps the frame until the
-// time that Timing.Arrive returns. If the node gets the frame now, it returns false.
+// stall is called for a frame that has reached a node with a Timing. It keeps the frame until the
+// time that Timing.Begin returns. If the node begins to work on the frame now, it returns false.
+func (n *Net) stall(s *nodeState, e *event) bool {
+	return n.keep(s, e, s.timing.Begin(n.now, e.to.dst.Port, e.frame.data), stalled)
+}
+
+// detain is called for a frame on which a node with a Timing begins to work. It keeps the frame until
+// the time that Timing.Arrive returns. If the node gets the frame now, it returns false.
 func (n *Net) detain(s *nodeState, e *event) bool {
-	at := s.timing.Arrive(n.now, e.to.dst.Port, e.frame.data)
+	return n.keep(s, e, s.timing.Arrive(n.now, e.to.dst.Port, e.frame.data), inside)
+}
+
+// keep keeps the frame of e in its node, at a stage, until a time. If that is now, it returns false.
+// A frame that does not fit into the node is lost.
+func (n *Net) keep(s *nodeState, e *event, at clock.Time, in stage) bool {
 	if at <= n.now {
 		return false
 	}
@@ -248,7 +259,7 @@ func (n *Net) detain(s *nodeState, e *event) bool {
 		return true
 	}
 	s.held++
-	e.at, e.stage = at, inside
+	e.at, e.stage = at, in
 	n.heap.push(*e)
 	return true
 }
@@ -291,6 +302,8 @@ func (n *Net) resume(e *event) {
 	case e.stage == leaving:
 		f := e.frame.frame(0)
 		n.send(e.to, &f)
+	case e.stage == stalled && n.detain(s, e):
+		return
 	default:
 		n.hand(e)
 	}

@@ -36,8 +36,11 @@ func (t *Tap) Frame(now clock.Time, port int, f packetio.Frame, out *packetio.Ba
 // Timing says how long frames take on their way through a node; see Net.SetTiming. The bytes of a
 // frame belong to the network and are valid only during the call.
 type Timing interface {
-	// Arrive returns the time at which the node gets a frame that reaches it at time now; it is not
-	// before now. The node may get frames in another order than the one in which they reach it.
+	// Begin returns the time, not before now, at which the node begins to work on a frame that reaches
+	// it at time now. Frames that reach the node later may begin earlier.
+	Begin(now clock.Time, port int, frame []byte) clock.Time
+	// Arrive returns the time at which the node gets a frame on which it begins to work at time now;
+	// it is not before now. The node may get frames in another order than the one in which they began.
 	Arrive(now clock.Time, port int, frame []byte) clock.Time
 	// Depart returns the time, not before now, at which a frame leaves the node. The node has
 	// appended the frame to `out` at the time now. cause says why the node has made the frame.
@@ -278,7 +281,7 @@ func (n *Net) dispatch(e event) {
 		h.Stats.Delivered++
 		h.Stats.Bytes += uint64(len(e.frame.data))
 		n.trace(Event{Kind: Delivered, Frame: e.frame.data, half: h})
-		if s.timing != nil && n.detain(s, &e) {
+		if s.timing != nil && (n.stall(s, &e) || n.detain(s, &e)) {
 			return
 		}
 		n.hand(&e)

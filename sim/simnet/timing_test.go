@@ -10,8 +10,15 @@ import (
 )
 
 // slow is a Timing. The first byte of a frame is how many nanoseconds it takes to arrive, the
-// second how many it takes to leave. It logs the cause of each frame that leaves.
+// second how many it takes to leave, the third, if there is one, how many it is stalled. It logs the cause of each frame that leaves.
 type slow struct{ log []string }
+
+func (s *slow) Begin(now clock.Time, _ int, frame []byte) clock.Time {
+	if len(frame) > 2 {
+		now += clock.Time(frame[2])
+	}
+	return now
+}
 
 func (s *slow) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
 	return now + clock.Time(frame[0])
@@ -47,6 +54,22 @@ func TestTiming(t *testing.T) {
 	}
 	if s := l.Stats(fault.Up); s.Sent != 3 || s.Delivered != 3 || n.nodes[0].held != 0 || n.nodes[1].held != 0 {
 		t.Errorf("%+v, %d and %d frames are held", s, n.nodes[0].held, n.nodes[1].held)
+	}
+}
+
+// A frame that stalls in a node is overtaken there, and works on from when it begins.
+func TestStalledFrame(t *testing.T) {
+	n, _, b, _ := pair(Config{}, LinkConfig{Name: "l", Delay: 100})
+	n.SetTiming(1, new(slow))
+	sendFrom(n, 0, []byte{5, 0, 40}, []byte{7, 0, 0}, []byte{0, 0, 6})
+	if err := n.RunUntil(900); err != nil {
+		t.Fatal(err)
+	}
+	if want := []string{"106ns:0:000006", "107ns:0:070000", "145ns:0:050028"}; !slices.Equal(b.log, want) {
+		t.Errorf("b was handed %v, want %v", b.log, want)
+	}
+	if n.nodes[1].held != 0 {
+		t.Errorf("%d frames are held", n.nodes[1].held)
 	}
 }
 

@@ -250,6 +250,10 @@ func (r *Rack) Hosts() []*Host { return r.hosts }
 // cardTiming is the simnet.Timing of a host's NIC, by the cost model of the NIC.
 type cardTiming struct{ card *cost.Card }
 
+func (t cardTiming) Begin(now clock.Time, _ int, frame []byte) clock.Time {
+	return t.card.Begin(now, frame)
+}
+
 func (t cardTiming) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
 	return t.card.Arrive(now, frame)
 }
@@ -266,6 +270,9 @@ type boxTiming struct {
 	box      *cost.Box
 	transits *transits
 }
+
+// Begin returns now, because ports of the switch are in order.
+func (t boxTiming) Begin(now clock.Time, _ int, _ []byte) clock.Time { return now }
 
 // Arrive returns now, because in the cost model all costs of the switch come after its program.
 func (t boxTiming) Arrive(now clock.Time, _ int, frame []byte) clock.Time {
@@ -288,7 +295,7 @@ func (h *Host) charge() {
 	if h.rack.opt.Cost == nil {
 		return
 	}
-	h.card = cost.NewCard(&h.rack.opt.Cost.NIC, h.locate)
+	h.card = cost.NewCard(&h.rack.opt.Cost.NIC, h.locate, h.rack.seed+uint64(h.index))
 	h.rack.net.SetTiming(h.node, cardTiming{h.card})
 }
 

@@ -66,8 +66,19 @@ type NIC struct {
 	// later, after an answer or a timer, do not need this time. Completion is the time from the
 	// arrival of an answer until the application can see the completion.
 	Doorbell, Completion time.Duration
+	Stall                Stall
 	Send, Write          Verb
 	Read, Atomic         Verb
+}
+
+// Stall is what makes a NIC work on requests in another order than that of their arrival: a request
+// waits for something, such as a context that is fetched over PCIe, while those of other queue pairs
+// pass. A queue pair's own requests stay in order.
+type Stall struct {
+	// Share is the probability that a request stalls; 0 means that the NIC works in order of arrival.
+	Share float64
+	// Mean is the mean of the times of stalls, which are distributed exponentially.
+	Mean time.Duration
 }
 
 // Verb has the costs of one request packet of an operation. They include the costs of the answer.
@@ -123,6 +134,7 @@ func (m *Model) Validate() error {
 		{"metadata call", m.Metadata.Call},
 		{"doorbell", m.NIC.Doorbell},
 		{"completion", m.NIC.Completion},
+		{"mean stall", m.NIC.Stall.Mean},
 	} {
 		if l.v < 0 || l.v > maxLatency {
 			return fmt.Errorf("cost: %s of %v: want 0s to %v", l.name, l.v, maxLatency)
@@ -135,6 +147,9 @@ func (m *Model) Validate() error {
 		return fmt.Errorf("cost: link overhead of %d bytes: want 0 to %d", m.Link.Overhead, maxOverhead)
 	case m.Switch.Cores < 0 || m.Switch.Cores > MaxCores:
 		return fmt.Errorf("cost: %d cores of the switch: want 0 to %d", m.Switch.Cores, MaxCores)
+	}
+	if s := m.NIC.Stall.Share; !(s >= 0 && s <= 1) {
+		return fmt.Errorf("cost: %v as the share of requests that stall: want 0 to 1", s)
 	}
 	if n := m.Metadata.Threads; n < 0 || n > MaxCores {
 		return fmt.Errorf("cost: %d threads of the metadata server: want 0 to %d", n, MaxCores)

@@ -2,6 +2,7 @@ package cost
 
 import (
 	"maps"
+	"math/rand/v2"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -26,13 +27,16 @@ type Card struct {
 	peers    map[peer]pico      // when the last request to each left the NIC
 	words    words
 	// slots has the time at which the last atomic of a slot ends; see Verb.Slots.
-	slots []pico
-	frame wire.Frame
+	slots  []pico
+	stalls *rand.Rand // draws which requests stall, and for how long; see Stall
+	frame  wire.Frame
 }
 
 // pair is the state of one queue pair of this NIC as responder.
 type pair struct {
 	work server
+	// stalled is the time until which the requests that have arrived are stalled.
+	stalled pico
 	// requests and answers are the times at which the last request and the last answer take effect. A
 	// queue pair handles its packets in order.
 	requests, answers pico
@@ -49,9 +53,12 @@ type peer struct {
 const maxPairs = 1 << 14
 
 // NewCard returns a Card that applies the costs of nic. It looks up addresses by the function
-// memory.
-func NewCard(nic *NIC, memory Memory) *Card {
-	return &Card{nic: nic, memory: memory, here: make(map[wire.QPN]*pair), peers: make(map[peer]pico), words: newWords(), slots: make([]pico, nic.Atomic.Slots/8)}
+// memory. seed decides which requests stall.
+func NewCard(nic *NIC, memory Memory, seed uint64) *Card {
+	return &Card{
+		nic: nic, memory: memory, here: make(map[wire.QPN]*pair), peers: make(map[peer]pico), words: newWords(),
+		slots: make([]pico, nic.Atomic.Slots/8), stalls: rand.New(rand.NewPCG(seed, 0)),
+	}
 }
 
 // verb returns the costs of a request's opcode.
@@ -67,8 +74,24 @@ func (n *NIC) verb(o wire.Opcode) *Verb {
 	return &n.Send
 }
 
-// Arrive returns the time at which a frame that reaches the NIC at the time `now` takes effect; the
-// caller then passes it to the NIC's state machine. Frames that are not RoCEv2 go to the host's
+// Begin returns the time at which the NIC begins to work on a frame that reaches it at the time
+// `now`. The caller then calls Arrive.
+func (c *Card) Begin(now clock.Time, frame []byte) clock.Time {
+	stall := &c.nic.Stall
+	if stall.Share == 0 || wire.ParseFrame(frame, &c.frame) != nil || !c.frame.BTH.Opcode.Is(wire.OpRequest) {
+		return now
+	}
+	q := c.pair(now, c.frame.BTH.DestQP)
+	at := picoOf(now)
+	if c.stalls.Float64() < stall.Share {
+		at += pico(c.stalls.ExpFloat64() * float64(picoOf(clock.Time(stall.Mean))))
+	}
+	q.stalled = max(q.stalled, at)
+	return q.stalled.time()
+}
+
+// Arrive returns the time at which a frame on which the NIC begins to work at the time `now` takes
+// effect; the caller then passes it to the NIC's state machine. Frames that are not RoCEv2 go to the host's
 // kernel and take no time.
 func (c *Card) Arrive(now clock.Time, frame []byte) clock.Time {
 	f := &c.frame
@@ -150,7 +173,7 @@ func (c *Card) pair(now clock.Time, n wire.QPN) *pair {
 	}
 	if len(c.here) >= maxPairs {
 		t := picoOf(now)
-		maps.DeleteFunc(c.here, func(_ wire.QPN, q *pair) bool { return max(q.work.free, q.requests, q.answers) <= t })
+		maps.DeleteFunc(c.here, func(_ wire.QPN, q *pair) bool { return max(q.work.free, q.stalled, q.requests, q.answers) <= t })
 	}
 	q = new(pair)
 	c.here[n] = q
