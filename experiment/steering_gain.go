@@ -2,6 +2,7 @@ package experiment
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/spf13/pflag"
@@ -13,7 +14,7 @@ var steeringGain = Experiment{
 	Name:     "steering-gain",
 	Short:    "Clover's throughput without steering, with hardened steering and with published steering",
 	Figure:   "SwordBox fig. 5 (success of first attempts), 11 (throughput), 12 (bytes), 13 (p99), 14 (few keys steered)",
-	Examples: []string{"--rows 4,5", "--on rack --rows 4"},
+	Examples: []string{"--rows 4,5", "--rows 4 --switch 'line rate'", "--on rack --rows 4"},
 	Long: func() string {
 		return "In the store Clover a node is one version of a key's value, here of 128 bytes. A write is an append: the CAS that\n" +
 			"puts a new node behind the newest one. A switch that steers sends appends and READs to the newest node of their key\n" +
@@ -31,6 +32,9 @@ var steeringGain = Experiment{
 			"be reused with another version (holes 26 and 29), and no key may have nodes on two memory servers (hole 27). The\n" +
 			"simulator's store keeps to both; a store that `rdmalab clover start` has started does not, and its requests would\n" +
 			"fail.\n\n" +
+			"In the simulator each load is measured behind two switches (column SWITCH; --switch chooses one): one that keeps up\n" +
+			"with every load, and the one of the cost model, by default the authors' middlebox with 24 cores. Each has its own\n" +
+			"measurement without steering, to which its gains refer.\n\n" +
 			cloverColumnsHelp +
 			"\n" +
 			"Numbers in parentheses are the paper's. The paper does not have every number of clients: for the throughput, the\n" +
@@ -40,15 +44,16 @@ var steeringGain = Experiment{
 			"each row by 8, unless --clients is given. On a rack, Clover is started if it does not run, and goes on running. At\n" +
 			"the end the switch gets its earlier program and rules back."
 	},
-	Sim: "20 min, with one load (--rows N) 1 to 4 min", Rack: "2 min", Cost: "connectx5",
+	Sim: "40 min, with one load (--rows N) 2 to 8 min", Rack: "2 min", Cost: "connectx5-dpdk",
 	New: func() Body { return &steeringBody{} },
 }
 
 type steeringBody struct {
-	rows    []int
-	clients int
-	times   times
-	quick   bool
+	rows     []int
+	switches []string
+	clients  int
+	times    times
+	quick    bool
 }
 
 // steeringRow is one load with the paper's values for it.
@@ -61,6 +66,13 @@ type steeringRow struct {
 	// a rack.
 	sim bool
 }
+
+// The switches of steering-gain, as in its column SWITCH. On a rack there is the rack's alone.
+const (
+	atLineRate = "line rate"
+	asModelled = "cost model"
+	ofRack     = "rack"
+)
 
 // smallPool is the number of nodes of a small pool: four for each of the 1,024 keys, and 17 for
 // each of 240 clients, which hold free nodes in stock.
@@ -104,6 +116,7 @@ const rackClients = 16
 
 func (b *steeringBody) Flags(fs *pflag.FlagSet) {
 	fs.IntSliceVar(&b.rows, "rows", nil, "numbers of the loads to measure, as in the list above, separated by commas (default: all)")
+	fs.StringSliceVar(&b.switches, "switch", nil, "with --on sim: switches of the column SWITCH, separated by commas (default \""+atLineRate+","+asModelled+"\")")
 	b.times.flags(fs)
 	fs.IntVar(&b.clients, "clients", 0, fmt.Sprintf("clients of each row, 1 to %d (default: as the row says; on a rack 16)", maxClients))
 }
@@ -125,6 +138,20 @@ func (b *steeringBody) Check(at Place) error {
 			return fmt.Errorf("--rows %d: only the simulator has a small pool of nodes", n)
 		}
 	}
+	if at.On == OnRack {
+		if len(b.switches) > 0 {
+			return errors.New("--switch: a rack has one switch; leave the flag out, or measure with --on sim")
+		}
+		b.switches = []string{ofRack}
+	}
+	if len(b.switches) == 0 {
+		b.switches = []string{atLineRate, asModelled}
+	}
+	for _, s := range b.switches {
+		if at.On != OnRack && s != atLineRate && s != asModelled {
+			return fmt.Errorf("--switch %q: want %q or %q", s, atLineRate, asModelled)
+		}
+	}
 	if b.clients == 0 && at.On == OnRack {
 		b.clients = rackClients
 	}
@@ -138,7 +165,7 @@ func (b *steeringBody) Check(at Place) error {
 }
 
 func (b *steeringBody) Run(ctx context.Context, pl Platform, r *Report) error {
-	r.Columns(append([]Column{{Key: "load", Title: "LOAD", Repeats: true}, {Key: "clients", Title: "CLIENTS", Repeats: true}, {Key: "steer", Title: "STEERING"}},
+	r.Columns(append([]Column{{Key: "load", Title: "LOAD", Repeats: true}, {Key: "clients", Title: "CLIENTS", Repeats: true}, {Key: "switch", Title: "SWITCH", Repeats: true}, {Key: "steer", Title: "STEERING"}},
 		cloverColumns...)...)
 	all := steeringRows()
 	if why := b.LeftOut(pl.On()); why != "" {
@@ -146,15 +173,17 @@ func (b *steeringBody) Run(ctx context.Context, pl Platform, r *Report) error {
 	}
 	total := 0
 	for _, n := range b.rows {
-		total += len(all[n-1].steerings(pl.On()))
+		total += len(b.switches) * len(all[n-1].steerings(pl.On()))
 	}
 	done := 0
 	for _, n := range b.rows {
 		row := &all[n-1]
-		if err := b.row(ctx, pl, r, row, done, total); err != nil {
-			return fmt.Errorf("%s, %w", row.name, err)
+		for _, box := range b.switches {
+			if err := b.row(ctx, pl, r, row, box, done, total); err != nil {
+				return fmt.Errorf("%s, switch: %s, %w", row.name, box, err)
+			}
+			done += len(row.steerings(pl.On()))
 		}
-		done += len(row.steerings(pl.On()))
 	}
 	return nil
 }
@@ -178,9 +207,9 @@ func (r *steeringRow) steerings(on string) []string {
 	return []string{steerNone, Hardened, Published}
 }
 
-// row measures one load with each of its steerings. For the display of progress, total is the
+// row measures one load behind one switch with each of its steerings. For the display of progress, total is the
 // number of measurements of all rows, and before the number of those that have ended.
-func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *steeringRow, before, total int) error {
+func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *steeringRow, box string, before, total int) error {
 	l := row.load
 	if b.clients > 0 {
 		l.Clients = b.clients
@@ -197,15 +226,17 @@ func (b *steeringBody) row(ctx context.Context, pl Platform, r *Report, row *ste
 		if one.Switch.Mode = how; how == steerNone {
 			one.Switch, says = Switch{}, row.plain
 		}
-		r.begin(before+i+1, total, "%s, steering %s", row.name, how)
+		one.Switch.LineRate = box == atLineRate
+		what := fmt.Sprintf("%s, switch: %s, steering %s", row.name, box, how)
+		r.begin(before+i+1, total, "%s", what)
 		res, err := pl.Clover(ctx, one)
 		if err != nil {
 			return fmt.Errorf("steering %s: %w", how, err)
 		}
 		f := figuresOf(&res)
 		r.end("%.3g Mops", f.mops)
-		res.judge(r, b.quick, fmt.Sprintf("%s, steering %s", row.name, how))
-		r.Add(append([]Cell{Label(row.name), Num(float64(l.Clients)), Label(how)}, f.cells(plain, says)...)...)
+		res.judge(r, b.quick, what)
+		r.Add(append([]Cell{Label(row.name), Num(float64(l.Clients)), Label(box), Label(how)}, f.cells(plain, says)...)...)
 		if plain == nil {
 			plain = &f
 		}

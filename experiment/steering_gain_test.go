@@ -26,7 +26,7 @@ func (p *steeredPlatform) Clover(_ context.Context, l Clover) (StoreResult, erro
 
 // On a rack, published steering would make operations fail. It is left out, and the report says so.
 func TestPublishedSteeringIsLeftOutOnARack(t *testing.T) {
-	for on, want := range map[string][]string{OnSim: {"", Hardened, Published}, OnRack: {"", Hardened}} {
+	for on, want := range map[string][]string{OnSim: {"", Hardened, Published, "", Hardened, Published}, OnRack: {"", Hardened}} {
 		p := &steeredPlatform{on: on}
 		b := steeringGain.New().(*steeringBody)
 		b.rows = []int{4}
@@ -45,6 +45,20 @@ func TestPublishedSteeringIsLeftOutOnARack(t *testing.T) {
 		}
 		if r.Err() == nil {
 			t.Errorf("on %s failed operations are no error", on)
+		}
+	}
+}
+
+// A switch that is not known, or one on a rack, which has its own, is refused.
+func TestSwitchesOfSteeringGain(t *testing.T) {
+	for _, c := range []struct {
+		on, box string
+		ok      bool
+	}{{OnSim, "line rate", true}, {OnSim, "cost model", true}, {OnSim, "rack", false}, {OnSim, "", false}, {OnRack, "line rate", false}} {
+		b := steeringGain.New().(*steeringBody)
+		b.switches = []string{c.box}
+		if err := b.Check(Place{On: c.on}); (err == nil) != c.ok || err != nil && !strings.Contains(err.Error(), "--switch") {
+			t.Errorf("%s, %q: %v", c.on, c.box, err)
 		}
 	}
 }

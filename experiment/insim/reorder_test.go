@@ -39,7 +39,9 @@ func TestOrder(t *testing.T) {
 	if s := measure(func(l *experiment.Order) { l.Loss = 1e-4 }); s[0] < 1e-4 || s[0] > 4e-4 {
 		t.Errorf("with losses: %v", s)
 	}
-	if s := measure(func(l *experiment.Order) { l.Mapped, l.Stall = true, cost.Stall{Share: 0.05, Mean: 2 * time.Microsecond} }); s[1] < 0.999 {
+	if s := measure(func(l *experiment.Order) {
+		l.Mapped, l.Stall = true, cost.Stall{Share: 0.05, Mean: 2 * time.Microsecond}
+	}); s[1] < 0.999 {
 		t.Errorf("on one connection: %v", s)
 	}
 }

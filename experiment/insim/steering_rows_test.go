@@ -63,7 +63,7 @@ func TestSteeringRowsDoNotChange(t *testing.T) {
 			t.Parallel()
 			e := named("steering-gain")
 			place := experiment.Place{On: experiment.OnSim}
-			r, err := runWith(t.Context(), &e, &Sim{Cost: model(t, e.Cost)}, place, map[string]string{"rows": row, "for": "200ms"})
+			r, err := runWith(t.Context(), &e, &Sim{Cost: model(t, e.Cost)}, place, map[string]string{"rows": row, "for": "200ms", "switch": "line rate"})
 			if err == nil {
 				err = r.Err()
 			}

@@ -93,7 +93,8 @@ func TestSteeringModes(t *testing.T) {
 	}
 }
 
-// The table has a row for each kind of steering, with the gain over the row without steering.
+// The table has a row for each switch and kind of steering, with the gain over the row without
+// steering behind the same switch. The middlebox is the slower switch.
 func TestSteeringGainRows(t *testing.T) {
 	e := named("steering-gain")
 	place := experiment.Place{On: experiment.OnSim, Quick: true}
@@ -101,7 +102,10 @@ func TestSteeringGainRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(r.Rows) != 5 || r.Rows[0].Cell("gain").Number || cell(r.Rows[1], "gain") <= 0 || r.Rows[4].Cell("steer").Text != experiment.Hardened {
+	if len(r.Rows) != 10 || r.Rows[0].Cell("gain").Number || cell(r.Rows[1], "gain") <= 0 || r.Rows[3].Cell("gain").Number || r.Rows[9].Cell("steer").Text != experiment.Hardened {
+		t.Fatalf("%+v", r.Rows)
+	}
+	if fast, slow := r.Rows[1], r.Rows[4]; fast.Cell("switch").Text != "line rate" || slow.Cell("switch").Text != "cost model" || cell(slow, "mops") >= cell(fast, "mops") {
 		t.Errorf("%+v", r.Rows)
 	}
 }
