@@ -57,6 +57,36 @@ var nicBugs = []planted{
 		"softrnic/device TestAnswersToASuperFrame",
 	},
 	{
+		"engine: packets that the link's MTU no longer holds are sent", "softrnic/engine/address.go",
+		"	return !p.shrunk || f.LenWith(k)-f.Eth.Len() <= p.cfg.LinkMTU",
+		"	return true",
+		"softrnic/engine TestSmallerMTU",
+	},
+	{
+		"engine: an address that is gone ends its connections", "softrnic/engine/rx.go",
+		"e.isMine(destGID(f)) || e.wasMine(f)",
+		"e.isMine(destGID(f))",
+		"softrnic/engine TestAddressesChange",
+	},
+	{
+		"engine: a free entry of the address table can be used", "softrnic/engine/address.go",
+		"	if p.cfg.GIDs[a.SourceGID] == (verbs.GID{}) {",
+		"	if false {",
+		"softrnic/engine TestAddressesChange",
+	},
+	{
+		"host: addresses move up when one is gone", "topo/hostd/liveport.go",
+		"			table[i] = verbs.GID{}\n",
+		"			table = slices.Delete(slices.Clone(table), i, i+1)\n			break\n",
+		"topo/hostd TestAddressTable",
+	},
+	{
+		"cost model: a stalled request lets the next one of its queue pair pass", "softrnic/cost/nic.go",
+		"	q.stalled = max(q.stalled, at)\n",
+		"	q.stalled = at\n",
+		"softrnic/cost TestStall",
+	},
+	{
 		"engine: a refused send completes before those in flight", "softrnic/engine/qp.go",
 		"	if q.ToError(now, out) != nil {\n		return // the queue pair is destroyed\n	}\n	q.e.counters.CqeErr++\n",
 		"	defer q.ToError(now, out)\n	q.e.counters.CqeErr++\n",

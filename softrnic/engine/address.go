@@ -18,8 +18,29 @@ const (
 	udpPortBase  = 0xc000 // the lowest UDP source port
 )
 
-// port is the NIC's port: its addresses, and the routes to other addresses.
-type port struct{ cfg Config }
+// port is the NIC's port: its state, its addresses, and the routes to other addresses.
+type port struct {
+	cfg      Config
+	linkDown bool
+	// shrunk is true once the MTU is not that with which the NIC was made: then the packets of
+	// connected queue pairs may not fit.
+	shrunk bool
+}
+
+// LinkUp returns whether the port has a carrier, as last set by SetLink. A new NIC has one.
+func (p *port) LinkUp() bool { return !p.linkDown }
+
+// SetMTU sets the largest IP packet of the link in bytes. Queue pairs that are connected keep their
+// path MTU; packets that no longer fit are lost, and their senders end with retries exceeded.
+func (p *port) SetMTU(bytes int) {
+	p.shrunk = p.shrunk || bytes < p.cfg.LinkMTU
+	p.cfg.LinkMTU = bytes
+}
+
+// holds reports whether the frame f with packet k fits the link.
+func (p *port) holds(f *wire.Frame, k *wire.Packet) bool {
+	return !p.shrunk || f.LenWith(k)-f.Eth.Len() <= p.cfg.LinkMTU
+}
 
 // route is the resolved path to a peer: all headers in front of the BTH, ready to be copied.
 type route struct {
@@ -54,6 +75,9 @@ func labelPort(label uint32) uint16 { return udpPortBase | (uint16(label&0x3fff)
 func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) {
 	if a.SourceGID < 0 || a.SourceGID >= len(p.cfg.GIDs) {
 		return route{}, verbs.Errorf(op, verbs.ErrInvalid, "source GID index %d; the port has %d", a.SourceGID, len(p.cfg.GIDs))
+	}
+	if p.cfg.GIDs[a.SourceGID] == (verbs.GID{}) {
+		return route{}, verbs.Errorf(op, verbs.ErrInvalid, "source GID index %d is a free entry of the port's table", a.SourceGID)
 	}
 	src, dst := p.cfg.GIDs[a.SourceGID].Addr(), a.DestGID.Addr()
 	if src.Is4() != dst.Is4() {

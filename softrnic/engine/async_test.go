@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"net/netip"
 	"slices"
 	"testing"
 
@@ -53,8 +54,13 @@ var asyncCases = map[verbs.AsyncKind]func(t *testing.T, p *pair){
 			p.settle(t)
 		}
 	},
-	verbs.EventPortErr:     func(_ *testing.T, p *pair) { p.b.e.SetLink(false) },
-	verbs.EventPortActive:  func(_ *testing.T, p *pair) { p.b.e.SetLink(false); p.b.e.SetLink(true) },
+	verbs.EventPortErr:    func(_ *testing.T, p *pair) { p.b.e.SetLink(false) },
+	verbs.EventPortActive: func(_ *testing.T, p *pair) { p.b.e.SetLink(false); p.b.e.SetLink(true) },
+	verbs.EventGIDChange: func(_ *testing.T, p *pair) {
+		gids := append(p.b.e.Config().GIDs, verbs.GIDOf(netip.MustParseAddr("10.0.0.77")))
+		p.b.e.SetGIDs(gids)
+		p.b.e.SetGIDs(gids) // no change
+	},
 	verbs.EventDeviceFatal: func(_ *testing.T, p *pair) { p.b.e.Down() },
 	verbs.EventSRQLimit: func(t *testing.T, p *pair) {
 		srq := newSRQ(t, p.b, verbs.SRQInit{})
@@ -82,7 +88,7 @@ var asyncCases = map[verbs.AsyncKind]func(t *testing.T, p *pair){
 // Each asynchronous event is raised once, by its cause, and names the queue pair or queue that it
 // concerns.
 func TestAsyncEvents(t *testing.T) {
-	for kind := verbs.EventQPFatal; kind <= verbs.EventQPLastWQE; kind++ {
+	for kind := verbs.EventQPFatal; kind <= verbs.EventGIDChange; kind++ {
 		t.Run(kind.String(), func(t *testing.T) {
 			p := newPair(t, nil)
 			drainEvents(p.b.e)

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"math/rand/v2"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
@@ -15,7 +16,6 @@ type Engine struct {
 	events
 	port
 	counters metrics.NIC
-	linkDown bool
 	gsi      *GSI // general services queue pair; nil until the connection manager is used
 
 	rx        receivePath
@@ -87,8 +87,15 @@ func (e *Engine) SetLink(up bool) {
 	e.raise(verbs.AsyncEvent{Kind: kind})
 }
 
-// LinkUp returns whether the port has a carrier, as last set by SetLink. A new NIC has one.
-func (e *Engine) LinkUp() bool { return !e.linkDown }
+// SetGIDs replaces the table of the port's addresses and raises an event. A zero GID is a free entry.
+// Queue pairs that are connected keep their address.
+func (e *Engine) SetGIDs(gids []verbs.GID) {
+	if slices.Equal(e.cfg.GIDs, gids) {
+		return
+	}
+	e.cfg.GIDs = slices.Clone(gids)
+	e.raise(verbs.AsyncEvent{Kind: verbs.EventGIDChange})
+}
 
 // Counters returns the NIC's counters. Only the owner of the engine may use the pointer; other
 // goroutines need a copy.
@@ -100,7 +107,7 @@ func (e *Engine) Config() Config { return e.cfg }
 func (e *Engine) Device() verbs.DeviceAttr {
 	l := e.cfg.Limits
 	return verbs.DeviceAttr{
-		Name: e.cfg.Name, GIDs: append([]verbs.GID(nil), e.cfg.GIDs...), MAC: e.cfg.MAC, LinkMTU: e.cfg.LinkMTU, ActiveMTU: e.activeMTU(),
+		Name: e.cfg.Name, GIDs: append([]verbs.GID(nil), e.cfg.GIDs...), PortDown: e.linkDown, MAC: e.cfg.MAC, LinkMTU: e.cfg.LinkMTU, ActiveMTU: e.activeMTU(),
 		MaxQP: l.QPs, MaxQPWR: l.QPWR, MaxSGE: l.SGE, MaxInline: l.Inline, MaxCQE: l.CQE,
 		MaxSRQ: l.SRQs, MaxAH: l.AHs, MaxRdAtomic: l.RdAtomic,
 		PKeys: append([]uint16(nil), e.cfg.PKeys...), MaxMsgSize: transport.MaxMessage, MaxDM: l.DeviceMemory, MaxAttachments: l.Attachments, MaxGroupQPs: l.GroupQPs,

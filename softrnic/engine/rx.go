@@ -126,7 +126,7 @@ func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	if f.Eth.Dst.IsMulticast() {
 		mine = e.groups.of(f) != nil
 	} else {
-		mine = e.isMine(destGID(f))
+		mine = e.isMine(destGID(f)) || e.wasMine(f)
 	}
 	// The NIC has no address in any VLAN. VLAN 0 means no VLAN: the tag only carries a priority
 	// (IEEE 802.1Q).
@@ -150,6 +150,13 @@ func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 		return false
 	}
 	return true
+}
+
+// wasMine reports whether a packet is for a connected queue pair whose address was removed from the
+// port's table: it goes on with that address.
+func (t *tables) wasMine(f *wire.Frame) bool {
+	qp := t.qps[f.BTH.DestQP]
+	return qp != nil && qp.connected() && qp.route.fromPeer(f)
 }
 
 // accept makes the checks that need a queue pair: its state, its service, its peer and its P_Key.

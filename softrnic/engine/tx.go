@@ -142,7 +142,7 @@ func (t *transmitPath) emit(p *wire.Packet, r *route, out *packetio.Batch, c *me
 func (t *transmitPath) repeat(b []byte) { t.loop.Add(0, append(t.loop.Alloc(len(b)), b...)) }
 
 // transmit builds the frame of one packet in out. A datagram whose address handle was destroyed is
-// not sent.
+// not sent. A packet that does not fit the link is counted, and lost.
 func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 	r := &qp.route
 	port := r.udp.SrcPort
@@ -157,6 +157,10 @@ func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 	}
 	f := e.tx.head(r, port)
 	p.Packet.BTH.PKey = qp.pkey
+	if !r.local && !e.holds(f, &p.Packet) {
+		e.counters.TooLong++
+		return
+	}
 	b := e.tx.emit(&p.Packet, r, out, &e.counters)
 	if r.group && e.groups.byGID[destGID(f)] != nil {
 		e.tx.repeat(b)

@@ -31,8 +31,8 @@ type NIC struct {
 	CqeFlushErr         uint64 `name:"req_cqe_flush_error" help:"work requests completed with a flush error"`
 	CqeErr              uint64 `name:"req_cqe_error" help:"work requests completed with an error other than a flush"`
 
-	GroupReports    uint64 `name:"tx_group_reports" help:"reports of multicast groups sent, by IGMP and MLD"`
-	DatagramTooLong uint64 `name:"tx_datagram_too_long" help:"datagrams not sent because they exceed the MTU of the port"`
+	GroupReports uint64 `name:"tx_group_reports" help:"reports of multicast groups sent, by IGMP and MLD"`
+	TooLong      uint64 `name:"tx_too_long" help:"packets not sent because they exceed the MTU of the port"`
 
 	// Counters of the responder.
 	RcvdMulticast    uint64 `name:"rcvd_multicast" help:"copies of datagrams to multicast groups handed to queue pairs"`

@@ -26,7 +26,7 @@ func checkDatagram(wr *verbs.SendWR) error {
 // MTU of the port completes with success, but is not sent (C10-93.1.1).
 func (u *unreliableSender) packetUD(w *sendWQE, out *Actions) {
 	if w.length > u.mtu {
-		u.env.Counters.DatagramTooLong++
+		u.env.Counters.TooLong++
 		u.completeSend(w, verbs.Success, out)
 		return
 	}

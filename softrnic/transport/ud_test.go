@@ -166,8 +166,8 @@ func TestDatagramMTU(t *testing.T) {
 	a := newUD(t, "a", 1, testQKey)
 	post(t, a, datagramTo(a, a, 1024))
 	post(t, a, datagramTo(a, a, 1025))
-	if len(a.out.Tx) != 1 || len(a.out.Done) != 2 || a.out.Done[1].WC.Status != verbs.Success || a.counters.DatagramTooLong != 1 {
-		t.Errorf("%d packets, %+v, %d too long", len(a.out.Tx), a.out.Done, a.counters.DatagramTooLong)
+	if len(a.out.Tx) != 1 || len(a.out.Done) != 2 || a.out.Done[1].WC.Status != verbs.Success || a.counters.TooLong != 1 {
+		t.Errorf("%d packets, %+v, %d too long", len(a.out.Tx), a.out.Done, a.counters.TooLong)
 	}
 }
 

@@ -70,7 +70,7 @@ func (n *nic) step() Step {
 	if err != nil {
 		g = nil
 	}
-	return Step{n.now, g, &n.out}
+	return Step{n.now, g, &n.out, nil}
 }
 
 // check compares what the manager has with itself.

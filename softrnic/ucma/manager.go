@@ -77,11 +77,13 @@ func New(cfg Config) *Manager {
 }
 
 // Step is the step of the engine in which a command is executed. NIC is the NIC's connection
-// manager; nil if the NIC is down.
+// manager; nil if the NIC is down. Device is what the NIC is like now, because the addresses and the
+// MTU of its port change; nil means as in the step before.
 type Step struct {
-	Now clock.Time
-	NIC *engine.GSI
-	Out *packetio.Batch
+	Now    clock.Time
+	NIC    *engine.GSI
+	Out    *packetio.Batch
+	Device *verbs.DeviceAttr
 }
 
 // call is a Step with the channel to which the program has written the command.
@@ -151,6 +153,9 @@ var commands = map[Op]func(*Manager, call, []byte) (Result, error){
 
 // Execute executes a command. The error is the errno of the command, or one of package verbs.
 func (m *Manager) Execute(s Step, c Command) (Result, error) {
+	if s.Device != nil {
+		m.cfg.Device = *s.Device
+	}
 	ch := m.channels[c.Channel]
 	f := commands[c.Op]
 	switch {

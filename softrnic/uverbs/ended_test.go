@@ -88,7 +88,7 @@ func TestPortOfTheDevice(t *testing.T) {
 	want := uverbs.Port{
 		CapFlags: 1 << 26, MaxMsg: d.MaxMsgSize, GIDs: 2, PKeys: 2, MaxVL: 1,
 		PortState: uverbs.PortState{State: 4, MaxMTU: 5, ActiveMTU: 3},
-		PortLink:  uverbs.PortLink{Width: 1, Speed: 1, Phys: 5, LinkLayer: 2},
+		PortLink:  uverbs.PortLink{Width: 1, Speed: 32, Phys: 5, LinkLayer: 2},
 	}
 	switch d.ActiveMTU {
 	case verbs.MTU2048:

@@ -37,6 +37,7 @@ func Tree(d verbs.DeviceAttr, ifname string) map[string]string {
 	guid := groups(gid[8:])
 	dev := "class/infiniband/" + DeviceName + "/"
 	port := dev + "ports/1/"
+	state := PortOf(&d)
 	t := map[string]string{
 		"class/infiniband_verbs/abi_version":         commandVersion,
 		"class/infiniband_verbs/uverbs0/ibdev":       DeviceName,
@@ -48,8 +49,8 @@ func Tree(d verbs.DeviceAttr, ifname string) map[string]string {
 		dev + "sys_image_guid":                       guid,
 		dev + "node_desc":                            d.Name,
 		dev + "fw_ver":                               "1.0",
-		port + "state":                               "4: ACTIVE",
-		port + "phys_state":                          "5: LinkUp",
+		port + "state":                               state.Text,
+		port + "phys_state":                          state.PhysicalText,
 		port + "link_layer":                          "Ethernet",
 		port + "rate":                                "25 Gb/sec (1X EDR)",
 		port + "cap_mask":                            "0x04010000",
@@ -66,11 +67,27 @@ func Tree(d verbs.DeviceAttr, ifname string) map[string]string {
 		n := strconv.Itoa(i)
 		t[port+"gids/"+n] = groups(g[:])
 		t[port+"gid_attrs/types/"+n] = "RoCE v2"
-		t[port+"gid_attrs/ndevs/"+n] = ifname
+		if g != (verbs.GID{}) {
+			t[port+"gid_attrs/ndevs/"+n] = ifname
+		}
 	}
 	free := strconv.Itoa(len(d.GIDs)) // the first index without an address: libibverbs takes its all-zero GID for a free entry, but reads the type before the GID
 	t[port+"gids/"+free], t[port+"gid_attrs/types/"+free] = groups(make([]byte, len(verbs.GID{}))), "RoCE v2"
 	return t
+}
+
+// PortStatus is the state of a port, in the numbers of ibv_query_port and the texts of sysfs.
+type PortStatus struct {
+	Logical, Physical  uint8
+	Text, PhysicalText string
+}
+
+// PortOf returns the state of the port of a NIC.
+func PortOf(d *verbs.DeviceAttr) PortStatus {
+	if d.PortDown {
+		return PortStatus{1, 3, "1: DOWN", "3: Disabled"}
+	}
+	return PortStatus{4, 5, "4: ACTIVE", "5: LinkUp"}
 }
 
 // groups formats a GID or a GUID as sysfs does.

@@ -16,7 +16,7 @@ var (
 	asyncNames = [...]string{
 		"QP fatal error", "QP request error", "QP access error", "communication established", "send queue drained",
 		"CQ error", "port active", "port error", "device fatal error",
-		"SRQ limit reached", "last WQE reached",
+		"SRQ limit reached", "last WQE reached", "GID table change",
 	}
 )
 

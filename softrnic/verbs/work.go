@@ -234,6 +234,8 @@ const (
 	// EventQPLastWQE: a queue pair has entered the error state, and takes no more receives from its
 	// shared receive queue.
 	EventQPLastWQE
+	// EventGIDChange: the table of the port's addresses has changed.
+	EventGIDChange
 )
 
 // AsyncEvent is an event that belongs to no work request.

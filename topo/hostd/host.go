@@ -33,9 +33,6 @@ import (
 	"github.com/rdmalab/rdmalab/topo/nl"
 )
 
-// linkPoll is the interval at which the daemon checks the carrier of its port.
-const linkPoll = 100 * time.Millisecond
-
 // Config says which host of which rack the daemon serves.
 type Config struct {
 	// Dir is the rack's state folder (rackfile.Paths.Dir). Name is the name of the host in the rack's
@@ -59,12 +56,13 @@ type port interface {
 	LinkUp() bool
 }
 
-// nics are the NICs of a host, which share its port.
+// nics are the NICs of a host, which share its port, and what keeps them like the interface.
 type nics struct {
 	dev *device.Device
 	// The 1RMA NIC, and the socket through which programs use it; nil if the rack has none.
 	solo     *onermahost.NIC
 	programs *socket.Server
+	shown    *livePort
 }
 
 type Host struct {
@@ -143,7 +141,7 @@ func (h *Host) open() (err error) {
 		return err
 	}
 	h.installTears()
-	h.wg.Go(h.watchLink)
+	h.wg.Go(func() { h.shown.follow(h.stop) })
 	h.ctl, err = control.Serve(rackfile.Paths{Dir: h.cfg.Dir}.Socket(h.cfg.Name), h.routes())
 	return err
 }
@@ -234,6 +232,17 @@ func (h *Host) openNIC() error {
 		return errors.Join(err, waiter.Close(), link.Close())
 	}
 	h.port = link
+	h.shown = &livePort{
+		log: h.log, ifname: h.cfg.Ifname, real: h.cfg.open == nil, link: link, dev: h.dev, most: h.rack.LinkMTU,
+		files: sysfs{dir: rackfile.Paths{Dir: h.cfg.Dir}.VerbsTree(h.self.Name)},
+	}
+	var has nl.Port
+	if h.shown.real {
+		if has, err = nl.ReadPort(h.cfg.Ifname); err != nil {
+			return err
+		}
+	}
+	h.shown.table = newAddressTable(mac, gids, has.Addrs)
 	h.base = h.dev.Context()
 	return h.upOneRMA()
 }
@@ -308,19 +317,6 @@ func (h *Host) address(to string) (netip.Addr, error) {
 		err = control.Errorf(http.StatusNotFound, "%v", err)
 	}
 	return a, err
-}
-
-func (h *Host) watchLink() {
-	tick := time.NewTicker(linkPoll)
-	defer tick.Stop()
-	for {
-		h.dev.SetLink(h.port.LinkUp())
-		select {
-		case <-h.stop:
-			return
-		case <-tick.C:
-		}
-	}
 }
 
 // Close ends the host: first the application, then the listeners, then the NIC.

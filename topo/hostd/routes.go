@@ -149,15 +149,17 @@ func (h *Host) Status() Status {
 	}
 	h.app.describe(&st)
 	st.Programs, st.Shared, st.Quotas, st.Refusals = h.ipc.Clients(), h.ipc.Shared(), h.ipc.Quotas(), h.ipc.Refusals()
-	nic := NICStatus{State: StateDown, MAC: h.self.MAC.String(), MTU: h.rack.LinkMTU, Port: h.port.Info(), Addresses: []string{}}
+	nic := NICStatus{State: StateDown, MAC: h.self.MAC.String(), Port: h.port.Info(), Addresses: []string{}}
 	h.dev.With(func(e *engine.Engine) {
 		if e.IsUp() {
 			nic.State = StateUp
 		}
-		nic.Link = e.LinkUp()
+		nic.Link, nic.MTU = e.LinkUp(), e.Config().LinkMTU
 		st.Objects = e.Objects()
 		for _, g := range e.Config().GIDs {
-			nic.Addresses = append(nic.Addresses, g.String())
+			if g != (verbs.GID{}) {
+				nic.Addresses = append(nic.Addresses, g.String())
+			}
 		}
 		rings := engine.RingQPNs(e)
 		for _, q := range e.QPs() {

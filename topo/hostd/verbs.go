@@ -15,7 +15,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
-	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -23,7 +22,7 @@ import (
 func (h *Host) serveVerbs() (err error) {
 	spin := cmp.Or(h.self.Spin, -1) // no spinning by default
 	paths := rackfile.Paths{Dir: h.cfg.Dir}
-	if err := writeTree(paths.VerbsTree(h.self.Name), uverbs.Tree(h.base.Device(), h.cfg.Ifname)); err != nil {
+	if err := h.shown.write(); err != nil {
 		return err
 	}
 	if err := link(filepath.Base(paths.VerbsLibrary()), paths.VerbsPreload(h.self.Name)); err != nil {
@@ -73,20 +72,6 @@ func limitsOf(q rackfile.Quota) serve.Limits {
 		Bytes:   q.Memory, QueueBytes: q.QueueMemory, DeviceBytes: q.DeviceMemory, SharedBytes: q.Shared,
 		Reserve: q.Reserve, ReservedDevice: LockTable,
 	}
-}
-
-// writeTree writes the files by which unmodified RDMA programs find the NIC.
-func writeTree(dir string, files map[string]string) error {
-	for name, content := range files {
-		name = filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			return fmt.Errorf("files of the NIC: %w", err)
-		}
-		if err := os.WriteFile(name, []byte(content+"\n"), 0o644); err != nil {
-			return fmt.Errorf("files of the NIC: %w", err)
-		}
-	}
-	return nil
 }
 
 // connectionsOf returns the connection manager for a program. The rack's description names its

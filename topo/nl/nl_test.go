@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink"
 	"go.uber.org/goleak"
@@ -149,6 +150,57 @@ func TestUpDownKeepsAddresses(t *testing.T) {
 	}
 	if err := errors.Join(DeleteLink(a, "p0"), DeleteLink(a, "p0")); err != nil {
 		t.Errorf("delete twice: %v", err)
+	}
+}
+
+// Watch reports changes of MTU and addresses, which ReadPort then returns.
+func TestWatch(t *testing.T) {
+	a, b := pair(t)
+	if err := Connect(End{Netns: a, Name: "p0"}, End{Netns: b, Name: "rack0"}, 4200); err != nil {
+		t.Fatal(err)
+	}
+	err := Do(b, func() error {
+		stop, seen, ended := make(chan struct{}), make(chan struct{}, 64), make(chan error, 1)
+		begun := make(chan struct{})
+		go func() { // subscriptions are of the namespace of the thread that makes them
+			ended <- Do(b, func() error {
+				close(begun)
+				return Watch(stop, func() { seen <- struct{}{} })
+			})
+		}()
+		<-begun
+		l, err := byName("rack0")
+		if err != nil {
+			return err
+		}
+		for _, mtu := range []int{1500, 1400, 1300} { // the first may come before the subscription
+			if err := netlink.LinkSetMTU(l, mtu); err != nil {
+				return err
+			}
+			select {
+			case <-seen:
+			case <-time.After(200 * time.Millisecond):
+				continue
+			}
+			break
+		}
+		if err := netlink.AddrAdd(l, addr(netip.MustParsePrefix("10.9.0.7/24"))); err != nil {
+			return err
+		}
+		select {
+		case <-seen:
+		case <-time.After(5 * time.Second):
+			t.Error("a new address is not reported")
+		}
+		p, err := ReadPort("rack0")
+		if err != nil || p.MTU >= 4200 || !slices.Contains(p.Addrs, netip.MustParseAddr("10.9.0.7")) {
+			t.Errorf("%+v, %v", p, err)
+		}
+		close(stop)
+		return <-ended
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -12,7 +12,7 @@
 
 static struct ibv_context *ctx;
 static struct ibv_pd *pd;
-static int wrong;
+static int __attribute__((unused)) wrong;
 
 // expect counts what is not as it is to be.
 #define expect(c, ...) do { if (!(c)) { wrong++; printf("wrong: " __VA_ARGS__); printf(" (%s:%d)\n", __FILE__, __LINE__); } } while (0)

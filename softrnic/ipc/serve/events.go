@@ -25,7 +25,7 @@ func (s *pump) hear(ev verbs.AsyncEvent) (taken bool) {
 		of = s.cqs[ev.CQ]
 	case verbs.EventSRQLimit:
 		of = s.srqs[ev.SRQ]
-	case verbs.EventPortActive, verbs.EventPortErr, verbs.EventDeviceFatal:
+	case verbs.EventPortActive, verbs.EventPortErr, verbs.EventDeviceFatal, verbs.EventGIDChange:
 		s.note(heard{ev: ev, all: len(s.ports)})
 		return false
 	default:

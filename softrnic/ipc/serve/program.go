@@ -416,13 +416,15 @@ func (p *program) queryPort(a uverbs.PortArgs) (result, error) {
 		return result{}, unix.EINVAL
 	}
 	const (
-		active, linkUp, ethernet = 4, 5, 2
-		ipBased                  = 1 << 26
+		ethernet  = 2
+		ipBased   = 1 << 26
+		oneX, edr = 1, 32 // 25 Gb/s, as the file rate says (uverbs.Tree)
 	)
 	d := p.c.ctx.Device()
+	state := uverbs.PortOf(&d)
 	return answer(uverbs.Port{
 		CapFlags: ipBased, MaxMsg: d.MaxMsgSize, GIDs: uint32(len(d.GIDs) + 1), PKeys: uint16(len(d.PKeys)), MaxVL: 1,
-		PortState: uverbs.PortState{State: active, MaxMTU: cm.MTUCode(verbs.MTU4096), ActiveMTU: cm.MTUCode(d.ActiveMTU)},
-		PortLink:  uverbs.PortLink{Width: 1, Speed: 1, Phys: linkUp, LinkLayer: ethernet},
+		PortState: uverbs.PortState{State: state.Logical, MaxMTU: cm.MTUCode(verbs.MTU4096), ActiveMTU: cm.MTUCode(d.ActiveMTU)},
+		PortLink:  uverbs.PortLink{Width: oneX, Speed: edr, Phys: state.Physical, LinkLayer: ethernet},
 	}), nil
 }

@@ -79,7 +79,8 @@ func stepOf(now clock.Time, e *engine.Engine, out *packetio.Batch) ucma.Step {
 	if err != nil {
 		g = nil // the NIC is down
 	}
-	return ucma.Step{Now: now, NIC: g, Out: out}
+	device := e.Device()
+	return ucma.Step{Now: now, NIC: g, Out: out, Device: &device}
 }
 
 // owns reports whether a queue pair belongs to the process whose librdmacm uses x.

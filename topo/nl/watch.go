@@ -1,0 +1,73 @@
+package nl
+
+import (
+	"net/netip"
+
+	"github.com/vishvananda/netlink"
+)
+
+// Port is what programs see of an interface besides its carrier.
+type Port struct {
+	MTU   int
+	Addrs []netip.Addr
+}
+
+// ReadPort returns the MTU and the addresses of an interface in the process's namespace. The error is
+// fs.ErrNotExist if there is none.
+func ReadPort(ifname string) (p Port, err error) {
+	link, err := LinkByName("", ifname)
+	if err != nil {
+		return p, err
+	}
+	list, err := Addrs("", ifname)
+	for _, a := range list {
+		p.Addrs = append(p.Addrs, a.Addr())
+	}
+	p.MTU = link.MTU
+	return p, err
+}
+
+// Watch calls changed after changes of interfaces and addresses in the process's namespace, until
+// stop closes or the kernel has lost changes because too many came at once. changed is called by one
+// goroutine at a time.
+func Watch(stop <-chan struct{}, changed func()) error {
+	done := make(chan struct{})
+	links, addrs := make(chan netlink.LinkUpdate, 16), make(chan netlink.AddrUpdate, 16)
+	if err := netlink.LinkSubscribe(links, done); err != nil {
+		close(done)
+		return opError(err, "watch interfaces")
+	}
+	if err := netlink.AddrSubscribe(addrs, done); err != nil {
+		close(done)
+		drain(links)
+		return opError(err, "watch addresses")
+	}
+	// The subscriptions end when their channels are closed, and may wait to send until then.
+	defer func() {
+		close(done)
+		drain(links)
+		drain(addrs)
+	}()
+	for {
+		select {
+		case <-stop:
+			return nil
+		case _, ok := <-links:
+			if !ok {
+				return nil
+			}
+		case _, ok := <-addrs:
+			if !ok {
+				return nil
+			}
+		}
+		changed()
+	}
+}
+
+func drain[T any](ch <-chan T) {
+	go func() {
+		for range ch {
+		}
+	}()
+}
