@@ -2,9 +2,13 @@ package scenario
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/cloversteer"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -43,5 +47,38 @@ func TestPlantedSharedTailIsCaught(t *testing.T) {
 		if found := err != nil || len(h.damage) > 0; found != (o.number == 46) {
 			t.Errorf("hole %d: %v %v", o.number, err, h.damage)
 		}
+	}
+}
+
+// Hole 32 is found when it is planted: a switch that sends a retransmitted append where its client
+// named breaks a chain, under published rules as well.
+func TestPlantedResentAppendIsCaught(t *testing.T) {
+	t.Parallel()
+	i := slices.IndexFunc(steerHoles(), func(o hole) bool { return o.number == 32 })
+	o := steerHoles()[i]
+	o.params = holeParams
+	type request struct {
+		port int
+		psn  wire.PSN
+	}
+	seen := map[request]bool{}
+	e := newEnv(Scenario{}, 1, Options{Wrap: func(name string, n simnet.Node) simnet.Node {
+		if name != rackfile.SwitchName {
+			return n
+		}
+		return &badSwitch{Node: n, in: func(port int, f *wire.Frame) (bool, bool) {
+			if f.BTH.Opcode != wire.RCCmpSwap {
+				return false, false
+			}
+			r := request{port, f.BTH.PSN}
+			again := seen[r]
+			seen[r] = true
+			return false, again
+		}}
+	}})
+	h := &holeRun{hole: &o, env: e, mode: recordedPublished, seen: make([]int, holeClients)}
+	err := h.play()
+	if e.finish(); err != nil || len(h.damage) == 0 {
+		t.Errorf("%v, damage: %v", err, h.damage)
 	}
 }

@@ -13,8 +13,9 @@
 //     Only the address is rewritten (holes 26, 27).
 //   - A READ of a node in the table of history is steered to the tail of its key, even if the node
 //     belongs to another key by now (hole 33).
-//   - A retransmission is recognised by its PSN, changes no table (hole 25), and is forwarded to
-//     the address that its client named (hole 32).
+//   - A retransmission is recognised by its PSN, changes no table (hole 25), and is sent to the
+//     address to which its first copy went, as the paper's draft says (hole 32). The switch remembers
+//     that of the last 128 PSNs of each connection.
 //   - Answers are forwarded unchanged. They show which appends need no repair.
 //   - If an append has no answer for Config.Repair, the control plane repairs it: it sends the
 //     append again, with the same operands, on a switch's connection to the server (holes 30 and

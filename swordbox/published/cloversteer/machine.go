@@ -24,6 +24,10 @@ import (
 // the newer one replaces the older one.
 const history = 1 << 18
 
+// remembered is the number of requests of a connection whose steering is remembered for their
+// retransmissions. In the paper's draft, a queue pair has 128 requests in flight.
+const remembered = 128
+
 // Stats counts what a Machine did.
 type Stats struct {
 	Nodes          uint64 `name:"nodes" help:"data WRITEs of nodes"`
@@ -31,7 +35,8 @@ type Stats struct {
 	SteeredAppends uint64 `name:"appends_steered" help:"appends sent to the newest node of their key instead of the node that the client named"`
 	Reads          uint64 `name:"reads" help:"READs of nodes in the table of history"`
 	SteeredReads   uint64 `name:"reads_steered" help:"READs sent to the newest node of their key instead of the node that the client named"`
-	Repeated       uint64 `name:"retransmissions" help:"retransmissions, forwarded to the address that the client named"`
+	Repeated       uint64 `name:"retransmissions" help:"retransmissions of requests; they change no table"`
+	Reapplied      uint64 `name:"retransmissions_steered" help:"retransmissions sent again to the node to which the first copy was steered"`
 	Repairs        uint64 `name:"repairs" help:"transmissions of unanswered appends by the control plane"`
 	Repaired       uint64 `name:"chains_repaired" help:"repaired appends that had been lost"`
 	Whole          uint64 `name:"chains_whole" help:"repaired appends that had arrived: only their answers were lost"`
@@ -78,10 +83,24 @@ type was struct {
 	key  uint64
 }
 
-// flow holds the last data WRITE of a connection.
+// flow holds the last data WRITE of a connection, and where its last requests went.
 type flow struct {
+	last node
+	// steered says where appends and READs went. The index is the PSN modulo remembered.
+	steered [remembered]steered
+}
+
+// node is a data WRITE.
+type node struct {
 	written bool
 	key, va uint64
+}
+
+// steered is the transformation of a request: the client named asked, and the switch sent the request
+// to the address `to`. Both are equal if the request was not steered.
+type steered struct {
+	psn       wire.PSN
+	asked, to uint64
 }
 
 var (
@@ -141,8 +160,7 @@ func slab(n uint32) bool {
 
 func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
 	if s.Class == conntrack.Duplicate {
-		m.stats.Repeated++
-		return pipeline.Forward()
+		return m.again(c, s.Flow, &p.Frame)
 	}
 	if s.Class == conntrack.New {
 		s.Flow.Advance(s.Span)
@@ -161,31 +179,65 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *p
 	f := &p.Frame
 	switch f.BTH.Opcode {
 	case wire.RCWriteOnly, wire.RCWriteFirst: // a machine that ignored WRITE_FIRST would have hole 37
-		m.write(w, f)
+		m.write(&w.last, f)
 	case wire.RCCmpSwap:
-		v := m.swap(c, w, r, f)
-		if s.Class == conntrack.New && w.written {
+		asked := f.AtomicETH.VA
+		v := m.swap(c, &w.last, r, f)
+		*w.at(f.BTH.PSN) = steered{f.BTH.PSN, asked, f.AtomicETH.VA}
+		if s.Class == conntrack.New && w.last.written {
 			m.remember(c.Now, s.Flow, r.Server, f)
 		}
 		return v
 	case wire.RCReadRequest:
-		return m.read(c, r, f)
+		asked := f.RETH.VA
+		v := m.read(c, r, f)
+		*w.at(f.BTH.PSN) = steered{f.BTH.PSN, asked, f.RETH.VA}
+		return v
 	default:
 	}
 	return pipeline.Forward()
 }
 
-func (m *Machine) write(w *flow, f *wire.Frame) {
+func (w *flow) at(psn wire.PSN) *steered { return &w.steered[psn%remembered] }
+
+// again handles a retransmission. It changes no table, and sends the request where its first copy
+// went (hole 32). A retransmission that the switch does not remember goes where its client named:
+// after a restart of the switch, when later requests have taken its place, and for a part of a READ
+// of several packets (hole 37).
+func (m *Machine) again(c *pipeline.Ctx, r *conntrack.Flow, f *wire.Frame) pipeline.Verdict {
+	m.stats.Repeated++
+	va := &f.RETH.VA
+	switch f.BTH.Opcode {
+	case wire.RCCmpSwap:
+		va = &f.AtomicETH.VA
+	case wire.RCReadRequest:
+	default:
+		return pipeline.Forward()
+	}
+	w, ok := r.Ext.(*flow)
+	if !ok {
+		return pipeline.Forward()
+	}
+	t := w.at(f.BTH.PSN)
+	if t.psn != f.BTH.PSN || t.asked != *va || t.to == t.asked {
+		return pipeline.Forward()
+	}
+	m.stats.Reapplied++
+	*va = t.to
+	return note(c, f, t.asked, t.to)
+}
+
+func (m *Machine) write(w *node, f *wire.Frame) {
 	key, ok := layout.KeyOf(f.Payload)
 	if !ok || !slab(f.RETH.Length) {
 		return
 	}
 	m.stats.Nodes++
-	*w = flow{true, key, f.RETH.VA}
+	*w = node{true, key, f.RETH.VA}
 	*m.was(f.RETH.VA) = was{true, f.RETH.VA, key}
 }
 
-func (m *Machine) swap(c *pipeline.Ctx, w *flow, r *rules.Rule, f *wire.Frame) pipeline.Verdict {
+func (m *Machine) swap(c *pipeline.Ctx, w *node, r *rules.Rule, f *wire.Frame) pipeline.Verdict {
 	if !w.written || !r.HasKey(w.key) {
 		return pipeline.Forward()
 	}
