@@ -45,6 +45,9 @@ func holeScenarios() []Scenario {
 			for _, h := range holes() {
 				errs = append(errs, h.run(e))
 			}
+			for i := range unscriptedHoles {
+				unscriptedHoles[i].note(e)
+			}
 			return errors.Join(errs...)
 		},
 	}}
