@@ -1,7 +1,10 @@
 # rdmalab. `make help` lists what there is; every target is what CI runs, too.
 
 SHELL := /bin/sh
-GO    ?= go
+# GO is the Go command: of PATH or, as sudo's path often lacks it, of where Go is usually unpacked.
+ifeq ($(origin GO),undefined)
+GO    := $(or $(shell command -v go 2>/dev/null),$(firstword $(wildcard /usr/local/go/bin/go /usr/lib/go/bin/go /snap/bin/go)),go)
+endif
 # All commands build in one way, as bin/rdmalab is built, so that none compiles again what another has compiled. Only the race detector
 # needs cgo.
 export GOFLAGS     := $(strip $(filter-out -trimpath,$(GOFLAGS)) -trimpath)
@@ -21,7 +24,7 @@ RACE := $(shell command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>
 # and tests start many.
 export GORACE ?= atexit_sleep_ms=100
 
-RACK      ?= default
+RACK      ?= $(or $(RDMALAB_RACK),default)
 RACKFILE  ?=
 SEEDS     ?= 1000
 FUZZTIME  ?= 30s
@@ -111,6 +114,7 @@ $(VERBSLIB): $(VERBSSRC)
 
 .PHONY: build
 build: ## build bin/rdmalab, one static binary
+	@command -v $(GO) >/dev/null || { echo "no $(GO) in this path: write make build as your user, then sudo bin/rdmalab up; or sudo make up GO=/path/to/go" >&2; exit 1; }
 	@$(MAKE) --no-print-directory verbs >/dev/null 2>&1 || echo "bin/rdmalab is built without the library for unmodified RDMA programs: make verbs says why"
 	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o bin/rdmalab ./cmd/rdmalab
 
