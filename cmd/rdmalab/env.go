@@ -33,6 +33,7 @@ func envCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			warnNoLibrary(cmd.ErrOrStderr(), env)
 			if shared {
 				env = append(env, uverbs.EnvMemory+"="+uverbs.SharedMemory)
 			}

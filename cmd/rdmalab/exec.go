@@ -47,6 +47,11 @@ func execCmd() *cobra.Command {
 					return err
 				}
 			}
+			if args[0] != rackfile.SwitchName && checkHost(r.Spec, args[0]) == nil {
+				if env, err := r.ProgramEnv(args[0], ""); err == nil {
+					warnNoLibrary(cmd.ErrOrStderr(), env)
+				}
+			}
 			code, err := r.Exec(args[0], program)
 			switch {
 			case err != nil && code != 0:
