@@ -22,6 +22,7 @@ type dumpFlags struct {
 	all, timeOfDay bool
 	verify         bool
 	dissector      bool
+	ladder         bool
 }
 
 func dumpCmd() *cobra.Command {
@@ -38,6 +39,9 @@ func dumpCmd() *cobra.Command {
 			"packet.\n\n" +
 			"The exit status is 1 if a file is damaged (dump ends there), if the decoders differ, or if a RoCEv2 packet, printed\n" +
 			"or not, is malformed or has a wrong ICRC.\n\n" +
+			"With --ladder dump draws an arrow for each packet, between lifelines of hosts and switch. PSNs are relative to the\n" +
+			"first of the connection. An x ends the arrow of a lost packet, === is a packet that is sent again (\"again: #3, for\n" +
+			"#5\": the first was packet 3, packet 5 is the NAK that asks for it, or the lost copy).\n\n" +
 			"With --dissector dump prints a program in Lua by which Wireshark and tshark show messages of 1RMA, the protocol of\n" +
 			"NICs without connections (SIGCOMM 2020).",
 		Example: "  rdmalab capture -w trace.pcapng --for 10s && rdmalab dump trace.pcapng\n" +
@@ -45,6 +49,7 @@ func dumpCmd() *cobra.Command {
 			"  rdmalab dump -o json trace.pcapng | jq -r 'select(.aeth) | .aeth.syndrome'   # the syndrome of each AETH\n" +
 			"  rdmalab dump --verify --bad trace.pcapng\n" +
 			"  rdmalab capture -w - | rdmalab dump --commented -\n" +
+			"  rdmalab dump --ladder --host 10.77.0.2 trace.pcapng\n" +
 			"  rdmalab dump --dissector > onerma.lua && tshark -X lua_script:onerma.lua -r trace.pcapng",
 		Args: func(cmd *cobra.Command, files []string) error {
 			if flags.dissector {
@@ -62,6 +67,9 @@ func dumpCmd() *cobra.Command {
 				return err
 			}
 			config.JSON = wantJSON(cmd)
+			if flags.ladder {
+				return runLadder(cmd, config, files)
+			}
 			return runDump(cmd, config, files)
 		},
 	}
@@ -77,6 +85,7 @@ func dumpCmd() *cobra.Command {
 	f.BoolVar(&flags.verify, "verify", false, "decode every packet by gopacket too, and report fields on which the two decoders differ")
 	f.BoolVar(&flags.timeOfDay, "time-of-day", false, "print times of day (UTC) instead of seconds since the file's first packet; no effect with -o json, which has date and time")
 	f.BoolVar(&flags.dissector, "dissector", false, "print a dissector of 1RMA messages for Wireshark and tshark, and read no file")
+	f.BoolVar(&flags.ladder, "ladder", false, "draw a ladder: a lifeline for each host and the switch, an arrow for each packet")
 	completeFlag(cmd, "opcode", opcodeNames)
 	outputFlag(cmd)
 	return cmd

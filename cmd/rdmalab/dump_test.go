@@ -122,3 +122,19 @@ func TestDumpDissector(t *testing.T) {
 		}
 	}
 }
+
+func TestDumpLadder(t *testing.T) {
+	file := golden + "nak_atomic_rkey.pcap"
+	stdout, stderr, err := runDumpCmd(nil, "--ladder", file)
+	lines := strings.Split(stdout, "\n")
+	if err != nil || len(lines) != 4 || !strings.Contains(lines[1], "|------->|  +0 RC_FETCH_ADD") ||
+		!strings.Contains(lines[2], "|<-------|  +0 RC_ACK") || !strings.HasSuffix(lines[2], "NAK_REM_ACCESS") ||
+		!strings.HasPrefix(stderr, "2 RoCEv2 packets: 2 good") {
+		t.Errorf("%v\n%s%s", err, stdout, stderr)
+	}
+	for _, args := range [][]string{{file, file}, {file, "-o", "json"}, {file, "--time-of-day"}, {file, "--all"}} {
+		if stdout, _, err := runDumpCmd(nil, append([]string{"--ladder"}, args...)...); err == nil || stdout != "" {
+			t.Errorf("%v: error %v, output %q", args, err, stdout)
+		}
+	}
+}

@@ -21,6 +21,9 @@ type Config struct {
 	// results differ, like Frame of package softrnic/capture/crosscheck. It is called for every packet
 	// that was captured completely.
 	Verify func(frame []byte) error
+	// Each, if not nil, gets every packet that Filter selects, instead of a line on the output. The
+	// record is valid until Each returns; an error ends Dump, which returns it.
+	Each func(r *Record) error
 }
 
 // Stats counts packets, including those that are not printed.
@@ -142,6 +145,9 @@ func (d *Dumper) print(r *Record, name string) (err error) {
 		return nil
 	}
 	d.Stats.Shown++
+	if d.config.Each != nil {
+		return d.config.Each(r)
+	}
 	if d.config.JSON {
 		d.buf, err = r.appendJSON(d.buf[:0], name)
 	} else {
