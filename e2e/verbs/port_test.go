@@ -86,7 +86,7 @@ var _ = Describe("the port of a host", Ordered, func() {
 		var r fixture.Result
 		Eventually(ended).WithTimeout(60 * time.Second).Should(Receive(&r))
 		Expect(r.Code).NotTo(BeZero(), r.String())
-		Expect(r.Stdout + r.Stderr).To(ContainSubstring("Failed status 12"), "IBV_WC_RETRY_EXC_ERR")
+		Expect(r.Stdout+r.Stderr).To(ContainSubstring("Failed status 12"), "IBV_WC_RETRY_EXC_ERR")
 		Expect(rack.Counters("cn0")["tx_too_long"]).NotTo(BeZero())
 		stop()
 		again := server("-n", "1000")
