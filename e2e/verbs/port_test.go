@@ -35,7 +35,7 @@ var _ = Describe("the port of a host", Ordered, func() {
 		const active, speed = "active, mtu 4096", "speed 32 x 1"
 		Eventually(lines).WithTimeout(20 * time.Second).Should(ContainElement(And(HavePrefix(active+", "+speed), Not(ContainSubstring("10.77.0.200")))))
 		sysfs := func(file string) string {
-			return strings.TrimSpace(string(rack.OK("exec", "cn0", "--", "sh", "-c", "cat $SYSFS_PATH/class/infiniband/rxe0/ports/1/"+file)))
+			return strings.TrimSpace(rack.OK("exec", "cn0", "--", "sh", "-c", "cat $SYSFS_PATH/class/infiniband/rxe0/ports/1/"+file))
 		}
 		Expect(sysfs("rate")).To(Equal("25 Gb/sec (1X EDR)"))
 		for _, c := range []struct {
@@ -43,8 +43,10 @@ var _ = Describe("the port of a host", Ordered, func() {
 			event, state string // "" means none
 			file, holds  string
 		}{
-			{[]string{"link", "cn0", "down"}, "event 10 of port 1", "down, ", "state", "1: DOWN"},
+			{[]string{"link", "cn0", "down"}, "event 10 of port 1", "down, ", "phys_state", "2: Polling"},
 			{[]string{"link", "cn0", "up"}, "event 9 of port 1", active, "state", "4: ACTIVE"},
+			{[]string{"exec", "cn0", "--", "ip", "link", "set", "rack0", "down"}, "event 10 of port 1", "down, ", "phys_state", "3: Disabled"},
+			{[]string{"exec", "cn0", "--", "ip", "link", "set", "rack0", "up"}, "event 9 of port 1", active, "phys_state", "5: LinkUp"},
 			{[]string{"exec", "cn0", "--", "ip", "link", "set", "rack0", "mtu", "1500"}, "", "active, mtu 1024", "phys_state", "5: LinkUp"},
 			{[]string{"exec", "cn0", "--", "ip", "link", "set", "rack0", "mtu", "4200"}, "", active, "phys_state", "5: LinkUp"},
 			{[]string{"exec", "cn0", "--", "ip", "addr", "add", "10.77.0.200/24", "dev", "rack0"}, "event 18 of port 1", "3=::ffff:10.77.0.200", "gids/3", "0000:0000:0000:0000:0000:ffff:0a4d:00c8"},

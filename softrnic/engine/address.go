@@ -22,6 +22,7 @@ const (
 type port struct {
 	cfg      Config
 	linkDown bool
+	disabled bool
 	// shrunk is true once the MTU is not that with which the NIC was made: then the packets of
 	// connected queue pairs may not fit.
 	shrunk bool
@@ -29,6 +30,10 @@ type port struct {
 
 // LinkUp returns whether the port has a carrier, as last set by SetLink. A new NIC has one.
 func (p *port) LinkUp() bool { return !p.linkDown }
+
+// SetEnabled sets whether the port's interface is switched on. Without that it has no carrier either,
+// which SetLink says.
+func (p *port) SetEnabled(on bool) { p.disabled = !on }
 
 // SetMTU sets the largest IP packet of the link in bytes. Queue pairs that are connected keep their
 // path MTU; packets that no longer fit are lost, and their senders end with retries exceeded.

@@ -107,7 +107,7 @@ func (e *Engine) Config() Config { return e.cfg }
 func (e *Engine) Device() verbs.DeviceAttr {
 	l := e.cfg.Limits
 	return verbs.DeviceAttr{
-		Name: e.cfg.Name, GIDs: append([]verbs.GID(nil), e.cfg.GIDs...), PortDown: e.linkDown, MAC: e.cfg.MAC, LinkMTU: e.cfg.LinkMTU, ActiveMTU: e.activeMTU(),
+		Name: e.cfg.Name, GIDs: append([]verbs.GID(nil), e.cfg.GIDs...), PortDown: e.linkDown, PortDisabled: e.disabled, MAC: e.cfg.MAC, LinkMTU: e.cfg.LinkMTU, ActiveMTU: e.activeMTU(),
 		MaxQP: l.QPs, MaxQPWR: l.QPWR, MaxSGE: l.SGE, MaxInline: l.Inline, MaxCQE: l.CQE,
 		MaxSRQ: l.SRQs, MaxAH: l.AHs, MaxRdAtomic: l.RdAtomic,
 		PKeys: append([]uint16(nil), e.cfg.PKeys...), MaxMsgSize: transport.MaxMessage, MaxDM: l.DeviceMemory, MaxAttachments: l.Attachments, MaxGroupQPs: l.GroupQPs,

@@ -84,8 +84,11 @@ type PortStatus struct {
 
 // PortOf returns the state of the port of a NIC.
 func PortOf(d *verbs.DeviceAttr) PortStatus {
-	if d.PortDown {
+	switch {
+	case d.PortDisabled:
 		return PortStatus{1, 3, "1: DOWN", "3: Disabled"}
+	case d.PortDown:
+		return PortStatus{1, 2, "1: DOWN", "2: Polling"}
 	}
 	return PortStatus{4, 5, "4: ACTIVE", "5: LinkUp"}
 }

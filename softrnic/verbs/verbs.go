@@ -66,8 +66,8 @@ type DeviceAttr struct {
 	// GIDs is the table of the port's addresses. A zero GID is a free entry: an address that was
 	// removed leaves one, so that the others keep their indexes.
 	GIDs []GID
-	// PortDown is true while the port has no carrier.
-	PortDown bool
+	// PortDown is true while the port has no carrier, PortDisabled if it is switched off.
+	PortDown, PortDisabled bool
 	// MAC address of the port, and MTU of the link in bytes.
 	MAC     wire.MAC
 	LinkMTU int

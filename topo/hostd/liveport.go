@@ -141,6 +141,7 @@ func (p *livePort) read() {
 	}
 	p.table.update(now.Addrs)
 	p.dev.With(func(e *engine.Engine) {
+		e.SetEnabled(now.Up)
 		e.SetMTU(min(now.MTU, p.link.Info().MTU, p.most))
 		e.SetGIDs(p.table.gids)
 	})

@@ -8,6 +8,7 @@ import (
 
 // Port is what programs see of an interface besides its carrier.
 type Port struct {
+	Up    bool // the administrative state
 	MTU   int
 	Addrs []netip.Addr
 }
@@ -23,7 +24,7 @@ func ReadPort(ifname string) (p Port, err error) {
 	for _, a := range list {
 		p.Addrs = append(p.Addrs, a.Addr())
 	}
-	p.MTU = link.MTU
+	p.Up, p.MTU = link.Up, link.MTU
 	return p, err
 }
 
