@@ -210,8 +210,7 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 	if tombstone {
 		r.N = 1
 	}
-	asked := false
-	for {
+	for asked, awaited := false, false; ; {
 		spare := c.spare[class]
 		i := c.choose(near, spare)
 		if asked && i < 0 {
@@ -226,6 +225,14 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 			}
 			l.Version, c.front[class] = l.Version.Pace(c.front[class])
 			return l, nil
+		}
+		if !awaited && c.gc.brings(class) {
+			// Only a server with much to do has not answered yet: another request would make it slower.
+			awaited = true
+			if err := c.awaitReport(deadline); err != nil {
+				return layout.Location{}, err
+			}
+			continue
 		}
 		a, err := c.ask(&r, deadline)
 		if err != nil {

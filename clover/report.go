@@ -1,6 +1,7 @@
 package clover
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
@@ -76,6 +77,11 @@ func (g *reports) answered(seq uint32) {
 		g.busy, g.heard = false, true
 		g.drop(g.batch)
 	}
+}
+
+// brings returns true if a report is in flight whose answer will bring nodes of a class.
+func (g *reports) brings(class layout.Class) bool {
+	return g.busy && g.request.Want > 0 && g.request.Class == class
 }
 
 // abandon is called when the connection to the metadata server has failed, before the client
@@ -198,6 +204,17 @@ func (c *session) hear() {
 	}
 	c.spare[c.gc.request.Class] = append(c.spare[c.gc.request.Class], a.Locations[:a.N]...)
 	c.renew(c.gc.sent, &a)
+}
+
+// awaitReport waits for the answer to the report in flight, and reads it. It also returns if the
+// connection to the metadata server has failed, so that there will be no answer.
+func (c *session) awaitReport(deadline clock.Time) error {
+	err := c.fab.Until(deadline, func() bool { return !c.gc.busy || !c.fab.Connected(c.meta) })
+	c.hear()
+	if errors.Is(err, verbs.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // over reports whether the NIC has done with a request, so that its buffer can be used again.

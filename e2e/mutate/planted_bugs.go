@@ -405,6 +405,12 @@ var cloverBugs = []planted{
 		"clover TestEpochsWaitForReports",
 	},
 	{
+		"clover: a client asks for nodes that the answer to its report will bring", "clover/report.go",
+		"	return g.busy && g.request.Want > 0 && g.request.Class == class",
+		"	return false",
+		"experiment/insim TestOneMetadataThread",
+	},
+	{
 		"clover: a forgotten report holds no epoch back", "clover/report.go",
 		" && (g.oldest == 0 || g.oldest == epoch)",
 		"",
