@@ -98,24 +98,14 @@ help: ## list the targets
 	@echo
 	@echo "  variables: RACK=$(RACK) RACKFILE=$(RACKFILE) SEEDS=$(SEEDS) FEW=$(FEW) FUZZTIME=$(FUZZTIME) BENCH=$(BENCH) BENCHTIME=$(BENCHTIME) COUNT=$(COUNT) PKG=$(PKG)"
 
-# VERBSLIB is preloaded into unmodified RDMA programs. It needs a C compiler and the headers of the kernel; a bin/rdmalab that is built
-# without it runs everything else.
-VERBSLIB := softrnic/uverbs/preload/lib/librdmalab-verbs.so
-VERBSSRC := $(wildcard softrnic/uverbs/shim/*.[ch])
-VERBSCC  := $(shell command -v gcc || command -v clang || command -v cc)
-
 .PHONY: verbs
-verbs: $(VERBSLIB) ## the library for unmodified RDMA programs, which bin/rdmalab carries (C compiler, linux-libc-dev)
-
-$(VERBSLIB): $(VERBSSRC)
-	@[ -n "$(VERBSCC)" ] || { echo "no C compiler: install gcc (package gcc)" >&2; exit 1; }
-	@[ -e /usr/include/rdma/ib_user_verbs.h ] || { echo "no /usr/include/rdma/ib_user_verbs.h: install the kernel's headers (package linux-libc-dev)" >&2; exit 1; }
-	@$(VERBSCC) -O2 -Wall -Wextra -Werror -shared -fPIC -nostdlib -o $@.new $(filter %.c,$^) && mv $@.new $@
+verbs: ## the library for unmodified RDMA programs, if its C sources have changed (gcc, gcc-aarch64-linux-gnu, linux-libc-dev)
+	@softrnic/uverbs/preload/build
 
 .PHONY: build
 build: ## build bin/rdmalab, one static binary
 	@command -v $(GO) >/dev/null || { echo "no $(GO) in this path: write make build as your user, then sudo bin/rdmalab up; or sudo make up GO=/path/to/go" >&2; exit 1; }
-	@$(MAKE) --no-print-directory verbs >/dev/null 2>&1 || echo "bin/rdmalab is built without the library for unmodified RDMA programs: make verbs says why"
+	@softrnic/uverbs/preload/build >/dev/null 2>&1 || echo "the library for unmodified RDMA programs has changed, and is not built for every processor: make verbs says why"
 	@CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS)' -o bin/rdmalab ./cmd/rdmalab
 
 .PHONY: up
@@ -343,6 +333,8 @@ sim: build ## the transport scenario over SEEDS seeds in virtual time; SEED=n re
 check: fmt-check lint ## what must hold before a commit: format, vet, lint, tidy modules, layering, generated documents
 	@$(GO) vet ./...
 	@$(GO) mod tidy -diff
+	@CGO_ENABLED=0 GOARCH=arm64 $(GO) build -o /dev/null ./cmd/rdmalab
+	@softrnic/uverbs/preload/build --check
 	@$(GO) test -count=1 ./e2e/layering
 	@$(GO) test -count=1 ./cmd/rdmalab -run '^TestReference$$' -docs check
 

@@ -16,5 +16,5 @@ func warnNoLibrary(w io.Writer, env []string) {
 			return
 		}
 	}
-	fmt.Fprintln(w, "no library for libibverbs programs in this rdmalab: they find no device; in a clone, `make build` builds it in")
+	fmt.Fprintln(w, "this rdmalab has no library for libibverbs programs on this processor, so they find no device: use one for amd64 or arm64")
 }

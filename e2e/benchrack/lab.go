@@ -92,7 +92,7 @@ func newLab(ctx context.Context, b bench, boot string, cpus int, kvm bool) ([]st
 func (l *lab) files(boot string) ([]image.File, error) {
 	lib, ok := preload.Library()
 	if !ok {
-		return nil, errors.New("no library for unmodified programs was built: `make verbs` says why")
+		return nil, errors.New("there is no library for unmodified programs on this processor")
 	}
 	description, err := l.rack.Encode()
 	if err != nil {

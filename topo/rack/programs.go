@@ -47,7 +47,7 @@ func (r *Rack) ProgramEnv(host, preloaded string) ([]string, error) {
 }
 
 // placeLibrary writes the preloaded library for unmodified programs to path. It returns false if
-// this rdmalab was built without the library.
+// there is none for this processor.
 func placeLibrary(path string) (bool, error) {
 	lib, ok := preload.Library()
 	if !ok {

@@ -1,6 +1,6 @@
-// Package preload contains the library that is preloaded into unmodified RDMA programs (folder shim
-// beside it), as `make verbs` has built it. If this program was built without the library, or with
-// one for another processor, Library returns false.
+// Package preload contains the library that is preloaded into unmodified RDMA programs, for amd64 and
+// arm64. Its C sources are in folder shim beside it; `make verbs` builds it. On other processors,
+// Library returns false.
 package preload
 
 import (
@@ -10,17 +10,16 @@ import (
 	"runtime"
 )
 
-// Name is the name of the library's file in folder lib.
-const Name = "librdmalab-verbs.so"
-
 //go:embed lib
 var files embed.FS
 
-// Library returns the bytes of the library. It returns false if the library was not built before
-// this program was built, or if it was built for another processor than this program.
-func Library() ([]byte, bool) {
-	b, err := files.ReadFile("lib/" + Name)
-	if err != nil || !runsOn(b, runtime.GOARCH) {
+// Library returns the bytes of the library for the processor of this program. It returns false if
+// there is none.
+func Library() ([]byte, bool) { return libraryOf(runtime.GOARCH) }
+
+func libraryOf(arch string) ([]byte, bool) {
+	b, err := files.ReadFile("lib/librdmalab-verbs-" + arch + ".so")
+	if err != nil || !runsOn(b, arch) {
 		return nil, false
 	}
 	return b, true
