@@ -14,6 +14,8 @@ BIN   := $(CURDIR)/.bin
 GOLANGCI_VERSION  := v2.15.0
 GOFUMPT_VERSION   := v0.12.0
 BENCHSTAT_VERSION := v0.0.0-20260908200009-22c9c6c9d4da
+NFPM_VERSION      := v2.43.0
+CYCLONEDX_VERSION := v1.9.0
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X main.version=$(VERSION)
@@ -406,6 +408,10 @@ bench-rxe: build ## perftest, unmodified, over a stock kernel's NIC and over thi
 	@mkdir -p out && $(GO) build -o out/benchrack ./e2e/benchrack && CGO_ENABLED=0 $(GO) build -trimpath -o out/guest ./e2e/interop/guest && \
 	  out/benchrack -rxe -rounds $(ROUNDS) -only '$(ONLY)' $(if $(KVM),-kvm) $(if $(CPUS),-cpus $(CPUS)) -o out/bench-rxe.txt
 
+.PHONY: release
+release: $(BIN)/nfpm $(BIN)/cyclonedx-gomod ## binaries for amd64 and arm64, .deb, .rpm, lists of modules and checksums, in out/release
+	@packaging/release
+
 .PHONY: clean
 clean: ## remove what make made
 	@rm -rf bin out
@@ -416,3 +422,7 @@ $(BIN)/gofumpt:
 	@GOBIN=$(BIN) $(GO) install mvdan.cc/gofumpt@$(GOFUMPT_VERSION)
 $(BIN)/benchstat:
 	@GOBIN=$(BIN) $(GO) install golang.org/x/perf/cmd/benchstat@$(BENCHSTAT_VERSION)
+$(BIN)/nfpm:
+	@GOBIN=$(BIN) $(GO) install github.com/goreleaser/nfpm/v2/cmd/nfpm@$(NFPM_VERSION)
+$(BIN)/cyclonedx-gomod:
+	@GOBIN=$(BIN) $(GO) install github.com/CycloneDX/cyclonedx-gomod/cmd/cyclonedx-gomod@$(CYCLONEDX_VERSION)
