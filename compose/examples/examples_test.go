@@ -253,6 +253,29 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
+// step is a step of a workflow or of an action.
+type step struct {
+	Name, Uses, Run, Shell string
+	Env                    map[string]string
+}
+
+// rackCommands checks that each step has an action or commands, and that the commands of rdmalab in
+// them exist. It returns how many there are.
+func rackCommands(t *testing.T, file string, steps []step) (n int) {
+	t.Helper()
+	command := regexp.MustCompile(`sudo (?:--preserve-env=\S+ )?rdmalab ([^&|\n]*)`)
+	for _, s := range steps {
+		if (s.Uses == "") == (s.Run == "") {
+			t.Errorf("%s: step %+v: want uses or run", file, s)
+		}
+		for _, m := range command.FindAllStringSubmatch(s.Run, -1) {
+			checkCommand(t, file, strings.Fields(m[1])[:1])
+			n++
+		}
+	}
+	return n
+}
+
 // The commands of the workflow are commands of the program.
 func TestWorkflow(t *testing.T) {
 	b, err := os.ReadFile("rack-in-ci.yaml")
@@ -260,32 +283,81 @@ func TestWorkflow(t *testing.T) {
 		t.Fatal(err)
 	}
 	var w struct {
-		Jobs map[string]struct {
-			RunsOn string `yaml:"runs-on"`
-			Steps  []struct{ Name, Uses, Run string }
-		}
+		Jobs map[string]struct{ Steps []step }
 	}
 	if err := yaml.Unmarshal(b, &w); err != nil {
 		t.Fatal(err)
 	}
-	command := regexp.MustCompile(`sudo rdmalab ([^&|\n]*)`)
 	n := 0
 	for _, job := range w.Jobs {
-		for _, s := range job.Steps {
-			if (s.Uses == "") == (s.Run == "") {
-				t.Errorf("step %+v: want uses or run", s)
-			}
-			for _, m := range command.FindAllStringSubmatch(s.Run, -1) {
-				args := strings.Fields(m[1])
-				if i := slices.Index(args, "--"); i >= 0 {
-					args = args[:i]
-				}
-				checkCommand(t, "rack-in-ci.yaml", args[:1])
-				n++
-			}
+		n += rackCommands(t, "rack-in-ci.yaml", job.Steps)
+	}
+	if n < 5 {
+		t.Errorf("%d commands of the rack, want at least 5", n)
+	}
+}
+
+// The steps of the action end with a rack that is up, here with a sudo that only runs the program,
+// and with the build that this test has.
+func TestAction(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("a rack needs root; run the test with sudo")
+	}
+	b, err := os.ReadFile("../../action.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var a struct{ Runs struct{ Steps []step } }
+	if err := yaml.Unmarshal(b, &a); err != nil {
+		t.Fatal(err)
+	}
+	if n := rackCommands(t, "action.yml", a.Runs.Steps); n != 2 {
+		t.Errorf("%d commands of the rack, want 2", n)
+	}
+	home := t.TempDir()
+	file := filepath.Join(home, "rack.yaml")
+	write := func(name, text string) string {
+		path := filepath.Join(home, name)
+		if err := os.WriteFile(path, []byte(text), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("rack.yaml", "name: action-test\nhosts: [{name: cn0, role: compute}, {name: ms0, role: memory}]\n")
+	write("sudo", "#!/bin/sh\nexec \"$@\"\n")
+	build := exec.Command("go", "build", "-o", filepath.Join(home, "rdmalab"), "../../cmd/rdmalab")
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	env := append(os.Environ(), "PATH="+home+":"+os.Getenv("PATH"), "RDMALAB_RACK=action-test",
+		"GITHUB_STEP_SUMMARY="+filepath.Join(home, "summary"), "GITHUB_ENV="+filepath.Join(home, "env"))
+	t.Cleanup(func() {
+		down := exec.Command(filepath.Join(home, "rdmalab"), "--rack", "action-test", "down")
+		if out, err := down.CombinedOutput(); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
+	for _, s := range a.Runs.Steps {
+		if s.Run != "" && s.Shell != "bash" {
+			t.Errorf("%s: a step of an action needs its shell", s.Name)
 		}
 	}
-	if n < 6 {
-		t.Errorf("%d commands of the rack, want at least 6", n)
+	for _, s := range a.Runs.Steps[2:] { // without those that install Go and rdmalab
+		c := exec.Command("bash", "-e", "-o", "pipefail", "-c", s.Run)
+		c.Dir, c.Env = home, env
+		for k, v := range s.Env {
+			v = strings.ReplaceAll(v, "${{ inputs.rack-file }}", file)
+			c.Env = append(c.Env, k+"="+strings.ReplaceAll(v, "${{ inputs.bundles }}", "out/bundles"))
+		}
+		if out, err := c.CombinedOutput(); err != nil {
+			t.Fatalf("%s: %v\n%s", s.Name, err, out)
+		}
+	}
+	summary, err := os.ReadFile(filepath.Join(home, "summary"))
+	if err != nil || !strings.Contains(string(summary), `rack "action-test" is up`) {
+		t.Errorf("the summary says %q, %v", summary, err)
+	}
+	if kept, err := os.ReadFile(filepath.Join(home, "env")); err != nil || !strings.Contains(string(kept), "RDMALAB_BUNDLES="+home) {
+		t.Errorf("the environment of later steps has %q, %v", kept, err)
 	}
 }
