@@ -83,8 +83,8 @@ func TestALossIsKnownWhereverTheRestartedServerDies(t *testing.T) {
 // ms1 does not answer for some time while the restarted metadata server reads the old records there. The
 // metadata server does not come up without them: all keys would be "not found".
 func TestOldRecordsAreNotLeftOut(t *testing.T) {
-	for k := range 12 {
-		testOldRecords(t, time.Duration(k+1)*20*time.Millisecond)
+	for k := range 20 {
+		testOldRecords(t, time.Duration(k+1)*80*time.Millisecond)
 	}
 }
 
