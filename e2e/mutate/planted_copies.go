@@ -156,7 +156,7 @@ var copiesBugs = []planted{
 		"clover/meta copies: a restarted metadata server forgets the marks of old copies", "clover/meta/load.go",
 		"s.memory[i].marked = super.View",
 		"s.memory[i].marked = 0",
-		"clover TestALossIsKnownWhereverTheRestartedServerDies",
+		"clover/meta TestMarksInSuperblocks",
 	},
 	{
 		"clover/meta copies: old records that cannot be read are left out", "clover/meta/view.go",
