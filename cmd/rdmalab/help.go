@@ -29,7 +29,7 @@ func helpGroups() []helpGroup {
 		}},
 		{"Look:", []*cobra.Command{topCmd(), captureCmd(), dumpCmd(), countersCmd(), profileCmd(), switchCmd(), bundleCmd()}},
 		{"Work:", append(work, withBundle(runCmd()), experimentCmd(), cniCmd())},
-		{lastGroup, []*cobra.Command{simCmd(), rednCmd(), versionCmd()}},
+		{lastGroup, []*cobra.Command{simCmd(), rednCmd(), validateCmd(), graphCmd(), versionCmd()}},
 	}
 }
 
