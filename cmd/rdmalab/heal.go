@@ -22,18 +22,18 @@ func healCmd() *cobra.Command {
 	var all bool
 	var link string
 	cmd := &cobra.Command{
-		Use:   "heal [ID… | --link HOST | --all]",
+		Use:   "heal [ID… | HOST… | --link HOST | --all]",
 		Short: "End fault rules: by name, of a link, or all",
-		Long: "heal ends fault rules of `rdmalab inject` and of the rack file. Give the names of the rules (f1, f2), or --link HOST\n" +
-			"for all rules of a host: those on its link, and the rule of kind tear, which tears copies in its memory. Without\n" +
-			"names and --link, heal ends all rules, and the partition that `rdmalab partition` has made.\n\n" +
+		Long: "heal ends fault rules of `rdmalab inject` and of the rack file. Give the names of the rules (f1, f2), or a host's\n" +
+			"name, with or without --link, for all rules of the host: those on its link, and the rule of kind tear, which tears\n" +
+			"copies in its memory. Without names, heal ends all rules, and the partition that `rdmalab partition` has made.\n\n" +
 			"heal does not undo other faults: `rdmalab restart` starts a crashed host or NIC, `rdmalab resume` ends a hang, and\n" +
 			"`rdmalab link HOST up` restores a link that was cut. heal prints the names of the rules that it has ended or,\n" +
 			"with --link, --all or nothing, how many rules in force it has ended. It fails at the first name that no rule has; the\n" +
 			"rules named before it are ended.",
 		Example: "  rdmalab inject loss 10% --link cn0   # prints the name of the rule, for example f1\n" +
 			"  rdmalab heal f1\n" +
-			"  rdmalab heal --link cn0\n" +
+			"  rdmalab heal cn0\n" +
 			"  rdmalab heal --all",
 		ValidArgsFunction: everyArgument(faultIDs),
 		RunE: func(cmd *cobra.Command, ids []string) error {
@@ -85,10 +85,13 @@ func (h *healer) some(ctx context.Context, ids []string) error {
 	for _, id := range ids {
 		err := h.one(ctx, id)
 		var answered *control.Error
-		if errors.As(err, &answered) && answered.Status == http.StatusNotFound {
+		none := errors.As(err, &answered) && answered.Status == http.StatusNotFound
+		switch {
+		case none && checkHost(h.rack, id) == nil:
+			err = h.link(ctx, id)
+		case none:
 			err = fmt.Errorf("%w; `rdmalab faults` lists them", err)
-		}
-		if err == nil {
+		case err == nil:
 			err = say(h.cmd, "healed %s", id)
 		}
 		if err != nil {

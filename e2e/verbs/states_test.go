@@ -46,7 +46,8 @@ var _ = Describe("a C program over states and events", Ordered, func() {
 
 	It("gets the events of faults from outside with their numbers", func() {
 		out := filepath.Join(GinkgoT().TempDir(), "out")
-		stop := rack.Start("exec", "cn0", "--", "sh", "-c", "timeout 100 "+states+" watch >"+out)
+		stop := rack.Start("exec", "cn0", "--", "sh", "-c", "timeout 100 "+states+" watch >"+out+"; echo ended $? >>"+out)
+		defer stop()
 		lines := func() []string {
 			b, _ := os.ReadFile(out) // there is none at first
 			return strings.Split(string(b), "\n")
@@ -67,6 +68,6 @@ var _ = Describe("a C program over states and events", Ordered, func() {
 			rack.OK(f.fault...)
 			Eventually(func() []string { return lines()[seen:] }).WithTimeout(20 * time.Second).Should(ContainElement(f.event))
 		}
-		Expect(stop()).To(fixture.HaveExited(0))
+		Eventually(lines).WithTimeout(20 * time.Second).Should(ContainElement("ended 0"))
 	})
 })
