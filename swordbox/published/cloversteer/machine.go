@@ -288,7 +288,7 @@ func (m *Machine) Spec() pipeline.Part {
 			{Name: "published tails", Width: 1 + 64, Entries: len(m.tails)},
 			{Name: "published history", Width: 1 + 64 + 64, Entries: history},
 			{Name: "published last writes", Width: 1 + 64 + 64, Entries: connections},
-			{Name: "published steered requests", Width: 24 + 64 + 64, Entries: connections * remembered, Each: remembered},
+			{Name: "published requests", Width: 24 + 64 + 64, Entries: connections * remembered, Each: remembered},
 			{Name: "published open appends", Width: 32 + 24 + 128 + 28*8 + 64, Entries: maxOpen},
 		},
 		Needs: []pipeline.Need{
