@@ -195,7 +195,7 @@ scenarios: $(SIMBUILT) ## the scenarios in virtual time, SEEDS seeds each from F
 SEARCHED := neighbour:400 rules:2000 first-rules:3500 long-rules:3000 behind:400
 
 .PHONY: sweep
-sweep: $(SIMBUILT) ## the seeds of the scenarios behind those of make test, up to SEEDS, and all schedules of planned
+sweep: $(SIMBUILT) ## the seeds of the scenarios behind those of make test, up to SEEDS, all schedules of planned, steering-rows unless ROWS=no
 	@$(MAKE) --no-print-directory scenarios FROM=$$(( $(FEW) + 1 )) SEEDS=$$(( $(SEEDS) - $(FEW) ))
 	@for s in $(SEARCHED); do $(SIM) planned --setup $${s%:*} --schedules $${s#*:} || exit 1; done
 	@$(SIM) planned --first 2 --seeds 15 --schedules 400
@@ -203,8 +203,12 @@ sweep: $(SIMBUILT) ## the seeds of the scenarios behind those of make test, up t
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./redn
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -run 'FillAndEmpty|EpochsDoNotGoBack|SparseLeavesGiveRoomBack|ProgramsOfClientsThatHaveGone|RandomTraffic' ./clover ./sherman ./store/nictable ./softrnic/transport
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./sim/scenario
-	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 3h -run SteeringRowsDoNotChange ./experiment/insim
+	@$(if $(filter no,$(ROWS)),echo "left out, because it takes an hour: make steering-rows",$(MAKE) --no-print-directory steering-rows)
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -run 'NothingLeaks|ScribbledRings|HostileConnections' ./softrnic/ipc
+
+.PHONY: steering-rows
+steering-rows: ## rows of steering-gain, 200 ms of virtual time each, against testdata/steering-gain.csv of experiment/insim (an hour)
+	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 3h -run SteeringRowsDoNotChange ./experiment/insim
 
 .PHONY: constructs
 constructs: ## the constructs of redn on a device in real time, 100,000 random inputs each, with and without polling
