@@ -203,7 +203,7 @@ sweep: $(SIMBUILT) ## the seeds of the scenarios behind those of make test, up t
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./redn
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -run 'FillAndEmpty|EpochsDoNotGoBack|SparseLeavesGiveRoomBack|ProgramsOfClientsThatHaveGone|RandomTraffic' ./clover ./sherman ./store/nictable ./softrnic/transport
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h ./sim/scenario
-	@$(if $(filter no,$(ROWS)),echo "left out, because it takes an hour: make steering-rows",$(MAKE) --no-print-directory steering-rows)
+	@$(if $(filter no,$(ROWS)),echo "left out: make steering-rows takes an hour",$(MAKE) --no-print-directory steering-rows)
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -run 'NothingLeaks|ScribbledRings|HostileConnections' ./softrnic/ipc
 
 .PHONY: steering-rows
