@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -27,11 +28,8 @@ func runLadder(cmd *cobra.Command, config dump.Config, files []string) error {
 		return err
 	}
 	broken := dumpFile(cmd, d, files[0])
-	if err := model.WriteText(cmd.OutOrStdout()); err != nil {
+	if err := errors.Join(model.WriteText(cmd.OutOrStdout()), broken); err != nil {
 		return err
-	}
-	if broken != nil {
-		return broken
 	}
 	if _, err := fmt.Fprintln(cmd.ErrOrStderr(), &d.Stats); err != nil {
 		return err

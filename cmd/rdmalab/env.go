@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs/preload"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
@@ -33,7 +34,8 @@ func envCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			warnNoLibrary(cmd.ErrOrStderr(), env)
+			_, has := preload.Library()
+			warnNoLibrary(cmd.ErrOrStderr(), has)
 			if shared {
 				env = append(env, uverbs.EnvMemory+"="+uverbs.SharedMemory)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs/preload"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
@@ -47,10 +48,9 @@ func execCmd() *cobra.Command {
 					return err
 				}
 			}
-			if args[0] != rackfile.SwitchName && checkHost(r.Spec, args[0]) == nil {
-				if env, err := r.ProgramEnv(args[0], ""); err == nil {
-					warnNoLibrary(cmd.ErrOrStderr(), env)
-				}
+			if checkHost(r.Spec, args[0]) == nil {
+				_, has := preload.Library()
+				warnNoLibrary(cmd.ErrOrStderr(), has)
 			}
 			code, err := r.Exec(args[0], program)
 			switch {

@@ -3,15 +3,12 @@ package main
 import (
 	"strings"
 	"testing"
-
-	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 )
 
 func TestNoLibraryIsSaid(t *testing.T) {
 	var with, without strings.Builder
-	warnNoLibrary(&with, []string{rackfile.EnvVerbs + "=/s", uverbs.EnvTree + "=/t"})
-	warnNoLibrary(&without, []string{rackfile.EnvVerbs + "=/s"})
+	warnNoLibrary(&with, true)
+	warnNoLibrary(&without, false)
 	if with.String() != "" {
 		t.Errorf("with the library: %q", with.String())
 	}

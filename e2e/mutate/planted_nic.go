@@ -70,7 +70,7 @@ var nicBugs = []planted{
 	},
 	{
 		"engine: a free entry of the address table can be used", "softrnic/engine/address.go",
-		"	if p.cfg.GIDs[a.SourceGID] == (verbs.GID{}) {",
+		"	if p.cfg.GIDs[a.SourceGID].IsZero() {",
 		"	if false {",
 		"softrnic/engine TestAddressesChange",
 	},

@@ -64,24 +64,17 @@ var _ = Describe("the port of a host", Ordered, func() {
 	})
 
 	It("ends a connection whose packets no longer fit, and makes the next one shorter", func() {
-		server := func(flags ...string) (stop func() fixture.Result) {
-			return rack.Start(append([]string{"exec", "ms0", "--", "ib_write_bw", "-d", "rxe0", "-x", "0"}, flags...)...)
-		}
-		client := func(flags ...string) fixture.Result {
-			return rack.Run(append(append([]string{"exec", "cn0", "--", "timeout", "60", "ib_write_bw", "-d", "rxe0", "-x", "0"}, flags...), rack.Host("ms0").IPv4)...)
-		}
-		stop := server("-D", "30")
+		long := meeting{server: "ib_write_bw -R -F -D 30", client: "ib_write_bw -R -F -D 30 SERVER"}
 		ended := make(chan fixture.Result, 1)
 		go func() {
 			defer GinkgoRecover()
-			var r fixture.Result
-			for range 50 { // until the server listens
-				if r = client("-D", "30"); !strings.Contains(r.Stdout+r.Stderr, "Couldn't connect") {
-					break
+			for range 20 {
+				client, _ := long.attempt(rack)
+				if !strings.Contains(client.Stdout+client.Stderr, fixture.PerftestTooEarly) {
+					ended <- client
+					return
 				}
-				time.Sleep(100 * time.Millisecond)
 			}
-			ended <- r
 		}()
 		Eventually(func() uint64 { return rack.Counters("cn0")["sent_pkts"] }).WithTimeout(20 * time.Second).Should(BeNumerically(">", 1000))
 		rack.OK("exec", "cn0", "--", "ip", "link", "set", "rack0", "mtu", "1500")
@@ -90,9 +83,6 @@ var _ = Describe("the port of a host", Ordered, func() {
 		Expect(r.Code).NotTo(BeZero(), r.String())
 		Expect(r.Stdout+r.Stderr).To(ContainSubstring("Failed status 12"), "IBV_WC_RETRY_EXC_ERR")
 		Expect(rack.Counters("cn0")["tx_too_long"]).NotTo(BeZero())
-		stop()
-		again := server("-n", "1000")
-		defer again()
-		Eventually(func() int { return client("-n", "1000").Code }).WithTimeout(60 * time.Second).Should(BeZero())
+		meeting{"ib_write_bw -R -F -n 1000", "ib_write_bw -R -F -n 1000 SERVER", "#bytes"}.run(rack)
 	})
 })

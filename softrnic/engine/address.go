@@ -23,8 +23,7 @@ type port struct {
 	cfg      Config
 	linkDown bool
 	disabled bool
-	// shrunk is true once the MTU is not that with which the NIC was made: then the packets of
-	// connected queue pairs may not fit.
+	// shrunk is true once the MTU has fallen: then the packets of connected queue pairs may not fit.
 	shrunk bool
 }
 
@@ -81,7 +80,7 @@ func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) 
 	if a.SourceGID < 0 || a.SourceGID >= len(p.cfg.GIDs) {
 		return route{}, verbs.Errorf(op, verbs.ErrInvalid, "source GID index %d; the port has %d", a.SourceGID, len(p.cfg.GIDs))
 	}
-	if p.cfg.GIDs[a.SourceGID] == (verbs.GID{}) {
+	if p.cfg.GIDs[a.SourceGID].IsZero() {
 		return route{}, verbs.Errorf(op, verbs.ErrInvalid, "source GID index %d is a free entry of the port's table", a.SourceGID)
 	}
 	src, dst := p.cfg.GIDs[a.SourceGID].Addr(), a.DestGID.Addr()

@@ -57,7 +57,7 @@ func digits(b []byte) (uint64, error) {
 
 // noAddress returns an error if gid is zero: then the peer was started without a GID index.
 func noAddress(gid verbs.GID) error {
-	if gid == (verbs.GID{}) {
+	if gid.IsZero() {
 		return fmt.Errorf("the peer gave no GID: start it with a GID index (-g of ibv_*_pingpong, -x of perftest)")
 	}
 	return nil

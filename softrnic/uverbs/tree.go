@@ -67,7 +67,7 @@ func Tree(d verbs.DeviceAttr, ifname string) map[string]string {
 		n := strconv.Itoa(i)
 		t[port+"gids/"+n] = groups(g[:])
 		t[port+"gid_attrs/types/"+n] = "RoCE v2"
-		if g != (verbs.GID{}) {
+		if !g.IsZero() {
 			t[port+"gid_attrs/ndevs/"+n] = ifname
 		}
 	}

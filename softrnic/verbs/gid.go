@@ -19,6 +19,9 @@ func (g GID) Addr() netip.Addr { return netip.AddrFrom16(g).Unmap() }
 
 func (g GID) String() string { return g.Addr().String() }
 
+// IsZero reports whether g is no address, as in a free entry of a port's table.
+func (g GID) IsZero() bool { return g == GID{} }
+
 func (g GID) IsMulticast() bool { return g.Addr().IsMulticast() }
 
 // MulticastQPN is the destination queue pair number of datagrams to a group (IBTA 10.5.2/qpn).

@@ -53,13 +53,13 @@ func (p *addressTable) update(addrs []netip.Addr) {
 		if slices.Contains(table, g) {
 			continue
 		}
-		if free := slices.Index(table, verbs.GID{}); free >= 0 {
+		if free := slices.IndexFunc(table, verbs.GID.IsZero); free >= 0 {
 			table[free] = g
 		} else if len(table) < maxAddresses {
 			table = append(table, g)
 		}
 	}
-	for len(table) > 0 && table[len(table)-1] == (verbs.GID{}) {
+	for len(table) > 0 && table[len(table)-1].IsZero() {
 		table = table[:len(table)-1]
 	}
 	p.gids = table

@@ -157,7 +157,7 @@ func (h *Host) Status() Status {
 		nic.Link, nic.MTU = e.LinkUp(), e.Config().LinkMTU
 		st.Objects = e.Objects()
 		for _, g := range e.Config().GIDs {
-			if g != (verbs.GID{}) {
+			if !g.IsZero() {
 				nic.Addresses = append(nic.Addresses, g.String())
 			}
 		}

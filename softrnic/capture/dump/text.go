@@ -36,7 +36,7 @@ func (r *Record) appendText(b []byte, start *int64) []byte {
 		b = fmt.Appendf(b, " disputed=%q", r.Dispute)
 	}
 	for _, c := range r.Comments {
-		b = append(append(b, " # "...), oneLine(c)...)
+		b = append(append(b, " # "...), OneLine(c)...)
 	}
 	return append(b, '\n')
 }
@@ -131,10 +131,10 @@ func protocolName(n uint8) string {
 	return cmp.Or(protocols[n], fmt.Sprintf("IP protocol %d", n))
 }
 
-// oneLine replaces control characters of a comment, which a terminal might interpret, by spaces.
-func oneLine(s string) string {
+// OneLine replaces control characters of a comment, which a terminal might interpret, by spaces.
+func OneLine(s string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if r < ' ' || r >= 0x7f && r < 0xa0 {
 			return ' '
 		}
 		return r

@@ -176,7 +176,7 @@ func (m *Model) again(row *Row, link string, f *wire.Frame) {
 	if row.HasSyndrome && (row.Syndrome == wire.NakPSNSequence || row.Syndrome.IsRNR()) {
 		m.asked[wanted{f.DstAddr(), f.SrcAddr(), h.PSN}] = row.Number
 	}
-	if !strings.HasPrefix(h.Opcode.String(), "RC_") || h.Opcode == wire.RCAck {
+	if !h.Opcode.Known() || h.Opcode.Service() != wire.ServiceRC || h.Opcode == wire.RCAck {
 		return
 	}
 	key := packet{link, f.SrcAddr(), f.DstAddr(), h.DestQP, h.PSN, h.Opcode}
@@ -198,7 +198,7 @@ func (m *Model) again(row *Row, link string, f *wire.Frame) {
 // fold adds a middle packet of a message to the row before it, if that has the packet before it and
 // nothing has happened to either.
 func (m *Model) fold(row *Row) bool {
-	if len(m.Rows) == 0 || !strings.HasSuffix(row.Opcode.String(), "_MIDDLE") {
+	if len(m.Rows) == 0 || !row.Opcode.Is(wire.OpMiddle) {
 		return false
 	}
 	last := &m.Rows[len(m.Rows)-1]

@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 )
 
 // MaxLines is the number of lifelines that WriteText can print.
@@ -32,7 +34,7 @@ func (m *Model) WriteText(w io.Writer) error {
 		r := &m.Rows[i]
 		fmt.Fprintf(out, "%5d %12.6f  %s  %s\n", r.Number, float64(r.Time)/1e9, m.arrow(r), r.label())
 		for _, c := range r.Comments {
-			fmt.Fprintf(out, "%*s# %s\n", 20+column*(len(m.Lines)-1)+3, "", clean(c))
+			fmt.Fprintf(out, "%*s# %s\n", 20+column*(len(m.Lines)-1)+3, "", dump.OneLine(c))
 		}
 	}
 	return out.Flush()
@@ -90,19 +92,9 @@ func (r *Row) label() string {
 
 // shorten returns a name that fits between two lifelines: its end, because addresses of a rack differ there.
 func shorten(name string) string {
-	runes := []rune(clean(name))
+	runes := []rune(dump.OneLine(name))
 	if len(runes) < column {
 		return string(runes)
 	}
 	return "…" + string(runes[len(runes)-column+2:])
-}
-
-// clean replaces characters that a terminal might interpret.
-func clean(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || (r >= 0x7f && r < 0xa0) {
-			return ' '
-		}
-		return r
-	}, s)
 }

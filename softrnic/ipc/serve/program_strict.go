@@ -97,7 +97,7 @@ func checkDest(d *uverbs.QPDest, nic *verbs.DeviceAttr) error {
 		return checkPort("ah_attr.port_num", d.Port)
 	case d.Global == 0:
 		return badAttr("ah_attr.is_global is 0; an address on RoCE needs a GRH: set is_global to 1, grh.dgid and grh.sgid_index")
-	case int(d.SourceGID) == n || int(d.SourceGID) < n && nic.GIDs[d.SourceGID] == (verbs.GID{}):
+	case int(d.SourceGID) == n || int(d.SourceGID) < n && nic.GIDs[d.SourceGID].IsZero():
 		return fmt.Errorf("modify QP: grh.sgid_index %d is an empty entry: %w", d.SourceGID, unix.ENODATA)
 	case int(d.SourceGID) > n:
 		return badAttr("grh.sgid_index %d; the port has GIDs 0 to %d", d.SourceGID, n-1)
