@@ -43,20 +43,20 @@ var _ = Describe("the port of a host", Ordered, func() {
 			event, state string // "" means none
 			file, holds  string
 		}{
-			{[]string{"link", "cn0", "down"}, "event 10 of port 1", "down, ", "phys_state", "2: Polling"},
-			{[]string{"link", "cn0", "up"}, "event 9 of port 1", active, "state", "4: ACTIVE"},
-			{[]string{"exec", "cn0", "--", "ip", "link", "set", "rack0", "down"}, "event 10 of port 1", "down, ", "phys_state", "3: Disabled"},
-			{[]string{"exec", "cn0", "--", "ip", "link", "set", "rack0", "up"}, "event 9 of port 1", active, "phys_state", "5: LinkUp"},
+			{[]string{"link", "cn0", "down"}, "event 10 of port 1, state 1: DOWN", "down, ", "phys_state", "2: Polling"},
+			{[]string{"link", "cn0", "up"}, "event 9 of port 1, state 4: ACTIVE", active, "state", "4: ACTIVE"},
+			{[]string{"exec", "cn0", "--", "ip", "link", "set", "rack0", "down"}, "event 10 of port 1, state 1: DOWN", "down, ", "phys_state", "3: Disabled"},
+			{[]string{"exec", "cn0", "--", "ip", "link", "set", "rack0", "up"}, "event 9 of port 1, state 4: ACTIVE", active, "phys_state", "5: LinkUp"},
 			{[]string{"exec", "cn0", "--", "ip", "link", "set", "rack0", "mtu", "1500"}, "", "active, mtu 1024", "phys_state", "5: LinkUp"},
 			{[]string{"exec", "cn0", "--", "ip", "link", "set", "rack0", "mtu", "4200"}, "", active, "phys_state", "5: LinkUp"},
-			{[]string{"exec", "cn0", "--", "ip", "addr", "add", "10.77.0.200/24", "dev", "rack0"}, "event 18 of port 1", "3=::ffff:10.77.0.200", "gids/3", "0000:0000:0000:0000:0000:ffff:0a4d:00c8"},
-			{[]string{"exec", "cn0", "--", "ip", "addr", "del", "10.77.0.200/24", "dev", "rack0"}, "event 18 of port 1", active, "gids/3", "0000:0000:0000:0000:0000:0000:0000:0000"},
+			{[]string{"exec", "cn0", "--", "ip", "addr", "add", "10.77.0.200/24", "dev", "rack0"}, "event 18 of port 1, state 4: ACTIVE, GID 3 0000:0000:0000:0000:0000:ffff:0a4d:00c8", "3=::ffff:10.77.0.200", "gids/3", "0000:0000:0000:0000:0000:ffff:0a4d:00c8"},
+			{[]string{"exec", "cn0", "--", "ip", "addr", "del", "10.77.0.200/24", "dev", "rack0"}, "event 18 of port 1, state 4: ACTIVE, GID 3 0000:0000:0000:0000:0000:0000:0000:0000", active, "gids/3", "0000:0000:0000:0000:0000:0000:0000:0000"},
 		} {
 			seen := len(lines())
 			rack.OK(c.what...)
 			now := func() []string { return lines()[seen:] }
 			if c.event != "" {
-				Eventually(now).WithTimeout(20*time.Second).Should(ContainElement(c.event), "%v", c.what)
+				Eventually(now).WithTimeout(20*time.Second).Should(ContainElement(HavePrefix(c.event)), "%v", c.what)
 			}
 			Eventually(now).WithTimeout(20*time.Second).Should(ContainElement(ContainSubstring(c.state)), "%v", c.what)
 			Eventually(func() string { return sysfs(c.file) }).WithTimeout(20*time.Second).Should(Equal(c.holds), "%v", c.what)

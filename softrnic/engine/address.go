@@ -133,7 +133,8 @@ func (p *port) neighbour(g verbs.GID) (wire.MAC, bool) {
 	return g.LinkLocalMAC()
 }
 
-func (p *port) isMine(g verbs.GID) bool { return slices.Contains(p.cfg.GIDs, g) }
+// isMine reports whether g is an address of the port. A free entry of the table is none.
+func (p *port) isMine(g verbs.GID) bool { return !g.IsZero() && slices.Contains(p.cfg.GIDs, g) }
 
 func destGID(f *wire.Frame) verbs.GID {
 	if f.V6 {
@@ -169,7 +170,7 @@ func (p *port) activeMTU() verbs.MTU {
 func (p *port) pathTo(local, remote netip.Addr) verbs.AHAttr {
 	a := verbs.AHAttr{DestGID: verbs.GIDOf(remote), SourceGID: -1}
 	for i, g := range p.cfg.GIDs {
-		if g.Addr() == local {
+		if !g.IsZero() && g.Addr() == local {
 			a.SourceGID = i
 		}
 	}

@@ -60,6 +60,10 @@ func TestAddressesChange(t *testing.T) {
 	if wc := p.a.poll(t); len(wc) != 1 || wc[0].Status != verbs.Success {
 		t.Errorf("a connection from the address that is gone: %+v", wc)
 	}
+	free := netip.IPv6Unspecified()
+	if e := p.a.e; e.isMine(verbs.GIDOf(free)) || e.pathTo(free, ipB).SourceGID != -1 {
+		t.Error("a free entry is an address of the port")
+	}
 	for index, ok := range map[int]bool{1: false, 2: true} {
 		q := p.a.qp
 		if err := errors.Join(q.ToReset(), q.ToInit(verbs.ToInit{})); err != nil {
@@ -68,6 +72,19 @@ func TestAddressesChange(t *testing.T) {
 		err := q.ToRTR(0, verbs.ToRTR{DestQPN: p.b.qp.Num(), DestGID: p.b.e.cfg.GIDs[1], SourceGID: index, PathMTU: verbs.MTU256})
 		if (err == nil) != ok {
 			t.Errorf("index %d: %v", index, err)
+		}
+	}
+}
+
+// A NIC that was off has the carrier that the link got meanwhile.
+func TestCarrierOfANICThatWasOff(t *testing.T) {
+	e := newEngine(t, "a", 1, macA, nil, ipA)
+	for _, up := range []bool{false, true} {
+		e.Down()
+		e.SetLink(up)
+		e.Up()
+		if e.LinkUp() != up || e.Device().PortDown == up {
+			t.Errorf("link up %v: %v, %+v", up, e.LinkUp(), e.Device())
 		}
 	}
 }

@@ -24,12 +24,16 @@ const (
 
 // addressTable is the table of the port's addresses. gids is the present one. fixed has the addresses
 // that stay whatever the interface has: the link-local address of the MAC address, as in a kernel, and
-// those that the interface did not have when the daemon started.
-type addressTable struct{ gids, fixed []verbs.GID }
+// those that the interface has not had since the daemon started.
+type addressTable struct {
+	gids, fixed []verbs.GID
+	local       verbs.GID // the link-local address of the MAC address
+}
 
 // newAddressTable returns the table gids. addrs are the addresses of the interface.
 func newAddressTable(mac wire.MAC, gids []verbs.GID, addrs []netip.Addr) addressTable {
-	p := addressTable{gids: gids, fixed: []verbs.GID{verbs.LinkLocalGID(mac)}}
+	p := addressTable{gids: gids, local: verbs.LinkLocalGID(mac)}
+	p.fixed = []verbs.GID{p.local}
 	for _, g := range gids {
 		if !slices.Contains(addrs, g.Addr()) {
 			p.fixed = append(p.fixed, g)
@@ -39,10 +43,13 @@ func newAddressTable(mac wire.MAC, gids []verbs.GID, addrs []netip.Addr) address
 }
 
 // update changes the table of addresses to those that the interface has now. Addresses that stay keep
-// their index. One that is gone leaves a free entry, which the next new address takes. Addresses that
-// do not fit are left out.
+// their index. One that is gone leaves a free entry, which the next new address takes, so that the
+// table never gets shorter. Addresses that do not fit are left out.
 func (p *addressTable) update(addrs []netip.Addr) {
 	table := slices.Clone(p.gids)
+	p.fixed = slices.DeleteFunc(p.fixed, func(g verbs.GID) bool {
+		return g != p.local && slices.Contains(addrs, g.Addr())
+	})
 	for i, g := range table {
 		if !slices.Contains(addrs, g.Addr()) && !slices.Contains(p.fixed, g) {
 			table[i] = verbs.GID{}
@@ -59,14 +66,12 @@ func (p *addressTable) update(addrs []netip.Addr) {
 			table = append(table, g)
 		}
 	}
-	for len(table) > 0 && table[len(table)-1].IsZero() {
-		table = table[:len(table)-1]
-	}
 	p.gids = table
 }
 
 // livePort keeps the port of the NIC, and the files that show it to programs, like the interface:
-// carrier, MTU and addresses.
+// carrier, MTU and addresses. The files change before the NIC raises the event, so that a program that
+// reads them because of the event finds the new state.
 type livePort struct {
 	log    *slog.Logger
 	ifname string
@@ -77,12 +82,12 @@ type livePort struct {
 	down   bool
 	table  addressTable
 	files  sysfs
+	behind bool // the last read of the interface, or the last write of the files, failed
 }
 
 // follow keeps the NIC and the files up to date until stop closes.
 func (p *livePort) follow(stop <-chan struct{}) {
 	changed := make(chan struct{}, 1)
-	changed <- struct{}{}
 	var watcher sync.WaitGroup
 	if p.real {
 		watcher.Go(func() { p.watch(stop, changed) })
@@ -92,20 +97,30 @@ func (p *livePort) follow(stop <-chan struct{}) {
 	for {
 		if down := !p.link.LinkUp(); down != p.down {
 			p.down = down
+			p.settle(p.show())
 			p.dev.SetLink(!down)
-			p.show()
 		}
 		select {
 		case <-stop:
 			watcher.Wait()
 			return
 		case <-changed:
-			if p.real {
-				p.read()
-			}
+			p.settle(p.read())
 		case <-tick.C:
+			if p.behind {
+				p.settle(p.read())
+			}
 		}
 	}
+}
+
+// settle notes whether programs see the present state of the port. It logs the first of several
+// failures.
+func (p *livePort) settle(err error) {
+	if err != nil && !p.behind {
+		p.log.Error("programs see an old state of the port until this works again", "error", err)
+	}
+	p.behind = err != nil
 }
 
 // watchAgain is how long watch waits after the kernel has lost changes.
@@ -122,41 +137,39 @@ func (p *livePort) watch(stop <-chan struct{}, changed chan<- struct{}) {
 	for {
 		if err := nl.Watch(stop, notify); err != nil {
 			p.log.Warn("changes of the interface's MTU and addresses are seen late", "error", err)
+			notify()
 		}
 		select {
 		case <-stop:
 			return
 		case <-time.After(watchAgain):
-			notify() // what happened meanwhile is not known
 		}
 	}
 }
 
-// read gives the NIC the MTU and the addresses that the interface has now.
-func (p *livePort) read() {
+// read gives the NIC and the files the MTU and the addresses that the interface has now.
+func (p *livePort) read() error {
+	if !p.real {
+		return p.show()
+	}
 	now, err := nl.ReadPort(p.ifname)
 	if err != nil {
-		p.log.Warn("the interface cannot be read; its MTU and addresses stay as they are", "error", err)
-		return
+		return err
 	}
 	p.table.update(now.Addrs)
 	p.dev.With(func(e *engine.Engine) {
 		e.SetEnabled(now.Up)
 		e.SetMTU(min(now.MTU, p.link.Info().MTU, p.most))
-		e.SetGIDs(p.table.gids)
 	})
-	p.show()
+	err = p.show()
+	p.dev.With(func(e *engine.Engine) { e.SetGIDs(p.table.gids) })
+	return err
 }
 
-func (p *livePort) show() {
-	if err := p.write(); err != nil {
-		p.log.Error("programs see an old state of the port", "error", err)
-	}
-}
-
-// write writes the files that show the port to programs.
-func (p *livePort) write() error {
+// show writes the files that show the port to programs.
+func (p *livePort) show() error {
 	var d verbs.DeviceAttr
 	p.dev.With(func(e *engine.Engine) { d = e.Device() })
+	d.PortDown, d.GIDs = p.down, p.table.gids
 	return p.files.write(uverbs.Tree(d, p.ifname))
 }

@@ -22,7 +22,7 @@ import (
 func (h *Host) serveVerbs() (err error) {
 	spin := cmp.Or(h.self.Spin, -1) // no spinning by default
 	paths := rackfile.Paths{Dir: h.cfg.Dir}
-	if err := h.shown.write(); err != nil {
+	if err := h.shown.show(); err != nil {
 		return err
 	}
 	if err := link(filepath.Base(paths.VerbsLibrary()), paths.VerbsPreload(h.self.Name)); err != nil {

@@ -153,7 +153,7 @@ func TestUpDownKeepsAddresses(t *testing.T) {
 	}
 }
 
-// Watch reports changes of MTU and addresses, which ReadPort then returns.
+// Watch says when it has begun, and then reports changes of MTU and addresses, which ReadPort returns.
 func TestWatch(t *testing.T) {
 	a, b := pair(t)
 	if err := Connect(End{Netns: a, Name: "p0"}, End{Netns: b, Name: "rack0"}, 4200); err != nil {
@@ -161,41 +161,38 @@ func TestWatch(t *testing.T) {
 	}
 	err := Do(b, func() error {
 		stop, seen, ended := make(chan struct{}), make(chan struct{}, 64), make(chan error, 1)
-		begun := make(chan struct{})
 		go func() { // subscriptions are of the namespace of the thread that makes them
-			ended <- Do(b, func() error {
-				close(begun)
-				return Watch(stop, func() { seen <- struct{}{} })
-			})
+			ended <- Do(b, func() error { return Watch(stop, func() { seen <- struct{}{} }) })
 		}()
-		<-begun
+		// A change may be reported more than once, so each step waits for its own effect.
+		until := func(what string, ok func(Port) bool) {
+			for deadline := time.After(5 * time.Second); ; {
+				select {
+				case <-seen:
+				case <-deadline:
+					t.Errorf("%s: not reported", what)
+					return
+				}
+				if p, err := ReadPort("rack0"); err != nil {
+					t.Error(err)
+				} else if ok(p) {
+					return
+				}
+			}
+		}
 		l, err := byName("rack0")
 		if err != nil {
 			return err
 		}
-		for _, mtu := range []int{1500, 1400, 1300} { // the first may come before the subscription
-			if err := netlink.LinkSetMTU(l, mtu); err != nil {
-				return err
-			}
-			select {
-			case <-seen:
-			case <-time.After(200 * time.Millisecond):
-				continue
-			}
-			break
+		until("the begin", func(p Port) bool { return p.MTU == 4200 })
+		if err := netlink.LinkSetMTU(l, 1500); err != nil {
+			return err
 		}
+		until("an MTU", func(p Port) bool { return p.MTU == 1500 })
 		if err := netlink.AddrAdd(l, addr(netip.MustParsePrefix("10.9.0.7/24"))); err != nil {
 			return err
 		}
-		select {
-		case <-seen:
-		case <-time.After(5 * time.Second):
-			t.Error("a new address is not reported")
-		}
-		p, err := ReadPort("rack0")
-		if err != nil || p.MTU >= 4200 || !slices.Contains(p.Addrs, netip.MustParseAddr("10.9.0.7")) {
-			t.Errorf("%+v, %v", p, err)
-		}
+		until("an address", func(p Port) bool { return slices.Contains(p.Addrs, netip.MustParseAddr("10.9.0.7")) })
 		close(stop)
 		return <-ended
 	})

@@ -28,9 +28,9 @@ func ReadPort(ifname string) (p Port, err error) {
 	return p, err
 }
 
-// Watch calls changed after changes of interfaces and addresses in the process's namespace, until
-// stop closes or the kernel has lost changes because too many came at once. changed is called by one
-// goroutine at a time.
+// Watch calls changed once when it has begun to watch, and after changes of interfaces and addresses in
+// the process's namespace, until stop closes or the kernel has lost changes because too many came at
+// once. changed is called by one goroutine at a time.
 func Watch(stop <-chan struct{}, changed func()) error {
 	done := make(chan struct{})
 	links, addrs := make(chan netlink.LinkUpdate, 16), make(chan netlink.AddrUpdate, 16)
@@ -50,6 +50,7 @@ func Watch(stop <-chan struct{}, changed func()) error {
 		drain(addrs)
 	}()
 	for {
+		changed()
 		select {
 		case <-stop:
 			return nil
@@ -62,7 +63,6 @@ func Watch(stop <-chan struct{}, changed func()) error {
 				return nil
 			}
 		}
-		changed()
 	}
 }
 

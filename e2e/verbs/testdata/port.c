@@ -1,4 +1,5 @@
-// Prints the state of the port whenever it changes, and each asynchronous event, for as many seconds as the argument says.
+// Prints the state of the port whenever it changes, and each asynchronous event with what two files of the port hold at once
+// after it, for as many seconds as the argument says.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <time.h>
@@ -19,6 +20,19 @@ static void describe(char *text, size_t size)
 	}
 }
 
+// content returns the first line of a file of the port, "none" if there is no file.
+static const char *content(const char *name)
+{
+	static char line[128];
+	char path[512];
+	snprintf(path, sizeof path, "%s/class/infiniband/%s/ports/1/%s", getenv("SYSFS_PATH"), ibv_get_device_name(ctx->device), name);
+	FILE *f = fopen(path, "r");
+	if (!f || !fgets(line, sizeof line, f)) strcpy(line, "none");
+	if (f) fclose(f);
+	line[strcspn(line, "\n")] = 0;
+	return line;
+}
+
 int main(int argc, char **argv)
 {
 	static char now[4096], was[4096];
@@ -30,7 +44,9 @@ int main(int argc, char **argv)
 		struct pollfd p = { .fd = ctx->async_fd, .events = POLLIN };
 		struct ibv_async_event e;
 		if (poll(&p, 1, 20) == 1 && !ibv_get_async_event(ctx, &e)) {
-			printf("event %d of port %d\n", e.event_type, e.element.port_num);
+			printf("event %d of port %d", e.event_type, e.element.port_num);
+			printf(", state %s", content("state"));
+			printf(", GID 3 %s\n", content("gids/3"));
 			ibv_ack_async_event(&e);
 		}
 		describe(now, sizeof now);
