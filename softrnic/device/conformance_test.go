@@ -14,23 +14,30 @@ import (
 func TestConformance(t *testing.T) {
 	for name, spin := range spins {
 		t.Run(name, func(t *testing.T) {
-			verbstest.Run(t, func(t *testing.T) *verbstest.World {
-				d := openPair(t, spin, memcable.Config{})
-				w := &verbstest.World{
-					Faults: faults(d),
-					Again:  func(_ testing.TB, nic int) verbs.Context { return d[nic].Context() },
-				}
-				for i := range d {
-					w.Contexts[i] = d[i].Context()
-					m, err := rdmacm.NewCM(rdmacm.CMConfig{Context: w.Contexts[i]})
-					must(t, err)
-					t.Cleanup(func() { must(t, m.Close()) })
-					w.Managers[i] = m
-				}
-				return w
-			})
+			conform(t, func(t *testing.T) [2]*Device { return openPair(t, spin, memcable.Config{}) })
+		})
+		t.Run("direct links, "+name, func(t *testing.T) {
+			conform(t, func(t *testing.T) [2]*Device { return openDirect(t, spin) })
 		})
 	}
+}
+
+func conform(t *testing.T, open func(t *testing.T) [2]*Device) {
+	verbstest.Run(t, func(t *testing.T) *verbstest.World {
+		d := open(t)
+		w := &verbstest.World{
+			Faults: faults(d),
+			Again:  func(_ testing.TB, nic int) verbs.Context { return d[nic].Context() },
+		}
+		for i := range d {
+			w.Contexts[i] = d[i].Context()
+			m, err := rdmacm.NewCM(rdmacm.CMConfig{Context: w.Contexts[i]})
+			must(t, err)
+			t.Cleanup(func() { must(t, m.Close()) })
+			w.Managers[i] = m
+		}
+		return w
+	})
 }
 
 type faults [2]*Device

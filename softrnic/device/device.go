@@ -45,7 +45,9 @@ type Device struct {
 	clock  *real.Clock
 	port   packetio.Port
 	waiter packetio.Waiter
-	spin   time.Duration
+	// carrier is the port if it has no thread that moves its frames, else nil.
+	carrier packetio.Carrier
+	spin    time.Duration
 	seed   atomic.Uint64 // seed of the next context
 
 	mu      sync.Mutex // guards the fields up to failure, except pace and the atomics of polls
@@ -103,6 +105,9 @@ func Open(cfg Config) (*Device, error) {
 	_, d.pace.Inside = cfg.Port.(interface{ InProcess() })
 	d.seed.Store(cfg.Seed)
 	d.close = sync.OnceValue(d.shutDown)
+	if d.carrier, _ = cfg.Port.(packetio.Carrier); d.carrier != nil {
+		d.carrier.Serve(d.serve)
+	}
 	go d.run()
 	return d, nil
 }

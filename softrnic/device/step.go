@@ -40,15 +40,10 @@ func (d *Device) leave() {
 		d.record(d.entered, pathtrace.Posted)
 	}
 	d.flush()
-	woken := d.notify()
-	wake := false
-	if at := d.deadline(); at < d.armed {
-		d.armed, wake = at, true
-	}
 	idle, emptyPolls := d.idle, d.emptyPolls
-	d.mu.Unlock()
-	if wake {
-		d.waiter.Wake()
+	woken := d.unlock()
+	if d.carrier != nil {
+		d.carrier.Carry()
 	}
 	if woken {
 		runtime.Gosched() // otherwise the woken goroutines would run only when this one blocks
@@ -56,6 +51,34 @@ func (d *Device) leave() {
 	if idle {
 		pollpace.Pause(emptyPolls, d.pace.Inside)
 	}
+}
+
+// unlock wakes waiters whose condition is true, and ends the exclusive use of the engine. It reports
+// whether it has woken any.
+func (d *Device) unlock() (woken bool) {
+	woken = d.notify()
+	wake := false
+	if at := d.deadline(); at < d.armed {
+		d.armed, wake = at, true
+	}
+	d.mu.Unlock()
+	if wake {
+		d.waiter.Wake()
+	}
+	return woken
+}
+
+// serve handles the frames that have arrived at a packetio.Carrier, and reports whether there were
+// any. If another thread is inside the device, serve does nothing, and that thread calls Carry.
+func (d *Device) serve() bool {
+	if !d.mu.TryLock() {
+		return false
+	}
+	d.idle = false
+	d.entered = d.clock.Now()
+	found := d.progress()
+	d.unlock()
+	return found
 }
 
 // flush sends the collected frames in one call of the port.

@@ -107,6 +107,39 @@ type Port interface {
 	Close() error
 }
 
+// Carrier is a Port without a thread that moves its frames: the threads that send frames carry them on.
+type Carrier interface {
+	Port
+	// Serve sets the function by which other threads make the owner of the port handle the frames that
+	// have arrived. It reports whether there were any. It does not wait: if another thread is inside
+	// the owner, it returns false, and that thread calls Carry when it has left.
+	Serve(handle func() bool)
+	// Carry carries frames on until none waits. A thread calls it after it has left the owner of the
+	// port, in case it has sent frames, or some have arrived meanwhile.
+	Carry()
+}
+
+// minFrame is the length of the shortest frame: an Ethernet header.
+const minFrame = 14
+
+// Fits reports whether a link with this MTU takes f. A packet may have as many bytes as the MTU, an
+// Ethernet header and, if it has one, a VLAN tag together. A super-frame may be longer.
+func Fits(f *Frame, mtu int) bool {
+	n := len(f.Data)
+	if n < minFrame || n > MaxFrame || f.SegSize > MaxFrame {
+		return false
+	}
+	if f.SegSize > 0 || f.Offload.Type != 0 {
+		return true
+	}
+	const tag = 4
+	limit := mtu + minFrame
+	if f.Data[12] == 0x81 && f.Data[13] == 0 {
+		limit += tag
+	}
+	return n <= limit
+}
+
 // Waiter blocks its caller until one of its ports has frames. It may poll for a while first.
 type Waiter interface {
 	// Wait returns when a port has frames, when Wake was called since the last Wait returned, or

@@ -265,7 +265,7 @@ func (p *Port) put(j *joint, frames []packetio.Frame, limit int) (n, length int,
 			return p.putRun(j, frames[:run.Frames], &run)
 		}
 	}
-	if length = len(f.Data); !p.takes(f) {
+	if length = len(f.Data); !packetio.Fits(f, p.cfg.MTU) {
 		return 1, length, false
 	}
 	mem, offset, ok := j.tx.reserve(length)
@@ -304,24 +304,6 @@ func (p *Port) putRun(j *joint, frames []packetio.Frame, run *packetio.Run) (n, 
 		j.tx.commit(offset, length, &super)
 	}
 	return len(frames), length, true
-}
-
-// takes reports whether the link accepts a frame. A packet may have as many bytes as the MTU, an
-// Ethernet header and, if it has one, a VLAN tag together. A super-frame may be longer.
-func (p *Port) takes(f *packetio.Frame) bool {
-	n := len(f.Data)
-	if n < minFrame || n > packetio.MaxFrame || f.SegSize > packetio.MaxFrame {
-		return false
-	}
-	if f.SegSize > 0 || f.Offload.Type != 0 {
-		return true
-	}
-	const tag = 4
-	limit := p.cfg.MTU + minFrame
-	if f.Data[12] == 0x81 && f.Data[13] == 0 {
-		limit += tag
-	}
-	return n <= limit
 }
 
 func packetsIn(frames []packetio.Frame) (n uint64) {

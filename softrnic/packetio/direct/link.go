@@ -1,0 +1,191 @@
+package direct
+
+import (
+	"errors"
+	"sync/atomic"
+
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+)
+
+// ErrClosed is the error of an end that was closed.
+var ErrClosed = errors.New("direct link: port is closed")
+
+// Link joins a host with the switch. Its ends are opened and closed independently, as often as the
+// host or the switch ends and starts again.
+type Link struct {
+	fabric *Fabric
+	host   side
+	sw     side
+	listed bool // the link is in fabric.ready; guarded by fabric.mu
+}
+
+// side is what a link keeps of one of its ends: the frames for it, and who has opened it.
+type side struct {
+	in   queue
+	port atomic.Pointer[Port] // nil: the end is not open
+	down atomic.Bool
+}
+
+func newLink(f *Fabric) *Link { return &Link{fabric: f} }
+
+// Host opens the host's end; mtu is the longest frame in bytes without its Ethernet header and tag.
+// A port that was open before is closed.
+func (l *Link) Host(mtu int) *Port { return l.open(&l.host, &l.sw, 0, mtu) }
+
+// Switch opens the switch's end. index becomes Frame.Port of received frames.
+func (l *Link) Switch(index, mtu int) *Port { return l.open(&l.sw, &l.host, index, mtu) }
+
+func (l *Link) open(own, peer *side, index, mtu int) *Port {
+	p := &Port{link: l, own: own, peer: peer, index: index, mtu: mtu}
+	own.down.Store(false)
+	if was := own.port.Swap(p); was != nil {
+		was.closed.Store(true)
+	}
+	return p
+}
+
+// serveNIC makes the NIC at this end handle its frames, and reports whether it had any.
+func (s *side) serveNIC() bool {
+	p := s.port.Load()
+	if p == nil || s.in.n.Load() == 0 {
+		return false
+	}
+	serve := p.serve.Load()
+	return serve != nil && (*serve)()
+}
+
+// Port is one end of a link.
+type Port struct {
+	link      *Link
+	own, peer *side
+	index     int
+	mtu       int
+	closed    atomic.Bool
+	serve     atomic.Pointer[func() bool]
+
+	rxPackets, rxBytes, rxDropped atomic.Uint64
+	txPackets, txBytes, txDropped atomic.Uint64
+}
+
+var _ packetio.Carrier = (*Port)(nil)
+
+// InProcess says that the other end is in this process.
+func (p *Port) InProcess() {}
+
+// Attached reports whether the other end is open.
+func (p *Port) Attached() bool { return p.peer.port.Load() != nil }
+
+// SetUp sets whether the link is up, as this end sees it. A link that is down drops frames in both
+// directions.
+func (p *Port) SetUp(up bool) { p.own.down.Store(!up) }
+
+func (p *Port) isUp() bool { return !p.own.down.Load() && !p.peer.down.Load() }
+
+// forSwitch reports whether this end is the host's, which sends to the switch.
+func (p *Port) forSwitch() bool { return p.own == &p.link.host }
+
+// Recv resets b and appends the frames that have arrived.
+func (p *Port) Recv(b *packetio.Batch) (int, error) {
+	b.Reset()
+	if p.closed.Load() {
+		return 0, ErrClosed
+	}
+	if p.own.in.n.Load() == 0 {
+		return 0, nil
+	}
+	n := p.own.in.take(b, p.index)
+	if !p.forSwitch() {
+		p.link.fabric.waiting.Add(int64(-n))
+	}
+	packets := packetsIn(b.Frames)
+	if !p.isUp() {
+		b.Reset()
+		p.rxDropped.Add(uint64(packets))
+		return 0, nil
+	}
+	bytes := 0
+	for i := range b.Frames {
+		bytes += len(b.Frames[i].Data)
+	}
+	p.rxPackets.Add(uint64(packets))
+	p.rxBytes.Add(uint64(bytes))
+	return n, nil
+}
+
+// Send gives the frames of b to the other end. It drops and counts frames that are too long or find
+// no room, and all frames while the link is down or the other end is not open. Frames to a host are
+// sent by the thread that runs the switch.
+func (p *Port) Send(b *packetio.Batch) (int, error) {
+	if p.closed.Load() {
+		return 0, ErrClosed
+	}
+	if len(b.Frames) == 0 {
+		return 0, nil
+	}
+	if !p.Attached() || !p.isUp() {
+		p.txDropped.Add(uint64(packetsIn(b.Frames)))
+		return 0, nil
+	}
+	q := &p.peer.in
+	n, packets, bytes, dropped := 0, 0, 0, 0
+	q.mu.Lock()
+	for i := range b.Frames {
+		f := &b.Frames[i]
+		if !packetio.Fits(f, p.mtu) || !q.put(f) {
+			dropped += f.Packets()
+			continue
+		}
+		n++
+		packets += f.Packets()
+		bytes += len(f.Data)
+	}
+	q.n.Store(int32(len(q.in.Frames)))
+	if p.forSwitch() {
+		p.link.fabric.waiting.Add(int64(n))
+	}
+	q.mu.Unlock()
+	p.txPackets.Add(uint64(packets))
+	p.txBytes.Add(uint64(bytes))
+	if dropped > 0 {
+		p.txDropped.Add(uint64(dropped))
+	}
+	if !p.forSwitch() && n > 0 && !p.link.listed {
+		p.link.listed = true
+		p.link.fabric.ready = append(p.link.fabric.ready, p.link)
+	}
+	return n, nil
+}
+
+// Serve sets the function that handles the frames for this host's NIC. It reports whether there were
+// any; it returns false at once if another thread is inside the NIC.
+func (p *Port) Serve(handle func() bool) { p.serve.Store(&handle) }
+
+// Carry carries on the frames that the calling thread has sent, and handles those that have arrived
+// while it was inside the NIC.
+func (p *Port) Carry() {
+	p.link.fabric.carry()
+	for p.own.serveNIC() {
+		p.link.fabric.carry()
+	}
+}
+
+// Stats returns the counters of this end.
+func (p *Port) Stats() packetio.Stats {
+	return packetio.Stats{
+		RxPackets: p.rxPackets.Load(), RxBytes: p.rxBytes.Load(), RxDropped: p.rxDropped.Load(),
+		TxPackets: p.txPackets.Load(), TxBytes: p.txBytes.Load(), TxDropped: p.txDropped.Load(),
+	}
+}
+
+// Close closes this end. Frames that wait for it are dropped.
+func (p *Port) Close() error {
+	if p.closed.Swap(true) || !p.own.port.CompareAndSwap(p, nil) {
+		return nil
+	}
+	frames, packets := p.own.in.drop()
+	if !p.forSwitch() {
+		p.link.fabric.waiting.Add(int64(-frames))
+	}
+	p.rxDropped.Add(uint64(packets))
+	return nil
+}
