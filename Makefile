@@ -324,6 +324,17 @@ memorylinks: build ## the suites transport and switch again, over memory links: 
 	    -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
 	done
 
+# COMPACT are the runs of `make compact`: what the switch does, "" or as in THROUGH, and the suite.
+COMPACT := :transport :switch :chaos :verbs move:transport
+
+.PHONY: compact
+compact: build ## the suites transport, switch, chaos and verbs again, on compact racks: daemons: shared in all rack files
+	@for run in $(COMPACT); do \
+	  $(call NOW,on compact racks: $$run); \
+	  $(PROGRAM) RDMALAB_E2E_DAEMONS=shared RDMALAB_E2E_SWITCH=$${run%:*} $(RACETEST) -count=1 -p 1 -timeout 25m ./e2e/$${run#*:} \
+	    -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) || exit 1; \
+	done
+
 .PHONY: coverage
 coverage: ## queue pair state × opcode × fault: what the tests have seen, as a table; fails on a gap
 	@mkdir -p out && rm -f out/coverage.txt

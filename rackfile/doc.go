@@ -12,6 +12,7 @@
 //	mtu: 4200                # MTU of every link, 1280 to 9216 bytes. Default 4200, which holds a path MTU of 4096.
 //	connect: cm              # how queue pairs are connected: by datagrams of the RDMA connection manager (cm), or over TCP (tcp). Default cm.
 //	cable: veth              # what carries RoCEv2 packets between hosts and switch: a pair of interfaces (veth), or shared memory (memory). Default veth.
+//	daemons: separate        # processes of the hosts and the switch: one for each (separate), or one for all, which is faster on few processors (shared). Default separate.
 //	priority: normal         # scheduling priority of the daemons of hosts and switch: that of other processes (normal), or a higher one (realtime). Default normal.
 //	group: rdma              # a group of this machine, by name or number: its users may run programs on the NICs of the hosts. Default none: only root may.
 //	onerma:                  # every host also has a NIC without connections, 1RMA; {} for the defaults. Default none.

@@ -20,7 +20,7 @@ const (
 
 // reserved lists names that a host cannot have, because the rack's folders, commands or /etc/hosts
 // use them for something else.
-var reserved = []string{SwitchName, "all", "localhost", "lo", "timers", "watcher", "self"}
+var reserved = []string{SwitchName, "all", "localhost", "lo", "timers", "watcher", "self", DaemonsName}
 
 // CheckName returns an error if a rack cannot have this name.
 func CheckName(name string) error {

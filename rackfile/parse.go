@@ -53,6 +53,7 @@ type file struct {
 	faults []faultEntry
 
 	node     ast.Node // the whole file
+	sharedAt ast.Node // value of the key daemons
 	subnetAt ast.Node // values of the keys subnet and subnet6; nil if a key is missing
 	sub6At   ast.Node
 	// nets, hosted and switched are true if no mistake was found in the subnets, in the hosts, and in
@@ -187,6 +188,10 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		set(d, "mtu", &f.LinkMTU, number(minMTU, maxMTU)),
 		set(d, "connect", &f.Connect, either(ConnectCM, ConnectTCP)),
 		set(d, "cable", &f.Cable, either(CableVeth, CableMemory)),
+		{key: "daemons", set: func(n ast.Node) {
+			f.sharedAt = n
+			set(d, "daemons", &f.Daemons, either(DaemonsSeparate, DaemonsShared)).set(n)
+		}},
 		set(d, "priority", &f.Priority, either(PriorityNormal, PriorityRealtime)),
 		set(d, "group", &f.Group, parseGroup),
 		{key: "onerma", set: func(n ast.Node) { f.OneRMA = d.oneRMA(n) }},
@@ -203,6 +208,11 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		}},
 		list(d, "faults", &f.faults, maxFaults, d.faultEntry),
 	})
+	if f.Daemons == DaemonsShared {
+		if err := f.Share(); err != nil {
+			d.errorf(f.sharedAt, "daemons: %v", err)
+		}
+	}
 	return f
 }
 

@@ -9,6 +9,10 @@ const StateRoot = "/run/rdmalab"
 // cgroup.
 const SwitchName = "switch"
 
+// DaemonsName is the name of the process that runs all nodes of a rack with DaemonsShared, in the names
+// of its log and its control socket.
+const DaemonsName = "daemons"
+
 // Paths are the places of the state of one running rack. All except the lock are below Dir, a tmpfs
 // for this rack alone, so that one umount removes them.
 type Paths struct{ Dir string }

@@ -2,6 +2,7 @@ package rackfile
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -57,6 +58,28 @@ const (
 	CableMemory = "memory"
 )
 
+// Values of Rack.Daemons.
+const (
+	// DaemonsSeparate: each host, and the switch, has a process of its own.
+	DaemonsSeparate = "separate"
+	// DaemonsShared: one process has the NICs and services of all hosts, and the switch (package
+	// topo/compact). RoCEv2 packets between them do not leave it.
+	DaemonsShared = "shared"
+)
+
+// Share sets DaemonsShared. It returns an error if the rack has something that the shared process
+// cannot have.
+func (r *Rack) Share() error {
+	switch {
+	case r.OneRMA != nil:
+		return errors.New("1RMA NICs need separate processes: take `daemons: separate`, or leave out `onerma`")
+	case r.Cable == CableMemory:
+		return errors.New("packets do not leave a shared process: leave out `cable: memory`, or take `daemons: separate`")
+	}
+	r.Daemons = DaemonsShared
+	return nil
+}
+
 // Values of Rack.Priority.
 const (
 	// PriorityNormal: the daemons share the processors with all other processes.
@@ -80,6 +103,9 @@ type Rack struct {
 	// CableMemory; "" means CableVeth. The pair of interfaces always carries all other frames, and
 	// all frames of guests.
 	Cable string `json:"cable,omitempty"`
+	// Daemons is in which processes the hosts and the switch run: DaemonsSeparate or DaemonsShared; ""
+	// means DaemonsSeparate.
+	Daemons string `json:"daemons,omitempty"`
 	// Priority is the scheduling priority of the daemons of hosts and switch: PriorityNormal or
 	// PriorityRealtime; "" means PriorityNormal.
 	Priority string `json:"priority,omitempty"`

@@ -10,7 +10,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/compact"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
 	"github.com/rdmalab/rdmalab/topo/switchd"
@@ -27,14 +29,19 @@ const umask = 0o022
 
 func hostCmd() *cobra.Command {
 	var cfg hostd.Config
+	var shared bool
 	cmd := hiddenCmd("host", "Be the daemon of a host (started by `rdmalab up`)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
+		if shared {
+			return compact.Stand(cmd.Context(), cfg.Dir, cfg.Name)
+		}
 		return hostd.Run(cmd.Context(), cfg)
 	})
 	cmd.Example = "  rdmalab host --rack-dir /run/rdmalab/default --name cn0"
 	cmd.Flags().StringVar(&cfg.Dir, "rack-dir", "", "the rack's state folder (required)")
 	cmd.Flags().StringVar(&cfg.Name, "name", "", "the host's name (required)")
 	cmd.Flags().StringVar(&cfg.Ifname, "ifname", "", "the interface of the NIC (default rack0)")
+	addShared(cmd, &shared)
 	must(cmd.MarkFlagRequired("rack-dir"))
 	must(cmd.MarkFlagRequired("name"))
 	return cmd
@@ -42,9 +49,29 @@ func hostCmd() *cobra.Command {
 
 func switchdCmd() *cobra.Command {
 	var dir string
+	var shared bool
 	cmd := hiddenCmd("switchd", "Daemon of the switch (started by up)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
-		return switchd.Main(cmd.Context(), dir, log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.Lmicroseconds))
+		if shared {
+			return compact.Stand(cmd.Context(), dir, rackfile.SwitchName)
+		}
+		return switchd.Main(cmd.Context(), switchd.Place{Dir: dir}, log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.Lmicroseconds))
+	})
+	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
+	addShared(cmd, &shared)
+	must(cmd.MarkFlagRequired("rack-dir"))
+	return cmd
+}
+
+func addShared(cmd *cobra.Command, shared *bool) {
+	cmd.Flags().BoolVar(shared, "shared", false, "let the shared process of the rack run the node")
+}
+
+func daemonsCmd() *cobra.Command {
+	var dir string
+	cmd := hiddenCmd("daemons", "Run all nodes of a rack (started by up)", func(cmd *cobra.Command, _ []string) error {
+		unix.Umask(umask)
+		return rack.RunShared(func() error { return compact.Main(cmd.Context(), dir) })
 	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	must(cmd.MarkFlagRequired("rack-dir"))
@@ -53,11 +80,13 @@ func switchdCmd() *cobra.Command {
 
 func nodeInitCmd() *cobra.Command {
 	var dir, name string
+	var shared bool
 	cmd := hiddenCmd("node-init", "Process 1 of a node (started by up)", func(*cobra.Command, []string) error {
-		return exitCode(rack.NodeInit(dir, name))
+		return exitCode(rack.NodeInit(dir, name, shared))
 	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	cmd.Flags().StringVar(&name, "name", "", "name of the node")
+	addShared(cmd, &shared)
 	return cmd
 }
 

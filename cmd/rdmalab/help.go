@@ -47,7 +47,7 @@ func listedCommands() (list []*cobra.Command) {
 // processes makes the hidden commands, which are the processes that rdmalab itself starts: daemons
 // and what prepares them.
 func processes() []*cobra.Command {
-	return []*cobra.Command{hostCmd(), switchdCmd(), nodeInitCmd(), execInitCmd(), timerCmd(), containerInitCmd(), containerHoldCmd(), watcherCmd()}
+	return []*cobra.Command{hostCmd(), switchdCmd(), daemonsCmd(), nodeInitCmd(), execInitCmd(), timerCmd(), containerInitCmd(), containerHoldCmd(), watcherCmd()}
 }
 
 // called makes the commands that the command line needs: for a hidden command only the hidden ones.

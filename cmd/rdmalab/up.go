@@ -33,7 +33,7 @@ const (
 
 func upCmd() *cobra.Command {
 	var file string
-	var noVerify bool
+	var noVerify, compact bool
 	var in containerFlags
 	cmd := &cobra.Command{
 		Use:   "up [-f RACK.yaml]",
@@ -47,6 +47,9 @@ func upCmd() *cobra.Command {
 			"gives. If neither is given, it has the name in the rack file; in the built-in rack this is \"default\".\n\n" +
 			"With --runtime docker the hosts are containers of the Docker Engine on this machine. Their image contains this\n" +
 			"program (`rdmalab image`). Every command works for them as for any host.\n\n" +
+			"With --compact, or `daemons: shared` in the rack file, one process has the switch and the NICs of all hosts, and\n" +
+			"packets do not leave it. On a machine with few processors that is several times as fast. Hosts keep their\n" +
+			"namespaces, interfaces and programs.\n\n" +
 			"A rack that is up already stays as it is, and its paths are not verified. But if one of its hosts or its switch has\n" +
 			"died without `rdmalab crash`, up makes the rack again. up fails if the rack that is up was made from a rack file\n" +
 			"with other content, or with another --runtime, --plug or --compose. Before up makes a rack, it removes what a\n" +
@@ -62,6 +65,11 @@ func upCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if compact {
+				if err := s.Share(); err != nil {
+					return badUse("--compact: %w", err)
+				}
+			}
 			settings, err := in.settings(cmd)
 			if err != nil {
 				return err
@@ -72,6 +80,7 @@ func upCmd() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "rack file to bring up (default: the built-in rack)")
 	cmd.Flags().BoolVar(&noVerify, "no-verify", false, "do not verify the paths from compute hosts to memory hosts")
+	cmd.Flags().BoolVar(&compact, "compact", false, "one process for the switch and the NICs of all hosts (daemons: shared)")
 	in.add(cmd)
 	must(cmd.MarkFlagFilename("file", "yaml", "yml"))
 	return cmd

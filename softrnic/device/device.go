@@ -48,7 +48,7 @@ type Device struct {
 	// carrier is the port if it has no thread that moves its frames, else nil.
 	carrier packetio.Carrier
 	spin    time.Duration
-	seed   atomic.Uint64 // seed of the next context
+	seed    atomic.Uint64 // seed of the next context
 
 	mu      sync.Mutex // guards the fields up to failure, except pace and the atomics of polls
 	e       *engine.Engine

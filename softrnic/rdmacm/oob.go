@@ -38,6 +38,9 @@ type OOBConfig struct {
 	Listen netip.AddrPort
 	// Port is the port on which peers listen. 0 means DefaultPort.
 	Port uint16
+	// Inside runs a function that opens a connection, for example in another network namespace. nil
+	// means that the function is called.
+	Inside func(open func() error) error
 	// Handshakes is how many TCP connections may wait for the request of their peer at the same time;
 	// more are refused. 0 means 64.
 	Handshakes int

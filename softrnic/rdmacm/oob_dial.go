@@ -26,8 +26,12 @@ func (o *OOB) Dial(qp verbs.QP, addr netip.Addr, service string, p Params, priva
 	}
 	until := o.wall(deadline, maxDial)
 	peer := net.TCPAddrFromAddrPort(netip.AddrPortFrom(addr.Unmap(), o.cfg.Port))
-	d := net.Dialer{Deadline: until}
-	c, err := d.DialContext(o.ctx, "tcp", peer.String())
+	var c net.Conn
+	err = o.cfg.inside(func() (err error) {
+		d := net.Dialer{Deadline: until}
+		c, err = d.DialContext(o.ctx, "tcp", peer.String())
+		return err
+	})
 	if err != nil {
 		return nil, o.explain(op, peer, dialError(err))
 	}
@@ -41,6 +45,13 @@ func (o *OOB) Dial(qp verbs.QP, addr netip.Addr, service string, p Params, priva
 	}
 	o.count(func(s *OOBStats) { s.Dialed++ })
 	return got, nil
+}
+
+func (c *OOBConfig) inside(open func() error) error {
+	if c.Inside == nil {
+		return open()
+	}
+	return c.Inside(open)
 }
 
 // initiate executes the initiator's part of the exchange.

@@ -24,6 +24,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
 	"github.com/rdmalab/rdmalab/softrnic/perf/raw"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -42,6 +43,10 @@ type Config struct {
 	Log *slog.Logger
 	// Ifname is the interface of the NIC; "" means rackfile.HostIfname.
 	Ifname string
+	// Netns is the path of the host's network namespace; "" means that of the process.
+	Netns string
+	// Fabric carries RoCEv2 packets to the switch if that runs in the same process; else nil.
+	Fabric *direct.Fabric
 
 	// In tests without privileges, open replaces openPort, and the services listen at listen.
 	open   func(self *rackfile.Host) (port, packetio.Waiter, error)
@@ -103,19 +108,21 @@ func Run(ctx context.Context, cfg Config) error {
 	return h.Close()
 }
 
-// Open starts a host in the network namespace of the calling thread. It returns as soon as the
-// host's control socket answers.
+// Open starts a host. It returns as soon as the host's control socket answers.
 func Open(cfg Config) (*Host, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
 	}
 	cfg.Ifname = cmp.Or(cfg.Ifname, rackfile.HostIfname)
 	h := &Host{cfg: cfg, log: cfg.Log, stop: make(chan struct{})}
-	if err := h.open(); err != nil {
+	if err := h.inside(h.open); err != nil {
 		return nil, errors.Join(fmt.Errorf("host %s: %w", cfg.Name, err), h.Close())
 	}
 	return h, nil
 }
+
+// inside runs f on a thread in the host's network namespace. Sockets that f makes stay there.
+func (h *Host) inside(f func() error) error { return nl.Do(h.cfg.Netns, f) }
 
 func (h *Host) open() (err error) {
 	if err := h.readSpec(); err != nil {
@@ -184,7 +191,11 @@ func (h *Host) openPort(self *rackfile.Host) (port, packetio.Waiter, error) {
 // openNIC opens the port, and starts on it the device and, if the rack has them, the 1RMA NIC.
 func (h *Host) openNIC() error {
 	open := h.openPort
-	if h.rack.Cable == rackfile.CableMemory && h.self.Role != rackfile.Guest {
+	switch {
+	case h.self.Role == rackfile.Guest:
+	case h.cfg.Fabric != nil:
+		open = h.openDirect
+	case h.rack.Cable == rackfile.CableMemory:
 		open = h.openMemory
 	}
 	if h.cfg.open != nil {
@@ -233,12 +244,12 @@ func (h *Host) openNIC() error {
 	}
 	h.port = link
 	h.shown = &livePort{
-		log: h.log, ifname: h.cfg.Ifname, real: h.cfg.open == nil, link: link, dev: h.dev, most: h.rack.LinkMTU,
+		log: h.log, netns: h.cfg.Netns, ifname: h.cfg.Ifname, real: h.cfg.open == nil, link: link, dev: h.dev, most: h.rack.LinkMTU,
 		files: sysfs{dir: rackfile.Paths{Dir: h.cfg.Dir}.VerbsTree(h.self.Name)},
 	}
 	var has nl.Port
 	if h.shown.real {
-		if has, err = nl.ReadPort(h.cfg.Ifname); err != nil {
+		if has, err = nl.ReadPort(h.cfg.Netns, h.cfg.Ifname); err != nil {
 			return err
 		}
 	}
@@ -258,7 +269,7 @@ func (h *Host) listen() (err error) {
 }
 
 func (h *Host) rawHost() raw.Host {
-	return raw.Host{Name: h.self.Name, Ifname: h.cfg.Ifname, MAC: h.self.MAC, Spin: h.self.Spin, LinkMTU: h.rack.LinkMTU}
+	return raw.Host{Name: h.self.Name, Ifname: h.cfg.Ifname, MAC: h.self.MAC, Spin: h.self.Spin, LinkMTU: h.rack.LinkMTU, Inside: h.inside}
 }
 
 // connections opens the connection manager that the rack's description names: by datagrams, or by
@@ -282,7 +293,7 @@ func (h *Host) listenTCP() (serve.Manager, error) {
 		first, second = h.cfg.listen, h.cfg.listen
 	}
 	at := func(a netip.Addr) rdmacm.OOBConfig {
-		return rdmacm.OOBConfig{Context: h.base, Listen: netip.AddrPortFrom(a, rdmacm.DefaultPort)}
+		return rdmacm.OOBConfig{Context: h.base, Listen: netip.AddrPortFrom(a, rdmacm.DefaultPort), Inside: h.inside}
 	}
 	m, err := rdmacm.NewOOB(at(first))
 	if err != nil {
@@ -306,7 +317,7 @@ func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
 	if mac, ok := h.other.find(a); ok {
 		return mac, true
 	}
-	mac, ok, err := nl.Neighbour("", h.cfg.Ifname, a)
+	mac, ok, err := nl.Neighbour(h.cfg.Netns, h.cfg.Ifname, a)
 	return mac, ok && err == nil
 }
 
@@ -328,6 +339,10 @@ func (h *Host) Close() error {
 		return nil
 	default:
 		close(h.stop)
+	}
+	if h.cfg.Fabric != nil && h.port != nil {
+		// What ends a host in the shared process is its crash: no packet leaves it any more.
+		h.cfg.Fabric.Link(h.self.Name).Cut()
 	}
 	if h.app != nil {
 		h.app.crash() // before the control server, because its handlers wait for their jobs

@@ -74,6 +74,7 @@ func (p *addressTable) update(addrs []netip.Addr) {
 // reads them because of the event finds the new state.
 type livePort struct {
 	log    *slog.Logger
+	netns  string
 	ifname string
 	real   bool // false in tests without privileges, which have no interface
 	link   port
@@ -135,7 +136,7 @@ func (p *livePort) watch(stop <-chan struct{}, changed chan<- struct{}) {
 		}
 	}
 	for {
-		if err := nl.Watch(stop, notify); err != nil {
+		if err := nl.Watch(p.netns, stop, notify); err != nil {
 			p.log.Warn("changes of the interface's MTU and addresses are seen late", "error", err)
 			notify()
 		}
@@ -152,7 +153,7 @@ func (p *livePort) read() error {
 	if !p.real {
 		return p.show()
 	}
-	now, err := nl.ReadPort(p.ifname)
+	now, err := nl.ReadPort(p.netns, p.ifname)
 	if err != nil {
 		return err
 	}

@@ -20,35 +20,75 @@ import (
 // switch does not run, the host starts without the memory link, and gets it later.
 const attachWait = 2 * time.Second
 
-// memoryLink is the NIC's port on a rack with rackfile.CableMemory. Its address, MTU and carrier are
-// those of the interface. The interface itself carries all frames that are not RoCEv2.
+// besideInterface is what the port of a NIC takes from the interface if the interface carries all
+// frames but RoCEv2: address, MTU and carrier.
+type besideInterface struct {
+	netns string
+	info  afpacket.Info
+	gone  atomic.Bool // true: the interface was removed
+	// setUp and wake are those of the port: wake makes its owner notice that it is gone.
+	setUp func(up bool)
+	wake  func()
+}
+
+// lookUp reads the interface of the host. receive says for the status how the port gets its frames.
+func (h *Host) lookUp(receive string) (*besideInterface, error) {
+	l, err := nl.LinkByName(h.cfg.Netns, h.cfg.Ifname)
+	if err != nil {
+		return nil, err
+	}
+	return &besideInterface{netns: h.cfg.Netns, info: afpacket.Info{
+		Ifname: l.Name, Ifindex: l.Index, MAC: l.MAC.String(), MTU: l.MTU, Receive: receive, Silencer: "none",
+	}}, nil
+}
+
+func (b *besideInterface) Info() afpacket.Info { return b.info }
+
+// LinkUp reports whether the interface has a carrier. While it has none, the port carries no frames
+// either.
+func (b *besideInterface) LinkUp() bool {
+	l, err := nl.LinkByName(b.netns, b.info.Ifname)
+	up := err == nil && l.Up && l.Carrier
+	b.setUp(up)
+	if errors.Is(err, fs.ErrNotExist) && !b.gone.Swap(true) {
+		b.wake()
+	}
+	return up
+}
+
+// lost returns afpacket.ErrGone after the interface was removed, like a packet socket.
+func (b *besideInterface) lost() error {
+	if b.gone.Load() {
+		return fmt.Errorf("port of %s: %w", b.info.Ifname, afpacket.ErrGone)
+	}
+	return nil
+}
+
+// memoryLink is the NIC's port on a rack with rackfile.CableMemory.
 type memoryLink struct {
 	*memlink.Port
+	*besideInterface
 	conn *memlink.Connector
-	info afpacket.Info
-	gone atomic.Bool // true: the interface was removed
 }
 
 // openMemory opens the memory link of the host, and waits up to attachWait until the switch has
 // attached it. It does not wait if a command has crashed the switch.
 func (h *Host) openMemory(self *rackfile.Host) (port, packetio.Waiter, error) {
-	l, err := nl.LinkByName("", h.cfg.Ifname)
+	l, err := h.lookUp(fmt.Sprintf("memory %d frames, %s", memlink.Slots, units.FormatSize(memlink.DataBytes)))
 	if err != nil {
 		return nil, nil, err
 	}
-	p, err := memlink.NewPort(memlink.Config{MTU: l.MTU, Merge: self.GSO})
+	p, err := memlink.NewPort(memlink.Config{MTU: l.info.MTU, Merge: self.GSO})
 	if err != nil {
 		return nil, nil, err
 	}
+	l.setUp, l.wake = p.SetUp, p.Wake
 	w, err := afpacket.NewWaiterBeside([]afpacket.Source{p}, self.Spin)
 	if err != nil {
 		return nil, nil, errors.Join(err, p.Close())
 	}
 	paths := rackfile.Paths{Dir: h.cfg.Dir}
-	m := &memoryLink{Port: p, conn: memlink.Connect(paths.Links(), self.Name, p, h.log), info: afpacket.Info{
-		Ifname: l.Name, Ifindex: l.Index, MAC: l.MAC.String(), MTU: l.MTU,
-		Receive: fmt.Sprintf("memory %d frames, %s", memlink.Slots, units.FormatSize(memlink.DataBytes)), Silencer: "none",
-	}}
+	m := &memoryLink{Port: p, besideInterface: l, conn: memlink.Connect(paths.Links(), self.Name, p, h.log)}
 	m.LinkUp()
 	if _, err := os.Stat(paths.Crashed(rackfile.SwitchName)); err == nil {
 		return m, w, nil
@@ -61,24 +101,10 @@ func (h *Host) openMemory(self *rackfile.Host) (port, packetio.Waiter, error) {
 	return m, w, nil
 }
 
-func (m *memoryLink) Info() afpacket.Info { return m.info }
-
-// LinkUp reports whether the interface has a carrier. While it has none, the memory link carries no
-// frames either.
-func (m *memoryLink) LinkUp() bool {
-	l, err := nl.LinkByName("", m.info.Ifname)
-	up := err == nil && l.Up && l.Carrier
-	m.SetUp(up)
-	if errors.Is(err, fs.ErrNotExist) && !m.gone.Swap(true) {
-		m.Wake()
-	}
-	return up
-}
-
-// Recv returns afpacket.ErrGone after the interface was removed, like a packet socket.
+// Recv returns afpacket.ErrGone after the interface was removed.
 func (m *memoryLink) Recv(b *packetio.Batch) (int, error) {
-	if m.gone.Load() {
-		return 0, fmt.Errorf("memory link of %s: %w", m.info.Ifname, afpacket.ErrGone)
+	if err := m.lost(); err != nil {
+		return 0, err
 	}
 	return m.Port.Recv(b)
 }

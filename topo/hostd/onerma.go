@@ -76,8 +76,12 @@ func (a *application) lend() error {
 		return nil
 	}
 	at := netip.AddrPortFrom(a.h.self.IPv4, onermahost.LenderPort)
-	var lc net.ListenConfig
-	l, err := lc.Listen(context.Background(), "tcp4", at.String())
+	var l net.Listener
+	err := a.h.inside(func() (err error) {
+		var lc net.ListenConfig
+		l, err = lc.Listen(context.Background(), "tcp4", at.String())
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("1RMA: %w", err)
 	}

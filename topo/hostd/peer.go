@@ -73,7 +73,7 @@ func (h *Host) runPeer(r *http.Request, in PeerRequest, send func(PeerEvent) err
 		name += " to " + in.To
 	}
 	return h.app.do(r, name, func(ctx context.Context, v verbs.Context) error {
-		conn, err := meetPeer(ctx, to, in.Port, send)
+		conn, err := h.meetPeer(ctx, to, in.Port, send)
 		if err != nil {
 			return err
 		}
@@ -101,13 +101,17 @@ func (h *Host) runPeer(r *http.Request, in PeerRequest, send func(PeerEvent) err
 
 // meetPeer connects to the server at `to`, which may still be starting. If `to` is not valid, it
 // waits for a client.
-func meetPeer(ctx context.Context, to netip.Addr, port uint16, send func(PeerEvent) error) (net.Conn, error) {
+func (h *Host) meetPeer(ctx context.Context, to netip.Addr, port uint16, send func(PeerEvent) error) (net.Conn, error) {
 	if !to.IsValid() {
-		return awaitPeer(ctx, port, send)
+		return h.awaitPeer(ctx, port, send)
 	}
 	for end := time.Now().Add(dialLimit); ; {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "tcp", netip.AddrPortFrom(to, port).String())
+		var conn net.Conn
+		err := h.inside(func() (err error) {
+			var d net.Dialer
+			conn, err = d.DialContext(ctx, "tcp", netip.AddrPortFrom(to, port).String())
+			return err
+		})
 		if err == nil || ctx.Err() != nil || time.Now().After(end) {
 			return conn, err
 		}
@@ -118,9 +122,13 @@ func meetPeer(ctx context.Context, to netip.Addr, port uint16, send func(PeerEve
 	}
 }
 
-func awaitPeer(ctx context.Context, port uint16, send func(PeerEvent) error) (net.Conn, error) {
-	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", ":"+strconv.Itoa(int(port)))
+func (h *Host) awaitPeer(ctx context.Context, port uint16, send func(PeerEvent) error) (net.Conn, error) {
+	var l net.Listener
+	err := h.inside(func() (err error) {
+		var lc net.ListenConfig
+		l, err = lc.Listen(ctx, "tcp", ":"+strconv.Itoa(int(port)))
+		return err
+	})
 	if err != nil {
 		return nil, fmt.Errorf("wait for a client: %w", err)
 	}

@@ -161,9 +161,7 @@ func TestWatch(t *testing.T) {
 	}
 	err := Do(b, func() error {
 		stop, seen, ended := make(chan struct{}), make(chan struct{}, 64), make(chan error, 1)
-		go func() { // subscriptions are of the namespace of the thread that makes them
-			ended <- Do(b, func() error { return Watch(stop, func() { seen <- struct{}{} }) })
-		}()
+		go func() { ended <- Watch(b, stop, func() { seen <- struct{}{} }) }()
 		// A change may be reported more than once, so each step waits for its own effect.
 		until := func(what string, ok func(Port) bool) {
 			for deadline := time.After(5 * time.Second); ; {
@@ -173,7 +171,7 @@ func TestWatch(t *testing.T) {
 					t.Errorf("%s: not reported", what)
 					return
 				}
-				if p, err := ReadPort("rack0"); err != nil {
+				if p, err := ReadPort(b, "rack0"); err != nil {
 					t.Error(err)
 				} else if ok(p) {
 					return

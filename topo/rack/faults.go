@@ -39,7 +39,10 @@ func (r *Rack) crash(node string) error {
 			return fmt.Errorf("crash %s: %w", node, err)
 		}
 	}
-	return r.keep.kill(node)
+	if err := r.keep.kill(node); err != nil {
+		return err
+	}
+	return r.awaitEnd(node)
 }
 
 // Hang stops every process of a host or of the switch until Resume. The node sends nothing more,
@@ -57,6 +60,9 @@ func (r *Rack) Resume(ctx context.Context, node string) error {
 func (r *Rack) hang(ctx context.Context, node string, on bool) error {
 	if err := r.checkNode(node); err != nil {
 		return err
+	}
+	if r.shared() {
+		return stateError(false, "%s has no process of its own on a rack with `daemons: shared`, which could hang: hang its programs (--app), or take `daemons: separate`", node)
 	}
 	return r.locked(ctx, func() error {
 		if ok, err := r.alive(node); err != nil || !ok {
@@ -116,7 +122,7 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 				return fmt.Errorf("restart %s: %w", node, err)
 			}
 		}
-		if err := r.starter().startNode(ctx, node); err != nil {
+		if err := errors.Join(r.starter().startShared(ctx), r.starter().startNode(ctx, node)); err != nil {
 			return err
 		}
 		if err := r.starter().waitReady(ctx, node); err != nil {

@@ -22,9 +22,10 @@ const exitSignalled = 128
 
 // NodeInit runs as process 1 of a node. It makes the node's mounts, starts the node's daemon, reaps
 // orphaned processes of the node, and ends with the daemon. dir is the rack's state folder. The
-// machine's files stay visible on the node, so that it can run the machine's programs. NodeInit
-// returns the exit status.
-func NodeInit(dir, node string) int {
+// machine's files stay visible on the node, so that it can run the machine's programs. If shared is
+// set, the daemon only stands for the node in the rack's shared process. NodeInit returns the exit
+// status.
+func NodeInit(dir, node string, shared bool) int {
 	note := func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "%s node-init %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), node, fmt.Sprintf(format, args...))
 	}
@@ -48,7 +49,7 @@ func NodeInit(dir, node string) int {
 		note("set host name: %v", err)
 		return 1
 	}
-	pid, err := startDaemon(dir, node)
+	pid, err := startDaemon(dir, node, shared)
 	if err != nil {
 		note("start daemon: %v", err)
 		return 1
@@ -63,10 +64,13 @@ func NodeInit(dir, node string) int {
 	return reap(pid, note)
 }
 
-func startDaemon(dir, node string) (int, error) {
+func startDaemon(dir, node string, shared bool) (int, error) {
 	args := []string{programName, "host", "--rack-dir", dir, "--name", node}
 	if node == rackfile.SwitchName {
 		args = []string{programName, "switchd", "--rack-dir", dir}
+	}
+	if shared {
+		args = append(args, "--shared")
 	}
 	return syscall.ForkExec("/proc/self/exe", args, &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},

@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case "node-init":
 			parse(f)
-			os.Exit(NodeInit(*dir, *name))
+			os.Exit(NodeInit(*dir, *name, false))
 		case "host", "switchd":
 			parse(f)
 			os.Exit(stubDaemon(rackfile.Paths{Dir: *dir}, *name))

@@ -37,9 +37,13 @@ const programName = "rdmalab"
 // when the caller ends.
 func (r starter) startProcess(node string) error {
 	const flags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
+	args := []string{"node-init", "--rack-dir", r.Paths.Dir, "--name", node}
+	if r.shared() {
+		args = append(args, "--shared")
+	}
 	return r.spawn(node, node, flags, func(start func() error) error {
 		return nl.Do(r.Paths.Netns(node), func() error { return r.place(node, start) })
-	}, "node-init", "--rack-dir", r.Paths.Dir, "--name", node)
+	}, args...)
 }
 
 // waitReady waits until a node's daemon answers. If the daemon dies, the error contains the end of

@@ -9,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
@@ -76,6 +77,8 @@ type Config struct {
 	// Keep is how many bytes of memory the switch uses for copies of the last packets, which GET
 	// /past returns; 0 means that it keeps no copies.
 	Keep int
+	// Fabric carries packets of hosts whose NICs run in this process; nil if there are none.
+	Fabric *direct.Fabric
 	// Log receives messages for the operator; nil means that messages are discarded.
 	Log *log.Logger
 }

@@ -11,8 +11,11 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/clock/real"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -21,6 +24,9 @@ import (
 type Daemon struct {
 	rack  string
 	watch time.Duration // interval at which the daemon checks missing ports and carriers
+	armed clock.Time    // when the loop looks at the timers next; only used with exclusive
+
+	fabric *direct.Fabric // carries packets in the threads of NICs; nil: the loop alone does
 
 	commands *commands
 	ports    *ports
@@ -83,7 +89,7 @@ func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
 		sw.SetPort(i, false)
 	}
 	cmds := &commands{wake: s.wake}
-	d := &Daemon{rack: cfg.Rack, watch: cfg.Watch, commands: cmds, ports: s, traffic: t}
+	d := &Daemon{rack: cfg.Rack, watch: cfg.Watch, fabric: cfg.Fabric, commands: cmds, ports: s, traffic: t}
 	d.faults = &faultControl{commands: cmds, ports: s, traffic: t}
 	d.guests = &guestControl{commands: cmds, ports: s, traffic: t, faults: d.faults}
 	d.programs = &programControl{
@@ -105,13 +111,21 @@ func (d *Daemon) Run(ctx context.Context) error {
 		d.watchPorts(watchCtx)
 	}()
 	release := context.AfterFunc(ctx, d.ports.wake)
+	if d.fabric != nil {
+		d.fabric.Switch(d.carried, d.ports.wake)
+	}
 	err := d.loop(ctx)
 	release()
-	d.traffic.now = d.traffic.clk.Now()
-	d.programs.farewell()
+	if d.fabric != nil {
+		d.fabric.Switch(nil, nil) // frames wait from now on, and are dropped when the ports are closed
+	}
+	d.exclusive(func() {
+		d.traffic.now = d.traffic.clk.Now()
+		d.programs.farewell()
+	})
 	stopWatch()
 	d.commands.refuse()
-	d.runCommands() // runs the commands that still wait, so that their callers return
+	d.exclusive(d.runCommands) // runs the commands that still wait, so that their callers return
 	<-watched
 	d.captures.stop()
 	return errors.Join(err, d.ports.waiter.Close(), d.ports.closePorts(), d.programs.close())
@@ -129,17 +143,46 @@ func (d *Daemon) runCommands() {
 	}
 }
 
+// exclusive runs f while no other thread runs the switch.
+func (d *Daemon) exclusive(f func()) {
+	if d.fabric == nil {
+		f()
+		return
+	}
+	d.fabric.Do(f)
+}
+
+// carried handles the frames that wait on direct links, in a thread that carries them (package
+// direct). The loop handles the other ways, which only it may receive from, and the timers: it is
+// woken if the next one is due before the time at which it would look.
+func (d *Daemon) carried() {
+	d.traffic.memoryOnly = true
+	d.traffic.round()
+	d.traffic.memoryOnly = false
+	if d.traffic.deadline() < d.armed {
+		d.ports.wake()
+	}
+}
+
 // maxWaitErrors is how many times in succession waiting for frames may fail before the loop ends.
 const maxWaitErrors = 100
 
 func (d *Daemon) loop(ctx context.Context) error {
 	failed := 0
 	for ctx.Err() == nil {
-		d.runCommands()
-		if d.traffic.round() {
+		var busy bool
+		var wait time.Duration
+		var waiter packetio.Waiter
+		d.exclusive(func() {
+			d.runCommands()
+			busy = d.traffic.round()
+			d.armed, waiter = d.traffic.deadline(), d.ports.waiter
+			wait = d.traffic.clk.Until(d.armed)
+		})
+		if busy {
 			continue
 		}
-		err := d.ports.waiter.Wait(d.traffic.clk.Until(d.traffic.deadline()))
+		err := waiter.Wait(wait)
 		if err == nil {
 			failed = 0
 			continue
@@ -149,7 +192,8 @@ func (d *Daemon) loop(ctx context.Context) error {
 		if failed++; failed > maxWaitErrors {
 			return fmt.Errorf("switch: wait: %w", err)
 		}
-		if err := d.ports.renewWaiter(); err != nil {
+		d.exclusive(func() { err = d.ports.renewWaiter() })
+		if err != nil {
 			return fmt.Errorf("switch: wait: %w", err)
 		}
 	}

@@ -34,7 +34,7 @@ func loadable(t *testing.T, program string, paths rackfile.Paths, before ...func
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg, err := configOf(first, rec, links{})
+	cfg, err := configOf(first, rec, links{}, Place{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,8 +14,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/topo/guests"
+	"github.com/rdmalab/rdmalab/topo/nl"
 	"github.com/rdmalab/rdmalab/units"
 )
 
@@ -23,10 +25,18 @@ import (
 // value is the size of the memory for these packets, like 4MiB.
 const EnvKeep = "RDMALAB_KEEP"
 
-// Main runs the switch of a rack. It reads the rack's description below dir, opens the rack's ports
-// in the network namespace of the process, serves the control socket, and forwards until ctx ends.
-func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
-	paths := rackfile.Paths{Dir: dir}
+// Place says where a switch runs. Dir is the state folder of its rack. Netns is the path of the
+// network namespace with the rack's ports; "" means that of the process. Fabric carries packets of
+// NICs in the same process; nil means that there are none.
+type Place struct {
+	Dir, Netns string
+	Fabric     *direct.Fabric
+}
+
+// Main runs the switch of a rack. It reads the rack's description, opens the rack's ports, serves the
+// control socket, and forwards until ctx ends.
+func Main(ctx context.Context, at Place, logger *log.Logger) (err error) {
+	paths := rackfile.Paths{Dir: at.Dir}
 	data, err := os.ReadFile(paths.Spec())
 	if err != nil {
 		return fmt.Errorf("switch: rack description: %w", err)
@@ -44,12 +54,12 @@ func Main(ctx context.Context, dir string, logger *log.Logger) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, rec.Close()) }()
-	links, err := memoryLinks(first, paths)
+	links, err := memoryLinks(first, paths, at.Fabric)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, links.close()) }()
-	cfg, err := configOf(first, rec, links)
+	cfg, err := configOf(first, rec, links, at)
 	if err != nil {
 		return err
 	}
@@ -137,20 +147,27 @@ func configured(rec *journalFile, late bool) apps.Config {
 
 // configOf returns a daemon's configuration for a rack. The ports are packet sockets, with memory
 // links beside them if the rack has any.
-func configOf(rack *rackfile.Rack, rec *journalFile, links links) (Config, error) {
+func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Config, error) {
 	program, err := apps.New(rack, configured(rec, false))
 	if err != nil {
 		return Config{}, fmt.Errorf("switch: %w", err)
 	}
 	cfg := Config{
 		Rack: rack.Name, Seed: rack.Seed, Program: program, Self: apps.Self(rack), Queue: rack.Switch.Queue,
-		Spin: rack.Switch.Spin, Faults: rack.Faults,
+		Spin: rack.Switch.Spin, Faults: rack.Faults, Fabric: at.Fabric,
+	}
+	if at.Fabric != nil {
+		cfg.Spin = 0 // the threads of the NICs carry the packets; the loop has only timers and other frames
 	}
 	for _, h := range rack.Hosts {
 		cfg.Links = append(cfg.Links, Link{Host: h.Name, Ifname: h.Port, GSO: h.GSO})
 	}
 	cfg.Open = func(i int, l Link) (packetio.Port, error) {
-		p, err := afpacket.Open(afpacket.Config{Ifname: l.Ifname, Mode: afpacket.Switch, Index: i, Merge: l.GSO})
+		var p *afpacket.Port
+		err := nl.Do(at.Netns, func() (err error) {
+			p, err = afpacket.Open(afpacket.Config{Ifname: l.Ifname, Mode: afpacket.Switch, Index: i, Merge: l.GSO})
+			return err
+		})
 		if err != nil {
 			return nil, err // not p: an interface that holds a nil *afpacket.Port is not nil
 		}
@@ -161,7 +178,10 @@ func configOf(rack *rackfile.Rack, rec *journalFile, links links) (Config, error
 		var memory []afpacket.Source
 		for _, p := range ports {
 			if both, ok := p.(*doubleLink); ok {
-				memory, p = append(memory, both.memory), both.wire
+				if m, ok := both.memory.(afpacket.Source); ok {
+					memory = append(memory, m)
+				}
+				p = both.wire
 			}
 			socket, ok := p.(*afpacket.Port)
 			if !ok {

@@ -8,24 +8,30 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/memlink"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 )
 
-// links makes the memory links of the switch. If listener is nil, there are none.
+// links makes the switch's ends of the links through memory: of memory links if there is a listener,
+// of direct links if there is a fabric. If there is neither, all frames pass the veth pairs.
 type links struct {
 	listener *memlink.Listener
+	fabric   *direct.Fabric
 	oneRMA   bool // the hosts have 1RMA NICs
 }
 
 // memoryLinks begins to listen for hosts if the rack has memory links.
-func memoryLinks(rack *rackfile.Rack, paths rackfile.Paths) (links, error) {
+func memoryLinks(rack *rackfile.Rack, paths rackfile.Paths, fabric *direct.Fabric) (links, error) {
+	if fabric != nil {
+		return links{fabric: fabric}, nil
+	}
 	if rack.Cable != rackfile.CableMemory {
 		return links{}, nil
 	}
 	l, err := memlink.Listen(paths.Links())
-	return links{l, rack.OneRMA != nil}, err
+	return links{listener: l, oneRMA: rack.OneRMA != nil}, err
 }
 
 func (s links) close() error {
@@ -38,7 +44,12 @@ func (s links) close() error {
 // beside returns the port of link l, which has the number i: a memory link beside the packet socket
 // `wire`. If the rack has no memory links, or l is the link of a guest, the port is `wire` alone.
 func (s links) beside(wire *afpacket.Port, i int, l Link) (packetio.Port, error) {
-	if s.listener == nil || l.Guest {
+	switch {
+	case l.Guest:
+		return wire, nil
+	case s.fabric != nil:
+		return &doubleLink{wire: wire, memory: s.fabric.Link(l.Host).Switch(i, wire.Info().MTU)}, nil
+	case s.listener == nil:
 		return wire, nil
 	}
 	m, err := s.listener.Port(l.Host, memlink.Config{Index: i, MTU: wire.Info().MTU, Merge: l.GSO})
@@ -55,13 +66,22 @@ type wirePort interface {
 	stater
 }
 
+// memoryPort is the switch's end of a link through memory: a memlink.Port, whose other end is in the
+// process of a host, or a direct.Port.
+type memoryPort interface {
+	packetio.Port
+	stater
+	SetUp(up bool)
+	Attached() bool
+}
+
 // doubleLink is a link with two ways. RoCEv2 packets to the host go through shared memory, all
 // other frames through the veth pair. Messages of IGMP and MLD take both ways, because the host's
 // NIC and its kernel both answer queries. The state of the veth pair applies to both ways: if the
 // link is down, or the host has crashed, the pair has no carrier.
 type doubleLink struct {
 	wire   wirePort
-	memory *memlink.Port
+	memory memoryPort
 	// wireFirst is true if the next Recv tries the veth pair first. Recv inverts it each time, so
 	// that neither way has to wait for the other.
 	wireFirst bool
@@ -73,8 +93,13 @@ type doubleLink struct {
 var (
 	_ wirePort = (*doubleLink)(nil)
 	_ wirePort = (*afpacket.Port)(nil)
+
+	_ memoryPort = (*memlink.Port)(nil)
+	_ memoryPort = (*direct.Port)(nil)
 )
 
+// Recv receives from both ways. The threads of NICs that carry frames over direct links receive from
+// the memory alone (see carried).
 func (l *doubleLink) Recv(b *packetio.Batch) (int, error) {
 	first, second := packetio.Port(l.memory), packetio.Port(l.wire)
 	if l.wireFirst {

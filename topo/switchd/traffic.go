@@ -27,6 +27,8 @@ type traffic struct {
 	delays    delays
 	now       clock.Time // when the present call of round began; also set before commands run
 	observing bool       // true if a capture runs
+	// memoryOnly is true while a thread that carries frames of direct links runs round.
+	memoryOnly bool
 	// kept is true while keptToHosts runs. The program may then release all frames that it has
 	// queued, more than an egress queue holds. So enqueue sends the frames of a full queue to make
 	// room. While kept is false, enqueue drops a frame for which there is no room.
@@ -60,7 +62,7 @@ func (t *traffic) round() (busy bool) {
 		if p.io == nil {
 			continue
 		}
-		n, err := p.io.Recv(&p.rx)
+		n, err := t.recv(p)
 		if err != nil {
 			t.ports.lost(i, err)
 			continue
@@ -88,6 +90,17 @@ func (t *traffic) round() (busy bool) {
 	}
 	t.flush()
 	return busy
+}
+
+// recv receives from a port: if memoryOnly is set, from its direct link alone.
+func (t *traffic) recv(p *port) (int, error) {
+	if !t.memoryOnly {
+		return p.io.Recv(&p.rx)
+	}
+	if l, ok := p.io.(*doubleLink); ok {
+		return l.memory.Recv(&p.rx)
+	}
+	return 0, nil
 }
 
 // undelay takes the first delayed frame, whose time has come, and continues after the fault that

@@ -44,6 +44,13 @@ func (l *Link) open(own, peer *side, index, mtu int) *Port {
 	return p
 }
 
+// Cut takes the link from the present end of the host: it drops all frames from now on.
+func (l *Link) Cut() {
+	if p := l.host.port.Load(); p != nil {
+		p.cut.Store(true)
+	}
+}
+
 // serveNIC makes the NIC at this end handle its frames, and reports whether it had any.
 func (s *side) serveNIC() bool {
 	p := s.port.Load()
@@ -61,6 +68,7 @@ type Port struct {
 	index     int
 	mtu       int
 	closed    atomic.Bool
+	cut       atomic.Bool // see Link.Cut
 	serve     atomic.Pointer[func() bool]
 
 	rxPackets, rxBytes, rxDropped atomic.Uint64
@@ -73,13 +81,16 @@ var _ packetio.Carrier = (*Port)(nil)
 func (p *Port) InProcess() {}
 
 // Attached reports whether the other end is open.
-func (p *Port) Attached() bool { return p.peer.port.Load() != nil }
+func (p *Port) Attached() bool {
+	q := p.peer.port.Load()
+	return q != nil && !q.cut.Load()
+}
 
 // SetUp sets whether the link is up, as this end sees it. A link that is down drops frames in both
 // directions.
 func (p *Port) SetUp(up bool) { p.own.down.Store(!up) }
 
-func (p *Port) isUp() bool { return !p.own.down.Load() && !p.peer.down.Load() }
+func (p *Port) isUp() bool { return !p.cut.Load() && !p.own.down.Load() && !p.peer.down.Load() }
 
 // forSwitch reports whether this end is the host's, which sends to the switch.
 func (p *Port) forSwitch() bool { return p.own == &p.link.host }

@@ -21,6 +21,8 @@ type Host struct {
 	Spin time.Duration
 	// LinkMTU is the MTU of the host's link in bytes.
 	LinkMTU int
+	// Inside runs a function that opens sockets in the host's network namespace.
+	Inside func(open func() error) error
 }
 
 const (
@@ -71,7 +73,11 @@ type end struct {
 
 // openEnd opens a port for the frames of a session.
 func (h *Host) openEnd(session uint64) (*end, error) {
-	port, err := afpacket.Open(afpacket.Config{Ifname: h.Ifname, Mode: afpacket.Tap, EtherType: etherType})
+	var port *afpacket.Port
+	err := h.Inside(func() (err error) {
+		port, err = afpacket.Open(afpacket.Config{Ifname: h.Ifname, Mode: afpacket.Tap, EtherType: etherType})
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -125,7 +125,7 @@ func TestDial(t *testing.T) {
 	}
 	defer l.Close()
 	addr := l.Addr().(*net.TCPAddr).AddrPort().Addr()
-	if _, err := dial(t.Context(), addr, 1); err == nil {
+	if _, err := (&Host{Inside: func(open func() error) error { return open() }}).dial(t.Context(), addr, 1); err == nil {
 		t.Error("dialled a server that is not there")
 	}
 }

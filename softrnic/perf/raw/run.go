@@ -55,7 +55,7 @@ func (h *Host) Run(
 		return res, fmt.Errorf("no neighbour has the address %v", addr)
 	}
 	session := rand.Uint64()
-	c, err := dial(ctx, addr, session)
+	c, err := h.dial(ctx, addr, session)
 	if err != nil {
 		return res, fmt.Errorf("raw test with %s: %w", cfg.To, err)
 	}

@@ -120,9 +120,13 @@ func (s *Server) Close() error {
 }
 
 // dial makes the peer listen for frames of a session until the connection is closed.
-func dial(ctx context.Context, to netip.Addr, session uint64) (net.Conn, error) {
-	d := net.Dialer{Timeout: setupPatience}
-	c, err := d.DialContext(ctx, "tcp", netip.AddrPortFrom(to, tcpPort).String())
+func (h *Host) dial(ctx context.Context, to netip.Addr, session uint64) (net.Conn, error) {
+	var c net.Conn
+	err := h.Inside(func() (err error) {
+		d := net.Dialer{Timeout: setupPatience}
+		c, err = d.DialContext(ctx, "tcp", netip.AddrPortFrom(to, tcpPort).String())
+		return err
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,36 @@
+package hostd
+
+import (
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
+)
+
+// directLink is the NIC's port if the switch runs in the same process.
+type directLink struct {
+	*direct.Port
+	*besideInterface
+}
+
+var _ packetio.Carrier = (*directLink)(nil)
+
+// openDirect opens the host's end of its direct link.
+func (h *Host) openDirect(self *rackfile.Host) (port, packetio.Waiter, error) {
+	b, err := h.lookUp("direct")
+	if err != nil {
+		return nil, nil, err
+	}
+	w := direct.NewWaiter()
+	l := &directLink{Port: h.cfg.Fabric.Link(self.Name).Host(b.info.MTU), besideInterface: b}
+	b.setUp, b.wake = l.SetUp, w.Wake
+	l.LinkUp()
+	return l, w, nil
+}
+
+// Recv returns afpacket.ErrGone after the interface was removed.
+func (l *directLink) Recv(b *packetio.Batch) (int, error) {
+	if err := l.lost(); err != nil {
+		return 0, err
+	}
+	return l.Port.Recv(b)
+}
