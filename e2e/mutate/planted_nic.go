@@ -75,6 +75,18 @@ var nicBugs = []planted{
 		"softrnic/engine TestAddressesChange",
 	},
 	{
+		"direct links: frames that came while a thread was inside the NIC are left", "softrnic/packetio/direct/link.go",
+		"	for p.own.serveNIC() {",
+		"	for false {",
+		"softrnic/packetio/direct TestNoFrameIsLeft",
+	},
+	{
+		"direct links: frames sent while another thread carries are left", "softrnic/packetio/direct/fabric.go",
+		"f.waiting.Load() == 0 || !f.mu.TryLock()",
+		"true",
+		"softrnic/packetio/direct TestFrameAtTheLastMoment",
+	},
+	{
 		"engine: a free entry of the address table is an address", "softrnic/engine/address.go",
 		"return !g.IsZero() && slices.Contains(p.cfg.GIDs, g)",
 		"return slices.Contains(p.cfg.GIDs, g)",

@@ -61,7 +61,7 @@ type Device struct {
 	dead    bool  // closed or failed; never reset
 	failure error // why the port became unusable
 
-	kick  chan struct{} // ends the pause of the progress goroutine; capacity 1
+	kick  signal        // ends the pause in which the progress goroutine leaves the port to an application
 	done  chan struct{} // closed when the progress goroutine has returned
 	close func() error
 }
@@ -100,7 +100,7 @@ func Open(cfg Config) (*Device, error) {
 	cfg.Spin = cmp.Or(cfg.Spin, defaultSpin)
 	d := &Device{
 		clock: cfg.Clock, port: cfg.Port, waiter: cfg.Waiter, spin: cfg.Spin, e: e, second: secondNIC{nic: cfg.Second}, waits: waits{seen: e.Activity()},
-		kick: make(chan struct{}, 1), done: make(chan struct{}),
+		kick: make(signal, 1), done: make(chan struct{}),
 	}
 	_, d.pace.Inside = cfg.Port.(interface{ InProcess() })
 	d.seed.Store(cfg.Seed)
@@ -124,7 +124,7 @@ func (d *Device) shutDown() error {
 	d.e.Notify() // wakes all waiters, even if the NIC was already down
 	d.leave()
 	d.waiter.Wake()
-	d.resume()
+	d.kick.raise()
 	<-d.done
 	return errors.Join(d.port.Close(), d.waiter.Close())
 }

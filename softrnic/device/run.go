@@ -99,10 +99,12 @@ func (d *Device) sleepFor() (time.Duration, bool) {
 	return max(0, d.armed.Sub(now)), true
 }
 
-// resume ends the pause in which the progress goroutine leaves the port to an application.
-func (d *Device) resume() {
+// signal wakes a goroutine that receives from it; its capacity is 1.
+type signal chan struct{}
+
+func (s signal) raise() {
 	select {
-	case d.kick <- struct{}{}:
+	case s <- struct{}{}:
 	default: // a wake-up is already requested
 	}
 }

@@ -37,7 +37,7 @@ func (d *Device) enter() clock.Time {
 // earlier than the time at which this goroutine would wake up.
 func (d *Device) leave() {
 	if d.ring != nil && len(d.out.Frames) > 0 {
-		d.record(d.entered, pathtrace.Posted)
+		d.tracing.record(d.clock, d.entered, pathtrace.Posted)
 	}
 	d.flush()
 	idle, emptyPolls := d.idle, d.emptyPolls
@@ -159,7 +159,7 @@ func (d *Device) catchUp() (now clock.Time, err error) {
 // received handles the frames of one receive call.
 func (d *Device) received(now clock.Time) {
 	if d.ring != nil {
-		d.record(now, pathtrace.Received)
+		d.tracing.record(d.clock, now, pathtrace.Received)
 	}
 	d.handle(now, d.rx.Frames)
 	d.mark(pathtrace.Handled)

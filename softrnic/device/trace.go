@@ -2,6 +2,7 @@ package device
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/clock/real"
 	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 )
 
@@ -11,12 +12,14 @@ type tracing struct {
 	entered clock.Time      // time of the last enter
 }
 
-func (d *Device) record(at clock.Time, p pathtrace.Point) { d.ring.Add(d.clock.Monotonic(at), p, 0) }
+func (t *tracing) record(c *real.Clock, at clock.Time, p pathtrace.Point) {
+	t.ring.Add(c.Monotonic(at), p, 0)
+}
 
 // mark records that a step has reached point p now, if a recording runs (see StartTrace).
 func (d *Device) mark(p pathtrace.Point) {
 	if d.ring != nil {
-		d.record(d.clock.Now(), p)
+		d.tracing.record(d.clock, d.clock.Now(), p)
 	}
 }
 

@@ -139,7 +139,7 @@ func (d *Device) park(cond verbsengine.Condition, deadline clock.Time) error {
 	w := d.newWaiter(cond)
 	d.waiting = append(d.waiting, w)
 	if !d.spinner {
-		d.resume()
+		d.kick.raise()
 	}
 	d.leave()
 

@@ -16,7 +16,7 @@ var _ packetio.Carrier = (*directLink)(nil)
 
 // openDirect opens the host's end of its direct link.
 func (h *Host) openDirect(self *rackfile.Host) (port, packetio.Waiter, error) {
-	b, err := h.lookUp("direct")
+	b, err := lookUp(&h.cfg, "direct")
 	if err != nil {
 		return nil, nil, err
 	}

@@ -53,6 +53,9 @@ type Config struct {
 	listen netip.Addr
 }
 
+// inside runs f on a thread in the host's network namespace. Sockets that f makes stay there.
+func (c *Config) inside(f func() error) error { return nl.Do(c.Netns, f) }
+
 // port is the NIC's link: an afpacket.Port or a memoryLink.
 type port interface {
 	packetio.Port
@@ -115,14 +118,11 @@ func Open(cfg Config) (*Host, error) {
 	}
 	cfg.Ifname = cmp.Or(cfg.Ifname, rackfile.HostIfname)
 	h := &Host{cfg: cfg, log: cfg.Log, stop: make(chan struct{})}
-	if err := h.inside(h.open); err != nil {
+	if err := h.cfg.inside(h.open); err != nil {
 		return nil, errors.Join(fmt.Errorf("host %s: %w", cfg.Name, err), h.Close())
 	}
 	return h, nil
 }
-
-// inside runs f on a thread in the host's network namespace. Sockets that f makes stay there.
-func (h *Host) inside(f func() error) error { return nl.Do(h.cfg.Netns, f) }
 
 func (h *Host) open() (err error) {
 	if err := h.readSpec(); err != nil {
@@ -269,7 +269,7 @@ func (h *Host) listen() (err error) {
 }
 
 func (h *Host) rawHost() raw.Host {
-	return raw.Host{Name: h.self.Name, Ifname: h.cfg.Ifname, MAC: h.self.MAC, Spin: h.self.Spin, LinkMTU: h.rack.LinkMTU, Inside: h.inside}
+	return raw.Host{Name: h.self.Name, Ifname: h.cfg.Ifname, MAC: h.self.MAC, Spin: h.self.Spin, LinkMTU: h.rack.LinkMTU, Inside: h.cfg.inside}
 }
 
 // connections opens the connection manager that the rack's description names: by datagrams, or by
@@ -293,7 +293,7 @@ func (h *Host) listenTCP() (serve.Manager, error) {
 		first, second = h.cfg.listen, h.cfg.listen
 	}
 	at := func(a netip.Addr) rdmacm.OOBConfig {
-		return rdmacm.OOBConfig{Context: h.base, Listen: netip.AddrPortFrom(a, rdmacm.DefaultPort), Inside: h.inside}
+		return rdmacm.OOBConfig{Context: h.base, Listen: netip.AddrPortFrom(a, rdmacm.DefaultPort), Inside: h.cfg.inside}
 	}
 	m, err := rdmacm.NewOOB(at(first))
 	if err != nil {

@@ -32,12 +32,12 @@ type besideInterface struct {
 }
 
 // lookUp reads the interface of the host. receive says for the status how the port gets its frames.
-func (h *Host) lookUp(receive string) (*besideInterface, error) {
-	l, err := nl.LinkByName(h.cfg.Netns, h.cfg.Ifname)
+func lookUp(cfg *Config, receive string) (*besideInterface, error) {
+	l, err := nl.LinkByName(cfg.Netns, cfg.Ifname)
 	if err != nil {
 		return nil, err
 	}
-	return &besideInterface{netns: h.cfg.Netns, info: afpacket.Info{
+	return &besideInterface{netns: cfg.Netns, info: afpacket.Info{
 		Ifname: l.Name, Ifindex: l.Index, MAC: l.MAC.String(), MTU: l.MTU, Receive: receive, Silencer: "none",
 	}}, nil
 }
@@ -74,7 +74,7 @@ type memoryLink struct {
 // openMemory opens the memory link of the host, and waits up to attachWait until the switch has
 // attached it. It does not wait if a command has crashed the switch.
 func (h *Host) openMemory(self *rackfile.Host) (port, packetio.Waiter, error) {
-	l, err := h.lookUp(fmt.Sprintf("memory %d frames, %s", memlink.Slots, units.FormatSize(memlink.DataBytes)))
+	l, err := lookUp(&h.cfg, fmt.Sprintf("memory %d frames, %s", memlink.Slots, units.FormatSize(memlink.DataBytes)))
 	if err != nil {
 		return nil, nil, err
 	}

@@ -77,7 +77,7 @@ func (a *application) lend() error {
 	}
 	at := netip.AddrPortFrom(a.h.self.IPv4, onermahost.LenderPort)
 	var l net.Listener
-	err := a.h.inside(func() (err error) {
+	err := a.h.cfg.inside(func() (err error) {
 		var lc net.ListenConfig
 		l, err = lc.Listen(context.Background(), "tcp4", at.String())
 		return err

@@ -73,7 +73,7 @@ func (h *Host) runPeer(r *http.Request, in PeerRequest, send func(PeerEvent) err
 		name += " to " + in.To
 	}
 	return h.app.do(r, name, func(ctx context.Context, v verbs.Context) error {
-		conn, err := h.meetPeer(ctx, to, in.Port, send)
+		conn, err := meetPeer(ctx, h.cfg.inside, to, in.Port, send)
 		if err != nil {
 			return err
 		}
@@ -101,13 +101,13 @@ func (h *Host) runPeer(r *http.Request, in PeerRequest, send func(PeerEvent) err
 
 // meetPeer connects to the server at `to`, which may still be starting. If `to` is not valid, it
 // waits for a client.
-func (h *Host) meetPeer(ctx context.Context, to netip.Addr, port uint16, send func(PeerEvent) error) (net.Conn, error) {
+func meetPeer(ctx context.Context, inside func(open func() error) error, to netip.Addr, port uint16, send func(PeerEvent) error) (net.Conn, error) {
 	if !to.IsValid() {
-		return h.awaitPeer(ctx, port, send)
+		return awaitPeer(ctx, inside, port, send)
 	}
 	for end := time.Now().Add(dialLimit); ; {
 		var conn net.Conn
-		err := h.inside(func() (err error) {
+		err := inside(func() (err error) {
 			var d net.Dialer
 			conn, err = d.DialContext(ctx, "tcp", netip.AddrPortFrom(to, port).String())
 			return err
@@ -122,9 +122,9 @@ func (h *Host) meetPeer(ctx context.Context, to netip.Addr, port uint16, send fu
 	}
 }
 
-func (h *Host) awaitPeer(ctx context.Context, port uint16, send func(PeerEvent) error) (net.Conn, error) {
+func awaitPeer(ctx context.Context, inside func(open func() error) error, port uint16, send func(PeerEvent) error) (net.Conn, error) {
 	var l net.Listener
-	err := h.inside(func() (err error) {
+	err := inside(func() (err error) {
 		var lc net.ListenConfig
 		l, err = lc.Listen(ctx, "tcp", ":"+strconv.Itoa(int(port)))
 		return err
