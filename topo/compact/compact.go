@@ -16,7 +16,6 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
-	"sync"
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
@@ -31,22 +30,26 @@ type daemons struct {
 	paths  rackfile.Paths
 	fabric *direct.Fabric
 	log    *slog.Logger
-
-	mu      sync.Mutex               // guards running
-	running map[string]chan struct{} // by node; a channel is closed when the node has ended
+	nodes  nodes
 }
+
+// none is the body of a request or an answer that has nothing to say.
+type none = struct{}
 
 // Main is the shared process of the rack whose state folder is dir. It runs nodes for as long as their
 // Stands ask for them, until ctx ends.
 func Main(ctx context.Context, dir string) error {
 	d := &daemons{
-		paths: rackfile.Paths{Dir: dir}, fabric: direct.New(), running: make(map[string]chan struct{}),
-		log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		paths: rackfile.Paths{Dir: dir}, fabric: direct.New(), log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		nodes: nodes{running: make(map[string]*node)},
 	}
 	var m control.Mux
 	control.Handle(&m, "POST /run/{node}", d.run)
-	control.Handle(&m, "GET "+rack.PathEnded+"{node}", d.ended)
-	control.Handle(&m, "GET /status", func(*http.Request, struct{}) (struct{}, error) { return struct{}{}, nil })
+	control.Handle(&m, "POST "+rack.PathHold+"{node}", d.hold)
+	control.Handle(&m, "GET "+rack.PathEnded+"{node}", func(r *http.Request, _ none) (none, error) {
+		return none{}, d.nodes.awaitEnd(r.Context(), r.PathValue("node"))
+	})
+	control.Handle(&m, "GET /status", func(*http.Request, none) (none, error) { return none{}, nil })
 	srv, err := control.Serve(d.paths.Socket(rackfile.DaemonsName), &m)
 	if err != nil {
 		return err
@@ -57,75 +60,66 @@ func Main(ctx context.Context, dir string) error {
 
 // run runs a node until the client has gone or the node has ended by itself. If the node still runs
 // for a former client, run waits until that has ended.
-func (d *daemons) run(r *http.Request, _ struct{}) (none struct{}, err error) {
-	node := r.PathValue("node")
-	if err := d.begin(r.Context(), node); err != nil {
-		return none, err
-	}
-	defer d.end(node)
-	out, err := os.OpenFile(d.paths.Log(node), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+func (d *daemons) run(r *http.Request, _ none) (_ none, err error) {
+	name := r.PathValue("node")
+	n, err := d.nodes.begin(r.Context(), name)
 	if err != nil {
-		return none, err
+		return none{}, err
+	}
+	defer d.nodes.end(name, n)
+	out, err := os.OpenFile(d.paths.Log(name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return none{}, err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
-	d.log.Info("node begins", "name", node)
-	err = d.serve(r.Context(), node, out)
-	d.log.Info("node ends", "name", node, "error", err)
-	return none, err
+	d.log.Info("node begins", "name", name)
+	if name == rackfile.SwitchName {
+		err = d.runSwitch(r.Context(), n, out)
+	} else {
+		err = d.runHost(r.Context(), name, n, out)
+	}
+	d.log.Info("node ends", "name", name, "error", err)
+	return none{}, err
 }
 
-func (d *daemons) serve(ctx context.Context, node string, out io.Writer) error {
-	netns := d.paths.Netns(node)
-	if node == rackfile.SwitchName {
-		at := switchd.Place{Dir: d.paths.Dir, Netns: netns, Fabric: d.fabric}
-		return switchd.Main(ctx, at, log.New(out, "", log.LstdFlags|log.Lmicroseconds))
-	}
-	return hostd.Run(ctx, hostd.Config{
-		Dir: d.paths.Dir, Name: node, Log: slog.New(slog.NewTextHandler(out, nil)), Netns: netns, Fabric: d.fabric,
+func (d *daemons) runSwitch(ctx context.Context, n *node, out io.Writer) error {
+	d.nodes.stoppable(n, func(until <-chan struct{}) { stopped(until, d.fabric.Do) })
+	defer context.AfterFunc(ctx, func() { d.nodes.releaseFor(n) })()
+	at := switchd.Place{Dir: d.paths.Dir, Netns: d.paths.Netns(rackfile.SwitchName), Fabric: d.fabric}
+	return switchd.Main(ctx, at, log.New(out, "", log.LstdFlags|log.Lmicroseconds))
+}
+
+func (d *daemons) runHost(ctx context.Context, name string, n *node, out io.Writer) error {
+	h, err := hostd.Open(hostd.Config{
+		Dir: d.paths.Dir, Name: name, Log: slog.New(slog.NewTextHandler(out, nil)), Netns: d.paths.Netns(name), Fabric: d.fabric,
 	})
+	if err != nil {
+		return err
+	}
+	d.nodes.stoppable(n, func(until <-chan struct{}) { stopped(until, h.Exclusive) })
+	<-ctx.Done()
+	d.fabric.Link(name).Cut() // a host that is stopped must not do what it has left undone before it ends
+	d.nodes.releaseFor(n)
+	return h.Close()
 }
 
-// begin waits until a node does not run, and notes that it runs now.
-func (d *daemons) begin(ctx context.Context, node string) error {
-	for {
-		d.mu.Lock()
-		former := d.running[node]
-		if former == nil {
-			d.running[node] = make(chan struct{})
-		}
-		d.mu.Unlock()
-		if former == nil {
-			return nil
-		}
-		select {
-		case <-former:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
+// stopped keeps exclusive use of something until `until` closes. It returns when it has got that.
+func stopped(until <-chan struct{}, exclusive func(func())) {
+	begun := make(chan none)
+	go exclusive(func() {
+		close(begun)
+		<-until
+	})
+	<-begun
 }
 
-func (d *daemons) end(node string) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	close(d.running[node])
-	delete(d.running, node)
-}
-
-// ended returns when a node does not run.
-func (d *daemons) ended(r *http.Request, _ struct{}) (none struct{}, err error) {
-	d.mu.Lock()
-	running := d.running[r.PathValue("node")]
-	d.mu.Unlock()
-	if running == nil {
-		return none, nil
+// hold stops a node until it is told to go on, as the stop of its process would do: it takes no
+// packet, and its requests and services wait.
+func (d *daemons) hold(r *http.Request, in rack.Hold) (none, error) {
+	if name := r.PathValue("node"); !d.nodes.hold(name, in.On) {
+		return none{}, control.Errorf(http.StatusConflict, "%s does not run", name)
 	}
-	select {
-	case <-running:
-		return none, nil
-	case <-r.Context().Done():
-		return none, r.Context().Err()
-	}
+	return none{}, nil
 }
 
 // Stand stands for the daemon of a node: it makes the shared process run the node until ctx ends. It

@@ -1,7 +1,6 @@
 package hostd
 
 import (
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
 )
@@ -15,13 +14,13 @@ type directLink struct {
 var _ packetio.Carrier = (*directLink)(nil)
 
 // openDirect opens the host's end of its direct link.
-func (h *Host) openDirect(self *rackfile.Host) (port, packetio.Waiter, error) {
-	b, err := lookUp(&h.cfg, "direct")
+func openDirect(cfg *Config) (port, packetio.Waiter, error) {
+	b, err := lookUp(cfg, "direct")
 	if err != nil {
 		return nil, nil, err
 	}
 	w := direct.NewWaiter()
-	l := &directLink{Port: h.cfg.Fabric.Link(self.Name).Host(b.info.MTU), besideInterface: b}
+	l := &directLink{Port: cfg.Fabric.Link(cfg.Name).Host(b.info.MTU), besideInterface: b}
 	b.setUp, b.wake = l.SetUp, w.Wake
 	l.LinkUp()
 	return l, w, nil

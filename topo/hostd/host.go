@@ -194,7 +194,7 @@ func (h *Host) openNIC() error {
 	switch {
 	case h.self.Role == rackfile.Guest:
 	case h.cfg.Fabric != nil:
-		open = h.openDirect
+		open = func(*rackfile.Host) (port, packetio.Waiter, error) { return openDirect(&h.cfg) }
 	case h.rack.Cable == rackfile.CableMemory:
 		open = h.openMemory
 	}
@@ -329,6 +329,9 @@ func (h *Host) address(to string) (netip.Addr, error) {
 	}
 	return a, err
 }
+
+// Exclusive runs f while the NIC does nothing, and every thread that uses it waits.
+func (h *Host) Exclusive(f func()) { h.dev.With(func(*engine.Engine) { f() }) }
 
 // Close ends the host: first the application, then the listeners, then the NIC.
 func (h *Host) Close() error {

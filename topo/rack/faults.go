@@ -42,7 +42,7 @@ func (r *Rack) crash(node string) error {
 	if err := r.keep.kill(node); err != nil {
 		return err
 	}
-	return r.awaitEnd(node)
+	return sharedProcess{r}.awaitEnd(node)
 }
 
 // Hang stops every process of a host or of the switch until Resume. The node sends nothing more,
@@ -61,9 +61,6 @@ func (r *Rack) hang(ctx context.Context, node string, on bool) error {
 	if err := r.checkNode(node); err != nil {
 		return err
 	}
-	if r.shared() {
-		return stateError(false, "%s has no process of its own on a rack with `daemons: shared`, which could hang: hang its programs (--app), or take `daemons: separate`", node)
-	}
 	return r.locked(ctx, func() error {
 		if ok, err := r.alive(node); err != nil || !ok {
 			return errors.Join(stateError(ok, "%s has crashed; `rdmalab restart %s` brings it back", node, node), err)
@@ -75,7 +72,13 @@ func (r *Rack) hang(ctx context.Context, node string, on bool) error {
 		if is == on {
 			return hangError(node, on)
 		}
-		return errors.Join(r.starter().cancelTimer(node), r.keep.hang(node, on))
+		if err := r.starter().cancelTimer(node); err != nil {
+			return err
+		}
+		if on {
+			return errors.Join(r.keep.hang(node, true), sharedProcess{r}.hold(node, true))
+		}
+		return errors.Join(sharedProcess{r}.hold(node, false), r.keep.hang(node, false))
 	})
 }
 
@@ -122,7 +125,7 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 				return fmt.Errorf("restart %s: %w", node, err)
 			}
 		}
-		if err := errors.Join(r.starter().startShared(ctx), r.starter().startNode(ctx, node)); err != nil {
+		if err := errors.Join(sharedProcess{r}.start(ctx), r.starter().startNode(ctx, node)); err != nil {
 			return err
 		}
 		if err := r.starter().waitReady(ctx, node); err != nil {

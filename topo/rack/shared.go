@@ -15,15 +15,29 @@ import (
 // keeper treats it as a timer; no timer has this name (see watcherNode).
 var sharedNode = timerNode("daemons.shared")
 
+// PathHold is the path, followed by the name of a node, of a POST that makes the part of the shared
+// process which belongs to the node stop, or go on (Hold).
+const PathHold = "/hold/"
+
+// Hold is the body of a request to PathHold.
+type Hold struct {
+	On bool `json:"on"`
+}
+
 // PathEnded is the path, followed by the name of a node, of a GET that the shared process answers when
 // the node has ended.
 const PathEnded = "/ended/"
 
-func (r *Rack) shared() bool { return r.Spec.Daemons == rackfile.DaemonsShared }
+// sharedProcess is the process that runs all nodes of a rack with rackfile.DaemonsShared. On other
+// racks its methods do nothing.
+type sharedProcess struct{ r *Rack }
 
-// startShared starts the shared process if the rack has one and it does not run.
-func (r starter) startShared(ctx context.Context) error {
-	if !r.shared() {
+func (p sharedProcess) exists() bool { return p.r.Spec.Daemons == rackfile.DaemonsShared }
+
+// start starts the process if it does not run.
+func (p sharedProcess) start(ctx context.Context) error {
+	r := p.r.starter()
+	if !p.exists() {
 		return nil
 	}
 	pids, err := r.keep.pids(sharedNode)
@@ -41,14 +55,24 @@ func (r starter) startShared(ctx context.Context) error {
 	return r.waitAnswer(ctx, rackfile.DaemonsName, sharedNode)
 }
 
-// awaitEnd waits until the shared process has ended a node whose processes were killed.
-func (r *Rack) awaitEnd(node string) error {
-	if !r.shared() {
+// hold makes the process stop a node's part of it, or let that go on.
+func (p sharedProcess) hold(node string, on bool) error {
+	if !p.exists() {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), answerWait)
+	defer cancel()
+	return p.r.Control(rackfile.DaemonsName).Call(ctx, http.MethodPost, PathHold+node, Hold{On: on}, nil)
+}
+
+// awaitEnd waits until the process has ended a node whose own processes were killed.
+func (p sharedProcess) awaitEnd(node string) error {
+	if !p.exists() {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), killWait)
 	defer cancel()
-	err := r.Control(rackfile.DaemonsName).Call(ctx, http.MethodGet, PathEnded+node, nil, nil)
+	err := p.r.Control(rackfile.DaemonsName).Call(ctx, http.MethodGet, PathEnded+node, nil, nil)
 	if err == nil || errors.Is(err, control.ErrNotRunning) {
 		return nil
 	}

@@ -155,7 +155,7 @@ func (r builder) build(ctx context.Context) error {
 		{"state", func(context.Context) error { return r.makeState() }},
 		{"namespaces", func(context.Context) error { return r.makeNamespaces() }},
 		{"links", r.hosts.prepare},
-		{"shared", func(ctx context.Context) error { return r.starter().startShared(ctx) }},
+		{"shared", func(ctx context.Context) error { return sharedProcess{r.Rack}.start(ctx) }},
 		{"processes", func(ctx context.Context) error {
 			return each(r.Nodes(), func(node string) error { return r.starter().startNode(ctx, node) })
 		}},

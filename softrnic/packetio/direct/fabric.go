@@ -68,13 +68,13 @@ func (f *Fabric) finish() {
 		for turns < maxTurns && f.turn() {
 			turns++
 		}
-		wake := f.wake
+		wake, on := f.wake, f.round != nil
 		f.mu.Unlock()
 		switch {
+		case !on:
+			return // the frames wait for the next switch, or the end of the ports
 		case turns == maxTurns:
-			if wake != nil {
-				wake()
-			}
+			wake()
 			return
 		case f.waiting.Load() == 0 || !f.mu.TryLock():
 			return
