@@ -66,7 +66,11 @@ func Errorf(status int, format string, args ...any) error {
 }
 
 // Mux routes patterns like "METHOD /path", as http.ServeMux does.
-type Mux struct{ http.ServeMux }
+type Mux struct {
+	http.ServeMux
+	// Gate holds all requests back while it is shut; nil means that none is ever held back.
+	Gate *Gate
+}
 
 // Handle registers f for a pattern like "POST /faults/{id}". In is decoded from the JSON body, in
 // which unknown fields are an error; an empty body leaves the zero value. The result is sent as
@@ -171,6 +175,7 @@ func Serve(path string, m *Mux) (*Server, error) {
 			return
 		}
 		defer s.active.Done()
+		m.Gate.wait(r.Context())
 		if late(r) {
 			WriteError(w, Errorf(http.StatusRequestTimeout, "the request came after its deadline, and was not carried out"))
 			return

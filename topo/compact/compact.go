@@ -83,28 +83,33 @@ func (d *daemons) run(r *http.Request, _ none) (_ none, err error) {
 }
 
 func (d *daemons) runSwitch(ctx context.Context, n *node, out io.Writer) error {
-	d.nodes.stoppable(n, func(until <-chan struct{}) { stopped(until, d.fabric.Do) })
+	gate := new(control.Gate)
+	d.nodes.stoppable(n, func(until <-chan struct{}) { stop(until, gate, d.fabric.Do) })
 	defer context.AfterFunc(ctx, func() { d.nodes.releaseFor(n) })()
-	at := switchd.Place{Dir: d.paths.Dir, Netns: d.paths.Netns(rackfile.SwitchName), Fabric: d.fabric}
+	at := switchd.Place{Dir: d.paths.Dir, Netns: d.paths.Netns(rackfile.SwitchName), Fabric: d.fabric, Gate: gate}
 	return switchd.Main(ctx, at, log.New(out, "", log.LstdFlags|log.Lmicroseconds))
 }
 
 func (d *daemons) runHost(ctx context.Context, name string, n *node, out io.Writer) error {
+	gate := new(control.Gate)
 	h, err := hostd.Open(hostd.Config{
-		Dir: d.paths.Dir, Name: name, Log: slog.New(slog.NewTextHandler(out, nil)), Netns: d.paths.Netns(name), Fabric: d.fabric,
+		Dir: d.paths.Dir, Name: name, Log: slog.New(slog.NewTextHandler(out, nil)),
+		Netns: d.paths.Netns(name), Fabric: d.fabric, Gate: gate,
 	})
 	if err != nil {
 		return err
 	}
-	d.nodes.stoppable(n, func(until <-chan struct{}) { stopped(until, h.Exclusive) })
+	d.nodes.stoppable(n, func(until <-chan struct{}) { stop(until, gate, h.Exclusive) })
 	<-ctx.Done()
 	d.fabric.Link(name).Cut() // a host that is stopped must not do what it has left undone before it ends
 	d.nodes.releaseFor(n)
 	return h.Close()
 }
 
-// stopped keeps exclusive use of something until `until` closes. It returns when it has got that.
-func stopped(until <-chan struct{}, exclusive func(func())) {
+// stop keeps exclusive use of a NIC or the switch, and its gate shut, until `until` closes. It returns
+// when it has got that.
+func stop(until <-chan struct{}, gate *control.Gate, exclusive func(func())) {
+	gate.Shut(until)
 	begun := make(chan none)
 	go exclusive(func() {
 		close(begun)

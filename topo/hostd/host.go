@@ -45,6 +45,8 @@ type Config struct {
 	Ifname string
 	// Netns is the path of the host's network namespace; "" means that of the process.
 	Netns string
+	// Gate holds back requests while the host is stopped; nil means that it is never stopped so.
+	Gate *control.Gate
 	// Fabric carries RoCEv2 packets to the switch if that runs in the same process; else nil.
 	Fabric *direct.Fabric
 

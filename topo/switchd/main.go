@@ -27,10 +27,12 @@ const EnvKeep = "RDMALAB_KEEP"
 
 // Place says where a switch runs. Dir is the state folder of its rack. Netns is the path of the
 // network namespace with the rack's ports; "" means that of the process. Fabric carries packets of
-// NICs in the same process; nil means that there are none.
+// NICs in the same process; nil means that there are none. Gate holds back requests while the switch is
+// stopped; nil means that it is never stopped so.
 type Place struct {
 	Dir, Netns string
 	Fabric     *direct.Fabric
+	Gate       *control.Gate
 }
 
 // Main runs the switch of a rack. It reads the rack's description, opens the rack's ports, serves the
@@ -84,7 +86,7 @@ func Main(ctx context.Context, at Place, logger *log.Logger) (err error) {
 		return err
 	}
 	d.awaitHosts(ctx)
-	srv, err := d.serve(paths)
+	srv, err := d.serve(paths, at.Gate)
 	if err != nil {
 		stopped, stop := context.WithCancel(ctx)
 		stop()
@@ -97,13 +99,15 @@ func Main(ctx context.Context, at Place, logger *log.Logger) (err error) {
 
 // serve starts to serve the control socket. It returns an error if the process lacks the privilege
 // to open ports.
-func (d *Daemon) serve(paths rackfile.Paths) (*control.Server, error) {
+func (d *Daemon) serve(paths rackfile.Paths, gate *control.Gate) (*control.Server, error) {
 	for i := range d.ports.list {
 		if err := d.ports.list[i].err; errors.Is(err, afpacket.ErrPrivilege) {
 			return nil, fmt.Errorf("switch: %w", err)
 		}
 	}
-	return control.Serve(paths.Socket(rackfile.SwitchName), d.Mux())
+	m := d.Mux()
+	m.Gate = gate
+	return control.Serve(paths.Socket(rackfile.SwitchName), m)
 }
 
 // journalOf opens the journal of a switch. If the program has no rules, it returns an empty
