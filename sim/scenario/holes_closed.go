@@ -3,12 +3,8 @@ package scenario
 import (
 	"time"
 
-	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/sim/simrack"
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -21,7 +17,6 @@ var closedHoles = []hole{
 	{number: 9, same: true, title: "one ACK covers several atomics", script: holeCoalesced, rack: simrack.Options{Wrap: lazy(4)}},
 	{number: 11, same: true, title: "a WRITE in place of an atomic requests an ACK", script: holeAckReq},
 	{number: 13, same: true, title: "a CAS that is sent again is not decided again", script: holeDecidedOnce},
-	{number: 23, same: true, title: "a NIC changes its UDP source port", script: holeSourcePort, wrap: wrapRoaming},
 	{number: 24, same: true, title: "a queue pair number is reused", script: holeSameNumber},
 	{number: 45, same: true, title: "the byte order of an operand", script: holeByteOrder},
 }
@@ -83,39 +78,6 @@ func holeDecidedOnce(h *holeRun) {
 		h.harm("the CAS found %d, the word was 5", a.prior())
 	}
 	h.want(lockAt, 5, "5→6, and then 6→5")
-}
-
-// settledPackets is how many packets of client 1 keep their source port.
-const settledPackets = 5
-
-// wrapRoaming puts a tap in front of the switch. It gives each packet of client 1 after the first
-// settledPackets another UDP source port, as a NIC may do in the middle of a connection.
-func wrapRoaming(_ *holeRun, name string, n simnet.Node) simnet.Node {
-	if name != rackfile.SwitchName {
-		return n
-	}
-	seen := uint16(0)
-	return &simnet.Tap{Node: n, Pass: func(_ clock.Time, port int, p *packetio.Frame) bool {
-		var f wire.Frame
-		if port == 1 && wire.ParseFrame(p.Data, &f) == nil && f.BTH.Opcode.Service() == wire.ServiceRC {
-			if seen++; seen > settledPackets {
-				p.Data = change(p.Data, func(f *wire.Frame) { f.UDP.SrcPort = 0xc000 | seen&0xfff })
-			}
-		}
-		return true
-	}}
-}
-
-// holeSourcePort: after its first packets, client 1's NIC changes its UDP source port with every
-// packet. The switch must still recognise the connection.
-func holeSourcePort(h *holeRun) {
-	h.warm(lockAt, 5)
-	c := h.clients[1]
-	for i := range uint64(4) {
-		h.soon(c.cas(lockAt, 5+i, 6+i), "CAS")
-		h.soon(c.write(nodeAt, i, 4096), "the long WRITE")
-	}
-	h.want(lockAt, 9, "four CAS in a row")
 }
 
 // holeSameNumber: a client's host reboots and gives its new queue pair the QPN that the old one

@@ -114,18 +114,6 @@ func plants() map[int]func() *badSwitch {
 				return again, false
 			}}
 		},
-		23: func() *badSwitch { // a queue pair whose packets come with another source port is taken for another connection
-			ports := map[wire.QPN]uint16{}
-			return &badSwitch{in: func(port int, f *wire.Frame) (bool, bool) {
-				if port != 1 || f.BTH.DestQP < 2 {
-					return false, false
-				}
-				if ports[f.BTH.DestQP] == 0 {
-					ports[f.BTH.DestQP] = f.UDP.SrcPort
-				}
-				return false, ports[f.BTH.DestQP] != f.UDP.SrcPort
-			}}
-		},
 		24: func() *badSwitch { // the switch ignores datagrams of the connection manager
 			return &badSwitch{in: func(_ int, f *wire.Frame) (bool, bool) {
 				return false, f.BTH.DestQP == 1 && f.IPv4.Dst[3] >= firstHostByte && f.IPv4.Src[3] >= firstHostByte

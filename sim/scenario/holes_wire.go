@@ -3,18 +3,22 @@ package scenario
 import (
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // wireHoles lists the holes that show in packets: partial READs, message sequence numbers, NAKs,
-// congestion notifications.
+// source ports, congestion notifications.
 var wireHoles = []hole{
 	{number: 6, title: "a part of a READ is requested again", script: holePartOfRead},
 	{number: 8, title: "message sequence numbers of answers that the switch makes", script: holeMessageNumbers, spy: spyMessageNumber},
 	{number: 21, title: "the server has no receive for one client, and the other clients go on", script: holeNotReady},
+	{number: 23, title: "a NIC changes its UDP source port", script: holeSourcePort, wrap: wrapRoaming},
 	{number: 38, title: "a congestion notification has one receiver", script: holeCongestion, wrap: wrapServer, spy: spyCongestion},
 	{number: 40, title: "the switch restarts", script: holeSwitchRestart},
 }
@@ -59,6 +63,40 @@ func holeNotReady(h *holeRun) {
 	h.soon(h.clients[2].cas(lockAt, 5, 6), "client 2, while the server is not ready for a SEND of client 0")
 	send.wait(holePatience)
 	h.soon(h.clients[3].cas(lockAt, 6, 7), "client 3, after client 0 gave up")
+}
+
+// settledPackets is how many packets of client 1 keep their source port.
+const settledPackets = 5
+
+// wrapRoaming puts a tap in front of the switch. It gives each packet of client 1 after the first
+// settledPackets another UDP source port, as a NIC may do in the middle of a connection.
+func wrapRoaming(_ *holeRun, name string, n simnet.Node) simnet.Node {
+	if name != rackfile.SwitchName {
+		return n
+	}
+	seen := uint16(0)
+	return &simnet.Tap{Node: n, Pass: func(_ clock.Time, port int, p *packetio.Frame) bool {
+		var f wire.Frame
+		if port == 1 && wire.ParseFrame(p.Data, &f) == nil && f.BTH.Opcode.Service() == wire.ServiceRC {
+			if seen++; seen > settledPackets {
+				p.Data = change(p.Data, func(f *wire.Frame) { f.UDP.SrcPort = 0xc000 | seen&0xfff })
+			}
+		}
+		return true
+	}}
+}
+
+// holeSourcePort: after its first packets, client 1's NIC changes its UDP source port with every
+// packet. The switch must still recognise the connection: packets that stay on it must get the PSNs
+// that follow those of before.
+func holeSourcePort(h *holeRun) {
+	h.warm(lockAt, 5)
+	c := h.clients[1]
+	for i := range uint64(4) {
+		h.soon(c.cas(lockAt, 5+i, 6+i), "CAS")
+		h.soon(c.write(nodeAt, i, 4096), "the long WRITE")
+	}
+	h.want(lockAt, 9, "four CAS in a row")
 }
 
 // wrapServer puts a sender on the server's link, by which scripts send raw frames as the server.

@@ -15,7 +15,8 @@ type addrPair struct {
 }
 
 // key is the part of a request that names its flow: the addresses and the destination queue pair.
-// The UDP source port is not part of it, because NICs change that port during a connection.
+// The UDP source port is not part of it, because NICs change that port during a connection. The
+// published machines have the port in their own keys, as the paper has (hole 23).
 type key struct {
 	addrPair
 	qpn wire.QPN

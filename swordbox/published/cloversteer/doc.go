@@ -2,6 +2,8 @@
 // the paper's holes. It shows which cases package swordbox/cloversteer handles, and what that
 // costs. Never keep data behind it.
 //
+//   - Addresses, queue pair and UDP source port name a connection. If a NIC changes this port, the switch knows nothing of the connection: the next append
+//     is not recognised, and no retransmission of what came by the former port (hole 23).
 //   - The switch recognises a data WRITE by its size. It remembers the key and the address of the last
 //     one of each connection, and the key of each address in a table of history.
 //   - There are 256 registers for tails, as in the public P4 program, or as many as the rule says.
@@ -13,7 +15,9 @@
 //     Only the address is rewritten (holes 26, 27).
 //   - A READ of a node in the table of history is steered to the tail of its key, even if the node
 //     belongs to another key by now (hole 33).
-//   - A retransmission is recognised by its PSN, changes no table (hole 25), and is sent to the
+//   - A retransmission is recognised by its PSN, which is not higher than the highest one that was seen;
+//     a request that another one overtakes on its way to the switch is taken for one (hole 41). It
+//     changes no table (hole 25), and is sent to the
 //     address to which its first copy went, as the paper's draft says (hole 32). The switch remembers
 //     that of the last 128 PSNs of each connection.
 //   - Answers are forwarded unchanged. They show which appends need no repair.

@@ -24,10 +24,6 @@ import (
 // the newer one replaces the older one.
 const history = 1 << 18
 
-// remembered is the number of requests of a connection whose steering is remembered for their
-// retransmissions. In the paper's draft, a queue pair has 128 requests in flight.
-const remembered = 128
-
 // Stats counts what a Machine did.
 type Stats struct {
 	Nodes          uint64 `name:"nodes" help:"data WRITEs of nodes"`
@@ -65,8 +61,9 @@ type Machine struct {
 	history []was
 	// scopes holds the scope of each rule, in the order of the rules. The first rule that selects a
 	// request applies.
-	scopes []scope
-	stats  Stats
+	scopes  []scope
+	changes uint32 // how often scopes has changed
+	stats   Stats
 }
 
 // tail is a register. It holds the newest node of the keys that share it, as the switch concludes
@@ -81,26 +78,6 @@ type was struct {
 	used bool
 	va   uint64
 	key  uint64
-}
-
-// flow holds the last data WRITE of a connection, and where its last requests went.
-type flow struct {
-	last node
-	// steered says where appends and READs went. The index is the PSN modulo remembered.
-	steered [remembered]steered
-}
-
-// node is a data WRITE.
-type node struct {
-	written bool
-	key, va uint64
-}
-
-// steered is the transformation of a request: the client named asked, and the switch sent the request
-// to the address `to`. Both are equal if the request was not steered.
-type steered struct {
-	psn       wire.PSN
-	asked, to uint64
 }
 
 var (
@@ -125,7 +102,7 @@ type scope struct {
 
 // SetRules makes as many registers as the rules ask for. If the number of registers changes, the
 // machine forgets all tails. If the rules select other requests than before, the machine may have
-// missed appends and data WRITEs: it forgets all tails, and to which keys nodes belong.
+// missed requests: it forgets all tails, to which keys nodes belong, and what it knows of connections.
 func (m *Machine) SetRules(set *rules.Set) {
 	n, scopes := rules.DefaultRegisters, []scope(nil)
 	for i := range set.All() {
@@ -139,6 +116,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 	}
 	if !same {
 		m.history = nil
+		m.changes++
 	}
 	m.scopes = scopes
 }
@@ -159,24 +137,24 @@ func slab(n uint32) bool {
 }
 
 func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
-	if s.Class == conntrack.Duplicate {
-		return m.again(c, s.Flow, &p.Frame)
-	}
 	if s.Class == conntrack.New {
 		s.Flow.Advance(s.Span)
 	}
-	if r == nil || r.Action != rules.Steer {
+	selected := r != nil && r.Action == rules.Steer
+	f := &p.Frame
+	w := m.trackOf(s.Flow, f.UDP.SrcPort, selected)
+	if w == nil {
+		return pipeline.Forward()
+	}
+	if w.again(f.BTH.PSN, s.Span) {
+		return m.again(c, w, f)
+	}
+	if !selected {
 		return pipeline.Forward()
 	}
 	if m.history == nil {
 		m.history = make([]was, history)
 	}
-	w, ok := s.Flow.Ext.(*flow)
-	if !ok {
-		w = &flow{}
-		s.Flow.Ext = w
-	}
-	f := &p.Frame
 	switch f.BTH.Opcode {
 	case wire.RCWriteOnly, wire.RCWriteFirst: // a machine that ignored WRITE_FIRST would have hole 37
 		m.write(&w.last, f)
@@ -198,13 +176,11 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *p
 	return pipeline.Forward()
 }
 
-func (w *flow) at(psn wire.PSN) *steered { return &w.steered[psn%remembered] }
-
 // again handles a retransmission. It changes no table, and sends the request where its first copy
 // went (hole 32). A retransmission that the switch does not remember goes where its client named:
 // after a restart of the switch, when later requests have taken its place, and for a part of a READ
 // of several packets (hole 37).
-func (m *Machine) again(c *pipeline.Ctx, r *conntrack.Flow, f *wire.Frame) pipeline.Verdict {
+func (m *Machine) again(c *pipeline.Ctx, w *track, f *wire.Frame) pipeline.Verdict {
 	m.stats.Repeated++
 	va := &f.RETH.VA
 	switch f.BTH.Opcode {
@@ -212,10 +188,6 @@ func (m *Machine) again(c *pipeline.Ctx, r *conntrack.Flow, f *wire.Frame) pipel
 		va = &f.AtomicETH.VA
 	case wire.RCReadRequest:
 	default:
-		return pipeline.Forward()
-	}
-	w, ok := r.Ext.(*flow)
-	if !ok {
 		return pipeline.Forward()
 	}
 	t := w.at(f.BTH.PSN)
@@ -284,9 +256,14 @@ func (m *Machine) Info(clock.Time) handler.Info {
 func (m *Machine) Spec() pipeline.Part {
 	const connections = 512 // clients of the paper's chip, with one connection each
 	return pipeline.Part{
+		Tables: []pipeline.TableSpec{
+			// Two addresses, the queue pair and the UDP source port give the number of the connection.
+			{Name: "published connections", KeyBits: 2*32 + 24 + 16, ValueBits: 9, Entries: connections, Learned: true},
+		},
 		Registers: []pipeline.RegisterSpec{
 			{Name: "published tails", Width: 1 + 64, Entries: len(m.tails)},
 			{Name: "published history", Width: 1 + 64 + 64, Entries: history},
+			{Name: "published incoming psn", Width: 1 + 24, Entries: connections},
 			{Name: "published last writes", Width: 1 + 64 + 64, Entries: connections},
 			{Name: "published requests", Width: 24 + 64 + 64, Entries: connections * remembered, Each: remembered},
 			{Name: "published open appends", Width: 32 + 24 + 128 + 28*8 + 64, Entries: maxOpen},

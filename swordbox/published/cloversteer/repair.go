@@ -209,9 +209,9 @@ func (m *Machine) Response(_ *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed
 	return pipeline.Forward()
 }
 
-// Closed forgets the last data WRITE of the connection. Its unanswered appends are still repaired.
+// Closed forgets the tracks of the connection. Its unanswered appends are still repaired.
 func (m *Machine) Closed(_ *pipeline.Ctx, r *conntrack.Flow) {
-	if _, ok := r.Ext.(*flow); ok {
+	if _, ok := r.Ext.(*tracks); ok {
 		r.Ext = nil
 	}
 	for i := range m.repair.open {

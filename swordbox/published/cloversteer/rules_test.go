@@ -49,9 +49,11 @@ func TestTailsWithoutARuleAreForgotten(t *testing.T) {
 				}
 				m.SetRules(s)
 			}
+			var psn wire.PSN
 			request := func(op wire.Opcode, va uint64) uint64 {
 				p := &pipeline.Parsed{}
-				p.BTH.Opcode, p.AtomicETH.VA, p.RETH = op, va, wire.RETH{VA: va, Length: 128}
+				psn = psn.Next()
+				p.BTH.Opcode, p.BTH.PSN, p.AtomicETH.VA, p.RETH = op, psn, va, wire.RETH{VA: va, Length: 128}
 				p.Payload = make([]byte, 128)
 				layout.Hardened.PutNode(p.Payload, layout.Header(1), 7, nil)
 				sw.Step(0, &out, func(c *pipeline.Ctx) {

@@ -20,6 +20,7 @@ const ringSize = 128
 // clients that borrow the connection.
 type client struct {
 	flow   *conntrack.Flow
+	port   uint16 // UDP source port of the client's packets: a part of the connection's name (hole 23)
 	server *server
 	// The ends of the connection. They stay valid when the flow's place in the table of flows is
 	// reused.

@@ -86,27 +86,75 @@ func (m *Machine) server(a netip.Addr) *server {
 	return s
 }
 
-// join makes a client for a flow, whose requests the machine serialises from then on. No request of
-// the flow may be in flight, because the switch has no map entries for requests that it forwarded
-// before.
-func (m *Machine) join(r *conntrack.Flow, s *server, psn wire.PSN) *client {
+// maxPorts is how many clients a flow may have: one for each of the UDP source ports that its packets
+// had last.
+const maxPorts = 4
+
+// ports holds the clients of a flow, one for each UDP source port, the newest one last. In the paper,
+// addresses, queue pair and source port name a connection (section 4.1), but a NIC may change this
+// port during a connection. The switch then takes the packets for those of another connection, whose
+// PSNs it has not changed yet (hole 23). Responses belong to the newest client.
+type ports struct{ clients []*client }
+
+// of returns the client of a UDP source port; nil if there is none.
+func (l *ports) of(port uint16) *client {
+	for _, c := range l.clients {
+		if c.port == port {
+			return c
+		}
+	}
+	return nil
+}
+
+// join makes a client for a flow and a UDP source port. The machine serialises its requests from then
+// on. No request of it may be in flight, because the switch has no map entries for requests that it
+// forwarded before.
+func (m *Machine) join(r *conntrack.Flow, s *server, port uint16, psn wire.PSN) *client {
 	c := &client{
-		flow: r, server: s, owner: r.Requester, qpn: r.ReqQPN, serverQPN: r.RespQPN,
+		flow: r, port: port, server: s, owner: r.Requester, qpn: r.ReqQPN, serverQPN: r.RespQPN,
 		in: psn.Add(-1), first: psn, out: psn.Add(-1),
 	}
 	s.clients = append(s.clients, c)
-	r.Ext, r.Pinned = c, true
+	list, ok := r.Ext.(*ports)
+	if !ok {
+		list = &ports{}
+		r.Ext = list
+	}
+	if len(list.clients) == maxPorts {
+		list.clients[0].leave()
+		list.clients = list.clients[1:]
+	}
+	list.clients = append(list.clients, c)
+	r.Pinned = true
 	m.stats.Joined++
 	return c
 }
 
-// clientOf returns the client of a flow; nil if the flow has none, or has ended.
-func clientOf(r *conntrack.Flow) *client {
-	c, ok := r.Ext.(*client)
-	if !ok || c.closed {
+// clientOf returns the client of a flow's requests by a UDP source port. It returns nil if there is
+// none, or if it has ended.
+func clientOf(r *conntrack.Flow, port uint16) *client {
+	list, ok := r.Ext.(*ports)
+	if !ok {
 		return nil
 	}
-	return c
+	return list.of(port)
+}
+
+// newestOf returns the client to which the responses of a flow belong: the newest one; nil if the
+// flow has none.
+func newestOf(r *conntrack.Flow) *client {
+	list, ok := r.Ext.(*ports)
+	if !ok {
+		return nil
+	}
+	return list.clients[len(list.clients)-1]
+}
+
+// leave ends a client. Its ring is kept, because other clients may wait for answers on its
+// connection (hole 4).
+func (c *client) leave() {
+	c.closed, c.path = true, c.flow.Path
+	c.server.clients = slices.DeleteFunc(c.server.clients, func(o *client) bool { return o == c })
 }
 
 // borrow returns the connection on which the requests for a word are sent. Each shard uses the
@@ -126,12 +174,14 @@ func (s *server) borrow(va uint64, shards int) *client {
 // clients on it are never answered (hole 4). If a request of the flow was lost, it is never
 // retransmitted, although the server waits for it (hole 1).
 func (m *Machine) Closed(_ *pipeline.Ctx, r *conntrack.Flow) {
-	c := clientOf(r)
-	if c == nil {
+	list, ok := r.Ext.(*ports)
+	if !ok {
 		return
 	}
-	c.closed, c.path = true, r.Path
-	c.server.clients = slices.DeleteFunc(c.server.clients, func(o *client) bool { return o == c })
+	for _, c := range list.clients {
+		c.leave()
+	}
+	r.Ext = nil
 }
 
 // Owned drops the packet, because this machine has no switch's connections.

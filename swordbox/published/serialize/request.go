@@ -17,15 +17,18 @@ const assumedMTU = 1024
 // selects, if it may move (movable). A retransmission is sent in the same way as the first copy
 // (paper, section 4.1).
 func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *pipeline.Parsed) pipeline.Verdict {
-	from := clientOf(s.Flow)
+	from := clientOf(s.Flow, p.UDP.SrcPort)
 	if from == nil {
-		if r == nil || s.Class != conntrack.New || !s.Alone {
+		// If the flow has another client already, the request comes by another port, and the switch does
+		// not know that others of the same queue pair may be in flight (hole 23).
+		known := newestOf(s.Flow) != nil
+		if r == nil || !known && (s.Class != conntrack.New || !s.Alone) {
 			if s.Class == conntrack.New {
 				s.Flow.Advance(s.Span)
 			}
 			return pipeline.Forward()
 		}
-		from = m.join(s.Flow, m.server(r.Server), p.BTH.PSN)
+		from = m.join(s.Flow, m.server(r.Server), p.UDP.SrcPort, p.BTH.PSN)
 	}
 	if s.Class == conntrack.New && s.Span != 0 {
 		s.Flow.Advance(s.Span)

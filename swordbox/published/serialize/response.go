@@ -17,7 +17,7 @@ type ack struct {
 // Response changes a response on a connection into responses to the clients whose requests were
 // sent on this connection (paper, section 4.2).
 func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed) pipeline.Verdict {
-	via := clientOf(s.Flow)
+	via := newestOf(s.Flow)
 	if via == nil {
 		return pipeline.Forward()
 	}

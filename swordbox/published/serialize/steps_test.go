@@ -284,3 +284,43 @@ func TestMaskedAtomicIsUnseen(t *testing.T) {
 		t.Errorf("%v", a)
 	}
 }
+
+// Hole 23: client 2's NIC changes its UDP source port. The switch takes its packets for those of
+// another connection and counts their PSNs again, behind those that it has sent on. When the former
+// port comes back, the switch goes on with the former PSNs.
+func TestAnotherPortIsAnotherConnection(t *testing.T) {
+	b := newBox(t)
+	b.know(lock, 0)
+	b.one(cas(2, 0, lock, 0, 2)) // moved: client 2's own connection has used no PSN
+	stays := func(n int, port uint16) *wire.Frame {
+		f := write(2, n, 64)
+		f.UDP.SrcPort, f.BTH.Opcode, f.RETH.Length = port, wire.RCWriteFirst, 2048
+		f.Payload = make([]byte, 1024)
+		return b.one(f)
+	}
+	if f := stays(1, 0xc002); f.BTH.PSN != firstPSN(2) {
+		t.Errorf("by the first port: %v", f)
+	}
+	if f := stays(2, 0xd002); f.BTH.PSN != firstPSN(2).Add(2) {
+		t.Errorf("by another port: %v", f)
+	}
+	if f := stays(3, 0xc002); f.BTH.PSN != firstPSN(2).Add(1) {
+		t.Errorf("by the first port again: %v", f)
+	}
+}
+
+// The switch knows a connection by its last ports only.
+func TestPortsOfAConnectionAreBounded(t *testing.T) {
+	b := newBox(t)
+	b.know(lock, 0)
+	for n := range 40 {
+		f := cas(2, n, lock, 1, 1)
+		f.UDP.SrcPort = uint16(0xd000 + n)
+		b.one(f)
+	}
+	for _, m := range b.prog.Report(b.now).Handlers {
+		if n := len(m.Flows); n != 4 { // of client 2, the only one with moved requests
+			t.Errorf("%d clients, want one for each of the last 4 ports", n)
+		}
+	}
+}
