@@ -19,7 +19,7 @@ var oneLock = Experiment{
 			"           this is the default. switch: the switch answers it. wait: the switch holds it until the lock is free, at\n" +
 			"           most for 1 ms\n\n" +
 			"In series published, lock words are 0 or 1, and a client releases its lock by CAS, as in the SwordBox paper. This\n" +
-			"series has at most 64 clients; larger numbers of --clients are left out. In the simulator, the switch of series\n" +
+			"series has at most 512 clients; larger numbers of --clients are left out. In the simulator, the switch of series\n" +
 			"middlebox and middlebox-wait is as slow as the middlebox of that paper, one processor core with DPDK; --cost says\n" +
 			"how slow. In the other series the switch keeps up with every load (line rate), whatever --cost says. In series\n" +
 			"no-delay it also adds no delay.\n\n" +
@@ -51,11 +51,9 @@ var oneLock = Experiment{
 // second, for locks in host memory and in device memory (SwordBox §6).
 const publishedPairs = 0.5
 
-// publishedClients is the largest number of clients with the published program in the simulator.
-// That program puts the requests of all clients on the connection of one of them. With more
-// clients, a request waits so long there that the ACK timer of its client runs out before the
-// answer comes.
-const publishedClients = 64
+// publishedClients is the largest number of clients with the published program, which knows 512
+// connections. The requests of further clients are not serialised.
+const publishedClients = 512
 
 func lockSeries() []wordSeries {
 	forward := Switch{LineRate: true}

@@ -28,7 +28,7 @@ type holeClient struct {
 }
 
 const (
-	holeDepth = 96
+	holeDepth = 128
 	holeSlot  = 8192
 )
 

@@ -17,7 +17,7 @@ var livenessHoles = []hole{
 	{number: 5, title: "packets of other clients come between those of a long message", script: holeInterleaved, rack: simrack.Options{Rate: 1e9}},
 	{number: 7, title: "more atomics than the server remembers", action: "move", script: holeDepth7, params: rdmacm.Params{Timeout: 10, RdAtomic: 2}},
 	{number: 10, title: "an answer comes before the response to an earlier READ", script: holeEarlyAnswer},
-	{number: 12, title: "more requests than the ring has places", script: holeRing, params: rdmacm.Params{Timeout: 10, RdAtomic: 64}},
+	{number: 12, title: "more requests than the ring has places", script: holeRing},
 	{number: 20, title: "one client's wrong R_Key ends the connection of all clients", script: holeBadKey},
 }
 
@@ -139,26 +139,47 @@ func holeEarlyAnswer(h *holeRun) {
 	}
 }
 
-// holeRing: eight clients have 40 requests each in flight, more than the 128 places of the ring of
-// the published switch.
+// holeRing: client 1 has one WRITE in flight. Then all others have 128 each on one queue pair, and
+// three of them 128 more on a second one: more than the 1024 places of the ring of the published
+// switch, which puts all of them on one connection.
 func holeRing(h *holeRun) {
 	h.warm(lockAt, 0)
+	first := make(map[*holeClient]*ends)
+	for _, c := range h.clients[2:5] {
+		first[c] = c.end
+		if h.err = c.connect(); h.err != nil {
+			return
+		}
+	}
 	h.faults("ms0", fault.Rule{Kind: fault.Delay, Dir: fault.Up, Delay: 100 * time.Microsecond})
-	var all []*answer
-	for _, c := range h.clients {
-		c.together(func() {
-			for range 40 {
-				all = append(all, c.add(lockAt, 1))
+	all := []*answer{h.clients[1].write(nodeAt+8, holeDepth, 8)}
+	h.rt.Sleep(2 * time.Microsecond)
+	for i, c := range h.clients {
+		if i == 1 {
+			continue
+		}
+		many := func() {
+			for n := range uint64(holeDepth) {
+				all = append(all, c.write(nodeAt+8*i, n+1, 8))
 			}
-		})
+		}
+		if end := c.end; first[c] != nil {
+			c.end = first[c]
+			before := len(all)
+			c.together(many)
+			all, c.end = all[:before], end // the script waits for the answers on the second queue pair
+		}
+		c.together(many)
 	}
 	for _, a := range all {
-		h.expect(a, "FETCH_ADD")
+		h.expect(a, "WRITE")
 		if len(h.damage) > 2 {
 			break
 		}
 	}
-	h.want(lockAt, holeClients*40, "additions of 1")
+	for i := range h.clients {
+		h.want(nodeAt+8*i, holeDepth, "the last WRITE")
+	}
 }
 
 // holeBadKey: one client uses a wrong R_Key for a word that all others use. The server's fatal NAK

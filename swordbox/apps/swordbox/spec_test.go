@@ -37,7 +37,7 @@ func TestSpec(t *testing.T) {
 			t.Errorf("part %q of mode %q", part.Name, part.Mode)
 		}
 	}
-	for name, want := range map[string]int{"flows": 8192, "flow psn": 8192, "paper map entries": 4096 * 128, "shared ring": 512 * 128, "record": 4096} {
+	for name, want := range map[string]int{"flows": 8192, "flow psn": 8192, "paper map entries": 512 * 1024, "shared ring": 512 * 128, "record": 4096} {
 		if seen[name] != want {
 			t.Errorf("%s has %d entries, want %d", name, seen[name], want)
 		}

@@ -10,9 +10,15 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// ringSize is the number of map entries of a connection. In the paper's draft, a queue pair has 128
-// requests in flight.
-const ringSize = 128
+const (
+	// ringSize is the number of map entries of a connection, which all clients that use the
+	// connection share: it must be at least as many as the requests that they have in flight. It is
+	// that of the authors' public code.
+	ringSize = 1024
+	// sentSize is how many requests of a client the switch finds when they come again. In the
+	// paper's draft, a queue pair has 128 requests in flight.
+	sentSize = 128
+)
 
 // client is a flow in two roles. As a source of requests it has the highest PSN that the switch has
 // seen from the client. As a connection to the server it has the last PSN that the switch has sent
@@ -33,9 +39,9 @@ type client struct {
 	// in is the highest PSN that was seen from the client. first is the PSN of the first request
 	// that was seen (hole 8).
 	in, first wire.PSN
-	// sent records where requests were sent. The index is the client's PSN modulo ringSize (hole
+	// sent records where requests were sent. The index is the client's PSN modulo sentSize (hole
 	// 14).
-	sent [ringSize]sent
+	sent [sentSize]sent
 
 	// out is the last PSN sent to the server on this connection.
 	out     wire.PSN
@@ -119,7 +125,7 @@ func (c *client) open(e entry) (lost bool) {
 	}
 	*s = e
 	c.again(s)
-	e.from.sent[e.psn%ringSize] = sent{e.psn, c, e.at}
+	e.from.sent[e.psn%sentSize] = sent{e.psn, c, e.at}
 	return lost
 }
 

@@ -90,20 +90,22 @@ func (e *entry) name() string {
 // PSNs and the ring of map entries of each connection, the value of each word, and where each
 // request was sent.
 func (m *Machine) Spec() pipeline.Part {
-	const connections = 4096
+	const connections = maxClients
 	return pipeline.Part{
 		Tables: []pipeline.TableSpec{
+			// Two addresses, the queue pair and the UDP source port give the number of the client.
+			{Name: "paper connections", KeyBits: 2*32 + 24 + 16, ValueBits: 9, Entries: connections, Learned: true},
 			// Maps the server's number and the word's address to the value.
 			{Name: "paper words", KeyBits: 16 + 61, ValueBits: 64 + 1, Entries: maxWords, Learned: true},
 		},
 		Registers: []pipeline.RegisterSpec{
 			{Name: "paper incoming psn", Width: 24, Entries: connections},
 			{Name: "paper outgoing psn", Width: 24, Entries: connections},
-			// The client takes 12 bits, its PSN 24, the PSN on the connection 24, span 16, opcode
+			// The client takes 9 bits, its PSN 24, the PSN on the connection 24, span 16, opcode
 			// 8, open and replaced 2, value and prior 128.
-			{Name: "paper map entries", Width: 214, Entries: connections * ringSize, Each: ringSize},
-			// The client's PSN takes 24 bits, the connection 12, the PSN on that connection 24.
-			{Name: "paper sent", Width: 60, Entries: connections * ringSize, Each: ringSize},
+			{Name: "paper map entries", Width: 211, Entries: connections * ringSize, Each: ringSize},
+			// The client's PSN takes 24 bits, the connection 9, the PSN on that connection 24.
+			{Name: "paper sent", Width: 57, Entries: connections * sentSize, Each: sentSize},
 		},
 		Needs: []pipeline.Need{
 			{Kind: pipeline.NeedPackets, What: "an answer to each request that one ACK covers, a NAK to each client", Count: ringSize},

@@ -44,6 +44,7 @@ type server struct {
 // Stats counts what a Machine did.
 type Stats struct {
 	Joined uint64 `name:"joined" help:"clients' flows whose requests the switch has begun to serialise"`
+	NoRoom uint64 `name:"not_joined" help:"requests that found no room for their client among those whose requests are serialised; they are forwarded as they are"`
 	Moved  uint64 `name:"moved" help:"requests sent on the connection of another client"`
 	// Replaced counts the replaced atomics.
 	Replaced      uint64 `name:"replaced"`
@@ -86,6 +87,10 @@ func (m *Machine) server(a netip.Addr) *server {
 	return s
 }
 
+// maxClients is how many clients the machine has at most: the size of the table of connections in the
+// authors' public code. The requests of further clients are forwarded as they are.
+const maxClients = 512
+
 // maxPorts is how many clients a flow may have: one for each of the UDP source ports that its packets
 // had last.
 const maxPorts = 4
@@ -108,26 +113,38 @@ func (l *ports) of(port uint16) *client {
 
 // join makes a client for a flow and a UDP source port. The machine serialises its requests from then
 // on. No request of it may be in flight, because the switch has no map entries for requests that it
-// forwarded before.
+// forwarded before. It returns nil if there is no room.
 func (m *Machine) join(r *conntrack.Flow, s *server, port uint16, psn wire.PSN) *client {
+	list, ok := r.Ext.(*ports)
+	if !ok {
+		list = &ports{}
+	}
+	full := len(list.clients) == maxPorts
+	if m.clients() >= maxClients && !full {
+		m.stats.NoRoom++
+		return nil
+	}
 	c := &client{
 		flow: r, port: port, server: s, owner: r.Requester, qpn: r.ReqQPN, serverQPN: r.RespQPN,
 		in: psn.Add(-1), first: psn, out: psn.Add(-1),
 	}
 	s.clients = append(s.clients, c)
-	list, ok := r.Ext.(*ports)
-	if !ok {
-		list = &ports{}
-		r.Ext = list
-	}
-	if len(list.clients) == maxPorts {
+	if full {
 		list.clients[0].leave()
 		list.clients = list.clients[1:]
 	}
 	list.clients = append(list.clients, c)
-	r.Pinned = true
+	r.Ext, r.Pinned = list, true
 	m.stats.Joined++
 	return c
+}
+
+// clients returns how many clients the machine has.
+func (m *Machine) clients() (n int) {
+	for _, s := range m.order {
+		n += len(s.clients)
+	}
+	return n
 }
 
 // clientOf returns the client of a flow's requests by a UDP source port. It returns nil if there is

@@ -28,7 +28,12 @@ func (m *Machine) Request(c *pipeline.Ctx, s conntrack.Seen, r *rules.Rule, p *p
 			}
 			return pipeline.Forward()
 		}
-		from = m.join(s.Flow, m.server(r.Server), p.UDP.SrcPort, p.BTH.PSN)
+		if from = m.join(s.Flow, m.server(r.Server), p.UDP.SrcPort, p.BTH.PSN); from == nil {
+			if s.Class == conntrack.New {
+				s.Flow.Advance(s.Span)
+			}
+			return pipeline.Forward()
+		}
 	}
 	if s.Class == conntrack.New && s.Span != 0 {
 		s.Flow.Advance(s.Span)
@@ -105,7 +110,7 @@ func (m *Machine) foresee(e *entry, s *server, p *pipeline.Parsed) {
 // 14 and 41).
 func (m *Machine) sendAgain(c *pipeline.Ctx, from *client, p *pipeline.Parsed) pipeline.Verdict {
 	m.stats.Retransmitted++
-	t := &from.sent[p.BTH.PSN%ringSize]
+	t := &from.sent[p.BTH.PSN%sentSize]
 	var e *entry
 	if t.via != nil && t.psn == p.BTH.PSN {
 		e = t.via.find(t.at)

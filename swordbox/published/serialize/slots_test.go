@@ -2,9 +2,11 @@ package serialize
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 )
 
 // The set of open places agrees with a list of booleans, for PSNs beyond the ring's size too.
@@ -31,5 +33,26 @@ func TestSlots(t *testing.T) {
 		if s.next(ringSize) != ringSize {
 			t.Fatal("a place behind the ring")
 		}
+	}
+}
+
+// The table of connections has maxClients places. The flow that finds none is not serialised until
+// another one ends.
+func TestClientsAreBounded(t *testing.T) {
+	m := New()
+	s := m.server(netip.MustParseAddr("10.0.0.1"))
+	flows := make([]conntrack.Flow, maxClients+1)
+	last := &flows[maxClients]
+	for i := range flows[:maxClients] {
+		if m.join(&flows[i], s, 1, 5) == nil {
+			t.Fatalf("client %d does not join", i)
+		}
+	}
+	if m.join(last, s, 1, 5) != nil || m.Stats().NoRoom != 1 || last.Pinned {
+		t.Errorf("one client too many: %+v, pinned %t", m.Stats(), last.Pinned)
+	}
+	m.Closed(nil, &flows[3])
+	if m.join(last, s, 1, 5) == nil {
+		t.Error("there is room, and the client does not join")
 	}
 }

@@ -111,7 +111,7 @@ func TestStall(t *testing.T) {
 	if w == nil || w.PSN != 101 || w.Client != addr(2) || w.ClientPSN != 200 || w.ClientQPN != clientQP(2) || w.Age < 4*time.Second {
 		t.Fatalf("%+v", w)
 	}
-	if len(s.Waiters) != 3 || s.Outstanding != 3 || s.Owner != addr(1) || s.NextPSN != 104 || s.Ring != 128 {
+	if len(s.Waiters) != 3 || s.Outstanding != 3 || s.Owner != addr(1) || s.NextPSN != 104 || s.Ring != 1024 {
 		t.Errorf("%+v", s)
 	}
 }
@@ -134,10 +134,10 @@ func TestOvertaken(t *testing.T) {
 func TestRingOverrun(t *testing.T) {
 	b := newBox(t)
 	b.know(lock, 0)
-	for n := range 129 {
+	for n := range 1025 {
 		b.one(write(2, n, 64))
 	}
-	if s := b.shared(); s.Outstanding != 128 {
+	if s := b.shared(); s.Outstanding != 1024 {
 		t.Errorf("%+v", s)
 	}
 	if list := b.send(ack(101, wire.AckNoCredits)); len(list) != 0 {
