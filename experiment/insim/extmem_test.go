@@ -22,8 +22,9 @@ func near(t *testing.T, what string, got, want, share float64) {
 }
 
 // With several READs in flight, store and load take the whole link: 1,500 of the bytes that a frame's
-// WRITE, or its entry's response, has on the wire. With one the published rule has a frame a round trip,
-// and the hardened one two.
+// WRITE, or its entry's response, has on the wire. The
+// published rule does so, too, but a response has one entry. With one in flight the published rule has
+// a frame a round trip, and the hardened one two.
 func TestBufferRates(t *testing.T) {
 	const (
 		rate    = 40e9
@@ -37,6 +38,7 @@ func TestBufferRates(t *testing.T) {
 		{experiment.BufferRate{Direction: experiment.Store, Mode: experiment.Hardened, Bytes: 1500, Entry: 1552, Depth: 16}, 1500 + head + headers + 16},
 		{experiment.BufferRate{Direction: experiment.Store, Mode: experiment.Published, Bytes: 1500, Entry: 1552, Depth: 16}, 1500 + head + headers + 16},
 		{experiment.BufferRate{Direction: experiment.Load, Mode: experiment.Hardened, Bytes: 1500, Entry: 1552, Depth: 16}, 1552 + (headers+4)/2}, // a response has two entries
+		{experiment.BufferRate{Direction: experiment.Load, Mode: experiment.Published, Bytes: 1500, Entry: 1552, Depth: 5}, 1552 + headers + 4},
 		{experiment.BufferRate{Direction: experiment.Load, Mode: experiment.Hardened, Bytes: 1500, Entry: 2048, Depth: 16}, 2048 + (headers+4)/2},
 		{experiment.BufferRate{Direction: experiment.Store, Native: true, Bytes: 1500}, 1500 + headers + 16},
 		{experiment.BufferRate{Direction: experiment.Load, Native: true, Bytes: 1500}, 1500 + headers + 4},
@@ -47,7 +49,7 @@ func TestBufferRates(t *testing.T) {
 		}
 		near(t, c.load.Direction+" "+c.load.Mode, got, rate*float64(c.load.Bytes)/c.wire, 0.01)
 	}
-	one := experiment.BufferRate{Direction: experiment.Load, Mode: experiment.Published, Bytes: 1500, Entry: 1552, Depth: 16}
+	one := experiment.BufferRate{Direction: experiment.Load, Mode: experiment.Published, Bytes: 1500, Entry: 1552, Depth: 1}
 	published, err := lentModel(t).BufferRate(t.Context(), one)
 	if err != nil {
 		t.Error(err)

@@ -58,7 +58,7 @@ var lookupHazards = []struct {
 	damage func(r *lookupRun) bool
 }{
 	{
-		"two packets of one flow share a cell: one is lost and the other leaves twice",
+		"two packets of one flow, more than the READs in flight, share a cell: one is lost and the other leaves twice",
 		func(p *lookupPlan) { p.flows, p.burst = 1, 60 },
 		func(r *lookupRun) bool { return r.oracle.wrong[wrongTwice] > 10 && r.oracle.wrong[wrongEntry] == 0 },
 	},
@@ -88,8 +88,8 @@ var lookupHazards = []struct {
 		(*lookupRun).stopped,
 	},
 	{
-		"a lost READ response stops lookups",
-		func(p *lookupPlan) { onMS1(p, fault.Up, fault.Loss, wire.RCReadResponseOnly, 1) },
+		"as many lost READ responses as may be in flight stop lookups",
+		func(p *lookupPlan) { onMS1(p, fault.Up, fault.Loss, wire.RCReadResponseOnly, p.depth) },
 		(*lookupRun).stopped,
 	},
 	{
@@ -103,7 +103,7 @@ var lookupHazards = []struct {
 	{
 		"a server that was restarted brings nothing back",
 		func(p *lookupPlan) {
-			p.fault, p.victim, p.when, p.down = stateNICCrash, "ms1", 300*time.Microsecond, time.Millisecond
+			p.fault, p.victim, p.when, p.down = stateNICCrash, "ms1", 100*time.Microsecond, time.Millisecond
 		},
 		(*lookupRun).stopped,
 	},

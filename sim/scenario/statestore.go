@@ -37,8 +37,12 @@ type statePlan struct {
 
 // rule returns the text of the plan's switch rule, in the form of a rack file.
 func (p *statePlan) rule() string {
-	return fmt.Sprintf("{id: count, server: ms0, action: count, store: %q, mode: %s, slots: %d, rows: %d, at: %d, per: %s, add: %s, unit: %s, depth: %d, shards: %d}",
-		strings.Join([]string{"ms1", "ms2"}[:p.stores], ","), p.mode, p.slots, p.rows, p.at, p.per, p.add, p.unit, p.depth, p.shards)
+	per := ""
+	if p.mode == modeHardened { // a published rule has one counter
+		per = fmt.Sprintf(", per: %s", p.per)
+	}
+	return fmt.Sprintf("{id: count, server: ms0, action: count, store: %q, mode: %s, slots: %d, rows: %d, at: %d%s, add: %s, unit: %s, depth: %d, shards: %d}",
+		strings.Join([]string{"ms1", "ms2"}[:p.stores], ","), p.mode, p.slots, p.rows, p.at, per, p.add, p.unit, p.depth, p.shards)
 }
 
 func (p *statePlan) String() string {

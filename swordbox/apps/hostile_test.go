@@ -65,7 +65,7 @@ type hostile struct {
 var hostileRules = []string{
 	"server=ms0 action=atomics shards=2 misses=wait:1ms", "server=ms0 action=atomics mode=published", "server=ms0 action=move depth=1", "server=ms0 action=move mode=published",
 	"server=ms1 action=steer keys=hot:4", "server=ms1 action=steer mode=published registers=2", "server=ms1 action=steer steer=read",
-	"server=ms0 action=count top=3", "server=ms1 action=count store=ms0 at=0x200000 slots=8 per=address", "server=ms1 action=count store=ms0 at=0x200000 slots=64 mode=published",
+	"server=ms0 action=count top=3", "server=ms1 action=count store=ms0 at=0x200000 slots=8 per=address", "server=ms1 action=count store=ms0 at=0x200000 mode=published",
 	"server=cn0 action=buffer ring=ms0,ms1 rate=10Mbit high=2 low=1 entries=8 entry=512 offset=0x10000", "server=cn0 action=buffer ring=ms0 rate=100Mbit high=3 entries=4 entry=1024 mode=published offset=0x10000",
 	"server=cn1 action=lookup table=ms0,ms1 capacity=64 cells=4 cell=512 base=0x100000", "server=cn1 action=lookup table=ms1 capacity=64 cells=4 mode=published base=0x100000",
 	"server=cn1 action=lookup table=ms0 capacity=64 cells=4 match=destination miss=drop base=0x100000",

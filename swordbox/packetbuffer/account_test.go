@@ -1,6 +1,7 @@
 package packetbuffer
 
 import (
+	"fmt"
 	"net/netip"
 	"testing"
 	"time"
@@ -115,20 +116,25 @@ func TestFailedConnectionIsListed(t *testing.T) {
 	}
 }
 
-// A published ring has one READ in flight, a hardened one several.
+// A published ring has as many READs in flight as the rule says, each of one entry.
 func TestReadsInFlight(t *testing.T) {
-	for i, mode := range []string{"hardened", "published"} {
-		b := newBed(t, "ring=ms0 rate=8Mbit high=8 low=8 entries=64 mode="+mode)
+	for _, c := range []struct {
+		mode   string
+		server int // of the bed's servers
+		depth  int
+		want   int
+	}{{"hardened", 0, 16, 4}, {"published", 1, 16, 4}, {"published", 1, 3, 3}, {"published", 1, 1, 1}} { // a carrier of the bed takes four
+		b := newBed(t, fmt.Sprintf("ring=ms0 rate=8Mbit high=8 low=8 entries=64 mode=%s depth=%d", c.mode, c.depth))
 		b.send(40, 1000)
 		most := 0
 		for range 200 {
 			b.now = b.now.Add(3 * time.Millisecond)
 			b.tick()
-			most = max(most, len(b.servers[i][0].reads))
+			most = max(most, len(b.servers[c.server][0].reads))
 			b.answer()
 		}
-		if b.want(mode, 40); (most == 1) != (mode == "published") || most == 0 {
-			t.Errorf("%s: up to %d READs in flight", mode, most)
+		if b.want(c.mode, 40); most != c.want {
+			t.Errorf("%s, depth %d: up to %d READs in flight, want %d", c.mode, c.depth, most, c.want)
 		}
 	}
 }

@@ -25,8 +25,8 @@ type Config struct {
 	Port func(a netip.Addr) int
 	// Carrier makes the Carrier of a new link. number names it in captures.
 	Carrier func(l *Link, number uint32) Carrier
-	// Trusting is true if, as in the paper, a ring has one READ in flight and does not check that
-	// the entry that comes back is the one for which it has asked.
+	// Trusting is true if, as in the paper, a ring does not check that the entry that comes back is the
+	// one for which it has asked, and a READ brings one entry.
 	Trusting bool
 	// Failed makes the program replace a connection; nil means that it is not replaced.
 	Failed extmem.Replace
@@ -244,9 +244,9 @@ func (m *Machine) use(id string, port int, l Layout) {
 			old.queue = nil
 		}
 	}
-	window := l.Depth * len(l.Servers) * framering.Share(&l.Area, maxMTU)
-	if m.cfg.Trusting {
-		window = 1 // one READ in flight
+	window := l.Depth * len(l.Servers)
+	if !m.cfg.Trusting {
+		window *= framering.Share(&l.Area, maxMTU)
 	}
 	q.links = nil
 	cfg := framering.Config{Layout: l.Area, Trusting: m.cfg.Trusting, Epoch: m.epoch, Window: window}

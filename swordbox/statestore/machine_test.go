@@ -48,7 +48,7 @@ func TestRules(t *testing.T) {
 	const base = "server=ms0 action=count "
 	for text, want := range map[string]string{
 		"store=ms1": "",
-		"store=ms1,ms2 slots=1000 at=8 per=address unit=page add=bytes depth=4 shards=2 mode=published": "",
+		"store=ms1,ms2 at=8 unit=page add=bytes depth=4 shards=2 mode=published": "",
 		"slots=8":                 "slots has no meaning without store",
 		"mode=published":          "no mode published without store",
 		"store=ms9":               `"ms9" is no host`,
@@ -76,7 +76,7 @@ func TestRules(t *testing.T) {
 		{"range=0-0x1000 store=ms1 slots=8", "range=0x1000-0x2000 store=ms2,ms1 slots=8 at=64", ""},
 		{"range=0-0x1000 store=ms1 slots=8", "range=0x1000-0x2000 store=ms1 slots=8 at=56", "give one of them at=0x78"},
 		{"range=0-0x1000 store=ms1 slots=8", "range=0x1000-0x2000 store=ms1 slots=8 at=64 depth=1", "must be the same in both"},
-		{"range=0-0x1000 store=ms1 slots=8", "range=0x1000-0x2000 store=ms1 slots=8 at=64 mode=published", "must be the same in both"},
+		{"range=0-0x1000 store=ms1 slots=8", "range=0x1000-0x2000 store=ms1 at=64 mode=published", "must be the same in both"},
 		{"range=0-0x1000 store=fd00::9", "range=0x1000-0x2000 store=fd00:0::9", "their counters overlap"},
 		{"range=0-0x1000 store=fd00:0::2 slots=8", "range=0x1000-0x2000 store=ms1 slots=8 at=64 depth=1", "must be the same in both"},
 	} {

@@ -42,12 +42,12 @@ func init() {
 			extmem.ServersKey(hotwords.KeyStore, "ms1", fmt.Sprintf("with action count: up to %d memory servers, separated by commas; the switch counts in their memory by FETCH_ADD "+
 				"instead of in its own; see `rdmalab switch counted`", extmem.MaxServers)),
 			rules.Option(keyAt, "0x1000", "with the key 'store': offset of the first counter in the region of the memory service of each server, a multiple of 8; default: 0", extmem.CheckOffset),
-			rules.Option(keySlots, "4096", fmt.Sprintf("with the key 'store': number of counters of 8 bytes on all servers together, 1 to %d; with the key 'rows', in each row, and at most %[1]d in all rows; default: %[2]d", MaxSlots, defaultSlots),
+			rules.Option(keySlots, "4096", fmt.Sprintf("with the key 'store': number of counters of 8 bytes on all servers together, 1 to %d; with the key 'rows', in each row, and at most %[1]d in all rows; in mode published 1; default: %[2]d", MaxSlots, defaultSlots),
 				extmem.Between(1, MaxSlots)),
 			rules.Option(keyRows, "4", fmt.Sprintf("with the key 'store': rows of a count-min sketch, 2 to %d, each with as many counters as the key 'slots' says: a request adds to one counter of each row, "+
 				"and the smallest of these counters is an upper bound of the count of a flow or address; only in mode hardened; default: 1, no sketch", MaxRows), extmem.Between(1, MaxRows)),
 			rules.Option(keyPer, "address", "with the key 'store': what has a counter: a flow (client, server and queue pair, by a hash), or an address "+
-				"(the first unit of memory that the request names, counted from the start of the range; modulo slots or, with the key 'rows', by a hash); default: flow", extmem.OneOf(pers...)),
+				"(the first unit of memory that the request names, counted from the start of the range; modulo slots or, with the key 'rows', by a hash); not in mode published; default: flow", extmem.OneOf(pers...)),
 			rules.Option(keyAdd, "bytes", "with the key 'store': what a request adds: 1 (requests) or its length (bytes); default: requests", extmem.OneOf(adds...)),
 		},
 		Hosts: []string{hotwords.KeyStore},
@@ -70,10 +70,25 @@ func check(r *rules.Rule) error {
 	if r.Service == "" {
 		return errors.New("service none: the switch must connect to the server of the key store to learn where its memory is; name its service")
 	}
-	if l := LayoutOf(r); l.Rows > 1 && r.Mode == rules.Published {
-		return fmt.Errorf("%s: a sketch has no published form; leave mode out", keyRows)
-	} else if l.Cells > MaxSlots {
+	if err := checkPublished(r); err != nil {
+		return err
+	}
+	if l := LayoutOf(r); l.Cells > MaxSlots {
 		return fmt.Errorf("%d %s of %d %s have more than %d counters", l.Rows, keyRows, l.width(), keySlots, MaxSlots)
+	}
+	return nil
+}
+
+// checkPublished returns why a rule has no published form: the paper's program has one counter.
+func checkPublished(r *rules.Rule) error {
+	switch slots := r.Options[keySlots]; {
+	case r.Mode != rules.Published:
+	case LayoutOf(r).Rows > 1:
+		return fmt.Errorf("%s: a sketch has no published form; leave mode out", keyRows)
+	case slots != "" && slots != "1":
+		return fmt.Errorf("%s=%s: a published rule has one counter; leave %[1]s or mode out", keySlots, slots)
+	case r.Options[keyPer] != "":
+		return fmt.Errorf("%s: a published rule has one counter for all requests; leave %[1]s or mode out", keyPer)
 	}
 	return nil
 }
@@ -125,12 +140,15 @@ type Layout struct {
 // LayoutOf returns the layout of a valid rule. Layout.Servers leaves out a memory server whose name
 // is not resolved yet.
 func LayoutOf(r *rules.Rule) Layout {
-	rows := extmem.Number(r.Options[keyRows], 1)
+	rows, slots := extmem.Number(r.Options[keyRows], 1), extmem.Number(r.Options[keySlots], defaultSlots)
+	if r.Mode == rules.Published {
+		slots = 1
+	}
 	return Layout{
 		Rows: rows,
 		Area: extmem.Area{
 			Servers: extmem.Servers(r.Options[hotwords.KeyStore]), Offset: extmem.Offset(r.Options[keyAt]),
-			Cells: rows * extmem.Number(r.Options[keySlots], defaultSlots), Size: wordLen,
+			Cells: rows * slots, Size: wordLen,
 		},
 		Shards: r.NumShards(), address: r.Options[keyPer] == pers[1], bytes: r.Options[keyAdd] == adds[1],
 		shift: hotwords.ShiftOf(r), from: r.From,

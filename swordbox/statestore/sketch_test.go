@@ -67,14 +67,16 @@ func TestSketchBound(t *testing.T) {
 func TestSketchRules(t *testing.T) {
 	const base = "server=ms0 action=count "
 	for text, want := range map[string]string{
-		"store=ms1 rows=8":                "",
-		"store=ms1 rows=2 slots=524288":   "",
-		"store=ms1 rows=2 slots=524289":   "more than 1048576 counters",
-		"store=ms1 rows=1 mode=published": "",
-		"store=ms1 rows=2 mode=published": "no published form",
-		"store=ms1 rows=9":                "no number from 1 to 8",
-		"store=ms1 rows=2 slots=1048576":  "more than 1048576 counters",
-		"rows=2":                          "no meaning without store",
+		"store=ms1 rows=8":                     "",
+		"store=ms1 rows=2 slots=524288":        "",
+		"store=ms1 rows=2 slots=524289":        "more than 1048576 counters",
+		"store=ms1 rows=1 mode=published":      "",
+		"store=ms1 rows=2 mode=published":      "no published form",
+		"store=ms1 slots=2 mode=published":     "one counter",
+		"store=ms1 per=address mode=published": "one counter",
+		"store=ms1 rows=9":                     "no number from 1 to 8",
+		"store=ms1 rows=2 slots=1048576":       "more than 1048576 counters",
+		"rows=2":                               "no meaning without store",
 	} {
 		_, err := ruleSet(t, base+text)
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {

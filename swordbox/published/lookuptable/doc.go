@@ -4,16 +4,17 @@
 // rules, the keys, the actions and the cache from that package.
 //
 // A slot of the table is followed by a cell for one packet. A packet whose key has the slot is written
-// to the cell, and one READ brings the slot and the cell back.
+// to the cell, and at once one READ brings the slot and the cell back. At most as many READs are in
+// flight as the key 'depth' of the rule says; further packets wait for theirs in their cells.
 //
-//   - A slot has one cell, and one READ is in flight. If a second packet with the slot is written
-//     before the first one was read, the first one is lost, and the second one leaves twice.
+//   - A slot has one cell. If a second packet with the slot is written while the first one waits for
+//     its READ, the first one is lost, and the second one leaves twice.
 //   - The key is not compared. Keys with the same slot get each other's action; the later one of two
 //     entries overwrites the earlier one.
 //   - Nothing is retransmitted, and ACKs and NAKs are ignored. If a WRITE or a READ is lost, or
-//     overtaken, the server answers no later request: no packet comes back. If the response to a READ
-//     is lost, the next READ is never sent.
-//   - Any READ response counts as the answer to the last READ. A response that arrives twice lets a
+//     overtaken, the server answers no later request: no packet comes back. A lost response to a READ
+//     takes away one place in flight for ever; when none is left, no READ is sent.
+//   - Any READ response counts as the answer to the oldest READ in flight. A response that arrives twice lets a
 //     packet leave twice.
 //   - A packet whose entry is in the switch's cache overtakes the packets of its flow that wait for
 //     their READ.

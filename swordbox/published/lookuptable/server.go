@@ -36,10 +36,11 @@ type server struct {
 	pipeline.NoTimer
 	link  *lookuptable.Link
 	table *lookuptable.Table // nil means that no table needs the server
-	// waits are the READs without an answer, in their order. asked is true if the first one is in
-	// flight; the others were not sent yet.
+	// waits are the READs without an answer, in their order. The first `asked` of them are in flight,
+	// at most depth; the others were not sent yet.
 	waits    []read
-	asked    bool
+	asked    int
+	depth    int
 	changes  []change
 	scanned  lookuptable.Page // the page of a listing that is being read, as far as it was read
 	page     *lookuptable.Page
@@ -63,11 +64,11 @@ func (s *server) Use(t *lookuptable.Table, _ int) {
 	if !t.Takes(s.table, len(s.changes)) {
 		s.changes = nil
 	}
-	s.table, s.waits, s.asked, s.page = t, nil, false, nil
+	s.table, s.waits, s.asked, s.page = t, nil, 0, nil
 }
 
 // Bounce writes a frame to the cell behind the slot of its key. Then a READ brings slot and cell
-// back. One READ is in flight at a time; the others wait in the order of their frames.
+// back, at once unless too many are in flight; the others wait in the order of their frames.
 func (s *server) Bounce(c *pipeline.Ctx, in int, f packetio.Frame, _ *lookuptable.Key, h uint64) bool {
 	st := s.table.Stats()
 	switch {
@@ -86,7 +87,7 @@ func (s *server) Bounce(c *pipeline.Ctx, in int, f packetio.Frame, _ *lookuptabl
 	return true
 }
 
-// Work sends changes, and the next READ if none is in flight.
+// Work sends changes, and the next READs if they may be in flight.
 func (s *server) Work(c *pipeline.Ctx) {
 	if s.table == nil || !s.Up() {
 		return
@@ -99,24 +100,24 @@ func (s *server) Work(c *pipeline.Ctx) {
 		s.Send(c, wire.RCWriteOnly, s.table.At(x.slot), len(s.out), s.out)
 		s.changes = s.changes[1:]
 	}
-	if len(s.waits) > 0 && !s.asked && c.EmitsLeft() > 0 {
-		s.asked = true
-		s.Send(c, wire.RCReadRequest, s.table.At(s.waits[0].slot), s.table.Cell, nil)
+	for s.asked < min(len(s.waits), s.depth) && c.EmitsLeft() > 0 {
+		s.Send(c, wire.RCReadRequest, s.table.At(s.waits[s.asked].slot), s.table.Cell, nil)
+		s.asked++
 	}
 }
 
-// Packet takes any READ response as the answer to the READ in flight.
+// Packet takes any READ response as the answer to the oldest READ in flight.
 func (s *server) Packet(c *pipeline.Ctx, p *pipeline.Parsed) bool {
-	if p.BTH.Opcode == wire.RCReadResponseOnly && s.asked {
+	if p.BTH.Opcode == wire.RCReadResponseOnly && s.asked > 0 {
 		s.came(c, p.Payload)
 	}
 	return true
 }
 
-// came ends the READ in flight; b is the answer, or nil if there is none.
+// came ends the oldest READ in flight; b is the answer, or nil if there is none.
 func (s *server) came(c *pipeline.Ctx, b []byte) {
 	r := s.waits[0]
-	s.waits, s.asked = s.waits[1:], false
+	s.waits, s.asked = s.waits[1:], s.asked-1
 	if r.scan {
 		s.scan(r.slot, b)
 		return
@@ -158,11 +159,15 @@ func (s *server) Cells() int { return s.InFlight() }
 
 func (s *server) Up() bool { return s.link.Usable() && s.Blind.Up() }
 
-func (s *server) Begin(sh *switchconn.Shared, g memgrant.Grant) { s.Attach(sh, g) }
+func (s *server) Begin(sh *switchconn.Shared, g memgrant.Grant) {
+	s.Attach(sh, g)
+	s.depth = sh.Depth
+}
 
-// End ends the READ in flight without an answer.
+// End ends the READs in flight without an answer.
 func (s *server) End(c *pipeline.Ctx) {
-	if s.Detach(); s.asked {
+	s.Detach()
+	for s.asked > 0 {
 		s.came(c, nil)
 	}
 }

@@ -32,12 +32,13 @@ type carrier struct {
 	extmem.Blind
 	pipeline.NoTimer
 	link *packetbuffer.Link
-	// asked is the entry of the last READ. waits is true while no response to it has arrived.
-	asked framering.Entry
-	waits bool
+	// depth is how many READs may be in flight. asked are the entries of those in flight, the oldest
+	// one first.
+	depth int
+	asked []framering.Entry
 }
 
-func (k *carrier) Reads() bool   { return k.Up() && !k.waits }
+func (k *carrier) Reads() bool   { return k.Up() && len(k.asked) < k.depth }
 func (k *carrier) Nonce() uint32 { return 0 }
 
 // Longest returns 0 bytes, which means that a request has one entry, as in the paper.
@@ -55,33 +56,39 @@ func (k *carrier) Write(c *pipeline.Ctx, offset uint64, b []byte) {
 }
 
 func (k *carrier) Read(c *pipeline.Ctx, offset uint64, n int, e framering.Entry) {
-	k.asked, k.waits = e, true
+	k.asked = append(k.asked, e)
 	k.Send(c, wire.RCReadRequest, offset, n, nil)
 }
 
 func (k *carrier) Attach(s *switchconn.Shared, g memgrant.Grant) {
 	k.Blind.Attach(s, g)
+	k.depth = s.Depth
 	k.missed()
 }
 
-// Detach ends the READ in flight without an answer.
+// Detach ends the READs in flight without an answer.
 func (k *carrier) Detach(*pipeline.Ctx) {
 	k.Blind.Detach()
 	k.missed()
 }
 
 func (k *carrier) missed() {
-	if k.waits {
-		k.waits = false
-		k.link.Came(k.asked, nil)
+	for len(k.asked) > 0 {
+		k.came(nil)
 	}
 }
 
-// Packet takes any READ response as the answer to the last READ.
+// came ends the oldest READ in flight; b is the answer, or nil if there is none.
+func (k *carrier) came(b []byte) {
+	e := k.asked[0]
+	k.asked = k.asked[:copy(k.asked, k.asked[1:])]
+	k.link.Came(e, b)
+}
+
+// Packet takes any READ response as the answer to the oldest READ in flight.
 func (k *carrier) Packet(_ *pipeline.Ctx, p *pipeline.Parsed) bool {
-	if p.BTH.Opcode == wire.RCReadResponseOnly {
-		k.waits = false
-		k.link.Came(k.asked, p.Payload)
+	if p.BTH.Opcode == wire.RCReadResponseOnly && len(k.asked) > 0 {
+		k.came(p.Payload)
 	}
 	return true
 }

@@ -6,10 +6,13 @@
 //   - Nothing is retransmitted, and ACKs and NAKs are ignored. If a WRITE or a READ is lost, or
 //     overtaken, the server answers no later request: no frame comes back, and as new frames must
 //     stay behind those in the ring, the port stops.
-//   - One READ is in flight for a ring, and each response triggers the next READ. If a response is
-//     lost, the port stops, too.
-//   - Any READ response counts as the answer to the last READ. A response that arrives twice puts a
-//     frame into the place of another one.
+//   - As many READs are in flight as the key 'depth' of the rule says, and each response triggers the
+//     next READ. The paper does not say how many there are; its rate of 37.4 Gb/s needs five at the
+//     round trip of the model. Each lost response takes away one of them; when none is left, the port
+//     stops, too.
+//   - Any READ response counts as the answer to the oldest READ in flight. After a lost response all
+//     later frames take the place of the one before. A response that arrives twice puts a frame into the
+//     place of another one.
 //   - The switch does not check that an entry that comes back is the one for which it has asked. After
 //     the restart of a server, other bytes may leave as frames.
 //   - The switch does not know which frames were lost.

@@ -8,9 +8,8 @@
 //     lost response lowers this limit by one for ever; when it reaches 0, the counters stop. A
 //     response that arrives twice raises the limit by one, so that more FETCH_ADDs are in flight than
 //     the server's NIC has resources for.
-//   - At the limit the switch adds amounts up in one accumulator for the whole rule. The next request
-//     that finds room sends the accumulator to its own counter, so that counts of other flows go to
-//     the wrong counter.
-//   - The accumulator is sent only with a request. When the requests end, it stays in the switch.
+//   - A rule has one counter, as the paper's program has, and one accumulator. At the limit the switch
+//     adds amounts up there, and sends the sum with the next request that finds room. When the requests
+//     end, it stays in the switch.
 //   - A crash of the switch loses the accumulator, and nothing says how much that was.
 package statestore

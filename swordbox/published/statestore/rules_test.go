@@ -72,7 +72,7 @@ func TestAccumulatorAndRules(t *testing.T) {
 	}{
 		{[]string{mine}, 3, 0},
 		{[]string{"id=other server=10.0.0.3 action=track", mine}, 3, 0},
-		{[]string{mine + " per=address"}, 0, 3},
+		{[]string{mine + " add=bytes"}, 0, 3},
 		{nil, 0, 3},
 	} {
 		m.SetRules(ruleSet(t, step.rules...))
