@@ -22,7 +22,7 @@ var holeParams = rdmacm.Params{Timeout: 10, PathMTU: verbs.MTU1024}
 
 // holes returns the scripts of all holes, in the order of their numbers.
 func holes() []hole {
-	list := slices.Concat(safetyHoles, livenessHoles, wireHoles, closedHoles, steerHoles())
+	list := slices.Concat(safetyHoles, livenessHoles, wireHoles, closedHoles, memoryHoles, steerHoles())
 	slices.SortFunc(list, func(a, b hole) int { return a.number - b.number })
 	for i := range list {
 		if list[i].params == (rdmacm.Params{}) {
