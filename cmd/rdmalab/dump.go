@@ -40,8 +40,10 @@ func dumpCmd() *cobra.Command {
 			"The exit status is 1 if a file is damaged (dump ends there), if the decoders differ, or if a RoCEv2 packet, printed\n" +
 			"or not, is malformed or has a wrong ICRC.\n\n" +
 			"With --ladder dump draws an arrow for each packet, between lifelines of hosts and switch. PSNs are relative to the\n" +
-			"first of the connection. An x ends the arrow of a lost packet, === is a packet that is sent again (\"again: #3, for\n" +
-			"#5\": the first was packet 3, packet 5 is the NAK that asks for it, or the lost copy).\n\n" +
+			"first of the flow: the requests of one end of a connection, and the answers to them. An x ends the arrow of a lost\n" +
+			"packet, with the fault's name; === is a packet that is sent again, with the number of its first copy and what has\n" +
+			"caused it: a NAK that asks for it, a packet before it that is sent again, an answer that came too early, or no answer\n" +
+			"for some time. If the capture has both sides of the switch, a line says what the switch has rewritten.\n\n" +
 			"With --dissector dump prints a program in Lua by which Wireshark and tshark show messages of 1RMA, the protocol of\n" +
 			"NICs without connections (SIGCOMM 2020).",
 		Example: "  rdmalab capture -w trace.pcapng --for 10s && rdmalab dump trace.pcapng\n" +

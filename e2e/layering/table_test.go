@@ -70,7 +70,8 @@ var table = map[string]row{
 	"swordbox/journal":        {level: 1},
 	"softrnic/capture/pcapng": {level: 1},
 	"softrnic/capture/dump":   {level: 1, beside: []string{"softrnic/capture/pcapng"}},
-	"softrnic/capture/ladder": {level: 1, beside: []string{"softrnic/capture/dump"}},
+	"softrnic/capture/flows":  {level: 1, beside: []string{"softrnic/capture/dump"}},
+	"softrnic/capture/ladder": {level: 1, beside: []string{"softrnic/capture/dump", "softrnic/capture/flows"}},
 
 	"clover/rpc":    {level: 1},
 	"sherman/check": {level: 1},

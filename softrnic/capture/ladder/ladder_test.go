@@ -21,6 +21,7 @@ var update = flag.Bool("update", false, "write the golden files")
 type story struct {
 	m   *Model
 	now int64
+	msn uint32
 }
 
 func (s *story) add(t *testing.T, link string, request bool, op wire.Opcode, psn wire.PSN, syn wire.Syndrome, comments ...string) {
@@ -34,7 +35,7 @@ func (s *story) add(t *testing.T, link string, request bool, op wire.Opcode, psn
 	}
 	r.Frame.IPv4.Src, r.Frame.IPv4.Dst = src.As4(), dst.As4()
 	r.Frame.BTH = wire.BTH{Opcode: op, DestQP: qpn, PSN: psn}
-	r.Frame.AETH.Syndrome = syn
+	r.Frame.AETH = wire.AETH{Syndrome: syn, MSN: s.msn}
 	if err := s.m.Add(r); err != nil {
 		t.Fatal(err)
 	}
@@ -83,14 +84,17 @@ func TestResponse(t *testing.T) {
 	s.add(t, "", false, wire.RCReadResponseOnly, 7, wire.AckNoCredits, "fault f1 (loss): dropped")
 	s.add(t, "", true, wire.RCReadRequest, 7, 0)
 	s.add(t, "", false, wire.RCReadResponseOnly, 7, wire.AckNoCredits)
+	s.add(t, "", true, wire.RCSendOnly, 8, 0)
 	s.add(t, "", false, wire.RCAck, 8, wire.AckNoCredits)
 	s.add(t, "", false, wire.RCAck, 8, wire.AckNoCredits)
-	for i, want := range []struct{ again, cause int }{{}, {}, {1, 0}, {2, 2}, {}, {}} {
-		if r := &s.m.Rows[i]; r.Again != want.again || r.Cause != want.cause {
-			t.Errorf("packet %d: again %d, cause %d; want %v", r.Number, r.Again, r.Cause, want)
+	for i, want := range []Resend{
+		{}, {}, {First: 1, Why: Unanswered, Wait: 2000, Gone: 2, GoneAnswer: true}, {First: 2, Why: Repeated, Cause: 3, Gone: 2}, {}, {}, {},
+	} {
+		if r := &s.m.Rows()[i]; r.Resend != want {
+			t.Errorf("packet %d: %+v; want %+v", r.Number, r.Resend, want)
 		}
 	}
-	if got := s.m.Rows[4].PSN; got != 1 {
+	if got := s.m.Rows()[5].PSN; got != 1 {
 		t.Errorf("the ACK has relative PSN %d, want 1", got)
 	}
 }

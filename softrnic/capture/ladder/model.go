@@ -1,16 +1,18 @@
 package ladder
 
 import (
-	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
+	"github.com/rdmalab/rdmalab/softrnic/capture/flows"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // Switch is the name of the switch's lifeline.
 const Switch = "switch"
+
+// MaxPackets is how many packets a Model keeps.
+const MaxPackets = flows.MaxPackets
 
 // Row is one arrow, or a burst of arrows with consecutive PSNs.
 type Row struct {
@@ -19,194 +21,144 @@ type Row struct {
 	From, To string
 	Opcode   wire.Opcode
 	QPN      wire.QPN // destination
-	// PSN is relative to the first PSN of the connection's requester in the capture; negative is before it.
+	// PSN is relative to the first PSN of the flow in the capture; negative is before it.
 	PSN int32
-	// Syndrome is set if HasSyndrome: of a response with an AETH.
+	// Syndrome is set if HasSyndrome: of an answer with an AETH.
 	Syndrome    wire.Syndrome
 	HasSyndrome bool
-	Lost        bool // a fault has dropped the packet
+	Lost        bool // the switch, or a fault, has dropped the packet
 	Damaged     bool // its ICRC is wrong
-	// Again is the number of the same packet that was sent before, 0 if this is the first.
-	Again int
-	// Cause is the number of the NAK that asks for the packet, or else of its lost copy; 0 means that
-	// the capture does not show why the packet is sent again.
-	Cause    int
-	Packets  int // 1, or more for a burst
-	Comments []string
+	Resend      Resend
+	Packets     int // 1, or more for a burst
+	Comments    []string
+	// Message is the name and the fields of a connection manager's datagram.
+	Message string
+	// Passed is the number of the same packet on its way to the switch, 0 if the capture does not have
+	// it. Changes says what the switch has rewritten in between.
+	Passed  int
+	Changes []string
 }
 
-// packet identifies the copies of one packet on one link.
-type packet struct {
-	link     string
-	src, dst netip.Addr
-	qpn      wire.QPN
-	psn      wire.PSN
-	opcode   wire.Opcode
-}
-
-// flow has the packets of one direction of a connection: requests, or responses.
-type flow struct {
-	src, dst netip.Addr
-	qpn      wire.QPN
-	response bool
-}
-
-// space is the PSNs of one requester: the first one in the capture, and the newest.
-type space struct{ first, last wire.PSN }
-
-// wanted is a packet that a NAK asks for.
-type wanted struct {
-	src, dst netip.Addr
-	psn      wire.PSN
-}
-
-// earlier is what the model knows of the packets like one packet.
-type earlier struct{ first, lost int }
-
-// Model makes rows of packets. Its memory grows with the number of packets.
+// Model makes rows of packets.
 type Model struct {
-	Rows  []Row
-	Lines []string // lifelines, in the order of the capture; the switch is the second if there is one
-
-	packets int
-	start   int64
-	seen    map[packet]earlier
-	spaces  map[flow]*space
-	asked   map[wanted]int
+	book  flows.Book
+	rows  []Row
+	lines []string // lifelines, in the order of the capture; the switch is the second if there is one
+	at    []int    // the row of each packet
+	done  bool
 }
 
 // New returns an empty Model.
-func New() *Model {
-	return &Model{seen: map[packet]earlier{}, spaces: map[flow]*space{}, asked: map[wanted]int{}}
-}
+func New() *Model { return &Model{} }
 
 // Add adds a packet. Frames that are not RoCEv2 and malformed packets have no row. The Model keeps a
-// copy of what it needs of r.
-func (m *Model) Add(r *dump.Record) error {
-	if r.Verdict == dump.Other || r.Verdict == dump.Malformed {
-		return nil
-	}
-	m.packets++
-	if m.packets == 1 {
-		m.start = r.Time
-	}
-	f, h := &r.Frame, &r.Frame.BTH
-	row := Row{
-		Number: m.packets, Time: r.Time - m.start, Opcode: h.Opcode, QPN: h.DestQP, Packets: 1,
-		Damaged: r.Verdict == dump.BadICRC, Comments: slices.Clone(r.Comments),
-		HasSyndrome: h.Opcode.Has(wire.HasAETH), Syndrome: f.AETH.Syndrome,
-	}
-	row.From, row.To = ends(r.Name, f)
-	row.Lost = slices.ContainsFunc(r.Comments, dropped)
-	s := m.space(f)
-	row.PSN = wire.Diff(h.PSN, s.first)
-	m.again(&row, r.Name, f)
-	m.line(row.From)
-	m.line(row.To)
-	if !m.fold(&row) {
-		m.Rows = append(m.Rows, row)
-	}
-	return nil
+// copy of what it needs of r. Add must not be called behind Rows, Lines or a method that draws.
+func (m *Model) Add(r *dump.Record) error { return m.book.Add(r) }
+
+// Left returns how many packets the Model has left out, because there are more than MaxPackets.
+func (m *Model) Left() int { return m.book.Left }
+
+// Rows returns the rows, which belong to the Model.
+func (m *Model) Rows() []Row {
+	m.build()
+	return m.rows
 }
 
-// dropped reports whether a comment of the switch says that it or a fault has dropped the packet.
-func dropped(comment string) bool {
-	return strings.HasSuffix(comment, "dropped") || strings.HasPrefix(comment, "dropped by the switch")
+// Lines returns the names of the lifelines from left to right.
+func (m *Model) Lines() []string {
+	m.build()
+	return m.lines
 }
 
-// ends returns the lifelines of a frame. The project names an interface of a capture after the host
-// and the direction: up is to the switch.
-func ends(link string, f *wire.Frame) (from, to string) {
-	for _, sep := range []string{" ", "-"} {
-		if host, ok := strings.CutSuffix(link, sep+"up"); ok && host != "" {
-			return host, Switch
-		}
-		if host, ok := strings.CutSuffix(link, sep+"down"); ok && host != "" {
-			return Switch, host
-		}
+func (m *Model) build() {
+	if m.done {
+		return
 	}
-	return f.SrcAddr().String(), f.DstAddr().String()
+	m.done = true
+	m.book.Sort()
+	m.at = make([]int, len(m.book.Packets)+1)
+	past := newPast()
+	var changes passage
+	for i := range m.book.Packets {
+		p := &m.book.Packets[i]
+		if p.Verdict == dump.Malformed {
+			continue
+		}
+		row := m.row(p)
+		if p.Flow != nil {
+			row.PSN = wire.Diff(p.PSN(), p.Flow.First)
+			row.Resend = past.add(p)
+		}
+		changes.add(p, &row)
+		m.line(row.From)
+		m.line(row.To)
+		m.at[p.Number] = m.fold(&row)
+	}
+}
+
+func (m *Model) row(p *flows.Packet) Row {
+	h := &p.Header
+	r := Row{
+		Number: p.Number, Time: p.Time - m.book.Packets[0].Time, Opcode: p.Opcode(), QPN: h.BTH.DestQP, Packets: 1,
+		Lost: p.Lost(), Damaged: p.Verdict == dump.BadICRC, Comments: p.Comments, Message: message(p),
+		HasSyndrome: p.Opcode().Has(wire.HasAETH), Syndrome: h.AETH.Syndrome,
+	}
+	r.From, r.To = p.Src.String(), p.Dst.String()
+	switch host, d := flows.Side(p.Link); d {
+	case flows.Up:
+		r.From, r.To = host, Switch
+	case flows.Down:
+		r.From, r.To = Switch, host
+	case flows.Unknown:
+	}
+	return r
 }
 
 func (m *Model) line(name string) {
 	switch {
-	case slices.Contains(m.Lines, name):
-	case name == Switch && len(m.Lines) > 1:
-		m.Lines = slices.Insert(m.Lines, 1, name)
+	case slices.Contains(m.lines, name):
+	case name == Switch && len(m.lines) > 1:
+		m.lines = slices.Insert(m.lines, 1, name)
 	default:
-		m.Lines = append(m.Lines, name)
-		if len(m.Lines) == 2 && m.Lines[0] == Switch {
-			slices.Reverse(m.Lines)
+		m.lines = append(m.lines, name)
+		if len(m.lines) == 2 && m.lines[0] == Switch {
+			slices.Reverse(m.lines)
 		}
 	}
 }
 
-// response reports whether o has a PSN of the other side.
-func response(o wire.Opcode) bool { return o.Has(wire.HasAETH) || o == wire.RCReadResponseMiddle }
+// maxBeside is how many other bursts may be drawn at the same time as one, for example those of the
+// other side of the switch.
+const maxBeside = 4
 
-// space returns the PSNs of the requester of f. Packets do not say which queue pairs are connected:
-// a response belongs to the requests between its hosts whose newest PSN is nearest.
-func (m *Model) space(f *wire.Frame) *space {
-	h := &f.BTH
-	key := flow{f.SrcAddr(), f.DstAddr(), h.DestQP, response(h.Opcode)}
-	s := m.spaces[key]
-	if s == nil {
-		s = &space{h.PSN, h.PSN}
-		if key.response {
-			best := int32(1 << 16) // farther away, it is another connection
-			for k, other := range m.spaces {
-				d := wire.Diff(h.PSN, other.last)
-				if !k.response && k.src == key.dst && k.dst == key.src && max(d, -d) < best {
-					s, best = other, max(d, -d)
-				}
+// fold adds a middle packet of a message to the burst that has the packet before it, if nothing has
+// happened to either, or appends a row. It returns the place of the row.
+func (m *Model) fold(row *Row) int {
+	if row.quiet() {
+		for back := 1; back <= min(maxBeside, len(m.rows)); back++ {
+			last := &m.rows[len(m.rows)-back]
+			if !last.quiet() {
+				break
+			}
+			if last.before(row) {
+				last.Packets++
+				return len(m.rows) - back
 			}
 		}
-		m.spaces[key] = s
 	}
-	if !key.response && wire.Diff(h.PSN, s.last) > 0 {
-		s.last = h.PSN
-	}
-	return s
+	m.rows = append(m.rows, *row)
+	return len(m.rows) - 1
 }
 
-// again finds the earlier copies of the packet of row and why it is sent again, and notes what a NAK
-// asks for. An acknowledgement is no copy of another: a responder may repeat it for each duplicate.
-func (m *Model) again(row *Row, link string, f *wire.Frame) {
-	h := &f.BTH
-	if row.HasSyndrome && (row.Syndrome == wire.NakPSNSequence || row.Syndrome.IsRNR()) {
-		m.asked[wanted{f.DstAddr(), f.SrcAddr(), h.PSN}] = row.Number
-	}
-	if !h.Opcode.Known() || h.Opcode.Service() != wire.ServiceRC || h.Opcode == wire.RCAck {
-		return
-	}
-	key := packet{link, f.SrcAddr(), f.DstAddr(), h.DestQP, h.PSN, h.Opcode}
-	e, known := m.seen[key]
-	if known {
-		row.Again, row.Cause = e.first, e.lost
-		if n := m.asked[wanted{key.src, key.dst, key.psn}]; n > e.first && !response(h.Opcode) {
-			row.Cause = n
-		}
-	} else {
-		e.first = row.Number
-	}
-	if row.Lost {
-		e.lost = row.Number
-	}
-	m.seen[key] = e
+// quiet reports whether r can be part of a burst.
+func (r *Row) quiet() bool {
+	return r.Opcode.Is(wire.OpMiddle) && !r.Lost && !r.Damaged && len(r.Comments) == 0 && len(r.Changes) == 0 &&
+		(r.Resend.Why == Once || r.Resend.Why == Behind || r.Resend.Why == Repeated)
 }
 
-// fold adds a middle packet of a message to the row before it, if that has the packet before it and
-// nothing has happened to either.
-func (m *Model) fold(row *Row) bool {
-	if len(m.Rows) == 0 || !row.Opcode.Is(wire.OpMiddle) {
-		return false
-	}
-	last := &m.Rows[len(m.Rows)-1]
-	quiet := func(r *Row) bool { return !r.Lost && !r.Damaged && r.Again == 0 && len(r.Comments) == 0 }
-	if !quiet(row) || !quiet(last) || last.Opcode != row.Opcode || last.QPN != row.QPN || last.From != row.From ||
-		last.To != row.To || last.PSN+int32(last.Packets) != row.PSN { //nolint:gosec // fewer than 2^24 packets with different PSNs
-		return false
-	}
-	last.Packets++
-	return true
+// before reports whether next continues the burst r.
+func (r *Row) before(next *Row) bool {
+	return r.Opcode == next.Opcode && r.QPN == next.QPN && r.From == next.From && r.To == next.To &&
+		r.Resend.Why == next.Resend.Why && r.Resend.Cause == next.Resend.Cause &&
+		int(r.PSN)+r.Packets == int(next.PSN)
 }

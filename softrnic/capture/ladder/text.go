@@ -21,32 +21,55 @@ const column = 9 // characters from one lifeline to the next
 
 // WriteText prints the ladder with lines of at most 120 columns, of which comments take their own.
 func (m *Model) WriteText(w io.Writer) error {
-	if len(m.Lines) > MaxLines {
-		return fmt.Errorf("%w (%d lifelines, at most %d)", ErrLines, len(m.Lines), MaxLines)
+	if err := m.fits(); err != nil {
+		return err
 	}
 	out := bufio.NewWriter(w)
 	head := fmt.Sprintf("%5s %12s  ", "#", "seconds")
-	for _, name := range m.Lines {
+	for _, name := range m.lines {
 		head += fmt.Sprintf("%-*s", column, shorten(name))
 	}
 	fmt.Fprintln(out, strings.TrimRight(head, " "))
-	for i := range m.Rows {
-		r := &m.Rows[i]
+	for i := range m.rows {
+		r := &m.rows[i]
 		fmt.Fprintf(out, "%5d %12.6f  %s  %s\n", r.Number, float64(r.Time)/1e9, m.arrow(r), r.label())
 		for _, c := range r.Comments {
-			fmt.Fprintf(out, "%*s# %s\n", 20+column*(len(m.Lines)-1)+3, "", dump.OneLine(c))
+			fmt.Fprintf(out, "%*s# %s\n", 20+column*(len(m.lines)-1)+3, "", dump.OneLine(c))
 		}
+	}
+	if m.Left() > 0 {
+		fmt.Fprintf(out, "%d more packets: select some with --host, --qpn or --interface\n", m.Left())
 	}
 	return out.Flush()
 }
 
+// fits builds the rows, and returns an error if there are too many lifelines.
+func (m *Model) fits() error {
+	m.build()
+	if len(m.lines) > MaxLines {
+		return fmt.Errorf("%w (%d lifelines, at most %d)", ErrLines, len(m.lines), MaxLines)
+	}
+	return nil
+}
+
+// odd reports whether a character of a fault's name is none that takes one column.
+func odd(c rune) bool { return c <= ' ' || c > '~' }
+
+// label returns all that is said of the packet in one line.
+func (r *Row) label() string {
+	if note := r.Note(); note != "" {
+		return r.Title() + "  " + note
+	}
+	return r.Title()
+}
+
 // arrow draws the lifelines with the arrow of r; x is the end of a lost packet.
 func (m *Model) arrow(r *Row) string {
-	b := []byte(strings.Repeat(" ", column*(max(len(m.Lines), 1)-1)+1))
+	b := []byte(strings.Repeat(" ", column*(max(len(m.lines), 1)-1)+1))
 	for i := 0; i < len(b); i += column {
 		b[i] = '|'
 	}
-	from, to := column*slices.Index(m.Lines, r.From), column*slices.Index(m.Lines, r.To)
+	from, to := column*slices.Index(m.lines, r.From), column*slices.Index(m.lines, r.To)
 	if from == to {
 		b[from] = 'o' // a host's packet to itself
 		return string(b)
@@ -56,7 +79,7 @@ func (m *Model) arrow(r *Row) string {
 		step, head = -1, '<'
 	}
 	body := byte('-')
-	if r.Again > 0 {
+	if r.Resend.Why != Once {
 		body = '='
 	}
 	end := to - step
@@ -67,27 +90,10 @@ func (m *Model) arrow(r *Row) string {
 		b[at] = body
 	}
 	b[end] = head
+	if id, _, _ := strings.Cut(r.LostTo(), " "); r.Lost && step > 0 && len(id) <= column-column/2-3 && strings.IndexFunc(id, odd) < 0 {
+		copy(b[end+2:], id)
+	}
 	return string(b)
-}
-
-func (r *Row) label() string {
-	text := fmt.Sprintf("%+d %v qp=%#x", r.PSN, r.Opcode, uint32(r.QPN))
-	if r.Packets > 1 {
-		text = fmt.Sprintf("%+d…%+d %v qp=%#x, %d packets", r.PSN, int(r.PSN)+r.Packets-1, r.Opcode, uint32(r.QPN), r.Packets)
-	}
-	if r.HasSyndrome && !r.Syndrome.IsAck() {
-		text += fmt.Sprintf(" %v", r.Syndrome)
-	}
-	if r.Damaged {
-		text += " wrong ICRC"
-	}
-	switch {
-	case r.Cause > 0:
-		text += fmt.Sprintf(" again: #%d, for #%d", r.Again, r.Cause)
-	case r.Again > 0:
-		text += fmt.Sprintf(" again: #%d", r.Again)
-	}
-	return text
 }
 
 // shorten returns a name that fits between two lifelines: its end, because addresses of a rack differ there.

@@ -1,0 +1,80 @@
+package flows
+
+import (
+	"net/netip"
+
+	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
+)
+
+// MaxPackets is how many packets a Book keeps.
+const MaxPackets = 1 << 17
+
+// Far is the distance of two PSNs, in packets, from which on they are taken for those of two connections.
+const Far = 1 << 16
+
+// Flow is the requests of one end of a connection, and the answers to them.
+type Flow struct {
+	Requester, Responder netip.Addr
+	// QPN is the responder's queue pair, to which the requests go. Back is that of the requester; 0 means
+	// that the capture does not show it.
+	QPN, Back wire.QPN
+	First     wire.PSN // of the first request in the capture
+	// Packets are the places of the flow's packets in Book.Packets, in the order of the capture.
+	Packets []int
+	// MTU is the path MTU in bytes; 0 means that the capture does not show it.
+	MTU int
+	// Reused is true if the queue pair number had another flow before.
+	Reused bool
+
+	last   wire.PSN // newest request
+	origin *Packet  // the first request
+	number int      // place in Book.Flows while Sort pairs queue pairs
+}
+
+// Book has the packets of a capture and their flows. The zero value is empty.
+type Book struct {
+	Packets []Packet
+	Flows   []*Flow // in the order of their first request
+	// Left is the number of packets that were not kept, because there are more than MaxPackets.
+	Left int
+}
+
+// Add adds a packet; it ignores frames that are not RoCEv2. The Book keeps a copy of what it needs of r.
+func (b *Book) Add(r *dump.Record) error {
+	switch {
+	case r.Verdict == dump.Other:
+	case len(b.Packets) == MaxPackets:
+		b.Left++
+	default:
+		b.Packets = append(b.Packets, newPacket(len(b.Packets)+1, r))
+	}
+	return nil
+}
+
+// Sort finds the flows. It is called once, behind the last Add.
+func (b *Book) Sort() {
+	s := sorter{
+		book: b, heads: map[head]*Flow{}, waiting: map[place][]int{}, votes: map[vote]int{}, reqs: map[asked]*mad.REQ{},
+		reps: map[asked]bool{}, made: map[head]connection{},
+	}
+	for i := range b.Packets {
+		p := &b.Packets[i]
+		switch {
+		case p.Message != nil:
+			s.manager(p)
+		case !p.Ordered():
+		case p.IsAnswer():
+			s.answer(p)
+		default:
+			s.request(i, p)
+		}
+	}
+	s.pair()
+	s.answers()
+	b.restarts()
+	for _, f := range b.Flows {
+		f.mtu(b)
+	}
+}
