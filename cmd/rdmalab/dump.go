@@ -22,7 +22,7 @@ type dumpFlags struct {
 	all, timeOfDay bool
 	verify         bool
 	dissector      bool
-	ladder         bool
+	ladder, check  bool
 }
 
 func dumpCmd() *cobra.Command {
@@ -69,6 +69,9 @@ func dumpCmd() *cobra.Command {
 				return err
 			}
 			config.JSON = wantJSON(cmd)
+			if flags.check {
+				return runCheck(cmd, config, files)
+			}
 			if flags.ladder {
 				return runLadder(cmd, config, files)
 			}
@@ -88,6 +91,8 @@ func dumpCmd() *cobra.Command {
 	f.BoolVar(&flags.timeOfDay, "time-of-day", false, "print times of day (UTC) instead of seconds since the file's first packet; no effect with -o json, which has date and time")
 	f.BoolVar(&flags.dissector, "dissector", false, "print a dissector of 1RMA messages for Wireshark and tshark, and read no file")
 	f.BoolVar(&flags.ladder, "ladder", false, "draw a ladder: a lifeline for each host and the switch, an arrow for each packet")
+	f.BoolVar(&flags.check, "check", false, "hold the packets against the rules of the protocol; print the first of each flow that breaks one")
+	cmd.MarkFlagsMutuallyExclusive("ladder", "check")
 	completeFlag(cmd, "opcode", opcodeNames)
 	outputFlag(cmd)
 	return cmd

@@ -25,12 +25,21 @@ type Flow struct {
 	Packets []int
 	// MTU is the path MTU in bytes; 0 means that the capture does not show it.
 	MTU int
+	// Agreed is what the connection manager has agreed on; nil if the capture does not show it.
+	Agreed *Agreement
 	// Reused is true if the queue pair number had another flow before.
 	Reused bool
 
 	last   wire.PSN // newest request
+	before *Flow    // of the same queue pair
 	origin *Packet  // the first request
 	number int      // place in Book.Flows while Sort pairs queue pairs
+}
+
+// Agreement is what the connection manager has agreed on for a flow.
+type Agreement struct {
+	PSN   wire.PSN // of the first request
+	Depth int      // READs and atomics that may be unanswered
 }
 
 // Book has the packets of a capture and their flows. The zero value is empty.

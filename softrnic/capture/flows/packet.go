@@ -31,6 +31,8 @@ type Packet struct {
 	MessageErr error
 	// Flow is that of the packet; nil for datagrams, and for answers to requests that the capture lacks.
 	Flow *Flow
+	// Stray is true for a request with a PSN far from those before and behind it.
+	Stray bool
 }
 
 // gsi is the number of the queue pair for management datagrams.

@@ -3,6 +3,7 @@ package flows
 import (
 	"slices"
 
+	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -27,10 +28,13 @@ func (b *Book) restarts() {
 	}
 }
 
-// restart returns where in f.Packets a second use of the number begins; 0 means nowhere.
+// restart returns where in f.Packets a second use of the number begins; 0 means nowhere. The answers of a flow that a
+// fault has delayed or doubled can count back, so that it says nothing.
 func (b *Book) restart(f *Flow) int {
-	suspect, newest := 0, uint32(0)
-	counted := false
+	suspect, newest := 0, map[string]wire.PSN{} // by link
+	if f.Touched(b) {
+		return 0
+	}
 	for at, k := range f.Packets {
 		p := &b.Packets[k]
 		switch {
@@ -38,14 +42,23 @@ func (b *Book) restart(f *Flow) int {
 			if at > 0 && p.PSN() == f.First && p.Opcode() == f.origin.Opcode() && p.Link == f.origin.Link {
 				suspect = at
 			}
-		case !p.Opcode().Has(wire.HasAETH):
-		case counted && suspect > 0 && wire.Diff(wire.PSN(p.Header.AETH.MSN), wire.PSN(newest)) < 0:
-			return suspect
+		case !p.Opcode().Has(wire.HasAETH) || p.Verdict == dump.BadICRC:
 		default:
-			counted, newest = true, p.Header.AETH.MSN
+			msn := wire.PSN(p.Header.AETH.MSN)
+			before, counted := newest[p.Link]
+			if counted && suspect > 0 && wire.Diff(msn, before) < 0 {
+				return suspect
+			}
+			newest[p.Link] = msn
 		}
 	}
 	return 0
+}
+
+// Touched reports whether a comment says that a fault, or the switch, has done something to a packet of f other than to
+// drop it.
+func (f *Flow) Touched(b *Book) bool {
+	return slices.ContainsFunc(f.Packets, func(k int) bool { return len(b.Packets[k].Comments) > 0 && !b.Packets[k].Lost() })
 }
 
 // mtu finds the path MTU: the payload of most first and middle packets, or else what the connection

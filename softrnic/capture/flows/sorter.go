@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
@@ -46,11 +47,12 @@ type sorter struct {
 	backs   map[head][]*Flow    // of answers: the flows that they can belong to
 }
 
-// connection is what the connection manager says of a flow: the requester's queue pair, and the path
-// MTU in bytes.
+// connection is what the connection manager says of a flow: the requester's queue pair, the path MTU in bytes,
+// and the agreement.
 type connection struct {
-	back wire.QPN
-	mtu  int
+	back   wire.QPN
+	mtu    int
+	agreed *Agreement
 }
 
 // manager notes which queue pairs a REP connects, and that their numbers begin a new connection.
@@ -69,8 +71,8 @@ func (s *sorter) manager(p *Packet) {
 		if req.MTU >= 1 && req.MTU <= 5 {
 			mtu = 128 << req.MTU
 		}
-		s.made[head{p.Dst, p.Src, m.QPN}] = connection{req.QPN, mtu}
-		s.made[head{p.Src, p.Dst, req.QPN}] = connection{m.QPN, mtu}
+		s.made[head{p.Dst, p.Src, m.QPN}] = connection{req.QPN, mtu, &Agreement{m.PSN, int(min(req.InitiatorDepth, m.ResponderResources))}}
+		s.made[head{p.Src, p.Dst, req.QPN}] = connection{m.QPN, mtu, &Agreement{req.PSN, int(min(m.InitiatorDepth, req.ResponderResources))}}
 	}
 }
 
@@ -78,10 +80,19 @@ func (s *sorter) manager(p *Packet) {
 func (s *sorter) request(i int, p *Packet) {
 	h := head{p.Src, p.Dst, p.Header.BTH.DestQP}
 	f := s.heads[h]
+	if p.Verdict == dump.BadICRC { // any of its fields can be wrong: it says nothing about flows
+		if f != nil && !f.restarted(p) {
+			f.Packets, p.Flow = append(f.Packets, i), f
+		}
+		return
+	}
 	c, made := s.made[h]
+	if f != nil && !made {
+		f = s.stray(f, p)
+	}
 	if f == nil || made || f.restarted(p) {
-		f = &Flow{Requester: p.Src, Responder: p.Dst, QPN: h.qpn, First: p.PSN(), last: p.PSN(), Reused: f != nil, origin: p}
-		f.Back, f.MTU, f.number = c.back, c.mtu, len(s.book.Flows)
+		f = &Flow{Requester: p.Src, Responder: p.Dst, QPN: h.qpn, First: p.PSN(), last: p.PSN(), Reused: f != nil, origin: p, before: f}
+		f.Agreed, f.Back, f.MTU, f.number = c.agreed, c.back, c.mtu, len(s.book.Flows)
 		s.heads[h] = f
 		s.book.Flows = append(s.book.Flows, f)
 		delete(s.made, h)
@@ -97,6 +108,25 @@ func (s *sorter) request(i int, p *Packet) {
 			s.waiting[at] = append(list, i)
 		}
 	}
+}
+
+// stray returns the flow to which p can belong: f, or the one before it if f has begun with a far PSN, has one
+// request only, and p goes on where the flow before it was.
+func (s *sorter) stray(f *Flow, p *Packet) *Flow {
+	if f.before == nil || len(f.Packets) != 1 || f.number != len(s.book.Flows)-1 || f.Agreed != nil {
+		return f
+	}
+	d, back := wire.Diff(f.First, f.before.last), wire.Diff(p.PSN(), f.before.last)
+	if max(d, -d) <= Far || max(back, -back) > Far {
+		return f
+	}
+	lone := f.Packets[0]
+	s.book.Flows = s.book.Flows[:f.number]
+	f = f.before
+	s.heads[head{p.Src, p.Dst, p.Header.BTH.DestQP}] = f
+	s.book.Packets[lone].Flow, s.book.Packets[lone].Stray = f, true
+	f.Packets = append(f.Packets, lone)
+	return f
 }
 
 // restarted reports whether the request p cannot be one of f: its PSN is far away, or it has the first
@@ -119,6 +149,9 @@ func SameRequest(a, b *Packet) bool {
 
 // answer counts the answer p for the request that has waited longest for one with its PSN.
 func (s *sorter) answer(p *Packet) {
+	if p.Verdict == dump.BadICRC {
+		return
+	}
 	at := place{p.Tap(), p.Dst, p.Src, p.PSN()}
 	list := s.waiting[at]
 	if len(list) == 0 {
@@ -173,7 +206,7 @@ func (s *sorter) strays() {
 	for i := range s.book.Packets {
 		p := &s.book.Packets[i]
 		h, hosts := head{p.Src, p.Dst, p.Header.BTH.DestQP}, head{p.Src, p.Dst, 0}
-		if len(alone[hosts]) == 0 || !p.Ordered() || !p.IsAnswer() || paired[h] {
+		if len(alone[hosts]) == 0 || p.Verdict == dump.BadICRC || !p.Ordered() || !p.IsAnswer() || paired[h] {
 			continue
 		}
 		paired[h] = true

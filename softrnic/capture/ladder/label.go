@@ -10,7 +10,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// message returns the name and the fields of a connection manager's datagram.
+// message returns the name and the fields of a connection manager's datagram, and of a packet without a flow
+// what it is, with its PSN as it is; "" for others.
 func message(p *flows.Packet) string {
 	switch m := p.Message.(type) {
 	case *mad.REQ:
@@ -32,6 +33,13 @@ func message(p *flows.Packet) string {
 		return fmt.Sprintf("CM SIDR_REQ id=%#x service=%v", uint32(m.RequestID), m.Service)
 	case *mad.SIDRRep:
 		return fmt.Sprintf("CM SIDR_REP id=%#x: %v qp=%#x qkey=%#x", uint32(m.RequestID), m.Status, uint32(m.QPN), m.QKey)
+	}
+	if h := &p.Header; p.Flow == nil {
+		text := fmt.Sprintf("%v qp=%#x psn=%#x", h.BTH.Opcode, uint32(h.BTH.DestQP), uint32(h.BTH.PSN))
+		if h.BTH.Opcode.Has(wire.HasAETH) {
+			text += fmt.Sprintf(" %v", h.AETH.Syndrome)
+		}
+		return text
 	}
 	return ""
 }

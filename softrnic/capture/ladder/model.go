@@ -31,7 +31,7 @@ type Row struct {
 	Resend      Resend
 	Packets     int // 1, or more for a burst
 	Comments    []string
-	// Message is the name and the fields of a connection manager's datagram.
+	// Message is the name and the fields of a connection manager's datagram, or of a packet without a flow.
 	Message string
 	// Passed is the number of the same packet on its way to the switch, 0 if the capture does not have
 	// it. Changes says what the switch has rewritten in between.

@@ -37,7 +37,7 @@ func TestWhy(t *testing.T) {
 			[]sent{send(5), send(6, lost), send(7), answer(6, nak, lost), send(6)},
 			[]Resend{{First: 2, Why: Unanswered, Wait: 3000, Gone: 2}},
 		},
-		"no answer, nobody knows why": {
+		"no answer, for an unknown reason": {
 			[]sent{send(5), send(5)},
 			[]Resend{{First: 1, Why: Unanswered, Wait: 1000}},
 		},
