@@ -27,7 +27,7 @@ func (s *script) collect(me, peer *side) {
 	for i := range me.out.Tx {
 		p := me.out.Tx[i].Packet
 		p.Payload = append([]byte(nil), p.Payload...)
-		s.wire = append(s.wire, flying{to: peer, pkt: p})
+		s.wire = append(s.wire, flying{to: peer, pkt: p, n: s.tape.add(s.now, me, &p, false)})
 		s.printf("%s", s.packet(&s.wire[len(s.wire)-1]))
 	}
 	me.out.Reset()
@@ -136,11 +136,15 @@ func (s *script) each(verb string, f func(flying)) {
 }
 
 func (s *script) drop() {
-	s.each("dropped", func(x flying) { x.to.qp.saw(x.pkt.BTH.Opcode, "lost") })
+	s.each("dropped", func(x flying) {
+		x.to.qp.saw(x.pkt.BTH.Opcode, "lost")
+		s.tape.comment(x.n, "fault: dropped")
+	})
 }
 
 func (s *script) hold() {
 	s.each("held", func(x flying) {
+		s.tape.comment(x.n, "fault: delayed")
 		x.to.qp.saw(x.pkt.BTH.Opcode, "delayed")
 		s.held = append(s.held, x)
 	})
@@ -160,6 +164,7 @@ func (s *script) dup() {
 		return
 	}
 	s.wire[i].to.qp.saw(s.wire[i].pkt.BTH.Opcode, "duplicated")
+	s.tape.comment(s.wire[i].n, "fault: sent 2 times")
 	s.wire = append(s.wire, s.wire[i])
 }
 

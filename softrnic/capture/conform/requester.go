@@ -7,6 +7,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
+// maxParts is from how many places on a READ is remembered to have been sent again.
+const maxParts = 64
+
 // maxMTU is the largest path MTU in bytes.
 const maxMTU = 4096
 
@@ -21,7 +24,6 @@ type request struct {
 	// answered is true when the answer has come that completes the request.
 	answered bool
 	original *flows.Packet // first answer of an atomic
-	asked    bool          // a sequence NAK has asked for it since it was last sent
 }
 
 // end returns the relative PSN behind r.
@@ -45,10 +47,11 @@ type walker struct {
 	fatal   *flows.Packet
 	credits *flows.Packet // the first ACK
 	open    int           // READs and atomics without answer
+	asked   map[int]bool  // the relative PSNs for which a sequence NAK has asked since they were sent
 }
 
 func newWalker(f *flows.Flow, touched bool) *walker {
-	w := &walker{flow: f, base: f.First, touched: touched, newest: -1, messages: []int{0}}
+	w := &walker{flow: f, base: f.First, touched: touched, newest: -1, messages: []int{0}, asked: map[int]bool{}}
 	if f.Agreed != nil {
 		if d := wire.Diff(f.First, f.Agreed.PSN); d > 0 && d < flows.Far {
 			w.base = f.Agreed.PSN
@@ -73,6 +76,7 @@ func (w *walker) request(p *flows.Packet) (Violation, bool) {
 	case w.flow.Agreed != nil && p.PSN() == w.flow.First && wire.Diff(p.PSN(), w.flow.Agreed.PSN) != int32(at): //nolint:gosec // 24 bits
 		return broken(p, Start, "it is %#x, agreed was %#x", uint32(p.PSN()), uint32(w.flow.Agreed.PSN))
 	}
+	delete(w.asked, at)
 	i, found := slices.BinarySearchFunc(w.reqs, at, func(r *request, at int) int { return r.at - at })
 	switch {
 	case found:
@@ -137,7 +141,7 @@ func (w *walker) again(r *request, p *flows.Packet) (Violation, bool) {
 		if r.arrived {
 			w.copies += r.n
 		}
-		r.arrived, r.asked = true, false
+		r.arrived = true
 		w.arrive(r)
 	}
 	return none()
@@ -155,7 +159,7 @@ func (w *walker) part(r *request, p *flows.Packet, at int) (Violation, bool) {
 	}
 	if arrives(p) {
 		if !slices.Contains(r.parts, at) {
-			r.parts = append(r.parts, at)
+			r.parts = append(r.parts[max(0, len(r.parts)-maxParts+1):], at)
 		}
 		w.copies += r.end() - at
 		r.arrived = true

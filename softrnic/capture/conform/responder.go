@@ -61,7 +61,7 @@ func (w *walker) sent(p *flows.Packet, at int, r *request, nak bool) (Violation,
 	switch sequence := nak && p.Header.AETH.Syndrome == wire.NakPSNSequence; {
 	case at >= w.reached:
 		return broken(p, Unsent, "the newest request that can have arrived is %+d, this is %+d", w.reached-1, at)
-	case sequence && r != nil && r.asked && !w.touched:
+	case sequence && w.asked[at] && !w.touched:
 		return broken(p, OneNak, "%+d was asked for before, and was not sent since", at)
 	case sequence && at <= w.newest && !w.touched:
 		return broken(p, NakRange, "%+d was acknowledged before", at)
@@ -198,8 +198,8 @@ func (w *walker) note(p *flows.Packet, at int, r *request, nak bool) {
 	if nak {
 		w.newest = max(w.newest, at-1)
 		switch {
-		case s == wire.NakPSNSequence && r != nil:
-			r.asked = true
+		case s == wire.NakPSNSequence:
+			w.asked[at] = true
 		case !s.IsRNR() && s != wire.NakPSNSequence:
 			w.fatal = p
 		}

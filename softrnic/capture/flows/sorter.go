@@ -200,7 +200,9 @@ func (s *sorter) strays() {
 			paired[head{f.Responder, f.Requester, f.Back}] = true
 		} else {
 			hosts := head{f.Responder, f.Requester, 0}
-			alone[hosts] = append(alone[hosts], f)
+			if len(alone[hosts]) < maxAlone {
+				alone[hosts] = append(alone[hosts], f)
+			}
 		}
 	}
 	for i := range s.book.Packets {
@@ -223,6 +225,13 @@ func (s *sorter) strays() {
 	}
 }
 
+// maxBegun is how many flows with one queue pair of the requester are looked at for an answer, maxAlone how many without
+// answers between two hosts.
+const (
+	maxBegun = 16
+	maxAlone = 1024
+)
+
 // answers files each answer under the newest flow that has begun and whose PSNs are near, and puts the
 // packets of all flows into the order of the capture.
 func (s *sorter) answers() {
@@ -232,10 +241,8 @@ func (s *sorter) answers() {
 			continue
 		}
 		list := s.backs[head{p.Src, p.Dst, p.Header.BTH.DestQP}]
-		for _, f := range slices.Backward(list) {
-			if f.origin.Number > p.Number {
-				continue
-			}
+		begun, _ := slices.BinarySearchFunc(list, p.Number, func(f *Flow, n int) int { return f.origin.Number - n })
+		for _, f := range slices.Backward(list[max(0, begun-maxBegun):begun]) {
 			if d := wire.Diff(p.PSN(), f.last); max(d, -d) <= Far || len(list) == 1 {
 				p.Flow = f
 				f.Packets = append(f.Packets, i)
