@@ -24,6 +24,7 @@ type captureFlags struct {
 	count     uint64
 	lasting   time.Duration
 	snaplen   int
+	ladder    bool
 }
 
 func captureCmd() *cobra.Command {
@@ -38,18 +39,22 @@ func captureCmd() *cobra.Command {
 			"of packets on standard error. Links that are added later, those of new guests, are left out.\n\n" +
 			"The rack never waits for capture. If capture is too slow, packets are missing; capture prints how many, and the\n" +
 			"interface statistics of the file have the number, too.\n\n" +
+			"With --ladder capture draws the packets at the end, as rdmalab dump --ladder does, instead of writing them: as text,\n" +
+			"or with -w into a picture (.svg) or a page (.html).\n\n" +
 			"RoCEv2 packets and 1RMA messages are recorded one by one; TCP may appear as long frames (segmentation offload). A\n" +
 			"tcpdump in a host or in the switch may see several packets of any protocol as one long frame, unless the rack file\n" +
 			"has `gso: off` for the host. If the rack file has `cable: memory`, RoCEv2 packets travel in shared memory, and\n" +
 			"tcpdump does not see them.",
 		Example: "  rdmalab capture cn0 -w cn0.pcapng --for 10s\n" +
 			"  rdmalab capture | wireshark -k -i -\n" +
-			"  rdmalab capture cn0 ms0 | rdmalab dump --commented -",
+			"  rdmalab capture cn0 ms0 | rdmalab dump --commented -\n" +
+			"  rdmalab capture cn0 ms0 --ladder -w trace.html --for 2s",
 		ValidArgsFunction: everyArgument(hostNames),
 		RunE:              func(cmd *cobra.Command, links []string) error { return runCapture(cmd, links, &flags) },
 	}
 	flags.define(cmd)
 	cmd.Flags().StringVarP(&flags.file, "write", "w", "-", "file to write; - is standard output, which must not be a terminal")
+	cmd.Flags().BoolVar(&flags.ladder, "ladder", false, "draw a ladder of the packets instead of writing them")
 	cmd.Flags().IntVar(&flags.snaplen, "snaplen", 0, "keep only this many bytes of each packet (default: all)")
 	return cmd
 }
@@ -66,7 +71,11 @@ func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
 	if err != nil {
 		return err
 	}
-	if flags.file == "-" && isTerminal(os.Stdout) {
+	if flags.ladder {
+		if err := ladderFile(flags.file); err != nil {
+			return err
+		}
+	} else if flags.file == "-" && isTerminal(os.Stdout) {
 		return badUse("pcapng is not readable on a terminal: give -w FILE, or pipe it: rdmalab capture | rdmalab dump -")
 	}
 	stream, err := openCapture(cmd, query)
@@ -74,6 +83,9 @@ func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
 		return err
 	}
 	defer stream.Close() // the stream was only read, so its error does not matter
+	if flags.ladder {
+		return flags.draw(cmd, stream)
+	}
 	return flags.write(cmd, stream)
 }
 

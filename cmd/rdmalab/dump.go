@@ -23,6 +23,7 @@ type dumpFlags struct {
 	verify         bool
 	dissector      bool
 	ladder, check  bool
+	write          string
 }
 
 func dumpCmd() *cobra.Command {
@@ -43,7 +44,11 @@ func dumpCmd() *cobra.Command {
 			"first of the flow: the requests of one end of a connection, and the answers to them. An x ends the arrow of a lost\n" +
 			"packet, with the fault's name; === is a packet that is sent again, with the number of its first copy and what has\n" +
 			"caused it: a NAK that asks for it, a packet before it that is sent again, an answer that came too early, or no answer\n" +
-			"for some time. If the capture has both sides of the switch, a line says what the switch has rewritten.\n\n" +
+			"for some time. If the capture has both sides of the switch, a line says what the switch has rewritten. With -w the\n" +
+			"ladder is a picture (.svg) or a page for a browser (.html).\n\n" +
+			"With --check dump walks each flow through the states of requester and responder, and prints the first packet that\n" +
+			"breaks a rule of the protocol, with the rule and its section. It reports only what no lost packet explains, and not\n" +
+			"the order of packets that a fault has delayed or doubled. The exit status is 1 if a packet breaks a rule.\n\n" +
 			"With --dissector dump prints a program in Lua by which Wireshark and tshark show messages of 1RMA, the protocol of\n" +
 			"NICs without connections (SIGCOMM 2020).",
 		Example: "  rdmalab capture -w trace.pcapng --for 10s && rdmalab dump trace.pcapng\n" +
@@ -52,6 +57,8 @@ func dumpCmd() *cobra.Command {
 			"  rdmalab dump --verify --bad trace.pcapng\n" +
 			"  rdmalab capture -w - | rdmalab dump --commented -\n" +
 			"  rdmalab dump --ladder --host 10.77.0.2 trace.pcapng\n" +
+			"  rdmalab dump --ladder -w trace.html trace.pcapng\n" +
+			"  rdmalab dump --check trace.pcapng\n" +
 			"  rdmalab dump --dissector > onerma.lua && tshark -X lua_script:onerma.lua -r trace.pcapng",
 		Args: func(cmd *cobra.Command, files []string) error {
 			if flags.dissector {
@@ -69,11 +76,14 @@ func dumpCmd() *cobra.Command {
 				return err
 			}
 			config.JSON = wantJSON(cmd)
+			if flags.write != "" && !flags.ladder {
+				return badUse("-w is for --ladder: give both")
+			}
 			if flags.check {
 				return runCheck(cmd, config, files)
 			}
 			if flags.ladder {
-				return runLadder(cmd, config, files)
+				return runLadder(cmd, config, files, flags.write)
 			}
 			return runDump(cmd, config, files)
 		},
@@ -92,6 +102,7 @@ func dumpCmd() *cobra.Command {
 	f.BoolVar(&flags.dissector, "dissector", false, "print a dissector of 1RMA messages for Wireshark and tshark, and read no file")
 	f.BoolVar(&flags.ladder, "ladder", false, "draw a ladder: a lifeline for each host and the switch, an arrow for each packet")
 	f.BoolVar(&flags.check, "check", false, "hold the packets against the rules of the protocol; print the first of each flow that breaks one")
+	f.StringVarP(&flags.write, "write", "w", "", "with --ladder: draw into this file, a picture (.svg), a page (.html) or text (.txt)")
 	cmd.MarkFlagsMutuallyExclusive("ladder", "check")
 	completeFlag(cmd, "opcode", opcodeNames)
 	outputFlag(cmd)

@@ -7,6 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 const golden = "../../softrnic/wire/testdata/golden/"
@@ -135,6 +138,86 @@ func TestDumpLadder(t *testing.T) {
 	for _, args := range [][]string{{file, file}, {file, "-o", "json"}, {file, "--time-of-day"}, {file, "--all"}} {
 		if stdout, _, err := runDumpCmd(nil, append([]string{"--ladder"}, args...)...); err == nil || stdout != "" {
 			t.Errorf("%v: error %v, output %q", args, err, stdout)
+		}
+	}
+}
+
+// The ladder is written as the name of the file says, and a wrong name, or a capture that cannot be read, makes no file.
+func TestDumpLadderFile(t *testing.T) {
+	dir := t.TempDir()
+	for name, want := range map[string]string{"x.svg": "<svg xmlns=", "x.html": "<title>Ladder of loss_write.pcap</title>", "x.txt": "    #      seconds"} {
+		to := filepath.Join(dir, name)
+		stdout, _, err := runDumpCmd(nil, "--ladder", "-w", to, golden+"loss_write.pcap")
+		data, rerr := os.ReadFile(to)
+		if err != nil || rerr != nil || stdout != "" || !strings.Contains(string(data), want) {
+			t.Errorf("%s: %v, %v, output %q, %d bytes", name, err, rerr, stdout, len(data))
+		}
+	}
+	for _, args := range [][]string{
+		{"--ladder", "-w", filepath.Join(dir, "y.png"), golden + "loss_write.pcap"},
+		{"-w", filepath.Join(dir, "y.svg"), golden + "loss_write.pcap"},
+		{"--ladder", "-w", filepath.Join(dir, "y.svg"), "nowhere.pcap"},
+	} {
+		_, _, err := runDumpCmd(nil, args...)
+		if files, _ := filepath.Glob(filepath.Join(dir, "y*")); err == nil || len(files) > 0 {
+			t.Errorf("%v: error %v, files %v", args, err, files)
+		}
+	}
+}
+
+// A capture that breaks no rule has one line. The packet that breaks one is named, and the status is 1.
+func TestDumpCheck(t *testing.T) {
+	file := golden + "rc_send_small.pcap"
+	stdout, _, err := runDumpCmd(nil, "--check", file)
+	if err != nil || stdout != file+": 8 packets, 1 flows: no packet breaks a rule\n" {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data[len(data)-5] ^= 1
+	stdout, _, err = runDumpCmd(data, "--check", "-")
+	var code exitCode
+	if !errors.As(err, &code) || code != 1 || !strings.Contains(stdout, "packet 8 at ") || !strings.Contains(stdout, "icrc (IBTA 7.8.1)") {
+		t.Errorf("%v\n%s", err, stdout)
+	}
+	for _, args := range [][]string{{"--check", "--ladder", file}, {"--check", "-o", "json", file}, {"--check", "--all", file}} {
+		if stdout, _, err := runDumpCmd(nil, args...); err == nil || stdout != "" {
+			t.Errorf("%v: error %v, output %q", args, err, stdout)
+		}
+	}
+}
+
+// capture --ladder draws what the stream has when it ends, and at most --count packets.
+func TestCaptureLadder(t *testing.T) {
+	var stream bytes.Buffer
+	w, err := pcapng.NewWriter(&stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, err := w.AddInterface("cn0 up", pcapng.Ethernet)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 {
+		f := wire.Frame{Packet: wire.Packet{BTH: wire.BTH{Opcode: wire.RCSendOnly, DestQP: 0x22, PSN: wire.PSN(i), PKey: wire.DefaultPKey}}}
+		if err := w.WritePacket(id, int64(i), f.AppendTo(nil), ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	for count, want := range map[uint64]int{0: 3, 2: 2} {
+		var out, errOut strings.Builder
+		cmd := captureCmd()
+		cmd.SetContext(t.Context())
+		cmd.SetOut(&out)
+		cmd.SetErr(&errOut)
+		flags := captureFlags{file: "-", count: count, ladder: true}
+		if err := flags.draw(cmd, bytes.NewReader(stream.Bytes())); err != nil || strings.Count(out.String(), "|------->|") != want {
+			t.Errorf("count %d: %v\n%s%s", count, err, &out, &errOut)
 		}
 	}
 }

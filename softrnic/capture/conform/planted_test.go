@@ -392,4 +392,3 @@ func TestPlanted(t *testing.T) {
 		t.Errorf("%d violations are planted", len(planted))
 	}
 }
-

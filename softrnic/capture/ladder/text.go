@@ -11,8 +11,11 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 )
 
-// MaxLines is the number of lifelines that WriteText can print.
-const MaxLines = 6
+// MaxLines is the number of lifelines that WriteText can print, MaxDrawnLines that of pictures and pages.
+const (
+	MaxLines      = 6
+	MaxDrawnLines = 16
+)
 
 // ErrLines means that a capture has more lifelines than fit.
 var ErrLines = errors.New("too many hosts for a ladder: select one with --host, --qpn or --interface")
@@ -21,7 +24,7 @@ const column = 9 // characters from one lifeline to the next
 
 // WriteText prints the ladder with lines of at most 120 columns, of which comments take their own.
 func (m *Model) WriteText(w io.Writer) error {
-	if err := m.fits(); err != nil {
+	if err := m.fits(MaxLines); err != nil {
 		return err
 	}
 	out := bufio.NewWriter(w)
@@ -43,11 +46,11 @@ func (m *Model) WriteText(w io.Writer) error {
 	return out.Flush()
 }
 
-// fits builds the rows, and returns an error if there are too many lifelines.
-func (m *Model) fits() error {
+// fits builds the rows, and returns an error if there are more than `most` lifelines.
+func (m *Model) fits(most int) error {
 	m.build()
-	if len(m.lines) > MaxLines {
-		return fmt.Errorf("%w (%d lifelines, at most %d)", ErrLines, len(m.lines), MaxLines)
+	if len(m.lines) > most {
+		return fmt.Errorf("%w (%d lifelines, at most %d)", ErrLines, len(m.lines), most)
 	}
 	return nil
 }
@@ -97,10 +100,13 @@ func (m *Model) arrow(r *Row) string {
 }
 
 // shorten returns a name that fits between two lifelines: its end, because addresses of a rack differ there.
-func shorten(name string) string {
+func shorten(name string) string { return shortenTo(name, column-1) }
+
+// shortenTo returns the end of a name, at most n characters.
+func shortenTo(name string, n int) string {
 	runes := []rune(dump.OneLine(name))
-	if len(runes) < column {
+	if len(runes) <= n {
 		return string(runes)
 	}
-	return "…" + string(runes[len(runes)-column+2:])
+	return "…" + string(runes[len(runes)-n+1:])
 }
