@@ -56,6 +56,7 @@ var table = map[string]row{
 
 	// L1 [P]: mechanisms.
 	"softrnic/mem":             {level: 1},
+	"softrnic/reason":          {level: 1, beside: []string{"softrnic/mem"}},
 	"softrnic/cost":            {level: 1},
 	"softrnic/contention":      {level: 1},
 	"softrnic/cq":              {level: 1},

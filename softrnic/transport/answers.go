@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -109,7 +111,11 @@ func (a *answers) last(now clock.Time, out *Actions) {
 					// A NAK that follows missing responses would make the peer request these again, from a queue
 					// pair that does not answer, until its retries are used up. So the peer gets another NAK at
 					// once: remote operational error, because the queue pair cannot complete the READ.
-					a.sendAck(&response{psn: e.psn.Add(int(e.sent)), syndrome: wire.NakRemoteOp}, out)
+					nak := response{psn: e.psn.Add(int(e.sent)), syndrome: wire.NakRemoteOp}
+					a.sendAck(&nak, out)
+					a.notes.Add(reason.Note{
+						At: now, Kind: reason.Refused, Code: reason.LostInterrupted, Opcode: wire.RCReadRequest, Syndrome: nak.syndrome, First: nak.psn, Last: nak.psn, Times: 1,
+					})
 					return
 				}
 				budget--
@@ -341,12 +347,20 @@ func readOpcode(i, packets uint32) wire.Opcode {
 // unmapped, before all response packets were sent. It drops the responses that follow.
 func (a *answers) refuseRead(e *response, out *Actions) {
 	nak := response{kind: owedAck, psn: e.psn.Add(int(e.sent)), syndrome: wire.NakRemoteAccess}
+	off := e.sent * a.mtu
+	why := a.env.Mem.Refused(a.cfg.PD, a.cfg.QPN, e.rkey, e.va+uint64(off), min(a.mtu, e.length-off), verbs.RemoteRead)
+	if why.Fault == mem.OK {
+		why.Fault = mem.BadPage
+	}
+	a.notes.Add(reason.Note{
+		At: a.lastNow, Kind: reason.Refused, Code: reason.LateRead, Opcode: wire.RCReadRequest, Syndrome: nak.syndrome, First: nak.psn, Last: nak.psn, Times: 1, Mem: why,
+	})
 	a.owed = a.owed[:0]
 	a.sendAck(&nak, out)
 	a.env.Counters.RespAccessErr++
 	if a.rcv.held {
-		a.rcv.complete(verbs.LocAccessErr, out)
+		a.rcv.complete(verbs.LocAccessErr, reason.LateRead, out)
 	}
 	a.raise(verbs.EventQPAccessErr, out)
-	a.qp.fault(out)
+	a.qp.fault(reason.AfterRefusal, out)
 }

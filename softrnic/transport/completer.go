@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -40,11 +41,14 @@ func (c *completer) handle(now clock.Time, p *wire.Packet, out *Actions) {
 	c.req.checkDrained(out)
 }
 
-// nakStatuses has the completion status for each fatal NAK code (IBTA 9.7.5/codes).
-var nakStatuses = map[wire.Syndrome]verbs.Status{
-	wire.NakInvalid:      verbs.RemInvReqErr,
-	wire.NakRemoteAccess: verbs.RemAccessErr,
-	wire.NakRemoteOp:     verbs.RemOpErr,
+// nakStatuses has the completion status and the reason for each fatal NAK code (IBTA 9.7.5/codes).
+var nakStatuses = map[wire.Syndrome]struct {
+	status verbs.Status
+	code   reason.Code
+}{
+	wire.NakInvalid:      {verbs.RemInvReqErr, reason.PeerInvalid},
+	wire.NakRemoteAccess: {verbs.RemAccessErr, reason.PeerAccess},
+	wire.NakRemoteOp:     {verbs.RemOpErr, reason.PeerOperation},
 }
 
 // handleAETH handles an ACK, NAK or RNR NAK whose PSN is in flight.
@@ -73,7 +77,7 @@ func (c *completer) handleAETH(now clock.Time, p *wire.Packet, out *Actions) {
 		c.req.receiverNotReady(now, s.Value(), out)
 	case s == wire.NakPSNSequence:
 		c.env.Counters.PacketSeqErr++
-		c.req.nakked(now, out)
+		c.req.nakked(now, reason.SequenceNak, out)
 	default:
 		c.fatalNak(s, out)
 	}
@@ -82,12 +86,12 @@ func (c *completer) handleAETH(now clock.Time, p *wire.Packet, out *Actions) {
 // fatalNak ends the connection. The oldest work request, which the NAK refuses, completes with the
 // status of the NAK code.
 func (c *completer) fatalNak(s wire.Syndrome, out *Actions) {
-	status, ok := nakStatuses[s]
+	nak, ok := nakStatuses[s]
 	n := c.env.Counters
 	switch {
 	case !ok:
 		n.BadResponse++
-		status = verbs.BadRespErr // a reserved NAK code
+		nak.status, nak.code = verbs.BadRespErr, reason.PeerUnknown // a reserved NAK code
 	case s == wire.NakInvalid:
 		n.RemoteInvalidErr++
 	case s == wire.NakRemoteAccess:
@@ -95,7 +99,7 @@ func (c *completer) fatalNak(s wire.Syndrome, out *Actions) {
 	case s == wire.NakRemoteOp:
 		n.RemoteOpErr++
 	}
-	c.req.failOldest(status, out)
+	c.req.failOldest(nak.status, nak.code, out)
 }
 
 // acknowledge is called for a response that acknowledges all requests before PSN `end`, and marks
@@ -134,7 +138,7 @@ func (c *completer) advance(w *sendWQE, n uint32, out *Actions) {
 	c.req.window.flight += w.inFlight() - before
 	c.req.window.widen(int(n))
 	if w.acked == w.packets {
-		c.req.completeSend(w, verbs.Success, out)
+		c.req.completeSend(w, verbs.Success, reason.None, out)
 	}
 }
 
@@ -155,7 +159,7 @@ func (c *completer) readAnswer(p *wire.Packet, out *Actions) {
 	}
 	if c.scatter(c.cfg.PD, c.req.sq.sgl(c.req.sq.head), w.acked*c.mtu, p.Payload) != mem.OK {
 		c.saw(p.BTH.Opcode, "local")
-		c.req.failOldest(verbs.LocProtErr, out)
+		c.req.failOldest(verbs.LocProtErr, reason.None, out)
 		return
 	}
 	c.saw(p.BTH.Opcode, "taken")
@@ -196,7 +200,7 @@ func (c *completer) atomicAnswer(p *wire.Packet, out *Actions) {
 	binary.NativeEndian.PutUint64(word, p.AtomicAck)
 	if c.scatter(c.cfg.PD, c.req.sq.sgl(c.req.sq.head), 0, word) != mem.OK {
 		c.saw(p.BTH.Opcode, "local")
-		c.req.failOldest(verbs.LocProtErr, out)
+		c.req.failOldest(verbs.LocProtErr, reason.None, out)
 		return
 	}
 	c.saw(p.BTH.Opcode, "taken")
@@ -208,5 +212,5 @@ func (c *completer) atomicAnswer(p *wire.Packet, out *Actions) {
 // oldest work request needs.
 func (c *completer) badResponse(out *Actions) {
 	c.env.Counters.BadResponse++
-	c.req.failOldest(verbs.BadRespErr, out)
+	c.req.failOldest(verbs.BadRespErr, reason.PeerBadResponse, out)
 }

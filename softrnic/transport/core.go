@@ -4,6 +4,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cq"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -34,6 +35,9 @@ type core struct {
 	// lastNow is the time that was passed to the last method with a time parameter. Methods without
 	// this parameter use it.
 	lastNow clock.Time
+	// notes has what went wrong lately. flushed is why the queue pair is in ERROR.
+	notes   reason.Notes
+	flushed reason.Code
 }
 
 func (c *core) raise(kind verbs.AsyncKind, out *Actions) {

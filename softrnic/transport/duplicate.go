@@ -81,6 +81,7 @@ func (a *answers) oweResult(r *result) *response {
 // because it changes no memory (IBTA 9.7.4.1/duplicate).
 func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	r.env.Counters.DuplicateRequest++
+	r.noteRepeated(p)
 	switch {
 	case info.Flags&wire.OpRead != 0:
 		r.duplicateRead(p)

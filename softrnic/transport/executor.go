@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 
 	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -338,7 +339,7 @@ func (x *executor) completeMessage(p *wire.Packet, info *wire.OpInfo, out *Actio
 	if !x.rcv.held {
 		return
 	}
-	wc := x.rcv.complete(verbs.Success, out)
+	wc := x.rcv.complete(verbs.Success, reason.None, out)
 	wc.Opcode, wc.ByteLen, wc.Solicited = verbs.WCRecv, x.received, p.BTH.Solicited
 	if write {
 		wc.Opcode = verbs.WCRecvWriteImm

@@ -1,11 +1,20 @@
 package transport
 
 import (
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
 // local reports whether w is a memory management operation, which sends no packet.
 func (w *sendWQE) local() bool { return sendOps[w.op].local }
+
+// code returns the reason with which w will fail; None if it must be looked for.
+func (w *sendWQE) code() reason.Code {
+	if w.status == verbs.MWBindErr {
+		return reason.LocalOp
+	}
+	return reason.None
+}
 
 // checkLocal checks the number of SGEs of a local operation. The key and the memory are checked
 // when the operation is executed.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -171,27 +172,47 @@ func (q *QP) ResumeRTS(now clock.Time, out *Actions) error {
 
 // ToError changes the state to ERROR. All queued work requests complete with WRFlushErr: sends
 // before receives, each queue in order.
-func (q *QP) ToError(now clock.Time, out *Actions) error {
+func (q *QP) ToError(now clock.Time, out *Actions) error { return q.Fail(now, reason.ByProgram, out) }
+
+// Fail does what ToError does, for another reason than that the program has asked for it.
+func (q *QP) Fail(now clock.Time, code reason.Code, out *Actions) error {
 	q.lastNow = now
-	return q.enterError(evToError, out)
+	if q.live() {
+		q.notes.Add(reason.Note{At: now, Kind: reason.Ended, Code: code})
+	}
+	return q.enterError(evToError, code, out)
+}
+
+// live reports whether the queue pair is connected.
+func (q *QP) live() bool {
+	switch q.state {
+	case verbs.StateRTR, verbs.StateRTS, verbs.StateSQD, verbs.StateSQE:
+		return true
+	case verbs.StateReset, verbs.StateInit, verbs.StateError:
+	}
+	return false
 }
 
 // fault moves the queue pair to the ERROR state after a work request has failed, or after the
-// responder has refused a request with a fatal NAK.
-func (q *QP) fault(out *Actions) {
-	if err := q.enterError(evFault, out); err != nil {
+// responder has refused a request with a fatal NAK. code says which of both.
+func (q *QP) fault(code reason.Code, out *Actions) {
+	if err := q.enterError(evFault, code, out); err != nil {
 		panic("transport: fault in a state without traffic: " + q.state.String())
 	}
 }
 
 // enterError moves the queue pair to the ERROR state. It sends the last responses (see
-// answers.last), and then flushes the send queue and the receive queue, in this order.
-func (q *QP) enterError(on event, out *Actions) error {
+// answers.last), and then flushes the send queue and the receive queue, in this order. The flushed
+// completions have the reason code.
+func (q *QP) enterError(on event, code reason.Code, out *Actions) error {
 	to, err := next(q.svc.states, q.state, on)
 	if err != nil {
 		return err
 	}
 	last := q.cfg.SRQ != nil && q.state != to
+	if q.state != to {
+		q.flushed = code
+	}
 	q.state = to
 	q.rsp.answers.torn.settleWrite() // completes a torn WRITE, which was accepted before the error
 	q.rsp.answers.last(q.lastNow, out)
@@ -223,6 +244,8 @@ func (q *QP) ToReset() error {
 // forget resets everything to the state of a new queue pair, except for the creation attributes.
 func (q *QP) forget() {
 	q.init, q.rtr, q.rts = verbs.ToInit{}, verbs.ToRTR{}, verbs.ToRTS{}
+	q.flushed = reason.None
+	q.notes.Reopen()
 	q.req.reset()
 	q.unr.at = clock.Never
 	q.rcv.reset()

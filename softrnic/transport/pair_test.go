@@ -1,13 +1,16 @@
 package transport
 
 import (
+	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cq"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -129,9 +132,15 @@ func (s *side) deliver(now clock.Time, peer *side) int {
 	return n
 }
 
-// file moves completions into their queues.
+// file moves completions into their queues. It panics if one has an error without a reason for its
+// status, or a reason without an error.
 func (s *side) file() {
 	for i := range s.out.Done {
+		wc := &s.out.Done[i].WC
+		row, ok := reason.Code(wc.VendorErr).Row()
+		if wc.Status == verbs.Success && wc.VendorErr != 0 || wc.Status != verbs.Success && (!ok || !slices.Contains(row.Statuses, wc.Status)) {
+			panic(fmt.Sprintf("a completion with status %v has reason %#x (%s)", wc.Status, wc.VendorErr, row.Text))
+		}
 		s.out.Done[i].To.Push(0, &s.out.Done[i].WC)
 	}
 	s.out.Done = s.out.Done[:0]

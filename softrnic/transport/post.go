@@ -61,7 +61,7 @@ func (q *QP) PostSend(now clock.Time, wr *verbs.SendWR, out *Actions) error {
 	}
 	q.req.enqueue(wr, length)
 	if q.state == verbs.StateError || q.state == verbs.StateSQE {
-		q.req.completeSend(q.req.sq.at(q.req.sq.head), verbs.WRFlushErr, out)
+		q.req.completeSend(q.req.sq.at(q.req.sq.head), verbs.WRFlushErr, q.flushed, out)
 		return nil
 	}
 	q.send(now, out)
@@ -155,7 +155,7 @@ func (s *sender) enqueue(wr *verbs.SendWR, length uint32) {
 	pos := s.sq.tail
 	w := s.sq.at(pos)
 	*w = sendWQE{} // not a composite literal with the fields, which would be slow; see grown
-	w.id, w.op, w.flags, w.length = wr.ID, wr.Op, wr.Flags, length
+	w.id, w.op, w.flags, w.length, w.posted = wr.ID, wr.Op, wr.Flags, length, s.lastNow
 	w.imm, w.invRKey, w.rkey, w.remote = wr.Imm, wr.InvRKey, wr.RKey, wr.RemoteAddr
 	w.compareAdd, w.swap, w.access, w.flush = wr.CompareAdd, wr.Swap, wr.BindAccess, wr.Flush
 	w.masks = wire.AtomicMasks{Swap: wr.SwapMask, CompareOrBoundary: wr.CompareAddMask}

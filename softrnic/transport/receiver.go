@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -65,8 +66,8 @@ func (r *receiver) oldest() *recvWQE { return r.rq.at(r.rq.head) }
 func (r *receiver) sgl() []verbs.SGE { return r.rq.sgl(r.rq.head) }
 
 // complete removes the oldest receive from the queue and appends its completion to out. The caller
-// sets those fields of the completion that depend on the message.
-func (r *receiver) complete(status verbs.Status, out *Actions) *verbs.WC {
+// sets those fields of the completion that depend on the message. code is the reason of an error.
+func (r *receiver) complete(status verbs.Status, code reason.Code, out *Actions) *verbs.WC {
 	c := r.env.Counters
 	switch status {
 	case verbs.Success:
@@ -79,7 +80,7 @@ func (r *receiver) complete(status verbs.Status, out *Actions) *verbs.WC {
 	done := grown(&out.Done)
 	done.To = r.received
 	wc := &done.WC
-	wc.ID, wc.Status, wc.QPN = r.oldest().id, status, r.cfg.QPN
+	wc.ID, wc.Status, wc.QPN, wc.VendorErr = r.oldest().id, status, r.cfg.QPN, uint32(code)
 	if !r.svc.datagram {
 		wc.SrcQPN = r.rtr.DestQPN
 	}
@@ -97,7 +98,7 @@ func (r *receiver) flush(out *Actions) {
 		r.look(n)
 	}
 	for ; n > 0 && (r.rq.len() > 0 || r.fetch()); n-- {
-		r.complete(verbs.WRFlushErr, out)
+		r.complete(verbs.WRFlushErr, r.flushed, out)
 	}
 }
 

@@ -27,6 +27,7 @@ type requester struct {
 	// retransPkts counts the retransmitted packets of this queue pair. The NIC's counter of the same
 	// name counts those of all queue pairs.
 	retransPkts uint64
+	heal        healing
 }
 
 // start sets PSNs, window and retry counters at the transition to RTS.
@@ -38,7 +39,7 @@ func (r *requester) start(a verbs.ToRTS) {
 
 // reset empties the send queue and forgets the connection. The counter of retransmissions stays.
 func (r *requester) reset() {
-	r.una, r.maxPSN, r.window, r.retry = 0, 0, flowWindow{}, retransmission{}
+	r.una, r.maxPSN, r.window, r.retry, r.heal = 0, 0, flowWindow{}, retransmission{}, healing{}
 	r.retry.stop()
 	r.sender.reset()
 }
@@ -72,7 +73,7 @@ func (r *requester) pump(now clock.Time, out *Actions) {
 		}
 	}
 	if w := r.sq.at(r.sq.head); r.sq.len() > 0 && w.status != verbs.Success {
-		r.failOldest(w.status, out)
+		r.failOldest(w.status, w.code(), out)
 		return
 	}
 	if r.window.flight > 0 && r.retry.at == clock.Never && r.retry.rnrAt == clock.Never {

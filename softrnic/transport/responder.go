@@ -3,6 +3,7 @@ package transport
 import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -63,7 +64,7 @@ const (
 
 // refusal has the consequences of a verdict that refuses a request.
 type refusal struct {
-	why     string
+	code    reason.Code // of memory: the first of five codes, see reason.OfRemote
 	nak     wire.Syndrome
 	recv    verbs.Status // completion status of the receive in use, if any
 	event   verbs.AsyncKind
@@ -95,16 +96,16 @@ func (f *refusal) count(c *metrics.NIC) {
 // classes B and C). refuseNotReady has no entry, because the responder only answers with an RNR
 // NAK.
 var refusals = [...]refusal{
-	refuseSequence:   {"opcode out of sequence", wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
-	refuseOpcode:     {"reserved opcode", wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
-	refuseOperation:  {"operation not enabled on the queue pair", wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
-	refuseDepth:      {"more READs and atomics than responder resources", wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
-	refuseLength:     {"wrong length", wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
-	refuseTooLong:    {"SEND longer than the receive", wire.NakInvalid, verbs.LocLenErr, verbs.EventQPReqErr, countInvalid},
-	refuseAccess:     {"remote access error", wire.NakRemoteAccess, verbs.LocAccessErr, verbs.EventQPAccessErr, countAccess},
-	refuseAlignment:  {"misaligned atomic", wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
-	refuseInvalidate: {"key to invalidate is not valid", wire.NakRemoteAccess, verbs.LocAccessErr, verbs.EventQPAccessErr, countAccess},
-	refuseLocal:      {"receive buffer not accessible", wire.NakRemoteOp, verbs.LocProtErr, verbs.EventQPFatal, countLocal},
+	refuseSequence:   {reason.BadSequence, wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
+	refuseOpcode:     {reason.ReservedOpcode, wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
+	refuseOperation:  {reason.NotEnabled, wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
+	refuseDepth:      {reason.TooManyReads, wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
+	refuseLength:     {reason.WrongLength, wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
+	refuseTooLong:    {reason.TooLong, wire.NakInvalid, verbs.LocLenErr, verbs.EventQPReqErr, countInvalid},
+	refuseAccess:     {reason.RemoteKey, wire.NakRemoteAccess, verbs.LocAccessErr, verbs.EventQPAccessErr, countAccess},
+	refuseAlignment:  {reason.Misaligned, wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
+	refuseInvalidate: {reason.BadInvalidate, wire.NakRemoteAccess, verbs.LocAccessErr, verbs.EventQPAccessErr, countAccess},
+	refuseLocal:      {reason.ReceiveKey, wire.NakRemoteOp, verbs.LocProtErr, verbs.EventQPFatal, countLocal},
 }
 
 // handle handles a request packet (IBTA 9.7.4.1/order).
@@ -119,7 +120,7 @@ func (r *responder) handle(now clock.Time, p *wire.Packet, out *Actions) {
 	switch d := wire.Diff(p.BTH.PSN, r.ePSN); {
 	case d > 0:
 		r.saw(p.BTH.Opcode, "ahead")
-		r.outOfSequence()
+		r.outOfSequence(p)
 	case d < 0:
 		r.saw(p.BTH.Opcode, "behind")
 		r.duplicate(p, info)
@@ -149,11 +150,15 @@ func (r *responder) establish(out *Actions) {
 
 // outOfSequence answers the first packet behind a gap in the PSNs with a sequence NAK. Later
 // packets behind the same gap are dropped silently (IBTA 9.7.5/one-nak).
-func (r *responder) outOfSequence() {
+func (r *responder) outOfSequence(p *wire.Packet) {
 	r.env.Counters.OutOfSequence++
 	if r.phase == phaseGap {
+		if n := r.notes.Newest(); n != nil && n.Kind == reason.Missed {
+			n.Times++
+		}
 		return
 	}
+	r.noteMissed(p)
 	r.phase.on(heardAhead)
 	r.env.Counters.SendSeqNak++
 	r.answers.owe(owedAck, r.ePSN, wire.NakPSNSequence)
@@ -163,7 +168,7 @@ func (r *responder) outOfSequence() {
 // expected completes and acknowledges it.
 func (r *responder) expected(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	if v := r.exec.run(p, info); v != pass {
-		r.refuse(v, out)
+		r.refuse(v, p, info, out)
 		return
 	}
 	switch {
@@ -195,18 +200,21 @@ func (r *responder) expected(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 
 // refuse answers a request that a check has refused. Every refusal except RNR ends the connection
 // when its NAK is sent.
-func (r *responder) refuse(v verdict, out *Actions) {
+func (r *responder) refuse(v verdict, p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	c := r.env.Counters
 	if v == refuseNotReady {
 		c.OutOfBuffer++
 		c.SendRnrErr++
-		r.answers.owe(owedAck, r.ePSN, wire.RNRNak|wire.Syndrome(r.rtr.MinRNRTimer))
+		s := wire.RNRNak | wire.Syndrome(r.rtr.MinRNRTimer)
+		r.answers.owe(owedAck, r.ePSN, s)
+		r.noteNotReady(p, s)
 		return
 	}
 	f := &refusals[v]
 	f.count(c)
+	code := r.noteRefusal(v, p, info, f.nak)
 	if r.rcv.held {
-		r.rcv.complete(f.recv, out)
+		r.rcv.complete(f.recv, code, out)
 	}
 	r.answers.owe(owedAck, r.ePSN, f.nak)
 	r.raise(f.event, out)
@@ -221,6 +229,6 @@ func packetsOf(length, mtu uint32) uint32 { return max(1, (length+mtu-1)/mtu) }
 // pair fail.
 func (r *responder) respond(now clock.Time, out *Actions) {
 	if r.answers.send(now, out) && r.phase == phaseRefused {
-		r.qp.fault(out)
+		r.qp.fault(reason.AfterRefusal, out)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -98,7 +99,7 @@ func (r *requester) tick(now clock.Time, out *Actions) {
 		r.env.Counters.LocalAckTimeoutErr++
 		r.retry.implied = false
 		r.window.narrow(minWindow)
-		r.goBack(now, &r.retry.left, out)
+		r.goBack(now, &r.retry.left, reason.Timeout, out)
 	}
 }
 
@@ -106,19 +107,25 @@ func (r *requester) tick(now clock.Time, out *Actions) {
 // acknowledged, has moved. The peer is alive: the retry counters are reset and the timers stopped
 // (IBTA 9.7.6.1.3/progress).
 func (r *requester) progress() {
+	if r.heal.open {
+		r.healed()
+	}
 	r.retry.start(r.rts) // pump arms the timer if something is in flight
 }
 
 // goBack makes the requester send again everything that is not acknowledged (from PSN una on), and
 // decrements the retry counter *left. If the counter is already 0, goBack makes the queue pair fail
-// with RetryExcErr and returns false.
-func (r *requester) goBack(now clock.Time, left *uint8, out *Actions) bool {
+// with RetryExcErr and returns false. code is the reason.
+func (r *requester) goBack(now clock.Time, left *uint8, code reason.Code, out *Actions) bool {
 	if *left == 0 {
 		r.env.Counters.RetryExceededErr++
-		r.failOldest(verbs.RetryExcErr, out)
+		r.failOldest(verbs.RetryExcErr, code, out)
 		return false
 	}
 	*left--
+	if n := r.noteRetry(now, code, r.rts.RetryCount, *left); code == reason.Timeout {
+		n.Wait = AckTimeout(r.rts.Timeout)
+	}
 	r.rewind()
 	r.pump(now, out)
 	return true
@@ -149,18 +156,18 @@ func (r *requester) impliedNak(now clock.Time, out *Actions) {
 		return
 	}
 	r.env.Counters.ImpliedNakSeqErr++
-	if r.nakked(now, out) {
+	if r.nakked(now, reason.ImpliedNak, out) {
 		r.retry.implied = true
 	}
 }
 
 // nakked starts a retry because of a sequence NAK, sent or implied. The NAK shows that the peer is
 // alive, so the counter of timeouts is reset.
-func (r *requester) nakked(now clock.Time, out *Actions) bool {
+func (r *requester) nakked(now clock.Time, code reason.Code, out *Actions) bool {
 	r.sawRetry("NAK")
 	r.retry.left = r.rts.RetryCount
 	r.window.narrow(r.window.size / 2)
-	return r.goBack(now, &r.retry.nakLeft, out)
+	return r.goBack(now, &r.retry.nakLeft, code, out)
 }
 
 // receiverNotReady handles an RNR NAK for the oldest PSN that is not acknowledged (una): the
@@ -172,11 +179,12 @@ func (r *requester) receiverNotReady(now clock.Time, code uint8, out *Actions) {
 	if r.rts.RNRRetry != rnrForEver {
 		if r.retry.rnrLeft == 0 {
 			r.env.Counters.RetryRnrExceededErr++
-			r.failOldest(verbs.RNRRetryExcErr, out)
+			r.failOldest(verbs.RNRRetryExcErr, reason.NotReady, out)
 			return
 		}
 		r.retry.rnrLeft--
 	}
+	r.noteRetry(now, reason.NotReady, r.rts.RNRRetry, r.retry.rnrLeft).Wait = RNRDelay(code)
 	// A peer that sends an RNR NAK is alive and has received every packet before it, so only RNRRetry
 	// may limit these waits. During a long wait on a lossy link, some RNR NAKs are lost and only the
 	// sequence NAKs behind them arrive. These would use up the other counters.

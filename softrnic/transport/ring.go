@@ -3,15 +3,18 @@ package transport
 import (
 	"math/bits"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // sendWQE is an entry of the send queue.
 type sendWQE struct {
-	id    uint64
-	op    verbs.WROpcode
-	flags verbs.SendFlags
+	id     uint64
+	posted clock.Time
+	op     verbs.WROpcode
+	flags  verbs.SendFlags
 	sendProgress
 	nsge       int
 	length     uint32 // bytes in all SGEs, or inline
@@ -30,6 +33,7 @@ type sendWQE struct {
 // sendProgress says how far the execution of a work request is.
 type sendProgress struct {
 	status verbs.Status // if not Success, the work request cannot be executed, and fails when it is the oldest
+	fault  mem.Fault    // why a memory management operation has failed
 	// started is true when the execution of the work request has begun. A work request of RC then has
 	// its PSNs: consecutive ones that begin with first, as many as packets says. A READ has one PSN
 	// for each response packet.

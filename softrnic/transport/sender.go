@@ -2,6 +2,7 @@ package transport
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -40,10 +41,10 @@ func (s *sender) executeLocal(w *sendWQE, out *Actions) {
 		fault = s.env.Mem.Invalidate(s.cfg.PD, s.cfg.QPN, w.invRKey, false)
 	}
 	if fault != mem.OK {
-		w.status = verbs.MWBindErr
+		w.status, w.fault = verbs.MWBindErr, fault
 		return
 	}
-	s.completeSend(w, verbs.Success, out)
+	s.completeSend(w, verbs.Success, reason.None, out)
 }
 
 // dataOpcodes are the opcodes of a SEND or WRITE operation, by the place of the packet in the
@@ -99,8 +100,8 @@ func (s *sender) buildData(w *sendWQE, tx *wire.Packet, last bool, out *Actions)
 }
 
 // completeSend removes the oldest work request, whether it was sent completely or not. A work
-// request that has succeeded and is not signalled has no completion.
-func (s *sender) completeSend(w *sendWQE, status verbs.Status, out *Actions) {
+// request that has succeeded and is not signalled has no completion. code is the reason of an error.
+func (s *sender) completeSend(w *sendWQE, status verbs.Status, code reason.Code, out *Actions) {
 	if w.answered() && w.started {
 		s.reads--
 	}
@@ -123,22 +124,25 @@ func (s *sender) completeSend(w *sendWQE, status verbs.Status, out *Actions) {
 	c := grown(&out.Done)
 	c.To = s.sent
 	c.WC.ID, c.WC.Status, c.WC.Opcode, c.WC.QPN = w.id, status, sendOps[w.op].wc, s.cfg.QPN
+	c.WC.VendorErr = uint32(code)
 	if w.answered() && w.op != verbs.OpAtomicWrite {
 		c.WC.ByteLen = w.length
 	}
 }
 
 // failOldest completes the oldest work request with an error status and ends the queue pair, which
-// flushes the other work requests.
-func (s *sender) failOldest(status verbs.Status, out *Actions) {
-	s.completeSend(s.sq.at(s.sq.head), status, out)
-	s.qp.fault(out)
+// flushes the other work requests. code is the reason; None means a fault of its own memory or
+// attributes, which is then looked for.
+func (s *sender) failOldest(status verbs.Status, code reason.Code, out *Actions) {
+	code = s.noteFailure(status, code)
+	s.completeSend(s.sq.at(s.sq.head), status, code, out)
+	s.qp.fault(reason.AfterFailure, out)
 }
 
-// flush completes all work requests with WRFlushErr.
+// flush completes all work requests with WRFlushErr. The reason is that of the queue pair's end.
 func (s *sender) flush(out *Actions) {
 	for s.sq.len() > 0 {
-		s.completeSend(s.sq.at(s.sq.head), verbs.WRFlushErr, out)
+		s.completeSend(s.sq.at(s.sq.head), verbs.WRFlushErr, s.flushed, out)
 	}
 }
 

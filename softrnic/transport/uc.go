@@ -2,6 +2,7 @@ package transport
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -35,7 +36,7 @@ func (u *unreliableSender) packetUC(w *sendWQE, out *Actions) {
 	tx.BTH.PSN = u.nextPSN
 	u.nextPSN = u.nextPSN.Next()
 	if w.sent++; last {
-		u.completeSend(w, verbs.Success, out)
+		u.completeSend(w, verbs.Success, reason.None, out)
 	}
 }
 
@@ -48,6 +49,7 @@ func (r *responder) handleUC(p *wire.Packet, out *Actions) {
 	if r.phase != phaseSilent && p.BTH.PSN != r.ePSN {
 		r.saw(p.BTH.Opcode, "gap")
 		r.env.Counters.OutOfSequence++
+		r.noteLost(p)
 	}
 	begins := info.Flags&(wire.OpFirst|wire.OpOnly) != 0
 	if r.exec.msg != noMessage && (begins || p.BTH.PSN != r.ePSN) {
@@ -64,7 +66,7 @@ func (r *responder) handleUC(p *wire.Packet, out *Actions) {
 		return
 	}
 	if v := r.exec.run(p, info); v != pass {
-		r.refuseSilently(v, out)
+		r.refuseSilently(v, p, info, out)
 		r.dropMessage()
 		return
 	}
@@ -84,17 +86,19 @@ func (r *responder) dropMessage() {
 // refuseSilently drops a message that failed a check, and sends no response (IBTA 9.9.3/silent,
 // responder class D). The queue pair enters the error state only if the receive that the message
 // uses names memory that is not accessible (IBTA 9.9.3/local, class A).
-func (r *responder) refuseSilently(v verdict, out *Actions) {
+func (r *responder) refuseSilently(v verdict, p *wire.Packet, info *wire.OpInfo, out *Actions) {
 	c := r.env.Counters
 	if v == refuseNotReady {
 		c.OutOfBuffer++
+		r.noteNotReady(p, 0)
 		return
 	}
 	f := &refusals[v]
 	f.count(c)
+	code := r.noteRefusal(v, p, info, 0)
 	if f.counter == countLocal {
-		r.rcv.complete(f.recv, out)
+		r.rcv.complete(f.recv, code, out)
 		r.raise(f.event, out)
-		r.qp.fault(out)
+		r.qp.fault(reason.AfterRefusal, out)
 	}
 }

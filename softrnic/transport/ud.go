@@ -3,6 +3,7 @@ package transport
 import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -27,7 +28,7 @@ func checkDatagram(wr *verbs.SendWR) error {
 func (u *unreliableSender) packetUD(w *sendWQE, out *Actions) {
 	if w.length > u.mtu {
 		u.env.Counters.TooLong++
-		u.completeSend(w, verbs.Success, out)
+		u.completeSend(w, verbs.Success, reason.None, out)
 		return
 	}
 	tx := u.newPacket(out)
@@ -53,7 +54,7 @@ func (u *unreliableSender) packetUD(w *sendWQE, out *Actions) {
 		}
 	}
 	u.nextPSN = u.nextPSN.Next()
-	u.completeSend(w, verbs.Success, out)
+	u.completeSend(w, verbs.Success, reason.None, out)
 }
 
 // HandleDatagram handles a received datagram of UD. ip is the IP header of the packet, 20 or 40
@@ -74,23 +75,24 @@ func (r *responder) datagram(p *wire.Packet, ip []byte, out *Actions) {
 	switch {
 	case info.Flags&wire.OpSend == 0:
 		r.sawVerdict(p.BTH.Opcode, refuseOpcode)
-		r.refuseSilently(refuseOpcode, out)
+		r.refuseSilently(refuseOpcode, p, info, out)
 		return
 	case p.DETH.QKey != r.init.QKey:
 		r.saw(p.BTH.Opcode, "Q_Key")
 		c.QKeyErr++
+		r.noteQKey(p)
 		return
 	case n > r.mtu:
 		r.sawVerdict(p.BTH.Opcode, refuseLength)
-		r.refuseSilently(refuseLength, out)
+		r.refuseSilently(refuseLength, p, info, out)
 		return
 	case !r.rcv.ready():
 		r.sawVerdict(p.BTH.Opcode, refuseNotReady)
-		r.refuseSilently(refuseNotReady, out)
+		r.refuseSilently(refuseNotReady, p, info, out)
 		return
 	case verbs.GRHLen+uint64(n) > r.rcv.oldest().length:
 		r.sawVerdict(p.BTH.Opcode, refuseTooLong)
-		r.refuseSilently(refuseTooLong, out)
+		r.refuseSilently(refuseTooLong, p, info, out)
 		return
 	}
 	grh := &r.scratch
@@ -99,11 +101,11 @@ func (r *responder) datagram(p *wire.Packet, ip []byte, out *Actions) {
 	sgl := r.rcv.sgl()
 	if r.scatter(r.rcv.pd, sgl, 0, grh[:]) != mem.OK || r.scatter(r.rcv.pd, sgl, verbs.GRHLen, p.Payload) != mem.OK {
 		r.sawVerdict(p.BTH.Opcode, refuseLocal)
-		r.refuseSilently(refuseLocal, out)
+		r.refuseSilently(refuseLocal, p, info, out)
 		return
 	}
 	r.sawVerdict(p.BTH.Opcode, pass)
-	wc := r.rcv.complete(verbs.Success, out)
+	wc := r.rcv.complete(verbs.Success, reason.None, out)
 	wc.Opcode, wc.Flags, wc.ByteLen = verbs.WCRecv, verbs.WithGRH, verbs.GRHLen+n
 	wc.SrcQPN, wc.Solicited = p.DETH.SrcQP, p.BTH.Solicited
 	if len(ip) < len(grh) {

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -43,21 +44,22 @@ func (u *unreliableSender) send(now clock.Time, out *Actions) {
 			s.svc.packet(u, w, out)
 		}
 		if w.status != verbs.Success {
-			u.fail(w.status, out)
+			u.fail(w, out)
 		}
 	}
 	s.checkDrained(out)
 }
 
-// fail completes the oldest work request with an error status and flushes the others. The send
+// fail completes w, the oldest work request, with its error status and flushes the others. The send
 // queue then stays in SQE until ResumeRTS; receiving continues (IBTA 10.3.1/sqe).
-func (u *unreliableSender) fail(status verbs.Status, out *Actions) {
+func (u *unreliableSender) fail(w *sendWQE, out *Actions) {
 	to, err := next(u.svc.states, u.state, evSendFault)
 	if err != nil {
 		panic("transport: a send failed in a state that does not send: " + u.state.String())
 	}
 	u.state = to
 	u.at, u.draining = clock.Never, false
-	u.completeSend(u.sq.at(u.sq.head), status, out)
+	u.flushed = reason.AfterFailure
+	u.completeSend(w, w.status, u.noteFailure(w.status, w.code()), out)
 	u.flush(out)
 }
