@@ -23,6 +23,8 @@ type Engine struct {
 	sched     schedule
 	moderated moderated
 	rings     rings
+	former    former
+	ends      ends
 
 	// acts collects the actions of the present step of a queue pair. overflowed lists the
 	// completion queues that have overflowed in this step.
@@ -56,6 +58,10 @@ func (e *Engine) Up() {
 func (e *Engine) Down() {
 	if !e.up {
 		return
+	}
+	for _, qp := range e.order {
+		qp.q.Lost()
+		e.former.retire(qp)
 	}
 	e.close()
 	e.rx.touched = nil

@@ -6,6 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cm"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
@@ -270,7 +271,7 @@ func (g *GSI) failQP(now clock.Time, c *CMConn, out *packetio.Batch) {
 		return
 	}
 	qp.awaited = false
-	_ = qp.q.ToError(now, &g.e.acts) // cannot fail: the queue pair is in neither RESET nor ERROR
+	_ = qp.q.Fail(now, reason.ByManager, &g.e.acts) // cannot fail: the queue pair is in neither RESET nor ERROR
 	g.e.apply(now, qp, out)
 }
 

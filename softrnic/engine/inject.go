@@ -3,6 +3,7 @@ package engine
 import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -18,7 +19,7 @@ func (e *Engine) FailQP(now clock.Time, n wire.QPN, out *packetio.Batch) error {
 	if err != nil {
 		return err
 	}
-	_ = qp.q.ToError(now, &e.acts) // cannot fail: the queue pair is in neither RESET nor ERROR
+	_ = qp.q.Fail(now, reason.ByFault, &e.acts) // cannot fail: the queue pair is in neither RESET nor ERROR
 	e.raise(verbs.AsyncEvent{Kind: verbs.EventQPFatal, QPN: n})
 	e.apply(now, qp, out)
 	return nil

@@ -7,9 +7,10 @@ import (
 
 // MW is a memory window. Queue pairs bind it; see verbs.MW.
 type MW struct {
-	e    *Engine
-	w    *mem.Window
-	dead bool
+	e     *Engine
+	w     *mem.Window
+	owner *Owner
+	dead  bool
 }
 
 // AllocMW makes a window that is not bound. It counts against the limit Limits.MRs.

@@ -22,6 +22,7 @@ type MR struct {
 	e      *Engine
 	region *mem.Region
 	dm     *DM // the device memory of the region, or nil
+	owner  *Owner
 	dead   bool
 }
 
@@ -31,7 +32,8 @@ type CQ struct {
 	refs   int // number of queue pairs that use it; one that uses it for sends and receives counts twice
 	dead   bool
 	place  uint32 // index in Engine.moderated
-	sharer *QP    // a queue pair that uses this queue, remembered by ringHost.shares
+	owner  *Owner
+	sharer *QP // a queue pair that uses this queue, remembered by ringHost.shares
 	// failed is set when the overflow of the queue was reported, which happens once. overflowed is
 	// set while the queue is in Engine.overflowed.
 	failed, overflowed bool

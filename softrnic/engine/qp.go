@@ -6,6 +6,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -20,6 +21,7 @@ type QP struct {
 	send, recv *CQ
 	srq        *SRQ  // nil means none
 	ring       *ring // nil means none; see UseRing
+	owner      *Owner
 	route      route
 	pkey       uint16
 	keyed      clock.Time // the queue pair's present deadline in the schedule
@@ -27,6 +29,7 @@ type QP struct {
 	touched    bool       // whether the queue pair is in receivePath.touched
 	awaited    bool       // the connection manager waits for the first packet on this queue pair
 	attached   int        // number of multicast groups
+	ended      bool       // the shell was told that the queue pair has failed; see WatchEnds
 	dead       bool
 }
 
@@ -259,13 +262,19 @@ func (q *QP) ToError(now clock.Time, out *packetio.Batch) error {
 
 // FailSend moves the queue pair to ERROR, which flushes the work requests that are not complete,
 // and then adds a completion with status LocQPOpErr for work request id, which PostSend has
-// refused.
-func (q *QP) FailSend(now clock.Time, id uint64, out *packetio.Batch) {
-	if q.ToError(now, out) != nil {
-		return // the queue pair is destroyed
+// refused because of why.
+func (q *QP) FailSend(now clock.Time, id uint64, why error, out *packetio.Batch) {
+	if q.dead {
+		return
 	}
+	q.q.Notes().Add(reason.Note{
+		At: now, Kind: reason.Failed, Code: reason.BadPost, Status: verbs.LocQPOpErr, WR: reason.WorkRequest{ID: id}, Text: "the post is refused: " + why.Error(),
+	})
+	_ = q.q.Fail(now, reason.AfterFailure, &q.e.acts) // cannot fail: ERROR can be reached from each state
+	q.e.apply(now, q, out)
+	q.e.drainLoop(now, out)
 	q.e.counters.CqeErr++
-	q.e.rings.push(now, q.e, q, &verbs.WC{ID: id, Status: verbs.LocQPOpErr, QPN: q.Num()})
+	q.e.rings.push(now, q.e, q, &verbs.WC{ID: id, Status: verbs.LocQPOpErr, QPN: q.Num(), VendorErr: uint32(reason.BadPost)})
 	q.e.apply(now, q, out)
 	q.e.drainLoop(now, out)
 }
@@ -285,9 +294,11 @@ func (q *QP) ToReset() error {
 	if err := alive("modify QP to RESET", q.dead); err != nil {
 		return err
 	}
+	q.e.former.retire(q)
 	if err := q.q.ToReset(); err != nil {
 		return err
 	}
+	q.ended = false
 	q.e.env.Mem.UnbindAll(q.Num())
 	q.e.rings.reset(q)
 	q.e.sched.rekey(q)
@@ -296,7 +307,8 @@ func (q *QP) ToReset() error {
 }
 
 // PostSend queues work requests in order and sends what may be sent. If one is refused,
-// OpError.Index is its index.
+// OpError.Index is its index. The queue pair notes the reason, unless it is a full queue or the
+// state, which programs try again.
 func (q *QP) PostSend(now clock.Time, wrs []verbs.SendWR, out *packetio.Batch) error {
 	if err := alive("post send", q.dead); err != nil {
 		return err
@@ -316,6 +328,9 @@ func (q *QP) PostSend(now clock.Time, wrs []verbs.SendWR, out *packetio.Batch) e
 			refused = indexed(err, i)
 			break
 		}
+	}
+	if refused != nil && !errors.Is(refused, verbs.ErrNoSpace) && !errors.Is(refused, verbs.ErrState) {
+		q.Deny(now, refused)
 	}
 	q.e.apply(now, q, out)
 	q.e.drainLoop(now, out)
@@ -358,6 +373,7 @@ func (q *QP) Destroy() error {
 		return verbs.Errorf(op, verbs.ErrBusy, "detach it from its %d multicast groups first", q.attached)
 	}
 	e := q.e
+	e.former.retire(q)
 	q.dead = true
 	q.q.Purge()
 	e.env.Mem.UnbindAll(q.Num())

@@ -6,6 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/sendring"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -214,9 +215,13 @@ func (r *rings) settle(now clock.Time, e *Engine, qp *QP, out *packetio.Batch) {
 	g := qp.ring
 	if wc, ok := g.Failure(); ok {
 		e.counters.CqeErr++
+		wc.VendorErr = uint32(reason.BadEntry)
+		qp.q.Notes().Add(reason.Note{
+			At: now, Kind: reason.Failed, Code: reason.BadEntry, Status: wc.Status, WR: reason.WorkRequest{ID: wc.ID},
+		})
 		r.push(now, e, qp, &wc)
 		if qp.live() {
-			_ = qp.q.ToError(now, &e.acts) // cannot fail: the queue pair is in neither RESET nor ERROR
+			_ = qp.q.Fail(now, reason.AfterFailure, &e.acts) // cannot fail: the queue pair is in neither RESET nor ERROR
 			e.apply(now, qp, out)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -41,7 +42,7 @@ func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 			if user.send != c && user.recv != c || !user.live() {
 				continue
 			}
-			_ = user.q.ToError(now, &e.acts) // cannot fail: the queue pair is in neither RESET nor ERROR
+			_ = user.q.Fail(now, reason.ByOverrun, &e.acts) // cannot fail: the queue pair is in neither RESET nor ERROR
 			e.raise(verbs.AsyncEvent{Kind: verbs.EventQPFatal, QPN: user.q.Num()})
 			e.carryOut(now, user, out)
 			e.sched.rekey(user)
@@ -64,6 +65,9 @@ func (e *Engine) carryOut(now clock.Time, qp *QP, out *packetio.Batch) {
 	}
 	for i := range a.Tx {
 		e.transmit(qp, &a.Tx[i], out)
+	}
+	if qp.q.Notes().Ended() && !qp.ended {
+		e.ends.told(qp)
 	}
 	a.Reset()
 }

@@ -25,6 +25,7 @@ const (
 	NoReads     Code = 0x16
 	LocalOp     Code = 0x17
 	BadPost     Code = 0x18
+	BadEntry    Code = 0x19
 )
 
 // Reasons that the peer's answer has.
@@ -78,9 +79,7 @@ const (
 	ByManager    Code = 0x64
 	ByOverrun    Code = 0x65
 	ByFault      Code = 0x66
-	ByRing       Code = 0x67
-	NICDown      Code = 0x68
-	Destroyed    Code = 0x69
+	NICDown      Code = 0x67
 )
 
 // Side says which end of a connection knows a reason.
@@ -132,6 +131,7 @@ func Table() []Row {
 		Row{NoReads, Requester, "NoReads", statuses(verbs.LocQPOpErr), "the queue pair may have no READ or atomic in flight: max_rd_atomic was 0 at RTS", "max_rd_atomic of ibv_modify_qp"},
 		Row{LocalOp, Requester, "LocalOp", statuses(verbs.MWBindErr), "a bind, a fast registration or an invalidation names memory or a key that it may not use", "the sentence in `rdmalab qps`"},
 		Row{BadPost, Requester, "BadPost", statuses(verbs.LocQPOpErr), "the NIC has refused a work request that the program had put into its ring", "`rdmalab status`: REFUSED TO; the sentence in `rdmalab qps`"},
+		Row{BadEntry, Requester, "BadEntry", statuses(verbs.LocQPOpErr, verbs.LocProtErr, verbs.LocLenErr), "an entry of a send ring, which executes a program, cannot be executed", "wr_id is the index of the entry"},
 
 		Row{PeerInvalid, Requester, "PeerInvalid", invalid, "the peer answered with NAK invalid request", "`rdmalab qps PEER`: the peer knows the reason (codes 0x41 to 0x4d)"},
 		Row{PeerAccess, Requester, "PeerAccess", statuses(verbs.RemAccessErr), "the peer answered with NAK remote access error", "`rdmalab qps PEER` and `rdmalab mrs PEER`: the peer knows the reason (codes 0x47 to 0x4d)"},
@@ -170,9 +170,7 @@ func Table() []Row {
 		Row{ByManager, Both, "ByManager", fl, "the connection manager ended the connection, as the peer asked", "the peer: rdma_disconnect, or its end"},
 		Row{ByOverrun, Both, "ByOverrun", fl, "a completion queue of the queue pair overran", "the program polls too late, or the queue is too small: `rdmalab cqs`"},
 		Row{ByFault, Both, "ByFault", fl, "a fault was injected into the NIC: `rdmalab inject nic`", "who injected it"},
-		Row{ByRing, Both, "ByRing", fl, "an entry of the send ring cannot be executed", "the program of the send ring"},
 		Row{NICDown, Both, "NICDown", nil, "the NIC crashed or was taken away", "`rdmalab crash --nic`, `rdmalab inject nic HOST unplug`"},
-		Row{Destroyed, Both, "Destroyed", nil, "the queue pair was destroyed", "the program"},
 	)
 }
 

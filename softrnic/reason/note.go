@@ -94,6 +94,9 @@ func (n *Note) HasMem() bool {
 	return in(LocalKey) || in(RemoteKey) || in(ReceiveKey) || (n.Code == LocalOp || n.Code == LateRead) && n.Mem.Key != 0
 }
 
+// Orderly reports whether the note is an end that a program, or its peer, has asked for.
+func (n *Note) Orderly() bool { return n.Kind == Ended && (n.Code == ByProgram || n.Code == ByManager) }
+
 // Kept is the number of notes that a queue pair keeps.
 const Kept = 16
 
@@ -194,6 +197,9 @@ func (n *Notes) All() []Note {
 // End returns the first case that failed a work request, refused a request or ended the queue pair
 // since RESET. ok is false if there is none.
 func (n *Notes) End() (x Note, ok bool) { return n.end, n.ended }
+
+// Ended reports whether End has a case.
+func (n *Notes) Ended() bool { return n.ended }
 
 // Reopen forgets the end, when the queue pair begins again. The notes stay.
 func (n *Notes) Reopen() { n.end, n.ended = Note{}, false }

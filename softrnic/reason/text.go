@@ -99,7 +99,7 @@ func (n *Note) again() string {
 	cause := ""
 	switch n.Code {
 	case Timeout:
-		cause = fmt.Sprintf("no answer to PSN %d within %v", uint32(n.First), n.Wait)
+		cause = fmt.Sprintf("no answer to %s (PSN %d) within %v", n.WR.Packet(n.First), uint32(n.First), round(n.Wait))
 	case SequenceNak:
 		cause = fmt.Sprintf("a sequence NAK says that %s (PSN %d) is missing", n.WR.Packet(n.First), uint32(n.First))
 	case ImpliedNak:
@@ -124,7 +124,7 @@ func (n *Note) failed() string {
 	case Timeout, SequenceNak, ImpliedNak, NotReady:
 		s += fmt.Sprintf("; it waited for %s (PSN %d), sent up to PSN %d, after %s", n.WR.Packet(n.First), uint32(n.First), uint32(n.Last), counted(uint32(n.Tries), "retry", "retries"))
 		if n.Code == Timeout {
-			s += fmt.Sprintf(" of %v each", n.Wait)
+			s += fmt.Sprintf(" of %v each", round(n.Wait))
 		}
 	case PeerInvalid, PeerAccess, PeerOperation, PeerUnknown, PeerBadResponse:
 		s += fmt.Sprintf(" to PSN %d", uint32(n.First))

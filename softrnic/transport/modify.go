@@ -177,10 +177,17 @@ func (q *QP) ToError(now clock.Time, out *Actions) error { return q.Fail(now, re
 // Fail does what ToError does, for another reason than that the program has asked for it.
 func (q *QP) Fail(now clock.Time, code reason.Code, out *Actions) error {
 	q.lastNow = now
-	if q.live() {
+	if q.live() && code != reason.AfterFailure {
 		q.notes.Add(reason.Note{At: now, Kind: reason.Ended, Code: code})
 	}
 	return q.enterError(evToError, code, out)
+}
+
+// Lost notes that the NIC has gone down with the queue pair. Its state stays.
+func (q *QP) Lost() {
+	if q.live() {
+		q.notes.Add(reason.Note{At: q.lastNow, Kind: reason.Ended, Code: reason.NICDown})
+	}
 }
 
 // live reports whether the queue pair is connected.

@@ -166,7 +166,7 @@ var notedCases = []notedCase{
 			later(t, a, b)
 		},
 		a: []string{
-			"no answer to PSN 256 within 67.108864ms: PSNs 256 to 257 sent again (6 of 7 retries left)",
+			"no answer to packet 1 of 2 of WRITE 1 (PSN 256) within 67.1ms: PSNs 256 to 257 sent again (6 of 7 retries left)",
 			"packet 1 of 2 of WRITE 1 (PSN 256) is acknowledged after 1 retry and 0s: healed; 2 packets were sent again",
 		},
 		b: []string{"PSN 256 arrived again, though executed before: answered again, not executed again"},
@@ -181,7 +181,7 @@ var notedCases = []notedCase{
 			later(t, a, b)
 		},
 		a: []string{
-			"no answer to PSN 256 within 67.108864ms: PSN 256 sent again (6 of 7 retries left)",
+			"no answer to packet 1 of 1 of WRITE 1 (PSN 256) within 67.1ms: PSN 256 sent again (6 of 7 retries left)",
 			"packet 1 of 1 of WRITE 1 (PSN 256) is acknowledged after 1 retry and 0s: healed; 1 packet was sent again",
 		},
 		b: []string{"PSN 256 arrived again, though executed before: answered again, not executed again"},
@@ -225,9 +225,9 @@ var notedCases = []notedCase{
 			expire(t, a)
 		},
 		a: []string{
-			"no answer to PSN 256 within 67.108864ms: PSNs 256 to 257 sent again (0 of 1 retries left)",
+			"no answer to packet 1 of 2 of WRITE 1 (PSN 256) within 67.1ms: PSNs 256 to 257 sent again (0 of 1 retries left)",
 			"WRITE 1 failed: transport retry counter exceeded, because no answer came within the ACK timeout, and retry_cnt repetitions changed nothing; " +
-				"it waited for packet 1 of 2 of WRITE 1 (PSN 256), sent up to PSN 257, after 1 retry of 67.108864ms each",
+				"it waited for packet 1 of 2 of WRITE 1 (PSN 256), sent up to PSN 257, after 1 retry of 67.1ms each",
 		},
 	},
 	{

@@ -24,6 +24,7 @@ type Context struct {
 	dms    map[*dm]struct{}
 
 	listeners []*engine.CMListener
+	owner     *engine.Owner // of the objects that are made; nil means unknown
 }
 
 var _ verbs.Context = (*Context)(nil)
@@ -78,6 +79,7 @@ func (c *Context) CreateCQ(depth int) (verbs.CQ, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.SetOwner(c.owner)
 	handle := &cq{ctx: c, cq: q}
 	handle.nonEmpty.cq, handle.event.cq = handle, handle
 	return listed(c.cqs, handle), nil
@@ -218,4 +220,11 @@ func end[H comparable](c *Context, list map[H]struct{}, handle H, f func() error
 		}
 		return err
 	})
+}
+
+// SetOwner says to which process the objects belong that the context makes from now on.
+func (c *Context) SetOwner(o *engine.Owner) {
+	c.shell.Enter()
+	defer c.shell.Leave()
+	c.owner = o
 }

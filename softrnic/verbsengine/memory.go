@@ -21,6 +21,7 @@ func (p *pd) AllocMW() (verbs.MW, error) {
 	if err != nil {
 		return nil, err
 	}
+	w.SetOwner(p.ctx.owner)
 	return listed(p.mws, &mw{pd: p, mw: w}), nil
 }
 

@@ -64,6 +64,7 @@ func (p *pd) addMR(m *engine.MR, err error) (verbs.MR, error) {
 	if err != nil {
 		return nil, err
 	}
+	m.SetOwner(p.ctx.owner)
 	region, err := m.Region()
 	if err != nil {
 		return nil, err
@@ -92,6 +93,7 @@ func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	if err != nil {
 		return nil, err
 	}
+	q.SetOwner(p.ctx.owner)
 	return listed(p.qps, &qp{pd: p, qp: q}), nil
 }
 

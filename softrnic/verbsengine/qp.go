@@ -86,3 +86,11 @@ func (q *qp) DetachMulticast(group verbs.GID) error {
 }
 
 func (q *qp) Destroy() error { return end(q.pd.ctx, q.pd.qps, q, q.qp.Destroy) }
+
+// Deny makes the queue pair note that a verb on it was refused. A handle of another kind, and a queue
+// pair that was destroyed, is ignored.
+func Deny(of verbs.QP, why error) {
+	if q, ok := of.(*qp); ok {
+		_ = q.pd.ctx.step(func(s step) error { q.qp.Deny(s.now, why); return nil })
+	}
+}

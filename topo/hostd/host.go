@@ -94,7 +94,7 @@ type Host struct {
 	mem  []byte        // the region's memory, outside the Go heap
 
 	stop chan struct{}
-	wg   sync.WaitGroup // the link monitor
+	wg   sync.WaitGroup // the link monitor, the log of failures
 
 	mu        sync.Mutex // guards the fields below
 	tear      *Tear
@@ -151,6 +151,7 @@ func (h *Host) open() (err error) {
 	}
 	h.installTears()
 	h.wg.Go(func() { h.shown.follow(h.stop) })
+	logFailures(h)
 	h.ctl, err = control.Serve(rackfile.Paths{Dir: h.cfg.Dir}.Socket(h.cfg.Name), h.routes())
 	return err
 }

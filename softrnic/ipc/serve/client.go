@@ -190,6 +190,7 @@ func (c *client) open(in proto.Hello) (fds []int, err error) {
 // set for an unmodified program over libibverbs; else it is nil.
 func (c *client) start(name string, page []byte, p *program) {
 	c.rename(name)
+	c.ctx.SetOwner(&engine.Owner{PID: c.cred.Pid, Name: printable(name)})
 	port := newPort(c, page)
 	c.s.pump.with(func(e *engine.Engine) {
 		c.port, c.prog = port, p

@@ -97,7 +97,7 @@ func (q *qpPort) rung(now clock.Time, p *port, out *packetio.Batch) {
 		}
 		q.send.finish(p, taken, nil)
 		q.send.finish(p, 1, nil)
-		q.qp.FailSend(now, p.c.s.pump.scratch.sends[taken].ID, out)
+		q.qp.FailSend(now, p.c.s.pump.scratch.sends[taken].ID, err, out)
 		n -= taken + 1
 	}
 	if done := q.send.head - uint64(q.qp.Sending()); done != q.published {

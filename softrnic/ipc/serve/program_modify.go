@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -67,6 +68,7 @@ func (p programQueues) modifyQP(o *programQPObject, a uverbs.ModifyQPArgs) (resu
 	err := p.modifyTo(o, to, &a, draining)
 	if err != nil {
 		p.logRefusal(o, to, err)
+		verbsengine.Deny(o.qp, fmt.Errorf("modify QP from %v to %v: %w", verbs.QPState(state), verbs.QPState(to), err))
 	}
 	return result{}, err
 }

@@ -42,7 +42,7 @@ func (q *programQP) rung(now clock.Time, p *port, out *packetio.Batch) {
 		case errors.Is(err, verbs.ErrState) || errors.Is(err, verbs.ErrNoSpace) || isClosed(err):
 			return
 		default:
-			q.fail(now, out)
+			q.fail(now, err, out)
 			waiting--
 			most = 1 // one by one: otherwise each further refusal would make post decode the entries behind it again
 		}
@@ -73,11 +73,11 @@ func (q *programQP) post(now clock.Time, p *port, n int, out *packetio.Batch) (t
 }
 
 // fail handles the entry at head, which cannot be executed: like a driver, it moves the queue pair
-// to the error state and completes the entry with an error.
-func (q *programQP) fail(now clock.Time, out *packetio.Batch) {
+// to the error state and completes the entry with an error. why is the refusal.
+func (q *programQP) fail(now clock.Time, why error, out *packetio.Batch) {
 	id := binary.NativeEndian.Uint64(q.ring.Slot(q.head))
 	q.head++
-	q.qp.FailSend(now, id, out)
+	q.qp.FailSend(now, id, why, out)
 }
 
 // settle frees the send ring entries whose work requests are complete.

@@ -104,6 +104,9 @@ func (x queues) modifyQP(a proto.ModifyQP) (any, error) {
 	default:
 		err = &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: fmt.Sprintf("transition %.20q", string(a.To))}
 	}
+	if err != nil {
+		verbsengine.Deny(o.qp, err)
+	}
 	return nil, err
 }
 

@@ -129,11 +129,15 @@ type quotaError struct{ error }
 
 func (e quotaError) Unwrap() error { return e.error }
 
-// makes has the names of the commands that make or enlarge an object.
+// makes has the names of the commands whose refusals are recorded: those that make, change or end an
+// object. Refused changes of queue pairs are noted by the queue pair (see programQueues.modifyQP).
 var makes = map[uverbs.Op]string{
 	uverbs.AllocPD: "alloc PD", uverbs.RegMR: "reg MR", uverbs.AllocMW: "alloc MW", uverbs.CreateAH: "create AH",
 	uverbs.CreateCompChannel: "create completion channel", uverbs.CreateCQ: "create CQ", uverbs.ResizeCQ: "resize CQ",
 	uverbs.CreateQP: "create QP", uverbs.CreateSRQ: "create SRQ", uverbs.AttachMulticast: "attach multicast",
+	uverbs.DetachMulticast: "detach multicast", uverbs.ModifySRQ: "modify SRQ", uverbs.ModifyCQ: "modify CQ", uverbs.DeregMR: "dereg MR",
+	uverbs.DeallocPD: "dealloc PD", uverbs.DeallocMW: "dealloc MW", uverbs.DestroyCQ: "destroy CQ", uverbs.DestroyQP: "destroy QP",
+	uverbs.DestroySRQ: "destroy SRQ", uverbs.DestroyAH: "destroy AH",
 }
 
 // makesOfManager has the names of the commands of librdmacm that make an object.
