@@ -45,6 +45,7 @@ var generated = map[string]func(t *testing.T) string{
 	"fault-limits":     faultLimits,
 	"fault-rule":       faultRule,
 	"packages":         packagesTable,
+	"reasons":          reasonsTable,
 }
 
 // The generated parts of the documents are up to date.

@@ -199,6 +199,7 @@ var table = map[string]row{
 	"experiment/insim":      {level: 5, beside: []string{"clover", "clover/meta", "fusee", "sherman", "softrnic/memservice", "store", "store/kv", "store/kvcs", "store/kvcs/virtual", "store/nictable", "store/passive", "store/pdpm", "experiment/calibrate", "experiment", "experiment/chains"}, touches: simulation},
 	"topo/doctor":           {level: 5},
 	"topo/bundle":           {level: 5},
+	"topo/why":              {level: 5, beside: []string{"topo/hostd"}, touches: nothing},
 	"topo/top":              {level: 5},
 	"topo/top/live":         {level: 5, beside: []string{"store", "topo/hostd", "topo/top"}},
 	"sim/scenario":          {level: 5, beside: []string{"store", "clover", "store/kv", "store/passive", "clover/meta", "sherman", "sherman/audit", "fusee", "softrnic/memservice", "softrnic/perf", "store/bytekeys", "store/kvcs", "store/kvcs/virtual", "store/template"}, touches: simulation},

@@ -1,0 +1,468 @@
+// Package why tells in sentences why a queue pair failed or healed. It takes the listings of the two
+// hosts of a connection, and the last packets of the switch if it has kept them. It does no input or
+// output: Tell is a function of its View.
+package why
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/reason"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+)
+
+// Side is one end of a connection: a host and its queue pair.
+type Side struct {
+	Host string
+	// QP is nil if the host has no such queue pair, also not among those that have gone.
+	QP *hostd.QPObject
+	// Trouble is why the host could not be asked; "" if it has answered.
+	Trouble string
+}
+
+// Packet is a packet that the switch has dropped or changed.
+type Packet struct {
+	At      time.Time
+	PSN     uint32
+	Opcode  string
+	DestQPN uint32
+	// Link is the switch's interface; Comment is what the switch did, such as the name of a fault.
+	Link, Comment string
+}
+
+// View is what is known about a queue pair and its peer.
+type View struct {
+	Own, Peer Side
+	// Packets are those of the connection, in either direction, that the switch has kept with a
+	// comment, oldest first.
+	Packets []Packet
+	// Faults are the fault rules on the links of both hosts that have hit packets.
+	Faults []Fault
+}
+
+// Fault is a fault rule that has hit packets.
+type Fault struct {
+	Text string // as `rdmalab faults` prints it, with the name
+	Hits uint64
+}
+
+// Event is one line of a story.
+type Event struct {
+	At   time.Time `json:"at"`
+	Host string    `json:"host"`
+	Text string    `json:"text"`
+
+	rank int // orders events of one time: what causes others comes first
+}
+
+// Story is the answer.
+type Story struct {
+	// Title names the queue pair, its owner, its peer and its state.
+	Title string `json:"title"`
+	// Events are in the order of time.
+	Events []Event `json:"events"`
+	// Because has the sentences of the answer.
+	Because []string `json:"because"`
+	// Look has commands and settings to look at.
+	Look []string `json:"look,omitempty"`
+}
+
+// Tell tells the story of a queue pair.
+func Tell(v View) Story {
+	s := Story{Title: title(&v), Events: timeline(&v), Because: []string{}}
+	add := func(look, format string, args ...any) {
+		s.Because = append(s.Because, fmt.Sprintf(format, args...))
+		if look != "" {
+			s.Look = append(s.Look, look)
+		}
+	}
+	told := failure(&v, add)
+	if heal := newest(v.Own.QP, "healed"); heal != nil {
+		healed(&v, heal, add)
+		told = true
+	}
+	if again := newest(v.Own.QP, "sent again"); again != nil && !told {
+		add("", "Not settled yet: %s.", again.Text)
+		silent(&v, again, add)
+		told = true
+	}
+	if !told {
+		asResponder(&v, add)
+	}
+	if len(s.Because) == 0 {
+		s.Because = []string{fmt.Sprintf("Nothing went wrong: queue pair %#x of %s has sent nothing again, has refused nothing, and no work request has failed.", v.Own.QP.QPN, v.Own.Host)}
+	}
+	if t := total(&v.Own.QP.Totals); t != "" {
+		s.Because = append(s.Because, t)
+	}
+	return s
+}
+
+func title(v *View) string {
+	q := v.Own.QP
+	peer := ""
+	if q.PeerQPN != 0 {
+		peer = fmt.Sprintf(", connected to queue pair %#x of %s", q.PeerQPN, v.Peer.Host)
+	}
+	state := "now in " + q.State
+	if q.Gone {
+		state = "gone, last in " + q.State
+	}
+	return fmt.Sprintf("%s: queue pair %#x (%s, of %v)%s; %s", v.Own.Host, q.QPN, q.Type, q.Owner, peer, state)
+}
+
+// timeline merges what both sides have noted and what the switch has kept.
+func timeline(v *View) (out []Event) {
+	for _, side := range []Side{v.Own, v.Peer} {
+		if side.QP == nil {
+			continue
+		}
+		for i := range side.QP.Notes {
+			n := &side.QP.Notes[i]
+			if n.Kind == "failed" && n.Work != nil && !n.Since.IsZero() {
+				out = append(out, Event{n.Since, side.Host, "posts " + work(n.Work), 0})
+			}
+			rank := 3
+			switch n.Kind {
+			case "missed", "refused", "not ready", "repeated", "dropped": // the answer to them comes later
+				rank = 2
+			}
+			out = append(out, Event{n.At, side.Host, n.Text, rank})
+		}
+	}
+	for _, p := range v.Packets {
+		out = append(out, Event{p.At, "switch", fmt.Sprintf("%s with PSN %d on %s: %s", p.Opcode, p.PSN, p.Link, p.Comment), 1})
+	}
+	slices.SortStableFunc(out, func(a, b Event) int { return cmp.Or(a.At.Compare(b.At), a.rank-b.rank) })
+	return out
+}
+
+// work describes a work request: what it moves, and where to.
+func work(w *hostd.WorkStatus) string {
+	s := fmt.Sprintf("%s %d (wr_id %#x): %d bytes", w.Op, w.Number, w.ID, w.Length)
+	if w.RKey != 0 {
+		s += fmt.Sprintf(" at %#x with R_Key %#x", w.Addr, w.RKey)
+	}
+	return s
+}
+
+func newest(q *hostd.QPObject, kind string) *hostd.NoteStatus {
+	if q == nil {
+		return nil
+	}
+	for i := len(q.Notes) - 1; i >= 0; i-- {
+		if q.Notes[i].Kind == kind {
+			return &q.Notes[i]
+		}
+	}
+	return nil
+}
+
+// find returns the newest note of the peer of this kind that covers a PSN.
+func find(q *hostd.QPObject, kind string, psn uint32) *hostd.NoteStatus {
+	if q == nil {
+		return nil
+	}
+	for i := len(q.Notes) - 1; i >= 0; i-- {
+		if n := &q.Notes[i]; n.Kind == kind && between(psn, n.First, n.Last) {
+			return n
+		}
+	}
+	return nil
+}
+
+// between reports whether first <= psn <= last, among numbers of 24 bits that wrap.
+func between(psn, first, last uint32) bool { return diff(psn, first) >= 0 && diff(last, psn) >= 0 }
+
+// diff returns a-b as a signed number of 24 bits.
+func diff(a, b uint32) int32 { return int32((a-b)<<8) >> 8 }
+
+// adder adds a sentence to the answer, and what to look at.
+type adder func(look, format string, args ...any)
+
+// failure tells why the queue pair has failed. It returns false if it has not.
+func failure(v *View, add adder) bool {
+	end := v.Own.QP.LastError
+	if end == nil {
+		return false
+	}
+	switch end.Kind {
+	case "failed":
+		failedWork(v, end, add)
+	case "refused":
+		add(lookOf(end, v.Peer.Host), "%s refused %s with PSN %d of %s, because %s.", v.Own.Host, end.Opcode, end.First, v.Peer.Host, end.Because)
+		if end.Answer != "" {
+			add("", "It answered with %s, and %s completes its work request with an error: `rdmalab why %s %#x`.", end.Answer, v.Peer.Host, v.Peer.Host, v.Own.QP.PeerQPN)
+		}
+	case "denied":
+		add("", "%s refused a verb: %s.", v.Own.Host, end.Because)
+	default:
+		add(lookOf(end, v.Peer.Host), "Queue pair %#x of %s went to ERROR, because %s.", v.Own.QP.QPN, v.Own.Host, end.Because)
+		peerEnd(v, add)
+	}
+	return true
+}
+
+// failedWork tells why a work request has failed: the peer's reason if the peer has refused it, what
+// became of the requests and answers if none came, else the requester's own.
+func failedWork(v *View, end *hostd.NoteStatus, add adder) {
+	name := "A work request"
+	if end.Work != nil && end.Work.Number != 0 {
+		name = work(end.Work)
+	}
+	took := ""
+	if !end.Since.IsZero() && end.At.After(end.Since) {
+		took = fmt.Sprintf(" %v after its post", short(end.At.Sub(end.Since)))
+	}
+	refused := find(v.Peer.QP, "refused", end.First)
+	code := reason.Code(end.Code)
+	switch {
+	case refused != nil && code >= reason.PeerInvalid && code <= reason.PeerUnknown:
+		add(lookOf(refused, v.Peer.Host), "%s failed%s: %s, because %s.", name, took, end.Status, refused.Because)
+		add("", "%s says so: it refused %s with PSN %d by %s.", v.Peer.Host, refused.Opcode, refused.First, refused.Answer)
+	default:
+		add(lookOf(end, v.Peer.Host), "%s failed%s: %s, because %s.", name, took, end.Status, end.Because)
+	}
+	if code >= reason.Timeout && code <= reason.NotReady {
+		again := fmt.Sprintf("PSN %d", end.First)
+		if end.Last != end.First {
+			again = fmt.Sprintf("PSNs %d to %d", end.First, end.Last)
+		}
+		add("", "It waited for %s (PSN %d) and sent %s again %s.", orPacket(end.Packet), end.First, again, times(uint32(end.Tries)))
+	}
+	switch code {
+	case reason.Timeout:
+		silent(v, end, add)
+	case reason.SequenceNak, reason.ImpliedNak:
+		dropped(v, end, add)
+	}
+	if code != reason.Timeout || v.Peer.Trouble != "" {
+		peerTrouble(v, add)
+	}
+	add("", "The completion has vendor_err %#x; work requests behind it are flushed with %#x.", end.Code, uint32(reason.AfterFailure))
+}
+
+// silent tells why no answer came.
+func silent(v *View, end *hostd.NoteStatus, add adder) {
+	p := v.Peer
+	switch {
+	case p.Trouble != "":
+		return
+	case p.QP == nil:
+		add(fmt.Sprintf("`rdmalab qps %s`", p.Host), "%s has no queue pair %#x: it drops requests for it, without an answer.", p.Host, v.Own.QP.PeerQPN)
+	case p.QP.Gone:
+		add("", "Queue pair %#x of %s is gone (of %v): %s drops requests for it, without an answer.", p.QP.QPN, p.Host, p.QP.Owner, p.Host)
+		peerEnd(v, add)
+	case p.QP.State != "RTR" && p.QP.State != "RTS" && p.QP.State != "SQD":
+		add("", "Queue pair %#x of %s is in %s: it drops requests, without an answer.", p.QP.QPN, p.Host, p.QP.State)
+		peerEnd(v, add)
+	case diff(p.QP.RecvPSN, end.First) > 0:
+		add("", "%s has executed the requests up to PSN %d: its answers were lost on the way to %s.", p.Host, (p.QP.RecvPSN-1)&0xffffff, v.Own.Host)
+	default:
+		add("", "%s still expects PSN %d: the requests were lost on the way from %s.", p.Host, p.QP.RecvPSN, v.Own.Host)
+	}
+	dropped(v, end, add)
+}
+
+// peerEnd tells why the peer's queue pair has failed, if it has.
+func peerEnd(v *View, add adder) {
+	q := v.Peer.QP
+	if q == nil {
+		return
+	}
+	end := q.LastError
+	if end == nil {
+		end = newest(q, "ended")
+	}
+	if end != nil {
+		add(lookOf(end, v.Own.Host), "%s says: %s.", v.Peer.Host, end.Text)
+	}
+}
+
+// peerTrouble tells what could not be asked.
+func peerTrouble(v *View, add adder) {
+	switch {
+	case v.Peer.Trouble != "":
+		add("", "%s could not be asked: %s.", v.Peer.Host, v.Peer.Trouble)
+	case v.Peer.QP == nil && v.Own.QP.PeerQPN != 0:
+		add("", "%s remembers no queue pair %#x, so its side of the story is missing.", v.Peer.Host, v.Own.QP.PeerQPN)
+	}
+}
+
+// healed tells what was lost, who noticed it, and what was sent again.
+func healed(v *View, heal *hostd.NoteStatus, add adder) {
+	first := retryOf(v.Own.QP, heal)
+	if first == nil {
+		add("", "%s was sent again and is acknowledged; the notes of its loss are replaced by newer ones.", upper(orPacket(heal.Packet)))
+		return
+	}
+	own, peer := v.Own.Host, v.Peer.Host
+	code := reason.Code(first.Code)
+	packet := fmt.Sprintf("%s (PSN %d)", orPacket(heal.Packet), heal.First)
+	switch code {
+	case reason.SequenceNak:
+		missed := find(v.Peer.QP, "missed", first.First)
+		was := "was"
+		if missed != nil && missed.Last != missed.First {
+			packet, was = fmt.Sprintf("PSNs %d to %d", missed.First, missed.Last), "were"
+		}
+		add("", "%s %s lost on the way from %s to %s.", upper(packet), was, own, peer)
+		if missed != nil {
+			add("", "%s noticed it when %s with PSN %d arrived, and asked for PSN %d by a sequence NAK.", peer, missed.Opcode, (missed.Last+1)&0xffffff, missed.First)
+		} else {
+			add("", "%s noticed it by a later packet, and asked for PSN %d by a sequence NAK.", peer, first.First)
+		}
+	case reason.ImpliedNak:
+		add("", "%s was lost on the way from %s to %s: a later response arrived before it, which is an implied NAK.", upper(packet), peer, own)
+	case reason.NotReady:
+		add(lookOf(first, peer), "Nothing was lost: %s had no receive posted for %s, and answered with RNR NAKs.", peer, packet)
+	default:
+		add("", "No answer to %s came within the ACK timeout of %v.", packet, short(first.Wait))
+		repeated := find(v.Peer.QP, "repeated", first.First)
+		switch {
+		case repeated != nil && diff(repeated.Last, first.Last) >= 0:
+			add("", "%s had executed it already (PSNs up to %d arrived twice): its answer was lost on the way to %s.", peer, repeated.Last, own)
+		case repeated != nil:
+			next := (repeated.Last + 1) & 0xffffff
+			add("", "%s had executed what came before PSN %d: %s was lost on the way from %s, and behind it came nothing by which %s could notice the loss.",
+				peer, next, packetOf(heal.Work, next), own, peer)
+		case v.Peer.QP != nil:
+			add("", "%s had received nothing from PSN %d on: %s was lost on the way from %s.", peer, first.First, packet, own)
+		default:
+			peerTrouble(v, add)
+		}
+	}
+	again := "PSN " + fmt.Sprint(first.First)
+	if first.Last != first.First {
+		again = fmt.Sprintf("PSNs %d to %d", first.First, first.Last)
+	}
+	add("", "%s sent %s again (%s, %s), and %v after the first retry PSN %d was acknowledged: healed.", own, again, plural(heal.Packets, "packet", "packets"),
+		plural(heal.Times, "retry", "retries"), short(heal.At.Sub(heal.Since)), heal.First)
+	dropped(v, first, add)
+}
+
+// retryOf returns the first retry of the case that ends with heal.
+func retryOf(q *hostd.QPObject, heal *hostd.NoteStatus) *hostd.NoteStatus {
+	for i := range q.Notes {
+		if n := &q.Notes[i]; n.Kind == "sent again" && n.First == heal.First && !n.At.Before(heal.Since) && !n.At.After(heal.At) {
+			return n
+		}
+	}
+	return nil
+}
+
+// dropped tells what the switch did with the packets that a note is about.
+func dropped(v *View, n *hostd.NoteStatus, add adder) {
+	for _, p := range v.Packets {
+		if between(p.PSN, n.First, n.Last) {
+			add("`rdmalab faults`", "The switch says where: %s with PSN %d on %s, %s.", p.Opcode, p.PSN, p.Link, p.Comment)
+			return
+		}
+	}
+	if reason.Code(n.Code) == reason.NotReady {
+		return
+	}
+	for _, f := range v.Faults {
+		add("`rdmalab faults`", "A fault is, or was, on this way, and has hit %s: %s.", plural(f.Hits, "packet", "packets"), f.Text)
+	}
+	if len(v.Faults) == 0 {
+		add("drops in `rdmalab counters switch`", "No fault rule on this way has hit a packet.")
+	}
+}
+
+// packetOf names a packet by its place in a work request.
+func packetOf(w *hostd.WorkStatus, psn uint32) string {
+	if w == nil || w.Packets == 0 || diff(psn, w.PSN) < 0 || uint32(diff(psn, w.PSN)) >= w.Packets {
+		return fmt.Sprintf("PSN %d", psn)
+	}
+	return fmt.Sprintf("packet %d of %d of %s %d (PSN %d)", diff(psn, w.PSN)+1, w.Packets, w.Op, w.Number, psn)
+}
+
+// asResponder tells what the queue pair did with requests of its peer that were lost or came twice.
+func asResponder(v *View, add adder) {
+	q := v.Own.QP
+	for _, kind := range []string{"missed", "repeated", "not ready", "dropped"} {
+		if n := newest(q, kind); n != nil {
+			add("", "As responder, %s notes: %s.", v.Own.Host, n.Text)
+		}
+	}
+	if len(q.Notes) > 0 && q.PeerQPN != 0 {
+		add("", "The requester's side has the rest: `rdmalab why %s %#x`.", v.Peer.Host, q.PeerQPN)
+	}
+}
+
+// lookOf returns what to look at for a note, with the peer's name.
+func lookOf(n *hostd.NoteStatus, peer string) string {
+	r, ok := reason.Code(n.Code).Row()
+	if !ok {
+		return ""
+	}
+	return strings.ReplaceAll(r.Look, "PEER", peer)
+}
+
+func total(t *reason.Totals) string {
+	var parts []string
+	for _, x := range []struct {
+		n         uint64
+		one, many string
+	}{
+		{t.Timeouts, "timeout", "timeouts"},
+		{t.SequenceNaks, "sequence NAK", "sequence NAKs"},
+		{t.ImpliedNaks, "implied NAK", "implied NAKs"},
+		{t.RNRNaks, "RNR NAK", "RNR NAKs"},
+		{t.Healed, "time healed", "times healed"},
+	} {
+		if x.n > 0 {
+			parts = append(parts, plural(x.n, x.one, x.many))
+		}
+	}
+	if t.Healed < 2 && t.Timeouts+t.SequenceNaks+t.ImpliedNaks+t.RNRNaks < 2 {
+		return ""
+	}
+	return "In total since the queue pair was made: " + strings.Join(parts, ", ") + "."
+}
+
+func plural[N uint32 | uint64](n N, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+func times(n uint32) string {
+	switch n {
+	case 0:
+		return "not once"
+	case 1:
+		return "once"
+	}
+	return fmt.Sprintf("%d times", n)
+}
+
+func orPacket(s string) string {
+	if s == "" {
+		return "the packet"
+	}
+	return s
+}
+
+func upper(s string) string {
+	if s == "" {
+		return s
+	}
+	return strings.ToUpper(s[:1]) + s[1:]
+}
+
+// short rounds a duration to what people read.
+func short(d time.Duration) time.Duration {
+	switch {
+	case d >= time.Second:
+		return d.Round(10 * time.Millisecond)
+	case d >= time.Millisecond:
+		return d.Round(10 * time.Microsecond)
+	}
+	return d.Round(100 * time.Nanosecond)
+}
