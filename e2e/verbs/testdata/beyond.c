@@ -1,5 +1,6 @@
 // A WRITE that goes beyond the region of its peer, between two queue pairs of this process. It prints
-// the number of the queue pair that posts it, and each completion with its status and vendor_err.
+// the number of the queue pair that posts it, and each completion with its status and vendor_err. Then
+// it asks for a transition that does not exist, and prints the errno.
 #include "pair.h"
 
 enum { SIZE = 4096 };
@@ -34,5 +35,8 @@ int main(void)
 		struct ibv_wc wc = next(cq);
 		printf("wr_id %lu status %d vendor_err %#x\n", (unsigned long)wc.wr_id, wc.status, wc.vendor_err);
 	}
+	struct ibv_qp *c = make(cq);
+	struct ibv_qp_attr rts = { .qp_state = IBV_QPS_RTS };
+	printf("qpn %#x errno %d\n", c->qp_num, ibv_modify_qp(c, &rts, IBV_QP_STATE));
 	return 0;
 }
