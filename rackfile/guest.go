@@ -2,6 +2,7 @@ package rackfile
 
 import (
 	"fmt"
+	"net/netip"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -16,15 +17,12 @@ func (r *Rack) NewGuest(name, port string, n int) (Host, error) {
 	if err := CheckHostName(name); err != nil {
 		return Host{}, err
 	}
-	k := switchIndex + 1 + len(r.Hosts) + n
-	if size := hostBits(r.Subnet); size < 31 && k+1 >= 1<<size {
-		return Host{}, fmt.Errorf("subnet %v has no address left for guest %s; use a shorter prefix in the rack file", r.Subnet, name)
-	}
-	if size := hostBits(r.Subnet6); size < 31 && k >= 1<<size {
-		return Host{}, fmt.Errorf("subnet6 %v has no address left for guest %s; use a shorter prefix in the rack file", r.Subnet6, name)
+	v4, v6, mac, err := r.Numbered(len(r.Hosts) + n)
+	if err != nil {
+		return Host{}, fmt.Errorf("%s: %w", name, err)
 	}
 	return Host{
-		Name: name, Role: Guest, Port: port, IPv4: nth(r.Subnet, k), IPv6: nth(r.Subnet6, k), MAC: macOf(r.Seed, k),
+		Name: name, Role: Guest, Port: port, IPv4: v4, IPv6: v6, MAC: mac,
 		Spin: defaultSpin, CPU: NoCPU,
 	}, nil
 }
@@ -32,3 +30,16 @@ func (r *Rack) NewGuest(name, port string, n int) (Host, error) {
 // IsStation reports whether m can be the MAC address of a host: it is neither zero nor a group
 // address.
 func IsStation(m wire.MAC) bool { return m != (wire.MAC{}) && !m.IsMulticast() }
+
+// Numbered returns the addresses of host number n, counted from 0, of the rack's subnets. The error
+// says that the subnets have no such host.
+func (r *Rack) Numbered(n int) (v4, v6 netip.Addr, mac wire.MAC, err error) {
+	k := switchIndex + 1 + n
+	if size := hostBits(r.Subnet); size < 31 && k+1 >= 1<<size {
+		return v4, v6, mac, fmt.Errorf("subnet %v has no address left; use a shorter prefix in the rack file", r.Subnet)
+	}
+	if size := hostBits(r.Subnet6); size < 31 && k >= 1<<size {
+		return v4, v6, mac, fmt.Errorf("subnet6 %v has no address left; use a shorter prefix in the rack file", r.Subnet6)
+	}
+	return nth(r.Subnet, k), nth(r.Subnet6, k), macOf(r.Seed, k), nil
+}

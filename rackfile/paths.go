@@ -90,6 +90,10 @@ func (p Paths) Hosts() string { return filepath.Join(p.Dir, "hosts") }
 // Crashed returns the file that exists if a command has crashed the node.
 func (p Paths) Crashed(node string) string { return filepath.Join(p.Dir, "crashed", node) }
 
+// Unfinished returns the file that exists while a host is being added to the rack, or removed from
+// it. It stays if the program that does that fails or is killed.
+func (p Paths) Unfinished(node string) string { return filepath.Join(p.Dir, "unfinished", node) }
+
 // Guests returns the folder that has a file for each guest (see package guests).
 func (p Paths) Guests() string { return filepath.Join(p.Dir, "guests") }
 

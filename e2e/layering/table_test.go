@@ -123,6 +123,7 @@ var table = map[string]row{
 	"onerma/executor":                 {level: 3},
 	"sim/simnet":                      {level: 3},
 	"topo/racks":                      {level: 3},
+	"topo/rackplan":                   {level: 3},
 	"experiment/costs":                {level: 3},
 
 	// L4: edges (goroutines, sockets, privileges).

@@ -109,6 +109,9 @@ type Config struct {
 	// to the newest node of their key); 0 means 65536. It does not steer requests for nodes that it
 	// has forgotten.
 	Nodes int
+	// Where is how the program sees the hosts; nil means those of the rack, at the ports of their
+	// places. The program reads it when it handles packets.
+	Where *Where
 	// Connections is how many connections the switch tracks; 0 means the default of conntrack.
 	Connections int
 }
@@ -183,6 +186,9 @@ func swordBox(s *rackfile.Rack, cfg Config) (pipeline.Program, error) {
 	if cfg.Rand == nil {
 		return nil, errors.New("the program swordbox needs a source of random numbers")
 	}
+	if cfg.Where == nil {
+		cfg.Where = &Where{Rack: s}
+	}
 	set, ok, err := swordbox.StoredRules(cfg.Journal)
 	if err == nil && !ok {
 		set, err = rules.NewSet(s.Switch.Rules)
@@ -191,7 +197,7 @@ func swordBox(s *rackfile.Rack, cfg Config) (pipeline.Program, error) {
 		return nil, err
 	}
 	d, err := switchconn.New(switchconn.Config{
-		MAC: s.Switch.MAC, IPv4: s.Switch.IPv4, IPv6: s.Switch.IPv6, Resolve: s.Neighbour, LinkMTU: s.LinkMTU,
+		MAC: s.Switch.MAC, IPv4: s.Switch.IPv4, IPv6: s.Switch.IPv6, Resolve: cfg.Where.neighbour, LinkMTU: s.LinkMTU,
 		Rand: cfg.Rand, Journal: cfg.Journal,
 	})
 	if err != nil {
@@ -204,30 +210,16 @@ func swordBox(s *rackfile.Rack, cfg Config) (pipeline.Program, error) {
 	own := swordbox.NewOwn(d, cfg.Journal)
 	env := handler.Env{
 		Moving: own.Moving, Answered: own.Answered, Failed: own.Failed, Silence: cfg.Silence, Hold: cfg.Hold, Nodes: cfg.Nodes,
-		Port: portsOf(s), MAC: s.Neighbour, Late: ok || cfg.Late, Behind: cfg.Journal.SetBehind, FormerlyBehind: cfg.Journal.FormerlyBehind,
+		Port: cfg.Where.portOf, MAC: cfg.Where.neighbour, Late: ok || cfg.Late, Behind: cfg.Journal.SetBehind, FormerlyBehind: cfg.Journal.FormerlyBehind,
 	}
 	all := make([]handler.Handler, len(handlers))
 	for i, k := range handlers {
 		all[i] = k.New(&env)
 	}
 	p := swordbox.New(swordbox.Config{Rules: set, Own: own, Track: track, Handlers: all})
-	for port, h := range s.Hosts {
-		for _, a := range []netip.Addr{h.IPv4, h.IPv6} {
-			if a.IsValid() {
-				p.Connections().Bind(a, port)
-			}
-		}
-	}
+	cfg.Where.bind(p)
 	if !ok {
 		err = p.SetRules(set) // stored rules tell the next incarnation that there was a former one
 	}
 	return p, err
-}
-
-// portsOf returns a function that maps the address of a host to its port; -1 means that no host has
-// the address.
-func portsOf(s *rackfile.Rack) func(netip.Addr) int {
-	return func(a netip.Addr) int {
-		return slices.IndexFunc(s.Hosts, func(h rackfile.Host) bool { return a.IsValid() && (a == h.IPv4 || a == h.IPv6) })
-	}
 }

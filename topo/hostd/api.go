@@ -20,6 +20,7 @@ import (
 const (
 	PathStatus   = "/status"    // GET: Status
 	PathCounters = "/counters"  // GET: Counters
+	PathRack     = "/rack"      // POST: Status. The host reads the rack's description again.
 	PathNIC      = "/nic"       // POST NICRequest: Status
 	PathNICFault = "/nic/fault" // POST NICFault: NICFaultResult
 	PathCrashApp = "/app/crash" // POST: Status

@@ -11,6 +11,7 @@ import (
 	"net/netip"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -78,8 +79,8 @@ type nics struct {
 type Host struct {
 	cfg   Config
 	log   *slog.Logger
-	rack  *rackfile.Rack
-	self  *rackfile.Host
+	rack  atomic.Pointer[rackfile.Rack] // the description, with guests; a reload replaces it
+	self  *rackfile.Host                // as it was at the start; of a reload, only its quota counts
 	index int
 	other neighbours // resolves guests, which are not in the rack's description
 
@@ -160,21 +161,39 @@ func (h *Host) readSpec() error {
 	paths := rackfile.Paths{Dir: h.cfg.Dir}
 	path := paths.Spec()
 	h.other.paths, h.other.log = paths, h.log
-	var err error
-	if h.rack, err = guests.Load(paths); err != nil {
+	rack, err := guests.Load(paths)
+	if err != nil {
 		return fmt.Errorf("rack description: %w", err)
 	}
 	var ok bool
-	if h.self, h.index, ok = h.rack.Host(h.cfg.Name); !ok {
-		return fmt.Errorf("%s has no host of this name; it has %v", path, h.rack.HostNames())
+	if h.self, h.index, ok = rack.Host(h.cfg.Name); !ok {
+		return fmt.Errorf("%s has no host of this name; it has %v", path, rack.HostNames())
 	}
+	h.rack.Store(rack)
+	return nil
+}
+
+// reload reads the rack's description again: the addresses of other hosts, and the quota of this one.
+// Programs that are attached keep the quota of the time when they attached.
+func (h *Host) reload() error {
+	rack, err := guests.Load(rackfile.Paths{Dir: h.cfg.Dir})
+	if err != nil {
+		return fmt.Errorf("rack description: %w", err)
+	}
+	self, _, ok := rack.Host(h.cfg.Name)
+	if !ok {
+		return fmt.Errorf("the rack's description has no host %s any more", h.cfg.Name)
+	}
+	h.rack.Store(rack)
+	h.ipc.SetLimits(limitsOf(self.Quota))
+	h.log.Info("the rack's description was read again", "hosts", len(rack.Hosts))
 	return nil
 }
 
 // openPort opens the interface of the NIC, and a waiter for its frames.
 func (h *Host) openPort(self *rackfile.Host) (port, packetio.Waiter, error) {
 	cfg := afpacket.Config{Ifname: h.cfg.Ifname, Mode: afpacket.Host, Merge: self.GSO}
-	if h.rack.OneRMA != nil {
+	if h.rack.Load().OneRMA != nil {
 		cfg.Also = onerma.UDPPort
 	}
 	p, err := afpacket.Open(cfg)
@@ -198,7 +217,7 @@ func (h *Host) openNIC() error {
 	case h.self.Role == rackfile.Guest:
 	case h.cfg.Fabric != nil:
 		open = func(*rackfile.Host) (port, packetio.Waiter, error) { return openDirect(&h.cfg) }
-	case h.rack.Cable == rackfile.CableMemory:
+	case h.rack.Load().Cable == rackfile.CableMemory:
 		open = h.openMemory
 	}
 	if h.cfg.open != nil {
@@ -224,14 +243,14 @@ func (h *Host) openNIC() error {
 	}
 	gids = append(gids, verbs.LinkLocalGID(mac))
 	spin := cmp.Or(h.self.Spin, -1) // no spinning by default; 0 would select the device's default
-	second, err := h.makeOneRMA(mac, min(info.MTU, h.rack.LinkMTU))
+	second, err := h.makeOneRMA(mac, min(info.MTU, h.rack.Load().LinkMTU))
 	if err != nil {
 		return errors.Join(err, waiter.Close(), link.Close())
 	}
 	h.dev, err = device.Open(device.Config{
 		Second: second,
 		Engine: engine.Config{
-			Name: h.self.Name, MAC: mac, LinkMTU: min(info.MTU, h.rack.LinkMTU), GIDs: gids,
+			Name: h.self.Name, MAC: mac, LinkMTU: min(info.MTU, h.rack.Load().LinkMTU), GIDs: gids,
 			// The seed is not derived from the rack's seed. After a restart a host must not use the
 			// QPNs and keys of its former incarnation, because peers may still use them.
 			Rand:    rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
@@ -240,14 +259,14 @@ func (h *Host) openNIC() error {
 			TOS:     h.self.TOS,
 			Limits:  engine.Limits{DeviceMemory: deviceMemory},
 		},
-		Port: link, Waiter: waiter, Spin: spin, Seed: h.rack.Seed + uint64(h.index),
+		Port: link, Waiter: waiter, Spin: spin, Seed: h.rack.Load().Seed + uint64(h.index),
 	})
 	if err != nil {
 		return errors.Join(err, waiter.Close(), link.Close())
 	}
 	h.port = link
 	h.shown = &livePort{
-		log: h.log, netns: h.cfg.Netns, ifname: h.cfg.Ifname, real: h.cfg.open == nil, link: link, dev: h.dev, most: h.rack.LinkMTU,
+		log: h.log, netns: h.cfg.Netns, ifname: h.cfg.Ifname, real: h.cfg.open == nil, link: link, dev: h.dev, most: h.rack.Load().LinkMTU,
 		files: sysfs{dir: rackfile.Paths{Dir: h.cfg.Dir}.VerbsTree(h.self.Name)},
 	}
 	var has nl.Port
@@ -272,13 +291,13 @@ func (h *Host) listen() (err error) {
 }
 
 func (h *Host) rawHost() raw.Host {
-	return raw.Host{Name: h.self.Name, Ifname: h.cfg.Ifname, MAC: h.self.MAC, Spin: h.self.Spin, LinkMTU: h.rack.LinkMTU, Inside: h.cfg.inside}
+	return raw.Host{Name: h.self.Name, Ifname: h.cfg.Ifname, MAC: h.self.MAC, Spin: h.self.Spin, LinkMTU: h.rack.Load().LinkMTU, Inside: h.cfg.inside}
 }
 
 // connections opens the connection manager that the rack's description names: by datagrams, or by
 // TCP.
 func (h *Host) connections() (serve.Manager, error) {
-	if h.rack.Connect == rackfile.ConnectTCP {
+	if h.rack.Load().Connect == rackfile.ConnectTCP {
 		return h.listenTCP()
 	}
 	m, err := rdmacm.NewCM(rdmacm.CMConfig{Context: h.base})
@@ -314,7 +333,7 @@ func (h *Host) listenTCP() (serve.Manager, error) {
 // description, and those of guests in their files, so connecting a queue pair needs no ARP. Other
 // addresses are looked up in the kernel's neighbour table.
 func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
-	if mac, ok := h.rack.Neighbour(a); ok {
+	if mac, ok := h.rack.Load().Neighbour(a); ok {
 		return mac, true
 	}
 	if mac, ok := h.other.find(a); ok {
@@ -326,7 +345,7 @@ func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
 
 // address returns an IP address; `to` is the name of a host, or the text of an address.
 func (h *Host) address(to string) (netip.Addr, error) {
-	a, err := h.rack.Address(to)
+	a, err := h.rack.Load().Address(to)
 	if err != nil {
 		err = control.Errorf(http.StatusNotFound, "%v", err)
 	}

@@ -60,7 +60,7 @@ func (h *Host) setTear(t Tear) error {
 	case t.Pause < 0 || t.For < 0:
 		return control.Errorf(http.StatusBadRequest, "pause %v, for %v: cannot be negative", t.Pause, t.For)
 	}
-	t.Seed = cmp.Or(t.Seed, h.rack.Seed)
+	t.Seed = cmp.Or(t.Seed, h.rack.Load().Seed)
 	t.Pause = cmp.Or(t.Pause, defaultTearPause)
 	h.stopTear()
 	h.mu.Lock()
@@ -111,7 +111,7 @@ func (h *Host) applyTear() {
 
 // installTears installs the torn copies that the rack file declares for this host.
 func (h *Host) installTears() {
-	for _, r := range h.rack.Faults {
+	for _, r := range h.rack.Load().Faults {
 		if r.Kind != fault.Tear || r.Link != h.self.Name {
 			continue
 		}

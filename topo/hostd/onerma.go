@@ -21,7 +21,7 @@ import (
 
 // makeOneRMA makes the 1RMA NIC, which is down. It returns nil if the rack has none.
 func (h *Host) makeOneRMA(mac wire.MAC, mtu int) (second device.Second, err error) {
-	o := h.rack.OneRMA
+	o := h.rack.Load().OneRMA
 	if o == nil {
 		return nil, nil //nolint:nilnil // there is no NIC, and that is no error
 	}

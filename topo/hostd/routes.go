@@ -39,6 +39,7 @@ func (h *Host) routes() *control.Mux {
 		return nil
 	})
 	change(PathStartApp, h.app.start)
+	change(PathRack, h.reload)
 	change(PathHangApp, h.app.beginHang)
 	change(PathResumeApp, h.app.resume)
 	control.Handle(m, "GET "+PathTear, func(*http.Request, none) (Tear, error) { return h.tearing(), nil })
@@ -84,7 +85,7 @@ func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) e
 			res, err = h.measureOneRMA(ctx, to, cfg, tell)
 			return err
 		}
-		if p, ok := h.rack.ByAddr(to); ok && p.Memory > 0 && cfg.Service == "" && cfg.OneSided() {
+		if p, ok := h.rack.Load().ByAddr(to); ok && p.Memory > 0 && cfg.Service == "" && cfg.OneSided() {
 			cfg.Service = memservice.Service // a service that survives a crash of the peer's application
 		}
 		cfg.Counters = h.dev.Counters
@@ -106,7 +107,7 @@ func (h *Host) runPerf(r *http.Request, cfg perf.Config, send func(perf.Event) e
 
 func (h *Host) verify(r *http.Request, in VerifyRequest, send func(VerifyItem) error) error {
 	if len(in.To) == 0 {
-		for _, p := range h.rack.ByRole(rackfile.Memory) {
+		for _, p := range h.rack.Load().ByRole(rackfile.Memory) {
 			if p.Name != h.self.Name {
 				in.To = append(in.To, p.Name)
 			}

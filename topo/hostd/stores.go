@@ -95,7 +95,7 @@ func (s storeHost) Name() string { return s.h.self.Name }
 
 func (s storeHost) Address(name string) (netip.Addr, error) { return s.h.address(name) }
 
-func (s storeHost) NameOf(addr string) string { return s.h.rack.NameOf(addr) }
+func (s storeHost) NameOf(addr string) string { return s.h.rack.Load().NameOf(addr) }
 
 func (s storeHost) Manager() rdmacm.Manager { return s.app.conn }
 

@@ -34,7 +34,7 @@ func (h *Host) serveVerbs() (err error) {
 	}
 	h.ipc, err = serve.Listen(serve.Config{
 		Path: paths.Verbs(h.self.Name), Group: group, Open: h.dev.Context, Manager: h.connectionsOf,
-		Limits: limitsOf(h.self.Quota), Lenient: h.self.Lenient, Spin: spin, Seed: h.rack.Seed + uint64(h.index)<<32, Log: h.log,
+		Limits: limitsOf(h.self.Quota), Lenient: h.self.Lenient, Spin: spin, Seed: h.rack.Load().Seed + uint64(h.index)<<32, Log: h.log,
 	})
 	return err
 }
@@ -53,7 +53,7 @@ func link(target, name string) error {
 // group returns the number of the group that may use the NIC; 0 means that there is none. It is the
 // group of the folder of sockets, because a container cannot look up the machine's group names.
 func (h *Host) group(paths rackfile.Paths) (int, error) {
-	if h.rack.Group == "" {
+	if h.rack.Load().Group == "" {
 		return 0, nil
 	}
 	var st unix.Stat_t
@@ -77,7 +77,7 @@ func limitsOf(q rackfile.Quota) serve.Limits {
 // connectionsOf returns the connection manager for a program. The rack's description names its
 // kind.
 func (h *Host) connectionsOf(ctx verbs.Context) (serve.Manager, error) {
-	if h.rack.Connect == rackfile.ConnectTCP {
+	if h.rack.Load().Connect == rackfile.ConnectTCP {
 		d, err := rdmacm.NewOOB(rdmacm.OOBConfig{Context: ctx})
 		if err != nil {
 			return nil, err

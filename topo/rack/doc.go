@@ -32,7 +32,7 @@ var (
 	// that it may have restarted processes (see Rack.Revived).
 	ErrAlreadyUp = errors.New("is up already")
 	// ErrDifferent is returned by Up if another rack of that name is up.
-	ErrDifferent = errors.New("is up from another rack file: run `rdmalab down` first, or choose another name")
+	ErrDifferent = errors.New("is up from another rack file: change it by `rdmalab apply -f` the file, run `rdmalab down` first, or choose another name")
 	// errKind is an ErrDifferent: a rack of that name is up whose hosts are of another kind, or are
 	// containers with other container.Settings.
 	errKind = fmt.Errorf("its hosts are of another kind, processes or containers, or plugged in another way; it %w", ErrDifferent)

@@ -107,7 +107,8 @@ func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 		if err != nil {
 			return g, fmt.Errorf("%w: %w", ErrGuest, err)
 		}
-		if slices.ContainsFunc(list, func(o guests.Guest) bool { return o.IPv4 == h.IPv4 }) {
+		_, host := gs.r.Spec.ByAddr(h.IPv4) // after an apply the hosts' addresses may have gaps
+		if host || slices.ContainsFunc(list, func(o guests.Guest) bool { return o.IPv4 == h.IPv4 }) {
 			continue
 		}
 		if rackfile.IsStation(q.MAC) {

@@ -1,7 +1,6 @@
 package rack
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/nl"
+	"github.com/rdmalab/rdmalab/topo/rackplan"
 )
 
 // stateSize are the mount options of a rack's tmpfs. Its size bounds logs and descriptions.
@@ -88,10 +88,6 @@ func (r builder) existing(ctx context.Context) error {
 	if _, err := os.Stat(r.Paths.Ready()); err != nil {
 		return nil
 	}
-	data, err := r.Spec.Encode()
-	if err != nil {
-		return err
-	}
 	old, err := os.ReadFile(r.Paths.Spec())
 	if err != nil {
 		return nil
@@ -124,10 +120,18 @@ func (r builder) existing(ctx context.Context) error {
 	switch {
 	case len(r.Lost) > 0:
 		return nil
-	case !bytes.Equal(old, data):
+	case !sameRack(was, r.Spec):
 		return ErrDifferent
 	}
+	r.Spec = was // an apply may have given its hosts other addresses than those of their places in the file
 	return ErrAlreadyUp
+}
+
+// sameRack reports whether a rack that is up was made from the description now, or has become that of
+// the same file by Apply.
+func sameRack(was, now *rackfile.Rack) bool {
+	p, err := rackplan.Of(rackplan.OfDescription(was), now, false)
+	return err == nil && p.Empty()
 }
 
 // awaitRevival waits until the hosts of the rack `was` run. Before hostRuntime.revive restarted

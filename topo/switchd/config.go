@@ -10,6 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
+	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
@@ -60,6 +61,12 @@ type Config struct {
 	// Described is the rack's description. Rules name servers by it; nil means that rules can only
 	// use addresses.
 	Described *rackfile.Rack
+	// Describe reads the rack's description again, which may have other hosts than before; nil means
+	// that the hosts stay the same. HostLinks lists the links of a description's hosts. Where is how
+	// the program sees the hosts.
+	Describe  func() (*rackfile.Rack, error)
+	HostLinks func(r *rackfile.Rack) []Link
+	Where     *apps.Where
 	// Queue is the capacity of each egress queue in packets; 0 means 1024.
 	Queue int
 	// Spin is how long the loop polls its ports before it blocks.

@@ -32,6 +32,7 @@ type none struct{}
 //	POST   /capture/{name}/end   ends the capture that was begun with name=
 //	POST   /ports                adds the port of a guest
 //	DELETE /ports/{host}         removes the port of a guest
+//	POST   /rack                 reads the rack's description again, and adds and removes ports of hosts
 //	GET    /past                 the last packets as pcapng, if the switch keeps them
 //	POST   /trace                records when packets pass: a pathtrace.Request
 //	DELETE /trace                ends the recording, returns a pathtrace.Trace
@@ -78,6 +79,7 @@ func (d *Daemon) Mux() *control.Mux {
 	d.handleTrace(m)
 	control.HandleProfile(m, rackfile.SwitchName)
 	d.guests.handleGuests(m)
+	d.hosts.handle(m)
 	d.programs.handle(m)
 	d.programs.handleTables(m)
 	return m

@@ -33,6 +33,7 @@ type Daemon struct {
 	traffic  *traffic
 	faults   *faultControl
 	guests   *guestControl
+	hosts    *hostControl
 	programs *programControl
 	captures *captures
 }
@@ -93,8 +94,10 @@ func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
 	d.faults = &faultControl{commands: cmds, ports: s, traffic: t}
 	d.guests = &guestControl{commands: cmds, ports: s, traffic: t, faults: d.faults}
 	d.programs = &programControl{
-		commands: cmds, traffic: t, running: cfg.Program, self: cfg.Self, load: cfg.Load, described: cfg.Described, log: cfg.Log,
+		commands: cmds, traffic: t, running: cfg.Program, self: cfg.Self, load: cfg.Load, where: cfg.Where, log: cfg.Log,
 	}
+	d.programs.described.Store(cfg.Described)
+	d.hosts = &hostControl{guests: d.guests, programs: d.programs, describe: cfg.Describe, links: cfg.HostLinks}
 	d.captures = &captures{hub: t.hub, log: cfg.Log, running: make(map[string]context.CancelFunc)}
 	d.captures.life, d.captures.stop = context.WithCancel(context.Background())
 	return d

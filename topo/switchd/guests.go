@@ -27,7 +27,8 @@ const (
 	maxIfname    = 15
 )
 
-// guestControl adds and removes the links of guests.
+// guestControl adds and removes links while the switch runs: those of guests, and those of hosts
+// when the rack's description has changed (hosts.go).
 type guestControl struct {
 	commands *commands
 	ports    *ports
@@ -50,7 +51,11 @@ func (g *guestControl) Plug(p Plugged) error {
 	if p.Host == "" || len(p.Host) > maxGuestName || p.Ifname == "" || len(p.Ifname) > maxIfname {
 		return handler.Refused(fmt.Errorf("port: host %.40q, ifname %.40q: each has 1 to %d bytes", p.Host, p.Ifname, maxIfname))
 	}
-	l := Link{Host: p.Host, Ifname: p.Ifname, Guest: true}
+	return g.plug(Link{Host: p.Host, Ifname: p.Ifname, Guest: true})
+}
+
+// plug adds a link, and returns when its port is open. After an error the link is not there.
+func (g *guestControl) plug(l Link) error {
 	i, open := -1, false
 	if err := g.commands.Try(func() (err error) {
 		if i, err = g.addLink(l); err == nil {
@@ -62,7 +67,7 @@ func (g *guestControl) Plug(p Plugged) error {
 	}
 	io, err := g.ports.opener(i, l)
 	if err != nil {
-		return errors.Join(fmt.Errorf("port of %s: %w", p.Host, err), g.Unplug(p.Host))
+		return errors.Join(fmt.Errorf("port of %s: %w", l.Host, err), g.unplug(l.Host, l.Guest))
 	}
 	return g.install(i, l, io)
 }
@@ -114,17 +119,20 @@ func (g *guestControl) install(i int, l Link, io packetio.Port) error {
 }
 
 // Unplug removes the link of a guest, its faults, and the frames that they delay.
-func (g *guestControl) Unplug(host string) error {
+func (g *guestControl) Unplug(host string) error { return g.unplug(host, true) }
+
+// unplug removes the link of a guest, or of a host.
+func (g *guestControl) unplug(host string, guest bool) error {
 	return g.commands.Try(func() error {
 		i := slices.Index(g.ports.hosts, host)
 		switch {
 		case i < 0 || host == "":
 			return handler.Gone(fmt.Errorf("there is no port of %.40q", host))
-		case !g.ports.links[i].Guest:
+		case guest && !g.ports.links[i].Guest:
 			return handler.Refused(fmt.Errorf("%s is a host of the rack, not a guest", host))
 		}
 		if g.ports.list[i].io != nil {
-			g.ports.lost(i, errors.New("the guest has gone"))
+			g.ports.lost(i, errors.New("it has left the rack"))
 		}
 		g.traffic.plan.RemoveLink(host)
 		g.traffic.delays.forget(i)

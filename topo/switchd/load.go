@@ -157,8 +157,11 @@ func withProgram(rack *rackfile.Rack, name string, list []rules.Rule) *rackfile.
 
 // loader returns a function for Config.Load. The function makes a program that replaces the running
 // one. Loaded.Keep stores the program's name, so that a restarted switch runs this program.
-func loader(rack *rackfile.Rack, paths rackfile.Paths, logger *log.Logger) func(string, *rules.Set) (*Loaded, error) {
+//
+// described returns the rack's present description.
+func loader(current func() *rackfile.Rack, where *apps.Where, paths rackfile.Paths, logger *log.Logger) func(string, *rules.Set) (*Loaded, error) {
 	return func(name string, set *rules.Set) (*Loaded, error) {
+		rack := current()
 		r := withProgram(rack, name, set.All())
 		rec, err := journalOf(r, paths, logger)
 		if err != nil {
@@ -179,7 +182,7 @@ func loader(rack *rackfile.Rack, paths rackfile.Paths, logger *log.Logger) func(
 			}
 			return os.Rename(part, paths.Program())
 		}}
-		l.Program, err = apps.New(r, configured(rec, true))
+		l.Program, err = apps.New(r, configured(rec, where, true))
 		if p, ok := l.Program.(apps.Ruled); ok && err == nil {
 			err = p.SetRules(set) // the rules of the request, not those in the journal
 		}

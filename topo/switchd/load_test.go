@@ -43,7 +43,7 @@ func loadable(t *testing.T, program string, paths rackfile.Paths, before ...func
 			t.Error(err)
 		}
 	})
-	cfg.Described, cfg.Load = rack, loader(rack, paths, logger)
+	cfg.Described, cfg.Load = rack, loader(func() *rackfile.Rack { return rack }, nil, paths, logger)
 	for _, f := range before {
 		f(cfg.Program)
 	}

@@ -39,13 +39,9 @@ type Place struct {
 // control socket, and forwards until ctx ends.
 func Main(ctx context.Context, at Place, logger *log.Logger) (err error) {
 	paths := rackfile.Paths{Dir: at.Dir}
-	data, err := os.ReadFile(paths.Spec())
+	rack, err := readDescription(paths)
 	if err != nil {
-		return fmt.Errorf("switch: rack description: %w", err)
-	}
-	rack, err := rackfile.Decode(data)
-	if err != nil {
-		return fmt.Errorf("switch: %s: %w", paths.Spec(), err)
+		return err
 	}
 	first, err := begun(rack, paths)
 	if err != nil {
@@ -65,7 +61,9 @@ func Main(ctx context.Context, at Place, logger *log.Logger) (err error) {
 	if err != nil {
 		return err
 	}
-	cfg.Described, cfg.Load = rack, loader(rack, paths, logger)
+	var d *Daemon
+	cfg.Described, cfg.Load = rack, loader(func() *rackfile.Rack { return d.programs.described.Load() }, cfg.Where, paths, logger)
+	cfg.Describe = func() (*rackfile.Rack, error) { return readDescription(paths) }
 	list, err := guests.List(paths)
 	if err != nil {
 		return fmt.Errorf("switch: %w", err)
@@ -81,7 +79,7 @@ func Main(ctx context.Context, at Place, logger *log.Logger) (err error) {
 		}
 		cfg.Keep = int(min(n, tap.MaxKept))
 	}
-	d, err := New(cfg)
+	d, err = New(cfg)
 	if err != nil {
 		return err
 	}
@@ -95,6 +93,27 @@ func Main(ctx context.Context, at Place, logger *log.Logger) (err error) {
 	logger.Printf("switch of rack %s: program %s, %d ports", rack.Name, first.Switch.Program, len(cfg.Links))
 	err = d.Run(ctx)
 	return errors.Join(err, srv.Close())
+}
+
+// readDescription reads the rack's description, without guests.
+func readDescription(paths rackfile.Paths) (*rackfile.Rack, error) {
+	data, err := os.ReadFile(paths.Spec())
+	if err != nil {
+		return nil, fmt.Errorf("switch: rack description: %w", err)
+	}
+	rack, err := rackfile.Decode(data)
+	if err != nil {
+		return nil, fmt.Errorf("switch: %s: %w", paths.Spec(), err)
+	}
+	return rack, nil
+}
+
+// hostLinks lists the links of the rack's hosts.
+func hostLinks(rack *rackfile.Rack) (list []Link) {
+	for _, h := range rack.Hosts {
+		list = append(list, Link{Host: h.Name, Ifname: h.Port, GSO: h.GSO})
+	}
+	return list
 }
 
 // serve starts to serve the control socket. It returns an error if the process lacks the privilege
@@ -143,28 +162,28 @@ const appendHold = 20 * time.Millisecond
 // configured returns the settings of a program that are not in the rack's description. The source
 // of random numbers (QPNs, PSNs) does not use the rack's seed: a restarted switch must not repeat
 // the numbers of its former incarnation.
-func configured(rec *journalFile, late bool) apps.Config {
+func configured(rec *journalFile, where *apps.Where, late bool) apps.Config {
 	return apps.Config{
 		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Journal: rec.Journal, Silence: serverSilence, Hold: appendHold, Late: late, Nodes: apps.SteeredNodes,
+		Where: where,
 	}
 }
 
 // configOf returns a daemon's configuration for a rack. The ports are packet sockets, with memory
 // links beside them if the rack has any.
 func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Config, error) {
-	program, err := apps.New(rack, configured(rec, false))
+	where := &apps.Where{Rack: rack}
+	program, err := apps.New(rack, configured(rec, where, false))
 	if err != nil {
 		return Config{}, fmt.Errorf("switch: %w", err)
 	}
 	cfg := Config{
 		Rack: rack.Name, Seed: rack.Seed, Program: program, Self: apps.Self(rack), Queue: rack.Switch.Queue,
 		Spin: rack.Switch.Spin, Faults: rack.Faults, Fabric: at.Fabric,
+		Links: hostLinks(rack), HostLinks: hostLinks, Where: where,
 	}
 	if at.Fabric != nil {
 		cfg.Spin = 0 // the threads of the NICs carry the packets; the loop has only timers and other frames
-	}
-	for _, h := range rack.Hosts {
-		cfg.Links = append(cfg.Links, Link{Host: h.Name, Ifname: h.Port, GSO: h.GSO})
 	}
 	cfg.Open = func(i int, l Link) (packetio.Port, error) {
 		var p *afpacket.Port

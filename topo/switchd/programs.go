@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/netip"
 	"sync"
+	"sync/atomic"
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
@@ -28,9 +29,11 @@ type programControl struct {
 	traffic  *traffic
 	log      *log.Logger
 	// load makes a program that replaces the running one; nil means that the running program cannot
-	// be replaced. described is the rack's description, with the names of servers.
+	// be replaced. described is the rack's description, with the names of servers; nil means that
+	// there is none. where is how programs see the hosts.
 	load      func(name string, set *rules.Set) (*Loaded, error)
-	described *rackfile.Rack
+	described atomic.Pointer[rackfile.Rack]
+	where     *apps.Where
 
 	// running is the running program, and self the addresses that it uses. Only the loop uses these
 	// fields.
@@ -55,7 +58,9 @@ type ProgramInfo struct {
 	Bits int `json:"bits"`
 	// Rules is how many rules are in force. MAC and Addresses are the addresses of the switch
 	// itself.
-	Rules     int          `json:"rules"`
+	Rules int `json:"rules"`
+	// Bound is how many flows would break if the program were replaced now: see PUT /program.
+	Bound     int          `json:"bound,omitempty"`
 	MAC       wire.MAC     `json:"mac,omitzero"`
 	Addresses []netip.Addr `json:"addresses,omitempty"`
 }
@@ -140,10 +145,11 @@ func (p *programControl) Info() (i ProgramInfo, err error) {
 	err = p.commands.Do(func() {
 		s := p.traffic.sw.Spec()
 		i = ProgramInfo{Name: s.Name, Doc: s.Doc, Programs: rackfile.Programs(), Bits: s.Bits(), MAC: p.self.MAC, Addresses: p.self.Addrs}
-		if p.described != nil {
-			i.Described = described(p.described)
+		if r := p.described.Load(); r != nil {
+			i.Described = described(r)
 		}
 		if r, ok := p.running.(apps.Ruled); ok {
+			i.Bound = r.Bound()
 			i.Rules = len(r.Rules().All())
 		}
 	})
@@ -197,7 +203,7 @@ func (p *programControl) rule(text string) (rules.Rule, error) {
 	if err != nil {
 		return r, handler.Refused(err)
 	}
-	s := p.described
+	s := p.described.Load()
 	if s == nil {
 		return r, nil
 	}
@@ -247,7 +253,7 @@ func (p *programControl) RemoveRule(id string) error {
 // address returns the address by which rules name a server. server is the name of a host of the
 // rack, or an address.
 func (p *programControl) address(server string) (netip.Addr, error) {
-	if s := p.described; s != nil {
+	if s := p.described.Load(); s != nil {
 		if addrs := s.Addresses(server); len(addrs) > 0 {
 			return addrs[0], nil
 		}

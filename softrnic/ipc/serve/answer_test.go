@@ -28,7 +28,7 @@ func TestAnswerThatFindsNoRoom(t *testing.T) {
 // number of these goroutines is bounded.
 func TestGoroutinesWithoutRoomForAnswers(t *testing.T) {
 	c, _ := unread(t)
-	most := c.s.cfg.Limits.Waits + maxOutgoing
+	most := c.bounds.all.Waits + maxOutgoing
 	var err error
 	n := 0
 	for ; err == nil && n <= 2*most; n++ {
@@ -130,7 +130,9 @@ func unread(t *testing.T) (*client, net.Conn) {
 		_ = f.Close() // the connection has a copy
 		t.Cleanup(func() { _ = ends[i].Close() })
 	}
-	c := newClient(&Server{cfg: Config{Limits: Limits{Waits: 4}}}, 1, ends[0].(*net.UnixConn), nil)
+	s := new(Server)
+	s.bounds.Store(newBounds(Limits{Waits: 4}))
+	c := newClient(s, 1, ends[0].(*net.UnixConn), nil)
 	for range maxOutgoing {
 		c.out <- outgoing{}
 	}

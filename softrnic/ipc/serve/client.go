@@ -41,6 +41,7 @@ type client struct {
 	// process have in common; see uverbs.Hello.
 	token [uverbs.TokenLen]byte
 
+	bounds  *bounds // the limits when the application attached
 	objects objects
 	conns   connections
 	calls   calls
@@ -50,10 +51,12 @@ type client struct {
 }
 
 func newClient(s *Server, id uint64, conn *net.UnixConn, cred *unix.Ucred) *client {
+	b := s.bounds.Load()
 	c := &client{
-		link: newLink(conn), s: s, id: id, cred: cred, since: time.Now(), done: make(chan struct{}),
-		objects: objects{limits: &s.belled, pool: &s.pool, byHandle: make(map[uint32]any)},
-		calls:   calls{limit: s.cfg.Limits.Waits, working: make(map[uint64]struct{})},
+		bounds: b,
+		link:   newLink(conn), s: s, id: id, cred: cred, since: time.Now(), done: make(chan struct{}),
+		objects: objects{limits: &b.belled, pool: &s.pool, byHandle: make(map[uint32]any)},
+		calls:   calls{limit: b.all.Waits, working: make(map[uint64]struct{})},
 	}
 	c.conns.c, c.objects.refused = c, c.refused
 	return c
@@ -150,7 +153,7 @@ func (c *client) hello(req proto.Request) error {
 	}
 	c.s.log.Info("verbs: attached", "pid", c.cred.Pid, "uid", c.cred.Uid, "name", c.name)
 	return c.answer(req.ID, proto.Welcome{
-		Device: c.s.pool.bound(c.ctx.Device(), &c.s.belled), Spin: c.s.cfg.Spin, Seed: c.s.cfg.Seed + c.id, Manager: c.conns.manager != nil,
+		Device: c.s.pool.bound(c.ctx.Device(), &c.bounds.belled), Spin: c.s.cfg.Spin, Seed: c.s.cfg.Seed + c.id, Manager: c.conns.manager != nil,
 	}, fds, nil)
 }
 

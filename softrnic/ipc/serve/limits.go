@@ -82,6 +82,24 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
+// bounds are the limits of applications: of those that use libibverbs (all), and of those that use
+// package ipc (belled). They do not change; SetLimits makes new ones.
+type bounds struct{ all, belled Limits }
+
+func newBounds(l Limits) *bounds {
+	l = l.withDefaults()
+	return &bounds{l, l.belled()}
+}
+
+// SetLimits replaces the limits. Applications that are attached keep the limits of the time when they
+// attached; Clients, Shared and SharedBytes apply at once. Reserve and ReservedDevice stay as they
+// are, because they decide the sizes of the NIC's tables.
+func (s *Server) SetLimits(l Limits) {
+	now := s.bounds.Load().all
+	l.Reserve, l.ReservedDevice = now.Reserve, now.ReservedDevice
+	s.bounds.Store(newBounds(l))
+}
+
 // belled returns the limits of an application over package ipc. All its queues and queue pairs have
 // bells, so each kind gets a part of them.
 func (l Limits) belled() Limits {

@@ -112,7 +112,7 @@ type QuotaStatus struct {
 }
 
 func (s *Server) Quotas() []QuotaStatus {
-	l := &s.cfg.Limits
+	l := &s.bounds.Load().all
 	out := make([]QuotaStatus, kinds, kinds+2)
 	for k := range kinds {
 		out[k] = QuotaStatus{Name: quotas[k].name, Quota: l.of(k), Refused: s.refusals.of(k)}

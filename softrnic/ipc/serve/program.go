@@ -88,7 +88,7 @@ func (c *client) serveUnmodified(h uverbs.Hello, fds []int, buf []byte) error {
 		return errors.Join(err, closeAll(fds))
 	}
 	c.token = h.Token
-	c.objects.limits = &c.s.cfg.Limits
+	c.objects.limits = &c.bounds.all
 	attach, execute := c.attachProgram, c.executeProgram
 	if h.Manager {
 		attach, execute = c.attachManager, c.executeManager
@@ -143,7 +143,7 @@ func (c *client) attachProgram(name string, fds []int) error {
 // p.mem.
 func (p *program) open(name string) (fds []int, err error) {
 	c := p.c
-	length := areaLen(&c.s.cfg.Limits)
+	length := areaLen(&c.bounds.all)
 	fd, bytes, err := newMemory("verbs-area", length)
 	if err != nil {
 		return nil, err
@@ -378,7 +378,7 @@ const (
 
 // device returns the attributes of the NIC, reduced to the limits of a single program.
 func (p *program) device() uverbs.Device {
-	l, pool := &p.c.s.cfg.Limits, &p.c.s.pool
+	l, pool := &p.c.bounds.all, &p.c.s.pool
 	d := pool.bound(p.c.ctx.Device(), l)
 	gid := verbs.LinkLocalGID(d.MAC)
 	guid := [8]byte(gid[8:])

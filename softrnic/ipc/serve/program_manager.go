@@ -54,8 +54,8 @@ func (c *client) attachManager(name string, fds []int) error {
 	base := c.s.cfg.Open()
 	x := &programManager{c: c, channels: make(map[uint32]*eventQueue)}
 	x.m = ucma.New(ucma.Config{
-		Device: base.Device(), Ports: c.s.ports, Owns: x.owns, Tell: x.tell, Channels: c.s.cfg.Limits.Manager.Channels,
-		Listeners: c.s.cfg.Limits.Manager.Listeners, Quota: managerQuota{&c.objects},
+		Device: base.Device(), Ports: c.s.ports, Owns: x.owns, Tell: x.tell, Channels: c.bounds.all.Manager.Channels,
+		Listeners: c.bounds.all.Manager.Listeners, Quota: managerQuota{&c.objects},
 		Rand: rand.New(rand.NewPCG(c.s.cfg.Seed, c.id)),
 	})
 	if err := base.Close(); err != nil {

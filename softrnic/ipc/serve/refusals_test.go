@@ -38,7 +38,9 @@ func (j *journal) lines(text string) int {
 func TestRefusalsAreSaid(t *testing.T) {
 	h, log := newHouse(t), new(journal)
 	h.s.refusals.log = slog.New(slog.NewTextHandler(log, nil))
-	h.s.cfg.Limits.PDs, h.s.cfg.Limits.Manager.Channels, h.s.belled.PDs = 3, 0, 1
+	b := *h.s.bounds.Load()
+	b.all.PDs, b.all.Manager.Channels, b.belled.PDs = 3, 0, 1
+	h.s.bounds.Store(&b)
 	u := h.attach(t)
 	refused := func(op uverbs.Op, want unix.Errno, args ...any) {
 		t.Helper()
@@ -117,5 +119,24 @@ func TestLimitsAreThoseOfTheKindOfProgram(t *testing.T) {
 		if l := q.objects.limits; l.CQs != ring.MaxBells/4 || l.SRQs != min(256, ring.MaxBells/8) {
 			t.Errorf("%d completion queues, %d shared receive queues", l.CQs, l.SRQs)
 		}
+	}
+}
+
+// New limits are those of programs that attach afterwards. A program that is attached keeps its own,
+// so it is never over its quota.
+func TestNewLimitsAreForThoseThatAttach(t *testing.T) {
+	h := newHouse(t)
+	before := h.attach(t)
+	h.s.SetLimits(Limits{PDs: 1, Reserve: 50})
+	after := h.attach(t)
+	for i, u := range map[int]*unmodified{0: before, 1: after} {
+		u.do(uverbs.AllocPD, pointer)
+		_, errno := u.raw(uverbs.AllocPD, pointer)
+		if want := [...]unix.Errno{0, unix.ENOMEM}[i]; errno != want {
+			t.Errorf("program %d: the second protection domain: %v, want %v", i, errno, want)
+		}
+	}
+	if l := h.s.bounds.Load(); l.all.Reserve != defaultReserve || l.belled.PDs != 1 {
+		t.Errorf("limits: %+v", l)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/engine"
@@ -72,7 +73,7 @@ const (
 // Server serves a NIC to other processes.
 type Server struct {
 	cfg       Config
-	belled    Limits // cfg.Limits, as applications over package ipc have them
+	bounds    atomic.Pointer[bounds] // the limits of applications that attach now
 	log       *slog.Logger
 	pump      *pump
 	pool      pool
@@ -108,7 +109,6 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	cfg.Spin = cmp.Or(cfg.Spin, defaultSpin)
 	cfg.HelloWait = cmp.Or(cfg.HelloWait, defaultHelloWait)
-	cfg.Limits = cfg.Limits.withDefaults()
 	base, ok := cfg.Open().(*verbsengine.Context)
 	if !ok {
 		return nil, fmt.Errorf("ipc: %w: the device is not one of this process", verbs.ErrNotSupported)
@@ -118,13 +118,14 @@ func Listen(cfg Config) (*Server, error) {
 		return nil, errors.Join(fmt.Errorf("ipc: %w", err), base.Close())
 	}
 	s := &Server{
-		cfg: cfg, belled: cfg.Limits.belled(), log: cfg.Log, refusals: refusals{log: cfg.Log}, pump: newPump(base.Shell(), cfg.Spin), ln: ln, stop: make(chan struct{}),
+		cfg: cfg, log: cfg.Log, refusals: refusals{log: cfg.Log}, pump: newPump(base.Shell(), cfg.Spin), ln: ln, stop: make(chan struct{}),
 		clients: make(map[*client]struct{}), refused: make(map[*net.UnixConn]struct{}), ports: ucma.NewPorts(), stuck: newStuck(),
 	}
-	s.shared.base, s.shared.limits, s.shared.byName = base, &s.cfg.Limits, make(map[string]*sharedRegion)
+	s.bounds.Store(newBounds(cfg.Limits))
+	s.shared.base, s.shared.limits, s.shared.byName = base, func() *Limits { return &s.bounds.Load().all }, make(map[string]*sharedRegion)
 	s.close = sync.OnceValue(s.shutDown)
 	s.pump.with(func(e *engine.Engine) {
-		s.pool.open(e.Config().Limits, s.cfg.Limits)
+		s.pool.open(e.Config().Limits, s.bounds.Load().all)
 		s.groups.most = e.Config().Limits.GroupQPs
 	})
 	s.wg.Go(func() { s.pump.run(s.stop) })
@@ -198,7 +199,7 @@ func (s *Server) attach(conn *net.UnixConn) {
 		refused = fmt.Errorf("the daemon cannot read the user of this program: %w", err)
 	case !s.cfg.Allow(cred.Uid):
 		refused = &verbs.OpError{Op: "attach", Err: verbs.ErrAccess, Detail: fmt.Sprintf("user %d may not use this NIC; run the program as root", cred.Uid)}
-	case len(s.clients) >= s.cfg.Limits.Clients:
+	case len(s.clients) >= s.bounds.Load().all.Clients:
 		refused = limitError("attach", "%d programs use this NIC; end one of them, see rdmalab status", len(s.clients))
 		s.refusals.add(kindProgram, RefusalStatus{PID: cred.Pid, UID: cred.Uid}, refused)
 		s.turnAway(conn, refused)

@@ -18,7 +18,7 @@ const maxSharedName = 64
 // sharedRegions has the regions that survive applications, by name.
 type sharedRegions struct {
 	base   *verbsengine.Context // makes the protection domains and the regions
-	limits *Limits
+	limits func() *Limits       // the present ones
 
 	mu     sync.Mutex // guards the fields below and the regions
 	byName map[string]*sharedRegion
@@ -92,7 +92,7 @@ func (c *client) openShared(op string, a proto.Share) (out proto.Shared, fds []i
 }
 
 func (s *sharedRegions) create(a proto.Share, uid uint32) (*sharedRegion, error) {
-	if len(s.byName) >= s.limits.Shared {
+	if len(s.byName) >= s.limits().Shared {
 		return nil, limitError("share", "%d shared regions exist; remove one of them first", len(s.byName))
 	}
 	var has int64
@@ -101,8 +101,8 @@ func (s *sharedRegions) create(a proto.Share, uid uint32) (*sharedRegion, error)
 			has += int64(len(r.bytes))
 		}
 	}
-	if int64(a.Length) > s.limits.SharedBytes-has {
-		return nil, limitError("share", "quota shared: %d bytes more; the shared regions of user %d have %d of %d", a.Length, uid, has, s.limits.SharedBytes)
+	if int64(a.Length) > s.limits().SharedBytes-has {
+		return nil, limitError("share", "quota shared: %d bytes more; the shared regions of user %d have %d of %d", a.Length, uid, has, s.limits().SharedBytes)
 	}
 	fd, bytes, err := newMemory("verbs-shared", a.Length)
 	if err != nil {

@@ -1,0 +1,339 @@
+package rack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/topo/guests"
+	"github.com/rdmalab/rdmalab/topo/rackplan"
+)
+
+// applyWait bounds one request of an apply to a daemon.
+const applyWait = 10 * time.Second
+
+// Applier changes a rack that is up so that it becomes the rack of a file. package rackplan says what
+// is to be done.
+type Applier struct{ *Rack }
+
+// Applier returns the Applier of the rack.
+func (r *Rack) Applier() Applier { return Applier{r} }
+
+// ApplyError says that an apply has stopped after it had begun: Step is what failed, and Left are the
+// steps after it. What is done stays done, and the next apply does the rest.
+type ApplyError struct {
+	Step string
+	Left []string
+	Err  error
+}
+
+func (e *ApplyError) Error() string { return fmt.Sprintf("%s: %v", e.Step, e.Err) }
+
+func (e *ApplyError) Unwrap() error { return e.Err }
+
+// Plan returns what Apply would do. It changes nothing.
+func (r Applier) Plan(ctx context.Context, want *rackfile.Rack, replace bool) (*rackplan.Plan, error) {
+	now, err := r.running(ctx)
+	if err != nil {
+		return nil, rackError(r.Spec.Name, err)
+	}
+	p, err := rackplan.Of(now.Running, want, replace)
+	if err == nil {
+		err = r.possible(ctx, &now, p)
+	}
+	return p, rackError(r.Spec.Name, err)
+}
+
+// Apply makes the rack that of a description. It first refuses what cannot be done, and then calls
+// begin with the plan, and done after each step with its text. If a step fails, the error is an
+// ApplyError: the description of the rack then says what was done, and a further Apply does the rest.
+// Hosts and connections that the plan does not name are not touched.
+func (r Applier) Apply(ctx context.Context, want *rackfile.Rack, replace bool, begin func(*rackplan.Plan), done func(step string)) error {
+	return r.locked(ctx, func() error {
+		fresh, err := Open(r.name()) // another program may have changed the rack before this one had the lock
+		if err != nil {
+			return err
+		}
+		r.Spec = fresh.Spec
+		p, err := r.Plan(ctx, want, replace)
+		if err != nil {
+			return err
+		}
+		begin(p)
+		if p.Empty() {
+			return nil
+		}
+		return rackError(r.Spec.Name, r.carryOut(ctx, p, done))
+	})
+}
+
+// runningRack is what Apply finds out about the rack.
+type runningRack struct {
+	rackplan.Running
+	// bound is how many flows would break if the switch's program were replaced.
+	bound int
+}
+
+// running asks the switch what it runs.
+func (r Applier) running(ctx context.Context) (now runningRack, err error) {
+	now.Rack = r.Spec
+	var program struct {
+		Name  string `json:"name"`
+		Bound int    `json:"bound"`
+	}
+	var faults []fault.Status
+	for path, out := range map[string]any{"/program": &program, "/rules": &now.Rules, "/faults": &faults} {
+		if err := r.ask(ctx, rackfile.SwitchName, http.MethodGet, path, nil, out); err != nil {
+			return now, fmt.Errorf("%w (%w)", ErrNoSwitch, err)
+		}
+	}
+	now.Program, now.bound = program.Name, program.Bound
+	for _, f := range faults {
+		now.Faults = append(now.Faults, f.Rule)
+	}
+	list, err := guests.List(r.Paths)
+	for i := range list {
+		now.Guests = append(now.Guests, list[i].Host)
+	}
+	now.Unfinished = r.unfinished()
+	return now, err
+}
+
+// unfinished lists the hosts that an apply has begun to add or to remove, and has not finished.
+func (r *Rack) unfinished() (names []string) {
+	entries, _ := os.ReadDir(filepath.Dir(r.Paths.Unfinished("x"))) // there is no such folder before the first apply
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
+}
+
+// possible refuses a plan that this rack cannot carry out now.
+func (r Applier) possible(ctx context.Context, now *runningRack, p *rackplan.Plan) error {
+	if p.Empty() {
+		return nil
+	}
+	if r.Containers() != nil && len(p.HostsIn)+len(p.HostsOut) > 0 {
+		return fmt.Errorf("hosts that are containers %w: run `rdmalab down` and `rdmalab up -f` the file", rackplan.ErrRefused)
+	}
+	if now.bound > 0 && now.Program != p.Rack.Switch.Program {
+		return fmt.Errorf("program %s %w: requests of %d flows were moved, and only it can continue them: end the connections that "+
+			"`rdmalab switch connections` lists as shared, and try again", now.Program, rackplan.ErrRefused, now.bound)
+	}
+	for _, host := range r.toTell(p) {
+		hung, err := r.keep.hung(host)
+		if err != nil {
+			return err
+		}
+		if hung {
+			return fmt.Errorf("host %s hangs, and could not be told: `rdmalab resume %s` first", host, host)
+		}
+		if ok, err := r.alive(host); err != nil || !ok {
+			continue // it reads the description when it starts again
+		}
+		if err := answer(ctx, r.Control(host), nil); err != nil {
+			return fmt.Errorf("host %s does not answer, and could not be told: see `rdmalab logs %s` (%w)", host, host, err)
+		}
+	}
+	return nil
+}
+
+// toTell lists the hosts that must read the description again after the plan: those that stay, if hosts
+// come or go, and those with new quotas.
+func (r Applier) toTell(p *rackplan.Plan) (names []string) {
+	for _, host := range r.Spec.HostNames() {
+		stays := !slices.Contains(p.HostsOut, host)
+		if stays && len(p.HostsIn)+len(p.HostsOut) > 0 || slices.Contains(p.Quotas, host) {
+			names = append(names, host)
+		}
+	}
+	return names
+}
+
+// step is a part of a plan that is done or not done.
+type step struct {
+	text string
+	do   func(context.Context) error
+}
+
+// carryOut does the steps of a plan. After each, the rack's description says what the rack has.
+func (r Applier) carryOut(ctx context.Context, p *rackplan.Plan, done func(step string)) error {
+	steps := r.steps(p)
+	for i, s := range steps {
+		err := ctx.Err()
+		if err == nil {
+			err = s.do(ctx)
+		}
+		if err != nil {
+			e := &ApplyError{Step: s.text, Err: err}
+			for _, later := range steps[i+1:] {
+				e.Left = append(e.Left, later.text)
+			}
+			return e
+		}
+		r.reached(s.text)
+		done(s.text)
+	}
+	return r.describe(func(s *rackfile.Rack) { *s = *p.Rack }) // what is left is the order of the faults
+}
+
+func (r Applier) steps(p *rackplan.Plan) (list []step) {
+	add := func(text string, do func(context.Context) error) { list = append(list, step{text, do}) }
+	for _, f := range p.FaultsOut {
+		add("- fault "+f.ID, func(ctx context.Context) error { return r.endFault(ctx, f) })
+	}
+	for _, host := range p.HostsOut {
+		add("- host "+host, func(ctx context.Context) error { return r.removeHost(ctx, host) })
+	}
+	for _, host := range p.HostsIn {
+		add("+ host "+host, func(ctx context.Context) error { return r.addHost(ctx, host, p.Rack) })
+	}
+	if len(p.HostsIn)+len(p.HostsOut) > 0 {
+		add("~ addresses of the hosts", func(ctx context.Context) error { return r.tell(ctx, r.Spec.HostNames()) })
+	}
+	if p.Switch {
+		add("~ program and rules of the switch", func(ctx context.Context) error { return r.setSwitch(ctx, &p.Rack.Switch) })
+	}
+	for _, host := range p.Quotas {
+		add("~ quota of "+host, func(ctx context.Context) error { return r.setQuota(ctx, host, p.Rack) })
+	}
+	for _, f := range p.FaultsIn {
+		add("+ fault "+f.ID, func(ctx context.Context) error { return r.beginFault(ctx, f) })
+	}
+	return list
+}
+
+// ask sends a request to a daemon.
+func (r Applier) ask(ctx context.Context, node, method, path string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, applyWait)
+	defer cancel()
+	return r.Control(node).Call(ctx, method, path, in, out)
+}
+
+// describe changes the rack's description: a copy, which then replaces the file.
+func (r Applier) describe(change func(s *rackfile.Rack)) error {
+	next := *r.Spec
+	next.Hosts, next.Faults = slices.Clone(next.Hosts), fault.Named(next.Faults)
+	change(&next)
+	data, err := next.Encode()
+	if err != nil {
+		return err
+	}
+	part := r.Paths.Spec() + ".part" // the controller may be killed during the write
+	if err := os.WriteFile(part, data, 0o644); err != nil {
+		return err
+	}
+	if err := os.Rename(part, r.Paths.Spec()); err != nil {
+		return err
+	}
+	r.Spec = &next
+	return r.rewriteHosts()
+}
+
+// rewriteHosts writes the file that hosts see as /etc/hosts into the same file, because they have it
+// mounted.
+func (r Applier) rewriteHosts() error {
+	f, err := os.OpenFile(r.Paths.Hosts(), os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	text := r.builder().hostsFile()
+	_, err = f.WriteString(text)
+	return errors.Join(err, f.Truncate(int64(len(text))), f.Close())
+}
+
+// tell makes daemons read the description again. A daemon that does not run reads it when it starts.
+func (r Applier) tell(ctx context.Context, names []string) error {
+	return each(names, func(node string) error {
+		err := r.ask(ctx, node, http.MethodPost, "/rack", nil, nil)
+		if errors.Is(err, control.ErrNotRunning) && node != rackfile.SwitchName {
+			return nil
+		}
+		return err
+	})
+}
+
+func (r Applier) setSwitch(ctx context.Context, to *rackfile.Switch) error {
+	if err := r.describe(func(s *rackfile.Rack) { s.Switch = *to }); err != nil {
+		return err
+	}
+	if err := r.tell(ctx, []string{rackfile.SwitchName}); err != nil {
+		return err
+	}
+	body := struct {
+		Name  string   `json:"name"`
+		Rules []string `json:"rules,omitempty"`
+	}{to.Program, ruleTexts(to.Rules)}
+	return r.ask(ctx, rackfile.SwitchName, http.MethodPut, "/program", body, nil)
+}
+
+func ruleTexts(list []rules.Rule) (out []string) {
+	for i := range list {
+		out = append(out, list[i].String())
+	}
+	return out
+}
+
+func (r Applier) setQuota(ctx context.Context, host string, target *rackfile.Rack) error {
+	w, _, _ := target.Host(host)
+	err := r.describe(func(s *rackfile.Rack) {
+		h, _, _ := s.Host(host)
+		h.Quota = w.Quota
+	})
+	if err != nil {
+		return err
+	}
+	return r.tell(ctx, []string{host})
+}
+
+// tear is the body of a request for torn copies; see hostd.Tear.
+type tear struct {
+	Probability float64       `json:"probability"`
+	Seed        uint64        `json:"seed,omitempty"`
+	Pause       time.Duration `json:"pause,omitempty"`
+	For         time.Duration `json:"for,omitempty"`
+}
+
+func (r Applier) beginFault(ctx context.Context, f fault.Rule) (err error) {
+	if f.Kind == fault.Tear {
+		t := tear{f.Probability, f.Seed, f.Delay, f.For}
+		if t.Probability == 0 {
+			t.Probability = 1
+		}
+		err = r.ask(ctx, f.Link, http.MethodPost, "/tear", t, nil)
+	} else {
+		err = r.ask(ctx, rackfile.SwitchName, http.MethodPost, "/faults", f, nil)
+	}
+	if err != nil {
+		return err
+	}
+	return r.describe(func(s *rackfile.Rack) { s.Faults = append(without(s.Faults, f.ID), f) })
+}
+
+func (r Applier) endFault(ctx context.Context, f fault.Rule) (err error) {
+	if f.Kind == fault.Tear {
+		err = r.ask(ctx, f.Link, http.MethodDelete, "/tear", nil, nil)
+	} else {
+		err = r.ask(ctx, rackfile.SwitchName, http.MethodDelete, "/faults/"+url.PathEscape(f.ID), nil, nil)
+	}
+	var said *control.Error
+	if err != nil && !(errors.As(err, &said) && said.Status == http.StatusNotFound) {
+		return err
+	}
+	return r.describe(func(s *rackfile.Rack) { s.Faults = without(s.Faults, f.ID) })
+}
+
+// without returns the faults except the one with an ID.
+func without(list []fault.Rule, id string) []fault.Rule {
+	return slices.DeleteFunc(slices.Clone(list), func(f fault.Rule) bool { return f.ID == id })
+}

@@ -1,0 +1,66 @@
+package switchd
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+)
+
+// hostControl makes the switch follow the rack's description, to which hosts are added and from which
+// they are removed while the switch runs.
+type hostControl struct {
+	guests   *guestControl
+	programs *programControl
+	describe func() (*rackfile.Rack, error) // Config.Describe
+	links    func(r *rackfile.Rack) []Link  // Config.HostLinks
+}
+
+func (h *hostControl) handle(m *control.Mux) {
+	control.Handle(m, "POST /rack", func(*http.Request, none) (none, error) { return none{}, answer(h.reload()) })
+}
+
+// reload reads the rack's description again. It removes the ports of hosts that are gone, and adds
+// those of new hosts, whose interfaces must exist. It returns when these ports are open. If a port
+// cannot be opened, the others are, and a further reload tries again.
+func (h *hostControl) reload() error {
+	if h.describe == nil {
+		return control.Errorf(http.StatusConflict, "this switch has no description to read")
+	}
+	h.programs.loading.Lock() // no program may be made from the former description meanwhile
+	defer h.programs.loading.Unlock()
+	rack, err := h.describe()
+	if err != nil {
+		return err
+	}
+	want := h.links(rack)
+	var have []Link
+	if err := h.guests.commands.Do(func() {
+		for _, l := range h.guests.ports.links {
+			if l.Host != "" && !l.Guest {
+				have = append(have, l)
+			}
+		}
+	}); err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range have {
+		if !slices.Contains(want, l) {
+			errs = append(errs, h.guests.unplug(l.Host, false))
+		}
+	}
+	for _, l := range want {
+		if !slices.Contains(have, l) {
+			errs = append(errs, h.guests.plug(l))
+		}
+	}
+	h.programs.described.Store(rack)
+	errs = append(errs, h.guests.commands.Do(func() { h.programs.where.Move(h.programs.running, rack, h.port) }))
+	return errors.Join(errs...)
+}
+
+// port returns the number of a host's port, and -1 if the host has none. Only the loop calls it.
+func (h *hostControl) port(host string) int { return slices.Index(h.guests.ports.hosts, host) }
