@@ -103,6 +103,9 @@ func printStatus(w io.Writer, s rack.Status) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	for _, host := range s.Unfinished {
+		fmt.Fprintf(w, "%s: an apply has not finished it; the same apply, repeated, does the rest\n", host)
+	}
 	if len(s.Guests) > 0 {
 		fmt.Fprintln(w)
 		if err := printGuests(w, s.Guests); err != nil {

@@ -51,18 +51,21 @@ func (r Applier) addHost(ctx context.Context, host string, target *rackfile.Rack
 	if err != nil {
 		return err
 	}
+	r.reached("described " + host)
 	if err := nl.Create(r.Paths.Netns(host)); err != nil {
 		return err
 	}
 	if err := r.makeLink(w); err != nil {
 		return err
 	}
+	r.reached("linked " + host)
 	if err := r.tell(ctx, []string{rackfile.SwitchName}); err != nil {
 		return err
 	}
 	if err := r.starter().startNode(ctx, host); err != nil {
 		return err
 	}
+	r.reached("started " + host)
 	if err := r.starter().waitReady(ctx, host); err != nil {
 		return err
 	}
@@ -83,6 +86,7 @@ func (r Applier) removeHost(ctx context.Context, host string) error {
 	if err := errors.Join(append(errs, r.keep.kill(host))...); err != nil {
 		return err
 	}
+	r.reached("killed " + host)
 	port := host
 	if h, _, ok := r.Spec.Host(host); ok {
 		port = h.Port
@@ -100,6 +104,7 @@ func (r Applier) removeHost(ctx context.Context, host string) error {
 	if err := r.tell(ctx, []string{rackfile.SwitchName}); err != nil {
 		return err
 	}
+	r.reached("unplugged " + host)
 	if err := nl.Remove(r.Paths.Netns(host)); err != nil {
 		return err
 	}

@@ -78,6 +78,8 @@ type Status struct {
 	Hosts   []NodeStatus `json:"hosts"`
 	// Guests are the guests of the rack; State does not depend on them.
 	Guests []GuestStatus `json:"guests,omitempty"`
+	// Unfinished names hosts that an apply has begun to add or to remove, and has not finished.
+	Unfinished []string `json:"unfinished,omitempty"`
 }
 
 // GuestStatus describes a guest and the state of its link.
@@ -120,6 +122,7 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 	wg.Wait()
 	r.observer().observeContainers(ctx, &s)
 	s.State = worst(s)
+	s.Unfinished = r.unfinished()
 	list, err := guests.List(r.Paths)
 	errs = append(errs, err)
 	for i := range list {
