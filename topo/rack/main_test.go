@@ -18,6 +18,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/rackplan"
 )
 
 // The nodes of a test rack run the test binary itself. Its first argument chooses what it is: a
@@ -52,6 +53,9 @@ func TestMain(m *testing.M) {
 		case "up-on-full-disk":
 			parse(f)
 			os.Exit(report(upOnFullDisk(*rack, *die)))
+		case "apply-and-die":
+			parse(f)
+			os.Exit(report(applyAndDie(*rack, *die)))
 		case "up-and-die", "down-and-die":
 			parse(f)
 			os.Exit(report(dieHalfWay(os.Args[1], *rack, *die)))
@@ -92,6 +96,11 @@ func stubDaemon(p rackfile.Paths, name string) int {
 	control.Handle(&m, "GET /status", func(*http.Request, struct{}) (map[string]any, error) {
 		return map[string]any{"name": name, "nic": map[string]string{"state": "up"}}, nil
 	})
+	type none = struct{}
+	control.Handle(&m, "POST /rack", func(*http.Request, none) (none, error) { return none{}, nil })
+	control.Handle(&m, "GET /program", func(*http.Request, none) (any, error) { return map[string]string{"name": rackfile.ProgramForward}, nil })
+	control.Handle(&m, "GET /rules", func(*http.Request, none) ([]none, error) { return []none{}, nil })
+	control.Handle(&m, "GET /faults", func(*http.Request, none) ([]none, error) { return []none{}, nil })
 	s, err := control.Serve(p.Socket(name), &m)
 	if err != nil {
 		return report(err)
@@ -116,6 +125,25 @@ func dieHalfWay(what, rack, step string) error {
 	}
 	_, err := r.remover().down(context.Background(), rack)
 	return err
+}
+
+// applyAndDie is a controller that kills itself after a given step of an apply.
+func applyAndDie(rack, step string) error {
+	r, err := Open(rack)
+	if err != nil {
+		return err
+	}
+	r.reached = func(s string) {
+		if s == step {
+			_ = unix.Kill(os.Getpid(), unix.SIGKILL)
+			select {}
+		}
+	}
+	return applyTo(context.Background(), r, changedSpec(rack))
+}
+
+func applyTo(ctx context.Context, r *Rack, want *rackfile.Rack) error {
+	return r.Applier().Apply(ctx, want, false, func(*rackplan.Plan) {}, func(string) {})
 }
 
 // upOnFullDisk brings a rack up where the state folder has room for only this number of files, the
@@ -148,12 +176,17 @@ func upOnFullDisk(rack, files string) error {
 }
 
 // testSpec describes a small rack.
-func testSpec(name string) *rackfile.Rack {
+func testSpec(name string) *rackfile.Rack { return spec(name, "cn[0-1]") }
+
+// changedSpec is testSpec without cn0, and with cn2.
+func changedSpec(name string) *rackfile.Rack { return spec(name, "cn[1-2]") }
+
+func spec(name, compute string) *rackfile.Rack {
 	r, err := rackfile.Parse([]byte("name: " + name + `
 hosts:
   - name: ms0
     role: memory
-  - name: cn[0-1]
+  - name: ` + compute + `
     role: compute
 `))
 	if err != nil {
