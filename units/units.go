@@ -15,11 +15,64 @@ type unit struct {
 }
 
 // Units of sizes and rates. parseUnit tries them in this order, so a unit that is the end of
-// another one comes after it: B after KiB.
+// another one comes after it: B after KiB. The short units are those of other tools: sizes of 64K as in
+// iperf and perftest, which are 64KiB there, too; rates of 1gbit as in tc, and of 10G as in iperf.
 var (
-	sizeUnits = []unit{{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"B", 1}}
-	rateUnits = []unit{{"Kbit", 1e3}, {"Mbit", 1e6}, {"Gbit", 1e9}, {"Tbit", 1e12}, {"bit", 1}}
+	sizeUnits = []unit{
+		{"KiB", 1 << 10},
+		{"MiB", 1 << 20},
+		{"GiB", 1 << 30},
+		{"B", 1},
+		{"K", 1 << 10},
+		{"M", 1 << 20},
+		{"G", 1 << 30},
+		{"k", 1 << 10},
+		{"m", 1 << 20},
+		{"g", 1 << 30},
+	}
+	rateUnits = []unit{
+		{"Kbit", 1e3},
+		{"Mbit", 1e6},
+		{"Gbit", 1e9},
+		{"Tbit", 1e12},
+		{"kbit", 1e3},
+		{"mbit", 1e6},
+		{"gbit", 1e9},
+		{"tbit", 1e12},
+		{"bit", 1},
+		{"K", 1e3},
+		{"M", 1e6},
+		{"G", 1e9},
+		{"T", 1e12},
+		{"k", 1e3},
+		{"m", 1e6},
+		{"g", 1e9},
+	}
 )
+
+// Units that mean different things to different tools, and the ones to write instead. Their number
+// of bytes or bits is not guessed.
+var (
+	sizeDoubts = []doubt{{"kb", "KiB"}, {"mb", "MiB"}, {"gb", "GiB"}, {"kib", "KiB"}, {"mib", "MiB"}, {"gib", "GiB"}}
+	rateDoubts = []doubt{{"kbps", "Kbit"}, {"mbps", "Mbit"}, {"gbps", "Gbit"}, {"kbit/s", "Kbit"}, {"mbit/s", "Mbit"}, {"gbit/s", "Gbit"}, {"kb/s", "Kbit"}, {"mb/s", "Mbit"}, {"gb/s", "Gbit"}}
+	timeDoubts = []doubt{{"msecs", "ms"}, {"msec", "ms"}, {"usecs", "us"}, {"usec", "us"}, {"nsec", "ns"}, {"secs", "s"}, {"sec", "s"}, {"min", "m"}}
+)
+
+// doubt is a unit, in lower-case letters, that is not read, and the one that is meant or likely.
+type doubt struct{ unit, write string }
+
+// meant returns ": write NUMBER and UNIT" if s ends with one of the doubtful units behind a number, and
+// "" otherwise.
+func meant(s string, list []doubt) string {
+	for _, d := range list {
+		if n := len(s) - len(d.unit); n > 0 && strings.EqualFold(s[n:], d.unit) {
+			if number := strings.TrimSpace(s[:n]); strings.Trim(number, "0123456789.") == "" {
+				return ": write " + number + d.write
+			}
+		}
+	}
+	return ""
+}
 
 // parseUnit reads a decimal number with a unit, and returns the number of base units, which must be
 // whole. `bare` is true if the unit may be missing. `what` and `example` are parts of the error text.
@@ -52,9 +105,14 @@ func parseUnit(s, what, example string, units []unit, bare bool) (int64, error) 
 	return int64(f), nil
 }
 
-// ParseSize reads a number of bytes: 8, 64B, 64KiB, 1.5MiB, 2GiB.
+// ParseSize reads a number of bytes: 8, 64B, 64KiB, 1.5MiB, 2GiB, and 64K for 64KiB. It refuses 64KB,
+// which is 64000 bytes or 64KiB, and says what to write.
 func ParseSize(s string) (int64, error) {
-	return parseUnit(s, "size", "64KiB, 8MiB or 1GiB", sizeUnits, true)
+	n, err := parseUnit(s, "size", "64KiB, 8MiB or 1GiB", sizeUnits, true)
+	if text := meant(s, sizeDoubts); err != nil && text != "" {
+		err = fmt.Errorf("%.40q is no size%s (units of 1024), or the number of bytes", s, text)
+	}
+	return n, err
 }
 
 // FormatSize returns a number of bytes as text, in the largest unit that gives a whole number.
@@ -67,9 +125,14 @@ func FormatSize(n int64) string {
 	return strconv.FormatInt(n, 10) + "B"
 }
 
-// ParseRate reads a rate in bits a second, such as 1Gbit, 2.5Gbit or 100Mbit.
+// ParseRate reads a rate in bits a second, such as 1Gbit, 2.5Gbit or 100Mbit, also as 1gbit or 1G. It
+// refuses 1Gbps, which are bytes for tc, and says what to write.
 func ParseRate(s string) (int64, error) {
-	return parseUnit(s, "rate", "100Mbit or 1Gbit (bits a second)", rateUnits, false)
+	n, err := parseUnit(s, "rate", "100Mbit or 1Gbit (bits a second)", rateUnits, false)
+	if text := meant(s, rateDoubts); err != nil && text != "" {
+		err = fmt.Errorf("%.40q is no rate%s (bits a second)", s, text)
+	}
+	return n, err
 }
 
 // ParseOps reads a number of operations per second, such as 2.7M, 500k or 1200.
@@ -110,6 +173,9 @@ func ParseProbability(s string) (float64, error) {
 // ParseDuration reads a duration in Go's notation, which must not be negative.
 func ParseDuration(s string) (time.Duration, error) {
 	d, err := time.ParseDuration(s)
+	if text := meant(s, timeDoubts); err != nil && text != "" {
+		return 0, fmt.Errorf("%.40q is no duration%s", s, text)
+	}
 	if err != nil || d < 0 {
 		return 0, fmt.Errorf("%q is no duration; write it like 50us, 10ms or 1m30s", s)
 	}

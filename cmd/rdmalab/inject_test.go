@@ -109,7 +109,7 @@ func TestInjectRefusals(t *testing.T) {
 		"delay 1ms --delay 1ms --link cn0":                "twice",
 		"delay 1h --link cn0":                             "1m",
 		"rate --link cn0":                                 "1Gbit",
-		"rate 1G --link cn0":                              "1Gbit",
+		"rate 1Gbps --link cn0":                           "1Gbit",
 		"rate 1bit --link cn0":                            "8kbit",
 		"blackhole 10% --link cn0":                        "amount",
 		"blackhole --once --link cn0":                     "loss",
