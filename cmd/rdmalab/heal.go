@@ -22,11 +22,12 @@ func healCmd() *cobra.Command {
 	var all bool
 	var link string
 	cmd := &cobra.Command{
-		Use:   "heal [ID… | HOST… | --link HOST | --all]",
+		Use:   "heal [ID… | HOST… | partition | --link HOST | --all]",
 		Short: "End fault rules: by name, of a link, or all",
 		Long: "heal ends fault rules of `rdmalab inject` and of the rack file. Give the names of the rules (f1, f2), or a host's\n" +
 			"name, with or without --link, for all rules of the host: those on its link, and the rule of kind tear, which tears\n" +
-			"copies in its memory. Without names, heal ends all rules, and the partition that `rdmalab partition` has made.\n\n" +
+			"copies in its memory. `partition` ends the partition that `rdmalab partition` has made. Without names, heal ends all\n" +
+			"rules and the partition.\n\n" +
 			"heal does not undo other faults: `rdmalab restart` starts a crashed host or NIC, `rdmalab resume` ends a hang, and\n" +
 			"`rdmalab link HOST up` restores a link that was cut. heal prints the names of the rules that it has ended or,\n" +
 			"with --link, --all or nothing, how many rules in force it has ended. It fails at the first name that no rule has; the\n" +
@@ -71,6 +72,9 @@ func faultIDs(cmd *cobra.Command) (ids []string) {
 	return ids
 }
 
+// partitionWord names the partition, if no rule and no host has this name.
+const partitionWord = "partition"
+
 type healer struct {
 	cmd   *cobra.Command
 	rack  *rackfile.Rack
@@ -89,6 +93,10 @@ func (h *healer) some(ctx context.Context, ids []string) error {
 		switch {
 		case none && checkHost(h.rack, id) == nil:
 			err = h.link(ctx, id)
+		case none && id == partitionWord:
+			if err = h.remove(ctx, rackfile.SwitchName, "/partition", nil); err == nil {
+				err = say(h.cmd, "no host is kept apart")
+			}
 		case none:
 			err = fmt.Errorf("%w; `rdmalab faults` lists them", err)
 		case err == nil:

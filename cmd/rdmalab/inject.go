@@ -50,6 +50,7 @@ func injectCmd() *cobra.Command {
 			"  rdmalab inject drop --opcode RC_WRITE_MIDDLE --psn-offset 5 --once --link cn0 --dir up\n" +
 			"  rdmalab inject drop --opcode RC_WRITE_LAST --same-packet --next 2 --link cn0 --dir up   # a packet and its first retransmission\n" +
 			"  rdmalab inject delay 1ms --jitter 200us --link cn0,cn1 --for 10s\n" +
+			"  rdmalab inject loss 20% --link cn0 --replace   # in place of the loss of 10%\n" +
 			"  rdmalab inject tear 10% --host ms0",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 2 {
@@ -107,7 +108,7 @@ func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {
 		}
 	}
 	for i := range rules {
-		if rules[i], err = injectOne(cmd.Context(), paths, rules[i]); err != nil {
+		if rules[i], err = injectOne(cmd.Context(), paths, rules[i], flags.replace); err != nil {
 			return err
 		}
 		if !asJSON {
@@ -156,15 +157,16 @@ func injectWhere(rack *rackfile.Rack, kind fault.Kind, flags *ruleFlags) ([]stri
 }
 
 // injectOne installs a rule at the daemon that applies it: the host's for kind tear, otherwise the
-// switch's.
-func injectOne(ctx context.Context, paths rackfile.Paths, r fault.Rule) (fault.Rule, error) {
+// switch's. With replace it takes the place of others; a host has at most one rule of kind tear anyway.
+func injectOne(ctx context.Context, paths rackfile.Paths, r fault.Rule, replace bool) (fault.Rule, error) {
 	node, path, in, out := rackfile.SwitchName, "/faults", any(r), any(&r)
+	method := either(replace, http.MethodPut, http.MethodPost)
 	if r.Kind == fault.Tear {
 		t := hostd.Tear{Probability: cmp.Or(r.Probability, 1), Seed: r.Seed, Pause: r.Delay, For: r.For}
 		r.ID = tearID(r.Link)
-		node, path, in, out = r.Link, hostd.PathTear, t, nil
+		node, path, in, out, method = r.Link, hostd.PathTear, t, nil, http.MethodPost
 	}
-	err := ask(ctx, control.NewClient(paths.Socket(node)), node, http.MethodPost, path, in, out)
+	err := ask(ctx, control.NewClient(paths.Socket(node)), node, method, path, in, out)
 	return r, err
 }
 

@@ -35,6 +35,7 @@ type ruleFlags struct {
 	psnOffset              int
 	transmission, next     int
 	samePacket, once       bool
+	replace                bool
 	seed                   uint64
 	id                     string
 
@@ -60,6 +61,7 @@ func (f *ruleFlags) define(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.once, "once", false, "end after one hit, in each direction")
 	fs.IntVar(&f.next, "next", 0, "end after this many hits, in each direction (default: no limit); not with --once")
 	fs.DurationVar(&f.lasting, "for", 0, "end after this time, like 10s (default: until rdmalab heal)")
+	fs.BoolVar(&f.replace, "replace", false, "end the rule named by --id or, without --id, the rules of this kind on the same link and direction, and take their place and name")
 	fs.Uint64Var(&f.seed, "seed", 0, "seed of the rule's random numbers (default: the rack's seed)")
 	fs.StringVar(&f.id, "id", "", "name of the rule, only for one link, not with tear (default f1, f2 and so on; with tear always tear-HOST)")
 	f.set = fs.Changed

@@ -142,6 +142,38 @@ func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 	return r, nil
 }
 
+// Replace installs a rule in the place of others: of the rule with its ID or, if it has none, of the
+// rules of its kind, link and directions. The rule takes the ID of the first rule that it replaces. If
+// there is nothing to replace, Replace is Add. After an error the other rules are still there.
+func (s *Set) Replace(now clock.Time, r Rule) (Rule, error) {
+	if err := r.Validate(); err != nil {
+		return r, err
+	}
+	r.Dir = cmp.Or(r.Dir, Both)
+	if s.injectors[r.Link] == nil || r.Kind == Tear {
+		return s.Add(now, r) // which says what is wrong
+	}
+	replaced := func(o *Rule) bool { return o.ID == r.ID }
+	if r.ID == "" {
+		replaced = func(o *Rule) bool { return o.Kind == r.Kind && o.Link == r.Link && o.Dir == r.Dir }
+	}
+	id, counter, found := r.ID, s.counter, false
+	for i := 0; i < len(s.rules); {
+		if !replaced(&s.rules[i].Rule) {
+			i++
+			continue
+		}
+		if !found {
+			id, found = s.rules[i].ID, true
+		}
+		s.drop(i)
+	}
+	if r.ID = id; found {
+		s.counter = counter - 1 // Add counts a rule, and this one was counted already
+	}
+	return s.Add(now, r)
+}
+
 // Remove removes a rule. The error wraps ErrUnknownRule.
 func (s *Set) Remove(id string) error {
 	i := s.find(id)

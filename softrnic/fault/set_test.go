@@ -199,3 +199,59 @@ func TestSameRulesAgainDoTheSame(t *testing.T) {
 		t.Errorf("first %v\nagain %v", runs[0], runs[1])
 	}
 }
+
+// A rule that replaces others takes the place and the name of the first, and leaves other kinds, links
+// and directions. A rule that is refused leaves all.
+func TestReplace(t *testing.T) {
+	s := NewSet(1, []string{"cn0", "cn1"})
+	add := func(r Rule) Rule {
+		t.Helper()
+		r, err := s.Add(0, r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	add(Rule{Link: "cn0", Kind: Loss, Probability: 0.1})
+	add(Rule{Link: "cn0", Kind: Loss, Probability: 0.2, ID: "mine"})
+	add(Rule{Link: "cn0", Kind: Loss, Dir: Up, Probability: 0.3})
+	add(Rule{Link: "cn0", Kind: Delay, Delay: time.Second})
+	add(Rule{Link: "cn1", Kind: Loss, Probability: 0.4})
+	texts := func() (out string) {
+		for _, st := range s.List(0) {
+			out += st.ID + ": " + st.Rule.String() + "\n"
+		}
+		return out
+	}
+	r, err := s.Replace(0, Rule{Link: "cn0", Kind: Loss, Probability: 0.5})
+	if err != nil || r.ID != "f1" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	if want := "f3: loss 30% --link cn0 --dir up\nf4: delay 1s --link cn0\nf5: loss 40% --link cn1\nf1: loss 50% --link cn0\n"; texts() != want {
+		t.Errorf("%s\nwant\n%s", texts(), want)
+	}
+	if _, err := s.Replace(0, Rule{Link: "cn1", Kind: Corrupt, Probability: 0.5, ID: "f3"}); err != nil {
+		t.Error(err)
+	}
+	if want := "f4: delay 1s --link cn0\nf5: loss 40% --link cn1\nf1: loss 50% --link cn0\nf3: corrupt 50% --link cn1\n"; texts() != want {
+		t.Errorf("%s\nwant\n%s", texts(), want)
+	}
+	before := texts()
+	for _, bad := range []Rule{{Link: "cn9", Kind: Loss, Probability: 0.5}, {Link: "cn0", Kind: Delay}, {Link: "cn0", Kind: Loss, Probability: 7, ID: "f1"}} {
+		if _, err := s.Replace(0, bad); err == nil || texts() != before {
+			t.Errorf("%+v: %v\n%s", bad, err, texts())
+		}
+	}
+	// What replaces nothing is added, and the next name is the next number.
+	if r, err := s.Replace(0, Rule{Link: "cn1", Kind: Blackhole}); err != nil || r.ID != "f6" {
+		t.Errorf("%+v, %v", r, err)
+	}
+	for range 3 {
+		if _, err := s.Replace(0, Rule{Link: "cn1", Kind: Blackhole}); err != nil {
+			t.Error(err)
+		}
+	}
+	if r := add(Rule{Link: "cn1", Kind: Duplicate, Probability: 1}); r.ID != "f7" {
+		t.Errorf("the next rule is %s", r.ID)
+	}
+}

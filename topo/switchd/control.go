@@ -22,6 +22,7 @@ type none struct{}
 //	GET    /flows                counters of each RoCEv2 flow
 //	GET    /faults               fault rules with their hits
 //	POST   /faults               installs a fault.Rule, returns it with its id
+//	PUT    /faults               installs a fault.Rule in the place of others
 //	DELETE /faults/{id}          removes a fault rule
 //	DELETE /faults?link=cn0      removes the fault rules of a link; without link=, those of all
 //	POST   /partition            separates groups of hosts
@@ -58,6 +59,10 @@ func (d *Daemon) Mux() *control.Mux {
 	control.Handle(m, "GET /faults", func(*http.Request, none) ([]fault.Status, error) { return d.faults.Faults() })
 	control.Handle(m, "POST /faults", func(_ *http.Request, r fault.Rule) (fault.Rule, error) {
 		r, err := d.faults.Inject(r)
+		return r, answer(err)
+	})
+	control.Handle(m, "PUT /faults", func(_ *http.Request, r fault.Rule) (fault.Rule, error) {
+		r, err := d.faults.Replace(r)
 		return r, answer(err)
 	})
 	control.Handle(m, "DELETE /faults/{id}", func(r *http.Request, _ none) (none, error) {

@@ -42,6 +42,13 @@ func (f *faultControl) Inject(r fault.Rule) (out fault.Rule, err error) {
 	return out, err
 }
 
+// Replace installs a rule in the place of others (fault.Set.Replace). No frame passes between the end of
+// the others and the begin of the rule.
+func (f *faultControl) Replace(r fault.Rule) (out fault.Rule, err error) {
+	err = f.commands.Try(func() (err error) { out, err = f.traffic.plan.Replace(f.traffic.now, r); return err })
+	return out, err
+}
+
 func (f *faultControl) RemoveFault(id string) error {
 	return f.commands.Try(func() error { return f.traffic.plan.Remove(id) })
 }
