@@ -3,9 +3,9 @@
 // realise a Rack.
 //
 // A rack file is one YAML mapping. Unknown and repeated keys, wrong types and wrong units are
-// errors with file, line and column. Sizes are written 64KiB, 1MiB, 2GiB; durations as in Go (50us,
-// 10s); rates 1Gbit; probabilities 10% or 0.1. Anchors, aliases, tags and several documents in a
-// file are refused.
+// errors with file, line and column. Sizes are written 64KiB, 1MiB, 2GiB (or 64K, 1M, 2G); durations as
+// in Go (50us, 10s); rates 1Gbit (or 1gbit, 1G); probabilities 10% or 0.1. Anchors, aliases, tags and
+// several documents in a file are refused. Schema returns the keys as a JSON schema.
 //
 //	name: default            # name of the rack: a-z, 0-9, "-"; at most 24 bytes. Default "default".
 //	seed: 1                  # number that decides the MAC addresses and the random choices of faults. Default 1.

@@ -43,25 +43,28 @@ func TestRules(t *testing.T) {
 	}
 }
 
+// ruleMistakes has in each line rules with one mistake.
+var ruleMistakes = []struct{ rule, want string }{
+	{"{server: ms9, action: move}", `10:16: server: server "ms9" is no host of this rack; hosts: [ms0 cn0 cn1]`},
+	// The first rule is refused, and the second one is checked all the same.
+	{"{server: ms9, action: move}\n    - {server: ms0, action: move}", `10:16: server: server "ms9" is no host`},
+	{"{server: ms9, action: move}\n    - {server: ms8, action: move}", `10:16: server: server "ms9" is no host`},
+	{"{server: ms0, action: fly}", `10:29: action: action "fly" is unknown; use one of [track move atomics`},
+	{"{server: ms0}", `10:7: the key "action" is missing; write action=atomics`},
+	{"{action: move}", `10:7: the key "server" is missing`},
+	{"{server: ms0, action: move, speed: 9}", `10:35: unknown key "speed" in a rule; known keys: id, server, action, mode`},
+	{"{server: ms0, action: move, range: 5}", `10:42: range: "5" is no range; write it like 0x1000-0x2000`},
+	{"{server: ms0, action: move, range: [5]}", `10:42: range must be a single value, but is a list`},
+	{"{server: ms0, action: move, shards: 99}", `10:43: shards: "99" is no number from 1 to 64`},
+	{"{server: ms0, action: atomics, range: 4-16}", `10:7: rule r1: range 0x4-0x10 cuts a word in two`},
+	{"{server: ms0, action: move}\n    - {server: ms0, action: track}", `11:7: rule r2: rule r1 before it takes all of its requests`},
+	{"{id: a, server: ms0, action: move, range: 0-8}\n    - {id: a, server: ms0, action: move}", `11:7: rule a: its id is taken`},
+	{"move", `10:7: a rule must be a mapping, but is a text`},
+}
+
 // A mistake in a rule is reported with its line.
 func TestMistakesInRules(t *testing.T) {
-	for _, c := range []struct{ rule, want string }{
-		{"{server: ms9, action: move}", `10:16: server: server "ms9" is no host of this rack; hosts: [ms0 cn0 cn1]`},
-		// The first rule is refused, and the second one is checked all the same.
-		{"{server: ms9, action: move}\n    - {server: ms0, action: move}", `10:16: server: server "ms9" is no host`},
-		{"{server: ms9, action: move}\n    - {server: ms8, action: move}", `10:16: server: server "ms9" is no host`},
-		{"{server: ms0, action: fly}", `10:29: action: action "fly" is unknown; use one of [track move atomics`},
-		{"{server: ms0}", `10:7: the key "action" is missing; write action=atomics`},
-		{"{action: move}", `10:7: the key "server" is missing`},
-		{"{server: ms0, action: move, speed: 9}", `10:35: unknown key "speed" in a rule; known keys: id, server, action, mode`},
-		{"{server: ms0, action: move, range: 5}", `10:42: range: "5" is no range; write it like 0x1000-0x2000`},
-		{"{server: ms0, action: move, range: [5]}", `10:42: range must be a single value, but is a list`},
-		{"{server: ms0, action: move, shards: 99}", `10:43: shards: "99" is no number from 1 to 64`},
-		{"{server: ms0, action: atomics, range: 4-16}", `10:7: rule r1: range 0x4-0x10 cuts a word in two`},
-		{"{server: ms0, action: move}\n    - {server: ms0, action: track}", `11:7: rule r2: rule r1 before it takes all of its requests`},
-		{"{id: a, server: ms0, action: move, range: 0-8}\n    - {id: a, server: ms0, action: move}", `11:7: rule a: its id is taken`},
-		{"move", `10:7: a rule must be a mapping, but is a text`},
-	} {
+	for _, c := range ruleMistakes {
 		_, err := ParseFile("f.yaml", []byte(withRules(c.rule)))
 		if err == nil || !strings.HasPrefix(err.Error(), "f.yaml:"+c.want) {
 			t.Errorf("%s:\n got  %v\n want f.yaml:%s", c.rule, err, c.want)

@@ -37,7 +37,7 @@ func applyCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			want, err := readRack(cmd, file)
 			if err != nil {
-				return asUse(err)
+				return err
 			}
 			r, err := rack.Open(want.Name)
 			if err != nil {

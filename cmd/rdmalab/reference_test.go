@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 // docsMode says what TestReference does with the generated parts of the pages under docs: it only
@@ -91,8 +93,24 @@ func TestReference(t *testing.T) {
 			t.Errorf("no page has the part %s", name)
 		}
 	}
+	compareFile(t, filepath.Join(docRoot, "docs/reference/rack-file.schema.json"), rackfile.Schema())
 	for name, args := range pictures {
 		comparePicture(t, filepath.Join(docRoot, "docs", name), args)
+	}
+}
+
+// compareFile compares a generated file, or writes it.
+func compareFile(t *testing.T, path string, want []byte) {
+	t.Helper()
+	have, err := os.ReadFile(path)
+	switch {
+	case err == nil && bytes.Equal(have, want), *docsMode == "":
+	case *docsMode == "write":
+		if err := os.WriteFile(path, want, 0o644); err != nil {
+			t.Error(err)
+		}
+	default:
+		t.Errorf("%s is stale: run `make docs`", strings.TrimPrefix(path, docRoot+"/"))
 	}
 }
 

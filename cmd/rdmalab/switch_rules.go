@@ -116,7 +116,7 @@ func loadRulesCmd() *cobra.Command {
 			}
 			r, err := rackfile.ParseFile(args[0], data)
 			if err != nil {
-				return err
+				return asUse(err)
 			}
 			in := switchd.RuleTexts{Rules: []string{}}
 			for i := range r.Switch.Rules {

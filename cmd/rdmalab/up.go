@@ -99,7 +99,7 @@ func readRack(cmd *cobra.Command, file string) (*rackfile.Rack, error) {
 	}
 	s, err := rackfile.ParseFile(name, data)
 	if err != nil {
-		return nil, err
+		return nil, asUse(err)
 	}
 	if f := cmd.Flag("rack"); f.Changed || os.Getenv(rackEnv) != "" {
 		if s.Name, err = rackName(cmd); err != nil {

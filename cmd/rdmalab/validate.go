@@ -9,14 +9,27 @@ import (
 )
 
 func validateCmd() *cobra.Command {
-	return &cobra.Command{
-		Use:   "validate RACK.yaml...",
+	schema := false
+	cmd := &cobra.Command{
+		Use:   "validate {RACK.yaml... | --schema}",
 		Short: "Check rack files",
 		Long: "validate reads rack files as `rdmalab up` does, and brings nothing up. For each file it prints one line with what the\n" +
-			"rack has, or every mistake with line and column. The exit status is 1 if a file has a mistake or cannot be read.",
-		Example: "  rdmalab validate topo/racks/*.yaml",
-		Args:    cobra.MinimumNArgs(1),
+			"rack has, or every mistake with line and column. The exit status is 2 if a file has a mistake or cannot be read.\n\n" +
+			"With --schema it prints the JSON schema of rack files instead. An editor with the schema completes keys, explains them\n" +
+			"and marks mistakes: with the YAML language server, write `# yaml-language-server: $schema=FILE` on top of a rack file.",
+		Example: "  rdmalab validate topo/racks/*.yaml\n" +
+			"  rdmalab validate --schema > rack.schema.json",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if schema {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.MinimumNArgs(1)(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if schema {
+				_, err := cmd.OutOrStdout().Write(rackfile.Schema())
+				return err
+			}
 			wrong := 0
 			for _, name := range args {
 				line, err := validated(name)
@@ -28,11 +41,13 @@ func validateCmd() *cobra.Command {
 				}
 			}
 			if wrong > 0 {
-				return fmt.Errorf("%d of %d rack files cannot be used", wrong, len(args))
+				return badUse("%d of %d rack files cannot be used", wrong, len(args))
 			}
 			return nil
 		},
 	}
+	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON schema of rack files")
+	return cmd
 }
 
 // validated reads a rack file and describes its rack in a line.

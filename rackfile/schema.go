@@ -1,0 +1,288 @@
+package rackfile
+
+import (
+	_ "embed" // for annotated
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+)
+
+// annotated is the source of the package comment, which has the annotated rack file: the schema takes
+// the descriptions of keys from it.
+//
+//go:embed doc.go
+var annotated string
+
+// shape is a JSON schema, or a part of one.
+type shape map[string]any
+
+// key is a key of a mapping, and the schema of its value.
+type key struct {
+	name  string
+	shape shape
+}
+
+// Schema returns the JSON schema of rack files (draft 7, which editors know), for completion and checks
+// while a file is written. What it accepts may still be refused by Parse: a schema cannot say that a
+// name is free, that a rule's server is a host, or that sizes fit each other. What it refuses, Parse
+// refuses, except numbers in quotes and former words for the modes of rules.
+//
+// No library makes it from the types: these hold resolved values, such as bytes and nanoseconds, and
+// not what is written in a file.
+func Schema() []byte {
+	d := descriptions()
+	s := d.object("rack", schemaKeys(d), "hosts")
+	s["$schema"] = "http://json-schema.org/draft-07/schema#"
+	s["title"] = "rack file of rdmalab"
+	b, err := json.MarshalIndent(s, "", "  ")
+	if err != nil {
+		panic(fmt.Sprintf("schema of rack files: %v", err)) // it has only maps, lists, texts and numbers
+	}
+	return append(b, '\n')
+}
+
+// Schemas of scalars.
+
+func within(low, high int64) shape { return shape{"type": "integer", "minimum": low, "maximum": high} }
+
+func oneOf[T ~string](words ...T) shape { return shape{"enum": words} }
+
+func pattern(types []string, p string) shape { return shape{"type": types, "pattern": p} }
+
+func listOf(item shape, low, high int) shape {
+	s := shape{"type": "array", "items": item, "minItems": low}
+	if high > 0 {
+		s["maxItems"] = high
+	}
+	return s
+}
+
+const decimal = `^[0-9]*\.?[0-9]+ *`
+
+func sizeShape() shape {
+	s := pattern([]string{"string", "integer"}, decimal+`([KMG]iB|[KMGkmg]|B)?$`)
+	s["minimum"] = 0
+	return s
+}
+
+// positiveSize is a size above 0.
+func positiveSize(low int64) shape {
+	s := sizeShape()
+	s["minimum"] = low
+	return s
+}
+
+func durationShape() shape {
+	s := pattern([]string{"string", "integer"}, `^(0|\+?([0-9]*\.?[0-9]+(ns|us|µs|μs|ms|s|m|h))+)$`)
+	s["minimum"], s["maximum"] = 0, 0 // of numbers, only 0 needs no unit
+	return s
+}
+
+func rateShape() shape { return pattern([]string{"string"}, decimal+`([KMGTkmgt]?bit|[KMGTkmg])$`) }
+
+func probabilityShape() shape {
+	s := pattern([]string{"string", "number"}, `^[0-9.]+([eE]-?[0-9]+)?%?$`)
+	s["exclusiveMinimum"], s["maximum"] = 0, 1
+	s["not"] = shape{"pattern": `^[0.]+%?$`}
+	return s
+}
+
+func nameShape(longest int) shape {
+	s := pattern([]string{"string"}, `^[a-z]([a-z0-9-]*[a-z0-9])?$`)
+	s["maxLength"] = longest
+	return s
+}
+
+// hostPattern is a host's name with ranges.
+func hostPattern() shape {
+	s := pattern([]string{"string"}, `^[a-z]([a-z0-9-]|\[[0-9]{1,6}-[0-9]{1,6}\])*$`)
+	s["not"] = shape{"anyOf": []shape{{"enum": reserved}, {"pattern": "-$"}, {"pattern": `^[^\[]{16,}$`}}}
+	return s
+}
+
+func cpuShape() shape {
+	return shape{"anyOf": []shape{within(0, maxCPU), oneOf("auto", "none")}}
+}
+
+func subnetShape(p string) shape { return pattern([]string{"string"}, p) }
+
+// schemaKeys lists the keys of a rack file.
+func schemaKeys(d described) []key {
+	spin := durationShape()
+	window := positiveSize(minOneRMAWindow)
+	window["maximum"] = maxOneRMAWindow
+	group := pattern([]string{"string", "integer"}, groupName.String())
+	group["minimum"], group["maximum"] = 1, 1<<32-2
+	onerma := []key{{"rtt", notZero(durationShape())}, {"dispatch", notZero(durationShape())}, {"timeout", notZero(durationShape())}, {"window", window}}
+	return []key{
+		{"name", nameShape(maxRackName)},
+		{"seed", shape{"type": "integer", "minimum": 0}},
+		{"mtu", within(minMTU, maxMTU)},
+		{"connect", oneOf(ConnectCM, ConnectTCP)},
+		{"cable", oneOf(CableVeth, CableMemory)},
+		{"priority", oneOf(PriorityNormal, PriorityRealtime)},
+		{"group", group},
+		{"onerma", d.object("onerma", onerma)},
+		{"subnet", subnetShape(`^[0-9]+(\.[0-9]+){3}/[0-9]+$`)},
+		{"subnet6", subnetShape(`^[0-9a-fA-F:]+/[0-9]+$`)},
+		{"switch", d.object("switch", []key{
+			{"program", oneOf(Programs()...)},
+			{"queue", within(1, maxQueue)},
+			{"spin", spin},
+			{"cpu", cpuShape()},
+			{"rules", listOf(ruleShape(d), 0, rules.MaxRules)},
+		})},
+		{"hosts", listOf(d.object("hosts", hostKeys(d), "name", "role"), 1, 0)},
+		{"faults", listOf(d.object("faults", faultKeys(d), "link", "kind"), 0, maxFaults)},
+	}
+}
+
+// notZero is a duration above 0.
+func notZero(s shape) shape {
+	s["type"] = "string"
+	s["not"] = shape{"pattern": `^[0.]+[a-zµμ]*$`}
+	return s
+}
+
+func hostKeys(d described) []key {
+	memory := sizeShape()
+	memory["maximum"], memory["multipleOf"] = int64(maxMemory), pageSize
+	return []key{
+		{"name", hostPattern()},
+		{"role", oneOf(Roles()...)},
+		{"memory", memory},
+		{"spin", durationShape()},
+		{"cpu", cpuShape()},
+		{"gso", oneOf("on", "off")},
+		{"pkeys", listOf(shape{"type": "integer", "minimum": 1, "maximum": 0xffff, "not": shape{"const": fullMember}}, 1, maxPKeys)},
+		{"tos", within(0, 255)},
+		{"lenient", shape{"type": "boolean"}},
+		{"quota", d.object("quota", quotaKeys())},
+	}
+}
+
+func quotaKeys() []key {
+	size := positiveSize(1)
+	size["maximum"] = int64(maxQuotaBytes)
+	return []key{
+		{"programs", within(1, maxPrograms)},
+		{"pds", within(1, maxPDs)},
+		{"mrs", within(1, maxRegions)},
+		{"mws", within(1, maxRegions)},
+		{"ahs", within(1, maxRegions)},
+		{"cqs", within(1, maxQueues)},
+		{"srqs", within(1, maxSRQs)},
+		{"qps", within(1, maxQueues)},
+		{"attachments", within(1, maxQueues)},
+		{"ids", within(1, maxQueues)},
+		{"joins", within(1, maxQueues)},
+		{"events", within(1, maxEvents)},
+		{"channels", within(1, maxChannels)},
+		{"memory", size},
+		{"queueMemory", size},
+		{"deviceMemory", size},
+		{"shared", size},
+		{"reserve", within(1, maxReserve)},
+	}
+}
+
+func faultKeys(d described) []key {
+	return []key{
+		{"link", shape{"type": "string"}},
+		{"kind", oneOf(fault.Kinds()...)},
+		{"dir", oneOf(fault.Up, fault.Down, fault.Both)},
+		{"probability", probabilityShape()},
+		{"delay", durationShape()},
+		{"jitter", durationShape()},
+		{"bitsPerSecond", rateShape()},
+		{"count", within(1, maxCount)},
+		{"for", durationShape()},
+		{"seed", shape{"type": "integer", "minimum": 0}},
+		{"id", nameShape(maxRackName)},
+		{"match", d.object("match", []key{
+			{"opcodes", listOf(pattern([]string{"string"}, `^[A-Z_*]`), 0, 0)},
+			{"class", oneOf(fault.Classes()...)},
+			{"qpn", within(0, max24)},
+			{"psn", within(0, max24)},
+			{"psnOffset", within(0, maxPSNOffset)},
+			{"transmission", within(1, maxCount)},
+			{"samePacket", shape{"type": "boolean"}},
+		})},
+	}
+}
+
+// ruleShape is the schema of a rule of the switch. The keys are those of package rules, with its
+// descriptions.
+func ruleShape(d described) shape {
+	words := map[string]shape{
+		"action": oneOf(rules.Actions()...),
+		"mode":   oneOf(rules.Hardened.String(), rules.Published.String()),
+		"steer":  oneOf("read", "write", "both"),
+	}
+	var keys []key
+	for _, f := range rules.Fields() {
+		s, ok := words[f.Key]
+		if !ok {
+			s = shape{"type": []string{"string", "integer"}}
+		}
+		s["description"] = f.Doc
+		keys = append(keys, key{f.Key, s})
+	}
+	return d.object("rules", keys, "server", "action")
+}
+
+// described has the description of each key by its section: the key above it, or "rack".
+type described map[string]map[string]string
+
+// object is the schema of a mapping with these keys and no others.
+func (d described) object(section string, keys []key, required ...string) shape {
+	properties := shape{}
+	for _, k := range keys {
+		s := shape{}
+		for name, v := range k.shape {
+			s[name] = v
+		}
+		if text := d[section][k.name]; text != "" && s["description"] == nil {
+			s["description"] = text
+		}
+		properties[k.name] = s
+	}
+	s := shape{"type": "object", "additionalProperties": false, "properties": properties}
+	if len(required) > 0 {
+		s["required"] = required
+	}
+	return s
+}
+
+// descriptions reads the annotated rack file in the package comment.
+func descriptions() described {
+	type open struct {
+		indent int
+		name   string
+	}
+	out, sections := described{}, []open{{-1, "rack"}}
+	for line := range strings.Lines(annotated) {
+		body, ok := strings.CutPrefix(strings.TrimRight(line, "\n"), "//\t")
+		if !ok {
+			continue
+		}
+		code, about, _ := strings.Cut(body, "# ")
+		indent := len(code) - len(strings.TrimLeft(code, " -"))
+		name, value, _ := strings.Cut(code[indent:], ":")
+		for sections[len(sections)-1].indent >= indent {
+			sections = sections[:len(sections)-1]
+		}
+		section := sections[len(sections)-1].name
+		if out[section] == nil {
+			out[section] = map[string]string{}
+		}
+		out[section][name] = strings.TrimSpace(about)
+		if strings.TrimSpace(value) == "" {
+			sections = append(sections, open{indent, name})
+		}
+	}
+	return out
+}
