@@ -72,7 +72,7 @@ hosts:
 			n := 0
 			defer func() { runs <- n }()
 			for {
-				Expect(rack.OK("exec", "cn0", "--", example, ms0.IPv4, "soak", "300")).To(ContainSubstring("verified"))
+				Expect(rack.OK("exec", "cn0", "--", example, ms0.IPv4, "soak", "100")).To(ContainSubstring("verified"))
 				n++
 				select {
 				case <-over:
@@ -139,6 +139,18 @@ faults:
 		rack.OK("restart", "cn1")
 		Expect(rack.OK("perf", "write_bw", "--from", "cn1", "--to", "ms1", "--iters", "20", "--timeout", "16", "--verify")).To(ContainSubstring("verified"))
 		Expect(applied(rack, changed).Stdout).To(ContainSubstring("nothing to do"))
+	})
+
+	It("gets several hosts whose links are memory, and removes and makes others of the same names", func() {
+		const memory = "cable: memory\nswitch: {program: swordbox, rules: [{server: ms0, action: move}]}\n"
+		rack := fixture.Up(memory + fixture.Small)
+		Expect(applied(rack, memory+"hosts:\n  - {name: \"cn[1-3]\", role: compute}\n  - {name: \"ms[0-1]\", role: memory, memory: 16MiB}\n")).To(fixture.HaveExited(0))
+		paths := [][2]string{{"cn1", "ms0"}, {"cn1", "ms1"}, {"cn2", "ms1"}, {"cn3", "ms0"}}
+		for _, p := range paths {
+			Expect(rack.OK("perf", "atomic_bw", "--from", p[0], "--to", p[1], "--iters", "20", "--timeout", "16", "--verify")).To(ContainSubstring("verified"), "%v", p)
+		}
+		Expect(applied(rack, memory+fixture.Small)).To(fixture.HaveExited(0))
+		Expect(rack.OK("perf", "atomic_bw", "--from", "cn0", "--to", "ms0", "--iters", "20", "--timeout", "16", "--verify")).To(ContainSubstring("verified"))
 	})
 
 	It("refuses in one line what cannot change, and does nothing", func() {

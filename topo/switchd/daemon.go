@@ -92,7 +92,7 @@ func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
 	cmds := &commands{wake: s.wake}
 	d := &Daemon{rack: cfg.Rack, watch: cfg.Watch, fabric: cfg.Fabric, commands: cmds, ports: s, traffic: t}
 	d.faults = &faultControl{commands: cmds, ports: s, traffic: t}
-	d.guests = &guestControl{commands: cmds, ports: s, traffic: t, faults: d.faults}
+	d.guests = &guestControl{commands: cmds, ports: s, traffic: t, faults: d.faults, opening: make(chan struct{}, 1)}
 	d.programs = &programControl{
 		commands: cmds, traffic: t, running: cfg.Program, self: cfg.Self, load: cfg.Load, where: cfg.Where, log: cfg.Log,
 	}

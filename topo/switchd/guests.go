@@ -34,6 +34,9 @@ type guestControl struct {
 	ports    *ports
 	traffic  *traffic
 	faults   *faultControl
+	// opening holds a token while a port is opened. The memory link of a host connects to the end
+	// that was made last, so the end of a port that is opened twice would be the one that is closed.
+	opening chan struct{}
 }
 
 func (g *guestControl) handleGuests(m *control.Mux) {
@@ -65,9 +68,24 @@ func (g *guestControl) plug(l Link) error {
 	}); err != nil || open {
 		return err
 	}
+	if err := g.open(i, l); err != nil {
+		return errors.Join(fmt.Errorf("port of %s: %w", l.Host, err), g.unplug(l.Host, l.Guest))
+	}
+	return nil
+}
+
+// open opens the port of link l, which has the number i, unless it is open already. The error is
+// ErrStopped if the daemon has ended.
+func (g *guestControl) open(i int, l Link) error {
+	g.opening <- struct{}{}
+	defer func() { <-g.opening }()
+	missing := false
+	if err := g.commands.Do(func() { missing = g.ports.links[i] == l && g.ports.list[i].io == nil }); err != nil || !missing {
+		return err
+	}
 	io, err := g.ports.opener(i, l)
 	if err != nil {
-		return errors.Join(fmt.Errorf("port of %s: %w", l.Host, err), g.unplug(l.Host, l.Guest))
+		return err
 	}
 	return g.install(i, l, io)
 }

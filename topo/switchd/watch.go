@@ -82,10 +82,13 @@ func (w *watcher) look() error {
 }
 
 func (w *watcher) reopen(i int, l Link) error {
-	io, err := w.ports.opener(i, l)
-	if err == nil {
+	err := w.guests.open(i, l)
+	switch {
+	case err == nil:
 		w.err[i] = ""
-		return w.guests.install(i, l, io)
+		return nil
+	case errors.Is(err, ErrStopped):
+		return err
 	}
 	if text := err.Error(); text != w.err[i] {
 		w.err[i] = text
