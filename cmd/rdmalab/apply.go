@@ -33,7 +33,7 @@ func applyCmd() *cobra.Command {
 			"there is one, and 2 if it cannot be carried out or the rack cannot be asked.",
 		Example: "  sudo rdmalab apply -f myrack.yaml --dry-run\n" +
 			"  sudo rdmalab apply -f myrack.yaml",
-		Args: cobra.NoArgs,
+		Args: fileByFlag,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			want, err := readRack(cmd, file)
 			if err != nil {

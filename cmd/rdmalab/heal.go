@@ -86,7 +86,7 @@ func (h *healer) remove(ctx context.Context, node, path string, out any) error {
 }
 
 func (h *healer) some(ctx context.Context, ids []string) error {
-	for _, id := range ids {
+	for i, id := range ids {
 		err := h.one(ctx, id)
 		var answered *control.Error
 		none := errors.As(err, &answered) && answered.Status == http.StatusNotFound
@@ -98,7 +98,9 @@ func (h *healer) some(ctx context.Context, ids []string) error {
 				err = say(h.cmd, "no host is kept apart")
 			}
 		case none:
-			err = fmt.Errorf("%w; `rdmalab faults` lists them", err)
+			if err = fmt.Errorf("%w; `rdmalab faults` lists them", err); i == 0 {
+				err = asUse(err) // nothing was done
+			}
 		case err == nil:
 			err = say(h.cmd, "healed %s", id)
 		}

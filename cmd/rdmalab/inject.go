@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -54,8 +55,7 @@ func injectCmd() *cobra.Command {
 			"  rdmalab inject tear 10% --host ms0",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 2 {
-				return badUse("%.40q is too much; give the link by a flag: rdmalab inject %s --link %s (see `rdmalab inject --help`)",
-					args[2], strings.Join(args[:2], " "), args[2])
+				return badUse("%.40q is too much; %s (see `rdmalab inject --help`)", args[2], insteadOf(args))
 			}
 			return cobra.MinimumNArgs(1)(cmd, args)
 		},
@@ -81,6 +81,24 @@ func injectCmd() *cobra.Command {
 	outputFlag(cmd)
 	cmd.AddCommand(injectNICCmd())
 	return cmd
+}
+
+// insteadOf says what to write instead of arguments of which the third is too much.
+func insteadOf(args []string) string {
+	const form = "write: rdmalab inject KIND [AMOUNT] --link HOST"
+	kind, amount, more := args[0], args[1], args[2]
+	_, jitter := time.ParseDuration(more)
+	switch {
+	case more == "%":
+		return fmt.Sprintf("write the share as one word: rdmalab inject %s %s%% --link HOST", kind, amount)
+	case kind == string(fault.Delay) && jitter == nil:
+		return fmt.Sprintf("the jitter is a flag: rdmalab inject delay %s --jitter %s --link HOST", amount, more)
+	case !slices.Contains(injectKinds, kind) && slices.Contains(injectKinds, amount):
+		return fmt.Sprintf("%q is no kind; write: rdmalab inject %s %s --link HOST", kind, amount, more)
+	case rackfile.CheckHostName(more) != nil || rackfile.CheckHostName(amount) == nil || len(args) > 3:
+		return form
+	}
+	return fmt.Sprintf("give the link by a flag: rdmalab inject %s %s --link %s", kind, amount, more)
 }
 
 func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {

@@ -73,6 +73,9 @@ func (f *ruleFlags) rule(kind, amount string) (fault.Rule, error) {
 		ID: f.id, Kind: fault.Kind(kind), Dir: fault.Dir(f.dir), Delay: f.delay, Jitter: f.jitter,
 		For: f.lasting, Seed: f.seed, Count: f.next,
 	}
+	if to := map[string]string{"rx": "down", "ingress": "down", "in": "down", "tx": "up", "egress": "up", "out": "up"}[f.dir]; to != "" {
+		return r, fmt.Errorf("--dir %s: write --dir %s for what the host %s", f.dir, to, either(to == "up", "sends", "receives"))
+	}
 	switch {
 	case f.once && f.set("next"):
 		return r, errors.New("--once and --next contradict each other")
@@ -190,6 +193,10 @@ func opcodesLike(pattern string) ([]wire.Opcode, error) {
 	if !strings.ContainsAny(upper, "*?[") {
 		var op wire.Opcode
 		err := op.UnmarshalText([]byte(upper))
+		// Other tools name opcodes without the service, or with that of reliable connections in words.
+		if like := "RC_" + strings.TrimPrefix(upper, "RDMA_"); err != nil && new(wire.Opcode).UnmarshalText([]byte(like)) == nil {
+			err = fmt.Errorf("%q is no opcode; write %s", pattern, like)
+		}
 		return []wire.Opcode{op}, err
 	}
 	var ops []wire.Opcode

@@ -19,6 +19,9 @@ func linkCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			host, up := args[0], args[1] == "up"
 			if !up && args[1] != "down" {
+				if host == "up" || host == "down" {
+					return badUse("the host comes first; write: rdmalab link %s %s", args[1], host)
+				}
 				return badUse("link state %q is unknown; use up or down", args[1])
 			}
 			if up && cmd.Flags().Changed("for") {

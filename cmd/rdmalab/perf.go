@@ -149,7 +149,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 func (f *perfFlags) check() error {
 	c := &f.config
 	if !slices.Contains(perfTests(), c.Test) {
-		return fmt.Errorf("unknown test %q; tests: %s", c.Test, strings.Join(perfTests(), " "))
+		return fmt.Errorf("unknown test %q; %stests: %s", c.Test, testMeant(c.Test), strings.Join(perfTests(), " "))
 	}
 	for _, u := range []struct {
 		flag, text string

@@ -59,7 +59,7 @@ func upCmd() *cobra.Command {
 		Example: "  sudo rdmalab up\n" +
 			"  sudo rdmalab up -f myrack.yaml --rack second\n" +
 			"  sudo rdmalab up --runtime docker",
-		Args: cobra.NoArgs,
+		Args: fileByFlag,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := readRack(cmd, file)
 			if err != nil {
@@ -84,6 +84,14 @@ func upCmd() *cobra.Command {
 	in.add(cmd)
 	must(cmd.MarkFlagFilename("file", "yaml", "yml"))
 	return cmd
+}
+
+// fileByFlag refuses arguments; to a single one it answers that it belongs behind -f.
+func fileByFlag(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && strings.HasSuffix(args[0], "ml") {
+		return badUse("a rack file comes behind -f; write: %s -f %s (see `%s --help`)", cmd.CommandPath(), args[0], cmd.CommandPath())
+	}
+	return cobra.NoArgs(cmd, args)
 }
 
 // readRack reads a rack file, or the built-in one, and gives the rack the name of --rack if the

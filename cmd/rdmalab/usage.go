@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/units"
 )
 
 // exitUsage is the exit status for a wrong command line. The command has then done nothing. A
@@ -68,6 +71,12 @@ func plain(text string) string {
 			flags = append(flags, "--"+strings.Trim(name, `"`))
 		}
 		text = "give " + strings.Join(flags, " and ")
+	}
+	if word, ok := strings.CutPrefix(text, "unknown command "); ok {
+		word, _, _ = strings.Cut(strings.TrimPrefix(word, `"`), `"`)
+		if meant := meantCommands[word]; meant != "" {
+			return text + "; did you mean rdmalab " + meant + "?"
+		}
 	}
 	if names := strings.Fields(offers); len(names) > 0 {
 		last := len(names) - 1
@@ -189,7 +198,11 @@ func flagError(cmd *cobra.Command, err error) error {
 	case isUse(err): // the flag's own error already says which values it accepts
 		text = errors.Unwrap(err).Error()
 	case errors.As(err, &unknown):
-		text = "there is no flag " + spelled(unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames())
+		flag := spelled(unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames())
+		text = "there is no flag " + flag
+		if write := flagMeant(cmd, flag); write != "" {
+			text += "; " + either(strings.HasPrefix(write, "leave it out"), "", "write ") + write
+		}
 	case errors.As(err, &missing):
 		f := missing.GetFlag()
 		text = spelled(missing.GetSpecifiedName(), missing.GetSpecifiedShortnames()) + " needs a value: " + f.Usage
@@ -204,11 +217,26 @@ func flagError(cmd *cobra.Command, err error) error {
 		{"strconv.ParseUint", "it is no whole number of 0 or more"},
 	} {
 		if head, tail, ok := strings.Cut(text, " flag: "); ok && strings.Contains(tail, t.bad) {
-			text = strings.Replace(head, "invalid argument ", "", 1) + ": " + t.good
+			text = strings.Replace(head, "invalid argument ", "", 1) + ": " + t.good + inDigits(head)
 			break
 		}
 	}
 	return badUse("%s; see `%s --help`", text, cmd.CommandPath())
+}
+
+// inDigits returns "; write 10000" if the value in the text of an error is a whole number with a suffix,
+// 10k or 1e4, and "" otherwise.
+func inDigits(text string) string {
+	_, value, _ := strings.Cut(text, `"`)
+	value, _, _ = strings.Cut(value, `"`)
+	n, err := units.ParseOps(value)
+	if f, ferr := strconv.ParseFloat(value, 64); ferr == nil && f >= 0 && f < 1e15 && f == math.Trunc(f) && strings.ContainsAny(value, "eE") {
+		n, err = int64(f), nil
+	}
+	if err != nil || strconv.FormatInt(n, 10) == value || strings.Trim(value, "0123456789.kMGeE") != "" || !strings.ContainsAny(value, "kMGeE") {
+		return ""
+	}
+	return "; write " + strconv.FormatInt(n, 10)
 }
 
 // spelled returns a flag as it was typed: --name, or -n from a group of short names.
