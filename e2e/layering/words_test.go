@@ -36,7 +36,7 @@ var (
 	parsers = []string{"cmd/rdmalab", "sim/scenario/variants_test.go", "swordbox/rules"}
 	// rackKey are the files that have the key cable of a rack file.
 	rackKey = []string{
-		"rackfile", "topo/rack/up.go", "cmd/rdmalab/capture.go", "e2e/benchrack", "e2e/fixture", "e2e/chaos/memorylink_test.go", "e2e/onerma/onerma_suite_test.go",
+		"rackfile", "topo/rack/up.go", "cmd/rdmalab/capture.go", "e2e/benchrack", "e2e/fixture", "e2e/chaos/memorylink_test.go", "e2e/onerma/onerma_suite_test.go", "e2e/smoke/apply_test.go",
 		"docs/reference/rack-file.md", "docs/reference/commands.md", "docs/explain", "docs/troubleshooting.md",
 	}
 	// machines are the state machines that a shell runs, and the shells.
