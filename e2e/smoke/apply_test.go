@@ -96,7 +96,7 @@ hosts:
 		Eventually(runs).Should(Receive(BeNumerically(">=", 1)))
 
 		lost := func() map[string]int { return lostBetween(rack, "cn0", "ms0") }
-		Eventually(lost).Should(BeEmpty()) // the last acknowledgements may still be under way
+		Eventually(lost).Should(BeEmpty()) // the last acknowledgements may still be in flight
 		Expect(rack.Host("cn0")).To(Equal(cn0), "neither its process nor its addresses have changed")
 		Expect(rack.Host("ms0")).To(Equal(ms0))
 		Expect(rack.Status().Hosts).To(HaveLen(3))
