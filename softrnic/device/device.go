@@ -10,6 +10,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/clock/real"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -35,6 +36,9 @@ type Config struct {
 	Seed uint64
 	// Second is another NIC at the same port; nil means that there is none.
 	Second Second
+	// Costs make the NIC and its link to the switch take the times of this cost model, by Clock; nil
+	// means that they take no time. They do not apply to Second. Frames must be single packets.
+	Costs *cost.Model
 }
 
 // defaultSpin is long enough for a round trip between three processes on two cores.
@@ -53,6 +57,7 @@ type Device struct {
 	mu      sync.Mutex // guards the fields up to failure, except pace and the atomics of polls
 	e       *engine.Engine
 	second  secondNIC // the other NIC at the port
+	costs   costs
 	rx, out packetio.Batch
 	waits
 	polls
@@ -102,6 +107,7 @@ func Open(cfg Config) (*Device, error) {
 		clock: cfg.Clock, port: cfg.Port, waiter: cfg.Waiter, spin: cfg.Spin, e: e, second: secondNIC{nic: cfg.Second}, waits: waits{seen: e.Activity()},
 		kick: make(signal, 1), done: make(chan struct{}),
 	}
+	d.costs.start(d.e, cfg.Costs, cfg.Seed)
 	_, d.pace.Inside = cfg.Port.(interface{ InProcess() })
 	d.seed.Store(cfg.Seed)
 	d.close = sync.OnceValue(d.shutDown)
@@ -148,6 +154,7 @@ func (d *Device) Up() {
 	d.With(func(e *engine.Engine) {
 		if !d.dead {
 			e.Up()
+			d.costs.restart(e)
 		}
 	})
 }

@@ -26,7 +26,7 @@ func (g *gate) Wait(deadline clock.Time) error {
 		<-g.open
 		return nil
 	}
-	t := time.NewTimer(deadline.Sub(g.clock.Now()))
+	t := time.NewTimer(g.clock.Until(deadline))
 	defer t.Stop()
 	select {
 	case <-g.open:

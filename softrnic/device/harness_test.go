@@ -27,21 +27,25 @@ var (
 const fullAccess = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
 
 // openPair starts two devices that are joined by ports in memory.
-func openPair(t testing.TB, spin time.Duration, cable memcable.Config) [2]*Device {
+func openPair(t testing.TB, spin time.Duration, cable memcable.Config, options ...func(*Config)) [2]*Device {
 	t.Helper()
 	var d [2]*Device
 	var ports [2]*memcable.Port
 	ports[0], ports[1] = memcable.Pair(cable)
 	for i := range d {
-		var err error
-		d[i], err = Open(Config{
+		cfg := Config{
 			Port: ports[i], Waiter: memcable.NewWaiter(ports[i]), Spin: spin, Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
 				PKeys:   verbstest.PKeys[i],
 				Resolve: func(a netip.Addr) (wire.MAC, bool) { return macs[1-i], a == ips[1-i] },
 			},
-		})
+		}
+		for _, option := range options {
+			option(&cfg)
+		}
+		var err error
+		d[i], err = Open(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

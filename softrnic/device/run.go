@@ -96,7 +96,7 @@ func (d *Device) sleepFor() (time.Duration, bool) {
 	if d.armed == clock.Never {
 		return -1, true
 	}
-	return max(0, d.armed.Sub(now)), true
+	return d.clock.Until(d.armed), true
 }
 
 // signal wakes a goroutine that receives from it; its capacity is 1.

@@ -28,9 +28,9 @@ func NewRuntime(c *real.Clock, seed uint64) *Runtime {
 
 func (r *Runtime) Now() clock.Time { return r.clock.Now() }
 
-// Sleep blocks the calling thread for d, and longer if the application hangs.
+// Sleep blocks the calling thread for d by the clock, and longer if the application hangs.
 func (r *Runtime) Sleep(d time.Duration) {
-	time.Sleep(d)
+	time.Sleep(r.clock.Real(d))
 	r.hang.Wait()
 }
 

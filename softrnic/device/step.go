@@ -39,7 +39,9 @@ func (d *Device) leave() {
 	if d.ring != nil && len(d.out.Frames) > 0 {
 		d.tracing.record(d.clock, d.entered, pathtrace.Posted)
 	}
+	d.costs.posted = true
 	d.flush()
+	d.costs.posted = false
 	idle, emptyPolls := d.idle, d.emptyPolls
 	woken := d.unlock()
 	if d.carrier != nil {
@@ -81,9 +83,14 @@ func (d *Device) serve() bool {
 	return found
 }
 
-// flush sends the collected frames in one call of the port.
+// flush sends the collected frames in one call of the port. If the NIC has costs, they first take the
+// times of the cost model.
 func (d *Device) flush() {
 	if len(d.out.Frames) == 0 {
+		return
+	}
+	if d.costs.nic != nil {
+		d.costs.made(d.clock.Now(), &d.out)
 		return
 	}
 	d.mark(pathtrace.Sending)
@@ -129,9 +136,10 @@ func (d *Device) progress() bool {
 	return n > 0 || due
 }
 
-// tick handles deadlines that have passed: those of the engine, and those of the second NIC at the
-// port (Config.Second), if there is one.
+// tick handles deadlines that have passed: those of frames that had to take time, of the engine, and
+// of the second NIC at the port (Config.Second), if there is one.
 func (d *Device) tick(now clock.Time) {
+	d.costs.due(d, now)
 	if d.e.Deadline() <= now {
 		d.e.Tick(now, &d.out)
 	}
@@ -160,6 +168,10 @@ func (d *Device) catchUp() (now clock.Time, err error) {
 func (d *Device) received(now clock.Time) {
 	if d.ring != nil {
 		d.tracing.record(d.clock, now, pathtrace.Received)
+	}
+	if d.costs.nic != nil {
+		d.costs.arrived(now, d.rx.Frames)
+		return
 	}
 	d.handle(now, d.rx.Frames)
 	d.mark(pathtrace.Handled)
