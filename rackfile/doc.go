@@ -15,6 +15,8 @@
 //	daemons: separate        # processes of the hosts and the switch: one for each (separate), or one for all, which is faster on few processors (shared). Default separate.
 //	priority: normal         # scheduling priority of the daemons of hosts and switch: that of other processes (normal), or a higher one (realtime). Default normal.
 //	group: rdma              # a group of this machine, by name or number: its users may run programs on the NICs of the hosts. Default none: only root may.
+//	slow: 1000               # slow motion: rates are divided, delays and timers multiplied by this factor, 2 to 100000; not with connect: tcp or onerma. Default none.
+//	cost: connectx5          # with slow: the built-in cost model (rdmalab sim cost) whose NICs, links and switch the rack has. Default connectx5.
 //	onerma:                  # every host also has a NIC without connections, 1RMA; {} for the defaults. Default none.
 //	  rtt: 4ms               # round-trip time on which its congestion control is based, 1us to 1s. Default 4ms.
 //	  dispatch: 8ms          # how long an operation may wait for its receiver's window. Default 8ms.

@@ -21,10 +21,14 @@ func (r *Rack) NewGuest(name, port string, n int) (Host, error) {
 	if err != nil {
 		return Host{}, fmt.Errorf("%s: %w", name, err)
 	}
-	return Host{
+	h := Host{
 		Name: name, Role: Guest, Port: port, IPv4: v4, IPv6: v6, MAC: mac,
 		Spin: defaultSpin, CPU: NoCPU,
-	}, nil
+	}
+	if r.Slow > 0 {
+		h.Spin = 0
+	}
+	return h, nil
 }
 
 // IsStation reports whether m can be the MAC address of a host: it is neither zero nor a group

@@ -56,6 +56,8 @@ type file struct {
 	sharedAt ast.Node // value of the key daemons
 	subnetAt ast.Node // values of the keys subnet and subnet6; nil if a key is missing
 	sub6At   ast.Node
+	slowAt   ast.Node // values of the keys slow and cost, likewise
+	costAt   ast.Node
 	// nets, hosted and switched are true if no mistake was found in the subnets, in the hosts, and in
 	// the switch's program. Parts of the file that depend on one of these are checked only then.
 	nets, hosted, switched bool
@@ -194,6 +196,14 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		}},
 		set(d, "priority", &f.Priority, either(PriorityNormal, PriorityRealtime)),
 		set(d, "group", &f.Group, parseGroup),
+		{key: "slow", set: func(n ast.Node) {
+			f.slowAt = n
+			set(d, "slow", &f.Slow, number(minSlow, maxSlow)).set(n)
+		}},
+		{key: "cost", set: func(n ast.Node) {
+			f.costAt = n
+			set(d, "cost", &f.Cost, func(s string) (string, error) { return s, checkName("cost", s, maxRackName) }).set(n)
+		}},
 		{key: "onerma", set: func(n ast.Node) { f.OneRMA = d.oneRMA(n) }},
 		subnet("subnet", &f.Subnet, &f.subnetAt, true),
 		subnet("subnet6", &f.Subnet6, &f.sub6At, false),

@@ -73,6 +73,8 @@ func (r *Rack) Share() error {
 	switch {
 	case r.OneRMA != nil:
 		return errors.New("1RMA NICs need separate processes: take `daemons: separate`, or leave out `onerma`")
+	case r.Slow > 0:
+		return errors.New("slow motion needs separate processes: take `daemons: separate`, or leave out `slow`")
 	case r.Cable == CableMemory:
 		return errors.New("packets do not leave a shared process: leave out `cable: memory`, or take `daemons: separate`")
 	}
@@ -112,6 +114,11 @@ type Rack struct {
 	// Group is the name or number of a group of this machine. Its users, and root, may run programs
 	// on the NICs of the hosts. "" means that only root may.
 	Group string `json:"group,omitempty"`
+	// Slow is the factor of slow motion: all rates are lower and all times of protocols longer by it
+	// than on the hardware of the cost model Cost. 0 means that the rack is not in slow motion; then
+	// its NICs, links and switch are as fast as the machine, and Cost is empty.
+	Slow int    `json:"slow,omitempty"`
+	Cost string `json:"cost,omitempty"`
 	// OneRMA describes the hosts' NICs without connections (1RMA); nil means that the hosts have
 	// none.
 	OneRMA *OneRMA `json:"onerma,omitempty"`

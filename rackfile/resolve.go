@@ -21,6 +21,7 @@ func (d *decoder) resolve(f *file) *Rack {
 	if hosted && f.nets && d.sound(func() { d.addresses(f, r) }) && f.switched {
 		d.rules(f, r)
 	}
+	d.slowMotion(f, r)
 	for i := range f.faults {
 		e := &f.faults[i]
 		if _, _, ok := r.Host(e.rule.Link); !ok && hosted && e.sound {
