@@ -16,10 +16,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/experiment/costs"
 	onermahost "github.com/rdmalab/rdmalab/onerma/host"
 	"github.com/rdmalab/rdmalab/onerma/socket"
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/clock/real"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
@@ -247,8 +250,12 @@ func (h *Host) openNIC() error {
 	if err != nil {
 		return errors.Join(err, waiter.Close(), link.Close())
 	}
+	model, err := h.costs()
+	if err != nil {
+		return errors.Join(err, waiter.Close(), link.Close())
+	}
 	h.dev, err = device.Open(device.Config{
-		Second: second,
+		Second: second, Clock: real.NewSlow(h.rack.Load().Factor()), Costs: model,
 		Engine: engine.Config{
 			Name: h.self.Name, MAC: mac, LinkMTU: min(info.MTU, h.rack.Load().LinkMTU), GIDs: gids,
 			// The seed is not derived from the rack's seed. After a restart a host must not use the
@@ -258,6 +265,8 @@ func (h *Host) openNIC() error {
 			PKeys:   h.self.PKeys,
 			TOS:     h.self.TOS,
 			Limits:  engine.Limits{DeviceMemory: deviceMemory},
+			// As in the simulator, the entries of send rings take their time one by one.
+			RingPaced: model != nil,
 		},
 		Port: link, Waiter: waiter, Spin: spin, Seed: h.rack.Load().Seed + uint64(h.index),
 	})
@@ -278,6 +287,14 @@ func (h *Host) openNIC() error {
 	h.shown.table = newAddressTable(mac, gids, has.Addrs)
 	h.base = h.dev.Context()
 	return h.upOneRMA()
+}
+
+// costs returns the cost model of a rack in slow motion, and nil for any other rack.
+func (h *Host) costs() (*cost.Model, error) {
+	if h.rack.Load().Slow == 0 {
+		return nil, nil
+	}
+	return costs.Builtin(h.rack.Load().Cost)
 }
 
 func (h *Host) listen() (err error) {

@@ -70,7 +70,7 @@ func (h *Host) setTear(t Tear) error {
 		h.tear = &t
 		if t.For > 0 {
 			plan := h.tear
-			h.tearTimer = time.AfterFunc(t.For, func() { h.endTear(plan) })
+			h.tearTimer = time.AfterFunc(t.For*time.Duration(h.rack.Load().Factor()), func() { h.endTear(plan) })
 		}
 	}
 	h.applyTear()

@@ -70,6 +70,8 @@ type Status struct {
 	Name  string `json:"name"`
 	State State  `json:"state"` // up if every node is up; otherwise the state of the worst node
 	Dir   string `json:"dir"`
+	// Slow is the factor of slow motion; 0 means that the rack is not in slow motion.
+	Slow int `json:"slow,omitempty"`
 	// Runtime is RuntimeDocker if hosts are containers. Then Watcher says why containers that start
 	// would not be connected to the switch; "" means that the watcher works.
 	Runtime string       `json:"runtime,omitempty"`
@@ -100,7 +102,7 @@ type daemonStatus struct {
 
 // Status inspects the processes, the link and the daemon of every node.
 func (r *Rack) Status(ctx context.Context) (Status, error) {
-	s := Status{Name: r.Spec.Name, Dir: r.Paths.Dir, Hosts: make([]NodeStatus, len(r.Spec.Hosts))}
+	s := Status{Name: r.Spec.Name, Dir: r.Paths.Dir, Slow: r.Spec.Slow, Hosts: make([]NodeStatus, len(r.Spec.Hosts))}
 	sw := &r.Spec.Switch
 	s.Switch = NodeStatus{Name: rackfile.SwitchName, Role: rackfile.SwitchName, IPv4: sw.IPv4, IPv6: sw.IPv6, MAC: sw.MAC, Program: sw.Program}
 	links, err := r.observer().links()

@@ -183,7 +183,7 @@ func TestBudgetIsFigure8(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := apps.New(s, configured(new(journalFile), nil, false))
+	p, err := apps.New(s, configured(s, new(journalFile), nil, false))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
@@ -79,6 +80,11 @@ type Config struct {
 	Open func(i int, l Link) (packetio.Port, error)
 	// NewWaiter makes a waiter for ports that Open made.
 	NewWaiter func(spin time.Duration, ports []packetio.Port) (packetio.Waiter, error)
+	// Slow is the factor of slow motion (rackfile.Rack.Slow). Costs, if not nil, make the switch and its
+	// links to the hosts take the times of this cost model, which are longer by Slow in real time.
+	// They apply to RoCEv2 packets only; the ports must not join packets.
+	Slow  int
+	Costs *cost.Model
 	// Watch is the interval at which the daemon checks missing ports and carriers; 0 means 25 ms.
 	Watch time.Duration
 	// Keep is how many bytes of memory the switch uses for copies of the last packets, which GET

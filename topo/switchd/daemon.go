@@ -14,6 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/clock/real"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/paced"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -80,7 +81,10 @@ func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
 		s.hosts = append(s.hosts, l.Host)
 	}
 	t := &traffic{
-		ports: s, sw: sw, plan: fault.NewSet(cfg.Seed, s.hosts), hub: tap.NewHub(s.hosts), clk: real.New(), wall: time.Now(),
+		ports: s, sw: sw, plan: fault.NewSet(cfg.Seed, s.hosts), hub: tap.NewHub(s.hosts), clk: real.NewSlow(cfg.Slow), wall: time.Now(),
+	}
+	if cfg.Costs != nil {
+		t.costs = paced.NewSwitch(cfg.Costs, cfg.Queue)
 	}
 	if cfg.Keep > 0 {
 		t.hub.Keep(cfg.Keep, keptBytes)

@@ -182,7 +182,7 @@ func loader(current func() *rackfile.Rack, where *apps.Where, paths rackfile.Pat
 			}
 			return os.Rename(part, paths.Program())
 		}}
-		l.Program, err = apps.New(r, configured(rec, where, true))
+		l.Program, err = apps.New(r, configured(r, rec, where, true))
 		if p, ok := l.Program.(apps.Ruled); ok && err == nil {
 			err = p.SetRules(set) // the rules of the request, not those in the journal
 		}

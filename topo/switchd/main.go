@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/rdmalab/rdmalab/experiment/costs"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
 	"github.com/rdmalab/rdmalab/softrnic/control"
@@ -162,25 +163,34 @@ const appendHold = 20 * time.Millisecond
 // configured returns the settings of a program that are not in the rack's description. The source
 // of random numbers (QPNs, PSNs) does not use the rack's seed: a restarted switch must not repeat
 // the numbers of its former incarnation.
-func configured(rec *journalFile, where *apps.Where, late bool) apps.Config {
-	return apps.Config{
+func configured(rack *rackfile.Rack, rec *journalFile, where *apps.Where, late bool) apps.Config {
+	cfg := apps.Config{
 		Rand: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())), Journal: rec.Journal, Silence: serverSilence, Hold: appendHold, Late: late, Nodes: apps.SteeredNodes,
 		Where: where,
 	}
+	if rack.Slow > 0 { // the patience of hardware, which is the default: the clock makes it longer
+		cfg.Silence, cfg.Hold = 0, 0
+	}
+	return cfg
 }
 
 // configOf returns a daemon's configuration for a rack. The ports are packet sockets, with memory
 // links beside them if the rack has any.
 func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Config, error) {
 	where := &apps.Where{Rack: rack}
-	program, err := apps.New(rack, configured(rec, where, false))
+	program, err := apps.New(rack, configured(rack, rec, where, false))
 	if err != nil {
 		return Config{}, fmt.Errorf("switch: %w", err)
 	}
 	cfg := Config{
 		Rack: rack.Name, Seed: rack.Seed, Program: program, Self: apps.Self(rack), Queue: rack.Switch.Queue,
-		Spin: rack.Switch.Spin, Faults: rack.Faults, Fabric: at.Fabric,
+		Spin: rack.Switch.Spin, Faults: rack.Faults, Slow: rack.Slow, Fabric: at.Fabric,
 		Links: hostLinks(rack), HostLinks: hostLinks, Where: where,
+	}
+	if rack.Slow > 0 {
+		if cfg.Costs, err = costs.Builtin(rack.Cost); err != nil {
+			return Config{}, fmt.Errorf("switch: %w", err)
+		}
 	}
 	if at.Fabric != nil {
 		cfg.Spin = 0 // the threads of the NICs carry the packets; the loop has only timers and other frames

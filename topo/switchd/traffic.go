@@ -7,8 +7,10 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/clock/real"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/paced"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -25,8 +27,10 @@ type traffic struct {
 	ring      *pathtrace.Ring // records when packets pass; nil means that no trace is recorded
 	traced    []int           // the traced ports; empty: all ports
 	delays    delays
-	now       clock.Time // when the present call of round began; also set before commands run
-	observing bool       // true if a capture runs
+	costs     *paced.Switch // lets frames to hosts take time; nil means that they take none
+	now       clock.Time    // when the present call of round began; also set before commands run
+	observing bool          // true if a capture runs
+	cause     []byte        // the frame that switched passes to the pipeline; nil in other steps
 	// memoryOnly is true while a thread that carries frames of direct links runs round.
 	memoryOnly bool
 	// kept is true while keptToHosts runs. The program may then release all frames that it has
@@ -46,7 +50,13 @@ func (t *traffic) connect(i int) {
 }
 
 // deadline returns when the next round must run, even if no frame arrives.
-func (t *traffic) deadline() clock.Time { return clock.Min(t.delays.next(), t.sw.Deadline()) }
+func (t *traffic) deadline() clock.Time {
+	at := clock.Min(t.delays.next(), t.sw.Deadline())
+	if t.costs != nil {
+		at = clock.Min(at, t.costs.Deadline())
+	}
+	return at
+}
 
 // round handles all frames that have arrived or are due, and reports whether there were any. The
 // memory of its frames is valid until the next round: received frames by the contract of
@@ -88,6 +98,9 @@ func (t *traffic) round() (busy bool) {
 		t.keptToHosts(start)
 		busy = true
 	}
+	if t.crossed() {
+		busy = true
+	}
 	t.flush()
 	return busy
 }
@@ -126,6 +139,8 @@ func (t *traffic) undelay() {
 func (t *traffic) switched(in int, f packetio.Frame, comment string, late bool) {
 	start := len(t.out.Frames)
 	t.sw.Frame(t.now, in, f, &t.out)
+	t.cause = f.Data
+	defer func() { t.cause = nil }()
 	if !t.observing {
 		t.toHosts(start, nil)
 		return
@@ -153,7 +168,11 @@ func (t *traffic) toHosts(start int, notes []pipeline.Note) {
 			}
 		}
 		f := t.out.Frames[k]
-		t.toHost(f.Port, f, comment)
+		if t.costs == nil || !wire.IsRoCE(f.Data) {
+			t.toHost(f.Port, f, comment)
+			continue
+		}
+		t.pace(f, comment)
 	}
 }
 
@@ -251,7 +270,9 @@ func (t *traffic) step(f func(c *pipeline.Ctx)) {
 
 // unixNanos returns the time stamp for captures. It reads the clock, because the time of the round
 // is the same for a whole burst.
-func (t *traffic) unixNanos() int64 { return t.wall.UnixNano() + int64(t.clk.Now()) }
+func (t *traffic) unixNanos() int64 {
+	return t.wall.UnixNano() + int64(t.clk.Real(time.Duration(t.clk.Now())))
+}
 
 // load replaces the running program. It sends the frames that the former program held.
 func (t *traffic) load(l *Loaded) error {

@@ -26,12 +26,18 @@ type connections struct {
 	manager Manager    // nil means that the daemon makes no connections
 }
 
-// deadline returns the deadline of a call with that timeout; negative means none.
+// deadline returns the deadline of a call with that timeout in real time; negative means none.
 func (x *connections) deadline(timeout time.Duration) clock.Time {
+	return after(x.c.ctx.Runtime().Now(), timeout, x.c.s.cfg.Slow)
+}
+
+// after returns when a timeout in real time ends by a clock that is slow by a factor (Config.Slow) and
+// shows now. A negative timeout has no end.
+func after(now clock.Time, timeout time.Duration, slow int) clock.Time {
 	if timeout < 0 {
 		return clock.Never
 	}
-	return x.c.ctx.Runtime().Now().Add(timeout)
+	return now.Add(timeout / time.Duration(max(1, slow)))
 }
 
 // get fails with ErrNotSupported if the daemon makes no connections.

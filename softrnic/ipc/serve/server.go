@@ -61,6 +61,9 @@ type Config struct {
 	Spin time.Duration
 	// Seed seeds the random numbers of applications.
 	Seed uint64
+	// Slow is by how much the clock of the NIC is slower than real time, in which applications give
+	// their timeouts; 0 means 1.
+	Slow int
 	// Log receives attachments, refusals and errors; nil means that nothing is logged.
 	Log *slog.Logger
 }
