@@ -129,10 +129,12 @@ type Words struct {
 	Switch Switch
 	// Seed of the simulated rack; 0 means 1.
 	Seed uint64
-	// Iters is the number of CAS on a rack. Span is how long locks are taken on a rack. The
-	// simulator has fixed times.
+	// Iters is the number of CAS on a rack. Span is how long locks are taken on a rack, by its clock;
+	// 0 means a time that the platform chooses, or with Short a fifth of it. The simulator has fixed
+	// times.
 	Iters int
 	Span  time.Duration
+	Short bool
 }
 
 type WordsResult struct {

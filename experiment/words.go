@@ -41,19 +41,17 @@ type wordBody struct {
 	iters   int
 	span    time.Duration
 	locks   bool
+	short   bool // --quick was given
 }
 
-const (
-	usualIters = 20000
-	usualSpan  = time.Second
-)
+const usualIters = 20000
 
 func (b *wordBody) Flags(fs *pflag.FlagSet) {
 	clientsFlag(fs, &b.clients)
 	fs.Lookup("clients").Usage += fmt.Sprintf("; on a rack at most %d for each compute host", contention.MaxClients)
 	fs.StringSliceVar(&b.names, "series", nil, "series to measure, separated by commas: "+strings.Join(strings.Fields(b.keys("")), ", ")+" (default: all that --on allows"+b.exceptions()+")")
 	if b.locks {
-		fs.DurationVar(&b.span, "span", 0, "on a rack: how long each measurement takes (default 1s)")
+		fs.DurationVar(&b.span, "span", 0, "on a rack: how long each measurement takes (default 1s; in slow motion 2ms by the rack's clock)")
 	} else {
 		fs.IntVar(&b.iters, "iters", 0, "on a rack: CASes of all clients together in each measurement (default 20000)")
 	}
@@ -126,9 +124,8 @@ func (b *wordBody) Check(at Place) error {
 	}
 	b.list = list
 	b.iters = cmp.Or(b.iters, usualIters)
-	b.span = cmp.Or(b.span, usualSpan)
 	if at.Quick {
-		b.iters, b.span = b.iters/10, b.span/5
+		b.iters, b.short = b.iters/10, true
 		b.clients = few(b.clients, true)
 	}
 	return nil
@@ -142,7 +139,7 @@ func (b *wordBody) points() (out []wordPoint) {
 		for _, n := range b.clients {
 			if s.most == 0 || n <= s.most {
 				l := s.load
-				l.Clients, l.Locks, l.Iters, l.Span = n, b.locks, b.iters, b.span
+				l.Clients, l.Locks, l.Iters, l.Span, l.Short = n, b.locks, b.iters, b.span, b.short
 				mine = append(mine, wordPoint{series: s, load: l})
 			}
 		}

@@ -91,8 +91,12 @@ var _ experiment.Platform = (*rackPlatform)(nil)
 func (*rackPlatform) On() string { return experiment.OnRack }
 
 func (p *rackPlatform) Describe() string {
-	return fmt.Sprintf("rack %s: %d compute hosts, %d memory servers, on this machine; the papers' values are of hardware",
-		p.rack.Name, len(p.rack.ByRole(rackfile.Compute)), len(p.rack.ByRole(rackfile.Memory)))
+	of := "on this machine; the papers' values are of hardware"
+	if p.rack.Slow > 0 {
+		of = fmt.Sprintf("in slow motion: its clock, by which all times and rates are, is %d times slower than real time, and its hardware that of model %s", p.rack.Slow, p.rack.Cost)
+	}
+	return fmt.Sprintf("rack %s: %d compute hosts, %d memory servers, %s",
+		p.rack.Name, len(p.rack.ByRole(rackfile.Compute)), len(p.rack.ByRole(rackfile.Memory)), of)
 }
 
 // noStores returns an error if a store is up on the rack: an experiment would overwrite its memory.
@@ -110,7 +114,7 @@ func (p *rackPlatform) Words(ctx context.Context, l experiment.Words) (out exper
 	}
 	results, executed, err := p.contend(l.Clients, func(share int) perf.Config {
 		if l.Locks {
-			return perf.Config{Test: perf.Locks, OneWord: perf.OneWord{Clients: share, Device: l.Device, Bits: l.Bits, Span: l.Span}}
+			return perf.Config{Test: perf.Locks, OneWord: perf.OneWord{Clients: share, Device: l.Device, Bits: l.Bits, Span: p.span(&l)}}
 		}
 		return perf.Config{Test: perf.Contend, OneWord: perf.OneWord{Clients: share, Device: l.Device}, Iters: max(share, l.Iters*share/l.Clients)}
 	})
@@ -119,6 +123,18 @@ func (p *rackPlatform) Words(ctx context.Context, l experiment.Words) (out exper
 	}
 	return wordsTotal(results, l.Clients, executed)
 }
+
+// span returns how long locks are taken, by the rack's clock.
+func (p *rackPlatform) span(l *experiment.Words) time.Duration {
+	usual := either(p.rack.Slow > 0, slowSpan, rackSpan)
+	return cmp.Or(l.Span, either(l.Short, usual/5, usual))
+}
+
+// rackSpan is how long locks are taken on a rack if --span does not say it, slowSpan in slow motion.
+const (
+	rackSpan = time.Second
+	slowSpan = 2 * time.Millisecond
+)
 
 // contend runs a test on all hosts at the same time, with n clients in all. test returns the
 // configuration for a host that runs `share` of the clients. contend returns the result of each
@@ -181,7 +197,7 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 	}
 	f := &runFlags{
 		store: clover.Store.Name, options: store.ClientOptions{Share: l.Share, Mode: store.ModePublished}, clients: l.Clients, quiet: true,
-		start: l.Start.Args(), config: rackConfig(workload, l.Clients),
+		start: l.Start.Args(), config: rackConfig(p.rack, workload, l.Clients),
 	}
 	if l.Merge {
 		f.options.Reporter = store.OfProcess
@@ -219,7 +235,7 @@ func (p *rackPlatform) metaCalls(run func() (experiment.StoreResult, error)) (ou
 	if out, err = run(); err != nil {
 		return out, err
 	}
-	took := time.Since(began).Seconds()
+	took := time.Since(began).Seconds() / float64(p.rack.Factor())
 	after, err := clover.Stats(call)
 	if err == nil && after.Requests >= before.Requests && after.Walked >= before.Walked {
 		out.MetaCalls, out.MetaHeaders = float64(after.Requests-before.Requests)/took, float64(after.Walked-before.Walked)/took
@@ -227,12 +243,17 @@ func (p *rackPlatform) metaCalls(run func() (experiment.StoreResult, error)) (ou
 	return out, err
 }
 
-// rackConfig returns the configuration of a workload, with times for hosts that share one machine.
-func rackConfig(w kv.Workload, clients int) kv.RunConfig {
-	return kv.RunConfig{
+// rackConfig returns the configuration of a workload, with times for hosts that share one machine, or
+// for a rack in slow motion.
+func rackConfig(r *rackfile.Rack, w kv.Workload, clients int) kv.RunConfig {
+	cfg := kv.RunConfig{
 		Workload: w, Keys: 1024, Value: 104, Clients: clients, Warmup: 500 * time.Millisecond, Duration: 2 * time.Second,
 		Patience: 30 * time.Second, Verify: true,
 	}
+	if r.Slow > 0 {
+		cfg.Warmup, cfg.Duration = slowWarmup, slowDuration
+	}
+	return cfg
 }
 
 // workload runs clients of a store whose keys are loaded. It reads the switch's counters before and
@@ -282,7 +303,7 @@ func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out e
 	if _, err := sherman.Start(call, cfg); err != nil {
 		return out, err
 	}
-	f := &runFlags{store: sherman.Store.Name, clients: l.Clients, quiet: true, config: rackConfig(l.Workload, l.Clients)}
+	f := &runFlags{store: sherman.Store.Name, clients: l.Clients, quiet: true, config: rackConfig(p.rack, l.Workload, l.Clients)}
 	c := &f.config
 	c.Keys, c.Value, c.Zipf, c.Scramble = cmp.Or(l.Keys, 20000), kv.MinValue, l.Zipf, true
 	if l.Run > 0 {

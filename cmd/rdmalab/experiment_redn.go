@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/experiment/chains"
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -38,7 +39,7 @@ func (p *rackPlatform) gets(ctx context.Context, l experiment.RedN) (out experim
 	if l.N == 0 {
 		written <- nil
 	} else {
-		f, err := tableFlags(l, "100", "", l.N, time.Second)
+		f, err := tableFlags(p.rack, l, "100", "", l.N, time.Second)
 		if err != nil {
 			return out, err
 		}
@@ -96,7 +97,7 @@ func (p *rackPlatform) table(ctx context.Context, l experiment.RedN) (*storeRun,
 	if err := p.noStores(); err != nil {
 		return nil, err
 	}
-	f, err := tableFlags(l, "c", way, 1, 0)
+	f, err := tableFlags(p.rack, l, "c", way, 1, 0)
 	if err != nil {
 		return nil, err
 	}
@@ -171,12 +172,12 @@ func (p *rackPlatform) restartTable(ctx context.Context, reads *storeRun) error 
 
 // tableFlags returns the flags of a run of clients of the store nictable. further is added to the
 // usual duration, so that writers work longer than the reader beside them.
-func tableFlags(l experiment.RedN, workload, way string, clients int, further time.Duration) (*runFlags, error) {
+func tableFlags(r *rackfile.Rack, l experiment.RedN, workload, way string, clients int, further time.Duration) (*runFlags, error) {
 	w, err := kv.FindWorkload(workload)
 	if err != nil {
 		return nil, err
 	}
-	f := &runFlags{store: nictable.Store.Name, clients: clients, quiet: true, options: store.ClientOptions{Gets: way}, config: rackConfig(w, clients)}
+	f := &runFlags{store: nictable.Store.Name, clients: clients, quiet: true, options: store.ClientOptions{Gets: way}, config: rackConfig(r, w, clients)}
 	f.config.Value = max(kv.MinValue, l.Bytes)
 	f.config.Duration += further
 	return f, nil

@@ -206,7 +206,7 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 	if f.config.To, err = f.peer(cmd); err != nil {
 		return err
 	}
-	if err := awake(cmd.Context(), client, f.from); err != nil {
+	if err := errors.Join(awake(cmd.Context(), client, f.from), tellSlowMotion(cmd, f.quiet || asJSON)); err != nil {
 		return err
 	}
 	var traces *tracing

@@ -78,8 +78,8 @@ func runCmdOf(f *runFlags) *cobra.Command {
 			"steers sends appends or READs to the newest node of their key instead of the older one that the client named. For\n" +
 			"--steer the switch gets the program and the rules that steering needs; when the run ends or is interrupted, it gets\n" +
 			"its earlier program and rules back.\n\n" +
-			"With --on sim the same code runs on the default rack in virtual time: no rack is needed, and the same seed gives\n" +
-			"the same numbers. The flag --cost chooses the times that NICs, links and the switch take, and the times of a\n" +
+			"With --on sim the same code runs on the built-in rack, or that of --file, in virtual time: no rack is up, and the\n" +
+			"same seed gives the same numbers. The flag --cost chooses the times that NICs, links and the switch take, and the times of a\n" +
 			"client's posts and polls. All other work of a client or of a store's server takes no time; the experiments of\n" +
 			"`rdmalab experiment` have models of that work.",
 		Example: "  rdmalab run ycsb --workload a --clients 64\n" +
@@ -104,12 +104,14 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	}
 	fs, c := cmd.Flags(), &f.config
 	fs.StringVar(&f.store, "store", store.Default().Name, "the store: "+storeNotes())
-	fs.StringVar(&f.place.on, "on", experiment.OnRack, "where the clients run: rack, or sim for the default rack in virtual time (not for kvcs); with sim, the default of --warmup is "+
-		simWarmup.String()+" and the default of --duration "+simDuration.String())
+	fs.StringVar(&f.place.on, "on", experiment.OnRack, "where the clients run: rack, or sim for the built-in rack, or that of --file, in virtual time (not for kvcs); with sim, the default of --warmup is "+
+		simWarmup.String()+" and the default of --duration "+simDuration.String()+"; on a rack in slow motion they are "+slowWarmup.String()+" and "+slowDuration.String()+" by its clock")
+	fs.StringVar(&f.place.file, "file", "", "with --on sim: rack file whose rack runs in virtual time (default: the built-in rack)")
+	must(cmd.MarkFlagFilename("file", "yaml", "yml"))
 	costFlag(cmd, &f.place.cost, "connectx5")
-	fs.Lookup("cost").Usage = "with --on sim: " + fs.Lookup("cost").Usage
+	fs.Lookup("cost").Usage = "with --on sim: " + fs.Lookup("cost").Usage + "; the key cost of a rack file in slow motion comes before this default"
 	fs.Uint64Var(&f.place.seed, "seed", 1, "with --on sim: seed of the run; in a sweep it is the seed of the first round, and each further round adds 1")
-	fs.StringVar(&f.steer, "steer", "", "with --on rack: which requests of Clover the switch steers during the run: none, write (appends), read (READs) or both (default: as the rules of the switch say)")
+	fs.StringVar(&f.steer, "steer", "", "which requests of Clover the switch steers during the run: none, write (appends), read (READs) or both (default: as the rules of the switch say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts; each executes one operation at a time")
 	fs.IntVar(&f.options.Share, "share-qp", 0, "how many clients of "+sharing()+" on a host share a queue pair to each memory "+
 		"server, up to 256 (default: each client has its own)")
@@ -158,7 +160,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	complete(cmd, "workload", names...)
 	complete(cmd, "distribution", kv.ShapeZipf, kv.ShapeUniform, kv.ShapeLatest, kv.ShapeHotspot+":20%:80%")
 	outputFlag(cmd)
-	groupFlags(cmd, "what runs", "on", "cost", "seed", "store", "clients", "share-qp", "cache", "reporter", "mode", "steer", "start")
+	groupFlags(cmd, "what runs", "on", "file", "cost", "seed", "store", "clients", "share-qp", "cache", "reporter", "mode", "steer", "start")
 	groupFlags(cmd, "operations", "workload", "mix", "keys", "distribution", "zipf", "scramble", "move", "value-size", "trace", "pace", "limit")
 	groupFlags(cmd, "phases and times", "no-load", "load-only", "warmup", "duration", "ops", "rate", "op-timeout")
 	groupFlags(cmd, "result", "verify", "csv", "output", "quiet")
@@ -347,6 +349,9 @@ func (f *runFlags) measure(cmd *cobra.Command) (rep *runReport, err error) {
 	} else if _, err := desc.Places(rack); err != nil { // checked before the switch is changed
 		return nil, err
 	}
+	if rack.Slow > 0 {
+		f.useTimes(slowWarmup, slowDuration)
+	}
 	told := either(f.quiet, io.Discard, cmd.ErrOrStderr())
 	undo, err := steerSwitch(cmd, rack, f.steer, told)
 	if err != nil {
@@ -373,7 +378,11 @@ func (f *runFlags) measure(cmd *cobra.Command) (rep *runReport, err error) {
 	if err = errors.Join(runErr, err); err != nil && res.Clients == 0 {
 		return nil, err
 	}
-	return run.report(res, before, after), err
+	rep = run.report(res, before, after)
+	if rep.Slow = rack.Slow; rep.Slow > 0 {
+		rep.RealThroughput = rep.Throughput / float64(rack.Slow)
+	}
+	return rep, err
 }
 
 // report makes the report of what the clients have done. `before` and `after` are the switch's counters

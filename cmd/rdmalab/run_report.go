@@ -29,6 +29,10 @@ type runReport struct {
 	Zipf         float64 `json:"zipf"`
 	Rate         float64 `json:"rate,omitempty"`
 	kv.Summary
+	// Slow is the factor of slow motion; 0 means that the rack is not in slow motion. Times and rates
+	// are by the rack's clock; RealThroughput is in operations per second of real time, if Slow is set.
+	Slow           int     `json:"slow,omitempty"`
+	RealThroughput float64 `json:"realThroughput,omitempty"`
 	// BytesPerOp and PacketsPerOp are the bytes and packets that the switch has received, divided
 	// by the number of operations.
 	BytesPerOp   float64 `json:"bytesPerOp"`
@@ -82,6 +86,7 @@ func (r *runReport) writeText(cmd *cobra.Command) error {
 	}
 	_, _ = fmt.Fprintf(out, "%s, %s: %d clients, %d keys, %s%s%s\n", r.Store, what, r.Clients, r.Keys, r.Sizes, popular, steer)
 	_, _ = fmt.Fprintf(out, "%.0f operations a second (%d in %.2f s)\n", r.Throughput, r.Ops, r.Seconds)
+	writeReal(out, r.Slow, r.Throughput, r.Seconds)
 	_, _ = fmt.Fprintf(out, "first try %.1f%%, %d races lost, %.2f round trips, %.0f bytes and %.2f packets an operation\n",
 		100*r.FirstTry, r.Retries, r.RTTsPerOp, r.BytesPerOp, r.PacketsPerOp)
 	if r.Existed > 0 {

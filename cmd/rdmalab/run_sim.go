@@ -23,8 +23,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/swordbox/apps"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/hostd"
-	"github.com/rdmalab/rdmalab/topo/racks"
 )
 
 // Default times of a run in virtual time. They are short because simulating a second takes minutes.
@@ -33,11 +34,12 @@ const (
 	simDuration = 5 * time.Millisecond
 )
 
-// runPlace says where a run is: on a rack, or in virtual time with a cost model and a seed.
-// Commands without the flag --on use the zero value, a rack.
+// runPlace says where a run is: on a rack, or in virtual time with a rack file, a cost model and a
+// seed. file is the path of the rack file; "" means the built-in rack. Commands without the flag --on
+// use the zero value, a rack that is up.
 type runPlace struct {
-	on, cost string
-	seed     uint64
+	on, file, cost string
+	seed           uint64
 }
 
 // checkOn checks the flag --on and the flags that depend on it. For --on sim it sets the default
@@ -45,25 +47,60 @@ type runPlace struct {
 func (f *runFlags) checkOn() error {
 	switch {
 	case f.place.on == "":
-	case f.place.on == experiment.OnRack && (f.typed("cost") || f.typed("seed")):
-		return errors.New("--cost and --seed are for a run in virtual time: use them with --on sim")
+	case f.place.on == experiment.OnRack && (f.typed("cost") || f.typed("seed") || f.typed("file")):
+		return errors.New("--file, --cost and --seed are for a run in virtual time: use them with --on sim")
 	case f.place.on == experiment.OnRack:
 	case f.place.on != experiment.OnSim:
 		return fmt.Errorf("--on %.20q: want %s or %s", f.place.on, experiment.OnRack, experiment.OnSim)
-	case f.steer != "":
-		return errors.New("--steer is for a rack: the switch of --on sim forwards; `rdmalab experiment` has steering in virtual time")
 	default:
-		if !f.typed("warmup") {
-			f.config.Warmup = simWarmup
-		}
-		if !f.typed("duration") {
-			f.config.Duration = simDuration
-		}
+		f.useTimes(simWarmup, simDuration)
 	}
 	return nil
 }
 
-// simRun is a run on the default rack in virtual time. As on a rack, the store's own commands send
+// useTimes sets the times of the run that were not typed.
+func (f *runFlags) useTimes(warmup, duration time.Duration) {
+	if !f.typed("warmup") {
+		f.config.Warmup = warmup
+	}
+	if !f.typed("duration") {
+		f.config.Duration = duration
+	}
+}
+
+// rackOfRun returns the rack of a run in virtual time. Its switch has the program and the rules that
+// --steer asks for from the start.
+func (f *runFlags) rackOfRun() (*rackfile.Rack, error) {
+	rack, err := fileRack(f.place.file)
+	if err != nil {
+		return nil, err
+	}
+	if rack.Cost != "" && !f.typed("cost") {
+		f.place.cost = rack.Cost
+	}
+	if f.steer == "" {
+		return rack, nil
+	}
+	was := program{name: rack.Switch.Program}
+	for _, r := range rack.Switch.Rules {
+		was.rules, was.ids = append(was.rules, r.String()), append(was.ids, r.ID)
+	}
+	want := steering(rack, was, f.steer)
+	rack.Switch.Program, rack.Switch.Rules = want.name, nil
+	for _, text := range want.rules {
+		r, err := rules.Parse(text)
+		if err == nil {
+			err = r.Resolve(rack.Addresses)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--steer %s: %w", f.steer, err)
+		}
+		rack.Switch.Rules = append(rack.Switch.Rules, r)
+	}
+	return rack, nil
+}
+
+// simRun is a run on a rack in virtual time. As on a rack, the store's own commands send
 // requests to the store's nodes (store.Node) on the hosts.
 type simRun struct {
 	storeRun
@@ -80,11 +117,11 @@ func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 	if err != nil {
 		return nil, err
 	}
-	model, err := loadCost(f.place.cost)
+	rack, err := f.rackOfRun()
 	if err != nil {
 		return nil, err
 	}
-	rack, err := rackfile.Parse(racks.Default())
+	model, err := loadCost(f.place.cost)
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +130,7 @@ func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 		nodes: map[string]store.Node{}, ctl: map[string]*control.Client{},
 	}
 	s.rack, err = simrack.New(rack, simrack.Options{
-		Seed: f.place.seed, Cost: model, Transits: true, Cancelled: func() bool { return s.ended.Err() != nil },
+		Seed: f.place.seed, Cost: model, Transits: true, Datagrams: len(rack.Switch.Rules) > 0, Nodes: apps.SteeredNodes, Cancelled: func() bool { return s.ended.Err() != nil },
 	})
 	if err != nil {
 		return nil, err

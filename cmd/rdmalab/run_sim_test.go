@@ -114,7 +114,8 @@ func TestRunStartsAStoreWithFlags(t *testing.T) {
 func TestRunOnRefusals(t *testing.T) {
 	for args, want := range map[string]string{
 		"--on=moon":                       "want rack or sim",
-		"--on=sim --steer=both":           "--steer is for a rack",
+		"--file=slow.yaml":                "use them with --on sim",
+		"--on=sim --file=/nothing/at/all": "",
 		"--seed=2":                        "use them with --on sim",
 		"--cost=connectx3 --on=rack":      "use them with --on sim",
 		"--on=sim --cost=/nothing/at/all": "",

@@ -34,6 +34,7 @@ func statusCmd() *cobra.Command {
 			"  silent       the daemon runs, but does not answer: see `rdmalab logs`\n" +
 			"  hung         the processes are stopped by `rdmalab hang`\n" +
 			"  crashed      the daemon does not run: `rdmalab restart` starts it again\n\n" +
+			"If the rack is in slow motion (`rdmalab up --help`), the last line says so.\n\n" +
 			"More tables follow if there is something to show. This list names each by a column that only this table has:\n\n" +
 			"  GUEST          containers that have joined the rack (`rdmalab cni guests --help` explains the columns)\n" +
 			"  PROGRAM        programs that use a host's NIC: the numbers of their queue pairs (QPS), completion queues (CQS) and\n" +
@@ -56,7 +57,13 @@ func statusCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return show(cmd, s, printStatus)
+			if err := show(cmd, s, printStatus); err != nil || wantJSON(cmd) {
+				return err
+			}
+			if text := slowMotion(r.Spec); text != "" {
+				return say(cmd, "\n%s", text)
+			}
+			return nil
 		}),
 	}
 	outputFlag(cmd)

@@ -34,6 +34,7 @@ const (
 func upCmd() *cobra.Command {
 	var file string
 	var noVerify, compact bool
+	var slow int
 	var in containerFlags
 	cmd := &cobra.Command{
 		Use:   "up [-f RACK.yaml]",
@@ -45,6 +46,11 @@ func upCmd() *cobra.Command {
 			"Without -f it takes the built-in rack: the metadata host md0, the memory servers ms0 and ms1, and the compute hosts\n" +
 			"cn0 to cn3. docs/reference/rack-file.md explains rack files. The rack has the name that --rack or " + rackEnv + "\n" +
 			"gives. If neither is given, it has the name in the rack file; in the built-in rack this is \"default\".\n\n" +
+			"With the key slow of the rack file, or the flag --slow, the rack is in slow motion: its NICs, links and switch have\n" +
+			"the rates and times of a cost model (`rdmalab sim cost`), all rates divided and all times multiplied by one factor,\n" +
+			"and the timers and leases of protocols and stores are as slow. So a rack shows ratios that fast NICs have. Choose\n" +
+			"a factor so large that the machine's processors are idle for most of the time. `rdmalab run` and others print times\n" +
+			"by the rack's slow clock. Frames other than RoCEv2, and programs outside the daemons, stay at full speed.\n\n" +
 			"With --runtime docker the hosts are containers of the Docker Engine on this machine. Their image contains this\n" +
 			"program (`rdmalab image`). Every command works for them as for any host.\n\n" +
 			"With --compact, or `daemons: shared` in the rack file, one process has the switch and the NICs of all hosts, and\n" +
@@ -58,12 +64,18 @@ func upCmd() *cobra.Command {
 			"stays up, and `rdmalab logs` has the reason.",
 		Example: "  sudo rdmalab up\n" +
 			"  sudo rdmalab up -f myrack.yaml --rack second\n" +
+			"  sudo rdmalab up --slow 1000\n" +
 			"  sudo rdmalab up --runtime docker",
 		Args: fileByFlag,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := readRack(cmd, file)
 			if err != nil {
 				return err
+			}
+			if cmd.Flags().Changed("slow") {
+				if err := s.SlowDown(slow); err != nil {
+					return badUse("--slow: %w", err)
+				}
 			}
 			if compact {
 				if err := s.Share(); err != nil {
@@ -80,6 +92,7 @@ func upCmd() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "rack file to bring up (default: the built-in rack)")
 	cmd.Flags().BoolVar(&noVerify, "no-verify", false, "do not verify the paths from compute hosts to memory hosts")
+	cmd.Flags().IntVar(&slow, "slow", 0, "bring the rack up in slow motion, by this factor in place of the one in the rack file")
 	cmd.Flags().BoolVar(&compact, "compact", false, "one process for the switch and the NICs of all hosts (daemons: shared)")
 	in.add(cmd)
 	must(cmd.MarkFlagFilename("file", "yaml", "yml"))
@@ -97,15 +110,7 @@ func fileByFlag(cmd *cobra.Command, args []string) error {
 // readRack reads a rack file, or the built-in one, and gives the rack the name of --rack if the
 // flag is set.
 func readRack(cmd *cobra.Command, file string) (*rackfile.Rack, error) {
-	name, data := racks.DefaultName, racks.Default()
-	if file != "" {
-		var err error
-		if data, err = readFile(file); err != nil {
-			return nil, badUse("rack file: %w", err)
-		}
-		name = file
-	}
-	s, err := rackfile.ParseFile(name, data)
+	s, err := fileRack(file)
 	if err != nil {
 		return nil, asUse(err)
 	}
@@ -115,6 +120,18 @@ func readRack(cmd *cobra.Command, file string) (*rackfile.Rack, error) {
 		}
 	}
 	return s, nil
+}
+
+// fileRack reads a rack file, or the built-in one if file is "".
+func fileRack(file string) (*rackfile.Rack, error) {
+	if file == "" {
+		return parseRack(racks.DefaultName, racks.Default())
+	}
+	data, err := readFile(file)
+	if err != nil {
+		return nil, badUse("rack file: %w", err)
+	}
+	return parseRack(file, data)
 }
 
 func runUp(cmd *cobra.Command, s *rackfile.Rack, in *container.Settings, verify bool) error {
@@ -146,6 +163,9 @@ func runUp(cmd *cobra.Command, s *rackfile.Rack, in *container.Settings, verify 
 	}
 	if err := printStatus(out, status); err != nil {
 		return err
+	}
+	if text := slowMotion(s); text != "" {
+		fmt.Fprintf(out, "\n%s\n", text)
 	}
 	if verify && !already {
 		fmt.Fprintln(out)

@@ -56,7 +56,7 @@ func validated(name string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	r, err := rackfile.ParseFile(name, data)
+	r, err := parseRack(name, data)
 	if err != nil {
 		return "", err
 	}
