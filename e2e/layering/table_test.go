@@ -92,6 +92,7 @@ var table = map[string]row{
 	"swordbox/conntrack":   {level: 2, beside: []string{"swordbox/transform"}},
 	"swordbox/transform":   {level: 2},
 	"swordbox/atomiccache": {level: 2, beside: []string{"swordbox/transform"}},
+	"softrnic/paced":       {level: 2},
 	"rackfile":             {level: 2},
 	"onerma/nic":           {level: 2},
 
