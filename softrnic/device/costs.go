@@ -69,7 +69,7 @@ func (p *costs) due(d *Device, now clock.Time) {
 	p.nic.Due(now, &p.in, &p.out)
 	if len(p.out.Frames) > 0 {
 		d.mark(pathtrace.Sending)
-		if _, err := d.port.Send(&p.out); err != nil {
+		if _, err := d.link.port.Send(&p.out); err != nil {
 			d.fail(err)
 		}
 		d.mark(pathtrace.Sent)

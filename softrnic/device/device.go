@@ -46,13 +46,10 @@ const defaultSpin = 50 * time.Microsecond
 
 // Device is a running NIC.
 type Device struct {
-	clock  *real.Clock
-	port   packetio.Port
-	waiter packetio.Waiter
-	// carrier is the port if it has no thread that moves its frames, else nil.
-	carrier packetio.Carrier
-	spin    time.Duration
-	seed    atomic.Uint64 // seed of the next context
+	clock *real.Clock
+	link  link
+	spin  time.Duration
+	seed  atomic.Uint64 // seed of the next context
 
 	mu      sync.Mutex // guards the fields up to failure, except pace and the atomics of polls
 	e       *engine.Engine
@@ -69,6 +66,14 @@ type Device struct {
 	kick  signal        // ends the pause in which the progress goroutine leaves the port to an application
 	done  chan struct{} // closed when the progress goroutine has returned
 	close func() error
+}
+
+// link is the device's port and what belongs to it.
+type link struct {
+	port   packetio.Port
+	waiter packetio.Waiter
+	// carrier is the port if it has no thread that moves its frames, else nil.
+	carrier packetio.Carrier
 }
 
 // waits has the application threads that are blocked in the device.
@@ -104,15 +109,15 @@ func Open(cfg Config) (*Device, error) {
 	}
 	cfg.Spin = cmp.Or(cfg.Spin, defaultSpin)
 	d := &Device{
-		clock: cfg.Clock, port: cfg.Port, waiter: cfg.Waiter, spin: cfg.Spin, e: e, second: secondNIC{nic: cfg.Second}, waits: waits{seen: e.Activity()},
+		clock: cfg.Clock, link: link{port: cfg.Port, waiter: cfg.Waiter}, spin: cfg.Spin, e: e, second: secondNIC{nic: cfg.Second}, waits: waits{seen: e.Activity()},
 		kick: make(signal, 1), done: make(chan struct{}),
 	}
 	d.costs.start(d.e, cfg.Costs, cfg.Seed)
 	_, d.pace.Inside = cfg.Port.(interface{ InProcess() })
 	d.seed.Store(cfg.Seed)
 	d.close = sync.OnceValue(d.shutDown)
-	if d.carrier, _ = cfg.Port.(packetio.Carrier); d.carrier != nil {
-		d.carrier.Serve(d.serve)
+	if d.link.carrier, _ = cfg.Port.(packetio.Carrier); d.link.carrier != nil {
+		d.link.carrier.Serve(d.serve)
 	}
 	go d.run()
 	return d, nil
@@ -129,10 +134,10 @@ func (d *Device) shutDown() error {
 	d.second.down()
 	d.e.Notify() // wakes all waiters, even if the NIC was already down
 	d.leave()
-	d.waiter.Wake()
+	d.link.waiter.Wake()
 	d.kick.raise()
 	<-d.done
-	return errors.Join(d.port.Close(), d.waiter.Close())
+	return errors.Join(d.link.port.Close(), d.link.waiter.Close())
 }
 
 // Context opens the device for an application of this process. Each context has its own random

@@ -30,7 +30,7 @@ func (d *Device) run() {
 		if !ok {
 			return
 		}
-		if err := d.waiter.Wait(wait); err != nil {
+		if err := d.link.waiter.Wait(wait); err != nil {
 			d.enter()
 			d.fail(err)
 			d.leave()

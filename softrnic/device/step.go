@@ -44,8 +44,8 @@ func (d *Device) leave() {
 	d.costs.posted = false
 	idle, emptyPolls := d.idle, d.emptyPolls
 	woken := d.unlock()
-	if d.carrier != nil {
-		d.carrier.Carry()
+	if d.link.carrier != nil {
+		d.link.carrier.Carry()
 	}
 	if woken {
 		runtime.Gosched() // otherwise the woken goroutines would run only when this one blocks
@@ -65,7 +65,7 @@ func (d *Device) unlock() (woken bool) {
 	}
 	d.mu.Unlock()
 	if wake {
-		d.waiter.Wake()
+		d.link.waiter.Wake()
 	}
 	return woken
 }
@@ -94,7 +94,7 @@ func (d *Device) flush() {
 		return
 	}
 	d.mark(pathtrace.Sending)
-	if _, err := d.port.Send(&d.out); err != nil {
+	if _, err := d.link.port.Send(&d.out); err != nil {
 		d.fail(err)
 	}
 	d.mark(pathtrace.Sent)
@@ -112,7 +112,7 @@ func (d *Device) progress() bool {
 	if d.dead {
 		return false
 	}
-	n, err := d.port.Recv(&d.rx)
+	n, err := d.link.port.Recv(&d.rx)
 	if err != nil {
 		d.fail(err)
 		return false
@@ -154,7 +154,7 @@ func (d *Device) tick(now clock.Time) {
 // for a while, responses may wait in the ring that make a due timer unnecessary.
 func (d *Device) catchUp() (now clock.Time, err error) {
 	for range drainBatches {
-		n, err := d.port.Recv(&d.rx)
+		n, err := d.link.port.Recv(&d.rx)
 		now = d.clock.Now()
 		if n == 0 || err != nil {
 			return now, err

@@ -250,7 +250,7 @@ func (h *Host) openNIC() error {
 	if err != nil {
 		return errors.Join(err, waiter.Close(), link.Close())
 	}
-	model, err := h.costs()
+	model, err := costsOf(h.rack.Load())
 	if err != nil {
 		return errors.Join(err, waiter.Close(), link.Close())
 	}
@@ -289,12 +289,12 @@ func (h *Host) openNIC() error {
 	return h.upOneRMA()
 }
 
-// costs returns the cost model of a rack in slow motion, and nil for any other rack.
-func (h *Host) costs() (*cost.Model, error) {
-	if h.rack.Load().Slow == 0 {
+// costsOf returns the cost model of a rack in slow motion, and nil for any other rack.
+func costsOf(r *rackfile.Rack) (*cost.Model, error) {
+	if r.Slow == 0 {
 		return nil, nil
 	}
-	return costs.Builtin(h.rack.Load().Cost)
+	return costs.Builtin(r.Cost)
 }
 
 func (h *Host) listen() (err error) {

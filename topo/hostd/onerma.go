@@ -62,7 +62,7 @@ func (h *Host) serveOneRMA() error {
 		return nil
 	}
 	paths := rackfile.Paths{Dir: h.cfg.Dir}
-	group, err := h.group(paths)
+	group, err := groupOf(h.rack.Load(), paths, h.self.Name)
 	if err != nil {
 		return err
 	}

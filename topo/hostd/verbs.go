@@ -28,7 +28,7 @@ func (h *Host) serveVerbs() (err error) {
 	if err := link(filepath.Base(paths.VerbsLibrary()), paths.VerbsPreload(h.self.Name)); err != nil {
 		return err
 	}
-	group, err := h.group(paths)
+	group, err := groupOf(h.rack.Load(), paths, h.self.Name)
 	if err != nil {
 		return err
 	}
@@ -50,14 +50,14 @@ func link(target, name string) error {
 	return nil
 }
 
-// group returns the number of the group that may use the NIC; 0 means that there is none. It is the
+// groupOf returns the number of the group that may use the NIC; 0 means that there is none. It is the
 // group of the folder of sockets, because a container cannot look up the machine's group names.
-func (h *Host) group(paths rackfile.Paths) (int, error) {
-	if h.rack.Load().Group == "" {
+func groupOf(r *rackfile.Rack, paths rackfile.Paths, host string) (int, error) {
+	if r.Group == "" {
 		return 0, nil
 	}
 	var st unix.Stat_t
-	if err := unix.Stat(filepath.Dir(paths.Verbs(h.self.Name)), &st); err != nil {
+	if err := unix.Stat(filepath.Dir(paths.Verbs(host)), &st); err != nil {
 		return 0, fmt.Errorf("find the group that may use the NIC: %w", err)
 	}
 	return int(st.Gid), nil

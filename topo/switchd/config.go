@@ -45,6 +45,14 @@ type Link struct {
 	GSO bool
 }
 
+// Motion is the slow motion of a rack. Factor is that of rackfile.Rack.Slow. Costs, if not nil, make
+// the switch and its links to the hosts take the times of this cost model, which are longer by Factor in
+// real time. They apply to RoCEv2 packets only; the ports must not join packets.
+type Motion struct {
+	Factor int
+	Costs  *cost.Model
+}
+
 // Config describes a switch daemon.
 type Config struct {
 	// Rack is the name of the rack. Seed decides the random choices of the fault rules. Links are
@@ -80,11 +88,8 @@ type Config struct {
 	Open func(i int, l Link) (packetio.Port, error)
 	// NewWaiter makes a waiter for ports that Open made.
 	NewWaiter func(spin time.Duration, ports []packetio.Port) (packetio.Waiter, error)
-	// Slow is the factor of slow motion (rackfile.Rack.Slow). Costs, if not nil, make the switch and its
-	// links to the hosts take the times of this cost model, which are longer by Slow in real time.
-	// They apply to RoCEv2 packets only; the ports must not join packets.
-	Slow  int
-	Costs *cost.Model
+	// Motion is the slow motion of the rack; its zero value means full speed.
+	Motion Motion
 	// Watch is the interval at which the daemon checks missing ports and carriers; 0 means 25 ms.
 	Watch time.Duration
 	// Keep is how many bytes of memory the switch uses for copies of the last packets, which GET

@@ -81,10 +81,10 @@ func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
 		s.hosts = append(s.hosts, l.Host)
 	}
 	t := &traffic{
-		ports: s, sw: sw, plan: fault.NewSet(cfg.Seed, s.hosts), hub: tap.NewHub(s.hosts), clk: real.NewSlow(cfg.Slow), wall: time.Now(),
+		ports: s, sw: sw, plan: fault.NewSet(cfg.Seed, s.hosts), hub: tap.NewHub(s.hosts), clk: real.NewSlow(cfg.Motion.Factor), wall: time.Now(),
 	}
-	if cfg.Costs != nil {
-		t.costs = paced.NewSwitch(cfg.Costs, cfg.Queue)
+	if cfg.Motion.Costs != nil {
+		t.costs = paced.NewSwitch(cfg.Motion.Costs, cfg.Queue)
 	}
 	if cfg.Keep > 0 {
 		t.hub.Keep(cfg.Keep, keptBytes)

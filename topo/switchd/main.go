@@ -184,11 +184,11 @@ func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Con
 	}
 	cfg := Config{
 		Rack: rack.Name, Seed: rack.Seed, Program: program, Self: apps.Self(rack), Queue: rack.Switch.Queue,
-		Spin: rack.Switch.Spin, Faults: rack.Faults, Slow: rack.Slow, Fabric: at.Fabric,
+		Spin: rack.Switch.Spin, Faults: rack.Faults, Motion: Motion{Factor: rack.Slow}, Fabric: at.Fabric,
 		Links: hostLinks(rack), HostLinks: hostLinks, Where: where,
 	}
 	if rack.Slow > 0 {
-		if cfg.Costs, err = costs.Builtin(rack.Cost); err != nil {
+		if cfg.Motion.Costs, err = costs.Builtin(rack.Cost); err != nil {
 			return Config{}, fmt.Errorf("switch: %w", err)
 		}
 	}
