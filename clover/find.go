@@ -190,8 +190,8 @@ const (
 // newer does what newest does, but follows the chain for at most `most` nodes. The header then names
 // a successor.
 func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (known, layout.Word, error) {
-	slot, every := int(k.slot), shortcutHops
-	var header, shortcut layout.Word // header is that of node k.at if seen is true
+	slot, asked := int(k.slot), false // of the shortcut to read, -1 for none; the server was asked in this search
+	var header, shortcut layout.Word  // header is that of node k.at if seen is true
 	for hops, seen := 1, false; ; hops++ {
 		if k.epoch != c.lease.epoch {
 			var err error
@@ -218,12 +218,12 @@ func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (know
 			if k, err = c.query(key, deadline); err != nil {
 				return k, 0, err
 			}
-			k.passed, slot, every = passed, -1, math.MaxInt
+			k.passed, slot, asked = passed, -1, true
 		case !more, hops >= most:
 			return k, header, nil
 		default:
 			k.at = at
-			if l, ok := k.near(shortcut); ok && slot >= 0 && l != k.at && l != k.passed {
+			if l, ok := k.ahead(shortcut); ok {
 				k.passed = l
 				if h, near := c.nearer(key, l, k, deadline); near {
 					// The shortcut may lead into an old chain of the key. So a tombstone at its
@@ -232,7 +232,8 @@ func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (know
 					header, seen = h, c.format.Keyed
 				}
 			}
-			if slot = -1; hops%every == 0 {
+			slot, shortcut = -1, 0
+			if hops%shortcutHops == 0 && !asked {
 				slot = int(k.slot)
 			}
 		}
@@ -245,6 +246,14 @@ func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (know
 func (k *known) near(shortcut layout.Word) (layout.Location, bool) {
 	l, stamp, ok := layout.StampedLocation(shortcut)
 	return l, ok && stamp == k.epoch&layout.MaxStamp
+}
+
+// ahead returns the location in a shortcut if a writer that is on its way to k.at should look at it: it
+// names neither that node nor the one that the writer has followed last. shortcut is 0 if none was
+// read.
+func (k *known) ahead(shortcut layout.Word) (layout.Location, bool) {
+	l, ok := k.near(shortcut)
+	return l, ok && l != k.at && l != k.passed
 }
 
 // nearer decides whether a writer goes on at the node that a shortcut names (true), or at k.at, the

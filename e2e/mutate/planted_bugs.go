@@ -88,8 +88,8 @@ var cloverBugs = []planted{
 	},
 	{
 		"clover: a writer follows an old shortcut again and again", "clover/find.go",
-		" && l != k.passed {",
-		" {",
+		" && l != k.passed\n",
+		"\n",
 		"clover TestOldShortcutIsFollowedOnce",
 	},
 	{
