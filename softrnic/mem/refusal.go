@@ -86,8 +86,9 @@ func (x Refusal) String() string {
 		return fmt.Sprintf("%s of region %d covers %#x to %#x, and %s asks for %s at %#x", key, x.Region, x.Base, x.Base+x.Size-1, who, bytesOf(x.Length), x.Addr)
 	case BadPage:
 		return fmt.Sprintf("the program has unmapped a part of region %d (%s), and %s asks for %s at %#x", x.Region, key, who, bytesOf(x.Length), x.Addr)
+	default:
+		return fmt.Sprintf("%s of region %d allows the access now", key, x.Region)
 	}
-	return fmt.Sprintf("%s of region %d allows the access now", key, x.Region)
 }
 
 func bytesOf(n uint64) string {

@@ -171,6 +171,7 @@ func (n *Notes) count(x *Note) {
 		t.Refused++
 	case Repeated:
 		t.Repeated++
+	default: // has no total
 	}
 }
 

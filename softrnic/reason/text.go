@@ -55,8 +55,9 @@ func (n *Note) Because() string {
 		return fmt.Sprintf("%v (%#x) cannot come here: %v", n.Opcode, uint8(n.Opcode), n.Code)
 	case WrongQKey:
 		return fmt.Sprintf("its Q_Key is %#x, and that of the queue pair %#x", n.Value, n.Limit)
+	default:
+		return n.Code.String()
 	}
-	return n.Code.String()
 }
 
 // String returns the note as a sentence without a full stop.
@@ -128,6 +129,7 @@ func (n *Note) failed() string {
 		}
 	case PeerInvalid, PeerAccess, PeerOperation, PeerUnknown, PeerBadResponse:
 		s += fmt.Sprintf(" to PSN %d", uint32(n.First))
+	default: // the reason says it all
 	}
 	return s
 }

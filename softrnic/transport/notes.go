@@ -81,6 +81,7 @@ func (s *sender) noteFailure(status verbs.Status, code reason.Code) reason.Code 
 		if s.rts.Timeout != 0 {
 			n.Wait = AckTimeout(s.rts.Timeout)
 		}
+	default: // it did not wait for an answer
 	}
 	s.notes.Add(n)
 	return code
@@ -184,6 +185,7 @@ func (r *responder) noteRefusal(v verdict, p *wire.Packet, info *wire.OpInfo, s 
 		n.Mem = r.refusedSGL(r.rcv.sgl(), r.rcv.pd, true)
 		n.Code = reason.OfReceive(n.Mem.Fault)
 		n.Mem.Fault = mem.Fault(n.Code-reason.ReceiveKey) + mem.BadKey
+	default: // the code says it all
 	}
 	r.notes.Add(n)
 	return n.Code

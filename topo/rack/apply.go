@@ -327,7 +327,7 @@ func (r Applier) endFault(ctx context.Context, f fault.Rule) (err error) {
 		err = r.ask(ctx, rackfile.SwitchName, http.MethodDelete, "/faults/"+url.PathEscape(f.ID), nil, nil)
 	}
 	var said *control.Error
-	if err != nil && !(errors.As(err, &said) && said.Status == http.StatusNotFound) {
+	if gone := errors.As(err, &said) && said.Status == http.StatusNotFound; err != nil && !gone {
 		return err
 	}
 	return r.describe(func(s *rackfile.Rack) { s.Faults = without(s.Faults, f.ID) })

@@ -80,7 +80,7 @@ func (p *Plan) add(op Op, part, format string, args ...any) {
 	p.Changes = append(p.Changes, Change{op, part, fmt.Sprintf(format, args...)})
 }
 
-// ErrRefused: a difference cannot be carried out on a rack that is up. The error's text says what to
+// ErrRefused means that a difference cannot be carried out on a rack that is up. The error's text says what to
 // do instead.
 var ErrRefused = errors.New("cannot change while the rack is up")
 

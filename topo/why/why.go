@@ -238,6 +238,7 @@ func failedWork(v *View, end *hostd.NoteStatus, add adder) {
 		silent(v, end, add)
 	case reason.SequenceNak, reason.ImpliedNak:
 		dropped(v, end, add)
+	default: // the peer has answered
 	}
 	if code != reason.Timeout || v.Peer.Trouble != "" {
 		peerTrouble(v, add)

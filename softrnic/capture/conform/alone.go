@@ -48,7 +48,7 @@ func alone(p *flows.Packet) (Violation, bool) {
 		return broken(p, Reserved, "they are %#x and %#x", h.Reserved6, h.Reserved7)
 	case !op.Has(wire.HasDETH) && !op.Is(wire.OpControl) && (h.DestQP <= gsi || h.DestQP == multicast):
 		return broken(p, QueuePair, "%v goes to queue pair %#x", op, uint32(h.DestQP))
-	case h.Solicited && !(op.Is(wire.OpLast|wire.OpOnly) && (op.Is(wire.OpSend) || op.Is(wire.OpImm))):
+	case h.Solicited && (!op.Is(wire.OpLast|wire.OpOnly) || !op.Is(wire.OpSend) && !op.Is(wire.OpImm)):
 		return broken(p, Solicited, "%v is", op)
 	case op.Has(wire.HasDETH):
 		return datagram(p)

@@ -39,7 +39,7 @@ func Check(b *flows.Book) []Violation {
 	for i := range b.Packets {
 		p := &b.Packets[i]
 		damage = damage || slices.ContainsFunc(p.Comments, damages)
-		if v, bad := alone(p); bad && !(damage && fragile(v.Rule)) {
+		if v, bad := alone(p); bad && (!damage || !fragile(v.Rule)) {
 			report(place{p.Flow, p.Src, p.Dst, p.Tap()}, v)
 		}
 	}

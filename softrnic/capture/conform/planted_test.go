@@ -2,6 +2,7 @@ package conform
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"os"
 	"slices"
@@ -39,7 +40,7 @@ func open(t *testing.T, name string) *film {
 	m := &film{t: t}
 	for {
 		var p pcapng.Packet
-		if err := r.Next(&p); err == io.EOF {
+		if err := r.Next(&p); errors.Is(err, io.EOF) {
 			return m
 		} else if err != nil {
 			t.Fatal(err)

@@ -84,7 +84,7 @@ func (s *svg) row(r *Row) {
 		fmt.Fprintf(s.out, "<text class=\"c\" x=\"%d\" y=\"%d\">%s</text>", label+14, s.y+2, esc(c))
 		s.y += rowHeight
 	}
-	s.out.WriteString("</g>\n")
+	fmt.Fprint(s.out, "</g>\n")
 }
 
 // arrow draws the arrow of r; a cross, with the name of what has dropped the packet, ends that of a lost one.
