@@ -79,9 +79,9 @@ func runCmdOf(f *runFlags) *cobra.Command {
 			"--steer the switch gets the program and the rules that steering needs; when the run ends or is interrupted, it gets\n" +
 			"its earlier program and rules back.\n\n" +
 			"With --on sim the same code runs on the built-in rack, or that of --file, in virtual time: no rack is up, and the\n" +
-			"same seed gives the same numbers. The flag --cost chooses the times that NICs, links and the switch take, and the times of a\n" +
-			"client's posts and polls. All other work of a client or of a store's server takes no time; the experiments of\n" +
-			"`rdmalab experiment` have models of that work.",
+			"same seed gives the same numbers. The flag --cost chooses the times that NICs, links and the switch take,\n" +
+			"and the times of a client's posts and polls. All other work of a client or of a store's server takes no time;\n" +
+			"the experiments of `rdmalab experiment` have models of that work.",
 		Example: "  rdmalab run ycsb --workload a --clients 64\n" +
 			"  rdmalab run ycsb --load-only --keys 20000 --clients 64\n" +
 			"  rdmalab run ycsb --workload 5 --keys 1024 --zipf 0.99 --value-size 1000 -o json\n" +

@@ -112,8 +112,8 @@ var nicBugs = []planted{
 	},
 	{
 		"engine: a refused send completes before those in flight", "softrnic/engine/qp.go",
-		"	if q.ToError(now, out) != nil {\n		return // the queue pair is destroyed\n	}\n	q.e.counters.CqeErr++\n",
-		"	defer q.ToError(now, out)\n	q.e.counters.CqeErr++\n",
+		"	q.e.apply(now, q, out)\n	q.e.drainLoop(now, out)\n	q.e.counters.CqeErr++\n",
+		"	defer q.e.drainLoop(now, out)\n	defer q.e.apply(now, q, out)\n	q.e.counters.CqeErr++\n",
 		"softrnic/uverbs TestRefusedSends",
 	},
 	{
