@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -70,6 +71,9 @@ type Mux struct {
 	http.ServeMux
 	// Gate holds all requests back while it is shut; nil means that none is ever held back.
 	Gate *Gate
+	// Fatal makes a handler that panics end the process. Otherwise net/http keeps it alive, also if the
+	// handler has left locks behind.
+	Fatal bool
 }
 
 // Handle registers f for a pattern like "POST /faults/{id}". In is decoded from the JSON body, in
@@ -175,6 +179,9 @@ func Serve(path string, m *Mux) (*Server, error) {
 			return
 		}
 		defer s.active.Done()
+		if m.Fatal {
+			defer endIfPanics()
+		}
 		m.Gate.wait(r.Context())
 		if late(r) {
 			WriteError(w, Errorf(http.StatusRequestTimeout, "the request came after its deadline, and was not carried out"))
@@ -190,6 +197,18 @@ func Serve(path string, m *Mux) (*Server, error) {
 		_ = s.srv.Serve(l) // always ErrServerClosed after Close
 	}()
 	return s, nil
+}
+
+// endIfPanics ends the process if the calling handler panics. It must be deferred.
+func endIfPanics() {
+	switch p := recover(); p {
+	case nil:
+	case http.ErrAbortHandler:
+		panic(p) // net/http ends the request
+	default:
+		go panic(fmt.Sprintf("%v, in a handler:\n%s", p, debug.Stack())) // net/http recovers only in its own goroutine
+		select {}
+	}
 }
 
 // Close ends the server and its connections. It cancels the contexts of running requests and waits

@@ -76,6 +76,15 @@ type link struct {
 	carrier packetio.Carrier
 }
 
+// release unlocks mu, the lock of the device, after a step that has sent nothing. Frames that came
+// meanwhile at a carrier are left to the thread that was inside.
+func (l *link) release(mu *sync.Mutex) {
+	mu.Unlock()
+	if l.carrier != nil {
+		l.carrier.Carry()
+	}
+}
+
 // waits has the application threads that are blocked in the device.
 type waits struct {
 	seen    uint64 // the engine's Activity when the conditions of the waiters were last checked
@@ -117,7 +126,7 @@ func Open(cfg Config) (*Device, error) {
 	d.seed.Store(cfg.Seed)
 	d.close = sync.OnceValue(d.shutDown)
 	if d.link.carrier, _ = cfg.Port.(packetio.Carrier); d.link.carrier != nil {
-		d.link.carrier.Serve(d.serve)
+		d.link.carrier.Serve(d.serve, cfg.Waiter.Wake)
 	}
 	go d.run()
 	return d, nil
@@ -182,6 +191,6 @@ func (d *Device) Counters() (c metrics.NIC) {
 // Err returns why the port became unusable; nil while it works.
 func (d *Device) Err() error {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.link.release(&d.mu)
 	return d.failure
 }

@@ -75,3 +75,36 @@ func BenchmarkDirectRead(b *testing.B) {
 		}
 	}
 }
+
+// A frame is not left behind by a thread that has only looked into the device.
+func TestLookedInto(t *testing.T) {
+	d := openDirect(t, 0)
+	x, y := newNode(t, d[0].Context()), newNode(t, d[1].Context())
+	connectPatiently(t, x, y, 20)
+	stop, stopped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(stopped)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+				if err := d[1].Err(); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}()
+	wr := verbs.SendWR{Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{x.mr.SGE(0, 8)}, RemoteAddr: y.mr.Addr(), RKey: y.mr.RKey()}
+	for range 3000 {
+		must(t, x.qp.PostSend(wr))
+		if wc := x.one(t); wc.Status != verbs.Success {
+			t.Fatal(wc.Status)
+		}
+	}
+	close(stop)
+	<-stopped
+	if c := d[0].Counters(); c.LocalAckTimeoutErr != 0 {
+		t.Errorf("%d timeouts on a link that loses nothing", c.LocalAckTimeoutErr)
+	}
+}

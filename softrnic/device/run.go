@@ -72,7 +72,7 @@ func (d *Device) busy(polled *uint64) bool {
 		return false
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.link.release(&d.mu)
 	d.armed = 0 // no wake-ups for timers while an application polls
 	return !d.dead
 }
@@ -84,7 +84,7 @@ func (d *Device) busy(polled *uint64) bool {
 // deadline would have to wake the goroutine, which costs more.
 func (d *Device) sleepFor() (time.Duration, bool) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.link.release(&d.mu)
 	if d.dead {
 		return 0, false
 	}

@@ -70,17 +70,19 @@ func (d *Device) unlock() (woken bool) {
 	return woken
 }
 
-// serve handles the frames that have arrived at a packetio.Carrier, and reports whether there were
-// any. If another thread is inside the device, serve does nothing, and that thread calls Carry.
+// serve handles the frames that have arrived at a packetio.Carrier. If another thread is inside the
+// device, serve does nothing and returns false, and that thread calls Carry. It also returns false if the
+// device is dead.
 func (d *Device) serve() bool {
 	if !d.mu.TryLock() {
 		return false
 	}
 	d.idle = false
 	d.entered = d.clock.Now()
-	found := d.progress()
+	d.progress()
+	alive := !d.dead
 	d.unlock()
-	return found
+	return alive
 }
 
 // flush sends the collected frames in one call of the port. If the NIC has costs, they first take the

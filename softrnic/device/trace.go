@@ -27,14 +27,14 @@ func (d *Device) mark(p pathtrace.Point) {
 func (d *Device) StartTrace(n int) {
 	ring := pathtrace.NewRing(n)
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.link.release(&d.mu)
 	d.ring = ring
 }
 
 // EndTrace ends the recording and returns the events.
 func (d *Device) EndTrace() pathtrace.Trace {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.link.release(&d.mu)
 	t := d.ring.Trace()
 	d.ring = nil
 	return t

@@ -163,7 +163,7 @@ func (d *Device) park(cond verbsengine.Condition, deadline clock.Time) error {
 // moment, unpark returns this result. It may be errLead: then this thread must become the leader.
 func (d *Device) unpark(w *waiter) error {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.link.release(&d.mu)
 	i := slices.Index(d.waiting, w)
 	if i < 0 {
 		return <-w.result
@@ -186,7 +186,7 @@ func (l *waits) newWaiter(cond verbsengine.Condition) *waiter {
 
 func (d *Device) recycle(w *waiter) {
 	d.mu.Lock()
-	defer d.mu.Unlock()
+	defer d.link.release(&d.mu)
 	w.cond = nil
 	if len(d.free) < maxFreeWaiters {
 		d.free = append(d.free, w)

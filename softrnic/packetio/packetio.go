@@ -110,10 +110,11 @@ type Port interface {
 // Carrier is a Port without a thread that moves its frames: the threads that send frames carry them on.
 type Carrier interface {
 	Port
-	// Serve sets the function by which other threads make the owner of the port handle the frames that
-	// have arrived. It reports whether there were any. It does not wait: if another thread is inside
-	// the owner, it returns false, and that thread calls Carry when it has left.
-	Serve(handle func() bool)
+	// Serve sets the functions by which other threads make the owner of the port handle the frames that
+	// have arrived. handle does so, and returns true. It does not wait: if another thread is inside the
+	// owner, it returns false, and that thread calls Carry when it has left. wake makes a goroutine of
+	// the owner call Carry soon.
+	Serve(handle func() bool, wake func())
 	// Carry carries frames on until none waits. A thread calls it after it has left the owner of the
 	// port, in case it has sent frames, or some have arrived meanwhile.
 	Carry()

@@ -164,6 +164,9 @@ func (q *QP) ResumeRTS(now clock.Time, out *Actions) error {
 		return err
 	}
 	q.lastNow = now
+	if q.state == verbs.StateSQE {
+		q.notes.Reopen()
+	}
 	q.state = to
 	q.req.draining = false
 	q.send(now, out)

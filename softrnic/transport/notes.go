@@ -224,5 +224,8 @@ func (r *responder) noteQKey(p *wire.Packet) {
 // noteLost notes that packets before p were lost, on an unreliable connection, which asks for none
 // again.
 func (r *responder) noteLost(p *wire.Packet) {
+	if wire.Diff(p.BTH.PSN, r.ePSN) <= 0 {
+		return // it comes late or again: nothing in front of it is missing
+	}
 	r.notes.Add(reason.Note{At: r.lastNow, Kind: reason.Missed, Opcode: p.BTH.Opcode, First: r.ePSN, Last: p.BTH.PSN.Add(-1)})
 }

@@ -43,7 +43,7 @@ func Main(ctx context.Context, dir string) error {
 		paths: rackfile.Paths{Dir: dir}, fabric: direct.New(), log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		nodes: nodes{running: make(map[string]*node)},
 	}
-	var m control.Mux
+	m := control.Mux{Fatal: true} // a node whose part of the process panics leaves locks behind
 	control.Handle(&m, "POST /run/{node}", d.run)
 	control.Handle(&m, "POST "+rack.PathHold+"{node}", d.hold)
 	control.Handle(&m, "GET "+rack.PathEnded+"{node}", func(r *http.Request, _ none) (none, error) {

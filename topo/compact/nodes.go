@@ -46,6 +46,8 @@ func (l *nodes) begin(ctx context.Context, name string) (*node, error) {
 func (l *nodes) end(name string, n *node) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	n.stop = nil
+	n.release()
 	delete(l.running, name)
 	close(n.ended)
 }

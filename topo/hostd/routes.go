@@ -19,7 +19,7 @@ import (
 type none = struct{}
 
 func (h *Host) routes() *control.Mux {
-	m := &control.Mux{Gate: h.cfg.Gate}
+	m := &control.Mux{Gate: h.cfg.Gate, Fatal: h.cfg.Gate != nil}
 	control.Handle(m, "GET "+PathStatus, func(*http.Request, none) (Status, error) { return h.Status(), nil })
 	control.Handle(m, "GET "+PathCounters, func(*http.Request, none) (Counters, error) { return h.Counters(), nil })
 	change := func(path string, f func() error) {

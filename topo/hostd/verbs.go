@@ -78,7 +78,7 @@ func limitsOf(q rackfile.Quota) serve.Limits {
 // kind.
 func (h *Host) connectionsOf(ctx verbs.Context) (serve.Manager, error) {
 	if h.rack.Load().Connect == rackfile.ConnectTCP {
-		d, err := rdmacm.NewOOB(rdmacm.OOBConfig{Context: ctx})
+		d, err := rdmacm.NewOOB(rdmacm.OOBConfig{Context: ctx, Inside: h.cfg.inside})
 		if err != nil {
 			return nil, err
 		}

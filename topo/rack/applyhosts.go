@@ -86,6 +86,9 @@ func (r Applier) removeHost(ctx context.Context, host string) error {
 	if err := errors.Join(append(errs, r.keep.kill(host))...); err != nil {
 		return err
 	}
+	if err := (sharedProcess{r.Rack}).awaitEnd(host); err != nil {
+		return err
+	}
 	r.reached("killed " + host)
 	port := host
 	if h, _, ok := r.Spec.Host(host); ok {

@@ -126,7 +126,7 @@ func (d *Daemon) serve(paths rackfile.Paths, gate *control.Gate) (*control.Serve
 		}
 	}
 	m := d.Mux()
-	m.Gate = gate
+	m.Gate, m.Fatal = gate, gate != nil
 	return control.Serve(paths.Socket(rackfile.SwitchName), m)
 }
 

@@ -113,6 +113,7 @@ func (t *traffic) recv(p *port) (int, error) {
 	if l, ok := p.io.(*doubleLink); ok {
 		return l.memory.Recv(&p.rx)
 	}
+	p.rx.Reset() // the frames of the last round were forwarded then
 	return 0, nil
 }
 

@@ -158,7 +158,7 @@ func TestTurnsAreBounded(t *testing.T) {
 		recvAll(t, host, &rx)
 		send(t, host, rx, len(rx.Frames))
 		return true
-	})
+	}, func() {})
 	send(t, host, batch(1, 60), 1)
 	host.Carry()
 	if rounds != maxTurns || woken != 1 {
@@ -184,10 +184,9 @@ type nic struct {
 	got  *atomic.Int64 // frames that the NICs have got
 }
 
-func (n *nic) handle(t *testing.T) bool {
+func (n *nic) handle(t *testing.T) {
 	recvAll(t, n.port, &n.rx)
 	n.got.Add(int64(len(n.rx.Frames)))
-	return len(n.rx.Frames) > 0
 }
 
 // No frame is left behind, whichever threads are inside the NICs and the switch when it is sent: in each
@@ -208,8 +207,9 @@ func TestNoFrameIsLeft(t *testing.T) {
 				return false
 			}
 			defer n.mu.Unlock()
-			return n.handle(t)
-		})
+			n.handle(t)
+			return true
+		}, func() { t.Error("the goroutine of the NIC is needed") })
 		nics[i] = n
 	}
 	f.Switch(func() {
@@ -264,10 +264,47 @@ func TestFrameAtTheLastMoment(t *testing.T) {
 		}()
 		<-sent
 		return false
-	})
+	}, func() {})
 	f.Do(func() { send(t, ends[0], batch(1, 60), 1) })
 	if n := f.waiting.Load(); n != 0 || rounds != 1 {
 		t.Errorf("%d frames are left, %d rounds of the switch", n, rounds)
+	}
+}
+
+// A frame that comes while a thread inside the NIC has already looked is handled by that thread, also if
+// its first look after that finds nothing.
+func TestFrameBehindAnEmptyLook(t *testing.T) {
+	l := New().Link("a")
+	host, sw := l.Host(mtu), l.Switch(0, mtu)
+	looks := 0
+	var rx packetio.Batch
+	host.Serve(func() bool {
+		if looks++; looks == 1 { // another thread has taken the frame, and a new one comes behind it
+			recvAll(t, host, &rx)
+			send(t, sw, batch(1, 60), 1)
+			return true
+		}
+		recvAll(t, host, &rx)
+		return true
+	}, func() {})
+	send(t, sw, batch(1, 60), 1)
+	host.Carry()
+	if n := l.host.in.n.Load(); n != 0 || looks != 2 {
+		t.Errorf("%d frames are left after %d looks", n, looks)
+	}
+}
+
+// An end gets nothing that was sent to a former end, and nothing is left of it.
+func TestNewEndBeginsEmpty(t *testing.T) {
+	l := New().Link("a")
+	host, sw := l.Host(mtu), l.Switch(0, mtu)
+	send(t, host, batch(2, 60), 2)
+	send(t, sw, batch(2, 60), 2)
+	host, sw = l.Host(mtu), l.Switch(0, mtu)
+	recv(t, host, 0)
+	recv(t, sw, 0)
+	if n := l.fabric.waiting.Load(); n != 0 {
+		t.Errorf("%d frames wait for the switch", n)
 	}
 }
 

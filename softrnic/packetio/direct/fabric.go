@@ -63,8 +63,7 @@ func (f *Fabric) carry() {
 // finish carries frames on until none waits for the switch, and gives mu back. It looks once more
 // after that, because a thread that has sent frames meanwhile has left them to this one.
 func (f *Fabric) finish() {
-	for {
-		turns := 0
+	for turns := 0; ; {
 		for turns < maxTurns && f.turn() {
 			turns++
 		}

@@ -41,6 +41,7 @@ func (l *Link) open(own, peer *side, index, mtu int) *Port {
 	if was := own.port.Swap(p); was != nil {
 		was.closed.Store(true)
 	}
+	p.discard() // what came for a former end
 	return p
 }
 
@@ -51,14 +52,21 @@ func (l *Link) Cut() {
 	}
 }
 
-// serveNIC makes the NIC at this end handle its frames, and reports whether it had any.
+// owner is how other threads use the NIC at the host's end (packetio.Carrier).
+type owner struct {
+	handle func() bool
+	wake   func()
+}
+
+// serveNIC makes the NIC at this end handle its frames. It returns false if it has none, or if another
+// thread is inside the NIC, which then handles them.
 func (s *side) serveNIC() bool {
 	p := s.port.Load()
 	if p == nil || s.in.n.Load() == 0 {
 		return false
 	}
-	serve := p.serve.Load()
-	return serve != nil && (*serve)()
+	o := p.owner.Load()
+	return o != nil && o.handle()
 }
 
 // Port is one end of a link.
@@ -69,7 +77,7 @@ type Port struct {
 	mtu       int
 	closed    atomic.Bool
 	cut       atomic.Bool // see Link.Cut
-	serve     atomic.Pointer[func() bool]
+	owner     atomic.Pointer[owner]
 
 	rxPackets, rxBytes, rxDropped atomic.Uint64
 	txPackets, txBytes, txDropped atomic.Uint64
@@ -140,9 +148,10 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	q := &p.peer.in
 	n, packets, bytes, dropped := 0, 0, 0, 0
 	q.mu.Lock()
+	open := p.Attached() // Close takes the port away before it drops what waits
 	for i := range b.Frames {
 		f := &b.Frames[i]
-		if !packetio.Fits(f, p.mtu) || !q.put(f) {
+		if !open || !packetio.Fits(f, p.mtu) || !q.put(f) {
 			dropped += f.Packets()
 			continue
 		}
@@ -167,16 +176,21 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	return n, nil
 }
 
-// Serve sets the function that handles the frames for this host's NIC. It reports whether there were
-// any; it returns false at once if another thread is inside the NIC.
-func (p *Port) Serve(handle func() bool) { p.serve.Store(&handle) }
+// Serve sets how other threads use this host's NIC; see packetio.Carrier.
+func (p *Port) Serve(handle func() bool, wake func()) { p.owner.Store(&owner{handle, wake}) }
 
 // Carry carries on the frames that the calling thread has sent, and handles those that have arrived
 // while it was inside the NIC.
 func (p *Port) Carry() {
 	p.link.fabric.carry()
-	for p.own.serveNIC() {
+	for range maxTurns {
+		if !p.own.serveNIC() {
+			return
+		}
 		p.link.fabric.carry()
+	}
+	if o := p.owner.Load(); o != nil {
+		o.wake() // the NIC's own goroutine does the rest
 	}
 }
 
@@ -193,10 +207,15 @@ func (p *Port) Close() error {
 	if p.closed.Swap(true) || !p.own.port.CompareAndSwap(p, nil) {
 		return nil
 	}
+	p.discard()
+	return nil
+}
+
+// discard drops and counts the frames that wait at this end.
+func (p *Port) discard() {
 	frames, packets := p.own.in.drop()
 	if !p.forSwitch() {
 		p.link.fabric.waiting.Add(int64(-frames))
 	}
 	p.rxDropped.Add(uint64(packets))
-	return nil
 }

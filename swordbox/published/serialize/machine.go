@@ -168,9 +168,10 @@ func newestOf(r *conntrack.Flow) *client {
 }
 
 // leave ends a client. Its ring is kept, because other clients may wait for answers on its
-// connection (hole 4).
+// connection (hole 4). Where its requests were sent is forgotten: no retransmission of them can be
+// told from a new request any more, and the clients that ended before it are not kept by it.
 func (c *client) leave() {
-	c.closed, c.path = true, c.flow.Path
+	c.closed, c.path, c.sent = true, c.flow.Path, [sentSize]sent{}
 	c.server.clients = slices.DeleteFunc(c.server.clients, func(o *client) bool { return o == c })
 }
 

@@ -3,6 +3,7 @@ package serialize
 import (
 	"math/rand/v2"
 	"net/netip"
+	"runtime"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -55,4 +56,30 @@ func TestClientsAreBounded(t *testing.T) {
 	if m.join(last, s, 1, 5) == nil {
 		t.Error("there is room, and the client does not join")
 	}
+}
+
+// Clients that have ended do not keep each other: a flow whose packets have ever new UDP source ports
+// takes no more memory than its last few clients.
+func TestEndedClientsAreNotKept(t *testing.T) {
+	m := New()
+	s := m.server(netip.MustParseAddr("10.0.0.1"))
+	var flow conntrack.Flow
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	const many = 2000
+	var last *client
+	for port := range uint16(many) {
+		c := m.join(&flow, s, port, 5)
+		via := s.borrow(0, 1)
+		via.open(entry{from: c, psn: 5, at: wire.PSN(port), span: 1})
+		last = c
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 20<<20 {
+		t.Errorf("%d clients of a flow, of which %d are left, take %d bytes", many, maxPorts, grown)
+	}
+	runtime.KeepAlive(last)
+	runtime.KeepAlive(m)
 }
