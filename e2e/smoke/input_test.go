@@ -50,7 +50,7 @@ var _ = Describe("bad input", func() {
 			{"perf write_bw --from cn0 --to ms0 --breakdown", "read_lat, write_lat, atomic_lat", 2},
 			{"crash cn99", "cn0", 2},
 			{"link cn0 sideways", "up", 2},
-			{"heal 999", "faults", 1},
+			{"heal 999", "faults", 2},
 		} {
 			res := rack.Run(strings.Fields(c.args)...)
 			Expect(res.Code).To(Equal(c.code), "%v", res)
