@@ -54,7 +54,7 @@ func upCmd() *cobra.Command {
 			"With --runtime docker the hosts are containers of the Docker Engine on this machine. Their image contains this\n" +
 			"program (`rdmalab image`). Every command works for them as for any host.\n\n" +
 			"With --compact, or `daemons: shared` in the rack file, one process has the switch and the NICs of all hosts, and\n" +
-			"packets do not leave it. On a machine with few processors that is several times as fast. Hosts keep their\n" +
+			"packets do not leave it. On a machine with few processors that is faster, READs five times. Hosts keep their\n" +
 			"namespaces, interfaces and programs.\n\n" +
 			"A rack that is up already stays as it is, and its paths are not verified. But if one of its hosts or its switch has\n" +
 			"died without `rdmalab crash`, up makes the rack again. up fails if the rack that is up was made from a rack file\n" +
