@@ -76,9 +76,15 @@ var nicBugs = []planted{
 	},
 	{
 		"direct links: frames that came while a thread was inside the NIC are left", "softrnic/packetio/direct/link.go",
-		"	for p.own.serveNIC() {",
-		"	for false {",
+		"		if !p.own.serveNIC() {\n",
+		"		if true {\n",
 		"softrnic/packetio/direct TestNoFrameIsLeft",
+	},
+	{
+		"device: a thread that has only looked inside leaves frames", "softrnic/device/device.go",
+		"	if l.carrier != nil {\n		l.carrier.Carry()",
+		"	if false {\n		l.carrier.Carry()",
+		"softrnic/device TestLookedInto",
 	},
 	{
 		"direct links: frames sent while another thread carries are left", "softrnic/packetio/direct/fabric.go",
