@@ -24,7 +24,7 @@ func TestSlowMotion(t *testing.T) {
 	m.NIC.Read = cost.Verb{QP: cost.Place[cost.Rate]{Host: 100_000}, Latency: cost.Place[time.Duration]{Host: 5 * time.Microsecond}}
 	d := openPair(t, -1, memcable.Config{}, slowMotion(factor, m))
 	a, b := newNode(t, d[0].Context()), newNode(t, d[1].Context())
-	connectPatiently(t, a, b, 3) // 33 us by the slow clock, 33 ms of real time
+	connectPatiently(t, a, b, 8) // 1 ms by the slow clock, 1 s of real time; a round trip takes 16 ms of that
 	began, start := a.ctx.Runtime().Now(), time.Now()
 	for i := range reads {
 		must(t, a.qp.PostSend(verbs.SendWR{
