@@ -218,7 +218,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		}},
 		list(d, "faults", &f.faults, maxFaults, d.faultEntry),
 	})
-	if f.Daemons == DaemonsShared && f.Slow == 0 { // slowMotion refuses the two together
+	if f.Shared() && f.Slow == 0 { // slowMotion refuses the two together
 		if err := f.Share(); err != nil {
 			d.errorf(f.sharedAt, "daemons: %v", err)
 		}

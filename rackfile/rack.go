@@ -67,6 +67,9 @@ const (
 	DaemonsShared = "shared"
 )
 
+// Shared reports whether one process runs all hosts and the switch.
+func (r *Rack) Shared() bool { return r.Daemons == DaemonsShared }
+
 // Share sets DaemonsShared. It returns an error if the rack has something that the shared process
 // cannot have.
 func (r *Rack) Share() error {

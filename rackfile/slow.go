@@ -17,7 +17,7 @@ func (r *Rack) SlowDown(factor int) error {
 		return fmt.Errorf("slow motion by %d: use a factor from %d to %d", factor, minSlow, maxSlow)
 	case r.Connect == ConnectTCP:
 		return fmt.Errorf("slow and connect: tcp exclude each other, because TCP stays at full speed; remove one of them")
-	case r.Daemons == DaemonsShared:
+	case r.Shared():
 		return fmt.Errorf("slow and daemons: shared exclude each other, because packets between the NICs of one process take no time; remove one of them")
 	case r.OneRMA != nil:
 		return fmt.Errorf("slow and onerma exclude each other, because no cost model has a 1RMA NIC; remove one of them")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -89,7 +90,7 @@ func objectCmd(k *objectKind) *cobra.Command {
 				return err
 			}
 			if live {
-				o.QPs = withoutGone(o.QPs)
+				o.QPs = slices.DeleteFunc(o.QPs, func(q hostd.QPObject) bool { return q.Gone })
 			}
 			return show(cmd, o, func(out io.Writer, o hostd.Objects) error {
 				t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -103,15 +104,6 @@ func objectCmd(k *objectKind) *cobra.Command {
 	}
 	outputFlag(cmd)
 	return cmd
-}
-
-func withoutGone(in []hostd.QPObject) (out []hostd.QPObject) {
-	for _, q := range in {
-		if !q.Gone {
-			out = append(out, q)
-		}
-	}
-	return out
 }
 
 func printQPs(t io.Writer, r *rackfile.Rack, o *hostd.Objects) {

@@ -36,6 +36,14 @@ type Frame struct {
 	Port int
 }
 
+// PacketsIn returns how many packets the frames have: a super-frame counts each of its packets.
+func PacketsIn(frames []Frame) (n int) {
+	for i := range frames {
+		n += frames[i].Packets()
+	}
+	return n
+}
+
 // Offload is a segmentation request that only ports interpret (fields of virtio_net_hdr). With it a
 // host's TCP super-frame of up to 64 KiB crosses the switch unsegmented.
 type Offload struct {

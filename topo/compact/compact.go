@@ -36,6 +36,9 @@ type daemons struct {
 // none is the body of a request or an answer that has nothing to say.
 type none = struct{}
 
+// pathRun is the path, followed by the name of a node, of a POST by which a Stand asks for the node.
+const pathRun = "/run/"
+
 // Main is the shared process of the rack whose state folder is dir. It runs nodes for as long as their
 // Stands ask for them, until ctx ends.
 func Main(ctx context.Context, dir string) error {
@@ -44,7 +47,7 @@ func Main(ctx context.Context, dir string) error {
 		nodes: nodes{running: make(map[string]*node)},
 	}
 	m := control.Mux{Fatal: true} // a node whose part of the process panics leaves locks behind
-	control.Handle(&m, "POST /run/{node}", d.run)
+	control.Handle(&m, "POST "+pathRun+"{node}", d.run)
 	control.Handle(&m, "POST "+rack.PathHold+"{node}", d.hold)
 	control.Handle(&m, "GET "+rack.PathEnded+"{node}", func(r *http.Request, _ none) (none, error) {
 		return none{}, d.nodes.awaitEnd(r.Context(), r.PathValue("node"))
@@ -131,7 +134,7 @@ func (d *daemons) hold(r *http.Request, in rack.Hold) (none, error) {
 // returns an error if the node has ended by itself, or the shared process has ended.
 func Stand(ctx context.Context, dir, node string) error {
 	client := control.NewClient(rackfile.Paths{Dir: dir}.Socket(rackfile.DaemonsName))
-	err := client.Call(ctx, http.MethodPost, "/run/"+node, nil, nil)
+	err := client.Call(ctx, http.MethodPost, pathRun+node, nil, nil)
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -42,7 +42,7 @@ func (r *Rack) crash(node string) error {
 	if err := r.keep.kill(node); err != nil {
 		return err
 	}
-	return sharedProcess{r}.awaitEnd(node)
+	return processOf(r).awaitEnd(node)
 }
 
 // Hang stops every process of a host or of the switch until Resume. The node sends nothing more,
@@ -76,9 +76,9 @@ func (r *Rack) hang(ctx context.Context, node string, on bool) error {
 			return err
 		}
 		if on {
-			return errors.Join(r.keep.hang(node, true), sharedProcess{r}.hold(node, true))
+			return errors.Join(r.keep.hang(node, true), processOf(r).hold(node, true))
 		}
-		return errors.Join(sharedProcess{r}.hold(node, false), r.keep.hang(node, false))
+		return errors.Join(processOf(r).hold(node, false), r.keep.hang(node, false))
 	})
 }
 
@@ -125,7 +125,7 @@ func (r *Rack) Restart(ctx context.Context, node string) error {
 				return fmt.Errorf("restart %s: %w", node, err)
 			}
 		}
-		if err := errors.Join(sharedProcess{r}.start(ctx), r.starter().startNode(ctx, node)); err != nil {
+		if err := errors.Join(r.starter().startShared(ctx), r.starter().startNode(ctx, node)); err != nil {
 			return err
 		}
 		if err := r.starter().waitReady(ctx, node); err != nil {

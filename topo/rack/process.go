@@ -38,7 +38,7 @@ const programName = "rdmalab"
 func (r starter) startProcess(node string) error {
 	const flags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC
 	args := []string{"node-init", "--rack-dir", r.Paths.Dir, "--name", node}
-	if (sharedProcess{r.Rack}).exists() {
+	if r.Spec.Shared() {
 		args = append(args, "--shared")
 	}
 	return r.spawn(node, node, flags, func(start func() error) error {

@@ -28,16 +28,9 @@ type Hold struct {
 // the node has ended.
 const PathEnded = "/ended/"
 
-// sharedProcess is the process that runs all nodes of a rack with rackfile.DaemonsShared. On other
-// racks its methods do nothing.
-type sharedProcess struct{ r *Rack }
-
-func (p sharedProcess) exists() bool { return p.r.Spec.Daemons == rackfile.DaemonsShared }
-
-// start starts the process if it does not run.
-func (p sharedProcess) start(ctx context.Context) error {
-	r := p.r.starter()
-	if !p.exists() {
+// startShared starts the process that runs all nodes, if the rack has one and it does not run.
+func (r starter) startShared(ctx context.Context) error {
+	if !r.Spec.Shared() {
 		return nil
 	}
 	pids, err := r.keep.pids(sharedNode)
@@ -55,24 +48,35 @@ func (p sharedProcess) start(ctx context.Context) error {
 	return r.waitAnswer(ctx, rackfile.DaemonsName, sharedNode)
 }
 
+// sharedProcess is how a command speaks to the process that runs all nodes of a rack with
+// rackfile.DaemonsShared. On other racks `on` is false, and its methods do nothing.
+type sharedProcess struct {
+	on     bool
+	client *control.Client
+}
+
+func processOf(r *Rack) sharedProcess {
+	return sharedProcess{r.Spec.Shared(), r.Control(rackfile.DaemonsName)}
+}
+
 // hold makes the process stop a node's part of it, or let that go on.
 func (p sharedProcess) hold(node string, on bool) error {
-	if !p.exists() {
+	if !p.on {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), answerWait)
 	defer cancel()
-	return p.r.Control(rackfile.DaemonsName).Call(ctx, http.MethodPost, PathHold+node, Hold{On: on}, nil)
+	return p.client.Call(ctx, http.MethodPost, PathHold+node, Hold{On: on}, nil)
 }
 
 // awaitEnd waits until the process has ended a node whose own processes were killed.
 func (p sharedProcess) awaitEnd(node string) error {
-	if !p.exists() {
+	if !p.on {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), killWait)
 	defer cancel()
-	err := p.r.Control(rackfile.DaemonsName).Call(ctx, http.MethodGet, PathEnded+node, nil, nil)
+	err := p.client.Call(ctx, http.MethodGet, PathEnded+node, nil, nil)
 	if err == nil || errors.Is(err, control.ErrNotRunning) {
 		return nil
 	}

@@ -41,7 +41,7 @@ func UpInContainers(ctx context.Context, s *rackfile.Rack, in container.Settings
 	switch {
 	case s.Cable == rackfile.CableMemory:
 		return r, rackError(s.Name, onlyProcesses("cable", s.Cable, rackfile.CableVeth))
-	case s.Daemons == rackfile.DaemonsShared:
+	case s.Shared():
 		return r, rackError(s.Name, onlyProcesses("daemons", s.Daemons, rackfile.DaemonsSeparate))
 	case s.Priority == rackfile.PriorityRealtime:
 		return r, rackError(s.Name, onlyProcesses("priority", s.Priority, rackfile.PriorityNormal))
@@ -159,7 +159,7 @@ func (r builder) build(ctx context.Context) error {
 		{"state", func(context.Context) error { return r.makeState() }},
 		{"namespaces", func(context.Context) error { return r.makeNamespaces() }},
 		{"links", r.hosts.prepare},
-		{"shared", func(ctx context.Context) error { return sharedProcess{r.Rack}.start(ctx) }},
+		{"shared", func(ctx context.Context) error { return r.starter().startShared(ctx) }},
 		{"processes", func(ctx context.Context) error {
 			return each(r.Nodes(), func(node string) error { return r.starter().startNode(ctx, node) })
 		}},

@@ -116,7 +116,7 @@ func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	if !p.forSwitch() {
 		p.link.fabric.waiting.Add(int64(-n))
 	}
-	packets := packetsIn(b.Frames)
+	packets := packetio.PacketsIn(b.Frames)
 	if !p.isUp() {
 		b.Reset()
 		p.rxDropped.Add(uint64(packets))
@@ -141,14 +141,10 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	if len(b.Frames) == 0 {
 		return 0, nil
 	}
-	if !p.Attached() || !p.isUp() {
-		p.txDropped.Add(uint64(packetsIn(b.Frames)))
-		return 0, nil
-	}
 	q := &p.peer.in
 	n, packets, bytes, dropped := 0, 0, 0, 0
 	q.mu.Lock()
-	open := p.Attached() // Close takes the port away before it drops what waits
+	open := p.Attached() && p.isUp() // with the lock, because Close takes the port away before it drops what waits
 	for i := range b.Frames {
 		f := &b.Frames[i]
 		if !open || !packetio.Fits(f, p.mtu) || !q.put(f) {

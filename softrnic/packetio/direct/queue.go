@@ -49,15 +49,8 @@ func (q *queue) take(b *packetio.Batch, index int) int {
 func (q *queue) drop() (frames, packets int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	frames, packets = len(q.in.Frames), packetsIn(q.in.Frames)
+	frames, packets = len(q.in.Frames), packetio.PacketsIn(q.in.Frames)
 	q.in.Reset()
 	q.n.Store(0)
 	return frames, packets
-}
-
-func packetsIn(frames []packetio.Frame) (n int) {
-	for i := range frames {
-		n += frames[i].Packets()
-	}
-	return n
 }

@@ -207,12 +207,12 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	}
 	j := p.use()
 	if j == nil {
-		p.txDropped.Add(packetsIn(b.Frames))
+		p.txDropped.Add(uint64(packetio.PacketsIn(b.Frames)))
 		return 0, nil
 	}
 	defer p.done(j)
 	if j.gone.Load() || p.down.Load() {
-		p.txDropped.Add(packetsIn(b.Frames))
+		p.txDropped.Add(uint64(packetio.PacketsIn(b.Frames)))
 		return 0, nil
 	}
 	left := 0
@@ -228,7 +228,7 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	rest := b.Frames
 	for len(rest) > 0 && !j.gone.Load() {
 		n, length, fits := p.put(j, rest, limit)
-		count := packetsIn(rest[:n])
+		count := uint64(packetio.PacketsIn(rest[:n]))
 		if !fits {
 			refused += count
 		} else {
@@ -245,7 +245,7 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	if j.tx.publish() {
 		j.wake()
 	}
-	refused += packetsIn(rest) // the link has ended, so the remaining frames are refused
+	refused += uint64(packetio.PacketsIn(rest)) // the link has ended, so the remaining frames are refused
 	p.txPackets.Add(packets)
 	p.txBytes.Add(bytes)
 	if refused > 0 {
@@ -304,13 +304,6 @@ func (p *Port) putRun(j *joint, frames []packetio.Frame, run *packetio.Run) (n, 
 		j.tx.commit(offset, length, &super)
 	}
 	return len(frames), length, true
-}
-
-func packetsIn(frames []packetio.Frame) (n uint64) {
-	for i := range frames {
-		n += uint64(frames[i].Packets())
-	}
-	return n
 }
 
 // Stats returns the counters of the port. RxDropped counts packets for which the ring had no room,
