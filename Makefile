@@ -291,9 +291,9 @@ interop: build ## our NIC and the one of a Linux kernel in a virtual machine (ro
 	@$(PROGRAM) $(RACETEST) -count=1 -timeout 20m ./e2e/interop \
 	  -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect '$(EXPECT)'
 
-# AGAIN runs suites once more: the runs (what the switch does, and the suite), how they differ from other runs, the environment that
+# SUITES_AGAIN runs suites once more: the runs (what the switch does, and the suite), how they differ from other runs, the environment that
 # makes them so, and more flags of e2e/report.
-AGAIN = for run in $(1); do \
+SUITES_AGAIN = for run in $(1); do \
 	  $(call NOW,$(2): $$run); \
 	  $(PROGRAM) $(3) RDMALAB_E2E_SWITCH=$${run%:*} $(RACETEST) -count=1 -p 1 -timeout 25m ./e2e/$${run\#*:} \
 	    -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) $(4) || exit 1; \
@@ -304,28 +304,28 @@ THROUGH := track:transport track:interop move:transport move:interop
 
 .PHONY: transparency
 transparency: build ## the suites transport and interop again, through a switch that tracks and through one that moves requests
-	@$(call AGAIN,$(THROUGH),through a switch that does,,-expect '$(EXPECT)')
+	@$(call SUITES_AGAIN,$(THROUGH),through a switch that does,,-expect '$(EXPECT)')
 
 # SINGLE are the runs of `make singleframes`: what the switch does, "" or as in THROUGH, and the suite.
 SINGLE := :transport :switch track:transport move:transport
 
 .PHONY: singleframes
 singleframes: build ## the suites transport and switch again, without super-frames: gso: off on all hosts
-	@$(call AGAIN,$(SINGLE),without super-frames,RDMALAB_E2E_GSO=off,)
+	@$(call SUITES_AGAIN,$(SINGLE),without super-frames,RDMALAB_E2E_GSO=off,)
 
 # MEMORY are the runs of `make memorylinks`: what the switch does, "" or as in THROUGH, and the suite.
 MEMORY := :transport :switch move:transport
 
 .PHONY: memorylinks
 memorylinks: build ## the suites transport and switch again, over memory links: cable: memory in all rack files
-	@$(call AGAIN,$(MEMORY),over memory links,RDMALAB_E2E_CABLE=memory,)
+	@$(call SUITES_AGAIN,$(MEMORY),over memory links,RDMALAB_E2E_CABLE=memory,)
 
 # COMPACT are the runs of `make compact`: what the switch does, "" or as in THROUGH, and the suite.
 COMPACT := :transport :switch :chaos :verbs move:transport
 
 .PHONY: compact
 compact: build ## the suites transport, switch, chaos and verbs again, on compact racks: daemons: shared in all rack files
-	@$(call AGAIN,$(COMPACT),on compact racks,RDMALAB_E2E_DAEMONS=shared,)
+	@$(call SUITES_AGAIN,$(COMPACT),on compact racks,RDMALAB_E2E_DAEMONS=shared,)
 
 .PHONY: coverage
 coverage: ## queue pair state × opcode × fault: what the tests have seen, as a table; fails on a gap

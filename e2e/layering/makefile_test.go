@@ -1,43 +1,72 @@
 package layering
 
 import (
+	"os"
 	"os/exec"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
 
-// made returns what make says in an environment that has only env, and its error.
-func made(t *testing.T, env []string, args ...string) (string, error) {
-	t.Helper()
-	path, err := exec.LookPath("make")
-	if err != nil {
-		t.Skip("no make")
+var (
+	// settings are lines of a Makefile that set a variable for all goals.
+	settings = regexp.MustCompile(`(?m)^([A-Za-z_][A-Za-z0-9_]*)[ \t]*(:?:?=|!=)`)
+	// phonies are lines that name goals.
+	phonies = regexp.MustCompile(`(?m)^\.PHONY:(.*)$`)
+)
+
+// setTwice returns the variables that a Makefile sets in more than one line. The last line counts for all uses, before and behind it.
+func setTwice(makefile string) (twice []string) {
+	lines := map[string]int{}
+	for _, m := range settings.FindAllStringSubmatch(makefile, -1) {
+		if lines[m[1]]++; lines[m[1]] == 2 {
+			twice = append(twice, m[1])
+		}
 	}
-	cmd := exec.Command(path, args...)
-	cmd.Dir, cmd.Env = "../..", append([]string{"PATH=/usr/bin:/bin"}, env...)
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+	return twice
 }
 
-func TestMakeUpTakesTheRackOfTheEnvironment(t *testing.T) {
-	for _, c := range []struct {
-		env, args []string
-		want      string
-	}{
-		{nil, nil, "--rack default up"},
-		{[]string{"RDMALAB_RACK=mine"}, nil, "--rack mine up"},
-		{[]string{"RDMALAB_RACK=mine"}, []string{"RACK=other"}, "--rack other up"},
-	} {
-		out, err := made(t, c.env, append([]string{"-n", "up"}, c.args...)...)
-		if err != nil || !strings.Contains(out, c.want) {
-			t.Errorf("%v %v: %v, want a line with %q in\n%s", c.env, c.args, err, c.want, out)
+func TestMakefileSetsEachVariableOnce(t *testing.T) {
+	if twice := setTwice("A = 1\nB := 2\nrule:\n\tC=3; A=4\nA := 5\nB ?= 6\n"); len(twice) != 1 || twice[0] != "A" {
+		t.Fatalf("a Makefile that sets A twice: found %q", twice)
+	}
+	if twice := setTwice(string(read(t, "Makefile"))); len(twice) > 0 {
+		t.Errorf("Makefile sets %s more than once: the last line counts for all goals", strings.Join(twice, ", "))
+	}
+}
+
+// TestGoalsAreShellScripts has a shell read what each goal would run, without running it.
+func TestGoalsAreShellScripts(t *testing.T) {
+	if err := shellReads(t, "for run in ; do echo $run; done virtual & x"); err == nil {
+		t.Fatal("the shell reads a line that is none")
+	}
+	root := filepath.Join("..", "..")
+	for _, m := range phonies.FindAllStringSubmatch(string(read(t, "Makefile")), -1) {
+		for goal := range strings.FieldsSeq(m[1]) {
+			t.Run(goal, func(t *testing.T) {
+				show := exec.Command("make", "-n", "--no-print-directory", "-C", root, goal)
+				show.Env = append(os.Environ(), "MAKEFLAGS=", "MFLAGS=")
+				script, err := show.Output()
+				if err != nil {
+					t.Fatalf("make -n %s: %v", goal, err)
+				}
+				if err := shellReads(t, string(script)); err != nil {
+					t.Errorf("what make %s would run is no shell script: %v", goal, err)
+				}
+			})
 		}
 	}
 }
 
-func TestMakeBuildWithoutGoSaysWhatToDo(t *testing.T) {
-	out, err := made(t, nil, "build", "GO=/nowhere/go")
-	if err == nil || strings.Count(out, "make build as your user") != 1 {
-		t.Errorf("%v, want one line that says what to write in\n%s", err, out)
+// shellReads returns what sh has against a script, which it does not run.
+func shellReads(t *testing.T, script string) error {
+	t.Helper()
+	sh := exec.Command("sh", "-n")
+	sh.Stdin = strings.NewReader(script)
+	if said, err := sh.CombinedOutput(); err != nil {
+		t.Logf("%s", said)
+		return err
 	}
+	return nil
 }
