@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/softrnic/capture/flows"
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -64,7 +65,8 @@ func (g *grip) take() bool {
 // had taken.
 func (g *grip) use() { g.held = false }
 
-// recorder writes a frame to a capture when the frame enters a link or is lost. Each direction of a
+// recorder writes a frame to a capture when the frame enters a link or is lost; a frame that is lost
+// after it has entered the link is there twice, which the comment of the second one says. Each direction of a
 // link is an interface of the capture. Times are virtual and begin at the Unix epoch.
 type recorder struct {
 	w          *pcapng.Writer
@@ -92,6 +94,9 @@ func (r *recorder) record(ev *simnet.Event) {
 	comment := ""
 	if ev.Kind != simnet.Sent {
 		comment = ev.Kind.String()
+	}
+	if ev.OnTheWay {
+		comment += " " + flows.OnTheWay
 	}
 	if len(ev.Rules) > 0 {
 		comment = strings.TrimSpace(comment + " fault " + strings.Join(ev.Rules, ","))

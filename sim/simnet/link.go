@@ -298,7 +298,7 @@ func (n *Net) resume(e *event) {
 	switch {
 	case !s.up:
 		e.to.Stats.LostDown++
-		n.trace(Event{Kind: LostDown, Frame: e.frame.data, half: e.to})
+		n.trace(Event{Kind: LostDown, Frame: e.frame.data, OnTheWay: e.stage != leaving, half: e.to})
 	case e.stage == leaving:
 		f := e.frame.frame(0)
 		n.send(e.to, &f)

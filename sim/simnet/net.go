@@ -276,7 +276,7 @@ func (n *Net) dispatch(e event) {
 	s := &n.nodes[h.dst.Node]
 	if !s.up || !h.up {
 		h.Stats.LostDown++
-		n.trace(Event{Kind: LostDown, Frame: e.frame.data, half: h})
+		n.trace(Event{Kind: LostDown, Frame: e.frame.data, OnTheWay: true, half: h})
 	} else {
 		h.Stats.Delivered++
 		h.Stats.Bytes += uint64(len(e.frame.data))

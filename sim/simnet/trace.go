@@ -37,7 +37,10 @@ type Event struct {
 	// Node is the name of the node that has sent the frame, if Kind is NoLink: the port has no
 	// link, or the node is off. Otherwise it is "".
 	Node string
-	half *half
+	// OnTheWay is true for a frame that was lost after it had entered the link: an earlier event of kind
+	// Sent is of the same frame.
+	OnTheWay bool
+	half     *half
 }
 
 // Link returns the name of the link on which the event happened, or of the node if there is no

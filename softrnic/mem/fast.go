@@ -86,17 +86,29 @@ func (r *Region) bound() int {
 // a window of type 1, for a region that Reg made, and for one to which windows are bound.
 func (t *Table) Invalidate(pd PD, qp wire.QPN, rkey uint32, peer bool) Fault {
 	r := t.lookupRemote(rkey)
+	f := r.refusesInvalidate(pd, qp, peer)
+	switch {
+	case f != OK:
+	case r.owner != 0:
+		t.unbind(t.window(rkey))
+	default:
+		t.unregister(r.whole)
+	}
+	return f
+}
+
+// refusesInvalidate returns why the keys of r may not be invalidated; a nil region is no region. The
+// arguments are those of Invalidate.
+func (r *Region) refusesInvalidate(pd PD, qp wire.QPN, peer bool) Fault {
 	switch {
 	case r == nil, r.owner != 0 && r.owner != qp:
 		return BadKey
 	case r.pd != pd:
 		return BadPD
 	case r.owner != 0:
-		t.unbind(t.window(rkey))
 		return OK
 	case r.whole == nil, r.windows > 0, peer && r.access&verbs.RemoteRights == 0:
 		return BadAccess
 	}
-	t.unregister(r.whole)
 	return OK
 }

@@ -51,6 +51,26 @@ func (t *Table) RefusedLocal(pd PD, s verbs.SGE, write bool) Refusal {
 	return x
 }
 
+// RefusedInvalidate returns why Invalidate, with the same arguments, refuses to invalidate a key, as a
+// sentence without a full stop.
+func (t *Table) RefusedInvalidate(pd PD, qp wire.QPN, rkey uint32, peer bool) string {
+	x := Refusal{Key: rkey, PD: pd}
+	r := t.lookupRemote(rkey)
+	x.Fault = r.refusesInvalidate(pd, qp, peer)
+	t.describe(&x, &t.remote, r)
+	if x.Fault != BadAccess {
+		return x.String()
+	}
+	key := fmt.Sprintf("R_Key %#x of region %d", x.Key, x.Region)
+	switch {
+	case r.whole == nil:
+		return key + " can only be deregistered: it is neither that of a fast registration nor that of a window of type 2"
+	case r.windows > 0:
+		return fmt.Sprintf("%s has memory windows bound to it: %d", key, r.windows)
+	}
+	return fmt.Sprintf("%s allows %s, and a peer needs a remote right to invalidate it", key, Rights(x.Have))
+}
+
 // describe adds the properties of the region r that a key of the space names; nil means none.
 func (t *Table) describe(x *Refusal, space *keySpace, r *Region) {
 	i := space.fromKey(x.Key >> 8)

@@ -59,3 +59,53 @@ func TestRefusals(t *testing.T) {
 		}
 	}
 }
+
+// A key that may not be invalidated is refused with the property that forbids it.
+func TestRefusedInvalidate(t *testing.T) {
+	table := New(rand.New(rand.NewPCG(1, 2)), 0)
+	pd, err := table.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain, err := table.Reg(pd, make([]byte, 4096), verbs.RemoteRead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	fast, err := table.AllocFast(pd, make([]byte, 4096))
+	if err != nil {
+		t.Fatal(err)
+	}
+	register := func(access verbs.Access) {
+		t.Helper()
+		if f := table.Register(pd, fast.RKey(), verbs.SGE{Addr: fast.Base(), Length: 64, LKey: fast.LKey()}, access); f != OK {
+			t.Fatal(f)
+		}
+	}
+	refused := func(r *Region, want string) {
+		t.Helper()
+		if got := table.RefusedInvalidate(pd, 5, r.RKey(), true); got != want {
+			t.Errorf("%q\nwant %q", got, want)
+		}
+		if table.Invalidate(pd, 5, r.RKey(), true) != BadAccess {
+			t.Errorf("R_Key %#x is invalidated", r.RKey())
+		}
+	}
+	refused(plain, fmt.Sprintf("R_Key %#x of region 1 can only be deregistered: it is neither that of a fast registration nor that of a window of type 2", plain.RKey()))
+	register(verbs.LocalWrite)
+	refused(fast, fmt.Sprintf("R_Key %#x of region 2 allows local write, and a peer needs a remote right to invalidate it", fast.RKey()))
+	if f := table.Invalidate(pd, 5, fast.RKey(), false); f != OK {
+		t.Fatal(f)
+	}
+	register(verbs.LocalWrite | verbs.RemoteWrite | verbs.MWBind)
+	w, err := table.AllocWindow(pd)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if f := table.Bind(pd, 5, verbs.NextRKey(w.RKey()), verbs.SGE{Addr: fast.Base(), Length: 8, LKey: fast.LKey()}, verbs.RemoteWrite); f != OK {
+		t.Fatal(f)
+	}
+	refused(fast, fmt.Sprintf("R_Key %#x of region 2 has memory windows bound to it: 1", fast.RKey()))
+	if got, want := table.RefusedInvalidate(pd, 5, 0x700, true), "no region has R_Key 0x700"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

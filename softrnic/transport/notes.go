@@ -180,7 +180,7 @@ func (r *responder) noteRefusal(v verdict, p *wire.Packet, info *wire.OpInfo, s 
 	case refuseAlignment:
 		n.Value, _, _ = wordOf(p)
 	case refuseInvalidate:
-		n.Text = "the SEND invalidates a key, and " + r.env.Mem.Refused(r.cfg.PD, r.cfg.QPN, p.IETH, 0, 0, 0).String()
+		n.Text = "the SEND invalidates a key, and " + r.env.Mem.RefusedInvalidate(r.cfg.PD, r.cfg.QPN, p.IETH, true)
 	case refuseLocal:
 		n.Mem = r.refusedSGL(r.rcv.sgl(), r.rcv.pd, true)
 		n.Code = reason.OfReceive(n.Mem.Fault)

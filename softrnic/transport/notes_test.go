@@ -125,6 +125,16 @@ var notedCases = []notedCase{
 		b:    []string{"refused RC_SEND_ONLY with PSN 256 by NAK_INV_REQ, because the message has 11 bytes or more, and the receive has room for 10"},
 	},
 	{
+		name: "SEND that invalidates a key that it may not",
+		make: func(t *testing.T, a, b *side) {
+			recvOf(t, b, 10)
+			post(t, a, verbs.SendWR{Op: verbs.OpSendInv, InvRKey: b.mem.RKey(), SGL: []verbs.SGE{a.sge(0, 8)}})
+			settle(t, 0, a, b)
+		},
+		a: []string{"SEND_INV 1 failed: remote access error, because the peer answered with NAK remote access error to PSN 256"},
+		b: []string{"refused RC_SEND_ONLY_INV with PSN 256 by NAK_REM_ACCESS, because the SEND invalidates a key, and R_Key {rkey} of region 1 can only be deregistered: it is neither that of a fast registration nor that of a window of type 2"},
+	},
+	{
 		name: "local memory",
 		make: func(t *testing.T, a, b *side) {
 			wr := writeTo(b)

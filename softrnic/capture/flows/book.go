@@ -2,6 +2,9 @@ package flows
 
 import (
 	"net/netip"
+	"slices"
+	"strings"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -48,6 +51,8 @@ type Book struct {
 	Flows   []*Flow // in the order of their first request
 	// Left is the number of packets that were not kept, because there are more than MaxPackets.
 	Left int
+
+	records int // of packets, those that are the second of their packet counted
 }
 
 // Add adds a packet; it ignores frames that are not RoCEv2. The Book keeps a copy of what it needs of r.
@@ -57,10 +62,44 @@ func (b *Book) Add(r *dump.Record) error {
 	case len(b.Packets) == MaxPackets:
 		b.Left++
 	default:
-		b.Packets = append(b.Packets, newPacket(len(b.Packets)+1, r))
+		b.records++
+		p := newPacket(b.records, r)
+		if was := b.sent(&p); was != nil {
+			was.Comments = append(was.Comments, p.Comments...)
+			return nil
+		}
+		b.Packets = append(b.Packets, p)
 	}
 	return nil
 }
+
+// OnTheWay ends the comment of a frame that is in the capture twice: when it entered the link, and, with
+// this comment, when it was lost on it.
+const OnTheWay = "on the way"
+
+// sent returns the packet that p is once more, if the comment of p says that it was lost on the way, and
+// nil if p is another packet.
+func (b *Book) sent(p *Packet) *Packet {
+	if !slices.ContainsFunc(p.Comments, func(c string) bool { return strings.HasSuffix(c, OnTheWay) }) {
+		return nil
+	}
+	for i := len(b.Packets) - 1; i >= 0 && p.Time-b.Packets[i].Time <= longestWay; i-- {
+		if q := &b.Packets[i]; q.Link == p.Link && !q.Lost() && samePacket(q, p) {
+			return q
+		}
+	}
+	return nil
+}
+
+// samePacket reports whether the records a and b can be of one packet.
+func samePacket(a, b *Packet) bool {
+	x, y := &a.Header, &b.Header
+	return a.Src == b.Src && a.Dst == b.Dst && a.Sum == b.Sum && x.BTH == y.BTH && x.AETH == y.AETH && x.DETH == y.DETH &&
+		x.AtomicAck == y.AtomicAck && SameRequest(a, b)
+}
+
+// longestWay is how many nanoseconds a packet is on a link at most for Book.sent to find it.
+const longestWay = int64(time.Second)
 
 // Sort finds the flows. It is called once, behind the last Add.
 func (b *Book) Sort() {

@@ -153,3 +153,26 @@ func TestSide(t *testing.T) {
 		}
 	}
 }
+
+// A packet that was lost after it had entered the link is in the capture twice, and one packet of the Book.
+func TestOnTheWay(t *testing.T) {
+	var h hands
+	h.add(t, wire.RCSendOnly, true, 0x100, 0, "a-up")
+	h.add(t, wire.RCSendOnly, true, 0x101, 0, "a-up")
+	h.add(t, wire.RCSendOnly, true, 0x101, 0, "a-up", "lost-down on the way") // the second packet once more
+	h.add(t, wire.RCSendOnly, true, 0x101, 0, "b-up", "lost-down on the way") // nothing has entered that link
+	h.add(t, wire.RCSendOnly, true, 0x101, 0, "a-up")                         // sent again
+	h.b.Sort()
+	want := []struct {
+		number int
+		lost   bool
+	}{{1, false}, {2, true}, {4, true}, {5, false}}
+	if len(h.b.Packets) != len(want) {
+		t.Fatalf("%d packets, want %d", len(h.b.Packets), len(want))
+	}
+	for i, w := range want {
+		if p := &h.b.Packets[i]; p.Number != w.number || p.Lost() != w.lost {
+			t.Errorf("packet %d has number %d, lost %t; want %d, %t", i, p.Number, p.Lost(), w.number, w.lost)
+		}
+	}
+}
