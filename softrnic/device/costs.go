@@ -4,6 +4,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/paced"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
@@ -37,6 +38,16 @@ func (p *costs) restart(e *engine.Engine) {
 		}
 		return nil, false
 	}, p.seed)
+}
+
+// count adds the frames that were dropped because too many wait, since the NIC was started or restarted.
+func (p *costs) count(c *metrics.NIC) {
+	if p.nic == nil {
+		return
+	}
+	n := p.nic.Dropped()
+	c.RxHeldDropped += n.Arrived
+	c.TxHeldDropped += n.Made
 }
 
 func (p *costs) deadline() clock.Time {

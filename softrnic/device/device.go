@@ -184,7 +184,10 @@ func (d *Device) With(f func(e *engine.Engine)) {
 
 // Counters returns a copy of the NIC's counters.
 func (d *Device) Counters() (c metrics.NIC) {
-	d.With(func(e *engine.Engine) { c = *e.Counters() })
+	d.With(func(e *engine.Engine) {
+		c = *e.Counters()
+		d.costs.count(&c)
+	})
 	return c
 }
 

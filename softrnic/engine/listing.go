@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -121,24 +122,20 @@ func (f *former) retire(q *QP) {
 	}
 }
 
-// QPPage is the largest number of queue pairs that QPsFrom copies: the NIC stands still meanwhile.
+// QPPage is how many queue pairs a caller asks QPsOf for at most: the NIC stands still meanwhile.
 const QPPage = 128
 
-// QPsFrom returns up to QPPage queue pairs with numbers from `first` on, in ascending order, and
-// whether there are more.
-func QPsFrom(e *Engine, first wire.QPN) (out []QPInfo, more bool) {
-	var all []*QP
-	for n, q := range e.qps {
-		if n >= first {
-			all = append(all, q)
+// QPNumbers returns the numbers of the queue pairs, in no order.
+func QPNumbers(e *Engine) []wire.QPN { return slices.AppendSeq(make([]wire.QPN, 0, len(e.qps)), maps.Keys(e.qps)) }
+
+// QPsOf returns the queue pairs with these numbers, without those that do not exist.
+func QPsOf(e *Engine, numbers []wire.QPN) (out []QPInfo) {
+	for _, n := range numbers {
+		if q := e.qps[n]; q != nil {
+			out = append(out, q.info())
 		}
 	}
-	slices.SortFunc(all, func(a, b *QP) int { return cmp.Compare(a.Num(), b.Num()) })
-	more = len(all) > QPPage
-	for _, q := range all[:min(len(all), QPPage)] {
-		out = append(out, q.info())
-	}
-	return out, more
+	return out
 }
 
 // FormerQPs returns the queue pairs that the NIC remembers after they have gone: first those without

@@ -56,8 +56,8 @@ func TestReasonsOfEnds(t *testing.T) {
 		if !slices.Equal(told, []reason.Code{c.want}) {
 			t.Errorf("%s: told %x", name, told)
 		}
-		list, more := QPsFrom(p.a.e, 0)
-		if more || len(list) != 1 || list[0].End == nil || list[0].End.Code != c.want || list[0].Owner != o || list[0].Gone {
+		list := listed(p.a.e)
+		if len(list) != 1 || list[0].End == nil || list[0].End.Code != c.want || list[0].Owner != o || list[0].Gone {
 			t.Errorf("%s: %+v", name, list)
 		}
 		if err := p.a.qp.Destroy(); err != nil {
@@ -107,22 +107,20 @@ func TestFormerQPs(t *testing.T) {
 	}
 }
 
-// A listing of many queue pairs comes in pages, each once and in order.
-func TestPagesOfQPs(t *testing.T) {
+// A listing has each queue pair once.
+func TestNumbersOfQPs(t *testing.T) {
 	p := newPair(t, nil)
 	for range 2 * QPPage {
 		newQP(t, p.a)
 	}
-	var got []wire.QPN
-	for first, more := wire.QPN(0), true; more; {
-		var page []QPInfo
-		page, more = QPsFrom(p.a.e, first)
-		for _, q := range page {
-			got = append(got, q.QPN)
-		}
-		first = got[len(got)-1] + 1
+	numbers := QPNumbers(p.a.e)
+	slices.Sort(numbers)
+	if len(numbers) != 2*QPPage+1 || len(slices.Compact(numbers)) != 2*QPPage+1 {
+		t.Errorf("%d queue pairs", len(numbers))
 	}
-	if len(got) != 2*QPPage+1 || !slices.IsSorted(got) || len(slices.Compact(got)) != len(got) {
-		t.Errorf("%d queue pairs", len(got))
+	if got := QPsOf(p.a.e, []wire.QPN{numbers[3], numbers[len(numbers)-1] + 1, numbers[1]}); len(got) != 2 || got[0].QPN != numbers[3] || got[1].QPN != numbers[1] {
+		t.Errorf("asked for two and for one that does not exist: %+v", got)
 	}
 }
+
+func listed(e *Engine) []QPInfo { return QPsOf(e, QPNumbers(e)) }

@@ -66,8 +66,11 @@ func (e *Engine) carryOut(now clock.Time, qp *QP, out *packetio.Batch) {
 	for i := range a.Tx {
 		e.transmit(qp, &a.Tx[i], out)
 	}
-	if qp.q.Notes().Ended() && !qp.ended {
+	switch ended := qp.q.Notes().Ended(); {
+	case ended && !qp.ended:
 		e.ends.told(qp)
+	case !ended: // from SQE back to RTS
+		qp.ended = false
 	}
 	a.Reset()
 }

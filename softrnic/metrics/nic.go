@@ -62,6 +62,8 @@ type NIC struct {
 	RxNotMine     uint64 `name:"rx_not_mine" help:"frames to another address"`
 	RxUnsupported uint64 `name:"rx_unsupported" help:"well-formed packets of an opcode or transport this NIC does not serve"`
 	RxPkeyErr     uint64 `name:"rx_pkey_mismatch" help:"packets dropped because of their P_Key"`
+	RxHeldDropped uint64 `name:"rx_held_dropped" help:"frames received and dropped because too many wait for the NIC of a rack in slow motion"`
+	TxHeldDropped uint64 `name:"tx_held_dropped" help:"frames made and dropped because too many wait for the link of a rack in slow motion"`
 	QKeyErr       uint64 `name:"qkey_violations" help:"datagrams dropped because of their Q_Key"`
 	RxCnp         uint64 `name:"rp_cnp_handled" help:"congestion notification packets received"`
 	TornCopies    uint64 `name:"torn_copies" help:"memory copies that the fault plan has torn at a boundary of 64 bytes"`

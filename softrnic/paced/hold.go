@@ -2,13 +2,18 @@ package paced
 
 import (
 	"container/heap"
+	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// MaxHeld is how many frames may wait in one NIC or switch.
-const MaxHeld = 1 << 15
+// Bounds of one NIC or switch: how many frames may wait, and how many bytes these may have. The memory of
+// frames that have left is kept for others up to these bounds.
+const (
+	MaxHeld      = 1 << 15
+	MaxHeldBytes = 64 << 20
+)
 
 // stage is what a waiting frame waits for.
 type stage uint8
@@ -30,9 +35,10 @@ type held struct {
 
 // hold is a heap of waiting frames, the first to go on top. It reuses the memory of entries.
 type hold struct {
-	list byTime
-	free []*held
-	seq  uint64
+	list  byTime
+	free  []*held
+	bytes int // of the frames in list
+	seq   uint64
 }
 
 // byTime implements heap.Interface.
@@ -62,7 +68,7 @@ func (h *hold) next() clock.Time {
 
 // add lets a copy of f wait until `at`. It returns false if there is no room.
 func (h *hold) add(at clock.Time, s stage, f packetio.Frame) bool {
-	if len(h.list) >= MaxHeld {
+	if len(h.list) >= MaxHeld || h.bytes+len(f.Data) > MaxHeldBytes {
 		return false
 	}
 	e := new(held)
@@ -72,8 +78,20 @@ func (h *hold) add(at clock.Time, s stage, f packetio.Frame) bool {
 	e.buf = append(e.buf[:0], f.Data...)
 	f.Data = e.buf
 	e.frame = f
+	h.bytes += len(e.buf)
 	h.push(e, at, s)
 	return true
+}
+
+// forget removes the frames of a port.
+func (h *hold) forget(port int) {
+	h.list = slices.DeleteFunc(h.list, func(e *held) bool {
+		if e.frame.Port == port {
+			h.keep(e)
+		}
+		return e.frame.Port == port
+	})
+	heap.Init(&h.list)
 }
 
 func (h *hold) push(e *held, at clock.Time, s stage) {
@@ -82,11 +100,25 @@ func (h *hold) push(e *held, at clock.Time, s stage) {
 	heap.Push(&h.list, e)
 }
 
-// pop removes the first frame. The caller passes it to push, or to give.
+// pop removes the first frame. The caller passes it to push, give or keep.
 func (h *hold) pop() *held { return heap.Pop(&h.list).(*held) }
 
 // give copies the frame of e into b, and keeps the memory of e for another frame.
 func (h *hold) give(e *held, b *packetio.Batch) {
 	b.Copy(e.frame)
-	h.free = append(h.free, e)
+	h.keep(e)
 }
+
+// keep keeps the memory of e, whose frame has left or is dropped, for another frame.
+func (h *hold) keep(e *held) {
+	h.bytes -= len(e.buf)
+	if cap(e.buf) <= keepBuf && len(h.free) < keepFree {
+		h.free = append(h.free, e)
+	}
+}
+
+// Bounds of the memory that is kept for other frames: super-frames of a burst do not stay in memory.
+const (
+	keepFree = 4096
+	keepBuf  = 4096
+)

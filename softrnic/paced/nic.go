@@ -11,8 +11,12 @@ type NIC struct {
 	card    *cost.Card
 	line    *cost.Line
 	waiting hold
-	dropped uint64
+	dropped Dropped
 }
+
+// Dropped counts frames for which there was no room: of those that have arrived, and of those that the
+// NIC has made.
+type Dropped struct{ Arrived, Made uint64 }
 
 // NewNIC returns a NIC with the costs of m. memory and seed are those of cost.NewCard.
 func NewNIC(m *cost.Model, memory cost.Memory, seed uint64) *NIC {
@@ -22,18 +26,16 @@ func NewNIC(m *cost.Model, memory cost.Memory, seed uint64) *NIC {
 // Arrived takes a frame that the link has delivered at the time `now`. Due gives it to the NIC's state
 // machine.
 func (n *NIC) Arrived(now clock.Time, f packetio.Frame) {
-	n.add(n.card.Begin(now, f.Data), stalled, f)
+	if !n.waiting.add(n.card.Begin(now, f.Data), stalled, f) {
+		n.dropped.Arrived++
+	}
 }
 
 // Made takes a frame that the NIC's state machine has made at the time `now`. posted: in a call by
 // which a program posts. Due gives it to the link.
 func (n *NIC) Made(now clock.Time, f packetio.Frame, posted bool) {
-	n.add(n.card.Depart(now, f.Data, posted), leaving, f)
-}
-
-func (n *NIC) add(at clock.Time, s stage, f packetio.Frame) {
-	if !n.waiting.add(at, s, f) {
-		n.dropped++
+	if !n.waiting.add(n.card.Depart(now, f.Data, posted), leaving, f) {
+		n.dropped.Made++
 	}
 }
 
@@ -59,4 +61,4 @@ func (n *NIC) Due(now clock.Time, in, out *packetio.Batch) {
 }
 
 // Dropped returns how many frames found no room.
-func (n *NIC) Dropped() uint64 { return n.dropped }
+func (n *NIC) Dropped() Dropped { return n.dropped }

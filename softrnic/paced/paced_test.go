@@ -132,7 +132,39 @@ func TestRoom(t *testing.T) {
 	for range MaxHeld + 3 {
 		n.Made(0, f, false)
 	}
-	if n.Dropped() != 3 {
-		t.Errorf("the NIC dropped %d frames, want 3", n.Dropped())
+	n.Arrived(0, f)
+	if got, want := n.Dropped(), (Dropped{Arrived: 1, Made: 3}); got != want {
+		t.Errorf("the NIC dropped %+v, want %+v", got, want)
+	}
+	s = NewSwitch(model(), 1<<20)
+	f.Data = make([]byte, MaxHeldBytes/4+1)
+	for range 3 {
+		s.Made(0, f, nil)
+	}
+	if s.Made(0, f, nil) {
+		t.Error("more bytes found room than may wait")
+	}
+}
+
+// The frames of a port whose host is gone do not reach the next host of that port.
+func TestForget(t *testing.T) {
+	s := NewSwitch(model(), 2)
+	for i := range 6 {
+		s.Made(0, frame(t, wire.RCWriteOnly, 1, i%2), nil)
+	}
+	var out packetio.Batch
+	s.Due(500, &out, func(packetio.Frame) {}) // all are on their links now
+	s.Forget(1)
+	s.Forget(7)
+	s.Made(500, frame(t, wire.RCWriteOnly, 1, 1), nil)
+	for s.Deadline() != clock.Never {
+		s.Due(s.Deadline(), &out, func(packetio.Frame) { t.Error("a frame finds the queue full") })
+	}
+	ports := [2]int{}
+	for _, f := range out.Frames {
+		ports[f.Port]++
+	}
+	if ports != [2]int{3, 1} {
+		t.Errorf("frames for the hosts: %v, want 3 and 1", ports)
 	}
 }

@@ -34,6 +34,14 @@ func (s *Switch) Made(now clock.Time, f packetio.Frame, cause []byte) bool {
 	return s.waiting.add(s.box.Depart(now, f.Data, cause), leaving, f)
 }
 
+// Forget removes the frames that wait for a port, whose host is gone. Another host can have the port then.
+func (s *Switch) Forget(port int) {
+	s.waiting.forget(port)
+	if port < len(s.ports) {
+		s.ports[port].queued = 0
+	}
+}
+
 // Deadline returns when Due must be called next.
 func (s *Switch) Deadline() clock.Time { return s.waiting.next() }
 
@@ -49,7 +57,7 @@ func (s *Switch) Due(now clock.Time, out *packetio.Batch, full func(f packetio.F
 			s.waiting.give(e, out)
 		case p.queued > s.queue:
 			full(e.frame)
-			s.waiting.free = append(s.waiting.free, e)
+			s.waiting.keep(e)
 		default:
 			p.queued++
 			s.waiting.push(e, p.line.Send(e.at, len(e.frame.Data)), onLine)

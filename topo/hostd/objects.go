@@ -14,6 +14,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
 // OwnerStatus says to which process an object belongs.
@@ -183,13 +184,11 @@ func (l listings) routes(m *control.Mux) {
 
 // qps copies the queue pairs of the NIC, page by page, and those that have gone.
 func (l listings) qps() (live, gone []engine.QPInfo) {
-	for first, more := wire.QPN(0), true; more; {
-		var page []engine.QPInfo
-		l.h.dev.With(func(e *engine.Engine) { page, more = engine.QPsFrom(e, first) })
-		if len(page) > 0 {
-			first = page[len(page)-1].QPN + 1
-		}
-		live = append(live, page...)
+	var numbers []wire.QPN
+	l.h.dev.With(func(e *engine.Engine) { numbers = engine.QPNumbers(e) })
+	slices.Sort(numbers)
+	for page := range slices.Chunk(numbers, engine.QPPage) {
+		l.h.dev.With(func(e *engine.Engine) { live = append(live, engine.QPsOf(e, page)...) })
 	}
 	l.h.dev.With(func(e *engine.Engine) { gone = slices.Clone(engine.FormerQPs(e)) })
 	return live, gone
@@ -205,12 +204,17 @@ func (l listings) listQPs(o *Objects) {
 
 // wallClock returns a function that converts the device's time.
 func (l listings) wallClock() func(clock.Time) time.Time {
-	now, wall := l.h.base.Runtime().Now(), time.Now()
+	return wallAt(time.Now(), l.h.base.Runtime().Now(), l.h.rack.Load().Factor())
+}
+
+// wallAt returns a function that converts times of a clock that shows now at the time wall, and that is
+// slow times as slow as that of the wall. The time 0 has no counterpart.
+func wallAt(wall time.Time, now clock.Time, slow int) func(clock.Time) time.Time {
 	return func(t clock.Time) time.Time {
 		if t == 0 {
 			return time.Time{}
 		}
-		return wall.Add(t.Sub(now))
+		return wall.Add(t.Sub(now) * time.Duration(slow))
 	}
 }
 
@@ -309,23 +313,23 @@ func (l listings) listCQs(o *Objects) {
 }
 
 func (l listings) listCMs(o *Objects) {
-	l.h.dev.With(func(e *engine.Engine) {
-		conns, services := engine.CMsOf(e)
-		for _, c := range conns {
-			x := CMObject{
-				ID: uint32(c.ID), RemoteID: uint32(c.RemoteID), State: c.State.String(), Local: c.Local.String(), Peer: c.Peer.String(),
-				Service: fmt.Sprintf("%#x", uint64(c.Service)), QPN: uint32(c.QPN), PeerQPN: uint32(c.RemoteQPN),
-			}
-			if c.End != 0 {
-				x.End = c.End.String()
-			}
-			if c.Reject != nil {
-				x.End = strings.TrimSpace(x.End + ": " + c.Reject.Reason.String())
-			}
-			o.CMs = append(o.CMs, x)
+	var conns []engine.CMInfo
+	var services []mad.ServiceID
+	l.h.dev.With(func(e *engine.Engine) { conns, services = engine.CMsOf(e) })
+	for _, c := range conns {
+		x := CMObject{
+			ID: uint32(c.ID), RemoteID: uint32(c.RemoteID), State: c.State.String(), Local: c.Local.String(), Peer: c.Peer.String(),
+			Service: fmt.Sprintf("%#x", uint64(c.Service)), QPN: uint32(c.QPN), PeerQPN: uint32(c.RemoteQPN),
 		}
-		for _, s := range services {
-			o.Services = append(o.Services, fmt.Sprintf("%#x", uint64(s)))
+		if c.End != 0 {
+			x.End = c.End.String()
 		}
-	})
+		if c.Reject != nil {
+			x.End = strings.TrimSpace(x.End + ": " + c.Reject.Reason.String())
+		}
+		o.CMs = append(o.CMs, x)
+	}
+	for _, s := range services {
+		o.Services = append(o.Services, fmt.Sprintf("%#x", uint64(s)))
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -194,4 +195,17 @@ func logged(t *testing.T) (dir string, h *Host, out *heard) {
 		}
 	})
 	return dir, h, out
+}
+
+// In a rack in slow motion a second of the device is many of the wall.
+func TestWallClock(t *testing.T) {
+	wall := time.Unix(1000, 0)
+	for slow, want := range map[int]time.Time{1: time.Unix(998, 0), 100: time.Unix(800, 0)} {
+		if got := wallAt(wall, clock.Time(5*time.Second), slow)(clock.Time(3 * time.Second)); !got.Equal(want) {
+			t.Errorf("2s ago, %d times slower: %v, want %v", slow, got, want)
+		}
+	}
+	if got := wallAt(wall, 5, 1)(0); !got.IsZero() {
+		t.Errorf("no time is %v", got)
+	}
 }

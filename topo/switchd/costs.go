@@ -20,13 +20,16 @@ func (t *traffic) pace(f packetio.Frame, comment string) {
 }
 
 // crossed passes the frames that have spent their time to the egress queues, and reports whether there
-// were any.
+// were any. The frames have waited for their link already: if the process was late and there are more than
+// the egress queue has room for, what is in the queue is sent first.
 func (t *traffic) crossed() bool {
 	if t.costs == nil || t.costs.Deadline() > t.now {
 		return false
 	}
 	start := len(t.scratch.Frames)
 	t.costs.Due(t.now, &t.scratch, func(f packetio.Frame) { t.sw.CountDrop(f.Port, pipeline.ReasonQueueFull, f.Packets()) })
+	t.kept = true
+	defer func() { t.kept = false }()
 	for k := start; k < len(t.scratch.Frames); k++ {
 		f := t.scratch.Frames[k]
 		if t.ports.list[f.Port].io == nil {

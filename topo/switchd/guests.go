@@ -154,6 +154,9 @@ func (g *guestControl) unplug(host string, guest bool) error {
 		}
 		g.traffic.plan.RemoveLink(host)
 		g.traffic.delays.forget(i)
+		if g.traffic.costs != nil {
+			g.traffic.costs.Forget(i)
+		}
 		g.traffic.hub.SetLink(i, "")
 		g.ports.links[i], g.ports.hosts[i] = Link{}, ""
 		g.faults.groups = without(g.faults.groups, host)

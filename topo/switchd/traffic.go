@@ -33,7 +33,7 @@ type traffic struct {
 	cause     []byte        // the frame that switched passes to the pipeline; nil in other steps
 	// memoryOnly is true while a thread that carries frames of direct links runs round.
 	memoryOnly bool
-	// kept is true while keptToHosts runs. The program may then release all frames that it has
+	// kept is true while keptToHosts and crossed run. The program may then release all frames that it has
 	// queued, more than an egress queue holds. So enqueue sends the frames of a full queue to make
 	// room. While kept is false, enqueue drops a frame for which there is no room.
 	kept    bool
