@@ -147,6 +147,16 @@ faults:
 		rack.OK("restart", "cn1")
 		Expect(rack.OK("perf", "write_bw", "--from", "cn1", "--to", "ms1", "--iters", "20", "--timeout", "16", "--verify")).To(ContainSubstring("verified"))
 		Expect(applied(rack, changed).Stdout).To(ContainSubstring("nothing to do"))
+
+		// A fault takes the place of an operator's with its name, and torn copies wait for a host that has crashed.
+		rack.OK("inject", "loss", "2%", "--link", "ms1", "--id", "mine")
+		rack.OK("crash", "cn1")
+		torn := changed + "  - {link: ms1, kind: loss, probability: 1%, id: mine}\n  - {link: cn1, kind: tear, probability: 50%, id: torn}\n"
+		Expect(applied(rack, torn)).To(fixture.HaveExited(0))
+		Expect(applied(rack, torn).Stdout).To(ContainSubstring("nothing to do"))
+		Expect(rack.Faults()).To(HaveLen(2))
+		rack.OK("restart", "cn1")
+		Expect(rack.OK("faults")).To(And(ContainSubstring("loss 1%"), ContainSubstring("tear")))
 	})
 
 	It("gets several hosts whose links are memory, and removes and makes others of the same names", func() {

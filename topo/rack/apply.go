@@ -310,7 +310,9 @@ func (r Applier) beginFault(ctx context.Context, f fault.Rule) (err error) {
 		if t.Probability == 0 {
 			t.Probability = 1
 		}
-		err = r.ask(ctx, f.Link, http.MethodPost, "/tear", t, nil)
+		if err = r.ask(ctx, f.Link, http.MethodPost, "/tear", t, nil); errors.Is(err, control.ErrNotRunning) {
+			err = nil // the host has crashed: it reads the description when it is restarted
+		}
 	} else {
 		err = r.ask(ctx, rackfile.SwitchName, http.MethodPost, "/faults", f, nil)
 	}
@@ -322,7 +324,9 @@ func (r Applier) beginFault(ctx context.Context, f fault.Rule) (err error) {
 
 func (r Applier) endFault(ctx context.Context, f fault.Rule) (err error) {
 	if f.Kind == fault.Tear {
-		err = r.ask(ctx, f.Link, http.MethodDelete, "/tear", nil, nil)
+		if err = r.ask(ctx, f.Link, http.MethodDelete, "/tear", nil, nil); errors.Is(err, control.ErrNotRunning) {
+			err = nil // torn copies end with the host's process
+		}
 	} else {
 		err = r.ask(ctx, rackfile.SwitchName, http.MethodDelete, "/faults/"+url.PathEscape(f.ID), nil, nil)
 	}

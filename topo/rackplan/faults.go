@@ -68,7 +68,12 @@ func (p *Plan) faults(now Running, target *rackfile.Rack) (stay []fault.Rule) {
 			p.end(now, declared[d])
 			p.FaultsIn = append(p.FaultsIn, want)
 		default:
-			p.add(Add, "fault "+want.ID, "%s", want)
+			if at := slices.IndexFunc(now.Faults, func(f fault.Rule) bool { return f.ID == want.ID }); at >= 0 { // an operator has injected it
+				p.add(Modify, "fault "+want.ID, "%s, which is not in the rack's file -> %s", now.Faults[at], want)
+				p.FaultsOut = append(p.FaultsOut, now.Faults[at])
+			} else {
+				p.add(Add, "fault "+want.ID, "%s", want)
+			}
 			p.FaultsIn = append(p.FaultsIn, want)
 		}
 	}

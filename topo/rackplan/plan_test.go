@@ -200,6 +200,22 @@ func TestUnfinished(t *testing.T) {
 	}
 }
 
+// A fault of the file replaces one that an operator has injected under its name.
+func TestNameOfOperatorsFault(t *testing.T) {
+	now := OfDescription(parsed(t, small))
+	now.Faults = append(now.Faults, fault.Rule{ID: "f7", Link: "cn0", Kind: fault.Blackhole})
+	p, err := Of(now, edited(t, "faults:\n", "faults:\n  - {link: ms0, kind: loss, probability: 1%, id: f7}\n"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "~ fault f7  blackhole --link cn0, which is not in the rack's file -> loss 1% --link ms0"; lines(p) != want {
+		t.Errorf("%s\nwant\n%s", lines(p), want)
+	}
+	if len(p.FaultsOut) != 1 || p.FaultsOut[0].Link != "cn0" || len(p.FaultsIn) != 1 || p.FaultsIn[0].Link != "ms0" {
+		t.Errorf("%+v", p)
+	}
+}
+
 // Rules that an operator has changed become those of the file.
 func TestRulesOfOperators(t *testing.T) {
 	now := OfDescription(parsed(t, small))
