@@ -255,7 +255,7 @@ mutate: ## what the tests notice: small changes of packages, one at a time; MUTA
 	@$(GO) run ./e2e/mutate -n $(MUTANTS) -seed $(or $(SEED),1) -min $(or $(LEAST),0) $(MUTATED)
 
 .PHONY: planted
-planted: ## bugs of the stores that are written down (e2e/mutate/planted_*.go), each with what must notice it; PLANTED=part of a name
+planted: ## bugs of the stores that are written down (e2e/mutate/planted), each with what must notice it; PLANTED=part of a name
 	@$(GO) run ./e2e/mutate -planted "$(or $(PLANTED),all)" -timeout 10m
 
 .PHONY: race
@@ -346,6 +346,7 @@ check: fmt-check lint ## what must hold before a commit: format, vet, lint, tidy
 	@softrnic/uverbs/preload/build --check
 	@$(GO) test -count=1 ./e2e/layering
 	@$(GO) test -count=1 ./cmd/rdmalab -run '^TestReference$$' -docs check
+	@$(GO) test -count=1 ./e2e/mutate -run '^TestPlantedBugsCanBePlanted$$'
 
 .PHONY: docs
 docs: ## write the generated parts of the pages under docs: commands, rack file, counters, faults, packages, what sim prints

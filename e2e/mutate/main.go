@@ -29,7 +29,7 @@ func main() {
 	limit := flag.Duration("timeout", 5*time.Minute, "how long the tests may take for one change, at most; six times what they take without a change is less")
 	short := flag.Bool("short", true, "run the tests with -short")
 	least := flag.Int("min", 0, "fail when the tests of a package notice less than this share, in percent")
-	bugs := flag.String("planted", "", "try the bugs of planted_*.go whose names contain this instead; all: all of them")
+	bugs := flag.String("planted", "", "try the bugs of the folder planted whose names contain this instead; all: all of them")
 	flag.Parse()
 	var known map[string]string
 	var err error

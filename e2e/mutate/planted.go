@@ -6,15 +6,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// planted is a bug of a store, and the test that must notice it. Such bugs leave out a protection,
-// check something wrongly, or do a step too early.
+// planted is a bug, and the test that must notice it. Such bugs leave out a protection, check something
+// wrongly, or do a step too early. They are bugs of the stores, of the switch's use of servers' memory, and
+// of both kinds of NICs.
 type planted struct {
 	name string
 	file string
@@ -34,10 +34,6 @@ const (
 	plantedMost = 1000
 )
 
-// plantedBugs are bugs of the stores, of the switch's use of servers' memory, and of both kinds of
-// NICs. `make planted` tries them.
-var plantedBugs = slices.Concat(cloverBugs, copiesBugs, shermanBugs, templateBugs, bytekeysBugs, fuseeBugs, pdpmBugs, centralBugs, stateBugs, lookupBugs, bufferBugs, phasesBugs, onermaBugs, kvcsBugs, ringBugs, rednBugs, nictableBugs, nicBugs)
-
 // mutant returns the bug as a change of its file.
 func (p *planted) mutant() (*mutant, error) {
 	src, err := os.ReadFile(p.file)
@@ -53,14 +49,18 @@ func (p *planted) mutant() (*mutant, error) {
 
 // plant tries the bugs whose names contain a text, and returns an error if one is not noticed.
 func plant(part string, limit time.Duration) error {
+	bugs, err := readBugs(bugsFolder)
+	if err != nil {
+		return err
+	}
 	dir, err := os.MkdirTemp("", "planted")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
 	r, missed := runner{dir: dir, limit: limit}, 0
-	for i := range plantedBugs {
-		p := &plantedBugs[i]
+	for i := range bugs {
+		p := &bugs[i]
 		if part != "all" && !strings.Contains(p.name, part) {
 			continue
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/tools/txtar"
+
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
@@ -15,9 +17,13 @@ import (
 // must notice it exists.
 func TestPlantedBugsCanBePlanted(t *testing.T) {
 	t.Chdir(filepath.Join("..", ".."))
+	bugs, err := readBugs(bugsFolder)
+	if err != nil {
+		t.Fatal(err)
+	}
 	names := map[string]bool{}
-	for i := range plantedBugs {
-		p := &plantedBugs[i]
+	for i := range bugs {
+		p := &bugs[i]
 		if names[p.name] {
 			t.Errorf("%s is there twice", p.name)
 		}
@@ -35,6 +41,24 @@ func TestPlantedBugsCanBePlanted(t *testing.T) {
 		if pkg != "sim" && !hasTest(t, pkg, test) {
 			t.Errorf("%s: there is no %s", p.name, p.by)
 		}
+	}
+}
+
+// A text keeps its own line feeds, and an archive with a part of a bug is refused.
+func TestArchivesOfBugs(t *testing.T) {
+	const whole = "-- bug: b --\nstore TestB\n-- was: store/b.go --\n\tif x {\n\n-- is --\n\n"
+	bugs, err := bugsOf(txtar.Parse([]byte(whole)))
+	want := planted{name: "b", file: filepath.Join("store", "b.go"), was: "\tif x {\n", is: "", by: "store TestB"}
+	if err != nil || len(bugs) != 1 || bugs[0] != want {
+		t.Errorf("%v\n%+v\nwant\n%+v", err, bugs, want)
+	}
+	for _, bad := range []string{"-- bug: b --\nx\n", "-- was: f --\nx\n-- bug: b --\ny\n-- is --\nz\n", whole + "-- is --\n"} {
+		if bugs, err := bugsOf(txtar.Parse([]byte(bad))); err == nil {
+			t.Errorf("%q has bugs %+v", bad, bugs)
+		}
+	}
+	if _, err := readBugs(t.TempDir()); err == nil {
+		t.Error("an empty folder has bugs")
 	}
 }
 
