@@ -99,6 +99,7 @@ func viewOf(ctx context.Context, r *rack.Rack, host string, qpn uint32) (v why.V
 	}
 	v.Packets = keptPackets(ctx, r, q)
 	v.Faults = faultsOn(ctx, r, host, v.Peer.Host)
+	v.Stalls = stallsOn(ctx, r, rackfile.SwitchName, host, v.Peer.Host)
 	return v, nil
 }
 

@@ -126,7 +126,9 @@ func (f *former) retire(q *QP) {
 const QPPage = 128
 
 // QPNumbers returns the numbers of the queue pairs, in no order.
-func QPNumbers(e *Engine) []wire.QPN { return slices.AppendSeq(make([]wire.QPN, 0, len(e.qps)), maps.Keys(e.qps)) }
+func QPNumbers(e *Engine) []wire.QPN {
+	return slices.AppendSeq(make([]wire.QPN, 0, len(e.qps)), maps.Keys(e.qps))
+}
 
 // QPsOf returns the queue pairs with these numbers, without those that do not exist.
 func QPsOf(e *Engine, numbers []wire.QPN) (out []QPInfo) {

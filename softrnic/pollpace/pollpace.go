@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/stall"
 )
 
 // Limits of polling.
@@ -53,6 +55,9 @@ func (c *Crowd) begin() bool { return c.left.Load() <= 0 || c.left.Add(-1) < 0 }
 func (c *Crowd) Took(d time.Duration) bool {
 	if d <= hogged {
 		return false
+	}
+	if d >= stall.Least {
+		stall.OfProcess.Took(time.Now(), d)
 	}
 	n := min(max(2*c.skipped.Load(), leastSkip), mostSkip)
 	c.skipped.Store(n)

@@ -17,6 +17,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/paced"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
+	"github.com/rdmalab/rdmalab/softrnic/stall"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -171,11 +172,20 @@ func (d *Daemon) carried() {
 	}
 }
 
+// late notes a stall if the present round came much later than it was due.
+func (d *Daemon) late(due clock.Time) {
+	t := d.traffic
+	if late := t.clk.Real(t.now.Sub(due)); due != 0 && due < t.now && late >= stall.Least {
+		stall.OfProcess.Took(time.Now(), late)
+	}
+}
+
 // maxWaitErrors is how many times in succession waiting for frames may fail before the loop ends.
 const maxWaitErrors = 100
 
 func (d *Daemon) loop(ctx context.Context) error {
 	failed := 0
+	var due clock.Time // when the next round is due: at once after a busy one, or when a timer expires
 	for ctx.Err() == nil {
 		var busy bool
 		var wait time.Duration
@@ -183,8 +193,13 @@ func (d *Daemon) loop(ctx context.Context) error {
 		d.exclusive(func() {
 			d.runCommands()
 			busy = d.traffic.round()
+			d.late(due)
 			d.armed, waiter = d.traffic.deadline(), d.ports.waiter
 			wait = d.traffic.clk.Until(d.armed)
+			due = d.armed
+			if busy {
+				due = d.traffic.now
+			}
 		})
 		if busy {
 			continue

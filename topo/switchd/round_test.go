@@ -2,10 +2,13 @@ package switchd
 
 import (
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/stall"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
 )
@@ -76,4 +79,35 @@ func BenchmarkRound(b *testing.B) {
 		round()
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*burst), "ns/frame")
+}
+
+// A round that comes much later than it was due is a stall of the process.
+func TestLateRound(t *testing.T) {
+	_, end := memcable.Pair(memcable.Config{})
+	d, err := New(Config{
+		Program: forward.Program{}, NewWaiter: newWaiter, Links: []Link{{Host: "h0", Ifname: "p0"}}, Open: func(int, Link) (packetio.Port, error) { return end, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		d.captures.stop()
+		_ = d.ports.waiter.Close()
+		_ = d.ports.closePorts()
+	})
+	count := func() uint64 {
+		if s := stall.OfProcess.Summary(); s != nil {
+			return s.Count
+		}
+		return 0
+	}
+	was := count()
+	d.traffic.now = clock.Time(time.Hour)
+	d.late(0)           // the first round
+	d.late(clock.Never) // no timer
+	d.late(d.traffic.now.Add(-stall.Least + 1))
+	d.late(d.traffic.now.Add(-stall.Least))
+	if got := count() - was; got != 1 {
+		t.Errorf("%d stalls, want 1", got)
+	}
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/reason"
+	"github.com/rdmalab/rdmalab/softrnic/stall"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 )
 
@@ -41,6 +42,14 @@ type View struct {
 	Packets []Packet
 	// Faults are the fault rules on the links of both hosts that have hit packets.
 	Faults []Fault
+	// Stalls are those of the switch and of both hosts.
+	Stalls []Stall
+}
+
+// Stall is a time in which a daemon did not get a processor.
+type Stall struct {
+	Node string
+	stall.Stall
 }
 
 // Fault is a fault rule that has hit packets.
@@ -366,12 +375,34 @@ func dropped(v *View, n *hostd.NoteStatus, add adder) {
 	if reason.Code(n.Code) == reason.NotReady {
 		return
 	}
+	starved := stalled(v, n, add)
 	for _, f := range v.Faults {
 		add("`rdmalab faults`", "A fault is, or was, on this way, and has hit %s: %s.", plural(f.Hits, "packet", "packets"), f.Text)
 	}
-	if len(v.Faults) == 0 {
+	if len(v.Faults) == 0 && !starved {
 		add("drops in `rdmalab counters switch`", "No fault rule on this way has hit a packet.")
 	}
+}
+
+// stalled tells of the longest time in which the switch or a host did not run while a work request waited,
+// and reports whether there was one.
+func stalled(v *View, n *hostd.NoteStatus, add adder) bool {
+	began := n.Since
+	if began.IsZero() {
+		began = n.At.Add(-max(n.Wait, stall.Least))
+	}
+	var worst Stall
+	for _, s := range v.Stalls {
+		if s.Began.Before(n.At) && s.End().After(began) && s.Took > worst.Took {
+			worst = s
+		}
+	}
+	if worst.Took == 0 {
+		return false
+	}
+	add("`priority: realtime` in the rack file", "%s did not run for %v, from %s on: its process got no processor, or was stopped. That delays packets as long.",
+		worst.Node, short(worst.Took), worst.Began.Format("15:04:05.000"))
+	return true
 }
 
 // packetOf names a packet by its place in a work request.

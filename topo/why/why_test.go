@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/reason"
+	"github.com/rdmalab/rdmalab/softrnic/stall"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 )
 
@@ -61,6 +62,7 @@ var stories = map[string]struct {
 	trouble   string
 	packets   []Packet
 	faults    []Fault
+	stalls    []Stall
 	want      []string
 	look      string
 }{
@@ -72,6 +74,12 @@ var stories = map[string]struct {
 			"vendor_err 0x22",
 		},
 		look: "rdmalab mrs",
+	},
+	"the switch did not run": {
+		own: qp(1, 2, "ERR", failed(reason.Timeout, "transport retry counter exceeded", "no answer came")), peer: qp(2, 1, "RTS"),
+		stalls: []Stall{{"ms0", stall.Stall{Began: at(-100 * ms), Took: 99 * ms}}, {"cn0", stall.Stall{Began: at(ms), Took: 2 * ms}}, {"switch", stall.Stall{Began: at(2 * ms), Took: 555 * ms}}, {"ms0", stall.Stall{Began: at(10 * ms), Took: time.Second}}},
+		want:   []string{"switch did not run for 555ms, from 03:04:05.002 on"},
+		look:   "priority: realtime",
 	},
 	"refused, and the peer is silent": {
 		own:     qp(1, 2, "ERR", failed(reason.PeerAccess, "remote access error", "the peer answered with NAK remote access error")),
@@ -174,7 +182,7 @@ func expecting(psn uint32) *hostd.QPObject {
 func TestStories(t *testing.T) {
 	for name, c := range stories {
 		t.Run(name, func(t *testing.T) {
-			s := Tell(View{Own: Side{Host: "cn0", QP: c.own}, Peer: Side{Host: "ms0", QP: c.peer, Trouble: c.trouble}, Packets: c.packets, Faults: c.faults})
+			s := Tell(View{Own: Side{Host: "cn0", QP: c.own}, Peer: Side{Host: "ms0", QP: c.peer, Trouble: c.trouble}, Packets: c.packets, Faults: c.faults, Stalls: c.stalls})
 			text := strings.Join(s.Because, "\n")
 			rest := text
 			for _, want := range c.want {

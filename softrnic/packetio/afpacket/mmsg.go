@@ -3,6 +3,7 @@ package afpacket
 import (
 	"encoding/binary"
 	"fmt"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -49,6 +50,8 @@ func newMmsgReceiver(fd int) (*mmsgReceiver, error) {
 }
 
 func (r *mmsgReceiver) String() string { return "recvmmsg" }
+
+func (r *mmsgReceiver) arrived() (at time.Time, ok bool) { return at, false }
 
 // ready asks the kernel by poll(2) whether there is a frame, because there is no ring to check.
 func (r *mmsgReceiver) ready() bool {

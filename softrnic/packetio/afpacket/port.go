@@ -8,6 +8,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -30,6 +31,9 @@ type receiver interface {
 	recv(b *packetio.Batch, port int) (cut uint64)
 	// ready reports whether there is a frame. It may be called concurrently with recv.
 	ready() bool
+	// arrived returns when the next frame came to the machine; ok is false if there is none, or if the
+	// receiver does not know. It may be called concurrently with recv; then the time may be wrong.
+	arrived() (at time.Time, ok bool)
 	close()
 	String() string
 }

@@ -3,6 +3,7 @@ package afpacket
 import (
 	"fmt"
 	"sync/atomic"
+	"time"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -81,6 +82,16 @@ func (r *ring) status(slot int) *uint32 {
 
 func (r *ring) ready() bool {
 	return atomic.LoadUint32(r.status(int(r.head.Load())))&unix.TP_STATUS_USER != 0
+}
+
+// arrived returns when the kernel put the frame into the ring that recv reads next. The time can be that of a
+// frame behind it, or wrong while the kernel writes it.
+func (r *ring) arrived() (at time.Time, ok bool) {
+	if !r.ready() {
+		return at, false
+	}
+	h := (*unix.Tpacket2Hdr)(unsafe.Pointer(&r.mem[r.slots[r.head.Load()]]))
+	return time.Unix(int64(h.Sec), int64(h.Nsec)), true
 }
 
 // release returns the slots of the last recv to the kernel.

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/pollpace"
+	"github.com/rdmalab/rdmalab/softrnic/stall"
 )
 
 // Source is a source of frames that is not a packet socket: a port of package memlink.
@@ -219,10 +220,27 @@ func (w *Waiter) sleep(start time.Time, d time.Duration) error {
 		woken, err := w.block(left)
 		if woken || err != nil || w.checkDown() {
 			w.adapt(time.Since(start))
+			w.checkLate()
 			return err
 		}
 	}
 }
+
+// checkLate notes a stall of the process if a frame has waited long for this thread to wake.
+func (w *Waiter) checkLate() {
+	for _, p := range w.ports {
+		if at, ok := p.rx.arrived(); ok {
+			now := time.Now()
+			if d := now.Sub(at); d < longestStall {
+				stall.OfProcess.Took(now, d)
+				return
+			}
+		}
+	}
+}
+
+// longestStall is the longest that checkLate believes: the time of a frame can be wrong (ring.arrived).
+const longestStall = time.Hour
 
 // sleeping informs the sources that this waiter begins or ends its sleep.
 func (w *Waiter) sleeping(on bool) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/stall"
 )
 
 // waiting starts w.Wait in a goroutine and returns its result.
@@ -183,4 +184,44 @@ func TestLinkDownIsNoErrorRemovalIs(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A thread that wakes long after a frame has come for it notes a stall; the wait of a frame that has just come
+// is none.
+func TestLateWake(t *testing.T) {
+	isolated(t, 4200, func(t *testing.T) {
+		a, b := open(t, Config{Ifname: endA, Mode: Switch}), open(t, Config{Ifname: endB, Mode: Switch})
+		w, err := NewWaiter(0, b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer w.Close()
+		count := func() uint64 {
+			if s := stall.OfProcess.Summary(); s != nil {
+				return s.Count
+			}
+			return 0
+		}
+		was := count()
+		w.checkLate()
+		var batch packetio.Batch
+		batch.Add(0, frame(64, 1))
+		if _, err := a.Send(&batch); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Wait(-1); err != nil {
+			t.Fatal(err)
+		}
+		came, ok := b.rx.arrived()
+		if !ok || time.Since(came) > patience {
+			t.Fatalf("the frame came at %v, %t", came, ok)
+		}
+		for time.Since(came) < stall.Least {
+			time.Sleep(time.Millisecond)
+		}
+		w.checkLate()
+		if count() == was {
+			t.Error("no stall is noted")
+		}
+	})
 }
