@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -35,7 +36,7 @@ func statusCmd() *cobra.Command {
 			"  hung         the processes are stopped by `rdmalab hang`\n" +
 			"  crashed      the daemon does not run: `rdmalab restart` starts it again\n\n" +
 			"If the rack is in slow motion (`rdmalab up --help`), the last line says so. Daemons that did not run for 50 ms or\n" +
-			"longer in the last 5 minutes, because the processors are busy, are named on standard error.\n\n" +
+			"longer in the last 5 minutes, because the processors are busy, are named on a terminal.\n\n" +
 			"More tables follow if there is something to show. This list names each by a column that only this table has:\n\n" +
 			"  GUEST          containers that have joined the rack (`rdmalab cni guests --help` explains the columns)\n" +
 			"  PROGRAM        programs that use a host's NIC: the numbers of their queue pairs (QPS), completion queues (CQS) and\n" +
@@ -61,7 +62,9 @@ func statusCmd() *cobra.Command {
 			if err := show(cmd, s, printStatus); err != nil || wantJSON(cmd) {
 				return err
 			}
-			warnOfStalls(cmd.ErrOrStderr(), stallsIn(&s))
+			if isTerminal(os.Stderr) { // elsewhere a busy machine changes no output
+				warnOfStalls(cmd.ErrOrStderr(), stallsIn(&s))
+			}
 			if text := slowMotion(r.Spec); text != "" {
 				return say(cmd, "\n%s", text)
 			}

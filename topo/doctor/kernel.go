@@ -79,11 +79,19 @@ func lookKernel(_ context.Context, s *System) Finding {
 }
 
 // lookProcessors counts the processors. Daemons poll, so two daemons need two processors.
+// FewProcessors is the largest number of processors with which a rack whose daemons are separate processes is
+// much slower than one whose daemons share a process: NICs and switch poll, each in a process of its own.
+const FewProcessors = 4
+
 func lookProcessors(_ context.Context, s *System) Finding {
 	if s.CPUs < 2 {
 		return weaker("1", "switch and hosts share it: racks work, latencies are those of the scheduler", "give the machine 2 processors")
 	}
-	return good(strconv.Itoa(s.CPUs), "the switch has one to itself, hosts have the others")
+	means := "the switch has one to itself, hosts have the others"
+	if s.CPUs <= FewProcessors {
+		means += "; `rdmalab up --compact` needs no more than one process"
+	}
+	return good(strconv.Itoa(s.CPUs), means)
 }
 
 func lookFolder(_ context.Context, s *System) Finding {
