@@ -18,7 +18,7 @@ NFPM_VERSION      := v2.43.0
 CYCLONEDX_VERSION := v1.9.0
 
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
-LDFLAGS := -s -w -X main.version=$(VERSION)
+LDFLAGS := -s -w -X github.com/rdmalab/rdmalab/cli.version=$(VERSION)
 
 # The race detector needs a C compiler; without one the tests still run, and say so.
 RACE := $(shell command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1 && echo -race)
@@ -345,12 +345,12 @@ check: fmt-check lint ## what must hold before a commit: format, vet, lint, tidy
 	@CGO_ENABLED=0 GOARCH=arm64 $(GO) build -o /dev/null ./cmd/rdmalab
 	@softrnic/uverbs/preload/build --check
 	@$(GO) test -count=1 ./e2e/layering
-	@$(GO) test -count=1 ./cmd/rdmalab -run '^TestReference$$' -docs check
+	@$(GO) test -count=1 ./cli -run '^TestReference$$' -docs check
 	@$(GO) test -count=1 ./e2e/mutate -run '^TestPlantedBugsCanBePlanted$$'
 
 .PHONY: docs
 docs: ## write the generated parts of the pages under docs: commands, rack file, counters, faults, packages, what sim prints
-	@$(GO) test -count=1 ./cmd/rdmalab -run '^TestReference$$' -docs write
+	@$(GO) test -count=1 ./cli -run '^TestReference$$' -docs write
 	@$(GO) test -count=1 ./e2e/console -run '^TestPagesOfTheSimulator$$' -args -write
 
 .PHONY: fmt

@@ -1,6 +1,6 @@
 // Package experiment has the measurements that reproduce figures of papers. Each is written once,
 // over the interface Platform. It runs on a rack in virtual time at the pace of a cost model
-// (package insim), or on a rack that is up (cmd/rdmalab). The hosts run the same code on both
+// (package insim), or on a rack that is up (cli). The hosts run the same code on both
 // platforms: the clients of package contention over verbs, and the workloads of package kv over
 // stores.
 //

@@ -33,10 +33,10 @@ type retired struct {
 
 var (
 	// parsers read the values that earlier versions of the program took.
-	parsers = []string{"cmd/rdmalab", "sim/scenario/variants_test.go", "swordbox/rules"}
+	parsers = []string{"cli", "sim/scenario/variants_test.go", "swordbox/rules"}
 	// rackKey are the files that have the key cable of a rack file.
 	rackKey = []string{
-		"rackfile", "topo/rack/up.go", "cmd/rdmalab/capture.go", "e2e/benchrack", "e2e/fixture", "e2e/chaos/memorylink_test.go", "e2e/onerma/onerma_suite_test.go", "e2e/smoke/apply_test.go",
+		"rackfile", "topo/rack/up.go", "cli/capture.go", "e2e/benchrack", "e2e/fixture", "e2e/chaos/memorylink_test.go", "e2e/onerma/onerma_suite_test.go", "e2e/smoke/apply_test.go",
 		"docs/reference/rack-file.md", "docs/reference/commands.md", "docs/explain", "docs/troubleshooting.md",
 	}
 	// machines are the state machines that a shell runs, and the shells.
@@ -56,29 +56,29 @@ var retiredWords = []retired{
 	{term: "of its own accord", word: `\bof its own accord\b`, instead: "without a request", planted: "ends of its own accord"},
 	{term: "sisters", word: `\bsisters?\b`, instead: "variants", planted: "the test and its sisters"},
 	{term: "are led", word: `\b(are|is|was|were|been) led\b`, instead: "steered, referenced", planted: "appends are led"},
-	{term: "mended", word: `\bmend(s|ed|ing)?\b`, instead: "restore, fix, repair", planted: "until the link is mended", allowed: []string{"cmd/rdmalab", "docs/reference/commands.md"}},
+	{term: "mended", word: `\bmend(s|ed|ing)?\b`, instead: "restore, fix, repair", planted: "until the link is mended", allowed: []string{"cli", "docs/reference/commands.md"}},
 	{term: "disaster", word: `\bdisasters?\b`, instead: "fault", planted: "a disaster in a run"},
 	{term: "strike", word: `\b(strikes?|struck)\b`, instead: "fault, inject", planted: "the strikes of a plan"},
 	// terms
 	{term: "asker", word: `\baskers?\b`, instead: "requester", planted: "the asker's number"},
 	{term: "under way", word: `\bunder way\b`, instead: "in flight", planted: "requests under way"},
-	{term: "cable", word: `\bcables?\b`, instead: "link", planted: "the cable of a host", below: []string{"cmd", "experiment", "rackfile", "sim", "topo", "swordbox", "clover", "sherman", "store", "compose", "docs", "e2e"}, allowed: append([]string{"e2e/memcable", "cmd/rdmalab/link.go"}, rackKey...)},
+	{term: "cable", word: `\bcables?\b`, instead: "link", planted: "the cable of a host", below: []string{"cli", "cmd", "experiment", "rackfile", "sim", "topo", "swordbox", "clover", "sherman", "store", "compose", "docs", "e2e"}, allowed: append([]string{"e2e/memcable", "cli/link.go"}, rackKey...)},
 	{term: "freeze", word: `(?:^|[^.\w])(freez(e|es|ing)|froze|frozen)\b`, instead: "hang, hung", planted: "a host that is frozen"},
 	{term: "body", word: `\b(a|the|its) bod(y|ies)\b`, instead: "shell", planted: "calls of the body", below: machines},
 	{term: "life", word: `\b(former|another|other|earlier|new|first|next|same|one) (life|lives)\b`, instead: "incarnation", planted: "a flow of a former life"},
-	{term: "paper", word: `\b(mode .?|in |or )paper\b`, instead: "published", planted: "in mode paper", below: []string{"swordbox", "cmd", "experiment", "rackfile", "sim", "topo"}, allowed: parsers},
+	{term: "paper", word: `\b(mode .?|in |or )paper\b`, instead: "published", planted: "in mode paper", below: []string{"swordbox", "cli", "cmd", "experiment", "rackfile", "sim", "topo"}, allowed: parsers},
 	{term: "vanilla", word: `\bvanilla\b`, instead: "published", planted: "the vanilla store", allowed: parsers},
 	{term: "faithful", word: `\bfaithful\b`, instead: "published", planted: "the faithful layout", allowed: parsers},
-	{term: "hard", word: `\b(mode .?|in |none in )hard\b`, instead: "hardened", planted: "in mode hard", below: []string{"swordbox", "cmd", "experiment", "rackfile", "sim", "topo"}, allowed: parsers},
-	{term: "sound", word: `\b(mode .?|the )sound\b`, instead: "hardened", planted: "the sound layout", below: []string{"clover", "sherman", "cmd", "experiment", "rackfile", "sim", "topo"}, allowed: parsers},
+	{term: "hard", word: `\b(mode .?|in |none in )hard\b`, instead: "hardened", planted: "in mode hard", below: []string{"swordbox", "cli", "cmd", "experiment", "rackfile", "sim", "topo"}, allowed: parsers},
+	{term: "sound", word: `\b(mode .?|the )sound\b`, instead: "hardened", planted: "the sound layout", below: []string{"clover", "sherman", "cli", "cmd", "experiment", "rackfile", "sim", "topo"}, allowed: parsers},
 	{term: "row", word: "(?:^|[^-\"`])\\brows?\\b", instead: "flow", planted: "the row of a client", below: []string{"swordbox"}, allowed: []string{"swordbox/statestore", "topo/switchd/box_test.go"}},
 	{term: "former row", word: `\bformer rows?\b`, instead: "stale flow", planted: "a former row"},
 	{term: "own connection", word: `\b(client|server)[’']?s?[’']? own connections?\b|\bthe own connection\b`, instead: "the client's connection", planted: "a client's own connection"},
 	{term: "the switch's own connection", word: `\bswitch[’']?s?[’']? own connections?\b`, instead: "the switch's connection", planted: "the switch's own connections"},
 	{term: "lane", word: `\blanes?\b`, instead: "sequencer", planted: "the lane of a flow", below: []string{"swordbox"}},
-	{term: "turned", word: `\bturned (CAS|FAA|atomic|request|WRITE)s?\b`, instead: "replaced", planted: "a turned CAS", below: []string{"swordbox", "cmd", "experiment", "rackfile", "sim", "topo", "e2e", "docs"}},
+	{term: "turned", word: `\bturned (CAS|FAA|atomic|request|WRITE)s?\b`, instead: "replaced", planted: "a turned CAS", below: []string{"swordbox", "cli", "cmd", "experiment", "rackfile", "sim", "topo", "e2e", "docs"}},
 	{term: "record", word: `\b(a|an|empty|the|its|switch['’]s|this|no) records?\b`, instead: "journal", planted: "the record of the switch", below: journals},
-	{term: "lead", word: `\bleads? (an? |the )?(append|read|request|client)s?\b`, instead: "steer", planted: "leads appends to the newest node", below: []string{"swordbox", "cmd", "experiment", "rackfile", "sim", "topo", "clover", "e2e", "docs"}},
+	{term: "lead", word: `\bleads? (an? |the )?(append|read|request|client)s?\b`, instead: "steer", planted: "leads appends to the newest node", below: []string{"swordbox", "cli", "cmd", "experiment", "rackfile", "sim", "topo", "clover", "e2e", "docs"}},
 }
 
 // glossary has every retired word; it may name them, and so may this file.

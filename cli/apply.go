@@ -1,0 +1,119 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/rackplan"
+)
+
+func applyCmd() *cobra.Command {
+	var file string
+	var dryRun, replace bool
+	cmd := &cobra.Command{
+		Use:   "apply -f RACK.yaml",
+		Short: "Change a rack that is up to what a rack file says",
+		Long: "apply compares the rack with a rack file, prints the difference in lines that begin with + (added), - (removed) or ~\n" +
+			"(changed), and carries it out: hosts come and go, faults begin and end, the switch gets other rules or another\n" +
+			"program, hosts get other quotas. Hosts that stay keep their addresses, and their connections lose no packet. If\n" +
+			"there is no difference, apply does nothing and says so. apply needs root.\n\n" +
+			"What cannot change while the rack is up (its MTU, seed or subnets, a host's memory or role) is refused in one line\n" +
+			"before anything is done. With --replace, a host with such a change is removed and made again: its connections end.\n\n" +
+			"Faults of `rdmalab inject`, cut links, partitions, and hosts that a command has crashed stay as they are. A fault of\n" +
+			"the file that was healed begins again. New quotas are for programs that start afterwards.\n\n" +
+			"If a step fails, apply prints what is done and what is not, and the same apply, repeated, does the rest. The exit\n" +
+			"status is 0 if the rack is then as the file says, 1 after a failure, and 2 if the file has a mistake or something\n" +
+			"cannot change: then nothing was done. With --dry-run it is, as that of diff, 0 if there is no difference, 1 if\n" +
+			"there is one, and 2 if it cannot be carried out or the rack cannot be asked.",
+		Example: "  sudo rdmalab apply -f myrack.yaml --dry-run\n" +
+			"  sudo rdmalab apply -f myrack.yaml",
+		Args: fileByFlag,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			want, err := readRack(cmd, file)
+			if err != nil {
+				return err
+			}
+			r, err := rack.Open(want.Name)
+			if err != nil {
+				return dryFailure(dryRun, err)
+			}
+			if dryRun {
+				return showPlan(cmd, r, want, replace)
+			}
+			unix.Umask(umask)
+			return runApply(cmd, r, want, replace)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "rack file that says what the rack shall be")
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only print the difference")
+	cmd.Flags().BoolVar(&replace, "replace", false, "remove hosts and make them again if they cannot change otherwise")
+	must(cmd.MarkFlagFilename("file", "yaml", "yml"))
+	must(cmd.MarkFlagRequired("file"))
+	return cmd
+}
+
+// dryFailure gives a failure of --dry-run the exit status 2: 1 means that there is a difference.
+func dryFailure(dryRun bool, err error) error {
+	if dryRun && err != nil && !isUse(err) {
+		return failure{err, exitUsage}
+	}
+	return err
+}
+
+// refused makes a change that is impossible an error about the command line: nothing was done.
+func refused(err error) error {
+	if errors.Is(err, rackplan.ErrRefused) {
+		return asUse(err)
+	}
+	return err
+}
+
+func showPlan(cmd *cobra.Command, r *rack.Rack, want *rackfile.Rack, replace bool) error {
+	p, err := r.Applier().Plan(cmd.Context(), want, replace)
+	if err != nil {
+		return dryFailure(true, refused(err))
+	}
+	printPlan(cmd, p)
+	if p.Empty() {
+		return nil
+	}
+	return exitCode(1)
+}
+
+// printPlan prints the lines of a plan, or that there are none.
+func printPlan(cmd *cobra.Command, p *rackplan.Plan) {
+	if p.Empty() {
+		fmt.Fprintf(cmd.OutOrStdout(), "rack %q is as the file says: nothing to do\n", p.Rack.Name)
+		return
+	}
+	for _, c := range p.Changes {
+		fmt.Fprintln(cmd.OutOrStdout(), c)
+	}
+}
+
+func runApply(cmd *cobra.Command, r *rack.Rack, want *rackfile.Rack, replace bool) error {
+	var finished []string
+	err := r.Applier().Apply(cmd.Context(), want, replace, func(p *rackplan.Plan) { printPlan(cmd, p) }, func(step string) { finished = append(finished, step) })
+	var stopped *rack.ApplyError
+	switch {
+	case errors.As(err, &stopped):
+		list := func(steps []string) string {
+			if len(steps) == 0 {
+				return "nothing"
+			}
+			return strings.Join(steps, ", ")
+		}
+		return fmt.Errorf("%w\ndone: %s\nnot done: %s\nThe same apply, repeated, does the rest", err, list(finished), list(append([]string{stopped.Step}, stopped.Left...)))
+	case err != nil:
+		return refused(err)
+	case len(finished) > 0:
+		return say(cmd, "rack %q is as the file says: %s done", want.Name, count(len(finished), "step"))
+	}
+	return nil
+}

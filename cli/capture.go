@@ -1,0 +1,183 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"os/signal"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
+)
+
+// captureFlags are the flags of capture and of switch trace.
+type captureFlags struct {
+	file, dir string
+	count     uint64
+	lasting   time.Duration
+	snaplen   int
+	ladder    bool
+}
+
+func captureCmd() *cobra.Command {
+	var flags captureFlags
+	cmd := &cobra.Command{
+		Use:   "capture [HOST…]",
+		Short: "Capture links as pcapng, with a comment on each packet that a fault or the switch touched",
+		Long: "capture records the packets on the links of the given hosts, or on all links, as the switch sees them, until it is\n" +
+			"interrupted or --for or --count ends it. A host has one link, which joins it and the switch. capture writes pcapng\n" +
+			"with one interface for each link and direction (\"cn0 up\", \"cn0 down\"), and a comment on every packet that a fault\n" +
+			"or the switch touched: it names the fault, like f1, or says what the switch did. At the end capture prints the number\n" +
+			"of packets on standard error. Links that are added later, those of new guests, are left out.\n\n" +
+			"The rack never waits for capture. If capture is too slow, packets are missing; capture prints how many, and the\n" +
+			"interface statistics of the file have the number, too.\n\n" +
+			"With --ladder capture draws the packets at the end, as rdmalab dump --ladder does, instead of writing them: as text,\n" +
+			"or with -w into a picture (.svg) or a page (.html).\n\n" +
+			"RoCEv2 packets and 1RMA messages are recorded one by one; TCP may appear as long frames (segmentation offload). A\n" +
+			"tcpdump in a host or in the switch may see several packets of any protocol as one long frame, unless the rack file\n" +
+			"has `gso: off` for the host. If the rack file has `cable: memory`, RoCEv2 packets travel in shared memory, and\n" +
+			"tcpdump does not see them.",
+		Example: "  rdmalab capture cn0 -w cn0.pcapng --for 10s\n" +
+			"  rdmalab capture | wireshark -k -i -\n" +
+			"  rdmalab capture cn0 ms0 | rdmalab dump --commented -\n" +
+			"  rdmalab capture cn0 ms0 --ladder -w trace.html --for 2s",
+		ValidArgsFunction: everyArgument(hostNames),
+		RunE:              func(cmd *cobra.Command, links []string) error { return runCapture(cmd, links, &flags) },
+	}
+	flags.define(cmd)
+	cmd.Flags().StringVarP(&flags.file, "write", "w", "-", "file to write; - is standard output, which must not be a terminal")
+	cmd.Flags().BoolVar(&flags.ladder, "ladder", false, "draw a ladder of the packets instead of writing them")
+	cmd.Flags().IntVar(&flags.snaplen, "snaplen", 0, "keep only this many bytes of each packet (default: all)")
+	return cmd
+}
+
+func (f *captureFlags) define(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.dir, "dir", "both", "direction: up (from the host to the switch), down (from the switch to the host) or both")
+	cmd.Flags().Uint64Var(&f.count, "count", 0, "end after this many packets (default: no limit)")
+	cmd.Flags().DurationVar(&f.lasting, "for", 0, "end after this time, like 10s (default: when it is interrupted)")
+	completeFlag(cmd, "dir", words("up", "down", "both"))
+}
+
+func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
+	query, err := flags.query(cmd, links)
+	if err != nil {
+		return err
+	}
+	if flags.ladder {
+		if err := ladderFile(flags.file); err != nil {
+			return err
+		}
+	} else if flags.file == "-" && isTerminal(os.Stdout) {
+		return badUse("pcapng is not readable on a terminal: give -w FILE, or pipe it: rdmalab capture | rdmalab dump -")
+	}
+	stream, err := openCapture(cmd, query)
+	if err != nil {
+		return err
+	}
+	defer stream.Close() // the stream was only read, so its error does not matter
+	if flags.ladder {
+		return flags.draw(cmd, stream)
+	}
+	return flags.write(cmd, stream)
+}
+
+// query returns the parameters of the request to the switch that starts a capture. It returns an
+// error if the rack lacks one of the links.
+func (f *captureFlags) query(cmd *cobra.Command, links []string) (url.Values, error) {
+	rack, _, err := rackOf(cmd)
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range links {
+		if err := checkHost(rack, l); err != nil {
+			return nil, err
+		}
+	}
+	q := url.Values{"link": links}
+	switch f.dir {
+	case "up", "down":
+		q.Set("dir", f.dir)
+	case "both":
+	default:
+		return nil, badUse("--dir %q is none of up, down, both", f.dir)
+	}
+	if f.snaplen < 0 || f.lasting < 0 {
+		return nil, badUse("--snaplen and --for cannot be negative")
+	}
+	if f.snaplen > 0 {
+		q.Set("snaplen", strconv.Itoa(f.snaplen))
+	}
+	if f.lasting > 0 {
+		q.Set("for", f.lasting.String())
+	}
+	return q, nil
+}
+
+// write copies the capture from the switch's stream to the file or pipe of the flag -w. At the end
+// it prints the number of packets.
+func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
+	out := cmd.OutOrStdout()
+	var file *os.File
+	if f.file == "-" {
+		// When the reader of the pipe has ended, writing must return an error: by default, SIGPIPE
+		// would end this process without a message.
+		signal.Ignore(syscall.SIGPIPE)
+	} else {
+		if file, err = os.Create(f.file); err != nil {
+			return err
+		}
+		defer func() {
+			if cerr := file.Close(); err == nil && cerr != nil {
+				err = fmt.Errorf("%s: %w", f.file, cerr)
+			}
+		}()
+		out = file
+	}
+	c, err := pcapng.Copy(out, stream, f.count)
+	var failed *pcapng.WriteError
+	switch {
+	case errors.Is(err, syscall.ENOSPC):
+		return diskFull(file)
+	case errors.Is(err, syscall.EPIPE):
+		return fmt.Errorf("the program that reads the capture has ended after about %d packets", c.Packets)
+	case errors.As(err, &failed):
+		return fmt.Errorf("%s: %w", f.file, err)
+	case errors.Is(err, context.Canceled) || (err != nil && cmd.Context().Err() != nil):
+		// The command was interrupted, which is the usual end.
+	case err != nil:
+		return fmt.Errorf("the capture broke off after %d packets: %w; did the switch stop? See `rdmalab status`", c.Packets, err)
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "%d packets captured, %d of them touched by a fault or the switch\n", c.Packets, c.Commented)
+	if c.Lost > 0 {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%d packets are missing: the capture was too slow for them; try fewer links, --snaplen or --dir\n", c.Lost)
+	}
+	return nil
+}
+
+// diskFull is called when the disk is full. It truncates the file after its last complete block, so
+// that the file can be read, and returns an error that says so.
+func diskFull(file *os.File) error {
+	if file == nil {
+		return errors.New("standard output: the disk is full")
+	}
+	whole, err := file.Seek(0, io.SeekStart)
+	if err == nil {
+		var c pcapng.Copied
+		c, _ = pcapng.Copy(io.Discard, file, 0) // the error is expected: the file ends in the middle of a block
+		whole, err = c.Bytes, file.Truncate(c.Bytes)
+	}
+	return errors.Join(fmt.Errorf("%s: the disk is full; its first %d bytes can be read", file.Name(), whole), err)
+}
+
+func isTerminal(f *os.File) bool {
+	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
+	return err == nil
+}

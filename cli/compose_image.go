@@ -1,0 +1,89 @@
+package cli
+
+import (
+	"log"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/container"
+	"github.com/rdmalab/rdmalab/topo/rack"
+)
+
+// imageOf is the path of the program that the image contains, which is this program.
+const imageOf = "/proc/self/exe"
+
+func imageCmd() *cobra.Command {
+	var file string
+	cmd := &cobra.Command{
+		Use:   "image [--file FILE]",
+		Short: "Make the container image of this program, without a registry",
+		Long: "image makes the image " + container.ImageName + ", which contains this program and nothing else, loads it into docker\n" +
+			"unless docker has it already, and prints its ID. It needs neither a registry nor a builder, and the same program gives\n" +
+			"the same image. `rdmalab up --runtime docker` makes the image by itself. With --file, image writes the image to a\n" +
+			"file, for `docker load` and `podman load`, and prints nothing.",
+		Example: "  sudo rdmalab image\n" +
+			"  rdmalab image --file rdmalab.tar && podman load -i rdmalab.tar",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			image, err := container.NewImage(imageOf)
+			if err != nil {
+				return err
+			}
+			if file != "" {
+				f, err := os.Create(file)
+				if err != nil {
+					return err
+				}
+				if _, err := image.WriteTo(f); err != nil {
+					_ = f.Close() // the earlier error is returned
+					return err
+				}
+				return f.Close()
+			}
+			socket, err := container.SocketFromEnv()
+			if err != nil {
+				return err
+			}
+			e, err := container.Connect(cmd.Context(), socket)
+			if err != nil {
+				return err
+			}
+			id, err := e.Ensure(cmd.Context(), image)
+			if err != nil {
+				return err
+			}
+			return say(cmd, "%s is %s", container.ImageName, id)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "write the image to this file (default: load it into docker)")
+	return cmd
+}
+
+func containerInitCmd() *cobra.Command {
+	var dir, name string
+	cmd := hiddenCmd(container.InitCommand, "Process 1 of a host's container", func(*cobra.Command, []string) error {
+		return exitCode(rack.ContainerInit(dir, name))
+	})
+	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
+	cmd.Flags().StringVar(&name, "name", "", "name of the host")
+	return cmd
+}
+
+// containerHoldCmd is the command that runs as process 1 of a container that holds a host's network;
+// see rack.ContainerHold.
+func containerHoldCmd() *cobra.Command {
+	return hiddenCmd(container.HoldCommand, "Process 1 of a container that holds a host's network", func(*cobra.Command, []string) error {
+		return exitCode(rack.ContainerHold())
+	})
+}
+
+func watcherCmd() *cobra.Command {
+	return hiddenCmd(container.WatcherName, "Plug the containers of a rack (started by up)", func(cmd *cobra.Command, _ []string) error {
+		name, err := rackName(cmd)
+		if err != nil {
+			return err
+		}
+		return rack.RunWatcher(cmd.Context(), name, log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.Lmicroseconds))
+	})
+}

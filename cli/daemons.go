@@ -1,0 +1,170 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/compact"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/switchd"
+)
+
+// hiddenCmd makes a command that the program itself starts, and that no help lists.
+func hiddenCmd(use, short string, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
+	return &cobra.Command{Use: use, Short: short, Hidden: true, Args: cobra.NoArgs, RunE: run}
+}
+
+// umask is the umask of up and of the daemons, whatever umask the shell has. Users other than root
+// may read some of the files that up and the daemons make, but may write none.
+const umask = 0o022
+
+func hostCmd() *cobra.Command {
+	var cfg hostd.Config
+	var shared bool
+	cmd := hiddenCmd("host", "Be the daemon of a host (started by `rdmalab up`)", func(cmd *cobra.Command, _ []string) error {
+		unix.Umask(umask)
+		if shared {
+			return compact.Stand(cmd.Context(), cfg.Dir, cfg.Name)
+		}
+		return hostd.Run(cmd.Context(), cfg)
+	})
+	cmd.Example = "  rdmalab host --rack-dir /run/rdmalab/default --name cn0"
+	cmd.Flags().StringVar(&cfg.Dir, "rack-dir", "", "the rack's state folder (required)")
+	cmd.Flags().StringVar(&cfg.Name, "name", "", "the host's name (required)")
+	cmd.Flags().StringVar(&cfg.Ifname, "ifname", "", "the interface of the NIC (default rack0)")
+	addShared(cmd, &shared)
+	must(cmd.MarkFlagRequired("rack-dir"))
+	must(cmd.MarkFlagRequired("name"))
+	return cmd
+}
+
+func switchdCmd() *cobra.Command {
+	var dir string
+	var shared bool
+	cmd := hiddenCmd("switchd", "Daemon of the switch (started by up)", func(cmd *cobra.Command, _ []string) error {
+		unix.Umask(umask)
+		if shared {
+			return compact.Stand(cmd.Context(), dir, rackfile.SwitchName)
+		}
+		return switchd.Main(cmd.Context(), switchd.Place{Dir: dir}, log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.Lmicroseconds))
+	})
+	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
+	addShared(cmd, &shared)
+	must(cmd.MarkFlagRequired("rack-dir"))
+	return cmd
+}
+
+func addShared(cmd *cobra.Command, shared *bool) {
+	cmd.Flags().BoolVar(shared, "shared", false, "let the shared process of the rack run the node")
+}
+
+func daemonsCmd() *cobra.Command {
+	var dir string
+	cmd := hiddenCmd("daemons", "Run all nodes of a rack (started by up)", func(cmd *cobra.Command, _ []string) error {
+		unix.Umask(umask)
+		return rack.RunShared(func() error { return compact.Main(cmd.Context(), dir) })
+	})
+	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
+	must(cmd.MarkFlagRequired("rack-dir"))
+	return cmd
+}
+
+func nodeInitCmd() *cobra.Command {
+	var dir, name string
+	var shared bool
+	cmd := hiddenCmd("node-init", "Process 1 of a node (started by up)", func(*cobra.Command, []string) error {
+		return exitCode(rack.NodeInit(dir, name, shared))
+	})
+	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
+	cmd.Flags().StringVar(&name, "name", "", "name of the node")
+	addShared(cmd, &shared)
+	return cmd
+}
+
+func timerCmd() *cobra.Command {
+	var after time.Duration
+	var action, node string
+	cmd := hiddenCmd("timer", "Undo a fault after a while (started by --for)", func(cmd *cobra.Command, _ []string) error {
+		name, err := rackName(cmd)
+		if err != nil {
+			return err
+		}
+		do, ok := doers()[rack.Action(action)]
+		if !ok {
+			return fmt.Errorf("unknown action %q", action)
+		}
+		open := func() (*rack.Rack, error) { return rack.Open(name) }
+		return rack.RunTimer(cmd.Context(), open, after, do, node)
+	})
+	cmd.Flags().DurationVar(&after, "after", 0, "time to wait")
+	cmd.Flags().StringVar(&action, "action", "", "what to do then")
+	cmd.Flags().StringVar(&node, "node", "", "host or switch that it is done to")
+	return cmd
+}
+
+func execInitCmd() *cobra.Command {
+	var dir string
+	cmd := hiddenCmd("exec-init -- PATH ARG0 [ARG...]", "Become a program inside a host (started by exec)", func(_ *cobra.Command, args []string) error {
+		return exitCode(rack.ExecInit(dir, args[0], args[1:]))
+	})
+	cmd.Args = cobra.MinimumNArgs(2)
+	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack, to make the mounts of a host")
+	return cmd
+}
+
+// doers returns, for each action, the function that performs it. The functions of package rack
+// start and resume processes and set links; the functions that are added here also send requests to
+// daemons.
+func doers() map[rack.Action]rack.Doer {
+	d := rack.Doers()
+	d[rack.ActionNIC] = func(ctx context.Context, r *rack.Rack, node string) error {
+		return setNIC(ctx, r, node, hostd.StateUp)
+	}
+	d[rack.ActionApps] = func(ctx context.Context, r *rack.Rack, node string) error {
+		return askHost(ctx, r, node, hostd.PathStartApp, nil)
+	}
+	d[rack.ActionResumeApps] = resumeApps
+	d[rack.ActionEndPartition] = func(ctx context.Context, r *rack.Rack, _ string) error {
+		return askSwitch(ctx, r, http.MethodDelete, nil)
+	}
+	return d
+}
+
+func setNIC(ctx context.Context, r *rack.Rack, host, state string) error {
+	return askHost(ctx, r, host, hostd.PathNIC, hostd.NICRequest{State: state})
+}
+
+func askHost(ctx context.Context, r *rack.Rack, host, path string, in any) error {
+	if err := r.CheckHost(host); err != nil {
+		return err
+	}
+	return ask(ctx, r.Control(host), host, http.MethodPost, path, in, nil)
+}
+
+// ask sends a request to a node's daemon, and waits at most daemonWait for the answer.
+func ask(ctx context.Context, client *control.Client, node, method, path string, in, out any) error {
+	ctx, cancel := context.WithTimeout(ctx, daemonWait)
+	defer cancel()
+	return withNode(client.Call(ctx, method, path, in, out), node)
+}
+
+// daemonWait bounds how long a daemon may take to answer.
+const daemonWait = 5 * time.Second
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

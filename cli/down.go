@@ -1,0 +1,100 @@
+package cli
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/rdmalab/rdmalab/topo/rack"
+)
+
+func downCmd() *cobra.Command {
+	var all, yes bool
+	cmd := &cobra.Command{
+		Use:   "down",
+		Short: "Remove a rack, including the remains of a crashed one",
+		Long: "down ends every process of the rack and removes its namespaces, containers, links, cgroups and files. It finds them\n" +
+			"by the name of the rack, so it works whatever has crashed before, and it touches nothing else. It prints for each\n" +
+			"rack whether it is down now or was not up; a rack that was not up is no error. down needs root.\n\n" +
+			"With --all, on a terminal, down names the racks and asks before it removes them; with --yes, or without a terminal,\n" +
+			"it does not ask.",
+		Example: "  sudo rdmalab down\n" +
+			"  sudo rdmalab down --all --yes",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			switch {
+			case all:
+				return downAll(cmd, yes || !onTerminal(cmd.InOrStdin()))
+			case yes:
+				return badUse("--yes goes with --all: down of one rack asks nothing")
+			}
+			name, err := rackName(cmd)
+			if err != nil {
+				return err
+			}
+			return downOne(cmd, name)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "remove every rack")
+	cmd.Flags().BoolVar(&yes, "yes", false, "with --all: do not ask")
+	return cmd
+}
+
+// onTerminal reports whether input comes from a terminal.
+func onTerminal(in io.Reader) bool {
+	f, ok := in.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+func downAll(cmd *cobra.Command, sure bool) error {
+	names, err := rack.List()
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 {
+		return say(cmd, "no rack is up")
+	}
+	if !sure {
+		ok, err := agreed(cmd, names)
+		if err != nil || !ok {
+			return err
+		}
+	}
+	for _, name := range names {
+		err = errors.Join(err, downOne(cmd, name))
+	}
+	return err
+}
+
+// agreed names the racks and asks whether to remove them. Everything except y and yes means no.
+func agreed(cmd *cobra.Command, names []string) (bool, error) {
+	fmt.Fprintf(cmd.OutOrStdout(), "down --all removes %s: %s\nRemove them, with all that runs there? [y/N] ", count(len(names), "rack"), strings.Join(names, ", "))
+	line, err := bufio.NewReader(io.LimitReader(cmd.InOrStdin(), maxAnswer)).ReadString('\n')
+	if err != nil && !errors.Is(err, io.EOF) {
+		return false, err
+	}
+	if word := strings.ToLower(strings.TrimSpace(line)); word == "y" || word == "yes" {
+		return true, nil
+	}
+	return false, say(cmd, "nothing was removed")
+}
+
+// maxAnswer bounds the answer to a question, in bytes.
+const maxAnswer = 64
+
+func downOne(cmd *cobra.Command, name string) error {
+	found, err := rack.Down(cmd.Context(), name)
+	if err != nil {
+		return err
+	}
+	if !found {
+		return say(cmd, "rack %q is not up%s", name, otherRacks(name))
+	}
+	return say(cmd, "rack %q is down", name)
+}

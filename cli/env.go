@@ -1,0 +1,53 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs/preload"
+	"github.com/rdmalab/rdmalab/topo/rack"
+)
+
+func envCmd() *cobra.Command {
+	var shared bool
+	cmd := &cobra.Command{
+		Use:   "env HOST",
+		Short: "Print the variables by which a program finds a host's NIC",
+		Long: "env prints export commands for a shell: the environment variables that `rdmalab exec` sets for a program on a host.\n" +
+			"They name the socket of the host's NIC, that of its 1RMA NIC if it has one, and the library and the files that an\n" +
+			"unmodified libibverbs program must load (not if this rdmalab was built without the library). With them a program\n" +
+			"uses the NIC from outside the host, for example from a shell of this machine. Such a program uses the network of\n" +
+			"this machine, not that of the host; use `rdmalab exec` for a program that needs the host's network. A user who is\n" +
+			"not root must be in the group that `group:` in the rack file names.",
+		Example:           "  eval \"$(rdmalab env cn0)\"\n  ibv_devices",
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: arguments(hostNames),
+		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
+			if err := checkHost(r.Spec, args[0]); err != nil {
+				return err
+			}
+			env, err := r.ProgramEnv(args[0], os.Getenv("LD_PRELOAD"))
+			if err != nil {
+				return err
+			}
+			_, has := preload.Library()
+			warnNoLibrary(cmd.ErrOrStderr(), has)
+			if shared {
+				env = append(env, uverbs.EnvMemory+"="+uverbs.SharedMemory)
+			}
+			for _, v := range env {
+				name, value, _ := strings.Cut(v, "=")
+				fmt.Fprintf(cmd.OutOrStdout(), "export %s=%s\n", name, quote(value))
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&shared, "shared-memory", false, "a libibverbs program shares its registered memory with the daemon: faster, but wrong for some programs (see rdmalab exec --help)")
+	return cmd
+}
+
+func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

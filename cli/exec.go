@@ -1,0 +1,71 @@
+package cli
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs/preload"
+	"github.com/rdmalab/rdmalab/topo/rack"
+)
+
+func execCmd() *cobra.Command {
+	var shared bool
+	cmd := &cobra.Command{
+		Use:                   "exec HOST -- CMD [ARG...]",
+		DisableFlagsInUseLine: true, // cobra would print [flags] behind HOST, where they must not be
+		Short:                 "Run a program on a host",
+		Long: "exec runs any program of this machine inside a host: the program sees the host's network, processes, host name and\n" +
+			"/etc/hosts, your terminal, and the files of this machine. exec ends with the exit status of the program, with 128 + N\n" +
+			"if signal N has ended the program, 127 if it is not found, and 126 if it cannot be executed. The program dies when\n" +
+			"the host crashes, and is stopped while the host hangs. HOST may also be `" + rackfile.SwitchName + "`, which has no NIC.\n\n" +
+			"A program that uses libibverbs finds the host's NIC as device rxe0: exec loads a library that replaces the kernel's\n" +
+			"driver. A Go program that uses package softrnic/ipc finds the NIC by the environment variable " + rackfile.EnvVerbs + ".\n\n" +
+			"By default, the NIC reads and writes the memory of a libibverbs program by system calls. With --shared-memory,\n" +
+			"registered memory is shared between the program and the daemon of the host. That is faster, but wrong for programs\n" +
+			"that fork, unmap or madvise registered memory, or that register memory while the kernel writes to it (O_DIRECT,\n" +
+			"io_uring); see docs/guide/programs.md. exec needs root.",
+		Example: "  rdmalab exec cn0 -- ping -c 3 ms0\n" +
+			"  rdmalab exec ms0 -- bash\n" +
+			"  rdmalab exec ms0 -- ibv_devinfo -v\n" +
+			"  rdmalab exec --shared-memory ms0 -- ib_write_bw &   # the server\n" +
+			"  rdmalab exec --shared-memory cn0 -- ib_write_bw ms0\n" +
+			"  rdmalab exec switch -- tcpdump -ni cn0 udp port 4791   # may see several packets as one frame",
+		Args:              cobra.MinimumNArgs(2),
+		ValidArgsFunction: arguments(nodeNames),
+		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
+			program := args[1:]
+			if program[0] == "--" { // the parsing of flags ends at HOST, so "--" is still there
+				program = program[1:]
+			}
+			if len(program) == 0 {
+				return badUse("no program to run: rdmalab exec HOST -- COMMAND")
+			}
+			if shared {
+				if err := os.Setenv(uverbs.EnvMemory, uverbs.SharedMemory); err != nil {
+					return err
+				}
+			}
+			if checkHost(r.Spec, args[0]) == nil {
+				_, has := preload.Library()
+				warnNoLibrary(cmd.ErrOrStderr(), has)
+			}
+			code, err := r.Exec(args[0], program)
+			switch {
+			case err != nil && code != 0:
+				return failure{err, code}
+			case err != nil:
+				return err
+			case code != 0:
+				return exitCode(code)
+			}
+			return nil
+		}),
+	}
+	cmd.Flags().BoolVar(&shared, "shared-memory", false, "a libibverbs program shares its registered memory with the daemon; write this flag before HOST")
+	// Flags behind the name of the host belong to the program, also without "--".
+	cmd.Flags().SetInterspersed(false)
+	return cmd
+}

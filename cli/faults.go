@@ -1,0 +1,150 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/switchd"
+)
+
+func faultsCmd() *cobra.Command {
+	var all bool
+	cmd := &cobra.Command{
+		Use:   "faults",
+		Short: "List the faults on links and in memories, and how often they hit",
+		Long: "faults lists the fault rules that `rdmalab inject` or the rack file has installed. If there is a partition, the\n" +
+			"last line shows its groups of hosts, like \"partition: cn0,cn1 | ms0\"; -o json does not have it.\n\n" +
+			"  ID         name of the rule, for `rdmalab heal`\n" +
+			"  STATE      active: the rule is in force. spent: the rule has made all hits that --once or --next of `rdmalab inject`\n" +
+			"             allows. expired: the time that --for of `rdmalab inject` gave the rule is over (shown only with --all)\n" +
+			"  HITS UP    number of frames that the rule has hit on their way from the host to the switch\n" +
+			"  HITS DOWN  number of frames that the rule has hit on their way from the switch to the host\n" +
+			"  LEFT       time until the rule expires, like 8s; - if no time was given\n" +
+			"  FAULT      the rule, as arguments of `rdmalab inject`\n\n" +
+			"In HITS UP and HITS DOWN, - means that the rule does not apply to this direction. A rule of kind tear applies to\n" +
+			"a host's memory, so both columns are -; its torn copies are not counted, and its LEFT is always -. When its time is\n" +
+			"over, it is not listed any more, not even with --all.\n\n" +
+			"`rdmalab status` shows hosts that have crashed or hang, and links that are cut.",
+		Example: "  rdmalab faults\n" +
+			"  rdmalab faults -o json | jq '.[] | {id, hits}'",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rack, paths, err := rackOf(cmd)
+			if err != nil {
+				return err
+			}
+			list, err := listFaults(cmd.Context(), rack, paths)
+			if err != nil {
+				return err
+			}
+			if !all {
+				list.Faults = slices.DeleteFunc(list.Faults, func(f fault.Status) bool { return f.State == fault.Expired })
+			}
+			if wantJSON(cmd) {
+				return errors.Join(printJSON(cmd, list.Faults), list.warn(cmd))
+			}
+			return printFaults(cmd, list)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "also list rules whose --for has expired")
+	outputFlag(cmd)
+	return cmd
+}
+
+type faultList struct {
+	// Faults is never nil, so its JSON is always a list.
+	Faults []fault.Status
+	// Partition lists the groups of hosts that cannot reach each other.
+	Partition [][]string
+	// Silent lists the hosts that did not answer. Their torn copies are missing in Faults.
+	Silent []string
+}
+
+func (l *faultList) warn(cmd *cobra.Command) error {
+	if len(l.Silent) == 0 {
+		return nil
+	}
+	_, err := fmt.Fprintf(cmd.ErrOrStderr(), "no answer from %s: torn copies there, if any, are not listed\n", strings.Join(l.Silent, ", "))
+	return err
+}
+
+func listFaults(ctx context.Context, rack *rackfile.Rack, paths rackfile.Paths) (l faultList, err error) {
+	sw := control.NewClient(paths.Socket(rackfile.SwitchName))
+	if err := ask(ctx, sw, rackfile.SwitchName, http.MethodGet, "/faults", nil, &l.Faults); err != nil {
+		return l, err
+	}
+	var status switchd.Status
+	if err := ask(ctx, sw, rackfile.SwitchName, http.MethodGet, "/status", nil, &status); err != nil {
+		return l, err
+	}
+	l.Partition = status.Partition
+	tears, silent := listTears(ctx, rack, paths)
+	l.Faults = append(append([]fault.Status{}, l.Faults...), tears...)
+	l.Silent = silent
+	return l, nil
+}
+
+// tearWait bounds how long a hung host delays the list.
+const tearWait = time.Second
+
+// listTears asks all hosts at once for their torn copies.
+func listTears(ctx context.Context, rack *rackfile.Rack, paths rackfile.Paths) (tears []fault.Status, silent []string) {
+	ctx, cancel := context.WithTimeout(ctx, tearWait)
+	defer cancel()
+	names := rack.HostNames()
+	plans := make([]hostd.Tear, len(names))
+	errs := make([]error, len(names))
+	_ = atOnce(names, func(i int, name string) error {
+		errs[i] = control.NewClient(paths.Socket(name)).Call(ctx, http.MethodGet, hostd.PathTear, nil, &plans[i])
+		return nil
+	})
+	for i, t := range plans {
+		h, _, _ := rack.Host(names[i])
+		switch {
+		case h.Role == rackfile.Guest && errors.Is(errs[i], control.ErrNotRunning): // a container without a NIC of this project
+		case errs[i] != nil:
+			silent = append(silent, names[i])
+		case t.Probability > 0:
+			tears = append(tears, fault.Status{State: fault.Active, Rule: fault.Rule{
+				ID: tearID(names[i]), Link: names[i], Kind: fault.Tear, Probability: t.Probability, Delay: t.Pause, For: t.For, Seed: t.Seed,
+			}})
+		}
+	}
+	slices.Sort(silent)
+	return tears, silent
+}
+
+func printFaults(cmd *cobra.Command, l faultList) error {
+	out := cmd.OutOrStdout()
+	if len(l.Faults) == 0 {
+		fmt.Fprintln(out, "no faults; make one with `rdmalab inject loss 10% --link HOST`")
+	} else {
+		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "ID\tSTATE\tHITS UP\tHITS DOWN\tLEFT\tFAULT")
+		for _, f := range l.Faults {
+			up := either(f.Kind == fault.Tear || f.Dir == fault.Down, "-", fmt.Sprint(f.HitsUp))
+			down := either(f.Kind == fault.Tear || f.Dir == fault.Up, "-", fmt.Sprint(f.HitsDown))
+			left := either(f.Remaining > 0, f.Remaining.Round(100*time.Millisecond).String(), "-")
+			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", f.ID, f.State, up, down, left, f.Rule)
+		}
+		if err := t.Flush(); err != nil {
+			return err
+		}
+	}
+	if len(l.Partition) > 0 {
+		fmt.Fprintf(out, "partition: %s\n", groupsText(l.Partition))
+	}
+	return l.warn(cmd)
+}

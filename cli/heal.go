@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/switchd"
+)
+
+func healCmd() *cobra.Command {
+	var all bool
+	var link string
+	cmd := &cobra.Command{
+		Use:   "heal [ID… | HOST… | partition | --link HOST | --all]",
+		Short: "End fault rules: by name, of a link, or all",
+		Long: "heal ends fault rules of `rdmalab inject` and of the rack file. Give the names of the rules (f1, f2), or a host's\n" +
+			"name, with or without --link, for all rules of the host: those on its link, and the rule of kind tear, which tears\n" +
+			"copies in its memory. `partition` ends the partition that `rdmalab partition` has made. Without names, heal ends all\n" +
+			"rules and the partition.\n\n" +
+			"heal does not undo other faults: `rdmalab restart` starts a crashed host or NIC, `rdmalab resume` ends a hang, and\n" +
+			"`rdmalab link HOST up` restores a link that was cut. heal prints the names of the rules that it has ended or,\n" +
+			"with --link, --all or nothing, how many rules in force it has ended. It fails at the first name that no rule has; the\n" +
+			"rules named before it are ended.",
+		Example: "  rdmalab inject loss 10% --link cn0   # prints the name of the rule, for example f1\n" +
+			"  rdmalab heal f1\n" +
+			"  rdmalab heal cn0\n" +
+			"  rdmalab heal --all",
+		ValidArgsFunction: everyArgument(faultIDs),
+		RunE: func(cmd *cobra.Command, ids []string) error {
+			if (len(ids) > 0 && (all || link != "")) || (all && link != "") {
+				return badUse("give IDs, --link or --all, but only one of them")
+			}
+			rack, paths, err := rackOf(cmd)
+			if err != nil {
+				return err
+			}
+			h := healer{cmd: cmd, rack: rack, paths: paths}
+			switch {
+			case len(ids) > 0:
+				return h.some(cmd.Context(), ids)
+			case link != "":
+				return h.link(cmd.Context(), link)
+			}
+			return h.all(cmd.Context())
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "end all fault rules and the partition (the default)")
+	cmd.Flags().StringVar(&link, "link", "", "end the fault rules of this host's link and memory")
+	completeFlag(cmd, "link", hostNames)
+	return cmd
+}
+
+func faultIDs(cmd *cobra.Command) (ids []string) {
+	if rack, paths, err := rackOf(cmd); err == nil {
+		if l, err := listFaults(context.Background(), rack, paths); err == nil {
+			for _, f := range l.Faults {
+				ids = append(ids, f.ID)
+			}
+		}
+	}
+	return ids
+}
+
+// partitionWord names the partition, if no rule and no host has this name.
+const partitionWord = "partition"
+
+type healer struct {
+	cmd   *cobra.Command
+	rack  *rackfile.Rack
+	paths rackfile.Paths
+}
+
+func (h *healer) remove(ctx context.Context, node, path string, out any) error {
+	return ask(ctx, control.NewClient(h.paths.Socket(node)), node, http.MethodDelete, path, nil, out)
+}
+
+func (h *healer) some(ctx context.Context, ids []string) error {
+	for i, id := range ids {
+		err := h.one(ctx, id)
+		var answered *control.Error
+		none := errors.As(err, &answered) && answered.Status == http.StatusNotFound
+		switch {
+		case none && checkHost(h.rack, id) == nil:
+			err = h.link(ctx, id)
+		case none && id == partitionWord:
+			if err = h.remove(ctx, rackfile.SwitchName, "/partition", nil); err == nil {
+				err = say(h.cmd, "no host is kept apart")
+			}
+		case none:
+			if err = fmt.Errorf("%w; `rdmalab faults` lists them", err); i == 0 {
+				err = asUse(err) // nothing was done
+			}
+		case err == nil:
+			err = say(h.cmd, "healed %s", id)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (h *healer) one(ctx context.Context, id string) error {
+	host, ok := strings.CutPrefix(id, tearPrefix)
+	if !ok {
+		return h.remove(ctx, rackfile.SwitchName, "/faults/"+url.PathEscape(id), nil)
+	}
+	tears, silent := listTears(ctx, h.rack, h.paths)
+	there := func(f fault.Status) bool { return f.Link == host }
+	if checkHost(h.rack, host) == nil && !slices.ContainsFunc(tears, there) && !slices.Contains(silent, host) {
+		return fmt.Errorf("there is no fault %s; `rdmalab faults` lists them", id)
+	}
+	return h.tear(ctx, host)
+}
+
+func (h *healer) link(ctx context.Context, link string) error {
+	if err := checkHost(h.rack, link); err != nil {
+		return err
+	}
+	n, _, err := h.rules(ctx, "/faults?link="+url.QueryEscape(link), link)
+	if err != nil {
+		return err
+	}
+	return say(h.cmd, "healed %s of %s", count(n, "active fault"), link)
+}
+
+func (h *healer) all(ctx context.Context) error {
+	n, silent, err := h.rules(ctx, "/faults", "")
+	if err == nil {
+		err = say(h.cmd, "healed %s", count(n, "active fault"))
+	}
+	if err == nil && len(silent) > 0 {
+		err = say(h.cmd, "no answer from %v: torn copies there, if any, go on", silent)
+	}
+	return err
+}
+
+// rules ends fault rules of the switch, those that the API path `path` selects, and the torn copies
+// of a host. If host is "", it ends the partition and the torn copies of all hosts. It returns how
+// many rules and torn copies it has ended, and the hosts that did not answer.
+func (h *healer) rules(ctx context.Context, path, host string) (int, []string, error) {
+	var out switchd.Healed
+	if err := h.remove(ctx, rackfile.SwitchName, path, &out); err != nil {
+		return 0, nil, err
+	}
+	if host == "" { // first, so that the partition ends even if a host does not answer
+		if err := h.remove(ctx, rackfile.SwitchName, "/partition", nil); err != nil {
+			return 0, nil, err
+		}
+	}
+	tears, silent := listTears(ctx, h.rack, h.paths)
+	for _, t := range tears {
+		if host == "" || t.Link == host {
+			if err := h.tear(ctx, t.Link); err != nil {
+				return 0, nil, err
+			}
+			out.Rules++
+		}
+	}
+	return out.Rules, silent, nil
+}
+
+func (h *healer) tear(ctx context.Context, host string) error {
+	if err := checkHost(h.rack, host); err != nil {
+		return err
+	}
+	return h.remove(ctx, host, hostd.PathTear, nil)
+}
+
+// count returns a number with its noun: "1 fault", "2 faults".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,37 @@
+package cli
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/rack"
+)
+
+func linkCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "link HOST up|down",
+		Short: "Cut or restore a host's link",
+		Long: "link sets the switch's end of a host's link down or up. When one end is down, both ends have no carrier, as when\n" +
+			"a cable is pulled. link prints the new state.",
+		Example: "  rdmalab link cn0 down --for 500ms\n" +
+			"  rdmalab link cn0 down && rdmalab link cn0 up",
+		Args:              cobra.ExactArgs(2),
+		ValidArgsFunction: arguments(hostNames, words("up", "down")),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			host, up := args[0], args[1] == "up"
+			if !up && args[1] != "down" {
+				if host == "up" || host == "down" {
+					return badUse("the host comes first; write: rdmalab link %s %s", args[1], host)
+				}
+				return badUse("link state %q is unknown; use up or down", args[1])
+			}
+			if up && cmd.Flags().Changed("for") {
+				return badUse("--for goes with down only")
+			}
+			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
+				return rack.ActionLinkUp, "the link of " + host + " is " + args[1], r.Link(cmd.Context(), host, up)
+			}, host)
+		},
+	}
+	forFlag(cmd, "with down: set the link up again after this time, up to 24h, like 500ms (default: it stays down until rdmalab link HOST up)")
+	return cmd
+}

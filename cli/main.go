@@ -1,0 +1,42 @@
+// Package cli is the whole project as a library: the command line, the daemons that it starts, and
+// tools. Most files of this package have one subcommand each; helpGroups lists them. A program with
+// extensions of its own imports their packages, which register themselves, and calls Main.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/rdmalab/rdmalab/topo/cni"
+)
+
+// Main is the main function of rdmalab and of programs that extend it. It reads the command line,
+// runs the command, and ends the process with the command's exit status. The processes of a rack are
+// started from the running program, so they call Main, too, and know the same extensions.
+func Main() {
+	if cni.Called(os.Args) {
+		os.Exit(cni.Main())
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := execute(ctx, rootCmd(called(os.Args)...))
+	stop()
+	var code exitCode
+	var fail failure
+	switch {
+	case errors.As(err, &code):
+		os.Exit(int(code))
+	case errors.As(err, &fail):
+		fmt.Fprintln(os.Stderr, "rdmalab:", fail)
+		os.Exit(fail.code)
+	case isUse(err):
+		fmt.Fprintln(os.Stderr, "rdmalab:", err)
+		os.Exit(exitUsage)
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "rdmalab:", err)
+		os.Exit(1)
+	}
+}

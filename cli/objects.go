@@ -1,0 +1,211 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/units"
+)
+
+// objectKind is a kind of objects that a command lists.
+type objectKind struct {
+	name, path, short, long, example string
+	print                            func(t io.Writer, r *rackfile.Rack, o *hostd.Objects)
+}
+
+const goneNote = "The newest queue pairs that have gone, at most 64 with an error and 64 without, come first: destroyed by their program,\n" +
+	"reset, or lost with the NIC. So a program's error can be looked up when the program has ended."
+
+var objectKinds = []objectKind{
+	{
+		"qps", hostd.PathQPs, "List the queue pairs of a host, and the last error of each with its reason",
+		"qps lists the queue pairs of a host's NIC, one line each, and below the lines why each of them has failed. " + "\n\n" +
+			"  OWNER      the program and its process ID; host is the host's own daemon\n" +
+			"  STATE      RESET, INIT, RTR, RTS, SQD, SQE or ERR; in parentheses if the queue pair is gone\n" +
+			"  PEER       host and queue pair at the other end\n" +
+			"  PSN        oldest PSN that is not acknowledged, and the next PSN to be sent\n" +
+			"  EXPECTS    PSN that the queue pair expects of its peer\n" +
+			"  FLIGHT     packets in flight, and how many may be (WINDOW)\n" +
+			"  SENDS      send work requests that are not complete; RECVS: receives that are queued\n" +
+			"  AGAIN      packets that were sent again; HEALED: how often a loss was repaired\n" +
+			"  LAST ERROR number (vendor_err of the completion, see docs/reference/reasons.md) of what ended the queue pair\n\n" +
+			goneNote + "\n\nWhat led to an error, or to a repetition, and what the peer says: `rdmalab why HOST QPN`.",
+		"  rdmalab qps cn0\n  rdmalab qps cn0 --live\n  rdmalab qps cn0 -o json | jq '.qps[] | select(.lastError) | {qpn, owner, lastError}'",
+		printQPs,
+	},
+	{
+		"mrs", hostd.PathMRs, "List the memory regions and windows of a host",
+		"mrs lists the memory regions, device memory and memory windows of a host's NIC: number, owner, protection domain (PD),\n" +
+			"first and last address, length, keys and access rights. The reason of a refused request names a region by this number.",
+		"  rdmalab mrs ms0\n  rdmalab mrs ms0 -o json | jq '.mrs[] | {number, rkey, length}'",
+		printMRs,
+	},
+	{
+		"cqs", hostd.PathCQs, "List the completion queues of a host",
+		"cqs lists the completion queues of a host's NIC: number, owner, DEPTH, how many completions wait to be polled (QUEUED),\n" +
+			"the queue pairs that use it, and whether it has overrun, which ends these queue pairs.",
+		"  rdmalab cqs cn0",
+		printCQs,
+	},
+	{
+		"cms", hostd.PathCMs, "List the connections of a host's connection manager",
+		"cms lists the connections of a host's connection manager, which librdmacm and the host's own services use: their state,\n" +
+			"addresses, service and queue pairs, and how a connection has ended. Ended connections stay for a while, in TimeWait.\n" +
+			"A rack with `connect: tcp` has no such connections.",
+		"  rdmalab cms cn0",
+		printCMs,
+	},
+}
+
+// objectCmds makes the commands that list objects of a host.
+func objectCmds() (list []*cobra.Command) {
+	for _, k := range objectKinds {
+		list = append(list, objectCmd(&k))
+	}
+	return list
+}
+
+func objectCmd(k *objectKind) *cobra.Command {
+	var live bool
+	cmd := &cobra.Command{
+		Use: k.name + " HOST", Short: k.short, Long: k.long, Example: k.example,
+		Args:              cobra.ExactArgs(1),
+		ValidArgsFunction: arguments(hostNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, _, err := rackOf(cmd)
+			if err != nil {
+				return err
+			}
+			var o hostd.Objects
+			if err := askNode(cmd, args[0], http.MethodGet, k.path, nil, &o); err != nil {
+				return err
+			}
+			if live {
+				o.QPs = slices.DeleteFunc(o.QPs, func(q hostd.QPObject) bool { return q.Gone })
+			}
+			return show(cmd, o, func(out io.Writer, o hostd.Objects) error {
+				t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+				k.print(t, r, &o)
+				return t.Flush()
+			})
+		},
+	}
+	if k.path == hostd.PathQPs {
+		cmd.Flags().BoolVar(&live, "live", false, "without queue pairs that have gone")
+	}
+	outputFlag(cmd)
+	return cmd
+}
+
+func printQPs(t io.Writer, r *rackfile.Rack, o *hostd.Objects) {
+	if len(o.QPs) == 0 {
+		fmt.Fprintf(t, "%s has no queue pair.\n", o.Name)
+		return
+	}
+	fmt.Fprintln(t, "QPN\tTYPE\tSTATE\tOWNER\tPEER\tPSN\tEXPECTS\tFLIGHT\tSENDS\tRECVS\tAGAIN\tHEALED\tLAST ERROR")
+	for i := range o.QPs {
+		q := &o.QPs[i]
+		state, last := q.State, "-"
+		if q.Gone {
+			state = "(" + state + ")"
+		}
+		if q.LastError != nil {
+			last = either(q.LastError.Code != 0, fmt.Sprintf("%#x", q.LastError.Code), q.LastError.Kind)
+		}
+		psn, flight := "-", "-"
+		if q.Type == "RC" && q.PeerQPN != 0 {
+			psn, flight = fmt.Sprintf("%d-%d", q.Una, q.SendPSN), fmt.Sprintf("%d/%d", q.InFlight, q.Window)
+		}
+		fmt.Fprintf(t, "%#x\t%s\t%s\t%v\t%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%s\n", q.QPN, q.Type, state, q.Owner, peerText(r, q), psn, q.RecvPSN, flight,
+			q.SendQueued, q.RecvQueued, q.RetransPkts, q.Totals.Healed, last)
+	}
+	for i := range o.QPs {
+		if q := &o.QPs[i]; q.LastError != nil {
+			fmt.Fprintf(t, "\n%#x, %s ago: %s\n", q.QPN, ago(o.Time, q.LastError.At), q.LastError.Text)
+		}
+	}
+}
+
+// peerText names the other end of a queue pair.
+func peerText(r *rackfile.Rack, q *hostd.QPObject) string {
+	if q.PeerQPN == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%s %#x", peerHost(r, q.Peer), q.PeerQPN)
+}
+
+// ago returns the time from then to now, for people.
+func ago(now, then time.Time) string {
+	d := max(now.Sub(then), 0)
+	switch {
+	case d < time.Second:
+		return d.Round(time.Millisecond).String()
+	case d < time.Minute:
+		return d.Round(100 * time.Millisecond).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+func printMRs(t io.Writer, _ *rackfile.Rack, o *hostd.Objects) {
+	if len(o.MRs) == 0 {
+		fmt.Fprintf(t, "%s has no memory region.\n", o.Name)
+		return
+	}
+	fmt.Fprintln(t, "REGION\tKIND\tOWNER\tPD\tFIRST\tLAST\tSIZE\tLKEY\tRKEY\tACCESS")
+	for i := range o.MRs {
+		m := &o.MRs[i]
+		access := either(m.Access == "", "-", m.Access)
+		switch {
+		case !m.Valid:
+			access = "none: its keys are not valid"
+		case m.ForQPN != 0:
+			access += fmt.Sprintf(" (for the peer of %#x)", m.ForQPN)
+		}
+		first, last := fmt.Sprintf("%#x", m.Addr), "-"
+		if m.Length > 0 {
+			last = fmt.Sprintf("%#x", m.Addr+m.Length-1)
+		}
+		fmt.Fprintf(t, "%d\t%s\t%v\t%d\t%s\t%s\t%s\t%#x\t%#x\t%s\n", m.Number, m.Kind, m.Owner, m.PD, first, last, units.FormatSize(int64(m.Length)), m.LKey, m.RKey, access)
+	}
+}
+
+func printCQs(t io.Writer, _ *rackfile.Rack, o *hostd.Objects) {
+	if len(o.CQs) == 0 {
+		fmt.Fprintf(t, "%s has no completion queue.\n", o.Name)
+		return
+	}
+	fmt.Fprintln(t, "CQ\tOWNER\tDEPTH\tQUEUED\tOVERRUN\tQPS")
+	for i := range o.CQs {
+		c := &o.CQs[i]
+		var qps []string
+		for _, n := range c.QPs {
+			qps = append(qps, fmt.Sprintf("%#x", n))
+		}
+		fmt.Fprintf(t, "%d\t%v\t%d\t%d\t%s\t%s\n", c.Number, c.Owner, c.Depth, c.Queued, either(c.Overrun, "yes", "no"), either(len(qps) > 0, strings.Join(qps, " "), "-"))
+	}
+}
+
+func printCMs(t io.Writer, r *rackfile.Rack, o *hostd.Objects) {
+	if len(o.CMs) == 0 {
+		fmt.Fprintf(t, "%s has no connection of a connection manager.\n", o.Name)
+	} else {
+		fmt.Fprintln(t, "ID\tSTATE\tLOCAL\tPEER\tSERVICE\tQPN\tPEER QPN\tEND")
+	}
+	for i := range o.CMs {
+		c := &o.CMs[i]
+		number := func(n uint32) string { return either(n != 0, fmt.Sprintf("%#x", n), "-") }
+		fmt.Fprintf(t, "%#x\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.State, c.Local, r.NameOf(c.Peer), c.Service, number(c.QPN), number(c.PeerQPN), either(c.End != "", c.End, "-"))
+	}
+	if len(o.Services) > 0 {
+		fmt.Fprintf(t, "\nListens for: %s\n", strings.Join(o.Services, " "))
+	}
+}

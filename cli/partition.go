@@ -1,0 +1,104 @@
+package cli
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/switchd"
+)
+
+func partitionCmd() *cobra.Command {
+	var end bool
+	cmd := &cobra.Command{
+		Use:   "partition GROUP [GROUP...] | partition --mend",
+		Short: "Drop every frame between groups of hosts",
+		Long: "partition makes the switch drop every frame between hosts of different groups. A group is a list of hosts,\n" +
+			"separated by commas; cn[0-3] stands for four hosts. If one group is given, all other hosts are the second group. If\n" +
+			"several groups are given, a host that is in none of them still reaches all hosts.\n\n" +
+			"A new partition replaces the present one. Links keep their carrier, so a host notices a partition only by lost\n" +
+			"packets. A reliable connection between two groups fails when its retries run out. --mend, `rdmalab heal` or a crash\n" +
+			"of the switch ends the partition. partition prints the groups, like \"kept apart: cn0,cn1 | ms0\", or with --mend \"no\n" +
+			"host is kept apart\", and returns at once; after the time of --for the partition ends by itself.",
+		Example: "  rdmalab partition cn0,cn1 ms0 --for 10s\n" +
+			"  rdmalab partition 'cn[0-1]'\n" +
+			"  rdmalab partition --mend",
+		ValidArgsFunction: everyArgument(hostNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if end && (len(args) > 0 || cmd.Flags().Changed("for")) {
+				return badUse("--mend ends the partition and takes nothing else, neither groups nor --for")
+			}
+			return hurt(cmd, func(r *rack.Rack) (rack.Action, string, error) {
+				if end {
+					return rack.ActionEndPartition, "no host is kept apart", doers()[rack.ActionEndPartition](cmd.Context(), r, rackfile.SwitchName)
+				}
+				groups, err := parseGroups(r, args)
+				if err != nil {
+					return "", "", err
+				}
+				return rack.ActionEndPartition, describe(r.Spec, groups), askSwitch(cmd.Context(), r, http.MethodPost, switchd.Partition{Groups: groups})
+			}, rackfile.SwitchName)
+		},
+	}
+	cmd.Flags().BoolVar(&end, "mend", false, "end the partition; not with groups or --for; no error if there is none")
+	forFlag(cmd, "end the partition after this time, up to 24h, like 10s (default: it stays until --mend or rdmalab heal)")
+	return cmd
+}
+
+func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
+	if len(args) == 0 {
+		return nil, badUse("name a group of hosts, like cn0,cn1; hosts: %s", strings.Join(r.Spec.HostNames(), " "))
+	}
+	group := make(map[string]int)
+	groups := make([][]string, len(args))
+	for i, arg := range args {
+		for pattern := range strings.SplitSeq(arg, ",") {
+			names, err := rackfile.Expand(pattern)
+			if err != nil {
+				return nil, asUse(err)
+			}
+			for _, name := range names {
+				if err := r.CheckHost(name); err != nil {
+					return nil, err
+				}
+				if g, ok := group[name]; ok && g != i {
+					return nil, badUse("%s is in two groups; a host is on one side only", name)
+				}
+				group[name] = i
+				if !slices.Contains(groups[i], name) {
+					groups[i] = append(groups[i], name)
+				}
+			}
+		}
+	}
+	if len(groups) == 1 && len(groups[0]) == len(r.Spec.Hosts) {
+		return nil, badUse("these are all hosts of the rack, and nothing would keep them apart; leave some out, or name a second group")
+	}
+	return groups, nil
+}
+
+func describe(s *rackfile.Rack, groups [][]string) string {
+	if len(groups) == 1 {
+		rest := slices.DeleteFunc(s.HostNames(), func(h string) bool { return slices.Contains(groups[0], h) })
+		groups = [][]string{groups[0], rest}
+	}
+	return "kept apart: " + groupsText(groups)
+}
+
+// groupsText lists groups of hosts: "cn0,cn1 | ms0".
+func groupsText(groups [][]string) string {
+	sides := make([]string, len(groups))
+	for i, g := range groups {
+		sides[i] = strings.Join(g, ",")
+	}
+	return strings.Join(sides, " | ")
+}
+
+func askSwitch(ctx context.Context, r *rack.Rack, method string, in any) error {
+	return ask(ctx, r.Control(rackfile.SwitchName), rackfile.SwitchName, method, "/partition", in, nil)
+}

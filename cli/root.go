@@ -1,0 +1,267 @@
+package cli
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/guests"
+)
+
+// rackEnv is the environment variable that names the rack for commands without the flag --rack.
+const rackEnv = "RDMALAB_RACK"
+
+const defaultRack = rackfile.DefaultName
+
+// exitCode is an error that ends the program with this exit status and without a message, because
+// the command has already printed the reason.
+type exitCode int
+
+func (e exitCode) Error() string { return "exit status " + strconv.Itoa(int(e)) }
+
+// failure is an error that ends the program with code as its exit status. Its message is printed.
+type failure struct {
+	error
+	code int
+}
+
+func rootCmd(commands ...*cobra.Command) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "rdmalab",
+		Short: "A rack of RDMA machines on one Linux box",
+		Long: "rdmalab puts a rack of machines that speak RoCEv2 into network namespaces of one Linux box, joined by a switch that\n" +
+			"can lose, delay and corrupt packets when you ask it to.\n\n" +
+			"Commands that work on a rack need root and a rack that is up (`rdmalab up`). The hosts of the built-in rack are md0\n" +
+			"(metadata), ms0 and ms1 (memory servers), and cn0 to cn3 (compute).\n\n" +
+			"The exit status is 0 after success, 1 after a failure or if a check has found an error, and 2 if the command line\n" +
+			"is wrong: then nothing was done. exec ends with the exit status of the program that it ran.",
+		Example: "  sudo rdmalab doctor\n" +
+			"  sudo rdmalab up\n" +
+			"  sudo rdmalab top\n" +
+			"  rdmalab inject loss 10% --link cn0\n" +
+			"  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
+			"  rdmalab counters cn0\n" +
+			"  rdmalab down",
+		Version:       readVersion().Version,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	name := cmp.Or(os.Getenv(rackEnv), defaultRack)
+	root.PersistentFlags().String("rack", name, "name of the rack (environment "+rackEnv+")")
+	must(root.RegisterFlagCompletionFunc("rack", everyArgument(func(*cobra.Command) []string { return racksUp() })))
+	root.SetUsageTemplate(plainUsage(root.UsageTemplate()))
+	root.SetVersionTemplate("rdmalab {{.Version}}\n") // the first line of `rdmalab version`
+	root.SetFlagErrorFunc(flagError)
+	addGroups(root, commands)
+	root.AddCommand(commands...)
+	root.InitDefaultCompletionCmd()
+	bashCompletion(root)
+	explainAll(root)
+	refuseTopics(root)
+	return root
+}
+
+func rackName(cmd *cobra.Command) (string, error) {
+	name, err := cmd.Flags().GetString("rack")
+	if err != nil {
+		return "", err
+	}
+	return name, asUse(rackfile.CheckName(name))
+}
+
+// rackOf returns the description and the paths of the rack on which the command works. It returns
+// an error if the rack is not up.
+func rackOf(cmd *cobra.Command) (*rackfile.Rack, rackfile.Paths, error) {
+	name, err := rackName(cmd)
+	if err != nil {
+		return nil, rackfile.Paths{}, err
+	}
+	paths := rackfile.PathsOf(name)
+	r, err := guests.Load(paths)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, paths, fmt.Errorf("rack %q is not up: run `rdmalab up` first%s", name, otherRacks(name))
+	case errors.Is(err, fs.ErrPermission):
+		return nil, paths, fmt.Errorf("rack %q belongs to root: run the command with sudo (%w)", name, err)
+	case err != nil:
+		return nil, paths, fmt.Errorf("rack %q: %w; run `rdmalab down --rack %s`", name, err, name)
+	}
+	return r, paths, nil
+}
+
+func otherRacks(name string) string {
+	others := slices.DeleteFunc(racksUp(), func(n string) bool { return n == name })
+	if len(others) == 0 {
+		return ""
+	}
+	return " (or choose with --rack one that is: " + strings.Join(others, ", ") + ")"
+}
+
+// racksUp lists the racks that have a description in the state folder.
+func racksUp() []string {
+	entries, err := os.ReadDir(rackfile.StateRoot)
+	if err != nil {
+		return nil // there never was a rack, or the folder cannot be read
+	}
+	var names []string
+	for _, e := range entries {
+		if _, err := os.Stat(rackfile.PathsOf(e.Name()).Spec()); err == nil {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// checkHost returns an error that lists the rack's hosts if the rack has no such host.
+func checkHost(r *rackfile.Rack, host string) error {
+	if _, _, ok := r.Host(host); !ok {
+		return badUse("rack %q has no host %q; its hosts: %s", r.Name, host, strings.Join(r.HostNames(), " "))
+	}
+	return nil
+}
+
+// checkNode returns an error like checkHost, but also accepts the switch.
+func checkNode(r *rackfile.Rack, node string) error {
+	if node == rackfile.SwitchName {
+		return nil
+	}
+	if _, _, ok := r.Host(node); !ok {
+		return badUse("rack %q has no host %q; it has: %s %s", r.Name, node, rackfile.SwitchName, strings.Join(r.HostNames(), " "))
+	}
+	return nil
+}
+
+func hostControl(cmd *cobra.Command, host string) (*control.Client, error) {
+	r, paths, err := rackOf(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkHost(r, host); err != nil {
+		return nil, err
+	}
+	return control.NewClient(paths.Socket(host)), nil
+}
+
+func askNode(cmd *cobra.Command, node, method, path string, in, out any) error {
+	r, paths, err := rackOf(cmd)
+	if err == nil && node != rackfile.SwitchName {
+		err = checkHost(r, node)
+	}
+	if err != nil {
+		return err
+	}
+	return ask(cmd.Context(), control.NewClient(paths.Socket(node)), node, method, path, in, out)
+}
+
+func switchControl(cmd *cobra.Command) (*control.Client, error) {
+	_, paths, err := rackOf(cmd)
+	if err != nil {
+		return nil, err
+	}
+	return control.NewClient(paths.Socket(rackfile.SwitchName)), nil
+}
+
+// must panics if err is not nil. err is the result of registering a function for a flag, which
+// fails only if there is no such flag.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// outputFlag adds the flag -o to a command that lists something. wantJSON reads it.
+func outputFlag(cmd *cobra.Command) { formatFlag(cmd, "table", "json") }
+
+// formatFlag adds the flag -o with its accepted words. The first word is the default.
+func formatFlag(cmd *cobra.Command, words ...string) {
+	f := &format{words[0], words}
+	cmd.Flags().VarP(f, "output", "o", "output format: "+f.choices())
+	complete(cmd, "output", words...)
+}
+
+// format is the value of the flag -o.
+type format struct {
+	word  string
+	words []string // the accepted words
+}
+
+// choices lists the accepted words: "table, json or csv".
+func (f *format) choices() string {
+	last := len(f.words) - 1
+	return strings.Join(f.words[:last], ", ") + " or " + f.words[last]
+}
+
+func (f *format) String() string { return f.word }
+
+func (f *format) Type() string { return "string" }
+
+func (f *format) Set(word string) error {
+	if !slices.Contains(f.words, word) {
+		return badUse("output format %q is unknown; use %s", word, f.choices())
+	}
+	f.word = word
+	return nil
+}
+
+func wantJSON(cmd *cobra.Command) bool { return cmd.Flag("output").Value.String() == "json" }
+
+func show[T any](cmd *cobra.Command, v T, print func(out io.Writer, v T) error) error {
+	if wantJSON(cmd) {
+		return printJSON(cmd, v)
+	}
+	return print(cmd.OutOrStdout(), v)
+}
+
+func either[T any](cond bool, yes, no T) T {
+	if cond {
+		return yes
+	}
+	return no
+}
+
+func say(cmd *cobra.Command, format string, args ...any) error {
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), format+"\n", args...)
+	return err
+}
+
+func printJSON(cmd *cobra.Command, v any) error {
+	enc := json.NewEncoder(cmd.OutOrStdout())
+	enc.SetIndent("", "  ")
+	return enc.Encode(v)
+}
+
+// maxFile bounds the files that commands read, in bytes. Rack files and cost files are short, and
+// reading a device file might never end.
+const maxFile = 1 << 20
+
+func readFile(name string) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err == nil && len(data) > maxFile {
+		err = fmt.Errorf("%s has more than %d bytes: it is no rack file or cost file", name, maxFile)
+	}
+	return data, err
+}
+
+// openInput opens a file; the name "-" stands for the standard input.
+func openInput(cmd *cobra.Command, name string) (io.ReadCloser, error) {
+	if name == "-" {
+		return io.NopCloser(cmd.InOrStdin()), nil
+	}
+	return os.Open(name)
+}

@@ -1,0 +1,282 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/simrack"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/swordbox/apps"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+)
+
+// Default times of a run in virtual time. They are short because simulating a second takes minutes.
+const (
+	simWarmup   = 500 * time.Microsecond
+	simDuration = 5 * time.Millisecond
+)
+
+// runPlace says where a run is: on a rack, or in virtual time with a rack file, a cost model and a
+// seed. file is the path of the rack file; "" means the built-in rack. Commands without the flag --on
+// use the zero value, a rack that is up.
+type runPlace struct {
+	on, file, cost string
+	seed           uint64
+}
+
+// checkOn checks the flag --on and the flags that depend on it. For --on sim it sets the default
+// times of a run in virtual time.
+func (f *runFlags) checkOn() error {
+	switch {
+	case f.place.on == "":
+	case f.place.on == experiment.OnRack && (f.typed("cost") || f.typed("seed") || f.typed("file")):
+		return errors.New("--file, --cost and --seed are for a run in virtual time: use them with --on sim")
+	case f.place.on == experiment.OnRack:
+	case f.place.on != experiment.OnSim:
+		return fmt.Errorf("--on %.20q: want %s or %s", f.place.on, experiment.OnRack, experiment.OnSim)
+	default:
+		f.useTimes(simWarmup, simDuration)
+	}
+	return nil
+}
+
+// useTimes sets the times of the run that were not typed.
+func (f *runFlags) useTimes(warmup, duration time.Duration) {
+	if !f.typed("warmup") {
+		f.config.Warmup = warmup
+	}
+	if !f.typed("duration") {
+		f.config.Duration = duration
+	}
+}
+
+// rackOfRun returns the rack of a run in virtual time. Its switch has the program and the rules that
+// --steer asks for from the start.
+func (f *runFlags) rackOfRun() (*rackfile.Rack, error) {
+	rack, err := fileRack(f.place.file)
+	if err != nil {
+		return nil, err
+	}
+	if rack.Cost != "" && !f.typed("cost") {
+		f.place.cost = rack.Cost
+	}
+	if f.steer == "" {
+		return rack, nil
+	}
+	was := program{name: rack.Switch.Program}
+	for _, r := range rack.Switch.Rules {
+		was.rules, was.ids = append(was.rules, r.String()), append(was.ids, r.ID)
+	}
+	want := steering(rack, was, f.steer)
+	rack.Switch.Program, rack.Switch.Rules = want.name, nil
+	for _, text := range want.rules {
+		r, err := rules.Parse(text)
+		if err == nil {
+			err = r.Resolve(rack.Addresses)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--steer %s: %w", f.steer, err)
+		}
+		rack.Switch.Rules = append(rack.Switch.Rules, r)
+	}
+	return rack, nil
+}
+
+// simRun is a run on a rack in virtual time. As on a rack, the store's own commands send
+// requests to the store's nodes (store.Node) on the hosts.
+type simRun struct {
+	storeRun
+	desc  *store.Store
+	rack  *simrack.Rack
+	spec  *rackfile.Rack
+	nodes map[string]store.Node // by host: the store's nodes on the compute and metadata hosts
+	ctl   map[string]*control.Client
+	ended context.Context // ends when the run is interrupted
+}
+
+func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
+	desc, err := store.Find(f.store)
+	if err != nil {
+		return nil, err
+	}
+	rack, err := f.rackOfRun()
+	if err != nil {
+		return nil, err
+	}
+	model, err := loadCost(f.place.cost)
+	if err != nil {
+		return nil, err
+	}
+	s := &simRun{
+		storeRun: storeRun{flags: f, cmd: cmd}, desc: desc, spec: rack, ended: cmd.Context(),
+		nodes: map[string]store.Node{}, ctl: map[string]*control.Client{},
+	}
+	s.rack, err = simrack.New(rack, simrack.Options{
+		Seed: f.place.seed, Cost: model, Transits: true, Datagrams: len(rack.Switch.Rules) > 0, Nodes: apps.SteeredNodes, Cancelled: func() bool { return s.ended.Err() != nil },
+	})
+	if err != nil {
+		return nil, err
+	}
+	defer s.rack.Close()
+	s.hostsUp()
+	s.rack.Host(s.hosts[0]).Go("run", false, func(verbs.Context) {
+		var err error
+		rep, err = s.measure()
+		s.rack.Stop(err)
+	})
+	if err := s.rack.Run(); errors.Is(err, simnet.ErrCancelled) {
+		return nil, s.ended.Err()
+	} else if err != nil {
+		return nil, err
+	}
+	return rep, nil
+}
+
+// hostsUp starts the memory service on each memory server, and makes the store's node on every
+// other host.
+func (s *simRun) hostsUp() {
+	for i := range s.spec.Hosts {
+		h := s.rack.Host(s.spec.Hosts[i].Name)
+		if h.Spec.Role == rackfile.Memory {
+			h.Go("memory", true, func(ctx verbs.Context) {
+				m, err := memservice.New(ctx, h.Manager(ctx), memservice.Config{Region: int(h.Spec.Memory), Locks: hostd.LockTable})
+				if err == nil {
+					err = m.Serve()
+				}
+				s.rack.Stop(err)
+			})
+			continue
+		}
+		var m control.Mux
+		node := s.desc.Node(&simHost{h, s.spec, h.Manager(h.Context("connections"))})
+		node.Routes(&m)
+		s.nodes[h.Spec.Name], s.ctl[h.Spec.Name] = node, control.ClientOf(&m)
+		if h.Spec.Role == rackfile.Compute {
+			s.hosts = append(s.hosts, h.Spec.Name)
+		}
+	}
+}
+
+func (s *simRun) measure() (*runReport, error) {
+	f := s.flags
+	call := &store.Call{
+		Context: s.ended, Store: s.desc, Rack: s.spec, Err: io.Discard, Free: func() error { return nil },
+		// The context of one request may have a limit in real time, which a run in virtual time must not have.
+		Ask: func(_ context.Context, host, path string, in, out any) error {
+			host = cmp.Or(host, s.hosts[0])
+			if err := s.ctl[host].Call(s.ended, http.MethodPost, path, in, out); err != nil {
+				return fmt.Errorf("host %s: %w", host, err)
+			}
+			return nil
+		},
+	}
+	if err := s.prepare(s.desc, call); err != nil {
+		return nil, err
+	}
+	if !f.noLoad && !f.loadOnly && !s.loaded {
+		if _, err := s.all(true); err != nil {
+			return nil, fmt.Errorf("load: %w", err)
+		}
+	}
+	before := s.traffic()
+	res, err := s.all(f.loadOnly)
+	if err != nil {
+		return nil, err
+	}
+	return s.report(res, before, s.traffic()), nil
+}
+
+func (s *simRun) all(load bool) (*kv.Result, error) {
+	total, errs := new(kv.Result), []error(nil)
+	s.issued = 0
+	requests, err := s.requests(load)
+	if err != nil {
+		return nil, err
+	}
+	var threads []verbs.Runtime
+	for i := range requests {
+		in := &requests[i]
+		in.MaxValue = max(in.Config.Value, kv.MinValue)
+		ops, err := in.Ops()
+		if err != nil {
+			return nil, err
+		}
+		open, err := s.nodes[s.hosts[i]].Clients(in.ClientOptions)
+		if err != nil {
+			return nil, err
+		}
+		v := s.rack.Host(s.hosts[i]).Context("clients")
+		list := open(v)
+		defer func() { _ = list.Close() }() // the clients have ended when this runs
+		for id := in.First; id < in.First+in.Count; id++ {
+			v.Runtime().Go(fmt.Sprintf("client-%d", id), func() {
+				res, err := in.Client(s.ended, list, v.Runtime(), id, ops, nil, func() { s.issued++ })
+				if res != nil {
+					total.Merge(res)
+				}
+				if err != nil {
+					errs = append(errs, err)
+				}
+			})
+		}
+		threads = append(threads, v.Runtime())
+	}
+	for _, rt := range threads {
+		rt.Wait()
+	}
+	return total, errors.Join(errs[:min(len(errs), 3)]...)
+}
+
+func (s *simRun) traffic() (t traffic) {
+	for i := range s.rack.Hosts() {
+		p := s.rack.Switch().Port(i)
+		t.packets += p.RxPackets
+		t.bytes += p.RxBytes
+	}
+	return t
+}
+
+type simHost struct {
+	host    *simrack.Host
+	rack    *rackfile.Rack
+	manager rdmacm.Manager
+}
+
+var _ store.Host = (*simHost)(nil)
+
+func (s *simHost) Name() string { return s.host.Spec.Name }
+
+func (s *simHost) Address(name string) (netip.Addr, error) { return s.rack.Address(name) }
+
+func (s *simHost) NameOf(addr string) string { return s.rack.NameOf(addr) }
+
+func (s *simHost) Manager() rdmacm.Manager { return s.manager }
+
+func (s *simHost) Context() verbs.Context { return s.host.Context("service") }
+
+func (s *simHost) Log() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func (s *simHost) Service(f func() error) error { return f() }
+
+func (s *simHost) Do(r *http.Request, job string, f func(ctx context.Context, v verbs.Context) error) error {
+	v := s.host.Context(job)
+	return errors.Join(f(r.Context(), v), v.Close())
+}

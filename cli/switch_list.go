@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
+)
+
+// watchEvery is the interval at which --watch prints a list.
+const watchEvery = time.Second
+
+// needsSwordBox is a sentence in the help of commands that fail while another program runs.
+const needsSwordBox = "The switch must run program " + rackfile.ProgramSwordBox + " (see `rdmalab switch program --help`)."
+
+func switchListCmd(l *handler.Listing) *cobra.Command {
+	var watch bool
+	var most int
+	cmd := &cobra.Command{
+		Use: l.Name, Short: l.Short, Long: l.Long + "\n\n" + needsSwordBox, Example: l.Example,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if most < 0 {
+				return badUse("-n %d: want a number of 0 or more; 0 means all", most)
+			}
+			for {
+				if err := showList(cmd, l, most); err != nil || !watch {
+					return err
+				}
+				if pause(cmd.Context(), watchEvery) != nil {
+					return nil
+				}
+				if _, err := fmt.Fprintln(cmd.OutOrStdout()); err != nil {
+					return err
+				}
+			}
+		},
+	}
+	cmd.Flags().BoolVar(&watch, "watch", false, "print the list again every second, until interrupted")
+	cmd.Flags().IntVarP(&most, "most", "n", 20, l.Most)
+	outputFlag(cmd)
+	return cmd
+}
+
+// showList shows the first most entries of a listing; if most is 0, all.
+func showList(cmd *cobra.Command, l *handler.Listing, most int) error {
+	var list []json.RawMessage
+	if err := askBox(cmd, http.MethodGet, "/lists/"+l.Name, nil, &list); err != nil {
+		return err
+	}
+	if most > 0 && len(list) > most {
+		list = list[:most]
+	}
+	if wantJSON(cmd) {
+		return printJSON(cmd, list)
+	}
+	names, err := namesOf(cmd)
+	if err != nil {
+		return err
+	}
+	return l.Print(cmd.OutOrStdout(), names.Of, list)
+}

@@ -1,0 +1,277 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/topo/container"
+	"github.com/rdmalab/rdmalab/topo/doctor"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/racks"
+)
+
+const (
+	// verifyWait bounds the check of one path.
+	verifyWait = 30 * time.Second
+	// verifyAtOnce bounds how many hosts verify their paths at the same time. A memory server
+	// refuses connections for which its queue has no room.
+	verifyAtOnce = 16
+)
+
+func upCmd() *cobra.Command {
+	var file string
+	var noVerify, compact bool
+	var slow int
+	var in containerFlags
+	cmd := &cobra.Command{
+		Use:   "up [-f RACK.yaml]",
+		Short: "Bring a rack up and verify every compute to memory path",
+		Long: "up makes the hosts, the switch and the links of a rack, and waits until every host answers. It prints the hosts as\n" +
+			"`rdmalab status` does. Then it verifies each path from a compute host to a memory host, unless the rack file forbids\n" +
+			"the path by P_Keys: it executes WRITE, READ, CAS and FAA on it and compares the bytes. At the end up prints commands\n" +
+			"to try. up needs root.\n\n" +
+			"Without -f it takes the built-in rack: the metadata host md0, the memory servers ms0 and ms1, and the compute hosts\n" +
+			"cn0 to cn3. docs/reference/rack-file.md explains rack files. The rack has the name that --rack or " + rackEnv + "\n" +
+			"gives. If neither is given, it has the name in the rack file; in the built-in rack this is \"default\".\n\n" +
+			"With the key slow of the rack file, or the flag --slow, the rack is in slow motion: its NICs, links and switch have\n" +
+			"the rates and times of a cost model (`rdmalab sim cost`), all rates divided and all times multiplied by one factor,\n" +
+			"and the timers and leases of protocols and stores are as slow. So a rack shows ratios that fast NICs have. Choose\n" +
+			"a factor so large that the machine's processors are idle for most of the time. `rdmalab run` and others print times\n" +
+			"by the rack's slow clock. Frames other than RoCEv2, and programs outside the daemons, stay at full speed.\n\n" +
+			"With --runtime docker the hosts are containers of the Docker Engine on this machine. Their image contains this\n" +
+			"program (`rdmalab image`). Every command works for them as for any host.\n\n" +
+			"With --compact, or `daemons: shared` in the rack file, one process has the switch and the NICs of all hosts, and\n" +
+			"packets do not leave it. On a machine with few processors that is faster, READs five times. Hosts keep their\n" +
+			"namespaces, interfaces and programs.\n\n" +
+			"A rack that is up already stays as it is, and its paths are not verified. But if one of its hosts or its switch has\n" +
+			"died without `rdmalab crash`, up makes the rack again. up fails if the rack that is up was made from a rack file\n" +
+			"with other content, or with another --runtime, --plug or --compose. Before up makes a rack, it removes what a\n" +
+			"crashed run has left behind.\n\n" +
+			"If the machine lacks something, `rdmalab doctor` says what. If a path does not work, the exit status is 1, the rack\n" +
+			"stays up, and `rdmalab logs` has the reason.",
+		Example: "  sudo rdmalab up\n" +
+			"  sudo rdmalab up -f myrack.yaml --rack second\n" +
+			"  sudo rdmalab up --slow 1000\n" +
+			"  sudo rdmalab up --runtime docker",
+		Args: fileByFlag,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := readRack(cmd, file)
+			if err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("slow") {
+				if err := s.SlowDown(slow); err != nil {
+					return badUse("--slow: %w", err)
+				}
+			}
+			if compact {
+				if err := s.Share(); err != nil {
+					return badUse("--compact: %w", err)
+				}
+			}
+			settings, err := in.settings(cmd)
+			if err != nil {
+				return err
+			}
+			unix.Umask(umask)
+			return runUp(cmd, s, settings, !noVerify)
+		},
+	}
+	cmd.Flags().StringVarP(&file, "file", "f", "", "rack file to bring up (default: the built-in rack)")
+	cmd.Flags().BoolVar(&noVerify, "no-verify", false, "do not verify the paths from compute hosts to memory hosts")
+	cmd.Flags().IntVar(&slow, "slow", 0, "bring the rack up in slow motion, by this factor in place of the one in the rack file")
+	cmd.Flags().BoolVar(&compact, "compact", false, "one process for the switch and the NICs of all hosts (daemons: shared)")
+	in.add(cmd)
+	must(cmd.MarkFlagFilename("file", "yaml", "yml"))
+	return cmd
+}
+
+// fileByFlag refuses arguments; to a single one it answers that it belongs behind -f.
+func fileByFlag(cmd *cobra.Command, args []string) error {
+	if len(args) == 1 && strings.HasSuffix(args[0], "ml") {
+		return badUse("a rack file comes behind -f; write: %s -f %s (see `%s --help`)", cmd.CommandPath(), args[0], cmd.CommandPath())
+	}
+	return cobra.NoArgs(cmd, args)
+}
+
+// readRack reads a rack file, or the built-in one, and gives the rack the name of --rack if the
+// flag is set.
+func readRack(cmd *cobra.Command, file string) (*rackfile.Rack, error) {
+	s, err := fileRack(file)
+	if err != nil {
+		return nil, asUse(err)
+	}
+	if f := cmd.Flag("rack"); f.Changed || os.Getenv(rackEnv) != "" {
+		if s.Name, err = rackName(cmd); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// fileRack reads a rack file, or the built-in one if file is "".
+func fileRack(file string) (*rackfile.Rack, error) {
+	if file == "" {
+		return parseRack(racks.DefaultName, racks.Default())
+	}
+	data, err := readFile(file)
+	if err != nil {
+		return nil, badUse("rack file: %w", err)
+	}
+	return parseRack(file, data)
+}
+
+func runUp(cmd *cobra.Command, s *rackfile.Rack, in *container.Settings, verify bool) error {
+	begin := time.Now()
+	r, err := bringUp(cmd.Context(), s, in)
+	already := errors.Is(err, rack.ErrAlreadyUp)
+	if err != nil && !already {
+		if errors.Is(err, rack.ErrPrivilege) {
+			err = fmt.Errorf("%w; `rdmalab doctor` says what else is missing", err)
+		}
+		return err
+	}
+	took := time.Since(begin)
+	status, err := r.Status(cmd.Context())
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if len(r.Lost) > 0 {
+		fmt.Fprintf(out, "rack %q had lost %s: it was cleared and made again\n", s.Name, strings.Join(r.Lost, " "))
+	}
+	if len(r.Revived) > 0 {
+		fmt.Fprintf(out, "rack %q had lost its %s: started again\n", s.Name, strings.Join(r.Revived, " "))
+	}
+	if already {
+		fmt.Fprintf(out, "rack %q is up already\n\n", s.Name)
+	} else {
+		fmt.Fprintf(out, "rack %q is up: %d %s and a switch in %v\n\n", s.Name, len(s.Hosts), either(in == nil, "hosts", "hosts in containers"), took.Round(time.Millisecond))
+	}
+	if err := printStatus(out, status); err != nil {
+		return err
+	}
+	if text := slowMotion(s); text != "" {
+		fmt.Fprintf(out, "\n%s\n", text)
+	}
+	if verify && !already {
+		fmt.Fprintln(out)
+		if err := verifyPaths(cmd, r); err != nil {
+			return fmt.Errorf("rack %q is up, but not every path works:\n%w\nSee `rdmalab logs`; `rdmalab down` takes it away", s.Name, err)
+		}
+	}
+	_, err = fmt.Fprint(out, nextSteps(s))
+	if in == nil && isTerminal(os.Stderr) { // elsewhere the same rack prints the same on each machine
+		fmt.Fprint(cmd.ErrOrStderr(), adviseCompact(s, runtime.NumCPU()))
+	}
+	return err
+}
+
+// verifyPaths verifies the paths from compute hosts to memory servers, except those that
+// the hosts' partitions (P_Keys) forbid. The compute hosts do this concurrently.
+func verifyPaths(cmd *cobra.Command, r *rack.Rack) error {
+	from, to := r.Spec.ByRole(rackfile.Compute), r.Spec.ByRole(rackfile.Memory)
+	if len(from) == 0 || len(to) == 0 {
+		return nil // the rack has no path to verify
+	}
+	begin := time.Now()
+	turns := (len(from) + verifyAtOnce - 1) / verifyAtOnce
+	ctx, cancel := context.WithTimeout(cmd.Context(), time.Duration(turns*len(to))*verifyWait)
+	defer cancel()
+	errs, paths := make([]error, len(from)), 0
+	places := make(chan struct{}, verifyAtOnce)
+	var wg sync.WaitGroup
+	for i := range from {
+		allowed := slices.DeleteFunc(slices.Clone(to), func(h rackfile.Host) bool { return !from[i].Reaches(&h) })
+		if paths += len(allowed); len(allowed) == 0 {
+			continue
+		}
+		places <- struct{}{}
+		wg.Go(func() {
+			errs[i] = verifyFrom(ctx, r, from[i].Name, allowed)
+			<-places
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return say(cmd, "verified %d paths by WRITE, READ, CAS and FAA in %v", paths, time.Since(begin).Round(time.Millisecond))
+}
+
+func verifyFrom(ctx context.Context, r *rack.Rack, from string, to []rackfile.Host) error {
+	req := hostd.VerifyRequest{}
+	for i := range to {
+		req.To = append(req.To, to[i].Name)
+	}
+	var failed error
+	n := 0
+	err := control.Items(ctx, r.Control(from), http.MethodPost, hostd.PathVerify, req, func(item hostd.VerifyItem) error {
+		n++
+		if !item.OK {
+			failed = errors.Join(failed, fmt.Errorf("  %s to %s: %s", item.From, item.To, item.Error))
+		}
+		return nil
+	})
+	switch {
+	case failed != nil:
+		return failed
+	case err != nil:
+		return fmt.Errorf("  from %s: %w", from, err)
+	case n != len(to):
+		return fmt.Errorf("  from %s: %d of %d paths were verified", from, n, len(to))
+	}
+	return nil
+}
+
+func nextSteps(s *rackfile.Rack) string {
+	from, to := s.Hosts[0].Name, s.Hosts[len(s.Hosts)-1].Name
+	c, m := s.ByRole(rackfile.Compute), s.ByRole(rackfile.Memory)
+	switch {
+	case len(c) > 0 && len(m) > 0:
+		from, to = c[0].Name, m[0].Name
+	case len(s.Hosts) == 1:
+		from, to = s.Hosts[0].Name, ""
+	}
+	var b strings.Builder
+	b.WriteString("\nTry:\n")
+	if s.Name != defaultRack && os.Getenv(rackEnv) != s.Name {
+		fmt.Fprintf(&b, "  export %s=%s\n", rackEnv, s.Name)
+	}
+	if to != "" {
+		fmt.Fprintf(&b, "  rdmalab perf write_bw --from %s --to %s --size 64KiB --iters 2000 --verify\n", from, to)
+	}
+	fmt.Fprintf(&b, "  rdmalab inject loss 10%% --link %s       # and the same again; then: rdmalab heal\n", from)
+	fmt.Fprintf(&b, "  rdmalab counters %s\n", from)
+	if _, err := exec.LookPath("ping"); err == nil && to != "" {
+		fmt.Fprintf(&b, "  rdmalab exec %s -- ping -c 1 %s\n", from, to)
+	}
+	b.WriteString("  rdmalab down\n")
+	return b.String()
+}
+
+// adviseCompact says what a compact rack would gain on a machine with so few processors; "" if this rack is
+// one, or cannot be one.
+func adviseCompact(s *rackfile.Rack, processors int) string {
+	could := *s
+	if processors > doctor.FewProcessors || s.Shared() || could.Share() != nil {
+		return ""
+	}
+	return fmt.Sprintf("\nProcessors of this machine: %d; processes that poll: %d. `rdmalab up --compact` makes them one, and a READ takes a fifth of the time.\n",
+		processors, len(s.Hosts)+1)
+}
