@@ -34,7 +34,7 @@ func injectCmd() *cobra.Command {
 			"  corrupt 1%       flips one bit in a share of the frames; frames without IP and super-frames of TCP are lost instead\n" +
 			"  rate 1Gbit       sends at most so many bits a second, 8Kbit to 1Tbit; frames wait in a queue of 1 MiB, or are lost\n" +
 			"  blackhole        loses every frame, also those of ARP and TCP\n" +
-			"  tear 10%         tears a share of the copies in a host's memory at 64-byte boundaries (with --host)\n\n" +
+			"  tear 10%         tears a share of the copies in a host's memory at 64-byte boundaries (with --host)\n" + ownKinds() + "\n" +
 			"A torn copy is one with a pause: a READ or WRITE has copied a part of its bytes, and a concurrent reader of the\n" +
 			"memory sees old and new bytes.\n\n" +
 			"The flags --opcode, --class, --qpn, --psn, --psn-offset, --transmission and --same-packet select packets. A packet\n" +
@@ -59,7 +59,7 @@ func injectCmd() *cobra.Command {
 			}
 			return cobra.MinimumNArgs(1)(cmd, args)
 		},
-		ValidArgsFunction: arguments(words(injectKinds...)),
+		ValidArgsFunction: arguments(words(injectKinds()...)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			amount := ""
 			if len(args) == 2 {
@@ -93,7 +93,7 @@ func insteadOf(args []string) string {
 		return fmt.Sprintf("write the share as one word: rdmalab inject %s %s%% --link HOST", kind, amount)
 	case kind == string(fault.Delay) && jitter == nil:
 		return fmt.Sprintf("the jitter is a flag: rdmalab inject delay %s --jitter %s --link HOST", amount, more)
-	case !slices.Contains(injectKinds, kind) && slices.Contains(injectKinds, amount):
+	case !slices.Contains(injectKinds(), kind) && slices.Contains(injectKinds(), amount):
 		return fmt.Sprintf("%q is no kind; write: rdmalab inject %s %s --link HOST", kind, amount, more)
 	case rackfile.CheckHostName(more) != nil || rackfile.CheckHostName(amount) == nil || len(args) > 3:
 		return form

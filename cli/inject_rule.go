@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -19,10 +20,22 @@ import (
 // flags that select exact packets.
 const kindDrop = "drop"
 
-// injectKinds are the first arguments of inject, in the order of its help.
-var injectKinds = []string{
-	string(fault.Loss), kindDrop, string(fault.Duplicate), string(fault.Delay), string(fault.Reorder),
-	string(fault.Corrupt), string(fault.Rate), string(fault.Blackhole), string(fault.Tear),
+// injectKinds lists the first arguments of inject, in the order of its help; the registered kinds are
+// last.
+func injectKinds() []string {
+	list := []string{
+		string(fault.Loss), kindDrop, string(fault.Duplicate), string(fault.Delay), string(fault.Reorder),
+		string(fault.Corrupt), string(fault.Rate), string(fault.Blackhole), string(fault.Tear),
+	}
+	for _, e := range fault.Effects() {
+		list = append(list, string(e.Kind))
+	}
+	return list
+}
+
+// ownKinds are the lines of help for the registered kinds; "" if there are none.
+func ownKinds() string {
+	return listedAll(16, fault.Effects(), func(e fault.Effect) (string, string) { return string(e.Kind), e.Doc })
 }
 
 type ruleFlags struct {
@@ -142,7 +155,10 @@ func (f *ruleFlags) amount(r *fault.Rule, kind, amount string) (err error) {
 		}
 		return nil
 	}
-	return fmt.Errorf("fault %q is unknown; there are %s", kind, strings.Join(injectKinds, ", "))
+	if slices.Contains(injectKinds(), kind) { // a registered one
+		return f.share(r, kind, amount)
+	}
+	return fmt.Errorf("fault %q is unknown; there are %s", kind, strings.Join(injectKinds(), ", "))
 }
 
 func (f *ruleFlags) share(r *fault.Rule, kind, amount string) error {

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 )
 
 func switchCountersCmd() *cobra.Command {
@@ -31,7 +31,7 @@ func switchCountersCmd() *cobra.Command {
 			"  rdmalab switch counters --all",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return listing(cmd, "/program/counters", func(out io.Writer, _ rackfile.Names, groups []swordbox.Group) error {
+			return listing(cmd, "/program/counters", func(out io.Writer, _ rackfile.Names, groups []handler.Group) error {
 				w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 				for _, g := range groups {
 					for _, c := range g.Counters {

@@ -2,6 +2,7 @@ package rackfile
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -20,7 +21,24 @@ const (
 	ProgramSwordBox = "swordbox"
 )
 
-func Programs() []string { return []string{ProgramForward, ProgramSwordBox} }
+// programs has the names of the programs: those of this project first, then those that AddProgram has
+// added.
+var programs = []string{ProgramForward, ProgramSwordBox}
+
+// Programs lists the names of the programs that a rack file can name.
+func Programs() []string { return slices.Clone(programs) }
+
+// AddProgram makes rack files accept the name of a further program. Package swordbox/apps calls it for
+// each program that another module registers, in an init function. It panics if the name is taken or
+// has other characters than small letters, digits and dashes. remove removes the name; only tests call
+// it.
+func AddProgram(name string) (remove func()) {
+	if slices.Contains(programs, name) || checkName("program", name, maxRackName) != nil {
+		panic(fmt.Sprintf("switch program %q: the name is taken, or is no name", name))
+	}
+	programs = append(programs, name)
+	return func() { programs = slices.DeleteFunc(programs, func(n string) bool { return n == name }) }
+}
 
 // ruleEntry is one element of the list rules of the switch.
 type ruleEntry struct {

@@ -38,17 +38,19 @@ type Injector struct {
 
 // ruleState is the state of one rule on one link and direction.
 type ruleState struct {
-	rule   Rule
-	match  matcher
-	stream uint64     // stream of random numbers
-	until  clock.Time // when the rule ends; Never if it has no For
-	index  [2]uint64  // number of frames seen: of other protocols at 0, RoCEv2 at 1
-	hits   uint64
-	over   bool // Count is used up
-	pinned bool
-	pin    packetID // the packet to which Match.SamePacket restricts the rule, if pinned is set
-	seen   ring[packetID, uint32]
-	free   clock.Time // for the kind Rate: when all accepted frames have been sent
+	rule    Rule
+	match   matcher
+	stream  uint64     // stream of random numbers
+	until   clock.Time // when the rule ends; Never if it has no For
+	index   [2]uint64  // number of frames seen: of other protocols at 0, RoCEv2 at 1
+	hits    uint64
+	over    bool // Count is used up
+	pinned  bool
+	pin     packetID // the packet to which Match.SamePacket restricts the rule, if pinned is set
+	seen    ring[packetID, uint32]
+	own     Apply      // the effect of a registered kind; nil: a kind of this package
+	verdict Verdict    // memory for own, so that a verdict needs no allocation
+	free    clock.Time // for the kind Rate: when all accepted frames have been sent
 }
 
 // A rule has two random draws for each frame: laneHit decides whether the rule hits the frame,
@@ -101,6 +103,9 @@ func (in *Injector) Add(now clock.Time, r Rule) bool {
 	s := &ruleState{rule: r, match: newMatcher(r.Match), until: clock.Never}
 	s.stream = hashString(hashString(hashString(mix(cmp.Or(r.Seed, in.seed)+golden), in.link), string(in.dir)), r.ID)
 	s.seen.bound = maxTracked
+	if e, ok := effectOf(r.Kind); ok {
+		s.own = e.New(&s.rule)
+	}
 	if r.For > 0 {
 		s.until = now.Add(r.For)
 	}
@@ -223,6 +228,15 @@ func (s *ruleState) apply(now clock.Time, frame []byte, pos uint64, out *Verdict
 		}
 	case Tear:
 		return false
+	default:
+		if s.own == nil {
+			return false
+		}
+		s.verdict = *out
+		hit := s.own(now, frame, draw(s.stream, pos+laneAmount), &s.verdict)
+		if *out = s.verdict; !hit {
+			return false
+		}
 	}
 	s.hits++
 	s.over = s.rule.Count > 0 && s.hits >= uint64(s.rule.Count)

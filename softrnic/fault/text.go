@@ -31,7 +31,7 @@ func (r Rule) String() string {
 	if r.Jitter != 0 {
 		opt("jitter", "%v", r.Jitter)
 	}
-	if (r.Kind == Reorder || r.Kind == Tear) && r.Delay != 0 {
+	if r.Kind != Delay && r.Delay != 0 {
 		opt("delay", "%v", r.Delay)
 	}
 	r.Match.spell(opt)

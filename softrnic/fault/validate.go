@@ -34,7 +34,7 @@ func bad(field, format string, args ...any) error {
 	return &RuleError{Field: field, Reason: fmt.Sprintf(format, args...)}
 }
 
-// kinds has the kinds of faults in the order of listings.
+// kinds has the kinds of faults in the order of listings, the registered ones last.
 var kinds = []Kind{Loss, Duplicate, Delay, Reorder, Corrupt, Rate, Blackhole, Tear}
 
 func Kinds() []Kind { return slices.Clone(kinds) }
@@ -70,7 +70,8 @@ func (r *Rule) Validate() error {
 // validateAmounts checks that a rule has the amounts that its kind needs, and none that the kind
 // would ignore.
 func (r *Rule) validateAmounts() error {
-	timed := r.Kind == Delay || r.Kind == Reorder || r.Kind == Tear
+	_, own := effectOf(r.Kind)
+	timed := r.Kind == Delay || r.Kind == Reorder || r.Kind == Tear || own
 	switch {
 	case r.Delay < 0 || r.Delay > MaxDelay:
 		return bad("delay", "%v is not between 0 and %v", r.Delay, MaxDelay)

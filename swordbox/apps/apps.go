@@ -52,18 +52,23 @@ var handlers = []*handler.Kind{
 
 // programs lists the programs that a rack file can name.
 var programs = []Program{
-	{Name: rackfile.ProgramForward, make: func(*rackfile.Rack, Config) (pipeline.Program, error) { return forward.Program{}, nil }},
-	{Name: rackfile.ProgramSwordBox, HasRules: true, make: swordBox, requests: swordbox.Requests},
+	{Name: rackfile.ProgramForward, New: func(*rackfile.Rack, Config) (pipeline.Program, error) { return forward.Program{}, nil }},
+	{Name: rackfile.ProgramSwordBox, HasRules: true, New: swordBox, requests: swordbox.Requests},
 }
 
-// Program is an entry of the registry of programs.
+// Program is an entry of the registry of programs. Another module registers one with Register.
 type Program struct {
+	// Name is what rack files and `rdmalab switch program` call the program. The Spec of the program
+	// must have the same name.
 	Name string
 	// HasRules is true if the program implements Ruled. A switch that runs it has addresses (see
 	// Self) and a journal.
 	HasRules bool
 
-	make     func(s *rackfile.Rack, cfg Config) (pipeline.Program, error)
+	// New makes a program with empty tables for the switch of rack s. It is called for each
+	// incarnation of the switch, on racks and in the simulator.
+	New func(s *rackfile.Rack, cfg Config) (pipeline.Program, error)
+
 	requests func() []handler.Request
 }
 
@@ -86,7 +91,10 @@ type Ruled interface {
 	Unloaded()
 }
 
-var _ Ruled = (*swordbox.Program)(nil)
+var (
+	_ Ruled            = (*swordbox.Program)(nil)
+	_ handler.Counting = (*swordbox.Program)(nil)
+)
 
 // Config holds the settings of a program that are not part of a rack's description.
 type Config struct {
@@ -138,12 +146,55 @@ func New(s *rackfile.Rack, cfg Config) (pipeline.Program, error) {
 	if !ok {
 		return nil, fmt.Errorf("switch program %q is unknown; there is %s", s.Switch.Program, strings.Join(rackfile.Programs(), ", "))
 	}
-	return p.make(s, cfg)
+	return p.New(s, cfg)
+}
+
+// Register adds a program of another module, so that rack files and `rdmalab switch program` can name
+// it. Init functions call it. It panics if p has no name or no function New, or if the name is taken.
+// The program gets no rules (Program.HasRules is ignored). If it implements handler.Counting, `rdmalab
+// switch counters` shows its counters. remove removes the program; only tests call it.
+func Register(p Program) (remove func()) {
+	if p.New == nil {
+		panic(fmt.Sprintf("switch program %q has no function New", p.Name))
+	}
+	forget := rackfile.AddProgram(p.Name)
+	programs = append(programs, Program{Name: p.Name, New: p.New})
+	return func() {
+		forget()
+		programs = slices.DeleteFunc(programs, func(o Program) bool { return o.Name == p.Name })
+	}
+}
+
+// RegisterHandler adds a handler of another module, which carries out rules of the program swordbox:
+// those of an action that the module has registered with rules.Register, or of a rule that the
+// handler selects. Init functions call it. It panics if the name of the kind is taken. remove removes
+// the handler; only tests call it.
+func RegisterHandler(k *handler.Kind) (remove func()) {
+	if k.New == nil || slices.ContainsFunc(handlers, func(o *handler.Kind) bool { return o.Name == k.Name }) {
+		panic(fmt.Sprintf("handler %q: the name is taken, or there is no function New", k.Name))
+	}
+	handlers = append(handlers, k)
+	return func() { handlers = slices.DeleteFunc(handlers, func(o *handler.Kind) bool { return o == k }) }
+}
+
+// counters is the control request for the counters of any program that has some.
+var counters = handler.Request{
+	Pattern: "GET /program/counters", Doc: "what the parts of the program counted",
+	Do: func(p pipeline.Program, c *handler.Call) (any, error) {
+		if p, ok := p.(handler.Counting); ok {
+			return p.Counters(c.Now), nil
+		}
+		if name := p.Spec().Name; name != rackfile.ProgramForward {
+			return nil, handler.WithKind(handler.ErrNoRules, fmt.Errorf("program %s has no counters", name))
+		}
+		return nil, handler.ErrNoRules
+	},
 }
 
 // Requests lists the control requests of all programs. If the switch does not run the program of a
 // request, it answers with handler.ErrNoRules.
 func Requests() (list []handler.Request) {
+	list = append(list, counters)
 	for _, p := range programs {
 		if p.requests != nil {
 			list = append(list, p.requests()...)

@@ -1,17 +1,22 @@
 package apps
 
 import (
+	"errors"
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 const rackFile = `
@@ -59,6 +64,79 @@ func TestPrograms(t *testing.T) {
 	if self := Self(s); self.MAC != (wire.MAC{}) || self.Addrs != nil {
 		t.Errorf("a switch that only forwards has addresses: %+v", self)
 	}
+}
+
+// own is a program of another module.
+type own struct{ pipeline.NoTimer }
+
+func (own) Spec() pipeline.Spec { return pipeline.Spec{Name: "own"} }
+
+func (own) Packet(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict { return pipeline.Drop("own") }
+
+// counts is one with counters.
+type counts struct{ own }
+
+func (counts) Counters(clock.Time) []handler.Group {
+	return []handler.Group{{Name: "own", Counters: []handler.Counter{{Name: "seen", Value: 7}}}}
+}
+
+// A registered program can be named by a rack file, is made for it, and its counters are served; a
+// program without counters says so.
+func TestRegisteredProgram(t *testing.T) {
+	var made pipeline.Program = own{}
+	remove := Register(Program{Name: "own", New: func(*rackfile.Rack, Config) (pipeline.Program, error) { return made, nil }})
+	defer remove()
+	s := rack(t, "own")
+	p, err := New(s, Config{})
+	if err != nil || p != made {
+		t.Fatalf("%v, %v", p, err)
+	}
+	ask := func(p pipeline.Program) (any, error) {
+		for _, r := range Requests() {
+			if r.Pattern == "GET /program/counters" {
+				return r.Do(p, &handler.Call{})
+			}
+		}
+		return nil, errors.New("no such request")
+	}
+	if _, err := ask(made); !errors.Is(err, handler.ErrNoRules) || err.Error() != "program own has no counters" {
+		t.Error(err)
+	}
+	if got, err := ask(counts{}); err != nil || got.([]handler.Group)[0].Counters[0].Value != 7 {
+		t.Errorf("%v, %v", got, err)
+	}
+	refused(t, "a name that is taken", func() { Register(Program{Name: "own", New: programs[0].New}) })
+	refused(t, "no function", func() { Register(Program{Name: "other"}) })
+	remove()
+	if _, ok := Lookup("own"); ok || len(rackfile.Programs()) != 2 {
+		t.Errorf("after its removal there is %v", rackfile.Programs())
+	}
+}
+
+// A registered handler is asked by the program swordbox like those of this project.
+func TestRegisteredHandler(t *testing.T) {
+	made := 0
+	kind := *handlers[slices.IndexFunc(handlers, func(k *handler.Kind) bool { return k.Name == "count" || k.Name == "hot" })]
+	inner := kind.New
+	kind.Name, kind.Selects = "own counts", func(*rules.Rule) bool { return false }
+	kind.New = func(e *handler.Env) handler.Handler { made++; return inner(e) }
+	remove := RegisterHandler(&kind)
+	defer remove()
+	if _, err := New(rack(t, rackfile.ProgramSwordBox), Config{Rand: rand.New(rand.NewPCG(1, 1))}); err != nil || made != 1 {
+		t.Errorf("%d handlers made, %v", made, err)
+	}
+	refused(t, "a kind that is taken", func() { RegisterHandler(&kind) })
+}
+
+// refused fails the test if f does not panic.
+func refused(t *testing.T, what string, f func()) {
+	t.Helper()
+	defer func() {
+		if recover() == nil {
+			t.Errorf("%s is accepted", what)
+		}
+	}()
+	f()
 }
 
 // box returns a switch of the rack with its program. Its journal is in mem.

@@ -6,7 +6,9 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
@@ -129,6 +131,20 @@ type Counter struct {
 	Value uint64 `json:"value"`
 	// Help says what is counted; "" if the name already says it.
 	Help string `json:"help,omitempty"`
+}
+
+// Group holds the counters of one part of a program.
+type Group struct {
+	Name     string    `json:"name"`
+	Counters []Counter `json:"counters"`
+}
+
+// Counting is a program that counts what it does, for an operator.
+type Counting interface {
+	pipeline.Program
+	// Counters lists the counters at the time now. The switch calls it between two packets, and does
+	// not change the result.
+	Counters(now clock.Time) []Group
 }
 
 // Counters lists the fields of the struct stats that have a tag `name`. The name of a counter is

@@ -297,7 +297,7 @@ func TestTablesOverControl(t *testing.T) {
 		}
 	}
 	a.refused(http.StatusNotFound, "that can be cleared; use one of macs, flows, groups, rows, words", "DELETE", "/tables/moved", nil)
-	var groups []swordbox.Group
+	var groups []handler.Group
 	a.must("GET", "/program/counters", nil, &groups)
 	seen := map[string]bool{}
 	for _, g := range groups {

@@ -46,22 +46,17 @@ func (p *Program) Report(now clock.Time) Report {
 	return r
 }
 
-// Group holds the counters of one part of the program.
-type Group struct {
-	Name     string            `json:"name"`
-	Counters []handler.Counter `json:"counters"`
-}
-
-func (p *Program) Counters(now clock.Time) []Group {
-	groups := []Group{{"tracking", numbers(p.track.Stats())}}
+// Counters lists the counters of the program and of its handlers.
+func (p *Program) Counters(now clock.Time) []handler.Group {
+	groups := []handler.Group{{Name: "tracking", Counters: numbers(p.track.Stats())}}
 	for _, h := range p.parts.all {
-		groups = append(groups, Group{h.Kind().Name, h.Info(now).Counters})
+		groups = append(groups, handler.Group{Name: h.Kind().Name, Counters: h.Info(now).Counters})
 	}
 	if o := p.cfg.Own; o != nil {
 		groups = append(groups,
-			Group{"dialing", numbers(o.dialer.Stats())},
-			Group{"restart", numbers(o.former.Stats())},
-			Group{"record", numbers(o.journal.Stats())})
+			handler.Group{Name: "dialing", Counters: numbers(o.dialer.Stats())},
+			handler.Group{Name: "restart", Counters: numbers(o.former.Stats())},
+			handler.Group{Name: "record", Counters: numbers(o.journal.Stats())})
 	}
 	return groups
 }

@@ -36,9 +36,6 @@ func Requests() []handler.Request {
 		})},
 		{Pattern: "POST /connections", Doc: "adopts a switch's connection that was made elsewhere", Do: serve((*Program).adopt)},
 		{Pattern: "DELETE /connections/{server}/{shard}", Doc: "ends a switch's connection", Do: serve((*Program).disown)},
-		{Pattern: "GET /program/counters", Doc: "what the parts of the program counted", Do: serve(func(p *Program, c *handler.Call) (any, error) {
-			return p.Counters(c.Now), nil
-		})},
 		{Pattern: "GET /lists/{name}", Doc: "a listing of a handler", Do: serve((*Program).list)},
 		{Pattern: "POST /entries", Doc: "adds entries to the table of a rule, or removes them", Do: serve(entries)},
 		{Pattern: "POST /entries/page", Doc: "a part of the table of a rule", Do: serve(page)},

@@ -112,7 +112,7 @@ type answers struct {
 	counters switchd.Counters
 	faults   []fault.Status
 	tables   []handler.Table
-	groups   []swordbox.Group
+	groups   []handler.Group
 	report   swordbox.Report
 	keys     []cloversteer.Key
 }

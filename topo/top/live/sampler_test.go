@@ -52,7 +52,7 @@ func TestAnswersBecomeASample(t *testing.T) {
 			{Rule: fault.Rule{ID: "f2", Link: "cn0", Kind: fault.Blackhole}, State: fault.Expired},
 		},
 		tables: []handler.Table{{Name: "macs", Used: 1, Max: 2}},
-		groups: []swordbox.Group{{Name: "hardened", Counters: []handler.Counter{{Name: "moved", Value: 13}, {Name: "held"}}}},
+		groups: []handler.Group{{Name: "hardened", Counters: []handler.Counter{{Name: "moved", Value: 13}, {Name: "held"}}}},
 		report: swordbox.Report{
 			Handlers: []handler.Info{{
 				Shared: []handler.Shared{
