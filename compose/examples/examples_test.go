@@ -57,6 +57,74 @@ func TestClientBuilds(t *testing.T) {
 	}
 }
 
+// A module of its own makes rdmalab with a switch program, a fault and a store besides: the go.mod is
+// complete, its tests pass, and commands and rack files know the extensions. The page about it shows the
+// code as it is.
+func TestOwnExtensions(t *testing.T) {
+	out, work := filepath.Join(t.TempDir(), "mine"), filepath.Join(t.TempDir(), "go.work")
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(workspace string, args ...string) {
+		t.Helper()
+		cmd := exec.Command("go", args...)
+		cmd.Dir = "own"
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOWORK="+workspace)
+		if b, err := cmd.CombinedOutput(); err != nil {
+			t.Fatalf("go %v: %v\n%s", args, err, b)
+		}
+	}
+	run("off", "mod", "tidy", "-diff")
+	if err := os.WriteFile(work, fmt.Appendf(nil, "go 1.26.0\n\nuse (\n\t%q\n\t%q\n)\n", root, filepath.Join(root, "compose/examples/own")), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(work, "vet", "./...")
+	run(work, "test", "./...")
+	run(work, "build", "-ldflags=-s -w", "-o", out, ".")
+	file := filepath.Join(t.TempDir(), "rack.yaml")
+	rack := "name: own\nswitch: {program: hundredth}\nhosts: [{name: cn0, role: compute}, {name: ms0, role: memory}]\n" +
+		"faults: [{link: cn0, kind: stutter, probability: 50%}]\n"
+	if err := os.WriteFile(file, []byte(rack), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(program(t), "validate", file).CombinedOutput(); err == nil || !strings.Contains(string(out), `"hundredth" is unknown`) {
+		t.Errorf("rdmalab itself knows the program: %v, %s", err, out)
+	}
+	for _, c := range []struct{ args, says string }{
+		{"validate " + file, "switch program hundredth with 0 rules, 1 faults"},
+		{"inject --help", "  stutter"},
+		{"--help", "shelf "},
+		{"sim shelf --seeds 1", "shelf: 1 seeds from 1: ok"},
+		{"run ycsb --on sim --file " + file + " --store shelf --keys 10", "shelf, workload a"},
+	} {
+		if b, err := exec.Command(out, strings.Fields(c.args)...).CombinedOutput(); err != nil || !strings.Contains(string(b), c.says) {
+			t.Errorf("%s: %v\n%s", c.args, err, b)
+		}
+	}
+	page, err := os.ReadFile("../../docs/guide/first-switch-program.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var code strings.Builder
+	for _, f := range []string{"main.go", "hundredth/hundredth.go", "stutter/stutter.go"} {
+		text, err := os.ReadFile(filepath.Join("own", f))
+		if err != nil {
+			t.Fatal(err)
+		}
+		code.Write(text)
+	}
+	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllSubmatch(page, -1)
+	if len(blocks) != 3 {
+		t.Errorf("the page has %d blocks of code", len(blocks))
+	}
+	for _, b := range blocks {
+		if !strings.Contains(code.String(), string(b[1])) {
+			t.Errorf("no file has this code of the page:\n%s", b[1])
+		}
+	}
+}
+
 type object struct {
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string `yaml:"kind"`

@@ -46,9 +46,15 @@ var _ = Describe("the console blocks of the documents", func() {
 			dir, err := filepath.Abs(root)
 			Expect(err).NotTo(HaveOccurred())
 			work := GinkgoT().TempDir()
-			Expect(os.Symlink(filepath.Join(dir, "topo"), filepath.Join(work, "topo"))).To(Succeed())
+			for _, name := range []string{"topo", "compose"} {
+				Expect(os.Symlink(filepath.Join(dir, name), filepath.Join(work, name))).To(Succeed())
+			}
+			// Modules of the examples are built with this tree as it is, and not once more as a module that is replaced.
+			workspace := filepath.Join(GinkgoT().TempDir(), "go.work")
+			text := fmt.Sprintf("go 1.26.0\n\nuse (\n\t%q\n\t%q\n)\n", dir, filepath.Join(dir, "compose/examples/own"))
+			Expect(os.WriteFile(workspace, []byte(text), 0o600)).To(Succeed())
 			shell := console.Shell{Dir: work, Env: []string{
-				"PATH=" + filepath.Dir(fixture.Binary()) + ":" + os.Getenv("PATH"), "RDMALAB_RACK=" + name,
+				"PATH=" + filepath.Dir(fixture.Binary()) + ":" + os.Getenv("PATH"), "RDMALAB_RACK=" + name, "GOWORK=" + workspace,
 			}}
 			now, wrong, err := p.Check(ctx, shell)
 			Expect(err).NotTo(HaveOccurred())
