@@ -66,6 +66,7 @@ var table = map[string]row{
 	"softrnic/packetio":        {level: 1},
 	"softrnic/memgrant":        {level: 1},
 	"softrnic/pathtrace":       {level: 1},
+	"softrnic/portqueue":       {level: 1, beside: []string{"softrnic/packetio"}},
 	"swordbox/rules":           {level: 1},
 	"experiment/papers":        {level: 1},
 	"experiment/plot":          {level: 1},

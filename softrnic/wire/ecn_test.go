@@ -7,6 +7,7 @@ import (
 
 // A mark changes the congestion field and the IPv4 checksum alone: the frame still parses, its ICRC is
 // right, and its checksum is the one that a sender of the marked frame would compute.
+// Packets without ECN (CA17-14) are never marked.
 func TestMarkCE(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		for _, tagged := range []bool{false, true} {
