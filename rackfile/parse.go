@@ -34,6 +34,7 @@ const (
 
 	minMTU, maxMTU, defaultMTU = 1280, 9216, 4200
 	maxQueue, defaultQueue     = 65536, 1024
+	maxWindow                  = 1 << 14
 	maxSpin, defaultSpin       = time.Second, 50 * time.Microsecond
 	maxCPU                     = 1023
 	pageSize                   = 4096
@@ -272,6 +273,7 @@ func (d *decoder) hostEntry(n ast.Node) hostEntry {
 		set(d, "gso", &h.GSO, parseOnOff),
 		{key: "pkeys", set: func(n ast.Node) { h.PKeys = d.pkeys(n) }},
 		set(d, "tos", &h.TOS, parseTOS),
+		set(d, "window", &h.Window, number(1, maxWindow)),
 		set(d, "lenient", &h.Lenient, parseBool),
 		{key: "quota", set: func(n ast.Node) { h.Quota = d.quota(n) }},
 	})

@@ -181,6 +181,8 @@ type Host struct {
 	// TOS is the TOS byte or traffic class of the NIC's packets, unless the connection or address
 	// handle sets one.
 	TOS uint8 `json:"tos,omitempty"`
+	// Window is the largest number of packets that a queue pair of the NIC has in flight; 0 means 128.
+	Window int `json:"window,omitempty"`
 	// Lenient makes the NIC take commands of unmodified programs that a kernel refuses, where it can
 	// execute them.
 	Lenient bool `json:"lenient,omitempty"`

@@ -162,6 +162,7 @@ func hostKeys(d described) []key {
 		{"gso", oneOf("on", "off")},
 		{"pkeys", listOf(shape{"type": "integer", "minimum": 1, "maximum": 0xffff, "not": shape{"const": fullMember}}, 1, maxPKeys)},
 		{"tos", within(0, 255)},
+		{"window", within(1, maxWindow)},
 		{"lenient", shape{"type": "boolean"}},
 		{"quota", d.object("quota", quotaKeys())},
 	}

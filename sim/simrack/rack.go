@@ -28,7 +28,7 @@ type Options struct {
 	Rate int64
 	// Queue is how many frames may wait for a link with a Rate; 0 means 1024, or more with Cost.
 	Queue int
-	// Window is how many packets of a queue pair may be in flight; 0 means the engine's default.
+	// Window is how many packets of a queue pair may be in flight; 0 means the host's Window.
 	Window int
 	// Loopback is how long a packet takes from a NIC to itself; 0 means no time, or, with Cost,
 	// half the time that a READ takes in the NIC.
@@ -182,7 +182,7 @@ func (r *Rack) newEngine(i int) (*engine.Engine, error) {
 	hs := &r.Spec.Hosts[i]
 	return engine.New(engine.Config{
 		Name: hs.Name, MAC: hs.MAC, LinkMTU: r.Spec.LinkMTU, GIDs: gids(hs), Rand: r.rand(laneEngine, i),
-		Resolve: r.Spec.Neighbour, Window: r.opt.Window, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback, RingPaced: r.opt.Cost != nil,
+		Resolve: r.Spec.Neighbour, Window: cmp.Or(r.opt.Window, hs.Window), CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback, RingPaced: r.opt.Cost != nil,
 	})
 }
 

@@ -264,6 +264,7 @@ func (h *Host) openNIC() error {
 			Resolve: h.resolve,
 			PKeys:   h.self.PKeys,
 			TOS:     h.self.TOS,
+			Window:  h.self.Window,
 			Limits:  engine.Limits{DeviceMemory: deviceMemory},
 			// As in the simulator, the entries of send rings take their time one by one.
 			RingPaced: model != nil,
