@@ -17,6 +17,7 @@ import (
 	"github.com/rdmalab/rdmalab/sim/scenario"
 	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/selective"
 )
 
 type simFlags struct {
@@ -25,6 +26,7 @@ type simFlags struct {
 	verbose     bool
 	pcap        string
 	cost        string
+	recovery    string // of the NICs' queue pairs
 	params      scenario.Params
 	every       time.Duration // the interval between lines of progress
 }
@@ -75,6 +77,11 @@ func simCmd() *cobra.Command {
 			if s, err = s.Vary(f.params); err != nil {
 				return asUse(err)
 			}
+			kind, known := selective.KindOf(f.recovery)
+			if !known {
+				return asUse(fmt.Errorf("--recovery %.40q: use %s", f.recovery, strings.Join(selective.Kinds(), ", ")))
+			}
+			s = s.Recovering(kind)
 			return f.run(cmd, s)
 		},
 	}
@@ -89,6 +96,8 @@ func simCmd() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("seeds", "verbose")
 	cmd.MarkFlagsMutuallyExclusive("seeds", "pcap")
 	costFlag(cmd, &f.cost, "")
+	fs.StringVar(&f.recovery, "recovery", selective.GoBackN.String(), "how queue pairs of reliable connections recover from losses: "+strings.Join(selective.Kinds(), ", "))
+	complete(cmd, "recovery", selective.Kinds()...)
 	cmd.Flag("cost").Usage += " (default: only links take time)"
 	outputFlag(cmd)
 	cmd.AddCommand(calibrateCmd(), costCmd(), retired("fig10", "cas-one-word", "contention"),

@@ -77,6 +77,7 @@
 //	    pkeys: [0xffff, 0x8001] # P_Keys (partitions) of its NIC, 1 to 128: 1 to 0x7fff for a limited member, plus 0x8000 for a full one. Default [0xffff].
 //	    tos: 104             # TOS byte or traffic class (DSCP and ECN, 0 to 255) of its NIC's packets if the connection or address handle sets none. Default 0.
 //	    window: 1024         # packets that a queue pair of its NIC has in flight, 1 to 16384. Default 128.
+//	    recovery: rack       # how its queue pairs recover from losses, if the peer's host has the key, too: go-back-n, irn or rack. Default go-back-n.
 //	    lenient: true        # true: unmodified programs may call ibv_modify_qp with attributes missing, or too many, as no kernel allows. Default false.
 //	    quota:               # bounds for programs outside the daemon that use its NIC. Default: the defaults below.
 //	      programs: 64       # programs that use the NIC at the same time, 1 to 1024. Default 64.

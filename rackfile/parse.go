@@ -274,6 +274,7 @@ func (d *decoder) hostEntry(n ast.Node) hostEntry {
 		{key: "pkeys", set: func(n ast.Node) { h.PKeys = d.pkeys(n) }},
 		set(d, "tos", &h.TOS, parseTOS),
 		set(d, "window", &h.Window, number(1, maxWindow)),
+		set(d, "recovery", &h.Recovery, parseRecovery),
 		set(d, "lenient", &h.Lenient, parseBool),
 		{key: "quota", set: func(n ast.Node) { h.Quota = d.quota(n) }},
 	})

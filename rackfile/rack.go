@@ -183,6 +183,9 @@ type Host struct {
 	TOS uint8 `json:"tos,omitempty"`
 	// Window is the largest number of packets that a queue pair of the NIC has in flight; 0 means 128.
 	Window int `json:"window,omitempty"`
+	// Recovery is how queue pairs of RC recover from losses, if their peer can do the same: a kind of
+	// package selective. "" means go-back-n.
+	Recovery string `json:"recovery,omitempty"`
 	// Lenient makes the NIC take commands of unmodified programs that a kernel refuses, where it can
 	// execute them.
 	Lenient bool `json:"lenient,omitempty"`

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/selective"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
@@ -163,6 +164,7 @@ func hostKeys(d described) []key {
 		{"pkeys", listOf(shape{"type": "integer", "minimum": 1, "maximum": 0xffff, "not": shape{"const": fullMember}}, 1, maxPKeys)},
 		{"tos", within(0, 255)},
 		{"window", within(1, maxWindow)},
+		{"recovery", oneOf(selective.Kinds()...)},
 		{"lenient", shape{"type": "boolean"}},
 		{"quota", d.object("quota", quotaKeys())},
 	}

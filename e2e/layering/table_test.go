@@ -65,6 +65,7 @@ var table = map[string]row{
 	"softrnic/qpattr":          {level: 1},
 	"softrnic/packetio":        {level: 1},
 	"softrnic/memgrant":        {level: 1},
+	"softrnic/selective":       {level: 1},
 	"softrnic/pathtrace":       {level: 1},
 	"softrnic/portqueue":       {level: 1, beside: []string{"softrnic/packetio"}},
 	"swordbox/rules":           {level: 1},

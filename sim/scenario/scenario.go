@@ -16,6 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/selective"
 )
 
 // Options of a run. The zero value is usable.
@@ -86,6 +87,14 @@ type Scenario struct {
 	// model's name on the command line.
 	cost  *cost.Model
 	label string
+	// recovery is how the NICs' queue pairs recover from losses.
+	recovery selective.Kind
+}
+
+// Recovering returns the scenario with NICs whose queue pairs recover from losses in that way.
+func (s Scenario) Recovering(kind selective.Kind) Scenario {
+	s.recovery = kind
+	return s
 }
 
 // With returns the scenario on a rack with the cost model m; nil means none. label is the value of
@@ -100,6 +109,9 @@ func (s *Scenario) Args(seed uint64) string {
 	args := fmt.Sprintf("%s --seed %d", s.Name, seed)
 	if s.cost != nil {
 		args += " --cost " + s.label
+	}
+	if s.recovery != selective.GoBackN {
+		args += " --recovery " + s.recovery.String()
 	}
 	return args
 }
@@ -196,7 +208,7 @@ func (s Scenario) Run(seed uint64, opt Options) Report {
 }
 
 func newEnv(s Scenario, seed uint64, opt Options) *env {
-	return &env{seed: seed, opt: opt, draw: newDraw(seed), cost: s.cost, report: Report{Scenario: s.Name, Seed: seed}}
+	return &env{seed: seed, opt: opt, draw: newDraw(seed), cost: s.cost, recovery: s.recovery, report: Report{Scenario: s.Name, Seed: seed}}
 }
 
 // env is the environment of one run: its seed, options, rack and report.
@@ -206,6 +218,8 @@ type env struct {
 	draw *draw
 	cost *cost.Model
 	v6   bool // the clients use IPv6
+	// recovery is how queue pairs recover from losses.
+	recovery selective.Kind
 	// threads is how many threads of Clover's metadata server execute requests; 0 means that its
 	// only thread does everything.
 	threads int
@@ -247,6 +261,7 @@ func (e *env) build(yaml string, opt simrack.Options) error {
 // buildOf is build for a rack file s that was parsed already. It does not change s.
 func (e *env) buildOf(s *rackfile.Rack, opt simrack.Options) error {
 	var err error
+	opt.Recovery.Kind = e.recovery
 	opt.Seed, opt.Wrap, opt.Cost = e.seed, wrapTwice(e.opt.Wrap, opt.Wrap), e.cost
 	opt.MaxEvents, opt.MaxTime, opt.Cancelled = cmp.Or(e.opt.events, maxEvents), maxVirtual, e.opt.Cancelled
 	if opt.Trace, err = e.tracer(); err != nil {

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -37,6 +38,8 @@ type Config struct {
 	// Window and AckEvery are passed to transport.Config for every queue pair. 0 means the defaults of
 	// that type.
 	Window, AckEvery int
+	// Recovery is passed to transport.Config for every queue pair.
+	Recovery transport.Recovery
 	// CMTimeout is passed to cm.Config as ResponseTimeout: the time after which the connection manager
 	// repeats a message that was not answered. 0 means the default of that type.
 	CMTimeout uint8

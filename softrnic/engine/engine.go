@@ -115,7 +115,8 @@ func (e *Engine) Device() verbs.DeviceAttr {
 	return verbs.DeviceAttr{
 		Name: e.cfg.Name, GIDs: append([]verbs.GID(nil), e.cfg.GIDs...), PortDown: e.linkDown, PortDisabled: e.disabled, MAC: e.cfg.MAC, LinkMTU: e.cfg.LinkMTU, ActiveMTU: e.activeMTU(),
 		MaxQP: l.QPs, MaxQPWR: l.QPWR, MaxSGE: l.SGE, MaxInline: l.Inline, MaxCQE: l.CQE,
-		MaxSRQ: l.SRQs, MaxAH: l.AHs, MaxRdAtomic: l.RdAtomic,
-		PKeys: append([]uint16(nil), e.cfg.PKeys...), MaxMsgSize: transport.MaxMessage, MaxDM: l.DeviceMemory, MaxAttachments: l.Attachments, MaxGroupQPs: l.GroupQPs,
+		MaxSRQ: l.SRQs, MaxAH: l.AHs, MaxRdAtomic: l.RdAtomic, Ahead: e.cfg.Recovery.Reach(e.cfg.Window),
+		PKeys: append([]uint16(nil), e.cfg.PKeys...), MaxMsgSize: transport.MaxMessage, MaxDM: l.DeviceMemory,
+		GroupLimits: verbs.GroupLimits{MaxAttachments: l.Attachments, MaxGroupQPs: l.GroupQPs},
 	}
 }

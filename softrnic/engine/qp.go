@@ -77,7 +77,7 @@ func (e *Engine) CreateQPOn(pd *PD, send, recv *CQ, srq *SRQ, init verbs.QPInit)
 	q, err := transport.New(e.env, transport.Config{
 		QPN: n, PD: pd.num, Type: init.Type, SendCQ: send.q, RecvCQ: recv.q, SRQ: shared,
 		MaxSendWR: init.MaxSendWR, MaxRecvWR: init.MaxRecvWR, MaxSGE: init.MaxSGE, MaxInline: init.MaxInline,
-		SignalAll: init.SignalAll, PortMTU: e.activeMTU(), Window: e.cfg.Window, AckEvery: e.cfg.AckEvery, CoalesceAcks: true,
+		SignalAll: init.SignalAll, PortMTU: e.activeMTU(), Window: e.cfg.Window, AckEvery: e.cfg.AckEvery, CoalesceAcks: true, Recovery: e.cfg.Recovery,
 	})
 	if err != nil {
 		return nil, err

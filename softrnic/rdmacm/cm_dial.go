@@ -120,6 +120,9 @@ func (m *CM) request(s service, local Endpoint, to netip.Addr, p Params, private
 		return mad.REQ{}, verbs.Errorf("dial", verbs.ErrInvalid, "P_Key index %d; the port has %d", p.PKeyIndex, len(pkeys))
 	}
 	data, err := s.Request(private, local.GID.Addr(), to, ephemeralPort(m.cfg.Context.Runtime().Rand()))
+	if err == nil && !s.Port {
+		putAhead(data[:], requestPrefix+len(private), local.Ahead)
+	}
 	return mad.REQ{
 		Service: s.ID, QPN: local.QPN, PSN: local.PSN, ResponderResources: uint8(local.RdAtomic), InitiatorDepth: uint8(local.RdAtomic),
 		Retry: p.RetryCount, RNRRetry: p.RNRRetry, PKey: pkeys[p.PKeyIndex], MTU: cm.MTUCode(local.MTU), Private: data,
@@ -137,6 +140,9 @@ func (m *CM) finish(s service, c *engine.CMConn, rep *mad.REP, qp verbs.QP, loca
 	if err == nil {
 		p = p.wished(-1, int(rep.RNRRetry), -1)
 		remote := Endpoint{QPN: rep.QPN, GID: verbs.GIDOf(c.Peer), MTU: mtu, RdAtomic: local.RdAtomic}
+		if !s.Port {
+			remote.Ahead = aheadOf(rep.Private[:], replyPrefix+len(private))
+		}
 		local.PSN, remote.PSN = rep.PSN, local.PSN // each message has the PSN that its sender expects to receive first
 		err = bringUp(m.cfg.Context, qp, p, local, remote,
 			min(local.RdAtomic, int(rep.InitiatorDepth)), min(local.RdAtomic, int(rep.ResponderResources)))

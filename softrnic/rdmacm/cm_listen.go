@@ -120,6 +120,9 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 		QPN: req.QPN, GID: verbs.GID(req.Primary.LocalGID), MTU: cm.MTUOf(req.MTU),
 		RdAtomic: int(max(req.InitiatorDepth, req.ResponderResources)),
 	}
+	if !s.Port {
+		remote.Ahead = aheadOf(req.Private[:], requestPrefix+len(r.private))
+	}
 	p = p.wished(int(req.Retry), int(req.RNRRetry), int(req.Primary.AckTimeout))
 	if err := checkType(qp, req.Type); err != nil {
 		m.refuse(r.c, cm.Refusal{Reason: mad.ReasonInvalidType})
@@ -133,6 +136,10 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 		m.refuse(r.c, cm.Refusal{Reason: mad.ReasonInvalidMTU, Info: []byte{cm.MTUCode(local.MTU)}})
 		return mad.REP{}, verbs.Errorf("accept", verbs.ErrInvalid, "%v wants path MTU %d, this side can do %d", r.c.Peer, remote.MTU, local.MTU)
 	}
+	data, _ := s.Reply(private, min(local.MTU, remote.MTU)) // Accept has tried it
+	if s.Port || remote.Ahead == 0 || !putAhead(data[:], replyPrefix+len(private), local.Ahead) {
+		local.Ahead = 0 // go-back-N: the initiator will not hear of another
+	}
 	expected := local.PSN
 	local.PSN, remote.PSN = req.PSN, expected // each message has the PSN that its sender expects to receive first
 	incoming, outgoing := min(local.RdAtomic, int(req.InitiatorDepth)), min(local.RdAtomic, int(req.ResponderResources))
@@ -143,11 +150,10 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 		m.reject(s, r.c, "the responder's queue pair: "+err.Error())
 		return mad.REP{}, err
 	}
-	data, err := s.Reply(private, min(local.MTU, remote.MTU))
 	return mad.REP{
 		QPN: local.QPN, PSN: expected, ResponderResources: uint8(incoming), InitiatorDepth: uint8(outgoing),
 		AckDelay: cm.AckDelay, RNRRetry: p.withDefaults().RNRRetry, Private: data,
-	}, err
+	}, nil
 }
 
 // Transport services in a REQ (IBTA 12.6.5/type).

@@ -20,6 +20,9 @@ type Endpoint struct {
 	// out-of-band exchange they are the values that both sides use.
 	MTU      verbs.MTU
 	RdAtomic int
+	// Ahead is how many packets ahead of the expected one this side can hold; 0 means go-back-N. Both
+	// sides use selective retransmission if both have it.
+	Ahead int
 }
 
 // Defaults of Params.
@@ -92,6 +95,10 @@ func LocalEndpoint(ctx verbs.Context, qp verbs.QP, peer netip.Addr, p Params) (E
 		return Endpoint{}, verbs.Errorf("connect", verbs.ErrUnreachable, "this NIC has no address of the family of %v", peer)
 	}
 	p = p.withDefaults()
+	ahead := dev.Ahead
+	if attr.Type != verbs.RC {
+		ahead = 0
+	}
 	mtu := maxMTU(dev.LinkMTU, peer)
 	if p.PathMTU != 0 {
 		mtu = min(mtu, p.PathMTU)
@@ -102,14 +109,18 @@ func LocalEndpoint(ctx verbs.Context, qp verbs.QP, peer netip.Addr, p Params) (E
 		GID:      dev.GIDs[gid],
 		MTU:      mtu,
 		RdAtomic: min(p.RdAtomic, max(dev.MaxRdAtomic, 1)),
+		Ahead:    ahead,
 	}, nil
 }
 
 // Agree returns e with the values that both sides support: the smaller path MTU, and the smaller
-// number of READs and atomics in flight.
+// number of READs and atomics in flight. Ahead is the remote side's, or 0 if one side has none.
 func (e Endpoint) Agree(remote Endpoint) Endpoint {
 	e.MTU = min(e.MTU, remote.MTU)
 	e.RdAtomic = min(e.RdAtomic, remote.RdAtomic)
+	if e.Ahead > 0 {
+		e.Ahead = remote.Ahead
+	}
 	return e
 }
 
@@ -135,6 +146,7 @@ func bringUp(ctx verbs.Context, qp verbs.QP, p Params, local, remote Endpoint, i
 	err := qp.ToRTR(verbs.ToRTR{
 		DestQPN: remote.QPN, DestGID: remote.GID, SourceGID: gid, RecvPSN: remote.PSN, PathMTU: both.MTU,
 		MaxDestRdAtomic: depthOf(incoming), MinRNRTimer: p.MinRNRTimer, TrafficClass: p.TrafficClass,
+		Ahead: both.Ahead,
 	})
 	if err == nil {
 		err = qp.ToRTS(verbs.ToRTS{

@@ -19,6 +19,10 @@ type completer struct {
 // handle handles a response: an ACK, a NAK, or the data of a READ or an atomic. It drops a response
 // to a PSN that is not in flight (a ghost, IBTA 9.7.6.1/ghost).
 func (c *completer) handle(now clock.Time, p *wire.Packet, out *Actions) {
+	if c.req.sel != nil {
+		c.req.sel.handle(now, p, out)
+		return
+	}
 	psn, op := p.BTH.PSN, p.BTH.Opcode
 	if c.req.offset(psn) >= c.req.offset(c.req.maxPSN) {
 		c.saw(op, "stale")

@@ -122,6 +122,9 @@ func (r *responder) duplicateRead(p *wire.Packet) {
 			continue
 		}
 		off := uint32(wire.Diff(p.BTH.PSN, e.psn))
+		if r.held != nil && off+n <= e.sent {
+			continue // a selective repeat of responses that were sent: beside those that follow
+		}
 		if same := p.RETH.VA == e.va+uint64(off*r.mtu) && p.RETH.RKey == e.rkey; same && off < e.sent {
 			e.sent = off
 			if i == 0 && r.answers.torn.kind == tornRead {

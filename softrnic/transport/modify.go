@@ -102,6 +102,9 @@ func (q *QP) ToRTR(now clock.Time, a verbs.ToRTR) error {
 	if a.MaxDestRdAtomic, err = rdAtomic("MaxDestRdAtomic", a.MaxDestRdAtomic); err != nil {
 		return err
 	}
+	if a.Ahead < 0 || a.Ahead > maxAhead {
+		return badAttr("Ahead %d; choose 0 to %d", a.Ahead, maxAhead)
+	}
 	a.HopLimit = cmp.Or(a.HopLimit, DefaultHopLimit)
 	q.lastNow = now
 	q.rtr, q.state, q.mtu = a, to, uint32(a.PathMTU)
@@ -227,6 +230,7 @@ func (q *QP) enterError(on event, code reason.Code, out *Actions) error {
 	q.rsp.answers.torn.settleWrite() // completes a torn WRITE, which was accepted before the error
 	q.rsp.answers.last(q.lastNow, out)
 	q.req.retry.stop()
+	q.req.sel.stop()
 	q.unr.at, q.req.draining = clock.Never, false
 	q.rsp.stop()
 	q.req.flush(out)

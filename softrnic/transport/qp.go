@@ -18,6 +18,8 @@ const (
 	maxInline   = 4096    // bytes
 	maxRdAtomic = 255     // READs and atomics in flight
 	maxWindow   = 1 << 14 // packets in flight
+	// defaultWindow is the window in packets if Config.Window is 0.
+	defaultWindow = 128
 	// MaxMessage is the length of the largest message in bytes (IBTA 9.7/size).
 	MaxMessage = 1 << 31
 )
@@ -54,6 +56,9 @@ type Config struct {
 	// a batch of received packets. Until then Deadline is due at once, so that the next Tick sends the
 	// ACK if the caller does not call FlushAcks.
 	CoalesceAcks bool
+	// Recovery is how a queue pair of RC recovers from losses. It has an effect if the peer can do it,
+	// too (verbs.ToRTR.Ahead).
+	Recovery Recovery
 }
 
 // withDefaults returns c with its zero values replaced by defaults. It fails with an OpError that
@@ -77,7 +82,7 @@ func (c Config) withDefaults() (Config, error) {
 		{"MaxRecvWR", &c.MaxRecvWR, 128, maxWR},
 		{"MaxSGE", &c.MaxSGE, 4, maxSGEs},
 		{"MaxInline", &c.MaxInline, 256, maxInline},
-		{"Window", &c.Window, 128, maxWindow},
+		{"Window", &c.Window, defaultWindow, maxWindow},
 		{"AckEvery", &c.AckEvery, 32, maxWindow},
 	})
 	return c, err
@@ -190,7 +195,7 @@ func (q *QP) accepts(now clock.Time, p *wire.Packet) bool {
 // FlushAcks sends the ACK that was delayed because of CoalesceAcks, if there is one.
 func (q *QP) FlushAcks(now clock.Time, out *Actions) {
 	q.lastNow = now
-	if len(q.rsp.answers.owed) > 0 {
+	if len(q.rsp.answers.owed) > 0 || q.rsp.held != nil && q.rsp.held.waits {
 		q.rsp.respond(now, out)
 	}
 }
@@ -215,5 +220,8 @@ func (q *QP) Tick(now clock.Time, out *Actions) {
 // Deadline returns when Tick must be called next; clock.Never if nothing is due.
 func (q *QP) Deadline() clock.Time {
 	at := clock.Min(clock.Min(q.req.retry.at, q.req.retry.rnrAt), clock.Min(q.rsp.answers.at, q.rcv.flushAt))
+	if s := q.req.sel; s != nil && q.req.retry.rnrAt == clock.Never {
+		at = clock.Min(at, s.rec.Deadline())
+	}
 	return clock.Min(at, q.unr.at)
 }

@@ -12,12 +12,13 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
+	"github.com/rdmalab/rdmalab/softrnic/selective"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 var (
-	seedFlag  = flag.Uint64("seed", 0, "run TestRandomTraffic and TestRandomTrafficWithOldPackets for this seed only")
+	seedFlag  = flag.Uint64("seed", 0, "run the tests of random traffic for this seed only")
 	seedsFlag = flag.Uint64("seeds", 0, "how many seeds they run (0: 3000 and 1000 with RDMALAB_LONG, a third of that without, a tenth with -short or -race)")
 )
 
@@ -54,15 +55,22 @@ type actor struct {
 
 // Random work over a wire with faults: every byte is right, atomics are executed once, and
 // completions come in order, each once.
-func TestRandomTraffic(t *testing.T) { randomSeeds(t, 3000, 0) }
+func TestRandomTraffic(t *testing.T) { randomSeeds(t, 3000, 0, selective.GoBackN) }
 
 // The same holds if packets that were sent long ago, or were lost, arrive at any time.
-func TestRandomTrafficWithOldPackets(t *testing.T) { randomSeeds(t, 1000, 0.2) }
+func TestRandomTrafficWithOldPackets(t *testing.T) { randomSeeds(t, 1000, 0.2, selective.GoBackN) }
+
+// Both hold with selective retransmission, too.
+func TestRandomTrafficIRN(t *testing.T)  { randomSeeds(t, 1500, 0, selective.IRN) }
+func TestRandomTrafficRACK(t *testing.T) { randomSeeds(t, 1500, 0, selective.RACK) }
+
+func TestRandomTrafficIRNWithOldPackets(t *testing.T)  { randomSeeds(t, 1000, 0.2, selective.IRN) }
+func TestRandomTrafficRACKWithOldPackets(t *testing.T) { randomSeeds(t, 1000, 0.2, selective.RACK) }
 
 // randomSeeds runs n seeds, or those that the flags name. old is the field of badWire.
-func randomSeeds(t *testing.T, n uint64, old float64) {
+func randomSeeds(t *testing.T, n uint64, old float64, kind selective.Kind) {
 	if *seedFlag != 0 {
-		randomTraffic(t, *seedFlag, old)
+		randomTraffic(t, *seedFlag, old, kind)
 		return
 	}
 	switch {
@@ -75,18 +83,21 @@ func randomSeeds(t *testing.T, n uint64, old float64) {
 		n = *seedsFlag
 	}
 	for seed := uint64(1); seed <= n; seed++ {
-		randomTraffic(t, seed, old)
+		randomTraffic(t, seed, old, kind)
 		if t.Failed() {
-			t.Fatalf("replay: go test ./softrnic/transport -run '%s$' -seed %d", t.Name(), seed)
+			t.Fatalf("replay: go test ./softrnic/transport -run '^%s$' -seed %d", t.Name(), seed)
 		}
 	}
 }
 
-func randomTraffic(t *testing.T, seed uint64, old float64) {
+func randomTraffic(t *testing.T, seed uint64, old float64, kind selective.Kind) {
 	r := rand.New(rand.NewPCG(seed, 42))
 	pick := func(v ...float64) float64 { return v[r.IntN(len(v))] }
 	mtus := []verbs.MTU{verbs.MTU256, verbs.MTU512, verbs.MTU1024, verbs.MTU2048, verbs.MTU4096}
 	cfg := Config{Window: 1 + r.IntN(40), AckEvery: 1 + r.IntN(10), CoalesceAcks: r.IntN(2) == 0, MaxInline: 300}
+	if kind != selective.GoBackN {
+		cfg.Recovery = Recovery{Kind: kind, Ahead: 1 + r.IntN(200)}
+	}
 	cfg.QPN = 0x11
 	a := newSide(t, "a", seed, sideMemory, cfg)
 	cfg.QPN = 0x12
@@ -97,6 +108,7 @@ func randomTraffic(t *testing.T, seed uint64, old float64) {
 	}
 	depth := 1 + r.IntN(5)
 	l := defaultLink
+	l.rtr.Ahead = cfg.Recovery.Reach(cfg.Window)
 	l.mtu, l.psnA, l.psnB = mtus[r.IntN(5)], 0xffffff-wire.PSN(r.IntN(60)), wire.PSN(r.IntN(1<<24))
 	l.rtr.MaxDestRdAtomic, l.rts.MaxRdAtomic = depth, 1+r.IntN(depth)
 	l.rtr.MinRNRTimer, l.rts.Timeout = uint8(1+r.IntN(14)), uint8(7+r.IntN(3))

@@ -28,6 +28,8 @@ type requester struct {
 	// name counts those of all queue pairs.
 	retransPkts uint64
 	heal        healing
+	// sel is not nil if the connection uses selective retransmission.
+	sel *selectiveSender
 }
 
 // start sets PSNs, window and retry counters at the transition to RTS.
@@ -35,11 +37,14 @@ func (r *requester) start(a verbs.ToRTS) {
 	r.window = flowWindow{size: r.cfg.Window, limit: r.cfg.Window}
 	r.una, r.maxPSN = a.SendPSN, a.SendPSN
 	r.retry.start(a)
+	if r.sel = nil; r.selects() {
+		r.sel = newSelectiveSender(r)
+	}
 }
 
 // reset empties the send queue and forgets the connection. The counter of retransmissions stays.
 func (r *requester) reset() {
-	r.una, r.maxPSN, r.window, r.retry, r.heal = 0, 0, flowWindow{}, retransmission{}, healing{}
+	r.una, r.maxPSN, r.window, r.retry, r.heal, r.sel = 0, 0, flowWindow{}, retransmission{}, healing{}, nil
 	r.retry.stop()
 	r.sender.reset()
 }
@@ -52,6 +57,10 @@ func (r *requester) offset(p wire.PSN) uint32 { return uint32(p-r.una) & max24 }
 // pump sends as many packets as the window, fences and limits allow: at most one window in one
 // call. If the oldest work request cannot be executed, pump makes it fail.
 func (r *requester) pump(now clock.Time, out *Actions) {
+	if r.sel != nil {
+		r.sel.pump(now, out)
+		return
+	}
 	if r.state != verbs.StateRTS && r.state != verbs.StateSQD {
 		return
 	}

@@ -20,6 +20,8 @@ type responder struct {
 	phase phase
 	// skip is true while the rest of the arriving message is dropped (UC only).
 	skip bool
+	// held is not nil if the connection uses selective retransmission.
+	held *heldPackets
 }
 
 // start is called at the transition to RTR. It sets the expected PSN and reserves memory for the
@@ -27,6 +29,9 @@ type responder struct {
 func (r *responder) start(a verbs.ToRTR) {
 	r.ePSN = a.RecvPSN
 	r.answers.start(a.MaxDestRdAtomic)
+	if r.held = nil; r.selects() {
+		r.held = newHeldPackets(r.cfg.Recovery.Reach(r.cfg.Window), r.cfg.Recovery.Kind)
+	}
 	if cap(r.exec.replay.all) < a.MaxDestRdAtomic {
 		r.exec.replay.all = make([]result, 0, a.MaxDestRdAtomic)
 	}
@@ -39,7 +44,7 @@ func (r *responder) stop() {
 }
 
 func (r *responder) reset() {
-	r.ePSN, r.phase, r.skip = 0, phaseSilent, false
+	r.ePSN, r.phase, r.skip, r.held = 0, phaseSilent, false, nil
 	r.exec.reset()
 	r.answers.reset()
 }
@@ -120,6 +125,10 @@ func (r *responder) handle(now clock.Time, p *wire.Packet, out *Actions) {
 	switch d := wire.Diff(p.BTH.PSN, r.ePSN); {
 	case d > 0:
 		r.saw(p.BTH.Opcode, "ahead")
+		if r.held != nil {
+			r.holdAhead(now, p, int(d), out)
+			return
+		}
 		r.outOfSequence(p)
 	case d < 0:
 		r.saw(p.BTH.Opcode, "behind")
@@ -127,7 +136,11 @@ func (r *responder) handle(now clock.Time, p *wire.Packet, out *Actions) {
 	default:
 		r.phase.on(heardExpected)
 		r.answers.withdrawNak()
+		was := r.ePSN
 		r.expected(p, info, out)
+		if r.held != nil {
+			r.executeHeld(was, out)
+		}
 	}
 	if r.cfg.CoalesceAcks && r.answers.onlyAck() {
 		r.answers.at = now
@@ -228,6 +241,9 @@ func packetsOf(length, mtu uint32) uint32 { return max(1, (length+mtu-1)/mtu) }
 // respond sends the responses that wait. If the last one is a fatal NAK, it then makes the queue
 // pair fail.
 func (r *responder) respond(now clock.Time, out *Actions) {
+	if r.held != nil {
+		r.sendSelectiveNak(out)
+	}
 	if r.answers.send(now, out) && r.phase == phaseRefused {
 		r.qp.fault(reason.AfterRefusal, out)
 	}

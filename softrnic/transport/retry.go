@@ -94,11 +94,18 @@ func (r *requester) tick(now clock.Time, out *Actions) {
 		r.retry.rnrAt = clock.Never
 		r.pump(now, out)
 	}
+	if r.sel != nil {
+		r.sel.tick(now, out)
+	}
 	if r.retry.at <= now {
 		r.sawRetry("timeout")
 		r.env.Counters.LocalAckTimeoutErr++
 		r.retry.implied = false
-		r.window.narrow(minWindow)
+		if r.sel != nil {
+			r.sel.rec.Expire(now)
+		} else {
+			r.window.narrow(minWindow)
+		}
 		r.goBack(now, &r.retry.left, reason.Timeout, out)
 	}
 }
@@ -134,6 +141,10 @@ func (r *requester) goBack(now clock.Time, left *uint8, code reason.Code, out *A
 // rewind sets the send queue back: the next PSN to be sent is the oldest one that is not
 // acknowledged (una).
 func (r *requester) rewind() {
+	if r.sel != nil { // the scoreboard knows what to send again
+		r.retry.at = clock.Never
+		return
+	}
 	for pos := r.sq.head; pos != r.sq.tail; pos++ {
 		w := r.sq.at(pos)
 		if !w.started {

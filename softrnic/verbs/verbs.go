@@ -81,18 +81,22 @@ type DeviceAttr struct {
 	MaxCQE      int // entries of one completion queue
 	MaxSRQ      int
 	MaxAH       int
-	MaxRdAtomic int    // READs and atomics in flight, as initiator and as responder
-	MaxMsgSize  uint32 // bytes
+	MaxRdAtomic int // READs and atomics in flight, as initiator and as responder
+	// Ahead is how many packets ahead of the expected one a queue pair of this NIC can hold, if it
+	// recovers from losses by selective retransmission; 0 means go-back-N.
+	Ahead      int
+	MaxMsgSize uint32 // bytes
 	// PKeys is the table of the partitions of the port; see PKeyMember. A NIC without partitions
 	// has only 0xffff.
 	PKeys []uint16
 	// MaxDM is the size of the device memory in bytes.
 	MaxDM int
-	// MaxAttachments is the largest number of attachments to multicast groups. MaxGroupQPs is the
-	// largest number of queue pairs attached to one group.
-	MaxAttachments int
-	MaxGroupQPs    int
+	GroupLimits
 }
+
+// GroupLimits are the limits of multicast groups: MaxAttachments is the largest number of attachments
+// to groups, MaxGroupQPs the largest number of queue pairs attached to one group.
+type GroupLimits struct{ MaxAttachments, MaxGroupQPs int }
 
 // Access is a set of access rights of a memory region.
 type Access uint8
@@ -273,6 +277,10 @@ type ToRTR struct {
 	TrafficClass    uint8  // 0 means the default of the NIC
 	HopLimit        uint8  // 0 means 64
 	FlowLabel       uint32 // as in AHAttr
+	// Ahead is how many packets ahead of the expected one the peer can hold, for selective
+	// retransmission in both directions; 0 means go-back-N. A NIC whose DeviceAttr.Ahead is 0 uses
+	// go-back-N in any case. It is an extension of this project, of RC alone.
+	Ahead int `json:",omitempty"`
 }
 
 // ToRTS are the attributes of the transition from RTR to RTS. UC and UD queue pairs use only

@@ -198,7 +198,7 @@ func TestSyndrome(t *testing.T) {
 	for s, want := range map[Syndrome]string{
 		AckNoCredits: "ACK", 5: "ACK credits=5", RNRNak | 18: "RNR_NAK timer=18", NakPSNSequence: "NAK_PSN_SEQ",
 		NakInvalid: "NAK_INV_REQ", NakRemoteAccess: "NAK_REM_ACCESS", NakRemoteOp: "NAK_REM_OP",
-		NakInvalidRD: "NAK_INV_RD", 0x65: "SYNDROME_0x65", 0x40: "SYNDROME_0x40", 0x9f: "SYNDROME_0x9f",
+		NakInvalidRD: "NAK_INV_RD", 0x65: "SYNDROME_0x65", SelectiveNak | 3: "NAK_SELECTIVE run=3", 0xc0: "SYNDROME_0xc0", 0x9f: "SYNDROME_0x9f",
 	} {
 		if got := s.String(); got != want {
 			t.Errorf("Syndrome(%#x) = %q, want %q", uint8(s), got, want)
@@ -206,12 +206,12 @@ func TestSyndrome(t *testing.T) {
 	}
 	for s := range 256 {
 		s, kinds := Syndrome(s), 0
-		for _, is := range []bool{s.IsAck(), s.IsRNR(), s.IsNak()} {
+		for _, is := range []bool{s.IsAck(), s.IsRNR(), s.IsNak(), s.IsSelective()} {
 			if is {
 				kinds++
 			}
 		}
-		if reserved := s&0x60 == 0x40 || s&0x80 != 0; (kinds == 0) != reserved || kinds > 1 {
+		if reserved := s&0x80 != 0; (kinds == 0) != reserved || kinds > 1 {
 			t.Errorf("%v is of %d kinds", s, kinds)
 		}
 	}

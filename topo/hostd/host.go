@@ -31,6 +31,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
 	"github.com/rdmalab/rdmalab/softrnic/perf/raw"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
@@ -264,8 +265,8 @@ func (h *Host) openNIC() error {
 			Resolve: h.resolve,
 			PKeys:   h.self.PKeys,
 			TOS:     h.self.TOS,
-			Window:  h.self.Window,
-			Limits:  engine.Limits{DeviceMemory: deviceMemory},
+			Window:  h.self.Window, Recovery: transport.Recovery{Kind: h.self.RecoveryKind()},
+			Limits: engine.Limits{DeviceMemory: deviceMemory},
 			// As in the simulator, the entries of send rings take their time one by one.
 			RingPaced: model != nil,
 		},

@@ -201,6 +201,7 @@ func differences(a, b *rackfile.Host) (list []string) {
 	key("pkeys", fmt.Sprintf("%#x", a.PKeys), fmt.Sprintf("%#x", b.PKeys))
 	key("tos", a.TOS, b.TOS)
 	key("window", a.Window, b.Window)
+	key("recovery", a.Recovery, b.Recovery)
 	key("lenient", a.Lenient, b.Lenient)
 	for _, d := range quotaDifferences(rackfile.Quota{Reserve: a.Quota.Reserve}, rackfile.Quota{Reserve: b.Quota.Reserve}) {
 		list = append(list, "quota "+d)

@@ -80,7 +80,7 @@ func TestDeviceAsAProgramSeesIt(t *testing.T) {
 	l := Limits{Reserve: -1, QPs: 80, SRQs: 30, AHs: 1000, ReservedDevice: 96}.withDefaults()
 	var p pool
 	p.open(nic, l)
-	whole := verbs.DeviceAttr{MaxQP: 100, MaxSRQ: 1000, MaxAH: 40, MaxAttachments: 8, MaxDM: 4096, MaxSGE: 16}
+	whole := verbs.DeviceAttr{MaxQP: 100, MaxSRQ: 1000, MaxAH: 40, GroupLimits: verbs.GroupLimits{MaxAttachments: 8}, MaxDM: 4096, MaxSGE: 16}
 	d := p.bound(whole, &l)
 	if d.MaxQP != 50 || d.MaxSRQ != 30 || d.MaxAH != 20 || d.MaxAttachments != 4 || d.MaxDM != 2000 {
 		t.Errorf("%+v", d)
