@@ -26,6 +26,9 @@ func (h *Hang) End() {
 // On reports whether the threads of the application are stopped.
 func (h *Hang) On() bool { return h.ended.Load() != nil }
 
+// waits reports whether Wait would block.
+func (h *Hang) waits() bool { return h != nil && h.On() }
+
 // Wait blocks while the application hangs. The caller must not hold a lock that the NIC needs. A
 // nil Hang never blocks.
 func (h *Hang) Wait() {

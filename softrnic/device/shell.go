@@ -25,6 +25,14 @@ func (b *shell) Enter() (clock.Time, *engine.Engine, *packetio.Batch) {
 	return now, b.d.e, &b.d.out
 }
 
+// TryEnter is Enter, except that it returns false if another thread is inside the device.
+func (b *shell) TryEnter() (now clock.Time, e *engine.Engine, out *packetio.Batch, ok bool) {
+	if b.hang.waits() || !b.d.mu.TryLock() {
+		return 0, nil, nil, false
+	}
+	return b.d.begin(), b.d.e, &b.d.out, true
+}
+
 func (b *shell) Leave() { b.d.leave() }
 
 // patientPolls is a number of consecutive empty polls. From then on, each further empty poll yields

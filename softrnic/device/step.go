@@ -27,6 +27,11 @@ const drainBatches = 64
 // enter gives the caller exclusive use of the engine, and returns the time.
 func (d *Device) enter() clock.Time {
 	d.mu.Lock()
+	return d.begin()
+}
+
+// begin begins a step. The caller holds mu.
+func (d *Device) begin() clock.Time {
 	d.idle = false
 	d.entered = d.clock.Now()
 	return d.entered
@@ -77,8 +82,7 @@ func (d *Device) serve() bool {
 	if !d.mu.TryLock() {
 		return false
 	}
-	d.idle = false
-	d.entered = d.clock.Now()
+	d.begin()
 	d.progress()
 	alive := !d.dead
 	d.unlock()

@@ -15,6 +15,8 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -54,13 +56,53 @@ func newHouseOn(t testing.TB, cable memcable.Config, spin time.Duration, change 
 // newHouseOf is newHouseOn with the limits of the NICs.
 func newHouseOf(t testing.TB, cable memcable.Config, limits engine.Limits, spin time.Duration, change func(*serve.Config)) *house {
 	t.Helper()
-	h := &house{}
 	var ports [2]*memcable.Port
 	ports[0], ports[1] = memcable.Pair(cable)
+	return newHouseAt(t, func(i int) (packetio.Port, packetio.Waiter) { return ports[i], memcable.NewWaiter(ports[i]) }, limits, spin, change)
+}
+
+// newDirectHouse is a house like the shared process of a compact rack: its NICs are joined by direct
+// links and what stands for a switch, and one Poller looks at the rings of all programs.
+func newDirectHouse(t testing.TB, poller *serve.Poller) *house {
+	t.Helper()
+	fabric := direct.New()
+	var ends [2]*direct.Port
+	for i := range ends {
+		ends[i] = fabric.Link(string(rune('a'+i))).Switch(0, 4200)
+	}
+	var rx packetio.Batch
+	fabric.Switch(func() {
+		for i, p := range ends {
+			if n, err := p.Recv(&rx); n > 0 && err == nil {
+				if _, err = ends[1-i].Send(&rx); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}, func() { go fabric.Do(func() {}) })
+	open := func(i int) (packetio.Port, packetio.Waiter) {
+		return fabric.Link(string(rune('a' + i))).Host(4200), direct.NewWaiter()
+	}
+	return newHouseAt(t, open, engine.Limits{}, 0, func(c *serve.Config) { c.Poller = poller })
+}
+
+func newPoller(t testing.TB, poll time.Duration) *serve.Poller {
+	t.Helper()
+	p, err := serve.NewPoller(poll)
+	must(t, err)
+	t.Cleanup(func() { must(t, p.Close()) })
+	return p
+}
+
+// newHouseAt is a house whose NICs have the ports that `open` opens.
+func newHouseAt(t testing.TB, open func(i int) (packetio.Port, packetio.Waiter), limits engine.Limits, spin time.Duration, change func(*serve.Config)) *house {
+	t.Helper()
+	h := &house{}
 	dir := t.TempDir()
 	for i := range h.dev {
+		port, waiter := open(i)
 		d, err := device.Open(device.Config{
-			Port: ports[i], Waiter: memcable.NewWaiter(ports[i]), Spin: spin, Seed: uint64(i),
+			Port: port, Waiter: waiter, Spin: spin, Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", Limits: limits, MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
 				PKeys: verbstest.PKeys[i],

@@ -16,9 +16,12 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"runtime"
+	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
@@ -29,6 +32,7 @@ import (
 type daemons struct {
 	paths  rackfile.Paths
 	fabric *direct.Fabric
+	poller *serve.Poller
 	log    *slog.Logger
 	nodes  nodes
 }
@@ -39,11 +43,21 @@ type none = struct{}
 // pathRun is the path, followed by the name of a node, of a POST by which a Stand asks for the node.
 const pathRun = "/run/"
 
+// pollTime is how long the shared process looks for posts of programs after the last one. It is longer
+// than that of a daemon, because one thread does so for all hosts.
+const pollTime = 200 * time.Microsecond
+
 // Main is the shared process of the rack whose state folder is dir. It runs nodes for as long as their
 // Stands ask for them, until ctx ends.
-func Main(ctx context.Context, dir string) error {
+func Main(ctx context.Context, dir string) (err error) {
+	poller, err := serve.NewPoller(pollTime)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, poller.Close()) }()
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // one for the thread of the poller
 	d := &daemons{
-		paths: rackfile.Paths{Dir: dir}, fabric: direct.New(), log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		paths: rackfile.Paths{Dir: dir}, fabric: direct.New(), poller: poller, log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 		nodes: nodes{running: make(map[string]*node)},
 	}
 	m := control.Mux{Fatal: true} // a node whose part of the process panics leaves locks behind
@@ -97,7 +111,7 @@ func (d *daemons) runHost(ctx context.Context, name string, n *node, out io.Writ
 	gate := new(control.Gate)
 	h, err := hostd.Open(hostd.Config{
 		Dir: d.paths.Dir, Name: name, Log: slog.New(slog.NewTextHandler(out, nil)),
-		Netns: d.paths.Netns(name), Fabric: d.fabric, Gate: gate,
+		Netns: d.paths.Netns(name), Fabric: d.fabric, Poller: d.poller, Gate: gate,
 	})
 	if err != nil {
 		return err

@@ -54,6 +54,8 @@ type Config struct {
 	Gate *control.Gate
 	// Fabric carries RoCEv2 packets to the switch if that runs in the same process; else nil.
 	Fabric *direct.Fabric
+	// Poller looks at the rings of programs, if Fabric is set; nil means that the host does so itself.
+	Poller *serve.Poller
 
 	// In tests without privileges, open replaces openPort, and the services listen at listen.
 	open   func(self *rackfile.Host) (port, packetio.Waiter, error)

@@ -34,7 +34,7 @@ func (h *Host) serveVerbs() (err error) {
 	}
 	h.ipc, err = serve.Listen(serve.Config{
 		Path: paths.Verbs(h.self.Name), Group: group, Open: h.dev.Context, Manager: h.connectionsOf,
-		Limits: limitsOf(h.self.Quota), Lenient: h.self.Lenient, Spin: spin, Seed: h.rack.Load().Seed + uint64(h.index)<<32, Slow: h.rack.Load().Slow, Log: h.log,
+		Limits: limitsOf(h.self.Quota), Lenient: h.self.Lenient, Spin: spin, Poller: h.cfg.Poller, Seed: h.rack.Load().Seed + uint64(h.index)<<32, Slow: h.rack.Load().Slow, Log: h.log,
 	})
 	return err
 }

@@ -176,7 +176,7 @@ func (c *client) open(in proto.Hello) (fds []int, err error) {
 	if err != nil {
 		return nil, errors.Join(limitError("attach", "wake socket: %v", err), unix.Close(page), ring.Unmap(bytes))
 	}
-	c.wake = os.NewFile(uintptr(pair[0]), "verbs-wake")
+	c.openWake(pair[0])
 	fds = []int{page, pair[1]}
 	c.ctx = c.s.cfg.Open().(*verbsengine.Context) // Listen has checked that it is a *verbsengine.Context
 	if c.s.cfg.Manager != nil {
@@ -189,6 +189,14 @@ func (c *client) open(in proto.Hello) (fds []int, err error) {
 	return fds, nil
 }
 
+// openWake makes c.wake of a socket. A Poller waits for it by itself: then Go's runtime must not.
+func (c *client) openWake(fd int) {
+	if c.s.cfg.Poller != nil {
+		_ = unix.SetNonblock(fd, false) // fails for no open socket
+	}
+	c.wake = os.NewFile(uintptr(fd), "verbs-wake")
+}
+
 // start makes the pump serve the application, whose control page is at the beginning of page. p is
 // set for an unmodified program over libibverbs; else it is nil.
 func (c *client) start(name string, page []byte, p *program) {
@@ -199,7 +207,11 @@ func (c *client) start(name string, page []byte, p *program) {
 		c.port, c.prog = port, p
 		c.s.pump.add(port, e)
 	})
-	c.tasks.Go(c.listenWake)
+	if c.s.cfg.Poller == nil {
+		c.tasks.Go(c.listenWake)
+	} else if err := c.s.cfg.Poller.add(port); err != nil {
+		c.s.log.Error("verbs: the rings of a program are not looked at", "pid", c.cred.Pid, "error", err)
+	}
 }
 
 func (c *client) rename(name string) {
@@ -213,6 +225,9 @@ func (c *client) rename(name string) {
 func (c *client) detach() error {
 	close(c.gone)
 	if c.port != nil {
+		if c.s.cfg.Poller != nil {
+			c.s.cfg.Poller.remove(c.port)
+		}
 		c.s.pump.with(func(*engine.Engine) { c.s.pump.remove(c.port) })
 		_ = c.wake.Close() // ends listenWake
 	}

@@ -3,7 +3,6 @@ package serve
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -156,7 +155,7 @@ func (p *program) open(name string) (fds []int, err error) {
 	if err != nil {
 		return nil, errors.Join(limitError("attach", "wake socket: %v", err), closeAll([]int{fd, own}), ring.Unmap(bytes))
 	}
-	c.wake = os.NewFile(uintptr(pair[0]), "verbs-wake")
+	c.openWake(pair[0])
 	p.area = newArea(fd, bytes)
 	c.ctx = c.s.cfg.Open().(*verbsengine.Context) // Listen has checked that it is a *verbsengine.Context
 	c.start(name, bytes, p)

@@ -29,6 +29,7 @@ type pump struct {
 	shell    verbsengine.Shell
 	poller   verbsengine.Poller // shell, if it implements Poller; else nil
 	driver   verbsengine.Driver // shell, if it implements Driver; else nil
+	trier    Trier              // shell, if it implements Trier; else nil
 
 	ports    []*port
 	qps      map[wire.QPN]*port // the ports of the applications that own the queue pairs, by QPN
@@ -49,6 +50,7 @@ func newPump(shell verbsengine.Shell, spinTime time.Duration) *pump {
 	}
 	p.poller, _ = shell.(verbsengine.Poller)
 	p.driver, _ = shell.(verbsengine.Driver)
+	p.trier, _ = shell.(Trier)
 	p.with(func(e *engine.Engine) {
 		p.table = e.Mem()
 		e.SetEventSink(p.hear)

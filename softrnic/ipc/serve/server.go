@@ -59,6 +59,9 @@ type Config struct {
 	// Spin is how long the pump polls after the last event, and how long applications poll. 0 means
 	// 50 µs; negative: no polling.
 	Spin time.Duration
+	// Poller looks at the rings of programs, instead of a thread of this server. The NIC's port must be a
+	// packetio.Carrier. nil means that the server has its own.
+	Poller *Poller
 	// Seed seeds the random numbers of applications.
 	Seed uint64
 	// Slow is by how much the clock of the NIC is slower than real time, in which applications give
@@ -120,6 +123,9 @@ func Listen(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("ipc: %w", err), base.Close())
 	}
+	if _, ok := base.Shell().(Trier); !ok && cfg.Poller != nil {
+		return nil, errors.Join(fmt.Errorf("ipc: %w: a Poller needs a device of this process", verbs.ErrNotSupported), ln.Close(), base.Close())
+	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, refusals: refusals{log: cfg.Log}, pump: newPump(base.Shell(), cfg.Spin), ln: ln, stop: make(chan struct{}),
 		clients: make(map[*client]struct{}), refused: make(map[*net.UnixConn]struct{}), ports: ucma.NewPorts(), stuck: newStuck(),
@@ -131,7 +137,11 @@ func Listen(cfg Config) (*Server, error) {
 		s.pool.open(e.Config().Limits, s.bounds.Load().all)
 		s.groups.most = e.Config().Limits.GroupQPs
 	})
-	s.wg.Go(func() { s.pump.run(s.stop) })
+	serve := s.pump.run
+	if cfg.Poller != nil {
+		serve = s.pump.attend
+	}
+	s.wg.Go(func() { serve(s.stop) })
 	s.wg.Go(s.accept)
 	return s, nil
 }
