@@ -9,11 +9,12 @@ const ControlLen = 8192
 // Bell 0 belongs to the page's queue of memory accesses.
 const MaxBells = 4096
 
-// Offsets in the control page. The words offAsleep and offIncarnation share a cache line; offPolls,
+// Offsets in the control page. The words offAsleep, offIncarnation and offCrowded share a cache line; offPolls,
 // offSummary and the bells have lines of their own.
 const (
 	offAsleep      = 0
 	offIncarnation = 8
+	offCrowded     = 16
 	offPolls       = 64
 	offSummary     = 128
 	offBells       = 192 // MaxBells/64 words
@@ -25,6 +26,9 @@ type Control struct {
 	// Asleep is set by the daemon while it does not check bells. An application that rings a bell must
 	// then wake the daemon.
 	Asleep *Shared
+	// Crowded is set by the daemon while more threads poll than there are processors. An unmodified
+	// program then yields the processor after each empty poll.
+	Crowded *Shared
 	// Incarnation is incremented by the daemon when the NIC has lost its objects.
 	Incarnation *Shared
 	// Polls is incremented from time to time by an application that polls an empty completion queue.
@@ -39,7 +43,7 @@ type Control struct {
 // NewControl gives access to a mapped page.
 func NewControl(page []byte) *Control {
 	return &Control{
-		Asleep: WordAt(page, offAsleep), Incarnation: WordAt(page, offIncarnation), Polls: WordAt(page, offPolls),
+		Asleep: WordAt(page, offAsleep), Incarnation: WordAt(page, offIncarnation), Polls: WordAt(page, offPolls), Crowded: WordAt(page, offCrowded),
 		summary: WordAt(page, offSummary), page: page,
 	}
 }

@@ -29,11 +29,14 @@ import (
 // message.
 type Poller struct {
 	spin  time.Duration
+	procs int // processors that the process may use
 	epoll int // watches the wake sockets of all programs, and stir
 	stir  int // an eventfd that ends the sleep
 	done  chan struct{}
 	ended atomic.Bool
-	pace  pollpace.Spinner // of the thread alone
+	// Used by the thread alone.
+	pace    pollpace.Spinner
+	counted time.Time // when programs were last counted
 
 	// mu guards the fields below. The thread holds it for reading while it looks at rings, so that
 	// their memory stays mapped.
@@ -52,7 +55,7 @@ func NewPoller(spin time.Duration) (*Poller, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("ipc: poller: %w", err), unix.Close(ep))
 	}
-	p := &Poller{spin: spin, epoll: ep, stir: stir, done: make(chan struct{})}
+	p := &Poller{spin: spin, procs: runtime.NumCPU(), epoll: ep, stir: stir, done: make(chan struct{})}
 	if err := p.watch(stir); err != nil {
 		return nil, errors.Join(err, unix.Close(ep), unix.Close(stir))
 	}
@@ -133,7 +136,11 @@ const looks = 32
 // threads had the processor, or until another process keeps the processor.
 func (p *Poller) poll() {
 	patient := p.pace.Begin()
+	looked := 0
 	for vain := 0; !p.ended.Load(); vain++ {
+		if looked++; looked%countEvery == 0 {
+			p.count(time.Now())
+		}
 		switch found, _ := p.look(); {
 		case found:
 			if vain > 0 {
@@ -165,6 +172,7 @@ func (p *Poller) look() (found, busy bool) {
 		if !q.ctl.Rung() {
 			continue
 		}
+		q.load.rang = true
 		if q.c.s.pump.attempt(q) {
 			found = true
 		} else {
@@ -177,6 +185,56 @@ func (p *Poller) look() (found, busy bool) {
 // busyWait is how long the thread sleeps if a bell was rung, but another thread keeps the NIC; that
 // of a host that hangs is kept for long.
 const busyWait = time.Millisecond
+
+// countEvery is the number of looks between two questions whether it is time to count the programs at
+// work, countTime the time between two counts, and workTime how long a program is at work after a post
+// or an empty poll.
+const (
+	countEvery = 256
+	countTime  = time.Millisecond
+	workTime   = 20 * time.Millisecond
+)
+
+// portLoad says whether a program is at work.
+type portLoad struct {
+	rang  bool      // it has rung a bell since the last count
+	polls uint64    // Control.Polls at the last count
+	last  time.Time // of the last count that found it at work
+}
+
+// atWork reports whether the program was at work a short time before now.
+func (l *portLoad) atWork(now time.Time, polls uint64) bool {
+	if l.rang || polls != l.polls {
+		l.rang, l.polls, l.last = false, polls, now
+	}
+	return now.Sub(l.last) < workTime
+}
+
+// count counts the programs at work, and tells them whether they and this thread are more than there
+// are processors.
+func (p *Poller) count(now time.Time) {
+	if now.Sub(p.counted) < countTime {
+		return
+	}
+	p.counted = now
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	working := 1 // this thread
+	for _, q := range p.ports {
+		if q.load.atWork(now, q.ctl.Polls.Load()) {
+			working++
+		}
+	}
+	crowded := uint64(0)
+	if working > p.procs {
+		crowded = 1
+	}
+	for _, q := range p.ports {
+		if q.ctl.Crowded.Load() != crowded {
+			q.ctl.Crowded.Store(crowded)
+		}
+	}
+}
 
 // sleep waits until a program wakes the thread, or the method wake is called.
 func (p *Poller) sleep() {

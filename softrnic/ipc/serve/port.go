@@ -28,6 +28,7 @@ type port struct {
 	posts   uint64                // work requests taken
 	wcs     uint64                // completions copied to the application
 	wakes   uint64                // messages by which the application woke the pump
+	load    portLoad              // used by the thread of the Poller alone
 	// broken is the rule of the protocol that the client has violated, for which it is being
 	// disconnected; "" means none.
 	broken string

@@ -3,6 +3,9 @@
 // program waits for that processor. So the library yields the processor in empty polls. If no other
 // process wants the processor, a yield takes less than a microsecond.
 //
+// The daemon says in the control page if more threads poll than there are processors: then every
+// empty poll yields. From time to time an empty poll tells the daemon that the program polls.
+//
 // A program that polls its memory instead, as ib_write_lat does, calls nothing and does not yield.
 #define _GNU_SOURCE
 #include <sched.h>
@@ -20,8 +23,18 @@ typedef int (*poller)(struct ibv_cq *, int, struct ibv_wc *);
 // functions of struct ibv_context_ops. Programs call it there, so the place never changes.
 enum { POLL_CQ = 1 + 11 };
 
+// CMD_FD is the place of cmd_fd, behind the device and 32 functions. A queue begins with a pointer to
+// its context.
+enum { CMD_FD = 1 + 32 };
+
+// Offsets in the control page.
+enum { OFF_CROWDED = 16, OFF_POLLS = 64 };
+
 // EMPTY is how many empty polls of a thread in a row do not yield.
 enum { EMPTY = 16 };
+
+// TELL: each TELL-th empty poll in a row, and the first one, is told to the daemon.
+enum { TELL = 64 };
 
 static _Atomic(poller) provided; // poll_cq of the provider of the first device that was opened
 static _Thread_local unsigned empty __attribute__((tls_model("initial-exec")));
@@ -29,9 +42,13 @@ static _Thread_local unsigned empty __attribute__((tls_model("initial-exec")));
 static int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
 	int got = provided(cq, n, wc);
-	if (got) empty = 0;
-	else if (++empty > EMPTY) sched_yield();
-	return got;
+	if (got) return empty = 0, got;
+	void **context = cq ? *(void ***)cq : NULL;
+	struct device *d = context ? device_of(*(int *)&context[CMD_FD]) : NULL;
+	int crowded = d && atomic_load_explicit((_Atomic uint64_t *)(d->page + OFF_CROWDED), memory_order_relaxed);
+	if (d && empty % TELL == 0) atomic_fetch_add((_Atomic uint64_t *)(d->page + OFF_POLLS), 1);
+	if (++empty > EMPTY || crowded) sched_yield();
+	return 0;
 }
 
 // ibv_open_device replaces the function of libibverbs. librdmacm calls it, too.
