@@ -12,10 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/onerma/nic"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
-	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -124,13 +122,10 @@ func countersOver(ctx context.Context, client *control.Client, d time.Duration) 
 	return c, nil
 }
 
-// helpTexts returns the help texts of counters, by name. Daemons do not send these texts.
+// helpTexts returns the help texts of counters, by name.
 func helpTexts() map[string]string {
 	texts := make(map[string]string)
-	for _, s := range slices.Concat(metrics.Samples(&metrics.NIC{}), metrics.Samples(&hostd.PortCounters{}), metrics.Samples(&serve.RefusalCounters{})) {
-		texts[s.Name] = s.Help
-	}
-	for _, s := range new(nic.Stats).Samples() {
+	for _, s := range hostd.CounterHelp() {
 		texts[s.Name] = s.Help
 	}
 	return texts

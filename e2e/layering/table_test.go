@@ -207,6 +207,8 @@ var table = map[string]row{
 	"topo/why":              {level: 5, beside: []string{"topo/hostd"}, touches: nothing},
 	"topo/top":              {level: 5},
 	"topo/top/live":         {level: 5, beside: []string{"store", "topo/hostd", "topo/top"}},
+	"topo/export":           {level: 5, beside: []string{"store", "topo/hostd", "topo/top/live"}},
+	"topo/web":              {level: 5},
 	"sim/scenario":          {level: 5, beside: []string{"store", "clover", "store/kv", "store/passive", "clover/meta", "sherman", "sherman/audit", "fusee", "softrnic/memservice", "softrnic/perf", "store/bytekeys", "store/kvcs", "store/kvcs/virtual", "store/template"}, touches: simulation},
 
 	// L6 and L7: the binary, the suites.

@@ -3,6 +3,8 @@ package hostd
 import (
 	"slices"
 
+	"github.com/rdmalab/rdmalab/onerma/nic"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 )
 
@@ -14,6 +16,12 @@ type PortCounters struct {
 	TxBytes   uint64 `name:"port_tx_bytes" help:"bytes of the frames that the port sent"`
 	RxDropped uint64 `name:"port_rx_dropped" help:"frames that found the receive ring full"`
 	TxDropped uint64 `name:"port_tx_dropped" help:"frames that the link refused"`
+}
+
+// CounterHelp returns the name and the help text of each counter that Counters may have. Daemons do not
+// send these texts.
+func CounterHelp() []metrics.Sample {
+	return slices.Concat(metrics.Samples(&metrics.NIC{}), metrics.Samples(&PortCounters{}), metrics.Samples(&serve.RefusalCounters{}), new(nic.Stats).Samples())
 }
 
 func (h *Host) Counters() Counters {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store"
@@ -30,41 +31,84 @@ import (
 // askWait bounds how long a sample waits for a daemon.
 const askWait = 2 * time.Second
 
+// Reading is what the daemons of a rack have answered at one moment. The zero value of an answer
+// means that its daemon does not answer.
+type Reading struct {
+	At     time.Time
+	Rack   *rackfile.Rack
+	Status rack.Status
+	// Hosts are the status of the hosts' daemons, in the order of Status.Hosts.
+	Hosts    []hostd.Status
+	Switch   switchd.Status
+	Program  switchd.ProgramInfo
+	Counters switchd.Counters
+	Faults   []fault.Status
+	Tables   []handler.Table
+	// Groups, Report and Keys are of the switch program swordbox; other programs have none.
+	Groups []handler.Group
+	Report swordbox.Report
+	Keys   []cloversteer.Key
+}
+
+// Read asks the daemons of the rack called name. The error is that of the rack: there is none, or it
+// cannot be inspected. A daemon that does not answer within two seconds is no error.
+func Read(ctx context.Context, name string) (*Reading, error) {
+	ctx, cancel := context.WithTimeout(ctx, askWait)
+	defer cancel()
+	g := &Reading{At: time.Now()}
+	r, err := rack.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	g.Rack = r.Spec
+	var wg sync.WaitGroup
+	wg.Go(func() { g.ask(ctx, r.Control(rackfile.SwitchName)) })
+	g.Status, err = r.Status(ctx)
+	wg.Wait()
+	if err != nil {
+		return nil, err
+	}
+	g.decode()
+	return g, nil
+}
+
+// decode reads what the daemons have answered to the request for their status. The status of another
+// version is used as far as it can be decoded.
+func (g *Reading) decode() {
+	g.Hosts = make([]hostd.Status, len(g.Status.Hosts))
+	for i := range g.Hosts {
+		if d := g.Status.Hosts[i].Daemon; len(d) > 0 {
+			_ = json.Unmarshal(d, &g.Hosts[i])
+		}
+	}
+	if d := g.Status.Switch.Daemon; len(d) > 0 {
+		_ = json.Unmarshal(d, &g.Switch)
+	}
+}
+
 // Sample takes a sample of the rack called name. If a daemon does not answer, the fields that it
 // would fill stay empty. Gone is set if there is no rack.
 func Sample(ctx context.Context, name string) top.Sample {
-	s := top.Sample{At: time.Now(), Rack: name}
-	ctx, cancel := context.WithTimeout(ctx, askWait)
-	defer cancel()
-	r, err := rack.Open(name)
+	g, err := Read(ctx, name)
 	if err != nil {
-		s.Gone = err.Error()
-		return s
+		return top.Sample{At: time.Now(), Rack: name, Gone: err.Error()}
 	}
-	var sw answers
-	var wg sync.WaitGroup
-	wg.Go(func() { sw.ask(ctx, r) })
-	status, err := r.Status(ctx)
-	wg.Wait()
-	if err != nil {
-		s.Gone = err.Error()
-		return s
+	return g.Sample()
+}
+
+// Sample returns what the live view shows of the reading.
+func (g *Reading) Sample() top.Sample {
+	s := top.Sample{At: g.At, Rack: g.Status.Name, State: string(g.Status.State), Program: g.Status.Switch.Program}
+	names := g.Rack.Names()
+	for i := range g.Status.Hosts {
+		addHost(&s, &g.Status.Hosts[i], &g.Hosts[i], names)
 	}
-	s.State, s.Program = string(status.State), status.Switch.Program
-	names := r.Spec.Names()
-	for i := range status.Hosts {
-		addHost(&s, &status.Hosts[i], names)
-	}
-	s.Nodes = append(s.Nodes, top.Node{Name: rackfile.SwitchName, Role: rackfile.SwitchName, State: string(status.Switch.State)})
-	sw.fill(&s, status.Switch.Daemon, names)
+	s.Nodes = append(s.Nodes, top.Node{Name: rackfile.SwitchName, Role: rackfile.SwitchName, State: string(g.Status.Switch.State)})
+	g.fill(&s, names)
 	return s
 }
 
-func addHost(s *top.Sample, n *rack.NodeStatus, names rackfile.Names) {
-	var d hostd.Status
-	if len(n.Daemon) > 0 {
-		_ = json.Unmarshal(n.Daemon, &d) // the status of another version is shown as far as it can be decoded
-	}
+func addHost(s *top.Sample, n *rack.NodeStatus, d *hostd.Status, names rackfile.Names) {
 	s.Nodes = append(s.Nodes, top.Node{
 		Name: n.Name, Role: n.Role, State: string(n.State), Link: string(n.Link), Retrans: d.NIC.RetransPkts,
 	})
@@ -106,36 +150,24 @@ func addColumns(n *top.Node, list []store.Status) {
 	}
 }
 
-// answers are the switch's answers to requests other than status.
-type answers struct {
-	program  switchd.ProgramInfo
-	counters switchd.Counters
-	faults   []fault.Status
-	tables   []handler.Table
-	groups   []handler.Group
-	report   swordbox.Report
-	keys     []cloversteer.Key
-}
-
-// ask sends the requests to the switch. The fields for requests that were not answered stay empty.
-// If the switch runs another program than swordbox, ask leaves out the requests that only swordbox
-// answers.
-func (a *answers) ask(ctx context.Context, r *rack.Rack) {
-	client := r.Control(rackfile.SwitchName)
+// ask sends the requests other than status to the switch. The fields for requests that were not
+// answered stay empty. If the switch runs another program than swordbox, ask leaves out the requests
+// that only swordbox answers.
+func (g *Reading) ask(ctx context.Context, client *control.Client) {
 	for _, q := range []struct {
 		path string
 		out  any
 		box  bool // only program swordbox answers the request
 	}{
-		{"/program", &a.program, false},
-		{"/counters", &a.counters, false},
-		{"/faults", &a.faults, false},
-		{"/tables", &a.tables, false},
-		{"/program/counters", &a.groups, true},
-		{"/connections", &a.report, true},
-		{"/lists/keys", &a.keys, true},
+		{"/program", &g.Program, false},
+		{"/counters", &g.Counters, false},
+		{"/faults", &g.Faults, false},
+		{"/tables", &g.Tables, false},
+		{"/program/counters", &g.Groups, true},
+		{"/connections", &g.Report, true},
+		{"/lists/keys", &g.Keys, true},
 	} {
-		if q.box && a.program.Name != rackfile.ProgramSwordBox {
+		if q.box && g.Program.Name != rackfile.ProgramSwordBox {
 			continue
 		}
 		if err := client.Call(ctx, http.MethodGet, q.path, nil, q.out); err != nil {
@@ -144,11 +176,8 @@ func (a *answers) ask(ctx context.Context, r *rack.Rack) {
 	}
 }
 
-func (a *answers) fill(s *top.Sample, daemon json.RawMessage, names rackfile.Names) {
-	var st switchd.Status
-	if len(daemon) > 0 {
-		_ = json.Unmarshal(daemon, &st) // a status of another version is used as far as it can be decoded
-	}
+func (g *Reading) fill(s *top.Sample, names rackfile.Names) {
+	st := &g.Switch
 	s.Uptime, s.Partition, s.Captures = st.Uptime, st.Partition, st.Captures
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
@@ -158,8 +187,8 @@ func (a *answers) fill(s *top.Sample, daemon json.RawMessage, names rackfile.Nam
 				n.Faults = p.Faults
 			}
 		}
-		for j := range a.counters.Ports {
-			if p := &a.counters.Ports[j]; p.Host == n.Name {
+		for j := range g.Counters.Ports {
+			if p := &g.Counters.Ports[j]; p.Host == n.Name {
 				n.Dropped = p.RxRing
 				for _, d := range p.Drops {
 					n.Dropped += d
@@ -167,22 +196,22 @@ func (a *answers) fill(s *top.Sample, daemon json.RawMessage, names rackfile.Nam
 			}
 		}
 	}
-	for _, f := range a.faults {
+	for _, f := range g.Faults {
 		if f.State != fault.Expired {
 			s.Faults = append(s.Faults, top.Fault{ID: f.ID, State: string(f.State), Text: f.Rule.String(), Hits: f.Hits})
 		}
 	}
-	for _, t := range a.tables {
+	for _, t := range g.Tables {
 		s.Switch.Tables = append(s.Switch.Tables, top.Table{Name: t.Name, Used: t.Used, Max: t.Max})
 	}
-	a.count(&s.Switch)
-	a.own(&s.Switch, names)
+	g.count(&s.Switch)
+	g.own(&s.Switch, names)
 }
 
 // count adds a few counters of the pipeline, and those counters of the switch program that are not
 // 0.
-func (a *answers) count(sw *top.Switch) {
-	c := &a.counters.Switch
+func (g *Reading) count(sw *top.Switch) {
+	c := &g.Counters.Switch
 	sw.Counters = []top.Counter{
 		{Name: "rewritten", Value: c.Rewritten},
 		{Name: "emitted", Value: c.Emitted},
@@ -191,20 +220,20 @@ func (a *answers) count(sw *top.Switch) {
 		{Name: "flooded", Value: c.Flooded},
 		{Name: "mac_moves", Value: c.MACMoves},
 	}
-	for _, g := range a.groups {
-		for _, one := range g.Counters {
+	for _, group := range g.Groups {
+		for _, one := range group.Counters {
 			if one.Value > 0 {
-				sw.Counters = append(sw.Counters, top.Counter{Name: g.Name + " " + one.Name, Value: one.Value})
+				sw.Counters = append(sw.Counters, top.Counter{Name: group.Name + " " + one.Name, Value: one.Value})
 			}
 		}
 	}
 }
 
 // own adds to sw the switch's connections, and the words and keys that the switch knows.
-func (a *answers) own(sw *top.Switch, names rackfile.Names) {
+func (g *Reading) own(sw *top.Switch, names rackfile.Names) {
 	carried := make(map[switchconn.Key]*handler.Shared)
-	for i := range a.report.Handlers {
-		m := &a.report.Handlers[i]
+	for i := range g.Report.Handlers {
+		m := &g.Report.Handlers[i]
 		for j := range m.Shared {
 			carried[switchconn.Key{Server: m.Shared[j].Server, Shard: m.Shared[j].Shard}] = &m.Shared[j]
 		}
@@ -212,14 +241,14 @@ func (a *answers) own(sw *top.Switch, names rackfile.Names) {
 			sw.Words = append(sw.Words, top.Word{Server: names.Of(w.Server), VA: w.VA, State: w.State, Value: w.Value, Pending: w.Pending})
 		}
 	}
-	for _, k := range a.keys {
+	for _, k := range g.Keys {
 		one := top.Key{Key: k.Key, Reads: k.Reads, Appends: k.Appends, Steered: k.Steered, Rate: k.Rate}
 		if k.Tail != nil {
 			one.Server, one.VA = names.Of(k.Tail.Server), k.Tail.VA
 		}
 		sw.Keys = append(sw.Keys, one)
 	}
-	for _, d := range a.report.Dialed {
+	for _, d := range g.Report.Dialed {
 		one := top.Shared{Name: fmt.Sprintf("%s/%d", names.Of(d.Server), d.Shard), State: d.State.String(), Tries: d.Attempts}
 		if d.Shared != nil {
 			one.NextPSN = d.Shared.SendPSN

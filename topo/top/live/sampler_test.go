@@ -31,29 +31,29 @@ func raw(t *testing.T, v any) json.RawMessage {
 
 func TestAnswersBecomeASample(t *testing.T) {
 	ms0 := netip.MustParseAddr("10.77.0.3")
-	names := rackfile.Names{ms0: "ms0"}
-	var s top.Sample
-	addHost(&s, &rack.NodeStatus{Name: "cn0", Role: "compute", State: "up", Link: "up", Daemon: raw(t, hostd.Status{
+	described := &rackfile.Rack{Hosts: []rackfile.Host{{Name: "ms0", IPv4: ms0}}}
+	var status rack.Status
+	status.Hosts = []rack.NodeStatus{{Name: "cn0", Role: "compute", State: "up", Link: "up", Daemon: raw(t, hostd.Status{
 		NIC:  hostd.NICStatus{RetransPkts: 9},
 		Tear: &hostd.Tear{Probability: 0.5},
 		QPs: []hostd.QPStatus{
 			{QPN: 1, Type: "RC", State: "RTS", Peer: "::ffff:10.77.0.3", PeerQPN: 2, SendPSN: 3, RecvPSN: 4, SendQueued: 5, RecvQueued: 6, RetransPkts: 7},
 			{QPN: 8, Type: "UD", State: "RTS", Peer: "fd00::9"},
 		},
-	})}, names)
-	addHost(&s, &rack.NodeStatus{Name: "cn1", State: "crashed", Link: "no-carrier"}, names)
+	})}, {Name: "cn1", State: "crashed", Link: "no-carrier"}}
 
 	var ports switchd.PortCounters
 	ports.Host, ports.RxRing, ports.Drops = "cn0", 3, map[pipeline.Reason]uint64{"fault": 4, "queue": 5}
-	a := answers{
-		counters: switchd.Counters{Switch: pipeline.Counters{Rewritten: 11}, Ports: []switchd.PortCounters{ports}},
-		faults: []fault.Status{
+	g := Reading{
+		Rack: described, Status: status,
+		Counters: switchd.Counters{Switch: pipeline.Counters{Rewritten: 11}, Ports: []switchd.PortCounters{ports}},
+		Faults: []fault.Status{
 			{Rule: fault.Rule{ID: "f1", Link: "cn0", Kind: fault.Loss, Probability: 0.1}, State: fault.Active, Hits: 12},
 			{Rule: fault.Rule{ID: "f2", Link: "cn0", Kind: fault.Blackhole}, State: fault.Expired},
 		},
-		tables: []handler.Table{{Name: "macs", Used: 1, Max: 2}},
-		groups: []handler.Group{{Name: "hardened", Counters: []handler.Counter{{Name: "moved", Value: 13}, {Name: "held"}}}},
-		report: swordbox.Report{
+		Tables: []handler.Table{{Name: "macs", Used: 1, Max: 2}},
+		Groups: []handler.Group{{Name: "hardened", Counters: []handler.Counter{{Name: "moved", Value: 13}, {Name: "held"}}}},
+		Report: swordbox.Report{
 			Handlers: []handler.Info{{
 				Shared: []handler.Shared{
 					{Server: ms0, Shard: 0, OwnQPN: 20, NextPSN: 21, Ring: 128, Outstanding: 22, Queued: 23, Retries: 24},
@@ -67,15 +67,20 @@ func TestAnswersBecomeASample(t *testing.T) {
 			},
 		},
 	}
-	a.fill(&s, raw(t, switchd.Status{Uptime: time.Minute, Captures: 2, Partition: [][]string{{"cn0"}}, Ports: []switchd.PortStatus{
+	g.Status.State, g.Status.Name = "crashed", "r"
+	g.Status.Switch = rack.NodeStatus{State: "up", Program: "swordbox", Daemon: raw(t, switchd.Status{Uptime: time.Minute, Captures: 2, Partition: [][]string{{"cn0"}}, Ports: []switchd.PortStatus{
 		{Host: "cn0", RxPacketRate: 1, RxBitRate: 2, TxPacketRate: 3, TxBitRate: 4, Faults: []string{"f1"}},
-	}}), names)
+	}})}
+	g.decode()
+	s := g.Sample()
 
 	want := top.Sample{
+		Rack: "r", State: "crashed", Program: "swordbox",
 		Uptime: time.Minute, Captures: 2, Partition: [][]string{{"cn0"}},
 		Nodes: []top.Node{
 			{Name: "cn0", Role: "compute", State: "up", Link: "up", UpPackets: 1, UpBits: 2, DownPackets: 3, DownBits: 4, Dropped: 12, Retrans: 9, Faults: []string{"f1"}},
 			{Name: "cn1", State: "crashed", Link: "no-carrier"},
+			{Name: "switch", Role: "switch", State: "up"},
 		},
 		QPs: []top.QP{
 			{Host: "cn0", QPN: 1, Type: "RC", State: "RTS", Peer: "ms0", PeerQPN: 2, SendPSN: 3, RecvPSN: 4, SendQueued: 5, RecvQueued: 6, Retrans: 7},
