@@ -34,6 +34,12 @@ var generated = map[string]func(t *testing.T) string{
 	"onerma":           rackTable("onerma"),
 	"switch":           rackTable("switch"),
 	"rules":            rulesTable,
+	"ports":            rackTable("ports"),
+	"dscp":             rackTable("dscp"),
+	"queues":           rackTable("queues"),
+	"3":                rackTable("3"),
+	"ecn":              rackTable("ecn"),
+	"watchdog":         rackTable("watchdog"),
 	"hosts":            rackTable("hosts"),
 	"quota":            rackTable("quota"),
 	"faults":           rackTable("faults"),
@@ -142,7 +148,7 @@ func comparePicture(t *testing.T, path string, args []string) {
 	}
 }
 
-var partMark = regexp.MustCompile(`(?m)^<!-- begin ([a-z-]+) -->\n`)
+var partMark = regexp.MustCompile(`(?m)^<!-- begin ([a-z0-9-]+) -->\n`)
 
 // fillParts puts the generated parts into a page. It adds the names of the parts that the page has
 // to used.

@@ -40,7 +40,7 @@ func switchCmd() *cobra.Command {
 		Args: cobra.NoArgs,
 	}
 	cmd.AddCommand(
-		switchProgramCmd(), switchRulesCmd(), switchConnectionsCmd(), switchTablesCmd(), switchCountersCmd(), switchTraceCmd(), switchBudgetCmd(),
+		switchProgramCmd(), switchRulesCmd(), switchConnectionsCmd(), switchQueuesCmd(), switchTablesCmd(), switchCountersCmd(), switchTraceCmd(), switchBudgetCmd(),
 	)
 	for _, l := range apps.Listings() {
 		list := switchListCmd(&l)

@@ -67,6 +67,33 @@
 //	      miss: drop         # with action lookup: packets without an entry: forward or drop. Default forward.
 //	      base: 0x1000       # with action lookup: offset of the table in that memory, a multiple of 8. Default 0.
 //	      misses: wait       # what answers a CMP_SWAP that the switch knows to fail: server; switch; or wait[:TIME]: the switch, if the word does not get the compared value within TIME (1ms if not given). Default server.
+//	  ports:                 # the egress queues of all ports. Default none: one queue each (key queue), as fast as the machine.
+//	    rate: 1Gbit          # rate of each port, 8kbit to 1Tbit. Required.
+//	    buffer: 12MiB        # packet buffer of the switch, 64KiB to 1GiB. Default 12MiB, or more if lossless queues need it.
+//	    own: 1MiB            # the part of it for packets that the switch program makes or has held. Default an eighth.
+//	    reaction: 5ms        # with lossless queues: how late hosts and switch may run, which headroom: auto allows for, 0s to 100ms. Default 5ms.
+//	  dscp:                  # with ports: the priority, 0 to 7, of each DSCP, 0 to 63. Default 0.
+//	    3: 3                 # RoCEv2 packets with DSCP 3 have priority 3; all other protocols have priority 0
+//	  queues:                # with ports: the queue of each priority. Default a lossy one of weight 1.
+//	    3:                   # a priority, 0 to 7
+//	      strict: true       # the priority leaves before those that are not strict, and before lower strict ones. Default false.
+//	      weight: 50         # its share beside other priorities, 1 to 100. Default 1.
+//	      ecn:               # marks packets whose ECN field is ECT, as with tos: 2 (or 14, with DSCP 3). Default none.
+//	        kmin: 5000       # no marks up to this length of the queue, in bytes
+//	        kmax: 200000     # above this length each packet is marked
+//	        pmax: 1%         # share of packets that are marked at kmax; it grows linearly from kmin
+//	        at: dequeue      # the length when a packet leaves (dequeue) or comes (enqueue). Default dequeue.
+//	      lossless: true     # pause frames (PFC) instead of loss; not with cable: memory or daemons: shared. Default false.
+//	      xoff: 40KiB        # with lossless: bytes from one port at which its host is paused, or dynamic: alpha times the free memory. Default dynamic.
+//	      limit: 1MiB        # without lossless: the longest queue of a port in bytes, or dynamic. Default dynamic.
+//	      alpha: 1/8         # the factor of dynamic. Default 1/8; for priorities that are not listed 1.
+//	      xon: 8KiB          # with lossless: the host goes on so far below xoff. Default two packets.
+//	      headroom: auto     # with lossless: memory of each port for what arrives after a pause; auto: by rate, reaction and mtu. Default auto.
+//	      reserve: 4KiB      # with lossless: memory that each port has before it uses shared memory. Default 4KiB.
+//	  watchdog:              # with ports: finds priorities that a host pauses for too long. Default none.
+//	    detect: 200ms        # how long a pause must last without a packet that leaves, 1ms to 1m. Default 200ms.
+//	    restore: 200ms       # how long after the last pause frame the priority works again, 1ms to 1m. Default 200ms.
+//	    action: drop         # meanwhile: drop its packets, or forward them in spite of the pause. Default drop.
 //	hosts:                   # 1 to 128 hosts. Required.
 //	  - name: cn[0-3]        # name of a host, at most 15 bytes; or of several hosts, such as cn[00-15] or leaf[1-2]-cn[0-3]. Required.
 //	    role: compute        # compute, memory or metadata. Required.
@@ -74,6 +101,7 @@
 //	    spin: 50us           # how long the host's NIC polls before it blocks, 0s to 1s. Default 50us.
 //	    cpu: 1               # processor on which the host's daemon runs: a number, auto (any that the switch leaves free) or none (any). Default auto.
 //	    gso: off             # on: its NIC sends packets of equal length together in one long frame; off: each in a separate frame. Default on.
+//	    rate: 1Gbit          # rate of its NIC, 8kbit to 1Tbit. Default that of the switch's ports if a queue is lossless, else as fast as the machine.
 //	    pkeys: [0xffff, 0x8001] # P_Keys (partitions) of its NIC, 1 to 128: 1 to 0x7fff for a limited member, plus 0x8000 for a full one. Default [0xffff].
 //	    tos: 104             # TOS byte or traffic class (DSCP and ECN, 0 to 255) of its NIC's packets if the connection or address handle sets none. Default 0.
 //	    window: 1024         # packets that a queue pair of its NIC has in flight, 1 to 16384. Default 128.

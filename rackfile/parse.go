@@ -57,6 +57,7 @@ type file struct {
 	sharedAt ast.Node // value of the key daemons
 	subnetAt ast.Node // values of the keys subnet and subnet6; nil if a key is missing
 	sub6At   ast.Node
+	queues   queuesFile
 	slowAt   ast.Node // values of the keys slow and cost, likewise
 	costAt   ast.Node
 	// nets, hosted and switched are true if no mistake was found in the subnets, in the hosts, and in
@@ -248,7 +249,7 @@ func parseSubnet(s string, v4 bool) (netip.Prefix, error) {
 
 func (d *decoder) switchEntry(n ast.Node, f *file) {
 	sw := &f.Switch
-	d.mapping(n, "switch", []entry{
+	d.mapping(n, "switch", append([]entry{
 		{key: "program", set: func(n ast.Node) {
 			f.switched = d.sound(func() { set(d, "program", &sw.Program, word(Programs()...)).set(n) })
 		}},
@@ -256,7 +257,7 @@ func (d *decoder) switchEntry(n ast.Node, f *file) {
 		set(d, "spin", &sw.Spin, parseSpin),
 		set(d, "cpu", &sw.CPU, parseCPU),
 		list(d, "rules", &f.rules, rules.MaxRules, d.ruleEntry),
-	})
+	}, d.queueKeys(&f.queues)...))
 }
 
 func (d *decoder) hostEntry(n ast.Node) hostEntry {
@@ -271,6 +272,7 @@ func (d *decoder) hostEntry(n ast.Node) hostEntry {
 		set(d, "spin", &h.Spin, parseSpin),
 		set(d, "cpu", &h.CPU, parseCPU),
 		set(d, "gso", &h.GSO, parseOnOff),
+		set(d, "rate", &h.Rate, parsePortRate),
 		{key: "pkeys", set: func(n ast.Node) { h.PKeys = d.pkeys(n) }},
 		set(d, "tos", &h.TOS, parseTOS),
 		set(d, "window", &h.Window, number(1, maxWindow)),

@@ -240,7 +240,7 @@ var mistakes = []struct{ old, new, want string }{
 	{"name: small", "name: small\nonerma: {window: 4095}", `2:18: window: use a size from 4KiB, which one operation needs, to 64MiB`},
 	{"name: small", "name: small\nonerma: {timeout: 5ms}", `2:9: timeout 5ms is too short: a WRITE waits at its target for dispatch (8ms) and needs two rtt (4ms); use at least 16ms`},
 	{"role: memory", "role: storage", `4:11: role: "storage" is unknown; use one of [compute memory metadata]`},
-	{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; known keys: name, role, memory, spin, cpu, gso, pkeys, tos, window, recovery, lenient, quota`},
+	{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; known keys: name, role, memory, spin, cpu, gso, rate, pkeys, tos, window, recovery, lenient, quota`},
 	{"role: memory", "role: memory\n    memory: 64MB", `5:13: memory: "64MB" is no size: write 64MiB (units of 1024), or the number of bytes`},
 	{"role: memory", "role: memory\n    memory: 1000", `5:13: memory: 1000 is no multiple of 4KiB`},
 	{"role: memory", "role: memory\n    memory: 65GiB", `5:13: memory: 65GiB is too much; use at most 64GiB`},

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
@@ -144,6 +145,9 @@ type Switch struct {
 	Spin time.Duration `json:"spin"`
 	// CPU is the processor to which the switch is bound, AutoCPU or NoCPU.
 	CPU int `json:"cpu"`
+	// Queues describes the egress queues of all ports; nil means that each port has one queue, and is
+	// as fast as the machine.
+	Queues *portqueue.Config `json:"queues,omitempty"`
 	// Rules are the rules of the switch program swordbox. Each has an ID and the addresses of its
 	// server.
 	Rules []rules.Rule `json:"rules,omitempty"`
@@ -175,6 +179,8 @@ type Host struct {
 	// splits them for faults, switch programs and captures; tcpdump shows them whole. Without GSO
 	// every packet from and to the host is a separate frame.
 	GSO bool `json:"gso"`
+	// Rate is that of the NIC's egress in bits per second; 0 means the default of NICQueue.
+	Rate int64 `json:"rate,omitempty"`
 	// PKeys is the partition table of the host's NIC. The highest bit of a P_Key is set for a full
 	// member. nil means the default partition, 0xffff, alone.
 	PKeys []uint16 `json:"pkeys,omitempty"`

@@ -22,6 +22,9 @@ func (d *decoder) resolve(f *file) *Rack {
 		d.rules(f, r)
 	}
 	d.slowMotion(f, r)
+	if hosted && f.nets {
+		d.queues(f, r)
+	}
 	for i := range f.faults {
 		e := &f.faults[i]
 		if _, _, ok := r.Host(e.rule.Link); !ok && hosted && e.sound {

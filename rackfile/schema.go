@@ -4,10 +4,12 @@ import (
 	_ "embed" // for annotated
 	"encoding/json"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/selective"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
@@ -138,6 +140,10 @@ func schemaKeys(d described) []key {
 			{"spin", spin},
 			{"cpu", cpuShape()},
 			{"rules", listOf(ruleShape(d), 0, rules.MaxRules)},
+			{"ports", d.object("ports", portKeys(), "rate")},
+			{"dscp", d.object("dscp", numbered(maxCodePoint, within(0, portqueue.Priorities-1)))},
+			{"queues", d.object("queues", numbered(portqueue.Priorities-1, d.object("3", queueShapes(d))))},
+			{"watchdog", d.object("watchdog", watchdogKeys())},
 		})},
 		{"hosts", listOf(d.object("hosts", hostKeys(d), "name", "role"), 1, 0)},
 		{"faults", listOf(d.object("faults", faultKeys(d), "link", "kind"), 0, maxFaults)},
@@ -161,6 +167,7 @@ func hostKeys(d described) []key {
 		{"spin", durationShape()},
 		{"cpu", cpuShape()},
 		{"gso", oneOf("on", "off")},
+		{"rate", rateShape()},
 		{"pkeys", listOf(shape{"type": "integer", "minimum": 1, "maximum": 0xffff, "not": shape{"const": fullMember}}, 1, maxPKeys)},
 		{"tos", within(0, 255)},
 		{"window", within(1, maxWindow)},
@@ -168,6 +175,48 @@ func hostKeys(d described) []key {
 		{"lenient", shape{"type": "boolean"}},
 		{"quota", d.object("quota", quotaKeys())},
 	}
+}
+
+// numbered lists the keys 0 to last, each with this schema.
+func numbered(last int, s shape) (keys []key) {
+	for i := range last + 1 {
+		keys = append(keys, key{strconv.Itoa(i), s})
+	}
+	return keys
+}
+
+func portKeys() []key {
+	return []key{{"rate", rateShape()}, {"buffer", bufferShape(minBuffer)}, {"own", bufferShape(0)}, {"reaction", durationShape()}}
+}
+
+// bufferShape is a size of at most the largest buffer, as a number.
+func bufferShape(low int64) shape {
+	s := positiveSize(low)
+	s["maximum"] = int64(portqueue.MaxBuffer)
+	return s
+}
+
+func queueShapes(d described) []key {
+	yes := shape{"type": "boolean"}
+	threshold := shape{"anyOf": []shape{bufferShape(1), oneOf(thresholdDynamic)}}
+	return []key{
+		{"strict", yes},
+		{"weight", within(1, portqueue.MaxWeight)},
+		{"lossless", yes},
+		{"ecn", d.object("ecn", []key{
+			{"kmin", bufferShape(0)}, {"kmax", bufferShape(0)}, {"pmax", pattern([]string{"string", "number"}, `^[0-9.]+([eE]-?[0-9]+)?%?$`)}, {"at", oneOf(markAtDequeue, markAtEnqueue)},
+		}, "kmin", "kmax", "pmax")},
+		{"xoff", threshold},
+		{"limit", threshold},
+		{"alpha", pattern([]string{"string", "integer"}, `^ *[0-9]+ *(/ *[0-9]+ *)?$`)},
+		{"xon", bufferShape(0)},
+		{"headroom", shape{"anyOf": []shape{bufferShape(0), oneOf(headroomAuto)}}},
+		{"reserve", bufferShape(0)},
+	}
+}
+
+func watchdogKeys() []key {
+	return []key{{"detect", notZero(durationShape())}, {"restore", notZero(durationShape())}, {"action", oneOf(watchdogDrop, watchdogForward)}}
 }
 
 func quotaKeys() []key {

@@ -7,7 +7,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/paced"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
-	"github.com/rdmalab/rdmalab/softrnic/pathtrace"
 )
 
 // costs lets the frames of a device take the times of a cost model (Config.Costs). Without a model, nic
@@ -79,12 +78,7 @@ func (p *costs) due(d *Device, now clock.Time) {
 	}
 	p.nic.Due(now, &p.in, &p.out)
 	if len(p.out.Frames) > 0 {
-		d.mark(pathtrace.Sending)
-		if _, err := d.link.port.Send(&p.out); err != nil {
-			d.fail(err)
-		}
-		d.mark(pathtrace.Sent)
-		p.out.Reset()
+		d.egress.send(d, &p.out)
 	}
 	if len(p.in.Frames) > 0 {
 		d.handle(now, p.in.Frames)

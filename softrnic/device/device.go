@@ -15,6 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/pollpace"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbsengine"
 )
@@ -39,6 +40,9 @@ type Config struct {
 	// Costs make the NIC and its link to the switch take the times of this cost model, by Clock; nil
 	// means that they take no time. They do not apply to Second. Frames must be single packets.
 	Costs *cost.Model
+	// Queues describes the egress queues of both NICs; nil means that frames leave at once. With Queues,
+	// the NIC obeys pause frames, which Port must pass on.
+	Queues *portqueue.Config
 }
 
 // defaultSpin is long enough for a round trip between three processes on two cores.
@@ -55,6 +59,7 @@ type Device struct {
 	e       *engine.Engine
 	second  secondNIC // the other NIC at the port
 	costs   costs
+	egress  egress
 	rx, out packetio.Batch
 	waits
 	polls
@@ -121,6 +126,9 @@ func Open(cfg Config) (*Device, error) {
 		clock: cfg.Clock, link: link{port: cfg.Port, waiter: cfg.Waiter}, spin: cfg.Spin, e: e, second: secondNIC{nic: cfg.Second}, waits: waits{seen: e.Activity()},
 		kick: make(signal, 1), done: make(chan struct{}),
 	}
+	if err := d.egress.start(cfg.Queues); err != nil {
+		return nil, fmt.Errorf("device: %w", err)
+	}
 	d.costs.start(d.e, cfg.Costs, cfg.Seed)
 	_, d.pace.Inside = cfg.Port.(interface{ InProcess() })
 	d.seed.Store(cfg.Seed)
@@ -161,7 +169,12 @@ func (d *Device) HangingContext(h *Hang) verbs.Context {
 }
 
 // Down crashes the NIC; see engine.Engine.Down. The link stays.
-func (d *Device) Down() { d.With((*engine.Engine).Down) }
+func (d *Device) Down() {
+	d.With(func(e *engine.Engine) {
+		e.Down()
+		d.egress.clear(d.entered)
+	})
+}
 
 // Up starts the NIC again, with empty tables.
 func (d *Device) Up() {

@@ -96,7 +96,7 @@ func (s *secondNIC) down() {
 
 // deadline returns when one of the two NICs must be called next.
 func (d *Device) deadline() clock.Time {
-	at := clock.Min(d.e.Deadline(), d.costs.deadline())
+	at := clock.Min(clock.Min(d.e.Deadline(), d.costs.deadline()), d.egress.deadline())
 	if d.second.nic != nil {
 		at = clock.Min(at, d.second.nic.Deadline())
 	}

@@ -90,7 +90,7 @@ func (d *Device) serve() bool {
 }
 
 // flush sends the collected frames in one call of the port. If the NIC has costs, they first take the
-// times of the cost model.
+// times of the cost model; if it has queues, they wait there.
 func (d *Device) flush() {
 	if len(d.out.Frames) == 0 {
 		return
@@ -99,12 +99,7 @@ func (d *Device) flush() {
 		d.costs.made(d.clock.Now(), &d.out)
 		return
 	}
-	d.mark(pathtrace.Sending)
-	if _, err := d.link.port.Send(&d.out); err != nil {
-		d.fail(err)
-	}
-	d.mark(pathtrace.Sent)
-	d.out.Reset()
+	d.egress.send(d, &d.out)
 }
 
 // many reports whether a step must send its frames before it goes on.
@@ -146,6 +141,7 @@ func (d *Device) progress() bool {
 // of the second NIC at the port (Config.Second), if there is one.
 func (d *Device) tick(now clock.Time) {
 	d.costs.due(d, now)
+	d.egress.due(d, now)
 	if d.e.Deadline() <= now {
 		d.e.Tick(now, &d.out)
 	}
@@ -174,6 +170,9 @@ func (d *Device) catchUp() (now clock.Time, err error) {
 func (d *Device) received(now clock.Time) {
 	if d.ring != nil {
 		d.tracing.record(d.clock, now, pathtrace.Received)
+	}
+	if d.egress.bank != nil {
+		d.egress.control(now, &d.rx)
 	}
 	if d.costs.nic != nil {
 		d.costs.arrived(now, d.rx.Frames)

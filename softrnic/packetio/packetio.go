@@ -31,6 +31,9 @@ type Frame struct {
 	// Offload is the segmentation that a host's kernel requests for a TCP super-frame. Code that
 	// forwards the frame passes it on unchanged. It is zero for RoCEv2.
 	Offload Offload
+	// Origin is one more than the port at which a frame came in that a switch sends on, for the
+	// accounts of its packet buffer; 0: it came in at none, or the switch has held it.
+	Origin int16
 	// Port is the ingress port of a received frame, and the egress port of a frame to be sent; 0 if
 	// there is only one port.
 	Port int

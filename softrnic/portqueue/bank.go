@@ -16,6 +16,7 @@ type Bank struct {
 	due      clock.Queue // deadlines of ports
 	segments packetio.Segments
 	marked   []Departure
+	since    clock.Time // see Since
 	// globals counts global pause frames, which have no effect. malformed counts frames with the
 	// EtherType of pause frames that are none.
 	globals, malformed uint64
@@ -52,18 +53,6 @@ func (b *Bank) AddPort() {
 
 // Config returns the configuration of the ports.
 func (b *Bank) Config() Config { return b.cfg }
-
-// Mark sets when packets of a priority are marked, at all ports. It returns an error that names the
-// value that is wrong.
-func (b *Bank) Mark(prio int, r RED) error {
-	k := b.cfg.Classes[prio]
-	k.ECN = r
-	if err := k.validate(); err != nil {
-		return err
-	}
-	b.cfg.Classes[prio].ECN = r
-	return nil
-}
 
 // Priority returns the priority of a frame: that of its DSCP if it is RoCEv2, otherwise 0.
 func (b *Bank) Priority(frame []byte) int {
@@ -150,6 +139,10 @@ func (b *Bank) draws(q *queue, to, prio int, frame []byte) bool {
 	return r.marks(q.bytes, draw(stream, q.drawn))
 }
 
+// Since tells when the caller has looked for frames before: those that it offers now came later. If the
+// caller did not run for a while, a port may so make up for the time in which they waited elsewhere.
+func (b *Bank) Since(t clock.Time) { b.since = t }
+
 // Deadline returns when Due must be called next.
 func (b *Bank) Deadline() clock.Time {
 	_, at := b.due.Next()
@@ -213,7 +206,7 @@ func (b *Bank) depart(now clock.Time, i, prio int, out *packetio.Batch) {
 	out.Frames = append(out.Frames, f)
 	q.stats.TxPackets += uint64(f.Packets())
 	q.stats.TxBytes += uint64(n)
-	q.idle = now
+	q.idle, p.served = now, now
 	p.occupy(now, n+b.cfg.Overhead, b.cfg.Rate, b.cfg.Lateness)
 	in := s.in
 	p.give(index)
@@ -263,7 +256,11 @@ func (b *Bank) drain(now clock.Time, i, prio int) (packets int) {
 // rekey computes the deadline of a port again.
 func (b *Bank) rekey(now clock.Time, i int) {
 	p := &b.ports[i]
-	at := clock.Min(p.departure(now), p.refresh)
+	at := p.departure(now, b.since)
+	if w := b.cfg.Wake; b.cfg.Rate > 0 && w > 0 {
+		at = max(at, min(p.served.Add(w), at.Add(w)))
+	}
+	at = clock.Min(at, p.refresh)
 	if p.announce != 0 {
 		at = now
 	}

@@ -79,6 +79,21 @@ func TestLateness(t *testing.T) {
 	}
 }
 
+// With a wake time, several frames leave at once, at the same rate.
+func TestWake(t *testing.T) {
+	b := bank(t, Config{Rate: 1e9, Own: 64 << 20, Lateness: time.Millisecond, Wake: 50 * time.Microsecond}, 1)
+	f := roce(0, wire.NotECT, 1250) // 10 microseconds
+	const frames = 1000
+	for range frames {
+		b.Offer(1, -1, 0, packetio.Frame{Data: f}, "")
+	}
+	calls, left := map[clock.Time]int{}, 0
+	end := drainAll(b, 1, func(now clock.Time, _ packetio.Frame) { calls[now]++; left++ })
+	if ideal := time.Duration(frames*len(f)*8) * time.Nanosecond; left != frames || len(calls) > frames/4 || end.Sub(1) > ideal+60*time.Microsecond || end.Sub(1) < ideal-60*time.Microsecond {
+		t.Errorf("%d frames left in %d calls until %v, want %v", left, len(calls), end, ideal)
+	}
+}
+
 // Strict priorities leave first, and weights share what is left, whatever the lengths of frames are.
 func TestSharesOfPriorities(t *testing.T) {
 	var classes [Priorities]Class

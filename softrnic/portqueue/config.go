@@ -86,6 +86,9 @@ type Config struct {
 	// Lateness bounds what a port makes up for when Due is called late: it sends at once what it could
 	// have sent since its deadline, but at most so much as it can send in this time. 0: nothing.
 	Lateness time.Duration
+	// Wake is how long Due may leave frames that could go: so Due sends several at once, and is called
+	// less often. It applies to ports with a rate, and not to pause frames. Lateness should be longer.
+	Wake time.Duration
 	// Seed decides the draws of RED.
 	Seed    uint64
 	Classes [Priorities]Class
@@ -108,8 +111,8 @@ func (c *Config) Validate() error {
 	switch {
 	case c.Rate != 0 && (c.Rate < MinRate || c.Rate > MaxRate):
 		return fmt.Errorf("portqueue: rate %d is not between 8kbit and 1Tbit", c.Rate)
-	case c.Overhead < 0 || c.Overhead > 1024 || c.Lateness < 0 || c.Watchdog.Detect < 0 || c.Watchdog.Restore < 0:
-		return errors.New("portqueue: overhead, lateness and the times of the watchdog must not be negative")
+	case c.Overhead < 0 || c.Overhead > 1024 || c.Lateness < 0 || c.Wake < 0 || c.Watchdog.Detect < 0 || c.Watchdog.Restore < 0:
+		return errors.New("portqueue: overhead, lateness, wake and the times of the watchdog must not be negative")
 	case c.Buffer <= 0 || c.Buffer > MaxBuffer || c.Own < 0 || c.Own > c.Buffer:
 		return fmt.Errorf("portqueue: a buffer of %d bytes, %d of them its own, is not between 1 byte and 1 GiB", c.Buffer, c.Own)
 	}

@@ -67,8 +67,9 @@ type port struct {
 	free   clock.Time // when the line has sent what it was given
 	carry  int64      // picoseconds that the line is free later than the field free says
 	ready  clock.Time // since when, or from when on, a frame may leave if the line is free; Never: none may
+	served clock.Time // when frames left last
 	cursor int        // priority that deficit round robin visits
-	served bool       // it has got its quantum in this visit
+	begun  bool       // it has got its quantum in this visit
 	down   bool
 	// Towards the peer: xoff has the priorities that this port has paused at the peer, announce those
 	// whose state the peer has not been told. refresh is when the pauses are sent again.
@@ -155,8 +156,8 @@ func (p *port) choose(now clock.Time, classes *[Priorities]Class) int {
 	for weighted {
 		q := &p.queues[p.cursor]
 		if !classes[p.cursor].Strict && q.frames > 0 && !q.paused(now) {
-			if !p.served {
-				p.served = true
+			if !p.begun {
+				p.begun = true
 				q.deficit += int64(max(1, classes[p.cursor].Weight)) * quantumBytes
 			}
 			if n := int64(len(p.slots[q.first].buf)); q.deficit >= n {
@@ -166,7 +167,7 @@ func (p *port) choose(now clock.Time, classes *[Priorities]Class) int {
 		} else {
 			q.deficit = 0
 		}
-		p.cursor, p.served = (p.cursor+1)%Priorities, false
+		p.cursor, p.begun = (p.cursor+1)%Priorities, false
 	}
 	return -1
 }
@@ -189,8 +190,9 @@ func (p *port) occupy(now clock.Time, bytes int, rate int64, lateness time.Durat
 	p.free = p.free.Add(time.Duration(ps / picosPerNano))
 }
 
-// departure returns when the next frame may leave, clock.Never if none waits.
-func (p *port) departure(now clock.Time) clock.Time {
+// departure returns when the next frame may leave, clock.Never if none waits. A frame that came now may
+// have come since the time `since`.
+func (p *port) departure(now, since clock.Time) clock.Time {
 	at := clock.Never
 	if p.frames > 0 {
 		for i := range p.queues {
@@ -204,8 +206,14 @@ func (p *port) departure(now clock.Time) clock.Time {
 			}
 		}
 	}
-	if at != now || p.ready > now {
+	switch {
+	case at != now:
 		p.ready = at
+	case p.ready > now:
+		p.ready = now
+		if since > 0 {
+			p.ready = min(now, since)
+		}
 	}
 	if at == clock.Never {
 		return at

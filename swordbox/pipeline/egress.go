@@ -110,7 +110,7 @@ func (c *Ctx) Transmit(port int, f packetio.Frame, note string) bool {
 	f.Data = append(s.out.Alloc(len(f.Data)), f.Data...)
 	before, queued := s.note, s.queued
 	s.note, s.queued = note, unqueued
-	s.send(port, f)
+	s.send(-1, port, f)
 	s.note, s.queued = before, queued
 	return true
 }

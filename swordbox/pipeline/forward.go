@@ -48,7 +48,7 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 	case !s.ports.allowed(in, to):
 		s.dropped(in, ReasonPartition, f.Packets())
 	default:
-		s.send(to, f)
+		s.send(in, to, f)
 		return true
 	}
 	return false
@@ -66,7 +66,7 @@ func (s *Switch) spread(in int, f packetio.Frame, g *groupEntry) bool {
 		case !s.ports.allowed(in, to):
 			blocked = true
 		default:
-			s.send(to, f)
+			s.send(in, to, f)
 			sent = true
 		}
 	}
@@ -85,12 +85,13 @@ func (s *Switch) spread(in int, f packetio.Frame, g *groupEntry) bool {
 	return sent
 }
 
-// send sends f out of a port, unless the program keeps it.
-func (s *Switch) send(to int, f packetio.Frame) {
+// send sends f, which came in at port `in` (-1: the switch made it), out of a port, unless the program
+// keeps it.
+func (s *Switch) send(in, to int, f packetio.Frame) {
 	if s.queued.Has(to) && s.ctx.kept(to, f) {
 		return
 	}
-	f.Port = to
+	f.Port, f.Origin = to, int16(in+1)
 	p := &s.ports[to]
 	p.TxPackets += uint64(f.Packets())
 	p.TxBytes += uint64(len(f.Data))

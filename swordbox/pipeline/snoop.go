@@ -28,7 +28,7 @@ func (s *Switch) snooped(in int, f packetio.Frame) bool {
 	s.groups.reported(s.ctx.Now, in, m)
 	for to := range s.ports {
 		if to != in && s.ports[to].up && at(s.groups.routers, to) > s.ctx.Now && s.ports.allowed(in, to) {
-			s.send(to, f)
+			s.send(in, to, f)
 		}
 	}
 	s.remark(-1, "read by the switch")
@@ -116,7 +116,7 @@ func (s querier) query(to int, m wire.Membership) {
 	}
 	s.counters.GroupQueries++
 	s.note = "the switch asks for members"
-	s.send(to, packetio.Frame{Data: m.AppendTo(s.out.Alloc(m.Len()), from)})
+	s.send(-1, to, packetio.Frame{Data: m.AppendTo(s.out.Alloc(m.Len()), from)})
 	s.note = ""
 }
 

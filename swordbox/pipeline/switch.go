@@ -337,7 +337,11 @@ func (s *Switch) seal(f *wire.Frame, n int) []byte {
 func (s *Switch) release(h *held) {
 	data := append(s.out.Alloc(len(h.data)), h.data...)
 	s.from = h.ingress
+	sent := len(s.out.Frames)
 	s.forward(h.ingress, -1, packetio.Frame{Data: data})
+	for i := range s.out.Frames[sent:] {
+		s.out.Frames[sent+i].Origin = 0
+	}
 	s.from = -1
 }
 

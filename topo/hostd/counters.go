@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
+	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 )
 
@@ -27,6 +28,7 @@ func CounterHelp() []metrics.Sample {
 func (h *Host) Counters() Counters {
 	nic, port, programs := h.dev.Counters(), PortCounters(h.port.Stats()), h.ipc.RefusalCounters()
 	c := Counters{Name: h.self.Name, Samples: slices.Concat(metrics.Samples(&nic), metrics.Samples(&port), metrics.Samples(&programs))}
+	c.Samples = append(c.Samples, device.QueueSamples(h.dev)...)
 	if h.solo != nil {
 		s := h.solo.Stats()
 		c.Samples = append(c.Samples, s.Samples()...)

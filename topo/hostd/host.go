@@ -30,6 +30,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
 	"github.com/rdmalab/rdmalab/softrnic/perf/raw"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -202,6 +203,7 @@ func (h *Host) openPort(self *rackfile.Host) (port, packetio.Waiter, error) {
 	if h.rack.Load().OneRMA != nil {
 		cfg.Also = onerma.UDPPort
 	}
+	cfg.Pauses = queuesOf(h.rack.Load(), self) != nil
 	p, err := afpacket.Open(cfg)
 	if err != nil {
 		return nil, nil, err
@@ -258,7 +260,7 @@ func (h *Host) openNIC() error {
 		return errors.Join(err, waiter.Close(), link.Close())
 	}
 	h.dev, err = device.Open(device.Config{
-		Second: second, Clock: real.NewSlow(h.rack.Load().Factor()), Costs: model,
+		Second: second, Clock: real.NewSlow(h.rack.Load().Factor()), Costs: model, Queues: queuesOf(h.rack.Load(), h.self),
 		Engine: engine.Config{
 			Name: h.self.Name, MAC: mac, LinkMTU: min(info.MTU, h.rack.Load().LinkMTU), GIDs: gids,
 			// The seed is not derived from the rack's seed. After a restart a host must not use the
@@ -299,6 +301,15 @@ func costsOf(r *rackfile.Rack) (*cost.Model, error) {
 		return nil, nil
 	}
 	return costs.Builtin(r.Cost)
+}
+
+// queuesOf returns the egress queues of a host's NIC; nil means that it has none.
+func queuesOf(r *rackfile.Rack, self *rackfile.Host) *portqueue.Config {
+	cfg, ok := r.NICQueue(self)
+	if !ok {
+		return nil
+	}
+	return &cfg
 }
 
 func (h *Host) listen() (err error) {

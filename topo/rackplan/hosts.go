@@ -8,6 +8,8 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/units"
 )
@@ -41,6 +43,7 @@ func wholes(now, want *rackfile.Rack) (list []refusal) {
 	key("subnet6", now.Subnet6, want.Subnet6)
 	key("switch queue", now.Switch.Queue, want.Switch.Queue)
 	key("switch spin", now.Switch.Spin, want.Switch.Spin)
+	key("switch ports, dscp, queues, watchdog", now.Switch.Queues, want.Switch.Queues)
 	key("switch cpu", cpu(now.Switch.CPU), cpu(want.Switch.CPU))
 	return list
 }
@@ -53,6 +56,11 @@ func shown(v any) string {
 			return "none"
 		}
 		return fmt.Sprintf("%+v", *v)
+	case *portqueue.Config:
+		if v == nil {
+			return "none"
+		}
+		return fmt.Sprintf("rate %s, buffer %s, and their priorities", fault.FormatRate(v.Rate), units.FormatSize(v.Buffer))
 	case string:
 		return cmp.Or(v, "none")
 	}
@@ -198,6 +206,7 @@ func differences(a, b *rackfile.Host) (list []string) {
 	key("spin", a.Spin, b.Spin)
 	key("cpu", cpu(a.CPU), cpu(b.CPU))
 	key("gso", onOff[a.GSO], onOff[b.GSO])
+	key("rate", a.Rate, b.Rate)
 	key("pkeys", fmt.Sprintf("%#x", a.PKeys), fmt.Sprintf("%#x", b.PKeys))
 	key("tos", a.TOS, b.TOS)
 	key("window", a.Window, b.Window)

@@ -11,6 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
@@ -76,7 +77,8 @@ type Config struct {
 	Describe  func() (*rackfile.Rack, error)
 	HostLinks func(r *rackfile.Rack) []Link
 	Where     *apps.Where
-	// Queue is the capacity of each egress queue in packets; 0 means 1024.
+	// Queue is the capacity of each egress queue in packets; 0 means 1024. Ports with a rate (Described)
+	// have other queues.
 	Queue int
 	// Spin is how long the loop polls its ports before it blocks.
 	Spin time.Duration
@@ -118,6 +120,14 @@ func (c *Config) validate() error {
 		seen[l.Host] = true
 	}
 	return nil
+}
+
+// egress returns the description of the queues of ports with a rate; nil: the ports have none.
+func (c *Config) egress() *portqueue.Config {
+	if c.Described == nil {
+		return nil
+	}
+	return c.Described.Switch.Queues
 }
 
 // linker is implemented by a port that knows whether its link has a carrier.

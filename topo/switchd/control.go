@@ -20,6 +20,7 @@ type none struct{}
 //	GET    /status               ports, faults and captures
 //	GET    /counters             counters of each port and of the switch
 //	GET    /flows                counters of each RoCEv2 flow
+//	GET    /queues               egress queues of ports with a rate, by priority
 //	GET    /faults               fault rules with their hits
 //	POST   /faults               installs a fault.Rule, returns it with its id
 //	PUT    /faults               installs a fault.Rule in the place of others
@@ -82,6 +83,7 @@ func (d *Daemon) Mux() *control.Mux {
 	control.Handle(m, "POST /capture/{name}/end", d.captures.end)
 	m.HandleFunc("GET /past", d.captures.servePast)
 	d.handleTrace(m)
+	d.handleQueues(m)
 	control.HandleProfile(m, rackfile.SwitchName)
 	d.guests.handleGuests(m)
 	d.hosts.handle(m)

@@ -54,10 +54,17 @@ func New(cfg Config) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := newDaemon(cfg, sw)
+	d, err := newDaemon(cfg, sw)
+	if err != nil {
+		return nil, err
+	}
 	for _, r := range fault.Named(cfg.Faults) {
 		if r.Kind == fault.Tear {
 			continue
+		}
+		if err := d.faults.refuses(&r); err != nil {
+			d.captures.stop()
+			return nil, fmt.Errorf("fault of the rack file: %w", err)
 		}
 		if _, err := d.traffic.plan.Add(0, r); err != nil {
 			d.captures.stop()
@@ -73,7 +80,7 @@ func New(cfg Config) (*Daemon, error) {
 }
 
 // newDaemon makes the parts of a daemon. It does not open ports.
-func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
+func newDaemon(cfg Config, sw *pipeline.Switch) (*Daemon, error) {
 	s := &ports{
 		sw: sw, opener: cfg.Open, newWaiter: cfg.NewWaiter, spin: cfg.Spin, queue: cfg.Queue, log: cfg.Log,
 		links: slices.Clone(cfg.Links), list: make([]port, len(cfg.Links)),
@@ -84,6 +91,11 @@ func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
 	t := &traffic{
 		ports: s, sw: sw, plan: fault.NewSet(cfg.Seed, s.hosts), hub: tap.NewHub(s.hosts), clk: real.NewSlow(cfg.Motion.Factor), wall: time.Now(),
 	}
+	var err error
+	if t.queues, err = newQueues(cfg.egress(), len(s.list), t.clk); err != nil {
+		return nil, err
+	}
+	s.queues = t.queues
 	if cfg.Motion.Costs != nil {
 		t.costs = paced.NewSwitch(cfg.Motion.Costs, cfg.Queue)
 	}
@@ -105,7 +117,7 @@ func newDaemon(cfg Config, sw *pipeline.Switch) *Daemon {
 	d.hosts = &hostControl{guests: d.guests, programs: d.programs, describe: cfg.Describe, links: cfg.HostLinks}
 	d.captures = &captures{hub: t.hub, log: cfg.Log, running: make(map[string]context.CancelFunc)}
 	d.captures.life, d.captures.stop = context.WithCancel(context.Background())
-	return d
+	return d, nil
 }
 
 // Run forwards frames until ctx ends. Then it closes all ports, and frees the resources of a

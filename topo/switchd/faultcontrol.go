@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 )
 
@@ -32,20 +33,38 @@ type Healed struct {
 // errPartition is the kind of an error for groups that are no valid partition.
 var errPartition = errors.New("partition")
 
+// refuses returns why the switch has no use for a rule that is valid by itself.
+func (f *faultControl) refuses(r *fault.Rule) error {
+	if r.Kind == fault.Rate && f.traffic.queues != nil {
+		return rackfile.ErrRateFault
+	}
+	return nil
+}
+
 func (f *faultControl) Faults() (list []fault.Status, err error) {
 	err = f.commands.Do(func() { list = f.traffic.plan.List(f.traffic.now) })
 	return list, err
 }
 
 func (f *faultControl) Inject(r fault.Rule) (out fault.Rule, err error) {
-	err = f.commands.Try(func() (err error) { out, err = f.traffic.plan.Add(f.traffic.now, r); return err })
+	err = f.commands.Try(func() (err error) {
+		if err = f.refuses(&r); err == nil {
+			out, err = f.traffic.plan.Add(f.traffic.now, r)
+		}
+		return err
+	})
 	return out, err
 }
 
 // Replace installs a rule in the place of others (fault.Set.Replace). No frame passes between the end of
 // the others and the begin of the rule.
 func (f *faultControl) Replace(r fault.Rule) (out fault.Rule, err error) {
-	err = f.commands.Try(func() (err error) { out, err = f.traffic.plan.Replace(f.traffic.now, r); return err })
+	err = f.commands.Try(func() (err error) {
+		if err = f.refuses(&r); err == nil {
+			out, err = f.traffic.plan.Replace(f.traffic.now, r)
+		}
+		return err
+	})
 	return out, err
 }
 

@@ -24,6 +24,7 @@ type ports struct {
 	spin      time.Duration
 	queue     int // capacity of an egress queue in packets
 	log       *log.Logger
+	queues    *queues // those of traffic
 
 	links  []Link   // if a guest was removed, Host of its entry is ""
 	hosts  []string // names of the links' hosts, in the order of links
@@ -127,7 +128,7 @@ func (s *ports) lost(i int, err error) {
 	}
 	p.io, p.err, p.carrier = nil, err, false
 	s.sw.SetPort(i, false)
-	s.sw.CountDrop(i, pipeline.ReasonPortDown, p.queue.Discard())
+	s.sw.CountDrop(i, pipeline.ReasonPortDown, p.queue.Discard()+s.queues.lost(i))
 	if err := s.renewWaiter(); err != nil {
 		s.log.Printf("waiter: %v", err)
 	}

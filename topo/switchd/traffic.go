@@ -27,6 +27,7 @@ type traffic struct {
 	ring      *pathtrace.Ring // records when packets pass; nil means that no trace is recorded
 	traced    []int           // the traced ports; empty: all ports
 	delays    delays
+	queues    *queues       // egress queues of ports with a rate; nil: the ports have none
 	costs     *paced.Switch // lets frames to hosts take time; nil means that they take none
 	now       clock.Time    // when the present call of round began; also set before commands run
 	observing bool          // true if a capture runs
@@ -47,11 +48,17 @@ func (t *traffic) connect(i int) {
 	p, host := &t.ports.list[i], t.ports.hosts[i]
 	p.up, p.down = t.plan.Injector(host, fault.Up), t.plan.Injector(host, fault.Down)
 	p.queue = pipeline.Queue{MaxPackets: t.ports.queue, MaxBytes: maxQueueBytes}
+	if t.queues != nil {
+		p.queue = pipeline.Queue{}
+		if i == t.queues.Ports() {
+			t.queues.AddPort()
+		}
+	}
 }
 
 // deadline returns when the next round must run, even if no frame arrives.
 func (t *traffic) deadline() clock.Time {
-	at := clock.Min(t.delays.next(), t.sw.Deadline())
+	at := clock.Min(clock.Min(t.delays.next(), t.sw.Deadline()), t.queues.deadline())
 	if t.costs != nil {
 		at = clock.Min(at, t.costs.Deadline())
 	}
@@ -62,7 +69,11 @@ func (t *traffic) deadline() clock.Time {
 // memory of its frames is valid until the next round: received frames by the contract of
 // packetio.Port, the others because round resets their batches at its start.
 func (t *traffic) round() (busy bool) {
+	before := t.now
 	t.now = t.clk.Now()
+	if t.queues != nil {
+		t.queues.Since(before)
+	}
 	t.observing = t.hub.Active()
 	t.sw.Observe(t.observing)
 	t.out.Reset()
@@ -82,6 +93,10 @@ func (t *traffic) round() (busy bool) {
 			t.record(pathtrace.Received, i)
 		}
 		for _, f := range p.rx.Frames {
+			if t.queues != nil {
+				t.fromQueuedHost(i, f)
+				continue
+			}
 			t.fromHost(i, f)
 		}
 	}
@@ -196,6 +211,10 @@ func (t *traffic) comment(n pipeline.Note, side string) string {
 
 func (t *traffic) enqueue(to int, f packetio.Frame, comment string) {
 	f.Port = to
+	if t.queues != nil {
+		t.queue(to, f, comment)
+		return
+	}
 	queue := &t.ports.list[to].queue
 	taken := queue.Offer(f)
 	if !taken && t.kept {
@@ -217,6 +236,10 @@ func (t *traffic) enqueue(to int, f packetio.Frame, comment string) {
 // does not close them earlier, because the queues of other ports may hold frames in the memory of a
 // failed port.
 func (t *traffic) flush() {
+	if t.queues != nil {
+		t.depart()
+		defer t.queues.leaving.Reset()
+	}
 	for i := range t.ports.list {
 		t.send(i)
 	}

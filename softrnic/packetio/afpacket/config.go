@@ -56,6 +56,8 @@ type Config struct {
 	// Also, in mode Host, is the number of a further UDP port: datagrams to it are received like
 	// those to port 4791. 0 means none.
 	Also uint16
+	// Pauses, in mode Host, receives pause frames (IEEE 802.1Qbb), too.
+	Pauses bool
 	// EtherType, in mode Tap, selects frames of this type; 0 means all.
 	EtherType uint16
 	// Merge sends consecutive RoCEv2 packets or 1RMA messages with the same addresses and UDP ports as

@@ -76,11 +76,22 @@ func typeFilter(etherType uint16) []bpf.Instruction {
 	}
 }
 
+// hostFilter returns the program of mode Host, with a test for pause frames in front if the port
+// receives them.
+func (p *Port) hostFilter() []bpf.Instruction {
+	prog := roceFilter(p.cfg.Also)
+	if p.cfg.Pauses {
+		pauses := typeFilter(wire.EtherTypeMACControl)
+		prog = append(pauses[:len(pauses)-1], prog...)
+	}
+	return prog
+}
+
 // attachFilter makes the kernel drop the frames that the port's mode does not take.
 func (p *Port) attachFilter() error {
 	switch {
 	case p.cfg.Mode == Host:
-		return attach(p.fd, roceFilter(p.cfg.Also))
+		return attach(p.fd, p.hostFilter())
 	case p.cfg.EtherType != 0:
 		return attach(p.fd, typeFilter(p.cfg.EtherType))
 	}

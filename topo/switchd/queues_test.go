@@ -1,0 +1,233 @@
+package switchd
+
+import (
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/e2e/memcable"
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+)
+
+// queuedConfig gives ports a rate that sends nothing more in a test, once a frame has left, and makes
+// priority 3 lossless.
+func queuedConfig(rate int64) portqueue.Config {
+	cfg := portqueue.Config{Rate: rate, Lateness: time.Microsecond, Buffer: 1 << 20, Own: 1 << 16, MAC: mac(9)}
+	cfg.DSCP[3] = 3
+	cfg.Classes[3] = portqueue.Class{Lossless: true, XOFF: 1000, Headroom: 1 << 16, ECN: portqueue.RED{KMin: 0, KMax: 300, PMax: portqueue.Million}}
+	return cfg
+}
+
+// queuedDaemon returns a switch of three hosts whose loop does not run.
+func queuedDaemon(t testing.TB, q portqueue.Config, faults ...fault.Rule) (d *Daemon, hosts [3]*memcable.Port, err error) {
+	t.Helper()
+	var ends [3]*memcable.Port
+	links := make([]Link, 3)
+	for i := range hosts {
+		hosts[i], ends[i] = memcable.Pair(memcable.Config{})
+		links[i] = Link{Host: []string{"h0", "h1", "h2"}[i], Ifname: []string{"p0", "p1", "p2"}[i]}
+	}
+	d, err = New(Config{
+		Program: forward.Program{}, NewWaiter: newWaiter, Links: links, Faults: faults, Described: &rackfile.Rack{Switch: rackfile.Switch{Queues: &q}},
+		Open: func(i int, _ Link) (packetio.Port, error) { return ends[i], nil },
+	})
+	if err != nil {
+		return nil, hosts, err
+	}
+	t.Cleanup(func() {
+		d.captures.stop()
+		_ = d.ports.waiter.Close()
+		_ = d.ports.closePorts()
+	})
+	for i := range hosts {
+		sendTo(t, hosts[i], frame(i, -1))
+	}
+	d.traffic.round()
+	for end := time.Now().Add(20 * time.Second); d.traffic.queues.Used().Total() > 0; {
+		if time.Now().After(end) {
+			t.Fatal("the first frames of the hosts do not leave")
+		}
+		d.traffic.round()
+	}
+	for i := range hosts {
+		received(t, hosts[i])
+	}
+	return d, hosts, nil
+}
+
+func sendTo(t testing.TB, p *memcable.Port, frames ...[]byte) {
+	t.Helper()
+	var out packetio.Batch
+	for _, f := range frames {
+		out.Add(0, f)
+	}
+	if _, err := p.Send(&out); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func received(t testing.TB, p *memcable.Port) (list [][]byte) {
+	t.Helper()
+	var in packetio.Batch
+	for {
+		n, err := p.Recv(&in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n == 0 {
+			return list
+		}
+		for _, f := range in.Frames {
+			list = append(list, append([]byte(nil), f.Data...))
+		}
+	}
+}
+
+// prio3 returns a packet of priority 3 that may be marked.
+func prio3(src, dst int, psn wire.PSN) []byte {
+	var f wire.Frame
+	if err := wire.ParseFrame(roce(src, dst, wire.RCSendOnly, psn), &f); err != nil {
+		panic(err)
+	}
+	f.IPv4.TOS = 3<<2 | uint8(wire.ECT0)
+	f.Payload = make([]byte, 400)
+	return f.AppendTo(nil)
+}
+
+// A port with a rate keeps what it cannot send, pauses the host from which it comes, tells it when to go
+// on, and marks packets; a pause frame of a host stops its port, and no other; pause frames are never
+// forwarded.
+func TestQueuesPauseAndMark(t *testing.T) {
+	d, hosts, err := queuedDaemon(t, queuedConfig(8_000)) // a frame in half a second
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 6 {
+		sendTo(t, hosts[0], prio3(0, 1, wire.PSN(i)))
+	}
+	d.traffic.round()
+	if n := len(received(t, hosts[1])); n > 2 {
+		t.Errorf("%d frames left at once", n)
+	}
+	var p wire.Pause
+	list := received(t, hosts[0])
+	if len(list) != 1 || wire.ParsePause(list[0], &p) != nil || p.Enabled != 1<<3 || p.Time[3] != 0xffff || p.Src != mac(9) {
+		t.Fatalf("host 0 got %x", list)
+	}
+	if list := received(t, hosts[2]); len(list) != 0 {
+		t.Errorf("host 2 got %x", list)
+	}
+	q := d.traffic.listQueues()
+	if st := q.Ports[1].Priorities[3]; st.Frames < 4 || st.Dropped != 0 {
+		t.Errorf("%+v", st)
+	}
+	if st := q.Ports[0].Priorities[3]; !st.Pausing || st.TxPause != 1 {
+		t.Errorf("%+v", st)
+	}
+	if q.Used.Total() == 0 || q.Rate != 8000 || len(q.Lossless) != 1 {
+		t.Errorf("%+v", q)
+	}
+	// The link of the port is lost: the queue is empty, and host 0 may go on.
+	d.ports.lost(1, memcable.ErrClosed)
+	d.traffic.round()
+	list = received(t, hosts[0])
+	if len(list) != 1 || wire.ParsePause(list[0], &p) != nil || p.Enabled != 1<<3 || p.Time[3] != 0 {
+		t.Fatalf("host 0 got %x", list)
+	}
+	if u := d.traffic.listQueues().Ports[0].Priorities[3].Source; u != (portqueue.Usage{}) {
+		t.Errorf("at rest %+v", u)
+	}
+	if n := d.traffic.sw.Port(1).Drops[pipeline.ReasonPortDown]; n < 4 {
+		t.Errorf("%d drops are counted", n)
+	}
+	// A pause frame of host 2 stops its priority 3, and reaches no other host.
+	sendTo(t, hosts[2], (&wire.Pause{Enabled: 1 << 3, Time: [8]uint16{3: 0xffff}}).AppendTo(nil))
+	d.traffic.round()
+	if st := d.traffic.listQueues().Ports[2].Priorities[3]; !st.Paused || len(received(t, hosts[0])) != 0 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// The packets that leave behind others have a mark, and those that are the last of the queue have none.
+func TestQueuesMark(t *testing.T) {
+	d, hosts, err := queuedDaemon(t, queuedConfig(1e6)) // the pause lasts for 33 s
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.traffic.queues.Pause(d.traffic.clk.Now(), 1, 3, 0xffff)
+	for i := range 3 {
+		sendTo(t, hosts[0], prio3(0, 1, wire.PSN(i)))
+	}
+	d.traffic.round()
+	d.traffic.queues.Pause(d.traffic.clk.Now(), 1, 3, 0)
+	var list [][]byte
+	for end := time.Now().Add(20 * time.Second); len(list) < 3; {
+		if time.Now().After(end) {
+			t.Fatalf("%d frames", len(list))
+		}
+		d.traffic.round()
+		list = append(list, received(t, hosts[1])...)
+	}
+	for i, f := range list {
+		if e, _ := wire.ECNOf(f); (e == wire.CE) != (i < 2) || !wire.CheckICRC(f) {
+			t.Errorf("frame %d: %v", i, e)
+		}
+	}
+	if st := d.traffic.listQueues().Ports[1].Priorities[3]; st.Marked != 2 {
+		t.Errorf("%+v", st)
+	}
+}
+
+// A fault of kind rate is refused with its reason, at the start and later.
+func TestRateFaultIsRefused(t *testing.T) {
+	r := fault.Rule{Link: "h0", Kind: fault.Rate, BitsPerSecond: 1e6}
+	if _, _, err := queuedDaemon(t, queuedConfig(1e9), r); err == nil {
+		t.Error("the rack file's fault is accepted")
+	}
+	d, _, err := queuedDaemon(t, queuedConfig(1e9))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.faults.refuses(&r); err == nil {
+		t.Error("the fault is accepted")
+	}
+	if r.Kind = fault.Loss; d.faults.refuses(&r) != nil {
+		t.Error("a loss is refused")
+	}
+}
+
+// A round of ports with a rate allocates nothing.
+func TestQueuedRoundAllocatesNothing(t *testing.T) {
+	cfg := queuedConfig(portqueue.MaxRate)
+	cfg.Lateness = time.Millisecond
+	d, hosts, err := queuedDaemon(t, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, in packetio.Batch
+	for i := range 8 {
+		out.Add(0, prio3(0, 1, wire.PSN(i)))
+	}
+	round := func() {
+		if _, err := hosts[0].Send(&out); err != nil {
+			t.Fatal(err)
+		}
+		d.traffic.round()
+		for _, h := range hosts {
+			for n := 1; n > 0; {
+				n, _ = h.Recv(&in)
+			}
+		}
+	}
+	for range 2000 {
+		round()
+	}
+	if n := testing.AllocsPerRun(200, round); n != 0 {
+		t.Errorf("%v allocations a round", n)
+	}
+}
