@@ -34,12 +34,14 @@ func injectCmd() *cobra.Command {
 			"  corrupt 1%       flips one bit in a share of the frames; frames without IP and super-frames of TCP are lost instead\n" +
 			"  rate 1Gbit       sends at most so many bits a second, 8Kbit to 1Tbit; frames wait in a queue of 1 MiB, or are lost\n" +
 			"  blackhole        loses every frame, also those of ARP and TCP\n" +
+			"  ecn 1%           sets CE in the ECN field of a share of the packets, as a long queue does\n" +
+			"  pause 3          pauses a priority all the time: with --dir up the switch towards the host, with down the host's NIC\n" +
 			"  tear 10%         tears a share of the copies in a host's memory at 64-byte boundaries (with --host)\n" + ownKinds() + "\n" +
 			"A torn copy is one with a pause: a READ or WRITE has copied a part of its bytes, and a concurrent reader of the\n" +
 			"memory sees old and new bytes.\n\n" +
 			"The flags --opcode, --class, --qpn, --psn, --psn-offset, --transmission and --same-packet select packets. A packet\n" +
 			"must satisfy all given flags. If any of these flags is given, the rule hits only RoCEv2 packets, or only 1RMA\n" +
-			"messages if --class names a class of them. blackhole and tear take none of these flags, nor --once and --next.\n" +
+			"messages if --class names a class of them. blackhole, pause and tear take none of these flags, nor --once and --next.\n" +
 			"`rdmalab faults` lists the rules and their hits. `rdmalab inject nic` makes the NIC itself fail.\n\n" +
 			"The switch applies the rules on links. Random choices for a packet depend only on the seed and the name of the rule,\n" +
 			"on the link and the direction, and on how many packets have come to the rule since it was installed; RoCEv2 packets\n" +

@@ -25,7 +25,7 @@ const kindDrop = "drop"
 func injectKinds() []string {
 	list := []string{
 		string(fault.Loss), kindDrop, string(fault.Duplicate), string(fault.Delay), string(fault.Reorder),
-		string(fault.Corrupt), string(fault.Rate), string(fault.Blackhole), string(fault.Tear),
+		string(fault.Corrupt), string(fault.Rate), string(fault.Blackhole), string(fault.Mark), string(fault.Storm), string(fault.Tear),
 	}
 	for _, e := range fault.Effects() {
 		list = append(list, string(e.Kind))
@@ -59,7 +59,7 @@ func (f *ruleFlags) define(fs *pflag.FlagSet) {
 	fs.StringSliceVar(&f.links, "link", nil, "host on whose link the fault is; several with commas, cn[0-3], or all (required, except with tear)")
 	fs.StringVar(&f.host, "host", "", "with tear: the host in whose memory copies are torn (required)")
 	fs.StringVar(&f.dir, "dir", "both", "direction, not with tear: up (from the host to the switch), down (from the switch to the host) or both")
-	fs.StringVar(&f.probability, "probability", "", "share of the selected frames (with tear: of copies) that are hit, 10% or 0.1 (default: all); the same as AMOUNT of loss, drop, duplicate, reorder, corrupt and tear; not with rate and blackhole")
+	fs.StringVar(&f.probability, "probability", "", "share of the selected frames (with tear: of copies) that are hit, 10% or 0.1 (default: all); the same as AMOUNT of loss, drop, duplicate, reorder, corrupt, ecn and tear; not with rate, blackhole and pause")
 	fs.DurationVar(&f.delay, "delay", 0, "with delay: the same as AMOUNT; with reorder: how long a frame is delayed (default 1ms); with tear: the "+
 		"longest pause inside a copy (default 20us); at most 1m")
 	fs.DurationVar(&f.jitter, "jitter", 0, "with delay: each delay is longer or shorter by up to this time, at random, at most 1m (default 0s)")
@@ -128,7 +128,7 @@ func (f *ruleFlags) amount(r *fault.Rule, kind, amount string) (err error) {
 			return errors.New("drop which packets? Say --opcode, --class, --psn-offset, --once …, or `inject blackhole` for all")
 		}
 		return f.share(r, kind, amount)
-	case fault.Loss, fault.Duplicate, fault.Reorder, fault.Corrupt, fault.Tear:
+	case fault.Loss, fault.Duplicate, fault.Reorder, fault.Corrupt, fault.Mark, fault.Tear:
 		if amount == "" && r.Probability == 0 && !exact {
 			return fmt.Errorf("%s of how many? For example `inject %s 10%%`", kind, kind)
 		}
@@ -148,6 +148,14 @@ func (f *ruleFlags) amount(r *fault.Rule, kind, amount string) (err error) {
 			return errors.New("rate of how much? For example `inject rate 1Gbit`")
 		}
 		r.BitsPerSecond, err = units.ParseRate(amount)
+		return err
+	case fault.Storm:
+		if amount == "" {
+			return errors.New("pause of which priority? For example `inject pause 3`")
+		}
+		if r.Priority, err = strconv.Atoi(amount); err != nil {
+			err = fmt.Errorf("pause: %.40q is no priority; use 0 to 7", amount)
+		}
 		return err
 	case fault.Blackhole:
 		if amount != "" {

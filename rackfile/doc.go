@@ -128,12 +128,13 @@
 //	      reserve: 12        # percent of each table of the NIC that programs together leave to the daemon, 1 to 90. Default 12.
 //	faults:                  # active from the start. Default none.
 //	  - link: cn0            # name of the host whose link has the fault. Required.
-//	    kind: loss           # loss duplicate delay reorder corrupt rate blackhole tear. Required.
+//	    kind: loss           # loss duplicate delay reorder corrupt rate blackhole ecn pause tear. Required.
 //	    dir: up              # direction of the link: up (from the host), down or both. Default both.
 //	    probability: 10%     # probability that the fault hits a selected frame. Default 100%.
 //	    delay: 1ms           # with kind delay or reorder: how long a frame is held back; with kind tear: the longest pause in a copy
 //	    jitter: 100us        # with kind delay: the largest random time that is added to delay or subtracted from it
 //	    bitsPerSecond: 1Gbit # with kind rate: the rate of the link
+//	    priority: 3          # with kind pause: the priority that is paused, 0 to 7. Default 0.
 //	    count: 2             # the fault ends after this number of hits
 //	    for: 10s             # the fault ends after this time
 //	    seed: 7              # number that decides the fault's random choices. Default: the rack's seed.

@@ -4,6 +4,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/units"
 )
@@ -43,6 +44,7 @@ func (d *decoder) faultKeys(n ast.Node, f *faultEntry) {
 		set(d, "delay", &r.Delay, units.ParseDuration),
 		set(d, "jitter", &r.Jitter, units.ParseDuration),
 		set(d, "bitsPerSecond", &r.BitsPerSecond, units.ParseRate),
+		set(d, "priority", &r.Priority, number(0, portqueue.Priorities-1)),
 		set(d, "count", &r.Count, number(1, maxCount)),
 		set(d, "for", &r.For, units.ParseDuration),
 		set(d, "seed", &r.Seed, parseSeed),

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/selective"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
+	"github.com/rdmalab/rdmalab/softrnic/selective"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
@@ -253,6 +253,7 @@ func faultKeys(d described) []key {
 		{"delay", durationShape()},
 		{"jitter", durationShape()},
 		{"bitsPerSecond", rateShape()},
+		{"priority", within(0, portqueue.Priorities-1)},
 		{"count", within(1, maxCount)},
 		{"for", durationShape()},
 		{"seed", shape{"type": "integer", "minimum": 0}},

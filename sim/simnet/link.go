@@ -7,6 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // End is an end of a link: a port of a node.
@@ -166,6 +167,9 @@ func (n *Net) sendCopy(h *half, f *packetio.Frame, v *fault.Verdict) {
 		fault.FlipBit(c.data, v.Bit)
 		h.Stats.Corrupted++
 		n.trace(Event{Kind: Corrupted, Frame: c.data, Rules: v.Rules, half: h})
+	}
+	if v.Mark {
+		wire.SetCE(c.data)
 	}
 	if v.Delay > 0 {
 		h.Stats.Delayed++

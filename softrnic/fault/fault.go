@@ -20,7 +20,9 @@ type Kind string
 
 // Kinds of faults. Corrupt flips one bit behind the Ethernet header. Reorder holds a frame back for
 // some time, so that later ones overtake it. Rate queues frames so that they leave at a rate, and
-// drops those that find the queue full. Blackhole drops all frames of the link.
+// drops those that find the queue full. Blackhole drops all frames of the link. Mark sets CE in the ECN
+// field, whatever the sender has set. Storm sends pause frames for a priority all the time, as a port or
+// NIC that is broken does; it hits no frames.
 const (
 	Loss      Kind = "loss"
 	Duplicate Kind = "duplicate"
@@ -29,6 +31,8 @@ const (
 	Corrupt   Kind = "corrupt"
 	Rate      Kind = "rate"
 	Blackhole Kind = "blackhole"
+	Mark      Kind = "ecn"
+	Storm     Kind = "pause"
 	Tear      Kind = "tear" // tears memory copies of a host, at 64-byte boundaries
 )
 
@@ -61,6 +65,9 @@ type Rule struct {
 	Jitter time.Duration `json:"jitter,omitempty" yaml:"jitter,omitempty"`
 	// BitsPerSecond is the rate for the kind Rate.
 	BitsPerSecond int64 `json:"bitsPerSecond,omitempty" yaml:"bitsPerSecond,omitempty"`
+	// Priority is, for the kind Storm, the priority that is paused, 0 to 7: with direction up the one of
+	// the switch's queue towards the host, with down the one of the host's NIC.
+	Priority int `json:"priority,omitempty" yaml:"priority,omitempty"`
 	// Match selects frames; the zero value selects every frame.
 	Match Match `json:"match,omitzero" yaml:"match,omitempty"`
 	// Count ends the rule after this many hits; 0 means no limit. On the command line, "once" is 1 and
@@ -113,9 +120,13 @@ type Verdict struct {
 	// the Ethernet header).
 	Corrupt bool
 	Bit     int
+	// Mark means that CE must be set (wire.SetCE).
+	Mark bool
 	// Rules are the IDs of the rules that hit, for comments in captures; nil if none did.
 	Rules []string
 }
 
 // Passes reports whether the frame is forwarded once, at once and unchanged.
-func (v *Verdict) Passes() bool { return !v.Drop && v.Copies == 0 && v.Delay <= 0 && !v.Corrupt }
+func (v *Verdict) Passes() bool {
+	return !v.Drop && v.Copies == 0 && v.Delay <= 0 && !v.Corrupt && !v.Mark
+}

@@ -120,6 +120,18 @@ func (in *Injector) Remove(id string) {
 	in.all = slices.DeleteFunc(in.all, is)
 }
 
+// Storms returns the priorities that rules of kind Storm pause now, bit i for priority i, and counts a
+// hit of each rule: the caller sends a pause frame.
+func (in *Injector) Storms(now clock.Time) (priorities uint8) {
+	for _, s := range in.rules {
+		if s.rule.Kind == Storm && now < s.until {
+			priorities |= 1 << s.rule.Priority
+			s.hits++
+		}
+	}
+	return priorities
+}
+
 // Active reports whether any rule is active. Without an active rule, the injector only records the
 // first PSN of each connection, so the caller may pass one packet of each super-frame.
 func (in *Injector) Active() bool { return len(in.rules) != 0 }
@@ -226,7 +238,12 @@ func (s *ruleState) apply(now clock.Time, frame []byte, pos uint64, out *Verdict
 		if !queued {
 			return false // the frame only waits for its own transmission time, which is not reported as a hit
 		}
-	case Tear:
+	case Mark:
+		if _, ok := wire.ECNOf(frame); !ok || out.Mark {
+			return false
+		}
+		out.Mark = true
+	case Tear, Storm:
 		return false
 	default:
 		if s.own == nil {

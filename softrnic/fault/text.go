@@ -22,6 +22,8 @@ func (r Rule) String() string {
 		b.WriteString(" " + r.Delay.String())
 	case r.Kind == Rate:
 		b.WriteString(" " + FormatRate(r.BitsPerSecond))
+	case r.Kind == Storm:
+		b.WriteString(" " + strconv.Itoa(r.Priority))
 	case r.Probability != 0:
 		b.WriteString(" " + percent(r.Probability))
 	}

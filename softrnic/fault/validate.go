@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // Limits for the fields of a rule.
@@ -35,7 +37,7 @@ func bad(field, format string, args ...any) error {
 }
 
 // kinds has the kinds of faults in the order of listings, the registered ones last.
-var kinds = []Kind{Loss, Duplicate, Delay, Reorder, Corrupt, Rate, Blackhole, Tear}
+var kinds = []Kind{Loss, Duplicate, Delay, Reorder, Corrupt, Rate, Blackhole, Mark, Storm, Tear}
 
 func Kinds() []Kind { return slices.Clone(kinds) }
 
@@ -89,6 +91,12 @@ func (r *Rule) validateAmounts() error {
 		return bad("bitsPerSecond", "%d is not between 8kbit and 1Tbit", r.BitsPerSecond)
 	case r.Kind == Rate && r.Probability != 0 && r.Probability != 1:
 		return bad("probability", "kind rate takes none: it limits all selected frames")
+	case r.Priority != 0 && r.Kind != Storm:
+		return bad("priority", "kind %s takes none; only pause does", r.Kind)
+	case r.Priority < 0 || r.Priority > wire.Priorities-1:
+		return bad("priority", "%d is not between 0 and 7", r.Priority)
+	case r.Kind == Storm && (r.Probability != 0 && r.Probability != 1 || !r.Match.empty() || r.Count != 0):
+		return bad("kind", "pause hits no frames: it takes a priority and a time, and no probability, match or count")
 	case r.Kind == Blackhole && (r.Probability != 0 && r.Probability != 1 || !r.Match.empty() || r.Count != 0):
 		return bad("kind", "a blackhole drops all frames; use loss with a probability, a match or a count")
 	}

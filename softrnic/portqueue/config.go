@@ -158,8 +158,8 @@ func (c *Config) MinBuffer(ports int) int64 {
 	return n
 }
 
-// quantum returns how long pause frames of so many quanta stop a priority.
-func (c *Config) quantum(quanta uint16) time.Duration {
+// Quantum returns how long pause frames of so many quanta stop a priority.
+func (c *Config) Quantum(quanta uint16) time.Duration {
 	rate := c.Rate
 	if rate == 0 {
 		rate = 1e9

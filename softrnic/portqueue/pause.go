@@ -41,7 +41,7 @@ func (b *Bank) Pause(now clock.Time, i, prio int, quanta uint16) {
 	was := q.until > now
 	if quanta > 0 {
 		q.heard = now
-		q.until = now.Add(b.cfg.quantum(quanta))
+		q.until = now.Add(b.cfg.Quantum(quanta))
 		if !was {
 			q.since, q.idle = now, now
 			q.stats.RxTransition++
@@ -91,7 +91,7 @@ func (b *Bank) tellPeer(now clock.Time, i int, out *packetio.Batch) {
 	}
 	p.announce, p.refresh = 0, clock.Never
 	if p.xoff != 0 {
-		p.refresh = now.Add(b.cfg.quantum(b.cfg.Quanta) / 2)
+		p.refresh = now.Add(b.cfg.Quantum(b.cfg.Quanta) / 2)
 	}
 	out.Frames = append(out.Frames, packetio.Frame{Data: f.AppendTo(out.Alloc(f.Len())), Port: i})
 }

@@ -51,11 +51,18 @@ func DSCPOf(frame []byte) (dscp uint8, ok bool) {
 // wrong. The ICRC does not cover the field. If the frame is not IP or not ECN-capable, MarkCE returns
 // false and changes nothing; a frame with CE stays as it is, and the result is true.
 func MarkCE(frame []byte) bool {
-	class, v4, v6, ok := trafficClass(frame)
-	if e := ECN(class & ecnMask); !ok || e == NotECT {
+	if e, ok := ECNOf(frame); !ok || e == NotECT {
 		return false
-	} else if e == CE {
-		return true
+	}
+	return SetCE(frame)
+}
+
+// SetCE is MarkCE for frames of any sender, also of one that is not ECN-capable: a fault, which no switch
+// makes. It returns false if the frame is not IP.
+func SetCE(frame []byte) bool {
+	class, v4, v6, ok := trafficClass(frame)
+	if !ok || ECN(class&ecnMask) == CE {
+		return ok
 	}
 	if v6 != nil {
 		v6[1] |= uint8(CE) << 4

@@ -26,6 +26,10 @@ func TestMarkCE(t *testing.T) {
 				if e == NotECT {
 					want = bytes.Clone(b)
 				}
+				forced := bytes.Clone(b)
+				if got := f.AppendTo(nil); !SetCE(forced) || !bytes.Equal(forced, got) {
+					t.Errorf("%v: set by force:\n%x, want\n%x", e, forced, got)
+				}
 				if MarkCE(b) != (e != NotECT) {
 					t.Errorf("%v: the result is wrong", e)
 				}

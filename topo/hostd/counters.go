@@ -4,8 +4,8 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/onerma/nic"
-	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/device"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 )
 

@@ -97,7 +97,7 @@ func (t *traffic) packetToHost(to int, f packetio.Frame, in *fault.Injector, com
 	}
 }
 
-// distort drops or corrupts a frame, as the verdict of the fault rules says. It corrupts a copy of
+// distort drops, corrupts or marks a frame, as the verdict of the fault rules says. It changes a copy of
 // the frame.
 func (t *traffic) distort(i int, f packetio.Frame, v *fault.Verdict) (_ packetio.Frame, dropped bool) {
 	if v.Corrupt && !corruptible(&f) {
@@ -111,6 +111,12 @@ func (t *traffic) distort(i int, f packetio.Frame, v *fault.Verdict) (_ packetio
 		f.Data = append(t.scratch.Alloc(len(f.Data)), f.Data...)
 		f.FinishChecksum() // otherwise the receiving kernel would accept the damaged bytes as valid
 		fault.FlipBit(f.Data, v.Bit)
+	}
+	if v.Mark {
+		if !v.Corrupt {
+			f.Data = append(t.scratch.Alloc(len(f.Data)), f.Data...)
+		}
+		wire.SetCE(f.Data)
 	}
 	return f, false
 }
@@ -151,6 +157,9 @@ func (t *traffic) explain(v *fault.Verdict) string {
 	}
 	if v.Corrupt && !v.Drop {
 		what = append(what, fmt.Sprintf("bit %d behind the Ethernet header flipped", v.Bit))
+	}
+	if v.Mark && !v.Drop {
+		what = append(what, "CE set")
 	}
 	if v.Copies > 0 && !v.Drop {
 		what = append(what, fmt.Sprintf("sent %d times", v.Copies+1))

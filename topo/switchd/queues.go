@@ -9,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -18,6 +19,7 @@ import (
 type queues struct {
 	*portqueue.Bank
 	clk     *real.Clock
+	storm   clock.Time // when the faults of kind pause send their next frames
 	leaving packetio.Batch
 }
 
@@ -30,14 +32,14 @@ func newQueues(cfg *portqueue.Config, ports int, clk *real.Clock) (*queues, erro
 	if err != nil {
 		return nil, err
 	}
-	return &queues{Bank: bank, clk: clk}, nil
+	return &queues{Bank: bank, clk: clk}, nil // storm is zero: the first round looks for faults of the rack file
 }
 
 func (q *queues) deadline() clock.Time {
 	if q == nil {
 		return clock.Never
 	}
-	return q.Deadline()
+	return clock.Min(q.Deadline(), q.storm)
 }
 
 // lost drops the frames for a port whose link is lost, and returns the number of packets.
@@ -60,6 +62,41 @@ func (t *traffic) fromQueuedHost(i int, f packetio.Frame) {
 	t.fromHost(i, f)
 	if t.queues.Deadline() <= t.now {
 		t.depart()
+	}
+}
+
+// longestPause is the time of the pause frames of faults, in quanta.
+const longestPause = 65535
+
+// stormy does what faults of kind pause do: towards a host, as if the host sent pause frames all the
+// time; and to a host, it sends them. Each is renewed after half of its time.
+func (t *traffic) stormy() {
+	q := t.queues
+	if q == nil || q.storm > t.now {
+		return
+	}
+	q.storm = clock.Never
+	cfg := q.Config()
+	for i := range t.ports.list {
+		p := &t.ports.list[i]
+		f := wire.Pause{Src: cfg.MAC, Enabled: p.down.Storms(t.now)}
+		up := p.up.Storms(t.now)
+		for prio := range f.Time {
+			if up>>prio&1 != 0 {
+				q.Pause(t.now, i, prio, longestPause)
+			}
+			if f.Enabled>>prio&1 != 0 {
+				f.Time[prio] = longestPause
+			}
+		}
+		if f.Enabled != 0 && p.io != nil {
+			data := f.AppendTo(t.scratch.Alloc(f.Len()))
+			p.queue.Offer(packetio.Frame{Data: data, Port: i})
+			t.show(i, tap.Down, packetio.Frame{Data: data}, "fault (pause)")
+		}
+		if f.Enabled|up != 0 {
+			q.storm = t.now.Add(cfg.Quantum(longestPause) / 2)
+		}
 	}
 }
 

@@ -231,3 +231,42 @@ func TestQueuedRoundAllocatesNothing(t *testing.T) {
 		t.Errorf("%v allocations a round", n)
 	}
 }
+
+// A fault of kind pause stops the switch towards a host (up), and sends pause frames to it (down); one
+// of kind ecn sets CE in the packets that it selects. Where pauses have no effect the rule is refused.
+func TestCongestionFaults(t *testing.T) {
+	d, hosts, err := queuedDaemon(t, queuedConfig(1e6), fault.Rule{Link: "h1", Kind: fault.Storm, Priority: 3}, fault.Rule{Link: "h0", Dir: fault.Up, Kind: fault.Mark})
+	if err != nil {
+		t.Fatal(err)
+	}
+	received(t, hosts[1])
+	d.traffic.queues.storm = 0 // the next pause frame is due
+	d.traffic.round()
+	if st := d.traffic.listQueues().Ports[1].Priorities[3]; !st.Paused {
+		t.Errorf("%+v", st)
+	}
+	var p wire.Pause
+	if list := received(t, hosts[1]); len(list) != 1 || wire.ParsePause(list[0], &p) != nil || p.Time[3] != longestPause {
+		t.Errorf("host 1 got %x", list)
+	}
+	sendTo(t, hosts[0], prio3(0, 2, 1))
+	var list [][]byte
+	for end := time.Now().Add(20 * time.Second); len(list) == 0 && time.Now().Before(end); {
+		d.traffic.round()
+		list = received(t, hosts[2])
+	}
+	if len(list) != 1 {
+		t.Fatalf("%d frames", len(list))
+	}
+	if e, _ := wire.ECNOf(list[0]); e != wire.CE || !wire.CheckICRC(list[0]) {
+		t.Errorf("%v", e)
+	}
+	lossy := fault.Rule{Link: "h1", Kind: fault.Storm, Priority: 4}
+	if err := d.faults.refuses(&lossy); err == nil {
+		t.Error("a pause of a lossy priority is accepted")
+	}
+	d.traffic.queues = nil
+	if err := d.faults.refuses(&fault.Rule{Link: "h1", Kind: fault.Storm, Priority: 3}); err == nil {
+		t.Error("a pause of ports without queues is accepted")
+	}
+}

@@ -100,6 +100,7 @@ func (t *traffic) round() (busy bool) {
 			t.fromHost(i, f)
 		}
 	}
+	t.stormy()
 	for range MaxDelayed { // the bound keeps a round with delays of zero from going on for ever
 		if t.delays.next() > t.now {
 			break
