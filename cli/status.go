@@ -115,6 +115,11 @@ func printStatus(w io.Writer, s rack.Status) error {
 	if err := t.Flush(); err != nil {
 		return err
 	}
+	for _, n := range s.Hosts {
+		if n.Reason != "" {
+			fmt.Fprintf(w, "%s: %s; `rdmalab logs %s` has more, `rdmalab restart %s` starts it again\n", n.Name, n.Reason, n.Name, n.Name)
+		}
+	}
 	for _, host := range s.Unfinished {
 		fmt.Fprintf(w, "%s: an apply has not finished it; the same apply, repeated, does the rest\n", host)
 	}

@@ -90,6 +90,9 @@ func (p Paths) Hosts() string { return filepath.Join(p.Dir, "hosts") }
 // Crashed returns the file that exists if a command has crashed the node.
 func (p Paths) Crashed(node string) string { return filepath.Join(p.Dir, "crashed", node) }
 
+// Broken returns the file that says why the NIC of a host in a compact rack has panicked.
+func (p Paths) Broken(host string) string { return filepath.Join(p.Dir, "broken", host) }
+
 // Unfinished returns the file that exists while a host is being added to the rack, or removed from
 // it. It stays if the program that does that fails or is killed.
 func (p Paths) Unfinished(node string) string { return filepath.Join(p.Dir, "unfinished", node) }

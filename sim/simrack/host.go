@@ -164,7 +164,7 @@ func (h *Host) SetLink(up bool) {
 
 // CrashNIC crashes the NIC alone. All objects of the NIC are gone, and applications get errors.
 func (h *Host) CrashNIC() {
-	h.eng.Down()
+	h.eng.Down(h.rack.net.Now())
 	h.rack.net.SetUp(h.node, true) // makes the simulator read the deadline of the host's node again: without a NIC it has none
 	h.look()
 }
@@ -212,7 +212,7 @@ func (h *Host) Reboot() error {
 	if err != nil {
 		return err
 	}
-	h.eng.Down()
+	h.eng.Down(h.rack.net.Now())
 	h.eng, h.activity, h.crashed = eng, eng.Activity(), false
 	h.tear()
 	h.charge()

@@ -37,6 +37,9 @@ type Config struct {
 	Seed uint64
 	// Second is another NIC at the same port; nil means that there is none.
 	Second Second
+	// Broken is called in a goroutine of its own when the NIC panics: then only the NIC ends, as if its
+	// port had failed. nil means that the panic ends the process.
+	Broken func(*Panic)
 	// Costs make the NIC and its link to the switch take the times of this cost model, by Clock; nil
 	// means that they take no time. They do not apply to Second. Frames must be single packets.
 	Costs *cost.Model
@@ -55,7 +58,7 @@ type Device struct {
 	spin  time.Duration
 	seed  atomic.Uint64 // seed of the next context
 
-	mu      sync.Mutex // guards the fields up to failure, except pace and the atomics of polls
+	mu      sync.Mutex // guards the fields up to panics, except pace and the atomics of polls
 	e       *engine.Engine
 	second  secondNIC // the other NIC at the port
 	costs   costs
@@ -67,6 +70,7 @@ type Device struct {
 	tracing
 	dead    bool  // closed or failed; never reset
 	failure error // why the port became unusable
+	panics
 
 	kick  signal        // ends the pause in which the progress goroutine leaves the port to an application
 	done  chan struct{} // closed when the progress goroutine has returned
@@ -124,7 +128,7 @@ func Open(cfg Config) (*Device, error) {
 	cfg.Spin = cmp.Or(cfg.Spin, defaultSpin)
 	d := &Device{
 		clock: cfg.Clock, link: link{port: cfg.Port, waiter: cfg.Waiter}, spin: cfg.Spin, e: e, second: secondNIC{nic: cfg.Second}, waits: waits{seen: e.Activity()},
-		kick: make(signal, 1), done: make(chan struct{}),
+		kick: make(signal, 1), done: make(chan struct{}), panics: panics{tell: cfg.Broken},
 	}
 	if err := d.egress.start(cfg.Queues); err != nil {
 		return nil, fmt.Errorf("device: %w", err)
@@ -145,12 +149,7 @@ func Open(cfg Config) (*Device, error) {
 func (d *Device) Close() error { return d.close() }
 
 func (d *Device) shutDown() error {
-	d.enter()
-	d.dead = true
-	d.e.Down()
-	d.second.down()
-	d.e.Notify() // wakes all waiters, even if the NIC was already down
-	d.leave()
+	d.With(func(*engine.Engine) { end(d, d.entered) })
 	d.link.waiter.Wake()
 	d.kick.raise()
 	<-d.done
@@ -171,7 +170,7 @@ func (d *Device) HangingContext(h *Hang) verbs.Context {
 // Down crashes the NIC; see engine.Engine.Down. The link stays.
 func (d *Device) Down() {
 	d.With(func(e *engine.Engine) {
-		e.Down()
+		e.Down(d.entered)
 		d.egress.clear(d.entered)
 	})
 }
@@ -191,8 +190,16 @@ func (d *Device) SetLink(up bool) { d.With(func(e *engine.Engine) { e.SetLink(up
 // With calls f with exclusive use of the engine, for listings and fault plans. f must not block.
 func (d *Device) With(f func(e *engine.Engine)) {
 	d.enter()
-	defer d.leave()
+	defer leaveSafely(d)
 	f(d.e)
+}
+
+// end makes the NIC unusable for good, wakes all waiters, and drops frames that were not sent.
+func end(d *Device, now clock.Time) {
+	d.dead = true
+	d.e.Down(now)
+	d.second.down()
+	d.e.Notify() // even if the NIC was already down
 }
 
 // Counters returns a copy of the NIC's counters.

@@ -19,6 +19,12 @@ import (
 // from one to the other.
 func openDirect(t testing.TB, spin time.Duration) [2]*Device {
 	t.Helper()
+	return openDirectWith(t, spin, func(int, *Config) {})
+}
+
+// openDirectWith is openDirect with a change of the configuration of each device.
+func openDirectWith(t testing.TB, spin time.Duration, change func(i int, c *Config)) [2]*Device {
+	t.Helper()
 	fabric := direct.New()
 	var d [2]*Device
 	var ends [2]*direct.Port
@@ -37,14 +43,16 @@ func openDirect(t testing.TB, spin time.Duration) [2]*Device {
 	}, func() { go fabric.Do(func() {}) })
 	for i := range d {
 		var err error
-		d[i], err = Open(Config{
+		cfg := Config{
 			Port: fabric.Link(names[i]).Host(4200), Waiter: direct.NewWaiter(), Spin: spin, Seed: uint64(i),
 			Engine: engine.Config{
 				Name: "nic", MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
 				PKeys:   verbstest.PKeys[i],
 				Resolve: func(a netip.Addr) (wire.MAC, bool) { return macs[1-i], a == ips[1-i] },
 			},
-		})
+		}
+		change(i, &cfg)
+		d[i], err = Open(cfg)
 		if err != nil {
 			t.Fatal(err)
 		}

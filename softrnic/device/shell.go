@@ -30,10 +30,20 @@ func (b *shell) TryEnter() (now clock.Time, e *engine.Engine, out *packetio.Batc
 	if b.hang.waits() || !b.d.mu.TryLock() {
 		return 0, nil, nil, false
 	}
-	return b.d.begin(), b.d.e, &b.d.out, true
+	return begin(b.d), b.d.e, &b.d.out, true
 }
 
-func (b *shell) Leave() { b.d.leave() }
+// Leave must be the deferred function itself if the caller's panics are to end the NIC alone.
+func (b *shell) Leave() {
+	if b.d.tell == nil {
+		b.d.leave()
+		return
+	}
+	if v := recover(); v != nil {
+		broke(b.d, v)
+	}
+	b.d.leave()
+}
 
 // patientPolls is a number of consecutive empty polls. From then on, each further empty poll yields
 // the processor, because an application that only polls would otherwise keep its peers from

@@ -27,11 +27,11 @@ const drainBatches = 64
 // enter gives the caller exclusive use of the engine, and returns the time.
 func (d *Device) enter() clock.Time {
 	d.mu.Lock()
-	return d.begin()
+	return begin(d)
 }
 
 // begin begins a step. The caller holds mu.
-func (d *Device) begin() clock.Time {
+func begin(d *Device) clock.Time {
 	d.idle = false
 	d.entered = d.clock.Now()
 	return d.entered
@@ -82,7 +82,7 @@ func (d *Device) serve() bool {
 	if !d.mu.TryLock() {
 		return false
 	}
-	d.begin()
+	begin(d)
 	d.progress()
 	alive := !d.dead
 	d.unlock()
@@ -109,10 +109,14 @@ func many(out *packetio.Batch) bool {
 
 // progress handles one receive batch and the timers that are due. It reports whether there was any
 // work to do.
-func (d *Device) progress() bool {
+func (d *Device) progress() (found bool) {
 	if d.dead {
 		return false
 	}
+	if d.tell != nil {
+		defer catch(d)
+	}
+	d.testPanic()
 	n, err := d.link.port.Recv(&d.rx)
 	if err != nil {
 		d.fail(err)
@@ -207,11 +211,9 @@ func (d *Device) fail(err error) {
 	if d.dead {
 		return
 	}
-	d.failure, d.dead = err, true
+	d.failure = err
 	d.e.SetLink(false)
-	d.e.Down()
-	d.second.down()
-	d.e.Notify() // wakes all waiters, even if the NIC was already down
+	end(d, d.clock.Now())
 }
 
 // notify wakes the waiters whose condition is true, if the engine's Activity has changed since the
@@ -221,6 +223,9 @@ func (d *Device) notify() bool {
 		return false
 	}
 	d.seen = d.e.Activity()
+	if d.tell != nil {
+		defer catch(d)
+	}
 	kept := d.waiting[:0]
 	for _, w := range d.waiting {
 		switch {

@@ -350,7 +350,7 @@ func anyOrder(t *testing.T, seed uint64) {
 				}
 			}
 		case k < 91 && r.IntN(4) == 0:
-			me.e.Down()
+			me.e.Down(now)
 			me.e.Up()
 		}
 		for k, x := range n {

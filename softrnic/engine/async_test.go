@@ -61,7 +61,7 @@ var asyncCases = map[verbs.AsyncKind]func(t *testing.T, p *pair){
 		p.b.e.SetGIDs(gids)
 		p.b.e.SetGIDs(gids) // no change
 	},
-	verbs.EventDeviceFatal: func(_ *testing.T, p *pair) { p.b.e.Down() },
+	verbs.EventDeviceFatal: func(_ *testing.T, p *pair) { p.b.e.Down(0) },
 	verbs.EventSRQLimit: func(t *testing.T, p *pair) {
 		srq := newSRQ(t, p.b, verbs.SRQInit{})
 		a, _ := sharedPair(t, p, srq, verbs.RC)

@@ -18,7 +18,7 @@ func TestDownEndsConnections(t *testing.T) {
 	l := made(gsi(t, p.b.e).Listen(testService, netip.Prefix{}, 4))
 	_, b := establish(t, p, l, 0)
 	p.b.e.tx.loop.Add(0, nil)
-	p.b.e.Down()
+	p.b.e.Down(0)
 	if !b.Dead() || !l.Dead() {
 		t.Errorf("the connection is dead: %v, the listener: %v", b.Dead(), l.Dead())
 	}

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"slices"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
@@ -53,14 +54,14 @@ func (e *Engine) Up() {
 	e.groups = newGroups(&e.port, &e.counters)
 }
 
-// Down is a crash of the NIC: all objects become invalid, and frames are ignored until Up. Work
+// Down is a crash of the NIC at time now: all objects become invalid, and frames are ignored until Up. Work
 // requests do not complete; the application gets EventDeviceFatal, and ErrClosed from every object.
-func (e *Engine) Down() {
+func (e *Engine) Down(now clock.Time) {
 	if !e.up {
 		return
 	}
 	for _, qp := range e.order {
-		qp.q.Lost()
+		qp.q.Lost(now)
 		e.former.retire(qp)
 	}
 	e.close()

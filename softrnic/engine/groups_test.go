@@ -198,7 +198,7 @@ func TestAttachErrors(t *testing.T) {
 	qps[2].DetachAll(&b.out)
 	wantNone(t, "destroy", qps[2].Destroy())
 	wantErr(t, "connect to a group", connectTo(rc, group), verbs.ErrInvalid)
-	b.e.Down()
+	b.e.Down(0)
 	wantErr(t, "after a crash", do(qps[1], group), verbs.ErrClosed)
 	if b.e.Deadline() != clock.Never || b.e.Objects().Attachments != 0 {
 		t.Error("attachments are left after a crash")

@@ -70,7 +70,7 @@ func TestQuestionsAndConnections(t *testing.T) {
 	if again.Answered == nil || again.Answered.QPN != 5 || again.Answered.QKey != 6 || again.Answered.Service != testService+1 {
 		t.Errorf("answer %+v", again.Answered)
 	}
-	p.a.e.Down()
+	p.a.e.Down(0)
 	if _, err := p.a.e.GSI(); err == nil {
 		t.Error("a NIC that is down asks")
 	}

@@ -289,7 +289,7 @@ func TestListenersAndRefusals(t *testing.T) {
 	_, err = gsi(t, p.a.e).Connect(p.now, ipA, ipB, mad.REQ{QPN: 5, PKey: wire.DefaultPKey}, &p.a.out)
 	wantErr(t, "no such queue pair", err, verbs.ErrInvalid)
 	last := dial(t, p, ipA, ipB)
-	p.a.e.Down()
+	p.a.e.Down(0)
 	if !last.Dead() || p.a.e.Deadline() != clock.Never {
 		t.Error("a connection outlives its NIC")
 	}

@@ -37,7 +37,7 @@ func TestFailQP(t *testing.T) {
 		}
 	}
 	verify(t, connectPair(t, p.a, p.b, 0, verbs.MTU1024))
-	p.a.e.Down()
+	p.a.e.Down(0)
 	if err := p.a.e.FailQP(0, n, &p.a.out); !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("of a dead NIC: %v", err)
 	}

@@ -218,7 +218,7 @@ func TestDeadlineOfAReceiveBatch(t *testing.T) {
 		t.Errorf("deadline %v, %d frames", at, len(p.b.out.Frames))
 	}
 	p.b.e.Frame(p.now, 0, f, &p.b.out)
-	p.b.e.Down()
+	p.b.e.Down(0)
 	if at := p.b.e.Deadline(); at != clock.Never {
 		t.Errorf("deadline %v of a NIC that is down", at)
 	}

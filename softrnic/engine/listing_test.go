@@ -3,7 +3,9 @@ package engine
 import (
 	"slices"
 	"testing"
+	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -100,9 +102,10 @@ func TestFormerQPs(t *testing.T) {
 	if len(list) != MaxFormer+1 || list[MaxFormer-1].QPN != last || list[MaxFormer].QPN != wrong {
 		t.Errorf("%d remembered, the last %#x, %#x", len(list), uint32(list[MaxFormer-1].QPN), uint32(list[len(list)-1].QPN))
 	}
-	p.a.e.Down()
+	const crash = clock.Time(time.Hour)
+	p.a.e.Down(crash)
 	list = FormerQPs(p.a.e)
-	if got := list[len(list)-1]; got.QPN != p.a.qp.Num() || got.End == nil || got.End.Code != reason.NICDown {
+	if got := list[len(list)-1]; got.QPN != p.a.qp.Num() || got.End == nil || got.End.Code != reason.NICDown || got.End.At != crash {
 		t.Errorf("after the crash: %+v", got)
 	}
 }

@@ -87,7 +87,7 @@ func TestDelayedEventsEndWithTheNIC(t *testing.T) {
 	if at := p.a.e.Deadline(); at != clock.Time(time.Hour) {
 		t.Fatalf("due at %v", at)
 	}
-	p.a.e.Down()
+	p.a.e.Down(0)
 	p.a.e.Up()
 	if at := p.a.e.Deadline(); at != clock.Never {
 		t.Errorf("due at %v", at)

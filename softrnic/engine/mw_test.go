@@ -101,7 +101,7 @@ func TestWindowLife(t *testing.T) {
 	if err := p.b.pd.Dealloc(); !errors.Is(err, verbs.ErrBusy) {
 		t.Errorf("domain with a window: %v", err)
 	}
-	p.b.e.Down()
+	p.b.e.Down(0)
 	if err := mw.Dealloc(); !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("after a crash: %v", err)
 	}
@@ -207,7 +207,7 @@ func TestDeviceMemoryBudget(t *testing.T) {
 	if err := alloc(256 << 10); err != nil {
 		t.Errorf("all of it: %v", err)
 	}
-	s.e.Down()
+	s.e.Down(0)
 	if err := alloc(1); !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("of a dead NIC: %v", err)
 	}

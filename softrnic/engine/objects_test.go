@@ -227,7 +227,7 @@ func TestAsyncEventsAreBounded(t *testing.T) {
 func TestDownForgetsEverything(t *testing.T) {
 	p := newPair(t, nil)
 	e := p.b.e
-	e.Down()
+	e.Down(0)
 	if e.IsUp() || e.Deadline() != clock.Never || len(e.QPs()) != 0 || e.Mem() != nil {
 		t.Error("something is left")
 	}

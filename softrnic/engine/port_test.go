@@ -80,7 +80,7 @@ func TestAddressesChange(t *testing.T) {
 func TestCarrierOfANICThatWasOff(t *testing.T) {
 	e := newEngine(t, "a", 1, macA, nil, ipA)
 	for _, up := range []bool{false, true} {
-		e.Down()
+		e.Down(0)
 		e.SetLink(up)
 		e.Up()
 		if e.LinkUp() != up || e.Device().PortDown == up {

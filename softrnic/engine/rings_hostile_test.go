@@ -198,7 +198,7 @@ func TestRingStates(t *testing.T) {
 	if err := loop.Destroy(); err != nil {
 		t.Fatal(err)
 	}
-	r.e.Down()
+	r.e.Down(0)
 	if err := loop.Doorbell(r.now, 2); !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("doorbell of a NIC that is down: %v", err)
 	}

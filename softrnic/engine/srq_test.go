@@ -161,7 +161,7 @@ func TestSRQLife(t *testing.T) {
 	if again.num == srq.num {
 		t.Error("the number of a destroyed queue came back at once")
 	}
-	s.e.Down()
+	s.e.Down(0)
 	_, queryErr := again.Query()
 	for name, err := range map[string]error{
 		"destroyed": srq.SetLimit(1), "query": queryErr, "post": again.PostRecv(nil), "limit": again.SetLimit(0), "destroy": again.Destroy(),

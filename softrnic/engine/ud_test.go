@@ -191,7 +191,7 @@ func TestAddressHandles(t *testing.T) {
 	if err := ah.Destroy(); !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("twice: %v", err)
 	}
-	a.e.Down()
+	a.e.Down(0)
 	if err := second.Destroy(); !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("after a crash: %v", err)
 	}

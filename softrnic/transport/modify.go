@@ -189,10 +189,10 @@ func (q *QP) Fail(now clock.Time, code reason.Code, out *Actions) error {
 	return q.enterError(evToError, code, out)
 }
 
-// Lost notes that the NIC has gone down with the queue pair. Its state stays.
-func (q *QP) Lost() {
+// Lost notes that the NIC has gone down with the queue pair at time now. Its state stays.
+func (q *QP) Lost(now clock.Time) {
 	if q.live() {
-		q.notes.Add(reason.Note{At: q.lastNow, Kind: reason.Ended, Code: reason.NICDown})
+		q.notes.Add(reason.Note{At: now, Kind: reason.Ended, Code: reason.NICDown})
 	}
 }
 

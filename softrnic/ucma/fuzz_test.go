@@ -261,7 +261,7 @@ func TestNICDown(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n.e.Down()
+	n.e.Down(0)
 	r, err := n.execute(Command{Op: GetEvent})
 	if ev, ok := decode[event](r.Data); err != nil || !ok || ev.UID != 1 || ev.Kind != deviceRemoval {
 		t.Errorf("the listener's program is told %+v, %v", ev, err)

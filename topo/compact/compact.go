@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log"
 	"log/slog"
 	"net/http"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
 	"github.com/rdmalab/rdmalab/topo/hostd"
@@ -89,6 +91,9 @@ func (d *daemons) run(r *http.Request, _ none) (_ none, err error) {
 		return none{}, err
 	}
 	defer func() { err = errors.Join(err, out.Close()) }()
+	if err := os.Remove(d.paths.Broken(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return none{}, err
+	}
 	d.log.Info("node begins", "name", name)
 	if name == rackfile.SwitchName {
 		err = d.runSwitch(r.Context(), n, out)
@@ -109,18 +114,57 @@ func (d *daemons) runSwitch(ctx context.Context, n *node, out io.Writer) error {
 
 func (d *daemons) runHost(ctx context.Context, name string, n *node, out io.Writer) error {
 	gate := new(control.Gate)
+	broken := make(chan *device.Panic, 1)
 	h, err := hostd.Open(hostd.Config{
 		Dir: d.paths.Dir, Name: name, Log: slog.New(slog.NewTextHandler(out, nil)),
 		Netns: d.paths.Netns(name), Fabric: d.fabric, Poller: d.poller, Gate: gate,
+		Broken: func(p *device.Panic) { broken <- p },
 	})
 	if err != nil {
 		return err
 	}
 	d.nodes.stoppable(n, func(until <-chan struct{}) { stop(until, gate, h.Exclusive) })
-	<-ctx.Done()
+	var why error
+	select {
+	case <-ctx.Done():
+	case p := <-broken:
+		why = p
+		d.noteBroken(name, p, out)
+	}
 	d.fabric.Link(name).Cut() // a host that is stopped must not do what it has left undone before it ends
 	d.nodes.releaseFor(n)
-	return h.Close()
+	return errors.Join(why, closeHost(h, why != nil))
+}
+
+// closeWait is how long the end of a host whose NIC has panicked may take: a lock may be left that
+// the panic has kept.
+const closeWait = 5 * time.Second
+
+// closeHost closes a host. If its NIC has panicked, it does not wait for long.
+func closeHost(h *hostd.Host, broken bool) error {
+	if !broken {
+		return h.Close()
+	}
+	done := make(chan error, 1)
+	go func() { done <- h.Close() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(closeWait):
+		return errors.New("parts of the host do not end")
+	}
+}
+
+// noteBroken writes why a NIC has ended to the host's log, and to the file from which a status takes
+// the reason.
+func (d *daemons) noteBroken(name string, p *device.Panic, out io.Writer) {
+	d.log.Error("NIC panicked; its host has crashed", "name", name, "panic", p.Value)
+	if _, err := fmt.Fprintf(out, "%v\n%s\n", p, p.Stack); err != nil {
+		d.log.Error("log of the host", "name", name, "error", err)
+	}
+	if err := os.WriteFile(d.paths.Broken(name), []byte(p.Error()), 0o644); err != nil {
+		d.log.Error("reason for the status", "name", name, "error", err)
+	}
 }
 
 // stop keeps exclusive use of a NIC or the switch, and its gate shut, until `until` closes. It returns

@@ -23,6 +23,7 @@ const (
 	PathRack     = "/rack"      // POST: Status. The host reads the rack's description again.
 	PathNIC      = "/nic"       // POST NICRequest: Status
 	PathNICFault = "/nic/fault" // POST NICFault: NICFaultResult
+	PathNICPanic = "/nic/panic" // POST: none. The NIC panics in its next step; for tests.
 	PathCrashApp = "/app/crash" // POST: Status
 	PathStartApp = "/app/start" // POST: Status
 	// PathHangApp stops the services and jobs of the daemon, PathResumeApp lets them go on; both

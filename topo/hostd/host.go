@@ -58,6 +58,10 @@ type Config struct {
 	// Poller looks at the rings of programs, if Fabric is set; nil means that the host does so itself.
 	Poller *serve.Poller
 
+	// Broken is called when the NIC panics; the caller then closes the host. nil means that the panic
+	// ends the process.
+	Broken func(*device.Panic)
+
 	// In tests without privileges, open replaces openPort, and the services listen at listen.
 	open   func(self *rackfile.Host) (port, packetio.Waiter, error)
 	listen netip.Addr
@@ -274,7 +278,7 @@ func (h *Host) openNIC() error {
 			// As in the simulator, the entries of send rings take their time one by one.
 			RingPaced: model != nil,
 		},
-		Port: link, Waiter: waiter, Spin: spin, Seed: h.rack.Load().Seed + uint64(h.index),
+		Port: link, Waiter: waiter, Broken: h.cfg.Broken, Spin: spin, Seed: h.rack.Load().Seed + uint64(h.index),
 	})
 	if err != nil {
 		return errors.Join(err, waiter.Close(), link.Close())

@@ -121,7 +121,7 @@ func (r Applier) removeHost(ctx context.Context, host string) error {
 func (r Applier) removeFiles(host string) error {
 	p := r.Paths
 	var errs []error
-	for _, file := range []string{p.Socket(host), p.Verbs(host), p.VerbsTree(host), p.VerbsPreload(host), p.OneRMA(host), p.Incarnation(host), p.Crashed(host), p.Log(host)} {
+	for _, file := range []string{p.Socket(host), p.Verbs(host), p.VerbsTree(host), p.VerbsPreload(host), p.OneRMA(host), p.Incarnation(host), p.Crashed(host), p.Broken(host), p.Log(host)} {
 		errs = append(errs, os.RemoveAll(file))
 	}
 	if k, ok := r.keep.(*cgroupKeeper); ok {

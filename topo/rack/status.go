@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/netip"
+	"os"
 	"slices"
 	"sync"
 
@@ -49,12 +50,14 @@ type NodeStatus struct {
 	PID     int `json:"pid,omitempty"`
 	InitPID int `json:"initPid,omitempty"`
 	// Meant is true if a command has crashed the node, and false if it died without one.
-	Meant bool       `json:"meant,omitempty"`
-	Link  LinkState  `json:"link,omitempty"`
-	Port  string     `json:"port,omitempty"`
-	IPv4  netip.Addr `json:"ipv4,omitzero"`
-	IPv6  netip.Addr `json:"ipv6,omitzero"`
-	MAC   wire.MAC   `json:"mac"`
+	Meant bool `json:"meant,omitempty"`
+	// Reason is why a host of a compact rack has crashed by itself; "" means that this is unknown.
+	Reason string     `json:"reason,omitempty"`
+	Link   LinkState  `json:"link,omitempty"`
+	Port   string     `json:"port,omitempty"`
+	IPv4   netip.Addr `json:"ipv4,omitzero"`
+	IPv6   netip.Addr `json:"ipv6,omitzero"`
+	MAC    wire.MAC   `json:"mac"`
 	// Program is the switch program that runs, or that a crashed switch would run; "" for a host.
 	Program string `json:"program,omitempty"`
 	// Memory is the size of the host's registered region in bytes.
@@ -174,6 +177,9 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 	if n.PID == 0 {
 		n.State = StateCrashed
 		n.Meant = exists(r.Paths.Crashed(n.Name))
+		if why, err := os.ReadFile(r.Paths.Broken(n.Name)); err == nil && !n.Meant {
+			n.Reason = string(why)
+		}
 		return nil
 	}
 	hung, err := r.keep.hung(n.Name)

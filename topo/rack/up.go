@@ -219,7 +219,7 @@ func (r builder) makeState() error {
 	if err := unix.Mount("", p.Dir, "", unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make state folder %s private: %w", p.Dir, err)
 	}
-	for _, file := range []string{p.Netns("x"), p.Socket("x"), p.Log("x"), p.Crashed("x"), p.Timer("x")} {
+	for _, file := range []string{p.Netns("x"), p.Socket("x"), p.Log("x"), p.Crashed("x"), p.Broken("x"), p.Timer("x")} {
 		if err := os.Mkdir(filepath.Dir(file), 0o755); err != nil {
 			return fmt.Errorf("make state folder: %w", err)
 		}

@@ -128,7 +128,7 @@ func (p *Poller) run() {
 	}
 }
 
-// looks is how many times in a row the thread finds nothing in all rings before it yields the
+// looks is how many times in a row the thread finds all rings empty before it yields the
 // processor.
 const looks = 32
 

@@ -245,16 +245,19 @@ func (s *pump) woken(p *port) {
 // leaves the remaining bells to the pump.
 func (s *pump) catchUp(p *port) {
 	for range ring.MaxBells / maxBellsAtOnce {
-		now, e, out := s.shell.Enter()
-		if slices.Contains(s.ports, p) && p.serve(now, out) {
-			s.carry(e)
-		}
-		more := p.ctl.Rung()
-		s.shell.Leave()
-		if !more {
+		if !s.catchUpOnce(p) {
 			return
 		}
 	}
+}
+
+func (s *pump) catchUpOnce(p *port) (more bool) {
+	now, e, out := s.shell.Enter()
+	defer s.shell.Leave()
+	if slices.Contains(s.ports, p) && p.serve(now, out) {
+		s.carry(e)
+	}
+	return p.ctl.Rung()
 }
 
 // carry copies completions and events to the applications. It reports whether the NIC was active
