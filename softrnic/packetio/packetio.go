@@ -91,6 +91,19 @@ func (b *Batch) Alloc(n int) []byte {
 	return b.arena[off : off : off+n]
 }
 
+// Held returns the number of bytes that b keeps for new frames.
+func (b *Batch) Held() int { return cap(b.arena) }
+
+// Trim resets b, and gives its memory back to the garbage collector if it is more than most bytes.
+// Slices from earlier calls of Alloc stay as they are.
+func (b *Batch) Trim(most int) {
+	if cap(b.arena) > most {
+		*b = Batch{}
+		return
+	}
+	b.Reset()
+}
+
 // Add appends a frame of a single packet. The bytes are not copied.
 func (b *Batch) Add(port int, data []byte) {
 	b.Frames = append(b.Frames, Frame{Data: data, Port: port})

@@ -26,6 +26,12 @@ func openDirect(cfg *Config) (port, packetio.Waiter, error) {
 	return l, w, nil
 }
 
+// LinkUp also gives back the memory of bursts, because it is called from time to time.
+func (l *directLink) LinkUp() bool {
+	l.Trim()
+	return l.besideInterface.LinkUp()
+}
+
 // Recv returns afpacket.ErrGone after the interface was removed.
 func (l *directLink) Recv(b *packetio.Batch) (int, error) {
 	if err := l.lost(); err != nil {

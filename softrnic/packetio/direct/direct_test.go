@@ -327,3 +327,30 @@ func TestWaiter(t *testing.T) {
 		t.Errorf("wait of a closed waiter: %v", err)
 	}
 }
+
+// The memory of a burst is given back when no frames have arrived for a while, and not before. Frames
+// that are still being read stay as they are.
+func TestBurstGivesMemoryBack(t *testing.T) {
+	l := New().Link("a")
+	host, sw := l.Host(mtu), l.Switch(0, mtu)
+	q := &l.sw.in
+	for range 2 { // both batches of the queue grow
+		send(t, host, batch(500, 1000), 500)
+		host.Trim()
+		recv(t, sw, 500)
+	}
+	send(t, host, batch(1, 60), 1)
+	got := recv(t, sw, 1)
+	host.Trim()
+	held := func() int { return q.in.Held() + q.taken.Held() }
+	if held() < 1000<<10 {
+		t.Error("memory was given back although frames have arrived")
+	}
+	host.Trim()
+	if held() > 2*keptBytes {
+		t.Errorf("%d bytes are kept", held())
+	}
+	if got.Frames[0].Data[59] != 0 || len(got.Frames[0].Data) != 60 {
+		t.Error("a frame that was being read has changed")
+	}
+}

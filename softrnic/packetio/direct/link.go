@@ -190,6 +190,13 @@ func (p *Port) Carry() {
 	}
 }
 
+// Trim gives back the memory that a burst of frames has left in both directions of the link. It is
+// called from time to time; the link keeps its memory as long as frames arrive between two calls.
+func (p *Port) Trim() {
+	p.own.in.trim()
+	p.peer.in.trim()
+}
+
 // Stats returns the counters of this end.
 func (p *Port) Stats() packetio.Stats {
 	return packetio.Stats{

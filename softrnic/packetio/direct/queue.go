@@ -20,6 +20,22 @@ type queue struct {
 	mu    sync.Mutex   // guards the fields below
 	in    packetio.Batch
 	taken packetio.Batch
+	busy  bool // frames have arrived since the last call of trim
+}
+
+// keptBytes is the most memory in bytes that each batch of a queue keeps while no frames arrive.
+const keptBytes = 64 << 10
+
+// trim gives back the memory of a burst, if no frame waits and none has arrived since the last call.
+func (q *queue) trim() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.busy || len(q.in.Frames) > 0 {
+		q.busy = false
+		return
+	}
+	q.in.Trim(keptBytes)
+	q.taken.Trim(keptBytes) // frames that are still being read keep their memory
 }
 
 // put appends a copy of f. It returns false if there is no room.
@@ -28,6 +44,7 @@ func (q *queue) put(f *packetio.Frame) bool {
 		return false
 	}
 	q.in.Copy(*f)
+	q.busy = true
 	return true
 }
 
