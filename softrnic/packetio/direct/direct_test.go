@@ -343,7 +343,7 @@ func TestBurstGivesMemoryBack(t *testing.T) {
 	got := recv(t, sw, 1)
 	host.Trim()
 	held := func() int { return q.in.Held() + q.taken.Held() }
-	if held() < 1000<<10 {
+	if held() < 400<<10 {
 		t.Error("memory was given back although frames have arrived")
 	}
 	host.Trim()
