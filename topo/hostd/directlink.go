@@ -1,6 +1,8 @@
 package hostd
 
 import (
+	"errors"
+
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
 )
@@ -31,6 +33,8 @@ func (l *directLink) LinkUp() bool {
 	l.Trim()
 	return l.besideInterface.LinkUp()
 }
+
+func (l *directLink) Close() error { return errors.Join(l.Port.Close(), l.looker.Close()) }
 
 // Recv returns afpacket.ErrGone after the interface was removed.
 func (l *directLink) Recv(b *packetio.Batch) (int, error) {

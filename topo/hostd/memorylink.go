@@ -23,21 +23,26 @@ const attachWait = 2 * time.Second
 // besideInterface is what the port of a NIC takes from the interface if the interface carries all
 // frames but RoCEv2: address, MTU and carrier.
 type besideInterface struct {
-	netns string
-	info  afpacket.Info
-	gone  atomic.Bool // true: the interface was removed
+	looker *nl.Looker
+	info   afpacket.Info
+	gone   atomic.Bool // true: the interface was removed
 	// setUp and wake are those of the port: wake makes its owner notice that it is gone.
 	setUp func(up bool)
 	wake  func()
 }
 
-// lookUp reads the interface of the host. receive says for the status how the port gets its frames.
+// lookUp reads the interface of the host. receive says for the status how the port gets its frames. The
+// port closes looker.
 func lookUp(cfg *Config, receive string) (*besideInterface, error) {
-	l, err := nl.LinkByName(cfg.Netns, cfg.Ifname)
+	looker, err := nl.NewLooker(cfg.Netns, cfg.Ifname)
 	if err != nil {
 		return nil, err
 	}
-	return &besideInterface{netns: cfg.Netns, info: afpacket.Info{
+	l, err := looker.Look()
+	if err != nil {
+		return nil, errors.Join(err, looker.Close())
+	}
+	return &besideInterface{looker: looker, info: afpacket.Info{
 		Ifname: l.Name, Ifindex: l.Index, MAC: l.MAC.String(), MTU: l.MTU, Receive: receive, Silencer: "none",
 	}}, nil
 }
@@ -47,7 +52,7 @@ func (b *besideInterface) Info() afpacket.Info { return b.info }
 // LinkUp reports whether the interface has a carrier. While it has none, the port carries no frames
 // either.
 func (b *besideInterface) LinkUp() bool {
-	l, err := nl.LinkByName(b.netns, b.info.Ifname)
+	l, err := b.looker.Look()
 	up := err == nil && l.Up && l.Carrier
 	b.setUp(up)
 	if errors.Is(err, fs.ErrNotExist) && !b.gone.Swap(true) {
@@ -80,12 +85,12 @@ func (h *Host) openMemory(self *rackfile.Host) (port, packetio.Waiter, error) {
 	}
 	p, err := memlink.NewPort(memlink.Config{MTU: l.info.MTU, Merge: self.GSO})
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, errors.Join(err, l.looker.Close())
 	}
 	l.setUp, l.wake = p.SetUp, p.Wake
 	w, err := afpacket.NewWaiterBeside([]afpacket.Source{p}, self.Spin)
 	if err != nil {
-		return nil, nil, errors.Join(err, p.Close())
+		return nil, nil, errors.Join(err, p.Close(), l.looker.Close())
 	}
 	paths := rackfile.Paths{Dir: h.cfg.Dir}
 	m := &memoryLink{Port: p, besideInterface: l, conn: memlink.Connect(paths.Links(), self.Name, p, h.log)}
@@ -109,4 +114,6 @@ func (m *memoryLink) Recv(b *packetio.Batch) (int, error) {
 	return m.Port.Recv(b)
 }
 
-func (m *memoryLink) Close() error { return errors.Join(m.conn.Close(), m.Port.Close()) }
+func (m *memoryLink) Close() error {
+	return errors.Join(m.conn.Close(), m.Port.Close(), m.looker.Close())
+}

@@ -245,3 +245,37 @@ func TestOffload(t *testing.T) {
 		t.Errorf("offload of a missing interface: %v, want ENODEV", err)
 	}
 }
+
+// A Looker sees an interface that comes, loses its carrier and goes.
+func TestLooker(t *testing.T) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	a, b := pair(t)
+	must(Connect(End{Netns: a, Name: "x"}, End{Netns: b, Name: "y"}, 1500))
+	l, err := NewLooker(a, "x")
+	must(err)
+	defer func() { must(l.Close()) }()
+	expect := func(up, carrier bool) {
+		t.Helper()
+		got, err := l.Look()
+		must(err)
+		want, err := LinkByName(a, "x")
+		must(err)
+		if got != want || got.Up != up || got.Carrier != carrier {
+			t.Errorf("%+v, want %+v", got, want)
+		}
+	}
+	expect(true, true)
+	must(SetUp(b, "y", false))
+	expect(true, false)
+	must(SetUp(a, "x", false))
+	expect(false, false)
+	must(DeleteLink(a, "x"))
+	if _, err := l.Look(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a removed interface: %v", err)
+	}
+}
