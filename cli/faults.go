@@ -23,7 +23,7 @@ func faultsCmd() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "faults",
-		Short: "List the faults on links and in memories, and how often they hit",
+		Short: "List the faults on links, in memories and of verbs, and how often they hit",
 		Long: "faults lists the fault rules that `rdmalab inject` or the rack file has installed. If there is a partition, the\n" +
 			"last line shows its groups of hosts, like \"partition: cn0,cn1 | ms0\"; -o json does not have it.\n\n" +
 			"  ID         name of the rule, for `rdmalab heal`\n" +
@@ -35,7 +35,8 @@ func faultsCmd() *cobra.Command {
 			"  FAULT      the rule, as arguments of `rdmalab inject`\n\n" +
 			"In HITS UP and HITS DOWN, - means that the rule does not apply to this direction. A rule of kind tear applies to\n" +
 			"a host's memory, so both columns are -; its torn copies are not counted, and its LEFT is always -. When its time is\n" +
-			"over, it is not listed any more, not even with --all.\n\n" +
+			"over, it is not listed any more, not even with --all. A rule of `rdmalab inject verbs` has no direction: its hits are\n" +
+			"in HITS UP.\n\n" +
 			"`rdmalab status` shows hosts that have crashed or hang, and links that are cut.",
 		Example: "  rdmalab faults\n" +
 			"  rdmalab faults -o json | jq '.[] | {id, hits}'",
@@ -51,9 +52,10 @@ func faultsCmd() *cobra.Command {
 			}
 			if !all {
 				list.Faults = slices.DeleteFunc(list.Faults, func(f fault.Status) bool { return f.State == fault.Expired })
+				list.Verbs = slices.DeleteFunc(list.Verbs, func(f fault.VerbsStatus) bool { return f.State == fault.Expired })
 			}
 			if wantJSON(cmd) {
-				return errors.Join(printJSON(cmd, list.Faults), list.warn(cmd))
+				return errors.Join(printJSON(cmd, list.all()), list.warn(cmd))
 			}
 			return printFaults(cmd, list)
 		},
@@ -66,10 +68,24 @@ func faultsCmd() *cobra.Command {
 type faultList struct {
 	// Faults is never nil, so its JSON is always a list.
 	Faults []fault.Status
+	// Verbs lists the rules at the verbs boundary.
+	Verbs []fault.VerbsStatus
 	// Partition lists the groups of hosts that cannot reach each other.
 	Partition [][]string
 	// Silent lists the hosts that did not answer. Their torn copies are missing in Faults.
 	Silent []string
+}
+
+// all lists the rules of both kinds; it is never nil.
+func (l *faultList) all() []any {
+	list := make([]any, 0, len(l.Faults)+len(l.Verbs))
+	for i := range l.Faults {
+		list = append(list, &l.Faults[i])
+	}
+	for i := range l.Verbs {
+		list = append(list, &l.Verbs[i])
+	}
+	return list
 }
 
 func (l *faultList) warn(cmd *cobra.Command) error {
@@ -93,6 +109,7 @@ func listFaults(ctx context.Context, rack *rackfile.Rack, paths rackfile.Paths) 
 	tears, silent := listTears(ctx, rack, paths)
 	l.Faults = append(append([]fault.Status{}, l.Faults...), tears...)
 	l.Silent = silent
+	l.Verbs = listVerbs(ctx, rack, paths)
 	return l, nil
 }
 
@@ -128,7 +145,7 @@ func listTears(ctx context.Context, rack *rackfile.Rack, paths rackfile.Paths) (
 
 func printFaults(cmd *cobra.Command, l faultList) error {
 	out := cmd.OutOrStdout()
-	if len(l.Faults) == 0 {
+	if len(l.Faults)+len(l.Verbs) == 0 {
 		fmt.Fprintln(out, "no faults; make one with `rdmalab inject loss 10% --link HOST`")
 	} else {
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -138,6 +155,10 @@ func printFaults(cmd *cobra.Command, l faultList) error {
 			down := either(f.Kind == fault.Tear || f.Dir == fault.Up, "-", fmt.Sprint(f.HitsDown))
 			left := either(f.Remaining > 0, f.Remaining.Round(100*time.Millisecond).String(), "-")
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\n", f.ID, f.State, up, down, left, f.Rule)
+		}
+		for _, f := range l.Verbs {
+			left := either(f.Remaining > 0, f.Remaining.Round(100*time.Millisecond).String(), "-")
+			fmt.Fprintf(t, "%s\t%s\t%d\t-\t%s\t%s\n", f.ID, f.State, f.Hits, left, f.VerbsRule)
 		}
 		if err := t.Flush(); err != nil {
 			return err

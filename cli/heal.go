@@ -25,9 +25,9 @@ func healCmd() *cobra.Command {
 		Use:   "heal [ID… | HOST… | partition | --link HOST | --all]",
 		Short: "End fault rules: by name, of a link, or all",
 		Long: "heal ends fault rules of `rdmalab inject` and of the rack file. Give the names of the rules (f1, f2), or a host's\n" +
-			"name, with or without --link, for all rules of the host: those on its link, and the rule of kind tear, which tears\n" +
-			"copies in its memory. `partition` ends the partition that `rdmalab partition` has made. Without names, heal ends all\n" +
-			"rules and the partition.\n\n" +
+			"name, with or without --link, for all rules of the host: those on its link, those of `rdmalab inject verbs`, and the\n" +
+			"rule of kind tear, which tears copies in its memory. `partition` ends the partition that `rdmalab partition` has\n" +
+			"made. Without names, heal ends all rules and the partition.\n\n" +
 			"heal does not undo other faults: `rdmalab restart` starts a crashed host or NIC, `rdmalab resume` ends a hang, and\n" +
 			"`rdmalab link HOST up` restores a link that was cut. heal prints the names of the rules that it has ended or,\n" +
 			"with --link, --all or nothing, how many rules in force it has ended. It fails at the first name that no rule has; the\n" +
@@ -65,6 +65,9 @@ func faultIDs(cmd *cobra.Command) (ids []string) {
 	if rack, paths, err := rackOf(cmd); err == nil {
 		if l, err := listFaults(context.Background(), rack, paths); err == nil {
 			for _, f := range l.Faults {
+				ids = append(ids, f.ID)
+			}
+			for _, f := range l.Verbs {
 				ids = append(ids, f.ID)
 			}
 		}
@@ -113,6 +116,9 @@ func (h *healer) some(ctx context.Context, ids []string) error {
 
 func (h *healer) one(ctx context.Context, id string) error {
 	host, ok := strings.CutPrefix(id, tearPrefix)
+	if at := verbsHost(id); at != "" && checkHost(h.rack, at) == nil {
+		return h.remove(ctx, at, hostd.PathVerbsFaults+"/"+url.PathEscape(id), nil)
+	}
 	if !ok {
 		return h.remove(ctx, rackfile.SwitchName, "/faults/"+url.PathEscape(id), nil)
 	}
@@ -167,6 +173,19 @@ func (h *healer) rules(ctx context.Context, path, host string) (int, []string, e
 			}
 			out.Rules++
 		}
+	}
+	var at []string // the hosts with rules at the verbs boundary
+	for _, v := range listVerbs(ctx, h.rack, h.paths) {
+		if (host == "" || v.Host == host) && !slices.Contains(at, v.Host) {
+			at = append(at, v.Host)
+		}
+	}
+	for _, name := range at {
+		var ended hostd.VerbsHealed
+		if err := h.remove(ctx, name, hostd.PathVerbsFaults, &ended); err != nil {
+			return 0, nil, err
+		}
+		out.Rules += ended.Rules
 	}
 	return out.Rules, silent, nil
 }

@@ -42,7 +42,8 @@ func injectCmd() *cobra.Command {
 			"The flags --opcode, --class, --qpn, --psn, --psn-offset, --transmission and --same-packet select packets. A packet\n" +
 			"must satisfy all given flags. If any of these flags is given, the rule hits only RoCEv2 packets, or only 1RMA\n" +
 			"messages if --class names a class of them. blackhole, pause and tear take none of these flags, nor --once and --next.\n" +
-			"`rdmalab faults` lists the rules and their hits. `rdmalab inject nic` makes the NIC itself fail.\n\n" +
+			"`rdmalab faults` lists the rules and their hits. `rdmalab inject nic` makes the NIC itself fail,\n" +
+			"`rdmalab inject verbs` posts and completions of programs.\n\n" +
 			"The switch applies the rules on links. Random choices for a packet depend only on the seed and the name of the rule,\n" +
 			"on the link and the direction, and on how many packets have come to the rule since it was installed; RoCEv2 packets\n" +
 			"and all others are counted apart. So a run can be repeated: after `rdmalab heal` the names of rules begin with f1\n" +
@@ -81,7 +82,7 @@ func injectCmd() *cobra.Command {
 	completeFlag(cmd, "host", hostNames)
 	completeFlag(cmd, "opcode", opcodeNames)
 	outputFlag(cmd)
-	cmd.AddCommand(injectNICCmd())
+	cmd.AddCommand(injectNICCmd(), injectVerbsCmd())
 	return cmd
 }
 

@@ -1,6 +1,10 @@
 package device
 
-import "github.com/rdmalab/rdmalab/softrnic/wire"
+import (
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
 
 // FailQP makes a queue pair fail; see engine.Engine.FailQP.
 func (d *Device) FailQP(n wire.QPN) error {
@@ -14,4 +18,11 @@ func (d *Device) OverrunCQs(n wire.QPN) error {
 	now := d.enter()
 	defer d.leave()
 	return d.e.OverrunCQs(now, n, &d.out)
+}
+
+// Step calls f with exclusive use of the engine, as With does, and with the time of the NIC.
+func Step(d *Device, f func(now clock.Time, e *engine.Engine)) {
+	now := d.enter()
+	defer d.leave()
+	f(now, d.e)
 }

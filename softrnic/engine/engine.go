@@ -19,13 +19,14 @@ type Engine struct {
 	counters metrics.NIC
 	gsi      *GSI // general services queue pair; nil until the connection manager is used
 
-	rx        receivePath
-	tx        transmitPath
-	sched     schedule
-	moderated moderated
-	rings     rings
-	former    former
-	ends      ends
+	rx         receivePath
+	tx         transmitPath
+	sched      schedule
+	moderated  moderated
+	rings      rings
+	former     former
+	ends       ends
+	verbFaults verbFaults
 
 	// acts collects the actions of the present step of a queue pair. overflowed lists the
 	// completion queues that have overflowed in this step.
@@ -72,6 +73,7 @@ func (e *Engine) Down(now clock.Time) {
 	e.rings.close()
 	e.tx.loop.Reset()
 	e.tx.late = nil
+	e.verbFaults.close()
 	e.ring = e.ring[:0]
 	e.raise(verbs.AsyncEvent{Kind: verbs.EventDeviceFatal})
 }

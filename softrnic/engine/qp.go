@@ -299,6 +299,7 @@ func (q *QP) ToReset() error {
 		return err
 	}
 	q.ended = false
+	q.e.verbFaults.forget(q)
 	q.e.env.Mem.UnbindAll(q.Num())
 	q.e.rings.reset(q)
 	q.e.sched.rekey(q)
@@ -376,6 +377,7 @@ func (q *QP) Destroy() error {
 	e.former.retire(q)
 	q.dead = true
 	q.q.Purge()
+	e.verbFaults.forget(q)
 	e.env.Mem.UnbindAll(q.Num())
 	e.sched.remove(q.place)
 	e.rings.remove(q)

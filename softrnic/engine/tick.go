@@ -26,6 +26,7 @@ func (e *Engine) Deadline() clock.Time {
 	_, at := e.sched.due.Next()
 	_, event := e.moderated.due.Next()
 	at = clock.Min(clock.Min(at, event), e.tx.arrival())
+	at = clock.Min(at, e.verbFaults.deadline())
 	return clock.Min(at, clock.Min(clock.Min(e.gsi.deadline(), e.groups.due), e.rings.deadline()))
 }
 
@@ -39,6 +40,7 @@ func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 		return
 	}
 	e.EndBatch(now, out)
+	e.verbFaults.tick(now, e, out)
 	e.moderated.tick(now, &e.events)
 	e.gsi.tick(now, out)
 	e.groups.tick(now, out)

@@ -30,6 +30,7 @@ func (e *Engine) apply(now clock.Time, qp *QP, out *packetio.Batch) {
 // because each queue pair flushes only once.
 func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 	e.carryOut(now, qp, out)
+	e.verbFaults.fail(now, e, out)
 	for len(e.overflowed) > 0 {
 		c := e.overflowed[0]
 		e.overflowed = e.overflowed[:copy(e.overflowed, e.overflowed[1:])]
@@ -75,9 +76,17 @@ func (e *Engine) carryOut(now clock.Time, qp *QP, out *packetio.Batch) {
 	a.Reset()
 }
 
-// complete adds a completion to its completion queue. If the queue is full, complete adds the queue
-// to e.overflowed, which deliver handles.
+// complete adds a completion to its completion queue, unless an injected fault holds it back.
 func (e *Engine) complete(now clock.Time, d *transport.Completion) {
+	if e.verbFaults.plan != nil && e.verbFaults.take(now, e, d) {
+		return
+	}
+	enqueue(now, e, d)
+}
+
+// enqueue adds a completion to its completion queue. If the queue is full, enqueue adds the completion
+// queue to e.overflowed, which deliver handles.
+func enqueue(now clock.Time, e *Engine, d *transport.Completion) {
 	q := d.To.CQ()
 	due := q.Deadline()
 	pushed := d.To.Push(now, &d.WC)

@@ -35,7 +35,7 @@ func newEarlyPosts(t verbs.QPType, q proto.Queue) earlyPosts {
 func (q *qp) sure(wr []verbs.SendWR) bool {
 	e, p := &q.early, &q.send
 	next := p.tail + uint64(len(wr))
-	if !e.sends || next-p.q.Head.Load() > p.q.Cap() || next-p.q.Done.Load() > e.maxSendWR || !q.pd.ctx.alive(e.incarnation) {
+	if !e.sends || q.pd.ctx.ctl.Asks.Load() != 0 || next-p.q.Head.Load() > p.q.Cap() || next-p.q.Done.Load() > e.maxSendWR || !q.pd.ctx.alive(e.incarnation) {
 		return false
 	}
 	for i := range wr {

@@ -82,6 +82,11 @@ const (
 	NICDown      Code = 0x67
 )
 
+// Reasons of faults at the verbs boundary.
+const (
+	InjectedStatus Code = 0x71
+)
+
 // Side says which end of a connection knows a reason.
 type Side string
 
@@ -104,6 +109,14 @@ type Row struct {
 	Text string
 	// Look says what to look at, or what to change.
 	Look string
+}
+
+// failures lists all statuses but Success.
+func failures() (list []verbs.Status) {
+	for s := verbs.LocLenErr; s <= verbs.GeneralErr; s++ {
+		list = append(list, s)
+	}
+	return list
 }
 
 func statuses(s ...verbs.Status) []verbs.Status { return s }
@@ -171,6 +184,7 @@ func Table() []Row {
 		Row{ByOverrun, Both, "ByOverrun", fl, "a completion queue of the queue pair overran", "the program polls too late, or the queue is too small: `rdmalab cqs`"},
 		Row{ByFault, Both, "ByFault", fl, "a fault was injected into the NIC: `rdmalab inject nic`", "who injected it"},
 		Row{NICDown, Both, "NICDown", nil, "the NIC crashed or was taken away", "`rdmalab crash --nic`, `rdmalab inject nic HOST unplug`"},
+		Row{InjectedStatus, Both, "InjectedStatus", failures(), "a fault at the verbs boundary gave the completion its status: `rdmalab inject verbs`", "`rdmalab faults`; the operation itself succeeded"},
 	)
 }
 

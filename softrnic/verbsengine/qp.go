@@ -54,8 +54,12 @@ func (q *qp) PostSend(wr ...verbs.SendWR) error {
 	now, _, out := q.pd.ctx.shell.Enter()
 	defer q.pd.ctx.shell.Leave()
 	q.pd.ctx.posted(len(wr))
-	if err := q.qp.PostSend(now, wr[:good], out); err != nil {
+	allowed, refused := q.qp.AllowPost(now, good)
+	if err := q.qp.PostSend(now, wr[:allowed], out); err != nil {
 		return err
+	}
+	if refused != nil {
+		return refused
 	}
 	return foreign
 }

@@ -63,7 +63,7 @@ var switchParts = []string{"status", "counters", "flows", "faults", "macs", "gro
 
 // hostParts are the paths of requests to each host's daemon. The answers are files in a folder with
 // the host's name.
-var hostParts = []string{"status", "counters", "tear"}
+var hostParts = []string{"status", "counters", "tear", "faults/verbs"}
 
 // writer collects the files of a bundle.
 type writer struct {

@@ -24,8 +24,11 @@ const (
 	PathNIC      = "/nic"       // POST NICRequest: Status
 	PathNICFault = "/nic/fault" // POST NICFault: NICFaultResult
 	PathNICPanic = "/nic/panic" // POST: none. The NIC panics in its next step; for tests.
-	PathCrashApp = "/app/crash" // POST: Status
-	PathStartApp = "/app/start" // POST: Status
+	// PathVerbsFaults is GET: []fault.VerbsStatus; POST fault.VerbsRule: fault.VerbsRule; DELETE:
+	// VerbsHealed. DELETE of PathVerbsFaults/ID ends one rule.
+	PathVerbsFaults = "/faults/verbs"
+	PathCrashApp    = "/app/crash" // POST: Status
+	PathStartApp    = "/app/start" // POST: Status
 	// PathHangApp stops the services and jobs of the daemon, PathResumeApp lets them go on; both
 	// are POST: Status. During the hang, the daemon refuses requests to a store, requests that begin
 	// a job (such as PathPerf), and PathStartApp.

@@ -25,6 +25,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
@@ -85,6 +86,7 @@ type nics struct {
 	solo     *onermahost.NIC
 	programs *socket.Server
 	shown    *livePort
+	boundary boundary
 }
 
 type Host struct {
@@ -161,6 +163,7 @@ func (h *Host) open() (err error) {
 	if err := errors.Join(h.serveVerbs(), h.serveOneRMA()); err != nil {
 		return err
 	}
+	h.boundary = boundary{h, fault.NewVerbs(h.rack.Load().Seed, h.self.Name)}
 	h.installTears()
 	h.wg.Go(func() { h.shown.follow(h.stop) })
 	logFailures(h)

@@ -9,12 +9,13 @@ const ControlLen = 8192
 // Bell 0 belongs to the page's queue of memory accesses.
 const MaxBells = 4096
 
-// Offsets in the control page. The words offAsleep, offIncarnation and offCrowded share a cache line; offPolls,
+// Offsets in the control page. The words offAsleep, offIncarnation, offCrowded and offAsks share a cache line; offPolls,
 // offSummary and the bells have lines of their own.
 const (
 	offAsleep      = 0
 	offIncarnation = 8
 	offCrowded     = 16
+	offAsks        = 24
 	offPolls       = 64
 	offSummary     = 128
 	offBells       = 192 // MaxBells/64 words
@@ -31,6 +32,9 @@ type Control struct {
 	Crowded *Shared
 	// Incarnation is incremented by the daemon when the NIC has lost its objects.
 	Incarnation *Shared
+	// Asks is set by the daemon while an injected fault may refuse posts. An application then waits
+	// for the daemon's answer to each post.
+	Asks *Shared
 	// Polls is incremented from time to time by an application that polls an empty completion queue.
 	Polls *Shared
 	// summary has a bit for each word of bells in which a bell is set. Both sides write summary and
@@ -43,7 +47,7 @@ type Control struct {
 // NewControl gives access to a mapped page.
 func NewControl(page []byte) *Control {
 	return &Control{
-		Asleep: WordAt(page, offAsleep), Incarnation: WordAt(page, offIncarnation), Polls: WordAt(page, offPolls), Crowded: WordAt(page, offCrowded),
+		Asleep: WordAt(page, offAsleep), Incarnation: WordAt(page, offIncarnation), Polls: WordAt(page, offPolls), Crowded: WordAt(page, offCrowded), Asks: WordAt(page, offAsks),
 		summary: WordAt(page, offSummary), page: page,
 	}
 }

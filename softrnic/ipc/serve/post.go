@@ -138,6 +138,11 @@ func (q *qpPort) post(now clock.Time, p *port, n int, out *packetio.Batch) (take
 		}
 		wr.AH = handle
 	}
+	if p.ctl.Asks.Load() != 0 && good > 0 && !q.early(p, 0) { // the application waits for the answer
+		if allowed, err := q.qp.AllowPost(now, good); err != nil {
+			good, bad = allowed, err
+		}
+	}
 	if err := q.qp.PostSend(now, s.sends[:good], out); err != nil {
 		return indexOf(err), err
 	}

@@ -478,8 +478,32 @@ func (p programQueues) postSend(o *programQPObject, _ uverbs.Handle) (result, er
 	if s, _ := p.stateOf(o); s < stateRTS {
 		return result{}, unix.EINVAL
 	}
+	if err := p.ask(o); err != nil {
+		return result{}, err
+	}
 	p.ring(o)
 	return answer(uverbs.Posted{}), nil
+}
+
+// ask asks the injected faults about the entries that wait in the send ring of a queue pair. If one is
+// refused, ask removes it and those behind it from the ring, posts those before it, and returns the
+// refusal, which the program gets from its post. The program waits for the answer, so it writes no
+// entries meanwhile.
+func (p programQueues) ask(o *programQPObject) error {
+	now, _, out := p.c.s.pump.shell.Enter()
+	defer p.c.s.pump.shell.Leave()
+	q := o.own
+	if q == nil {
+		return nil
+	}
+	first := q.unchecked()
+	allowed, err := q.qp.AllowPost(now, q.ring.Between(first, q.ring.Producer()))
+	if err != nil {
+		q.ring.SetProducer(first + uint32(allowed))
+		q.rung(now, p.c.port, out)
+	}
+	q.checked = q.ring.Producer()
+	return err
 }
 
 // ring posts the entries that wait in the send ring of a queue pair, as if the program had rung the

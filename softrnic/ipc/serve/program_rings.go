@@ -18,14 +18,16 @@ import (
 // programQP is a queue pair of a program with its send ring. head is the index of the next entry
 // that the daemon passes to the engine. An entry becomes free when its work request is complete.
 type programQP struct {
-	qp    *engine.QP
-	ring  uverbs.Ring
-	slot  int // bytes of an entry
-	sges  int // SGEs that a work request may have
-	head  uint32
-	freed uint32       // the consumer index that the daemon wrote to the ring last
-	done  *programCQ   // the completion queue of sends
-	recv  *receiveRing // nil if the queue pair uses a shared receive queue
+	qp   *engine.QP
+	ring uverbs.Ring
+	slot int // bytes of an entry
+	sges int // SGEs that a work request may have
+	head uint32
+	// checked is the index behind the last entry about which the injected faults were asked.
+	checked uint32
+	freed   uint32       // the consumer index that the daemon wrote to the ring last
+	done    *programCQ   // the completion queue of sends
+	recv    *receiveRing // nil if the queue pair uses a shared receive queue
 }
 
 // rung posts the entries that wait in the ring. If the state of the queue pair does not allow sends
@@ -70,6 +72,15 @@ func (q *programQP) post(now clock.Time, p *port, n int, out *packetio.Batch) (t
 		return indexOf(err), err
 	}
 	return good, bad
+}
+
+// unchecked returns the index of the first waiting entry about which the injected faults were not
+// asked.
+func (q *programQP) unchecked() uint32 {
+	if q.ring.Between(q.head, q.checked) > q.ring.Between(q.head, q.ring.Producer()) {
+		return q.head
+	}
+	return q.checked
 }
 
 // fail handles the entry at head, which cannot be executed: like a driver, it moves the queue pair

@@ -39,6 +39,7 @@ type pump struct {
 	activity uint64             // Engine.Activity when completions were last copied
 	stirred  bool               // ends the sleep of the pump, which then checks all bells
 	ended    bool
+	asks     bool    // what Server.SetAsks has set
 	heard    []heard // events that are to be sent to applications
 	scratch  scratch
 }
@@ -68,6 +69,7 @@ func (s *pump) with(f func(e *engine.Engine)) {
 func (s *pump) add(p *port, e *engine.Engine) {
 	s.tell() // events that were raised before are not for this port
 	s.ports = append(s.ports, p)
+	p.ask(s.asks)
 	s.stirred = true // so that the pump, before it sleeps again, tells the application that it sleeps
 	e.Notify()
 }

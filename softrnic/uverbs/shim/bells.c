@@ -4,7 +4,7 @@
 #include "shim.h"
 
 // Offsets in the control page.
-enum { OFF_ASLEEP = 0, OFF_SUMMARY = 128, OFF_BELLS = 192 };
+enum { OFF_ASLEEP = 0, OFF_ASKS = 24, OFF_SUMMARY = 128, OFF_BELLS = 192 };
 
 enum { STATE_RTS = 3 }; // enum ibv_qp_state
 
@@ -22,7 +22,11 @@ void ring(struct device *d, uint32_t bell)
 
 // takes_sends reports whether a queue pair is known to take send work requests. If it is not, the
 // daemon is asked by the command POST_SEND, because a queue pair goes to ERROR by itself, too.
-int takes_sends(const struct device *d, uint32_t bell) { return (d->sends[bell / 64] >> bell % 64 & 1) != 0; }
+// It is asked for every post, too, while an injected fault may refuse posts.
+int takes_sends(const struct device *d, uint32_t bell)
+{
+	return (d->sends[bell / 64] >> bell % 64 & 1) != 0 && !atomic_load_explicit((_Atomic uint64_t *)(d->page + OFF_ASKS), memory_order_relaxed);
+}
 
 // note_state is called when a command has succeeded. It records whether the queue pair that the
 // command has made, modified or posted to takes send work requests: in RTS and in later states.
