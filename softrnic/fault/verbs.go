@@ -80,8 +80,13 @@ var refusals = []struct {
 	errno string
 	err   error
 }{
-	{"ENOMEM", verbs.ErrNoSpace}, {"EINVAL", verbs.ErrInvalid}, {"EBUSY", verbs.ErrBusy}, {"EACCES", verbs.ErrAccess},
-	{"ETIMEDOUT", verbs.ErrTimeout}, {"EOPNOTSUPP", verbs.ErrNotSupported}, {"EHOSTUNREACH", verbs.ErrUnreachable},
+	{"ENOMEM", verbs.ErrNoSpace},
+	{"EINVAL", verbs.ErrInvalid},
+	{"EBUSY", verbs.ErrBusy},
+	{"EACCES", verbs.ErrAccess},
+	{"ETIMEDOUT", verbs.ErrTimeout},
+	{"EOPNOTSUPP", verbs.ErrNotSupported},
+	{"EHOSTUNREACH", verbs.ErrUnreachable},
 }
 
 // Errnos lists what a rule of kind Post can make a post return.

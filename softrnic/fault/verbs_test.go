@@ -134,10 +134,24 @@ func TestVerbsEffects(t *testing.T) {
 func TestVerbsRulesAreChecked(t *testing.T) {
 	zero := wire.QPN(0)
 	for _, r := range []VerbsRule{
-		{}, {Kind: "other"}, {Kind: Completion}, {Kind: Completion, Status: "SUCCESS"}, {Kind: Completion, Status: "X"}, {Kind: Post}, {Kind: Post, Errno: "EX"},
-		{Kind: Late}, {Kind: Late, Delay: -1}, {Kind: Late, Delay: 2 * time.Minute}, {Kind: Late, Delay: 1, Jitter: -1}, {Kind: Late, Delay: 1, Errno: "ENOMEM"},
-		{Kind: Post, Errno: "ENOMEM", Delay: 1}, {Kind: Late, Delay: 1, QPN: &zero}, {Kind: Late, Delay: 1, Nth: -1}, {Kind: Late, Delay: 1, Probability: 1.5},
-		{Kind: Late, Delay: 1, Count: -1}, {Kind: Late, Delay: 1, For: -1},
+		{},
+		{Kind: "other"},
+		{Kind: Completion},
+		{Kind: Completion, Status: "SUCCESS"},
+		{Kind: Completion, Status: "X"},
+		{Kind: Post},
+		{Kind: Post, Errno: "EX"},
+		{Kind: Late},
+		{Kind: Late, Delay: -1},
+		{Kind: Late, Delay: 2 * time.Minute},
+		{Kind: Late, Delay: 1, Jitter: -1},
+		{Kind: Late, Delay: 1, Errno: "ENOMEM"},
+		{Kind: Post, Errno: "ENOMEM", Delay: 1},
+		{Kind: Late, Delay: 1, QPN: &zero},
+		{Kind: Late, Delay: 1, Nth: -1},
+		{Kind: Late, Delay: 1, Probability: 1.5},
+		{Kind: Late, Delay: 1, Count: -1},
+		{Kind: Late, Delay: 1, For: -1},
 	} {
 		var wrong *RuleError
 		if _, err := NewVerbs(1, "cn0").Add(0, r); !errors.As(err, &wrong) {
