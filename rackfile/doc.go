@@ -94,7 +94,7 @@
 //	    detect: 200ms        # how long a pause must last without a packet that leaves, 1ms to 1m. Default 200ms.
 //	    restore: 200ms       # how long after the last pause frame the priority works again, 1ms to 1m. Default 200ms.
 //	    action: drop         # meanwhile: drop its packets, or forward them in spite of the pause. Default drop.
-//	hosts:                   # 1 to 128 hosts. Required.
+//	hosts:                   # 1 to 256 hosts. Required.
 //	  - name: cn[0-3]        # name of a host, at most 15 bytes; or of several hosts, such as cn[00-15] or leaf[1-2]-cn[0-3]. Required.
 //	    role: compute        # compute, memory or metadata. Required.
 //	    memory: 64MiB        # size of the region that other hosts access. Default 64MiB on memory hosts, 16MiB on metadata hosts, else none.

@@ -28,7 +28,7 @@ const (
 	// DefaultName is the name of a rack whose file has no key name.
 	DefaultName = "default"
 	// MaxHosts bounds the number of hosts of one rack.
-	MaxHosts = 128
+	MaxHosts = 256
 	// maxFaults bounds the number of faults in one rack file.
 	maxFaults = 256
 

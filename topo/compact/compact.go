@@ -25,6 +25,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
+	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
 	"github.com/rdmalab/rdmalab/topo/switchd"
@@ -49,10 +50,28 @@ const pathRun = "/run/"
 // than that of a daemon, because one thread does so for all hosts.
 const pollTime = 200 * time.Microsecond
 
+// pollsFor returns how long the shared process of a rack looks for posts. A rack whose switch does not
+// poll does not poll at all. A thread with real-time priority does not either: programs of normal
+// priority would not get the processor on which it polls, whether it yields or not.
+func pollsFor(paths rackfile.Paths) (time.Duration, error) {
+	r, err := guests.Load(paths)
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("rack description: %w", err)
+	case r.Switch.Spin == 0 || r.Priority == rackfile.PriorityRealtime:
+		return -1, nil
+	}
+	return pollTime, nil
+}
+
 // Main is the shared process of the rack whose state folder is dir. It runs nodes for as long as their
 // Stands ask for them, until ctx ends.
 func Main(ctx context.Context, dir string) (err error) {
-	poller, err := serve.NewPoller(pollTime)
+	spin, err := pollsFor(rackfile.Paths{Dir: dir})
+	if err != nil {
+		return err
+	}
+	poller, err := serve.NewPoller(spin)
 	if err != nil {
 		return err
 	}

@@ -45,7 +45,8 @@ type Poller struct {
 	asleep bool
 }
 
-// NewPoller starts a Poller. It polls for the duration spin after the last post before it sleeps.
+// NewPoller starts a Poller. It polls for the duration spin after the last post before it sleeps;
+// negative: no polling.
 func NewPoller(spin time.Duration) (*Poller, error) {
 	ep, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
@@ -135,7 +136,7 @@ const looks = 32
 // poll looks at the rings until they were empty for the spin time, without the time in which other
 // threads had the processor, or until another process keeps the processor.
 func (p *Poller) poll() {
-	patient := p.pace.Begin()
+	patient := p.pace.Begin() && p.spin > 0
 	looked := 0
 	for vain := 0; !p.ended.Load(); vain++ {
 		if looked++; looked%countEvery == 0 {
