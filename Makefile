@@ -286,6 +286,10 @@ e2e-docker: build ## the suites on racks whose hosts are containers (root, docke
 	@$(PROGRAM) RDMALAB_E2E_RUNTIME=docker$(if $(PLUG),:$(PLUG)) $(RACETEST) -count=1 -p 1 -timeout 25m $(DOCKER_SUITES:%=./e2e/%) \
 	  -args $(LIMITS) -ginkgo.randomize-all $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
+.PHONY: e2e-web
+e2e-web: build ## the page of rdmalab web in a headless Chromium, on a rack (root, apt package chromium); pictures go to out/web
+	@$(PROGRAM) $(GOTEST) -count=1 -timeout 10m -tags chromium ./e2e/web -args $(LIMITS) 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+
 .PHONY: interop
 interop: build ## our NIC and the one of a Linux kernel in a virtual machine (root, QEMU, apt); writes e2e/interop/MATRIX.md
 	@$(PROGRAM) $(RACETEST) -count=1 -timeout 20m ./e2e/interop \

@@ -27,7 +27,7 @@ func helpGroups() []helpGroup {
 		{"Faults, and their end:", []*cobra.Command{
 			injectCmd(), faultsCmd(), healCmd(), crashCmd(), restartCmd(), hangCmd(), resumeCmd(), linkCmd(), partitionCmd(),
 		}},
-		{"Look:", append(append([]*cobra.Command{topCmd(), metricsCmd(), whyCmd()}, objectCmds()...),
+		{"Look:", append(append([]*cobra.Command{topCmd(), webCmd(), metricsCmd(), whyCmd()}, objectCmds()...),
 			captureCmd(), dumpCmd(), countersCmd(), profileCmd(), switchCmd(), bundleCmd())},
 		{"Work:", append(work, withBundle(runCmd()), experimentCmd(), cniCmd())},
 		{lastGroup, []*cobra.Command{simCmd(), rednCmd(), validateCmd(), graphCmd(), versionCmd()}},

@@ -140,7 +140,7 @@ func peerText(r *rackfile.Rack, q *hostd.QPObject) string {
 	if q.PeerQPN == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%s %#x", peerHost(r, q.Peer), q.PeerQPN)
+	return fmt.Sprintf("%s %#x", r.PeerName(q.Peer), q.PeerQPN)
 }
 
 // ago returns the time from then to now, for people.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +15,6 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
@@ -85,7 +83,7 @@ func viewOf(ctx context.Context, r *rack.Rack, host string, qpn uint32) (v why.V
 	if q.PeerQPN == 0 {
 		return v, nil
 	}
-	v.Peer.Host = peerHost(r.Spec, q.Peer)
+	v.Peer.Host = r.Spec.PeerName(q.Peer)
 	ctx, cancel := context.WithTimeout(ctx, whyWait)
 	defer cancel()
 	if r.CheckHost(v.Peer.Host) != nil {
@@ -101,18 +99,6 @@ func viewOf(ctx context.Context, r *rack.Rack, host string, qpn uint32) (v why.V
 	v.Faults = faultsOn(ctx, r, host, v.Peer.Host)
 	v.Stalls = stallsOn(ctx, r, rackfile.SwitchName, host, v.Peer.Host)
 	return v, nil
-}
-
-// peerHost returns the name of the host with a GID in text form, or the text if there is none.
-func peerHost(r *rackfile.Rack, gid string) string {
-	if a, err := netip.ParseAddr(gid); err == nil && a.Is6() {
-		if mac, ok := verbs.GIDOf(a).LinkLocalMAC(); ok {
-			if i := slices.IndexFunc(r.Hosts, func(h rackfile.Host) bool { return h.MAC == mac }); i >= 0 {
-				return r.Hosts[i].Name
-			}
-		}
-	}
-	return r.NameOf(gid)
 }
 
 // faultsOn returns the fault rules on the links of two hosts that have hit packets. A switch that does

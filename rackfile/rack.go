@@ -10,6 +10,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
@@ -265,6 +266,19 @@ func (r *Rack) NameOf(addr string) string {
 		}
 	}
 	return addr
+}
+
+// PeerName returns the name of the host with a GID in text form, which is an IP address or a link-local
+// one, or the text if there is none.
+func (r *Rack) PeerName(gid string) string {
+	if a, err := netip.ParseAddr(gid); err == nil && a.Is6() {
+		if mac, ok := verbs.GIDOf(a).LinkLocalMAC(); ok {
+			if i := slices.IndexFunc(r.Hosts, func(h Host) bool { return h.MAC == mac }); i >= 0 {
+				return r.Hosts[i].Name
+			}
+		}
+	}
+	return r.NameOf(gid)
 }
 
 // Neighbour returns the MAC address of the host or switch that has the IP address a, or false if

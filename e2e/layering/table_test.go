@@ -208,7 +208,7 @@ var table = map[string]row{
 	"topo/top":              {level: 5},
 	"topo/top/live":         {level: 5, beside: []string{"store", "topo/hostd", "topo/top"}},
 	"topo/export":           {level: 5, beside: []string{"store", "topo/hostd", "topo/top/live"}},
-	"topo/web":              {level: 5},
+	"topo/web":              {level: 5, beside: []string{"topo/export", "topo/hostd", "topo/top", "topo/top/live"}},
 	"sim/scenario":          {level: 5, beside: []string{"store", "clover", "store/kv", "store/passive", "clover/meta", "sherman", "sherman/audit", "fusee", "softrnic/memservice", "softrnic/perf", "store/bytekeys", "store/kvcs", "store/kvcs/virtual", "store/template"}, touches: simulation},
 
 	// L6 and L7: the binary, the suites.
@@ -226,6 +226,7 @@ var table = map[string]row{
 	"e2e/mutate":                      {level: 7},
 	"e2e/benchrack":                   {level: 7, beside: []string{"e2e/interop/ask", "e2e/interop/image"}},
 	"e2e/report":                      {level: 7},
+	"e2e/web":                         {level: 7},
 	"e2e/coverage":                    {level: 7, beside: []string{"e2e/coverage/record"}},
 	"e2e/coverage/record":             {level: 0, touches: everything},
 	"e2e/golden":                      {level: 7},

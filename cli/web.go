@@ -1,0 +1,105 @@
+package cli
+
+import (
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/topo/web"
+)
+
+// defaultWeb is the address of the page.
+const defaultWeb = "127.0.0.1:8780"
+
+func webCmd() *cobra.Command {
+	var listen, logFormat string
+	var control bool
+	var hosts []string
+	cmd := &cobra.Command{
+		Use:   "web",
+		Short: "Show a rack live in a browser; with --control, inject faults there",
+		Long: "web serves a page about a rack until it is interrupted, and prints the page's address: the topology with rates and\n" +
+			"drops of each link, the last minutes of a host, its queue pairs with the last errors, its counters, fault rules, and a\n" +
+			"ladder of the last packets. The page needs nothing from elsewhere. It reads the rack once a second while it is open.\n" +
+			"The rack may go away and come back; the page says so.\n\n" +
+			"Without --control no request changes the rack. With it the address has a token, and who has the token may inject\n" +
+			"and end faults, crash and restart hosts, and cut links. Each change runs a command of rdmalab, which the page shows\n" +
+			"and web logs on standard error. Other sites' pages in the same browser can neither read nor change anything.\n\n" +
+			"The same data has an HTTP API below /api/v1/, which /api/v1/openapi.json describes; /metrics is for Prometheus.",
+		Example: "  rdmalab web\n" +
+			"  rdmalab web --control --listen 127.0.0.1:0\n" +
+			"  curl -s http://127.0.0.1:8780/api/v1/rack | jq '.nodes[] | {name, state, dropsPerSecond}'\n" +
+			"  ssh -L 8780:127.0.0.1:8780 LABMACHINE   # and open http://127.0.0.1:8780/ here",
+		SuggestFor: []string{"ui", "dashboard", "browser"},
+		Args:       cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			name, err := rackName(cmd)
+			if err != nil {
+				return err
+			}
+			log, err := newLog(cmd.ErrOrStderr(), logFormat)
+			if err != nil {
+				return err
+			}
+			program, err := os.Executable()
+			if err != nil {
+				return err
+			}
+			l, err := web.Listen(listen)
+			if err != nil {
+				return asUse(err)
+			}
+			cfg := web.Config{
+				Rack: name, Version: readVersion().Version, Program: program, Hosts: hosts, Log: log,
+			}
+			if name != defaultRack || os.Getenv(rackEnv) != "" {
+				cfg.RackFlag = []string{"--rack", name}
+			}
+			address := "http://" + l.Addr().String() + "/"
+			if control {
+				cfg.Token = web.NewToken()
+				address += "#token=" + cfg.Token // a browser does not send this part of an address
+			}
+			if !slices.Contains(racksUp(), name) {
+				log.Warn("the rack is not up; the page waits for it", "rack", name)
+			}
+			site := web.New(cfg)
+			defer site.Close()
+			if err := say(cmd, "%s", address); err != nil {
+				return err
+			}
+			return web.Serve(cmd.Context(), l, site)
+		},
+	}
+	cmd.Flags().StringVar(&listen, "listen", defaultWeb, "address and port; port 0 is any free one")
+	cmd.Flags().BoolVar(&control, "control", false, "let those who have the token change the rack")
+	cmd.Flags().StringSliceVar(&hosts, "allow-host", nil, "name by which browsers may address this server, beside addresses and localhost (repeatable)")
+	logFormatFlag(cmd, &logFormat)
+	return cmd
+}
+
+// Formats of logs.
+const (
+	logText = "text"
+	logJSON = "json"
+)
+
+// logFormatFlag adds the flag --log-format to a command that logs.
+func logFormatFlag(cmd *cobra.Command, value *string) {
+	cmd.Flags().StringVar(value, "log-format", logText, "format of the log on standard error: text or json, a record a line")
+	complete(cmd, "log-format", logText, logJSON)
+}
+
+// newLog returns a logger that writes records in a format to out.
+func newLog(out io.Writer, format string) (*slog.Logger, error) {
+	switch format {
+	case logText:
+		return slog.New(slog.NewTextHandler(out, nil)), nil
+	case logJSON:
+		return slog.New(slog.NewJSONHandler(out, nil)), nil
+	}
+	return nil, badUse("--log-format %q is neither text nor json", format)
+}
