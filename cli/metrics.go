@@ -1,16 +1,15 @@
 package cli
 
 import (
+	"net/http"
+
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/topo/export"
 	"github.com/rdmalab/rdmalab/topo/web"
-
-	"net/http"
 )
 
-// defaultMetrics is the address on which metrics are served. Its port is one that no exporter has
-// reserved.
+// defaultMetrics is the address on which metrics are served.
 const defaultMetrics = "127.0.0.1:9864"
 
 func metricsCmd() *cobra.Command {
@@ -48,9 +47,9 @@ func metricsCmd() *cobra.Command {
 			if all {
 				racks = racksUp
 			}
-			l, err := web.Listen(listen)
+			l, err := listenOn(listen)
 			if err != nil {
-				return asUse(err)
+				return err
 			}
 			mux := http.NewServeMux()
 			mux.Handle("GET /metrics", export.Handler(export.New(export.Config{Version: readVersion().Version, Racks: racks})))

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"errors"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"slices"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -48,9 +51,9 @@ func webCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			l, err := web.Listen(listen)
+			l, err := listenOn(listen)
 			if err != nil {
-				return asUse(err)
+				return err
 			}
 			cfg := web.Config{
 				Rack: name, Version: readVersion().Version, Program: program, Hosts: hosts, Log: log,
@@ -79,6 +82,17 @@ func webCmd() *cobra.Command {
 	cmd.Flags().StringSliceVar(&hosts, "allow-host", nil, "name by which browsers may address this server, beside addresses and localhost (repeatable)")
 	logFormatFlag(cmd, &logFormat)
 	return cmd
+}
+
+// listenOn opens the port of a flag --listen. A port that is taken is a failure, anything else a mistake
+// in the flag.
+func listenOn(address string) (net.Listener, error) {
+	l, err := web.Listen(address)
+	var taken syscall.Errno
+	if err != nil && !errors.As(err, &taken) {
+		err = asUse(err)
+	}
+	return l, err
 }
 
 // Formats of logs.

@@ -57,6 +57,7 @@ var _ = Describe("the page", Ordered, func() {
 				Eventually(b.text(`document.documentElement.scrollWidth <= innerWidth`)).Should(Equal("true"), "the page is wider than the window")
 				Eventually(b.text(`document.querySelector('#picture svg').viewBox.baseVal.width === document.querySelector('#picture').clientWidth`)).Should(Equal("true"),
 					"the topology has not taken the width of the window")
+				b.eval(`document.querySelector('#frame').scrollIntoView({block: 'center', behavior: 'instant'})`) // a browser lays out what is seen
 				b.picture(fmt.Sprintf("page-%d-%s", width, scheme))
 			}
 		}

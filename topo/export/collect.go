@@ -291,8 +291,12 @@ func (s *sink) ofSwitch(g *live.Reading) {
 			f *family
 			v uint64
 		}{
-			{&portRxPackets, p.RxPackets}, {&portRxBytes, p.RxBytes}, {&portRxRoCE, p.RxRoCE}, {&portMalformed, p.Malformed},
-			{&portTxPackets, p.SentPackets}, {&portTxBytes, p.SentBytes},
+			{&portRxPackets, p.RxPackets},
+			{&portRxBytes, p.RxBytes},
+			{&portRxRoCE, p.RxRoCE},
+			{&portMalformed, p.Malformed},
+			{&portTxPackets, p.SentPackets},
+			{&portTxBytes, p.SentBytes},
 		} {
 			s.chosen(one.f, float64(one.v), p.Host)
 		}
