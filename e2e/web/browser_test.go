@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -185,8 +186,16 @@ func (b *browser) click(selector string) {
 	var at struct{ X, Y float64 }
 	Eventually(func() error {
 		text := b.eval(fmt.Sprintf(`(() => { const e = document.querySelector(%s); if (!e) return ''; e.scrollIntoView({block: 'center', behavior: 'instant'});
-			const r = e.getBoundingClientRect(); return JSON.stringify({X: r.x + r.width / 2, Y: r.y + r.height / 2}) })()`, quoted))
-		return json.Unmarshal([]byte(text), &at)
+			const r = e.getBoundingClientRect(), x = r.x + r.width / 2, y = r.y + r.height / 2;
+			return e.contains(document.elementFromPoint(x, y)) ? JSON.stringify({X: x, Y: y}) : '' })()`, quoted))
+		before := at
+		if err := json.Unmarshal([]byte(text), &at); err != nil {
+			return err
+		}
+		if at != before {
+			return errors.New("it moves") // the page is being laid out
+		}
+		return nil
 	}).WithTimeout(answerWait).Should(Succeed(), selector)
 	for _, kind := range []string{"mousePressed", "mouseReleased"} {
 		b.call(nil, "Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at.X, "y": at.Y, "button": "left", "clickCount": 1})

@@ -10,6 +10,14 @@ import * as tables from './tables.js';
 const asks = 2000; // milliseconds between two requests for queue pairs and counters
 const mostPoints = 300;
 
+// A button that is drawn anew between press and release would not be clicked: nothing is drawn meanwhile.
+const longest = 2000; // milliseconds
+let pressed = -Infinity;
+addEventListener('pointerdown', (e) => { if (e.target.closest?.('button, .box')) pressed = performance.now(); }, true);
+for (const end of ['pointerup', 'pointercancel']) {
+  addEventListener(end, () => setTimeout(() => { pressed = -Infinity; draw(); }), true);
+}
+
 let rack = null, chosen = '', points = [];
 
 function choose(name) {
@@ -57,7 +65,7 @@ function remember(r) {
 }
 
 function draw() {
-  if (!rack || document.hidden) return;
+  if (!rack || document.hidden || performance.now() - pressed < longest) return;
   const r = rack, n = r.nodes.find((one) => one.name === chosen), may = r.control && token;
   $('#summary').replaceChildren(el('span', { class: 'state ' + r.state }, r.state), ` ${r.nodes.length - 1} hosts, switch program ${r.program}, for ${lasting(r.uptimeSeconds || 0)}` +
     (r.slow ? `, ${r.slow} times slower` : '') + (r.captures ? `, ${r.captures} capture${r.captures > 1 ? 's' : ''}` : ''));

@@ -52,20 +52,21 @@ function wire(n, x, y, isAbove, far, bar) {
   const cut = n.link !== 'up';
   const end = isAbove ? bar : bar + BAR;
   const middle = x + W / 2;
-  let path;
+  let path, tagged = isAbove ? y + H + REACH / 2 : y - REACH / 2;
   if (far === 0) {
     path = `M${middle} ${isAbove ? y + H : y}V${end}`;
   } else { // around the rows that are nearer to the switch, between two boxes
     const gutter = x + W + GAP / 2 - 3 + Math.min(far, 3) * 2;
     const turn = isAbove ? y + H + STEP / 2 : y - STEP / 2;
+    tagged = turn;
     path = `M${middle} ${isAbove ? y + H : y}V${turn}H${gutter}V${end}`;
   }
   const line = svg('path', { d: path, class: 'wire' + (cut ? ' cut' : hit ? ' hit' : busy >= 1000 ? ' busy' : ''), 'stroke-width': wireWidth(busy) });
   line.style.strokeWidth = wireWidth(busy);
-  if (!n.faults?.length || far !== 0) return line;
+  if (!n.faults?.length) return line;
   const label = n.faults.length > 2 ? `${n.faults.length} faults` : n.faults.join(' ');
   const text = label.length > 14 ? label.slice(0, 13) + '…' : label;
-  const w = 7 * text.length + 12, cy = isAbove ? y + H + REACH / 2 : y - REACH / 2;
+  const w = 7 * text.length + 12, cy = tagged;
   return svg('g', {}, line, svg('g', { class: 'tag' }, svg('rect', { x: middle - w / 2, y: cy - 9, width: w, height: 18, rx: 9 }),
     svg('text', { x: middle, y: cy + 4, 'text-anchor': 'middle' }, text)));
 }
@@ -97,7 +98,7 @@ function box(n, x, y, isChosen, choose) {
 
 function switchBox(r, sw, y, width, isChosen, choose) {
   const up = sw.state === 'up';
-  const w = Math.min(width - 4, Math.max(280, width * 0.9)), x = (width - w) / 2;
+  const w = width - 4, x = 2; // as wide as all wires
   const counters = (r.counters || []).filter((c) => c.value > 0 && c.name !== 'flooded').slice(0, Math.floor(w / 220));
   return clickable(sw.name, isChosen, up, `switch, ${sw.state}`, choose,
     svg('rect', { x, y: y + 1, width: w, height: BAR - 2, rx: 9 }), svg('circle', { cx: x + 18, cy: y + BAR / 2, r: 4 }),
