@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/topo/top"
 	"github.com/rdmalab/rdmalab/topo/top/live"
 )
@@ -176,9 +175,6 @@ func counters(list []top.Counter) (out []Counter) {
 	}
 	return out
 }
-
-// active reports whether a fault rule is in force.
-func (f *Fault) active() bool { return f.State == string(fault.Active) }
 
 // isSwitch reports whether a name is that of the switch.
 func isSwitch(node string) bool { return node == rackfile.SwitchName }
