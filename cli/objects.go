@@ -34,7 +34,8 @@ var objectKinds = []objectKind{
 			"  PEER       host and queue pair at the other end\n" +
 			"  PSN        oldest PSN that is not acknowledged, and the next PSN to be sent\n" +
 			"  EXPECTS    PSN that the queue pair expects of its peer\n" +
-			"  FLIGHT     packets in flight, and how many may be (WINDOW)\n" +
+			"  FLIGHT     packets in flight, and how many may be (WINDOW); with irn or rack behind it, the connection uses\n" +
+			"             selective retransmission (key recovery of rack files)\n" +
 			"  SENDS      send work requests that are not complete; RECVS: receives that are queued\n" +
 			"  AGAIN      packets that were sent again; HEALED: how often a loss was repaired\n" +
 			"  LAST ERROR number (vendor_err of the completion, see docs/reference/reasons.md) of what ended the queue pair\n\n" +
@@ -123,7 +124,7 @@ func printQPs(t io.Writer, r *rackfile.Rack, o *hostd.Objects) {
 		}
 		psn, flight := "-", "-"
 		if q.Type == "RC" && q.PeerQPN != 0 {
-			psn, flight = fmt.Sprintf("%d-%d", q.Una, q.SendPSN), fmt.Sprintf("%d/%d", q.InFlight, q.Window)
+			psn, flight = fmt.Sprintf("%d-%d", q.Una, q.SendPSN), strings.TrimSpace(fmt.Sprintf("%d/%d %s", q.InFlight, q.Window, q.Recovery))
 		}
 		fmt.Fprintf(t, "%#x\t%s\t%s\t%v\t%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%s\n", q.QPN, q.Type, state, q.Owner, peerText(r, q), psn, q.RecvPSN, flight,
 			q.SendQueued, q.RecvQueued, q.RetransPkts, q.Totals.Healed, last)

@@ -81,7 +81,9 @@ func simCmd() *cobra.Command {
 			if !known {
 				return asUse(fmt.Errorf("--recovery %.40q: use %s", f.recovery, strings.Join(selective.Kinds(), ", ")))
 			}
-			s = s.Recovering(kind)
+			if s, err = s.Recovering(kind); err != nil {
+				return asUse(err)
+			}
 			return f.run(cmd, s)
 		},
 	}

@@ -51,6 +51,9 @@ type Platform interface {
 	// RedN runs programs made of work requests, and their baselines. It returns errors.ErrUnsupported
 	// if the platform has no such load.
 	RedN(ctx context.Context, l RedN) (RedNResult, error)
+	// Recovery runs one queue pair over a way that loses or reorders packets. It returns
+	// errors.ErrUnsupported if the platform has no such load.
+	Recovery(ctx context.Context, l Recovery) (RecoveryResult, error)
 }
 
 // Actions of the switch that a load requires.

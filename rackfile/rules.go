@@ -119,8 +119,16 @@ func (r *Rack) CheckRule(rule *rules.Rule) error {
 	if (rule.Moves() || rule.Action == rules.Steer) && slices.ContainsFunc(r.Hosts, func(h Host) bool { return h.PKeys != nil }) {
 		return errPartitions
 	}
+	if (rule.Moves() || rule.Action == rules.Steer) && slices.ContainsFunc(r.Hosts, func(h Host) bool { return h.Recovery != "" }) {
+		return errRecovery
+	}
 	return nil
 }
+
+// errRecovery is the error for a rack that has recovery and a rule of action move, atomics or steer:
+// the switch answers and repeats packets of such connections by the rules of go-back-N.
+var errRecovery = errors.New("a host of this rack has recovery, and rules put requests on connections that the switch repeats by go-back-n; " +
+	"remove recovery, or take a rule that only watches: track or count")
 
 // errPartitions is the error for a rack that has pkeys and a rule of action move, atomics or steer.
 // Move and atomics put requests on the switch's shared connections. These are in the default

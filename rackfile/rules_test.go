@@ -110,6 +110,24 @@ func TestRulesAndPartitions(t *testing.T) {
 	}
 }
 
+// Rules by which the switch answers and repeats packets know go-back-N alone, and are refused beside
+// the key recovery. A rule that only watches is allowed.
+func TestRulesAndRecovery(t *testing.T) {
+	for rule, ok := range map[string]bool{
+		"{server: ms0, action: move}": false, "{server: ms0, action: atomics}": false, "{server: ms0, action: steer}": false,
+		"{server: ms0, action: track}": true,
+	} {
+		r, err := Parse([]byte(withRules(rule)))
+		if err != nil {
+			t.Fatalf("%s: %v", rule, err)
+		}
+		r.Hosts[1].Recovery = "irn"
+		if err := r.CheckRule(&r.Switch.Rules[0]); (err == nil) != ok {
+			t.Errorf("%s: %v", rule, err)
+		}
+	}
+}
+
 // A rule that was printed as YAML is parsed to the same rule.
 func TestRuleYAML(t *testing.T) {
 	for _, text := range []string{

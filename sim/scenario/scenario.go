@@ -91,11 +91,20 @@ type Scenario struct {
 	recovery selective.Kind
 }
 
-// Recovering returns the scenario with NICs whose queue pairs recover from losses in that way.
-func (s Scenario) Recovering(kind selective.Kind) Scenario {
+// Recovering returns the scenario with NICs whose queue pairs recover from losses in that way. It
+// fails for a scenario that needs go-back-N.
+func (s Scenario) Recovering(kind selective.Kind) (Scenario, error) {
+	if kind != selective.GoBackN && !slices.Contains(selectiveScenarios, s.Name) {
+		return s, fmt.Errorf("scenario %.20s knows only --recovery %v: use %v", s.Name, selective.GoBackN, selectiveScenarios)
+	}
 	s.recovery = kind
-	return s
+	return s, nil
 }
+
+// selectiveScenarios are the scenarios that hold with selective retransmission, too. The others have
+// a switch that answers by the rules of go-back-N, or, like locks, expect at most one change of memory
+// in each step of a NIC, which may execute held requests of several connections in one step.
+var selectiveScenarios = []string{"transport", "clover", "srq", "rnr", "crash", "partition"}
 
 // With returns the scenario on a rack with the cost model m; nil means none. label is the value of
 // --cost for m.

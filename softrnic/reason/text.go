@@ -74,6 +74,10 @@ func (n *Note) String() string {
 		if n.Syndrome == 0 {
 			return fmt.Sprintf("%s did not arrive before %v with PSN %d: lost, and not asked for again", psns(n.First, n.Last), n.Opcode, uint32(n.Last.Next()))
 		}
+		if n.Syndrome.IsSelective() {
+			return fmt.Sprintf("%s did not arrive before %v with PSN %d: a selective NAK said so; %s held until they came", psns(n.First, n.Last),
+				n.Opcode, uint32(n.Last.Next()), counted(n.Times, "packet was", "packets were"))
+		}
 		return fmt.Sprintf("%s did not arrive before %v with PSN %d: a sequence NAK asked for PSN %d; %s dropped behind the gap", psns(n.First, n.Last),
 			n.Opcode, uint32(n.Last.Next()), uint32(n.First), counted(n.Times, "packet was", "packets were"))
 	case Refused:

@@ -90,6 +90,9 @@ func NewRecovery(cfg Config) *Recovery {
 // Kind returns how this recovery works.
 func (r *Recovery) Kind() Kind { return r.cfg.Kind }
 
+// Limit returns Config.Limit.
+func (r *Recovery) Limit() int { return r.cfg.Limit }
+
 // Load returns how many packets count for the window.
 func (r *Recovery) Load() int {
 	if r.cfg.Kind == IRN {
@@ -122,13 +125,15 @@ func (r *Recovery) Sending(now clock.Time, off, n int, response bool) {
 // response is settled by that; the response of another may still come.
 func (r *Recovery) Executed(now clock.Time, end int) {
 	end = min(end, r.used)
-	for ; r.told < end; r.told++ {
+	for first := true; r.told < end; r.told++ {
 		s := r.At(r.told)
 		if s.Response {
 			s.Waits = false
 			continue
 		}
-		r.arrived(now, r.told, Settle)
+		// Of the others, the answer that has named them may have been lost: they may have arrived long ago.
+		r.arrived(now, r.told, Settle, first)
+		first = false
 	}
 }
 
@@ -138,23 +143,23 @@ func (r *Recovery) Answered(now clock.Time, off int) bool {
 	if r.At(off).State == Settled {
 		return false
 	}
-	r.arrived(now, off, Settle)
+	r.arrived(now, off, Settle, true)
 	return true
 }
 
-// Holds records that the peer holds the request at offset off. Of a request with n responses, the
-// time begins again, because the responses cannot be on their way.
-func (r *Recovery) Holds(now clock.Time, off, n int) {
+// Holds records that the peer holds the request at offset off; fresh: it has just arrived there. Of a
+// request with n responses, the time begins again, because the responses cannot be on their way.
+func (r *Recovery) Holds(now clock.Time, off, n int, fresh bool) {
 	if off < r.told || off+n > r.used {
 		return // it is executed
 	}
 	if !r.At(off).Response {
-		r.arrived(now, off, Holding)
+		r.arrived(now, off, Holding, fresh)
 		return
 	}
 	for i := off; i < off+n; i++ {
 		if s := r.At(i); s.State == Flying || s.State == Lost {
-			r.learn(now, i, *s)
+			r.learn(now, i, *s, fresh)
 			r.On(i, Sent)
 			s.Waits, s.At = true, now
 		}
@@ -168,16 +173,17 @@ func (r *Recovery) Refused(off, n int) {
 	}
 }
 
-// arrived makes the PSN at offset off Held or Settled.
-func (r *Recovery) arrived(now clock.Time, off int, e Event) {
+// arrived makes the PSN at offset off Held or Settled; see learn.
+func (r *Recovery) arrived(now clock.Time, off int, e Event, fresh bool) {
 	s := *r.At(off)
 	if old := r.On(off, e); old == Flying || old == Lost {
-		r.learn(now, off, s)
+		r.learn(now, off, s, fresh)
 	}
 }
 
-// learn takes into account that the packet at offset off, which was s before, has arrived.
-func (r *Recovery) learn(now clock.Time, off int, s Slot) {
+// learn takes into account that the packet at offset off, which was s before, has arrived. fresh: it
+// has arrived after all that are known to have arrived.
+func (r *Recovery) learn(now clock.Time, off int, s Slot, fresh bool) {
 	defer func() { r.highest = max(r.highest, off+1) }()
 	took := now.Sub(s.At)
 	switch {
@@ -192,7 +198,7 @@ func (r *Recovery) learn(now clock.Time, off int, s Slot) {
 	}
 	if !s.Again {
 		r.measure(took)
-		r.reordered = r.reordered || off+1 < r.highest && s.At < r.newest
+		r.reordered = r.reordered || fresh && off+1 < r.highest && s.At < r.newest
 	}
 	if s.At > r.newest || s.At == r.newest && off >= r.newestOff {
 		r.newest, r.newestOff, r.rtt = s.At, off, took

@@ -12,20 +12,21 @@ import (
 // path is a sender over a Recovery, a receiver that holds what is ahead, and a way between them that
 // loses and reorders. One packet takes a microsecond to send, and the round trip is `trip`.
 type path struct {
-	t     *testing.T
-	r     *rand.Rand
-	rec   *Recovery
-	now   clock.Time
-	trip  time.Duration
-	loss  float64 // of packets and of answers
-	late  time.Duration
-	total int // PSNs to send
-	base  int // the PSN of offset 0
-	sent  []transmission
-	copys []int        // transmissions of each PSN
-	held  map[int]bool // what the receiver holds
-	want  int          // the receiver's expected PSN
-	air   []flight
+	t      *testing.T
+	r      *rand.Rand
+	rec    *Recovery
+	now    clock.Time
+	trip   time.Duration
+	loss   float64 // of packets and of answers
+	late   time.Duration
+	oneway bool // answers are not lost
+	total  int  // PSNs to send
+	base   int  // the PSN of offset 0
+	sent   []transmission
+	copys  []int        // transmissions of each PSN
+	held   map[int]bool // what the receiver holds
+	want   int          // the receiver's expected PSN
+	air    []flight
 }
 
 // transmission is what was sent: a PSN, and when.
@@ -51,7 +52,7 @@ func newPath(t *testing.T, seed uint64, cfg Config, total int, trip time.Duratio
 }
 
 func (p *path) launch(f flight) {
-	if p.r.Float64() < p.loss {
+	if p.r.Float64() < p.loss && !(p.oneway && f.answer) {
 		return
 	}
 	f.at = p.now.Add(p.trip / 2)
@@ -95,7 +96,7 @@ func (p *path) arrive(f flight) {
 		return
 	}
 	if f.ahead >= p.base {
-		p.rec.Holds(p.now, f.ahead-p.base, 1)
+		p.rec.Holds(p.now, f.ahead-p.base, 1, true)
 	}
 	p.rec.Executed(p.now, f.want-p.base)
 	for p.rec.Advance(p.now) {

@@ -18,6 +18,8 @@ type heldPackets struct {
 	merge, waits bool
 	newest       wire.PSN
 	run          uint8
+	// at is when the next held message is to be executed.
+	at clock.Time
 }
 
 // heldPacket is a copy of a packet. Its payload is in buf, whose memory stays for later packets.
@@ -31,7 +33,7 @@ const maxRun = 31
 
 func newHeldPackets(reach int, kind selective.Kind) *heldPackets {
 	a := selective.NewArrivals(reach)
-	return &heldPackets{ahead: a, packets: make([]heldPacket, a.Size()), merge: kind == selective.RACK}
+	return &heldPackets{ahead: a, packets: make([]heldPacket, a.Size()), merge: kind == selective.RACK, at: clock.Never}
 }
 
 // holdAhead keeps a request that has arrived d packets ahead of the expected one, and reports it to
@@ -89,27 +91,54 @@ func (r *responder) sendSelectiveNak(out *Actions) {
 	tx.AETH = wire.AETH{Syndrome: wire.SelectiveNak | wire.Syndrome(h.run), MSN: uint32(h.newest)}
 }
 
-// executeHeld is called when the request with PSN was has been handled as the expected one. It
-// executes the held requests that follow, and then acknowledges them. A request for which there is
-// no receive stays held, until the peer sends it again.
-func (r *responder) executeHeld(was wire.PSN, out *Actions) {
-	executed := false
-	for {
+// executeHeld is called when the expected PSN was `was` and a request has been handled, which was the
+// last one of a message if ends is true. It executes the held requests that follow, up to the end of
+// the message, and acknowledges them. The next message
+// is due in the next instant, so that held messages do not keep other queue pairs waiting, and so that
+// each change of memory is a step of its own. A request for which there is no receive stays held, until the peer sends it again.
+func (r *responder) executeHeld(was wire.PSN, ends bool, out *Actions) {
+	h := r.held
+	h.at = clock.Never
+	for executed := false; ; executed = true {
 		n := uint32(r.ePSN-was) & max24
-		if n == 0 {
-			break
+		if n > 0 {
+			h.ahead.Advance(int(n))
 		}
-		r.held.ahead.Advance(int(n))
-		was = r.ePSN
-		if r.phase == phaseRefused || !r.held.ahead.Has(0) {
-			break
+		if was = r.ePSN; n == 0 || r.phase == phaseRefused || !h.ahead.Has(0) {
+			if executed && r.phase != phaseRefused {
+				r.answers.owe(owedAck, r.ePSN.Add(-1), wire.AckNoCredits)
+			}
+			return
 		}
-		executed = true
-		r.answers.torn.settleWrite()
-		p := &r.held.packets[r.held.ahead.Place(0)].packet
-		r.expected(p, p.BTH.Opcode.Info(), out)
+		if ends {
+			r.answers.owe(owedAck, r.ePSN.Add(-1), wire.AckNoCredits)
+			h.at = r.lastNow + 1
+			return
+		}
+		ends = r.executeOldest(out)
 	}
-	if executed && r.phase != phaseRefused {
-		r.answers.owe(owedAck, r.ePSN.Add(-1), wire.AckNoCredits)
+}
+
+// executeOldest executes the held request that is expected, and reports whether it ends a message.
+func (r *responder) executeOldest(out *Actions) bool {
+	r.answers.torn.settleWrite()
+	p := &r.held.packets[r.held.ahead.Place(0)].packet
+	info := p.BTH.Opcode.Info()
+	r.expected(p, info, out)
+	return endsMessage(info)
+}
+
+// endsMessage reports whether a packet is the last one of a message, or the only one.
+func endsMessage(info *wire.OpInfo) bool { return info.Flags&(wire.OpFirst|wire.OpMiddle) == 0 }
+
+// tickHeld executes the next held message, which is due.
+func (r *responder) tickHeld(now clock.Time, out *Actions) {
+	r.held.at = clock.Never
+	if r.phase == phaseRefused || !r.held.ahead.Has(0) {
+		return
 	}
+	was := r.ePSN
+	ends := r.executeOldest(out)
+	r.executeHeld(was, ends, out)
+	r.respond(now, out)
 }

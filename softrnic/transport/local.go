@@ -10,8 +10,12 @@ func (w *sendWQE) local() bool { return sendOps[w.op].local }
 
 // code returns the reason with which w will fail; None if it must be looked for.
 func (w *sendWQE) code() reason.Code {
-	if w.status == verbs.MWBindErr {
+	switch w.status {
+	case verbs.MWBindErr:
 		return reason.LocalOp
+	case verbs.BadRespErr:
+		return reason.PeerBadResponse // of a work request that was not the oldest
+	default: // a fault of its own memory or attributes, which noteFailure looks for
 	}
 	return reason.None
 }

@@ -210,6 +210,9 @@ func (q *QP) Tick(now clock.Time, out *Actions) {
 	if q.rsp.answers.at <= now {
 		q.rsp.respond(now, out)
 	}
+	if h := q.rsp.held; h != nil && h.at <= now && q.live() {
+		q.rsp.tickHeld(now, out)
+	}
 	q.req.tick(now, out)
 	if q.unr.at <= now {
 		q.unr.at = clock.Never
@@ -220,8 +223,11 @@ func (q *QP) Tick(now clock.Time, out *Actions) {
 // Deadline returns when Tick must be called next; clock.Never if nothing is due.
 func (q *QP) Deadline() clock.Time {
 	at := clock.Min(clock.Min(q.req.retry.at, q.req.retry.rnrAt), clock.Min(q.rsp.answers.at, q.rcv.flushAt))
-	if s := q.req.sel; s != nil && q.req.retry.rnrAt == clock.Never {
-		at = clock.Min(at, s.rec.Deadline())
+	if h := q.rsp.held; h != nil {
+		at = clock.Min(at, h.at)
+	}
+	if s := q.req.sel; s != nil {
+		at = clock.Min(at, s.deadline())
 	}
 	return clock.Min(at, q.unr.at)
 }

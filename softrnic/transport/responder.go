@@ -40,6 +40,7 @@ func (r *responder) start(a verbs.ToRTR) {
 // stop drops the responses that were not sent.
 func (r *responder) stop() {
 	r.phase.on(stopped)
+	r.held = nil
 	r.answers.stop()
 }
 
@@ -139,7 +140,7 @@ func (r *responder) handle(now clock.Time, p *wire.Packet, out *Actions) {
 		was := r.ePSN
 		r.expected(p, info, out)
 		if r.held != nil {
-			r.executeHeld(was, out)
+			r.executeHeld(was, endsMessage(info), out)
 		}
 	}
 	if r.cfg.CoalesceAcks && r.answers.onlyAck() {

@@ -24,6 +24,10 @@ type Recovery struct {
 	// Low and High are the retransmission timeouts of package selective. 0 means a 32nd and a quarter
 	// of the local ACK timeout; without an ACK timeout, 1 ms and 4 ms.
 	Low, High time.Duration
+	// Rate, in bits per second, is how fast a queue pair with selective retransmission hands packets to
+	// the link; 0 means at once. At the link's rate, packets in flight do not wait in a queue in front
+	// of the link, where a packet that is sent again would wait behind them.
+	Rate int64
 }
 
 // maxAhead bounds Recovery.Ahead.
@@ -64,13 +68,15 @@ type selectiveSender struct {
 	cmp  *completer
 	rec  *selective.Recovery
 	part uint32 // in packets
+	// next is when Recovery.Rate allows the next packet, wake is next while a packet waits for it.
+	next, wake clock.Time
 }
 
 func newSelectiveSender(r *requester) *selectiveSender {
 	limit := min(r.cfg.Recovery.Reach(r.cfg.Window), r.rtr.Ahead)
 	low, high := r.timeouts()
 	return &selectiveSender{
-		requester: r, cmp: &r.qp.cmp, part: uint32(max(limit/2, 1)),
+		requester: r, cmp: &r.qp.cmp, part: uint32(max(limit/2, 1)), wake: clock.Never,
 		rec: selective.NewRecovery(selective.Config{Kind: r.cfg.Recovery.Kind, Window: r.cfg.Window, Limit: limit, Low: low, High: high}),
 	}
 }
@@ -80,6 +86,32 @@ func (s *selectiveSender) stop() {
 	if s != nil {
 		s.rec.Pause()
 		s.rec.Clear()
+		s.wake = clock.Never
+	}
+}
+
+// deadline returns when tick must be called.
+func (s *selectiveSender) deadline() clock.Time {
+	if s.retry.rnrAt != clock.Never {
+		return clock.Never
+	}
+	return clock.Min(s.rec.Deadline(), s.wake)
+}
+
+// early reports whether the next packet must wait, because of Recovery.Rate.
+func (s *selectiveSender) early(now clock.Time) bool {
+	if s.cfg.Recovery.Rate == 0 || s.next <= now {
+		return false
+	}
+	s.wake = s.next
+	return true
+}
+
+// pace is called for a packet that is sent.
+func (s *selectiveSender) pace(now clock.Time, tx *wire.Packet) {
+	if rate := s.cfg.Recovery.Rate; rate > 0 {
+		const headers = 50 // Ethernet without FCS, IPv4, UDP and ICRC, with the BTH
+		s.next = max(s.next, now).Add(time.Duration(int64(len(tx.Payload)+headers) * 8 * int64(time.Second) / rate))
 	}
 }
 
@@ -99,7 +131,8 @@ func (s *selectiveSender) pump(now clock.Time, out *Actions) {
 	if s.state != verbs.StateRTS && s.state != verbs.StateSQD {
 		return
 	}
-	for off := 0; s.retry.rnrAt == clock.Never && s.rec.Count(selective.Lost) > 0 && s.rec.MayRepeat(); {
+	s.wake = clock.Never
+	for off := 0; s.retry.rnrAt == clock.Never && s.rec.Count(selective.Lost) > 0 && !s.early(now) && s.rec.MayRepeat(); {
 		at, n := s.rec.NextLost(off, int(s.part))
 		if n == 0 {
 			break
@@ -108,7 +141,7 @@ func (s *selectiveSender) pump(now clock.Time, out *Actions) {
 	}
 	for s.retry.rnrAt == clock.Never && s.sq.send != s.sq.tail && s.rec.Count(selective.Lost) == 0 {
 		w := s.sq.at(s.sq.send)
-		if !w.started && !s.startWQE(w) || w.status != verbs.Success || s.rec.Load() >= s.cfg.Window {
+		if !w.started && !s.startWQE(w) || w.status != verbs.Success || s.rec.Load() >= s.cfg.Window || s.early(now) {
 			break
 		}
 		if w.local() {
@@ -227,6 +260,7 @@ func (s *selectiveSender) emit(now clock.Time, pos, k, n uint32, again bool, out
 		}
 	}
 	tx.BTH.PSN = psn
+	s.pace(now, tx)
 	s.rec.Sending(now, int(s.offset(psn)), int(n), w.answered())
 	s.window.flight = s.rec.Load()
 	tx.BTH.AckReq = s.window.asksAck(last || again, s.cfg.AckEvery)
@@ -239,7 +273,7 @@ func (s *selectiveSender) emit(now clock.Time, pos, k, n uint32, again bool, out
 
 // tick handles the deadlines of the recovery.
 func (s *selectiveSender) tick(now clock.Time, out *Actions) {
-	if s.retry.rnrAt != clock.Never || s.rec.Deadline() > now {
+	if s.deadline() > now {
 		return
 	}
 	before := s.rec.Episodes
@@ -335,7 +369,7 @@ func (s *selectiveSender) holding(now clock.Time, p *wire.Packet) {
 				n = int(min(s.part, w.packets-k))
 			}
 		}
-		s.rec.Holds(now, off, n)
+		s.rec.Holds(now, off, n, i == 0)
 	}
 }
 

@@ -16,6 +16,10 @@ type Snapshot struct {
 	// InFlight is the number of packets in flight, Window how many may be now, MaxWindow how many may
 	// be at most; of RC alone.
 	InFlight, Window, MaxWindow int
+	// Recovery is the kind of selective retransmission that the connection uses; "" for go-back-N and
+	// before RTS. Ahead is how many PSNs may be ahead of the oldest one that is not acknowledged.
+	Recovery string
+	Ahead    int
 	// Oldest is the oldest send work request that is not complete; its number is 0 if there is none.
 	Oldest reason.WorkRequest
 	// Retries and RNRRetries are the retries that are left.
@@ -35,6 +39,9 @@ func (q *QP) Snapshot() Snapshot {
 		QPAttr: q.Query(), Una: r.una, Sent: r.maxPSN, InFlight: r.window.flight, Window: r.window.size, MaxWindow: r.window.limit,
 		Retries: r.retry.left, RNRRetries: r.retry.rnrLeft, Waits: r.retry.rnrAt != clock.Never,
 		Totals: q.notes.Totals, Notes: q.notes.All(),
+	}
+	if r.sel != nil {
+		s.Recovery, s.Ahead, s.InFlight = r.sel.rec.Kind().String(), r.sel.rec.Limit(), r.sel.rec.Load()
 	}
 	if r.sq.len() > 0 {
 		s.Oldest = r.request(r.sq.head)

@@ -102,6 +102,10 @@ type QPObject struct {
 	InFlight  int `json:"inFlight"`
 	Window    int `json:"window"`
 	MaxWindow int `json:"maxWindow"`
+	// Recovery is how the connection recovers from losses, for selective retransmission alone: irn or
+	// rack. Ahead is how many packets may be ahead of a hole.
+	Recovery string `json:"recovery,omitempty"`
+	Ahead    int    `json:"ahead,omitempty"`
 	// Oldest is the oldest send work request that is not complete.
 	Oldest     *WorkStatus   `json:"oldest,omitempty"`
 	Retries    uint8         `json:"retriesLeft"`
@@ -224,7 +228,7 @@ func qpObject(q *engine.QPInfo, when func(clock.Time) time.Time) QPObject {
 		Una: uint32(q.Una), Sent: uint32(q.Sent), InFlight: q.InFlight, Window: q.Window, MaxWindow: q.MaxWindow,
 		Retries: q.Retries, RNRRetries: q.RNRRetries, Waits: q.Waits, Totals: q.Totals,
 	}
-	o.Ring = q.Ring
+	o.Ring, o.Recovery, o.Ahead = q.Ring, q.Recovery, q.Ahead
 	if q.State != verbs.StateReset {
 		o.Access = mem.Rights(q.Init.Access)
 	}
