@@ -173,7 +173,7 @@ func TestRecoveryDelivers(t *testing.T) {
 func TestTransmissionsOfAPacket(t *testing.T) {
 	for _, kind := range []Kind{IRN, RACK} {
 		for _, loss := range []float64{0, 0.001, 0.01, 0.05, 0.1} {
-			const total = 20000
+			const total = 8000
 			p := newPath(t, 7, config(kind, 120), total, 120*time.Microsecond)
 			p.loss = loss
 			p.run()

@@ -85,6 +85,18 @@ type NoteStatus struct {
 	Since time.Time `json:"since,omitzero"`
 }
 
+// FlightStatus is what a queue pair of RC has in flight.
+type FlightStatus struct {
+	// InFlight packets are in flight; Window may be now, and MaxWindow at most.
+	InFlight  int `json:"inFlight"`
+	Window    int `json:"window"`
+	MaxWindow int `json:"maxWindow"`
+	// Recovery is how the connection recovers from losses, for selective retransmission alone: irn or
+	// rack. Ahead is how many packets may be ahead of a hole.
+	Recovery string `json:"recovery,omitempty"`
+	Ahead    int    `json:"ahead,omitempty"`
+}
+
 // QPObject is a queue pair of a listing.
 type QPObject struct {
 	QPStatus
@@ -98,14 +110,7 @@ type QPObject struct {
 	// Una is the oldest PSN that is not acknowledged, Sent the PSN behind the highest that was sent.
 	Una  uint32 `json:"una"`
 	Sent uint32 `json:"sent"`
-	// InFlight packets are in flight; Window may be now, and MaxWindow at most.
-	InFlight  int `json:"inFlight"`
-	Window    int `json:"window"`
-	MaxWindow int `json:"maxWindow"`
-	// Recovery is how the connection recovers from losses, for selective retransmission alone: irn or
-	// rack. Ahead is how many packets may be ahead of a hole.
-	Recovery string `json:"recovery,omitempty"`
-	Ahead    int    `json:"ahead,omitempty"`
+	FlightStatus
 	// Oldest is the oldest send work request that is not complete.
 	Oldest     *WorkStatus   `json:"oldest,omitempty"`
 	Retries    uint8         `json:"retriesLeft"`
@@ -225,10 +230,11 @@ func wallAt(wall time.Time, now clock.Time, slow int) func(clock.Time) time.Time
 func qpObject(q *engine.QPInfo, when func(clock.Time) time.Time) QPObject {
 	o := QPObject{
 		QPStatus: describeQP(&q.QPAttr), Owner: ownerOf(q.Owner), Gone: q.Gone, PD: q.PD, SendCQ: q.SendCQ, RecvCQ: q.RecvCQ, SRQ: q.SRQ,
-		Una: uint32(q.Una), Sent: uint32(q.Sent), InFlight: q.InFlight, Window: q.Window, MaxWindow: q.MaxWindow,
-		Retries: q.Retries, RNRRetries: q.RNRRetries, Waits: q.Waits, Totals: q.Totals,
+		Una: uint32(q.Una), Sent: uint32(q.Sent),
+		FlightStatus: FlightStatus{InFlight: q.InFlight, Window: q.Window, MaxWindow: q.MaxWindow, Recovery: q.Recovery, Ahead: q.Ahead},
+		Retries:      q.Retries, RNRRetries: q.RNRRetries, Waits: q.Waits, Totals: q.Totals,
 	}
-	o.Ring, o.Recovery, o.Ahead = q.Ring, q.Recovery, q.Ahead
+	o.Ring = q.Ring
 	if q.State != verbs.StateReset {
 		o.Access = mem.Rights(q.Init.Access)
 	}
