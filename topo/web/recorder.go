@@ -140,6 +140,7 @@ func (c *recorder) record(ctx context.Context, q *RecordRequest, most int, do fu
 	if failed := <-did; failed != nil {
 		return nil, failed
 	}
+	w.arm() // the stream may have ended before the names were known
 	if err != nil && ctx.Err() == nil && len(w.before)+len(w.behind) == 0 {
 		return nil, streamError(err)
 	}
@@ -185,7 +186,6 @@ func (w *window) read(in *pcapng.Reader, most int) error {
 	var p pcapng.Packet
 	for range most {
 		if err := in.Next(&p); err != nil {
-			w.arm()
 			if errors.Is(err, io.EOF) {
 				return nil
 			}
@@ -195,7 +195,6 @@ func (w *window) read(in *pcapng.Reader, most int) error {
 			return nil
 		}
 	}
-	w.arm()
 	return nil
 }
 
