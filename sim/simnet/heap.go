@@ -28,6 +28,7 @@ type inFlight struct {
 	segSize               int32
 	csumStart, csumOffset uint16
 	csumPartial           bool
+	origin                int16 // packetio.Frame.Origin, inside a node
 }
 
 // eventHeap orders events by their time; events with equal times by the order in which they were

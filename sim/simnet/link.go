@@ -2,6 +2,7 @@ package simnet
 
 import (
 	"cmp"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -227,7 +228,7 @@ func (n *Net) copyOf(f *packetio.Frame) inFlight {
 	data := n.pool.get(len(f.Data))
 	copy(data, f.Data)
 	return inFlight{
-		data: data, segSize: int32(f.SegSize),
+		data: data, origin: f.Origin, segSize: int32(f.SegSize),
 		csumPartial: f.CsumPartial, csumStart: f.CsumStart, csumOffset: f.CsumOffset,
 	}
 }
@@ -305,7 +306,13 @@ func (n *Net) resume(e *event) {
 		n.trace(Event{Kind: LostDown, Frame: e.frame.data, OnTheWay: e.stage != leaving, half: e.to})
 	case e.stage == leaving:
 		f := e.frame.frame(0)
-		n.send(e.to, &f)
+		f.Origin = e.frame.origin
+		port := 0
+		if s.queues != nil {
+			port = slices.Index(s.links, e.to)
+		}
+		n.leave(s, e.to, &f, port)
+		n.rekey(id)
 	case e.stage == stalled && n.detain(s, e):
 		return
 	default:

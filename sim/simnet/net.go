@@ -8,6 +8,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 )
 
 // Node is a machine with ports. Frame gives the node a frame that arrives at a port, and Tick runs
@@ -101,22 +102,25 @@ type nodeState struct {
 	// frames that timing keeps inside the node.
 	timing Timing
 	held   int
+	queues *portqueue.Bank // see Net.SetQueues
 }
 
 // Net is a set of nodes and links in virtual time. Only one goroutine may use it at a time.
 type Net struct {
-	cfg    Config
-	now    clock.Time
-	nodes  []nodeState
-	links  []*Link
-	ticks  clock.Queue // the deadlines of nodes
-	heap   eventHeap
-	pool   framePool
-	out    packetio.Batch
-	busy   bool // a step of a node is in progress (between Begin and End)
-	events uint64
-	step   uint64 // events that were handled since the virtual time last advanced
-	event  Event  // the event that is being traced
+	cfg   Config
+	now   clock.Time
+	nodes []nodeState
+	links []*Link
+	ticks clock.Queue // the deadlines of nodes
+	heap  eventHeap
+	pool  framePool
+	out   packetio.Batch
+	// leaving has the frames that leave the queues of a node.
+	leaving packetio.Batch
+	busy    bool // a step of a node is in progress (between Begin and End)
+	events  uint64
+	step    uint64 // events that were handled since the virtual time last advanced
+	event   Event  // the event that is being traced
 
 	procs   []*Proc     // all threads that were started
 	ready   []*Proc     // threads that are runnable, in the order in which they became so
@@ -163,7 +167,11 @@ func (n *Net) SetTiming(id NodeID, t Timing) { n.nodes[id].timing = t }
 // SetUp switches a node on or off. While a node is off, frames to it are lost and none of its
 // methods is called. The node keeps its state.
 func (n *Net) SetUp(id NodeID, up bool) {
-	n.nodes[id].up = up
+	s := &n.nodes[id]
+	if s.up && !up {
+		n.crashed(s)
+	}
+	s.up = up
 	n.rekey(id)
 }
 
@@ -201,7 +209,7 @@ func (n *Net) flush(id NodeID, cause Cause) {
 		if s.timing != nil && n.hold(s, f, cause) {
 			continue
 		}
-		n.send(s.links[f.Port], f)
+		n.leave(s, s.links[f.Port], f, f.Port)
 	}
 	n.out.Reset()
 	n.rekey(id)
@@ -210,7 +218,7 @@ func (n *Net) flush(id NodeID, cause Cause) {
 func (n *Net) rekey(id NodeID) {
 	s, at := &n.nodes[id], clock.Never
 	if s.up {
-		at = s.node.Deadline()
+		at = s.deadlineOf()
 	}
 	if at != s.keyed {
 		s.keyed = at
@@ -251,7 +259,11 @@ func (n *Net) handle(at clock.Time) error {
 		return n.failure
 	}
 	if id, tick := n.ticks.Next(); tick <= n.now {
-		n.nodes[id].node.Tick(n.now, &n.out)
+		s := &n.nodes[id]
+		n.depart(s)
+		if s.queues == nil || s.node.Deadline() <= n.now {
+			s.node.Tick(n.now, &n.out)
+		}
 		n.flush(NodeID(id), Cause{})
 		return n.failure
 	}
@@ -281,6 +293,10 @@ func (n *Net) dispatch(e event) {
 		h.Stats.Delivered++
 		h.Stats.Bytes += uint64(len(e.frame.data))
 		n.trace(Event{Kind: Delivered, Frame: e.frame.data, half: h})
+		if s.queues != nil && n.paused(h.dst.Node, h.dst.Port, e.frame.data) {
+			n.pool.put(e.frame.data)
+			return
+		}
 		if s.timing != nil && (n.stall(s, &e) || n.detain(s, &e)) {
 			return
 		}

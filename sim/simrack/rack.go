@@ -12,6 +12,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -135,6 +136,13 @@ func New(s *rackfile.Rack, opt Options) (*Rack, error) {
 			return nil, fmt.Errorf("host %s: %w", s.Hosts[i].Name, err)
 		}
 	}
+	if s.Switch.Queues != nil {
+		queues, err := portqueue.New(virtual(*s.Switch.Queues), len(s.Hosts))
+		if err != nil {
+			return nil, err
+		}
+		r.net.SetQueues(r.sw, queues)
+	}
 	return r, nil
 }
 
@@ -178,8 +186,13 @@ func (r *Rack) addHost(i int) error {
 	if c := r.opt.Cost; c != nil {
 		link.Overhead = c.Link.Overhead
 	}
+	queues, err := r.nicQueues(hs, &link)
+	if err != nil {
+		return err
+	}
 	h.charge()
 	h.link = r.net.Connect(link)
+	r.net.SetQueues(h.node, queues)
 	r.hosts = append(r.hosts, h)
 	h.SetFaults(r.Spec.Faults)
 	return nil

@@ -1,0 +1,33 @@
+package simrack
+
+import (
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
+)
+
+// virtual returns the configuration of queues without what real time needs: in virtual time, frames leave
+// exactly when they may.
+func virtual(c portqueue.Config) portqueue.Config {
+	c.Lateness, c.Wake = 0, 0
+	return c
+}
+
+// nicQueues makes the egress queues of a host's NIC, nil if it has none. If the ports of the switch have
+// a rate, its link gets this rate; the queues send no faster than the link.
+func (r *Rack) nicQueues(h *rackfile.Host, link *simnet.LinkConfig) (*portqueue.Bank, error) {
+	if q := r.Spec.Switch.Queues; q != nil {
+		link.Rate, link.Overhead = q.Rate, q.Overhead
+	}
+	cfg, ok := r.Spec.NICQueue(h)
+	if !ok {
+		return nil, nil
+	}
+	return portqueue.New(virtual(cfg), 1)
+}
+
+// Queues returns the egress queues of the switch; nil if the rack file gives its ports no rate.
+func (r *Rack) Queues() *portqueue.Bank { return r.net.Queues(r.sw) }
+
+// Queues returns the egress queue of the host's NIC; nil if it has none.
+func (h *Host) Queues() *portqueue.Bank { return h.rack.net.Queues(h.node) }
