@@ -54,7 +54,7 @@ func (e *env) checkConservation() error {
 			return fmt.Errorf("%s counted %d packets sent, its link saw %d", h.Spec.Name, c.SentPkts, up.Sent)
 		}
 		seen := c.RcvdPkts + c.RxIcrcErr + c.RxMalformed + c.RxUnknownQP + c.RxWrongPeer + c.RxNotMine +
-			c.RxUnsupported + c.RxPkeyErr + c.RxCnp
+			c.RxUnsupported + c.RxPkeyErr + c.RxCnp + c.RxCnpIgnored
 		if seen > down.Delivered || seen+corrupted < down.Delivered {
 			return fmt.Errorf("%s accounts for %d frames, its link delivered %d (%d corrupted on all links)",
 				h.Spec.Name, seen, down.Delivered, corrupted)

@@ -111,6 +111,9 @@ func (p *port) routeTo(op string, a verbs.AHAttr, mtu verbs.MTU) (route, error) 
 	}
 	hops := cmp.Or(a.HopLimit, transport.DefaultHopLimit)
 	class := cmp.Or(a.TrafficClass, p.cfg.TOS)
+	if p.cfg.Congestion != nil {
+		class = class&^3 | uint8(wire.ECT0)
+	}
 	r.eth = wire.Ethernet{Dst: mac, Src: p.cfg.MAC}
 	r.udp = wire.UDP{DstPort: wire.UDPPort}
 	if a.FlowLabel != 0 {

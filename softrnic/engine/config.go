@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -51,7 +52,11 @@ type Config struct {
 	// step in which it is sent. Only with a Loopback can the NIC fetch an entry of a send ring while a
 	// request that changes this entry is in flight.
 	Loopback time.Duration
-	Limits   Limits
+	// Congestion makes the NIC a notification point and a reaction point: its packets may be marked, it
+	// answers marked packets by CNPs, and CNPs slow its queue pairs. nil means none of this. New copies
+	// it.
+	Congestion *congestion.Config
+	Limits     Limits
 }
 
 // Limits are the largest sizes of a NIC's tables. The zero value of a field means its default.
@@ -123,6 +128,10 @@ func (l *Limits) table() []limit {
 
 func (c Config) withDefaults() Config {
 	c.LinkMTU = cmp.Or(c.LinkMTU, defaultLinkMTU)
+	if c.Congestion != nil {
+		own := *c.Congestion
+		c.Congestion = &own
+	}
 	if len(c.PKeys) == 0 {
 		c.PKeys = []uint16{wire.DefaultPKey}
 	}
@@ -150,6 +159,11 @@ func (c Config) Validate() error {
 	}
 	if err := validPKeys(c.PKeys); err != nil {
 		return err
+	}
+	if c.Congestion != nil {
+		if err := c.Congestion.Validate(); err != nil {
+			return fmt.Errorf("engine config: congestion: %w", err)
+		}
 	}
 	for _, l := range c.Limits.table() {
 		if *l.value < 0 {

@@ -43,7 +43,7 @@ func TestDropsAreCounted(t *testing.T) {
 		{"UC", header(func(f *wire.Frame) { f.BTH.Opcode = wire.UCSendOnly }), func(c *metrics.NIC) uint64 { return c.RxUnsupported }},
 		{"undefined opcode", header(func(f *wire.Frame) { f.BTH.Opcode = wire.ServiceUD | 0x15 }), func(c *metrics.NIC) uint64 { return c.RxUnsupported }},
 		{"version", header(func(f *wire.Frame) { f.BTH.Version = 1 }), func(c *metrics.NIC) uint64 { return c.RxUnsupported }},
-		{"CNP", header(func(f *wire.Frame) { f.BTH.Opcode = wire.CNP }), func(c *metrics.NIC) uint64 { return c.RxCnp }},
+		{"CNP", header(func(f *wire.Frame) { f.BTH.Opcode = wire.CNP }), func(c *metrics.NIC) uint64 { return c.RxCnpIgnored }},
 		{"no such QP", header(func(f *wire.Frame) { f.BTH.DestQP ^= 1 }), func(c *metrics.NIC) uint64 { return c.RxUnknownQP }},
 		{
 			"QP not ready",

@@ -27,6 +27,7 @@ type Engine struct {
 	former     former
 	ends       ends
 	verbFaults verbFaults
+	notifier   notifier
 
 	// acts collects the actions of the present step of a queue pair. overflowed lists the
 	// completion queues that have overflowed in this step.

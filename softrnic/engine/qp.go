@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
@@ -24,12 +25,13 @@ type QP struct {
 	owner      *Owner
 	route      route
 	pkey       uint16
-	keyed      clock.Time // the queue pair's present deadline in the schedule
-	place      uint32     // index in the schedule
-	touched    bool       // whether the queue pair is in receivePath.touched
-	awaited    bool       // the connection manager waits for the first packet on this queue pair
-	attached   int        // number of multicast groups
-	ended      bool       // the shell was told that the queue pair has failed; see WatchEnds
+	flow       *congestion.Flow // nil means that congestion control is off
+	keyed      clock.Time       // the queue pair's present deadline in the schedule
+	place      uint32           // index in the schedule
+	touched    bool             // whether the queue pair is in receivePath.touched
+	awaited    bool             // the connection manager waits for the first packet on this queue pair
+	attached   int              // number of multicast groups
+	ended      bool             // the shell was told that the queue pair has failed; see WatchEnds
 	dead       bool
 }
 
@@ -74,15 +76,17 @@ func (e *Engine) CreateQPOn(pd *PD, send, recv *CQ, srq *SRQ, init verbs.QPInit)
 	if !ok {
 		return nil, verbs.Errorf(op, verbs.ErrLimit, "no free queue pair number")
 	}
+	flow := e.newFlow()
 	q, err := transport.New(e.env, transport.Config{
 		QPN: n, PD: pd.num, Type: init.Type, SendCQ: send.q, RecvCQ: recv.q, SRQ: shared,
 		MaxSendWR: init.MaxSendWR, MaxRecvWR: init.MaxRecvWR, MaxSGE: init.MaxSGE, MaxInline: init.MaxInline,
 		SignalAll: init.SignalAll, PortMTU: e.activeMTU(), Window: e.cfg.Window, AckEvery: e.cfg.AckEvery, CoalesceAcks: true, Recovery: e.cfg.Recovery,
+		Flow: flow,
 	})
 	if err != nil {
 		return nil, err
 	}
-	qp := &QP{e: e, q: q, pd: pd, send: send, recv: recv, srq: srq, keyed: clock.Never}
+	qp := &QP{e: e, q: q, pd: pd, send: send, recv: recv, srq: srq, flow: flow, keyed: clock.Never}
 	e.qps[n] = qp
 	e.order = append(e.order, qp)
 	qp.place = e.sched.add(qp)

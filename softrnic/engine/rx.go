@@ -91,6 +91,10 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 	if !e.wellFormed(b, f) {
 		return
 	}
+	if f.BTH.Opcode == wire.CNP {
+		e.notifier.handle(e, now, f)
+		return
+	}
 	if f.Eth.Dst.IsMulticast() {
 		e.groups.of(f).receive(e, now, b, f, out)
 		return
@@ -105,6 +109,9 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 	}
 	e.counters.RcvdPkts++
 	e.counters.RcvdBytes += uint64(len(b))
+	if f.ECN() == wire.CE {
+		e.notifier.marked(e, now, qp, f, out)
+	}
 	if qp.awaited {
 		e.gsi.packetSeen(now, qp, out)
 	}
@@ -137,10 +144,6 @@ func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	if !e.cfg.NoICRCCheck && !e.rx.sealer.Check(b) {
 		e.saw(f, "corrupt")
 		c.RxIcrcErr++
-		return false
-	}
-	if f.BTH.Opcode == wire.CNP {
-		c.RxCnp++ // this NIC has no congestion control
 		return false
 	}
 	// A packet with a reserved opcode of a reliable connection goes on to the responder, which

@@ -172,6 +172,9 @@ func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 		}
 	}
 	f := e.tx.head(r, port)
+	if e.cfg.Congestion != nil && !mayBeMarked(p.Packet.BTH.Opcode) {
+		f.SetECN(wire.NotECT)
+	}
 	p.Packet.BTH.PKey = qp.pkey
 	if !r.local && !e.holds(f, &p.Packet) {
 		e.counters.TooLong++

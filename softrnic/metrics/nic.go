@@ -65,7 +65,10 @@ type NIC struct {
 	RxHeldDropped uint64 `name:"rx_held_dropped" help:"frames received and dropped because too many wait for the NIC of a rack in slow motion"`
 	TxHeldDropped uint64 `name:"tx_held_dropped" help:"frames made and dropped because too many wait for the link of a rack in slow motion"`
 	QKeyErr       uint64 `name:"qkey_violations" help:"datagrams dropped because of their Q_Key"`
-	RxCnp         uint64 `name:"rp_cnp_handled" help:"congestion notification packets received"`
+	RxCnp         uint64 `name:"rp_cnp_handled" help:"congestion notification packets that have slowed a queue pair"`
+	RxCnpIgnored  uint64 `name:"rp_cnp_ignored" help:"congestion notification packets ignored: congestion control is off, or they name no queue pair of their sender"`
+	RxMarked      uint64 `name:"np_ecn_marked_roce_packets" help:"packets received that a switch has marked (ECN: congestion experienced)"`
+	TxCnp         uint64 `name:"np_cnp_sent" help:"congestion notification packets sent, because packets were marked"`
 	TornCopies    uint64 `name:"torn_copies" help:"memory copies that the fault plan has torn at a boundary of 64 bytes"`
 	CqOverrun     uint64 `name:"cq_overrun" help:"completions lost because a CQ was full"`
 	AsyncEvents   uint64 `name:"async_events" help:"asynchronous events raised"`

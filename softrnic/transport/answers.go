@@ -245,9 +245,15 @@ func (a *answers) send(now clock.Time, out *Actions) bool {
 					a.at = now
 					return false
 				}
+				if at, wait := a.mustPause(now); wait {
+					a.at = at
+					return false
+				}
 				budget--
+				before := len(out.Tx)
 				switch a.sendReadResponse(now, e, out) {
 				case readSent:
+					a.charge(now, before, out)
 				case readWaits:
 					a.at = a.torn.until
 					return false

@@ -141,6 +141,9 @@ func (c *completer) advance(w *sendWQE, n uint32, out *Actions) {
 	}
 	c.req.window.flight += w.inFlight() - before
 	c.req.window.widen(int(n))
+	if c.cfg.Flow != nil {
+		c.req.pacedAck(int(n))
+	}
 	if w.acked == w.packets {
 		c.req.completeSend(w, verbs.Success, reason.None, out)
 	}

@@ -31,6 +31,7 @@
 //	sender.go, local.go     sender: the send queue, data packets, completions
 //	requester.go            requester: fences, limits, when the next packet leaves
 //	retry.go                ACK timer, retry counters, go-back-N, RNR, implied NAK
+//	pace.go                 when a packet may leave by the queue pair's congestion control
 //	window.go               flowWindow: how many packets may be in flight
 //	completer.go            completer: ACKs, NAKs and responses
 //	receiver.go, srq.go     receiver: the receive queue; shared receive queues

@@ -231,6 +231,7 @@ func (q *QP) enterError(on event, code reason.Code, out *Actions) error {
 	q.rsp.answers.last(q.lastNow, out)
 	q.req.retry.stop()
 	q.req.sel.stop()
+	q.req.pace.stop()
 	q.unr.at, q.req.draining = clock.Never, false
 	q.rsp.stop()
 	q.req.flush(out)
@@ -262,6 +263,9 @@ func (q *QP) forget() {
 	q.notes.Reopen()
 	q.req.reset()
 	q.unr.at = clock.Never
+	if q.cfg.Flow != nil {
+		q.cfg.Flow.Reset()
+	}
 	q.rcv.reset()
 	q.rsp.reset()
 }

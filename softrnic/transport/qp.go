@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/cq"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
@@ -52,6 +53,8 @@ type Config struct {
 	// AckEvery: at least every AckEvery-th request packet requests an acknowledgement (AckReq), so
 	// that the sender gets some during a long message.
 	AckEvery int // 0 means 32
+	// Flow, if not nil, decides when data packets may leave. The queue pair uses it alone.
+	Flow *congestion.Flow
 	// CoalesceAcks delays the ACK of a step until FlushAcks or Tick is called, so that one ACK answers
 	// a batch of received packets. Until then Deadline is due at once, so that the next Tick sends the
 	// ACK if the caller does not call FlushAcks.
@@ -214,6 +217,7 @@ func (q *QP) Tick(now clock.Time, out *Actions) {
 		q.rsp.tickHeld(now, out)
 	}
 	q.req.tick(now, out)
+	q.req.tickPace(now, out)
 	if q.unr.at <= now {
 		q.unr.at = clock.Never
 		q.send(now, out)
@@ -229,5 +233,5 @@ func (q *QP) Deadline() clock.Time {
 	if s := q.req.sel; s != nil {
 		at = clock.Min(at, s.deadline())
 	}
-	return clock.Min(at, q.unr.at)
+	return clock.Min(at, clock.Min(q.unr.at, q.req.pace.at))
 }

@@ -23,6 +23,7 @@ type requester struct {
 	sender
 	una, maxPSN wire.PSN
 	window      flowWindow
+	pace        pacing
 	retry       retransmission
 	// retransPkts counts the retransmitted packets of this queue pair. The NIC's counter of the same
 	// name counts those of all queue pairs.
@@ -46,6 +47,7 @@ func (r *requester) start(a verbs.ToRTS) {
 func (r *requester) reset() {
 	r.una, r.maxPSN, r.window, r.retry, r.heal, r.sel = 0, 0, flowWindow{}, retransmission{}, healing{}, nil
 	r.retry.stop()
+	r.pace.reset()
 	r.sender.reset()
 }
 
@@ -76,7 +78,13 @@ func (r *requester) pump(now clock.Time, out *Actions) {
 			r.executeLocal(w, out)
 			continue
 		}
+		if r.cfg.Flow != nil && r.mustWait(now) {
+			break
+		}
 		r.sendPacket(w, out)
+		if r.cfg.Flow != nil && w.status == verbs.Success {
+			r.paced(now, out)
+		}
 		if w.sent >= w.requests() {
 			r.sq.send++
 		}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -104,7 +105,7 @@ func (r *requester) tick(now clock.Time, out *Actions) {
 		if r.sel != nil {
 			r.sel.rec.Expire(now)
 		} else {
-			r.window.narrow(minWindow)
+			r.lost(now, congestion.LossTimeout, minWindow)
 		}
 		r.goBack(now, &r.retry.left, reason.Timeout, out)
 	}
@@ -156,6 +157,7 @@ func (r *requester) rewind() {
 	}
 	r.sq.send = r.sq.head
 	r.window.flight = 0
+	r.pace.stop()
 	r.retry.at = clock.Never
 }
 
@@ -177,7 +179,7 @@ func (r *requester) impliedNak(now clock.Time, out *Actions) {
 func (r *requester) nakked(now clock.Time, code reason.Code, out *Actions) bool {
 	r.sawRetry("NAK")
 	r.retry.left = r.rts.RetryCount
-	r.window.narrow(r.window.size / 2)
+	r.lost(now, congestion.LossNak, r.window.size/2)
 	return r.goBack(now, &r.retry.nakLeft, code, out)
 }
 

@@ -40,8 +40,14 @@ func (u *unreliableSender) send(now clock.Time, out *Actions) {
 			u.at = now
 			return
 		default:
+			if at, wait := s.mustPause(now); wait {
+				u.at = at
+				return
+			}
 			budget--
+			before := len(out.Tx)
 			s.svc.packet(u, w, out)
+			s.charge(now, before, out)
 		}
 		if w.status != verbs.Success {
 			u.fail(w, out)
