@@ -52,7 +52,7 @@ func newPath(t *testing.T, seed uint64, cfg Config, total int, trip time.Duratio
 }
 
 func (p *path) launch(f flight) {
-	if p.r.Float64() < p.loss && !(p.oneway && f.answer) {
+	if p.r.Float64() < p.loss && (!p.oneway || !f.answer) {
 		return
 	}
 	f.at = p.now.Add(p.trip / 2)

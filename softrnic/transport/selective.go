@@ -210,20 +210,20 @@ func (s *selectiveSender) sendAgain(now clock.Time, off, n int, out *Actions) in
 	if w.status != verbs.Success {
 		return 1 // it fails when it is the oldest
 	}
-	count := uint32(1)
+	count, back := uint32(1), uint32(0)
 	if w.op == verbs.OpRead {
 		first := k / s.part * s.part
 		end := min(first+s.part, w.packets)
 		count = min(uint32(n), end-k)
 		if !s.answering(w, first, end) { // the peer may not have the request: it must begin where its PSN does
-			off -= int(k - first)
+			back = k - first
 			k, count = first, end-first
 		}
 	}
 	if !s.emit(now, pos, k, count, true, out) {
 		w.status = verbs.LocProtErr
 	}
-	return int(count)
+	return int(count - back)
 }
 
 // answering reports whether a response of the part [first, end) of a READ has arrived.
