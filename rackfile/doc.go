@@ -22,6 +22,28 @@
 //	  dispatch: 8ms          # how long an operation may wait for its receiver's window. Default 8ms.
 //	  timeout: 20ms          # how long the next message of an operation may take, at least dispatch and two rtt. Default 20ms.
 //	  window: 512KiB         # how many bytes a NIC may request that have not arrived, 4KiB to 64MiB. Default 512KiB.
+//	congestion:              # congestion control of the NICs: their packets may be marked (ECN), and marks slow their senders. Default none.
+//	  rp_max_rate: 40Gbit    # line rate, at which queue pairs begin, 1Mbit to 4Tbit. Required.
+//	  algorithm: dcqcn       # dcqcn, fixed (each queue pair sends at rp_max_rate) or none (CNPs are sent, and nothing is slowed). Default dcqcn.
+//	  profile: paper         # defaults of all keys below: paper (DCQCN, SIGCOMM 2015) or mlx (ConnectX). Default paper.
+//	  rp_min_rate: 40Mbit    # lowest rate of a queue pair. Default 40Mbit; mlx 1Mbit.
+//	  rp_ai_rate: 40Mbit     # step of additive increase. Default 40Mbit; mlx 5Mbit.
+//	  rp_hai_rate: 200Mbit   # step of hyper increase. Default 200Mbit; mlx 50Mbit.
+//	  rp_time_reset: 55us    # period of the increase timer, 1us to 10s. Default 55us; mlx 300us.
+//	  rp_byte_reset: 10000000 # bytes sent between two increases by the byte counter; 0: no byte counter. Default 10000000; mlx 2MiB.
+//	  rp_threshold: 5        # increases in fast recovery, 1 to 31. Default 5; mlx 1.
+//	  rp_min_dec_fac: 50     # percent of the rate that a cut leaves at least. Default 50.
+//	  rp_rate_reduce_monitor_period: 4us # the rate is cut at most once in it; 0s: at every CNP. Default 0s; mlx 4us.
+//	  rp_clamp_tgt_rate: 1   # 1: each cut lowers the target rate. Default 1; mlx 0.
+//	  rp_clamp_tgt_rate_ati: 1 # 1: a cut lowers the target rate if the timer has increased the rate since the last cut. Default 0; mlx 1.
+//	  rp_rate_to_set_on_first_cnp: 10Gbit # rate at the first CNP, before the cut; 0: keep it. Default 0.
+//	  rp_dce_tcp_g: 1020     # weight of the old alpha in 1/1024: 1020 is g = 1/256. Default 1020; mlx 1019.
+//	  rp_dce_tcp_rtt: 55us   # period in which alpha is updated; with profile paper above np_min_time_between_cnps. Default 55us; mlx 1us.
+//	  rp_initial_alpha_value: 1024 # first alpha in 1/1024. Default 1024; mlx 1023.
+//	  rp_gd: 11              # a cut removes the share alpha*2^(10-rp_gd), 10 to 15. Default 11.
+//	  np_min_time_between_cnps: 50us # shortest time between two CNPs in one np_scope. Default 50us; mlx 4us.
+//	  np_scope: qp           # what has CNPs of its own: each queue pair (qp), each sender's address (ip), or the NIC (port). Default qp.
+//	  np_cnp_dscp: 48        # DSCP of CNPs, 0 to 63. Default 48.
 //	subnet: 10.77.0.0/24     # IPv4 addresses of the switch and the hosts. Default 10.77.0.0/24.
 //	subnet6: fd00:77::/64    # IPv6 addresses of the switch and the hosts. Default fd00:77::/64.
 //	switch:
@@ -106,6 +128,7 @@
 //	    tos: 104             # TOS byte or traffic class (DSCP and ECN, 0 to 255) of its NIC's packets if the connection or address handle sets none. Default 0.
 //	    window: 1024         # packets that a queue pair of its NIC has in flight, 1 to 16384. Default 128.
 //	    recovery: rack       # how its queue pairs recover from losses, if the peer's host has the key, too: go-back-n, irn or rack. Default go-back-n.
+//	    congestion: {rp_max_rate: 40Gbit, profile: mlx} # congestion control of this host's NIC, instead of that of the rack. Default that of the rack.
 //	    lenient: true        # true: unmodified programs may call ibv_modify_qp with attributes missing, or too many, as no kernel allows. Default false.
 //	    quota:               # bounds for programs outside the daemon that use its NIC. Default: the defaults below.
 //	      programs: 64       # programs that use the NIC at the same time, 1 to 1024. Default 64.
@@ -154,8 +177,8 @@
 // requests for them. The program swordbox answers such requests for the switch's addresses.
 //
 // The files: rack.go has the result (Rack, Switch, Host). parse.go has the top level of the file
-// and the keys of switch and hosts; rules.go, faults.go, quota.go, pkeys.go and cost.go read a
-// section each. node.go is the decoder with its errors (errors.go), and names.go reads scalars.
+// and the keys of switch and hosts; rules.go, faults.go, quota.go, pkeys.go, congestion.go and
+// cost.go read a section each. node.go is the decoder with its errors (errors.go), and names.go reads scalars.
 // resolve.go checks that the sections fit each other, and gives out addresses. guest.go
 // adds a host to a rack that is up. paths.go names the files of a running rack.
 package rackfile

@@ -207,6 +207,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 			set(d, "cost", &f.Cost, func(s string) (string, error) { return s, checkName("cost", s, maxRackName) }).set(n)
 		}},
 		{key: "onerma", set: func(n ast.Node) { f.OneRMA = d.oneRMA(n) }},
+		{key: "congestion", set: func(n ast.Node) { f.Congestion = d.congestion(n) }},
 		subnet("subnet", &f.Subnet, &f.subnetAt, true),
 		subnet("subnet6", &f.Subnet6, &f.sub6At, false),
 		{key: "switch", set: func(n ast.Node) { d.switchEntry(n, f) }},
@@ -277,6 +278,7 @@ func (d *decoder) hostEntry(n ast.Node) hostEntry {
 		set(d, "tos", &h.TOS, parseTOS),
 		set(d, "window", &h.Window, number(1, maxWindow)),
 		set(d, "recovery", &h.Recovery, parseRecovery),
+		{key: "congestion", set: func(n ast.Node) { h.Congestion = d.congestion(n) }},
 		set(d, "lenient", &h.Lenient, parseBool),
 		{key: "quota", set: func(n ast.Node) { h.Quota = d.quota(n) }},
 	})

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -127,6 +128,8 @@ type Rack struct {
 	// OneRMA describes the hosts' NICs without connections (1RMA); nil means that the hosts have
 	// none.
 	OneRMA *OneRMA `json:"onerma,omitempty"`
+	// Congestion is the congestion control of the hosts that have none of their own; nil means none.
+	Congestion *congestion.Params `json:"congestion,omitempty"`
 	// Subnet has the IPv4 addresses of the hosts, Subnet6 the IPv6 addresses. The first address of
 	// each is the switch's.
 	Subnet  netip.Prefix `json:"subnet"`
@@ -193,6 +196,8 @@ type Host struct {
 	// Recovery is how queue pairs of RC recover from losses, if their peer can do the same: a kind of
 	// package selective. "" means go-back-n.
 	Recovery string `json:"recovery,omitempty"`
+	// Congestion is the congestion control of the host's NIC; nil means none.
+	Congestion *congestion.Params `json:"congestion,omitempty"`
 	// Lenient makes the NIC take commands of unmodified programs that a kernel refuses, where it can
 	// execute them.
 	Lenient bool `json:"lenient,omitempty"`

@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -56,16 +57,19 @@ func (d *decoder) hosts(f *file, r *Rack) {
 				d.errorf(e.nameAt, "more than %d hosts; make the range smaller or split the rack", MaxHosts)
 				return
 			}
-			r.Hosts = append(r.Hosts, e.host(name))
+			r.Hosts = append(r.Hosts, e.host(name, r.Congestion))
 		}
 	}
 }
 
-// host makes the host `name` of the entry e, which may stand for several hosts. The host has no
-// addresses yet.
-func (e *hostEntry) host(name string) Host {
+// host makes the host `name` of the entry e, which may stand for several hosts. control is the
+// congestion control of hosts that have none of their own. The host has no addresses yet.
+func (e *hostEntry) host(name string, control *congestion.Params) Host {
 	h := e.Host
 	h.Name, h.Port = name, name
+	if h.Congestion == nil {
+		h.Congestion = control
+	}
 	if h.Memory < 0 {
 		h.Memory = map[Role]int64{Memory: defaultMemory, Metadata: defaultMetadataMemory}[h.Role]
 	}

@@ -132,6 +132,7 @@ func schemaKeys(d described) []key {
 		{"priority", oneOf(PriorityNormal, PriorityRealtime)},
 		{"group", group},
 		{"onerma", d.object("onerma", onerma)},
+		{"congestion", d.object("congestion", congestionKeys(), maxRateKey)},
 		{"subnet", subnetShape(`^[0-9]+(\.[0-9]+){3}/[0-9]+$`)},
 		{"subnet6", subnetShape(`^[0-9a-fA-F:]+/[0-9]+$`)},
 		{"switch", d.object("switch", []key{
@@ -172,6 +173,7 @@ func hostKeys(d described) []key {
 		{"tos", within(0, 255)},
 		{"window", within(1, maxWindow)},
 		{"recovery", oneOf(selective.Kinds()...)},
+		{"congestion", d.object("congestion", congestionKeys(), maxRateKey)},
 		{"lenient", shape{"type": "boolean"}},
 		{"quota", d.object("quota", quotaKeys())},
 	}

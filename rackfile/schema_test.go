@@ -79,7 +79,7 @@ var beyond = []string{
 	"host bits set", "is not for hosts", "is too small", "too long", "an anchor or alias", "is a tag",
 	"too short: a WRITE waits", "is in the list already", "is taken already", "counts down", "different width", "more than 256", "is no multiple|is too much",
 	"is no host", "bitsPerSecond$|fault rule", "opcode: ", "cuts a word", "before it takes", "its id is taken", "is no range; write it like 0x", "is no number from 1 to 64",
-	"use a time from", "exclude each other", "needs the key slow", "daemons: (packets|1RMA)",
+	"use a time from", "use a value from", "must be above", "is above", "exclude each other", "needs the key slow", "daemons: (packets|1RMA)",
 }
 
 // The schema refuses each bad file that the parser refuses, unless no schema can.

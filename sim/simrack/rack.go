@@ -9,6 +9,7 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
@@ -66,6 +67,9 @@ type Options struct {
 	Cancelled func() bool
 	// Program, if not nil, makes the switch's program instead of the one that the rack file names.
 	Program func(s *rackfile.Rack) (pipeline.Program, error)
+	// Controller, if not nil, makes the congestion control of each queue pair on hosts whose rack file
+	// has congestion control, instead of the one that the file names.
+	Controller func(p *congestion.Params) congestion.Controller
 	// Wrap, if not nil, may put a node around a host or the switch. Tests plant bugs with it.
 	Wrap func(name string, n simnet.Node) simnet.Node
 }
@@ -205,7 +209,17 @@ func (r *Rack) newEngine(i int) (*engine.Engine, error) {
 	return engine.New(engine.Config{
 		Name: hs.Name, MAC: hs.MAC, LinkMTU: r.Spec.LinkMTU, GIDs: gids(hs), Rand: r.rand(laneEngine, i),
 		Resolve: r.Spec.Neighbour, Window: cmp.Or(r.opt.Window, hs.Window), AckEvery: r.opt.AckEvery, Recovery: recovery, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback, RingPaced: r.opt.Cost != nil,
+		Congestion: r.congestion(hs),
 	})
+}
+
+// congestion returns the congestion control of a host's NIC; nil means none. Deadlines are exact, so
+// that each packet is a burst.
+func (r *Rack) congestion(h *rackfile.Host) *congestion.Config {
+	if h.Congestion == nil {
+		return nil
+	}
+	return &congestion.Config{Params: *h.Congestion, New: r.opt.Controller}
 }
 
 // Host returns the host called name; nil if there is none.

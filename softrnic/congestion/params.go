@@ -156,7 +156,7 @@ func (f *Field) Value() int64 {
 // Set changes the parameter.
 func (f *Field) Set(v int64) error {
 	if v < f.Low || v > f.High {
-		return fmt.Errorf("%s: use a value from %s to %s", f.Name, f.text(f.Low), f.text(f.High))
+		return fmt.Errorf("%s: use a value from %s", f.Name, f.Bounds())
 	}
 	if f.Kind == Duration {
 		*f.Time = time.Duration(v)
@@ -165,6 +165,9 @@ func (f *Field) Set(v int64) error {
 	}
 	return nil
 }
+
+// Bounds returns the least and the largest value as text.
+func (f *Field) Bounds() string { return f.text(f.Low) + " to " + f.text(f.High) }
 
 func (f *Field) text(v int64) string {
 	switch f.Kind {
@@ -261,6 +264,23 @@ func (p *Params) Validate() error {
 		return fmt.Errorf("rp_dce_tcp_rtt %v must be above np_min_time_between_cnps %v in profile paper: otherwise alpha decays between the CNPs of a flow all of whose packets are marked", p.RTT, p.Interval)
 	}
 	return nil
+}
+
+// String returns the algorithm, the profile and the parameters that differ from the profile; "off" for
+// nil.
+func (p *Params) String() string {
+	if p == nil {
+		return "off"
+	}
+	text := fmt.Sprintf("%s, profile %s, np_scope %s, rp_max_rate %s", p.Algorithm, p.Profile, p.Scope, RateText(p.MaxRate))
+	usual, _ := Profile(p.Profile, p.MaxRate)
+	defaults := usual.Fields()
+	for i, f := range p.Fields() {
+		if f.Value() != defaults[i].Value() {
+			text += ", " + f.Name + " " + f.String()
+		}
+	}
+	return text
 }
 
 func contains(list []string, s string) bool {

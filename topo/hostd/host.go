@@ -279,7 +279,8 @@ func (h *Host) openNIC() error {
 			Window:  h.self.Window, Recovery: transport.Recovery{Kind: h.self.RecoveryKind()},
 			Limits: engine.Limits{DeviceMemory: deviceMemory},
 			// As in the simulator, the entries of send rings take their time one by one.
-			RingPaced: model != nil,
+			RingPaced:  model != nil,
+			Congestion: congestionOf(h.rack.Load(), h.self),
 		},
 		Port: link, Waiter: waiter, Broken: h.cfg.Broken, Spin: spin, Seed: h.rack.Load().Seed + uint64(h.index),
 	})

@@ -211,6 +211,7 @@ func differences(a, b *rackfile.Host) (list []string) {
 	key("tos", a.TOS, b.TOS)
 	key("window", a.Window, b.Window)
 	key("recovery", a.Recovery, b.Recovery)
+	key("congestion", a.Congestion.String(), b.Congestion.String())
 	key("lenient", a.Lenient, b.Lenient)
 	for _, d := range quotaDifferences(rackfile.Quota{Reserve: a.Quota.Reserve}, rackfile.Quota{Reserve: b.Quota.Reserve}) {
 		list = append(list, "quota "+d)
