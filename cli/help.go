@@ -28,7 +28,7 @@ func helpGroups() []helpGroup {
 			injectCmd(), faultsCmd(), healCmd(), crashCmd(), restartCmd(), hangCmd(), resumeCmd(), linkCmd(), partitionCmd(),
 		}},
 		{"Look:", append(append([]*cobra.Command{topCmd(), webCmd(), metricsCmd(), whyCmd()}, objectCmds()...),
-			captureCmd(), dumpCmd(), countersCmd(), profileCmd(), switchCmd(), bundleCmd())},
+			congestionCmd(), captureCmd(), dumpCmd(), countersCmd(), profileCmd(), switchCmd(), bundleCmd())},
 		{"Work:", append(work, withBundle(runCmd()), experimentCmd(), cniCmd())},
 		{lastGroup, []*cobra.Command{simCmd(), rednCmd(), validateCmd(), graphCmd(), versionCmd()}},
 	}

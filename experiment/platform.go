@@ -54,6 +54,9 @@ type Platform interface {
 	// Recovery runs one queue pair over a way that loses or reorders packets. It returns
 	// errors.ErrUnsupported if the platform has no such load.
 	Recovery(ctx context.Context, l Recovery) (RecoveryResult, error)
+	// Congestion runs senders that meet in one port of the switch. It returns errors.ErrUnsupported if
+	// the platform has no such load.
+	Congestion(ctx context.Context, l Congestion) (CongestionResult, error)
 }
 
 // Actions of the switch that a load requires.

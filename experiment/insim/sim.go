@@ -28,6 +28,9 @@ func (*Sim) On() string { return experiment.OnSim }
 // Describe lists the numbers of the cost model that matter for experiments.
 func (p *Sim) Describe() string {
 	m := p.Cost
+	if m == nil {
+		return "no cost model: links and queues take time, NICs, switch and programs take none"
+	}
 	var b strings.Builder
 	a, w := &m.NIC.Atomic, &m.NIC.Write
 	fmt.Fprintf(&b, "model %s: atomics on one word %v/s in host memory, %v/s in device memory; of one queue pair %v/s and %v/s\n",

@@ -38,6 +38,7 @@ type Flow struct {
 	c    Controller
 	make func() Controller
 	pace Pacer
+	full bool // the last call of Ready has found the window full
 	// measured: a packet is in flight whose acknowledgement gives a round-trip time. It was sent at
 	// measuredAt.
 	measured   bool
@@ -64,20 +65,21 @@ func (f *Flow) Reset() {
 func (f *Flow) Ready(now clock.Time, flight int) bool {
 	f.c.Tick(now)
 	rate, window := f.c.Limit()
-	if window > 0 && flight > 0 && flight >= window || !f.pace.Ready(now, rate) {
+	f.full = window > 0 && flight > 0 && flight >= window
+	if f.full || !f.pace.Ready(now, rate) {
 		f.stats.Waits++
 		return false
 	}
 	return true
 }
 
-// At returns when Ready must be asked again: when the rate has made room, or when a timer of the
-// Controller changes its window.
-func (f *Flow) At(now clock.Time) clock.Time {
-	if f.pace.at > now {
-		return f.pace.at
+// At returns when Ready must be asked again after it has said no: when the rate has made room, which
+// may be at once, or when a timer of the Controller changes its window.
+func (f *Flow) At() clock.Time {
+	if f.full {
+		return f.c.Deadline()
 	}
-	return f.c.Deadline()
+	return f.pace.at
 }
 
 // Sent is called for a packet that leaves after Ready: n is the length of its frame in bytes.

@@ -44,7 +44,7 @@ func (p *Pacer) Ready(now clock.Time, rate int64) bool {
 	if rate <= 0 {
 		return true
 	}
-	if p.left > 0 && now < p.at {
+	if p.left > 0 && (now == p.begun || now < p.at) {
 		return true
 	}
 	if now < p.at || now == p.begun && p.burst > 0 && !p.yielded {

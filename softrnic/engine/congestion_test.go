@@ -357,3 +357,39 @@ func FuzzCongestion(f *testing.F) {
 		transfer(t, p, verbs.OpWrite, 2000)
 	})
 }
+
+// A NIC whose owner wakes up late makes up for it, in several bursts if it must: the rate is kept,
+// and no queue pair waits without a deadline.
+func TestLateOwner(t *testing.T) {
+	const rate, n = 1_000_000_000, 64 << 10
+	p := newPair(t, func(c *Config) {
+		controlled(rate, func(p *congestion.Params) { p.Algorithm = congestion.AlgorithmFixed })(c)
+		c.Congestion.Wake = 50 * time.Microsecond
+	})
+	r := rand.New(rand.NewPCG(1, 1))
+	begin, sent := p.now, 0
+	for range 40 {
+		p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled, SGL: []verbs.SGE{p.a.sge(0, n/2), p.a.sge(0, n/2)}, RemoteAddr: p.b.base, RKey: p.b.key})
+		for done := false; !done; {
+			p.settle(t)
+			for _, wc := range p.a.poll(t) {
+				if wc.Status != verbs.Success {
+					t.Fatalf("%+v", wc)
+				}
+				done = true
+			}
+			if at := clock.Min(p.a.e.Deadline(), p.b.e.Deadline()); !done && at == clock.Never {
+				t.Fatal("the queue pair waits without a deadline")
+			} else if !done {
+				p.now = max(p.now, at).Add(time.Duration(r.IntN(600_000)))
+				p.a.e.Tick(p.now, &p.a.out)
+				p.b.e.Tick(p.now, &p.b.out)
+			}
+		}
+		sent += 64 * (1024 + 62)
+	}
+	got := float64(sent) * 8 / p.now.Sub(begin).Seconds()
+	if got < rate*0.9 || got > rate*1.05 || p.a.e.counters.RetransPkts > 0 {
+		t.Errorf("%.3g bit/s instead of %d, %d packets sent again", got, rate, p.a.e.counters.RetransPkts)
+	}
+}

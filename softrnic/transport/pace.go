@@ -30,7 +30,7 @@ func (c *core) mustPause(now clock.Time) (at clock.Time, wait bool) {
 	if f == nil || f.Ready(now, 0) {
 		return 0, false
 	}
-	return f.At(now), true
+	return f.At(), true
 }
 
 // charge tells the Flow of the packets in out from index `from` on.
@@ -50,7 +50,7 @@ func (r *requester) mustWait(now clock.Time) bool {
 		r.pace.at = clock.Never
 		return false
 	}
-	r.pace.at = f.At(now)
+	r.pace.at = f.At()
 	return true
 }
 

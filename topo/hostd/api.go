@@ -34,12 +34,14 @@ const (
 	// a job (such as PathPerf), and PathStartApp.
 	PathHangApp   = "/app/hang"
 	PathResumeApp = "/app/resume"
-	PathQPs       = "/qps"   // GET: Objects
-	PathMRs       = "/mrs"   // GET: Objects
-	PathCQs       = "/cqs"   // GET: Objects
-	PathCMs       = "/cms"   // GET: Objects
-	PathTear      = "/tear"  // GET, POST Tear, DELETE: Tear
-	PathTrace     = "/trace" // POST pathtrace.Request; DELETE: pathtrace.Trace
+	PathQPs       = "/qps" // GET: Objects
+	PathMRs       = "/mrs" // GET: Objects
+	PathCQs       = "/cqs" // GET: Objects
+	PathCMs       = "/cms" // GET: Objects
+	// PathCongestion is GET: Congestion, and POST CongestionChange: Congestion.
+	PathCongestion = "/congestion"
+	PathTear       = "/tear"  // GET, POST Tear, DELETE: Tear
+	PathTrace      = "/trace" // POST pathtrace.Request; DELETE: pathtrace.Trace
 	// PathPerf is POST perf.Config: stream of perf.Event. Config.To is the name of a host, or an
 	// address. If the run fails, the stream may have a Result before the error. The tests
 	// perf.RawBW and perf.RawLat send plain frames; see package raw.

@@ -1,0 +1,118 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
+	"github.com/rdmalab/rdmalab/topo/hostd"
+)
+
+func congestionCmd() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "congestion [HOST] [KEY=VALUE...]",
+		Short: "Show the rates of queue pairs under congestion control, or change its parameters",
+		Long: "congestion lists the queue pairs of a host, or of all hosts, under congestion control: how fast each may send. The key\n" +
+			"`congestion` of a rack file turns it on (docs/guide/congestion.md).\n\n" +
+			"  RATE     R_C: the rate at which the queue pair sends now. TARGET: R_T, to which it returns\n" +
+			"  ALPHA    how congested the way is: 0 not at all, 1 all packets are marked; the next CNP cuts RATE by ALPHA/2\n" +
+			"  STAGES   increases since the last cut, by the timer and by the byte counter\n" +
+			"  CNPS     congestion notification packets that have arrived for the queue pair\n" +
+			"  SENT     packets that had to keep the rate; WAITS: how often it had to wait; LATE: bursts that began late\n" +
+			"  PACE     idle: it may send at once; otherwise the time until its next burst\n\n" +
+			"Rates of a rack in slow motion are those of its own clock.\n\n" +
+			"With KEY=VALUE, parameters change at once, for all queue pairs of the host, until its daemon restarts. Keys and units\n" +
+			"are those of the rack file: rp_ai_rate=5Mbit, rp_time_reset=300us, rp_dce_tcp_g=1019.",
+		Example:           "  rdmalab congestion cn0\n  rdmalab congestion\n  rdmalab congestion cn0 rp_ai_rate=5Mbit rp_time_reset=300us\n  rdmalab congestion cn0 -o json | jq '.[].qps[] | {qpn, rate, alpha}'",
+		Args:              cobra.ArbitraryArgs,
+		ValidArgsFunction: arguments(hostNames),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			change, err := congestionChange(args)
+			if err != nil {
+				return err
+			}
+			r, _, err := rackOf(cmd)
+			if err != nil {
+				return err
+			}
+			hosts := r.HostNames()
+			if len(args) > 0 {
+				hosts = args[:1]
+			}
+			list := make([]hostd.Congestion, len(hosts))
+			for i, h := range hosts {
+				if len(change) > 0 {
+					err = askNode(cmd, h, http.MethodPost, hostd.PathCongestion, change, &list[i])
+				} else {
+					err = askNode(cmd, h, http.MethodGet, hostd.PathCongestion, nil, &list[i])
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return show(cmd, list, func(out io.Writer, list []hostd.Congestion) error { return printCongestion(out, r, list) })
+		},
+	}
+	outputFlag(cmd)
+	return cmd
+}
+
+// congestionChange reads the arguments behind the host.
+func congestionChange(args []string) (hostd.CongestionChange, error) {
+	if len(args) < 2 {
+		if len(args) == 1 && strings.Contains(args[0], "=") {
+			return nil, badUse("%.60q: name the host first: rdmalab congestion HOST KEY=VALUE", args[0])
+		}
+		return nil, nil
+	}
+	change, form := hostd.CongestionChange{}, congestion.Params{}
+	for _, a := range args[1:] {
+		name, value, ok := strings.Cut(a, "=")
+		if !ok {
+			return nil, badUse("%.60q: want KEY=VALUE, like rp_ai_rate=5Mbit", a)
+		}
+		f, err := form.Field(name)
+		if err != nil {
+			return nil, badUse("%v", err)
+		}
+		if change[name], err = rackfile.ParseCongestion(&f, value); err != nil {
+			return nil, badUse("%s: %v", name, err)
+		}
+	}
+	return change, nil
+}
+
+func printCongestion(out io.Writer, r *rackfile.Rack, list []hostd.Congestion) error {
+	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	head := false
+	for i := range list {
+		c := &list[i]
+		fmt.Fprintf(out, "%s: %v\n", c.Name, c.Params)
+		for k := range c.QPs {
+			q := &c.QPs[k]
+			if !head {
+				fmt.Fprintln(t, "HOST\tQPN\tOWNER\tPEER\tRATE\tTARGET\tALPHA\tSTAGES\tCNPS\tSENT\tWAITS\tLATE\tPACE")
+				head = true
+			}
+			peer, pace := "-", "idle"
+			if q.PeerQPN != 0 {
+				peer = fmt.Sprintf("%s %#x", peerHost(r, q.Peer), q.PeerQPN)
+			}
+			if q.Next > 0 {
+				pace = q.Next.String()
+			}
+			fmt.Fprintf(t, "%s\t%#x\t%v\t%s\t%s\t%s\t%.4f\t%d/%d\t%d\t%d\t%d\t%d\t%s\n", c.Name, q.QPN, q.Owner, peer, congestion.RateText(q.Rate), congestion.RateText(q.Target),
+				q.Alpha, q.TimeStage, q.ByteStage, q.CNPs, q.Sent, q.Waits, q.Late, pace)
+		}
+	}
+	if !head {
+		fmt.Fprintln(t, "No queue pair is under congestion control.")
+	}
+	return t.Flush()
+}

@@ -1,0 +1,285 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
+	"github.com/rdmalab/rdmalab/units"
+)
+
+// Congestion is a load of senders that WRITE to one receiver all the time, each on a connection of its
+// own, so that all meet in the port of the switch to the receiver. The port marks packets (RED with
+// ECN), and nothing is lost: it has memory for all that comes.
+type Congestion struct {
+	Senders int
+	// Params are those of all NICs; their MaxRate is the rate of all links. Delay is that of a link.
+	Params congestion.Params
+	Delay  time.Duration
+	// KMin and KMax in bytes, and PMax from 0 to 1, say when packets are marked.
+	KMin, KMax int
+	PMax       float64
+	// Behind, unless 0, is the rate that the first sender has at its first CNP, in bits a second: it
+	// begins with less than the others.
+	Behind int64
+	// Apart is the time between the starts of two senders. Span is how long they send after the last
+	// start; the second half of it is measured.
+	Apart, Span time.Duration
+	Seed        uint64
+	// Controller, if not nil, makes the congestion control of each connection, instead of DCQCN.
+	Controller func(p *congestion.Params) congestion.Controller
+}
+
+// CongestionResult has what a Congestion has shown.
+type CongestionResult struct {
+	// Jain's index of the senders' rates, in windows of a millisecond of the measured time: its mean
+	// and its least value.
+	Jain, JainMin float64
+	// Converged is the time from the last start to the end of the first window with an index of 0.95;
+	// 0 means that there was none.
+	Converged time.Duration
+	// Utilisation is the share of the port's rate that was used.
+	Utilisation float64
+	// The bytes in the queue of the port when packets left it: percentiles of the measured time, and
+	// the largest of all time.
+	P50, P90, P99, Peak int
+	// CNPs is how many CNPs a second each sender got.
+	CNPs float64
+	// Marked, Sent and Handled are how many packets were marked at the receiver, and how many CNPs its
+	// NIC sent and the NICs of the senders handled, in the whole run.
+	Marked, Sent, Handled uint64
+	// Again is how many packets were sent again.
+	Again uint64
+}
+
+var dcqcnExperiment = Experiment{
+	Name:   "dcqcn",
+	Short:  "DCQCN: shares, use of the link and the queue of 2 to 64 senders that meet in one port; its collapse",
+	Figure: "DCQCN (SIGCOMM 2015): convergence, and queue of an incast, beside what a packet model of the algorithm demands",
+	Examples: []string{
+		"--senders 2,16", "--senders 16 --pmax 10%", "--senders 2 --profile mlx --rate 100Gbit --kmin 400KiB --kmax 1600KiB --pmax 20%",
+	},
+	Long: func() string {
+		return "Senders, each on a host and a connection of its own, WRITE to one host without a pause. They meet in one port of the\n" +
+			"switch, which marks packets by the length of its queue (RED with ECN). The receiver's NIC answers marks by CNPs, and\n" +
+			"DCQCN in the senders' NICs lowers their rates. Links have 40 Gbit/s and a round trip of 4 us, packets 1,024 bytes of\n" +
+			"payload; the port has memory for all that comes, as there are no pause frames here.\n\n" +
+			"Each line has what it demands beside what was measured. If a demand is not met, the exit status is 1.\n\n" +
+			"  JAIN        Jain's index of the senders' rates in windows of 1 ms: 1 if all are equal; mean, and least\n" +
+			"  LINK        share of the port's rate that was used\n" +
+			"  QUEUE KB    bytes in the port's queue when packets leave: median, 90th percentile, and the largest of the start\n" +
+			"  CONVERGED   time from the last start until Jain's index of a window is 0.95\n" +
+			"  CNP/s       CNPs that a sender gets in a second\n\n" +
+			"All but CONVERGED and the largest queue are of the second half of the run. At the start all senders send at the rate\n" +
+			"of the link, so that the queue is long until the first CNPs have come.\n\n" +
+			"The authors' figure 19 has a 90th percentile of 76.6 KB for 20 senders. The algorithm alone does not reach it with\n" +
+			"Pmax 1 %: 16 and more senders need more marks than 1 % of the packets, so that the queue stays at Kmax (200 KB).\n" +
+			"With 384 senders at 40 Gbit/s each gets less than a packet in the interval of CNPs: DCQCN no longer works."
+	},
+	Sim: "1 min",
+	New: func() Body { return &dcqcnBody{} },
+}
+
+// dcqcnBody is the experiment dcqcn.
+type dcqcnBody struct {
+	senders       []int
+	profile, pmax string
+	rate          string
+	kmin, kmax    string
+	cases         []dcqcnCase
+}
+
+// dcqcnCase is a line of the experiment: a load, and what it must show.
+type dcqcnCase struct {
+	name    string
+	load    Congestion
+	demands []demand
+}
+
+// demand is what a line demands of a measurement.
+type demand struct {
+	text string
+	met  func(r *CongestionResult) bool
+}
+
+const (
+	paperRate  = 40_000_000_000
+	paperKMin  = 5_000
+	paperKMax  = 200_000
+	paperPMax  = 0.01
+	maxSenders = 384
+	// unequalStart is the rate with which the slower sender begins in the authors' sweeps, beside 40
+	// Gbit/s.
+	unequalStart = 5_000_000_000
+	// A round trip of 4 us crosses four links.
+	dcqcnDelay = time.Microsecond
+)
+
+func paperCongestion(senders int, span time.Duration) Congestion {
+	p, _ := congestion.Profile(congestion.ProfilePaper, paperRate)
+	return Congestion{
+		Senders: senders, Params: p, Delay: dcqcnDelay, KMin: paperKMin, KMax: paperKMax, PMax: paperPMax, Span: span, Seed: 1,
+	}
+}
+
+func jain(mean, least float64) []demand {
+	list := []demand{{fmt.Sprintf("Jain >= %v", mean), func(r *CongestionResult) bool { return r.Jain >= mean }}}
+	if least > 0 {
+		list = append(list, demand{fmt.Sprintf("least >= %v", least), func(r *CongestionResult) bool { return r.JainMin >= least }})
+	}
+	return list
+}
+
+func used(share float64) demand {
+	return demand{fmt.Sprintf("link >= %v", share), func(r *CongestionResult) bool { return r.Utilisation >= share }}
+}
+
+func queue(what string, low, high int, of func(r *CongestionResult) int) demand {
+	return demand{fmt.Sprintf("%s %d-%d KB", what, low/1000, high/1000), func(r *CongestionResult) bool { return of(r) >= low && of(r) <= high }}
+}
+
+func converged(within time.Duration) demand {
+	return demand{fmt.Sprintf("converged <= %v", within), func(r *CongestionResult) bool { return r.Converged > 0 && r.Converged <= within }}
+}
+
+func p50(r *CongestionResult) int { return r.P50 }
+func p90(r *CongestionResult) int { return r.P90 }
+
+// nothingLost demands that CNPs are counted alike at both ends, and that no packet was sent again.
+var nothingLost = demand{"nothing sent again, all CNPs handled", func(r *CongestionResult) bool { return r.Again == 0 && r.Sent == r.Handled }}
+
+// dcqcnCases are the lines; quick leaves out the long ones.
+func dcqcnCases(quick bool) []dcqcnCase {
+	tenPercent := paperCongestion(16, 80*time.Millisecond)
+	tenPercent.PMax = 0.1
+	strawman := paperCongestion(2, 80*time.Millisecond)
+	strawman.KMin, strawman.KMax, strawman.PMax = 40_000, 40_000, 1
+	strawman.Params.TimeReset, strawman.Params.ByteReset = 1500*time.Microsecond, 150_000
+	strawman.Behind = unequalStart
+	unequal := paperCongestion(2, 80*time.Millisecond)
+	unequal.Behind = unequalStart
+	crowd := paperCongestion(384, 40*time.Millisecond)
+	crowd.Apart = 500 * time.Microsecond / 4
+	list := []dcqcnCase{
+		{"2 senders", paperCongestion(2, 80*time.Millisecond), append(jain(0.98, 0.95), used(0.99), queue("p50", 15_000, 30_000, p50), queue("p90", 0, 80_000, p90), converged(2*time.Millisecond), nothingLost)},
+		{"16 senders", paperCongestion(16, 80*time.Millisecond), append(jain(0.95, 0), used(0.99), queue("p90", 160_000, 210_000, p90), converged(10*time.Millisecond), nothingLost)},
+		{"16 senders, Pmax 10 %", tenPercent, append(jain(0.95, 0), used(0.99), queue("p90", 0, 75_000, p90), nothingLost)},
+		{"2 senders, 40 and 5 Gb/s", unequal, append(jain(0.98, 0.95), converged(40*time.Millisecond))},
+		{"the same, QCN strawman", strawman, []demand{{"Jain < 0.9", func(r *CongestionResult) bool { return r.Jain < 0.9 }}}},
+		{"64 senders", paperCongestion(64, 100*time.Millisecond), append(jain(0.93, 0), used(0.99), converged(30*time.Millisecond), nothingLost)},
+		{"384 senders: collapse", crowd, []demand{{"Jain < 0.5", func(r *CongestionResult) bool { return r.Jain < 0.5 }}}},
+	}
+	if quick {
+		return list[:5]
+	}
+	return list
+}
+
+func (b *dcqcnBody) Flags(fs *pflag.FlagSet) {
+	fs.IntSliceVar(&b.senders, "senders", nil, fmt.Sprintf("measure these numbers of senders, 1 to %d, without demands; the flags below are for them", maxSenders))
+	fs.StringVar(&b.profile, "profile", congestion.ProfilePaper, "with --senders: profile of the parameters: "+strings.Join(congestion.Profiles(), " or "))
+	fs.StringVar(&b.rate, "rate", "40Gbit", "with --senders: rate of all links")
+	fs.StringVar(&b.kmin, "kmin", "5000", "with --senders: bytes of the queue up to which no packet is marked")
+	fs.StringVar(&b.kmax, "kmax", "200000", "with --senders: bytes of the queue above which all packets are marked")
+	fs.StringVar(&b.pmax, "pmax", "1%", "with --senders: share of the packets that are marked at kmax")
+}
+
+func (b *dcqcnBody) Check(at Place) error {
+	b.cases = nil
+	if len(b.senders) == 0 {
+		b.cases = dcqcnCases(at.Quick)
+		return nil
+	}
+	form, err := b.incast()
+	if err != nil {
+		return err
+	}
+	for _, n := range b.senders {
+		if n < 1 || n > maxSenders {
+			return fmt.Errorf("--senders %d: want 1 to %d", n, maxSenders)
+		}
+		load := form
+		load.Senders = n
+		b.cases = append(b.cases, dcqcnCase{fmt.Sprintf("%d senders", n), load, nil})
+	}
+	return nil
+}
+
+func (b *dcqcnBody) Run(ctx context.Context, p Platform, r *Report) error {
+	r.Columns(
+		Column{Key: "case", Title: "CASE"}, Column{Key: "jain", Title: "JAIN", Format: "%.3f"}, Column{Key: "jain_least", Title: "LEAST", Format: "%.3f"},
+		Column{Key: "link", Title: "LINK", Format: "%.3f"}, Column{Key: "p50", Title: "P50 KB", Format: "%.0f"}, Column{Key: "p90", Title: "P90 KB", Format: "%.0f"},
+		Column{Key: "peak", Title: "PEAK KB", Format: "%.0f"}, Column{Key: "converged", Title: "CONVERGED ms", Format: "%.0f"},
+		Column{Key: "cnps", Title: "CNP/s", Format: "%.0f"}, Column{Key: "demand", Title: "DEMANDED"},
+	)
+	for i := range b.cases {
+		c := &b.cases[i]
+		r.begin(i+1, len(b.cases), "%s", c.name)
+		out, err := p.Congestion(ctx, c.load)
+		if err != nil {
+			r.end("%v", err)
+			return fmt.Errorf("%s: %w", c.name, err)
+		}
+		r.end("Jain %.3f", out.Jain)
+		r.Add(Label(c.name), Num(out.Jain), Num(out.JainMin), Num(out.Utilisation), Num(float64(out.P50)/1000), Num(float64(out.P90)/1000),
+			Num(float64(out.Peak)/1000), unlessZero(float64(out.Converged.Milliseconds())), Num(out.CNPs), Label(c.judge(r, &out)))
+	}
+	return nil
+}
+
+// judge returns the demands of a case, and notes those that are not met as failures of the report.
+func (c *dcqcnCase) judge(r *Report, out *CongestionResult) string {
+	var all, missed []string
+	for _, d := range c.demands {
+		all = append(all, d.text)
+		if !d.met(out) {
+			missed = append(missed, d.text)
+		}
+	}
+	if len(missed) > 0 {
+		r.fail("%s: not met: %s", c.name, strings.Join(missed, ", "))
+		return "NOT MET: " + strings.Join(missed, ", ")
+	}
+	if len(all) == 0 {
+		return ""
+	}
+	return "met: " + strings.Join(all, ", ")
+}
+
+// incast returns the load that the flags describe.
+func (b *dcqcnBody) incast() (l Congestion, err error) {
+	l = paperCongestion(0, 80*time.Millisecond)
+	rate, err := units.ParseRate(b.rate)
+	if err != nil {
+		return l, fmt.Errorf("--rate: %w", err)
+	}
+	p, ok := congestion.Profile(b.profile, rate)
+	if !ok {
+		return l, oneOf("profile", b.profile, congestion.Profiles()...)
+	}
+	if err := p.Validate(); err != nil {
+		return l, fmt.Errorf("--rate %s: %w", b.rate, err)
+	}
+	l.Params = p
+	for _, f := range []struct {
+		name, text string
+		to         *int
+	}{{"kmin", b.kmin, &l.KMin}, {"kmax", b.kmax, &l.KMax}} {
+		n, err := units.ParseSize(f.text)
+		if err != nil {
+			return l, fmt.Errorf("--%s: %w", f.name, err)
+		}
+		*f.to = int(min(n, 1<<30))
+	}
+	if l.PMax, err = units.ParseProbability(b.pmax); err != nil {
+		return l, fmt.Errorf("--pmax: %w", err)
+	}
+	if l.KMin > l.KMax {
+		return l, fmt.Errorf("--kmin %s is above --kmax %s", b.kmin, b.kmax)
+	}
+	return l, nil
+}
