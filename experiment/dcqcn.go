@@ -74,13 +74,14 @@ var dcqcnExperiment = Experiment{
 			"  QUEUE KB    bytes in the port's queue when packets leave: median, 90th percentile, and the largest of the start\n" +
 			"  CONVERGED   time from the last start until Jain's index of a window is 0.95\n" +
 			"  CNP/s       CNPs that a sender gets in a second\n\n" +
+			"Links and queues take time, as --rate says; NICs, the switch and programs take none, whatever --cost says.\n\n" +
 			"All but CONVERGED and the largest queue are of the second half of the run. At the start all senders send at the rate\n" +
 			"of the link, so that the queue is long until the first CNPs have come.\n\n" +
 			"The authors' figure 19 has a 90th percentile of 76.6 KB for 20 senders. The algorithm alone does not reach it with\n" +
 			"Pmax 1 %: 16 and more senders need more marks than 1 % of the packets, so that the queue stays at Kmax (200 KB).\n" +
 			"With 384 senders at 40 Gbit/s each gets less than a packet in the interval of CNPs: DCQCN no longer works."
 	},
-	Sim: "1 min",
+	Sim: "1 min", Cost: "connectx5",
 	New: func() Body { return &dcqcnBody{} },
 }
 

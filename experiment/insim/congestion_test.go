@@ -1,0 +1,90 @@
+package insim
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
+)
+
+func twoSenders() experiment.Congestion {
+	p, _ := congestion.Profile(congestion.ProfilePaper, 40_000_000_000)
+	return experiment.Congestion{Senders: 2, Params: p, Delay: time.Microsecond, KMin: 5000, KMax: 200_000, PMax: 0.01, Span: 40 * time.Millisecond, Seed: 1}
+}
+
+// Two senders share the port, the link is used, and the queue is far from Kmax; counters of both ends
+// agree, nothing is lost, and the same seed gives the same run.
+func TestDCQCNInVirtualTime(t *testing.T) {
+	out, err := (&Sim{}).Congestion(t.Context(), twoSenders())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out.Jain < 0.98 || out.Utilisation < 0.98 || out.P90 > 100_000 || out.P50 < 5000 || out.Again != 0 || out.Sent != out.Handled || out.Sent == 0 || out.Marked < out.Sent {
+		t.Errorf("%+v", out)
+	}
+	again, err := (&Sim{}).Congestion(t.Context(), twoSenders())
+	if err != nil || again != out {
+		t.Errorf("the same seed gives %+v, then %+v, %v", out, again, err)
+	}
+	// Without a reaction to marks the queue grows without a bound.
+	l := twoSenders()
+	l.Params.Algorithm = congestion.AlgorithmNone
+	if none, err := (&Sim{}).Congestion(t.Context(), l); err != nil || none.Peak < 5*out.Peak || none.Handled != 0 {
+		t.Errorf("without control: %+v, %v", none, err)
+	}
+}
+
+// Delay is a congestion control of one's own: it lowers the rate, at most once in a round trip, when a
+// round trip takes longer than Target, and raises it by Step when one does not.
+type Delay struct {
+	Target time.Duration
+	Step   int64
+	line   int64
+	rate   int64
+	until  clock.Time // no cut before
+}
+
+func (d *Delay) Acked(now clock.Time, a congestion.Ack) {
+	switch {
+	case a.RTT == 0:
+	case a.RTT > d.Target && now >= d.until:
+		d.rate = max(d.rate*9/10, d.line/1000)
+		d.until = now.Add(a.RTT)
+	case a.RTT <= d.Target:
+		d.rate = min(d.rate+d.Step, d.line)
+	}
+}
+
+func (d *Delay) Limit() (bitsPerSecond int64, window int) { return d.rate, 0 }
+func (*Delay) Sent(clock.Time, int)                       {}
+func (*Delay) Notified(clock.Time)                        {} // marks are ignored
+func (*Delay) Lost(clock.Time, congestion.Loss)           {}
+func (*Delay) Tick(clock.Time)                            {}
+func (*Delay) Deadline() clock.Time                       { return clock.Never }
+
+// A congestion control of one's own is a type with the methods of congestion.Controller. Here two
+// senders in the simulator react to the round-trip time, and not to marks.
+func Example_controller() {
+	load := twoSenders()
+	load.Controller = func(p *congestion.Params) congestion.Controller {
+		return &Delay{Target: 20 * time.Microsecond, Step: 100_000_000, line: p.MaxRate, rate: p.MaxRate}
+	}
+	out, err := (&Sim{}).Congestion(context.Background(), load)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println("equal shares:", out.Jain > 0.9)
+	fmt.Println("link used:", out.Utilisation > 0.9)
+	fmt.Println("queue short:", out.P90 < 200_000)
+	fmt.Println("nothing lost:", out.Again == 0)
+	// Output:
+	// equal shares: true
+	// link used: true
+	// queue short: true
+	// nothing lost: true
+}
