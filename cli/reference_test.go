@@ -32,6 +32,7 @@ var generated = map[string]func(t *testing.T) string{
 	"commands":         commandsPage,
 	"rack":             rackTable("rack"),
 	"onerma":           rackTable("onerma"),
+	"congestion":       rackTable("congestion"),
 	"switch":           rackTable("switch"),
 	"rules":            rulesTable,
 	"ports":            rackTable("ports"),

@@ -59,7 +59,7 @@ type CongestionResult struct {
 var dcqcnExperiment = Experiment{
 	Name:   "dcqcn",
 	Short:  "DCQCN: shares, use of the link and the queue of 2 to 64 senders that meet in one port; its collapse",
-	Figure: "DCQCN (SIGCOMM 2015): convergence, and queue of an incast, beside what a packet model of the algorithm demands",
+	Figure: "DCQCN (SIGCOMM 2015): shares, convergence and queue of an incast, beside a model of the algorithm",
 	Examples: []string{
 		"--senders 2,16", "--senders 16 --pmax 10%", "--senders 2 --profile mlx --rate 100Gbit --kmin 400KiB --kmax 1600KiB --pmax 20%",
 	},

@@ -19,18 +19,23 @@ type Config struct {
 // NewFlow makes the flow of a queue pair; nil if the algorithm is none. It keeps c: changes of its
 // parameters apply at once.
 func (c *Config) NewFlow() *Flow {
-	f := &Flow{pace: Pacer{wake: c.Wake}}
-	f.make = func() Controller { return NewDCQCN(&c.Params) }
-	switch {
-	case c.New != nil:
-		f.make = func() Controller { return c.New(&c.Params) }
-	case c.Algorithm == AlgorithmNone:
-		return nil
-	case c.Algorithm == AlgorithmFixed:
-		f.make = func() Controller { return Fixed(c.MaxRate) }
+	of := c.New
+	if of == nil {
+		of = controllers[c.Algorithm]
 	}
+	if of == nil {
+		return nil
+	}
+	f := &Flow{pace: Pacer{wake: c.Wake}, make: func() Controller { return of(&c.Params) }}
 	f.Reset()
 	return f
+}
+
+// controllers makes the Controller of each algorithm. AlgorithmNone has none.
+var controllers = map[string]func(p *Params) Controller{
+	AlgorithmDCQCN: func(p *Params) Controller { return NewDCQCN(p) },
+	AlgorithmFixed: func(p *Params) Controller { return Fixed(p.MaxRate) },
+	AlgorithmNone:  nil,
 }
 
 // Flow is the congestion control of one queue pair: its Controller and its pacer.

@@ -2,6 +2,8 @@ package congestion
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 )
@@ -17,7 +19,7 @@ const (
 )
 
 // Algorithms lists the algorithms.
-func Algorithms() []string { return []string{AlgorithmDCQCN, AlgorithmFixed, AlgorithmNone} }
+func Algorithms() []string { return slices.Sorted(maps.Keys(controllers)) }
 
 // Profiles of Params.
 const (
@@ -248,7 +250,7 @@ func (p *Params) Field(name string) (Field, error) {
 // Validate reports the first parameter that is out of its bounds, or that contradicts another one.
 func (p *Params) Validate() error {
 	for what, list := range map[string][]string{p.Algorithm: Algorithms(), p.Profile: Profiles(), p.Scope: Scopes()} {
-		if !contains(list, what) {
+		if !slices.Contains(list, what) {
 			return fmt.Errorf("%.40q: use one of %s", what, strings.Join(list, ", "))
 		}
 	}
@@ -281,13 +283,4 @@ func (p *Params) String() string {
 		}
 	}
 	return text
-}
-
-func contains(list []string, s string) bool {
-	for _, x := range list {
-		if x == s {
-			return true
-		}
-	}
-	return false
 }
