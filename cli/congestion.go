@@ -102,7 +102,7 @@ func printCongestion(out io.Writer, r *rackfile.Rack, list []hostd.Congestion) e
 			}
 			peer, pace := "-", "idle"
 			if q.PeerQPN != 0 {
-				peer = fmt.Sprintf("%s %#x", peerHost(r, q.Peer), q.PeerQPN)
+				peer = fmt.Sprintf("%s %#x", r.PeerName(q.Peer), q.PeerQPN)
 			}
 			if q.Next > 0 {
 				pace = q.Next.String()

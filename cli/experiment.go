@@ -16,6 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/experiment/insim"
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 )
 
 func experimentCmd() *cobra.Command {
@@ -154,6 +155,9 @@ func (x *experimentRun) command() *cobra.Command {
 	}
 	if fs.Lookup("steer") != nil {
 		complete(cmd, "steer", steerChoices...)
+	}
+	if fs.Lookup("profile") != nil {
+		complete(cmd, "profile", congestion.Profiles()...)
 	}
 	fs.BoolVar(&x.quick, "quick", false, "make fewer and shorter measurements, to try the experiment: it may leave out some values of flags that are lists, and the numbers are less exact")
 	quietFlag(cmd, &x.quiet)

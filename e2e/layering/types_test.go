@@ -21,7 +21,7 @@ const (
 // large lists the types that may be larger, each with its bounds and the reason. A type that has
 // become smaller leaves the list.
 var large = map[string]bound{
-	"softrnic/metrics.NIC":       {fields: 58, why: "a counter a field, with the names that operators know"},
+	"softrnic/metrics.NIC":       {fields: 61, why: "a counter a field, with the names that operators know"},
 	"softrnic/wire/mad.REQ":      {methods: 4, fields: 25, why: "the fields of the message, one by one"},
 	"swordbox/cloversteer.Stats": {fields: 31, why: "a counter a field"},
 	"swordbox/conntrack.Stats":   {fields: 24, why: "a counter a field"},
