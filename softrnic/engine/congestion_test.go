@@ -197,7 +197,7 @@ func TestQueuePairsKeepTheirRate(t *testing.T) {
 	}
 }
 
-// A CNP halves the rate at which requests leave.
+// A CNP halves the rate at which requests leave (CA17-45).
 func TestCNPSlows(t *testing.T) {
 	const n = 32 << 10
 	p := newPair(t, controlled(100_000_000, func(c *congestion.Params) { c.TimeReset, c.MinRate = time.Second, 1000 }))
