@@ -311,7 +311,7 @@ func (n *Net) resume(e *event) {
 		if s.queues != nil {
 			port = slices.Index(s.links, e.to)
 		}
-		n.leave(s, e.to, &f, port)
+		s.leave(n, e.to, &f, port)
 		n.rekey(id)
 	case e.stage == stalled && n.detain(s, e):
 		return

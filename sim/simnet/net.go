@@ -169,7 +169,7 @@ func (n *Net) SetTiming(id NodeID, t Timing) { n.nodes[id].timing = t }
 func (n *Net) SetUp(id NodeID, up bool) {
 	s := &n.nodes[id]
 	if s.up && !up {
-		n.crashed(s)
+		s.crashed(n)
 	}
 	s.up = up
 	n.rekey(id)
@@ -209,7 +209,7 @@ func (n *Net) flush(id NodeID, cause Cause) {
 		if s.timing != nil && n.hold(s, f, cause) {
 			continue
 		}
-		n.leave(s, s.links[f.Port], f, f.Port)
+		s.leave(n, s.links[f.Port], f, f.Port)
 	}
 	n.out.Reset()
 	n.rekey(id)
@@ -260,7 +260,7 @@ func (n *Net) handle(at clock.Time) error {
 	}
 	if id, tick := n.ticks.Next(); tick <= n.now {
 		s := &n.nodes[id]
-		n.depart(s)
+		s.depart(n)
 		if s.queues == nil || s.node.Deadline() <= n.now {
 			s.node.Tick(n.now, &n.out)
 		}
@@ -293,7 +293,7 @@ func (n *Net) dispatch(e event) {
 		h.Stats.Delivered++
 		h.Stats.Bytes += uint64(len(e.frame.data))
 		n.trace(Event{Kind: Delivered, Frame: e.frame.data, half: h})
-		if s.queues != nil && n.paused(h.dst.Node, h.dst.Port, e.frame.data) {
+		if s.queues != nil && s.paused(n, h.dst.Node, h.dst.Port, e.frame.data) {
 			n.pool.put(e.frame.data)
 			return
 		}

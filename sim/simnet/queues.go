@@ -20,7 +20,7 @@ func (n *Net) Queues(id NodeID) *portqueue.Bank { return n.nodes[id].queues }
 
 // leave puts a frame that a node has made on its link h, which is at this port of it, or into the queue
 // in front of the link.
-func (n *Net) leave(s *nodeState, h *half, f *packetio.Frame, port int) {
+func (s *nodeState) leave(n *Net, h *half, f *packetio.Frame, port int) {
 	if s.queues == nil {
 		n.send(h, f)
 		return
@@ -29,11 +29,11 @@ func (n *Net) leave(s *nodeState, h *half, f *packetio.Frame, port int) {
 		h.Stats.LostQueue += uint64(lost)
 		n.trace(Event{Kind: LostQueue, Frame: f.Data, half: h})
 	}
-	n.depart(s)
+	s.depart(n)
 }
 
 // depart puts the frames on their links that leave the queues of a node now.
-func (n *Net) depart(s *nodeState) {
+func (s *nodeState) depart(n *Net) {
 	if s.queues == nil || s.queues.Deadline() > n.now {
 		return
 	}
@@ -47,18 +47,17 @@ func (n *Net) depart(s *nodeState) {
 
 // paused reports whether a frame that has reached a node is a pause frame for its queues, and does what
 // it says.
-func (n *Net) paused(id NodeID, port int, frame []byte) bool {
-	s := &n.nodes[id]
+func (s *nodeState) paused(n *Net, id NodeID, port int, frame []byte) bool {
 	if s.queues == nil || !s.queues.Control(n.now, port, frame) {
 		return false
 	}
-	n.depart(s)
+	s.depart(n)
 	n.rekey(id)
 	return true
 }
 
 // crashed drops the frames in the queues of a node that is switched off.
-func (n *Net) crashed(s *nodeState) {
+func (s *nodeState) crashed(n *Net) {
 	if s.queues == nil {
 		return
 	}

@@ -20,8 +20,10 @@ func TestPauseBytes(t *testing.T) {
 		p    Pause
 		want string
 	}{
-		{Pause{Src: src, Enabled: 1<<3 | 1<<4, Time: [8]uint16{3: 0xffff, 4: 0x0102}},
-			"0180c2000001 02729e370001 8808 0101 0018 0000 0000 0000 ffff 0102 0000 0000 0000" + strings.Repeat("00", 26)},
+		{
+			Pause{Src: src, Enabled: 1<<3 | 1<<4, Time: [8]uint16{3: 0xffff, 4: 0x0102}},
+			"0180c2000001 02729e370001 8808 0101 0018 0000 0000 0000 ffff 0102 0000 0000 0000" + strings.Repeat("00", 26),
+		},
 		{Pause{Src: src, Enabled: 0x80}, "0180c2000001 02729e370001 8808 0101 0080 0000 0000 0000 0000 0000 0000 0000 0000" + strings.Repeat("00", 26)},
 		{Pause{Src: src, Global: true, Time: [8]uint16{0x1234}}, "0180c2000001 02729e370001 8808 0001 1234" + strings.Repeat("00", 42)},
 	} {
