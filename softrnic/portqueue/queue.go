@@ -70,7 +70,6 @@ type port struct {
 	served clock.Time // when frames left last
 	cursor int        // priority that deficit round robin visits
 	begun  bool       // it has got its quantum in this visit
-	down   bool
 	// Towards the peer: xoff has the priorities that this port has paused at the peer, announce those
 	// whose state the peer has not been told. refresh is when the pauses are sent again.
 	xoff, announce uint8
