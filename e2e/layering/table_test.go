@@ -48,7 +48,7 @@ var table = map[string]row{
 	"softrnic/wire":        {level: 0},
 	"softrnic/wire/mad":    {level: 0, beside: []string{"softrnic/wire"}},
 	"softrnic/metrics":     {level: 0, beside: []string{"softrnic/stall"}},
-	"softrnic/stall":       {level: 0},
+	"softrnic/stall":       {level: 0, touches: noClock},
 	"softrnic/verbs":       {level: 0, beside: []string{"softrnic/clock", "softrnic/wire"}},
 	"clover/layout":        {level: 0},
 	"sherman/layout":       {level: 0},

@@ -38,7 +38,7 @@ func (p *Sim) Recovery(ctx context.Context, l experiment.Recovery) (experiment.R
 	}
 	r, err := newRack(ctx, file, simrack.Options{
 		Seed: cmp.Or(l.Seed, 1), Delay: (experiment.BDP - 3) * recoveryPacket / 4, Rate: recoveryRate, Queue: 1 << 15,
-		Window: l.Window, AckEvery: 1, Recovery: c,
+		Window: l.Window, Recovery: simrack.Recovery{Recovery: c, AckEvery: 1},
 	})
 	if err != nil {
 		return experiment.RecoveryResult{}, err

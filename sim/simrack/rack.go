@@ -19,6 +19,14 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
+// Recovery is how queue pairs recover from losses. Kind go-back-N means the kind of the host's key recovery.
+type Recovery struct {
+	transport.Recovery
+	// AckEvery is how many request packets of a queue pair leave for one that asks for an
+	// acknowledgement; 0 means the engine's default.
+	AckEvery int
+}
+
 // Options are settings of a simulated rack that a rack file does not contain. The zero value is
 // usable.
 type Options struct {
@@ -33,12 +41,8 @@ type Options struct {
 	Queue int
 	// Window is how many packets of a queue pair may be in flight; 0 means the host's Window.
 	Window int
-	// AckEvery is how many request packets of a queue pair leave for one that asks for an
-	// acknowledgement; 0 means the engine's default.
-	AckEvery int
-	// Recovery is how queue pairs recover from losses. Its Kind go-back-N means the kind of the host's
-	// key recovery.
-	Recovery transport.Recovery
+	// Recovery is how queue pairs recover from losses.
+	Recovery Recovery
 	// Loopback is how long a packet takes from a NIC to itself; 0 means no time, or, with Cost,
 	// half the time that a READ takes in the NIC.
 	Loopback time.Duration
@@ -204,11 +208,11 @@ func (r *Rack) addHost(i int) error {
 
 func (r *Rack) newEngine(i int) (*engine.Engine, error) {
 	hs := &r.Spec.Hosts[i]
-	recovery := r.opt.Recovery
+	recovery := r.opt.Recovery.Recovery
 	recovery.Kind = cmp.Or(recovery.Kind, hs.RecoveryKind())
 	return engine.New(engine.Config{
 		Name: hs.Name, MAC: hs.MAC, LinkMTU: r.Spec.LinkMTU, GIDs: gids(hs), Rand: r.rand(laneEngine, i),
-		Resolve: r.Spec.Neighbour, Window: cmp.Or(r.opt.Window, hs.Window), AckEvery: r.opt.AckEvery, Recovery: recovery, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback, RingPaced: r.opt.Cost != nil,
+		Resolve: r.Spec.Neighbour, Window: cmp.Or(r.opt.Window, hs.Window), AckEvery: r.opt.Recovery.AckEvery, Recovery: recovery, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback, RingPaced: r.opt.Cost != nil,
 		Congestion: r.congestion(hs),
 	})
 }

@@ -58,7 +58,7 @@ type Device struct {
 	spin  time.Duration
 	seed  atomic.Uint64 // seed of the next context
 
-	mu      sync.Mutex // guards the fields up to panics, except pace and the atomics of polls
+	mu      sync.Mutex // guards the fields up to ending, except pace and the atomics of polls
 	e       *engine.Engine
 	second  secondNIC // the other NIC at the port
 	costs   costs
@@ -68,9 +68,7 @@ type Device struct {
 	polls
 	armed clock.Time // when the progress goroutine wakes up without being notified
 	tracing
-	dead    bool  // closed or failed; never reset
-	failure error // why the port became unusable
-	panics
+	ending
 
 	kick  signal        // ends the pause in which the progress goroutine leaves the port to an application
 	done  chan struct{} // closed when the progress goroutine has returned
@@ -128,7 +126,7 @@ func Open(cfg Config) (*Device, error) {
 	cfg.Spin = cmp.Or(cfg.Spin, defaultSpin)
 	d := &Device{
 		clock: cfg.Clock, link: link{port: cfg.Port, waiter: cfg.Waiter}, spin: cfg.Spin, e: e, second: secondNIC{nic: cfg.Second}, waits: waits{seen: e.Activity()},
-		kick: make(signal, 1), done: make(chan struct{}), panics: panics{tell: cfg.Broken},
+		kick: make(signal, 1), done: make(chan struct{}), ending: ending{tell: cfg.Broken},
 	}
 	if err := d.egress.start(cfg.Queues); err != nil {
 		return nil, fmt.Errorf("device: %w", err)

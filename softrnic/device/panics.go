@@ -15,9 +15,11 @@ type Panic struct {
 
 func (p *Panic) Error() string { return fmt.Sprintf("the NIC panicked: %v", p.Value) }
 
-// panics says what happens when the NIC panics. Its fields but tell are guarded by Device.mu.
-type panics struct {
-	tell    func(*Panic) // Config.Broken
+// ending says how the NIC ends. Its fields but tell are guarded by Device.mu.
+type ending struct {
+	dead    bool         // closed or failed; never reset
+	failure error        // why the port became unusable
+	tell    func(*Panic) // Config.Broken: what happens when the NIC panics
 	planted bool         // see PlantPanic
 }
 
@@ -29,7 +31,7 @@ func PlantPanic(d *Device) {
 	d.link.waiter.Wake()
 }
 
-func (p *panics) testPanic() {
+func (p *ending) testPanic() {
 	if p.planted {
 		p.planted = false
 		panic("planted by a test")

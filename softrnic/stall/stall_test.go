@@ -9,7 +9,7 @@ import (
 func TestLog(t *testing.T) {
 	var l Log
 	now := time.Unix(9, 0)
-	l.Took(now, Least - 1)
+	l.Took(now, Least-1)
 	if l.Summary() != nil {
 		t.Fatalf("a short pause is a stall: %+v", l.Summary())
 	}
@@ -18,7 +18,7 @@ func TestLog(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 	for i := range Kept + 3 {
-		l.Took(now, Least + time.Duration(i))
+		l.Took(now, Least+time.Duration(i))
 	}
 	s := l.Summary()
 	if s.Count != Kept+4 || s.Longest != time.Hour || len(s.Recent) != Kept || s.Recent[0].Took != Least+3 || s.Recent[Kept-1].Took != Least+Kept+2 {
@@ -33,8 +33,12 @@ func TestDuring(t *testing.T) {
 		from, to time.Duration
 		want     time.Duration // began, after begin; -1: none
 	}{
-		{-2 * time.Second, 0, -1}, {-2 * time.Second, 1, 0}, {time.Second, 5 * time.Second, -1}, {999 * time.Millisecond, 2 * time.Second, 0},
-		{0, 10 * time.Second, 5 * time.Second}, {7 * time.Second, 20 * time.Second, 9 * time.Second},
+		{-2 * time.Second, 0, -1},
+		{-2 * time.Second, 1, 0},
+		{time.Second, 5 * time.Second, -1},
+		{999 * time.Millisecond, 2 * time.Second, 0},
+		{0, 10 * time.Second, 5 * time.Second},
+		{7 * time.Second, 20 * time.Second, 9 * time.Second},
 	} {
 		x, ok := s.During(begin.Add(c.from), begin.Add(c.to))
 		if ok != (c.want >= 0) || ok && !x.Began.Equal(begin.Add(c.want)) {

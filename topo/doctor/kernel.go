@@ -78,11 +78,11 @@ func lookKernel(_ context.Context, s *System) Finding {
 	return good(found, "has all that rdmalab uses")
 }
 
-// lookProcessors counts the processors. Daemons poll, so two daemons need two processors.
 // FewProcessors is the largest number of processors with which a rack whose daemons are separate processes is
 // much slower than one whose daemons share a process: NICs and switch poll, each in a process of its own.
 const FewProcessors = 4
 
+// lookProcessors counts the processors. Daemons poll, so two daemons need two processors.
 func lookProcessors(_ context.Context, s *System) Finding {
 	if s.CPUs < 2 {
 		return weaker("1", "switch and hosts share it: racks work, latencies are those of the scheduler", "give the machine 2 processors")
