@@ -44,11 +44,11 @@ var lossRecovery = Experiment{
 	Short:  "goodput of a queue pair against loss and reordering: go-back-N, IRN and RACK",
 	Figure: "\"Revisiting Network Support for RDMA\" (IRN, SIGCOMM 2018): selective retransmission against go-back-N",
 	Long: func() string {
-		return "One queue pair WRITEs over a way of 40 Gb/s with a bandwidth-delay product (BDP) of 120 packets, in virtual time. Packets\n" +
-			"of the client are lost at random; with rack, those of the server, too. go-back-n sends all behind a lost packet again.\n" +
-			"irn sends what is missing again once, and waits for a timeout if that is lost; its window counts from the oldest packet\n" +
-			"that is not acknowledged. rack takes a packet for lost if one that was sent later has arrived; its window counts the\n" +
-			"packets in flight, and the bitmap says how far it may run ahead of a hole.\n\n" +
+		return "One queue pair WRITEs over a way of 40 Gb/s with a bandwidth-delay product (BDP) of 120 packets, in virtual time.\n" +
+			"Packets of the client are lost at random; with rack, those of the server, too. go-back-n sends all behind a lost\n" +
+			"packet again. irn sends what is missing again once, and waits for a timeout if that is lost; its window counts from\n" +
+			"the oldest packet that is not acknowledged. rack takes a packet for lost if one that was sent later has arrived; its\n" +
+			"window counts the packets in flight, and the bitmap says how far it may run ahead of a hole.\n\n" +
 			"The table has a line for each loss, recovery, window and bitmap, and for packets that are late by a random time, as if\n" +
 			"the packets of a flow took many ways.\n\n" +
 			"  GOODPUT       payload, as a share of what the way can carry\n" +
