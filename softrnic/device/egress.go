@@ -85,7 +85,7 @@ func (g *egress) clear(now clock.Time) {
 // has none. Priorities that have sent nothing and were not paused are left out.
 func QueueSamples(d *Device) (list []metrics.Sample) {
 	d.enter()
-	defer d.leave()
+	defer leaveSafely(d)
 	if d.egress.bank == nil {
 		return nil
 	}

@@ -115,11 +115,11 @@ func (s SecondDriver) Enter() clock.Time { return s.d.enter() }
 // Leave ends the exclusive use that Enter has given, after the second NIC has done what is due.
 func (s SecondDriver) Leave() {
 	d := s.d
+	defer leaveSafely(d)
 	d.second.tick(d.entered, &d.out)
 	if d.second.changed() {
 		d.e.Notify()
 	}
-	d.leave()
 }
 
 // Await blocks until ready returns true, or the deadline has come (verbs.ErrTimeout), or the device

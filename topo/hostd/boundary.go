@@ -3,6 +3,7 @@ package hostd
 import (
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -17,6 +18,7 @@ import (
 type boundary struct {
 	h    *Host
 	plan *fault.Verbs
+	mu   sync.Mutex // held while the plan changes and programs are told of it
 }
 
 // VerbsHealed answers DELETE PathVerbsFaults.
@@ -65,6 +67,8 @@ func (b *boundary) add(r fault.VerbsRule) (out fault.VerbsRule, err error) {
 // with calls f with exclusive use of the NIC, gives the NIC the plan, and then tells programs whether they must ask before
 // they post.
 func (b *boundary) with(f func(now clock.Time)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	posts := false
 	device.Step(b.h.dev, func(now clock.Time, e *engine.Engine) {
 		f(now)

@@ -163,7 +163,7 @@ func (h *Host) open() (err error) {
 	if err := errors.Join(h.serveVerbs(), h.serveOneRMA()); err != nil {
 		return err
 	}
-	h.boundary = boundary{h, fault.NewVerbs(h.rack.Load().Seed, h.self.Name)}
+	h.boundary = boundary{h: h, plan: fault.NewVerbs(h.rack.Load().Seed, h.self.Name)}
 	h.installTears()
 	h.wg.Go(func() { h.shown.follow(h.stop) })
 	logFailures(h)

@@ -92,7 +92,11 @@ func (p *Poller) wake() {
 func (p *Poller) add(q *port) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if err := withFD(q.c.wake, p.watch); err != nil {
+	err := withFD(q.c.wake, func(fd int) error {
+		q.wakeFD = fd
+		return p.watch(fd)
+	})
+	if err != nil {
 		return err
 	}
 	p.ports = append(slices.Clip(p.ports), q)
@@ -250,26 +254,38 @@ func (p *Poller) sleep() {
 	}
 	var events [16]unix.EpollEvent
 	if n, err := unix.EpollWait(p.epoll, events[:], wait); err == nil {
-		for _, ev := range events[:n] {
-			drainSocket(int(ev.Fd), int(ev.Fd) == p.stir)
-		}
+		p.drain(events[:n])
 	}
 	p.setAsleep(false)
 }
 
-// drainSocket reads the messages that have ended the sleep.
-func drainSocket(fd int, event bool) {
-	var b [64]byte
-	if event {
-		_, _ = unix.Read(fd, b[:8]) // it does not block
-		return
-	}
-	for {
-		if n, _, err := unix.Recvfrom(fd, b[:], unix.MSG_DONTWAIT); err != nil || n < len(b) {
-			return // an error means that none is left, or that the program has ended
+// drain reads the messages that have ended the sleep. The socket of a program that has left meanwhile is
+// closed, and its number can be that of another file: with mu held, the sockets of ports are theirs.
+func (p *Poller) drain(events []unix.EpollEvent) {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	var b [256]byte
+	for _, ev := range events {
+		fd := int(ev.Fd)
+		if fd == p.stir {
+			_, _ = unix.Read(fd, b[:8]) // it does not block
+			continue
+		}
+		if !slices.ContainsFunc(p.ports, func(q *port) bool { return q.wakeFD == fd }) {
+			continue
+		}
+		// What stays unread ends no further sleep, because the epoll set is edge-triggered; a new message does.
+		for range maxDrained {
+			if _, _, err := unix.Recvfrom(fd, b[:], unix.MSG_DONTWAIT); err != nil {
+				break // none is left, or the program has ended
+			}
 		}
 	}
 }
+
+// maxDrained is how many messages of a program one sleep reads at most, so that a program that writes without
+// end does not keep the thread.
+const maxDrained = 64
 
 // setAsleep tells the programs whether they must wake the thread.
 func (p *Poller) setAsleep(on bool) {

@@ -29,6 +29,7 @@ type port struct {
 	wcs     uint64                // completions copied to the application
 	wakes   uint64                // messages by which the application woke the pump
 	load    portLoad              // used by the thread of the Poller alone
+	wakeFD  int                   // the socket by which the application wakes the Poller; guarded by Poller.mu
 	// broken is the rule of the protocol that the client has violated, for which it is being
 	// disconnected; "" means none.
 	broken string

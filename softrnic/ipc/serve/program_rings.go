@@ -34,6 +34,7 @@ type programQP struct {
 // yet, the entries stay in the ring.
 func (q *programQP) rung(now clock.Time, p *port, out *packetio.Batch) {
 	q.settle()
+	defer q.forgetChecked()
 	waiting := min(q.ring.Between(q.head, q.ring.Producer()), q.ring.Cap()-q.qp.Sending())
 	for most := ring.MaxPosts; waiting > 0; {
 		taken, err := q.post(now, p, min(waiting, most), out)
@@ -82,6 +83,10 @@ func (q *programQP) unchecked() uint32 {
 	}
 	return q.checked
 }
+
+// forgetChecked moves checked along with head, while no injected fault is asked: an index that stays behind
+// would be that of an entry of the next lap around the ring.
+func (q *programQP) forgetChecked() { q.checked = q.unchecked() }
 
 // fail handles the entry at head, which cannot be executed: like a driver, it moves the queue pair
 // to the error state and completes the entry with an error. why is the refusal.

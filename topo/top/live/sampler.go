@@ -5,6 +5,7 @@ package live
 
 import (
 	"context"
+	"errors"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -157,20 +158,21 @@ func (g *Reading) ask(ctx context.Context, client *control.Client) {
 	for _, q := range []struct {
 		path string
 		out  any
-		box  bool // only program swordbox answers the request
+		box  bool // program swordbox alone answers the request
 	}{
 		{"/program", &g.Program, false},
 		{"/counters", &g.Counters, false},
 		{"/faults", &g.Faults, false},
 		{"/tables", &g.Tables, false},
-		{"/program/counters", &g.Groups, true},
+		{"/program/counters", &g.Groups, false},
 		{"/connections", &g.Report, true},
 		{"/lists/keys", &g.Keys, true},
 	} {
 		if q.box && g.Program.Name != rackfile.ProgramSwordBox {
 			continue
 		}
-		if err := client.Call(ctx, http.MethodGet, q.path, nil, q.out); err != nil {
+		var refused *control.Error // a program without counters
+		if err := client.Call(ctx, http.MethodGet, q.path, nil, q.out); err != nil && !errors.As(err, &refused) {
 			return // the switch's state says why it does not answer
 		}
 	}
