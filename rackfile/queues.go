@@ -2,12 +2,14 @@ package rackfile
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/units"
@@ -171,6 +173,11 @@ func (d *decoder) queues(f *file, r *Rack) {
 		if q.needs != nil {
 			d.errorf(q.needs, "%s needs the key ports with a rate: without it the ports have one queue each, as fast as the machine", q.needsKey)
 		}
+		for i := range f.faults {
+			if e := &f.faults[i]; e.rule.Kind == fault.Storm {
+				d.errorf(e.at, "pause needs the key ports of the switch with a rate, and a lossless priority")
+			}
+		}
 		return
 	}
 	if !q.ok {
@@ -216,9 +223,24 @@ func (d *decoder) queues(f *file, r *Rack) {
 		return
 	}
 	r.Switch.Queues = &c
+	if slices.ContainsFunc(c.Classes[:], func(k portqueue.Class) bool { return k.Lossless }) {
+		for i := range r.Hosts {
+			if h := &r.Hosts[i]; h.Rate > c.Rate {
+				d.errorf(q.at, "host %s sends %s, and the ports take %s: a pause stops a faster NIC too late; take a lower rate for the host, or no lossless queue",
+					h.Name, congestion.RateText(h.Rate), congestion.RateText(c.Rate))
+				return
+			}
+		}
+	}
 	for i := range f.faults {
-		if e := &f.faults[i]; e.rule.Kind == fault.Rate {
+		switch e := &f.faults[i]; e.rule.Kind {
+		case fault.Rate:
 			d.errorf(e.at, "%v", ErrRateFault)
+		case fault.Storm:
+			if !c.Classes[e.rule.Priority&7].Lossless {
+				d.errorf(e.at, "pause: priority %d is lossy, and takes no pauses; `lossless: true` under queues makes it lossless", e.rule.Priority)
+			}
+		default: // has nothing to do with queues
 		}
 	}
 }

@@ -91,6 +91,8 @@ func TestQueueMistakes(t *testing.T) {
 		{"daemons: shared\nswitch: {ports: {rate: 1Gbit}, queues: {3: {lossless: true}}}\n", "lossless needs daemons: separate"},
 		{"switch: {ports: {rate: 1Gbit}, watchdog: {detect: 0s}}\n", "use a time from 1ms to 1m0s"},
 		{"switch: {ports: {rate: 1Gbit}}\nfaults: [{link: a, kind: rate, bitsPerSecond: 1Mbit}]\n", "change switch.ports.rate"},
+		{"faults: [{link: a, kind: pause, priority: 3}]\n", "pause needs the key ports of the switch"},
+		{"switch: {ports: {rate: 1Gbit}}\nfaults: [{link: a, kind: pause, priority: 3}]\n", "priority 3 is lossy"},
 	} {
 		if _, err := Parse([]byte(c.file + hosts)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %s", c.file, err, c.want)
@@ -120,5 +122,22 @@ func TestSchemaHasEveryKeyOfQueues(t *testing.T) {
 			t.Errorf("%s: the parser knows %v, the schema %v", section, known, have)
 		}
 		undescribed(t, section, keys)
+	}
+}
+
+// Some keys of a host do not go together, or not with those of the switch.
+func TestHostsThatCannotBe(t *testing.T) {
+	for _, c := range []struct{ file, host, want string }{
+		{"switch: {ports: {rate: 1Gbit}, queues: {3: {lossless: true}}}\n", "rate: 2Gbit", "host a sends 2Gbit, and the ports take 1Gbit: a pause stops a faster NIC too late"},
+		{"switch: {ports: {rate: 1Gbit}, queues: {3: {lossless: true}}}\n", "rate: 1Gbit", ""},
+		{"switch: {ports: {rate: 1Gbit}}\n", "rate: 2Gbit", ""},
+		{"congestion: {rp_max_rate: 1Gbit}\n", "recovery: rack", "recovery: rack and congestion control do not go together"},
+		{"congestion: {rp_max_rate: 1Gbit}\n", "recovery: go-back-n", ""},
+		{"congestion: {rp_max_rate: 1Gbit, algorithm: none}\n", "recovery: irn", ""},
+	} {
+		_, err := Parse([]byte(c.file + "hosts: [{name: a, role: compute, " + c.host + "}]\n"))
+		if c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s%s: %v, want %q", c.file, c.host, err, c.want)
+		}
 	}
 }

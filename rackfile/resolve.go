@@ -57,7 +57,12 @@ func (d *decoder) hosts(f *file, r *Rack) {
 				d.errorf(e.nameAt, "more than %d hosts; make the range smaller or split the rack", MaxHosts)
 				return
 			}
-			r.Hosts = append(r.Hosts, e.host(name, r.Congestion))
+			h := e.host(name, r.Congestion)
+			if why := h.unpaced(); why != "" {
+				d.errorf(e.nameAt, "%s", why)
+				return
+			}
+			r.Hosts = append(r.Hosts, h)
 		}
 	}
 }

@@ -197,6 +197,7 @@ func end(d *Device, now clock.Time) {
 	d.dead = true
 	d.e.Down(now)
 	d.second.down()
+	d.egress.clear(now)
 	d.e.Notify() // even if the NIC was already down
 }
 

@@ -97,7 +97,7 @@ func (b *Batch) Split(f Frame) {
 	}
 	l, _ := locate(f.Data)
 	for i := range f.Packets() {
-		b.Frames = append(b.Frames, Frame{Data: f.segment(l, i, b.Alloc(l.payload+f.SegSize)), Port: f.Port})
+		b.Frames = append(b.Frames, Frame{Data: f.segment(l, i, b.Alloc(l.payload+f.SegSize)), Port: f.Port, Origin: f.Origin})
 	}
 }
 

@@ -35,6 +35,7 @@ func TestSplit(t *testing.T) {
 	for _, v6 := range []bool{false, true} {
 		f := super(v6, rocePort, 3, 60)
 		f.Data = f.Data[:len(f.Data)-10] // the last one is shorter
+		f.Origin = 7
 		if f.Packets() != 3 || !f.Splittable() {
 			t.Fatalf("v6 %v: Packets = %d", v6, f.Packets())
 		}
@@ -46,7 +47,7 @@ func TestSplit(t *testing.T) {
 		var payload []byte
 		for i, g := range b.Frames {
 			l, ok := locate(g.Data)
-			if !ok || g.SegSize != 0 || g.CsumPartial || g.Port != 3 {
+			if !ok || g.SegSize != 0 || g.CsumPartial || g.Port != 3 || g.Origin != 7 {
 				t.Fatalf("segment %d: %+v", i, g)
 			}
 			payload = append(payload, g.Data[l.payload:]...)

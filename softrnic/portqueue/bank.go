@@ -46,6 +46,8 @@ func New(cfg Config, ports int) (*Bank, error) {
 
 // AddPort adds a port behind the others. The shared memory becomes smaller by what the port keeps.
 func (b *Bank) AddPort() {
+	n := len(b.ports)
+	b.buffer.size += b.cfg.MinBuffer(n+1) - b.cfg.MinBuffer(n) // what it keeps for itself is not taken from the others
 	b.ports = append(b.ports, port{})
 	b.ports[len(b.ports)-1].reset()
 	b.buffer.sources = append(b.buffer.sources, [Priorities]Usage{})

@@ -479,3 +479,15 @@ func BenchmarkQueue(b *testing.B) {
 		q.Due(now, &out)
 	}
 }
+
+// A port that is added takes none of the memory that the others share.
+func TestAddedPortBringsItsMemory(t *testing.T) {
+	b := bank(t, lossless(1<<20), 2)
+	was := b.buffer.shared(&b.cfg)
+	for range 20 {
+		b.AddPort()
+	}
+	if is := b.buffer.shared(&b.cfg); is != was {
+		t.Errorf("%d bytes are shared with 22 ports, %d with two", is, was)
+	}
+}
