@@ -110,9 +110,18 @@ func (d *DCQCN) decayed() uint64 { return d.alpha - d.step() }
 func (d *DCQCN) grown() uint64   { return d.alpha - d.step() + uint64(1024-d.p.G)<<(alphaBits-10) }
 func (d *DCQCN) step() uint64    { return d.alpha * uint64(1024-d.p.G) / 1024 }
 
+// maxTicks is how many timers one call of Tick handles. A queue pair that was idle for longer, which only the
+// smallest steps of increase allow without reaching the line rate, begins again at the line rate.
+const maxTicks = 1 << 17
+
 // Tick handles the timers that have expired by now.
 func (d *DCQCN) Tick(now clock.Time) {
-	for d.active {
+	for n := 0; d.active; n++ {
+		if n == maxTicks {
+			d.rate, d.target, d.alpha = d.line(), d.line(), 0
+			d.rest()
+			return
+		}
 		at := d.Deadline()
 		if at > now {
 			return

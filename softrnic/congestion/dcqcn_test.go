@@ -304,3 +304,16 @@ func TestValidate(t *testing.T) {
 		t.Error("an unknown parameter was found")
 	}
 }
+
+// A call of Tick after any time is bounded: with the smallest steps, a queue pair that was idle for long begins
+// again at the line rate.
+func TestTickIsBounded(t *testing.T) {
+	p := profile(t, ProfilePaper, 40e9)
+	p.AIRate, p.HAIRate, p.TimeReset = 1, 1, time.Microsecond
+	d := NewDCQCN(p)
+	d.Notified(0)
+	d.Tick(clock.Time(100 * 365 * 24 * time.Hour)) // at a step each microsecond the test would not end
+	if rate, _ := d.Limit(); d.active || rate != 0 && rate < p.MaxRate {
+		t.Errorf("active %t, %d bits a second", d.active, rate)
+	}
+}
