@@ -1,37 +1,14 @@
 package smoke
 
 import (
-	"bufio"
 	"io"
 	"net/http"
-	"os/exec"
-	"regexp"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/gexec"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
-
-// serve runs a command that serves HTTP until the spec ends, and returns the first URL that it prints.
-func serve(rack string, args ...string) string {
-	GinkgoHelper()
-	cmd := exec.Command(fixture.Binary(), append(args, "--rack", rack, "--listen", "127.0.0.1:0")...)
-	out, in := io.Pipe()
-	session, err := gexec.Start(cmd, io.MultiWriter(GinkgoWriter, in), GinkgoWriter)
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(func() {
-		session.Interrupt().Wait(20 * time.Second)
-		Expect(session.ExitCode()).To(Equal(0))
-		Expect(in.Close()).To(Succeed())
-	})
-	line, err := bufio.NewReader(out).ReadString('\n')
-	Expect(err).NotTo(HaveOccurred())
-	go io.Copy(io.Discard, out) // ends when in is closed
-	return regexp.MustCompile(`http://\S+`).FindString(line)
-}
 
 // fetch returns the answer to a GET.
 func fetch(url string) string {
@@ -47,7 +24,7 @@ func fetch(url string) string {
 var _ = Describe("metrics", func() {
 	It("are of the rack, and survive it", func() {
 		rack := fixture.Up(fixture.Small)
-		url := serve(rack.Name, "metrics")
+		url := fixture.Serve(rack.Name, "metrics")
 		rack.OK("inject", "drop", "--opcode", "RC_WRITE_ONLY", "--once", "--link", "cn0", "--dir", "up")
 		rack.Perf("write_bw", "--size", "64", "--iters", "3", "--verify")
 		scrape := func() string { return fetch(url) }

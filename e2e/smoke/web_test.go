@@ -14,7 +14,7 @@ import (
 var _ = Describe("web", func() {
 	It("tells of the rack, changes it with the token alone, and records what a fault hit", func() {
 		rack := fixture.Up(fixture.Small)
-		address, token, found := strings.Cut(serve(rack.Name, "web", "--control"), "#token=")
+		address, token, found := strings.Cut(fixture.Serve(rack.Name, "web", "--control"), "#token=")
 		Expect(found).To(BeTrue())
 		Expect(fetch(address)).To(ContainSubstring("<title>rdmalab</title>"))
 		Expect(fetch(address + "api/v1/rack")).To(MatchRegexp(`"name":"` + rack.Name + `".*"present":true.*"name":"cn0"`))

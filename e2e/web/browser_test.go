@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"sync"
+	"syscall"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -66,9 +67,12 @@ func openBrowser() *browser {
 	Expect(err).NotTo(HaveOccurred())
 	out, fromChrome, err := os.Pipe()
 	Expect(err).NotTo(HaveOccurred())
+	profile, err := os.MkdirTemp("", "chromium")
+	Expect(err).NotTo(HaveOccurred())
 	cmd := exec.Command(program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
-		"--disable-background-networking", "--disable-component-update", "--user-data-dir="+GinkgoT().TempDir(), "--remote-debugging-pipe", "about:blank")
+		"--disable-background-networking", "--disable-component-update", "--user-data-dir="+profile, "--remote-debugging-pipe", "about:blank")
 	cmd.ExtraFiles = []*os.File{toChrome, fromChrome} // 3 and 4
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	Expect(cmd.Start()).To(Succeed())
 	Expect(toChrome.Close()).To(Succeed())
 	Expect(fromChrome.Close()).To(Succeed())
@@ -76,11 +80,13 @@ func openBrowser() *browser {
 	ended := make(chan struct{})
 	go func() { defer close(ended); b.read(out) }()
 	DeferCleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // with its children
+		_ = cmd.Wait()                                      // it was killed
 		_ = in.Close()
 		_ = out.Close()
 		<-ended
+		// A child that is not gone yet can still write to the folder.
+		Eventually(os.RemoveAll).WithArguments(profile).WithTimeout(answerWait).Should(Succeed())
 	})
 	var target struct{ TargetID string }
 	b.call(&target, "Target.createTarget", map[string]any{"url": "about:blank"})

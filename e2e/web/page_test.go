@@ -28,7 +28,7 @@ var _ = Describe("the page", Ordered, func() {
 		DeferCleanup(func() { stop() })
 		b := openBrowser()
 		b.look(1280, "light")
-		address := serve(rack.Name, "--control")
+		address := fixture.Serve(rack.Name, "web", "--control")
 		b.open(address)
 		Eventually(b.text(`document.querySelector('#rack').textContent`)).Should(Equal(rack.Name))
 		Expect(b.eval(`location.href`)).NotTo(ContainSubstring("token"), "the token stays in the address")
@@ -75,7 +75,7 @@ var _ = Describe("the page", Ordered, func() {
 	It("is read-only without a token, and survives the rack", func() {
 		b := openBrowser()
 		b.look(1280, "dark")
-		address := serve(rack.Name)
+		address := fixture.Serve(rack.Name, "web")
 		b.open(address)
 		Eventually(b.text(`document.querySelector('#mode').textContent`)).Should(Equal("read-only"))
 		Eventually(b.text(`document.querySelector('#chosen').value`)).Should(Equal("cn0"))
