@@ -100,14 +100,11 @@ func printCongestion(out io.Writer, r *rackfile.Rack, list []hostd.Congestion) e
 				fmt.Fprintln(t, "HOST\tQPN\tOWNER\tPEER\tRATE\tTARGET\tALPHA\tSTAGES\tCNPS\tSENT\tWAITS\tLATE\tPACE")
 				head = true
 			}
-			peer, pace := "-", "idle"
-			if q.PeerQPN != 0 {
-				peer = fmt.Sprintf("%s %#x", r.PeerName(q.Peer), q.PeerQPN)
-			}
+			pace := "idle"
 			if q.Next > 0 {
 				pace = q.Next.String()
 			}
-			fmt.Fprintf(t, "%s\t%#x\t%v\t%s\t%s\t%s\t%.4f\t%d/%d\t%d\t%d\t%d\t%d\t%s\n", c.Name, q.QPN, q.Owner, peer, congestion.RateText(q.Rate), congestion.RateText(q.Target),
+			fmt.Fprintf(t, "%s\t%#x\t%v\t%s\t%s\t%s\t%.4f\t%d/%d\t%d\t%d\t%d\t%d\t%s\n", c.Name, q.QPN, q.Owner, peerText(r, q.Peer, q.PeerQPN), congestion.RateText(q.Rate), congestion.RateText(q.Target),
 				q.Alpha, q.TimeStage, q.ByteStage, q.CNPs, q.Sent, q.Waits, q.Late, pace)
 		}
 	}

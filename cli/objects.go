@@ -126,7 +126,7 @@ func printQPs(t io.Writer, r *rackfile.Rack, o *hostd.Objects) {
 		if q.Type == "RC" && q.PeerQPN != 0 {
 			psn, flight = fmt.Sprintf("%d-%d", q.Una, q.SendPSN), strings.TrimSpace(fmt.Sprintf("%d/%d %s", q.InFlight, q.Window, q.Recovery))
 		}
-		fmt.Fprintf(t, "%#x\t%s\t%s\t%v\t%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%s\n", q.QPN, q.Type, state, q.Owner, peerText(r, q), psn, q.RecvPSN, flight,
+		fmt.Fprintf(t, "%#x\t%s\t%s\t%v\t%s\t%s\t%d\t%s\t%d\t%d\t%d\t%d\t%s\n", q.QPN, q.Type, state, q.Owner, peerText(r, q.Peer, q.PeerQPN), psn, q.RecvPSN, flight,
 			q.SendQueued, q.RecvQueued, q.RetransPkts, q.Totals.Healed, last)
 	}
 	for i := range o.QPs {
@@ -136,12 +136,12 @@ func printQPs(t io.Writer, r *rackfile.Rack, o *hostd.Objects) {
 	}
 }
 
-// peerText names the other end of a queue pair.
-func peerText(r *rackfile.Rack, q *hostd.QPObject) string {
-	if q.PeerQPN == 0 {
+// peerText names the other end of a queue pair, by its address and number; 0 means that there is none.
+func peerText(r *rackfile.Rack, peer string, qpn uint32) string {
+	if qpn == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%s %#x", r.PeerName(q.Peer), q.PeerQPN)
+	return fmt.Sprintf("%s %#x", r.PeerName(peer), qpn)
 }
 
 // ago returns the time from then to now, for people.

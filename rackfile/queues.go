@@ -173,11 +173,7 @@ func (d *decoder) queues(f *file, r *Rack) {
 		if q.needs != nil {
 			d.errorf(q.needs, "%s needs the key ports with a rate: without it the ports have one queue each, as fast as the machine", q.needsKey)
 		}
-		for i := range f.faults {
-			if e := &f.faults[i]; e.rule.Kind == fault.Storm {
-				d.errorf(e.at, "pause needs the key ports of the switch with a rate, and a lossless priority")
-			}
-		}
+		d.faultsOfQueues(f, nil)
 		return
 	}
 	if !q.ok {
@@ -232,22 +228,34 @@ func (d *decoder) queues(f *file, r *Rack) {
 			}
 		}
 	}
+	d.faultsOfQueues(f, &c)
+}
+
+// faultsOfQueues reports the faults that ports with the queues of cfg refuse; nil means that they have none.
+func (d *decoder) faultsOfQueues(f *file, cfg *portqueue.Config) {
 	for i := range f.faults {
-		switch e := &f.faults[i]; e.rule.Kind {
-		case fault.Rate:
-			d.errorf(e.at, "%v", ErrRateFault)
-		case fault.Storm:
-			if !c.Classes[e.rule.Priority&7].Lossless {
-				d.errorf(e.at, "pause: priority %d is lossy, and takes no pauses; `lossless: true` under queues makes it lossless", e.rule.Priority)
-			}
-		default: // has nothing to do with queues
+		e := &f.faults[i]
+		if err := QueuesRefuse(cfg, &e.rule); err != nil {
+			d.errorf(e.at, "%v", err)
 		}
 	}
 }
 
-// ErrRateFault says why a switch whose ports have a rate refuses faults of kind rate.
-var ErrRateFault = &fault.RuleError{Field: "kind", Reason: "rate would hide the queues of the switch behind a queue of its own; " +
-	"the ports of this rack have a rate already: change switch.ports.rate, or leave ports out of the rack file"}
+// QueuesRefuse returns why ports with the queues of cfg have no use for a fault that is valid by itself, or nil.
+// A nil cfg means that the ports have no queues with a rate.
+func QueuesRefuse(cfg *portqueue.Config, r *fault.Rule) error {
+	switch {
+	case r.Kind == fault.Rate && cfg != nil:
+		return &fault.RuleError{Field: "kind", Reason: "rate would hide the queues of the switch behind a queue of its own; " +
+			"the ports of this rack have a rate already: change switch.ports.rate, or leave ports out of the rack file"}
+	case r.Kind == fault.Storm && cfg == nil:
+		return &fault.RuleError{Field: "kind", Reason: "pause needs the key ports of the switch with a rate, and a lossless priority: " +
+			"`switch: {ports: {rate: 1Gbit}, queues: {3: {lossless: true}}}` in the rack file"}
+	case r.Kind == fault.Storm && !cfg.Classes[r.Priority&7].Lossless:
+		return &fault.RuleError{Field: "kind", Reason: fmt.Sprintf("pause: priority %d is lossy, and takes no pauses; `lossless: true` in the rack file makes it lossless", r.Priority)}
+	}
+	return nil
+}
 
 // pauseless says why no link of this rack could carry pauses; "" means that all can.
 func (r *Rack) pauseless() string {

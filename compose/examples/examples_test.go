@@ -19,32 +19,44 @@ import (
 	"github.com/goccy/go-yaml"
 )
 
-// The client of the README is a Go module of its own, as a user's program is: its go.mod is complete
-// and names this repository. It is built in a workspace with the repository, because the go command
-// compiles every package once more for a module that is replaced.
-func TestClientBuilds(t *testing.T) {
-	out, work := filepath.Join(t.TempDir(), "client"), filepath.Join(t.TempDir(), "go.work")
+// inModule checks that the go.mod of an example is complete, and returns a function that runs the go command there,
+// in a workspace with the repository.
+func inModule(t *testing.T, folder string) (run func(args ...string)) {
+	t.Helper()
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := func(workspace string, args ...string) {
+	within := func(workspace string, args ...string) {
 		t.Helper()
 		cmd := exec.Command("go", args...)
-		cmd.Dir = "goclient"
+		cmd.Dir = folder
 		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOWORK="+workspace) // as make build does
 		if b, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("go %v: %v\n%s", args, err, b)
 		}
 	}
-	run("off", "mod", "tidy", "-diff")
-	if err := os.WriteFile(work, fmt.Appendf(nil, "go 1.26.0\n\nuse (\n\t%q\n\t%q\n)\n", root, filepath.Join(root, "compose/examples/goclient")), 0o600); err != nil {
+	within("off", "mod", "tidy", "-diff")
+	work := filepath.Join(t.TempDir(), "go.work")
+	if err := os.WriteFile(work, fmt.Appendf(nil, "go 1.26.0\n\nuse (\n\t%q\n\t%q\n)\n", root, filepath.Join(root, "compose/examples", folder)), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	run(work, "vet", "./...")
-	run(work, "build", "-ldflags=-s -w", "-o", out, ".")
-	run(work, "build", "-ldflags=-s -w", "-o", out+"-hello", "./hello")
-	run(work, "build", "-ldflags=-s -w", "-o", out+"-greet", "./greet")
+	return func(args ...string) {
+		t.Helper()
+		within(work, args...)
+	}
+}
+
+// The client of the README is a Go module of its own, as a user's program is: its go.mod is complete
+// and names this repository. It is built in a workspace with the repository, because the go command
+// compiles every package once more for a module that is replaced.
+func TestClientBuilds(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "client")
+	run := inModule(t, "goclient")
+	run("vet", "./...")
+	run("build", "-ldflags=-s -w", "-o", out, ".")
+	run("build", "-ldflags=-s -w", "-o", out+"-hello", "./hello")
+	run("build", "-ldflags=-s -w", "-o", out+"-greet", "./greet")
 	for program, arg := range map[string]string{out: "10.77.0.3", out + "-hello": "10.77.0.3", out + "-greet": "clover"} {
 		b, err := exec.Command(program, arg).CombinedOutput()
 		if err == nil || !strings.Contains(string(b), "RDMALAB_VERBS is not set") {
@@ -61,27 +73,11 @@ func TestClientBuilds(t *testing.T) {
 // complete, its tests pass, and commands and rack files know the extensions. The page about it shows the
 // code as it is.
 func TestOwnExtensions(t *testing.T) {
-	out, work := filepath.Join(t.TempDir(), "mine"), filepath.Join(t.TempDir(), "go.work")
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	run := func(workspace string, args ...string) {
-		t.Helper()
-		cmd := exec.Command("go", args...)
-		cmd.Dir = "own"
-		cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOFLAGS=-trimpath", "GOWORK="+workspace)
-		if b, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("go %v: %v\n%s", args, err, b)
-		}
-	}
-	run("off", "mod", "tidy", "-diff")
-	if err := os.WriteFile(work, fmt.Appendf(nil, "go 1.26.0\n\nuse (\n\t%q\n\t%q\n)\n", root, filepath.Join(root, "compose/examples/own")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	run(work, "vet", "./...")
-	run(work, "test", "./...")
-	run(work, "build", "-ldflags=-s -w", "-o", out, ".")
+	out := filepath.Join(t.TempDir(), "mine")
+	run := inModule(t, "own")
+	run("vet", "./...")
+	run("test", "./...")
+	run("build", "-ldflags=-s -w", "-o", out, ".")
 	file := filepath.Join(t.TempDir(), "rack.yaml")
 	rack := "name: own\nswitch: {program: hundredth}\nhosts: [{name: cn0, role: compute}, {name: ms0, role: memory}]\n" +
 		"faults: [{link: cn0, kind: stutter, probability: 50%}]\n"

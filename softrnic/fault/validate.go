@@ -53,12 +53,9 @@ func (r *Rule) Validate() error {
 		return bad("link", "missing; name the host whose link (or, for tear, whose memory) it is")
 	case r.Dir != "" && r.Dir != Up && r.Dir != Down && r.Dir != Both:
 		return bad("dir", "%q is none of up, down, both", r.Dir)
-	case !(r.Probability >= 0 && r.Probability <= 1): // also refuses NaN
-		return bad("probability", "%v is not between 0%% and 100%%", r.Probability)
-	case r.Count < 0:
-		return bad("count", "%d is negative; 0 means no limit", r.Count)
-	case r.For < 0:
-		return bad("for", "%v is negative; 0 means until healed", r.For)
+	}
+	if err := validateLimits(r.Probability, r.Count, r.For); err != nil {
+		return err
 	}
 	if err := r.validateAmounts(); err != nil {
 		return err
@@ -74,11 +71,10 @@ func (r *Rule) Validate() error {
 func (r *Rule) validateAmounts() error {
 	_, own := effectOf(r.Kind)
 	timed := r.Kind == Delay || r.Kind == Reorder || r.Kind == Tear || own
+	if err := validateDelay(r.Delay, r.Jitter); err != nil {
+		return err
+	}
 	switch {
-	case r.Delay < 0 || r.Delay > MaxDelay:
-		return bad("delay", "%v is not between 0 and %v", r.Delay, MaxDelay)
-	case r.Jitter < 0 || r.Jitter > MaxDelay:
-		return bad("jitter", "%v is not between 0 and %v", r.Jitter, MaxDelay)
 	case r.Delay != 0 && !timed:
 		return bad("delay", "kind %s takes none; only delay, reorder and tear do", r.Kind)
 	case r.Jitter != 0 && r.Kind != Delay:
@@ -99,6 +95,30 @@ func (r *Rule) validateAmounts() error {
 		return bad("kind", "pause hits no frames: it takes a priority and a time, and no probability, match or count")
 	case r.Kind == Blackhole && (r.Probability != 0 && r.Probability != 1 || !r.Match.empty() || r.Count != 0):
 		return bad("kind", "a blackhole drops all frames; use loss with a probability, a match or a count")
+	}
+	return nil
+}
+
+// validateLimits checks how often, and for how long, a rule hits.
+func validateLimits(probability float64, count int, life time.Duration) error {
+	switch {
+	case !(probability >= 0 && probability <= 1): // also refuses NaN
+		return bad("probability", "%v is not between 0%% and 100%%", probability)
+	case count < 0:
+		return bad("count", "%d is negative; 0 means no limit", count)
+	case life < 0:
+		return bad("for", "%v is negative; 0 means until healed", life)
+	}
+	return nil
+}
+
+// validateDelay checks by how much a rule delays.
+func validateDelay(delay, jitter time.Duration) error {
+	switch {
+	case delay < 0 || delay > MaxDelay:
+		return bad("delay", "%v is not between 0 and %v", delay, MaxDelay)
+	case jitter < 0 || jitter > MaxDelay:
+		return bad("jitter", "%v is not between 0 and %v", jitter, MaxDelay)
 	}
 	return nil
 }

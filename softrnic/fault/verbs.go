@@ -116,22 +116,17 @@ func (r *VerbsRule) Validate() error {
 		return bad("status", "%.40q is none of %s", r.Status, strings.Join(statusWords[1:], ", "))
 	case r.Kind == Post && !slices.Contains(Errnos(), r.Errno):
 		return bad("errno", "%.40q is none of %s", r.Errno, strings.Join(Errnos(), ", "))
-	case r.Delay < 0 || r.Delay > MaxDelay:
-		return bad("delay", "%v is not between 0 and %v", r.Delay, MaxDelay)
-	case r.Jitter < 0 || r.Jitter > MaxDelay:
-		return bad("jitter", "%v is not between 0 and %v", r.Jitter, MaxDelay)
+	}
+	if err := validateDelay(r.Delay, r.Jitter); err != nil {
+		return err
+	}
+	switch {
 	case r.QPN != nil && (*r.QPN < 2 || *r.QPN > 0xffffff):
 		return bad("qpn", "%#x is not from 2 to 0xffffff", uint32(*r.QPN))
 	case r.Nth < 0:
 		return bad("nth", "%d is negative; the first is 1, 0 means every one", r.Nth)
-	case !(r.Probability >= 0 && r.Probability <= 1): // also refuses NaN
-		return bad("probability", "%v is not between 0%% and 100%%", r.Probability)
-	case r.Count < 0:
-		return bad("count", "%d is negative; 0 means no limit", r.Count)
-	case r.For < 0:
-		return bad("for", "%v is negative; 0 means until healed", r.For)
 	}
-	return nil
+	return validateLimits(r.Probability, r.Count, r.For)
 }
 
 // String returns the rule in the syntax of the command line, without its ID: "verbs cn0 completion

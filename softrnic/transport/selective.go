@@ -98,12 +98,8 @@ func (s *selectiveSender) deadline() clock.Time {
 	return clock.Min(s.rec.Deadline(), s.wake)
 }
 
-// early reports whether the next packet must wait, because of Recovery.Rate or of the Flow.
+// early reports whether the next packet must wait, because of Recovery.Rate.
 func (s *selectiveSender) early(now clock.Time) bool {
-	if s.cfg.Flow != nil && s.mustWait(now) {
-		s.wake, s.requester.pace.at = s.requester.pace.at, clock.Never
-		return true
-	}
 	if s.cfg.Recovery.Rate == 0 || s.next <= now {
 		return false
 	}
@@ -113,9 +109,6 @@ func (s *selectiveSender) early(now clock.Time) bool {
 
 // pace is called for a packet that is sent.
 func (s *selectiveSender) pace(now clock.Time, tx *wire.Packet) {
-	if s.cfg.Flow != nil {
-		s.cfg.Flow.Sent(now, tx.Len()+frameOverhead)
-	}
 	if rate := s.cfg.Recovery.Rate; rate > 0 {
 		const headers = 50 // Ethernet without FCS, IPv4, UDP and ICRC, with the BTH
 		s.next = max(s.next, now).Add(time.Duration(int64(len(tx.Payload)+headers) * 8 * int64(time.Second) / rate))

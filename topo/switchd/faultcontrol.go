@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 )
 
 // faultControl installs and removes faults and partitions.
@@ -33,23 +34,20 @@ type Healed struct {
 // errPartition is the kind of an error for groups that are no valid partition.
 var errPartition = errors.New("partition")
 
-// errNoPauses says why a switch whose ports have no rate refuses faults of kind pause.
-var errNoPauses = &fault.RuleError{Field: "kind", Reason: "pause needs ports with a rate and a lossless priority: `switch: {ports: {rate: 1Gbit}, queues: {3: {lossless: true}}}` in the rack file"}
-
 // refuses returns why the switch has no use for a rule that is valid by itself. It makes a rule of kind
 // pause begin in the next round.
 func (f *faultControl) refuses(r *fault.Rule) error {
-	switch q := f.traffic.queues; {
-	case r.Kind == fault.Rate && q != nil:
-		return rackfile.ErrRateFault
-	case r.Kind == fault.Storm && q == nil:
-		return errNoPauses
-	case r.Kind == fault.Storm && !q.Config().Classes[r.Priority&7].Lossless:
-		return &fault.RuleError{Field: "priority", Reason: fmt.Sprintf("%d is lossy, and takes no pauses; `lossless: true` in the rack file makes it lossless", r.Priority)}
-	case r.Kind == fault.Storm:
+	var cfg *portqueue.Config
+	q := f.traffic.queues
+	if q != nil {
+		c := q.Config()
+		cfg = &c
+	}
+	err := rackfile.QueuesRefuse(cfg, r)
+	if err == nil && r.Kind == fault.Storm {
 		q.storm = 0
 	}
-	return nil
+	return err
 }
 
 func (f *faultControl) Faults() (list []fault.Status, err error) {

@@ -502,7 +502,7 @@ func (p programQueues) ask(o *programQPObject) error {
 		q.ring.SetProducer(first + uint32(allowed))
 		q.rung(now, p.c.port, out)
 	}
-	q.checked = q.ring.Producer()
+	q.checked = q.head + uint32(q.ring.Between(q.head, q.ring.Producer()))
 	return err
 }
 

@@ -23,7 +23,8 @@ type programQP struct {
 	slot int // bytes of an entry
 	sges int // SGEs that a work request may have
 	head uint32
-	// checked is the index behind the last entry about which the injected faults were asked.
+	// checked is the index behind the last entry about which the injected faults were asked. Like head, it
+	// counts on at the end of the ring.
 	checked uint32
 	freed   uint32       // the consumer index that the daemon wrote to the ring last
 	done    *programCQ   // the completion queue of sends
@@ -34,7 +35,6 @@ type programQP struct {
 // yet, the entries stay in the ring.
 func (q *programQP) rung(now clock.Time, p *port, out *packetio.Batch) {
 	q.settle()
-	defer q.forgetChecked()
 	waiting := min(q.ring.Between(q.head, q.ring.Producer()), q.ring.Cap()-q.qp.Sending())
 	for most := ring.MaxPosts; waiting > 0; {
 		taken, err := q.post(now, p, min(waiting, most), out)
@@ -78,15 +78,11 @@ func (q *programQP) post(now clock.Time, p *port, n int, out *packetio.Batch) (t
 // unchecked returns the index of the first waiting entry about which the injected faults were not
 // asked.
 func (q *programQP) unchecked() uint32 {
-	if q.ring.Between(q.head, q.checked) > q.ring.Between(q.head, q.ring.Producer()) {
+	if q.checked-q.head > uint32(q.ring.Between(q.head, q.ring.Producer())) { // it is behind head, by any number of laps
 		return q.head
 	}
 	return q.checked
 }
-
-// forgetChecked moves checked along with head, while no injected fault is asked: an index that stays behind
-// would be that of an entry of the next lap around the ring.
-func (q *programQP) forgetChecked() { q.checked = q.unchecked() }
 
 // fail handles the entry at head, which cannot be executed: like a driver, it moves the queue pair
 // to the error state and completes the entry with an error. why is the refusal.
@@ -107,6 +103,7 @@ func (q *programQP) settle() {
 // forget empties the rings. It is called when the queue pair is reset.
 func (q *programQP) forget() {
 	q.head = q.ring.Producer()
+	q.checked = q.head
 	q.freed = q.head
 	q.ring.SetConsumer(q.head)
 	if q.recv != nil {

@@ -45,7 +45,7 @@ type Reading struct {
 	Counters switchd.Counters
 	Faults   []fault.Status
 	Tables   []handler.Table
-	// Groups, Report and Keys are of the switch program swordbox; other programs have none.
+	// Groups are of a switch program that counts; Report and Keys are of program swordbox alone.
 	Groups []handler.Group
 	Report swordbox.Report
 	Keys   []cloversteer.Key
