@@ -9,6 +9,7 @@
 //
 //	name: default            # name of the rack: a-z, 0-9, "-"; at most 24 bytes. Default "default".
 //	seed: 1                  # number that decides the MAC addresses and the random choices of faults. Default 1.
+//	pathMtu: 4096            # path MTU of RDMA, 1024, 2048 or 4096; sets mtu to the smallest that holds it.
 //	mtu: 4200                # MTU of every link, 1280 to 9216 bytes. Default 4200, which holds a path MTU of 4096.
 //	connect: cm              # how queue pairs are connected: by datagrams of the RDMA connection manager (cm), or over TCP (tcp). Default cm.
 //	cable: veth              # what carries RoCEv2 packets between hosts and switch: a pair of interfaces (veth), or shared memory (memory). Default veth.
@@ -24,7 +25,7 @@
 //	  window: 512KiB         # how many bytes a NIC may request that have not arrived, 4KiB to 64MiB. Default 512KiB.
 //	congestion:              # congestion control of the NICs: their packets may be marked (ECN), and marks slow their senders. Default none.
 //	  rp_max_rate: 40Gbit    # line rate, at which queue pairs begin, 1Mbit to 4Tbit. Required.
-//	  algorithm: dcqcn       # dcqcn, fixed (each queue pair sends at rp_max_rate) or none (CNPs are sent, and nothing is slowed). Default dcqcn.
+//	  algorithm: dcqcn       # dcqcn, timely, swift, fixed (each queue pair sends at rp_max_rate) or none (marks are answered, nothing is slowed). Default dcqcn.
 //	  profile: paper         # defaults of all keys below: paper (DCQCN, SIGCOMM 2015) or mlx (ConnectX). Default paper.
 //	  rp_min_rate: 40Mbit    # lowest rate of a queue pair. Default 40Mbit; mlx 1Mbit.
 //	  rp_ai_rate: 40Mbit     # step of additive increase. Default 40Mbit; mlx 5Mbit.
@@ -44,6 +45,22 @@
 //	  np_min_time_between_cnps: 50us # shortest time between two CNPs in one np_scope. Default 50us; mlx 4us.
 //	  np_scope: qp           # what has CNPs of its own: each queue pair (qp), each sender's address (ip), or the NIC (port). Default qp.
 //	  np_cnp_dscp: 48        # DSCP of CNPs, 0 to 63. Default 48.
+//	  timely_alpha: 896      # weight of a new difference of round-trip times in 1/1024. Default 896 (0.875).
+//	  timely_beta: 819       # factor of a decrease in 1/1024. Default 819 (0.8).
+//	  timely_t_low: 50us     # below this round-trip time the rate rises. Default 50us.
+//	  timely_t_high: 500us   # above this round-trip time the rate falls, 1us to 10s. Default 500us.
+//	  timely_min_rtt: 20us   # round-trip time to which differences are compared, 1us to 10s. Default 20us.
+//	  timely_delta: 10Mbit   # step of the additive increase. Default 10Mbit.
+//	  swift_ai: 1024         # additive increase a round trip in 1/1024 packets, 1 to 65536. Default 1024.
+//	  swift_beta: 819        # factor of a decrease in 1/1024. Default 819 (0.8).
+//	  swift_max_mdf: 512     # largest share that a decrease removes, in 1/1024. Default 512.
+//	  swift_base_target: 20us # target delay of a large window, 1us to 10s. Default 20us.
+//	  swift_fs_range: 100us  # what the smallest window adds to the target delay. Default 100us.
+//	  swift_fs_min_cwnd: 102 # window at which all of swift_fs_range is added, in 1/1024 packets. Default 102 (0.1).
+//	  swift_fs_max_cwnd: 102400 # window from which on none of it is added, in 1/1024 packets. Default 102400 (100).
+//	  swift_min_cwnd: 10     # smallest window in 1/1024 packets. Default 10 (0.01).
+//	  swift_max_cwnd: 131072 # largest window, with which queue pairs begin, in 1/1024 packets. Default 131072 (128).
+//	  swift_retx_reset_threshold: 5 # timeouts in succession that make the window the smallest. Default 5.
 //	subnet: 10.77.0.0/24     # IPv4 addresses of the switch and the hosts. Default 10.77.0.0/24.
 //	subnet6: fd00:77::/64    # IPv6 addresses of the switch and the hosts. Default fd00:77::/64.
 //	switch:
@@ -116,12 +133,20 @@
 //	    detect: 200ms        # how long a pause must last without a packet that leaves, 1ms to 1m. Default 200ms.
 //	    restore: 200ms       # how long after the last pause frame the priority works again, 1ms to 1m. Default 200ms.
 //	    action: drop         # meanwhile: drop its packets, or forward them in spite of the pause. Default drop.
+//	fabric:                  # several switches in place of one: leaves with hosts, and spines with a trunk to each leaf. Default none: one switch.
+//	  leaves: 4              # leaf switches, leaf0 and so on, 1 to 16. Required.
+//	  spines: 2              # spine switches, spine0 and so on, 1 to 8. Required.
 //	hosts:                   # 1 to 256 hosts. Required.
 //	  - name: cn[0-3]        # name of a host, at most 15 bytes; or of several hosts, such as cn[00-15] or leaf[1-2]-cn[0-3]. Required.
 //	    role: compute        # compute, memory or metadata. Required.
 //	    memory: 64MiB        # size of the region that other hosts access. Default 64MiB on memory hosts, 16MiB on metadata hosts, else none.
 //	    spin: 50us           # how long the host's NIC polls before it blocks, 0s to 1s. Default 50us.
 //	    cpu: 1               # processor on which the host's daemon runs: a number, auto (any that the switch leaves free) or none (any). Default auto.
+//	    leaf: leaf1          # with fabric: the leaf of its first NIC; its other NICs are at the leaves behind it. Default leaf0, leaf1 and so on, in the order of the hosts.
+//	    nics:                # its NICs: how many, 1 to 8; or a list, with the keys of each. Default 1.
+//	      - name: rxe0       # name of the NIC for programs over libibverbs, which must begin with rxe. Default rxe0, rxe1 and so on.
+//	        mtu: 9000        # MTU of its link, 1280 to 9216 bytes. Default that of the rack.
+//	        numa: 1          # NUMA node that programs read for it under /sys, 0 to 1023. Default none.
 //	    gso: off             # on: its NIC sends packets of equal length together in one long frame; off: each in a separate frame. Default on.
 //	    rate: 1Gbit          # rate of its NIC, 8kbit to 1Tbit. Default that of the switch's ports if a queue is lossless, else as fast as the machine.
 //	    pkeys: [0xffff, 0x8001] # P_Keys (partitions) of its NIC, 1 to 128: 1 to 0x7fff for a limited member, plus 0x8000 for a full one. Default [0xffff].
@@ -176,9 +201,14 @@
 // for the hosts. Hosts have all of these addresses from the rack's description, so they send no ARP
 // requests for them. The program swordbox answers such requests for the switch's addresses.
 //
+// The keys spin and gso to quota of a host are for all of its NICs, and may also be written for one in
+// the list nics. NIC n of each host, counted from 0, has the n-th subnets behind subnet and subnet6,
+// and in them the number of its host: cn0 with 10.77.0.5 has 10.77.1.5 as NIC 1, whose name is cn0/rxe1.
+//
 // The files: rack.go has the result (Rack, Switch, Host). parse.go has the top level of the file
 // and the keys of switch and hosts; rules.go, faults.go, quota.go, pkeys.go, congestion.go and
 // cost.go read a section each. node.go is the decoder with its errors (errors.go), and names.go reads scalars.
-// resolve.go checks that the sections fit each other, and gives out addresses. guest.go
+// resolve.go checks that the sections fit each other, and gives out addresses. nics.go has hosts with
+// several NICs. guest.go
 // adds a host to a rack that is up. paths.go names the files of a running rack.
 package rackfile

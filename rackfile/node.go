@@ -111,7 +111,7 @@ func (d *decoder) mapping(n ast.Node, what string, entries []entry) {
 		i := slices.IndexFunc(entries, func(e entry) bool { return e.key == key })
 		switch {
 		case i < 0:
-			d.errorf(kv, "unknown key %.40q in %s; known keys: %s", key, what, keyList(entries))
+			d.errorf(kv, "unknown key %.40q in %s; %sknown keys: %s", key, what, keyMeant(key, entries), keyList(entries))
 		case seen[key]:
 			d.errorf(kv, "key %q is given twice in %s; remove one", key, what)
 		case kindOf(kv.Value) == "nothing":
@@ -271,6 +271,9 @@ func parseSpin(s string) (time.Duration, error) {
 func word[T ~string](words ...T) func(s string) (T, error) {
 	return func(s string) (T, error) {
 		if !slices.Contains(words, T(s)) {
+			if meant := T(meantWords[s]); slices.Contains(words, meant) {
+				return "", fmt.Errorf("%.40q is unknown; write %s; there are %v", s, meant, words)
+			}
 			return "", fmt.Errorf("%.40q is unknown; use one of %v", s, words)
 		}
 		return T(s), nil

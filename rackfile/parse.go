@@ -14,8 +14,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/units"
 )
 
@@ -58,8 +58,14 @@ type file struct {
 	subnetAt ast.Node // values of the keys subnet and subnet6; nil if a key is missing
 	sub6At   ast.Node
 	queues   queuesFile
-	slowAt   ast.Node // values of the keys slow and cost, likewise
+	mtuAt    ast.Node // values of the keys mtu and pathMtu, likewise
+	pathAt   ast.Node
+	pathMTU  int                 // value of the key pathMtu; 0 if it is missing
+	further  map[string][]Host   // of each host, by its name, the NICs behind the first, without addresses
+	nicsAt   map[string]ast.Node // likewise the value of the key nics, if it has one
+	slowAt   ast.Node            // values of the keys slow and cost, likewise
 	costAt   ast.Node
+	fabricAt ast.Node // value of the key fabric; nil if it is missing
 	// nets, hosted and switched are true if no mistake was found in the subnets, in the hosts, and in
 	// the switch's program. Parts of the file that depend on one of these are checked only then.
 	nets, hosted, switched bool
@@ -71,6 +77,9 @@ type hostEntry struct {
 	Host
 	at, nameAt ast.Node
 	names      []string
+	nicsAt     ast.Node // the values of the keys nics and leaf; nil if the key is missing
+	leafAt     ast.Node
+	further    []Host // its NICs behind the first, likewise
 }
 
 type faultEntry struct {
@@ -113,8 +122,11 @@ func (d *decoder) syntax(data []byte) ast.Node {
 		var at yaml.Error
 		if errors.As(err, &at) {
 			e.Msg = at.GetMessage()
-			if strings.Contains(e.Msg, "'\t'") {
+			switch {
+			case strings.Contains(e.Msg, "'\t'"):
 				e.Msg = "found a tab character; indent with spaces"
+			case strings.Contains(e.Msg, "must be specified"):
+				e.Msg += `; a name with brackets between braces is in quotes: {name: "ms[0-1]", role: memory}`
 			}
 			if t := at.GetToken(); t != nil && t.Position != nil {
 				e.Line, e.Col = t.Position.Line, t.Position.Column
@@ -177,7 +189,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		Subnet:  netip.MustParsePrefix("10.77.0.0/24"),
 		Subnet6: netip.MustParsePrefix("fd00:77::/64"),
 		Switch:  Switch{Program: defaultProgram, Queue: defaultQueue, Spin: defaultSpin, CPU: AutoCPU},
-	}, node: n, nets: true, switched: true}
+	}, node: n, nets: true, switched: true, further: make(map[string][]Host), nicsAt: make(map[string]ast.Node)}
 	subnet := func(key string, dst *netip.Prefix, at *ast.Node, v4 bool) entry {
 		return entry{key: key, set: func(n ast.Node) {
 			*at = n
@@ -189,7 +201,14 @@ func (d *decoder) topLevel(n ast.Node) *file {
 	d.mapping(n, "a rack file", []entry{
 		set(d, "name", &f.Name, func(s string) (string, error) { return s, CheckName(s) }),
 		set(d, "seed", &f.Seed, parseSeed),
-		set(d, "mtu", &f.LinkMTU, number(minMTU, maxMTU)),
+		{key: "mtu", set: func(n ast.Node) {
+			f.mtuAt = n
+			set(d, "mtu", &f.LinkMTU, parseMTU).set(n)
+		}},
+		{key: "pathMtu", set: func(n ast.Node) {
+			f.pathAt = n
+			set(d, "pathMtu", &f.pathMTU, parsePathMTU).set(n)
+		}},
 		set(d, "connect", &f.Connect, either(ConnectCM, ConnectTCP)),
 		set(d, "cable", &f.Cable, either(CableVeth, CableMemory)),
 		{key: "daemons", set: func(n ast.Node) {
@@ -211,6 +230,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		subnet("subnet", &f.Subnet, &f.subnetAt, true),
 		subnet("subnet6", &f.Subnet6, &f.sub6At, false),
 		{key: "switch", set: func(n ast.Node) { d.switchEntry(n, f) }},
+		{key: "fabric", set: func(n ast.Node) { f.fabricAt, f.Fabric = n, d.fabric(n) }},
 		{key: "hosts", required: true, set: func(n ast.Node) {
 			f.hosted = d.sound(func() {
 				d.sequence(n, "hosts", func(n ast.Node) { f.hosts = append(f.hosts, d.hostEntry(n)) })
@@ -221,6 +241,9 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		}},
 		list(d, "faults", &f.faults, maxFaults, d.faultEntry),
 	})
+	if err := f.linkMTU(); err != nil {
+		d.errorf(f.pathAt, "pathMtu: %v", err)
+	}
 	if f.Shared() && f.Slow == 0 { // slowMotion refuses the two together
 		if err := f.Share(); err != nil {
 			d.errorf(f.sharedAt, "daemons: %v", err)
@@ -250,6 +273,10 @@ func parseSubnet(s string, v4 bool) (netip.Prefix, error) {
 
 func (d *decoder) switchEntry(n ast.Node, f *file) {
 	sw := &f.Switch
+	if program, ok := scalar(n); ok {
+		d.errorf(n, "switch must be a mapping, but is %s; write switch: {program: %.40s}", kindOf(n), program)
+		return
+	}
 	d.mapping(n, "switch", append([]entry{
 		{key: "program", set: func(n ast.Node) {
 			f.switched = d.sound(func() { set(d, "program", &sw.Program, word(Programs()...)).set(n) })
@@ -263,25 +290,23 @@ func (d *decoder) switchEntry(n ast.Node, f *file) {
 
 func (d *decoder) hostEntry(n ast.Node) hostEntry {
 	h := hostEntry{at: n, nameAt: n, Host: Host{Memory: -1, Spin: defaultSpin, CPU: AutoCPU, GSO: true}}
-	d.mapping(n, "a host", []entry{
+	d.mapping(n, "a host", append([]entry{
 		{key: "name", required: true, set: func(n ast.Node) {
 			h.nameAt = n
 			h.names, _ = text(d, n, "name", Expand)
 		}},
 		required(set(d, "role", &h.Role, word(Roles()...))),
 		set(d, "memory", &h.Memory, parseMemory),
-		set(d, "spin", &h.Spin, parseSpin),
 		set(d, "cpu", &h.CPU, parseCPU),
-		set(d, "gso", &h.GSO, parseOnOff),
-		set(d, "rate", &h.Rate, parsePortRate),
-		{key: "pkeys", set: func(n ast.Node) { h.PKeys = d.pkeys(n) }},
-		set(d, "tos", &h.TOS, parseTOS),
-		set(d, "window", &h.Window, number(1, maxWindow)),
-		set(d, "recovery", &h.Recovery, parseRecovery),
-		{key: "congestion", set: func(n ast.Node) { h.Congestion = d.congestion(n) }},
-		set(d, "lenient", &h.Lenient, parseBool),
-		{key: "quota", set: func(n ast.Node) { h.Quota = d.quota(n) }},
-	})
+		{key: "nics", set: func(n ast.Node) { h.nicsAt = n }},
+		{key: "leaf", set: func(n ast.Node) {
+			h.leafAt = n
+			set(d, "leaf", &h.Leaf, func(s string) (string, error) { return s, checkName("leaf", s, maxHostName) }).set(n)
+		}},
+	}, d.nicKeys(&h.Host)...))
+	if h.nicsAt != nil { // read last, because the host's keys are the defaults of its NICs
+		d.nics(h.nicsAt, &h)
+	}
 	return h
 }
 

@@ -1,6 +1,10 @@
 package rackfile
 
-import "path/filepath"
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+)
 
 // StateRoot is the folder that has a folder for each running rack.
 const StateRoot = "/run/rdmalab"
@@ -21,37 +25,63 @@ type Paths struct{ Dir string }
 func PathsOf(name string) Paths { return Paths{filepath.Join(StateRoot, name)} }
 
 // Netns returns the pin of a node's network namespace: a file that keeps the namespace alive.
-func (p Paths) Netns(node string) string { return filepath.Join(p.Dir, "netns", node) }
+func (p Paths) Netns(node string) string { return filepath.Join(p.Dir, "netns", MachineOf(node)) }
 
-// Socket returns a node's control socket.
-func (p Paths) Socket(node string) string { return filepath.Join(p.Dir, "sock", node+".sock") }
+// Socket returns the control socket of a node, or of a further NIC of a host.
+func (p Paths) Socket(node string) string { return filepath.Join(p.Dir, "sock", fileOf(node)+".sock") }
+
+// fileOf returns the name of a node, or of a NIC, as a part of the name of a file. Names of hosts have no
+// dot.
+func fileOf(node string) string { return strings.ReplaceAll(node, NICMark, ".") }
 
 // Links returns the socket at which the switch gives hosts the shared memory of their links, with
 // CableMemory.
 func (p Paths) Links() string { return filepath.Join(p.Dir, "sock", "links") }
 
-// Verbs returns the socket through which programs on a host use its NIC.
+// Verbs returns the socket through which programs on a host use its first NIC.
 func (p Paths) Verbs(node string) string { return filepath.Join(p.Dir, "sock", node+".verbs") }
+
+// VerbsOf returns the socket through which programs use a NIC. That of NIC 1 of a host is Verbs and a
+// "1" behind it; the preloaded library relies on that.
+func (p Paths) VerbsOf(h *Host) string {
+	if h.IsNIC() {
+		return p.Verbs(h.NIC.Of) + strconv.Itoa(h.NIC.Nth)
+	}
+	return p.Verbs(h.Name)
+}
+
+// Netlink returns the socket of a host that answers for NETLINK_RDMA of the kernel. The preloaded library
+// finds it by the name of Verbs, with another suffix.
+func (p Paths) Netlink(node string) string {
+	return filepath.Join(p.Dir, "sock", MachineOf(node)+".nldev")
+}
 
 // VerbsTree returns the folder in which unmodified RDMA programs on a host find its NIC, instead of
 // in /sys.
-func (p Paths) VerbsTree(node string) string { return filepath.Join(p.Dir, "sock", node+".sys") }
+func (p Paths) VerbsTree(node string) string {
+	return filepath.Join(p.Dir, "sock", MachineOf(node)+".sys")
+}
 
 // VerbsLibrary returns the library that unmodified RDMA programs preload.
 func (p Paths) VerbsLibrary() string { return filepath.Join(p.Dir, "sock", "librdmalab-verbs.so") }
+
+// VerbsProviders returns the folder with a provider for libibverbs, under the names of all versions.
+func (p Paths) VerbsProviders() string { return filepath.Join(p.Dir, "sock", "providers") }
 
 // VerbsPreload returns a symbolic link to VerbsLibrary that is named after a node. If a program
 // preloads the library by this name, the library finds the node's socket (Verbs) and its files in
 // place of /sys (VerbsTree) in the folder of the link, wherever that folder is mounted. The program
 // then needs no environment variables for them.
-func (p Paths) VerbsPreload(node string) string { return filepath.Join(p.Dir, "sock", node+".so") }
+func (p Paths) VerbsPreload(node string) string {
+	return filepath.Join(p.Dir, "sock", MachineOf(node)+".so")
+}
 
 // EnvVerbs is the environment variable that tells a program on a host the path of its socket,
 // Paths.Verbs.
 const EnvVerbs = "RDMALAB_VERBS"
 
 // Log returns a node's log file.
-func (p Paths) Log(node string) string { return filepath.Join(p.Dir, "log", node+".log") }
+func (p Paths) Log(node string) string { return filepath.Join(p.Dir, "log", MachineOf(node)+".log") }
 
 // OneRMA returns the socket through which programs on a host use its 1RMA NIC.
 func (p Paths) OneRMA(node string) string { return filepath.Join(p.Dir, "sock", node+".onerma") }
@@ -67,12 +97,16 @@ func (p Paths) Incarnation(node string) string {
 // Spec returns the file with the resolved rack description, as JSON.
 func (p Paths) Spec() string { return filepath.Join(p.Dir, "rack.json") }
 
-// Record returns the file of the switch's journal, which the switch reads after a crash.
-func (p Paths) Record() string { return filepath.Join(p.Dir, "switch.record") }
+// Record returns the file of a switch's journal, which the switch reads after a crash.
+func (p Paths) Record(name string) string { return filepath.Join(p.Dir, name+".record") }
 
-// Program returns the file that names the switch program. It exists only if an operator has loaded
+// Program returns the file that names the program of a switch. It exists only if an operator has loaded
 // another program than the one in the rack's description.
-func (p Paths) Program() string { return filepath.Join(p.Dir, "switch.program") }
+func (p Paths) Program(name string) string { return filepath.Join(p.Dir, name+".program") }
+
+// Exercises returns the folder with the state and the captures of exercises (package exercise). It exists
+// if one was prepared on the rack.
+func (p Paths) Exercises() string { return filepath.Join(p.Dir, "exercises") }
 
 // Lock returns the file whose flock a program holds while it changes the rack. The file is beside
 // Dir, because the tmpfs at Dir is made and removed while the lock is held.
@@ -88,10 +122,10 @@ func (p Paths) Ready() string { return filepath.Join(p.Dir, "ready") }
 func (p Paths) Hosts() string { return filepath.Join(p.Dir, "hosts") }
 
 // Crashed returns the file that exists if a command has crashed the node.
-func (p Paths) Crashed(node string) string { return filepath.Join(p.Dir, "crashed", node) }
+func (p Paths) Crashed(node string) string { return filepath.Join(p.Dir, "crashed", MachineOf(node)) }
 
 // Broken returns the file that says why the NIC of a host in a compact rack has panicked.
-func (p Paths) Broken(host string) string { return filepath.Join(p.Dir, "broken", host) }
+func (p Paths) Broken(host string) string { return filepath.Join(p.Dir, "broken", MachineOf(host)) }
 
 // Unfinished returns the file that exists while a host is being added to the rack, or removed from
 // it. It stays if the program that does that fails or is killed.

@@ -180,7 +180,11 @@ func (d *decoder) queues(f *file, r *Rack) {
 		return
 	}
 	c := q.cfg
-	longest := r.LinkMTU + ethernetHeader
+	longest := r.LinkMTU
+	for i := range r.Hosts {
+		longest = max(longest, r.MTUOf(&r.Hosts[i]))
+	}
+	longest += ethernetHeader
 	c.Overhead, c.Seed, c.MAC, c.Wake = portqueue.Overhead, r.Seed, r.Switch.MAC, queueWake
 	c.Lateness = switchLateness
 	for i := range c.Classes {

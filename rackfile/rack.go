@@ -8,12 +8,12 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // HostIfname is the name of the NIC's interface inside every host.
@@ -83,6 +83,8 @@ func (r *Rack) Share() error {
 		return errors.New("slow motion needs separate processes: take `daemons: separate`, or leave out `slow`")
 	case r.Cable == CableMemory:
 		return errors.New("packets do not leave a shared process: leave out `cable: memory`, or take `daemons: separate`")
+	case r.Fabric != nil:
+		return errors.New("several switches need separate processes: take `daemons: separate`, or leave out `fabric`")
 	}
 	r.Daemons = DaemonsShared
 	return nil
@@ -123,8 +125,10 @@ type Rack struct {
 	// Slow is the factor of slow motion: all rates are lower and all times of protocols longer by it
 	// than on the hardware of the cost model Cost. 0 means that the rack is not in slow motion; then
 	// its NICs, links and switch are as fast as the machine, and Cost is empty.
-	Slow int    `json:"slow,omitempty"`
-	Cost string `json:"cost,omitempty"`
+	Slow int `json:"slow,omitempty"`
+	// LogJSON makes the daemons write their logs as JSON, one object a line, and not as text.
+	LogJSON bool   `json:"logJson,omitempty"`
+	Cost    string `json:"cost,omitempty"`
 	// OneRMA describes the hosts' NICs without connections (1RMA); nil means that the hosts have
 	// none.
 	OneRMA *OneRMA `json:"onerma,omitempty"`
@@ -135,13 +139,19 @@ type Rack struct {
 	Subnet  netip.Prefix `json:"subnet"`
 	Subnet6 netip.Prefix `json:"subnet6"`
 	Switch  Switch       `json:"switch"`
-	// Hosts are in the order of the rack file; a host's index is its port number on the switch.
+	// Fabric is the switches of a rack that has several; nil means that it has one. Switch is what they
+	// have in common.
+	Fabric *Fabric `json:"fabric,omitempty"`
+	// Hosts are in the order of the rack file, and behind them the further NICs of hosts that have
+	// several (FurtherNIC); the index is the port number on the switch.
 	Hosts []Host `json:"hosts"`
 	// Faults are active from the beginning.
 	Faults []fault.Rule `json:"faults,omitempty"`
 }
 
 type Switch struct {
+	// Name is that of the switch, in the description that it has itself (OnSwitch).
+	Name    string `json:"name,omitempty"`
 	Program string `json:"program"`
 	// Queue is the capacity of each egress queue in packets.
 	Queue int `json:"queue"`
@@ -203,6 +213,10 @@ type Host struct {
 	Lenient bool `json:"lenient,omitempty"`
 	// Quota bounds what programs may use of the host's NIC.
 	Quota Quota `json:"quota,omitzero"`
+	// NIC tells the NICs of a host apart; zero for a host with one.
+	NIC NIC `json:"nic,omitzero"`
+	// Leaf is the switch to which the NIC is connected; "" if the rack has one switch.
+	Leaf string `json:"leaf,omitempty"`
 }
 
 // Prefix4 returns the host's IPv4 address with the prefix length of the rack's subnet.
@@ -211,7 +225,8 @@ func (r *Rack) Prefix4(h *Host) netip.Prefix { return netip.PrefixFrom(h.IPv4, r
 // Prefix6 returns the host's IPv6 address with the prefix length of the rack's subnet6.
 func (r *Rack) Prefix6(h *Host) netip.Prefix { return netip.PrefixFrom(h.IPv6, r.Subnet6.Bits()) }
 
-// Host returns the host called name and its index in Hosts, or false if there is none.
+// Host returns the host called name, or the NIC, as cn0/rxe1, and its index in Hosts; false if there is
+// none.
 func (r *Rack) Host(name string) (*Host, int, bool) {
 	i := slices.IndexFunc(r.Hosts, func(h Host) bool { return h.Name == name })
 	if i < 0 {
@@ -220,11 +235,13 @@ func (r *Rack) Host(name string) (*Host, int, bool) {
 	return &r.Hosts[i], i, true
 }
 
-// HostNames returns the names of the hosts, in the order of Hosts.
+// HostNames returns the names of the hosts, without their further NICs, in the order of Hosts.
 func (r *Rack) HostNames() []string {
-	names := make([]string, len(r.Hosts))
+	names := make([]string, 0, len(r.Hosts))
 	for i := range r.Hosts {
-		names[i] = r.Hosts[i].Name
+		if !r.Hosts[i].IsNIC() {
+			names = append(names, r.Hosts[i].Name)
+		}
 	}
 	return names
 }
@@ -328,6 +345,11 @@ func Decode(b []byte) (*Rack, error) {
 	}
 	if err := CheckName(r.Name); err != nil {
 		return nil, fmt.Errorf("decode rack: %w", err)
+	}
+	if r.Fabric != nil {
+		if err := r.Fabric.sound(r.Hosts); err != nil {
+			return nil, fmt.Errorf("decode rack: %w", err)
+		}
 	}
 	return &r, nil
 }

@@ -18,7 +18,11 @@ const switchIndex = 1
 func (d *decoder) resolve(f *file) *Rack {
 	rack := f.Rack
 	r := &rack
-	hosted := d.sound(func() { d.hosts(f, r) }) && f.hosted
+	hosted := d.sound(func() {
+		d.hosts(f, r)
+		d.furtherNICs(f, r)
+		d.leaves(f, r)
+	}) && f.hosted
 	if hosted && f.nets && d.sound(func() { d.addresses(f, r) }) && f.switched {
 		d.rules(f, r)
 	}
@@ -28,8 +32,8 @@ func (d *decoder) resolve(f *file) *Rack {
 	}
 	for i := range f.faults {
 		e := &f.faults[i]
-		if _, _, ok := r.Host(e.rule.Link); !ok && hosted && e.sound {
-			d.errorf(e.linkAt, "link %q is no host of this rack; hosts: %v", e.rule.Link, r.HostNames())
+		if hosted && e.sound && r.SwitchOf(e.rule.Link) == "" {
+			d.errorf(e.linkAt, "link %q is no host of this rack; hosts: %v", e.rule.Link, r.LinkNames())
 		}
 		r.Faults = append(r.Faults, e.rule)
 	}
@@ -63,6 +67,9 @@ func (d *decoder) hosts(f *file, r *Rack) {
 				return
 			}
 			r.Hosts = append(r.Hosts, h)
+			if e.nicsAt != nil {
+				f.further[name], f.nicsAt[name] = e.further, e.nicsAt
+			}
 		}
 	}
 }
@@ -82,24 +89,26 @@ func (e *hostEntry) host(name string, control *congestion.Params) Host {
 }
 
 func (d *decoder) addresses(f *file, r *Rack) {
-	last := switchIndex + len(r.Hosts)
+	hosts := len(r.HostNames())
+	last := switchIndex + hosts
 	// In IPv4, the last address of the subnet is for broadcast, so the subnet must have one address
 	// more.
 	if size := hostBits(r.Subnet); size < 31 && last+1 >= 1<<size {
-		d.errorf(cmp.Or(f.subnetAt, f.node), "subnet %v is too small for the switch and %d hosts; use a shorter prefix", r.Subnet, len(r.Hosts))
+		d.errorf(cmp.Or(f.subnetAt, f.node), "subnet %v is too small for the switch and %d hosts; use a shorter prefix", r.Subnet, hosts)
 		return
 	}
 	if size := hostBits(r.Subnet6); size < 31 && last >= 1<<size {
-		d.errorf(cmp.Or(f.sub6At, f.node), "subnet6 %v is too small for the switch and %d hosts; use a shorter prefix", r.Subnet6, len(r.Hosts))
+		d.errorf(cmp.Or(f.sub6At, f.node), "subnet6 %v is too small for the switch and %d hosts; use a shorter prefix", r.Subnet6, hosts)
 		return
 	}
 	r.Switch.IPv4, r.Switch.IPv6 = nth(r.Subnet, switchIndex), nth(r.Subnet6, switchIndex)
 	r.Switch.MAC = macOf(r.Seed, switchIndex)
-	for i := range r.Hosts {
+	for i := range hosts {
 		n := switchIndex + 1 + i
 		h := &r.Hosts[i]
 		h.IPv4, h.IPv6, h.MAC = nth(r.Subnet, n), nth(r.Subnet6, n), macOf(r.Seed, n)
 	}
+	d.railAddresses(f, r, hosts)
 }
 
 func hostBits(p netip.Prefix) int { return p.Addr().BitLen() - p.Bits() }

@@ -9,8 +9,8 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // Names of the switch programs.
@@ -122,6 +122,9 @@ func (r *Rack) CheckRule(rule *rules.Rule) error {
 	if (rule.Moves() || rule.Action == rules.Steer) && slices.ContainsFunc(r.Hosts, func(h Host) bool { return h.Recovery != "" }) {
 		return errRecovery
 	}
+	if r.Fabric != nil {
+		return r.Fabric.reaches(r, rule, r.Switch.Rules)
+	}
 	return nil
 }
 
@@ -148,7 +151,7 @@ type Names map[netip.Addr]string
 // Names returns the names of the hosts and of the switch by address.
 func (r *Rack) Names() Names {
 	n := Names{r.Switch.IPv4: SwitchName, r.Switch.IPv6: SwitchName}
-	for _, host := range r.HostNames() {
+	for _, host := range r.NICNames() {
 		for _, a := range r.Addresses(host) {
 			n[a] = host
 		}

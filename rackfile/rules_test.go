@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 func withRules(list string) string {

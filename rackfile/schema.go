@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/softrnic/selective"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // annotated is the source of the package comment, which has the annotated rack file: the schema takes
@@ -124,6 +124,7 @@ func schemaKeys(d described) []key {
 		{"name", nameShape(maxRackName)},
 		{"seed", shape{"type": "integer", "minimum": 0}},
 		{"mtu", within(minMTU, maxMTU)},
+		{"pathMtu", shape{"enum": []any{1024, 2048, 4096}}},
 		{"connect", oneOf(ConnectCM, ConnectTCP)},
 		{"cable", oneOf(CableVeth, CableMemory)},
 		{"daemons", oneOf(DaemonsSeparate, DaemonsShared)},
@@ -146,6 +147,7 @@ func schemaKeys(d described) []key {
 			{"queues", d.object("queues", numbered(portqueue.Priorities-1, d.object("3", queueShapes(d))))},
 			{"watchdog", d.object("watchdog", watchdogKeys())},
 		})},
+		{"fabric", d.object("fabric", []key{{"leaves", within(1, maxLeaves)}, {"spines", within(1, maxSpines)}}, "leaves", "spines")},
 		{"hosts", listOf(d.object("hosts", hostKeys(d), "name", "role"), 1, 0)},
 		{"faults", listOf(d.object("faults", faultKeys(d), "link", "kind"), 0, maxFaults)},
 	}
@@ -161,12 +163,21 @@ func notZero(s shape) shape {
 func hostKeys(d described) []key {
 	memory := sizeShape()
 	memory["maximum"], memory["multipleOf"] = int64(maxMemory), pageSize
-	return []key{
+	named := []key{{"name", pattern([]string{"string"}, devicePattern.String())}, {"mtu", within(minMTU, maxMTU)}, {"numa", within(0, maxNUMA)}}
+	return append([]key{
 		{"name", hostPattern()},
 		{"role", oneOf(Roles()...)},
 		{"memory", memory},
-		{"spin", durationShape()},
 		{"cpu", cpuShape()},
+		{"leaf", nameShape(maxHostName)},
+		{"nics", shape{"anyOf": []shape{within(1, MaxNICs), listOf(d.object("nics", append(named, nicShapes(d)...)), 1, MaxNICs)}}},
+	}, nicShapes(d)...)
+}
+
+// nicShapes lists the keys that a host has, and each of its NICs, too.
+func nicShapes(d described) []key {
+	keys := []key{
+		{"spin", durationShape()},
 		{"gso", oneOf("on", "off")},
 		{"rate", rateShape()},
 		{"pkeys", listOf(shape{"type": "integer", "minimum": 1, "maximum": 0xffff, "not": shape{"const": fullMember}}, 1, maxPKeys)},
@@ -177,6 +188,10 @@ func hostKeys(d described) []key {
 		{"lenient", shape{"type": "boolean"}},
 		{"quota", d.object("quota", quotaKeys())},
 	}
+	for _, k := range keys {
+		k.shape["description"] = d["hosts"][k.name]
+	}
+	return keys
 }
 
 // numbered lists the keys 0 to last, each with this schema.

@@ -11,7 +11,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
-	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 )
 
 func compiled(t *testing.T) *jsonschema.Schema {

@@ -19,6 +19,8 @@ func (r *Rack) SlowDown(factor int) error {
 		return fmt.Errorf("slow and connect: tcp exclude each other, because TCP stays at full speed; remove one of them")
 	case r.Shared():
 		return fmt.Errorf("slow and daemons: shared exclude each other, because packets between the NICs of one process take no time; remove one of them")
+	case r.Fabric != nil:
+		return fmt.Errorf("slow and fabric exclude each other, because the trunks between switches stay at full speed; remove one of them")
 	case r.OneRMA != nil:
 		return fmt.Errorf("slow and onerma exclude each other, because no cost model has a 1RMA NIC; remove one of them")
 	}

@@ -78,6 +78,11 @@ func meant(s string, list []doubt) string {
 // whole. `bare` is true if the unit may be missing. `what` and `example` are parts of the error text.
 func parseUnit(s, what, example string, units []unit, bare bool) (int64, error) {
 	bad := fmt.Errorf("%q is no %s; write it like %s", s, what, example)
+	if n, ok := exponent(s); ok && bare {
+		bad = fmt.Errorf("%q is no %s; write %d, or like %s", s, what, n, example)
+	} else if ok {
+		bad = fmt.Errorf("%q is no %s; write %s", s, what, inUnit(n, units))
+	}
 	number, factor := s, 0.0
 	for _, u := range units {
 		if n, ok := strings.CutSuffix(s, u.name); ok {
@@ -105,6 +110,26 @@ func parseUnit(s, what, example string, units []unit, bare bool) (int64, error) 
 	return int64(f), nil
 }
 
+// exponent reads a whole number with an exponent: 1e6.
+func exponent(s string) (int64, bool) {
+	f, err := strconv.ParseFloat(s, 64)
+	if err != nil || !strings.ContainsAny(s, "eE") || f < 1 || f > 1<<53 || f != math.Trunc(f) {
+		return 0, false
+	}
+	return int64(f), true
+}
+
+// inUnit returns a number in the largest of some units that gives a whole number: 1Gbit.
+func inUnit(n int64, units []unit) string {
+	best := units[0]
+	for _, u := range units {
+		if f := int64(u.factor); n%f == 0 && (f > int64(best.factor) || n%int64(best.factor) != 0) {
+			best = u
+		}
+	}
+	return strconv.FormatInt(n/int64(best.factor), 10) + best.name
+}
+
 // ParseSize reads a number of bytes: 8, 64B, 64KiB, 1.5MiB, 2GiB, and 64K for 64KiB. It refuses 64KB,
 // which is 64000 bytes or 64KiB, and says what to write.
 func ParseSize(s string) (int64, error) {
@@ -129,6 +154,9 @@ func FormatSize(n int64) string {
 // refuses 1Gbps, which are bytes for tc, and says what to write.
 func ParseRate(s string) (int64, error) {
 	n, err := parseUnit(s, "rate", "100Mbit or 1Gbit (bits a second)", rateUnits, false)
+	if bare, berr := strconv.ParseInt(s, 10, 64); err != nil && berr == nil && bare > 0 {
+		return n, fmt.Errorf("%.40q is no rate; write %s (bits a second)", s, inUnit(bare, rateUnits))
+	}
 	if text := meant(s, rateDoubts); err != nil && text != "" {
 		err = fmt.Errorf("%.40q is no rate%s (bits a second)", s, text)
 	}
@@ -163,6 +191,9 @@ func ParseProbability(s string) (float64, error) {
 	}
 	if percent {
 		f /= 100
+	}
+	if !percent && f > 1 && f <= 100 {
+		return 0, fmt.Errorf("%q is no probability; write %s%%, or a number from 0 to 1", s, s)
 	}
 	if !(f > 0 && f <= 1) {
 		return 0, bad

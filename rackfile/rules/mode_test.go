@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 )
 
 // The values hard and paper in rules, on a command line, in a rack file or in the journal of a

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 )
 
 // keys=hot:N is parsed and printed, and refused in rules in which it has no meaning.

@@ -1,0 +1,282 @@
+package rackfile
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+
+	"github.com/rdmalab/rdmalab/rackfile/rules"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/portqueue"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// Bounds of a fabric.
+const (
+	maxLeaves = 16
+	maxSpines = 8
+)
+
+// Fabric is the switches of a rack that has several: leaves, to which the hosts are connected, and
+// spines, each with a trunk to each leaf.
+type Fabric struct {
+	Leaves int `json:"leaves"`
+	Spines int `json:"spines"`
+}
+
+// Trunk connects two switches. Its name is that of its port at both.
+type Trunk struct{ Leaf, Spine string }
+
+// Name returns the name of the trunk, as commands and faults take it.
+func (c Trunk) Name() string { return c.Leaf + "-" + c.Spine }
+
+// Ports returns the names of the interfaces at the two ends.
+func (c Trunk) Ports() (leaf, spine string) { return c.Leaf + "-" + c.Spine, c.Spine + "-" + c.Leaf }
+
+func leafName(n int) string  { return "leaf" + strconv.Itoa(n) }
+func spineName(n int) string { return "spine" + strconv.Itoa(n) }
+
+// names returns the names of the switches, the leaves first.
+func (f *Fabric) names() (list []string) {
+	for n := range f.Leaves {
+		list = append(list, leafName(n))
+	}
+	for n := range f.Spines {
+		list = append(list, spineName(n))
+	}
+	return list
+}
+
+// SwitchNames returns the names of the switches of the rack: SwitchName alone, or those of the fabric.
+func (r *Rack) SwitchNames() []string {
+	if r.Fabric == nil {
+		return []string{SwitchName}
+	}
+	return r.Fabric.names()
+}
+
+// IsSwitch reports whether a node of the rack is a switch.
+func (r *Rack) IsSwitch(node string) bool { return slices.Contains(r.SwitchNames(), node) }
+
+// NamespaceOf returns the node whose network namespace a node has: all switches have one.
+func (r *Rack) NamespaceOf(node string) string {
+	if r.IsSwitch(node) {
+		return SwitchName
+	}
+	return node
+}
+
+// Trunks returns the trunks between switches, in an order that all switches know; none if the rack has
+// one switch.
+func (r *Rack) Trunks() (list []Trunk) {
+	if r.Fabric == nil {
+		return nil
+	}
+	for l := range r.Fabric.Leaves {
+		for s := range r.Fabric.Spines {
+			list = append(list, Trunk{leafName(l), spineName(s)})
+		}
+	}
+	return list
+}
+
+// TrunkNamed returns the trunk with a name; false if there is none.
+func (r *Rack) TrunkNamed(name string) (Trunk, bool) {
+	list := r.Trunks()
+	if i := slices.IndexFunc(list, func(c Trunk) bool { return c.Name() == name }); i >= 0 {
+		return list[i], true
+	}
+	return Trunk{}, false
+}
+
+// SwitchOf returns the switch that has the port of a link: of a host's NIC its own switch, of a trunk
+// the leaf. "" means that there is no such link.
+func (r *Rack) SwitchOf(link string) string {
+	if h, _, ok := r.Host(link); ok {
+		return r.LeafOf(h)
+	}
+	if c, ok := r.TrunkNamed(link); ok {
+		return c.Leaf
+	}
+	return ""
+}
+
+// LeafOf returns the switch to which a NIC is connected.
+func (r *Rack) LeafOf(h *Host) string {
+	if r.Fabric == nil {
+		return SwitchName
+	}
+	return cmp.Or(h.Leaf, leafName(0)) // guests are at the first leaf
+}
+
+// LinkNames returns the names of all links: those of the NICs, and those of the trunks.
+func (r *Rack) LinkNames() []string {
+	names := r.NICNames()
+	for _, c := range r.Trunks() {
+		names = append(names, c.Name())
+	}
+	return names
+}
+
+// sound returns an error if a description that was read has switches or places that no rack file gives.
+func (f *Fabric) sound(hosts []Host) error {
+	if f.Leaves < 1 || f.Leaves > maxLeaves || f.Spines < 1 || f.Spines > maxSpines {
+		return fmt.Errorf("a fabric of %d leaves and %d spines", f.Leaves, f.Spines)
+	}
+	for i := range hosts {
+		if h := &hosts[i]; !slices.Contains(f.names()[:f.Leaves], h.Leaf) {
+			return fmt.Errorf("host %.40q is at %.40q, which is no leaf", h.Name, h.Leaf)
+		}
+	}
+	return nil
+}
+
+// ErrFabric is the kind of an error for what a rack with several switches does not have.
+var ErrFabric = errors.New("a rack with the key fabric")
+
+// fits returns an error if the rack has something that a fabric does not carry.
+func (f *Fabric) fits(r *Rack) error {
+	switch {
+	case r.Shared():
+		return fmt.Errorf("%w has separate processes: leave out `daemons: shared` and --compact", ErrFabric)
+	case r.Cable == CableMemory:
+		return fmt.Errorf("%w has no memory links: leave out `cable: memory`", ErrFabric)
+	case r.Slow > 0:
+		return fmt.Errorf("%w runs at full speed: leave out `slow`", ErrFabric)
+	case r.Switch.Queues != nil && slices.ContainsFunc(r.Switch.Queues.Classes[:], func(c portqueue.Class) bool { return c.Lossless }):
+		return fmt.Errorf("%w has lossy queues: a pause would have to spread over its trunks; leave out `lossless`", ErrFabric)
+	}
+	return nil
+}
+
+// fabric reads the key fabric.
+func (d *decoder) fabric(n ast.Node) *Fabric {
+	f := &Fabric{}
+	d.mapping(n, "fabric", []entry{
+		required(set(d, "leaves", &f.Leaves, number(1, maxLeaves))),
+		required(set(d, "spines", &f.Spines, number(1, maxSpines))),
+	})
+	return f
+}
+
+// leaves gives each NIC its leaf: that of the file, or the hosts one after the other. Further NICs of a
+// host are on the leaves behind that of the first.
+func (d *decoder) leaves(f *file, r *Rack) {
+	if f.fabricAt == nil {
+		for i := range f.hosts {
+			if f.hosts[i].leafAt != nil {
+				d.errorf(f.hosts[i].leafAt, "leaf needs the key fabric, which says how many leaves there are")
+			}
+		}
+		return
+	}
+	if r.Fabric.Leaves == 0 || r.Fabric.Spines == 0 {
+		return // a mistake that was found already
+	}
+	if err := r.Fabric.fits(r); err != nil {
+		d.errorf(f.fabricAt, "%v", err)
+		return
+	}
+	taken := r.SwitchNames()
+	for _, c := range r.Trunks() {
+		leaf, spine := c.Ports()
+		taken = append(taken, leaf, spine)
+	}
+	for i := range f.hosts {
+		e := &f.hosts[i]
+		for _, name := range e.names {
+			if h, _, ok := r.Host(name); ok {
+				h.NIC.Placed = e.leafAt != nil
+			}
+			if slices.Contains(taken, name) {
+				d.errorf(e.nameAt, "host name %q is that of a switch or trunk of the fabric; choose another", name)
+			}
+		}
+		if e.leafAt != nil && !slices.Contains(r.Fabric.names()[:r.Fabric.Leaves], e.Leaf) {
+			d.errorf(e.leafAt, "%.40q is no leaf of this fabric; its leaves are leaf0 to %s", e.Leaf, leafName(r.Fabric.Leaves-1))
+			return
+		}
+	}
+	r.Fabric.place(r.Hosts)
+}
+
+// place gives a leaf to the NICs that have none. Further NICs are behind all hosts.
+func (f *Fabric) place(hosts []Host) {
+	leaves := make(map[string]int) // of the first NICs, by host
+	for i := range hosts {
+		h := &hosts[i]
+		if h.IsNIC() {
+			h.Leaf = leafName((leaves[h.NIC.Of] + h.NIC.Nth) % f.Leaves)
+			continue
+		}
+		if h.Leaf == "" {
+			h.Leaf = leafName(i % f.Leaves)
+		}
+		leaves[h.Name] = slices.Index(f.names(), h.Leaf)
+	}
+}
+
+// RuleAt returns the switch that carries out a rule, whose server is resolved: the server's own, which
+// each request to it passes. "" means that no host of the rack has the server's address.
+func (r *Rack) RuleAt(rule *rules.Rule) string {
+	if r.Fabric == nil {
+		return SwitchName
+	}
+	if h, ok := r.ByAddr(rule.Server); ok {
+		return r.LeafOf(h)
+	}
+	return ""
+}
+
+// memoryKeys are the settings of rules that name servers whose memory the switch uses.
+var memoryKeys = []string{"store", "ring", "table"}
+
+// reaches returns an error if the servers of a rule are on several leaves. others are the rules before it.
+func (f *Fabric) reaches(r *Rack, rule *rules.Rule, others []rules.Rule) error {
+	at := r.RuleAt(rule)
+	for _, key := range memoryKeys {
+		for name := range strings.SplitSeq(rule.Options[key], ",") {
+			if h, _, ok := r.Host(strings.TrimSpace(name)); ok && h.Leaf != at {
+				return fmt.Errorf("%s is on %s, and the switch that carries out the rule is %s: give both hosts the same `leaf`", h.Name, h.Leaf, at)
+			}
+		}
+	}
+	if rule.Action != rules.Steer {
+		return nil
+	}
+	for i := range others {
+		if o := &others[i]; o.Action == rules.Steer && r.RuleAt(o) != at {
+			return fmt.Errorf("rule %s steers at %s, this one at %s, and a chain may cross both: give the servers the same `leaf`", o.ID, r.RuleAt(o), at)
+		}
+	}
+	return nil
+}
+
+// OnSwitch returns the description of one switch of the rack: with the rules for the servers that are
+// connected to it, and the faults of its links. A spine forwards only.
+func (r *Rack) OnSwitch(name string) *Rack {
+	own := *r
+	if own.Switch.Name = name; r.Fabric == nil {
+		return &own
+	}
+	own.Switch.Rules, own.Faults = nil, nil
+	for _, rule := range r.Switch.Rules {
+		if r.RuleAt(&rule) == name {
+			own.Switch.Rules = append(own.Switch.Rules, rule)
+		}
+	}
+	for _, f := range fault.Named(r.Faults) { // numbered in the whole rack
+		if r.SwitchOf(f.Link) == name {
+			own.Faults = append(own.Faults, f)
+		}
+	}
+	if slices.Index(r.Fabric.names(), name) >= r.Fabric.Leaves {
+		own.Switch.Program, own.Switch.MAC = ProgramForward, wire.MAC{}
+	}
+	return &own
+}
