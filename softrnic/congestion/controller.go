@@ -25,16 +25,19 @@ type Controller interface {
 	// Deadline returns when the next timer expires; clock.Never if none runs. The timers of a queue
 	// pair that is not congested do not run.
 	Deadline() clock.Time
-	// Limit returns the rate in bits a second, and how many bytes may be in flight; 0 means no limit.
+	// Limit returns the rate in bits a second, and how many packets may be in flight; 0 means no limit.
 	Limit() (bitsPerSecond int64, window int)
 }
 
 // Ack says what an acknowledgement has shown.
 type Ack struct {
-	// Bytes is the length of the acknowledged frames.
-	Bytes int
-	// RTT is the time from the departure of a packet to the arrival of its acknowledgement; 0 means
-	// that none was measured. Retransmitted packets are not measured.
+	// Packets is the number of the acknowledged packets, Bytes the length of their frames, if all are as
+	// long as the path MTU allows.
+	Packets, Bytes int
+	// RTT is the time from the departure of a packet from the NIC's engine to the arrival of its
+	// acknowledgement there, as a NIC with time stamps measures it; 0 means that none was measured. It
+	// has the time that the packet waits for the NIC's link, and not that which it waits for its rate.
+	// Retransmitted packets are not measured.
 	RTT time.Duration
 }
 
@@ -62,8 +65,12 @@ type State struct {
 // Shower is implemented by a Controller that a listing can show.
 type Shower interface{ State() State }
 
-// Fixed is a Controller with a constant rate, in bits a second, that ignores all events.
-type Fixed int64
+// Fixed is a Controller with a constant rate that ignores all events. It reads the rate at each call, so
+// that a change applies at once.
+type Fixed struct{ bitsPerSecond *int64 }
+
+// NewFixed returns the Controller of one queue pair, with a rate in bits a second.
+func NewFixed(bitsPerSecond *int64) Fixed { return Fixed{bitsPerSecond} }
 
 func (Fixed) Sent(clock.Time, int)  {}
 func (Fixed) Acked(clock.Time, Ack) {}
@@ -71,5 +78,5 @@ func (Fixed) Notified(clock.Time)   {}
 func (Fixed) Lost(clock.Time, Loss) {}
 func (Fixed) Tick(clock.Time)       {}
 func (Fixed) Deadline() clock.Time  { return clock.Never }
-func (f Fixed) Limit() (int64, int) { return int64(f), 0 }
-func (f Fixed) State() State        { return State{Rate: int64(f), Target: int64(f)} }
+func (f Fixed) Limit() (int64, int) { return *f.bitsPerSecond, 0 }
+func (f Fixed) State() State        { return State{Rate: *f.bitsPerSecond, Target: *f.bitsPerSecond} }

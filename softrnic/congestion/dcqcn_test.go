@@ -272,7 +272,7 @@ func TestControllersDoNotAllocate(t *testing.T) {
 				f.Sent(now, 1086)
 			}
 			f.Measure(now)
-			f.Acked(now, 1086, true)
+			f.Acked(now, 1, 1086, true)
 			f.Notified(now)
 			f.Lost(now, LossTimeout)
 		}); n != 0 {

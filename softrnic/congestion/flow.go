@@ -33,9 +33,11 @@ func (c *Config) NewFlow() *Flow {
 
 // controllers makes the Controller of each algorithm. AlgorithmNone has none.
 var controllers = map[string]func(p *Params) Controller{
-	AlgorithmDCQCN: func(p *Params) Controller { return NewDCQCN(p) },
-	AlgorithmFixed: func(p *Params) Controller { return Fixed(p.MaxRate) },
-	AlgorithmNone:  nil,
+	AlgorithmDCQCN:  func(p *Params) Controller { return NewDCQCN(p) },
+	AlgorithmFixed:  func(p *Params) Controller { return NewFixed(&p.MaxRate) },
+	AlgorithmNone:   nil,
+	AlgorithmSwift:  func(p *Params) Controller { return p.NewSwift() },
+	AlgorithmTimely: func(p *Params) Controller { return p.NewTimely() },
 }
 
 // Flow is the congestion control of one queue pair: its Controller and its pacer.
@@ -65,7 +67,7 @@ func (f *Flow) Reset() {
 	*f = Flow{make: f.make, pace: Pacer{wake: f.pace.wake}, c: f.make()}
 }
 
-// Ready reports whether the next packet may leave, with `flight` bytes in flight. If it may not, At
+// Ready reports whether the next packet may leave, with `flight` packets in flight. If it may not, At
 // says when to ask again; an acknowledgement may make it ready earlier.
 func (f *Flow) Ready(now clock.Time, flight int) bool {
 	f.c.Tick(now)
@@ -112,10 +114,16 @@ func (f *Flow) Measure(now clock.Time) bool {
 	return true
 }
 
-// Acked is called when frames of n bytes were acknowledged. arrived is true if the packet of Measure
-// is among them.
-func (f *Flow) Acked(now clock.Time, n int, arrived bool) {
-	a := Ack{Bytes: n}
+// Windowed reports whether the Controller limits the packets in flight.
+func (f *Flow) Windowed() bool {
+	_, window := f.c.Limit()
+	return window > 0
+}
+
+// Acked is called when n packets were acknowledged, with frames of so many bytes each. arrived is true if
+// the packet of Measure is among them.
+func (f *Flow) Acked(now clock.Time, n, bytes int, arrived bool) {
+	a := Ack{Packets: n, Bytes: n * bytes}
 	if arrived && f.measured {
 		a.RTT = now.Sub(f.measuredAt)
 		f.measured = false
@@ -143,7 +151,7 @@ type FlowState struct {
 	// Next is when the next burst may begin, Late how many bursts began late.
 	Next clock.Time
 	Late uint64
-	// Window is the number of bytes that may be in flight; 0 means no limit.
+	// Window is the number of packets that may be in flight; 0 means no limit.
 	Window int
 }
 

@@ -12,6 +12,10 @@ import (
 const (
 	// AlgorithmDCQCN: a CNP lowers the rate of the queue pair that it names.
 	AlgorithmDCQCN = "dcqcn"
+	// AlgorithmTimely: the round-trip time changes the rate of a queue pair.
+	AlgorithmTimely = "timely"
+	// AlgorithmSwift: the round-trip time changes how many packets a queue pair has in flight.
+	AlgorithmSwift = "swift"
 	// AlgorithmFixed: each queue pair sends at rp_max_rate.
 	AlgorithmFixed = "fixed"
 	// AlgorithmNone: CNPs are sent, and those that arrive are ignored; nothing is paced.
@@ -47,7 +51,7 @@ const (
 // Scopes lists the scopes.
 func Scopes() []string { return []string{ScopeQP, ScopeIP, ScopePort} }
 
-// Params are the parameters of congestion control on one NIC. Profile returns values for it. The
+// Params are the parameters of congestion control on one NIC, for all algorithms. Profile returns values for it. The
 // names of the fields in files and listings are in Fields.
 type Params struct {
 	Algorithm string `json:"algorithm"`
@@ -84,6 +88,13 @@ type Params struct {
 	GD           int64         `json:"rp_gd"`
 
 	NP
+	RTTParams
+}
+
+// RTTParams are the parameters of the algorithms whose signal is the round-trip time.
+type RTTParams struct {
+	TimelyParams
+	SwiftParams
 }
 
 // NP are the parameters of the notification point.
@@ -100,6 +111,8 @@ const (
 	maxRate = 4_000_000_000_000
 	// maxPeriod bounds periods.
 	maxPeriod = 10 * time.Second
+	// maxAI and maxCwnd bound the windows of Swift, in 1/1024 packets.
+	maxAI, maxCwnd = 64 << 10, 1 << 24
 )
 
 // Profile returns the parameters of a profile, for DCQCN on links of a rate in bits a second. It
@@ -107,6 +120,7 @@ const (
 func Profile(name string, rate int64) (Params, bool) {
 	p := Params{
 		Algorithm: AlgorithmDCQCN, Profile: name, MaxRate: rate, NP: NP{Scope: ScopeQP, DSCP: 48}, MinDecFac: 50, GD: 11, InitialAlpha: 1024,
+		RTTParams: RTTParams{timelyDefaults(), swiftDefaults()},
 	}
 	switch name {
 	case ProfilePaper:
@@ -232,6 +246,22 @@ func (p *Params) Fields() []Field {
 		num("rp_gd", &p.GD, 10, 15, "a cut removes the share alpha*2^(10-rp_gd)"),
 		span("np_min_time_between_cnps", &p.Interval, 0, "shortest time between two CNPs in one scope"),
 		num("np_cnp_dscp", &p.DSCP, 0, 63, "DSCP of CNPs"),
+		num("timely_alpha", &p.TimelyParams.Alpha, 1, 1024, "weight of a new difference of round-trip times, in 1/1024"),
+		num("timely_beta", &p.TimelyParams.Beta, 1, 1024, "factor of a decrease, in 1/1024"),
+		span("timely_t_low", &p.TLow, 0, "below this round-trip time the rate rises"),
+		span("timely_t_high", &p.THigh, time.Microsecond, "above this round-trip time the rate falls"),
+		span("timely_min_rtt", &p.MinRTT, time.Microsecond, "round-trip time to which differences are compared"),
+		rate("timely_delta", &p.Delta, 1, "step of the additive increase"),
+		num("swift_ai", &p.AI, 1, maxAI, "additive increase a round trip, in 1/1024 packets"),
+		num("swift_beta", &p.SwiftParams.Beta, 1, 1024, "factor of a decrease, in 1/1024"),
+		num("swift_max_mdf", &p.MaxMDF, 1, 1023, "largest share that a decrease removes, in 1/1024"),
+		span("swift_base_target", &p.BaseTarget, time.Microsecond, "target delay of a large window"),
+		span("swift_fs_range", &p.FSRange, 0, "what the smallest window adds to the target delay"),
+		num("swift_fs_min_cwnd", &p.FSMinCwnd, 1, maxCwnd, "window at which all of swift_fs_range is added, in 1/1024 packets"),
+		num("swift_fs_max_cwnd", &p.FSMaxCwnd, 2, maxCwnd, "window from which on none of it is added, in 1/1024 packets"),
+		num("swift_min_cwnd", &p.MinCwnd, 1, maxCwnd, "smallest window, in 1/1024 packets"),
+		num("swift_max_cwnd", &p.MaxCwnd, 1, maxCwnd, "largest window, with which queue pairs begin, in 1/1024 packets"),
+		num("swift_retx_reset_threshold", &p.RetxReset, 1, 100, "timeouts in succession that make the window the smallest"),
 	}
 }
 
@@ -262,6 +292,12 @@ func (p *Params) Validate() error {
 	switch {
 	case p.MinRate > p.MaxRate:
 		return fmt.Errorf("rp_min_rate %s is above rp_max_rate %s", RateText(p.MinRate), RateText(p.MaxRate))
+	case p.TLow > p.THigh:
+		return fmt.Errorf("timely_t_low %v is above timely_t_high %v", p.TLow, p.THigh)
+	case p.FSMinCwnd >= p.FSMaxCwnd:
+		return fmt.Errorf("swift_fs_min_cwnd %d must be below swift_fs_max_cwnd %d", p.FSMinCwnd, p.FSMaxCwnd)
+	case p.MinCwnd > p.MaxCwnd:
+		return fmt.Errorf("swift_min_cwnd %d is above swift_max_cwnd %d", p.MinCwnd, p.MaxCwnd)
 	case p.Profile == ProfilePaper && p.RTT <= p.Interval:
 		return fmt.Errorf("rp_dce_tcp_rtt %v must be above np_min_time_between_cnps %v in profile paper: otherwise alpha decays between the CNPs of a flow all of whose packets are marked", p.RTT, p.Interval)
 	}

@@ -3,7 +3,7 @@
 //
 // A Model consists only of numbers: rates, latencies and sizes. The file from which a Model is read
 // gives a source for each number or marks it as an assumption. rackfile reads these files;
-// experiment/costs has those that are built into rdmalab. A cost of zero takes no time; the zero Model is
+// rackfile/costs has those that are built into rdmalab. A cost of zero takes no time; the zero Model is
 // a rack without costs.
 //
 // Card applies a model to a NIC, Box to a switch. The caller passes each frame with the time at

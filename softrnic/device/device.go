@@ -116,6 +116,10 @@ func Open(cfg Config) (*Device, error) {
 	if cfg.Port == nil || cfg.Waiter == nil {
 		return nil, errors.New("device: Port and Waiter are required")
 	}
+	if o, ok := cfg.Port.(packetio.Opener); ok && cfg.Second == nil && cfg.Costs == nil && cfg.Queues == nil && cfg.Engine.Congestion == nil {
+		cfg.Engine.Open = true
+		o.TakeOpen()
+	}
 	e, err := engine.New(cfg.Engine)
 	if err != nil {
 		return nil, fmt.Errorf("device: %w", err)

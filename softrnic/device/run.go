@@ -51,9 +51,9 @@ const maxDrain = 16
 // handled.
 func (d *Device) drain() {
 	for range maxDrain {
-		d.enter()
+		now := d.enter()
 		d.armed = 0 // this goroutine is awake, so leave need not wake it for a deadline
-		found := d.progress()
+		found := d.progress(now)
 		d.leave()
 		if !found {
 			return

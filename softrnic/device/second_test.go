@@ -113,7 +113,7 @@ func openSecond(t *testing.T, p packetio.Port, a *answering) *Device {
 func receive(d *Device) {
 	d.enter()
 	defer d.leave()
-	d.progress()
+	d.progress(d.clock.Now())
 }
 
 // slowPort is a port whose Send takes some time.

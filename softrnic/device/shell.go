@@ -51,7 +51,7 @@ func (b *shell) Leave() {
 const patientPolls = 4
 
 func (b *shell) Progress() {
-	if b.d.progress() {
+	if b.d.progress(b.d.entered) {
 		b.d.emptyPolls = 0
 		return
 	}
@@ -61,7 +61,7 @@ func (b *shell) Progress() {
 
 // Drive handles one receive batch and the timers that are due, as Progress does, but never yields
 // the processor. It reports whether there was any work.
-func (b *shell) Drive() bool { return b.d.progress() }
+func (b *shell) Drive() bool { return b.d.progress(b.d.clock.Now()) }
 
 func (b *shell) Await(c verbsengine.Condition, deadline clock.Time) error {
 	b.hang.Wait()

@@ -82,8 +82,7 @@ func (d *Device) serve() bool {
 	if !d.mu.TryLock() {
 		return false
 	}
-	begin(d)
-	d.progress()
+	d.progress(begin(d))
 	alive := !d.dead
 	d.unlock()
 	return alive
@@ -107,9 +106,9 @@ func many(out *packetio.Batch) bool {
 	return len(out.Frames) >= flushFrames || out.Bytes() >= flushBytes
 }
 
-// progress handles one receive batch and the timers that are due. It reports whether there was any
-// work to do.
-func (d *Device) progress() (found bool) {
+// progress handles one receive batch and the timers that are due at time now. It reports whether there
+// was any work to do.
+func (d *Device) progress(now clock.Time) (found bool) {
 	if d.dead {
 		return false
 	}
@@ -122,7 +121,6 @@ func (d *Device) progress() (found bool) {
 		d.fail(err)
 		return false
 	}
-	now := d.clock.Now()
 	if n > 0 {
 		d.received(now)
 	}

@@ -71,7 +71,7 @@ func (d *Device) lead(cond verbsengine.Condition, deadline clock.Time) bool {
 	end := d.clock.Now().Add(d.spin)
 	for {
 		now := d.clock.Now()
-		found := d.progress()
+		found := d.progress(now)
 		switch {
 		case cond.Ready(d.e):
 			d.pace.Found()
@@ -128,7 +128,7 @@ func (d *Device) park(cond verbsengine.Condition, deadline clock.Time) error {
 	case d.clock.Now() >= deadline:
 		// The deadline may have passed while this thread did not run. Frames that have arrived
 		// meanwhile are handled first: they may make cond true.
-		d.progress()
+		d.progress(d.clock.Now())
 		ready := cond.Ready(d.e)
 		d.leave()
 		if ready {

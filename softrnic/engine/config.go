@@ -56,7 +56,10 @@ type Config struct {
 	// answers marked packets by CNPs, and CNPs slow its queue pairs. nil means none of this. New copies
 	// it.
 	Congestion *congestion.Config
-	Limits     Limits
+	// Open makes packets between connected queue pairs leave without being encoded (packetio.Open). The
+	// port of the NIC must pass them on.
+	Open   bool
+	Limits Limits
 }
 
 // Limits are the largest sizes of a NIC's tables. The zero value of a field means its default.

@@ -393,3 +393,50 @@ func TestLateOwner(t *testing.T) {
 		t.Errorf("%.3g bit/s instead of %d, %d packets sent again", got, rate, p.a.e.counters.RetransPkts)
 	}
 }
+
+// A live change of rp_max_rate applies to the queue pairs of algorithm fixed at once.
+func TestFixedRateChanges(t *testing.T) {
+	p := newPair(t, controlled(1_000_000_000, func(p *congestion.Params) { p.Algorithm = congestion.AlgorithmFixed }))
+	for _, rate := range []int64{1_000_000_000, 2_000_000, 3_000_000_000} {
+		if err := ChangeCongestion(p.a.e, func(c *congestion.Params) error { c.MaxRate, c.MinRate = rate, 1_000_000; return nil }); err != nil {
+			t.Fatal(err)
+		}
+		if _, list, ok := CongestionOf(p.a.e, 0); !ok || len(list) != 1 || list[0].Rate != rate || list[0].Target != rate {
+			t.Errorf("at %d: %+v", rate, list)
+		}
+	}
+}
+
+// A flood of forged CNPs and NAKs, sent from other addresses, to other queue pairs and with any syndrome,
+// moves no rate, is answered by nothing, and takes no memory.
+func TestFloodOfForgedNotifications(t *testing.T) {
+	p := newPair(t, controlled(1_000_000_000, nil))
+	g := rand.New(rand.NewPCG(53, 13))
+	cnp := cnpTo(p.a, p.b)
+	cnp.IPv4.Src = [4]byte{10, 0, 0, 99}
+	nak := cnp
+	nak.BTH.Opcode = wire.RCAck
+	const frames = 100_000
+	flood := func(n int) {
+		for i := range n {
+			f := &cnp
+			if i%2 == 1 {
+				f = &nak
+				f.BTH.PSN, f.AETH = wire.PSN(g.Uint32()&0xffffff), wire.AETH{Syndrome: wire.Syndrome(g.Uint32()), MSN: g.Uint32() & 0xffffff}
+			}
+			f.IPv4.Src[3] = byte(50 + g.IntN(200))
+			f.BTH.DestQP = p.a.qp.Num() + wire.QPN(g.IntN(3))
+			p.a.e.Frame(0, 0, packetio.Frame{Data: f.AppendTo(nil)}, &p.a.out)
+		}
+	}
+	flood(frames)
+	if c := p.a.e.counters; c.RxCnp != 0 || c.RxCnpIgnored != frames/2 || len(p.a.out.Frames) != 0 {
+		t.Errorf("%d CNPs handled, %d ignored, %d frames sent", c.RxCnp, c.RxCnpIgnored, len(p.a.out.Frames))
+	}
+	if _, list, _ := CongestionOf(p.a.e, 0); len(list) != 1 || list[0].Rate != 1_000_000_000 || list[0].CNPs != 0 {
+		t.Errorf("%+v", list)
+	}
+	if n := p.a.e.Deadline(); n != clock.Never {
+		t.Errorf("a timer runs: %v", n)
+	}
+}

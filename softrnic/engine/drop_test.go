@@ -77,6 +77,38 @@ func TestDropsAreCounted(t *testing.T) {
 	}
 }
 
+// A packet that was not encoded is dropped for the same reasons as an encoded one, and counted as the
+// same.
+func TestDropsOfOpenPackets(t *testing.T) {
+	for name, change := range map[string]func(f *wire.Frame){
+		"other MAC":     func(f *wire.Frame) { f.Eth.Dst = macA },
+		"other IP":      func(f *wire.Frame) { f.IPv4.Dst = ipA.As4() },
+		"UC":            func(f *wire.Frame) { f.BTH.Opcode = wire.UCSendOnly },
+		"no such QP":    func(f *wire.Frame) { f.BTH.DestQP ^= 1 },
+		"management QP": func(f *wire.Frame) { f.BTH.DestQP = gsiQPN },
+		"group QP":      func(f *wire.Frame) { f.BTH.DestQP = 0xffffff },
+		"wrong peer":    func(f *wire.Frame) { f.IPv4.Src = [4]byte{1, 2, 3, 4} },
+		"P_Key":         func(f *wire.Frame) { f.BTH.PKey = 0x8001 },
+	} {
+		var counted [2]metrics.NIC
+		for i, encoded := range []bool{true, false} {
+			p := newPair(t, func(c *Config) { c.Open = true })
+			p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Inline, Data: []byte("x"), RemoteAddr: p.b.base, RKey: p.b.key})
+			f := p.a.out.Frames[0]
+			change(&f.Open.Frame)
+			if encoded {
+				f = packetio.Frame{Data: f.Open.Frame.AppendTo(nil)}
+			}
+			p.b.e.Frame(0, 0, f, &p.b.out)
+			p.b.e.EndBatch(0, &p.b.out)
+			counted[i] = p.b.e.counters
+		}
+		if counted[0] != counted[1] || counted[0].RcvdPkts != 0 {
+			t.Errorf("%s: encoded %+v, open %+v", name, counted[0], counted[1])
+		}
+	}
+}
+
 // A packet with a reserved opcode of a reliable connection is not dropped if it comes from the
 // peer: the peer gets a NAK, and the connection ends (IBTA 9.7.4.1/reserved). From another sender
 // it is dropped.

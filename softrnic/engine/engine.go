@@ -7,6 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -41,7 +42,13 @@ func New(cfg Config) (*Engine, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	e := &Engine{port: port{cfg: cfg}, tx: transmitPath{ipID: uint16(cfg.Rand.Uint32())}, events: events{limit: cfg.Limits.AsyncEvents}}
+	e := &Engine{
+		port: port{cfg: cfg}, tx: transmitPath{ipID: uint16(cfg.Rand.Uint32()), trimAt: clock.Never}, events: events{limit: cfg.Limits.AsyncEvents},
+	}
+	if cfg.Open {
+		e.tx.pages = packetio.NewPages()
+		e.acts.Payloads = e.tx.pages
+	}
 	e.Up()
 	return e, nil
 }
@@ -74,6 +81,7 @@ func (e *Engine) Down(now clock.Time) {
 	e.rings.close()
 	e.tx.loop.Reset()
 	e.tx.late = nil
+	e.tx.trimAt = clock.Never
 	e.verbFaults.close()
 	e.ring = e.ring[:0]
 	e.raise(verbs.AsyncEvent{Kind: verbs.EventDeviceFatal})

@@ -50,6 +50,19 @@ type CQInfo struct {
 	Overrun            bool // a completion did not fit, which is an error
 }
 
+// PDInfo is a protection domain in a listing, and SRQInfo a shared receive queue.
+type (
+	PDInfo struct {
+		Number uint32
+		Owner  *Owner
+		Uses   int // queue pairs, shared receive queues and address handles in it
+	}
+	SRQInfo struct {
+		Number, PD uint32
+		Owner      *Owner
+	}
+)
+
 // CMInfo is a connection of the connection manager in a listing.
 type CMInfo struct {
 	cm.Entry
@@ -167,6 +180,26 @@ func CQsOf(e *Engine) []CQInfo {
 	return out
 }
 
+// ListPDs returns the protection domains, in ascending order of their numbers.
+func (t *tables) ListPDs() []PDInfo {
+	out := make([]PDInfo, 0, len(t.pds))
+	for n, p := range t.pds {
+		out = append(out, PDInfo{Number: uint32(n), Owner: p.owner, Uses: p.qps + p.srqs + p.ahs})
+	}
+	slices.SortFunc(out, func(a, b PDInfo) int { return cmp.Compare(a.Number, b.Number) })
+	return out
+}
+
+// ListSRQs returns the shared receive queues, in ascending order of their numbers.
+func (t *tables) ListSRQs() []SRQInfo {
+	out := make([]SRQInfo, 0, len(t.srqs))
+	for n, s := range t.srqs {
+		out = append(out, SRQInfo{Number: n, PD: uint32(s.pd.num), Owner: s.owner})
+	}
+	slices.SortFunc(out, func(a, b SRQInfo) int { return cmp.Compare(a.Number, b.Number) })
+	return out
+}
+
 // CMsOf returns the connections of the connection manager, and the services for which applications
 // listen.
 func CMsOf(e *Engine) (conns []CMInfo, services []mad.ServiceID) {
@@ -191,6 +224,12 @@ func (m *MR) SetOwner(o *Owner) { m.owner = o }
 
 // SetOwner says to which process the queue belongs.
 func (c *CQ) SetOwner(o *Owner) { c.owner = o }
+
+// SetOwner says to which process the domain belongs.
+func (p *PD) SetOwner(o *Owner) { p.owner = o }
+
+// SetOwner says to which process the shared receive queue belongs.
+func (s *SRQ) SetOwner(o *Owner) { s.owner = o }
 
 // SetOwner says to which process the window belongs.
 func (m *MW) SetOwner(o *Owner) { m.owner = o }

@@ -16,6 +16,8 @@ type PD struct {
 	ahs  int // number of address handles in the domain
 	srqs int // number of SRQs in the domain
 	dead bool
+
+	owner *Owner
 }
 
 type MR struct {

@@ -42,7 +42,9 @@ func (e *Engine) Frame(now clock.Time, _ int, f packetio.Frame, out *packetio.Ba
 	if !e.up {
 		return
 	}
-	if n := e.rx.segments.Open(f); n > 0 {
+	if f.Open != nil {
+		e.rx.open(now, e, f.Open, out)
+	} else if n := e.rx.segments.Open(f); n > 0 {
 		for i := range n {
 			e.receive(now, e.rx.segments.Packet(i), out)
 		}
@@ -103,12 +105,32 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 		e.receiveMAD(now, b, f, out)
 		return
 	}
+	e.rx.toQP(now, e, f, b, len(b), out)
+}
+
+// open is Engine.receive for a packet that was not encoded: it makes the same checks, without those of
+// the encoding.
+func (r *receivePath) open(now clock.Time, e *Engine, o *packetio.Open, out *packetio.Batch) {
+	f := &o.Frame
+	if f.Eth.Dst != e.cfg.MAC || !e.isMine(destGID(f)) && !e.wasMine(f) {
+		e.counters.RxNotMine++
+		return
+	}
+	if f.BTH.DestQP == gsiQPN {
+		e.counters.RxUnsupported++ // no management datagram, which would not be open
+		return
+	}
+	r.toQP(now, e, f, nil, o.Len(), out)
+}
+
+// toQP passes a packet of n bytes to its queue pair. b is its encoding, which only datagrams have.
+func (r *receivePath) toQP(now clock.Time, e *Engine, f *wire.Frame, b []byte, n int, out *packetio.Batch) {
 	qp := e.accept(f)
 	if qp == nil {
 		return
 	}
 	e.counters.RcvdPkts++
-	e.counters.RcvdBytes += uint64(len(b))
+	e.counters.RcvdBytes += uint64(n)
 	if f.ECN() == wire.CE {
 		e.notifier.marked(e, now, qp, f, out)
 	}
@@ -120,7 +142,7 @@ func (e *Engine) receive(now clock.Time, b []byte, out *packetio.Batch) {
 	} else {
 		qp.q.HandleDatagram(now, &f.Packet, ipHeader(b, f), &e.acts)
 	}
-	e.rx.touch(now, qp)
+	r.touch(now, qp)
 	e.deliver(now, qp, out)
 }
 

@@ -12,6 +12,8 @@ type SRQ struct {
 	num  uint32
 	refs int // queue pairs that use it
 	dead bool
+
+	owner *Owner
 }
 
 // CreateSRQ makes a shared receive queue whose receives name memory of pd.

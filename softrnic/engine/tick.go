@@ -25,15 +25,15 @@ func (e *Engine) Deadline() clock.Time {
 	}
 	_, at := e.sched.due.Next()
 	_, event := e.moderated.due.Next()
-	at = clock.Min(clock.Min(at, event), e.tx.arrival())
+	at = clock.Min(clock.Min(at, event), clock.Min(e.tx.arrival(), e.tx.trimAt))
 	at = clock.Min(at, e.verbFaults.deadline())
 	return clock.Min(at, clock.Min(clock.Min(e.gsi.deadline(), e.groups.due), e.rings.deadline()))
 }
 
 // Tick handles the deadlines that are due: it ends the receive batch, raises delayed events of
-// completion queues, calls the connection manager, reports multicast groups, and executes entries
-// of send rings. Then it serves the queue pairs that are due. In each round it serves each of them
-// once, and begins behind the one that it served last. It stops when it has built maxTickFrames
+// completion queues, calls the connection manager, reports multicast groups, executes entries
+// of send rings, and gives back the memory of packets. Then it serves the queue pairs that are due. In
+// each round it serves each of them once, and begins behind the one that it served last. It stops when it has built maxTickFrames
 // frames or has made maxTickRounds rounds. If more work is due, Deadline is due at once.
 func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	if !e.up {
@@ -45,6 +45,7 @@ func (e *Engine) Tick(now clock.Time, out *packetio.Batch) {
 	e.gsi.tick(now, out)
 	e.groups.tick(now, out)
 	e.rings.tick(now, e, out)
+	e.tx.trim(now)
 	for range maxTickRounds {
 		if !e.round(now, out) {
 			return

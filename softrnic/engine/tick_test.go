@@ -103,3 +103,27 @@ func TestTickBoundKeepsTheRestDue(t *testing.T) {
 		t.Errorf("%d frames, want the retransmission", len(p.a.out.Frames))
 	}
 }
+
+// A NIC that was busy gives back the memory of open packets, and then has no deadline. One that crashes
+// has none either.
+func TestMemoryOfOpenPackets(t *testing.T) {
+	for _, crash := range []bool{false, true} {
+		p := newPair(t, func(c *Config) { c.Open = true })
+		for range 100 {
+			p.post(t, p.a, verbs.SendWR{Op: verbs.OpWrite, SGL: []verbs.SGE{p.a.sge(0, 16<<10)}, RemoteAddr: p.b.base, RKey: p.b.key})
+			p.settle(t)
+		}
+		if p.a.e.Deadline() > p.now.Add(trimEvery) {
+			t.Fatalf("due at %v", p.a.e.Deadline())
+		}
+		if crash {
+			p.a.e.Down(p.now)
+		}
+		p.run(t, p.now.Add(10*trimEvery))
+		for _, s := range []*side{p.a, p.b} {
+			if at := s.e.Deadline(); at != clock.Never {
+				t.Errorf("crash %v: %s is due at %v", crash, s.e.cfg.Name, at)
+			}
+		}
+	}
+}

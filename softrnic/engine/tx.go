@@ -2,6 +2,7 @@ package engine
 
 import (
 	"bytes"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
@@ -67,6 +68,12 @@ func (e *Engine) carryOut(now clock.Time, qp *QP, out *packetio.Batch) {
 	for i := range a.Tx {
 		e.transmit(qp, &a.Tx[i], out)
 	}
+	if e.tx.pages != nil {
+		e.tx.pages.Rest() // also if no packet has come of a payload: a work request that fails has asked for memory
+		if e.tx.trimAt == clock.Never && len(a.Tx) > 0 {
+			e.tx.trimAt = now.Add(trimEvery)
+		}
+	}
 	switch ended := qp.q.Notes().Ended(); {
 	case ended && !qp.ended:
 		e.ends.told(qp)
@@ -108,6 +115,9 @@ func enqueue(now clock.Time, e *Engine, d *transport.Completion) {
 }
 
 type transmitPath struct {
+	// pages has the memory for packets that are not encoded (Config.Open); nil means that all are.
+	pages  *packetio.Pages
+	trimAt clock.Time // when pages gives back the memory of a burst, if no packet is made until then
 	frame  wire.Frame
 	sealer wire.Sealer
 	ipID   uint16 // identification of the next IPv4 packet
@@ -119,6 +129,21 @@ type transmitPath struct {
 	late []latePacket
 }
 
+// trimEvery: a NIC that has made no open packets for so long gives their memory back, at the latest after
+// twice this time.
+const trimEvery = time.Second
+
+// trim gives back the memory of open packets if it is time.
+func (t *transmitPath) trim(now clock.Time) {
+	switch {
+	case t.trimAt > now:
+	case t.pages.Trim():
+		t.trimAt = clock.Never
+	default:
+		t.trimAt = now.Add(trimEvery)
+	}
+}
+
 // latePacket is a packet from a NIC to itself; at is when it arrives.
 type latePacket struct {
 	at clock.Time
@@ -127,7 +152,11 @@ type latePacket struct {
 
 // head sets the headers in front of the BTH according to route r, and returns the frame with them.
 func (t *transmitPath) head(r *route, srcPort uint16) *wire.Frame {
-	f := &t.frame
+	t.headOf(&t.frame, r, srcPort)
+	return &t.frame
+}
+
+func (t *transmitPath) headOf(f *wire.Frame, r *route, srcPort uint16) {
 	f.Eth, f.V6, f.UDP = r.eth, r.v6, r.udp
 	f.UDP.SrcPort = srcPort
 	if r.v6 {
@@ -137,7 +166,16 @@ func (t *transmitPath) head(r *route, srcPort uint16) *wire.Frame {
 		f.IPv4.ID = t.ipID
 		t.ipID++
 	}
-	return f
+}
+
+// emitOpen appends packet p of a connection to out without encoding it.
+func (t *transmitPath) emitOpen(p *wire.Packet, r *route, out *packetio.Batch, c *metrics.NIC) {
+	o := t.pages.New()
+	t.headOf(&o.Frame, r, r.udp.SrcPort)
+	o.Frame.Packet = *p
+	t.pages.Add(out, o)
+	c.SentPkts++
+	c.SentBytes += uint64(o.Len())
 }
 
 // emit appends the frame with packet p to `out`, or to loop if the NIC is its own peer, and returns
@@ -161,6 +199,11 @@ func (t *transmitPath) repeat(b []byte) { t.loop.Add(0, append(t.loop.Alloc(len(
 // not sent. A packet that does not fit the link is counted, and lost.
 func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 	r := &qp.route
+	if qp.opens(e) {
+		p.Packet.BTH.PKey = qp.pkey
+		e.tx.emitOpen(&p.Packet, r, out, &e.counters)
+		return
+	}
 	port := r.udp.SrcPort
 	if p.AH != 0 {
 		ah := e.ahs[p.AH]
@@ -184,6 +227,11 @@ func (e *Engine) transmit(qp *QP, p *transport.TxPacket, out *packetio.Batch) {
 	if r.group && e.groups.byGID[destGID(f)] != nil {
 		e.tx.repeat(b)
 	}
+}
+
+// opens reports whether packets of the queue pair leave open: those that only their peer looks at.
+func (q *QP) opens(e *Engine) bool {
+	return e.tx.pages != nil && q.connected() && !q.route.local && !e.shrunk && e.cfg.Congestion == nil
 }
 
 // arrival returns when the next packet of the NIC to itself arrives.

@@ -3,6 +3,7 @@ package engine
 import (
 	"bytes"
 	"errors"
+	"runtime"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -52,6 +53,35 @@ func datagram(s, to *side, ah *AH, n int) verbs.SendWR {
 	return verbs.SendWR{
 		Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{s.sge(0, n)},
 		AH: ah, RemoteQPN: to.qp.Num(), RemoteQKey: testQKey,
+	}
+}
+
+// Work requests that fail after their payload was begun cost no memory, however many a program posts.
+func TestFailedPayloadsOfOpenPackets(t *testing.T) {
+	p := newUDPair(t, func(c *Config) { c.Open = true })
+	a := p.a
+	wr := datagram(a, p.b, ahTo(t, a, verbs.AHAttr{DestGID: p.b.e.cfg.GIDs[0]}), 1024)
+	wr.SGL[0].LKey++
+	fail := func() {
+		if err := a.qp.PostSend(0, []verbs.SendWR{wr}, &a.out); err != nil {
+			t.Fatal(err)
+		}
+		if wc := a.poll(t); len(wc) != 1 || wc[0].Status != verbs.LocProtErr {
+			t.Fatalf("%+v", wc)
+		}
+		if err := a.qp.ResumeRTS(0, &a.out); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const times = 4096
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range times {
+		fail()
+	}
+	runtime.ReadMemStats(&after)
+	if n := after.TotalAlloc - before.TotalAlloc; n > times*1024/2 {
+		t.Errorf("%d bytes for %d datagrams of 1024 bytes that failed", n, times)
 	}
 }
 

@@ -3,6 +3,7 @@ package engine
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
@@ -128,5 +129,36 @@ func TestAllowPost(t *testing.T) {
 	}
 	if n, err := p.b.qp.AllowPost(0, 5); n != 5 || err != nil {
 		t.Errorf("%d, %v", n, err)
+	}
+}
+
+// As many completions as are held back at most need a time that grows with their number, and not with its
+// square, and come in the order of their times.
+func TestManyLateCompletions(t *testing.T) {
+	p, _ := faulty(t, fault.VerbsRule{Kind: fault.Late, Delay: time.Second})
+	f := &p.a.e.verbFaults
+	began := time.Now()
+	for i := range maxLate {
+		p.a.e.complete(clock.Time(i), &transport.Completion{To: p.a.qp.q.Sent(), WC: verbs.WC{ID: uint64(i), QPN: p.a.qp.Num()}})
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("%d completions took %v", maxLate, took)
+	}
+	if at := f.deadline(); at != clock.Time(time.Second) {
+		t.Errorf("the first is due at %v", at)
+	}
+	// One more comes at once, behind those of its queue.
+	p.a.e.complete(maxLate, &transport.Completion{To: p.a.qp.q.Sent(), WC: verbs.WC{ID: maxLate, QPN: p.a.qp.Num()}})
+	if f.deadline() != clock.Never {
+		t.Error("completions are still held back")
+	}
+	wc := p.a.poll(t)
+	for i := range wc {
+		if wc[i].ID != uint64(i) {
+			t.Fatalf("completion %d is that of work request %d", i, wc[i].ID)
+		}
+	}
+	if len(wc) == 0 {
+		t.Error("no completion")
 	}
 }

@@ -54,9 +54,11 @@ func TestStorm(t *testing.T) {
 	for _, c := range []struct {
 		at       time.Duration
 		up, down uint8
-	}{{0, 1, 9}, {time.Second - 1, 1, 9}, {time.Second, 1, 1}} {
-		if u, d := up.Storms(clock.Time(c.at)), down.Storms(clock.Time(c.at)); u != c.up || d != c.down {
-			t.Errorf("at %v: %b up, %b down", c.at, u, d)
+		end      clock.Time
+	}{{0, 1, 9, clock.Time(time.Second)}, {time.Second - 1, 1, 9, clock.Time(time.Second)}, {time.Second, 1, 1, clock.Never}} {
+		u, never := up.Storms(clock.Time(c.at))
+		if d, end := down.Storms(clock.Time(c.at)); u != c.up || d != c.down || never != clock.Never || end != c.end {
+			t.Errorf("at %v: %b up, %b down until %v", c.at, u, d, end)
 		}
 	}
 	if list := s.List(clock.Time(time.Second)); list[0].State != Expired || list[0].HitsDown != 2 || list[1].Hits != 6 {

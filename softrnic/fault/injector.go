@@ -121,15 +121,18 @@ func (in *Injector) Remove(id string) {
 }
 
 // Storms returns the priorities that rules of kind Storm pause now, bit i for priority i, and counts a
-// hit of each rule: the caller sends a pause frame.
-func (in *Injector) Storms(now clock.Time) (priorities uint8) {
+// hit of each rule: the caller sends a pause frame. end is when the first of these rules ends by itself;
+// clock.Never means that none does.
+func (in *Injector) Storms(now clock.Time) (priorities uint8, end clock.Time) {
+	end = clock.Never
 	for _, s := range in.rules {
 		if s.rule.Kind == Storm && now < s.until {
 			priorities |= 1 << s.rule.Priority
+			end = clock.Min(end, s.until)
 			s.hits++
 		}
 	}
-	return priorities
+	return priorities, end
 }
 
 // Active reports whether any rule is active. Without an active rule, the injector only records the
@@ -181,6 +184,18 @@ func (in *Injector) Frame(now clock.Time, frame []byte) Verdict {
 		out.Rules = in.hits
 	}
 	return out
+}
+
+// Passed is Frame for a RoCEv2 packet that is not encoded, while no rule is active: f has its headers.
+func (in *Injector) Passed(f *wire.Frame) {
+	v := &in.view
+	v.packetID = packetID{qpn: f.BTH.DestQP, psn: f.BTH.PSN, op: f.BTH.Opcode}
+	if f.V6 {
+		v.dst = f.IPv6.Dst
+	} else {
+		copy(v.dst[12:], f.IPv4.Dst[:])
+	}
+	in.conns.observe(v)
 }
 
 // selects counts the frame, and reports whether the rule hits it. pos is the number of the first

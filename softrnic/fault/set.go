@@ -61,7 +61,8 @@ type Set struct {
 	links     []string
 	injectors map[string]map[Dir]*Injector // by link and direction, Up or Down
 	rules     []setRule
-	counter   int // number for the ID of the last rule added, from 1; 0 while the plan is empty
+	prefix    string // begins the IDs of rules that have none
+	counter   int    // number for the ID of the last rule added, from 1; 0 while the plan is empty
 }
 
 type setRule struct {
@@ -105,6 +106,9 @@ func (s *Set) RemoveLink(link string) {
 // unknown. It returns the same injector as long as the link exists.
 func (s *Set) Injector(link string, dir Dir) *Injector { return s.injectors[link][dir] }
 
+// Name makes the IDs of rules that have none begin with a prefix, so that those of several sets differ.
+func (s *Set) Name(prefix string) { s.prefix = prefix }
+
 // Add installs a rule and returns it with its ID. A rule without an ID is called "f1" if it is the
 // first one added to an empty plan, and so on. Errors are *RuleError or wrap ErrUnknownLink,
 // ErrDuplicateID, ErrTooMany or ErrNotOnLink.
@@ -125,7 +129,7 @@ func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 		return r, fmt.Errorf("%w: %q", ErrDuplicateID, r.ID)
 	}
 	for s.counter++; r.ID == ""; s.counter++ {
-		if id := "f" + strconv.Itoa(s.counter); s.find(id) < 0 { // a rule that the user has named may have this name
+		if id := s.prefix + "f" + strconv.Itoa(s.counter); s.find(id) < 0 { // a rule that the user has named may have this name
 			r.ID = id
 			break
 		}

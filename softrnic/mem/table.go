@@ -159,7 +159,7 @@ func (t *Table) reg(pd PD, region Region) (*Region, error) {
 	if why, ok := validAccess(region.access); !ok {
 		return fail(verbs.ErrInvalid, "%s", why)
 	}
-	if region.size == 0 {
+	if region.size == 0 && !region.zero { // of device memory, a region may be empty: nothing can be accessed by it
 		return fail(verbs.ErrInvalid, "a region needs at least one byte")
 	}
 	if t.count >= t.max {

@@ -19,6 +19,9 @@ const MaxFrame = 65536 + 14 + 8
 type Frame struct {
 	// Data is the frame from the destination MAC on, without FCS.
 	Data []byte
+	// Open is a packet that is not encoded; nil means that Data is the frame. Only ports and owners that
+	// know open packets (Opener) get them.
+	Open *Open
 	// SegSize is the number of UDP payload bytes of each packet in the frame; 0 means a single
 	// packet.
 	SegSize int
@@ -45,6 +48,14 @@ func PacketsIn(frames []Frame) (n int) {
 		n += frames[i].Packets()
 	}
 	return n
+}
+
+// Len returns the length of the frame in bytes.
+func (f *Frame) Len() int {
+	if f.Open != nil {
+		return f.Open.length
+	}
+	return len(f.Data)
 }
 
 // Offload is a segmentation request that only ports interpret (fields of virtio_net_hdr). With it a
@@ -109,7 +120,7 @@ func (b *Batch) Add(port int, data []byte) {
 	b.Frames = append(b.Frames, Frame{Data: data, Port: port})
 }
 
-// Bytes returns the number of bytes that Alloc has given out since Reset.
+// Bytes returns the number of bytes that Alloc has given out since Reset, and that open packets have.
 func (b *Batch) Bytes() int { return b.bytes }
 
 // Copy appends a copy of f whose bytes belong to b.
@@ -150,9 +161,12 @@ const minFrame = 14
 // Fits reports whether a link with this MTU takes f. A packet may have as many bytes as the MTU, an
 // Ethernet header and, if it has one, a VLAN tag together. A super-frame may be longer.
 func Fits(f *Frame, mtu int) bool {
-	n := len(f.Data)
-	if n < minFrame || n > MaxFrame || f.SegSize > MaxFrame {
+	n := f.Len()
+	switch {
+	case n < minFrame || n > MaxFrame || f.SegSize > MaxFrame:
 		return false
+	case f.Open != nil:
+		return n <= mtu+minFrame
 	}
 	if f.SegSize > 0 || f.Offload.Type != 0 {
 		return true

@@ -57,6 +57,9 @@ func (m *meter) stop() {
 func (m *meter) timed(j stream, res *Result) error {
 	j.seen = m.seen
 	m.start()
+	if span := m.s.cfg.Span; span > 0 {
+		j.until = m.begun.Add(span)
+	}
 	err := m.s.run(j)
 	m.stop()
 	m.result(&m.s.cfg, res)
@@ -69,7 +72,7 @@ func (m *meter) timed(j stream, res *Result) error {
 func (m *meter) seen(now clock.Time, complete int) {
 	m.part = complete
 	n := complete - m.marked
-	if n < max(1, m.total/peakParts) || now <= m.mark {
+	if span := m.s.cfg.Span; span > 0 && now.Sub(m.mark) < span/peakParts || span == 0 && n < max(1, m.total/peakParts) || now <= m.mark {
 		return
 	}
 	m.peak = max(m.peak, float64(n)/now.Sub(m.mark).Seconds())

@@ -112,7 +112,8 @@ type OneWord struct {
 	// Clients is the number of clients. Each is a queue pair with one operation in flight. 0 means 1.
 	Clients int `json:"clients,omitempty"`
 	// Device is true if the word is in device memory of the server. Span is how long the test locks
-	// runs; 0 means 1 s. Bits is true if the lock word is 0 or 1 and a CAS releases the lock.
+	// runs; 0 means 1 s. Bandwidth and latency tests that have a Span run for this time, in place of a
+	// number of messages. Bits is true if the lock word is 0 or 1 and a CAS releases the lock.
 	Device bool          `json:"device,omitempty"`
 	Bits   bool          `json:"bits,omitempty"`
 	Span   time.Duration `json:"span,omitempty"`
@@ -163,16 +164,24 @@ func (c *Config) Validate() error {
 		return bad("size %d: atomics have 8 bytes", c.Size)
 	case c.Size < 0 || c.Size > MaxSize:
 		return bad("size %d: want 1 to %d bytes", c.Size, MaxSize)
-	case c.Iters < 0 || c.Iters > MaxIters || c.Atomics > MaxIters:
-		return bad("iters %d, atomics %d: want 1 to %d", c.Iters, c.Atomics, MaxIters)
+	case c.Iters < 0 || c.Iters > MaxIters:
+		return bad("iters %d: want 1 to %d", c.Iters, MaxIters)
+	case c.Atomics > MaxIters:
+		return bad("atomics %d: want 1 to %d", c.Atomics, MaxIters)
 	case c.Depth < 0 || c.Depth > MaxDepth || c.RecvSlack < 0 || c.RecvSlack > MaxReceives:
 		return bad("depth %d, receives %d: want 1 to %d and 1 to %d", c.Depth, c.RecvSlack, MaxDepth, MaxReceives)
 	case c.SignalEvery < 0 || c.Inline < 0 || c.RdAtomic < 0 || c.Patience < 0:
 		return bad("signalEvery, inline, rdAtomic and patience must not be negative")
 	case c.Clients < 0 || c.Clients > MaxClients || c.Clients > 1 && !c.oneWord():
 		return bad("%d clients: want 1 to %d, for %s and %s", c.Clients, MaxClients, Contend, Locks)
-	case c.Span < 0 || c.Span > maxSpan || (c.Span != 0 || c.Bits) && c.Test != Locks:
-		return bad("span (%v) and bits (%v) are for %s, and a span is at most %v", c.Span, c.Bits, Locks, maxSpan)
+	case c.Bits && c.Test != Locks:
+		return bad("a lock that is a bit is for %s", Locks)
+	case c.Span < 0 || c.Span > maxSpan:
+		return bad("it cannot run for %v: want at most %v", c.Span, maxSpan)
+	case c.Span > 0 && c.Test != Locks && !c.timed():
+		return bad("only bandwidth and latency tests without queue pairs of their own run for a time; give the number of messages")
+	case c.Span > 0 && c.Test == WriteBW && c.Verify:
+		return bad("it cannot verify bytes and run for a time: give the number of messages")
 	case c.Device && !c.oneWord():
 		return bad("memory on the NIC is for %s and %s", Contend, Locks)
 	case c.Held != "" && !c.oneWord():
@@ -180,12 +189,23 @@ func (c *Config) Validate() error {
 	case c.Timeout > maxCode:
 		return bad("timeout %d: want a code from 1 to %d", c.Timeout, maxCode)
 	case c.MTU != 0 && !slices.Contains([]int{256, 512, 1024, 2048, 4096}, c.MTU):
-		return bad("mtu %d: want 256, 512, 1024, 2048 or 4096", c.MTU)
+		return bad("mtu %d: a path MTU is 256, 512, 1024, 2048 or 4096%s", c.MTU, ofEthernet(c.MTU))
 	}
 	if err := c.checkLanes(); err != nil {
 		return bad("%v", err)
 	}
 	return nil
+}
+
+// ofEthernet says which path MTU fits into an MTU of Ethernet; "" if it fits into none.
+func ofEthernet(mtu int) string {
+	const headers = 104 // the longest headers of a packet over IPv6, with its ICRC
+	for _, m := range []int{4096, 2048, 1024} {
+		if mtu >= m+headers {
+			return fmt.Sprintf("; a link of %d holds %d", mtu, m)
+		}
+	}
+	return ""
 }
 
 func (c Config) withDefaults() Config {
@@ -208,6 +228,9 @@ func (c Config) withDefaults() Config {
 		c.Size = cmp.Or(c.Size, 4096)
 	case c.Test == Soak:
 		c.Depth = cmp.Or(c.Depth, 16)
+	}
+	if c.Span > 0 && c.timed() {
+		c.Iters = cmp.Or(c.Iters, MaxIters)
 	}
 	if lat {
 		c.Depth, c.SignalEvery = 1, 1
@@ -249,6 +272,13 @@ func (c Config) withDefaults() Config {
 // enough.
 func (c *Config) OneSided() bool {
 	return slices.Contains([]string{WriteBW, ReadBW, AtomicBW, WriteLat, ReadLat, AtomicLat, Contend, Locks, Verify}, c.Test)
+}
+
+// timed reports whether the test can run for a time instead of a number of messages: a bandwidth or
+// latency test whose messages go over the connection itself.
+func (c *Config) timed() bool {
+	l := lanes{cmp.Or(c.Conn, ConnRC), c.QPs, c.SRQ}
+	return (strings.HasSuffix(c.Test, "_bw") || strings.HasSuffix(c.Test, "_lat")) && l.kind == ConnRC && l.n <= 1 && !l.shared
 }
 
 // oneWord reports whether many clients share one word in the test.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/HdrHistogram/hdrhistogram-go"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -23,6 +24,9 @@ func (s *session) latency(j stream, res *Result) error {
 	one.total, one.depth, one.every = 1, 1, 1
 	begun := s.rt.Now()
 	for k := range j.total {
+		if s.over(begun) {
+			break
+		}
 		one.index = k
 		one.wr = func(_ int, wr *verbs.SendWR) { j.wr(k, wr) }
 		one.done = nil
@@ -38,8 +42,13 @@ func (s *session) latency(j stream, res *Result) error {
 		}
 	}
 	res.Elapsed = s.rt.Now().Sub(begun)
-	res.Lat = h.Summary(s.cfg.Size, j.total)
+	res.Lat = h.Summary(s.cfg.Size, h.Count())
 	return nil
+}
+
+// over reports whether a latency test that began at a time has run for Config.Span.
+func (s *session) over(begun clock.Time) bool {
+	return s.cfg.Span > 0 && s.rt.Now().Sub(begun) >= s.cfg.Span
 }
 
 // Latencies collects the latencies of a test. The zero value is empty.
@@ -153,7 +162,7 @@ func (s *session) pingPong(c *Config, res *Result) error {
 	if err != nil {
 		return err
 	}
-	return s.checkReport(c.Iters, res)
+	return s.checkReport(res.Lat.Iters, res)
 }
 
 // echoes measures messages that the server echoes, one at a time. For each message it posts a
@@ -164,6 +173,9 @@ func (s *session) echoes(c *Config, qp verbs.QP, pong verbs.SGE, res *Result, tu
 	list := []verbs.SGE{pong}
 	begun := s.rt.Now()
 	for k := range c.Iters {
+		if s.over(begun) {
+			break
+		}
 		if err := qp.PostRecv(verbs.RecvWR{ID: uint64(k), SGL: list}); err != nil {
 			return err
 		}
@@ -177,7 +189,7 @@ func (s *session) echoes(c *Config, qp verbs.QP, pong verbs.SGE, res *Result, tu
 		h.Record(s.rt.Now().Sub(start) / 2)
 	}
 	res.Elapsed = s.rt.Now().Sub(begun)
-	res.Lat = h.Summary(c.Size, c.Iters)
+	res.Lat = h.Summary(c.Size, h.Count())
 	return nil
 }
 

@@ -28,6 +28,9 @@ type Result struct {
 	Sent int `json:"sent,omitempty"`
 	Lost int `json:"lost,omitempty"`
 
+	// Both is true if this is the sum of two runs at the same time, one in each direction.
+	Both bool `json:"bidirectional,omitempty"`
+
 	BW     *Bandwidth  `json:"bw,omitempty"`
 	Lat    *Latency    `json:"lat,omitempty"`
 	Checks []Check     `json:"checks,omitempty"`
@@ -36,6 +39,31 @@ type Result struct {
 	// Counters says by how much each counter of the client's NIC grew during the run, by name.
 	// Counters that did not change are left out.
 	Counters map[string]uint64 `json:"counters,omitempty"`
+}
+
+// Sum returns the result of bandwidth tests that ran at the same time, each over a connection of its own:
+// the messages of all in the longest of their times. Of a single run, of any test, it returns the result
+// as it is. There must be at least one.
+func Sum(parts []*Result) *Result {
+	if len(parts) == 1 {
+		return parts[0]
+	}
+	all := *parts[0]
+	bw := *all.BW
+	all.BW = &bw
+	for _, p := range parts[1:] {
+		bw.Iters += p.BW.Iters
+		bw.Peak += p.BW.Peak
+		all.Elapsed = max(all.Elapsed, p.Elapsed)
+		all.Verified += p.Verified
+		all.VerifiedAtomics += p.VerifiedAtomics
+		all.Sent += p.Sent
+		all.Lost += p.Lost
+	}
+	rate := float64(bw.Iters) / max(all.Elapsed, 1).Seconds()
+	bw.Average, bw.MsgRate = rate*float64(bw.Bytes)/(1<<20), rate/1e6
+	all.Counters = nil // runs of one host at the same time have counted each other's packets
+	return &all
 }
 
 // Bandwidth is the result of a bandwidth test, with MiB/s and millions of messages per second

@@ -28,7 +28,7 @@ func planSendBW(c *Config) plan {
 		if err := m.timed(s.sendStream(c, c.Iters, slots), res); err != nil {
 			return err
 		}
-		return s.checkReport(c.Iters, res)
+		return s.checkReport(m.count, res)
 	}
 	// The server's report is READ into the memory behind the slots.
 	return plan{local: slots*c.Size + reportSize, slot: c.Size, request: w, run: run}

@@ -31,12 +31,17 @@ type stream struct {
 	// index is the number of the stream's first message. Errors and progress name message k of the
 	// stream by index+k.
 	index int
+	// until, if not 0, is when posting ends: one message more, which is signalled, is then the last.
+	until clock.Time
 }
 
 // run posts all messages and waits for all completions.
 func (s *session) run(j stream) error {
 	posted, complete := 0, 0
 	for complete < j.total {
+		if j.until != 0 && s.rt.Now() >= j.until {
+			j.total, j.until = min(j.total, posted+1), 0
+		}
 		n, err := s.post(&j, posted, complete)
 		if err != nil {
 			return fmt.Errorf("%s %d: %w", j.op, j.index+posted+n, err)

@@ -141,8 +141,9 @@ func (b *Bank) draws(q *queue, to, prio int, frame []byte) bool {
 	return r.marks(q.bytes, draw(stream, q.drawn))
 }
 
-// Since tells when the caller has looked for frames before: those that it offers now came later. If the
-// caller did not run for a while, a port may so make up for the time in which they waited elsewhere.
+// Since tells when the caller has looked for frames before, or when it stopped waiting for some: those that
+// it offers now came later. If the caller did not run for a while, a port may so make up for the time in
+// which they waited elsewhere, but not for the time in which there were none.
 func (b *Bank) Since(t clock.Time) { b.since = t }
 
 // Deadline returns when Due must be called next.

@@ -61,6 +61,10 @@ type peer struct {
 	// pending is the number of send work requests that are posted and not completed.
 	pending int
 	broken  bool // the queue pair has failed, or was ended: no operation can be posted
+	// probe is the WRITE of Expect. last is the operation that has failed first on the present queue
+	// pair; its Status is Success if none has.
+	probe Op
+	last  OpError
 }
 
 // New returns a fabric without peers.
@@ -133,7 +137,7 @@ func (f *Fabric) Open(i int, deadline clock.Time) error {
 	if err := p.connect(qp, deadline); err != nil {
 		return errors.Join(fmt.Errorf("connect to %v: %w", p.addr, err), qp.Destroy())
 	}
-	p.qp, p.broken = qp, false
+	p.qp, p.broken, p.last = qp, false, OpError{}
 	for range p.recvs {
 		if err := qp.PostRecv(verbs.RecvWR{}); err != nil {
 			return errors.Join(err, f.Break(i))

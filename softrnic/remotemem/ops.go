@@ -243,6 +243,9 @@ func (f *Fabric) finish(id uint64, s verbs.Status) {
 	f.free = append(f.free, id)
 	o.Done, o.Status = true, s
 	p.pending--
+	if s != verbs.Success && p.last.Status == verbs.Success {
+		p.last.Op, p.last.Status = o.WR.Op, s
+	}
 	p.broken = p.broken || s != verbs.Success
 }
 

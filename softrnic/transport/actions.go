@@ -18,7 +18,15 @@ type Actions struct {
 	Tx    []TxPacket
 	Done  []Completion
 	Async []verbs.AsyncEvent
-	arena []byte
+	// Payloads, if not nil, has the memory for payloads. Then they stay valid as long as its owner says,
+	// and not only until Reset.
+	Payloads Memory
+	arena    []byte
+}
+
+// Memory is where payloads of packets are copied to.
+type Memory interface {
+	Alloc(n int) []byte
 }
 
 // TxPacket is a packet that a queue pair sends. Packet.Payload points into the Actions.
@@ -56,8 +64,11 @@ func grown[T any](s *[]T) *T {
 // too small for one step is replaced by one of at least twice the size.
 const arenaChunk = 8 << 10
 
-// alloc returns n bytes that stay valid until Reset.
+// alloc returns n bytes for a payload. They stay valid until Reset; see Payloads.
 func (a *Actions) alloc(n int) []byte {
+	if a.Payloads != nil {
+		return a.Payloads.Alloc(n)
+	}
 	if cap(a.arena)-len(a.arena) < n {
 		a.arena = make([]byte, 0, max(arenaChunk, 2*cap(a.arena), n)) // packets that are already built stay in the old arena
 	}

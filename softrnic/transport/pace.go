@@ -46,7 +46,7 @@ func (c *core) charge(now clock.Time, from int, out *Actions) {
 // mustWait reports whether the Flow lets no request leave now.
 func (r *requester) mustWait(now clock.Time) bool {
 	f := r.cfg.Flow
-	if f.Ready(now, r.window.flight*int(r.mtu)) {
+	if f.Ready(now, r.window.flight) {
 		r.pace.at = clock.Never
 		return false
 	}
@@ -54,12 +54,13 @@ func (r *requester) mustWait(now clock.Time) bool {
 	return true
 }
 
-// paced is called for a request that leaves: the last packet in out. If the rate is so low that the
-// ACK timer could expire before the next packet with AckReq, this packet gets it.
+// paced is called for a request that leaves: the last packet in out. It gets AckReq if the rate is so low
+// that the ACK timer could expire before the next packet with AckReq, and if the Flow limits the packets
+// in flight: otherwise packets without AckReq could fill a window that has become smaller.
 func (r *requester) paced(now clock.Time, out *Actions) {
 	r.charge(now, len(out.Tx)-1, out)
 	f, bth := r.cfg.Flow, &out.Tx[len(out.Tx)-1].Packet.BTH
-	if r.rts.Timeout != 0 && f.Slow(now, r.cfg.AckEvery, AckTimeout(r.rts.Timeout)/4) {
+	if f.Windowed() || r.rts.Timeout != 0 && f.Slow(now, r.cfg.AckEvery, AckTimeout(r.rts.Timeout)/4) {
 		bth.AckReq = true
 		r.window.sinceAckReq = 0
 	}
@@ -71,7 +72,7 @@ func (r *requester) paced(now clock.Time, out *Actions) {
 // pacedAck is called when the peer has acknowledged n packets, up to una.
 func (r *requester) pacedAck(n int) {
 	arrived := (uint32(r.una)-r.pace.end)&max24 < maxOutstandingPSNs
-	r.cfg.Flow.Acked(r.lastNow, n*(int(r.mtu)+frameOverhead), arrived)
+	r.cfg.Flow.Acked(r.lastNow, n, int(r.mtu)+frameOverhead, arrived)
 }
 
 // tickPace sends what waited for the Flow.

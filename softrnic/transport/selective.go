@@ -70,6 +70,8 @@ type selectiveSender struct {
 	part uint32 // in packets
 	// next is when Recovery.Rate allows the next packet, wake is next while a packet waits for it.
 	next, wake clock.Time
+	// notReady is the PSN whose RNR NAK demands the present wait.
+	notReady wire.PSN
 }
 
 func newSelectiveSender(r *requester) *selectiveSender {
@@ -341,7 +343,11 @@ func (s *selectiveSender) settle(out *Actions, now clock.Time) {
 		}
 	}
 	if moved {
+		wait := s.retry.rnrAt
 		s.progress()
+		if s.offset(s.notReady) < s.offset(s.maxPSN) { // not acknowledged: the wait goes on
+			s.retry.rnrAt = wait
+		}
 	}
 }
 
@@ -443,11 +449,14 @@ func (s *selectiveSender) refused(now clock.Time, p *wire.Packet, out *Actions) 
 		}
 		s.rec.Refused(off, 1)
 		s.rec.Pause()
+		s.notReady = p.BTH.PSN
 		if oldest {
 			s.receiverNotReady(now, y.Value(), out)
 			return
 		}
-		s.retry.rnrAt = now.Add(RNRDelay(y.Value())) // responses before it are missing: this costs no retry
+		// Responses before it are missing: this costs no retry, and neither does the ACK timer meanwhile.
+		s.rewind()
+		s.retry.rnrAt = now.Add(RNRDelay(y.Value()))
 	case y == wire.NakPSNSequence: // of a peer that has gone back to go-back-N: no such peer was agreed on
 		s.env.Counters.DuplicateAck++
 	case oldest:

@@ -169,3 +169,44 @@ func TestForgedPacketsWithSelectiveRetransmission(t *testing.T) {
 		}
 	}
 }
+
+// The wait that an RNR NAK demands is not cut short by answers to earlier requests that arrive during it,
+// and it costs no retry of the ACK timer; when the request itself is acknowledged, the wait is over.
+func TestAnswersDoNotEndAnRNRWait(t *testing.T) {
+	for _, kind := range []selective.Kind{selective.IRN, selective.RACK} {
+		a, b := selectivePair(t, kind)
+		now := clock.Time(10 * time.Microsecond)
+		for _, wr := range []verbs.SendWR{
+			{Op: verbs.OpRead, Flags: verbs.Signalled, SGL: []verbs.SGE{a.sge(0, 64)}, RemoteAddr: b.mem.Base(), RKey: b.mem.RKey()},
+			{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{a.sge(64, 64)}},
+		} {
+			post(t, a, wr)
+		}
+		a.deliver(now, b)
+		b.qp.FlushAcks(now, &b.out)
+		late := b.out.Tx[0] // the response of the READ comes behind the RNR NAK
+		if b.out.Tx = b.out.Tx[1:]; len(b.out.Tx) != 1 || !b.out.Tx[0].Packet.AETH.Syndrome.IsRNR() {
+			t.Fatalf("%v: the peer answers %+v", kind, b.out.Tx)
+		}
+		ends := now.Add(RNRDelay(b.out.Tx[0].Packet.AETH.Syndrome.Value()))
+		b.deliver(now, a)
+		left := a.qp.Snapshot().Retries
+		b.out.Tx = append(b.out.Tx, late)
+		b.deliver(now.Add(time.Microsecond), a)
+		a.file()
+		if wc := onlyWC(t, a.scq); wc.Status != verbs.Success {
+			t.Fatalf("%v: the READ: %v", kind, wc.Status)
+		}
+		for ; now < ends; now = now.Add(5 * time.Microsecond) {
+			if a.qp.Tick(now, &a.out); len(a.out.Tx) > 0 {
+				t.Fatalf("%v: sent %v before the end of the wait", kind, ends.Sub(now))
+			}
+		}
+		if n := a.qp.Snapshot().Retries; n != left {
+			t.Errorf("%v: %d retries are left, %d before the wait", kind, n, left)
+		}
+		if a.qp.Tick(ends, &a.out); len(a.out.Tx) != 1 {
+			t.Fatalf("%v: %d packets at the end of the wait, want 1", kind, len(a.out.Tx))
+		}
+	}
+}

@@ -64,14 +64,14 @@ func anyAddr(a netip.Addr) bool { return a.IsUnspecified() || a.IsLoopback() }
 
 // give binds an identifier (rdma_cm_id) to a port and to an address of the NIC, or to one that stands
 // for all of them. The identifier keeps the address as it was given.
-func (m *Manager) give(x *id, a netip.AddrPort) error {
+func (c *Config) give(x *id, a netip.AddrPort) error {
 	if x.space == 0 {
 		return unix.EINVAL
 	}
-	if _, own := gidOf(m.cfg.Device.GIDs, a.Addr()); !own && !anyAddr(a.Addr()) {
+	if _, own := gidOf(c.Device.GIDs, a.Addr()); !own && !anyAddr(a.Addr()) {
 		return unix.EADDRNOTAVAIL
 	}
-	return m.cfg.Ports.take(x, a, m.cfg.Rand.Uint32())
+	return c.Ports.take(x, a, c.Rand.Uint32())
 }
 
 func (m *Manager) bind(_ call, x *id, a bindIP) (Result, error) {
@@ -79,7 +79,7 @@ func (m *Manager) bind(_ call, x *id, a bindIP) (Result, error) {
 	if !ok || !x.may(onBind) {
 		return Result{}, unix.EINVAL
 	}
-	if err := m.give(x, addr); err != nil {
+	if err := m.cfg.give(x, addr); err != nil {
 		return Result{}, err
 	}
 	x.step(onBind)

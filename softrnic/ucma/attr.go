@@ -47,7 +47,7 @@ func (m *Manager) initQPAttr(_ call, x *id, a initQPAttr) (Result, error) {
 			}
 		}
 	case a.State == qpRTR && known && !x.datagrams():
-		out.Mask, out.AH, out.PathMTU, out.DestQPN, out.RecvPSN = maskRTR, m.ahOf(x, x.dst.Addr()), uint32(t.mtu), uint32(t.peerQPN), uint32(t.psn)
+		out.Mask, out.AH, out.PathMTU, out.DestQPN, out.RecvPSN = maskRTR, m.cfg.ahOf(x, x.dst.Addr()), uint32(t.mtu), uint32(t.peerQPN), uint32(t.psn)
 		out.MaxDestRdAtomic, out.MinRNRTimer = t.resources, minRNRTimer
 	case a.State == qpRTS && known && !x.datagrams():
 		out.Mask, out.SendPSN = maskRTS, uint32(t.peerPSN)
@@ -60,8 +60,8 @@ func (m *Manager) initQPAttr(_ call, x *id, a initQPAttr) (Result, error) {
 }
 
 // ahOf returns the address of a peer, or of a group, for datagrams of x.
-func (m *Manager) ahOf(x *id, to netip.Addr) uverbs.AHAttr {
-	i, _ := gidOf(m.cfg.Device.GIDs, x.src.Addr()) // always found: an identifier with a peer or group is bound to an address of the NIC
+func (c *Config) ahOf(x *id, to netip.Addr) uverbs.AHAttr {
+	i, _ := gidOf(c.Device.GIDs, x.src.Addr()) // always found: an identifier with a peer or group is bound to an address of the NIC
 	return uverbs.AHAttr{
 		DestGID: verbs.GIDOf(to), SourceGID: uint8(i), Hop: hopLimit, TClass: x.options.tos, Global: 1, Port: onlyPort,
 	}

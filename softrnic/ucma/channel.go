@@ -18,11 +18,11 @@ type pending struct {
 
 // tell queues an event of an identifier. It drops the event if the program does not know the
 // identifier yet (uid 0).
-func (m *Manager) tell(x *id, kind uint32, status int32, param any) {
+func (c *Config) tell(x *id, kind uint32, status int32, param any) {
 	if x.uid == 0 {
 		return
 	}
-	m.queue(x.channel, pending{of: x, event: newEvent(x.uid, x.handle, kind, status, param)})
+	c.queue(x.channel, pending{of: x, event: newEvent(x.uid, x.handle, kind, status, param)})
 }
 
 // newEvent returns an event. param is nil, or the struct of its parameters.
@@ -34,10 +34,10 @@ func newEvent(uid uint64, handle, kind uint32, status int32, param any) event {
 	return ev
 }
 
-func (m *Manager) queue(ch *channel, p pending) {
+func (c *Config) queue(ch *channel, p pending) {
 	ch.unread = append(ch.unread, p)
-	m.cfg.Quota.Add(Event, 1)
-	m.cfg.Tell(ch.number)
+	c.Quota.Add(Event, 1)
+	c.Tell(ch.number)
 }
 
 // maxUnread is the largest number of unread events of one identifier. It limits events that the
@@ -65,13 +65,13 @@ func (ch *channel) withdraw(q Quota, which func(p *pending) bool) int {
 }
 
 // getEvent returns and removes the oldest event.
-func (m *Manager) getEvent(x call) (Result, error) {
+func (x call) getEvent(q Quota) (Result, error) {
 	if len(x.ch.unread) == 0 {
 		return Result{}, errNoEvent
 	}
 	p := x.ch.unread[0]
 	x.ch.unread = slices.Delete(x.ch.unread, 0, 1)
-	m.cfg.Quota.Add(Event, -1)
+	q.Add(Event, -1)
 	p.of.reported++
 	if p.join != nil {
 		p.join.reported++
@@ -99,7 +99,7 @@ func (m *Manager) migrate(x call, i *id, _ migrateID) (Result, error) {
 	m.cfg.Quota.Add(Event, -len(moved)) // the method queue counts the events again
 	i.channel, r.Withdrawn = x.ch, uint32(len(moved))
 	for _, p := range moved {
-		m.queue(x.ch, p)
+		m.cfg.queue(x.ch, p)
 	}
 	return r, nil
 }

@@ -66,7 +66,7 @@ func (m *Manager) request(c call, x *id, p *connParam) (*engine.CMConn, error) {
 		return nil, unix.EINVAL
 	}
 	t := &x.terms
-	t.psn, t.retry, t.rnrRetry = m.newPSN(), min(p.Retry, maxRetry), min(p.RNRRetry, maxRetry)
+	t.psn, t.retry, t.rnrRetry = m.cfg.newPSN(), min(p.Retry, maxRetry), min(p.RNRRetry, maxRetry)
 	t.resources, t.depth = p.Resources, p.Depth
 	req := mad.REQ{
 		Service: x.service(x.dst.Port()), QPN: qpn, PSN: t.psn, ResponderResources: p.Resources, InitiatorDepth: p.Depth,
@@ -200,7 +200,7 @@ func (m *Manager) disconnect(c call, x *id, _ named) (Result, error) {
 		c.NIC.Abort(c.Now, x.conn, c.Out)
 		x.step(onEnd)
 		x.answered()
-		m.tell(x, disconnected, 0, nil)
+		m.cfg.tell(x, disconnected, 0, nil)
 		return Result{}, nil
 	}
 	x.step(onDisconnect)
@@ -211,6 +211,6 @@ func (m *Manager) disconnect(c call, x *id, _ named) (Result, error) {
 	return Result{}, err
 }
 
-// notify is called when a program reports the first packet of a connection. It does nothing,
+// execute is called when a program reports the first packet of a connection. It does nothing,
 // because the NIC itself notices this packet.
-func (m *Manager) notify(call, *id, notify) (Result, error) { return Result{}, nil }
+func (notify) execute(*Manager, call, *id, notify) (Result, error) { return Result{}, nil }

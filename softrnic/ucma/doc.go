@@ -14,10 +14,12 @@
 //	manager.go  Manager: the identifiers and channels of one program
 //	listen.go   listeners and peers' requests
 //	connect.go  connections and datagram services
+//	nics.go     hosts with several NICs: identifiers move to a NIC, listeners have mirrors
 //	multicast.go  memberships in multicast groups
 //	report.go   events that the NIC's connection manager reports
 //	attr.go     attributes with which a program brings its queue pair up
 //	option.go   options of identifiers
+//	listing.go  copies of identifiers, for listings
 //
 // Commands never wait: operations that take time end with an event. The bytes of a command are
 // written by another process, which is not trusted. The layouts are those of

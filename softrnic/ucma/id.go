@@ -30,6 +30,8 @@ type id struct {
 	backlog, waiting int
 	of               *id
 	terms            terms
+	away             bool // it has moved to another NIC, and keeps its handle; see Take
+	mirror           bool // it listens for an identifier of another NIC; see Mirror
 }
 
 // terms are the parameters of a connection, as far as they are known: first this side's wishes, at

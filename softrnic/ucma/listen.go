@@ -18,7 +18,7 @@ import (
 func (m *Manager) listen(c call, x *id, a listen) (Result, error) {
 	switch {
 	case x.state == Fresh: // not bound: it listens at all addresses and a free port
-		if err := m.give(x, netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); err != nil {
+		if err := m.cfg.give(x, netip.AddrPortFrom(netip.IPv4Unspecified(), 0)); err != nil {
 			return Result{}, err
 		}
 		x.step(onBind)
@@ -78,7 +78,7 @@ func (m watcher) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refus
 	made.src, made.dst = netip.AddrPortFrom(c.Local, x.src.Port()), netip.AddrPortFrom(c.Peer, ip.SrcPort)
 	made.step(onRequest)
 	m.conns[c] = made
-	m.queue(x.channel, pending{of: x, made: made, event: newEvent(x.uid, made.handle, connectRequest, 0, m.asked(made, private))})
+	m.cfg.queue(x.channel, pending{of: x, made: made, event: newEvent(x.uid, made.handle, connectRequest, 0, m.asked(made, private))})
 	return why, true
 }
 
@@ -120,12 +120,12 @@ func (m watcher) asked(x *id, private []byte) any {
 	t := &x.terms
 	t.mtu, t.ackTimeout = cm.MTUCode(m.cfg.Device.ActiveMTU), x.options.timeout()
 	if x.datagrams() {
-		p := datagramParam{AH: m.ahOf(x, x.dst.Addr()), QKey: DefaultQKey}
+		p := datagramParam{AH: m.cfg.ahOf(x, x.dst.Addr()), QKey: DefaultQKey}
 		p.PrivateLen = uint8(copy(p.Private[:], private))
 		return p
 	}
 	req := x.conn.Request
-	t.peerQPN, t.peerPSN, t.psn, t.mtu = req.QPN, req.PSN, m.newPSN(), req.MTU
+	t.peerQPN, t.peerPSN, t.psn, t.mtu = req.QPN, req.PSN, m.cfg.newPSN(), req.MTU
 	t.resources, t.depth, t.retry, t.rnrRetry = req.InitiatorDepth, req.ResponderResources, req.Retry, req.RNRRetry
 	t.ackTimeout = cmp.Or(x.options.ackTimeout, cm.PeerTimeout(req.Primary.AckTimeout))
 	p := connParam{
@@ -136,7 +136,7 @@ func (m watcher) asked(x *id, private []byte) any {
 	return p
 }
 
-func (m *Manager) newPSN() wire.PSN { return wire.PSN(m.cfg.Rand.Uint32()).Add(0) }
+func (c *Config) newPSN() wire.PSN { return wire.PSN(c.Rand.Uint32()).Add(0) }
 
 // flag converts a bool to the form in the ABI.
 func flag(b bool) uint8 {

@@ -25,6 +25,9 @@ type Config struct {
 	Owns func(n wire.QPN) bool
 	// Tell informs the program that a channel has a new event. It must not wait.
 	Tell func(channel uint32)
+	// Nth is the number of the NIC, from 0, if the program has a Manager for each of Of NICs, a power of
+	// two; see nics.go. Then the handles of the Manager are those with the remainder Nth. Of 0 means 1.
+	Nth, Of int
 	// Channels and Listeners are the largest numbers of event channels and of listeners that the
 	// program may have. 0 means 1024 channels, 64 listeners.
 	Channels, Listeners int
@@ -67,12 +70,13 @@ func New(cfg Config) *Manager {
 	if cfg.Quota == nil {
 		cfg.Quota = boundless{}
 	}
+	cfg.Of = max(cfg.Of, 1)
 	cfg.Channels = cmp.Or(cfg.Channels, defaultChannels)
 	cfg.Listeners = cmp.Or(cfg.Listeners, defaultListeners)
 	return &Manager{
 		cfg: cfg, ids: make(map[uint32]*id), channels: make(map[uint32]*channel),
 		conns: make(map[*engine.CMConn]*id), listeners: make(map[*engine.CMListener]*id),
-		joins: make(map[uint32]*join),
+		joins: make(map[uint32]*join), next: uint32(cfg.Nth), nextJoin: uint32(cfg.Nth),
 	}
 }
 
@@ -141,9 +145,9 @@ var commands = map[Op]func(*Manager, call, []byte) (Result, error){
 	Reject:       onID((*Manager).reject),
 	Disconnect:   onID((*Manager).disconnect),
 	InitQPAttr:   onID((*Manager).initQPAttr),
-	GetEvent:     func(m *Manager, x call, _ []byte) (Result, error) { return m.getEvent(x) },
+	GetEvent:     func(m *Manager, x call, _ []byte) (Result, error) { return x.getEvent(m.cfg.Quota) },
 	SetOption:    (*Manager).setOption,
-	Notify:       onID((*Manager).notify),
+	Notify:       onID(notify{}.execute),
 	MigrateID:    onID((*Manager).migrate),
 
 	JoinIPMulticast: command((*Manager).joinIP),
@@ -192,28 +196,36 @@ func (m *Manager) CloseChannel(s Step, number uint32) {
 	delete(m.channels, number)
 }
 
-// Listeners returns the number of identifiers that listen.
-func (m *Manager) Listeners() int { return len(m.listeners) }
+// Listeners returns the number of identifiers that listen, without mirrors.
+func (m *Manager) Listeners() (n int) {
+	for _, x := range m.listeners {
+		if !x.mirror {
+			n++
+		}
+	}
+	return n
+}
 
 func (m *Manager) newID(ch *channel, uid uint64) (*id, error) {
-	if len(m.ids) >= maxHandle {
+	if len(m.ids) >= maxHandle/m.cfg.Of {
 		return nil, unix.ENOMEM
 	}
 	if err := m.cfg.Quota.Take(ID); err != nil {
 		return nil, err
 	}
-	x := &id{handle: unused(m.ids, &m.next), uid: uid, channel: ch}
+	x := &id{handle: unused(m.ids, &m.next, m.cfg.Of), uid: uid, channel: ch}
 	m.ids[x.handle] = x
 	return x, nil
 }
 
-// unused returns the next number from *next on that is no key of `used`, and moves *next behind it.
-func unused[T any](used map[uint32]*T, next *uint32) uint32 {
+// unused returns the next number from *next on, in steps, that is no key of `used`, and moves *next
+// behind it.
+func unused[T any](used map[uint32]*T, next *uint32, step int) uint32 {
 	for used[*next] != nil {
-		*next = (*next + 1) & maxHandle
+		*next = (*next + uint32(step)) & maxHandle
 	}
 	n := *next
-	*next = (n + 1) & maxHandle
+	*next = (n + uint32(step)) & maxHandle
 	return n
 }
 

@@ -44,7 +44,7 @@ func (m *Manager) join(handle uint32, uid uint64, addr address) (Result, error) 
 	if !ok || !own || !x.datagrams() || uid == 0 || !group.Addr().IsMulticast() || group.Addr().Is4() != x.src.Addr().Is4() {
 		return Result{}, unix.EINVAL
 	}
-	if len(m.joins) >= maxHandle {
+	if len(m.joins) >= maxHandle/m.cfg.Of {
 		return Result{}, unix.ENOMEM
 	}
 	if err := mayTell(m.cfg.Quota); err != nil {
@@ -53,10 +53,10 @@ func (m *Manager) join(handle uint32, uid uint64, addr address) (Result, error) 
 	if err := m.cfg.Quota.Take(Join); err != nil {
 		return Result{}, err
 	}
-	j := &join{handle: unused(m.joins, &m.nextJoin), of: x}
+	j := &join{handle: unused(m.joins, &m.nextJoin, m.cfg.Of), of: x}
 	m.joins[j.handle] = j
-	to := datagramParam{QPN: uint32(verbs.MulticastQPN), QKey: x.qkey(), AH: m.ahOf(x, group.Addr())}
-	m.queue(x.channel, pending{of: x, join: j, event: newEvent(uid, j.handle, multicastJoin, 0, to)})
+	to := datagramParam{QPN: uint32(verbs.MulticastQPN), QKey: x.qkey(), AH: m.cfg.ahOf(x, group.Addr())}
+	m.cfg.queue(x.channel, pending{of: x, join: j, event: newEvent(uid, j.handle, multicastJoin, 0, to)})
 	return Result{Data: encode(Handle{j.handle})}, nil
 }
 

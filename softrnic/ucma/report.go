@@ -23,15 +23,15 @@ func (m watcher) Changed(c *engine.CMConn) {
 	case c.Answered != nil && x.may(onEstablished):
 		m.resolved(x, c.Answered)
 	case c.Established && x.step(onEstablished):
-		m.tell(x, established, 0, nil)
+		m.cfg.tell(x, established, 0, nil)
 	}
 }
 
 // Lost reports to the program that the NIC of its listener has gone down. The engine calls it; see
 // engine.CMWatcher.
 func (m watcher) Lost(l *engine.CMListener) {
-	if x := m.listeners[l]; x != nil {
-		m.tell(x, deviceRemoval, 0, nil)
+	if x := m.listeners[l]; x != nil && !x.mirror { // of a mirror, the other NICs still listen
+		m.cfg.tell(x, deviceRemoval, 0, nil)
 	}
 }
 
@@ -51,10 +51,10 @@ func (m watcher) ended(x *id, c *engine.CMConn) {
 	x.answered()
 	if c.Dead() && c.End == 0 {
 		if from == Connecting || from == Answered {
-			m.tell(x, unreachable, -int32(unix.ENODEV), nil)
+			m.cfg.tell(x, unreachable, -int32(unix.ENODEV), nil)
 			return
 		}
-		m.tell(x, disconnected, 0, nil)
+		m.cfg.tell(x, disconnected, 0, nil)
 		return
 	}
 	switch c.End {
@@ -65,13 +65,13 @@ func (m watcher) ended(x *id, c *engine.CMConn) {
 			reason = c.Reject.Reason
 			p.PrivateLen = uint8(copy(p.Private[:], c.Reject.Private[:]))
 		}
-		m.tell(x, rejected, int32(reason), p)
+		m.cfg.tell(x, rejected, int32(reason), p)
 	case cm.EventUnreachable:
-		m.tell(x, unreachable, -int32(unix.ETIMEDOUT), nil)
+		m.cfg.tell(x, unreachable, -int32(unix.ETIMEDOUT), nil)
 	case cm.EventUnanswered:
-		m.tell(x, disconnected, -int32(unix.ETIMEDOUT), nil)
+		m.cfg.tell(x, disconnected, -int32(unix.ETIMEDOUT), nil)
 	default:
-		m.tell(x, disconnected, 0, nil)
+		m.cfg.tell(x, disconnected, 0, nil)
 	}
 }
 
@@ -79,7 +79,7 @@ func (m watcher) ended(x *id, c *engine.CMConn) {
 // peer has ended the connection gets this event only after its own Disconnect.
 func (m *Manager) left(x *id) {
 	x.step(onLeave)
-	m.tell(x, timewaitExit, 0, nil)
+	m.cfg.tell(x, timewaitExit, 0, nil)
 }
 
 // replied stores the parameters of the peer's REP, and reports the REP to the program.
@@ -93,7 +93,7 @@ func (m watcher) replied(x *id, rep *mad.REP) {
 		SRQ: flag(rep.SRQ), FlowControl: flag(rep.FlowControl),
 	}
 	p.PrivateLen = uint8(copy(p.Private[:], rep.Private[:]))
-	m.tell(x, connectResponse, 0, p)
+	m.cfg.tell(x, connectResponse, 0, p)
 }
 
 // resolved reports the result of a SIDR request to the program: the queue pair of a datagram
@@ -101,11 +101,11 @@ func (m watcher) replied(x *id, rep *mad.REP) {
 func (m watcher) resolved(x *id, rep *mad.SIDRRep) {
 	if rep.Status != mad.SIDRValid {
 		x.step(onEnd)
-		m.tell(x, unreachable, int32(rep.Status), nil)
+		m.cfg.tell(x, unreachable, int32(rep.Status), nil)
 		return
 	}
 	x.step(onEstablished)
-	p := datagramParam{QPN: uint32(rep.QPN), QKey: rep.QKey, AH: m.ahOf(x, x.dst.Addr())}
+	p := datagramParam{QPN: uint32(rep.QPN), QKey: rep.QKey, AH: m.cfg.ahOf(x, x.dst.Addr())}
 	p.PrivateLen = uint8(copy(p.Private[:], rep.Private[:]))
-	m.tell(x, established, 0, p)
+	m.cfg.tell(x, established, 0, p)
 }

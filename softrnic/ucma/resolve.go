@@ -23,7 +23,7 @@ func (m *Manager) resolve(c call, x *id, a resolveIP) (Result, error) {
 		if !ok {
 			src = netip.AddrPortFrom(allOf(dst.Addr()), 0)
 		}
-		if err := m.give(x, src); err != nil {
+		if err := m.cfg.give(x, src); err != nil {
 			return Result{}, err
 		}
 		x.step(onBind)
@@ -45,7 +45,7 @@ func (m *Manager) resolve(c call, x *id, a resolveIP) (Result, error) {
 		if x.channel.full(x) {
 			return Result{}, unix.ENOMEM
 		}
-		m.tell(x, addrError, -int32(no), nil)
+		m.cfg.tell(x, addrError, -int32(no), nil)
 		return Result{}, nil
 	}
 	x.src = netip.AddrPortFrom(own, x.src.Port())
@@ -99,7 +99,7 @@ func loopbackOf(a netip.Addr) netip.Addr {
 func (m *Manager) found(x *id, dst netip.AddrPort) (Result, error) {
 	x.dst = dst
 	x.step(onResolve)
-	m.tell(x, addrResolved, 0, nil)
+	m.cfg.tell(x, addrResolved, 0, nil)
 	return Result{}, nil
 }
 
@@ -124,6 +124,6 @@ func (m *Manager) resolveRoute(_ call, x *id, _ resolveRoute) (Result, error) {
 	}
 	x.step(onRoute)
 	x.terms.mtu, x.terms.ackTimeout = cm.MTUCode(m.cfg.Device.ActiveMTU), x.options.timeout()
-	m.tell(x, routeResolved, 0, nil)
+	m.cfg.tell(x, routeResolved, 0, nil)
 	return Result{}, nil
 }

@@ -98,7 +98,7 @@ func TestExtendedCommands(t *testing.T) {
 		"CQ":                  {uverbs.CreateCQ, cq, uverbs.CQ{}, 0},
 		"CQ that may overrun": {uverbs.CreateCQ, uverbs.ExCQArgs{CQE: 8, Channel: -1, Flags: 2}, uverbs.CQ{}, 0},
 		"CQ, mask":            {uverbs.CreateCQ, uverbs.ExCQArgs{CQE: 8, Channel: -1, CompMask: 1}, nil, unix.EINVAL},
-		"CQ, other flags":     {uverbs.CreateCQ, uverbs.ExCQArgs{CQE: 8, Channel: -1, Flags: 3}, nil, unix.EOPNOTSUPP},
+		"CQ, other flags":     {uverbs.CreateCQ, uverbs.ExCQArgs{CQE: 8, Channel: -1, Flags: 5}, nil, unix.EOPNOTSUPP},
 		"CQ, vector":          {uverbs.CreateCQ, uverbs.ExCQArgs{CQE: 8, Channel: -1, Vector: 1}, nil, unix.EINVAL},
 	} {
 		data, errno := e.raw(c.op|uverbs.Extended, uverbs.NoChannel, uverbs.Encode(c.args))

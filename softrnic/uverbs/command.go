@@ -9,7 +9,7 @@ import (
 // the preloaded library itself.
 type Op uint32
 
-// Commands (enum ib_uverbs_write_cmds). The last three exist only between the preloaded library and
+// Commands (enum ib_uverbs_write_cmds). Repost and those behind it exist only between the preloaded library and
 // the daemon. When an object is destroyed, the library removes the object's unread events; with
 // Repost it gives back the events of other objects that it has read in doing so. With ShareMemory
 // it asks for memory with which it replaces pages of the program that are about to be registered.
@@ -23,6 +23,7 @@ const (
 	CreateAH          Op = 5
 	DestroyAH         Op = 8
 	RegMR             Op = 9
+	ReregMR           Op = 11
 	DeregMR           Op = 13
 	AllocMW           Op = 14
 	DeallocMW         Op = 16
@@ -50,6 +51,24 @@ const (
 
 	ShareMemory   Op = 0x7fff0003
 	UnshareMemory Op = 0x7fff0004
+)
+
+// Commands of the provider for libibverbs that is in folder provider. A kernel's driver has them as
+// ioctls, or not at all. They begin with the pointer to the memory for the answer, whether they have
+// one or not. QueryDM and QueryMR are for objects that another context of the device has made.
+const (
+	AllocDM    Op = 0x7fff0080
+	FreeDM     Op = 0x7fff0081
+	CopyToDM   Op = 0x7fff0082 // the bytes follow the arguments, a DMPlace
+	CopyFromDM Op = 0x7fff0083
+	RegDM      Op = 0x7fff0084
+	QueryDM    Op = 0x7fff0085
+	QueryMR    Op = 0x7fff0086
+
+	QueryLimits Op = 0x7fff0087
+
+	firstOfProvider = AllocDM
+	lastOfProvider  = QueryLimits
 )
 
 const (
@@ -93,6 +112,12 @@ func ParseCommand(b []byte) (c Command, err error) {
 	case op == Repost || op == ShareMemory || op == UnshareMemory:
 		c.Op, c.Args = op, b
 		return c, nil
+	case op >= firstOfProvider && op <= lastOfProvider:
+		if len(b) < responseLen {
+			return c, errCommand
+		}
+		c.Op, c.Args = op, b[responseLen:]
+		return c, nil
 	case op&Extended != 0:
 		if len(b) < exHeaderLen {
 			return c, errCommand
@@ -126,4 +151,13 @@ func Encode(answers ...any) []byte {
 		b, _ = binary.Append(b, binary.NativeEndian, a) // cannot fail, because all sizes are fixed
 	}
 	return b
+}
+
+// DecodeWith is Decode for a command whose arguments are followed by bytes. data points into c.Args.
+func DecodeWith[A any](c Command) (a A, data []byte, ok bool) {
+	n, err := binary.Decode(c.Args, binary.NativeEndian, &a)
+	if err != nil {
+		return a, nil, false
+	}
+	return a, c.Args[n:], true
 }

@@ -14,7 +14,7 @@ func TestSizes(t *testing.T) {
 		want int
 	}{
 		"query_device_resp": {Device{}, 176}, "ex_query_device_resp": {ExDevice{}, 304 - 176}, "query_port_resp": {Port{}, 40},
-		"reg_mr": {RegMRArgs{}, 40 - 8}, "reg_mr_resp": {MR{}, 12}, "create_ah": {AHArgs{}, 56 - 8}, "create_cq": {CQArgs{}, 32 - 8},
+		"reg_mr": {RegMRArgs{}, 40 - 8}, "reg_mr_resp": {MR{}, 12}, "rereg_mr": {ReregMRArgs{}, 48 - 8}, "rereg_mr_resp": {Rereged{}, 8}, "create_ah": {AHArgs{}, 56 - 8}, "create_cq": {CQArgs{}, 32 - 8},
 		"ex_create_cq": {ExCQArgs{}, 32}, "create_cq_resp": {CQ{}, 8}, "mminfo": {Area{}, 16}, "create_qp": {QPArgs{}, 56 - 8},
 		"ex_create_qp": {ExQPArgs{}, 64}, "create_qp_resp": {QP{}, 32}, "qp_dest": {QPDest{}, 32}, "modify_qp": {ModifyQPArgs{}, 112},
 		"query_qp": {QueryQPArgs{}, 8}, "query_qp_resp": {QPAttr{}, 128}, "create_srq": {SRQArgs{}, 32 - 8}, "create_srq_resp": {SRQ{}, 16},
@@ -46,6 +46,7 @@ func FuzzCommand(f *testing.F) {
 	f.Add(append(make([]byte, PrefixLen), Encode(uint32(CreateQP), uint32(0), uint64(0), QPArgs{})...))
 	f.Add(append(make([]byte, PrefixLen), Encode(uint32(CreateCQ|Extended), uint32(0), [2]uint64{}, ExCQArgs{})...))
 	f.Add(append(make([]byte, PrefixLen), Encode(uint32(ModifyQP), uint32(0), ModifyQPArgs{})...))
+	f.Add(append(make([]byte, PrefixLen), Encode(uint32(CopyToDM), uint32(0), uint64(0), DMPlace{Length: 8}, uint64(1))...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if h, ok := ParseHello(b); ok && len(h.Name) > HelloLen {
 			t.Error("a name that is longer than the message")
@@ -59,6 +60,9 @@ func FuzzCommand(f *testing.F) {
 		}
 		if a, ok := Decode[ModifyQPArgs](c); ok && len(c.Args) < len(Encode(a)) {
 			t.Error("arguments out of nothing")
+		}
+		if a, data, ok := DecodeWith[DMPlace](c); ok && len(data)+len(Encode(a)) != len(c.Args) {
+			t.Errorf("%d bytes behind the arguments, of %d", len(data), len(c.Args))
 		}
 	})
 }

@@ -41,7 +41,7 @@ func TestScribbledRings(t *testing.T) {
 			switch r.IntN(4) {
 			case 0:
 				b.receive(r.IntN(1000), 100)
-				a.post(uint32(r.IntN(16)), r.IntN(1000), r.IntN(9000), addr(b.buf)+uint64(r.IntN(1000)), b.mr.RKey)
+				a.post(uint32(r.IntN(32)), r.IntN(1000), r.IntN(9000), addr(b.buf)+uint64(r.IntN(1000)), b.mr.RKey)
 			case 1:
 				at := r.IntN(used - 8)
 				for i := range 8 {
@@ -80,7 +80,10 @@ func TestScribbledRings(t *testing.T) {
 // command ends the connection.
 func TestRandomCommands(t *testing.T) {
 	h := newHouse(t, serve.Limits{QPs: 8, CQs: 8, MRs: 8, PDs: 8, SRQs: 8, AHs: 8, Memories: 8, QueueBytes: 1 << 20})
-	ops := []uverbs.Op{0, 1, 2, 3, 4, 5, 8, 9, 13, 17, 18, 20, 23, 24, 25, 26, 27, 32, 33, 34, 35, 63, uverbs.Repost, uverbs.ModifyCQ | uverbs.Extended}
+	ops := []uverbs.Op{
+		0, 1, 2, 3, 4, 5, 8, 9, 13, 17, 18, 20, 23, 24, 25, 26, 27, 32, 33, 34, 35, 63, uverbs.Repost, uverbs.ModifyCQ | uverbs.Extended,
+		uverbs.CreateCQ | uverbs.Extended, uverbs.ReregMR, uverbs.AllocDM, uverbs.FreeDM, uverbs.CopyToDM, uverbs.CopyFromDM, uverbs.RegDM, uverbs.QueryDM, uverbs.QueryMR, uverbs.QueryLimits,
+	}
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		e := h.attach(t, 0).queuePair(uverbs.TypeRC)

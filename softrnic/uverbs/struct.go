@@ -84,6 +84,39 @@ type (
 	}
 	MR struct{ H, LKey, RKey uint32 }
 
+	// ReregMRArgs are the arguments of ReregMR; Flags says what changes. Rereged is the answer.
+	ReregMRArgs struct {
+		H, Flags          uint32
+		Start, Length, VA uint64
+		PD, Access        uint32
+	}
+	Rereged struct{ LKey, RKey uint32 }
+
+	// AllocDMArgs are the arguments of AllocDM; Align is the logarithm of the alignment. The answer is
+	// a Handle with a reserved word.
+	AllocDMArgs struct {
+		Length   uint64
+		Align, _ uint32
+	}
+	// DMPlace has the arguments of CopyToDM and CopyFromDM: Length bytes of device memory from Offset on.
+	DMPlace struct {
+		H, Length uint32
+		Offset    uint64
+	}
+	// RegDMArgs are the arguments of RegDM. The answer is an MR.
+	RegDMArgs struct {
+		Offset, Length    uint64
+		PD, DM, Access, _ uint32
+	}
+	// Limits is the answer to QueryLimits: the bytes of device memory that a program may have.
+	Limits struct{ MaxDM uint64 }
+	// DM is the answer to QueryDM, MRInfo the answer to QueryMR.
+	DM     struct{ Length uint64 }
+	MRInfo struct {
+		Length     uint64
+		LKey, RKey uint32
+	}
+
 	// MWArgs are the arguments of AllocMW, MW is the answer.
 	MWArgs struct {
 		PD   uint32
@@ -254,6 +287,9 @@ func (a QueryQPArgs) Object() uint32   { return a.H }
 func (a MulticastArgs) Object() uint32 { return a.H }
 func (a ModifySRQArgs) Object() uint32 { return a.H }
 func (a RegMRArgs) Object() uint32     { return a.PD }
+func (a ReregMRArgs) Object() uint32   { return a.H }
+func (a DMPlace) Object() uint32       { return a.H }
+func (a RegDMArgs) Object() uint32     { return a.PD }
 func (a MWArgs) Object() uint32        { return a.PD }
 func (a AHArgs) Object() uint32        { return a.PD }
 func (a SRQArgs) Object() uint32       { return a.PD }
@@ -282,6 +318,20 @@ const (
 	MaskDestQPN    = 1 << 20
 )
 
+// Bits of ReregMRArgs.Flags (enum ibv_rereg_mr_flags).
+const (
+	ReregTranslation = 1 << 0
+	ReregPD          = 1 << 1
+	ReregAccess      = 1 << 2
+)
+
+// Bits of ExCQArgs.Flags (enum ib_uverbs_ex_create_cq_flags). With CQTimestamps, each completion in the
+// ring has a timestamp; see PutTimestamp. With CQIgnoreOverrun, completions without room are dropped.
+const (
+	CQTimestamps    = 1 << 0
+	CQIgnoreOverrun = 1 << 1
+)
+
 // MaskModerate is the only supported bit of ModifyCQArgs.Mask.
 const MaskModerate = 1 << 0
 
@@ -306,8 +356,16 @@ const (
 
 // Access bits of a program (enum ibv_access_flags) that package verbs does not have, or has with
 // another value. ZeroBased selects a region whose first virtual address is 0.
+//
+// OnDemand selects a region whose memory need not be mapped when it is registered: the NIC looks at each
+// access what is there. HugePages says that the memory is in huge pages, which makes no difference here.
+// Both need OwnProvider, by which the provider of this project says that it knows them: rdma-core's
+// provider for the kernel's rxe driver says that the device has no memory on demand.
 const (
 	ZeroBased       = 1 << 5
+	OnDemand        = 1 << 6
+	HugePages       = 1 << 7
+	OwnProvider     = 1 << 31
 	flushGlobal     = 1 << 8
 	flushPersistent = 1 << 9
 )

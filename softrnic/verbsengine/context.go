@@ -61,6 +61,7 @@ func (c *Context) AllocPD() (verbs.PD, error) {
 	if err != nil {
 		return nil, err
 	}
+	p.SetOwner(c.owner)
 	return listed(c.pds, newPD(c, p)), nil
 }
 

@@ -18,6 +18,7 @@ func (p *pd) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.SetOwner(p.ctx.owner)
 	return listed(p.srqs, &srq{pd: p, srq: s}), nil
 }
 

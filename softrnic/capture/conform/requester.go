@@ -10,6 +10,10 @@ import (
 // maxParts is from how many places on a READ is remembered to have been sent again.
 const maxParts = 64
 
+// maxBehind is how many requests with newer PSNs may come before one that is captured for the first time; one further
+// behind is not looked at.
+const maxBehind = 1 << 12
+
 // maxMTU is the largest path MTU in bytes.
 const maxMTU = 4096
 
@@ -83,6 +87,9 @@ func (w *walker) request(p *flows.Packet) (Violation, bool) {
 		return w.again(w.reqs[i], p)
 	case i > 0 && w.reqs[i-1].end() > at:
 		return w.part(w.reqs[i-1], p, at)
+	}
+	if len(w.reqs)-i > maxBehind {
+		return none()
 	}
 	r := &request{at: at, n: p.Answers(), p: p, arrived: arrives(p), bytes: -1}
 	w.reqs = slices.Insert(w.reqs, i, r)

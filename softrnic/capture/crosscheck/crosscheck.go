@@ -6,10 +6,9 @@ import (
 	"reflect"
 
 	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	roce "github.com/rdmalab/rdmalab/softrnic/wire/layers"
+	"github.com/rdmalab/rdmalab/softrnic/wire/dissect"
 )
 
 // Difference is the error of Frame: a field for which the two decoders have different values.
@@ -31,10 +30,10 @@ func (d *Difference) Error() string {
 // refuses as malformed. In all other cases it returns a *Difference. The frame is only read. It
 // must be complete: a decoder cannot decode all fields of a truncated frame.
 func Frame(data []byte) error {
-	packet := gopacket.NewPacket(data, layers.LayerTypeEthernet, gopacket.Default)
+	packet := gopacket.NewPacket(data, dissect.LayerTypeEthernet, gopacket.Default)
 	var ours wire.Frame
 	err := wire.ParseFrame(data, &ours)
-	bth := packet.Layer(roce.LayerTypeBTH)
+	bth := packet.Layer(dissect.LayerTypeBTH)
 	switch failed := packet.ErrorLayer(); {
 	case errors.Is(err, wire.ErrNotRoCE):
 		if bth != nil {
@@ -53,7 +52,7 @@ func Frame(data []byte) error {
 	if d := compare("", reflect.ValueOf(ours), reflect.ValueOf(*theirs)); d != nil {
 		return d
 	}
-	sum, err := roce.Sum(packet)
+	sum, err := dissect.Sum(packet)
 	if err != nil || (sum == ours.ICRC) != wire.CheckICRC(data) {
 		return &Difference{"ICRC", fmt.Sprintf("%#x is right: %t", ours.ICRC, wire.CheckICRC(data)), fmt.Sprintf("it is %#x (%v)", sum, err)}
 	}

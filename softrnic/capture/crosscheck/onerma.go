@@ -6,10 +6,10 @@ import (
 	"github.com/google/gopacket"
 
 	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
-	"github.com/rdmalab/rdmalab/softrnic/wire/onerma/layers"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma/dissect"
 )
 
-// message compares the two decoders of 1RMA (packages softrnic/wire/onerma and softrnic/wire/onerma/layers) on a
+// message compares the two decoders of 1RMA (packages softrnic/wire/onerma and softrnic/wire/onerma/dissect) on a
 // frame that is not RoCEv2. It returns nil if they agree, and for a frame that is malformed or
 // belongs to another protocol. The messages have no ICRC, and without keys their tags cannot be
 // checked.
@@ -18,7 +18,7 @@ func message(data []byte, packet gopacket.Packet) error {
 	if onerma.ParseFrame(data, &ours) != nil {
 		return nil
 	}
-	m, ok := packet.Layer(layers.LayerType).(*layers.Message)
+	m, ok := packet.Layer(dissect.LayerType).(*dissect.Message)
 	if !ok {
 		return &Difference{"frame", "it is " + ours.Header.String(), "it is no ONERMA message"}
 	}

@@ -83,8 +83,8 @@ func (b *Book) sent(p *Packet) *Packet {
 	if !slices.ContainsFunc(p.Comments, func(c string) bool { return strings.HasSuffix(c, OnTheWay) }) {
 		return nil
 	}
-	for i := len(b.Packets) - 1; i >= 0 && p.Time-b.Packets[i].Time <= longestWay; i-- {
-		if q := &b.Packets[i]; q.Link == p.Link && !q.Lost() && samePacket(q, p) {
+	for i := len(b.Packets) - 1; i >= max(0, len(b.Packets)-mostOnTheWay) && p.Time-b.Packets[i].Time <= longestWay; i-- {
+		if q := &b.Packets[i]; q.PSN() == p.PSN() && q.Link == p.Link && samePacket(q, p) && !q.Lost() {
 			return q
 		}
 	}
@@ -100,6 +100,9 @@ func samePacket(a, b *Packet) bool {
 
 // longestWay is how many nanoseconds a packet is on a link at most for Book.sent to find it.
 const longestWay = int64(time.Second)
+
+// mostOnTheWay is how many packets back Book.sent looks for it at most.
+const mostOnTheWay = 1 << 11
 
 // Sort finds the flows. It is called once, behind the last Add.
 func (b *Book) Sort() {

@@ -7,52 +7,63 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// restarts splits flows at a request with the first PSN if the answers behind it count messages from one again:
+// restarts splits flows at requests with the first PSN if the answers behind them count messages from one again:
 // then the queue pair number was used again, with the same PSNs.
 func (b *Book) restarts() {
-	for i := 0; i < len(b.Flows); i++ { // grows by what is split off
-		f := b.Flows[i]
-		at := b.restart(f)
-		if at == 0 {
-			continue
+	all := make([]*Flow, 0, len(b.Flows))
+	for _, f := range b.Flows {
+		packets, cuts := f.Packets, b.cuts(f)
+		all = append(all, f)
+		for i, at := range cuts {
+			end := len(packets)
+			if i+1 < len(cuts) {
+				end = cuts[i+1]
+			}
+			next := &Flow{
+				Requester: f.Requester, Responder: f.Responder, QPN: f.QPN, Back: f.Back, First: f.First, last: f.last,
+				Packets: packets[at:end:end], Reused: true, origin: &b.Packets[packets[at]],
+			}
+			for _, k := range next.Packets {
+				b.Packets[k].Flow = next
+			}
+			all = append(all, next)
 		}
-		second := &Flow{
-			Requester: f.Requester, Responder: f.Responder, QPN: f.QPN, Back: f.Back, First: f.First, last: f.last,
-			Packets: slices.Clone(f.Packets[at:]), Reused: true, origin: &b.Packets[f.Packets[at]],
+		if len(cuts) > 0 {
+			f.Packets = packets[:cuts[0]:cuts[0]]
 		}
-		f.Packets = f.Packets[:at]
-		for _, k := range second.Packets {
-			b.Packets[k].Flow = second
-		}
-		b.Flows = slices.Insert(b.Flows, i+1, second)
 	}
+	b.Flows = all
 }
 
-// restart returns where in f.Packets a second use of the number begins; 0 means nowhere. The answers of a flow that a
-// fault has delayed or doubled can count back, so that it says nothing.
-func (b *Book) restart(f *Flow) int {
-	suspect, newest := 0, map[string]wire.PSN{} // by link
+// cuts returns where in f.Packets further uses of the number begin. The answers of a flow that a fault has
+// delayed or doubled can count back, so that it says nothing.
+func (b *Book) cuts(f *Flow) (cuts []int) {
 	if f.Touched(b) {
-		return 0
+		return nil
 	}
-	for at, k := range f.Packets {
-		p := &b.Packets[k]
+	suspect, begin, origin, newest := 0, 0, f.origin, map[string]wire.PSN{} // by link
+	for at := 0; at < len(f.Packets); at++ {
+		p := &b.Packets[f.Packets[at]]
 		switch {
 		case !p.IsAnswer():
-			if at > 0 && p.PSN() == f.First && p.Opcode() == f.origin.Opcode() && p.Link == f.origin.Link {
+			if at > begin && p.PSN() == f.First && p.Opcode() == origin.Opcode() && p.Link == origin.Link {
 				suspect = at
 			}
 		case !p.Opcode().Has(wire.HasAETH) || p.Verdict == dump.BadICRC:
 		default:
 			msn := wire.PSN(p.Header.AETH.MSN)
 			before, counted := newest[p.Link]
-			if counted && suspect > 0 && wire.Diff(msn, before) < 0 {
-				return suspect
+			if counted && suspect > begin && wire.Diff(msn, before) < 0 {
+				cuts = append(cuts, suspect)
+				begin, origin = suspect, &b.Packets[f.Packets[suspect]]
+				clear(newest)
+				at = suspect // what follows it is looked at again
+				continue
 			}
 			newest[p.Link] = msn
 		}
 	}
-	return 0
+	return cuts
 }
 
 // Touched reports whether a comment says that a fault, or the switch, has done something to a packet of f other than to

@@ -77,7 +77,7 @@ func (m *Model) build() {
 	m.done = true
 	m.book.Sort()
 	m.at = make([]int, len(m.book.Packets)+1)
-	past := newPast()
+	again := Resends(&m.book)
 	var changes passage
 	for i := range m.book.Packets {
 		p := &m.book.Packets[i]
@@ -87,7 +87,7 @@ func (m *Model) build() {
 		row := m.row(p)
 		if p.Flow != nil {
 			row.PSN = wire.Diff(p.PSN(), p.Flow.First)
-			row.Resend = past.add(p)
+			row.Resend = again[i]
 		}
 		changes.add(p, &row)
 		m.line(row.From)

@@ -46,6 +46,9 @@ func unchanged(up, down *flows.Packet) bool {
 // comments of both name the other's link, and p's has the PSN before the change.
 func (s *passage) rewritten(p *flows.Packet, host string) int {
 	for i, up := range slices.Backward(s.inside) {
+		if len(p.Comments) == 0 && len(up.Comments) == 0 {
+			continue
+		}
 		from, _ := flows.Side(up.Link)
 		psn := fmt.Sprintf("psn %d→%d", up.PSN(), p.PSN())
 		if has(p.Comments, "from "+from) && has(p.Comments, psn) || has(up.Comments, "to "+host) && has(up.Comments, psn) {

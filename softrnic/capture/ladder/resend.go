@@ -33,6 +33,17 @@ type Resend struct {
 	GoneAnswer bool
 }
 
+// Resends says of each packet of a book, which must be sorted, why it is sent again.
+func Resends(b *flows.Book) []Resend {
+	known, again := newPast(), make([]Resend, len(b.Packets))
+	for i := range b.Packets {
+		if p := &b.Packets[i]; p.Flow != nil && p.Verdict != dump.Malformed {
+			again[i] = known.add(p)
+		}
+	}
+	return again
+}
+
 // past has what is known of the flows.
 type past struct {
 	flows map[*flows.Flow]*lane

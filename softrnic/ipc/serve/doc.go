@@ -45,9 +45,12 @@
 //	program_rings.go        takes posts from the rings (rung), puts completions there
 //	program_events.go       eventQueue: asynchronous events and completion channels
 //	program_manager.go      programManager: commands of librdmacm
+//	program_nics.go         which NIC of a host with several executes them
 //
 // Locking: exclusive use of the engine (verbsengine.Shell.Enter) guards the data of the pump:
 // ports, rings, and the tables of which port owns a queue pair or queue. objects, link, calls,
 // connections and sharedRegions have a mutex each; Server.mu guards the list of clients.
-// sharedRegions.mu and connections.mu are taken before objects.mu and before the engine.
+// sharedRegions.mu and connections.mu are taken before objects.mu and before the engine, and
+// programManager.mu after the engine of a NIC. No goroutine enters the engines of
+// two NICs.
 package serve

@@ -109,7 +109,8 @@ func TestLostMemory(t *testing.T) {
 	m, g := guarded(t)
 	b := make([]byte, 8)
 	m.lost.Store(true)
-	if m.Read(b, addr(b)) || m.Write(b, addr(b)) || g.Read(b, addr(b)) || g.Write(b, addr(b)) {
+	d := (*onDemand)(g)
+	if m.Read(b, addr(b)) || m.Write(b, addr(b)) || g.Read(b, addr(b)) || g.Write(b, addr(b)) || d.Read(b, addr(b)) || d.Write(b, addr(b)) {
 		t.Error("lost memory is accessed")
 	}
 	m.lost.Store(false)

@@ -39,6 +39,7 @@ type program struct {
 	sweeper sweeper                       // of completion channels
 	objects map[uverbsKind]map[uint32]any // by their handles
 	next    [uverbsKinds]uint32           // the handle to try next, for each kind
+	dms     deviceMemories
 	// The queue pairs, completion queues and shared receive queues to which asynchronous events
 	// refer, by their numbers on the NIC. Exclusive use of the engine guards the maps.
 	qpOwners  map[wire.QPN]*owner
@@ -122,7 +123,7 @@ func (c *client) attachProgram(name string, fds []int) error {
 		return err
 	}
 	p := &program{
-		c: c, mem: mem, objects: make(map[uverbsKind]map[uint32]any),
+		c: c, mem: mem, objects: make(map[uverbsKind]map[uint32]any), dms: deviceMemories{c: c, all: make(map[uint32]verbs.DM)},
 		qpOwners: make(map[wire.QPN]*owner), cqOwners: make(map[uint32]*owner), srqOwners: make(map[uint32]*owner),
 	}
 	for k := range uverbsKinds {
@@ -247,6 +248,15 @@ func init() { // a composite literal at the declaration would be an initializati
 		uverbs.DeallocPD:                     of(uPD, (*program).deallocPD),
 		uverbs.RegMR:                         of(uPD, (*program).regMR),
 		uverbs.DeregMR:                       of(uMR, (*program).deregMR),
+		uverbs.ReregMR:                       of(uMR, (*program).reregMR),
+		uverbs.QueryMR:                       of(uMR, (*program).queryMR),
+		uverbs.AllocDM:                       command(func(p *program, a uverbs.AllocDMArgs) (result, error) { return p.dms.alloc(a) }),
+		uverbs.FreeDM:                        ofMemory((*deviceMemories).free),
+		uverbs.CopyToDM:                      func(p *program, c uverbs.Command) (result, error) { return p.dms.copyTo(c) },
+		uverbs.CopyFromDM:                    ofMemory((*deviceMemories).copyFrom),
+		uverbs.RegDM:                         of(uPD, (*program).regDM),
+		uverbs.QueryDM:                       ofMemory((*deviceMemories).query),
+		uverbs.QueryLimits:                   func(p *program, _ uverbs.Command) (result, error) { return p.dms.limits() },
 		uverbs.AllocMW:                       of(uPD, (*program).allocMW),
 		uverbs.DeallocMW:                     of(uMW, (*program).deallocMW),
 		uverbs.CreateAH:                      ofQueue(uPD, programQueues.createAH),
@@ -366,13 +376,6 @@ const (
 	vendor       = 0xffffff
 	pageSizes    = 0xfffff000
 	atomicsOfHCA = 1
-	// Capabilities (enum ibv_device_cap_flags): BAD_PKEY_CNTR, BAD_QKEY_CNTR, PORT_ACTIVE_EVENT,
-	// SYS_IMAGE_GUID, RC_RNR_NAK_GEN, N_NOTIFY_CQ, MEM_WINDOW, MEM_WINDOW_TYPE_2B.
-	capabilities = 1<<1 | 1<<2 | 1<<10 | 1<<11 | 1<<12 | 1<<14 | 1<<17 | 1<<24
-	// Further capability bits, in the 64-bit field: for reliable connections, FLUSH to global
-	// visibility and ATOMIC_WRITE. FLUSH to persistence is missing, because no memory here is
-	// persistent.
-	capabilitiesEx = 1<<38 | 1<<40
 )
 
 // device returns the attributes of the NIC, reduced to the limits of a single program.
@@ -385,7 +388,7 @@ func (p *program) device() uverbs.Device {
 	return uverbs.Device{
 		NodeGUID: guid, SysImageGUID: guid, MaxMRSize: 1 << 46, PageSizeCap: pageSizes, VendorID: vendor,
 		DeviceQueues: uverbs.DeviceQueues{
-			MaxQP: uint32(d.MaxQP), MaxQPWR: wrs, CapFlags: capabilities, MaxSGE: sges, MaxSGERd: sges,
+			MaxQP: uint32(d.MaxQP), MaxQPWR: wrs, CapFlags: uverbs.Capabilities, MaxSGE: sges, MaxSGERd: sges,
 			MaxCQ: uint32(pool.most(l, kindCQ)), MaxCQE: uint32(mostCQE(d.MaxCQE)),
 			MaxMR: uint32(pool.most(l, kindMR)), MaxPD: uint32(pool.most(l, kindPD)),
 		},
@@ -404,7 +407,7 @@ func (p *program) queryDevice(struct{}) (result, error) { return answer(p.device
 
 func (p *program) queryDeviceEx(struct{}) (result, error) {
 	d := p.device()
-	ex := uverbs.ExDevice{CapFlagsEx: uint64(d.CapFlags) | capabilitiesEx}
+	ex := uverbs.ExDevice{CapFlagsEx: uint64(d.CapFlags) | uverbs.CapabilitiesEx}
 	ex.Length = uint32(len(uverbs.Encode(d, ex)))
 	return answer(d, ex), nil
 }

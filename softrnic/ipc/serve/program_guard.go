@@ -52,7 +52,9 @@ type guard struct {
 	n     int
 	at    uint64
 	write bool
-	ok    bool
+	// demand is true if the goroutine first looks what the program has mapped there; see onDemand.
+	demand bool
+	ok     bool
 }
 
 var _ mem.Far = (*guard)(nil)
@@ -87,9 +89,12 @@ func (g *guard) close() {
 func (g *guard) run() {
 	for range g.ask {
 		g.thread.Store(int64(unix.Gettid()))
-		if p := g.piece[:g.n]; g.write {
+		switch p := g.piece[:g.n]; {
+		case g.demand && !g.m.may(g.at, g.n, g.write):
+			g.ok = false
+		case g.write:
 			g.ok = writeAt(g.fd, p, g.at)
-		} else {
+		default:
 			g.ok = readAt(g.fd, p, g.at)
 		}
 		g.done <- struct{}{}
@@ -101,14 +106,15 @@ func (g *guard) run() {
 }
 
 // copy makes the goroutine copy p to the program's memory at address `at` if write is set,
-// otherwise from there to p. It reports success.
-func (g *guard) copy(p []byte, at uint64, write bool) bool {
+// otherwise from there to p. If demand is set, the goroutine first looks whether the program itself
+// can make that access. copy reports success.
+func (g *guard) copy(p []byte, at uint64, write, demand bool) bool {
 	for len(p) > 0 {
 		n := min(len(p), guardPiece)
 		if g.m.lost.Load() {
 			return false
 		}
-		g.n, g.at, g.write = n, at, write
+		g.n, g.at, g.write, g.demand = n, at, write, demand
 		if write {
 			copy(g.piece[:n], p)
 		}
@@ -162,9 +168,9 @@ func (g *guard) asleep() bool {
 	return err != nil || i < 0 || !bytes.HasPrefix(stat[i:], []byte(") R"))
 }
 
-func (g *guard) Read(p []byte, at uint64) bool { return g.copy(p, at, false) }
+func (g *guard) Read(p []byte, at uint64) bool { return g.copy(p, at, false, false) }
 
-func (g *guard) Write(p []byte, at uint64) bool { return g.copy(p, at, true) }
+func (g *guard) Write(p []byte, at uint64) bool { return g.copy(p, at, true, false) }
 
 // stuck counts, by user, the guards of detached programs whose goroutines still wait for a page of
 // the program's memory.

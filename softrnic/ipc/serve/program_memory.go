@@ -298,38 +298,63 @@ func (p *program) deallocPD(pd verbs.PD, a uverbs.Handle) (result, error) {
 const accessOptional = 0x3ff << 20
 
 func (p *program) regMR(pd verbs.PD, a uverbs.RegMRArgs) (result, error) {
-	zero := a.Access&uverbs.ZeroBased != 0
-	access, others := uverbs.AccessOf(a.Access &^ (accessOptional | uverbs.ZeroBased))
-	switch {
-	case others != 0:
-		return result{}, unix.EOPNOTSUPP
-	case a.Length == 0 || a.Start+a.Length < a.Start:
-		return result{}, unix.EINVAL
-	case p.mem.lost.Load():
-		return result{}, unix.EFAULT
+	r, err := p.newRegion("reg MR", pd, a)
+	if err != nil {
+		return result{}, err
 	}
+	return answer(uverbs.MR{H: p.add(uMR, r), LKey: r.mr.LKey(), RKey: r.mr.RKey()}), nil
+}
+
+// accessIgnored are the access bits that are no rights, and that regions do not keep.
+const accessIgnored = accessOptional | uverbs.ZeroBased | uverbs.OnDemand | uverbs.HugePages | uverbs.OwnProvider
+
+// newRegion registers memory of the program.
+func (p *program) newRegion(op string, pd verbs.PD, a uverbs.RegMRArgs) (*programRegion, error) {
+	access, others := uverbs.AccessOf(a.Access &^ accessIgnored)
 	base := a.VA
-	if zero {
+	if a.Access&uverbs.ZeroBased != 0 {
 		base = 0
 	}
-	all, waits, err := p.mem.examine(a.Start, a.Start+a.Length, access&verbs.LocalWrite != 0)
-	if err != nil {
-		return result{}, err
+	if a.Start == 0 && a.Length == wholeSpace && a.Access&uverbs.OnDemand != 0 {
+		base, a.Length = 0, programSpace
 	}
-	far, err := p.mem.accessor(waits)
-	if err != nil {
-		return result{}, err
+	switch {
+	case others != 0, a.Access&(uverbs.OnDemand|uverbs.HugePages) != 0 && a.Access&uverbs.OwnProvider == 0:
+		return nil, unix.EOPNOTSUPP
+	case a.Length == 0 || a.Start+a.Length < a.Start:
+		return nil, unix.EINVAL
+	case p.mem.lost.Load():
+		return nil, unix.EFAULT
 	}
-	r := &programRegion{of: p.c}
+	all, far, err := p.accessTo(a, access&verbs.LocalWrite != 0)
+	if err != nil {
+		return nil, err
+	}
+	r := &programRegion{of: p.c, pd: pd, made: a}
 	far = p.process.register(r, all, far)
-	r.mr, err = made(&p.c.objects, "reg MR", kindMR, 0, func() (verbs.MR, error) {
+	r.mr, err = made(&p.c.objects, op, kindMR, 0, func() (verbs.MR, error) {
 		return verbsengine.RegFarMR(pd, far, a.Start, base, a.Length, access)
 	})
 	if err != nil {
 		p.process.deregister(r)
-		return result{}, err
+		return nil, err
 	}
-	return answer(uverbs.MR{H: p.add(uMR, r), LKey: r.mr.LKey(), RKey: r.mr.RKey()}), nil
+	return r, nil
+}
+
+// accessTo returns the mappings of a region that is about to be made, and how the NIC accesses its
+// memory; write: it also writes there.
+func (p *program) accessTo(a uverbs.RegMRArgs, write bool) (all []mapping, far mem.Far, err error) {
+	if a.Access&uverbs.OnDemand != 0 {
+		far, err = p.mem.onDemand()
+		return []mapping{{from: a.Start, to: a.Start + a.Length}}, far, err
+	}
+	all, waits, err := p.mem.examine(a.Start, a.Start+a.Length, write)
+	if err != nil {
+		return nil, nil, err
+	}
+	far, err = p.mem.accessor(waits)
+	return all, far, err
 }
 
 func (p *program) deregMR(r *programRegion, a uverbs.Handle) (result, error) {

@@ -113,32 +113,32 @@ func (p programQueues) createCQ(c uverbs.Command) (result, error) {
 	if !ok {
 		return result{}, unix.EINVAL
 	}
-	cq, mi, err := p.makeCQ(c.Channel, a)
+	cq, mi, err := p.makeCQ(c.Channel, a, 0)
 	return answer(cq, mi), err
 }
 
 func (p programQueues) createCQEx(c uverbs.Command) (result, error) {
-	const ignoreOverrun = 1 << 1
 	a, ok := uverbs.Decode[uverbs.ExCQArgs](c)
 	switch {
 	case !ok || a.CompMask != 0:
 		return result{}, unix.EINVAL
-	case a.Flags&^ignoreOverrun != 0:
+	case a.Flags&^(uverbs.CQTimestamps|uverbs.CQIgnoreOverrun) != 0:
 		return result{}, unix.EOPNOTSUPP
 	}
-	cq, mi, err := p.makeCQ(c.Channel, uverbs.CQArgs{User: a.User, CQE: a.CQE, Vector: a.Vector, Channel: a.Channel})
+	cq, mi, err := p.makeCQ(c.Channel, uverbs.CQArgs{User: a.User, CQE: a.CQE, Vector: a.Vector, Channel: a.Channel}, a.Flags)
 	ex := uverbs.Ex{}
 	ex.Length = uint32(len(uverbs.Encode(cq, ex)))
 	return answer(cq, ex, mi), err
 }
 
 // makeCQ makes a completion queue. channel is the number of a completion channel, if the program
-// gives one; the preloaded library has replaced the channel's file descriptor by this number.
-func (p programQueues) makeCQ(channel uint32, a uverbs.CQArgs) (out uverbs.CQ, mi uverbs.Area, err error) {
+// gives one; the preloaded library has replaced the channel's file descriptor by this number. flags are
+// those of uverbs.ExCQArgs.
+func (p programQueues) makeCQ(channel uint32, a uverbs.CQArgs, flags uint32) (out uverbs.CQ, mi uverbs.Area, err error) {
 	if err = errors.Join(within("create CQ", "cqe", a.CQE, 1, p.device().MaxCQE), within("create CQ", "comp_vector", a.Vector, 0, 0)); err != nil {
 		return out, mi, err
 	}
-	own := &programCQ{owner: owner{user: a.User}, number: channel}
+	own := &programCQ{owner: owner{user: a.User}, number: channel, stamped: flags&uverbs.CQTimestamps != 0}
 	if a.Channel >= 0 {
 		if own.channel, err = named[*eventQueue](p.program, uChannel, channel); err != nil {
 			return out, mi, err
@@ -203,8 +203,8 @@ func (p programQueues) notifyCQ(o *cqObject, a uverbs.Notify) (result, error) {
 	return result{}, nil
 }
 
-// modifyCQ moderates the events of a completion queue. No present program sends this command: the
-// rxe provider has no function for it.
+// modifyCQ moderates the events of a completion queue. The rxe provider has no function for it, our
+// own has.
 func (p programQueues) modifyCQ(o *cqObject, a uverbs.ModifyCQArgs) (result, error) {
 	switch {
 	case a.Mask == 0 || a.Reserved != 0:

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/ipc/ring"
@@ -153,6 +155,7 @@ type programCQ struct {
 	channel *eventQueue // nil means none
 	number  uint32      // number of the channel
 	told    uint32      // number of events sent to the channel, without those that are lost
+	stamped bool        // completions have timestamps
 }
 
 func (c *programCQ) room() int { return c.ring.Cap() - c.ring.Between(c.ring.Consumer(), c.tail) }
@@ -185,12 +188,27 @@ func (c *programCQ) move(p *port) {
 		for i := range n {
 			uverbs.PutWC(c.ring.Slot(c.tail+uint32(i)), &s.wcs[i])
 		}
+		if c.stamped {
+			c.stamp(n)
+		}
 		c.tail += uint32(n)
 		p.wcs += uint64(n)
 		c.ring.SetProducer(c.tail)
 	}
 	if q.Fired() && c.channel != nil && c.channel.sock != 0 {
 		c.tell(p)
+	}
+}
+
+// stamp writes the time to n slots. The time is when the completions are copied to the program,
+// which is in the step of the NIC that has made them unless the ring was full.
+func (c *programCQ) stamp(n int) {
+	var t unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_MONOTONIC, &t) != nil { // it cannot fail on Linux
+		return
+	}
+	for i := range n {
+		uverbs.PutTimestamp(c.ring.Slot(c.tail+uint32(i)), uint64(t.Nano()))
 	}
 }
 

@@ -125,9 +125,12 @@ type addresses struct{ from, to uint64 }
 
 func (a addresses) overlaps(b addresses) bool { return a.from < b.to && b.from < a.to }
 
-// programRegion is a region of a program's memory.
+// programRegion is a region of a program's memory, or of its device memory; then pd is nil. made has
+// the arguments of its registration.
 type programRegion struct {
 	mr     verbs.MR
+	pd     verbs.PD
+	made   uverbs.RegMRArgs
 	of     *client
 	shares []*share    // the shares that have memory of the region
 	far    []addresses // memory of the region that the NIC accesses by /proc/PID/mem

@@ -136,6 +136,7 @@ var makes = map[uverbs.Op]string{
 	uverbs.CreateCompChannel: "create completion channel", uverbs.CreateCQ: "create CQ", uverbs.ResizeCQ: "resize CQ",
 	uverbs.CreateQP: "create QP", uverbs.CreateSRQ: "create SRQ", uverbs.AttachMulticast: "attach multicast",
 	uverbs.DetachMulticast: "detach multicast", uverbs.ModifySRQ: "modify SRQ", uverbs.ModifyCQ: "modify CQ", uverbs.DeregMR: "dereg MR",
+	uverbs.ReregMR: "rereg MR", uverbs.AllocDM: "alloc DM", uverbs.FreeDM: "free DM", uverbs.RegDM: "reg DM",
 	uverbs.DeallocPD: "dealloc PD", uverbs.DeallocMW: "dealloc MW", uverbs.DestroyCQ: "destroy CQ", uverbs.DestroyQP: "destroy QP",
 	uverbs.DestroySRQ: "destroy SRQ", uverbs.DestroyAH: "destroy AH",
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"sync"
@@ -50,6 +51,12 @@ type Config struct {
 	// the group. 0 means none.
 	Group  int
 	Limits Limits
+	// Beside has the servers of the host's further NICs, in their order, for the service of the first one:
+	// programs over librdmacm use all of them by it. They must be closed after it. NICWith returns the
+	// number of the NIC with an address, and -1 if none has it; NICTowards that of the NIC by which the
+	// host reaches a peer. Both are required with Beside.
+	Beside              []*Server
+	NICWith, NICTowards func(a netip.Addr) int
 	// Lenient makes the NIC take commands of unmodified programs that kernels refuse, where it can
 	// execute them: modify commands of queue pairs that lack attributes, or name others in addition.
 	Lenient bool

@@ -2,10 +2,12 @@ package serve
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/ucma"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -63,10 +65,11 @@ func (s *Server) Clients() []ClientStatus {
 		out = append(out, c.status())
 	}
 	s.mu.Unlock()
+	managers := make(map[int]*programManager)
 	s.pump.with(func(*engine.Engine) {
 		for c, i := range at {
 			if c.cmgr != nil {
-				out[i].Listeners, out[i].manager = c.cmgr.m.Listeners(), true
+				managers[i], out[i].manager = c.cmgr, true
 			}
 		}
 		for _, p := range s.pump.ports {
@@ -75,8 +78,43 @@ func (s *Server) Clients() []ClientStatus {
 			}
 		}
 	})
+	for i, x := range managers {
+		out[i].Listeners = x.listeners()
+	}
 	slices.SortFunc(out, func(a, b ClientStatus) int { return cmp.Compare(a.ID, b.ID) })
 	return oneRow(out)
+}
+
+// IdentifierStatus is an identifier of the connection manager, with the process to which it belongs.
+type IdentifierStatus struct {
+	ucma.Identifier
+	PID int32 // in the daemon's PID namespace
+}
+
+// Identifiers lists the identifiers of programs over librdmacm that are on NIC nic of the host: 0 is that of
+// this server, which serves them all.
+func (s *Server) Identifiers(nic int) (out []IdentifierStatus) {
+	s.mu.Lock()
+	clients := slices.SortedFunc(maps.Keys(s.clients), func(a, b *client) int { return cmp.Compare(a.id, b.id) })
+	s.mu.Unlock()
+	managers := make([]*programManager, len(clients))
+	s.pump.with(func(*engine.Engine) {
+		for i, c := range clients {
+			managers[i] = c.cmgr
+		}
+	})
+	for i, x := range managers {
+		if x == nil || nic >= len(x.nics) {
+			continue
+		}
+		n := x.nics[nic]
+		n.step(func(step ucma.Step) {
+			for _, id := range step.Identifiers(n.m) {
+				out = append(out, IdentifierStatus{id, clients[i].cred.Pid})
+			}
+		})
+	}
+	return out
 }
 
 // oneRow merges the two connections of an unmodified program, that of libibverbs and that of

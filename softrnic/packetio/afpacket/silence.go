@@ -3,6 +3,7 @@ package afpacket
 import (
 	"cmp"
 	"errors"
+	"io/fs"
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/asm"
@@ -33,6 +34,9 @@ func (p *Port) silence() {
 		if err == nil {
 			p.silencer, p.info.Silencer = stop, "tcx"
 			return
+		}
+		if errors.Is(err, fs.ErrPermission) { // the error of the library guesses at a limit
+			err = unix.EPERM
 		}
 		p.note("no tc program (Linux 6.6 and CAP_BPF): %v", err)
 	}

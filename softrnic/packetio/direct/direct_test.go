@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -115,6 +116,62 @@ func TestDrops(t *testing.T) {
 	}
 	if _, err := sw.Send(new(packetio.Batch)); !errors.Is(err, ErrClosed) {
 		t.Errorf("send to a closed port: %v", err)
+	}
+}
+
+// openPacket makes an open packet whose payload is one byte, b.
+func openPacket(s *packetio.Pages, to *packetio.Batch, b byte) {
+	data := s.Alloc(1)
+	data[0] = b
+	o := s.New()
+	o.Frame = wire.Frame{IPv4: wire.IPv4{TTL: 64}}
+	o.Frame.BTH.Opcode, o.Frame.Payload = wire.RCWriteOnly, data
+	s.Add(to, o)
+	s.Rest()
+}
+
+// A host that hangs holds little of the memory of its peers, also if it gets one of each hundred packets
+// that they send: most of its packets wait encoded. They have the same bytes, in the same order.
+func TestOpenPacketsThatWait(t *testing.T) {
+	l := New().Link("a")
+	host, sw := l.Host(mtu), l.Switch(0, mtu)
+	pages := packetio.NewPages()
+	for i := range maxFrames {
+		var b, others packetio.Batch
+		openPacket(pages, &b, byte(i))
+		for range 99 {
+			openPacket(pages, &others, 0)
+		}
+		send(t, sw, b, 1)
+		packetio.ReturnAll(others.Frames)
+	}
+	got, open := recv(t, host, maxFrames), 0
+	for i := range got.Frames {
+		f := &got.Frames[i]
+		h := new(wire.Frame)
+		if f.Open != nil {
+			open++
+			h = &f.Open.Frame
+		} else if err := wire.ParseFrame(f.Data, h); err != nil || !wire.CheckICRC(f.Data) {
+			t.Fatalf("packet %d: %v", i, err)
+		}
+		if len(h.Payload) != 1 || h.Payload[0] != byte(i) {
+			t.Fatalf("packet %d has payload %v", i, h.Payload)
+		}
+	}
+	if st := host.Stats(); open != maxRuns || st.RxBytes != sw.Stats().TxBytes {
+		t.Errorf("%d packets waited as they were; %+v, sent %+v", open, st, sw.Stats())
+	}
+	// Those of one sender's page need no bound.
+	var b packetio.Batch
+	for range 500 {
+		openPacket(pages, &b, 1)
+	}
+	send(t, sw, b, 500)
+	for _, f := range recv(t, host, 500).Frames {
+		if f.Open == nil {
+			t.Fatal("a packet was encoded")
+		}
 	}
 }
 

@@ -5,6 +5,9 @@
 // until no frame waits. So a request and its answer pass through three state machines in one
 // thread, without a system call and without waking another thread.
 //
+// Packets may pass open, that is, not encoded (packetio.Open): a NIC that says so (TakeOpen) gets those
+// that the switch has let pass so, and the switch encodes a packet whenever something looks at its bytes.
+//
 // One thread at a time carries frames (Fabric.mu). Another thread that has sent frames leaves them to
 // it. A NIC that is in use by a thread is left to that thread, which handles its frames when it is
 // done (packetio.Carrier). So no thread waits for another one, and no order of locks can be wrong.

@@ -1,6 +1,7 @@
 package direct
 
 import (
+	"math/bits"
 	"sync"
 	"sync/atomic"
 )
@@ -9,10 +10,15 @@ import (
 // goroutine of the switch, so that the traffic of others cannot keep an application's thread.
 const maxTurns = 256
 
+// maxPorts bounds the ports of the switch.
+const maxPorts = 256
+
 // Fabric joins the NICs and the switch of one process. Its methods may be called by any goroutine.
 type Fabric struct {
-	// waiting is the number of frames that wait for the switch.
+	// waiting is the number of frames that wait for the switch. came has a bit for each of its ports at
+	// which some have come since the switch has looked.
 	waiting atomic.Int64
+	came    [maxPorts / 64]atomic.Uint64
 	// mu is held by the thread that runs the switch. It guards round, wake, ready and spare.
 	mu           sync.Mutex
 	round        func()
@@ -51,6 +57,28 @@ func (f *Fabric) Do(do func()) {
 	f.mu.Lock()
 	do()
 	f.finish()
+}
+
+// Came appends to list the numbers of the switch's ports at which frames have come since the last call.
+// The thread that runs the switch calls it.
+func (f *Fabric) Came(list []int) []int {
+	for w := range f.came {
+		if f.came[w].Load() == 0 {
+			continue
+		}
+		for set := f.came[w].Swap(0); set != 0; set &= set - 1 {
+			list = append(list, w*64+bits.TrailingZeros64(set))
+		}
+	}
+	return list
+}
+
+// arrived notes that frames have come at a port of the switch.
+func (f *Fabric) arrived(port int) {
+	w, bit := &f.came[port/64], uint64(1)<<(port%64)
+	if w.Load()&bit == 0 {
+		w.Or(bit)
+	}
 }
 
 // carry carries frames on, unless another thread does so already.

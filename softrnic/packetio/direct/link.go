@@ -26,7 +26,7 @@ type side struct {
 	down atomic.Bool
 }
 
-func newLink(f *Fabric) *Link { return &Link{fabric: f} }
+func newLink(f *Fabric) *Link { return &Link{fabric: f, host: side{in: queue{last: true}}} }
 
 // Host opens the host's end; mtu is the longest frame in bytes without its Ethernet header and tag.
 // A port that was open before is closed.
@@ -77,13 +77,17 @@ type Port struct {
 	mtu       int
 	closed    atomic.Bool
 	cut       atomic.Bool // see Link.Cut
+	open      atomic.Bool // see TakeOpen
 	owner     atomic.Pointer[owner]
 
 	rxPackets, rxBytes, rxDropped atomic.Uint64
 	txPackets, txBytes, txDropped atomic.Uint64
 }
 
-var _ packetio.Carrier = (*Port)(nil)
+var (
+	_ packetio.Carrier = (*Port)(nil)
+	_ packetio.Opener  = (*Port)(nil)
+)
 
 // InProcess says that the other end is in this process.
 func (p *Port) InProcess() {}
@@ -92,6 +96,15 @@ func (p *Port) InProcess() {}
 func (p *Port) Attached() bool {
 	q := p.peer.port.Load()
 	return q != nil && !q.cut.Load()
+}
+
+// TakeOpen says that the owner of this end handles open packets.
+func (p *Port) TakeOpen() { p.open.Store(true) }
+
+// PassesOpen reports whether the other end is open, and its owner handles open packets.
+func (p *Port) PassesOpen() bool {
+	q := p.peer.port.Load()
+	return q != nil && q.open.Load()
 }
 
 // SetUp sets whether the link is up, as this end sees it. A link that is down drops frames in both
@@ -118,13 +131,16 @@ func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	}
 	packets := packetio.PacketsIn(b.Frames)
 	if !p.isUp() {
+		if !p.own.in.last {
+			packetio.ReturnAll(b.Frames)
+		}
 		b.Reset()
 		p.rxDropped.Add(uint64(packets))
 		return 0, nil
 	}
 	bytes := 0
 	for i := range b.Frames {
-		bytes += len(b.Frames[i].Data)
+		bytes += b.Frames[i].Len()
 	}
 	p.rxPackets.Add(uint64(packets))
 	p.rxBytes.Add(uint64(bytes))
@@ -144,19 +160,25 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 	q := &p.peer.in
 	n, packets, bytes, dropped := 0, 0, 0, 0
 	q.mu.Lock()
-	open := p.Attached() && p.isUp() // with the lock, because Close takes the port away before it drops what waits
+	to := p.peer.port.Load() // with the lock, because Close takes the port away before it drops what waits
+	open := to != nil && !to.cut.Load() && p.isUp()
 	for i := range b.Frames {
 		f := &b.Frames[i]
+		size := f.Len() // put may return an open packet
 		if !open || !packetio.Fits(f, p.mtu) || !q.put(f) {
 			dropped += f.Packets()
+			if f.Open != nil {
+				f.Open.Return()
+			}
 			continue
 		}
 		n++
 		packets += f.Packets()
-		bytes += len(f.Data)
+		bytes += size
 	}
 	q.n.Store(int32(len(q.in.Frames)))
-	if p.forSwitch() {
+	if p.forSwitch() && n > 0 {
+		p.link.fabric.arrived(to.index)
 		p.link.fabric.waiting.Add(int64(n))
 	}
 	q.mu.Unlock()

@@ -3,6 +3,7 @@ package raw
 import (
 	"encoding/binary"
 	"errors"
+	"net/netip"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -19,6 +20,8 @@ type Host struct {
 	MAC    wire.MAC
 	// Spin is how long a thread polls before it sleeps.
 	Spin time.Duration
+	// At is the address at which Listen listens; the zero Addr means all addresses of the host.
+	At netip.Addr
 	// LinkMTU is the MTU of the host's link in bytes.
 	LinkMTU int
 	// Inside runs a function that opens sockets in the host's network namespace.

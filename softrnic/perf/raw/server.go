@@ -28,7 +28,11 @@ type Server struct {
 
 // Listen accepts connections of raw tests. The caller must Close it. Errors of tests go to log.
 func Listen(h Host, log *slog.Logger) (*Server, error) {
-	l, err := net.Listen("tcp", fmt.Sprint(":", tcpPort))
+	at := fmt.Sprint(":", tcpPort)
+	if h.At.IsValid() {
+		at = netip.AddrPortFrom(h.At, tcpPort).String()
+	}
+	l, err := net.Listen("tcp", at)
 	if err != nil {
 		return nil, err
 	}

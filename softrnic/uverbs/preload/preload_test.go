@@ -45,12 +45,14 @@ func TestLibraryIsOfThisProcessor(t *testing.T) {
 	}
 }
 
-// The repository has the library for both processors, so that a rdmalab that was built without make
-// has it.
+// The repository has the libraries for both processors, so that a rdmalab that was built without make
+// has them.
 func TestLibraryOfEachProcessor(t *testing.T) {
-	for arch, want := range map[string]bool{"amd64": true, "arm64": true, "riscv64": false} {
-		if lib, ok := libraryOf(arch); ok != want || ok != (len(lib) > 0) {
-			t.Errorf("%s: %v, %d bytes", arch, ok, len(lib))
+	for _, name := range []string{"verbs", "provider"} {
+		for arch, want := range map[string]bool{"amd64": true, "arm64": true, "riscv64": false} {
+			if lib, ok := libraryOf(name, arch); ok != want || ok != (len(lib) > 0) {
+				t.Errorf("%s for %s: %v, %d bytes", name, arch, ok, len(lib))
+			}
 		}
 	}
 }

@@ -1,7 +1,7 @@
 // The library that is preloaded into unmodified RDMA programs. It stands in for the kernel below
-// the system's libibverbs and its rxe provider: /dev/infiniband/uverbs0 is a connection to the
-// daemon of the host, which executes the commands, and a memory file that contains the rings of the
-// rxe driver. Below librdmacm, /dev/infiniband/rdma_cm is an event channel; all channels of a
+// the system's libibverbs and its rxe provider: /dev/infiniband/uverbsN is a connection to the
+// daemon of the host, which executes the commands on NIC N, and a memory file that contains the rings
+// of the rxe driver. Below librdmacm, /dev/infiniband/rdma_cm is an event channel; all channels of a
 // process share one connection.
 //
 // The library creates no thread, and does nothing in a program that opens no device. A child of
@@ -160,13 +160,33 @@ int hello(int sock)
 	return rc;
 }
 
-// dial connects to the daemon.
-int dial(int (*hello)(int sock))
+// socket_of sets the path of the daemon's socket for a NIC: that of NIC 0, and for others their number,
+// a digit, behind it.
+static int socket_of(int nic, struct sockaddr_un *to)
 {
 	const char *path = getenv(ENV_SOCKET);
-	struct sockaddr_un to = { .sun_family = AF_UNIX };
-	if (strlen(path) >= sizeof to.sun_path) return errno = ENAMETOOLONG, -1;
-	strcpy(to.sun_path, path);
+	size_t n = strlen(path);
+	memset(to, 0, sizeof *to);
+	to->sun_family = AF_UNIX;
+	if (n + (nic > 0) >= sizeof to->sun_path) return errno = ENAMETOOLONG, -1;
+	memcpy(to->sun_path, path, n);
+	if (nic > 0) to->sun_path[n] = (char)('0' + nic);
+	return 0;
+}
+
+// has_nic reports whether the host has a NIC. There is always NIC 0.
+int has_nic(int nic)
+{
+	struct sockaddr_un at;
+	int saved = errno, has = nic == 0 || (socket_of(nic, &at) == 0 && syscall(SYS_faccessat, AT_FDCWD, at.sun_path, F_OK, 0) == 0);
+	return errno = saved, has;
+}
+
+// dial connects to the daemon, for a NIC.
+int dial(int nic, int (*hello)(int sock))
+{
+	struct sockaddr_un to;
+	if (socket_of(nic, &to)) return -1;
 	int sock = (int)syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (sock < 0) return -1;
 	if (syscall(SYS_connect, sock, &to, sizeof to) == 0 && hello(sock) == 0) return sock;

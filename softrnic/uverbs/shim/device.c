@@ -1,4 +1,4 @@
-// The device below libibverbs: /dev/infiniband/uverbs0.
+// The devices below libibverbs: /dev/infiniband/uverbs0, and uverbs1 and so on for further NICs.
 #define _GNU_SOURCE
 #include "shim.h"
 
@@ -81,12 +81,12 @@ static struct device *new_device(void)
 	return d;
 }
 
-// open_device connects to the daemon and returns the memory file, from which libibverbs maps the
+// open_device connects to the daemon, for a NIC, and returns the memory file, from which libibverbs maps the
 // rings.
-int open_device(int flags)
+int open_device(int nic, int flags)
 {
 	watch_forks();
-	int sock = dial(hello);
+	int sock = dial(nic, hello);
 	if (sock < 0) return -1;
 	struct { struct answer a; uint8_t data[64]; } m;
 	int fds[2] = { -1, -1 }, nfds, saved;
@@ -192,13 +192,13 @@ static uint32_t named_channel(struct device *d, const uint8_t *b, size_t n, uint
 	return NO_CHANNEL;
 }
 
-// is_registration reports whether a command registers memory or ends a region. It sets the memory
+// is_registration reports whether a command registers memory, or changes or ends a region. It sets the memory
 // that the command registers; *length is 0 if it registers none.
 static int is_registration(const uint8_t *b, size_t n, uint32_t op, int ex, uint64_t *start, uint64_t *length)
 {
 	const struct ib_uverbs_reg_mr *r = (const void *)(b + sizeof(struct ib_uverbs_cmd_hdr));
 	*start = *length = 0;
-	if (ex || (op != IB_USER_VERBS_CMD_REG_MR && op != IB_USER_VERBS_CMD_DEREG_MR)) return 0;
+	if (ex || (op != IB_USER_VERBS_CMD_REG_MR && op != IB_USER_VERBS_CMD_DEREG_MR && op != IB_USER_VERBS_CMD_REREG_MR)) return 0;
 	if (op == IB_USER_VERBS_CMD_REG_MR && n >= sizeof(struct ib_uverbs_cmd_hdr) + sizeof *r) *start = r->start, *length = r->length;
 	return 1;
 }
@@ -343,6 +343,27 @@ void forget_devices(void)
 {
 	unused = NULL;
 	pthread_mutex_init(&table_mu, NULL);
+}
+
+// verbs_ioctl executes the one ioctl of a device that is served: libibverbs asks for a descriptor for
+// asynchronous events when it imports a device, which is open already. It gets a copy of the one that
+// the device has: an event is read from either of them.
+int verbs_ioctl(struct device *d, void *arg)
+{
+	struct ib_uverbs_ioctl_hdr *h = arg;
+	if (!h || h->object_id != UVERBS_OBJECT_ASYNC_EVENT || h->method_id != UVERBS_METHOD_ASYNC_EVENT_ALLOC || h->num_attrs != 1) return errno = ENOTTY, -1;
+	int cancel, from = -1, fd = -1;
+	if (!is_own(d->pid)) return errno = EIO, -1;
+	if (!enter(d, &cancel)) return -1;
+	errno = EIO; // the program has closed its descriptor of events
+	if (d->async >= 0 && ends[d->async] == end_of(d, NO_CHANNEL)) fd = (int)syscall(SYS_fcntl, from = d->async, F_DUPFD_CLOEXEC, 0);
+	leave(d, cancel);
+	if (fd >= MAX_FDS) return real_close(fd), errno = EMFILE, -1;
+	if (fd < 0) return -1;
+	copy_device(from, fd);
+	h->attrs[0].data_s64 = fd;
+	h->attrs[0].flags |= UVERBS_ATTR_F_VALID_OUTPUT;
+	return 0;
 }
 
 // device_lost is called when a read returns 0. The descriptor of asynchronous events ends with the

@@ -2,34 +2,34 @@
 #define _GNU_SOURCE
 #include "shim.h"
 
-#define NETLINK_RDMA_FAMILY 20 // a protocol of AF_NETLINK; libibverbs would ask it for devices and believe an empty answer
-
-// NEXT finds the original definition of a function. The library's constructor does this before most
-// calls, because a signal handler may call the function but must not call dlsym. The library is
-// built against glibc, but linked with no libc, and also runs with musl: there it calls no function
-// that musl does not have.
-#define NEXT(name) \
-	if (!next_##name) next_##name = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
-
 #define HOOKED(f) \
-	f(open) f(openat) f(read) f(write) f(close) f(stat) f(lstat) f(fstat) f(access) f(socket) f(dup) f(dup2) f(dup3) f(fcntl) \
+	f(open) f(openat) f(read) f(write) f(close) f(stat) f(lstat) f(fstat) f(access) f(dup) f(dup2) f(dup3) f(fcntl) f(ioctl) \
 	f(open64) f(openat64) f(stat64) f(lstat64) f(fstat64) f(fcntl64)
-#define DECLARE(name) static __typeof__(&name) next_##name;
 HOOKED(DECLARE)
-__attribute__((constructor)) static void find_all(void)
+__attribute__((constructor)) static void find_all(void) { HOOKED(FIND) }
+
+// nic_of returns the number in the path of a NIC's device, which is one digit, or -1.
+static int nic_of(const char *path)
 {
-#define FIND(name) NEXT(name);
-	HOOKED(FIND)
+	const size_t n = sizeof DEVICE - 1;
+	if (strncmp(path, DEVICE, n) || path[n] < '0' || path[n] > '9' || path[n + 1]) return -1;
+	return path[n] - '0';
 }
 
 static int is_device(const char *path)
 {
-	return path && path[0] == '/' && (!strcmp(path, DEVICE) || !strcmp(path, MANAGER)) && getenv(ENV_SOCKET);
+	if (!path || path[0] != '/') return 0;
+	int nic = strcmp(path, MANAGER) ? nic_of(path) : 0;
+	return nic >= 0 && getenv(ENV_SOCKET) && has_nic(nic);
 }
 
-static int open_path(const char *path, int flags) { return strcmp(path, MANAGER) ? open_device(flags) : open_event_channel(flags); }
+static int open_path(const char *path, int flags) { return strcmp(path, MANAGER) ? open_device(nic_of(path), flags) : open_event_channel(flags); }
 
 // ---- functions of libc
+
+// reads is true for flags of an open that changes nothing. Files of /sys that a program writes are not those of
+// the daemon.
+static int reads(int flags) { return (flags & O_ACCMODE) == O_RDONLY && !(flags & (O_CREAT | O_TRUNC)); }
 
 #define MODE(flags) ({ mode_t m_ = 0; if ((flags) & (O_CREAT | O_TMPFILE)) { va_list a_; va_start(a_, flags); m_ = va_arg(a_, mode_t); va_end(a_); } m_; })
 
@@ -37,16 +37,18 @@ int open(const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
 	if (is_device(path)) return open_path(path, flags);
+	char b[MAX_PATH];
 	NEXT(open);
-	return next_open(path, flags, mode);
+	return next_open(reads(flags) ? redirect(path, b) : path, flags, mode);
 }
 
 int openat(int dir, const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
 	if (is_device(path)) return open_path(path, flags);
+	char b[MAX_PATH];
 	NEXT(openat);
-	return next_openat(dir, path, flags, mode);
+	return next_openat(dir, reads(flags) ? redirect(path, b) : path, flags, mode);
 }
 
 ssize_t read(int fd, void *b, size_t n)
@@ -72,6 +74,7 @@ static void forget(int fd)
 {
 	close_device(fd);
 	close_event_channel(fd);
+	close_netlink(fd);
 }
 
 int close(int fd)
@@ -132,6 +135,7 @@ static int copied(int from, int to)
 	if (to >= 0 && to != from) {
 		copy_device(from, to);
 		copy_event_channel(from, to);
+		copy_netlink(from, to);
 	}
 	return to;
 }
@@ -170,6 +174,19 @@ int dup3(int from, int to, int flags)
 FCNTL(fcntl)
 FCNTL(fcntl64)
 
+// ioctl takes the ioctl of a device by which libibverbs gets a descriptor for events; see verbs_ioctl.
+int ioctl(int fd, unsigned long request, ...)
+{
+	va_list a;
+	va_start(a, request);
+	void *arg = va_arg(a, void *);
+	va_end(a);
+	struct device *d = device_of(fd);
+	if (d && request == RDMA_VERBS_IOCTL) return verbs_ioctl(d, arg);
+	NEXT(ioctl);
+	return next_ioctl(fd, request, arg);
+}
+
 // A device looks like a character device with the number in the file dev of sysfs.
 #define STAT_FIELDS(s) ((s)->st_mode = S_IFCHR | 0666, (s)->st_rdev = makedev(1, 3))
 
@@ -177,8 +194,9 @@ FCNTL(fcntl64)
 	int name(const char *path, struct type *s) \
 	{ \
 		if (is_device(path)) { memset(s, 0, sizeof *s); STAT_FIELDS(s); return 0; } \
+		char b[MAX_PATH]; \
 		NEXT(name); \
-		return next_##name(path, s); \
+		return next_##name(redirect(path, b), s); \
 	}
 #define FSTAT(name, type) \
 	int name(int fd, struct type *s) \
@@ -195,17 +213,9 @@ FSTAT(fstat, stat)
 int access(const char *path, int mode)
 {
 	if (is_device(path)) return 0;
+	char b[MAX_PATH];
 	NEXT(access);
-	return next_access(path, mode);
-}
-
-// A kernel with RDMA would answer on this socket, even if only with an empty list, and then
-// libibverbs would not read sysfs.
-int socket(int domain, int type, int protocol)
-{
-	if (domain == AF_NETLINK && protocol == NETLINK_RDMA_FAMILY && getenv(ENV_SOCKET)) return errno = EPROTONOSUPPORT, -1;
-	NEXT(socket);
-	return next_socket(domain, type, protocol);
+	return next_access(redirect(path, b), mode);
 }
 
 // ---- functions of glibc alone
@@ -214,16 +224,18 @@ int open64(const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
 	if (is_device(path)) return open_path(path, flags);
+	char b[MAX_PATH];
 	NEXT(open64);
-	return next_open64(path, flags, mode);
+	return next_open64(reads(flags) ? redirect(path, b) : path, flags, mode);
 }
 
 int openat64(int dir, const char *path, int flags, ...)
 {
 	mode_t mode = MODE(flags);
 	if (is_device(path)) return open_path(path, flags);
+	char b[MAX_PATH];
 	NEXT(openat64);
-	return next_openat64(dir, path, flags, mode);
+	return next_openat64(dir, reads(flags) ? redirect(path, b) : path, flags, mode);
 }
 
 STAT(stat64, stat64)
@@ -236,7 +248,8 @@ int __xstat(int v, const char *path, struct stat *s)
 	if (is_device(path)) return stat(path, s);
 	static int (*next)(int, const char *, struct stat *);
 	if (!next) next = (int (*)(int, const char *, struct stat *))dlsym(RTLD_NEXT, "__xstat");
-	return next ? next(v, path, s) : stat(path, s);
+	char b[MAX_PATH];
+	return next ? next(v, redirect(path, b), s) : stat(path, s);
 }
 
 int __fxstat(int v, int fd, struct stat *s)

@@ -1,12 +1,13 @@
-// Declarations for the parts of the library: libc.c replaces functions of libc, device.c is the
+// Declarations for the parts of the library: libc.c, netcalls.c and sysfs.c replace functions of libc, device.c is the
 // device below libibverbs, bells.c its doorbells, share.c its shared memory, pace.c the pace of
 // polls of its completion queues, manager.c the device below librdmacm, connection.c the messages
-// to the daemon; host.c finds the host.
+// to the daemon, netlink.c the sockets of NETLINK_RDMA; host.c finds the host.
 #ifndef RDMALAB_SHIM_H
 #define RDMALAB_SHIM_H
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -15,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -23,13 +25,17 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <rdma/ib_user_ioctl_cmds.h>
 #include <rdma/ib_user_verbs.h>
 #include <rdma/rdma_user_cm.h>
+#include <rdma/rdma_user_ioctl_cmds.h>
 
 #define ENV_SOCKET "RDMALAB_VERBS"
 #define ENV_TREE "SYSFS_PATH" // read by libibverbs
+#define ENV_DRIVERS "RDMAV_DRIVERS" // read by libibverbs
+#define ENV_PROVIDER "RDMALAB_PROVIDER" // "rxe": the provider of this repository is not loaded
 #define ENV_MEMORY "RDMALAB_VERBS_MEMORY" // "shared": registered memory is shared with the daemon
-#define DEVICE "/dev/infiniband/uverbs0"
+#define DEVICE "/dev/infiniband/uverbs" // and the number of the host's NIC
 #define MANAGER "/dev/infiniband/rdma_cm"
 
 // The control page is the beginning of the memory file; see package softrnic/ipc/ring.
@@ -44,6 +50,15 @@ struct prefix { uint32_t channel, reserved; };
 struct answer { uint32_t error, drain, channel, number; uint64_t element; uint8_t data[]; };
 
 struct event_channel;
+
+// NEXT finds the original definition of a function. The library's constructors do this before most
+// calls, because a signal handler may call the function but must not call dlsym. The library is
+// built against glibc, but linked with no libc, and also runs with musl: there it calls no function
+// that musl does not have.
+#define NEXT(name) \
+	if (!next_##name) next_##name = (__typeof__(&name))dlsym(RTLD_NEXT, #name)
+#define DECLARE(name) static __typeof__(&name) next_##name;
+#define FIND(name) NEXT(name);
 
 // device is an open device. It is closed with its last descriptor. A device is never freed, but
 // reused: another thread may be about to use it when it is closed.
@@ -99,7 +114,8 @@ static inline void let_go(pthread_mutex_t *mu, struct held h)
 
 void real_close(int fd);
 ssize_t recv_fds(int sock, void *b, size_t n, int *fds, int max, int *nfds);
-int dial(int (*hello)(int sock));
+int dial(int nic, int (*hello)(int sock));
+int has_nic(int nic);
 int hello(int sock);
 int hello_manager(int sock);
 int enter(struct device *d, int *cancel);
@@ -117,9 +133,10 @@ void drop_private(int fd);
 
 // ---- device.c
 
-int open_device(int flags);
+int open_device(int nic, int flags);
 struct device *device_of(int fd);
 ssize_t command(struct device *d, const uint8_t *b, size_t n);
+int verbs_ioctl(struct device *d, void *arg);
 void close_device(int fd);
 void copy_device(int from, int to);
 int move_device(int fd, int to);
@@ -151,6 +168,21 @@ void close_event_channel(int fd);
 void copy_event_channel(int from, int to);
 int move_manager(int fd, int to);
 void forget_manager(void);
+
+// ---- sysfs.c
+
+enum { MAX_PATH = 512 }; // of the files of a NIC in /sys, with the zero at their end
+const char *redirect(const char *path, char b[MAX_PATH]);
+
+// ---- netlink.c
+
+int open_netlink(int flags);
+int is_netlink(int fd);
+void close_netlink(int fd);
+void copy_netlink(int from, int to);
+int bind_netlink(int fd, const struct sockaddr *at, socklen_t n);
+int name_netlink(int fd, struct sockaddr *to, socklen_t *n);
+void fill_peer(void *to, socklen_t *n);
 
 #pragma GCC visibility pop
 #endif

@@ -3,9 +3,7 @@
 //
 //	import _ "github.com/rdmalab/rdmalab/softrnic/wire/layers"
 //
-// It shares no code with package wire: it implements the InfiniBand specification a second time. So
-// a test that compares both on the same bytes can find mistakes. It is made for tools and tests;
-// the data path uses package wire.
+// The layers are those of package softrnic/wire/dissect, which shares no code with package wire.
 //
 // Use gopacket.NewPacket for decoding. A DecodingLayerParser cannot decode RoCEv2, because the
 // layer behind an extended header depends on the opcode in the BTH, not on that header.

@@ -4,74 +4,23 @@
 //
 //	import _ "github.com/rdmalab/rdmalab/softrnic/wire/onerma/layers"
 //
-// The package shares no code with package softrnic/wire/onerma. So a test that compares both on the same
-// bytes can find mistakes. The package is made for tools and tests.
+// The layer is that of package softrnic/wire/onerma/dissect. The package is made for tools and tests.
 package layers
 
 import (
-	"encoding/binary"
-	"fmt"
-
-	"github.com/google/gopacket"
 	"github.com/google/gopacket/layers"
+
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma/dissect"
 )
 
 // Port is the UDP destination port.
-const Port layers.UDPPort = 4792
+const Port layers.UDPPort = dissect.Port
 
-// LayerType is the gopacket type of Message. Numbers from 2000 on are free for users of gopacket.
-var LayerType = gopacket.RegisterLayerType(4850, gopacket.LayerTypeMetadata{Name: "ONERMA", Decoder: gopacket.DecodeFunc(decode)})
+// LayerType is the gopacket type of Message.
+var LayerType = dissect.LayerType
+
+// Message is the clear header of a message. Its payload is the encrypted body and Tag.
+type Message = dissect.Message
 
 // init registers the layer with gopacket for its UDP port; the package has no other state.
 func init() { layers.RegisterUDPPortLayerType(Port, LayerType) }
-
-// header and tag are the lengths of a header and a tag in bytes.
-const (
-	header = 44
-	tag    = 16
-)
-
-// Message is the clear header of a message. Its payload is the encrypted body and Tag.
-type Message struct {
-	layers.BaseLayer
-	Version, Kind, Operation, Class uint8
-	Slot, At                        uint16
-	Generation, Region              uint32
-	Offset                          uint64
-	Length, PID                     uint32
-	Counter                         uint64
-	Ticket                          uint32
-	// Tag authenticates header and body.
-	Tag [tag]byte
-}
-
-func (m *Message) LayerType() gopacket.LayerType { return LayerType }
-
-// DecodeFromBytes reads the header. It checks only that the message is long enough.
-func (m *Message) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
-	if len(data) < header+tag {
-		df.SetTruncated()
-		return fmt.Errorf("an ONERMA message needs %d bytes and %d are left", header+tag, len(data))
-	}
-	m.BaseLayer = layers.BaseLayer{Contents: data[:header], Payload: data[header:]}
-	for _, field := range []any{
-		&m.Version, &m.Kind, &m.Operation, &m.Class, &m.Slot, &m.At, &m.Generation, &m.Region, &m.Offset, &m.Length, &m.PID, &m.Counter, &m.Ticket,
-	} {
-		n, err := binary.Decode(data, binary.BigEndian, field)
-		if err != nil {
-			return err
-		}
-		data = data[n:]
-	}
-	copy(m.Tag[:], data[len(data)-tag:])
-	return nil
-}
-
-func decode(data []byte, p gopacket.PacketBuilder) error {
-	m := new(Message)
-	if err := m.DecodeFromBytes(data, p); err != nil {
-		return err
-	}
-	p.AddLayer(m)
-	return p.NextDecoder(gopacket.LayerTypePayload)
-}

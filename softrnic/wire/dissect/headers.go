@@ -1,15 +1,14 @@
-package layers
+package dissect
 
 import (
 	"encoding/binary"
 
 	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
 )
 
 // decode reads a header's fields from the first bytes of data; `fields` are pointers to them. It
-// also sets in `base` which bytes belong to the header and which are behind it.
-func decode(base *layers.BaseLayer, name string, data []byte, df gopacket.DecodeFeedback, fields ...any) error {
+// also sets in b which bytes belong to the header and which are behind it.
+func (b *Base) decode(name string, data []byte, df gopacket.DecodeFeedback, fields ...any) error {
 	n := 0
 	for _, f := range fields {
 		n += binary.Size(f)
@@ -17,7 +16,7 @@ func decode(base *layers.BaseLayer, name string, data []byte, df gopacket.Decode
 	if err := take(data, n, name, df); err != nil {
 		return err
 	}
-	*base = layers.BaseLayer{Contents: data[:n], Payload: data[n:]}
+	*b = Base{Contents: data[:n], Payload: data[n:]}
 	for _, f := range fields {
 		size, err := binary.Decode(data, binary.BigEndian, f)
 		if err != nil {
@@ -30,7 +29,7 @@ func decode(base *layers.BaseLayer, name string, data []byte, df gopacket.Decode
 
 // DETH is the datagram extended transport header.
 type DETH struct {
-	layers.BaseLayer
+	Base
 	QKey     uint32
 	Reserved uint8
 	SrcQP    uint32 // 24 bits
@@ -40,14 +39,14 @@ func (h *DETH) LayerType() gopacket.LayerType { return LayerTypeDETH }
 
 func (h *DETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	var last uint32
-	err := decode(&h.BaseLayer, "DETH", data, df, &h.QKey, &last)
+	err := h.Base.decode("DETH", data, df, &h.QKey, &last)
 	h.Reserved, h.SrcQP = uint8(last>>24), last&0xffffff
 	return err
 }
 
 // FETH is the flush extended transport header, in front of the RETH of a flush.
 type FETH struct {
-	layers.BaseLayer
+	Base
 	Reserved    uint32 // 26 bits
 	Selectivity uint8  // 2 bits
 	Placement   uint8  // 4 bits
@@ -57,7 +56,7 @@ func (h *FETH) LayerType() gopacket.LayerType { return LayerTypeFETH }
 
 func (h *FETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	var word uint32
-	if err := decode(&h.BaseLayer, "FETH", data, df, &word); err != nil {
+	if err := h.Base.decode("FETH", data, df, &word); err != nil {
 		return err
 	}
 	h.Reserved, h.Selectivity, h.Placement = word>>6, uint8(word>>4&3), uint8(word&0xf)
@@ -66,7 +65,7 @@ func (h *FETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 
 // RETH is the RDMA extended transport header: the address, key and length of a WRITE or READ.
 type RETH struct {
-	layers.BaseLayer
+	Base
 	VA        uint64
 	RKey      uint32
 	DMALength uint32 // bytes
@@ -75,12 +74,12 @@ type RETH struct {
 func (h *RETH) LayerType() gopacket.LayerType { return LayerTypeRETH }
 
 func (h *RETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
-	return decode(&h.BaseLayer, "RETH", data, df, &h.VA, &h.RKey, &h.DMALength)
+	return h.Base.decode("RETH", data, df, &h.VA, &h.RKey, &h.DMALength)
 }
 
 // AtomicETH is the header of compare-and-swap and of fetch-and-add requests.
 type AtomicETH struct {
-	layers.BaseLayer
+	Base
 	VA        uint64
 	RKey      uint32
 	SwapOrAdd uint64
@@ -90,12 +89,12 @@ type AtomicETH struct {
 func (h *AtomicETH) LayerType() gopacket.LayerType { return LayerTypeAtomicETH }
 
 func (h *AtomicETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
-	return decode(&h.BaseLayer, "AtomicETH", data, df, &h.VA, &h.RKey, &h.SwapOrAdd, &h.Compare)
+	return h.Base.decode("AtomicETH", data, df, &h.VA, &h.RKey, &h.SwapOrAdd, &h.Compare)
 }
 
 // AtomicMasks is the header of masked atomics behind their AtomicETH.
 type AtomicMasks struct {
-	layers.BaseLayer
+	Base
 	Swap              uint64
 	CompareOrBoundary uint64
 }
@@ -103,12 +102,12 @@ type AtomicMasks struct {
 func (h *AtomicMasks) LayerType() gopacket.LayerType { return LayerTypeAtomicMasks }
 
 func (h *AtomicMasks) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
-	return decode(&h.BaseLayer, "AtomicMasks", data, df, &h.Swap, &h.CompareOrBoundary)
+	return h.Base.decode("AtomicMasks", data, df, &h.Swap, &h.CompareOrBoundary)
 }
 
 // AETH is the acknowledge extended transport header.
 type AETH struct {
-	layers.BaseLayer
+	Base
 	Syndrome uint8
 	MSN      uint32 // 24 bits
 }
@@ -117,55 +116,55 @@ func (h *AETH) LayerType() gopacket.LayerType { return LayerTypeAETH }
 
 func (h *AETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	var word uint32
-	err := decode(&h.BaseLayer, "AETH", data, df, &word)
+	err := h.Base.decode("AETH", data, df, &word)
 	h.Syndrome, h.MSN = uint8(word>>24), word&0xffffff
 	return err
 }
 
 // AtomicAckETH is the header with the value that memory held before an atomic.
 type AtomicAckETH struct {
-	layers.BaseLayer
+	Base
 	Original uint64
 }
 
 func (h *AtomicAckETH) LayerType() gopacket.LayerType { return LayerTypeAtomicAckETH }
 
 func (h *AtomicAckETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
-	return decode(&h.BaseLayer, "AtomicAckETH", data, df, &h.Original)
+	return h.Base.decode("AtomicAckETH", data, df, &h.Original)
 }
 
 // ImmDt is the header that carries immediate data.
 type ImmDt struct {
-	layers.BaseLayer
+	Base
 	Immediate uint32
 }
 
 func (h *ImmDt) LayerType() gopacket.LayerType { return LayerTypeImmDt }
 
 func (h *ImmDt) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
-	return decode(&h.BaseLayer, "ImmDt", data, df, &h.Immediate)
+	return h.Base.decode("ImmDt", data, df, &h.Immediate)
 }
 
 // IETH is the invalidate extended transport header.
 type IETH struct {
-	layers.BaseLayer
+	Base
 	RKey uint32
 }
 
 func (h *IETH) LayerType() gopacket.LayerType { return LayerTypeIETH }
 
 func (h *IETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
-	return decode(&h.BaseLayer, "IETH", data, df, &h.RKey)
+	return h.Base.decode("IETH", data, df, &h.RKey)
 }
 
 // CNP has the reserved bytes after the BTH of a congestion notification packet.
 type CNP struct {
-	layers.BaseLayer
+	Base
 	Reserved [16]byte
 }
 
 func (h *CNP) LayerType() gopacket.LayerType { return LayerTypeCNP }
 
 func (h *CNP) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
-	return decode(&h.BaseLayer, "CNP", data, df, &h.Reserved)
+	return h.Base.decode("CNP", data, df, &h.Reserved)
 }

@@ -1,12 +1,11 @@
-package layers
+package dissect
 
 import (
 	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
 )
 
 // Port is the UDP destination port of RoCEv2.
-const Port layers.UDPPort = 4791
+const Port = 4791
 
 // Layer types. gopacket leaves the numbers from 2000 on to its users; these start at the number of
 // the UDP port.
@@ -29,6 +28,3 @@ var (
 func register(number int, name string, d gopacket.Decoder) gopacket.LayerType {
 	return gopacket.RegisterLayerType(number, gopacket.LayerTypeMetadata{Name: name, Decoder: d})
 }
-
-// init registers RoCEv2 with gopacket for its UDP port; the package has no other state.
-func init() { layers.RegisterUDPPortLayerType(Port, LayerTypeBTH) }

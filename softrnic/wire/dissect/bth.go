@@ -1,13 +1,12 @@
-package layers
+package dissect
 
 import (
 	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
 )
 
 // BTH is the base transport header.
 type BTH struct {
-	layers.BaseLayer
+	Base
 	Opcode         uint8
 	SolicitedEvent bool
 	MigReq         bool
@@ -32,7 +31,7 @@ func (h *BTH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	}
 	second, fifth, ninth := data[1], data[4], data[8]
 	*h = BTH{
-		BaseLayer:      layers.BaseLayer{Contents: data[:bthLength], Payload: data[bthLength:]},
+		Base:           Base{Contents: data[:bthLength], Payload: data[bthLength:]},
 		Opcode:         data[0],
 		SolicitedEvent: second>>7 == 1,
 		MigReq:         second>>6&1 == 1,

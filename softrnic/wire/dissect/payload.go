@@ -1,16 +1,15 @@
-package layers
+package dissect
 
 import (
 	"encoding/binary"
 	"fmt"
 
 	"github.com/google/gopacket"
-	"github.com/google/gopacket/layers"
 )
 
 // Payload is the application's data and the pad behind it.
 type Payload struct {
-	layers.BaseLayer
+	Base
 	Data []byte
 	Pad  []byte
 }
@@ -19,7 +18,7 @@ func (p *Payload) LayerType() gopacket.LayerType { return LayerTypePayload }
 
 // ICRC is the invariant CRC at the end of every packet. The function Sum returns the correct value.
 type ICRC struct {
-	layers.BaseLayer
+	Base
 	Value uint32
 }
 
@@ -42,10 +41,10 @@ func (t tail) Decode(data []byte, p gopacket.PacketBuilder) error {
 	}
 	if end > 0 {
 		p.AddLayer(&Payload{
-			BaseLayer: layers.BaseLayer{Contents: data[:end], Payload: data[end:]},
-			Data:      data[:end-t.pad], Pad: data[end-t.pad : end],
+			Base: Base{Contents: data[:end], Payload: data[end:]},
+			Data: data[:end-t.pad], Pad: data[end-t.pad : end],
 		})
 	}
-	p.AddLayer(&ICRC{BaseLayer: layers.BaseLayer{Contents: data[end:]}, Value: binary.LittleEndian.Uint32(data[end:])})
+	p.AddLayer(&ICRC{Base: Base{Contents: data[end:]}, Value: binary.LittleEndian.Uint32(data[end:])})
 	return nil
 }

@@ -1,4 +1,4 @@
-package layers
+package dissect
 
 import _ "embed" // for Dissector
 
