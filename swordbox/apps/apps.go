@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
@@ -29,7 +30,6 @@ import (
 	publishedbuffer "github.com/rdmalab/rdmalab/swordbox/published/packetbuffer"
 	publishedserialize "github.com/rdmalab/rdmalab/swordbox/published/serialize"
 	publishedstate "github.com/rdmalab/rdmalab/swordbox/published/statestore"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/serialize"
 	"github.com/rdmalab/rdmalab/swordbox/statestore"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
@@ -254,7 +254,7 @@ func swordBox(s *rackfile.Rack, cfg Config) (pipeline.Program, error) {
 	if err != nil {
 		return nil, err
 	}
-	track := conntrack.Config{Seed: cfg.Rand.Uint64(), Connections: cfg.Connections}
+	track := conntrack.Config{Seed: cfg.Rand.Uint64(), Connections: cfg.Connections, Trunks: cfg.Where.Trunks}
 	if !ok && !cfg.Late {
 		track.Settle = -1 // the switch starts before its hosts, so every connection begins later
 	}

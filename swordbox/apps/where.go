@@ -15,6 +15,8 @@ type Where struct {
 	Rack *rackfile.Rack
 	// Port returns the port of a host; nil means that a host's port is its place in the rack.
 	Port func(host string) int
+	// Trunks are the ports that lead to other switches.
+	Trunks []int
 }
 
 // Move replaces the rack, and tells the running program which addresses have come and gone.

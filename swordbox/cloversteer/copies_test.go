@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 )
 
 // A store with several copies of each node is left alone: the switch would follow one copy of a

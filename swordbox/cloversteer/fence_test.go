@@ -4,9 +4,9 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // A client that got no response to an append sends a WRITE to its node on another connection before

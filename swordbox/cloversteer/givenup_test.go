@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 )
 
 // inFlight returns a box in which the append of node 3 by client 2 is in flight, and that of node 4

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // Bounds of the sketch and of the table of warm keys, which may become hot.

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // The sketch finds the most requested keys among many, follows changes, and allocates no memory.

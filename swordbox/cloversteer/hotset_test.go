@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // sameSet returns n keys whose entries share a set of the table of warm keys.

@@ -5,10 +5,10 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 	"github.com/rdmalab/rdmalab/swordbox/cloversteer"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // The listing shows the requests of each key, its tail, and how many appends wait.

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 )
 
 // The switch takes a WRITE for that of a node only if it fills a whole entry with a valid node that

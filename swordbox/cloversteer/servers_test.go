@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // second is another memory server, to which client 1 has a connection as well.

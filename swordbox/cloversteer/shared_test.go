@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 )
 
 // twoKeys is a box in which key 7 has the chain 1 → 2 and key 8 the chain 5 → 6.

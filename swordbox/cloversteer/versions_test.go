@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // aged returns a box in which key 7 has the chain 1 → 2 → 3, whose last node has version 4.

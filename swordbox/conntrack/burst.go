@@ -31,7 +31,7 @@ func (t *Table) Burst(now clock.Time, in int, f *wire.Frame, b []byte, size int)
 		return nil
 	}
 	fl := t.index.find(f)
-	if !fl.busy(now, in) || fl.mistrusts() || fl.pinned() {
+	if !fl.busy(now, t.at(in)) || fl.mistrusts() || fl.pinned() {
 		return nil
 	}
 	n := (len(b) + size - 1) / size

@@ -12,6 +12,8 @@ const (
 	// maxHostsPerPort is how many addresses the table accepts at a port. Packets from further
 	// addresses get no flows.
 	maxHostsPerPort = 64
+	// maxHostsBehind is that for the ports to other switches: all addresses of the largest rack.
+	maxHostsBehind = 1024
 	// hostIdle is how long an address must have been silent before the table accepts it at another
 	// port, or forgets it to make room at its port. It does not apply to bound addresses.
 	hostIdle = 10 * time.Second
@@ -44,10 +46,11 @@ type hosts struct {
 	found   *host       // the host that the method elsewhere looked up last
 	sweepAt clock.Time  // forget does nothing before this time
 	stats   *Stats
+	trunk   int // the port for which ports to other switches are taken; -1: there are none
 }
 
 func newHosts(stats *Stats) hosts {
-	return hosts{byAddr: make(map[netip.Addr]*host), perPort: make(map[int]int), stats: stats}
+	return hosts{byAddr: make(map[netip.Addr]*host), perPort: make(map[int]int), stats: stats, trunk: -1}
 }
 
 // bind carries out Table.Bind.
@@ -77,13 +80,21 @@ func (t *hosts) elsewhere(a netip.Addr, port int) bool {
 	return h.fixed && h.port != port
 }
 
+// most is how many addresses the table accepts at a port.
+func (t *hosts) most(port int) int {
+	if port == t.trunk {
+		return maxHostsBehind
+	}
+	return maxHostsPerPort
+}
+
 // from returns the host with address a when a packet from it has arrived at port `in`. It adds the
 // host if it is new. It returns nil and the reason if the address belongs to another port, or if
 // the address is new and the port already has maxHostsPerPort addresses.
 func (t *hosts) from(now clock.Time, a netip.Addr, in int) (*host, Reason) {
 	h := t.byAddr[a]
 	if h == nil {
-		if t.perPort[in] >= maxHostsPerPort && !t.forget(now, in) {
+		if t.perPort[in] >= t.most(in) && !t.forget(now, in) {
 			t.stats.NoRoom++
 			return nil, NoRoom
 		}

@@ -3,6 +3,7 @@ package conntrack
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -35,6 +36,9 @@ type Config struct {
 	// OnClose is called for each flow that has ended or that the table forgets, before the Flow is
 	// reused; nil means that it is not called.
 	OnClose func(*Flow)
+	// Trunks are the ports that lead to other switches; nil means none. The packets of a host may come
+	// at any of them, so the table takes them for one port.
+	Trunks []int
 }
 
 func (c Config) withDefaults() Config {
@@ -80,6 +84,9 @@ func NewTable(cfg Config) *Table {
 	t := &Table{cfg: cfg, index: newIndex(2*cfg.Connections, cfg.Seed), sweep: clock.Never}
 	t.learner = newLearner(cfg.Learning, &t.stats)
 	t.hosts = newHosts(&t.stats)
+	if len(cfg.Trunks) > 0 {
+		t.hosts.trunk = cfg.Trunks[0]
+	}
 	t.setups = newSetups(cfg.Connections, &t.stats)
 	return t
 }
@@ -100,7 +107,15 @@ func (t *Table) Bind(a netip.Addr, port int) { t.hosts.bind(a, port) }
 
 // Elsewhere reports whether an address is bound to another port than port. If so, a packet with
 // this source address at port is forged. The result is false for an address that is not bound.
-func (t *Table) Elsewhere(a netip.Addr, port int) bool { return t.hosts.elsewhere(a, port) }
+func (t *Table) Elsewhere(a netip.Addr, port int) bool { return t.hosts.elsewhere(a, t.at(port)) }
+
+// at returns the port for which the table takes the port `in`.
+func (t *Table) at(in int) int {
+	if len(t.cfg.Trunks) > 1 && slices.Contains(t.cfg.Trunks[1:], in) {
+		return t.cfg.Trunks[0]
+	}
+	return in
+}
 
 // Checker reports whether the ICRC of the current packet is correct. *pipeline.Parsed is one.
 type Checker interface{ Intact() bool }
@@ -121,6 +136,7 @@ func (fl *Flow) busy(now clock.Time, in int) bool {
 // about the packet. It only reads f. If a damaged packet could do harm, Packet checks the ICRC
 // through icrc; nil means that the ICRC is correct.
 func (t *Table) Packet(now clock.Time, in int, f *wire.Frame, icrc Checker) Seen {
+	in = t.at(in)
 	op := f.BTH.Opcode
 	if op.Service() != wire.ServiceRC {
 		if op.Service() == wire.ServiceUD && f.BTH.DestQP == gsi {

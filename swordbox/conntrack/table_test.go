@@ -2,6 +2,7 @@ package conntrack
 
 import (
 	"math/rand/v2"
+	"net/netip"
 	"slices"
 	"testing"
 	"time"
@@ -291,5 +292,24 @@ func TestIdle(t *testing.T) {
 	}
 	if n := r.learn(3, 4, 1, 2, 5); n.Generation == gen || n.Ext != nil {
 		t.Errorf("generation %d reused", gen)
+	}
+}
+
+// Packets of a host that come through several ports to other switches are those of one host; at a port
+// of the switch's own hosts its address is still another's.
+func TestTrunksAreOnePlace(t *testing.T) {
+	table := NewTable(Config{Seed: 1, Trunks: []int{3, 4, 5}})
+	a := netip.MustParseAddr("10.0.0.9")
+	for _, in := range []int{3, 5, 4} {
+		if _, why := table.hosts.from(1, a, table.at(in)); why != 0 {
+			t.Errorf("at port %d: %v", in, why)
+		}
+	}
+	if table.at(2) != 2 {
+		t.Error("a port of a host is taken for another")
+	}
+	table.Bind(a, 2)
+	if !table.Elsewhere(a, 4) || table.Elsewhere(a, 2) {
+		t.Error("an address that is bound to a port is not")
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // Bounds of rules with action count.

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/framering"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // Bounds of rules with action lookup.

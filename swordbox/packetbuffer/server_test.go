@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/golden"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -19,7 +20,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/framering"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 

@@ -34,8 +34,8 @@ func TestBoundsOfAConfiguration(t *testing.T) {
 		}
 	}
 	r := newRig(t, 2, &testProgram{packet: func(c *Ctx, p *Parsed) Verdict { return c.Hold(p, clock.Never) }}, nil)
-	if r.MaxMACs() != 4096 || r.MaxFlows() != 4096 {
-		t.Errorf("%d addresses, %d flows", r.MaxMACs(), r.MaxFlows())
+	if macs, flows := r.Bounds(); macs != 4096 || flows != 4096 {
+		t.Errorf("%d addresses, %d flows", macs, flows)
 	}
 	for range 1025 {
 		r.send(0, roce(0, 1, 1, "x"))

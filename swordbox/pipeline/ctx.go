@@ -29,17 +29,22 @@ func (c *Ctx) Observed() bool { return c.s.observed }
 
 // Lookup returns the port at which the host with an address is; -1 means that the switch does not
 // know it.
-func (c *Ctx) Lookup(mac wire.MAC) int { return c.s.fdb.lookup(c.Now, mac) }
+func (c *Ctx) Lookup(mac wire.MAC) int {
+	if port, ok := c.s.fdb.trunks.hop(mac, c.s.parsed.packet); ok {
+		return port
+	}
+	return c.s.fdb.lookup(c.Now, mac)
+}
 
 // Allowed reports whether partitions let a frame that came in at port `in` go to the address `to`.
 // Partitions do not stop frames that a program emits. So a program that consumes a frame and emits
 // another one instead must ask first.
 func (c *Ctx) Allowed(in int, to wire.MAC) bool {
-	if c.s.ports[in].blocked == nil {
+	if c.s.ports[in].blocked == nil && c.s.fdb.groups == nil {
 		return true
 	}
 	port := c.Lookup(to)
-	return port < 0 || c.s.ports.allowed(in, port)
+	return port < 0 || c.s.ports.allowed(in, port) && !c.s.fdb.trunks.parted(c.s.fdb.groups, in, port, c.s.parsed.packet)
 }
 
 // DelayedUntil returns the time until which injected faults delay frames that the switch has

@@ -18,6 +18,9 @@ type fdb struct {
 	// moves counts addresses that appeared at another port. full counts addresses that were not
 	// learnt because the database was full.
 	moves, full uint64
+
+	trunks *Trunks // nil: the switch is the only one
+	groups []int   // the groups of the present partition, by port
 }
 
 type fdbEntry struct {

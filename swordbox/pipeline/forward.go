@@ -36,8 +36,17 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 			s.dropped(in, ReasonSelf, f.Packets())
 			return false
 		}
-		if to = s.fdb.lookup(s.ctx.Now, dst); to < 0 {
-			return s.spread(in, f, nil)
+		hop, fixed := s.fdb.trunks.hop(dst, f.Data)
+		switch {
+		case fixed && hop < 0:
+			s.dropped(in, ReasonNoRoute, f.Packets())
+			return false
+		case fixed:
+			to = hop
+		default:
+			if to = s.fdb.lookup(s.ctx.Now, dst); to < 0 {
+				return s.spread(in, f, nil)
+			}
 		}
 	}
 	switch {
@@ -45,7 +54,7 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 		s.dropped(in, ReasonPortDown, f.Packets())
 	case to == in:
 		s.dropped(in, ReasonSamePort, f.Packets())
-	case !s.ports.allowed(in, to):
+	case !s.ports.allowed(in, to) || s.fdb.trunks.parted(s.fdb.groups, in, to, f.Data):
 		s.dropped(in, ReasonPartition, f.Packets())
 	default:
 		s.send(in, to, f)
@@ -58,12 +67,16 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 // ports where the multicast group g has members. It counts f as dropped only if no port got it.
 func (s *Switch) spread(in int, f packetio.Frame, g *groupEntry) bool {
 	sent, blocked, unwanted := false, false, false
+	if !s.fdb.trunks.floods(in) {
+		s.dropped(in, ReasonNoRoute, f.Packets())
+		return false
+	}
 	for to := range s.ports {
 		switch {
-		case to == in || !s.ports[to].up:
-		case g != nil && !s.groups.has(g, to, s.ctx.Now):
+		case to == in || !s.ports[to].up || !s.fdb.trunks.floods(to):
+		case g != nil && !s.fdb.trunks.isTrunk(to) && !s.groups.has(g, to, s.ctx.Now):
 			unwanted = true
-		case !s.ports.allowed(in, to):
+		case !s.ports.allowed(in, to) || s.fdb.trunks.parted(s.fdb.groups, in, to, f.Data):
 			blocked = true
 		default:
 			s.send(in, to, f)
@@ -181,6 +194,7 @@ func (s *Switch) ReusePort(i int) { s.ports[i].PortCounters = PortCounters{} }
 // port with a negative group, or beyond the slice, reaches all ports. A nil slice ends all
 // partitions.
 func (s *Switch) Partition(group []int) {
+	s.fdb.groups = group
 	of := func(i int) int {
 		if i >= len(group) {
 			return -1
@@ -255,8 +269,5 @@ func (s *Switch) ForgetFlows() int {
 	return n
 }
 
-// MaxMACs returns how many addresses the switch learns at most.
-func (s *Switch) MaxMACs() int { return s.fdb.max }
-
-// MaxFlows returns how many flows the switch counts at most.
-func (s *Switch) MaxFlows() int { return s.flows.max }
+// Bounds returns how many addresses the switch learns, and how many flows it counts, at most.
+func (s *Switch) Bounds() (macs, flows int) { return s.fdb.max, s.flows.max }

@@ -15,12 +15,12 @@ type Queue struct {
 
 // Offer appends f if there is room, and reports whether there was.
 func (q *Queue) Offer(f packetio.Frame) bool {
-	n := f.Packets()
-	if q.packets > 0 && (q.MaxPackets > 0 && q.packets+n > q.MaxPackets || q.MaxBytes > 0 && q.bytes+len(f.Data) > q.MaxBytes) {
+	n, size := f.Packets(), f.Len()
+	if q.packets > 0 && (q.MaxPackets > 0 && q.packets+n > q.MaxPackets || q.MaxBytes > 0 && q.bytes+size > q.MaxBytes) {
 		return false
 	}
 	q.packets += n
-	q.bytes += len(f.Data)
+	q.bytes += size
 	q.batch.Frames = append(q.batch.Frames, f)
 	return true
 }

@@ -24,10 +24,14 @@ func (s *Switch) snooped(in int, f packetio.Frame) bool {
 		s.groups.queried(s.ctx.Now, in, m)
 		return false
 	}
+	if !s.fdb.trunks.floods(in) {
+		s.dropped(in, ReasonNoRoute, f.Packets())
+		return true
+	}
 	s.counters.GroupReports++
 	s.groups.reported(s.ctx.Now, in, m)
 	for to := range s.ports {
-		if to != in && s.ports[to].up && at(s.groups.routers, to) > s.ctx.Now && s.ports.allowed(in, to) {
+		if to != in && s.ports[to].up && at(s.groups.routers, to) > s.ctx.Now && s.ports.allowed(in, to) && s.fdb.trunks.floods(to) {
 			s.send(in, to, f)
 		}
 	}
@@ -103,7 +107,7 @@ func (s querier) queryLeft(now clock.Time, g *groupEntry) {
 }
 
 func (s querier) query(to int, m wire.Membership) {
-	if !s.ports[to].up {
+	if !s.ports[to].up || s.fdb.trunks.isTrunk(to) { // the neighbour asks its own hosts, and would take this switch for a router
 		return
 	}
 	from := s.self.MAC

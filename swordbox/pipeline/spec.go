@@ -14,6 +14,9 @@ type Spec struct {
 	// Packet. The receiver drops and counts such a packet. A verdict Rewrite always verifies the
 	// ICRC, because a new ICRC would hide the damage.
 	Verify bool
+	// Blind is true if the program forwards every packet, whatever is in it. Then the switch need not
+	// call Packet.
+	Blind bool
 	// Modes are the modes of the program's rules, like hardened. Each rule has one of them. Empty:
 	// the program has no modes.
 	Modes []string

@@ -36,6 +36,9 @@ type Config struct {
 	Follower Follower
 	// Self holds the addresses of the switch; the zero value means that it has none.
 	Self Self
+	// Trunks makes the switch one of several; nil means that it is the only one. No other switch may
+	// have it.
+	Trunks *Trunks
 }
 
 func (c Config) withDefaults() Config {
@@ -138,6 +141,9 @@ func New(cfg Config) (*Switch, error) {
 		self:     cfg.Self, parsed: new(Parsed), sealer: new(wire.Sealer),
 	}
 	s.ctx.s, s.ctx.follower = s, cfg.Follower
+	if s.fdb.trunks = cfg.Trunks; cfg.Trunks != nil {
+		cfg.Trunks.fdb = &s.fdb
+	}
 	s.load(cfg.Program)
 	for i := range s.ports {
 		s.ports[i].up = true
@@ -210,7 +216,9 @@ func (s *Switch) receive(in int, f packetio.Frame) {
 		s.dropped(in, ReasonBadSource, packets)
 		return
 	}
-	s.fdb.learn(s.ctx.Now, src, in)
+	if s.fdb.trunks.learns(src, in) {
+		s.fdb.learn(s.ctx.Now, src, in)
+	}
 	if s.taken.Has(in) && s.ctx.took(in, f) {
 		return
 	}

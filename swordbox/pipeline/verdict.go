@@ -39,6 +39,7 @@ const (
 	ReasonFault     Reason = "fault"         // an injected fault
 	ReasonSelf      Reason = "to the switch" // addressed to the switch itself; its program did not handle it
 	ReasonNoMember  Reason = "no member"     // no other port has joined the multicast group
+	ReasonNoRoute   Reason = "no route"      // no trunk leads to the switch of the destination now
 	ReasonOther     Reason = "other reasons" // all further reasons once there are maxReasons
 	// ReasonBadICRC: the ICRC is wrong, in a packet that the program changes or does not let pass.
 	ReasonBadICRC Reason = "bad icrc"

@@ -49,7 +49,10 @@ type keys struct {
 // covers reports whether the key is proven to give right r to n bytes at va.
 func (k *keys) covers(rkey uint32, r right, va uint64, n uint32) bool {
 	if n == 0 {
-		return true // the responder checks no key for 0 bytes (IBTA C9-88)
+		// The responder checks no key for 0 bytes (IBTA C9-88). By a request of 0 bytes under R_Key 0,
+		// which no region has, a client asks whether the server still has its connection
+		// (remotemem.Fabric.Expect). Only that connection can answer this.
+		return rkey != 0
 	}
 	s, ok := k.table[keyRight{rkey, r}]
 	return ok && va >= s.first && va+uint64(n)-1 <= s.last && va+uint64(n)-1 >= va

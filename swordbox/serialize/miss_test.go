@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // missRule is atomicsRule with a setting for how failing CAS are answered.

@@ -4,10 +4,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 	"github.com/rdmalab/rdmalab/swordbox/requester"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // Zero and negative bounds of a configuration stand for the documented defaults; a bound that is
@@ -94,6 +94,7 @@ func TestProvenKeys(t *testing.T) {
 		{5, rightRead, 100, 8, false},
 		{6, rightWrite, 100, 8, false},
 		{6, rightRead, 0, 0, true},
+		{0, rightWrite, 0, 0, false},
 		{5, rightWrite, ^uint64(0), 200, false},
 	} {
 		if got := k.covers(c.rkey, c.right, c.va, c.n); got != c.want {

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // placed calls f with the next request of a flow under these rules, whose keys are proven.
@@ -73,6 +73,8 @@ func TestWhichRequestsMove(t *testing.T) {
 		"own in flight":             {wire.RCReadRequest, func(_ *rig, g *placing) { g.place, g.acked = placeOwn, g.acked.Add(-1) }, "waits"},
 		"no record":                 {wire.RCReadRequest, func(_ *rig, g *placing) { g.window.max = 0 }, "waits"},
 		"shared in flight":          {wire.RCReadRequest, func(_ *rig, g *placing) { g.place, g.out = 0, 1 }, "shared, at once"},
+		"of no bytes":               {wire.RCWriteOnly, func(_ *rig, g *placing) { g.f.RETH.Length, g.f.Payload = 0, nil }, "shared, at once"},
+		"a probe":                   {wire.RCWriteOnly, func(_ *rig, g *placing) { g.f.RETH, g.f.Payload = wire.RETH{}, nil }, "own"},
 		"WRITE with a wrong length": {wire.RCWriteOnly, func(_ *rig, g *placing) { g.f.RETH.Length = 9 }, "own"},
 		"WRITE with immediate data": {wire.RCWriteOnlyImm, none, "own"},
 		"WRITE of several packets":  {wire.RCWriteFirst, none, "own"},

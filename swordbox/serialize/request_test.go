@@ -196,6 +196,7 @@ func heldRequest(l *sequencer, op wire.Opcode) *pipeline.Parsed {
 	p.Frame = wire.Frame{Eth: wire.Ethernet{Src: macOf(1), Dst: macOf(serverIP)}}
 	p.IPv4 = wire.IPv4{Src: ipOf(1).As4(), Dst: ipOf(serverIP).As4(), TTL: 64}
 	p.BTH = wire.BTH{Opcode: op, PKey: wire.DefaultPKey, DestQP: l.flow.RespQPN, PSN: l.next, AckReq: true}
+	p.RETH.RKey = 1 // a request of no bytes under R_Key 0 does not move
 	p.Raw = packetio.Frame{Data: p.Frame.AppendTo(nil)}
 	return p
 }

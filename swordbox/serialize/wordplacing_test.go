@@ -3,10 +3,10 @@ package serialize
 import (
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // knownWord makes the word at 64 known under the server's key, with the value 5.

@@ -5,11 +5,11 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/hotwords"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // Bounds of rules with the key 'store'.

@@ -6,10 +6,10 @@ import (
 	"net/netip"
 	"reflect"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // MaxLabels is how many counters can have a label. A label is the last request that a counter has

@@ -11,7 +11,7 @@ type Program struct{ pipeline.NoTimer }
 var _ pipeline.Program = Program{}
 
 func (Program) Spec() pipeline.Spec {
-	return pipeline.Spec{Name: "forward", Doc: "forwards by destination MAC address and changes nothing"}
+	return pipeline.Spec{Name: "forward", Doc: "forwards by destination MAC address and changes nothing", Blind: true}
 }
 
 func (Program) Packet(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict { return pipeline.Forward() }

@@ -3,10 +3,10 @@ package swordbox
 import (
 	"net/netip"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // guarded are the servers whose packets handlers must see. The switch drops each packet from or to

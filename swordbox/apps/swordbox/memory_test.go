@@ -5,9 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	_ "github.com/rdmalab/rdmalab/swordbox/lookuptable"
 	_ "github.com/rdmalab/rdmalab/swordbox/packetbuffer"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 	_ "github.com/rdmalab/rdmalab/swordbox/statestore"
 )
 

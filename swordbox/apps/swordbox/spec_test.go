@@ -4,8 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // Each resource that the program declares has a size and a name of its own. The defaults are the

@@ -4,9 +4,9 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/journal"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // A switch starts with the rules of its journal although two of them need the same memory: an earlier

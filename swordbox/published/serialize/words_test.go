@@ -3,8 +3,8 @@ package serialize_test
 import (
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 func (b *box) rules(list ...rules.Rule) {

@@ -1,6 +1,7 @@
 package statestore
 
 import (
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -9,7 +10,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/hotwords"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/requester"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/statestore"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 	"github.com/rdmalab/rdmalab/swordbox/transform"
