@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"time"
 
-	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -14,17 +13,15 @@ import (
 )
 
 // Scenario is a scenario of `rdmalab sim` that belongs to a store: random faults on a simulated
-// rack, and checks.
+// rack, and checks. A scenario that needs a special rack is not a field of its store: the simulator
+// takes it (scenario.Register of package sim/scenario).
 type Scenario struct {
 	// Name and Doc are shown by `rdmalab sim --help`.
 	Name, Doc string
-	// Run runs the scenario with one seed. The error describes the check that failed.
-	Run func(Rig) error
-	// Trial is used in place of Run for a store that needs no special rack. It makes the random
-	// choices that only this store needs. The run is the same for all stores with a Trial: clients
-	// on several hosts use a few keys, while links lose, duplicate and delay packets, copies are
-	// torn, and hosts fail. One order of all operations on each key must explain all answers.
-	// servers is the number of memory servers.
+	// Trial makes the random choices that only this store needs. The run is the same for all
+	// stores: clients on several hosts use a few keys, while links lose, duplicate and delay
+	// packets, copies are torn, and hosts fail. One order of all operations on each key must
+	// explain all answers. servers is the number of memory servers.
 	Trial func(r *rand.Rand, servers int) Trial
 }
 
@@ -70,17 +67,4 @@ type TrialServer struct {
 	Resident func(ctx verbs.Context) error
 	// Open opens a client. hosts are all hosts on which a server may run.
 	Open func(cfg passive.Config, hosts []netip.Addr, deadline clock.Time) (kv.Store, error)
-}
-
-// Rig is one run of a Scenario, with one seed. With its methods the Scenario builds a simulated rack
-// and runs it.
-type Rig interface {
-	// Seed returns the seed of all random choices.
-	Seed() uint64
-	// Build makes the rack that a rack file describes.
-	Build(rackFile string) (*simrack.Rack, error)
-	// Run runs the rack until all clients have returned and late frames have arrived.
-	Run() error
-	// Plan sets the text that describes the random choices made with the seed.
-	Plan(text string)
 }

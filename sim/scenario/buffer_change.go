@@ -3,7 +3,7 @@ package scenario
 import (
 	"time"
 
-	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 )
 
 // bufferOperator changes the rule of buffer at random times while frames arrive: its rate, its

@@ -7,18 +7,18 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sim/kvcsrack"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/kvcs"
-	"github.com/rdmalab/rdmalab/store/kvcs/virtual"
 )
 
 // cachePlan has the choices that the seed makes for the scenario kvcs, a key-value service in which
 // clients READ replicas of a table that a coordinator changes.
 type cachePlan struct {
-	cfg                          virtual.Config
+	cfg                          kvcsrack.Config
 	clients, keys, ops, troubles int    // ops: of each client; troubles: failures of servers and links (see trouble)
 	faults                       string // names of the faults of each link
 	largest                      int    // length of the largest value in bytes
@@ -31,7 +31,7 @@ func drawCache(e *env) *cachePlan {
 	d := e.draw
 	p := &cachePlan{clients: d.between(2, 8), keys: d.between(1, 4), ops: d.between(10, 60), largest: one(d, 16, 60, 500, 1500)}
 	delay := d.span(time.Microsecond, 10*time.Microsecond)
-	cfg := virtual.Config{
+	cfg := kvcsrack.Config{
 		Seed: e.seed, Servers: d.between(1, 4), Hosts: d.between(1, 3), RTT: 4 * delay, Delay: delay, MTU: one(d, 4200, 1500, 600), First: one(d, 0.0, 4, 15),
 		Shape: kvcs.Shape{Buckets: d.between(1, 8), Cells: p.keys + p.clients + d.between(1, 8), Value: p.largest},
 	}
@@ -58,7 +58,7 @@ func drawCache(e *env) *cachePlan {
 
 // drawFaults draws the faults of each link: of the coordinator's, the servers' and the client
 // hosts'.
-func (p *cachePlan) drawFaults(d *draw, cfg *virtual.Config) {
+func (p *cachePlan) drawFaults(d *draw, cfg *kvcsrack.Config) {
 	late := fault.Rule{Kind: fault.Reorder, Probability: 0.1, Delay: d.span(cfg.RTT/8, 10*cfg.RTT)}
 	for i := range 1 + cfg.Servers + cfg.Hosts {
 		var list []fault.Rule
@@ -92,7 +92,7 @@ func (p *cachePlan) String() string {
 type cacheRun struct {
 	*env
 	plan  *cachePlan
-	cache *virtual.Rack
+	cache *kvcsrack.Rack
 	// histories has the history of each store, by the store's number. There is more than one if the
 	// coordinator has crashed and begun another store; then replaced is true.
 	histories map[uint64]*kv.History
@@ -115,7 +115,7 @@ func runCache(e *env) error {
 	}
 	cfg := r.plan.cfg
 	cfg.Sim, cfg.Wrap = simnet.Config{MaxEvents: maxEvents, MaxTime: maxVirtual, Cancelled: r.opt.Cancelled, Trace: trace}, r.opt.Wrap
-	if r.cache, err = virtual.New(cfg); err != nil {
+	if r.cache, err = kvcsrack.New(cfg); err != nil {
 		return err
 	}
 	defer e.finishNet(r.cache.Net)
@@ -147,7 +147,7 @@ func runCache(e *env) error {
 // start starts a client on compute host number host.
 func (r *cacheRun) start(host int) {
 	number := len(r.procs)
-	r.procs = append(r.procs, r.cache.Client(host, func(c *kvcs.Client, p *virtual.Port) error { return r.client(number, c, p) }))
+	r.procs = append(r.procs, r.cache.Client(host, func(c *kvcs.Client, p *kvcsrack.Port) error { return r.client(number, c, p) }))
 }
 
 // left reports whether any client still runs.
@@ -155,7 +155,7 @@ func (r *cacheRun) left() bool {
 	return slices.ContainsFunc(r.procs, func(p *simnet.Proc) bool { return !p.Done() })
 }
 
-func (r *cacheRun) client(number int, c *kvcs.Client, p *virtual.Port) error {
+func (r *cacheRun) client(number int, c *kvcs.Client, p *kvcsrack.Port) error {
 	d, rtt := r.draw, r.plan.cfg.RTT
 	history := r.histories[c.Store()]
 	if history == nil {
@@ -239,7 +239,7 @@ func (r *cacheRun) trouble() {
 }
 
 // restart restarts a host after a crash, and reports whether it runs. If it does not, the run ends.
-func (r *cacheRun) restart(h *virtual.Host) bool {
+func (r *cacheRun) restart(h *kvcsrack.Host) bool {
 	err := h.Restart()
 	if err != nil {
 		r.cache.Net.Stop(err)
@@ -261,7 +261,7 @@ func (r *cacheRun) deaths() {
 // begins on the last client host, unless that is down.
 func (r *cacheRun) crashes() {
 	d, rtt := r.draw, r.plan.cfg.RTT
-	crash := func(h *virtual.Host, before, after func()) {
+	crash := func(h *kvcsrack.Host, before, after func()) {
 		at := clock.Time(0).Add(d.span(rtt, 1500*rtt))
 		r.cache.Net.At(at, func() {
 			before()

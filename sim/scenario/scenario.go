@@ -172,7 +172,7 @@ func All() []Scenario {
 			" (--program, --mode, --move, --change)"},
 		{Name: "planned", Doc: "2 clients, 2 words, 2 connections of the switch to a server: tries every schedule of a few packets lost, late or doubled, and of rules that change;" +
 			" checks that atomics are linearizable and no client fails because of a rule (--setup, --depth, --schedules, --plan)"},
-	}, storeScenarios())
+	}, added())
 	for i := range all {
 		if f, ok := families[all[i].Name]; ok {
 			all[i].run, _ = f.run(Params{}) // the zero Params are valid for each scenario

@@ -28,7 +28,8 @@ func TestSeedsThatFailedOnce(t *testing.T) {
 }
 
 // These seeds once failed because of the store Clover: writers went back to an old shortcut again and
-// again, and reported nodes of lost and of deleted keys stayed held.
+// again, reported nodes of lost and of deleted keys stayed held, and a client waited until its deadline for the
+// answer to a report over a connection that the metadata server had ended.
 func TestSeedsThatFoundFaultsOfClover(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -40,8 +41,12 @@ func TestSeedsThatFoundFaultsOfClover(t *testing.T) {
 		{"--mix wear", func(e *env) error { return runCloverMixed(e, "wear", nil) }, 8340000014},
 		{"", func(e *env) error { return runCloverMixed(e, "", nil) }, 8340000407},
 		{"--share-qp", func(e *env) error { return runCloverShared(e, "") }, 8340000719},
+		{"--steer both", func(e *env) error { return runCloverSteered(e, "both", "", nil) }, 910000280},
+		{"--steer both", func(e *env) error { return runCloverSteered(e, "both", "", nil) }, 910000733},
+		{"--steer both", func(e *env) error { return runCloverSteered(e, "both", "", nil) }, 910002111},
+		{"--steer both", func(e *env) error { return runCloverSteered(e, "both", "", nil) }, 910005286},
 	} {
-		t.Run(c.name, func(t *testing.T) {
+		t.Run(fmt.Sprint(c.name, " ", c.seed), func(t *testing.T) {
 			t.Parallel()
 			s := Scenario{Name: "clover", run: c.run}
 			if r := s.Run(c.seed, Options{}); r.Err != nil {

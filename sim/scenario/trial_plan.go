@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/bytekeys"
@@ -135,34 +134,6 @@ func (p *trialPlan) String() string {
 		s += x.String()
 	}
 	return s
-}
-
-// storeScenarios returns the scenarios that the stores registered in package store define.
-func storeScenarios() (out []Scenario) {
-	for _, s := range store.All() {
-		for _, one := range s.Scenarios {
-			run := func(e *env) error { return one.Run(rig{e}) }
-			if one.Run == nil {
-				run = func(e *env) error { return runTrial(e, one.Trial, nil) }
-			}
-			out = append(out, Scenario{Name: one.Name, Doc: one.Doc, run: run})
-		}
-	}
-	return out
-}
-
-// rig is one run, as the scenario of a store sees it: it implements store.Rig.
-type rig struct{ e *env }
-
-var _ store.Rig = rig{}
-
-func (r rig) Seed() uint64     { return r.e.seed }
-func (r rig) Run() error       { return r.e.run() }
-func (r rig) Plan(text string) { r.e.report.Plan = text }
-
-func (r rig) Build(rackFile string) (*simrack.Rack, error) {
-	err := r.e.build(rackFile, simrack.Options{})
-	return r.e.rack, err
 }
 
 // byteKeysTrial draws a trial of package bytekeys, whose keys are byte strings. Below it is the hash

@@ -165,8 +165,15 @@ func (h *Host) SetLink(up bool) {
 // CrashNIC crashes the NIC alone. All objects of the NIC are gone, and applications get errors.
 func (h *Host) CrashNIC() {
 	h.eng.Down(h.rack.net.Now())
-	h.rack.net.SetUp(h.node, true) // makes the simulator read the deadline of the host's node again: without a NIC it has none
+	h.powerCycle()
 	h.look()
+}
+
+// powerCycle drops the frames that wait in the queue of the host's NIC, and makes the simulator read the
+// deadline of the host's node again: without a NIC it has none.
+func (h *Host) powerCycle() {
+	h.rack.net.SetUp(h.node, false)
+	h.rack.net.SetUp(h.node, true)
 }
 
 // RestartNIC starts the NIC with empty tables.
@@ -216,7 +223,7 @@ func (h *Host) Reboot() error {
 	h.eng, h.activity, h.crashed = eng, eng.Activity(), false
 	h.tear()
 	h.charge()
-	h.rack.net.SetUp(h.node, true)
+	h.powerCycle()
 	return nil
 }
 

@@ -128,3 +128,34 @@ func TestCrashOfAQueuedHost(t *testing.T) {
 		t.Error("the NIC has no queue, or it is not empty")
 	}
 }
+
+// What waits in the queue of a NIC that crashes never reaches the link, also if the NIC is started again
+// at once; a new incarnation of the host begins with an empty queue, too.
+func TestCrashedNICHasNoQueuedFrames(t *testing.T) {
+	for name, crash := range map[string]func(h *Host){
+		"crash":  func(h *Host) { h.CrashNIC(); h.RestartNIC() },
+		"reboot": func(h *Host) { _ = h.Reboot() },
+	} {
+		r := newRack(t, strings.Replace(incast, "QUEUE", "lossless: true", 1), Options{})
+		serve(t, r.Host("ms0"))
+		cn := r.Host("cn0")
+		before, after := int64(0), int64(0)
+		r.At(clock.Time(2*time.Millisecond), func() {
+			before = cn.Queues().Used().Total()
+			crash(cn)
+			after = cn.Queues().Used().Total()
+		})
+		cn.Go("client", false, func(ctx verbs.Context) {
+			cfg := perf.Config{Test: perf.WriteBW, Size: 64 << 10, Iters: 400, Depth: 8, Hooks: perf.Hooks{Counters: cn.Counters}, To: "ms0"}
+			if _, err := perf.Run(ctx, cn.Manager(ctx), r.Host("ms0").Addr(), cfg, nil); err == nil {
+				t.Error("the test passes over the crash of its NIC")
+			}
+		})
+		if err := r.Run(); err != nil {
+			t.Fatal(err)
+		}
+		if before < 10_000 || after != 0 {
+			t.Errorf("%s: %d bytes waited before, %d after", name, before, after)
+		}
+	}
+}

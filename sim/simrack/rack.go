@@ -2,6 +2,7 @@ package simrack
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -121,6 +122,9 @@ type Rack struct {
 func New(s *rackfile.Rack, opt Options) (*Rack, error) {
 	if err := opt.withDefaults(); err != nil {
 		return nil, err
+	}
+	if s.HasNICs() {
+		return nil, errors.New("a host of the simulator has one NIC: leave out `nics` in the rack file, or use a rack (`rdmalab up`)")
 	}
 	r := &Rack{Spec: s, opt: opt, seed: cmp.Or(opt.Seed, s.Seed)}
 	r.net = simnet.New(simnet.Config{MaxEvents: opt.MaxEvents, MaxTime: opt.MaxTime, Trace: opt.Trace, Cancelled: opt.Cancelled})

@@ -46,6 +46,9 @@ func FindWorkload(name string) (Workload, error) {
 	for i := range all {
 		names[i] = all[i].Name
 	}
+	if letter := strings.TrimPrefix(strings.ToLower(name), "workload"); letter != name && slices.Contains(names, letter) {
+		return Workload{}, fmt.Errorf("unknown workload %q: write %s", name, letter)
+	}
 	return Workload{}, fmt.Errorf("unknown workload %q: want one of %s, or the percentage of updates", name, strings.Join(names, " "))
 }
 

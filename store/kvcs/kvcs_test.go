@@ -8,21 +8,21 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/e2e/kvtest"
+	"github.com/rdmalab/rdmalab/sim/kvcsrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/kvcs"
-	"github.com/rdmalab/rdmalab/store/kvcs/virtual"
 )
 
 const rtt = 5 * time.Microsecond
 
-func rack(t *testing.T, change func(*virtual.Config)) *virtual.Rack {
+func rack(t *testing.T, change func(*kvcsrack.Config)) *kvcsrack.Rack {
 	t.Helper()
-	cfg := virtual.Config{Seed: 1, Servers: 3, Hosts: 2, Shape: kvcs.Shape{Buckets: 32, Cells: 128, Value: 1200}, RTT: rtt, Rate: 100_000_000_000, Delay: rtt/4 - 250*time.Nanosecond, First: 15}
+	cfg := kvcsrack.Config{Seed: 1, Servers: 3, Hosts: 2, Shape: kvcs.Shape{Buckets: 32, Cells: 128, Value: 1200}, RTT: rtt, Rate: 100_000_000_000, Delay: rtt/4 - 250*time.Nanosecond, First: 15}
 	if change != nil {
 		change(&cfg)
 	}
-	r, err := virtual.New(cfg)
+	r, err := kvcsrack.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +30,7 @@ func rack(t *testing.T, change func(*virtual.Config)) *virtual.Rack {
 	return r
 }
 
-func run(t *testing.T, r *virtual.Rack) {
+func run(t *testing.T, r *kvcsrack.Rack) {
 	t.Helper()
 	if err := r.Run(); err != nil {
 		t.Fatal(err)
@@ -38,8 +38,8 @@ func run(t *testing.T, r *virtual.Rack) {
 }
 
 // both runs f with two clients on different hosts, which f uses in turn.
-func both(r *virtual.Rack, f func(a, b *kvcs.Client, p *virtual.Port) error) {
-	r.Client(0, func(a *kvcs.Client, p *virtual.Port) error {
+func both(r *kvcsrack.Rack, f func(a, b *kvcs.Client, p *kvcsrack.Port) error) {
+	r.Client(0, func(a *kvcs.Client, p *kvcsrack.Port) error {
 		b, err := kvcs.Open(p.Config(2), p.Now().Add(time.Second))
 		if err != nil {
 			return err
@@ -50,7 +50,7 @@ func both(r *virtual.Rack, f func(a, b *kvcs.Client, p *virtual.Port) error) {
 
 func TestConformance(t *testing.T) {
 	r := rack(t, nil)
-	both(r, func(a, b *kvcs.Client, p *virtual.Port) error {
+	both(r, func(a, b *kvcs.Client, p *kvcsrack.Port) error {
 		return kvtest.Check(kvtest.Env{A: a, B: b, Now: p.Now, Largest: 1200, Exact: true})
 	})
 	run(t, r)
@@ -62,7 +62,7 @@ func TestConformance(t *testing.T) {
 // A GET takes two round trips, and one if the key does not exist. It needs no processor of a server.
 func TestRoundTrips(t *testing.T) {
 	r := rack(t, nil)
-	r.Client(0, func(c *kvcs.Client, p *virtual.Port) error {
+	r.Client(0, func(c *kvcs.Client, p *kvcsrack.Port) error {
 		if err := c.Insert(1, kv.MakeValue(1, 1, 100), soon(p)); err != nil {
 			return err
 		}
@@ -82,13 +82,13 @@ func TestRoundTrips(t *testing.T) {
 	run(t, r)
 }
 
-func soon(p *virtual.Port) clock.Time { return p.Now().Add(10 * time.Second) }
+func soon(p *kvcsrack.Port) clock.Time { return p.Now().Add(10 * time.Second) }
 
 // When the NIC of the preferred replica dies, the next GET turns to another one within 20 round
 // trips, and the ones after it at once. Changes wait for the end of the leases, and then go on.
 func TestRedirect(t *testing.T) {
 	r := rack(t, nil)
-	r.Client(0, func(c *kvcs.Client, p *virtual.Port) error {
+	r.Client(0, func(c *kvcs.Client, p *kvcsrack.Port) error {
 		if err := c.Insert(1, kv.MakeValue(1, 1, 100), soon(p)); err != nil {
 			return err
 		}
@@ -126,7 +126,7 @@ func TestRedirect(t *testing.T) {
 // comes back when its process goes on.
 func TestFencedByRekey(t *testing.T) {
 	r := rack(t, nil)
-	both(r, func(a, b *kvcs.Client, p *virtual.Port) error {
+	both(r, func(a, b *kvcs.Client, p *kvcsrack.Port) error {
 		if err := a.Insert(1, kv.MakeValue(1, 1, 100), soon(p)); err != nil {
 			return err
 		}
@@ -167,8 +167,8 @@ func TestFencedByRekey(t *testing.T) {
 
 // A GET that ends at its deadline says what it has waited for.
 func TestWhyAGetHasTimedOut(t *testing.T) {
-	r := rack(t, func(c *virtual.Config) { c.Servers = 1 })
-	r.Client(0, func(c *kvcs.Client, p *virtual.Port) error {
+	r := rack(t, func(c *kvcsrack.Config) { c.Servers = 1 })
+	r.Client(0, func(c *kvcs.Client, p *kvcsrack.Port) error {
 		if err := c.Insert(1, kv.MakeValue(1, 1, 100), soon(p)); err != nil {
 			return err
 		}
@@ -192,8 +192,8 @@ func TestWhyAGetHasTimedOut(t *testing.T) {
 
 // A host that has crashed comes back with an empty memory and gets a copy of the table.
 func TestReturn(t *testing.T) {
-	r := rack(t, func(c *virtual.Config) { c.Servers = 1 })
-	r.Client(0, func(c *kvcs.Client, p *virtual.Port) error {
+	r := rack(t, func(c *kvcsrack.Config) { c.Servers = 1 })
+	r.Client(0, func(c *kvcs.Client, p *kvcsrack.Port) error {
 		for k := range uint64(40) {
 			if err := c.Insert(k, kv.MakeValue(k, k, 100), soon(p)); err != nil {
 				return err

@@ -229,10 +229,10 @@ func (c *Client) ask(f redn.Operand, deadline clock.Time) error {
 	}
 	c.cost.RTTs++
 	defer c.rt.Leave(c.rt.Enter(kv.PhaseTrip))
-	if err := c.gets.Until(deadline, func() bool { return c.done && c.op.Done || !c.gets.Connected(0) }); err != nil {
+	if err := c.gets.Expect(0, deadline, func() bool { return c.done && c.op.Done }); err != nil {
 		return err
 	}
-	if !c.done || !c.op.Done || c.op.Status != verbs.Success {
+	if c.op.Status != verbs.Success {
 		return &remotemem.OpError{Op: verbs.OpSend, Peer: c.cfg.Server.String(), Status: c.op.Status}
 	}
 	var note [wordLen]byte

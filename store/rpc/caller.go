@@ -1,6 +1,8 @@
 package rpc
 
 import (
+	"errors"
+
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 )
@@ -45,13 +47,10 @@ func (c *Caller) Post(b []byte, imm uint32) error {
 	return c.Fabric.Start(&c.op)
 }
 
-// Wait waits for the answer. It fails at the deadline, and when the connection fails.
+// Wait waits for the answer. It fails at the deadline, and when the connection fails, also if only
+// the server has ended it (remotemem.Fabric.Expect).
 func (c *Caller) Wait(deadline clock.Time) error {
-	err := c.Fabric.Until(deadline, func() bool { return c.arrived || !c.Fabric.Connected(c.Peer) })
-	if err == nil && !c.arrived {
-		err = c.failed()
-	}
-	return err
+	return c.named(c.Fabric.Expect(c.Peer, deadline, func() bool { return c.arrived }))
 }
 
 // Acknowledged reports whether the server's NIC has the request. If it has, and no answer has come,
@@ -62,14 +61,13 @@ func (c *Caller) Acknowledged() bool { return c.op.Done }
 // area of the request must not change, because the NIC may send the request again. Drain fails like
 // Wait.
 func (c *Caller) Drain(deadline clock.Time) error {
-	err := c.Fabric.Until(deadline, func() bool { return c.op.Done || !c.Fabric.Connected(c.Peer) })
-	if err == nil && !c.op.Done {
-		err = c.failed()
-	}
-	return err
+	return c.named(c.Fabric.Expect(c.Peer, deadline, func() bool { return c.op.Done }))
 }
 
-// failed is the error of a connection that has failed.
-func (c *Caller) failed() error {
-	return &remotemem.OpError{Op: c.op.WR.Op, Peer: c.Name, Status: c.op.Status}
+// named puts the server's name into the error of a connection that has failed.
+func (c *Caller) named(err error) error {
+	if failed := (*remotemem.OpError)(nil); errors.As(err, &failed) {
+		failed.Peer = c.Name
+	}
+	return err
 }

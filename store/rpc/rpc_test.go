@@ -12,9 +12,11 @@ import (
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store/rpc"
 )
 
@@ -31,7 +33,12 @@ const (
 // newRack returns a rack with a server that adds: a request has its number, the client's buffer and
 // two numbers; the answer has the number of the request and the sum.
 func newRack(opt simrack.Options, cfg rpc.Config) *simrack.Rack {
-	file, err := rackfile.Parse([]byte("name: rpc\nhosts: [{name: md0, role: metadata}, {name: \"cn[0-1]\", role: compute}]"))
+	return newRackOf("hosts: [{name: md0, role: metadata}, {name: \"cn[0-1]\", role: compute}]", opt, cfg)
+}
+
+// newRackOf is newRack for a rack with these hosts, and perhaps a switch program.
+func newRackOf(hosts string, opt simrack.Options, cfg rpc.Config) *simrack.Rack {
+	file, err := rackfile.Parse([]byte("name: rpc\n" + hosts))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -40,6 +47,11 @@ func newRack(opt simrack.Options, cfg rpc.Config) *simrack.Rack {
 		log.Fatal(err)
 	}
 	md0 := rack.Host("md0")
+	md0.Go("memory", true, func(ctx verbs.Context) { // for a switch with rules
+		if s, err := memservice.New(ctx, md0.Manager(ctx), memservice.Config{Region: 1 << 16}); err == nil {
+			_ = s.Serve() // it fails when the rack ends
+		}
+	})
 	md0.Go("server", true, func(ctx verbs.Context) {
 		cfg.Context, cfg.MaxRequest, cfg.MaxAnswer, cfg.Threads, cfg.Slots = ctx, maxRequest, maxAnswer, 1, 2
 		made, err := rpc.New(cfg)
@@ -180,6 +192,90 @@ func TestAnswerThatCannotBeSent(t *testing.T) {
 	})
 	if err := rack.Run(); err != nil {
 		t.Error(err)
+	}
+}
+
+// The server's answer is lost for longer than the server's NIC repeats it, so the server has no connection
+// any more, and the client's NIC has nothing in flight that would show it. The client learns it nevertheless, long
+// before its deadline.
+//
+// This is also so behind a switch that sends requests on its own connection to the server, which the
+// server still has.
+func TestLostAnswerOfAnEndedConnection(t *testing.T) {
+	for name, hosts := range map[string]string{
+		"forward": `hosts: [{name: md0, role: metadata}, {name: "cn[0-1]", role: compute}]`,
+		"move":    "hosts: [{name: md0, role: memory}, {name: \"cn[0-1]\", role: compute}]\nswitch: {program: swordbox, rules: [{server: md0, action: move}]}",
+	} {
+		t.Run(name, func(t *testing.T) { loseAnswer(t, hosts) })
+	}
+}
+
+func loseAnswer(t *testing.T, hosts string) {
+	rack := newRackOf(hosts, simrack.Options{Datagrams: true}, rpc.Config{Requests: 16, Conns: 16})
+	defer rack.Close()
+	rack.Host("cn0").Go("client", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		c, err := dial(rack, "cn0", ctx, rdmacm.Params{Timeout: 8})
+		if err == nil {
+			_, err = add(c, 1, 1, 1, rt.Now().Add(time.Second))
+		}
+		if err == nil {
+			err = c.Post(request(c, 2, stall, 1), 2)
+		}
+		if err == nil {
+			err = c.Drain(rt.Now().Add(stallTime / 2))
+		}
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		// The links lose the answer and the server's DREQ, however often the server's NIC sends them, and
+		// nothing else.
+		began := rt.Now()
+		loses := func(link string, dir fault.Dir, op wire.Opcode) {
+			rack.Host(link).SetFaults([]fault.Rule{{Link: link, Dir: dir, Kind: fault.Loss, Probability: 1, Match: fault.Match{Opcodes: []wire.Opcode{op}}}})
+		}
+		loses("cn0", fault.Down, wire.RCWriteOnlyImm)
+		loses("md0", fault.Up, wire.UDSendOnly)
+		if err = c.Wait(began.Add(time.Minute)); err == nil {
+			t.Error("an answer came")
+		}
+		rack.Host("cn0").SetFaults(nil)
+		rack.Host("md0").SetFaults(nil)
+		if took := rt.Now().Sub(began); took < stallTime || took > 3*time.Second {
+			t.Errorf("the client learnt after %v that its answer was lost", took)
+		}
+		if err = c.Fabric.Break(c.Peer); err == nil {
+			_, err = add(c, 3, 1, 1, rt.Now().Add(time.Minute))
+		}
+		if err = errors.Join(err, c.Fabric.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := rack.Run(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A server that is only slow keeps its clients, however often they look whether it still has their connection.
+func TestSlowAnswer(t *testing.T) {
+	rack := newRack(simrack.Options{}, rpc.Config{Requests: 16, Conns: 16})
+	defer rack.Close()
+	rack.Host("cn0").Go("client", false, func(ctx verbs.Context) {
+		rt := ctx.Runtime()
+		c, err := dial(rack, "cn0", ctx, rdmacm.Params{})
+		for i := uint32(1); err == nil && i <= 8; i++ {
+			_, err = add(c, i, stall, 1, rt.Now().Add(2*stallTime))
+		}
+		if err = errors.Join(err, c.Fabric.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := rack.Run(); err != nil {
+		t.Error(err)
+	}
+	if sent := rack.Host("cn0").Counters().SentPkts; sent > 100 {
+		t.Errorf("the client sent %d packets for 8 calls of %v", sent, stallTime)
 	}
 }
 
