@@ -55,6 +55,12 @@ type Config struct {
 	// first reads to the end of the chain, as the published client does. That takes at least two
 	// more round trips.
 	Chase bool
+	// PublishedShortcuts is true if the client uses shortcuts as the published client does. A PUT
+	// reads the shortcut of its key once and then follows the chain to its end. The client writes
+	// the shortcuts of the keys in a report when it sends the report, for each key that of its
+	// oldest append in the report. Without PublishedShortcuts, a PUT reads the shortcut again every
+	// few nodes, and the client writes it after each append as long as others append first.
+	PublishedShortcuts bool
 	// Records is how many appends the client collects before it reports them to the metadata
 	// server, 1 to 64; 0 means 48. The report also asks for as many nodes as the client lacks of a
 	// batch, so that a client that works makes no other call. An operation sends no report while
@@ -113,8 +119,8 @@ type areas struct {
 // wordSlots is the number of words in the area `words`. The first ones are for results of READs and
 // compare-and-swaps, the last shortcutSlots for shortcuts that the client writes.
 const (
-	wordSlots     = 32
-	shortcutSlots = 16
+	wordSlots     = 16 + shortcutSlots
+	shortcutSlots = rpc.MaxBatch
 )
 
 func (c *Config) areas() areas {

@@ -187,6 +187,14 @@ const (
 	mostHops     = 16
 )
 
+// hops is how many nodes a writer follows at most before it tries to append.
+func (c *finder) hops() int {
+	if c.cfg.PublishedShortcuts {
+		return math.MaxInt
+	}
+	return mostHops
+}
+
 // newer does what newest does, but follows the chain for at most `most` nodes. The header then names
 // a successor.
 func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (known, layout.Word, error) {
@@ -233,7 +241,7 @@ func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (know
 				}
 			}
 			slot, shortcut = -1, 0
-			if hops%shortcutHops == 0 && !asked {
+			if hops%shortcutHops == 0 && !asked && !c.cfg.PublishedShortcuts {
 				slot = int(k.slot)
 			}
 		}

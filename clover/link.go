@@ -107,7 +107,7 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 		}
 		hops = 0
 		var header layout.Word
-		if k, header, err = c.newer(key, k, mostHops, deadline); err != nil {
+		if k, header, err = c.newer(key, k, c.hops(), deadline); err != nil {
 			return linked{}, err
 		}
 		if k.at == n.at {

@@ -17,6 +17,7 @@ import (
 type reports struct {
 	records []rpc.Record
 	epochs  []uint32 // the epochs of the client when it began to link the nodes of records
+	slots   []uint32 // the slots of the keys of records
 	busy    bool     // a report without Config.Reporter is in flight
 	// batch is how many records are in the last request to the metadata server, or in the last part
 	// for Config.Reporter. They are the oldest records. The client drops them when the answer
@@ -26,15 +27,11 @@ type reports struct {
 	// it yet.
 	heard bool
 	// seq and sent are the sequence number and the time of the last request. op is its SEND.
-	seq     uint32
-	sent    clock.Time
-	request rpc.Request
-	op      remotemem.Op
-	// words are the WRITEs of shortcuts, which use them in turn; wrote is how many appends there
-	// were. raced is how many appends ago another client last appended first; see freshen.
-	words [shortcutSlots]remotemem.Op
-	wrote uint
-	raced int
+	seq       uint32
+	sent      clock.Time
+	request   rpc.Request
+	op        remotemem.Op
+	shortcuts shortcuts
 	// dropped is true if records were dropped that the metadata server may not have. It learns of
 	// their nodes when the client introduces itself again.
 	dropped bool
@@ -69,6 +66,7 @@ func (g *reports) are(epoch uint32) bool {
 func (g *reports) drop(n int) {
 	g.records = g.records[:copy(g.records, g.records[n:])]
 	g.epochs = g.epochs[:copy(g.epochs, g.epochs[n:])]
+	g.slots = g.slots[:copy(g.slots, g.slots[n:])]
 	g.batch = max(0, g.batch-n)
 }
 
@@ -104,9 +102,9 @@ func (c *appender) appended(r rpc.Record, slot, epoch uint32, raced bool) {
 		g.drop(1)
 		g.dropped = true
 	}
-	g.records, g.epochs = append(g.records, r), append(g.epochs, epoch)
-	if !r.Deleted {
-		c.freshen(slot, r.New.Stamped(epoch), raced)
+	g.records, g.epochs, g.slots = append(g.records, r), append(g.epochs, epoch), append(g.slots, slot)
+	if !r.Deleted && !c.cfg.PublishedShortcuts && g.shortcuts.due(raced) {
+		c.freshen(int(g.shortcuts.appends%turnSlots), slot, r.New.Stamped(epoch))
 	}
 	c.report(r.Deleted)
 }
@@ -145,6 +143,11 @@ func (c *session) report(now bool) {
 		return // the connection has failed; a later call of request makes a new one
 	}
 	g.busy, g.heard, g.seq, g.sent, g.batch = true, false, c.call.seq, c.rt.Now(), n
+	if c.cfg.PublishedShortcuts {
+		for i := range g.firsts(n) {
+			c.freshen(i, g.slots[i], g.records[i].New.Stamped(g.epochs[i]))
+		}
+	}
 }
 
 // enough returns how many appends the client collects before it reports them: Config.Records, but
@@ -166,6 +169,11 @@ func (c *session) handOver(n int) {
 	}
 	g.part, g.batch = &part{Part: rpc.Part{Client: c.lease.client, Seq: g.parts, Records: slices.Clone(g.records[:n])}, gate: g.gate}, n
 	c.cfg.Reporter.add(g.part)
+	if c.cfg.PublishedShortcuts {
+		for i := range g.firsts(n) {
+			c.freshen(i, g.slots[i], g.records[i].New.Stamped(g.epochs[i]))
+		}
+	}
 }
 
 // hear reads the answer to the last report that the client has sent itself, and renews the lease by
@@ -209,7 +217,7 @@ func (c *session) hear() {
 // awaitReport waits for the answer to the report in flight, and reads it. It also returns if the
 // connection to the metadata server has failed, so that there will be no answer.
 func (c *session) awaitReport(deadline clock.Time) error {
-	err := c.fab.Until(deadline, func() bool { return !c.gc.busy || !c.fab.Connected(c.meta) })
+	err := c.fab.Expect(c.meta, deadline, func() bool { return !c.gc.busy })
 	c.hear()
 	if errors.Is(err, verbs.ErrClosed) {
 		return err
@@ -222,12 +230,7 @@ func over(o *remotemem.Op) bool { return o.WR.SGL == nil || o.Done }
 
 // idle reports whether the last WRITEs of shortcuts and the last report are complete.
 func (g *reports) idle() bool {
-	for i := range g.words {
-		if !over(&g.words[i]) {
-			return false
-		}
-	}
-	return over(&g.op)
+	return g.shortcuts.idle() && over(&g.op)
 }
 
 // want makes a report also ask for the nodes that the client lacks of a batch: nodes of the class
@@ -251,36 +254,6 @@ func (c *session) want(r *rpc.Request, like layout.Location) {
 	r.Want = max(0, c.batch()-have)
 }
 
-// A client writes the shortcut of the key after each append as long as other clients append first:
-// they read it to find the newest node. raceMemory is for how many appends after a lost race it goes
-// on. Otherwise it writes the shortcut of every freshenEvery-th append.
-const (
-	raceMemory   = 64
-	freshenEvery = 4
-)
-
-// freshen posts the WRITE of a shortcut after an append. It leaves the shortcut as it is if earlier
-// WRITEs are still in flight, or if its server is not connected: the shortcut then goes on naming an
-// older node.
-func (c *session) freshen(slot uint32, word layout.Word, raced bool) {
-	g := &c.gc
-	g.wrote++
-	if g.raced = max(0, g.raced-1); raced {
-		g.raced = raceMemory
-	}
-	p, ok := c.space.Shortcut(int(slot))
-	i := int(g.wrote % shortcutSlots)
-	if g.raced == 0 && g.wrote%freshenEvery != 0 || !ok || !over(&g.words[i]) || !c.fab.Connected(c.servers[p.Server].peer) {
-		return
-	}
-	off := c.at.words + 8*(wordSlots-shortcutSlots+i)
-	if c.fab.MR().Store64(off, uint64(word)) != nil {
-		return
-	}
-	c.fab.Write(&g.words[i], c.servers[p.Server].target(p.Offset), off, layout.ShortcutLen)
-	_ = c.fab.Start(&g.words[i])
-}
-
 // farewell reports all appends, gives back spare nodes and says OpBye. If that fails, the metadata
 // server takes the nodes back when the lease ends.
 func (c *appender) farewell(deadline clock.Time) {
@@ -293,8 +266,8 @@ func (c *appender) farewell(deadline clock.Time) {
 		if !c.gc.busy && c.gc.idle() {
 			return
 		}
-		err := c.fab.Until(deadline, func() bool { return !c.gc.busy && c.gc.idle() || !c.fab.Connected(c.meta) })
-		if err != nil {
+		err := c.fab.Expect(c.meta, deadline, func() bool { return !c.gc.busy && c.gc.idle() })
+		if failed := (*remotemem.OpError)(nil); err != nil && !errors.As(err, &failed) {
 			return
 		}
 	}

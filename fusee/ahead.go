@@ -60,23 +60,23 @@ func (a *ahead) wait(deadline clock.Time) (err error) {
 func (q *requests) askAhead(s *space, c *class, units int) {
 	// Forget a request that has ended and is of no use: the client has another number now, or the
 	// request was answered, or the server is no longer a member.
-	if a := q.ahead; a != nil && (a.id != s.id || !q.asked[a.server].open) && a.wait(s.rt.Now()) == nil {
+	if a := q.ahead; a != nil && (a.id != s.mem.id || !q.asked[a.server].open) && a.wait(s.mem.rt.Now()) == nil {
 		q.ahead = nil
 	}
 	shape := &s.super.Shape
-	if q.ahead != nil || !c.fresh || len(c.queue) > min(s.cfg.Ahead, shape.Objects(units)/2) {
+	if q.ahead != nil || !c.fresh || len(c.queue) > min(s.mem.cfg.Ahead, shape.Objects(units)/2) {
 		return
 	}
-	for range s.cfg.Servers {
+	for range s.mem.cfg.Servers {
 		server := q.next(s)
 		r := &q.asked[server]
-		if !s.has(server) || r.open {
+		if !s.mem.has(server) || r.open {
 			continue
 		}
 		*r = request{r.number + 1, units, true}
-		rt := s.cfg.Context.Runtime()
-		a := &ahead{server: server, id: s.id, number: r.number, view: s.view, done: rt.NewGate()}
-		cfg, word, table, blocks := &s.cfg, layout.UseBy(s.id, units).Ahead(versionsAhead), shape.BlockTable(0), shape.Blocks
+		rt := s.mem.cfg.Context.Runtime()
+		a := &ahead{server: server, id: s.mem.id, number: r.number, view: s.mem.view, done: rt.NewGate()}
+		cfg, word, table, blocks := &s.mem.cfg, layout.UseBy(s.mem.id, units).Ahead(versionsAhead), shape.BlockTable(0), shape.Blocks
 		rt.Go("block", func() {
 			a.block, a.err = memservice.Take(cfg.Context, cfg.Manager, cfg.Servers[server], a.id, a.number, table, blocks, uint64(word), rt.Now().Add(aheadTimeout))
 			a.done.Open()
@@ -101,7 +101,7 @@ func (q *requests) answered(s *space, server int, deadline clock.Time) (block in
 		return 0, true, err
 	}
 	q.ahead = nil
-	if r := q.asked[server]; !r.open || a.id != s.id || a.number != r.number || a.view != s.view {
+	if r := q.asked[server]; !r.open || a.id != s.mem.id || a.number != r.number || a.view != s.mem.view {
 		return 0, false, nil
 	}
 	return a.block, a.err == nil || errors.Is(a.err, memservice.ErrFull), a.err
@@ -125,14 +125,14 @@ func (q *requests) arrived(s *space, units int, deadline clock.Time) (bool, erro
 // units, ahead of its need, and has not got the block yet.
 func (q *requests) expects(s *space, units int) bool {
 	a := q.ahead
-	return a != nil && a.id == s.id && s.has(a.server) && q.asked[a.server].open && q.asked[a.server].units == units
+	return a != nil && a.id == s.mem.id && s.mem.has(a.server) && q.asked[a.server].open && q.asked[a.server].units == units
 }
 
 // next returns the server whose turn it is to give the client a block. Clients with successive
 // numbers begin with different servers.
 func (q *requests) next(s *space) int {
 	q.turn++
-	return (q.turn + int(s.id) - 2) % len(s.cfg.Servers)
+	return (q.turn + int(s.mem.id) - 2) % len(s.mem.cfg.Servers)
 }
 
 // recall is called when the client leaves its blocks to other clients. It repeats the requests
@@ -140,7 +140,7 @@ func (q *requests) next(s *space) int {
 // well.
 func (q *requests) recall(s *space, deadline clock.Time) (err error) {
 	for server := range q.asked {
-		if r := &q.asked[server]; r.open && s.has(server) {
+		if r := &q.asked[server]; r.open && s.mem.has(server) {
 			if e := s.ask(server, r.units, deadline); !errors.Is(e, memservice.ErrFull) {
 				err = cmp.Or(err, e)
 			}

@@ -417,12 +417,12 @@ func (c *Client) Audit(deadline clock.Time) (Report, error) {
 		return Report{}, err
 	}
 	var out Report
-	err := c.following(deadline, func() (err error) {
-		out, err = audit(c.super, c.view, c.reader(deadline))
+	err := c.slots.following(deadline, func() (err error) {
+		out, err = audit(c.space.super, c.mem.view, c.reader(deadline))
 		return err
 	})
-	for i := range c.links {
-		if c.view != 0 && !c.view.Has(i) && c.claimed(i, min(deadline, c.rt.Now().Add(joinPatience))) {
+	for i := range c.mem.links {
+		if c.mem.view != 0 && !c.mem.view.Has(i) && c.mem.claimed(i, min(deadline, c.mem.rt.Now().Add(joinPatience))) {
 			out.Filling = append(out.Filling, i)
 		}
 	}
@@ -432,7 +432,7 @@ func (c *Client) Audit(deadline clock.Time) (Report, error) {
 // reader returns a Reader that uses the connections of this client.
 func (c *Client) reader(deadline clock.Time) Reader {
 	return func(server int, off uint64, n int) (_ []byte, err error) {
-		c.scratch, err = c.fetch(c.scratch, server, off, n, deadline)
-		return c.scratch, err
+		c.index.scratch, err = c.mem.fetch(c.index.scratch, server, off, n, deadline)
+		return c.index.scratch, err
 	}
 }

@@ -32,18 +32,18 @@ const (
 // blockID names a block: by its server, and by its number on that server.
 type blockID struct{ server, block int }
 
-// heir is a block that another client has left, or has lost because that client was taken for dead.
+// usedBlock is a block that another client has left, or has lost because that client was taken for dead.
 // use is the block's word in the block table.
-type heir struct {
+type usedBlock struct {
 	blockID
 	use layout.BlockUse
 }
 
 // limbo is a block that the client has tried to take over, with an unknown outcome: an error has
 // interrupted the CAS of the block's word, or what follows the CAS. The word in remote memory is
-// heir.use, if the CAS was not executed, or else the field word. settleLimbo gives the block back.
+// usedBlock.use, if the CAS was not executed, or else the field word. settleLimbo gives the block back.
 type limbo struct {
-	heir
+	usedBlock
 	word layout.BlockUse
 }
 
@@ -148,9 +148,9 @@ func (s *space) refill(c *class, units int, deadline clock.Time) error {
 // the client will need its next block soon, and the server has answered the request for it, stock
 // gets the block. It does not do so after an operation that has taken many round trips. So an
 // operation that must repeat its attempts seldom has to get a block as well.
-func stock(s *space, units int, deadline clock.Time) {
-	c, q := s.class(units), &s.requests
-	if len(c.queue) > stockAt || s.cost.RTTs+refillRTTs > pauseRTTs || !q.expects(s, units) || q.ahead.wait(s.rt.Now()) != nil {
+func (q *requests) stock(s *space, units int, deadline clock.Time) {
+	c := s.class(units)
+	if len(c.queue) > stockAt || s.mem.cost.RTTs+refillRTTs > pauseRTTs || !q.expects(s, units) || q.ahead.wait(s.mem.rt.Now()) != nil {
 		return
 	}
 	_ = s.refill(c, units, deadline)
@@ -191,16 +191,16 @@ func (s *space) reclaim(b *block, deadline clock.Time) error {
 	shape := &s.super.Shape
 	n := shape.BitmapLen()
 	server, off := shape.Replica(b.server, uint64(b.block)*uint64(shape.BlockUnits), 0)
-	s.read(server, off, atIn, n)
-	s.read(s.root(), layout.DoubtWord, atLog, 8)
-	if err := s.do(deadline); err != nil {
+	s.mem.read(server, off, atIn, n)
+	s.mem.read(s.root(), layout.DoubtWord, atLog, 8)
+	if err := s.mem.do(deadline); err != nil {
 		return err
 	}
-	bitmap, err := s.bytes(nil, atIn, n)
+	bitmap, err := s.mem.bytes(nil, atIn, n)
 	if err != nil {
 		return err
 	}
-	doubts, err := s.bytes(nil, atLog, 8)
+	doubts, err := s.mem.bytes(nil, atLog, 8)
 	if err != nil {
 		return err
 	}
@@ -211,11 +211,11 @@ func (s *space) reclaim(b *block, deadline clock.Time) error {
 		if word == 0 {
 			continue
 		}
-		s.add(server, off+uint64(at), -word)
+		s.mem.add(server, off+uint64(at), -word)
 		// After an error it is unknown whether the bits were cleared, or will be later. So a later
 		// call sweeps the block, that is, finds out for each object whether it is free.
-		if err := s.once(deadline); err != nil {
-			s.drop()
+		if err := s.mem.once(deadline); err != nil {
+			s.mem.drop()
 			b.hints, b.swept = true, s.doubts-1
 			return kv.TimedOut(err)
 		}
@@ -249,9 +249,9 @@ func (s *space) grow(c *class, units int, deadline clock.Time) error {
 	}
 	for {
 		silent := error(nil)
-		for range s.cfg.Servers {
+		for range s.mem.cfg.Servers {
 			server := s.requests.next(s)
-			if !s.has(server) {
+			if !s.mem.has(server) {
 				continue
 			}
 			switch err := s.ask(server, units, deadline); {
@@ -264,8 +264,8 @@ func (s *space) grow(c *class, units int, deadline clock.Time) error {
 		}
 		switch {
 		case silent == nil:
-			return scrape(s, c, units, suits, deadline)
-		case s.rt.Now() >= deadline:
+			return c.scrape(s, units, suits, deadline)
+		case s.mem.rt.Now() >= deadline:
 			return kv.TimedOut(silent)
 		}
 	}
@@ -274,13 +274,13 @@ func (s *space) grow(c *class, units int, deadline clock.Time) error {
 // scrape is called when no server has a block that was never used. It looks for free objects in the
 // blocks that other clients have left and that suits rejects: those with objects of another length,
 // or without a free object when they were left.
-func scrape(s *space, c *class, units int, suits func(layout.BlockUse) bool, deadline clock.Time) error {
-	if s.rt.Now() < s.nextLook {
+func (c *class) scrape(s *space, units int, suits func(layout.BlockUse) bool, deadline clock.Time) error {
+	if s.mem.rt.Now() < s.nextLook {
 		return kv.ErrFull
 	}
 	done, err := s.adopt(c, units, func(u layout.BlockUse) bool { return !suits(u) }, deadline)
 	if err == nil && !done {
-		s.nextLook = s.rt.Now().Add(lookAgain)
+		s.nextLook = s.mem.rt.Now().Add(lookAgain)
 		err = kv.ErrFull
 	}
 	return err
@@ -291,29 +291,29 @@ func scrape(s *space, c *class, units int, suits func(layout.BlockUse) bool, dea
 // errSilent means that the server does not answer, and that this client knows of no change of the
 // members.
 func (s *space) ask(server, units int, deadline clock.Time) error {
-	shape, r := &s.super.Shape, &s.asked[server]
+	shape, r := &s.super.Shape, &s.requests.asked[server]
 	for {
 		if !r.open {
 			*r = request{r.number + 1, units, true}
 		}
-		s.cost.RPCs++
-		word := layout.UseBy(s.id, r.units).Ahead(versionsAhead)
-		from := s.rt.Enter(kv.PhaseRPC)
+		s.mem.cost.RPCs++
+		word := layout.UseBy(s.mem.id, r.units).Ahead(versionsAhead)
+		from := s.mem.rt.Enter(kv.PhaseRPC)
 		n, known, err := s.requests.answered(s, server, deadline)
 		if !known {
-			n, err = insist(s, server, word, deadline)
+			n, err = s.requests.insist(s, server, word, deadline)
 		}
-		s.rt.Leave(from)
+		s.mem.rt.Leave(from)
 		switch {
 		case errors.Is(err, memservice.ErrFull):
 			r.open = false
 			return err
 		case errors.Is(err, memservice.ErrFenced):
-			s.fenced = true
+			s.mem.fenced = true
 			return kv.TimedOut(errFenced)
-		case err != nil && s.rt.Now() < deadline && !errors.Is(err, verbs.ErrClosed):
+		case err != nil && s.mem.rt.Now() < deadline && !errors.Is(err, verbs.ErrClosed):
 			// The server may have crashed. If a master has removed it, glance returns an error.
-			if _, err := s.glance(deadline); err != nil {
+			if _, err := s.mem.glance(deadline); err != nil {
 				return err
 			}
 			return fmt.Errorf("%w: %w", errSilent, err)
@@ -321,15 +321,15 @@ func (s *space) ask(server, units int, deadline clock.Time) error {
 			return kv.TimedOut(err)
 		}
 		id := blockID{server, n}
-		if s.managed {
+		if s.mem.managed {
 			// This READ fails if the server has lost its memory since it gave out the block. Such a
 			// server would give out the same blocks again.
-			s.read(server, layout.ViewWord, atLog, 8)
+			s.mem.read(server, layout.ViewWord, atLog, 8)
 		}
-		if s.copied = nil; n < shape.Blocks {
-			copyWord(s, id, 0, word.Copy())
+		if s.copies.list = nil; n < shape.Blocks {
+			s.copies.write(&s.super.Shape, id, 0, word.Copy())
 		}
-		if err := settleCopies(s, word.Copy(), deadline); err != nil {
+		if err := s.copies.settle(word.Copy(), deadline); err != nil {
 			return err
 		}
 		r.open = false
@@ -354,13 +354,13 @@ var errSilent = errors.New("the memory service does not answer")
 
 // insist sends the client's last request for a block to a server, and repeats it until it has an
 // answer or takePatience is over. word is the value that the block's word gets.
-func insist(s *space, server int, word layout.BlockUse, deadline clock.Time) (int, error) {
-	shape, until := &s.super.Shape, min(deadline, s.rt.Now().Add(takePatience))
+func (q *requests) insist(s *space, server int, word layout.BlockUse, deadline clock.Time) (int, error) {
+	shape, until := &s.super.Shape, min(deadline, s.mem.rt.Now().Add(takePatience))
 	for {
-		n, err := memservice.Take(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[server], s.id, s.asked[server].number, shape.BlockTable(0), shape.Blocks,
+		n, err := memservice.Take(s.mem.cfg.Context, s.mem.cfg.Manager, s.mem.cfg.Servers[server], s.mem.id, q.asked[server].number, shape.BlockTable(0), shape.Blocks,
 			uint64(word), until)
 		known := err == nil || errors.Is(err, memservice.ErrFull) || errors.Is(err, memservice.ErrFenced)
-		if known || s.prepareRetry(err, until) != nil {
+		if known || s.mem.prepareRetry(err, until) != nil {
 			return n, err
 		}
 	}
@@ -383,20 +383,20 @@ func (s *space) addBlock(b *block) {
 func (s *space) raise(b *block, deadline clock.Time) error {
 	word := b.word.Ahead(versionsAhead)
 	b.maybe = word
-	at := s.swap(b.server, s.useAt(b.blockID), uint64(b.word), uint64(word))
-	copyWord(s, b.blockID, b.copy, word.Copy())
-	if err := s.do(deadline); err != nil {
+	at := s.mem.swap(b.server, s.useAt(b.blockID), uint64(b.word), uint64(word))
+	s.copies.write(&s.super.Shape, b.blockID, b.copy, word.Copy())
+	if err := s.mem.do(deadline); err != nil {
 		return err
 	}
-	found, err := s.fab.Word(at)
+	found, err := s.mem.fab.Word(at)
 	switch {
 	case err != nil:
 		return err
 	case found != uint64(b.word) && found != uint64(word):
-		s.fenced = true
+		s.mem.fenced = true
 		return kv.TimedOut(errFenced)
 	}
-	if err := settleCopies(s, word.Copy(), deadline); err != nil {
+	if err := s.copies.settle(word.Copy(), deadline); err != nil {
 		return err
 	}
 	b.word, b.copy, b.maybe = word, word.Copy(), 0
@@ -405,15 +405,15 @@ func (s *space) raise(b *block, deadline clock.Time) error {
 
 // table reads the block table of a server and calls f for each block, until f returns false or an
 // error.
-func (s *space) table(server int, deadline clock.Time, f func(heir) (bool, error)) error {
+func (s *space) table(server int, deadline clock.Time, f func(usedBlock) (bool, error)) error {
 	for from := 0; from < s.super.Shape.Blocks; from += tablePiece {
 		n := 8 * min(tablePiece, s.super.Shape.Blocks-from)
-		words, err := s.fetch(nil, server, s.useAt(blockID{server, from}), n, deadline)
+		words, err := s.mem.fetch(nil, server, s.useAt(blockID{server, from}), n, deadline)
 		if err != nil {
 			return err
 		}
 		for at := 0; at < n; at += 8 {
-			on, err := f(heir{blockID{server, from + at/8}, layout.BlockUse(binary.LittleEndian.Uint64(words[at:]))})
+			on, err := f(usedBlock{blockID{server, from + at/8}, layout.BlockUse(binary.LittleEndian.Uint64(words[at:]))})
 			if err != nil || !on {
 				return err
 			}
@@ -423,9 +423,9 @@ func (s *space) table(server int, deadline clock.Time, f func(heir) (bool, error
 }
 
 // tables calls the method table, with f, for each server that the client uses.
-func (s *space) tables(deadline clock.Time, f func(heir) (bool, error)) error {
-	for server := range s.cfg.Servers {
-		if !s.has(server) {
+func (s *space) tables(deadline clock.Time, f func(usedBlock) (bool, error)) error {
+	for server := range s.mem.cfg.Servers {
+		if !s.mem.has(server) {
 			continue
 		}
 		if err := s.table(server, deadline, f); err != nil {
@@ -440,13 +440,13 @@ func (s *space) tables(deadline clock.Time, f func(heir) (bool, error)) error {
 // operation (kv.Cost), such a block counts as one RPC, like a block that was never used; the round
 // trips of the take-over do not count.
 func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, deadline clock.Time) (done bool, err error) {
-	defer func(rtts int) { s.cost.RTTs = rtts }(s.cost.RTTs)
-	for n := range s.cfg.Servers {
-		server := (s.turn + n) % len(s.cfg.Servers)
-		if !s.has(server) {
+	defer func(rtts int) { s.mem.cost.RTTs = rtts }(s.mem.cost.RTTs)
+	for n := range s.mem.cfg.Servers {
+		server := (s.requests.turn + n) % len(s.mem.cfg.Servers)
+		if !s.mem.has(server) {
 			continue
 		}
-		err := s.table(server, deadline, func(h heir) (bool, error) {
+		err := s.table(server, deadline, func(h usedBlock) (bool, error) {
 			// A block is left out if this client has tried to take it over with an unknown outcome
 			// (s.limbo): settleLimbo would later mistake a second take-over for the first one.
 			settles := slices.ContainsFunc(s.limbo, func(l limbo) bool { return l.blockID == h.blockID })
@@ -468,8 +468,8 @@ func (s *space) adopt(c *class, units int, suits func(layout.BlockUse) bool, dea
 // faster. If no object of the block is in use, adoptOne changes the length of the block's objects:
 // it writes the new length into the block's word before any object of this length is used. If the
 // block then has no free object of this length, the client leaves it again.
-func (s *space) adoptOne(h heir, units int, deadline clock.Time) (err error) {
-	word := h.use.By(s.id).Ahead(versionsAhead)
+func (s *space) adoptOne(h usedBlock, units int, deadline clock.Time) (err error) {
+	word := h.use.By(s.mem.id).Ahead(versionsAhead)
 	if h.use.Units() == 0 {
 		word = word.For(units)
 	}
@@ -481,7 +481,7 @@ func (s *space) adoptOne(h heir, units int, deadline clock.Time) (err error) {
 	if ok, err := s.become(h, word, deadline); err != nil || !ok {
 		return err
 	}
-	s.cost.RPCs++
+	s.mem.cost.RPCs++
 	b := s.adopted(h, word)
 	if h.use.Units() > 0 {
 		if err := s.inspectBlock(b, deadline); err != nil {
@@ -491,18 +491,18 @@ func (s *space) adoptOne(h heir, units int, deadline clock.Time) (err error) {
 	if b.units != units && !slices.Contains(b.used, true) {
 		was := word
 		word = word.For(units)
-		if _, err := s.become(heir{h.blockID, was}, word, deadline); err != nil {
+		if _, err := s.become(usedBlock{h.blockID, was}, word, deadline); err != nil {
 			s.limbo = append(s.limbo, limbo{h, was})
 			return err
 		}
 		b = s.adopted(h, word)
 	}
 	if b.units != units || !slices.Contains(b.used, false) {
-		_, err := s.become(heir{h.blockID, word}, b.leaves(), deadline)
+		_, err := s.become(usedBlock{h.blockID, word}, b.leaves(), deadline)
 		return err
 	}
-	copyWord(s, b.blockID, h.use.Copy(), b.word.Copy())
-	if err := settleCopies(s, b.word.Copy(), deadline); err != nil {
+	s.copies.write(&s.super.Shape, b.blockID, h.use.Copy(), b.word.Copy())
+	if err := s.copies.settle(b.word.Copy(), deadline); err != nil {
 		return err
 	}
 	b.copy = b.word.Copy()
@@ -512,7 +512,7 @@ func (s *space) adoptOne(h heir, units int, deadline clock.Time) (err error) {
 
 // adopted returns the block that the client has taken over. Frees that were sent while the block
 // had its former owner may still arrive, so the bits in its bitmap are only hints.
-func (s *space) adopted(h heir, word layout.BlockUse) *block {
+func (s *space) adopted(h usedBlock, word layout.BlockUse) *block {
 	b := newBlock(h.blockID, word, h.use.Version(), s.doubts, &s.super.Shape)
 	b.hints, b.swept = true, s.doubts-1
 	return b
@@ -523,7 +523,7 @@ func (s *space) adopted(h heir, word layout.BlockUse) *block {
 func (s *space) settleLimbo(deadline clock.Time) error {
 	for len(s.limbo) > 0 {
 		h := s.limbo[0]
-		if _, err := s.become(heir{h.blockID, h.word}, h.use, deadline); err != nil {
+		if _, err := s.become(usedBlock{h.blockID, h.word}, h.use, deadline); err != nil {
 			return err
 		}
 		s.limbo = s.limbo[1:]
@@ -533,12 +533,12 @@ func (s *space) settleLimbo(deadline clock.Time) error {
 
 // become changes the word of a block from h.use to the value `to`. It returns true if the word now
 // has that value; no other client gives the word this value, so the CAS may be repeated.
-func (s *space) become(h heir, to layout.BlockUse, deadline clock.Time) (bool, error) {
-	at := s.swap(h.server, s.useAt(h.blockID), uint64(h.use), uint64(to))
-	if err := s.do(deadline); err != nil {
+func (s *space) become(h usedBlock, to layout.BlockUse, deadline clock.Time) (bool, error) {
+	at := s.mem.swap(h.server, s.useAt(h.blockID), uint64(h.use), uint64(to))
+	if err := s.mem.do(deadline); err != nil {
 		return false, err
 	}
-	found, err := s.fab.Word(at)
+	found, err := s.mem.fab.Word(at)
 	return err == nil && (found == uint64(h.use) || found == uint64(to)), err
 }
 
@@ -565,15 +565,15 @@ func (s *space) leave(deadline clock.Time) error {
 // departure is the state of space.leave: the blocks that the closing client has left to other
 // clients already.
 type departure struct {
-	*space
-	left map[blockID]bool // the blocks that are left to other clients
+	space *space
+	left  map[blockID]bool // the blocks that are left to other clients
 }
 
 // blocks leaves the client's blocks to other clients. It skips blocks that were left already, and
 // blocks with an object whose operation has an unknown outcome.
 func (d departure) blocks(deadline clock.Time) error {
 	for _, b := range d.space.blocks {
-		if slices.ContainsFunc(d.unsure, func(o object) bool { return o.block == b }) {
+		if slices.ContainsFunc(d.space.unsure, func(o object) bool { return o.block == b }) {
 			delete(d.space.blocks, b.blockID)
 		}
 	}
@@ -581,12 +581,12 @@ func (d departure) blocks(deadline clock.Time) error {
 	slices.SortFunc(all, func(a, b *block) int { return cmp.Or(a.server-b.server, a.block-b.block) })
 	for some := range slices.Chunk(all, maxOps/2) {
 		for _, b := range some {
-			d.swap(b.server, d.useAt(b.blockID), uint64(b.word), uint64(b.leaves()))
+			d.space.mem.swap(b.server, d.space.useAt(b.blockID), uint64(b.word), uint64(b.leaves()))
 			if b.maybe != 0 {
-				d.swap(b.server, d.useAt(b.blockID), uint64(b.maybe), uint64(b.leaves()))
+				d.space.mem.swap(b.server, d.space.useAt(b.blockID), uint64(b.maybe), uint64(b.leaves()))
 			}
 		}
-		if err := d.do(deadline); err != nil {
+		if err := d.space.mem.do(deadline); err != nil {
 			return err
 		}
 		for _, b := range some {

@@ -76,4 +76,4 @@ func (c *cache) drop(key uint64, h layout.Hash) {
 
 // Learn copies what another client of the same store remembers of all keys, as if this client had
 // read them. Both clients must have caches of the same size.
-func (c *Client) Learn(from *Client) { copy(c.cache.places, from.cache.places) }
+func (c *Client) Learn(from *Client) { copy(c.index.cache.places, from.index.cache.places) }

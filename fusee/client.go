@@ -10,14 +10,16 @@ import (
 )
 
 // Client is one client thread of a store, with a connection to each memory server. See the package
-// comment. It consists of layers. Each layer embeds the one below it and calls nothing above it.
-// From the bottom: memory (operations on the servers), space (objects and blocks), finder (the
-// index), changer (changes of slots), grower (splits of subtables), and Client itself (the
-// operations of kv.Store).
+// comment. It consists of parts: a part knows those before it, and calls none after it. Client itself
+// has the operations of kv.Store.
 type Client struct {
-	grower
-	out   []byte // scratch: the bytes of an object
-	ended bool   // Close was called
+	mem    memory  // operations on the servers
+	space  space   // objects and blocks
+	index  finder  // looks for keys
+	slots  changer // changes slots in all replicas
+	splits grower  // splits subtables
+	out    []byte  // scratch: the bytes of an object
+	ended  bool    // Close was called
 	// rival is what this client knows of another client's INSERT of the key that it is inserting
 	// itself.
 	rival rival
@@ -30,11 +32,21 @@ var _ kv.Timed = (*Client)(nil)
 
 // Open makes a client: it connects to all memory servers and takes a client number.
 func Open(cfg Config, deadline clock.Time) (*Client, error) {
-	c := &Client{}
+	c := newClient()
 	if err := c.start(cfg, deadline); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// newClient returns a client whose parts know each other.
+func newClient() *Client {
+	c := &Client{}
+	c.space.mem, c.space.copies.mem = &c.mem, &c.mem
+	c.index.mem, c.index.space = &c.mem, &c.space
+	c.slots.mem, c.slots.space, c.slots.index = &c.mem, &c.space, &c.index
+	c.splits.mem, c.splits.space, c.splits.index, c.splits.slots = &c.mem, &c.space, &c.index, &c.slots
+	return c
 }
 
 // start connects the client. After an error the client must not be used.
@@ -43,15 +55,15 @@ func (c *Client) start(cfg Config, deadline clock.Time) error {
 		return err
 	}
 	cfg = cfg.withDefaults()
-	c.cfg = cfg
-	c.clear()
-	c.pulsate = c.beat
-	c.cache = cache{places: make([]remembered, max(0, cfg.Cache)), threshold: cfg.Threshold}
-	if err := c.open(cfg, deadline); err != nil {
+	c.mem.cfg = cfg
+	c.space.clear()
+	c.mem.pulsate = c.slots.beat
+	c.index.cache = cache{places: make([]remembered, max(0, cfg.Cache)), threshold: cfg.Threshold}
+	if err := c.mem.open(cfg, deadline); err != nil {
 		return err
 	}
 	if err := c.introduce(deadline); err != nil {
-		return errors.Join(err, c.close())
+		return errors.Join(err, c.mem.close())
 	}
 	return nil
 }
@@ -60,20 +72,20 @@ func (c *Client) start(cfg Config, deadline clock.Time) error {
 // executed it. Then its number is not used, and the client takes the next one.
 func (c *Client) register(deadline clock.Time) error {
 	for {
-		word := c.add(c.root(), layout.ClientWord, 1)
-		err := c.once(deadline)
+		word := c.mem.add(c.space.root(), layout.ClientWord, 1)
+		err := c.mem.once(deadline)
 		if err == nil {
-			last, err := c.fab.Word(word)
-			if c.id = uint32(last) + 1; err != nil || last >= 1<<32-1 {
+			last, err := c.mem.fab.Word(word)
+			if c.mem.id = uint32(last) + 1; err != nil || last >= 1<<32-1 {
 				return errors.Join(err, kv.ErrFull)
 			}
 			break
 		}
-		c.drop()
-		if err := c.prepareRetry(err, deadline); err != nil {
+		c.mem.drop()
+		if err := c.mem.prepareRetry(err, deadline); err != nil {
 			return err
 		}
-		if err := c.reach(c.root(), deadline); err != nil {
+		if err := c.mem.reach(c.space.root(), deadline); err != nil {
 			return err
 		}
 	}
@@ -84,30 +96,30 @@ func (c *Client) register(deadline clock.Time) error {
 // changed, it uses the new view. It also tries to settle earlier operations with an unknown
 // outcome, at most once in a lease, and after each change of the members.
 func (c *Client) begin(deadline clock.Time) error {
-	c.cost, c.strangers, c.friend = kv.Cost{}, c.strangers[:0], 0
+	c.mem.cost, c.index.mismatches, c.index.match = kv.Cost{}, c.index.mismatches[:0], 0
 	if c.ended {
 		return kv.ErrClosed
 	}
-	if c.rt.Now() >= deadline {
+	if c.mem.rt.Now() >= deadline {
 		return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
 	}
-	if err := c.fab.Poll(); err != nil {
+	if err := c.mem.fab.Poll(); err != nil {
 		return err
 	}
-	if c.fenced {
+	if c.mem.fenced {
 		if err := c.rejoin(deadline); err != nil {
 			return unchanged(err)
 		}
 	}
-	if c.newer != c.view {
-		if err := c.follow(deadline); err != nil {
+	if c.mem.newer != c.mem.view {
+		if err := c.slots.follow(deadline); err != nil {
 			return unchanged(err)
 		}
 		c.nextSettle = 0
 	}
-	if len(c.heirs)+len(c.unsure)+len(c.limbo) > 0 && c.rt.Now() >= c.nextSettle {
-		c.nextSettle = c.rt.Now().Add(c.cfg.Lease)
-		if err := errors.Join(c.settleHeirs(deadline, deadline), c.settleUnsure(deadline), c.settleLimbo(deadline)); err != nil && !errors.Is(err, kv.ErrTimeout) {
+	if len(c.slots.orphans)+len(c.space.unsure)+len(c.space.limbo) > 0 && c.mem.rt.Now() >= c.nextSettle {
+		c.nextSettle = c.mem.rt.Now().Add(c.mem.cfg.Lease)
+		if err := errors.Join(c.slots.settleOrphans(deadline, deadline), c.slots.settleUnsure(deadline), c.space.settleLimbo(deadline)); err != nil && !errors.Is(err, kv.ErrTimeout) {
 			return err
 		}
 	}
@@ -117,32 +129,36 @@ func (c *Client) begin(deadline clock.Time) error {
 // rejoin is called after another client has taken this one for dead. The client takes a new number.
 // It has lost all blocks that it owned.
 func (c *Client) rejoin(deadline clock.Time) error {
-	was := c.super
-	c.id, c.heirs = 0, nil
-	c.clear()
+	was := c.space.super
+	c.mem.id, c.slots.orphans = 0, nil
+	c.space.clear()
 	if err := c.breakAll(); err != nil {
 		return err
 	}
-	c.fenced = false
+	c.mem.fenced = false
 	err := c.introduce(deadline)
 	// If a member is only absent, the store is not lost: a master removes that member.
 	if !errors.Is(err, errAbsent) && (errors.Is(err, layout.ErrSuperblock) || errors.Is(err, errServers) || errors.Is(err, errFormatted)) {
 		err = fmt.Errorf("%w: %w", kv.ErrLost, err)
 	}
 	if err != nil {
-		c.fenced, c.super = true, was
+		c.mem.fenced, c.space.super = true, was
 	}
 	return err
 }
 
 // Super returns the superblock, which describes the store.
-func (c *Client) Super() layout.Superblock { return c.super }
+func (c *Client) Super() layout.Superblock { return c.space.super }
 
-func (c *Client) Last() kv.Cost { return c.cost }
+// Timeline returns the timeline of the client's operations: how much time they spend in which
+// phase.
+func (c *Client) Timeline() *kv.Timeline { return c.mem.rt }
+
+func (c *Client) Last() kv.Cost { return c.mem.cost }
 
 // MaxValue returns the length in bytes of the longest value that the store can store: its object
 // must fit into a block.
-func (c *Client) MaxValue() int { return c.largest()*layout.Unit - layout.Overhead }
+func (c *Client) MaxValue() int { return c.space.largest()*layout.Unit - layout.Overhead }
 
 // Close sends the frees that the client has collected, leaves its blocks to other clients, and ends
 // the connections. Some blocks keep the client's number until another client recovers this client
@@ -155,25 +171,25 @@ func (c *Client) Close() error {
 	c.ended = true
 	// First the client completes the moves of keys that it has begun for a split. Any other client
 	// can continue the split after that.
-	if !c.fenced {
-		_ = c.complete(false, c.rt.Now().Add(leaveTimeout))
+	if !c.mem.fenced {
+		_ = c.splits.complete(false, c.mem.rt.Now().Add(leaveTimeout))
 	}
-	end := c.rt.Now().Add(farewellTimeout)
-	for c.flush(); len(c.flight) > 0 && c.fab.Wait(end, c.flight...) == nil; {
-		c.flush()
+	end := c.mem.rt.Now().Add(farewellTimeout)
+	for c.space.flush(); len(c.space.flight) > 0 && c.mem.fab.Wait(end, c.space.flight...) == nil; {
+		c.space.flush()
 	}
-	if len(c.frees)+len(c.flight) > 0 {
-		c.lose()
+	if len(c.space.frees)+len(c.space.flight) > 0 {
+		c.space.lose()
 	}
-	defer c.requests.join()
-	if !c.fenced && (c.owed || c.requests.unknown() || len(c.blocks)+len(c.heirs)+len(c.limbo) > 0) {
-		end = c.rt.Now().Add(leaveTimeout)
-		settle := func(end clock.Time) error { return c.settleHeirs(end, end) }
-		for _, step := range []func(clock.Time) error{settle, c.settleUnsure, c.confess, c.leave} {
-			if c.following(end, func() error { return step(end) }) != nil && c.fenced {
+	defer c.space.requests.join()
+	if !c.mem.fenced && (c.space.owed || c.space.requests.unknown() || len(c.space.blocks)+len(c.slots.orphans)+len(c.space.limbo) > 0) {
+		end = c.mem.rt.Now().Add(leaveTimeout)
+		settle := func(end clock.Time) error { return c.slots.settleOrphans(end, end) }
+		for _, step := range []func(clock.Time) error{settle, c.slots.settleUnsure, c.space.confess, c.space.leave} {
+			if c.slots.following(end, func() error { return step(end) }) != nil && c.mem.fenced {
 				break
 			}
 		}
 	}
-	return c.close()
+	return c.mem.close()
 }

@@ -19,31 +19,36 @@ type copied struct {
 	word     int
 }
 
-// copyWord adds CASes of the copies of a block's word to the batch. was is the value that the
+// copies are the copies of the block word that the client is changing.
+type copies struct {
+	mem  *memory
+	list []copied
+}
+
+// write adds CASes of the copies of a block's word to the batch. was is the value that the
 // copies have as far as the client knows, now is the new one. After the batch was executed,
-// settleCopies checks the values that the CASes have found.
-func copyWord(s *space, id blockID, was, now layout.BlockUse) {
-	shape := &s.super.Shape
-	s.copied = s.copied[:0]
+// settle checks the values that the CASes have found.
+func (s *copies) write(shape *layout.Shape, id blockID, was, now layout.BlockUse) {
+	s.list = s.list[:0]
 	for j := 1; j < shape.Replicas; j++ {
-		if server, _ := shape.Replica(id.server, 0, j); s.has(server) {
+		if server, _ := shape.Replica(id.server, 0, j); s.mem.has(server) {
 			at := shape.BlockTable(j) + 8*uint64(id.block)
-			s.copied = append(s.copied, copied{server, at, was, now, s.swap(server, at, uint64(was), uint64(now))})
+			s.list = append(s.list, copied{server, at, was, now, s.mem.swap(server, at, uint64(was), uint64(now))})
 		}
 	}
 }
 
-// settleCopies executes the batch, if it was not executed yet. Then it repeats those CASes of
-// copyWord that have found another value than expected. It ends when all copies have the length of
+// settle executes the batch, if it was not executed yet. Then it repeats those CASes of
+// write that have found another value than expected. It ends when all copies have the length of
 // the word `now`, and its version or a greater one.
-func settleCopies(s *space, now layout.BlockUse, deadline clock.Time) error {
+func (s *copies) settle(now layout.BlockUse, deadline clock.Time) error {
 	for {
-		if err := s.rest(deadline); err != nil {
+		if err := s.mem.rest(deadline); err != nil {
 			return err
 		}
-		rest := s.copied[:0]
-		for _, c := range s.copied {
-			v, err := s.fab.Word(c.word)
+		rest := s.list[:0]
+		for _, c := range s.list {
+			v, err := s.mem.fab.Word(c.word)
 			if err != nil {
 				return err
 			}
@@ -54,12 +59,12 @@ func settleCopies(s *space, now layout.BlockUse, deadline clock.Time) error {
 			c.was, c.now = found, layout.UseLeft(now.Units(), max(now.Version(), found.Version()), 0).Copy()
 			rest = append(rest, c)
 		}
-		if s.copied = rest; len(rest) == 0 {
+		if s.list = rest; len(rest) == 0 {
 			return nil
 		}
 		for i := range rest {
 			c := &rest[i]
-			c.word = s.swap(c.server, c.at, uint64(c.was), uint64(c.now))
+			c.word = s.mem.swap(c.server, c.at, uint64(c.was), uint64(c.now))
 		}
 	}
 }

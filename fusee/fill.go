@@ -75,8 +75,8 @@ func (m *Master) welcome() error {
 func (m *Master) refuse() {
 	g := &m.guest
 	g.stage = noGuest
-	wait := max(g.waits[g.server], 2*m.c.cfg.Lease)
-	g.next[g.server], g.waits[g.server] = m.c.rt.Now().Add(wait), min(2*wait, maxWaits*m.c.cfg.Lease)
+	wait := max(g.waits[g.server], 2*m.c.mem.cfg.Lease)
+	g.next[g.server], g.waits[g.server] = m.c.mem.rt.Now().Add(wait), min(2*wait, maxWaits*m.c.mem.cfg.Lease)
 }
 
 // judge is called when an attempt to change the members has ended with err. It does nothing if the
@@ -97,14 +97,14 @@ func (m *Master) judge(members layout.View, err error) {
 // puts it into m.guest: the master makes this server a member again.
 func (m *Master) visit() error {
 	g, c := &m.guest, m.c
-	for range c.links {
+	for range c.mem.links {
 		i := g.turn
-		g.turn = (g.turn + 1) % len(c.links)
-		if c.view.Has(i) || c.rt.Now() < g.next[i] {
+		g.turn = (g.turn + 1) % len(c.mem.links)
+		if c.mem.view.Has(i) || c.mem.rt.Now() < g.next[i] {
 			continue
 		}
-		g.next[i] = c.rt.Now().Add(m.c.cfg.Lease)
-		err := m.greet(i, c.rt.Now().Add(m.c.cfg.Lease/4))
+		g.next[i] = c.mem.rt.Now().Add(m.c.mem.cfg.Lease)
+		err := m.greet(i, c.mem.rt.Now().Add(m.c.mem.cfg.Lease/4))
 		switch {
 		case err == nil:
 			g.stage, g.server, g.off = clearing, i, 0
@@ -118,7 +118,7 @@ func (m *Master) visit() error {
 		default:
 			// The server does not answer, or another master is claiming it: the method visit
 			// asks the server again later.
-			err = c.fab.Break(i)
+			err = c.mem.fab.Break(i)
 		}
 		return err
 	}
@@ -135,40 +135,40 @@ func (m *Master) visit() error {
 // and clients may have written there. So the memory of a server with such a view is not cleared.
 func (m *Master) greet(i int, deadline clock.Time) error {
 	c := m.c
-	if err := c.fab.Open(i, deadline); errors.Is(err, errReborn) {
-		c.links[i].boot = 0
+	if err := c.mem.fab.Open(i, deadline); errors.Is(err, errReborn) {
+		c.mem.links[i].boot = 0
 	}
-	if err := c.fab.Open(i, deadline); err != nil {
+	if err := c.mem.fab.Open(i, deadline); err != nil {
 		return err
 	}
-	v, err := c.viewOf(i, deadline)
+	v, err := c.mem.viewOf(i, deadline)
 	if err != nil && !errors.Is(err, errHostile) {
 		return err
 	}
-	former := uint32(c.wordAt(i, layout.MasterWord))
+	former := uint32(c.mem.wordAt(i, layout.MasterWord))
 	// A master on the other side of a divided network may have the same number. So the view must
 	// also be one that this master has written or tried to write.
-	own := former == c.id && (v == m.words[i] || v == m.tried[i])
+	own := former == c.mem.id && (v == m.words[i] || v == m.tried[i])
 	switch {
 	case !m.fillable(i):
 		return errForeignMemory
 	case err != nil:
 		return err
-	case v.Newer(c.newer), former > c.id, v != 0 && !own && !v.Meets(c.view):
+	case v.Newer(c.mem.newer), former > c.mem.id, v != 0 && !own && !v.Meets(c.mem.view):
 		return errForeignReign
 	}
 	if err := m.supersede(i, uint64(former), errGuest, deadline); err != nil {
 		return err
 	}
-	found := c.swap(i, layout.ViewWord, uint64(v), 0)
-	if err := c.do(deadline); err != nil {
+	found := c.mem.swap(i, layout.ViewWord, uint64(v), 0)
+	if err := c.mem.do(deadline); err != nil {
 		return err
 	}
-	if was, err := c.fab.Word(found); err != nil || was != uint64(v) && was != 0 {
+	if was, err := c.mem.fab.Word(found); err != nil || was != uint64(v) && was != 0 {
 		return errors.Join(err, errGuest)
 	}
 	m.words[i], m.tried[i] = 0, 0
-	_, err = memservice.DisconnectOthers(c.cfg.Context, c.cfg.Manager, c.cfg.Servers[i], c.id, deadline)
+	_, err = memservice.DisconnectOthers(c.mem.cfg.Context, c.mem.cfg.Manager, c.mem.cfg.Servers[i], c.mem.id, deadline)
 	return err
 }
 
@@ -176,16 +176,16 @@ func (m *Master) greet(i int, deadline clock.Time) error {
 // or belongs to this store. The beginning of the memory must have been read by viewOf.
 func (m *Master) fillable(i int) bool {
 	c := m.c
-	if uint64(c.links[i].mem.Len) < c.super.Shape.Len() {
+	if uint64(c.mem.links[i].mem.Len) < c.space.super.Shape.Len() {
 		return false
 	}
-	head, err := c.bytes(nil, atViews+viewLen*i, layout.SuperblockLen)
+	head, err := c.mem.bytes(nil, atViews+viewLen*i, layout.SuperblockLen)
 	if err != nil {
 		return false
 	}
 	var s layout.Superblock
 	if s.Parse(head) == nil {
-		want := c.super
+		want := c.space.super
 		want.Server = i
 		return s == want
 	}
@@ -197,13 +197,13 @@ func (m *Master) fillable(i int) bool {
 // word with the master's number as it is.
 func (m *Master) clearSome() error {
 	g, c := &m.guest, m.c
-	size := c.super.Shape.Len()
-	until := c.rt.Now().Add(max(c.cfg.Lease/8, minPatience/2))
-	if err := c.put(make([]byte, piece), atIn); err != nil {
+	size := c.space.super.Shape.Len()
+	until := c.mem.rt.Now().Add(max(c.mem.cfg.Lease/8, minPatience/2))
+	if err := c.mem.put(make([]byte, piece), atIn); err != nil {
 		return err
 	}
 	for g.off < size {
-		if c.rt.Now() >= until {
+		if c.mem.rt.Now() >= until {
 			return nil
 		}
 		for range fillPieces {
@@ -211,7 +211,7 @@ func (m *Master) clearSome() error {
 			if g.off == 0 {
 				n = layout.MasterWord
 			}
-			if c.write(g.server, g.off, atIn, int(n)); g.off == 0 {
+			if c.mem.write(g.server, g.off, atIn, int(n)); g.off == 0 {
 				n += 8
 			}
 			if g.off += n; g.off >= size {
@@ -232,9 +232,9 @@ const fillPieces = 7
 // guestDo executes a batch of operations on the server in m.guest, which the master fills. Any
 // failure is an errGuest.
 func (m *Master) guestDo() error {
-	m.notice(m.c.rt.Now())
-	err := m.c.do(m.c.rt.Now().Add(m.patience()))
-	m.notice(m.c.rt.Now())
+	m.notice(m.c.mem.rt.Now())
+	err := m.c.mem.do(m.c.mem.rt.Now().Add(m.patience()))
+	m.notice(m.c.mem.rt.Now())
 	if err != nil {
 		return fmt.Errorf("%w: memory server %d: %w", errGuest, m.guest.server, err)
 	}
@@ -243,7 +243,7 @@ func (m *Master) guestDo() error {
 
 // patience is how long a server may take to answer during a change of the members, and while the
 // master clears or fills the server in m.guest.
-func (m *Master) patience() time.Duration { return max(2*m.c.cfg.Lease, minPatience) }
+func (m *Master) patience() time.Duration { return max(2*m.c.mem.cfg.Lease, minPatience) }
 
 // admit copies to the server in m.guest all that it must have as a member, if its memory was
 // cleared. This happens in the middle of a change to the view `next`, while no client is at work.
@@ -259,10 +259,10 @@ func (m *Master) admit(next layout.View) (layout.View, error) {
 	err := m.fill(g.server, next)
 	switch {
 	case err == nil:
-		m.second.known[g.server] = false
-		m.signs[g.server] = sign{since: m.c.rt.Now(), claimed: true}
+		m.standby.known[g.server] = false
+		m.signs[g.server] = sign{since: m.c.mem.rt.Now(), claimed: true}
 		return settled.With(g.server), nil
-	case errors.Is(err, errGuest) && !m.c.fenced:
+	case errors.Is(err, errGuest) && !m.c.mem.fenced:
 		m.report(err)
 		return settled, nil
 	}
@@ -271,8 +271,8 @@ func (m *Master) admit(next layout.View) (layout.View, error) {
 
 // filler copies to server `to` the parts of the store that it must have as a member.
 type filler struct {
-	*Master
-	to int
+	master *Master
+	to     int
 	// next is when the master shows its standby again that it is alive.
 	next clock.Time
 }
@@ -282,15 +282,15 @@ type filler struct {
 // servers. A copy does not say which client owns a block, so afterwards the blocks of the server
 // have no owner.
 func (m *Master) fill(i int, members layout.View) error {
-	f := &filler{Master: m, to: i}
-	shape := &m.c.super.Shape
+	f := &filler{master: m, to: i}
+	shape := &m.c.space.super.Shape
 	if err := f.head(members.Epoch()); err != nil {
 		return err
 	}
 	if i < shape.IndexReplicas {
 		from := shape.EntryAt(0)
 		end := shape.SubtableAt(shape.Subtables-1) + shape.SubtableLen()
-		if err := f.copy(m.c.root(), from, from, end-from); err != nil {
+		if err := f.copy(m.c.space.root(), from, from, end-from); err != nil {
 			return err
 		}
 	}
@@ -305,37 +305,37 @@ func (m *Master) fill(i int, members layout.View) error {
 // head writes the superblock and the next three words (JoinWord, ClientWord and DoubtWord) to the
 // server that is filled.
 func (f *filler) head(epoch uint32) error {
-	c := f.c
+	c := f.master.c
 	words := []uint64{uint64(epoch)}
 	for _, at := range []uint64{layout.ClientWord, layout.DoubtWord} {
-		v, err := c.slotAt(c.root(), at, c.rt.Now().Add(f.patience()))
+		v, err := c.space.slotAt(c.space.root(), at, c.mem.rt.Now().Add(f.master.patience()))
 		if err != nil {
 			return err
 		}
 		words = append(words, uint64(v))
 	}
 	var b [layout.SuperblockLen]byte
-	s := c.super
+	s := c.space.super
 	s.Server = f.to
 	s.Put(b[:])
 	raw := b[:]
 	for _, w := range words {
 		raw = binary.LittleEndian.AppendUint64(raw, w)
 	}
-	if err := c.put(raw, atIn); err != nil {
+	if err := c.mem.put(raw, atIn); err != nil {
 		return err
 	}
-	c.write(f.to, 0, atIn, len(raw))
-	return f.guestDo()
+	c.mem.write(f.to, 0, atIn, len(raw))
+	return f.master.guestDo()
 }
 
 // area copies area j, and the block table of this area, from other servers to the server f.to. The
 // area has the replicas of the objects whose first replica is on the server j places before f.to.
 func (f *filler) area(j int) error {
-	shape := &f.c.super.Shape
+	shape := &f.master.c.space.super.Shape
 	first := (f.to - j + shape.Servers) % shape.Servers
 	server, table := first, shape.BlockTable(0)
-	for k := 1; !f.c.has(server) && k < shape.Replicas; k++ {
+	for k := 1; !f.master.c.mem.has(server) && k < shape.Replicas; k++ {
 		server, table = (first+k)%shape.Servers, shape.BlockTable(k)
 	}
 	words, err := f.all(server, table, 8*shape.Blocks)
@@ -350,7 +350,7 @@ func (f *filler) area(j int) error {
 			continue
 		}
 		place := uint64(n)*uint64(shape.BlockUnits) + bitmap
-		from, off := f.c.replica(first, place)
+		from, off := f.master.c.space.replica(first, place)
 		_, to := shape.Replica(first, place, j)
 		if err := f.copy(from, off, to, (uint64(shape.BlockUnits)-bitmap)*layout.Unit); err != nil {
 			return err
@@ -361,18 +361,18 @@ func (f *filler) area(j int) error {
 
 // read executes a batch of READs. From time to time it also shows the standby that the master is alive.
 func (f *filler) read() error {
-	c := f.c
-	now := c.rt.Now()
-	if f.notice(now); now >= f.next {
-		f.next = now.Add(c.cfg.Lease / 4)
-		if err := c.put(binary.LittleEndian.AppendUint64(nil, f.beat()[0]), atTold); err != nil {
+	c := f.master.c
+	now := c.mem.rt.Now()
+	if f.master.notice(now); now >= f.next {
+		f.next = now.Add(c.mem.cfg.Lease / 4)
+		if err := c.mem.put(binary.LittleEndian.AppendUint64(nil, f.master.beat()[0]), atTold); err != nil {
 			return err
 		}
-		for i := range c.servers(c.view) {
-			c.write(i, layout.ReignWord, atTold, 8)
+		for i := range c.mem.servers(c.mem.view) {
+			c.mem.write(i, layout.ReignWord, atTold, 8)
 		}
 	}
-	return c.do(now.Add(f.patience()))
+	return c.mem.do(now.Add(f.master.patience()))
 }
 
 // all reads n bytes at offset off of a member.
@@ -380,11 +380,11 @@ func (f *filler) all(server int, off uint64, n int) ([]byte, error) {
 	var out []byte
 	for len(out) < n {
 		some := min(piece, n-len(out))
-		f.c.read(server, off+uint64(len(out)), atIn, some)
+		f.master.c.mem.read(server, off+uint64(len(out)), atIn, some)
 		if err := f.read(); err != nil {
 			return nil, err
 		}
-		b, err := f.c.bytes(nil, atIn, some)
+		b, err := f.master.c.mem.bytes(nil, atIn, some)
 		if err != nil {
 			return nil, err
 		}
@@ -395,24 +395,24 @@ func (f *filler) all(server int, off uint64, n int) ([]byte, error) {
 
 // put writes b to offset `off` of the server that is filled.
 func (f *filler) put(off uint64, b []byte) error {
-	return f.c.pieces(f.to, off, b, f.guestDo)
+	return f.master.c.mem.pieces(f.to, off, b, f.master.guestDo)
 }
 
 // copy copies n bytes from offset `off` of a member to offset `to` of the server that is filled.
 func (f *filler) copy(server int, off, to, n uint64) error {
-	c := f.c
+	c := f.master.c
 	for n > 0 {
 		some := min(n, fillPieces*piece)
 		for at := uint64(0); at < some; at += piece {
-			c.read(server, off+at, atIn+int(at), int(min(piece, some-at)))
+			c.mem.read(server, off+at, atIn+int(at), int(min(piece, some-at)))
 		}
 		if err := f.read(); err != nil {
 			return err
 		}
 		for at := uint64(0); at < some; at += piece {
-			c.write(f.to, to+at, atIn+int(at), int(min(piece, some-at)))
+			c.mem.write(f.to, to+at, atIn+int(at), int(min(piece, some-at)))
 		}
-		if err := f.guestDo(); err != nil {
+		if err := f.master.guestDo(); err != nil {
 			return err
 		}
 		off, to, n = off+some, to+some, n-some

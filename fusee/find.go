@@ -11,7 +11,8 @@ import (
 
 // finder looks for keys in the index.
 type finder struct {
-	space
+	mem   *memory
+	space *space
 	cache cache
 	// sight is what the client has read last of the key's buckets. stale is true if they have shown
 	// that the client's copy of the directory is out of date. leaving are those slots in the key's
@@ -24,12 +25,12 @@ type finder struct {
 	// found is the list that look returns.
 	vacant int
 	found  []entry
-	// strangers are slots that inspect has found to name other keys than the one of this operation.
+	// mismatches are slots that inspect has found to name other keys than the one of this operation.
 	// They need not be inspected again: a slot never has the same value twice, and a split that moves
-	// a key moves the value. friend is a value of a slot that names the key of this operation, or 0.
-	strangers []entry
-	friend    layout.Slot
-	scratch   []byte
+	// a key moves the value. match is a value of a slot that names the key of this operation, or 0.
+	mismatches []entry
+	match      layout.Slot
+	scratch    []byte
 	// stuck are the slots that vacancy avoids for now (see avoid), in the order in which they came.
 	stuck  []avoided
 	object layout.Object
@@ -47,26 +48,26 @@ type entry struct {
 	passing bool
 }
 
-// maxStrangers is the largest number of slots with other keys that a client remembers in one
+// maxMismatches is the largest number of slots with other keys that a client remembers in one
 // operation.
-const maxStrangers = 64
+const maxMismatches = 64
 
 // errDirectory: the buckets or the directory have contents that no client of this store writes.
 var errDirectory = errors.New("the index is damaged or not the one that this client knows")
 
 // loadDirectory reads the whole directory.
 func (f *finder) loadDirectory(deadline clock.Time) error {
-	shape := &f.super.Shape
+	shape := &f.space.super.Shape
 	n := 8 * shape.Subtables
 	words := make([]byte, 0, n)
 	for len(words) < n {
-		b, err := f.fetch(nil, f.root(), shape.EntryAt(len(words)/8), min(maxIn*maxOut, n-len(words)), deadline)
+		b, err := f.mem.fetch(nil, f.space.root(), shape.EntryAt(len(words)/8), min(maxIn*maxOut, n-len(words)), deadline)
 		if err != nil {
 			return err
 		}
 		words = append(words, b...)
 	}
-	if err := f.dir.Read(shape, words); err != nil {
+	if err := f.space.dir.Read(shape, words); err != nil {
 		return fmt.Errorf("fusee: %w", err)
 	}
 	return nil
@@ -75,8 +76,8 @@ func (f *finder) loadDirectory(deadline clock.Time) error {
 // readBuckets adds READs of the buckets of hash h to the batch. set, 0 or 1, chooses the part of
 // the buffer for them: 1 is for READs behind the CAS of a primary.
 func (f *finder) readBuckets(h layout.Hash, set int) {
-	f.aim(&f.sight, h)
-	f.readSight(&f.sight, bucketsAt(set))
+	f.space.aim(&f.sight, h)
+	f.space.readSight(&f.sight, bucketsAt(set))
 }
 
 func bucketsAt(set int) int { return atBuckets + set*sightLen }
@@ -87,7 +88,7 @@ func bucketsAt(set int) int { return atBuckets + set*sightLen }
 // copy of the directory is out of date: the caller must call catchUp and read the buckets again.
 func (f *finder) look(set int) ([]entry, error) {
 	f.found, f.leaving = f.found[:0], f.leaving[:0]
-	err := f.parseSight(&f.sight, bucketsAt(set))
+	err := f.space.parseSight(&f.sight, bucketsAt(set))
 	if errors.Is(err, errStale) {
 		f.stale = !errors.Is(err, errSplits)
 		return nil, errChanged
@@ -95,7 +96,7 @@ func (f *finder) look(set int) ([]entry, error) {
 	if err != nil {
 		return nil, err
 	}
-	format, fingerprint := f.super.Shape.Format, f.sight.hash.Fingerprint()
+	format, fingerprint := f.space.super.Shape.Format, f.sight.hash.Fingerprint()
 	for i := range f.sight.old {
 		for n := range layout.CombinedSlots {
 			switch e, k := f.sight.cell(format, i, n); {
@@ -127,7 +128,7 @@ type avoided struct {
 // avoid makes vacancy choose other slots than the one at offset `at`, because the client that has
 // won that slot makes no progress.
 func (f *finder) avoid(at uint64) {
-	now := f.rt.Now()
+	now := f.mem.rt.Now()
 	f.stuck = slices.DeleteFunc(f.stuck, func(a avoided) bool { return a.at == at || a.until <= now })
 	if len(f.stuck) == maxStuck {
 		f.stuck = slices.Delete(f.stuck, 0, 1)
@@ -136,7 +137,7 @@ func (f *finder) avoid(at uint64) {
 }
 
 func (f *finder) avoids(at uint64) bool {
-	return slices.ContainsFunc(f.stuck, func(a avoided) bool { return a.at == at && f.rt.Now() < a.until })
+	return slices.ContainsFunc(f.stuck, func(a avoided) bool { return a.at == at && f.mem.rt.Now() < a.until })
 }
 
 // vacancy chooses an empty slot for an INSERT. A key has two combined buckets; vacancy chooses a
@@ -149,7 +150,7 @@ func (f *finder) vacancy() (e entry, ok bool) {
 		var first, free entry
 		room := 0
 		for n := range layout.CombinedSlots {
-			one, k := f.sight.cell(f.super.Shape.Format, i, f.sight.old[i].Order(n))
+			one, k := f.sight.cell(f.space.super.Shape.Format, i, f.sight.old[i].Order(n))
 			if k != vacant {
 				continue
 			}
@@ -158,7 +159,7 @@ func (f *finder) vacancy() (e entry, ok bool) {
 			}
 			// A leaving slot counts as empty, but clients that work on the split are about to
 			// change it.
-			if free.at == 0 && !f.avoids(one.at) && !f.super.Shape.Format.Leaving(one.slot) {
+			if free.at == 0 && !f.avoids(one.at) && !f.space.super.Shape.Format.Leaving(one.slot) {
 				free = one
 			}
 		}
@@ -178,13 +179,13 @@ func (f *finder) vacancy() (e entry, ok bool) {
 // readObject adds to the batch a READ of the object that slot s names. part, 0 to maxIn-1, is the
 // part of the buffer for the object. readObject returns false if the slot names no object.
 func (f *finder) readObject(s layout.Slot, part int) bool {
-	shape := &f.super.Shape
+	shape := &f.space.super.Shape
 	r := shape.Format.Ref(s)
 	if !shape.Holds(r) {
 		return false
 	}
-	server, off := f.replica(r.Server, r.Place)
-	f.read(server, off, atIn+part*maxOut, r.Units*layout.Unit)
+	server, off := f.space.replica(r.Server, r.Place)
+	f.mem.read(server, off, atIn+part*maxOut, r.Units*layout.Unit)
 	return true
 }
 
@@ -192,12 +193,12 @@ func (f *finder) readObject(s layout.Slot, part int) bool {
 // that slot s names, because the slot has changed meanwhile. The object's value is valid until the
 // next call.
 func (f *finder) parse(s layout.Slot, part int) (bool, error) {
-	r := f.super.Shape.Format.Ref(s)
+	r := f.space.super.Shape.Format.Ref(s)
 	var err error
-	if f.scratch, err = f.bytes(f.scratch, atIn+part*maxOut, r.Units*layout.Unit); err != nil {
+	if f.scratch, err = f.mem.bytes(f.scratch, atIn+part*maxOut, r.Units*layout.Unit); err != nil {
 		return false, err
 	}
-	err = f.object.Parse(f.super.Shape.Format, f.scratch)
+	err = f.object.Parse(f.space.super.Shape.Format, f.scratch)
 	return err == nil && f.object.Version == r.Version, nil
 }
 
@@ -208,18 +209,18 @@ var errChanged = errors.New("a slot has changed")
 // these names a valid object, inspect returns only this entry, and f.object is that object. The
 // error errChanged means that the caller must read the buckets again.
 func (f *finder) inspect(key uint64, list []entry, deadline clock.Time) ([]entry, error) {
-	list = slices.DeleteFunc(list, func(e entry) bool { return slices.Contains(f.strangers, f.stranger(e)) })
+	list = slices.DeleteFunc(list, func(e entry) bool { return slices.Contains(f.mismatches, f.mismatch(e)) })
 	out := list[:0]
 	for len(list) > 0 {
 		some := list[:min(maxIn, len(list))]
 		list = list[len(some):]
 		for i, e := range some {
 			if !f.readObject(e.slot, i) {
-				f.drop()
+				f.mem.drop()
 				return nil, errChanged
 			}
 		}
-		if err := f.do(deadline); err != nil {
+		if err := f.mem.do(deadline); err != nil {
 			return nil, err
 		}
 		for i, e := range some {
@@ -230,8 +231,8 @@ func (f *finder) inspect(key uint64, list []entry, deadline clock.Time) ([]entry
 			case !same:
 				return nil, errChanged
 			case f.object.Key != key:
-				if len(f.strangers) < maxStrangers {
-					f.strangers = append(f.strangers, f.stranger(e))
+				if len(f.mismatches) < maxMismatches {
+					f.mismatches = append(f.mismatches, f.mismatch(e))
 				}
 				continue
 			}
@@ -244,11 +245,11 @@ func (f *finder) inspect(key uint64, list []entry, deadline clock.Time) ([]entry
 	return out, nil
 }
 
-// stranger returns what the client remembers of an entry that names another key: the value, which
+// mismatch returns what the client remembers of an entry that names another key: the value, which
 // is enough in the hardened format, because no slot ever has the same value twice. In the published
 // format it needs the offset, too.
-func (f *finder) stranger(e entry) entry {
-	if f.super.Shape.Format == layout.Published {
+func (f *finder) mismatch(e entry) entry {
+	if f.space.super.Shape.Format == layout.Published {
 		return entry{at: e.at, slot: e.slot}
 	}
 	return entry{slot: e.slot}
@@ -258,10 +259,10 @@ func (f *finder) stranger(e entry) entry {
 // moved exists, although no slot names its object now. If the key is one of these, search returns
 // its entry alone, with the mark Valid, because a split moves only valid objects.
 func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry, error) {
-	format := f.super.Shape.Format
+	format := f.space.super.Shape.Format
 	known := f.cache.get(key, f.sight.hash)
 	for _, e := range f.leaving {
-		if f.friend != 0 && e.slot == format.Leave(f.friend) || known != nil && e.at == known.at && e.slot == format.Leave(known.slot) {
+		if f.match != 0 && e.slot == format.Leave(f.match) || known != nil && e.at == known.at && e.slot == format.Leave(known.slot) {
 			return append(list[:0], f.passer(e)), nil
 		}
 	}
@@ -272,7 +273,7 @@ func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry,
 	if err != nil || len(f.leaving) == 0 || len(list) > 0 && list[0].mark == layout.Valid {
 		return list, err
 	}
-	if err := f.rest(deadline); err != nil { // inspect may have had nothing to read: then the heads were not read yet
+	if err := f.mem.rest(deadline); err != nil { // inspect may have had nothing to read: then the heads were not read yet
 		return nil, err
 	}
 	for i, e := range f.leaving {
@@ -293,7 +294,7 @@ func (f *finder) search(key uint64, list []entry, deadline clock.Time) ([]entry,
 // passer returns the entry that a key had before a split began to move the key to the twin. e is
 // the key's slot, which is leaving since then.
 func (f *finder) passer(e entry) entry {
-	return entry{e.at, f.super.Shape.Format.Left(e.slot, f.sight.hash.Fingerprint()), layout.Valid, true}
+	return entry{e.at, f.space.super.Shape.Format.Left(e.slot, f.sight.hash.Fingerprint()), layout.Valid, true}
 }
 
 // readHeads adds to the batch READs of the heads of n objects. slot(i) is the value of the slot
@@ -301,22 +302,22 @@ func (f *finder) passer(e entry) entry {
 // named object i. The heads go to the part of the buffer for the object that the client writes
 // (atOut).
 func (f *finder) readHeads(n int, slot func(i int) layout.Slot) error {
-	shape := &f.super.Shape
+	shape := &f.space.super.Shape
 	for i := range n {
 		r := shape.Format.Ref(slot(i))
 		if r.Units = max(1, r.Units); !shape.Holds(r) {
-			f.drop()
+			f.mem.drop()
 			return errDirectory
 		}
-		server, off := f.replica(r.Server, r.Place)
-		f.read(server, off, atOut+layout.HeadLen*i, layout.HeadLen)
+		server, off := f.space.replica(r.Server, r.Place)
+		f.mem.read(server, off, atOut+layout.HeadLen*i, layout.HeadLen)
 	}
 	return nil
 }
 
 // headOf returns the head of object i that readHeads has read.
 func (f *finder) headOf(i int) (layout.Head, error) {
-	b, err := f.bytes(f.scratch, atOut+layout.HeadLen*i, layout.HeadLen)
+	b, err := f.mem.bytes(f.scratch, atOut+layout.HeadLen*i, layout.HeadLen)
 	if err != nil {
 		return layout.Head{}, err
 	}

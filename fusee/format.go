@@ -16,7 +16,7 @@ const piece = 32 << 10
 
 // maker is the state of Format: access to the memory servers on which it makes a store.
 type maker struct {
-	memory
+	mem      memory
 	deadline clock.Time
 }
 
@@ -30,10 +30,10 @@ func Format(cfg Config, f FormatConfig, deadline clock.Time) (_ layout.Superbloc
 		return layout.Superblock{}, err
 	}
 	m := &maker{deadline: deadline}
-	if err := m.open(cfg, deadline); err != nil {
+	if err := m.mem.open(cfg, deadline); err != nil {
 		return layout.Superblock{}, err
 	}
-	defer func() { err = errors.Join(err, m.close()) }()
+	defer func() { err = errors.Join(err, m.mem.close()) }()
 	if err := m.withdraw(); err != nil {
 		return layout.Superblock{}, err
 	}
@@ -43,7 +43,7 @@ func Format(cfg Config, f FormatConfig, deadline clock.Time) (_ layout.Superbloc
 	}
 	s := layout.Superblock{Generation: f.Generation}
 	for s.Generation == 0 {
-		s.Generation = m.rt.Rand().Uint64()
+		s.Generation = m.mem.rt.Rand().Uint64()
 	}
 	if s.Shape, err = f.shape(len(cfg.Servers), memory); err != nil {
 		return s, err
@@ -83,8 +83,8 @@ func Format(cfg Config, f FormatConfig, deadline clock.Time) (_ layout.Superbloc
 
 // withdraw connects to the servers and removes their superblocks.
 func (m *maker) withdraw() error {
-	for i := range m.cfg.Servers {
-		if err := m.reach(i, m.deadline); err != nil {
+	for i := range m.mem.cfg.Servers {
+		if err := m.mem.reach(i, m.deadline); err != nil {
 			return err
 		}
 		if err := m.bytesAt(i, 0, make([]byte, layout.SuperblockLen)); err != nil {
@@ -98,14 +98,14 @@ func (m *maker) withdraw() error {
 // that was ever used, and the size in bytes of the smallest region of a server.
 func (m *maker) retire() (last uint32, memory uint64, err error) {
 	memory = ^uint64(0)
-	for i, addr := range m.cfg.Servers {
+	for i, addr := range m.mem.cfg.Servers {
 		for {
 			var n uint32
-			if n, err = memservice.Retire(m.cfg.Context, m.cfg.Manager, addr, 0, m.deadline); err == nil {
-				last, memory = max(last, n), min(memory, uint64(m.links[i].mem.Len))
+			if n, err = memservice.Retire(m.mem.cfg.Context, m.mem.cfg.Manager, addr, 0, m.deadline); err == nil {
+				last, memory = max(last, n), min(memory, uint64(m.mem.links[i].mem.Len))
 				break
 			}
-			if err := m.prepareRetry(err, m.deadline); err != nil {
+			if err := m.mem.prepareRetry(err, m.deadline); err != nil {
 				return 0, 0, err
 			}
 		}
@@ -115,7 +115,7 @@ func (m *maker) retire() (last uint32, memory uint64, err error) {
 
 // bytesAt writes b to offset `off` of the region of server i.
 func (m *maker) bytesAt(i int, off uint64, b []byte) error {
-	return m.pieces(i, off, b, func() error { return m.do(m.deadline) })
+	return m.mem.pieces(i, off, b, func() error { return m.mem.do(m.deadline) })
 }
 
 // pieces writes b to offset `off` of the region of server i, piece by piece; do executes a batch.
@@ -135,14 +135,14 @@ func (m *memory) pieces(i int, off uint64, b []byte, do func() error) error {
 
 // clear writes zeros into the first size bytes of the region of server i.
 func (m *maker) clear(i int, size uint64) error {
-	if err := m.put(make([]byte, piece), atOut); err != nil {
+	if err := m.mem.put(make([]byte, piece), atOut); err != nil {
 		return err
 	}
 	for off := uint64(0); off < size; {
-		for ; off < size && m.room() > 0; off += piece {
-			m.write(i, off, atOut, int(min(piece, size-off)))
+		for ; off < size && m.mem.room() > 0; off += piece {
+			m.mem.write(i, off, atOut, int(min(piece, size-off)))
 		}
-		if err := m.do(m.deadline); err != nil {
+		if err := m.mem.do(m.deadline); err != nil {
 			return err
 		}
 	}

@@ -22,16 +22,16 @@ func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
 		err := c.insert(key, h, value, deadline)
 		switch {
 		case errors.Is(err, errView):
-			if err := c.follow(deadline); err != nil {
+			if err := c.slots.follow(deadline); err != nil {
 				return unchanged(err)
 			}
 		case errors.Is(err, errPending):
-			c.rt.Sleep(poll)
-			if err := c.following(deadline, func() error { return c.outwait(deadline) }); err != nil {
+			c.mem.rt.Sleep(poll)
+			if err := c.slots.following(deadline, func() error { return c.outwait(deadline) }); err != nil {
 				return unchanged(err)
 			}
 		case errors.Is(err, errCrowded):
-			if err := c.following(deadline, func() error { return c.makeRoom(deadline) }); err != nil {
+			if err := c.slots.following(deadline, func() error { return c.splits.makeRoom(deadline) }); err != nil {
 				return unchanged(err)
 			}
 		case errors.Is(err, kv.ErrNoEffect) && c.renew(err, deadline):
@@ -53,7 +53,7 @@ var errCrowded = errors.New("the buckets of the key are full")
 // (all their keys that move are in the twin, the subtable that gets them). If they are settled
 // already, it works until the split is complete.
 func (c *grower) makeRoom(deadline clock.Time) error {
-	v := &c.sight
+	v := &c.index.sight
 	if !v.entry.Splitting {
 		if err := c.begins(v.subtable, v.entry, deadline); err != nil {
 			return err
@@ -76,12 +76,12 @@ func (c *grower) makeRoom(deadline clock.Time) error {
 // foresee is called after an INSERT. If the buckets of the key are almost full, it begins a split
 // of the subtable. If the subtable is being split, the client works on that split from now on.
 func (c *grower) foresee(deadline clock.Time) error {
-	v := &c.sight
+	v := &c.index.sight
 	if c.split != nil {
 		return nil
 	}
-	if _, ok := c.super.Shape.Twin(v.subtable, v.entry.Depth); ok && !v.entry.Splitting && c.vacant < splitRoom {
-		if c.cost.RTTs+c.trips() > pauseRTTs {
+	if _, ok := c.space.super.Shape.Twin(v.subtable, v.entry.Depth); ok && !v.entry.Splitting && c.index.vacant < splitRoom {
+		if c.mem.cost.RTTs+c.trips() > pauseRTTs {
 			// This INSERT has taken many round trips already, so the next INSERT into these buckets
 			// begins the split.
 			return nil
@@ -118,12 +118,12 @@ func (r *rival) see(slot layout.Slot, asked, now clock.Time) {
 // Config.Lease. This time must have passed when this client began its last READ of the rival's
 // slot. The present time does not count, because this client may have been hung since that READ.
 func (c *Client) outwait(deadline clock.Time) error {
-	if c.rival.slot == 0 || c.rival.last < c.rival.since.Add(c.cfg.Lease) {
+	if c.rival.slot == 0 || c.rival.last < c.rival.since.Add(c.mem.cfg.Lease) {
 		return nil
 	}
 	slot := c.rival.slot
 	c.rival = rival{}
-	return c.recoverOwner(slot, deadline)
+	return c.slots.recoverOwner(slot, deadline)
 }
 
 // insert is one attempt of Insert. After the errors errView, errChanged, errPending and errCrowded
@@ -133,13 +133,13 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 	if err != nil {
 		return unchanged(err)
 	}
-	asked := c.rt.Now()
+	asked := c.mem.rt.Now()
 	into, err := c.absent(key, h, deadline)
 	if err != nil {
-		c.ready(f.object)
+		c.space.ready(f.object)
 		return unchanged(err)
 	}
-	p := placing{fresh: f, key: key, hash: h, log: o, slot: c.super.Shape.Format.Slot(f.Ref), asked: asked}
+	p := placing{fresh: f, key: key, hash: h, log: o, slot: c.space.super.Shape.Format.Slot(f.Ref), asked: asked}
 	for {
 		var own entry
 		if own, err = p.occupy(c, into, deadline); err != nil || own.at == 0 {
@@ -163,13 +163,13 @@ func (c *Client) insert(key uint64, h layout.Hash, value []byte, deadline clock.
 func (p *placing) unrivalled(c *Client, own entry, deadline clock.Time) error {
 	err := c.alone(p.key, p.hash, own, p.asked, deadline)
 	for ; errors.Is(err, errView); err = c.alone(p.key, p.hash, own, p.asked, deadline) {
-		p.asked = c.rt.Now()
-		switch err := c.remains(own, p.hash, 1, max(deadline, p.asked).Add(settleTimeout)); {
+		p.asked = c.mem.rt.Now()
+		switch err := c.slots.remains(own, p.hash, 1, max(deadline, p.asked).Add(settleTimeout)); {
 		case errors.Is(err, errChanged): // the master has withdrawn the object
-			c.unsure = append(c.unsure, p.object)
+			c.space.unsure = append(c.space.unsure, p.object)
 			return err
 		case err != nil:
-			c.unsure = append(c.unsure, p.object)
+			c.space.unsure = append(c.space.unsure, p.object)
 			return ended(err)
 		}
 	}
@@ -185,26 +185,26 @@ func (p *placing) unrivalled(c *Client, own entry, deadline clock.Time) error {
 // absent executes the batch that compose has prepared, checks that the key has no slot, and chooses
 // an empty slot.
 func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, error) {
-	asked := c.rt.Now()
-	if err := c.do(deadline); err != nil {
+	asked := c.mem.rt.Now()
+	if err := c.mem.do(deadline); err != nil {
 		return entry{}, err
 	}
-	list, err := c.look(0)
+	list, err := c.index.look(0)
 	if err != nil {
 		return entry{}, err
 	}
-	into, free := c.vacancy()
+	into, free := c.index.vacancy()
 	// The method inspect does not find the key while a split moves it. The method named alone,
 	// which this INSERT calls later, finds it.
-	list, err = c.inspect(key, list, deadline)
+	list, err = c.index.inspect(key, list, deadline)
 	switch {
 	case err != nil:
 		return entry{}, err
 	case len(list) > 0 && list[0].mark == layout.Valid:
-		c.cache.put(key, h, list[0].at, list[0].slot)
+		c.index.cache.put(key, h, list[0].at, list[0].slot)
 		return entry{}, kv.ErrExists
 	case len(list) > 0:
-		c.rival.see(list[0].slot, asked, c.rt.Now())
+		c.rival.see(list[0].slot, asked, c.mem.rt.Now())
 		return entry{}, errPending
 	case !free:
 		return entry{}, errCrowded
@@ -218,13 +218,13 @@ func (c *Client) absent(key uint64, h layout.Hash, deadline clock.Time) (entry, 
 // slot for the key: then the object may become valid.
 func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clock.Time) error {
 	for set := 1; ; set = 0 {
-		list, err := c.look(set)
-		if err == nil && !c.sight.takes(own.at) || errors.Is(err, errChanged) && c.sight.closes(own.at) {
+		list, err := c.index.look(set)
+		if err == nil && !c.index.sight.takes(own.at) || errors.Is(err, errChanged) && c.index.sight.closes(own.at) {
 			return errChanged // a split of the subtable has begun, and may not have seen this slot
 		}
 		if err == nil {
 			list = slices.DeleteFunc(list, func(e entry) bool { return e.at == own.at })
-			list, err = c.search(key, list, deadline)
+			list, err = c.index.search(key, list, deadline)
 		}
 		switch {
 		case errors.Is(err, errChanged):
@@ -235,26 +235,26 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 		case list[0].mark == layout.Valid:
 			return kv.ErrExists
 		default:
-			c.rival.see(list[0].slot, asked, c.rt.Now())
-			if slices.ContainsFunc(list, func(e entry) bool { return c.before(e.at, own.at) }) {
+			c.rival.see(list[0].slot, asked, c.mem.rt.Now())
+			if slices.ContainsFunc(list, func(e entry) bool { return c.splits.before(e.at, own.at) }) {
 				return errPending
 			}
 		}
-		if c.cost.Retries++; c.rt.Now() >= deadline {
+		if c.mem.cost.Retries++; c.mem.rt.Now() >= deadline {
 			return errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
 		}
 		// Client.retry must not be used here: it would go on with the members of a new view,
 		// although the master may have withdrawn the object. So the caller gets errView.
-		if err := c.catchUp(deadline); err != nil {
+		if err := c.splits.catchUp(deadline); err != nil {
 			return err
 		}
-		c.rt.Sleep(poll)
+		c.mem.rt.Sleep(poll)
 		if err := c.outwait(deadline); err != nil {
 			return err
 		}
-		asked = c.rt.Now()
-		c.readBuckets(h, 0)
-		if err := c.do(deadline); err != nil {
+		asked = c.mem.rt.Now()
+		c.index.readBuckets(h, 0)
+		if err := c.mem.do(deadline); err != nil {
 			return err
 		}
 	}
@@ -264,51 +264,51 @@ func (c *Client) alone(key uint64, h layout.Hash, own entry, asked, deadline clo
 // not compare offsets, because the result must not depend on whether a split has moved the keys to
 // another subtable.
 func (c *grower) before(one, other uint64) bool {
-	_, a := c.super.Shape.Within(one)
-	_, b := c.super.Shape.Within(other)
+	_, a := c.space.super.Shape.Within(one)
+	_, b := c.space.super.Shape.Within(other)
 	return a < b
 }
 
 // withdraw empties the slot of this client's pending object because of the error `why`. No other
 // client changes the slot of a pending object.
 func (c *Client) withdraw(own entry, f fresh, why error, deadline clock.Time) error {
-	emptied := c.super.Shape.Format.Emptied(f.Ref)
-	won, err := c.replace(change{at: own.at, old: own.slot, new: emptied}, deadline)
-	if err != nil || !won {
-		c.unsure = append(c.unsure, f.object)
+	emptied := c.space.super.Shape.Format.Emptied(f.Ref)
+	r, err := c.slots.replace(change{at: own.at, old: own.slot, new: emptied}, deadline)
+	if err != nil || !r.won {
+		c.space.unsure = append(c.space.unsure, f.object)
 		return ended(err)
 	}
-	c.ready(f.object)
+	c.space.ready(f.object)
 	return unchanged(why)
 }
 
 // show marks the object of an INSERT as valid: the INSERT has succeeded then. `own` is the slot
 // that names the object.
 func (c *Client) show(key uint64, h layout.Hash, own entry, f fresh, deadline clock.Time) error {
-	late := max(deadline, c.rt.Now()).Add(settleTimeout)
-	err := c.showAll(f.Ref, late)
+	late := max(deadline, c.mem.rt.Now()).Add(settleTimeout)
+	err := c.slots.showAll(f.Ref, late)
 	for errors.Is(err, errView) {
-		if err = c.remains(own, h, 0, late); err == nil {
+		if err = c.slots.remains(own, h, 0, late); err == nil {
 			// If the object's server was lost, the block may have another owner by now, who may
 			// reuse the object at any time. Then the master has marked the object as valid:
 			// otherwise it would have emptied the slot.
 			if !f.object.of(&c.space) {
 				break
 			}
-			err = c.showAll(f.Ref, late)
+			err = c.slots.showAll(f.Ref, late)
 		}
 	}
 	if err != nil {
-		c.unsure = append(c.unsure, f.object)
+		c.space.unsure = append(c.space.unsure, f.object)
 		// The outcome is unknown even if the slot has changed, because another client may have read
 		// the valid object before that.
 		return ended(err)
 	}
-	c.cache.put(key, h, own.at, own.slot)
-	stock(&c.space, f.Units, deadline)
+	c.index.cache.put(key, h, own.at, own.slot)
+	c.space.requests.stock(&c.space, f.Units, deadline)
 	// The INSERT has succeeded, whatever happens to the split.
-	if c.foresee(deadline) == nil {
-		c.assist(c.vacant < urgentRoom, deadline)
+	if c.splits.foresee(deadline) == nil {
+		c.splits.assist(c.index.vacant < urgentRoom, deadline)
 	}
 	return nil
 }

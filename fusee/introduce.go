@@ -28,26 +28,26 @@ func (c *Client) introduce(deadline clock.Time) error {
 			err = c.enter(deadline)
 		}
 		if err == nil {
-			c.use(c.newer)
-			err = c.loadDirectory(deadline)
+			c.space.use(c.mem.newer)
+			err = c.index.loadDirectory(deadline)
 		}
 		if err == nil || errors.Is(err, verbs.ErrClosed) {
 			return err
 		}
 		// Another client may have taken this client for dead, and fenced the number of this
 		// attempt: the next attempt begins without a number.
-		c.view, c.id, c.fenced = 0, 0, false
+		c.mem.view, c.mem.id, c.mem.fenced = 0, 0, false
 		// If a member is absent, perhaps because it has lost its memory, a master removes it: the
 		// store is not lost, and the client waits until the member is removed.
-		waits := errors.Is(err, errReborn) || errors.Is(err, kv.ErrTimeout) && !c.exempt
+		waits := errors.Is(err, errReborn) || errors.Is(err, kv.ErrTimeout) && !c.mem.exempt
 		retry := errors.Is(err, errView) || errors.Is(err, errAbsent) || waits && !errors.Is(err, kv.ErrLost)
-		if !retry || c.rt.Now() >= deadline {
+		if !retry || c.mem.rt.Now() >= deadline {
 			return err
 		}
 		if err := c.breakAll(); err != nil {
 			return err
 		}
-		c.rt.Sleep(glancePause)
+		c.mem.rt.Sleep(glancePause)
 	}
 }
 
@@ -57,42 +57,42 @@ var errAbsent = errors.New("a member of the store is absent")
 // meet reads the superblocks and views of all servers that answer. For a client, all members must
 // answer and have the superblock of one store. A master may begin while members are absent.
 func (c *Client) meet(deadline clock.Time) error {
-	c.view, c.newer, c.until, c.missing = 0, 0, 0, 0
-	for i := range c.links {
-		if c.managed { // a server may have lost its memory and become a member again
-			c.links[i].boot = 0
+	c.mem.view, c.mem.newer, c.mem.until, c.mem.missing = 0, 0, 0, 0
+	for i := range c.mem.links {
+		if c.mem.managed { // a server may have lost its memory and become a member again
+			c.mem.links[i].boot = 0
 		}
 	}
-	errs, supers := make([]error, len(c.links)), make([]layout.Superblock, len(c.links))
-	for i := range c.links {
+	errs, supers := make([]error, len(c.mem.links)), make([]layout.Superblock, len(c.mem.links))
+	for i := range c.mem.links {
 		limit := deadline
-		if len(c.links) > 1 {
-			limit = min(deadline, c.rt.Now().Add(meetPatience))
+		if len(c.mem.links) > 1 {
+			limit = min(deadline, c.mem.rt.Now().Add(meetPatience))
 		}
 		var v layout.View
-		if supers[i], v, errs[i] = c.superblock(i, limit); errs[i] == nil && v.Newer(c.newer) {
-			c.newer = v
+		if supers[i], v, errs[i] = c.superblock(i, limit); errs[i] == nil && v.Newer(c.mem.newer) {
+			c.mem.newer = v
 		}
 	}
-	c.managed = c.managed || c.newer.Mastered()
+	c.mem.managed = c.mem.managed || c.mem.newer.Mastered()
 	switch {
-	case c.newer.State() == layout.Gone:
-		return c.see(c.newer)
-	case !c.newer.Valid(len(c.links)):
+	case c.mem.newer.State() == layout.Gone:
+		return c.mem.see(c.mem.newer)
+	case !c.mem.newer.Valid(len(c.mem.links)):
 		return errHostile
 	}
-	known := c.super.Generation != 0
+	known := c.space.super.Generation != 0
 	for i, s := range supers {
-		if c.newer != 0 && !c.newer.Has(i) {
+		if c.mem.newer != 0 && !c.mem.newer.Has(i) {
 			continue
 		}
-		if errs[i] != nil && c.exempt { // a master begins also if members do not answer, and removes them
-			c.missing |= 1 << i
+		if errs[i] != nil && c.mem.exempt { // a master begins also if members do not answer, and removes them
+			c.mem.missing |= 1 << i
 			continue
 		}
 		switch empty := errors.Is(errs[i], errReborn) || errors.Is(errs[i], layout.ErrSuperblock); {
 		case errs[i] == nil:
-		case !empty || c.managed || c.newer == 0 && slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, kv.ErrTimeout) }):
+		case !empty || c.mem.managed || c.mem.newer == 0 && slices.ContainsFunc(errs, func(err error) bool { return errors.Is(err, kv.ErrTimeout) }):
 			errs[i] = errors.Join(errAbsent, kv.TimedOut(errs[i]))
 		case errors.Is(errs[i], errReborn):
 			errs[i] = fmt.Errorf("%w: %w", kv.ErrLost, errs[i])
@@ -101,21 +101,21 @@ func (c *Client) meet(deadline clock.Time) error {
 			return fmt.Errorf("memory server %d: %w", i, errs[i])
 		}
 		if !known {
-			c.super, known = s, true
-			c.super.Server = 0
+			c.space.super, known = s, true
+			c.space.super.Server = 0
 		}
-		want := c.super
+		want := c.space.super
 		want.Server = i
-		if s != want || s.Shape.Servers != len(c.links) || s.Shape.Len() > uint64(c.links[i].mem.Len) {
+		if s != want || s.Shape.Servers != len(c.mem.links) || s.Shape.Len() > uint64(c.mem.links[i].mem.Len) {
 			return fmt.Errorf("memory server %d: %w", i, errServers)
 		}
 	}
-	if c.super.Shape.Format != layout.Hardened {
-		return fmt.Errorf("a store of format %v: this client knows %v ones", c.super.Shape.Format, layout.Hardened)
+	if c.space.super.Shape.Format != layout.Hardened {
+		return fmt.Errorf("a store of format %v: this client knows %v ones", c.space.super.Shape.Format, layout.Hardened)
 	}
-	lost := c.newer != 0 && !c.super.Shape.Survives(c.newer)
+	lost := c.mem.newer != 0 && !c.space.super.Shape.Survives(c.mem.newer)
 	switch {
-	case c.newer.State() != layout.Settled && !c.exempt && (!c.awaits || lost):
+	case c.mem.newer.State() != layout.Settled && !c.mem.exempt && (!c.mem.awaits || lost):
 		// This is not the end of the store even if lost is true: a master may be waiting for servers that
 		// answer later.
 		return errView
@@ -132,28 +132,28 @@ func (c *Client) meet(deadline clock.Time) error {
 // and introduce begins again after that.
 func (c *Client) enter(deadline clock.Time) error {
 	limit := func() clock.Time {
-		if c.exempt || !c.managed {
+		if c.mem.exempt || !c.mem.managed {
 			return deadline
 		}
-		return min(deadline, c.rt.Now().Add(meetPatience))
+		return min(deadline, c.mem.rt.Now().Add(meetPatience))
 	}
-	c.use(c.newer)
+	c.space.use(c.mem.newer)
 	// In the middle of a change of the members, the primary of the index may be on another server
 	// than before, which does not know the last client number yet.
-	if c.missing != 0 || c.exempt && c.newer.State() == layout.Preparing {
+	if c.mem.missing != 0 || c.mem.exempt && c.mem.newer.State() == layout.Preparing {
 		if err := c.passOver(deadline); err != nil {
 			return err
 		}
 	}
-	c.view = 0 // the client has no view yet; register ends the connections, which have no owner
+	c.mem.view = 0 // the client has no view yet; register ends the connections, which have no owner
 	for {
 		if err := c.register(limit()); err != nil {
 			return err
 		}
-		if c.newer.State() == layout.Settled || c.exempt {
+		if c.mem.newer.State() == layout.Settled || c.mem.exempt {
 			break
 		}
-		if used, err := c.used(limit()); err != nil || !used {
+		if used, err := c.mem.used(limit()); err != nil || !used {
 			// After a change of the view, the primary may be a server that has not learnt the last
 			// client number yet. Such a server can give out a number twice.
 			if err != nil {
@@ -162,22 +162,22 @@ func (c *Client) enter(deadline clock.Time) error {
 			break
 		}
 	}
-	c.view = c.newer
+	c.mem.view = c.mem.newer
 	// Format removes the superblocks before it ends the connections of owners. So a superblock that
 	// is read on a connection of this owner belongs to the store for which the connection was made.
 	// A master that changes the members ends these connections, too. So if all members show the
 	// same view on these connections, the server that has given out the number had this view.
-	for i := range c.links {
-		if !c.view.Has(i) || c.missing>>i&1 == 1 {
+	for i := range c.mem.links {
+		if !c.mem.view.Has(i) || c.mem.missing>>i&1 == 1 {
 			continue
 		}
 		s, v, err := c.superblock(i, limit())
-		want := c.super
+		want := c.space.super
 		want.Server = i
 		switch {
 		case errors.Is(err, layout.ErrSuperblock) || err == nil && s != want:
 			err = errFormatted
-		case err == nil && v != c.view && !c.exempt:
+		case err == nil && v != c.mem.view && !c.mem.exempt:
 			err = errView
 		}
 		if err != nil {
@@ -210,16 +210,16 @@ func (m *memory) used(deadline clock.Time) (bool, error) {
 // servers. New numbers must be greater than all that clients and former masters have used, because
 // the servers may have fenced these clients: see numberFrom.
 func (c *Client) passOver(deadline clock.Time) error {
-	c.index = slices.DeleteFunc(c.index, func(i int) bool { return c.missing>>i&1 == 1 })
-	if len(c.index) == 0 {
+	c.space.index = slices.DeleteFunc(c.space.index, func(i int) bool { return c.mem.missing>>i&1 == 1 })
+	if len(c.space.index) == 0 {
 		return fmt.Errorf("%w: no memory server with the index answers", kv.ErrLost)
 	}
 	last := uint32(0)
-	for i, to := range c.cfg.Servers {
-		if !c.newer.Has(i) || c.missing>>i&1 == 1 {
+	for i, to := range c.mem.cfg.Servers {
+		if !c.mem.newer.Has(i) || c.mem.missing>>i&1 == 1 {
 			continue
 		}
-		n, err := memservice.DisconnectOthers(c.cfg.Context, c.cfg.Manager, to, 1<<32-1, deadline)
+		n, err := memservice.DisconnectOthers(c.mem.cfg.Context, c.mem.cfg.Manager, to, 1<<32-1, deadline)
 		if err != nil {
 			return kv.TimedOut(err)
 		}
@@ -234,12 +234,12 @@ func (c *Client) passOver(deadline clock.Time) error {
 // takes another number.
 func (c *Client) numberFrom(last uint32, deadline clock.Time) error {
 	for {
-		found, err := c.slotAt(c.root(), layout.ClientWord, deadline)
+		found, err := c.space.slotAt(c.space.root(), layout.ClientWord, deadline)
 		if err != nil || uint64(found) >= uint64(last) {
 			return err
 		}
-		c.swap(c.root(), layout.ClientWord, uint64(found), uint64(last))
-		if err := c.do(deadline); err != nil {
+		c.mem.swap(c.space.root(), layout.ClientWord, uint64(found), uint64(last))
+		if err := c.mem.do(deadline); err != nil {
 			return err
 		}
 	}
@@ -248,19 +248,19 @@ func (c *Client) numberFrom(last uint32, deadline clock.Time) error {
 // superblock reads the superblock and the view of a server.
 func (c *Client) superblock(i int, deadline clock.Time) (s layout.Superblock, v layout.View, err error) {
 	const n = layout.ViewWord + 8
-	if err := c.reach(i, deadline); err != nil {
+	if err := c.mem.reach(i, deadline); err != nil {
 		return s, v, err
 	}
-	if c.scratch, err = c.fetch(c.scratch, i, 0, n, deadline); err != nil {
+	if c.index.scratch, err = c.mem.fetch(c.index.scratch, i, 0, n, deadline); err != nil {
 		return s, v, err
 	}
-	return s, layout.View(binary.LittleEndian.Uint64(c.scratch[layout.ViewWord:])), s.Parse(c.scratch)
+	return s, layout.View(binary.LittleEndian.Uint64(c.index.scratch[layout.ViewWord:])), s.Parse(c.index.scratch)
 }
 
 // breakAll ends all connections.
 func (c *Client) breakAll() error {
-	for i := range c.links {
-		if err := c.fab.Break(i); err != nil {
+	for i := range c.mem.links {
+		if err := c.mem.fab.Break(i); err != nil {
 			return err
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/rdmalab/rdmalab/fusee/layout"
@@ -26,7 +25,7 @@ import (
 type Master struct {
 	c *Client
 	// signs has, by server, what the master knows about whether the server is alive.
-	signs []sign
+	signs signs
 	// usable is the last view that clients may use, as far as the master knows: its members have
 	// everything that was acknowledged. An attempt of a change may have left out some of them.
 	// Until the master writes another view in the state Settled, a later attempt may have them as
@@ -39,12 +38,12 @@ type Master struct {
 	// awake is when notice was called last. A long time since then means that the master was hung.
 	awake   clock.Time
 	contact contact
-	// second is what the master knows of its standby. beats counts the signs of life of this
+	// standby is what the master knows of its standby. beats counts the signs of life of this
 	// master. takes is true if this master was the standby and takes charge, until it has written
 	// its first view in the state Settled.
-	second second
-	beats  uint32
-	takes  bool
+	standby standbyState
+	beats   uint32
+	takes   bool
 	// Changed, if set, is called after each change of the members.
 	Changed func(was, now layout.View)
 	// Recovered, if set, is called after the master has recovered a client.
@@ -69,36 +68,6 @@ type Master struct {
 	guest guest
 }
 
-// contact says whether a master reaches any server. silent is true if no server has answered in the
-// last round of probe; last is when the last READ that any server has answered began. excused is
-// true if the leases of all servers have begun again after such a silence (see excuse), and not all
-// members have answered since then. While excused is true, the leases do not begin again: otherwise
-// a link that goes down and up all the time would protect a server that has crashed.
-//
-// rounds counts the rounds in which all members have answered, see Rounds.
-type contact struct {
-	silent, excused bool
-	last            clock.Time
-	rounds          atomic.Uint64
-}
-
-// sign is what a master knows about whether a server is alive.
-type sign struct {
-	// since is when the master sent the last READ that got an answer, or when it began to watch the
-	// server. failed counts the failed READs since then.
-	since  clock.Time
-	failed int
-	// lost is true if the server has lost its memory and runs again. dead is true if the server has
-	// been silent for so many leases that the master takes it for crashed; waited is the number of
-	// these leases. kept is true if the server was restarted with its memory (see reborn), and no later
-	// view was made since then.
-	lost, dead, kept bool
-	waited           int
-	// claimed is true if this master has claimed the server, which then executes no request of the
-	// former master.
-	claimed bool
-}
-
 // ErrDeposed means that another master has taken charge of the store. The master that gets this
 // error changes nothing from then on.
 var ErrDeposed = errors.New("another master has taken charge of the store")
@@ -116,12 +85,12 @@ func OpenMaster(cfg Config, deadline clock.Time) (*Master, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.c.exempt, m.c.managed = true, true
+	m.c.mem.exempt, m.c.mem.managed = true, true
 	if err := m.c.start(cfg, deadline); err != nil {
 		return nil, err
 	}
-	m.usable = m.c.newer
-	m.watch(m.c.rt.Now())
+	m.usable = m.c.mem.newer
+	m.watch(m.c.mem.rt.Now())
 	return m, m.change(deadline)
 }
 
@@ -134,23 +103,21 @@ func newMaster(cfg Config) (*Master, error) {
 		return nil, fmt.Errorf("fusee: a master with a lease of %v: want %v at least", cfg.Lease, MinMasterLease)
 	}
 	n := len(cfg.Servers)
-	return &Master{c: new(Client), signs: make([]sign, n), words: make([]layout.View, n), tried: make([]layout.View, n)}, nil
+	return &Master{c: newClient(), signs: make(signs, n), words: make([]layout.View, n), tried: make([]layout.View, n)}, nil
 }
 
 // watch begins the leases of all servers and of the standby again: their silence counts from now
 // on.
 func (m *Master) watch(now clock.Time) {
-	m.awake, m.second.since = now, now
-	for i := range m.signs {
-		m.signs[i].since, m.signs[i].failed = now, 0
-	}
+	m.awake, m.standby.since = now, now
+	m.signs.watch(now)
 }
 
 // View returns the view of the store: which servers are its members.
-func (m *Master) View() layout.View { return m.c.view }
+func (m *Master) View() layout.View { return m.c.mem.view }
 
 // Super returns the superblock, which describes the store.
-func (m *Master) Super() layout.Superblock { return m.c.super }
+func (m *Master) Super() layout.Superblock { return m.c.space.super }
 
 // Rounds returns how many times the master has asked all members in turn and all have answered. Any
 // goroutine may call it. If a later call returns at least 2 more, no other master had taken charge
@@ -165,7 +132,7 @@ func (m *Master) Close() error { return m.c.Close() }
 // Run watches the servers until the context ends, the store is lost, or another master has taken
 // charge of the store (ErrDeposed).
 func (m *Master) Run() error {
-	every := m.c.cfg.Lease / 4
+	every := m.c.mem.cfg.Lease / 4
 	for {
 		if err := m.Step(); err != nil {
 			if errors.Is(err, verbs.ErrClosed) {
@@ -173,7 +140,7 @@ func (m *Master) Run() error {
 			}
 			return err
 		}
-		m.c.rt.Sleep(every)
+		m.c.mem.rt.Sleep(every)
 	}
 }
 
@@ -185,10 +152,10 @@ func (m *Master) Step() error {
 		return err
 	}
 	for i, s := range m.signs {
-		if m.c.view.Has(i) && (s.lost || s.dead) {
+		if m.c.mem.view.Has(i) && (s.lost || s.dead) {
 			return persist(m)
 		}
-		if m.c.view.Has(i) && s.failed > 0 {
+		if m.c.mem.view.Has(i) && s.failed > 0 {
 			quiet++
 		}
 	}
@@ -196,14 +163,14 @@ func (m *Master) Step() error {
 		return nil
 	}
 	err = errors.Join(m.retire(), m.tend())
-	m.notice(m.c.rt.Now())
-	if m.guest.stage == cleared && !m.c.fenced {
+	m.notice(m.c.mem.rt.Now())
+	if m.guest.stage == cleared && !m.c.mem.fenced {
 		return persist(m)
 	}
 	err = errors.Join(err, m.welcome())
-	m.notice(m.c.rt.Now())
+	m.notice(m.c.mem.rt.Now())
 	switch {
-	case m.c.fenced:
+	case m.c.mem.fenced:
 		return ErrDeposed
 	case errors.Is(err, verbs.ErrClosed), errors.Is(err, kv.ErrLost), errors.Is(err, ErrDeposed):
 		return err
@@ -228,13 +195,13 @@ func (m *Master) report(err error) {
 // takes long, for example, if the memory service of a server hangs while the server's NIC goes on.
 func persist(m *Master) error {
 	for {
-		err := m.change(m.c.rt.Now().Add(changePatience))
+		err := m.change(m.c.mem.rt.Now().Add(changePatience))
 		switch {
-		case err == nil, m.c.fenced, errors.Is(err, ErrDeposed), errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
+		case err == nil, m.c.mem.fenced, errors.Is(err, ErrDeposed), errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
 			return err
 		}
 		m.report(err)
-		m.c.rt.Sleep(glancePause) // the change may have failed without any delay
+		m.c.mem.rt.Sleep(glancePause) // the change may have failed without any delay
 	}
 }
 
@@ -250,8 +217,8 @@ func (m *Master) probe() (quiet int, err error) {
 	answers := 0
 	defer func() {
 		x := &m.contact
-		x.silent, x.excused = err == nil && answers == 0, x.excused && answers < m.c.view.Members()
-		if err == nil && quiet == 0 && answers >= m.c.view.Members() {
+		x.silent, x.forgiven = err == nil && answers == 0, x.forgiven && answers < m.c.mem.view.Members()
+		if err == nil && quiet == 0 && answers >= m.c.mem.view.Members() {
 			x.rounds.Add(1)
 		}
 	}()
@@ -259,25 +226,27 @@ func (m *Master) probe() (quiet int, err error) {
 		s := &m.signs[i]
 		// When a master begins, the former master may have made a newer view than the one that this
 		// master knows.
-		if !m.c.view.Has(i) && !m.c.newer.Has(i) || s.lost || s.dead {
+		if !m.c.mem.view.Has(i) && !m.c.mem.newer.Has(i) || s.lost || s.dead {
 			continue
 		}
-		asked := m.c.rt.Now()
+		asked := m.c.mem.rt.Now()
 		m.notice(asked)
-		err := m.ask(i, asked.Add(m.c.cfg.Lease/4))
+		err := m.ask(i, asked.Add(m.c.mem.cfg.Lease/4))
 		if errors.Is(err, errReborn) {
-			err = m.reborn(i, err, m.c.rt.Now().Add(m.c.cfg.Lease/4))
+			err = m.reborn(i, err, m.c.mem.rt.Now().Add(m.c.mem.cfg.Lease/4))
 		}
-		if m.c.fenced {
+		if m.c.mem.fenced {
 			return 0, ErrDeposed
 		}
-		if m.notice(m.c.rt.Now()) && !errors.Is(err, errKept) {
+		if m.notice(m.c.mem.rt.Now()) && !errors.Is(err, errKept) {
 			quiet++ // the answer may have come while the master was hung
 			continue
 		}
 		switch {
 		case err == nil:
-			if excuse(m, asked) {
+			if m.contact.regained(asked, m.c.mem.cfg.Lease) { // the leases of all servers begin again
+				m.watch(asked)
+				m.signs.pardon()
 				quiet++ // Step asks the others again before it recovers clients or fills servers
 			}
 			answers++
@@ -292,31 +261,13 @@ func (m *Master) probe() (quiet int, err error) {
 			s.failed++
 			n := m.leases(i)
 			s.waited = n
-			s.dead = asked >= s.since.Add(time.Duration(n)*m.c.cfg.Lease) && s.failed >= n*deadAfter
+			s.dead = asked >= s.since.Add(time.Duration(n)*m.c.mem.cfg.Lease) && s.failed >= n*deadAfter
 			if !s.dead {
 				quiet++
 			}
 		}
 	}
 	return quiet, nil
-}
-
-// excuse is called when a server has answered a READ that began at the time asked. If the master was
-// cut off from all servers before, the silence of the others proves nothing: their leases begin again,
-// and excuse returns true.
-func excuse(m *Master, asked clock.Time) bool {
-	x := &m.contact
-	cut := x.silent && !x.excused && asked > x.last.Add(m.c.cfg.Lease)
-	x.silent, x.last = false, asked
-	if !cut {
-		return false
-	}
-	x.excused = true
-	m.watch(asked)
-	for i := range m.signs {
-		m.signs[i].dead = m.signs[i].dead && m.signs[i].kept
-	}
-	return true
 }
 
 // errKept: the NIC of a member was down, and the member has kept its memory.
@@ -337,10 +288,10 @@ func (m *Master) reborn(i int, why error, deadline clock.Time) error {
 	if !m.signs[i].claimed {
 		return why
 	}
-	switch v, err := m.c.peek(i, layout.View(0), deadline); {
+	switch v, err := m.c.mem.peek(i, layout.View(0), deadline); {
 	case err != nil:
 		return err
-	case v.State() != layout.NoView && m.c.wordAt(i, layout.MasterWord) == uint64(m.c.id):
+	case v.State() != layout.NoView && m.c.mem.wordAt(i, layout.MasterWord) == uint64(m.c.mem.id):
 		return errKept
 	case v.State() != layout.NoView:
 		return ErrDeposed
@@ -355,8 +306,8 @@ const lastLeases = 8
 // leases returns how many leases server i may be silent before it counts as crashed: 1 if the store
 // survives without it, otherwise lastLeases.
 func (m *Master) leases(i int) int {
-	rest := m.c.view.Next(func(j int) bool { return j != i && !m.signs[j].lost && !m.signs[j].dead })
-	if m.c.super.Shape.Survives(rest) {
+	rest := m.c.mem.view.Next(func(j int) bool { return j != i && m.signs[j].alive() })
+	if m.c.space.super.Shape.Survives(rest) {
 		return 1
 	}
 	return lastLeases
@@ -365,19 +316,6 @@ func (m *Master) leases(i int) int {
 // errDoubt: the store is lost without the servers that were taken for crashed. But some of these
 // servers have been silent for less than lastLeases, or have answered again.
 var errDoubt = fmt.Errorf("memory servers without which the store is lost do not answer: %w", kv.ErrTimeout)
-
-// doubts is called when the store is lost without the servers that were taken for crashed. Some of
-// them were perhaps silent for less than lastLeases, because the store did not need them then.
-// doubts counts these as alive again until lastLeases have passed, because perhaps only the network
-// was down. It reports whether there are such servers.
-func doubts(m *Master) (any bool) {
-	for i := range m.signs {
-		if s := &m.signs[i]; s.dead && s.waited < lastLeases {
-			s.dead, any = false, true
-		}
-	}
-	return any
-}
 
 // errSeparated: no server answers this master. Perhaps only the master's link is down, so no server
 // is taken for crashed.
@@ -390,12 +328,12 @@ var errSeparated = fmt.Errorf("no memory server answers the master: %w", kv.ErrT
 // for crashed do not answer and another server does.
 func again(m *Master) error {
 	silent, wrong := true, false
-	for i := range m.c.links {
-		_, err := m.c.peek(i, m.c.newer.As(layout.NoView), m.c.rt.Now().Add(minPatience))
-		m.notice(m.c.rt.Now())
-		if err == nil || errors.Is(err, errReborn) || m.c.fenced {
+	for i := range m.c.mem.links {
+		_, err := m.c.mem.peek(i, m.c.mem.newer.As(layout.NoView), m.c.mem.rt.Now().Add(minPatience))
+		m.notice(m.c.mem.rt.Now())
+		if err == nil || errors.Is(err, errReborn) || m.c.mem.fenced {
 			silent = false
-			wrong = wrong || m.signs[i].dead || m.usable.Has(i) && !m.c.newer.Has(i) && !m.signs[i].lost
+			wrong = wrong || m.signs[i].dead || m.usable.Has(i) && !m.c.mem.newer.Has(i) && !m.signs[i].lost
 			m.signs[i].dead = false
 		}
 	}
@@ -405,9 +343,7 @@ func again(m *Master) error {
 	case !silent:
 		return nil
 	}
-	for i := range m.signs {
-		m.signs[i].dead = false
-	}
+	m.signs.revive()
 	return errSeparated
 }
 
@@ -415,7 +351,7 @@ func again(m *Master) error {
 // master was hung since the last call. The silence of servers proves nothing then, so notice begins
 // their leases again.
 func (m *Master) notice(now clock.Time) (hung bool) {
-	if hung = now > m.awake.Add(m.c.cfg.Lease/2); hung {
+	if hung = now > m.awake.Add(m.c.mem.cfg.Lease/2); hung {
 		m.watch(now)
 	}
 	m.awake = now
@@ -429,11 +365,11 @@ func (m *Master) ask(i int, deadline clock.Time) error {
 	if !m.signs[i].claimed {
 		// The server may be another incarnation than the one that this master knew while it was
 		// the standby.
-		if _, err := m.c.peek(i, m.usable.As(layout.NoView), deadline); err != nil {
+		if _, err := m.c.mem.peek(i, m.usable.As(layout.NoView), deadline); err != nil {
 			return err
 		}
 	}
-	if err := m.c.fab.Open(i, deadline); err != nil {
+	if err := m.c.mem.fab.Open(i, deadline); err != nil {
 		return err
 	}
 	if !m.signs[i].claimed {
@@ -441,11 +377,11 @@ func (m *Master) ask(i int, deadline clock.Time) error {
 			return err
 		}
 	}
-	t, err := m.c.exchange(i, layout.ReignWord, m.beat(), deadline)
+	t, err := m.c.mem.exchange(i, layout.ReignWord, m.beat(), deadline)
 	if err != nil {
 		return err
 	}
-	m.hear(i, t, m.c.rt.Now())
+	m.hear(i, t, m.c.mem.rt.Now())
 	if t.view == m.words[i] || t.view == m.tried[i] {
 		m.words[i] = t.view
 		return nil
@@ -457,20 +393,20 @@ func (m *Master) ask(i int, deadline clock.Time) error {
 // several masters begin at the same time, at most one of them can claim each server.
 func (m *Master) claim(i int, deadline clock.Time) error {
 	c := m.c
-	slot, err := c.slotAt(i, layout.MasterWord, deadline)
+	slot, err := c.space.slotAt(i, layout.MasterWord, deadline)
 	if err != nil {
 		return err
 	}
 	if err := m.supersede(i, uint64(slot), ErrDeposed, deadline); err != nil {
 		return err
 	}
-	v, err := c.viewOf(i, deadline)
+	v, err := c.mem.viewOf(i, deadline)
 	if err != nil {
 		return err
 	}
 	m.words[i], m.tried[i] = v, v
 	if v.Newer(m.usable) { // the former master may have settled view v
-		m.usable, c.newer = v, v.WithEpoch(max(v.Epoch(), c.newer.Epoch()))
+		m.usable, c.mem.newer = v, v.WithEpoch(max(v.Epoch(), c.mem.newer.Epoch()))
 	}
 	m.signs[i].claimed = true
 	return nil
@@ -481,20 +417,20 @@ func (m *Master) claim(i int, deadline clock.Time) error {
 // read. If the word has changed since then, supersede returns the error lost.
 func (m *Master) supersede(i int, was uint64, lost error, deadline clock.Time) error {
 	c, former := m.c, uint32(was)
-	if former == c.id {
+	if former == c.mem.id {
 		return nil
 	}
 	if former != 0 {
-		if err := c.fence(c.cfg.Servers[i], former, deadline); err != nil {
+		if err := c.mem.fence(c.mem.cfg.Servers[i], former, deadline); err != nil {
 			return err
 		}
 	}
-	found := c.swap(i, layout.MasterWord, was, uint64(c.id))
-	if err := c.once(deadline); err != nil {
-		c.drop()
+	found := c.mem.swap(i, layout.MasterWord, was, uint64(c.mem.id))
+	if err := c.mem.once(deadline); err != nil {
+		c.mem.drop()
 		return err
 	}
-	if v, err := c.fab.Word(found); err != nil || v != was {
+	if v, err := c.mem.fab.Word(found); err != nil || v != was {
 		return errors.Join(err, lost)
 	}
 	return nil
@@ -503,7 +439,7 @@ func (m *Master) supersede(i int, was uint64, lost error, deadline clock.Time) e
 // change makes a view of the members that answer, makes the replicas on these members equal, and
 // writes the view in the state Settled.
 func (m *Master) change(deadline clock.Time) error {
-	was := m.c.view
+	was := m.c.mem.view
 	for {
 		err := m.survey(deadline)
 		if err == nil {
@@ -512,40 +448,41 @@ func (m *Master) change(deadline clock.Time) error {
 		switch {
 		case err == nil:
 			if m.Changed != nil {
-				m.Changed(was, m.c.view)
+				m.Changed(was, m.c.mem.view)
 			}
 			return nil
-		case m.c.fenced:
+		case m.c.mem.fenced:
 			return ErrDeposed
 		case errors.Is(err, ErrDeposed), errors.Is(err, kv.ErrLost), errors.Is(err, verbs.ErrClosed):
 			return err
 		case errors.Is(err, errDoubt): // a member that an earlier attempt has left out may be alive and needed
-			back(m)
+			m.rollback()
 		case errors.Is(err, errAlone): // try again until a standby or the other servers answer
-			m.hope()
-			deadline = m.c.rt.Now().Add(changePatience)
+			m.rollback()
+			m.signs.revive() // the master must not go on without them, so it asks them again
+			deadline = m.c.mem.rt.Now().Add(changePatience)
 		case errors.Is(err, errSeparated): // try again until servers answer
-			deadline = m.c.rt.Now().Add(changePatience)
-		case m.c.rt.Now() >= deadline:
+			deadline = m.c.mem.rt.Now().Add(changePatience)
+		case m.c.mem.rt.Now() >= deadline:
 			return fmt.Errorf("change the members of the store: %w", err)
 		}
 		// Meanwhile another server has perhaps crashed: its silence counts from now on.
-		m.watch(m.c.rt.Now())
+		m.watch(m.c.mem.rt.Now())
 	}
 }
 
 // survey asks the members until each has answered or is known to have crashed.
 func (m *Master) survey(deadline clock.Time) error {
-	m.notice(m.c.rt.Now())
+	m.notice(m.c.mem.rt.Now())
 	for {
 		quiet, err := m.probe()
 		if err != nil || quiet == 0 {
 			return err
 		}
-		if m.c.rt.Now() >= deadline {
+		if m.c.mem.rt.Now() >= deadline {
 			return fmt.Errorf("%d memory servers have not answered: %w", quiet, kv.ErrTimeout)
 		}
-		m.c.rt.Sleep(m.c.cfg.Lease / 4)
+		m.c.mem.rt.Sleep(m.c.mem.cfg.Lease / 4)
 	}
 }
 
@@ -553,9 +490,9 @@ func (m *Master) survey(deadline clock.Time) error {
 // member has answered or is known to have crashed.
 func (m *Master) attempt(deadline clock.Time) error {
 	c := m.c
-	next := c.newer.Next(func(i int) bool { return !m.signs[i].lost && !m.signs[i].dead })
-	if !c.super.Shape.Survives(next) {
-		if doubts(m) {
+	next := c.mem.newer.Next(func(i int) bool { return m.signs[i].alive() })
+	if !c.space.super.Shape.Survives(next) {
+		if m.signs.doubts() {
 			return errDoubt
 		}
 		if err := again(m); err != nil {
@@ -565,51 +502,51 @@ func (m *Master) attempt(deadline clock.Time) error {
 	if err := m.enough(next); err != nil {
 		return err
 	}
-	for i := range c.links {
+	for i := range c.mem.links {
 		if !next.Has(i) {
-			if err := c.fab.Break(i); err != nil {
+			if err := c.mem.fab.Break(i); err != nil {
 				return err
 			}
 		}
 	}
-	limit := min(deadline, c.rt.Now().Add(max(2*c.cfg.Lease, minPatience)))
-	c.newer = next // the next attempt takes a later epoch, because a server may have this one
+	limit := min(deadline, c.mem.rt.Now().Add(max(2*c.mem.cfg.Lease, minPatience)))
+	c.mem.newer = next // the next attempt takes a later epoch, because a server may have this one
 	if err := m.announce(next, next, limit); err != nil {
 		return err
 	}
 	if err := m.agree(next); err != nil {
 		return err
 	}
-	limit = max(limit, c.rt.Now().Add(minPatience))
-	if !c.super.Shape.Survives(next) {
-		if c.elsewhere(c.view, limit) != c.view {
+	limit = max(limit, c.mem.rt.Now().Add(minPatience))
+	if !c.space.super.Shape.Survives(next) {
+		if c.mem.elsewhere(c.mem.view, limit) != c.mem.view {
 			// Another master has filled servers while this one was hung.
 			return ErrDeposed
 		}
-		c.view = next.As(layout.Gone)
-		return errors.Join(errGone, m.announce(c.view, c.view, limit))
+		c.mem.view = next.As(layout.Gone)
+		return errors.Join(errGone, m.announce(c.mem.view, c.mem.view, limit))
 	}
-	told := c.rt.Now()
-	c.view = next
-	c.missing, c.index = 0, c.index[:0]
-	for i := range c.super.Shape.IndexReplicas {
+	told := c.mem.rt.Now()
+	c.mem.view = next
+	c.mem.missing, c.space.index = 0, c.space.index[:0]
+	for i := range c.space.super.Shape.IndexReplicas {
 		if next.Has(i) {
-			c.index = append(c.index, i)
+			c.space.index = append(c.space.index, i)
 		}
 	}
-	last := c.id
-	for i := range c.servers(next) {
-		to := c.cfg.Servers[i]
-		n, err := memservice.DisconnectOthers(c.cfg.Context, c.cfg.Manager, to, c.id, limit)
+	last := c.mem.id
+	for i := range c.mem.servers(next) {
+		to := c.mem.cfg.Servers[i]
+		n, err := memservice.DisconnectOthers(c.mem.cfg.Context, c.mem.cfg.Manager, to, c.mem.id, limit)
 		if err != nil {
 			return err
 		}
 		last = max(last, n)
 	}
-	if rest := told.Add(viewLease).Sub(c.rt.Now()); rest > 0 {
-		c.rt.Sleep(rest)
+	if rest := told.Add(viewLease).Sub(c.mem.rt.Now()); rest > 0 {
+		c.mem.rt.Sleep(rest)
 	}
-	r := repair{changer: &c.changer, same: !next.Moved(), patience: m.patience()}
+	r := repair{slots: &c.slots, same: !next.Moved(), patience: m.patience()}
 	if err := r.all(); err != nil {
 		return err
 	}
@@ -624,12 +561,12 @@ func (m *Master) attempt(deadline clock.Time) error {
 	if m.judge(members, err); err != nil {
 		return err
 	}
-	c.use(members)
+	c.space.use(members)
 	m.takes = false
 	for i := range m.signs {
 		m.signs[i].kept = false
 	}
-	c.heirs = slices.DeleteFunc(c.heirs, func(e estate) bool { return !c.has(e.server) })
+	c.slots.orphans = slices.DeleteFunc(c.slots.orphans, func(e orphan) bool { return !c.mem.has(e.server) })
 	// The primary, which has the lease words of clients, is perhaps on another server now.
 	m.wards = nil
 	return nil
@@ -641,36 +578,36 @@ func (m *Master) attempt(deadline clock.Time) error {
 // clients may send it requests. If it does not answer then, it counts as a member that is lost.
 func (m *Master) conclude(next, members layout.View) error {
 	if members.Members() == next.Members() {
-		return m.announce(members, next, m.c.rt.Now().Add(minPatience))
+		return m.announce(members, next, m.c.mem.rt.Now().Add(minPatience))
 	}
-	m.c.view, m.c.newer = members, members
-	if err := m.announce(members, next, m.c.rt.Now().Add(minPatience)); err != nil {
+	m.c.mem.view, m.c.mem.newer = members, members
+	if err := m.announce(members, next, m.c.mem.rt.Now().Add(minPatience)); err != nil {
 		return err
 	}
-	m.second.agreed(members)
-	return m.announce(members, members, m.c.rt.Now().Add(minPatience))
+	m.standby.agreed(members)
+	return m.announce(members, members, m.c.mem.rt.Now().Add(minPatience))
 }
 
 // announce writes view v to all servers in the view `to`, each by a CAS from the view that the
 // server is known to have. If a server has another view, announce returns ErrDeposed.
 func (m *Master) announce(v, to layout.View, deadline clock.Time) error {
 	c := m.c
-	m.second.announced(v)
+	m.standby.announced(v)
 	var found [layout.MaxServers]int
-	for i := range c.links {
+	for i := range c.mem.links {
 		if to.Has(i) && m.words[i] != v {
 			m.tried[i] = v
-			found[i] = c.swap(i, layout.ViewWord, uint64(m.words[i]), uint64(v))
+			found[i] = c.mem.swap(i, layout.ViewWord, uint64(m.words[i]), uint64(v))
 		}
 	}
-	if err := c.do(deadline); err != nil {
+	if err := c.mem.do(deadline); err != nil {
 		return err
 	}
-	for i := range c.links {
+	for i := range c.mem.links {
 		if !to.Has(i) || m.words[i] == v {
 			continue
 		}
-		was, err := c.fab.Word(found[i])
+		was, err := c.mem.fab.Word(found[i])
 		if err != nil {
 			return err
 		}

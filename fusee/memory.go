@@ -73,12 +73,12 @@ const (
 	viewLen = layout.MasterWord + 8
 	// atBeat: the word by which the client shows that it is alive.
 	atBeat = atViews + viewLen*layout.MaxServers
-	// atTidings: the words of master and standby that were read from each server. atTold: those
+	// atHeartbeats: the words of master and standby that were read from each server. atTold: those
 	// that this client writes. atOut: the object that the client writes.
-	atTidings = atBeat + 8
-	atTold    = atTidings + tidingsLen*layout.MaxServers
-	atOut     = atTold + tidingsLen
-	maxOut    = layout.MaxUnits * layout.Unit
+	atHeartbeats = atBeat + 8
+	atTold       = atHeartbeats + heartbeatLen*layout.MaxServers
+	atOut        = atTold + heartbeatLen
+	maxOut       = layout.MaxUnits * layout.Unit
 	// atIn: objects and other parts of the store that were read.
 	atIn      = atOut + maxOut
 	maxIn     = 4
@@ -214,10 +214,6 @@ func (m *memory) do(deadline clock.Time) error {
 		}
 	}
 }
-
-// Timeline returns the timeline of the client's operations: how much time they spend in which
-// phase.
-func (m *memory) Timeline() *kv.Timeline { return m.rt }
 
 // rest executes the batch, unless it is empty.
 func (m *memory) rest(deadline clock.Time) error {

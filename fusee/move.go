@@ -10,7 +10,7 @@ import (
 
 // replaceChunks calls replaceAll with as many moves at a time as fit into a batch.
 func (c *grower) replaceChunks(list []move, deadline clock.Time) error {
-	for some := range slices.Chunk(list, max(1, maxOps/max(1, len(c.backups())))) {
+	for some := range slices.Chunk(list, max(1, maxOps/max(1, len(c.slots.backups())))) {
 		if err := c.replaceAll(some, deadline); err != nil {
 			return err
 		}
@@ -27,17 +27,17 @@ func (c *grower) replaceChunks(list []move, deadline clock.Time) error {
 func (c *grower) replaceAll(list []move, deadline clock.Time) error {
 	for i := range list {
 		m := &list[i]
-		m.w = snapshot.New(uint64(m.slot), uint64(m.to), len(c.backups()))
+		m.w = snapshot.New(uint64(m.slot), uint64(m.to), len(c.slots.backups()))
 		m.action = m.w.Begin()
 	}
 	for {
 		for i := range list {
 			c.propose(&list[i])
 		}
-		if len(c.batch) == 0 {
+		if len(c.mem.batch) == 0 {
 			return nil
 		}
-		if err := c.do(deadline); err != nil {
+		if err := c.mem.do(deadline); err != nil {
 			return err
 		}
 		for i := range list {
@@ -60,34 +60,34 @@ func (c *grower) propose(m *move) {
 	case m.w.State().Ended() || m.w.State() == snapshot.Waiting:
 		m.action = snapshot.None
 	case m.action == snapshot.SwapBackups:
-		c.swaps = m.w.Swaps(c.swaps[:0])
-		for _, s := range c.swaps {
-			m.words = append(m.words, c.swap(c.backups()[s.Backup], m.at, s.Compare, m.w.Value()))
+		c.slots.swaps = m.w.Swaps(c.slots.swaps[:0])
+		for _, s := range c.slots.swaps {
+			m.words = append(m.words, c.mem.swap(c.slots.backups()[s.Backup], m.at, s.Compare, m.w.Value()))
 		}
 	case m.action == snapshot.SwapPrimary:
-		m.words = append(m.words, c.swap(c.root(), m.at, m.w.Old(), m.w.Value()))
+		m.words = append(m.words, c.mem.swap(c.space.root(), m.at, m.w.Old(), m.w.Value()))
 	// This CAS changes nothing, because it replaces a value by the same value. It reads the slot,
 	// and is handled like the other CASes.
 	case m.action == snapshot.ReadPrimary:
-		m.words = append(m.words, c.swap(c.root(), m.at, m.w.Value(), m.w.Value()))
+		m.words = append(m.words, c.mem.swap(c.space.root(), m.at, m.w.Value(), m.w.Value()))
 	}
 }
 
 // answer passes the values that the operations of a move have found to the Writer of the move.
 func (c *grower) answer(m *move) error {
-	c.seen = c.seen[:0]
+	c.slots.seen = c.slots.seen[:0]
 	for _, at := range m.words {
-		v, err := c.fab.Word(at)
+		v, err := c.mem.fab.Word(at)
 		if err != nil {
 			return err
 		}
-		c.seen = append(c.seen, v)
+		c.slots.seen = append(c.slots.seen, v)
 	}
 	switch m.action {
 	case snapshot.SwapBackups:
-		m.action = m.w.Backups(c.seen)
+		m.action = m.w.Backups(c.slots.seen)
 	case snapshot.SwapPrimary, snapshot.ReadPrimary:
-		m.action = m.w.Primary(c.seen[0])
+		m.action = m.w.Primary(c.slots.seen[0])
 	case snapshot.None, snapshot.Log: // propose has added no operation for the move
 	}
 	return nil
@@ -96,9 +96,9 @@ func (c *grower) answer(m *move) error {
 // plantGroups puts the keys whose slots are leaving into the twin, the subtable to which the split
 // moves them.
 func (c *grower) plantGroups(s *split, deadline clock.Time) error {
-	shape := &c.super.Shape
+	shape := &c.space.super.Shape
 	shift := shape.SubtableAt(s.twin) - shape.SubtableAt(s.subtable)
-	if err := c.plant(s.moves, shift, deadline); err != nil {
+	if err := c.slots.plant(s.moves, shift, deadline); err != nil {
 		return err
 	}
 	s.does = clean
@@ -108,7 +108,7 @@ func (c *grower) plantGroups(s *split, deadline clock.Time) error {
 // cleanGroups empties the leaving slots, because a later split of the subtable must not take them
 // for slots whose keys it moves itself.
 func (c *grower) cleanGroups(s *split, deadline clock.Time) error {
-	format := c.super.Shape.Format
+	format := c.space.super.Shape.Format
 	for i := range s.moves {
 		m := &s.moves[i]
 		if !format.Leaving(m.slot) {
@@ -133,13 +133,13 @@ func (c *grower) cleanGroups(s *split, deadline clock.Time) error {
 // all of them have the slot when the primary has it. If a slot of the twin was ever used, it is not
 // 0, so the CASes leave it as it is.
 func (c *changer) plant(list []move, shift uint64, deadline clock.Time) error {
-	format := c.super.Shape.Format
+	format := c.space.super.Shape.Format
 	put := func(server int, m move) {
 		slot := m.slot
 		if format.Leaving(slot) {
 			slot = format.Left(slot, m.fingerprint)
 		}
-		c.swap(server, m.at+shift, 0, uint64(slot))
+		c.mem.swap(server, m.at+shift, 0, uint64(slot))
 	}
 	for some := range slices.Chunk(list, max(1, maxOps/max(1, len(c.backups())))) {
 		err := c.onReplicas(deadline, func(server int) {
@@ -148,7 +148,7 @@ func (c *changer) plant(list []move, shift uint64, deadline clock.Time) error {
 			}
 		})
 		if err == nil {
-			err = c.do(deadline)
+			err = c.mem.do(deadline)
 		}
 		if err != nil {
 			return err
@@ -161,16 +161,16 @@ func (c *changer) plant(list []move, shift uint64, deadline clock.Time) error {
 // those on the backups; those on the primary remain in the batch.
 func (c *changer) onReplicas(deadline clock.Time, add func(server int)) error {
 	for _, server := range c.backups() {
-		if add(server); c.room() < 3*groupsAtOnce {
-			if err := c.do(deadline); err != nil {
+		if add(server); c.mem.room() < 3*groupsAtOnce {
+			if err := c.mem.do(deadline); err != nil {
 				return err
 			}
 		}
 	}
-	if err := c.rest(deadline); err != nil {
+	if err := c.mem.rest(deadline); err != nil {
 		return err
 	}
-	add(c.root())
+	add(c.space.root())
 	return nil
 }
 
@@ -182,7 +182,7 @@ func (c *grower) settleGroups(s *split, deadline clock.Time) error {
 		return err
 	}
 	for _, g := range s.groups {
-		s.pass(g, c.super.Shape.Groups)
+		s.pass(g, c.space.super.Shape.Groups)
 	}
 	s.does, s.groups = flip, s.groups[:0]
 	return nil
@@ -199,11 +199,11 @@ func (c *grower) finishSplit(s *split, deadline clock.Time) error {
 // directory is out of date (stale), catchUp reads the directory's words of all subtables in which
 // the key can be.
 func (c *grower) catchUp(deadline clock.Time) error {
-	if !c.stale {
+	if !c.index.stale {
 		return nil
 	}
-	c.stale = false
-	return c.refresh(c.sight.hash, deadline)
+	c.index.stale = false
+	return c.space.refresh(c.index.sight.hash, deadline)
 }
 
 // bring completes the move of a key from its slot to the twin of that slot in the new subtable. A
@@ -216,32 +216,32 @@ func (c *grower) catchUp(deadline clock.Time) error {
 // has lost the place in the twin to another INSERT: it has emptied the slot, and has put its object
 // elsewhere (see placing).
 func (c *changer) bring(key uint64, e entry, left bool, deadline clock.Time) (entry, error) {
-	v := &c.sight
+	v := &c.index.sight
 	e.at, e.passing = e.at+v.shift, false
 	if left {
-		found, err := c.slotAt(c.root(), e.at, deadline)
+		found, err := c.space.slotAt(c.space.root(), e.at, deadline)
 		if err == nil && found != e.slot {
 			err = errChanged
 		}
 		return e, err
 	}
 	word := 0
-	err := c.onReplicas(deadline, func(server int) { word = c.swap(server, e.at, 0, uint64(e.slot)) })
+	err := c.onReplicas(deadline, func(server int) { word = c.mem.swap(server, e.at, 0, uint64(e.slot)) })
 	if err == nil {
-		err = c.do(deadline)
+		err = c.mem.do(deadline)
 	}
 	if err != nil {
 		return e, err
 	}
-	found, err := c.fab.Word(word)
+	found, err := c.mem.fab.Word(word)
 	if err == nil && found != 0 && found != uint64(e.slot) {
 		err = errChanged
 	}
 	if err == nil {
-		c.cache.put(key, v.hash, e.at, e.slot)
+		c.index.cache.put(key, v.hash, e.at, e.slot)
 	}
 	return e, err
 }
 
 // backups returns the servers with the backups of the index.
-func (c *changer) backups() []int { return c.index[1:] }
+func (c *changer) backups() []int { return c.space.index[1:] }

@@ -55,38 +55,38 @@ var errMoved = fmt.Errorf("%w: a split has begun", errChanged)
 // published client ends the INSERT here, with success.
 func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry, err error) {
 	for {
-		p.asked, p.again = c.rt.Now(), false
-		won, err := c.replace(change{
+		p.asked, p.again = c.mem.rt.Now(), false
+		r, err := c.slots.replace(change{
 			at: into.at, old: into.slot, new: p.slot, log: &p.log, logged: p.logged, ref: p.Ref, patience: stuckAfter,
-			hasty:  !c.cfg.Published && !c.avoids(into.at),
-			before: func() { c.retract(p.outdated, c.backups()) },
-			again:  func() { c.retract(p.outdated, c.index[:1]); c.readBuckets(p.hash, 1); p.again = true },
+			hasty:  !c.mem.cfg.Published && !c.index.avoids(into.at),
+			before: func() { c.slots.retract(p.outdated, c.slots.backups()) },
+			again:  func() { c.slots.retract(p.outdated, c.space.index[:1]); c.index.readBuckets(p.hash, 1); p.again = true },
 		}, deadline)
 		stuck := errors.Is(err, errStuck)
 		if stuck {
-			c.avoid(into.at)
+			c.index.avoid(into.at)
 		}
 		switch {
-		case won:
-			if c.cfg.Published {
+		case r.won:
+			if c.mem.cfg.Published {
 				// Hole 3 of HOLES.md: another client may have inserted the key into another slot.
-				c.cache.put(p.key, p.hash, into.at, p.slot)
+				c.index.cache.put(p.key, p.hash, into.at, p.slot)
 				return entry{}, nil
 			}
-			if p.logged = true; p.outdated != nil && p.outdated.view != c.view {
+			if p.logged = true; p.outdated != nil && p.outdated.view != c.mem.view {
 				if err := p.discard(c, deadline); err != nil {
-					c.unsure = append(c.unsure, p.object)
+					c.space.unsure = append(c.space.unsure, p.object)
 					return entry{}, ended(err)
 				}
 			}
 			p.outdated = nil
 			return entry{at: into.at, slot: p.slot}, nil
-		case err == nil && c.cfg.Published && len(c.index) > 1:
-			c.ready(p.fresh.object)
+		case err == nil && c.mem.cfg.Published && len(c.space.index) > 1:
+			c.space.ready(p.fresh.object)
 			return entry{}, nil // hole 1 of fusee/HOLES.md: the winner may have inserted another key
 		case err != nil && !errors.Is(err, kv.ErrNoEffect): // a replica may name the object
 			_ = p.discard(c, deadline)
-			c.unsure = append(c.unsure, p.object)
+			c.space.unsure = append(c.space.unsure, p.object)
 			if stuck {
 				// This INSERT has lost the slot and has no effect, even if the winner does not go
 				// on.
@@ -107,15 +107,15 @@ func (p *placing) occupy(c *Client, into entry, deadline clock.Time) (own entry,
 // after its CAS. So for such a client the error is errChanged, and Insert begins again and looks
 // for the key.
 func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, error) {
-	if c.cfg.Published {
+	if c.mem.cfg.Published {
 		return entry{}, errChanged
 	}
-	c.cost.Retries++
-	if c.rt.Now() >= deadline {
+	c.mem.cost.Retries++
+	if c.mem.rt.Now() >= deadline {
 		return entry{}, errors.Join(kv.ErrTimeout, kv.ErrNoEffect)
 	}
 	o := p.outdated
-	if o != nil && o.view != c.view {
+	if o != nil && o.view != c.mem.view {
 		return entry{}, errChanged
 	}
 	switch {
@@ -123,28 +123,28 @@ func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, er
 		// The slot has no backups, so the batch with the CAS of the primary has also read the
 		// buckets, after the CAS.
 		p.outdated = nil
-		if _, err := c.look(1); err != nil {
+		if _, err := c.index.look(1); err != nil {
 			return entry{}, err
 		}
 	// The buckets must be read again. If o is not nil, the client has perhaps not read the twin. If
 	// the lost slot was leaving, a client is cleaning the leaving slots of these buckets, several
 	// at a time, so other slots have perhaps changed, too.
-	case o != nil || c.super.Shape.Format.Leaving(lost.slot):
-		c.retract(o, c.index[:1])
-		c.readBuckets(p.hash, 0)
-		if err := c.do(deadline); err != nil {
+	case o != nil || c.space.super.Shape.Format.Leaving(lost.slot):
+		c.slots.retract(o, c.space.index[:1])
+		c.index.readBuckets(p.hash, 0)
+		if err := c.mem.do(deadline); err != nil {
 			return entry{}, err
 		}
 		p.outdated = nil
-		if _, err := c.look(0); err != nil {
+		if _, err := c.index.look(0); err != nil {
 			return entry{}, err
 		}
 	}
 	p.lost = append(p.lost, lost.at)
 	for _, at := range p.lost {
-		c.sight.fill(at)
+		c.index.sight.fill(at)
 	}
-	into, free := c.vacancy()
+	into, free := c.index.vacancy()
 	if !free {
 		return entry{}, errChanged
 	}
@@ -156,23 +156,23 @@ func (p *placing) another(c *Client, lost entry, deadline clock.Time) (entry, er
 // goes now, which is the same place in the twin, the subtable to which the split moves keys. That
 // slot is empty unless another client has inserted a key there since the split began.
 func (p *placing) follows(c *Client, own entry, deadline clock.Time) (entry, error) {
-	c.cost.Retries++
-	shape := &c.super.Shape
-	p.outdated = &outdated{entry: own, emptied: shape.Format.Emptied(p.Ref), view: c.view}
+	c.mem.cost.Retries++
+	shape := &c.space.super.Shape
+	p.outdated = &outdated{entry: own, emptied: shape.Format.Emptied(p.Ref), view: c.mem.view}
 	subtable, _ := shape.Within(own.at)
-	if c.stale || subtable != c.sight.subtable || c.rt.Now() >= deadline {
+	if c.index.stale || subtable != c.index.sight.subtable || c.mem.rt.Now() >= deadline {
 		return entry{}, p.abandon(c, errChanged, deadline)
 	}
-	return entry{at: own.at + c.sight.shift}, nil
+	return entry{at: own.at + c.index.sight.shift}, nil
 }
 
 // retract adds to the batch the CASes that empty an outdated slot on the given servers.
 func (c *changer) retract(o *outdated, servers []int) {
-	if o == nil || o.view != c.view { // after a change of the members, discard empties the slot
+	if o == nil || o.view != c.mem.view { // after a change of the members, discard empties the slot
 		return
 	}
 	for _, server := range servers {
-		c.swap(server, o.at, uint64(o.slot), uint64(o.emptied))
+		c.mem.swap(server, o.at, uint64(o.slot), uint64(o.emptied))
 	}
 }
 
@@ -182,10 +182,10 @@ func (p *placing) discard(c *Client, deadline clock.Time) error {
 	if o == nil {
 		return nil
 	}
-	late := max(deadline, c.rt.Now()).Add(settleTimeout)
-	err := c.following(late, func() error {
-		won, err := c.replace(change{at: o.at, old: o.slot, new: o.emptied}, late)
-		if err == nil && !won {
+	late := max(deadline, c.mem.rt.Now()).Add(settleTimeout)
+	err := c.slots.following(late, func() error {
+		r, err := c.slots.replace(change{at: o.at, old: o.slot, new: o.emptied}, late)
+		if err == nil && !r.won {
 			err = errForeign
 		}
 		return err
@@ -200,9 +200,9 @@ func (p *placing) discard(c *Client, deadline clock.Time) error {
 // object, abandon first empties this slot; no other slot names the object.
 func (p *placing) abandon(c *Client, why error, deadline clock.Time) error {
 	if err := p.discard(c, deadline); err != nil {
-		c.unsure = append(c.unsure, p.object)
+		c.space.unsure = append(c.space.unsure, p.object)
 		return ended(err)
 	}
-	c.ready(p.fresh.object)
+	c.space.ready(p.fresh.object)
 	return unchanged(why)
 }

@@ -25,13 +25,13 @@ type pulse struct {
 
 // beat adds the WRITE of the client's lease word to the batch, if it is time for it.
 func (c *changer) beat() {
-	now := c.rt.Now()
-	if !c.managed || c.exempt || c.view == 0 || c.id == 0 || c.room() == 0 || now < c.pulse.next {
+	now := c.mem.rt.Now()
+	if !c.mem.managed || c.mem.exempt || c.mem.view == 0 || c.mem.id == 0 || c.mem.room() == 0 || now < c.mem.pulse.next {
 		return
 	}
-	c.pulse.next, c.pulse.count = now.Add(c.cfg.Lease/2), c.pulse.count+1
-	if c.put(binary.LittleEndian.AppendUint64(nil, layout.Beat(c.id, c.pulse.count)), atBeat) == nil {
-		c.write(c.root(), c.super.Shape.LeaseAt(c.id), atBeat, 8)
+	c.mem.pulse.next, c.mem.pulse.count = now.Add(c.mem.cfg.Lease/2), c.mem.pulse.count+1
+	if c.mem.put(binary.LittleEndian.AppendUint64(nil, layout.Beat(c.mem.id, c.mem.pulse.count)), atBeat) == nil {
+		c.mem.write(c.space.root(), c.space.super.Shape.LeaseAt(c.mem.id), atBeat, 8)
 	}
 }
 
@@ -39,7 +39,7 @@ func (c *changer) beat() {
 // was taken for dead, renew takes a new number and returns true: then the operation is to be
 // repeated.
 func (c *Client) renew(err error, deadline clock.Time) bool {
-	return c.fenced && errors.Is(err, kv.ErrTimeout) && c.rt.Now() < deadline && c.rejoin(deadline) == nil
+	return c.mem.fenced && errors.Is(err, kv.ErrTimeout) && c.mem.rt.Now() < deadline && c.rejoin(deadline) == nil
 }
 
 // ward is what a master knows of a client that owns blocks: the value of the client's lease word
@@ -59,14 +59,14 @@ type ward struct {
 // To settle the objects of all blocks may take longer than the master may go without a probe of the
 // memory servers. So each call settles some of them (Master.settle).
 func (m *Master) tend() error {
-	if m.c.cfg.ClientLease < 0 {
+	if m.c.mem.cfg.ClientLease < 0 {
 		return nil
 	}
 	var looked error
-	if m.c.rt.Now() >= m.nextTend {
-		m.nextTend = m.c.rt.Now().Add(m.c.cfg.ClientLease / 4)
+	if m.c.mem.rt.Now() >= m.nextTend {
+		m.nextTend = m.c.mem.rt.Now().Add(m.c.mem.cfg.ClientLease / 4)
 		looked = m.look()
-		m.notice(m.c.rt.Now())
+		m.notice(m.c.mem.rt.Now())
 	}
 	return errors.Join(looked, m.settle())
 }
@@ -74,9 +74,9 @@ func (m *Master) tend() error {
 // settle continues with the blocks of dead clients, for an eighth of the lease, but at least 50 ms.
 func (m *Master) settle() error {
 	c := m.c
-	until := c.rt.Now().Add(max(c.cfg.Lease/8, minPatience/2))
-	err := c.settleHeirs(until, until.Add(max(c.cfg.Lease/4, minPatience)))
-	if len(c.heirs) == 0 {
+	until := c.mem.rt.Now().Add(max(c.mem.cfg.Lease/8, minPatience/2))
+	err := c.slots.settleOrphans(until, until.Add(max(c.mem.cfg.Lease/4, minPatience)))
+	if len(c.slots.orphans) == 0 {
 		for _, owner := range m.ended {
 			if m.Recovered != nil {
 				m.Recovered(owner)
@@ -94,15 +94,15 @@ func (m *Master) settle() error {
 // been silent for Config.ClientLease.
 func (m *Master) look() error {
 	c := m.c
-	end := c.rt.Now().Add(max(c.cfg.Lease/4, minPatience))
-	asked := c.rt.Now()
-	beats, err := c.fetch(nil, c.root(), c.super.Shape.LeaseAt(0), 8*layout.Leases, end)
+	end := c.mem.rt.Now().Add(max(c.mem.cfg.Lease/4, minPatience))
+	asked := c.mem.rt.Now()
+	beats, err := c.mem.fetch(nil, c.space.root(), c.space.super.Shape.LeaseAt(0), 8*layout.Leases, end)
 	if err != nil {
 		return err
 	}
-	read, wards := c.rt.Now(), make(map[uint32]ward)
-	err = c.tables(end, func(h heir) (bool, error) {
-		if owner := h.use.Client(); owner != 0 && owner != c.id {
+	read, wards := c.mem.rt.Now(), make(map[uint32]ward)
+	err = c.space.tables(end, func(h usedBlock) (bool, error) {
+		if owner := h.use.Client(); owner != 0 && owner != c.mem.id {
 			w, known := m.wards[owner]
 			if beat := binary.LittleEndian.Uint64(beats[8*(owner%layout.Leases):]); !known || w.beat != beat {
 				w = ward{beat: beat, since: read}
@@ -119,14 +119,14 @@ func (m *Master) look() error {
 	// in a fixed order, so that a simulation with the same seed does the same
 	for _, owner := range slices.Sorted(maps.Keys(wards)) {
 		w := wards[owner]
-		if asked < w.since.Add(c.cfg.ClientLease) {
+		if asked < w.since.Add(c.mem.cfg.ClientLease) {
 			continue
 		}
 		if w.silent++; w.silent < deadAfter {
 			wards[owner] = w
 			continue
 		}
-		if err := c.inherit(owner, c.rt.Now().Add(max(2*c.cfg.Lease, minPatience))); err != nil {
+		if err := c.slots.inherit(owner, c.mem.rt.Now().Add(max(2*c.mem.cfg.Lease, minPatience))); err != nil {
 			failed = errors.Join(failed, fmt.Errorf("recover client %d: %w", owner, err))
 			continue
 		}

@@ -27,13 +27,13 @@ const maxUnsure = 64
 // time; if several clients recover the same owner, each settles the blocks that it has got. The
 // slots show what the owner has begun, because their new values name its objects: see settleObject.
 func (c *changer) recover(owner uint32, deadline clock.Time) error {
-	if owner == 0 || owner == c.id {
+	if owner == 0 || owner == c.mem.id {
 		return c.settleUnsure(deadline)
 	}
 	if err := c.inherit(owner, deadline); err != nil {
 		return err
 	}
-	return c.settleHeirs(deadline, deadline)
+	return c.settleOrphans(deadline, deadline)
 }
 
 // fence ends the connections of an owner at a server, which refuses this owner from then on.
@@ -44,40 +44,40 @@ func (m *memory) fence(to netip.Addr, owner uint32, deadline clock.Time) error {
 // inherit is the first part of recover: it ends the connections of another client, and takes its
 // blocks over.
 func (c *changer) inherit(owner uint32, deadline clock.Time) error {
-	for i, to := range c.cfg.Servers {
-		for c.has(i) {
-			err := c.fence(to, owner, min(deadline, c.rt.Now().Add(takePatience)))
+	for i, to := range c.mem.cfg.Servers {
+		for c.mem.has(i) {
+			err := c.mem.fence(to, owner, min(deadline, c.mem.rt.Now().Add(takePatience)))
 			if err == nil {
 				break
 			}
-			if err := c.prepareRetry(err, deadline); err != nil {
+			if err := c.mem.prepareRetry(err, deadline); err != nil {
 				return err
 			}
-			if _, err := c.glance(deadline); err != nil {
+			if _, err := c.mem.glance(deadline); err != nil {
 				// The members have changed: perhaps the server has crashed, and a master has
 				// removed it.
 				return err
 			}
 		}
 	}
-	c.lose() // frees that the dead client has collected and not sent are lost
-	return c.tables(deadline, func(h heir) (bool, error) {
+	c.space.lose() // frees that the dead client has collected and not sent are lost
+	return c.space.tables(deadline, func(h usedBlock) (bool, error) {
 		if h.use.Client() != owner {
 			return true, nil
 		}
-		ok, err := c.become(h, h.use.By(c.id), deadline)
+		ok, err := c.space.become(h, h.use.By(c.mem.id), deadline)
 		if ok || err != nil {
-			c.heirs = append(c.heirs, estate{heir: heir{h.blockID, h.use.By(c.id)}})
+			c.orphans = append(c.orphans, orphan{usedBlock: usedBlock{h.blockID, h.use.By(c.mem.id)}})
 		}
 		return true, err
 	})
 }
 
-// estate is a block that this client has taken over from a dead one. The objects with numbers below
+// orphan is a block that this client has taken over from a dead one. The objects with numbers below
 // `next` are settled. They remain so while this client owns the block, because no other client uses
 // them.
-type estate struct {
-	heir
+type orphan struct {
+	usedBlock
 	block *block // made when the client begins to settle the objects; nil before
 	next  int
 }
@@ -86,51 +86,51 @@ type estate struct {
 // later.
 var errLater = fmt.Errorf("%w: blocks of dead clients are not settled yet", kv.ErrTimeout)
 
-// settleHeirs completes or withdraws the operations that dead clients began in the blocks which
+// settleOrphans completes or withdraws the operations that dead clients began in the blocks which
 // this client has taken over from them. Then it leaves each block to other clients. When the clock
 // reaches `until`, it returns errLater, and the next call continues with the next object.
-func (c *changer) settleHeirs(until, deadline clock.Time) error {
-	for len(c.heirs) > 0 {
-		e := &c.heirs[0]
+func (c *changer) settleOrphans(until, deadline clock.Time) error {
+	for len(c.orphans) > 0 {
+		e := &c.orphans[0]
 		if err := c.settleBlock(e, until, deadline); err != nil {
 			if !errors.Is(err, errLater) { // after a failure the other blocks come first
-				c.heirs = append(c.heirs[1:], *e)
+				c.orphans = append(c.orphans[1:], *e)
 			}
 			return err
 		}
-		c.heirs = c.heirs[1:]
+		c.orphans = c.orphans[1:]
 	}
-	return c.confess(deadline)
+	return c.space.confess(deadline)
 }
 
 // settleBlock completes or withdraws what the dead owner of a block has begun with its objects.
 // Then it leaves the block to other clients.
-func (c *changer) settleBlock(e *estate, until, deadline clock.Time) error {
-	word, err := c.slotAt(e.server, c.useAt(e.blockID), deadline)
+func (c *changer) settleBlock(e *orphan, until, deadline clock.Time) error {
+	word, err := c.space.slotAt(e.server, c.space.useAt(e.blockID), deadline)
 	if err != nil || layout.BlockUse(word) != e.use {
 		// The block was left already, or this client has never got it.
 		return err
 	}
 	if e.block == nil {
-		shape := &c.super.Shape
+		shape := &c.space.super.Shape
 		e.block = newBlock(e.blockID, e.use, e.use.Version(), 0, shape)
 	}
 	for ; e.next < len(e.block.used); e.next++ {
-		if c.rt.Now() >= until {
+		if c.mem.rt.Now() >= until {
 			return errLater
 		}
 		if err := c.settleObject(object{e.block, e.next}, deadline); err != nil {
 			return err
 		}
 	}
-	_, err = c.become(e.heir, e.block.leaves(), deadline)
+	_, err = c.space.become(e.usedBlock, e.block.leaves(), deadline)
 	return err
 }
 
 // settleUnsure settles the objects of this client whose operations have an unknown outcome.
 func (c *changer) settleUnsure(deadline clock.Time) error {
-	c.unsure = slices.DeleteFunc(c.unsure, func(o object) bool { return !o.of(&c.space) })
-	for _, o := range slices.Clone(c.unsure[:min(maxUnsure, len(c.unsure))]) {
+	c.space.unsure = slices.DeleteFunc(c.space.unsure, func(o object) bool { return !o.of(c.space) })
+	for _, o := range slices.Clone(c.space.unsure[:min(maxUnsure, len(c.space.unsure))]) {
 		version := o.versions[o.i]
 		if err := c.settleObject(o, deadline); err != nil {
 			o.versions[o.i], o.used[o.i] = version, true
@@ -140,10 +140,10 @@ func (c *changer) settleUnsure(deadline clock.Time) error {
 		// If a slot has named the object, another client's free of it may still arrive. So a bit in
 		// the block's bitmap does not prove that an object is free.
 		o.versions[o.i], o.used[o.i], o.hints = version, true, true
-		c.unsure = slices.DeleteFunc(c.unsure, func(other object) bool { return other == o })
-		c.lose() // if the operation has won, the object that it has replaced was not freed
+		c.space.unsure = slices.DeleteFunc(c.space.unsure, func(other object) bool { return other == o })
+		c.space.lose() // if the operation has won, the object that it has replaced was not freed
 		if !used {
-			c.ready(o)
+			c.space.ready(o)
 		}
 	}
 	return nil
@@ -166,17 +166,17 @@ type vote struct {
 // can go on. An INSERT that has not marked its object in the replica from which clients read is
 // withdrawn: no client has seen it.
 func (c *changer) settleObject(o object, deadline clock.Time) error {
-	shape := &c.super.Shape
-	server, off := c.replica(o.server, shape.PlaceOf(o.block.block, o.i, o.units))
-	raw, err := c.fetch(nil, server, off, o.units*layout.Unit, deadline)
+	shape := &c.space.super.Shape
+	server, off := c.space.replica(o.server, shape.PlaceOf(o.block.block, o.i, o.units))
+	raw, err := c.mem.fetch(nil, server, off, o.units*layout.Unit, deadline)
 	if err != nil {
 		return err
 	}
 	o.used[o.i] = false
-	if err := c.object.Parse(shape.Format, raw); err != nil {
+	if err := c.index.object.Parse(shape.Format, raw); err != nil {
 		return nil // the object is not complete, so its owner has not begun to change a slot
 	}
-	key, mark, version := c.object.Key, c.object.Mark, c.object.Version
+	key, mark, version := c.index.object.Key, c.index.object.Mark, c.index.object.Version
 	var lost []vote // values of backups that have lost by the rules of SNAPSHOT
 	for {
 		primary, votes, err := c.votes(o, version, layout.HashOf(key), deadline)
@@ -199,7 +199,7 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 			err = c.showAll(shape.Format.Ref(primary.slot), deadline)
 		default:
 			_, err = c.replace(change{
-				at: primary.at, old: primary.slot, new: shape.Format.Emptied(shape.Format.Ref(primary.slot)), heir: true,
+				at: primary.at, old: primary.slot, new: shape.Format.Emptied(shape.Format.Ref(primary.slot)), orphaned: true,
 			}, deadline)
 		}
 		if errors.Is(err, errForeign) {
@@ -208,7 +208,7 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 		if err != nil || done {
 			return err
 		}
-		if c.rt.Now() >= deadline {
+		if c.mem.rt.Now() >= deadline {
 			return kv.ErrTimeout
 		}
 	}
@@ -223,12 +223,12 @@ func (c *changer) settleObject(o object, deadline clock.Time) error {
 // such a value with this version, and the twin (the subtable to which the split moves the key) does
 // not have the key yet, votes first puts the key there.
 func (c *changer) votes(o object, version uint32, h layout.Hash, deadline clock.Time) (primary vote, votes []vote, err error) {
-	shape := &c.super.Shape
-	c.homes = shape.Homes(h, c.homes[:0])
+	shape := &c.space.super.Shape
+	c.space.homes = shape.Homes(h, c.space.homes[:0])
 	place := o.ref(shape, 0).Place
 	first := map[uint64]layout.Slot{}
 	var moves []vote
-	for n, server := range append([]int{c.root()}, c.backups()...) {
+	for n, server := range append([]int{c.space.root()}, c.backups()...) {
 		err := c.eachSlot(server, h, deadline, func(at uint64, slot layout.Slot) {
 			if n == 0 {
 				first[at] = slot
@@ -252,11 +252,11 @@ func (c *changer) votes(o object, version uint32, h layout.Hash, deadline clock.
 	}
 	for _, m := range moves { // put the key into the twin, if it is not there yet
 		subtable, _ := shape.Within(m.at)
-		i := slices.Index(c.homes, subtable)
-		if i+1 == len(c.homes) {
+		i := slices.Index(c.space.homes, subtable)
+		if i+1 == len(c.space.homes) {
 			continue
 		}
-		shift := shape.SubtableAt(c.homes[i+1]) - shape.SubtableAt(subtable)
+		shift := shape.SubtableAt(c.space.homes[i+1]) - shape.SubtableAt(subtable)
 		if first[m.at+shift] != 0 {
 			continue
 		}
@@ -268,22 +268,23 @@ func (c *changer) votes(o object, version uint32, h layout.Hash, deadline clock.
 	return primary, votes, nil
 }
 
-// eachSlot calls f for the slots of a hash in one replica of the index, in the subtables c.homes.
+// eachSlot calls f for the slots of a hash in one replica of the index, in the subtables
+// c.space.homes.
 func (c *changer) eachSlot(server int, h layout.Hash, deadline clock.Time, f func(at uint64, slot layout.Slot)) error {
-	shape := &c.super.Shape
+	shape := &c.space.super.Shape
 	one, two := shape.Format.Buckets(h, shape.Mains())
 	mains := [...]int{one, two}
-	for i, n := range c.homes {
+	for i, n := range c.space.homes {
 		for j, main := range mains {
-			c.read(server, shape.CombinedAt(n, main), atIn+(2*i+j)*layout.CombinedLen, layout.CombinedLen)
+			c.mem.read(server, shape.CombinedAt(n, main), atIn+(2*i+j)*layout.CombinedLen, layout.CombinedLen)
 		}
 	}
-	if err := c.do(deadline); err != nil {
+	if err := c.mem.do(deadline); err != nil {
 		return err
 	}
-	for i, n := range c.homes {
+	for i, n := range c.space.homes {
 		for j, main := range mains {
-			raw, err := c.bytes(nil, atIn+(2*i+j)*layout.CombinedLen, layout.CombinedLen)
+			raw, err := c.mem.bytes(nil, atIn+(2*i+j)*layout.CombinedLen, layout.CombinedLen)
 			if err != nil {
 				return err
 			}
@@ -304,28 +305,28 @@ func (c *changer) eachSlot(server int, h layout.Hash, deadline clock.Time, f fun
 // primary's value, or the value of a writer that wants to replace it. lost reports that the rules
 // of SNAPSHOT have decided against the change.
 func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
-	before, err := c.slotAt(c.root(), v.at, deadline)
+	before, err := c.space.slotAt(c.space.root(), v.at, deadline)
 	if err != nil {
 		return false, err
 	}
 	there := false
-	for _, server := range c.index[1:] {
-		slot, err := c.slotAt(server, v.at, deadline)
+	for _, server := range c.space.index[1:] {
+		slot, err := c.space.slotAt(server, v.at, deadline)
 		if err != nil {
 			return false, err
 		}
 		there = there || slot == v.slot
 	}
-	after, err := c.slotAt(c.root(), v.at, deadline)
+	after, err := c.space.slotAt(c.space.root(), v.at, deadline)
 	if err != nil || !there || after != before || after == v.slot {
 		return false, err
 	}
-	won, err := c.replace(change{at: v.at, old: before, new: v.slot, heir: true}, deadline)
+	r, err := c.replace(change{at: v.at, old: before, new: v.slot, orphaned: true}, deadline)
 	if errors.Is(err, errForeign) {
 		return false, nil // another client has changed the slot meanwhile
 	}
-	c.owed = true // if the change has won, the object that it has replaced was not freed
-	if err != nil || won {
+	c.space.owed = true // if the change has won, the object that it has replaced was not freed
+	if err != nil || r.won {
 		return false, err
 	}
 	// As long as the winner does not go on, a backup may keep the value that has lost, and a repair
@@ -342,13 +343,13 @@ func (c *changer) redo(v vote, deadline clock.Time) (lost bool, err error) {
 func (c *changer) yield(at uint64, before layout.Slot, deadline clock.Time) error {
 	var values []uint64
 	for _, server := range c.backups() {
-		slot, err := c.slotAt(server, at, deadline)
+		slot, err := c.space.slotAt(server, at, deadline)
 		if err != nil {
 			return err
 		}
 		values = append(values, uint64(slot))
 	}
-	after, err := c.slotAt(c.root(), at, deadline)
+	after, err := c.space.slotAt(c.space.root(), at, deadline)
 	if err != nil || after != before || len(values) == 0 {
 		return err
 	}
@@ -358,50 +359,50 @@ func (c *changer) yield(at uint64, before layout.Slot, deadline clock.Time) erro
 	}
 	for i, server := range c.backups() {
 		if values[i] != winner {
-			c.swap(server, at, values[i], winner)
+			c.mem.swap(server, at, values[i], winner)
 		}
 	}
-	return c.rest(deadline)
+	return c.mem.rest(deadline)
 }
 
 // showAll marks all replicas of an object as valid.
 func (c *changer) showAll(r layout.Ref, deadline clock.Time) error {
-	if err := c.put([]byte{byte(layout.Valid)}, atLog); err != nil {
+	if err := c.mem.put([]byte{byte(layout.Valid)}, atLog); err != nil {
 		return err
 	}
-	shape := &c.super.Shape
-	first, _ := c.replica(r.Server, r.Place)
+	shape := &c.space.super.Shape
+	first, _ := c.space.replica(r.Server, r.Place)
 	for j := range shape.Replicas {
-		if server, off := shape.Replica(r.Server, r.Place, j); c.has(server) && server != first {
-			c.write(server, off, atLog, 1)
+		if server, off := shape.Replica(r.Server, r.Place, j); c.mem.has(server) && server != first {
+			c.mem.write(server, off, atLog, 1)
 		}
 	}
-	if c.managed && len(c.batch) > 0 { // clients read the first replica and see the object as valid: the others must be valid before, in case the first is lost
-		if err := c.do(deadline); err != nil {
+	if c.mem.managed && len(c.mem.batch) > 0 { // clients read the first replica and see the object as valid: the others must be valid before, in case the first is lost
+		if err := c.mem.do(deadline); err != nil {
 			return err
 		}
 	}
-	_, off := c.replica(r.Server, r.Place)
-	c.write(first, off, atLog, 1)
-	return c.do(deadline)
+	_, off := c.space.replica(r.Server, r.Place)
+	c.mem.write(first, off, atLog, 1)
+	return c.mem.do(deadline)
 }
 
 // recoverOwner recovers the client that wants to give a slot the value `slot`: the owner of the
 // block with the object that this value names. If that owner is a master that is alive,
 // recoverOwner does nothing, because the master settles the block.
 func (c *changer) recoverOwner(slot layout.Slot, deadline clock.Time) error {
-	r := c.super.Shape.Format.Ref(slot)
-	id := blockID{r.Server, c.super.Shape.BlockOf(r.Place)}
-	if slot == 0 || id.server >= len(c.cfg.Servers) || !c.has(id.server) || id.block >= c.super.Shape.Blocks {
+	r := c.space.super.Shape.Format.Ref(slot)
+	id := blockID{r.Server, c.space.super.Shape.BlockOf(r.Place)}
+	if slot == 0 || id.server >= len(c.mem.cfg.Servers) || !c.mem.has(id.server) || id.block >= c.space.super.Shape.Blocks {
 		return nil
 	}
-	word, err := c.slotAt(id.server, c.useAt(id), deadline)
+	word, err := c.space.slotAt(id.server, c.space.useAt(id), deadline)
 	if err != nil {
 		return err
 	}
 	owner := layout.BlockUse(word).Client()
-	if owner == c.id && slices.ContainsFunc(c.heirs, func(e estate) bool { return e.blockID == id }) {
-		return c.settleHeirs(deadline, deadline)
+	if owner == c.mem.id && slices.ContainsFunc(c.orphans, func(e orphan) bool { return e.blockID == id }) {
+		return c.settleOrphans(deadline, deadline)
 	}
 	if owner == 0 {
 		return nil
@@ -424,24 +425,24 @@ type reign struct {
 // a dead client, and the master settles them. A master that was silent for Config.ClientLease
 // counts as dead.
 func (c *changer) reigns(owner uint32, deadline clock.Time) (bool, error) {
-	if !c.managed || c.exempt {
+	if !c.mem.managed || c.mem.exempt {
 		return false, nil
 	}
 	const n = layout.MasterWord + 8 - layout.ReignWord
-	asked := c.rt.Now()
-	c.read(c.root(), layout.ReignWord, atLog, n)
-	if err := c.do(deadline); err != nil {
+	asked := c.mem.rt.Now()
+	c.mem.read(c.space.root(), layout.ReignWord, atLog, n)
+	if err := c.mem.do(deadline); err != nil {
 		return false, err
 	}
-	b, err := c.bytes(nil, atLog, n)
+	b, err := c.mem.bytes(nil, atLog, n)
 	if err != nil || binary.LittleEndian.Uint64(b[layout.MasterWord-layout.ReignWord:]) != uint64(owner) {
 		return false, err
 	}
 	r := &c.reign
 	if beat := binary.LittleEndian.Uint64(b); r.owner != owner || r.beat != beat {
-		*r = reign{owner: owner, beat: beat, since: c.rt.Now()}
+		*r = reign{owner: owner, beat: beat, since: c.mem.rt.Now()}
 	}
-	return c.cfg.ClientLease < 0 || asked < r.since.Add(c.cfg.ClientLease), nil
+	return c.mem.cfg.ClientLease < 0 || asked < r.since.Add(c.mem.cfg.ClientLease), nil
 }
 
 // outlast waits, if owner is a master that is alive, until that master has settled all blocks that
@@ -453,17 +454,17 @@ func (c *changer) outlast(owner uint32, deadline clock.Time) (settled bool, err 
 			return false, err
 		}
 		owns := false
-		err = c.tables(deadline, func(h heir) (bool, error) {
+		err = c.space.tables(deadline, func(h usedBlock) (bool, error) {
 			owns = owns || h.use.Client() == owner
 			return !owns, nil
 		})
 		if err != nil || !owns {
 			return err == nil, err
 		}
-		if c.rt.Now() >= deadline {
+		if c.mem.rt.Now() >= deadline {
 			return false, kv.ErrTimeout
 		}
-		c.rt.Sleep(glancePause)
+		c.mem.rt.Sleep(glancePause)
 	}
 }
 
@@ -475,10 +476,10 @@ func (c *Client) Recover(owner uint32, deadline clock.Time) error {
 	if err := c.begin(deadline); err != nil {
 		return err
 	}
-	if owner == c.id {
+	if owner == c.mem.id {
 		return fmt.Errorf("recover client %d: that is this client; only another one can be recovered", owner)
 	}
-	return c.following(deadline, func() error { return c.recover(owner, deadline) })
+	return c.slots.following(deadline, func() error { return c.slots.recover(owner, deadline) })
 }
 
 // RecoverAll recovers all other clients that own blocks, returns their numbers, and ends all splits
@@ -490,13 +491,13 @@ func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 	if err := c.begin(deadline); err != nil {
 		return nil, err
 	}
-	for server := range c.cfg.Servers {
-		err := c.following(deadline, func() error {
-			if !c.has(server) {
+	for server := range c.mem.cfg.Servers {
+		err := c.slots.following(deadline, func() error {
+			if !c.mem.has(server) {
 				return nil
 			}
-			return c.table(server, deadline, func(h heir) (bool, error) {
-				if owner := h.use.Client(); owner != 0 && owner != c.id && !slices.Contains(owners, owner) {
+			return c.space.table(server, deadline, func(h usedBlock) (bool, error) {
+				if owner := h.use.Client(); owner != 0 && owner != c.mem.id && !slices.Contains(owners, owner) {
 					owners = append(owners, owner)
 				}
 				return true, nil
@@ -508,11 +509,11 @@ func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 	}
 	for i := 0; i < len(owners); {
 		owner, settled := owners[i], false
-		err := c.following(deadline, func() (err error) {
-			if settled, err = c.outlast(owner, deadline); settled || err != nil {
+		err := c.slots.following(deadline, func() (err error) {
+			if settled, err = c.slots.outlast(owner, deadline); settled || err != nil {
 				return err
 			}
-			return c.recover(owner, deadline)
+			return c.slots.recover(owner, deadline)
 		})
 		if err != nil {
 			return owners, fmt.Errorf("recover client %d: %w", owner, err)
@@ -522,9 +523,9 @@ func (c *Client) RecoverAll(deadline clock.Time) (owners []uint32, err error) {
 			owners = slices.Delete(owners, i, i+1)
 		}
 	}
-	return owners, c.following(deadline, func() error { return c.finishAll(deadline) })
+	return owners, c.slots.following(deadline, func() error { return c.splits.finishAll(deadline) })
 }
 
 // Number returns the number of the client, under which it owns its connections and blocks. The
 // client takes another number when another client has taken it for dead.
-func (c *Client) Number() uint32 { return c.id }
+func (c *Client) Number() uint32 { return c.mem.id }

@@ -22,7 +22,7 @@ import (
 // the block table that names its owner was lost, too. No other client has seen the object, because
 // its owner marks the first replica as valid last.
 type repair struct {
-	*changer
+	slots *changer
 	// same is true if the primary is on the same server as before the change of the members.
 	same bool
 	// patience is how long a server may take to answer.
@@ -39,15 +39,15 @@ type repair struct {
 const repairPiece = 16 << 10
 
 func (r *repair) all() error {
-	shape := &r.super.Shape
+	shape := &r.slots.space.super.Shape
 	if err := r.words8(shape.EntryAt(0), 8*shape.Subtables, false); err != nil {
 		return err
 	}
-	if err := r.loadDirectory(r.rt.Now().Add(r.patience)); err != nil {
+	if err := r.slots.index.loadDirectory(r.slots.mem.rt.Now().Add(r.patience)); err != nil {
 		return err
 	}
 	for n := range shape.Subtables {
-		if !r.dir.Uses(shape, n) { // no replica has a slot there
+		if !r.slots.space.dir.Uses(shape, n) { // no replica has a slot there
 			continue
 		}
 		if err := r.words8(shape.SubtableAt(n), int(shape.SubtableLen()), true); err != nil {
@@ -71,15 +71,15 @@ func (r *repair) words8(off uint64, n int, slots bool) error {
 }
 
 func (r *repair) piece(off uint64, n int, slots bool) error {
-	for i, server := range r.index {
-		r.read(server, off, atIn+i*repairPiece, n)
+	for i, server := range r.slots.space.index {
+		r.slots.mem.read(server, off, atIn+i*repairPiece, n)
 	}
-	if err := r.do(r.rt.Now().Add(r.patience)); err != nil {
+	if err := r.slots.mem.do(r.slots.mem.rt.Now().Add(r.patience)); err != nil {
 		return err
 	}
 	r.words = r.words[:0]
-	for i := range r.index {
-		b, err := r.bytes(nil, atIn+i*repairPiece, n)
+	for i := range r.slots.space.index {
+		b, err := r.slots.mem.bytes(nil, atIn+i*repairPiece, n)
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func (r *repair) piece(off uint64, n int, slots bool) error {
 				return err
 			}
 		}
-		if ref := r.super.Shape.Format.Ref(layout.Slot(value)); slots && at%layout.BucketLen != 0 && r.super.Shape.Holds(ref) && !r.view.Has(ref.Server) {
+		if ref := r.slots.space.super.Shape.Format.Ref(layout.Slot(value)); slots && at%layout.BucketLen != 0 && r.slots.space.super.Shape.Holds(ref) && !r.slots.mem.view.Has(ref.Server) {
 			r.orphans = append(r.orphans, entry{at: off + uint64(at), slot: layout.Slot(value)})
 		}
 	}
@@ -109,13 +109,13 @@ func (r *repair) piece(off uint64, n int, slots bool) error {
 
 // set writes a word at offset `off` of all replicas of the index.
 func (r *repair) set(off, value uint64) error {
-	if err := r.put(binary.LittleEndian.AppendUint64(nil, value), atLog); err != nil {
+	if err := r.slots.mem.put(binary.LittleEndian.AppendUint64(nil, value), atLog); err != nil {
 		return err
 	}
-	for _, server := range r.index {
-		r.write(server, off, atLog, 8)
+	for _, server := range r.slots.space.index {
+		r.slots.mem.write(server, off, atLog, 8)
 	}
-	return r.do(r.rt.Now().Add(r.patience))
+	return r.slots.mem.do(r.slots.mem.rt.Now().Add(r.patience))
 }
 
 // withdraw handles the orphans: slots whose object's first server is no longer a member. It empties
@@ -123,14 +123,14 @@ func (r *repair) set(off, value uint64) error {
 func (r *repair) withdraw() error {
 	for some := range slices.Chunk(r.orphans, maxOps/2) {
 		for i, e := range some {
-			ref := r.super.Shape.Format.Ref(e.slot)
-			server, off := r.replica(ref.Server, ref.Place)
-			r.read(server, off, atOut+8*i, 8)
+			ref := r.slots.space.super.Shape.Format.Ref(e.slot)
+			server, off := r.slots.space.replica(ref.Server, ref.Place)
+			r.slots.mem.read(server, off, atOut+8*i, 8)
 		}
-		if err := r.do(r.rt.Now().Add(r.patience)); err != nil {
+		if err := r.slots.mem.do(r.slots.mem.rt.Now().Add(r.patience)); err != nil {
 			return err
 		}
-		marks, err := r.bytes(nil, atOut, 8*len(some))
+		marks, err := r.slots.mem.bytes(nil, atOut, 8*len(some))
 		if err != nil {
 			return err
 		}
@@ -139,13 +139,13 @@ func (r *repair) withdraw() error {
 				if layout.Mark(marks[8*i]) == layout.Valid {
 					// Clients may have read the object already, so it must be valid in all
 					// replicas.
-					if err := r.showAll(r.super.Shape.Format.Ref(e.slot), r.rt.Now().Add(r.patience)); err != nil {
+					if err := r.slots.showAll(r.slots.space.super.Shape.Format.Ref(e.slot), r.slots.mem.rt.Now().Add(r.patience)); err != nil {
 						return err
 					}
 				}
 				continue
 			}
-			if err := r.set(e.at, uint64(r.super.Shape.Format.Emptied(r.super.Shape.Format.Ref(e.slot)))); err != nil {
+			if err := r.set(e.at, uint64(r.slots.space.super.Shape.Format.Emptied(r.slots.space.super.Shape.Format.Ref(e.slot)))); err != nil {
 				return err
 			}
 		}

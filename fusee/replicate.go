@@ -14,35 +14,28 @@ import (
 
 // changer changes slots in all replicas of the index.
 type changer struct {
-	finder
+	mem   *memory
+	space *space
+	index *finder
 	// swaps, words and seen are scratch: the CASes of backups, the offsets in the buffer of the
 	// values that they find, and these values.
 	swaps []snapshot.Swap
 	words []int
 	seen  []uint64
-	// beaten is the value that the first CASes of the last change have found in all backups (or in
-	// the primary, if there are no backups); 0 means that their values differed.
-	beaten layout.Slot
-	// header is the header of the bucket that has the slot of the last change; overtaken needs it.
-	// readPrimary READs the header after the slot's primary, so a split that has changed the slot
-	// shows in the header. headed is true if readPrimary has read the header during the last
-	// change; otherwise overtaken reads it.
-	header uint64
-	headed bool
-	// heirs are blocks of dead clients that this client has taken over and settles. reign is what
+	// orphans are blocks of dead clients that this client has taken over and settles. reign is what
 	// this client knows of a master that settles such blocks.
-	heirs []estate
-	reign reign
+	orphans []orphan
+	reign   reign
 }
 
-// follow calls space.follow. If the view changes, follow also removes from c.heirs the blocks of
+// follow calls space.follow. If the view changes, follow also removes from c.orphans the blocks of
 // dead clients that were on servers which have left the view or have lost their memory.
 func (c *changer) follow(deadline clock.Time) error {
 	err := c.space.follow(deadline)
 	if err != nil {
 		return err // the view is still the former one, and departed belongs to an earlier change
 	}
-	c.heirs = slices.DeleteFunc(c.heirs, func(e estate) bool { return c.departed>>e.server&1 == 1 })
+	c.orphans = slices.DeleteFunc(c.orphans, func(e orphan) bool { return c.mem.departed>>e.server&1 == 1 })
 	return nil
 }
 
@@ -64,9 +57,22 @@ type change struct {
 	again func()
 	// before, if set, adds operations on another slot to the batch with the first CASes of the backups.
 	before func()
-	// heir is true if the client that has begun the change is dead, and this client carries the
+	// orphaned is true if the client that has begun the change is dead, and this client carries the
 	// change out. If the change loses, replace does not wait for the winner.
-	heir bool
+	orphaned bool
+}
+
+// result is what a change has found.
+type result struct {
+	won bool
+	// observed is the value that the first CASes have found in all backups (or in the primary, if
+	// there are no backups); 0 means that their values differed.
+	observed layout.Slot
+	// header is the header of the bucket that has the slot; overtaken needs it. readPrimary READs
+	// the header after the slot's primary, so a split that has changed the slot shows in the
+	// header. headed is true if readPrimary has read the header; otherwise overtaken reads it.
+	header uint64
+	headed bool
 }
 
 // helpAfter: a client that has lost a slot to a split reads the primary this many times. Then it
@@ -80,42 +86,39 @@ var errStuck = errors.New("the winner of a slot does not go on")
 // the same old value. So another client has changed the slot again.
 var errForeign = errors.New("another client has changed the slot meanwhile")
 
-// replace carries out a change and reports whether it has won. If it has lost, another change of
+// replace carries out a change; r.won reports whether it has won. If it has lost, another change of
 // the slot has taken effect, and this change never will. After an error the outcome is open, unless
 // the error is also kv.ErrNoEffect: then no replica of the slot has the new value. The error is
 // kv.ErrTimeout, an error that says that the store is lost, or, after a change of the members,
-// errChanged. If change.heir is true, it may also be errForeign.
-func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) {
-	began := c.rt.Now()
-	late := max(deadline, c.rt.Now()).Add(settleTimeout)
-	w := snapshot.New(uint64(ch.old), uint64(ch.new), len(c.index)-1)
-	c.headed = false
+// errChanged. If change.orphaned is true, it may also be errForeign.
+func (c *changer) replace(ch change, deadline clock.Time) (r result, err error) {
+	began := c.mem.rt.Now()
+	late := max(deadline, c.mem.rt.Now()).Add(settleTimeout)
+	w := snapshot.New(uint64(ch.old), uint64(ch.new), len(c.space.index)-1)
 	// lease is when the winner counts as dead if the primary has not changed by then: Config.Lease
 	// after this client began to wait. 0 means that the client has not begun to wait.
 	polls, lease := 0, clock.Time(0)
 	for action := w.Begin(); !w.State().Ended(); {
 		switch action {
 		case snapshot.SwapBackups:
-			action, err = c.swapBackups(&w, &ch, late)
+			action, err = c.swapBackups(&w, &ch, &r, late)
 		case snapshot.Log:
 			action, err = c.logOutcome(&w, ch, late)
 		case snapshot.SwapPrimary:
-			action, err = c.swapPrimary(&w, ch, late)
+			action, err = c.swapPrimary(&w, ch, &r, late)
 		default:
-			if ch.heir && w.State() == snapshot.Waiting {
-				return false, nil
+			if ch.orphaned && w.State() == snapshot.Waiting {
+				return r, nil
 			}
-			// Changes that this client carries out for other clients meanwhile change c.beaten.
-			beaten := c.beaten
 			if polls++; polls > 1 {
-				c.rt.Sleep(poll)
+				c.mem.rt.Sleep(poll)
 			}
-			moved := c.super.Shape.Format.Leave(ch.old)
+			moved := c.space.super.Shape.Format.Leave(ch.old)
 			// A split moves the key. All clients that work on it write the same value, and all
 			// backups have that value. So this client swaps the primary as those clients would, and
 			// does not wait for them.
-			if w.State() == snapshot.Waiting && beaten == moved && c.super.Shape.Format.Leaving(moved) {
-				if action, err = c.carryOn(&w, ch.at, late); err != nil {
+			if w.State() == snapshot.Waiting && r.observed == moved && c.space.super.Shape.Format.Leaving(moved) {
+				if action, err = c.carryOn(&w, ch.at, &r, late); err != nil {
 					break
 				}
 				continue
@@ -125,47 +128,47 @@ func (c *changer) replace(ch change, deadline clock.Time) (won bool, err error) 
 			// it.)
 			if winner := layout.Slot(w.Winner()); polls > helpAfter && w.State() == snapshot.Waiting && winner == moved {
 				if _, err := c.redo(vote{ch.at, winner}, late); err != nil {
-					return false, c.givenUp(&w, err)
+					return r, c.givenUp(&w, err)
 				}
 			}
 			until := late
 			if lease == 0 {
-				lease = c.rt.Now().Add(c.cfg.Lease)
+				lease = c.mem.rt.Now().Add(c.mem.cfg.Lease)
 			}
 			if w.State() == snapshot.Waiting {
 				// The change has lost, so no other client waits for this client.
-				if until = deadline; ch.hasty && !w.Left() || ch.patience > 0 && c.rt.Now() >= min(until, began.Add(ch.patience)) {
-					return false, c.givenUp(&w, errStuck)
+				if until = deadline; ch.hasty && !w.Left() || ch.patience > 0 && c.mem.rt.Now() >= min(until, began.Add(ch.patience)) {
+					return r, c.givenUp(&w, errStuck)
 				}
 			}
 			// Only a READ that begins after the lease has ended shows that the winner makes no
 			// progress: this client may hang between the READ and the look at the clock.
-			asked := c.rt.Now()
-			if action, err = c.readPrimary(&w, ch.at, until); err == nil && w.State() == snapshot.Waiting && asked >= lease {
-				lease = c.rt.Now().Add(c.cfg.Lease)
+			asked := c.mem.rt.Now()
+			if action, err = c.readPrimary(&w, ch.at, &r, until); err == nil && w.State() == snapshot.Waiting && asked >= lease {
+				lease = c.mem.rt.Now().Add(c.mem.cfg.Lease)
 				err = c.recoverOwner(layout.Slot(w.Winner()), until)
 			}
 			// The primary still had the old value when all backups had new values. So the new values come
 			// from changes that replace this old value, and the winner's value names the same key.
-			if winner := layout.Slot(w.Winner()); ch.log != nil && ch.log.Op != layout.OpInsert && w.State() == snapshot.Waiting && !c.super.Shape.Format.Empty(winner) {
-				c.friend = winner
+			if winner := layout.Slot(w.Winner()); ch.log != nil && ch.log.Op != layout.OpInsert && w.State() == snapshot.Waiting && !c.space.super.Shape.Format.Empty(winner) {
+				c.index.match = winner
 			}
-			c.beaten = beaten
 		}
 		if errors.Is(err, errView) && ch.log != nil {
 			return c.resolve(ch, late)
 		}
 		if err != nil {
-			return false, c.givenUp(&w, err)
+			return r, c.givenUp(&w, err)
 		}
 	}
 	if w.State() == snapshot.Failed {
-		if ch.heir {
-			return false, errForeign
+		if ch.orphaned {
+			return r, errForeign
 		}
-		return false, kv.ErrTimeout
+		return r, kv.ErrTimeout
 	}
-	return w.State() == snapshot.Won, nil
+	r.won = w.State() == snapshot.Won
+	return r, nil
 }
 
 // givenUp ends a change because of the error `why`. It returns the error of the operation, with
@@ -179,28 +182,28 @@ func (c *changer) givenUp(w *snapshot.Writer, why error) error {
 	return errors.Join(why, kv.ErrNoEffect)
 }
 
-func (c *changer) swapBackups(w *snapshot.Writer, ch *change, deadline clock.Time) (snapshot.Action, error) {
+func (c *changer) swapBackups(w *snapshot.Writer, ch *change, r *result, deadline clock.Time) (snapshot.Action, error) {
 	c.swaps, c.words, c.seen = w.Swaps(c.swaps[:0]), c.words[:0], c.seen[:0]
 	for _, s := range c.swaps {
-		c.words = append(c.words, c.swap(c.index[1+s.Backup], ch.at, s.Compare, w.Value()))
+		c.words = append(c.words, c.mem.swap(c.space.index[1+s.Backup], ch.at, s.Compare, w.Value()))
 	}
 	if ch.before != nil {
 		ch.before()
 		ch.before = nil
 	}
-	if err := c.do(deadline); err != nil {
+	if err := c.mem.do(deadline); err != nil {
 		return snapshot.None, err
 	}
 	for _, at := range c.words {
-		v, err := c.fab.Word(at)
+		v, err := c.mem.fab.Word(at)
 		if err != nil {
 			return snapshot.None, err
 		}
 		c.seen = append(c.seen, v)
 	}
 	if w.State() == snapshot.Swapping {
-		if c.beaten = 0; slices.Min(c.seen) == slices.Max(c.seen) {
-			c.beaten = layout.Slot(c.seen[0])
+		if r.observed = 0; slices.Min(c.seen) == slices.Max(c.seen) {
+			r.observed = layout.Slot(c.seen[0])
 		}
 	}
 	return w.Backups(c.seen), nil
@@ -212,35 +215,35 @@ func (c *changer) logOutcome(w *snapshot.Writer, ch change, deadline clock.Time)
 		return w.Logged(), nil
 	}
 	var b [logLen]byte
-	out, where := ch.log.Commit(c.super.Shape.Format, ch.old, b[:0])
-	if err := c.put(out, atLog); err != nil {
+	out, where := ch.log.Commit(c.space.super.Shape.Format, ch.old, b[:0])
+	if err := c.mem.put(out, atLog); err != nil {
 		return snapshot.None, err
 	}
 	c.writeReplicas(ch.ref, where.Off, atLog, where.Len)
-	if err := c.do(deadline); err != nil {
+	if err := c.mem.do(deadline); err != nil {
 		return snapshot.None, err
 	}
 	return w.Logged(), nil
 }
 
-func (c *changer) swapPrimary(w *snapshot.Writer, ch change, deadline clock.Time) (snapshot.Action, error) {
-	word := c.swap(c.root(), ch.at, w.Old(), w.Value())
+func (c *changer) swapPrimary(w *snapshot.Writer, ch change, r *result, deadline clock.Time) (snapshot.Action, error) {
+	word := c.mem.swap(c.space.root(), ch.at, w.Old(), w.Value())
 	if ch.again != nil {
 		ch.again()
 	}
-	if err := c.do(deadline); err != nil {
+	if err := c.mem.do(deadline); err != nil {
 		return snapshot.None, err
 	}
-	v, err := c.fab.Word(word)
+	v, err := c.mem.fab.Word(word)
 	if err != nil {
 		return snapshot.None, err
 	}
-	if len(c.index) == 1 {
-		c.beaten = layout.Slot(v)
+	if len(c.space.index) == 1 {
+		r.observed = layout.Slot(v)
 	}
 	// The CAS may have been executed twice. Either this change has lost, or it has won and another
 	// change has replaced its value already.
-	if c.repeated && len(c.index) == 1 && v != w.Old() && v != w.Value() {
+	if c.mem.repeated && len(c.space.index) == 1 && v != w.Old() && v != w.Value() {
 		return snapshot.None, kv.ErrTimeout
 	}
 	return w.Primary(v), nil
@@ -248,59 +251,59 @@ func (c *changer) swapPrimary(w *snapshot.Writer, ch change, deadline clock.Time
 
 // carryOn swaps the primary to the value by which a split makes a slot leaving. All backups have
 // this value already.
-func (c *changer) carryOn(w *snapshot.Writer, at uint64, deadline clock.Time) (snapshot.Action, error) {
-	c.headed = false
-	word := c.swap(c.root(), at, w.Old(), w.Winner())
-	if err := c.do(deadline); err != nil {
+func (c *changer) carryOn(w *snapshot.Writer, at uint64, r *result, deadline clock.Time) (snapshot.Action, error) {
+	r.headed = false
+	word := c.mem.swap(c.space.root(), at, w.Old(), w.Winner())
+	if err := c.mem.do(deadline); err != nil {
 		return snapshot.None, err
 	}
-	v, err := c.fab.Word(word)
+	v, err := c.mem.fab.Word(word)
 	if v == w.Old() {
 		v = w.Winner()
 	}
 	return w.Primary(v), err
 }
 
-func (c *changer) readPrimary(w *snapshot.Writer, at uint64, deadline clock.Time) (snapshot.Action, error) {
-	if c.rt.Now() >= deadline {
+func (c *changer) readPrimary(w *snapshot.Writer, at uint64, r *result, deadline clock.Time) (snapshot.Action, error) {
+	if c.mem.rt.Now() >= deadline {
 		return snapshot.None, kv.ErrTimeout
 	}
-	c.read(c.root(), at, atLog, 8)
+	c.mem.read(c.space.root(), at, atLog, 8)
 	divides := c.divides(at)
 	if divides {
-		c.read(c.root(), at/layout.BucketLen*layout.BucketLen, atLog+8, 8)
+		c.mem.read(c.space.root(), at/layout.BucketLen*layout.BucketLen, atLog+8, 8)
 	}
-	if err := c.do(deadline); err != nil {
+	if err := c.mem.do(deadline); err != nil {
 		return snapshot.None, err
 	}
 	var err error
-	if c.scratch, err = c.bytes(c.scratch, atLog, 16); err != nil {
+	if c.index.scratch, err = c.mem.bytes(c.index.scratch, atLog, 16); err != nil {
 		return snapshot.None, err
 	}
-	c.header, c.headed = binary.LittleEndian.Uint64(c.scratch[8:]), divides
-	return w.Primary(binary.LittleEndian.Uint64(c.scratch)), nil
+	r.header, r.headed = binary.LittleEndian.Uint64(c.index.scratch[8:]), divides
+	return w.Primary(binary.LittleEndian.Uint64(c.index.scratch)), nil
 }
 
 // divides reports whether a split can move the key of the slot at offset `at`, because the index
 // has room for the subtable to which the split would move keys.
 func (c *changer) divides(at uint64) bool {
-	subtable, _ := c.super.Shape.Within(at)
-	v := &c.sight
+	subtable, _ := c.space.super.Shape.Within(at)
+	v := &c.index.sight
 	last := v.entry.Depth
 	if subtable != v.subtable {
 		last++
 	}
-	_, ok := c.super.Shape.Twin(subtable, last)
+	_, ok := c.space.super.Shape.Twin(subtable, last)
 	return ok
 }
 
 // writeReplicas adds WRITEs to all replicas of object r to the batch: n bytes of the buffer, at
 // offset `from`, go to offset `part` of the object.
 func (c *changer) writeReplicas(r layout.Ref, part, from, n int) {
-	shape := &c.super.Shape
+	shape := &c.space.super.Shape
 	for j := range shape.Replicas {
-		if server, off := shape.Replica(r.Server, r.Place, j); c.has(server) {
-			c.write(server, off+uint64(part), from, n)
+		if server, off := shape.Replica(r.Server, r.Place, j); c.mem.has(server) {
+			c.mem.write(server, off+uint64(part), from, n)
 		}
 	}
 }

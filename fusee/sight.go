@@ -68,16 +68,16 @@ func (s *space) aim(v *sight, h layout.Hash) {
 // in the twin when the twin is read. The word of the directory says whether the split has ended.
 func (s *space) readSight(v *sight, to int) {
 	for i := range v.old {
-		s.read(s.root(), v.old[i].off, to+i*layout.CombinedLen, layout.CombinedLen)
+		s.mem.read(s.root(), v.old[i].off, to+i*layout.CombinedLen, layout.CombinedLen)
 	}
 	if !v.entry.Splitting {
 		return
 	}
 	shape := &s.super.Shape
 	for i := range v.old {
-		s.read(s.root(), shape.CombinedAt(v.twin, v.old[i].main), to+(2+i)*layout.CombinedLen, layout.CombinedLen)
+		s.mem.read(s.root(), shape.CombinedAt(v.twin, v.old[i].main), to+(2+i)*layout.CombinedLen, layout.CombinedLen)
 	}
-	s.read(s.root(), shape.EntryAt(v.subtable), to+4*layout.CombinedLen, 8)
+	s.mem.read(s.root(), shape.EntryAt(v.subtable), to+4*layout.CombinedLen, 8)
 }
 
 // parseSight parses what readSight has read to offset `from` of the buffer. It returns errStale if
@@ -86,7 +86,7 @@ func (s *space) readSight(v *sight, to int) {
 func (s *space) parseSight(v *sight, from int) (err error) {
 	for i := range v.old {
 		b := &v.old[i]
-		if s.raw, err = s.bytes(s.raw, from+i*layout.CombinedLen, layout.CombinedLen); err != nil {
+		if s.raw, err = s.mem.bytes(s.raw, from+i*layout.CombinedLen, layout.CombinedLen); err != nil {
 			return err
 		}
 		if err := b.Parse(b.main, s.raw); err != nil {
@@ -111,7 +111,7 @@ func (s *space) parseSight(v *sight, from int) (err error) {
 	}
 	fresh := layout.Header{Depth: v.entry.Depth + 1, Prefix: uint32(v.twin)}
 	for i := range v.new {
-		if s.raw, err = s.bytes(s.raw, from+(2+i)*layout.CombinedLen, layout.CombinedLen); err != nil {
+		if s.raw, err = s.mem.bytes(s.raw, from+(2+i)*layout.CombinedLen, layout.CombinedLen); err != nil {
 			return err
 		}
 		if err := v.new[i].Parse(v.old[i].main, s.raw); err != nil {
@@ -152,7 +152,7 @@ func (v *sight) stale(dir *layout.Directory, shape *layout.Shape, h layout.Heade
 
 // learn copies the directory's word of a subtable from the buffer.
 func (s *space) learn(subtable, from int) (err error) {
-	if s.raw, err = s.bytes(s.raw, from, 8); err != nil {
+	if s.raw, err = s.mem.bytes(s.raw, from, 8); err != nil {
 		return err
 	}
 	var e layout.Entry
@@ -170,9 +170,9 @@ func (s *space) refresh(h layout.Hash, deadline clock.Time) error {
 	shape := &s.super.Shape
 	s.homes = shape.Homes(h, s.homes[:0])
 	for i, n := range s.homes {
-		s.read(s.root(), shape.EntryAt(n), atIn+8*i, 8)
+		s.mem.read(s.root(), shape.EntryAt(n), atIn+8*i, 8)
 	}
-	if err := s.do(deadline); err != nil {
+	if err := s.mem.do(deadline); err != nil {
 		return err
 	}
 	for i, n := range s.homes {

@@ -22,7 +22,7 @@ const (
 // space is the client's part of memory management: the objects in its own blocks, and frees of
 // objects in blocks of other clients.
 type space struct {
-	memory
+	mem   *memory
 	super layout.Superblock
 	// dir is a copy of the directory. homes (subtables of a key) and raw (bytes that were read) are
 	// buffers for reuse.
@@ -30,13 +30,11 @@ type space struct {
 	homes []int
 	raw   []byte
 	// index are the servers with replicas of the index: first the primary, then the backups.
-	index   []int
-	classes map[int]*class // the key is the length of the class's objects in units
-	blocks  map[blockID]*block
-	requests
-	// copied are the copies, on other servers, of the block word that the client is changing by
-	// CASes (see copyWord).
-	copied []copied
+	index    []int
+	classes  map[int]*class // the key is the length of the class's objects in units
+	blocks   map[blockID]*block
+	requests requests
+	copies   copies
 	// doubts is the last value that the client has read of DoubtWord, which counts how often frees
 	// of objects were perhaps lost.
 	doubts uint64
@@ -103,7 +101,7 @@ type fresh struct {
 // when the client starts, and when its number has ended because it was taken for dead.
 func (s *space) clear() {
 	s.classes, s.blocks = make(map[int]*class), make(map[blockID]*block)
-	s.asked = make([]request, len(s.cfg.Servers))
+	s.requests.asked = make([]request, len(s.mem.cfg.Servers))
 	s.frees, s.unsure, s.limbo, s.nextLook = nil, nil, nil, 0
 	s.settle()
 }
@@ -196,7 +194,7 @@ func (s *space) forsake(f fresh, err error) {
 // client owns the object's block, the free is sent later.
 func (s *space) free(r layout.Ref) {
 	shape := &s.super.Shape
-	if !shape.Holds(r) || !s.has(r.Server) {
+	if !shape.Holds(r) || !s.mem.has(r.Server) {
 		return
 	}
 	if b := s.blocks[blockID{r.Server, shape.BlockOf(r.Place)}]; b != nil {
@@ -230,19 +228,19 @@ func (s *space) flush() {
 	s.settle()
 	s.frees = slices.DeleteFunc(s.frees, func(r layout.Ref) bool {
 		i := len(s.flight)
-		if i == freeBatch || s.newer != s.view || !s.fab.Connected(r.Server) {
+		if i == freeBatch || s.mem.newer != s.mem.view || !s.mem.fab.Connected(r.Server) {
 			return false
 		}
 		at, off := s.super.Shape.Replica(r.Server, 0, 0)
 		shape := s.super.Shape
-		if s.cfg.Published {
+		if s.mem.cfg.Published {
 			// Hole 4 of HOLES.md: the public code shifts the bit as a number of 32 bits.
 			shape.Format = layout.Published
 		}
 		word, add := shape.FreeBit(r.Place)
 		o := &s.store[i]
-		s.fab.FetchAdd(o, s.target(at, off+word), add, atFrees+8*i)
-		_ = s.fab.Start(o) // settle handles a failure
+		s.mem.fab.FetchAdd(o, s.mem.target(at, off+word), add, atFrees+8*i)
+		_ = s.mem.fab.Start(o) // settle handles a failure
 		s.flight = append(s.flight, o)
 		return true
 	})
@@ -266,8 +264,8 @@ func (s *space) confess(deadline clock.Time) error {
 	if !s.owed {
 		return nil
 	}
-	s.add(s.root(), layout.DoubtWord, 1)
-	err := s.do(deadline)
+	s.mem.add(s.root(), layout.DoubtWord, 1)
+	err := s.mem.do(deadline)
 	s.owed = err != nil
 	return err
 }

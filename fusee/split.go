@@ -30,9 +30,12 @@ const (
 	groupSlots   = 3 * layout.BucketSlots
 )
 
-// grower is the layer of a client that splits subtables, so that the index grows.
+// grower is the part of a client that splits subtables, so that the index grows.
 type grower struct {
-	changer
+	mem   *memory
+	space *space
+	index *finder
+	slots *changer
 	// split is the split on which this client works, or nil.
 	split *split
 }
@@ -118,12 +121,12 @@ func (c *grower) costs(t task) int {
 }
 
 // trips returns how many round trips it takes to change words in all replicas of the index.
-func (c *grower) trips() int { return 1 + min(1, len(c.backups())) }
+func (c *grower) trips() int { return 1 + min(1, len(c.slots.backups())) }
 
 // begins starts a split of a subtable whose entry is e. It changes nothing if the entry is another
 // one by now. The error kv.ErrFull means that there is no room for another subtable.
 func (c *grower) begins(subtable int, e layout.Entry, deadline clock.Time) error {
-	if _, ok := c.super.Shape.Twin(subtable, e.Depth); !ok {
+	if _, ok := c.space.super.Shape.Twin(subtable, e.Depth); !ok {
 		return kv.ErrFull
 	}
 	return c.enter(subtable, e, layout.Entry{Depth: e.Depth, Splitting: true}, deadline)
@@ -132,8 +135,8 @@ func (c *grower) begins(subtable int, e layout.Entry, deadline clock.Time) error
 // enter changes the entry of a subtable from `from` to `to` in the directories of all replicas of
 // the index, and reads what the entry is then.
 func (c *grower) enter(subtable int, from, to layout.Entry, deadline clock.Time) error {
-	at := c.super.Shape.EntryAt(subtable)
-	err := c.onReplicas(deadline, func(server int) { c.swap(server, at, from.Word(), to.Word()) })
+	at := c.space.super.Shape.EntryAt(subtable)
+	err := c.slots.onReplicas(deadline, func(server int) { c.mem.swap(server, at, from.Word(), to.Word()) })
 	if err != nil {
 		return err
 	}
@@ -143,22 +146,22 @@ func (c *grower) enter(subtable int, from, to layout.Entry, deadline clock.Time)
 // reread adds a READ of a subtable's entry to the batch, executes the batch, and copies the entry
 // to the client's copy of the directory.
 func (c *grower) reread(subtable int, deadline clock.Time) error {
-	c.read(c.root(), c.super.Shape.EntryAt(subtable), atIn, 8)
-	if err := c.do(deadline); err != nil {
+	c.mem.read(c.space.root(), c.space.super.Shape.EntryAt(subtable), atIn, 8)
+	if err := c.mem.do(deadline); err != nil {
 		return err
 	}
-	return c.learn(subtable, atIn)
+	return c.space.learn(subtable, atIn)
 }
 
 // joins makes the client work on the split of the subtable of sight v, if there is one and the
 // client works on no split yet. It begins with the groups that have the buckets of v.
 func (c *grower) joins(v *sight) {
-	e := c.dir.At(v.subtable)
+	e := c.space.dir.At(v.subtable)
 	if c.split != nil || !e.Splitting {
 		return
 	}
 	s := &split{subtable: v.subtable, depth: e.Depth, does: flip}
-	s.twin, _ = c.super.Shape.Twin(v.subtable, e.Depth)
+	s.twin, _ = c.space.super.Shape.Twin(v.subtable, e.Depth)
 	for i := range v.old {
 		s.groups = append(s.groups, v.old[i].main/2)
 	}
@@ -171,21 +174,21 @@ func (c *grower) joins(v *sight) {
 
 // finishAll works on all splits of subtables that have begun, until they have ended.
 func (c *grower) finishAll(deadline clock.Time) error {
-	if err := c.loadDirectory(deadline); err != nil {
+	if err := c.index.loadDirectory(deadline); err != nil {
 		return err
 	}
-	for n := range c.super.Shape.Subtables {
-		if !c.dir.Uses(&c.super.Shape, n) {
+	for n := range c.space.super.Shape.Subtables {
+		if !c.space.dir.Uses(&c.space.super.Shape, n) {
 			continue
 		}
 		if err := c.startsBegun(n, deadline); err != nil {
 			return err
 		}
-		e := c.dir.At(n)
+		e := c.space.dir.At(n)
 		if !e.Splitting {
 			continue
 		}
-		twin, _ := c.super.Shape.Twin(n, e.Depth)
+		twin, _ := c.space.super.Shape.Twin(n, e.Depth)
 		c.split = &split{subtable: n, twin: twin, depth: e.Depth}
 		if err := c.complete(true, deadline); err != nil {
 			return err
@@ -197,10 +200,10 @@ func (c *grower) finishAll(deadline clock.Time) error {
 // startsBegun begins the split of a subtable in all replicas of the directory, if a dead client has
 // begun it in a backup only.
 func (c *grower) startsBegun(subtable int, deadline clock.Time) error {
-	e := c.dir.At(subtable)
+	e := c.space.dir.At(subtable)
 	next := layout.Entry{Depth: e.Depth, Splitting: true}
-	for _, server := range c.backups() {
-		word, err := c.slotAt(server, c.super.Shape.EntryAt(subtable), deadline)
+	for _, server := range c.slots.backups() {
+		word, err := c.space.slotAt(server, c.space.super.Shape.EntryAt(subtable), deadline)
 		if err != nil {
 			return err
 		}
@@ -219,13 +222,13 @@ func (c *grower) assist(urgent bool, deadline clock.Time) {
 	if urgent {
 		rtts = pauseRTTs
 	}
-	_ = c.advance(min(rtts, pauseRTTs-c.cost.RTTs), deadline)
+	_ = c.advance(min(rtts, pauseRTTs-c.mem.cost.RTTs), deadline)
 }
 
 // advance works on the client's split for at most rtts round trips.
 func (c *grower) advance(rtts int, deadline clock.Time) error {
-	from := c.cost.RTTs
-	for c.split != nil && c.cost.RTTs-from+c.costs(c.split.does) <= rtts {
+	from := c.mem.cost.RTTs
+	for c.split != nil && c.mem.cost.RTTs-from+c.costs(c.split.does) <= rtts {
 		if err := c.step(deadline); err != nil {
 			return err
 		}
@@ -243,11 +246,11 @@ func (c *grower) complete(all bool, deadline clock.Time) error {
 		if err := c.step(deadline); err != nil {
 			return err
 		}
-		if c.rt.Now() >= deadline {
+		if c.mem.rt.Now() >= deadline {
 			return kv.TimedOut(errStale)
 		}
 		if c.split != nil && c.split.held {
-			c.rt.Sleep(poll)
+			c.mem.rt.Sleep(poll)
 		}
 	}
 	return nil
@@ -265,7 +268,7 @@ func (c *grower) step(deadline clock.Time) error {
 	switch {
 	case errors.Is(err, errStale): // another client has ended the split
 		c.split = nil
-		return c.learn(s.subtable, entryIn)
+		return c.space.learn(s.subtable, entryIn)
 	case err != nil: // begin these groups again, with the values that their slots have then
 		s.does, s.moves = flip, nil
 	}
@@ -285,11 +288,11 @@ func (c *grower) stageOf(s *split, from int) (least stage, err error) {
 	v := sight{subtable: s.subtable, entry: layout.Entry{Depth: s.depth, Splitting: true}}
 	least = settled
 	for at := from; at < from+layout.GroupLen; at += layout.BucketLen {
-		if c.scratch, err = c.bytes(c.scratch, at, 8); err != nil {
+		if c.index.scratch, err = c.mem.bytes(c.index.scratch, at, 8); err != nil {
 			return least, err
 		}
 		var h layout.Header
-		if err := h.Parse(c.scratch); err != nil {
+		if err := h.Parse(c.index.scratch); err != nil {
 			return least, errors.Join(errDirectory, err)
 		}
 		one, ok := v.state(h)
@@ -305,10 +308,10 @@ func (c *grower) stageOf(s *split, from int) (least stage, err error) {
 // the primary last. behind adds operations to the last batch, which are executed after the CASes on
 // the primary.
 func (c *grower) head(s *split, from, to layout.Header, deadline clock.Time, behind func()) error {
-	err := c.onReplicas(deadline, func(server int) {
+	err := c.slots.onReplicas(deadline, func(server int) {
 		for _, g := range s.groups {
 			for i := range 3 {
-				c.swap(server, c.super.Shape.GroupAt(s.subtable, g)+uint64(i)*layout.BucketLen, from.Word(), to.Word())
+				c.mem.swap(server, c.space.super.Shape.GroupAt(s.subtable, g)+uint64(i)*layout.BucketLen, from.Word(), to.Word())
 			}
 		}
 	})
@@ -316,7 +319,7 @@ func (c *grower) head(s *split, from, to layout.Header, deadline clock.Time, beh
 		return err
 	}
 	behind()
-	return c.do(deadline)
+	return c.mem.do(deadline)
 }
 
 // flipGroups marks the bucket headers of the groups as moving. After that no key that moves is
@@ -324,7 +327,7 @@ func (c *grower) head(s *split, from, to layout.Header, deadline clock.Time, beh
 // are read after the flip have all keys that must be moved. If a late INSERT puts a key there, its
 // object is pending, and its client will withdraw it.
 func (c *grower) flipGroups(s *split, deadline clock.Time) error {
-	shape := &c.super.Shape
+	shape := &c.space.super.Shape
 	s.ahead = s.ahead[:0]
 	if len(s.groups) == 0 {
 		for i := range min(groupsAtOnce+groupsAhead, shape.Groups-s.done) {
@@ -341,11 +344,11 @@ func (c *grower) flipGroups(s *split, deadline clock.Time) error {
 		return nil
 	}
 	open, moves, _ := s.heads()
-	s.asked = c.rt.Now()
+	s.asked = c.mem.rt.Now()
 	err := c.head(s, open, moves, deadline, func() {
 		c.readGroups(s)
 		// The word of the directory shows whether the split has ended meanwhile.
-		c.read(c.root(), shape.EntryAt(s.subtable), entryIn, 8)
+		c.mem.read(c.space.root(), shape.EntryAt(s.subtable), entryIn, 8)
 	})
 	if err != nil {
 		return err
@@ -386,13 +389,13 @@ func (s *split) pass(group, groups int) {
 // listGroup adds slots of a group to s.moves: those that name objects, and leaving slots. The
 // buffer has the group at groupIn(n), to which the client has read it.
 func (c *grower) listGroup(s *split, group, n int) (err error) {
-	shape := &c.super.Shape
-	if c.scratch, err = c.bytes(c.scratch, groupIn(n), layout.GroupLen); err != nil {
+	shape := &c.space.super.Shape
+	if c.index.scratch, err = c.mem.bytes(c.index.scratch, groupIn(n), layout.GroupLen); err != nil {
 		return err
 	}
 	for i := range groupSlots {
 		off := layout.GroupSlot(i)
-		e := entry{at: shape.GroupAt(s.subtable, group) + uint64(off), slot: layout.Slot(binary.LittleEndian.Uint64(c.scratch[off:]))}
+		e := entry{at: shape.GroupAt(s.subtable, group) + uint64(off), slot: layout.Slot(binary.LittleEndian.Uint64(c.index.scratch[off:]))}
 		if left := shape.Format.Leaving(e.slot); left || !shape.Format.Empty(e.slot) {
 			s.moves = append(s.moves, move{entry: e, left: left})
 		}
@@ -409,7 +412,7 @@ const entryIn = atIn + (groupsAtOnce+groupsAhead)*layout.GroupLen
 // readGroups adds READs of the groups to the batch.
 func (c *grower) readGroups(s *split) {
 	for n, g := range slices.Concat(s.groups, s.ahead) {
-		c.read(c.root(), c.super.Shape.GroupAt(s.subtable, g), groupIn(n), layout.GroupLen)
+		c.mem.read(c.space.root(), c.space.super.Shape.GroupAt(s.subtable, g), groupIn(n), layout.GroupLen)
 	}
 }
 
@@ -419,15 +422,15 @@ func (c *grower) readGroups(s *split) {
 // clients change it: after the flip no key that moves gets into this slot. A key that moves is also
 // moved by its next PUT (see Client.update).
 func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
-	if err := c.readHeads(len(s.moves), func(i int) layout.Slot { return s.moves[i].slot }); err != nil {
+	if err := c.index.readHeads(len(s.moves), func(i int) layout.Slot { return s.moves[i].slot }); err != nil {
 		return err
 	}
-	if err := c.rest(deadline); err != nil {
+	if err := c.mem.rest(deadline); err != nil {
 		return err
 	}
 	list := s.moves[:0]
 	for i, m := range s.moves {
-		head, err := c.headOf(i)
+		head, err := c.index.headOf(i)
 		if err != nil {
 			return err
 		}
@@ -436,7 +439,7 @@ func (c *grower) inspectGroups(s *split, deadline clock.Time) error {
 		switch {
 		case m.left:
 			list = append(list, m)
-		case head.Version != c.super.Shape.Format.Ref(m.slot).Version:
+		case head.Version != c.space.super.Shape.Format.Ref(m.slot).Version:
 			s.blocked = true // the slot has changed, and its object is in use again
 		case !h.Moves(s.depth):
 		case head.Mark == layout.Valid:
@@ -459,13 +462,13 @@ func (c *grower) suspects(s *split, slot layout.Slot, deadline clock.Time) error
 	case slot == 0:
 		return nil
 	case slot != s.suspect:
-		s.suspect, s.since = slot, c.rt.Now()
+		s.suspect, s.since = slot, c.mem.rt.Now()
 		return nil
-	case s.asked < s.since.Add(c.cfg.Lease):
+	case s.asked < s.since.Add(c.mem.cfg.Lease):
 		return nil
 	}
 	s.suspect = 0
-	return c.recoverOwner(slot, deadline)
+	return c.slots.recoverOwner(slot, deadline)
 }
 
 // vacateGroups replaces, by CAS, the value of each slot whose key moves. The new value is the
@@ -479,7 +482,7 @@ func (c *grower) vacateGroups(s *split, deadline clock.Time) error {
 			list = append(list, m)
 			continue
 		}
-		m.to = c.super.Shape.Format.Leave(m.slot)
+		m.to = c.space.super.Shape.Format.Leave(m.slot)
 		some = append(some, m)
 	}
 	if err := c.replaceChunks(some, deadline); err != nil {

@@ -72,33 +72,33 @@ func splitLate(t *testing.T, late task, first int) (failed error) {
 					return err
 				}
 			}
-			if err := c.begins(0, c.dir.At(0), end); err != nil {
+			if err := c.splits.begins(0, c.space.dir.At(0), end); err != nil {
 				return err
 			}
-			c.joins(&c.sight)
-			for c.split.does != vacate {
-				if err := c.step(end); err != nil {
+			c.splits.joins(&c.index.sight)
+			for c.splits.split.does != vacate {
+				if err := c.splits.step(end); err != nil {
 					return err
 				}
 			}
-			moved := &c.split.moves[first]
-			moved.to = c.super.Shape.Format.Leave(moved.slot)
-			if err := c.replaceAll([]move{*moved}, end); err != nil {
+			moved := &c.splits.split.moves[first]
+			moved.to = c.space.super.Shape.Format.Leave(moved.slot)
+			if err := c.splits.replaceAll([]move{*moved}, end); err != nil {
 				return err
 			}
 			moved.slot, moved.left = moved.to, true
 			if late < vacate {
-				c.split.does = flip
+				c.splits.split.does = flip
 			}
-			for c.split.does != late {
-				if err := c.step(end); err != nil {
+			for c.splits.split.does != late {
+				if err := c.splits.step(end); err != nil {
 					return err
 				}
 			}
-			if err := c.step(c.rt.Now()); !errors.Is(err, kv.ErrTimeout) && err != nil {
+			if err := c.splits.step(c.mem.rt.Now()); !errors.Is(err, kv.ErrTimeout) && err != nil {
 				return err
 			}
-			if err := c.complete(true, end); err != nil {
+			if err := c.splits.complete(true, end); err != nil {
 				return err
 			}
 			for _, key := range keys {

@@ -54,13 +54,13 @@ func OpenStandby(cfg Config, deadline clock.Time) (*Standby, error) {
 	if err != nil {
 		return nil, err
 	}
-	m.c.awaits = true
+	m.c.mem.awaits = true
 	if err := m.c.start(cfg, deadline); err != nil {
 		return nil, err
 	}
-	m.c.exempt, m.c.managed, m.c.pulsate = true, true, nil
-	m.watch(m.c.rt.Now())
-	return &Standby{m: m, known: m.c.view, heard: m.c.rt.Now()}, nil
+	m.c.mem.exempt, m.c.mem.managed, m.c.mem.pulsate = true, true, nil
+	m.watch(m.c.mem.rt.Now())
+	return &Standby{m: m, known: m.c.mem.view, heard: m.c.mem.rt.Now()}, nil
 }
 
 // Run waits until the master is silent, and then takes its place. It returns nil and no error when
@@ -81,12 +81,12 @@ func (s *Standby) Run() (*Master, error) {
 		case takes:
 			return s.m, nil
 		}
-		s.m.c.rt.Sleep(s.m.c.cfg.Lease / 4)
+		s.m.c.mem.rt.Sleep(s.m.c.mem.cfg.Lease / 4)
 	}
 }
 
 // Super returns the superblock, which describes the store.
-func (s *Standby) Super() layout.Superblock { return s.m.c.super }
+func (s *Standby) Super() layout.Superblock { return s.m.c.space.super }
 
 // Close ends the connections.
 func (s *Standby) Close() error { return s.m.c.Close() }
@@ -96,7 +96,7 @@ func (s *Standby) Close() error { return s.m.c.Close() }
 // the master is silent and the standby may take charge.
 func (s *Standby) step() (takes bool, err error) {
 	c := s.m.c
-	began := c.rt.Now()
+	began := c.mem.rt.Now()
 	if s.m.notice(began) {
 		s.heard = began
 	}
@@ -108,27 +108,27 @@ func (s *Standby) step() (takes bool, err error) {
 			break
 		}
 	}
-	if s.m.notice(c.rt.Now()) {
-		s.heard = c.rt.Now()
+	if s.m.notice(c.mem.rt.Now()) {
+		s.heard = c.mem.rt.Now()
 	}
-	return err == nil && s.counted && began >= s.heard.Add(silence*c.cfg.Lease) && halfOf(s.known, answers), err
+	return err == nil && s.counted && began >= s.heard.Add(silence*c.mem.cfg.Lease) && halfOf(s.known, answers), err
 }
 
 // round writes the standby's words to all members of the view and reads theirs. It returns the
 // number of members that answer.
 func (s *Standby) round() (answers int, err error) {
 	c, view := s.m.c, s.known
-	for i := range c.servers(view) {
-		s.m.notice(c.rt.Now())
+	for i := range c.mem.servers(view) {
+		s.m.notice(c.mem.rt.Now())
 		s.beats++
-		if !c.fab.Connected(i) { // the server may have lost its memory and become a member again
-			if _, err := c.peek(i, s.known.As(layout.NoView), c.rt.Now().Add(c.cfg.Lease/4)); errors.Is(err, verbs.ErrClosed) {
+		if !c.mem.fab.Connected(i) { // the server may have lost its memory and become a member again
+			if _, err := c.mem.peek(i, s.known.As(layout.NoView), c.mem.rt.Now().Add(c.mem.cfg.Lease/4)); errors.Is(err, verbs.ErrClosed) {
 				return 0, err
 			}
 		}
-		t, err := c.exchange(i, layout.StandbyWord, []uint64{layout.Beat(c.id, s.beats), uint64(s.known)}, c.rt.Now().Add(c.cfg.Lease/4))
+		t, err := c.mem.exchange(i, layout.StandbyWord, []uint64{layout.Beat(c.mem.id, s.beats), uint64(s.known)}, c.mem.rt.Now().Add(c.mem.cfg.Lease/4))
 		switch {
-		case c.fenced:
+		case c.mem.fenced:
 			return 0, ErrDeposed
 		case errors.Is(err, verbs.ErrClosed):
 			return 0, err
@@ -136,14 +136,14 @@ func (s *Standby) round() (answers int, err error) {
 			continue
 		case t.view.State() == layout.Gone:
 			return 0, errGone
-		case t.master > c.id: // a standby can take the place only of a master with a smaller number
+		case t.master > c.mem.id: // a standby can take the place only of a master with a smaller number
 			return 0, ErrDeposed
 		}
 		if t.view.Newer(s.known) {
 			s.known = t.view
 		}
 		if answers++; t.reign != s.reigns[i] {
-			s.reigns[i], s.heard, s.counted = t.reign, c.rt.Now(), uint32(t.reign>>32) == c.id
+			s.reigns[i], s.heard, s.counted = t.reign, c.mem.rt.Now(), uint32(t.reign>>32) == c.mem.id
 			if s.counted && s.Counted != nil {
 				s.Counted()
 				s.Counted = nil
@@ -157,10 +157,10 @@ func (s *Standby) round() (answers int, err error) {
 func (s *Standby) take() error {
 	m := s.m
 	m.takes = true
-	m.c.view, m.c.newer = s.known, s.known
+	m.c.mem.view, m.c.mem.newer = s.known, s.known
 	m.usable = s.known
-	m.second.agreed(s.known)
-	m.watch(m.c.rt.Now())
+	m.standby.agreed(s.known)
+	m.watch(m.c.mem.rt.Now())
 	return persist(m)
 }
 
@@ -173,8 +173,8 @@ func halfOf(v layout.View, n int) bool { return 2*n >= v.Members() }
 // because the former master may go on with the missing members. If m is no standby that takes
 // charge now (m.takes is false), enough returns nil.
 func (m *Master) enough(next layout.View) error {
-	if m.takes && (!halfOf(m.c.newer, next.Members()) || !m.c.super.Shape.Survives(next)) {
-		return fmt.Errorf("%w: %d of %d memory servers answer the standby; the former master may have the others", kv.ErrTimeout, next.Members(), m.c.newer.Members())
+	if m.takes && (!halfOf(m.c.mem.newer, next.Members()) || !m.c.space.super.Shape.Survives(next)) {
+		return fmt.Errorf("%w: %d of %d memory servers answer the standby; the former master may have the others", kv.ErrTimeout, next.Members(), m.c.mem.newer.Members())
 	}
 	return nil
 }

@@ -44,13 +44,13 @@ func (s *space) inspectBlock(b *block, deadline clock.Time) error {
 	for some := range slices.Chunk(list, maxOps) {
 		for n, i := range some {
 			server, off := s.replica(b.server, shape.PlaceOf(b.block, i, b.units))
-			s.read(server, off, atIn+layout.HeadLen*n, layout.HeadLen)
+			s.mem.read(server, off, atIn+layout.HeadLen*n, layout.HeadLen)
 		}
-		if err := s.do(deadline); err != nil {
+		if err := s.mem.do(deadline); err != nil {
 			return err
 		}
 		for n, i := range some {
-			raw, err := s.bytes(nil, atIn+layout.HeadLen*n, layout.HeadLen)
+			raw, err := s.mem.bytes(nil, atIn+layout.HeadLen*n, layout.HeadLen)
 			if err != nil {
 				return err
 			}
@@ -76,7 +76,7 @@ func (s *space) named(b *block, list []int, deadline clock.Time, f func(i int, s
 			s.aim(&sights[n], layout.HashOf(b.keys[i]))
 			s.readSight(&sights[n], atIn+n*sightLen)
 		}
-		if err := s.do(deadline); err != nil {
+		if err := s.mem.do(deadline); err != nil {
 			return err
 		}
 		for n, i := range some {
@@ -125,11 +125,11 @@ func (o object) namedIn(v *sight, shape *layout.Shape) (found layout.Slot) {
 
 // slotAt reads a slot in one replica of the index, or another word of a server.
 func (s *space) slotAt(server int, at uint64, deadline clock.Time) (layout.Slot, error) {
-	s.read(server, at, atLog, 8)
-	if err := s.do(deadline); err != nil {
+	s.mem.read(server, at, atLog, 8)
+	if err := s.mem.do(deadline); err != nil {
 		return 0, err
 	}
-	b, err := s.bytes(nil, atLog, 8)
+	b, err := s.mem.bytes(nil, atLog, 8)
 	if err != nil {
 		return 0, err
 	}

@@ -368,22 +368,22 @@ func (m *memory) agreed(v layout.View, views *[layout.MaxServers]layout.View) bo
 // members again since the client's last view. The objects of these blocks remain readable until
 // they are replaced.
 func (s *space) follow(deadline clock.Time) error {
-	asked := s.rt.Now()
-	v, err := s.settled(deadline)
+	asked := s.mem.rt.Now()
+	v, err := s.mem.settled(deadline)
 	if err != nil {
 		return err
 	}
-	for i := range s.links {
+	for i := range s.mem.links {
 		// End connections to servers that are no members. The client must not use such a connection
 		// if the server becomes a member again, because it reads the view only on new connections.
 		if !v.Has(i) {
-			if err := s.fab.Break(i); err != nil {
+			if err := s.mem.fab.Break(i); err != nil {
 				return err
 			}
 		}
 	}
 	s.use(v)
-	s.until = asked
+	s.mem.until = asked
 	return nil
 }
 
@@ -404,22 +404,22 @@ func (c *changer) following(deadline clock.Time, f func() error) error {
 // use makes v the view that the client's operations use, and forgets the client's blocks on servers
 // that have lost them.
 func (s *space) use(v layout.View) {
-	was := s.view
-	s.view, s.newer, s.managed = v, v, s.managed || v.Mastered()
-	s.generation, s.departed = s.super.Generation, 0
-	for i := range s.links {
-		if !v.Has(i) || was != 0 && s.joined[i] > was.Epoch() {
-			s.departed |= 1 << i
-			s.asked[i].open = false
+	was := s.mem.view
+	s.mem.view, s.mem.newer, s.mem.managed = v, v, s.mem.managed || v.Mastered()
+	s.mem.generation, s.mem.departed = s.super.Generation, 0
+	for i := range s.mem.links {
+		if !v.Has(i) || was != 0 && s.mem.joined[i] > was.Epoch() {
+			s.mem.departed |= 1 << i
+			s.requests.asked[i].open = false
 		}
 	}
 	s.index = s.index[:0]
 	for i := range s.super.Shape.IndexReplicas {
-		if v.Has(i) && s.missing>>i&1 == 0 {
+		if v.Has(i) && s.mem.missing>>i&1 == 0 {
 			s.index = append(s.index, i)
 		}
 	}
-	lost := func(server int) bool { return s.departed>>server&1 == 1 }
+	lost := func(server int) bool { return s.mem.departed>>server&1 == 1 }
 	gone := func(o object) bool { return lost(o.server) }
 	for id, b := range s.blocks {
 		if lost(id.server) {
@@ -444,7 +444,7 @@ func (s *space) root() int { return s.index[0] }
 func (s *space) replica(server int, place uint64) (at int, off uint64) {
 	shape := &s.super.Shape
 	for j := range shape.Replicas {
-		if at, off = shape.Replica(server, place, j); s.has(at) {
+		if at, off = shape.Replica(server, place, j); s.mem.has(at) {
 			return at, off
 		}
 	}
@@ -455,34 +455,32 @@ func (s *space) replica(server int, place uint64) (at int, off uint64) {
 // flight. All replicas of the slot are alike now, and no request that this client has sent before
 // is executed later. A split may have moved the key from the slot since then: it has moved the new
 // object if the change has won, or the old one.
-func (c *changer) resolve(ch change, deadline clock.Time) (won bool, err error) {
-	c.headed = false
+func (c *changer) resolve(ch change, deadline clock.Time) (result, error) {
 	for {
 		if err := c.follow(deadline); err != nil {
-			return false, ended(err)
+			return result{}, ended(err)
 		}
-		slot, err := c.slotAt(c.root(), ch.at, deadline)
+		slot, err := c.space.slotAt(c.space.root(), ch.at, deadline)
 		if err == nil && slot == ch.new && ch.again != nil {
 			ch.again()
-			err = c.do(deadline)
+			err = c.mem.do(deadline)
 		}
-		format := c.super.Shape.Format
+		format := c.space.super.Shape.Format
 		switch {
 		case errors.Is(err, errView):
 			continue
 		case err != nil:
-			return false, ended(err)
+			return result{}, ended(err)
 		case slot == ch.new:
-			return true, nil
+			return result{won: true}, nil
 		case ch.log.Op == layout.OpInsert: // no other client replaces or moves an object that is pending
-			return false, errors.Join(errChanged, kv.ErrNoEffect)
+			return result{}, errors.Join(errChanged, kv.ErrNoEffect)
 		case format.Vacated(slot, ch.new):
-			return true, nil
+			return result{won: true}, nil
 		case slot == ch.old, format.Vacated(slot, ch.old):
-			return false, errors.Join(errChanged, kv.ErrNoEffect)
+			return result{}, errors.Join(errChanged, kv.ErrNoEffect)
 		}
-		c.beaten = slot
-		return false, errReplaced
+		return result{observed: slot}, errReplaced
 	}
 }
 
@@ -502,10 +500,10 @@ func (c *changer) remains(own entry, h layout.Hash, set int, deadline clock.Time
 		if err := c.follow(deadline); err != nil {
 			return ended(err)
 		}
-		slot, err := c.slotAt(c.root(), own.at, deadline)
+		slot, err := c.space.slotAt(c.space.root(), own.at, deadline)
 		if err == nil {
-			c.readBuckets(h, set)
-			err = c.do(deadline)
+			c.index.readBuckets(h, set)
+			err = c.mem.do(deadline)
 		}
 		switch {
 		case errors.Is(err, errView):

@@ -41,18 +41,22 @@ const (
 )
 
 // mover makes room in a full leaf for the record that an operation adds.
-type mover struct{ *changer }
+type mover struct {
+	pages *changer
+	// shifts counts how many times the operation has tried to make room in a full leaf.
+	shifts int
+}
 
 // room gets what an operation needs to add a record with a key to the full page at address a: a
 // page for a split, or else, if the page is a leaf, a free slot in the page.
-func (c mover) room(a layout.Addr, key uint64, deadline clock.Time) error {
-	level := c.page.Level // level of the page at a, which is the page that the client has read last
-	full := c.reserve(deadline)
-	if !errors.Is(full, kv.ErrFull) || level > 0 || c.super.Shape.Kind != layout.Hardened || c.shifts >= maxShifts {
+func (c *mover) room(a layout.Addr, key uint64, deadline clock.Time) error {
+	level := c.pages.mem.page.Level // level of the page at a, which is the page that the client has read last
+	full := c.pages.reserve(deadline)
+	if !errors.Is(full, kv.ErrFull) || level > 0 || c.pages.mem.super.Shape.Kind != layout.Hardened || c.shifts >= maxShifts {
 		return full
 	}
-	wrote := c.wrote // WRITEs that only move records are no effect of the operation (kv.ErrNoEffect)
-	defer func() { c.wrote = wrote }()
+	wrote := c.pages.locker.wrote // WRITEs that only move records are no effect of the operation (kv.ErrNoEffect)
+	defer func() { c.pages.locker.wrote = wrote }()
 	out, err := c.shift(a, key, deadline)
 	if err == nil && out == noRoom {
 		out, err = c.shiftLeft(a, key, deadline)
@@ -71,13 +75,13 @@ func (c mover) room(a layout.Addr, key uint64, deadline clock.Time) error {
 
 // shift makes room in the full leaf at address a. It returns noRoom if the next maxShift leaves
 // have no room either.
-func (c mover) shift(a layout.Addr, key uint64, deadline clock.Time) (shifted, error) {
+func (c *mover) shift(a layout.Addr, key uint64, deadline clock.Time) (shifted, error) {
 	path := make([]layout.Addr, 0, maxShift)
 	for {
 		if open, err := c.look(a, deadline); !open {
 			return helped, err
 		}
-		p := &c.sib
+		p := &c.pages.sib
 		switch {
 		case p.FreeSlot() >= 0:
 			for i := len(path) - 1; i >= 0; i-- {
@@ -94,17 +98,17 @@ func (c mover) shift(a layout.Addr, key uint64, deadline clock.Time) (shifted, e
 	}
 }
 
-// look reads the leaf at address a into c.sib. open is false after an error, and if the leaf is
+// look reads the leaf at address a into c.pages.sib. open is false after an error, and if the leaf is
 // closed: then another client, which may have died, was making room there or merging the leaf. In
 // that case look has completed the step of that client.
-func (c mover) look(a layout.Addr, deadline clock.Time) (open bool, err error) {
-	switch err := c.readPage(a, &c.sib, c.sibBuf, deadline); {
+func (c *mover) look(a layout.Addr, deadline clock.Time) (open bool, err error) {
+	switch err := c.pages.mem.readPage(a, &c.pages.sib, c.pages.sibBuf, deadline); {
 	case err != nil:
 		return false, err
-	case c.sib.Level != 0:
+	case c.pages.sib.Level != 0:
 		return false, ErrBroken
-	case c.sib.Stage == layout.Closed:
-		return false, c.finish(a, 0, deadline)
+	case c.pages.sib.Stage == layout.Closed:
+		return false, c.pages.finish(a, 0, deadline)
 	}
 	return true, nil
 }
@@ -112,26 +116,26 @@ func (c mover) look(a layout.Addr, deadline clock.Time) (open bool, err error) {
 // cede gives records of the leaf at address a to its sibling, if the leaf is still full and the
 // sibling has room. Half as many records move as the sibling has free slots. cede returns false if
 // another client has changed one of the two leaves, so that no records move.
-func (c mover) cede(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
+func (c *mover) cede(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
 	closed := false
-	err := c.under(a, deadline, func(p *layout.Page) error {
+	err := c.pages.under(a, deadline, func(p *layout.Page) error {
 		if p.Level != 0 || p.Stage != layout.Live || p.Sibling == 0 || p.FreeSlot() >= 0 {
 			return nil
 		}
-		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil {
+		if err := c.pages.mem.readPage(p.Sibling, &c.pages.sib, c.pages.sibBuf, deadline); err != nil {
 			return gone(err)
 		}
-		free := c.sib.Slots() - c.sib.Count()
-		if c.sib.Stage == layout.Live && c.sib.Lowest == p.Highest && free > 0 {
+		free := c.pages.sib.Slots() - c.pages.sib.Count()
+		if c.pages.sib.Stage == layout.Live && c.pages.sib.Lowest == p.Highest && free > 0 {
 			closed = true
-			c.ranges = append(c.ranges, layout.Cede(p, layout.HighCut(p, key, free)))
+			c.pages.ranges = append(c.pages.ranges, layout.Cede(p, layout.HighCut(p, key, free)))
 		}
 		return nil
 	})
 	if err != nil || !closed {
 		return false, err
 	}
-	return true, c.finish(a, 0, deadline)
+	return true, c.pages.finish(a, 0, deadline)
 }
 
 // shrink opens the closed leaf `left`, whose sibling has taken over the range from the cut on. The
@@ -143,11 +147,11 @@ func (c *changer) shrink(left layout.Header, deadline clock.Time) error {
 		}
 		// This client holds the lock of the closed page, so no other client opens the page
 		// meanwhile. The lowest key of its sibling never increases.
-		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil {
+		if err := c.mem.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil {
 			return err
 		}
 		if p.Absorbed(c.sib.Lowest) {
-			c.heal = separator{1, p.Cut, p.Sibling}
+			c.tree.heal = separator{1, p.Cut, p.Sibling}
 			c.ranges = layout.Shrink(p, c.ranges)
 		}
 		return nil
@@ -156,13 +160,13 @@ func (c *changer) shrink(left layout.Header, deadline clock.Time) error {
 
 // shiftLeft makes room in the full leaf at address a by moving records to the left. It returns
 // noRoom if the maxShift leaves to its left have no room.
-func (c mover) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (shifted, error) {
+func (c *mover) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (shifted, error) {
 	path := make([]layout.Addr, 0, maxShift)
 	for {
 		if open, err := c.look(a, deadline); !open {
 			return helped, err
 		}
-		p := &c.sib
+		p := &c.pages.sib
 		switch {
 		case p.FreeSlot() >= 0 && len(path) == 0:
 			return moved, nil // another client has made room
@@ -186,31 +190,31 @@ func (c mover) shiftLeft(a layout.Addr, key uint64, deadline clock.Time) (shifte
 	}
 }
 
-// leftOf returns the address of the leaf that ends at the key lowest, and reads it into c.page.
-func (c mover) leftOf(lowest uint64, deadline clock.Time) (layout.Addr, error) {
-	a, err := c.descend(lowest-1, 0, true, deadline)
+// leftOf returns the address of the leaf that ends at the key lowest, and reads it into c.pages.mem.page.
+func (c *mover) leftOf(lowest uint64, deadline clock.Time) (layout.Addr, error) {
+	a, err := c.pages.tree.descend(lowest-1, 0, true, deadline)
 	if err != nil {
 		return 0, err
 	}
-	return c.covering(a, lowest-1, 0, deadline)
+	return c.pages.tree.covering(a, lowest-1, 0, deadline)
 }
 
 // rotate moves records of the full leaf at address a to the leaf on its left, as many as half of
 // that leaf's free slots. To do so it splits the leaf at address a, so that only these records stay
 // there, and then merges the left leaf with it. It returns false if there is no page for the split.
-func (c mover) rotate(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
-	if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
+func (c *mover) rotate(a layout.Addr, key uint64, deadline clock.Time) (bool, error) {
+	if err := c.pages.mem.readPage(a, &c.pages.sib, c.pages.sibBuf, deadline); err != nil {
 		return false, err
 	}
-	if c.sib.Level != 0 || c.sib.Stage != layout.Live || c.sib.Lowest == 0 {
+	if c.pages.sib.Level != 0 || c.pages.sib.Stage != layout.Live || c.pages.sib.Lowest == 0 {
 		return true, nil // another client changes the leaf
 	}
-	left, err := c.leftOf(c.sib.Lowest, deadline)
+	left, err := c.leftOf(c.pages.sib.Lowest, deadline)
 	if err != nil {
 		return false, err
 	}
-	free := c.page.Slots() - c.page.Count()
-	if free == 0 || c.page.Sibling != a || !c.page.CanClose(0) {
+	free := c.pages.mem.page.Slots() - c.pages.mem.page.Count()
+	if free == 0 || c.pages.mem.page.Sibling != a || !c.pages.mem.page.CanClose(0) {
 		return true, nil
 	}
 	to, ok := c.lastPage(deadline)
@@ -218,49 +222,49 @@ func (c mover) rotate(a layout.Addr, key uint64, deadline clock.Time) (bool, err
 		return false, nil
 	}
 	split := separator{}
-	err = c.under(a, deadline, func(p *layout.Page) error {
+	err = c.pages.under(a, deadline, func(p *layout.Page) error {
 		if p.Level != 0 || p.Stage != layout.Live || p.FreeSlot() >= 0 {
 			return nil
 		}
 		split = separator{1, layout.LowCut(p, key, free), to.At}
-		c.ranges = layout.SplitAt(p, split.key, to, c.sibBuf, &c.sib, c.ranges)
-		return c.writeFresh(to.At, c.sibBuf, deadline)
+		c.pages.ranges = layout.SplitAt(p, split.key, to, c.pages.sibBuf, &c.pages.sib, c.pages.ranges)
+		return c.pages.writeFresh(to.At, c.pages.sibBuf, deadline)
 	})
 	if split.level == 0 || errors.Is(err, errOwner) { // no page names the new page
-		return true, errors.Join(err, c.push(to, deadline))
+		return true, errors.Join(err, c.pages.push(to, deadline))
 	}
 	if err != nil {
 		return false, err // if the outcome is unknown, the new page is not reused
 	}
-	c.node.count(func(s *NodeStats) { s.Splits++ })
-	c.heal = split
-	c.adoptAll(deadline)
+	c.pages.mem.node.count(func(s *NodeStats) { s.Splits++ })
+	c.pages.tree.heal = split
+	c.pages.adoptAll(deadline)
 	closed := false
-	err = c.under(left, deadline, func(p *layout.Page) error {
+	err = c.pages.under(left, deadline, func(p *layout.Page) error {
 		if p.Level != 0 || p.Sibling != a || !p.CanClose(0) {
 			return nil
 		}
-		if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
+		if err := c.pages.mem.readPage(a, &c.pages.sib, c.pages.sibBuf, deadline); err != nil {
 			return gone(err)
 		}
-		if c.sib.Stage == layout.Live && c.sib.Lowest == p.Highest && p.Count()+c.sib.Count() <= p.Slots() {
+		if c.pages.sib.Stage == layout.Live && c.pages.sib.Lowest == p.Highest && p.Count()+c.pages.sib.Count() <= p.Slots() {
 			closed = true
-			c.ranges = append(c.ranges, p.Close())
+			c.pages.ranges = append(c.pages.ranges, p.Close())
 		}
 		return nil
 	})
 	if err == nil && closed {
-		err = c.finish(left, 0, deadline)
+		err = c.pages.finish(left, 0, deadline)
 	}
 	return true, err
 }
 
 // lastPage takes a page of the servers' lists of unused pages, even the last page of a list. It
 // returns false if all lists are empty.
-func (c mover) lastPage(deadline clock.Time) (layout.Fresh, bool) {
-	for i := range c.links {
-		if err := c.pop(i, true, deadline); err == nil {
-			return c.fresh()
+func (c *mover) lastPage(deadline clock.Time) (layout.Fresh, bool) {
+	for i := range c.pages.mem.links {
+		if err := c.pages.pop(i, true, deadline); err == nil {
+			return c.pages.fresh()
 		}
 	}
 	return layout.Fresh{}, false

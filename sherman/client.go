@@ -13,13 +13,24 @@ import (
 )
 
 // Client is one client thread of a compute node, with a queue pair to each memory server (see the
-// package comment). It consists of layers. Each layer embeds the one below it and calls nothing
-// above it. From the bottom: memory (operations on pages and words), locker (locks, fences, WRITEs
-// with unknown outcome), walker (search), changer (changes and splits), and Client itself (the
-// operations of kv.Store).
+// package comment). It consists of parts: a part knows those before it, and calls none after it.
+// Client itself has the operations of kv.Store.
 type Client struct {
-	changer
-	scans scanBuffers
+	mem    memory  // operations on pages and words of the servers
+	locker locker  // locks, fences, WRITEs with unknown outcome
+	tree   walker  // finds the page of a key
+	pages  changer // changes, splits and merges pages
+	scans  scanBuffers
+}
+
+// newClient returns a client whose parts know each other.
+func newClient() *Client {
+	c := new(Client)
+	c.locker.mem = &c.mem
+	c.tree.mem, c.tree.locker = &c.mem, &c.locker
+	c.pages.mem, c.pages.locker, c.pages.tree = &c.mem, &c.locker, &c.tree
+	c.pages.moves.pages = &c.pages
+	return c
 }
 
 var (
@@ -72,29 +83,29 @@ func (c *memory) lay(page int) {
 // Open makes a client. It connects to the first memory server and reads the superblock there. The
 // client connects to the other servers when it first needs them.
 func (n *Node) Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
-	c := new(Client)
-	c.node, c.cfg, c.rt, c.links = n, cfg, kv.NewTimeline(cfg.Context.Runtime()), make([]link, len(n.cfg.Servers))
-	c.rand, c.gate, c.locks = c.rt.Rand(), c.rt.NewGate(), n.locks
+	c := newClient()
+	c.mem.node, c.mem.cfg, c.mem.rt, c.mem.links = n, cfg, kv.NewTimeline(cfg.Context.Runtime()), make([]link, len(n.cfg.Servers))
+	c.mem.rand, c.locker.gate, c.locker.locks = c.mem.rt.Rand(), c.mem.rt.NewGate(), n.locks
 	if n.cfg.Unqueued {
-		c.locks = lock.New(0)
+		c.locker.locks = lock.New(0)
 	}
-	c.lay(layout.MaxPage)
-	c.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: c.at.len})
+	c.mem.lay(layout.MaxPage)
+	c.mem.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: c.mem.at.len})
 	if err != nil {
 		return nil, err
 	}
-	defer kv.CloseAfter(&err, c.fab)
+	defer kv.CloseAfter(&err, c.mem.fab)
 	for i, addr := range n.cfg.Servers {
-		if c.links[i].peer, err = c.fab.AddPeer(addr, 0, c.dial(i, addr)); err != nil {
+		if c.mem.links[i].peer, err = c.mem.fab.AddPeer(addr, 0, c.mem.dial(i, addr)); err != nil {
 			return nil, err
 		}
 	}
-	if err := c.introduce(deadline); err != nil {
+	if err := c.mem.introduce(deadline); err != nil {
 		return nil, err
 	}
-	page := c.super.Shape.Page
-	c.lay(page)
-	c.pageBuf, c.sibBuf = make([]byte, page), make([]byte, page)
+	page := c.mem.super.Shape.Page
+	c.mem.lay(page)
+	c.mem.pageBuf, c.pages.sibBuf = make([]byte, page), make([]byte, page)
 	c.scans.pages, c.scans.pageBufs = make([]layout.Page, maxParallel), make([][]byte, maxParallel)
 	all := make([]byte, maxParallel*page)
 	for i := range c.scans.pageBufs {
@@ -161,40 +172,43 @@ var ErrBroken = errors.New("the tree is damaged or not the one that this client 
 
 // begin starts an operation: it clears what the client remembers of the previous one.
 func (c *walker) begin(deadline clock.Time) error {
-	c.cost, c.heal, c.astray, c.dead, c.restarts = Cost{}, separator{}, pointer{}, 0, 0
-	if c.ended {
+	c.mem.cost, c.heal, c.astray, c.dead, c.restarts = Cost{}, separator{}, pointer{}, 0, 0
+	if c.mem.ended {
 		return kv.ErrClosed
 	}
-	if c.rt.Now() >= deadline {
+	if c.mem.rt.Now() >= deadline {
 		return kv.ErrTimeout
 	}
-	return c.fab.Poll()
+	return c.mem.fab.Poll()
 }
 
+// Root reads the address of the root page.
+func (c *Client) Root(deadline clock.Time) (layout.Addr, error) { return c.tree.readRoot(deadline) }
+
 // Super returns the superblock, which describes the tree.
-func (c *Client) Super() layout.Superblock { return c.super }
+func (c *Client) Super() layout.Superblock { return c.mem.super }
 
-func (c *Client) Timeline() *kv.Timeline { return c.rt }
+func (c *Client) Timeline() *kv.Timeline { return c.mem.rt }
 
-func (c *Client) Last() kv.Cost { return c.cost.Cost }
+func (c *Client) Last() kv.Cost { return c.mem.cost.Cost }
 
 // LastCost returns the cost of the last operation in detail.
-func (c *Client) LastCost() Cost { return c.cost }
+func (c *Client) LastCost() Cost { return c.mem.cost }
 
 // MaxValue returns the length in bytes of the longest value that the tree can store.
-func (c *Client) MaxValue() int { return c.super.Shape.Value }
+func (c *Client) MaxValue() int { return c.mem.super.Shape.Value }
 
 // Close tries to release the locks whose state is unknown, and returns unused pages. Then it ends
 // the connections.
 func (c *Client) Close() error {
-	if c.ended {
+	if c.mem.ended {
 		return nil
 	}
-	c.ended = true
-	c.settle(c.rt.Now().Add(closeTimeout))
-	c.leave(c.rt.Now().Add(closeTimeout))
-	for i := range c.links {
-		c.farewell(i)
+	c.mem.ended = true
+	c.locker.settle(c.mem.rt.Now().Add(closeTimeout))
+	c.pages.leave(c.mem.rt.Now().Add(closeTimeout))
+	for i := range c.mem.links {
+		c.mem.farewell(i)
 	}
-	return c.fab.Close()
+	return c.mem.fab.Close()
 }

@@ -36,20 +36,20 @@ func (c *memory) swapHead(i int, old, to layout.FreeHead, deadline clock.Time) (
 // returns nil if the list has changed since head was read.
 func (c *changer) readUnused(i int, head layout.FreeHead, deadline clock.Time) (*layout.Page, error) {
 	a := layout.At(i, head.Place())
-	if !c.inside(a) {
+	if !c.mem.inside(a) {
 		return nil, ErrBroken
 	}
-	o := &c.ops[0]
-	c.fab.Read(o, c.target(a), c.at.in, len(c.sibBuf))
-	err := c.do(deadline, o)
+	o := &c.mem.ops[0]
+	c.mem.fab.Read(o, c.mem.target(a), c.mem.at.in, len(c.sibBuf))
+	err := c.mem.do(deadline, o)
 	if err == nil {
-		err = c.fab.MR().ReadAt(c.sibBuf, c.at.in)
+		err = c.mem.fab.MR().ReadAt(c.sibBuf, c.mem.at.in)
 	}
 	if err != nil {
 		return nil, err
 	}
 	p := &c.sib
-	if err := p.Parse(c.super.Shape, c.sibBuf); err != nil || p.Stage != layout.Unused || p.Self.Place() != a || p.Generation != c.super.Generation {
+	if err := p.Parse(c.mem.super.Shape, c.sibBuf); err != nil || p.Stage != layout.Unused || p.Self.Place() != a || p.Generation != c.mem.super.Generation {
 		return nil, nil //nolint:nilerr // the page has been taken and used: the word has changed
 	}
 	return p, nil
@@ -64,7 +64,7 @@ const maxPops = 64
 // page back.
 func (c *changer) pop(i int, last bool, deadline clock.Time) error {
 	for range maxPops {
-		head, err := c.readHead(i, deadline)
+		head, err := c.mem.readHead(i, deadline)
 		if err == nil && head.Place() == 0 {
 			return errNone
 		}
@@ -81,17 +81,17 @@ func (c *changer) pop(i int, last bool, deadline clock.Time) error {
 		if err == nil {
 			f, ok := p.Renewed()
 			var won bool
-			won, _, err = c.swapHead(i, head, head.Then(p.Sibling), deadline)
+			won, _, err = c.mem.swapHead(i, head, head.Then(p.Sibling), deadline)
 			if won && ok {
 				c.spare = append(c.spare, f)
-				c.node.count(func(s *NodeStats) { s.Reused++ })
+				c.mem.node.count(func(s *NodeStats) { s.Reused++ })
 				return nil
 			}
 		}
 		if err == nil {
 			continue
 		}
-		if err := c.prepareRetry(err, deadline); err != nil {
+		if err := c.mem.prepareRetry(err, deadline); err != nil {
 			return err
 		}
 	}
@@ -106,32 +106,32 @@ func (c *changer) pop(i int, last bool, deadline clock.Time) error {
 func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 	i := f.At.Server()
 	for {
-		head, err := c.readHead(i, deadline)
+		head, err := c.mem.readHead(i, deadline)
 		if err == nil {
 			next := layout.Addr(0)
 			if head.Place() != 0 {
 				next = layout.At(i, head.Place())
 			}
-			c.sib.Init(c.super.Shape, c.sibBuf, layout.Header{Self: f.At, Generation: c.super.Generation, Epoch: f.Epoch})
+			c.sib.Init(c.mem.super.Shape, c.sibBuf, layout.Header{Self: f.At, Generation: c.mem.super.Generation, Epoch: f.Epoch})
 			c.sib.Retire(next)
 			err = c.writeFresh(f.At, c.sibBuf[:layout.Line], deadline)
 		}
 		if err == nil {
 			var won, lost bool
-			won, lost, err = c.swapHead(i, head, head.Then(f.At), deadline)
+			won, lost, err = c.mem.swapHead(i, head, head.Then(f.At), deadline)
 			switch {
 			case won:
 				return nil
 			case lost:
 				// The page may be in the server's list of unused pages, so this client must not use
 				// the page any more. The operation goes on without the page.
-				return c.prepareRetry(err, deadline)
+				return c.mem.prepareRetry(err, deadline)
 			}
 		}
 		if err == nil {
 			continue
 		}
-		if err := c.prepareRetry(err, deadline); err != nil {
+		if err := c.mem.prepareRetry(err, deadline); err != nil {
 			return err
 		}
 	}
@@ -141,15 +141,15 @@ func (c *changer) push(f layout.Fresh, deadline clock.Time) error {
 // returns the node's pages to the memory servers (Hardened only). Pages that it cannot return
 // before the deadline are never reused.
 func (c *changer) leave(deadline clock.Time) {
-	n := c.node
+	n := c.mem.node
 	n.keepPages(c.spare...)
 	c.spare = nil
 	n.mu.Lock()
 	n.clients--
 	last := n.clients == 0
 	n.mu.Unlock()
-	for last && c.super.Shape.Kind == layout.Hardened && c.rt.Now() < deadline {
-		f, ok := n.freshPage(c.super.Shape.Page)
+	for last && c.mem.super.Shape.Kind == layout.Hardened && c.mem.rt.Now() < deadline {
+		f, ok := n.freshPage(c.mem.super.Shape.Page)
 		if !ok {
 			return
 		}
@@ -161,7 +161,7 @@ func (c *changer) leave(deadline clock.Time) {
 
 // Unused counts the pages in a server's list of unused pages, at most `most` of them.
 func (c *Client) Unused(server, most int, deadline clock.Time) (n int, err error) {
-	err = c.retried(server, deadline, func() (err error) {
+	err = c.mem.retried(server, deadline, func() (err error) {
 		n, err = c.countUnused(server, most, deadline)
 		return err
 	})
@@ -169,10 +169,10 @@ func (c *Client) Unused(server, most int, deadline clock.Time) (n int, err error
 }
 
 func (c *Client) countUnused(server, most int, deadline clock.Time) (n int, err error) {
-	head, err := c.readHead(server, deadline)
+	head, err := c.mem.readHead(server, deadline)
 	for ; err == nil && head.Place() != 0 && n < most; n++ {
 		var p *layout.Page
-		if p, err = c.readUnused(server, head, deadline); p == nil {
+		if p, err = c.pages.readUnused(server, head, deadline); p == nil {
 			break // the list has changed during the walk
 		}
 		head = layout.FreeHead(0).Then(p.Sibling)

@@ -14,13 +14,13 @@ import (
 // ReadPage reads len(b) bytes of memory at an address into b. It does not check them: they may be
 // torn. One READ takes at most 32 pages.
 func (c *Client) ReadPage(a layout.Addr, b []byte, deadline clock.Time) error {
-	if a.Server() >= len(c.links) || a.Offset() >= 1<<47 {
+	if a.Server() >= len(c.mem.links) || a.Offset() >= 1<<47 {
 		return fmt.Errorf("%w: %d bytes at %v", ErrBroken, len(b), a)
 	}
-	room := maxParallel * c.super.Shape.Page
+	room := maxParallel * c.mem.super.Shape.Page
 	for len(b) > 0 {
 		n := min(len(b), room)
-		if err := c.fetch(a.Server(), func() remotemem.Target { return c.target(a) }, b[:n], deadline); err != nil {
+		if err := c.mem.fetch(a.Server(), func() remotemem.Target { return c.mem.target(a) }, b[:n], deadline); err != nil {
 			return err
 		}
 		a, b = layout.At(a.Server(), a.Offset()+uint64(n)), b[n:]
@@ -44,13 +44,13 @@ func (c *memory) fetch(server int, t func() remotemem.Target, b []byte, deadline
 // AllocEnd returns the offset at which the allocated memory of a server ends. All pages of the
 // server lie between FirstChunk and this offset.
 func (c *Client) AllocEnd(server int, deadline clock.Time) (uint64, error) {
-	w, err := c.word(layout.At(server, layout.AllocWord), wordAtomic, deadline)
-	return min(w, c.links[server].len), err
+	w, err := c.mem.word(layout.At(server, layout.AllocWord), wordAtomic, deadline)
+	return min(w, c.mem.links[server].len), err
 }
 
 // Len returns how many bytes of a server's memory belong to the tree. It returns 0 before the
 // client has connected to the server.
-func (c *Client) Len(server int) uint64 { return c.links[server].len }
+func (c *Client) Len(server int) uint64 { return c.mem.links[server].len }
 
 // LockState describes a lock that is held.
 type LockState struct {
@@ -67,21 +67,21 @@ type LockState struct {
 // Locks lists the locks of a server that are held. Comparing the tags of two calls shows which
 // locks have changed their holders.
 func (c *Client) Locks(server int, deadline clock.Time) (list []LockState, err error) {
-	if server < 0 || server >= len(c.links) {
-		return nil, fmt.Errorf("memory server %d of %d", server, len(c.links))
+	if server < 0 || server >= len(c.mem.links) {
+		return nil, fmt.Errorf("memory server %d of %d", server, len(c.mem.links))
 	}
-	if c.super.PageLocks {
+	if c.mem.super.PageLocks {
 		return c.pageLocks(server, deadline)
 	}
-	b, asked := make([]byte, 8*c.super.Locks), c.rt.Now()
+	b, asked := make([]byte, 8*c.mem.super.Locks), c.mem.rt.Now()
 	for off := 0; off < len(b); off += zeros / 4 {
 		n := min(zeros/4, len(b)-off)
-		err := c.fetch(server, func() remotemem.Target { return c.lockTarget(lock.Key{Server: server, Index: off / 8}) }, b[off:off+n], deadline)
+		err := c.mem.fetch(server, func() remotemem.Target { return c.mem.lockTarget(lock.Key{Server: server, Index: off / 8}) }, b[off:off+n], deadline)
 		if err != nil {
 			return nil, err
 		}
 	}
-	for i := 0; i < c.super.Locks && err == nil; i++ {
+	for i := 0; i < c.mem.super.Locks && err == nil; i++ {
 		list, err = c.addLock(list, lock.Key{Server: server, Index: i}, b[8*i:], asked, deadline)
 	}
 	return list, err
@@ -90,10 +90,10 @@ func (c *Client) Locks(server int, deadline clock.Time) (list []LockState, err e
 // pageLocks does the work of Locks for a tree whose lock words are in the pages.
 func (c *Client) pageLocks(server int, deadline clock.Time) (list []LockState, err error) {
 	end, err := c.AllocEnd(server, deadline)
-	page := uint64(c.super.Shape.Page)
-	for at := c.super.FirstChunk(); err == nil && at+page <= end; at += page {
+	page := uint64(c.mem.super.Shape.Page)
+	for at := c.mem.super.FirstChunk(); err == nil && at+page <= end; at += page {
 		var b [layout.LockLen]byte
-		asked := c.rt.Now()
+		asked := c.mem.rt.Now()
 		if err = c.ReadPage(layout.At(server, at+page-layout.LockLen), b[:], deadline); err == nil {
 			list, err = c.addLock(list, lock.Key{Server: server, Index: int(at / page)}, b[:], asked, deadline)
 		}
@@ -108,9 +108,9 @@ func (c *Client) addLock(list []LockState, k lock.Key, b []byte, asked, deadline
 	if tag == 0 {
 		return list, nil
 	}
-	s := LockState{Server: k.Server, Index: k.Index, Tag: tag, Seen: c.node.sighted(k, tag, asked, c.rt.Now())}
-	s.Left = max(0, c.node.cfg.Lease-s.Seen)
-	if s.Holder, err = memservice.WhoIs(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[k.Server], tag.Owner(), deadline); tag.Owner() == 0 {
+	s := LockState{Server: k.Server, Index: k.Index, Tag: tag, Seen: c.mem.node.sighted(k, tag, asked, c.mem.rt.Now())}
+	s.Left = max(0, c.mem.node.cfg.Lease-s.Seen)
+	if s.Holder, err = memservice.WhoIs(c.mem.cfg.Context, c.mem.cfg.Manager, c.mem.node.cfg.Servers[k.Server], tag.Owner(), deadline); tag.Owner() == 0 {
 		err = nil
 	}
 	return append(list, s), err

@@ -6,13 +6,13 @@ import (
 	"net/netip"
 	"time"
 
-	store "github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/superblock"
 )
 
 // link is the client's connection to one memory server.
@@ -124,8 +124,8 @@ func (c *memory) know(i int, deadline clock.Time) error {
 		l.lost = l.mem.Boot
 		return c.errLost(i)
 	}
-	if errors.Is(err, layout.ErrSuperblock) && !errors.Is(new(store.Superblock).Parse(b[:]), store.ErrSuperblock) {
-		return fmt.Errorf("memory server %d: %w", i, errOther)
+	if holds := superblock.Foreign(b[:], superblock.Sherman); holds != "" && errors.Is(err, layout.ErrSuperblock) {
+		return fmt.Errorf("the memory of server %d holds %s; %w", i, holds, errOther)
 	}
 	if err != nil {
 		return err
@@ -134,8 +134,8 @@ func (c *memory) know(i int, deadline clock.Time) error {
 	return nil
 }
 
-// errOther means that the memory holds a Clover store. Only the flag --fresh overwrites it.
-var errOther = errors.New("the memory holds a Clover store; `rdmalab sherman start --fresh` overwrites it")
+// errOther means that the memory holds another store. Only the flag --fresh overwrites it.
+var errOther = errors.New("`rdmalab sherman start --fresh` overwrites it")
 
 func (c *memory) errLost(i int) error { return fmt.Errorf("%w: memory server %d", kv.ErrLost, i) }
 

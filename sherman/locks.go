@@ -18,7 +18,7 @@ import (
 // share, then the lock word in remote memory. It also fences owners whose lease has ended, and
 // finds the outcome of WRITEs whose connection has failed.
 type locker struct {
-	memory
+	mem *memory
 	// locks has the queues for the locks. The clients of a node share them, except with
 	// NodeConfig.Unqueued.
 	locks *lock.Table
@@ -62,32 +62,32 @@ func (h *held) leaves(doubt uint64) lock.Held {
 // word keeps its tag during a series of hand-overs. So the time of the series is limited: other
 // nodes must not take this node for dead.
 func (c *locker) mayPass(h *held) bool {
-	return h.ticket.MayPass() && c.rt.Now().Sub(h.since) < c.node.cfg.Lease/passShare
+	return h.ticket.MayPass() && c.mem.rt.Now().Sub(h.since) < c.mem.node.cfg.Lease/passShare
 }
 
 // valid reports whether a tag of this node is still valid: the node still has the owner number in
 // the tag, and the server has not restarted since.
 func (c *locker) valid(k lock.Key, tag layout.Tag, boot uint64) bool {
-	l := &c.links[k.Server]
-	return tag != 0 && l.owner == tag.Owner() && c.node.owner(k.Server) == tag.Owner() && l.mem.Boot == boot
+	l := &c.mem.links[k.Server]
+	return tag != 0 && l.owner == tag.Owner() && c.mem.node.owner(k.Server) == tag.Owner() && l.mem.Boot == boot
 }
 
 // acquire takes the lock of the page at address a. The client first waits for its turn among the
 // clients of the node. Then it takes the lock word in the server's memory, unless the previous
 // client of the node hands it over.
 func (c *locker) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
-	if !c.inside(a) {
+	if !c.mem.inside(a) {
 		return nil, fmt.Errorf("%w: address %v", ErrBroken, a)
 	}
-	defer c.rt.Leave(c.rt.Enter(kv.PhaseLock))
-	began := c.rt.Now()
-	h := &held{key: c.lockOf(a)}
+	defer c.mem.rt.Leave(c.mem.rt.Enter(kv.PhaseLock))
+	began := c.mem.rt.Now()
+	h := &held{key: c.mem.lockOf(a)}
 	h.ticket = c.locks.Enter(h.key, c.gate.Open)
 	left, err := c.queue(h.ticket, deadline)
 	if err != nil {
 		return nil, err
 	}
-	tries := c.cost.CAS
+	tries := c.mem.cost.CAS
 	over, err := c.inherit(h, left, deadline)
 	if err == nil && !over {
 		err = c.take(h, deadline)
@@ -96,16 +96,16 @@ func (c *locker) acquire(a layout.Addr, deadline clock.Time) (*held, error) {
 		c.drop(h, left)
 		return nil, err
 	}
-	wait := c.rt.Now().Sub(began)
-	c.cost.Wait += wait
+	wait := c.mem.rt.Now().Sub(began)
+	c.mem.cost.Wait += wait
 	if over {
-		c.cost.HandOvers++
+		c.mem.cost.HandOvers++
 	} else {
 		h.since = began.Add(wait)
 	}
-	c.node.count(func(s *NodeStats) {
+	c.mem.node.count(func(s *NodeStats) {
 		s.Acquires++
-		s.CAS += uint64(c.cost.CAS - tries)
+		s.CAS += uint64(c.mem.cost.CAS - tries)
 		if over {
 			s.HandOvers++
 		}
@@ -134,7 +134,7 @@ func (c *locker) queue(t *lock.Ticket, deadline clock.Time) (lock.Held, error) {
 // (h.tag is not 0), drop tells the next client that the lock word may have this node's tag.
 func (c *locker) drop(h *held, left lock.Held) {
 	if h.tag != 0 {
-		left = h.leaves(c.links[h.key.Server].mem.Conn)
+		left = h.leaves(c.mem.links[h.key.Server].mem.Conn)
 	}
 	h.ticket.Leave(left)
 }
@@ -147,7 +147,7 @@ func (c *locker) inherit(h *held, left lock.Held, deadline clock.Time) (bool, er
 		return false, nil
 	}
 	over := false
-	err := c.retried(h.key.Server, deadline, func() error {
+	err := c.mem.retried(h.key.Server, deadline, func() error {
 		if !c.valid(h.key, tag, left.Boot) {
 			// The owner was fenced, so that other nodes take the word over, or the server has
 			// restarted, which cleared the memory of its NIC.
@@ -156,12 +156,12 @@ func (c *locker) inherit(h *held, left lock.Held, deadline clock.Time) (bool, er
 		if over = left.Doubt == 0; over {
 			return nil
 		}
-		if err := memservice.End(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[h.key.Server], left.Doubt, deadline); err != nil {
+		if err := memservice.End(c.mem.cfg.Context, c.mem.cfg.Manager, c.mem.node.cfg.Servers[h.key.Server], left.Doubt, deadline); err != nil {
 			return err
 		}
-		word, err := c.readWord(c.lockTarget(h.key), wordLock, deadline)
+		word, err := c.mem.readWord(c.mem.lockTarget(h.key), wordLock, deadline)
 		if err == nil {
-			c.node.count(func(s *NodeStats) { s.Doubts++ })
+			c.mem.node.count(func(s *NodeStats) { s.Doubts++ })
 			over = layout.Tag(word) == tag
 		}
 		return err
@@ -179,40 +179,40 @@ func (c *locker) take(h *held, deadline clock.Time) error {
 	for {
 		var old uint64
 		var asked clock.Time
-		err := c.retried(h.key.Server, deadline, func() (err error) {
+		err := c.mem.retried(h.key.Server, deadline, func() (err error) {
 			if !c.valid(h.key, h.tag, h.boot) {
-				h.tag, h.boot = c.node.nextTag(c.links[h.key.Server].owner), c.links[h.key.Server].mem.Boot
+				h.tag, h.boot = c.mem.node.nextTag(c.mem.links[h.key.Server].owner), c.mem.links[h.key.Server].mem.Boot
 			}
-			c.cost.CAS++
-			asked = c.rt.Now()
-			old, err = c.swap(c.lockTarget(h.key), 0, uint64(h.tag), deadline)
+			c.mem.cost.CAS++
+			asked = c.mem.rt.Now()
+			old, err = c.mem.swap(c.mem.lockTarget(h.key), 0, uint64(h.tag), deadline)
 			return err // after an error the next attempt finds the outcome of this one
 		})
 		if err != nil {
 			return err
 		}
 		if old == 0 || layout.Tag(old) == h.tag {
-			c.node.forgetSight(h.key)
+			c.mem.node.forgetSight(h.key)
 			return nil
 		}
-		c.cost.Retries++
-		if c.rt.Now() >= deadline {
+		c.mem.cost.Retries++
+		if c.mem.rt.Now() >= deadline {
 			h.tag = 0 // the word certainly has another tag
 			return kv.TimedOut(fmt.Errorf("lock %d of memory server %d is held by owner %d", h.key.Index, h.key.Server, layout.Tag(old).Owner()))
 		}
-		seen := c.node.sighted(h.key, layout.Tag(old), asked, c.rt.Now())
-		if seen > c.node.cfg.Lease {
+		seen := c.mem.node.sighted(h.key, layout.Tag(old), asked, c.mem.rt.Now())
+		if seen > c.mem.node.cfg.Lease {
 			done, err := c.takeOver(h, layout.Tag(old), deadline)
 			if done || err != nil {
 				return err
 			}
 		}
 		if seen > still {
-			c.rt.Sleep(c.untilNextLook(seen, deadline))
+			c.mem.rt.Sleep(c.untilNextLook(seen, deadline))
 		}
-		if c.node.cfg.BackOff > 0 {
-			c.rt.Sleep(time.Duration(1 + c.rand.Int64N(int64(wait))))
-			wait = min(2*wait, c.node.cfg.BackOff)
+		if c.mem.node.cfg.BackOff > 0 {
+			c.mem.rt.Sleep(time.Duration(1 + c.mem.rand.Int64N(int64(wait))))
+			wait = min(2*wait, c.mem.node.cfg.BackOff)
 		}
 	}
 }
@@ -221,8 +221,8 @@ func (c *locker) take(h *held, deadline clock.Time) error {
 // the same tag for the time `seen`. The pause is seen/stillShare. It ends at the latest just after
 // the lease, and not after the operation's deadline.
 func (c *locker) untilNextLook(seen time.Duration, deadline clock.Time) time.Duration {
-	wait := min(seen/stillShare, deadline.Sub(c.rt.Now()))
-	if left := c.node.cfg.Lease - seen; left >= 0 {
+	wait := min(seen/stillShare, deadline.Sub(c.mem.rt.Now()))
+	if left := c.mem.node.cfg.Lease - seen; left >= 0 {
 		wait = min(wait, left+1) // one ns after the end of the lease
 	}
 	return wait
@@ -234,23 +234,23 @@ func (c *locker) untilNextLook(seen time.Duration, deadline clock.Time) time.Dur
 func (c *locker) takeOver(h *held, from layout.Tag, deadline clock.Time) (bool, error) {
 	err := c.fence(h.key.Server, from.Owner(), deadline)
 	if err == nil {
-		err = c.reach(h.key.Server, deadline)
+		err = c.mem.reach(h.key.Server, deadline)
 	}
 	if err == nil && !c.valid(h.key, h.tag, h.boot) {
 		return false, nil
 	}
 	var old uint64
 	if err == nil {
-		old, err = c.swap(c.lockTarget(h.key), uint64(from), uint64(h.tag), deadline)
+		old, err = c.mem.swap(c.mem.lockTarget(h.key), uint64(from), uint64(h.tag), deadline)
 	}
 	if err != nil {
-		return false, c.prepareRetry(err, deadline)
+		return false, c.mem.prepareRetry(err, deadline)
 	}
 	if layout.Tag(old) != from {
 		return false, nil
 	}
-	c.node.forgetSight(h.key)
-	c.node.count(func(s *NodeStats) { s.Recovered++ })
+	c.mem.node.forgetSight(h.key)
+	c.mem.node.count(func(s *NodeStats) { s.Recovered++ })
 	return true, nil
 }
 
@@ -258,8 +258,8 @@ func (c *locker) fence(server int, owner uint32, deadline clock.Time) error {
 	if owner == 0 {
 		return nil // no client writes a tag with owner 0
 	}
-	defer c.rt.Leave(c.rt.Enter(kv.PhaseRPC))
-	return memservice.Fence(c.cfg.Context, c.cfg.Manager, c.node.cfg.Servers[server], owner, deadline)
+	defer c.mem.rt.Leave(c.mem.rt.Enter(kv.PhaseRPC))
+	return memservice.Fence(c.mem.cfg.Context, c.mem.cfg.Manager, c.mem.node.cfg.Servers[server], owner, deadline)
 }
 
 // release releases a lock without a change of the page.
@@ -274,19 +274,19 @@ func (c *locker) release(h *held, deadline clock.Time) error {
 // after any other error the outcome is unknown.
 func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline clock.Time) error {
 	for i, r := range ranges {
-		if err := c.fab.MR().WriteAt(c.page.Bytes[r.Off:r.Off+r.Len], c.at.out+r.Off); err != nil {
+		if err := c.mem.fab.MR().WriteAt(c.mem.page.Bytes[r.Off:r.Off+r.Len], c.mem.at.out+r.Off); err != nil {
 			return errors.Join(err, kv.ErrTimeout)
 		}
-		c.fab.Write(&c.ops[i], c.target(layout.At(a.Server(), a.Offset()+uint64(r.Off))), c.at.out+r.Off, r.Len)
+		c.mem.fab.Write(&c.mem.ops[i], c.mem.target(layout.At(a.Server(), a.Offset()+uint64(r.Off))), c.mem.at.out+r.Off, r.Len)
 	}
 	// An operation that has begun to write goes on for a while after its deadline.
-	deadline = max(deadline, c.rt.Now().Add(settleTimeout))
+	deadline = max(deadline, c.mem.rt.Now().Add(settleTimeout))
 	pass := c.mayPass(h)
 	if pass && len(ranges) == 0 && h.ticket.Pass(h.leaves(0)) {
 		return nil
 	}
 	// first is true if the WRITEs must be acknowledged before the lock is handed over or released.
-	first := len(ranges) > 0 && (pass || c.node.cfg.Uncombined)
+	first := len(ranges) > 0 && (pass || c.mem.node.cfg.Uncombined)
 	if !first {
 		c.unlock(h, len(ranges))
 	}
@@ -295,7 +295,7 @@ func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 		return errOwner
 	}
 	c.wrote = c.wrote || len(ranges) > 0
-	err := c.chain(deadline, c.chainOf(len(ranges), !first))
+	err := c.mem.chain(deadline, c.mem.chainOf(len(ranges), !first))
 	switch {
 	case err != nil:
 		return c.resolve(h, a, ranges, !first, err, deadline)
@@ -312,7 +312,7 @@ func (c *locker) commit(h *held, a layout.Addr, ranges []layout.Range, deadline 
 
 // unlock prepares operation i of c.ops: the WRITE that releases the lock word of h.
 func (c *locker) unlock(h *held, i int) {
-	c.fab.Write(&c.ops[i], c.lockTarget(h.key), c.wordAt(wordZero), 8)
+	c.mem.fab.Write(&c.mem.ops[i], c.mem.lockTarget(h.key), c.mem.wordAt(wordZero), 8)
 }
 
 // chainOf returns the first n operations of c.ops and, if release is true, the next one, which

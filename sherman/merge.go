@@ -26,8 +26,8 @@ const maxMerges = 16
 // if another client has done this. It also returns nil when it gives up, after maxRestarts tries or
 // because depth, the number of nested calls of finish, is maxMerges.
 func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
-	wrote := c.wrote // WRITEs of a merge are no effect of the operation (kv.ErrNoEffect)
-	defer func() { c.wrote = wrote }()
+	wrote := c.locker.wrote // WRITEs of a merge are no effect of the operation (kv.ErrNoEffect)
+	defer func() { c.locker.wrote = wrote }()
 	for tries := 0; depth < maxMerges && tries < maxRestarts; tries++ {
 		left, err := c.header(a, deadline)
 		if err != nil || left.Stage != layout.Closed {
@@ -67,17 +67,17 @@ func (c *changer) finish(a layout.Addr, depth int, deadline clock.Time) error {
 			return err
 		}
 		if tries > someRestarts {
-			if c.rt.Now() >= deadline {
+			if c.mem.rt.Now() >= deadline {
 				return kv.TimedOut(errClosed)
 			}
-			c.rt.Sleep(pause)
+			c.mem.rt.Sleep(pause)
 		}
 	}
 	return nil
 }
 
 func (c *changer) header(a layout.Addr, deadline clock.Time) (layout.Header, error) {
-	err := c.readPage(a, &c.sib, c.sibBuf, deadline)
+	err := c.mem.readPage(a, &c.sib, c.sibBuf, deadline)
 	return c.sib.Header, err
 }
 
@@ -95,7 +95,7 @@ func (c *changer) beyond(a layout.Addr, deadline clock.Time) (layout.Addr, error
 	if left.Stage == layout.Closed && left.Absorbed(right.Lowest) {
 		return left.Sibling, nil
 	}
-	if c.rt.Now() >= deadline {
+	if c.mem.rt.Now() >= deadline {
 		return 0, kv.TimedOut(errClosed)
 	}
 	return 0, nil
@@ -113,29 +113,29 @@ func gone(err error) error {
 // pair reads the headers of a page and of its sibling. If the page is not closed, pair does not
 // read the sibling.
 func (c *changer) pair(a layout.Addr, deadline clock.Time) (left, right layout.Header, err error) {
-	if err = c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil || c.sib.Stage != layout.Closed {
+	if err = c.mem.readPage(a, &c.sib, c.sibBuf, deadline); err != nil || c.sib.Stage != layout.Closed {
 		return c.sib.Header, right, err
 	}
 	left = c.sib.Header
-	err = c.readPage(left.Sibling, &c.sib, c.sibBuf, deadline)
+	err = c.mem.readPage(left.Sibling, &c.sib, c.sibBuf, deadline)
 	return left, c.sib.Header, err
 }
 
 // under locks the page at address a, reads it, and calls change, which appends to c.ranges the
 // ranges that must be written. Then under writes these ranges and releases the lock.
 func (c *changer) under(a layout.Addr, deadline clock.Time, change func(p *layout.Page) error) error {
-	h, err := c.acquire(a, deadline)
+	h, err := c.locker.acquire(a, deadline)
 	if err != nil {
 		return err
 	}
 	c.ranges = c.ranges[:0]
-	if err = c.readPage(a, &c.page, c.pageBuf, deadline); err == nil {
-		err = change(&c.page)
+	if err = c.mem.readPage(a, &c.mem.page, c.mem.pageBuf, deadline); err == nil {
+		err = change(&c.mem.page)
 	}
 	if err != nil {
-		return errors.Join(err, ignoreRelease(c.release(h, deadline)))
+		return errors.Join(err, ignoreRelease(c.locker.release(h, deadline)))
 	}
-	return c.commit(h, a, c.ranges, deadline)
+	return c.locker.commit(h, a, c.ranges, deadline)
 }
 
 // repoint corrects the pointer w, which names a page too far to the left after merges and splits.
@@ -149,11 +149,11 @@ func (c *changer) repoint(w pointer, deadline clock.Time) error {
 		}
 		return nil
 	})
-	if err != nil || c.super.Shape.Kind != layout.Hardened {
+	if err != nil || c.mem.super.Shape.Kind != layout.Hardened {
 		return err
 	}
 	return c.under(w.from, deadline, func(p *layout.Page) error {
-		if err := c.readPage(w.child, &c.sib, c.sibBuf, deadline); err != nil {
+		if err := c.mem.readPage(w.child, &c.sib, c.sibBuf, deadline); err != nil {
 			return err
 		}
 		if p.Level == c.sib.Level+1 && p.Covers(w.key) && p.Stage == layout.Live && covers(&c.sib) && w.key <= max(c.sib.Reach, c.sib.Lowest) {
@@ -173,7 +173,7 @@ func (c *changer) absorb(left layout.Header, deadline clock.Time) error {
 		}
 		// This client holds the lock of the sibling. Without this lock no client may take over the
 		// range.
-		if err := c.readPage(left.Self, &c.sib, c.sibBuf, deadline); err != nil {
+		if err := c.mem.readPage(left.Self, &c.sib, c.sibBuf, deadline); err != nil {
 			return err
 		}
 		if c.sib.Stage != layout.Closed || c.sib.Sibling != p.Self || c.sib.RefusedBy(&p.Header) {
@@ -196,7 +196,7 @@ func (c *changer) open(left layout.Header, deadline clock.Time) error {
 		}
 		// This client holds the lock of the closed page, and only the holder of that lock may open
 		// the page. While the page is closed, its sibling cannot take back its refusal.
-		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil {
+		if err := c.mem.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil {
 			return err
 		}
 		if p.RefusedBy(&c.sib.Header) {
@@ -212,7 +212,7 @@ func (c *changer) open(left layout.Header, deadline clock.Time) error {
 func (c *changer) merge(a layout.Addr, deadline clock.Time) error {
 	lowest, closed, err := c.closeSparse(a, deadline)
 	if err == nil && !closed && lowest > 0 {
-		if a, err = c.locate(lowest-1, 0, deadline); err == nil {
+		if a, err = c.tree.locate(lowest-1, 0, deadline); err == nil {
 			_, closed, err = c.closeSparse(a, deadline)
 		}
 	}
@@ -229,7 +229,7 @@ func (c *changer) closeSparse(a layout.Addr, deadline clock.Time) (lowest uint64
 		if lowest = p.Lowest; !p.Sparse(p.Count()) {
 			return nil
 		}
-		if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil || !layout.MayMerge(p, &c.sib) {
+		if err := c.mem.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil || !layout.MayMerge(p, &c.sib) {
 			return gone(err)
 		}
 		closed = true
@@ -237,7 +237,7 @@ func (c *changer) closeSparse(a layout.Addr, deadline clock.Time) (lowest uint64
 		return nil
 	})
 	if closed = closed && err == nil; closed {
-		c.node.count(func(s *NodeStats) { s.Joined++ })
+		c.mem.node.count(func(s *NodeStats) { s.Joined++ })
 	}
 	return lowest, closed, err
 }
@@ -278,7 +278,7 @@ func (c *changer) retire(left layout.Header, deadline clock.Time) error {
 	if err != nil || !ok {
 		return err // if the outcome is unknown, the memory of the page is not reused
 	}
-	c.node.count(func(s *NodeStats) { s.Merged++ })
+	c.mem.node.count(func(s *NodeStats) { s.Merged++ })
 	_ = c.push(f, deadline) // if it fails, the memory is not reused; the page has left the tree
 	return nil
 }
@@ -288,7 +288,7 @@ var errGone = fmt.Errorf("the page was taken out of the tree: %w", ErrBroken)
 // stillClosed returns errGone unless the page at address a is closed. The caller holds the lock of
 // a page that names the page at address a.
 func (c *changer) stillClosed(a layout.Addr, deadline clock.Time) error {
-	if err := c.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
+	if err := c.mem.readPage(a, &c.sib, c.sibBuf, deadline); err != nil {
 		return err
 	}
 	if c.sib.Stage != layout.Closed {
@@ -304,7 +304,7 @@ func (c *changer) closeInner(p *layout.Page, deadline clock.Time) (layout.Addr, 
 	if p.Level == 0 || !p.CanClose(p.Count()) {
 		return 0, nil
 	}
-	if err := c.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil || c.sib.Stage != layout.Live || c.sib.FreeSlot() < 0 {
+	if err := c.mem.readPage(p.Sibling, &c.sib, c.sibBuf, deadline); err != nil || c.sib.Stage != layout.Live || c.sib.FreeSlot() < 0 {
 		return 0, gone(err)
 	}
 	c.ranges = append(c.ranges, p.Close())
@@ -315,7 +315,7 @@ func (c *changer) closeInner(p *layout.Page, deadline clock.Time) (layout.Addr, 
 // pages of the level above that cover the keys from the lowest key of `left` to its reach. If such
 // a page is closed, they may also be in that page's sibling, which has taken over its range.
 func (c *changer) redirect(left layout.Header, depth int, deadline clock.Time) error {
-	at, err := c.descend(left.Lowest, left.Level+1, true, deadline)
+	at, err := c.tree.descend(left.Lowest, left.Level+1, true, deadline)
 	for err == nil && at != 0 {
 		var next, emptied layout.Addr
 		err = c.under(at, deadline, func(p *layout.Page) (err error) {
@@ -340,7 +340,7 @@ func (c *changer) redirect(left layout.Header, depth int, deadline clock.Time) e
 			return err
 		})
 		if err == nil && len(c.ranges) > 0 && left.Level == 0 {
-			c.node.cache.put(&c.page, c.rand)
+			c.mem.node.cache.put(&c.mem.page, c.mem.rand)
 		}
 		if err == nil && emptied != 0 && depth < maxMerges {
 			c.emptied = append(c.emptied, emptied)
@@ -359,18 +359,18 @@ func (c *changer) redirect(left layout.Header, depth int, deadline clock.Time) e
 // makes the remaining left neighbour name the sibling of `left`.
 func (c *changer) bypass(left layout.Header, relink bool, depth int, deadline clock.Time) error {
 	for range maxMerges {
-		at, err := c.descend(left.Lowest-1, left.Level, true, deadline)
+		at, err := c.tree.descend(left.Lowest-1, left.Level, true, deadline)
 		for err == nil {
 			// the left neighbour is the page that covers the greatest key below the range
-			if err = c.readPage(at, &c.page, c.pageBuf, deadline); err != nil || c.page.Covers(left.Lowest-1) || c.page.Sibling == 0 {
+			if err = c.mem.readPage(at, &c.mem.page, c.mem.pageBuf, deadline); err != nil || c.mem.page.Covers(left.Lowest-1) || c.mem.page.Sibling == 0 {
 				break
 			}
-			at = c.page.Sibling
+			at = c.mem.page.Sibling
 		}
 		if err != nil {
 			return err
 		}
-		next, emptied := c.page.Sibling, layout.Addr(0)
+		next, emptied := c.mem.page.Sibling, layout.Addr(0)
 		if next == left.Self && !relink {
 			return nil
 		}

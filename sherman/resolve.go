@@ -17,15 +17,15 @@ import (
 // executed, and so were all WRITEs before it. If the client had not posted it, another node has
 // taken the lock over.
 func (c *locker) resolve(h *held, a layout.Addr, ranges []layout.Range, released bool, err error, deadline clock.Time) error {
-	late := max(deadline, c.rt.Now().Add(settleTimeout))
-	c.node.count(func(s *NodeStats) { s.Doubts++ })
+	late := max(deadline, c.mem.rt.Now().Add(settleTimeout))
+	c.mem.node.count(func(s *NodeStats) { s.Doubts++ })
 	for {
 		if errors.Is(err, errOwner) {
 			h.ticket.Leave(lock.Held{})
 			return kv.TimedOut(errTaken)
 		}
-		if err := c.prepareRetry(err, late); err != nil {
-			h.ticket.Leave(h.leaves(c.links[h.key.Server].mem.Conn))
+		if err := c.mem.prepareRetry(err, late); err != nil {
+			h.ticket.Leave(h.leaves(c.mem.links[h.key.Server].mem.Conn))
 			return kv.TimedOut(err)
 		}
 		var done bool
@@ -42,13 +42,13 @@ var errTaken = errors.New("this node was fenced while it wrote")
 // returns true if the commit is complete: it was repeated, or the client's own release has changed
 // the word. *released says whether the client has posted a WRITE that releases the lock.
 func (c *locker) repeat(h *held, a layout.Addr, ranges []layout.Range, released *bool, deadline clock.Time) (bool, error) {
-	if err := c.reach(h.key.Server, deadline); err != nil {
+	if err := c.mem.reach(h.key.Server, deadline); err != nil {
 		return false, err
 	}
 	if !c.valid(h.key, h.tag, h.boot) {
 		return false, errOwner
 	}
-	word, err := c.readWord(c.lockTarget(h.key), wordLock, deadline)
+	word, err := c.mem.readWord(c.mem.lockTarget(h.key), wordLock, deadline)
 	if err != nil {
 		return false, err
 	}
@@ -59,11 +59,11 @@ func (c *locker) repeat(h *held, a layout.Addr, ranges []layout.Range, released 
 		return true, nil
 	}
 	for i, r := range ranges {
-		c.fab.Write(&c.ops[i], c.target(layout.At(a.Server(), a.Offset()+uint64(r.Off))), c.at.out+r.Off, r.Len)
+		c.mem.fab.Write(&c.mem.ops[i], c.mem.target(layout.At(a.Server(), a.Offset()+uint64(r.Off))), c.mem.at.out+r.Off, r.Len)
 	}
 	c.unlock(h, len(ranges))
 	*released = true
-	return true, c.chain(deadline, c.chainOf(len(ranges), true))
+	return true, c.mem.chain(deadline, c.mem.chainOf(len(ranges), true))
 }
 
 // settle releases the lock words that may still have a tag of this node although no client of the

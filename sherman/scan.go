@@ -21,17 +21,17 @@ type scanBuffers struct {
 // with one round trip. Each record was in the tree at some moment of the scan. This moment may
 // differ from leaf to leaf.
 func (c *Client) Scan(from uint64, n int, f func(key uint64, value []byte) bool, deadline clock.Time) error {
-	if err := c.begin(deadline); err != nil {
+	if err := c.tree.begin(deadline); err != nil {
 		return err
 	}
 	s := scan{next: from, left: n, f: f}
 	for s.left > 0 && !s.end {
-		c.scans.leaves, c.scans.seps = c.node.cache.leaves(s.next, c.batch(s.left), c.scans.leaves[:0], c.scans.seps[:0])
+		c.scans.leaves, c.scans.seps = c.mem.node.cache.leaves(s.next, c.batch(s.left), c.scans.leaves[:0], c.scans.seps[:0])
 		if len(c.scans.leaves) == 0 {
-			a, err := c.descend(s.next, 0, c.restarts > 0, deadline)
+			a, err := c.tree.descend(s.next, 0, c.tree.restarts > 0, deadline)
 			if err == nil {
 				c.scans.leaves = append(c.scans.leaves, a)
-			} else if err = c.restart(err, s.next, deadline); err != nil {
+			} else if err = c.tree.restart(err, s.next, deadline); err != nil {
 				return err
 			} else {
 				continue
@@ -39,11 +39,11 @@ func (c *Client) Scan(from uint64, n int, f func(key uint64, value []byte) bool,
 		}
 		from := s.next
 		if err := c.scanLeaves(&s, deadline); err != nil {
-			if err = c.restart(err, s.next, deadline); err != nil {
+			if err = c.tree.restart(err, s.next, deadline); err != nil {
 				return err
 			}
 		} else if s.next > from {
-			c.restarts = 0
+			c.tree.restarts = 0
 		}
 	}
 	return nil
@@ -58,7 +58,7 @@ type scan struct {
 
 // batch returns how many leaves are likely to hold the next n records, at most maxParallel.
 func (c *Client) batch(n int) int {
-	return min(1+n/max(1, c.super.Shape.Slots(0)/2), maxParallel)
+	return min(1+n/max(1, c.mem.super.Shape.Slots(0)/2), maxParallel)
 }
 
 // scanLeaves reads several leaves with one round trip and uses them in their order. If the first
@@ -72,9 +72,9 @@ func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 		p := &c.scans.pages[i]
 		whole := false
 		if read {
-			err := c.fab.MR().ReadAt(c.scans.pageBufs[i], c.at.in+i*len(c.scans.pageBufs[i]))
+			err := c.mem.fab.MR().ReadAt(c.scans.pageBufs[i], c.mem.at.in+i*len(c.scans.pageBufs[i]))
 			if err == nil {
-				whole, err = c.parse(a, p, c.scans.pageBufs[i], deadline)
+				whole, err = c.mem.parse(a, p, c.scans.pageBufs[i], deadline)
 				err = gone(err) // not an error here: covering finds out what has happened to the page
 			}
 			if err != nil {
@@ -89,12 +89,12 @@ func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 				// on from the previous leaf's end, through its siblings.
 				return nil
 			}
-			if _, err := c.covering(a, s.next, 0, deadline); err != nil {
+			if _, err := c.tree.covering(a, s.next, 0, deadline); err != nil {
 				return err
 			}
-			// covering has read the page into c.page. The READs of covering overwrite the first
+			// covering has read the page into c.mem.page. The READs of covering overwrite the first
 			// leaf's part of the registered buffer, and leave the other leaves' parts as they are.
-			p = &c.page
+			p = &c.mem.page
 		}
 		if err := c.emit(s, p, deadline); err != nil || s.end || s.left == 0 {
 			return err
@@ -106,41 +106,41 @@ func (c *Client) scanLeaves(s *scan, deadline clock.Time) error {
 // readAll reads pages into the buffer with one round trip. It returns false if that fails; then the
 // caller reads them one by one.
 func (c *Client) readAll(leaves []layout.Addr, deadline clock.Time) bool {
-	c.list = c.list[:0]
+	c.mem.list = c.mem.list[:0]
 	for i, a := range leaves {
-		if !c.inside(a) || c.reach(a.Server(), deadline) != nil {
+		if !c.mem.inside(a) || c.mem.reach(a.Server(), deadline) != nil {
 			return false
 		}
 		o := &c.scans.ops[i]
-		c.fab.Read(o, c.target(a), c.at.in+i*c.super.Shape.Page, c.super.Shape.Page)
-		c.list = append(c.list, o)
+		c.mem.fab.Read(o, c.mem.target(a), c.mem.at.in+i*c.mem.super.Shape.Page, c.mem.super.Shape.Page)
+		c.mem.list = append(c.mem.list, o)
 	}
-	return c.do(deadline, c.list...) == nil
+	return c.mem.do(deadline, c.mem.list...) == nil
 }
 
 // emit calls the scan's function f with the records of page p from s.next on. If one of them is
 // torn (Published only), it reads the page again first.
 func (c *Client) emit(s *scan, p *layout.Page, deadline clock.Time) error {
-	if p.Shape.Kind == layout.Published && !c.node.cfg.LostSearch {
+	if p.Shape.Kind == layout.Published && !c.mem.node.cfg.LostSearch {
 		for i := range p.Slots() {
 			if _, state := p.Slot(i); state == layout.Torn {
-				if c.rt.Now() >= deadline {
+				if c.mem.rt.Now() >= deadline {
 					return kv.TimedOut(layout.ErrTorn)
 				}
-				a, err := c.descend(s.next, 0, false, deadline)
+				a, err := c.tree.descend(s.next, 0, false, deadline)
 				if err == nil {
-					_, err = c.covering(a, s.next, 0, deadline)
+					_, err = c.tree.covering(a, s.next, 0, deadline)
 				}
 				if err != nil {
 					return err
 				}
-				return c.emit(s, &c.page, deadline)
+				return c.emit(s, &c.mem.page, deadline)
 			}
 		}
 	}
 	last := uint64(0)
-	c.order = p.Order(c.order[:0])
-	for n, i := range c.order {
+	c.pages.order = p.Order(c.pages.order[:0])
+	for n, i := range c.pages.order {
 		r, _ := p.Slot(int(i))
 		if r.Key < s.next || n > 0 && r.Key == last {
 			// A key can occur twice in the copy: its record was removed and then inserted in

@@ -19,8 +19,8 @@ func TestScanShowsAKeyOnce(t *testing.T) {
 	}
 	var keys []uint64
 	s := scan{left: 10, f: func(key uint64, _ []byte) bool { keys = append(keys, key); return true }}
-	c := new(Client)
-	c.node = new(Node)
+	c := newClient()
+	c.mem.node = new(Node)
 	if err := c.emit(&s, &p, clock.Never); err != nil || s.left != 6 {
 		t.Errorf("%d left: %v", s.left, err)
 	}

@@ -11,7 +11,8 @@ import (
 
 // walker finds pages: in the index cache of the node, and from the root down.
 type walker struct {
-	locker
+	mem    *memory
+	locker *locker
 	// heal is a separator that is missing in the tree, as far as the operation knows. Its level is
 	// 0 if none is missing.
 	heal separator
@@ -54,13 +55,13 @@ func (c *walker) restart(err error, key uint64, deadline clock.Time) error {
 		return err
 	}
 	c.restarts++
-	c.node.cache.drop(key)
-	c.node.count(func(s *NodeStats) { s.Restarts++ })
-	if c.rt.Now() >= deadline {
+	c.mem.node.cache.drop(key)
+	c.mem.node.count(func(s *NodeStats) { s.Restarts++ })
+	if c.mem.rt.Now() >= deadline {
 		return kv.TimedOut(err)
 	}
 	if c.restarts > someRestarts {
-		c.rt.Sleep(pause)
+		c.mem.rt.Sleep(pause)
 	}
 	return nil
 }
@@ -68,7 +69,7 @@ func (c *walker) restart(err error, key uint64, deadline clock.Time) error {
 // Get appends the value of key to dst[:0]. It takes one round trip if the index cache knows the
 // leaf.
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
-	if err := c.begin(deadline); err != nil {
+	if err := c.tree.begin(deadline); err != nil {
 		return dst[:0], err
 	}
 	for {
@@ -76,7 +77,7 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 		if err == nil || errors.Is(err, kv.ErrNotFound) {
 			return v, err
 		}
-		if err = c.restart(err, key, deadline); err == nil {
+		if err = c.tree.restart(err, key, deadline); err == nil {
 			continue
 		}
 		// The lost page may be an internal one. Then the leaf with the key may be on another
@@ -89,20 +90,20 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 }
 
 func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
-	a, err := c.locate(key, 0, deadline)
+	a, err := c.tree.locate(key, 0, deadline)
 	for err == nil {
-		if a, err = c.covering(a, key, 0, deadline); err != nil {
+		if a, err = c.tree.covering(a, key, 0, deadline); err != nil {
 			break
 		}
-		_, v, ok, torn := c.page.Find(key)
+		_, v, ok, torn := c.mem.page.Find(key)
 		switch {
 		case ok:
 			return append(dst, v...), nil
-		case torn == nil || c.node.cfg.LostSearch:
+		case torn == nil || c.mem.node.cfg.LostSearch:
 			return dst, kv.ErrNotFound
 		}
-		c.node.count(func(s *NodeStats) { s.Torn++ })
-		if c.rt.Now() >= deadline {
+		c.mem.node.count(func(s *NodeStats) { s.Torn++ })
+		if c.mem.rt.Now() >= deadline {
 			err = kv.TimedOut(torn)
 		}
 	}
@@ -113,7 +114,7 @@ func (c *Client) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 // index cache first (leaves only), and then walks down from the root.
 func (c *walker) locate(key uint64, level int, deadline clock.Time) (layout.Addr, error) {
 	if level == 0 {
-		if a, ok := c.node.cache.leaf(key); ok {
+		if a, ok := c.mem.node.cache.leaf(key); ok {
 			return a, nil
 		}
 	}
@@ -121,14 +122,14 @@ func (c *walker) locate(key uint64, level int, deadline clock.Time) (layout.Addr
 }
 
 // covering finds the page of a level that covers a key. It reads the page at address a, and then
-// one sibling after the other, into c.page, until it has the page that covers the key. It returns
+// one sibling after the other, into c.mem.page, until it has the page that covers the key. It returns
 // the address of that page.
 func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.Time) (layout.Addr, error) {
 	for step := 0; ; step++ {
-		if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
+		if err := c.mem.readPage(a, &c.mem.page, c.mem.pageBuf, deadline); err != nil {
 			return 0, err
 		}
-		p := &c.page
+		p := &c.mem.page
 		switch {
 		case p.Level != level || key < p.Lowest || step > maxSteps:
 			return 0, fmt.Errorf("%w: page %v of level %d with lowest key %d, on the path to key %d on level %d", ErrBroken, a, p.Level, p.Lowest, key, level)
@@ -152,35 +153,35 @@ func (c *walker) covering(a layout.Addr, key uint64, level int, deadline clock.T
 	}
 }
 
-// behind is called with c.page, the closed page at address a. It returns the address of the sibling
+// behind is called with c.mem.page, the closed page at address a. It returns the address of the sibling
 // if the sibling has taken over the range of the closed page. Otherwise it reads the page at a
-// again into c.page, and returns 0: the search can use this page. If the page is still closed, its
+// again into c.mem.page, and returns 0: the search can use this page. If the page is still closed, its
 // records do not change, and they were those of the range when the page was read first, because the
 // sibling had not taken over the range then. If the page has been opened meanwhile, its records are
 // those of the range now. In one case behind returns a, and the search goes on there: the page no
 // longer covers the key, because it was split or has given its upper records away.
 func (c *walker) behind(a layout.Addr, key uint64, deadline clock.Time) (layout.Addr, error) {
-	sibling := c.page.Sibling
-	if err := c.readPage(sibling, &c.page, c.pageBuf, deadline); err != nil {
+	sibling := c.mem.page.Sibling
+	if err := c.mem.readPage(sibling, &c.mem.page, c.mem.pageBuf, deadline); err != nil {
 		return 0, err
 	}
-	from := c.page.Lowest
+	from := c.mem.page.Lowest
 	if from <= key {
 		return sibling, nil
 	}
 	// The sibling that was just read begins above the key, so it has not taken over the key's range.
 	// Only the sibling that a closed page names can take over the range, and a sibling's lowest key
-	// never increases. So it had not taken the range over when the closed page was first read. c.page
+	// never increases. So it had not taken the range over when the closed page was first read. c.mem.page
 	// has the sibling now, so the closed page is read again. If its memory was reused meanwhile, this
 	// READ may see the old header with slots of the new page. The marks of these slots are of a later
 	// epoch than the header, so they are noticed (layout.Page.Init).
-	err := c.readPage(a, &c.page, c.pageBuf, deadline)
-	if err == nil && !c.page.Covers(key) {
+	err := c.mem.readPage(a, &c.mem.page, c.mem.pageBuf, deadline)
+	if err == nil && !c.mem.page.Covers(key) {
 		return a, nil
 	}
 	// The sibling may have taken over the range from a cut on. Then the closed page's records from
 	// the cut on are out of date, and a scan must not use them.
-	c.page.Highest = min(c.page.Highest, from)
+	c.mem.page.Highest = min(c.mem.page.Highest, from)
 	return 0, err
 }
 
@@ -193,9 +194,9 @@ func errEnds(a layout.Addr, key uint64) error {
 // moved notes that a search reached a page through one or more siblings (steps is their number).
 // The reason is that the index cache is out of date, or that the separator s is missing.
 func (c *walker) moved(steps int, s separator) {
-	c.node.count(func(st *NodeStats) { st.Moves += uint64(steps) })
+	c.mem.node.count(func(st *NodeStats) { st.Moves += uint64(steps) })
 	if s.level == 1 {
-		c.node.cache.drop(s.key)
+		c.mem.node.cache.drop(s.key)
 	}
 	c.heal = s
 }
@@ -211,19 +212,19 @@ func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time)
 	want := -1     // the level of the next page; -1 means any
 	var via pointer
 	for range maxSteps {
-		if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
+		if err := c.mem.readPage(a, &c.mem.page, c.mem.pageBuf, deadline); err != nil {
 			return 0, err
 		}
-		p := &c.page
+		p := &c.mem.page
 		switch {
 		case p.Level > maxLevel || key < p.Lowest || want >= 0 && p.Level != want:
 			return 0, fmt.Errorf("%w: page %v of level %d with lowest key %d, on the path to key %d", ErrBroken, a, p.Level, p.Lowest, key)
 		case p.Level < level:
 			return 0, errNoLevel
 		case !p.Covers(key):
-			if c.node.rootHint() == a {
+			if c.mem.node.rootHint() == a {
 				// the root was split: a higher root exists, or a client will make it
-				c.node.setRoot(0)
+				c.mem.node.setRoot(0)
 			}
 			if p.Sibling == 0 {
 				return 0, errEnds(a, key)
@@ -247,7 +248,7 @@ func (c *walker) descend(key uint64, level int, fresh bool, deadline clock.Time)
 			c.dead = a
 		}
 		if p.Level == 1 {
-			c.node.cache.put(p, c.rand)
+			c.mem.node.cache.put(p, c.mem.rand)
 		}
 		from := a
 		want = p.Level - 1
@@ -265,18 +266,18 @@ var errNoLevel = fmt.Errorf("the tree has no such level")
 // rootPage returns the address of the root. If fresh is false and the node has a copy of the
 // address, it returns the copy; otherwise it reads the address from the first memory server.
 func (c *walker) rootPage(fresh bool, deadline clock.Time) (layout.Addr, error) {
-	if a := c.node.rootHint(); a != 0 && !fresh {
+	if a := c.mem.node.rootHint(); a != 0 && !fresh {
 		return a, nil
 	}
-	a, err := c.Root(deadline)
+	a, err := c.readRoot(deadline)
 	if err == nil {
-		c.node.setRoot(a)
+		c.mem.node.setRoot(a)
 	}
 	return a, err
 }
 
-// Root reads the address of the root page.
-func (c *walker) Root(deadline clock.Time) (layout.Addr, error) {
-	w, err := c.word(layout.At(0, layout.RootWord), wordRoot, deadline)
+// readRoot reads the address of the root page.
+func (c *walker) readRoot(deadline clock.Time) (layout.Addr, error) {
+	w, err := c.mem.word(layout.At(0, layout.RootWord), wordRoot, deadline)
 	return layout.Addr(w), err
 }

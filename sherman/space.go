@@ -55,13 +55,13 @@ func (c *changer) reserve(deadline clock.Time) error {
 	if len(c.spare) > 0 {
 		return nil
 	}
-	if f, ok := c.node.freshPage(c.super.Shape.Page); ok {
+	if f, ok := c.mem.node.freshPage(c.mem.super.Shape.Page); ok {
 		c.spare = append(c.spare, f)
 		return nil
 	}
 	var first error
-	for range 2 * len(c.links) { // the first round asks for memory that was never used
-		i, unused := c.node.nextServer()
+	for range 2 * len(c.mem.links) { // the first round asks for memory that was never used
+		i, unused := c.mem.node.nextServer()
 		var err error
 		if unused {
 			err = c.extend(i, deadline)
@@ -75,7 +75,7 @@ func (c *changer) reserve(deadline clock.Time) error {
 			first = cmp.Or(first, err)
 		}
 	}
-	return cmp.Or(first, c.errFull())
+	return cmp.Or(first, c.mem.errFull())
 }
 
 // errNone means that pop or extend got no page from a server: there is none, the only one is
@@ -99,16 +99,16 @@ func (c *memory) errFull() error {
 // the list of unused pages instead: pop reserves the last page of that list for rotate. If a
 // FETCH_ADD is executed but not answered, its memory is never used.
 func (c *changer) extend(i int, deadline clock.Time) error {
-	page := uint64(c.super.Shape.Page)
+	page := uint64(c.mem.super.Shape.Page)
 	var at, want uint64
-	err := c.retried(i, deadline, func() (err error) {
-		c.node.mu.Lock()
-		want = c.node.pool.Want(int(page), c.super.Chunk, c.links[i].len)
-		c.node.mu.Unlock()
-		o := &c.ops[0]
-		c.fab.FetchAdd(o, c.target(layout.At(i, layout.AllocWord)), want, c.wordAt(wordAtomic))
-		if err = c.do(deadline, o); err == nil {
-			at, err = c.load(wordAtomic)
+	err := c.mem.retried(i, deadline, func() (err error) {
+		c.mem.node.mu.Lock()
+		want = c.mem.node.pool.Want(int(page), c.mem.super.Chunk, c.mem.links[i].len)
+		c.mem.node.mu.Unlock()
+		o := &c.mem.ops[0]
+		c.mem.fab.FetchAdd(o, c.mem.target(layout.At(i, layout.AllocWord)), want, c.mem.wordAt(wordAtomic))
+		if err = c.mem.do(deadline, o); err == nil {
+			at, err = c.mem.load(wordAtomic)
 		}
 		return err
 	})
@@ -116,19 +116,19 @@ func (c *changer) extend(i int, deadline clock.Time) error {
 		return err
 	}
 	// The client whose FETCH_ADD crosses the end of the memory gets only the part before the end.
-	end := min(at+want, c.links[i].len)
-	if at%page != 0 || at < c.super.FirstChunk() || at >= end {
+	end := min(at+want, c.mem.links[i].len)
+	if at%page != 0 || at < c.mem.super.FirstChunk() || at >= end {
 		end = at
 	}
 	end -= (end - at) % page
 	over := end < at+want
-	if c.super.Shape.Kind == layout.Hardened && end > at && end+page > c.links[i].len {
+	if c.mem.super.Shape.Kind == layout.Hardened && end > at && end+page > c.mem.links[i].len {
 		end -= page                                               // the last page of the memory
 		_ = c.push(layout.Fresh{At: layout.At(i, end)}, deadline) // if it fails, the page is never used
 	}
-	c.node.mu.Lock()
-	defer c.node.mu.Unlock()
-	if !c.node.pool.Took(i, at, end, int(page), over) {
+	c.mem.node.mu.Lock()
+	defer c.mem.node.mu.Unlock()
+	if !c.mem.node.pool.Took(i, at, end, int(page), over) {
 		return errNone
 	}
 	c.spare = append(c.spare, layout.Fresh{At: layout.At(i, at)})

@@ -9,14 +9,14 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
-// split splits c.page, the page at address a, whose lock h the client holds. If add is not nil,
+// split splits c.mem.page, the page at address a, whose lock h the client holds. If add is not nil,
 // split calls add with the page that then covers key, to add the record. split writes the new page
 // before the old page names it. The separator is added to the parent later, by repair.
 func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.Page) layout.Range, deadline clock.Time) error {
-	p := &c.page
+	p := &c.mem.page
 	to, ok := c.fresh()
 	if !ok || !p.CanSplit() {
-		return errors.Join(fmt.Errorf("%w: page %v has too few records for a split", kv.ErrFull, a), ignoreRelease(c.release(h, deadline)))
+		return errors.Join(fmt.Errorf("%w: page %v has too few records for a split", kv.ErrFull, a), ignoreRelease(c.locker.release(h, deadline)))
 	}
 	var sep uint64
 	sep, c.order, c.ranges = layout.SplitFor(p, key, to, c.sibBuf, &c.sib, c.order, c.ranges[:0])
@@ -32,33 +32,33 @@ func (c *changer) split(h *held, a layout.Addr, key uint64, add func(in *layout.
 		}
 	}
 	if err := c.writeFresh(to.At, c.sibBuf, deadline); err != nil {
-		return errors.Join(err, ignoreRelease(c.release(h, deadline)))
+		return errors.Join(err, ignoreRelease(c.locker.release(h, deadline)))
 	}
 	level := p.Level + 1
-	if err := c.commit(h, a, c.ranges, deadline); err != nil {
+	if err := c.locker.commit(h, a, c.ranges, deadline); err != nil {
 		if errors.Is(err, errOwner) { // no page names the new page
 			c.spare = append(c.spare, to)
 		}
 		return err // if the outcome is unknown, the new page is not reused
 	}
-	c.node.count(func(s *NodeStats) { s.Splits++ })
+	c.mem.node.count(func(s *NodeStats) { s.Splits++ })
 	if level == 2 {
-		c.node.cache.put(&c.page, c.rand)
-		c.node.cache.put(&c.sib, c.rand)
+		c.mem.node.cache.put(&c.mem.page, c.mem.rand)
+		c.mem.node.cache.put(&c.sib, c.mem.rand)
 	}
-	c.heal = separator{level, sep, to.At}
+	c.tree.heal = separator{level, sep, to.At}
 	return nil
 }
 
 // writeFresh writes a page that no other page names yet. It is safe to repeat the WRITE.
 func (c *changer) writeFresh(a layout.Addr, b []byte, deadline clock.Time) error {
-	return c.retried(a.Server(), deadline, func() error {
-		if err := c.fab.MR().WriteAt(b, c.at.sib); err != nil {
+	return c.mem.retried(a.Server(), deadline, func() error {
+		if err := c.mem.fab.MR().WriteAt(b, c.mem.at.sib); err != nil {
 			return err
 		}
-		o := &c.ops[0]
-		c.fab.Write(o, c.target(a), c.at.sib, len(b))
-		return c.do(deadline, o)
+		o := &c.mem.ops[0]
+		c.mem.fab.Write(o, c.mem.target(a), c.mem.at.sib, len(b))
+		return c.mem.do(deadline, o)
 	})
 }
 
@@ -70,13 +70,13 @@ const maxRepairs = 2 * maxLevel
 // closed pages out of the tree, if this operation has caused or found them. If repair fails, a
 // later client that finds such a page repeats it.
 func (c *changer) repair(deadline clock.Time) {
-	own, astray := c.cost, c.astray
+	own, astray := c.mem.cost, c.tree.astray
 	c.adoptAll(deadline)
 	if astray.from != 0 {
 		_ = c.repoint(astray, deadline) // if it fails, another client does it
 	}
-	if c.dead != 0 {
-		c.emptied = append(c.emptied, c.dead)
+	if c.tree.dead != 0 {
+		c.emptied = append(c.emptied, c.tree.dead)
 	}
 	if c.sparse != 0 {
 		// an error is no harm: the next writer that finds the page closed completes the merge
@@ -95,15 +95,15 @@ func (c *changer) repair(deadline clock.Time) {
 	}
 	c.adoptAll(deadline)
 	// the cost counts only the CAS of the operation itself
-	c.cost.CAS, c.cost.Retries = own.CAS, own.Retries
+	c.mem.cost.CAS, c.mem.cost.Retries = own.CAS, own.Retries
 }
 
-// adoptAll adds the separator that is missing in the tree as far as the client knows (c.heal) to a
+// adoptAll adds the separator that is missing in the tree as far as the client knows (c.tree.heal) to a
 // page of the level above. It goes on as long as this shows that a further separator is missing.
 func (c *changer) adoptAll(deadline clock.Time) {
 	for range maxRepairs {
-		s := c.heal
-		if c.heal = (separator{}); s.level == 0 || c.adopt(s, deadline) != nil {
+		s := c.tree.heal
+		if c.tree.heal = (separator{}); s.level == 0 || c.adopt(s, deadline) != nil {
 			return
 		}
 	}
@@ -113,11 +113,11 @@ func (c *changer) adoptAll(deadline clock.Time) {
 // is below that level, adopt makes a new root.
 func (c *changer) adopt(s separator, deadline clock.Time) error {
 	return c.onPage(
-		s.key, func() (layout.Addr, error) { return c.descend(s.key, s.level, true, deadline) },
+		s.key, func() (layout.Addr, error) { return c.tree.descend(s.key, s.level, true, deadline) },
 		func(a layout.Addr) (layout.Addr, error) { return c.putChild(a, s, deadline) },
 		func(err error) (done bool, _ error) {
 			if !errors.Is(err, errNoLevel) {
-				return false, c.restart(err, s.key, deadline)
+				return false, c.tree.restart(err, s.key, deadline)
 			}
 			if err = c.newRoot(s, deadline); errors.Is(err, errRoot) {
 				return false, nil
@@ -130,15 +130,15 @@ func (c *changer) adopt(s separator, deadline clock.Time) error {
 // putChild adds a separator to the page at address a. If that page does not cover the key, putChild
 // returns its sibling as the next page to try, otherwise 0.
 func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (next layout.Addr, err error) {
-	h, err := c.acquire(a, deadline)
+	h, err := c.locker.acquire(a, deadline)
 	if err != nil {
 		return 0, err
 	}
-	give := func(err error) error { return errors.Join(err, ignoreRelease(c.release(h, deadline))) }
-	if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
+	give := func(err error) error { return errors.Join(err, ignoreRelease(c.locker.release(h, deadline))) }
+	if err := c.mem.readPage(a, &c.mem.page, c.mem.pageBuf, deadline); err != nil {
 		return 0, give(err)
 	}
-	p := &c.page
+	p := &c.mem.page
 	if p.Level != s.level || s.key < p.Lowest {
 		return 0, give(fmt.Errorf("%w: page %v as the parent of key %d", ErrBroken, a, s.key))
 	}
@@ -146,13 +146,13 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 		if p.Sibling == 0 {
 			return 0, give(errEnds(a, s.key))
 		}
-		return p.Sibling, c.release(h, deadline)
+		return p.Sibling, c.locker.release(h, deadline)
 	}
 	if p.Stage == layout.Closed {
 		return 0, give(errClosed)
 	}
 	if _, _, there, _ := p.Find(s.key); there || s.key == p.Lowest {
-		return 0, c.release(h, deadline)
+		return 0, c.locker.release(h, deadline)
 	}
 	// A closed page gets no new pointer. A merge closes a page first and then removes the pointers
 	// to it, each under the lock of the page that has the pointer. This client holds the lock of
@@ -161,7 +161,7 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 	if live, err := c.isLive(s, deadline); err != nil || !live {
 		return 0, give(err)
 	}
-	if c.ranges = c.ranges[:0]; c.super.Shape.Kind == layout.Hardened {
+	if c.ranges = c.ranges[:0]; c.mem.super.Shape.Kind == layout.Hardened {
 		var lowered bool
 		if c.ranges, lowered = layout.Lower(p, s.key, s.child, c.ranges); lowered {
 			return 0, c.heals(h, a, s, deadline)
@@ -180,12 +180,12 @@ func (c *changer) putChild(a layout.Addr, s separator, deadline clock.Time) (nex
 // heals writes the changed ranges (c.ranges) of the page at address a, to which the separator s was
 // added, and releases the lock h of the page.
 func (c *changer) heals(h *held, a layout.Addr, s separator, deadline clock.Time) error {
-	if err := c.commit(h, a, c.ranges, deadline); err != nil {
+	if err := c.locker.commit(h, a, c.ranges, deadline); err != nil {
 		return err
 	}
-	c.node.count(func(st *NodeStats) { st.Healed++ })
+	c.mem.node.count(func(st *NodeStats) { st.Healed++ })
 	if s.level == 1 {
-		c.node.cache.put(&c.page, c.rand)
+		c.mem.node.cache.put(&c.mem.page, c.mem.rand)
 	}
 	return nil
 }
@@ -193,10 +193,10 @@ func (c *changer) heals(h *held, a layout.Addr, s separator, deadline clock.Time
 // isLive reports whether the child of separator s is still a page of the tree, and its range begins
 // at the key of s. In a tree that is not hardened it is always true: no page leaves such a tree.
 func (c *changer) isLive(s separator, deadline clock.Time) (bool, error) {
-	if c.super.Shape.Kind != layout.Hardened {
+	if c.mem.super.Shape.Kind != layout.Hardened {
 		return true, nil
 	}
-	if err := c.readPage(s.child, &c.sib, c.sibBuf, deadline); err != nil {
+	if err := c.mem.readPage(s.child, &c.sib, c.sibBuf, deadline); err != nil {
 		return false, gone(err)
 	}
 	return c.sib.Stage == layout.Live && c.sib.Level == s.level-1 && c.sib.Lowest == s.key, nil
@@ -206,18 +206,18 @@ var errRoot = errors.New("another client has made a new root")
 
 // newRoot makes a root above the present one. The present root must be one level below s.level.
 func (c *changer) newRoot(s separator, deadline clock.Time) error {
-	old, err := c.Root(deadline)
+	old, err := c.tree.readRoot(deadline)
 	if err != nil {
 		return err
 	}
-	if err := c.readPage(old, &c.page, c.pageBuf, deadline); err != nil {
+	if err := c.mem.readPage(old, &c.mem.page, c.mem.pageBuf, deadline); err != nil {
 		return err
 	}
-	if c.page.Level >= s.level {
+	if c.mem.page.Level >= s.level {
 		return errRoot
 	}
-	if c.page.Level != s.level-1 || c.page.Lowest != 0 {
-		return fmt.Errorf("%w: root %v of level %d with lowest key %d", ErrBroken, old, c.page.Level, c.page.Lowest)
+	if c.mem.page.Level != s.level-1 || c.mem.page.Lowest != 0 {
+		return fmt.Errorf("%w: root %v of level %d with lowest key %d", ErrBroken, old, c.mem.page.Level, c.mem.page.Lowest)
 	}
 	// s.child must be live before a new root names it. A merge may close s.child after this check.
 	// That is safe: either the merge finds and removes the pointer in the new root, or the
@@ -231,11 +231,11 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 	}
 	to, ok := c.fresh()
 	if !ok {
-		return c.errFull()
+		return c.mem.errFull()
 	}
 	at := to.At
-	c.sib.Init(c.super.Shape, c.sibBuf, layout.Header{
-		Level: s.level, Highest: layout.MaxKey, Leftmost: old, Self: at, Generation: c.super.Generation, Epoch: to.Epoch,
+	c.sib.Init(c.mem.super.Shape, c.sibBuf, layout.Header{
+		Level: s.level, Highest: layout.MaxKey, Leftmost: old, Self: at, Generation: c.mem.super.Generation, Epoch: to.Epoch,
 	})
 	c.sib.PutChild(s.key, s.child)
 	if err := c.writeFresh(at, c.sibBuf, deadline); err != nil {
@@ -256,11 +256,11 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 			return errRoot
 		}
 		if err == nil {
-			c.node.setRoot(at)
-			c.node.count(func(s *NodeStats) { s.Roots++ })
+			c.mem.node.setRoot(at)
+			c.mem.node.count(func(s *NodeStats) { s.Roots++ })
 			return nil
 		}
-		if err := c.prepareRetry(err, deadline); err != nil {
+		if err := c.mem.prepareRetry(err, deadline); err != nil {
 			return err
 		}
 	}
@@ -270,9 +270,9 @@ func (c *changer) newRoot(s separator, deadline clock.Time) error {
 // true if the word has the value `at` now. So after an attempt with an unknown outcome, the caller
 // calls it again: if that attempt has changed the word, swapRoot returns true.
 func (c *changer) swapRoot(old, at layout.Addr, deadline clock.Time) (bool, error) {
-	if err := c.reach(0, deadline); err != nil {
+	if err := c.mem.reach(0, deadline); err != nil {
 		return false, err
 	}
-	was, err := c.swap(c.target(layout.At(0, layout.RootWord)), uint64(old), uint64(at), deadline)
+	was, err := c.mem.swap(c.mem.target(layout.At(0, layout.RootWord)), uint64(old), uint64(at), deadline)
 	return layout.Addr(was) == old || layout.Addr(was) == at, err
 }

@@ -13,16 +13,17 @@ import (
 
 // changer changes pages under their locks, splits them, and adds separators to their parents.
 type changer struct {
-	walker
+	mem    *memory
+	locker *locker
+	tree   *walker
+	moves  mover
 	// spare are pages that this client will use for its next splits. emptied are pages that it has
 	// closed, and that repair takes out of the tree. sparse is a leaf in which the operation has
 	// left few records, or 0.
 	spare   []layout.Fresh
 	emptied []layout.Addr
 	sparse  layout.Addr
-	// shifts counts how many times the operation has tried to make room in a full leaf.
-	shifts int
-	// sib is the new page of a split, or a page that is read beside c.page; its bytes are in
+	// sib is the new page of a split, or a page that is read beside mem.page; its bytes are in
 	// sibBuf.
 	sib    layout.Page
 	sibBuf []byte
@@ -45,23 +46,23 @@ const (
 // Put replaces the value of a key that exists. It takes three round trips (lock, READ, WRITE with
 // the release of the lock), or two if the lock is handed over.
 func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
-	return c.modify(put, key, value, deadline)
+	return c.pages.modify(put, key, value, deadline)
 }
 
 // Insert adds a key that does not exist yet, with a value.
 func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
-	return c.modify(insert, key, value, deadline)
+	return c.pages.modify(insert, key, value, deadline)
 }
 
 // Upsert sets the value of a key, whether the key exists or not.
 func (c *Client) Upsert(key uint64, value []byte, deadline clock.Time) error {
-	return c.modify(upsert, key, value, deadline)
+	return c.pages.modify(upsert, key, value, deadline)
 }
 
 // Delete removes a key. Later inserts reuse its slot. A hardened page without keys leaves the tree,
 // unless it is the first or last leaf.
 func (c *Client) Delete(key uint64, deadline clock.Time) error {
-	return c.modify(remove, key, nil, deadline)
+	return c.pages.modify(remove, key, nil, deadline)
 }
 
 // errZeros refuses a value that is all zeros: in a published tree, a record with such a value is an
@@ -71,9 +72,9 @@ var errZeros = errors.New("a published tree cannot store a value of zeros: it ma
 func (c *changer) check(v verb, value []byte) error {
 	switch {
 	case v == remove:
-	case len(value) > c.super.Shape.Value:
-		return fmt.Errorf("%w: %d bytes, the tree was formatted for %d", kv.ErrTooLarge, len(value), c.super.Shape.Value)
-	case c.super.Shape.Kind == layout.Published && !slices.ContainsFunc(value, func(b byte) bool { return b != 0 }):
+	case len(value) > c.mem.super.Shape.Value:
+		return fmt.Errorf("%w: %d bytes, the tree was formatted for %d", kv.ErrTooLarge, len(value), c.mem.super.Shape.Value)
+	case c.mem.super.Shape.Kind == layout.Published && !slices.ContainsFunc(value, func(b byte) bool { return b != 0 }):
 		return errZeros
 	}
 	return nil
@@ -82,13 +83,13 @@ func (c *changer) check(v verb, value []byte) error {
 // modify changes one record of a leaf. If it fails and the record was certainly not changed, it
 // adds kv.ErrNoEffect to the error.
 func (c *changer) modify(v verb, key uint64, value []byte, deadline clock.Time) error {
-	c.wrote, c.emptied, c.sparse, c.shifts = false, c.emptied[:0], 0, 0
+	c.locker.wrote, c.emptied, c.sparse, c.moves.shifts = false, c.emptied[:0], 0, 0
 	err := c.attempt(v, key, value, deadline)
 	if len(c.spare) > 0 { // another client of the node may need the pages first
-		c.node.keepPages(c.spare...)
+		c.mem.node.keepPages(c.spare...)
 		c.spare = c.spare[:0]
 	}
-	if err == nil || c.wrote || errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrExists) {
+	if err == nil || c.locker.wrote || errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrExists) {
 		return err
 	}
 	return noEffect(err)
@@ -101,16 +102,16 @@ func noEffect(err error) error { return fmt.Errorf("%w (%w)", err, kv.ErrNoEffec
 // attempt does the work of modify, but does not add kv.ErrNoEffect. After an error, c.wrote says
 // whether the record may have been written.
 func (c *changer) attempt(v verb, key uint64, value []byte, deadline clock.Time) error {
-	if err := c.begin(deadline); err != nil {
+	if err := c.tree.begin(deadline); err != nil {
 		return err
 	}
 	if err := c.check(v, value); err != nil {
 		return err
 	}
 	err := c.onPage(
-		key, func() (layout.Addr, error) { return c.locate(key, 0, deadline) },
+		key, func() (layout.Addr, error) { return c.tree.locate(key, 0, deadline) },
 		func(a layout.Addr) (layout.Addr, error) { return c.change(v, a, key, value, deadline) },
-		func(err error) (bool, error) { return false, c.restart(err, key, deadline) }, deadline,
+		func(err error) (bool, error) { return false, c.tree.restart(err, key, deadline) }, deadline,
 	)
 	if err == nil {
 		c.repair(deadline)
@@ -144,7 +145,7 @@ func (c *changer) onPage(
 		case errors.Is(err, errOwner):
 			continue
 		case errors.Is(err, errRoom):
-			err = mover{c}.room(a, key, deadline)
+			err = c.moves.room(a, key, deadline)
 		case errors.Is(err, errClosed):
 			a, err = c.beyond(a, deadline)
 		default:
@@ -160,29 +161,29 @@ func (c *changer) onPage(
 // change executes the write v if the page at address a covers the key, and returns 0. Otherwise it
 // returns the page to try next.
 func (c *changer) change(v verb, a layout.Addr, key uint64, value []byte, deadline clock.Time) (next layout.Addr, err error) {
-	h, err := c.acquire(a, deadline)
+	h, err := c.locker.acquire(a, deadline)
 	if err != nil {
 		return 0, err
 	}
-	if err := c.readPage(a, &c.page, c.pageBuf, deadline); err != nil {
-		return 0, errors.Join(err, ignoreRelease(c.release(h, deadline)))
+	if err := c.mem.readPage(a, &c.mem.page, c.mem.pageBuf, deadline); err != nil {
+		return 0, errors.Join(err, ignoreRelease(c.locker.release(h, deadline)))
 	}
-	p := &c.page
+	p := &c.mem.page
 	switch {
 	case p.Level != 0 || key < p.Lowest:
-		return 0, errors.Join(fmt.Errorf("%w: page %v on the path to key %d", ErrBroken, a, key), ignoreRelease(c.release(h, deadline)))
+		return 0, errors.Join(fmt.Errorf("%w: page %v on the path to key %d", ErrBroken, a, key), ignoreRelease(c.locker.release(h, deadline)))
 	case !p.Covers(key):
 		if next = p.Sibling; next == 0 {
-			return 0, errors.Join(errEnds(a, key), ignoreRelease(c.release(h, deadline)))
+			return 0, errors.Join(errEnds(a, key), ignoreRelease(c.locker.release(h, deadline)))
 		}
-		c.moved(1, separator{1, p.Highest, next})
-		return next, c.release(h, deadline)
+		c.tree.moved(1, separator{1, p.Highest, next})
+		return next, c.locker.release(h, deadline)
 	case p.Stage == layout.Closed:
-		return 0, errors.Join(errClosed, ignoreRelease(c.release(h, deadline)))
+		return 0, errors.Join(errClosed, ignoreRelease(c.locker.release(h, deadline)))
 	}
 	slot, _, there, _ := p.Find(key)
 	if err := refusal(v, there); err != nil {
-		return 0, errors.Join(err, ignoreRelease(c.release(h, deadline)))
+		return 0, errors.Join(err, ignoreRelease(c.locker.release(h, deadline)))
 	}
 	c.ranges = c.ranges[:0]
 	switch {
@@ -196,13 +197,13 @@ func (c *changer) change(v verb, a layout.Addr, key uint64, value []byte, deadli
 	default:
 		if slot = p.FreeSlot(); slot < 0 {
 			if len(c.spare) == 0 {
-				return 0, errors.Join(errRoom, ignoreRelease(c.release(h, deadline)))
+				return 0, errors.Join(errRoom, ignoreRelease(c.locker.release(h, deadline)))
 			}
 			return 0, c.split(h, a, key, func(in *layout.Page) layout.Range { return in.Put(in.FreeSlot(), key, value) }, deadline)
 		}
 		c.ranges = append(c.ranges, p.Put(slot, key, value))
 	}
-	if err := c.commit(h, a, c.ranges, deadline); err != nil {
+	if err := c.locker.commit(h, a, c.ranges, deadline); err != nil {
 		return 0, err
 	}
 	switch n := p.Count(); {

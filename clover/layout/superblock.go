@@ -3,6 +3,8 @@ package layout
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/rdmalab/rdmalab/store/superblock"
 )
 
 // Superblock is at the start of a memory server's region. A client reads it to see that the memory
@@ -45,12 +47,6 @@ type Superblock struct {
 // change its set of servers 16 million times.
 const maxView = 1<<24 - 1
 
-const (
-	superblockMagic = 0x3330_5256_4c43_4d52 // "RMCLVR03"
-	// versionBits are the bits of the magic that change when the arrangement of a store changes.
-	versionBits = 0xffff << 48
-)
-
 // ErrSuperblock means that the memory does not begin with a superblock: the memory was never
 // formatted, or was lost.
 var ErrSuperblock = errors.New("no superblock: the memory is not formatted, or was lost")
@@ -61,7 +57,7 @@ var ErrVersion = errors.New("a store in an arrangement of another version of rdm
 // Put writes the superblock to b, which has SuperblockLen bytes.
 func (s *Superblock) Put(b []byte) {
 	clear(b[:SuperblockLen])
-	binary.LittleEndian.PutUint64(b, superblockMagic)
+	binary.LittleEndian.PutUint64(b, superblock.Clover)
 	binary.LittleEndian.PutUint32(b[8:], s.Format.Bits()|uint32(s.Space.Backups)<<8|uint32(s.Out)<<16)
 	binary.LittleEndian.PutUint32(b[12:], uint32(s.Server)|s.View&maxView<<8)
 	binary.LittleEndian.PutUint64(b[16:], s.Generation)
@@ -118,8 +114,8 @@ func (s *Superblock) Parse(b []byte) error {
 		return ErrSuperblock
 	}
 	switch magic := binary.LittleEndian.Uint64(b); {
-	case magic == superblockMagic:
-	case magic&^versionBits == superblockMagic&^versionBits:
+	case magic == superblock.Clover:
+	case magic&^superblock.CloverVersion == superblock.Clover&^superblock.CloverVersion:
 		return ErrVersion
 	default:
 		return ErrSuperblock

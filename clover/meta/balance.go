@@ -33,22 +33,22 @@ const (
 
 // weigh measures the memory servers and computes their weights, once in a quarter of a lease.
 func weigh(s *Server, now clock.Time) {
-	b := &s.balance
-	if !s.cfg.Balance || now < b.at {
+	b := &s.pool.balance
+	if !s.mem.cfg.Balance || now < b.at {
 		return
 	}
-	b.at = now.Add(s.cfg.probe())
+	b.at = now.Add(s.mem.cfg.probe())
 	if b.took == nil {
-		b.took = make([]time.Duration, len(s.memory))
+		b.took = make([]time.Duration, len(s.mem.memory))
 	}
-	for i := range s.memory {
-		began := s.rt.Now()
-		if s.memory[i].out || s.memory[i].blank || !s.connected(i) {
+	for i := range s.mem.memory {
+		began := s.mem.rt.Now()
+		if s.mem.memory[i].out || s.mem.memory[i].blank || !s.mem.connected(i) {
 			b.took[i] = 0
 			continue
 		}
-		err := s.probe(i)
-		switch took := s.rt.Now().Sub(began); {
+		err := s.mem.probe(i)
+		switch took := s.mem.rt.Now().Sub(began); {
 		case err != nil:
 			b.took[i] = 0
 		case b.took[i] == 0:
@@ -57,22 +57,22 @@ func weigh(s *Server, now clock.Time) {
 			b.took[i] += (took - b.took[i]) / keepsPart
 		}
 	}
-	weights := make([]int64, len(s.memory))
+	weights := make([]int64, len(s.mem.memory))
 	fast := time.Duration(0)
 	for _, t := range b.took {
 		if t > 0 && (fast == 0 || t < fast) {
 			fast = t
 		}
 	}
-	for i := range s.memory {
+	for i := range s.mem.memory {
 		slow := time.Duration(0) // the slowest answer of the servers with copies of this server's nodes
-		for _, k := range s.serversOf(i) {
+		for _, k := range s.mem.serversOf(i) {
 			slow = max(slow, b.took[k])
 		}
 		if slow == 0 {
 			continue // a server that does not answer gives no nodes
 		}
-		weights[i] = int64(s.room(i)) * slowest / min(slowest, int64(slow/fast))
+		weights[i] = int64(s.pool.room(i)) * slowest / min(slowest, int64(slow/fast))
 	}
 	b.weights = weights
 }
@@ -82,7 +82,7 @@ func (s *pool) room(i int) (n int) {
 	for c := range s.nodes.free {
 		n += s.nodes.free[c].Len(i) * layout.Class(c).Size()
 	}
-	return n + s.segments.Unused(i)*s.space.SegmentLen()
+	return n + s.segments.Unused(i)*s.mem.space.SegmentLen()
 }
 
 // shares returns, for each server, what share of the new nodes it gives, how many nodes it has, and
@@ -92,8 +92,8 @@ func (s *pool) shares() (list []rpc.Share) {
 	for _, w := range s.balance.weights {
 		total += w
 	}
-	for i := range s.memory {
-		x := rpc.Share{Permille: uint64(1000 / len(s.memory))}
+	for i := range s.mem.memory {
+		x := rpc.Share{Permille: uint64(1000 / len(s.mem.memory))}
 		if total > 0 {
 			x.Permille = uint64(1000 * s.balance.weights[i] / total)
 		}

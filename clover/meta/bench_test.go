@@ -12,36 +12,36 @@ import (
 // keys and a pool like that of the published system.
 func BenchmarkAppend(b *testing.B) {
 	const keys, pool, batch = 1024, 335360, 48
-	s := new(Server)
-	s.space = layout.Space{Servers: 1, Entries: layout.Counts{0: pool}, Shortcuts: keys}
-	s.memory = make([]memory, 1)
-	s.keys, s.clients = map[uint64]*entry{}, map[uint32]*client{1: {}}
-	first := s.space.First(0, 0)
+	s := newServer()
+	s.mem.space = layout.Space{Servers: 1, Entries: layout.Counts{0: pool}, Shortcuts: keys}
+	s.mem.memory = make([]memory, 1)
+	s.chains.keys, s.pool.clients = map[uint64]*entry{}, map[uint32]*client{1: {}}
+	first := s.mem.space.First(0, 0)
 	for h := range pool {
 		l := layout.Location{Handle: first + layout.Handle(h), Version: 1}
 		if h < keys {
-			s.keys[uint64(h)] = &entry{key: uint64(h), at: l, recorded: true, mirrored: true}
+			s.chains.keys[uint64(h)] = &entry{key: uint64(h), at: l, recorded: true, mirrored: true}
 			continue
 		}
-		s.release(l)
+		s.pool.release(l)
 	}
 	var a rpc.Answer
 	var records [batch]rpc.Record
 	b.ReportAllocs()
 	for n := 0; n < b.N; n += batch {
-		list := s.give(1, 0, anywhere, batch, 0, a.Locations[:0])
+		list := s.pool.give(1, 0, anywhere, batch, 0, a.Locations[:0])
 		for i, l := range list {
-			records[i] = rpc.Record{Key: uint64((n + i) * 7 % keys), Heard: s.clock, New: l}
+			records[i] = rpc.Record{Key: uint64((n + i) * 7 % keys), Heard: s.pool.clock, New: l}
 		}
-		s.collect(1, records[:len(list)])
-		for _, e := range s.tidy.due {
+		s.chains.collect(1, records[:len(list)])
+		for _, e := range s.chains.tidy.due {
 			e.due, e.recorded = false, true
-			s.settle(e)
-			for i := range s.nodes.worn { // an epoch ends at once
-				s.release(layout.Location{Handle: s.nodes.worn[i].handle, Version: 1})
+			s.chains.settle(e)
+			for i := range s.pool.nodes.worn { // an epoch ends at once
+				s.pool.release(layout.Location{Handle: s.pool.nodes.worn[i].handle, Version: 1})
 			}
-			s.nodes.worn = s.nodes.worn[:0]
+			s.pool.nodes.worn = s.pool.nodes.worn[:0]
 		}
-		s.tidy.due = s.tidy.due[:0]
+		s.chains.tidy.due = s.chains.tidy.due[:0]
 	}
 }

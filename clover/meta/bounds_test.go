@@ -15,28 +15,28 @@ import (
 // All nodes of a new store are free in version 1, class by class, in turn from all servers.
 func TestNodesOfANewStore(t *testing.T) {
 	s, _ := lossy()
-	s.nodes.held = heldNodes{}
-	s.space.Entries = layout.Counts{0: 2, 3: 2}
-	s.freeAll()
+	s.pool.nodes.held = heldNodes{}
+	s.mem.space.Entries = layout.Counts{0: 2, 3: 2}
+	s.pool.freeAll()
 	for _, c := range []layout.Class{0, 3} {
 		for n := range 2 {
 			for i := range 2 {
-				want := layout.Location{Handle: s.space.First(i, c) + layout.Handle(n), Version: 1}
-				if l, _ := s.nodes.free[c].Pop(anywhere); l != want {
+				want := layout.Location{Handle: s.mem.space.First(i, c) + layout.Handle(n), Version: 1}
+				if l, _ := s.pool.nodes.free[c].Pop(anywhere); l != want {
 					t.Errorf("class %d: %v, want %v", c, l, want)
 				}
 			}
 		}
-		if left := s.nodes.free[c].Len(anywhere); left != 0 {
+		if left := s.pool.nodes.free[c].Len(anywhere); left != 0 {
 			t.Errorf("class %d: %d more nodes", c, left)
 		}
 	}
-	if l := (layout.Location{Handle: 1 << 20, Version: 1}); s.onServer(l, 0) {
+	if l := (layout.Location{Handle: 1 << 20, Version: 1}); s.pool.onServer(l, 0) {
 		t.Error("a node that is none is on a server")
 	} else {
-		s.release(l)
+		s.pool.release(l)
 	}
-	if n := s.nodes.free[0].Len(anywhere); n != 0 {
+	if n := s.pool.nodes.free[0].Len(anywhere); n != 0 {
 		t.Errorf("%d nodes are free", n)
 	}
 }
@@ -48,10 +48,10 @@ func TestNodeWithItsLastVersion(t *testing.T) {
 	for next, ok := last.Next(); ok; next, ok = last.Next() {
 		last = next
 	}
-	s.epoch = 6
+	s.pool.epoch = 6
 	l := node(s, 1, 0, last)
-	if s.retire(l); !slices.Equal(s.nodes.worn, []worn{{l.Handle, 6}}) || s.nodes.free[0].Len(anywhere) != 0 {
-		t.Errorf("worn %v, %d free", s.nodes.worn, s.nodes.free[0].Len(anywhere))
+	if s.pool.retire(l); !slices.Equal(s.pool.nodes.worn, []worn{{l.Handle, 6}}) || s.pool.nodes.free[0].Len(anywhere) != 0 {
+		t.Errorf("worn %v, %d free", s.pool.nodes.worn, s.pool.nodes.free[0].Len(anywhere))
 	}
 	f := free{front: 8}
 	for _, c := range []struct{ v, want layout.Version }{{7, 8}, {8, 8}, {9, 9}} {
@@ -65,25 +65,25 @@ func TestNodeWithItsLastVersion(t *testing.T) {
 // does not delay that.
 func TestAllNodesOfTheOrphan(t *testing.T) {
 	s, _ := lossy()
-	s.nodes.held = heldNodes{}
+	s.pool.nodes.held = heldNodes{}
 	now := clock.Time(10)
-	s.rt, s.clients, s.orphans, s.void = ticking{now: &now}, map[uint32]*client{}, true, false
-	s.orphansAfter = s.fences.Add(3)
-	s.fences.Leave([]bool{true, true})
+	s.mem.rt, s.pool.clients, s.pool.orphans, s.pool.void = ticking{now: &now}, map[uint32]*client{}, true, false
+	s.pool.orphansAfter = s.pool.fences.Add(3)
+	s.pool.fences.Leave([]bool{true, true})
 	for i := range 2 {
 		for n := range 4 {
-			s.nodes.held.put(node(s, i, n, 1).Handle, held{client: orphan, version: 4})
+			s.pool.nodes.held.put(node(s, i, n, 1).Handle, held{client: orphan, version: 4})
 		}
 	}
 	s.recoverOrphans(now)
 	for n := range 4 {
 		for i := range 2 {
-			if l, _ := s.nodes.free[0].Pop(anywhere); l != node(s, i, n, 6) {
+			if l, _ := s.pool.nodes.free[0].Pop(anywhere); l != node(s, i, n, 6) {
 				t.Errorf("%v, want %v", l, node(s, i, n, 6))
 			}
 		}
 	}
-	if s.orphans || s.orphansAfter != nil {
+	if s.pool.orphans || s.pool.orphansAfter != nil {
 		t.Error("the fence that is over counts")
 	}
 }
@@ -93,10 +93,10 @@ func TestReportOfAKeyThatHasGone(t *testing.T) {
 	for _, void := range []bool{false, true} {
 		s, cl := lossy()
 		l := node(s, 1, 0, 1)
-		s.nodes.held.put(l.Handle, held{client: cl.id, version: 1, void: void})
-		s.collect(cl.id, []rpc.Record{{Key: 9, New: l}})
-		if isFree(s, l.Handle) == void || s.heldAs(cl.id, l) != void || len(s.tidy.due) != 0 {
-			t.Errorf("void %v: free %v, held %v, %d due", void, isFree(s, l.Handle), s.heldAs(cl.id, l), len(s.tidy.due))
+		s.pool.nodes.held.put(l.Handle, held{client: cl.id, version: 1, void: void})
+		s.chains.collect(cl.id, []rpc.Record{{Key: 9, New: l}})
+		if isFree(s, l.Handle) == void || s.pool.heldAs(cl.id, l) != void || len(s.chains.tidy.due) != 0 {
+			t.Errorf("void %v: free %v, held %v, %d due", void, isFree(s, l.Handle), s.pool.heldAs(cl.id, l), len(s.chains.tidy.due))
 		}
 	}
 }
@@ -119,11 +119,11 @@ func TestNodesThatAreNotAdopted(t *testing.T) {
 	} {
 		s, cl := lossy()
 		e := c.e
-		e.key, e.at, s.keys[1] = 1, node(s, 1, 0, 1), &e
-		s.nodes.held.drop(e.at.Handle)
+		e.key, e.at, s.chains.keys[1] = 1, node(s, 1, 0, 1), &e
+		s.pool.nodes.held.drop(e.at.Handle)
 		c.rec.Key, c.rec.New = 1, node(s, 1, 1, 1)
-		s.nodes.held.put(c.rec.New.Handle, held{client: cl.id, version: 1, void: c.void})
-		s.collect(cl.id, []rpc.Record{c.rec})
+		s.pool.nodes.held.put(c.rec.New.Handle, held{client: cl.id, version: 1, void: c.void})
+		s.chains.collect(cl.id, []rpc.Record{c.rec})
 		if (e.at == c.rec.New) != c.adopted || (len(e.reported) == 0) != c.adopted {
 			t.Errorf("%s: %+v", name, e)
 		}
@@ -133,14 +133,14 @@ func TestNodesThatAreNotAdopted(t *testing.T) {
 // A node exists if its segment has its class. In a fixed space every node does.
 func TestNodesThatExist(t *testing.T) {
 	s := segmented(3)
-	other := s.segment(1, 2, 0) // the segment has no class
-	for h, want := range map[layout.Handle]bool{s.segment(0, 2, 0): true, s.segment(0, 2, 1): false, other: false, 1 << 30: false, 0: false} {
-		if got := s.exists(h); got != want {
+	other := s.pool.segment(1, 2, 0) // the segment has no class
+	for h, want := range map[layout.Handle]bool{s.pool.segment(0, 2, 0): true, s.pool.segment(0, 2, 1): false, other: false, 1 << 30: false, 0: false} {
+		if got := s.pool.exists(h); got != want {
 			t.Errorf("node %d exists: %v", h, got)
 		}
 	}
-	s.space.Shared = false
-	if !s.exists(other) {
+	s.mem.space.Shared = false
+	if !s.pool.exists(other) {
 		t.Error("a node of a fixed space does not exist")
 	}
 }
@@ -148,29 +148,29 @@ func TestNodesThatExist(t *testing.T) {
 // A class takes no segment while the orphan has nodes, nor if its nodes are longer than a segment.
 func TestClassesThatTakeNoSegment(t *testing.T) {
 	withMemory(t, 2, func(c *Config) { c.Region = 256 << 10 }, func(_ *pair, s *Server, _ verbs.Runtime) {
-		unused := s.segments.Unused(anywhere)
-		if s.space.PerSegment(s.space.Largest()) != 1 || s.space.PerSegment(s.space.Largest()+1) != 0 {
-			t.Errorf("segments of %d bytes", s.space.SegmentLen())
+		unused := s.pool.segments.Unused(anywhere)
+		if s.mem.space.PerSegment(s.mem.space.Largest()) != 1 || s.mem.space.PerSegment(s.mem.space.Largest()+1) != 0 {
+			t.Errorf("segments of %d bytes", s.mem.space.SegmentLen())
 		}
-		if s.grow(s.space.Largest()+1) || s.segments.Unused(anywhere) != unused {
+		if s.pool.grow(s.mem.space.Largest()+1) || s.pool.segments.Unused(anywhere) != unused {
 			t.Error("a class takes a segment that is too short")
 		}
-		s.orphans = true
-		if s.grow(1) || s.segments.Unused(anywhere) != unused {
+		s.pool.orphans = true
+		if s.pool.grow(1) || s.pool.segments.Unused(anywhere) != unused {
 			t.Error("a class takes a segment while chains may lead into it")
 		}
-		s.orphans = false
-		if !s.grow(s.space.Largest()) || s.segments.Unused(anywhere) != unused-2 || s.nodes.free[s.space.Largest()].Len(anywhere) != 2 {
-			t.Errorf("%d segments are unused, before %d", s.segments.Unused(anywhere), unused)
+		s.pool.orphans = false
+		if !s.pool.grow(s.mem.space.Largest()) || s.pool.segments.Unused(anywhere) != unused-2 || s.pool.nodes.free[s.mem.space.Largest()].Len(anywhere) != 2 {
+			t.Errorf("%d segments are unused, before %d", s.pool.segments.Unused(anywhere), unused)
 		}
 		class := layout.Class(2)
-		s.grow(class) // one segment of each server, all of its nodes free
-		if s.segments.restAt = 0; s.nodes.free[class].Len(0) != s.space.PerSegment(class) {
-			t.Errorf("%d nodes", s.nodes.free[class].Len(0))
+		s.pool.grow(class) // one segment of each server, all of its nodes free
+		if s.pool.segments.restAt = 0; s.pool.nodes.free[class].Len(0) != s.mem.space.PerSegment(class) {
+			t.Errorf("%d nodes", s.pool.nodes.free[class].Len(0))
 		}
-		s.nodes.free[class].Remove(func(l layout.Location) bool { return s.onServer(l, 1) })
-		if s.rest(0); s.segments.Resting() != 3 { // and those of the largest class
-			t.Errorf("%d segments rest", s.segments.Resting())
+		s.pool.nodes.free[class].Remove(func(l layout.Location) bool { return s.pool.onServer(l, 1) })
+		if s.pool.rest(0); s.pool.segments.Resting() != 3 { // and those of the largest class
+			t.Errorf("%d segments rest", s.pool.segments.Resting())
 		}
 	})
 }
@@ -178,17 +178,17 @@ func TestClassesThatTakeNoSegment(t *testing.T) {
 // A client's share counts the nodes of segments without a class as well.
 func TestShareOfUnusedSegments(t *testing.T) {
 	s := segmented(8)
-	s.clients = map[uint32]*client{1: {}, 2: {}}
-	s.segments.Table = slab.NewTable(2, 3) // six segments
-	per := s.space.PerSegment(0)
+	s.pool.clients = map[uint32]*client{1: {}, 2: {}}
+	s.pool.segments.Table = slab.NewTable(2, 3) // six segments
+	per := s.mem.space.PerSegment(0)
 	for i := range 4 {
-		s.release(node(s, 0, i, 1))
+		s.pool.release(node(s, 0, i, 1))
 	}
-	if got, want := s.share(0, 1000), max(1, min(max(fewest, per), (4+6*per)/8)); got != want {
+	if got, want := s.pool.share(0, 1000), max(1, min(max(fewest, per), (4+6*per)/8)); got != want {
 		t.Errorf("%d nodes, want %d", got, want)
 	}
-	s.segments.Table = slab.NewTable(2, 0)
-	if got := s.share(0, 1000); got != 1 {
+	s.pool.segments.Table = slab.NewTable(2, 0)
+	if got := s.pool.share(0, 1000); got != 1 {
 		t.Errorf("%d nodes of four, for two clients", got)
 	}
 }
@@ -207,16 +207,16 @@ func TestNoNodeNow(t *testing.T) {
 		"others have, and worn": {8, 7, true, rpc.Busy},
 	} {
 		s, now := segmented(8), clock.Time(1000)
-		s.rt, s.cfg.Lease = ticking{now: &now}, 100
-		s.segments.restAt = now + clock.Time(restPause) + 1 // no search
-		s.sweepAt = now + 1
-		s.clients = map[uint32]*client{7: {id: 7, heard: now, epoch: 0}, 8: {id: 8, heard: now}}
-		s.nodes.held.put(node(s, 1, 0, 1).Handle, held{client: c.holder, version: 1})
+		s.mem.rt, s.mem.cfg.Lease = ticking{now: &now}, 100
+		s.pool.segments.restAt = now + clock.Time(restPause) + 1 // no search
+		s.chains.sweepAt = now + 1
+		s.pool.clients = map[uint32]*client{7: {id: 7, heard: now, epoch: 0}, 8: {id: 8, heard: now}}
+		s.pool.nodes.held.put(node(s, 1, 0, 1).Handle, held{client: c.holder, version: 1})
 		if c.worn {
-			s.nodes.worn = []worn{{handle: node(s, 1, 1, 1).Handle, epoch: s.epoch}}
+			s.pool.nodes.worn = []worn{{handle: node(s, 1, 1, 1).Handle, epoch: s.pool.epoch}}
 		}
 		var a rpc.Answer
-		if s.alloc(s.clients[c.asks], &rpc.Request{Op: rpc.OpAlloc, N: 1}, &a); a.Status != c.want || a.N != 0 || a.Slot != 0 {
+		if s.alloc(s.pool.clients[c.asks], &rpc.Request{Op: rpc.OpAlloc, N: 1}, &a); a.Status != c.want || a.N != 0 || a.Slot != 0 {
 			t.Errorf("%s: %v, %d nodes, %d segments", name, a.Status, a.N, a.Slot)
 		}
 	}
@@ -226,20 +226,22 @@ func TestNoNodeNow(t *testing.T) {
 // elsewhere, or new segments, and leaves those.
 func TestNodesForTombstonesAreLeft(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
-		cl := &client{id: 7, heard: s.rt.Now(), epoch: s.epoch}
-		s.clients[7] = cl
-		s.nodes.free[0].Remove(func(layout.Location) bool { return true })
+		cl := &client{id: 7, heard: s.mem.rt.Now(), epoch: s.pool.epoch}
+		s.pool.clients[7] = cl
+		s.pool.nodes.free[0].Remove(func(layout.Location) bool { return true })
 		for n := range tombstones {
-			s.release(node(s, 1, n, 1))
+			s.pool.release(node(s, 1, n, 1))
 		}
-		unused := s.segments.Unused(1)
+		unused := s.pool.segments.Unused(1)
 		var a rpc.Answer
-		if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 2}, &a); a.Status != rpc.OK || a.N != 1 || s.segments.Unused(1) != unused-1 || !s.onServer(a.Locations[0], 1) {
-			t.Errorf("%v, %d nodes, %d segments taken", a.Status, a.N, unused-s.segments.Unused(1))
+		if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 2}, &a); a.Status != rpc.OK || a.N != 1 || s.pool.segments.Unused(1) != unused-1 || !s.pool.onServer(a.Locations[0], 1) {
+			t.Errorf("%v, %d nodes, %d segments taken", a.Status, a.N, unused-s.pool.segments.Unused(1))
 		}
 		var b rpc.Answer
-		s.nodes.free[0].Remove(func(l layout.Location) bool { return l.Handle >= node(s, 1, tombstones, 1).Handle || s.onServer(l, 0) })
-		if s.allocFree(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1}, &b) || !s.allocFree(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Tombstone: true}, &b) {
+		s.pool.nodes.free[0].Remove(func(l layout.Location) bool {
+			return l.Handle >= node(s, 1, tombstones, 1).Handle || s.pool.onServer(l, 0)
+		})
+		if s.pool.allocFree(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1}, &b) || !s.pool.allocFree(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Tombstone: true}, &b) {
 			t.Error("nodes for tombstones are given for others, or not for tombstones")
 		}
 	})
@@ -248,11 +250,11 @@ func TestNodesForTombstonesAreLeft(t *testing.T) {
 // A late OpHello ends no number, and a new one ends the number that its client had.
 func TestHelloEndsTheNumberBefore(t *testing.T) {
 	m := newMailbox(t)
-	m.s.nextID, m.s.endID = 5, 100
+	m.s.pool.nextID, m.s.pool.endID = 5, 100
 	r := rpc.Request{Op: rpc.OpHello, Client: 1, Seq: 8, Quiet: true}
 	m.arrives(r.AppendTo(nil), func(r calls.Request) bool { m.s.request(r); return true })
-	if cl := m.s.clients[1]; !cl.gone || !cl.quiet || m.s.clients[6] == nil || m.s.clients[6].former != 1 {
-		t.Errorf("%+v, then %+v", cl, m.s.clients[6])
+	if cl := m.s.pool.clients[1]; !cl.gone || !cl.quiet || m.s.pool.clients[6] == nil || m.s.pool.clients[6].former != 1 {
+		t.Errorf("%+v, then %+v", cl, m.s.pool.clients[6])
 	}
 }
 
@@ -260,20 +262,20 @@ func TestHelloEndsTheNumberBefore(t *testing.T) {
 // segment is given by the server that is named.
 func TestOneNodeIsEnough(t *testing.T) {
 	s, cl := lossy()
-	s.nodes.held = heldNodes{}
-	s.clients = map[uint32]*client{cl.id: cl}
+	s.pool.nodes.held = heldNodes{}
+	s.pool.clients = map[uint32]*client{cl.id: cl}
 	now := clock.Time(1000)
-	s.rt = ticking{now: &now}
-	s.release(node(s, 1, 0, 1))
+	s.mem.rt = ticking{now: &now}
+	s.pool.release(node(s, 1, 0, 1))
 	var a rpc.Answer
-	if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 1}, &a); a.N != 1 || s.sweepAt != 0 {
-		t.Errorf("%d nodes, next sweep not before %v", a.N, s.sweepAt)
+	if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 1}, &a); a.N != 1 || s.chains.sweepAt != 0 {
+		t.Errorf("%d nodes, next sweep not before %v", a.N, s.chains.sweepAt)
 	}
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
-		cl := &client{id: 7, heard: s.rt.Now(), epoch: s.epoch}
-		s.clients[7] = cl
+		cl := &client{id: 7, heard: s.mem.rt.Now(), epoch: s.pool.epoch}
+		s.pool.clients[7] = cl
 		var a rpc.Answer
-		if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 2, Class: s.space.Largest()}, &a); a.N != 1 || !s.onServer(a.Locations[0], 1) {
+		if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 2, Class: s.mem.space.Largest()}, &a); a.N != 1 || !s.pool.onServer(a.Locations[0], 1) {
 			t.Errorf("%v, %d nodes, %v", a.Status, a.N, a.Locations[0])
 		}
 	})

@@ -19,10 +19,10 @@ func TestMirrorsThatDoNotCount(t *testing.T) {
 		"their server is out":   func(m *memory) { m.out = true },
 	} {
 		s, _ := lossy()
-		first, ok := s.space.Mirror(0)
-		s.memory[first.Server].generation = 5
-		change(&s.memory[first.Server])
-		if known, err := s.readMirrors(0, nil); !ok || known || err != nil {
+		first, ok := s.mem.space.Mirror(0)
+		s.mem.memory[first.Server].generation = 5
+		change(&s.mem.memory[first.Server])
+		if known, err := s.chains.readMirrors(0, nil); !ok || known || err != nil {
 			t.Errorf("%s: known %v, %v", name, known, err)
 		}
 	}
@@ -32,9 +32,9 @@ func TestMirrorsThatDoNotCount(t *testing.T) {
 func TestReportsAfterADelete(t *testing.T) {
 	s, cl := lossy()
 	e := &entry{key: 1, at: node(s, 1, 0, 1)}
-	s.keys[1] = e
+	s.chains.keys[1] = e
 	for i, deleted := range []bool{false, true, false} {
-		s.collect(cl.id, []rpc.Record{{Key: 1, New: node(s, 1, i+1, 1), Deleted: deleted}})
+		s.chains.collect(cl.id, []rpc.Record{{Key: 1, New: node(s, 1, i+1, 1), Deleted: deleted}})
 		if want := i > 0; e.closing != want {
 			t.Errorf("report %d: closing %v", i, e.closing)
 		}
@@ -45,13 +45,13 @@ func TestReportsAfterADelete(t *testing.T) {
 func TestCountersOfNodes(t *testing.T) {
 	s, _ := lossy()
 	for n := range 3 {
-		s.linked(node(s, 1, n, 1))
+		s.pool.linked(node(s, 1, n, 1))
 	}
-	s.release(node(s, 1, 0, 2))
-	s.linked(node(s, 0, 0, 1))
-	s.nodes.worn = []worn{{handle: node(s, 0, 0, 1).Handle}}
-	s.memory[1].out = true
-	s.keys[1], s.keys[2] = &entry{lost: true}, &entry{}
+	s.pool.release(node(s, 1, 0, 2))
+	s.pool.linked(node(s, 0, 0, 1))
+	s.pool.nodes.worn = []worn{{handle: node(s, 0, 0, 1).Handle}}
+	s.mem.memory[1].out = true
+	s.chains.keys[1], s.chains.keys[2] = &entry{lost: true}, &entry{}
 	st := s.Snapshot()
 	if st.Nodes != 8 || st.Held != 4 || st.Free != 1 || st.Worn != 1 || st.Linked != 2 || st.Keys != 2 || st.LostKeys != 1 || st.Copies != 1 || st.Away != 1 {
 		t.Errorf("%+v", st)
@@ -69,16 +69,16 @@ func TestNoSearchForSegmentsThatRest(t *testing.T) {
 		begins bool
 	}{
 		"it is due":   {func(*Server) {}, true},
-		"too early":   {func(s *Server) { s.segments.restAt++ }, false},
-		"some rest":   {func(s *Server) { s.segments.Rest(slab.Segment{N: 1}, 1) }, false},
-		"fixed space": {func(s *Server) { s.space.Shared = false }, false},
+		"too early":   {func(s *Server) { s.pool.segments.restAt++ }, false},
+		"some rest":   {func(s *Server) { s.pool.segments.Rest(slab.Segment{N: 1}, 1) }, false},
+		"fixed space": {func(s *Server) { s.mem.space.Shared = false }, false},
 	} {
 		s, now := segmented(8), clock.Time(1000)
-		s.rt, s.segments.restAt = ticking{now: &now}, now
+		s.mem.rt, s.pool.segments.restAt = ticking{now: &now}, now
 		c.change(s)
-		before := s.segments.restAt
-		if s.rest(1); (s.segments.restAt != before) != c.begins {
-			t.Errorf("%s: the next search is at %d, was at %d", name, s.segments.restAt, before)
+		before := s.pool.segments.restAt
+		if s.pool.rest(1); (s.pool.segments.restAt != before) != c.begins {
+			t.Errorf("%s: the next search is at %d, was at %d", name, s.pool.segments.restAt, before)
 		}
 	}
 }
@@ -86,7 +86,7 @@ func TestNoSearchForSegmentsThatRest(t *testing.T) {
 // The nodes of a client are taken back in the order of their handles, so that a seed decides all.
 func TestNodesOfAClientAreSorted(t *testing.T) {
 	s, cl := lossy()
-	if list := s.heldBy(cl.id); len(list) != 8 || !slices.IsSorted(list) || len(s.heldBy(cl.id+1)) != 0 {
+	if list := s.pool.heldBy(cl.id); len(list) != 8 || !slices.IsSorted(list) || len(s.pool.heldBy(cl.id+1)) != 0 {
 		t.Errorf("%v", list)
 	}
 }
@@ -109,10 +109,10 @@ func TestReportedNodes(t *testing.T) {
 	} {
 		s, _ := lossy()
 		l := node(s, 1, 1, 1)
-		s.nodes.held.put(l.Handle, c.now)
+		s.pool.nodes.held.put(l.Handle, c.now)
 		e.reported, e.passed = []reported{{at: l}}, nil
-		s.freeReported(e)
-		if h := s.nodes.held.of(l.Handle); len(e.reported) != 0 || (len(e.passed) == 1) != c.is || (h == c.now) == c.is {
+		s.chains.freeReported(e)
+		if h := s.pool.nodes.held.of(l.Handle); len(e.reported) != 0 || (len(e.passed) == 1) != c.is || (h == c.now) == c.is {
 			t.Errorf("%s: %v stay reported, %+v, superseded %v", name, e.reported, h, e.passed)
 		}
 	}
@@ -121,26 +121,26 @@ func TestReportedNodes(t *testing.T) {
 // The periodic work frees worn nodes; so does a request that finds no free node.
 func TestWornNodesOfAnEarlierEpoch(t *testing.T) {
 	s, now := alone(), clock.Time(10)
-	s.nodes.held = heldNodes{}
-	s.rt, s.memory[0].blank, s.front = ticking{now: &now}, false, new(calls.Server)
-	s.nodes.worn = []worn{{node(s, 1, 0, 1).Handle, s.epoch - 1}}
-	if s.keep(now); s.nodes.free[0].Len(1) != 1 {
+	s.pool.nodes.held = heldNodes{}
+	s.mem.rt, s.mem.memory[0].blank, s.front = ticking{now: &now}, false, new(calls.Server)
+	s.pool.nodes.worn = []worn{{node(s, 1, 0, 1).Handle, s.pool.epoch - 1}}
+	if s.keep(now); s.pool.nodes.free[0].Len(1) != 1 {
 		t.Error("a worn node is not freed by the periodic work")
 	}
 	s, cl := lossy()
-	s.nodes.held = heldNodes{}
-	s.epoch, s.rt, s.cfg.Lease = 3, ticking{now: &now}, time.Second
+	s.pool.nodes.held = heldNodes{}
+	s.pool.epoch, s.mem.rt, s.mem.cfg.Lease = 3, ticking{now: &now}, time.Second
 	cl.epoch, cl.heard = 3, now
-	s.clients = map[uint32]*client{cl.id: cl}
-	s.nodes.worn = []worn{{node(s, 1, 0, 1).Handle, 2}}
-	s.segments.pressed[0] = 5
+	s.pool.clients = map[uint32]*client{cl.id: cl}
+	s.pool.nodes.worn = []worn{{node(s, 1, 0, 1).Handle, 2}}
+	s.pool.segments.pressed[0] = 5
 	var a rpc.Answer
-	if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1}, &a); a.Status != rpc.OK || a.N != 1 || a.Locations[0] != node(s, 1, 0, 1) || s.segments.pressed[0] != 0 {
-		t.Errorf("%v, %d nodes, %v, none was free since %d", a.Status, a.N, a.Locations[0], s.segments.pressed[0])
+	if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1}, &a); a.Status != rpc.OK || a.N != 1 || a.Locations[0] != node(s, 1, 0, 1) || s.pool.segments.pressed[0] != 0 {
+		t.Errorf("%v, %d nodes, %v, none was free since %d", a.Status, a.N, a.Locations[0], s.pool.segments.pressed[0])
 	}
-	a, s.segments.pressed[0] = rpc.Answer{}, 5
-	if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1}, &a); a.Status != rpc.Full || a.N != 0 || s.segments.pressed[0] != 5 {
-		t.Errorf("%v, %d nodes, none was free since %d", a.Status, a.N, s.segments.pressed[0])
+	a, s.pool.segments.pressed[0] = rpc.Answer{}, 5
+	if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1}, &a); a.Status != rpc.Full || a.N != 0 || s.pool.segments.pressed[0] != 5 {
+		t.Errorf("%v, %d nodes, none was free since %d", a.Status, a.N, s.pool.segments.pressed[0])
 	}
 }
 
@@ -148,7 +148,7 @@ func TestWornNodesOfAnEarlierEpoch(t *testing.T) {
 func TestServerThatARequestNames(t *testing.T) {
 	s, _ := lossy()
 	for near, want := range map[int]int{0: anywhere, 1: 0, 2: 1, 3: anywhere} {
-		if got, _, _ := s.wanted(&rpc.Request{Near: near, N: 1}); got != want {
+		if got, _, _ := s.pool.wanted(&rpc.Request{Near: near, N: 1}); got != want {
 			t.Errorf("near %d: server %d, want %d", near, got, want)
 		}
 	}
@@ -158,20 +158,20 @@ func TestServerThatARequestNames(t *testing.T) {
 func TestSweep(t *testing.T) {
 	s, _ := lossy()
 	now := clock.Time(1000)
-	s.rt, s.sweepAt = ticking{now: &now}, now+1
+	s.mem.rt, s.chains.sweepAt = ticking{now: &now}, now+1
 	e := &entry{key: 1, slot: 0, at: node(s, 0, 1, 1), recorded: true, mirrored: true} // in lost memory
-	s.keys[1] = e
-	if s.sweep(); e.lost || s.sweepAt != now+1 {
+	s.chains.keys[1] = e
+	if s.chains.sweep(); e.lost || s.chains.sweepAt != now+1 {
 		t.Errorf("too early: %+v", e)
 	}
 	now++
-	if s.sweep(); !e.lost || s.sweepAt != now.Add(sweepPause) || !s.sweepDue {
-		t.Errorf("%+v, due %v, not before %v", e, s.sweepDue, s.sweepAt)
+	if s.chains.sweep(); !e.lost || s.chains.sweepAt != now.Add(sweepPause) || !s.chains.sweepDue {
+		t.Errorf("%+v, due %v, not before %v", e, s.chains.sweepDue, s.chains.sweepAt)
 	}
 	now = now.Add(sweepPause)
-	e.recorded, s.sweepDue = true, false
-	s.keys[1].slot = 4 // no slot of the store
-	if s.sweep(); s.sweepDue {
+	e.recorded, s.chains.sweepDue = true, false
+	s.chains.keys[1].slot = 4 // no slot of the store
+	if s.chains.sweep(); s.chains.sweepDue {
 		t.Error("it is due again although all is known")
 	}
 }
@@ -179,11 +179,11 @@ func TestSweep(t *testing.T) {
 // A change of the view waits for the leases of all clients, and makes them say hello again.
 func TestBeginOfAChange(t *testing.T) {
 	s := alone()
-	s.cfg.Lease = time.Second
+	s.mem.cfg.Lease = time.Second
 	now := clock.Time(100)
-	s.clients[1], s.clients[2] = &client{heard: 50}, &client{heard: 70}
+	s.pool.clients[1], s.pool.clients[2] = &client{heard: 50}, &client{heard: 70}
 	begin(s, now)
-	if c := s.change; c.fence == nil || c.until != clock.Time(70).Add(time.Second) || c.asked != now || !s.clients[1].stale || !s.clients[2].stale {
+	if c := s.change; c.fence == nil || c.until != clock.Time(70).Add(time.Second) || c.asked != now || !s.pool.clients[1].stale || !s.pool.clients[2].stale {
 		t.Errorf("%+v", c)
 	}
 }
@@ -192,10 +192,10 @@ func TestBeginOfAChange(t *testing.T) {
 func TestFollowWithoutRoundTrips(t *testing.T) {
 	s, _ := lossy()
 	e := &entry{at: node(s, 0, 1, 1), ended: true}
-	if s.follow([]*entry{e}, 0); e.lost || e.ended {
+	if s.chains.follow([]*entry{e}, 0); e.lost || e.ended {
 		t.Errorf("%+v", e)
 	}
-	if s.follow([]*entry{e}, 1); !e.lost {
+	if s.chains.follow([]*entry{e}, 1); !e.lost {
 		t.Error("the first round trip does not show that the memory is lost")
 	}
 }
@@ -203,21 +203,21 @@ func TestFollowWithoutRoundTrips(t *testing.T) {
 // Before a client is told that no slot is left, all reports are followed, however many wait.
 func TestFullAfterManyReports(t *testing.T) {
 	s, cl := lossy()
-	s.slots = nil
+	s.chains.slots = nil
 	for range 2*lanes + 1 {
-		s.tidy.due = append(s.tidy.due, &entry{key: 9})
+		s.chains.tidy.due = append(s.chains.tidy.due, &entry{key: 9})
 	}
 	var a rpc.Answer
-	if s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: 2, At: node(s, 1, 0, 1)}, &a); a.Status != rpc.Full || len(s.tidy.due) != 0 {
-		t.Errorf("%v, and %d entries are due", a.Status, len(s.tidy.due))
+	if s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: 2, At: node(s, 1, 0, 1)}, &a); a.Status != rpc.Full || len(s.chains.tidy.due) != 0 {
+		t.Errorf("%v, and %d entries are due", a.Status, len(s.chains.tidy.due))
 	}
 }
 
 // While no memory server answers, the metadata server does not say that a key exists: it may be deleted.
 func TestOpenWhileNoServerAnswers(t *testing.T) {
 	s, cl := lossy()
-	s.space.Backups, s.memory[0].out, s.memory[1].out = 1, true, true
-	s.keys[1] = &entry{key: 1, at: node(s, 1, 1, 1), recorded: true, mirrored: true}
+	s.mem.space.Backups, s.mem.memory[0].out, s.mem.memory[1].out = 1, true, true
+	s.chains.keys[1] = &entry{key: 1, at: node(s, 1, 1, 1), recorded: true, mirrored: true}
 	var a rpc.Answer
 	if s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: 1, At: node(s, 1, 0, 1)}, &a); a.Status != rpc.Busy {
 		t.Errorf("%v", a.Status)
@@ -228,10 +228,10 @@ func TestOpenWhileNoServerAnswers(t *testing.T) {
 func TestQueryWhileMemoryIsVoid(t *testing.T) {
 	for _, void := range []bool{false, true} {
 		s, cl := lossy()
-		s.memory[1].out, s.void = true, void
-		s.keys[1] = &entry{key: 1, at: node(s, 0, 1, 1), recorded: true, mirrored: true}
+		s.mem.memory[1].out, s.pool.void = true, void
+		s.chains.keys[1] = &entry{key: 1, at: node(s, 0, 1, 1), recorded: true, mirrored: true}
 		var a rpc.Answer
-		if s.query(cl, &rpc.Request{Op: rpc.OpQuery, Key: 1}, &a); (a.Status == rpc.OK) == void || s.keys[1].lost != void {
+		if s.query(cl, &rpc.Request{Op: rpc.OpQuery, Key: 1}, &a); (a.Status == rpc.OK) == void || s.chains.keys[1].lost != void {
 			t.Errorf("void %v: %v", void, a.Status)
 		}
 	}
@@ -240,9 +240,9 @@ func TestQueryWhileMemoryIsVoid(t *testing.T) {
 // A key that could not be opened is forgotten when the directory is as it was before.
 func TestErasedKeysAreForgotten(t *testing.T) {
 	s, _ := lossy()
-	s.unopened = []*entry{{key: 1, lost: true, recorded: true, mirrored: true}, {key: 2, lost: true, recorded: true, mirrored: true}}
-	if !s.erase() || len(s.unopened) != 0 {
-		t.Errorf("%d are left", len(s.unopened))
+	s.chains.unopened = []*entry{{key: 1, lost: true, recorded: true, mirrored: true}, {key: 2, lost: true, recorded: true, mirrored: true}}
+	if !s.chains.erase() || len(s.chains.unopened) != 0 {
+		t.Errorf("%d are left", len(s.chains.unopened))
 	}
 }
 
@@ -250,17 +250,17 @@ func TestErasedKeysAreForgotten(t *testing.T) {
 func TestShareOfAClient(t *testing.T) {
 	for _, c := range []struct{ left, clients, n, want int }{{20, 0, 100, 5}, {20, 1, 100, 5}, {20, 2, 100, 2}, {40, 2, 3, 3}, {1, 1, 100, 1}, {2, 1, 0, 1}} {
 		s, now := segmented(8), clock.Time(0)
-		s.rt, s.clients = ticking{now: &now}, map[uint32]*client{}
-		s.space = layout.Space{Servers: 2, Shortcuts: 4}
-		s.space.ShareIn(1<<20, layout.Classes-1)
-		s.segments.Table = slab.NewTable(2, 0)
+		s.mem.rt, s.pool.clients = ticking{now: &now}, map[uint32]*client{}
+		s.mem.space = layout.Space{Servers: 2, Shortcuts: 4}
+		s.mem.space.ShareIn(1<<20, layout.Classes-1)
+		s.pool.segments.Table = slab.NewTable(2, 0)
 		for i := range c.left {
-			s.release(node(s, 0, i, 1))
+			s.pool.release(node(s, 0, i, 1))
 		}
 		for i := range c.clients {
-			s.clients[uint32(i)] = &client{}
+			s.pool.clients[uint32(i)] = &client{}
 		}
-		if got := s.share(0, c.n); got != c.want {
+		if got := s.pool.share(0, c.n); got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
@@ -278,10 +278,10 @@ func TestNodesForTombstones(t *testing.T) {
 		{largest: layout.Classes - 1, want: tombstones}, {largest: 5, want: 32}, {largest: 5, tombstone: true}, {largest: 5, of: 1}, {largest: 5, fixed: true},
 	} {
 		s, _ := lossy()
-		s.space = layout.Space{Servers: 2, Shortcuts: 4}
-		s.space.ShareIn(1<<20, c.largest)
-		s.space.Shared = !c.fixed
-		if got := s.reserved(c.of, c.tombstone); got != c.want {
+		s.mem.space = layout.Space{Servers: 2, Shortcuts: 4}
+		s.mem.space.ShareIn(1<<20, c.largest)
+		s.mem.space.Shared = !c.fixed
+		if got := s.pool.reserved(c.of, c.tombstone); got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}

@@ -12,17 +12,17 @@ import (
 
 // putCopy writes a header and a key to copy j of a node.
 func putCopy(s *Server, l layout.Location, j int, header layout.Word, key uint64) error {
-	p, _ := s.space.Place(l.Handle)
-	q := s.space.Copy(p, j)
-	return s.writeBulk(q.Server, q.Offset, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(header)), key))
+	p, _ := s.mem.space.Place(l.Handle)
+	q := s.mem.space.Copy(p, j)
+	return s.mem.writeBulk(q.Server, q.Offset, binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(header)), key))
 }
 
 // headerOf reads the header of copy j of a node.
 func headerOf(t *testing.T, s *Server, l layout.Location, j int) layout.Word {
 	t.Helper()
-	p, _ := s.space.Place(l.Handle)
-	q := s.space.Copy(p, j)
-	b, err := s.readBulk(q.Server, q.Offset, layout.HeaderLen)
+	p, _ := s.mem.space.Place(l.Handle)
+	q := s.mem.space.Copy(p, j)
+	b, err := s.mem.readBulk(q.Server, q.Offset, layout.HeaderLen)
 	if err != nil {
 		t.Error(err)
 		return 0
@@ -45,17 +45,17 @@ func TestAppendOnTheLastCopyIsCompleted(t *testing.T) {
 				t.Error(err)
 			}
 			want := n[1]
-			if s.memory[2].blank = away; away { // the second copy cannot be written
+			if s.mem.memory[2].blank = away; away { // the second copy cannot be written
 				next, want = layout.Header(v), n[0]
 			}
-			walked, headers := s.stats.Walked, uint64(2) // of both copies of a node: the first one is read first, of each node
+			walked, headers := s.mem.stats.Walked, uint64(2) // of both copies of a node: the first one is read first, of each node
 			if !away {
 				headers = 4
 			}
-			s.follow([]*entry{e}, -1)
-			s.memory[2].blank = false
-			if s.stats.Walked != walked+headers {
-				t.Errorf("away %v: %d headers, want %d", away, s.stats.Walked-walked, headers)
+			s.chains.follow([]*entry{e}, -1)
+			s.mem.memory[2].blank = false
+			if s.mem.stats.Walked != walked+headers {
+				t.Errorf("away %v: %d headers, want %d", away, s.mem.stats.Walked-walked, headers)
 			}
 			if e.at != want || e.ended == away || e.lost {
 				t.Errorf("away %v: %+v", away, e)
@@ -82,10 +82,10 @@ func TestFirstCopyDecides(t *testing.T) {
 		if err := errors.Join(putCopy(s, n[0], 0, first, 1), putCopy(s, n[0], 1, layout.Superseded(v, n[2]), 1), put(s, n[1], layout.Header(v), 1), put(s, n[2], layout.Header(v), 1)); err != nil {
 			t.Error(err)
 		}
-		walked := s.stats.Walked
+		walked := s.mem.stats.Walked
 		// two headers of the newest node are read: the last copy of it has no successor either
-		if s.follow([]*entry{e}, -1); e.at != n[1] || headerOf(t, s, n[0], 0) != first || s.stats.Walked != walked+3 || !e.ended {
-			t.Errorf("%+v after %d headers", e, s.stats.Walked-walked)
+		if s.chains.follow([]*entry{e}, -1); e.at != n[1] || headerOf(t, s, n[0], 0) != first || s.mem.stats.Walked != walked+3 || !e.ended {
+			t.Errorf("%+v after %d headers", e, s.mem.stats.Walked-walked)
 		}
 		old := layout.Header(v + 1) // another header than that of the node: the compare-and-swap does nothing
 		if err := putCopy(s, n[2], 0, old, 1); err != nil {
@@ -105,11 +105,11 @@ func TestAppendIsNotCompleted(t *testing.T) {
 		l := node(s, 1, 0, 1)
 		r.crash(s, 1)
 		began := rt.Now()
-		if err := writeHeads(&s.chains, 1); err == nil || rt.Now() > began.Add(s.deadline().Sub(rt.Now())*3/2) {
+		if err := writeHeads(&s.chains, 1); err == nil || rt.Now() > began.Add(s.mem.deadline().Sub(rt.Now())*3/2) {
 			t.Errorf("%v after %v: the first WRITE that fails ends it", err, rt.Now().Sub(began))
 		}
 		r.restart(1, rt)
-		if err := s.openWays(1, s.deadline()); err != nil {
+		if err := s.mem.openWays(1, s.mem.deadline()); err != nil {
 			t.Error(err)
 		}
 		r.Host("ms1").Crash() // the connection is there
@@ -127,25 +127,25 @@ func TestHeadOfAServer(t *testing.T) {
 		for k := range uint64(6) {
 			e := &entry{key: k + 1, slot: uint32(k), at: at, recorded: true, mirrored: true}
 			e.lost = k == 5
-			s.keys[k+1] = e
+			s.chains.keys[k+1] = e
 		}
 		for i := range 3 {
-			b, err := s.readBulk(i, 0, s.space.Table(i).Offset)
+			b, err := s.mem.readBulk(i, 0, s.mem.space.Table(i).Offset)
 			if err := errors.Join(err, writeHeads(&s.chains, i)); err != nil {
 				t.Error(err)
 			}
-			written, err := s.readBulk(i, 0, len(b))
+			written, err := s.mem.readBulk(i, 0, len(b))
 			if err != nil || !bytes.Equal(written[:layout.SuperblockLen], b[:layout.SuperblockLen]) || !bytes.Equal(written[layout.SuperblockLen:], head(&s.chains, i)[layout.SuperblockLen:]) {
 				t.Errorf("server %d: the superblock is changed, or the rest is not: %v", i, err)
 			}
 		}
-		for _, e := range s.keys {
+		for _, e := range s.chains.keys {
 			for j := range 2 {
-				if p, _ := s.space.RecordCopy(int(e.slot), j); record(t, s, p) != s.recordOf(e) {
+				if p, _ := s.mem.space.RecordCopy(int(e.slot), j); record(t, s, p) != s.chains.recordOf(e) {
 					t.Errorf("key %d: copy %d of its record is %+v", e.key, j, record(t, s, p))
 				}
 			}
-			if p, ok := s.space.Mirror(int(e.slot)); !ok || record(t, s, p) != mirrorOf(e) {
+			if p, ok := s.mem.space.Mirror(int(e.slot)); !ok || record(t, s, p) != mirrorOf(e) {
 				t.Errorf("key %d: mirror %+v", e.key, record(t, s, p))
 			}
 		}
@@ -153,7 +153,7 @@ func TestHeadOfAServer(t *testing.T) {
 		for i := range 3 {
 			b := head(&s.chains, i)
 			for k := 0; k+layout.RecordLen <= len(b); k += 8 {
-				if rec, ok := layout.ParseKeyRecord(b[k:]); ok && s.keys[rec.Key] != nil {
+				if rec, ok := layout.ParseKeyRecord(b[k:]); ok && s.chains.keys[rec.Key] != nil {
 					n++
 				}
 			}
@@ -161,14 +161,14 @@ func TestHeadOfAServer(t *testing.T) {
 		if n != 3*6 {
 			t.Errorf("%d records and mirrors of 6 keys, want 18", n)
 		}
-		s.segments.Row(0)[3], s.segments.Row(2)[4] = 7, 8
+		s.pool.segments.Row(0)[3], s.pool.segments.Row(2)[4] = 7, 8
 		for i := range 3 {
 			if err := writeHeads(&s.chains, i); err != nil {
 				t.Error(err)
 			}
 			for j := range 2 {
-				p := s.space.Copy(s.space.Table(i), j)
-				if b, err := s.readBulk(p.Server, p.Offset, p.Len); err != nil || p.Server <= i && !bytes.Equal(b, s.segments.Row(i)) {
+				p := s.mem.space.Copy(s.mem.space.Table(i), j)
+				if b, err := s.mem.readBulk(p.Server, p.Offset, p.Len); err != nil || p.Server <= i && !bytes.Equal(b, s.pool.segments.Row(i)) {
 					t.Errorf("copy %d of the table of server %d: %v, %v", j, i, b, err)
 				}
 			}

@@ -60,16 +60,16 @@ func (s *memories) writeCopies(p layout.Place, b []byte) error {
 // header of that copy, names a successor. complete appends this successor on the other copies. It
 // returns false if a memory server did not answer.
 func complete(s *chains, at layout.Location, header layout.Word) bool {
-	p, _ := s.space.Place(at.Handle)
-	list := s.copies(p)
+	p, _ := s.mem.space.Place(at.Handle)
+	list := s.mem.copies(p)
 	for i := len(list) - 2; i >= 0; i-- {
 		p := list[i]
-		if s.reach(p.Server) != nil {
+		if s.mem.reach(p.Server) != nil {
 			return false
 		}
-		o := &s.walk.bulk
-		s.fab.CompareSwap(o, s.memory[p.Server].target(0, p.Offset), uint64(layout.Header(at.Version)), uint64(header), wordAt)
-		if doLent(&s.memories, o) != nil {
+		o := &s.mem.walk.bulk
+		s.mem.fab.CompareSwap(o, s.mem.memory[p.Server].target(0, p.Offset), uint64(layout.Header(at.Version)), uint64(header), wordAt)
+		if doLent(s.mem, o) != nil {
 			return false
 		}
 	}
@@ -113,14 +113,14 @@ func (s *memories) see(super *layout.Superblock) {
 // head returns the content for a server's memory up to the table of segment classes: zeros in place
 // of the superblock, empty shortcuts, and the records and mirrors that belong on this server.
 func head(s *chains, i int) []byte {
-	b := make([]byte, s.space.Table(i).Offset)
+	b := make([]byte, s.mem.space.Table(i).Offset)
 	for _, e := range s.keys {
-		for j := range s.space.Backups + 1 {
-			if p, _ := s.space.RecordCopy(int(e.slot), j); p.Server == i {
+		for j := range s.mem.space.Backups + 1 {
+			if p, _ := s.mem.space.RecordCopy(int(e.slot), j); p.Server == i {
 				s.recordOf(e).Put(b[p.Offset:])
 			}
 		}
-		if p, ok := s.space.Mirror(int(e.slot)); ok && p.Server == i {
+		if p, ok := s.mem.space.Mirror(int(e.slot)); ok && p.Server == i {
 			mirrorOf(e).Put(b[p.Offset:])
 		}
 	}
@@ -130,13 +130,13 @@ func head(s *chains, i int) []byte {
 // writeHeads writes to a server all but its superblock and its nodes: the shortcuts, records and
 // mirrors and, if the classes share the memory (Space.Shared), the tables of segments.
 func writeHeads(s *chains, i int) error {
-	if err := s.writeBulk(i, layout.SuperblockLen, head(s, i)[layout.SuperblockLen:]); err != nil || !s.space.Shared {
+	if err := s.mem.writeBulk(i, layout.SuperblockLen, head(s, i)[layout.SuperblockLen:]); err != nil || !s.mem.space.Shared {
 		return err
 	}
-	for j := range s.space.Backups + 1 {
-		of := s.before(i, j)
-		p := s.space.Copy(s.space.Table(of), j)
-		if err := s.writeBulk(i, p.Offset, s.segments.Row(of)); err != nil {
+	for j := range s.mem.space.Backups + 1 {
+		of := s.mem.before(i, j)
+		p := s.mem.space.Copy(s.mem.space.Table(of), j)
+		if err := s.mem.writeBulk(i, p.Offset, s.pool.segments.Row(of)); err != nil {
 			return err
 		}
 	}
@@ -151,9 +151,9 @@ func (s *memories) before(i, j int) int { return (i - j + len(s.memory)) % len(s
 // later one does not name. If no later copy counts, it reads the nearest earlier one. If no copy
 // counts at all, it erases the nodes.
 func (s *pool) fill(i, j int) error {
-	of, from := s.before(i, j), -1
-	for k := range s.space.Backups + 1 {
-		if s.memory[(of+k)%len(s.memory)].out {
+	of, from := s.mem.before(i, j), -1
+	for k := range s.mem.space.Backups + 1 {
+		if s.mem.memory[(of+k)%len(s.mem.memory)].out {
 			continue
 		}
 		if from < 0 || k < j || from < j {
@@ -163,16 +163,16 @@ func (s *pool) fill(i, j int) error {
 	return s.runs(of, func(c layout.Class, first layout.Handle, n int) error {
 		per := bulkLen / c.Size()
 		for at := 0; at < n; at += per {
-			p, _ := s.space.Place(first + layout.Handle(at))
+			p, _ := s.mem.space.Place(first + layout.Handle(at))
 			b := make([]byte, min(per, n-at)*c.Size())
 			if from >= 0 {
-				src := s.space.Copy(p, from)
+				src := s.mem.space.Copy(p, from)
 				var err error
-				if b, err = s.readBulk(src.Server, src.Offset, len(b)); err != nil {
+				if b, err = s.mem.readBulk(src.Server, src.Offset, len(b)); err != nil {
 					return err
 				}
 			}
-			if err := s.writeBulk(i, s.space.Copy(p, j).Offset, b); err != nil {
+			if err := s.mem.writeBulk(i, s.mem.space.Copy(p, j).Offset, b); err != nil {
 				return err
 			}
 		}
@@ -185,9 +185,9 @@ func (s *pool) fill(i, j int) error {
 // for servers whose copies do not count. Only the thread of Serve may call it, or any one thread
 // after Serve has returned.
 func (s *Server) Generations() (made, counted []uint64) {
-	for i := range s.memory {
-		g := s.memory[i].generation
-		if made = append(made, g); s.memory[i].out {
+	for i := range s.mem.memory {
+		g := s.mem.memory[i].generation
+		if made = append(made, g); s.mem.memory[i].out {
 			g = 0
 		}
 		counted = append(counted, g)

@@ -18,16 +18,16 @@ func fixed(c *Config) { c.Replicas, c.Shares = 2, [layout.Classes]int{1} }
 // A server is filled with all of its copies, however many nodes there are.
 func TestAllNodesAreFilled(t *testing.T) {
 	withMemory(t, 2, fixed, func(_ *pair, s *Server, _ verbs.Runtime) {
-		n, first := s.space.Entries[0], s.space.First(0, 0)
+		n, first := s.mem.space.Entries[0], s.mem.space.First(0, 0)
 		size := layout.Class(0).Size()
 		if n*size < 2*bulkLen || n*size%bulkLen == 0 {
 			t.Errorf("%d nodes: too few", n)
 		}
-		if err := s.holdRun(0, first, n); err != nil || s.nodes.held.of(first) != (held{client: orphan, void: true}) {
-			t.Errorf("a node without a header is %+v, %v", s.nodes.held.of(first), err)
+		if err := s.pool.holdRun(0, first, n); err != nil || s.pool.nodes.held.of(first) != (held{client: orphan, void: true}) {
+			t.Errorf("a node without a header is %+v, %v", s.pool.nodes.held.of(first), err)
 		}
-		from, _ := s.space.Place(first)
-		to := s.space.Copy(from, 1)
+		from, _ := s.mem.space.Place(first)
+		to := s.mem.space.Copy(from, 1)
 		want := make([]byte, n*size)
 		for k := range n {
 			b := want[k*size:]
@@ -36,21 +36,21 @@ func TestAllNodesAreFilled(t *testing.T) {
 				b[i] = byte(layout.Header(layout.Version(1+k%200)) >> (8 * i))
 			}
 		}
-		if err := s.writeBulk(0, from.Offset, want); err != nil {
+		if err := s.mem.writeBulk(0, from.Offset, want); err != nil {
 			t.Error(err)
 		}
-		s.memory[1].out = true
-		if err := s.fill(1, 1); err != nil {
+		s.mem.memory[1].out = true
+		if err := s.pool.fill(1, 1); err != nil {
 			t.Error(err)
 		}
-		if got, err := s.readBulk(1, to.Offset, len(want)); err != nil || !bytes.Equal(got, want) {
+		if got, err := s.mem.readBulk(1, to.Offset, len(want)); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("the copies differ: %v", err)
 		}
-		if err := s.holdRun(0, first, n); err != nil || s.nodes.held.len() != n {
+		if err := s.pool.holdRun(0, first, n); err != nil || s.pool.nodes.held.len() != n {
 			t.Error(err)
 		}
 		for k := range n {
-			if h := s.nodes.held.of(first + layout.Handle(k)); h != (held{client: orphan, version: layout.Version(1 + k%200)}) {
+			if h := s.pool.nodes.held.of(first + layout.Handle(k)); h != (held{client: orphan, version: layout.Version(1 + k%200)}) {
 				t.Errorf("node %d is %+v", k, h)
 				break
 			}
@@ -77,21 +77,21 @@ func TestCopyFromWhichAServerIsFilled(t *testing.T) {
 		{[]int{0, 1, 2}, 1, 0},
 	} {
 		withMemory(t, 3, func(c *Config) { c.Replicas = 3 }, func(_ *pair, s *Server, _ verbs.Runtime) {
-			p, _ := s.space.Place(s.segment(0, 0, 0))
+			p, _ := s.mem.space.Place(s.pool.segment(0, 0, 0))
 			for j := range 3 {
-				q := s.space.Copy(p, j)
-				if err := s.writeBulk(q.Server, q.Offset, bytes.Repeat([]byte{byte(j + 1)}, p.Len)); err != nil {
+				q := s.mem.space.Copy(p, j)
+				if err := s.mem.writeBulk(q.Server, q.Offset, bytes.Repeat([]byte{byte(j + 1)}, p.Len)); err != nil {
 					t.Error(err)
 				}
 			}
 			for _, i := range c.out {
-				s.memory[i].out = true
+				s.mem.memory[i].out = true
 			}
-			if err := s.fill(c.j, c.j); err != nil {
+			if err := s.pool.fill(c.j, c.j); err != nil {
 				t.Error(err)
 			}
-			q := s.space.Copy(p, c.j)
-			if got, err := s.readBulk(q.Server, q.Offset, p.Len); err != nil || !bytes.Equal(got, bytes.Repeat([]byte{c.want}, p.Len)) {
+			q := s.mem.space.Copy(p, c.j)
+			if got, err := s.mem.readBulk(q.Server, q.Offset, p.Len); err != nil || !bytes.Equal(got, bytes.Repeat([]byte{c.want}, p.Len)) {
 				t.Errorf("%+v: %d, %v", c, got[0], err)
 			}
 		})
@@ -101,12 +101,12 @@ func TestCopyFromWhichAServerIsFilled(t *testing.T) {
 // If the first copy of a node does not count, its header and key are read from another one.
 func TestHeadOfANodeWithCopies(t *testing.T) {
 	withMemory(t, 2, withCopies, func(_ *pair, s *Server, _ verbs.Runtime) {
-		s.memory[0].out = true
+		s.mem.memory[0].out = true
 		l := node(s, 0, 0, 1)
 		if err := put(s, l, layout.Header(5), 77); err != nil {
 			t.Error(err)
 		}
-		if header, key, err := s.nodeHead(l); err != nil || header != layout.Header(5) || key != 77 {
+		if header, key, err := s.chains.nodeHead(l); err != nil || header != layout.Header(5) || key != 77 {
 			t.Errorf("%v, key %d, %v", header, key, err)
 		}
 	})
@@ -116,25 +116,25 @@ func TestHeadOfANodeWithCopies(t *testing.T) {
 func TestFirstCopiesAreRead(t *testing.T) {
 	withMemory(t, 2, withCopies, func(_ *pair, s *Server, _ verbs.Runtime) {
 		l := node(s, 0, 0, 1)
-		table := s.space.Table(0)
+		table := s.mem.space.Table(0)
 		for j := range 2 {
-			s.memory[1-j].out = true // only copy j is written
+			s.mem.memory[1-j].out = true // only copy j is written
 			err := put(s, l, layout.Header(layout.Version(5+j)), uint64(77+j))
-			q := s.space.Copy(table, j)
+			q := s.mem.space.Copy(table, j)
 			q.Offset += 3
-			if err := errors.Join(err, s.writeBulk(q.Server, q.Offset, []byte{byte(1 + j)})); err != nil {
+			if err := errors.Join(err, s.mem.writeBulk(q.Server, q.Offset, []byte{byte(1 + j)})); err != nil {
 				t.Error(err)
 			}
-			s.memory[1-j].out = false
+			s.mem.memory[1-j].out = false
 		}
-		if header, key, err := s.nodeHead(l); err != nil || header != layout.Header(5) || key != 77 {
+		if header, key, err := s.chains.nodeHead(l); err != nil || header != layout.Header(5) || key != 77 {
 			t.Errorf("%v, key %d, %v", header, key, err)
 		}
-		if err := s.holdRun(0, l.Handle, 1); err != nil || s.nodes.held.of(l.Handle).version != 5 {
-			t.Errorf("%+v, %v", s.nodes.held.of(l.Handle), err)
+		if err := s.pool.holdRun(0, l.Handle, 1); err != nil || s.pool.nodes.held.of(l.Handle).version != 5 {
+			t.Errorf("%+v, %v", s.pool.nodes.held.of(l.Handle), err)
 		}
-		if err := s.readTable(0); err != nil || s.segments.Row(0)[3] != 1 {
-			t.Errorf("%v, %v", s.segments.Row(0)[:4], err)
+		if err := s.pool.readTable(0); err != nil || s.pool.segments.Row(0)[3] != 1 {
+			t.Errorf("%v, %v", s.pool.segments.Row(0)[:4], err)
 		}
 	})
 }
@@ -150,20 +150,20 @@ func TestViewWithoutSomeNodes(t *testing.T) {
 			if err := put(s, n[0], layout.Superseded(n[0].Version, next), 1); err != nil {
 				t.Error(err)
 			}
-			fence, epoch := s.fenceTo(s.nextID), s.epoch
-			s.orphansAfter = fence
-			s.memory[2].since, s.memory[2].blank = 9, false
-			s.memory[0].out, s.memory[1].out = gone, gone
-			s.view = 1<<24 - 1
+			fence, epoch := s.fenceTo(s.pool.nextID), s.pool.epoch
+			s.pool.orphansAfter = fence
+			s.mem.memory[2].since, s.mem.memory[2].blank = 9, false
+			s.mem.memory[0].out, s.mem.memory[1].out = gone, gone
+			s.mem.view = 1<<24 - 1
 			if err := settleView(s, nil, false); err != nil {
 				t.Error(err)
 			}
-			if e.lost != gone || s.void != gone || (s.orphansAfter == nil) != gone {
-				t.Errorf("gone %v: lost %v, void %v, fence %v", gone, e.lost, s.void, s.orphansAfter)
+			if e.lost != gone || s.pool.void != gone || (s.pool.orphansAfter == nil) != gone {
+				t.Errorf("gone %v: lost %v, void %v, fence %v", gone, e.lost, s.pool.void, s.pool.orphansAfter)
 			}
-			super, err := s.superblock(2)
-			if m := s.memory[2]; err != nil || super.View != 0 || s.view != 0 || m.since != 0 || s.epoch != epoch+1 || s.turnedAt == 0 || s.turnedAt > rt.Now() {
-				t.Errorf("view %d, written %d, %v; %+v, epoch %d since %v", s.view, super.View, err, m, s.epoch, s.turnedAt)
+			super, err := s.mem.superblock(2)
+			if m := s.mem.memory[2]; err != nil || super.View != 0 || s.mem.view != 0 || m.since != 0 || s.pool.epoch != epoch+1 || s.pool.turnedAt == 0 || s.pool.turnedAt > rt.Now() {
+				t.Errorf("view %d, written %d, %v; %+v, epoch %d since %v", s.mem.view, super.View, err, m, s.pool.epoch, s.pool.turnedAt)
 			}
 		})
 	}
@@ -178,11 +178,11 @@ func TestRestartWithCopies(t *testing.T) {
 				opened(t, s, cl, uint64(k+1), n[k])
 			}
 			r.begin("md1", unwrapped, func(s *Server, _ verbs.Runtime) {
-				if len(s.keys) != 3 || len(s.slots)+3 != s.space.Slots() || s.orphans || s.nodes.held.len() != 0 || s.stats.Recovered != 3 {
-					t.Errorf("%d copies: %d keys, %d of %d slots, orphans %v, %d held", replicas, len(s.keys), len(s.slots), s.space.Slots(), s.orphans, s.nodes.held.len())
+				if len(s.chains.keys) != 3 || len(s.chains.slots)+3 != s.mem.space.Slots() || s.pool.orphans || s.pool.nodes.held.len() != 0 || s.mem.stats.Recovered != 3 {
+					t.Errorf("%d copies: %d keys, %d of %d slots, orphans %v, %d held", replicas, len(s.chains.keys), len(s.chains.slots), s.mem.space.Slots(), s.pool.orphans, s.pool.nodes.held.len())
 				}
 				for k := range 3 {
-					if e := s.keys[uint64(k+1)]; e == nil || e.at != n[k] || isFree(s, n[k].Handle) || slices.Contains(s.slots, e.slot) {
+					if e := s.chains.keys[uint64(k+1)]; e == nil || e.at != n[k] || isFree(s, n[k].Handle) || slices.Contains(s.chains.slots, e.slot) {
 						t.Errorf("%d copies: key %d: %+v", replicas, k+1, e)
 					}
 				}
@@ -200,12 +200,12 @@ func TestRestartWithALongDirectory(t *testing.T) {
 		cl, n := holder(t, s, 1, 3)
 		slots := []uint32{1, 2*4096 + 1, 19999}
 		for k, slot := range slots {
-			s.slots = []uint32{slot}
+			s.chains.slots = []uint32{slot}
 			opened(t, s, cl, uint64(k+1), n[k])
 		}
 		r.begin("md1", unwrapped, func(s *Server, _ verbs.Runtime) {
 			for k, slot := range slots {
-				if e := s.keys[uint64(k+1)]; e == nil || e.lost || e.at != n[k] || e.slot != slot {
+				if e := s.chains.keys[uint64(k+1)]; e == nil || e.lost || e.at != n[k] || e.slot != slot {
 					t.Errorf("key %d: %+v", k+1, e)
 				}
 			}
@@ -225,13 +225,13 @@ func TestRestartAfterALoss(t *testing.T) {
 		r.Host("ms0").Crash()
 		r.restart(0, rt)
 		r.begin("md1", unwrapped, func(s *Server, _ verbs.Runtime) {
-			if len(s.keys) != 3 || len(s.slots)+3 != s.space.Slots() || !s.keys[1].lost || !s.keys[2].lost || s.keys[3].lost || s.stats.Losses != 1 {
-				t.Errorf("%d keys, %d of %d slots, %+v", len(s.keys), len(s.slots), s.space.Slots(), s.stats)
+			if len(s.chains.keys) != 3 || len(s.chains.slots)+3 != s.mem.space.Slots() || !s.chains.keys[1].lost || !s.chains.keys[2].lost || s.chains.keys[3].lost || s.mem.stats.Losses != 1 {
+				t.Errorf("%d keys, %d of %d slots, %+v", len(s.chains.keys), len(s.chains.slots), s.mem.space.Slots(), s.mem.stats)
 			}
-			if row := s.segments.Row(0); row[0] != 1 || s.memory[0].generation == 0 {
-				t.Errorf("segments %v, generation %d", row[:4], s.memory[0].generation)
+			if row := s.pool.segments.Row(0); row[0] != 1 || s.mem.memory[0].generation == 0 {
+				t.Errorf("segments %v, generation %d", row[:4], s.mem.memory[0].generation)
 			}
-			mirror, _ := s.space.Mirror(int(s.keys[1].slot))
+			mirror, _ := s.mem.space.Mirror(int(s.chains.keys[1].slot))
 			if record(t, s, mirror) != (layout.KeyRecord{Key: 1, Lost: true}) {
 				t.Errorf("mirror %+v", record(t, s, mirror))
 			}
@@ -246,18 +246,18 @@ func TestNextIncarnationWithoutAServer(t *testing.T) {
 		withMemory(t, 2, nil, func(r *pair, s *Server, _ verbs.Runtime) {
 			if crash {
 				r.crash(s, 1)
-			} else if err := s.writeBulk(1, 0, make([]byte, layout.SuperblockLen)); err != nil {
+			} else if err := s.mem.writeBulk(1, 0, make([]byte, layout.SuperblockLen)); err != nil {
 				t.Error(err)
 			}
-			owner, self := s.owner, s.self
-			s.nextID = s.endID - 1
-			if n, err := s.number(); err == nil || s.owner != owner || s.self != self || s.memory[1].blank == crash {
-				t.Errorf("number %#x, %v, incarnation %d, own number %#x, %+v", n, err, s.owner, s.self, s.memory[1])
+			owner, self := s.mem.owner, s.mem.self
+			s.pool.nextID = s.pool.endID - 1
+			if n, err := s.number(); err == nil || s.mem.owner != owner || s.mem.self != self || s.mem.memory[1].blank == crash {
+				t.Errorf("number %#x, %v, incarnation %d, own number %#x, %+v", n, err, s.mem.owner, s.mem.self, s.mem.memory[1])
 			}
 			// server 0 may have the next number already: this metadata server has written it
-			err := s.openWays(0, s.deadline())
-			if _, read := s.superblock(0); err != nil || read != nil || s.deposed {
-				t.Errorf("%v, %v, deposed %v", err, read, s.deposed)
+			err := s.mem.openWays(0, s.mem.deadline())
+			if _, read := s.mem.superblock(0); err != nil || read != nil || s.mem.deposed {
+				t.Errorf("%v, %v, deposed %v", err, read, s.mem.deposed)
 			}
 		})
 	}
@@ -266,7 +266,7 @@ func TestNextIncarnationWithoutAServer(t *testing.T) {
 // Generations has what the servers were made with, and 0 for those that do not count.
 func TestGenerationsOfServers(t *testing.T) {
 	s, _ := lossy()
-	s.memory[0].generation, s.memory[1].generation, s.memory[0].out = 5, 6, true
+	s.mem.memory[0].generation, s.mem.memory[1].generation, s.mem.memory[0].out = 5, 6, true
 	if made, counted := s.Generations(); !slices.Equal(made, []uint64{5, 6}) || !slices.Equal(counted, []uint64{0, 6}) {
 		t.Errorf("%v, %v", made, counted)
 	}
@@ -286,8 +286,8 @@ func TestWhenServersAreBroughtBack(t *testing.T) {
 		"answered before": {known: true, ran: true, asks: true},
 	} {
 		s, now := alone(), clock.Time(1000)
-		s.cfg.Lease = time.Hour
-		s.memory[1].out, s.backAt = false, now
+		s.mem.cfg.Lease = time.Hour
+		s.mem.memory[1].out, s.backAt = false, now
 		if c.early {
 			s.backAt++
 		}
@@ -310,12 +310,12 @@ func TestWhichServicesAreAsked(t *testing.T) {
 		asks bool
 	}{"due": {asks: true}, "later": {in: 1}, "out": {out: true}} {
 		s, _ := lossy()
-		s.space.Backups, s.change = 1, new(change)
-		s.cfg.Servers = alone().cfg.Servers
-		s.watched = make([]watched, len(s.memory))
+		s.mem.space.Backups, s.change = 1, new(change)
+		s.mem.cfg.Servers = alone().mem.cfg.Servers
+		s.watched = make([]watched, len(s.mem.memory))
 		now := clock.Time(100)
 		w := &s.watched[0]
-		w.askAt, w.missed, w.asked, s.watched[1].askAt, s.memory[0].out = now+c.in, 1, 7, clock.Never, c.out
+		w.askAt, w.missed, w.asked, s.watched[1].askAt, s.mem.memory[0].out = now+c.in, 1, 7, clock.Never, c.out
 		if err := watchServices(s, now); err != nil || w.asking != c.asks || (w.missed == 0) != c.out || w.asked != map[bool]clock.Time{true: 100, false: 7}[c.asks] && !c.out || c.out && w.asked != 0 {
 			t.Errorf("%s: asks %v, %d missed, asked at %d, %v", name, w.asking, w.missed, w.asked, err)
 		}
@@ -325,8 +325,8 @@ func TestWhichServicesAreAsked(t *testing.T) {
 // The connections to all servers are broken whose services hang, or end no connections during a change.
 func TestAllServersThatDoNotServe(t *testing.T) {
 	up := func(s *Server) (list []bool) {
-		for i := range s.memory {
-			list = append(list, s.connected(i))
+		for i := range s.mem.memory {
+			list = append(list, s.mem.connected(i))
 		}
 		return list
 	}
@@ -346,23 +346,23 @@ func TestAllServersThatDoNotServe(t *testing.T) {
 	withMemory(t, 3, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
 		r.Host("ms1").Crash()
 		r.Host("ms2").Crash()
-		s.memory[0].out = true // no server that counts serves
-		s.fences.Add(s.nextID)
+		s.mem.memory[0].out = true // no server that counts serves
+		s.pool.fences.Add(s.pool.nextID)
 		s.change = &change{asked: rt.Now()}
 		rt.Sleep(servicePatience)
 		if err := breakUnserved(s); err != nil || !slices.Equal(up(s), []bool{true, true, true}) {
 			t.Errorf("none serves: connected %v, %v", up(s), err)
 		}
-		s.memory[0].out, s.memory[2].out = false, true // one that does not count is left alone
+		s.mem.memory[0].out, s.mem.memory[2].out = false, true // one that does not count is left alone
 		if err := breakUnserved(s); err != nil || !slices.Equal(up(s), []bool{true, false, true}) {
 			t.Errorf("one is out: connected %v, %v", up(s), err)
 		}
-		s.fences.Close()
+		s.pool.fences.Close()
 	})
 	withMemory(t, 3, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
 		r.Host("ms1").Crash()
 		r.Host("ms2").Crash()
-		s.fences.Add(s.nextID)
+		s.pool.fences.Add(s.pool.nextID)
 		began := rt.Now()
 		s.change = &change{asked: began}
 		rt.Sleep(servicePatience / 2)
@@ -374,7 +374,7 @@ func TestAllServersThatDoNotServe(t *testing.T) {
 		if err := breakUnserved(s); err != nil || !slices.Equal(up(s), []bool{true, false, false}) || s.change.asked != now {
 			t.Errorf("connected %v, waiting since %v, %v", up(s), s.change.asked.Sub(began), err)
 		}
-		s.fences.Close()
+		s.pool.fences.Close()
 	})
 }
 
@@ -382,13 +382,13 @@ func TestAllServersThatDoNotServe(t *testing.T) {
 func TestAServerThatIsOutAndConnected(t *testing.T) {
 	withMemory(t, 2, withCopies, func(_ *pair, s *Server, rt verbs.Runtime) {
 		now := rt.Now()
-		s.memory[1].out, s.memory[1].marked, s.view = true, 3, 3
+		s.mem.memory[1].out, s.mem.memory[1].marked, s.mem.view = true, 3, 3
 		s.backAt, s.probeAt = now.Add(time.Hour), now.Add(time.Hour)
 		for i := range s.watched {
 			s.watched[i].askAt = clock.Never
 		}
-		if s.watchMemory(now); s.memory[1].marked != 3 || rt.Now() != now || s.change != nil {
-			t.Errorf("%+v, after %v", s.memory[1], rt.Now().Sub(now))
+		if s.watchMemory(now); s.mem.memory[1].marked != 3 || rt.Now() != now || s.change != nil {
+			t.Errorf("%+v, after %v", s.mem.memory[1], rt.Now().Sub(now))
 		}
 	})
 }
@@ -412,12 +412,12 @@ func TestWeightsOfServers(t *testing.T) {
 		"some have no copy any more": {2, [3]time.Duration{10 * ms, 10 * ms, 82 * ms}, []int{0, 1}, [3]int64{0, 64, 64}},
 	} {
 		withMemory(t, 3, func(cfg *Config) { cfg.Replicas, cfg.Balance = c.replicas, true }, func(_ *pair, s *Server, rt verbs.Runtime) {
-			s.hand = &handoff{s: s, gate: rt.NewGate()} // the tables are lent during the READs
+			s.mem.hand = &handoff{s: s, gate: rt.NewGate()} // the tables are lent during the READs
 			for _, i := range c.out {
-				s.memory[i].out = true
+				s.mem.memory[i].out = true
 			}
 			now := rt.Now()
-			b := &s.balance
+			b := &s.pool.balance
 			b.took = slices.Clone(c.took[:])
 			b.at = now + 1
 			if weigh(s, now); b.weights != nil {
@@ -426,21 +426,21 @@ func TestWeightsOfServers(t *testing.T) {
 			b.at = now
 			weigh(s, now)
 			for i := range c.want {
-				if want := int64(s.room(i)) * c.want[i]; len(b.weights) != 3 || b.weights[i] != want || (b.took[i] == 0) != slices.Contains(c.out, i) {
-					t.Errorf("%s: weights %v, room %d, %v, want %v", name, b.weights, s.room(i), b.took, c.want)
+				if want := int64(s.pool.room(i)) * c.want[i]; len(b.weights) != 3 || b.weights[i] != want || (b.took[i] == 0) != slices.Contains(c.out, i) {
+					t.Errorf("%s: weights %v, room %d, %v, want %v", name, b.weights, s.pool.room(i), b.took, c.want)
 					break
 				}
 			}
-			if b.at != now.Add(s.cfg.probe()) {
+			if b.at != now.Add(s.mem.cfg.probe()) {
 				t.Errorf("%s: weighed again at %v", name, b.at)
 			}
 		})
 	}
 	withMemory(t, 3, func(cfg *Config) { cfg.Balance = true }, func(r *pair, s *Server, rt verbs.Runtime) {
 		r.Host("ms1").Crash() // its connection still looks well
-		s.balance.took = []time.Duration{ms, ms, ms}
+		s.pool.balance.took = []time.Duration{ms, ms, ms}
 		weigh(s, rt.Now())
-		if b := &s.balance; b.took[0] == 0 || b.took[1] != 0 || b.weights[0] == 0 || b.weights[1] != 0 {
+		if b := &s.pool.balance; b.took[0] == 0 || b.took[1] != 0 || b.weights[0] == 0 || b.weights[1] != 0 {
 			t.Errorf("%v, %v", b.took, b.weights)
 		}
 	})
@@ -451,15 +451,15 @@ func TestMainThreadBesideRequestThreads(t *testing.T) {
 	withMemory(t, 2, func(c *Config) { c.Threads = 2 }, func(_ *pair, s *Server, rt verbs.Runtime) {
 		const many = 20 * lanes
 		for range many {
-			s.tidy.due = append(s.tidy.due, &entry{key: 9})
+			s.chains.tidy.due = append(s.chains.tidy.due, &entry{key: 9})
 		}
-		s.epoch = 3
+		s.pool.epoch = 3
 		l := node(s, 1, 4, 1)
-		s.nodes.free[0].Remove(func(x layout.Location) bool { return x.Handle == l.Handle })
-		s.nodes.worn = []worn{{l.Handle, 1}}
+		s.pool.nodes.free[0].Remove(func(x layout.Location) bool { return x.Handle == l.Handle })
+		s.pool.nodes.worn = []worn{{l.Handle, 1}}
 		rt.Go("end", func() {
 			rt.Sleep(keepEvery / 2)
-			if left := len(s.tidy.due) - s.tidy.done; left != 0 {
+			if left := len(s.chains.tidy.due) - s.chains.tidy.done; left != 0 {
 				t.Errorf("%d of %d entries are due", left, many)
 			}
 			rt.Sleep(2 * keepEvery)
@@ -468,7 +468,7 @@ func TestMainThreadBesideRequestThreads(t *testing.T) {
 			}
 		})
 		if err := s.Serve(); err != nil || !isFree(s, l.Handle) {
-			t.Errorf("%v, worn %v", err, s.nodes.worn)
+			t.Errorf("%v, worn %v", err, s.pool.nodes.worn)
 		}
 	})
 }

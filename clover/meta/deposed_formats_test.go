@@ -25,17 +25,17 @@ func deposedFormats(t *testing.T, ends bool) {
 	r.begin("md0", unwrapped, func(s *Server, rt verbs.Runtime) {
 		ready0 = true
 		await(rt, &goOn)
-		for i := range s.memory {
-			_ = s.breakWays(i) // its link was cut meanwhile
+		for i := range s.mem.memory {
+			_ = s.mem.breakWays(i) // its link was cut meanwhile
 		}
-		for end := rt.Now().Add(200 * time.Millisecond); rt.Now() < end && !s.deposed; rt.Sleep(time.Millisecond) {
+		for end := rt.Now().Add(200 * time.Millisecond); rt.Now() < end && !s.mem.deposed; rt.Sleep(time.Millisecond) {
 			s.probeDue = true
 			s.watchMemory(rt.Now())
-			t.Logf("%v md0 after a round: blank %v connected %v %v deposed %v", rt.Now(), s.memory[0].blank, s.connected(0), s.connected(1), s.deposed)
+			t.Logf("%v md0 after a round: blank %v connected %v %v deposed %v", rt.Now(), s.mem.memory[0].blank, s.mem.connected(0), s.mem.connected(1), s.mem.deposed)
 		}
-		t.Logf("md0: losses %d deposed %v owner %d", s.stats.Losses, s.deposed, s.owner)
-		if s.stats.Losses > 0 {
-			t.Errorf("the deposed metadata server has formatted %d servers", s.stats.Losses)
+		t.Logf("md0: losses %d deposed %v owner %d", s.mem.stats.Losses, s.mem.deposed, s.mem.owner)
+		if s.mem.stats.Losses > 0 {
+			t.Errorf("the deposed metadata server has formatted %d servers", s.mem.stats.Losses)
 		}
 		_ = s.Close()
 		over0 = true
@@ -45,11 +45,11 @@ func deposedFormats(t *testing.T, ends bool) {
 		r.begin("md1", unwrapped, func(s *Server, rt verbs.Runtime) {
 			ms0 := r.Host("ms0")
 			ms0.Crash()
-			s.fences.Add(s.nextID) // a client has died
+			s.pool.fences.Add(s.pool.nextID) // a client has died
 			rt.Sleep(10 * time.Millisecond)
 			ms0.Restart()
 			r.memory("ms0")
-			for s.stats.Losses == 0 {
+			for s.mem.stats.Losses == 0 {
 				rt.Sleep(10 * time.Millisecond)
 				s.probeDue = true
 				s.watchMemory(rt.Now())
@@ -58,30 +58,30 @@ func deposedFormats(t *testing.T, ends bool) {
 			n := 0
 			for k := uint64(1); k <= 60; k++ {
 				var a rpc.Answer
-				l := layout.Location{Handle: s.segment(1, 0, 0) + layout.Handle(k), Version: 1}
-				s.open(&rpc.Request{Op: rpc.OpOpen, Key: k, At: l}, &a)
-				if a.Status == rpc.OK && s.keys[k].recorded {
+				l := layout.Location{Handle: s.pool.segment(1, 0, 0) + layout.Handle(k), Version: 1}
+				s.chains.open(&rpc.Request{Op: rpc.OpOpen, Key: k, At: l}, &a)
+				if a.Status == rpc.OK && s.chains.keys[k].recorded {
 					n++
 				}
 			}
 			t.Logf("md1: %d keys opened", n)
-			t.Logf("%v goOn, ms0 idle of fences: %v", rt.Now(), s.fences.Idle(0))
+			t.Logf("%v goOn, ms0 idle of fences: %v", rt.Now(), s.pool.fences.Idle(0))
 			goOn = true
 			await(rt, &over0)
 			rt.Sleep(3 * time.Second)
-			super, err := s.superblock(0)
-			if err != nil || super.Generation != s.memory[0].generation || super.Owner != s.owner {
-				t.Errorf("md1's memory has another superblock: %v, generation %x (%x), owner %d (%d)", err, super.Generation, s.memory[0].generation, super.Owner, s.owner)
+			super, err := s.mem.superblock(0)
+			if err != nil || super.Generation != s.mem.memory[0].generation || super.Owner != s.mem.owner {
+				t.Errorf("md1's memory has another superblock: %v, generation %x (%x), owner %d (%d)", err, super.Generation, s.mem.memory[0].generation, super.Owner, s.mem.owner)
 			}
-			lost := s.stats.Losses
-			_ = s.breakWays(0) // a packet is lost
+			lost := s.mem.stats.Losses
+			_ = s.mem.breakWays(0) // a packet is lost
 			for end := rt.Now().Add(time.Second); rt.Now() < end; rt.Sleep(10 * time.Millisecond) {
 				if !ends {
 					break
 				}
 				s.watchMemory(rt.Now())
 			}
-			if s.stats.Losses != lost {
+			if s.mem.stats.Losses != lost {
 				t.Errorf("ms0 was not restarted again, and its memory is lost again for md1")
 			}
 			// a restart
@@ -89,7 +89,7 @@ func deposedFormats(t *testing.T, ends bool) {
 			r.begin("md0", unwrapped, func(s2 *Server, rt verbs.Runtime) {
 				found := 0
 				for k := uint64(1); k <= 60; k++ {
-					if s2.keys[k] != nil {
+					if s2.chains.keys[k] != nil {
 						found++
 					}
 				}

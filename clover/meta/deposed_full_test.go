@@ -16,7 +16,7 @@ func TestDeposedServerSaysFullOfNothing(t *testing.T) {
 	full, over, done := false, false, false
 	r.begin("md0", unwrapped, func(s *Server, rt verbs.Runtime) {
 		cl := &client{id: 5, owner: 5}
-		s.clients[5], s.slots = cl, nil
+		s.pool.clients[5], s.chains.slots = cl, nil
 		all := func() (a rpc.Answer) { // the client takes all nodes
 			for a.Status == rpc.OK {
 				a = rpc.Answer{}
@@ -29,7 +29,7 @@ func TestDeposedServerSaysFullOfNothing(t *testing.T) {
 		ask := func(want rpc.Status) {
 			rt.Sleep(2 * restPause) // the server looks for segments that no chain needs once in that time
 			var open rpc.Answer
-			for h, n := range s.nodes.held.all() {
+			for h, n := range s.pool.nodes.held.all() {
 				s.dispatch(cl, &rpc.Request{Op: rpc.OpOpen, Key: 7, At: layout.Location{Handle: h, Version: n.version}}, &open)
 				break
 			}

@@ -35,11 +35,11 @@ func TestPartsOfOtherStores(t *testing.T) {
 		"other store, first":      {func(b *layout.Superblock) { b.Store++; b.Space.Shortcuts++ }, 0, true, ""},
 	} {
 		s, _ := lossy()
-		s.cfg.Format, s.cfg.Replicas = layout.Hardened, c.replicas
-		s.space, s.store = space, 5
+		s.mem.cfg.Format, s.mem.cfg.Replicas = layout.Hardened, c.replicas
+		s.mem.space, s.mem.store = space, 5
 		b := layout.Superblock{Format: layout.Hardened, Server: 1, Space: space, Store: 5}
 		c.change(&b)
-		err := s.belongs(1, &b, c.first)
+		err := s.mem.belongs(1, &b, c.first)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}
@@ -65,17 +65,17 @@ func TestHelloOfAKnownClient(t *testing.T) {
 func TestNodesOfALostKeyAreRetired(t *testing.T) {
 	s, _ := lossy()
 	at := func(server, n int) layout.Location {
-		return layout.Location{Handle: s.space.First(server, 0) + layout.Handle(n), Version: 1}
+		return layout.Location{Handle: s.mem.space.First(server, 0) + layout.Handle(n), Version: 1}
 	}
 	e := &entry{key: 1, lost: true, passed: []layout.Location{at(1, 0), {}, at(0, 1)}, at: at(1, 2)}
 	for _, l := range []layout.Location{at(1, 1), at(0, 2)} { // reported nodes, the second one in lost memory
-		s.nodes.held.put(l.Handle, held{client: 5, version: 1, entry: e, void: l == at(0, 2)})
+		s.pool.nodes.held.put(l.Handle, held{client: 5, version: 1, entry: e, void: l == at(0, 2)})
 		e.reported = append(e.reported, reported{at: l, client: 5})
 	}
-	before := s.nodes.held.len()
-	s.strip(e)
-	if n := s.nodes.free[0].Len(anywhere); n != 3 || s.nodes.free[0].Len(0) != 0 || len(e.passed) != 0 || !e.at.IsZero() || before-s.nodes.held.len() != 1 || len(e.reported) > 0 {
-		t.Errorf("%d nodes are free, %d of them in lost memory, want 3 and none; of %d that were held %d are; %+v", n, s.nodes.free[0].Len(0), before, s.nodes.held.len(), e)
+	before := s.pool.nodes.held.len()
+	s.chains.strip(e)
+	if n := s.pool.nodes.free[0].Len(anywhere); n != 3 || s.pool.nodes.free[0].Len(0) != 0 || len(e.passed) != 0 || !e.at.IsZero() || before-s.pool.nodes.held.len() != 1 || len(e.reported) > 0 {
+		t.Errorf("%d nodes are free, %d of them in lost memory, want 3 and none; of %d that were held %d are; %+v", n, s.pool.nodes.free[0].Len(0), before, s.pool.nodes.held.len(), e)
 	}
 }
 
@@ -84,13 +84,13 @@ func TestNodesOfALostKeyAreRetired(t *testing.T) {
 func TestReportedNodesOfADeletedKeyAreRetired(t *testing.T) {
 	s, cl := lossy()
 	at := func(n int) layout.Location {
-		return layout.Location{Handle: s.space.First(1, 0) + layout.Handle(n), Version: 1}
+		return layout.Location{Handle: s.mem.space.First(1, 0) + layout.Handle(n), Version: 1}
 	}
 	e := &entry{key: 1, dead: true, recorded: true, mirrored: true, at: at(2), reported: []reported{{at: at(1), client: cl.id}}}
-	s.keys[1] = e
-	s.nodes.held.put(at(1).Handle, held{client: cl.id, version: 1, entry: e})
-	s.settle(e)
-	if n := s.nodes.free[0].Len(1); n != 2 || s.keys[1] != nil || s.heldAs(cl.id, at(1)) {
+	s.chains.keys[1] = e
+	s.pool.nodes.held.put(at(1).Handle, held{client: cl.id, version: 1, entry: e})
+	s.chains.settle(e)
+	if n := s.pool.nodes.free[0].Len(1); n != 2 || s.chains.keys[1] != nil || s.pool.heldAs(cl.id, at(1)) {
 		t.Errorf("%d nodes are free, want the tombstone and the reported one; %+v", n, e)
 	}
 }
@@ -99,13 +99,13 @@ func TestReportedNodesOfADeletedKeyAreRetired(t *testing.T) {
 // nodes of each server and its free ones.
 func TestSharesOfServers(t *testing.T) {
 	s, _ := lossy()
-	s.retire(layout.Location{Handle: s.space.First(1, 0), Version: 1})
+	s.pool.retire(layout.Location{Handle: s.mem.space.First(1, 0), Version: 1})
 	for _, c := range []struct {
 		weights []int64
 		want    [2]uint64
 	}{{nil, [2]uint64{500, 500}}, {[]int64{0, 0}, [2]uint64{500, 500}}, {[]int64{3, 1}, [2]uint64{750, 250}}, {[]int64{0, 1}, [2]uint64{0, 1000}}} {
-		s.balance.weights = c.weights
-		list := s.shares()
+		s.pool.balance.weights = c.weights
+		list := s.pool.shares()
 		if len(list) != 2 || list[0] != (rpc.Share{Nodes: 4, Permille: c.want[0]}) || list[1] != (rpc.Share{Nodes: 4, Free: 1, Permille: c.want[1]}) {
 			t.Errorf("weights %v: %+v", c.weights, list)
 		}
@@ -153,35 +153,35 @@ func TestNodesOfOthersAreAskedFor(t *testing.T) {
 	} {
 		s, _ := lossy()
 		now := clock.Time(time.Hour)
-		s.rt = ticking{now: &now}
-		s.cfg.Lease, s.space.Shared = lease, !c.fixed
-		s.segments.Table = slab.NewTable(2, 4)
+		s.mem.rt = ticking{now: &now}
+		s.mem.cfg.Lease, s.mem.space.Shared = lease, !c.fixed
+		s.pool.segments.Table = slab.NewTable(2, 4)
 		if c.resting {
-			s.segments.Set(slab.Segment{N: 1}, 1)
-			s.segments.Rest(slab.Segment{N: 1}, 1)
+			s.pool.segments.Set(slab.Segment{N: 1}, 1)
+			s.pool.segments.Rest(slab.Segment{N: 1}, 1)
 		}
-		s.clients = map[uint32]*client{self: {id: self}}
+		s.pool.clients = map[uint32]*client{self: {id: self}}
 		if c.known {
-			s.clients[c.holder] = &client{id: c.holder, heard: now + c.heard}
+			s.pool.clients[c.holder] = &client{id: c.holder, heard: now + c.heard}
 			if c.heard == 0 {
-				s.clients[c.holder].heard = now
+				s.pool.clients[c.holder].heard = now
 			}
 		}
-		for h := range s.nodes.held.all() {
-			s.nodes.held.put(h, held{client: c.holder, version: 1})
+		for h := range s.pool.nodes.held.all() {
+			s.pool.nodes.held.put(h, held{client: c.holder, version: 1})
 		}
 		if c.after > 0 {
-			s.segments.pressed[0] = now
+			s.pool.segments.pressed[0] = now
 			now += c.after
 		}
 		if c.restIn > 0 || c.restNow {
-			s.segments.restAt = now.Add(c.restIn)
+			s.pool.segments.restAt = now.Add(c.restIn)
 		}
-		if got := s.press(0, self); got != c.want {
+		if got := s.pool.press(0, self); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
-		if s.segments.scarceUntil != now.Add(lease) {
-			t.Errorf("%s: nodes are scarce until %v", name, s.segments.scarceUntil)
+		if s.pool.segments.scarceUntil != now.Add(lease) {
+			t.Errorf("%s: nodes are scarce until %v", name, s.pool.segments.scarceUntil)
 		}
 	}
 }
@@ -190,7 +190,7 @@ func TestNodesOfOthersAreAskedFor(t *testing.T) {
 func TestEndOfAnInquiry(t *testing.T) {
 	s, now, slept := alone(), clock.Time(0), 0
 	q := &inquiry{}
-	s.rt = ticking{now: &now, sleep: func() {
+	s.mem.rt = ticking{now: &now, sleep: func() {
 		if slept++; slept == 3 {
 			q.mu.Lock()
 			q.asking = false
@@ -210,11 +210,11 @@ func TestEndOfAnInquiry(t *testing.T) {
 func TestSweepWhenItIsDue(t *testing.T) {
 	for at, want := range map[clock.Time]bool{9: true, 10: true, 11: false} {
 		s, now := alone(), clock.Time(10)
-		s.rt = ticking{now: &now}
-		s.memory[0].blank = false
-		s.front, s.sweepDue, s.sweepAt = new(calls.Server), true, at
-		if s.keep(now); s.sweepDue == want {
-			t.Errorf("a sweep that is due at %d is done at %d: %v", at, now, !s.sweepDue)
+		s.mem.rt = ticking{now: &now}
+		s.mem.memory[0].blank = false
+		s.front, s.chains.sweepDue, s.chains.sweepAt = new(calls.Server), true, at
+		if s.keep(now); s.chains.sweepDue == want {
+			t.Errorf("a sweep that is due at %d is done at %d: %v", at, now, !s.chains.sweepDue)
 		}
 	}
 }

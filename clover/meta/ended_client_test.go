@@ -13,7 +13,7 @@ import (
 
 // lending makes a server lend its tables during each wait, as with request threads: each lend needs
 // one regain.
-func lending(s *Server, rt verbs.Runtime) { s.hand = &handoff{s: s, gate: rt.NewGate()} }
+func lending(s *Server, rt verbs.Runtime) { s.mem.hand = &handoff{s: s, gate: rt.NewGate()} }
 
 // leaves makes a client that holds seven nodes of server 1: the first one opened key 1, the second
 // one was linked behind it and not reported, and the others are in no chain, whatever their headers
@@ -39,16 +39,16 @@ func TestNodesOfAClientThatHasGone(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, rt verbs.Runtime) {
 		lending(s, rt)
 		e, n := leaves(t, s)
-		walked := s.stats.Walked
-		if !s.recoverClient(7) || len(s.heldBy(7)) != 0 || e.at != n[1] || s.stats.Walked != walked+3 {
-			t.Errorf("held %v, key at %v after %d headers", s.heldBy(7), e.at, s.stats.Walked-walked)
+		walked := s.mem.stats.Walked
+		if !s.recoverClient(7) || len(s.pool.heldBy(7)) != 0 || e.at != n[1] || s.mem.stats.Walked != walked+3 {
+			t.Errorf("held %v, key at %v after %d headers", s.pool.heldBy(7), e.at, s.mem.stats.Walked-walked)
 		}
 		for i, l := range n {
 			if want := i != 1 && i != 7; isFree(s, l.Handle) != want {
 				t.Errorf("node %d is free: %v, want %v", i, !want, want)
 			}
 		}
-		s.nodes.free[0].All(func(l layout.Location) {
+		s.pool.nodes.free[0].All(func(l layout.Location) {
 			if l.Handle == n[2].Handle && l.Version <= n[2].Version {
 				t.Errorf("%v is free, and was held in that version", l)
 			}
@@ -61,13 +61,13 @@ func TestNodesOfAClientThatHasGone(t *testing.T) {
 func TestNodesWithoutKeysOfAClientThatHasGone(t *testing.T) {
 	withMemory(t, 2, nil, func(r *pair, s *Server, _ verbs.Runtime) {
 		e, n := leaves(t, s)
-		if s.format.Keyed = false; !s.recoverClient(7) || len(s.heldBy(7)) != 0 || e.at != n[1] || isFree(s, n[1].Handle) || !isFree(s, n[2].Handle) {
-			t.Errorf("held %v, key at %v", s.heldBy(7), e.at)
+		if s.mem.format.Keyed = false; !s.recoverClient(7) || len(s.pool.heldBy(7)) != 0 || e.at != n[1] || isFree(s, n[1].Handle) || !isFree(s, n[2].Handle) {
+			t.Errorf("held %v, key at %v", s.pool.heldBy(7), e.at)
 		}
 		_, more := holder(t, s, 0, 2)
 		r.crash(s, 1)
-		if s.recoverClient(7) || len(s.heldBy(7)) != len(more) {
-			t.Errorf("a chain is unknown, and %d nodes are held, want %d", len(s.heldBy(7)), len(more))
+		if s.recoverClient(7) || len(s.pool.heldBy(7)) != len(more) {
+			t.Errorf("a chain is unknown, and %d nodes are held, want %d", len(s.pool.heldBy(7)), len(more))
 		}
 	})
 }
@@ -83,18 +83,18 @@ func TestNodesOfAClientAndAServerThatIsAway(t *testing.T) {
 			t.Error(err)
 		}
 		r.crash(s, 1)
-		s.nodes.held.drop(n1[1].Handle)
-		if s.recoverClient(7) || !s.heldAs(7, n0[0]) {
+		s.pool.nodes.held.drop(n1[1].Handle)
+		if s.recoverClient(7) || !s.pool.heldAs(7, n0[0]) {
 			t.Error("a node is taken back that may be in a chain on the server that is away")
 		}
-		s.nodes.held.put(n1[1].Handle, held{client: 8, version: 1})
-		if s.recoverClient(8) || !s.heldAs(8, n1[1]) {
+		s.pool.nodes.held.put(n1[1].Handle, held{client: 8, version: 1})
+		if s.recoverClient(8) || !s.pool.heldAs(8, n1[1]) {
 			t.Error("a node is taken back whose header is unknown")
 		}
-		s.memory[1].blank = true
-		s.nodes.held.put(node(s, 0, 20, 1).Handle, held{client: 8, version: 1})
-		if !s.recoverClient(8) || len(s.heldBy(8)) != 1 || !s.heldAs(8, n1[1]) {
-			t.Errorf("held %v, want the node in lost memory", s.heldBy(8))
+		s.mem.memory[1].blank = true
+		s.pool.nodes.held.put(node(s, 0, 20, 1).Handle, held{client: 8, version: 1})
+		if !s.recoverClient(8) || len(s.pool.heldBy(8)) != 1 || !s.pool.heldAs(8, n1[1]) {
+			t.Errorf("held %v, want the node in lost memory", s.pool.heldBy(8))
 		}
 	})
 }
@@ -123,28 +123,28 @@ func TestClientsThatEnd(t *testing.T) {
 		"lease over, quiet, was not ended": {cl: client{heard: 1, epoch: 3, quiet: true}, removed: true},
 	} {
 		s, now := alone(), at
-		s.nodes.held = heldNodes{}
-		s.rt, s.memory[0].blank, s.front = ticking{now: &now}, false, new(calls.Server)
-		s.cfg.Lease, s.cfg.Grace, s.turnedAt = lease, grace, c.turned
-		s.sweepAt = now + 1
-		s.fencedTo = s.nextID // no fence of old numbers
+		s.pool.nodes.held = heldNodes{}
+		s.mem.rt, s.mem.memory[0].blank, s.front = ticking{now: &now}, false, new(calls.Server)
+		s.mem.cfg.Lease, s.mem.cfg.Grace, s.pool.turnedAt = lease, grace, c.turned
+		s.chains.sweepAt = now + 1
+		s.pool.fencedTo = s.pool.nextID // no fence of old numbers
 		cl := c.cl
 		cl.id, cl.owner = 5, 6
-		s.clients[5] = &cl
+		s.pool.clients[5] = &cl
 		s.keep(now)
-		if has := s.clients[5] != nil; (cl.fence != nil) != c.fenced || has == c.removed || cl.ended != (c.ended || c.removed) || s.sweepDue != c.removed {
-			t.Errorf("%s: fenced %v, ended %v, known %v, sweep due %v", name, cl.fence != nil, cl.ended, has, s.sweepDue)
+		if has := s.pool.clients[5] != nil; (cl.fence != nil) != c.fenced || has == c.removed || cl.ended != (c.ended || c.removed) || s.chains.sweepDue != c.removed {
+			t.Errorf("%s: fenced %v, ended %v, known %v, sweep due %v", name, cl.fence != nil, cl.ended, has, s.chains.sweepDue)
 		}
 		if c.stays || c.removed {
 			continue
 		}
 		fence := cl.fence
-		if s.keep(now); cl.fence == nil || s.clients[5] == nil {
-			t.Errorf("%s: fence %v, known %v before the servers have executed the fence", name, cl.fence, s.clients[5] != nil)
+		if s.keep(now); cl.fence == nil || s.pool.clients[5] == nil {
+			t.Errorf("%s: fence %v, known %v before the servers have executed the fence", name, cl.fence, s.pool.clients[5] != nil)
 		}
-		s.fences.Leave([]bool{true, true})
-		if s.keep(now); s.clients[5] != nil || !s.sweepDue || fence == nil {
-			t.Errorf("%s: known %v after the fence", name, s.clients[5] != nil)
+		s.pool.fences.Leave([]bool{true, true})
+		if s.keep(now); s.pool.clients[5] != nil || !s.chains.sweepDue || fence == nil {
+			t.Errorf("%s: known %v after the fence", name, s.pool.clients[5] != nil)
 		}
 	}
 }
@@ -154,33 +154,33 @@ func TestClientsThatEnd(t *testing.T) {
 func TestPeriodicWork(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, rt verbs.Runtime) {
 		cl, n := holder(t, s, 1, 3)
-		cl.owner = s.nextID
+		cl.owner = s.pool.nextID
 		e := opened(t, s, cl, 1, n[0])
 		if err := errors.Join(put(s, n[0], layout.Superseded(n[0].Version, n[1]), 1), put(s, n[1], layout.Header(n[1].Version), 1)); err != nil {
 			t.Error(err)
 		}
-		s.unopened = []*entry{{key: 5, slot: s.slots[0], dead: true}}
+		s.chains.unopened = []*entry{{key: 5, slot: s.chains.slots[0], dead: true}}
 		e.reported = []reported{{at: n[1]}}
-		s.note(e)
+		s.chains.note(e)
 		e.seen = e.at
-		s.sweepAt, s.probeDue = rt.Now().Add(time.Hour), true
-		if s.keep(rt.Now()); len(s.unopened) != 0 || e.at != n[1] || s.probeDue || s.clients[7] == nil {
-			t.Errorf("%d keys to erase, key at %v, probe due %v", len(s.unopened), e.at, s.probeDue)
+		s.chains.sweepAt, s.probeDue = rt.Now().Add(time.Hour), true
+		if s.keep(rt.Now()); len(s.chains.unopened) != 0 || e.at != n[1] || s.probeDue || s.pool.clients[7] == nil {
+			t.Errorf("%d keys to erase, key at %v, probe due %v", len(s.chains.unopened), e.at, s.probeDue)
 		}
 		// now the record of an unopened key cannot be erased
-		s.memory[0].blank = true
-		s.unopened = []*entry{{key: 5, slot: 0, dead: true}}
-		if cl.gone, cl.quiet, cl.ended = true, true, false; s.recoverClient(7) || len(s.heldBy(7)) != 1 {
-			t.Errorf("held %v", s.heldBy(7))
+		s.mem.memory[0].blank = true
+		s.chains.unopened = []*entry{{key: 5, slot: 0, dead: true}}
+		if cl.gone, cl.quiet, cl.ended = true, true, false; s.recoverClient(7) || len(s.pool.heldBy(7)) != 1 {
+			t.Errorf("held %v", s.pool.heldBy(7))
 		}
-		s.memory[0].blank = false
-		s.orphans, s.orphansAt = true, rt.Now().Add(time.Hour)
-		s.cfg.Balance = true
-		if s.keep(rt.Now()); s.clients[7] != nil || s.balance.weights == nil || !s.orphans {
-			t.Errorf("known %v, weights %v, orphans %v", s.clients[7] != nil, s.balance.weights, s.orphans)
+		s.mem.memory[0].blank = false
+		s.pool.orphans, s.pool.orphansAt = true, rt.Now().Add(time.Hour)
+		s.mem.cfg.Balance = true
+		if s.keep(rt.Now()); s.pool.clients[7] != nil || s.pool.balance.weights == nil || !s.pool.orphans {
+			t.Errorf("known %v, weights %v, orphans %v", s.pool.clients[7] != nil, s.pool.balance.weights, s.pool.orphans)
 		}
-		s.orphansAt = 0
-		if s.keep(rt.Now()); s.orphans {
+		s.pool.orphansAt = 0
+		if s.keep(rt.Now()); s.pool.orphans {
 			t.Error("the orphan's nodes are not freed")
 		}
 	})

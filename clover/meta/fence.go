@@ -121,52 +121,52 @@ func (s *memories) renewWays(i int, deadline clock.Time) error {
 // number returns the number for a new client. When the range of numbers is used up, it takes a new
 // incarnation number.
 func (s *Server) number() (uint32, error) {
-	if s.nextID+1 >= s.endID {
-		if s.owner == maxIncarnation {
+	if s.pool.nextID+1 >= s.pool.endID {
+		if s.mem.owner == maxIncarnation {
 			return 0, errNumbers
 		}
-		s.owner++
+		s.mem.owner++
 		if err := s.nextNumbers(); err != nil {
 			// Another metadata server may have the same new number. So this server ends its
 			// connections under the new number and goes back to its present number. If the other
 			// server has taken over, it has fenced the present number, and the next try fails.
-			s.owner, s.self = s.owner-1, s.endID
-			for i := range s.memory {
-				err = errors.Join(err, s.breakWays(i))
+			s.mem.owner, s.mem.self = s.mem.owner-1, s.pool.endID
+			for i := range s.mem.memory {
+				err = errors.Join(err, s.mem.breakWays(i))
 			}
 			return 0, err
 		}
 	}
-	s.nextID++
-	return s.nextID, nil
+	s.pool.nextID++
+	return s.pool.nextID, nil
 }
 
 // nextNumbers is called when s.owner has become a new incarnation number. It makes this server give
 // the next clients owner numbers of that incarnation.
 func (s *Server) nextNumbers() error {
-	if err := s.identify(); err != nil {
+	if err := s.mem.identify(); err != nil {
 		return err
 	}
 	if err := s.succeeds(); err != nil {
 		return err
 	}
-	for i := range s.memory {
-		if s.memory[i].out {
+	for i := range s.mem.memory {
+		if s.mem.memory[i].out {
 			continue
 		}
-		err := s.verify(i)
+		err := s.mem.verify(i)
 		// an empty memory has no superblock; watchMemory formats it
 		if errors.Is(err, errLost) {
-			s.memory[i].blank = true
+			s.mem.memory[i].blank = true
 		}
 		if err == nil {
-			err = s.writeOwner(i)
+			err = s.mem.writeOwner(i)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	s.nextID, s.endID = s.owner<<incarnationBits, s.self
+	s.pool.nextID, s.pool.endID = s.mem.owner<<incarnationBits, s.mem.self
 	return nil
 }
 
@@ -177,16 +177,16 @@ func (s *Server) nextNumbers() error {
 // succeeds asks the memory servers whether they have fenced endID. A metadata server that takes
 // over later gets a greater number.
 func (s *Server) succeeds() error {
-	for i, addr := range s.cfg.Servers {
-		if s.memory[i].out {
+	for i, addr := range s.mem.cfg.Servers {
+		if s.mem.memory[i].out {
 			continue
 		}
-		h, err := memservice.WhoIs(s.cfg.Context, s.cfg.Manager, addr, s.endID, s.rt.Now().Add(memoryTimeout))
+		h, err := memservice.WhoIs(s.mem.cfg.Context, s.mem.cfg.Manager, addr, s.pool.endID, s.mem.rt.Now().Add(memoryTimeout))
 		if err != nil {
 			return err
 		}
 		if h.Fenced {
-			s.deposed = true
+			s.mem.deposed = true
 			return errDeposed
 		}
 	}
@@ -198,7 +198,7 @@ func (s *Server) succeeds() error {
 // number id: the number that the client has is too old, fenced or of another incarnation, or
 // r.Quiet is false, so that the server will fence that number.
 func (s *Server) ownerOf(id uint32, r *rpc.Request) uint32 {
-	if had := r.Owner; r.Quiet && had > s.fencedTo && had <= s.nextID && id-had <= oldClient/2 {
+	if had := r.Owner; r.Quiet && had > s.pool.fencedTo && had <= s.pool.nextID && id-had <= oldClient/2 {
 		return had
 	}
 	return id
@@ -208,19 +208,19 @@ func (s *Server) ownerOf(id uint32, r *rpc.Request) uint32 {
 // tables of owners on the memory servers have limited room. A live client whose number is too old
 // must say hello again.
 func (s *Server) forgetNumbers() {
-	oldest := s.nextID + 1
-	for _, cl := range s.clients {
-		if oldest = min(oldest, cl.owner); s.nextID-cl.owner > oldClient {
+	oldest := s.pool.nextID + 1
+	for _, cl := range s.pool.clients {
+		if oldest = min(oldest, cl.owner); s.pool.nextID-cl.owner > oldClient {
 			cl.stale = true
 		}
 	}
-	if oldest-1 >= s.fencedTo+fenceBatch {
+	if oldest-1 >= s.pool.fencedTo+fenceBatch {
 		s.fenceTo(oldest - 1)
 	}
 }
 
 // fenceTo fences all owners with numbers up to `last`.
 func (s *Server) fenceTo(last uint32) *lease.Fence {
-	s.fencedTo = max(s.fencedTo, last)
-	return s.fences.AddTo(last)
+	s.pool.fencedTo = max(s.pool.fencedTo, last)
+	return s.pool.fences.AddTo(last)
 }

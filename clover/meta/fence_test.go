@@ -15,11 +15,11 @@ func TestLateFence(t *testing.T) {
 	for _, begun := range []bool{false, true} {
 		s, _ := lossy()
 		if !begun {
-			s.fences.Add(4) // the servers execute this one first
+			s.pool.fences.Add(4) // the servers execute this one first
 		}
-		x := s.fences.Add(had)
-		s.clients = map[uint32]*client{had: {id: had, owner: had, ended: true, fence: x}}
-		s.nextID, s.endID = had, 1000
+		x := s.pool.fences.Add(had)
+		s.pool.clients = map[uint32]*client{had: {id: had, owner: had, ended: true, fence: x}}
+		s.pool.nextID, s.pool.endID = had, 1000
 		r := rpc.Request{Op: rpc.OpHello, Seq: 4, Client: had, Owner: had, Quiet: true}
 		s.renumber(&r)
 		if keeps := s.ownerOf(had+1, &r) == had; keeps == begun {
@@ -35,8 +35,8 @@ func TestNumberThatItsClientNeverLearnt(t *testing.T) {
 	const had = 5
 	for _, quiet := range []bool{false, true} {
 		s, _ := lossy()
-		s.cfg.Servers, s.nextID, s.endID = make([]netip.Addr, 2), had, 1000
-		s.clients = map[uint32]*client{had: {id: had, owner: had, seq: 2}}
+		s.mem.cfg.Servers, s.pool.nextID, s.pool.endID = make([]netip.Addr, 2), had, 1000
+		s.pool.clients = map[uint32]*client{had: {id: had, owner: had, seq: 2}}
 		hello := func(seq uint32) {
 			r := rpc.Request{Op: rpc.OpHello, Seq: seq, Client: had, Owner: had, Quiet: quiet}
 			if quiet {
@@ -51,14 +51,14 @@ func TestNumberThatItsClientNeverLearnt(t *testing.T) {
 		}
 		hello(4)
 		hello(6)
-		if ghost := s.clients[had+1]; !ghost.gone || !ghost.quiet {
+		if ghost := s.pool.clients[had+1]; !ghost.gone || !ghost.quiet {
 			t.Errorf("quiet %v: the number that was never learnt: %+v", quiet, ghost)
 		}
-		if last := s.clients[had+2]; last.gone {
+		if last := s.pool.clients[had+2]; last.gone {
 			t.Errorf("quiet %v: the client's number: %+v", quiet, last)
 		}
-		delete(s.clients, had)
-		delete(s.clients, had+1)
+		delete(s.pool.clients, had)
+		delete(s.pool.clients, had+1)
 		if late := (rpc.Request{Op: rpc.OpHello, Seq: 4, Client: had, Owner: had}); !s.late(&late) {
 			t.Errorf("quiet %v: a late copy of the first hello is taken for a new one", quiet)
 		}

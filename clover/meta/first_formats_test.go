@@ -47,7 +47,7 @@ func firstFormats(t *testing.T, seed uint64, after time.Duration) (opened, found
 			} else {
 				for k := uint64(1); k <= 60; k++ {
 					var a rpc.Answer
-					s1.open(&rpc.Request{Op: rpc.OpOpen, Key: k, At: layout.Location{Handle: s1.segment(1, 0, 0) + layout.Handle(k), Version: 1}}, &a)
+					s1.chains.open(&rpc.Request{Op: rpc.OpOpen, Key: k, At: layout.Location{Handle: s1.pool.segment(1, 0, 0) + layout.Handle(k), Version: 1}}, &a)
 					if a.Status == rpc.OK {
 						opened++
 					}
@@ -56,11 +56,11 @@ func firstFormats(t *testing.T, seed uint64, after time.Duration) (opened, found
 			served = true
 		})
 		await(rt, &reserved)
-		for i := range s.memory {
-			_ = s.breakWays(i) // it has noticed the crash
+		for i := range s.mem.memory {
+			_ = s.mem.breakWays(i) // it has noticed the crash
 		}
 		r.At(rt.Now().Add(200*time.Microsecond+after), func() { hung = true; md0.HangAll() })
-		for end := rt.Now().Add(100 * time.Millisecond); rt.Now() < end && !s.deposed; rt.Sleep(time.Millisecond) {
+		for end := rt.Now().Add(100 * time.Millisecond); rt.Now() < end && !s.mem.deposed; rt.Sleep(time.Millisecond) {
 			s.watchMemory(rt.Now())
 		}
 		_ = s.Close()
@@ -80,7 +80,7 @@ func firstFormats(t *testing.T, seed uint64, after time.Duration) (opened, found
 		_ = s1.Close()
 		r.begin("md1", unwrapped, func(s2 *Server, _ verbs.Runtime) {
 			for k := uint64(1); k <= 60; k++ {
-				if s2.keys[k] != nil {
+				if s2.chains.keys[k] != nil {
 					found++
 				}
 			}

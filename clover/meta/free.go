@@ -26,14 +26,14 @@ func (f *free) pace(v layout.Version) (use layout.Version) {
 
 // release puts a node into the free list of its class and its server.
 func (s *pool) release(l layout.Location) {
-	if p, ok := s.space.Place(l.Handle); ok {
+	if p, ok := s.mem.space.Place(l.Handle); ok {
 		c, _ := layout.ClassOf(p.Len)
 		s.free(p.Server, c, l)
 	}
 }
 
 func (s *pool) free(server int, c layout.Class, l layout.Location) {
-	s.stats.Freed++
+	s.mem.stats.Freed++
 	s.nodes.free[c].Push(server, l)
 }
 
@@ -55,7 +55,7 @@ func (s *pool) give(to uint32, c layout.Class, server, n, leave int, out []layou
 		if !ok {
 			break
 		}
-		s.stats.Granted++
+		s.mem.stats.Granted++
 		s.nodes.held.put(l.Handle, held{client: to, version: l.Version, given: s.clock})
 		out = append(out, l)
 	}

@@ -11,18 +11,18 @@ import (
 // that. One that names none gets nodes of all servers in turn.
 func TestNodesOfAServer(t *testing.T) {
 	s, _ := lossy()
-	s.noSegments()
-	s.clients = map[uint32]*client{1: {id: 1}}
-	for i := range s.memory {
+	s.pool.noSegments()
+	s.pool.clients = map[uint32]*client{1: {id: 1}}
+	for i := range s.mem.memory {
 		for k := range 4 {
-			s.release(layout.Location{Handle: s.space.First(i, 0) + layout.Handle(k), Version: 1})
+			s.pool.release(layout.Location{Handle: s.mem.space.First(i, 0) + layout.Handle(k), Version: 1})
 		}
 	}
 	servers := func(near, n int) (list []int) {
 		var a rpc.Answer
-		s.alloc(s.clients[1], &rpc.Request{Op: rpc.OpAlloc, N: n, Near: near}, &a)
+		s.alloc(s.pool.clients[1], &rpc.Request{Op: rpc.OpAlloc, N: n, Near: near}, &a)
 		for _, l := range a.Locations[:a.N] {
-			p, _ := s.space.Place(l.Handle)
+			p, _ := s.mem.space.Place(l.Handle)
 			list = append(list, p.Server)
 		}
 		return list

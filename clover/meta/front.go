@@ -21,8 +21,8 @@ func (s *Server) answer(c *calls.Conn, r *rpc.Request, a *rpc.Answer) {
 
 // stamp sets the fields Epoch, Clock and Scarce, which are the same for all clients.
 func (s *Server) stamp(a *rpc.Answer) {
-	a.Clock = s.clock
-	a.Epoch, a.Scarce = s.epoch, s.rt.Now() < s.segments.scarceUntil
+	a.Clock = s.pool.clock
+	a.Epoch, a.Scarce = s.pool.epoch, s.mem.rt.Now() < s.pool.segments.scarceUntil
 }
 
 func (s *Server) send(c *calls.Conn, r *rpc.Request, a *rpc.Answer) {

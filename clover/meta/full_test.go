@@ -11,12 +11,12 @@ import (
 // of a DELETE, whose slot becomes free.
 func TestFullAfterReports(t *testing.T) {
 	s, cl := lossy()
-	e := &entry{key: 1, at: layout.Location{Handle: s.space.First(0, 0) + 3, Version: 1}, recorded: true, mirrored: true, slot: 4}
-	s.keys[1], s.slots = e, nil
-	s.collect(cl.id, []rpc.Record{{Key: 1, New: layout.Location{Handle: s.space.First(0, 0) + 2, Version: 1}, Deleted: true}})
+	e := &entry{key: 1, at: layout.Location{Handle: s.mem.space.First(0, 0) + 3, Version: 1}, recorded: true, mirrored: true, slot: 4}
+	s.chains.keys[1], s.chains.slots = e, nil
+	s.chains.collect(cl.id, []rpc.Record{{Key: 1, New: layout.Location{Handle: s.mem.space.First(0, 0) + 2, Version: 1}, Deleted: true}})
 	var a rpc.Answer
-	s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: 2, At: layout.Location{Handle: s.space.First(1, 0), Version: 1}}, &a)
-	if a.Status == rpc.Full && len(s.tidy.due) > s.tidy.done {
-		t.Errorf("%v, and %d entries are due", a.Status, len(s.tidy.due))
+	s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: 2, At: layout.Location{Handle: s.mem.space.First(1, 0), Version: 1}}, &a)
+	if a.Status == rpc.Full && len(s.chains.tidy.due) > s.chains.tidy.done {
+		t.Errorf("%v, and %d entries are due", a.Status, len(s.chains.tidy.due))
 	}
 }

@@ -52,20 +52,20 @@ func (s *Server) parse(in calls.Request) (r rpc.Request, ok bool) {
 func (s *Server) request(in calls.Request) {
 	r, ok := s.parse(in)
 	if !ok {
-		s.stats.Refused++
+		s.mem.stats.Refused++
 		return
 	}
-	if s.hand != nil {
-		s.hand.serving = r.Client
+	if s.mem.hand != nil {
+		s.mem.hand.serving = r.Client
 	}
-	s.stats.Requests++
-	s.tidy.answered++
-	now := s.rt.Now()
+	s.mem.stats.Requests++
+	s.chains.tidy.answered++
+	now := s.mem.rt.Now()
 	a := rpc.Answer{Seq: r.Seq}
-	cl := s.clients[r.Client]
+	cl := s.pool.clients[r.Client]
 	switch {
 	case s.late(&r):
-		s.stats.Refused++
+		s.mem.stats.Refused++
 		return
 	case r.Op == rpc.OpHello && s.change != nil:
 		a.Status = rpc.Busy
@@ -89,8 +89,8 @@ func (s *Server) request(in calls.Request) {
 // hear records what every request of a client shows: that the client lives, the sequence number of
 // its last request, and the epoch that it has confirmed.
 func (s *Server) hear(cl *client, r *rpc.Request) {
-	cl.heard, cl.gone, cl.quiet, cl.seq = s.rt.Now(), false, false, r.Seq
-	cl.epoch = max(cl.epoch, min(r.Epoch, s.epoch))
+	cl.heard, cl.gone, cl.quiet, cl.seq = s.mem.rt.Now(), false, false, r.Seq
+	cl.epoch = max(cl.epoch, min(r.Epoch, s.pool.epoch))
 }
 
 func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
@@ -104,13 +104,13 @@ func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
 	case rpc.OpGC:
 		s.gather(r)
 		if r.Want > 0 {
-			s.refill(cl, r, a)
+			s.pool.refill(cl, r, a)
 		}
 	case rpc.OpReturn:
 		for _, rec := range r.Records[:r.N] {
-			if s.heldAs(cl.id, rec.New) {
-				s.nodes.held.drop(rec.New.Handle)
-				s.release(rec.New)
+			if s.pool.heldAs(cl.id, rec.New) {
+				s.pool.nodes.held.drop(rec.New.Handle)
+				s.pool.release(rec.New)
 			}
 		}
 	case rpc.OpBye:
@@ -119,13 +119,13 @@ func (s *Server) dispatch(cl *client, r *rpc.Request, a *rpc.Answer) {
 	}
 	// A deposed metadata server does not know which keys its successor has deleted since. So the
 	// answer Full may be wrong: the client gets Busy instead, and asks again.
-	if a.Status == rpc.Full && !reigns(&s.memories) {
+	if a.Status == rpc.Full && !reigns(&s.mem) {
 		a.Status = rpc.Busy
 	}
 }
 
 func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
-	if len(s.clients) >= maxClients {
+	if len(s.pool.clients) >= maxClients {
 		a.Status = rpc.Refused
 		return
 	}
@@ -136,12 +136,12 @@ func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
 	}
 	// A client says hello again after it has lost reports, or has found that a server's memory is
 	// not the store's.
-	s.sweepDue, s.probeDue = true, true
-	s.clients[id] = &client{id: id, former: r.Client, owner: s.ownerOf(id, r), epoch: s.epoch, heard: now, seq: r.Seq, quiet: true}
-	w := &rpc.Welcome{Client: id, Owner: s.clients[id].owner, Incarnation: s.owner, Lease: s.cfg.Lease, Space: s.space, Format: s.format}
+	s.chains.sweepDue, s.probeDue = true, true
+	s.pool.clients[id] = &client{id: id, former: r.Client, owner: s.ownerOf(id, r), epoch: s.pool.epoch, heard: now, seq: r.Seq, quiet: true}
+	w := &rpc.Welcome{Client: id, Owner: s.pool.clients[id].owner, Incarnation: s.mem.owner, Lease: s.mem.cfg.Lease, Space: s.mem.space, Format: s.mem.format}
 	_, counted := s.Generations()
 	for i, g := range counted {
-		w.Servers = append(w.Servers, rpc.Server{Addr: s.cfg.Servers[i], Generation: g})
+		w.Servers = append(w.Servers, rpc.Server{Addr: s.mem.cfg.Servers[i], Generation: g})
 	}
 	a.Welcome = w
 }
@@ -152,10 +152,10 @@ func (s *Server) hello(r *rpc.Request, a *rpc.Answer, now clock.Time) {
 // now uses for another key.
 func (s *Server) late(r *rpc.Request) bool {
 	if r.Op != rpc.OpHello {
-		cl := s.clients[r.Client]
+		cl := s.pool.clients[r.Client]
 		return cl != nil && !rpc.After(r.Seq, cl.seq)
 	}
-	for id, cl := range s.clients {
+	for id, cl := range s.pool.clients {
 		if (cl.introduces(id, r) || cl.answers(r)) && !rpc.After(r.Seq, cl.seq) {
 			return true
 		}
@@ -179,7 +179,7 @@ func (cl *client) answers(r *rpc.Request) bool { return r.Client != 0 && cl.form
 // number for its connections.
 func (s *Server) renumber(r *rpc.Request) {
 	ended := false
-	for id, cl := range s.clients {
+	for id, cl := range s.pool.clients {
 		if !cl.introduces(id, r) {
 			if cl.answers(r) {
 				cl.gone, cl.seq = true, r.Seq // this number needs no fence, because it was never used
@@ -187,7 +187,7 @@ func (s *Server) renumber(r *rpc.Request) {
 			continue
 		}
 		cl.gone, cl.quiet, cl.seq = true, r.Quiet, r.Seq
-		if r.Quiet && cl.fence != nil && !s.fences.Cancel(cl.fence) {
+		if r.Quiet && cl.fence != nil && !s.pool.fences.Cancel(cl.fence) {
 			ended = true
 		}
 	}
@@ -201,25 +201,30 @@ func (s *Server) renumber(r *rpc.Request) {
 // If no server has any free nodes, alloc follows every chain to find superseded nodes, because
 // reports may have been lost together with their clients.
 func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
-	near, n, leave := s.wanted(r)
-	few := s.few(near, n)
+	near, n, leave := s.pool.wanted(r)
+	few := s.pool.few(near, n)
 	for _, try := range []struct {
 		server, least int
 		more          func()
 	}{
 		{near, few, func() {}},
-		{near, few, func() { s.advance(true); s.catchUp(true) }},
-		{near, 1, func() { s.growFor(r.Class, near, leave+few) }},
+		{near, few, func() { s.chains.advance(true); s.chains.catchUp(true) }},
+		{near, 1, func() { s.pool.growFor(r.Class, near, leave+few) }},
 		{anywhere, 1, func() {}},
-		{anywhere, 1, func() { s.sweep(); s.rest(r.Class); s.turn(); s.growFor(r.Class, anywhere, leave+few) }},
+		{anywhere, 1, func() {
+			s.chains.sweep()
+			s.pool.rest(r.Class)
+			s.pool.turn()
+			s.pool.growFor(r.Class, anywhere, leave+few)
+		}},
 	} {
 		try.more()
-		if s.nodes.free[r.Class].Len(try.server) >= try.least && s.allocOn(try.server, cl, r, a, n, leave) {
+		if s.pool.nodes.free[r.Class].Len(try.server) >= try.least && s.pool.allocOn(try.server, cl, r, a, n, leave) {
 			return
 		}
 	}
-	a.Status, a.Slot = rpc.Full, uint32(s.segments.Unused(anywhere))
-	if s.press(r.Class, cl.id) || s.expected(r.Class) {
+	a.Status, a.Slot = rpc.Full, uint32(s.pool.segments.Unused(anywhere))
+	if s.pool.press(r.Class, cl.id) || s.pool.expected(r.Class) {
 		a.Status = rpc.Busy
 	}
 }
@@ -228,7 +233,7 @@ func (s *Server) alloc(cl *client, r *rpc.Request, a *rpc.Answer) {
 // at most (n), and how many free nodes of the class must remain for tombstones (leave).
 func (s *pool) wanted(r *rpc.Request) (near, n, leave int) {
 	near = anywhere
-	if r.Near > 0 && r.Near <= len(s.memory) {
+	if r.Near > 0 && r.Near <= len(s.mem.memory) {
 		near = r.Near - 1
 	}
 	return near, s.share(r.Class, max(1, min(r.N, rpc.MaxBatch))), s.reserved(r.Class, r.Tombstone)
@@ -283,7 +288,7 @@ func (s *pool) expected(c layout.Class) bool {
 	}
 	for h, n := range s.nodes.held.all() {
 		cl := s.clients[n.client]
-		if (cl == nil || cl.gone || s.cfg.terms().Lapsed(cl.heard, s.rt.Now())) && s.classOf(h) == c {
+		if (cl == nil || cl.gone || s.mem.cfg.terms().Lapsed(cl.heard, s.mem.rt.Now())) && s.classOf(h) == c {
 			return true
 		}
 	}
@@ -296,33 +301,33 @@ func (s *pool) expected(c layout.Class) bool {
 // client may still be in flight at a memory server that the client cannot reach.
 func (s *Server) keep(now clock.Time) {
 	s.front.DropDead()
-	terms := s.cfg.terms()
-	for _, id := range slices.Sorted(maps.Keys(s.clients)) {
-		cl := s.clients[id]
-		slow := cl.epoch < s.epoch && terms.Over(s.turnedAt, now)
+	terms := s.mem.cfg.terms()
+	for _, id := range slices.Sorted(maps.Keys(s.pool.clients)) {
+		cl := s.pool.clients[id]
+		slow := cl.epoch < s.pool.epoch && terms.Over(s.pool.turnedAt, now)
 		if !cl.ended && !cl.gone && !slow && !terms.Over(cl.heard, now) {
 			continue
 		}
 		// From here on the server takes the client's nodes back, even if it cannot reach all of
 		// them now.
 		if !cl.ended && !cl.quiet {
-			cl.fence = s.fences.Add(cl.owner)
+			cl.fence = s.pool.fences.Add(cl.owner)
 		}
 		cl.ended = true
-		if (cl.fence == nil || s.fences.Over(cl.fence)) && s.recoverClient(id) {
-			delete(s.clients, id)
-			s.sweepDue = true
+		if (cl.fence == nil || s.pool.fences.Over(cl.fence)) && s.recoverClient(id) {
+			delete(s.pool.clients, id)
+			s.chains.sweepDue = true
 		}
 	}
 	s.forgetNumbers()
-	s.erase()
-	s.catchUp(false)
-	if s.sweepDue && now >= s.sweepAt {
-		s.sweepDue = false
-		s.sweep()
+	s.chains.erase()
+	s.chains.catchUp(false)
+	if s.chains.sweepDue && now >= s.chains.sweepAt {
+		s.chains.sweepDue = false
+		s.chains.sweep()
 	}
 	s.recoverOrphans(now)
-	s.turn()
+	s.pool.turn()
 	s.watchMemory(now)
 	weigh(s, now)
 }

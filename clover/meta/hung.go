@@ -67,7 +67,7 @@ func watchServices(s *Server, now clock.Time) error {
 	for i := range s.watched {
 		w := &s.watched[i]
 		ran, fresh, known := w.take(now)
-		if s.memory[i].out || !s.connected(i) { // a new connection needs an answer of the service, so earlier questions do not matter
+		if s.mem.memory[i].out || !s.mem.connected(i) { // a new connection needs an answer of the service, so earlier questions do not matter
 			w.missed, w.asked = 0, 0
 			continue
 		}
@@ -77,7 +77,7 @@ func watchServices(s *Server, now clock.Time) error {
 		if known && (ran || fresh) {
 			w.note(ran, now)
 		}
-		if now >= w.askAt && w.begin(s, memoryTimeout, s.cfg.Servers[i]) {
+		if now >= w.askAt && w.begin(s, memoryTimeout, s.mem.cfg.Servers[i]) {
 			w.asked = now
 		}
 	}
@@ -85,7 +85,7 @@ func watchServices(s *Server, now clock.Time) error {
 		return nil
 	}
 	for _, i := range spared(s, now) {
-		if err := s.breakWays(i); err != nil {
+		if err := s.mem.breakWays(i); err != nil {
 			return err
 		}
 	}
@@ -105,11 +105,11 @@ func spared(s *Server, now clock.Time) (hung []int) {
 	if hung == nil {
 		return nil
 	}
-	for of := range s.memory {
-		served := s.isGone(of)
-		for _, i := range s.serversOf(of) {
-			m, w := &s.memory[i], &s.watched[i]
-			served = served || s.connected(i) && !m.out && !m.blank && w.missed == 0 && w.heard >= since
+	for of := range s.mem.memory {
+		served := s.mem.isGone(of)
+		for _, i := range s.mem.serversOf(of) {
+			m, w := &s.mem.memory[i], &s.watched[i]
+			served = served || s.mem.connected(i) && !m.out && !m.blank && w.missed == 0 && w.heard >= since
 		}
 		if !served {
 			return nil

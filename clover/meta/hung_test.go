@@ -55,17 +55,17 @@ func TestSparedServers(t *testing.T) {
 		"the other one was not asked yet": {func(_ *Server, w *watched) { w.heard = 0 }, over, nil},
 		"the other one misses a question": {func(_ *Server, w *watched) { w.missed = 1 }, over, nil},
 		"both hang":                       {func(_ *Server, w *watched) { w.missed, w.silent = 2, 10 }, over, nil},
-		"the other one is out":            {func(s *Server, _ *watched) { s.memory[1].out = true }, over, nil},
-		"the other one lost its memory":   {func(s *Server, _ *watched) { s.memory[1].blank = true }, over, nil},
-		"there is one copy of each node":  {func(s *Server, _ *watched) { s.space.Backups = 0 }, over, nil},
+		"the other one is out":            {func(s *Server, _ *watched) { s.mem.memory[1].out = true }, over, nil},
+		"the other one lost its memory":   {func(s *Server, _ *watched) { s.mem.memory[1].blank = true }, over, nil},
+		"there is one copy of each node":  {func(s *Server, _ *watched) { s.mem.space.Backups = 0 }, over, nil},
 		"all copies of other nodes are lost": {func(s *Server, _ *watched) {
-			s.memory = append(s.memory, memory{out: true}, memory{out: true}, memory{})
+			s.mem.memory = append(s.mem.memory, memory{out: true}, memory{out: true}, memory{})
 			s.watched = append(s.watched, watched{}, watched{}, watched{heard: silent})
 		}, over, []int{0}},
-		"no service hangs, and one is out": {func(s *Server, _ *watched) { s.watched[0].missed, s.memory[1].out = 0, true }, over, nil},
+		"no service hangs, and one is out": {func(s *Server, _ *watched) { s.watched[0].missed, s.mem.memory[1].out = 0, true }, over, nil},
 	} {
 		s, _ := lossy()
-		s.space.Backups = 1
+		s.mem.space.Backups = 1
 		s.watched = make([]watched, 2)
 		s.watched[0].missed, s.watched[0].silent, s.watched[1].heard = 2, silent, silent
 		if c.change(s, &s.watched[1]); !slices.Equal(spared(s, c.now), c.want) {

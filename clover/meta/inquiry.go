@@ -31,18 +31,18 @@ func (q *inquiry) begin(s *Server, limit time.Duration, servers ...netip.Addr) b
 		return false
 	}
 	q.asking, q.ended = true, false
-	self := s.self
-	s.rt.Go("services", func() {
+	self := s.mem.self
+	s.mem.rt.Go("services", func() {
 		ran := true
 		for _, addr := range servers {
-			_, err := memservice.WhoIs(s.cfg.Context, s.cfg.Manager, addr, self, s.rt.Now().Add(limit))
+			_, err := memservice.WhoIs(s.mem.cfg.Context, s.mem.cfg.Manager, addr, self, s.mem.rt.Now().Add(limit))
 			if ran = err == nil; !ran {
 				break
 			}
 		}
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		q.asking, q.ended, q.ran, q.until = false, true, ran, s.rt.Now().Add(limit)
+		q.asking, q.ended, q.ran, q.until = false, true, ran, s.mem.rt.Now().Add(limit)
 	})
 	return true
 }
@@ -65,6 +65,6 @@ func (q *inquiry) wait(s *Server) {
 		if !asking {
 			return
 		}
-		s.rt.Sleep(waitPause)
+		s.mem.rt.Sleep(waitPause)
 	}
 }

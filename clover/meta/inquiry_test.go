@@ -29,7 +29,7 @@ func TestServicesThatAreAsked(t *testing.T) {
 			q := &inquiry{ended: true, ran: !c.ran}
 			var list []netip.Addr
 			for _, i := range c.ask {
-				list = append(list, s.cfg.Servers[i])
+				list = append(list, s.mem.cfg.Servers[i])
 			}
 			began := rt.Now()
 			if !q.begin(s, limit, list...) || q.begin(s, limit, list...) {
@@ -62,15 +62,15 @@ func TestServicesThatAreAsked(t *testing.T) {
 func TestNothingGoesOnAfterServe(t *testing.T) {
 	withMemory(t, 2, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
 		r.Host("ms1").Crash()
-		s.fences.Add(7)
+		s.pool.fences.Add(7)
 		s.watched[1].begin(s, 1500*time.Millisecond, r.cfg.Servers[1])
 		began := rt.Now()
-		s.deposed = true
+		s.mem.deposed = true
 		err := s.Serve()
 		if took := rt.Now().Sub(began); !errors.Is(err, errDeposed) || s.watched[1].asking || took < memoryTimeout || took > 2*memoryTimeout {
 			t.Errorf("%v after %v, asking %v", err, took, s.watched[1].asking)
 		}
-		l, err := s.cfg.Manager.Listen(s.cfg.Service)
+		l, err := s.mem.cfg.Manager.Listen(s.mem.cfg.Service)
 		if err != nil {
 			t.Errorf("the service cannot listen again: %v", err)
 			return
@@ -79,7 +79,7 @@ func TestNothingGoesOnAfterServe(t *testing.T) {
 	})
 	withMemory(t, 2, nil, func(r *pair, s *Server, rt verbs.Runtime) {
 		r.Host("ms1").Crash()
-		s.fences.Add(7)
+		s.pool.fences.Add(7)
 		rt.Sleep(time.Millisecond)
 		began := rt.Now()
 		if err := errors.Join(s.Close(), s.Serve()); err != nil || rt.Now() < began.Add(memoryTimeout/2) || rt.Now() > began.Add(2*memoryTimeout) {

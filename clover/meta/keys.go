@@ -12,17 +12,17 @@ import (
 // before these two answers the server makes sure that it was not deposed; if it cannot, the answer
 // is Busy.
 func (s *Server) query(cl *client, r *rpc.Request, a *rpc.Answer) {
-	e := s.keys[r.Key]
+	e := s.chains.keys[r.Key]
 	// The chain may lead into lost memory. Without follow, the client would go to the lost node, and
 	// then ask again.
-	if e != nil && s.void {
-		s.follow([]*entry{e}, -1)
-		e = s.keys[r.Key]
+	if e != nil && s.pool.void {
+		s.chains.follow([]*entry{e}, -1)
+		e = s.chains.keys[r.Key]
 	}
 	switch {
-	case !r.At.IsZero() && !s.heldAs(cl.id, r.At):
+	case !r.At.IsZero() && !s.pool.heldAs(cl.id, r.At):
 		a.Status = rpc.Done // the client does not hold the node any more: it was linked
-	case absent(&s.chains, r) && !reigns(&s.memories):
+	case absent(&s.chains, r) && !reigns(&s.mem):
 		a.Status = rpc.Busy
 	case e == nil:
 		a.Status = rpc.NotFound
@@ -63,21 +63,21 @@ func reigns(s *memories) bool {
 // repetition, even if an earlier use of the same node with the same version opened the key long
 // ago.
 func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
-	if !s.erase() {
+	if !s.chains.erase() {
 		a.Status = rpc.Busy
 		return
 	}
-	if len(s.slots) == 0 {
-		s.advance(true) // a waiting report may be of a DELETE, which frees its key's slot
+	if len(s.chains.slots) == 0 {
+		s.chains.advance(true) // a waiting report may be of a DELETE, which frees its key's slot
 	}
-	e := s.keys[r.Key]
+	e := s.chains.keys[r.Key]
 	switch {
-	case !s.heldAs(cl.id, r.At): // a node that its client no longer holds has been linked
+	case !s.pool.heldAs(cl.id, r.At): // a node that its client no longer holds has been linked
 		if a.Status = rpc.Done; e != nil && e.opened == r.At {
 			a.Status, a.Slot = rpc.OK, e.slot
 		}
 		return
-	case e != nil && !s.clear(e):
+	case e != nil && !s.chains.clear(e):
 		a.Status = rpc.Exists
 		if e.dead || !e.ended {
 			// A memory server does not answer. So the server does not know whether the key was
@@ -85,24 +85,24 @@ func (s *Server) openKey(cl *client, r *rpc.Request, a *rpc.Answer) {
 			a.Status = rpc.Busy
 		}
 		return
-	case s.gone(r.At):
+	case s.chains.gone(r.At):
 		// The node is in lost memory. The client asks again until the function lose has run and has
 		// taken the node from the client.
 		a.Status = rpc.Busy
 		return
-	case len(s.slots) == 0 && s.keys[r.Key] == nil:
+	case len(s.chains.slots) == 0 && s.chains.keys[r.Key] == nil:
 		a.Status = rpc.Full
 		return
 	}
-	s.open(r, a)
+	s.chains.open(r, a)
 }
 
 // gone reports whether a node is in memory that the server knows to be lost. The server may have
 // learnt it during the present request, and the client does not know it yet. A key that is opened
 // with such a node would be lost at once.
 func (s *chains) gone(l layout.Location) bool {
-	p, ok := s.space.Place(l.Handle)
-	return !ok || s.memory[p.Server].blank && !s.copied()
+	p, ok := s.mem.space.Place(l.Handle)
+	return !ok || s.mem.memory[p.Server].blank && !s.mem.copied()
 }
 
 // clear follows the chain of an entry to its end. If the newest node is a tombstone, that removes
@@ -123,7 +123,7 @@ func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 	if old != nil {
 		e.slot, e.mirrored = old.slot, old.mirrored
 	} else {
-		nearSlot(&s.space, s.slots, r.At)
+		nearSlot(&s.mem.space, s.slots, r.At)
 		e.slot = s.slots[len(s.slots)-1]
 	}
 	if s.mirror([]*entry{e}); e.mirrored {
@@ -140,9 +140,9 @@ func (s *chains) open(r *rpc.Request, a *rpc.Answer) {
 	} else {
 		s.slots = s.slots[:len(s.slots)-1]
 	}
-	s.linked(r.At)
-	s.clock++
-	e.since = s.clock
+	s.pool.linked(r.At)
+	s.pool.clock++
+	e.since = s.pool.clock
 	s.keys[r.Key] = e
 	a.Slot = e.slot
 	s.writeShortcut(e)
@@ -189,13 +189,13 @@ func (s *chains) erase() bool {
 // writeShortcut makes the shortcut of a new key name the key's first node. If the WRITE fails, the
 // shortcut names an older node, which costs time but does no harm.
 func (s *chains) writeShortcut(e *entry) {
-	p, ok := s.space.Shortcut(int(e.slot))
-	if !ok || s.reach(p.Server) != nil || s.fab.MR().Store64(wordAt, uint64(e.at.Stamped(s.epoch))) != nil {
+	p, ok := s.mem.space.Shortcut(int(e.slot))
+	if !ok || s.mem.reach(p.Server) != nil || s.mem.fab.MR().Store64(wordAt, uint64(e.at.Stamped(s.pool.epoch))) != nil {
 		return
 	}
-	o := &s.walk.ops[0]
-	s.fab.Write(o, s.memory[p.Server].target(0, p.Offset), wordAt, layout.ShortcutLen)
-	_ = doLent(&s.memories, o) // on failure the shortcut goes on naming an older node
+	o := &s.mem.walk.ops[0]
+	s.mem.fab.Write(o, s.mem.memory[p.Server].target(0, p.Offset), wordAt, layout.ShortcutLen)
+	_ = doLent(s.mem, o) // on failure the shortcut goes on naming an older node
 }
 
 // strip is called when the directory no longer names the chain of a lost key. It retires the
@@ -205,7 +205,7 @@ func (s *chains) strip(e *entry) {
 	s.freeReported(e)
 	for _, l := range append(e.passed, e.at) {
 		if !l.IsZero() && !s.gone(l) {
-			s.retire(l)
+			s.pool.retire(l)
 		}
 	}
 	e.passed, e.at = nil, layout.Location{}

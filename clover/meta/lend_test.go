@@ -84,10 +84,10 @@ type mailbox struct {
 
 func newMailbox(t *testing.T) *mailbox {
 	t.Helper()
-	m := &mailbox{s: new(Server), nic: &lendNIC{mr: &lendMR{b: make([]byte, recvs*rpc.MaxRequest)}}}
-	m.s.rt, m.s.clients = lendRT{}, map[uint32]*client{1: {id: 1, heard: 1}}
+	m := &mailbox{s: newServer(), nic: &lendNIC{mr: &lendMR{b: make([]byte, recvs*rpc.MaxRequest)}}}
+	m.s.mem.rt, m.s.pool.clients = lendRT{}, map[uint32]*client{1: {id: 1, heard: 1}}
 	m.h = &handoff{s: m.s, gate: lendGate{}}
-	m.s.hand = m.h
+	m.s.mem.hand = m.h
 	m.nic.sent = func() {
 		if m.sent++; m.next != nil {
 			m.next()
@@ -133,7 +133,7 @@ func TestLendEnds(t *testing.T) {
 		}
 	}
 	add()
-	m.s.lend()
+	m.s.mem.lend()
 	if m.sent != 1 || len(m.h.jobs) != 1 {
 		t.Errorf("lend answered %d requests, of which all but one came while it ran; %d wait", m.sent, len(m.h.jobs))
 	}
@@ -149,10 +149,10 @@ func TestJobsThatLendAnswers(t *testing.T) {
 		m := newMailbox(t)
 		m.add(c.r)
 		j, posted := m.h.jobs[0], m.nic.recv
-		if m.s.lend(); m.sent != c.quick || len(m.h.jobs) != 1-c.quick || m.nic.recv != posted+c.quick || j.Held() != (c.quick == 0) || !m.h.lent {
+		if m.s.mem.lend(); m.sent != c.quick || len(m.h.jobs) != 1-c.quick || m.nic.recv != posted+c.quick || j.Held() != (c.quick == 0) || !m.h.lent {
 			t.Errorf("%s: %d answers, %d jobs wait, %d receives posted, held %v, lent %v", name, m.sent, len(m.h.jobs), m.nic.recv-posted, j.Held(), m.h.lent)
 		}
-		m.s.regain()
+		m.s.mem.regain()
 		if c.quick == 0 {
 			m.h.pop()
 			m.h.end(j)
@@ -176,7 +176,7 @@ func TestWhatARequestThreadAccepts(t *testing.T) {
 		"lent, no request":           {lent: true, damaged: true},
 	} {
 		m := newMailbox(t)
-		m.s.epoch = 4
+		m.s.pool.epoch = 4
 		if m.h.lent = c.lent; c.held {
 			m.add(rpc.Request{Op: rpc.OpHello, Client: 1, Seq: 8})
 		}
@@ -198,11 +198,11 @@ func TestWhatARequestThreadAccepts(t *testing.T) {
 			}
 		}
 		if c.damaged { // the main thread refuses it, and sends no answer
-			if j := m.h.jobs[0]; m.h.tryQuick(j) || m.s.stats.Refused != 0 || !j.Held() {
+			if j := m.h.jobs[0]; m.h.tryQuick(j) || m.s.mem.stats.Refused != 0 || !j.Held() {
 				t.Errorf("%s: it is done", name)
 			}
-			if m.s.request(m.h.jobs[0]); m.s.stats.Refused != 1 || m.s.stats.Requests != 0 || m.sent != 0 {
-				t.Errorf("%s: %+v, %d answers", name, m.s.stats, m.sent)
+			if m.s.request(m.h.jobs[0]); m.s.mem.stats.Refused != 1 || m.s.mem.stats.Requests != 0 || m.sent != 0 {
+				t.Errorf("%s: %+v, %d answers", name, m.s.mem.stats, m.sent)
 			}
 		}
 	}
@@ -212,7 +212,7 @@ func TestWhatARequestThreadAccepts(t *testing.T) {
 func TestHelloDuringAChange(t *testing.T) {
 	for _, changes := range []bool{true, false} {
 		m := newMailbox(t)
-		m.s.clients, m.s.nextID, m.s.endID = map[uint32]*client{}, 5, 100
+		m.s.pool.clients, m.s.pool.nextID, m.s.pool.endID = map[uint32]*client{}, 5, 100
 		if changes {
 			m.s.change = new(change)
 		}
@@ -220,8 +220,8 @@ func TestHelloDuringAChange(t *testing.T) {
 		m.arrives(r.AppendTo(nil), func(r calls.Request) bool { m.s.request(r); return true })
 		var a rpc.Answer
 		_ = a.Parse(m.nic.mr.answer, r.Op) // a welcome without servers is malformed
-		if (a.Status == rpc.Busy) != changes || (a.Welcome == nil) != changes || len(m.s.clients) != map[bool]int{false: 1}[changes] {
-			t.Errorf("a change goes on %v: %+v; %d clients", changes, a, len(m.s.clients))
+		if (a.Status == rpc.Busy) != changes || (a.Welcome == nil) != changes || len(m.s.pool.clients) != map[bool]int{false: 1}[changes] {
+			t.Errorf("a change goes on %v: %+v; %d clients", changes, a, len(m.s.pool.clients))
 		}
 	}
 }
@@ -230,7 +230,7 @@ func TestHelloDuringAChange(t *testing.T) {
 func TestAnswersWhileNodesAreScarce(t *testing.T) {
 	for until, want := range map[clock.Time]bool{0: false, 1: false, 2: true} {
 		m, a := newMailbox(t), rpc.Answer{} // now is 1
-		m.s.segments.scarceUntil, m.s.epoch = until, 4
+		m.s.pool.segments.scarceUntil, m.s.pool.epoch = until, 4
 		if m.s.stamp(&a); a.Scarce != want || a.Epoch != 4 {
 			t.Errorf("until %d: %+v", until, a)
 		}
@@ -243,24 +243,24 @@ func TestLendTakesAllQuickJobs(t *testing.T) {
 	for range 3 {
 		m.add(rpc.Request{Op: rpc.OpBeat, Client: 1, Seq: 10})
 	}
-	if m.s.lend(); m.sent != 1 || len(m.h.jobs) != 0 || m.s.stats.Requests != 3 || m.s.stats.Refused != 2 {
-		t.Errorf("%d answers, %d jobs wait, %+v", m.sent, len(m.h.jobs), m.s.stats)
+	if m.s.mem.lend(); m.sent != 1 || len(m.h.jobs) != 0 || m.s.mem.stats.Requests != 3 || m.s.mem.stats.Refused != 2 {
+		t.Errorf("%d answers, %d jobs wait, %+v", m.sent, len(m.h.jobs), m.s.mem.stats)
 	}
 }
 
 // What is late, or is reported for a client that the server does not know, is counted as refused.
 func TestRefusedRequestsAreCounted(t *testing.T) {
 	m := newMailbox(t)
-	m.s.hand = nil
+	m.s.mem.hand = nil
 	for i, seq := range []uint32{10, 10, 8} {
 		r := rpc.Request{Op: rpc.OpBeat, Client: 1, Seq: seq}
 		m.arrives(r.AppendTo(nil), func(r calls.Request) bool { m.s.request(r); return true })
-		if m.s.stats.Refused != uint64(i) || m.s.stats.Requests != uint64(i+1) || m.sent != 1 {
-			t.Errorf("request %d: %+v, %d answers", i, m.s.stats, m.sent)
+		if m.s.mem.stats.Refused != uint64(i) || m.s.mem.stats.Requests != uint64(i+1) || m.sent != 1 {
+			t.Errorf("request %d: %+v, %d answers", i, m.s.mem.stats, m.sent)
 		}
 	}
 	m.s.gather(&rpc.Request{Op: rpc.OpReports, Parts: []rpc.Part{{Client: 99, Seq: 1}, {Client: 1, Seq: 1}, {Client: 1, Seq: 1}}})
-	if m.s.stats.Refused != 4 {
-		t.Errorf("%d parts are refused, want those of no client and those that came again", m.s.stats.Refused-2)
+	if m.s.mem.stats.Refused != 4 {
+		t.Errorf("%d parts are refused, want those of no client and those that came again", m.s.mem.stats.Refused-2)
 	}
 }

@@ -6,46 +6,46 @@ import (
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/clover/layout"
-	tree "github.com/rdmalab/rdmalab/sherman/layout"
+	"github.com/rdmalab/rdmalab/store/superblock"
 )
 
 // load finds the store in the memory of the servers, or formats a new one.
 func (s *Server) load() error {
-	region := s.cfg.Region
-	for i := range s.memory {
-		if n := s.memory[i].ways[0].region.Len; region == 0 || n < region {
+	region := s.mem.cfg.Region
+	for i := range s.mem.memory {
+		if n := s.mem.memory[i].ways[0].region.Len; region == 0 || n < region {
 			region = n
 		}
 	}
-	exists, err := s.superblocks()
+	exists, err := s.mem.superblocks()
 	if err == nil {
-		err = s.arrange(region, exists && !s.cfg.Fresh)
+		err = s.mem.arrange(region, exists && !s.mem.cfg.Fresh)
 	}
 	if err != nil {
 		return err
 	}
-	for i := s.space.Slots() - 1; i >= 0; i-- {
-		s.slots = append(s.slots, uint32(i))
+	for i := s.mem.space.Slots() - 1; i >= 0; i-- {
+		s.chains.slots = append(s.chains.slots, uint32(i))
 	}
-	fresh := !exists || s.cfg.Fresh
+	fresh := !exists || s.mem.cfg.Fresh
 	if fresh {
-		s.store = uint32(s.rt.Rand().Uint64()) | 1
+		s.mem.store = uint32(s.mem.rt.Rand().Uint64()) | 1
 	}
 	// Clients of an earlier incarnation of the metadata server must not be taken for clients of
 	// this one. If no superblock says how many incarnations there were, they are counted from a
 	// random number on.
 	if !exists {
-		s.owner = s.store % firstIncarnations
+		s.mem.owner = s.mem.store % firstIncarnations
 	}
-	before := s.owner
-	if err := s.takeOver(); err != nil {
+	before := s.mem.owner
+	if err := s.mem.takeOver(); err != nil {
 		return err
 	}
-	s.nextID, s.endID = s.owner<<incarnationBits, s.self
-	s.clock = uint64(s.owner) << clockBits
-	s.fencedTo = s.nextID
-	s.noSegments()
-	if !s.cfg.Fresh {
+	s.pool.nextID, s.pool.endID = s.mem.owner<<incarnationBits, s.mem.self
+	s.pool.clock = uint64(s.mem.owner) << clockBits
+	s.pool.fencedTo = s.pool.nextID
+	s.pool.noSegments()
+	if !s.mem.cfg.Fresh {
 		if err := s.compare(before); err != nil {
 			return err
 		}
@@ -55,17 +55,17 @@ func (s *Server) load() error {
 	}
 	// First the superblocks of all servers are erased. Otherwise, if this metadata server died
 	// here, a server with its old superblock would be taken for a part of the new store.
-	for i := range s.memory {
-		if err := s.writeBulk(i, 0, make([]byte, layout.SuperblockLen)); err != nil {
+	for i := range s.mem.memory {
+		if err := s.mem.writeBulk(i, 0, make([]byte, layout.SuperblockLen)); err != nil {
 			return err
 		}
 	}
-	for i := range s.memory {
-		if err := s.formatServer(i); err != nil {
+	for i := range s.mem.memory {
+		if err := s.chains.formatServer(i); err != nil {
 			return err
 		}
 	}
-	s.freeAll()
+	s.pool.freeAll()
 	return nil
 }
 
@@ -81,15 +81,15 @@ func (s *Server) load() error {
 // view. Then what the function superblocks has found is out of date: copies that counted then may
 // be old, and memory that was empty then may have a store now. compare returns errBetween.
 func (s *Server) compare(before uint32) error {
-	view := s.view
-	for i := range s.memory {
-		switch super, err := s.superblock(i); {
+	view := s.mem.view
+	for i := range s.mem.memory {
+		switch super, err := s.mem.superblock(i); {
 		case err == nil && (super.Owner > before || super.View > view):
 			return errBetween
 		case errors.Is(err, errDeposed):
 			return errBetween
-		case errors.Is(err, layout.ErrSuperblock), err == nil && super.Generation != s.memory[i].generation:
-			s.memory[i].generation, s.memory[i].marked = 0, 0
+		case errors.Is(err, layout.ErrSuperblock), err == nil && super.Generation != s.mem.memory[i].generation:
+			s.mem.memory[i].generation, s.mem.memory[i].marked = 0, 0
 		case err != nil:
 			return err
 		}
@@ -116,8 +116,8 @@ func (s *memories) arrange(region int, stored bool) (err error) {
 // store, and the servers without a superblock have lost their memory. Unless the configuration says
 // Fresh, superblocks returns an error in three cases, in which formatting would destroy data: the
 // store has another format or arrangement, or other servers; or there is no store, and some memory
-// does not begin with a zero word; or the memory of a server without a superblock has a tree of
-// Sherman.
+// does not begin with a zero word; or the memory of a server without a superblock has the data of
+// another store.
 func (s *memories) superblocks() (exists bool, err error) {
 	found, held := 0, error(nil)
 	for i := range s.memory {
@@ -128,7 +128,7 @@ func (s *memories) superblocks() (exists bool, err error) {
 		}
 		switch {
 		case errors.Is(err, layout.ErrSuperblock):
-			if err := s.noTree(i); err != nil {
+			if err := s.notForeign(i); err != nil {
 				return false, err
 			}
 			if binary.LittleEndian.Uint64(b) != 0 && !s.cfg.Fresh {
@@ -181,51 +181,55 @@ func (s *memories) belongs(i int, super *layout.Superblock, first bool) error {
 	return nil
 }
 
-// noTree returns an error if the memory of server i has a Sherman tree, unless Fresh is set.
-func (s *memories) noTree(i int) error {
+// notForeign returns an error if the memory of server i has another store's data, unless Fresh is
+// set.
+func (s *memories) notForeign(i int) error {
 	if s.cfg.Fresh {
 		return nil
 	}
-	b, err := s.readBulk(i, 0, tree.SuperblockLen)
-	if err == nil && new(tree.Superblock).Parse(b) == nil {
-		err = fmt.Errorf("the memory of %v holds a Sherman tree; `rdmalab clover start --fresh` overwrites it", s.cfg.Servers[i])
+	b, err := s.readBulk(i, 0, layout.SuperblockLen)
+	if err != nil {
+		return err
 	}
-	return err
+	if holds := superblock.Foreign(b, superblock.Clover); holds != "" {
+		return fmt.Errorf("the memory of %v holds %s; `rdmalab clover start --fresh` overwrites it", s.cfg.Servers[i], holds)
+	}
+	return nil
 }
 
 // formatServer formats the memory of server i, including its part of the directory. It writes the
 // superblock last. Until then, no client and no restarted metadata server mistakes the memory for a
 // store's.
 func (s *chains) formatServer(i int) error {
-	m := &s.memory[i]
-	m.generation = s.rt.Rand().Uint64() | 1
-	first, _ := s.space.Place(s.space.First(i, 0))
+	m := &s.mem.memory[i]
+	m.generation = s.mem.rt.Rand().Uint64() | 1
+	first, _ := s.mem.space.Place(s.mem.space.First(i, 0))
 	b := make([]byte, first.Offset)
-	if s.copied() {
+	if s.mem.copied() {
 		if err := writeHeads(s, i); err != nil {
 			return err
 		}
-		return s.writeOwner(i)
+		return s.mem.writeOwner(i)
 	}
 	for _, e := range s.keys {
-		if p, _ := s.space.Record(int(e.slot)); p.Server == i {
+		if p, _ := s.mem.space.Record(int(e.slot)); p.Server == i {
 			rec := s.recordOf(e)
-			if s.onServer(e.at, i) {
+			if s.pool.onServer(e.at, i) {
 				rec = layout.KeyRecord{Key: e.key, Lost: true}
 			}
 			rec.Put(b[p.Offset:])
 		}
-		if p, ok := s.space.Mirror(int(e.slot)); ok && p.Server == i {
+		if p, ok := s.mem.space.Mirror(int(e.slot)); ok && p.Server == i {
 			mirrorOf(e).Put(b[p.Offset:])
 		}
 	}
-	if s.space.Shared {
-		copy(b[s.space.Table(i).Offset:], s.segments.Row(i))
+	if s.mem.space.Shared {
+		copy(b[s.mem.space.Table(i).Offset:], s.pool.segments.Row(i))
 	}
-	if err := s.writeBulk(i, 0, b); err != nil {
+	if err := s.mem.writeBulk(i, 0, b); err != nil {
 		return err
 	}
-	return s.writeOwner(i)
+	return s.mem.writeOwner(i)
 }
 
 // writeOwner writes the superblock of server i, with the number of this incarnation of the metadata
@@ -243,8 +247,8 @@ func (s *pool) freeAll() {
 	// The runs of nodes of one class are the same on all servers.
 	_ = s.runs(0, func(c layout.Class, first layout.Handle, n int) error {
 		for k := range n {
-			for i := range s.memory {
-				h := s.space.First(i, c) + first - s.space.First(0, c) + layout.Handle(k)
+			for i := range s.mem.memory {
+				h := s.mem.space.First(i, c) + first - s.mem.space.First(0, c) + layout.Handle(k)
 				s.release(layout.Location{Handle: h, Version: 1})
 			}
 		}

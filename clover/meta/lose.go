@@ -23,7 +23,7 @@ import (
 //
 // The steps that can fail come first. Repeating them after a failure does no harm.
 func (s *Server) lose(i int) error {
-	if err := s.openWays(i, s.deadline()); err != nil {
+	if err := s.mem.openWays(i, s.mem.deadline()); err != nil {
 		return err
 	}
 	if err := s.mayFormat(i); err != nil {
@@ -31,34 +31,34 @@ func (s *Server) lose(i int) error {
 	}
 	// Shortcuts on other servers may name nodes on this server, whose versions begin again. So
 	// formatting needs a new epoch, and the next epoch must be allowed to begin (mayTurn).
-	if !s.mayTurn() {
+	if !s.pool.mayTurn() {
 		return errDown
 	}
-	s.epoch++
-	s.turnedAt = s.rt.Now()
-	if err := s.formatServer(i); err != nil {
+	s.pool.epoch++
+	s.pool.turnedAt = s.mem.rt.Now()
+	if err := s.chains.formatServer(i); err != nil {
 		return err
 	}
-	s.stats.Losses++
-	s.memory[i].blank, s.memory[i].down = false, false
-	for _, cl := range s.clients {
+	s.mem.stats.Losses++
+	s.mem.memory[i].blank, s.mem.memory[i].down = false, false
+	for _, cl := range s.pool.clients {
 		cl.stale = true
 	}
-	s.voidServer(i)
-	s.orphansAfter = s.fenceTo(s.nextID)
+	s.pool.voidServer(i)
+	s.pool.orphansAfter = s.fenceTo(s.pool.nextID)
 	forsake(&s.chains, i)
-	for _, e := range s.keys {
-		if p, _ := s.space.Record(int(e.slot)); p.Server == i {
+	for _, e := range s.chains.keys {
+		if p, _ := s.mem.space.Record(int(e.slot)); p.Server == i {
 			e.recorded = true
 		}
-		if p, ok := s.space.Mirror(int(e.slot)); ok && p.Server == i {
+		if p, ok := s.mem.space.Mirror(int(e.slot)); ok && p.Server == i {
 			e.mirrored = true
 		}
 	}
-	for _, e := range s.sorted() {
-		s.note(e) // catchUp writes the records of lost keys on other servers
+	for _, e := range s.chains.sorted() {
+		s.chains.note(e) // catchUp writes the records of lost keys on other servers
 	}
-	s.followAll()
+	s.chains.followAll()
 	return nil
 }
 
@@ -68,10 +68,10 @@ func (s *Server) lose(i int) error {
 // metadata server cannot format the memory any more. If this metadata server itself was deposed,
 // the service of another memory server or the superblock shows it.
 func (s *Server) mayFormat(i int) error {
-	if err := memservice.FenceTo(s.cfg.Context, s.cfg.Manager, s.cfg.Servers[i], s.nextID, s.deadline()); err != nil {
+	if err := memservice.FenceTo(s.mem.cfg.Context, s.mem.cfg.Manager, s.mem.cfg.Servers[i], s.pool.nextID, s.mem.deadline()); err != nil {
 		return err
 	}
-	_, err := s.superblock(i)
+	_, err := s.mem.superblock(i)
 	if errors.Is(err, layout.ErrSuperblock) || errors.Is(err, layout.ErrVersion) {
 		return nil // the memory is lost, and no other metadata server has formatted it
 	}
@@ -82,8 +82,8 @@ func (s *Server) mayFormat(i int) error {
 // of them, the key is lost.
 func forsake(s *chains, i int) {
 	for _, e := range s.keys {
-		e.passed = slices.DeleteFunc(e.passed, func(l layout.Location) bool { return s.onServer(l, i) })
-		if s.onServer(e.at, i) {
+		e.passed = slices.DeleteFunc(e.passed, func(l layout.Location) bool { return s.pool.onServer(l, i) })
+		if s.pool.onServer(e.at, i) {
 			e.at = layout.Location{}
 			e.lose()
 		}
@@ -111,26 +111,26 @@ func (s *pool) voidServer(i int) {
 // recoverOrphans frees the nodes that the orphan holds (see voidServer) when no client can use them
 // any more.
 func (s *Server) recoverOrphans(now clock.Time) {
-	if !s.orphans || now < s.orphansAt || s.orphansAfter != nil && !s.fences.Over(s.orphansAfter) {
+	if !s.pool.orphans || now < s.pool.orphansAt || s.pool.orphansAfter != nil && !s.pool.fences.Over(s.pool.orphansAfter) {
 		return
 	}
-	if s.followAll(); !s.allWhole() {
-		s.orphansAt = now.Add(downPause)
+	if s.chains.followAll(); !s.chains.allWhole() {
+		s.pool.orphansAt = now.Add(downPause)
 		return
 	}
-	if s.void && s.findStrays() != nil {
-		s.orphansAt = s.rt.Now().Add(downPause)
+	if s.pool.void && s.findStrays() != nil {
+		s.pool.orphansAt = s.mem.rt.Now().Add(downPause)
 		return
 	}
-	s.orphans, s.void, s.orphansAfter = false, false, nil
-	list, per := s.heldBy(orphan), s.space.Entries.Total()
+	s.pool.orphans, s.pool.void, s.pool.orphansAfter = false, false, nil
+	list, per := s.pool.heldBy(orphan), s.mem.space.Entries.Total()
 	// the same order as in freeAll: in turn from all servers
 	slices.SortStableFunc(list, func(a, b layout.Handle) int { return cmp.Compare((int(a)-1)%per, (int(b)-1)%per) })
 	// The node's header has version v. A client may have got the node with version v+1, or with
 	// version free.front, and not have written it. So the next use of the node must have a later
 	// version than these. spared returns v+1; retire then gives the node a later one.
 	spared := func(h layout.Handle) layout.Version {
-		v := s.nodes.held.of(h).version
+		v := s.pool.nodes.held.of(h).version
 		if next, ok := v.Next(); ok {
 			return next
 		}
@@ -138,12 +138,12 @@ func (s *Server) recoverOrphans(now clock.Time) {
 	}
 	for _, h := range list {
 		if next, ok := spared(h).Next(); ok {
-			s.nodes.free[s.classOf(h)].pace(next)
+			s.pool.nodes.free[s.pool.classOf(h)].pace(next)
 		}
 	}
 	for _, h := range list {
 		l := layout.Location{Handle: h, Version: spared(h)}
-		s.nodes.held.drop(h)
-		s.retire(l)
+		s.pool.nodes.held.drop(h)
+		s.pool.retire(l)
 	}
 }

@@ -37,10 +37,10 @@ func TestMainThreadExecutesJobs(t *testing.T) {
 	m := newMailbox(t)
 	s, posted, waits, pauses := m.s, 0, 0, 0
 	var jobs []calls.Request
-	s.keepAt, s.epoch = 50, 2
-	s.rt = &stepRT{
+	s.keepAt, s.pool.epoch = 50, 2
+	s.mem.rt = &stepRT{
 		begun: func() {
-			if m.h = s.hand; m.h.running != 1 || m.h.lent {
+			if m.h = s.mem.hand; m.h.running != 1 || m.h.lent {
 				t.Errorf("%d threads run, lent %v", m.h.running, m.h.lent)
 			}
 			m.add(rpc.Request{Op: rpc.OpHello, Client: 99, Seq: 4}) // is refused: there is no number
@@ -51,7 +51,7 @@ func TestMainThreadExecutesJobs(t *testing.T) {
 			if waits++; deadline != 50 || !m.h.lent || m.h.serving != 0 {
 				t.Errorf("waits until %d, lent %v, serving %d", deadline, m.h.lent, m.h.serving)
 			}
-			if s.deposed = waits == 2; waits == 1 {
+			if s.mem.deposed = waits == 2; waits == 1 {
 				m.add(rpc.Request{Op: rpc.OpBeat, Client: 1, Seq: 6})
 				jobs = append(jobs, m.h.jobs...)
 			}
@@ -63,12 +63,12 @@ func TestMainThreadExecutesJobs(t *testing.T) {
 			}
 		},
 	}
-	s.owner, s.nextID, s.endID = maxIncarnation, 5, 6
+	s.mem.owner, s.pool.nextID, s.pool.endID = maxIncarnation, 5, 6
 	if err := s.serveThreads(); !errors.Is(err, errDeposed) || waits != 2 || pauses != 1 {
 		t.Errorf("%v, %d waits, %d pauses", err, waits, pauses)
 	}
-	if m.sent != 2 || len(m.h.jobs) != 0 || len(m.h.reports) != 0 || m.nic.recv != posted+2 || s.stats.Requests != 2 || s.clients[1].reported != 3 || s.clients[1].seq != 6 || m.h.lent {
-		t.Errorf("%d answers, %d jobs, %d reports, %d receives posted, %+v, client %+v", m.sent, len(m.h.jobs), len(m.h.reports), m.nic.recv-posted, s.stats, s.clients[1])
+	if m.sent != 2 || len(m.h.jobs) != 0 || len(m.h.reports) != 0 || m.nic.recv != posted+2 || s.mem.stats.Requests != 2 || s.pool.clients[1].reported != 3 || s.pool.clients[1].seq != 6 || m.h.lent {
+		t.Errorf("%d answers, %d jobs, %d reports, %d receives posted, %+v, client %+v", m.sent, len(m.h.jobs), len(m.h.reports), m.nic.recv-posted, s.mem.stats, s.pool.clients[1])
 	}
 	for i, j := range jobs {
 		if j.Held() {
@@ -93,10 +93,10 @@ func TestClientThatIsServed(t *testing.T) {
 	}
 	failure := errors.New("failure")
 	m.s.keepAt = 50
-	m.s.rt = &stepRT{
-		begun: func() { m.s.hand.goesOn(failure) },
-		wait:  func(clock.Time) { m.s.deposed = true },
-		sleep: func(time.Duration) { t.Error("it waits for a thread that has ended"); m.s.hand.running = 0 },
+	m.s.mem.rt = &stepRT{
+		begun: func() { m.s.mem.hand.goesOn(failure) },
+		wait:  func(clock.Time) { m.s.mem.deposed = true },
+		sleep: func(time.Duration) { t.Error("it waits for a thread that has ended"); m.s.mem.hand.running = 0 },
 	}
 	if err := m.s.serveThreads(); !errors.Is(err, failure) {
 		t.Errorf("%v", err)
@@ -115,13 +115,13 @@ func TestTablesAreLentOnce(t *testing.T) {
 		f    func(s *Server)
 		want bool
 	}{
-		"lend":              {false, func(s *Server) { s.lend() }, false},
-		"lend twice":        {true, func(s *Server) { s.lend() }, true},
-		"regain":            {true, func(s *Server) { s.regain() }, false},
-		"regain without it": {false, func(s *Server) { s.regain() }, true},
+		"lend":              {false, func(s *Server) { s.mem.lend() }, false},
+		"lend twice":        {true, func(s *Server) { s.mem.lend() }, true},
+		"regain":            {true, func(s *Server) { s.mem.regain() }, false},
+		"regain without it": {false, func(s *Server) { s.mem.regain() }, true},
 	} {
 		s := alone()
-		s.hand = &handoff{s: s, gate: lendGate{}, lent: c.lent}
+		s.mem.hand = &handoff{s: s, gate: lendGate{}, lent: c.lent}
 		if got := panics(func() { c.f(s) }); got != c.want {
 			t.Errorf("%s: panics %v", name, got)
 		}
@@ -145,18 +145,18 @@ func TestRequestsOfUnknownClients(t *testing.T) {
 		"merged reports": {r: rpc.Request{Op: rpc.OpReports, Client: 99, Seq: 10, Parts: []rpc.Part{{Client: 1, Seq: 5, Records: []rpc.Record{{Key: 1, New: layout.Location{Handle: 2, Version: 1}}}}}}},
 	} {
 		m := newMailbox(t)
-		m.s.space, m.s.memory = alone().space, make([]memory, 2)
-		m.s.clients[2], m.s.clients[3] = &client{id: 2, stale: true}, &client{id: 3, ended: true}
-		m.s.epoch = 4
+		m.s.mem.space, m.s.mem.memory = alone().mem.space, make([]memory, 2)
+		m.s.pool.clients[2], m.s.pool.clients[3] = &client{id: 2, stale: true}, &client{id: 3, ended: true}
+		m.s.pool.epoch = 4
 		m.arrives(c.r.AppendTo(nil), func(r calls.Request) bool { m.s.request(r); return true })
 		var a rpc.Answer
-		if err := a.Parse(m.nic.mr.answer, c.r.Op); err != nil || a.Status != c.status || a.Seq != 10 || a.Epoch != 4 || (a.Stats != nil) != c.stats || m.s.stats.Requests != 1 {
-			t.Errorf("%s: %+v, %v, %+v", name, a, err, m.s.stats)
+		if err := a.Parse(m.nic.mr.answer, c.r.Op); err != nil || a.Status != c.status || a.Seq != 10 || a.Epoch != 4 || (a.Stats != nil) != c.stats || m.s.mem.stats.Requests != 1 {
+			t.Errorf("%s: %+v, %v, %+v", name, a, err, m.s.mem.stats)
 		}
 		if a.Stats != nil && (a.Stats.Clients != 3 || a.Stats.Requests != 1 || a.Stats.Nodes != 8 || a.Stats.Slots != 8) {
 			t.Errorf("%s: %+v", name, a.Stats)
 		}
-		if cl := m.s.clients[1]; cl.seq != c.seq || (cl.reported == 5) != (c.r.Op == rpc.OpReports) {
+		if cl := m.s.pool.clients[1]; cl.seq != c.seq || (cl.reported == 5) != (c.r.Op == rpc.OpReports) {
 			t.Errorf("%s: the server has heard %+v", name, cl)
 		}
 	}
@@ -166,8 +166,8 @@ func TestRequestsOfUnknownClients(t *testing.T) {
 func TestRequestsAreDispatched(t *testing.T) {
 	s, cl := lossy()
 	at := node(s, 1, 1, 1)
-	s.keys[1] = &entry{key: 1, slot: 6, at: node(s, 1, 2, 1), opened: at, recorded: true, mirrored: true}
-	s.nodes.held.drop(at.Handle)
+	s.chains.keys[1] = &entry{key: 1, slot: 6, at: node(s, 1, 2, 1), opened: at, recorded: true, mirrored: true}
+	s.pool.nodes.held.drop(at.Handle)
 	ask := func(r rpc.Request) (a rpc.Answer) {
 		r.Client = cl.id
 		s.dispatch(cl, &r, &a)
@@ -182,10 +182,10 @@ func TestRequestsAreDispatched(t *testing.T) {
 	r := rpc.Request{Op: rpc.OpGC, N: 1}
 	r.Records[0] = rpc.Record{Key: 1, New: node(s, 1, 3, 1)}
 	r.Records[1] = rpc.Record{Key: 1, New: node(s, 1, 0, 1)} // beyond N
-	if ask(r); s.keys[1].at != node(s, 1, 3, 1) || len(s.keys[1].reported) != 0 {
-		t.Errorf("reports: %+v", s.keys[1])
+	if ask(r); s.chains.keys[1].at != node(s, 1, 3, 1) || len(s.chains.keys[1].reported) != 0 {
+		t.Errorf("reports: %+v", s.chains.keys[1])
 	}
-	s.release(node(s, 1, 1, 2))
+	s.pool.release(node(s, 1, 1, 2))
 	if a := ask(rpc.Request{Op: rpc.OpAlloc, N: 1}); a.N != 1 || a.Locations[0] != node(s, 1, 1, 2) {
 		t.Errorf("alloc: %+v", a)
 	}
@@ -204,10 +204,10 @@ func TestQueriesThatARequestThreadAnswers(t *testing.T) {
 	} {
 		s := alone()
 		h := &handoff{s: s, gate: lendGate{}}
-		s.hand, s.void = h, c.void
-		s.clients[1] = &client{id: 1}
+		s.mem.hand, s.pool.void = h, c.void
+		s.pool.clients[1] = &client{id: 1}
 		if c.known {
-			s.keys[5] = &entry{key: 5, slot: 3, at: node(s, 1, 0, 1), lost: c.lost}
+			s.chains.keys[5] = &entry{key: 5, slot: 3, at: node(s, 1, 0, 1), lost: c.lost}
 		}
 		var a rpc.Answer
 		if done, answered := h.quick(&rpc.Request{Op: rpc.OpQuery, Client: 1, Seq: 4, Key: 5}, &a); done != c.done || answered != c.done || (a.N == 1) != c.done {

@@ -239,19 +239,19 @@ func (s *memories) reach(i int) error {
 // watchMemory reconnects servers that did not answer, and calls lose for servers that have lost
 // their memory. In a store with copies it leaves the work to watchCopies.
 func (s *Server) watchMemory(now clock.Time) {
-	if s.copied() {
+	if s.mem.copied() {
 		s.watchCopies(now)
 		return
 	}
 	probe := s.probeDue
 	s.probeDue = false
-	for i := range s.memory {
-		m := &s.memory[i]
-		if probe && !m.blank && s.connected(i) {
-			_ = s.probe(i) // if the READ fails, the connection ends
+	for i := range s.mem.memory {
+		m := &s.mem.memory[i]
+		if probe && !m.blank && s.mem.connected(i) {
+			_ = s.mem.probe(i) // if the READ fails, the connection ends
 		}
-		if !m.blank && !s.connected(i) && now >= m.retryAt {
-			_ = s.reach(i) // the outcome is in s.memory[i]
+		if !m.blank && !s.mem.connected(i) && now >= m.retryAt {
+			_ = s.mem.reach(i) // the outcome is in s.mem.memory[i]
 		}
 		if m.blank {
 			_ = s.lose(i) // a failure is retried at the next call

@@ -32,10 +32,10 @@ func withCopies(c *Config) { c.Replicas = 2 }
 
 // put writes a header and a key to the copies of a node that count.
 func put(s *Server, l layout.Location, header layout.Word, key uint64) error {
-	p, _ := s.space.Place(l.Handle)
+	p, _ := s.mem.space.Place(l.Handle)
 	b := binary.LittleEndian.AppendUint64(binary.LittleEndian.AppendUint64(nil, uint64(header)), key)
-	for _, q := range s.copies(p) {
-		if err := s.writeBulk(q.Server, q.Offset, b); err != nil {
+	for _, q := range s.mem.copies(p) {
+		if err := s.mem.writeBulk(q.Server, q.Offset, b); err != nil {
 			return err
 		}
 	}
@@ -45,7 +45,7 @@ func put(s *Server, l layout.Location, header layout.Word, key uint64) error {
 // record reads a record or a mirror.
 func record(t *testing.T, s *Server, p layout.Place) (rec layout.KeyRecord) {
 	t.Helper()
-	b, err := s.readBulk(p.Server, p.Offset, layout.RecordLen)
+	b, err := s.mem.readBulk(p.Server, p.Offset, layout.RecordLen)
 	if err != nil {
 		t.Error(err)
 		return rec
@@ -57,9 +57,9 @@ func record(t *testing.T, s *Server, p layout.Place) (rec layout.KeyRecord) {
 // holder adds a client that holds n nodes of class 0 of a server.
 func holder(t *testing.T, s *Server, server, n int) (*client, []layout.Location) {
 	t.Helper()
-	cl := &client{id: 7, heard: s.rt.Now(), epoch: s.epoch}
-	s.clients[cl.id] = cl
-	list := s.give(cl.id, 0, server, n, 0, nil)
+	cl := &client{id: 7, heard: s.mem.rt.Now(), epoch: s.pool.epoch}
+	s.pool.clients[cl.id] = cl
+	list := s.pool.give(cl.id, 0, server, n, 0, nil)
 	if len(list) != n {
 		t.Errorf("%d nodes, want %d", len(list), n)
 	}
@@ -71,17 +71,17 @@ func opened(t *testing.T, s *Server, cl *client, key uint64, at layout.Location)
 	t.Helper()
 	var a rpc.Answer
 	err := put(s, at, layout.Header(at.Version), key)
-	if s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: key, At: at}, &a); err != nil || a.Status != rpc.OK || s.keys[key] == nil {
+	if s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: key, At: at}, &a); err != nil || a.Status != rpc.OK || s.chains.keys[key] == nil {
 		t.Errorf("key %d: %v, %v", key, a.Status, err)
 		return new(entry)
 	}
-	return s.keys[key]
+	return s.chains.keys[key]
 }
 
 // crash ends a memory server and its connections to the metadata server.
 func (r *pair) crash(s *Server, i int) {
 	r.Host(fmt.Sprint("ms", i)).Crash()
-	_ = s.breakWays(i)
+	_ = s.mem.breakWays(i)
 }
 
 // restart starts a memory server that has crashed, with empty memory.
@@ -98,9 +98,9 @@ func TestReportedNodesAreFollowed(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 		cl, n := holder(t, s, 1, 5)
 		e := opened(t, s, cl, 1, n[0])
-		p, _ := s.space.Shortcut(int(e.slot))
-		b, err := s.readBulk(p.Server, p.Offset, layout.ShortcutLen)
-		if err != nil || layout.Word(binary.LittleEndian.Uint64(b)) != n[0].Stamped(s.epoch) {
+		p, _ := s.mem.space.Shortcut(int(e.slot))
+		b, err := s.mem.readBulk(p.Server, p.Offset, layout.ShortcutLen)
+		if err != nil || layout.Word(binary.LittleEndian.Uint64(b)) != n[0].Stamped(s.pool.epoch) {
 			t.Errorf("shortcut %x, %v", b, err)
 		}
 		chain := func(from, to int) {
@@ -111,34 +111,34 @@ func TestReportedNodesAreFollowed(t *testing.T) {
 			}
 		}
 		chain(0, 2)
-		walked := s.stats.Walked
-		s.collect(cl.id, []rpc.Record{{Key: 1, Heard: s.clock, New: n[1]}})
-		s.collect(cl.id, []rpc.Record{{Key: 1, Heard: s.clock, New: n[2]}})
-		s.advance(false)
-		rec, _ := s.space.Record(int(e.slot))
-		if e.at != n[2] || len(e.reported) != 0 || s.stats.Walked != walked || len(s.walk.behind) != 0 || record(t, s, rec).At != n[2] {
-			t.Errorf("%+v after %d headers, %d behind, record %+v", e, s.stats.Walked-walked, len(s.walk.behind), record(t, s, rec))
+		walked := s.mem.stats.Walked
+		s.chains.collect(cl.id, []rpc.Record{{Key: 1, Heard: s.pool.clock, New: n[1]}})
+		s.chains.collect(cl.id, []rpc.Record{{Key: 1, Heard: s.pool.clock, New: n[2]}})
+		s.chains.advance(false)
+		rec, _ := s.mem.space.Record(int(e.slot))
+		if e.at != n[2] || len(e.reported) != 0 || s.mem.stats.Walked != walked || len(s.mem.walk.behind) != 0 || record(t, s, rec).At != n[2] {
+			t.Errorf("%+v after %d headers, %d behind, record %+v", e, s.mem.stats.Walked-walked, len(s.mem.walk.behind), record(t, s, rec))
 		}
 		for _, l := range n[:2] {
-			if _, held := s.nodes.held.at(l.Handle); held || !isFree(s, l.Handle) {
+			if _, held := s.pool.nodes.held.at(l.Handle); held || !isFree(s, l.Handle) {
 				t.Errorf("node %v is not free", l)
 			}
 		}
 		chain(2, 4)
 		e.by = cl.id + 1
-		s.collect(cl.id, []rpc.Record{{Key: 1, Heard: e.since - 1, New: n[3]}}) // it may come before n[2]
-		if s.advance(false); e.at != n[2] || len(e.reported) != 1 || isFree(s, n[3].Handle) {
+		s.chains.collect(cl.id, []rpc.Record{{Key: 1, Heard: e.since - 1, New: n[3]}}) // it may come before n[2]
+		if s.chains.advance(false); e.at != n[2] || len(e.reported) != 1 || isFree(s, n[3].Handle) {
 			t.Errorf("the newest known node is %v, %d reported", e.at, len(e.reported))
 		}
-		if s.catchUp(true); e.at != n[4] || len(e.reported) != 0 || !isFree(s, n[3].Handle) {
+		if s.chains.catchUp(true); e.at != n[4] || len(e.reported) != 0 || !isFree(s, n[3].Handle) {
 			t.Errorf("the chain was followed to %v, not to %v; %d reported", e.at, n[4], len(e.reported))
 		}
 	})
 }
 
 func isFree(s *Server, h layout.Handle) (is bool) {
-	for c := range s.nodes.free {
-		s.nodes.free[c].All(func(l layout.Location) { is = is || l.Handle == h })
+	for c := range s.pool.nodes.free {
+		s.pool.nodes.free[c].All(func(l layout.Location) { is = is || l.Handle == h })
 	}
 	return is
 }
@@ -157,29 +157,29 @@ func TestHeadersThatEndAKey(t *testing.T) {
 	} {
 		withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 			cl, n := holder(t, s, 1, 1)
-			e, walked := opened(t, s, cl, 1, n[0]), s.stats.Walked
+			e, walked := opened(t, s, cl, 1, n[0]), s.mem.stats.Walked
 			if err := put(s, n[0], c.header(n[0].Version), 1); err != nil {
 				t.Error(err)
 			}
-			s.follow([]*entry{e}, -1)
-			if e.lost != c.lost || e.ended == c.lost || (s.stats.Broken == 1) != c.lost || s.stats.Walked != walked+1 || isFree(s, n[0].Handle) {
-				t.Errorf("%s: %+v, %d broken, %d walked", name, e, s.stats.Broken, s.stats.Walked-walked)
+			s.chains.follow([]*entry{e}, -1)
+			if e.lost != c.lost || e.ended == c.lost || (s.mem.stats.Broken == 1) != c.lost || s.mem.stats.Walked != walked+1 || isFree(s, n[0].Handle) {
+				t.Errorf("%s: %+v, %d broken, %d walked", name, e, s.mem.stats.Broken, s.mem.stats.Walked-walked)
 			}
 		})
 	}
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 		cl, n := holder(t, s, 1, 1)
 		e := opened(t, s, cl, 1, n[0])
-		rec, _ := s.space.Record(int(e.slot))
-		mirror, _ := s.space.Mirror(int(e.slot))
+		rec, _ := s.mem.space.Record(int(e.slot))
+		mirror, _ := s.mem.space.Mirror(int(e.slot))
 		if a, b := record(t, s, rec), record(t, s, mirror); a.At != n[0] || b != (layout.KeyRecord{Key: 1, Lost: true}) {
 			t.Errorf("record %+v, mirror %+v", a, b)
 		}
 		if err := put(s, n[0], layout.Tombstone(n[0].Version), 1); err != nil {
 			t.Error(err)
 		}
-		s.follow([]*entry{e}, -1)
-		if a, b := record(t, s, rec), record(t, s, mirror); !e.dead || !e.ended || s.keys[1] != nil || a != (layout.KeyRecord{}) || b != a || !isFree(s, n[0].Handle) {
+		s.chains.follow([]*entry{e}, -1)
+		if a, b := record(t, s, rec), record(t, s, mirror); !e.dead || !e.ended || s.chains.keys[1] != nil || a != (layout.KeyRecord{}) || b != a || !isFree(s, n[0].Handle) {
 			t.Errorf("%+v, record %+v, mirror %+v", e, a, b)
 		}
 	})
@@ -190,15 +190,15 @@ func TestRecordThatIsUpToDate(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 		cl, n := holder(t, s, 1, 1)
 		e := opened(t, s, cl, 1, n[0])
-		rec, _ := s.space.Record(int(e.slot))
-		if err := s.writeBulk(rec.Server, rec.Offset, make([]byte, rec.Len)); err != nil {
+		rec, _ := s.mem.space.Record(int(e.slot))
+		if err := s.mem.writeBulk(rec.Server, rec.Offset, make([]byte, rec.Len)); err != nil {
 			t.Error(err)
 		}
-		if s.record([]*entry{e}); record(t, s, rec) != (layout.KeyRecord{}) || !e.recorded {
+		if s.chains.record([]*entry{e}); record(t, s, rec) != (layout.KeyRecord{}) || !e.recorded {
 			t.Errorf("%+v was written", record(t, s, rec))
 		}
 		e.recorded = false
-		if s.record([]*entry{e}); record(t, s, rec).At != n[0] || !e.recorded {
+		if s.chains.record([]*entry{e}); record(t, s, rec).At != n[0] || !e.recorded {
 			t.Errorf("%+v", record(t, s, rec))
 		}
 	})
@@ -222,17 +222,17 @@ func TestNodesThatNoClientReported(t *testing.T) {
 
 // noFree takes all free nodes of class 0 away, and gives the segments without a class to class c.
 func (s *Server) noFree(c int, servers ...int) {
-	s.nodes.free[0].Remove(func(layout.Location) bool { return true })
-	for i := range s.memory {
+	s.pool.nodes.free[0].Remove(func(layout.Location) bool { return true })
+	for i := range s.mem.memory {
 		if len(servers) > 0 && i != servers[0] {
 			continue
 		}
 		for {
-			seg, ok := s.segments.Find(i)
+			seg, ok := s.pool.segments.Find(i)
 			if !ok {
 				break
 			}
-			s.segments.Set(seg, c)
+			s.pool.segments.Set(seg, c)
 		}
 	}
 }
@@ -240,13 +240,13 @@ func (s *Server) noFree(c int, servers ...int) {
 // A byte of the table that is no class of the store means that the segment has none.
 func TestClassesInATable(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
-		most := byte(s.space.Largest()) + 1
-		p := s.space.Table(1)
-		if err := s.writeBulk(1, p.Offset, []byte{1, most - 1, most, most + 1, 255, 0}); err != nil {
+		most := byte(s.mem.space.Largest()) + 1
+		p := s.mem.space.Table(1)
+		if err := s.mem.writeBulk(1, p.Offset, []byte{1, most - 1, most, most + 1, 255, 0}); err != nil {
 			t.Error(err)
 		}
-		if err := s.readTable(1); err != nil || !bytes.Equal(s.segments.Row(1)[:6], []byte{1, most - 1, most, 0, 0, 0}) {
-			t.Errorf("%v, %v", s.segments.Row(1)[:6], err)
+		if err := s.pool.readTable(1); err != nil || !bytes.Equal(s.pool.segments.Row(1)[:6], []byte{1, most - 1, most, 0, 0, 0}) {
+			t.Errorf("%v, %v", s.pool.segments.Row(1)[:6], err)
 		}
 	})
 }
@@ -256,14 +256,14 @@ func TestClassesInATable(t *testing.T) {
 func TestSegmentsOfOtherServers(t *testing.T) {
 	withMemory(t, 2, func(c *Config) { c.Region = 256 << 10 }, func(_ *pair, s *Server, _ verbs.Runtime) {
 		s.noFree(1, 0)
-		cl := &client{id: 7, heard: s.rt.Now(), epoch: s.epoch}
-		s.clients[7] = cl
-		if s.space.PerSegment(0) >= tombstones {
-			t.Errorf("%d nodes in a segment", s.space.PerSegment(0))
+		cl := &client{id: 7, heard: s.mem.rt.Now(), epoch: s.pool.epoch}
+		s.pool.clients[7] = cl
+		if s.mem.space.PerSegment(0) >= tombstones {
+			t.Errorf("%d nodes in a segment", s.mem.space.PerSegment(0))
 		}
 		var a rpc.Answer
-		if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 1}, &a); a.Status != rpc.OK || a.N != 1 || s.nodes.free[0].Len(anywhere) != 2*s.space.PerSegment(0)-1 {
-			t.Errorf("%v, %d nodes, %d are left", a.Status, a.N, s.nodes.free[0].Len(anywhere))
+		if s.alloc(cl, &rpc.Request{Op: rpc.OpAlloc, N: 1, Near: 1}, &a); a.Status != rpc.OK || a.N != 1 || s.pool.nodes.free[0].Len(anywhere) != 2*s.mem.space.PerSegment(0)-1 {
+			t.Errorf("%v, %d nodes, %d are left", a.Status, a.N, s.pool.nodes.free[0].Len(anywhere))
 		}
 	})
 }
@@ -271,18 +271,18 @@ func TestSegmentsOfOtherServers(t *testing.T) {
 // A class takes also the last segment that is unused, and no more segments than it needs.
 func TestSegmentsThatAClassTakes(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
-		n := s.space.PerSegment(1)
+		n := s.mem.space.PerSegment(1)
 		for _, want := range []int{n, 2 * n} { // one segment at a time
-			if s.growFor(1, 0, want-n+1); s.nodes.free[1].Len(0) != want {
-				t.Errorf("%d nodes, want %d", s.nodes.free[1].Len(0), want)
+			if s.pool.growFor(1, 0, want-n+1); s.pool.nodes.free[1].Len(0) != want {
+				t.Errorf("%d nodes, want %d", s.pool.nodes.free[1].Len(0), want)
 			}
 		}
-		for s.segments.Unused(0) > 1 {
-			seg, _ := s.segments.Find(0)
-			s.segments.Set(seg, 2)
+		for s.pool.segments.Unused(0) > 1 {
+			seg, _ := s.pool.segments.Find(0)
+			s.pool.segments.Set(seg, 2)
 		}
-		if s.growFor(1, 0, 3*n); s.nodes.free[1].Len(0) != 3*n || s.segments.Unused(0) != 0 {
-			t.Errorf("%d nodes, want %d; %d segments are unused", s.nodes.free[1].Len(0), 3*n, s.segments.Unused(0))
+		if s.pool.growFor(1, 0, 3*n); s.pool.nodes.free[1].Len(0) != 3*n || s.pool.segments.Unused(0) != 0 {
+			t.Errorf("%d nodes, want %d; %d segments are unused", s.pool.nodes.free[1].Len(0), 3*n, s.pool.segments.Unused(0))
 		}
 	})
 }
@@ -292,28 +292,28 @@ func TestSegmentsThatAClassTakes(t *testing.T) {
 func TestClassOfASegmentIsWritten(t *testing.T) {
 	for _, replicas := range []int{1, 2} {
 		withMemory(t, 2, func(c *Config) { c.Replicas = replicas }, func(r *pair, s *Server, _ verbs.Runtime) {
-			seg, _ := s.segments.Find(1)
-			before := s.nodes.free[2].Len(1)
-			if !s.grow(2) || s.nodes.free[2].Len(1) != before+s.space.PerSegment(2) || !s.segments.Has(seg, 2) {
-				t.Errorf("%d more nodes", s.nodes.free[2].Len(1)-before)
+			seg, _ := s.pool.segments.Find(1)
+			before := s.pool.nodes.free[2].Len(1)
+			if !s.pool.grow(2) || s.pool.nodes.free[2].Len(1) != before+s.mem.space.PerSegment(2) || !s.pool.segments.Has(seg, 2) {
+				t.Errorf("%d more nodes", s.pool.nodes.free[2].Len(1)-before)
 			}
-			for _, p := range s.copies(s.space.Table(1)) {
-				if b, err := s.readBulk(p.Server, p.Offset+seg.N, 1); err != nil || b[0] != 3 {
+			for _, p := range s.mem.copies(s.mem.space.Table(1)) {
+				if b, err := s.mem.readBulk(p.Server, p.Offset+seg.N, 1); err != nil || b[0] != 3 {
 					t.Errorf("%d copies: server %d has %x, %v", replicas, p.Server, b, err)
 				}
 			}
 			if replicas > 1 {
 				return
 			}
-			s.segments.Row(1)[0] = 9
-			if err := s.readTable(1); err != nil || s.segments.Row(1)[0] != 1 || s.segments.Row(1)[seg.N] != 3 {
-				t.Errorf("%v, %v", s.segments.Row(1), err)
+			s.pool.segments.Row(1)[0] = 9
+			if err := s.pool.readTable(1); err != nil || s.pool.segments.Row(1)[0] != 1 || s.pool.segments.Row(1)[seg.N] != 3 {
+				t.Errorf("%v, %v", s.pool.segments.Row(1), err)
 			}
 			for _, grows := range []bool{true, false} { // one server answers, then none
 				r.Host(map[bool]string{true: "ms1", false: "ms0"}[grows]).Crash()
-				unused, free := s.segments.Unused(1), s.nodes.free[2].Len(1)
-				if got := s.grow(2); got != grows || s.segments.Unused(1) != unused || s.nodes.free[2].Len(1) != free {
-					t.Errorf("grows %v, want %v; %d segments and %d nodes of a server that does not answer", got, grows, unused-s.segments.Unused(1), s.nodes.free[2].Len(1)-free)
+				unused, free := s.pool.segments.Unused(1), s.pool.nodes.free[2].Len(1)
+				if got := s.pool.grow(2); got != grows || s.pool.segments.Unused(1) != unused || s.pool.nodes.free[2].Len(1) != free {
+					t.Errorf("grows %v, want %v; %d segments and %d nodes of a server that does not answer", got, grows, unused-s.pool.segments.Unused(1), s.pool.nodes.free[2].Len(1)-free)
 				}
 			}
 		})
@@ -330,31 +330,31 @@ func TestAServerIsFormattedAgain(t *testing.T) {
 		if err := errors.Join(put(s, n1[0], layout.Superseded(n1[0].Version, n0[0]), 1), put(s, n0[0], layout.Header(n0[0].Version), 1)); err != nil {
 			t.Error(err)
 		}
-		s.follow([]*entry{moved}, -1)
+		s.chains.follow([]*entry{moved}, -1)
 		stays := opened(t, s, cl, 2, n1[1])
 		there := opened(t, s, cl, 3, n0[1])
 		r.crash(s, 0)
 		r.restart(0, rt)
-		if err := s.reach(0); !errors.Is(err, errLost) || !s.memory[0].blank {
+		if err := s.mem.reach(0); !errors.Is(err, errLost) || !s.mem.memory[0].blank {
 			t.Errorf("%v: the loss was not noticed", err)
 		}
-		epoch, began := s.epoch, rt.Now()
+		epoch, began := s.pool.epoch, rt.Now()
 		if err := s.lose(0); err != nil {
 			t.Error(err)
 		}
-		if m := s.memory[0]; s.epoch != epoch+1 || s.turnedAt < began || m.blank || m.down || s.stats.Losses != 1 || s.stats.Broken != 0 || !s.clients[cl.id].stale {
-			t.Errorf("%+v, %+v, epoch %d since %v", m, s.stats, s.epoch, s.turnedAt)
+		if m := s.mem.memory[0]; s.pool.epoch != epoch+1 || s.pool.turnedAt < began || m.blank || m.down || s.mem.stats.Losses != 1 || s.mem.stats.Broken != 0 || !s.pool.clients[cl.id].stale {
+			t.Errorf("%+v, %+v, epoch %d since %v", m, s.mem.stats, s.pool.epoch, s.pool.turnedAt)
 		}
 		if !moved.lost || !there.lost || stays.lost || !moved.at.IsZero() {
 			t.Errorf("%+v, %+v, %+v", moved, stays, there)
 		}
 		lost := func(e *entry) layout.KeyRecord { return layout.KeyRecord{Key: e.key, Lost: true} }
 		for _, e := range []*entry{moved, stays, there} {
-			rec, _ := s.space.Record(int(e.slot))
-			mirror, _ := s.space.Mirror(int(e.slot))
+			rec, _ := s.mem.space.Record(int(e.slot))
+			mirror, _ := s.mem.space.Mirror(int(e.slot))
 			want := lost(e)
 			if e == stays {
-				want = s.recordOf(e)
+				want = s.chains.recordOf(e)
 			}
 			if a, b := record(t, s, rec), record(t, s, mirror); a != want || b != lost(e) || rec.Server == mirror.Server {
 				t.Errorf("key %d: record %+v, mirror %+v", e.key, a, b)
@@ -367,16 +367,16 @@ func TestAServerIsFormattedAgain(t *testing.T) {
 // left as it is if it does not answer.
 func TestWhatIsFormatted(t *testing.T) {
 	withMemory(t, 2, nil, func(r *pair, s *Server, _ verbs.Runtime) {
-		if err := s.writeBulk(0, 0, make([]byte, layout.SuperblockLen)); err != nil {
+		if err := s.mem.writeBulk(0, 0, make([]byte, layout.SuperblockLen)); err != nil {
 			t.Error(err)
 		}
 		if err := s.mayFormat(0); err != nil {
 			t.Errorf("empty memory: %v", err)
 		}
-		store := s.store
-		s.store++
-		err := s.writeOwner(0)
-		s.store = store
+		store := s.mem.store
+		s.mem.store++
+		err := s.mem.writeOwner(0)
+		s.mem.store = store
 		if err := errors.Join(err, s.mayFormat(0)); !errors.Is(err, errDeposed) {
 			t.Errorf("memory of another store: %v", err)
 		}
@@ -391,18 +391,18 @@ func TestWhatIsFormatted(t *testing.T) {
 func TestStraysAreReadLater(t *testing.T) {
 	withMemory(t, 2, nil, func(r *pair, s *Server, rt verbs.Runtime) {
 		stray := node(s, 1, 3, 1)
-		s.nodes.free[0].Remove(func(l layout.Location) bool { return l.Handle == stray.Handle })
+		s.pool.nodes.free[0].Remove(func(l layout.Location) bool { return l.Handle == stray.Handle })
 		if err := put(s, stray, layout.Header(9), 1); err != nil {
 			t.Error(err)
 		}
-		if err := s.findStrays(); err != nil || s.nodes.held.of(stray.Handle) != (held{client: orphan, version: 9}) || s.nodes.held.len() != 1 {
-			t.Errorf("%v, %+v", err, s.nodes.held)
+		if err := s.findStrays(); err != nil || s.pool.nodes.held.of(stray.Handle) != (held{client: orphan, version: 9}) || s.pool.nodes.held.len() != 1 {
+			t.Errorf("%v, %+v", err, s.pool.nodes.held)
 		}
-		s.nodes.held = heldNodes{}
-		s.orphans, s.void, s.orphansAfter, s.orphansAt = true, true, nil, 0
+		s.pool.nodes.held = heldNodes{}
+		s.pool.orphans, s.pool.void, s.pool.orphansAfter, s.pool.orphansAt = true, true, nil, 0
 		r.crash(s, 1)
-		if s.recoverOrphans(rt.Now()); !s.orphans || !s.void || s.orphansAt < rt.Now().Add(downPause) {
-			t.Errorf("orphans %v, void %v, again at %v, now %v", s.orphans, s.void, s.orphansAt, rt.Now())
+		if s.recoverOrphans(rt.Now()); !s.pool.orphans || !s.pool.void || s.pool.orphansAt < rt.Now().Add(downPause) {
+			t.Errorf("orphans %v, void %v, again at %v, now %v", s.pool.orphans, s.pool.void, s.pool.orphansAt, rt.Now())
 		}
 	})
 }
@@ -411,23 +411,28 @@ func TestStraysAreReadLater(t *testing.T) {
 // that is empty, or of another generation, was lost; a server that does not answer stops the start.
 func TestMemoryThatChangedDuringAStart(t *testing.T) {
 	withMemory(t, 2, nil, func(r *pair, s *Server, _ verbs.Runtime) {
-		generation := s.memory[0].generation
+		generation := s.mem.memory[0].generation
 		for name, change := range map[string]func() error{
-			"empty":              func() error { return s.writeBulk(0, 0, make([]byte, layout.SuperblockLen)) },
-			"another generation": func() error { s.memory[0].generation++; err := s.writeOwner(0); s.memory[0].generation--; return err },
+			"empty": func() error { return s.mem.writeBulk(0, 0, make([]byte, layout.SuperblockLen)) },
+			"another generation": func() error {
+				s.mem.memory[0].generation++
+				err := s.mem.writeOwner(0)
+				s.mem.memory[0].generation--
+				return err
+			},
 		} {
-			s.memory[0].generation, s.memory[0].marked = generation, 5
+			s.mem.memory[0].generation, s.mem.memory[0].marked = generation, 5
 			err := change()
-			if err := errors.Join(err, s.compare(s.owner)); err != nil || s.memory[0].generation != 0 || s.memory[0].marked != 0 || s.memory[1].generation == 0 {
-				t.Errorf("%s: %+v, %v", name, s.memory, err)
+			if err := errors.Join(err, s.compare(s.mem.owner)); err != nil || s.mem.memory[0].generation != 0 || s.mem.memory[0].marked != 0 || s.mem.memory[1].generation == 0 {
+				t.Errorf("%s: %+v, %v", name, s.mem.memory, err)
 			}
 		}
-		s.memory[0].generation = generation
-		if err := errors.Join(s.writeOwner(0), s.compare(s.owner)); err != nil || s.memory[0].generation != generation {
-			t.Errorf("as before: %+v, %v", s.memory, err)
+		s.mem.memory[0].generation = generation
+		if err := errors.Join(s.mem.writeOwner(0), s.compare(s.mem.owner)); err != nil || s.mem.memory[0].generation != generation {
+			t.Errorf("as before: %+v, %v", s.mem.memory, err)
 		}
 		r.crash(s, 1)
-		if s.compare(s.owner) == nil {
+		if s.compare(s.mem.owner) == nil {
 			t.Error("a server does not answer, and the start goes on")
 		}
 	})
@@ -436,22 +441,22 @@ func TestMemoryThatChangedDuringAStart(t *testing.T) {
 // Memory of another version is no store for a server that formats.
 func TestFreshStoreOverAnotherVersion(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
-		b, err := s.readBulk(0, 0, layout.SuperblockLen)
+		b, err := s.mem.readBulk(0, 0, layout.SuperblockLen)
 		if err != nil {
 			t.Error(err)
 			return
 		}
 		b[6]++ // the version is in the last bytes of the magic number
-		for i := range s.memory {
-			if err := s.writeBulk(i, 0, b); err != nil {
+		for i := range s.mem.memory {
+			if err := s.mem.writeBulk(i, 0, b); err != nil {
 				t.Error(err)
 			}
 		}
-		if whole, err := s.superblocks(); whole || !errors.Is(err, layout.ErrVersion) {
+		if whole, err := s.mem.superblocks(); whole || !errors.Is(err, layout.ErrVersion) {
 			t.Errorf("%v, %v", whole, err)
 		}
-		s.cfg.Fresh = true
-		if whole, err := s.superblocks(); whole || err != nil {
+		s.mem.cfg.Fresh = true
+		if whole, err := s.mem.superblocks(); whole || err != nil {
 			t.Errorf("to be formatted: %v, %v", whole, err)
 		}
 	})
@@ -460,12 +465,12 @@ func TestFreshStoreOverAnotherVersion(t *testing.T) {
 // A server that is out is marked if its own superblock says so.
 func TestMarksInSuperblocks(t *testing.T) {
 	withMemory(t, 2, withCopies, func(_ *pair, s *Server, _ verbs.Runtime) {
-		s.view = 3
-		s.memory[1].out = true
-		err := errors.Join(s.writeOwner(0), s.writeOwner(1))
-		s.memory[1].out, s.memory[0].marked, s.memory[1].marked = false, 0, 0
-		if whole, found := s.superblocks(); err != nil || found != nil || !whole || s.memory[0].marked != 0 || s.memory[1].marked != 3 || s.memory[0].out || !s.memory[1].out {
-			t.Errorf("%+v, %v, %v", s.memory, err, found)
+		s.mem.view = 3
+		s.mem.memory[1].out = true
+		err := errors.Join(s.mem.writeOwner(0), s.mem.writeOwner(1))
+		s.mem.memory[1].out, s.mem.memory[0].marked, s.mem.memory[1].marked = false, 0, 0
+		if whole, found := s.mem.superblocks(); err != nil || found != nil || !whole || s.mem.memory[0].marked != 0 || s.mem.memory[1].marked != 3 || s.mem.memory[0].out || !s.mem.memory[1].out {
+			t.Errorf("%+v, %v, %v", s.mem.memory, err, found)
 		}
 	})
 }
@@ -475,38 +480,38 @@ func TestMarksInSuperblocks(t *testing.T) {
 func TestAttemptsToReachAServer(t *testing.T) {
 	withMemory(t, 2, nil, func(r *pair, s *Server, rt verbs.Runtime) {
 		for range 3 {
-			_ = s.breakWays(1)
-			if err := s.reach(1); err != nil || s.memory[1].down {
-				t.Errorf("%v, %+v", err, s.memory[1])
+			_ = s.mem.breakWays(1)
+			if err := s.mem.reach(1); err != nil || s.mem.memory[1].down {
+				t.Errorf("%v, %+v", err, s.mem.memory[1])
 			}
 		}
 		r.crash(s, 1)
 		began := rt.Now()
-		if err := s.reach(1); !errors.Is(err, errDown) || !s.memory[1].down || s.memory[1].retryAt != rt.Now().Add(downPause) || rt.Now() == began {
-			t.Errorf("%v after %v, %+v", err, rt.Now().Sub(began), s.memory[1])
+		if err := s.mem.reach(1); !errors.Is(err, errDown) || !s.mem.memory[1].down || s.mem.memory[1].retryAt != rt.Now().Add(downPause) || rt.Now() == began {
+			t.Errorf("%v after %v, %+v", err, rt.Now().Sub(began), s.mem.memory[1])
 		}
 		began = rt.Now()
-		if err := s.reach(1); !errors.Is(err, errDown) || rt.Now() != began {
+		if err := s.mem.reach(1); !errors.Is(err, errDown) || rt.Now() != began {
 			t.Errorf("%v after %v: another attempt", err, rt.Now().Sub(began))
 		}
-		s.memory[1].retryAt = rt.Now()
-		if err := s.reach(1); !errors.Is(err, errDown) || rt.Now() == began {
+		s.mem.memory[1].retryAt = rt.Now()
+		if err := s.mem.reach(1); !errors.Is(err, errDown) || rt.Now() == began {
 			t.Errorf("%v: no attempt after the pause", err)
 		}
 		s.probeDue = false
 		began = rt.Now()
-		s.memory[1].retryAt = began.Add(1)
+		s.mem.memory[1].retryAt = began.Add(1)
 		if s.watchMemory(began); rt.Now() != began {
 			t.Error("an attempt before the end of the pause")
 		}
-		s.memory[1].retryAt = began
+		s.mem.memory[1].retryAt = began
 		if s.watchMemory(began); rt.Now() == began {
 			t.Error("no attempt at the end of the pause")
 		}
 		// at a start the metadata server waits for one that is not up yet
 		began = rt.Now()
 		r.At(began.Add(50*time.Millisecond), func() { r.Host("ms1").Restart(); r.memory("ms1") })
-		if err := s.await(1, began.Add(time.Second)); err != nil || rt.Now() < began.Add(50*time.Millisecond) {
+		if err := s.mem.await(1, began.Add(time.Second)); err != nil || rt.Now() < began.Add(50*time.Millisecond) {
 			t.Errorf("%v after %v", err, rt.Now().Sub(began))
 		}
 	})
@@ -519,11 +524,11 @@ func TestProbesOfMemoryServers(t *testing.T) {
 			for i := range s.watched { // no question
 				s.watched[i].askAt = rt.Now().Add(time.Hour)
 			}
-			s.hand = &handoff{s: s, gate: rt.NewGate()} // READs are made with the tables lent
+			s.mem.hand = &handoff{s: s, gate: rt.NewGate()} // READs are made with the tables lent
 			for _, c := range []struct{ due, blank, reads bool }{{true, false, true}, {false, false, false}, {true, true, false}, {true, false, true}} {
 				s.probeDue, s.probeAt = c.due, rt.Now().Add(time.Hour)
-				for i := range s.memory {
-					s.memory[i].blank = c.blank
+				for i := range s.mem.memory {
+					s.mem.memory[i].blank = c.blank
 				}
 				if c.blank { // it would be formatted
 					s.probeDue = false
@@ -535,11 +540,11 @@ func TestProbesOfMemoryServers(t *testing.T) {
 					t.Errorf("%d copies, %+v: the servers are read for %v; still due %v", replicas, c, rt.Now().Sub(began), s.probeDue)
 				}
 			}
-			if header, _, err := s.nodeHead(node(s, 1, 0, 1)); err != nil || header != 0 {
+			if header, _, err := s.chains.nodeHead(node(s, 1, 0, 1)); err != nil || header != 0 {
 				t.Errorf("%v, %v", header, err)
 			}
-			s.lend() // nodeHead has taken the tables back
-			s.regain()
+			s.mem.lend() // nodeHead has taken the tables back
+			s.mem.regain()
 		})
 	}
 }
@@ -552,11 +557,11 @@ func TestBulkTransfers(t *testing.T) {
 			for i := range want {
 				want[i] = byte(i*7 + i>>8)
 			}
-			at := s.space.RegionLen() / 2
-			if err := s.writeBulk(1, at, want); err != nil {
+			at := s.mem.space.RegionLen() / 2
+			if err := s.mem.writeBulk(1, at, want); err != nil {
 				t.Error(err)
 			}
-			if got, err := s.readBulk(1, at, n); err != nil || !bytes.Equal(got, want) {
+			if got, err := s.mem.readBulk(1, at, n); err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%d bytes: %v", n, err)
 			}
 		}
@@ -567,21 +572,21 @@ func TestBulkTransfers(t *testing.T) {
 // not connected is not waited for.
 func TestNextIncarnationIsWritten(t *testing.T) {
 	withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
-		s.nextID = s.endID - 1
-		if n, err := s.number(); err != nil || n != s.owner<<incarnationBits+1 {
+		s.pool.nextID = s.pool.endID - 1
+		if n, err := s.number(); err != nil || n != s.mem.owner<<incarnationBits+1 {
 			t.Errorf("%#x, %v", n, err)
 		}
-		for i := range s.memory {
-			if super, err := s.superblock(i); err != nil || super.Owner != s.owner {
-				t.Errorf("server %d: incarnation %d, want %d, %v", i, super.Owner, s.owner, err)
+		for i := range s.mem.memory {
+			if super, err := s.mem.superblock(i); err != nil || super.Owner != s.mem.owner {
+				t.Errorf("server %d: incarnation %d, want %d, %v", i, super.Owner, s.mem.owner, err)
 			}
 		}
 	})
 	withMemory(t, 2, withCopies, func(r *pair, s *Server, rt verbs.Runtime) {
 		r.crash(s, 1)
-		s.memory[1].out = true
+		s.mem.memory[1].out = true
 		began := rt.Now()
-		if err := s.identify(); err != nil || rt.Now() > began.Add(100*time.Millisecond) {
+		if err := s.mem.identify(); err != nil || rt.Now() > began.Add(100*time.Millisecond) {
 			t.Errorf("%v after %v", err, rt.Now().Sub(began))
 		}
 	})

@@ -8,7 +8,7 @@ import (
 
 // pool has the nodes that are in no chain, and the clients that may hold some of them.
 type pool struct {
-	memories
+	mem      *memories
 	nodes    nodes
 	clock    uint64 // counts reports: see reports.go
 	segments segments
@@ -46,7 +46,7 @@ type worn struct {
 }
 
 func (s *pool) classOf(h layout.Handle) layout.Class {
-	p, _ := s.space.Place(h)
+	p, _ := s.mem.space.Place(h)
 	c, _ := layout.ClassOf(p.Len)
 	return c
 }
@@ -55,7 +55,7 @@ func (s *pool) classOf(h layout.Handle) layout.Class {
 // with its next version, or a later one (see free.pace). If its versions are used up, it becomes
 // worn.
 func (s *pool) retire(l layout.Location) {
-	if s.cfg.OneVersion {
+	if s.mem.cfg.OneVersion {
 		s.release(l)
 		return
 	}
@@ -64,7 +64,7 @@ func (s *pool) retire(l layout.Location) {
 		s.nodes.worn = append(s.nodes.worn, worn{l.Handle, s.epoch})
 		return
 	}
-	if p, ok := s.space.Place(l.Handle); ok {
+	if p, ok := s.mem.space.Place(l.Handle); ok {
 		c, _ := layout.ClassOf(p.Len)
 		s.free(p.Server, c, layout.Location{Handle: l.Handle, Version: s.nodes.free[c].pace(next)})
 	}
@@ -87,10 +87,10 @@ func (s *pool) turn() {
 	if len(s.nodes.worn) == 0 && s.segments.Resting() == 0 {
 		return
 	}
-	if s.hand != nil {
+	if s.mem.hand != nil {
 		// A client confirms an epoch when its reports of earlier epochs were answered. Reports that
 		// request threads have answered may still wait for the main thread.
-		s.hand.drain()
+		s.mem.hand.drain()
 	}
 	oldest := s.epoch
 	for _, c := range s.clients {
@@ -109,7 +109,7 @@ func (s *pool) turn() {
 	s.nodes.worn = kept
 	if waiting && oldest == s.epoch && s.mayTurn() {
 		s.epoch++
-		s.turnedAt = s.rt.Now()
+		s.turnedAt = s.mem.rt.Now()
 	}
 }
 
@@ -125,8 +125,8 @@ func (s *pool) mayTurn() bool {
 	if (s.epoch+1)%staleEpochs != 0 {
 		return true
 	}
-	for i := range s.memory {
-		if s.eraseShortcuts(i) != nil {
+	for i := range s.mem.memory {
+		if s.mem.eraseShortcuts(i) != nil {
 			return false
 		}
 	}

@@ -12,12 +12,12 @@ import (
 // alone is a metadata server of two memory servers that are out, so that it speaks to none.
 func alone() *Server {
 	s, _ := lossy()
-	s.cfg.Servers = make([]netip.Addr, 2)
-	s.memory[0].out, s.memory[1].out = true, true
-	s.clients = map[uint32]*client{}
-	s.owner, s.epoch = 7, 3
-	s.self = 7<<16 | 0xffff
-	s.nextID, s.endID = 7<<16, s.self
+	s.mem.cfg.Servers = make([]netip.Addr, 2)
+	s.mem.memory[0].out, s.mem.memory[1].out = true, true
+	s.pool.clients = map[uint32]*client{}
+	s.mem.owner, s.pool.epoch = 7, 3
+	s.mem.self = 7<<16 | 0xffff
+	s.pool.nextID, s.pool.endID = 7<<16, s.mem.self
 	return s
 }
 
@@ -28,17 +28,17 @@ func TestNumbersOfClients(t *testing.T) {
 	if n, err := s.number(); n != 7<<16+1 || err != nil {
 		t.Errorf("the first number is %#x, %v", n, err)
 	}
-	s.nextID = s.self - 2
+	s.pool.nextID = s.mem.self - 2
 	for _, want := range []uint32{7<<16 | 0xfffe, 8<<16 + 1, 8<<16 + 2} {
 		if n, err := s.number(); n != want || err != nil {
 			t.Errorf("number %#x, %v, want %#x", n, err, want)
 		}
 	}
-	if s.owner != 8 || s.self != 8<<16|0xffff || s.endID != s.self {
-		t.Errorf("incarnation %d, own number %#x, end %#x", s.owner, s.self, s.endID)
+	if s.mem.owner != 8 || s.mem.self != 8<<16|0xffff || s.pool.endID != s.mem.self {
+		t.Errorf("incarnation %d, own number %#x, end %#x", s.mem.owner, s.mem.self, s.pool.endID)
 	}
 	for owner, want := range map[uint32]error{maxIncarnation - 1: nil, maxIncarnation: errNumbers} {
-		s.owner, s.nextID = owner, s.endID-1
+		s.mem.owner, s.pool.nextID = owner, s.pool.endID-1
 		if _, err := s.number(); !errors.Is(err, want) {
 			t.Errorf("after incarnation %d: %v, want %v", owner, err, want)
 		}
@@ -63,7 +63,7 @@ func TestNumberThatAClientKeeps(t *testing.T) {
 		{1000, 1001 + oldClient/2, true, false},
 	} {
 		s := alone()
-		s.fencedTo, s.nextID = fenced, next
+		s.pool.fencedTo, s.pool.nextID = fenced, next
 		want := c.id
 		if c.keeps {
 			want = c.had
@@ -89,13 +89,13 @@ func TestOldNumbersAreForgotten(t *testing.T) {
 		{next: 9001 + oldClient, owner: 9000, want: 8999, stale: true},
 	} {
 		s := alone()
-		s.nextID, s.fencedTo = c.next, c.fenced
+		s.pool.nextID, s.pool.fencedTo = c.next, c.fenced
 		cl := &client{owner: c.owner}
 		if c.owner != 0 {
-			s.clients[1] = cl
+			s.pool.clients[1] = cl
 		}
-		if s.forgetNumbers(); s.fencedTo != c.want || cl.stale != c.stale {
-			t.Errorf("%+v: fenced to %d, stale %v", c, s.fencedTo, cl.stale)
+		if s.forgetNumbers(); s.pool.fencedTo != c.want || cl.stale != c.stale {
+			t.Errorf("%+v: fenced to %d, stale %v", c, s.pool.fencedTo, cl.stale)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestOldNumbersAreForgotten(t *testing.T) {
 // room for more than so many clients, and none without a number.
 func TestWelcome(t *testing.T) {
 	s := alone()
-	s.memory[1].out, s.memory[0].generation, s.memory[1].generation = false, 5, 6
+	s.mem.memory[1].out, s.mem.memory[0].generation, s.mem.memory[1].generation = false, 5, 6
 	hello := func() (a rpc.Answer) {
 		s.hello(&rpc.Request{Op: rpc.OpHello, Seq: 9, Client: 3}, &a, clock.Time(11))
 		return a
@@ -117,22 +117,22 @@ func TestWelcome(t *testing.T) {
 	if w.Servers[0].Generation != 0 || w.Servers[1].Generation != 6 { // the first one is out
 		t.Errorf("%+v", w.Servers)
 	}
-	if cl := s.clients[w.Client]; cl.former != 3 || cl.epoch != 3 || cl.heard != 11 || cl.seq != 9 || !cl.quiet || !s.sweepDue || !s.probeDue {
+	if cl := s.pool.clients[w.Client]; cl.former != 3 || cl.epoch != 3 || cl.heard != 11 || cl.seq != 9 || !cl.quiet || !s.chains.sweepDue || !s.probeDue {
 		t.Errorf("%+v", cl)
 	}
-	for n := uint32(1 << 30); len(s.clients) < maxClients-1; n++ {
-		s.clients[n] = &client{}
+	for n := uint32(1 << 30); len(s.pool.clients) < maxClients-1; n++ {
+		s.pool.clients[n] = &client{}
 	}
 	if a := hello(); a.Status != rpc.OK {
 		t.Errorf("the last place: %v", a.Status)
 	}
-	if a := hello(); a.Status != rpc.Refused || a.Welcome != nil || len(s.clients) != maxClients {
-		t.Errorf("one more client: %v; %d clients", a.Status, len(s.clients))
+	if a := hello(); a.Status != rpc.Refused || a.Welcome != nil || len(s.pool.clients) != maxClients {
+		t.Errorf("one more client: %v; %d clients", a.Status, len(s.pool.clients))
 	}
-	s.clients = map[uint32]*client{}
-	s.owner, s.nextID = maxIncarnation, s.endID-1
-	if a := hello(); a.Status != rpc.Busy || len(s.clients) != 0 {
-		t.Errorf("without a number: %v; %d clients", a.Status, len(s.clients))
+	s.pool.clients = map[uint32]*client{}
+	s.mem.owner, s.pool.nextID = maxIncarnation, s.pool.endID-1
+	if a := hello(); a.Status != rpc.Busy || len(s.pool.clients) != 0 {
+		t.Errorf("without a number: %v; %d clients", a.Status, len(s.pool.clients))
 	}
 }
 
@@ -160,8 +160,8 @@ func TestLateOutcomeOfAQuestion(t *testing.T) {
 		missed    int
 	}{{true, false, 0}, {true, true, 0}, {false, false, 2}, {false, true, 1}} {
 		s, _ := lossy()
-		s.space.Backups, s.change = 1, new(change)
-		s.watched = make([]watched, len(s.memory))
+		s.mem.space.Backups, s.change = 1, new(change)
+		s.watched = make([]watched, len(s.mem.memory))
 		w := &s.watched[0]
 		w.missed, w.asked, w.ended, w.ran, w.until = 1, 7, true, c.ran, 100
 		w.asking, w.askAt = false, clock.Never

@@ -39,29 +39,29 @@ type modelClient struct {
 const modelNodes = 48
 
 func newModel(seed uint64, clients int) *model {
-	s := new(Server)
-	s.space = layout.Space{Servers: 1, Entries: layout.Counts{0: modelNodes}, Shortcuts: 4}
-	s.memory = make([]memory, 1)
-	s.clock = 5 << clockBits
-	s.nodes.held = heldNodes{}
+	s := newServer()
+	s.mem.space = layout.Space{Servers: 1, Entries: layout.Counts{0: modelNodes}, Shortcuts: 4}
+	s.mem.memory = make([]memory, 1)
+	s.pool.clock = 5 << clockBits
+	s.pool.nodes.held = heldNodes{}
 	m := &model{
 		r: rand.New(rand.NewPCG(seed, 1)), s: s, absorbed: map[layout.Location]layout.Location{}, clients: make([]modelClient, clients),
 	}
 	for h := range modelNodes {
-		m.free = append(m.free, layout.Location{Handle: s.space.First(0, 0) + layout.Handle(h), Version: 1})
+		m.free = append(m.free, layout.Location{Handle: s.mem.space.First(0, 0) + layout.Handle(h), Version: 1})
 	}
 	first := m.take(0)
-	s.nodes.held.drop(first.Handle)
+	s.pool.nodes.held.drop(first.Handle)
 	m.chain = append(m.chain, first)
-	m.e = &entry{key: 1, at: first, since: s.clock, recorded: true, mirrored: true}
-	s.keys = map[uint64]*entry{1: m.e}
+	m.e = &entry{key: 1, at: first, since: s.pool.clock, recorded: true, mirrored: true}
+	s.chains.keys = map[uint64]*entry{1: m.e}
 	return m
 }
 
 func (m *model) take(client int) layout.Location {
 	l := m.free[0]
 	m.free = m.free[1:]
-	m.s.nodes.held.put(l.Handle, held{client: uint32(client) + 1, version: l.Version})
+	m.s.pool.nodes.held.put(l.Handle, held{client: uint32(client) + 1, version: l.Version})
 	return l
 }
 
@@ -95,9 +95,9 @@ func (m *model) step(planted func(rec *rpc.Record)) {
 		}
 	case 3: // a report arrives
 		if len(c.reports) > 0 {
-			m.s.collect(uint32(i)+1, c.reports[0])
+			m.s.chains.collect(uint32(i)+1, c.reports[0])
 			c.reports = c.reports[1:]
-			c.answered = m.s.clock
+			c.answered = m.s.pool.clock
 		}
 	case 4: // an answer arrives
 		c.heard = max(c.heard, c.answered)
@@ -113,8 +113,8 @@ func (m *model) ended(c *modelClient) {
 
 func (m *model) settle() {
 	m.e.recorded = true
-	m.s.settle(m.e)
-	for l, ok := m.s.nodes.free[0].Pop(anywhere); ok; l, ok = m.s.nodes.free[0].Pop(anywhere) {
+	m.s.chains.settle(m.e)
+	for l, ok := m.s.pool.nodes.free[0].Pop(anywhere); ok; l, ok = m.s.pool.nodes.free[0].Pop(anywhere) {
 		m.free = append(m.free, l)
 		m.freed++
 	}
@@ -169,7 +169,7 @@ func TestOrderOfReports(t *testing.T) {
 func TestOrderOfReportsIsJudged(t *testing.T) {
 	for name, planted := range map[string]func(m *model) func(*rpc.Record){
 		"the clock when the report is sent": func(m *model) func(*rpc.Record) {
-			return func(rec *rpc.Record) { rec.Heard = m.s.clock }
+			return func(rec *rpc.Record) { rec.Heard = m.s.pool.clock }
 		},
 		"one clock more": func(*model) func(*rpc.Record) {
 			return func(rec *rpc.Record) { rec.Heard++ }

@@ -14,17 +14,17 @@ import (
 
 // node returns the location of a node of class 0 in a lossy server's space.
 func node(s *Server, server, n int, version layout.Version) layout.Location {
-	return layout.Location{Handle: s.space.First(server, 0) + layout.Handle(n), Version: version}
+	return layout.Location{Handle: s.mem.space.First(server, 0) + layout.Handle(n), Version: version}
 }
 
 // segmented returns a lossy server in which no client holds a node, with segments of which the first k have a class.
 func segmented(k int) *Server {
 	s, _ := lossy()
-	s.nodes.held = heldNodes{}
-	s.space.Shared = true
-	s.segments.Table = slab.NewTable(2, 4)
+	s.pool.nodes.held = heldNodes{}
+	s.mem.space.Shared = true
+	s.pool.segments.Table = slab.NewTable(2, 4)
 	for n := range k {
-		s.segments.Set(slab.Segment{N: n % 4, Server: n / 4}, 0)
+		s.pool.segments.Set(slab.Segment{N: n % 4, Server: n / 4}, 0)
 	}
 	return s
 }
@@ -38,43 +38,43 @@ func TestNodesThatWillBecomeFree(t *testing.T) {
 		want   bool
 	}{
 		"none":            {func(*Server) {}, false},
-		"a segment rests": {func(s *Server) { s.segments.Rest(slab.Segment{N: 1}, 1) }, true},
-		"the orphan has some, and segments are unused": {func(s *Server) { s.orphans = true }, true},
+		"a segment rests": {func(s *Server) { s.pool.segments.Rest(slab.Segment{N: 1}, 1) }, true},
+		"the orphan has some, and segments are unused": {func(s *Server) { s.pool.orphans = true }, true},
 		"the orphan has some, and no segment is unused": {func(s *Server) {
-			s.orphans = true
+			s.pool.orphans = true
 			for i := range 8 {
-				s.segments.Set(slab.Segment{Server: i / 4, N: i % 4}, 0)
+				s.pool.segments.Set(slab.Segment{Server: i / 4, N: i % 4}, 0)
 			}
 		}, false},
 		"the orphan has some, and one segment is unused": {func(s *Server) {
-			s.orphans = true
+			s.pool.orphans = true
 			for i := range 7 {
-				s.segments.Set(slab.Segment{Server: i / 4, N: i % 4}, 0)
+				s.pool.segments.Set(slab.Segment{Server: i / 4, N: i % 4}, 0)
 			}
 		}, true},
-		"a worn node": {func(s *Server) { s.nodes.worn = []worn{{handle: node(s, 0, 0, 1).Handle}} }, true},
+		"a worn node": {func(s *Server) { s.pool.nodes.worn = []worn{{handle: node(s, 0, 0, 1).Handle}} }, true},
 		"a client works": {func(s *Server) {
-			s.clients[7] = &client{heard: 5}
-			s.nodes.held.put(node(s, 0, 0, 1).Handle, held{client: 7})
+			s.pool.clients[7] = &client{heard: 5}
+			s.pool.nodes.held.put(node(s, 0, 0, 1).Handle, held{client: 7})
 		}, false},
 		"a client is gone": {func(s *Server) {
-			s.clients[7] = &client{gone: true, heard: 5}
-			s.nodes.held.put(node(s, 0, 0, 1).Handle, held{client: 7})
+			s.pool.clients[7] = &client{gone: true, heard: 5}
+			s.pool.nodes.held.put(node(s, 0, 0, 1).Handle, held{client: 7})
 		}, true},
 		"a lease is over": {func(s *Server) {
-			s.clients[7] = &client{heard: 4}
-			s.nodes.held.put(node(s, 0, 0, 1).Handle, held{client: 7})
+			s.pool.clients[7] = &client{heard: 4}
+			s.pool.nodes.held.put(node(s, 0, 0, 1).Handle, held{client: 7})
 		}, true},
-		"of no client": {func(s *Server) { s.nodes.held.put(node(s, 0, 0, 1).Handle, held{client: 7}) }, true},
+		"of no client": {func(s *Server) { s.pool.nodes.held.put(node(s, 0, 0, 1).Handle, held{client: 7}) }, true},
 	} {
 		s := segmented(3)
 		now := clock.Time(5).Add(lease)
-		s.rt, s.cfg.Lease, s.clients = ticking{now: &now}, lease, map[uint32]*client{}
+		s.mem.rt, s.mem.cfg.Lease, s.pool.clients = ticking{now: &now}, lease, map[uint32]*client{}
 		c.change(s)
-		if got := s.expected(0); got != c.want {
+		if got := s.pool.expected(0); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
-		if got := s.expected(1); got != (c.want && (s.orphans || s.segments.Resting() > 0)) {
+		if got := s.pool.expected(1); got != (c.want && (s.pool.orphans || s.pool.segments.Resting() > 0)) {
 			t.Errorf("%s, of another class: %v", name, got)
 		}
 	}
@@ -84,7 +84,7 @@ func TestNodesThatWillBecomeFree(t *testing.T) {
 func TestFewNodesOfAServer(t *testing.T) {
 	s := segmented(4) // all of server 0, none of server 1
 	for _, c := range []struct{ server, n, want int }{{0, 1, 1}, {0, 9, 1}, {1, 1, 1}, {1, fewest, fewest}, {1, 9, fewest}, {anywhere, 9, fewest}} {
-		if got := s.few(c.server, c.n); got != c.want {
+		if got := s.pool.few(c.server, c.n); got != c.want {
 			t.Errorf("%+v: %d", c, got)
 		}
 	}
@@ -93,31 +93,31 @@ func TestFewNodesOfAServer(t *testing.T) {
 // The room on a server is that of its free nodes and of its segments without a class.
 func TestRoomOnAServer(t *testing.T) {
 	s := segmented(3)
-	s.release(node(s, 0, 0, 1))
-	s.release(node(s, 1, 0, 1))
-	s.release(node(s, 1, 1, 1))
+	s.pool.release(node(s, 0, 0, 1))
+	s.pool.release(node(s, 1, 0, 1))
+	s.pool.release(node(s, 1, 1, 1))
 	size := layout.Class(0).Size()
-	if a, b := s.room(0), s.room(1); a != size+s.space.SegmentLen() || b != 2*size+4*s.space.SegmentLen() {
-		t.Errorf("%d and %d bytes, with nodes of %d and segments of %d", a, b, size, s.space.SegmentLen())
+	if a, b := s.pool.room(0), s.pool.room(1); a != size+s.mem.space.SegmentLen() || b != 2*size+4*s.mem.space.SegmentLen() {
+		t.Errorf("%d and %d bytes, with nodes of %d and segments of %d", a, b, size, s.mem.space.SegmentLen())
 	}
 }
 
 // A batch of nodes leaves what is reserved, ends when there are no more, and is held by its client.
 func TestNodesThatAreGiven(t *testing.T) {
 	s, _ := lossy()
-	s.nodes.held = heldNodes{}
+	s.pool.nodes.held = heldNodes{}
 	for n := range 4 {
-		s.release(node(s, n%2, n, 3))
+		s.pool.release(node(s, n%2, n, 3))
 	}
-	if list := s.give(9, 0, anywhere, 3, 2, nil); len(list) != 2 || !s.heldAs(9, list[0]) || s.heldAs(8, list[0]) || s.heldAs(9, layout.Location{Handle: list[0].Handle, Version: 2}) || !s.heldAs(9, layout.Location{Handle: list[0].Handle, Version: 4}) {
-		t.Errorf("%v, held %v", list, s.nodes.held)
+	if list := s.pool.give(9, 0, anywhere, 3, 2, nil); len(list) != 2 || !s.pool.heldAs(9, list[0]) || s.pool.heldAs(8, list[0]) || s.pool.heldAs(9, layout.Location{Handle: list[0].Handle, Version: 2}) || !s.pool.heldAs(9, layout.Location{Handle: list[0].Handle, Version: 4}) {
+		t.Errorf("%v, held %v", list, s.pool.nodes.held)
 	}
-	if list := s.give(9, 0, 1, 5, 0, nil); len(list) != 1 || !s.onServer(list[0], 1) || s.onServer(list[0], 0) {
+	if list := s.pool.give(9, 0, 1, 5, 0, nil); len(list) != 1 || !s.pool.onServer(list[0], 1) || s.pool.onServer(list[0], 0) {
 		t.Errorf("%v of one server", list)
 	}
-	s.balance.weights = []int64{0, 0} // no server has a weight: as without weights
-	if list := s.give(9, 0, anywhere, 5, 0, nil); len(list) != 1 || s.nodes.free[0].Len(anywhere) != 0 {
-		t.Errorf("%v, %d left", list, s.nodes.free[0].Len(anywhere))
+	s.pool.balance.weights = []int64{0, 0} // no server has a weight: as without weights
+	if list := s.pool.give(9, 0, anywhere, 5, 0, nil); len(list) != 1 || s.pool.nodes.free[0].Len(anywhere) != 0 {
+		t.Errorf("%v, %d left", list, s.pool.nodes.free[0].Len(anywhere))
 	}
 }
 
@@ -141,20 +141,20 @@ func TestEpochsOfWornNodes(t *testing.T) {
 		{"no client", []uint32{3, 5}, nil, 1, 6, 1},
 	} {
 		s, _ := lossy()
-		s.nodes.held = heldNodes{}
+		s.pool.nodes.held = heldNodes{}
 		now := clock.Time(77)
-		s.rt, s.epoch, s.clients = ticking{now: &now}, 5, map[uint32]*client{}
+		s.mem.rt, s.pool.epoch, s.pool.clients = ticking{now: &now}, 5, map[uint32]*client{}
 		for i, e := range c.worn {
-			s.nodes.worn = append(s.nodes.worn, worn{node(s, 1, i, 1).Handle, e})
+			s.pool.nodes.worn = append(s.pool.nodes.worn, worn{node(s, 1, i, 1).Handle, e})
 		}
 		for i, e := range c.clients {
-			s.clients[uint32(i)] = &client{epoch: e}
+			s.pool.clients[uint32(i)] = &client{epoch: e}
 		}
-		s.turn()
-		if s.nodes.free[0].Len(1) != c.freed || s.epoch != c.epoch || len(s.nodes.worn) != c.left || (s.turnedAt == 77) != (c.epoch == 6) {
-			t.Errorf("%s: %d free, epoch %d since %v, %d worn", c.what, s.nodes.free[0].Len(1), s.epoch, s.turnedAt, len(s.nodes.worn))
+		s.pool.turn()
+		if s.pool.nodes.free[0].Len(1) != c.freed || s.pool.epoch != c.epoch || len(s.pool.nodes.worn) != c.left || (s.pool.turnedAt == 77) != (c.epoch == 6) {
+			t.Errorf("%s: %d free, epoch %d since %v, %d worn", c.what, s.pool.nodes.free[0].Len(1), s.pool.epoch, s.pool.turnedAt, len(s.pool.nodes.worn))
 		}
-		if l, ok := s.nodes.free[0].Pop(1); ok && l.Version != 1 {
+		if l, ok := s.pool.nodes.free[0].Pop(1); ok && l.Version != 1 {
 			t.Errorf("%s: version %d", c.what, l.Version)
 		}
 	}
@@ -165,8 +165,8 @@ func TestEpochsOfWornNodes(t *testing.T) {
 func TestEpochThatErasesShortcuts(t *testing.T) {
 	for epoch, want := range map[uint32]bool{staleEpochs - 2: true, staleEpochs - 1: false, staleEpochs: true, 2*staleEpochs - 1: false} {
 		s, _ := lossy() // the memory of a server is lost
-		s.epoch = epoch
-		if got := s.mayTurn(); got != want {
+		s.pool.epoch = epoch
+		if got := s.pool.mayTurn(); got != want {
 			t.Errorf("after epoch %d: %v", epoch, got)
 		}
 	}
@@ -176,31 +176,31 @@ func TestEpochThatErasesShortcuts(t *testing.T) {
 // lost. The nodes of other servers stay.
 func TestNodesOfLostMemory(t *testing.T) {
 	s, _ := lossy()
-	s.nodes.held = heldNodes{}
-	s.noSegments()
+	s.pool.nodes.held = heldNodes{}
+	s.pool.noSegments()
 	for i := range 2 {
-		s.release(node(s, i, 0, 1))
-		s.nodes.worn = append(s.nodes.worn, worn{handle: node(s, i, 1, 1).Handle})
+		s.pool.release(node(s, i, 0, 1))
+		s.pool.nodes.worn = append(s.pool.nodes.worn, worn{handle: node(s, i, 1, 1).Handle})
 	}
-	s.keys[1] = &entry{key: 1, at: node(s, 0, 2, 1), passed: []layout.Location{node(s, 1, 2, 1)}, recorded: true}
-	s.keys[2] = &entry{key: 2, at: node(s, 1, 3, 1), passed: []layout.Location{node(s, 0, 3, 1), node(s, 1, 2, 2)}, recorded: true}
-	s.voidServer(0)
+	s.chains.keys[1] = &entry{key: 1, at: node(s, 0, 2, 1), passed: []layout.Location{node(s, 1, 2, 1)}, recorded: true}
+	s.chains.keys[2] = &entry{key: 2, at: node(s, 1, 3, 1), passed: []layout.Location{node(s, 0, 3, 1), node(s, 1, 2, 2)}, recorded: true}
+	s.pool.voidServer(0)
 	forsake(&s.chains, 0)
-	if s.nodes.free[0].Len(0) != 0 || s.nodes.free[0].Len(1) != 1 || len(s.nodes.worn) != 1 || !s.onServer(layout.Location{Handle: s.nodes.worn[0].handle}, 1) {
-		t.Errorf("free %d and %d, worn %v", s.nodes.free[0].Len(0), s.nodes.free[0].Len(1), s.nodes.worn)
+	if s.pool.nodes.free[0].Len(0) != 0 || s.pool.nodes.free[0].Len(1) != 1 || len(s.pool.nodes.worn) != 1 || !s.pool.onServer(layout.Location{Handle: s.pool.nodes.worn[0].handle}, 1) {
+		t.Errorf("free %d and %d, worn %v", s.pool.nodes.free[0].Len(0), s.pool.nodes.free[0].Len(1), s.pool.nodes.worn)
 	}
-	if s.nodes.held.len() != 4 || !s.orphans || !s.void {
-		t.Errorf("%d nodes are held, orphans %v, void %v", s.nodes.held.len(), s.orphans, s.void)
+	if s.pool.nodes.held.len() != 4 || !s.pool.orphans || !s.pool.void {
+		t.Errorf("%d nodes are held, orphans %v, void %v", s.pool.nodes.held.len(), s.pool.orphans, s.pool.void)
 	}
-	for h, n := range s.nodes.held.all() {
-		if n != (held{client: orphan, void: true}) || !s.onServer(layout.Location{Handle: h}, 0) {
+	for h, n := range s.pool.nodes.held.all() {
+		if n != (held{client: orphan, void: true}) || !s.pool.onServer(layout.Location{Handle: h}, 0) {
 			t.Errorf("node %d: %+v", h, n)
 		}
 	}
-	if e := s.keys[1]; !e.lost || e.recorded || !e.at.IsZero() || len(e.passed) != 1 {
+	if e := s.chains.keys[1]; !e.lost || e.recorded || !e.at.IsZero() || len(e.passed) != 1 {
 		t.Errorf("the key whose newest node is lost: %+v", e)
 	}
-	if e := s.keys[2]; e.lost || !e.recorded || !slices.Equal(e.passed, []layout.Location{node(s, 1, 2, 2)}) {
+	if e := s.chains.keys[2]; e.lost || !e.recorded || !slices.Equal(e.passed, []layout.Location{node(s, 1, 2, 2)}) {
 		t.Errorf("the key that has passed a lost node: %+v", e)
 	}
 }
@@ -213,36 +213,38 @@ func TestNodesOfTheOrphan(t *testing.T) {
 		want   bool
 	}{
 		"no fence":           {func(*Server) {}, true},
-		"a fence that lasts": {func(s *Server) { s.orphansAfter = s.fences.Add(3) }, false},
-		"no orphan":          {func(s *Server) { s.orphans = false }, false},
-		"too early":          {func(s *Server) { s.orphansAt = 11 }, false},
-		"in time":            {func(s *Server) { s.orphansAt = 10 }, true},
-		"an unknown chain":   {func(s *Server) { s.keys[1] = &entry{key: 1, at: node(s, 0, 0, 1), recorded: true, mirrored: true} }, false},
+		"a fence that lasts": {func(s *Server) { s.pool.orphansAfter = s.pool.fences.Add(3) }, false},
+		"no orphan":          {func(s *Server) { s.pool.orphans = false }, false},
+		"too early":          {func(s *Server) { s.pool.orphansAt = 11 }, false},
+		"in time":            {func(s *Server) { s.pool.orphansAt = 10 }, true},
+		"an unknown chain": {func(s *Server) {
+			s.chains.keys[1] = &entry{key: 1, at: node(s, 0, 0, 1), recorded: true, mirrored: true}
+		}, false},
 	} {
 		s, _ := lossy()
-		s.nodes.held = heldNodes{}
+		s.pool.nodes.held = heldNodes{}
 		now := clock.Time(10)
-		s.rt, s.clients, s.orphans = ticking{now: &now}, map[uint32]*client{}, true
-		s.space.Backups = 1 // a server that is away answers nothing
-		s.memory[0].out, s.memory[1].out = true, true
+		s.mem.rt, s.pool.clients, s.pool.orphans = ticking{now: &now}, map[uint32]*client{}, true
+		s.mem.space.Backups = 1 // a server that is away answers nothing
+		s.mem.memory[0].out, s.mem.memory[1].out = true, true
 		c.change(s)
 		for i := range 2 {
 			for n := range 2 {
-				s.nodes.held.put(node(s, i, n, 1).Handle, held{client: orphan, version: 4})
+				s.pool.nodes.held.put(node(s, i, n, 1).Handle, held{client: orphan, version: 4})
 			}
 		}
 		s.recoverOrphans(now)
 		if !c.want {
-			if s.nodes.held.len() != 4 || name == "an unknown chain" && s.orphansAt != now.Add(downPause) {
-				t.Errorf("%s: %d nodes are held, next attempt at %v", name, s.nodes.held.len(), s.orphansAt)
+			if s.pool.nodes.held.len() != 4 || name == "an unknown chain" && s.pool.orphansAt != now.Add(downPause) {
+				t.Errorf("%s: %d nodes are held, next attempt at %v", name, s.pool.nodes.held.len(), s.pool.orphansAt)
 			}
 			continue
 		}
-		if s.nodes.held.len() != 0 || s.orphans || s.orphansAfter != nil {
-			t.Errorf("%s: %d nodes are held", name, s.nodes.held.len())
+		if s.pool.nodes.held.len() != 0 || s.pool.orphans || s.pool.orphansAfter != nil {
+			t.Errorf("%s: %d nodes are held", name, s.pool.nodes.held.len())
 		}
 		for i, want := range []layout.Location{node(s, 0, 0, 6), node(s, 1, 0, 6), node(s, 0, 1, 6), node(s, 1, 1, 6)} {
-			if l, _ := s.nodes.free[0].Pop(anywhere); l != want {
+			if l, _ := s.pool.nodes.free[0].Pop(anywhere); l != want {
 				t.Errorf("%s: node %d is %v, want %v", name, i, l, want)
 			}
 		}
@@ -252,9 +254,9 @@ func TestNodesOfTheOrphan(t *testing.T) {
 // Which copies count: the first one and the last one of those on servers that are not out.
 func TestCopiesThatCount(t *testing.T) {
 	s, _ := lossy()
-	s.memory = make([]memory, 3)
-	s.space = layout.Space{Servers: 3, Shortcuts: 4, Entries: layout.Counts{4}, Backups: 2}
-	p, _ := s.space.Place(s.space.First(1, 0))
+	s.mem.memory = make([]memory, 3)
+	s.mem.space = layout.Space{Servers: 3, Shortcuts: 4, Entries: layout.Counts{4}, Backups: 2}
+	p, _ := s.mem.space.Place(s.mem.space.First(1, 0))
 	for _, c := range []struct {
 		out         []int
 		list        []int
@@ -268,24 +270,24 @@ func TestCopiesThatCount(t *testing.T) {
 		{[]int{0, 1}, []int{2}, 2, 2, false, 3},
 		{[]int{0, 1, 2}, nil, 0, 0, true, 7},
 	} {
-		for i := range s.memory {
-			s.memory[i].out = slices.Contains(c.out, i)
+		for i := range s.mem.memory {
+			s.mem.memory[i].out = slices.Contains(c.out, i)
 		}
 		var list []int
-		for _, q := range s.copies(p) {
+		for _, q := range s.mem.copies(p) {
 			list = append(list, q.Server)
 		}
-		first, err := s.copyOf(p, false)
-		last, err2 := s.copyOf(p, true)
-		if !slices.Equal(list, c.list) || (err != nil) != c.gone || (err2 != nil) != c.gone || s.isGone(1) != c.gone || s.outs() != c.set {
-			t.Errorf("%v out: copies on %v, %v, %v, gone %v, %b", c.out, list, err, err2, s.isGone(1), s.outs())
+		first, err := s.mem.copyOf(p, false)
+		last, err2 := s.mem.copyOf(p, true)
+		if !slices.Equal(list, c.list) || (err != nil) != c.gone || (err2 != nil) != c.gone || s.mem.isGone(1) != c.gone || s.mem.outs() != c.set {
+			t.Errorf("%v out: copies on %v, %v, %v, gone %v, %b", c.out, list, err, err2, s.mem.isGone(1), s.mem.outs())
 		}
 		if !c.gone && (first.Server != c.first || last.Server != c.last) {
 			t.Errorf("%v out: the first copy is on %d, the last one on %d", c.out, first.Server, last.Server)
 		}
 	}
-	if !slices.Equal(s.serversOf(2), []int{2, 0, 1}) || s.before(0, 1) != 2 || s.before(2, 2) != 0 || s.before(1, 0) != 1 {
-		t.Errorf("copies of server 2 on %v", s.serversOf(2))
+	if !slices.Equal(s.mem.serversOf(2), []int{2, 0, 1}) || s.mem.before(0, 1) != 2 || s.mem.before(2, 2) != 0 || s.mem.before(1, 0) != 1 {
+		t.Errorf("copies of server 2 on %v", s.mem.serversOf(2))
 	}
 }
 
@@ -298,15 +300,15 @@ func TestViewOfASuperblock(t *testing.T) {
 		taken     bool
 	}{{4, 5, 1, true}, {5, 5, 1, true}, {6, 5, 1, false}, {4, 5, 0, false}} {
 		s, _ := lossy()
-		s.view = c.had
-		s.memory[0].out, s.memory[1].out = true, false
-		s.see(&layout.Superblock{Space: layout.Space{Backups: c.backups}, View: c.view, Out: 2})
+		s.mem.view = c.had
+		s.mem.memory[0].out, s.mem.memory[1].out = true, false
+		s.mem.see(&layout.Superblock{Space: layout.Space{Backups: c.backups}, View: c.view, Out: 2})
 		want := c.had
 		if c.taken {
 			want = c.view
 		}
-		if s.view != want || s.memory[0].out == (c.taken && c.view > c.had) || s.memory[1].out != c.taken {
-			t.Errorf("%+v: view %d, out %v and %v", c, s.view, s.memory[0].out, s.memory[1].out)
+		if s.mem.view != want || s.mem.memory[0].out == (c.taken && c.view > c.had) || s.mem.memory[1].out != c.taken {
+			t.Errorf("%+v: view %d, out %v and %v", c, s.mem.view, s.mem.memory[0].out, s.mem.memory[1].out)
 		}
 	}
 }
@@ -315,9 +317,9 @@ func TestViewOfASuperblock(t *testing.T) {
 func TestSilentServers(t *testing.T) {
 	s := alone()
 	now := clock.Time(100)
-	s.rt, s.cfg.Lease = ticking{now: &now}, 20
+	s.mem.rt, s.mem.cfg.Lease = ticking{now: &now}, 20
 	for since, want := range map[clock.Time]bool{0: false, 89: true, 90: false, 100: false} {
-		s.memory[0].since = since
+		s.mem.memory[0].since = since
 		if got := isSilent(s, 0); got != want {
 			t.Errorf("since %d: %v", since, got)
 		}
@@ -339,12 +341,12 @@ func TestLimitsOfOperations(t *testing.T) {
 		{1, time.Millisecond, 5 * keepEvery, keepEvery, keepEvery},
 	} {
 		s, _ := lossy()
-		s.space.Backups, s.cfg.Lease = c.backups, c.lease
-		if got := s.deadline(); got != clock.Time(0).Add(c.deadline) || s.reachTime() != c.reach || s.retryPause() != c.pause {
-			t.Errorf("%+v: %v, %v, %v", c, got, s.reachTime(), s.retryPause())
+		s.mem.space.Backups, s.mem.cfg.Lease = c.backups, c.lease
+		if got := s.mem.deadline(); got != clock.Time(0).Add(c.deadline) || s.mem.reachTime() != c.reach || s.mem.retryPause() != c.pause {
+			t.Errorf("%+v: %v, %v, %v", c, got, s.mem.reachTime(), s.mem.retryPause())
 		}
-		if s.starting = true; s.deadline() != clock.Time(0).Add(memoryTimeout) {
-			t.Errorf("%+v: %v while no client waits", c, s.deadline())
+		if s.mem.starting = true; s.mem.deadline() != clock.Time(0).Add(memoryTimeout) {
+			t.Errorf("%+v: %v while no client waits", c, s.mem.deadline())
 		}
 	}
 	if (&Config{Lease: time.Second}).probe() != 250*time.Millisecond || (&Config{Lease: time.Millisecond}).probe() != keepEvery {
@@ -358,7 +360,7 @@ func TestWhatIsHeardOfAClient(t *testing.T) {
 	for _, c := range []struct{ had, says, want uint32 }{{2, 3, 3}, {3, 2, 3}, {2, 9, 5}} {
 		s := alone()
 		now := clock.Time(9)
-		s.rt, s.epoch = ticking{now: &now}, 5
+		s.mem.rt, s.pool.epoch = ticking{now: &now}, 5
 		cl := &client{epoch: c.had, gone: true, quiet: true}
 		s.hear(cl, &rpc.Request{Seq: 4, Epoch: c.says})
 		if cl.epoch != c.want || cl.heard != 9 || cl.gone || cl.quiet || cl.seq != 4 {
@@ -381,12 +383,12 @@ func TestSpaceOfAStoreInMemory(t *testing.T) {
 		"none in memory":     {0, 1 << 20, true, false},
 	} {
 		s, _ := lossy()
-		s.cfg = Config{Keys: 1000, Format: layout.Hardened}.withDefaults()
-		s.cfg.Servers = make([]netip.Addr, 2)
-		s.space = stored
-		err := s.arrange(c.region, c.stored == 1)
-		if (err == nil) != c.fits || (s.space == stored) != c.kept {
-			t.Errorf("%s: %v, %+v", name, err, s.space)
+		s.mem.cfg = Config{Keys: 1000, Format: layout.Hardened}.withDefaults()
+		s.mem.cfg.Servers = make([]netip.Addr, 2)
+		s.mem.space = stored
+		err := s.mem.arrange(c.region, c.stored == 1)
+		if (err == nil) != c.fits || (s.mem.space == stored) != c.kept {
+			t.Errorf("%s: %v, %+v", name, err, s.mem.space)
 		}
 	}
 }
@@ -395,11 +397,11 @@ func TestSpaceOfAStoreInMemory(t *testing.T) {
 // directory: a restarted server would find the key, with one of these nodes.
 func TestNodesBesideAnUnopenedKey(t *testing.T) {
 	s, cl := lossy() // the first memory server answers nothing
-	s.unopened = []*entry{{key: 1, slot: 0, dead: true}}
-	if s.recoverClient(cl.id) || s.nodes.held.len() != 8 || len(s.unopened) != 1 {
-		t.Errorf("%d nodes are held, %d keys are not opened", s.nodes.held.len(), len(s.unopened))
+	s.chains.unopened = []*entry{{key: 1, slot: 0, dead: true}}
+	if s.recoverClient(cl.id) || s.pool.nodes.held.len() != 8 || len(s.chains.unopened) != 1 {
+		t.Errorf("%d nodes are held, %d keys are not opened", s.pool.nodes.held.len(), len(s.chains.unopened))
 	}
-	if list := s.heldBy(cl.id); len(list) != 8 || !slices.IsSorted(list) || len(s.heldBy(cl.id+1)) != 0 {
+	if list := s.pool.heldBy(cl.id); len(list) != 8 || !slices.IsSorted(list) || len(s.pool.heldBy(cl.id+1)) != 0 {
 		t.Errorf("the client holds %v", list)
 	}
 }
@@ -409,38 +411,38 @@ func TestNodesBesideAnUnopenedKey(t *testing.T) {
 func TestSegmentsThatRest(t *testing.T) {
 	s := segmented(8)
 	var now clock.Time = 1000
-	s.rt = ticking{now: &now}
-	n := s.space.PerSegment(0)
+	s.mem.rt = ticking{now: &now}
+	n := s.mem.space.PerSegment(0)
 	for _, x := range []slab.Segment{{Server: 0, N: 0}, {Server: 0, N: 1}, {Server: 1, N: 0}, {Server: 1, N: 3}} {
 		for j := range n {
-			s.release(layout.Location{Handle: s.segment(x.Server, x.N, 0) + layout.Handle(j), Version: 1})
+			s.pool.release(layout.Location{Handle: s.pool.segment(x.Server, x.N, 0) + layout.Handle(j), Version: 1})
 		}
 	}
 	rests := func() (list []slab.Segment) {
 		for i := range 2 {
 			for k := range 4 {
-				if x := (slab.Segment{Server: i, N: k}); s.segments.Rests(x) {
+				if x := (slab.Segment{Server: i, N: k}); s.pool.segments.Rests(x) {
 					list = append(list, x)
 				}
 			}
 		}
 		return list
 	}
-	if s.rest(0); len(rests()) != 0 {
+	if s.pool.rest(0); len(rests()) != 0 {
 		t.Errorf("%v rest, of the class that asks", rests())
 	}
-	if s.rest(1); len(rests()) != 0 {
+	if s.pool.rest(1); len(rests()) != 0 {
 		t.Errorf("%v rest too early", rests())
 	}
 	now = now.Add(restPause - 1)
-	if s.rest(1); len(rests()) != 0 {
+	if s.pool.rest(1); len(rests()) != 0 {
 		t.Errorf("%v rest too early", rests())
 	}
 	now++
-	if s.rest(1); !slices.Equal(rests(), []slab.Segment{{Server: 0, N: 1}, {Server: 1, N: 3}}) {
+	if s.pool.rest(1); !slices.Equal(rests(), []slab.Segment{{Server: 0, N: 1}, {Server: 1, N: 3}}) {
 		t.Errorf("%v rest", rests())
 	}
-	if left := s.nodes.free[0].Len(anywhere); left != 2*n {
+	if left := s.pool.nodes.free[0].Len(anywhere); left != 2*n {
 		t.Errorf("%d nodes are free, want those of the two segments for tombstones, %d", left, 2*n)
 	}
 }
@@ -448,8 +450,8 @@ func TestSegmentsThatRest(t *testing.T) {
 // The only memory server of a store has all of it.
 func TestShareOfTheOnlyServer(t *testing.T) {
 	s, _ := lossy()
-	s.memory, s.space.Servers = s.memory[:1], 1
-	if list := s.shares(); len(list) != 1 || list[0].Permille != 1000 {
+	s.mem.memory, s.mem.space.Servers = s.mem.memory[:1], 1
+	if list := s.pool.shares(); len(list) != 1 || list[0].Permille != 1000 {
 		t.Errorf("%+v", list)
 	}
 }

@@ -20,17 +20,17 @@ func TestAnEpochWaitsForQueuedReports(t *testing.T) {
 		"of one client":        &alone,
 		"of several in a part": {Op: rpc.OpReports, Parts: []rpc.Part{{Client: one, Seq: 1, Records: []rpc.Record{report}}}},
 	} {
-		s := new(Server)
-		s.rt = lendRT{}
-		s.space = layout.Space{Servers: 1, Entries: layout.Counts{0: 16}, Shortcuts: 4}
-		s.memory = make([]memory, 1)
-		s.keys = map[uint64]*entry{1: {key: 1, at: layout.Location{Handle: 1, Version: 9}, recorded: true, mirrored: true}}
-		s.nodes.held = heldNodes{}
-		s.epoch = 2
-		s.nodes.worn = []worn{{2, 1}} // node 2 has used up its versions in epoch 1
-		s.clients = map[uint32]*client{one: {id: one, heard: 1, epoch: 1}}
+		s := newServer()
+		s.mem.rt = lendRT{}
+		s.mem.space = layout.Space{Servers: 1, Entries: layout.Counts{0: 16}, Shortcuts: 4}
+		s.mem.memory = make([]memory, 1)
+		s.chains.keys = map[uint64]*entry{1: {key: 1, at: layout.Location{Handle: 1, Version: 9}, recorded: true, mirrored: true}}
+		s.pool.nodes.held = heldNodes{}
+		s.pool.epoch = 2
+		s.pool.nodes.worn = []worn{{2, 1}} // node 2 has used up its versions in epoch 1
+		s.pool.clients = map[uint32]*client{one: {id: one, heard: 1, epoch: 1}}
 		h := &handoff{s: s, gate: lendGate{}}
-		s.hand = h
+		s.mem.hand = h
 		var a rpc.Answer
 		quick := func(r *rpc.Request) {
 			if _, ok := h.quick(r, &a); !ok {
@@ -39,12 +39,12 @@ func TestAnEpochWaitsForQueuedReports(t *testing.T) {
 		}
 		quick(r)
 		quick(&rpc.Request{Op: rpc.OpBeat, Client: one, Seq: 4, Epoch: 2})
-		s.turn()
+		s.pool.turn()
 		a = rpc.Answer{}
 		quick(&rpc.Request{Op: rpc.OpAlloc, Client: one, Seq: 6, Epoch: 2, N: 1})
 		h.drain()
-		s.freeReported(s.keys[1])
-		if _, ok := s.nodes.held.at(2); !ok {
+		s.chains.freeReported(s.chains.keys[1])
+		if _, ok := s.pool.nodes.held.at(2); !ok {
 			t.Errorf("%s: the node that the client was given a moment ago is free for others", name)
 		}
 	}

@@ -49,9 +49,9 @@ func TestWhatARequestThreadAnswers(t *testing.T) {
 		s := alone()
 		g := &bell{}
 		h := &handoff{s: s, gate: g, serving: served}
-		s.hand, s.void = h, c.void
+		s.mem.hand, s.pool.void = h, c.void
 		for id := uint32(known); id <= ended; id++ {
-			s.clients[id] = &client{id: id, seq: 5, stale: id == old, ended: id == ended}
+			s.pool.clients[id] = &client{id: id, seq: 5, stale: id == old, ended: id == ended}
 		}
 		before := 0
 		if c.full {
@@ -60,8 +60,8 @@ func TestWhatARequestThreadAnswers(t *testing.T) {
 		}
 		a := rpc.Answer{Seq: c.r.Seq}
 		done, answered := h.quick(&c.r, &a)
-		if done != c.done || answered != c.answered || a.Status != c.status || s.stats.Requests != c.requests || s.stats.Refused != c.refused {
-			t.Errorf("%s: done %v, answered %v, %v; %d requests, %d refused", name, done, answered, a.Status, s.stats.Requests, s.stats.Refused)
+		if done != c.done || answered != c.answered || a.Status != c.status || s.mem.stats.Requests != c.requests || s.mem.stats.Refused != c.refused {
+			t.Errorf("%s: done %v, answered %v, %v; %d requests, %d refused", name, done, answered, a.Status, s.mem.stats.Requests, s.mem.stats.Refused)
 		}
 		stored := 0
 		if c.done && (c.r.Op == rpc.OpReports || c.r.Op == rpc.OpGC) {
@@ -70,7 +70,7 @@ func TestWhatARequestThreadAnswers(t *testing.T) {
 		if len(h.reports) != before+stored || g.opened != stored {
 			t.Errorf("%s: %d reports more, the main thread is woken %d times", name, len(h.reports)-before, g.opened)
 		}
-		if cl := s.clients[known]; c.r.Client == known && c.answered && c.r.Op != rpc.OpReports && (cl.seq != 9 || cl.gone != (c.r.Op == rpc.OpBye)) {
+		if cl := s.pool.clients[known]; c.r.Client == known && c.answered && c.r.Op != rpc.OpReports && (cl.seq != 9 || cl.gone != (c.r.Op == rpc.OpBye)) {
 			t.Errorf("%s: the server has heard %+v", name, cl)
 		}
 	}

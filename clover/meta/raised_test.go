@@ -18,21 +18,21 @@ func TestRaisedVersionsOfADeadClient(t *testing.T) {
 		t.Run(fmt.Sprint("keys ", keyed), func(t *testing.T) {
 			withMemory(t, 2, nil, func(_ *pair, s *Server, _ verbs.Runtime) {
 				cl, n := holder(t, s, 1, 3)
-				s.clients[8] = &client{id: 8, heard: s.rt.Now(), epoch: s.epoch}
+				s.pool.clients[8] = &client{id: 8, heard: s.mem.rt.Now(), epoch: s.pool.epoch}
 				e := opened(t, s, cl, 1, n[0])
-				next := s.give(8, 0, 1, 1, 0, nil)[0]
-				s.format.Keyed = keyed
+				next := s.pool.give(8, 0, 1, 1, 0, nil)[0]
+				s.mem.format.Keyed = keyed
 				raised := layout.Location{Handle: n[1].Handle, Version: n[1].Version + 10}
 				next.Version += 10
 				if err := errors.Join(put(s, n[0], layout.Superseded(n[0].Version, raised), 1), put(s, raised, layout.Superseded(raised.Version, next), 1),
 					put(s, next, layout.Header(next.Version), 1)); err != nil {
 					t.Error(err)
 				}
-				s.collect(8, []rpc.Record{{Key: 1, Heard: s.clock, New: next}})
-				if s.advance(true); e.at != next || !s.recoverClient(7) {
+				s.chains.collect(8, []rpc.Record{{Key: 1, Heard: s.pool.clock, New: next}})
+				if s.chains.advance(true); e.at != next || !s.recoverClient(7) {
 					t.Errorf("the chain is known up to %v", e.at)
 				}
-				s.nodes.free[0].All(func(l layout.Location) {
+				s.pool.nodes.free[0].All(func(l layout.Location) {
 					if l.Handle == raised.Handle && l.Version <= raised.Version {
 						t.Errorf("%v is free, and was in the chain as %v", l, raised)
 					}
@@ -46,17 +46,17 @@ func TestRaisedVersionsOfADeadClient(t *testing.T) {
 // the newest one of another key by then.
 func TestReportsOfAnEarlierUse(t *testing.T) {
 	s, cl := lossy()
-	s.clock = 20
-	l := layout.Location{Handle: s.space.First(1, 0), Version: 1}
+	s.pool.clock = 20
+	l := layout.Location{Handle: s.mem.space.First(1, 0), Version: 1}
 	for _, c := range []struct {
 		heard uint64
 		taken bool
 	}{{19, false}, {20, true}, {25, true}} {
 		e := &entry{key: 1, recorded: true, mirrored: true, since: 30}
-		s.keys[1] = e
-		s.nodes.held.put(l.Handle, held{client: cl.id, version: l.Version, given: 20})
-		s.collect(cl.id, []rpc.Record{{Key: 1, Heard: c.heard, New: layout.Location{Handle: l.Handle, Version: 254}}})
-		if h := s.nodes.held.of(l.Handle); (h.entry == e) != c.taken || (len(e.reported) == 1) != c.taken {
+		s.chains.keys[1] = e
+		s.pool.nodes.held.put(l.Handle, held{client: cl.id, version: l.Version, given: 20})
+		s.chains.collect(cl.id, []rpc.Record{{Key: 1, Heard: c.heard, New: layout.Location{Handle: l.Handle, Version: 254}}})
+		if h := s.pool.nodes.held.of(l.Handle); (h.entry == e) != c.taken || (len(e.reported) == 1) != c.taken {
 			t.Errorf("heard %d: %+v, %d reported", c.heard, h, len(e.reported))
 		}
 	}

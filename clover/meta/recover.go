@@ -26,48 +26,48 @@ func (s *chains) sorted() []*entry {
 // newest nodes from the chains. All other nodes become free, because the clients of the earlier
 // incarnation have no connection any more.
 func (s *Server) recover() error {
-	if s.copied() {
+	if s.mem.copied() {
 		return recoverCopies(s)
 	}
 	taken := make(map[uint32]bool)
 	var lost []int
-	for i := range s.memory {
+	for i := range s.mem.memory {
 		// The memory was lost, and formatting it again was not completed.
-		if s.memory[i].generation == 0 {
+		if s.mem.memory[i].generation == 0 {
 			lost = append(lost, i)
 			continue
 		}
-		if err := s.writeOwner(i); err != nil {
+		if err := s.mem.writeOwner(i); err != nil {
 			return err
 		}
-		if err := errors.Join(readCopies(s, i, taken), s.eraseShortcuts(i)); err != nil {
+		if err := errors.Join(readCopies(s, i, taken), s.mem.eraseShortcuts(i)); err != nil {
 			return err // shortcuts are erased because this incarnation counts epochs from 1 again
 		}
 	}
 	for _, i := range lost {
-		if _, err := s.readMirrors(i, taken); err != nil {
+		if _, err := s.chains.readMirrors(i, taken); err != nil {
 			return err
 		}
 	}
 	for _, i := range lost {
-		if err := s.formatServer(i); err != nil {
+		if err := s.chains.formatServer(i); err != nil {
 			return err
 		}
-		s.stats.Losses++
+		s.mem.stats.Losses++
 	}
-	s.slots = slices.DeleteFunc(s.slots, func(slot uint32) bool { return taken[slot] })
-	if err := s.holdAll(); err != nil {
+	s.chains.slots = slices.DeleteFunc(s.chains.slots, func(slot uint32) bool { return taken[slot] })
+	if err := s.pool.holdAll(); err != nil {
 		return err
 	}
 	for _, i := range lost {
-		s.voidServer(i)
+		s.pool.voidServer(i)
 	}
-	for _, e := range s.keys {
-		s.linked(e.at)
+	for _, e := range s.chains.keys {
+		s.pool.linked(e.at)
 	}
-	s.orphans = true
-	s.recoverOrphans(s.rt.Now()) // follows all chains; the function keep calls it again if a memory server does not answer
-	s.stats.Recovered = uint64(len(s.keys))
+	s.pool.orphans = true
+	s.recoverOrphans(s.mem.rt.Now()) // follows all chains; the function keep calls it again if a memory server does not answer
+	s.mem.stats.Recovered = uint64(len(s.chains.keys))
 	return nil
 }
 
@@ -76,9 +76,9 @@ func (s *Server) recover() error {
 // key.
 func (s *chains) entryOf(rec layout.KeyRecord, slot uint32) *entry {
 	e := &entry{key: rec.Key, slot: slot, lost: rec.Lost, recorded: true, mirrored: true}
-	switch p, ok := s.space.Place(rec.At.Handle); {
+	switch p, ok := s.mem.space.Place(rec.At.Handle); {
 	case rec.Lost:
-	case !ok || s.stamp(p.Server) != rec.Generation:
+	case !ok || s.mem.stamp(p.Server) != rec.Generation:
 		e.lose()
 	default:
 		e.at, e.opened = rec.At, rec.At
@@ -90,8 +90,8 @@ func (s *chains) entryOf(rec layout.KeyRecord, slot uint32) *entry {
 // were lost. It adds the slots of the keys that the mirrors name to `taken`. known is false if
 // there are no mirrors that count.
 func (s *chains) readMirrors(i int, taken map[uint32]bool) (known bool, err error) {
-	first, ok := s.space.Mirror(i)
-	if !ok || s.memory[first.Server].generation == 0 || s.memory[first.Server].out {
+	first, ok := s.mem.space.Mirror(i)
+	if !ok || s.mem.memory[first.Server].generation == 0 || s.mem.memory[first.Server].out {
 		return false, nil
 	}
 	return true, readLost(s, i, first, taken)
@@ -102,7 +102,7 @@ func (s *chains) readMirrors(i int, taken map[uint32]bool) (known bool, err erro
 // key, or another record has already taken its slot (`taken`).
 func readLost(s *chains, i int, first layout.Place, taken map[uint32]bool) error {
 	return s.readRecords(first, func(n int, rec layout.KeyRecord) {
-		slot := uint32(n*s.space.Servers + i)
+		slot := uint32(n*s.mem.space.Servers + i)
 		if s.keys[rec.Key] == nil && !taken[slot] {
 			taken[slot], s.keys[rec.Key] = true, &entry{key: rec.Key, slot: slot, lost: true, mirrored: true}
 		}
@@ -112,9 +112,9 @@ func readLost(s *chains, i int, first layout.Place, taken map[uint32]bool) error
 // readRecords reads the records or mirrors of one server, beginning at place `first`. It calls f
 // for each record that names a key; n is the number of the record on the server.
 func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRecord)) error {
-	for at := 0; at < s.space.Shortcuts; at += bulkLen / layout.RecordLen {
-		n := min(bulkLen/layout.RecordLen, s.space.Shortcuts-at)
-		b, err := s.readBulk(first.Server, first.Offset+at*layout.RecordLen, n*layout.RecordLen)
+	for at := 0; at < s.mem.space.Shortcuts; at += bulkLen / layout.RecordLen {
+		n := min(bulkLen/layout.RecordLen, s.mem.space.Shortcuts-at)
+		b, err := s.mem.readBulk(first.Server, first.Offset+at*layout.RecordLen, n*layout.RecordLen)
 		if err != nil {
 			return err
 		}
@@ -133,8 +133,8 @@ func (s *chains) readRecords(first layout.Place, f func(n int, rec layout.KeyRec
 // not been written since its memory was formatted. A chain that leads to such a node is older than
 // the formatting, so its key is lost.
 func (s *pool) holdAll() error {
-	for i := range s.memory {
-		if s.isGone(i) {
+	for i := range s.mem.memory {
+		if s.mem.isGone(i) {
 			continue
 		}
 		if err := s.runs(i, s.holdRun); err != nil {
@@ -148,12 +148,12 @@ func (s *pool) holdRun(c layout.Class, first layout.Handle, n int) error {
 	per := bulkLen / c.Size()
 	for at := 0; at < n; at += per {
 		k := min(per, n-at)
-		p, _ := s.space.Place(first + layout.Handle(at))
-		p, err := s.copyOf(p, false)
+		p, _ := s.mem.space.Place(first + layout.Handle(at))
+		p, err := s.mem.copyOf(p, false)
 		if err != nil {
 			return err
 		}
-		b, err := s.readBulk(p.Server, p.Offset, k*c.Size())
+		b, err := s.mem.readBulk(p.Server, p.Offset, k*c.Size())
 		if err != nil {
 			return err
 		}
@@ -173,32 +173,32 @@ func (s *pool) holdRun(c layout.Class, first layout.Handle, n int) error {
 // chain. When it is called, every client that knew such a node has lost its lease.
 func (s *Server) findStrays() error {
 	known := make(map[layout.Handle]bool)
-	for c := range s.nodes.free {
-		s.nodes.free[c].All(func(l layout.Location) { known[l.Handle] = true })
+	for c := range s.pool.nodes.free {
+		s.pool.nodes.free[c].All(func(l layout.Location) { known[l.Handle] = true })
 	}
-	for h := range s.nodes.held.all() {
+	for h := range s.pool.nodes.held.all() {
 		known[h] = true
 	}
-	for _, w := range s.nodes.worn {
+	for _, w := range s.pool.nodes.worn {
 		known[w.handle] = true
 	}
-	for _, e := range s.keys {
+	for _, e := range s.chains.keys {
 		known[e.at.Handle] = true
 		for _, l := range e.passed {
 			known[l.Handle] = true
 		}
 	}
-	for i := range s.memory {
-		err := s.runs(i, func(_ layout.Class, first layout.Handle, n int) error {
+	for i := range s.mem.memory {
+		err := s.pool.runs(i, func(_ layout.Class, first layout.Handle, n int) error {
 			for h := first; h < first+layout.Handle(n); h++ {
 				if known[h] {
 					continue
 				}
-				header, _, err := s.nodeHead(layout.Location{Handle: h})
+				header, _, err := s.chains.nodeHead(layout.Location{Handle: h})
 				if err != nil {
 					return err
 				}
-				s.nodes.held.put(h, held{client: orphan, version: header.EntryVersion()})
+				s.pool.nodes.held.put(h, held{client: orphan, version: header.EntryVersion()})
 			}
 			return nil
 		})
@@ -225,20 +225,20 @@ func (s *pool) heldBy(id uint32) []layout.Handle {
 // in those nodes, to find nodes that the client has linked and not reported. It returns false if a
 // memory server did not answer; the caller tries again later.
 func (s *Server) recoverClient(id uint32) bool {
-	if !s.erase() {
+	if !s.chains.erase() {
 		return false
 	}
-	if !s.format.Keyed { // without keys, nodes do not say which chains to follow
-		if s.followAll(); !s.allWhole() {
+	if !s.mem.format.Keyed { // without keys, nodes do not say which chains to follow
+		if s.chains.followAll(); !s.chains.allWhole() {
 			return false
 		}
 	}
-	for _, h := range s.heldBy(id) {
-		l := layout.Location{Handle: h, Version: s.nodes.held.of(h).version}
-		if e := s.nodes.held.of(h).entry; e != nil && s.keys[e.key] == e && !e.lost {
+	for _, h := range s.pool.heldBy(id) {
+		l := layout.Location{Handle: h, Version: s.pool.nodes.held.of(h).version}
+		if e := s.pool.nodes.held.of(h).entry; e != nil && s.chains.keys[e.key] == e && !e.lost {
 			continue // it becomes free like all reported nodes
 		}
-		header, key, err := s.nodeHead(l)
+		header, key, err := s.chains.nodeHead(l)
 		if errors.Is(err, errLost) {
 			continue // the function lose takes the node back
 		}
@@ -249,15 +249,15 @@ func (s *Server) recoverClient(id uint32) bool {
 		if written {
 			l.Version = header.EntryVersion() // the client may have raised it (layout.Version.Pace)
 		}
-		if e := s.keys[key]; s.format.Keyed && e != nil && written {
-			s.follow([]*entry{e}, -1)
+		if e := s.chains.keys[key]; s.mem.format.Keyed && e != nil && written {
+			s.chains.follow([]*entry{e}, -1)
 			if !e.whole() {
 				return false // the unread part of the chain may contain the node
 			}
 		}
-		if s.heldAs(id, l) {
-			s.nodes.held.drop(h)
-			s.retire(l)
+		if s.pool.heldAs(id, l) {
+			s.pool.nodes.held.drop(h)
+			s.pool.retire(l)
 		}
 	}
 	return true

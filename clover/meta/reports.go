@@ -84,30 +84,30 @@ type tidier struct {
 // have got one of the nodes again, with the same version.
 func (s *Server) gather(r *rpc.Request) {
 	if r.Op != rpc.OpReports {
-		s.collect(r.Client, r.Records[:r.N])
+		s.chains.collect(r.Client, r.Records[:r.N])
 		return
 	}
 	for i := range r.Parts {
 		p := &r.Parts[i]
-		cl := s.clients[p.Client]
+		cl := s.pool.clients[p.Client]
 		if cl == nil || cl.stale || cl.ended || int32(p.Seq-cl.reported) <= 0 {
-			s.stats.Refused++
+			s.mem.stats.Refused++
 			continue
 		}
 		cl.reported = p.Seq
-		s.collect(p.Client, p.Records)
+		s.chains.collect(p.Client, p.Records)
 	}
 }
 
 // collect takes the appends that a client reports.
 func (s *chains) collect(client uint32, records []rpc.Record) {
-	s.clock++
+	s.pool.clock++
 	for i := range records {
 		rec := &records[i]
-		if !s.heldAs(client, rec.New) {
+		if !s.pool.heldAs(client, rec.New) {
 			continue // the server has seen the node in a chain already
 		}
-		n := s.nodes.held.of(rec.New.Handle)
+		n := s.pool.nodes.held.of(rec.New.Handle)
 		if rec.Heard < n.given {
 			continue // the append was made before the client got the node this time, in an earlier epoch
 		}
@@ -117,14 +117,14 @@ func (s *chains) collect(client uint32, records []rpc.Record) {
 		case e == nil:
 			// Another append has absorbed this one, or came after it, and the key was deleted since:
 			// the node is in no chain any more.
-			s.nodes.held.drop(rec.New.Handle)
-			s.retire(rec.New)
+			s.pool.nodes.held.drop(rec.New.Handle)
+			s.pool.retire(rec.New)
 		case n.entry == nil:
 			n.entry, n.version = e, rec.New.Version
-			s.nodes.held.put(rec.New.Handle, n)
+			s.pool.nodes.held.put(rec.New.Handle, n)
 			e.closing = e.closing || rec.Deleted
 			if !s.adopt(e, client, rec) {
-				e.reported = append(e.reported, reported{rec.New, client, s.clock})
+				e.reported = append(e.reported, reported{rec.New, client, s.pool.clock})
 				s.note(e)
 			}
 			s.tidy.add(e)
@@ -136,14 +136,14 @@ func (s *chains) collect(client uint32, records []rpc.Record) {
 // one. The server does not adopt tombstones, because they end the chain, and nodes in memory that is
 // or may be lost.
 func (s *chains) adopt(e *entry, client uint32, rec *rpc.Record) bool {
-	if rec.Heard < e.since && e.by != client || rec.Deleted || e.lost || e.dead || e.at.IsZero() || s.nodes.held.of(rec.New.Handle).void ||
-		!s.exists(rec.New.Handle) || s.gone(rec.New) {
+	if rec.Heard < e.since && e.by != client || rec.Deleted || e.lost || e.dead || e.at.IsZero() || s.pool.nodes.held.of(rec.New.Handle).void ||
+		!s.pool.exists(rec.New.Handle) || s.gone(rec.New) {
 		return false
 	}
-	s.linked(rec.New)
+	s.pool.linked(rec.New)
 	e.passed = append(e.passed, e.at)
 	s.tidy.waiting++
-	e.at, e.by, e.since, e.recorded, e.ended, e.last = rec.New, client, s.clock, false, false, false
+	e.at, e.by, e.since, e.recorded, e.ended, e.last = rec.New, client, s.pool.clock, false, false, false
 	n := 0
 	for ; n < len(e.reported) && e.reported[n].before(client, rec); n++ {
 		s.supersede(e, e.reported[n].at)
@@ -155,11 +155,11 @@ func (s *chains) adopt(e *entry, client uint32, rec *rpc.Record) bool {
 // supersede is called when a reported node is certainly not the newest node of its key. It becomes
 // free when the record of the entry is written.
 func (s *chains) supersede(e *entry, l layout.Location) {
-	n, ok := s.nodes.held.at(l.Handle)
+	n, ok := s.pool.nodes.held.at(l.Handle)
 	if !ok || n.version != l.Version || n.entry != e || n.void {
 		return // the server has met the node in the chain, or its memory was lost
 	}
-	s.nodes.held.drop(l.Handle)
+	s.pool.nodes.held.drop(l.Handle)
 	e.passed = append(e.passed, l)
 	s.tidy.waiting++
 }
@@ -198,8 +198,8 @@ func (s *chains) tidyDue(now clock.Time) bool {
 		return true
 	}
 	free := 0
-	for c := range s.nodes.free {
-		free += s.nodes.free[c].Len(anywhere)
+	for c := range s.pool.nodes.free {
+		free += s.pool.nodes.free[c].Len(anywhere)
 	}
 	return scanty*t.waiting > free
 }
@@ -211,11 +211,11 @@ func (s *chains) advance(all bool) {
 	t := &s.tidy
 	t.answered = 0
 	for len(t.due) > t.done {
-		batch := append(s.walk.touched[:0], t.take(lanes)...)
+		batch := append(s.mem.walk.touched[:0], t.take(lanes)...)
 		if len(t.due) == 0 {
-			t.waiting, t.at = 0, s.rt.Now().Add(tidyPause)
+			t.waiting, t.at = 0, s.mem.rt.Now().Add(tidyPause)
 		}
-		closing := s.walk.closing[:0]
+		closing := s.mem.walk.closing[:0]
 		for _, e := range batch {
 			e.due = false
 			if e.closing && s.keys[e.key] == e {
@@ -228,7 +228,7 @@ func (s *chains) advance(all bool) {
 		for _, e := range batch {
 			s.note(e)
 		}
-		s.walk.touched, s.walk.closing = batch, closing
+		s.mem.walk.touched, s.mem.walk.closing = batch, closing
 		if !all {
 			return
 		}
@@ -241,7 +241,7 @@ func (s *chains) note(e *entry) {
 	if !e.waiting && s.isBehind(e) {
 		e.waiting = true
 		e.seen = layout.Location{}
-		s.walk.behind = append(s.walk.behind, e)
+		s.mem.walk.behind = append(s.mem.walk.behind, e)
 	}
 }
 
@@ -253,7 +253,7 @@ func (s *chains) isBehind(e *entry) bool {
 // of catchUp: those were not written since. With `all`, catchUp follows the chains of all entries in
 // w.behind.
 func (s *chains) catchUp(all bool) {
-	w := &s.walk
+	w := &s.mem.walk
 	kept, still := w.behind[:0], w.touched[:0]
 	for _, e := range w.behind {
 		if !s.isBehind(e) {

@@ -24,35 +24,35 @@ func TestMergedReports(t *testing.T) {
 		{"a client that has said goodbye", func(_ *Server, cl *client) { cl.gone = true }, true},
 		{"its nodes are taken back", func(_ *Server, cl *client) { cl.ended = true }, false},
 		{"its memory was lost", func(_ *Server, cl *client) { cl.stale = true }, false},
-		{"its number has ended", func(s *Server, cl *client) { delete(s.clients, cl.id) }, false},
+		{"its number has ended", func(s *Server, cl *client) { delete(s.pool.clients, cl.id) }, false},
 		{"it says hello again", func(s *Server, cl *client) {
-			delete(s.clients, cl.id)
-			s.clients[cl.id+10] = &client{id: cl.id + 10, former: cl.id}
+			delete(s.pool.clients, cl.id)
+			s.pool.clients[cl.id+10] = &client{id: cl.id + 10, former: cl.id}
 		}, false},
 		{"a copy of its last part", func(_ *Server, cl *client) { cl.reported = 3 }, false},
 		{"a copy of an earlier part", func(_ *Server, cl *client) { cl.reported = 4 }, false},
-		{"another client holds the node", func(s *Server, _ *client) { s.nodes.held.put(2, held{client: two, version: 1}) }, false},
-		{"the node is held in a later version", func(s *Server, _ *client) { s.nodes.held.put(2, held{client: one, version: 2}) }, false},
+		{"another client holds the node", func(s *Server, _ *client) { s.pool.nodes.held.put(2, held{client: two, version: 1}) }, false},
+		{"the node is held in a later version", func(s *Server, _ *client) { s.pool.nodes.held.put(2, held{client: one, version: 2}) }, false},
 	} {
-		s := new(Server)
-		s.space = layout.Space{Servers: 1, Entries: layout.Counts{0: 16}, Shortcuts: 4}
-		s.keys = map[uint64]*entry{1: {key: 1, at: at(1), since: 9, recorded: true, mirrored: true}}
-		s.nodes.held = heldOf(map[layout.Handle]held{2: {client: one, version: 1}, 3: {client: two, version: 1}})
-		s.clients = map[uint32]*client{one: {id: one, heard: heard, reported: 2}, two: {id: two, heard: heard}}
-		c.change(s, s.clients[one])
+		s := newServer()
+		s.mem.space = layout.Space{Servers: 1, Entries: layout.Counts{0: 16}, Shortcuts: 4}
+		s.chains.keys = map[uint64]*entry{1: {key: 1, at: at(1), since: 9, recorded: true, mirrored: true}}
+		s.pool.nodes.held = heldOf(map[layout.Handle]held{2: {client: one, version: 1}, 3: {client: two, version: 1}})
+		s.pool.clients = map[uint32]*client{one: {id: one, heard: heard, reported: 2}, two: {id: two, heard: heard}}
+		c.change(s, s.pool.clients[one])
 		r := rpc.Request{Op: rpc.OpReports, Parts: []rpc.Part{
 			{Client: one, Seq: 3, Records: []rpc.Record{{Key: 1, New: at(2)}}},
 			{Client: two, Seq: 1, Records: []rpc.Record{{Key: 1, New: at(3)}}},
 		}}
-		gone := s.clients[one] != nil && s.clients[one].gone
+		gone := s.pool.clients[one] != nil && s.pool.clients[one].gone
 		s.gather(&r)
-		if got := s.nodes.held.of(2).entry != nil; got != c.counts {
+		if got := s.pool.nodes.held.of(2).entry != nil; got != c.counts {
 			t.Errorf("%s: its report counts: %v", c.name, got)
 		}
-		if s.nodes.held.of(3).entry == nil || s.clients[two].reported != 1 {
+		if s.pool.nodes.held.of(3).entry == nil || s.pool.clients[two].reported != 1 {
 			t.Errorf("%s: the other client's report does not count", c.name)
 		}
-		if cl := s.clients[one]; cl != nil && (cl.heard != heard || cl.gone != gone) {
+		if cl := s.pool.clients[one]; cl != nil && (cl.heard != heard || cl.gone != gone) {
 			t.Errorf("%s: the server has heard of the client at %v; it has gone: %v", c.name, cl.heard, cl.gone)
 		}
 	}

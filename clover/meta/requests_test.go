@@ -27,7 +27,7 @@ func TestLateRequests(t *testing.T) {
 		"hello of another client":   {rpc.Request{Op: rpc.OpHello, Client: 99, Owner: 98, Seq: 2}, false},
 	} {
 		s := alone()
-		s.clients[id] = &client{id: id, owner: owner, former: former, seq: 8}
+		s.pool.clients[id] = &client{id: id, owner: owner, former: former, seq: 8}
 		if got := s.late(&c.r); got != c.want {
 			t.Errorf("%s: late %v", name, got)
 		}
@@ -43,10 +43,10 @@ func TestEarlierNumbersEnd(t *testing.T) {
 		s := alone()
 		own, lost, other := &client{id: 20, owner: 20}, &client{id: 21, owner: 21, former: 20}, &client{id: 22, owner: 22, former: 9}
 		for _, cl := range []*client{own, lost, other} {
-			s.clients[cl.id] = cl
+			s.pool.clients[cl.id] = cl
 		}
 		if c.fenced {
-			own.fence = s.fences.Add(20)
+			own.fence = s.pool.fences.Add(20)
 		}
 		r := rpc.Request{Op: rpc.OpHello, Client: 20, Owner: 20, Seq: 6, Quiet: c.quiet}
 		s.renumber(&r)
@@ -66,16 +66,16 @@ func TestEarlierNumbersEnd(t *testing.T) {
 func TestReturnedNodes(t *testing.T) {
 	s, cl := lossy()
 	at := func(n int, v layout.Version) layout.Location { return node(s, 1, n, v) }
-	s.nodes.held.put(at(2, 1).Handle, held{client: 8, version: 1})
+	s.pool.nodes.held.put(at(2, 1).Handle, held{client: 8, version: 1})
 	r := rpc.Request{Op: rpc.OpReturn, N: 4}
-	s.nodes.held.put(at(1, 2).Handle, held{client: cl.id, version: 3})
+	s.pool.nodes.held.put(at(1, 2).Handle, held{client: cl.id, version: 3})
 	for i, l := range []layout.Location{at(0, 2), at(1, 2), at(2, 1), at(3, 1)} {
 		r.Records[i].New = l
 	}
 	r.N = 3 // the last record is none
 	s.dispatch(cl, &r, new(rpc.Answer))
-	if l, ok := s.nodes.free[0].Pop(1); !ok || l != at(0, 2) || s.nodes.free[0].Len(anywhere) != 0 || s.nodes.held.len() != 7 {
-		t.Errorf("%v is free, %d more; %d are held", l, s.nodes.free[0].Len(anywhere), s.nodes.held.len())
+	if l, ok := s.pool.nodes.free[0].Pop(1); !ok || l != at(0, 2) || s.pool.nodes.free[0].Len(anywhere) != 0 || s.pool.nodes.held.len() != 7 {
+		t.Errorf("%v is free, %d more; %d are held", l, s.pool.nodes.free[0].Len(anywhere), s.pool.nodes.held.len())
 	}
 	for _, quiet := range []bool{true, false} {
 		cl.gone = false
@@ -100,19 +100,19 @@ func TestStepAlongAChain(t *testing.T) {
 	} {
 		s, _ := lossy()
 		from, to := node(s, 1, 0, 1), node(s, 1, 1, 1)
-		s.nodes.held.put(to.Handle, c.next)
+		s.pool.nodes.held.put(to.Handle, c.next)
 		if c.none {
-			s.nodes.held.drop(to.Handle)
+			s.pool.nodes.held.drop(to.Handle)
 		}
-		e, clock := &entry{key: 1, at: from, recorded: true}, s.clock
-		s.pass(e, to)
-		_, is := s.nodes.held.at(to.Handle)
+		e, clock := &entry{key: 1, at: from, recorded: true}, s.pool.clock
+		s.chains.pass(e, to)
+		_, is := s.pool.nodes.held.at(to.Handle)
 		switch {
 		case c.lost:
 			if !e.lost || e.at != from || e.recorded || !is {
 				t.Errorf("%s: %+v", name, e)
 			}
-		case e.lost || e.at != to || len(e.passed) != 1 || e.passed[0] != from || e.recorded || is || e.since <= clock || e.since > s.clock:
+		case e.lost || e.at != to || len(e.passed) != 1 || e.passed[0] != from || e.recorded || is || e.since <= clock || e.since > s.pool.clock:
 			t.Errorf("%s: %+v, held %v", name, e, is)
 		}
 	}
@@ -136,21 +136,21 @@ func TestEntriesSettle(t *testing.T) {
 		"deleted, then not": {func(e *entry) { e.dead, e.mirrored = true, false }, false, 0, 2, true},
 	} {
 		s, _ := lossy()
-		s.nodes.held = heldNodes{}
+		s.pool.nodes.held = heldNodes{}
 		if c.unkeyed {
-			s.format = layout.Published
+			s.mem.format = layout.Published
 		}
 		e := &entry{key: 1, slot: 1, at: node(s, 1, 1, 1), passed: []layout.Location{node(s, 1, 0, 1)}, recorded: true, mirrored: true}
-		s.keys[1] = e
+		s.chains.keys[1] = e
 		c.change(e)
-		s.settle(e)
-		if n := s.nodes.free[0].Len(anywhere); n != c.free || len(s.slots) != c.slots || (s.keys[1] == e) != c.known || (len(e.passed) == 0) != (c.free > 0) {
-			t.Errorf("%s: %d nodes and %d slots are free, known %v", name, n, len(s.slots), s.keys[1] == e)
+		s.chains.settle(e)
+		if n := s.pool.nodes.free[0].Len(anywhere); n != c.free || len(s.chains.slots) != c.slots || (s.chains.keys[1] == e) != c.known || (len(e.passed) == 0) != (c.free > 0) {
+			t.Errorf("%s: %d nodes and %d slots are free, known %v", name, n, len(s.chains.slots), s.chains.keys[1] == e)
 		}
 	}
 	s, _ := lossy()
-	s.keys[1] = &entry{key: 1}
-	if s.forget(&entry{key: 1, slot: 1}); s.keys[1] == nil || len(s.slots) != 2 {
+	s.chains.keys[1] = &entry{key: 1}
+	if s.chains.forget(&entry{key: 1, slot: 1}); s.chains.keys[1] == nil || len(s.chains.slots) != 2 {
 		t.Error("an entry that is not in the table any more takes the key with it")
 	}
 }
@@ -159,7 +159,7 @@ func TestEntriesSettle(t *testing.T) {
 // deleted one is empty. A mirror says that the key would be lost.
 func TestRecordsOfEntries(t *testing.T) {
 	s, _ := lossy()
-	s.memory[1].generation = 1<<40 | 5
+	s.mem.memory[1].generation = 1<<40 | 5
 	at := node(s, 1, 0, 3)
 	for name, c := range map[string]struct {
 		e              entry
@@ -172,12 +172,12 @@ func TestRecordsOfEntries(t *testing.T) {
 		"a lost key":       {entry{key: 9, lost: true}, 0, layout.KeyRecord{Key: 9, Lost: true}, layout.KeyRecord{Key: 9, Lost: true}},
 		"deleted and lost": {entry{key: 9, lost: true, dead: true}, 0, layout.KeyRecord{Key: 9, Lost: true}, layout.KeyRecord{Key: 9, Lost: true}},
 	} {
-		s.space.Backups = c.backups
-		if rec, mir := s.recordOf(&c.e), mirrorOf(&c.e); rec != c.record || mir != c.mirror {
+		s.mem.space.Backups = c.backups
+		if rec, mir := s.chains.recordOf(&c.e), mirrorOf(&c.e); rec != c.record || mir != c.mirror {
 			t.Errorf("%s: record %+v, mirror %+v", name, rec, mir)
 		}
 	}
-	s.space.Backups = 0
+	s.mem.space.Backups = 0
 	// A restarted server takes a record at its word, unless the node's memory was formatted since.
 	for name, c := range map[string]struct {
 		rec  layout.KeyRecord
@@ -188,7 +188,7 @@ func TestRecordsOfEntries(t *testing.T) {
 		"lost":                {layout.KeyRecord{Key: 9, Lost: true}, true},
 		"a node that is none": {layout.KeyRecord{Key: 9, At: layout.Location{Handle: 1 << 20, Version: 1}, Generation: 5}, true},
 	} {
-		e := s.entryOf(c.rec, 3)
+		e := s.chains.entryOf(c.rec, 3)
 		if e.lost != c.lost || e.key != 9 || e.slot != 3 || !e.mirrored || e.recorded != (!c.lost || c.rec.Lost) || (e.at == at) == c.lost || e.opened != e.at {
 			t.Errorf("%s: %+v", name, e)
 		}
@@ -203,7 +203,7 @@ func TestSlotNearItsNode(t *testing.T) {
 		on    int
 		want  uint32
 	}{{[]uint32{0, 2, 4}, 0, 4}, {[]uint32{1, 2, 4}, 1, 1}, {[]uint32{1, 3, 4}, 1, 3}, {[]uint32{0, 2}, 1, 2}, {[]uint32{1}, 1, 1}} {
-		nearSlot(&s.space, c.slots, node(s, c.on, 0, 1))
+		nearSlot(&s.mem.space, c.slots, node(s, c.on, 0, 1))
 		if got := c.slots[len(c.slots)-1]; got != c.want {
 			t.Errorf("%v for server %d: slot %d, want %d", c.slots, c.on, got, c.want)
 		}
@@ -215,7 +215,7 @@ func TestSlotNearItsNode(t *testing.T) {
 	for first, want := range map[int]bool{0: false, 1: true} { // how many slots are looked at
 		list := append([]uint32(nil), many...)
 		list[first] = 1
-		if nearSlot(&layout.Space{Servers: 2, Shortcuts: 2 * len(list), Entries: s.space.Entries}, list, node(s, 1, 0, 1)); (list[len(list)-1] == 1) != want {
+		if nearSlot(&layout.Space{Servers: 2, Shortcuts: 2 * len(list), Entries: s.mem.space.Entries}, list, node(s, 1, 0, 1)); (list[len(list)-1] == 1) != want {
 			t.Errorf("slot %d of %d is found: %v", first, len(list), !want)
 		}
 	}
@@ -234,17 +234,17 @@ func TestEntriesBehind(t *testing.T) {
 	} {
 		s, _ := lossy()
 		e := &c.e
-		e.key, e.slot, s.keys[1] = 1, 1, e
-		s.space.Backups, s.memory[0].out, s.memory[1].out = 1, true, true // nothing can be read
+		e.key, e.slot, s.chains.keys[1] = 1, 1, e
+		s.mem.space.Backups, s.mem.memory[0].out, s.mem.memory[1].out = 1, true, true // nothing can be read
 		for range 2 {
-			s.note(e)
+			s.chains.note(e)
 		}
-		if got := len(s.walk.behind) == 1; got != c.want || e.waiting != c.want {
-			t.Errorf("%s: %d entries are behind", name, len(s.walk.behind))
+		if got := len(s.mem.walk.behind) == 1; got != c.want || e.waiting != c.want {
+			t.Errorf("%s: %d entries are behind", name, len(s.mem.walk.behind))
 		}
-		s.keys[1] = &entry{key: 1}
-		if s.catchUp(false); len(s.walk.behind) != 0 || e.waiting {
-			t.Errorf("%s: after the key has another entry, %d are behind", name, len(s.walk.behind))
+		s.chains.keys[1] = &entry{key: 1}
+		if s.chains.catchUp(false); len(s.mem.walk.behind) != 0 || e.waiting {
+			t.Errorf("%s: after the key has another entry, %d are behind", name, len(s.mem.walk.behind))
 		}
 	}
 	for e, want := range map[*entry]bool{{recorded: true, ended: true}: true, {recorded: true, lost: true}: true, {recorded: true}: false, {ended: true}: false, {lost: true}: false} {
@@ -257,18 +257,18 @@ func TestEntriesBehind(t *testing.T) {
 // An entry that is behind again gets another period before its chain is followed node by node.
 func TestEntryThatIsBehindAgain(t *testing.T) {
 	s, _ := lossy()
-	s.space.Backups, s.memory[0].out, s.memory[1].out = 1, true, true // nothing can be read
+	s.mem.space.Backups, s.mem.memory[0].out, s.mem.memory[1].out = 1, true, true // nothing can be read
 	e := &entry{key: 1, slot: 1, at: node(s, 1, 0, 1), mirrored: true, recorded: true, reported: []reported{{}}}
-	s.keys[1], e.seen = e, e.at // since it was behind before
-	s.note(e)
+	s.chains.keys[1], e.seen = e, e.at // since it was behind before
+	s.chains.note(e)
 	for i, followed := range []bool{false, true} {
 		e.ended = true
-		if s.catchUp(false); e.ended == followed {
+		if s.chains.catchUp(false); e.ended == followed {
 			t.Errorf("call %d: its chain is followed: %v", i+1, !followed)
 		}
 	}
 	e.seen, e.ended = node(s, 1, 1, 1), true
-	if s.catchUp(true); e.ended {
+	if s.chains.catchUp(true); e.ended {
 		t.Error("its chain is not followed though all are")
 	}
 }
@@ -278,7 +278,7 @@ func TestEntryThatIsBehindAgain(t *testing.T) {
 func TestRepeatedOpen(t *testing.T) {
 	s, cl := lossy()
 	at := node(s, 1, 0, 1)
-	s.nodes.held.drop(at.Handle)
+	s.pool.nodes.held.drop(at.Handle)
 	for name, c := range map[string]struct {
 		e    *entry
 		want rpc.Status
@@ -289,8 +289,8 @@ func TestRepeatedOpen(t *testing.T) {
 		"this node opened it":       {&entry{key: 1, slot: 3, opened: at}, rpc.OK, 3},
 		"a later version opened it": {&entry{key: 1, slot: 3, opened: node(s, 1, 0, 2)}, rpc.Done, 0},
 	} {
-		if delete(s.keys, 1); c.e != nil {
-			s.keys[1] = c.e
+		if delete(s.chains.keys, 1); c.e != nil {
+			s.chains.keys[1] = c.e
 		}
 		var a rpc.Answer
 		if s.openKey(cl, &rpc.Request{Op: rpc.OpOpen, Key: 1, At: at}, &a); a.Status != c.want || a.Slot != c.slot {

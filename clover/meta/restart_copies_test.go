@@ -12,13 +12,13 @@ import (
 // know that.
 func leaveOut(t *testing.T, s *Server, i int, marked bool) {
 	t.Helper()
-	s.memory[i].out = true
-	s.view++
-	for k := range s.memory {
+	s.mem.memory[i].out = true
+	s.mem.view++
+	for k := range s.mem.memory {
 		if k == i && !marked {
 			continue
 		}
-		if err := s.writeOwner(k); err != nil {
+		if err := s.mem.writeOwner(k); err != nil {
 			t.Error(err)
 		}
 	}
@@ -28,7 +28,7 @@ func leaveOut(t *testing.T, s *Server, i int, marked bool) {
 func erased(t *testing.T, s *Server, servers ...int) {
 	t.Helper()
 	for _, i := range servers {
-		if err := s.writeBulk(i, 0, make([]byte, s.space.RegionLen())); err != nil {
+		if err := s.mem.writeBulk(i, 0, make([]byte, s.mem.space.RegionLen())); err != nil {
 			t.Error(err)
 		}
 	}
@@ -52,23 +52,23 @@ func TestRestartWhileAServerIsOut(t *testing.T) {
 			if err := errors.Join(put(s, n[0], layout.Superseded(n[0].Version, n[1]), 1), put(s, n[1], layout.Header(n[1].Version), 1)); err != nil {
 				t.Error(err)
 			}
-			s.follow([]*entry{moved}, -1)
+			s.chains.follow([]*entry{moved}, -1)
 			opened(t, s, cl, 3, n[2])
-			before := s.memory[1].generation
+			before := s.mem.memory[1].generation
 			r.begin("md1", unwrapped, func(s *Server, _ verbs.Runtime) {
-				lending(s, s.rt)
-				if s.view != 2 || s.outs() != 0 || s.memory[1].generation == before || s.memory[1].marked != 0 || s.stats.Losses != 1 || s.stats.Recovered != 3 || s.orphans || s.void {
-					t.Errorf("%s: view %d, %b out, %+v, %+v, orphans %v", name, s.view, s.outs(), s.memory[1], s.stats, s.orphans)
+				lending(s, s.mem.rt)
+				if s.mem.view != 2 || s.mem.outs() != 0 || s.mem.memory[1].generation == before || s.mem.memory[1].marked != 0 || s.mem.stats.Losses != 1 || s.mem.stats.Recovered != 3 || s.pool.orphans || s.pool.void {
+					t.Errorf("%s: view %d, %b out, %+v, %+v, orphans %v", name, s.mem.view, s.mem.outs(), s.mem.memory[1], s.mem.stats, s.pool.orphans)
 				}
 				sameCopies(t, name, s)
 				for key, want := range map[uint64]layout.Location{1: n[1], 2: n0[0], 3: n[2]} {
-					e := s.keys[key]
+					e := s.chains.keys[key]
 					if e == nil || e.lost || e.at != want || !e.recorded || isFree(s, want.Handle) {
 						t.Errorf("%s: key %d: %+v, want %v", name, key, e, want)
 						continue
 					}
 					for j := range 2 {
-						if p, _ := s.space.RecordCopy(int(e.slot), j); record(t, s, p).At != want {
+						if p, _ := s.mem.space.RecordCopy(int(e.slot), j); record(t, s, p).At != want {
 							t.Errorf("%s: key %d: copy %d of the record %+v", name, key, j, record(t, s, p))
 						}
 						if got := headerOf(t, s, want, j); got != layout.Header(want.Version) {
@@ -76,8 +76,8 @@ func TestRestartWhileAServerIsOut(t *testing.T) {
 						}
 					}
 				}
-				if len(s.slots)+3 != s.space.Slots() || !isFree(s, n[0].Handle) || !isFree(s, n[3].Handle) || s.nodes.held.len() != 0 {
-					t.Errorf("%s: %d slots, %d nodes are held", name, len(s.slots), s.nodes.held.len())
+				if len(s.chains.slots)+3 != s.mem.space.Slots() || !isFree(s, n[0].Handle) || !isFree(s, n[3].Handle) || s.pool.nodes.held.len() != 0 {
+					t.Errorf("%s: %d slots, %d nodes are held", name, len(s.chains.slots), s.pool.nodes.held.len())
 				}
 			})
 		})
@@ -96,26 +96,26 @@ func TestRestartAfterALossOfAllCopies(t *testing.T) {
 			slot uint32
 			at   layout.Location
 		}{1: {1, n1[0]}, 2: {2, n1[1]}, 3: {4, n2[0]}, 4: {5, n2[1]}} {
-			s.slots = []uint32{x.slot}
+			s.chains.slots = []uint32{x.slot}
 			slots[key] = opened(t, s, cl, key, x.at).slot
 		}
 		erased(t, s, 1, 2)
 		r.begin("md1", unwrapped, func(s *Server, _ verbs.Runtime) {
 			for key, lost := range map[uint64]bool{1: true, 2: true, 3: true, 4: false} {
-				e := s.keys[key]
+				e := s.chains.keys[key]
 				if e == nil || e.lost != lost || e.slot != slots[key] || e.at.IsZero() != lost || !e.recorded {
 					t.Errorf("key %d: %+v, want it lost: %v, slot %d", key, e, lost, slots[key])
 					continue
 				}
-				if p, _ := s.space.Record(int(e.slot)); record(t, s, p) != s.recordOf(e) {
+				if p, _ := s.mem.space.Record(int(e.slot)); record(t, s, p) != s.chains.recordOf(e) {
 					t.Errorf("key %d: record %+v", key, record(t, s, p))
 				}
-				if p, _ := s.space.Mirror(int(e.slot)); record(t, s, p) != mirrorOf(e) {
+				if p, _ := s.mem.space.Mirror(int(e.slot)); record(t, s, p) != mirrorOf(e) {
 					t.Errorf("key %d: mirror %+v", key, record(t, s, p))
 				}
 			}
-			if len(s.keys) != 4 || len(s.slots)+4 != s.space.Slots() || s.view != 1 || s.outs() != 0 || s.stats.Losses != 2 || s.orphans || s.void {
-				t.Errorf("%d keys, %d slots, view %d, %b out, %+v, orphans %v", len(s.keys), len(s.slots), s.view, s.outs(), s.stats, s.orphans)
+			if len(s.chains.keys) != 4 || len(s.chains.slots)+4 != s.mem.space.Slots() || s.mem.view != 1 || s.mem.outs() != 0 || s.mem.stats.Losses != 2 || s.pool.orphans || s.pool.void {
+				t.Errorf("%d keys, %d slots, view %d, %b out, %+v, orphans %v", len(s.chains.keys), len(s.chains.slots), s.mem.view, s.mem.outs(), s.mem.stats, s.pool.orphans)
 			}
 			sameCopies(t, "restart", s)
 			for _, l := range n1 {
@@ -135,28 +135,28 @@ func TestOldRecordsNameLostKeys(t *testing.T) {
 			cl, n := holder(t, s, 1, 3)
 			slots := map[uint64]uint32{}
 			for i, slot := range []uint32{0, 1, 7} {
-				s.slots = []uint32{slot}
+				s.chains.slots = []uint32{slot}
 				slots[uint64(i+1)] = opened(t, s, cl, uint64(i+1), n[i]).slot
 			}
 			leaveOut(t, s, old, true)
 			erased(t, s, 1-old)
 			for j := range 2 { // what is in lost memory are no records of the store
-				if p, _ := s.space.RecordCopy(5, j); p.Server == 1-old {
+				if p, _ := s.mem.space.RecordCopy(5, j); p.Server == 1-old {
 					b := make([]byte, layout.RecordLen)
 					layout.KeyRecord{Key: 77, Lost: true}.Put(b)
-					if err := s.writeBulk(p.Server, p.Offset, b); err != nil {
+					if err := s.mem.writeBulk(p.Server, p.Offset, b); err != nil {
 						t.Error(err)
 					}
 				}
 			}
 			r.begin("md1", unwrapped, func(s *Server, _ verbs.Runtime) {
 				for key, slot := range slots {
-					if e := s.keys[key]; e == nil || !e.lost || e.slot != slot || !e.at.IsZero() {
+					if e := s.chains.keys[key]; e == nil || !e.lost || e.slot != slot || !e.at.IsZero() {
 						t.Errorf("server %d has old records: key %d: %+v, want slot %d", old, key, e, slot)
 					}
 				}
-				if len(s.keys) != 3 || s.outs() != 0 || s.view != 2 || s.stats.Losses != 2 || len(s.slots)+3 != s.space.Slots() || s.orphans || s.void {
-					t.Errorf("server %d has old records: %d keys, %b out, view %d, %+v", old, len(s.keys), s.outs(), s.view, s.stats)
+				if len(s.chains.keys) != 3 || s.mem.outs() != 0 || s.mem.view != 2 || s.mem.stats.Losses != 2 || len(s.chains.slots)+3 != s.mem.space.Slots() || s.pool.orphans || s.pool.void {
+					t.Errorf("server %d has old records: %d keys, %b out, view %d, %+v", old, len(s.chains.keys), s.mem.outs(), s.mem.view, s.mem.stats)
 				}
 				sameCopies(t, "restart", s)
 			})

@@ -144,8 +144,8 @@ func testRollover(t *testing.T, at int) {
 	waits, again := false, false
 	second := func() {
 		r.begin("md1", pausing(at, &waits, &again), func(s *Server, _ verbs.Runtime) {
-			if n, err := s.number(); err != nil || n>>incarnationBits != s.owner {
-				t.Errorf("at %d: the other metadata server gives out %#x in incarnation %d: %v", at, n, s.owner, err)
+			if n, err := s.number(); err != nil || n>>incarnationBits != s.mem.owner {
+				t.Errorf("at %d: the other metadata server gives out %#x in incarnation %d: %v", at, n, s.mem.owner, err)
 			}
 		})
 	}
@@ -154,8 +154,8 @@ func testRollover(t *testing.T, at int) {
 			second()
 			await(rt, &waits)
 		}
-		before := s.owner
-		s.nextID = s.endID - 1
+		before := s.mem.owner
+		s.pool.nextID = s.pool.endID - 1
 		n, err := s.number()
 		again = true
 		if at == 0 || at == 3 {
@@ -167,13 +167,13 @@ func testRollover(t *testing.T, at int) {
 			}
 			second()
 			rt.Sleep(time.Second)
-			s.nextID = s.endID - 1
+			s.pool.nextID = s.pool.endID - 1
 			_, err = s.number()
 		}
 		if err == nil {
-			t.Errorf("at %d: the first metadata server goes on in incarnation %d", at, s.owner)
+			t.Errorf("at %d: the first metadata server goes on in incarnation %d", at, s.mem.owner)
 		}
-		if !s.deposed {
+		if !s.mem.deposed {
 			t.Errorf("at %d: the first metadata server is not deposed: %v", at, err)
 		}
 	})
@@ -215,20 +215,20 @@ func TestNoAnswerAfterTheNumbersRanOut(t *testing.T) {
 		r.begin("md0", func(m rdmacm.Manager, _ verbs.Runtime) rdmacm.Manager { lossy.Manager = m; return lossy }, func(s *Server, rt verbs.Runtime) {
 			r.begin("md1", pausing(at, &waits, &again), func(*Server, verbs.Runtime) { serves = true })
 			await(rt, &waits)
-			s.nextID = s.endID - 1
+			s.pool.nextID = s.pool.endID - 1
 			lossy.lose = true
 			if n, err := s.number(); err == nil {
 				t.Errorf("at %d: number %#x without an answer", at, n)
 			}
 			again = true
 			await(rt, &serves)
-			for i := range s.memory {
-				if s.reach(i) == nil && s.writeOwner(i) == nil {
+			for i := range s.mem.memory {
+				if s.mem.reach(i) == nil && s.mem.writeOwner(i) == nil {
 					t.Errorf("at %d: the first metadata server writes to server %d beside the other one", at, i)
 				}
 			}
-			if !s.deposed || lossy.n == 0 {
-				t.Errorf("at %d: deposed %v after %d questions", at, s.deposed, lossy.n)
+			if !s.mem.deposed || lossy.n == 0 {
+				t.Errorf("at %d: deposed %v after %d questions", at, s.mem.deposed, lossy.n)
 			}
 		})
 		r.run()
@@ -303,13 +303,13 @@ func testFormats(t *testing.T, seed uint64, after time.Duration) (deposed bool, 
 			ended = true
 		})
 		await(rt, &hung)
-		for i := range s.memory {
-			_ = s.breakWays(i) // it has noticed the crash
+		for i := range s.mem.memory {
+			_ = s.mem.breakWays(i) // it has noticed the crash
 		}
-		for end := rt.Now().Add(20 * time.Millisecond); rt.Now() < end && !s.deposed; rt.Sleep(time.Millisecond) {
+		for end := rt.Now().Add(20 * time.Millisecond); rt.Now() < end && !s.mem.deposed; rt.Sleep(time.Millisecond) {
 			s.watchMemory(rt.Now())
 		}
-		deposed = s.deposed
+		deposed = s.mem.deposed
 		h.ResumeAll()
 		await(rt, &ended)
 	})

@@ -42,9 +42,9 @@ type segments struct {
 // noSegments sets up the table of an empty store. The first segment of each server is for
 // tombstones. The others have no class.
 func (s *pool) noSegments() {
-	s.segments.Table = slab.NewTable(len(s.memory), s.space.Segments())
-	for i := range s.memory {
-		if s.space.Shared {
+	s.segments.Table = slab.NewTable(len(s.mem.memory), s.mem.space.Segments())
+	for i := range s.mem.memory {
+		if s.mem.space.Shared {
 			s.segments.Set(slab.Segment{Server: i}, 0)
 		}
 	}
@@ -52,18 +52,18 @@ func (s *pool) noSegments() {
 
 // readTable reads the classes of server i's segments. An invalid class counts as none.
 func (s *pool) readTable(i int) error {
-	p, err := s.copyOf(s.space.Table(i), false)
+	p, err := s.mem.copyOf(s.mem.space.Table(i), false)
 	if err != nil {
 		return err
 	}
-	b, err := s.readBulk(p.Server, p.Offset, p.Len)
+	b, err := s.mem.readBulk(p.Server, p.Offset, p.Len)
 	if err != nil {
 		return err
 	}
 	row := s.segments.Row(i)
 	copy(row, b)
 	for k, c := range row {
-		if c > byte(s.space.Largest())+1 {
+		if c > byte(s.mem.space.Largest())+1 {
 			row[k] = slab.None
 		}
 	}
@@ -73,10 +73,10 @@ func (s *pool) readTable(i int) error {
 // exists reports whether the segment of node h has the class of h. If not, there is no such node at
 // present.
 func (s *pool) exists(h layout.Handle) bool {
-	if !s.space.Shared {
+	if !s.mem.space.Shared {
 		return true
 	}
-	server, k, ok := s.space.Segment(h)
+	server, k, ok := s.mem.space.Segment(h)
 	return ok && s.segments.Has(slab.Segment{Server: server, N: k}, int(s.classOf(h)))
 }
 
@@ -84,9 +84,9 @@ func (s *pool) exists(h layout.Handle) bool {
 // handles, beginning with `first`. It leaves out segments that are about to lose their class
 // (slab.Table.Rest), and stops at the first error.
 func (s *pool) runs(i int, f func(c layout.Class, first layout.Handle, n int) error) error {
-	if !s.space.Shared {
-		for c, n := range s.space.Entries {
-			if err := f(layout.Class(c), s.space.First(i, layout.Class(c)), n); err != nil {
+	if !s.mem.space.Shared {
+		for c, n := range s.mem.space.Entries {
+			if err := f(layout.Class(c), s.mem.space.First(i, layout.Class(c)), n); err != nil {
 				return err
 			}
 		}
@@ -97,7 +97,7 @@ func (s *pool) runs(i int, f func(c layout.Class, first layout.Handle, n int) er
 			continue
 		}
 		c := layout.Class(v - 1)
-		if err := f(c, s.segment(i, k, c), s.space.PerSegment(c)); err != nil {
+		if err := f(c, s.segment(i, k, c), s.mem.space.PerSegment(c)); err != nil {
 			return err
 		}
 	}
@@ -106,11 +106,11 @@ func (s *pool) runs(i int, f func(c layout.Class, first layout.Handle, n int) er
 
 // segment returns the first node of segment k, which has class c.
 func (s *pool) segment(server, k int, c layout.Class) layout.Handle {
-	return s.space.First(server, c) + layout.Handle(k*s.space.PerSegment(c))
+	return s.mem.space.First(server, c) + layout.Handle(k*s.mem.space.PerSegment(c))
 }
 
 func (s *pool) count() (n [layout.Classes]uint64) {
-	for i := range s.memory {
+	for i := range s.mem.memory {
 		_ = s.runs(i, func(c layout.Class, _ layout.Handle, k int) error {
 			n[c] += uint64(k)
 			return nil
@@ -123,19 +123,19 @@ func (s *pool) count() (n [layout.Classes]uint64) {
 // if it gave none. While s.orphans is true, grow does nothing: a chain may lead to a node in lost
 // memory, and that node may be in an unused segment.
 func (s *pool) grow(c layout.Class) bool {
-	if s.orphans || s.space.PerSegment(c) == 0 {
+	if s.orphans || s.mem.space.PerSegment(c) == 0 {
 		return false
 	}
 	var first []layout.Handle
-	for i := range s.memory {
+	for i := range s.mem.memory {
 		seg, found := s.segments.Find(i)
-		if !found || !s.copied() && s.reach(i) != nil {
+		if !found || !s.mem.copied() && s.mem.reach(i) != nil {
 			// The server has no unused segment, or does not answer.
 			continue
 		}
-		p := s.space.Table(i)
+		p := s.mem.space.Table(i)
 		p.Offset += seg.N
-		if s.writeCopies(p, []byte{byte(c) + 1}) != nil {
+		if s.mem.writeCopies(p, []byte{byte(c) + 1}) != nil {
 			// The memory server may have written the class. A later call gives the segment to a
 			// class again.
 			continue
@@ -143,7 +143,7 @@ func (s *pool) grow(c layout.Class) bool {
 		s.segments.Set(seg, int(c))
 		first = append(first, s.segment(i, seg.N, c))
 	}
-	for j := range s.space.PerSegment(c) {
+	for j := range s.mem.space.PerSegment(c) {
 		for _, h := range first {
 			s.release(layout.Location{Handle: h + layout.Handle(j), Version: 1})
 		}
@@ -162,24 +162,24 @@ func (s *pool) growFor(c layout.Class, server, n int) {
 // confirmed a new epoch. It spares segments of class `asks` and, on each server, the segment for
 // tombstones.
 func (s *pool) rest(asks layout.Class) {
-	if !s.space.Shared || s.segments.Resting() > 0 || s.rt.Now() < s.segments.restAt {
+	if !s.mem.space.Shared || s.segments.Resting() > 0 || s.mem.rt.Now() < s.segments.restAt {
 		return
 	}
-	s.segments.restAt = s.rt.Now().Add(restPause)
+	s.segments.restAt = s.mem.rt.Now().Add(restPause)
 	at := func(l layout.Location) (x slab.Segment) {
-		x.Server, x.N, _ = s.space.Segment(l.Handle)
+		x.Server, x.N, _ = s.mem.space.Segment(l.Handle)
 		return x
 	}
 	for c := range s.nodes.free {
 		q := &s.nodes.free[c]
-		if layout.Class(c) == asks || q.Len(anywhere) < s.space.PerSegment(layout.Class(c)) {
+		if layout.Class(c) == asks || q.Len(anywhere) < s.mem.space.PerSegment(layout.Class(c)) {
 			continue
 		}
 		n := make(map[slab.Segment]int)
 		q.All(func(l layout.Location) { n[at(l)]++ })
-		whole := func(x slab.Segment) bool { return x.N > 0 && n[x] == s.space.PerSegment(layout.Class(c)) }
+		whole := func(x slab.Segment) bool { return x.N > 0 && n[x] == s.mem.space.PerSegment(layout.Class(c)) }
 		q.Remove(func(l layout.Location) bool { return whole(at(l)) })
-		for i := range s.memory {
+		for i := range s.mem.memory {
 			for k := range s.segments.Row(i) {
 				if x := (slab.Segment{Server: i, N: k}); whole(x) && s.segments.Has(x, c) {
 					s.segments.Rest(x, s.epoch)
@@ -196,16 +196,16 @@ func (s *pool) rest(asks layout.Class) {
 // become free when the client's lease ends; or the next search may find segments that can lose
 // their class.
 func (s *pool) press(c layout.Class, to uint32) bool {
-	now := s.rt.Now()
+	now := s.mem.rt.Now()
 	if s.segments.pressed[c] == 0 {
 		s.segments.pressed[c] = now
 	}
 	since := s.segments.pressed[c]
-	s.segments.scarceUntil = now.Add(s.cfg.Lease)
-	if s.space.Shared && now < s.segments.restAt && s.segments.Resting() == 0 && now > s.segments.restAt.Add(-restPause) {
+	s.segments.scarceUntil = now.Add(s.mem.cfg.Lease)
+	if s.mem.space.Shared && now < s.segments.restAt && s.segments.Resting() == 0 && now > s.segments.restAt.Add(-restPause) {
 		return true // the next search, at restAt, may find segments that can lose their class
 	}
-	asked := now > since.Add(s.cfg.Lease/2+2*restPause)
+	asked := now > since.Add(s.mem.cfg.Lease/2+2*restPause)
 	for _, n := range s.nodes.held.all() {
 		if n.client == to {
 			continue
@@ -230,9 +230,9 @@ const fewest = 4
 // the way back.
 func (s *pool) share(c layout.Class, n int) int {
 	left := s.nodes.free[c].Len(anywhere)
-	if s.space.Shared {
-		left += s.segments.Unused(anywhere) * s.space.PerSegment(c)
-		n = min(n, max(fewest, s.space.PerSegment(c)))
+	if s.mem.space.Shared {
+		left += s.segments.Unused(anywhere) * s.mem.space.PerSegment(c)
+		n = min(n, max(fewest, s.mem.space.PerSegment(c)))
 	}
 	return max(1, min(n, left/(4*max(1, len(s.clients)))))
 }
@@ -240,8 +240,8 @@ func (s *pool) share(c layout.Class, n int) int {
 // reserved returns how many free nodes of a class are reserved for tombstones. A request for other
 // nodes must leave them.
 func (s *pool) reserved(c layout.Class, tombstone bool) int {
-	if !s.space.Shared || c != 0 || tombstone {
+	if !s.mem.space.Shared || c != 0 || tombstone {
 		return 0
 	}
-	return min(tombstones, s.space.PerSegment(0))
+	return min(tombstones, s.mem.space.PerSegment(0))
 }

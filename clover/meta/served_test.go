@@ -22,7 +22,7 @@ func serving(t *testing.T, change func(c *Config), f func(r *pair, s *Server, c 
 			change(c)
 		}
 	}, func(r *pair, s *Server, _ verbs.Runtime) {
-		if s.starting {
+		if s.mem.starting {
 			t.Error("the server is starting though it has started")
 		}
 		h := r.Host("md1")
@@ -65,13 +65,13 @@ func TestAClientIsServed(t *testing.T) {
 			if took := rt.Now().Sub(began); took > 100*time.Millisecond {
 				t.Errorf("%d threads: 300 PUTs take %v", threads, took)
 			}
-			if len(s.keys) != 3 || s.stats.Refused != 0 || len(s.clients) != 1 || (s.hand != nil) != (threads > 0) {
-				t.Errorf("%d threads: %d keys, %d clients, %+v", threads, len(s.keys), len(s.clients), s.stats)
+			if len(s.chains.keys) != 3 || s.mem.stats.Refused != 0 || len(s.pool.clients) != 1 || (s.mem.hand != nil) != (threads > 0) {
+				t.Errorf("%d threads: %d keys, %d clients, %+v", threads, len(s.chains.keys), len(s.pool.clients), s.mem.stats)
 			}
 			rt.Sleep(2 * keepEvery) // superseded nodes become free
 			began = rt.Now()
-			if len(s.tidy.due) != 0 || s.stats.Walked > 30 {
-				t.Errorf("%d threads: %d entries are due, %d headers", threads, len(s.tidy.due), s.stats.Walked)
+			if len(s.chains.tidy.due) != 0 || s.mem.stats.Walked > 30 {
+				t.Errorf("%d threads: %d entries are due, %d headers", threads, len(s.chains.tidy.due), s.mem.stats.Walked)
 			}
 			for key, want := range map[uint64]byte{1: 297 % 256, 2: 298 % 256, 3: 299 % 256} {
 				if v, err := c.Get(key, nil, rt.Now().Add(time.Second)); err != nil || len(v) != 1 || v[0] != want {
@@ -85,13 +85,13 @@ func TestAClientIsServed(t *testing.T) {
 			if err != nil || st.Keys != 3 || st.Linked < 3 {
 				t.Errorf("%d threads: %+v, %v", threads, st, err)
 			}
-			if threads > 0 && (len(s.hand.jobs) != 0 || s.hand.serving != 0) {
-				t.Errorf("%d threads: %d jobs wait, serving %d", threads, len(s.hand.jobs), s.hand.serving)
+			if threads > 0 && (len(s.mem.hand.jobs) != 0 || s.mem.hand.serving != 0) {
+				t.Errorf("%d threads: %d jobs wait, serving %d", threads, len(s.mem.hand.jobs), s.mem.hand.serving)
 			}
 			err = c.Close()
 			rt.Sleep(5 * keepEvery)
-			if len(s.clients) != 0 || s.nodes.held.len() != 0 {
-				t.Errorf("%d threads: %d clients, %d nodes held after the end", threads, len(s.clients), s.nodes.held.len())
+			if len(s.pool.clients) != 0 || s.pool.nodes.held.len() != 0 {
+				t.Errorf("%d threads: %d clients, %d nodes held after the end", threads, len(s.pool.clients), s.pool.nodes.held.len())
 			}
 			return err
 		})

@@ -30,13 +30,13 @@ const (
 // Server is a metadata server. One thread calls New, then Serve, and may call Snapshot. Any thread
 // may call Close.
 //
-// It consists of layers. Each layer embeds the one below it and calls nothing above it, with one
-// exception: memories.lend, which gives the tables to other threads during a wait, first executes
-// requests that wait. From the bottom: memories (connections to the memory servers, their
-// superblocks), pool (nodes that are not linked, clients), chains (keys and their chains), and
-// Server itself (the handlers of requests).
+// It consists of parts: a part knows those before it, and calls none after it, with one exception:
+// memories.lend, which gives the tables to other threads during a wait, first executes requests that
+// wait. Server itself has the handlers of requests.
 type Server struct {
-	chains
+	mem      memories // the memory of the servers, and operations on it
+	pool     pool     // nodes that are in no chain, and the clients that have them
+	chains   chains   // keys, and the nodes of each
 	front    *calls.Server
 	listener rdmacm.Listener
 	keepAt   clock.Time
@@ -56,6 +56,14 @@ type Server struct {
 	watched []watched
 }
 
+// newServer returns a server whose parts know each other.
+func newServer() *Server {
+	s := new(Server)
+	s.pool.mem = &s.mem
+	s.chains.mem, s.chains.pool = &s.mem, &s.pool
+	return s
+}
+
 // New connects to the memory servers, finds the store in their memory or formats one, and listens.
 // After that the caller must call Serve, which frees all resources at its end.
 func New(cfg Config) (_ *Server, err error) {
@@ -63,31 +71,31 @@ func New(cfg Config) (_ *Server, err error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := new(Server)
-	s.cfg, s.rt, s.format = cfg, cfg.Context.Runtime(), cfg.Format
-	s.starting = true
-	s.epoch, s.clients = 1, make(map[uint32]*client)
-	s.fences = lease.NewFencer(lease.Config{
+	s := newServer()
+	s.mem.cfg, s.mem.rt, s.mem.format = cfg, cfg.Context.Runtime(), cfg.Format
+	s.mem.starting = true
+	s.pool.epoch, s.pool.clients = 1, make(map[uint32]*client)
+	s.pool.fences = lease.NewFencer(lease.Config{
 		Context: cfg.Context, Dialer: cfg.Manager, Servers: cfg.Servers, Timeout: memoryTimeout, Pause: downPause,
 	})
-	s.keys = make(map[uint64]*entry)
-	s.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: bufferLen})
+	s.chains.keys = make(map[uint64]*entry)
+	s.mem.fab, err = remotemem.New(remotemem.Config{Context: cfg.Context, Buffer: bufferLen})
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.fab.Close())
+			err = errors.Join(err, s.mem.fab.Close())
 		}
 	}()
-	if err := s.reachMemory(); err != nil {
+	if err := s.mem.reachMemory(); err != nil {
 		return nil, err
 	}
 	if err := s.load(); err != nil {
 		return nil, err
 	}
-	if s.copied() {
-		s.watched = make([]watched, len(s.memory))
+	if s.mem.copied() {
+		s.watched = make([]watched, len(s.mem.memory))
 	}
 	if s.front, err = newFront(&cfg); err != nil {
 		return nil, err
@@ -95,7 +103,7 @@ func New(cfg Config) (_ *Server, err error) {
 	if s.listener, err = cfg.Manager.Listen(cfg.Service); err != nil {
 		return nil, errors.Join(err, s.front.Close())
 	}
-	s.starting = false
+	s.mem.starting = false
 	return s, nil
 }
 
@@ -107,13 +115,13 @@ func (s *Server) Close() error { return s.listener.Close() }
 func (s *Server) Serve() error {
 	s.front.Accept(s.listener)
 	serve := s.serve
-	if s.cfg.Threads > 0 {
+	if s.mem.cfg.Threads > 0 {
 		serve = s.serveThreads
 	}
 	err := serve()
 	s.front.Stop()
-	s.fences.Close()
-	s.fences.Wait()
+	s.pool.fences.Close()
+	s.pool.fences.Wait()
 	s.services.wait(s)
 	for i := range s.watched {
 		s.watched[i].wait(s)
@@ -121,7 +129,7 @@ func (s *Server) Serve() error {
 	if errors.Is(err, verbs.ErrClosed) {
 		err = nil
 	}
-	return errors.Join(err, s.front.Close(), s.fab.Close())
+	return errors.Join(err, s.front.Close(), s.mem.fab.Close())
 }
 
 // serve is the loop of the main thread if there are no request threads.
@@ -133,15 +141,15 @@ func (s *Server) serve() error {
 		if err != nil {
 			return err
 		}
-		if n > 0 && s.cfg.Pace != nil {
-			s.cfg.Pace(n)
+		if n > 0 && s.mem.cfg.Pace != nil {
+			s.mem.cfg.Pace(n)
 		}
 		if n == 0 {
-			s.tidy.answered = 0
+			s.chains.tidy.answered = 0
 		}
-		due := s.tidyDue(s.rt.Now())
+		due := s.chains.tidyDue(s.mem.rt.Now())
 		if due {
-			s.advance(false)
+			s.chains.advance(false)
 		}
 		if err := s.keepIfDue(); err != nil {
 			return err
@@ -157,8 +165,8 @@ func (s *Server) serve() error {
 
 // wakeAt returns when the main loop has work although no request comes.
 func (s *Server) wakeAt() clock.Time {
-	if len(s.tidy.due) > 0 {
-		return min(s.keepAt, s.tidy.at)
+	if len(s.chains.tidy.due) > 0 {
+		return min(s.keepAt, s.chains.tidy.at)
 	}
 	return s.keepAt
 }
@@ -166,16 +174,16 @@ func (s *Server) wakeAt() clock.Time {
 // keepIfDue calls keep if keepEvery has passed since the last call. It returns an error if the main
 // loop must end.
 func (s *Server) keepIfDue() error {
-	now := s.rt.Now()
+	now := s.mem.rt.Now()
 	switch {
 	case s.front.Ended():
 		return verbs.ErrClosed
-	case s.deposed:
+	case s.mem.deposed:
 		return errDeposed
 	case now >= s.keepAt:
 		s.keepAt = now.Add(keepEvery)
-		if s.hand != nil {
-			s.hand.drain()
+		if s.mem.hand != nil {
+			s.mem.hand.drain()
 		}
 		s.keep(now)
 	}
@@ -185,30 +193,30 @@ func (s *Server) keepIfDue() error {
 // Snapshot returns the counters. The thread of Serve may call it while that thread owns the tables
 // (threads.go). After Serve has returned, any one thread may call it.
 func (s *Server) Snapshot() rpc.Stats {
-	st := s.stats
-	st.Epoch, st.Clients, st.Keys, st.Slots = uint64(s.epoch), uint64(len(s.clients)), uint64(len(s.keys)), uint64(s.space.Slots())
-	st.ClassNodes = s.count()
+	st := s.mem.stats
+	st.Epoch, st.Clients, st.Keys, st.Slots = uint64(s.pool.epoch), uint64(len(s.pool.clients)), uint64(len(s.chains.keys)), uint64(s.mem.space.Slots())
+	st.ClassNodes = s.pool.count()
 	for _, n := range st.ClassNodes {
 		st.Nodes += n
 	}
-	st.Segments, st.Unused, st.Resting = uint64(s.space.Segments()*s.space.Servers), uint64(s.segments.Unused(anywhere)), uint64(s.segments.Resting())
-	for _, e := range s.keys {
+	st.Segments, st.Unused, st.Resting = uint64(s.mem.space.Segments()*s.mem.space.Servers), uint64(s.pool.segments.Unused(anywhere)), uint64(s.pool.segments.Resting())
+	for _, e := range s.chains.keys {
 		if e.lost {
 			st.LostKeys++
 		}
 	}
-	for i := range s.nodes.free {
-		st.ClassFree[i] = uint64(s.nodes.free[i].Len(anywhere))
+	for i := range s.pool.nodes.free {
+		st.ClassFree[i] = uint64(s.pool.nodes.free[i].Len(anywhere))
 		st.Free += st.ClassFree[i]
 	}
-	st.Servers = s.shares()
-	st.Copies = uint64(s.space.Backups + 1)
-	for i := range s.memory {
-		if s.memory[i].out || s.copied() && s.memory[i].blank {
+	st.Servers = s.pool.shares()
+	st.Copies = uint64(s.mem.space.Backups + 1)
+	for i := range s.mem.memory {
+		if s.mem.memory[i].out || s.mem.copied() && s.mem.memory[i].blank {
 			st.Away++
 		}
 	}
-	st.Held, st.Worn = uint64(s.nodes.held.len()), uint64(len(s.nodes.worn))
+	st.Held, st.Worn = uint64(s.pool.nodes.held.len()), uint64(len(s.pool.nodes.worn))
 	st.Linked = st.Nodes - st.Free - st.Held - st.Worn
 	return st
 }

@@ -13,16 +13,16 @@ func TestStraysAreInNoTable(t *testing.T) {
 		cl, n := holder(t, s, 1, 6)
 		e := opened(t, s, cl, 1, n[0])
 		e.passed = append(e.passed, n[1])
-		s.nodes.worn = append(s.nodes.worn, worn{handle: n[2].Handle})
+		s.pool.nodes.worn = append(s.pool.nodes.worn, worn{handle: n[2].Handle})
 		for _, l := range n[:5] {
-			s.nodes.held.drop(l.Handle)
+			s.pool.nodes.held.drop(l.Handle)
 		}
-		s.release(n[3])
+		s.pool.release(n[3])
 		if err := s.findStrays(); err != nil {
 			t.Error(err)
 		}
 		for i := range n {
-			got, ok := s.nodes.held.at(n[i].Handle)
+			got, ok := s.pool.nodes.held.at(n[i].Handle)
 			if want := i >= 4; ok != want {
 				t.Errorf("node %d is held: %v, want %v", i, ok, want)
 			}

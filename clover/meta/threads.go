@@ -127,10 +127,10 @@ func (h *handoff) waiting() (bool, error) {
 
 // serveThreads starts the request threads. Then it is the loop of the main thread.
 func (s *Server) serveThreads() error {
-	h := &handoff{s: s, gate: s.rt.NewGate(), running: len(s.front.Threads())}
-	s.hand = h
+	h := &handoff{s: s, gate: s.mem.rt.NewGate(), running: len(s.front.Threads())}
+	s.mem.hand = h
 	for i, t := range s.front.Threads() {
-		s.rt.Go(fmt.Sprintf("requests%d", i), func() { h.work(t) })
+		s.mem.rt.Go(fmt.Sprintf("requests%d", i), func() { h.work(t) })
 	}
 	defer h.stop()
 	for {
@@ -144,10 +144,10 @@ func (s *Server) serveThreads() error {
 			h.serving = 0
 			h.end(j)
 		}
-		s.tidy.answered = 0
-		due := s.tidyDue(s.rt.Now())
+		s.chains.tidy.answered = 0
+		due := s.chains.tidyDue(s.mem.rt.Now())
 		if due {
-			s.advance(false)
+			s.chains.advance(false)
 		}
 		more, err := h.waiting()
 		if err == nil {
@@ -159,9 +159,9 @@ func (s *Server) serveThreads() error {
 		if more || due {
 			continue
 		}
-		s.lend()
+		s.mem.lend()
 		_ = h.gate.Wait(s.wakeAt()) // an error means that it is time for other work
-		s.regain()
+		s.mem.regain()
 	}
 }
 
@@ -175,7 +175,7 @@ func (h *handoff) stop() {
 		if n == 0 {
 			return
 		}
-		h.s.rt.Sleep(waitPause)
+		h.s.mem.rt.Sleep(waitPause)
 	}
 }
 
@@ -199,11 +199,11 @@ func (h *handoff) work(t *calls.Thread) {
 	s := h.s
 	for {
 		n, err := t.Poll(h.accept)
-		if n > 0 && s.cfg.Pace != nil {
-			s.cfg.Pace(n)
+		if n > 0 && s.mem.cfg.Pace != nil {
+			s.mem.cfg.Pace(n)
 		}
 		if err == nil && n == 0 {
-			err = t.Wait(s.rt.Now().Add(keepEvery))
+			err = t.Wait(s.mem.rt.Now().Add(keepEvery))
 		}
 		if !h.goesOn(err) {
 			return
@@ -256,34 +256,34 @@ func (h *handoff) accept(in calls.Request) bool {
 // tables.
 func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 	s := h.s
-	cl := s.clients[r.Client]
+	cl := s.pool.clients[r.Client]
 	known := cl != nil && !cl.stale && !cl.ended
 	switch r.Op {
 	case rpc.OpAlloc, rpc.OpQuery, rpc.OpGC, rpc.OpBeat, rpc.OpReturn, rpc.OpBye:
 	case rpc.OpReports:
 		done = h.report(r)
 		if done {
-			s.stats.Requests++
+			s.mem.stats.Requests++
 		}
 		return done, done
 	default:
 		return false, false
 	}
-	if r.Client == h.serving || r.Op == rpc.OpQuery && (s.void || absent(&s.chains, r)) {
+	if r.Client == h.serving || r.Op == rpc.OpQuery && (s.pool.void || absent(&s.chains, r)) {
 		return false, false
 	}
 	if s.late(r) {
-		s.stats.Requests++
-		s.stats.Refused++
+		s.mem.stats.Requests++
+		s.mem.stats.Refused++
 		return true, false
 	}
-	if known && r.Op == rpc.OpAlloc && !s.allocFree(cl, r, a) {
+	if known && r.Op == rpc.OpAlloc && !s.pool.allocFree(cl, r, a) {
 		return false, false
 	}
 	if known && r.Op == rpc.OpGC && !h.report(r) {
 		return false, false
 	}
-	s.stats.Requests++
+	s.mem.stats.Requests++
 	if !known {
 		a.Status = rpc.Unknown
 		return true, true
@@ -293,7 +293,7 @@ func (h *handoff) quick(r *rpc.Request, a *rpc.Answer) (done, answered bool) {
 	case rpc.OpAlloc:
 	case rpc.OpGC:
 		if r.Want > 0 {
-			s.refill(cl, r, a)
+			s.pool.refill(cl, r, a)
 		}
 	default:
 		s.dispatch(cl, r, a)

@@ -46,29 +46,29 @@ func (c *Config) probe() time.Duration { return max(c.Lease/4, keepEvery) }
 func (s *Server) watchCopies(now clock.Time) {
 	probe := s.probeDue || now >= s.probeAt
 	if probe {
-		s.probeDue, s.probeAt = false, now.Add(s.cfg.probe())
+		s.probeDue, s.probeAt = false, now.Add(s.mem.cfg.probe())
 	}
 	if watchServices(s, now) != nil {
 		return // the device is closed
 	}
 	due, back := s.change != nil, false
-	for i := range s.memory {
-		m := &s.memory[i]
-		if probe && !m.out && !m.blank && s.connected(i) {
-			_ = s.probe(i) // if the READ fails, the connection ends
+	for i := range s.mem.memory {
+		m := &s.mem.memory[i]
+		if probe && !m.out && !m.blank && s.mem.connected(i) {
+			_ = s.mem.probe(i) // if the READ fails, the connection ends
 		}
-		if !s.connected(i) && now >= m.retryAt {
+		if !s.mem.connected(i) && now >= m.retryAt {
 			look(s, i)
 		}
 		if m.out {
-			back = back || s.connected(i)
+			back = back || s.mem.connected(i)
 			markOut(s, i)
 			continue
 		}
 		due = due || m.blank
 	}
 	noteSilence(s)
-	for i := range s.memory {
+	for i := range s.mem.memory {
 		due = due || isSilent(s, i)
 	}
 	if !due && (!back || !mayBringBack(s, now)) {
@@ -80,7 +80,7 @@ func (s *Server) watchCopies(now clock.Time) {
 	if tryChange(s) == nil {
 		s.change = nil
 	}
-	s.fences.Leave(s.away())
+	s.pool.fences.Leave(s.mem.away())
 }
 
 // noteSilence notes, for each server whose copies count, since when it has not answered while
@@ -90,34 +90,34 @@ func (s *Server) watchCopies(now clock.Time) {
 // about them, and one attempt may take half a lease. Otherwise the copies on these servers would no
 // longer count before the metadata server has tried to reach them again.
 func noteSilence(s *Server) {
-	now, answers := s.rt.Now(), false
-	for i := range s.memory {
-		answers = answers || s.connected(i) && !s.memory[i].out
+	now, answers := s.mem.rt.Now(), false
+	for i := range s.mem.memory {
+		answers = answers || s.mem.connected(i) && !s.mem.memory[i].out
 	}
-	for i := range s.memory {
-		switch m := &s.memory[i]; {
-		case m.out || s.connected(i):
+	for i := range s.mem.memory {
+		switch m := &s.mem.memory[i]; {
+		case m.out || s.mem.connected(i):
 			m.since = 0
-		case m.since == 0 || !answers || !s.answering:
+		case m.since == 0 || !answers || !s.mem.answering:
 			m.since = now
 		}
 	}
-	s.answering = answers
+	s.mem.answering = answers
 }
 
 // look tries to connect to a server. If the server's copies count, look also finds out whether the
 // server has lost its memory. Otherwise look clears memory.marked, so that markOut marks the
 // superblock again.
 func look(s *Server, i int) {
-	m := &s.memory[i]
+	m := &s.mem.memory[i]
 	if !m.out && !m.blank {
-		_ = s.reach(i) // the outcome is in m
+		_ = s.mem.reach(i) // the outcome is in m
 		return
 	}
-	if m.marked = 0; s.openWays(i, s.rt.Now().Add(s.reachTime())) == nil {
-		_, _ = s.superblock(i) // if the READ fails, the connection ends: such a server cannot be filled
+	if m.marked = 0; s.mem.openWays(i, s.mem.rt.Now().Add(s.mem.reachTime())) == nil {
+		_, _ = s.mem.superblock(i) // if the READ fails, the connection ends: such a server cannot be filled
 	}
-	m.retryAt = s.rt.Now().Add(max(downPause, 4*s.reachTime()))
+	m.retryAt = s.mem.rt.Now().Add(max(downPause, 4*s.mem.reachTime()))
 }
 
 // markOut writes the view to the superblock of a server that is out and answers. Filling this
@@ -125,8 +125,8 @@ func look(s *Server, i int) {
 // and the metadata server crashes, only this superblock says that the copies on this server are
 // old.
 func markOut(s *Server, i int) {
-	if m := &s.memory[i]; m.marked != s.view && s.connected(i) && s.writeOwner(i) == nil {
-		m.marked = s.view
+	if m := &s.mem.memory[i]; m.marked != s.mem.view && s.mem.connected(i) && s.mem.writeOwner(i) == nil {
+		m.marked = s.mem.view
 	}
 }
 
@@ -144,25 +144,25 @@ func mayBringBack(s *Server, now clock.Time) bool {
 	case known && fresh && ran:
 		return true
 	case known && fresh:
-		s.backAt = now.Add(max(downPause, 4*s.reachTime()))
+		s.backAt = now.Add(max(downPause, 4*s.mem.reachTime()))
 	default:
 		var counted []netip.Addr
-		for i := range s.memory {
-			if !s.memory[i].out {
-				counted = append(counted, s.cfg.Servers[i])
+		for i := range s.mem.memory {
+			if !s.mem.memory[i].out {
+				counted = append(counted, s.mem.cfg.Servers[i])
 			}
 		}
-		s.services.begin(s, s.reachTime(), counted...)
+		s.services.begin(s, s.mem.reachTime(), counted...)
 	}
 	return false
 }
 
 // begin begins a change of the view: it fences all clients, and makes them say hello again.
 func begin(s *Server, now clock.Time) {
-	s.change = &change{fence: s.fenceTo(s.nextID), until: now, asked: now}
-	for _, cl := range s.clients {
+	s.change = &change{fence: s.fenceTo(s.pool.nextID), until: now, asked: now}
+	for _, cl := range s.pool.clients {
 		cl.stale = true
-		s.change.until = max(s.change.until, cl.heard.Add(s.cfg.Lease))
+		s.change.until = max(s.change.until, cl.heard.Add(s.mem.cfg.Lease))
 	}
 }
 
@@ -172,53 +172,53 @@ func tryChange(s *Server) error {
 	if err := breakUnserved(s); err != nil {
 		return err
 	}
-	n := len(s.memory)
+	n := len(s.mem.memory)
 	away, up := make([]bool, n), make([]bool, n)
-	for i := range s.memory {
-		up[i] = s.connected(i)
+	for i := range s.mem.memory {
+		up[i] = s.mem.connected(i)
 		away[i] = !up[i]
 	}
-	s.fences.Leave(away)
-	if !s.fences.Over(s.change.fence) {
+	s.pool.fences.Leave(away)
+	if !s.pool.fences.Over(s.change.fence) {
 		return errDown
 	}
-	for i := range s.memory {
-		m := &s.memory[i]
-		up[i] = up[i] && (!m.out || s.fences.Idle(i)) && s.renewWays(i, s.rt.Now().Add(s.reachTime())) == nil
+	for i := range s.mem.memory {
+		m := &s.mem.memory[i]
+		up[i] = up[i] && (!m.out || s.pool.fences.Idle(i)) && s.mem.renewWays(i, s.mem.rt.Now().Add(s.mem.reachTime())) == nil
 		if !up[i] || m.out || m.blank {
 			continue
 		}
-		switch err := s.verify(i); {
+		switch err := s.mem.verify(i); {
 		case errors.Is(err, errLost):
 			m.blank = true
 		case err != nil:
 			up[i] = false
 		}
 	}
-	good := func(i int) bool { return up[i] && !s.memory[i].out && !s.memory[i].blank }
-	silent := func(i int) bool { return !up[i] && !s.memory[i].out && !s.memory[i].blank }
-	for i := range s.memory {
-		if silent(i) && (s.rt.Now() < s.change.until || !isSilent(s, i)) {
+	good := func(i int) bool { return up[i] && !s.mem.memory[i].out && !s.mem.memory[i].blank }
+	silent := func(i int) bool { return !up[i] && !s.mem.memory[i].out && !s.mem.memory[i].blank }
+	for i := range s.mem.memory {
+		if silent(i) && (s.mem.rt.Now() < s.change.until || !isSilent(s, i)) {
 			return errDown
 		}
 	}
-	for of := range s.memory {
-		copies := s.serversOf(of)
+	for of := range s.mem.memory {
+		copies := s.mem.serversOf(of)
 		if !slices.ContainsFunc(copies, good) && slices.ContainsFunc(copies, silent) {
 			return errDown // a silent server may have the only copies
 		}
 	}
-	was, lacks := s.away(), make([]bool, n)
+	was, lacks := s.mem.away(), make([]bool, n)
 	var fill []int
-	for i := range s.memory {
+	for i := range s.mem.memory {
 		if lacks[i] = !good(i); lacks[i] && up[i] {
 			fill = append(fill, i)
 		}
 	}
-	s.setAway(lacks)
+	s.mem.setAway(lacks)
 	if err := settleView(s, fill, s.change.again); err != nil {
 		s.change.again = true
-		s.setAway(was)
+		s.mem.setAway(was)
 		return err
 	}
 	return nil
@@ -234,24 +234,24 @@ const servicePatience = 2 * memoryTimeout
 // that have not: their memory services do not run, although their NICs still serve data. From then
 // on such a server does not answer, because it accepts no connection before its service runs again.
 func breakUnserved(s *Server) error {
-	counts := func(i int) bool { return s.connected(i) && !s.memory[i].out }
+	counts := func(i int) bool { return s.mem.connected(i) && !s.mem.memory[i].out }
 	served, unserved := false, []int(nil)
-	for i := range s.memory {
+	for i := range s.mem.memory {
 		switch {
 		case !counts(i):
-		case s.fences.Idle(i):
+		case s.pool.fences.Idle(i):
 			served = true
 		default:
 			unserved = append(unserved, i)
 		}
 	}
-	now := s.rt.Now()
+	now := s.mem.rt.Now()
 	if !served || now < s.change.asked.Add(servicePatience) {
 		return nil
 	}
 	s.change.asked = now
 	for _, i := range unserved {
-		if err := s.breakWays(i); err != nil {
+		if err := s.mem.breakWays(i); err != nil {
 			return err
 		}
 	}
@@ -260,8 +260,8 @@ func breakUnserved(s *Server) error {
 
 // isSilent reports whether a server has not answered for half a lease, while another one has.
 func isSilent(s *Server, i int) bool {
-	since := s.memory[i].since
-	return since != 0 && s.rt.Now() > since.Add(s.cfg.Lease/2)
+	since := s.mem.memory[i].since
+	return since != 0 && s.mem.rt.Now() > since.Add(s.mem.cfg.Lease/2)
 }
 
 // away returns a list that has true for each server whose copies do not count.
@@ -301,21 +301,21 @@ func (s *memories) isGone(of int) bool {
 // true, it also writes the heads (see writeHeads) of the servers that are not filled.
 func settleView(s *Server, fill []int, all bool) error {
 	for _, i := range fill { // a metadata server that restarts must not mistake a half-filled server for a part of the store
-		if s.memory[i].marked != 0 {
+		if s.mem.memory[i].marked != 0 {
 			continue // its superblock says that its copies do not count
 		}
-		if err := s.writeBulk(i, 0, make([]byte, layout.SuperblockLen)); err != nil {
+		if err := s.mem.writeBulk(i, 0, make([]byte, layout.SuperblockLen)); err != nil {
 			return err
 		}
 	}
 	if voidGone(s) {
-		if s.followAll(); !s.allWhole() {
+		if s.chains.followAll(); !s.chains.allWhole() {
 			return errDown
 		}
-		s.orphansAfter = nil // all clients are fenced, so recoverOrphans has no fence to wait for
+		s.pool.orphansAfter = nil // all clients are fenced, so recoverOrphans has no fence to wait for
 	}
-	for i := range s.memory {
-		if all && !s.memory[i].out {
+	for i := range s.mem.memory {
+		if all && !s.mem.memory[i].out {
 			if err := writeHeads(&s.chains, i); err != nil {
 				return err
 			}
@@ -325,8 +325,8 @@ func settleView(s *Server, fill []int, all bool) error {
 		if err := writeHeads(&s.chains, i); err != nil {
 			return err
 		}
-		for j := range s.space.Backups + 1 {
-			if err := s.fill(i, j); err != nil {
+		for j := range s.mem.space.Backups + 1 {
+			if err := s.pool.fill(i, j); err != nil {
 				return err
 			}
 		}
@@ -338,10 +338,10 @@ func settleView(s *Server, fill []int, all bool) error {
 // nodes is out: its copies do not count any more. For each server whose nodes are lost, voidGone
 // calls voidServer and forsake. It reports whether there is one.
 func voidGone(s *Server) (gone bool) {
-	for of := range s.memory {
-		if s.isGone(of) {
+	for of := range s.mem.memory {
+		if s.mem.isGone(of) {
 			gone = true
-			s.voidServer(of)
+			s.pool.voidServer(of)
 			forsake(&s.chains, of)
 		}
 	}
@@ -352,28 +352,28 @@ func voidGone(s *Server) (gone bool) {
 // the superblock of each server whose copies count, and begins a new epoch. If it cannot write one
 // of them, the servers in fill stay out.
 func writeView(s *Server, fill []int) error {
-	was := s.away()
+	was := s.mem.away()
 	for _, i := range fill {
-		s.memory[i].out, s.memory[i].generation, s.memory[i].marked = false, s.rt.Rand().Uint64()|1, 0
+		s.mem.memory[i].out, s.mem.memory[i].generation, s.mem.memory[i].marked = false, s.mem.rt.Rand().Uint64()|1, 0
 	}
-	s.view = (s.view + 1) % (1 << 24)
-	for i := range s.memory {
-		if s.memory[i].out {
+	s.mem.view = (s.mem.view + 1) % (1 << 24)
+	for i := range s.mem.memory {
+		if s.mem.memory[i].out {
 			continue
 		}
-		if err := s.writeOwner(i); err != nil {
-			s.setAway(was)
+		if err := s.mem.writeOwner(i); err != nil {
+			s.mem.setAway(was)
 			return err
 		}
 	}
-	s.epoch++ // the versions of lost nodes begin again
-	s.turnedAt = s.rt.Now()
-	for i := range s.memory {
-		s.memory[i].blank, s.memory[i].since = false, 0
+	s.pool.epoch++ // the versions of lost nodes begin again
+	s.pool.turnedAt = s.mem.rt.Now()
+	for i := range s.mem.memory {
+		s.mem.memory[i].blank, s.mem.memory[i].since = false, 0
 	}
-	s.stats.Losses += uint64(len(fill))
-	for _, e := range s.sorted() {
-		s.note(e)
+	s.mem.stats.Losses += uint64(len(fill))
+	for _, e := range s.chains.sorted() {
+		s.chains.note(e)
 	}
 	return nil
 }
@@ -381,23 +381,23 @@ func writeView(s *Server, fill []int) error {
 // recoverCopies does the work of recover for a store with copies. All memory servers answer.
 func recoverCopies(s *Server) error {
 	var fill []int
-	for i := range s.memory {
-		m := &s.memory[i]
+	for i := range s.mem.memory {
+		m := &s.mem.memory[i]
 		if m.out = m.out || m.generation == 0; m.out {
 			fill = append(fill, i)
 		}
 	}
 	taken := make(map[uint32]bool)
-	for of := range s.memory {
+	for of := range s.mem.memory {
 		if err := readCopies(s, of, taken); err != nil {
 			return err
 		}
 	}
-	for of := range s.memory {
-		if !s.isGone(of) {
+	for of := range s.mem.memory {
+		if !s.mem.isGone(of) {
 			continue
 		}
-		known, err := s.readMirrors(of, taken)
+		known, err := s.chains.readMirrors(of, taken)
 		if err != nil {
 			return err
 		}
@@ -407,25 +407,25 @@ func recoverCopies(s *Server) error {
 			}
 		}
 	}
-	s.slots = slices.DeleteFunc(s.slots, func(slot uint32) bool { return taken[slot] })
-	if err := s.holdAll(); err != nil {
+	s.chains.slots = slices.DeleteFunc(s.chains.slots, func(slot uint32) bool { return taken[slot] })
+	if err := s.pool.holdAll(); err != nil {
 		return err
 	}
-	for _, e := range s.keys {
-		s.linked(e.at)
+	for _, e := range s.chains.keys {
+		s.pool.linked(e.at)
 	}
 	voidGone(s)
-	if s.followAll(); !s.allWhole() {
+	if s.chains.followAll(); !s.chains.allWhole() {
 		return errDown
 	}
 	// The old records on a server that is out of the view may be the only ones that name some lost
 	// keys. If this metadata server dies while it fills the servers, the next one must find these
 	// records, and know that they are old.
 	for _, i := range fill {
-		if s.memory[i].generation == 0 {
+		if s.mem.memory[i].generation == 0 {
 			continue
 		}
-		if markOut(s, i); s.memory[i].marked != s.view {
+		if markOut(s, i); s.mem.memory[i].marked != s.mem.view {
 			return errDown
 		}
 	}
@@ -434,9 +434,9 @@ func recoverCopies(s *Server) error {
 	if err := settleView(s, fill, true); err != nil {
 		return err
 	}
-	s.stats.Recovered = uint64(len(s.keys))
-	s.orphans = true
-	s.recoverOrphans(s.rt.Now()) // the function keep calls it again if a memory server does not answer
+	s.mem.stats.Recovered = uint64(len(s.chains.keys))
+	s.pool.orphans = true
+	s.recoverOrphans(s.mem.rt.Now()) // the function keep calls it again if a memory server does not answer
 	return nil
 }
 
@@ -444,9 +444,9 @@ func recoverCopies(s *Server) error {
 // lost and there is no mirror. The servers with the remaining copies are out of the view, so these
 // copies are out of date. But they still name most of the lost keys.
 func readOld(s *Server, of int, taken map[uint32]bool) error {
-	for j := range s.space.Backups + 1 {
-		first, _ := s.space.RecordCopy(of, j)
-		if s.memory[first.Server].generation == 0 {
+	for j := range s.mem.space.Backups + 1 {
+		first, _ := s.mem.space.RecordCopy(of, j)
+		if s.mem.memory[first.Server].generation == 0 {
 			continue
 		}
 		if err := readLost(&s.chains, of, first, taken); err != nil {
@@ -460,19 +460,19 @@ func readOld(s *Server, of int, taken map[uint32]bool) error {
 // whose copies count, and, if the classes share the memory, the table of `of`. It adds the slots of
 // the keys to `taken`. A key is lost if its node was in memory that has been formatted since.
 func readCopies(s *Server, of int, taken map[uint32]bool) error {
-	if !s.isGone(of) && s.space.Shared {
-		if err := s.readTable(of); err != nil {
+	if !s.mem.isGone(of) && s.mem.space.Shared {
+		if err := s.pool.readTable(of); err != nil {
 			return err
 		}
 	}
-	for j := range s.space.Backups + 1 {
-		first, _ := s.space.RecordCopy(of, j)
-		if s.memory[first.Server].out {
+	for j := range s.mem.space.Backups + 1 {
+		first, _ := s.mem.space.RecordCopy(of, j)
+		if s.mem.memory[first.Server].out {
 			continue
 		}
-		return s.readRecords(first, func(n int, rec layout.KeyRecord) {
-			e := s.entryOf(rec, uint32(n*s.space.Servers+of))
-			taken[e.slot], s.keys[rec.Key] = true, e
+		return s.chains.readRecords(first, func(n int, rec layout.KeyRecord) {
+			e := s.chains.entryOf(rec, uint32(n*s.mem.space.Servers+of))
+			taken[e.slot], s.chains.keys[rec.Key] = true, e
 		})
 	}
 	return nil

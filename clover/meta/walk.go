@@ -13,7 +13,8 @@ import (
 
 // chains has the keys and the chains of their nodes, as far as the server knows them.
 type chains struct {
-	pool
+	mem  *memories
+	pool *pool
 	keys map[uint64]*entry
 	// tidy has the entries whose records must be written.
 	tidy  tidier
@@ -83,25 +84,25 @@ type walker struct {
 // startHeader posts the READ of a node's header into the buffer of lane i. It reads the last copy
 // of the node if `last` is true, otherwise the first.
 func (s *chains) startHeader(i int, at layout.Location, last bool) error {
-	o := &s.walk.ops[i]
+	o := &s.mem.walk.ops[i]
 	p, err := s.find(at, last)
 	if err != nil {
 		return err
 	}
-	s.fab.Read(o, s.memory[p.Server].target(s.nextWay(), p.Offset), headAt+16*i, layout.HeaderLen)
-	return s.fab.Start(o)
+	s.mem.fab.Read(o, s.mem.memory[p.Server].target(s.nextWay(), p.Offset), headAt+16*i, layout.HeaderLen)
+	return s.mem.fab.Start(o)
 }
 
 // find returns the place of a node's first copy that counts, or of the last one if `last` is true,
 // and makes sure that its server is connected.
 func (s *chains) find(at layout.Location, last bool) (layout.Place, error) {
-	p, ok := s.space.Place(at.Handle)
+	p, ok := s.mem.space.Place(at.Handle)
 	if !ok {
 		return p, errLost
 	}
-	p, err := s.copyOf(p, last)
+	p, err := s.mem.copyOf(p, last)
 	if err == nil {
-		err = s.reach(p.Server)
+		err = s.mem.reach(p.Server)
 	}
 	return p, err
 }
@@ -109,29 +110,29 @@ func (s *chains) find(at layout.Location, last bool) (layout.Place, error) {
 // nextWay returns a number by which the connections to a server are used in turn, because a
 // connection can have only a limited number of READs in flight.
 func (s *chains) nextWay() int {
-	s.walk.way++
-	return s.walk.way
+	s.mem.walk.way++
+	return s.mem.walk.way
 }
 
 // waitHeaders waits until the READs on the first n lanes are complete. Meanwhile the request
 // threads may use the tables (lend).
 func (s *chains) waitHeaders(n int) {
-	deadline := s.deadline()
-	s.lend()
-	defer s.regain()
+	deadline := s.mem.deadline()
+	s.mem.lend()
+	defer s.mem.regain()
 	for i := range n {
-		if s.walk.errs[i] != nil {
+		if s.mem.walk.errs[i] != nil {
 			continue
 		}
-		if err := s.fab.Wait(deadline, &s.walk.ops[i]); err != nil {
-			s.walk.errs[i] = errors.Join(errDown, err)
+		if err := s.mem.fab.Wait(deadline, &s.mem.walk.ops[i]); err != nil {
+			s.mem.walk.errs[i] = errors.Join(errDown, err)
 		}
 	}
 }
 
 // header returns the header that lane i has read.
 func (s *chains) header(i int) (layout.Word, error) {
-	v, err := s.fab.MR().Load64(headAt + 16*i)
+	v, err := s.mem.fab.MR().Load64(headAt + 16*i)
 	return layout.Word(v), err
 }
 
@@ -140,7 +141,7 @@ func (s *chains) header(i int) (layout.Word, error) {
 // group of `lanes` entries; a negative number means no limit.
 func (s *chains) follow(list []*entry, rounds int) {
 	for part := range slices.Chunk(list, lanes) {
-		work := s.walk.lanes[:0]
+		work := s.mem.walk.lanes[:0]
 		for _, e := range part {
 			if e.ended, e.last = false, false; !e.lost && !e.dead {
 				work = append(work, e)
@@ -148,7 +149,7 @@ func (s *chains) follow(list []*entry, rounds int) {
 		}
 		for n := 0; len(work) > 0 && (rounds < 0 || n < rounds); n++ {
 			for i, e := range work {
-				s.walk.errs[i] = s.startHeader(i, e.at, e.last)
+				s.mem.walk.errs[i] = s.startHeader(i, e.at, e.last)
 			}
 			s.waitHeaders(len(work))
 			left := work[:0]
@@ -171,18 +172,18 @@ func (s *chains) follow(list []*entry, rounds int) {
 // step moves an entry to the next node of its chain. Lane i has read the header that names this
 // node. step returns true if the chain goes on.
 func (s *chains) step(e *entry, i int) bool {
-	if err := s.walk.errs[i]; err != nil {
+	if err := s.mem.walk.errs[i]; err != nil {
 		if errors.Is(err, errLost) {
 			e.lose()
 		}
 		return false
 	}
-	s.stats.Walked++
+	s.mem.stats.Walked++
 	header, err := s.header(i)
 	if err != nil || !header.Valid() || header.EntryVersion() != e.at.Version {
 		// As long as a node is linked, it is not given out again. So this memory no longer contains
 		// the nodes of the store.
-		s.stats.Broken++
+		s.mem.stats.Broken++
 		e.at = layout.Location{}
 		e.lose()
 		return false
@@ -192,7 +193,7 @@ func (s *chains) step(e *entry, i int) bool {
 	case header.IsTombstone():
 		e.dead, e.ended, e.mirrored = true, true, false
 		return false
-	case !more && s.copied() && !e.last:
+	case !more && s.mem.copied() && !e.last:
 		e.last = true // the last copy may name a successor that the first copy does not name yet
 		return true
 	case !more:
@@ -210,18 +211,18 @@ func (s *chains) step(e *entry, i int) bool {
 // pass moves an entry to `next`, the next node of its chain. If that node was in lost memory, the
 // key is lost.
 func (s *chains) pass(e *entry, next layout.Location) {
-	if s.nodes.held.of(next.Handle).void || !s.exists(next.Handle) {
+	if s.pool.nodes.held.of(next.Handle).void || !s.pool.exists(next.Handle) {
 		e.lose()
 		return
 	}
-	s.linked(next)
+	s.pool.linked(next)
 	e.passed = append(e.passed, e.at)
-	s.clock++ // an answer before now had a lower clock
-	e.at, e.by, e.since, e.recorded = next, 0, s.clock, false
+	s.pool.clock++ // an answer before now had a lower clock
+	e.at, e.by, e.since, e.recorded = next, 0, s.pool.clock, false
 }
 
 func (s *pool) onServer(l layout.Location, i int) bool {
-	p, ok := s.space.Place(l.Handle)
+	p, ok := s.mem.space.Place(l.Handle)
 	return ok && p.Server == i
 }
 
@@ -255,12 +256,12 @@ func (s *chains) record(list []*entry) {
 		}
 	}
 	done := due
-	for j := range s.space.Backups + 1 {
+	for j := range s.mem.space.Backups + 1 {
 		started := [lanes]bool{}
 		for i, e := range list {
-			p, _ := s.space.RecordCopy(int(e.slot), j)
-			if due[i] && !s.memory[p.Server].out {
-				started[i] = s.reach(p.Server) == nil && s.startRecord(i, p, s.recordOf(e))
+			p, _ := s.mem.space.RecordCopy(int(e.slot), j)
+			if due[i] && !s.mem.memory[p.Server].out {
+				started[i] = s.mem.reach(p.Server) == nil && s.startRecord(i, p, s.recordOf(e))
 				done[i] = done[i] && started[i]
 			}
 		}
@@ -278,23 +279,23 @@ func (s *chains) record(list []*entry) {
 // waitRecords waits for the WRITEs on the lanes for which started is true. It sets started to false
 // for the WRITEs that have failed.
 func waitRecords(s *chains, started []bool) {
-	deadline := s.deadline()
-	s.lend()
-	defer s.regain()
+	deadline := s.mem.deadline()
+	s.mem.lend()
+	defer s.mem.regain()
 	for i := range started {
-		started[i] = started[i] && s.fab.Wait(deadline, &s.walk.ops[i]) == nil
+		started[i] = started[i] && s.mem.fab.Wait(deadline, &s.mem.walk.ops[i]) == nil
 	}
 }
 
 // recordOf returns the record of an entry. It is zero if the key was deleted.
 func (s *chains) recordOf(e *entry) layout.KeyRecord {
-	switch p, _ := s.space.Place(e.at.Handle); {
+	switch p, _ := s.mem.space.Place(e.at.Handle); {
 	case e.lost:
 		return layout.KeyRecord{Key: e.key, Lost: true}
 	case e.dead:
 		return layout.KeyRecord{}
 	default:
-		return layout.KeyRecord{Key: e.key, At: e.at, Generation: s.stamp(p.Server)}
+		return layout.KeyRecord{Key: e.key, At: e.at, Generation: s.mem.stamp(p.Server)}
 	}
 }
 
@@ -310,12 +311,12 @@ func mirrorOf(e *entry) layout.KeyRecord {
 func (s *chains) startRecord(i int, p layout.Place, rec layout.KeyRecord) bool {
 	var b [layout.RecordLen]byte
 	rec.Put(b[:])
-	if s.fab.MR().WriteAt(b[:], recordAt+i*layout.RecordLen) != nil {
+	if s.mem.fab.MR().WriteAt(b[:], recordAt+i*layout.RecordLen) != nil {
 		return false
 	}
-	o := &s.walk.ops[i]
-	s.fab.Write(o, s.memory[p.Server].target(0, p.Offset), recordAt+i*layout.RecordLen, layout.RecordLen)
-	return s.fab.Start(o) == nil
+	o := &s.mem.walk.ops[i]
+	s.mem.fab.Write(o, s.mem.memory[p.Server].target(0, p.Offset), recordAt+i*layout.RecordLen, layout.RecordLen)
+	return s.mem.fab.Start(o) == nil
 }
 
 // mirror writes the mirrors of those entries in list whose mirrors are not up to date. A mirror
@@ -323,12 +324,12 @@ func (s *chains) startRecord(i int, p layout.Place, rec layout.KeyRecord) bool {
 func (s *chains) mirror(list []*entry) {
 	started := [lanes]bool{}
 	for i, e := range list {
-		p, ok := s.space.Mirror(int(e.slot))
+		p, ok := s.mem.space.Mirror(int(e.slot))
 		switch {
 		case e.mirrored:
-		case !ok || s.memory[p.Server].out: // a server gets all its mirrors when it comes back
+		case !ok || s.mem.memory[p.Server].out: // a server gets all its mirrors when it comes back
 			e.mirrored = true
-		case s.reach(p.Server) == nil:
+		case s.mem.reach(p.Server) == nil:
 			started[i] = s.startRecord(i, p, mirrorOf(e))
 		}
 	}
@@ -353,11 +354,11 @@ func (s *chains) settle(e *entry) {
 		s.freeReported(e)
 	}
 	for _, l := range e.passed {
-		s.retire(l)
+		s.pool.retire(l)
 	}
 	e.passed = e.passed[:0]
 	if e.dead {
-		s.retire(e.at)
+		s.pool.retire(e.at)
 		s.forget(e)
 	}
 }
@@ -369,7 +370,7 @@ func (s *chains) forget(e *entry) {
 		return
 	}
 	delete(s.keys, e.key)
-	if s.format.Keyed {
+	if s.mem.format.Keyed {
 		// If nodes have no keys, the slot is not used again: clients that read its old shortcut
 		// could take the value of another key for that of their key.
 		s.slots = append(s.slots, e.slot)
@@ -380,11 +381,11 @@ const sweepPause = 20 * time.Millisecond
 
 // sweep follows all chains, unless it has done so less than sweepPause ago.
 func (s *chains) sweep() {
-	if s.rt.Now() < s.sweepAt {
+	if s.mem.rt.Now() < s.sweepAt {
 		return
 	}
 	s.followAll()
-	s.sweepAt = s.rt.Now().Add(sweepPause)
+	s.sweepAt = s.mem.rt.Now().Add(sweepPause)
 	s.sweepDue = s.sweepDue || !s.allWhole() // if a memory server did not answer, sweep again
 }
 
@@ -414,13 +415,13 @@ func (s *chains) nodeHead(l layout.Location) (header layout.Word, key uint64, er
 	if err != nil {
 		return 0, 0, err
 	}
-	o := &s.walk.ops[0]
-	s.fab.Read(o, s.memory[p.Server].target(0, p.Offset), headAt, layout.HeaderLen+layout.KeyLen)
-	if err := doLent(&s.memories, o); err != nil {
+	o := &s.mem.walk.ops[0]
+	s.mem.fab.Read(o, s.mem.memory[p.Server].target(0, p.Offset), headAt, layout.HeaderLen+layout.KeyLen)
+	if err := doLent(s.mem, o); err != nil {
 		return 0, 0, errors.Join(errDown, err)
 	}
 	var b [layout.HeaderLen + layout.KeyLen]byte
-	if err := s.fab.MR().ReadAt(b[:], headAt); err != nil {
+	if err := s.mem.fab.MR().ReadAt(b[:], headAt); err != nil {
 		return 0, 0, err
 	}
 	return layout.HeaderOf(b[:]), binary.LittleEndian.Uint64(b[layout.HeaderLen:]), nil

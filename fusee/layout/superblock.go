@@ -3,12 +3,12 @@ package layout
 import (
 	"encoding/binary"
 	"errors"
+
+	"github.com/rdmalab/rdmalab/store/superblock"
 )
 
 // SuperblockLen is the length of a superblock in bytes.
 const SuperblockLen = 64
-
-const superblockMagic = 0x3530_4545_5355_4652 // "RFUSEE05"
 
 // ErrSuperblock means that the memory does not begin with a superblock: it was never formatted, or
 // was lost.
@@ -33,7 +33,7 @@ type Superblock struct {
 func (s *Superblock) Put(b []byte) {
 	clear(b[:SuperblockLen])
 	le := binary.LittleEndian
-	le.PutUint64(b, superblockMagic)
+	le.PutUint64(b, superblock.FUSEE)
 	le.PutUint64(b[8:], s.Generation)
 	v := &s.Shape
 	b[16], b[17], b[18], b[19], b[20] = byte(v.Format), byte(v.Servers), byte(v.Replicas), byte(v.IndexReplicas), byte(s.Server)
@@ -46,7 +46,7 @@ func (s *Superblock) Put(b []byte) {
 
 func (s *Superblock) Parse(b []byte) error {
 	le := binary.LittleEndian
-	if len(b) < SuperblockLen || le.Uint64(b) != superblockMagic {
+	if len(b) < SuperblockLen || le.Uint64(b) != superblock.FUSEE {
 		return ErrSuperblock
 	}
 	*s = Superblock{

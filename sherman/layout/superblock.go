@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+
+	"github.com/rdmalab/rdmalab/store/superblock"
 )
 
 // Offsets in the region of a memory server, in bytes.
@@ -58,9 +60,6 @@ type Superblock struct {
 	Len uint64
 }
 
-// superMagic begins a superblock: "sherman" and a version.
-const superMagic = 0x01_6e616d72656873
-
 const (
 	flagHostLocks = 1 << iota
 	flagPageLocks
@@ -111,7 +110,7 @@ func (s *Superblock) Inside(a Addr) bool {
 // AppendTo appends the superblock to b, as SuperblockLen bytes.
 func (s *Superblock) AppendTo(b []byte) []byte {
 	at, le := len(b), binary.LittleEndian
-	b = le.AppendUint64(b, superMagic)
+	b = le.AppendUint64(b, superblock.Sherman)
 	b = le.AppendUint64(b, s.Generation)
 	b = le.AppendUint64(b, s.Len)
 	b = le.AppendUint32(b, uint32(s.Chunk))
@@ -135,7 +134,7 @@ func (s *Superblock) AppendTo(b []byte) []byte {
 // Parse parses what AppendTo wrote. Without an error, the superblock is valid.
 func (s *Superblock) Parse(b []byte) error {
 	le := binary.LittleEndian
-	if len(b) < SuperblockLen || le.Uint64(b) != superMagic || le.Uint32(b[SuperblockLen-4:]) != crc32.Checksum(b[:SuperblockLen-4], castagnoli) {
+	if len(b) < SuperblockLen || le.Uint64(b) != superblock.Sherman || le.Uint32(b[SuperblockLen-4:]) != crc32.Checksum(b[:SuperblockLen-4], castagnoli) {
 		return ErrSuperblock
 	}
 	*s = Superblock{

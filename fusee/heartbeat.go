@@ -11,9 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/remotemem"
 )
 
-// tidings are the words of a memory server by which the master and its standby show each other that
+// heartbeat are the words of a memory server by which the master and its standby show each other that
 // they are alive, and which view they know.
-type tidings struct {
+type heartbeat struct {
 	// standby is the sign of life of the standby (layout.Beat), and seen the last view that the
 	// standby knows.
 	standby uint64
@@ -26,12 +26,12 @@ type tidings struct {
 	master uint32
 }
 
-const tidingsLen = layout.MasterWord + 8 - layout.StandbyWord
+const heartbeatLen = layout.MasterWord + 8 - layout.StandbyWord
 
 // exchange writes words to a server, and then reads the server's words about master and standby
-// (tidings), in the same round trip. If the server's memory has no view, which means that the
+// (heartbeat), in the same round trip. If the server's memory has no view, which means that the
 // memory was lost, the error is errReborn.
-func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time) (t tidings, err error) {
+func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time) (t heartbeat, err error) {
 	var raw []byte
 	for _, w := range words {
 		raw = binary.LittleEndian.AppendUint64(raw, w)
@@ -45,16 +45,16 @@ func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time)
 	}
 	var write, read remotemem.Op
 	m.fab.Write(&write, m.target(i, at), atTold, len(raw))
-	m.fab.Read(&read, m.target(i, layout.StandbyWord), atTidings+i*tidingsLen, tidingsLen)
+	m.fab.Read(&read, m.target(i, layout.StandbyWord), atHeartbeats+i*heartbeatLen, heartbeatLen)
 	if err := m.fab.Do(deadline, &write, &read); err != nil {
 		return t, err
 	}
-	b, err := m.bytes(nil, atTidings+i*tidingsLen, tidingsLen)
+	b, err := m.bytes(nil, atHeartbeats+i*heartbeatLen, heartbeatLen)
 	if err != nil {
 		return t, err
 	}
 	word := func(at uint64) uint64 { return binary.LittleEndian.Uint64(b[at-layout.StandbyWord:]) }
-	t = tidings{
+	t = heartbeat{
 		standby: word(layout.StandbyWord), seen: layout.View(word(layout.SeenWord)), reign: word(layout.ReignWord), view: layout.View(word(layout.ViewWord)),
 		master: uint32(word(layout.MasterWord)),
 	}
@@ -67,8 +67,8 @@ func (m *memory) exchange(i int, at uint64, words []uint64, deadline clock.Time)
 	return t, nil
 }
 
-// second is what a master knows of its standby.
-type second struct {
+// standbyState is what a master knows of its standby.
+type standbyState struct {
 	// number is the client number of the standby on which the master counts (see Master.Counted); 0
 	// means that there is none. since is when that standby has shown last that it is alive.
 	number uint32
@@ -84,11 +84,11 @@ type second struct {
 }
 
 // agreed is called when the master goes on with view v.
-func (s *second) agreed(v layout.View) { s.base, s.given = v, s.given[:0] }
+func (s *standbyState) agreed(v layout.View) { s.base, s.given = v, s.given[:0] }
 
 // announced notes that the standby may know view v. It is called before the master writes v to
 // servers, where the standby may read it.
-func (s *second) announced(v layout.View) {
+func (s *standbyState) announced(v layout.View) {
 	if !slices.ContainsFunc(append(s.given, s.base), v.Same) {
 		s.given = append(s.given, v)
 	}
@@ -103,10 +103,10 @@ func (s *second) announced(v layout.View) {
 // all members, see retire). A standby that takes charge counts on no other
 // standby before it has written its first view in the state Settled: until then no other standby
 // may take its place, and it needs no agreement.
-func (m *Master) hear(i int, t tidings, now clock.Time) {
-	s := &m.second
+func (m *Master) hear(i int, t heartbeat, now clock.Time) {
+	s := &m.standby
 	was, known := s.words[i], s.known[i]
-	if s.words[i], s.known[i] = t.standby, true; !known || was == t.standby || m.takes || uint32(t.standby>>32) == m.c.id {
+	if s.words[i], s.known[i] = t.standby, true; !known || was == t.standby || m.takes || uint32(t.standby>>32) == m.c.mem.id {
 		return
 	}
 	switch number := uint32(t.standby >> 32); {
@@ -128,13 +128,13 @@ const retireAfter = 8
 // all members answer. After that the standby cannot connect to any of them, so it does not take
 // charge.
 func (m *Master) retire() error {
-	s := &m.second
-	if s.number == 0 || m.c.rt.Now() < s.since.Add(retireAfter*m.c.cfg.Lease) {
+	s := &m.standby
+	if s.number == 0 || m.c.mem.rt.Now() < s.since.Add(retireAfter*m.c.mem.cfg.Lease) {
 		return nil
 	}
-	end := m.c.rt.Now().Add(max(m.c.cfg.Lease/4, minPatience))
-	for i := range m.c.servers(m.c.view) {
-		if err := m.c.fence(m.c.cfg.Servers[i], s.number, end); err != nil {
+	end := m.c.mem.rt.Now().Add(max(m.c.mem.cfg.Lease/4, minPatience))
+	for i := range m.c.mem.servers(m.c.mem.view) {
+		if err := m.c.mem.fence(m.c.mem.cfg.Servers[i], s.number, end); err != nil {
 			return err
 		}
 	}
@@ -151,7 +151,7 @@ var errAlone = errors.New("the standby does not answer, and too few memory serve
 // outvoted reports whether the standby cannot take charge without a member of next: of each view
 // that the standby may know, less than half of the members are outside of next. A member that has
 // lost its memory does not count for the standby, because the server has no words of the store now.
-func (s *second) outvoted(next layout.View, lost func(server int) bool) bool {
+func (s *standbyState) outvoted(next layout.View, lost func(server int) bool) bool {
 	for _, v := range append(s.given, s.base) {
 		n := 0
 		for i := range layout.MaxServers {
@@ -166,22 +166,13 @@ func (s *second) outvoted(next layout.View, lost func(server int) bool) bool {
 	return true
 }
 
-// hope is called after errAlone: the master must not go on without servers that it has taken for
-// crashed. It counts them as alive again, so that the master asks them again.
-func (m *Master) hope() {
-	back(m)
-	for i := range m.signs {
-		m.signs[i].dead = false
-	}
-}
-
-// back gives up the views that attempts have prepared since the last usable view: the next attempt
+// rollback gives up the views that attempts have prepared since the last usable view: the next attempt
 // may have all members of that view. Repairs by these attempts do no harm: no client has seen them,
 // and the next attempt repairs all members again. The view of the next attempt has a later epoch
 // than theirs, because a server may have one of their views.
-func back(m *Master) {
-	m.second.announced(m.usable) // the standby may have seen this view
-	m.c.view, m.c.newer = m.usable, m.usable.WithEpoch(m.c.newer.Epoch())
+func (m *Master) rollback() {
+	m.standby.announced(m.usable) // the standby may have seen this view
+	m.c.mem.view, m.c.mem.newer = m.usable, m.usable.WithEpoch(m.c.mem.newer.Epoch())
 }
 
 // agreePatience is how long a master waits for its standby to see a new view. After that the master
@@ -195,25 +186,25 @@ const agreePatience = 3 * time.Second
 // the master goes on only if the standby has seen `next`, or if the servers that are no members of
 // `next` are too few for the standby to take charge. Otherwise agree returns errAlone.
 func (m *Master) agree(next layout.View) error {
-	s, deadline := &m.second, m.c.rt.Now().Add(agreePatience)
+	s, deadline := &m.standby, m.c.mem.rt.Now().Add(agreePatience)
 	for s.number != 0 && !s.outvoted(next, func(i int) bool { return m.signs[i].lost }) {
-		for i := range m.c.servers(next) {
-			t, err := m.c.exchange(i, layout.ReignWord, m.beat(), deadline)
-			if m.c.fenced {
+		for i := range m.c.mem.servers(next) {
+			t, err := m.c.mem.exchange(i, layout.ReignWord, m.beat(), deadline)
+			if m.c.mem.fenced {
 				return ErrDeposed
 			}
 			if err != nil {
 				return errors.Join(errAlone, err)
 			}
-			if m.hear(i, t, m.c.rt.Now()); t.seen == next && uint32(t.standby>>32) == s.number {
+			if m.hear(i, t, m.c.mem.rt.Now()); t.seen == next && uint32(t.standby>>32) == s.number {
 				s.agreed(next)
 				return nil
 			}
 		}
-		if m.c.rt.Now() >= deadline {
+		if m.c.mem.rt.Now() >= deadline {
 			return errAlone
 		}
-		m.c.rt.Sleep(m.c.cfg.Lease / 16)
+		m.c.mem.rt.Sleep(m.c.mem.cfg.Lease / 16)
 	}
 	s.agreed(next)
 	return nil
@@ -222,5 +213,5 @@ func (m *Master) agree(next layout.View) error {
 // beat returns the next sign of life of the master, as the word that it writes to the servers.
 func (m *Master) beat() []uint64 {
 	m.beats++
-	return []uint64{layout.Beat(m.second.number, m.beats)}
+	return []uint64{layout.Beat(m.standby.number, m.beats)}
 }
