@@ -153,14 +153,20 @@ func p90(r *CongestionResult) int { return r.P90 }
 // nothingLost demands that CNPs are counted alike at both ends, and that no packet was sent again.
 var nothingLost = demand{"nothing sent again, all CNPs handled", func(r *CongestionResult) bool { return r.Again == 0 && r.Sent == r.Handled }}
 
+// strawman is the authors' first parameters, those of QCN, for two senders with 40 and 5 Gbit/s: marks by a
+// cut-off, a slow timer and a fast byte counter.
+func strawman(span time.Duration) Congestion {
+	c := paperCongestion(2, span)
+	c.KMin, c.KMax, c.PMax = 40_000, 40_000, 1
+	c.Params.TimeReset, c.Params.ByteReset = 1500*time.Microsecond, 150_000
+	c.Behind = unequalStart
+	return c
+}
+
 // dcqcnCases are the lines; quick leaves out the long ones.
 func dcqcnCases(quick bool) []dcqcnCase {
 	tenPercent := paperCongestion(16, 80*time.Millisecond)
 	tenPercent.PMax = 0.1
-	strawman := paperCongestion(2, 80*time.Millisecond)
-	strawman.KMin, strawman.KMax, strawman.PMax = 40_000, 40_000, 1
-	strawman.Params.TimeReset, strawman.Params.ByteReset = 1500*time.Microsecond, 150_000
-	strawman.Behind = unequalStart
 	unequal := paperCongestion(2, 80*time.Millisecond)
 	unequal.Behind = unequalStart
 	crowd := paperCongestion(384, 40*time.Millisecond)
@@ -170,7 +176,7 @@ func dcqcnCases(quick bool) []dcqcnCase {
 		{"16 senders", paperCongestion(16, 80*time.Millisecond), append(jain(0.95, 0), used(0.99), queue("p90", 160_000, 210_000, p90), converged(10*time.Millisecond), nothingLost)},
 		{"16 senders, Pmax 10 %", tenPercent, append(jain(0.95, 0), used(0.99), queue("p90", 0, 75_000, p90), nothingLost)},
 		{"2 senders, 40 and 5 Gb/s", unequal, append(jain(0.98, 0.95), converged(40*time.Millisecond))},
-		{"the same, QCN strawman", strawman, []demand{{"Jain < 0.9", func(r *CongestionResult) bool { return r.Jain < 0.9 }}}},
+		{"the same, QCN strawman", strawman(80 * time.Millisecond), []demand{{"Jain < 0.9", func(r *CongestionResult) bool { return r.Jain < 0.9 }}}},
 		{"64 senders", paperCongestion(64, 100*time.Millisecond), append(jain(0.93, 0), used(0.99), converged(30*time.Millisecond), nothingLost)},
 		{"384 senders: collapse", crowd, []demand{{"Jain < 0.5", func(r *CongestionResult) bool { return r.Jain < 0.5 }}}},
 	}

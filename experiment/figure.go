@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/experiment/papers"
-	"github.com/rdmalab/rdmalab/experiment/plot"
+	"github.com/rdmalab/rdmalab/plot"
 )
 
 // load is what one measurement runs. Loads are comparable with ==: figures that need the same load
@@ -46,6 +46,9 @@ type outcome struct {
 	chain    *RedNResult   // result of a load of programs made of work requests
 	added    time.Duration
 	share    float64
+	// congestion and scene are the results of loads of congestion control.
+	congestion *CongestionResult
+	scene      *SceneResult
 }
 
 // figure is a figure of a paper: what is measured for it, and how it is shown.
@@ -220,6 +223,8 @@ func (o *outcome) failure() string {
 	switch {
 	case o.lookups != nil && o.lookups.Wrong+o.lookups.Lost > 0:
 		return fmt.Sprintf("%d packets were changed in a wrong way, %d were lost", o.lookups.Wrong, o.lookups.Lost)
+	case o.scene != nil:
+		return unsteadyScene(o.scene)
 	case o.solo != nil && o.solo.Rack != nil:
 		failed := 0.0
 		for i := range o.solo.Rack.Phases {

@@ -57,6 +57,9 @@ type Platform interface {
 	// Congestion runs senders that meet in one port of the switch. It returns errors.ErrUnsupported if
 	// the platform has no such load.
 	Congestion(ctx context.Context, l Congestion) (CongestionResult, error)
+	// Scene runs flows between hosts of a rack with the queues of a rack file. It returns
+	// errors.ErrUnsupported if the platform is a rack.
+	Scene(ctx context.Context, s Scene) (SceneResult, error)
 }
 
 // Actions of the switch that a load requires.
@@ -207,6 +210,9 @@ const (
 	NoProgram
 	// OneThread: the metadata server has one thread.
 	OneThread
+	// OldShortcuts: clients use shortcuts as the published client does
+	// (clover.Config.PublishedShortcuts).
+	OldShortcuts
 	AllChoices = 1<<iota - 1
 )
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
-	"github.com/rdmalab/rdmalab/experiment/plot"
+	"github.com/rdmalab/rdmalab/plot"
 )
 
 // Report has the measurements of an experiment as rows of a table.

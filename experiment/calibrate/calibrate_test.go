@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/rdmalab/rdmalab/experiment/costs"
+	"github.com/rdmalab/rdmalab/rackfile/costs"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )

@@ -13,13 +13,13 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // publishedPool is how many nodes of 128 bytes the published system has room for on a memory
@@ -102,7 +102,9 @@ func (p *Sim) Clover(ctx context.Context, l experiment.Clover) (experiment.Store
 		Clients: l.Clients, Warmup: l.Warm, Duration: l.Run, Patience: patience(&l), Verify: true,
 	}
 	var err error
-	r.rack, err = newRack(ctx, cloverRack(&l), simrack.Options{Seed: l.Seed, Cost: model, Datagrams: mode(&l.Switch) != "", Nodes: max(l.Pool, minNodes)})
+	r.rack, err = newRack(ctx, cloverRack(&l), simrack.Options{
+		Seed: l.Seed, Cost: model, Datagrams: mode(&l.Switch) != "", Nodes: max(l.Pool, minNodes), MaxEvents: mostEvents(l.Warm + l.Run),
+	})
 	if err != nil {
 		return experiment.StoreResult{}, err
 	}
@@ -250,6 +252,7 @@ func (r *cloverRun) group(h *simrack.Host, ctx verbs.Context, first, per int) (e
 
 func (r *cloverRun) config(h *simrack.Host, ctx verbs.Context) clover.Config {
 	cfg := clover.Config{Context: ctx, Manager: h.Manager(ctx), Meta: r.rack.Host("md0").Addr(), MaxValue: r.load.Value}
+	cfg.PublishedShortcuts = r.load.Undo&experiment.OldShortcuts != 0
 	if name := h.Spec.Name; r.caches != nil {
 		if r.caches[name] == nil {
 			r.caches[name] = clover.NewCache(0)
@@ -257,6 +260,13 @@ func (r *cloverRun) config(h *simrack.Host, ctx verbs.Context) clover.Config {
 		cfg.Cache = r.caches[name]
 	}
 	return cfg
+}
+
+// mostEvents bounds the events of a load that lasts for d: a bound of the time and not of the run, so that
+// a load may be measured for seconds. 400 steered clients make more than a billion events a second.
+func mostEvents(d time.Duration) uint64 {
+	const before, rate = 1_000_000_000, 10_000_000_000 // before d: while keys are loaded
+	return before + uint64(rate*d.Seconds())
 }
 
 // program is a store whose GETs and PUTs also take the time that the client's program needs for

@@ -88,3 +88,25 @@ func Example_controller() {
 	// queue short: true
 	// nothing lost: true
 }
+
+// TIMELY and Swift, whose signal is the round-trip time: nothing is lost, and the queue is bounded by the
+// delay to which each reacts. Swift uses the link from the start. TIMELY's first gradients lower its rate to
+// the smallest, from which it rises by steps of 10 Mb/s. CNPs have no effect on them.
+func TestRoundTripControllers(t *testing.T) {
+	for _, c := range []struct {
+		algorithm string
+		span      time.Duration
+		used      float64
+		most      int // bytes of the queue at the 99th percentile
+	}{{congestion.AlgorithmTimely, 200 * time.Millisecond, 0.4, 500_000}, {congestion.AlgorithmSwift, 20 * time.Millisecond, 0.99, 150_000}} {
+		l := twoSenders()
+		l.Params.Algorithm, l.Span = c.algorithm, c.span
+		out, err := (&Sim{}).Congestion(t.Context(), l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out.Utilisation < c.used || out.P99 > c.most || out.Again != 0 || out.Jain < 0.95 {
+			t.Errorf("%s: %+v", c.algorithm, out)
+		}
+	}
+}

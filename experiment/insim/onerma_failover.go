@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/sim/kvcsrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/store/kvcs"
-	"github.com/rdmalab/rdmalab/store/kvcs/virtual"
 )
 
 // Sizes of figure 9: the store, its clients, and the number of failures that are measured.
@@ -91,7 +91,7 @@ func failoverRun(ctx context.Context, l *experiment.OneRMA, seed uint64) (gets [
 	r.Net.At(dies, r.Server(0).Crash)
 	for i := range l.Hosts * failoverThreads {
 		random := rand.New(rand.NewPCG(seed, uint64(i)))
-		r.Client(i%l.Hosts, func(c *kvcs.Client, p *virtual.Port) error {
+		r.Client(i%l.Hosts, func(c *kvcs.Client, p *kvcsrack.Port) error {
 			p.Sleep(clock.Time(0).Add(failoverWarm))
 			for end := dies.Add(l.Span); p.Now() < end; {
 				p.Sleep(p.Now().Add(time.Duration(random.ExpFloat64() * float64(failoverThink))))

@@ -7,13 +7,13 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/sim/kvcsrack"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/kvcs"
-	"github.com/rdmalab/rdmalab/store/kvcs/virtual"
 )
 
 // A GET of the service kvcs is a READ of getsIndex bytes and then one of getsCell bytes. A host has
@@ -26,8 +26,8 @@ const (
 )
 
 // newStore makes a rack with the store kvcs, and adds a client that loads the keys.
-func newStore(ctx context.Context, l *experiment.OneRMA, seed uint64) (*virtual.Rack, error) {
-	r, err := virtual.New(virtual.Config{
+func newStore(ctx context.Context, l *experiment.OneRMA, seed uint64) (*kvcsrack.Rack, error) {
+	r, err := kvcsrack.New(kvcsrack.Config{
 		Seed: seed, Servers: failoverServers, Hosts: l.Hosts, RTT: soloRTT, Delay: soloDelay, Rate: soloRate, First: l.First, Window: l.Window, Threshold: l.Threshold,
 		Shape: kvcs.Shape{Buckets: 2 * failoverKeys, Cells: 2 * failoverKeys, Value: failoverValue},
 		Sim:   simnet.Config{MaxEvents: soloEvents, Cancelled: cancelled(ctx)},
@@ -35,7 +35,7 @@ func newStore(ctx context.Context, l *experiment.OneRMA, seed uint64) (*virtual.
 	if err != nil {
 		return nil, err
 	}
-	r.Client(0, func(c *kvcs.Client, p *virtual.Port) error {
+	r.Client(0, func(c *kvcs.Client, p *kvcsrack.Port) error {
 		for k := range uint64(failoverKeys) {
 			if err := c.Insert(k, kv.MakeValue(k, 1, failoverValue), p.Now().Add(time.Second)); err != nil {
 				return err
@@ -102,7 +102,7 @@ func soloGets(ctx context.Context, l *experiment.OneRMA, out *experiment.OneRMAR
 		at, times.from = getsArrivals(l, host)
 		for i := range getsWorker {
 			random := rand.New(rand.NewPCG(uint64(host), uint64(i)))
-			r.Client(host, func(c *kvcs.Client, p *virtual.Port) error {
+			r.Client(host, func(c *kvcs.Client, p *kvcsrack.Port) error {
 				for len(at) > 0 {
 					began := at[0]
 					at = at[1:]

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/experiment"
-	"github.com/rdmalab/rdmalab/experiment/costs"
+	"github.com/rdmalab/rdmalab/rackfile/costs"
 )
 
 func rednResult(t *testing.T, l experiment.RedN) experiment.RedNResult {

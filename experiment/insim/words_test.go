@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/experiment"
-	"github.com/rdmalab/rdmalab/experiment/costs"
+	"github.com/rdmalab/rdmalab/rackfile/costs"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/store/kv"
 )

@@ -87,16 +87,20 @@ func Write(ctx context.Context, r *rack.Rack, dir string, why Reason) error {
 	status, err := r.Status(ctx)
 	w.json(StatusFile, status, err)
 	var wg sync.WaitGroup
-	for _, p := range switchParts {
-		wg.Go(func() { w.ask(ctx, r, rackfile.SwitchName, p) })
+	for _, name := range r.Spec.SwitchNames() {
+		for _, p := range switchParts {
+			wg.Go(func() { w.ask(ctx, r, name, p) })
+		}
 	}
-	for _, h := range r.Spec.HostNames() {
+	for _, h := range r.Spec.NICNames() {
 		for _, p := range hostParts {
 			wg.Go(func() { w.ask(ctx, r, h, p) })
 		}
 	}
 	wg.Wait()
-	w.copy(r.Paths.Record(), "switch.record")
+	for _, name := range r.Spec.SwitchNames() {
+		w.copy(r.Paths.Record(name), name+".record")
+	}
 	w.folder(filepath.Dir(r.Paths.Log(rackfile.SwitchName)), "log")
 	w.folder(r.Paths.Guests(), "guests")
 	return w.readMe(r, &why)
@@ -146,7 +150,7 @@ func (w *writer) ask(ctx context.Context, r *rack.Rack, node, part string) {
 func (w *writer) packets(ctx context.Context, r *rack.Rack) {
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
-	stream, err := r.Control(rackfile.SwitchName).Stream(ctx, http.MethodGet, "/past", nil)
+	stream, err := r.Control(r.Spec.SwitchNames()[0]).Stream(ctx, http.MethodGet, "/past", nil)
 	var b []byte
 	if err == nil {
 		defer stream.Close() // the stream was only read, so its error does not matter

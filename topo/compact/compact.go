@@ -13,7 +13,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log"
 	"log/slog"
 	"net/http"
 	"os"
@@ -78,7 +77,7 @@ func Main(ctx context.Context, dir string) (err error) {
 	defer func() { err = errors.Join(err, poller.Close()) }()
 	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // one for the thread of the poller
 	d := &daemons{
-		paths: rackfile.Paths{Dir: dir}, fabric: direct.New(), poller: poller, log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
+		paths: rackfile.Paths{Dir: dir}, fabric: direct.New(), poller: poller, log: slog.New(guests.LogHandler(rackfile.Paths{Dir: dir}, os.Stderr)),
 		nodes: nodes{running: make(map[string]*node)},
 	}
 	m := control.Mux{Fatal: true} // a node whose part of the process panics leaves locks behind
@@ -128,14 +127,14 @@ func (d *daemons) runSwitch(ctx context.Context, n *node, out io.Writer) error {
 	d.nodes.stoppable(n, func(until <-chan struct{}) { stop(until, gate, d.fabric.Do) })
 	defer context.AfterFunc(ctx, func() { d.nodes.releaseFor(n) })()
 	at := switchd.Place{Dir: d.paths.Dir, Netns: d.paths.Netns(rackfile.SwitchName), Fabric: d.fabric, Gate: gate}
-	return switchd.Main(ctx, at, log.New(out, "", log.LstdFlags|log.Lmicroseconds))
+	return switchd.Main(ctx, at, slog.NewLogLogger(guests.LogHandler(d.paths, out), slog.LevelInfo))
 }
 
 func (d *daemons) runHost(ctx context.Context, name string, n *node, out io.Writer) error {
 	gate := new(control.Gate)
-	broken := make(chan *device.Panic, 1)
-	h, err := hostd.Open(hostd.Config{
-		Dir: d.paths.Dir, Name: name, Log: slog.New(slog.NewTextHandler(out, nil)),
+	broken := make(chan *device.Panic, rackfile.MaxNICs)
+	h, err := hostd.OpenMachine(hostd.Config{
+		Dir: d.paths.Dir, Name: name, Log: slog.New(guests.LogHandler(d.paths, out)),
 		Netns: d.paths.Netns(name), Fabric: d.fabric, Poller: d.poller, Gate: gate,
 		Broken: func(p *device.Panic) { broken <- p },
 	})
@@ -150,7 +149,9 @@ func (d *daemons) runHost(ctx context.Context, name string, n *node, out io.Writ
 		why = p
 		d.noteBroken(name, p, out)
 	}
-	d.fabric.Link(name).Cut() // a host that is stopped must not do what it has left undone before it ends
+	for _, nic := range h.NICs() {
+		d.fabric.Link(nic).Cut() // a host that is stopped must not do what it has left undone before it ends
+	}
 	d.nodes.releaseFor(n)
 	return errors.Join(why, closeHost(h, why != nil))
 }
@@ -160,7 +161,7 @@ func (d *daemons) runHost(ctx context.Context, name string, n *node, out io.Writ
 const closeWait = 5 * time.Second
 
 // closeHost closes a host. If its NIC has panicked, it does not wait for long.
-func closeHost(h *hostd.Host, broken bool) error {
+func closeHost(h *hostd.Machine, broken bool) error {
 	if !broken {
 		return h.Close()
 	}

@@ -40,6 +40,9 @@ type Image struct {
 	ID, Program string
 	// archive is the input of `docker load`.
 	archive []byte
+	// config and layer are the blobs of the image, arch is the processor that it is for.
+	config, layer []byte
+	arch          string
 }
 
 // imageConfig is the configuration of an image. Its hash is the image's ID.
@@ -64,7 +67,8 @@ type imageConfig struct {
 
 // NewImage makes the image of the static program at path.
 func NewImage(path string) (*Image, error) {
-	if err := checkStatic(path); err != nil {
+	arch, err := checkStatic(path)
+	if err != nil {
 		return nil, err
 	}
 	f, err := os.Open(path)
@@ -80,7 +84,7 @@ func NewImage(path string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := imageConfig{Architecture: runtime.GOARCH, OS: "linux", Created: epoch.Format(time.RFC3339)}
+	c := imageConfig{Architecture: arch, OS: "linux", Created: epoch.Format(time.RFC3339)}
 	c.Config.Entrypoint = []string{"/" + binaryPath}
 	c.Config.Env = []string{"PATH=/"}
 	c.Config.Labels = map[string]string{
@@ -102,15 +106,15 @@ func NewImage(path string) (*Image, error) {
 		return nil, err
 	}
 	archive, err := tarOf(file{hash(layer) + "/layer.tar", 0o644, layer}, file{id + ".json", 0o644, config}, file{"manifest.json", 0o644, manifest})
-	return &Image{ID: id, Program: hash(program), archive: archive}, err
+	return &Image{ID: id, Program: hash(program), archive: archive, config: config, layer: layer, arch: arch}, err
 }
 
-// checkStatic returns an error if the file at path is no ELF program, or one that needs a dynamic
-// loader.
-func checkStatic(path string) error {
+// checkStatic returns the processor that a program is for, in Go's spelling. It returns an error if the
+// file at path is no ELF program, or one that needs a dynamic loader.
+func checkStatic(path string) (arch string, err error) {
 	f, err := elf.Open(path)
 	if err != nil {
-		return fmt.Errorf("%s is no program: %w", path, err)
+		return "", fmt.Errorf("%s is no program: %w", path, err)
 	}
 	defer f.Close() // the file is only read
 	for _, p := range f.Progs {
@@ -118,10 +122,17 @@ func checkStatic(path string) error {
 			if target, err := os.Readlink(path); err == nil {
 				path = target // path may be /proc/self/exe, so target is the path of the caller's program
 			}
-			return fmt.Errorf("%s is not static, and an image with nothing else cannot run it: build it with `make build`", path)
+			return "", fmt.Errorf("%s is not static, and an image with nothing else cannot run it: build it with `make build`", path)
 		}
 	}
-	return nil
+	switch f.Machine {
+	case elf.EM_X86_64:
+		return "amd64", nil
+	case elf.EM_AARCH64:
+		return "arm64", nil
+	default:
+		return runtime.GOARCH, nil
+	}
 }
 
 // epoch is the time stamp of an image and of its files, so that images are reproducible.
@@ -146,7 +157,8 @@ func tarOf(files ...file) ([]byte, error) {
 			return nil, err
 		}
 	}
-	return b.Bytes(), w.Close()
+	err := w.Close() // before Bytes: it writes the end of the archive
+	return b.Bytes(), err
 }
 
 func hash(b []byte) string {

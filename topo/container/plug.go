@@ -55,7 +55,7 @@ func PortEnd(r *rackfile.Rack, p rackfile.Paths, h *rackfile.Host) nl.End {
 // HostEnd returns the host's end of its link, in the namespace at netns.
 func HostEnd(r *rackfile.Rack, h *rackfile.Host, netns string) nl.End {
 	return nl.End{
-		Netns: netns, Name: rackfile.HostIfname, MAC: h.MAC, Alias: aliasOf(r, h.Name),
+		Netns: netns, Name: h.Ifname(), MAC: h.MAC, Alias: aliasOf(r, h.Name),
 		Addrs: []netip.Prefix{r.Prefix4(h), r.Prefix6(h)},
 		// No real link carries a TCP super-frame. NoTSO does not concern RoCEv2 super-frames, which
 		// the project splits where it looks at single packets.

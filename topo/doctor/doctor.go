@@ -87,6 +87,7 @@ func Probes() []Probe {
 		{"cgroups", false, lookCgroups},
 		{"cgroup v1", false, lookOldCgroups},
 		{"locked memory", false, lookMemlock},
+		{"verbs library", false, lookLibrary},
 		{"docker engine", false, lookDocker},
 		{"docker compose", false, lookCompose},
 		{"podman", false, lookPodman},

@@ -2,7 +2,6 @@ package hostd
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -16,10 +15,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/rdmalab/rdmalab/experiment/costs"
 	onermahost "github.com/rdmalab/rdmalab/onerma/host"
 	"github.com/rdmalab/rdmalab/onerma/socket"
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/rackfile/costs"
 	"github.com/rdmalab/rdmalab/softrnic/clock/real"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
@@ -34,6 +33,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/onerma"
@@ -44,11 +44,11 @@ import (
 // Config says which host of which rack the daemon serves.
 type Config struct {
 	// Dir is the rack's state folder (rackfile.Paths.Dir). Name is the name of the host in the rack's
-	// description.
+	// description, or that of a further NIC of a host.
 	Dir, Name string
 	// Log is the daemon's logger; nil means standard error.
 	Log *slog.Logger
-	// Ifname is the interface of the NIC; "" means rackfile.HostIfname.
+	// Ifname is the interface of the NIC; "" means that of the description.
 	Ifname string
 	// Netns is the path of the host's network namespace; "" means that of the process.
 	Netns string
@@ -62,6 +62,10 @@ type Config struct {
 	// Broken is called when the NIC panics; the caller then closes the host. nil means that the panic
 	// ends the process.
 	Broken func(*device.Panic)
+
+	// beside has the further NICs of the host whose first NIC this is.
+	beside  []*Host
+	linkMTU int // of the NIC, in bytes
 
 	// In tests without privileges, open replaces openPort, and the services listen at listen.
 	open   func(self *rackfile.Host) (port, packetio.Waiter, error)
@@ -86,6 +90,7 @@ type nics struct {
 	solo     *onermahost.NIC
 	programs *socket.Server
 	shown    *livePort
+	netlink  *netlink // answers for NETLINK_RDMA, for all NICs of the host; nil except on the first
 	boundary boundary
 }
 
@@ -115,24 +120,12 @@ type Host struct {
 	tearTimer *time.Timer
 }
 
-// Run runs a host until ctx ends.
-func Run(ctx context.Context, cfg Config) error {
-	h, err := Open(cfg)
-	if err != nil {
-		return err
-	}
-	h.log.Info("host is up", "name", h.self.Name, "role", h.self.Role, "port", fmt.Sprintf("%+v", h.port.Info()))
-	<-ctx.Done()
-	h.log.Info("host ends", "name", h.self.Name)
-	return h.Close()
-}
-
-// Open starts a host. It returns as soon as the host's control socket answers.
+// Open starts a host with its first NIC, or a further NIC of a host, alone; OpenMachine starts all. It
+// returns as soon as the control socket answers.
 func Open(cfg Config) (*Host, error) {
 	if cfg.Log == nil {
-		cfg.Log = slog.New(slog.NewTextHandler(os.Stderr, nil))
+		cfg.Log = slog.New(guests.LogHandler(rackfile.Paths{Dir: cfg.Dir}, os.Stderr))
 	}
-	cfg.Ifname = cmp.Or(cfg.Ifname, rackfile.HostIfname)
 	h := &Host{cfg: cfg, log: cfg.Log, stop: make(chan struct{})}
 	if err := h.cfg.inside(h.open); err != nil {
 		return nil, errors.Join(fmt.Errorf("host %s: %w", cfg.Name, err), h.Close())
@@ -184,6 +177,7 @@ func (h *Host) readSpec() error {
 		return fmt.Errorf("%s has no host of this name; it has %v", path, rack.HostNames())
 	}
 	h.rack.Store(rack)
+	h.cfg.Ifname, h.cfg.linkMTU = cmp.Or(h.cfg.Ifname, h.self.Ifname()), rack.MTUOf(h.self)
 	return nil
 }
 
@@ -220,7 +214,7 @@ func (h *Host) openPort(self *rackfile.Host) (port, packetio.Waiter, error) {
 		return nil, nil, errors.Join(err, p.Close())
 	}
 	for _, note := range p.Info().Notes {
-		h.log.Warn("port", "note", note)
+		h.log.Info("port", "note", note) // another way is taken, which works
 	}
 	return p, w, nil
 }
@@ -258,7 +252,7 @@ func (h *Host) openNIC() error {
 	}
 	gids = append(gids, verbs.LinkLocalGID(mac))
 	spin := cmp.Or(h.self.Spin, -1) // no spinning by default; 0 would select the device's default
-	second, err := h.makeOneRMA(mac, min(info.MTU, h.rack.Load().LinkMTU))
+	second, err := h.makeOneRMA(mac, min(info.MTU, h.cfg.linkMTU))
 	if err != nil {
 		return errors.Join(err, waiter.Close(), link.Close())
 	}
@@ -269,7 +263,7 @@ func (h *Host) openNIC() error {
 	h.dev, err = device.Open(device.Config{
 		Second: second, Clock: real.NewSlow(h.rack.Load().Factor()), Costs: model, Queues: queuesOf(h.rack.Load(), h.self),
 		Engine: engine.Config{
-			Name: h.self.Name, MAC: mac, LinkMTU: min(info.MTU, h.rack.Load().LinkMTU), GIDs: gids,
+			Name: h.self.Name, MAC: mac, LinkMTU: min(info.MTU, h.cfg.linkMTU), GIDs: gids,
 			// The seed is not derived from the rack's seed. After a restart a host must not use the
 			// QPNs and keys of its former incarnation, because peers may still use them.
 			Rand:    rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
@@ -289,8 +283,11 @@ func (h *Host) openNIC() error {
 	}
 	h.port = link
 	h.shown = &livePort{
-		log: h.log, netns: h.cfg.Netns, ifname: h.cfg.Ifname, real: h.cfg.open == nil, link: link, dev: h.dev, most: h.rack.Load().LinkMTU,
-		files: sysfs{dir: rackfile.Paths{Dir: h.cfg.Dir}.VerbsTree(h.self.Name)},
+		log: h.log, netns: h.cfg.Netns, ifname: h.cfg.Ifname, real: h.cfg.open == nil, link: link, dev: h.dev, most: h.cfg.linkMTU,
+		files: sysfs{
+			dir: rackfile.Paths{Dir: h.cfg.Dir}.VerbsTree(h.self.Name),
+			at:  uverbs.Place{Device: h.self.DeviceName(), Nth: h.self.NIC.Nth, Ifname: h.cfg.Ifname, NUMA: h.self.NIC.NUMA},
+		},
 	}
 	var has nl.Port
 	if h.shown.real {
@@ -331,7 +328,11 @@ func (h *Host) listen() (err error) {
 }
 
 func (h *Host) rawHost() raw.Host {
-	return raw.Host{Name: h.self.Name, Ifname: h.cfg.Ifname, MAC: h.self.MAC, Spin: h.self.Spin, LinkMTU: h.rack.Load().LinkMTU, Inside: h.cfg.inside}
+	self := raw.Host{Name: h.self.Name, Ifname: h.cfg.Ifname, MAC: h.self.MAC, Spin: h.self.Spin, LinkMTU: h.cfg.linkMTU, Inside: h.cfg.inside}
+	if h.rack.Load().SeveralNICs(h.self) {
+		self.At = h.self.IPv4 // each NIC has a server of its own
+	}
+	return self
 }
 
 // connections opens the connection manager that the rack's description names: by datagrams, or by
@@ -414,6 +415,7 @@ func (h *Host) Close() error {
 	}
 	closing(closeIf(h.ctl))
 	h.wg.Wait()
+	closing(closeIf(h.netlink))
 	closing(closeIf(h.ipc))
 	closing(closeIf(h.programs))
 	closing(closeIf(h.raw))

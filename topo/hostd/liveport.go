@@ -2,6 +2,7 @@ package hostd
 
 import (
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync"
@@ -95,6 +96,8 @@ func (p *livePort) follow(stop <-chan struct{}) {
 	}
 	tick := time.NewTicker(linkPoll)
 	defer tick.Stop()
+	count := time.NewTicker(uverbs.CounterPeriod)
+	defer count.Stop()
 	for {
 		if down := !p.link.LinkUp(); down != p.down {
 			p.down = down
@@ -107,6 +110,10 @@ func (p *livePort) follow(stop <-chan struct{}) {
 			return
 		case <-changed:
 			p.settle(p.read())
+		case <-count.C:
+			if !p.behind {
+				p.settle(p.show())
+			}
 		case <-tick.C:
 			if p.behind {
 				p.settle(p.read())
@@ -172,5 +179,7 @@ func (p *livePort) show() error {
 	var d verbs.DeviceAttr
 	p.dev.With(func(e *engine.Engine) { d = e.Device() })
 	d.PortDown, d.GIDs = p.down, p.table.gids
-	return p.files.write(uverbs.Tree(d, p.ifname))
+	files, c := uverbs.Tree(d, p.files.at), p.dev.Counters()
+	maps.Copy(files, uverbs.CounterFiles(&c, p.files.at))
+	return p.files.write(files, uverbs.Links(p.files.at))
 }

@@ -37,11 +37,30 @@ func TestSysfs(t *testing.T) {
 		{&t1, map[string]string{"port/state": "1: DOWN", "port/gids/0": "a", "port/gids/2": "c"}},
 		{&t2, map[string]string{"port/state": "4: ACTIVE", "port/gids/0": "a"}}, // the next daemon
 	} {
-		if err := c.by.write(c.files); err != nil {
+		if err := c.by.write(c.files, nil); err != nil {
 			t.Fatal(err)
 		}
 		if got := has(); !maps.Equal(got, c.files) {
 			t.Errorf("step %d: %v, want %v", i, got, c.files)
+		}
+	}
+}
+
+// A link points to the present target, also after a daemon that had another one, and ends with it.
+func TestSysfsLinks(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "tree")
+	files := map[string]string{"devices/rxe0/node_type": "1: CA", "devices/rxe1/node_type": "1: CA"}
+	for i, links := range []map[string]string{{"class/nic": "../devices/rxe0"}, {"class/nic": "../devices/rxe1"}, {}} {
+		var s sysfs
+		s.dir = dir
+		for range 2 {
+			if err := s.write(files, links); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.Readlink(filepath.Join(dir, "class/nic"))
+		if want := links["class/nic"]; got != want || (err == nil) != (want != "") {
+			t.Errorf("step %d: %q, %v, want %q", i, got, err, want)
 		}
 	}
 }

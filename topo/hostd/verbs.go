@@ -25,17 +25,28 @@ func (h *Host) serveVerbs() (err error) {
 	if err := h.shown.show(); err != nil {
 		return err
 	}
-	if err := link(filepath.Base(paths.VerbsLibrary()), paths.VerbsPreload(h.self.Name)); err != nil {
-		return err
+	if !h.self.IsNIC() {
+		if err := link(filepath.Base(paths.VerbsLibrary()), paths.VerbsPreload(h.self.Name)); err != nil {
+			return err
+		}
 	}
-	group, err := groupOf(h.rack.Load(), paths, h.self.Name)
+	group, err := groupOf(h.rack.Load(), paths, h.self.Machine())
 	if err != nil {
 		return err
 	}
+	beside := make([]*serve.Server, len(h.cfg.beside))
+	for i, o := range h.cfg.beside {
+		beside[i] = o.ipc
+	}
 	h.ipc, err = serve.Listen(serve.Config{
-		Path: paths.Verbs(h.self.Name), Group: group, Open: h.dev.Context, Manager: h.connectionsOf,
+		Beside: beside, NICWith: h.cfg.nicWith, NICTowards: func(a netip.Addr) int { return nicTowards(h.rack.Load(), h.self, a) },
+		Path: paths.VerbsOf(h.self), Group: group, Open: h.dev.Context, Manager: h.connectionsOf,
 		Limits: limitsOf(h.self.Quota), Lenient: h.self.Lenient, Spin: spin, Poller: h.cfg.Poller, Seed: h.rack.Load().Seed + uint64(h.index)<<32, Slow: h.rack.Load().Slow, Log: h.log,
 	})
+	if err != nil || h.self.IsNIC() {
+		return err
+	}
+	h.netlink, err = serveNetlink(paths.Netlink(h.self.Name), group, h.log, listings{h}.netlinkSource)
 	return err
 }
 

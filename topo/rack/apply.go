@@ -1,6 +1,7 @@
 package rack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,9 +13,9 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/rackplan"
 )
@@ -87,19 +88,32 @@ type runningRack struct {
 // running asks the switch what it runs.
 func (r Applier) running(ctx context.Context) (now runningRack, err error) {
 	now.Rack = r.Spec
-	var program struct {
-		Name  string `json:"name"`
-		Bound int    `json:"bound"`
-	}
-	var faults []fault.Status
-	for path, out := range map[string]any{"/program": &program, "/rules": &now.Rules, "/faults": &faults} {
-		if err := r.ask(ctx, rackfile.SwitchName, http.MethodGet, path, nil, out); err != nil {
-			return now, fmt.Errorf("%w (%w)", ErrNoSwitch, err)
+	for i, name := range r.Spec.SwitchNames() {
+		var program struct {
+			Name  string `json:"name"`
+			Bound int    `json:"bound"`
+		}
+		var faults []fault.Status
+		var list []rules.Rule
+		for path, out := range map[string]any{"/program": &program, "/rules": &list, "/faults": &faults} {
+			if err := r.ask(ctx, name, http.MethodGet, path, nil, out); err != nil {
+				return now, fmt.Errorf("%w (%w)", ErrNoSwitch, err)
+			}
+		}
+		if i == 0 { // the program of the leaves, of which this is the first
+			now.Program = program.Name
+		}
+		now.bound += program.Bound
+		now.Rules = append(now.Rules, list...)
+		for _, f := range faults {
+			now.Faults = append(now.Faults, f.Rule)
 		}
 	}
-	now.Program, now.bound = program.Name, program.Bound
-	for _, f := range faults {
-		now.Faults = append(now.Faults, f.Rule)
+	if r.Spec.Fabric != nil { // in the order of the description, in which they were one list
+		place := func(id string) int {
+			return slices.IndexFunc(r.Spec.Switch.Rules, func(o rules.Rule) bool { return o.ID == id })
+		}
+		slices.SortStableFunc(now.Rules, func(a, b rules.Rule) int { return cmp.Compare(uint(place(a.ID)), uint(place(b.ID))) })
 	}
 	list, err := guests.List(r.Paths)
 	for i := range list {
@@ -130,7 +144,8 @@ func (r Applier) possible(ctx context.Context, now *runningRack, p *rackplan.Pla
 		return fmt.Errorf("program %s %w: requests of %d flows were moved, and only it can continue them: end the connections that "+
 			"`rdmalab switch connections` lists as shared, and try again", now.Program, rackplan.ErrRefused, now.bound)
 	}
-	for _, host := range r.toTell(p) {
+	for _, nic := range r.toTell(p) {
+		host := rackfile.MachineOf(nic)
 		hung, err := r.keep.hung(host)
 		if err != nil {
 			return err
@@ -141,7 +156,7 @@ func (r Applier) possible(ctx context.Context, now *runningRack, p *rackplan.Pla
 		if ok, err := r.alive(host); err != nil || !ok {
 			continue // it reads the description when it starts again
 		}
-		if err := answer(ctx, r.Control(host), nil); err != nil {
+		if err := answer(ctx, r.Control(nic), nil); err != nil {
 			return fmt.Errorf("host %s does not answer, and could not be told: see `rdmalab logs %s` (%w)", host, host, err)
 		}
 	}
@@ -151,7 +166,7 @@ func (r Applier) possible(ctx context.Context, now *runningRack, p *rackplan.Pla
 // toTell lists the hosts that must read the description again after the plan: those that stay, if hosts
 // come or go, and those with new quotas.
 func (r Applier) toTell(p *rackplan.Plan) (names []string) {
-	for _, host := range r.Spec.HostNames() {
+	for _, host := range r.Spec.NICNames() {
 		stays := !slices.Contains(p.HostsOut, host)
 		if stays && len(p.HostsIn)+len(p.HostsOut) > 0 || slices.Contains(p.Quotas, host) {
 			names = append(names, host)
@@ -199,7 +214,7 @@ func (r Applier) steps(p *rackplan.Plan) (list []step) {
 		add("+ host "+host, func(ctx context.Context) error { return r.addHost(ctx, host, p.Rack) })
 	}
 	if len(p.HostsIn)+len(p.HostsOut) > 0 {
-		add("~ addresses of the hosts", func(ctx context.Context) error { return r.tell(ctx, r.Spec.HostNames()) })
+		add("~ addresses of the hosts", func(ctx context.Context) error { return r.tell(ctx, r.Spec.NICNames()) })
 	}
 	if p.Switch {
 		add("~ program and rules of the switch", func(ctx context.Context) error { return r.setSwitch(ctx, &p.Rack.Switch) })
@@ -256,7 +271,7 @@ func (r Applier) rewriteHosts() error {
 func (r Applier) tell(ctx context.Context, names []string) error {
 	return each(names, func(node string) error {
 		err := r.ask(ctx, node, http.MethodPost, "/rack", nil, nil)
-		if errors.Is(err, control.ErrNotRunning) && node != rackfile.SwitchName {
+		if errors.Is(err, control.ErrNotRunning) && !r.Spec.IsSwitch(node) {
 			return nil
 		}
 		return err
@@ -267,14 +282,20 @@ func (r Applier) setSwitch(ctx context.Context, to *rackfile.Switch) error {
 	if err := r.describe(func(s *rackfile.Rack) { s.Switch = *to }); err != nil {
 		return err
 	}
-	if err := r.tell(ctx, []string{rackfile.SwitchName}); err != nil {
+	if err := r.tell(ctx, r.Spec.SwitchNames()); err != nil {
 		return err
 	}
-	body := struct {
-		Name  string   `json:"name"`
-		Rules []string `json:"rules,omitempty"`
-	}{to.Program, ruleTexts(to.Rules)}
-	return r.ask(ctx, rackfile.SwitchName, http.MethodPut, "/program", body, nil)
+	for _, name := range r.Spec.SwitchNames() {
+		own := r.Spec.OnSwitch(name).Switch
+		body := struct {
+			Name  string   `json:"name"`
+			Rules []string `json:"rules,omitempty"`
+		}{own.Program, ruleTexts(own.Rules)}
+		if err := r.ask(ctx, name, http.MethodPut, "/program", body, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func ruleTexts(list []rules.Rule) (out []string) {
@@ -314,7 +335,7 @@ func (r Applier) beginFault(ctx context.Context, f fault.Rule) (err error) {
 			err = nil // the host has crashed: it reads the description when it is restarted
 		}
 	} else {
-		err = r.ask(ctx, rackfile.SwitchName, http.MethodPost, "/faults", f, nil)
+		err = r.ask(ctx, r.Spec.SwitchOf(f.Link), http.MethodPost, "/faults", f, nil)
 	}
 	if err != nil {
 		return err
@@ -328,7 +349,7 @@ func (r Applier) endFault(ctx context.Context, f fault.Rule) (err error) {
 			err = nil // torn copies end with the host's process
 		}
 	} else {
-		err = r.ask(ctx, rackfile.SwitchName, http.MethodDelete, "/faults/"+url.PathEscape(f.ID), nil, nil)
+		err = r.ask(ctx, r.Spec.SwitchOf(f.Link), http.MethodDelete, "/faults/"+url.PathEscape(f.ID), nil, nil)
 	}
 	var said *control.Error
 	if gone := errors.As(err, &said) && said.Status == http.StatusNotFound; err != nil && !gone {

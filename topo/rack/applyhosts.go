@@ -59,7 +59,7 @@ func (r Applier) addHost(ctx context.Context, host string, target *rackfile.Rack
 		return err
 	}
 	r.reached("linked " + host)
-	if err := r.tell(ctx, []string{rackfile.SwitchName}); err != nil {
+	if err := r.tell(ctx, r.Spec.SwitchNames()); err != nil {
 		return err
 	}
 	if err := r.starter().startNode(ctx, host); err != nil {
@@ -104,7 +104,7 @@ func (r Applier) removeHost(ctx context.Context, host string) error {
 	if err != nil {
 		return err
 	}
-	if err := r.tell(ctx, []string{rackfile.SwitchName}); err != nil {
+	if err := r.tell(ctx, r.Spec.SwitchNames()); err != nil {
 		return err
 	}
 	r.reached("unplugged " + host)
@@ -121,7 +121,7 @@ func (r Applier) removeHost(ctx context.Context, host string) error {
 func (r Applier) removeFiles(host string) error {
 	p := r.Paths
 	var errs []error
-	for _, file := range []string{p.Socket(host), p.Verbs(host), p.VerbsTree(host), p.VerbsPreload(host), p.OneRMA(host), p.Incarnation(host), p.Crashed(host), p.Broken(host), p.Log(host)} {
+	for _, file := range []string{p.Socket(host), p.Verbs(host), p.Netlink(host), p.VerbsTree(host), p.VerbsPreload(host), p.OneRMA(host), p.Incarnation(host), p.Crashed(host), p.Broken(host), p.Log(host)} {
 		errs = append(errs, os.RemoveAll(file))
 	}
 	if k, ok := r.keep.(*cgroupKeeper); ok {

@@ -77,7 +77,7 @@ func (a Apps) Resume(ctx context.Context) (int, error) {
 
 // locked takes the rack's lock for a call of f. It fails if there is no such host.
 func (a Apps) locked(ctx context.Context, f func() error) error {
-	if err := a.rack.CheckHost(a.host); err != nil {
+	if err := errors.Join(a.rack.CheckHost(a.host), a.rack.checkNode(a.host)); err != nil {
 		return err
 	}
 	return a.rack.locked(ctx, f)

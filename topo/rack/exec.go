@@ -45,7 +45,7 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	// The process on the node first runs ExecInit of this program, so that the requested program
 	// does nothing before it is in the node's cgroup.
 	join, own := nodeNamespaces, uintptr(0)
-	if node != rackfile.SwitchName {
+	if !r.Spec.IsSwitch(node) {
 		join, own = r.hosts.view()
 	}
 	cmd := exec.Command(r.exe, "exec-init", "--", argv[0])
@@ -54,8 +54,8 @@ func (r *Rack) Exec(node string, argv []string) (int, error) {
 	}
 	cmd.Args[0] = programName
 	cmd.Args = append(cmd.Args, argv...)
-	if node != rackfile.SwitchName {
-		env, err := r.ProgramEnv(node, os.Getenv(envPreload))
+	if !r.Spec.IsSwitch(node) {
+		env, err := r.ProgramEnv(node, InheritedEnv())
 		if err != nil {
 			return 0, err
 		}

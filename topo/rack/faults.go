@@ -34,7 +34,7 @@ func (r *Rack) crash(node string) error {
 	if err := os.WriteFile(r.Paths.Crashed(node), nil, 0o644); err != nil {
 		return fmt.Errorf("crash %s: %w", node, err)
 	}
-	if node != rackfile.SwitchName {
+	if !r.Spec.IsSwitch(node) {
 		if err := r.hosts.cut(node); err != nil {
 			return fmt.Errorf("crash %s: %w", node, err)
 		}
@@ -70,7 +70,7 @@ func (r *Rack) hang(ctx context.Context, node string, on bool) error {
 			return err
 		}
 		if is == on {
-			return hangError(node, on)
+			return hangError(node, on, r.Spec.IsSwitch(node))
 		}
 		if err := r.starter().cancelTimer(node); err != nil {
 			return err
@@ -84,11 +84,11 @@ func (r *Rack) hang(ctx context.Context, node string, on bool) error {
 
 // hangError returns the error for a request to stop a node that hangs already (on), or to continue
 // a node that does not hang.
-func hangError(node string, on bool) error {
+func hangError(node string, on, isSwitch bool) error {
 	switch {
 	case on:
 		return stateError(false, "%s hangs already; `rdmalab resume %s` ends it", node, node)
-	case node == rackfile.SwitchName:
+	case isSwitch:
 		return stateError(false, "%s does not hang", node)
 	}
 	return stateError(false, "%s does not hang as a whole; `rdmalab resume %s --app` continues programs on it that hang", node, node)
@@ -152,7 +152,7 @@ func (r *Rack) setLink(h *rackfile.Host, up bool) error {
 // restoreLink configures the host's end of its link. If that end was removed, restoreLink makes the
 // link again.
 func (r *Rack) restoreLink(h *rackfile.Host) error {
-	_, err := nl.LinkByName(r.Paths.Netns(h.Name), rackfile.HostIfname)
+	_, err := nl.LinkByName(r.Paths.Netns(h.Name), h.Ifname())
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nl.Configure(r.hostEnd(h))
 	}
@@ -164,14 +164,25 @@ func (r *Rack) restoreLink(h *rackfile.Host) error {
 	return r.makeLink(h)
 }
 
-// Link cuts or restores a host's link at the switch: both ends lose their carrier, or get it back.
+// Link cuts or restores the link of a host's NIC at the switch: both ends lose their carrier, or get it
+// back. The other NICs of the host go on.
+//
+// A trunk between two switches is cut and restored likewise.
 func (r *Rack) Link(ctx context.Context, host string, up bool) error {
-	if err := r.CheckHost(host); err != nil {
-		return err
+	trunk, isTrunk := r.Spec.TrunkNamed(host)
+	if !isTrunk {
+		if err := r.CheckHost(host); err != nil {
+			return err
+		}
 	}
 	return r.locked(ctx, func() error {
+		err := r.starter().cancelTimer(ActionLinkUp.timerName(host))
+		if isTrunk {
+			port, _ := trunk.Ports()
+			return errors.Join(err, nl.SetUp(r.Paths.Netns(rackfile.SwitchName), port, up))
+		}
 		h, _, _ := r.Spec.Host(host)
-		err := errors.Join(r.starter().cancelTimer(ActionLinkUp.timerName(host)), r.setLink(h, up))
+		err = errors.Join(err, r.setLink(h, up))
 		r.starter().settle(ctx, host)
 		return err
 	})

@@ -60,7 +60,7 @@ func (gs Guests) Add(ctx context.Context, q GuestRequest) (guests.Guest, error) 
 		if err != nil {
 			return err
 		}
-		if err := answer(ctx, gs.r.Control(rackfile.SwitchName), nil); err != nil {
+		if err := answer(ctx, gs.r.Control(gs.r.Spec.SwitchNames()[0]), nil); err != nil {
 			return fmt.Errorf("%w (%w)", ErrNoSwitch, err)
 		}
 		// The guest's file is written first, because Remove and Down find the other parts by it.
@@ -81,7 +81,11 @@ func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 	if err != nil {
 		return g, err
 	}
-	taken := gs.r.Spec.HostNames()
+	taken := append(gs.r.Spec.HostNames(), gs.r.Spec.SwitchNames()...)
+	for _, t := range gs.r.Spec.Trunks() {
+		leaf, spine := t.Ports()
+		taken = append(taken, leaf, spine)
+	}
 	for i := range list {
 		if list[i].Of(q.Network, q.Container, q.Ifname) {
 			return g, fmt.Errorf("%s of container %.20s %w, as %s", q.Ifname, q.Container, ErrAttached, list[i].Name)
@@ -167,7 +171,7 @@ func (gs Guests) plug(ctx context.Context, g *guests.Guest) error {
 func (gs Guests) askSwitch(ctx context.Context, method, path string, in any) error {
 	ctx, cancel := context.WithTimeout(ctx, plugWait)
 	defer cancel()
-	return gs.r.Control(rackfile.SwitchName).Call(ctx, method, path, in, nil)
+	return gs.r.Control(gs.r.Spec.SwitchNames()[0]).Call(ctx, method, path, in, nil)
 }
 
 // Remove removes a guest. It is no error if the guest does not exist, if the switch does not
@@ -255,7 +259,7 @@ func (r *Rack) Ready(ctx context.Context) error {
 	if !exists(r.Paths.Ready()) {
 		return rackError(r.Spec.Name, ErrNotUp)
 	}
-	if err := answer(ctx, r.Control(rackfile.SwitchName), nil); err != nil {
+	if err := answer(ctx, r.Control(r.Spec.SwitchNames()[0]), nil); err != nil {
 		return rackError(r.Spec.Name, fmt.Errorf("%w (%w)", ErrNoSwitch, err))
 	}
 	return nil

@@ -21,10 +21,10 @@ type hostRuntime interface {
 	prepare(ctx context.Context) error
 	// start starts a host. It does not wait until the host's daemon answers.
 	start(ctx context.Context, host string) error
-	// cut removes the carrier from a host's link, at the host's end. It is no error if the host has
-	// no interface.
+	// cut removes the carrier from the links of all NICs of a host, at the host's end. It is no error
+	// if the host has no interface.
 	cut(host string) error
-	// restore is called when the host is about to start. It makes the host's link usable again, or
+	// restore is called when the host is about to start. It makes the host's links usable again, or
 	// does nothing if the start of the host does that.
 	restore(h *rackfile.Host) error
 	// view returns how a program enters a host, as flags of namespaces. `join` are the namespaces of
@@ -58,10 +58,21 @@ func (b processHosts) start(_ context.Context, host string) error {
 }
 
 func (b processHosts) cut(host string) error {
-	return ignoreMissing(nl.SetUp(b.r.Paths.Netns(host), rackfile.HostIfname, false))
+	var errs []error
+	for _, h := range b.r.Spec.NICs(host) {
+		errs = append(errs, ignoreMissing(nl.SetUp(b.r.Paths.Netns(host), h.Ifname(), false)))
+	}
+	return errors.Join(errs...)
 }
 
-func (b processHosts) restore(h *rackfile.Host) error { return b.r.restoreLink(h) }
+func (b processHosts) restore(host *rackfile.Host) error {
+	for _, h := range b.r.Spec.NICs(host.Name) {
+		if err := b.r.restoreLink(h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 func (b processHosts) view() (join int, own uintptr) { return nodeNamespaces, 0 }
 
@@ -82,7 +93,7 @@ func ignoreMissing(err error) error {
 const containerNamespaces = unix.CLONE_NEWNET | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWPID
 
 func (r starter) startNode(ctx context.Context, node string) error {
-	if node == rackfile.SwitchName {
+	if r.Spec.IsSwitch(node) {
 		return r.startProcess(node)
 	}
 	if err := r.hosts.start(ctx, node); err != nil {

@@ -20,12 +20,19 @@ import (
 // same.
 const exitSignalled = 128
 
+// NodeKind says what daemon a node has.
+type NodeKind struct {
+	// Switch is true for a switch, and false for a host.
+	Switch bool
+	// Shared is true if the daemon only stands for the node in the rack's shared process.
+	Shared bool
+}
+
 // NodeInit runs as process 1 of a node. It makes the node's mounts, starts the node's daemon, reaps
 // orphaned processes of the node, and ends with the daemon. dir is the rack's state folder. The
-// machine's files stay visible on the node, so that it can run the machine's programs. If shared is
-// set, the daemon only stands for the node in the rack's shared process. NodeInit returns the exit
-// status.
-func NodeInit(dir, node string, shared bool) int {
+// machine's files stay visible on the node, so that it can run the machine's programs. NodeInit returns
+// the exit status.
+func NodeInit(dir, node string, kind NodeKind) int {
 	note := func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "%s node-init %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), node, fmt.Sprintf(format, args...))
 	}
@@ -38,7 +45,7 @@ func NodeInit(dir, node string, shared bool) int {
 		return 1
 	}
 	paths, tree := rackfile.Paths{Dir: dir}, ""
-	if node != rackfile.SwitchName {
+	if !kind.Switch {
 		tree = paths.VerbsTree(node)
 	}
 	if err := makeMounts(paths, tree, note); err != nil {
@@ -49,7 +56,7 @@ func NodeInit(dir, node string, shared bool) int {
 		note("set host name: %v", err)
 		return 1
 	}
-	pid, err := startDaemon(dir, node, shared)
+	pid, err := startDaemon(dir, node, kind)
 	if err != nil {
 		note("start daemon: %v", err)
 		return 1
@@ -64,12 +71,12 @@ func NodeInit(dir, node string, shared bool) int {
 	return reap(pid, note)
 }
 
-func startDaemon(dir, node string, shared bool) (int, error) {
+func startDaemon(dir, node string, kind NodeKind) (int, error) {
 	args := []string{programName, "host", "--rack-dir", dir, "--name", node}
-	if node == rackfile.SwitchName {
-		args = []string{programName, "switchd", "--rack-dir", dir}
+	if kind.Switch {
+		args = []string{programName, "switchd", "--rack-dir", dir, "--name", node}
 	}
-	if shared {
+	if kind.Shared {
 		args = append(args, "--shared")
 	}
 	return syscall.ForkExec("/proc/self/exe", args, &syscall.ProcAttr{
@@ -138,23 +145,52 @@ func makeMounts(p rackfile.Paths, tree string, note func(string, ...any)) error 
 	return nil
 }
 
-// mountClasses shows the host's NIC in /sys/class, for programs that find it there and not by
-// libibverbs. The daemon writes the files of tree later.
+// mountClasses shows the host's NIC in /sys/class and /sys/devices/virtual, for programs that find it there
+// and not by libibverbs. The daemon writes the files of tree later.
 func mountClasses(tree string) error {
-	const classes = "/sys/class"
-	own := filepath.Join(tree, "class")
-	if err := os.MkdirAll(own, 0o755); err != nil {
+	for _, folder := range []string{"class", "devices/virtual"} {
+		own, shown := filepath.Join(tree, folder), "/sys/"+folder
+		for _, kind := range kindsOfRDMA {
+			if err := os.MkdirAll(filepath.Join(own, kind), 0o755); err != nil {
+				return err
+			}
+		}
+		if err := mountOver(own, shown); err != nil {
+			return err
+		}
+		for _, kind := range kindsOfRDMA {
+			if err := mountLive(filepath.Join(own, kind), filepath.Join(shown, kind)); err != nil {
+				return fmt.Errorf("%s: %w", filepath.Join(shown, kind), err)
+			}
+		}
+	}
+	return nil
+}
+
+// kindsOfRDMA are the folders of RDMA devices in /sys/class and in /sys/devices/virtual.
+var kindsOfRDMA = []string{"infiniband", "infiniband_verbs"}
+
+// mountLive shows a folder at another place, where it cannot be written. What the daemon changes in the
+// folder is seen there at once; an overlay would keep showing the files that it has looked up first.
+func mountLive(own, shown string) error {
+	if err := unix.Mount(own, shown, "", unix.MS_BIND, ""); err != nil {
 		return err
 	}
-	// /sys/class becomes an overlay, whose lower layer must not change. Interfaces come and go, so
-	// /sys/class/net is mounted over it again as the folder of sysfs.
-	const interfaces = classes + "/net"
+	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC | unix.MS_RDONLY
+	return unix.Mount("", shown, "", unix.MS_REMOUNT|unix.MS_BIND|flags, "")
+}
+
+// mountOver makes a folder of sysfs an overlay of a folder on it. An overlay does not follow changes of its
+// layers: folders that change are mounted over it by mountLive.
+// Interfaces come and go, so the folder net is mounted over it again as that of sysfs.
+func mountOver(own, folder string) error {
+	interfaces := folder + "/net"
 	net, err := unix.Open(interfaces, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("%s: %w", interfaces, err)
 	}
 	defer func() { _ = unix.Close(net) }() // the descriptor is used only to name the folder
-	if err := unix.Mount("rdma", classes, "overlay", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "lowerdir="+own+":"+classes); err != nil {
+	if err := unix.Mount("rdma", folder, "overlay", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, "lowerdir="+own+":"+folder); err != nil {
 		return err
 	}
 	return unix.Mount(fmt.Sprintf("/proc/self/fd/%d", net), interfaces, "", unix.MS_BIND, "")

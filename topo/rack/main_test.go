@@ -28,11 +28,12 @@ func TestMain(m *testing.M) {
 		f := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
 		dir, name := f.String("rack-dir", "", ""), f.String("name", rackfile.SwitchName, "")
 		rack, node, action := f.String("rack", "", ""), f.String("node", "", ""), f.String("action", "", "")
+		isSwitch := f.Bool("switch", false, "")
 		after, die := f.Duration("after", 0, ""), f.String("die-after", "", "")
 		switch os.Args[1] {
 		case "node-init":
 			parse(f)
-			os.Exit(NodeInit(*dir, *name, false))
+			os.Exit(NodeInit(*dir, *name, NodeKind{Switch: *isSwitch}))
 		case "host", "switchd":
 			parse(f)
 			os.Exit(stubDaemon(rackfile.Paths{Dir: *dir}, *name))

@@ -41,8 +41,11 @@ func (r starter) startProcess(node string) error {
 	if r.Spec.Shared() {
 		args = append(args, "--shared")
 	}
+	if r.Spec.IsSwitch(node) {
+		args = append(args, "--switch")
+	}
 	return r.spawn(node, node, flags, func(start func() error) error {
-		return nl.Do(r.Paths.Netns(node), func() error { return r.place(node, start) })
+		return nl.Do(r.Paths.Netns(r.Spec.NamespaceOf(node)), func() error { return r.place(node, start) })
 	}, args...)
 }
 

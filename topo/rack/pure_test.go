@@ -64,7 +64,7 @@ func TestWorstState(t *testing.T) {
 }
 
 func TestNodesAreStartedByUpOnly(t *testing.T) {
-	if code := NodeInit(t.TempDir(), "cn0", false); code == 0 {
+	if code := NodeInit(t.TempDir(), "cn0", NodeKind{}); code == 0 {
 		t.Error("process 1 of a node ran as another process")
 	}
 }

@@ -109,7 +109,8 @@ func (r *Rack) useCgroup(root, name string) {
 	r.keep = &cgroupKeeper{dir: filepath.Join(root, cgroupParent, name)}
 }
 
-func (r *Rack) Nodes() []string { return append([]string{rackfile.SwitchName}, r.Spec.HostNames()...) }
+// Nodes returns the names of the switches and of the hosts.
+func (r *Rack) Nodes() []string { return append(r.Spec.SwitchNames(), r.Spec.HostNames()...) }
 
 func (r *Rack) Control(node string) *control.Client { return control.NewClient(r.Paths.Socket(node)) }
 
@@ -117,16 +118,19 @@ func (r *Rack) Control(node string) *control.Client { return control.NewClient(r
 var ErrNoHost = errors.New("has no host")
 
 func (r *Rack) checkNode(node string) error {
+	if host := rackfile.MachineOf(node); host != node && slices.Contains(r.Spec.NICNames(), node) {
+		return fmt.Errorf("%s is a NIC, which lives and dies with its host: name %s, or cut its link by `rdmalab link %s down`", node, host, node)
+	}
 	if nodes := r.Nodes(); !slices.Contains(nodes, node) {
 		return fmt.Errorf("rack %q %w %q; it has: %s", r.Spec.Name, ErrNoHost, node, strings.Join(nodes, " "))
 	}
 	return nil
 }
 
-// CheckHost returns an ErrNoHost if the rack has no host of that name.
+// CheckHost returns an ErrNoHost if the rack has no host, and no further NIC of a host, of that name.
 func (r *Rack) CheckHost(host string) error {
 	if _, _, ok := r.Spec.Host(host); !ok {
-		return fmt.Errorf("rack %q %w %q; its hosts: %s", r.Spec.Name, ErrNoHost, host, strings.Join(r.Spec.HostNames(), " "))
+		return fmt.Errorf("rack %q %w %q; its hosts: %s", r.Spec.Name, ErrNoHost, host, strings.Join(r.Spec.NICNames(), " "))
 	}
 	return nil
 }

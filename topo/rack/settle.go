@@ -2,9 +2,11 @@ package rack
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/topo/nl"
 )
 
@@ -22,7 +24,7 @@ func (r starter) settle(ctx context.Context, host string) {
 	if err != nil {
 		return
 	}
-	if hung, err := r.keep.hung(rackfile.SwitchName); err != nil || hung {
+	if hung, err := r.keep.hung(r.Spec.LeafOf(h)); err != nil || hung {
 		return
 	}
 	_ = waitFor(settleWait, "the switch", func() (bool, error) { // an error means only that the switch notices the change later
@@ -32,7 +34,7 @@ func (r starter) settle(ctx context.Context, host string) {
 				State string `json:"state"`
 			} `json:"ports"`
 		}
-		if err := answer(ctx, r.Control(rackfile.SwitchName), &s); err != nil {
+		if err := answer(ctx, r.Control(r.Spec.LeafOf(h)), &s); err != nil {
 			return true, nil
 		}
 		for _, p := range s.Ports {
@@ -41,5 +43,34 @@ func (r starter) settle(ctx context.Context, host string) {
 			}
 		}
 		return true, nil
+	})
+}
+
+// trunksWait bounds how long the switches of a rack may take until they know that all trunks work.
+const trunksWait = 10 * time.Second
+
+// awaitTrunks waits until each switch of the rack knows that all trunks work, so that frames reach all
+// hosts when the rack is up.
+func (r starter) awaitTrunks(ctx context.Context) error {
+	if r.Spec.Fabric == nil || slices.ContainsFunc(r.Spec.Faults, func(f fault.Rule) bool { _, trunk := r.Spec.TrunkNamed(f.Link); return trunk }) {
+		return nil // with a fault from the beginning, a trunk may never work
+	}
+	return each(r.Spec.SwitchNames(), func(name string) error {
+		return waitFor(trunksWait, name+" to know all trunks", func() (bool, error) {
+			var s struct {
+				Trunks []struct {
+					Up bool `json:"up"`
+				} `json:"trunks"`
+			}
+			if err := answer(ctx, r.Control(name), &s); err != nil {
+				return false, err
+			}
+			for _, c := range s.Trunks {
+				if !c.Up {
+					return false, nil
+				}
+			}
+			return len(s.Trunks) > 0, nil
+		})
 	})
 }

@@ -77,14 +77,25 @@ type Status struct {
 	Slow int `json:"slow,omitempty"`
 	// Runtime is RuntimeDocker if hosts are containers. Then Watcher says why containers that start
 	// would not be connected to the switch; "" means that the watcher works.
-	Runtime string       `json:"runtime,omitempty"`
-	Watcher string       `json:"watcher,omitempty"`
-	Switch  NodeStatus   `json:"switch"`
-	Hosts   []NodeStatus `json:"hosts"`
+	Runtime string `json:"runtime,omitempty"`
+	Watcher string `json:"watcher,omitempty"`
+	// Switch is the switch, or the first one of a rack with several: Switches are all of these, and Trunks
+	// those between them.
+	Switch   NodeStatus    `json:"switch"`
+	Switches []NodeStatus  `json:"switches,omitempty"`
+	Trunks   []TrunkStatus `json:"trunks,omitempty"`
+	Hosts    []NodeStatus  `json:"hosts"`
 	// Guests are the guests of the rack; State does not depend on them.
 	Guests []GuestStatus `json:"guests,omitempty"`
 	// Unfinished names hosts that an apply has begun to add or to remove, and has not finished.
 	Unfinished []string `json:"unfinished,omitempty"`
+}
+
+// TrunkStatus describes a trunk between two switches.
+type TrunkStatus struct {
+	Name string `json:"name"`
+	// Link is the state at the leaf's end.
+	Link LinkState `json:"link"`
 }
 
 // GuestStatus describes a guest and the state of its link.
@@ -106,15 +117,23 @@ type daemonStatus struct {
 // Status inspects the processes, the link and the daemon of every node.
 func (r *Rack) Status(ctx context.Context) (Status, error) {
 	s := Status{Name: r.Spec.Name, Dir: r.Paths.Dir, Slow: r.Spec.Slow, Hosts: make([]NodeStatus, len(r.Spec.Hosts))}
-	sw := &r.Spec.Switch
-	s.Switch = NodeStatus{Name: rackfile.SwitchName, Role: rackfile.SwitchName, IPv4: sw.IPv4, IPv6: sw.IPv6, MAC: sw.MAC, Program: sw.Program}
+	for _, name := range r.Spec.SwitchNames() {
+		sw := r.Spec.OnSwitch(name).Switch
+		s.Switches = append(s.Switches, NodeStatus{Name: name, Role: rackfile.SwitchName, IPv4: sw.IPv4, IPv6: sw.IPv6, MAC: sw.MAC, Program: sw.Program})
+	}
 	links, err := r.observer().links()
 	if err != nil {
 		return s, rackError(s.Name, err)
 	}
-	errs := make([]error, 1+len(s.Hosts))
+	for _, c := range r.Spec.Trunks() {
+		port, _ := c.Ports()
+		s.Trunks = append(s.Trunks, TrunkStatus{c.Name(), linkState(links, port)})
+	}
+	errs := make([]error, len(s.Switches)+len(s.Hosts))
 	var wg sync.WaitGroup
-	wg.Go(func() { errs[0] = r.observer().observe(ctx, &s.Switch) })
+	for i := range s.Switches {
+		wg.Go(func() { errs[i] = r.observer().observe(ctx, &s.Switches[i]) })
+	}
 	for i := range s.Hosts {
 		h := &r.Spec.Hosts[i]
 		n := &s.Hosts[i]
@@ -122,9 +141,12 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 			Name: h.Name, Role: string(h.Role), Port: h.Port, IPv4: h.IPv4, IPv6: h.IPv6, MAC: h.MAC,
 			Memory: h.Memory, Link: linkState(links, h.Port),
 		}
-		wg.Go(func() { errs[1+i] = r.observer().observe(ctx, n) })
+		wg.Go(func() { errs[len(s.Switches)+i] = r.observer().observe(ctx, n) })
 	}
 	wg.Wait()
+	if s.Switch = s.Switches[0]; r.Spec.Fabric == nil {
+		s.Switches = nil
+	}
 	r.observer().observeContainers(ctx, &s)
 	s.State = worst(s)
 	s.Unfinished = r.unfinished()
@@ -168,7 +190,8 @@ func linkState(links map[string]nl.Link, port string) LinkState {
 
 // observe fills in the state of a node, as its processes and its daemon show it.
 func (r observer) observe(ctx context.Context, n *NodeStatus) error {
-	pids, err := r.keep.pids(n.Name)
+	machine := rackfile.MachineOf(n.Name) // of a further NIC the host, whose process runs it
+	pids, err := r.keep.pids(machine)
 	if err != nil {
 		return err
 	}
@@ -182,7 +205,7 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 		}
 		return nil
 	}
-	hung, err := r.keep.hung(n.Name)
+	hung, err := r.keep.hung(machine)
 	if err != nil {
 		return err
 	}
@@ -199,13 +222,13 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 		return err
 	}
 	_ = json.Unmarshal(n.Daemon, &d) // the switch's status has no field nic, which then stays empty
-	if n.Name == rackfile.SwitchName && d.Program != "" {
+	if n.Role == rackfile.SwitchName && d.Program != "" {
 		n.Program = d.Program
 	}
 	switch {
 	case d.NIC.State != "" && d.NIC.State != "up":
 		n.State = StateNICDown
-	case n.Link != LinkUp && n.Name != rackfile.SwitchName:
+	case n.Link != LinkUp && n.Role != rackfile.SwitchName:
 		n.State = StateCut
 	case d.App == "hung":
 		n.State = StateAppHung
@@ -218,7 +241,7 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 }
 
 func worst(s Status) State {
-	nodes := append([]NodeStatus{s.Switch}, s.Hosts...)
+	nodes := slices.Concat([]NodeStatus{s.Switch}, s.Switches, s.Hosts)
 	for _, state := range []State{StateCrashed, StateHung, StateSilent, StateNICDown, StateCut, StateAppHung, StateApp} {
 		if slices.ContainsFunc(nodes, func(n NodeStatus) bool { return n.State == state }) {
 			return state

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 // Action is the way in which a timer (a process of the rack) ends a fault.
@@ -47,7 +50,14 @@ func (r *Rack) After(ctx context.Context, d time.Duration, a Action, node string
 	if d <= 0 || d > MaxAfter {
 		return fmt.Errorf("duration %v is out of bounds; use one above 0 and at most %v", d, MaxAfter)
 	}
-	if err := r.checkNode(node); err != nil {
+	check := r.checkNode
+	if a == ActionLinkUp || a == ActionNIC {
+		check = r.CheckHost // a further NIC of a host has these timers, too
+	}
+	if _, trunk := r.Spec.TrunkNamed(node); trunk && a == ActionLinkUp || a == ActionEndPartition {
+		check = func(string) error { return nil } // the partition is one of the rack
+	}
+	if err := check(node); err != nil {
 		return err
 	}
 	return r.locked(ctx, func() error { return r.starter().startTimer(d, a, node) })
@@ -59,7 +69,9 @@ var apart = map[Action]string{ActionLinkUp: ".link", ActionNIC: ".nic", ActionAp
 
 // timerName returns the name of the timer of an action. A node, its link, its NIC, its programs and
 // the partition have at most one timer each.
-func (a Action) timerName(node string) string { return node + apart[a] }
+func (a Action) timerName(node string) string {
+	return strings.ReplaceAll(node, rackfile.NICMark, ".") + apart[a]
+}
 
 // Cancel ends the timer that After has started for action a on a node, if it still waits.
 func (r *Rack) Cancel(ctx context.Context, a Action, node string) error {

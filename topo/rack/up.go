@@ -41,6 +41,10 @@ func UpInContainers(ctx context.Context, s *rackfile.Rack, in container.Settings
 	switch {
 	case s.Cable == rackfile.CableMemory:
 		return r, rackError(s.Name, onlyProcesses("cable", s.Cable, rackfile.CableVeth))
+	case s.HasNICs():
+		return r, rackError(s.Name, errors.New("a host that is a container has one NIC: leave out `nics` in the rack file, or --runtime docker"))
+	case s.Fabric != nil:
+		return r, rackError(s.Name, errors.New("hosts that are containers have one switch: leave out `fabric` in the rack file, or --runtime docker"))
 	case s.Shared():
 		return r, rackError(s.Name, onlyProcesses("daemons", s.Daemons, rackfile.DaemonsSeparate))
 	case s.Priority == rackfile.PriorityRealtime:
@@ -64,6 +68,9 @@ func (r *Rack) builder() builder { return builder{r} }
 func (r builder) up(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return rackError(r.Spec.Name, ErrPrivilege)
+	}
+	if _, signals := r.keep.(*signalKeeper); signals && r.Spec.Fabric != nil {
+		return rackError(r.Spec.Name, errors.New("several switches need cgroup2, by which their processes are told apart: mount it, or leave out `fabric`"))
 	}
 	l, err := acquire(ctx, r.Paths)
 	if err != nil {
@@ -109,7 +116,7 @@ func (r builder) existing(ctx context.Context) error {
 	if len(r.Revived) > 0 {
 		r.awaitRevival(was)
 	}
-	for _, node := range append(was.HostNames(), rackfile.SwitchName) {
+	for _, node := range append(was.HostNames(), was.SwitchNames()...) {
 		if _, err := os.Stat(r.Paths.Crashed(node)); err == nil {
 			continue // a command has crashed the node, so it stays crashed
 		}
@@ -166,6 +173,7 @@ func (r builder) build(ctx context.Context) error {
 		{"answers", func(ctx context.Context) error {
 			return each(r.Nodes(), func(node string) error { return r.starter().waitReady(ctx, node) })
 		}},
+		{"trunks", r.starter().awaitTrunks},
 		{"ready", func(context.Context) error { return os.WriteFile(r.Paths.Ready(), nil, 0o644) }},
 	}
 	for _, s := range steps {
@@ -244,8 +252,8 @@ func (r builder) hostsFile() string {
 	line := func(a netip.Addr, name string) { fmt.Fprintf(&b, "%s %s\n", a, name) }
 	for i := range r.Spec.Hosts {
 		h := &r.Spec.Hosts[i]
-		line(h.IPv4, h.Name)
-		line(h.IPv6, h.Name)
+		line(h.IPv4, h.HostAlias())
+		line(h.IPv6, h.HostAlias())
 	}
 	return b.String()
 }
@@ -258,14 +266,28 @@ func (r builder) makeNamespaces() error {
 }
 
 func (r builder) makeLinks() error {
-	return each(r.Spec.HostNames(), func(host string) error {
-		h, _, _ := r.Spec.Host(host)
-		return r.makeLink(h)
+	return each(r.Spec.LinkNames(), func(link string) error {
+		if h, _, ok := r.Spec.Host(link); ok {
+			return r.makeLink(h)
+		}
+		return r.makeTrunk(link)
 	})
 }
 
+// makeTrunk makes a trunk between two switches, whose ends are in the namespace of all switches.
+func (r builder) makeTrunk(name string) error {
+	c, _ := r.Spec.TrunkNamed(name)
+	leaf, spine := c.Ports()
+	mtu := r.Spec.LinkMTU // that of the link that carries the longest frames
+	for i := range r.Spec.Hosts {
+		mtu = max(mtu, r.Spec.MTUOf(&r.Spec.Hosts[i]))
+	}
+	netns, alias := r.Paths.Netns(rackfile.SwitchName), "rdmalab/"+r.Spec.Name+"/"+name
+	return nl.Connect(nl.End{Netns: netns, Name: leaf, Alias: alias}, nl.End{Netns: netns, Name: spine, Alias: alias}, mtu)
+}
+
 func (r *Rack) makeLink(h *rackfile.Host) error {
-	return nl.Connect(r.portEnd(h), r.hostEnd(h), r.Spec.LinkMTU)
+	return nl.Connect(r.portEnd(h), r.hostEnd(h), r.Spec.MTUOf(h))
 }
 
 func (r *Rack) portEnd(h *rackfile.Host) nl.End { return container.PortEnd(r.Spec, r.Paths, h) }

@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// admit installs the library for unmodified programs. If the rack's description names a group, its
+// admit installs the libraries for unmodified programs. If the rack's description names a group, its
 // users may run programs on the NICs of the hosts. For that, admit gives the folder of sockets to
 // root and the group; files that daemons make there then belong to the group. Sockets that are not
 // for programs give no rights to the group.
 func (r builder) admit() error {
-	// The library is written now, because programs of other users and in containers cannot write it
+	// The libraries are written now, because programs of other users and in containers cannot write them
 	// later.
-	if _, err := placeLibrary(r.Paths.VerbsLibrary()); err != nil || r.Spec.Group == "" {
+	if _, err := placeLibraries(r.Paths); err != nil || r.Spec.Group == "" {
 		return err
 	}
 	gid, err := groupID(r.Spec.Group)

@@ -34,6 +34,7 @@ func wholes(now, want *rackfile.Rack) (list []refusal) {
 	key("connect", cmp.Or(now.Connect, rackfile.ConnectCM), cmp.Or(want.Connect, rackfile.ConnectCM))
 	key("cable", cmp.Or(now.Cable, rackfile.CableVeth), cmp.Or(want.Cable, rackfile.CableVeth))
 	key("daemons", cmp.Or(now.Daemons, rackfile.DaemonsSeparate), cmp.Or(want.Daemons, rackfile.DaemonsSeparate))
+	key("fabric", fabric(now), fabric(want))
 	key("slow", now.Slow, want.Slow)
 	key("cost", now.Cost, want.Cost)
 	key("priority", cmp.Or(now.Priority, rackfile.PriorityNormal), cmp.Or(want.Priority, rackfile.PriorityNormal))
@@ -67,6 +68,14 @@ func shown(v any) string {
 	return fmt.Sprint(v)
 }
 
+// fabric is the fabric of a rack in one line.
+func fabric(r *rackfile.Rack) string {
+	if r.Fabric == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%d leaves, %d spines", r.Fabric.Leaves, r.Fabric.Spines)
+}
+
 // cpu is a processor as a rack file names it.
 func cpu(n int) string {
 	switch n {
@@ -92,6 +101,9 @@ func merge(now Running, want *rackfile.Rack) (*rackfile.Rack, error) {
 			return nil, refuse([]refusal{{"host " + now.Guests[i].Name, "a container that has joined the rack has this name: choose another one"}})
 		}
 	}
+	if refused := nics(now.Rack, want); len(refused) > 0 {
+		return nil, refuse(refused)
+	}
 	for _, h := range now.Rack.Hosts {
 		w, _, ok := want.Host(h.Name)
 		if !ok {
@@ -99,6 +111,9 @@ func merge(now Running, want *rackfile.Rack) (*rackfile.Rack, error) {
 		}
 		next := *w
 		next.IPv4, next.IPv6, next.MAC, next.Port = h.IPv4, h.IPv6, h.MAC, h.Port
+		if !next.NIC.Placed {
+			next.Leaf = h.Leaf
+		}
 		out.Hosts = append(out.Hosts, next)
 		taken[h.IPv4], taken[h.IPv6], macs[h.MAC] = true, true, true
 	}
@@ -132,6 +147,25 @@ func merge(now Running, want *rackfile.Rack) (*rackfile.Rack, error) {
 	return &out, nil
 }
 
+// nics refuses a host with several NICs that comes or goes, and another number or other names of NICs:
+// an apply makes and removes hosts with one NIC.
+func nics(now, want *rackfile.Rack) (refused []refusal) {
+	seen := map[string]bool{}
+	for _, pair := range [][2]*rackfile.Rack{{now, want}, {want, now}} {
+		for _, name := range pair[0].HostNames() {
+			a, b := pair[0].NICs(name), pair[1].NICs(name)
+			if seen[name] || len(a) == 1 && len(b) <= 1 || slices.EqualFunc(a, b, sameNIC) {
+				continue
+			}
+			seen[name] = true
+			refused = append(refused, refusal{fmt.Sprintf("host %s with several NICs, or their number or names,", name), again})
+		}
+	}
+	return refused
+}
+
+func sameNIC(a, b *rackfile.Host) bool { return a.Name == b.Name && a.DeviceName() == b.DeviceName() }
+
 // hosts plans which hosts are removed and made. It returns the differences of hosts that stay and
 // cannot change.
 func (p *Plan) hosts(now Running, target *rackfile.Rack, replace bool) (refused []refusal) {
@@ -155,6 +189,12 @@ func (p *Plan) hosts(now Running, target *rackfile.Rack, replace bool) (refused 
 		default:
 			fixed := differences(h, w)
 			if len(fixed) == 0 {
+				continue
+			}
+			if now.Rack.SeveralNICs(h) {
+				for _, d := range fixed {
+					refused = append(refused, refusal{h.Name + ": " + d, again})
+				}
 				continue
 			}
 			if !replace {
@@ -213,10 +253,22 @@ func differences(a, b *rackfile.Host) (list []string) {
 	key("recovery", a.Recovery, b.Recovery)
 	key("congestion", a.Congestion.String(), b.Congestion.String())
 	key("lenient", a.Lenient, b.Lenient)
+	key("nic name", a.DeviceName(), b.DeviceName())
+	key("leaf", cmp.Or(a.Leaf, "none"), cmp.Or(b.Leaf, "none"))
+	key("nic mtu", a.NIC.MTU, b.NIC.MTU)
+	key("nic numa", numa(a), numa(b))
 	for _, d := range quotaDifferences(rackfile.Quota{Reserve: a.Quota.Reserve}, rackfile.Quota{Reserve: b.Quota.Reserve}) {
 		list = append(list, "quota "+d)
 	}
 	return list
+}
+
+// numa is the NUMA node of a NIC as a rack file names it.
+func numa(h *rackfile.Host) string {
+	if h.NIC.NUMA == nil {
+		return "none"
+	}
+	return fmt.Sprint(*h.NIC.NUMA)
 }
 
 // quotas plans new quotas of hosts that stay.

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // Running is what a rack that is up has.

@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 )
 
 // rules plans the program and the rules of the switch.

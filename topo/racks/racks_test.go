@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 )
 
 func TestDefaultRack(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -21,7 +22,6 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -14,7 +15,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // Bounds of a daemon. Package pipeline has the bounds of tables, package fault those of fault

@@ -1,6 +1,7 @@
 package switchd
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 
@@ -84,7 +85,7 @@ func (d *Daemon) Mux() *control.Mux {
 	m.HandleFunc("GET /past", d.captures.servePast)
 	d.handleTrace(m)
 	d.handleQueues(m)
-	control.HandleProfile(m, rackfile.SwitchName)
+	control.HandleProfile(m, cmp.Or(d.rackSwitch(), rackfile.SwitchName))
 	d.guests.handleGuests(m)
 	d.hosts.handle(m)
 	d.programs.handle(m)

@@ -18,6 +18,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
 	"github.com/rdmalab/rdmalab/softrnic/stall"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -50,13 +51,17 @@ func New(cfg Config) (*Daemon, error) {
 	if cfg.Log == nil {
 		cfg.Log = log.New(io.Discard, "", 0)
 	}
-	sw, err := pipeline.New(pipeline.Config{Ports: len(cfg.Links), Program: cfg.Program, Self: cfg.Self})
+	trunks := cfg.trunks()
+	sw, err := pipeline.New(pipeline.Config{Ports: len(cfg.Links), Program: cfg.Program, Self: cfg.Self, Trunks: trunks})
 	if err != nil {
 		return nil, err
 	}
 	d, err := newDaemon(cfg, sw)
 	if err != nil {
 		return nil, err
+	}
+	if d.ports.trunks = newTrunks(trunks, d.ports, d.programs.described.Load); trunks != nil {
+		d.traffic.plan.Name(d.ports.trunks.name + "-") // IDs of faults differ among the switches of a rack
 	}
 	for _, r := range fault.Named(cfg.Faults) {
 		if r.Kind == fault.Tear {
@@ -91,6 +96,7 @@ func newDaemon(cfg Config, sw *pipeline.Switch) (*Daemon, error) {
 	t := &traffic{
 		ports: s, sw: sw, plan: fault.NewSet(cfg.Seed, s.hosts), hub: tap.NewHub(s.hosts), clk: real.NewSlow(cfg.Motion.Factor), wall: time.Now(),
 	}
+	t.opens = opens{sealer: new(wire.Sealer), leaves: t.takesOpen}
 	var err error
 	if t.queues, err = newQueues(cfg.egress(), len(s.list), t.clk); err != nil {
 		return nil, err
@@ -176,9 +182,12 @@ func (d *Daemon) exclusive(f func()) {
 // direct). The loop handles the other ways, which only it may receive from, and the timers: it is
 // woken if the next one is due before the time at which it would look.
 func (d *Daemon) carried() {
-	d.traffic.memoryOnly = true
+	look := &d.traffic.look
+	look.came = d.fabric.Came(look.came[:0])
+	look.memoryOnly = true
+	d.traffic.waited()
 	d.traffic.round()
-	d.traffic.memoryOnly = false
+	look.memoryOnly = false
 	if d.traffic.deadline() < d.armed {
 		d.ports.wake()
 	}
@@ -196,13 +205,16 @@ func (d *Daemon) late(due clock.Time) {
 const maxWaitErrors = 100
 
 func (d *Daemon) loop(ctx context.Context) error {
-	failed := 0
+	failed, waited := 0, false
 	var due clock.Time // when the next round is due: at once after a busy one, or when a timer expires
 	for ctx.Err() == nil {
 		var busy bool
 		var wait time.Duration
 		var waiter packetio.Waiter
 		d.exclusive(func() {
+			if waited {
+				d.traffic.waited()
+			}
 			d.runCommands()
 			busy = d.traffic.round()
 			d.late(due)
@@ -213,7 +225,7 @@ func (d *Daemon) loop(ctx context.Context) error {
 				due = d.traffic.now
 			}
 		})
-		if busy {
+		if waited = !busy; busy {
 			continue
 		}
 		err := waiter.Wait(wait)

@@ -55,7 +55,7 @@ func TestNoWaitingFrameIsLost(t *testing.T) {
 					host, end = memcable.Pair(memcable.Config{Depth: 1 << 12})
 					return end, nil
 				}
-				c.Load = loader(func() *rackfile.Rack { return s }, nil, rackfile.Paths{Dir: t.TempDir()}, log.New(t.Output(), "", 0))
+				c.Load = loader(func() *rackfile.Rack { return s }, nil, filesOf(t.TempDir()), log.New(t.Output(), "", 0))
 			}, func(b *bench) {
 				b.hosts[1] = host
 				b.know()

@@ -8,6 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // faultControl installs and removes faults and partitions.
@@ -34,8 +35,7 @@ type Healed struct {
 // errPartition is the kind of an error for groups that are no valid partition.
 var errPartition = errors.New("partition")
 
-// refuses returns why the switch has no use for a rule that is valid by itself. It makes a rule of kind
-// pause begin in the next round.
+// refuses returns why the switch has no use for a rule that is valid by itself.
 func (f *faultControl) refuses(r *fault.Rule) error {
 	var cfg *portqueue.Config
 	q := f.traffic.queues
@@ -43,11 +43,17 @@ func (f *faultControl) refuses(r *fault.Rule) error {
 		c := q.Config()
 		cfg = &c
 	}
-	err := rackfile.QueuesRefuse(cfg, r)
-	if err == nil && r.Kind == fault.Storm {
-		q.storm = 0
-	}
-	return err
+	return rackfile.QueuesRefuse(cfg, r)
+}
+
+// change runs f, which changes the rules. Those of kind pause begin and end in the next round.
+func (f *faultControl) change(do func() error) error {
+	return f.commands.Try(func() error {
+		if q := f.traffic.queues; q != nil {
+			q.storm = 0
+		}
+		return do()
+	})
 }
 
 func (f *faultControl) Faults() (list []fault.Status, err error) {
@@ -56,7 +62,7 @@ func (f *faultControl) Faults() (list []fault.Status, err error) {
 }
 
 func (f *faultControl) Inject(r fault.Rule) (out fault.Rule, err error) {
-	err = f.commands.Try(func() (err error) {
+	err = f.change(func() (err error) {
 		if err = f.refuses(&r); err == nil {
 			out, err = f.traffic.plan.Add(f.traffic.now, r)
 		}
@@ -68,7 +74,7 @@ func (f *faultControl) Inject(r fault.Rule) (out fault.Rule, err error) {
 // Replace installs a rule in the place of others (fault.Set.Replace). No frame passes between the end of
 // the others and the begin of the rule.
 func (f *faultControl) Replace(r fault.Rule) (out fault.Rule, err error) {
-	err = f.commands.Try(func() (err error) {
+	err = f.change(func() (err error) {
 		if err = f.refuses(&r); err == nil {
 			out, err = f.traffic.plan.Replace(f.traffic.now, r)
 		}
@@ -78,13 +84,13 @@ func (f *faultControl) Replace(r fault.Rule) (out fault.Rule, err error) {
 }
 
 func (f *faultControl) RemoveFault(id string) error {
-	return f.commands.Try(func() error { return f.traffic.plan.Remove(id) })
+	return f.change(func() error { return f.traffic.plan.Remove(id) })
 }
 
 // Heal removes the fault rules of a link; "" means all links. It returns how many of them were
 // active.
 func (f *faultControl) Heal(link string) (n int, err error) {
-	err = f.commands.Try(func() (err error) { n, err = f.traffic.plan.Heal(f.traffic.now, link); return err })
+	err = f.change(func() (err error) { n, err = f.traffic.plan.Heal(f.traffic.now, link); return err })
 	return n, err
 }
 
@@ -103,51 +109,86 @@ func (f *faultControl) activeRules() map[string][]string {
 // SetPartition separates groups of hosts. Without groups it ends the partition.
 func (f *faultControl) SetPartition(groups [][]string) error {
 	return f.commands.Try(func() error {
-		ports, err := f.portGroups(groups)
+		ports, far, err := f.portGroups(groups)
 		if err == nil {
 			f.groups = groups
-			f.traffic.sw.Partition(ports)
+			f.separate(ports, far)
 		}
 		return err
 	})
 }
 
-// portGroups returns the group number of each port; -1 means that the port is in no group. Only the
-// loop calls it.
-func (f *faultControl) portGroups(groups [][]string) ([]int, error) {
-	if len(groups) == 0 {
-		return nil, nil
+// separate applies the groups of ports and of hosts behind other switches.
+func (f *faultControl) separate(ports []int, far map[wire.MAC]int) {
+	f.traffic.sw.Partition(ports)
+	if f.ports.trunks != nil {
+		f.ports.trunks.part(far)
 	}
+}
+
+// farHosts returns the hosts that are connected to other switches.
+func (f *faultControl) farHosts() map[string]wire.MAC {
+	far := make(map[string]wire.MAC)
+	if t := f.ports.trunks; t != nil {
+		rack := t.described()
+		for i := range rack.Hosts {
+			if h := &rack.Hosts[i]; h.Leaf != t.name {
+				far[h.Name] = h.MAC
+			}
+		}
+	}
+	return far
+}
+
+// portGroups returns the group number of each port, and of each host behind another switch that is in
+// a group; -1 means that the port is in no group. Only the loop calls it.
+func (f *faultControl) portGroups(groups [][]string) ([]int, map[wire.MAC]int, error) {
+	if len(groups) == 0 {
+		return nil, nil, nil
+	}
+	hosts, far := f.farHosts(), make(map[wire.MAC]int)
 	of := slices.Repeat([]int{-1}, len(f.ports.hosts))
 	for g, names := range groups {
 		if len(names) == 0 {
-			return nil, fmt.Errorf("%w: a group is empty", errPartition)
+			return nil, nil, fmt.Errorf("%w: a group is empty", errPartition)
 		}
 		for _, name := range names {
+			if mac, ok := hosts[name]; ok {
+				if at, taken := far[mac]; taken && at != g {
+					return nil, nil, fmt.Errorf("%w: %s is in two groups", errPartition, name)
+				}
+				far[mac] = g
+				continue
+			}
 			i, err := f.ports.of(name)
 			switch {
 			case err != nil:
-				return nil, fmt.Errorf("%w: %w", errPartition, err)
+				return nil, nil, fmt.Errorf("%w: %w", errPartition, err)
 			case of[i] >= 0 && of[i] != g:
-				return nil, fmt.Errorf("%w: %s is in two groups", errPartition, name)
+				return nil, nil, fmt.Errorf("%w: %s is in two groups", errPartition, name)
 			}
 			of[i] = g
 		}
 	}
 	if len(groups) == 1 {
 		for i := range of {
-			if of[i] < 0 {
+			if of[i] < 0 && !f.ports.trunks.isTrunk(i) {
 				of[i] = 1
 			}
 		}
+		for _, mac := range hosts {
+			if _, named := far[mac]; !named {
+				far[mac] = 1
+			}
+		}
 	}
-	return of, nil
+	return of, far, nil
 }
 
 // regroup applies the partition again. It is called after links have changed, because a group may
 // name a guest whose link has just been added again.
 func (f *faultControl) regroup() {
-	if ports, err := f.portGroups(f.groups); err == nil {
-		f.traffic.sw.Partition(ports)
+	if ports, far, err := f.portGroups(f.groups); err == nil {
+		f.separate(ports, far)
 	}
 }

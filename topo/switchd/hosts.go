@@ -58,9 +58,21 @@ func (h *hostControl) reload() error {
 		}
 	}
 	h.programs.described.Store(rack)
-	errs = append(errs, h.guests.commands.Do(func() { h.programs.where.Move(h.programs.running, rack, h.port) }))
+	errs = append(errs, h.guests.commands.Do(func() {
+		h.programs.where.Move(h.programs.running, rack, h.port)
+		if h.guests.ports.trunks != nil {
+			h.guests.faults.regroup() // hosts behind other switches have come or gone
+		}
+	}))
 	return errors.Join(errs...)
 }
 
 // port returns the number of a host's port, and -1 if the host has none. Only the loop calls it.
-func (h *hostControl) port(host string) int { return slices.Index(h.guests.ports.hosts, host) }
+func (h *hostControl) port(host string) int {
+	if t := h.guests.ports.trunks; t != nil {
+		if r, _, ok := t.described().Host(host); ok && r.Leaf != t.name {
+			return t.first()
+		}
+	}
+	return slices.Index(h.guests.ports.hosts, host)
+}

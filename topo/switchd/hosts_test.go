@@ -25,7 +25,7 @@ func describedRack(names ...string) *rackfile.Rack {
 func TestSwitchFollowsTheDescription(t *testing.T) {
 	now, failed := describedRack("h0", "h1", "h2"), error(nil)
 	onBench(t, func(c *Config) {
-		c.Described, c.HostLinks = now, hostLinks
+		c.Described, c.HostLinks = now, linksAt(rackfile.SwitchName)
 		c.Describe = func() (*rackfile.Rack, error) { return now, failed }
 	}, func(b *bench) {
 		b.guest("web", 3)

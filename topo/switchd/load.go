@@ -12,10 +12,10 @@ import (
 	"strings"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // ProgramText is the body of PUT /program: the name of the program to run, and its rules in the
@@ -129,8 +129,8 @@ func closeIf(c io.Closer) error {
 // begun returns the rack's description with the program that the switch starts with: the program
 // that an operator loaded into the former incarnation of the switch, or else that of the rack file.
 // The rules of a loaded program are in the journal.
-func begun(rack *rackfile.Rack, paths rackfile.Paths) (*rackfile.Rack, error) {
-	text, err := os.ReadFile(paths.Program())
+func begun(rack *rackfile.Rack, own files) (*rackfile.Rack, error) {
+	text, err := os.ReadFile(own.program)
 	name := string(text)
 	switch {
 	case errors.Is(err, fs.ErrNotExist) || err == nil && name == described(rack):
@@ -138,7 +138,7 @@ func begun(rack *rackfile.Rack, paths rackfile.Paths) (*rackfile.Rack, error) {
 	case err != nil:
 		return nil, fmt.Errorf("switch: the program that was loaded: %w", err)
 	case !slices.Contains(rackfile.Programs(), name):
-		return nil, fmt.Errorf("switch: %s names program %.40q, which does not exist: remove the file", paths.Program(), name)
+		return nil, fmt.Errorf("switch: %s names program %.40q, which does not exist: remove the file", own.program, name)
 	}
 	return withProgram(rack, name, nil), nil
 }
@@ -159,28 +159,28 @@ func withProgram(rack *rackfile.Rack, name string, list []rules.Rule) *rackfile.
 // one. Loaded.Keep stores the program's name, so that a restarted switch runs this program.
 //
 // described returns the rack's present description.
-func loader(current func() *rackfile.Rack, where *apps.Where, paths rackfile.Paths, logger *log.Logger) func(string, *rules.Set) (*Loaded, error) {
+func loader(current func() *rackfile.Rack, where *apps.Where, own files, logger *log.Logger) func(string, *rules.Set) (*Loaded, error) {
 	return func(name string, set *rules.Set) (*Loaded, error) {
 		rack := current()
 		r := withProgram(rack, name, set.All())
-		rec, err := journalOf(r, paths, logger)
+		rec, err := journalOf(r, own, logger)
 		if err != nil {
 			return nil, err
 		}
 		l := &Loaded{Self: apps.Self(r), Closer: rec, Keep: func() error {
 			if name == described(rack) {
-				err := os.Remove(paths.Program())
+				err := os.Remove(own.program)
 				if errors.Is(err, fs.ErrNotExist) {
 					return nil
 				}
 				return err
 			}
 			// The switch may be killed during the write, and must not leave a partial name.
-			part := paths.Program() + ".part"
+			part := own.program + ".part"
 			if err := os.WriteFile(part, []byte(name), 0o644); err != nil {
 				return err
 			}
-			return os.Rename(part, paths.Program())
+			return os.Rename(part, own.program)
 		}}
 		l.Program, err = apps.New(r, configured(r, rec, where, true))
 		if p, ok := l.Program.(apps.Ruled); ok && err == nil {

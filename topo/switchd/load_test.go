@@ -7,30 +7,36 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
+// filesOf are the files of a switch whose rack has this state folder.
+func filesOf(dir string) files {
+	return files{journal: filepath.Join(dir, "switch.record"), program: filepath.Join(dir, "switch.program")}
+}
+
 // loadable returns a switch of a rack with a state folder, whose program can be changed.
-func loadable(t *testing.T, program string, paths rackfile.Paths, before ...func(pipeline.Program)) (a caller, rack *rackfile.Rack) {
+func loadable(t *testing.T, program string, own files, before ...func(pipeline.Program)) (a caller, rack *rackfile.Rack) {
 	t.Helper()
 	rack, err := rackfile.Parse([]byte(strings.NewReplacer("PROGRAM", program, "CONNECT", "cm").Replace(boxFile)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	logger := log.New(t.Output(), "", 0)
-	first, err := begun(rack, paths)
+	first, err := begun(rack, own)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rec, err := journalOf(first, paths, logger)
+	rec, err := journalOf(first, own, logger)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +49,7 @@ func loadable(t *testing.T, program string, paths rackfile.Paths, before ...func
 			t.Error(err)
 		}
 	})
-	cfg.Described, cfg.Load = rack, loader(func() *rackfile.Rack { return rack }, nil, paths, logger)
+	cfg.Described, cfg.Load = rack, loader(func() *rackfile.Rack { return rack }, nil, own, logger)
 	for _, f := range before {
 		f(cfg.Program)
 	}
@@ -54,8 +60,8 @@ func loadable(t *testing.T, program string, paths rackfile.Paths, before ...func
 // A running switch loads the program with rules, and then the one without. The program that an
 // operator loaded survives a restart.
 func TestLoadProgram(t *testing.T) {
-	paths := rackfile.Paths{Dir: t.TempDir()}
-	a, rack := loadable(t, rackfile.ProgramForward, paths)
+	own := filesOf(t.TempDir())
+	a, rack := loadable(t, rackfile.ProgramForward, own)
 	const rule = "id=s server=ms0 action=steer steer=both"
 	for range 2 { // the second time with the journal of the first
 		var i ProgramInfo
@@ -68,7 +74,7 @@ func TestLoadProgram(t *testing.T) {
 		if i.Rules != 1 {
 			t.Errorf("the same program with other rules: %+v", i)
 		}
-		after, err := begun(rack, paths)
+		after, err := begun(rack, own)
 		if err != nil || after.Switch.Program != rackfile.ProgramSwordBox {
 			t.Errorf("a restarted switch would run %q: %v", after.Switch.Program, err)
 		}
@@ -77,17 +83,17 @@ func TestLoadProgram(t *testing.T) {
 		if i.Name != rackfile.ProgramForward || i.Rules != 0 || len(i.Addresses) != 0 {
 			t.Errorf("%+v", i)
 		}
-		if after, err := begun(rack, paths); err != nil || after != rack {
+		if after, err := begun(rack, own); err != nil || after != rack {
 			t.Errorf("a restarted switch would run %q: %v", after.Switch.Program, err)
 		}
 	}
 	a.refused(http.StatusBadRequest, "the switch has forward and swordbox", "PUT", "/program", ProgramText{Name: "chess"})
 	a.refused(http.StatusBadRequest, "rules are for program swordbox", "PUT", "/program", ProgramText{Name: rackfile.ProgramForward, Rules: []string{rule}})
 	a.refused(http.StatusBadRequest, "hosts: [ms0 cn0]", "PUT", "/program", ProgramText{Name: rackfile.ProgramSwordBox, Rules: []string{"server=ms9 action=steer"}})
-	if err := os.WriteFile(paths.Program(), []byte("chess"), 0o600); err != nil {
+	if err := os.WriteFile(own.program, []byte("chess"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := begun(rack, paths); err == nil || !strings.Contains(err.Error(), "remove the file") {
+	if _, err := begun(rack, own); err == nil || !strings.Contains(err.Error(), "remove the file") {
 		t.Errorf("a program that there is not: %v", err)
 	}
 }
@@ -102,7 +108,7 @@ func TestRulesTooLongForTheJournal(t *testing.T) {
 		texts = append(texts, fmt.Sprintf("id=%s server=ms0 action=move range=%d-%d rkey=0xffffffff service=%s", id, from, from+8, service))
 	}
 	const want = "the switch can store 65520: use fewer rules or shorter names"
-	a, _ := loadable(t, rackfile.ProgramForward, rackfile.Paths{Dir: t.TempDir()})
+	a, _ := loadable(t, rackfile.ProgramForward, filesOf(t.TempDir()))
 	a.refused(http.StatusBadRequest, want, "PUT", "/program", ProgramText{Name: rackfile.ProgramSwordBox, Rules: texts})
 	a.must("PUT", "/program", ProgramText{Name: rackfile.ProgramSwordBox, Rules: texts[:1]}, nil)
 	a.refused(http.StatusBadRequest, want, "PUT", "/program", ProgramText{Name: rackfile.ProgramSwordBox, Rules: texts})
@@ -119,12 +125,12 @@ func TestRulesTooLongForTheJournal(t *testing.T) {
 
 // A restarted switch begins with the program and the rules that an operator loaded.
 func TestRestartWithLoadedProgram(t *testing.T) {
-	paths := rackfile.Paths{Dir: t.TempDir()}
+	own := filesOf(t.TempDir())
 	t.Run("first incarnation", func(t *testing.T) {
-		a, _ := loadable(t, rackfile.ProgramForward, paths)
+		a, _ := loadable(t, rackfile.ProgramForward, own)
 		a.must("PUT", "/program", ProgramText{Name: rackfile.ProgramSwordBox, Rules: []string{"id=kept server=ms0 action=steer"}}, nil)
 	})
-	a, _ := loadable(t, rackfile.ProgramForward, paths)
+	a, _ := loadable(t, rackfile.ProgramForward, own)
 	var list []rules.Rule
 	a.must("GET", "/rules", nil, &list)
 	if len(list) != 1 || list[0].ID != "kept" {
@@ -140,8 +146,8 @@ func TestRestartWithLoadedProgram(t *testing.T) {
 // A program that has moved requests of open connections cannot be replaced, and the error gives
 // that reason.
 func TestLoadIsRefused(t *testing.T) {
-	paths := rackfile.Paths{Dir: t.TempDir()}
-	rec, err := openJournal(paths.Record())
+	own := filesOf(t.TempDir())
+	rec, err := openJournal(own.journal)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +161,7 @@ func TestLoadIsRefused(t *testing.T) {
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
 	}
-	a, _ := loadable(t, rackfile.ProgramSwordBox, paths)
+	a, _ := loadable(t, rackfile.ProgramSwordBox, own)
 	a.refused(http.StatusConflict, "only this program can continue them", "PUT", "/program", ProgramText{Name: rackfile.ProgramForward})
 	c, _, _ := boxed(t, rackfile.ProgramForward, "cm", nil)
 	a = caller{t, c}
@@ -166,7 +172,7 @@ func TestLoadIsRefused(t *testing.T) {
 // the program is unloaded, and the next program with this journal does not treat it as a stale
 // flow, whose packets draw a fatal NAK.
 func TestUnloadFreesTheJournal(t *testing.T) {
-	a, _ := loadable(t, rackfile.ProgramSwordBox, rackfile.Paths{Dir: t.TempDir()}, func(p pipeline.Program) {
+	a, _ := loadable(t, rackfile.ProgramSwordBox, filesOf(t.TempDir()), func(p pipeline.Program) {
 		flow := &conntrack.Flow{ID: 3, Generation: 1, Ends: conntrack.Ends{ReqQPN: 5, RespQPN: 6}}
 		flow.Requester, flow.Responder = netip.MustParseAddr("10.0.0.2"), netip.MustParseAddr("10.0.0.1")
 		if !p.(*swordbox.Program).Own().Moving(flow) {

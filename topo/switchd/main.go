@@ -1,16 +1,18 @@
 package switchd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
-	"github.com/rdmalab/rdmalab/experiment/costs"
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/rackfile/costs"
 	"github.com/rdmalab/rdmalab/softrnic/capture/tap"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -30,8 +32,11 @@ const EnvKeep = "RDMALAB_KEEP"
 // network namespace with the rack's ports; "" means that of the process. Fabric carries packets of
 // NICs in the same process; nil means that there are none. Gate holds back requests while the switch is
 // stopped; nil means that it is never stopped so.
+//
+// Name is that of the switch; "" means rackfile.SwitchName.
 type Place struct {
 	Dir, Netns string
+	Name       string
 	Fabric     *direct.Fabric
 	Gate       *control.Gate
 }
@@ -39,16 +44,18 @@ type Place struct {
 // Main runs the switch of a rack. It reads the rack's description, opens the rack's ports, serves the
 // control socket, and forwards until ctx ends.
 func Main(ctx context.Context, at Place, logger *log.Logger) (err error) {
+	at.Name = cmp.Or(at.Name, rackfile.SwitchName)
 	paths := rackfile.Paths{Dir: at.Dir}
-	rack, err := readDescription(paths)
+	rack, err := readDescription(paths, at.Name)
 	if err != nil {
 		return err
 	}
-	first, err := begun(rack, paths)
+	own := files{journal: paths.Record(at.Name), program: paths.Program(at.Name)}
+	first, err := begun(rack, own)
 	if err != nil {
 		return err
 	}
-	rec, err := journalOf(first, paths, logger)
+	rec, err := journalOf(first, own, logger)
 	if err != nil {
 		return err
 	}
@@ -63,11 +70,14 @@ func Main(ctx context.Context, at Place, logger *log.Logger) (err error) {
 		return err
 	}
 	var d *Daemon
-	cfg.Described, cfg.Load = rack, loader(func() *rackfile.Rack { return d.programs.described.Load() }, cfg.Where, paths, logger)
-	cfg.Describe = func() (*rackfile.Rack, error) { return readDescription(paths) }
+	cfg.Described, cfg.Load = rack, loader(func() *rackfile.Rack { return d.programs.described.Load() }, cfg.Where, own, logger)
+	cfg.Describe = func() (*rackfile.Rack, error) { return readDescription(paths, at.Name) }
 	list, err := guests.List(paths)
 	if err != nil {
 		return fmt.Errorf("switch: %w", err)
+	}
+	if at.Name != rack.SwitchNames()[0] {
+		list = nil // guests are at the first switch
 	}
 	for i := range list {
 		cfg.Links = append(cfg.Links, Link{Host: list[i].Name, Ifname: list[i].Port, Guest: true})
@@ -85,19 +95,22 @@ func Main(ctx context.Context, at Place, logger *log.Logger) (err error) {
 		return err
 	}
 	d.awaitHosts(ctx)
-	srv, err := d.serve(paths, at.Gate)
+	srv, err := d.serve(paths.Socket(at.Name), at.Gate)
 	if err != nil {
 		stopped, stop := context.WithCancel(ctx)
 		stop()
 		return errors.Join(err, d.Run(stopped)) // closes the ports
 	}
-	logger.Printf("switch of rack %s: program %s, %d ports", rack.Name, first.Switch.Program, len(cfg.Links))
+	logger.Printf("%s of rack %s: program %s, %d ports", at.Name, rack.Name, first.Switch.Program, len(cfg.Links))
 	err = d.Run(ctx)
 	return errors.Join(err, srv.Close())
 }
 
-// readDescription reads the rack's description, without guests.
-func readDescription(paths rackfile.Paths) (*rackfile.Rack, error) {
+// files are the files of one switch: its journal, and the name of a program that was loaded.
+type files struct{ journal, program string }
+
+// readDescription reads the rack's description, as the switch called name has it, without guests.
+func readDescription(paths rackfile.Paths, name string) (*rackfile.Rack, error) {
 	data, err := os.ReadFile(paths.Spec())
 	if err != nil {
 		return nil, fmt.Errorf("switch: rack description: %w", err)
@@ -106,12 +119,23 @@ func readDescription(paths rackfile.Paths) (*rackfile.Rack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("switch: %s: %w", paths.Spec(), err)
 	}
-	return rack, nil
+	if !rack.IsSwitch(name) {
+		return nil, fmt.Errorf("switch: rack %s has no switch %q; it has %v", rack.Name, name, rack.SwitchNames())
+	}
+	return rack.OnSwitch(name), nil
 }
 
-// hostLinks lists the links of the rack's hosts.
-func hostLinks(rack *rackfile.Rack) (list []Link) {
+// linksAt returns a function that lists the links of a switch: those of the hosts that are connected to
+// it, and its trunks to others.
+func linksAt(name string) func(*rackfile.Rack) []Link {
+	return func(rack *rackfile.Rack) []Link { return append(hostLinks(rack, name), trunkLinks(rack, name)...) }
+}
+
+func hostLinks(rack *rackfile.Rack, name string) (list []Link) {
 	for _, h := range rack.Hosts {
+		if rack.LeafOf(&h) != name {
+			continue
+		}
 		list = append(list, Link{Host: h.Name, Ifname: h.Port, GSO: h.GSO})
 	}
 	return list
@@ -119,7 +143,7 @@ func hostLinks(rack *rackfile.Rack) (list []Link) {
 
 // serve starts to serve the control socket. It returns an error if the process lacks the privilege
 // to open ports.
-func (d *Daemon) serve(paths rackfile.Paths, gate *control.Gate) (*control.Server, error) {
+func (d *Daemon) serve(socket string, gate *control.Gate) (*control.Server, error) {
 	for i := range d.ports.list {
 		if err := d.ports.list[i].err; errors.Is(err, afpacket.ErrPrivilege) {
 			return nil, fmt.Errorf("switch: %w", err)
@@ -127,23 +151,23 @@ func (d *Daemon) serve(paths rackfile.Paths, gate *control.Gate) (*control.Serve
 	}
 	m := d.Mux()
 	m.Gate, m.Fatal = gate, gate != nil
-	return control.Serve(paths.Socket(rackfile.SwitchName), m)
+	return control.Serve(socket, m)
 }
 
 // journalOf opens the journal of a switch. If the program has no rules, it returns an empty
 // journalFile, because such a program has no journal.
-func journalOf(rack *rackfile.Rack, paths rackfile.Paths, logger *log.Logger) (*journalFile, error) {
+func journalOf(rack *rackfile.Rack, own files, logger *log.Logger) (*journalFile, error) {
 	if p, ok := apps.Lookup(rack.Switch.Program); !ok || !p.HasRules {
 		return new(journalFile), nil
 	}
-	rec, err := openJournal(paths.Record())
+	rec, err := openJournal(own.journal)
 	if err != nil {
 		return nil, fmt.Errorf("switch: %w", err)
 	}
 	f := rec.Former()
 	switch {
 	case rec.renewed:
-		logger.Printf("%s was no journal of this program, and is empty now", paths.Record())
+		logger.Printf("%s was no journal of this program, and is empty now", own.journal)
 	case len(f.Flows)+len(f.Conns) > 0:
 		logger.Printf("the former incarnation of the switch has moved requests of %d flows and made %d connections: they are ended", len(f.Flows), len(f.Conns))
 	}
@@ -177,7 +201,19 @@ func configured(rack *rackfile.Rack, rec *journalFile, where *apps.Where, late b
 // configOf returns a daemon's configuration for a rack. The ports are packet sockets, with memory
 // links beside them if the rack has any.
 func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Config, error) {
+	at.Name = cmp.Or(at.Name, rackfile.SwitchName)
 	where := &apps.Where{Rack: rack}
+	if rack.Fabric != nil {
+		where.Port = func(host string) int {
+			if h, _, ok := rack.Host(host); ok && h.Leaf != at.Name {
+				return len(hostLinks(rack, at.Name)) // the first trunk, for which all are taken
+			}
+			return slices.IndexFunc(hostLinks(rack, at.Name), func(l Link) bool { return l.Host == host })
+		}
+		for i := range trunkLinks(rack, at.Name) {
+			where.Trunks = append(where.Trunks, len(hostLinks(rack, at.Name))+i)
+		}
+	}
 	program, err := apps.New(rack, configured(rack, rec, where, false))
 	if err != nil {
 		return Config{}, fmt.Errorf("switch: %w", err)
@@ -185,7 +221,7 @@ func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Con
 	cfg := Config{
 		Rack: rack.Name, Seed: rack.Seed, Program: program, Self: apps.Self(rack), Queue: rack.Switch.Queue,
 		Spin: rack.Switch.Spin, Faults: rack.Faults, Motion: Motion{Factor: rack.Slow}, Fabric: at.Fabric,
-		Links: hostLinks(rack), HostLinks: hostLinks, Where: where,
+		Links: linksAt(at.Name)(rack), HostLinks: linksAt(at.Name), Where: where,
 	}
 	if rack.Slow > 0 {
 		if cfg.Motion.Costs, err = costs.Builtin(rack.Cost); err != nil {

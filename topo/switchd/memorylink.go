@@ -117,7 +117,7 @@ func (l *doubleLink) Recv(b *packetio.Batch) (int, error) {
 // it is counted once, by the veth pair.
 func (l *doubleLink) Send(b *packetio.Batch) (int, error) {
 	same := 0
-	for same < len(b.Frames) && l.toNIC(b.Frames[same].Data) {
+	for same < len(b.Frames) && l.toNIC(&b.Frames[same]) {
 		same++
 	}
 	if same == len(b.Frames) {
@@ -125,7 +125,7 @@ func (l *doubleLink) Send(b *packetio.Batch) (int, error) {
 	}
 	both := 0
 	for _, f := range b.Frames {
-		if l.toNIC(f.Data) {
+		if l.toNIC(&f) {
 			l.toMemory.Frames = append(l.toMemory.Frames, f)
 			continue
 		}
@@ -143,7 +143,15 @@ func (l *doubleLink) Send(b *packetio.Batch) (int, error) {
 }
 
 // toNIC reports whether a frame is for one of the host's NICs.
-func (l *doubleLink) toNIC(b []byte) bool { return wire.IsRoCE(b) || l.oneRMA && onerma.Is(b) }
+func (l *doubleLink) toNIC(f *packetio.Frame) bool {
+	return f.Open != nil || wire.IsRoCE(f.Data) || l.oneRMA && onerma.Is(f.Data)
+}
+
+// passesOpen reports whether the host at the other end handles packets that are not encoded.
+func (l *doubleLink) passesOpen() bool {
+	m, ok := l.memory.(*direct.Port)
+	return ok && m.PassesOpen()
+}
 
 // LinkUp reports whether the veth pair has a carrier. It sets the memory link to the same state.
 func (l *doubleLink) LinkUp() bool {

@@ -25,10 +25,12 @@ type ports struct {
 	queue     int // capacity of an egress queue in packets
 	log       *log.Logger
 	queues    *queues // those of traffic
+	trunks    *trunks // the switch as one of several; nil: it is the only one
 
 	links  []Link   // if a guest was removed, Host of its entry is ""
 	hosts  []string // names of the links' hosts, in the order of links
 	list   []port   // ports of the links, in the order of links
+	filled []int    // ports in whose queues frames were put since the last flush
 	waiter packetio.Waiter
 	// waking is a copy of waiter. open is a copy of the ports, in the order of links. Other
 	// goroutines use these copies.

@@ -13,13 +13,13 @@ import (
 	"sync/atomic"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/chipcost"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // programControl serves operators' requests about the switch program. It knows programs only
@@ -209,6 +209,9 @@ func (p *programControl) rule(text string) (rules.Rule, error) {
 	}
 	if err := r.Resolve(s.Addresses); err != nil {
 		return r, handler.Refused(fmt.Errorf("%w; hosts: %v", err, s.HostNames()))
+	}
+	if at := s.RuleAt(&r); s.Fabric != nil && at != s.Switch.Name {
+		return r, handler.Refused(fmt.Errorf("%s is connected to %s, whose rules each request to it passes: add the rule there, by --switch %s", r.Host, at, at))
 	}
 	return r, handler.Refused(s.CheckRule(&r))
 }

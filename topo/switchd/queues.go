@@ -20,8 +20,13 @@ type queues struct {
 	*portqueue.Bank
 	clk     *real.Clock
 	storm   clock.Time // when the faults of kind pause send their next frames
+	storms  []stormed  // by port
 	leaving packetio.Batch
 }
+
+// stormed has the priorities of a port that faults of kind pause have stopped, bit i for priority i: up
+// those of the switch towards the host, down those of the host.
+type stormed struct{ up, down uint8 }
 
 // newQueues makes the queues that the rack file describes; nil if cfg is nil.
 func newQueues(cfg *portqueue.Config, ports int, clk *real.Clock) (*queues, error) {
@@ -50,26 +55,62 @@ func (q *queues) lost(i int) int {
 	return q.Discard(q.clk.Now(), i)
 }
 
-// fromQueuedHost handles a frame from host i: it does what a pause frame says, and lets other frames
-// pass. Without queues, pause frames have no effect: the pipeline drops them, because no bridge forwards
-// their address. Frames leave after each that comes, as far as the rate lets them, because the frames of
-// a long batch have come one after another.
+// fromQueuedHost handles a frame from host i. Frames leave after each that comes, as far as the rate lets
+// them, because the frames of a long batch have come one after another.
 func (t *traffic) fromQueuedHost(i int, f packetio.Frame) {
-	if t.queues.Control(t.now, i, f.Data) {
-		t.show(i, tap.Up, f, "")
-		return
-	}
 	t.fromHost(i, f)
 	if t.queues.Deadline() <= t.now {
 		t.depart()
 	}
 }
 
+// paused reports whether a frame that has come over the link of host i is a pause frame, and does what it
+// says. Without queues, pause frames have no effect: the pipeline drops them, because no bridge forwards
+// their address.
+func (t *traffic) paused(i int, f packetio.Frame, comment string, late bool) bool {
+	if t.queues == nil || !t.queues.Control(t.now, i, f.Data) {
+		return false
+	}
+	if !late {
+		t.show(i, tap.Up, f, comment)
+	}
+	return true
+}
+
+// pauseHost sends a pause frame of port i to its host, over the faults of the link.
+func (t *traffic) pauseHost(i int, f packetio.Frame) {
+	in := t.ports.list[i].down
+	if !in.Active() {
+		t.offer(i, f)
+		t.show(i, tap.Down, f, "")
+		return
+	}
+	v := in.Frame(t.now, f.Data)
+	f, dropped := t.distort(i, f, &v)
+	comment := t.explain(&v)
+	switch {
+	case dropped:
+	case v.Delay > 0:
+		for range 1 + v.Copies {
+			if !t.delays.add(t.now.Add(v.Delay), i, tap.Down, f) {
+				t.sw.CountDrop(i, pipeline.ReasonHoldFull, 1)
+				comment = join(comment, "dropped: too many frames are delayed")
+			}
+		}
+	default:
+		for range 1 + v.Copies {
+			t.offer(i, f)
+		}
+	}
+	t.show(i, tap.Down, f, comment)
+}
+
 // longestPause is the time of the pause frames of faults, in quanta.
 const longestPause = 65535
 
 // stormy does what faults of kind pause do: towards a host, as if the host sent pause frames all the
-// time; and to a host, it sends them. Each is renewed after half of its time.
+// time; and to a host, it sends them. Each is renewed after half of its time. When a fault ends, the
+// priority goes on at once, as if its last pause frame had said so.
 func (t *traffic) stormy() {
 	q := t.queues
 	if q == nil || q.storm > t.now {
@@ -77,25 +118,34 @@ func (t *traffic) stormy() {
 	}
 	q.storm = clock.Never
 	cfg := q.Config()
+	for len(q.storms) < len(t.ports.list) {
+		q.storms = append(q.storms, stormed{})
+	}
 	for i := range t.ports.list {
-		p := &t.ports.list[i]
-		f := wire.Pause{Src: cfg.MAC, Enabled: p.down.Storms(t.now)}
-		up := p.up.Storms(t.now)
+		p, was := &t.ports.list[i], q.storms[i]
+		up, upEnd := p.up.Storms(t.now)
+		down, downEnd := p.down.Storms(t.now)
+		q.storms[i] = stormed{up, down}
+		f := wire.Pause{Src: cfg.MAC, Enabled: down | was.down}
 		for prio := range f.Time {
-			if up>>prio&1 != 0 {
+			switch bit := uint8(1) << prio; {
+			case up&bit != 0:
 				q.Pause(t.now, i, prio, longestPause)
+			case was.up&bit != 0:
+				q.Pause(t.now, i, prio, 0)
 			}
-			if f.Enabled>>prio&1 != 0 {
+			if down>>prio&1 != 0 {
 				f.Time[prio] = longestPause
 			}
 		}
 		if f.Enabled != 0 && p.io != nil {
 			data := f.AppendTo(t.scratch.Alloc(f.Len()))
-			p.queue.Offer(packetio.Frame{Data: data, Port: i})
+			t.offer(i, packetio.Frame{Data: data, Port: i})
 			t.show(i, tap.Down, packetio.Frame{Data: data}, "fault (pause)")
 		}
-		if f.Enabled|up != 0 {
-			q.storm = t.now.Add(cfg.Quantum(longestPause) / 2)
+		if up|down != 0 {
+			next := t.now.Add(cfg.Quantum(longestPause) / 2)
+			q.storm = clock.Min(q.storm, clock.Min(next, clock.Min(upEnd, downEnd)))
 		}
 	}
 }
@@ -121,7 +171,11 @@ func (t *traffic) depart() {
 	about := q.Due(t.now, &q.leaving)
 	for k := first; k < len(q.leaving.Frames); k++ {
 		f := q.leaving.Frames[k]
-		t.ports.list[f.Port].queue.Offer(f)
+		if wire.IsPause(f.Data) {
+			t.pauseHost(f.Port, f)
+			continue
+		}
+		t.offer(f.Port, f)
 		if !t.observing {
 			continue
 		}

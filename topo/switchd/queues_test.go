@@ -6,6 +6,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/e2e/memcable"
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
@@ -261,6 +262,21 @@ func TestCongestionFaults(t *testing.T) {
 	if e, _ := wire.ECNOf(list[0]); e != wire.CE || !wire.CheckICRC(list[0]) {
 		t.Errorf("%v", e)
 	}
+	// The fault is healed: the priority goes on at once, in both directions.
+	if n, err := d.faults.traffic.plan.Heal(d.traffic.now, "h1"); err != nil || n != 1 {
+		t.Fatal(n, err)
+	}
+	d.traffic.queues.storm = 0 // as faultControl.change does
+	d.traffic.round()
+	if st := d.traffic.listQueues().Ports[1].Priorities[3]; st.Paused {
+		t.Errorf("the pause goes on: %+v", st)
+	}
+	if list := received(t, hosts[1]); len(list) != 1 || wire.ParsePause(list[0], &p) != nil || p.Enabled != 1<<3 || p.Time[3] != 0 {
+		t.Errorf("host 1 got %x", list)
+	}
+	if d.traffic.queues.storm != clock.Never {
+		t.Error("another round is due for a fault that has ended")
+	}
 	lossy := fault.Rule{Link: "h1", Kind: fault.Storm, Priority: 4}
 	if err := d.faults.refuses(&lossy); err == nil {
 		t.Error("a pause of a lossy priority is accepted")
@@ -268,5 +284,105 @@ func TestCongestionFaults(t *testing.T) {
 	d.traffic.queues = nil
 	if err := d.faults.refuses(&fault.Rule{Link: "h1", Kind: fault.Storm, Priority: 3}); err == nil {
 		t.Error("a pause of ports without queues is accepted")
+	}
+}
+
+// A fault of kind pause with a time ends at it, and not when the time of its last pause frame is over.
+func TestPauseFaultEndsInTime(t *testing.T) {
+	const lasts = 50 * time.Millisecond // the time of a pause frame is 33 s
+	d, _, err := queuedDaemon(t, queuedConfig(1e6), fault.Rule{Link: "h1", Dir: fault.Up, Kind: fault.Storm, Priority: 3, For: lasts})
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.traffic.queues.storm = 0
+	d.traffic.round()
+	if at := d.traffic.deadline(); at > d.traffic.now.Add(lasts) {
+		t.Fatalf("the next round is due %v from now", at.Sub(d.traffic.now))
+	}
+	for end := time.Now().Add(20 * time.Second); d.traffic.listQueues().Ports[1].Priorities[3].Paused; d.traffic.round() {
+		if time.Now().After(end) {
+			t.Fatal("the pause does not end")
+		}
+	}
+}
+
+// Pause frames are frames of their link: a fault that loses all frames of a link loses them, in both
+// directions, and one that delays them keeps them for as long.
+func TestFaultsHitPauseFrames(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		r    fault.Rule
+		late bool
+	}{
+		{"lost", fault.Rule{Kind: fault.Loss}, false},
+		{"corrupt", fault.Rule{Kind: fault.Corrupt}, false},
+		{"delayed", fault.Rule{Kind: fault.Delay, Delay: 100 * time.Millisecond}, true},
+	} {
+		d, hosts, err := queuedDaemon(t, queuedConfig(8_000))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 6 {
+			sendTo(t, hosts[0], prio3(0, 1, wire.PSN(i)))
+		}
+		for link, dir := range map[string]fault.Dir{"h0": fault.Down, "h2": fault.Up} {
+			c.r.Link, c.r.Dir = link, dir
+			if _, err := d.traffic.plan.Add(d.traffic.now, c.r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		sendTo(t, hosts[2], (&wire.Pause{Enabled: 1 << 3, Time: [8]uint16{3: 0xffff}}).AppendTo(nil))
+		d.traffic.round()
+		down, up := received(t, hosts[0]), d.traffic.listQueues().Ports[2].Priorities[3].Paused
+		if len(down) != 0 || up {
+			t.Errorf("%s: %d frames at host 0, host 2 has paused its port: %v", c.name, len(down), up)
+		}
+		if !c.late {
+			if n := d.traffic.sw.Port(2).Drops[pipeline.ReasonFault]; n != 1 {
+				t.Errorf("%s: %d drops are counted", c.name, n)
+			}
+			continue
+		}
+		for end := time.Now().Add(20 * time.Second); len(down) == 0 || !up; {
+			if time.Now().After(end) {
+				t.Fatalf("%d frames at host 0, paused %v", len(down), up)
+			}
+			d.traffic.round()
+			down, up = append(down, received(t, hosts[0])...), d.traffic.listQueues().Ports[2].Priorities[3].Paused
+		}
+		var p wire.Pause
+		if wire.ParsePause(down[0], &p) != nil || p.Time[3] != 0xffff {
+			t.Errorf("host 0 got %x", down[0])
+		}
+	}
+}
+
+// A port makes up for the time in which frames may have waited because the loop was busy, and not for the
+// time in which the loop waited for frames.
+func TestIdleTimeIsNoCredit(t *testing.T) {
+	for _, waited := range []bool{false, true} {
+		cfg := queuedConfig(8_000_000) // a frame in half a millisecond
+		cfg.Lateness = time.Minute
+		d, hosts, err := queuedDaemon(t, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range 40 {
+			sendTo(t, hosts[0], prio3(0, 1, wire.PSN(i)))
+		}
+		for d.traffic.clk.Now() < clock.Time(30*time.Millisecond) { // 40 frames take 21 ms
+		}
+		d.traffic.now = 1 // the round before was long ago
+		if waited {
+			d.traffic.waited()
+		}
+		d.traffic.round()
+		n := len(received(t, hosts[1]))
+		if !waited && n != 40 {
+			t.Errorf("after a long round %d of 40 frames leave at once", n)
+		}
+		if waited && n == 40 {
+			t.Errorf("after a long wait %d of 40 frames leave at once", n)
+		}
 	}
 }

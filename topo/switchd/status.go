@@ -27,6 +27,8 @@ type Status struct {
 	// Process describes what the switch's process holds.
 	Process metrics.Process `json:"process"`
 	Ports   []PortStatus    `json:"ports"`
+	// Trunks are those of all switches of the rack; none if it has one switch.
+	Trunks []Trunk `json:"trunks,omitempty"`
 	// Partition lists the groups of hosts that cannot reach each other. It is empty if there is no
 	// partition.
 	Partition [][]string `json:"partition,omitempty"`
@@ -76,7 +78,7 @@ func (d *Daemon) Status() (s Status, err error) {
 	err = d.commands.Do(func() {
 		s = Status{
 			Rack: d.rack, Program: d.traffic.sw.Spec().Name, PID: os.Getpid(), Process: metrics.Self(), Uptime: time.Duration(d.traffic.now),
-			Partition: slices.Clone(d.faults.groups), Delayed: len(d.traffic.delays.heap),
+			Partition: slices.Clone(d.faults.groups), Trunks: d.ports.trunks.status(), Delayed: len(d.traffic.delays.heap),
 		}
 		s.Captures, s.CaptureLost = d.traffic.hub.Readers()
 		rules := d.faults.activeRules()

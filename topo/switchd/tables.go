@@ -64,9 +64,10 @@ func (p *programControl) Tables() (list []handler.Table, err error) {
 	err = p.commands.Do(func() {
 		sw := p.traffic.sw
 		c, _ := sw.Counters()
+		macs, flows := sw.Bounds()
 		list = []handler.Table{
-			{Name: tableMACs, Doc: "where addresses were last seen", Used: c.MACs, Max: sw.MaxMACs(), Clear: true},
-			{Name: tableFlows, Doc: "packets by source, destination, queue pair", Used: c.Flows, Max: sw.MaxFlows(), Clear: true},
+			{Name: tableMACs, Doc: "where addresses were last seen", Used: c.MACs, Max: macs, Clear: true},
+			{Name: tableFlows, Doc: "packets by source, destination, queue pair", Used: c.Flows, Max: flows, Clear: true},
 			{Name: tableGroups, Doc: "multicast groups and the ports that want them", Used: c.Groups, Max: pipeline.MaxGroups, Clear: true},
 		}
 		if r, ok := p.running.(apps.Ruled); ok {

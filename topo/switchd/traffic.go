@@ -32,15 +32,24 @@ type traffic struct {
 	now       clock.Time    // when the present call of round began; also set before commands run
 	observing bool          // true if a capture runs
 	cause     []byte        // the frame that switched passes to the pipeline; nil in other steps
-	// memoryOnly is true while a thread that carries frames of direct links runs round.
-	memoryOnly bool
+	look      looks
 	// kept is true while keptToHosts and crossed run. The program may then release all frames that it has
 	// queued, more than an egress queue holds. So enqueue sends the frames of a full queue to make
 	// room. While kept is false, enqueue drops a frame for which there is no room.
 	kept    bool
 	broken  bool           // Send has failed at a port since the last flush
 	out     packetio.Batch // frames that the pipeline sends in this round
-	scratch packetio.Batch // frames that were split, copied or changed by faults in this round
+	scratch packetio.Batch // frames that were encoded, split, copied or changed by faults in this round
+	opens   opens
+}
+
+// looks says from which ports a round receives.
+type looks struct {
+	// memoryOnly is true while a thread that carries frames of direct links runs round. Then came has the
+	// ports at which frames have come.
+	memoryOnly bool
+	came       []int
+	all        []int // the numbers of all ports
 }
 
 // connect makes the fault injectors and the egress queue of port i.
@@ -58,12 +67,16 @@ func (t *traffic) connect(i int) {
 
 // deadline returns when the next round must run, even if no frame arrives.
 func (t *traffic) deadline() clock.Time {
-	at := clock.Min(clock.Min(t.delays.next(), t.sw.Deadline()), t.queues.deadline())
+	at := clock.Min(clock.Min(t.delays.next(), t.sw.Deadline()), clock.Min(t.queues.deadline(), t.ports.trunks.deadline()))
 	if t.costs != nil {
 		at = clock.Min(at, t.costs.Deadline())
 	}
 	return at
 }
+
+// waited is called when a wait for frames has ended: those that the next round finds have come now, as
+// far as one can know, and not while nothing came.
+func (t *traffic) waited() { t.now = t.clk.Now() }
 
 // round handles all frames that have arrived or are due, and reports whether there were any. The
 // memory of its frames is valid until the next round: received frames by the contract of
@@ -77,8 +90,8 @@ func (t *traffic) round() (busy bool) {
 	t.observing = t.hub.Active()
 	t.sw.Observe(t.observing)
 	t.out.Reset()
-	t.scratch.Reset()
-	for i := range t.ports.list {
+	t.scratch.Trim(keptScratch)
+	for _, i := range t.looksAt() {
 		p := &t.ports.list[i]
 		if p.io == nil {
 			continue
@@ -93,6 +106,12 @@ func (t *traffic) round() (busy bool) {
 			t.record(pathtrace.Received, i)
 		}
 		for _, f := range p.rx.Frames {
+			if f.Open != nil {
+				if t.passOpen(i, &f) {
+					continue
+				}
+				f = t.encoded(f)
+			}
 			if t.queues != nil {
 				t.fromQueuedHost(i, f)
 				continue
@@ -117,13 +136,25 @@ func (t *traffic) round() (busy bool) {
 	if t.crossed() {
 		busy = true
 	}
+	t.exchange()
 	t.flush()
 	return busy
 }
 
-// recv receives from a port: if memoryOnly is set, from its direct link alone.
+// looksAt returns the numbers of the ports from which a round receives.
+func (t *traffic) looksAt() []int {
+	if t.look.memoryOnly {
+		return t.look.came
+	}
+	for len(t.look.all) < len(t.ports.list) {
+		t.look.all = append(t.look.all, len(t.look.all))
+	}
+	return t.look.all
+}
+
+// recv receives from a port: if looks.memoryOnly is set, from its direct link alone.
 func (t *traffic) recv(p *port) (int, error) {
-	if !t.memoryOnly {
+	if !t.look.memoryOnly {
 		return p.io.Recv(&p.rx)
 	}
 	if l, ok := p.io.(*doubleLink); ok {
@@ -146,6 +177,10 @@ func (t *traffic) undelay() {
 		t.sw.CountDrop(e.port, pipeline.ReasonPortDown, e.frame.Packets())
 		return
 	}
+	if t.queues != nil && wire.IsPause(e.frame.Data) { // in no queue: see pauseHost
+		t.offer(e.port, e.frame)
+		return
+	}
 	t.enqueue(e.port, e.frame, "left after its delay")
 }
 
@@ -154,6 +189,9 @@ func (t *traffic) undelay() {
 // Such a frame was captured when it arrived, so it is captured once more only if there is something
 // to say about it.
 func (t *traffic) switched(in int, f packetio.Frame, comment string, late bool) {
+	if t.paused(in, f, comment, late) || t.ports.trunks.took(t.now, in, f.Data) {
+		return
+	}
 	start := len(t.out.Frames)
 	t.sw.Frame(t.now, in, f, &t.out)
 	t.cause = f.Data
@@ -216,11 +254,10 @@ func (t *traffic) enqueue(to int, f packetio.Frame, comment string) {
 		t.queue(to, f, comment)
 		return
 	}
-	queue := &t.ports.list[to].queue
-	taken := queue.Offer(f)
+	taken := t.offer(to, f)
 	if !taken && t.kept {
 		t.send(to)
-		taken = queue.Offer(f)
+		taken = t.offer(to, f)
 	}
 	if !taken {
 		t.sw.CountDrop(to, pipeline.ReasonQueueFull, f.Packets())
@@ -241,9 +278,10 @@ func (t *traffic) flush() {
 		t.depart()
 		defer t.queues.leaving.Reset()
 	}
-	for i := range t.ports.list {
+	for _, i := range t.ports.filled {
 		t.send(i)
 	}
+	t.ports.filled = t.ports.filled[:0]
 	if !t.broken {
 		return
 	}
@@ -254,6 +292,15 @@ func (t *traffic) flush() {
 		}
 	}
 	t.broken = false
+}
+
+// offer puts a frame into the queue of port i, if there is room.
+func (t *traffic) offer(i int, f packetio.Frame) bool {
+	q := &t.ports.list[i].queue
+	if q.Len() == 0 {
+		t.ports.filled = append(t.ports.filled, i)
+	}
+	return q.Offer(f)
 }
 
 func (t *traffic) send(i int) {

@@ -69,8 +69,8 @@ type Done struct {
 	Trouble   string     `json:"trouble,omitempty"`
 }
 
-// word is what a request may put into a command line.
-var word = regexp.MustCompile(`^[A-Za-z0-9_.%*?\[\],:][A-Za-z0-9_.%*?\[\],:-]*$`)
+// word is what a request may put into a command line. A slash comes only before the name of a host's NIC.
+var word = regexp.MustCompile(`^[A-Za-z0-9_.%*?\[\],:][A-Za-z0-9_.%*?\[\],:-]*(/rxe[a-z0-9_]+)?$`)
 
 // checkWord returns an error if a value of a request is no word of a command line. What the word means is
 // for the command to say.

@@ -85,6 +85,7 @@ func TestCommandsAndTheirErrors(t *testing.T) {
 		{"DELETE", "/api/v1/faults/f9", "", 422, `{"error":"there is no fault f9"}`},
 		{"DELETE", "/api/v1/faults/--all", "", 400, "use letters"},
 		{"DELETE", "/api/v1/faults/a%2fb", "", 400, "use letters"},
+		{"POST", "/api/v1/links/cn0%2frxe1", `{"state":"sideways"}`, 400, "up or down"},
 		{"POST", "/api/v1/nodes/cn0/actions", `{"action":"hang"}`, 422, "exit status 3"},
 		{"POST", "/api/v1/nodes/cn0/actions", `{"action":"down"}`, 400, "there is no action"},
 		{"POST", "/api/v1/nodes/-x/actions", `{"action":"crash"}`, 400, "use letters"},

@@ -96,7 +96,7 @@ func (h *hub) remember(r *Rack) {
 	}
 	p := Point{Time: r.Time, Nodes: make(map[string]PointOf, len(r.Nodes))}
 	for i := range r.Nodes {
-		if n := &r.Nodes[i]; !isSwitch(n.Name) {
+		if n := &r.Nodes[i]; !n.isSwitch() {
 			p.Nodes[n.Name] = PointOf{Up: n.UpBits, Down: n.DownBits, Drops: n.DropsRate, Resent: n.ResentRate}
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/topo/hostd"
@@ -73,7 +72,7 @@ func hasNode(r *Rack, name string, hostsOnly bool) error {
 	switch {
 	case !r.Present:
 		return control.Errorf(http.StatusServiceUnavailable, "%s", r.Gone)
-	case hostsOnly && isSwitch(name), !slices.ContainsFunc(r.Nodes, func(n Node) bool { return n.Name == name }):
+	case hostsOnly && switchOf(r.Nodes, name), !slices.ContainsFunc(r.Nodes, func(n Node) bool { return n.Name == name }):
 		return control.Errorf(http.StatusNotFound, "the rack has no host %.60q", name)
 	}
 	return nil
@@ -117,9 +116,9 @@ func (s *Site) counters(r *http.Request) (any, error) {
 	}
 	out := Counters{Name: node}
 	var list []metrics.Sample
-	if isSwitch(node) {
+	if switchOf(state.Nodes, node) {
 		var c switchd.Counters
-		if err := s.daemons.ask(r.Context(), rackfile.SwitchName, "/counters", &c); err != nil {
+		if err := s.daemons.ask(r.Context(), node, "/counters", &c); err != nil {
 			return nil, err
 		}
 		list = metrics.Samples(&c.Switch)

@@ -1,6 +1,8 @@
 package web
 
 import (
+	"os"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
@@ -176,5 +178,24 @@ func counters(list []top.Counter) (out []Counter) {
 	return out
 }
 
-// isSwitch reports whether a name is that of the switch.
-func isSwitch(node string) bool { return node == rackfile.SwitchName }
+// isSwitch reports whether a node is a switch.
+func (n *Node) isSwitch() bool { return n.Role == rackfile.SwitchName }
+
+// switchOf reports whether a name is that of a switch among the nodes.
+func switchOf(nodes []Node, name string) bool {
+	return slices.ContainsFunc(nodes, func(n Node) bool { return n.Name == name && n.isSwitch() })
+}
+
+// firstSwitch returns the name of the first switch of a rack, whose links are recorded; that of the
+// only switch if the rack's description cannot be read.
+func firstSwitch(paths rackfile.Paths) string {
+	text, err := os.ReadFile(paths.Spec())
+	if err != nil {
+		return rackfile.SwitchName
+	}
+	r, err := rackfile.Decode(text)
+	if err != nil {
+		return rackfile.SwitchName
+	}
+	return r.SwitchNames()[0]
+}

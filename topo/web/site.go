@@ -76,7 +76,7 @@ func New(cfg Config) *Site {
 	}
 	if cfg.Stream == nil {
 		cfg.Stream = func(ctx context.Context, path string) (io.ReadCloser, error) {
-			return client(rackfile.SwitchName).Stream(ctx, http.MethodGet, path, nil)
+			return client(firstSwitch(rackfile.PathsOf(cfg.Rack))).Stream(ctx, http.MethodGet, path, nil)
 		}
 	}
 	if cfg.Log == nil {

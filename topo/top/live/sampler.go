@@ -63,14 +63,34 @@ func Read(ctx context.Context, name string) (*Reading, error) {
 	}
 	g.Rack = r.Spec
 	var wg sync.WaitGroup
-	wg.Go(func() { g.ask(ctx, r.Control(rackfile.SwitchName)) })
+	names := r.Spec.SwitchNames()
+	parts := make([]Reading, len(names))
+	for i, name := range names {
+		wg.Go(func() { parts[i].ask(ctx, r.Control(name)) })
+	}
 	g.Status, err = r.Status(ctx)
 	wg.Wait()
 	if err != nil {
 		return nil, err
 	}
+	for i := range parts {
+		g.add(&parts[i])
+	}
 	g.decode()
 	return g, nil
+}
+
+// add adds what one switch has answered. The program and the counters that are not of ports are those
+// of the first.
+func (g *Reading) add(one *Reading) {
+	if g.Program.Name == "" {
+		g.Program, g.Counters = one.Program, one.Counters
+		g.Counters.Ports = nil
+	}
+	g.Counters.Ports = append(g.Counters.Ports, one.Counters.Ports...)
+	g.Faults, g.Tables = append(g.Faults, one.Faults...), append(g.Tables, one.Tables...)
+	g.Groups, g.Keys = append(g.Groups, one.Groups...), append(g.Keys, one.Keys...)
+	g.Report.Handlers, g.Report.Dialed = append(g.Report.Handlers, one.Report.Handlers...), append(g.Report.Dialed, one.Report.Dialed...)
 }
 
 // decode reads what the daemons have answered to the request for their status. The status of another
@@ -84,6 +104,12 @@ func (g *Reading) decode() {
 	}
 	if d := g.Status.Switch.Daemon; len(d) > 0 {
 		_ = json.Unmarshal(d, &g.Switch)
+	}
+	for i := 1; i < len(g.Status.Switches); i++ {
+		var other switchd.Status
+		if d := g.Status.Switches[i].Daemon; len(d) > 0 && json.Unmarshal(d, &other) == nil {
+			g.Switch.Ports = append(g.Switch.Ports, other.Ports...)
+		}
 	}
 }
 
@@ -104,7 +130,13 @@ func (g *Reading) Sample() top.Sample {
 	for i := range g.Status.Hosts {
 		addHost(&s, &g.Status.Hosts[i], &g.Hosts[i], names)
 	}
-	s.Nodes = append(s.Nodes, top.Node{Name: rackfile.SwitchName, Role: rackfile.SwitchName, State: string(g.Status.Switch.State)})
+	switches := g.Status.Switches
+	if len(switches) == 0 {
+		switches = []rack.NodeStatus{g.Status.Switch}
+	}
+	for i := range switches {
+		s.Nodes = append(s.Nodes, top.Node{Name: switches[i].Name, Role: rackfile.SwitchName, State: string(switches[i].State)})
+	}
 	g.fill(&s, names)
 	return s
 }

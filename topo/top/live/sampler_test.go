@@ -68,7 +68,7 @@ func TestAnswersBecomeASample(t *testing.T) {
 		},
 	}
 	g.Status.State, g.Status.Name = "crashed", "r"
-	g.Status.Switch = rack.NodeStatus{State: "up", Program: "swordbox", Daemon: raw(t, switchd.Status{Uptime: time.Minute, Captures: 2, Partition: [][]string{{"cn0"}}, Ports: []switchd.PortStatus{
+	g.Status.Switch = rack.NodeStatus{Name: rackfile.SwitchName, State: "up", Program: "swordbox", Daemon: raw(t, switchd.Status{Uptime: time.Minute, Captures: 2, Partition: [][]string{{"cn0"}}, Ports: []switchd.PortStatus{
 		{Host: "cn0", RxPacketRate: 1, RxBitRate: 2, TxPacketRate: 3, TxBitRate: 4, Faults: []string{"f1"}},
 	}})}
 	g.decode()

@@ -1,0 +1,422 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
+	"github.com/rdmalab/rdmalab/softrnic/selective"
+)
+
+// congestionFigures measures what the papers on congestion in RDMA networks show.
+var congestionFigures = Experiment{
+	Name:     "congestion-figures",
+	Short:    "unfairness and victims of PFC, incast, convergence: DCQCN, TIMELY, Swift; IRN with and without PFC",
+	Figure:   "DCQCN and TIMELY (SIGCOMM 2015), IRN (SIGCOMM 2018), Swift (SIGCOMM 2020)",
+	Examples: []string{"--figures unfair,victim --out figures", "--quick"},
+	Long: func() string {
+		return "Hosts WRITE over one switch with links of 40 Gbit/s and a round trip of 4 us, packets of 1,024 bytes of payload, in\n" +
+			"virtual time. \"PFC alone\" has a lossless priority and no congestion control; dcqcn, timely and swift are the\n" +
+			"congestion controls of the key `congestion` of a rack file, with their default parameters. A table for each figure\n" +
+			"has the authors' numbers in parentheses, where they give any.\n\n" +
+			comparedHelp +
+			"--figures chooses among:\n\n" +
+			figureList(congestionPaper) +
+			"\n" +
+			"Flows without an end are measured in the second half of their run. \"holds\" lines below the tables are what must be;\n" +
+			"if one does not hold, the exit status is 1; in unfair, victim and pauses also if the sum of the rates changes by\n" +
+			"more than 5 % in the measured half.\n\n" +
+			"What is different from the papers:\n\n" +
+			"  " + strings.Join(congestionChoices, "\n  ") + "\n"
+	},
+	Sim: "4 min with two processors, with --quick 2 min", Cost: "connectx5",
+	New: func() Body {
+		return &congestionFiguresBody{figuresBody{all: congestionPaper, choices: congestionChoices}}
+	},
+}
+
+// congestionChoices lists where the figures differ from the authors' testbeds and simulations.
+var congestionChoices = []string{
+	"one switch: flows that share an uplink in the DCQCN paper's Clos come from one host here, and its NIC is paused",
+	"a port pauses a host at 100 KB of its frames, in figure irn at 220 KB; without PFC a queue has 240 KB",
+	"incast and convergence have a port with memory for all that comes, and no PFC, so that queues can be compared",
+	"irn: 16 hosts at 70 % load, messages of 1 KB, 32 KB and 1 MB (6 : 3 : 1) to random hosts; paper: a fat tree of 54",
+	"timely begins at the line rate, and is measured after 0.1 s, when its first overreaction is over",
+}
+
+const (
+	ccPFC     = "PFC alone"
+	ccUnequal = "dcqcn, 40 and 5 Gb/s"
+	ccStraw   = "QCN strawman, 40 and 5 Gb/s"
+	// ccXOFF is the threshold of pauses, irnXOFF and irnLimit those of the paper IRN.
+	ccXOFF, irnXOFF, irnLimit = 100_000, 220_000, 240_000
+	// unsteady is by how much the sum of rates may change in the measured half.
+	unsteady = 0.05
+)
+
+// ccScene is a load of Platform.Scene.
+type ccScene struct {
+	figure    string
+	algorithm string // ccPFC: none
+	n         int
+	lossless  bool
+	recovery  selective.Kind
+	quick     bool
+}
+
+func (l ccScene) label() string {
+	return fmt.Sprintf("%s: %s, %v, n %d, PFC %v", l.figure, l.algorithm, l.recovery, l.n, l.lossless)
+}
+
+func (l ccScene) effort() float64 { return map[bool]float64{true: 20, false: 10}[l.figure == "irn"] }
+
+// scene returns what the load runs.
+func (l ccScene) scene() Scene {
+	p, _ := congestion.Profile(congestion.ProfilePaper, paperRate)
+	if p.Algorithm = l.algorithm; l.algorithm == ccPFC {
+		p.Algorithm = congestion.AlgorithmNone
+	}
+	s := Scene{
+		Params: p, Delay: dcqcnDelay, Lossless: l.lossless, XOFF: ccXOFF, Limit: irnLimit, KMin: paperKMin, KMax: paperKMax, PMax: paperPMax,
+		Recovery: l.recovery, Window: 1024, Span: pick(l.quick, 60*time.Millisecond, 100*time.Millisecond), Seed: 1,
+	}
+	switch l.figure {
+	case "unfair": // host 0 has one flow to host 2, host 1 has three
+		s.Hosts, s.Flows = 3, []SceneFlow{{From: 0, To: 2}, {From: 1, To: 2}, {From: 1, To: 2}, {From: 1, To: 2}}
+	case "victim": // flow 0 is the victim: its host also sends to host 1, as n others do
+		s.Hosts, s.Flows = l.n+3, []SceneFlow{{From: 0, To: 2}, {From: 0, To: 1}}
+		for i := range l.n {
+			s.Flows = append(s.Flows, SceneFlow{From: 3 + i, To: 1})
+		}
+	case "pauses":
+		s.Hosts = l.n + 1
+		for i := range l.n {
+			s.Flows = append(s.Flows, SceneFlow{From: 1 + i, To: 0})
+		}
+	case "irn":
+		s.Hosts, s.XOFF, s.KMax, s.Window = 16, irnXOFF, 0, BDP
+		s.Flows = randomMessages(s.Hosts, 0.7, pick(l.quick, time.Millisecond, 4*time.Millisecond))
+	}
+	return s
+}
+
+// randomMessages returns flows between all pairs of hosts, whose messages come at random times (Poisson)
+// so that each host sends at a share of the line rate.
+func randomMessages(hosts int, load float64, span time.Duration) (list []SceneFlow) {
+	r := rand.New(rand.NewPCG(11, 18))
+	sizes := [10]int{1 << 10, 1 << 10, 1 << 10, 1 << 10, 1 << 10, 1 << 10, 32 << 10, 32 << 10, 32 << 10, 1 << 20}
+	mean := 0.0
+	for _, n := range sizes {
+		mean += float64(n) / float64(len(sizes))
+	}
+	apart := mean * 8 / (load * paperRate) // seconds between two messages of a host
+	of := map[[2]int]int{}
+	for from := range hosts {
+		for at := 0.0; ; {
+			if at += r.ExpFloat64() * apart; at >= span.Seconds() {
+				break
+			}
+			to := (from + 1 + r.IntN(hosts-1)) % hosts
+			k, ok := of[[2]int{from, to}]
+			if !ok {
+				k = len(list)
+				of[[2]int{from, to}] = k
+				list = append(list, SceneFlow{From: from, To: to})
+			}
+			list[k].Messages = append(list[k].Messages, SceneMessage{time.Duration(at * 1e9), sizes[r.IntN(len(sizes))]})
+		}
+	}
+	return list
+}
+
+func (l ccScene) measure(ctx context.Context, p Platform) (outcome, error) {
+	res, err := p.Scene(ctx, l.scene())
+	return outcome{scene: &res}, err
+}
+
+// ccIncast is a load of Platform.Congestion.
+type ccIncast struct {
+	series  string // an algorithm, ccUnequal or ccStraw
+	senders int
+	apart   time.Duration
+	quick   bool
+}
+
+func (l ccIncast) label() string {
+	return fmt.Sprintf("%s, %d senders, %v apart", l.series, l.senders, l.apart)
+}
+
+func (l ccIncast) effort() float64 { return l.load().Span.Seconds() * 400 }
+
+func (l ccIncast) load() Congestion {
+	c := paperCongestion(l.senders, pick(l.quick, 30*time.Millisecond, 60*time.Millisecond))
+	c.Apart = l.apart
+	switch l.series {
+	case ccUnequal:
+		c.Behind, c.Span = unequalStart, 80*time.Millisecond
+	case ccStraw:
+		c = strawman(80 * time.Millisecond)
+	case congestion.AlgorithmTimely:
+		c.Params.Algorithm, c.Span = l.series, 200*time.Millisecond
+	default:
+		c.Params.Algorithm = l.series
+	}
+	return c
+}
+
+func (l ccIncast) measure(ctx context.Context, p Platform) (outcome, error) {
+	res, err := p.Congestion(ctx, l.load())
+	return outcome{congestion: &res}, err
+}
+
+// congestionPaper lists the figures.
+func congestionPaper(quick bool) []figure {
+	return []figure{ccUnfair(quick), ccVictim(quick), ccPauses(quick), ccIncasts(quick), ccConverge(quick), ccIRN(quick)}
+}
+
+func ccUnfair(quick bool) figure {
+	f := figure{
+		key: "unfair", title: "one flow from a host, and three from another, to a third host: share of the link of each flow", x: "congestion control", unit: "share of the link", format: "%.3f",
+		why: []string{
+			"DCQCN, figures 3 and 8: of four hosts, the one that is alone at its port of the switch gets 20 of 40 Gb/s, the others 10 or less; with DCQCN all get the same",
+		},
+	}
+	for _, a := range []string{ccPFC, congestion.AlgorithmDCQCN, congestion.AlgorithmSwift} {
+		l := ccScene{figure: f.key, algorithm: a, lossless: true, quick: quick}
+		alone := ours("", "alone at its port", a, l, func(o *outcome) float64 { return o.scene.Shares[0] })
+		if alone.their = "H4"; a == ccPFC {
+			alone.theirs = 0.5
+		}
+		f.add(alone, ours("", "one of three at a port", a, l, func(o *outcome) float64 { return (o.scene.Shares[1] + o.scene.Shares[2] + o.scene.Shares[3]) / 3 }))
+	}
+	return f
+}
+
+func ccVictim(quick bool) figure {
+	f := figure{
+		key: "victim", title: "a flow to an idle host, whose own host also sends to a port that n other hosts fill", x: "other hosts", unit: "share of the link of the victim", format: "%.3f",
+		why: []string{
+			"the authors' victim (DCQCN, figures 4 and 9) shares an uplink, which is paused with all of its hosts: 20, 10, 4.5 of 40 Gb/s",
+			"here its own NIC is paused, which sends by turns to both hosts",
+		},
+	}
+	theirs := map[int]float64{0: 20. / 40, 1: 10. / 40, 2: 4.5 / 40}
+	for _, a := range []string{ccPFC, congestion.AlgorithmDCQCN, congestion.AlgorithmSwift} {
+		for _, n := range []int{0, 1, 2, 4} {
+			c := ours("", a, fmt.Sprint(n), ccScene{figure: f.key, algorithm: a, n: n, lossless: true, quick: quick}, func(o *outcome) float64 { return o.scene.Shares[0] })
+			if v, ok := theirs[n]; ok && a == ccPFC {
+				c.theirs, c.their = v, "PFC"
+			}
+			f.add(c)
+		}
+	}
+	return f
+}
+
+func ccPauses(quick bool) figure {
+	f := figure{
+		key: "pauses", title: "eight hosts send to one, with PFC: pause frames of the switch, and use of the link", x: "congestion control", unit: "pause frames a ms, share of the link", format: "%.3g",
+		why: []string{"DCQCN, figure 15: the spines receive orders of magnitude fewer pause frames with DCQCN than without; the paper has no numbers beside the curves"},
+	}
+	for _, a := range []string{ccPFC, congestion.AlgorithmDCQCN, congestion.AlgorithmSwift} {
+		l := ccScene{figure: f.key, algorithm: a, n: 8, lossless: true, quick: quick}
+		half := l.scene().Span.Seconds() * 1000 / 2
+		f.add(
+			ours("", "pause frames a ms", a, l, func(o *outcome) float64 { return float64(o.scene.Pauses) / half }),
+			ours("", "use of the link", a, l, func(o *outcome) float64 { return sumOf(o.scene.Shares) }),
+			ours("", "packets dropped", a, l, func(o *outcome) float64 { return float64(o.scene.Dropped) }),
+		)
+	}
+	return f
+}
+
+func sumOf(list []float64) (sum float64) {
+	for _, x := range list {
+		sum += x
+	}
+	return sum
+}
+
+func ccIncasts(quick bool) figure {
+	f := figure{
+		key: "incast", title: "n hosts send to one: use of the link, the queue's 90th percentile in KB, Jain's index", x: "senders", unit: "share, KB, index", format: "%.3f",
+		why: []string{
+			"DCQCN with Pmax 1 %: 8 and more senders need more marks than 1 %, so that the queue is at Kmax, 200 KB; the authors' figure 19 has 76.6 KB at 20 : 1",
+			"swift: its target of 20 to 120 us is a queue of 100 to 600 KB at 40 Gb/s; timely: T_low of 50 us is 250 KB",
+		},
+	}
+	for _, a := range []string{congestion.AlgorithmDCQCN, congestion.AlgorithmTimely, congestion.AlgorithmSwift} {
+		for _, n := range few([]string{"2", "8", "20"}, quick) {
+			l := ccIncast{series: a, senders: int(number(n)), quick: quick}
+			link := ours("use of the link", a, n, l, func(o *outcome) float64 { return o.congestion.Utilisation })
+			p90 := ours("queue p90, KB", a, n, l, func(o *outcome) float64 { return float64(o.congestion.P90) / 1000 })
+			if n == "20" && a == congestion.AlgorithmDCQCN {
+				link.theirs, link.their, p90.theirs, p90.their = 39./40, "DCQCN", 76.6, "DCQCN"
+			}
+			f.add(link, p90, ours("Jain's index", a, n, l, func(o *outcome) float64 { return o.congestion.Jain }))
+		}
+	}
+	return f
+}
+
+func ccConverge(quick bool) figure {
+	f := figure{
+		key: "converge", title: "ms from the last start until Jain's index of a ms is 0.95, and the mean index afterwards", x: "senders", unit: "ms, index", format: "%.3g",
+		why: []string{
+			"DCQCN, figure 14: two flows with the QCN strawman (cut-off marking, byte counter of 150 KB, timer of 1.5 ms) never converge; there is no number",
+			"senders start 2 ms apart, but those with 40 and 5 Gb/s together; - : not within the run",
+		},
+	}
+	add := func(series, n string, apart time.Duration) {
+		l := ccIncast{series: series, senders: int(number(n)), apart: apart, quick: quick}
+		f.add(
+			ours("converged", series, n, l, func(o *outcome) float64 {
+				if o.congestion.Converged == 0 {
+					return math.NaN()
+				}
+				return o.congestion.Converged.Seconds() * 1000
+			}),
+			ours("Jain's index", series, n, l, func(o *outcome) float64 { return o.congestion.Jain }),
+		)
+	}
+	for _, a := range []string{congestion.AlgorithmDCQCN, congestion.AlgorithmTimely, congestion.AlgorithmSwift} {
+		for _, n := range few([]string{"2", "8", "16"}, quick) {
+			add(a, n, 2*time.Millisecond)
+		}
+	}
+	add(ccUnequal, "2", 0)
+	add(ccStraw, "2", 0)
+	return f
+}
+
+func ccIRN(quick bool) figure {
+	f := figure{
+		key: "irn", title: "messages at 70 % load: times divided by those of a message alone, and packets sent again", x: "switch", unit: "times the time alone", format: "%.3g",
+		why: []string{
+			"IRN, abstract: without PFC it is 6 to 83 % better than RoCE (go-back-N) with PFC, over several metrics and settings",
+			"with one switch, a pause stops only the NIC of a host, and PFC costs little; in the paper's fat tree it spreads from switch to switch",
+		},
+	}
+	for _, kind := range []selective.Kind{selective.GoBackN, selective.IRN, selective.RACK} {
+		for _, pfc := range []bool{true, false} {
+			x := pick(pfc, "PFC", "no PFC")
+			l := ccScene{figure: f.key, algorithm: ccPFC, lossless: pfc, recovery: kind, quick: quick}
+			f.add(
+				ours("mean", kind.String(), x, l, func(o *outcome) float64 { return o.scene.Slowdown }),
+				ours("p99", kind.String(), x, l, func(o *outcome) float64 { return o.scene.P99 }),
+				ours("sent again", kind.String(), x, l, func(o *outcome) float64 { return float64(o.scene.Again) }),
+				ours("dropped", kind.String(), x, l, func(o *outcome) float64 { return float64(o.scene.Dropped) }),
+			)
+		}
+	}
+	return f
+}
+
+// figureDemand is what must hold in a figure; at returns a number of it.
+type figureDemand struct {
+	figure, text string
+	met          func(at func(panel, series, x string) float64) bool
+}
+
+var congestionDemands = []figureDemand{
+	{"unfair", "PFC alone: the lone flow has at least 1.7 times the share of the others", func(at func(p, s, x string) float64) bool {
+		return at("", "alone at its port", ccPFC) >= 1.7*at("", "one of three at a port", ccPFC)
+	}},
+	{"unfair", "dcqcn: the lone flow has at most 1.1 times the share of the others", func(at func(p, s, x string) float64) bool {
+		return at("", "alone at its port", "dcqcn") <= 1.1*at("", "one of three at a port", "dcqcn")
+	}},
+	{"victim", "PFC alone: with 1, 2 and 4 other hosts the victim has at most 0.9, 0.7 and 0.4 of what it has without", func(at func(p, s, x string) float64) bool {
+		first := at("", ccPFC, "0")
+		return at("", ccPFC, "1") <= .9*first && at("", ccPFC, "2") <= .7*first && at("", ccPFC, "4") <= .4*first
+	}},
+	{"victim", "dcqcn: the victim has at least 0.9 of what it has without other hosts", func(at func(p, s, x string) float64) bool {
+		first := at("", "dcqcn", "0")
+		return at("", "dcqcn", "1") >= .9*first && at("", "dcqcn", "2") >= .9*first && at("", "dcqcn", "4") >= .9*first
+	}},
+	{"pauses", "dcqcn: at most 5 % of the pause frames without it; nothing dropped", func(at func(p, s, x string) float64) bool {
+		const name = "pause frames a ms"
+		return at("", name, ccPFC) > 0 && at("", name, "dcqcn") <= .05*at("", name, ccPFC) && at("", "packets dropped", ccPFC) == 0 && at("", "packets dropped", "dcqcn") == 0
+	}},
+	{"incast", "dcqcn and swift: 0.975 of the link, Jain's index 0.95, with 2 and 20 senders", func(at func(p, s, x string) float64) bool {
+		ok := true
+		for _, a := range []string{"dcqcn", "swift"} {
+			for _, n := range []string{"2", "20"} {
+				ok = ok && at("use of the link", a, n) >= .975 && at("Jain's index", a, n) >= .95
+			}
+		}
+		return ok
+	}},
+	{"incast", "swift: the queue's p90 is below 600 KB, its largest target", func(at func(p, s, x string) float64) bool {
+		return at("queue p90, KB", "swift", "20") <= 600
+	}},
+	{"converge", "dcqcn: senders that start 2 ms apart within 20 ms, those with 40 and 5 Gb/s within 40 ms", func(at func(p, s, x string) float64) bool {
+		return at("converged", "dcqcn", "2") <= 20 && at("converged", "dcqcn", "8") <= 20 && at("converged", "dcqcn", "16") <= 20 && at("converged", ccUnequal, "2") <= 40
+	}},
+	{"converge", "QCN strawman: mean index below 0.9", func(at func(p, s, x string) float64) bool {
+		return at("Jain's index", ccStraw, "2") < .9
+	}},
+	{"irn", "IRN without PFC takes at most 1.1 times as long as go-back-N with PFC, on average", func(at func(p, s, x string) float64) bool {
+		return at("mean", "irn", "no PFC") <= 1.1*at("mean", "go-back-n", "PFC")
+	}},
+	{"irn", "with PFC nothing is dropped; without it packets are, and go-back-N sends more packets again than IRN", func(at func(p, s, x string) float64) bool {
+		return at("dropped", "go-back-n", "PFC") == 0 && at("dropped", "irn", "PFC") == 0 && at("dropped", "irn", "no PFC") > 0 &&
+			at("sent again", "go-back-n", "no PFC") > at("sent again", "irn", "no PFC")
+	}},
+}
+
+// congestionFiguresBody is the experiment congestion-figures.
+type congestionFiguresBody struct{ figuresBody }
+
+func (b *congestionFiguresBody) Run(ctx context.Context, p Platform, r *Report) error {
+	for _, c := range b.choices {
+		r.Platform += "\n  choice: " + c
+	}
+	done, err := measureAll(ctx, p, r.Watch, loads(b.list))
+	for i := range b.list {
+		f := &b.list[i]
+		part := f.report(p, done)
+		f.judge(part, b.quick, done)
+		if err == nil {
+			f.demand(part, congestionDemands, done)
+		}
+		r.Parts = append(r.Parts, part)
+	}
+	return err
+}
+
+// demand adds what must hold in the figure to its report.
+func (f *figure) demand(r *Report, list []figureDemand, done map[load]outcome) {
+	at := func(panel, series, x string) float64 {
+		for i := range f.cells {
+			if c := &f.cells[i]; c.panel == panel && c.series == series && c.x == x {
+				return c.ours(done)
+			}
+		}
+		return math.NaN()
+	}
+	for _, d := range list {
+		switch {
+		case d.figure != f.key:
+		case d.met(at):
+			r.Summary = append(r.Summary, "holds: "+d.text)
+		default:
+			r.Summary = append(r.Summary, "DOES NOT HOLD: "+d.text)
+			r.fail("figure %s: %s", f.key, d.text)
+		}
+	}
+}
+
+// unsteadyScene says why a load of flows counts for nothing; "" means that it counts.
+func unsteadyScene(s *SceneResult) string {
+	switch {
+	case s.Unsteady > unsteady:
+		return fmt.Sprintf("the sum of the rates changes by %.1f %% in the measured half", 100*s.Unsteady)
+	case s.Messages < s.Posted:
+		return fmt.Sprintf("%d of %d messages have not ended", s.Posted-s.Messages, s.Posted)
+	}
+	return ""
+}

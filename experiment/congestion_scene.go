@@ -1,0 +1,63 @@
+package experiment
+
+import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
+	"github.com/rdmalab/rdmalab/softrnic/selective"
+)
+
+// Scene is a load of flows between the hosts of a rack whose switch has one priority for data: lossless,
+// with pause frames, or lossy. A flow is a connection that WRITEs.
+type Scene struct {
+	Hosts int
+	// Params are those of all NICs; algorithm none means that there is no congestion control. Their
+	// MaxRate is the rate of all links, Delay the delay of a link.
+	Params congestion.Params
+	Delay  time.Duration
+	// Lossless: a host is paused when its frames have XOFF bytes of the switch's memory. Otherwise a
+	// queue has at most Limit bytes.
+	Lossless    bool
+	XOFF, Limit int
+	// KMin and KMax in bytes, and PMax from 0 to 1, say when packets are marked; KMax 0: never.
+	KMin, KMax int
+	PMax       float64
+	// Recovery and Window are those of all queue pairs.
+	Recovery selective.Kind
+	Window   int
+	Flows    []SceneFlow
+	// Span is how long flows without messages send; its second half is measured. Messages are sent at
+	// their times.
+	Span time.Duration
+	Seed uint64
+}
+
+// SceneFlow is a flow between two hosts, by their numbers. Without messages it sends all the time.
+type SceneFlow struct {
+	From, To int
+	Messages []SceneMessage
+}
+
+// SceneMessage is a message of a flow: when it is posted, and its length.
+type SceneMessage struct {
+	At    time.Duration
+	Bytes int
+}
+
+// SceneResult has what a Scene has shown.
+type SceneResult struct {
+	// Shares is, for each flow, its share of what a link can carry. Unsteady is by how much, as a share,
+	// the sums of the two quarters of the measured time differ.
+	Shares   []float64
+	Unsteady float64
+	// Messages of Posted were completed. Mean is how long one took on average; Slowdown and P99 are that
+	// time divided by the time that the message takes alone, on average and the 99th percentile.
+	Messages, Posted int
+	Mean             time.Duration
+	Slowdown, P99    float64
+	// Pauses is how many pause frames the switch sent, in the measured time if flows have no messages.
+	// Dropped packets found no room in the switch, Again were sent again.
+	Pauses, Dropped, Again uint64
+	// Peak is the longest queue in bytes.
+	Peak int64
+}

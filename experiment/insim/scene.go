@@ -1,0 +1,296 @@
+package insim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/sim/simrack"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
+	"github.com/rdmalab/rdmalab/softrnic/transport"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+const (
+	// scenePriority is that of data, and the DSCP that gives it.
+	scenePriority = 3
+	// sceneMessage is the length of the WRITEs of a flow without messages of its own, sceneDepth how many
+	// WRITEs of a flow are in flight.
+	sceneMessage, sceneDepth = 64 << 10, 16
+	// sceneTimeout is the code of the ACK timeout: 1 ms, some round trips with a full queue.
+	sceneTimeout = 8
+	// sceneParts is into how many parts the measured half is divided to see whether it is steady.
+	sceneParts = 2
+	// sceneDrain is how long messages may take after the end of the span.
+	sceneDrain = 200 * time.Millisecond
+	// A frame of the path MTU 1024: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4, FCS 4, preamble and gap 20.
+	scenePayload, sceneFrame = 1024, 1024 + 82
+)
+
+// sceneFile is the rack of a Scene.
+func sceneFile(s *experiment.Scene) string {
+	queue := fmt.Sprintf("limit: %d", s.Limit)
+	if s.Lossless {
+		queue = fmt.Sprintf("lossless: true, xoff: %d", s.XOFF)
+	}
+	if s.KMax > 0 {
+		queue += fmt.Sprintf(", ecn: {kmin: %d, kmax: %d, pmax: %g%%}", s.KMin, s.KMax, 100*s.PMax)
+	}
+	hosts := fmt.Sprintf("h[0-%d]", s.Hosts-1)
+	return strings.NewReplacer("RATE", congestion.RateText(s.Params.MaxRate), "QUEUE", queue, "HOSTS", hosts).Replace(`
+name: scene
+mtu: 1280
+switch:
+  ports: {rate: RATE, buffer: 64MiB, reaction: 0s}
+  dscp: {3: 3, 48: 6}
+  queues:
+    3: {QUEUE}
+    6: {strict: true}
+hosts:
+  - {name: "HOSTS", role: memory, memory: 8MiB, tos: 14}
+`)
+}
+
+// sceneRun is a Scene in progress.
+type sceneRun struct {
+	scene *experiment.Scene
+	rack  *simrack.Rack
+	// half and until bound the measured time.
+	half, until clock.Time
+	// bytes has, for each flow, what was acknowledged in each part of the measured time; times how long
+	// messages took, with what each would take alone.
+	bytes [][sceneParts]float64
+	slow  []float64
+	times []time.Duration
+	// pauses at the begin of the measured time.
+	before uint64
+}
+
+// Scene runs flows between hosts of a rack whose switch has the queues of a rack file.
+func (p *Sim) Scene(ctx context.Context, s experiment.Scene) (out experiment.SceneResult, err error) {
+	opt := simrack.Options{Seed: s.Seed, Delay: s.Delay, Window: s.Window}
+	opt.Recovery.Recovery = transport.Recovery{Kind: s.Recovery, Low: 100 * time.Microsecond, High: 320 * time.Microsecond}
+	if s.Recovery != 0 {
+		opt.Recovery.AckEvery = 1
+	}
+	run0 := &sceneRun{scene: &s, half: incastReady.Add(s.Span / 2), until: incastReady.Add(s.Span), bytes: make([][sceneParts]float64, len(s.Flows))}
+	r, err := newSceneRack(ctx, &s, opt)
+	if err != nil {
+		return out, err
+	}
+	defer r.Close()
+	run0.rack = r
+	r.At(run0.half, func() { run0.before = run0.paused() })
+	for i := range s.Hosts {
+		h := r.Host(fmt.Sprintf("h%d", i))
+		h.Go("memory", true, func(ctx verbs.Context) { r.Stop(h.Lend(ctx, simrack.Passive{Bytes: 4 << 20, Service: incastService})) })
+	}
+	for i := range s.Flows {
+		start(r, fmt.Sprintf("h%d", s.Flows[i].From), fmt.Sprintf("flow%d", i), func(h *simrack.Host, ctx verbs.Context) error { return run0.flow(h, ctx, i) })
+	}
+	if err := run(ctx, r); err != nil {
+		return out, err
+	}
+	return run0.result(), nil
+}
+
+func newSceneRack(ctx context.Context, s *experiment.Scene, opt simrack.Options) (*simrack.Rack, error) {
+	spec, err := rackfile.Parse([]byte(sceneFile(s)))
+	if err != nil {
+		return nil, err
+	}
+	if s.Params.Algorithm != congestion.AlgorithmNone {
+		for i := range spec.Hosts {
+			spec.Hosts[i].Congestion = &s.Params
+		}
+	}
+	opt.Cancelled = cancelled(ctx)
+	return simrack.New(spec, opt)
+}
+
+// flow sends the messages of a flow, or messages without end.
+func (r *sceneRun) flow(h *simrack.Host, ctx verbs.Context, id int) error {
+	f := &r.scene.Flows[id]
+	longest := sceneMessage
+	for _, m := range f.Messages {
+		longest = max(longest, m.Bytes)
+	}
+	pd, err := ctx.AllocPD()
+	if err != nil {
+		return err
+	}
+	cq, err := ctx.CreateCQ(2 * sceneDepth)
+	if err != nil {
+		return err
+	}
+	mr, err := pd.RegMR(nil, longest, verbs.LocalWrite)
+	if err != nil {
+		return err
+	}
+	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 2 * sceneDepth})
+	if err != nil {
+		return err
+	}
+	params := rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: sceneTimeout}
+	private, err := h.Manager(ctx).Dial(qp, r.rack.Host(fmt.Sprintf("h%d", f.To)).Addr(), incastService, params, nil, incastReady)
+	if err != nil {
+		return err
+	}
+	addr, rkey, err := simrack.ParseMemory(private)
+	if err != nil {
+		return err
+	}
+	s := &sceneSender{run: r, id: id, rt: ctx.Runtime(), qp: qp, cq: cq, wr: verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled, RemoteAddr: addr, RKey: rkey}, mr: mr}
+	s.rt.Sleep(incastReady.Sub(s.rt.Now()))
+	if f.Messages == nil {
+		return s.endless()
+	}
+	return s.listed(f.Messages)
+}
+
+// sceneSender sends the messages of one flow.
+type sceneSender struct {
+	run  *sceneRun
+	id   int
+	rt   verbs.Runtime
+	qp   verbs.QP
+	cq   verbs.CQ
+	mr   verbs.MR
+	wr   verbs.SendWR
+	done [sceneDepth]verbs.WC
+}
+
+func (s *sceneSender) post(n int) error {
+	s.wr.SGL = []verbs.SGE{s.mr.SGE(0, n)}
+	return s.qp.PostSend(s.wr)
+}
+
+// poll waits until the time, and returns the completions.
+func (s *sceneSender) poll(until clock.Time) ([]verbs.WC, error) {
+	if s.cq.Wait(until) != nil {
+		return nil, nil // the time has come
+	}
+	n, err := s.cq.Poll(s.done[:])
+	for _, wc := range s.done[:n] {
+		if wc.Status != verbs.Success {
+			return nil, fmt.Errorf("flow %d: a WRITE ended with %v", s.id, wc.Status)
+		}
+	}
+	return s.done[:n], err
+}
+
+func (s *sceneSender) endless() error {
+	r := s.run
+	for flight := 0; s.rt.Now() < r.until; {
+		for ; flight < sceneDepth; flight++ {
+			if err := s.post(sceneMessage); err != nil {
+				return err
+			}
+		}
+		list, err := s.poll(r.until)
+		if err != nil {
+			return err
+		}
+		flight -= len(list)
+		if now := s.rt.Now(); now >= r.half && now < r.until {
+			part := int(now.Sub(r.half) * sceneParts / r.until.Sub(r.half))
+			r.bytes[s.id][part] += float64(len(list) * sceneMessage)
+		}
+	}
+	return nil
+}
+
+// listed sends each message at its time, at most sceneDepth at once, and notes how long each took.
+func (s *sceneSender) listed(list []experiment.SceneMessage) error {
+	r := s.run
+	end := r.until.Add(sceneDrain)
+	for sent, got := 0, 0; got < len(list); {
+		now := s.rt.Now()
+		for sent < len(list) && sent-got < sceneDepth && incastReady.Add(list[sent].At) <= now {
+			if err := s.post(list[sent].Bytes); err != nil {
+				return err
+			}
+			sent++
+		}
+		until := end
+		if sent < len(list) && sent-got < sceneDepth {
+			until = clock.Min(until, incastReady.Add(list[sent].At))
+		}
+		done, err := s.poll(until)
+		if err != nil {
+			return err
+		}
+		now = s.rt.Now()
+		for range done {
+			m := list[got]
+			took := now.Sub(incastReady.Add(m.At))
+			r.times = append(r.times, took)
+			r.slow = append(r.slow, float64(took)/float64(r.alone(m.Bytes)))
+			got++
+		}
+		if now >= end {
+			return nil
+		}
+	}
+	return nil
+}
+
+// alone returns how long a message takes that is alone in the rack: the time of its frames on two links,
+// the second of which begins behind the first frame, and the round trip.
+func (r *sceneRun) alone(bytes int) time.Duration {
+	packets := int64(bytes+scenePayload-1) / scenePayload
+	bits := (packets + 1) * sceneFrame * 8
+	return time.Duration(bits*int64(time.Second)/r.scene.Params.MaxRate) + 4*r.scene.Delay
+}
+
+// paused returns how many pause frames the switch has sent.
+func (r *sceneRun) paused() (n uint64) {
+	for i := range r.rack.Hosts() {
+		n += r.rack.Queues().Port(r.rack.Now(), i)[scenePriority].TxPause
+	}
+	return n
+}
+
+func (r *sceneRun) result() (out experiment.SceneResult) {
+	out.Messages = len(r.times)
+	for _, f := range r.scene.Flows {
+		out.Posted += len(f.Messages)
+	}
+	parts := [sceneParts]float64{}
+	line := float64(r.scene.Params.MaxRate) * scenePayload / sceneFrame / 8 * (r.scene.Span / 2).Seconds()
+	for _, b := range r.bytes {
+		sum := 0.0
+		for k, n := range b {
+			parts[k] += n
+			sum += n
+		}
+		out.Shares = append(out.Shares, sum/line)
+	}
+	if m := max(parts[0], parts[1]); m > 0 {
+		out.Unsteady = (m - min(parts[0], parts[1])) / m
+	}
+	for i := range r.rack.Hosts() {
+		st := r.rack.Queues().Port(r.rack.Now(), i)[scenePriority]
+		out.Dropped += st.Dropped
+		out.Peak = max(out.Peak, st.Peak)
+		out.Again += r.rack.Hosts()[i].Counters().RetransPkts
+	}
+	out.Pauses = r.paused()
+	if len(r.times) == 0 {
+		out.Pauses -= r.before // of the measured time alone
+		return out
+	}
+	for i, t := range r.times {
+		out.Mean += t / time.Duration(len(r.times))
+		out.Slowdown += r.slow[i] / float64(len(r.times))
+	}
+	slices.Sort(r.slow)
+	out.P99 = r.slow[len(r.slow)*99/100]
+	return out
+}

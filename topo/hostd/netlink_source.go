@@ -1,0 +1,172 @@
+package hostd
+
+import (
+	"encoding/binary"
+	"slices"
+	"strconv"
+
+	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/ipc/serve"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/nldev"
+	"github.com/rdmalab/rdmalab/softrnic/ucma"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/topo/nl"
+)
+
+// netlinkSource describes the NICs of a host, of which l has the first one.
+func (l listings) netlinkSource(seesPIDs, seesKeys bool) nldev.Source {
+	all := append([]*Host{l.h}, l.h.cfg.beside...)
+	return nldev.Source{
+		SeesPIDs: seesPIDs,
+		SeesKeys: seesKeys,
+		Devices: func() (out []nldev.Device) {
+			for i, n := range all {
+				out = append(out, n.shown.device(uint32(i)))
+			}
+			return out
+		},
+		Objects:  func(device uint32, k nldev.Kind) []nldev.Object { return netlinkObjects(all, int(device), k) },
+		Counters: func(device uint32) []nldev.Counter { return countersOf(all[device].dev.Counters()) },
+	}
+}
+
+// countersOf converts counters of a NIC.
+func countersOf(c metrics.NIC) (out []nldev.Counter) {
+	for _, s := range metrics.Samples(&c) {
+		out = append(out, nldev.Counter{Name: s.Name, Value: s.Value})
+	}
+	return out
+}
+
+// device describes the NIC as the device with an index.
+func (p *livePort) device(index uint32) nldev.Device {
+	var d verbs.DeviceAttr
+	p.dev.With(func(e *engine.Engine) { d = e.Device() })
+	d.PortDown = !p.link.LinkUp()
+	state, gid := uverbs.PortOf(&d), verbs.LinkLocalGID(d.MAC)
+	guid := binary.BigEndian.Uint64(gid[8:])
+	out := nldev.Device{
+		Index: index, Name: p.files.at.Device, Firmware: uverbs.Firmware, NodeGUID: guid, ImageGUID: guid, Caps: uverbs.Capabilities | uverbs.CapabilitiesEx,
+		Port:    nldev.Port{State: state.Logical, Physical: state.Physical},
+		Chardev: "uverbs" + strconv.Itoa(p.files.at.Nth), ChardevABI: uverbs.RingVersion,
+	}
+	if link, err := nl.LinkByName(p.netns, p.ifname); p.real && err == nil {
+		out.Port.Ifname, out.Port.Ifindex = p.ifname, uint32(link.Index)
+	}
+	return out
+}
+
+// netlinkOwner converts the owner of an object. Objects without one are the daemon's own.
+func netlinkOwner(o *engine.Owner) nldev.Owner {
+	if o == nil {
+		return nldev.Owner{Kernel: "rdmalab"}
+	}
+	return nldev.Owner{PID: uint32(o.PID)}
+}
+
+// netlinkObjects lists the objects of a kind of one of the NICs of a host.
+func netlinkObjects(all []*Host, device int, k nldev.Kind) (out []nldev.Object) {
+	l := listings{all[device]}
+	switch k {
+	case nldev.PD:
+		var pds []engine.PDInfo
+		l.h.dev.With(func(e *engine.Engine) { pds = e.ListPDs() })
+		for _, p := range pds {
+			out = append(out, nldev.Object{Number: p.Number, Owner: netlinkOwner(p.Owner), Uses: uint64(p.Uses)})
+		}
+	case nldev.SRQ:
+		out = l.netlinkSRQs()
+	case nldev.CMID:
+		out = l.netlinkIDs(all[0].ipc.Identifiers(device))
+	case nldev.Context:
+		for _, c := range l.h.ipc.Clients() {
+			out = append(out, nldev.Object{Number: uint32(c.ID), Owner: nldev.Owner{PID: uint32(c.PID)}})
+		}
+	case nldev.QP:
+		live, _ := l.qps()
+		for i := range live {
+			out = append(out, netlinkQP(&live[i]))
+		}
+	case nldev.CQ:
+		var all []engine.CQInfo
+		l.h.dev.With(func(e *engine.Engine) { all = engine.CQsOf(e) })
+		for _, c := range all {
+			out = append(out, nldev.Object{Number: c.Number, Owner: netlinkOwner(c.Owner), Uses: uint64(c.QPs), Depth: uint32(c.Depth)})
+		}
+	case nldev.MR:
+		var all []engine.MRInfo
+		l.h.dev.With(func(e *engine.Engine) { all = engine.MRsOf(e) })
+		for _, r := range all {
+			if !r.Window {
+				out = append(out, nldev.Object{
+					Number: r.Number, Owner: netlinkOwner(r.Owner), PD: uint32(r.PD), Memory: nldev.Memory{LKey: r.LKey, RKey: r.RKey, Length: r.Size},
+				})
+			}
+		}
+	}
+	slices.SortFunc(out, nldev.ByNumber)
+	return out
+}
+
+// Services as ibv_query_qp has them.
+const (
+	typeRC = 2
+	typeUC = 3
+	typeUD = 4
+)
+
+func netlinkQP(q *engine.QPInfo) nldev.Object {
+	kind := map[verbs.QPType]uint8{verbs.RC: typeRC, verbs.UC: typeUC, verbs.UD: typeUD}[q.Type]
+	return nldev.Object{
+		Number: uint32(q.QPN), Owner: netlinkOwner(q.Owner), PD: q.PD,
+		Queue: nldev.Queue{
+			Type: kind, State: uint8(q.State), Connected: q.Type != verbs.UD, Remote: uint32(q.RTR.DestQPN),
+			SendPSN: uint32(q.SendPSN), RecvPSN: uint32(q.RecvPSN),
+		},
+	}
+}
+
+func (l listings) netlinkSRQs() (out []nldev.Object) {
+	var srqs []engine.SRQInfo
+	l.h.dev.With(func(e *engine.Engine) { srqs = e.ListSRQs() })
+	live, _ := l.qps()
+	users := make(map[uint32][]uint32)
+	for i := range live {
+		users[live[i].SRQ] = append(users[live[i].SRQ], uint32(live[i].QPN))
+	}
+	for _, s := range srqs {
+		out = append(out, nldev.Object{Number: s.Number, Owner: netlinkOwner(s.Owner), PD: s.PD, Users: users[s.Number]})
+	}
+	return out
+}
+
+// stateOfID converts states of identifiers into those of the kernel (enum rdma_cm_state).
+var stateOfID = map[ucma.State]uint8{
+	ucma.Resolved: 2, ucma.Routed: 4, ucma.Connecting: 5, ucma.Answered: 5, ucma.Requested: 5, ucma.Accepted: 5, ucma.Established: 5,
+	ucma.Disconnecting: 6, ucma.Parted: 6, ucma.Waiting: 6, ucma.Bound: 7, ucma.Listening: 8, ucma.Ended: 10,
+}
+
+// netlinkIDs converts identifiers. Handles are of a program; tools want numbers of the device, so these
+// are given in the order of the list.
+func (l listings) netlinkIDs(ids []serve.IdentifierStatus) (out []nldev.Object) {
+	var conns []engine.CMInfo
+	l.h.dev.With(func(e *engine.Engine) { conns, _ = engine.CMsOf(e) })
+	for i, x := range ids {
+		c := nldev.Conn{Space: x.Space, State: stateOfID[x.State], Src: x.Src, Dst: x.Dst, Type: typeRC}
+		if x.Space == spaceUDP {
+			c.Type = typeUD
+		}
+		for _, conn := range conns {
+			if x.Conn != 0 && conn.ID == x.Conn {
+				c.QP = uint32(conn.QPN)
+			}
+		}
+		out = append(out, nldev.Object{Number: uint32(i), Owner: nldev.Owner{PID: uint32(x.PID)}, Conn: c})
+	}
+	return out
+}
+
+// spaceUDP is the port space of datagram services (RDMA_PS_UDP).
+const spaceUDP = 0x111
