@@ -49,10 +49,11 @@ func captureCmd() *cobra.Command {
 			"  rdmalab capture | wireshark -k -i -\n" +
 			"  rdmalab capture cn0 ms0 | rdmalab dump --commented -\n" +
 			"  rdmalab capture cn0 ms0 --ladder -w trace.html --for 2s",
-		ValidArgsFunction: everyArgument(hostNames),
+		ValidArgsFunction: everyArgument(linkNames),
 		RunE:              func(cmd *cobra.Command, links []string) error { return runCapture(cmd, links, &flags) },
 	}
 	flags.define(cmd)
+	addSwitchFlag(cmd)
 	cmd.Flags().StringVarP(&flags.file, "write", "w", "-", "file to write; - is standard output, which must not be a terminal")
 	cmd.Flags().BoolVar(&flags.ladder, "ladder", false, "draw a ladder of the packets instead of writing them")
 	cmd.Flags().IntVar(&flags.snaplen, "snaplen", 0, "keep only this many bytes of each packet (default: all)")
@@ -97,7 +98,7 @@ func (f *captureFlags) query(cmd *cobra.Command, links []string) (url.Values, er
 		return nil, err
 	}
 	for _, l := range links {
-		if err := checkHost(rack, l); err != nil {
+		if err := checkLink(rack, l); err != nil {
 			return nil, err
 		}
 	}
@@ -132,7 +133,7 @@ func (f *captureFlags) write(cmd *cobra.Command, stream io.Reader) (err error) {
 		signal.Ignore(syscall.SIGPIPE)
 	} else {
 		if file, err = os.Create(f.file); err != nil {
-			return err
+			return asUse(err) // nothing was captured
 		}
 		defer func() {
 			if cerr := file.Close(); err == nil && cerr != nil {

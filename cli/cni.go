@@ -133,7 +133,7 @@ func cniGuestsCmd() *cobra.Command {
 			return show(cmd, append([]rack.GuestStatus{}, s.Guests...), printGuests)
 		}),
 	}
-	outputFlag(cmd)
+	listFlags(cmd)
 	return cmd
 }
 

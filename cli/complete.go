@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -53,17 +52,17 @@ func completeFlag(cmd *cobra.Command, flag string, values lister) {
 	}))
 }
 
-// hostNames lists the hosts of the rack; none if no rack is up.
+// hostNames lists the hosts of the rack, and further NICs of hosts; none if no rack is up.
 func hostNames(cmd *cobra.Command) []string {
 	r, _, err := rackOf(cmd)
 	if err != nil {
 		return nil
 	}
-	return r.HostNames()
+	return r.NICNames()
 }
 
 // nodeNames lists the hosts and the switch.
-func nodeNames(cmd *cobra.Command) []string { return append(hostNames(cmd), rackfile.SwitchName) }
+func nodeNames(cmd *cobra.Command) []string { return append(hostNames(cmd), switchNames(cmd)...) }
 
 func opcodeNames(*cobra.Command) []string {
 	var names []string

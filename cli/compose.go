@@ -91,6 +91,9 @@ func composeCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if s.HasNICs() {
+				return badUse("a host that is a container has one NIC: leave out `nics` in %s", from)
+			}
 			_, err = fmt.Fprint(cmd.OutOrStdout(), container.Compose(s, p, from))
 			return err
 		},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"io"
 	"log"
 	"os"
 
@@ -14,19 +15,28 @@ import (
 const imageOf = "/proc/self/exe"
 
 func imageCmd() *cobra.Command {
-	var file string
+	var file, form, program string
 	cmd := &cobra.Command{
 		Use:   "image [--file FILE]",
 		Short: "Make the container image of this program, without a registry",
 		Long: "image makes the image " + container.ImageName + ", which contains this program and nothing else, loads it into docker\n" +
 			"unless docker has it already, and prints its ID. It needs neither a registry nor a builder, and the same program gives\n" +
 			"the same image. `rdmalab up --runtime docker` makes the image by itself. With --file, image writes the image to a\n" +
-			"file, for `docker load` and `podman load`, and prints nothing.",
+			"file, for `docker load` and `podman load`, and prints nothing. With --format oci the file is an archive of the OCI\n" +
+			"image layout, for skopeo, containerd and registries. --program takes another static program, also one for another\n" +
+			"processor.",
 		Example: "  sudo rdmalab image\n" +
-			"  rdmalab image --file rdmalab.tar && podman load -i rdmalab.tar",
+			"  rdmalab image --file rdmalab.tar && podman load -i rdmalab.tar\n" +
+			"  rdmalab image --file rdmalab.oci.tar --format oci",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			image, err := container.NewImage(imageOf)
+			if form != imageDocker && form != imageOCI {
+				return badUse("--format %q: use %s or %s", form, imageDocker, imageOCI)
+			}
+			if file == "" && (form == imageOCI || program != imageOf) {
+				return badUse("--format oci and --program are for a file: give --file")
+			}
+			image, err := container.NewImage(program)
 			if err != nil {
 				return err
 			}
@@ -35,7 +45,11 @@ func imageCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if _, err := image.WriteTo(f); err != nil {
+				write := image.WriteOCI
+				if form == imageDocker {
+					write = func(w io.Writer) error { _, err := image.WriteTo(w); return err }
+				}
+				if err := write(f); err != nil {
 					_ = f.Close() // the earlier error is returned
 					return err
 				}
@@ -57,8 +71,17 @@ func imageCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "write the image to this file (default: load it into docker)")
+	cmd.Flags().StringVar(&form, "format", imageDocker, "format of the file: docker or oci")
+	cmd.Flags().StringVar(&program, "program", imageOf, "with --file: the static program in the image")
+	complete(cmd, "format", imageDocker, imageOCI)
 	return cmd
 }
+
+// Formats of the file of an image.
+const (
+	imageDocker = "docker"
+	imageOCI    = "oci"
+)
 
 func containerInitCmd() *cobra.Command {
 	var dir, name string

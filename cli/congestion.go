@@ -41,7 +41,7 @@ func congestionCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			hosts := r.HostNames()
+			hosts := r.NICNames()
 			if len(args) > 0 {
 				hosts = args[:1]
 			}

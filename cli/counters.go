@@ -48,14 +48,18 @@ func countersCmd() *cobra.Command {
 			if diff < 0 {
 				return badUse("--diff %v: want a positive time", diff)
 			}
-			if args[0] == rackfile.SwitchName {
+			r, _, err := rackOf(cmd)
+			if err != nil {
+				return err
+			}
+			if r.IsSwitch(args[0]) {
 				if diff != 0 {
 					return badUse("--diff is for a host: leave it out with the switch")
 				}
 				if flows {
-					return switchFlows(cmd)
+					return listingOf(cmd, args[0], "/flows", printFlows)
 				}
-				return listing(cmd, "/counters", func(out io.Writer, _ rackfile.Names, c switchd.Counters) error { return printPorts(out, &c, all) })
+				return listingOf(cmd, args[0], "/counters", func(out io.Writer, _ rackfile.Names, c switchd.Counters) error { return printPorts(out, &c, all) })
 			}
 			if flows {
 				return badUse("--flows works for the switch only: `rdmalab counters switch --flows`")
@@ -74,7 +78,7 @@ func countersCmd() *cobra.Command {
 	cmd.Flags().BoolVar(&all, "all", false, "also counters that are 0")
 	cmd.Flags().BoolVar(&flows, "flows", false, "with switch: show RoCEv2 flows instead, by source, destination and queue pair")
 	cmd.Flags().DurationVar(&diff, "diff", 0, "with a host: wait this long, and show by how much each counter has grown")
-	outputFlag(cmd)
+	listFlags(cmd)
 	return cmd
 }
 
@@ -184,8 +188,6 @@ func drops(p switchd.PortCounters) string {
 	slices.Sort(list)
 	return strings.Join(list, ", ")
 }
-
-func switchFlows(cmd *cobra.Command) error { return listing(cmd, "/flows", printFlows) }
 
 func printFlows(out io.Writer, names rackfile.Names, flows []pipeline.Flow) error {
 	return handler.WriteTable(out, flows, "no RoCEv2 packet has passed the switch", "FROM\tTO\tTO QP\tPACKETS\tBYTES\tLAST SEEN", func(f *pipeline.Flow) string {

@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
@@ -26,6 +25,7 @@ func crashCmd() *cobra.Command {
 			"  crash HOST --nic  The NIC forgets its connections and memory regions, and answers nothing. The daemon ends its\n" +
 			"                    services, running tests and clients of stores. Programs and the kernel's network go on.\n" +
 			"  crash switch      The process of the switch dies. No frame is forwarded.\n\n" +
+			"A host with several NICs crashes with all of them; with --nic, HOST is the first NIC, and HOST/rxe1 the second.\n\n" +
 			"`rdmalab restart` ends the fault: use it with the same flag, --app or --nic, or with neither. With --for the\n" +
 			"fault ends by itself after the given time. A crash of a host or switch that has crashed already fails; a second crash\n" +
 			"with --app or --nic, but without --for, cancels the timer of the first.",
@@ -51,12 +51,12 @@ func crashCmd() *cobra.Command {
 // crash crashes a node or a part of it. It returns the action that ends the fault, and the message
 // to print.
 func crash(ctx context.Context, r *rack.Rack, node string, app, nic bool) (rack.Action, string, error) {
-	if node == rackfile.SwitchName && (app || nic) {
+	if r.Spec.IsSwitch(node) && (app || nic) {
 		return "", "", badUse("the switch is crashed as a whole: `rdmalab crash %s`", node)
 	}
 	switch {
 	case app:
-		if err := askHost(ctx, r, node, hostd.PathCrashApp, nil); err != nil {
+		if err := askNICs(ctx, r, node, hostd.PathCrashApp); err != nil {
 			return "", "", err
 		}
 		n, err := r.Apps(node).Crash(ctx)

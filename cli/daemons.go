@@ -3,7 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
-	"log"
+	"log/slog"
 	"net/http"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/compact"
+	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
 	"github.com/rdmalab/rdmalab/topo/switchd"
@@ -48,16 +49,17 @@ func hostCmd() *cobra.Command {
 }
 
 func switchdCmd() *cobra.Command {
-	var dir string
+	var dir, name string
 	var shared bool
-	cmd := hiddenCmd("switchd", "Daemon of the switch (started by up)", func(cmd *cobra.Command, _ []string) error {
+	cmd := hiddenCmd("switchd", "Daemon of a switch (started by up)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
 		if shared {
 			return compact.Stand(cmd.Context(), dir, rackfile.SwitchName)
 		}
-		return switchd.Main(cmd.Context(), switchd.Place{Dir: dir}, log.New(cmd.ErrOrStderr(), "", log.LstdFlags|log.Lmicroseconds))
+		return switchd.Main(cmd.Context(), switchd.Place{Dir: dir, Name: name}, slog.NewLogLogger(guests.LogHandler(rackfile.Paths{Dir: dir}, cmd.ErrOrStderr()), slog.LevelInfo))
 	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
+	cmd.Flags().StringVar(&name, "name", "", "name of the switch (default switch)")
 	addShared(cmd, &shared)
 	must(cmd.MarkFlagRequired("rack-dir"))
 	return cmd
@@ -80,13 +82,14 @@ func daemonsCmd() *cobra.Command {
 
 func nodeInitCmd() *cobra.Command {
 	var dir, name string
-	var shared bool
+	var kind rack.NodeKind
 	cmd := hiddenCmd("node-init", "Process 1 of a node (started by up)", func(*cobra.Command, []string) error {
-		return exitCode(rack.NodeInit(dir, name, shared))
+		return exitCode(rack.NodeInit(dir, name, kind))
 	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	cmd.Flags().StringVar(&name, "name", "", "name of the node")
-	addShared(cmd, &shared)
+	cmd.Flags().BoolVar(&kind.Switch, "switch", false, "the node is a switch")
+	addShared(cmd, &kind.Shared)
 	return cmd
 }
 
@@ -130,7 +133,7 @@ func doers() map[rack.Action]rack.Doer {
 		return setNIC(ctx, r, node, hostd.StateUp)
 	}
 	d[rack.ActionApps] = func(ctx context.Context, r *rack.Rack, node string) error {
-		return askHost(ctx, r, node, hostd.PathStartApp, nil)
+		return askNICs(ctx, r, node, hostd.PathStartApp)
 	}
 	d[rack.ActionResumeApps] = resumeApps
 	d[rack.ActionEndPartition] = func(ctx context.Context, r *rack.Rack, _ string) error {
@@ -148,6 +151,23 @@ func askHost(ctx context.Context, r *rack.Rack, host, path string, in any) error
 		return err
 	}
 	return ask(ctx, r.Control(host), host, http.MethodPost, path, in, nil)
+}
+
+// askNICs sends a request about the application to a host, for each of its NICs: services and tests of
+// the host use one of them each.
+func askNICs(ctx context.Context, r *rack.Rack, host, path string) error {
+	if err := onlyHost(r.Spec, host); err != nil {
+		return err
+	}
+	if err := r.CheckHost(host); err != nil {
+		return err
+	}
+	for _, nic := range r.Spec.NICs(host) {
+		if err := askHost(ctx, r, nic.Name, path, nil); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // ask sends a request to a node's daemon, and waits at most daemonWait for the answer.

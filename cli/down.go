@@ -52,6 +52,12 @@ func onTerminal(in io.Reader) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
+// onTerminalOut reports whether output goes to a terminal.
+func onTerminalOut(out io.Writer) bool {
+	f, ok := out.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
 func downAll(cmd *cobra.Command, sure bool) error {
 	names, err := rack.List()
 	if err != nil {

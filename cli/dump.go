@@ -1,17 +1,21 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/netip"
+	"os"
 	"strconv"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/softrnic/capture/crosscheck"
 	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
+	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/softrnic/wire/onerma/layers"
+	"github.com/rdmalab/rdmalab/softrnic/wire/onerma/dissect"
 )
 
 type dumpFlags struct {
@@ -68,7 +72,7 @@ func dumpCmd() *cobra.Command {
 		},
 		RunE: func(cmd *cobra.Command, files []string) error {
 			if flags.dissector {
-				_, err := io.WriteString(cmd.OutOrStdout(), layers.Dissector)
+				_, err := io.WriteString(cmd.OutOrStdout(), dissect.Dissector)
 				return err
 			}
 			config, err := flags.config()
@@ -78,6 +82,9 @@ func dumpCmd() *cobra.Command {
 			config.JSON = wantJSON(cmd)
 			if flags.write != "" && !flags.ladder {
 				return badUse("-w is for --ladder: give both")
+			}
+			if err := checkInputs(files); err != nil {
+				return err
 			}
 			if flags.check {
 				return runCheck(cmd, config, files)
@@ -105,7 +112,7 @@ func dumpCmd() *cobra.Command {
 	f.StringVarP(&flags.write, "write", "w", "", "with --ladder: draw into this file, a picture (.svg), a page (.html) or text (.txt)")
 	cmd.MarkFlagsMutuallyExclusive("ladder", "check")
 	completeFlag(cmd, "opcode", opcodeNames)
-	outputFlag(cmd)
+	lineFlag(cmd)
 	return cmd
 }
 
@@ -123,12 +130,35 @@ func (f *dumpFlags) config() (c dump.Config, err error) {
 	if c.Filter.PSN, err = given24[wire.PSN]("--psn", f.psn); err != nil {
 		return c, asUse(err)
 	}
+	for _, pattern := range f.opcodes {
+		if _, err := opcodesLike(pattern); err != nil {
+			return c, badUse("--opcode: %w", err)
+		}
+	}
 	if f.host != "" {
 		if c.Filter.Host, err = netip.ParseAddr(f.host); err != nil {
 			return c, badUse("--host: %w", err)
 		}
 	}
 	return c, nil
+}
+
+// checkInputs looks at the files before the first of them is read: a name that is wrong is a mistake in the
+// command line.
+func checkInputs(files []string) error {
+	for _, name := range files {
+		if name == "-" {
+			continue
+		}
+		_, err := os.Stat(name)
+		switch {
+		case err != nil && strings.ContainsAny(name, " =&|"):
+			return badUse("%.60q is no file; dump has flags instead of filter expressions: --opcode, --qpn, --psn, --host, --commented", name)
+		case err != nil:
+			return badUse("%.200s: %w", name, errors.Unwrap(err)) // without the name of the system call
+		}
+	}
+	return nil
 }
 
 func parse24(s string) (uint32, error) {
@@ -184,7 +214,11 @@ func dumpFile(cmd *cobra.Command, d *dump.Dumper, name string) error {
 	}
 	defer in.Close() // the file was only read, so the error does not matter
 	if err := d.Dump(name, in); err != nil {
-		return fmt.Errorf("%s: %w", either(name == "-", "standard input", name), err)
+		err = fmt.Errorf("%s: %w", either(name == "-", "standard input", name), err)
+		if errors.Is(err, pcapng.ErrNotCapture) {
+			err = asUse(err)
+		}
+		return err
 	}
 	return nil
 }

@@ -94,7 +94,7 @@ func TestDumpErrors(t *testing.T) {
 		{`--qpn: "0x1000000" is not a number`, []string{"--qpn", "0x1000000", "-"}},
 		{`--psn: "x" is not a number`, []string{"--psn", "x", "-"}},
 		{"--host:", []string{"--host", "cn0", "-"}},
-		{`no opcode matches "WRITE"`, []string{"--opcode", "WRITE", "-"}},
+		{`"WRITE" is no opcode; write 'RC_WRITE_*'`, []string{"--opcode", "WRITE", "-"}},
 		{"output format", []string{"-o", "xml", "-"}},
 	} {
 		if _, _, err := runDumpCmd(nil, tc.args...); err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -1,8 +1,8 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -14,6 +14,7 @@ import (
 
 func envCmd() *cobra.Command {
 	var shared bool
+	var provider providerFlag
 	cmd := &cobra.Command{
 		Use:   "env HOST",
 		Short: "Print the variables by which a program finds a host's NIC",
@@ -27,10 +28,13 @@ func envCmd() *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: arguments(hostNames),
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
-			if err := checkHost(r.Spec, args[0]); err != nil {
+			if err := errors.Join(checkHost(r.Spec, args[0]), onlyHost(r.Spec, args[0])); err != nil {
 				return err
 			}
-			env, err := r.ProgramEnv(args[0], os.Getenv("LD_PRELOAD"))
+			if err := provider.set(); err != nil {
+				return err
+			}
+			env, err := r.ProgramEnv(args[0], rack.InheritedEnv())
 			if err != nil {
 				return err
 			}
@@ -47,6 +51,7 @@ func envCmd() *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&shared, "shared-memory", false, "a libibverbs program shares its registered memory with the daemon: faster, but wrong for some programs (see rdmalab exec --help)")
+	provider.add(cmd)
 	return cmd
 }
 

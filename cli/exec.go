@@ -2,6 +2,8 @@ package cli
 
 import (
 	"os"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,6 +15,7 @@ import (
 
 func execCmd() *cobra.Command {
 	var shared bool
+	var provider providerFlag
 	cmd := &cobra.Command{
 		Use:                   "exec HOST -- CMD [ARG...]",
 		DisableFlagsInUseLine: true, // cobra would print [flags] behind HOST, where they must not be
@@ -21,8 +24,9 @@ func execCmd() *cobra.Command {
 			"/etc/hosts, your terminal, and the files of this machine. exec ends with the exit status of the program, with 128 + N\n" +
 			"if signal N has ended the program, 127 if it is not found, and 126 if it cannot be executed. The program dies when\n" +
 			"the host crashes, and is stopped while the host hangs. HOST may also be `" + rackfile.SwitchName + "`, which has no NIC.\n\n" +
-			"A program that uses libibverbs finds the host's NIC as device rxe0: exec loads a library that replaces the kernel's\n" +
-			"driver. A Go program that uses package softrnic/ipc finds the NIC by the environment variable " + rackfile.EnvVerbs + ".\n\n" +
+			"A program that uses libibverbs finds the host's NIC as device rxe0, and further NICs as rxe1 and so on: exec loads a\n" +
+			"library that replaces the kernel's driver, and a provider for libibverbs (--provider). A Go program that uses package\n" +
+			"softrnic/ipc finds the NIC by the environment variable " + rackfile.EnvVerbs + ".\n\n" +
 			"By default, the NIC reads and writes the memory of a libibverbs program by system calls. With --shared-memory,\n" +
 			"registered memory is shared between the program and the daemon of the host. That is faster, but wrong for programs\n" +
 			"that fork, unmap or madvise registered memory, or that register memory while the kernel writes to it (O_DIRECT,\n" +
@@ -40,8 +44,15 @@ func execCmd() *cobra.Command {
 			if program[0] == "--" { // the parsing of flags ends at HOST, so "--" is still there
 				program = program[1:]
 			}
-			if len(program) == 0 {
+			switch {
+			case len(program) == 0:
 				return badUse("no program to run: rdmalab exec HOST -- COMMAND")
+			case strings.HasPrefix(program[0], "-"):
+				return badUse("%q behind the host is no program: exec passes on the terminal and the input by itself; write: rdmalab exec %s -- %s",
+					program[0], args[0], behindFlags(program))
+			}
+			if err := provider.set(); err != nil {
+				return err
 			}
 			if shared {
 				if err := os.Setenv(uverbs.EnvMemory, uverbs.SharedMemory); err != nil {
@@ -65,7 +76,16 @@ func execCmd() *cobra.Command {
 		}),
 	}
 	cmd.Flags().BoolVar(&shared, "shared-memory", false, "a libibverbs program shares its registered memory with the daemon; write this flag before HOST")
+	provider.add(cmd)
 	// Flags behind the name of the host belong to the program, also without "--".
 	cmd.Flags().SetInterspersed(false)
 	return cmd
+}
+
+// behindFlags returns the command that is behind flags and "--", or CMD if there is none.
+func behindFlags(words []string) string {
+	if i := slices.Index(words, "--"); i >= 0 && i+1 < len(words) {
+		return strings.Join(words[i+1:], " ")
+	}
+	return "CMD"
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/topo/hostd"
-	"github.com/rdmalab/rdmalab/topo/switchd"
 )
 
 func faultsCmd() *cobra.Command {
@@ -61,7 +60,7 @@ func faultsCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also list rules whose --for has expired")
-	outputFlag(cmd)
+	listFlags(cmd)
 	return cmd
 }
 
@@ -97,15 +96,9 @@ func (l *faultList) warn(cmd *cobra.Command) error {
 }
 
 func listFaults(ctx context.Context, rack *rackfile.Rack, paths rackfile.Paths) (l faultList, err error) {
-	sw := control.NewClient(paths.Socket(rackfile.SwitchName))
-	if err := ask(ctx, sw, rackfile.SwitchName, http.MethodGet, "/faults", nil, &l.Faults); err != nil {
+	if l.Faults, l.Partition, err = switchFaults(ctx, rack, paths); err != nil {
 		return l, err
 	}
-	var status switchd.Status
-	if err := ask(ctx, sw, rackfile.SwitchName, http.MethodGet, "/status", nil, &status); err != nil {
-		return l, err
-	}
-	l.Partition = status.Partition
 	tears, silent := listTears(ctx, rack, paths)
 	l.Faults = append(append([]fault.Status{}, l.Faults...), tears...)
 	l.Silent = silent
@@ -120,7 +113,7 @@ const tearWait = time.Second
 func listTears(ctx context.Context, rack *rackfile.Rack, paths rackfile.Paths) (tears []fault.Status, silent []string) {
 	ctx, cancel := context.WithTimeout(ctx, tearWait)
 	defer cancel()
-	names := rack.HostNames()
+	names := rack.NICNames()
 	plans := make([]hostd.Tear, len(names))
 	errs := make([]error, len(names))
 	_ = atOnce(names, func(i int, name string) error {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
@@ -54,10 +53,10 @@ func hangCmd() *cobra.Command {
 // hangApps stops the programs on a host, and the services and tests of the host's daemon. It
 // returns how many programs it has stopped. After an error, nothing hangs.
 func hangApps(ctx context.Context, r *rack.Rack, host string) (int, error) {
-	if host == rackfile.SwitchName {
+	if r.Spec.IsSwitch(host) {
 		return 0, badUse("the switch hangs as a whole: `rdmalab hang %s`", host)
 	}
-	err := askHost(ctx, r, host, hostd.PathHangApp, nil)
+	err := askNICs(ctx, r, host, hostd.PathHangApp)
 	if said := (*control.Error)(nil); errors.As(err, &said) {
 		return 0, err // the daemon has refused
 	}
@@ -74,7 +73,7 @@ func hangApps(ctx context.Context, r *rack.Rack, host string) (int, error) {
 // undoHang resumes the services and tests of a host's daemon, if they hang, after a hang has failed
 // or was interrupted.
 func undoHang(ctx context.Context, r *rack.Rack, host string) error {
-	err := askHost(ctx, r, host, hostd.PathResumeApp, nil)
+	err := askNICs(ctx, r, host, hostd.PathResumeApp)
 	if said := (*control.Error)(nil); err == nil || errors.As(err, &said) && said.Status == http.StatusConflict {
 		return nil
 	}
@@ -88,7 +87,7 @@ func resumeApps(ctx context.Context, r *rack.Rack, host string) error {
 	if err != nil {
 		return err
 	}
-	err = askHost(ctx, r, host, hostd.PathResumeApp, nil)
+	err = askNICs(ctx, r, host, hostd.PathResumeApp)
 	if said := (*control.Error)(nil); n > 0 && errors.As(err, &said) && said.Status == http.StatusConflict {
 		return nil
 	}
@@ -116,7 +115,7 @@ func resumeCmd() *cobra.Command {
 				}
 				return say(cmd, "%s goes on", args[0])
 			}
-			if args[0] == rackfile.SwitchName {
+			if r.Spec.IsSwitch(args[0]) {
 				return badUse("the switch hangs as a whole: `rdmalab resume %s`", args[0])
 			}
 			if err := errors.Join(r.Cancel(cmd.Context(), rack.ActionResumeApps, args[0]), resumeApps(cmd.Context(), r, args[0])); err != nil {

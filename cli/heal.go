@@ -57,7 +57,7 @@ func healCmd() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "end all fault rules and the partition (the default)")
 	cmd.Flags().StringVar(&link, "link", "", "end the fault rules of this host's link and memory")
-	completeFlag(cmd, "link", hostNames)
+	completeFlag(cmd, "link", linkNames)
 	return cmd
 }
 
@@ -88,16 +88,40 @@ func (h *healer) remove(ctx context.Context, node, path string, out any) error {
 	return ask(ctx, control.NewClient(h.paths.Socket(node)), node, http.MethodDelete, path, nil, out)
 }
 
+// everywhere removes what a path names from all switches.
+func (h *healer) everywhere(ctx context.Context, path string) error {
+	return onSwitches(h.rack, h.paths, func(name string, client *control.Client) error {
+		return ask(ctx, client, name, http.MethodDelete, path, nil, nil)
+	})
+}
+
+// rule ends the fault rule with an ID, at the switch that has it.
+func (h *healer) rule(ctx context.Context, id string) (err error) {
+	healed := false
+	err = onSwitches(h.rack, h.paths, func(name string, client *control.Client) error {
+		if healed {
+			return nil
+		}
+		err := ask(ctx, client, name, http.MethodDelete, "/faults/"+url.PathEscape(id), nil, nil)
+		healed = err == nil
+		return err
+	})
+	if healed {
+		return nil
+	}
+	return err
+}
+
 func (h *healer) some(ctx context.Context, ids []string) error {
 	for i, id := range ids {
 		err := h.one(ctx, id)
 		var answered *control.Error
 		none := errors.As(err, &answered) && answered.Status == http.StatusNotFound
 		switch {
-		case none && checkHost(h.rack, id) == nil:
+		case none && checkLink(h.rack, id) == nil:
 			err = h.link(ctx, id)
 		case none && id == partitionWord:
-			if err = h.remove(ctx, rackfile.SwitchName, "/partition", nil); err == nil {
+			if err = h.everywhere(ctx, "/partition"); err == nil {
 				err = say(h.cmd, "no host is kept apart")
 			}
 		case none:
@@ -120,7 +144,7 @@ func (h *healer) one(ctx context.Context, id string) error {
 		return h.remove(ctx, at, hostd.PathVerbsFaults+"/"+url.PathEscape(id), nil)
 	}
 	if !ok {
-		return h.remove(ctx, rackfile.SwitchName, "/faults/"+url.PathEscape(id), nil)
+		return h.rule(ctx, id)
 	}
 	tears, silent := listTears(ctx, h.rack, h.paths)
 	there := func(f fault.Status) bool { return f.Link == host }
@@ -131,7 +155,7 @@ func (h *healer) one(ctx context.Context, id string) error {
 }
 
 func (h *healer) link(ctx context.Context, link string) error {
-	if err := checkHost(h.rack, link); err != nil {
+	if err := checkLink(h.rack, link); err != nil {
 		return err
 	}
 	n, _, err := h.rules(ctx, "/faults?link="+url.QueryEscape(link), link)
@@ -157,11 +181,23 @@ func (h *healer) all(ctx context.Context) error {
 // many rules and torn copies it has ended, and the hosts that did not answer.
 func (h *healer) rules(ctx context.Context, path, host string) (int, []string, error) {
 	var out switchd.Healed
-	if err := h.remove(ctx, rackfile.SwitchName, path, &out); err != nil {
+	at := h.rack.SwitchNames()
+	if host != "" {
+		at = []string{h.rack.SwitchOf(host)}
+	}
+	if err := onSwitches(h.rack, h.paths, func(name string, client *control.Client) error {
+		if !slices.Contains(at, name) {
+			return nil
+		}
+		var own switchd.Healed
+		err := ask(ctx, client, name, http.MethodDelete, path, nil, &own)
+		out.Rules += own.Rules
+		return err
+	}); err != nil {
 		return 0, nil, err
 	}
 	if host == "" { // first, so that the partition ends even if a host does not answer
-		if err := h.remove(ctx, rackfile.SwitchName, "/partition", nil); err != nil {
+		if err := h.everywhere(ctx, "/partition"); err != nil {
 			return 0, nil, err
 		}
 	}
@@ -174,13 +210,13 @@ func (h *healer) rules(ctx context.Context, path, host string) (int, []string, e
 			out.Rules++
 		}
 	}
-	var at []string // the hosts with rules at the verbs boundary
+	var boundary []string // the hosts with rules at the verbs boundary
 	for _, v := range listVerbs(ctx, h.rack, h.paths) {
-		if (host == "" || v.Host == host) && !slices.Contains(at, v.Host) {
-			at = append(at, v.Host)
+		if (host == "" || v.Host == host) && !slices.Contains(boundary, v.Host) {
+			boundary = append(boundary, v.Host)
 		}
 	}
-	for _, name := range at {
+	for _, name := range boundary {
 		var ended hostd.VerbsHealed
 		if err := h.remove(ctx, name, hostd.PathVerbsFaults, &ended); err != nil {
 			return 0, nil, err

@@ -29,7 +29,7 @@ func helpGroups() []helpGroup {
 		}},
 		{"Look:", append(append([]*cobra.Command{topCmd(), webCmd(), metricsCmd(), whyCmd()}, objectCmds()...),
 			congestionCmd(), captureCmd(), dumpCmd(), countersCmd(), profileCmd(), switchCmd(), bundleCmd())},
-		{"Work:", append(work, withBundle(runCmd()), experimentCmd(), cniCmd())},
+		{"Work:", append(work, withBundle(runCmd()), experimentCmd(), exerciseCmd(), cniCmd())},
 		{lastGroup, []*cobra.Command{simCmd(), rednCmd(), validateCmd(), graphCmd(), versionCmd()}},
 	}
 }
@@ -42,7 +42,7 @@ func listedCommands() (list []*cobra.Command) {
 		}
 		list = append(list, g.commands...)
 	}
-	return append(list, retired("fig10", "cas-one-word --on rack --series as-is"))
+	return append(list, manCmd(), retired("fig10", "cas-one-word --on rack --series as-is"))
 }
 
 // processes makes the hidden commands, which are the processes that rdmalab itself starts: daemons

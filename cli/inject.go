@@ -96,6 +96,12 @@ func insteadOf(args []string) string {
 		return fmt.Sprintf("write the share as one word: rdmalab inject %s %s%% --link HOST", kind, amount)
 	case kind == string(fault.Delay) && jitter == nil:
 		return fmt.Sprintf("the jitter is a flag: rdmalab inject delay %s --jitter %s --link HOST", amount, more)
+	case kind == string(fault.Delay) && more == "distribution":
+		return fmt.Sprintf("delays are spread evenly: rdmalab inject delay %s --jitter 2ms --link HOST", amount)
+	case amount == "random" && slices.Contains(injectKinds(), kind):
+		return fmt.Sprintf("each packet is hit at random: rdmalab inject %s %s --link HOST", kind, more)
+	case strings.HasSuffix(more, "%") && slices.Contains(injectKinds(), kind):
+		return fmt.Sprintf("packets are hit independently of each other: rdmalab inject %s %s --link HOST", kind, amount)
 	case !slices.Contains(injectKinds(), kind) && slices.Contains(injectKinds(), amount):
 		return fmt.Sprintf("%q is no kind; write: rdmalab inject %s %s --link HOST", kind, amount, more)
 	case rackfile.CheckHostName(more) != nil || rackfile.CheckHostName(amount) == nil || len(args) > 3:
@@ -129,7 +135,7 @@ func runInject(cmd *cobra.Command, r fault.Rule, flags *ruleFlags) error {
 		}
 	}
 	for i := range rules {
-		if rules[i], err = injectOne(cmd.Context(), paths, rules[i], flags.replace); err != nil {
+		if rules[i], err = injectOne(cmd.Context(), rack, paths, rules[i], flags.replace); err != nil {
 			return err
 		}
 		if !asJSON {
@@ -146,7 +152,7 @@ func injectWhere(rack *rackfile.Rack, kind fault.Kind, flags *ruleFlags) ([]stri
 	links := flags.links
 	switch {
 	case kind == fault.Tear && flags.host == "" && len(links) == 0:
-		return nil, fmt.Errorf("tear needs --host, the host whose memory it is in; hosts: %s", strings.Join(rack.HostNames(), " "))
+		return nil, fmt.Errorf("tear needs --host, the host whose memory it is in; hosts: %s", strings.Join(rack.NICNames(), " "))
 	case kind != fault.Tear && flags.host != "":
 		return nil, errors.New("--host goes with tear only; a link is named with --link")
 	case flags.host != "" && len(links) != 0:
@@ -154,10 +160,10 @@ func injectWhere(rack *rackfile.Rack, kind fault.Kind, flags *ruleFlags) ([]stri
 	case flags.host != "":
 		links = []string{flags.host}
 	case len(links) == 0:
-		return nil, fmt.Errorf("a fault needs --link HOST, or --link all; hosts: %s", strings.Join(rack.HostNames(), " "))
+		return nil, fmt.Errorf("a fault needs --link HOST, or --link all; hosts: %s", strings.Join(rack.NICNames(), " "))
 	}
 	if slices.Equal(links, []string{"all"}) {
-		return rack.HostNames(), nil
+		return rack.NICNames(), nil
 	}
 	var out []string
 	for _, pattern := range links {
@@ -166,7 +172,7 @@ func injectWhere(rack *rackfile.Rack, kind fault.Kind, flags *ruleFlags) ([]stri
 			return nil, err
 		}
 		for _, l := range names {
-			if err := checkHost(rack, l); err != nil {
+			if err := either(kind == fault.Tear, checkHost, checkLink)(rack, l); err != nil {
 				return nil, err
 			}
 			if !slices.Contains(out, l) {
@@ -177,10 +183,10 @@ func injectWhere(rack *rackfile.Rack, kind fault.Kind, flags *ruleFlags) ([]stri
 	return out, nil
 }
 
-// injectOne installs a rule at the daemon that applies it: the host's for kind tear, otherwise the
-// switch's. With replace it takes the place of others; a host has at most one rule of kind tear anyway.
-func injectOne(ctx context.Context, paths rackfile.Paths, r fault.Rule, replace bool) (fault.Rule, error) {
-	node, path, in, out := rackfile.SwitchName, "/faults", any(r), any(&r)
+// injectOne installs a rule at the daemon that applies it: the host's for kind tear, otherwise that of
+// the switch with the link. With replace it takes the place of others; a host has at most one rule of kind tear anyway.
+func injectOne(ctx context.Context, rack *rackfile.Rack, paths rackfile.Paths, r fault.Rule, replace bool) (fault.Rule, error) {
+	node, path, in, out := rack.SwitchOf(r.Link), "/faults", any(r), any(&r)
 	method := either(replace, http.MethodPut, http.MethodPost)
 	if r.Kind == fault.Tear {
 		t := hostd.Tear{Probability: cmp.Or(r.Probability, 1), Seed: r.Seed, Pause: r.Delay, For: r.For}

@@ -219,7 +219,10 @@ func opcodesLike(pattern string) ([]wire.Opcode, error) {
 		err := op.UnmarshalText([]byte(upper))
 		// Other tools name opcodes without the service, or with that of reliable connections in words.
 		if like := "RC_" + strings.TrimPrefix(upper, "RDMA_"); err != nil && new(wire.Opcode).UnmarshalText([]byte(like)) == nil {
-			err = fmt.Errorf("%q is no opcode; write %s", pattern, like)
+			return nil, fmt.Errorf("%q is no opcode; write %s", pattern, like)
+		}
+		if some, noErr := opcodesLike(`RC_` + upper + `_*`); err != nil && noErr == nil && len(some) > 0 {
+			err = fmt.Errorf("%q is no opcode; write 'RC_%s_*' for all of them", pattern, upper)
 		}
 		return []wire.Opcode{op}, err
 	}

@@ -142,7 +142,7 @@ func wrapped(text string, width int) string {
 func listVerbs(ctx context.Context, rack *rackfile.Rack, paths rackfile.Paths) (all []fault.VerbsStatus) {
 	ctx, cancel := context.WithTimeout(ctx, tearWait)
 	defer cancel()
-	names := rack.HostNames()
+	names := rack.NICNames()
 	lists := make([][]fault.VerbsStatus, len(names))
 	_ = atOnce(names, func(i int, name string) error {
 		if err := control.NewClient(paths.Socket(name)).Call(ctx, http.MethodGet, hostd.PathVerbsFaults, nil, &lists[i]); err != nil {

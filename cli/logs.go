@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/container"
 )
 
@@ -41,7 +40,7 @@ func logsCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			nodes := append(append([]string{rackfile.SwitchName}, s.HostNames()...), timersLog, container.WatcherName)
+			nodes := append(append(s.SwitchNames(), s.HostNames()...), timersLog, container.WatcherName)
 			if len(args) == 1 {
 				if err := checkNode(s, args[0]); err != nil && args[0] != timersLog && args[0] != container.WatcherName {
 					return err

@@ -1,11 +1,16 @@
 package cli
 
 import (
+	"path"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/rackfile"
 )
 
 // meantCommands has words of other tools for commands, and what to write here. A word that is spelled
@@ -45,14 +50,6 @@ var meantFlags = []meantFlag{
 	{"--name", "exec", "the host as the first word: rdmalab exec HOST -- CMD"},
 	{"--tail", "logs", "a pipe: rdmalab logs HOST | tail"},
 	{"-n", "logs", "a pipe: rdmalab logs HOST | tail"},
-	{"-s", "perf", "--size"},
-	{"-n", "perf", "--iters"},
-	{"-m", "perf", "--mtu"},
-	{"-q", "perf", "--qps"},
-	{"-b", "perf", "two runs at the same time: perf measures one direction"},
-	{"-D", "perf", "--iters: the number of operations decides how long a test runs"},
-	{"-a", "perf", "--size, once for each size"},
-	{"--report_gbits", "perf", "-o json, which has the bytes and the time"},
 	{"--dev", "inject", "--link"},
 	{"-l", "inject", "--link"},
 	{"--direction", "inject", "--dir"},
@@ -61,12 +58,20 @@ var meantFlags = []meantFlag{
 	{"-c", "capture", "--count"},
 	{"-r", "dump", "the file as the first word: rdmalab dump FILE"},
 	{"--json", "", "-o json"},
-	{"--yaml", "", "-o json"},
-	{"--format", "", "-o"},
+	{"--yaml", "", "-o yaml"},
+	{"--csv", "", "-o csv"},
+	{"--format", "", "-o, like -o json"},
 	{"-a", "status", "leave it out: status shows every host"},
 	{"-n", "status", "--rack"},
-	{"--watch", "counters", "--diff 1s, or rdmalab top"},
-	{"-w", "counters", "--diff 1s, or rdmalab top"},
+	{"-w", "counters faults status qps mrs cqs cms", "--watch"},
+	{"-F", "perf", "leave it out: frequencies of processors are not looked at"},
+	{"-R", "perf", "leave it out: the connection manager connects always"},
+	{"-d", "perf", "leave it out: a host has one NIC"},
+	{"-i", "perf", "leave it out: a NIC has one port"},
+	{"-u", "perf", "--timeout"},
+	{"-r", "perf", "--recvs"},
+	{"-p", "perf", "leave it out: tests of one host do not disturb each other"},
+	{"-l", "perf", "leave it out: posts have up to 32 work requests in a list"},
 	{"-d", "top", "leave it out: top draws every second"},
 	{"-p", "run", "--keys, --ops and the other flags of run"},
 	{"-P", "run", "--workload a to f"},
@@ -140,14 +145,71 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
+// argumentsMeant returns the whole command to write instead of one whose arguments are too many, or "".
+func argumentsMeant(cmd *cobra.Command, args []string) string {
+	if len(args) == 0 {
+		return ""
+	}
+	last := args[len(args)-1]
+	but := strings.TrimSpace(cmd.CommandPath() + " " + strings.Join(args[:len(args)-1], " "))
+	_, notTime := time.ParseDuration(last)
+	_, notNumber := strconv.ParseUint(last, 0, 48)
+	switch {
+	case cmd.Name() == "down":
+		return but + " --rack " + last
+	case notTime == nil && has(cmd, "--for"):
+		return but + " --for " + last
+	case notNumber == nil && cmd.Name() == "read":
+		return but + " --at " + last + " --on HOST"
+	case slices.Contains([]string{"crash", "restart", "hang", "resume"}, cmd.Name()) && len(args) > 1:
+		return cmd.CommandPath() + " " + args[0] + ", and the same for each other host"
+	case cmd.HasAvailableSubCommands() && !cmd.HasParent():
+		return ""
+	case cmd.HasAvailableSubCommands():
+		return cmd.CommandPath() + " and one of them"
+	}
+	return ""
+}
+
+// hostMeant returns "write HOST; " for the address of a host, a pattern of the shell and the two ends of a
+// link, and "" otherwise.
+func hostMeant(r *rackfile.Rack, word string) string {
+	var names []string
+	for _, name := range r.HostNames() {
+		h, _, _ := r.Host(name)
+		like, err := path.Match(word, name)
+		if err == nil && like || word == h.IPv4.String() || word == h.IPv6.String() {
+			names = append(names, name)
+		}
+	}
+	if one, other, ok := strings.Cut(word, "-"); ok && len(names) == 0 {
+		_, _, isHost := r.Host(one)
+		_, _, too := r.Host(other)
+		if isHost && (too || other == rackfile.SwitchName) {
+			return "each host has one link, to the switch: write " + one + "; "
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return "write " + strings.Join(names, ",") + "; "
+}
+
 // testMeant returns "write TEST; " for a test of perf that is spelled with other dashes, or as a program of
 // perftest, and "" otherwise.
 func testMeant(word string) string {
 	letters := func(s string) string { return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s)) }
+	var ends []string
 	for _, test := range perfTests() {
-		if strings.TrimPrefix(letters(word), "ib") == letters(test) {
+		switch {
+		case letters(word) == letters(test):
 			return "write " + test + "; "
+		case strings.HasSuffix(test, "_"+word):
+			ends = append(ends, test)
 		}
+	}
+	if len(ends) > 0 {
+		return "write " + ends[0] + ", for example; "
 	}
 	return ""
 }

@@ -103,7 +103,7 @@ func objectCmd(k *objectKind) *cobra.Command {
 	if k.path == hostd.PathQPs {
 		cmd.Flags().BoolVar(&live, "live", false, "without queue pairs that have gone")
 	}
-	outputFlag(cmd)
+	listFlags(cmd)
 	return cmd
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/rack"
 	"github.com/rdmalab/rdmalab/topo/switchd"
 )
@@ -41,7 +42,7 @@ func partitionCmd() *cobra.Command {
 				if err != nil {
 					return "", "", err
 				}
-				return rack.ActionEndPartition, describe(r.Spec, groups), askSwitch(cmd.Context(), r, http.MethodPost, switchd.Partition{Groups: groups})
+				return rack.ActionEndPartition, describe(r.Spec, groups), askSwitch(cmd.Context(), r, http.MethodPost, switchd.Partition{Groups: linksOf(r.Spec, groups)})
 			}, rackfile.SwitchName)
 		},
 	}
@@ -66,6 +67,9 @@ func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 				if err := r.CheckHost(name); err != nil {
 					return nil, err
 				}
+				if host := rackfile.MachineOf(name); host != name {
+					return nil, badUse("%s is a NIC, and a partition is one of hosts with all their NICs: name %s, or cut one link by `rdmalab link %s down`", name, host, name)
+				}
 				if g, ok := group[name]; ok && g != i {
 					return nil, badUse("%s is in two groups; a host is on one side only", name)
 				}
@@ -76,10 +80,23 @@ func parseGroups(r *rack.Rack, args []string) ([][]string, error) {
 			}
 		}
 	}
-	if len(groups) == 1 && len(groups[0]) == len(r.Spec.Hosts) {
+	if len(groups) == 1 && len(groups[0]) == len(r.Spec.HostNames()) {
 		return nil, badUse("these are all hosts of the rack, and nothing would keep them apart; leave some out, or name a second group")
 	}
 	return groups, nil
+}
+
+// linksOf returns the groups with the links of all NICs of their hosts.
+func linksOf(s *rackfile.Rack, groups [][]string) [][]string {
+	out := make([][]string, len(groups))
+	for i, group := range groups {
+		for _, host := range group {
+			for _, nic := range s.NICs(host) {
+				out[i] = append(out[i], nic.Name)
+			}
+		}
+	}
+	return out
 }
 
 func describe(s *rackfile.Rack, groups [][]string) string {
@@ -100,5 +117,7 @@ func groupsText(groups [][]string) string {
 }
 
 func askSwitch(ctx context.Context, r *rack.Rack, method string, in any) error {
-	return ask(ctx, r.Control(rackfile.SwitchName), rackfile.SwitchName, method, "/partition", in, nil)
+	return onSwitches(r.Spec, r.Paths, func(name string, client *control.Client) error {
+		return ask(ctx, client, name, method, "/partition", in, nil)
+	})
 }

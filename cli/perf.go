@@ -12,9 +12,11 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/store"
+	"github.com/rdmalab/rdmalab/topo/rack"
 	"github.com/rdmalab/rdmalab/units"
 )
 
@@ -24,6 +26,7 @@ type perfFlags struct {
 	breakdown              bool
 	port                   uint16
 	quiet, ipv6            bool
+	many                   perfMany
 	config                 perf.Config
 }
 
@@ -62,6 +65,10 @@ func perfCmd() *cobra.Command {
 			"                                      bytes, for comparison; raw_bw divides a message of --size into frames of at most\n" +
 			"                                      4096 bytes of payload (less if the link's MTU is smaller), raw_lat sends only\n" +
 			"                                      the first of them and waits for an answer\n\n" +
+			"The names of programs of perftest are tests, too (ib_write_bw for write_bw), and its flags -s, -n, -D, -a, -b, -q N,\n" +
+			"-m, -I, -t, -Q, -x, -c and --report_gbits mean what they mean there. With --all, a test runs once for each power of\n" +
+			"two from 2 bytes to 8 MiB, or to --size, and prints one table. With --bidirectional both hosts send at the same\n" +
+			"time; the result is the sum. With --duration a test runs for that many seconds.\n\n" +
 			"Of the flags that change a test, tests over 1RMA NICs use only --size, --iters, --tx-depth, --cq-mod, --verify,\n" +
 			"--seed and --op-timeout, raw_bw only --size, --iters and --tx-depth, and raw_lat only --size and --iters.\n\n" +
 			"SEND tests (send_bw and send_lat) can use RC, UC or UD (-c) and a shared receive queue at the server (--srq);\n" +
@@ -81,14 +88,18 @@ func perfCmd() *cobra.Command {
 			"iteration, and MiB/s.",
 		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
 			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +
+			"  rdmalab perf ib_write_bw --from cn0 --to ms0 -a -n 200 --report_gbits\n" +
+			"  rdmalab perf read_bw --from cn0 --to cn1 -b -D 5 -q 4\n" +
 			"  rdmalab inject loss 10% --link cn0 && rdmalab perf soak --from cn0 --to ms0 --timeout 12\n" +
 			"  rdmalab perf send_bw --from cn0 --to ms0 -c ud --size 1024 --qps 4 --srq --verify\n" +
 			"  rdmalab perf read_lat --from cn1 --to ms1 -o json | jq .lat.p99Usec\n" +
 			"  rdmalab perf write_bw --peer perftest --from cn0 --to 10.77.0.200 --iters 5000   # where `ib_write_bw` waits",
-		Args:      cobra.ExactArgs(1),
+		Args:      f.arguments,
 		ValidArgs: perfTests(),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			f.config.Test = args[0]
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := f.many.prepare(cmd, &f); err != nil {
+				return asUse(err)
+			}
 			if f.with != "" {
 				return runPerftest(cmd, &f)
 			}
@@ -106,24 +117,24 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.StringVar(&f.to, "to", "", "host that is the server (required without --peer); with --peer the address of perftest's server")
 	fs.StringVar(&f.with, "peer", "", "perftest: the other end is the program perftest (default: another host of the rack)")
 	fs.Uint16Var(&f.port, "port", 0, "with --peer: TCP port on which the two ends exchange their parameters (default 18515)")
-	fs.StringVar(&f.size, "size", "", "bytes of a message, like 8 or 64KiB; up to 64MiB, over ud up to the largest path MTU of the link, with --peer up to 8MiB (default 64KiB for bandwidth and soak, 4KiB for send_bw over ud, "+
+	fs.StringVarP(&f.size, "size", "s", "", "bytes of a message, like 8 or 64KiB; up to 64MiB, over ud up to the largest path MTU of the link, with --peer up to 8MiB (default 64KiB for bandwidth and soak, 4KiB for send_bw over ud, "+
 		"16KiB for verify, 8 for latency, raw_bw and raw_lat; with --peer 2 for latency); always 8 in atomic_bw, atomic_lat, contend and locks")
-	fs.IntVar(&c.Iters, "iters", 0, "number of messages or operations (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak, "+
+	fs.IntVarP(&c.Iters, "iters", "n", 0, "number of messages or operations (default 5000 for bandwidth, 1000 for latency, 2000 of each kind for soak, "+
 		"20000 CAS of all clients together for contend, 50000 for raw_bw, 5000 for raw_lat; with --peer 5000 for write_bw, otherwise 1000); no effect on verify and on locks, which runs for 1s")
 	fs.IntVar(&c.Atomics, "atomics", 0, "with soak: number of CAS and FAA together; a negative number means none (default 20000)")
-	fs.IntVar(&c.Depth, "tx-depth", 0, "how many work requests may be posted and not yet completed on each queue pair, 1 to 4096; over 1RMA NICs how many messages, 1 to 1024; "+
+	fs.IntVarP(&c.Depth, "tx-depth", "t", 0, "how many work requests may be posted and not yet completed on each queue pair, 1 to 4096; over 1RMA NICs how many messages, 1 to 1024; "+
 		"in raw_bw how many frames (default 128; 16 for atomic_bw and soak); fewer if more than 64 MiB of messages would be in flight (not in raw_bw and 1RMA tests); "+
 		"always 1 in latency tests, contend, locks and verify")
-	fs.IntVar(&c.SignalEvery, "cq-mod", 0, "request a completion only of every n-th message (default: a quarter of --tx-depth, at most 16); used by bandwidth tests over RC, by the SENDs of soak, "+
+	fs.IntVarP(&c.SignalEvery, "cq-mod", "Q", 0, "request a completion only of every n-th message (default: a quarter of --tx-depth, at most 16); used by bandwidth tests over RC, by the SENDs of soak, "+
 		"and by bandwidth tests over 1RMA NICs; no effect on RoCEv2 tests if --verify is given")
 	fs.StringVarP(&c.Conn, "connection", "c", "", "transport service of send_bw and send_lat: rc, uc or ud (default rc)")
-	fs.IntVar(&c.QPs, "qps", 0, "with send_bw: number of queue pairs, 1 to 64, which send messages in turn (default 1)")
+	fs.IntVar(&c.QPs, "qps", 0, "with bandwidth tests: number of queue pairs, 1 to 64, also -q N (default 1); send_bw uses them in turn, the others divide the messages among connections that work at the same time")
 	fs.BoolVar(&c.SRQ, "srq", false, "the server of a SEND test takes its receives from a shared receive queue")
 	fs.IntVar(&c.Clients, "clients", 0, fmt.Sprintf("with contend and locks: number of clients, 1 to %d, each a queue pair with one operation in flight (default 1)", perf.MaxClients))
 	fs.StringVar(&c.Type, "type", "", "with atomic_bw and atomic_lat: cas or faa (default faa)")
-	fs.StringVar(&f.inline, "inline", "", "copy the bytes of WRITEs and SENDs up to this size, like 64, at most 4KiB, into the work request (inline) (default: none); no effect on READs and atomics")
+	fs.StringVarP(&f.inline, "inline", "I", "", "copy the bytes of WRITEs and SENDs up to this size, like 64, at most 4KiB, into the work request (inline) (default: none); no effect on READs and atomics")
 	fs.BoolVar(&c.Verify, "verify", false, "compare every byte of every message (verify and soak always do); no effect on contend, locks and raw tests")
-	fs.IntVar(&c.MTU, "mtu", 0, "path MTU in bytes: 256, 512, 1024, 2048 or 4096 (default: the largest that the link allows)")
+	fs.IntVarP(&c.MTU, "mtu", "m", 0, "path MTU in bytes: 256, 512, 1024, 2048 or 4096 (default: the largest that the link allows)")
 	fs.Uint8Var(&c.Timeout, "timeout", 0, "ACK timeout of reliable connections as code n, 1 to 31: 4.096us * 2^n (default 15, which is 134 ms; with --peer 16)")
 	fs.Uint8Var(&c.RetryCount, "retry", 0, "retries after a timeout or sequence NAK, 1 to 7 (default 7)")
 	fs.Uint8Var(&c.RNRRetry, "rnr-retry", 0, "retries after an RNR NAK, 1 to 6; 7: without end (default 7)")
@@ -135,6 +146,7 @@ func (f *perfFlags) define(cmd *cobra.Command) {
 	fs.BoolVar(&f.ipv6, "ipv6", false, "connect the hosts' IPv6 addresses (default: IPv4)")
 	fs.BoolVar(&f.breakdown, "breakdown", false, "with read_lat, write_lat and atomic_lat: print where the time of an "+
 		"operation goes, from its post to the next post")
+	f.many.define(fs)
 	quietFlag(cmd, &f.quiet)
 	completeHost(cmd, "from")
 	completeHost(cmd, "to")
@@ -178,11 +190,17 @@ func (f *perfFlags) check() error {
 		return fmt.Errorf("--breakdown follows single operations: it goes with %s", strings.Join(followed, ", "))
 	}
 	c.To = f.to
+	if err := f.many.check(c); err != nil {
+		return err
+	}
 	if !slices.Contains(perf.Tests(), c.Test) { // the daemon checks tests of 1RMA and raw frames
 		return nil
 	}
 	return c.Validate()
 }
+
+// valid refuses flags that were set to 0, and what check refuses, which changes some of them.
+func (f *perfFlags) valid(fs *pflag.FlagSet) error { return errors.Join(refuseZeros(fs), f.check()) }
 
 // refuseZeros refuses flags that were set to 0. For the daemon, 0 would mean the default.
 func refuseZeros(fs *pflag.FlagSet) (err error) {
@@ -195,7 +213,7 @@ func refuseZeros(fs *pflag.FlagSet) (err error) {
 }
 
 func runPerf(cmd *cobra.Command, f *perfFlags) error {
-	if err := asUse(errors.Join(f.check(), refuseZeros(cmd.Flags()))); err != nil {
+	if err := asUse(f.valid(cmd.Flags())); err != nil {
 		return err
 	}
 	asJSON := wantJSON(cmd)
@@ -215,13 +233,16 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 			return err
 		}
 	}
-	ev, runErr := followPerf(cmd.Context(), client, &f.config, progressPrinter(cmd, f.quiet || asJSON))
+	if f.many.more() {
+		return f.runMany(cmd, client)
+	}
+	ev, runErr := followPerf(cmd.Context(), client, &f.config, progressPrinter(cmd, f.quiet || asJSON, f.config.Span))
 	parts, traceErr := traces.end()
 	if ev.Result != nil {
 		if asJSON {
 			err = printJSON(cmd, brokenDown{ev.Result, parts})
 		} else {
-			err = errors.Join(ev.Result.WriteText(cmd.OutOrStdout()), parts.WriteText(cmd.OutOrStdout()))
+			err = errors.Join(perf.WriteTable(cmd.OutOrStdout(), []*perf.Result{ev.Result}, f.many.unit()), parts.WriteText(cmd.OutOrStdout()))
 		}
 		err = errors.Join(err, traceErr)
 	}
@@ -229,9 +250,28 @@ func runPerf(cmd *cobra.Command, f *perfFlags) error {
 		if cmd.Context().Err() != nil {
 			return errInterrupted
 		}
-		return fmt.Errorf("host %s: %w", f.from, runErr)
+		return fmt.Errorf("host %s: %w%s", f.from, runErr, f.brokenEnds(cmd))
 	}
 	return err
+}
+
+// brokenEnds says which end of a failed run is not up, and how to repair it; "" if both are.
+func (f *perfFlags) brokenEnds(cmd *cobra.Command) string {
+	r, err := openRack(cmd)
+	if err != nil {
+		return ""
+	}
+	status, err := r.Status(cmd.Context())
+	if err != nil {
+		return ""
+	}
+	text := ""
+	for i := range status.Hosts {
+		if n := &status.Hosts[i]; (n.Name == f.from || n.Name == f.to) && n.State != rack.StateUp {
+			text += fmt.Sprintf("; %s is %s, see `rdmalab status`", n.Name, n.State)
+		}
+	}
+	return text
 }
 
 // peer returns what the daemon connects to: with --ipv6 the IPv6 address of the host --to,
@@ -245,6 +285,10 @@ func (f *perfFlags) peer(cmd *cobra.Command) (string, error) {
 		return "", err
 	}
 	h, _, _ := rack.Host(f.to)
+	if most := rackfile.PathMTU(rack.LinkMTU); f.config.MTU > most && slices.Contains(perf.Tests(), f.config.Test) {
+		return "", badUse("--mtu %d: the links of this rack have an MTU of %d, which holds a path MTU of %d; write --mtu %d, or pathMtu: %d in the rack file",
+			f.config.MTU, rack.LinkMTU, most, most, f.config.MTU)
+	}
 	if f.ipv6 {
 		return h.IPv6.String(), nil
 	}
@@ -280,7 +324,14 @@ func streamPerf(ctx context.Context, client *control.Client, c *perf.Config, eac
 	return last, err
 }
 
-func progressPrinter(cmd *cobra.Command, quiet bool) func(perf.Progress) {
-	told := newPace(cmd, quiet, 3*time.Second)
-	return func(p perf.Progress) { told.tell("%s: %d of %d", p.Phase, p.Done, p.Total) }
+// progressPrinter returns a function that prints progress, of a test that runs for span if it is not 0.
+func progressPrinter(cmd *cobra.Command, quiet bool, span time.Duration) func(perf.Progress) {
+	told := newPace(cmd, quiet, progressEvery)
+	return func(p perf.Progress) {
+		if span > 0 {
+			told.tell("%s: %d, %v left", p.Phase, p.Done, max(0, span-time.Since(told.begun)).Round(time.Second))
+			return
+		}
+		told.done(p.Phase, p.Done, p.Total)
+	}
 }

@@ -52,9 +52,12 @@ func startTracing(cmd *cobra.Command, f *perfFlags) (*tracing, error) {
 	t := &tracing{from: f.from, to: f.to}
 	n := cmp.Or(f.config.Iters, tracedIters)
 	req := pathtrace.Request{Events: min(n*tracedEvents+tracedSpare, pathtrace.MaxEvents), Ports: []string{f.from, f.to}}
-	_, paths, err := rackOf(cmd)
+	r, paths, err := rackOf(cmd)
 	if err != nil {
 		return nil, err
+	}
+	if r.Fabric != nil {
+		return nil, badUse("--breakdown follows operations through one switch, and rack %q has several", r.Name)
 	}
 	for i, name := range []string{f.from, rackfile.SwitchName, f.to} {
 		c := control.NewClient(paths.Socket(name))

@@ -101,7 +101,7 @@ func runProfile(cmd *cobra.Command, names []string, lasting time.Duration, dir s
 // profiledNodes returns the nodes with the given names, each once; all nodes if there are no names.
 func profiledNodes(r *rackfile.Rack, names []string) ([]string, error) {
 	if len(names) == 0 {
-		return append([]string{rackfile.SwitchName}, r.HostNames()...), nil
+		return append(r.SwitchNames(), r.HostNames()...), nil
 	}
 	var nodes []string
 	for _, name := range names {

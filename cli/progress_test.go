@@ -112,7 +112,7 @@ func TestProgressIsForTerminals(t *testing.T) {
 			newPace(cmd, false, 0).tell("%s: %d of %d", "soak", 5, 9)
 			newPace(cmd, true, 0).tell("not with --quiet")
 			newPace(cmd, false, time.Hour).tell("not before its time")
-			progressPrinter(cmd, false)(perf.Progress{Phase: "not before its time"})
+			progressPrinter(cmd, false, 0)(perf.Progress{Phase: "not before its time"})
 			return nil
 		}},
 	} {

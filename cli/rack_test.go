@@ -81,7 +81,7 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		{[]string{"link", "cn0", "sideways"}, "use up or down"},
 		{[]string{"link", "cn0", "up", "--for", "1s"}, "down only"},
 		{[]string{"partition", "--mend", "cn0"}, "nothing else"},
-		{[]string{"status", "-o", "xml"}, "use table or json"},
+		{[]string{"status", "-o", "xml"}, "use table, json, yaml, csv or jsonpath=EXPRESSION"},
 		{[]string{"perf", "write_bw", "--from", "cn0", "--to", "ms0", "--retry", "0"}, "--retry 0: use a larger value"},
 		{[]string{"status", "--bogus"}, "see `rdmalab status --help`"},
 		{[]string{"up", "-f", badFile}, badFile + ":4:5: unknown key \"rolle\""},

@@ -63,7 +63,7 @@ func readCmd() *cobra.Command {
 	fs.BoolVar(&all, "all", false, "print words that are 0, too; no effect with -o json")
 	must(cmd.MarkFlagRequired("on"))
 	completeHost(cmd, "on")
-	outputFlag(cmd)
+	listFlags(cmd)
 	return cmd
 }
 

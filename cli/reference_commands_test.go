@@ -102,7 +102,7 @@ func TestPagesShowCommandsThatExist(t *testing.T) {
 			}
 		}
 	}
-	for _, page := range []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "swordbox/HOLES.md", "experiment/costs/README.md"} {
+	for _, page := range []string{"README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "swordbox/HOLES.md", "rackfile/costs/README.md"} {
 		check(filepath.Join(docRoot, page))
 	}
 	err := filepath.WalkDir(filepath.Join(docRoot, "docs"), func(path string, d os.DirEntry, err error) error {

@@ -18,8 +18,8 @@ import (
 	"unicode"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 )
 
 // parsePackage parses the Go files of a package, without tests. folder is relative to the root of

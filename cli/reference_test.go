@@ -31,6 +31,7 @@ const docRoot = ".."
 var generated = map[string]func(t *testing.T) string{
 	"commands":         commandsPage,
 	"rack":             rackTable("rack"),
+	"fabric":           rackTable("fabric"),
 	"onerma":           rackTable("onerma"),
 	"congestion":       rackTable("congestion"),
 	"switch":           rackTable("switch"),
@@ -42,6 +43,7 @@ var generated = map[string]func(t *testing.T) string{
 	"ecn":              rackTable("ecn"),
 	"watchdog":         rackTable("watchdog"),
 	"hosts":            rackTable("hosts"),
+	"nics":             rackTable("nics"),
 	"quota":            rackTable("quota"),
 	"faults":           rackTable("faults"),
 	"match":            rackTable("match"),

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -126,18 +125,29 @@ func racksUp() []string {
 // checkHost returns an error that lists the rack's hosts if the rack has no such host.
 func checkHost(r *rackfile.Rack, host string) error {
 	if _, _, ok := r.Host(host); !ok {
-		return badUse("rack %q has no host %q; its hosts: %s", r.Name, host, strings.Join(r.HostNames(), " "))
+		if h, _, ok := r.Host(rackfile.MachineOf(host)); ok && host == rackfile.NICName(h.Name, h.DeviceName()) {
+			return badUse("%s is the first NIC of %s, which commands call %s", host, h.Name, h.Name)
+		}
+		return badUse("rack %q has no host %q; %sits hosts: %s", r.Name, host, hostMeant(r, host), strings.Join(r.NICNames(), " "))
+	}
+	return nil
+}
+
+// onlyHost returns an error if the name is that of a further NIC of a host.
+func onlyHost(r *rackfile.Rack, host string) error {
+	if h, _, ok := r.Host(host); ok && h.IsNIC() {
+		return badUse("%s is a NIC of %s; name the host: %s", host, h.NIC.Of, h.NIC.Of)
 	}
 	return nil
 }
 
 // checkNode returns an error like checkHost, but also accepts the switch.
 func checkNode(r *rackfile.Rack, node string) error {
-	if node == rackfile.SwitchName {
+	if r.IsSwitch(node) {
 		return nil
 	}
 	if _, _, ok := r.Host(node); !ok {
-		return badUse("rack %q has no host %q; it has: %s %s", r.Name, node, rackfile.SwitchName, strings.Join(r.HostNames(), " "))
+		return badUse("rack %q has no host %q; it has: %s %s", r.Name, node, strings.Join(r.SwitchNames(), " "), strings.Join(r.NICNames(), " "))
 	}
 	return nil
 }
@@ -155,7 +165,7 @@ func hostControl(cmd *cobra.Command, host string) (*control.Client, error) {
 
 func askNode(cmd *cobra.Command, node, method, path string, in, out any) error {
 	r, paths, err := rackOf(cmd)
-	if err == nil && node != rackfile.SwitchName {
+	if err == nil && !r.IsSwitch(node) {
 		err = checkHost(r, node)
 	}
 	if err != nil {
@@ -169,7 +179,8 @@ func switchControl(cmd *cobra.Command) (*control.Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	return control.NewClient(paths.Socket(rackfile.SwitchName)), nil
+	name, err := theSwitch(cmd)
+	return control.NewClient(paths.Socket(name)), err
 }
 
 // must panics if err is not nil. err is the result of registering a function for a flag, which
@@ -178,49 +189,6 @@ func must(err error) {
 	if err != nil {
 		panic(err)
 	}
-}
-
-// outputFlag adds the flag -o to a command that lists something. wantJSON reads it.
-func outputFlag(cmd *cobra.Command) { formatFlag(cmd, "table", "json") }
-
-// formatFlag adds the flag -o with its accepted words. The first word is the default.
-func formatFlag(cmd *cobra.Command, words ...string) {
-	f := &format{words[0], words}
-	cmd.Flags().VarP(f, "output", "o", "output format: "+f.choices())
-	complete(cmd, "output", words...)
-}
-
-// format is the value of the flag -o.
-type format struct {
-	word  string
-	words []string // the accepted words
-}
-
-// choices lists the accepted words: "table, json or csv".
-func (f *format) choices() string {
-	last := len(f.words) - 1
-	return strings.Join(f.words[:last], ", ") + " or " + f.words[last]
-}
-
-func (f *format) String() string { return f.word }
-
-func (f *format) Type() string { return "string" }
-
-func (f *format) Set(word string) error {
-	if !slices.Contains(f.words, word) {
-		return badUse("output format %q is unknown; use %s", word, f.choices())
-	}
-	f.word = word
-	return nil
-}
-
-func wantJSON(cmd *cobra.Command) bool { return cmd.Flag("output").Value.String() == "json" }
-
-func show[T any](cmd *cobra.Command, v T, print func(out io.Writer, v T) error) error {
-	if wantJSON(cmd) {
-		return printJSON(cmd, v)
-	}
-	return print(cmd.OutOrStdout(), v)
 }
 
 func either[T any](cond bool, yes, no T) T {
@@ -233,12 +201,6 @@ func either[T any](cond bool, yes, no T) T {
 func say(cmd *cobra.Command, format string, args ...any) error {
 	_, err := fmt.Fprintf(cmd.OutOrStdout(), format+"\n", args...)
 	return err
-}
-
-func printJSON(cmd *cobra.Command, v any) error {
-	enc := json.NewEncoder(cmd.OutOrStdout())
-	enc.SetIndent("", "  ")
-	return enc.Encode(v)
 }
 
 // maxFile bounds the files that commands read, in bytes. Rack files and cost files are short, and

@@ -538,17 +538,22 @@ func sum(list []uint64) (n uint64) {
 type traffic struct{ packets, bytes uint64 }
 
 func (s *storeRun) traffic(ctx context.Context) (t traffic, err error) {
-	client, err := switchControl(s.cmd)
+	r, paths, err := rackOf(s.cmd)
 	if err != nil {
 		return t, err
 	}
-	var c switchd.Counters
-	if err := ask(ctx, client, rackfile.SwitchName, http.MethodGet, "/counters", nil, &c); err != nil {
-		return t, err
-	}
-	for i := range c.Ports {
-		t.packets += c.Ports[i].RxPackets
-		t.bytes += c.Ports[i].RxBytes
-	}
-	return t, nil
+	err = onSwitches(r, paths, func(name string, client *control.Client) error {
+		var c switchd.Counters
+		if err := ask(ctx, client, name, http.MethodGet, "/counters", nil, &c); err != nil {
+			return err
+		}
+		for i := range c.Ports {
+			if _, trunk := r.TrunkNamed(c.Ports[i].Host); !trunk {
+				t.packets += c.Ports[i].RxPackets
+				t.bytes += c.Ports[i].RxBytes
+			}
+		}
+		return nil
+	})
+	return t, err
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/experiment"
-	"github.com/rdmalab/rdmalab/experiment/plot"
+	"github.com/rdmalab/rdmalab/plot"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
@@ -285,6 +286,9 @@ func plotCmd() *cobra.Command {
 			"  rdmalab run plot stores.jsonl --x clients --y read-p99 -w p99.svg",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := svgFile(out); err != nil {
+				return err
+			}
 			list, err := readRecords(args[0])
 			if err != nil {
 				return asUse(err)
@@ -305,6 +309,15 @@ func plotCmd() *cobra.Command {
 	cmd.Flags().StringVarP(&out, "write", "w", "", "SVG file to write (required)")
 	_ = cmd.MarkFlagRequired("write") // the flag exists
 	return cmd
+}
+
+// svgFile refuses names of pictures in other formats than SVG.
+func svgFile(name string) error {
+	ext := filepath.Ext(name)
+	if strings.EqualFold(ext, ".svg") || !slices.Contains([]string{".png", ".pdf", ".jpg", ".jpeg", ".eps", ".ps", ".gif", ".webp"}, strings.ToLower(ext)) {
+		return nil
+	}
+	return badUse("-w %s: plot writes SVG; write -w %s.svg, and convert that, for example by rsvg-convert", name, strings.TrimSuffix(name, ext))
 }
 
 // chartOf draws the medians of a measure over the values of flag x. If the values are not numbers,

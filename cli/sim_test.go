@@ -102,7 +102,7 @@ func TestSimErrors(t *testing.T) {
 		{[]string{"rnr", "--seeds", "-1"}, "positive"},
 		{[]string{"rnr", "--seeds", "2", "-v"}, "seeds"},
 		{[]string{"rnr", "--pcap", filepath.Join(t.TempDir(), "no", "such", "dir")}, "no such file"},
-		{[]string{"rnr", "-o", "xml"}, "table or json"},
+		{[]string{"rnr", "-o", "xml"}, "use table, json"},
 	} {
 		if _, _, err := runSim(tc.args...); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%v: error %v, want one about %q", tc.args, err, tc.want)

@@ -7,8 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/experiment/costs"
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/rackfile/costs"
 )
 
 // Default times of a run on a rack in slow motion, by the rack's clock. The warm-up is so long that

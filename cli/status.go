@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/netip"
 	"os"
+	"slices"
 	"strconv"
 	"text/tabwriter"
 	"time"
@@ -71,7 +72,7 @@ func statusCmd() *cobra.Command {
 			return nil
 		}),
 	}
-	outputFlag(cmd)
+	listFlags(cmd)
 	return cmd
 }
 
@@ -101,7 +102,7 @@ func onRack(f func(cmd *cobra.Command, args []string, r *rack.Rack) error) func(
 func printStatus(w io.Writer, s rack.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "NAME\tROLE\tSTATE\tADDRESS\tIPV6\tMAC\tMEMORY\tLINK\tPID")
-	for _, n := range append([]rack.NodeStatus{s.Switch}, s.Hosts...) {
+	for _, n := range append(switchesOf(&s), s.Hosts...) {
 		memory, pid := either(n.Memory > 0, units.FormatSize(n.Memory), "-"), either(n.PID > 0, strconv.Itoa(n.PID), "-")
 		link, v4, v6, mac := string(n.Link), n.IPv4, n.IPv6, n.MAC.String()
 		if n.Role == rackfile.SwitchName {
@@ -123,6 +124,9 @@ func printStatus(w io.Writer, s rack.Status) error {
 	for _, host := range s.Unfinished {
 		fmt.Fprintf(w, "%s: an apply has not finished it; the same apply, repeated, does the rest\n", host)
 	}
+	if err := printTrunks(w, s.Trunks); err != nil {
+		return err
+	}
 	if len(s.Guests) > 0 {
 		fmt.Fprintln(w)
 		if err := printGuests(w, s.Guests); err != nil {
@@ -133,6 +137,38 @@ func printStatus(w io.Writer, s rack.Status) error {
 		return err
 	}
 	return printContainers(w, s, time.Now())
+}
+
+// switchesOf lists the switches of a rack.
+func switchesOf(s *rack.Status) []rack.NodeStatus {
+	if len(s.Switches) > 0 {
+		return slices.Clone(s.Switches)
+	}
+	return []rack.NodeStatus{s.Switch}
+}
+
+// printTrunks lists the trunks between switches that do not work, and how many do.
+func printTrunks(w io.Writer, list []rack.TrunkStatus) error {
+	if len(list) == 0 {
+		return nil
+	}
+	up := 0
+	for _, c := range list {
+		if c.Link == rack.LinkUp {
+			up++
+		}
+	}
+	if _, err := fmt.Fprintf(w, "\n%d of %s between switches up\n", up, count(len(list), "trunk")); err != nil {
+		return err
+	}
+	for _, c := range list {
+		if c.Link != rack.LinkUp {
+			if _, err := fmt.Fprintf(w, "%s: %s; `rdmalab link %s up` restores a trunk that was cut\n", c.Name, c.Link, c.Name); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 func dash(a netip.Addr) string { return either(a.IsValid(), a.String(), "-") }

@@ -42,6 +42,7 @@ func switchCmd() *cobra.Command {
 	cmd.AddCommand(
 		switchProgramCmd(), switchRulesCmd(), switchConnectionsCmd(), switchQueuesCmd(), switchTablesCmd(), switchCountersCmd(), switchTraceCmd(), switchBudgetCmd(),
 	)
+	addSwitchFlag(cmd)
 	for _, l := range apps.Listings() {
 		list := switchListCmd(&l)
 		if l.Name == lookuptable.Kind.Listings[0].Name {
@@ -52,14 +53,28 @@ func switchCmd() *cobra.Command {
 	return cmd
 }
 
+// askBox sends a request to the switch that the command is about.
 func askBox(cmd *cobra.Command, method, path string, in, out any) error {
-	return askNode(cmd, rackfile.SwitchName, method, path, in, out)
+	name, err := theSwitch(cmd)
+	if err != nil {
+		return err
+	}
+	return askNode(cmd, name, method, path, in, out)
 }
 
 // listing sends one GET request to the switch and shows the answer, as JSON if -o json was given.
 func listing[T any](cmd *cobra.Command, path string, print func(out io.Writer, names rackfile.Names, v T) error) error {
+	name, err := theSwitch(cmd)
+	if err != nil {
+		return err
+	}
+	return listingOf(cmd, name, path, print)
+}
+
+// listingOf is listing for a switch that the command's argument names.
+func listingOf[T any](cmd *cobra.Command, name, path string, print func(out io.Writer, names rackfile.Names, v T) error) error {
 	var raw json.RawMessage
-	if err := askBox(cmd, http.MethodGet, path, nil, &raw); err != nil {
+	if err := askNode(cmd, name, http.MethodGet, path, nil, &raw); err != nil {
 		return err
 	}
 	if wantJSON(cmd) {
@@ -67,7 +82,7 @@ func listing[T any](cmd *cobra.Command, path string, print func(out io.Writer, n
 	}
 	var v T
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return withNode(err, rackfile.SwitchName)
+		return withNode(err, name)
 	}
 	names, err := namesOf(cmd)
 	if err != nil {

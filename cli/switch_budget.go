@@ -44,7 +44,7 @@ func switchBudgetCmd() *cobra.Command {
 			return listing(cmd, "/budget", func(out io.Writer, _ rackfile.Names, b chipcost.Budget) error { return printBudget(out, &b) })
 		},
 	}
-	outputFlag(cmd)
+	listFlags(cmd)
 	return cmd
 }
 

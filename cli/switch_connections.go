@@ -69,7 +69,7 @@ func switchConnectionsCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also show the other flow of each connection, and connections that have ended")
-	outputFlag(cmd)
+	listFlags(cmd)
 	cmd.AddCommand(adoptCmd(), dropCmd())
 	return cmd
 }

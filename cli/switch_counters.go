@@ -45,6 +45,6 @@ func switchCountersCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also counters that are 0")
-	outputFlag(cmd)
+	listFlags(cmd)
 	return cmd
 }

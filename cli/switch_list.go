@@ -2,9 +2,7 @@ package cli
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -12,14 +10,10 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 )
 
-// watchEvery is the interval at which --watch prints a list.
-const watchEvery = time.Second
-
 // needsSwordBox is a sentence in the help of commands that fail while another program runs.
 const needsSwordBox = "The switch must run program " + rackfile.ProgramSwordBox + " (see `rdmalab switch program --help`)."
 
 func switchListCmd(l *handler.Listing) *cobra.Command {
-	var watch bool
 	var most int
 	cmd := &cobra.Command{
 		Use: l.Name, Short: l.Short, Long: l.Long + "\n\n" + needsSwordBox, Example: l.Example,
@@ -28,22 +22,11 @@ func switchListCmd(l *handler.Listing) *cobra.Command {
 			if most < 0 {
 				return badUse("-n %d: want a number of 0 or more; 0 means all", most)
 			}
-			for {
-				if err := showList(cmd, l, most); err != nil || !watch {
-					return err
-				}
-				if pause(cmd.Context(), watchEvery) != nil {
-					return nil
-				}
-				if _, err := fmt.Fprintln(cmd.OutOrStdout()); err != nil {
-					return err
-				}
-			}
+			return showList(cmd, l, most)
 		},
 	}
-	cmd.Flags().BoolVar(&watch, "watch", false, "print the list again every second, until interrupted")
 	cmd.Flags().IntVarP(&most, "most", "n", 20, l.Most)
-	outputFlag(cmd)
+	listFlags(cmd)
 	return cmd
 }
 

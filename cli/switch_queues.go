@@ -18,7 +18,7 @@ import (
 )
 
 func switchQueuesCmd() *cobra.Command {
-	var all, watch bool
+	var all bool
 	cmd := &cobra.Command{
 		Use:   "queues [PORT]",
 		Short: "Show the egress queues of the switch's ports, by priority",
@@ -37,22 +37,11 @@ func switchQueuesCmd() *cobra.Command {
 			"  rdmalab switch queues ms0 --watch",
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: arguments(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			for {
-				if err := showQueues(cmd, args, all); err != nil || !watch {
-					return err
-				}
-				if pause(cmd.Context(), watchEvery) != nil {
-					return nil
-				}
-				if _, err := fmt.Fprintln(cmd.OutOrStdout()); err != nil {
-					return err
-				}
-			}
+			return showQueues(cmd, args, all)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "also priorities that have sent nothing")
-	cmd.Flags().BoolVar(&watch, "watch", false, "print the list again every second, until interrupted")
-	outputFlag(cmd)
+	listFlags(cmd)
 	return cmd
 }
 

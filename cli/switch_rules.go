@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
-	"github.com/rdmalab/rdmalab/swordbox/rules"
 	"github.com/rdmalab/rdmalab/topo/switchd"
 )
 
@@ -37,7 +37,7 @@ func switchRulesCmd() *cobra.Command {
 			return listing(cmd, "/rules", printRules)
 		},
 	}
-	outputFlag(cmd)
+	listFlags(cmd)
 	cmd.AddCommand(addRuleCmd(), removeRuleCmd(), loadRulesCmd())
 	return cmd
 }

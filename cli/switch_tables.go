@@ -72,7 +72,7 @@ func switchTablesCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().BoolVar(&clearIt, "clear", false, "empty the table NAME; it must have yes in column CLEAR")
-	outputFlag(cmd)
+	listFlags(cmd)
 	return cmd
 }
 
@@ -109,7 +109,7 @@ func showTable(cmd *cobra.Command, name string) error {
 	case "groups":
 		return listing(cmd, "/groups", printGroups)
 	case "flows":
-		return switchFlows(cmd)
+		return listing(cmd, "/flows", printFlows)
 	}
 	lists := apps.Listings()
 	for i := range lists {

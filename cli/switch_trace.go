@@ -17,6 +17,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/switchd"
 )
@@ -45,7 +46,7 @@ func switchTraceCmd() *cobra.Command {
 		RunE:              func(cmd *cobra.Command, links []string) error { return runTrace(cmd, links, &flags) },
 	}
 	flags.define(cmd)
-	outputFlag(cmd)
+	lineFlag(cmd)
 	return cmd
 }
 
@@ -82,11 +83,16 @@ const endPatience = 3 * time.Second
 // openCapture starts a capture at the switch. If the command is interrupted, the switch ends the
 // capture; the stream still has all packets that were captured before.
 func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
-	client, err := switchControl(cmd)
+	r, paths, err := rackOf(cmd)
 	if err != nil {
 		return nil, err
 	}
-	if err := awake(cmd.Context(), client, rackfile.SwitchName); err != nil {
+	at, err := switchOfLinks(cmd, r, query["link"])
+	if err != nil {
+		return nil, err
+	}
+	client := control.NewClient(paths.Socket(at))
+	if err := awake(cmd.Context(), client, at); err != nil {
 		return nil, err
 	}
 	name := fmt.Sprintf("%d-%d", os.Getpid(), time.Now().UnixNano())
@@ -95,7 +101,7 @@ func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
 	stream, err := client.Stream(ctx, http.MethodGet, "/capture?"+query.Encode(), nil)
 	if err != nil {
 		cancel()
-		return nil, withNode(err, rackfile.SwitchName)
+		return nil, withNode(err, at)
 	}
 	context.AfterFunc(cmd.Context(), func() {
 		time.AfterFunc(endPatience, cancel)

@@ -144,7 +144,7 @@ func TestUsageErrors(t *testing.T) {
 		{"crash cn0 --for 5", `"5" for "--for": it is no duration; write it like 500ms`, true},
 		{"perf write_bw --from a --to b --iters x", `"x" for "--iters": it is no whole number`, true},
 		{"inject loss 1% --link a --seed -1", "of 0 or more", true},
-		{"perf write_bw --to b", "give --from; see `rdmalab perf --help`", true},
+		{"perf write_bw --to b", "give --from (host that is the client, and measures); see `rdmalab perf --help`", true},
 		{"perf write_bw --from a --to b --size x", "--size", true},
 		{"perf write_bw --from a --to b --port 7", "--port goes with --peer", true},
 		{"perf write_bw --peer perftest --from a --verify", "--verify has no effect with --peer perftest", true},
@@ -166,7 +166,7 @@ func TestUsageErrors(t *testing.T) {
 		{"run ycsb --clients 0", "--clients 0: want at least 1", true},
 		{"status --rack a/b", "rack name", true},
 		{"status --rack " + missingRack, "run `rdmalab up` first", false},
-		{"dump /no/such/file", "no such file", false},
+		{"dump /no/such/file", "/no/such/file: no such file", true},
 	} {
 		root := rootCmd(commands()...)
 		root.SetOut(io.Discard)

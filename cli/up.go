@@ -18,6 +18,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs/preload"
 	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/doctor"
 	"github.com/rdmalab/rdmalab/topo/hostd"
@@ -34,7 +35,7 @@ const (
 )
 
 func upCmd() *cobra.Command {
-	var file string
+	var file, logFormat string
 	var noVerify, compact bool
 	var slow int
 	var in containerFlags
@@ -84,6 +85,12 @@ func upCmd() *cobra.Command {
 					return badUse("--compact: %w", err)
 				}
 			}
+			switch logFormat {
+			case "json", "text":
+				s.LogJSON = logFormat == "json"
+			default:
+				return badUse("--log-format %q: want text or json", logFormat)
+			}
 			settings, err := in.settings(cmd)
 			if err != nil {
 				return err
@@ -96,6 +103,8 @@ func upCmd() *cobra.Command {
 	cmd.Flags().BoolVar(&noVerify, "no-verify", false, "do not verify the paths from compute hosts to memory hosts")
 	cmd.Flags().IntVar(&slow, "slow", 0, "bring the rack up in slow motion, by this factor in place of the one in the rack file")
 	cmd.Flags().BoolVar(&compact, "compact", false, "one process for the switch and the NICs of all hosts (daemons: shared)")
+	cmd.Flags().StringVar(&logFormat, "log-format", "text", "how the daemons write their logs: text (key=value) or json, one object a line")
+	complete(cmd, "log-format", "text", "json")
 	in.add(cmd)
 	must(cmd.MarkFlagFilename("file", "yaml", "yml"))
 	return cmd
@@ -161,7 +170,7 @@ func runUp(cmd *cobra.Command, s *rackfile.Rack, in *container.Settings, verify 
 	if already {
 		fmt.Fprintf(out, "rack %q is up already\n\n", s.Name)
 	} else {
-		fmt.Fprintf(out, "rack %q is up: %d %s and a switch in %v\n\n", s.Name, len(s.Hosts), either(in == nil, "hosts", "hosts in containers"), took.Round(time.Millisecond))
+		fmt.Fprintf(out, "rack %q is up: %d %s and a switch in %v\n\n", s.Name, len(s.HostNames()), either(in == nil, "hosts", "hosts in containers"), took.Round(time.Millisecond))
 	}
 	if err := printStatus(out, status); err != nil {
 		return err
@@ -175,6 +184,8 @@ func runUp(cmd *cobra.Command, s *rackfile.Rack, in *container.Settings, verify 
 			return fmt.Errorf("rack %q is up, but not every path works:\n%w\nSee `rdmalab logs`; `rdmalab down` takes it away", s.Name, err)
 		}
 	}
+	_, has := preload.Library()
+	warnNoLibrary(cmd.ErrOrStderr(), has)
 	_, err = fmt.Fprint(out, nextSteps(s))
 	if in == nil && isTerminal(os.Stderr) { // elsewhere the same rack prints the same on each machine
 		fmt.Fprint(cmd.ErrOrStderr(), adviseCompact(s, runtime.NumCPU()))
@@ -240,13 +251,14 @@ func verifyFrom(ctx context.Context, r *rack.Rack, from string, to []rackfile.Ho
 }
 
 func nextSteps(s *rackfile.Rack) string {
-	from, to := s.Hosts[0].Name, s.Hosts[len(s.Hosts)-1].Name
+	names := s.HostNames()
+	from, to := names[0], names[len(names)-1]
 	c, m := s.ByRole(rackfile.Compute), s.ByRole(rackfile.Memory)
 	switch {
 	case len(c) > 0 && len(m) > 0:
 		from, to = c[0].Name, m[0].Name
-	case len(s.Hosts) == 1:
-		from, to = s.Hosts[0].Name, ""
+	case len(names) == 1:
+		to = ""
 	}
 	var b strings.Builder
 	b.WriteString("\nTry:\n")
@@ -273,5 +285,5 @@ func adviseCompact(s *rackfile.Rack, processors int) string {
 		return ""
 	}
 	return fmt.Sprintf("\nProcessors of this machine: %d; processes that poll: %d. `rdmalab up --compact` makes them one, and a READ takes a fifth of the time.\n",
-		processors, len(s.Hosts)+1)
+		processors, len(s.HostNames())+1)
 }

@@ -50,7 +50,7 @@ func execute(ctx context.Context, root *cobra.Command) error {
 	case began:
 		return err
 	}
-	text := plain(err.Error())
+	text := plain(cmd, err.Error())
 	if !strings.Contains(text, "--help`") {
 		if !strings.HasSuffix(text, "?") {
 			text += ";"
@@ -61,14 +61,21 @@ func execute(ctx context.Context, root *cobra.Command) error {
 }
 
 // plain converts a message of the command-line library into one plain sentence.
-func plain(text string) string {
+func plain(cmd *cobra.Command, text string) string {
 	text, offers, _ := strings.Cut(text, "\n\nDid you mean this?")
 	text = strings.Replace(text, ` for "rdmalab"`, "", 1)
 	if list, ok := strings.CutPrefix(text, "required flag(s) "); ok {
 		list = strings.TrimSuffix(list, " not set")
 		var flags []string
 		for name := range strings.SplitSeq(list, ", ") {
-			flags = append(flags, "--"+strings.Trim(name, `"`))
+			name = strings.Trim(name, `"`)
+			what := "--" + name
+			if f := cmd.Flags().Lookup(name); f != nil {
+				usage, _, _ := strings.Cut(f.Usage, " (")
+				usage, _, _ = strings.Cut(usage, "; ")
+				what += " (" + usage + ")"
+			}
+			flags = append(flags, what)
 		}
 		text = "give " + strings.Join(flags, " and ")
 	}
@@ -137,7 +144,11 @@ func explainArgs(cmd *cobra.Command) {
 		case check(cmd, nil) == nil && check(cmd, []string{"x"}) != nil:
 			what = fmt.Sprintf("%q is too much, %s takes no arguments", args[0], cmd.CommandPath())
 		}
-		return badUse("%s; write: %s (see `%s --help`)", what, useOf(cmd), cmd.CommandPath())
+		write := useOf(cmd)
+		if instead := argumentsMeant(cmd, args); instead != "" {
+			write = instead
+		}
+		return badUse("%s; write: %s (see `%s --help`)", what, write, cmd.CommandPath())
 	}
 }
 
@@ -178,6 +189,11 @@ func refuseTopics(root *cobra.Command) {
 	}
 }
 
+// onlyGroups reports whether a command has subcommands and takes no arguments itself.
+func onlyGroups(cmd *cobra.Command) bool {
+	return cmd.HasAvailableSubCommands() && cmd.Args != nil && cmd.Args(cmd, []string{"x"}) != nil
+}
+
 // strangers returns the error text for an unknown subcommand, which lists the known ones.
 func strangers(cmd *cobra.Command, name string) string {
 	var names []string
@@ -186,7 +202,18 @@ func strangers(cmd *cobra.Command, name string) string {
 			names = append(names, c.Name())
 		}
 	}
-	return fmt.Sprintf("there is no %s %.40q, there are: %s", cmd.CommandPath(), name, strings.Join(names, " "))
+	meant := ""
+	if figure, ok := strings.CutPrefix(strings.ToLower(name), "fig"); ok && cmd.Name() == "experiment" {
+		if figure = strings.TrimLeft(figure, "ure-_."); figure != "" {
+			meant = fmt.Sprintf(", figures of a paper are swordbox-figures --figures %s and others", figure)
+		}
+	}
+	for _, known := range names {
+		if meant == "" && strings.HasPrefix(known, name) && len(name) > 3 {
+			meant = ", write " + known
+		}
+	}
+	return fmt.Sprintf("there is no %s %.40q%s, there are: %s", cmd.CommandPath(), name, meant, strings.Join(names, " "))
 }
 
 // flagError makes the library's errors about the values of flags readable.
@@ -197,6 +224,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	switch {
 	case isUse(err): // the flag's own error already says which values it accepts
 		text = errors.Unwrap(err).Error()
+	case errors.As(err, &unknown) && len(cmd.Flags().Args()) > 0 && onlyGroups(cmd):
+		text = strangers(cmd, cmd.Flags().Args()[0]) // the flag is that of a command below
 	case errors.As(err, &unknown):
 		flag := spelled(unknown.GetSpecifiedName(), unknown.GetSpecifiedShortnames())
 		text = "there is no flag " + flag
@@ -217,6 +246,11 @@ func flagError(cmd *cobra.Command, err error) error {
 		{"strconv.ParseUint", "it is no whole number of 0 or more"},
 	} {
 		if head, tail, ok := strings.Cut(text, " flag: "); ok && strings.Contains(tail, t.bad) {
+			if short, name, ok := strings.Cut(head, ` for "-`); ok { // both names of the flag: -n, --iters
+				if _, long, ok := strings.Cut(name, ", "); ok {
+					head = short + ` for "` + long
+				}
+			}
 			text = strings.Replace(head, "invalid argument ", "", 1) + ": " + t.good + inDigits(head)
 			break
 		}

@@ -61,6 +61,6 @@ func validated(name string) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("%s: rack %s: %d hosts (%d compute, %d memory, %d metadata), switch program %s with %d rules, %d faults",
-		name, r.Name, len(r.Hosts), len(r.ByRole(rackfile.Compute)), len(r.ByRole(rackfile.Memory)), len(r.ByRole(rackfile.Metadata)),
+		name, r.Name, len(r.HostNames()), len(r.ByRole(rackfile.Compute)), len(r.ByRole(rackfile.Memory)), len(r.ByRole(rackfile.Metadata)),
 		r.Switch.Program, len(r.Switch.Rules), len(r.Faults)), nil
 }

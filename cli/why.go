@@ -12,7 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -25,62 +24,120 @@ import (
 const whyWait = 2 * time.Second
 
 func whyCmd() *cobra.Command {
+	var work string
 	cmd := &cobra.Command{
-		Use:   "why HOST [QPN]",
-		Short: "Tell why a queue pair failed or healed, from the post to the completion",
+		Use:   "why HOST [QPN] | why FILE",
+		Short: "Tell why a queue pair, a work request or a transfer in a capture failed or healed",
 		Long: "why tells in sentences why a queue pair of a host has failed, or what was lost and sent again: from what this NIC has\n" +
 			"noted, from what the peer's NIC has noted, and from the last packets of the switch if it keeps them (RDMALAB_KEEP, see\n" +
 			"`rdmalab bundle --help`). First come the events in the order of time, each with its host, then the answer, then what to\n" +
 			"look at. A NIC keeps the newest 16 cases of each queue pair, also when the queue pair is gone.\n\n" +
 			"QPN is the number of the queue pair, as `rdmalab qps HOST` lists it. Without it, why tells of the queue pair of the host\n" +
-			"that had trouble last.",
+			"that had trouble last. --wr tells of one work request only: by its wr_id, or by its number among the posts.\n\n" +
+			"With the FILE of a capture (pcap or pcapng, - is the standard input), why tells of each transfer on a reliable\n" +
+			"connection that healed or failed, with the numbers of packets as `rdmalab dump --ladder FILE` has them. It needs no\n" +
+			"rack.",
 		Example: "  rdmalab why cn0\n" +
-			"  rdmalab why cn0 0x2f81\n" +
+			"  rdmalab why cn0 0x2f81 --wr 17\n" +
+			"  rdmalab why x.pcapng\n" +
 			"  rdmalab why cn0 -o json | jq -r '.because[]'",
 		SuggestFor:        []string{"explain"},
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: arguments(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			qpn := uint64(0)
-			if len(args) > 1 {
-				var err error
-				if qpn, err = strconv.ParseUint(args[1], 0, 24); err != nil || qpn == 0 {
-					return badUse("%q is no queue pair number: give one of `rdmalab qps %s`, such as 0x2f81", args[1], args[0])
+			isHost := func(name string) bool {
+				r, err := openRack(cmd)
+				return err == nil && r.CheckHost(name) == nil
+			}
+			if isCapture(args[0], isHost) {
+				if len(args) > 1 || cmd.Flags().Changed("wr") {
+					return badUse("of the file of a capture, why tells all stories: leave out what is behind %s", args[0])
 				}
+				return whyFile(cmd, args[0])
 			}
-			r, err := openRack(cmd)
+			qpn, err := qpnOf(args)
 			if err != nil {
 				return err
 			}
-			if err := r.CheckHost(args[0]); err != nil {
-				return err
-			}
-			v, err := viewOf(cmd.Context(), r, args[0], uint32(qpn))
-			if err != nil {
-				return err
-			}
-			return show(cmd, why.Tell(v), printStory)
+			return whyHost(cmd, args[0], qpn, work)
 		},
 	}
-	outputFlag(cmd)
+	cmd.Flags().StringVar(&work, "wr", "", "tell of one work request: its wr_id, or else its number among the posts, like 17 or 0x65 (default: of the queue pair)")
+	listFlags(cmd)
 	return cmd
 }
 
-// viewOf asks the host, its peer and the switch.
-func viewOf(ctx context.Context, r *rack.Rack, host string, qpn uint32) (v why.View, err error) {
+// qpnOf returns the number of the queue pair among the arguments; 0 if there is none.
+func qpnOf(args []string) (uint32, error) {
+	if len(args) < 2 {
+		return 0, nil
+	}
+	qpn, err := strconv.ParseUint(args[1], 0, 24)
+	if err != nil || qpn == 0 {
+		return 0, badUse("%q is no queue pair number: give one of `rdmalab qps %s`, such as 0x2f81", args[1], args[0])
+	}
+	return uint32(qpn), nil
+}
+
+// whyHost tells of a queue pair of a host, or of one work request.
+func whyHost(cmd *cobra.Command, host string, qpn uint32, work string) error {
+	choose := func(list []hostd.QPObject) *hostd.QPObject { return why.Choose(list, qpn) }
+	var id uint64
+	if work != "" {
+		var err error
+		if id, err = strconv.ParseUint(work, 0, 64); err != nil {
+			return badUse("--wr %q: give the wr_id of a work request, or its number, like 17 or 0x65", work)
+		}
+		if qpn == 0 {
+			choose = func(list []hostd.QPObject) *hostd.QPObject { return why.ChooseWork(list, id) }
+		}
+	}
+	r, err := openRack(cmd)
+	if err != nil {
+		return err
+	}
+	if err := r.CheckHost(host); err != nil {
+		return err
+	}
+	v, err := viewOf(cmd.Context(), r, host, choose)
+	if err == nil && v.Own.QP == nil {
+		err = noQP(host, qpn, work)
+	}
+	if err != nil {
+		return err
+	}
+	if work != "" {
+		w := why.WorkOf(v.Own.QP, id)
+		if w == nil {
+			return fmt.Errorf("queue pair %#x of %s has noted nothing of work request %s: it had no trouble, newer cases have replaced it, or it was flushed behind one that failed; `rdmalab why %s %#x` has the newest cases",
+				v.Own.QP.QPN, host, work, host, v.Own.QP.QPN)
+		}
+		v = why.Narrow(v, w)
+	}
+	return show(cmd, why.Tell(v), printStory)
+}
+
+// noQP is the error if a host has no queue pair to tell of.
+func noQP(host string, qpn uint32, work string) error {
+	switch {
+	case qpn != 0:
+		return fmt.Errorf("%s has no queue pair %#x, and remembers none; `rdmalab qps %s` lists them", host, qpn, host)
+	case work != "":
+		return fmt.Errorf("no queue pair of %s has noted anything of work request %s; `rdmalab qps %s` lists them", host, work, host)
+	}
+	return fmt.Errorf("no queue pair of %s has sent anything again, refused anything or failed; `rdmalab qps %s` lists them", host, host)
+}
+
+// viewOf asks the host, its peer and the switch about the queue pair that choose returns. Without one, the
+// view has no queue pair.
+func viewOf(ctx context.Context, r *rack.Rack, host string, choose func([]hostd.QPObject) *hostd.QPObject) (v why.View, err error) {
 	var own hostd.Objects
 	if err := ask(ctx, r.Control(host), host, http.MethodGet, hostd.PathQPs, nil, &own); err != nil {
 		return v, err
 	}
-	q := why.Choose(own.QPs, qpn)
-	switch {
-	case q == nil && qpn == 0:
-		return v, fmt.Errorf("no queue pair of %s has sent anything again, refused anything or failed; `rdmalab qps %s` lists them", host, host)
-	case q == nil:
-		return v, fmt.Errorf("%s has no queue pair %#x, and remembers none; `rdmalab qps %s` lists them", host, qpn, host)
-	}
+	q := choose(own.QPs)
 	v.Own = why.Side{Host: host, QP: q}
-	if q.PeerQPN == 0 {
+	if q == nil || q.PeerQPN == 0 {
 		return v, nil
 	}
 	v.Peer.Host = r.Spec.PeerName(q.Peer)
@@ -97,19 +154,22 @@ func viewOf(ctx context.Context, r *rack.Rack, host string, qpn uint32) (v why.V
 	}
 	v.Packets = keptPackets(ctx, r, q)
 	v.Faults = faultsOn(ctx, r, host, v.Peer.Host)
-	v.Stalls = stallsOn(ctx, r, rackfile.SwitchName, host, v.Peer.Host)
+	v.Stalls = stallsOn(ctx, r, append(r.Spec.SwitchNames(), host, v.Peer.Host)...)
 	return v, nil
 }
 
-// faultsOn returns the fault rules on the links of two hosts that have hit packets. A switch that does
-// not answer has none.
+// faultsOn returns the fault rules on the links of two hosts, and on trunks, that have hit packets. A
+// switch that does not answer has none.
 func faultsOn(ctx context.Context, r *rack.Rack, hosts ...string) (out []why.Fault) {
 	var all []fault.Status
-	if err := r.Control(rackfile.SwitchName).Call(ctx, http.MethodGet, "/faults", nil, &all); err != nil {
-		return nil
+	for _, name := range r.Spec.SwitchNames() {
+		var own []fault.Status
+		if r.Control(name).Call(ctx, http.MethodGet, "/faults", nil, &own) == nil {
+			all = append(all, own...)
+		}
 	}
 	for _, f := range all {
-		if f.Hits > 0 && slices.Contains(hosts, f.Link) {
+		if _, trunk := r.Spec.TrunkNamed(f.Link); f.Hits > 0 && (trunk || slices.Contains(hosts, f.Link)) {
 			out = append(out, why.Fault{Text: fmt.Sprintf("%s (%v)", f.ID, f.Rule), Hits: f.Hits})
 		}
 	}
@@ -119,10 +179,19 @@ func faultsOn(ctx context.Context, r *rack.Rack, hosts ...string) (out []why.Fau
 // maxKeptPackets bounds the packets of a story.
 const maxKeptPackets = 64
 
-// keptPackets returns the packets of a connection that the switch has dropped or changed, if it keeps
-// its last packets. Their absence is no error.
+// keptPackets returns the packets of a connection that the switches have dropped or changed, if they keep
+// their last packets. Their absence is no error.
 func keptPackets(ctx context.Context, r *rack.Rack, q *hostd.QPObject) (out []why.Packet) {
-	stream, err := r.Control(rackfile.SwitchName).Stream(ctx, http.MethodGet, "/past", nil)
+	for _, name := range r.Spec.SwitchNames() {
+		out = append(out, keptBy(ctx, r, name, q)...)
+	}
+	slices.SortStableFunc(out, func(a, b why.Packet) int { return a.At.Compare(b.At) })
+	return out[max(0, len(out)-maxKeptPackets):]
+}
+
+// keptBy is keptPackets for one switch.
+func keptBy(ctx context.Context, r *rack.Rack, name string, q *hostd.QPObject) (out []why.Packet) {
+	stream, err := r.Control(name).Stream(ctx, http.MethodGet, "/past", nil)
 	if err != nil {
 		return nil
 	}

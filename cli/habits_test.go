@@ -1,0 +1,64 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+)
+
+// habitsFile is the table of command lines of other tools; e2e/smoke runs them all on a rack.
+const habitsFile = "../e2e/smoke/testdata/habits.txt"
+
+// wordsOf splits a command line at blanks; ' and ' enclose one word.
+func wordsOf(line string) (words []string) {
+	for i, part := range strings.Split(line, "'") {
+		if i%2 == 1 {
+			words = append(words, part)
+		} else {
+			words = append(words, strings.Fields(part)...)
+		}
+	}
+	return words
+}
+
+// What other tools have taught is answered by one line that says what to write here, and an error in what was
+// typed; or it is understood. An answer that needs a rack is tested in e2e/smoke.
+func TestHabits(t *testing.T) {
+	t.Setenv(rackEnv, missingRack)
+	table, err := os.ReadFile(habitsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(t.TempDir()) // with the files that the lines name
+	pcap := "\xd4\xc3\xb2\xa1\x02\x00\x04\x00" + strings.Repeat("\x00", 8) + "\xff\xff\x00\x00\x01\x00\x00\x00"
+	for name, content := range map[string]string{"mine.yaml": "name: mine\n", "read.pcapng": pcap} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := 0
+	for row := range strings.Lines(string(table)) {
+		cells := strings.SplitN(strings.TrimSuffix(row, "\n"), " | ", 3)
+		if len(cells) != 3 || row[0] == '#' || strings.Contains(cells[1], "down --all") {
+			continue
+		}
+		lines++
+		root := rootCmd(commands()...)
+		root.SetOut(io.Discard)
+		root.SetErr(io.Discard)
+		root.SetArgs(wordsOf(cells[1]))
+		err := execute(t.Context(), root)
+		text := fmt.Sprint(err)
+		switch noRack := strings.Contains(text, "is not up"); {
+		case cells[0] == "0" && err != nil && !noRack:
+			t.Errorf("%s: %v; want it to be understood", cells[1], err)
+		case cells[0] == "2" && !noRack && (!isUse(err) || !strings.Contains(text, cells[2]) || strings.Contains(text, "\n")):
+			t.Errorf("%s:\n  %s\nwant\n  %s", cells[1], text, cells[2])
+		}
+	}
+	if lines < 165 {
+		t.Errorf("%d command lines", lines)
+	}
+}
