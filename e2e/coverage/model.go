@@ -111,13 +111,14 @@ var (
 )
 
 // onWire are the fates of packets that the links of tests decide. The fates in dropped are those of
-// packets that the engine drops before a queue pair gets them.
+// packets that the engine drops before a queue pair gets them. It drops a corrupt one, by its ICRC,
+// before it looks at the state of the queue pair.
 var onWire = []string{"lost", "duplicated", "delayed"}
 
 var dropped = []string{"corrupt", "wrong peer", "P_Key"}
 
 const (
-	whyDeaf     = "the state takes no packets: all have the fate \"state\""
+	whyDeaf     = "the state takes no packets: all that are not corrupt have the fate \"state\""
 	whyHears    = "the state takes packets"
 	whyReserved = "refused for its opcode before anything else is looked at"
 	whyKnown    = "the opcode is none of the reserved ones"
@@ -134,7 +135,7 @@ const (
 // requestRules are the impossible cells that RC and UC have in common.
 func requestRules() []never {
 	return []never{
-		{states: deaf, fates: minus(connFates, "state"), why: whyDeaf},
+		{states: deaf, fates: minus(connFates, "state", "corrupt"), why: whyDeaf},
 		{states: hears, fates: []string{"state"}, why: whyHears},
 		{fates: []string{"reserved"}, rows: not(reserved), why: whyKnown},
 		{fates: minus(connFates, "ahead", "behind", "reserved", "state", "lost", "duplicated", "delayed", "corrupt", "wrong peer", "P_Key"), rows: reserved, why: whyReserved},

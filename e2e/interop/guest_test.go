@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -56,9 +57,9 @@ func buildImage() *image.Image {
 		out, err := build.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), "go %v: %s", args, out)
 	}
-	for _, name := range casePrograms {
+	for _, name := range slices.Concat(casePrograms, kindPrograms) {
 		if err := compileCase(built, name); err == nil {
-			files[name] = filepath.Join(built, name)
+			files[filepath.Base(name)] = filepath.Join(built, filepath.Base(name))
 		} else {
 			GinkgoWriter.Println("no program", name+":", err)
 		}

@@ -33,7 +33,7 @@ type retired struct {
 
 var (
 	// parsers read the values that earlier versions of the program took.
-	parsers = []string{"cli", "sim/scenario/variants_test.go", "swordbox/rules"}
+	parsers = []string{"cli", "sim/scenario/variants_test.go", "rackfile/rules"}
 	// rackKey are the files that have the key cable of a rack file.
 	rackKey = []string{
 		"rackfile", "topo/rack/up.go", "cli/capture.go", "e2e/benchrack", "e2e/fixture", "e2e/chaos/memorylink_test.go", "e2e/onerma/onerma_suite_test.go", "e2e/smoke/apply_test.go",

@@ -33,6 +33,8 @@ var _ = Describe("what people type who know other tools", func() {
 		Expect(err).NotTo(HaveOccurred())
 		dir := GinkgoT().TempDir()
 		Expect(os.WriteFile(filepath.Join(dir, "mine.yaml"), []byte("name: a\n"), 0o600)).To(Succeed())
+		pcap := "\xd4\xc3\xb2\xa1\x02\x00\x04\x00" + strings.Repeat("\x00", 8) + "\xff\xff\x00\x00\x01\x00\x00\x00"
+		Expect(os.WriteFile(filepath.Join(dir, "read.pcapng"), []byte(pcap), 0o600)).To(Succeed())
 		Expect(os.Chdir(dir)).To(Succeed())
 		DeferCleanup(os.Chdir, here)
 
@@ -43,6 +45,9 @@ var _ = Describe("what people type who know other tools", func() {
 				continue
 			}
 			lines++
+			if strings.Contains(cells[1], "--watch") {
+				continue // it does not end; package cli tests it
+			}
 			status, err := strconv.Atoi(cells[0])
 			Expect(err).NotTo(HaveOccurred())
 			res := rack.Run(words(cells[1])...)

@@ -59,7 +59,7 @@ var _ = Describe("programs that make what real programs make", Ordered, func() {
 			defer GinkgoRecover()
 			served <- side("ms0", "-s")
 		}()
-		Eventually(func() int { return listeners(rack, "ms0") }).WithTimeout(30 * time.Second).Should(BeNumerically(">", 0))
+		Eventually(func() int { return rack.Listeners("ms0") }).WithTimeout(30 * time.Second).Should(BeNumerically(">", 0))
 		Expect(side("cn0", "-c")).To(fixture.HaveExited(0))
 		var server fixture.Result
 		Eventually(served).WithTimeout(60 * time.Second).Should(Receive(&server))

@@ -67,7 +67,7 @@ var _ = Describe("a C program that modifies queue pairs", Ordered, func() {
 		program string
 	)
 	BeforeAll(func() {
-		need("gcc")
+		fixture.Need("gcc", "gcc")
 		if _, err := os.Stat("/usr/include/infiniband/verbs.h"); err != nil {
 			Skip("libibverbs-dev is not installed: apt-get install libibverbs-dev")
 		}

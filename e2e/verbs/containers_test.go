@@ -50,6 +50,7 @@ var _ = Describe("containers of a user's own", Ordered, func() {
 		Expect(out).To(fixture.HaveExited(0))
 		Expect(out.Stdout).To(ContainSubstring("PORT_ACTIVE"))
 		Expect(out.Stdout).To(ContainSubstring("::ffff:" + rack.Host("cn0").IPv4 + ", RoCE v2"))
+		Expect(out.Stdout).To(ContainSubstring(ownClock), "our provider is in the folder of sockets")
 		Expect(contained(rack, image, "cn1", "", "ibv_devinfo -v").Stdout).To(ContainSubstring("::ffff:" + rack.Host("cn1").IPv4))
 	})
 
@@ -59,12 +60,12 @@ var _ = Describe("containers of a user's own", Ordered, func() {
 			defer GinkgoRecover()
 			ended <- contained(rack, image, "ms0", groups, "rping -s -C 3 -V")
 		}()
-		Eventually(func() int { return listeners(rack, "ms0") }).Should(Equal(1))
+		Eventually(func() int { return rack.Listeners("ms0") }).Should(Equal(1))
 		client := contained(rack, image, "cn0", groups, "rping -c -v -V -C 3 -a "+rack.Host("ms0").IPv4)
 		Expect(client).To(fixture.HaveExited(0))
 		Expect(client.Stdout).To(ContainSubstring("ping data: rdma-ping-2"))
 		Eventually(ended).WithTimeout(2 * time.Minute).Should(Receive(fixture.HaveExited(0)))
-		Eventually(func() int { return listeners(rack, "ms0") }).Should(BeZero())
+		Eventually(func() int { return rack.Listeners("ms0") }).Should(BeZero())
 	},
 		Entry("as root", ""),
 		Entry("as a user of the group", fmt.Sprint(groupID)),

@@ -18,7 +18,7 @@ var _ = Describe("the port of a host", Ordered, func() {
 	var rack *fixture.Rack
 	BeforeAll(func() {
 		for _, program := range []string{"gcc", "ip", "ib_write_bw"} {
-			need(program)
+			fixture.Need(program, "perftest rdmacm-utils")
 		}
 		rack = fixture.Up("hosts:\n  - {name: cn0, role: compute}\n  - {name: ms0, role: memory}\n")
 	})
@@ -64,12 +64,12 @@ var _ = Describe("the port of a host", Ordered, func() {
 	})
 
 	It("ends a connection whose packets no longer fit, and makes the next one shorter", func() {
-		long := meeting{server: "ib_write_bw -R -F -D 30", client: "ib_write_bw -R -F -D 30 SERVER"}
+		long := fixture.Meeting{Server: "ib_write_bw -R -F -D 30", Client: "ib_write_bw -R -F -D 30 SERVER"}
 		ended := make(chan fixture.Result, 1)
 		go func() {
 			defer GinkgoRecover()
 			for range 20 {
-				client, _ := long.attempt(rack)
+				client, _ := long.Attempt(rack, "ms0")
 				if !strings.Contains(client.Stdout+client.Stderr, fixture.PerftestTooEarly) {
 					ended <- client
 					return
@@ -83,6 +83,6 @@ var _ = Describe("the port of a host", Ordered, func() {
 		Expect(r.Code).NotTo(BeZero(), r.String())
 		Expect(r.Stdout+r.Stderr).To(ContainSubstring("Failed status 12"), "IBV_WC_RETRY_EXC_ERR")
 		Expect(rack.Counters("cn0")["tx_too_long"]).NotTo(BeZero())
-		meeting{"ib_write_bw -R -F -n 1000", "ib_write_bw -R -F -n 1000 SERVER", "#bytes"}.run(rack)
+		fixture.Meet("ib_write_bw -R -F -n 1000", "ib_write_bw -R -F -n 1000 SERVER", "#bytes").Run(rack, "ms0")
 	})
 })

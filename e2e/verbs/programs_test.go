@@ -1,32 +1,17 @@
 package verbs
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	"github.com/onsi/gomega/types"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
 // portMeet is the TCP port at which all of these programs meet.
 const portMeet = 18515
-
-// listens matches the text of /proc/net/tcp if a program listens at a TCP port.
-func listens(port int) types.GomegaMatcher {
-	return MatchRegexp(fmt.Sprintf(":%04X [0-9A-F]+:0000 0A ", port))
-}
-
-// awaitListener waits until a program on ms0 listens at a TCP port.
-func awaitListener(rack *fixture.Rack, port int) {
-	GinkgoHelper()
-	Eventually(func() string {
-		return rack.Run("exec", "ms0", "--", "cat", "/proc/net/tcp", "/proc/net/tcp6").Stdout
-	}).WithTimeout(20 * time.Second).Should(listens(port))
-}
 
 // meet runs a program as server on ms0 and as client on cn0, and returns what they print.
 func meet(rack *fixture.Rack, program string) (client, server fixture.Result) {
@@ -37,7 +22,7 @@ func meet(rack *fixture.Rack, program string) (client, server fixture.Result) {
 		defer GinkgoRecover()
 		ended <- rack.Run(append([]string{"exec", "ms0", "--", "timeout", "60"}, args...)...)
 	}()
-	awaitListener(rack, portMeet)
+	rack.AwaitTCP("ms0", portMeet)
 	client = rack.Run(append(append([]string{"exec", "cn0", "--", "timeout", "60"}, args...), rack.Host("ms0").IPv4)...)
 	Expect(client).To(fixture.HaveExited(0))
 	// The server ends by itself, when the last of its own completions has come.

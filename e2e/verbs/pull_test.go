@@ -60,7 +60,7 @@ func compileFile(file string) (program string) {
 // needCompiler skips if no program over librdmacm can be compiled.
 func needCompiler() {
 	GinkgoHelper()
-	need("gcc")
+	fixture.Need("gcc", "gcc")
 	if _, err := os.Stat("/usr/include/rdma/rdma_verbs.h"); err != nil {
 		Skip("librdmacm-dev is not installed: apt-get install libibverbs-dev librdmacm-dev")
 	}
@@ -70,7 +70,7 @@ func needCompiler() {
 func pull(rack *fixture.Rack, program, file string) []byte {
 	GinkgoHelper()
 	out := filepath.Join(GinkgoT().TempDir(), "out")
-	client, server := meeting{server: program + " " + file, client: program + " SERVER " + out}.attempt(rack)
+	client, server := fixture.Meeting{Server: program + " " + file, Client: program + " SERVER " + out}.Attempt(rack, "ms0")
 	Expect(client).To(fixture.HaveExited(0))
 	Expect(server).To(fixture.HaveExited(0))
 	b, err := os.ReadFile(out)

@@ -15,6 +15,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 )
 
 // pyverbsTests is where the package python3-pyverbs has the tests of rdma-core, some of them
@@ -63,17 +64,17 @@ type skip struct {
 	maybe  bool
 }
 
-// skipsOf reads the list of tests that are skipped.
-func skipsOf(text string) map[string]skip {
-	skips, now := make(map[string]skip), skip{}
+// skipsOf reads the list of tests that are skipped with a provider.
+func skipsOf(text, provider string) map[string]skip {
+	skips, now, counts := make(map[string]skip), skip{}, true
 	for line := range strings.Lines(text) {
 		line = strings.TrimRight(line, "\n")
 		word, rest, _ := strings.Cut(line, " ")
 		switch {
 		case word == "#" || line == "":
-		case word == "reason" || word == "maybe":
-			now = skip{rest, word == "maybe"}
-		default:
+		case word == "reason" || word == "maybe" || word == uverbs.ProviderRXE:
+			now, counts = skip{rest, word == "maybe"}, word != uverbs.ProviderRXE || word == provider
+		case counts:
 			skips[strings.TrimSpace(line)] = now
 		}
 	}
@@ -113,8 +114,14 @@ func complaints(verdicts []verdict, skips map[string]skip) (wrong []string, pass
 	return wrong, passed
 }
 
+// passedWithOwn and passedWithRXE are how many of the 171 tests that need no vendor's hardware pass.
+const (
+	passedWithOwn = 135
+	passedWithRXE = 97
+)
+
 var _ = Describe("the tests of rdma-core in Python", func() {
-	DescribeTable("pass, or are skipped for a reason that is listed", func(memory string) {
+	DescribeTable("pass, or are skipped for a reason that is listed", func(memory, provider string, least int) {
 		from := testsOfPyverbs()
 		if from == "" {
 			Skip("the tests are not here: apt-get install python3-pyverbs")
@@ -128,7 +135,7 @@ var _ = Describe("the tests of rdma-core in Python", func() {
 		Expect(err).NotTo(HaveOccurred())
 		rack := fixture.Up(fixture.Small)
 		script := fmt.Sprintf("cd %s && PYTHONDONTWRITEBYTECODE=1 RDMALAB_VERBS_MEMORY=%s exec timeout 400 /usr/bin/python3 %s --dev rxe0 --port 1 --gid 1", dir, memory, run)
-		out := rack.Run("exec", "cn0", "--", "sh", "-c", script)
+		out := rack.Run("exec", "--provider", provider, "cn0", "--", "sh", "-c", script)
 		Expect(out).To(fixture.HaveExited(0))
 		var verdicts []verdict
 		for lines := bufio.NewScanner(strings.NewReader(out.Stdout)); lines.Scan(); {
@@ -136,12 +143,14 @@ var _ = Describe("the tests of rdma-core in Python", func() {
 			Expect(json.Unmarshal(lines.Bytes(), &v)).To(Succeed())
 			verdicts = append(verdicts, v)
 		}
-		wrong, passed := complaints(verdicts, skipsOf(string(list)))
+		wrong, passed := complaints(verdicts, skipsOf(string(list), provider))
 		Expect(wrong).To(BeEmpty(), out.Stderr)
-		Expect(passed).To(BeNumerically(">=", 97))
+		Expect(passed).To(BeNumerically(">=", least))
 	},
-		Entry("with memory of their own", ""),
-		Entry("with memory that they share with the daemon", "shared"),
+		Entry("with memory of their own", "", uverbs.ProviderOwn, passedWithOwn),
+		Entry("with memory that they share with the daemon", "shared", uverbs.ProviderOwn, passedWithOwn),
+		Entry("with the provider of rxe", "", uverbs.ProviderRXE, passedWithRXE),
+		Entry("with the provider of rxe and shared memory", "shared", uverbs.ProviderRXE, passedWithRXE),
 	)
 
 	It("pass between two hosts where a test makes both ends by itself", func() {
@@ -175,13 +184,18 @@ var _ = Describe("the tests of rdma-core in Python", func() {
 	})
 
 	It("are compared with the list", func() {
-		list := "# why\nreason no\n  tests.a\nmaybe never\n  tests.b\n  tests.c\n"
+		list := "# why\nreason no\n  tests.a\nrxe none\n  tests.e\nmaybe never\n  tests.b\n  tests.c\n"
 		wrong, passed := complaints([]verdict{
 			{"tests.a", "skipped", "no"}, {"tests.b", "ok", ""}, {"tests.c", "skipped", "never"}, {"tests.test_mlx5_x", "skipped", "hardware"}, {"tests.d", "ok", ""},
-		}, skipsOf(list))
+		}, skipsOf(list, uverbs.ProviderOwn))
 		Expect(wrong).To(BeEmpty())
 		Expect(passed).To(Equal(2))
-		wrong, _ = complaints([]verdict{{"tests.a", "ok", ""}, {"tests.b", "failed", "x"}, {"tests.d", "skipped", "no"}}, skipsOf(list))
+		wrong, _ = complaints([]verdict{{"tests.a", "ok", ""}, {"tests.b", "failed", "x"}, {"tests.d", "skipped", "no"}}, skipsOf(list, uverbs.ProviderOwn))
 		Expect(wrong).To(HaveLen(4))
+		wrong, passed = complaints([]verdict{
+			{"tests.a", "skipped", "no"}, {"tests.b", "ok", ""}, {"tests.c", "ok", ""}, {"tests.e", "skipped", "none"},
+		}, skipsOf(list, uverbs.ProviderRXE))
+		Expect(wrong).To(BeEmpty())
+		Expect(passed).To(Equal(2))
 	})
 })

@@ -26,7 +26,7 @@ var _ = Describe("a C program over states and events", Ordered, func() {
 		return string(b)
 	}
 	BeforeAll(func() {
-		need("gcc")
+		fixture.Need("gcc", "gcc")
 		if _, err := os.Stat("/usr/include/rdma/rdma_cma.h"); err != nil {
 			Skip("librdmacm-dev is not installed: apt-get install librdmacm-dev")
 		}

@@ -104,7 +104,7 @@ var _ = Describe("users who are not root", Ordered, func() {
 			v4, err := os.ReadFile("/proc/net/tcp")
 			v6, _ := os.ReadFile("/proc/net/tcp6") // not on each machine
 			return string(v4) + string(v6), err
-		}).Should(listens(port))
+		}).Should(fixture.Listens(port))
 		client := member.on("cn0", program+" localhost")
 		Expect(client).To(fixture.HaveExited(0))
 		var server fixture.Result
@@ -122,7 +122,7 @@ var _ = Describe("users who are not root", Ordered, func() {
 			defer GinkgoRecover()
 			ended <- member.on("ms0", "rping -s -C 3 -V")
 		}()
-		Eventually(func() int { return listeners(rack, "ms0") }).Should(Equal(1))
+		Eventually(func() int { return rack.Listeners("ms0") }).Should(Equal(1))
 		client := member.on("cn0", "rping -c -v -V -C 3 -a "+rack.Host("ms0").IPv4)
 		Expect(client).To(fixture.HaveExited(0))
 		Expect(client.Stdout).To(ContainSubstring("ping data: rdma-ping-2"))

@@ -1,4 +1,4 @@
-package verbs
+package apps
 
 import (
 	"bytes"
@@ -31,10 +31,10 @@ func noise(n int) []byte {
 // reads the initiator's memory and writes it by RDMA.
 type iser struct{}
 
-func (iser) run(rack *fixture.Rack) {
+func (iser) run(s *stage) {
 	GinkgoHelper()
-	need("tgtd")
-	need("iscsi-test-cu")
+	fixture.Need("tgtd", packages)
+	fixture.Need("iscsi-test-cu", packages)
 	const (
 		initiator, target = "iqn.2000-01.com.example:cn0", "iqn.2000-01.com.example:disk"
 		// written is what the test Write10.Simple writes, by requests of 1 to 256 blocks of 512 bytes, at
@@ -45,9 +45,9 @@ func (iser) run(rack *fixture.Rack) {
 	GinkgoT().Setenv("TGT_IPC_SOCKET", filepath.Join(dir, "control"))
 	disk, want := filepath.Join(dir, "disk"), noise(8*ends)
 	Expect(os.WriteFile(disk, want, 0o600)).To(Succeed())
-	defer serve(rack, "tgtd", "-f", "--iser", "pool_sz_mb=128")()
+	defer serve(s, "tgtd", "-f", "--iser", "pool_sz_mb=128")()
 	admin := func(args ...string) fixture.Result {
-		return rack.Run(append([]string{"exec", "ms0", "--", "tgtadm", "--lld", "iser"}, args...)...)
+		return s.Run(append([]string{"exec", s.server, "--", "tgtadm", "--lld", "iser"}, args...)...)
 	}
 	Eventually(func() int { return admin("--mode", "sys", "--op", "show").Code }).WithTimeout(20 * time.Second).Should(BeZero())
 	for _, args := range [][]string{
@@ -62,8 +62,8 @@ func (iser) run(rack *fixture.Rack) {
 	// not initialize all memory of a second session in a process: the variable makes it zero.
 	test := func(name string) {
 		GinkgoHelper()
-		out := rack.Run("exec", "cn0", "--", "timeout", "60", "env", "MALLOC_PERTURB_=255",
-			"iscsi-test-cu", "-i", initiator, "--dataloss", "-t", name, "iser://"+rack.Host("ms0").IPv4+"/"+target+"/1")
+		out := s.Run("exec", "cn0", "--", "timeout", "60", "env", "MALLOC_PERTURB_=255",
+			"iscsi-test-cu", "-i", initiator, "--dataloss", "-t", name, "iser://"+s.address()+"/"+target+"/1")
 		Expect(out).To(fixture.HaveExited(0))
 		Expect(out.Stdout).To(MatchRegexp(`tests +1 +1 +1 +0 +0`))
 	}
@@ -95,22 +95,22 @@ var ticker = []byte{
 // touch.
 const ticks, loaded = 0x8000, 16 << 20
 
-func (migration) run(rack *fixture.Rack) {
+func (migration) run(s *stage) {
 	GinkgoHelper()
-	need("qemu-system-x86_64")
+	fixture.Need("qemu-system-x86_64", packages)
 	dir := GinkgoT().TempDir()
 	bytesAt := func(name string) string { return filepath.Join(dir, name) }
 	sector := append(append(ticker[:len(ticker):len(ticker)], make([]byte, 510-len(ticker))...), 0x55, 0xaa)
 	want := noise(8 << 20)
 	Expect(os.WriteFile(bytesAt("boot"), sector, 0o600)).To(Succeed())
 	Expect(os.WriteFile(bytesAt("loaded"), want, 0o600)).To(Succeed())
-	uri := "rdma:" + rack.Host("cn0").IPv4 + ":4444"
+	uri := "rdma:" + s.Host("cn0").IPv4 + ":4444"
 
-	to, stop := boot(rack, "cn0", dir, "-incoming", uri)
+	to, stop := boot(s, "cn0", dir, "-incoming", uri)
 	defer stop()
-	from, stop := boot(rack, "ms0", dir, "-device", fmt.Sprintf("loader,file=%s,addr=%#x,force-raw=on", bytesAt("loaded"), loaded))
+	from, stop := boot(s, s.server, dir, "-device", fmt.Sprintf("loader,file=%s,addr=%#x,force-raw=on", bytesAt("loaded"), loaded))
 	defer stop()
-	Eventually(func() int { return listeners(rack, "cn0") }).WithTimeout(20 * time.Second).Should(BeNumerically(">", 0))
+	Eventually(func() int { return s.Listeners("cn0") }).WithTimeout(20 * time.Second).Should(BeNumerically(">", 0))
 	Eventually(from.ticks).WithTimeout(20 * time.Second).Should(BeNumerically(">", 0))
 	before := from.ticks()
 	from.ask(nil, "migrate", "uri", uri)
@@ -133,10 +133,10 @@ type machine struct {
 }
 
 // boot starts a machine on a host. stop ends it.
-func boot(rack *fixture.Rack, host, dir string, args ...string) (m machine, stop func()) {
+func boot(s *stage, host, dir string, args ...string) (m machine, stop func()) {
 	GinkgoHelper()
 	socket := filepath.Join(dir, host)
-	end := rack.Start(append([]string{
+	end := s.Start(append([]string{
 		"exec", host, "--", "timeout", "150", "qemu-system-x86_64", "-M", "pc", "-accel", "tcg", "-m", "64M", "-nodefaults", "-display", "none",
 		"-drive", "if=floppy,format=raw,readonly=on,file=" + filepath.Join(dir, "boot"), "-qmp", "unix:" + socket + ",server=on,wait=off",
 	}, args...)...)

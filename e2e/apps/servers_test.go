@@ -1,4 +1,4 @@
-package verbs
+package apps
 
 import (
 	"bytes"
@@ -12,16 +12,16 @@ import (
 	"github.com/rdmalab/rdmalab/e2e/fixture"
 )
 
-// serve starts a program on ms0 that serves until it is stopped, and returns when it listens by
+// serve starts a program on the host of servers that serves until it is stopped, and returns when it listens by
 // librdmacm. Earlier programs have ended before.
-func serve(rack *fixture.Rack, args ...string) (stop func()) {
+func serve(s *stage, args ...string) (stop func()) {
 	GinkgoHelper()
-	listening := func() int { return listeners(rack, "ms0") }
+	listening := func() int { return s.Listeners(s.server) }
 	Eventually(listening).WithTimeout(20 * time.Second).WithPolling(50 * time.Millisecond).Should(BeZero())
-	ended := rack.Start(append([]string{"exec", "ms0", "--", "timeout", "90"}, args...)...)
+	ended := s.Start(append([]string{"exec", s.server, "--", "timeout", "90"}, args...)...)
 	Eventually(listening).WithTimeout(20 * time.Second).WithPolling(50 * time.Millisecond).Should(BeNumerically(">", 0))
 	return func() {
-		rack.Run("exec", "ms0", "--", "pkill", args[0])
+		s.Run("exec", s.server, "--", "pkill", args[0])
 		ended()
 	}
 }
@@ -29,13 +29,13 @@ func serve(rack *fixture.Rack, args ...string) (stop func()) {
 // rcopy copies a file.
 type rcopy struct{}
 
-func (rcopy) run(rack *fixture.Rack) {
+func (rcopy) run(s *stage) {
 	GinkgoHelper()
 	dir := GinkgoT().TempDir()
 	sent := bytes.Repeat([]byte("0123456789abcdef"), 50000)
 	Expect(os.WriteFile(filepath.Join(dir, "from"), sent, 0o644)).To(Succeed())
-	defer serve(rack, "rcopy")()
-	client := rack.Run("exec", "cn0", "--", "timeout", "60", "rcopy", filepath.Join(dir, "from"), rack.Host("ms0").IPv4+":"+filepath.Join(dir, "to"))
+	defer serve(s, "rcopy")()
+	client := s.Run("exec", "cn0", "--", "timeout", "60", "rcopy", filepath.Join(dir, "from"), s.address()+":"+filepath.Join(dir, "to"))
 	Expect(client).To(fixture.HaveExited(0))
 	Eventually(func() ([]byte, error) { return os.ReadFile(filepath.Join(dir, "to")) }).WithTimeout(20 * time.Second).Should(Equal(sent))
 }
@@ -43,10 +43,10 @@ func (rcopy) run(rack *fixture.Rack) {
 // cmtime makes connections.
 type cmtime struct{}
 
-func (cmtime) run(rack *fixture.Rack) {
+func (cmtime) run(s *stage) {
 	GinkgoHelper()
-	defer serve(rack, "cmtime")()
-	out := rack.Run("exec", "cn0", "--", "timeout", "60", "cmtime", "-c", "20", "-s", rack.Host("ms0").IPv4)
+	defer serve(s, "cmtime")()
+	out := s.Run("exec", "cn0", "--", "timeout", "60", "cmtime", "-c", "20", "-s", s.address())
 	Expect(out).To(fixture.HaveExited(0))
 	Expect(out.Stdout).To(MatchRegexp(`(?s)connect +:.*destroy +:`))
 }
@@ -54,9 +54,9 @@ func (cmtime) run(rack *fixture.Rack) {
 // fio writes by an operation of its engine rdma. The server of SENDs verifies each block.
 type fio struct{ verb string }
 
-func (f fio) run(rack *fixture.Rack) {
+func (f fio) run(s *stage) {
 	GinkgoHelper()
-	need("fio")
+	fixture.Need("fio", packages)
 	dir := GinkgoT().TempDir()
 	job := func(name, text string) string {
 		path := filepath.Join(dir, name)
@@ -68,18 +68,18 @@ func (f fio) run(rack *fixture.Rack) {
 	if f.verb == "send" {
 		// Its connections allow no repetition after an RNR NAK: there is a RECV for each of the 16 blocks
 		// from the beginning.
-		received, sent, done = "iodepth=16\nverify=crc32c\nverify_fatal=1\nverify_state_save=0\n", "iodepth=8\nverify=crc32c\ndo_verify=0\n", "total=16,0,0,0"
+		received, sent, done = "iodepth=16\nverify=crc32c\nverify_fatal=1\nverify_state_save=0\n", "iodepth=8\nverify=crc32c\ndo_verify=0\nverify_state_save=0\n", "total=16,0,0,0"
 	}
 	server := job("server", common+"rw=read\n"+received)
-	client := job("client", common+"rw=write\nverb="+f.verb+"\nhostname="+rack.Host("ms0").IPv4+"\n"+sent)
+	client := job("client", common+"rw=write\nverb="+f.verb+"\nhostname="+s.address()+"\n"+sent)
 	ended := make(chan fixture.Result, 1)
-	Eventually(func() int { return listeners(rack, "ms0") }).WithTimeout(20 * time.Second).Should(BeZero())
+	Eventually(func() int { return s.Listeners(s.server) }).WithTimeout(20 * time.Second).Should(BeZero())
 	go func() {
 		defer GinkgoRecover()
-		ended <- rack.Run("exec", "ms0", "--", "timeout", "90", "fio", server)
+		ended <- s.Run("exec", s.server, "--", "timeout", "90", "fio", server)
 	}()
-	Eventually(func() int { return listeners(rack, "ms0") }).WithTimeout(20 * time.Second).Should(BeNumerically(">", 0))
-	out := rack.Run("exec", "cn0", "--", "timeout", "60", "fio", client)
+	Eventually(func() int { return s.Listeners(s.server) }).WithTimeout(20 * time.Second).Should(BeNumerically(">", 0))
+	out := s.Run("exec", "cn0", "--", "timeout", "60", "fio", client)
 	Expect(out).To(fixture.HaveExited(0))
 	Expect(out.Stdout).To(ContainSubstring("total=0,16,0,0"))
 	var other fixture.Result
