@@ -50,17 +50,17 @@ DOCKER_SUITES ?= container smoke transport chaos
 # COMPOSED is the compose file of a rack that is not the built-in one as it is; that one's is in the repository.
 COMPOSED := $(if $(filter-out default,$(RACK))$(RACKFILE)$(PLUG),bin/compose.yaml)
 
-# SUITES are the packages of Ginkgo specs, which alone know its flags; UNIT are all others. Interop, container, cni and verbs have targets of
-# their own.
+# SUITES are the packages of Ginkgo specs, which alone know its flags; UNIT are all others. Interop, container, cni, verbs and apps have targets
+# of their own.
 TESTED := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}'
-SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop \|/e2e/container \|/e2e/cni \|/e2e/verbs ' | cut -d ' ' -f 1)
+SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop \|/e2e/container \|/e2e/cni \|/e2e/verbs \|/e2e/apps ' | cut -d ' ' -f 1)
 # NORACE are the tests of UNIT that the race detector would falsify, because it allocates, and long ones in virtual time; ALONE are the
 # packages that have any.
 UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
 NORACE := Alloc|LargestRead|SimCalibrate|InVirtualTime
 # VIRTUAL are the packages whose code and tests run in virtual time: test runs them without the race detector, which makes them some
 # fifteen times as slow, and race with it. `go test ./e2e/layering -write` keeps the list.
-VIRTUAL := clover clover/layout clover/meta clover/rpc experiment experiment/calibrate experiment/chains experiment/costs experiment/insim experiment/papers experiment/plot fusee fusee/layout fusee/snapshot onerma/executor onerma/nic rackfile redn sherman sherman/audit sherman/check sherman/layout sherman/lock sim/history sim/scenario sim/simnet sim/simrack softrnic/capture/conform softrnic/capture/dump softrnic/capture/flows softrnic/capture/ladder softrnic/capture/pcapng softrnic/clock softrnic/cm softrnic/congestion softrnic/congestion/notify softrnic/contention softrnic/cost softrnic/cq softrnic/engine softrnic/fault softrnic/mem softrnic/memgrant softrnic/memservice softrnic/metrics softrnic/paced softrnic/packetio softrnic/pathtrace softrnic/perf softrnic/portqueue softrnic/qpattr softrnic/reason softrnic/remotemem softrnic/selective softrnic/sendring softrnic/stall softrnic/transport softrnic/ucma softrnic/verbs softrnic/verbsengine softrnic/wire softrnic/wire/mad softrnic/wire/onerma store store/bytekeys store/kv store/kvcs store/kvcs/virtual store/lease store/memcached/text store/nictable store/passive store/pdpm store/rpc store/slab store/template store/trace swordbox/apps swordbox/apps/forward swordbox/apps/swordbox swordbox/atomiccache swordbox/chipcost swordbox/cloversteer swordbox/conntrack swordbox/extmem swordbox/framering swordbox/handler swordbox/hotwords swordbox/journal swordbox/lookuptable swordbox/packetbuffer swordbox/published/cloversteer swordbox/published/lookuptable swordbox/published/packetbuffer swordbox/published/serialize swordbox/published/statestore swordbox/requester swordbox/rules swordbox/serialize swordbox/staleflows swordbox/statestore swordbox/switchconn topo/rackplan topo/racks transitions units
+VIRTUAL := clover clover/layout clover/meta clover/rpc experiment experiment/calibrate experiment/chains experiment/insim experiment/papers fusee fusee/layout fusee/snapshot onerma/executor onerma/nic plot rackfile rackfile/costs rackfile/rules redn sherman sherman/audit sherman/check sherman/layout sherman/lock sim/history sim/kvcsrack sim/scenario sim/simnet sim/simrack softrnic/capture/conform softrnic/capture/dump softrnic/capture/flows softrnic/capture/ladder softrnic/capture/pcapng softrnic/capture/story softrnic/clock softrnic/cm softrnic/congestion softrnic/congestion/notify softrnic/contention softrnic/cost softrnic/cq softrnic/engine softrnic/fault softrnic/mem softrnic/memgrant softrnic/memservice softrnic/metrics softrnic/nldev softrnic/paced softrnic/packetio softrnic/pathtrace softrnic/perf softrnic/portqueue softrnic/qpattr softrnic/reason softrnic/remotemem softrnic/selective softrnic/sendring softrnic/stall softrnic/transport softrnic/ucma softrnic/verbs softrnic/verbsengine softrnic/wire softrnic/wire/mad softrnic/wire/onerma store store/bytekeys store/kv store/kvcs store/lease store/memcached/text store/nictable store/passive store/pdpm store/rpc store/slab store/superblock store/template store/trace swordbox/apps swordbox/apps/forward swordbox/apps/swordbox swordbox/atomiccache swordbox/chipcost swordbox/cloversteer swordbox/conntrack swordbox/extmem swordbox/framering swordbox/handler swordbox/hotwords swordbox/journal swordbox/linkstate swordbox/lookuptable swordbox/packetbuffer swordbox/published/cloversteer swordbox/published/lookuptable swordbox/published/packetbuffer swordbox/published/serialize swordbox/published/statestore swordbox/requester swordbox/serialize swordbox/staleflows swordbox/statestore swordbox/switchconn topo/rackplan topo/racks transitions units
 # READERS only read files or build programs: there is nothing that could race either.
 READERS := e2e/console e2e/coverage e2e/report compose/examples
 # CHECKED is run by make check, which goes before make test.
@@ -155,7 +155,7 @@ test: build ## unit, simulation and e2e tests: whatever this machine can run
 	   $(call NOW,other suites); \
 	   $(call SUITE,,$$(printf '%s\n' $(SUITES) | grep -vxF "$$(printf 'github.com/rdmalab/rdmalab/e2e/%s\n' $(FIRST_OF_TWO) $(SECOND_OF_TWO))")) $(ENDED); \
 	   $(call NOW,those in virtual time); .ci/awake $$virtual; wait $$virtual; cat out/test/virtual.json; \
-	   $(call NOW,the end); } 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect 'race detector'
+	   $(call NOW,the end); } 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect 'race detector|RDMA_CORE_SOURCE'
 	@cat out/test/scenarios.txt; exit "$$(cat out/test/scenarios.status)"
 
 # Tests in virtual time make a rack for each seed, and little of it lives long: the garbage collector runs less often than usual.
@@ -215,8 +215,8 @@ constructs: ## the constructs of redn on a device in real time, 100,000 random i
 	@RDMALAB_LONG=1 $(GO) test -count 1 -timeout 1h -v -run 'TestConformance/.*/SendRing' ./softrnic/device
 
 # SOAKED are the scenarios of soak with their flags behind colons, FIRST the first seed of each, and SOAKTIME after how long nothing
-# is begun any more. At the end it says how many seeds and schedules there were. Specs that are not in focus count as skipped, so any
-# number may be.
+# is begun any more. A soak of half an hour or more also runs all of e2e-apps. At the end it says how many seeds and schedules there were.
+# Specs that are not in focus count as skipped, so any number may be.
 SOAKED   ?= transport locks locks:--change:rules locks:--change:modes clover sherman sherman:--locks:switch fusee
 FIRST    ?= 100001
 SOAKTIME ?= 10m
@@ -227,6 +227,7 @@ soak: build ## long soaks on a rack (root), then seeds of all scenarios from FIR
 	@end=$$(( $$(cat out/soak.began) + $$(echo $(SOAKTIME) | sed 's/m$$/*60/; s/s$$//; s/h$$/*3600/') )); first=$(FIRST); seeds=0; schedules=0; \
 	$(PROGRAM) RDMALAB_E2E_LONG=1 $(RACETEST) -count=1 -timeout 25m ./e2e/transport \
 	  -args $(LIMITS) -ginkgo.focus='arrive whole' 2>&1 | $(GO) run ./e2e/report || exit 1; \
+	[ $$(( end - $$(cat out/soak.began) )) -lt 1800 ] || $(AGAIN) e2e-apps || exit 1; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 	  for s in $(SOAKED); do \
 	    [ "$$(date +%s)" -lt "$$end" ] || break; \
@@ -246,7 +247,7 @@ endure: build ## a rack at full load for LASTS, with faults and programs that mi
 
 # MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. Those of the engine are also the conformance tests of the device. The tests of serve are mostly those of its parent and, for C programs, of uverbs; those of meta are of the store.
 MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine=softrnic/engine,softrnic/device softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc,softrnic/uverbs \
-  swordbox/transform swordbox/atomiccache swordbox/conntrack swordbox/switchconn swordbox/requester=swordbox/requester,swordbox/serialize swordbox/serialize swordbox/rules \
+  swordbox/transform swordbox/atomiccache swordbox/conntrack swordbox/switchconn swordbox/requester=swordbox/requester,swordbox/serialize swordbox/serialize rackfile/rules \
   swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows swordbox/statestore swordbox/extmem swordbox/framering swordbox/packetbuffer swordbox/lookuptable clover/layout clover/meta=clover/meta,clover clover/rpc \
   sherman/layout sherman/check sherman/lock fusee/layout fusee/snapshot softrnic/wire/onerma onerma/nic store/kv
 
@@ -279,6 +280,12 @@ e2e-cni: build ## containers join a rack by the CNI plugin: with cnitool, and wi
 .PHONY: e2e-verbs
 e2e-verbs: build ## the distribution's own RDMA programs, unmodified, on hosts of a rack (root; ibverbs-utils, rdmacm-utils, perftest)
 	@$(PROGRAM) $(RACETEST) -count=1 -timeout 25m ./e2e/verbs -args $(LIMITS) -ginkgo.timeout=24m \
+	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+
+# APPS=short leaves out what takes long, and what CI does not install.
+.PHONY: e2e-apps
+e2e-apps: build ## RDMA programs of other packages in all ways (root; apt packages of e2e/apps); APPS=short, WRITE=yes writes the results into docs/reference/programs.md
+	@$(PROGRAM) RDMALAB_APPS=$(APPS) $(RACETEST) -count=1 -timeout 60m ./e2e/apps -args $(LIMITS) -ginkgo.timeout=59m $(if $(WRITE),-write) \
 	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: e2e-docker
@@ -325,11 +332,18 @@ memorylinks: build ## the suites transport and switch again, over memory links: 
 	@$(call SUITES_AGAIN,$(MEMORY),over memory links,RDMALAB_E2E_CABLE=memory,)
 
 # COMPACT are the runs of `make compact`: what the switch does, "" or as in THROUGH, and the suite.
-COMPACT := :transport :switch :chaos :verbs move:transport
+COMPACT := :transport :switch :chaos :verbs :apps move:transport
 
 .PHONY: compact
-compact: build ## the suites transport, switch, chaos and verbs again, on compact racks: daemons: shared in all rack files
-	@$(call SUITES_AGAIN,$(COMPACT),on compact racks,RDMALAB_E2E_DAEMONS=shared,)
+compact: build ## the suites transport, switch, chaos, verbs and apps again, on compact racks: daemons: shared in all rack files
+	@$(call SUITES_AGAIN,$(COMPACT),on compact racks,RDMALAB_E2E_DAEMONS=shared RDMALAB_APPS=short,)
+
+# FABRIC are the runs of `make fabric`: what the switches do, "" or as in THROUGH, and the suite.
+FABRIC := :transport move:transport
+
+.PHONY: fabric
+fabric: build ## the suite transport again, over two leaves and two spines: key fabric in all rack files
+	@$(call SUITES_AGAIN,$(FABRIC),over a fabric,RDMALAB_E2E_FABRIC=leaves,)
 
 .PHONY: coverage
 coverage: ## queue pair state × opcode × fault: what the tests have seen, as a table; fails on a gap
