@@ -139,7 +139,12 @@ func (g *guest) do(limit time.Duration, args ...string) string {
 	GinkgoHelper()
 	a := g.start(args...)(limit)
 	GinkgoWriter.Printf("guest$ %v\n%s(exit %d)\n", args, a.Output, a.Code)
-	console, _ := os.ReadFile(filepath.Join(g.dir, "console")) // the output so far
-	Expect(a.Code).To(BeZero(), "%v: %s\nconsole: %s", args, a.Output, console)
+	Expect(a.Code).To(BeZero(), "%v: %s\nconsole: %s", args, a.Output, g.said())
 	return a.Output
+}
+
+// said is what the guest has written to its console so far.
+func (g *guest) said() string {
+	text, _ := os.ReadFile(filepath.Join(g.dir, "console"))
+	return string(text)
 }

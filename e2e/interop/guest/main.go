@@ -256,8 +256,12 @@ func serve() error {
 			running[q.ID] = cmd
 			mu.Unlock()
 			go func() {
-				_ = cmd.Wait() // the answer has the exit code
-				answer(ask.Answer{ID: q.ID, Code: cmd.ProcessState.ExitCode(), Output: out.String()})
+				_ = cmd.Wait() // the answer says how it ended
+				code, said := cmd.ProcessState.ExitCode(), out.String()
+				if code < 0 {
+					said += cmd.ProcessState.String() + "\n" // which signal killed it
+				}
+				answer(ask.Answer{ID: q.ID, Code: code, Output: said})
 			}()
 		}
 		time.Sleep(pause)

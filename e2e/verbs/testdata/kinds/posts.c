@@ -5,12 +5,13 @@
 static void list(void)
 {
 	struct pair p = two(IBV_QPT_RC);
-	struct ibv_sge s = piece(buf, 8);
+	struct ibv_sge s = piece(buf, 8), many[100]; // rxe's provider reads all pieces before it counts them
 	struct ibv_send_wr w[4], *bad = NULL;
+	for (int i = 0; i < 100; i++) many[i] = s;
 	for (int i = 0; i < 4; i++) {
 		w[i] = (struct ibv_send_wr){ .wr_id = 10 + i, .next = i < 3 ? &w[i + 1] : NULL, .sg_list = &s, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE, .wr.rdma = { (uintptr_t)far, mr->rkey } };
 	}
-	w[2].num_sge = 100;
+	w[2].sg_list = many, w[2].num_sge = 100;
 	WANT(ibv_post_send(p.qp, w, &bad) && bad == &w[2]);
 	struct ibv_wc wc;
 	for (int i = 0; i < 2; i++) WANT(next(p.cq).wr_id == (uint64_t)(10 + i));
