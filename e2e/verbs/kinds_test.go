@@ -20,6 +20,7 @@ var kinds = []struct{ name, about string }{
 	{"objects", "objects and queries"},
 	{"datagrams", "datagrams, unreliable connections and multicast"},
 	{"shared", "shared receive queues and memory windows"},
+	{"forks", "children of fork"},
 }
 
 // byProvider are the cases that the rxe provider of rdma-core gets wrong, over a kernel's NIC as well.

@@ -13,19 +13,26 @@ const Magic = "rxeshim2"
 // carries no descriptors; see package ucma. MagicManager is as long as Magic.
 const MagicManager = "rxecmgr2"
 
+// MagicChild begins the first message of a child of fork that uses a device which its parent has opened.
+// It is as long as Magic.
+const MagicChild = "rxechld2"
+
 // TokenLen is the length of Hello.Token in bytes.
 const TokenLen = 16
 
-// HelloLen is the length of the first message in bytes: Magic or MagicManager, the program's name,
+// HelloLen is the length of the first message in bytes: Magic, MagicManager or MagicChild, the program's name,
 // padded with zeros to 16 bytes, and the token.
 const HelloLen = len(Magic) + 16 + TokenLen
 
 // Descriptors in the first message, in this order: the program's own /proc/self/mem and
-// /proc/self/maps. HelloFDs is their number.
+// /proc/self/maps. HelloFDs is their number. A child of fork (MagicChild) sends the memory file of its
+// parent's device in addition: only who has the device has the file.
 const (
 	HelloMem = iota
 	HelloMaps
 	HelloFDs
+	HelloArea     = HelloFDs
+	HelloChildFDs = HelloFDs + 1
 )
 
 // Descriptors in the answer to the first message, in this order: the memory file (a memfd) with the
@@ -46,6 +53,8 @@ type Hello struct {
 	Token [TokenLen]byte
 	// Manager: the connection is for the commands of librdmacm.
 	Manager bool
+	// Child: the connection is for commands of a child of fork on its parent's device.
+	Child bool
 }
 
 // ParseHello decodes a first message. ok is false if it is not one of the preloaded library.
@@ -57,6 +66,8 @@ func ParseHello(b []byte) (h Hello, ok bool) {
 	case Magic:
 	case MagicManager:
 		h.Manager = true
+	case MagicChild:
+		h.Child = true
 	default:
 		return h, false
 	}

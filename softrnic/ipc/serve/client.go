@@ -36,6 +36,7 @@ type client struct {
 	port  *port                // nil until the application has sent its hello
 	wake  *os.File             // the daemon's end of the socket by which daemon and application wake each other
 	prog  *program             // set if the client is an unmodified program over libibverbs; else nil
+	as    *caller              // whose commands over libibverbs come on this connection; nil if none do
 	cmgr  *programManager      // set if the client is the librdmacm of an unmodified program; else nil
 	// token is Hello.Token of an unmodified program, a random number that all connections of a
 	// process have in common; see uverbs.Hello.
@@ -224,6 +225,9 @@ func (c *client) rename(name string) {
 // longer reach it through a region.
 func (c *client) detach() error {
 	close(c.gone)
+	if c.as != nil {
+		c.as.leave()
+	}
 	if c.port != nil {
 		if c.s.cfg.Poller != nil {
 			c.s.cfg.Poller.remove(c.port)

@@ -35,6 +35,7 @@
 // Unmodified programs over libibverbs and librdmacm (packages uverbs, ucma):
 //
 //	program.go              program: its commands, executed one by one
+//	program_kin.go          kin: children of fork, which use the device of their parent
 //	program_area.go         area: the memory file of its rings
 //	program_memory.go       its own memory, which the daemon reads and writes; domains, regions, windows
 //	program_guard.go        guard: access to memory for whose pages the kernel may wait

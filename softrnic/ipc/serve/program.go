@@ -19,16 +19,16 @@ import (
 // uverbs) forwards the program's commands. All its rings are in one memory file (a memfd), the
 // area, which begins with the control page.
 //
-// The goroutine that reads the socket executes the commands one after the other.
+// The goroutine that reads the socket executes the commands one after the other. A child of fork has the
+// device of its parent: it sends its commands for the same program on a connection of its own (see kin).
 type program struct {
 	c    *client
 	area area
-	mem  *programMemory
-	// process is the process in which the program runs, with the memory that its clients share with
-	// the daemon (see share). unshared has the shares that the library has ended while it closed this
-	// client's connection, and in which the client still had regions. The daemon unmaps them when
-	// the client has ended.
-	process  *process
+	self *caller
+	by   *caller // of the command that is being executed: self, or a child of fork
+	kin  kin
+	// unshared has the shares that the library has ended while it closed this client's connection, and
+	// in which the client still had regions. The daemon unmaps them when the client has ended.
 	unshared []*share
 	// unsharedLogged is true when the log has said why memory of the program is not shared.
 	unsharedLogged bool
@@ -90,8 +90,11 @@ func (c *client) serveUnmodified(h uverbs.Hello, fds []int, buf []byte) error {
 	c.token = h.Token
 	c.objects.limits = &c.bounds.all
 	attach, execute := c.attachProgram, c.executeProgram
-	if h.Manager {
+	switch {
+	case h.Manager:
 		attach, execute = c.attachManager, c.executeManager
+	case h.Child:
+		attach = c.attachChild
 	}
 	if err := attach(h.Name, fds); err != nil {
 		a := uverbs.Answer{Errno: uint32(errnoOf(err))}
@@ -114,7 +117,7 @@ func (c *client) executeProgram(b []byte) error {
 	if err != nil {
 		return err
 	}
-	return c.prog.execute(cmd)
+	return c.as.of.execute(cmd, c.as)
 }
 
 func (c *client) attachProgram(name string, fds []int) error {
@@ -123,7 +126,7 @@ func (c *client) attachProgram(name string, fds []int) error {
 		return err
 	}
 	p := &program{
-		c: c, mem: mem, objects: make(map[uverbsKind]map[uint32]any), dms: deviceMemories{c: c, all: make(map[uint32]verbs.DM)},
+		c: c, kin: newKin(), objects: make(map[uverbsKind]map[uint32]any), dms: deviceMemories{c: c, all: make(map[uint32]verbs.DM)},
 		qpOwners: make(map[wire.QPN]*owner), cqOwners: make(map[uint32]*owner), srqOwners: make(map[uint32]*owner),
 	}
 	for k := range uverbsKinds {
@@ -133,14 +136,18 @@ func (c *client) attachProgram(name string, fds []int) error {
 	if err != nil {
 		return errors.Join(err, mem.close())
 	}
-	p.process = c.s.processes.enter(c.processKey())
+	p.self = &caller{c: c, of: p, mem: mem, process: c.s.processes.enter(c.processKey())}
+	p.kin.hold(mem)
+	c.as = p.self
+	if err := c.s.programs.add(p); err != nil {
+		return errors.Join(err, closeAll(out))
+	}
 	a := uverbs.Answer{Data: uverbs.Encode(uint64(p.area.size()))}
 	return c.put(a, out)
 }
 
 // open makes the program's verbs context, its area (the memory file of its rings) and the socket by
-// which daemon and program wake each other. After an error c.prog is nil, and the caller closes
-// p.mem.
+// which daemon and program wake each other. After an error c.prog is nil.
 func (p *program) open(name string) (fds []int, err error) {
 	c := p.c
 	length := areaLen(&c.bounds.all)
@@ -179,7 +186,7 @@ func (p *program) close() error {
 		o.(*eventQueue).close()
 	}
 	p.async.close()
-	return errors.Join(p.closeShares(), p.mem.close(), unix.Close(p.area.fd))
+	return errors.Join(p.closeShares(), p.kin.closeMemory(), unix.Close(p.area.fd))
 }
 
 type result struct {
@@ -287,19 +294,22 @@ func init() { // a composite literal at the declaration would be an initializati
 	}
 }
 
-// execute executes one command. An error of the command goes into the answer; an error that execute
-// returns ends the connection.
-func (p *program) execute(cmd uverbs.Command) error {
+// execute executes one command of a process. An error of the command goes into the answer; an error that
+// execute returns ends the connection of the process.
+func (p *program) execute(cmd uverbs.Command, by *caller) error {
 	f := programCommands[cmd.Op]
 	if f == nil {
-		return p.c.put(uverbs.Answer{Errno: uint32(unix.EOPNOTSUPP)}, nil)
+		return by.c.put(uverbs.Answer{Errno: uint32(unix.EOPNOTSUPP)}, nil)
 	}
-	r, err := f(p, cmd)
-	if err != nil {
+	r, err := p.call(f, cmd, by)
+	switch {
+	case errors.Is(err, errDeviceGone):
+		return err
+	case err != nil:
 		p.c.notMade(makes[cmd.Op&^uverbs.Extended], err)
 		r = result{Answer: uverbs.Answer{Errno: uint32(errnoOf(err))}}
 	}
-	return p.c.put(r.Answer, r.fds)
+	return by.c.put(r.Answer, r.fds)
 }
 
 // errnos has the errno that a kernel driver would return, for each error of package verbs. All

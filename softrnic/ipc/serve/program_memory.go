@@ -323,22 +323,23 @@ func (p *program) newRegion(op string, pd verbs.PD, a uverbs.RegMRArgs) (*progra
 		return nil, unix.EOPNOTSUPP
 	case a.Length == 0 || a.Start+a.Length < a.Start:
 		return nil, unix.EINVAL
-	case p.mem.lost.Load():
+	case p.by.mem.lost.Load():
 		return nil, unix.EFAULT
 	}
 	all, far, err := p.accessTo(a, access&verbs.LocalWrite != 0)
 	if err != nil {
 		return nil, err
 	}
-	r := &programRegion{of: p.c, pd: pd, made: a}
-	far = p.process.register(r, all, far)
+	r := &programRegion{of: p.c, pd: pd, made: a, mem: p.by.mem, process: p.by.process}
+	far = r.process.register(r, all, far)
 	r.mr, err = made(&p.c.objects, op, kindMR, 0, func() (verbs.MR, error) {
 		return verbsengine.RegFarMR(pd, far, a.Start, base, a.Length, access)
 	})
 	if err != nil {
-		p.process.deregister(r)
+		r.process.deregister(r)
 		return nil, err
 	}
+	p.kin.hold(r.mem)
 	return r, nil
 }
 
@@ -346,21 +347,21 @@ func (p *program) newRegion(op string, pd verbs.PD, a uverbs.RegMRArgs) (*progra
 // memory; write: it also writes there.
 func (p *program) accessTo(a uverbs.RegMRArgs, write bool) (all []mapping, far mem.Far, err error) {
 	if a.Access&uverbs.OnDemand != 0 {
-		far, err = p.mem.onDemand()
+		far, err = p.by.mem.onDemand()
 		return []mapping{{from: a.Start, to: a.Start + a.Length}}, far, err
 	}
-	all, waits, err := p.mem.examine(a.Start, a.Start+a.Length, write)
+	all, waits, err := p.by.mem.examine(a.Start, a.Start+a.Length, write)
 	if err != nil {
 		return nil, nil, err
 	}
-	far, err = p.mem.accessor(waits)
+	far, err = p.by.mem.accessor(waits)
 	return all, far, err
 }
 
 func (p *program) deregMR(r *programRegion, a uverbs.Handle) (result, error) {
 	err := p.destroy(uMR, a.H, kindMR, 0, r.mr.Dereg)
 	if gone(err) {
-		p.process.deregister(r)
+		p.dropped(r)
 	}
 	return result{}, err
 }

@@ -45,10 +45,11 @@ func (n *nicManager) step(f func(s ucma.Step)) {
 	f(stepOf(now, e, out))
 }
 
-// owns reports whether a queue pair of the NIC belongs to the process whose librdmacm uses n.
+// owns reports whether a queue pair of the NIC belongs to the process whose librdmacm uses n, or is one of
+// a device that this process has from its parent.
 func (n *nicManager) owns(q wire.QPN) bool {
-	p := n.s.pump.qps[q]
-	return p != nil && p.c.processKey() == n.x.c.processKey()
+	p, k := n.s.pump.qps[q], n.x.c.processKey()
+	return p != nil && (p.c.processKey() == k || p.c.prog != nil && p.c.prog.kin.has(k))
 }
 
 // do executes a command on the NIC.

@@ -57,7 +57,7 @@ func (p *program) reregAccess(r *programRegion, args uverbs.RegMRArgs) error {
 		return unix.EOPNOTSUPP
 	}
 	if access&verbs.LocalWrite != 0 && args.Access&uverbs.OnDemand == 0 {
-		if _, _, err := p.mem.examine(args.Start, args.Start+args.Length, true); err != nil {
+		if _, _, err := r.mem.examine(args.Start, args.Start+args.Length, true); err != nil {
 			return err
 		}
 	}
@@ -78,12 +78,12 @@ func (p *program) replaceRegion(op string, r *programRegion, pd verbs.PD, args u
 	if err := r.mr.Dereg(); !gone(err) {
 		_ = next.mr.Dereg() // nothing is bound to it
 		p.c.objects.giveBack(kindMR, 0, 0)
-		p.process.deregister(next)
+		p.dropped(next)
 		return err
 	}
 	p.c.objects.giveBack(kindMR, 0, 0)
-	p.process.deregister(r)
-	p.process.moved(next, r)
+	p.dropped(r)
+	next.process.moved(next, r)
 	return nil
 }
 

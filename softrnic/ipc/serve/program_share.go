@@ -55,6 +55,10 @@ type process struct {
 	far map[*programRegion]struct{}
 }
 
+func newProcess() *process {
+	return &process{shares: make(map[inode]*share), far: make(map[*programRegion]struct{})}
+}
+
 // processKey identifies a process. The daemon sees all processes of other PID namespaces as PID 0;
 // only their tokens differ.
 type processKey struct {
@@ -78,7 +82,7 @@ func (x *processes) enter(k processKey) *process {
 	defer x.mu.Unlock()
 	p := x.all[k]
 	if p == nil {
-		p = &process{shares: make(map[inode]*share), far: make(map[*programRegion]struct{})}
+		p = newProcess()
 		if x.all == nil {
 			x.all = make(map[processKey]*process)
 		}
@@ -128,12 +132,15 @@ func (a addresses) overlaps(b addresses) bool { return a.from < b.to && b.from <
 // programRegion is a region of a program's memory, or of its device memory; then pd is nil. made has
 // the arguments of its registration.
 type programRegion struct {
-	mr     verbs.MR
-	pd     verbs.PD
-	made   uverbs.RegMRArgs
-	of     *client
-	shares []*share    // the shares that have memory of the region
-	far    []addresses // memory of the region that the NIC accesses by /proc/PID/mem
+	mr   verbs.MR
+	pd   verbs.PD
+	made uverbs.RegMRArgs
+	of   *client
+	// mem and process are those of the process that has registered the region; nil as pd.
+	mem     *programMemory
+	process *process
+	shares  []*share    // the shares that have memory of the region
+	far     []addresses // memory of the region that the NIC accesses by /proc/PID/mem
 }
 
 // register returns how the NIC accesses the memory of a new region; `all` are the region's
@@ -248,11 +255,11 @@ func (p *program) share(a uverbs.ShareArgs) (result, error) {
 	if a.Start >= a.End {
 		return none, nil
 	}
-	all, err := p.mem.mappings(a.Start, a.End)
+	all, err := p.by.mem.mappings(a.Start, a.End)
 	if err != nil {
 		return none, nil //nolint:nilerr // the registration reports what is not mapped
 	}
-	x := p.process
+	x := p.by.process
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	part, ok := x.next(all, page)
@@ -302,7 +309,7 @@ func (p *program) newShare(length int64) (fd int, file inode, s *share, err erro
 // client do not count. Until the connection has ended, the NIC may use these regions: the share
 // stays mapped, and the client charged.
 func (p *program) unshare(a uverbs.UnshareArgs) (result, error) {
-	x, closing := p.process, a.Closing != 0
+	x, closing := p.by.process, a.Closing != 0
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	ordered := slices.SortedFunc(maps.Keys(x.shares), func(a, b inode) int { return cmp.Compare(x.shares[a].number, x.shares[b].number) })
@@ -331,11 +338,11 @@ func (p *program) unshare(a uverbs.UnshareArgs) (result, error) {
 // overlapped reports whether the program has mapped a share (file) at addresses of a region that
 // the NIC accesses by /proc/PID/mem. If closing is true, the regions of client p.c do not count.
 func (p *program) overlapped(file inode, closing bool) bool {
-	if len(p.process.far) == 0 {
+	if len(p.by.process.far) == 0 {
 		return false
 	}
-	for _, x := range p.mem.mappingsOf(file) {
-		for r := range p.process.far {
+	for _, x := range p.by.mem.mappingsOf(file) {
+		for r := range p.by.process.far {
 			if closing && r.of == p.c {
 				continue
 			}
@@ -350,7 +357,7 @@ func (p *program) overlapped(file inode, closing bool) bool {
 // closeShares ends the client's use of the process's memory. It is called when all regions of the
 // client have ended.
 func (p *program) closeShares() error {
-	errs := []error{p.c.s.processes.leave(p.process, p.c)}
+	errs := []error{p.c.s.processes.leave(p.self.process, p.c)}
 	for _, s := range p.unshared {
 		errs = append(errs, ring.Unmap(s.bytes))
 	}

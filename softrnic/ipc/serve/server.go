@@ -96,6 +96,7 @@ type Server struct {
 	ports     *ucma.Ports // ports of programs over librdmacm; guarded by exclusive use of the engine
 	stuck     *stuck
 	processes processes
+	programs  programs
 	ln        *unixsocket.Listener
 	wg        sync.WaitGroup // the pump, the accepting goroutine and all clients
 	stop      chan struct{}  // closed when the server is being closed

@@ -1,7 +1,6 @@
 // The provider's registration with libibverbs, and the device: open, query, close.
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
@@ -45,25 +44,6 @@ int send_extended(struct ibv_context *c, uint32_t op, void *cmd, size_t n, void 
 	h->head = (struct ib_uverbs_cmd_hdr){ op | IB_USER_VERBS_CMD_FLAG_EXTENDED, (uint16_t)(body / 8), (uint16_t)(most / 8) };
 	h->ex = (struct ib_uverbs_ex_cmd_hdr){ .response = (uintptr_t)answer };
 	return write(c->cmd_fd, cmd, n) == (ssize_t)n ? 0 : errno;
-}
-
-// own returns a context that this process has opened: c, or in a child of fork one that it opens itself,
-// because its parent's connection to the daemon is not the child's. By it the child may query the
-// device and use device memory that it has allocated.
-struct ibv_context *own(struct ibv_context *c)
-{
-	struct open_device *d = device_of(c);
-	pid_t me = getpid();
-	if (d->pid == me) return c;
-	lock(&d->child_lock);
-	if (d->child_pid != me) {
-		char path[sizeof "/dev/infiniband/" + IBV_SYSFS_NAME_MAX];
-		snprintf(path, sizeof path, "/dev/infiniband/%s", c->device->dev_name);
-		int fd = open(path, O_RDWR | O_CLOEXEC);
-		if (fd >= 0) d->child.cmd_fd = fd, d->child_pid = me;
-	}
-	unlock(&d->child_lock);
-	return d->child_pid == me ? &d->child : c;
 }
 
 // ---- rings
@@ -116,7 +96,6 @@ static struct open_device *new_device(struct ibv_device *device, int cmd_fd)
 {
 	size_t at = offsetof(struct open_device, verbs) + sizeof(struct verbs_context) - layout->context;
 	struct open_device *d = init_and_alloc(device, cmd_fd, sizeof *d, (void *)at, DRIVER_RXE);
-	if (d) d->pid = getpid();
 	if (!d || d->verbs.sz == layout->context) return d;
 	fprintf(stderr, "rdmalab: struct verbs_context of this libibverbs has %zu bytes, and this rdmalab knows %zu; use --provider rxe\n", d->verbs.sz, layout->context);
 	return NULL; // what is where is not known, so nothing is freed
@@ -181,8 +160,8 @@ int query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_inpu
 	struct ib_uverbs_ex_query_device_resp r = { 0 };
 	WITH_HEAD(uint64_t) more = { 0 };
 	struct { uint64_t max_dm; } limits = { 0 };
-	int error = send_extended(own(c), IB_USER_VERBS_EX_CMD_QUERY_DEVICE, &cmd, sizeof cmd, &r, sizeof r);
-	if (!error) error = send_command(own(c), CMD_QUERY_LIMITS, &more, sizeof more, &limits, sizeof limits);
+	int error = send_extended(c, IB_USER_VERBS_EX_CMD_QUERY_DEVICE, &cmd, sizeof cmd, &r, sizeof r);
+	if (!error) error = send_command(c, CMD_QUERY_LIMITS, &more, sizeof more, &limits, sizeof limits);
 	if (error) return error;
 	struct ibv_device_attr_ex all_of_it = { 0 };
 	copy_limits(&all_of_it.orig_attr, &r.base);
@@ -205,7 +184,7 @@ int query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr *a)
 {
 	WITH_HEAD(struct ib_uverbs_query_port) cmd = { .c.port_num = port };
 	struct ib_uverbs_query_port_resp r = { 0 };
-	int error = send_command(own(c), IB_USER_VERBS_CMD_QUERY_PORT, &cmd, sizeof cmd, &r, sizeof r);
+	int error = send_command(c, IB_USER_VERBS_CMD_QUERY_PORT, &cmd, sizeof cmd, &r, sizeof r);
 	if (error) return error;
 #define COPY(name) a->name = (__typeof__(a->name))r.name
 	COPY(state), COPY(max_mtu), COPY(active_mtu), COPY(gid_tbl_len), COPY(port_cap_flags), COPY(max_msg_sz), COPY(bad_pkey_cntr);

@@ -15,7 +15,7 @@ static int copy_to(struct ibv_dm *dm, uint64_t offset, const void *from, size_t 
 		n = length < MOST_BYTES ? length : MOST_BYTES;
 		cmd.c = (struct place){ 0, dm->handle, (uint32_t)n, offset };
 		memcpy(cmd.data, b, n);
-		int error = send_command(own(dm->context), CMD_TO_DM, &cmd, offsetof(__typeof__(cmd), data) + ((n + 3) & ~3ul), NULL, 0);
+		int error = send_command(dm->context, CMD_TO_DM, &cmd, offsetof(__typeof__(cmd), data) + ((n + 3) & ~3ul), NULL, 0);
 		if (error) return error;
 	}
 	return 0;
@@ -28,7 +28,7 @@ static int copy_from(void *to, struct ibv_dm *dm, uint64_t offset, size_t length
 	for (size_t n; length > 0; b += n, offset += n, length -= n) {
 		n = length < MOST_BYTES ? length : MOST_BYTES;
 		WITH_HEAD(struct place) cmd = { .c = { 0, dm->handle, (uint32_t)n, offset } };
-		int error = send_command(own(dm->context), CMD_FROM_DM, &cmd, sizeof cmd, got, (n + 3) & ~3ul);
+		int error = send_command(dm->context, CMD_FROM_DM, &cmd, sizeof cmd, got, (n + 3) & ~3ul);
 		if (error) return error;
 		memcpy(b, got, n);
 	}
@@ -48,14 +48,14 @@ struct ibv_dm *alloc_dm(struct ibv_context *c, struct ibv_alloc_dm_attr *a)
 	if (!m) return NULL;
 	WITH_HEAD(struct { uint64_t response, length; uint32_t align, reserved; }) cmd = { .c = { .length = a->length, .align = a->log_align_req } };
 	struct { uint32_t handle, reserved; } got = { 0 };
-	int error = send_command(own(c), CMD_ALLOC_DM, &cmd, sizeof cmd, &got, sizeof got);
+	int error = send_command(c, CMD_ALLOC_DM, &cmd, sizeof cmd, &got, sizeof got);
 	return error ? fail(m, error) : new_memory(c, m, got.handle, a->length);
 }
 
 int free_dm(struct ibv_dm *dm)
 {
 	WITH_HEAD(struct { uint64_t response; uint32_t handle, reserved; }) cmd = { .c.handle = dm->handle };
-	int error = send_command(own(dm->context), CMD_FREE_DM, &cmd, sizeof cmd, NULL, 0);
+	int error = send_command(dm->context, CMD_FREE_DM, &cmd, sizeof cmd, NULL, 0);
 	if (!error) free(dm);
 	return error;
 }
@@ -66,7 +66,7 @@ struct ibv_dm *import_dm(struct ibv_context *c, uint32_t handle)
 	if (!m) return NULL;
 	WITH_HEAD(struct { uint64_t response; uint32_t handle, reserved; }) cmd = { .c.handle = handle };
 	struct { uint64_t length; } got = { 0 };
-	int error = send_command(own(c), CMD_QUERY_DM, &cmd, sizeof cmd, &got, sizeof got);
+	int error = send_command(c, CMD_QUERY_DM, &cmd, sizeof cmd, &got, sizeof got);
 	return error ? fail(m, error) : new_memory(c, m, handle, got.length);
 }
 

@@ -53,11 +53,6 @@ static inline void unlock(struct lock *l)
 struct open_device {
 	uint8_t grown[512];
 	struct verbs_context verbs;
-	pid_t pid; // the process that has opened it
-	// In a child of fork, of which child_pid is the number, child has its own descriptor; see own.
-	struct ibv_context child;
-	_Atomic pid_t child_pid;
-	struct lock child_lock;
 };
 static inline struct open_device *device_of(struct ibv_context *c) { return (void *)((uint8_t *)c - offsetof(struct open_device, verbs.context)); }
 
@@ -137,8 +132,6 @@ int send_command(struct ibv_context *c, uint32_t op, void *cmd, size_t n, void *
 int send_extended(struct ibv_context *c, uint32_t op, void *cmd, size_t n, void *answer, size_t most);
 #define WITH_HEAD(...) struct { struct ib_uverbs_cmd_hdr head; __VA_ARGS__ c; }
 #define WITH_HEADS(...) struct { struct ib_uverbs_cmd_hdr head; struct ib_uverbs_ex_cmd_hdr ex; __VA_ARGS__ c; }
-
-struct ibv_context *own(struct ibv_context *c);
 
 // fail frees an object that could not be made, and returns NULL with errno.
 static inline void *fail(void *object, int error)

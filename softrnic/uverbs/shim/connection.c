@@ -5,7 +5,8 @@
 // process share one connection.
 //
 // The library creates no thread, and does nothing in a program that opens no device. A child of
-// fork has none of its parent's devices; it may open its own. The libc functions that the library
+// fork has its parent's devices: objects are common, and the child sends its commands on a connection of
+// its own. Event channels of librdmacm it opens itself. The libc functions that the library
 // replaces call the original functions for everything that is not the library's.
 #define _GNU_SOURCE
 #include "shim.h"
@@ -13,6 +14,7 @@
 // The magic of the first messages.
 #define MAGIC "rxeshim2"
 #define MAGIC_MANAGER "rxecmgr2"
+#define MAGIC_CHILD "rxechld2"
 #define NAME_LEN 16
 #define TOKEN_LEN 16
 #define FIRST_LEN (sizeof MAGIC - 1 + NAME_LEN + TOKEN_LEN)
@@ -36,12 +38,15 @@ static void be(void)
 // spares these: the program has not opened them.
 static _Atomic uint64_t privates[MAX_FDS / 64];
 
+// entered counts the devices that this thread has entered: more than one only in signal handlers.
+static __thread volatile int entered __attribute__((tls_model("initial-exec")));
+
 static void in_child(void)
 {
 	be();
 	for (int i = 0; i < MAX_FDS / 64; i++)
-		if (privates[i]) privates[i] = 0; // the child may close them
-	forget_devices();
+		if (privates[i]) privates[i] = 0; // the child may close that of librdmacm
+	keep_devices(entered);
 	forget_manager();
 	in_forked();
 }
@@ -78,7 +83,7 @@ int is_private(int fd) { return fd >= 0 && fd < MAX_FDS && privates[fd / 64] & 1
 void watch_forks(void) { pthread_once(&once, begin); }
 
 // is_own reports whether process pid, which has opened a device or channel, is this process. If
-// not, it is the parent of this process, which was forked.
+// not, it is a parent of this process, which was forked.
 int is_own(pid_t pid) { return pid == self; }
 
 // is_borrowed reports whether this is a child of vfork: it has descriptors of its own, but runs in
@@ -126,31 +131,34 @@ static void first(char b[FIRST_LEN], const char *magic)
 }
 
 // hello_manager sends the first message of the connection for librdmacm.
-int hello_manager(int sock)
+int hello_manager(int sock, int area)
 {
 	char b[FIRST_LEN];
+	(void)area;
 	first(b, MAGIC_MANAGER);
 	return syscall(SYS_sendto, sock, b, sizeof b, MSG_NOSIGNAL, NULL, 0) == (ssize_t)sizeof b ? 0 : -1;
 }
 
-// hello sends the first message with descriptors of the program's memory.
-int hello(int sock)
+// hello sends the first message with descriptors of the program's memory. A child of fork also sends the
+// memory file of its parent's device, area, which names the device; else area is -1.
+int hello(int sock, int area)
 {
 	char b[FIRST_LEN];
-	first(b, MAGIC);
-	int fds[2];
+	first(b, area < 0 ? MAGIC : MAGIC_CHILD);
+	int fds[3] = { -1, -1, area };
+	size_t n = (area < 0 ? 2 : 3) * sizeof fds[0];
 	fds[0] = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/mem", O_RDWR | O_CLOEXEC);
 	fds[1] = (int)syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC);
 	int rc = -1;
 	if (fds[0] >= 0 && fds[1] >= 0) {
 		union { char b[CMSG_SPACE(sizeof fds)]; struct cmsghdr align; } control = { 0 };
 		struct iovec v = { b, sizeof b };
-		struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = control.b, .msg_controllen = sizeof control.b };
+		struct msghdr m = { .msg_iov = &v, .msg_iovlen = 1, .msg_control = control.b, .msg_controllen = CMSG_SPACE(n) };
 		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
 		c->cmsg_level = SOL_SOCKET;
 		c->cmsg_type = SCM_RIGHTS;
-		c->cmsg_len = CMSG_LEN(sizeof fds);
-		memcpy(CMSG_DATA(c), fds, sizeof fds);
+		c->cmsg_len = CMSG_LEN(n);
+		memcpy(CMSG_DATA(c), fds, n);
 		rc = send_message(sock, &m) == (ssize_t)sizeof b ? 0 : -1;
 	}
 	int saved = errno;
@@ -183,21 +191,18 @@ int has_nic(int nic)
 }
 
 // dial connects to the daemon, for a NIC.
-int dial(int nic, int (*hello)(int sock))
+int dial(int nic, int (*hello)(int sock, int area), int area)
 {
 	struct sockaddr_un to;
 	if (socket_of(nic, &to)) return -1;
 	int sock = (int)syscall(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
 	if (sock < 0) return -1;
-	if (syscall(SYS_connect, sock, &to, sizeof to) == 0 && hello(sock) == 0) return sock;
+	if (syscall(SYS_connect, sock, &to, sizeof to) == 0 && hello(sock, area) == 0) return sock;
 	int saved = errno;
 	real_close(sock);
 	errno = saved;
 	return -1;
 }
-
-// entered counts the devices that this thread has entered: more than one only in signal handlers.
-static __thread volatile int entered __attribute__((tls_model("initial-exec")));
 
 // enter locks a device, for a command or to change its descriptors; leave unlocks it. An answer may
 // take long, so signal handlers may run meanwhile, and may close descriptors. In a signal handler
@@ -230,7 +235,7 @@ void leave(struct device *d, int cancel)
 void end_left(struct device *d)
 {
 	int cancel, saved = errno;
-	if (!is_own(d->pid)) return; // this is a child that a signal handler has forked
+	if (!is_own(d->pid) && !d->page) return; // that of librdmacm, in a child that a signal handler has forked
 	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	entered++;
 	while (d->left && pthread_mutex_trylock(&d->mu) == 0) {

@@ -46,15 +46,21 @@ static void retire(struct device *d)
 	let_go(&table_mu, h);
 }
 
-// end_device closes the connection of a device. It is called when its last descriptor is closed.
+// SENDS_LEN is the length of the memory of device.sends, in bytes.
+enum { SENDS_LEN = MAX_BELLS / 8 };
+
+// end_device closes the connection of a device. It is called when its last descriptor is closed. The daemon
+// frees all objects when no child of fork has the device any more.
 static void end_device(struct device *d)
 {
 	if (d->shares) end_shares(d);
-	int sock = atomic_exchange(&d->sock, -1), wake = atomic_exchange(&d->wake, -1);
+	int sock = atomic_exchange(&d->sock, -1), wake = atomic_exchange(&d->wake, -1), first = atomic_exchange(&d->first, -1);
 	d->serial = 0;
 	syscall(SYS_munmap, d->page, CONTROL_LEN);
-	drop_private(sock); // the daemon frees all objects
+	syscall(SYS_munmap, d->sends, SENDS_LEN);
+	drop_private(sock);
 	drop_private(wake);
+	drop_private(first);
 	retire(d);
 }
 
@@ -74,8 +80,7 @@ static struct device *new_device(void)
 	if (d) {
 		if (++serials == 0) serials = 1;
 		d->serial = serials;
-		d->copies = 0, d->async = -1;
-		for (int i = 0; i < MAX_BELLS / 64; i++) d->sends[i] = 0;
+		d->copies = 0, d->async = -1, d->first = -1;
 	}
 	let_go(&table_mu, h);
 	return d;
@@ -86,7 +91,7 @@ static struct device *new_device(void)
 int open_device(int nic, int flags)
 {
 	watch_forks();
-	int sock = dial(nic, hello);
+	int sock = dial(nic, hello, -1);
 	if (sock < 0) return -1;
 	struct { struct answer a; uint8_t data[64]; } m;
 	int fds[2] = { -1, -1 }, nfds, saved;
@@ -99,12 +104,16 @@ int open_device(int nic, int flags)
 	// By a system call, because some programs replace mmap.
 	void *page = (void *)syscall(SYS_mmap, NULL, CONTROL_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
 	if (page == MAP_FAILED) goto fail;
-	if (!(d = new_device())) {
+	void *sends = (void *)syscall(SYS_mmap, NULL, SENDS_LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (sends == MAP_FAILED || !(d = new_device())) {
+		saved = errno;
 		syscall(SYS_munmap, page, CONTROL_LEN);
+		if (sends != MAP_FAILED) syscall(SYS_munmap, sends, SENDS_LEN);
+		errno = saved;
 		goto fail;
 	}
 	if (!(flags & O_CLOEXEC)) fcntl(fds[0], F_SETFD, 0);
-	d->page = page;
+	d->page = page, d->sends = sends, d->nic = nic;
 	d->shares = shares_memory();
 	d->pid = getpid();
 	d->sock = sock;
@@ -119,6 +128,48 @@ fail:
 	real_close(sock);
 	errno = saved;
 	return -1;
+}
+
+// descriptor_of returns a descriptor of a device, or -1.
+static int descriptor_of(struct device *d)
+{
+	for (int fd = 0; fd < MAX_FDS; fd++)
+		if (devices[fd] == d) return fd;
+	return -1;
+}
+
+// join connects a child of fork to the daemon for commands on its parent's device. It returns the socket,
+// or -1.
+static int join(struct device *d)
+{
+	struct { struct answer a; uint8_t data[64]; } m;
+	int area = descriptor_of(d), none, nfds, sock;
+	if (area < 0) return errno = EIO, -1;
+	if ((sock = dial(d->nic, hello, area)) < 0) return -1;
+	ssize_t n = recv_fds(sock, &m, sizeof m, &none, 0, &nfds);
+	if (n >= (ssize_t)sizeof m.a && !m.a.error) return sock;
+	real_close(sock);
+	return errno = n >= (ssize_t)sizeof m.a ? (int)m.a.error : EIO, -1;
+}
+
+// inherit reports whether this process may send commands on a device. In a child of fork the first command
+// connects; the connection that the child has from its parent stays open, so that the device lasts as long
+// as any process that has it, as over a kernel.
+static int inherit(struct device *d)
+{
+	int cancel, sock = 0;
+	if (is_own(d->pid)) return 1;
+	if (!enter(d, &cancel)) return 0;
+	if (!is_own(d->pid) && (sock = join(d)) >= 0) {
+		keep_private(sock);
+		if (d->first < 0) d->first = d->sock;
+		else drop_private(d->sock); // that of the parent, which has the device from its own parent
+		d->sock = sock;
+		d->pid = getpid();
+	}
+	int saved = errno;
+	leave(d, cancel);
+	return errno = saved, sock >= 0;
 }
 
 // drain removes the unread events of an object from a descriptor and returns their number. The
@@ -227,7 +278,6 @@ static int put_fd(struct device *d, struct answer *a, size_t n, uint32_t op, int
 ssize_t command(struct device *d, const uint8_t *b, size_t n)
 {
 	const struct ib_uverbs_cmd_hdr *h = (const void *)b;
-	if (!is_own(d->pid)) return errno = EIO, -1;
 	if (n < sizeof *h || n > 4096) return errno = EINVAL, -1;
 	uint32_t op = h->command & IB_USER_VERBS_CMD_COMMAND_MASK;
 	int ex = (h->command & IB_USER_VERBS_CMD_FLAG_EXTENDED) != 0;
@@ -236,6 +286,7 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 		if (n < sizeof *h + sizeof *p || p->qp_handle >= MAX_BELLS) return errno = EINVAL, -1;
 		if (takes_sends(d, p->qp_handle)) return ring(d, p->qp_handle), (ssize_t)n;
 	}
+	if (!inherit(d)) return -1;
 	uint64_t response = 0;
 	size_t room = 0;
 	if (ex && n >= sizeof *h + sizeof(struct ib_uverbs_ex_cmd_hdr)) {
@@ -293,8 +344,8 @@ static void forget_events(int fd)
 }
 
 // close_device is called when a descriptor is closed. It removes the descriptor from its device, or
-// its entry from ends. The last descriptor of a device ends the device. A child of vfork closes
-// only its own descriptor, and a child of fork has none of its parent's devices.
+// its entry from ends. The last descriptor of a device ends the device for this process. A child of vfork
+// closes only its own descriptor.
 void close_device(int fd)
 {
 	if (fd < 0 || fd >= MAX_FDS || (!devices[fd] && !ends[fd]) || is_borrowed()) return;
@@ -304,7 +355,7 @@ void close_device(int fd)
 	devices[fd] = NULL;
 	int last = d && d->copies-- == 0;
 	let_go(&table_mu, h);
-	if (!last || !is_own(d->pid)) return;
+	if (!last) return;
 	d->left = 1;
 	end_left(d);
 }
@@ -329,20 +380,31 @@ int move_device(int fd, int to)
 {
 	int found = 0, cancel;
 	for (struct device *d = all; d && !found; d = d->next) {
-		int sock = fd, wake = fd;
-		if ((d->sock != fd && d->wake != fd) || !is_own(d->pid)) continue;
+		int sock = fd, wake = fd, first = fd;
+		if (d->sock != fd && d->wake != fd && d->first != fd) continue;
 		if (!enter(d, &cancel)) return -1;
-		found = atomic_compare_exchange_strong(&d->sock, &sock, to) || atomic_compare_exchange_strong(&d->wake, &wake, to);
+		found = atomic_compare_exchange_strong(&d->sock, &sock, to) || atomic_compare_exchange_strong(&d->wake, &wake, to) ||
+			atomic_compare_exchange_strong(&d->first, &first, to);
 		leave(d, cancel);
 	}
 	return found;
 }
 
-// forget_devices is called in a child of fork: another thread of the parent may have held the lock.
-void forget_devices(void)
+// keep_devices is called in a child of fork: another thread of the parent may have held the locks. The child
+// has the devices of its parent. Its memory is not shared with the daemon. in_command: a signal handler has
+// forked, which has interrupted a command; then this thread itself holds the lock of a device.
+void keep_devices(int in_command)
 {
 	unused = NULL;
 	pthread_mutex_init(&table_mu, NULL);
+	for (struct device *d = all; d; d = d->next) {
+		if (!in_command) pthread_mutex_init(&d->mu, NULL);
+		d->shares = 0;
+		if (!d->serial) continue;
+		keep_private(d->sock);
+		keep_private(d->wake);
+		keep_private(d->first);
+	}
 }
 
 // verbs_ioctl executes the one ioctl of a device that is served: libibverbs asks for a descriptor for
@@ -353,8 +415,7 @@ int verbs_ioctl(struct device *d, void *arg)
 	struct ib_uverbs_ioctl_hdr *h = arg;
 	if (!h || h->object_id != UVERBS_OBJECT_ASYNC_EVENT || h->method_id != UVERBS_METHOD_ASYNC_EVENT_ALLOC || h->num_attrs != 1) return errno = ENOTTY, -1;
 	int cancel, from = -1, fd = -1;
-	if (!is_own(d->pid)) return errno = EIO, -1;
-	if (!enter(d, &cancel)) return -1;
+	if (!inherit(d) || !enter(d, &cancel)) return -1;
 	errno = EIO; // the program has closed its descriptor of events
 	if (d->async >= 0 && ends[d->async] == end_of(d, NO_CHANNEL)) fd = (int)syscall(SYS_fcntl, from = d->async, F_DUPFD_CLOEXEC, 0);
 	leave(d, cancel);

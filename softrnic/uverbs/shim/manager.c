@@ -97,7 +97,7 @@ static struct device *connected(void)
 	if (before && !has_ended(before)) return before;
 	struct device *m = calloc(1, sizeof *m);
 	if (!m) return NULL;
-	if ((m->sock = dial(0, hello_manager)) < 0) return free(m), NULL;
+	if ((m->sock = dial(0, hello_manager, -1)) < 0) return free(m), NULL;
 	ssize_t n = recv_fds(m->sock, &welcome, sizeof welcome, &none, 0, &nfds);
 	if (n < (ssize_t)sizeof welcome.a || welcome.a.error) {
 		errno = n >= (ssize_t)sizeof welcome.a ? (int)welcome.a.error : EIO;

@@ -69,13 +69,15 @@ struct device {
 	_Atomic int sock, wake; // -1: closed
 	int async;              // the descriptor of asynchronous events that came with an answer; guarded by mu
 	uint8_t *page;          // the control page
-	_Atomic pid_t pid;      // the process that has opened it
+	_Atomic pid_t pid;      // the process whose connection sock is; in a child of fork that of its parent, until inherit
+	int nic;
+	_Atomic int first;      // in a child of fork the connection of the process that has opened the device; else -1
 	_Atomic uint32_t serial; // distinguishes the uses of a reused struct; 0: the device is closed, or is the manager's
 	int copies;             // number of descriptors minus 1
 	struct device *next, *next_unused;
 	int shares;             // registered memory is shared with the daemon; see share.c
 	struct event_channel *closed; // only for the connection of librdmacm: closed channels of which the daemon does not know yet
-	_Atomic uint64_t sends[MAX_BELLS / 64]; // by bell: the queue pair takes send work requests; see note_state
+	_Atomic uint64_t *sends; // by bell: the queue pair takes send work requests; see note_state. Shared with children
 };
 
 // defer_signals blocks all signals of this thread until allow_signals, except those of its own
@@ -114,10 +116,10 @@ static inline void let_go(pthread_mutex_t *mu, struct held h)
 
 void real_close(int fd);
 ssize_t recv_fds(int sock, void *b, size_t n, int *fds, int max, int *nfds);
-int dial(int nic, int (*hello)(int sock));
+int dial(int nic, int (*hello)(int sock, int area), int area);
 int has_nic(int nic);
-int hello(int sock);
-int hello_manager(int sock);
+int hello(int sock, int area);
+int hello_manager(int sock, int area);
 int enter(struct device *d, int *cancel);
 void leave(struct device *d, int cancel);
 void end_left(struct device *d);
@@ -140,7 +142,7 @@ int verbs_ioctl(struct device *d, void *arg);
 void close_device(int fd);
 void copy_device(int from, int to);
 int move_device(int fd, int to);
-void forget_devices(void);
+void keep_devices(int in_command);
 ssize_t device_lost(int fd, void *b, size_t n);
 
 // ---- bells.c

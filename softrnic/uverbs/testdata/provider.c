@@ -187,7 +187,7 @@ static void device(void)
 	write_to(a, 1, 5000, 1000, m->rkey);
 	CHECK(next(cq).status == IBV_WC_SUCCESS && !ibv_memcpy_from_dm(in, dm, 5000, 5000) && !memcmp(in, buf, 5000));
 	CHECK(ibv_free_dm(dm) == EBUSY && !ibv_dereg_mr(m) && !ibv_free_dm(dm));
-	// A child of fork has device memory of its own.
+	// A child of fork has its parent's device, and may allocate device memory.
 	pid_t child = fork();
 	if (child == 0) _Exit(!(dm = ibv_alloc_dm(ctx, &size)) || ibv_memcpy_to_dm(dm, 0, out, 100) || ibv_memcpy_from_dm(in, dm, 0, 100) || memcmp(in, out, 100) || ibv_free_dm(dm));
 	int status;
