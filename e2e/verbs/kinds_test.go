@@ -21,6 +21,7 @@ var kinds = []struct{ name, about string }{
 	{"datagrams", "datagrams, unreliable connections and multicast"},
 	{"shared", "shared receive queues and memory windows"},
 	{"forks", "children of fork"},
+	{"sendrings", "send rings in memory of a program"},
 }
 
 // byProvider are the cases that the rxe provider of rdma-core gets wrong, over a kernel's NIC as well.

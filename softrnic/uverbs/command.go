@@ -67,8 +67,13 @@ const (
 
 	QueryLimits Op = 0x7fff0087
 
+	// Send rings in memory of the program; see package sendring.
+	UseRing  Op = 0x7fff0088
+	Doorbell Op = 0x7fff0089
+	CQNumber Op = 0x7fff008a // the number by which a WAIT names a completion queue
+
 	firstOfProvider = AllocDM
-	lastOfProvider  = QueryLimits
+	lastOfProvider  = CQNumber
 )
 
 const (

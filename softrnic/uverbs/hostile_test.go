@@ -83,6 +83,7 @@ func TestRandomCommands(t *testing.T) {
 	ops := []uverbs.Op{
 		0, 1, 2, 3, 4, 5, 8, 9, 13, 17, 18, 20, 23, 24, 25, 26, 27, 32, 33, 34, 35, 63, uverbs.Repost, uverbs.ModifyCQ | uverbs.Extended,
 		uverbs.CreateCQ | uverbs.Extended, uverbs.ReregMR, uverbs.AllocDM, uverbs.FreeDM, uverbs.CopyToDM, uverbs.CopyFromDM, uverbs.RegDM, uverbs.QueryDM, uverbs.QueryMR, uverbs.QueryLimits,
+		uverbs.UseRing, uverbs.Doorbell, uverbs.CQNumber,
 	}
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 5))

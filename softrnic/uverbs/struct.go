@@ -117,6 +117,17 @@ type (
 		LKey, RKey uint32
 	}
 
+	// RingArgs are the arguments of UseRing: a send ring of 64-byte blocks. Flags has bits like RingManaged.
+	RingArgs struct {
+		Addr                             uint64
+		H, LKey, Blocks, Flags, Prefetch uint32
+		_                                uint32
+	}
+	// DoorbellArgs are the arguments of Doorbell.
+	DoorbellArgs struct{ H, Limit uint32 }
+	// Number is the answer to CQNumber.
+	Number struct{ Number, _ uint32 }
+
 	// MWArgs are the arguments of AllocMW, MW is the answer.
 	MWArgs struct {
 		PD   uint32
@@ -280,6 +291,8 @@ type (
 // object in a protection domain, this is the handle of the domain.
 func (a Handle) Object() uint32        { return a.H }
 func (a ResizeCQArgs) Object() uint32  { return a.H }
+func (a RingArgs) Object() uint32      { return a.H }
+func (a DoorbellArgs) Object() uint32  { return a.H }
 func (a ModifyCQArgs) Object() uint32  { return a.H }
 func (a Notify) Object() uint32        { return a.H }
 func (a ModifyQPArgs) Object() uint32  { return a.H }
@@ -390,6 +403,13 @@ func AccessOf(bits uint32) (access verbs.Access, others uint32) {
 	}
 	return access, bits &^ (uint32(same) | flushGlobal)
 }
+
+// Bits of RingArgs.Flags, for the fields of verbs.RingInit with these names.
+const (
+	RingManaged  = 1 << 0
+	RingChecked  = 1 << 1
+	RingCounts16 = 1 << 2
+)
 
 // ShareName begins the name of a memory file (a memfd) that the daemon makes for ShareMemory; the
 // file's number follows (Share.Number).

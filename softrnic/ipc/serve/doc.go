@@ -44,6 +44,7 @@
 //	program_modify.go       the modify command of a queue pair
 //	program_resize.go       the resize command of a completion queue
 //	program_rings.go        takes posts from the rings (rung), puts completions there
+//	program_sendring.go     send rings in the program's own memory
 //	program_events.go       eventQueue: asynchronous events and completion channels
 //	program_manager.go      programManager: commands of librdmacm
 //	program_nics.go         which NIC of a host with several executes them

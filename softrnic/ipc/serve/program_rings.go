@@ -31,13 +31,24 @@ type programQP struct {
 	freed   uint32       // the consumer index that the daemon wrote to the ring last
 	done    *programCQ   // the completion queue of sends
 	recv    *receiveRing // nil if the queue pair uses a shared receive queue
+	// ringed: the queue pair takes its sends from a ring in memory of the program (useRing). An entry of
+	// this ring fails it.
+	ringed bool
+}
+
+// sending returns how many entries of the ring the NIC has not completed.
+func (q *programQP) sending() int {
+	if q.ringed {
+		return 0
+	}
+	return q.qp.Sending()
 }
 
 // rung posts the entries that wait in the ring. If the state of the queue pair does not allow sends
 // yet, the entries stay in the ring.
 func (q *programQP) rung(now clock.Time, p *port, out *packetio.Batch) {
 	q.settle()
-	waiting := min(q.ring.Between(q.head, q.ring.Producer()), q.ring.Cap()-q.qp.Sending())
+	waiting := min(q.ring.Between(q.head, q.ring.Producer()), q.ring.Cap()-q.sending())
 	for most := ring.MaxPosts; waiting > 0; {
 		taken, err := q.post(now, p, min(waiting, most), out)
 		q.head += uint32(taken)
@@ -96,7 +107,7 @@ func (q *programQP) fail(now clock.Time, why error, out *packetio.Batch) {
 
 // settle frees the send ring entries whose work requests are complete.
 func (q *programQP) settle() {
-	if freed := q.head - uint32(q.qp.Sending()); freed != q.freed {
+	if freed := q.head - uint32(q.sending()); freed != q.freed {
 		q.freed = freed
 		q.ring.SetConsumer(freed)
 	}

@@ -138,7 +138,7 @@ var makes = map[uverbs.Op]string{
 	uverbs.DetachMulticast: "detach multicast", uverbs.ModifySRQ: "modify SRQ", uverbs.ModifyCQ: "modify CQ", uverbs.DeregMR: "dereg MR",
 	uverbs.ReregMR: "rereg MR", uverbs.AllocDM: "alloc DM", uverbs.FreeDM: "free DM", uverbs.RegDM: "reg DM",
 	uverbs.DeallocPD: "dealloc PD", uverbs.DeallocMW: "dealloc MW", uverbs.DestroyCQ: "destroy CQ", uverbs.DestroyQP: "destroy QP",
-	uverbs.DestroySRQ: "destroy SRQ", uverbs.DestroyAH: "destroy AH",
+	uverbs.DestroySRQ: "destroy SRQ", uverbs.DestroyAH: "destroy AH", uverbs.UseRing: "use ring", uverbs.Doorbell: "ring doorbell",
 }
 
 // makesOfManager has the names of the commands of librdmacm that make an object.
