@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -43,6 +44,19 @@ var _ = Describe("programs that make what real programs make", Ordered, func() {
 	It("raises and ignores attributes as the manual says", func() { alone("attributes") })
 	It("makes completion queues as deep as hardware", func() { alone("depth") })
 	It("makes a thousand completion channels", func() { alone("channels") })
+	// The programs of academic papers are C++, and so the headers are both.
+	It("runs the experimental calls of MLNX_OFED over a header", func() {
+		const headers = "-I../../softrnic/uverbs/provider/exp"
+		r := rack.Run("exec", "cn0", "--", "timeout", "200", compileFile("testdata/exp.c", headers))
+		Expect(r).To(fixture.HaveExited(0))
+		Expect(r.Stdout).To(HaveSuffix("0 wrong\n"))
+		Expect(r.Stderr).To(ContainSubstring("rdmalab: dynamically connected transport (ibv_exp_create_dct): not supported\n"))
+		fixture.Need("g++", "g++")
+		check := exec.Command("g++", "-fsyntax-only", "-Wall", "-Werror", headers, "-x", "c++", "-")
+		check.Stdin = strings.NewReader("#include <infiniband/verbs.h>\nint main() { return ibv_exp_destroy_dct(0); }\n")
+		out, err := check.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(out))
+	})
 	It("binds and resolves loopback as the kernel", func() {
 		own, peer := rack.Host("cn0"), rack.Host("ms0")
 		alone("loopback", own.IPv4, own.IPv6, peer.IPv4)

@@ -49,10 +49,11 @@ func compile(source string) (program string) {
 }
 
 // compileFile makes a program of a file with a C source.
-func compileFile(file string) (program string) {
+func compileFile(file string, flags ...string) (program string) {
 	GinkgoHelper()
 	program = filepath.Join(GinkgoT().TempDir(), strings.TrimSuffix(filepath.Base(file), ".c"))
-	out, err := exec.Command("gcc", "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, file, "-lrdmacm", "-libverbs").CombinedOutput()
+	args := append(flags, "-O2", "-Wall", "-Wextra", "-Werror", "-o", program, file, "-lrdmacm", "-libverbs")
+	out, err := exec.Command("gcc", args...).CombinedOutput()
 	Expect(err).NotTo(HaveOccurred(), string(out))
 	return program
 }
