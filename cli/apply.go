@@ -19,21 +19,7 @@ func applyCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "apply -f RACK.yaml",
 		Short: "Change a rack that is up to what a rack file says",
-		Long: "apply compares the rack with a rack file, prints the difference in lines that begin with + (added), - (removed) or ~\n" +
-			"(changed), and carries it out: hosts come and go, faults begin and end, the switch gets other rules or another\n" +
-			"program, hosts get other quotas. Hosts that stay keep their addresses, and their connections lose no packet. If\n" +
-			"there is no difference, apply does nothing and says so. apply needs root.\n\n" +
-			"What cannot change while the rack is up (its MTU, seed or subnets, a host's memory or role) is refused in one line\n" +
-			"before anything is done. With --replace, a host with such a change is removed and made again: its connections end.\n\n" +
-			"Faults of `rdmalab inject`, cut links, partitions, and hosts that a command has crashed stay as they are. A fault of\n" +
-			"the file that was healed begins again. New quotas are for programs that start afterwards.\n\n" +
-			"If a step fails, apply prints what is done and what is not, and the same apply, repeated, does the rest. The exit\n" +
-			"status is 0 if the rack is then as the file says, 1 after a failure, and 2 if the file has a mistake or something\n" +
-			"cannot change: then nothing was done. With --dry-run it is, as that of diff, 0 if there is no difference, 1 if\n" +
-			"there is one, and 2 if it cannot be carried out or the rack cannot be asked.",
-		Example: "  sudo rdmalab apply -f myrack.yaml --dry-run\n" +
-			"  sudo rdmalab apply -f myrack.yaml",
-		Args: fileByFlag,
+		Args:  fileByFlag,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			want, err := readRack(cmd, file)
 			if err != nil {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/rdmalab/rdmalab/topo/bundle"
 	"github.com/rdmalab/rdmalab/topo/rack"
-	"github.com/rdmalab/rdmalab/topo/switchd"
 )
 
 // bundlesEnv is the environment variable that names the folder in which a failed `rdmalab run` or
@@ -25,18 +24,7 @@ func bundleCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "bundle [DIR]",
 		Short: "Collect the rack's state, counters, logs and last packets in a folder",
-		Long: "bundle writes into folder DIR what helps to find out why something failed: counters, tables, faults, the state of\n" +
-			"every NIC and process, logs, and the last packets that the switch saw. It prints the path of README.txt in the\n" +
-			"folder, which lists what was collected and what could not be; bundle fails only if it cannot write. DIR is made if it\n" +
-			"does not exist; files in it are replaced. It is by default a new folder in out/bundles of the current folder.\n\n" +
-			"The packets are there only if the rack was brought up with RDMALAB_KEEP=4MiB (or another size) in the environment;\n" +
-			"the switch then keeps the last 4 MiB of packets, which slows it down as much as a capture. With\n" +
-			"RDMALAB_BUNDLES=FOLDER in the environment, `rdmalab run` and `rdmalab perf` write a bundle into a new folder in FOLDER\n" +
-			"when they fail, except for mistakes in the command line.",
-		Example: "  " + switchd.EnvKeep + "=4MiB rdmalab up\n" +
-			"  rdmalab bundle out/bundles/lost-write\n" +
-			"  " + bundlesEnv + "=out/bundles rdmalab run ycsb --workload a",
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
 			dir := filepath.Join("out", "bundles", bundleName(r, "bundle"))
 			if len(args) == 1 {

@@ -30,25 +30,8 @@ type captureFlags struct {
 func captureCmd() *cobra.Command {
 	var flags captureFlags
 	cmd := &cobra.Command{
-		Use:   "capture [HOST…]",
-		Short: "Capture links as pcapng, with a comment on each packet that a fault or the switch touched",
-		Long: "capture records the packets on the links of the given hosts, or on all links, as the switch sees them, until it is\n" +
-			"interrupted or --for or --count ends it. A host has one link, which joins it and the switch. capture writes pcapng\n" +
-			"with one interface for each link and direction (\"cn0 up\", \"cn0 down\"), and a comment on every packet that a fault\n" +
-			"or the switch touched: it names the fault, like f1, or says what the switch did. At the end capture prints the number\n" +
-			"of packets on standard error. Links that are added later, those of new guests, are left out.\n\n" +
-			"The rack never waits for capture. If capture is too slow, packets are missing; capture prints how many, and the\n" +
-			"interface statistics of the file have the number, too.\n\n" +
-			"With --ladder capture draws the packets at the end, as rdmalab dump --ladder does, instead of writing them: as text,\n" +
-			"or with -w into a picture (.svg) or a page (.html).\n\n" +
-			"RoCEv2 packets and 1RMA messages are recorded one by one; TCP may appear as long frames (segmentation offload). A\n" +
-			"tcpdump in a host or in the switch may see several packets of any protocol as one long frame, unless the rack file\n" +
-			"has `gso: off` for the host. If the rack file has `cable: memory`, RoCEv2 packets travel in shared memory, and\n" +
-			"tcpdump does not see them.",
-		Example: "  rdmalab capture cn0 -w cn0.pcapng --for 10s\n" +
-			"  rdmalab capture | wireshark -k -i -\n" +
-			"  rdmalab capture cn0 ms0 | rdmalab dump --commented -\n" +
-			"  rdmalab capture cn0 ms0 --ladder -w trace.html --for 2s",
+		Use:               "capture [HOST…]",
+		Short:             "Capture links as pcapng, with a comment on each packet that a fault or the switch touched",
 		ValidArgsFunction: everyArgument(linkNames),
 		RunE:              func(cmd *cobra.Command, links []string) error { return runCapture(cmd, links, &flags) },
 	}

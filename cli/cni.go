@@ -22,17 +22,7 @@ func cniCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cni",
 		Short: "Attach containers of podman, nerdctl or Kubernetes to the rack (CNI plugin)",
-		Long: "Container runtimes call this program as a CNI plugin. A container that the runtime attaches to a network of type\n" +
-			cni.Program + " becomes a guest of the rack: it is joined to the switch like a host. The rack must be up. A guest gets\n" +
-			"an interface with the name that the runtime chooses, an address of the rack and a port of the switch.\n\n" +
-			"`rdmalab cni install` puts the plugin and the description of a network where runtimes look for them. `rdmalab cni\n" +
-			"guests` lists the guests with their names (column GUEST), which `rdmalab capture` and `rdmalab inject` accept as\n" +
-			"they do the name of a host. compose/k8s has files for Kubernetes with Multus. On a command line, `rdmalab cni` alone\n" +
-			"prints this page.",
-		Example: "  rdmalab cni install\n" +
-			"  podman run --rm --network rack:interface_name=rack0 IMAGE\n" +
-			"  rdmalab cni guests",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if os.Getenv("CNI_COMMAND") == "" {
 				return cmd.Help()
@@ -52,13 +42,7 @@ func cniInstallCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "install",
 		Short: "Install the plugin, and a network of the rack, where container runtimes look for them",
-		Long: "install copies this program into the folder of CNI plugins as " + cni.Program + ", and writes the configuration of a\n" +
-			"network whose containers join the rack of --rack. It prints the names of the two files; to undo install, remove\n" +
-			"them. The rack need not be up. install starts and restarts nothing. It needs root, unless the user may write into\n" +
-			"the folders of --bin and --conf.",
-		Example: "  rdmalab cni install\n" +
-			"  rdmalab cni install --bin /usr/lib/cni --rack lab --network lab",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			name, err := rackName(cmd)
 			if err != nil {
@@ -118,13 +102,7 @@ func cniGuestsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "guests",
 		Short: "List the containers that are attached to the rack as guests",
-		Long: "guests lists the containers that have joined the rack through the CNI plugin. GUEST is the name that `rdmalab\n" +
-			"capture` and `rdmalab inject` accept, like that of a host. NETWORK, CONTAINER (the beginning of its id) and\n" +
-			"INTERFACE are those of the container runtime. ADDRESS, IPV6 and MAC are those of the guest, LINK is the state of its\n" +
-			"link (see `rdmalab status --help`), and PORT is the interface of the switch to the guest. `rdmalab status` has the\n" +
-			"same list.",
-		Example: "  rdmalab cni guests -o json",
-		Args:    cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: onRack(func(cmd *cobra.Command, _ []string, r *rack.Rack) error {
 			s, err := r.Status(cmd.Context())
 			if err != nil {

@@ -41,16 +41,6 @@ func bashCompletion(root *cobra.Command) {
 	all := cmd.Parent()
 	all.Use, all.DisableFlagsInUseLine = "completion SHELL", true
 	all.Short = "Print a script that lets a shell complete commands, flags and names"
-	all.Long = "completion prints a script for SHELL, which is bash, zsh, fish or powershell. With this script loaded, the tab key\n" +
-		"completes commands, flags and names. `rdmalab completion SHELL --help` says how to load it."
-	all.Example = "  source <(rdmalab completion bash)   # bash, this shell\n" +
-		"  rdmalab completion fish | source    # fish, this shell\n" +
-		"  rdmalab completion zsh --help       # how to load it in zsh; also for bash, fish and powershell"
-	cmd.Long = "bash prints a script that lets bash complete commands, flags, and names of hosts, links, faults, rules and opcodes of\n" +
-		"the rack that is up. It needs nothing but bash; with the package bash-completion, quoted words are complete, too."
-	cmd.Example = "  source <(rdmalab completion bash)   # this shell\n" +
-		"  mkdir -p ~/.local/share/bash-completion/completions\n" +
-		"  rdmalab completion bash > ~/.local/share/bash-completion/completions/rdmalab   # new shells, with package bash-completion"
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		bare, err := cmd.Flags().GetBool("no-descriptions")
 		if err != nil {

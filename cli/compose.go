@@ -71,13 +71,7 @@ func composeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compose [RACK.yaml]",
 		Short: "Print a compose file with the hosts of a rack",
-		Long: "compose prints a file for docker compose 2 or docker-compose 1.29. Its services are the hosts of a rack file, or of\n" +
-			"the built-in rack. You may add services of your own to it. compose starts nothing: `rdmalab up --compose FILE`, with\n" +
-			"-f and the same rack file if one was given, makes the rack's switch and links, runs docker compose, and waits for\n" +
-			"the hosts. Later commands of docker compose on this file work, too: rdmalab attaches each container that starts.",
-		Example: "  rdmalab compose > rack-in-containers.yaml && rdmalab up --compose rack-in-containers.yaml\n" +
-			"  rdmalab compose myrack.yaml > hosts.yaml && rdmalab up -f myrack.yaml --compose hosts.yaml",
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			p, err := container.ParsePlug(plug)
 			if err != nil {

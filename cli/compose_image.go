@@ -19,16 +19,7 @@ func imageCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "image [--file FILE]",
 		Short: "Make the container image of this program, without a registry",
-		Long: "image makes the image " + container.ImageName + ", which contains this program and nothing else, loads it into docker\n" +
-			"unless docker has it already, and prints its ID. It needs neither a registry nor a builder, and the same program gives\n" +
-			"the same image. `rdmalab up --runtime docker` makes the image by itself. With --file, image writes the image to a\n" +
-			"file, for `docker load` and `podman load`, and prints nothing. With --format oci the file is an archive of the OCI\n" +
-			"image layout, for skopeo, containerd and registries. --program takes another static program, also one for another\n" +
-			"processor.",
-		Example: "  sudo rdmalab image\n" +
-			"  rdmalab image --file rdmalab.tar && podman load -i rdmalab.tar\n" +
-			"  rdmalab image --file rdmalab.oci.tar --format oci",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if form != imageDocker && form != imageOCI {
 				return badUse("--format %q: use %s or %s", form, imageDocker, imageOCI)

@@ -16,20 +16,8 @@ import (
 
 func congestionCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "congestion [HOST] [KEY=VALUE...]",
-		Short: "Show the rates of queue pairs under congestion control, or change its parameters",
-		Long: "congestion lists the queue pairs of a host, or of all hosts, under congestion control: how fast each may send. The key\n" +
-			"`congestion` of a rack file turns it on (docs/guide/congestion.md).\n\n" +
-			"  RATE     R_C: the rate at which the queue pair sends now. TARGET: R_T, to which it returns\n" +
-			"  ALPHA    how congested the way is: 0 not at all, 1 all packets are marked; the next CNP cuts RATE by ALPHA/2\n" +
-			"  STAGES   increases since the last cut, by the timer and by the byte counter\n" +
-			"  CNPS     congestion notification packets that have arrived for the queue pair\n" +
-			"  SENT     packets that had to keep the rate; WAITS: how often it had to wait; LATE: bursts that began late\n" +
-			"  PACE     idle: it may send at once; otherwise the time until its next burst\n\n" +
-			"Rates of a rack in slow motion are those of its own clock.\n\n" +
-			"With KEY=VALUE, parameters change at once, for all queue pairs of the host, until its daemon restarts. Keys and units\n" +
-			"are those of the rack file: rp_ai_rate=5Mbit, rp_time_reset=300us, rp_dce_tcp_g=1019.",
-		Example:           "  rdmalab congestion cn0\n  rdmalab congestion\n  rdmalab congestion cn0 rp_ai_rate=5Mbit rp_time_reset=300us\n  rdmalab congestion cn0 -o json | jq '.[].qps[] | {qpn, rate, alpha}'",
+		Use:               "congestion [HOST] [KEY=VALUE...]",
+		Short:             "Show the rates of queue pairs under congestion control, or change its parameters",
 		Args:              cobra.ArbitraryArgs,
 		ValidArgsFunction: arguments(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -37,16 +37,7 @@ func calibrateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "calibrate",
 		Short: "Compare the results of a cost model with published figures",
-		Long: "calibrate repeats, on a rack in virtual time, measurements that were published for the NIC ConnectX-5, whatever\n" +
-			"--cost names, and compares the results with the publications. It shows how well a cost model (the times that hardware\n" +
-			"takes, see `rdmalab sim cost`) fits this NIC; with a model of another NIC, lines may be WRONG. A model whose switch\n" +
-			"runs on processor cores, like connectx5-dpdk, has one line more.\n\n" +
-			"Each line has the name of a FIGURE, the PUBLISHED value, the value IN SIM with the cost model of --cost, the\n" +
-			"difference (OFF BY) and the ALLOWED difference, both in percent of the published value, and the SOURCE. If the\n" +
-			"difference is larger than allowed, the line ends with WRONG and the exit status is 1. --cost is required.",
-		Example: "  rdmalab sim calibrate --cost connectx5\n" +
-			"  rdmalab sim cost connectx5 > my.yaml && rdmalab sim calibrate --cost my.yaml",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			m, err := loadCost(name)
 			if err != nil {
@@ -74,16 +65,8 @@ func calibrateCmd() *cobra.Command {
 
 func costCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "cost [NAME]",
-		Short: "Print a built-in cost file, with the sources of its figures",
-		Long: "cost NAME prints a built-in cost file: the times that NICs, links, the switch and clients take in virtual time.\n" +
-			"connectx3 and connectx5 are the NICs ConnectX-3 and -5, connectx3-40g is ConnectX-3 on 40 Gbit/s, and connectx5-dpdk\n" +
-			"has the middlebox of the SwordBox paper (DPDK) instead of a switch at line rate. Without a name it lists the\n" +
-			"built-in files. To use other figures, write a file with `base: NAME` and the figures that differ, and name it by the\n" +
-			"flag --cost of `rdmalab sim`, `rdmalab sim calibrate`, `rdmalab run ycsb`, `rdmalab run sweep` or `rdmalab experiment\n" +
-			"NAME`.",
-		Example: "  rdmalab sim cost connectx5\n" +
-			"  rdmalab sim cost connectx5 > my.yaml && rdmalab sim calibrate --cost my.yaml",
+		Use:               "cost [NAME]",
+		Short:             "Print a built-in cost file, with the sources of its figures",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: cobra.FixedCompletions(costs.Names(), cobra.ShellCompDirectiveNoFileComp),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -25,23 +25,8 @@ func countersCmd() *cobra.Command {
 	var all, flows bool
 	var diff time.Duration
 	cmd := &cobra.Command{
-		Use:   "counters HOST|switch",
-		Short: "Show the counters of a host's NIC, or of the switch",
-		Long: "counters shows the counters of a host's NIC, or of the switch, since the host or the switch was started; a crash of\n" +
-			"the NIC alone does not reset them. If `rdma statistic` has a counter, too, it has the same name here. Each line has\n" +
-			"the name, the value, and what is counted. The table leaves out counters that are 0, unless --all is given; -o json\n" +
-			"has all.\n\n" +
-			"For the switch, the first table has a line for each port: packets and bytes received from the host (RX), RoCEv2\n" +
-			"packets among them (ROCE) and malformed ones (MALFORMED), packets and bytes SENT to the host, and how many packets\n" +
-			"were DROPPED, by reason. If packets that the switch itself made were dropped, a line named switch has their numbers.\n" +
-			"Below the table are the counters of the switch as a whole.\n\n" +
-			"With --flows, each line is a flow: source, destination, destination queue pair, the packets and bytes that the\n" +
-			"switch has seen, and the time since the last packet. The flow with most packets is first.",
-		Example: "  rdmalab counters cn0\n" +
-			"  rdmalab counters ms0 --all\n" +
-			"  rdmalab counters cn0 --diff 5s\n" +
-			"  rdmalab counters switch --flows\n" +
-			"  rdmalab counters cn0 -o json | jq .counters.roce_retrans_pkts",
+		Use:               "counters HOST|switch",
+		Short:             "Show the counters of a host's NIC, or of the switch",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: arguments(nodeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -13,26 +13,8 @@ import (
 func crashCmd() *cobra.Command {
 	var app, nic bool
 	cmd := &cobra.Command{
-		Use:   "crash HOST [--app | --nic] | crash switch",
-		Short: "Crash a host, only its programs, only its NIC, or the switch",
-		Long: "crash kills processes, or makes a NIC fail, at once and without warning, and prints what has crashed.\n\n" +
-			"  crash HOST        Every process on the host dies, and the host's link loses its carrier, as in a power failure.\n" +
-			"                    Registered memory and connections are lost.\n" +
-			"  crash HOST --app  All programs on the host die. The daemon of the host ends its services (for example, the service\n" +
-			"                    through which stores use memory), running tests (`rdmalab perf`) and clients of stores. The NIC\n" +
-			"                    goes on: the memory of that service and the table of nictable stay registered, and existing\n" +
-			"                    connections can still reach them. New connections are not accepted.\n" +
-			"  crash HOST --nic  The NIC forgets its connections and memory regions, and answers nothing. The daemon ends its\n" +
-			"                    services, running tests and clients of stores. Programs and the kernel's network go on.\n" +
-			"  crash switch      The process of the switch dies. No frame is forwarded.\n\n" +
-			"A host with several NICs crashes with all of them; with --nic, HOST is the first NIC, and HOST/rxe1 the second.\n\n" +
-			"`rdmalab restart` ends the fault: use it with the same flag, --app or --nic, or with neither. With --for the\n" +
-			"fault ends by itself after the given time. A crash of a host or switch that has crashed already fails; a second crash\n" +
-			"with --app or --nic, but without --for, cancels the timer of the first.",
-		Example: "  rdmalab crash ms0 --for 10s\n" +
-			"  rdmalab crash cn0 --app\n" +
-			"  rdmalab crash cn0 --nic && rdmalab restart cn0 --nic\n" +
-			"  rdmalab crash switch && rdmalab restart switch",
+		Use:               "crash HOST [--app | --nic] | crash switch",
+		Short:             "Crash a host, only its programs, only its NIC, or the switch",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: arguments(nodeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -38,7 +38,6 @@ func hostCmd() *cobra.Command {
 		}
 		return hostd.Run(cmd.Context(), cfg)
 	})
-	cmd.Example = "  rdmalab host --rack-dir /run/rdmalab/default --name cn0"
 	cmd.Flags().StringVar(&cfg.Dir, "rack-dir", "", "the rack's state folder (required)")
 	cmd.Flags().StringVar(&cfg.Name, "name", "", "the host's name (required)")
 	cmd.Flags().StringVar(&cfg.Ifname, "ifname", "", "the interface of the NIC (default rack0)")

@@ -14,19 +14,7 @@ func doctorCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check whether this machine can run a rack, and show how to fix what is missing",
-		Long: "doctor checks whether this machine has what a rack needs (privileges, namespaces, veth, packet sockets, cgroups)\n" +
-			"and finds optional tools (docker, podman, QEMU, tshark). As a test, it makes namespaces, a link and a cgroup, like\n" +
-			"`rdmalab up`, and removes them at once. It changes nothing else and installs nothing.\n\n" +
-			"It prints a line for each check: its state, what was checked, what was found, and what follows from it (column\n" +
-			"MEANS). The states are\n\n" +
-			"  ok        nothing is to be done\n" +
-			"  degraded  rdmalab works, but does less or is slower, or a tool does\n" +
-			"  missing   what was checked is not there; the column MEANS says what needs it, or what does not work\n\n" +
-			"Below the table, doctor prints what to install or to change, and whether a rack can be brought up. The exit status\n" +
-			"is 1 only if no rack can be brought up.",
-		Example: "  sudo rdmalab doctor\n" +
-			"  sudo rdmalab doctor -o json | jq -r '.findings[] | select(.state != \"ok\") | .mend // empty'   # what to install or to change",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r := doctor.Examine(cmd.Context(), doctor.Machine(), doctor.Probes())
 			err := show(cmd, &r, printDoctor)

@@ -19,14 +19,7 @@ func downCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Remove a rack, including the remains of a crashed one",
-		Long: "down ends every process of the rack and removes its namespaces, containers, links, cgroups and files. It finds them\n" +
-			"by the name of the rack, so it works whatever has crashed before, and it touches nothing else. It prints for each\n" +
-			"rack whether it is down now or was not up; a rack that was not up is no error. down needs root.\n\n" +
-			"With --all, on a terminal, down names the racks and asks before it removes them; with --yes, or without a terminal,\n" +
-			"it does not ask.",
-		Example: "  sudo rdmalab down\n" +
-			"  sudo rdmalab down --all --yes",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case all:

@@ -35,35 +35,6 @@ func dumpCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "dump FILE…",
 		Short: "Print the RoCEv2 packets of capture files",
-		Long: "dump prints one line for each RoCEv2 packet of pcap and pcapng files, and checks the ICRC of every one that was\n" +
-			"captured in full. A line has the time in seconds, the link and direction, source and destination, opcode, queue pair,\n" +
-			"PSN and the other fields of the headers, and the packet's comment. The file - is standard input. A summary goes to\n" +
-			"standard error.\n\n" +
-			"With --verify a second decoder, which is based on gopacket and shares no code with the first, also reads every\n" +
-			"packet that was captured in full; if the two differ, dump prints the difference after the packet, if it prints the\n" +
-			"packet.\n\n" +
-			"The exit status is 1 if a file is damaged (dump ends there), if the decoders differ, or if a RoCEv2 packet, printed\n" +
-			"or not, is malformed or has a wrong ICRC.\n\n" +
-			"With --ladder dump draws an arrow for each packet, between lifelines of hosts and switch. PSNs are relative to the\n" +
-			"first of the flow: the requests of one end of a connection, and the answers to them. An x ends the arrow of a lost\n" +
-			"packet, with the fault's name; === is a packet that is sent again, with the number of its first copy and what has\n" +
-			"caused it: a NAK that asks for it, a packet before it that is sent again, an answer that came too early, or no answer\n" +
-			"for some time. If the capture has both sides of the switch, a line says what the switch has rewritten. With -w the\n" +
-			"ladder is a picture (.svg) or a page for a browser (.html).\n\n" +
-			"With --check dump walks each flow through the states of requester and responder, and prints the first packet that\n" +
-			"breaks a rule of the protocol, with the rule and its section. It reports only what no lost packet explains, and not\n" +
-			"the order of packets that a fault has delayed or doubled. The exit status is 1 if a packet breaks a rule.\n\n" +
-			"With --dissector dump prints a program in Lua by which Wireshark and tshark show messages of 1RMA, the protocol of\n" +
-			"NICs without connections (SIGCOMM 2020).",
-		Example: "  rdmalab capture -w trace.pcapng --for 10s && rdmalab dump trace.pcapng\n" +
-			"  rdmalab dump --opcode 'RC_READ_*' --qpn 0x111 trace.pcapng\n" +
-			"  rdmalab dump -o json trace.pcapng | jq -r 'select(.aeth) | .aeth.syndrome'   # the syndrome of each AETH\n" +
-			"  rdmalab dump --verify --bad trace.pcapng\n" +
-			"  rdmalab capture -w - | rdmalab dump --commented -\n" +
-			"  rdmalab dump --ladder --host 10.77.0.2 trace.pcapng\n" +
-			"  rdmalab dump --ladder -w trace.html trace.pcapng\n" +
-			"  rdmalab dump --check trace.pcapng\n" +
-			"  rdmalab dump --dissector > onerma.lua && tshark -X lua_script:onerma.lua -r trace.pcapng",
 		Args: func(cmd *cobra.Command, files []string) error {
 			if flags.dissector {
 				return cobra.NoArgs(cmd, files)

@@ -16,15 +16,8 @@ func envCmd() *cobra.Command {
 	var shared bool
 	var provider providerFlag
 	cmd := &cobra.Command{
-		Use:   "env HOST",
-		Short: "Print the variables by which a program finds a host's NIC",
-		Long: "env prints export commands for a shell: the environment variables that `rdmalab exec` sets for a program on a host.\n" +
-			"They name the socket of the host's NIC, that of its 1RMA NIC if it has one, and the library and the files that an\n" +
-			"unmodified libibverbs program must load (not if this rdmalab was built without the library). With them a program\n" +
-			"uses the NIC from outside the host, for example from a shell of this machine. Such a program uses the network of\n" +
-			"this machine, not that of the host; use `rdmalab exec` for a program that needs the host's network. A user who is\n" +
-			"not root must be in the group that `group:` in the rack file names.",
-		Example:           "  eval \"$(rdmalab env cn0)\"\n  ibv_devices",
+		Use:               "env HOST",
+		Short:             "Print the variables by which a program finds a host's NIC",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: arguments(hostNames),
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs/preload"
 	"github.com/rdmalab/rdmalab/topo/rack"
@@ -20,25 +19,8 @@ func execCmd() *cobra.Command {
 		Use:                   "exec HOST -- CMD [ARG...]",
 		DisableFlagsInUseLine: true, // cobra would print [flags] behind HOST, where they must not be
 		Short:                 "Run a program on a host",
-		Long: "exec runs any program of this machine inside a host: the program sees the host's network, processes, host name and\n" +
-			"/etc/hosts, your terminal, and the files of this machine. exec ends with the exit status of the program, with 128 + N\n" +
-			"if signal N has ended the program, 127 if it is not found, and 126 if it cannot be executed. The program dies when\n" +
-			"the host crashes, and is stopped while the host hangs. HOST may also be `" + rackfile.SwitchName + "`, which has no NIC.\n\n" +
-			"A program that uses libibverbs finds the host's NIC as device rxe0, and further NICs as rxe1 and so on: exec loads a\n" +
-			"library that replaces the kernel's driver, and a provider for libibverbs (--provider). A Go program that uses package\n" +
-			"softrnic/ipc finds the NIC by the environment variable " + rackfile.EnvVerbs + ".\n\n" +
-			"By default, the NIC reads and writes the memory of a libibverbs program by system calls. With --shared-memory,\n" +
-			"registered memory is shared between the program and the daemon of the host. That is faster, but wrong for programs\n" +
-			"that fork, unmap or madvise registered memory, or that register memory while the kernel writes to it (O_DIRECT,\n" +
-			"io_uring); see docs/guide/programs.md. exec needs root.",
-		Example: "  rdmalab exec cn0 -- ping -c 3 ms0\n" +
-			"  rdmalab exec ms0 -- bash\n" +
-			"  rdmalab exec ms0 -- ibv_devinfo -v\n" +
-			"  rdmalab exec --shared-memory ms0 -- ib_write_bw &   # the server\n" +
-			"  rdmalab exec --shared-memory cn0 -- ib_write_bw ms0\n" +
-			"  rdmalab exec switch -- tcpdump -ni cn0 udp port 4791   # may see several packets as one frame",
-		Args:              cobra.MinimumNArgs(2),
-		ValidArgsFunction: arguments(nodeNames),
+		Args:                  cobra.MinimumNArgs(2),
+		ValidArgsFunction:     arguments(nodeNames),
 		RunE: onRack(func(cmd *cobra.Command, args []string, r *rack.Rack) error {
 			program := args[1:]
 			if program[0] == "--" { // the parsing of flags ends at HOST, so "--" is still there

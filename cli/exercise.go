@@ -25,18 +25,8 @@ type exerciseFlags struct {
 func exerciseCmd() *cobra.Command {
 	var f exerciseFlags
 	cmd := &cobra.Command{
-		Use:   "exercise [NAME]",
-		Short: "Exercises for a course, which check themselves",
-		Long: "exercise lists exercises about RDMA on a rack. With the NAME of one it prints the task, and prepares it on the rack, for\n" +
-			"example by a fault that you must find. If the rack is not up, it brings the built-in rack up first.\n\n" +
-			"With --check it looks at what you have done, and at your answers (--answer), and prints a line for each part of the\n" +
-			"task: ok, or what is missing. The exit status is 1 if something is missing. --hint prints a hint, --hint=2 the second.\n\n" +
-			"What differs from learner to learner, like the packet that is lost, is decided by --seed. An exercise keeps its state\n" +
-			"in the folder of the rack, so `rdmalab down` ends it.",
-		Example: "  rdmalab exercise\n" +
-			"  rdmalab exercise lost-packet\n" +
-			"  rdmalab exercise lost-packet --hint\n" +
-			"  rdmalab exercise lost-packet --check --answer lost=17 --answer noticed=23 --answer again=40",
+		Use:               "exercise [NAME]",
+		Short:             "Exercises for a course, which check themselves",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: arguments(words(exerciseNames()...)),
 		SuggestFor:        []string{"lesson", "task", "course"},

@@ -23,23 +23,7 @@ func faultsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "faults",
 		Short: "List the faults on links, in memories and of verbs, and how often they hit",
-		Long: "faults lists the fault rules that `rdmalab inject` or the rack file has installed. If there is a partition, the\n" +
-			"last line shows its groups of hosts, like \"partition: cn0,cn1 | ms0\"; -o json does not have it.\n\n" +
-			"  ID         name of the rule, for `rdmalab heal`\n" +
-			"  STATE      active: the rule is in force. spent: the rule has made all hits that --once or --next of `rdmalab inject`\n" +
-			"             allows. expired: the time that --for of `rdmalab inject` gave the rule is over (shown only with --all)\n" +
-			"  HITS UP    number of frames that the rule has hit on their way from the host to the switch\n" +
-			"  HITS DOWN  number of frames that the rule has hit on their way from the switch to the host\n" +
-			"  LEFT       time until the rule expires, like 8s; - if no time was given\n" +
-			"  FAULT      the rule, as arguments of `rdmalab inject`\n\n" +
-			"In HITS UP and HITS DOWN, - means that the rule does not apply to this direction. A rule of kind tear applies to\n" +
-			"a host's memory, so both columns are -; its torn copies are not counted, and its LEFT is always -. When its time is\n" +
-			"over, it is not listed any more, not even with --all. A rule of `rdmalab inject verbs` has no direction: its hits are\n" +
-			"in HITS UP.\n\n" +
-			"`rdmalab status` shows hosts that have crashed or hang, and links that are cut.",
-		Example: "  rdmalab faults\n" +
-			"  rdmalab faults -o json | jq '.[] | {id, hits}'",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rack, paths, err := rackOf(cmd)
 			if err != nil {

@@ -20,14 +20,7 @@ func graphCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "graph [RACK.yaml]",
 		Short: "Draw the rack of a rack file",
-		Long: "graph draws the switch, the hosts and the links of a rack file, or of the built-in rack, with addresses, memory, rules\n" +
-			"and faults. It needs no rack that is up. --format says how:\n\n" +
-			"  text     lines for a terminal\n" +
-			"  mermaid  a diagram that GitHub and GitLab draw in a Markdown page\n" +
-			"  dot      a graph for Graphviz",
-		Example: "  rdmalab graph topo/racks/swordbox.yaml\n" +
-			"  rdmalab graph myrack.yaml --format dot | dot -Tsvg > myrack.svg",
-		Args: cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			draw := drawings[format]
 			if draw == nil {

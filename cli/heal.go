@@ -22,20 +22,8 @@ func healCmd() *cobra.Command {
 	var all bool
 	var link string
 	cmd := &cobra.Command{
-		Use:   "heal [ID… | HOST… | partition | --link HOST | --all]",
-		Short: "End fault rules: by name, of a link, or all",
-		Long: "heal ends fault rules of `rdmalab inject` and of the rack file. Give the names of the rules (f1, f2), or a host's\n" +
-			"name, with or without --link, for all rules of the host: those on its link, those of `rdmalab inject verbs`, and the\n" +
-			"rule of kind tear, which tears copies in its memory. `partition` ends the partition that `rdmalab partition` has\n" +
-			"made. Without names, heal ends all rules and the partition.\n\n" +
-			"heal does not undo other faults: `rdmalab restart` starts a crashed host or NIC, `rdmalab resume` ends a hang, and\n" +
-			"`rdmalab link HOST up` restores a link that was cut. heal prints the names of the rules that it has ended or,\n" +
-			"with --link, --all or nothing, how many rules in force it has ended. It fails at the first name that no rule has; the\n" +
-			"rules named before it are ended.",
-		Example: "  rdmalab inject loss 10% --link cn0   # prints the name of the rule, for example f1\n" +
-			"  rdmalab heal f1\n" +
-			"  rdmalab heal cn0\n" +
-			"  rdmalab heal --all",
+		Use:               "heal [ID… | HOST… | partition | --link HOST | --all]",
+		Short:             "End fault rules: by name, of a link, or all",
 		ValidArgsFunction: everyArgument(faultIDs),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			if (len(ids) > 0 && (all || link != "")) || (all && link != "") {

@@ -23,39 +23,6 @@ func injectCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "inject KIND [AMOUNT] {--link | --host} HOST",
 		Short: "Lose, delay, duplicate, corrupt … packets on a link, by chance or exactly",
-		Long: "inject installs a fault rule on a host's link, or with tear in a host's memory, and prints the rule with its name.\n" +
-			"If --link names several hosts, each link gets a rule. A rule is in force until `rdmalab heal`, --for, --once or\n" +
-			"--next ends it, or until the switch (with tear: the host) crashes. The kinds, with examples of their amounts, are\n\n" +
-			"  loss 10%         loses a share of the frames\n" +
-			"  drop             loses exactly the packets that flags like --opcode select\n" +
-			"  duplicate 5%     sends a share of the frames twice\n" +
-			"  delay 1ms        delays every frame; frames overtake each other if --jitter is large\n" +
-			"  reorder 5%       delays a share of the frames, so that later frames overtake them\n" +
-			"  corrupt 1%       flips one bit in a share of the frames; frames without IP and super-frames of TCP are lost instead\n" +
-			"  rate 1Gbit       sends at most so many bits a second, 8Kbit to 1Tbit; frames wait in a queue of 1 MiB, or are lost\n" +
-			"  blackhole        loses every frame, also those of ARP and TCP\n" +
-			"  ecn 1%           sets CE in the ECN field of a share of the packets, as a long queue does\n" +
-			"  pause 3          pauses a priority all the time: with --dir up the switch towards the host, with down the host's NIC\n" +
-			"  tear 10%         tears a share of the copies in a host's memory at 64-byte boundaries (with --host)\n" + ownKinds() + "\n" +
-			"A torn copy is one with a pause: a READ or WRITE has copied a part of its bytes, and a concurrent reader of the\n" +
-			"memory sees old and new bytes.\n\n" +
-			"The flags --opcode, --class, --qpn, --psn, --psn-offset, --transmission and --same-packet select packets. A packet\n" +
-			"must satisfy all given flags. If any of these flags is given, the rule hits only RoCEv2 packets, or only 1RMA\n" +
-			"messages if --class names a class of them. blackhole, pause and tear take none of these flags, nor --once and --next.\n" +
-			"`rdmalab faults` lists the rules and their hits. `rdmalab inject nic` makes the NIC itself fail,\n" +
-			"`rdmalab inject verbs` posts and completions of programs.\n\n" +
-			"The switch applies the rules on links. Random choices for a packet depend only on the seed and the name of the rule,\n" +
-			"on the link and the direction, and on how many packets have come to the rule since it was installed; RoCEv2 packets\n" +
-			"and all others are counted apart. So a run can be repeated: after `rdmalab heal` the names of rules begin with f1\n" +
-			"again.",
-		Example: "  rdmalab inject loss 10% --link cn0\n" +
-			"  rdmalab inject drop --opcode RC_ATOMIC_ACK --once --link cn0 --dir down\n" +
-			"  rdmalab inject drop --opcode 'RC_READ_RESPONSE_*' --once --link cn0 --dir down\n" +
-			"  rdmalab inject drop --opcode RC_WRITE_MIDDLE --psn-offset 5 --once --link cn0 --dir up\n" +
-			"  rdmalab inject drop --opcode RC_WRITE_LAST --same-packet --next 2 --link cn0 --dir up   # a packet and its first retransmission\n" +
-			"  rdmalab inject delay 1ms --jitter 200us --link cn0,cn1 --for 10s\n" +
-			"  rdmalab inject loss 20% --link cn0 --replace   # in place of the loss of 10%\n" +
-			"  rdmalab inject tear 10% --host ms0",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 2 {
 				return badUse("%.40q is too much; %s (see `rdmalab inject --help`)", args[2], insteadOf(args))

@@ -32,24 +32,7 @@ func injectVerbsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verbs HOST KIND AMOUNT",
 		Short: "Fail posts and completions of the programs on a host",
-		Long: "inject verbs makes faults between the programs on a host and its NIC, of Go programs and of unmodified ones over\n" +
-			"libibverbs, and prints the rule with its name. No packet is touched. KIND and AMOUNT are\n\n" +
-			"  completion STATUS  a completion that would be successful has this status, like RETRY_EXC_ERR, and its queue pair goes\n" +
-			"                     to the error state, as after such a completion of hardware; the operation itself was executed\n" +
-			"  post ERRNO         a post of a send work request returns this errno, like ENOMEM; the work request, and those behind\n" +
-			"                     it in the same list, are not posted\n" +
-			"  late TIME          a completion comes later, and so do those behind it in its queue\n\n" +
-			"--nth N hits the N-th event of each queue pair since the rule was made: completion, or work request posted. Without\n" +
-			"--nth and --probability the rule hits each event. Random choices depend only on the seed, the name of the rule, and on\n" +
-			"the numbers of the queue pair (among those that the rule has seen) and of the event, so that a run can be repeated.\n" +
-			"`rdmalab faults` lists the rules, `rdmalab heal` ends them. A rule ends with the host's daemon, not with its NIC.\n\n" +
-			"ERRNO is one of " + strings.Join(fault.Errnos(), ", ") + ".\n" +
-			wrapped("STATUS is one of "+strings.Join(fault.StatusWords(), ", ")+".", 118),
-		Example: "  rdmalab inject verbs cn0 completion RETRY_EXC_ERR --nth 5\n" +
-			"  rdmalab inject verbs cn0 post ENOMEM --nth 100 --once\n" +
-			"  rdmalab inject verbs cn0 late 2ms --jitter 1ms --probability 10% --seed 7\n" +
-			"  rdmalab inject verbs cn0 post EINVAL --qpn 0x5a31c2 --next 3   # a number that `rdmalab qps cn0` lists",
-		Args: cobra.ExactArgs(3),
+		Args:  cobra.ExactArgs(3),
 		ValidArgsFunction: arguments(hostNames, words(string(fault.Completion), string(fault.Post), string(fault.Late)),
 			words(append(fault.Errnos(), fault.StatusWords()...)...)),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -8,15 +8,8 @@ import (
 
 func linkCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "link HOST|TRUNK up|down",
-		Short: "Cut or restore a host's link, or a trunk between switches",
-		Long: "link sets the switch's end of a host's link down or up. When one end is down, both ends have no carrier, as when\n" +
-			"a cable is pulled. Of a host with several NICs, HOST is the first one, and HOST/rxe1 the second; the others go on.\n" +
-			"On a rack with several switches, TRUNK is a link between two of them, like leaf0-spine1. link prints the new state.",
-		Example: "  rdmalab link cn0 down --for 500ms\n" +
-			"  rdmalab link cn0/rxe1 down\n" +
-			"  rdmalab link leaf0-spine1 down\n" +
-			"  rdmalab link cn0 down && rdmalab link cn0 up",
+		Use:               "link HOST|TRUNK up|down",
+		Short:             "Cut or restore a host's link, or a trunk between switches",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: arguments(linkNames, words("up", "down")),
 		RunE: func(cmd *cobra.Command, args []string) error {

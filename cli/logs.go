@@ -27,12 +27,7 @@ func logsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [HOST | switch | timers | watcher] [-f]",
 		Short: "Print the logs of the daemons",
-		Long: "logs prints the log of the daemon of a host or of the switch. Without a name it prints all logs, with the name\n" +
-			"before each line. Two names stand for other logs of the rack:\n\n" +
-			"  " + timersLog + "    why a fault could not be ended when the time of its flag --for was over\n" +
-			"  " + container.WatcherName + "   on a rack whose hosts are containers: their events, and errors",
-		Example: "  rdmalab logs cn0\n  rdmalab logs -f",
-		Args:    cobra.MaximumNArgs(1),
+		Args:  cobra.MaximumNArgs(1),
 
 		ValidArgsFunction: arguments(nodeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {

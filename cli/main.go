@@ -1,6 +1,7 @@
 // Package cli is the whole project as a library: the command line, the daemons that it starts, and
-// tools. Most files of this package have one subcommand each; helpGroups lists them. A program with
-// extensions of its own imports their packages, which register themselves, and calls Main.
+// tools. Most files of this package have one subcommand each; helpGroups lists them, and folder help
+// has their texts. A program with extensions of its own imports their packages, which register
+// themselves, and calls Main.
 package cli
 
 import (

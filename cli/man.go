@@ -13,7 +13,6 @@ func manCmd() *cobra.Command {
 	var date string
 	cmd := &cobra.Command{
 		Use: "man FOLDER", Short: "Write pages of the manual, section 1", Hidden: true, Args: cobra.ExactArgs(1), ValidArgsFunction: cobra.NoFileCompletions,
-		Example: "  rdmalab man share/man/man1",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			day, err := time.Parse(time.DateOnly, date)
 			if err != nil {
@@ -24,6 +23,7 @@ func manCmd() *cobra.Command {
 			}
 			root := cmd.Root()
 			root.DisableAutoGenTag = true // it has the day of today
+			documentAll(root)
 			head := &doc.GenManHeader{Section: "1", Source: "rdmalab", Manual: "rdmalab", Date: &day}
 			return doc.GenManTree(root, head, args[0])
 		},

@@ -18,53 +18,15 @@ import (
 
 // objectKind is a kind of objects that a command lists.
 type objectKind struct {
-	name, path, short, long, example string
-	print                            func(t io.Writer, r *rackfile.Rack, o *hostd.Objects)
+	name, path, short string
+	print             func(t io.Writer, r *rackfile.Rack, o *hostd.Objects)
 }
 
-const goneNote = "The newest queue pairs that have gone, at most 64 with an error and 64 without, come first: destroyed by their program,\n" +
-	"reset, or lost with the NIC. So a program's error can be looked up when the program has ended."
-
 var objectKinds = []objectKind{
-	{
-		"qps", hostd.PathQPs, "List the queue pairs of a host, and the last error of each with its reason",
-		"qps lists the queue pairs of a host's NIC, one line each, and below the lines why each of them has failed. " + "\n\n" +
-			"  OWNER      the program and its process ID; host is the host's own daemon\n" +
-			"  STATE      RESET, INIT, RTR, RTS, SQD, SQE or ERR; in parentheses if the queue pair is gone\n" +
-			"  PEER       host and queue pair at the other end\n" +
-			"  PSN        oldest PSN that is not acknowledged, and the next PSN to be sent\n" +
-			"  EXPECTS    PSN that the queue pair expects of its peer\n" +
-			"  FLIGHT     packets in flight, and how many may be (WINDOW); with irn or rack behind it, the connection uses\n" +
-			"             selective retransmission (key recovery of rack files)\n" +
-			"  SENDS      send work requests that are not complete; RECVS: receives that are queued\n" +
-			"  AGAIN      packets that were sent again; HEALED: how often a loss was repaired\n" +
-			"  LAST ERROR number (vendor_err of the completion, see docs/reference/reasons.md) of what ended the queue pair\n\n" +
-			goneNote + "\n\nWhat led to an error, or to a repetition, and what the peer says: `rdmalab why HOST QPN`.",
-		"  rdmalab qps cn0\n  rdmalab qps cn0 --live\n  rdmalab qps cn0 -o json | jq '.qps[] | select(.lastError) | {qpn, owner, lastError}'",
-		printQPs,
-	},
-	{
-		"mrs", hostd.PathMRs, "List the memory regions and windows of a host",
-		"mrs lists the memory regions, device memory and memory windows of a host's NIC: number, owner, protection domain (PD),\n" +
-			"first and last address, length, keys and access rights. The reason of a refused request names a region by this number.",
-		"  rdmalab mrs ms0\n  rdmalab mrs ms0 -o json | jq '.mrs[] | {number, rkey, length}'",
-		printMRs,
-	},
-	{
-		"cqs", hostd.PathCQs, "List the completion queues of a host",
-		"cqs lists the completion queues of a host's NIC: number, owner, DEPTH, how many completions wait to be polled (QUEUED),\n" +
-			"the queue pairs that use it, and whether it has overrun, which ends these queue pairs.",
-		"  rdmalab cqs cn0",
-		printCQs,
-	},
-	{
-		"cms", hostd.PathCMs, "List the connections of a host's connection manager",
-		"cms lists the connections of a host's connection manager, which librdmacm and the host's own services use: their state,\n" +
-			"addresses, service and queue pairs, and how a connection has ended. Ended connections stay for a while, in TimeWait.\n" +
-			"A rack with `connect: tcp` has no such connections.",
-		"  rdmalab cms cn0",
-		printCMs,
-	},
+	{"qps", hostd.PathQPs, "List the queue pairs of a host, and the last error of each with its reason", printQPs},
+	{"mrs", hostd.PathMRs, "List the memory regions and windows of a host", printMRs},
+	{"cqs", hostd.PathCQs, "List the completion queues of a host", printCQs},
+	{"cms", hostd.PathCMs, "List the connections of a host's connection manager", printCMs},
 }
 
 // objectCmds makes the commands that list objects of a host.
@@ -78,7 +40,7 @@ func objectCmds() (list []*cobra.Command) {
 func objectCmd(k *objectKind) *cobra.Command {
 	var live bool
 	cmd := &cobra.Command{
-		Use: k.name + " HOST", Short: k.short, Long: k.long, Example: k.example,
+		Use: k.name + " HOST", Short: k.short,
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: arguments(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {

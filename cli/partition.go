@@ -17,18 +17,8 @@ import (
 func partitionCmd() *cobra.Command {
 	var end bool
 	cmd := &cobra.Command{
-		Use:   "partition GROUP [GROUP...] | partition --mend",
-		Short: "Drop every frame between groups of hosts",
-		Long: "partition makes the switch drop every frame between hosts of different groups. A group is a list of hosts,\n" +
-			"separated by commas; cn[0-3] stands for four hosts. If one group is given, all other hosts are the second group. If\n" +
-			"several groups are given, a host that is in none of them still reaches all hosts.\n\n" +
-			"A new partition replaces the present one. Links keep their carrier, so a host notices a partition only by lost\n" +
-			"packets. A reliable connection between two groups fails when its retries run out. --mend, `rdmalab heal` or a crash\n" +
-			"of the switch ends the partition. partition prints the groups, like \"kept apart: cn0,cn1 | ms0\", or with --mend \"no\n" +
-			"host is kept apart\", and returns at once; after the time of --for the partition ends by itself.",
-		Example: "  rdmalab partition cn0,cn1 ms0 --for 10s\n" +
-			"  rdmalab partition 'cn[0-1]'\n" +
-			"  rdmalab partition --mend",
+		Use:               "partition GROUP [GROUP...] | partition --mend",
+		Short:             "Drop every frame between groups of hosts",
 		ValidArgsFunction: everyArgument(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if end && (len(args) > 0 || cmd.Flags().Changed("for")) {

@@ -39,61 +39,8 @@ func perfTests() []string {
 func perfCmd() *cobra.Command {
 	var f perfFlags
 	cmd := &cobra.Command{
-		Use:   "perf TEST --from HOST --to HOST",
-		Short: "Measure and verify the path between two hosts",
-		Long: "perf runs a test between two hosts of the rack, the client (--from) and the server (--to). It prints bandwidth and\n" +
-			"latency in the columns of the program perftest (bytes, iterations, MiB/s and millions of messages per second, or\n" +
-			"microseconds). TEST is one of\n\n" +
-			"  write_bw read_bw send_bw atomic_bw  bandwidth and message rate\n" +
-			"  write_lat read_lat atomic_lat       latency: time from the post of an operation to its completion\n" +
-			"  send_lat                            latency: half of the round trip of a message and its echo\n" +
-			"  contend                             clients (--clients) repeat CAS on one word, the last one of the memory that\n" +
-			"                                      the server shares with all clients, also those of stores; prints the rate of\n" +
-			"                                      CAS, and how many changed the word\n" +
-			"  locks                               clients (--clients) take and release one lock, the same word as with contend;\n" +
-			"                                      prints the numbers of CAS and of locks taken, and median and 99th percentile of\n" +
-			"                                      the time to get a lock\n" +
-			"  verify                              WRITE, READ, CAS and FAA, one or two of each; compares the bytes; prints how\n" +
-			"                                      long each took and whether it is right, and ends at the first that is wrong\n" +
-			"  soak                                --iters WRITEs, as many READs and as many SENDs, then --atomics CAS and FAA;\n" +
-			"                                      verifies every byte; prints how many of each, and how much the NIC's counters grew\n" +
-			"  onerma_read_bw onerma_write_bw      as read_bw, write_bw, read_lat and write_lat, but over the hosts' 1RMA NICs, which\n" +
-			"  onerma_read_lat onerma_write_lat    have no connections (SIGCOMM 2020) and need `onerma: {}` in the rack file; a\n" +
-			"                                      message is divided into operations of at most 4 KiB, and an operation that\n" +
-			"                                      fails is tried again\n" +
-			"  raw_bw raw_lat                      Ethernet frames without RDMA, each as long as the packet of a WRITE of the same\n" +
-			"                                      bytes, for comparison; raw_bw divides a message of --size into frames of at most\n" +
-			"                                      4096 bytes of payload (less if the link's MTU is smaller), raw_lat sends only\n" +
-			"                                      the first of them and waits for an answer\n\n" +
-			"The names of programs of perftest are tests, too (ib_write_bw for write_bw), and its flags -s, -n, -D, -a, -b, -q N,\n" +
-			"-m, -I, -t, -Q, -x, -c and --report_gbits mean what they mean there. With --all, a test runs once for each power of\n" +
-			"two from 2 bytes to 8 MiB, or to --size, and prints one table. With --bidirectional both hosts send at the same\n" +
-			"time; the result is the sum. With --duration a test runs for that many seconds.\n\n" +
-			"Of the flags that change a test, tests over 1RMA NICs use only --size, --iters, --tx-depth, --cq-mod, --verify,\n" +
-			"--seed and --op-timeout, raw_bw only --size, --iters and --tx-depth, and raw_lat only --size and --iters.\n\n" +
-			"SEND tests (send_bw and send_lat) can use RC, UC or UD (-c) and a shared receive queue at the server (--srq);\n" +
-			"send_bw can also use several queue pairs (--qps). The bandwidth of send_bw counts only delivered messages. contend,\n" +
-			"locks and verify need a server with memory.\n\n" +
-			"The exit status is 1 if an operation failed or had a wrong result. In send_bw over UC and UD, a lost message is no\n" +
-			"failure, and perf prints how many were lost; send_lat fails if a message or its echo is lost. A raw test does not\n" +
-			"fail because frames are lost (-o json has their number); it fails if it cannot reach the server, or has waited 20\n" +
-			"times in a row without an answer. No flag takes the value 0: leave a flag out for its default.\n\n" +
-			"With --peer perftest the other end is the program perftest (version 4.5), on any machine. If --to is given, it is\n" +
-			"the address of perftest's server. Otherwise the host of --from waits as the server. With --peer, TEST is a bandwidth\n" +
-			"or latency test of WRITE, READ, SEND or atomics, over RC on one queue pair. Of the flags that change a test, only\n" +
-			"--size, --iters, --mtu, --tx-depth, --outs, --type, --ipv6, --port, --timeout and --op-timeout can be used. Their\n" +
-			"defaults are then those of perftest: 5000 iterations for write_bw and 1000 for all others, 65536 bytes for\n" +
-			"bandwidth, 2 bytes for latency; but --timeout is 16 (268 ms), and perftest's ACK timeout is 14 (67 ms). Both ends\n" +
-			"need the same --size and --iters. perf then prints one line: the queue pairs, bytes, iterations, microseconds per\n" +
-			"iteration, and MiB/s.",
-		Example: "  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
-			"  rdmalab perf atomic_lat --from cn0 --to ms0 --type cas\n" +
-			"  rdmalab perf ib_write_bw --from cn0 --to ms0 -a -n 200 --report_gbits\n" +
-			"  rdmalab perf read_bw --from cn0 --to cn1 -b -D 5 -q 4\n" +
-			"  rdmalab inject loss 10% --link cn0 && rdmalab perf soak --from cn0 --to ms0 --timeout 12\n" +
-			"  rdmalab perf send_bw --from cn0 --to ms0 -c ud --size 1024 --qps 4 --srq --verify\n" +
-			"  rdmalab perf read_lat --from cn1 --to ms1 -o json | jq .lat.p99Usec\n" +
-			"  rdmalab perf write_bw --peer perftest --from cn0 --to 10.77.0.200 --iters 5000   # where `ib_write_bw` waits",
+		Use:       "perf TEST --from HOST --to HOST",
+		Short:     "Measure and verify the path between two hosts",
 		Args:      f.arguments,
 		ValidArgs: perfTests(),
 		RunE: func(cmd *cobra.Command, _ []string) error {

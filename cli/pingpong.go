@@ -26,19 +26,8 @@ type pingpongFlags struct {
 func pingpongCmd() *cobra.Command {
 	var f pingpongFlags
 	cmd := &cobra.Command{
-		Use:   "pingpong rc|uc|ud|srq [SERVER] --on HOST",
-		Short: "Be one end of ibv_rc_pingpong, or of its variants for UC, UD and SRQ",
-		Long: "pingpong speaks the protocol of the programs ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong and\n" +
-			"ibv_srq_pingpong: two ends send a message to and fro. The other end is such a program on any machine, or another\n" +
-			"`rdmalab pingpong`. With SERVER, an address or a host of the rack, pingpong is the client. Without SERVER it is the\n" +
-			"server: it prints the TCP port on standard error, and waits for a client. Both ends need the same --size, --iters\n" +
-			"and (not with ud) --mtu, with srq also the same --qps.\n\n" +
-			"pingpong compares every received byte with the byte that the peer must have sent, and fails if one differs. At the\n" +
-			"end it prints both queue pairs (with srq only its own first one), the bytes, the number of iterations, the\n" +
-			"microseconds for an iteration and the MiB per second. A client waits up to 10 s for the server.",
-		Example: "  rdmalab pingpong rc --on ms0   # in one terminal\n" +
-			"  rdmalab pingpong rc ms0 --on cn0   # in another one\n" +
-			"  rdmalab pingpong rc 10.77.0.200 --on cn0   # if ibv_rc_pingpong waits at this address",
+		Use:       "pingpong rc|uc|ud|srq [SERVER] --on HOST",
+		Short:     "Be one end of ibv_rc_pingpong, or of its variants for UC, UD and SRQ",
 		Args:      cobra.RangeArgs(1, 2),
 		ValidArgs: []string{"rc", "uc", "ud", "srq"},
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -30,22 +30,8 @@ func profileCmd() *cobra.Command {
 	var dir string
 	var lasting time.Duration
 	cmd := &cobra.Command{
-		Use:   "profile [NODE…]",
-		Short: "Record where the daemons of hosts and of the switch spend processor time",
-		Long: "profile records CPU profiles of the daemons of the given hosts and of the switch (NODE is `switch`), or of all nodes\n" +
-			"of the rack, all at the same time. It writes a file NODE.pprof for each, which `go tool pprof` reads, and replaces\n" +
-			"a file of this name. A profile says which functions of the daemon used the processor: 100 times in each second of\n" +
-			"processor time it notes the function that runs, and those that have called it. A daemon that has nothing to do\n" +
-			"uses nearly no processor time, so record while the rack works.\n\n" +
-			"The daemon of a host contains its NIC, its services, its tests (`rdmalab perf`) and its clients of stores. Programs\n" +
-			"that `rdmalab exec` has started are other processes, and are not in the profile.\n\n" +
-			"profile prints the node, the length in bytes and the path of each file, and two commands that show a profile. A\n" +
-			"daemon records one profile at a time: another one of the same node fails. If profile is interrupted, the daemons stop\n" +
-			"recording at once, and no file is written. If profiles of some nodes fail, the files of the others are written, and\n" +
-			"the exit status is 1.",
-		Example: "  rdmalab profile\n" +
-			"  rdmalab profile cn0 ms0 switch --for 10s --dir out/profiles\n" +
-			"  rdmalab perf write_bw --from cn0 --to ms0 --iters 1000000 & rdmalab profile cn0 && go tool pprof -top cn0.pprof",
+		Use:               "profile [NODE…]",
+		Short:             "Record where the daemons of hosts and of the switch spend processor time",
 		ValidArgsFunction: everyArgument(nodeNames),
 		RunE:              func(cmd *cobra.Command, nodes []string) error { return runProfile(cmd, nodes, lasting, dir) },
 	}

@@ -17,20 +17,8 @@ func readCmd() *cobra.Command {
 	var words int
 	var all bool
 	cmd := &cobra.Command{
-		Use:   "read SERVER --on HOST",
-		Short: "Read words of a server's memory by a READ, for example counters of the switch",
-		Long: "read connects from host --on to the memory service of a server. This service registers memory, the region, for other\n" +
-			"hosts. The NIC of host --on reads words of 8 bytes from this region by a READ; no program of the server takes part\n" +
-			"in it. read prints a line for each word that is not 0: WORD (its number; the word at --at is number 0), OFFSET (its\n" +
-			"place in the region, in bytes) and VALUE (a decimal number). -o json has all words. read fails if a word is not in\n" +
-			"the region.\n\n" +
-			"If the switch runs program swordbox, a rule with action=count and store=SERVER makes it keep counters in this region\n" +
-			"(see `rdmalab switch counted --help`). They begin at the offset that at= of the rule gives. Counters, words from this\n" +
-			"offset on, and servers in store= are numbered from 0. If store= names one server, counter i is word i. If it names N\n" +
-			"servers, counter i is word i/N, rounded down, on server i modulo N.",
-		Example: "  rdmalab switch rules add server=ms0 action=count store=ms1 slots=64\n" +
-			"  rdmalab read ms1 --on cn0 --words 64\n" +
-			"  rdmalab read ms1 --on cn0 --at 0x1000 --words 8 --all",
+		Use:               "read SERVER --on HOST",
+		Short:             "Read words of a server's memory by a READ, for example counters of the switch",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: arguments(nodeNames),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -25,18 +25,7 @@ func rednTuringCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "turing",
 		Short: "Let a NIC execute a Turing machine, and print the tape",
-		Long: "turing lets a NIC in virtual time execute a Turing machine with two symbols, 0 and 1. The machine is a loop of\n" +
-			"work requests in a send queue; each lap of the loop is one step of the machine. turing prints whether the\n" +
-			"machine has halted, the number of steps, the virtual time, and the tape from the first to the last cell that is 1 or\n" +
-			"under the head, with ^ below the head. It fails if the head leaves the tape.\n\n" +
-			"The machine is given in the usual notation: up to 25 states A, B, C and so on are separated by _, and each has a rule\n" +
-			"for symbol 0 and one for symbol 1. The machine begins in state A. The rule 1RB writes 1, moves the head to the right\n" +
-			"(L: left), and goes to state B. A letter that is no state halts the machine. The default is the busy beaver of four\n" +
-			"states, which makes 107 steps.",
-		Example: "  rdmalab redn turing\n" +
-			"  rdmalab redn turing --machine 1RB1LC_1LA1RB_1LB1RH\n" +
-			"  rdmalab redn turing --machine 1RH1RA --tape 11111   # adds one to a number in unary",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			machine, err := redn.ParseStates(o.machine)
 			if err != nil {

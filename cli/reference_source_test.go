@@ -321,7 +321,7 @@ func TestEveryActionIsDescribed(t *testing.T) {
 
 // faultKinds returns a table of the kinds of faults with their help in `rdmalab inject`.
 func faultKinds(t *testing.T) string {
-	long := injectCmd().Long
+	long := manualOf("rdmalab inject").long
 	table := docHead("kind", "on the command line", "what it does")
 	for _, kind := range fault.Kinds() {
 		var use, what string

@@ -37,21 +37,8 @@ type failure struct {
 
 func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	root := &cobra.Command{
-		Use:   "rdmalab",
-		Short: "A rack of RDMA machines on one Linux box",
-		Long: "rdmalab puts a rack of machines that speak RoCEv2 into network namespaces of one Linux box, joined by a switch that\n" +
-			"can lose, delay and corrupt packets when you ask it to.\n\n" +
-			"Commands that work on a rack need root and a rack that is up (`rdmalab up`). The hosts of the built-in rack are md0\n" +
-			"(metadata), ms0 and ms1 (memory servers), and cn0 to cn3 (compute).\n\n" +
-			"The exit status is 0 after success, 1 after a failure or if a check has found an error, and 2 if the command line\n" +
-			"is wrong: then nothing was done. exec ends with the exit status of the program that it ran.",
-		Example: "  sudo rdmalab doctor\n" +
-			"  sudo rdmalab up\n" +
-			"  sudo rdmalab top\n" +
-			"  rdmalab inject loss 10% --link cn0\n" +
-			"  rdmalab perf write_bw --from cn0 --to ms0 --size 64KiB --iters 2000 --verify\n" +
-			"  rdmalab counters cn0\n" +
-			"  rdmalab down",
+		Use:           "rdmalab",
+		Short:         "A rack of RDMA machines on one Linux box",
 		Version:       readVersion().Version,
 		SilenceUsage:  true,
 		SilenceErrors: true,
@@ -66,6 +53,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	root.AddCommand(commands...)
 	root.InitDefaultCompletionCmd()
 	bashCompletion(root)
+	documenting(root)
 	explainAll(root)
 	refuseTopics(root)
 	return root

@@ -50,48 +50,9 @@ func runCmd() *cobra.Command {
 }
 
 func runCmdOf(f *runFlags) *cobra.Command {
-	var loads []string
-	for _, w := range kv.Workloads() {
-		loads = append(loads, fmt.Sprintf("  %-3s %s", w.Name, w.Doc))
-	}
 	cmd := &cobra.Command{
-		Use:   "run ycsb",
-		Short: "Run a workload on a store and print throughput and latency",
-		Long: "run loads keys into a store and lets clients on all compute hosts execute operations on them. The exit status is 1 if\n" +
-			"an operation failed or a value was wrong, but not for keys that were not found. A store that is not running is\n" +
-			"started. run prints\n\n" +
-			"  the number of operations per second,\n" +
-			"  the percentage of writes that succeeded at their first attempt (100% if there were no writes),\n" +
-			"  the number of attempts that lost against another client (races),\n" +
-			"  round trips per operation, and bytes and packets per operation as the switch counted them,\n" +
-			"  the number of inserts whose key existed already, unless it is 0,\n" +
-			"  the numbers of operations that failed, of wrong values and of keys not found, unless all three are 0,\n" +
-			"  percentiles of the latency of each kind of operation, in microseconds, and\n" +
-			"  the mean time of an operation, and its parts, in microseconds: queue (waiting for its turn with --rate or --pace),\n" +
-			"  lock (waiting for a lock), trip 1, trip 2 … (each round trip), switch (time in the switch, only with --on sim),\n" +
-			"  back-off (pauses after a failed attempt), rpc (calls of a server) and client (the client's own work).\n\n" +
-			"The value of --workload is a name of the list below (a to f are workloads of the benchmark YCSB), or a number, which\n" +
-			"is the percentage of updates. --mix describes a workload of your own by its percentages.\n\n" +
-			strings.Join(loads, "\n") + "\n\n" +
-			"Flags for Clover use these terms: a node is one version of a key's value; an append is the CAS by which a write puts\n" +
-			"a new node behind the newest one; a key's shortcut is a word that names a node near the newest one. A switch that\n" +
-			"steers sends appends or READs to the newest node of their key instead of the older one that the client named. For\n" +
-			"--steer the switch gets the program and the rules that steering needs; when the run ends or is interrupted, it gets\n" +
-			"its earlier program and rules back.\n\n" +
-			"With --on sim the same code runs on the built-in rack, or that of --file, in virtual time: no rack is up, and the\n" +
-			"same seed gives the same numbers. The flag --cost chooses the times that NICs, links and the switch take,\n" +
-			"and the times of a client's posts and polls. All other work of a client or of a store's server takes no time;\n" +
-			"the experiments of `rdmalab experiment` have models of that work.",
-		Example: "  rdmalab run ycsb --workload a --clients 64\n" +
-			"  rdmalab run ycsb --load-only --keys 20000 --clients 64\n" +
-			"  rdmalab run ycsb --workload 5 --keys 1024 --zipf 0.99 --value-size 1000 -o json\n" +
-			"  rdmalab run ycsb --workload a --clients 64 --steer both\n" +
-			"  rdmalab run ycsb --store sherman --workload e --zipf 0\n" +
-			"  rdmalab run ycsb --workload w --clients 8 --rate 500 --duration 10s --csv\n" +
-			"  rdmalab run ycsb --mix get=70,put=20,insert=5,delete=5 --distribution hotspot:20%:80% --move 5s --value-size 64-4KiB\n" +
-			"  rdmalab run generate --workload a > a.csv && rdmalab run ycsb --trace a.csv --keys 1024 --pace 1\n" +
-			"  rdmalab run ycsb --on sim --store template --clients 64\n" +
-			"  rdmalab run ycsb --on sim --store sherman --start step=fg+",
+		Use:       "run ycsb",
+		Short:     "Run a workload on a store and print throughput and latency",
 		Args:      cobra.ExactArgs(1),
 		ValidArgs: []string{"ycsb"},
 		RunE: func(cmd *cobra.Command, args []string) error {

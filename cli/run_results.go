@@ -178,21 +178,7 @@ func compareCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compare A [B]",
 		Short: "Compare the results of two sweeps, or show those of one",
-		Long: "A and B are files that `rdmalab run sweep` has written. compare prints a line for each combination of flags and\n" +
-			"each measure: the medians of the runs in A and in B, each with the smallest value, the largest value and the number\n" +
-			"of runs, and the ratio of the medians (B divided by A). A line without any value is left out. Flags with the same\n" +
-			"value in all runs are not shown. With one file, compare prints the medians of this file. Runs that failed do not\n" +
-			"count. These are the measures:\n\n" +
-			"  ops                   operations per second\n" +
-			"  rtts, packets, bytes  round trips, packets and bytes per operation\n" +
-			"  KIND-p50, KIND-p99    median and 99th percentile of the latency in microseconds; KIND is read, update, insert, scan,\n" +
-			"                        read-modify-write or delete, or queue for the wait of operations with --rate or --pace\n" +
-			"  queue, lock, trip-1 to trip-4, more-trips, switch, back-off, rpc, client\n" +
-			"                        parts of the mean time of an operation in microseconds; see `rdmalab run --help`",
-		Example: "  rdmalab run sweep --on sim --over clients=1,16 -w before.jsonl   # and, after a change, with -w after.jsonl\n" +
-			"  rdmalab run compare before.jsonl after.jsonl\n" +
-			"  rdmalab run compare before.jsonl after.jsonl --measure ops,read-p99,packets",
-		Args: cobra.RangeArgs(1, 2),
+		Args:  cobra.RangeArgs(1, 2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var lists [][]record
 			for _, name := range args {
@@ -277,14 +263,7 @@ func plotCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "plot FILE -w PICTURE.svg [--x FLAG] [--y MEASURE]",
 		Short: "Draw the results of a sweep as SVG",
-		Long: "plot draws a diagram of FILE, which `rdmalab run sweep` has written. The x axis has the values of one flag, the y\n" +
-			"axis the medians of a measure over the runs. There is a line for each combination of the other flags' values.\n" +
-			"`rdmalab run compare --help` lists the measures. Runs that failed do not count. plot prints nothing, and replaces the\n" +
-			"SVG file if it exists.",
-		Example: "  rdmalab run sweep --on sim --over store=fusee,template --over clients=1,16,64 -w stores.jsonl\n" +
-			"  rdmalab run plot stores.jsonl --x clients -w stores.svg\n" +
-			"  rdmalab run plot stores.jsonl --x clients --y read-p99 -w p99.svg",
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := svgFile(out); err != nil {
 				return err

@@ -31,24 +31,7 @@ func sweepCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "sweep --over FLAG=VALUE,VALUE… -w FILE",
 		Short: "Run a workload with all combinations of some flags' values",
-		Long: "sweep runs `rdmalab run ycsb` with every combination of the values that the flags --over give; all other flags are\n" +
-			"the same in all runs. Commas separate the values, or semicolons, if the values contain commas. After each run,\n" +
-			"sweep appends its result to FILE: a line of JSON with all flags, the version of this program and the report.\n" +
-			"`rdmalab run --help` explains workloads, stores, and the terms of the flags (node, append, shortcut, steer).\n\n" +
-			"sweep runs all combinations one after the other, and then all of them again, in --rounds rounds. So a slow minute\n" +
-			"of the machine does not affect one combination alone.\n\n" +
-			"If a sweep is interrupted, FILE keeps its results, and --resume runs the combinations that FILE lacks. If a run\n" +
-			"fails, sweep writes its error to FILE and goes on; the exit status at the end is 1, and --resume tries the run again.\n" +
-			"sweep prints each run as it begins on standard error, and at the end the number of runs. `rdmalab run compare` and\n" +
-			"`rdmalab run plot` read FILE.\n\n" +
-			"On a rack, sweep stops the store and starts an empty one before the first run, and between two runs that differ in\n" +
-			"--store, --value-size or --start. With --no-load it does so only to replace another store of the sweep that is up.\n\n" +
-			"With --on sim all runs are in virtual time, each on a rack of its own; each round has another seed.",
-		Example: "  rdmalab run sweep --over store=clover,template --over clients=1,4,16 --rounds 3 --duration 2s -w stores.jsonl\n" +
-			"  rdmalab run sweep --on sim --over store=fusee,template --over clients=1,16,64 -w virtual.jsonl\n" +
-			"  rdmalab run sweep --on sim --store clover --over 'start=threads=1;threads=4' --over clients=16,64 -w threads.jsonl\n" +
-			"  rdmalab run sweep --over steer=none,both --over 'mix=get=50,put=50;get=95,put=5' -w steer.jsonl --resume",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 	}
 	var base runFlags
 	run := runCmdOf(&base).Flags()

@@ -98,27 +98,7 @@ func convertCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "convert FILE --from FORMAT",
 		Short: "Convert a public cache trace to the format of `rdmalab run ycsb --trace`",
-		Long: "convert reads a trace in another format and prints it in the format that `rdmalab run ycsb --trace` replays. It needs\n" +
-			"no rack. FILE - is standard input. --from names the format of FILE:\n\n" +
-			"  twitter   the cache traces of Twitter (OSDI 2020): time, key, key size, value size, client, operation, TTL\n" +
-			"  cachelib  the key-value traces of CacheLib's CacheBench, whose header names the columns\n\n" +
-			"The output is CSV: a line with the names of the columns, and a line for each operation, in the order of their times.\n" +
-			"The columns are\n\n" +
-			"  time_us  time since the first operation of the trace, in microseconds\n" +
-			"  client   number of the client; a client executes its operations one after the other\n" +
-			"  op       get, put, insert, delete, scan or rmw (read-modify-write)\n" +
-			"  key      number of the key\n" +
-			"  size     bytes of the value that put, insert or rmw writes; largest number of keys that scan reads; otherwise 0\n\n" +
-			"Keys and clients get the numbers 0, 1, 2 and so on, in the order of their first operations. add becomes insert; set,\n" +
-			"replace, cas, append, prepend, incr and decr become put. Lines with operations that a store does not have are left\n" +
-			"out. convert prints the numbers of operations, clients, keys and such lines on standard error.\n\n" +
-			"Twitter's times are whole seconds, so convert spreads the operations of a second over that second. CacheLib's\n" +
-			"traces have no clients, so convert divides the keys among 64 clients. If op_count of a CacheLib line is N, convert\n" +
-			"prints N lines. If a CacheLib trace has no times, all times are 0: replay it without --pace of\n" +
-			"`rdmalab run ycsb`, with which all operations would be late from the beginning.",
-		Example: "  zstd -dc cluster52.sort.zst | head -100000 | rdmalab run convert - --from twitter > cluster52.csv\n" +
-			"  rdmalab run convert kvcache_traces_1.csv --from cachelib --limit 50000 > kvcache.csv",
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(trace.Formats, from) {
 				return badUse("--from %.20q: use %s", from, strings.Join(trace.Formats, " or "))
@@ -150,12 +130,7 @@ func generateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "generate",
 		Short: "Print a synthetic trace for `rdmalab run ycsb --trace`",
-		Long: "generate prints the operations that the clients of a workload would execute, in the format that `rdmalab run\n" +
-			"ycsb --trace` replays (see `rdmalab run convert --help`). It needs no rack. The same flags and the same seed\n" +
-			"give the same trace.",
-		Example: "  rdmalab run generate --workload a --operations 10000 > a.csv\n" +
-			"  rdmalab run generate --mix get=70,put=20,insert=5,delete=5 --keys 100 --clients 8 --rate 100 --value-size zipf:0.8:16-200",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.typed = cmd.Flags().Changed
 			if err := f.checkKeys(); err != nil {

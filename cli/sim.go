@@ -34,36 +34,8 @@ type simFlags struct {
 func simCmd() *cobra.Command {
 	f := simFlags{every: 5 * time.Second}
 	cmd := &cobra.Command{
-		Use:   "sim [SCENARIO]",
-		Short: "Run a scenario in virtual time, replayable from a seed",
-		Long: "sim runs a scenario on a whole rack in memory: the same NICs, switch, faults and applications as on a rack of\n" +
-			"processes, in virtual time (a clock that moves from event to event). It needs neither a rack nor root. The seed\n" +
-			"decides everything that happens, so a run can be repeated. sim prints the plan that it has drawn from the\n" +
-			"seed, and the NICs' counters of recovery; with --seeds it prints the sums of all runs, and \"ok\" if no check has\n" +
-			"failed. Without SCENARIO it lists the scenarios. \"Histories are linearizable\" means that one order of all\n" +
-			"operations explains every answer. The flags in parentheses choose a variant:\n\n" +
-			scenarioList() + "\n" +
-			"The switch \"replaces\" an atomic if it sends the server a WRITE of the new value instead. Published variants work as\n" +
-			"the papers describe. Hardened variants, the default, are without the papers' holes (ways in which their designs lose\n" +
-			"data, hang or are slow; swordbox/HOLES.md). Without --cost only links take time.\n\n" +
-			"Mixes are variations that a run of clover or sherman adds to its random plan. --mix names them. Some flags exclude\n" +
-			"mixes, also those that --mix names: --steer services and format, --share-qp services and wear, and both together\n" +
-			"also sizes.\n\n" +
-			pairsList(8, mixes) + "\n" +
-			"Setups of planned, for --setup. A schedule of planned says which packets are lost, late or doubled, when a link loses\n" +
-			"all packets of one direction for some milliseconds, and when rules change. A word is known if the switch knows its\n" +
-			"value:\n\n" +
-			pairsList(11, scenario.Setups()) + "\n" +
-			"If a check fails, sim prints FAIL with the command that replays the seed and prints every packet (-v), and the exit\n" +
-			"status is 1. Add --pcap to this command to write a capture file.",
-		Example: "  rdmalab sim transport --seeds 1000\n" +
-			"  rdmalab sim transport --seed 291 -v\n" +
-			"  rdmalab sim soak\n" +
-			"  rdmalab sim clover --steer both --share-qp --seeds 100\n" +
-			"  rdmalab sim locks --mode published --seed 4\n" +
-			"  rdmalab sim planned --depth 3 --schedules 100000\n" +
-			"  rdmalab sim planned --plan mixed/drop@ms0-down.2/late1@cn1-down.1 -v\n" +
-			"  rdmalab sim transport --seed 291 --pcap seed291.pcapng && rdmalab dump seed291.pcapng",
+		Use:               "sim [SCENARIO]",
+		Short:             "Run a scenario in virtual time, replayable from a seed",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: everyArgument(scenarioNames),
 		RunE: func(cmd *cobra.Command, args []string) error {

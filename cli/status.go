@@ -22,39 +22,7 @@ func statusCmd() *cobra.Command {
 		Use:        "status",
 		SuggestFor: []string{"ls", "ps", "list", "show"},
 		Short:      "Show every host and the switch: state, addresses, link, process",
-		Long: "status reads the present state of each host and of the switch, and prints a line for each: its name, role, state and\n" +
-			"addresses, and\n\n" +
-			"  MEMORY  size of the memory that a host registers for others\n" +
-			"  LINK    state of its link: up, down (cut at the switch), no-carrier (the host's end is down) or missing\n" +
-			"  PID     process ID of its daemon\n\n" +
-			"STATE is one of these; if several apply, it is the last one of them. The exit status does not depend on it.\n\n" +
-			"  up           the daemon answers\n" +
-			"  app-crashed  the programs have crashed (`rdmalab crash --app`), and the NIC works\n" +
-			"  app-hung     the programs are stopped (`rdmalab hang --app`), and the NIC works\n" +
-			"  link-down    the link is not up: see LINK\n" +
-			"  nic-down     the NIC has crashed or failed\n" +
-			"  silent       the daemon runs, but does not answer: see `rdmalab logs`\n" +
-			"  hung         the processes are stopped by `rdmalab hang`\n" +
-			"  crashed      the daemon does not run: `rdmalab restart` starts it again\n\n" +
-			"If the rack is in slow motion (`rdmalab up --help`), the last line says so. Daemons that did not run for 50 ms or\n" +
-			"longer in the last 5 minutes, because the processors are busy, are named on a terminal.\n\n" +
-			"More tables follow if there is something to show. This list names each by a column that only this table has:\n\n" +
-			"  GUEST          containers that have joined the rack (`rdmalab cni guests --help` explains the columns)\n" +
-			"  PROGRAM        programs that use a host's NIC: the numbers of their queue pairs (QPS), completion queues (CQS) and\n" +
-			"                 memory regions (MRS), the bytes, registered or not, that they share with the NIC (MAPPED), and how many\n" +
-			"                 work requests they have POSTED\n" +
-			"  1RMA NIC       the host's NIC without connections, up or down: its INCARNATION (grows by 1 at each start), numbers of\n" +
-			"                 PROCESSES and REGIONS, and bytes REQUESTED and not yet arrived, which WINDOW limits\n" +
-			"  QUOTA          limits of what programs may take from a NIC, if a program has taken some of it: the limit OF EACH\n" +
-			"                 program (line shared: of each user; line programs: of their number), what is USED BY ALL, the\n" +
-			"                 limit OF ALL together, and how often it was the reason of a refusal (REFUSALS)\n" +
-			"  REFUSED TO     programs, also ended ones, that did not get something: how often (TIMES), and why the last time\n" +
-			"  SHARED REGION  memory regions that exist longer than their programs; OPEN is how often programs have them open\n" +
-			"  CONTAINER      the containers that are hosts: the engine's STATE, how the NIC gets there (PLUG, see `rdmalab up`),\n" +
-			"                 whether it is there (NIC), how often rdmalab has attached it (PLUGGED), and the last events (SEEN)",
-		Example: "  rdmalab status\n" +
-			"  rdmalab status -o json | jq -r '.hosts[] | select(.state != \"up\") | .name'",
-		Args: cobra.NoArgs,
+		Args:       cobra.NoArgs,
 		RunE: onRack(func(cmd *cobra.Command, _ []string, r *rack.Rack) error {
 			s, err := r.Status(cmd.Context())
 			if err != nil {

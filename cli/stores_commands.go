@@ -26,7 +26,7 @@ func storeCmds() (out []*cobra.Command) {
 
 func storeCmd(s *store.Store) *cobra.Command {
 	c := &s.Commands
-	cmd := &cobra.Command{Use: s.Name + " COMMAND", Short: c.Short, Long: c.Long, Example: c.Example}
+	cmd := &cobra.Command{Use: s.Name + " COMMAND", Short: c.Short}
 	stop := stopOf(s)
 	load := loadCmd
 	if c.Load.New != nil {
@@ -54,7 +54,7 @@ func storeCmd(s *store.Store) *cobra.Command {
 
 func subCmd(s *store.Store, name string, d *store.Command) *cobra.Command {
 	var from string
-	cmd := &cobra.Command{Use: name, Short: d.Short, Long: d.Long, Example: d.Example, Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: name, Short: d.Short, Args: cobra.NoArgs}
 	if d.Arg != "" {
 		cmd.Use, cmd.Args = name+" "+d.Arg, cobra.ExactArgs(1)
 	}
@@ -189,47 +189,17 @@ func newStop(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 
 // storeOp describes the command of an operation on one key. word describes the operation in the
 // list that the shell's command help prints.
-type storeOp struct{ name, use, short, long, example, word string }
-
-// keyNote explains keys in help texts.
-func keyNote(s *store.Store) string {
-	return "KEY is a number\nfrom 0 to 2^64-1, like 7 or 0x7. The store must have been started (`rdmalab " + s.Name + " start`)."
-}
-
-// examples returns the example of the operation. If the operation needs a key that exists, a line
-// before the example inserts the key.
-func (o *storeOp) examples(s *store.Store) string {
-	call := "  rdmalab " + s.Name + " "
-	if o.name == "insert" || o.name == "upsert" {
-		return call + o.example
-	}
-	return call + "insert 7 hello\n" + call + o.example
-}
+type storeOp struct{ name, use, short, word string }
 
 func (o *storeOp) takesValue() bool { return o.name != "get" && o.name != "delete" }
 
 func opsOf(s *store.Store) []storeOp {
 	list := []storeOp{
-		{
-			"get", "get KEY", "Read the value of a key", "get reads KEY from the store and prints its value. It fails if KEY does not exist.", "get 7 -v",
-			"print the value of a key",
-		},
-		{
-			"put", "put KEY VALUE", "Replace the value of a key that exists", "put replaces the value of KEY by the text VALUE and prints nothing. It fails if KEY does not exist.",
-			"put 7 seven", "replace the value of a key that exists",
-		},
-		{
-			"insert", "insert KEY VALUE", "Add a key with its value", "insert adds KEY with the text VALUE and prints nothing. It fails if KEY exists already.",
-			"insert 7 'hello there' --from cn1", "add a key with its value",
-		},
-		{
-			"upsert", "upsert KEY VALUE", "Add a key, or replace its value", "upsert adds KEY with the text VALUE, or replaces the value if KEY exists. It prints nothing.",
-			"upsert 7 seven", "add a key, or replace its value",
-		},
-		{
-			"delete", "delete KEY", "Remove a key and its value", "delete removes KEY and its value, and prints nothing. It fails if KEY does not exist.", "delete 7",
-			"remove a key and its value",
-		},
+		{"get", "get KEY", "Read the value of a key", "print the value of a key"},
+		{"put", "put KEY VALUE", "Replace the value of a key that exists", "replace the value of a key that exists"},
+		{"insert", "insert KEY VALUE", "Add a key with its value", "add a key with its value"},
+		{"upsert", "upsert KEY VALUE", "Add a key, or replace its value", "add a key, or replace its value"},
+		{"delete", "delete KEY", "Remove a key and its value", "remove a key and its value"},
 	}
 	if !s.Upserts {
 		list = slices.Delete(list, 3, 4)
@@ -241,7 +211,7 @@ func opCmd(s *store.Store, op storeOp) *cobra.Command {
 	var from string
 	var verbose bool
 	cmd := &cobra.Command{
-		Use: op.use, Short: op.short, Long: op.long + " " + keyNote(s), Example: op.examples(s),
+		Use: op.use, Short: op.short,
 		Args: cobra.ExactArgs(either(op.takesValue(), 2, 1)),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			in := store.OpRequest{Op: op.name}
@@ -298,12 +268,7 @@ func scanCmd(s *store.Store) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "scan KEY",
 		Short: "List keys in order, with their values",
-		Long: "scan lists the records with keys of KEY and above, in the order of keys. Each line has a key and its value; a\n" +
-			"value that is not printable text is printed in hexadecimal digits. KEY is a number from 0 to 2^64-1; the tree need\n" +
-			"not have this key. The store must have been started.",
-		Example: "  rdmalab " + s.Name + " scan 0\n" +
-			"  rdmalab " + s.Name + " scan 1000 -n 5 -v",
-		Args: cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			out, err := storeRequest(cmd, s, from, args[0], store.OpRequest{Op: "scan", N: n})
 			if err != nil {

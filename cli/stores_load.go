@@ -15,7 +15,7 @@ func loadCmd(s *store.Store) *cobra.Command {
 	f := runFlags{store: s.Name, workload: "c", typed: func(string) bool { return false }}
 	d := &s.Commands.Load
 	cmd := &cobra.Command{
-		Use: "load", Short: d.Short, Long: d.Long, Example: d.Example, Args: cobra.NoArgs,
+		Use: "load", Short: d.Short, Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			f.config.Ops = 1 // check requires it, and a load does not use it
 			if err := f.check(); err != nil {

@@ -37,22 +37,10 @@ func shellWords(s *store.Store) (out [][2]string) {
 func shellCmd(s *store.Store) *cobra.Command {
 	var from string
 	var verbose bool
-	other := "check"
-	if s.Commands.Stat.New != nil {
-		other = "stat"
-	}
 	cmd := &cobra.Command{
 		Use:   "shell",
 		Short: s.Commands.ShellShort,
-		Long: "shell reads commands line by line from standard input, which is a terminal, a pipe or a file, and executes them on\n" +
-			"the store: commands for single keys, like get, and others, like " + other + ", all without flags. The line `help` lists\n" +
-			"them, and the line `exit` ends the shell. A value is the rest of its line, without blanks at its ends; quotes would\n" +
-			"be part of it. On a terminal, lines can be edited, and earlier lines recalled. If a line fails, shell goes on with\n" +
-			"the next line, and its exit status at the end is 1. A line of more than 128 KiB in a pipe or file ends shell. The\n" +
-			"store must have been started.",
-		Example: "  rdmalab " + s.Name + " shell\n" +
-			"  printf '" + s.Commands.ShellExample + "\\n' | rdmalab " + s.Name + " shell",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return runShell(cmd, shell{s.Name + "> ", shellWords(s)}, func(out, errOut io.Writer, args ...string) error {
 				sub := storeCmd(s)

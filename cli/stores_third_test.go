@@ -18,11 +18,11 @@ func TestAThirdStoreHasCommands(t *testing.T) {
 	none := func(*pflag.FlagSet) func(*store.Call) (store.Result, error) {
 		return func(*store.Call) (store.Result, error) { return nil, nil }
 	}
-	c := store.Command{Short: "Do it", Example: "  rdmalab tiny", New: none}
+	c := store.Command{Short: "Do it", New: none}
 	remove := store.Register(store.Store{
 		Name: "tiny", Title: "Tiny", Scans: true, Note: "small", Node: func(store.Host) store.Node { return nil },
 		Commands: store.Commands{
-			Short: "A third store", Start: c, Stop: store.Command{Short: "Stop it"}, Stat: c, Check: c, Load: store.Command{Short: "Load it"},
+			Short: "A third store", Help: "# rdmalab tiny\n\nIt is tiny.\n\n# rdmalab tiny stat\n\n```sh\nrdmalab tiny stat --own\n```\n", Start: c, Stop: store.Command{Short: "Stop it"}, Stat: c, Check: c, Load: store.Command{Short: "Load it"},
 			Prepare: func(*store.Call, store.Workload) (bool, error) { return false, nil },
 		},
 	})
@@ -46,6 +46,15 @@ func TestAThirdStoreHasCommands(t *testing.T) {
 	out, err := run(t, "--help")
 	if err != nil || !strings.Contains(out, "A third store") {
 		t.Errorf("help: %v\n%s", err, out)
+	}
+	for args, want := range map[string]string{
+		"tiny --help":       "It is tiny.\n",                 // the store's own description,
+		"tiny stat --help":  "\n  rdmalab tiny stat --own\n", // and its own example
+		"tiny check --help": "\n  rdmalab tiny check\n",      // what all stores share
+	} {
+		if out, err := run(t, strings.Fields(args)...); err != nil || !strings.Contains(out, want) {
+			t.Errorf("%s: %v; want %q in\n%s", args, err, want, out)
+		}
 	}
 	out, err = run(t, "run", "--help")
 	if err != nil || !strings.Contains(strings.Join(strings.Fields(out), " "), "tiny (small)") {

@@ -16,30 +16,7 @@ func switchBudgetCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "budget",
 		Short: "Estimate how much of a programmable switching chip the program would use",
-		Long: "budget estimates whether the program of the switch would fit on a programmable switching chip like Tofino. It\n" +
-			"places the tables and registers that the program declares in the stages of the chip, once as published rules need\n" +
-			"them and once as hardened rules do (see `rdmalab switch --help`). A table or register has a line:\n\n" +
-			"  ENTRIES, BITS  number of its entries, and bits of each\n" +
-			"  SIZE           ENTRIES times BITS, in bytes\n" +
-			"  BLOCKS         memory blocks that it takes\n" +
-			"  BEYOND         number of these blocks that find no place in the chip's stages\n" +
-			"  UNITS          stateful units (which let a packet change a register) that it takes\n" +
-			"  STAGES         stages in which it lies; - if it is too wide for any\n\n" +
-			"Then budget prints how many blocks are in the stages, and \"it fits\" or what does not fit:\n\n" +
-			"  blocks beyond stage N          memory blocks that need more stages than the chip has\n" +
-			"  tables that packets fill       on a chip, only the control plane can insert entries\n" +
-			"  rings of each connection       rings of requests in flight; their blocks are also part of the numbers above\n" +
-			"  wider than a packet can write  registers, with their bits\n" +
-			"  kept packets, timers, made packets, ICRC\n" +
-			"                                 what no stage can do: keep a packet to send it later, act on a timer, make more\n" +
-			"                                 packets, compute the ICRC of a changed packet\n\n" +
-			"The last table compares the shares of the chip with what the authors' compiler reports for their P4 program (Figure\n" +
-			"8 of the SwordBox paper), which only steers requests of the store Clover. The estimate is rough: it tells one stage\n" +
-			"from thirty, but a compiler may place tables better or worse. If the program declares no tables and registers, as\n" +
-			"program forward, budget prints only that.",
-		Example: "  rdmalab switch budget\n" +
-			"  rdmalab switch budget -o json | jq '.modes[] | {mode, stages, beyondBlocks}'",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return listing(cmd, "/budget", func(out io.Writer, _ rackfile.Names, b chipcost.Budget) error { return printBudget(out, &b) })
 		},

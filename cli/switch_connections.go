@@ -26,44 +26,7 @@ func switchConnectionsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "connections",
 		Short: "Show the reliable connections that the switch tracks, and its shared connections",
-		Long: "The first table has the shared connections: reliable connections to memory servers on which the switch sends moved\n" +
-			"requests. These are requests of several clients that it does not send on the clients' connections. The table also has\n" +
-			"the switch's connections for rules of action buffer and lookup, for rules with the key store, and for repairs of\n" +
-			"Clover's chains. They have numbers from 1024 on, OPEN 0/0 and QUEUE 0, and their NEXT PSN is the first one.\n\n" +
-			"  SHARED         memory server and number of the connection\n" +
-			"  STATE          waiting (for the next attempt to connect), dialing, up or ending; a client's connection is open or dead\n" +
-			"  GEN            number of the connection among all that the switch has made since it started, from 1; a new one when\n" +
-			"                 the switch makes the connection again\n" +
-			"  OF             which end made the connection: the switch, or, under published rules, a client whose connection other\n" +
-			"                 clients use, too\n" +
-			"  QP, SERVER QP  queue pairs of the two ends\n" +
-			"  NEXT PSN       PSN of the next request\n" +
-			"  OPEN           number of requests in flight, and how many there can be\n" +
-			"  QUEUE          number of packets that wait because too many requests are in flight\n" +
-			"  TRIES          while the connection is up, retries since the server's last response; otherwise failed attempts to\n" +
-			"                 connect\n\n" +
-			"Below the table, each shared connection with requests in flight has lines with the oldest request and the clients that\n" +
-			"wait for responses (three, and the number of the others). A connection that is not up has a line with its last error.\n\n" +
-			"The last table has one line for each flow, which is one direction of a connection: the requests from FROM to TO and\n" +
-			"the responses to them. Without --all, it shows one flow of each connection that is not closed: the one with moved\n" +
-			"requests, or else the one to a server to which the switch has connections, or else the one with answered requests. A\n" +
-			"learning flow is always shown.\n\n" +
-			"  STATE     learning (the switch does not know the other direction yet), connecting (the connection manager's messages\n" +
-			"            are not complete), open, closing (by a DREQ or a fatal NAK) or closed\n" +
-			"            If requests of the flow were moved: shared (its requests are moved now), own (its requests are on the\n" +
-			"            client's connection again), waiting (the switch holds some requests) or dead (the switch refuses the flow)\n" +
-			"  MTU       path MTU in bytes\n" +
-			"  NEXT PSN  PSN of the next request, as the client counts\n" +
-			"  MOVED     number of requests that were moved\n" +
-			"  SHIFT     difference between the client's PSNs and the PSNs that the server sees, because of moved requests\n" +
-			"  IDLE      time since the last packet\n\n" +
-			"? stands for what the switch does not know yet. After a restart of the switch, there may be a table BROKEN BY\n" +
-			"RESTART. It has the connections with moved requests that the restart has broken: the switch answers their requests\n" +
-			"with a fatal NAK, and their clients must connect again. OLDEST PSN is the PSN of the first request without a\n" +
-			"response.\n\n" + needsSwordBox,
-		Example: "  rdmalab switch connections\n" +
-			"  rdmalab switch connections -o json | jq '.machines[].shared[]?.waits'   # oldest request in flight on each shared connection, or null",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return listConnections(cmd, all)
 		},
@@ -252,18 +215,8 @@ type adoptFlags struct {
 func adoptCmd() *cobra.Command {
 	var f adoptFlags
 	cmd := &cobra.Command{
-		Use:   "adopt SERVER",
-		Short: "Give the switch a shared connection that was set up by hand",
-		Long: "adopt is for a server without a connection manager. The switch cannot connect to such a server by itself; rules for\n" +
-			"it have service=none. SERVER is a host of the rack, or an IP address (then give --mac). First set up\n" +
-			"a queue pair of the server for a reliable connection to the switch. As the other end, give the addresses that\n" +
-			"`rdmalab status` shows for the switch, and a queue pair number of your choice (--qpn). adopt then makes the switch\n" +
-			"this other end, and prints the name of the connection, like ms0/0. The switch sends clients' requests on it, as on\n" +
-			"shared connections that it has made itself. If the connection fails, the switch forgets it: set up and adopt another\n" +
-			"one. adopt fails if the switch has an open connection of this name, if a rule without service=none lets the switch\n" +
-			"make it, or if --qpn is in use.\n\n" + needsSwordBox,
-		Example: "  rdmalab switch rules add server=ms0 action=atomics service=none\n" +
-			"  rdmalab switch connections adopt ms0 --server-qpn 0x11 --qpn 0x77 --send-psn 0 --recv-psn 0",
+		Use:               "adopt SERVER",
+		Short:             "Give the switch a shared connection that was set up by hand",
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: arguments(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -316,15 +269,8 @@ func (f *adoptFlags) adopted(server string) (a swordbox.Adopted, err error) {
 
 func dropCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "drop SERVER SHARD",
-		Short: "End a shared connection of the switch",
-		Long: "drop ends a shared connection. SERVER and SHARD are its name in column SHARED of `rdmalab switch connections`,\n" +
-			"which is SERVER/SHARD, like ms0/0. If a rule needs the connection, the switch makes another one in its place, also\n" +
-			"if this one was adopted (see `rdmalab switch connections adopt`); for rules with service=none it makes none.\n" +
-			"The switch answers clients' requests that are in flight on the connection with a fatal NAK (remote operational\n" +
-			"error), which ends the clients' connections. drop prints which connection is ended, and fails if the switch has no\n" +
-			"such connection, or if its STATE is not up.\n\n" + needsSwordBox,
-		Example:           "  rdmalab switch connections drop ms0 0",
+		Use:               "drop SERVER SHARD",
+		Short:             "End a shared connection of the switch",
 		Args:              cobra.ExactArgs(2),
 		ValidArgsFunction: arguments(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -6,17 +6,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 )
-
-// needsSwordBox is a sentence in the help of commands that fail while another program runs.
-const needsSwordBox = "The switch must run program " + rackfile.ProgramSwordBox + " (see `rdmalab switch program --help`)."
 
 func switchListCmd(l *handler.Listing) *cobra.Command {
 	var most int
 	cmd := &cobra.Command{
-		Use: l.Name, Short: l.Short, Long: l.Long + "\n\n" + needsSwordBox, Example: l.Example,
+		Use: l.Name, Short: l.Short,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if most < 0 {

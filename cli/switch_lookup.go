@@ -32,44 +32,13 @@ func lookupAddCmd(remove bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add RULE KEY=VALUE…",
 		Short: "Write an entry into the table of a rule",
-		Long: "add writes an entry of RULE's table into a server's memory, waits until the server has it, and prints that it is\n" +
-			"written. RULE is the id of a rule with action lookup (`rdmalab switch rules`). If there is an entry with the same\n" +
-			"key, its action is replaced. In mode published, add does not wait for the server, and an entry replaces any entry in\n" +
-			"the same slot, also one with another key.\n\n" +
-			"These arguments are the key; an entry applies to the packets that have exactly these values:\n\n" +
-			"  to=ADDRESS[:PORT]    destination; if the rule has match=destination, it is the whole key and has no port\n" +
-			"  from=ADDRESS[:PORT]  source\n" +
-			"  proto=NAME           tcp, udp, icmp, icmpv6 or a number; only tcp and udp have ports\n\n" +
-			"Without match=destination the key has all three, and a PORT that is left out is 0, not any port. An ICMP error has\n" +
-			"the key of the replies to the packet that it quotes. The other arguments are the action: what the switch does with\n" +
-			"such a packet. An entry without an action lets the packet pass.\n\n" +
-			"  dst=ADDRESS[:PORT]   replaces the packet's destination address and, if PORT is given, its destination port\n" +
-			"  src=ADDRESS[:PORT]   replaces the source address and port likewise; an entry cannot have both src and dst\n" +
-			"  dscp=N               sets the DSCP, 0 to 63\n" +
-			"  egress=HOST          sends the packet to the port of this host, whatever its destination is; requests that another\n" +
-			"                       rule replaces or moves to a connection of the switch do not go there\n" +
-			"  drop                 drops the packet\n\n" +
-			"A host's name stands for its IPv4 address. Checksums of IPv4, TCP, UDP and ICMPv6 are corrected. RoCEv2\n" +
-			"packets whose entry has dst or src are dropped, because their ICRC covers addresses.\n\n" +
-			needsSwordBox,
-		Example: "  rdmalab switch rules add id=nat server=cn0 action=lookup table=ms1 match=destination\n" +
-			"  rdmalab switch lookup add nat to=cn1 dst=ms0\n" +
-			"  rdmalab switch rules add id=flows server=cn2 action=lookup table=ms0\n" +
-			"  rdmalab switch lookup add flows from=cn2:4000 to=cn1:80 proto=tcp dscp=46",
-		Args: cobra.MinimumNArgs(2),
+		Args:  cobra.MinimumNArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return changeEntries(cmd, args[0], remove, []string{strings.Join(args[1:], " ")})
 		},
 	}
 	if remove {
 		cmd.Use, cmd.Short = "remove RULE KEY=VALUE…", "Remove an entry from the table of a rule"
-		cmd.Long = "remove removes one entry from RULE's table in a server's memory, and prints that it is removed. RULE is the id of a\n" +
-			"rule with action lookup (`rdmalab switch rules`). The arguments KEY=VALUE are the key of the entry: to=ADDRESS if\n" +
-			"the rule has match=destination, otherwise to=ADDRESS[:PORT], from=ADDRESS[:PORT] and proto=NAME. `rdmalab switch\n" +
-			"lookup add --help` explains them. remove fails if the table has no such entry. In mode published, remove\n" +
-			"does not check this: it clears the slot in which an entry with this key would be, even if the slot has the entry of\n" +
-			"another key. It does not wait for the server.\n\n" + needsSwordBox
-		cmd.Example = "  rdmalab switch lookup remove nat to=cn1   # rule nat has match=destination"
 	}
 	return cmd
 }
@@ -78,15 +47,7 @@ func lookupLoadCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "load RULE FILE",
 		Short: "Write the entries of a file into the table of a rule",
-		Long: "load writes the entries of a file into servers' memory, one entry on a line, as in `rdmalab switch lookup add`.\n" +
-			"RULE is the id of a rule with action lookup. Empty lines and lines that begin with # are ignored. If the table has an\n" +
-			"entry for the same packets (the same to, from and proto), it is replaced; all other entries stay, except that in\n" +
-			"mode published an entry replaces any entry in the same slot. If FILE is -, load reads standard input. When the\n" +
-			"servers have all entries (in mode published, when all are sent), load prints their number. If a line is wrong, load\n" +
-			"fails, and entries of earlier lines may have been written.\n\n" + needsSwordBox,
-		Example: "  echo to=cn1 dst=ms0 > entries.txt\n" +
-			"  rdmalab switch lookup load nat entries.txt   # rule nat has match=destination",
-		Args: cobra.ExactArgs(2),
+		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := readEntries(cmd, args[1])
 			if err != nil {
@@ -175,14 +136,7 @@ func lookupListCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list RULE",
 		Short: "List the entries of the table of a rule",
-		Long: "list reads the table of RULE from the servers' memory and prints one entry on a line. In \"to=10.0.0.2 dst=10.0.0.3\",\n" +
-			"the first part says which packets: those to 10.0.0.2. The second part says what the switch does with them: it\n" +
-			"replaces their destination by 10.0.0.3 (see `rdmalab switch lookup add --help`). An entry without a second part lets\n" +
-			"the packets pass. In \"egress=port3\", 3 is the number of the port of the switch that egress=HOST has named. RULE is\n" +
-			"the id of a rule with action lookup. `rdmalab switch lookup load` reads this format.\n\n" +
-			needsSwordBox,
-		Example: "  rdmalab switch lookup list nat",
-		Args:    cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			list, err := listEntries(cmd, args[0], most)
 			if err != nil {

@@ -16,21 +16,8 @@ import (
 
 func switchProgramCmd() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "program [NAME]",
-		Short: "Show or change the program that the switch runs",
-		Long: "program shows the program that the switch runs and what it does, the other programs, the number of rules, the size\n" +
-			"of the tables and registers that the program declares (what a switching chip would need; see `rdmalab switch\n" +
-			"budget`), and the addresses of the switch. Programs are forward and swordbox (see `rdmalab switch --help`);\n" +
-			"the rack file chooses one by `switch: {program: NAME}`.\n\n" +
-			"With NAME, the switch first changes to that program, and runs it from now on, also after a restart. The present\n" +
-			"rules are removed, even if NAME runs already. If the rack file chooses NAME, the rules of the file replace them.\n" +
-			"Connections of clients stay open.\n\n" +
-			"If swordbox has moved requests of a connection (has sent them on a connection of the switch instead), only swordbox\n" +
-			"can translate the PSNs of that connection. While such a connection is open, a change to another program fails and\n" +
-			"changes nothing. End the clients that `rdmalab switch connections` shows with moved requests, and try again.",
-		Example: "  rdmalab switch program\n" +
-			"  rdmalab switch program swordbox && rdmalab switch rules add server=ms0 action=steer\n" +
-			"  rdmalab switch program forward",
+		Use:       "program [NAME]",
+		Short:     "Show or change the program that the switch runs",
 		Args:      cobra.MaximumNArgs(1),
 		ValidArgs: rackfile.Programs(),
 		RunE: func(cmd *cobra.Command, args []string) error {

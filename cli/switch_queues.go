@@ -22,20 +22,7 @@ func switchQueuesCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "queues [PORT]",
 		Short: "Show the egress queues of the switch's ports, by priority",
-		Long: "queues shows, for each port (named by its host) and priority:\n\n" +
-			"  BYTES, PEAK        what waits to leave the port now, and the most that has waited\n" +
-			"  SENT               packets that have left\n" +
-			"  MARKED, DROPPED    packets that got CE here (ECN), and that found no room or that the watchdog dropped\n" +
-			"  PAUSED             for how long the host has paused the priority; \"now\" if it does, \"storm\" if the watchdog\n" +
-			"                     ignores it\n" +
-			"  PAUSES             pause frames that the switch has sent to the host because the packets from it fill their part\n" +
-			"                     of the buffer; \"now\" if the host is paused\n" +
-			"  HEADROOM           the most headroom that packets from the host have used\n\n" +
-			"The rack file gives ports a rate and priorities (switch: ports, dscp, queues); without it ports have no such queues.\n" +
-			"Priorities that have sent nothing are left out. -o json has all numbers, with the names of the mlx5 driver.",
-		Example: "  rdmalab switch queues\n" +
-			"  rdmalab switch queues ms0 --watch",
-		Args: cobra.MaximumNArgs(1), ValidArgsFunction: arguments(hostNames),
+		Args:  cobra.MaximumNArgs(1), ValidArgsFunction: arguments(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return showQueues(cmd, args, all)
 		},

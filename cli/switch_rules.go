@@ -20,19 +20,7 @@ func switchRulesCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rules",
 		Short: "List, add, remove and load the rules of program swordbox",
-		Long: "A rule of program swordbox selects requests by memory server, address and R_Key, and says what the switch does with\n" +
-			"them. `rdmalab switch rules add --help` explains its keys.\n\n" +
-			"rules lists the rules in force. The first rule that matches a request applies to it. Rules of action count only\n" +
-			"observe, and rules of lookup and buffer are about frames, so such rules may apply in addition. Requests that no rule\n" +
-			"matches are forwarded unchanged. Columns have the names of keys; -o json also has the other keys that are set.\n" +
-			"SHARDS and SERVICE are shown for rules of action move and atomics in mode hardened, and are - for all others.\n\n" +
-			"When the rack comes up, the rules are those of the rack file. Changes by `rules add`, `remove` and `load` last\n" +
-			"until `rdmalab down` or `rdmalab switch program`; they survive a crash of the switch.",
-		Example: "  rdmalab switch rules\n" +
-			"  rdmalab switch rules add server=ms0 action=atomics\n" +
-			"  rdmalab switch rules remove r1\n" +
-			"  rdmalab switch rules load topo/racks/swordbox.yaml",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return listing(cmd, "/rules", printRules)
 		},
@@ -59,29 +47,10 @@ func printRules(out io.Writer, names rackfile.Names, list []rules.Rule) error {
 }
 
 func addRuleCmd() *cobra.Command {
-	actions := listedAll(10, rules.Definitions(), func(a rules.Definition) (name, text string) { return a.Name, a.Doc })
-	keys := listedAll(22, rules.Fields(), func(f rules.Field) (name, text string) { return f.Key + "=" + f.Example, f.Doc })
 	var first bool
 	cmd := &cobra.Command{
-		Use:   "add KEY=VALUE…",
-		Short: "Add a rule behind or before the others",
-		Long: "add adds a rule behind the others, or with --first before them, and prints the rule with its name. The arguments are\n" +
-			"the keys of a rule, as in a rack file; server and action are required. The switch must run program swordbox\n" +
-			"(`rdmalab switch program swordbox`).\n\n" +
-			"Actions track, move, atomics and steer: the first rule that matches a request applies to it. Among the rules of one\n" +
-			"server, steer cannot be combined with move or atomics. All rules of the server with these three actions must have\n" +
-			"the same mode, and those with move or atomics also the same shards, service, depth and mtu.\n\n" +
-			"Action count: the first rule of this action that matches a request applies in addition. Actions lookup and buffer:\n" +
-			"the rules are about all frames of a host, and apply in addition.\n\n" +
-			"add fails if a rule would never apply, because an earlier rule takes all requests that it matches, or if rules need\n" +
-			"the same memory of a server. There can be 256 rules.\n\n" +
-			"A shared connection carries requests of several clients to a memory server. In mode hardened the switch makes it; in\n" +
-			"mode published it is the connection of one client. The daemon of a host has a memory service, which registers\n" +
-			"memory, the region, for other hosts. In the store Clover a node is one version of a key's value, and an append is the\n" +
-			"CAS that puts a new node behind the newest one. Actions:\n\n" +
-			actions + "\nKeys, with examples:\n\n" + keys,
-		Example: "  rdmalab switch rules add server=ms0 action=atomics shards=2\n" +
-			"  rdmalab switch rules add id=page server=ms1 action=move range=0x7f00c8c00000-0x7f00c8d00000",
+		Use:               "add KEY=VALUE…",
+		Short:             "Add a rule behind or before the others",
 		Args:              cobra.MinimumNArgs(1),
 		ValidArgsFunction: completeRule,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -104,11 +73,7 @@ func loadRulesCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "load RACKFILE",
 		Short: "Replace the rules in force by those of a rack file",
-		Long: "load replaces the rules in force by those of a rack file (key `rules` below `switch`), and lists them as `rdmalab\n" +
-			"switch rules` does. Mistakes in the file are reported with line and column. If the switch refuses a rule, the error\n" +
-			"says why, and all earlier rules stay. The rest of the file is checked, but has no effect on the rack.\n\n" + needsSwordBox,
-		Example: "  rdmalab switch rules load topo/racks/swordbox.yaml",
-		Args:    cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			data, err := readFile(args[0])
 			if err != nil {
@@ -181,15 +146,7 @@ func removeRuleCmd() *cobra.Command {
 	return &cobra.Command{
 		Use:   "remove ID…",
 		Short: "Remove rules by name",
-		Long: "remove ends the rules with these names, and prints a line for each; `rdmalab switch rules` lists the rules. It fails\n" +
-			"at the first name that no rule has; the rules named before it are removed. Requests that arrive later are treated by\n" +
-			"the remaining rules, or forwarded unchanged.\n\n" +
-			"A removed rule may have moved requests of a client to a connection of the switch. Then the packet sequence numbers\n" +
-			"(PSNs) of the client and of the server differ, and the switch continues to translate them until the client's\n" +
-			"connection ends.\n\n" + needsSwordBox,
-		Example: "  rdmalab switch rules add id=locks server=ms0 action=atomics\n" +
-			"  rdmalab switch rules remove locks",
-		Args: cobra.MinimumNArgs(1),
+		Args:  cobra.MinimumNArgs(1),
 		ValidArgsFunction: everyArgument(func(cmd *cobra.Command) (ids []string) {
 			var list []rules.Rule
 			_ = askBox(cmd, http.MethodGet, "/rules", nil, &list) // without an answer there are no IDs

@@ -20,39 +20,8 @@ import (
 func switchTablesCmd() *cobra.Command {
 	var clearIt bool
 	cmd := &cobra.Command{
-		Use:   "tables [NAME]",
-		Short: "List the tables of the switch, show one, or empty one",
-		Long: "Without NAME, tables lists the tables of the switch and of its program. USED is the number of entries, OF is the\n" +
-			"largest possible number of entries, and CLEAR says whether --clear can empty the table. With NAME, tables shows the\n" +
-			"entries of a table:\n\n" +
-			"  macs    MAC addresses, and the port where each was last seen\n" +
-			"  flows   counts of RoCEv2 packets and bytes by source, destination and queue pair, tracked or not\n" +
-			"  groups  multicast groups and their members\n\n" +
-			"With program swordbox, NAME may also be\n\n" +
-			"  rows    the same as `rdmalab switch connections --all`: the two directions (flows) of the reliable connections that\n" +
-			"          the program tracks, and shared connections\n" +
-			"  words   words of memory on which atomics under rules work\n" +
-			"  held, keys, hot, counted, slots, buffers, lookup\n" +
-			"          the same as `rdmalab switch held`, `rdmalab switch keys` and so on, with all lines\n\n" +
-			"The entries of other tables cannot be shown.\n\n" +
-			"The table words has these columns; a shared connection is one on which the switch sends the requests of several\n" +
-			"clients:\n\n" +
-			"  STATE    pass: operations on the word travel on clients' connections\n" +
-			"           unknown: operations travel on a shared connection, and the switch does not know the value of the word\n" +
-			"           known: operations travel on a shared connection, and the switch replaces atomics by WRITEs\n" +
-			"           busy: new operations wait until the operations in flight on clients' connections have ended\n" +
-			"           closing: new operations wait until the operations in flight on the shared connection have ended\n" +
-			"  VALUE    the value that the next operation will find, if the switch knows it\n" +
-			"  EPOCH    how often the value has become unknown\n" +
-			"  PENDING  number of requests for the word that are in flight\n\n" +
-			"--clear empties the table NAME and prints how many entries it had; the switch fills it again from later packets. In\n" +
-			"the table words, --clear makes all values unknown, and under hardened rules keeps the entries: the switch sends the\n" +
-			"next atomic on each word to the server unchanged. In the table rows, --clear keeps the entries of flows with moved\n" +
-			"requests (sent on a shared connection): without these entries the switch could not translate PSNs, and the\n" +
-			"connections would break.",
-		Example: "  rdmalab switch tables\n" +
-			"  rdmalab switch tables words\n" +
-			"  rdmalab switch tables words --clear",
+		Use:               "tables [NAME]",
+		Short:             "List the tables of the switch, show one, or empty one",
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: arguments(words(shownTables()...)),
 		RunE: func(cmd *cobra.Command, args []string) error {

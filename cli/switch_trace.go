@@ -28,20 +28,8 @@ const traceSnaplen = 160
 func switchTraceCmd() *cobra.Command {
 	flags := captureFlags{snaplen: traceSnaplen}
 	cmd := &cobra.Command{
-		Use:   "trace [HOST…]",
-		Short: "Print the packets that the switch changes, while they pass",
-		Long: "trace prints a line for each packet that the program of the switch or a fault has touched, on the links of the\n" +
-			"given hosts or on all links, until it is interrupted. The line has the seconds since the first packet, the link and\n" +
-			"direction, and what was done to the packet. If the switch has rewritten the packet, this has its opcodes and PSNs\n" +
-			"(in decimal) before and after the change, like FAA→WRITE and psn 610→436; if the switch has made the packet, its\n" +
-			"opcode and PSN. Otherwise the packet is in front: source, destination, opcode, PSN (in hexadecimal digits), or\n" +
-			"\"frame\" if it is not RoCEv2.\n" +
-			"A rewritten packet is printed once, as it was on the first watched link that it crossed; -o json has it on each\n" +
-			"link. `rdmalab capture` has all packets. The switch never waits for trace: packets that trace is too slow to print\n" +
-			"are left out.",
-		Example: "  rdmalab switch trace\n" +
-			"  rdmalab switch trace ms0 --dir down --count 10\n" +
-			"  rdmalab switch trace -o json | jq -r .comment",
+		Use:               "trace [HOST…]",
+		Short:             "Print the packets that the switch changes, while they pass",
 		ValidArgsFunction: everyArgument(hostNames),
 		RunE:              func(cmd *cobra.Command, links []string) error { return runTrace(cmd, links, &flags) },
 	}

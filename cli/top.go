@@ -19,17 +19,7 @@ func topCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show a rack live on a full screen; keys inject faults",
-		Long: "top shows a rack and updates every second: the traffic and the losses of each link, the queue pairs with their\n" +
-			"packet sequence numbers and retransmissions, and what the program of the switch does. Keys inject faults on the\n" +
-			"chosen link and end them, crash and restart the chosen host or the switch, and start a capture. For each key top\n" +
-			"prints the command that it has run, so that you can type that command yourself. ? lists the keys, q quits.\n\n" +
-			"top needs a terminal of at least 76 columns and 16 lines. With 34 lines or more, top shows all panes at once. With\n" +
-			"116 columns or more, each pane has more columns. If the environment variable NO_COLOR is not empty, top uses no\n" +
-			"colours. --once prints one screen and ends; it needs no terminal, so it also works in a pipe or with TERM=dumb.",
-		Example: "  rdmalab top\n" +
-			"  rdmalab top --once\n" +
-			"  NO_COLOR=1 rdmalab top",
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: onRack(func(cmd *cobra.Command, _ []string, r *rack.Rack) error {
 			style := terminalStyle()
 			if once {

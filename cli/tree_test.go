@@ -25,7 +25,9 @@ func everyCommand(f func(cmd *cobra.Command)) {
 			walk(c)
 		}
 	}
-	walk(rootCmd(commands()...))
+	root := rootCmd(commands()...)
+	documentAll(root)
+	walk(root)
 }
 
 // unexplained lists what is missing in the help of a command.

@@ -42,34 +42,7 @@ func upCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "up [-f RACK.yaml]",
 		Short: "Bring a rack up and verify every compute to memory path",
-		Long: "up makes the hosts, the switch and the links of a rack, and waits until every host answers. It prints the hosts as\n" +
-			"`rdmalab status` does. Then it verifies each path from a compute host to a memory host, unless the rack file forbids\n" +
-			"the path by P_Keys: it executes WRITE, READ, CAS and FAA on it and compares the bytes. At the end up prints commands\n" +
-			"to try. up needs root.\n\n" +
-			"Without -f it takes the built-in rack: the metadata host md0, the memory servers ms0 and ms1, and the compute hosts\n" +
-			"cn0 to cn3. docs/reference/rack-file.md explains rack files. The rack has the name that --rack or " + rackEnv + "\n" +
-			"gives. If neither is given, it has the name in the rack file; in the built-in rack this is \"default\".\n\n" +
-			"With the key slow of the rack file, or the flag --slow, the rack is in slow motion: its NICs, links and switch have\n" +
-			"the rates and times of a cost model (`rdmalab sim cost`), all rates divided and all times multiplied by one factor,\n" +
-			"and the timers and leases of protocols and stores are as slow. So a rack shows ratios that fast NICs have. Choose\n" +
-			"a factor so large that the machine's processors are idle for most of the time. `rdmalab run` and others print times\n" +
-			"by the rack's slow clock. Frames other than RoCEv2, and programs outside the daemons, stay at full speed.\n\n" +
-			"With --runtime docker the hosts are containers of the Docker Engine on this machine. Their image contains this\n" +
-			"program (`rdmalab image`). Every command works for them as for any host.\n\n" +
-			"With --compact, or `daemons: shared` in the rack file, one process has the switch and the NICs of all hosts, and\n" +
-			"packets do not leave it. On a machine with few processors that is faster, READs five times. Hosts keep their\n" +
-			"namespaces, interfaces and programs.\n\n" +
-			"A rack that is up already stays as it is, and its paths are not verified. But if one of its hosts or its switch has\n" +
-			"died without `rdmalab crash`, up makes the rack again. up fails if the rack that is up was made from a rack file\n" +
-			"with other content, or with another --runtime, --plug or --compose. Before up makes a rack, it removes what a\n" +
-			"crashed run has left behind.\n\n" +
-			"If the machine lacks something, `rdmalab doctor` says what. If a path does not work, the exit status is 1, the rack\n" +
-			"stays up, and `rdmalab logs` has the reason.",
-		Example: "  sudo rdmalab up\n" +
-			"  sudo rdmalab up -f myrack.yaml --rack second\n" +
-			"  sudo rdmalab up --slow 1000\n" +
-			"  sudo rdmalab up --runtime docker",
-		Args: fileByFlag,
+		Args:  fileByFlag,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			s, err := readRack(cmd, file)
 			if err != nil {

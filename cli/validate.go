@@ -13,12 +13,6 @@ func validateCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "validate {RACK.yaml... | --schema}",
 		Short: "Check rack files",
-		Long: "validate reads rack files as `rdmalab up` does, and brings nothing up. For each file it prints one line with what the\n" +
-			"rack has, or every mistake with line and column. The exit status is 2 if a file has a mistake or cannot be read.\n\n" +
-			"With --schema it prints the JSON schema of rack files instead. An editor with the schema completes keys, explains them\n" +
-			"and marks mistakes: with the YAML language server, write `# yaml-language-server: $schema=FILE` on top of a rack file.",
-		Example: "  rdmalab validate topo/racks/*.yaml\n" +
-			"  rdmalab validate --schema > rack.schema.json",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if schema {
 				return cobra.NoArgs(cmd, args)

@@ -60,10 +60,7 @@ func versionCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "version",
 		Short: "Print the version of the program, of Go and of the kernel",
-		Long: "version prints the version of this program, the revision that it was built from, the version of Go, the platform\n" +
-			"and the kernel, for reports of errors. It needs neither a rack nor root.",
-		Example: "  rdmalab version -o json",
-		Args:    cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := readVersion()
 			if wantJSON(cmd) {

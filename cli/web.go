@@ -22,20 +22,8 @@ func webCmd() *cobra.Command {
 	var control bool
 	var hosts []string
 	cmd := &cobra.Command{
-		Use:   "web",
-		Short: "Show a rack live in a browser; with --control, inject faults there",
-		Long: "web serves a page about a rack until it is interrupted, and prints the page's address: the topology with rates and\n" +
-			"drops of each link, the last minutes of a host, its queue pairs with the last errors, its counters, fault rules, and a\n" +
-			"ladder of the last packets. The page needs nothing from elsewhere. It reads the rack once a second while it is open.\n" +
-			"The rack may go away and come back; the page says so.\n\n" +
-			"Without --control no request changes the rack. With it the address has a token, and who has the token may inject\n" +
-			"and end faults, crash and restart hosts, and cut links. Each change runs a command of rdmalab, which the page shows\n" +
-			"and web logs on standard error. Other sites' pages in the same browser can neither read nor change anything.\n\n" +
-			"The same data has an HTTP API below /api/v1/, which /api/v1/openapi.json describes; /metrics is for Prometheus.",
-		Example: "  rdmalab web\n" +
-			"  rdmalab web --control --listen 127.0.0.1:0\n" +
-			"  curl -s http://127.0.0.1:8780/api/v1/rack | jq '.nodes[] | {name, state, dropsPerSecond}'\n" +
-			"  ssh -L 8780:127.0.0.1:8780 LABMACHINE   # and open http://127.0.0.1:8780/ here",
+		Use:        "web",
+		Short:      "Show a rack live in a browser; with --control, inject faults there",
 		SuggestFor: []string{"ui", "dashboard", "browser"},
 		Args:       cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -26,21 +26,8 @@ const whyWait = 2 * time.Second
 func whyCmd() *cobra.Command {
 	var work string
 	cmd := &cobra.Command{
-		Use:   "why HOST [QPN] | why FILE",
-		Short: "Tell why a queue pair, a work request or a transfer in a capture failed or healed",
-		Long: "why tells in sentences why a queue pair of a host has failed, or what was lost and sent again: from what this NIC has\n" +
-			"noted, from what the peer's NIC has noted, and from the last packets of the switch if it keeps them (RDMALAB_KEEP, see\n" +
-			"`rdmalab bundle --help`). First come the events in the order of time, each with its host, then the answer, then what to\n" +
-			"look at. A NIC keeps the newest 16 cases of each queue pair, also when the queue pair is gone.\n\n" +
-			"QPN is the number of the queue pair, as `rdmalab qps HOST` lists it. Without it, why tells of the queue pair of the host\n" +
-			"that had trouble last. --wr tells of one work request only: by its wr_id, or by its number among the posts.\n\n" +
-			"With the FILE of a capture (pcap or pcapng, - is the standard input), why tells of each transfer on a reliable\n" +
-			"connection that healed or failed, with the numbers of packets as `rdmalab dump --ladder FILE` has them. It needs no\n" +
-			"rack.",
-		Example: "  rdmalab why cn0\n" +
-			"  rdmalab why cn0 0x2f81 --wr 17\n" +
-			"  rdmalab why x.pcapng\n" +
-			"  rdmalab why cn0 -o json | jq -r '.because[]'",
+		Use:               "why HOST [QPN] | why FILE",
+		Short:             "Tell why a queue pair, a work request or a transfer in a capture failed or healed",
 		SuggestFor:        []string{"explain"},
 		Args:              cobra.RangeArgs(1, 2),
 		ValidArgsFunction: arguments(hostNames),

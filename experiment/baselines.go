@@ -16,32 +16,7 @@ var cloverBaselines = Experiment{
 	Short:    "Clover, pDPM-Direct and pDPM-Central under YCSB A, B and C: throughput, latency, round trips",
 	Figure:   "the comparison of designs under YCSB in Clover's paper (ATC 2020); in addition, Clover with copies of nodes",
 	Examples: []string{"--workloads a --clients 32 --servers 2"},
-	Long: func() string {
-		return "Clients run the workloads A (50% updates), B (5% updates) and C (reads only) of YCSB on the stores Clover,\n" +
-			"pDPM-Direct and pDPM-Central. Clover's clients get and change values by one-sided verbs, and ask a metadata server\n" +
-			"only for space. pDPM-Direct's clients lock a key by CAS and write two copies. In pDPM-Central all operations go\n" +
-			"through one process, the coordinator. Clover is measured with each number of copies that --replicas names, up to\n" +
-			"the number of memory servers.\n\n" +
-			"Keys, values, hosts and the switch are the same for all stores. As in Clover's paper, the places of all keys are\n" +
-			"known when the measurement begins: clients of Clover have them in a location cache of their host, clients of\n" +
-			"pDPM-Direct have read each key before, and the coordinator of pDPM-Central knows them. The coordinator runs on\n" +
-			"--cores cores, and each request occupies a core for as long as a call occupies a thread of Clover's metadata\n" +
-			"server.\n\n" +
-			"  COPIES           number of memory servers that have a value. With Clover, each of them has a copy of the node (a\n" +
-			"                   version of the value). With pDPM it is 1: both copies of an entry are on one server\n" +
-			"  Mops             operations, in millions per second\n" +
-			"  READ, UPDATE us  median and 99th percentile of latency, in microseconds\n" +
-			"  RTT/OP           mean number of round trips of an operation. In parentheses: round trips of the authors' designs\n" +
-			"                   without contention. GET and PUT take 1 and 2 round trips with Clover (1 and 3 with copies), 1 and 4\n" +
-			"                   with pDPM-Direct, and 2 and 2 with pDPM-Central (one of the client, one of the coordinator)\n" +
-			"  FIRST TRY %      percentage of the updates that succeed at their first attempt: no other client changes the key, or\n" +
-			"                   takes its lock, first\n" +
-			"  BYTES/OP         bytes on the wire per operation\n" +
-			"  FAILED           number of operations that failed, had a wrong value or found no key\n\n" +
-			"The paper has 100,000 keys, values of 1,000 bytes, and Zipf 0.99. The switch keeps up with every load. --quick\n" +
-			"measures only the first numbers of --clients and --servers."
-	},
-	Sim: "7 min", Cost: "connectx5",
+	Sim:      "7 min", Cost: "connectx5",
 	New: func() Body {
 		return &baselinesBody{workloads: []string{"a", "b", "c"}, clients: []int{8, 32, 64}, servers: []int{1, 2, 4}, replicas: []int{1, 2, 3}, cores: 12, keys: 1024, value: 1000, zipf: 0.99}
 	},

@@ -14,22 +14,8 @@ var cloverChoices = Experiment{
 	Short:    "how much Clover's throughput in the simulator depends on each choice of the model",
 	Figure:   "SwordBox fig. 11 (throughput), in a table that the paper does not have",
 	Examples: []string{"--threads 56 --quick"},
-	Long: func() string {
-		return "The simulator's model of the store Clover rests on several choices, where the SwordBox paper does not say enough.\n" +
-			"The first row of the table has Clover's throughput with all of these choices, as `rdmalab experiment\n" +
-			"swordbox-figures` measures it, and the authors' numbers in parentheses, for the nearest of their numbers of threads.\n" +
-			"Each further row changes one choice, and the last row changes all of them. Column Mops WITH names the rows by the\n" +
-			"change: \"X, not Y\" means that the row has X where the model has Y. These are the changes (the authors are those of\n" +
-			"the SwordBox paper, RedN is a paper of NSDI 2022):\n\n" +
-			helpList(choices[1:len(choices)-1], func(_ int, c choice) string { return c.name }) +
-			"\n" +
-			"Each column is one workload, named by its percentage of writes: 0 %, 5 %, 50 %, 100 %. A column with a further\n" +
-			"word, like 50 %, PUBLISHED, has a switch that steers: it sends writes and READs to the newest version of their key,\n" +
-			"by published rules (as in the paper) or hardened rules (without the paper's holes, the ways in which its design\n" +
-			"loses data, hangs or is slow). All other columns are without steering. The values are millions of operations per\n" +
-			"second. The last two columns have, of the load with 50 % writes and without steering, the 99th percentile of a\n" +
-			"READ's time, and the bytes that the switch receives for an operation. FAILED is the number of operations that failed,\n" +
-			"had a wrong value or found no key."
+	Lists: func() map[string][]string {
+		return map[string][]string{"Changes": lines(choices[1:len(choices)-1], func(_ int, c choice) string { return c.name })}
 	},
 	Sim: "10 min with two processors, with --quick 1 min", Cost: "connectx5",
 	New: func() Body { return &choicesBody{threads: 392} },

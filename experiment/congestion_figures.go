@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
@@ -18,20 +17,8 @@ var congestionFigures = Experiment{
 	Short:    "unfairness and victims of PFC, incast, convergence: DCQCN, TIMELY, Swift; IRN with and without PFC",
 	Figure:   "DCQCN and TIMELY (SIGCOMM 2015), IRN (SIGCOMM 2018), Swift (SIGCOMM 2020)",
 	Examples: []string{"--figures unfair,victim --out figures", "--quick"},
-	Long: func() string {
-		return "Hosts WRITE over one switch with links of 40 Gbit/s and a round trip of 4 us, packets of 1,024 bytes of payload, in\n" +
-			"virtual time. \"PFC alone\" has a lossless priority and no congestion control; dcqcn, timely and swift are the\n" +
-			"congestion controls of the key `congestion` of a rack file, with their default parameters. A table for each figure\n" +
-			"has the authors' numbers in parentheses, where they give any.\n\n" +
-			comparedHelp +
-			"--figures chooses among:\n\n" +
-			figureList(congestionPaper) +
-			"\n" +
-			"Flows without an end are measured in the second half of their run. \"holds\" lines below the tables are what must be;\n" +
-			"if one does not hold, the exit status is 1; in unfair, victim and pauses also if the sum of the rates changes by\n" +
-			"more than 5 % in the measured half.\n\n" +
-			"What is different from the papers:\n\n" +
-			"  " + strings.Join(congestionChoices, "\n  ") + "\n"
+	Lists: func() map[string][]string {
+		return map[string][]string{"Figures": titles(congestionPaper), "Choices": congestionChoices}
 	},
 	Sim: "4 min with two processors, with --quick 2 min", Cost: "connectx5",
 	New: func() Body {

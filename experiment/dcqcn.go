@@ -63,24 +63,6 @@ var dcqcnExperiment = Experiment{
 	Examples: []string{
 		"--senders 2,16", "--senders 16 --pmax 10%", "--senders 2 --profile mlx --rate 100Gbit --kmin 400KiB --kmax 1600KiB --pmax 20%",
 	},
-	Long: func() string {
-		return "Senders, each on a host and a connection of its own, WRITE to one host without a pause. They meet in one port of the\n" +
-			"switch, which marks packets by the length of its queue (RED with ECN). The receiver's NIC answers marks by CNPs, and\n" +
-			"DCQCN in the senders' NICs lowers their rates. Links have 40 Gbit/s and a round trip of 4 us, packets 1,024 bytes of\n" +
-			"payload; the port has memory for all that comes, as there are no pause frames here.\n\n" +
-			"Each line has what it demands beside what was measured. If a demand is not met, the exit status is 1.\n\n" +
-			"  JAIN        Jain's index of the senders' rates in windows of 1 ms: 1 if all are equal; mean, and least\n" +
-			"  LINK        share of the port's rate that was used\n" +
-			"  QUEUE KB    bytes in the port's queue when packets leave: median, 90th percentile, and the largest of the start\n" +
-			"  CONVERGED   time from the last start until Jain's index of a window is 0.95\n" +
-			"  CNP/s       CNPs that a sender gets in a second\n\n" +
-			"Links and queues take time, as --rate says; NICs, the switch and programs take none, whatever --cost says.\n\n" +
-			"All but CONVERGED and the largest queue are of the second half of the run. At the start all senders send at the rate\n" +
-			"of the link, so that the queue is long until the first CNPs have come.\n\n" +
-			"The authors' figure 19 has a 90th percentile of 76.6 KB for 20 senders. The algorithm alone does not reach it with\n" +
-			"Pmax 1 %: 16 and more senders need more marks than 1 % of the packets, so that the queue stays at Kmax (200 KB).\n" +
-			"With 384 senders at 40 Gbit/s each gets less than a packet in the interval of CNPs: DCQCN no longer works."
-	},
 	Sim: "1 min", Cost: "connectx5",
 	New: func() Body { return &dcqcnBody{} },
 }

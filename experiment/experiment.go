@@ -20,9 +20,10 @@ type Experiment struct {
 	Name string
 	// Short is one line for a list.
 	Short string
-	// Long returns a description for a help text. It is a function because some descriptions
-	// read the data of their papers, which takes longer than most commands need to run.
-	Long func() string
+	// Lists returns the lists of the help text (see Long) by their names. It is nil if the text has
+	// none. It is a function because some lists read the data of papers, which takes longer than most
+	// commands need to run.
+	Lists func() map[string][]string
 	// Figure says which figure of which paper it reproduces.
 	Figure string
 	// Examples are further examples for a help text: each has the flags of one command line.
@@ -78,15 +79,6 @@ func (e *Experiment) Takes(on string) string {
 
 func (e *Experiment) Report(p Platform) *Report {
 	return &Report{Experiment: e.Name, Figure: e.Figure, On: p.On(), Platform: p.Describe(), Rows: []Row{}}
-}
-
-// helpList returns a line of a help text for each element of list. line gets its index and the element.
-func helpList[T any](list []T, line func(i int, x T) string) string {
-	out := ""
-	for i, x := range list {
-		out += "  " + line(i, x) + "\n"
-	}
-	return out
 }
 
 func oneOf(flag, value string, list ...string) error {

@@ -13,22 +13,8 @@ var memoryFigures = Experiment{
 	Name:   "memory-figures",
 	Short:  "the figures of the paper on external memory, each number beside the authors'",
 	Figure: "Generic External Memory for Switch Data Planes: packet buffer, lookup table, state store; TEA: lookups",
-	Long: func() string {
-		return "memory-figures measures in the simulator what a switch does with the memory of servers, and prints a table for each\n" +
-			"figure, with the authors' numbers in parentheses. While frames wait for a port, the switch stores them in a ring\n" +
-			"in this memory, and then loads them again (rules of action buffer). It also looks packets up in a table there\n" +
-			"(lookup), and counts requests there (count); `rdmalab switch rules add --help` explains these rules. They are\n" +
-			"published, as in the paper, or hardened, without the paper's holes (ways in which its design loses data, hangs or\n" +
-			"is slow).\n\n" +
-			comparedHelp +
-			"--figures chooses among:\n\n" +
-			figureList(memory) +
-			"\n" +
-			"Rates are in Gb/s, latencies in microseconds, lookups and FETCH_ADDs in millions per second, shares in percent; in\n" +
-			"incast, bytes are in MB and times in ms. With --quick, incast sends a tenth of the bytes. The authors' numbers are\n" +
-			"from the text of the paper (HotNets 2018), and for TEA, a later paper, from its abstract (package\n" +
-			"experiment/papers). Where the paper does not say enough, the simulator's model makes a choice:\n\n" +
-			"  " + strings.Join(memoryChoices, "\n  ") + "\n"
+	Lists: func() map[string][]string {
+		return map[string][]string{"Figures": titles(memory), "Choices": memoryChoices}
 	},
 	Sim: "1 min with two processors, with --quick 20 s", Cost: "connectx3-40g",
 	New: func() Body { return &figuresBody{all: memory, choices: memoryChoices} },
@@ -40,32 +26,7 @@ var memoryRates = Experiment{
 	Name:   "memory-rates",
 	Short:  "rates at which a switch stores frames in a server's memory and loads them, beside native RDMA in the same run",
 	Figure: "Generic External Memory for Switch Data Planes: rates of store and load",
-	Long: func() string {
-		return "memory-rates measures the figure \"rates\" of `rdmalab experiment memory-figures`: how many bytes per second the\n" +
-			"switch stores in the memory of a server (it WRITEs frames that find no room in the switch), and how many it loads\n" +
-			"(it READs them back). It compares the hardened packet buffer of the switch (rules of action buffer) with native\n" +
-			"RDMA: WRITEs and READs of a host to the same server. Rates are in Gbit/s.\n\n" +
-			"In the simulator the table has one line for the switch and two for native RDMA (messages of 64 KiB and of 1,500\n" +
-			"bytes), and the columns store and load, with the authors' numbers in parentheses. `rdmalab experiment memory-figures\n" +
-			"--help` explains the further columns. The lines below the table have the ratios to native RDMA.\n\n" +
-			"A rack needs two compute hosts, and no store may be up. The switch delays the frames to the last compute host of\n" +
-			"--from: it sends them slowly, so that most of them go to server --to, whose memory has the ring. The first compute\n" +
-			"host of --from sends these frames, of 1,500 bytes, by SENDs over UC. The switch counts their bytes, and the time from\n" +
-			"the first frame until the server has acknowledged the last WRITE, or from the first READ until the last frame has\n" +
-			"come back. Native RDMA is `rdmalab perf write_bw` and `read_bw` with messages of 1,500 bytes from the first host to\n" +
-			"the same server. Frames that the server cannot take are dropped (counter blocked of `rdmalab switch counters`), and\n" +
-			"do not count. At the end the switch gets its earlier program and rules back. The table has a line for store and one\n" +
-			"for load:\n\n" +
-			"  FRAMES       store or load\n" +
-			"  ROUNDS       number of measurements of each rate; the switch and native RDMA are measured in turns\n" +
-			"  SWITCH       rate of the switch: the median of all rounds\n" +
-			"  NATIVE       rate of native RDMA: the median of all rounds\n" +
-			"  RATIO        median of SWITCH divided by NATIVE in the same round; in parentheses the paper's, for load\n" +
-			"  LEAST, MOST  after each median, the smallest and the largest of its values\n\n" +
-			"All hosts and the switch share the machine's processors, so the rates are comparable only with one another, and\n" +
-			"only on a machine that has nothing else to do."
-	},
-	Sim: "5 s", Rack: "1 min", Target: "ring", Cost: "connectx3-40g",
+	Sim:    "5 s", Rack: "1 min", Target: "ring", Cost: "connectx3-40g",
 	New: func() Body {
 		return &ratesBody{figuresBody: figuresBody{all: func(bool) []figure { return []figure{bufferRates(Hardened)} }, choices: memoryChoices[:2]}}
 	},

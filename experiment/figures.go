@@ -12,38 +12,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// comparedHelp explains a figure's table and what is printed below it, for help texts.
-const comparedHelp = "A figure's table has a row for each series, which is a curve of the figure, and a column for each point of its x\n" +
-	"axis. PANEL is the part of the figure, if it has several. A cell like - (1.2) has the authors' number alone: nothing\n" +
-	"was measured there. Column FAILED, if there is one, counts the operations of a store that failed, had a wrong value\n" +
-	"or found no key. If the authors give numbers, further columns compare each series with the authors':\n\n" +
-	"  OURS/THEIRS  our number divided by the authors': at the FIRST and LAST point with both, and the geometric MEAN\n" +
-	"  SHAPE ±%     largest difference of this ratio from its mean, in percent: 0 means that both curves have one shape\n\n" +
-	"Lines below the table have the gain of one series over another, points at which two series cross, and the reasons\n" +
-	"why numbers differ from the authors' by more than 15 %; \"note\" lines explain figures without numbers of the authors.\n" +
-	"\"input\" lines say which numbers the model was made from: they come out again, and are no result.\n\n"
-
 // swordboxFigures measures the figures of the SwordBox paper.
 var swordboxFigures = Experiment{
 	Name:     "swordbox-figures",
 	Short:    "every figure of the SwordBox paper, each number beside the authors'",
 	Figure:   "the measured figures of the SwordBox paper, and measurements of its authors that the paper does not show",
 	Examples: []string{"--figures 4,11 --out figures"},
-	Long: func() string {
-		return "swordbox-figures measures the workloads of the SwordBox paper's figures in the simulator and prints a table for each\n" +
-			"figure, with the authors' numbers in parentheses.\n\n" +
-			comparedHelp +
-			"Clover is a key-value store in which a write is an append, a CAS that puts a new version of the value (a node)\n" +
-			"behind the newest one; the switch steers appends and READs to the newest node. \"By threads\" means that the x axis\n" +
-			"has the number of threads, which are clients. --figures chooses among:\n\n" +
-			figureList(swordbox) +
-			"\n" +
-			"With --out, a directory gets each figure as table, CSV, JSON and picture (SVG), and a summary of all figures. A\n" +
-			"load that several figures need is measured once. As many loads are measured at a time as there are processors.\n" +
-			"All loads of Clover have the same times: operations are counted from 20 to 60 ms, when the store is in steady state.\n" +
-			"If a load was not in steady state, or operations failed, the exit status is 1, and the last lines say why (not\n" +
-			"with --quick, whose runs are too short). The authors' numbers are from their public repository (package\n" +
-			"experiment/papers)."
+	Lists: func() map[string][]string {
+		return map[string][]string{"Figures": titles(swordbox)}
 	},
 	Sim: "12 min with two processors, with --quick 2 min", Cost: "connectx5-dpdk",
 	New: func() Body { return &figuresBody{all: swordbox} },
@@ -91,8 +67,9 @@ func figureKeys(list []figure) (keys []string) {
 	return keys
 }
 
-func figureList(all func(quick bool) []figure) string {
-	return helpList(all(false), func(_ int, f figure) string { return fmt.Sprintf("%-10s %s", f.key, f.title) })
+// titles lists figures for a help text.
+func titles(all func(quick bool) []figure) []string {
+	return lines(all(false), func(_ int, f figure) string { return fmt.Sprintf("%-10s %s", f.key, f.title) })
 }
 
 // Run measures the loads of the figures. If it fails, the figures have the numbers that were

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/experiment/papers"
@@ -16,18 +15,8 @@ var fuseeFigures = Experiment{
 	Short:    "the figures of the FUSEE paper, each number beside the authors'",
 	Figure:   "FUSEE: figures 10 to 19 and 21; of figure 20 it prints the authors' numbers",
 	Examples: []string{"--figures 13 --out figures"},
-	Long: func() string {
-		return "fusee-figures measures the loads of the figures of FUSEE's paper (FAST 2023) in the simulator and prints a table\n" +
-			"for each figure, with the authors' numbers in parentheses. FUSEE is a hash table in the memory of servers; a slot\n" +
-			"is a word of its index, which names an object (a key with its value). \"By clients\" means that the x axis has the\n" +
-			"number of clients.\n\n" +
-			comparedHelp +
-			"--figures chooses among:\n\n" +
-			figureList(fusee) +
-			"\n" +
-			"The authors' numbers are read from the drawings of their plots (package experiment/papers). Where the paper does not say\n" +
-			"enough, or a smaller load saves time, the simulator's model makes a choice:\n\n" +
-			"  " + strings.Join(fuseeChoices, "\n  ") + "\n"
+	Lists: func() map[string][]string {
+		return map[string][]string{"Figures": titles(fusee), "Choices": fuseeChoices}
 	},
 	Sim: "15 min with two processors, with --quick 3 min", Cost: "connectx3",
 	New: func() Body { return &figuresBody{all: fusee, choices: fuseeChoices} },

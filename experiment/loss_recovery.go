@@ -43,22 +43,7 @@ var lossRecovery = Experiment{
 	Name:   "loss-recovery",
 	Short:  "goodput of a queue pair against loss and reordering: go-back-N, IRN and RACK",
 	Figure: "\"Revisiting Network Support for RDMA\" (IRN, SIGCOMM 2018): selective retransmission against go-back-N",
-	Long: func() string {
-		return "One queue pair WRITEs over a way of 40 Gb/s with a bandwidth-delay product (BDP) of 120 packets, in virtual time.\n" +
-			"Packets of the client are lost at random; with rack, those of the server, too. go-back-n sends all behind a lost\n" +
-			"packet again. irn sends what is missing again once, and waits for a timeout if that is lost; its window counts from\n" +
-			"the oldest packet that is not acknowledged. rack takes a packet for lost if one that was sent later has arrived; its\n" +
-			"window counts the packets in flight, and the bitmap says how far it may run ahead of a hole.\n\n" +
-			"The table has a line for each loss, recovery, window and bitmap, and for packets that are late by a random time, as if\n" +
-			"the packets of a flow took many ways.\n\n" +
-			"  GOODPUT       payload, as a share of what the way can carry\n" +
-			"  MODEL         the same in a small model of one queue pair, whose go-back-n has a window that does not narrow\n" +
-			"  TRANSMISSIONS how often a packet was sent, on average\n" +
-			"  TWICE         packets that arrived though they had been executed, for one packet\n" +
-			"  TIMEOUTS      ACK timeouts\n\n" +
-			"Lines L1 to L4 below the table are what must hold. If one does not, the exit status is 1."
-	},
-	Sim: "1 min", Cost: "connectx5",
+	Sim:    "1 min", Cost: "connectx5",
 	New: func() Body { return &lossBody{messages: 1500} },
 }
 

@@ -3,7 +3,6 @@ package experiment
 import (
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/experiment/papers"
@@ -14,34 +13,8 @@ var oneRMAFigures = Experiment{
 	Name:   "onerma-figures",
 	Short:  "figures of the paper 1RMA, NICs without connections, each number beside the authors'",
 	Figure: "1RMA: Re-envisioning Remote Memory Access for Multi-tenant Datacenters (SIGCOMM 2020)",
-	Long: func() string {
-		return "1RMA is a design of NICs without connections (SIGCOMM 2020): software divides a transfer into operations of at most\n" +
-			"4 KiB and bounds those in flight by a congestion window for each target, and a NIC keeps an operation in a command\n" +
-			"slot until it ends. The NIC has a window of its own, which bounds the bytes requested and not yet arrived. It begins\n" +
-			"to execute an operation when this window has room; an operation that waits too long for room fails\n" +
-			"(DISPATCH_TIMEOUT). Failed operations are tried again, except in figures 16 and 16d: there they are shed. REKEY is\n" +
-			"the operation by which the owner of a memory region replaces the region's key.\n\n" +
-			"onerma-figures measures figures of the paper and prints a table for each, with the authors' numbers in parentheses.\n" +
-			"The authors give few numbers, and mostly shapes of curves. Some figures compare 1RMA with RoCEv2. Times are in round\n" +
-			"trips of the network (RTT).\n\n" +
-			comparedHelp +
-			"In the simulator a round trip is 5 us, and links have 100 Gbit/s. --figures chooses there among:\n\n" +
-			figureList(oneRMA) +
-			"\n" +
-			"On a rack the same NIC, software and stores run in the daemons of the hosts, and RoCEv2 beside them on the same\n" +
-			"links. The rack file needs `onerma: {}` and a memory server, for figures 8 and 9 also a metadata host; no store may\n" +
-			"be up. A round trip is measured before each load, except in slow motion.\n\n" +
-			"Figures 10, 15 and 16 need a network whose round trip and rate are known. They are measured in slow motion: while a\n" +
-			"measurement runs, fault rules delay the links and limit their rate, so that a round trip takes the rtt of the rack\n" +
-			"file (10 ms or more) and a link carries 62,500 bytes in it, as in the paper's testbed. " + SlowRack + "\n" +
-			"is a rack file for slow motion; no other fault rules may be active. In figure 16 the NIC's own window is the value of\n" +
-			"the key window of onerma in the rack file; the simulator measures with 48, 64 and 96 KB. Without --figures, a rack\n" +
-			"with such a file measures these three figures, and any other rack measures all other figures. rtt is measured with\n" +
-			"each figure that is not in slow motion. --figures chooses on a rack among:\n\n" +
-			figureList(oneRMAOnRack) +
-			"\n" +
-			"Where the paper does not say enough, the model makes a choice:\n\n" +
-			"  " + strings.Join(oneRMAChoices, "\n  ") + "\n"
+	Lists: func() map[string][]string {
+		return map[string][]string{"Figures": titles(oneRMA), "OnRack": titles(oneRMAOnRack), "Choices": oneRMAChoices}
 	},
 	Sim: "1 min with two processors", Rack: "2 min, with --quick 1 min; in slow motion 8 min, with --quick 4 min", Target: "memory of READs, WRITEs and keys; its NIC crashes in figure 9", Cost: "connectx5",
 	New: func() Body { return &oneRMABody{figuresBody{all: oneRMA, choices: oneRMAChoices}} },

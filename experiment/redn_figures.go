@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/experiment/papers"
@@ -15,29 +14,8 @@ var rednFigures = Experiment{
 	Name:   "redn-figures",
 	Short:  "tables and figures of the paper RedN, programs made of work requests, beside the authors' numbers",
 	Figure: "RedN: RDMA is Turing complete, we just did not know it yet (NSDI 2022)",
-	Long: func() string {
-		return "RedN's paper makes programs of work requests that modify each other, which a NIC executes without a processor (see\n" +
-			"`rdmalab redn`). redn-figures measures its tables and figures: in the simulator between two hosts with ConnectX-5\n" +
-			"and without a switch, as in the paper's testbed, or on a rack between a compute host and a memory server. It prints\n" +
-			"a table for each, with the authors' numbers in parentheses. Times are in microseconds.\n\n" +
-			comparedHelp +
-			"A construct is an if or a while loop around one conditional work request; an \"unrolled\" loop has new requests for\n" +
-			"each lap, a \"recycled\" one uses the same requests again. Figure 8 compares three orders of the requests of a queue:\n\n" +
-			"  WQ order          the NIC executes a request without waiting for the completion of the one before\n" +
-			"  completion order  the NIC executes a request when the one before has completed (by a WAIT between them)\n" +
-			"  doorbell order    the NIC reads a request from memory, and executes it, when the one before has completed (by a\n" +
-			"                    WAIT and an ENABLE): so the one before can change it\n\n" +
-			"Lookups of keys in a hash table by RedN are compared with baselines: a client that READs the buckets and the value\n" +
-			"(one-sided), and a process of the server that answers, polling or woken up by events (two-sided). In the simulator\n" +
-			"some figures have two panels: in \"verbs alone\" the client's program takes no time, in \"with programs\" it takes as\n" +
-			"long as in the paper. --figures chooses among:\n\n" +
-			figureList(redn) +
-			"\n" +
-			"On a rack, the same programs run on the NICs of the hosts. Times are those of emulated NICs and of daemons that\n" +
-			"share the processors of one machine, so only ratios, and shapes of curves, can be compared with the paper's. Figures\n" +
-			"14 to 16 and ratios start the store nictable and stop it again; they fail while a store is up.\n\n" +
-			"Where the paper does not say enough, the simulator's model makes a choice:\n\n" +
-			"  " + strings.Join(rednChoices, "\n  ") + "\n"
+	Lists: func() map[string][]string {
+		return map[string][]string{"Figures": titles(redn), "Choices": rednChoices}
 	},
 	Examples: []string{"--figures 10,ratios --out figures"},
 	Sim:      "2 min", Rack: "4 min, with --quick 2 min", Target: "programs; GETs of nictable (figures 14 to 16) go to the metadata host instead", Cost: "connectx5",

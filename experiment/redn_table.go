@@ -15,19 +15,8 @@ var rednGets = Experiment{
 	Name:   "redn-gets",
 	Short:  "GETs of the store nictable by the server's NIC, by READs and by the server's process, alone and beside writers",
 	Figure: "RedN (NSDI 2022): figures 14 and 15",
-	Long: func() string {
-		return "redn-gets measures GETs of one client of the store nictable, a hash table in a server's memory. They are executed\n" +
-			"in three ways: by a program of work requests on the server's NIC (see `rdmalab redn`), by READs of the client (the\n" +
-			"slots of the key, then its value), and by the server's process. Each way is a line of the tables; \"process,\n" +
-			"sockets\", only in the simulator, is a process that gets requests over sockets and not by RDMA. Times are in\n" +
-			"microseconds, and the numbers in parentheses are the authors'.\n\n" +
-			comparedHelp +
-			"--figures chooses among:\n\n" +
-			figureList(rednTables) +
-			"\n" +
-			"On a rack, the experiment starts the store for each measurement and stops it again; it fails while a store is up.\n" +
-			"Times there are those of the emulated NIC and its daemon, not of hardware, so they are not compared with the\n" +
-			"authors'."
+	Lists: func() map[string][]string {
+		return map[string][]string{"Figures": titles(rednTables)}
 	},
 	Sim: "20 s", Rack: "1 min, with --quick half of it", Cost: "connectx5",
 	New: func() Body {

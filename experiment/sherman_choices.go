@@ -11,25 +11,8 @@ var shermanChoices = Experiment{
 	Name:   "sherman-choices",
 	Short:  "how much Sherman's gain over FG+ in the simulator depends on each choice of the model",
 	Figure: "Sherman §5 (throughput under skewed, write-intensive load), in a table that the paper does not have",
-	Long: func() string {
-		return "Sherman is a B+tree in the memory of servers, whose pages have locks; FG+ is the baseline of its paper. The first\n" +
-			"row of the table, \"all choices\", is the unchanged model of the simulator: FG+ and Sherman under write-intensive load\n" +
-			"(half updates, half reads) with Zipf 0.99, as `rdmalab experiment sherman-figures` measures them. In this row, GAIN ×\n" +
-			"and p99 ÷ have the paper's claims in parentheses. Each further row changes one choice of the model. The rows are\n" +
-			"named by the change: \"X, not Y\" means that the row has X where the model has Y:\n\n" +
-			helpList(treeChoices[1:], func(_ int, c treeChoice) string { return c.name }) +
-			"\n" +
-			"\"Counted\" is the time in which operations are counted, from the start. \"12 bits of the address\" means that the NIC\n" +
-			"executes atomics one after the other if the lower 12 bits of their addresses are equal; in the model only atomics on\n" +
-			"the same word wait for each other. A hand-over gives a lock to another client of the same compute node. With\n" +
-			"--quick the model has 2,000 keys (the row with 10,000 keys has 200), and counts operations from 0.2 to 0.7 ms. The\n" +
-			"columns are\n\n" +
-			"  MODEL              what the row changes\n" +
-			"  FG+, SHERMAN Mops  operations of FG+ and of Sherman, in millions per second\n" +
-			"  GAIN ×             Sherman's Mops divided by FG+'s\n" +
-			"  p99 ÷              99th percentile of the latency of updates with FG+, divided by that with Sherman\n" +
-			"  CAS/LOCK           mean number of CAS that FG+ needs for a lock\n" +
-			"  FAILED             number of operations that failed, had a wrong value or found no key"
+	Lists: func() map[string][]string {
+		return map[string][]string{"Changes": lines(treeChoices[1:], func(_ int, c treeChoice) string { return c.name })}
 	},
 	Sim: "2 min with two processors, with --quick 10 s", Cost: "connectx5",
 	New: func() Body { return new(treeChoicesBody) },

@@ -19,36 +19,8 @@ var shermanFigures = Experiment{
 	Short:    "Sherman, its baseline FG+ and the designs between them, beside the paper's claims",
 	Figure:   "Sherman §5: throughput and latency from FG+ to Sherman, by workload and skew",
 	Examples: []string{"--mixes write-intensive --zipf 0.99", "--on rack --clients 16"},
-	Long: func() string {
-		return "Sherman is a B+tree in the memory of servers (SIGMOD 2022). Clients run the mixes of operations of its paper on\n" +
-			"several designs: FG+ (the baseline of the paper), Sherman, and the designs between them (see --step of `rdmalab\n" +
-			"sherman start`). Each design adds one technique to the design before it:\n\n" +
-			helpList(sherman.Steps(), func(_ int, s sherman.Step) string { return fmt.Sprintf("%-13s %s", s.Name, s.Adds) }) +
-			"\n" +
-			"The mixes are write-only (updates), write-intensive (half updates, half reads), read-intensive (5 % updates), range\n" +
-			"(scans of key ranges) and range-write (half scans, half updates). The paper's claims are in parentheses. The\n" +
-			"simulator's model makes these choices; `rdmalab experiment sherman-choices` changes some of them:\n\n" +
-			"  176 clients on 8 compute nodes and 8 memory servers, as in the paper\n" +
-			"  100,000 keys; the paper has a billion, so its hottest key gets a smaller share of a skewed load\n" +
-			"  values of 16 bytes; a write is an update of a key that exists; a range has 1 to 100 keys\n" +
-			"  index caches are warm: clients know all inner pages\n" +
-			"  FG+ has its locks in its pages and releases a lock by a WRITE; its pages are as long as Sherman's\n" +
-			"  FG+, like Sherman, recovers the locks of clients that have died\n" +
-			"  skewed writes are counted from 10 to 20 ms after the start, because it takes some time until most clients wait for\n" +
-			"  the hottest locks; other loads are counted from 0.2 to 2.2 ms\n\n" +
-			"The table has a line for each mix, Zipf exponent and design:\n\n" +
-			"  Mops              operations, in millions per second\n" +
-			"  GAIN ×            Mops divided by Mops of FG+\n" +
-			"  p50, p99 us       median and 99th percentile of the latency of updates, in microseconds; in mix range, which has no\n" +
-			"                    updates, of scans\n" +
-			"  p99 ÷             p99 of FG+ divided by this p99: above 1 is better than FG+\n" +
-			"  CAS/LOCK          mean number of CAS for each lock that was not handed over\n" +
-			"  HANDED OVER %     percentage of the locks that a client got from a client of the same compute node\n" +
-			"  RTT/OP, BYTES/OP  round trips, and bytes on the wire, per operation\n" +
-			"  FAILED            number of operations that failed, had a wrong value or found no key\n\n" +
-			"--quick measures with 2,000 keys; in the simulator it counts operations from 0.2 to 0.7 ms. On a rack, the clients\n" +
-			"are on its compute hosts, and the experiment fails while a store is up. It makes an empty tree for each design, which\n" +
-			"overwrites what stores have left in memory. At the end the switch gets its earlier program and rules back."
+	Lists: func() map[string][]string {
+		return map[string][]string{"Steps": lines(sherman.Steps(), func(_ int, s sherman.Step) string { return fmt.Sprintf("%-13s %s", s.Name, s.Adds) })}
 	},
 	Sim: "15 min with two processors, with --quick 3 min", Rack: "3 min", Cost: "connectx5",
 	New: func() Body {

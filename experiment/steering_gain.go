@@ -15,34 +15,8 @@ var steeringGain = Experiment{
 	Short:    "Clover's throughput without steering, with hardened steering and with published steering",
 	Figure:   "SwordBox fig. 5 (success of first attempts), 11 (throughput), 12 (bytes), 13 (p99), 14 (few keys steered)",
 	Examples: []string{"--rows 4,5", "--rows 4 --switch 'line rate'", "--on rack --rows 4"},
-	Long: func() string {
-		return "In the store Clover a node is one version of a key's value, here of 128 bytes. A write is an append: the CAS that\n" +
-			"puts a new node behind the newest one. A switch that steers sends appends and READs to the newest node of their key\n" +
-			"instead of the older one that the client named.\n\n" +
-			"The experiment measures each of the loads below three times: without steering, with hardened steering and with\n" +
-			"published steering of appends and READs (column STEERING). Published steering works as in the SwordBox paper;\n" +
-			"hardened steering is without the paper's holes (ways in which its design loses data, hangs or is slow).\n" +
-			"Loads 1 to 7 are those of the paper. All loads are on 1,024 keys, with Zipf 0.99 and 50% writes unless the list says\n" +
-			"otherwise; the paper has 1,000 keys, and Zipf 1.0 in place of 0.99. --rows chooses among them by number:\n\n" +
-			helpList(steeringRows(), func(i int, r steeringRow) string { return fmt.Sprintf("%d  %s", i+1, r.name) }) +
-			"\n" +
-			"Row 8 has few free nodes and runs only in the simulator. It is not measured with published steering, which damages\n" +
-			"chains (the nodes of a key) when nodes are reused (holes 26 and 29 of swordbox/HOLES.md).\n\n" +
-			"On a rack, no load is measured with published steering. It rewrites an address and nothing else, so a node must not\n" +
-			"be reused with another version (holes 26 and 29), and no key may have nodes on two memory servers (hole 27). The\n" +
-			"simulator's store keeps to both; a store that `rdmalab clover start` has started does not, and its requests would\n" +
-			"fail.\n\n" +
-			"In the simulator each load is measured behind two switches (column SWITCH; --switch chooses one): one that keeps up\n" +
-			"with every load, and the one of the cost model, by default the authors' middlebox with 24 cores. Each has its own\n" +
-			"measurement without steering, to which its gains refer.\n\n" +
-			cloverColumnsHelp +
-			"\n" +
-			"Numbers in parentheses are the paper's. The paper does not have every number of clients: for the throughput, the\n" +
-			"nearest number that it has is used. The paper's gains at 50 and 100 % writes and its 99th percentiles are from runs\n" +
-			"with 280 clients.\n\n" +
-			"On a rack, each row has 16 clients unless --clients says otherwise. In the simulator --quick divides the clients of\n" +
-			"each row by 8, unless --clients is given. On a rack, Clover is started if it does not run, and goes on running. At\n" +
-			"the end the switch gets its earlier program and rules back."
+	Lists: func() map[string][]string {
+		return map[string][]string{"Loads": lines(steeringRows(), func(i int, r steeringRow) string { return fmt.Sprintf("%d  %s", i+1, r.name) })}
 	},
 	Sim: "40 min, with one load (--rows N) 2 to 8 min", Rack: "2 min", Cost: "connectx5-dpdk",
 	New: func() Body { return &steeringBody{} },

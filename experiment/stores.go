@@ -50,24 +50,6 @@ func (l *Clover) hasten(on string) {
 	}
 }
 
-const cloverColumnsHelp = "  Mops              operations, in millions per second\n" +
-	"  GAIN ×            Mops divided by Mops without steering\n" +
-	"  FIRST TRY %       percentage of the writes that succeed at their first attempt\n" +
-	"  RTT/OP            round trips per operation\n" +
-	"  RPC/OP            requests to the metadata server per operation\n" +
-	"  BYTES/OP          bytes on the wire per operation\n" +
-	"  BYTES ÷           BYTES/OP without steering divided by this BYTES/OP: above 1 is better\n" +
-	"  READ p99 us       99th percentile of the latency of reads, in microseconds\n" +
-	"  WRITE p99 us      99th percentile of the latency of writes, in microseconds\n" +
-	"  ÷ (after a p99)   the p99 without steering divided by this p99: above 1 is better\n" +
-	"  CALLS/WRITE       requests that the metadata server answers per write\n" +
-	"  HEADERS/WRITE     headers of nodes that the metadata server reads per write\n" +
-	"  ABSORBED %        percentage of the writes that the switch absorbed: they waited in the switch for another append of\n" +
-	"                    the key, which overwrote them at once, so their nodes are in no chain\n" +
-	"  FAILED            number of operations that failed, had a wrong value or found no key\n" +
-	"  STEADY            yes: both halves of the counted time have as many operations and, on average, as many free nodes, so\n" +
-	"                    the store could go on like this; otherwise the reason, and the exit status is 1\n"
-
 // cloverFigures are the numbers of one run that tables show.
 type cloverFigures struct {
 	mops, firstTry, rtts, rpcs, bytes, readP99, writeP99 float64
@@ -166,22 +148,7 @@ var writeContention = Experiment{
 	Short:    "throughput of the store Clover with 0 to 100 % writes by 8 to 240 clients; with --steer also with steering",
 	Figure:   "SwordBox fig. 5 (success of first attempts), 11 (throughput) and 12 (bytes)",
 	Examples: []string{"--steer both --writes 50 -o csv", "--on rack --clients 8"},
-	Long: func() string {
-		return "Clients read and write 1,024 keys of the store Clover with a popularity of Zipf 0.99. In the store Clover a node is\n" +
-			"one version of a key's value, here of 128 bytes. A write is an append: the CAS that puts a new node behind the\n" +
-			"newest one. A switch that steers sends appends and READs to the newest node of their key instead of the older one\n" +
-			"that the client named.\n\n" +
-			"If several clients write a key at the same time, one of them succeeds and the others must try again. So throughput\n" +
-			"falls with the share of writes and with the number of clients. The table has a row for each share of writes and\n" +
-			"number of clients. With --steer, a second row follows each of these: the same load with a switch that steers.\n\n" +
-			cloverColumnsHelp +
-			"\n" +
-			"Numbers in parentheses are the SwordBox paper's, with 1,000 keys and Zipf 1.0. The paper has 7, 14, 28, 56, 112,\n" +
-			"168, 224, 280, 336 and 392 clients; Mops has the number for the nearest of these. The paper's GAIN × and BYTES ÷ are\n" +
-			"only in the rows with --steer both and the most clients. On a rack, Clover is started if it does not run, and goes on\n" +
-			"running. At the end the switch gets its earlier program and rules back."
-	},
-	Sim: "5 min, with --steer 10 min", Rack: "1 min", Cost: "connectx5",
+	Sim:      "5 min, with --steer 10 min", Rack: "1 min", Cost: "connectx5",
 	New: func() Body {
 		return &contentionBody{writes: []float64{0, 5, 50, 100}, steer: steerNone}
 	},

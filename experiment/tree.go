@@ -16,15 +16,7 @@ var treeOperations = Experiment{
 	Name:   "tree-operations",
 	Short:  "round trips and bytes of single operations of the tree Sherman",
 	Figure: "Sherman §5: round trips of its operations, and the bytes of its formats",
-	Long: func() string {
-		return "tree-operations executes single operations of the tree Sherman, with a warm index cache (the client knows all inner\n" +
-			"pages) and values of 8 bytes. --cost and --quick do not change the numbers. For each operation it prints\n\n" +
-			"  ROUND TRIPS  number of round trips\n" +
-			"  BYTES (IP)   bytes of all its packets, counted as IP packets; in parentheses the bytes that the same packets would\n" +
-			"               have with the paper's formats of pages\n" +
-			"  PACKETS      number of its packets, requests and responses"
-	},
-	Sim: "5 s", Cost: "connectx5-dpdk",
+	Sim:    "5 s", Cost: "connectx5-dpdk",
 	New: func() Body { return operationsBody{} },
 }
 
@@ -58,33 +50,7 @@ var treeLocks = Experiment{
 	Short:    "throughput of Sherman's tree under YCSB A: locks in host or NIC memory, also if the switch replaces CAS by WRITE",
 	Figure:   "the comparison of locks in Sherman §4, which has no figure; in addition, SwordBox's locks",
 	Examples: []string{"--zipf 0.99 --clients 64", "--on rack"},
-	Long: func() string {
-		return "Clients run workload A of YCSB (50% updates) on 20,000 keys of a tree of the store Sherman. To change a page of the\n" +
-			"tree, a client takes the page's lock by a CAS on a lock word. The column LOCKS IN says where the lock words are:\n\n" +
-			"  host                 in host memory of the memory servers\n" +
-			"  device               in device memory on the NICs of the memory servers\n" +
-			"  switch               in device memory, and the switch replaces each CAS on a lock word by a WRITE (rules of action\n" +
-			"                       atomics); the server answers a CAS that must fail\n" +
-			"  switch, misses=wait  as switch, but the switch holds a CAS that must fail until the lock is free, at most for 1 ms\n\n" +
-			"In the simulator there are two groups of rows. In the first, each client is a compute node of its own. In the second,\n" +
-			"the clients are on eight compute nodes, and those of a node hand locks over to each other. Operations are counted\n" +
-			"from 10 to 20 ms after the start, because it takes some time until most clients wait for the hottest locks. --quick\n" +
-			"measures with 2,000 keys, the last value of --zipf and, unless --clients is given, 16 clients; in the simulator it\n" +
-			"counts operations from 0.2 to 0.7 ms.\n\n" +
-			"  COMPUTE NODES       clients: each client is a compute node; hosts: the clients of a host share one compute node\n" +
-			"  Mops                operations, in millions per second\n" +
-			"  GAIN ×              Mops divided by Mops with locks in host memory\n" +
-			"  UPDATE p50, p99 us  median and 99th percentile of the latency of updates, in microseconds\n" +
-			"  LOCK p99 us         99th percentile of the time in which a client gets a lock, in microseconds\n" +
-			"  CAS/LOCK            mean number of CAS for each lock that was not handed over\n" +
-			"  HANDED OVER %       percentage of the locks that a client got from a client of the same compute node\n" +
-			"  RTT/OP, BYTES/OP    round trips, and bytes on the wire, per operation\n" +
-			"  FAILED              number of operations that failed, had a wrong value or found no key\n\n" +
-			"On a rack, the clients of a compute host share one compute node. The experiment fails while a store is up. It makes\n" +
-			"an empty tree, which overwrites what stores have left in memory. At the end the switch gets its earlier program and\n" +
-			"rules back."
-	},
-	Sim: "1 min with two processors", Rack: "1 min", Cost: "connectx5-dpdk",
+	Sim:      "1 min with two processors", Rack: "1 min", Cost: "connectx5-dpdk",
 	New: func() Body { return &treeBody{zipfs: []float64{0.99, 1.2}} },
 }
 

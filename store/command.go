@@ -18,9 +18,13 @@ import (
 // insert, delete and shell. A store with Store.Upserts has upsert, and a store with Store.Scans has
 // scan.
 type Commands struct {
-	// Short, Long and Example are the help of the store's command, as in cobra.
-	Short, Long, Example string
-	Start, Stop          Command
+	// Short is the help of the store's command in one line. Help has the descriptions and examples of
+	// the commands, in Markdown: a section "# rdmalab NAME" of the store's command, and one like
+	// "# rdmalab NAME start" of each command that has a text of its own. A block of code (```sh) has
+	// the examples, and all other lines are the description, in lines of at most 120 columns. The
+	// other texts are those that all stores share (cli/help/store.md).
+	Short, Help string
+	Start, Stop Command
 	// Stat shows the state of the store. Stat and StatWord are optional. Check checks the memory of
 	// the store, or the answers of clients. Load inserts keys.
 	Stat, Check, Load Command
@@ -54,7 +58,8 @@ type Workload struct {
 
 // Command is one command of a store.
 type Command struct {
-	Short, Long, Example string
+	// Short is the command's help in one line.
+	Short string
 	// From is true if the command has the flag --from, whose value is in Call.From: the host that
 	// runs the command's client. Output is true if it has the flag -o with table and json.
 	From, Output bool
@@ -67,7 +72,7 @@ type Command struct {
 	// are parsed. If that function returns a nil Result, nothing is printed. Stop, Check and Load
 	// work without New: stop stops the store on the hosts that Store.Places returns; check lets
 	// clients of a host make a history and proves that it is linearizable; load lets clients on all
-	// compute hosts insert the keys. If their Short is empty as well, they get a default help.
+	// compute hosts insert the keys. If their Short is empty as well, they get a default one.
 	New func(fs *pflag.FlagSet) func(c *Call) (Result, error)
 	// Choices are the values that completion offers for flags, by the name of the flag.
 	Choices map[string][]string

@@ -6,7 +6,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -25,7 +24,7 @@ import (
 // S is the shape of a table. Its String says what each memory server has, for example "10 slots for
 // values of up to 99 bytes". C is a client.
 type Table[S fmt.Stringer, C Shaped[S]] struct {
-	// Store must have Name, Title, Commands.Short and Commands.Long. Register sets fields that are
+	// Store must have Name, Title, Commands.Short and Commands.Help. Register sets fields that are
 	// empty.
 	Store
 	// Format makes an empty table, whatever the memory holds. It chooses the fields of s that are
@@ -64,8 +63,6 @@ func (t *Table[S, C]) Register() (remove func()) {
 		Trial: func(r *rand.Rand, _ int) Trial { return t.Trial(t.Draw(r)) },
 	})
 	c := &t.Commands
-	c.Example = cmp.Or(c.Example, fmt.Sprintf("  rdmalab %s start\n  rdmalab %[1]s insert 7 hello && rdmalab %[1]s get 7 -v\n"+
-		"  rdmalab run ycsb --store %[1]s --workload a\n  rdmalab %[1]s check", t.Name))
 	c.Start = t.start()
 	if c.Prepare == nil {
 		c.Prepare = func(call *Call, w Workload) (loaded bool, err error) {
@@ -162,17 +159,10 @@ func (t *Table[S, C]) find(c *Call, in TableRequest[S]) (TableInfo[S], error) {
 	})
 }
 
-// start returns the command start. It uses the store's own texts, and default texts where those are
-// empty.
+// start returns the command start.
 func (t *Table[S, C]) start() Command {
 	s := t.Commands.Start
 	s.Short = cmp.Or(s.Short, "Find the store in the memory servers, or make an empty one, and tell every compute host where it is")
-	s.Long = cmp.Or(s.Long, "start looks for the store in the memory of the memory servers, and makes an empty one if the memory is empty. It\n"+
-		"also tells every compute host where the store is, so that clients there can use it. It prints whether the store was\n"+
-		"found or made, the number of memory servers, and what each has room for. It fails while another store is up, if the\n"+
-		"first compute host does not answer, and, without --fresh, if the memory has something else, for example the data of\n"+
-		"another store. If another compute host does not answer, start warns on standard error and goes on.\n\n"+t.flags()+" used only when an empty store is made.")
-	s.Example = cmp.Or(s.Example, fmt.Sprintf("  rdmalab %s start\n  rdmalab %[1]s start --fresh", t.Name))
 	s.New = func(fs *pflag.FlagSet) func(*Call) (Result, error) {
 		in := TableRequest[S]{Finding: Finding{Format: true}}
 		fs.BoolVar(&in.Fresh, "fresh", false, "make an empty store, whatever the memory holds")
@@ -186,18 +176,4 @@ func (t *Table[S, C]) start() Command {
 		}
 	}
 	return s
-}
-
-// flags returns the names of the flags for a new table and the verb "is" or "are", as a part of a
-// sentence.
-func (t *Table[S, C]) flags() string {
-	fs, names := pflag.NewFlagSet("", pflag.ContinueOnError), []string(nil)
-	fs.SortFlags = false
-	t.Flags(fs, new(S))
-	fs.VisitAll(func(f *pflag.Flag) { names = append(names, "--"+f.Name) })
-	last := len(names) - 1
-	if last < 1 {
-		return strings.Join(names, "") + " is"
-	}
-	return strings.Join(names[:last], ", ") + " and " + names[last] + " are"
 }

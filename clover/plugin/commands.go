@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	_ "embed" // of help.md
 	"errors"
 	"fmt"
 	"io"
@@ -20,6 +21,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/units"
 )
+
+//go:embed help.md
+var helpText string
 
 // Store is Clover's description.
 var Store = store.Store{
@@ -41,96 +45,25 @@ func cost(c kv.Store) string {
 func commands() store.Commands {
 	return store.Commands{
 		Short: "Run the key-value store Clover on the rack",
-		Long: "Clover is a key-value store (ATC 2020). Its values are in the memory of the rack's memory servers, where no program\n" +
-			"works for the store. The metadata server, a process on the metadata host, gives out space in this memory. Clients,\n" +
-			"in the daemons of the compute hosts, read and write the memory by one-sided verbs.\n\n" +
-			"A node is one version of a value; the nodes of a key, from the oldest to the newest, are its chain. A client\n" +
-			"changes a value by an append: it writes a new node, and puts it behind the newest one by a CAS.\n\n" +
-			"If the metadata server crashes, no value is lost. If a memory server crashes, its values are lost, unless the store\n" +
-			"has copies of them on other memory servers (--replicas of `rdmalab clover start`).",
-		Example: "  rdmalab clover start\n" +
-			"  rdmalab clover insert 7 hello && rdmalab clover get 7\n" +
-			"  rdmalab run ycsb --workload a --clients 16\n" +
-			"  rdmalab clover stat",
+		Help:  helpText,
 		Start: store.Command{
-			Short: "Start the metadata server, and with it the store",
-			Long: "start starts the metadata server, a process on the metadata host. It finds the store that is in the memory of the\n" +
-				"memory servers, or makes one if the memory is empty. The store uses the memory that the rack file gives the memory\n" +
-				"servers. start fails while another store is up and, without --fresh, if the memory has data of another store.\n\n" +
-				"If the metadata server runs already, start changes nothing. It then fails if --fresh is given, or if another flag\n" +
-				"that is given differs from the value with which the server was started. Flags that are left out, or 0, are not\n" +
-				"compared. To change --threads, --balance or --lease, end all clients, use `rdmalab clover stop`, and start again.\n\n" +
-				"--keys, --region, --format and --replicas belong to the store in memory: only --fresh changes them. For a store that\n" +
-				"start finds, --keys has no effect, and --region must not be smaller than the store. start fails if --replicas is\n" +
-				"given and differs, or if --format differs: a store that is not hardened needs its --format at each start.\n\n" +
-				"A node, below, is one version of a value, with a header, its first word, which names the next node. Each node is on\n" +
-				"one memory server, or on several with --replicas. start prints nothing, except the warning that nodes of each size\n" +
-				"have a fixed part of the memory: one part can be full while others are not. It prints this warning with --format\n" +
-				"keyed or published, and if a memory server has less than 128 KiB, or 2 GiB or more, for one copy of the nodes.",
-			Example: "  rdmalab clover start\n" +
-				"  rdmalab clover stop; rdmalab clover start --fresh --keys 100000 --region 16MiB\n" +
-				"  rdmalab clover stop; rdmalab clover start --fresh --replicas 2 # every value on two memory servers",
+			Short:   "Start the metadata server, and with it the store",
 			New:     newStart,
 			Choices: map[string][]string{"format": {"hardened", "keyed", "published"}},
 		},
 		Stop: store.Command{
 			Short: "Stop the metadata server; the store stays in memory",
-			Long: "stop ends the metadata server, and prints nothing. Operations fail until `rdmalab clover start`, which finds the\n" +
-				"store again in the memory of the memory servers. start does not remember --threads, --balance, --lease and --format:\n" +
-				"give them again if they had other values than the defaults.",
-			Example: "  rdmalab clover stop\n" +
-				"  rdmalab clover start # finds everything again; repeat --format if it was not hardened",
 		},
 		Stat: store.Command{
 			Short: "Show how much of the store is used, and the metadata server's counters",
-			Long: "stat asks the metadata server, which must run. A node is one version of a value; the nodes of a key, from the\n" +
-				"oldest to the newest, are its chain. An epoch is a step of the metadata server: memory that was given back is used\n" +
-				"again when all clients have confirmed a new epoch, because they no longer use the old addresses.\n\n" +
-				"  keys      number of keys that exist, lost ones included, and how many the store can hold; lost: number of keys whose\n" +
-				"            value was on a memory server that crashed\n" +
-				"  nodes     number of all nodes of the memory servers: those that are free, held by clients for later writes, in\n" +
-				"            chains, or waiting for a new epoch\n" +
-				"  copies    if each node has several copies: how many, and how many memory servers have copies that do not count at\n" +
-				"            present, because the server is away or is being filled\n" +
-				"  segments  pieces of memory that are divided into nodes of one size (class), those without a size, and those that may\n" +
-				"            be divided again after a new epoch; below are the nodes by size and by memory server, with the\n" +
-				"            share of new keys that get their nodes there\n" +
-				"  clients   number of clients that are connected, and the number of the present epoch\n" +
-				"  requests  number of requests that the metadata server has answered, and that it has refused\n" +
-				"  chains    number of headers (first words of nodes) that the metadata server has read; keys that it found when it\n" +
-				"            started, how often it has formatted or filled the memory of a server again, and chains that it has found\n" +
-				"            broken",
-			Example: "  rdmalab clover stat\n" +
-				"  rdmalab clover stat -o json | jq .Free   # number of free nodes",
-			From: true, Output: true, Running: true, New: func(*pflag.FlagSet) func(*store.Call) (store.Result, error) { return readStat },
+			From:  true, Output: true, Running: true, New: func(*pflag.FlagSet) func(*store.Call) (store.Result, error) { return readStat },
 		},
 		Check: store.Command{
 			Short: "Let clients work on a few keys, and check that their history is linearizable",
-			Long: "check lets several clients on one host read, write, insert and delete the same few keys, and records every\n" +
-				"operation with its response (the history). Then it looks for one order of the operations on each key that explains\n" +
-				"all responses and agrees with the times of the operations: the history is linearizable if there is such an order.\n" +
-				"The store must have been started. You may inject faults, and crash and restart other hosts, while check runs. If a\n" +
-				"memory server may crash, add --loss.\n\n" +
-				"check prints the number of operations, how long they took, how many had no response, because they timed out, how\n" +
-				"many found their key lost, and whether the history is linearizable. If it is not, check prints the last 60 operations\n" +
-				"on the first such key. The exit status is 1 if the history is not linearizable, if the search for an order was given\n" +
-				"up, or if a client reads a value that no client has written.\n\n" +
-				"If the history is linearizable, and without -o json, a last line has counters of the metadata server: how many chains\n" +
-				"it has found broken since it was started (a chain has the nodes of a key, which are versions of its value), how many\n" +
-				"nodes have leaked (are in a chain although no value needs them), and how many are free, held by clients or in\n" +
-				"chains.",
-			Example: "  rdmalab inject loss 5% --link ms0 && rdmalab clover check --clients 8\n" +
-				"  (sleep 1; rdmalab crash md0; rdmalab restart md0; rdmalab clover start) & rdmalab clover check --rounds 2000",
-			From: true, Output: true, Running: true, New: newCheck,
+			From:  true, Output: true, Running: true, New: newCheck,
 		},
 		Further: map[string]store.Command{"calls": {
-			Short: "Measure how many calls a second the metadata server answers",
-			Long: "calls lets clients on all compute hosts ask the metadata server for a free node (a place for one version of a\n" +
-				"value) and give it back, again and again. It prints how many calls a second were answered, the number of clients,\n" +
-				"the number of calls, and the time. The memory servers take no part in this. Other clients may work at the same time;\n" +
-				"their calls are not counted. The store must have been started.",
-			Example: "  rdmalab clover stop; rdmalab clover start --threads 2\n" +
-				"  rdmalab clover calls --clients 16 --duration 2s",
+			Short:  "Measure how many calls a second the metadata server answers",
 			Output: true, Running: true, New: newCalls,
 		}},
 		StatWord: "the metadata server's counters, and where the nodes are",

@@ -36,7 +36,7 @@ var (
 	parsers = []string{"cli", "sim/scenario/variants_test.go", "rackfile/rules"}
 	// rackKey are the files that have the key cable of a rack file.
 	rackKey = []string{
-		"rackfile", "topo/rack/up.go", "cli/capture.go", "e2e/benchrack", "e2e/fixture", "e2e/chaos/memorylink_test.go", "e2e/onerma/onerma_suite_test.go", "e2e/smoke/apply_test.go",
+		"rackfile", "topo/rack/up.go", "cli/help/capture.md", "e2e/benchrack", "e2e/fixture", "e2e/chaos/memorylink_test.go", "e2e/onerma/onerma_suite_test.go", "e2e/smoke/apply_test.go",
 		"docs/reference/rack-file.md", "docs/reference/commands.md", "docs/explain", "docs/troubleshooting.md",
 	}
 	// machines are the state machines that a shell runs, and the shells.
@@ -62,7 +62,7 @@ var retiredWords = []retired{
 	// terms
 	{term: "asker", word: `\baskers?\b`, instead: "requester", planted: "the asker's number"},
 	{term: "under way", word: `\bunder way\b`, instead: "in flight", planted: "requests under way"},
-	{term: "cable", word: `\bcables?\b`, instead: "link", planted: "the cable of a host", below: []string{"cli", "cmd", "experiment", "rackfile", "sim", "topo", "swordbox", "clover", "sherman", "store", "compose", "docs", "e2e"}, allowed: append([]string{"e2e/memcable", "cli/link.go"}, rackKey...)},
+	{term: "cable", word: `\bcables?\b`, instead: "link", planted: "the cable of a host", below: []string{"cli", "cmd", "experiment", "rackfile", "sim", "topo", "swordbox", "clover", "sherman", "store", "compose", "docs", "e2e"}, allowed: append([]string{"e2e/memcable", "cli/help/link.md"}, rackKey...)},
 	{term: "freeze", word: `(?:^|[^.\w])(freez(e|es|ing)|froze|frozen)\b`, instead: "hang, hung", planted: "a host that is frozen"},
 	{term: "body", word: `\b(a|the|its) bod(y|ies)\b`, instead: "shell", planted: "calls of the body", below: machines},
 	{term: "life", word: `\b(former|another|other|earlier|new|first|next|same|one) (life|lives)\b`, instead: "incarnation", planted: "a flow of a former life"},

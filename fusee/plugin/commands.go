@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	_ "embed" // of help.md
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,9 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
+
+//go:embed help.md
+var helpText string
 
 // Store is FUSEE's description.
 var Store = store.Store{
@@ -37,88 +41,21 @@ func cost(s kv.Store) string {
 func commands() store.Commands {
 	return store.Commands{
 		Short: "Run the hash table FUSEE on the rack",
-		Long: "FUSEE is a key-value store (FAST 2023), a hash table in the memory of the rack's memory servers. Clients search and\n" +
-			"change it by one-sided verbs alone, and decide between themselves which change of a key wins. No process on a\n" +
-			"memory server takes part in an operation; the daemon of a memory server only gives out blocks of memory, and ends the\n" +
-			"connections of clients that are taken for dead.\n\n" +
-			"The index of the table has slots: words that name objects. An object is a key with its value, and lies in a block\n" +
-			"that a client has taken. Objects have copies (replicas) on several memory servers, and so can the index.\n\n" +
-			"If a client ends, other clients take over its blocks. If a client dies, the clients that wait for it finish what it\n" +
-			"has begun.\n\n" +
-			"With --master of `rdmalab fusee start`, a compute host runs a master. If a memory server crashes, the master lets\n" +
-			"the store go on without this server, and fills the server when it comes back. The master also recovers clients that\n" +
-			"have died. Without a master, no memory server may fail. Keys survive a crash only if objects and index have at least\n" +
-			"two replicas: the index has one replica unless --index-replicas says more. With --standby of `rdmalab fusee start`,\n" +
-			"another compute host takes the master's place when the master dies or hangs.",
-		Example: "  rdmalab fusee start\n" +
-			"  rdmalab fusee insert 7 hello && rdmalab fusee get 7 -v\n" +
-			"  rdmalab run ycsb --store fusee --workload a\n" +
-			"  rdmalab fusee stat && rdmalab fusee check",
+		Help:  helpText,
 		Start: store.Command{
 			Short: "Find the table, or make an empty one, and tell every compute host where it is",
-			Long: "start looks for a table in the memory of the memory servers, and makes an empty one if the memory is empty. Then the\n" +
-				"clients of every compute host can use it. start prints whether the table was found or made, its size, and the hosts\n" +
-				"of --master and --standby. It fails while another store is up, if the first compute host does not answer, and,\n" +
-				"without --fresh, if the memory has something else, for example the data of another store. If another compute host\n" +
-				"does not answer, start warns on standard error and goes on.\n\n" +
-				"The index of the table has slots (words) in buckets of seven; a slot names an object, which is a key with its\n" +
-				"value. Clients take memory for objects in blocks.\n\n" +
-				"--replicas, --index-replicas, --groups, --grow and --block are used only when a table is made. --cache and\n" +
-				"--threshold are for clients that are opened from now on; left out, they have their defaults again.\n\n" +
-				"Without --master, start leaves a master and a standby as they are, unless it makes an empty table, which ends both.\n" +
-				"If --master names the host of the present master, this master goes on; if --standby names the host of the present\n" +
-				"standby, this standby goes on. If --master names another host, a new master takes the place of the present one, which\n" +
-				"ends or, if it had a standby, becomes the standby of the new master. start fails if --master names the host of the\n" +
-				"standby, if --standby names the host of the master, or if --lease differs from that of a master or standby that\n" +
-				"runs. `rdmalab fusee stop` ends master and standby.",
-			Example: "  rdmalab fusee start\n" +
-				"  rdmalab fusee start --fresh --index-replicas 2\n" +
-				"  rdmalab fusee start --fresh --index-replicas 2 --master cn1 --standby cn2",
-			New: newStart,
+			New:   newStart,
 		},
 		Stop: store.Command{
 			Short: "Let the hosts forget the store; its keys stay in the memory servers",
-			Long: "stop makes every compute host forget the store, ends master and standby, and prints nothing. The keys stay in the\n" +
-				"memory of the memory servers. New operations fail until `rdmalab fusee start`, which finds the keys again; a workload\n" +
-				"that runs goes on. Only one store can use the memory servers at a time: after stop, another one can be started with\n" +
-				"--fresh, which destroys the keys of this store.",
-			Example: "  rdmalab fusee stop\n" +
-				"  rdmalab fusee start # finds its keys again; repeat --master and --standby",
 		},
 		Stat: store.Command{
 			Short: "Show the table: its keys, and the blocks that clients have taken",
-			Long: "stat reads the whole table and shows the number of keys, the slots of the index (words that name objects, which are\n" +
-				"keys with their values), and for each memory server the blocks of memory that clients have taken for objects. If a\n" +
-				"memory server is no member of the store, stat says so: the memory of this server was lost, or the master fills it\n" +
-				"now. The line \"left\" has the number of taken blocks that ended clients have left to other clients.\n\n" +
-				"If a slot has a change that is not finished, the client that made the change is at work or has died. A line that\n" +
-				"begins with the word \"wrong\" describes a defect of the table.",
-			Example: "  rdmalab fusee stat\n" +
-				"  rdmalab fusee stat -o json",
-			From: true, Output: true, New: newStat,
+			From:  true, Output: true, New: newStat,
 		},
 		Check: store.Command{
 			Short: "Check the whole table; with --clients also the responses to clients",
-			Long: "check reads every slot of the index and every object (a key with its value) from the memory servers and proves that\n" +
-				"each slot names an object that is whole in all its replicas and belongs to this slot, that no key has two slots,\n" +
-				"and that the replicas of the index are equal.\n\n" +
-				"With --clients, that many clients on one host first read, write, insert and delete a few keys. Then check also\n" +
-				"proves that one order of the operations on each key explains all responses and agrees with their times (that their\n" +
-				"history is linearizable). You may inject faults while check runs.\n\n" +
-				"If a client dies and no other client waits for it, its blocks of memory stay taken until a master (--master of\n" +
-				"`rdmalab fusee start`) recovers the client. The master does so when the client has given no sign of life for 20\n" +
-				"times the --lease of start, at least 10 s.\n\n" +
-				"With --recover, check first ends the connections of all clients that own blocks, finishes what they have begun, and\n" +
-				"leaves their blocks to others. If such a client is alive, it goes on as a new client, and one of its operations may\n" +
-				"end without an answer.\n\n" +
-				"check prints the verdict on the history, if there is one, with --recover the numbers of the clients that it has\n" +
-				"recovered, the numbers of keys and slots that it has read, and the first error that it has found in the table;\n" +
-				"-o json has up to 20 such errors. While clients work, a table can seem wrong: check reads it up to three times, until\n" +
-				"it finds no error. The exit status is 1 if there is still an error or more unfinished changes than --unfinished\n" +
-				"allows, if the history is not linearizable, or if the search for an order was given up.",
-			Example: "  rdmalab fusee check\n" +
-				"  rdmalab inject loss 5% --link ms0 && rdmalab fusee check --clients 8 --rounds 500",
-			From: true, Output: true, New: newCheck,
+			From:  true, Output: true, New: newCheck,
 		},
 		StatWord:  "the keys of the table, and its memory",
 		CheckWord: "read the whole table and prove that it is right",

@@ -2,6 +2,7 @@ package nictable
 
 import (
 	"cmp"
+	_ "embed" // of help.md
 	"errors"
 	"fmt"
 	"io"
@@ -23,6 +24,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
+//go:embed help.md
+var helpText string
+
 // Store describes the store to the daemon of a host, the command line and `rdmalab sim`.
 var Store = store.Store{
 	Name: "nictable", Title: "the NIC's table", Note: "the server's NIC executes GETs", Server: store.MetadataHost, Value: 100,
@@ -36,54 +40,17 @@ func init() {
 	Store.Node = func(h store.Host) store.Node { return &node{host: h} }
 	Store.Commands = store.Commands{
 		Short: "Run the key-value store nictable, in which the NIC of the server executes GETs",
-		Long: "nictable is a key-value store: a hash table in the memory of the metadata host, which is its server. For each\n" +
-			"client, the server's process makes a program of work requests that modify each other (RedN, NSDI 2022), and posts\n" +
-			"it to the host's NIC. A client's GET is a message that makes the NIC execute this program, which looks the key up\n" +
-			"and sends the value: GETs need no processor of the server. PUT, INSERT and DELETE are requests to the process.\n\n" +
-			"With --memcached of `rdmalab nictable start` the process also serves memcached's text protocol over TCP. `rdmalab\n" +
-			"nictable item KEY` reads by RDMA what a client of memcached has stored.\n\n" +
-			"`rdmalab crash HOST --app` on the metadata host ends the process; GETs of connected clients still succeed. After\n" +
-			"`rdmalab restart HOST --app`, or after the time that --for of crash gives, `rdmalab nictable start` starts a new\n" +
-			"process, which takes over the table as it is.",
-		Example: "  rdmalab nictable start\n" +
-			"  rdmalab nictable insert 7 hello && rdmalab nictable get 7 -v\n" +
-			"  rdmalab nictable load && rdmalab run ycsb --store nictable --workload c --no-load & sleep 3; rdmalab crash md0 --app --for 1s; wait   # GETs go on\n" +
-			"  rdmalab nictable start && rdmalab nictable check",
+		Help:  helpText,
 		Start: store.Command{
 			Short: "Start the server, which takes the table over, or makes an empty one",
-			Long: "start starts the server's process on the metadata host. If an earlier process has left a table, the new process\n" +
-				"uses this table, without copying or building it again. --items and --value are used only when a table is made. start\n" +
-				"prints whether a table was made or taken over, for how many keys it has room, and the longest value. For a table that\n" +
-				"was taken over it also prints how many keys it has; a table whose server runs already counts as taken over. If\n" +
-				"memcached's protocol is served, a second line has its address. start fails while another store is up.\n\n" +
-				"With --memcached the process also listens on a TCP address of its host, and executes get, gets, set, add, replace,\n" +
-				"append, prepend, cas, incr, decr, delete, flush_all, stats, version, verbosity and quit of memcached's text\n" +
-				"protocol. An item is stored as one value: its data, its key and 6 bytes together must not exceed --value. Nothing\n" +
-				"is evicted and nothing expires: a full table refuses new keys, and an exptime in the future is refused. If the\n" +
-				"server runs already and --fresh is not given, start only makes it listen at the address of --memcached, instead of an\n" +
-				"earlier one; without --memcached the earlier address stays. A new process listens only if its start has --memcached.",
-			Example: "  rdmalab nictable start\n" +
-				"  rdmalab nictable start --fresh --items 100000 --value 64\n" +
-				"  rdmalab nictable start --fresh --value 65792 --memcached :11211\n" +
-				"  rdmalab exec cn0 -- memccp --servers=md0:11211 README.md   # a client of memcached stores a file as an item",
-			New: newStart,
+			New:   newStart,
 		},
 		Stop: store.Command{
 			Short: "Stop the server and free the table",
-			Long: "stop ends the server's process and the programs of work requests that answer GETs, and frees the table: all keys\n" +
-				"are lost. It prints nothing.",
-			Example: "  rdmalab nictable stop",
 		},
 		Further: map[string]store.Command{"item": {
 			Short: "Read an item of memcached's protocol by RDMA",
-			Long: "item reads an item that a client of memcached's protocol has stored (see --memcached of `rdmalab nictable start`),\n" +
-				"and prints its data. It fails if there is no such item. KEY is memcached's key, a text. A client on the host --from\n" +
-				"asks the server's NIC, which needs no processor of the server for the answer. With -o json, item also prints the\n" +
-				"flags of the item, the round trips and the time of the GET; the data are in base64.",
-			Example: "  rdmalab nictable start --fresh --value 65792 --memcached :11211\n" +
-				"  rdmalab exec cn0 -- memccp --servers=md0:11211 README.md   # a client of memcached stores a file as an item\n" +
-				"  rdmalab nictable item README.md --from cn1",
-			From: true, Output: true, Arg: "KEY", New: newItem,
+			From:  true, Output: true, Arg: "KEY", New: newItem,
 		}},
 		Prepare: func(c *store.Call, w store.Workload) (loaded bool, err error) {
 			in := request{Shape: Shape{Items: int(min(2*w.Config.Keys, maxItems)), Value: max(w.Config.Value, defaultValue)}}

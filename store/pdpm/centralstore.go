@@ -1,6 +1,7 @@
 package pdpm
 
 import (
+	_ "embed" // of central.md
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -20,6 +21,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
+//go:embed central.md
+var centralHelp string
+
 // Central describes pDPM-Central to the daemon of a host, the command line and `rdmalab sim`.
 var Central = store.Store{
 	Name: "pdpm-central", Title: "pDPM-Central", Join: 20 * time.Second, Note: "baseline of Clover's paper", Server: store.MetadataHost,
@@ -35,32 +39,13 @@ func init() {
 	}
 	Central.Commands = store.Commands{
 		Short: "Run the key-value store pDPM-Central on the rack, a baseline of Clover's paper",
-		Long: "pDPM-Central is a key-value store, a baseline of the paper on Clover (ATC 2020). Clients send each operation to a\n" +
-			"coordinator, which is a process on the host with role metadata. Only the coordinator reads and writes the memory of\n" +
-			"the memory servers, where the values are. It knows where each key is. If it crashes, `rdmalab pdpm-central start`\n" +
-			"starts it again; then it reads all keys from the memory.",
-		Example: "  rdmalab pdpm-central start\n" +
-			"  rdmalab pdpm-central insert 7 hello && rdmalab pdpm-central get 7 -v\n" +
-			"  rdmalab run ycsb --store pdpm-central --workload a\n" +
-			"  rdmalab pdpm-central check",
+		Help:  centralHelp,
 		Start: store.Command{
 			Short: "Start the coordinator; it takes over the keys that are in the memory servers, or makes an empty store",
-			Long: "start starts the coordinator, the process on the metadata host that executes the operations of all clients. It\n" +
-				"looks for a store in the memory of the memory servers, and makes an empty one if the memory is empty. If a\n" +
-				"coordinator runs already, start changes nothing, and --fresh is refused: stop the coordinator first. --value and\n" +
-				"--entries are used only when an empty store is made. start prints whether it found a store or made one, the number\n" +
-				"of memory servers, and what each has room for. It fails while another store is up and, without --fresh, if the\n" +
-				"memory has data of another store.",
-			Example: "  rdmalab pdpm-central start\n" +
-				"  rdmalab pdpm-central stop; rdmalab pdpm-central start --fresh --value 1000",
-			New: newCentralStart,
+			New:   newCentralStart,
 		},
 		Stop: store.Command{
 			Short: "Stop the coordinator; the keys stay in the memory servers",
-			Long: "stop ends the coordinator, and prints nothing. Operations fail until `rdmalab pdpm-central start`, which finds the keys\n" +
-				"again in the memory of the memory servers.",
-			Example: "  rdmalab pdpm-central stop\n" +
-				"  rdmalab pdpm-central start # finds everything again",
 		},
 		Prepare: func(c *store.Call, w store.Workload) (loaded bool, err error) {
 			_, err = startCentral(c, request{Finding: store.Finding{Format: true}, Shape: fit(w)})

@@ -1,6 +1,7 @@
 package pdpm
 
 import (
+	_ "embed" // of direct.md
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -10,17 +11,16 @@ import (
 	"github.com/rdmalab/rdmalab/store"
 )
 
+//go:embed direct.md
+var directHelp string
+
 // Direct describes pDPM-Direct to the daemon of a host, the command line and `rdmalab sim`.
 var Direct = store.Table[Shape, *Client]{
 	Store: store.Store{
 		Name: "pdpm-direct", Title: "pDPM-Direct", Note: "baseline of Clover's paper",
 		Commands: store.Commands{
 			Short: "Run the key-value store pDPM-Direct on the rack, a baseline of Clover's paper",
-			Long: "pDPM-Direct is a key-value store in the memory of the rack's memory servers, a baseline of the paper on Clover (ATC\n" +
-				"2020). There is no metadata server: to change a key, a client locks the entry of the key by CAS, writes two copies\n" +
-				"of the value, and releases the lock. A client reads without a lock. If the checksum of the copy shows that it is torn\n" +
-				"(has a part of an old and a part of a new value), the client reads again.",
-			Start: store.Command{Example: "  rdmalab pdpm-direct start\n  rdmalab pdpm-direct start --fresh --value 1000 --lease 100ms"},
+			Help:  directHelp,
 		},
 	},
 	Format: Format, Open: Open, Flags: directFlags, Fit: fit, Draw: draw,

@@ -2,6 +2,7 @@ package template
 
 import (
 	"cmp"
+	_ "embed" // of help.md
 	"fmt"
 	"math/rand/v2"
 
@@ -13,15 +14,16 @@ import (
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
+//go:embed help.md
+var helpText string
+
 // Table describes the store to the daemon of a host, the command line and `rdmalab sim`.
 var Table = store.Table[Shape, *Client]{
 	Store: store.Store{
 		Name: "template", Title: "the template", Note: "the example for writing a new store",
 		Commands: store.Commands{
 			Short: "Run the template of a store on the rack, a hash table to copy",
-			Long: "The template is a small hash table in the memory of the rack's memory servers; clients read and change it by\n" +
-				"one-sided verbs. It is a store that is made to be copied: docs/guide/your-store.md says how to make a store of your\n" +
-				"own from it.",
+			Help:  helpText,
 		},
 	},
 	Format: Format, Open: Open, Flags: flags, Draw: draw,

@@ -1,6 +1,7 @@
 package cloversteer
 
 import (
+	_ "embed" // of help.md
 	"fmt"
 	"io"
 	"net/netip"
@@ -126,30 +127,14 @@ var Kind = handler.Kind{
 
 func (m *Machine) Kind() *handler.Kind { return &Kind }
 
+//go:embed help.md
+var helpText string
+
 var keysHelp = handler.Help{
 	Name:  "keys",
 	Short: "Show which keys of the store Clover clients request most",
-	Long: "keys shows the keys of the store Clover that clients request most, hottest first. The switch counts requests under\n" +
-		"hardened rules of action steer. In Clover a node is one version of a value. A write appends a node to the chain of\n" +
-		"its key by a CAS. The newest node, the tail, has the present value.\n\n" +
-		"  RATE/s    requests per second since the switch last measured them, a second ago or more\n" +
-		"  READS     number of READs since the key came into the list\n" +
-		"  APPENDS   number of appends since the key came into the list\n" +
-		"  STEERED   how many of these READs and appends the switch has sent to the tail, instead of the older node that the\n" +
-		"            client named, and appends that a later one has overwritten at once\n" +
-		"  WAITING   number of appends and READs that wait in the switch until the previous append is answered\n" +
-		"  TAIL      server and address of the tail; - if the switch does not know it\n" +
-		"  LENGTH    bytes of the tail\n" +
-		"  VERSION   number in the tail's header that changes when the memory of a node is reused\n" +
-		"  SEQUENCE  position of the tail among the nodes that were appended since the switch learnt the chain\n\n" +
-		"The list is approximate. The switch keeps a bounded number of keys, and regularly halves the numbers by which it\n" +
-		"ranks them. So a key that is no longer requested moves down, and leaves the list when the switch needs its place. A\n" +
-		"rule with keys=hot:8 steers the first 8 keys of the list.",
-	Example: "  rdmalab switch keys\n" +
-		"  rdmalab switch keys --watch\n" +
-		"  rdmalab switch keys -o json | jq '.[0]'\n" +
-		"  rdmalab switch rules add server=ms0 action=steer keys=hot:8",
-	Most: "show at most this many keys; 0 means all that the switch remembers",
+	Text:  helpText,
+	Most:  "show at most this many keys; 0 means all that the switch remembers",
 }
 
 // Key is one of the most requested keys of a store, as `rdmalab switch` shows it.

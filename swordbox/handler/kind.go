@@ -108,9 +108,10 @@ type Listing struct {
 type Help struct {
 	// Name is the name of the command, and the key of the list in JSON.
 	Name string
-	// Short, Long and Example are the help texts of the command. Most is the help text of the flag
-	// that bounds the list.
-	Short, Long, Example, Most string
+	// Short is the help of the command in one line. Text has its description and examples, as
+	// Commands.Help of package store has those of a store: the section "# rdmalab switch NAME". Most
+	// is the help text of the flag that bounds the list.
+	Short, Text, Most string
 }
 
 // NewListing makes a listing of items of type T for handlers of type H.

@@ -1,6 +1,7 @@
 package hotwords
 
 import (
+	_ "embed" // of help.md
 	"fmt"
 	"io"
 	"math/bits"
@@ -118,29 +119,14 @@ var Kind = handler.Kind{
 	Listings: []handler.Listing{handler.NewListing(help, (*Counter).list, table)},
 }
 
+//go:embed help.md
+var helpText string
+
 var help = handler.Help{
 	Name:  "hot",
 	Short: "Show the addresses in the servers' memory that requests access most",
-	Long: "hot shows the addresses that requests access most, hottest first, as rules of action count have counted them. A\n" +
-		"rule counts units of 8, 64 or 4096 bytes (unit=word, line or page). A request that covers several units counts for\n" +
-		"each of them, but only for the first 16. Retransmissions are not counted, except on connections that the switch\n" +
-		"does not track yet. Counting changes and delays no packet. Rules with the key store are not shown here: see `rdmalab\n" +
-		"switch counted`.\n\n" +
-		"  SERVER   memory server\n" +
-		"  ADDRESS  first address of the unit\n" +
-		"  UNIT     bytes of the unit\n" +
-		"  COUNT    largest possible number of requests since counting began; the true number is between COUNT - OVER and COUNT\n" +
-		"  OVER     by how much COUNT can be too large. A rule counts only top=N addresses at a time. A new address takes the\n" +
-		"           place of the address with the smallest COUNT, and its own COUNT begins with that number\n" +
-		"  READS    number of READs since the address took its place; exact\n" +
-		"  WRITES   number of WRITEs since the address took its place; exact\n" +
-		"  ATOMICS  number of atomics since the address took its place; exact\n" +
-		"  RULE     name of the rule that counts\n\n" +
-		"Counts begin again at 0 when the rule is changed, and after `rdmalab switch tables hot --clear`.",
-	Example: "  rdmalab switch rules add server=ms0 action=count unit=line\n" +
-		"  rdmalab switch hot\n" +
-		"  rdmalab switch hot -o json | jq '.[0].address'",
-	Most: "show at most this many addresses; 0 means all that the switch counts",
+	Text:  helpText,
+	Most:  "show at most this many addresses; 0 means all that the switch counts",
 }
 
 // Hot is a unit of memory that requests touch, with its counts, as a listing shows it.

@@ -1,6 +1,7 @@
 package lookuptable
 
 import (
+	_ "embed" // of help.md
 	"fmt"
 	"io"
 	"net/netip"
@@ -23,36 +24,14 @@ func init() {
 	}
 }
 
+//go:embed help.md
+var helpText string
+
 var help = handler.Help{
 	Name:  "lookup",
 	Short: "Show tables in servers' memory in which the switch looks up packets, and change their entries",
-	Long: "A rule of action lookup (`rdmalab switch rules add --help`) makes the switch look up the IP packets that a host\n" +
-		"sends in a table. An entry of the table says what to do with a packet, for example replace its destination address.\n" +
-		"The table is in the memory of servers, and the switch caches entries. If no cached entry matches a packet, the\n" +
-		"switch WRITEs the packet into a cell (a place for one packet) of a server's memory, and READs it back together with\n" +
-		"the entry.\n\n" +
-		"Without a subcommand, lookup prints a line for each rule of action lookup:\n\n" +
-		"  RULE     name of the rule\n" +
-		"  MODE     hardened or published, as in the rule\n" +
-		"  FRAMES   number of packets that were looked up\n" +
-		"  CACHED   number of packets whose entry was found in the cache\n" +
-		"  HITS     number of packets whose entry was found by reading a server's memory\n" +
-		"  MISSES   number of packets without an entry\n" +
-		"  FLIGHT   number of packets that are in servers' memory now, or on their way there or back\n" +
-		"  DROPPED  number of packets lost by an error, not by an entry with the action drop: the packet did not come back from\n" +
-		"           the server's memory, its entry was half written, its entry rewrites an address that the ICRC of a RoCEv2\n" +
-		"           packet covers, no cell was free, the packet is longer than a cell, or the switch has no connection to the\n" +
-		"           server or too many requests to it in flight\n" +
-		"  ENTRIES  numbers of entries written and removed; in brackets the changes that wait, and the changes that were refused\n" +
-		"  CACHE    number of entries in the cache, and how many it can have\n" +
-		"  TABLE    the memory servers that have the table; - before a server means that the switch cannot use its memory; the\n" +
-		"           reason, if there is one, follows in parentheses\n\n" +
-		"`rdmalab switch counters` shows the same numbers for all rules of a mode together (groups lookup and lookup\n" +
-		"published). `rdmalab switch lookup list` prints the entries of a table.",
-	Example: "  rdmalab switch rules add id=nat server=cn0 action=lookup table=ms1 match=destination\n" +
-		"  rdmalab switch lookup add nat to=cn1 dst=ms0\n" +
-		"  rdmalab switch lookup",
-	Most: "show at most this many tables; 0 means all",
+	Text:  helpText,
+	Most:  "show at most this many tables; 0 means all",
 }
 
 // Item is a table as an operator sees it.

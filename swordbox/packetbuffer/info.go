@@ -2,6 +2,7 @@ package packetbuffer
 
 import (
 	"cmp"
+	_ "embed" // of help.md
 	"fmt"
 	"io"
 	"net/netip"
@@ -25,28 +26,14 @@ func init() {
 	}
 }
 
+//go:embed help.md
+var helpText string
+
 var help = handler.Help{
 	Name:  "buffers",
 	Short: "Show the queues of ports, and the frames in servers' memory",
-	Long: "buffers shows the ports whose frames the switch queues (rules of action buffer). If a frame finds no room in the\n" +
-		"switch, it goes to a ring in the memory of servers: the switch WRITEs it there. When the queue in the switch is\n" +
-		"short again, the switch READs the frame back and sends it, in order.\n\n" +
-		"  RULE     name of the rule\n" +
-		"  MODE     hardened or published, as in the rule\n" +
-		"  RATE     rate of the port, in bits per second; - if the rule was removed\n" +
-		"  WAITING  number of frames that wait in the switch, and the queue length at which frames start to go to the ring\n" +
-		"  REMOTE   number of frames in the ring; in brackets the entries (parts of the ring) in use, and all entries\n" +
-		"  STORED   number of frames that went to the ring\n" +
-		"  LOADED   number of frames that came back from the ring\n" +
-		"  LOST     number of frames that went to the ring and will not come back\n" +
-		"  DROPPED  number of frames that the switch dropped because the ring was full, no server could take them, they are\n" +
-		"           longer than the ring allows, or the port was down\n" +
-		"  RING     the memory servers that have the ring; - before a server means that the switch has no connection to it\n\n" +
-		"`rdmalab switch counters` shows these numbers for all rules of a mode together, also for rules that were removed\n" +
-		"(groups buffer and buffer published).",
-	Example: "  rdmalab switch rules add server=cn0 action=buffer ring=ms0,ms1 rate=100Mbit\n" +
-		"  rdmalab switch buffers",
-	Most: "show at most this many queues; 0 means all",
+	Text:  helpText,
+	Most:  "show at most this many queues; 0 means all",
 }
 
 // Item is a queue as an operator sees it.

@@ -1,6 +1,7 @@
 package serialize
 
 import (
+	_ "embed" // of help.md
 	"fmt"
 	"io"
 	"net/netip"
@@ -12,25 +13,14 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
+//go:embed help.md
+var helpText string
+
 var heldHelp = handler.Help{
 	Name:  "held",
 	Short: "Show how many requests of each host the switch holds, and the limit",
-	Long: "Under hardened rules of action move and atomics, the switch holds a request (keeps it, and sends it later) if\n" +
-		"earlier requests of its client must be answered first. Under a rule with misses=wait it also holds a CAS that would\n" +
-		"fail, until the word has the value with which the CAS compares. held shows a line for each port of the switch whose\n" +
-		"requests it has held or refused:\n\n" +
-		"  HOST     host that sent the last request that was held or refused\n" +
-		"  PORT     port of the switch on which the requests came; -1 if it is not known\n" +
-		"  HELD     number of requests that the switch holds now\n" +
-		"  PEAK     largest value of HELD so far\n" +
-		"  LIMIT    number of requests of this port that the switch would hold at present. Each port has some places that only\n" +
-		"           its requests may use. All further places are common: a port may use at most twice as many of them as are\n" +
-		"           free at that moment, so a single host gets at most two thirds of the common places\n" +
-		"  REFUSED  number of requests that the switch dropped because of the limit; the host's NIC retransmits them",
-	Example: "  rdmalab switch held\n" +
-		"  rdmalab switch held --watch\n" +
-		"  rdmalab switch held -o json | jq '.[] | select(.refused > 0)'",
-	Most: "show at most this many ports; 0 means all",
+	Text:  helpText,
+	Most:  "show at most this many ports; 0 means all",
 }
 
 // HostShare says how many requests the switch holds for one host.

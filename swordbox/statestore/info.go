@@ -2,6 +2,7 @@ package statestore
 
 import (
 	"cmp"
+	_ "embed" // of help.md
 	"fmt"
 	"io"
 	"net/netip"
@@ -23,30 +24,15 @@ var Kind = handler.Kind{
 
 func (m *Machine) Kind() *handler.Kind { return &Kind }
 
+//go:embed help.md
+var helpText string
+
 // Help describes the listing of connections to memory servers that have counters.
 var Help = handler.Help{
 	Name:  "counted",
 	Short: "Show what the switch has counted in the memory of servers",
-	Long: "counted shows the connections on which the switch counts in the memory of servers (rules of action count with the\n" +
-		"key 'store', in mode hardened). For each request under such a rule, the switch adds 1, or the length of the request\n" +
-		"(add=bytes), to a counter of 8 bytes by FETCH_ADD. While a FETCH_ADD must wait, the switch sums up what the counter\n" +
-		"is to get. `rdmalab read` reads the counters from the server's memory.\n\n" +
-		"  STORE      the memory server, and the number of the connection to it; a rule with the key shards has several\n" +
-		"             connections\n" +
-		"  STATE      idle (never connected yet), up or down; if down, the reason is at the end of the line\n" +
-		"  PENDING    sum that waits in the switch because as many FETCH_ADDs are in flight as the rule's key depth allows, or\n" +
-		"             because the connection is down; in parentheses the number of counters to which the sum belongs\n" +
-		"  IN FLIGHT  sum that unanswered FETCH_ADDs add; in parentheses the number of these FETCH_ADDs, and how many there can\n" +
-		"             be\n" +
-		"  REGION     region of the server's memory that has the counters: address, length in bytes, and R_Key; - if the switch\n" +
-		"             does not know it yet\n\n" +
-		"In `rdmalab switch counters`, group count says what became of the sums: `applied` is in the server's memory,\n" +
-		"`uncertain` may be there (its FETCH_ADD was in flight when a connection failed), and `dropped` was not counted. A\n" +
-		"crash of the switch loses counts that no server has confirmed; counter `former` is an upper bound of this loss.",
-	Example: "  rdmalab switch rules add server=ms0 action=count store=ms1 slots=64\n" +
-		"  rdmalab switch counted\n" +
-		"  rdmalab read ms1 --on cn0 --words 64",
-	Most: "show at most this many connections; 0 means all",
+	Text:  helpText,
+	Most:  "show at most this many connections; 0 means all",
 }
 
 // Store is a connection to a memory server that has counters.

@@ -49,25 +49,8 @@ func (l *labels) follow(former, now []counted) {
 var slotsHelp = handler.Help{
 	Name:  "slots",
 	Short: "Show which counter in a server's memory counts which flow or address",
-	Long: "slots shows counters that the switch keeps in the memory of servers (rules of action count with the key 'store'),\n" +
-		"each with the last request that it has counted. With per=flow, the default, a hash of a flow (client, server and\n" +
-		"queue pair) chooses the flow's counter, so several flows may share a counter. A rule with the key rows keeps a\n" +
-		"count-min sketch: a request is counted in one counter of each row, and the smallest of these counters is an upper\n" +
-		"bound of the count of the request's flow or address.\n\n" +
-		"  RULE     name of the rule\n" +
-		"  SLOT     number of the counter in its rule\n" +
-		"  STORE    memory server that has the counter\n" +
-		"  OFFSET   offset in bytes of the counter in the region of the server's memory service; `rdmalab read --at` takes it\n" +
-		"  CLIENT   client that sent the last request counted\n" +
-		"  SERVER   memory server to which the client sent this request\n" +
-		"  QP       queue pair to which the client sent this request\n" +
-		"  ADDRESS  address in the server's memory that this request named\n\n" +
-		"The switch remembers the last requests of 1024 counters. If the numbers of two counters have the same remainder\n" +
-		"modulo 1024, it remembers only the counter that has counted last.",
-	Example: "  rdmalab switch rules add server=ms0 action=count store=ms1\n" +
-		"  rdmalab switch slots\n" +
-		"  rdmalab read ms1 --on cn0 --at 0x48 --words 1   # if a line has STORE ms1 and OFFSET 0x48",
-	Most: "show at most this many counters; 0 means all that the switch remembers",
+	Text:  helpText,
+	Most:  "show at most this many counters; 0 means all that the switch remembers",
 }
 
 // Slot is a counter with the last request that it has counted.

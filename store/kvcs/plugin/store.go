@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"cmp"
+	_ "embed" // of help.md
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +19,9 @@ import (
 	"github.com/rdmalab/rdmalab/store/kvcs"
 )
 
+//go:embed help.md
+var helpText string
+
 // Store describes the store to the daemon of a host and the command line.
 var Store = store.Store{
 	Name: "kvcs", Title: "KVCS", Note: "a replica on each memory host, needs 1RMA NICs, not with --on sim", Server: store.MetadataHost, Upserts: true, Value: 100, Broken: kvcs.ErrEnded,
@@ -27,49 +31,18 @@ func init() {
 	Store.Node = newNode
 	Store.Commands = store.Commands{
 		Short: "Run the key-value store KVCS on 1RMA NICs, with a replica on each memory host",
-		Long: "KVCS is a key-value caching service on NICs without connections (1RMA, SIGCOMM 2020). Each host with role memory\n" +
-			"has a replica: a copy of the table, in memory that clients READ. A GET is two READs of one replica, first of the\n" +
-			"index and then of the value; if one fails, the client turns to another replica at once. PUT, INSERT, UPSERT and\n" +
-			"DELETE are requests to a coordinator, a process on the host with role metadata, which sends the change to all\n" +
-			"replicas. The rack file needs `onerma: {}`.\n\n" +
-			"The coordinator has the table in its memory. If it crashes, the store ends: start makes an empty one. A replica\n" +
-			"that has crashed gets a copy of the table after `rdmalab restart HOST` and `rdmalab kvcs start`.",
-		Example: "  (cat topo/racks/default.yaml; echo 'onerma: {}') > kvcs.yaml && sudo rdmalab up -f kvcs.yaml\n" +
-			"  rdmalab kvcs start\n" +
-			"  rdmalab kvcs insert 7 hello && rdmalab kvcs get 7 -v\n" +
-			"  rdmalab run ycsb --store kvcs --workload b & sleep 2; rdmalab crash ms0; wait   # GETs go on at the other replica\n" +
-			"  rdmalab restart ms0 && rdmalab kvcs start && rdmalab kvcs stat",
+		Help:  helpText,
 		Start: store.Command{
 			Short: "Start the coordinator with an empty table, and the replicas",
-			Long: "start starts the coordinator on the metadata host, and a replica (a copy of the table that clients READ) on each\n" +
-				"memory host. Without --fresh, it does not change a coordinator or replica that runs. A new replica gets the keys\n" +
-				"that the coordinator has. --keys and --value are used only when the coordinator is started: when none runs, or with\n" +
-				"--fresh. start prints whether the table was found or made, its size, and the hosts of the replicas; on standard\n" +
-				"error it names memory hosts on which no replica could be started, and those whose replica has no copy of the table\n" +
-				"after 5 s. It fails if no replica could be started, and while another store is up. The rack file needs `onerma: {}`.",
-			Example: "  rdmalab kvcs start\n  rdmalab kvcs start --fresh --keys 100000 --value 64",
-			New:     newStart,
+			New:   newStart,
 		},
 		Stop: store.Command{
 			Short: "Stop replicas and coordinator; the table is lost",
-			Long: "stop ends the replicas and the coordinator, and prints nothing. The table is lost. A memory host that does not answer\n" +
-				"is only reported on standard error; if the metadata host does not answer, stop fails.",
-			Example: "  rdmalab kvcs stop", New: newStop,
+			New:   newStop,
 		},
 		Stat: store.Command{
-			Short: "Show the replicas, how many were fenced, and how often clients have turned to another replica",
-			Long: "stat shows which replicas clients may READ, how many changes (PUT, INSERT, UPSERT, DELETE) have taken effect, and how\n" +
-				"many replicas have joined or were fenced. The coordinator fences a replica that does not answer in time: it makes sure\n" +
-				"that no client reads its old values any more. It does so by a REKEY (the NIC of the replica gets a new key for its\n" +
-				"memory, so that READs with the old key fail), or by waiting until the leases of all clients are over: a client READs\n" +
-				"replicas only while it has a lease from the coordinator. \"began again\" counts the replicas that restarted and\n" +
-				"joined again before they were fenced. Then a table has a line for each compute host that answers. The last three\n" +
-				"columns are sums over the clients that have ended:\n\n" +
-				"  CLIENTS     number of clients that were opened on the host\n" +
-				"  REDIRECTED  number of READs that failed, so that the client used another replica\n" +
-				"  CHANGED     number of READs that returned memory that changed during the READ\n" +
-				"  PENDING     number of READs that found a change in progress",
-			Example: "  rdmalab kvcs stat\n  rdmalab kvcs stat -o json", Output: true, Running: true, New: newStat,
+			Short:  "Show the replicas, how many were fenced, and how often clients have turned to another replica",
+			Output: true, Running: true, New: newStat,
 		},
 		StatWord: "show the replicas, and counters",
 		NoLoss:   true, // each replica has all keys

@@ -11,7 +11,7 @@ func init() {
 	table := template.Table
 	table.Store = store.Store{Name: "shelf", Title: "the shelf", Commands: store.Commands{
 		Short: "Run the store shelf, a hash table",
-		Long:  "shelf is the hash table of the template, in a program outside of the project.",
+		Help:  "# rdmalab shelf\n\nshelf is the hash table of the template, in a program outside of the project.\n",
 	}}
 	table.Register()
 }
