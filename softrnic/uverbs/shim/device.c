@@ -149,7 +149,7 @@ static int join(struct device *d)
 	ssize_t n = recv_fds(sock, &m, sizeof m, &none, 0, &nfds);
 	if (n >= (ssize_t)sizeof m.a && !m.a.error) return sock;
 	real_close(sock);
-	return errno = n >= (ssize_t)sizeof m.a ? (int)m.a.error : EIO, -1;
+	return errno = EIO, -1; // the daemon has ended the device, or was started again
 }
 
 // inherit reports whether this process may send commands on a device. In a child of fork the first command

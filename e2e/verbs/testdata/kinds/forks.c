@@ -1,4 +1,7 @@
 // Children of fork: they have the device of their parent, and its objects are theirs as well. Memory that a process registers is its own.
+#include <arpa/inet.h>
+#include <rdma/rdma_verbs.h>
+
 #include "kind.h"
 
 // forked calls f in a child of fork, and returns its exit status, or minus the signal that has ended it.
@@ -199,6 +202,62 @@ static void closed(void)
 	WANT(make_often() == 0, "in the parent, after that");
 }
 
+// endpoint makes an endpoint of librdmacm for this host's address, which has its own device beside ctx.
+static struct rdma_cm_id *endpoint(int flags, struct ibv_qp_init_attr *a)
+{
+	char at[INET_ADDRSTRLEN];
+	OK(inet_ntop(AF_INET, gid.raw + 12, at, sizeof at));
+	struct rdma_addrinfo h = { .ai_flags = flags, .ai_port_space = RDMA_PS_TCP }, *r;
+	struct rdma_cm_id *id;
+	OK(!rdma_getaddrinfo(at, "18651", &h, &r));
+	OK(!rdma_create_ep(&id, r, NULL, a));
+	rdma_freeaddrinfo(r);
+	return id;
+}
+
+static struct ibv_qp_init_attr of_endpoint(void) { return (struct ibv_qp_init_attr){ .qp_type = IBV_QPT_RC, .sq_sig_all = 1, .cap = { DEPTH, DEPTH, 1, 1, 0 } }; }
+
+// connects is a client in a child, whose librdmacm has the devices that its parent has opened.
+static int connects(void)
+{
+	int before = wrong;
+	struct ibv_qp_init_attr a = of_endpoint();
+	struct rdma_cm_id *id = endpoint(0, &a);
+	struct ibv_mr *m = rdma_reg_msgs(id, buf, 64);
+	struct ibv_wc wc;
+	OK(m && !rdma_connect(id, NULL));
+	memcpy(buf, "from a child", 12);
+	OK(!rdma_post_send(id, NULL, buf, 12, m, 0));
+	WANT(rdma_get_send_comp(id, &wc) == 1 && wc.status == IBV_WC_SUCCESS);
+	OK(!rdma_disconnect(id));
+	WANT(!rdma_dereg_mr(m));
+	rdma_destroy_ep(id);
+	return wrong - before;
+}
+
+static void connected(void)
+{
+	memset(buf, 0, 64);
+	struct ibv_qp_init_attr a = of_endpoint();
+	struct rdma_cm_id *listener = endpoint(RAI_PASSIVE, &a), *id;
+	OK(!rdma_listen(listener, 1));
+	fflush(stdout);
+	pid_t child = fork();
+	OK(child >= 0);
+	if (child == 0) _exit(connects());
+	OK(!rdma_get_request(listener, &id));
+	struct ibv_mr *m = rdma_reg_msgs(id, buf, 64);
+	struct ibv_wc wc;
+	OK(m && !rdma_post_recv(id, NULL, buf, 64, m) && !rdma_accept(id, NULL));
+	WANT(rdma_get_recv_comp(id, &wc) == 1 && wc.status == IBV_WC_SUCCESS && wc.byte_len == 12 && !memcmp(buf, "from a child", 12));
+	int st;
+	OK(waitpid(child, &st, 0) == child);
+	WANT(st == 0, "%#x", st);
+	OK(!rdma_disconnect(id) && !rdma_dereg_mr(m));
+	rdma_destroy_ep(id);
+	rdma_destroy_ep(listener);
+}
+
 CASES(
 	{ "the neighbours of registered memory", "ibv_fork_init(3), ibv_is_fork_initialized(3)", neighbours },
 	{ "objects and memory of a child", "ibv_fork_init(3)", own_objects },
@@ -209,4 +268,5 @@ CASES(
 	{ "a parent that closes its device", "ibv_close_device(3)", orphan },
 	{ "a child of a child", "ibv_fork_init(3)", grandchild },
 	{ "a child that closes and opens the device", "ibv_close_device(3)", closed },
+	{ "a child that connects by librdmacm", "rdma_create_ep(3)", connected },
 )
