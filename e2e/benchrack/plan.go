@@ -55,7 +55,9 @@ const (
 	memory = "cable: memory\n"
 	// realtime precedes the hosts of a rack whose daemons have real-time priority.
 	realtime = "priority: realtime\n"
-	stores   = `hosts:
+	// compact precedes the hosts of a rack whose NICs and switch are in one process.
+	compact = "daemons: shared\n"
+	stores  = `hosts:
   - {name: md0, role: metadata}
   - {name: "ms[0-1]", role: memory}
   - {name: "cn[0-3]", role: compute}
@@ -76,11 +78,17 @@ var racks = []rack{
 	{"memory-single", memory + singleFrames, paths},
 	{"realtime", realtime + hosts, paths},
 	{"realtime-memory", realtime + memory + hosts, paths},
+	{"compact", compact + hosts, paths},
+	{"compact-track", compact + tracks + hosts, paths},
+	{"compact-move", compact + moves + hosts, paths},
 	{"verbs", hosts, programs()},
+	{"compact-verbs", compact + hosts, programs()},
 	{"clover", stores, ycsb("clover")},
 	{"memory-clover", memory + stores, ycsb("clover")},
+	{"compact-clover", compact + stores, ycsb("clover")},
 	{"sherman", stores, ycsb("sherman")},
 	{"memory-sherman", memory + stores, ycsb("sherman")},
+	{"compact-sherman", compact + stores, ycsb("sherman")},
 }
 
 // paths measures the path between two hosts.
