@@ -13,7 +13,7 @@ import (
 // An open packet has one holder at a time. The holder that does not pass it on calls Return, and then
 // its memory is used again. If a holder forgets that, the garbage collector frees the memory.
 type Open struct {
-	// Frame must not be changed. Its lengths, checksums and ICRC are not set.
+	// Frame is changed by Change alone. Its lengths, checksums and ICRC are not set.
 	Frame  wire.Frame
 	length int
 	page   *page
@@ -24,6 +24,17 @@ func (o *Open) Len() int { return o.length }
 
 // AppendTo appends the encoded frame to b.
 func (o *Open) AppendTo(b []byte, s *wire.Sealer) []byte { return s.AppendFrame(b, &o.Frame) }
+
+// Change makes the packet f, if f has the packet's payload, its beginning, or none. Otherwise it returns
+// false, and has done nothing: other memory may not stay valid as long as the packet's.
+func (o *Open) Change(f *wire.Frame) bool {
+	was, now := o.Frame.Payload, f.Payload
+	if len(now) > len(was) || len(now) > 0 && &now[0] != &was[0] {
+		return false
+	}
+	o.Frame, o.length = *f, f.Len()
+	return true
+}
 
 // Return says that the holder needs the packet and its payload no longer.
 func (o *Open) Return() { o.page.returned.Add(1) }

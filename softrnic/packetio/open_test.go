@@ -40,6 +40,32 @@ func TestOpenBecomesAFrame(t *testing.T) {
 	}
 }
 
+// A packet becomes another one whose payload is its own or the beginning of that; other memory is refused.
+func TestChange(t *testing.T) {
+	s, b := NewPages(), new(Batch)
+	o := one(s, b, 7, 9)
+	f := o.Frame
+	f.BTH.PSN = 5
+	for _, k := range []struct {
+		payload []byte
+		changes bool
+	}{{f.Payload[1:], false}, {make([]byte, 3), false}, {f.Payload, true}, {f.Payload[:4], true}, {f.Payload, false}, {nil, true}, {f.Payload[:1], false}} {
+		before := o.AppendTo(nil, new(wire.Sealer))
+		f.Payload = k.payload
+		if got := o.Change(&f); got != k.changes {
+			t.Errorf("%d bytes: %v", len(k.payload), got)
+		}
+		after := o.AppendTo(nil, new(wire.Sealer))
+		want := before
+		if k.changes {
+			want = f.AppendTo(nil)
+		}
+		if !bytes.Equal(after, want) || o.Len() != len(want) {
+			t.Errorf("%d bytes: %x of length %d, want %x", len(k.payload), after, o.Len(), want)
+		}
+	}
+}
+
 // Packets keep their bytes as long as they were not returned, however many others are made. Memory of
 // those that were returned is used again, so that a steady state allocates nothing.
 func TestPagesKeepWhatIsHeld(t *testing.T) {

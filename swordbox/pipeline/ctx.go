@@ -84,10 +84,11 @@ func (c *Ctx) EmitsLeft() int { return max(0, maxEmit-c.s.emitted) }
 // result as its verdict. The verdict's ID names the packet in later calls. If there is no room, or
 // p is too long, the result is a Drop.
 func (c *Ctx) Hold(p *Parsed, until clock.Time) Verdict {
-	if len(p.Raw.Data) > maxHeldFrame {
+	data := p.Bytes()
+	if len(data) > maxHeldFrame {
 		return Drop(ReasonTooLong)
 	}
-	id := c.s.held.add(p.Ingress, p.Raw.Data, until)
+	id := c.s.held.add(p.Ingress, data, until)
 	if id == 0 {
 		return Drop(ReasonHoldFull)
 	}
@@ -110,7 +111,7 @@ func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 	}
 	c.s.from = h.ingress
 	if f != nil {
-		c.s.rewrite(h.ingress, c.s.sealer.Check(h.data), f)
+		c.s.rewrite(h.ingress, c.s.sealer.Check(h.data), f, nil)
 	} else {
 		c.s.release(h)
 	}

@@ -20,5 +20,6 @@
 //
 // A frame that is only forwarded is not copied and not encoded again, and its ICRC is not changed.
 // A super-frame (several packets in one, see packetio.Frame) is forwarded as one unless the Program
-// asks for single packets.
+// asks for single packets. A RoCEv2 packet may also pass without being encoded (Switch.Open); then its steps
+// are the same, and it is encoded as soon as something needs its bytes.
 package pipeline

@@ -24,8 +24,9 @@ func isReserved(m wire.MAC) bool {
 // in is the ingress port; -1: the switch made the frame. forward reports whether it sent a frame.
 func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 	if to < 0 {
-		dst := wire.MAC(f.Data[:6])
+		dst := addressee(&f)
 		if dst.IsMulticast() {
+			f = entrance{s}.encoded(f)
 			if isReserved(dst) {
 				s.dropped(in, ReasonReserved, f.Packets())
 				return false
@@ -45,7 +46,7 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 			to = hop
 		default:
 			if to = s.fdb.lookup(s.ctx.Now, dst); to < 0 {
-				return s.spread(in, f, nil)
+				return s.spread(in, entrance{s}.encoded(f), nil)
 			}
 		}
 	}
@@ -61,6 +62,13 @@ func (s *Switch) forward(in, to int, f packetio.Frame) bool {
 		return true
 	}
 	return false
+}
+
+func addressee(f *packetio.Frame) wire.MAC {
+	if f.Open != nil {
+		return f.Open.Frame.Eth.Dst
+	}
+	return wire.MAC(f.Data[:6])
 }
 
 // spread sends f out of every port except its ingress port. If g is not nil, it sends f only to
@@ -101,13 +109,19 @@ func (s *Switch) spread(in int, f packetio.Frame, g *groupEntry) bool {
 // send sends f, which came in at port `in` (-1: the switch made it), out of a port, unless the program
 // keeps it.
 func (s *Switch) send(in, to int, f packetio.Frame) {
-	if s.queued.Has(to) && s.ctx.kept(to, f) {
-		return
+	if s.queued.Has(to) {
+		f = entrance{s}.encoded(f)
+		if s.ctx.kept(to, f) {
+			return
+		}
+	}
+	if f.Open != nil {
+		s.openSent = true
 	}
 	f.Port, f.Origin = to, int16(in+1)
 	p := &s.ports[to]
 	p.TxPackets += uint64(f.Packets())
-	p.TxBytes += uint64(len(f.Data))
+	p.TxBytes += uint64(f.Len())
 	if s.note != "" {
 		s.remark(len(s.out.Frames), s.note)
 	}

@@ -7,32 +7,66 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
-// Open does what Frame does, for a packet that is not encoded (packetio.Frame.Open), if the switch only
-// forwards it through one port, through which leaves lets it leave, and nothing in the switch looks at
-// the packet's bytes. It returns this port. It returns false, and has done nothing, if the caller must
-// encode the packet and pass it to Frame.
+// Open handles a packet that is not encoded (packetio.Frame.Open) as Frame would, if the program does not
+// look at it, and the switch only forwards it through one port, through which leaves lets it leave. It
+// returns this port. Otherwise it has done nothing, and to is -1: ok reports whether the caller may pass
+// the packet to Frame as it is. If not, something in front of the program looks at the packet's bytes, so
+// the caller must encode it first.
 func (s *Switch) Open(now clock.Time, in int, f *packetio.Frame, leaves func(to int) bool) (to int, ok bool) {
 	h := &f.Open.Frame
-	if !s.spec.Blind || s.observed || s.fdb.trunks != nil || in < 0 || in >= len(s.ports) || s.taken.Has(in) ||
-		h.Eth.Dst.IsMulticast() || h.Eth.Src.IsMulticast() || s.self.owns(h.Eth.Src) || s.self.owns(h.Eth.Dst) ||
+	if s.observed || s.fdb.trunks != nil || in < 0 || in >= len(s.ports) || s.taken.Has(in) ||
+		h.Eth.Dst.IsMulticast() || h.Eth.Src.IsMulticast() || s.self.owns(h.Eth.Src) ||
 		len(s.self.Addrs) != 0 && slices.Contains(s.self.Addrs, h.SrcAddr()) {
-		return 0, false
+		return -1, false
+	}
+	if !s.spec.Blind || s.self.owns(h.Eth.Dst) {
+		return -1, true
 	}
 	to = s.fdb.lookup(now, h.Eth.Dst)
 	if to < 0 || to == in || !s.ports[to].up || s.queued.Has(to) || !s.ports.allowed(in, to) || !leaves(to) {
-		return 0, false
+		return -1, true
 	}
-	n := f.Len()
 	s.ctx.Now = now
-	s.fdb.learn(now, h.Eth.Src, in)
-	s.flows.count(now, h, 1, n)
+	entrance{s}.countOpen(in, f)
+	p := &s.ports[to]
+	p.TxPackets++
+	p.TxBytes += uint64(f.Len())
+	f.Port, f.Origin = to, int16(in+1)
+	return to, true
+}
+
+// countOpen counts a packet that is not encoded, and learns its source.
+func (s entrance) countOpen(in int, f *packetio.Frame) {
+	h, n := &f.Open.Frame, f.Len()
+	s.fdb.learn(s.ctx.Now, h.Eth.Src, in)
+	s.flows.count(s.ctx.Now, h, 1, n)
 	p := &s.ports[in]
 	p.RxPackets++
 	p.RxBytes += uint64(n)
 	p.RxRoCE++
-	p = &s.ports[to]
-	p.TxPackets++
-	p.TxBytes += uint64(n)
-	f.Port, f.Origin = to, int16(in+1)
-	return to, true
+}
+
+// acceptOpen handles a packet that is not encoded. The packet leaves so, as it was or as the program
+// has changed it; what is sent in its place or in many directions is encoded.
+func (s entrance) acceptOpen(in int, f packetio.Frame) {
+	s.countOpen(in, &f)
+	p := s.parsed
+	p.Frame = f.Open.Frame
+	p.Raw, p.packet, p.Ingress, p.Packets, p.icrc, p.sealer = f, nil, in, 1, icrcRight, s.sealer
+	p.Own = s.self.owns(p.Eth.Dst)
+	s.openSent = false
+	s.apply(s.program.Packet(&s.ctx, p), p)
+	if !s.openSent {
+		f.Open.Return()
+	}
+	p.Raw = packetio.Frame{}
+}
+
+// encoded returns f encoded, in memory of out.
+func (s entrance) encoded(f packetio.Frame) packetio.Frame {
+	if f.Open != nil {
+		f.Data = f.Open.AppendTo(s.out.Alloc(f.Len()), s.sealer)
+		f.Open = nil
+	}
+	return f
 }

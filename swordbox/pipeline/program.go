@@ -32,7 +32,7 @@ func (NoTimer) Deadline() clock.Time { return clock.Never }
 // Parsed is a RoCEv2 packet in the pipeline.
 type Parsed struct {
 	wire.Frame
-	// Raw is the packet as it was received. It must not be changed.
+	// Raw is the packet as it was received, which may be not encoded; see Bytes. It must not be changed.
 	Raw packetio.Frame
 	// Ingress is the port at which the packet arrived.
 	Ingress int
@@ -46,6 +46,16 @@ type Parsed struct {
 	packet []byte // Raw, or the first packet of a super-frame
 	icrc   icrcState
 	sealer *wire.Sealer
+	bytes  []byte // memory for Bytes
+}
+
+// Bytes returns the bytes of the packet as it was received. They are valid until the program returns.
+func (p *Parsed) Bytes() []byte {
+	if p.Raw.Open == nil {
+		return p.Raw.Data
+	}
+	p.bytes = p.Raw.Open.AppendTo(p.bytes[:0], p.sealer)
+	return p.bytes
 }
 
 // icrcState is what the switch knows about a packet's ICRC.

@@ -126,6 +126,7 @@ type step struct {
 	// the frame that is being handled must leave; -1 means that its destination address decides.
 	note     string
 	from, to int
+	openSent bool // the packet that is being handled, which is not encoded, is in out
 }
 
 // New makes a switch. All ports are up.
@@ -153,7 +154,8 @@ func New(cfg Config) (*Switch, error) {
 
 // Frame handles a frame that came in at port `in`. It appends the frames to send to `out`, with
 // Frame.Port set to the egress port. Frames in out may share the bytes of f, so these must stay
-// valid and unchanged until out has been sent.
+// valid and unchanged until out has been sent. f may be a packet that is not encoded, if Open lets it:
+// then Frame returns the packet (packetio.Open.Return), unless it is in out.
 func (s *Switch) Frame(now clock.Time, in int, f packetio.Frame, out *packetio.Batch) {
 	s.begin(now, out)
 	if in >= 0 && in < len(s.ports) {
@@ -203,6 +205,10 @@ func (s *Switch) begin(now clock.Time, out *packetio.Batch) {
 // receive handles layer 2 of a frame: it counts the frame, checks its addresses, and learns the
 // source.
 func (s *Switch) receive(in int, f packetio.Frame) {
+	if f.Open != nil {
+		entrance{s}.acceptOpen(in, f)
+		return
+	}
 	p := &s.ports[in]
 	packets := f.Packets()
 	p.RxPackets += uint64(packets)
@@ -297,7 +303,7 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 		s.dropped(p.Ingress, v.Reason, p.Packets)
 	case ActRewrite:
 		s.note, s.from = v.Note, p.Ingress
-		s.rewrite(p.Ingress, p.Packets == 1 && p.Intact(), &p.Frame)
+		s.rewrite(p.Ingress, p.Packets == 1 && p.Intact(), &p.Frame, p.Raw.Open)
 		s.note, s.from = "", -1
 	case ActConsume:
 		s.counters.Consumed += uint64(p.Packets)
@@ -316,8 +322,8 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 
 // rewrite sends f instead of a received packet. intact is true if the ICRC of the received packet
 // was correct. A super-frame cannot be rewritten as a whole, so a program that rewrites packets has
-// super-frames split (Spec.Split or Apart).
-func (s *Switch) rewrite(in int, intact bool, f *wire.Frame) {
+// super-frames split (Spec.Split or Apart). open is the received packet if it is not encoded.
+func (s *Switch) rewrite(in int, intact bool, f *wire.Frame, open *packetio.Open) {
 	n := f.Len()
 	switch {
 	case !intact:
@@ -326,6 +332,10 @@ func (s *Switch) rewrite(in int, intact bool, f *wire.Frame) {
 		s.dropped(in, ReasonTooLong, 1)
 	default:
 		s.counters.Rewritten++
+		if open != nil && open.Change(f) {
+			s.forward(in, -1, packetio.Frame{Open: open})
+			return
+		}
 		s.forward(in, -1, packetio.Frame{Data: s.seal(f, n)})
 	}
 }

@@ -220,7 +220,7 @@ func (l *sequencer) hold(c *pipeline.Ctx, p *pipeline.Parsed, span int) pipeline
 	// A READ whose number of PSNs (span) is not known cannot be held, because the switch would not
 	// know the PSN of the next request.
 	if l.held.n < m.cfg.HeldPerFlow && span > 0 {
-		i = m.keep(c, l.flow, p.Raw.Data, span)
+		i = m.keep(c, l.flow, p.Bytes(), span)
 	}
 	if i < 0 {
 		// The client gets no NAK yet, because it would retransmit before there is room. The switch

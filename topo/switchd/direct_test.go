@@ -199,7 +199,7 @@ func processorTime(b *testing.B) time.Duration {
 }
 
 // BenchmarkCompact measures two NICs and the switch of a compact rack in one thread, with packets that
-// are encoded and such that are not.
+// are encoded, with such that are not, and with such at which a program looks.
 func BenchmarkCompact(b *testing.B) {
 	for _, k := range []struct {
 		name         string
@@ -214,9 +214,17 @@ func BenchmarkCompact(b *testing.B) {
 		{"write64k", verbs.OpWrite, 64 << 10, 8, 1},
 		{"read64k", verbs.OpRead, 64 << 10, 128, 16},
 	} {
-		for _, open := range []bool{false, true} {
-			b.Run(k.name+map[bool]string{false: "/encoded", true: "/open"}[open], func(b *testing.B) {
-				c := newCompact(b, open, forward.Program{})
+		for _, way := range []struct {
+			name   string
+			open   bool
+			tracks bool
+		}{{"encoded", false, false}, {"open", true, false}, {"tracked", true, true}} {
+			b.Run(k.name+"/"+way.name, func(b *testing.B) {
+				var program pipeline.Program = forward.Program{}
+				if way.tracks {
+					program = tracker(b)
+				}
+				c := newCompact(b, way.open, program)
 				c.measure(b, c.work(0, verbs.SendWR{Op: k.op}, 0, 0, k.size), k.flight, k.list)
 			})
 		}

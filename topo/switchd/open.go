@@ -3,7 +3,6 @@ package switchd
 import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
 // opens is what traffic needs for packets that are not encoded.
@@ -12,10 +11,10 @@ type opens struct {
 	leaves func(to int) bool // traffic.takesOpen, as a value that is made once
 }
 
-// passOpen lets a packet pass that is not encoded (packetio.Open), from host `in` to the queue of its
-// destination, if nothing looks at its bytes: no capture, no fault of the two links, no cost model, no
-// queue with a rate, and no switch program that reads packets. All counters are as for an encoded
-// packet. It returns false, and has done nothing, if something looks.
+// passOpen lets a packet pass that is not encoded (packetio.Open), from host `in`, if nothing looks at its
+// bytes: no capture, no fault of the link, no cost model, no queue with a rate, and nothing in the switch
+// in front of its program. The program sees the headers. All counters are as for an encoded packet. It
+// returns false, and has done nothing, if something looks.
 func (t *traffic) passOpen(in int, f *packetio.Frame) bool {
 	up := t.ports.list[in].up
 	if t.observing || t.queues != nil || t.costs != nil || up.Active() {
@@ -26,12 +25,27 @@ func (t *traffic) passOpen(in int, f *packetio.Frame) bool {
 		return false
 	}
 	up.Passed(&f.Open.Frame)
-	t.ports.list[to].down.Passed(&f.Open.Frame)
-	if !t.offer(to, *f) {
-		t.sw.CountDrop(to, pipeline.ReasonQueueFull, 1)
-		f.Open.Return()
+	if to >= 0 {
+		t.ports.list[to].down.Passed(&f.Open.Frame)
+		t.enqueue(to, *f, "")
+		return true
 	}
+	start := len(t.out.Frames)
+	t.sw.Frame(t.now, in, *f, &t.out)
+	t.toHosts(start, nil)
 	return true
+}
+
+// openToHost queues a packet that is not encoded for a host. It encodes the packet if a fault of the link
+// or the host looks at its bytes.
+func (t *traffic) openToHost(to int, f packetio.Frame) {
+	down := t.ports.list[to].down
+	if !t.opens.leaves(to) {
+		t.packetToHost(to, t.encoded(f), down, "")
+		return
+	}
+	down.Passed(&f.Open.Frame)
+	t.enqueue(to, f, "")
 }
 
 // takesOpen reports whether packets that are not encoded may leave through port `to`.

@@ -6,15 +6,20 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/netip"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/forward"
+	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
+	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -22,6 +27,37 @@ import (
 type reader struct{ forward.Program }
 
 func (reader) Spec() pipeline.Spec { return pipeline.Spec{Name: "reader"} }
+
+// changer changes headers of each third packet, and checks what it is shown of the others.
+type changer struct {
+	forward.Program
+	t testing.TB
+	n int
+}
+
+func (*changer) Spec() pipeline.Spec { return pipeline.Spec{Name: "changer"} }
+
+func (g *changer) Packet(_ *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
+	var f wire.Frame
+	if err := wire.ParseFrame(p.Bytes(), &f); err != nil || !wire.CheckICRC(p.Bytes()) || !p.Intact() {
+		g.t.Errorf("%v: %v", p.Frame, err)
+	}
+	shown := p.Frame
+	shown.Eth.Type, shown.UDP.DstPort, shown.UDP.Length, shown.BTH.Pad, shown.ICRC = f.Eth.Type, f.UDP.DstPort, f.UDP.Length, f.BTH.Pad, f.ICRC
+	shown.IPv4.TotalLen, shown.IPv4.Protocol = f.IPv4.TotalLen, f.IPv4.Protocol
+	if !bytes.Equal(shown.Payload, f.Payload) {
+		g.t.Errorf("shown payload %x, want %x", shown.Payload, f.Payload)
+	}
+	shown.Payload, f.Payload = nil, nil
+	if !reflect.DeepEqual(shown, f) {
+		g.t.Errorf("shown\n%+v\nwant\n%+v", shown, f)
+	}
+	if g.n++; g.n%3 != 0 {
+		return pipeline.Forward()
+	}
+	p.IPv4.TTL--
+	return pipeline.Rewrite()
+}
 
 // everything makes work requests of each kind and of many sizes, in both directions, one at a time, and
 // checks the bytes that WRITEs and READs leave.
@@ -111,30 +147,57 @@ func (c *compact) begin(t *testing.T) {
 // Whether packets are encoded or not, all counters are the same, and so are captures, byte for byte, also
 // if the capture begins in the middle of traffic.
 func TestOpenPacketsAreTheSame(t *testing.T) {
-	run := func(open bool) (counters, packets []string) {
-		c := newCompact(t, open, forward.Program{})
-		c.everything(t, 20)
-		counters = c.counted(t)
-		c.begin(t)
-		c.everything(t, 20)
-		return append(counters, c.counted(t)...), c.captured(t)
-	}
-	counters, packets := run(false)
-	gotCounters, gotPackets := run(true)
-	if len(packets) < 1000 {
-		t.Errorf("%d packets were captured", len(packets))
-	}
-	if !slices.Equal(gotCounters, counters) {
-		t.Errorf("counters\n%s\nwant\n%s", strings.Join(gotCounters, "\n"), strings.Join(counters, "\n"))
-	}
-	for i := range min(len(packets), len(gotPackets)) {
-		if gotPackets[i] != packets[i] {
-			t.Fatalf("packet %d is\n%s\nwant\n%s", i, gotPackets[i], packets[i])
+	for name, program := range map[string]func() pipeline.Program{
+		"forward":  func() pipeline.Program { return forward.Program{} },
+		"changer":  func() pipeline.Program { return &changer{t: t} },
+		"swordbox": func() pipeline.Program { return tracker(t) },
+	} {
+		run := func(open bool) (counters, packets []string) {
+			p := program()
+			c := newCompactWith(t, open, p, patient)
+			c.everything(t, 20)
+			counters = append(c.counted(t), c.tracked(t, p)...)
+			c.begin(t)
+			c.everything(t, 20)
+			return append(append(counters, c.counted(t)...), c.tracked(t, p)...), c.captured(t)
+		}
+		counters, packets := run(false)
+		gotCounters, gotPackets := run(true)
+		if len(packets) < 1000 {
+			t.Errorf("%s: %d packets were captured", name, len(packets))
+		}
+		if !slices.Equal(gotCounters, counters) {
+			t.Errorf("%s: counters\n%s\nwant\n%s", name, strings.Join(gotCounters, "\n"), strings.Join(counters, "\n"))
+		}
+		for i := range min(len(packets), len(gotPackets)) {
+			if gotPackets[i] != packets[i] {
+				t.Fatalf("%s: packet %d is\n%s\nwant\n%s", name, i, gotPackets[i], packets[i])
+			}
+		}
+		if len(gotPackets) != len(packets) {
+			t.Errorf("%s: %d packets, want %d", name, len(gotPackets), len(packets))
 		}
 	}
-	if len(gotPackets) != len(packets) {
-		t.Errorf("%d packets, want %d", len(gotPackets), len(packets))
+}
+
+// patient is a timeout code of 17 s: a retransmission, because the machine is busy, would change counters.
+const patient = 22
+
+// tracker is the program that tracks the connections to host h1.
+func tracker(t testing.TB) *swordbox.Program {
+	set, err := rules.NewSet([]rules.Rule{{ID: "t", Server: netip.AddrFrom4([4]byte{10, 77, 0, 2}), Action: rules.Track}})
+	must(t, err)
+	return swordbox.New(swordbox.Config{Rules: set, Track: conntrack.Config{Settle: -1}})
+}
+
+// tracked has the counters of the program that tracks connections.
+func (c *compact) tracked(t *testing.T, p pipeline.Program) (list []string) {
+	s, ok := p.(*swordbox.Program)
+	if !ok {
+		return nil
 	}
+	must(t, c.commands.Do(func() { list = append(list, fmt.Sprintf("%+v", s.Counters(0))) }))
+	return list
 }
 
 // passing counts the packets that pass the switch without being encoded, until stop is called.
@@ -166,7 +229,7 @@ func TestWhatLooksAtPackets(t *testing.T) {
 		open    bool
 	}{
 		"nothing": {forward.Program{}, nil, true},
-		"program": {reader{}, nil, false},
+		"program": {reader{}, nil, true},
 		"capture": {forward.Program{}, func(c *compact) error { c.begin(t); return nil }, false},
 		"fault of the client's link": {forward.Program{}, func(c *compact) error {
 			r := never

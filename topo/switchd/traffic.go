@@ -223,6 +223,10 @@ func (t *traffic) toHosts(start int, notes []pipeline.Note) {
 			}
 		}
 		f := t.out.Frames[k]
+		if f.Open != nil {
+			t.openToHost(f.Port, f)
+			continue
+		}
 		if t.costs == nil || !wire.IsRoCE(f.Data) {
 			t.toHost(f.Port, f, comment)
 			continue
@@ -261,6 +265,9 @@ func (t *traffic) enqueue(to int, f packetio.Frame, comment string) {
 	}
 	if !taken {
 		t.sw.CountDrop(to, pipeline.ReasonQueueFull, f.Packets())
+		if f.Open != nil {
+			f.Open.Return()
+		}
 		if t.observing {
 			comment = join(comment, "dropped: egress queue of "+t.ports.hosts[to]+" is full")
 		}
