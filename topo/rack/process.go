@@ -21,8 +21,11 @@ const (
 	// of 28, a daemon that started together with others took more than 10 s. The death of a daemon
 	// is noticed at once.
 	readyWait = 30 * time.Second
-	// readyPoll is the interval at which a starting daemon is asked for its status.
-	readyPoll = 3 * time.Millisecond
+	// readyPoll is the interval at which a starting daemon is asked for its status, if no more than
+	// readyNodes start together. It grows with their number: with 256 of them, to ask cost more than to
+	// start.
+	readyPoll  = 3 * time.Millisecond
+	readyNodes = 16
 	// answerWait bounds how long a daemon may take for one answer.
 	answerWait = time.Second
 	// logTail is how many lines from the end of a dead node's log an error shows.
@@ -58,6 +61,7 @@ func (r starter) waitReady(ctx context.Context, node string) error {
 // waitAnswer waits until a daemon answers: that of a node, or the watcher of containers. kept is
 // the name under which r.keep has the processes of the daemon.
 func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
+	poll := readyPoll * time.Duration(1+len(r.Nodes())/readyNodes)
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
 	client := r.Control(node)
@@ -76,7 +80,7 @@ func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 		select {
 		case <-ctx.Done():
 			return fmt.Errorf("%s does not answer within %v: %w; its log ends with\n%s", node, readyWait, err, r.tail(node))
-		case <-time.After(readyPoll):
+		case <-time.After(poll):
 		}
 	}
 }

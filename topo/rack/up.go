@@ -19,8 +19,9 @@ import (
 	"github.com/rdmalab/rdmalab/topo/rackplan"
 )
 
-// stateSize are the mount options of a rack's tmpfs. Its size bounds logs and descriptions.
-const stateSize = "size=64m,mode=0755"
+// stateSize are the mount options of a rack's tmpfs. Its size bounds logs and descriptions; it has 1 MiB
+// for each port of a switch, whose host keeps there 0.5 MiB of files that show its NIC to programs.
+const stateSize = "size=320m,mode=0755"
 
 // Up brings a rack up, and waits until every daemon answers. First it removes the remains of an
 // earlier rack of the same name. If the rack is already up, Up at most restarts processes (see

@@ -41,6 +41,10 @@ type Place struct {
 	Gate       *control.Gate
 }
 
+// sharedSlots is the number of frames in the receive ring of a port of a compact rack, which has no
+// RoCEv2: with 512, as other ports have, the rings took half of the memory of a host in the process.
+const sharedSlots = 128
+
 // Main runs the switch of a rack. It reads the rack's description, opens the rack's ports, serves the
 // control socket, and forwards until ctx ends.
 func Main(ctx context.Context, at Place, logger *log.Logger) (err error) {
@@ -228,13 +232,15 @@ func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Con
 			return Config{}, fmt.Errorf("switch: %w", err)
 		}
 	}
+	slots := 0
 	if at.Fabric != nil {
 		cfg.Spin = 0 // the threads of the NICs carry the packets; the loop has only timers and other frames
+		slots = sharedSlots
 	}
 	cfg.Open = func(i int, l Link) (packetio.Port, error) {
 		var p *afpacket.Port
 		err := nl.Do(at.Netns, func() (err error) {
-			p, err = afpacket.Open(afpacket.Config{Ifname: l.Ifname, Mode: afpacket.Switch, Index: i, Merge: l.GSO})
+			p, err = afpacket.Open(afpacket.Config{Ifname: l.Ifname, Mode: afpacket.Switch, Index: i, Merge: l.GSO, Slots: slots})
 			return err
 		})
 		if err != nil {
