@@ -188,9 +188,21 @@ func (d *Daemon) carried() {
 	d.traffic.waited()
 	d.traffic.round()
 	look.memoryOnly = false
-	if d.traffic.deadline() < d.armed {
+	if at := d.traffic.deadline(); at < d.armed {
+		d.armed = at
 		d.ports.wake()
 	}
+}
+
+// arm returns when the loop must look again. A thread that carries frames may have set an earlier time for
+// a timer that has been stopped since: then the loop looks once without result, because otherwise the next
+// timer of that kind would have to wake it, with each batch of packets.
+func (d *Daemon) arm() clock.Time {
+	at := d.traffic.deadline()
+	if d.fabric == nil || d.armed <= d.traffic.now || at < d.armed {
+		d.armed = at
+	}
+	return d.armed
 }
 
 // late notes a stall if the present round came much later than it was due.
@@ -218,9 +230,8 @@ func (d *Daemon) loop(ctx context.Context) error {
 			d.runCommands()
 			busy = d.traffic.round()
 			d.late(due)
-			d.armed, waiter = d.traffic.deadline(), d.ports.waiter
-			wait = d.traffic.clk.Until(d.armed)
-			due = d.armed
+			due, waiter = d.arm(), d.ports.waiter
+			wait = d.traffic.clk.Until(due)
 			if busy {
 				due = d.traffic.now
 			}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,8 +25,20 @@ import (
 // compact is a switch and two NICs of one process (a compact rack), without a kernel.
 type compact struct {
 	*Daemon
-	dev  [2]*device.Device
-	ends [2]*end
+	dev   [2]*device.Device
+	ends  [2]*end
+	wakes *atomic.Int64 // of the switch's loop
+}
+
+// countedWaiter is a waiter that counts how often it is woken.
+type countedWaiter struct {
+	packetio.Waiter
+	wakes *atomic.Int64
+}
+
+func (w countedWaiter) Wake() {
+	w.wakes.Add(1)
+	w.Waiter.Wake()
 }
 
 // end is an application with one connected queue pair.
@@ -50,7 +63,7 @@ func newCompact(t testing.TB, open bool, program pipeline.Program) *compact {
 func newCompactWith(t testing.TB, open bool, program pipeline.Program, timeout uint8) *compact {
 	t.Helper()
 	const mtu = 4200
-	fabric := direct.New()
+	fabric, wakes := direct.New(), new(atomic.Int64)
 	names := [2]string{"h0", "h1"}
 	d, err := New(Config{
 		Program: program, Fabric: fabric, Links: []Link{{Host: "h0", Ifname: "p0"}, {Host: "h1", Ifname: "p1"}},
@@ -59,7 +72,7 @@ func newCompactWith(t testing.TB, open bool, program pipeline.Program, timeout u
 			for _, p := range ports {
 				list = append(list, p.(*doubleLink).wire.(*wireEnd).Port)
 			}
-			return memcable.NewWaiter(list...), nil
+			return countedWaiter{memcable.NewWaiter(list...), wakes}, nil
 		},
 		Open: func(i int, l Link) (packetio.Port, error) {
 			a, _ := memcable.Pair(memcable.Config{})
@@ -70,7 +83,7 @@ func newCompactWith(t testing.TB, open bool, program pipeline.Program, timeout u
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error)
 	go func() { done <- d.Run(ctx) }()
-	c := &compact{Daemon: d}
+	c := &compact{Daemon: d, wakes: wakes}
 	t.Cleanup(func() {
 		for _, dev := range c.dev {
 			must(t, dev.Close())

@@ -11,9 +11,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -341,5 +343,40 @@ func TestOpenPacketsAllocateNothing(t *testing.T) {
 	wr := c.work(0, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled}, 0, 0, 64<<10)
 	if n := testing.AllocsPerRun(200, func() { c.run(t, 0, wr) }); n > 2 {
 		t.Errorf("%v allocations for a WRITE of 64 KiB", n)
+	}
+}
+
+// guard starts a timer with each request, and stops it with each answer, as a program that repeats
+// requests does.
+type guard struct {
+	forward.Program
+	at clock.Time
+}
+
+func (*guard) Spec() pipeline.Spec { return pipeline.Spec{Name: "guard"} }
+
+func (g *guard) Packet(c *pipeline.Ctx, p *pipeline.Parsed) pipeline.Verdict {
+	g.at = clock.Never
+	if p.BTH.Opcode.Is(wire.OpRequest) {
+		g.at = c.Now.Add(10 * time.Second)
+	}
+	return pipeline.Forward()
+}
+
+func (g *guard) Deadline() clock.Time { return g.at }
+
+func (g *guard) Tick(*pipeline.Ctx) { g.at = clock.Never }
+
+// Timers that are started and stopped with each request do not wake the loop of the switch each time.
+func TestTimersOfRequestsWakeSeldom(t *testing.T) {
+	c := newCompactWith(t, true, &guard{at: clock.Never}, patient)
+	const requests = 1000
+	wr := c.work(0, verbs.SendWR{Op: verbs.OpRead, Flags: verbs.Signalled}, 0, 0, 8)
+	before := c.wakes.Load()
+	for range requests {
+		c.run(t, 0, wr)
+	}
+	if all := c.wakes.Load(); all == 0 || all-before > requests/10 {
+		t.Errorf("%d requests have woken the loop %d times, %d times with those before", requests, all-before, all)
 	}
 }
