@@ -283,6 +283,38 @@ func TestSwordboxFigures(t *testing.T) {
 	}
 }
 
+// --for sets how long all loads of Clover are counted, and those of no other store.
+func TestSwordboxFiguresFor(t *testing.T) {
+	b := swordboxBody{figures: figuresBody{all: swordbox}}
+	fs := pflag.NewFlagSet("x", pflag.ContinueOnError)
+	b.Flags(fs)
+	if err := errors.Join(fs.Parse([]string{"--for", "10ms"}), b.Check(Place{On: OnSim})); err != nil {
+		t.Fatal(err)
+	}
+	clover := 0
+	for _, l := range loads(b.figures.list) {
+		switch l := l.(type) {
+		case Clover:
+			if clover++; l.Warm != DefaultWarm || l.Run != 10*time.Millisecond {
+				t.Errorf("%s: counted from %v for %v", l.label(), l.Warm, l.Run)
+			}
+		case Sherman:
+			if l.Run == 10*time.Millisecond {
+				t.Errorf("%s: counted for %v", l.label(), l.Run)
+			}
+		}
+	}
+	if clover < 100 {
+		t.Errorf("%d loads of Clover", clover)
+	}
+	for _, bad := range []swordboxBody{{run: -1}, {run: 1, figures: figuresBody{quick: true}}} {
+		bad.figures.all = swordbox
+		if err := bad.Check(Place{On: OnSim, Quick: bad.figures.quick}); err == nil || !strings.Contains(err.Error(), "--for") {
+			t.Errorf("%v: %v", bad.run, err)
+		}
+	}
+}
+
 // Figures whose numbers the model was made from say so.
 func TestFiguresNameTheirInputs(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -3,11 +3,13 @@ package experiment
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/spf13/pflag"
 )
@@ -21,8 +23,45 @@ var swordboxFigures = Experiment{
 	Lists: func() map[string][]string {
 		return map[string][]string{"Figures": titles(swordbox)}
 	},
-	Sim: "12 min with two processors, with --quick 2 min", Cost: "connectx5-dpdk",
-	New: func() Body { return &figuresBody{all: swordbox} },
+	Sim: "two hours of processor time, with --quick 2 min", Cost: "connectx5-dpdk",
+	New: func() Body { return &swordboxBody{figures: figuresBody{all: swordbox}} },
+}
+
+// swordboxBody measures figures of the SwordBox paper. All loads of Clover that are measured in steady
+// state count operations for the time `run`; 0 means DefaultRun.
+type swordboxBody struct {
+	figures figuresBody
+	run     time.Duration
+}
+
+func (b *swordboxBody) Flags(fs *pflag.FlagSet) {
+	b.figures.Flags(fs)
+	fs.DurationVar(&b.run, "for", 0, fmt.Sprintf("how long operations of Clover are counted (default %v; not with --quick)", DefaultRun))
+}
+
+func (b *swordboxBody) Check(at Place) error {
+	switch {
+	case b.run < 0:
+		return errors.New("--for: want a time like 40ms")
+	case b.run > 0 && at.Quick:
+		return errors.New("--quick and --for contradict each other: use one of them")
+	}
+	if err := b.figures.Check(at); err != nil || b.run == 0 {
+		return err
+	}
+	for _, f := range b.figures.list {
+		for i := range f.cells {
+			if l, ok := f.cells[i].load.(Clover); ok {
+				l.Run = b.run
+				f.cells[i].load = l
+			}
+		}
+	}
+	return nil
+}
+
+func (b *swordboxBody) Run(ctx context.Context, p Platform, r *Report) error {
+	return b.figures.Run(ctx, p, r)
 }
 
 // figuresBody is an experiment that measures the figures of a paper, with its parameters.
