@@ -204,7 +204,7 @@ func (p *soloRun) soloStore(ctx context.Context, l *experiment.OneRMA) (run *sto
 	if err != nil {
 		return nil, nil, err
 	}
-	f := &runFlags{clients: l.Hosts, quiet: true, config: rackConfig(p.rack, w, l.Hosts)}
+	f := &runFlags{clients: l.Hosts, out: runOutput{quiet: true}, config: rackConfig(p.rack, w, l.Hosts)}
 	used := &kvcs.Store
 	if l.Way == experiment.WayRoCE {
 		used, f.options = &nictable.Store, store.ClientOptions{Gets: store.GetsReads}

@@ -196,7 +196,7 @@ func (p *rackPlatform) Clover(ctx context.Context, l experiment.Clover) (experim
 		return out, err
 	}
 	f := &runFlags{
-		store: clover.Store.Name, options: store.ClientOptions{Share: l.Share, Mode: store.ModePublished}, clients: l.Clients, quiet: true,
+		store: clover.Store.Name, options: store.ClientOptions{Share: l.Share, Mode: store.ModePublished}, clients: l.Clients, out: runOutput{quiet: true},
 		start: l.Start.Args(), config: rackConfig(p.rack, workload, l.Clients),
 	}
 	if l.Merge {
@@ -303,7 +303,7 @@ func (p *rackPlatform) Sherman(ctx context.Context, l experiment.Sherman) (out e
 	if _, err := sherman.Start(call, cfg); err != nil {
 		return out, err
 	}
-	f := &runFlags{store: sherman.Store.Name, clients: l.Clients, quiet: true, config: rackConfig(p.rack, l.Workload, l.Clients)}
+	f := &runFlags{store: sherman.Store.Name, clients: l.Clients, out: runOutput{quiet: true}, config: rackConfig(p.rack, l.Workload, l.Clients)}
 	c := &f.config
 	c.Keys, c.Value, c.Zipf, c.Scramble = cmp.Or(l.Keys, 20000), kv.MinValue, l.Zipf, true
 	if l.Run > 0 {

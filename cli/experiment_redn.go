@@ -177,7 +177,7 @@ func tableFlags(r *rackfile.Rack, l experiment.RedN, workload, way string, clien
 	if err != nil {
 		return nil, err
 	}
-	f := &runFlags{store: nictable.Store.Name, clients: clients, quiet: true, options: store.ClientOptions{Gets: way}, config: rackConfig(r, w, clients)}
+	f := &runFlags{store: nictable.Store.Name, clients: clients, out: runOutput{quiet: true}, options: store.ClientOptions{Gets: way}, config: rackConfig(r, w, clients)}
 	f.config.Value = max(kv.MinValue, l.Bytes)
 	f.config.Duration += further
 	return f, nil

@@ -21,6 +21,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/spans"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/switchd"
 	"github.com/rdmalab/rdmalab/units"
@@ -28,19 +29,25 @@ import (
 
 type runFlags struct {
 	place            runPlace
+	out              runOutput
 	store, value     string
 	options          store.ClientOptions // share, cache, reporter and mode
 	workload, mix    string
 	popular, move    string
 	steer, start     string
 	clients          int
-	csv, quiet       bool
 	noLoad, loadOnly bool
 	trace            string
 	limit            int
 	ops              []kv.Op                // the operations of a trace; nil means that there is none
 	typed            func(flag string) bool // reports whether a flag was typed
 	config           kv.RunConfig
+}
+
+// runOutput is what a run writes besides the report.
+type runOutput struct {
+	csv, quiet bool
+	spans      spanFlags
 }
 
 func runCmd() *cobra.Command {
@@ -106,8 +113,9 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	fs.DurationVar(&c.Patience, "op-timeout", 30*time.Second, "an operation fails after this time; an attempt to connect fails after the same time, at least 5s")
 	fs.BoolVar(&f.noLoad, "no-load", false, "do not load keys, because they exist already")
 	fs.BoolVar(&f.loadOnly, "load-only", false, "load the keys and report on that, without running the workload")
-	fs.BoolVar(&f.csv, "csv", false, "print the result as CSV, for plots: a line with names and a line with values; first_try is a share from 0 to 1, and names that end in _us are times in microseconds")
-	quietFlag(cmd, &f.quiet)
+	fs.BoolVar(&f.out.csv, "csv", false, "print the result as CSV, for plots: a line with names and a line with values; first_try is a share from 0 to 1, and names that end in _us are times in microseconds")
+	f.out.spans.flags(cmd)
+	quietFlag(cmd, &f.out.quiet)
 	complete(cmd, "store", store.Names(nil)...)
 	complete(cmd, "on", experiment.OnRack, experiment.OnSim)
 	complete(cmd, "steer", steerChoices...)
@@ -124,7 +132,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	groupFlags(cmd, "what runs", "on", "file", "cost", "seed", "store", "clients", "share-qp", "cache", "reporter", "mode", "steer", "start")
 	groupFlags(cmd, "operations", "workload", "mix", "keys", "distribution", "zipf", "scramble", "move", "value-size", "trace", "pace", "limit")
 	groupFlags(cmd, "phases and times", "no-load", "load-only", "warmup", "duration", "ops", "rate", "op-timeout")
-	groupFlags(cmd, "result", "verify", "csv", "output", "quiet")
+	groupFlags(cmd, "result", "verify", "csv", "output", "quiet", "spans", "spans-each")
 	return cmd
 }
 
@@ -237,6 +245,12 @@ func (f *runFlags) check() (err error) {
 	if err := f.checkOn(); err != nil {
 		return err
 	}
+	if err := f.out.spans.check(f.clients, f.loadOnly, f.typed); err != nil {
+		return err
+	}
+	if f.out.spans.to != "" {
+		c.Spans = f.out.spans.each
+	}
 	return c.Validate()
 }
 
@@ -288,7 +302,7 @@ func runWorkload(cmd *cobra.Command, f *runFlags) error {
 	if rep == nil {
 		return err
 	}
-	written := rep.write(cmd, f.csv)
+	written := rep.write(cmd, f.out.csv)
 	if err == nil {
 		err = written // otherwise the earlier error is the more precise one
 	}
@@ -313,7 +327,7 @@ func (f *runFlags) measure(cmd *cobra.Command) (rep *runReport, err error) {
 	if rack.Slow > 0 {
 		f.useTimes(slowWarmup, slowDuration)
 	}
-	told := either(f.quiet, io.Discard, cmd.ErrOrStderr())
+	told := either(f.out.quiet, io.Discard, cmd.ErrOrStderr())
 	undo, err := steerSwitch(cmd, rack, f.steer, told)
 	if err != nil {
 		return nil, err
@@ -340,6 +354,7 @@ func (f *runFlags) measure(cmd *cobra.Command) (rep *runReport, err error) {
 		return nil, err
 	}
 	rep = run.report(res, before, after)
+	err = errors.Join(err, f.out.spans.export(cmd.Context(), told, res.Spans, spans.About{Store: f.store, Workload: rep.Workload, Rack: rack.Name}))
 	if rep.Slow = rack.Slow; rep.Slow > 0 {
 		rep.RealThroughput = rep.Throughput / float64(rack.Slow)
 	}
@@ -430,7 +445,7 @@ func (s *storeRun) all(ctx context.Context, load bool) (total *kv.Result, err er
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	done := make([]uint64, len(s.hosts))
-	told := newPace(s.cmd, s.flags.quiet || load, time.Second)
+	told := newPace(s.cmd, s.flags.out.quiet || load, time.Second)
 	requests, err := s.requests(load)
 	if err != nil {
 		return total, err

@@ -24,6 +24,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/spans"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 )
@@ -110,6 +111,8 @@ type simRun struct {
 	nodes map[string]store.Node // by host: the store's nodes on the compute and metadata hosts
 	ctl   map[string]*control.Client
 	ended context.Context // ends when the run is interrupted
+	began time.Time       // the time that spans have in place of the beginning of virtual time
+	spans []kv.Span       // operations that the run has recorded
 }
 
 func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
@@ -127,7 +130,7 @@ func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 	}
 	s := &simRun{
 		storeRun: storeRun{flags: f, cmd: cmd}, desc: desc, spec: rack, ended: cmd.Context(),
-		nodes: map[string]store.Node{}, ctl: map[string]*control.Client{},
+		nodes: map[string]store.Node{}, ctl: map[string]*control.Client{}, began: time.Now(),
 	}
 	s.rack, err = simrack.New(rack, simrack.Options{
 		Seed: f.place.seed, Cost: model, Transits: true, Datagrams: len(rack.Switch.Rules) > 0, Nodes: apps.SteeredNodes, Cancelled: func() bool { return s.ended.Err() != nil },
@@ -147,7 +150,8 @@ func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 	} else if err != nil {
 		return nil, err
 	}
-	return rep, nil
+	told := either(f.out.quiet, io.Discard, cmd.ErrOrStderr())
+	return rep, f.out.spans.export(s.ended, told, s.spans, spans.About{Store: f.store, Workload: rep.Workload})
 }
 
 // hostsUp starts the memory service on each memory server, and makes the store's node on every
@@ -201,6 +205,8 @@ func (s *simRun) measure() (*runReport, error) {
 	if err != nil {
 		return nil, err
 	}
+	res.Stamp(s.began, 0)
+	s.spans = res.Spans
 	return s.report(res, before, s.traffic()), nil
 }
 

@@ -24,7 +24,7 @@ type sweep struct {
 }
 
 // ownFlags lists flags of a run that do not change what is measured.
-var ownFlags = []string{"csv", "output", "quiet", "help"}
+var ownFlags = []string{"csv", "output", "quiet", "help", "spans", "spans-each"}
 
 func sweepCmd() *cobra.Command {
 	var s sweep
@@ -139,7 +139,7 @@ func (s *sweep) run(cmd *cobra.Command, typed []string) error {
 				continue
 			}
 			told.tell("run %d of %d: %s", n, s.rounds*len(list), strings.Join(args, " "))
-			f.quiet = true
+			f.out.quiet = true
 			rec.At, rec.Build = time.Now().UTC(), readVersion()
 			if f.place.on == experiment.OnRack {
 				err = changeStore(cmd, stores, f, f.otherStore(former))

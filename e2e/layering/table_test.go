@@ -195,6 +195,7 @@ var table = map[string]row{
 	"store/client":          {level: 5, beside: []string{"store", "store/bytekeys", "store/kv"}},
 	"store/bytekeys":        {level: 5, beside: []string{"store/kv"}, touches: noClock},
 	"store/trace":           {level: 5, beside: []string{"store/kv"}, touches: noClock},
+	"store/spans":           {level: 5, beside: []string{"store/kv"}},
 	"clover":                {level: 5, beside: []string{"softrnic/remotemem", "softrnic/qpshare", "store/kv", "store/lease", "store/rpc", "softrnic/memservice"}, touches: noClock},
 	"clover/plugin":         {level: 5, beside: []string{"clover", "clover/meta", "store", "store/kv"}},
 	"fusee/plugin":          {level: 5, beside: []string{"fusee", "store", "store/kv", "store/passive"}},

@@ -41,6 +41,8 @@ type Result struct {
 	// Spent is the total time that operations of a kind were in each phase. It is zero if the store
 	// is not Timed.
 	Spent [kinds][phases]time.Duration
+	// Spans are the operations that RunConfig.Spans asks for, those of one client together.
+	Spans []Span                             `json:",omitempty"`
 	hist  [kinds + 1]*hdrhistogram.Histogram // latencies by kind, and then waiting times (queue)
 }
 
@@ -109,6 +111,7 @@ func (r *Result) Merge(o *Result) {
 	r.Wrong += o.Wrong
 	r.Existed += o.Existed
 	r.FirstError = cmp.Or(r.FirstError, o.FirstError)
+	r.Spans = append(r.Spans, o.Spans...)
 }
 
 // Total returns the number of operations that were counted.

@@ -156,8 +156,15 @@ func (c *runner) next(since time.Duration) Op {
 // counted.
 func (c *runner) once(op Op, start clock.Time, counted bool) bool {
 	kind, began := op.Kind, c.rt.Now()
+	record := counted && len(c.result.Spans) < c.cfg.Spans
+	if c.line != nil {
+		c.line.parts.on = record
+	}
 	c.line.begin(began)
 	cost, err := c.do(op, began.Add(c.cfg.Patience))
+	if record {
+		c.span(op, start, began, cost, err)
+	}
 	c.ops++
 	c.ended()
 	switch {

@@ -95,6 +95,7 @@ type Timeline struct {
 	phase Phase      // the present phase
 	since clock.Time // when the present phase began
 	trips int        // number of round trips of the operation that are no part of PhaseLock
+	parts parts      // the phases of the operation so far
 	spent [phases]time.Duration
 }
 
@@ -110,6 +111,7 @@ func (t *Timeline) begin(now clock.Time) {
 		return
 	}
 	t.phase, t.since, t.trips = PhaseClient, now, 0
+	t.parts.list, t.parts.more = nil, 0
 	t.spent = [phases]time.Duration{}
 }
 
@@ -126,14 +128,16 @@ func (t *Timeline) end(now clock.Time) *[phases]time.Duration {
 
 // enter ends the present phase and begins phase p.
 func (t *Timeline) enter(p Phase, now clock.Time) {
-	took := now.Sub(t.since)
+	took, inSwitch := now.Sub(t.since), time.Duration(0)
 	if t.sw != nil {
 		if in := min(t.sw.InSwitch(), took); t.phase.trips() {
 			t.spent[PhaseSwitch] += in
 			took -= in
+			inSwitch = in
 		}
 	}
 	t.spent[t.phase] += took
+	t.parts.add(t.phase, t.since, now, inSwitch)
 	t.phase, t.since = p, now
 }
 

@@ -116,6 +116,9 @@ type RunConfig struct {
 	Verify bool
 	// ScanLen is the largest number of keys of a scan, at most MaxScan; 0 means 100.
 	ScanLen int
+	// Spans is how many operations of the client Result.Spans has: the first ones that are counted,
+	// up to MaxSpans.
+	Spans int `json:",omitempty"`
 	// Observe, if not nil, is called with the latency of each successful operation, also during
 	// Warmup.
 	Observe func(took time.Duration) `json:"-"`
@@ -192,6 +195,8 @@ func (c *RunConfig) Validate() error {
 		return fmt.Errorf("workload: a rate of %g operations per second; want %g to %g, or 0 for no rate", c.Rate, minRate, maxRate)
 	case c.Pace != 0 && !(c.Pace >= minPace && c.Pace <= maxPace):
 		return fmt.Errorf("workload: a pace of %g; want %g to %g, or 0 for no pace", c.Pace, minPace, maxPace)
+	case c.Spans < 0 || c.Spans > MaxSpans:
+		return fmt.Errorf("workload: %d spans of a client; want at most %d", c.Spans, MaxSpans)
 	case c.Warmup < 0 || c.Duration < 0 || c.Patience < 0:
 		return fmt.Errorf("workload: a time is negative")
 	}

@@ -141,6 +141,7 @@ func (s *storeRun) one(rt verbs.Runtime, id int) {
 		s.fail(err)
 	}
 	if res != nil {
+		res.Stamp(time.Now(), rt.Now())
 		s.mu.Lock()
 		s.result.Merge(res)
 		s.mu.Unlock()
