@@ -98,8 +98,8 @@ func (c *Cache) keys() []uint64 {
 // empties the cache. It leaves the entries of a shared cache, because they may be valid for other
 // clients; this client no longer uses them (see cached).
 func (c *session) forgetLocations() {
-	if c.cfg.Cache == nil {
-		c.cache.clear()
+	if c.own != nil {
+		c.own.clear()
 	}
 }
 
@@ -107,22 +107,22 @@ func (c *session) forgetLocations() {
 // valid for this client.
 func (c *finder) cached(key uint64) (known, bool) {
 	k, ok := c.cache.get(key)
-	if !ok || c.cfg.Cache == nil {
+	if !ok || c.session.cfg.Cache == nil {
 		return k, ok
 	}
-	p, in := c.space.Place(k.at.Handle)
-	return k, in && c.servers[p.Server].generation == k.generation && k.epoch == c.lease.epoch && k.incarnation == c.lease.incarnation
+	p, in := c.session.space.Place(k.at.Handle)
+	return k, in && c.session.servers[p.Server].generation == k.generation && k.epoch == c.session.lease.epoch && k.incarnation == c.session.lease.incarnation
 }
 
 // remember puts a location that an operation has found into the cache, unless the client has learnt
 // of a new epoch meanwhile. When a client confirms a new epoch to the metadata server, it promises
 // that it remembers no location of the old one.
 func (c *finder) remember(key uint64, k known) {
-	if k.epoch != c.lease.epoch || k.incarnation != c.lease.incarnation {
+	if k.epoch != c.session.lease.epoch || k.incarnation != c.session.lease.incarnation {
 		return
 	}
-	if p, ok := c.space.Place(k.at.Handle); ok && c.cfg.Cache != nil {
-		k.generation = c.servers[p.Server].generation
+	if p, ok := c.session.space.Place(k.at.Handle); ok && c.session.cfg.Cache != nil {
+		k.generation = c.session.servers[p.Server].generation
 	}
 	c.cache.put(key, k)
 }
@@ -131,13 +131,13 @@ func (c *finder) remember(key uint64, k known) {
 // does not know. Experiments call it to warm a client's cache. Learn copies a location only if both
 // clients are in the same epoch of the same incarnation of the metadata server.
 func (c *Client) Learn(from *Client) {
-	if c.cache == from.cache {
+	if c.finder.cache == from.finder.cache {
 		return
 	}
-	for _, key := range from.cache.keys() {
-		if _, ok := c.cached(key); !ok {
-			if k, ok := from.cached(key); ok {
-				c.remember(key, k)
+	for _, key := range from.finder.cache.keys() {
+		if _, ok := c.finder.cached(key); !ok {
+			if k, ok := from.finder.cached(key); ok {
+				c.finder.remember(key, k)
 			}
 		}
 	}

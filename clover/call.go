@@ -37,14 +37,11 @@ type session struct {
 	lease membership
 	// settleAt is the time before which settleDown does nothing.
 	settleAt clock.Time
-	// cache has the locations that the client remembers. spare has, by class, the nodes that the
-	// client was given and has not used. gc has the appends that the client must report. hello
-	// empties all three, except a cache that other clients share.
-	cache *Cache
+	// own has the locations that the client remembers; nil if it shares a cache with other clients.
+	// spare has, by class, the nodes that the client was given and has not used. gc has the appends
+	// that the client must report. hello empties all three.
+	own   *Cache
 	spare [layout.Classes][]layout.Location
-	// front is, by class, the highest version that the client has seen lately. It writes its nodes
-	// with no lower version (layout.Version.Pace).
-	front [layout.Classes]layout.Version
 	gc    reports
 
 	cost  kv.Cost // cost of the current operation
@@ -313,26 +310,26 @@ func (c *session) welcome(a *rpc.Answer, sent clock.Time) error {
 // begin is called at the start of each operation. It reports appends and gives back spare nodes if
 // that is due, renews the lease if half of it has passed, and calls hello if the lease has ended.
 func (c *appender) begin(deadline clock.Time) error {
-	c.cost = kv.Cost{}
-	if c.ended {
+	c.session.cost = kv.Cost{}
+	if c.session.ended {
 		return kv.ErrClosed
 	}
-	if err := c.fab.Poll(); err != nil {
+	if err := c.session.fab.Poll(); err != nil {
 		return err
 	}
-	c.hear()
-	c.settleDown(deadline)
-	c.report(c.lease.scarce || c.due())
-	if c.lease.scarce {
-		c.giveBack(min(deadline, c.lease.Until))
+	c.session.hear()
+	c.session.settleDown(deadline)
+	c.session.report(c.session.lease.scarce || c.session.due())
+	if c.session.lease.scarce {
+		c.session.giveBack(min(deadline, c.session.lease.Until))
 	}
-	if c.gc.dropped && c.fab.Connected(c.meta) {
-		return c.hello(deadline) // the server then looks for all nodes that the client has linked
+	if c.session.gc.dropped && c.session.fab.Connected(c.session.meta) {
+		return c.session.hello(deadline) // the server then looks for all nodes that the client has linked
 	}
-	if err := c.renewInTime(deadline); !errors.Is(err, errLease) {
+	if err := c.session.renewInTime(deadline); !errors.Is(err, errLease) {
 		return err
 	}
-	return c.hello(deadline)
+	return c.session.hello(deadline)
 }
 
 // settlePause is the shortest time between two attempts of settleDown. settlePatience is the

@@ -1,6 +1,7 @@
 package clover
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -19,10 +20,14 @@ import (
 
 // Client is one client of the store. One thread uses it. See the package comment.
 //
-// It consists of layers. Each layer embeds the one below it and calls nothing above it. From the
-// bottom: session (connections, calls, lease), finder (cache and chains), appender (new nodes,
-// links, reports), and Client itself (the operations of kv.Store).
-type Client struct{ appender }
+// It consists of layers, and each calls only those below it. From the bottom: session (connections,
+// calls, lease), finder (cache and chains), appender (new nodes, links, reports), and Client itself
+// (the operations of kv.Store).
+type Client struct {
+	session  *session
+	finder   *finder
+	appender *appender
+}
 
 var _ kv.Timed = (*Client)(nil)
 
@@ -57,30 +62,42 @@ func (s *server) target(off int) remotemem.Target {
 
 // Open makes a client and introduces it to the metadata server. The client connects to a memory
 // server when it first needs that server.
-func Open(cfg Config, deadline clock.Time) (_ *Client, err error) {
-	cfg = cfg.withDefaults()
-	c := new(Client)
-	c.cfg, c.rt, c.at, c.cache = cfg, kv.NewTimeline(cfg.Context.Runtime()), cfg.areas(), cfg.Cache
-	if c.cache == nil {
-		c.cache = NewCache(cfg.Cached)
+func Open(cfg Config, deadline clock.Time) (*Client, error) {
+	s, err := openSession(cfg.withDefaults(), deadline)
+	if err != nil {
+		return nil, err
+	}
+	return (&finder{session: s, cache: cmp.Or(s.cfg.Cache, s.own)}).client(), nil
+}
+
+// client makes the layers above the finder.
+func (c *finder) client() *Client {
+	return &Client{session: c.session, finder: c, appender: &appender{session: c.session, finder: c}}
+}
+
+// openSession connects to the metadata server and introduces the client.
+func openSession(cfg Config, deadline clock.Time) (_ *session, err error) {
+	s := &session{cfg: cfg, rt: kv.NewTimeline(cfg.Context.Runtime()), at: cfg.areas()}
+	if cfg.Cache == nil {
+		s.own = NewCache(cfg.Cached)
 	}
 	if cfg.Reporter != nil {
-		c.gc.gate = c.rt.NewGate()
+		s.gc.gate = s.rt.NewGate()
 	}
-	c.slab = make([]byte, c.at.out)
-	c.fab, err = remotemem.New(remotemem.Config{
-		Context: cfg.Context, Buffer: c.at.len, Access: verbs.RemoteWrite,
+	s.slab = make([]byte, s.at.out)
+	s.fab, err = remotemem.New(remotemem.Config{
+		Context: cfg.Context, Buffer: s.at.len, Access: verbs.RemoteWrite,
 	})
 	if err != nil {
 		return nil, err
 	}
-	defer kv.CloseAfter(&err, c.fab)
-	c.fab.OnNotify(c.notified)
-	if c.meta, err = cfg.addMeta(c.fab, rpc.AnswerSlots); err != nil {
+	defer kv.CloseAfter(&err, s.fab)
+	s.fab.OnNotify(s.notified)
+	if s.meta, err = cfg.addMeta(s.fab, rpc.AnswerSlots); err != nil {
 		return nil, err
 	}
-	c.call.Caller = calls.Caller{Fabric: c.fab, Peer: c.meta, Name: cfg.Meta.String(), Request: c.at.request, Answer: c.at.answer}
-	return c, c.hello(deadline)
+	s.call.Caller = calls.Caller{Fabric: s.fab, Peer: s.meta, Name: cfg.Meta.String(), Request: s.at.request, Answer: s.at.answer}
+	return s, s.hello(deadline)
 }
 
 // addServers adds the memory servers as peers. If they are known already, it updates their
@@ -313,7 +330,7 @@ func (c *session) word(i int) (layout.Word, error) {
 
 // Stats returns the counters of the metadata server.
 func (c *Client) Stats(deadline clock.Time) (rpc.Stats, error) {
-	a, err := c.ask(&rpc.Request{Op: rpc.OpStat}, deadline)
+	a, err := c.session.ask(&rpc.Request{Op: rpc.OpStat}, deadline)
 	if err != nil {
 		return rpc.Stats{}, err
 	}
@@ -329,29 +346,29 @@ func (c *Client) Stats(deadline clock.Time) (rpc.Stats, error) {
 // because the server may have executed it. If not, the server takes the node back when the client's
 // lease ends.
 func (c *Client) Exchange(deadline clock.Time) (calls int, err error) {
-	if err := c.begin(deadline); err != nil {
+	if err := c.appender.begin(deadline); err != nil {
 		return 0, err
 	}
-	class, _ := layout.ClassOf(kv.MinValue + c.format.Overhead())
-	a, err := c.ask(&rpc.Request{Op: rpc.OpAlloc, Class: class, N: 1}, deadline)
+	class, _ := layout.ClassOf(kv.MinValue + c.session.format.Overhead())
+	a, err := c.session.ask(&rpc.Request{Op: rpc.OpAlloc, Class: class, N: 1}, deadline)
 	if err != nil {
 		return 0, err
 	}
 	if a.Status != rpc.OK {
 		return 0, fmt.Errorf("a node of %v: %v", class, a.Status)
 	}
-	c.spare[class] = append(c.spare[class], a.Locations[:a.N]...)
-	return 1 + min(1, c.giveBack(deadline)), nil
+	c.session.spare[class] = append(c.session.spare[class], a.Locations[:a.N]...)
+	return 1 + min(1, c.session.giveBack(deadline)), nil
 }
 
-func (c *Client) Last() kv.Cost { return c.cost }
+func (c *Client) Last() kv.Cost { return c.session.cost }
 
-func (c *Client) Timeline() *kv.Timeline { return c.rt }
+func (c *Client) Timeline() *kv.Timeline { return c.session.rt }
 
 // Placed returns the number of the memory server that has the node of the last write. The result is
 // valid only after a write that has succeeded.
 func (c *Client) Placed() int {
-	p, _ := c.space.Place(c.placed.Handle)
+	p, _ := c.session.space.Place(c.appender.placed.Handle)
 	return p.Server
 }
 
@@ -360,8 +377,8 @@ func (c *Client) Placed() int {
 // must not use any more, because a request with these nodes, or the answer to it, may have been
 // lost.
 func (c *Client) Keeps() int {
-	n := c.lease.taken
-	for _, spare := range c.spare {
+	n := c.session.lease.taken
+	for _, spare := range c.session.spare {
 		n += len(spare)
 	}
 	return n
@@ -369,15 +386,15 @@ func (c *Client) Keeps() int {
 
 // Close reports the remaining appends, gives back spare nodes, and ends the connections.
 func (c *Client) Close() error {
-	if c.ended {
+	if c.session.ended {
 		return nil
 	}
-	c.ended = true
-	deadline := c.rt.Now().Add(closeTimeout)
-	c.farewell(deadline)
-	err := c.fab.Close()
-	if c.cfg.leave != nil {
-		err = errors.Join(err, c.cfg.leave())
+	c.session.ended = true
+	deadline := c.session.rt.Now().Add(closeTimeout)
+	c.appender.farewell(deadline)
+	err := c.session.fab.Close()
+	if c.session.cfg.leave != nil {
+		err = errors.Join(err, c.session.cfg.leave())
 	}
 	return err
 }

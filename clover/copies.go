@@ -73,19 +73,19 @@ func (c *session) reachAll(list []layout.Place, deadline clock.Time) error {
 // writeCopies writes the node that is in the client's buffer to the places of all its copies that
 // count (copies). p is the place of copy 0.
 func (c *appender) writeCopies(p layout.Place, deadline clock.Time) error {
-	list, n := c.copies(p)
+	list, n := c.session.copies(p)
 	if n == 0 {
 		return errMemory
 	}
-	if err := c.reachAll(list[:n], deadline); err != nil {
+	if err := c.session.reachAll(list[:n], deadline); err != nil {
 		return err
 	}
 	var ops [maxCopies]*remotemem.Op
 	for i := range n {
-		ops[i] = &c.ops[i]
-		c.fab.Write(ops[i], c.servers[list[i].Server].target(list[i].Offset), c.at.out, p.Len)
+		ops[i] = &c.session.ops[i]
+		c.session.fab.Write(ops[i], c.session.servers[list[i].Server].target(list[i].Offset), c.session.at.out, p.Len)
 	}
-	return c.do(deadline, ops[:n]...)
+	return c.session.do(deadline, ops[:n]...)
 }
 
 // errOpen means that an append was made on some copies of a node, but perhaps not on all.
@@ -96,31 +96,31 @@ var errOpen = errors.New("the append was not made on all copies")
 // there, swapCopies appends that other node on the remaining copies. If an error occurs after the
 // first compare-and-swap was posted, the outcome is unknown.
 func (c *appender) swapCopies(at attempt, n node, deadline clock.Time) (was layout.Word, err error) {
-	p, ok := c.space.Place(at.Handle)
+	p, ok := c.session.space.Place(at.Handle)
 	if !ok {
 		return 0, layout.ErrNode
 	}
-	list, k := c.copies(p)
+	list, k := c.session.copies(p)
 	if k == 0 {
 		return 0, errMemory
 	}
-	if err := c.reachAll(list[:k], deadline); err != nil {
+	if err := c.session.reachAll(list[:k], deadline); err != nil {
 		return 0, err
 	}
-	if at.epoch != c.lease.epoch {
+	if at.epoch != c.session.lease.epoch {
 		return 0, errEpoch // while it connected, the client has learnt of a new epoch
 	}
 	free, link := layout.Header(at.Version), layout.Superseded(at.Version, n.at)
 	for i := k - 1; i >= 0; i-- {
-		o := &c.ops[0]
-		c.fab.CompareSwap(o, c.servers[list[i].Server].target(list[i].Offset), uint64(free), uint64(link), c.at.words)
-		if err := c.do(deadline, o); err != nil {
+		o := &c.session.ops[0]
+		c.session.fab.CompareSwap(o, c.session.servers[list[i].Server].target(list[i].Offset), uint64(free), uint64(link), c.session.at.words)
+		if err := c.session.do(deadline, o); err != nil {
 			if i < k-1 {
 				err = fmt.Errorf("%w: %v", errOpen, err) //nolint:errorlint // a wrapped errLease would mean that nothing was posted
 			}
 			return 0, err
 		}
-		found, err := c.word(0)
+		found, err := c.session.word(0)
 		if err != nil {
 			return 0, err
 		}
@@ -145,7 +145,7 @@ func (c *appender) swapCopies(at attempt, n node, deadline clock.Time) (was layo
 // the append again on all copies, unless a new epoch has begun. A second append of the same node
 // does no harm.
 func (c *appender) settleCopies(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (bool, error) {
-	if tried.epoch == c.lease.epoch {
+	if tried.epoch == c.session.lease.epoch {
 		was, err := c.swap(*tried, n, deadline)
 		if err != nil {
 			return false, err

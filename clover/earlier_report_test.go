@@ -24,11 +24,11 @@ func TestReportsOfAnEarlierEpoch(t *testing.T) {
 			return err
 		}
 		for n := 0; ; n++ {
-			l, err := c.take(0, worn, false, inTwoMinutes(rt))
+			l, err := c.appender.take(0, worn, false, inTwoMinutes(rt))
 			if err != nil {
 				return err
 			}
-			c.spare[0] = append(c.spare[0], l)
+			c.session.spare[0] = append(c.session.spare[0], l)
 			if l.Version >= almostWorn {
 				break
 			}
@@ -62,7 +62,7 @@ func TestReportsOfAnEarlierEpoch(t *testing.T) {
 				return fmt.Errorf("PUT %d: %w", n, err)
 			}
 			for key, value := range want {
-				c.cache.drop(key)
+				c.finder.cache.drop(key)
 				v, err := c.Get(key, nil, rt.Now().Add(2*time.Second))
 				if got := string(bytes.TrimRight(v, ".")); err != nil || got != value {
 					return fmt.Errorf("after PUT %d, key %d is %q, want %q: %w", n, key, got, value, err)

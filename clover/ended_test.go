@@ -26,20 +26,20 @@ func TestABrokenClientIsNotQuiet(t *testing.T) {
 			return err
 		}
 		for _, broken := range []bool{false, true, false} {
-			owner := c.lease.owner
+			owner := c.session.lease.owner
 			if broken {
-				if err := c.fab.Break(c.servers[0].peer); err != nil {
+				if err := c.session.fab.Break(c.session.servers[0].peer); err != nil {
 					return err
 				}
 			}
-			if c.quiet() == broken {
-				t.Errorf("broken %v: quiet %v", broken, c.quiet())
+			if c.session.quiet() == broken {
+				t.Errorf("broken %v: quiet %v", broken, c.session.quiet())
 			}
-			if err := c.hello(inTwoMinutes(rt)); err != nil {
+			if err := c.session.hello(inTwoMinutes(rt)); err != nil {
 				return err
 			}
-			if (c.lease.owner == owner) == broken {
-				t.Errorf("broken %v: the owner is %d, and it was %d", broken, c.lease.owner, owner)
+			if (c.session.lease.owner == owner) == broken {
+				t.Errorf("broken %v: the owner is %d, and it was %d", broken, c.session.lease.owner, owner)
 			}
 			if err := c.Put(wornKey, padded("next"), inTwoMinutes(rt)); err != nil { // over a new connection
 				return err
@@ -61,16 +61,16 @@ func TestHelloEndsTheLease(t *testing.T) {
 		if err := c.Insert(wornKey, padded("first"), inTwoMinutes(rt)); err != nil {
 			return err
 		}
-		k, known := c.cached(wornKey)
+		k, known := c.finder.cached(wornKey)
 		if !known {
 			return errors.New("no location is remembered")
 		}
 		md := y.rack.Host("md0")
 		y.rack.At(rt.Now(), func() { md.SetLink(false) })
-		if err := c.hello(rt.Now().Add(5 * time.Millisecond)); !errors.Is(err, kv.ErrTimeout) {
+		if err := c.session.hello(rt.Now().Add(5 * time.Millisecond)); !errors.Is(err, kv.ErrTimeout) {
 			return fmt.Errorf("no answer: %w", err)
 		}
-		if _, _, err := c.readHeader(k.epoch, k.at, -1, rt.Now().Add(5*time.Millisecond)); !errors.Is(err, errLease) {
+		if _, _, err := c.finder.readHeader(k.epoch, k.at, -1, rt.Now().Add(5*time.Millisecond)); !errors.Is(err, errLease) {
 			t.Errorf("a READ after a hello without an answer: %v", err)
 		}
 		y.rack.At(rt.Now(), func() { md.SetLink(true) })
@@ -90,25 +90,25 @@ func TestNodesOfAnEndedLeaseAreNotUsed(t *testing.T) {
 		if err := c.Insert(wornKey, padded("first"), inTwoMinutes(rt)); err != nil {
 			return err
 		}
-		n, err := c.fresh(wornKey, padded("never"), false, inTwoMinutes(rt))
+		n, err := c.appender.fresh(wornKey, padded("never"), false, inTwoMinutes(rt))
 		if err != nil {
 			return err
 		}
-		spare, err := c.take(n.class, wornKey, false, inTwoMinutes(rt))
+		spare, err := c.appender.take(n.class, wornKey, false, inTwoMinutes(rt))
 		if err != nil {
 			return err
 		}
-		c.spare[n.class] = append(c.spare[n.class], spare)
-		if err := c.hello(inTwoMinutes(rt)); err != nil {
+		c.session.spare[n.class] = append(c.session.spare[n.class], spare)
+		if err := c.session.hello(inTwoMinutes(rt)); err != nil {
 			return err
 		}
-		if got := c.spare[n.class]; len(got) > 0 {
+		if got := c.session.spare[n.class]; len(got) > 0 {
 			t.Errorf("%v may be used under the next lease", got)
 		}
-		if c.keep(n); len(c.spare[n.class]) > 0 {
-			t.Errorf("%v is kept", c.spare[n.class])
+		if c.appender.keep(n); len(c.session.spare[n.class]) > 0 {
+			t.Errorf("%v is kept", c.session.spare[n.class])
 		}
-		if _, err := c.link(wornKey, n, inTwoMinutes(rt)); !errors.Is(err, errLease) {
+		if _, err := c.appender.link(wornKey, n, inTwoMinutes(rt)); !errors.Is(err, errLease) {
 			t.Errorf("the append of %v: %v", n.at, err)
 		}
 		v, err := c.Get(wornKey, nil, inTwoMinutes(rt))
@@ -130,7 +130,7 @@ func TestClientsAreToldOfLostMemory(t *testing.T) {
 		y := newEpochStoryOn(t, plain)
 		y.lease = 10 * time.Second
 		y.client("cn0", 16, func(c *Client, rt verbs.Runtime) error {
-			n, err := c.fresh(wornKey, padded("lost"), false, inTwoMinutes(rt))
+			n, err := c.appender.fresh(wornKey, padded("lost"), false, inTwoMinutes(rt))
 			if err != nil {
 				return err
 			}
@@ -148,10 +148,10 @@ func TestClientsAreToldOfLostMemory(t *testing.T) {
 				}
 				losses = st.Losses
 			}
-			if !c.lease.Valid(rt.Now()) {
+			if !c.session.lease.Valid(rt.Now()) {
 				t.Error("the lease has ended before the loss was handled")
 			}
-			a, err := c.request(&rpc.Request{Op: op, Key: wornKey, At: n.at}, inTwoMinutes(rt))
+			a, err := c.session.request(&rpc.Request{Op: op, Key: wornKey, At: n.at}, inTwoMinutes(rt))
 			if err != nil || a.Status != rpc.Unknown {
 				t.Errorf("%v with a node of lost memory: %v %v", op, a.Status, err)
 			}
@@ -176,7 +176,7 @@ func TestShortcutsDoNotOutliveTheMetadataServer(t *testing.T) {
 		if err := y.wear(c, rt); err != nil {
 			return err
 		}
-		n, err := c.fresh(wornKey, padded("never"), false, inTwoMinutes(rt))
+		n, err := c.appender.fresh(wornKey, padded("never"), false, inTwoMinutes(rt))
 		if err != nil || n.at != y.first {
 			t.Errorf("%v is written, want %v: %v", n.at, y.first, err)
 		}
@@ -200,8 +200,8 @@ func TestShortcutsDoNotOutliveTheMetadataServer(t *testing.T) {
 			}
 		}
 		y.read(c, rt, "with a successor", "third")
-		if c.lease.epoch != y.epoch {
-			t.Errorf("the epoch is %d, and no client follows a shortcut of epoch %d", c.lease.epoch, y.epoch)
+		if c.session.lease.epoch != y.epoch {
+			t.Errorf("the epoch is %d, and no client follows a shortcut of epoch %d", c.session.lease.epoch, y.epoch)
 		}
 		return nil
 	})
@@ -209,7 +209,7 @@ func TestShortcutsDoNotOutliveTheMetadataServer(t *testing.T) {
 		y.wait(rt, 3)
 		for l := (layout.Location{}); l.Handle != y.first.Handle; { // so that the node is not written again
 			var err error
-			if l, err = c.take(0, otherKey, false, inTwoMinutes(rt)); err != nil {
+			if l, err = c.appender.take(0, otherKey, false, inTwoMinutes(rt)); err != nil {
 				return err
 			}
 		}

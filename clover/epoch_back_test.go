@@ -28,8 +28,8 @@ func epochsOf(t *testing.T, records int) {
 			if err := c.Put(otherKey, padded("x"), inTwoMinutes(rt)); err != nil {
 				return err
 			}
-			before := c.lease.epoch
-			if c.hear(); c.lease.epoch < before {
+			before := c.session.lease.epoch
+			if c.session.hear(); c.session.lease.epoch < before {
 				back++
 			}
 			last = max(last, before)

@@ -161,8 +161,8 @@ func (y *epochStory) die(c *Client, rt verbs.Runtime) error {
 	if err := c.Insert(wornKey, padded("first"), inTwoMinutes(rt)); err != nil {
 		return err
 	}
-	k, _ := c.cache.get(wornKey)
-	y.first, y.epoch = k.at, c.lease.epoch
+	k, _ := c.finder.cache.get(wornKey)
+	y.first, y.epoch = k.at, c.session.lease.epoch
 	if err := c.Put(wornKey, padded("second"), inTwoMinutes(rt)); err != nil {
 		return err
 	}
@@ -177,13 +177,13 @@ func (y *epochStory) die(c *Client, rt verbs.Runtime) error {
 func (y *epochStory) wear(c *Client, rt verbs.Runtime) error {
 	y.wait(rt, 1)
 	for n := range 50000 {
-		l, err := c.take(0, otherKey, false, inTwoMinutes(rt))
+		l, err := c.appender.take(0, otherKey, false, inTwoMinutes(rt))
 		if err != nil {
 			return err
 		}
-		c.spare[0] = append([]layout.Location{l}, c.spare[0]...)
+		c.session.spare[0] = append([]layout.Location{l}, c.session.spare[0]...)
 		if l == y.first {
-			y.t.Logf("%v is given out again after %d PUTs, in epoch %d", l, n, c.lease.epoch)
+			y.t.Logf("%v is given out again after %d PUTs, in epoch %d", l, n, c.session.lease.epoch)
 			return nil
 		}
 		if err := c.Put(otherKey, padded(fmt.Sprint(n)), inTwoMinutes(rt)); err != nil {

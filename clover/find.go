@@ -16,7 +16,11 @@ import (
 
 // finder finds the newest node of a key: it begins at a node from the cache or the metadata server,
 // and follows the chain from there.
-type finder struct{ session }
+type finder struct {
+	session *session
+	// cache has the locations that the client remembers. It may be shared with other clients.
+	cache *Cache
+}
 
 // locate returns the node at which the search for a key begins: the one in the cache, or one that
 // the metadata server names if the cache has none.
@@ -31,7 +35,7 @@ func (c *finder) locate(key uint64, deadline clock.Time) (known, error) {
 // proves that the key does not exist: a remembered location may belong to an older chain, from
 // before the key was deleted and inserted again.
 func (c *finder) query(key uint64, deadline clock.Time) (known, error) {
-	a, err := c.ask(&rpc.Request{Op: rpc.OpQuery, Key: key}, deadline)
+	a, err := c.session.ask(&rpc.Request{Op: rpc.OpQuery, Key: key}, deadline)
 	if err != nil {
 		return known{}, err
 	}
@@ -48,7 +52,7 @@ func (c *finder) located(key uint64, a *rpc.Answer) (known, error) {
 		if a.N != 1 {
 			return known{}, rpc.ErrMessage
 		}
-		k := known{at: a.Locations[0], slot: a.Slot, fresh: true, epoch: c.lease.epoch, incarnation: c.lease.incarnation}
+		k := known{at: a.Locations[0], slot: a.Slot, fresh: true, epoch: c.session.lease.epoch, incarnation: c.session.lease.incarnation}
 		c.remember(key, k)
 		return k, nil
 	case rpc.NotFound:
@@ -63,18 +67,18 @@ func (c *finder) located(key uint64, a *rpc.Answer) (known, error) {
 // place renews the lease, connects to the memory server of the node `at`, and returns the node's
 // address and the server.
 func (c *finder) place(at layout.Location, deadline clock.Time) (layout.Place, *server, error) {
-	p, ok := c.space.Place(at.Handle)
+	p, ok := c.session.space.Place(at.Handle)
 	if !ok {
 		return p, nil, fmt.Errorf("location %v is not in the store: %w", at, layout.ErrNode)
 	}
-	err := c.renewInTime(deadline)
+	err := c.session.renewInTime(deadline)
 	if err == nil {
-		p, err = c.first(p)
+		p, err = c.session.first(p)
 	}
 	if err == nil {
-		err = c.reach(p.Server, deadline)
+		err = c.session.reach(p.Server, deadline)
 	}
-	return p, &c.servers[p.Server], err
+	return p, &c.session.servers[p.Server], err
 }
 
 // placeIn does the work of place for a node that was found in the given epoch. It returns errEpoch
@@ -84,7 +88,7 @@ func (c *finder) place(at layout.Location, deadline clock.Time) (layout.Place, *
 // metadata server again.
 func (c *finder) placeIn(epoch uint32, at layout.Location, deadline clock.Time) (layout.Place, *server, error) {
 	p, s, err := c.place(at, deadline)
-	if err == nil && epoch != c.lease.epoch {
+	if err == nil && epoch != c.session.lease.epoch {
 		err = errEpoch
 	}
 	return p, s, err
@@ -129,8 +133,8 @@ func (c *session) prepareRetry(err error, deadline clock.Time) error {
 // readHeader reads the header of a node that was found in the given epoch. If slot is not negative,
 // it also reads the shortcut of that slot.
 func (c *finder) readHeader(epoch uint32, at layout.Location, slot int, deadline clock.Time) (header, shortcut layout.Word, err error) {
-	if _, shortcut, err = c.fetch(epoch, at, c.at.words, layout.HeaderLen, slot, deadline); err == nil {
-		header, err = c.word(0)
+	if _, shortcut, err = c.fetch(epoch, at, c.session.at.words, layout.HeaderLen, slot, deadline); err == nil {
+		header, err = c.session.word(0)
 	}
 	return header, shortcut, err
 }
@@ -143,16 +147,16 @@ func (c *finder) fetch(epoch uint32, at layout.Location, to, n, slot int, deadli
 	if err != nil {
 		return 0, 0, err
 	}
-	if n = cmp.Or(n, p.Len); n > len(c.slab) {
-		return 0, 0, errTooLong(n, len(c.slab))
+	if n = cmp.Or(n, p.Len); n > len(c.session.slab) {
+		return 0, 0, errTooLong(n, len(c.session.slab))
 	}
-	ops, short := [2]*remotemem.Op{&c.ops[0], &c.ops[1]}, 0
-	c.fab.Read(ops[0], s.target(p.Offset), to, n)
+	ops, short := [2]*remotemem.Op{&c.session.ops[0], &c.session.ops[1]}, 0
+	c.session.fab.Read(ops[0], s.target(p.Offset), to, n)
 	if c.readShortcut(ops[1], slot, deadline) {
 		short = 1
 	}
-	if err = c.do(deadline, ops[:1+short]...); err == nil && short > 0 {
-		shortcut, err = c.word(1)
+	if err = c.session.do(deadline, ops[:1+short]...); err == nil && short > 0 {
+		shortcut, err = c.session.word(1)
 	}
 	return n, shortcut, err
 }
@@ -163,12 +167,12 @@ func (c *finder) readShortcut(o *remotemem.Op, slot int, deadline clock.Time) bo
 	if slot < 0 {
 		return false
 	}
-	p, ok := c.space.Shortcut(slot)
-	if !ok || c.reach(p.Server, deadline) != nil {
+	p, ok := c.session.space.Shortcut(slot)
+	if !ok || c.session.reach(p.Server, deadline) != nil {
 		return false
 	}
-	s := &c.servers[p.Server]
-	c.fab.Read(o, s.target(p.Offset), c.at.words+8, layout.ShortcutLen)
+	s := &c.session.servers[p.Server]
+	c.session.fab.Read(o, s.target(p.Offset), c.session.at.words+8, layout.ShortcutLen)
 	return true
 }
 
@@ -189,7 +193,7 @@ const (
 
 // hops is how many nodes a writer follows at most before it tries to append.
 func (c *finder) hops() int {
-	if c.cfg.PublishedShortcuts {
+	if c.session.cfg.PublishedShortcuts {
 		return math.MaxInt
 	}
 	return mostHops
@@ -201,7 +205,7 @@ func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (know
 	slot, asked := int(k.slot), false // of the shortcut to read, -1 for none; the server was asked in this search
 	var header, shortcut layout.Word  // header is that of node k.at if seen is true
 	for hops, seen := 1, false; ; hops++ {
-		if k.epoch != c.lease.epoch {
+		if k.epoch != c.session.lease.epoch {
 			var err error
 			if k, err = c.query(key, deadline); err != nil {
 				return k, 0, err
@@ -237,11 +241,11 @@ func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (know
 					// The shortcut may lead into an old chain of the key. So a tombstone at its
 					// end does not show that the key is deleted now (fresh is false).
 					k.at, k.fresh = l, false
-					header, seen = h, c.format.Keyed
+					header, seen = h, c.session.format.Keyed
 				}
 			}
 			slot, shortcut = -1, 0
-			if hops%shortcutHops == 0 && !asked && !c.cfg.PublishedShortcuts {
+			if hops%shortcutHops == 0 && !asked && !c.session.cfg.PublishedShortcuts {
 				slot = int(k.slot)
 			}
 		}
@@ -270,12 +274,12 @@ func (k *known) ahead(shortcut layout.Word) (layout.Location, bool) {
 // check that. Then it returns true without a header: such a writer follows every shortcut, as in
 // the published system.
 func (c *finder) nearer(key uint64, shortcut layout.Location, k known, deadline clock.Time) (layout.Word, bool) {
-	if !c.format.Keyed {
+	if !c.session.format.Keyed {
 		return 0, true
 	}
 	var b [layout.HeaderLen + layout.KeyLen]byte
-	_, _, err := c.fetch(k.epoch, shortcut, c.at.words, len(b), -1, deadline)
-	if err != nil || c.fab.MR().ReadAt(b[:], c.at.words) != nil {
+	_, _, err := c.fetch(k.epoch, shortcut, c.session.at.words, len(b), -1, deadline)
+	if err != nil || c.session.fab.MR().ReadAt(b[:], c.session.at.words) != nil {
 		return 0, false
 	}
 	own, _ := layout.KeyOf(b[:])

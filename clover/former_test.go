@@ -28,11 +28,11 @@ func TestMemoryOfAnotherGenerationIsNotUsed(t *testing.T) {
 			if err := c.Insert(wornKey, padded("first"), inTwoMinutes(rt)); err != nil {
 				return err
 			}
-			s := &c.servers[0]
+			s := &c.session.servers[0]
 			b := make([]byte, layout.SuperblockLen)
-			o := &c.ops[0]
-			c.fab.Read(o, s.target(0), c.at.in, len(b))
-			if err := errors.Join(c.do(inTwoMinutes(rt), o), c.fab.MR().ReadAt(b, c.at.in)); err != nil {
+			o := &c.session.ops[0]
+			c.session.fab.Read(o, s.target(0), c.session.at.in, len(b))
+			if err := errors.Join(c.session.do(inTwoMinutes(rt), o), c.session.fab.MR().ReadAt(b, c.session.at.in)); err != nil {
 				return err
 			}
 			var super layout.Superblock
@@ -43,12 +43,12 @@ func TestMemoryOfAnotherGenerationIsNotUsed(t *testing.T) {
 				change(&super)
 				super.Put(b)
 			}
-			err := c.fab.MR().WriteAt(b, c.at.out)
-			c.fab.Write(o, s.target(0), c.at.out, len(b))
-			if err := errors.Join(err, c.do(inTwoMinutes(rt), o), c.fab.Break(s.peer)); err != nil {
+			err := c.session.fab.MR().WriteAt(b, c.session.at.out)
+			c.session.fab.Write(o, s.target(0), c.session.at.out, len(b))
+			if err := errors.Join(err, c.session.do(inTwoMinutes(rt), o), c.session.fab.Break(s.peer)); err != nil {
 				return err
 			}
-			err = c.reach(0, inTwoMinutes(rt))
+			err = c.session.reach(0, inTwoMinutes(rt))
 			if want := name == "the same"; (err == nil) != want || !want && !errors.Is(err, errMemory) || s.lost == want {
 				t.Errorf("%s: %v, the memory is lost: %v", name, err, s.lost)
 			}

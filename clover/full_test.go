@@ -24,8 +24,8 @@ func TestFullNamesWhatIsFull(t *testing.T) {
 		{shared, 0, "store is full: no free node of 4096 B, and all 140 segments are in use" + hint},
 		{shared, 9, "store is full: no free node of 4096 B, and 9 of 140 segments cannot be used: a memory server does not answer" + hint},
 	} {
-		a := new(appender)
-		a.space = c.space
+		a := (&finder{session: new(session)}).client().appender
+		a.session.space = c.space
 		if err := a.full(5, c.unused); err.Error() != c.want || !errors.Is(err, kv.ErrFull) {
 			t.Errorf("%q; want %q", err, c.want)
 		}

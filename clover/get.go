@@ -10,15 +10,15 @@ import (
 
 // Get reads the newest value of key. It takes one round trip if the client knows the newest node.
 func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
-	if err := c.begin(deadline); err != nil {
+	if err := c.appender.begin(deadline); err != nil {
 		return dst[:0], err
 	}
 	for {
-		value, err := c.get(key, dst[:0], deadline)
+		value, err := c.finder.get(key, dst[:0], deadline)
 		if err == nil || errors.Is(err, kv.ErrNotFound) || errors.Is(err, kv.ErrTooLarge) {
 			return value, err
 		}
-		if err := c.prepareRetry(err, deadline); err != nil {
+		if err := c.session.prepareRetry(err, deadline); err != nil {
 			return dst[:0], err
 		}
 	}
@@ -32,7 +32,7 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 	}
 	slot, before := c.firstSlot(&k), layout.Location{}
 	for {
-		if k.epoch != c.lease.epoch {
+		if k.epoch != c.session.lease.epoch {
 			if k, err = c.query(key, deadline); err != nil {
 				return dst, err
 			}
@@ -44,7 +44,7 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 				return dst, err
 			}
 			slot = -1 // a stale shortcut would lead to the same node again
-			if c.rt.Now() >= deadline {
+			if c.session.rt.Now() >= deadline {
 				return dst, kv.ErrTimeout
 			}
 			continue
@@ -81,7 +81,7 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 			// it leads to the tombstone of an older chain of the key. Because k.fresh is false, the
 			// client does not trust that tombstone, and asks the metadata server.
 			k.at, k.fresh = l, false
-		case before.IsZero() && c.cfg.LazyShortcut:
+		case before.IsZero() && c.session.cfg.LazyShortcut:
 			k.at, before, slot = next, k.at, int(k.slot)
 			continue
 		default:
@@ -94,7 +94,7 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 // firstSlot returns the slot whose shortcut a GET reads together with the first node, or -1 if the
 // GET reads no shortcut with it.
 func (c *finder) firstSlot(k *known) int {
-	if c.cfg.LazyShortcut {
+	if c.session.cfg.LazyShortcut {
 		return -1
 	}
 	return int(k.slot)
@@ -106,7 +106,7 @@ func (c *finder) firstSlot(k *known) int {
 // because that chain certainly belongs to the key. Otherwise it asks the metadata server for the
 // chain.
 func (c *finder) passLarge(key uint64, k known, tooLarge error, deadline clock.Time) (known, error) {
-	if c.rt.Now() >= deadline {
+	if c.session.rt.Now() >= deadline {
 		return k, kv.ErrTimeout
 	}
 	header, _, err := c.readHeader(k.epoch, k.at, -1, deadline)
@@ -136,13 +136,13 @@ func isStale(err error) bool {
 func (c *finder) readNode(key uint64, k known, slot int, deadline clock.Time) (
 	header layout.Word, value []byte, shortcut layout.Word, err error,
 ) {
-	n, shortcut, err := c.fetch(k.epoch, k.at, c.at.in, 0, slot, deadline)
+	n, shortcut, err := c.fetch(k.epoch, k.at, c.session.at.in, 0, slot, deadline)
 	if err == nil {
-		err = c.fab.MR().ReadAt(c.slab[:n], c.at.in)
+		err = c.session.fab.MR().ReadAt(c.session.slab[:n], c.session.at.in)
 	}
 	if err != nil {
 		return 0, nil, 0, err
 	}
-	header, value, err = c.format.ParseNode(c.slab[:n], key)
+	header, value, err = c.session.format.ParseNode(c.session.slab[:n], key)
 	return header, value, shortcut, err
 }

@@ -57,19 +57,19 @@ func TestAFormerNumberEndsNoSharedConnection(t *testing.T) {
 				return
 			}
 			err = errors.Join(a.Insert(wornKey, padded("first"), inTwoMinutes(rt)), b.Put(wornKey, padded("second"), inTwoMinutes(rt)))
-			s, former := &a.servers[0], []uint32{a.lease.owner}
-			dialer, joins := a.cfg.dialer, 0
+			s, former := &a.session.servers[0], []uint32{a.session.lease.owner}
+			dialer, joins := a.session.cfg.dialer, 0
 			for range tc.lost {
-				a.lease.owner += 100
-				a.cfg.dialer = deaf{dialer}
-				if a.join(0, s.conn, inTwoMinutes(rt)) == nil {
+				a.session.lease.owner += 100
+				a.session.cfg.dialer = deaf{dialer}
+				if a.session.join(0, s.conn, inTwoMinutes(rt)) == nil {
 					t.Error("a Join without answer has worked")
 				}
-				former = append(former, a.lease.owner)
+				former = append(former, a.session.lease.owner)
 			}
-			a.cfg.dialer = counted{dialer, &joins}
-			if a.lease.owner += 100; tc.reconnects {
-				err = errors.Join(err, a.fab.Break(s.peer))
+			a.session.cfg.dialer = counted{dialer, &joins}
+			if a.session.lease.owner += 100; tc.reconnects {
+				err = errors.Join(err, a.session.fab.Break(s.peer))
 			}
 			err = errors.Join(err, a.Put(wornKey, padded("third"), inTwoMinutes(rt)))
 			if joins != 1 && !tc.reconnects {
@@ -81,7 +81,7 @@ func TestAFormerNumberEndsNoSharedConnection(t *testing.T) {
 			}
 			for _, c := range []*Client{a, b} {
 				err = errors.Join(err, c.Put(wornKey, padded("next"), inTwoMinutes(rt)))
-				if now := c.servers[0].conn; now != conn {
+				if now := c.session.servers[0].conn; now != conn {
 					t.Errorf("%+v: the connection was %#x, and it is %#x after the fence of the former numbers", tc, conn, now)
 				}
 			}

@@ -41,7 +41,7 @@ func (c *appender) link(key uint64, n node, deadline clock.Time) (linked, error)
 			}
 			return out, err
 		}
-		if err := c.prepareRetry(err, deadline); err != nil {
+		if err := c.session.prepareRetry(err, deadline); err != nil {
 			return out, err
 		}
 	}
@@ -61,7 +61,7 @@ type attempt struct {
 // the chain (settle). If the outcome of a new compare-and-swap is unknown, tryLink puts it into
 // *tried and sets *uncertain.
 func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (linked, error) {
-	k, err := c.locate(key, deadline)
+	k, err := c.finder.locate(key, deadline)
 	if err != nil {
 		return linked{}, err
 	}
@@ -70,16 +70,16 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 		if err != nil || done {
 			return linked{slot: k.slot}, err
 		}
-		if k, err = c.locate(key, deadline); err != nil { // settle may have taken a long time
+		if k, err = c.finder.locate(key, deadline); err != nil { // settle may have taken a long time
 			return linked{}, err
 		}
 	}
 	for hops := 0; ; {
-		if c.rt.Now() >= deadline {
+		if c.session.rt.Now() >= deadline {
 			return linked{}, kv.ErrTimeout
 		}
-		if k.epoch != c.lease.epoch {
-			if k, err = c.query(key, deadline); err != nil {
+		if k.epoch != c.session.lease.epoch {
+			if k, err = c.finder.query(key, deadline); err != nil {
 				return linked{}, err
 			}
 		}
@@ -98,26 +98,26 @@ func (c *appender) tryLink(key uint64, n node, tried *attempt, uncertain *bool, 
 			*tried, *uncertain = attempt{k.at, k.epoch}, true
 			return linked{}, errOtherEnd
 		}
-		c.cost.Retries++
+		c.session.cost.Retries++
 		at := k.at
-		if next, more := was.Next(); more && c.cfg.Chase && was.Valid() && was.EntryVersion() == at.Version && hops < maxHops {
+		if next, more := was.Next(); more && c.session.cfg.Chase && was.Valid() && was.EntryVersion() == at.Version && hops < maxHops {
 			hops++
 			k.at = next
 			continue
 		}
 		hops = 0
 		var header layout.Word
-		if k, header, err = c.newer(key, k, c.hops(), deadline); err != nil {
+		if k, header, err = c.finder.newer(key, k, c.finder.hops(), deadline); err != nil {
 			return linked{}, err
 		}
 		if k.at == n.at {
 			return linked{slot: k.slot}, nil // an earlier request of this append, which was not answered, has succeeded
 		}
 		if header.IsTombstone() {
-			c.cache.drop(key)
+			c.finder.cache.drop(key)
 			return linked{}, kv.ErrNotFound
 		}
-		c.remember(key, k)
+		c.finder.remember(key, k)
 	}
 }
 
@@ -128,23 +128,23 @@ const maxHops = 2
 // swap executes the compare-and-swap that appends n to the node `at`. It returns the header that
 // the compare-and-swap found.
 func (c *appender) swap(at attempt, n node, deadline clock.Time) (layout.Word, error) {
-	if err := c.owns(n, deadline); err != nil {
+	if err := c.session.owns(n, deadline); err != nil {
 		return 0, err
 	}
-	p, s, err := c.placeIn(at.epoch, at.Location, deadline)
+	p, s, err := c.finder.placeIn(at.epoch, at.Location, deadline)
 	if err != nil {
 		return 0, err
 	}
-	if c.copied() {
+	if c.session.copied() {
 		return c.swapCopies(at, n, deadline)
 	}
-	o := &c.ops[0]
+	o := &c.session.ops[0]
 	compare, swap := layout.Header(at.Version), layout.Superseded(at.Version, n.at)
-	c.fab.CompareSwap(o, s.target(p.Offset), uint64(compare), uint64(swap), c.at.words)
-	if err := c.do(deadline, o); err != nil {
+	c.session.fab.CompareSwap(o, s.target(p.Offset), uint64(compare), uint64(swap), c.session.at.words)
+	if err := c.session.do(deadline, o); err != nil {
 		return 0, err
 	}
-	was, err := c.word(0)
+	was, err := c.session.word(0)
 	if tail, ok := was.Told(); ok {
 		_, c.front[n.class] = tail.Pace(c.front[n.class])
 		was = layout.Header(was.EntryVersion())
@@ -173,16 +173,16 @@ func (n node) follows(at layout.Location, was layout.Word) bool {
 // steered tried to a later node; settleByChain finds that out. If a new epoch has begun, the place
 // may contain another node by now, and settle calls settleByChain at once.
 func (c *appender) settle(key uint64, n node, tried *attempt, uncertain *bool, deadline clock.Time) (bool, error) {
-	if c.copied() {
+	if c.session.copied() {
 		return c.settleCopies(key, n, tried, uncertain, deadline)
 	}
 	if err := c.unsteer(n, deadline); err != nil {
 		return false, err
 	}
-	if tried.epoch != c.lease.epoch {
+	if tried.epoch != c.session.lease.epoch {
 		return c.settleByChain(key, n, uncertain, deadline)
 	}
-	header, _, err := c.readHeader(tried.epoch, tried.Location, -1, deadline)
+	header, _, err := c.finder.readHeader(tried.epoch, tried.Location, -1, deadline)
 	if err != nil {
 		return false, err
 	}
@@ -216,7 +216,7 @@ func (c *appender) settleByChain(key uint64, n node, uncertain *bool, deadline c
 	if met || err != nil {
 		return met, err
 	}
-	if k, _, err = c.newest(key, k, deadline); err != nil {
+	if k, _, err = c.finder.newest(key, k, deadline); err != nil {
 		return false, err
 	}
 	if k.at == n.at {
@@ -235,11 +235,11 @@ func (c *appender) settleByChain(key uint64, n node, uncertain *bool, deadline c
 // inquire asks the metadata server for a node of the key's chain, and whether the server has seen
 // the node n in a chain (met).
 func (c *appender) inquire(key uint64, n node, deadline clock.Time) (k known, met bool, err error) {
-	if err := c.owns(n, deadline); err != nil {
+	if err := c.session.owns(n, deadline); err != nil {
 		return known{}, false, err
 	}
-	c.cache.drop(key)
-	a, err := c.ask(&rpc.Request{Op: rpc.OpQuery, Key: key, At: n.at}, deadline)
+	c.finder.cache.drop(key)
+	a, err := c.session.ask(&rpc.Request{Op: rpc.OpQuery, Key: key, At: n.at}, deadline)
 	switch {
 	case err != nil:
 		return known{}, false, err
@@ -248,13 +248,13 @@ func (c *appender) inquire(key uint64, n node, deadline clock.Time) (k known, me
 	case a.Status == rpc.Unknown: // ask has called hello
 		return known{}, false, errLease
 	}
-	k, err = c.located(key, a)
+	k, err = c.finder.located(key, a)
 	return k, false, err
 }
 
 // moved reports whether a node has a successor or a later version. If so, it has been in a chain.
 func (c *appender) moved(n node, deadline clock.Time) (bool, error) {
-	header, _, err := c.readHeader(c.lease.epoch, n.at, -1, deadline)
+	header, _, err := c.finder.readHeader(c.session.lease.epoch, n.at, -1, deadline)
 	_, more := header.Next()
 	return err == nil && (more || header.EntryVersion() != n.at.Version), err
 }

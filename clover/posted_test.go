@@ -128,16 +128,16 @@ func TestNodeOfAnOpenAppendIsNotUsedAgain(t *testing.T) {
 	y.client("cn1", 16, func(c *Client, rt verbs.Runtime) error {
 		y.wait(rt, 1)
 		y.read(c, rt, "before", "first")
-		l, err := c.take(0, wornKey, false, inTwoMinutes(rt))
+		l, err := c.appender.take(0, wornKey, false, inTwoMinutes(rt))
 		if err != nil {
 			return err
 		}
-		c.spare[0] = append(c.spare[0], l)
+		c.session.spare[0] = append(c.session.spare[0], l)
 		box.drop = true
 		if err := c.Put(wornKey, padded("second"), inTwoMinutes(rt)); err == nil {
 			t.Error("the PUT of a deleted key succeeded")
 		}
-		if slices.Contains(c.spare[0], l) {
+		if slices.Contains(c.session.spare[0], l) {
 			t.Errorf("%v is to be reused, and its append may arrive", l)
 		}
 		return nil

@@ -14,7 +14,11 @@ import (
 // appender writes nodes, links them to their chains, and reports to the metadata server which nodes
 // it has linked.
 type appender struct {
-	finder
+	session *session
+	finder  *finder
+	// front is, by class, the highest version that the client has seen lately. It writes its nodes
+	// with no lower version (layout.Version.Pace).
+	front [layout.Classes]layout.Version
 	// placed is the node of the last write, if that write has succeeded.
 	placed layout.Location
 	// turn is the client's present PUT in Config.Turns.
@@ -28,23 +32,23 @@ func errTooLong(n, limit int) error {
 // Put replaces the value of key. It takes two round trips if the client knows the key's newest node
 // and has an unused node, and if no other client appends to the key at the same time.
 func (c *Client) Put(key uint64, value []byte, deadline clock.Time) error {
-	if err := c.begin(deadline); err != nil {
+	if err := c.appender.begin(deadline); err != nil {
 		return err
 	}
-	if _, err := c.classOf(len(value)); err != nil || c.takeTurn(key, deadline) {
+	if _, err := c.appender.classOf(len(value)); err != nil || c.appender.takeTurn(key, deadline) {
 		return err
 	}
-	err := c.write(key, value, false, deadline)
-	c.endTurn(key, err == nil)
+	err := c.appender.write(key, value, false, deadline)
+	c.appender.endTurn(key, err == nil)
 	return err
 }
 
 // Delete ends the chain of key with a tombstone.
 func (c *Client) Delete(key uint64, deadline clock.Time) error {
-	if err := c.begin(deadline); err != nil {
+	if err := c.appender.begin(deadline); err != nil {
 		return err
 	}
-	return c.write(key, nil, true, deadline)
+	return c.appender.write(key, nil, true, deadline)
 }
 
 // write appends a node. If the lease ends before the node is linked, write calls hello and begins
@@ -55,17 +59,17 @@ func (c *appender) write(key uint64, value []byte, tombstone bool, deadline cloc
 		if !errors.Is(err, errLease) {
 			return err
 		}
-		if c.rt.Now() >= deadline {
+		if c.session.rt.Now() >= deadline {
 			return fmt.Errorf("%w: %w", kv.ErrTimeout, err)
 		}
-		if err := c.hello(deadline); err != nil {
+		if err := c.session.hello(deadline); err != nil {
 			return err
 		}
 	}
 }
 
 func (c *appender) append(key uint64, value []byte, tombstone bool, deadline clock.Time) error {
-	if err := c.retried(deadline, func() error { _, err := c.locate(key, deadline); return err }); err != nil {
+	if err := c.retried(deadline, func() error { _, err := c.finder.locate(key, deadline); return err }); err != nil {
 		return err
 	}
 	n, err := c.fresh(key, value, tombstone, deadline)
@@ -73,15 +77,15 @@ func (c *appender) append(key uint64, value []byte, tombstone bool, deadline clo
 		return err
 	}
 	// read before link, which may learn of a later epoch or of later reports
-	epoch, incarnation, heard, races := c.lease.epoch, c.lease.incarnation, c.lease.clock, c.cost.Retries
+	epoch, incarnation, heard, races := c.session.lease.epoch, c.session.lease.incarnation, c.session.lease.clock, c.session.cost.Retries
 	c.coverTurns(key)
 	linked, err := c.link(key, n, deadline)
 	if err == nil {
 		c.placed = n.at
-		c.lease.taken = max(0, c.lease.taken-1)
-		c.appended(rpc.Record{Key: key, Heard: heard, New: n.at, Deleted: tombstone}, linked.slot, epoch, c.cost.Retries > races)
-		if c.remember(key, known{at: n.at, slot: linked.slot, epoch: epoch, incarnation: incarnation}); tombstone {
-			c.cache.drop(key)
+		c.session.lease.taken = max(0, c.session.lease.taken-1)
+		c.appended(rpc.Record{Key: key, Heard: heard, New: n.at, Deleted: tombstone}, linked.slot, epoch, c.session.cost.Retries > races)
+		if c.finder.remember(key, known{at: n.at, slot: linked.slot, epoch: epoch, incarnation: incarnation}); tombstone {
+			c.finder.cache.drop(key)
 		}
 		return nil
 	}
@@ -94,9 +98,9 @@ func (c *appender) append(key uint64, value []byte, tombstone bool, deadline clo
 // keep makes a node that was not linked a spare node for another write, unless the lease under
 // which the client got the node has ended.
 func (c *appender) keep(n node) {
-	if n.client == c.lease.client {
-		c.spare[n.class] = append(c.spare[n.class], n.at)
-		c.lease.taken--
+	if n.client == c.session.lease.client {
+		c.session.spare[n.class] = append(c.session.spare[n.class], n.at)
+		c.session.lease.taken--
 	}
 }
 
@@ -109,7 +113,7 @@ func (c *appender) retried(deadline clock.Time, f func() error) error {
 		case err == nil, errors.Is(err, kv.ErrNotFound), errors.Is(err, kv.ErrTooLarge), errors.Is(err, kv.ErrFull):
 			return err
 		}
-		if err := c.prepareRetry(err, deadline); err != nil {
+		if err := c.session.prepareRetry(err, deadline); err != nil {
 			return err
 		}
 	}
@@ -124,16 +128,16 @@ type node struct {
 }
 
 func (c *appender) classOf(n int) (layout.Class, error) {
-	largest := c.space.Largest()
-	class, ok := layout.ClassOf(n + c.format.Overhead())
+	largest := c.session.space.Largest()
+	class, ok := layout.ClassOf(n + c.session.format.Overhead())
 	if !ok || class > largest {
-		return 0, fmt.Errorf("%w: %d bytes, a node of this store holds at most %d", kv.ErrTooLarge, n, c.format.Capacity(largest.Size()))
+		return 0, fmt.Errorf("%w: %d bytes, a node of this store holds at most %d", kv.ErrTooLarge, n, c.session.format.Capacity(largest.Size()))
 	}
-	for c.space.Entries[class] == 0 {
+	for c.session.space.Entries[class] == 0 {
 		class++
 	}
-	if class.Size() > len(c.slab) {
-		return 0, errTooLong(class.Size(), len(c.slab))
+	if class.Size() > len(c.session.slab) {
+		return 0, errTooLong(class.Size(), len(c.session.slab))
 	}
 	return class, nil
 }
@@ -149,8 +153,8 @@ func (c *appender) fresh(key uint64, value []byte, tombstone bool, deadline cloc
 		if n.at, err = c.take(class, key, tombstone, deadline); err != nil {
 			return err
 		}
-		n.class, n.client = class, c.lease.client
-		if err := c.owns(n, deadline); err != nil {
+		n.class, n.client = class, c.session.lease.client
+		if err := c.session.owns(n, deadline); err != nil {
 			return err
 		}
 		return c.writeNode(key, n.at, value, tombstone, deadline)
@@ -161,11 +165,11 @@ func (c *appender) fresh(key uint64, value []byte, tombstone bool, deadline cloc
 // home returns the number, counted from 1, of the server that has the key's newest known node, and
 // the version of this node. Server 0 means that any server will do.
 func (c *appender) home(key uint64) (server int, v layout.Version) {
-	k, ok := c.cached(key)
-	if !ok || c.space.Servers == 1 || c.cfg.Spread {
+	k, ok := c.finder.cached(key)
+	if !ok || c.session.space.Servers == 1 || c.session.cfg.Spread {
 		return 0, k.at.Version
 	}
-	at, _ := c.space.Place(k.at.Handle)
+	at, _ := c.session.space.Place(k.at.Handle)
 	return at.Server + 1, k.at.Version
 }
 
@@ -190,10 +194,10 @@ const minBatch = 8
 // it got these because server `near` had none, and choose returns one of them.
 func (c *appender) choose(near int, spare []layout.Location) int {
 	i := slices.IndexFunc(spare, func(l layout.Location) bool {
-		p, _ := c.space.Place(l.Handle)
+		p, _ := c.session.space.Place(l.Handle)
 		return near == 0 || p.Server == near-1
 	})
-	if i < 0 && len(spare) > 2*c.batch()*(c.space.Servers-1) {
+	if i < 0 && len(spare) > 2*c.session.batch()*(c.session.space.Servers-1) {
 		return 0
 	}
 	return i
@@ -202,62 +206,62 @@ func (c *appender) choose(near int, spare []layout.Location) int {
 // take takes a node of a class from the client's spare nodes. If it has none on the server of the
 // key's newest node, it first asks the metadata server for some.
 func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline clock.Time) (layout.Location, error) {
-	if c.space.Shared && class > c.space.Largest() {
-		return layout.Location{}, fmt.Errorf("%w: a node of %v, and this small store has none longer than %v", kv.ErrTooLarge, class, c.space.Largest())
+	if c.session.space.Shared && class > c.session.space.Largest() {
+		return layout.Location{}, fmt.Errorf("%w: a node of %v, and this small store has none longer than %v", kv.ErrTooLarge, class, c.session.space.Largest())
 	}
 	near, v := c.home(key)
-	r := rpc.Request{Op: rpc.OpAlloc, Class: class, N: c.batch(), Tombstone: tombstone, Near: near}
+	r := rpc.Request{Op: rpc.OpAlloc, Class: class, N: c.session.batch(), Tombstone: tombstone, Near: near}
 	if tombstone {
 		r.N = 1
 	}
 	for asked, awaited := false, false; ; {
-		spare := c.spare[class]
+		spare := c.session.spare[class]
 		i := c.choose(near, spare)
 		if asked && i < 0 {
 			i = min(0, len(spare)-1)
 		}
 		if i >= 0 {
 			l := spare[i]
-			c.spare[class] = spare[:i+copy(spare[i:], spare[i+1:])]
-			c.lease.taken++
+			c.session.spare[class] = spare[:i+copy(spare[i:], spare[i+1:])]
+			c.session.lease.taken++
 			if v != 0 {
 				_, c.front[class] = v.Pace(c.front[class])
 			}
 			l.Version, c.front[class] = l.Version.Pace(c.front[class])
 			return l, nil
 		}
-		if !awaited && c.gc.brings(class) {
+		if !awaited && c.session.gc.brings(class) {
 			// Only a server with much to do has not answered yet: another request would make it slower.
 			awaited = true
-			if err := c.awaitReport(deadline); err != nil {
+			if err := c.session.awaitReport(deadline); err != nil {
 				return layout.Location{}, err
 			}
 			continue
 		}
-		a, err := c.ask(&r, deadline)
+		a, err := c.session.ask(&r, deadline)
 		if err != nil {
 			return layout.Location{}, err
 		}
 		asked = true
 		switch a.Status {
 		case rpc.OK:
-			c.spare[class] = append(c.spare[class], a.Locations[:a.N]...)
+			c.session.spare[class] = append(c.session.spare[class], a.Locations[:a.N]...)
 		case rpc.Full:
 			unused := int(a.Slot)
-			if c.hear(); len(c.spare[class]) > 0 { // the answer to a report has brought some
+			if c.session.hear(); len(c.session.spare[class]) > 0 { // the answer to a report has brought some
 				continue
 			}
 			// The store may be full because this client has superseded nodes and not reported it
 			// yet.
-			if len(c.gc.records) == 0 && !c.gc.busy && c.giveBack(deadline) == 0 || c.rt.Now() >= deadline {
+			if len(c.session.gc.records) == 0 && !c.session.gc.busy && c.session.giveBack(deadline) == 0 || c.session.rt.Now() >= deadline {
 				return layout.Location{}, c.full(class, unused)
 			}
-			c.report(true)
-			c.pause(busyPause, deadline)
-			if err := c.fab.Poll(); err != nil {
+			c.session.report(true)
+			c.session.pause(busyPause, deadline)
+			if err := c.session.fab.Poll(); err != nil {
 				return layout.Location{}, err
 			}
-			c.hear()
+			c.session.hear()
 		case rpc.Unknown:
 		default:
 			return layout.Location{}, fmt.Errorf("no node of %v: %v", class, a.Status)
@@ -269,8 +273,8 @@ func (c *appender) take(class layout.Class, key uint64, tombstone bool, deadline
 // segments of the store's memory that belong to no class. The error says what is full: all memory,
 // or the fixed part that this class has.
 func (c *appender) full(class layout.Class, unused int) error {
-	n := c.space.Segments() * c.space.Servers
-	what := fmt.Sprintf("the fixed part for nodes of %v: %d nodes", class, c.space.Entries[class]*c.space.Servers)
+	n := c.session.space.Segments() * c.session.space.Servers
+	what := fmt.Sprintf("the fixed part for nodes of %v: %d nodes", class, c.session.space.Entries[class]*c.session.space.Servers)
 	switch {
 	case n > 0 && unused == 0:
 		what = fmt.Sprintf("no free node of %v, and all %d segments are in use", class, n)
@@ -283,7 +287,7 @@ func (c *appender) full(class layout.Class, unused int) error {
 // writeNode writes the node `at`, which is the first round trip of a PUT. If the WRITE fails, the
 // node is not used again, because the WRITE may still be in flight.
 func (c *appender) writeNode(key uint64, at layout.Location, value []byte, tombstone bool, deadline clock.Time) error {
-	p, s, err := c.place(at, deadline)
+	p, s, err := c.finder.place(at, deadline)
 	if err != nil {
 		return err
 	}
@@ -291,50 +295,50 @@ func (c *appender) writeNode(key uint64, at layout.Location, value []byte, tombs
 	if tombstone {
 		header = layout.Tombstone(at.Version)
 	}
-	if !c.format.PutNode(c.slab[:p.Len], header, key, value) {
+	if !c.session.format.PutNode(c.session.slab[:p.Len], header, key, value) {
 		return fmt.Errorf("%w: %d bytes into %d", kv.ErrTooLarge, len(value), p.Len)
 	}
-	if err := c.fab.MR().WriteAt(c.slab[:p.Len], c.at.out); err != nil {
+	if err := c.session.fab.MR().WriteAt(c.session.slab[:p.Len], c.session.at.out); err != nil {
 		return err
 	}
-	if c.copied() {
-		p, _ = c.space.Place(at.Handle)
+	if c.session.copied() {
+		p, _ = c.session.space.Place(at.Handle)
 		return c.writeCopies(p, deadline)
 	}
-	o := &c.ops[0]
-	c.fab.Write(o, s.target(p.Offset), c.at.out, p.Len)
-	return c.do(deadline, o)
+	o := &c.session.ops[0]
+	c.session.fab.Write(o, s.target(p.Offset), c.session.at.out, p.Len)
+	return c.session.do(deadline, o)
 }
 
 // Insert adds a new key with a value. If the client has an unused node, that takes one round trip
 // to memory and one call of the metadata server.
 func (c *Client) Insert(key uint64, value []byte, deadline clock.Time) error {
-	if err := c.begin(deadline); err != nil {
+	if err := c.appender.begin(deadline); err != nil {
 		return err
 	}
-	n, err := c.fresh(key, value, false, deadline)
+	n, err := c.appender.fresh(key, value, false, deadline)
 	if err != nil {
 		return err
 	}
-	a, err := c.ask(&rpc.Request{Op: rpc.OpOpen, Key: key, At: n.at}, deadline)
+	a, err := c.session.ask(&rpc.Request{Op: rpc.OpOpen, Key: key, At: n.at}, deadline)
 	if err != nil {
 		return err
 	}
-	c.placed = n.at
+	c.appender.placed = n.at
 	if a.Status == rpc.OK || a.Status == rpc.Done {
-		c.lease.taken = max(0, c.lease.taken-1)
+		c.session.lease.taken = max(0, c.session.lease.taken-1)
 	}
 	switch a.Status {
 	case rpc.OK:
-		c.remember(key, known{at: n.at, slot: a.Slot, epoch: c.lease.epoch, incarnation: c.lease.incarnation})
+		c.finder.remember(key, known{at: n.at, slot: a.Slot, epoch: c.session.lease.epoch, incarnation: c.session.lease.incarnation})
 		return nil
 	case rpc.Done:
 		return nil
 	case rpc.Exists:
-		c.keep(n)
+		c.appender.keep(n)
 		return kv.ErrExists
 	case rpc.Full:
-		c.keep(n)
+		c.appender.keep(n)
 		return fmt.Errorf("%w: no slot for another key", kv.ErrFull)
 	case rpc.Lost:
 		return kv.ErrLost

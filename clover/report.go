@@ -97,16 +97,16 @@ func (g *reports) abandon() (lost int) {
 // of the key, epoch the epoch of the client when it began to link the node, raced is true if other
 // clients have appended first.
 func (c *appender) appended(r rpc.Record, slot, epoch uint32, raced bool) {
-	g := &c.gc
+	g := &c.session.gc
 	if len(g.records) == maxPending {
 		g.drop(1)
 		g.dropped = true
 	}
 	g.records, g.epochs, g.slots = append(g.records, r), append(g.epochs, epoch), append(g.slots, slot)
-	if !r.Deleted && !c.cfg.PublishedShortcuts && g.shortcuts.due(raced) {
-		c.freshen(int(g.shortcuts.appends%turnSlots), slot, r.New.Stamped(epoch))
+	if !r.Deleted && !c.session.cfg.PublishedShortcuts && g.shortcuts.due(raced) {
+		c.session.freshen(int(g.shortcuts.appends%turnSlots), slot, r.New.Stamped(epoch))
 	}
-	c.report(r.Deleted)
+	c.session.report(r.Deleted)
 }
 
 // report sends the oldest records to the metadata server if there are at least Config.Records of
@@ -257,40 +257,40 @@ func (c *session) want(r *rpc.Request, like layout.Location) {
 // farewell reports all appends, gives back spare nodes and says OpBye. If that fails, the metadata
 // server takes the nodes back when the lease ends.
 func (c *appender) farewell(deadline clock.Time) {
-	if c.cfg.Reporter != nil {
+	if c.session.cfg.Reporter != nil {
 		c.reportAll(deadline)
 	}
-	for c.cfg.Reporter == nil && len(c.gc.records) > 0 && c.fab.Connected(c.meta) {
-		c.report(true)
+	for c.session.cfg.Reporter == nil && len(c.session.gc.records) > 0 && c.session.fab.Connected(c.session.meta) {
+		c.session.report(true)
 		// If report has posted no request, the verbs context is closed: nothing more can be sent.
-		if !c.gc.busy && c.gc.idle() {
+		if !c.session.gc.busy && c.session.gc.idle() {
 			return
 		}
-		err := c.fab.Expect(c.meta, deadline, func() bool { return !c.gc.busy && c.gc.idle() })
+		err := c.session.fab.Expect(c.session.meta, deadline, func() bool { return !c.session.gc.busy && c.session.gc.idle() })
 		if failed := (*remotemem.OpError)(nil); err != nil && !errors.As(err, &failed) {
 			return
 		}
 	}
-	c.giveBack(deadline)
+	c.session.giveBack(deadline)
 	// If this request is lost, the lease ends by itself.
-	_, _ = c.request(&rpc.Request{Op: rpc.OpBye, Quiet: c.quiet()}, deadline)
+	_, _ = c.session.request(&rpc.Request{Op: rpc.OpBye, Quiet: c.session.quiet()}, deadline)
 }
 
 // reportAll waits until the Reporter has reported all appends of this client, or has failed to
 // report some.
 func (c *appender) reportAll(deadline clock.Time) {
-	g := &c.gc
-	for len(g.records) > 0 && c.fab.Until(deadline, g.idle) == nil {
-		c.report(true)
+	g := &c.session.gc
+	for len(g.records) > 0 && c.session.fab.Until(deadline, g.idle) == nil {
+		c.session.report(true)
 		p := g.part
 		if p == nil {
 			return
 		}
 		for over, lost := false, false; !over; {
-			if over, lost = c.cfg.Reporter.outcome(p); lost || !over && g.gate.Wait(deadline) != nil {
+			if over, lost = c.session.cfg.Reporter.outcome(p); lost || !over && g.gate.Wait(deadline) != nil {
 				return
 			}
 		}
-		c.hear()
+		c.session.hear()
 	}
 }

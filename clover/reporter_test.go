@@ -103,17 +103,17 @@ func TestEpochsWaitForForgottenReports(t *testing.T) {
 		if err := unreported(c, way, rt); err != nil {
 			return err
 		}
-		for c.gc.part != nil {
+		for c.session.gc.part != nil {
 			rt.Sleep(reportPause)
-			c.hear()
+			c.session.hear()
 		}
-		c.gc.drop(1)
-		c.lease.epoch++ // as if an answer had announced it
+		c.session.gc.drop(1)
+		c.session.lease.epoch++ // as if an answer had announced it
 		confirmed := func() bool {
-			if _, err := c.request(&rpc.Request{Op: rpc.OpBeat}, inTwoMinutes(rt)); err != nil {
+			if _, err := c.session.request(&rpc.Request{Op: rpc.OpBeat}, inTwoMinutes(rt)); err != nil {
 				t.Error(err)
 			}
-			return c.lease.confirmed == c.lease.epoch
+			return c.session.lease.confirmed == c.session.lease.epoch
 		}
 		if confirmed() {
 			t.Error("the epoch is confirmed, and a report of the former one may arrive")
@@ -124,9 +124,9 @@ func TestEpochsWaitForForgottenReports(t *testing.T) {
 		}
 		rt.Sleep(20 * time.Millisecond)
 		if !confirmed() {
-			t.Errorf("the epoch is not confirmed; %d appends are to be reported", len(c.gc.records))
+			t.Errorf("the epoch is not confirmed; %d appends are to be reported", len(c.session.gc.records))
 		}
-		c.lease.epoch--
+		c.session.lease.epoch--
 		return c.Close()
 	})
 }
@@ -141,17 +141,17 @@ func TestEpochsWaitForReports(t *testing.T) {
 		if err := unreported(c, way, rt); err != nil {
 			return err
 		}
-		former := c.lease.epoch
-		c.lease.epoch++ // as if an answer had announced it
+		former := c.session.lease.epoch
+		c.session.lease.epoch++ // as if an answer had announced it
 		beat := func() uint32 {
-			if _, err := c.request(&rpc.Request{Op: rpc.OpBeat}, inTwoMinutes(rt)); err != nil {
+			if _, err := c.session.request(&rpc.Request{Op: rpc.OpBeat}, inTwoMinutes(rt)); err != nil {
 				t.Error(err)
 			}
-			return c.lease.confirmed
+			return c.session.lease.confirmed
 		}
 		for range 3 {
-			if got := beat(); got != former || len(c.gc.records) != 1 {
-				t.Errorf("epoch %d is confirmed, and %d appends of epoch %d are to be reported", got, len(c.gc.records), former)
+			if got := beat(); got != former || len(c.session.gc.records) != 1 {
+				t.Errorf("epoch %d is confirmed, and %d appends of epoch %d are to be reported", got, len(c.session.gc.records), former)
 			}
 			rt.Sleep(3 * reportPause)
 		}
@@ -160,11 +160,11 @@ func TestEpochsWaitForReports(t *testing.T) {
 			beat()
 			rt.Sleep(20 * time.Millisecond)
 		}
-		if got := beat(); got != c.lease.epoch || len(c.gc.records) != 0 {
-			t.Errorf("epoch %d is confirmed, and %d appends are to be reported", got, len(c.gc.records))
+		if got := beat(); got != c.session.lease.epoch || len(c.session.gc.records) != 0 {
+			t.Errorf("epoch %d is confirmed, and %d appends are to be reported", got, len(c.session.gc.records))
 		}
-		if c.lease.epoch--; c.gc.parts < 2 {
-			t.Errorf("%d parts", c.gc.parts)
+		if c.session.lease.epoch--; c.session.gc.parts < 2 {
+			t.Errorf("%d parts", c.session.gc.parts)
 		}
 		return c.Close()
 	})

@@ -55,19 +55,19 @@ func NewTurns() *Turns { return &Turns{keys: make(map[uint64][]*turn)} }
 // has put its own node into the chain meanwhile, has answered this PUT, too: then the client need
 // not append. After it has returned false, the caller must call endTurn.
 func (c *appender) takeTurn(key uint64, deadline clock.Time) (answered bool) {
-	ts := c.cfg.Turns
+	ts := c.session.cfg.Turns
 	if ts == nil {
 		return false
 	}
 	me := &c.turn
 	if me.gate == nil {
-		me.gate = c.rt.NewGate()
+		me.gate = c.session.rt.NewGate()
 	}
 	if ts.enter(key, me) {
 		return false
 	}
-	defer c.rt.Leave(c.rt.Enter(kv.PhaseLock))
-	until := min(deadline, c.rt.Now().Add(min(turnPatience, c.lease.Length/turnLeasePart)))
+	defer c.session.rt.Leave(c.session.rt.Enter(kv.PhaseLock))
+	until := min(deadline, c.session.rt.Now().Add(min(turnPatience, c.session.lease.Length/turnLeasePart)))
 	for {
 		late := me.gate.Wait(until) != nil
 		mine, over := ts.look(key, me, late)
@@ -83,16 +83,16 @@ func (c *appender) takeTurn(key uint64, deadline clock.Time) (answered bool) {
 // coverTurns marks the PUTs of the key that wait behind the client's turn as covered (see
 // Turns.cover). It is called before the client begins to link its node.
 func (c *appender) coverTurns(key uint64) {
-	if c.cfg.Turns != nil {
-		c.cfg.Turns.cover(key, &c.turn)
+	if c.session.cfg.Turns != nil {
+		c.session.cfg.Turns.cover(key, &c.turn)
 	}
 }
 
 // endTurn ends the client's turn. It does nothing if the client goes on without its turn. linked is
 // true if the client's node, c.placed, is in the chain.
 func (c *appender) endTurn(key uint64, linked bool) {
-	if c.cfg.Turns != nil {
-		c.cfg.Turns.end(key, &c.turn, linked, c.placed)
+	if c.session.cfg.Turns != nil {
+		c.session.cfg.Turns.end(key, &c.turn, linked, c.placed)
 	}
 }
 

@@ -19,14 +19,14 @@ import "github.com/rdmalab/rdmalab/softrnic/clock"
 // old request fails. The WRITE has no bytes: it leaves the memory unchanged, even if the memory
 // belongs to another client by now.
 func (c *appender) unsteer(n node, deadline clock.Time) error {
-	if err := c.owns(n, deadline); err != nil {
+	if err := c.session.owns(n, deadline); err != nil {
 		return err // the entry of n may have another client's node by now
 	}
-	p, s, err := c.place(n.at, deadline)
+	p, s, err := c.finder.place(n.at, deadline)
 	if err != nil {
 		return err
 	}
-	o := &c.ops[0]
-	c.fab.Write(o, s.target(p.Offset), c.at.words, 0)
-	return c.do(deadline, o)
+	o := &c.session.ops[0]
+	c.session.fab.Write(o, s.target(p.Offset), c.session.at.words, 0)
+	return c.session.do(deadline, o)
 }
