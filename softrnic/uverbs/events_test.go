@@ -245,7 +245,7 @@ func TestEventsThatWaitAtTheEnd(t *testing.T) {
 	for name, c := range map[string]struct {
 		others int
 		want   uint32
-	}{"room": {0, 1}, "no room": {1000, 0}, "lost": {6000, 0}} {
+	}{"room": {0, 1}, "no room": {7000, 0}, "lost": {12000, 0}} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, serve.Limits{})
 			e, channel := h.attach(t, 0).onChannel()

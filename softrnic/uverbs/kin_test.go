@@ -111,3 +111,37 @@ func TestNoChild(t *testing.T) {
 	do[uverbs.Handle](a, uverbs.AllocPD)
 	h.left(t, 1)
 }
+
+// Memory of a child is not shared with the daemon, which would keep it for the regions of a process that has gone.
+// A child is no further program, and the processes of a device have a bound.
+func TestChildrenAreBounded(t *testing.T) {
+	h := newHouse(t, serve.Limits{Clients: 3})
+	a := h.attach(t, 0)
+	buf := memory(t, 1<<20)
+	fill(buf, 1)
+	args := uverbs.ShareArgs{Start: addr(buf), End: addr(buf) + 1<<20}
+	var last *client
+	for range 5 {
+		last = a.join(t, h.sockets[0])
+		if got := do[uverbs.Share](last, uverbs.ShareMemory, args); got != (uverbs.Share{}) || len(last.fds) != 0 {
+			t.Fatalf("a child shares memory: %+v, %d descriptors", got, len(last.fds))
+		}
+	}
+	_ = h.attach(t, 0) // the second program
+	pd := do[uverbs.Handle](last, uverbs.AllocPD)
+	for range 300 { // processes that leave a region each
+		fd, err := unix.FcntlInt(uintptr(a.fds[uverbs.WelcomeArea]), unix.F_DUPFD_CLOEXEC, 0)
+		must(t, err)
+		conn, errno, _, ok := helloOfChild(t, h.sockets[0], magicChild, append(selfFiles(t, "/proc/self/mem", "/proc/self/maps"), fd))
+		if ok && unix.Errno(errno) == unix.ENOMEM {
+			return
+		}
+		if !ok || errno != 0 {
+			t.Fatalf("join: %v, error %d", ok, errno)
+		}
+		c := &client{t: t, conn: conn}
+		do[uverbs.MR](c, uverbs.RegMR, uverbs.RegMRArgs{Start: addr(buf), Length: 4096, VA: addr(buf), PD: pd.H, Access: allow})
+		must(t, conn.Close())
+	}
+	t.Error("300 processes have left regions")
+}

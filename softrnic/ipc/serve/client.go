@@ -259,6 +259,7 @@ func (c *client) detach() error {
 	}
 	c.s.mu.Lock()
 	delete(c.s.clients, c)
+	delete(c.s.children, c)
 	c.s.mu.Unlock()
 	err := errors.Join(append(errs, left)...)
 	if err != nil {

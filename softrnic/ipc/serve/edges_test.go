@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"os"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -41,6 +42,30 @@ func TestOrderOfEvents(t *testing.T) {
 			t.Errorf("event %d is lost", sent)
 		}
 		sent++
+	}
+}
+
+// An event for a program that has closed its side is lost, and is not counted as sent. One that reads late still
+// gets many events from the socket, without a command that would send what waits.
+func TestEventsOfASideThatIsClosed(t *testing.T) {
+	var q eventQueue
+	fd, err := q.open()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer q.close()
+	if os.Geteuid() == 0 {
+		for i := range 3000 {
+			if !q.send(make([]byte, asyncLen)) || len(q.pending) > 0 {
+				t.Fatalf("event %d does not arrive at once", i)
+			}
+		}
+	}
+	if err := unix.Close(fd); err != nil {
+		t.Fatal(err)
+	}
+	if q.send(make([]byte, asyncLen)) || len(q.pending) > 0 {
+		t.Error("an event is sent to nobody")
 	}
 }
 

@@ -83,7 +83,7 @@ func (h *house) attach(t *testing.T) *unmodified {
 	return u
 }
 
-// answer receives an answer, and closes its descriptors.
+// answer receives an answer. Its descriptors stay open until the test ends.
 func (u *unmodified) answer() (data []byte, errno unix.Errno) {
 	u.t.Helper()
 	must(u.t, u.conn.SetReadDeadline(time.Now().Add(20*time.Second)))
@@ -94,7 +94,8 @@ func (u *unmodified) answer() (data []byte, errno unix.Errno) {
 	must(u.t, err)
 	for i := range msgs {
 		fds, err := unix.ParseUnixRights(&msgs[i])
-		must(u.t, errors.Join(err, closeAll(fds)))
+		must(u.t, err)
+		u.t.Cleanup(func() { _ = closeAll(fds) })
 	}
 	return b[uverbs.AnswerLen:n], unix.Errno(binary.NativeEndian.Uint32(b))
 }

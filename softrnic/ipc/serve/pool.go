@@ -122,7 +122,7 @@ func (s *Server) Quotas() []QuotaStatus {
 		}
 	}
 	s.mu.Lock()
-	attached := len(s.clients)
+	attached := len(s.clients) - len(s.children)
 	for c := range s.clients {
 		c.objects.mu.Lock()
 		for k := range kinds {

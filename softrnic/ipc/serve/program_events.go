@@ -22,6 +22,9 @@ const (
 	// is larger, so that these events are never lost: the counts of sent events (such as
 	// owner.events) already include them.
 	maxReturned = 2 * maxPending
+	// socketCost is about half of what a small message takes of a socket's room, in bytes: the kernel doubles
+	// the room that is asked for.
+	socketCost = 512
 )
 
 // eventQueue is the daemon's side of a descriptor from which a program reads events: those of a
@@ -39,6 +42,9 @@ func (q *eventQueue) open() (int, error) {
 		return -1, limitError("events", "socket: %v", err)
 	}
 	q.sock = pair[0]
+	// The socket shall have room for about maxPending events, because the daemon does not see that the program
+	// has read: what waits here goes on with the next event or command. A daemon without privilege gets less.
+	_ = unix.SetsockoptInt(q.sock, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, maxPending*socketCost)
 	return pair[1], nil
 }
 
@@ -50,17 +56,23 @@ func (q *eventQueue) close() {
 }
 
 // send sends an event. If the socket is full, the event waits behind earlier ones; if maxPending
-// events wait, it is lost, and send returns false.
+// events wait, or the program has closed its side, it is lost, and send returns false.
 func (q *eventQueue) send(ev []byte) bool { return q.put(ev, maxPending) }
 
 // put sends an event. If the socket is full, the event waits behind earlier ones; if at least
-// `most` events wait, it is lost, and put returns false.
+// `most` events wait, or the program has closed its side, it is lost, and put returns false.
 func (q *eventQueue) put(ev []byte, most int) bool {
 	if q.sock == 0 {
 		return false
 	}
-	if q.flush(); len(q.pending) == 0 && q.try(ev) {
-		return true
+	if q.flush(); len(q.pending) == 0 {
+		switch q.try(ev) {
+		case trySent:
+			return true
+		case tryClosed:
+			return false
+		case tryFull:
+		}
 	}
 	if len(q.pending) >= most {
 		return false
@@ -71,7 +83,7 @@ func (q *eventQueue) put(ev []byte, most int) bool {
 
 // flush sends events that wait, until the socket is full.
 func (q *eventQueue) flush() {
-	for len(q.pending) > 0 && q.try(q.pending[0]) {
+	for len(q.pending) > 0 && q.try(q.pending[0]) == trySent {
 		q.pending = q.pending[1:]
 	}
 }
@@ -156,11 +168,24 @@ func (s *sweeper) openChannel(op string, t *objects, n int, forget func() (left 
 	return q, fd, nil
 }
 
-// try sends an event. It returns false only if the socket is full. If the program has closed its
-// side, the event is lost and try returns true.
-func (q *eventQueue) try(ev []byte) bool {
-	err := unix.Sendto(q.sock, ev, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
-	return !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.ENOBUFS)
+// tried is what became of an event.
+type tried int
+
+const (
+	trySent tried = iota
+	tryFull       // the socket has no room
+	tryClosed     // the program has closed its side: nobody will read the event
+)
+
+func (q *eventQueue) try(ev []byte) tried {
+	switch err := unix.Sendto(q.sock, ev, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil); {
+	case err == nil:
+		return trySent
+	case errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNREFUSED) || errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.ENOTCONN):
+		return tryClosed
+	default:
+		return tryFull
+	}
 }
 
 func (p *program) createChannel(struct{}) (result, error) {

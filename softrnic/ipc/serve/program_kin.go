@@ -34,6 +34,10 @@ func newKin() kin {
 	return kin{memory: make(map[*programMemory]int), children: make(map[processKey]int)}
 }
 
+// maxKin bounds the processes that use a device, with those that have ended and whose regions have not. The
+// daemon has two descriptors of the memory of each.
+const maxKin = 256
+
 // caller is a process that uses the device of program `of`, by connection c.
 type caller struct {
 	c       *client
@@ -133,15 +137,26 @@ func (c *client) attachChild(name string, fds []int) error {
 	}
 	c.rename(name)
 	by := &caller{c: c, of: of, mem: mem, process: newProcess()}
+	c.s.joins(c)
 	of.kin.mu.Lock()
 	defer of.kin.mu.Unlock()
 	if of.kin.gone {
 		return errors.Join(errDeviceGone, mem.close())
 	}
+	if len(of.kin.memory) >= maxKin {
+		return errors.Join(limitError("attach", "the device has %d processes, with those that have ended and left regions", maxKin), mem.close())
+	}
 	of.kin.hold(mem)
 	of.with(func(*port) { of.kin.children[c.processKey()]++ })
 	c.as = by
 	return c.put(uverbs.Answer{}, nil)
+}
+
+// joins notes that a client is a child of a program, which counts as one with it.
+func (s *Server) joins(c *client) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.children[c] = struct{}{}
 }
 
 // programs finds programs by the memory files of their rings.

@@ -298,7 +298,7 @@ func (p *program) deallocPD(pd verbs.PD, a uverbs.Handle) (result, error) {
 const accessOptional = 0x3ff << 20
 
 func (p *program) regMR(pd verbs.PD, a uverbs.RegMRArgs) (result, error) {
-	r, err := p.newRegion("reg MR", pd, a)
+	r, err := p.newRegion("reg MR", p.by, pd, a)
 	if err != nil {
 		return result{}, err
 	}
@@ -308,8 +308,8 @@ func (p *program) regMR(pd verbs.PD, a uverbs.RegMRArgs) (result, error) {
 // accessIgnored are the access bits that are no rights, and that regions do not keep.
 const accessIgnored = accessOptional | uverbs.ZeroBased | uverbs.OnDemand | uverbs.HugePages | uverbs.OwnProvider
 
-// newRegion registers memory of the program.
-func (p *program) newRegion(op string, pd verbs.PD, a uverbs.RegMRArgs) (*programRegion, error) {
+// newRegion registers memory of the process `by`.
+func (p *program) newRegion(op string, by *caller, pd verbs.PD, a uverbs.RegMRArgs) (*programRegion, error) {
 	access, others := uverbs.AccessOf(a.Access &^ accessIgnored)
 	base := a.VA
 	if a.Access&uverbs.ZeroBased != 0 {
@@ -323,14 +323,14 @@ func (p *program) newRegion(op string, pd verbs.PD, a uverbs.RegMRArgs) (*progra
 		return nil, unix.EOPNOTSUPP
 	case a.Length == 0 || a.Start+a.Length < a.Start:
 		return nil, unix.EINVAL
-	case p.by.mem.lost.Load():
+	case by.mem.lost.Load():
 		return nil, unix.EFAULT
 	}
-	all, far, err := p.accessTo(a, access&verbs.LocalWrite != 0)
+	all, far, err := by.accessTo(a, access&verbs.LocalWrite != 0)
 	if err != nil {
 		return nil, err
 	}
-	r := &programRegion{of: p.c, pd: pd, made: a, mem: p.by.mem, process: p.by.process}
+	r := &programRegion{of: p.c, pd: pd, made: a, mem: by.mem, process: by.process}
 	far = r.process.register(r, all, far)
 	r.mr, err = made(&p.c.objects, op, kindMR, 0, func() (verbs.MR, error) {
 		return verbsengine.RegFarMR(pd, far, a.Start, base, a.Length, access)
@@ -345,16 +345,16 @@ func (p *program) newRegion(op string, pd verbs.PD, a uverbs.RegMRArgs) (*progra
 
 // accessTo returns the mappings of a region that is about to be made, and how the NIC accesses its
 // memory; write: it also writes there.
-func (p *program) accessTo(a uverbs.RegMRArgs, write bool) (all []mapping, far mem.Far, err error) {
+func (by *caller) accessTo(a uverbs.RegMRArgs, write bool) (all []mapping, far mem.Far, err error) {
 	if a.Access&uverbs.OnDemand != 0 {
-		far, err = p.by.mem.onDemand()
+		far, err = by.mem.onDemand()
 		return []mapping{{from: a.Start, to: a.Start + a.Length}}, far, err
 	}
-	all, waits, err := p.by.mem.examine(a.Start, a.Start+a.Length, write)
+	all, waits, err := by.mem.examine(a.Start, a.Start+a.Length, write)
 	if err != nil {
 		return nil, nil, err
 	}
-	far, err = p.by.mem.accessor(waits)
+	far, err = by.mem.accessor(waits)
 	return all, far, err
 }
 

@@ -94,9 +94,9 @@ func (p programQueues) modifyTo(o *programQPObject, to uint8, a *uverbs.ModifyQP
 	return err
 }
 
-// privileged reports whether the program may set Q_Keys that the system controls. A kernel asks for
-// CAP_NET_RAW, which the daemon cannot see.
-func (p *program) privileged() bool { return p.c.cred.Uid == 0 }
+// privileged reports whether the calling process may set Q_Keys that the system controls. A kernel asks
+// for CAP_NET_RAW, which the daemon cannot see.
+func (p *program) privileged() bool { return p.by.c.cred.Uid == 0 }
 
 // stateOf returns the current state, which the NIC may have changed, and whether the queue pair is
 // draining.

@@ -25,7 +25,11 @@ func (p *program) reregMR(r *programRegion, a uverbs.ReregMRArgs) (result, error
 	if a.Flags == uverbs.ReregAccess && (args.Access^r.made.Access)&(uverbs.OnDemand|uverbs.ZeroBased) == 0 {
 		err = p.reregAccess(r, args)
 	} else {
-		err = p.replaceRegion(op, r, pd, args)
+		by := p.by
+		if a.Flags&uverbs.ReregTranslation == 0 { // the memory stays that of the process that has registered it
+			by = &caller{c: p.by.c, of: p, mem: r.mem, process: r.process}
+		}
+		err = p.replaceRegion(op, by, r, pd, args)
 	}
 	if err != nil {
 		return result{}, err
@@ -68,10 +72,10 @@ func (p *program) reregAccess(r *programRegion, args uverbs.RegMRArgs) error {
 	return nil
 }
 
-// replaceRegion registers the memory again and ends the old registration, which fails while windows are
-// bound to it. The handle stays.
-func (p *program) replaceRegion(op string, r *programRegion, pd verbs.PD, args uverbs.RegMRArgs) error {
-	next, err := p.newRegion(op, pd, args)
+// replaceRegion registers the memory again, as that of the process `by`, and ends the old registration, which
+// fails while windows are bound to it. The handle stays.
+func (p *program) replaceRegion(op string, by *caller, r *programRegion, pd verbs.PD, args uverbs.RegMRArgs) error {
+	next, err := p.newRegion(op, by, pd, args)
 	if err != nil {
 		return err
 	}

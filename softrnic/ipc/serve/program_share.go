@@ -251,6 +251,9 @@ func (p *program) share(a uverbs.ShareArgs) (result, error) {
 		return result{}, unix.EINVAL
 	}
 	none := answer(uverbs.Share{})
+	if p.by != p.self {
+		return none, nil // memory of children is not shared: their regions may outlive them
+	}
 	a.Start, a.End = (a.Start+page-1)&^(page-1), a.End&^(page-1)
 	if a.Start >= a.End {
 		return none, nil

@@ -46,8 +46,29 @@ static void retire(struct device *d)
 	let_go(&table_mu, h);
 }
 
-// SENDS_LEN is the length of the memory of device.sends, in bytes.
-enum { SENDS_LEN = MAX_BELLS / 8 };
+// SENDS_LEN is the length of device.sends in bytes, COMMON_LEN that of the memory that all processes of a
+// device have in common: sends, and behind it device.events_mu.
+enum { SENDS_LEN = MAX_BELLS / 8, COMMON_LEN = SENDS_LEN + sizeof(pthread_mutex_t) };
+
+// lock_events locks what the processes of a device do one after the other: end an object, and take its unread
+// events from those of the others. A process that has died with the lock has lost events at worst.
+static void lock_events(struct device *d)
+{
+	if (pthread_mutex_lock(d->events_mu) == EOWNERDEAD) pthread_mutex_consistent(d->events_mu);
+}
+
+// make_events_lock makes the lock of a new device.
+static int make_events_lock(pthread_mutex_t *mu)
+{
+	pthread_mutexattr_t a;
+	int error = pthread_mutexattr_init(&a);
+	if (error) return error;
+	pthread_mutexattr_setpshared(&a, PTHREAD_PROCESS_SHARED);
+	pthread_mutexattr_setrobust(&a, PTHREAD_MUTEX_ROBUST);
+	error = pthread_mutex_init(mu, &a);
+	pthread_mutexattr_destroy(&a);
+	return error;
+}
 
 // end_device closes the connection of a device. It is called when its last descriptor is closed. The daemon
 // frees all objects when no child of fork has the device any more.
@@ -57,7 +78,7 @@ static void end_device(struct device *d)
 	int sock = atomic_exchange(&d->sock, -1), wake = atomic_exchange(&d->wake, -1), first = atomic_exchange(&d->first, -1);
 	d->serial = 0;
 	syscall(SYS_munmap, d->page, CONTROL_LEN);
-	syscall(SYS_munmap, d->sends, SENDS_LEN);
+	syscall(SYS_munmap, d->sends, COMMON_LEN);
 	drop_private(sock);
 	drop_private(wake);
 	drop_private(first);
@@ -104,16 +125,16 @@ int open_device(int nic, int flags)
 	// By a system call, because some programs replace mmap.
 	void *page = (void *)syscall(SYS_mmap, NULL, CONTROL_LEN, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0], 0);
 	if (page == MAP_FAILED) goto fail;
-	void *sends = (void *)syscall(SYS_mmap, NULL, SENDS_LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (sends == MAP_FAILED || !(d = new_device())) {
+	char *sends = (void *)syscall(SYS_mmap, NULL, COMMON_LEN, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	if (sends == MAP_FAILED || make_events_lock((void *)(sends + SENDS_LEN)) || !(d = new_device())) {
 		saved = errno;
 		syscall(SYS_munmap, page, CONTROL_LEN);
-		if (sends != MAP_FAILED) syscall(SYS_munmap, sends, SENDS_LEN);
+		if (sends != MAP_FAILED) syscall(SYS_munmap, sends, COMMON_LEN);
 		errno = saved;
 		goto fail;
 	}
 	if (!(flags & O_CLOEXEC)) fcntl(fds[0], F_SETFD, 0);
-	d->page = page, d->sends = sends, d->nic = nic;
+	d->page = page, d->sends = (void *)sends, d->events_mu = (void *)(sends + SENDS_LEN), d->nic = nic;
 	d->shares = shares_memory();
 	d->pid = getpid();
 	d->sock = sock;
@@ -172,17 +193,19 @@ static int inherit(struct device *d)
 	return errno = saved, sock >= 0;
 }
 
-// drain removes the unread events of an object from a descriptor and returns their number. The
-// first 8 bytes of an event name its object. Events of other objects are returned through the
-// daemon. A signal handler cannot close the descriptor while drain works on it.
-static uint32_t drain(struct device *d, int fd, size_t size, uint64_t element, uint32_t number)
+// drain removes up to `most` unread events of an object from a descriptor and returns their number. The
+// first 8 bytes of an event name its object; those of an object of another process may be the same, because
+// children of fork have the addresses of their parent: such events are alike, and each process takes as many as
+// it has. Events of other objects are returned through the daemon. A signal handler cannot close the descriptor
+// while drain works on it.
+static uint32_t drain(struct device *d, int fd, size_t size, uint64_t element, uint32_t number, uint32_t most)
 {
 	uint32_t dropped = 0, kept = 0;
 	uint8_t *others = malloc(MAX_EVENTS * size);
 	if (!others) return 0;
 	uint64_t signals = defer_signals();
 	while (ends[fd] == end_of(d, number) && kept < MAX_EVENTS && recv(fd, others + kept * size, size, MSG_DONTWAIT) == (ssize_t)size) {
-		if (memcmp(others + kept * size, &element, sizeof element)) kept++;
+		if (dropped == most || memcmp(others + kept * size, &element, sizeof element)) kept++;
 		else dropped++;
 	}
 	allow_signals(signals);
@@ -200,12 +223,12 @@ static uint32_t drain(struct device *d, int fd, size_t size, uint64_t element, u
 // drain_all drains a channel through one of its descriptors. If the program has duplicated the
 // descriptor, all of them have the same events. The caller holds the lock of the device, so that
 // the descriptor is not closed meanwhile.
-static uint32_t drain_all(struct device *d, size_t size, uint64_t element, uint32_t number)
+static uint32_t drain_all(struct device *d, size_t size, uint64_t element, uint32_t number, uint32_t most)
 {
 	uint64_t end = end_of(d, number);
-	if (number == NO_CHANNEL && d->async >= 0 && ends[d->async] == end) return drain(d, d->async, size, element, number);
+	if (number == NO_CHANNEL && d->async >= 0 && ends[d->async] == end) return drain(d, d->async, size, element, number, most);
 	for (int fd = 0; fd < MAX_FDS; fd++)
-		if (ends[fd] == end) return drain(d, fd, size, element, number);
+		if (ends[fd] == end) return drain(d, fd, size, element, number, most);
 	return 0;
 }
 
@@ -217,9 +240,9 @@ static void settle(struct device *d, struct answer *a, size_t n)
 	for (size_t i = 0; i < n / 4 && i < 2; i++) {
 		if (!(a->drain & 1u << i)) continue;
 		if (i == 0 && a->channel != NO_CHANNEL) {
-			words[i] -= drain_all(d, 8, a->element, a->channel);
+			words[i] -= drain_all(d, 8, a->element, a->channel, words[i]);
 		} else {
-			words[i] -= drain_all(d, sizeof(struct ib_uverbs_async_event_desc), a->element, NO_CHANNEL);
+			words[i] -= drain_all(d, sizeof(struct ib_uverbs_async_event_desc), a->element, NO_CHANNEL, words[i]);
 		}
 	}
 }
@@ -252,6 +275,12 @@ static int is_registration(const uint8_t *b, size_t n, uint32_t op, int ex, uint
 	if (ex || (op != IB_USER_VERBS_CMD_REG_MR && op != IB_USER_VERBS_CMD_DEREG_MR && op != IB_USER_VERBS_CMD_REREG_MR)) return 0;
 	if (op == IB_USER_VERBS_CMD_REG_MR && n >= sizeof(struct ib_uverbs_cmd_hdr) + sizeof *r) *start = r->start, *length = r->length;
 	return 1;
+}
+
+// ends_object reports whether a command ends an object that has events.
+static int ends_object(uint32_t op, int ex)
+{
+	return !ex && (op == IB_USER_VERBS_CMD_DESTROY_CQ || op == IB_USER_VERBS_CMD_DESTROY_QP || op == IB_USER_VERBS_CMD_DESTROY_SRQ);
 }
 
 // brings_fd reports whether the answer to a command has a descriptor.
@@ -309,6 +338,8 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 		leave(d, cancel);
 		return errno = EBUSY, -1;
 	}
+	int counts = ends_object(op, ex);
+	if (counts) lock_events(d);
 	ssize_t got = exchange(d, v, 2, buf, sizeof buf, &fd);
 	if (got >= 0 && a->error) errno = (int)a->error, rc = -1;
 	if (got < 0) rc = -1;
@@ -319,6 +350,7 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 		if (fd >= 0 || brings_fd(op, ex)) rc = put_fd(d, a, (size_t)got, op, fd), fd = rc ? fd : -1;
 	}
 	int saved = errno;
+	if (counts) pthread_mutex_unlock(d->events_mu);
 	if (shares) end_registration(d);
 	leave(d, cancel);
 	if (fd >= 0) real_close(fd);
@@ -401,6 +433,7 @@ void keep_devices(int in_command)
 		if (!in_command) pthread_mutex_init(&d->mu, NULL);
 		d->shares = 0;
 		if (!d->serial) continue;
+		d->pid = 0; // also where this process has the number that the parent had, in another namespace or later
 		keep_private(d->sock);
 		keep_private(d->wake);
 		keep_private(d->first);

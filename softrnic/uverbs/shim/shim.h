@@ -78,6 +78,7 @@ struct device {
 	int shares;             // registered memory is shared with the daemon; see share.c
 	struct event_channel *closed; // only for the connection of librdmacm: closed channels of which the daemon does not know yet
 	_Atomic uint64_t *sends; // by bell: the queue pair takes send work requests; see note_state. Shared with children
+	pthread_mutex_t *events_mu; // shared with children; see lock_events
 };
 
 // defer_signals blocks all signals of this thread until allow_signals, except those of its own

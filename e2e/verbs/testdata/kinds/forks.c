@@ -258,6 +258,70 @@ static void connected(void)
 	rdma_destroy_ep(listener);
 }
 
+static int ready[2], go[2]; // pipes: a child is ready; the parent lets the children go on
+
+// leaves_event makes a queue pair with an event that nobody reads, and destroys it when all children have come so far.
+static int leaves_event(void)
+{
+	struct ibv_srq_init_attr sa = { .attr = { DEPTH, 1, 0 } };
+	struct ibv_srq *s = ibv_create_srq(pd, &sa);
+	OK(s);
+	struct pair p = joined(init_of(IBV_QPT_RC, new_cq(NULL), s), init_of(IBV_QPT_RC, new_cq(NULL), NULL));
+	struct ibv_qp_attr a = { .qp_state = IBV_QPS_ERR };
+	OK(!ibv_modify_qp(p.qp, &a, IBV_QP_STATE)); // IBV_EVENT_QP_LAST_WQE_REACHED
+	char c = 0;
+	alarm(20); // a destroy that waits for the event of another process ends by it
+	OK(write(ready[1], &c, 1) == 1 && close(go[1]) == 0 && read(go[0], &c, 1) == 0);
+	end(p);
+	OK(!ibv_destroy_srq(s));
+	return 0;
+}
+
+// Children have the addresses of their parent, so the events of their objects have the same names.
+static void same_addresses(void)
+{
+	enum { CHILDREN = 6 };
+	pid_t child[CHILDREN];
+	char c;
+	OK(!pipe(ready) && !pipe(go));
+	fflush(stdout);
+	for (int i = 0; i < CHILDREN; i++) {
+		OK((child[i] = fork()) >= 0);
+		if (child[i] == 0) _exit(leaves_event());
+	}
+	for (int i = 0; i < CHILDREN; i++) OK(read(ready[0], &c, 1) == 1);
+	close(go[1]);
+	for (int i = 0; i < CHILDREN; i++) {
+		int st;
+		OK(waitpid(child[i], &st, 0) == child[i]);
+		WANT(st == 0, "child %d: %#x", i, st);
+	}
+	close(go[0]), close(ready[0]), close(ready[1]);
+}
+
+// changes_domain changes the domain of a region of the parent.
+static struct ibv_mr *parents;
+static int changes_domain(void)
+{
+	struct ibv_pd *other = ibv_alloc_pd(ctx);
+	OK(other);
+	int rc = ibv_rereg_mr(parents, IBV_REREG_MR_CHANGE_PD, other, NULL, 0, 0);
+	if (rc) printf("  rereg: %d %s\n", rc, strerror(errno));
+	return rc ? 1 : 0;
+}
+
+// A region whose domain a child changes keeps the memory of the process that has registered it.
+static void keeps_memory(void)
+{
+	unsigned char *room = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	OK(room != MAP_FAILED);
+	OK(parents = ibv_reg_mr(pd, room, 4096, ANY));
+	madvise(room, 4096, MADV_DONTFORK); // the child does not even have it
+	WANT(forked(changes_domain) == 0);
+	OK(!ibv_dereg_mr(parents));
+	munmap(room, 4096);
+}
+
 CASES(
 	{ "the neighbours of registered memory", "ibv_fork_init(3), ibv_is_fork_initialized(3)", neighbours },
 	{ "objects and memory of a child", "ibv_fork_init(3)", own_objects },
@@ -268,5 +332,7 @@ CASES(
 	{ "a parent that closes its device", "ibv_close_device(3)", orphan },
 	{ "a child of a child", "ibv_fork_init(3)", grandchild },
 	{ "a child that closes and opens the device", "ibv_close_device(3)", closed },
+	{ "children whose objects have the same addresses and events that nobody reads", "ibv_destroy_qp(3), ibv_get_async_event(3)", same_addresses },
+	{ "a child that changes the domain of its parent's region", "ibv_rereg_mr(3)", keeps_memory },
 	{ "a child that connects by librdmacm", "rdma_create_ep(3)", connected },
 )
