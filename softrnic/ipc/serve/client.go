@@ -36,6 +36,7 @@ type client struct {
 	port  *port                // nil until the application has sent its hello
 	wake  *os.File             // the daemon's end of the socket by which daemon and application wake each other
 	prog  *program             // set if the client is an unmodified program over libibverbs; else nil
+	child bool                 // it is a child of fork and uses the device of its parent; guarded by Server.mu
 	as    *caller              // whose commands over libibverbs come on this connection; nil if none do
 	cmgr  *programManager      // set if the client is the librdmacm of an unmodified program; else nil
 	// token is Hello.Token of an unmodified program, a random number that all connections of a
@@ -259,7 +260,6 @@ func (c *client) detach() error {
 	}
 	c.s.mu.Lock()
 	delete(c.s.clients, c)
-	delete(c.s.children, c)
 	c.s.mu.Unlock()
 	err := errors.Join(append(errs, left)...)
 	if err != nil {

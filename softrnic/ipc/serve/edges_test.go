@@ -65,7 +65,7 @@ func TestEventsOfASideThatIsClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if q.send(make([]byte, asyncLen)) || len(q.pending) > 0 {
-		t.Error("an event is sent to nobody")
+		t.Error("an event is sent to a program that has closed its side")
 	}
 }
 

@@ -122,7 +122,7 @@ func (s *Server) Quotas() []QuotaStatus {
 		}
 	}
 	s.mu.Lock()
-	attached := len(s.clients) - len(s.children)
+	attached := s.programsAttached()
 	for c := range s.clients {
 		c.objects.mu.Lock()
 		for k := range kinds {

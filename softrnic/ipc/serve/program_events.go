@@ -172,9 +172,9 @@ func (s *sweeper) openChannel(op string, t *objects, n int, forget func() (left 
 type tried int
 
 const (
-	trySent tried = iota
-	tryFull       // the socket has no room
-	tryClosed     // the program has closed its side: nobody will read the event
+	trySent   tried = iota
+	tryFull         // the socket has no room
+	tryClosed       // the program has closed its side: no process will read the event
 )
 
 func (q *eventQueue) try(ev []byte) tried {

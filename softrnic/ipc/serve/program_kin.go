@@ -156,7 +156,17 @@ func (c *client) attachChild(name string, fds []int) error {
 func (s *Server) joins(c *client) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.children[c] = struct{}{}
+	c.child = true
+}
+
+// programsAttached returns how many programs are attached. The caller holds mu.
+func (s *Server) programsAttached() (n int) {
+	for c := range s.clients {
+		if !c.child {
+			n++
+		}
+	}
+	return n
 }
 
 // programs finds programs by the memory files of their rings.

@@ -104,9 +104,7 @@ type Server struct {
 
 	mu      sync.Mutex // guards the fields below
 	clients map[*client]struct{}
-	// children are the clients that are children of fork and use the device of their parent.
-	children map[*client]struct{}
-	nextID   uint64
+	nextID  uint64
 	// refused has the connections of refused applications to which the reason is still being sent.
 	refused map[*net.UnixConn]struct{}
 }
@@ -138,7 +136,7 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	s := &Server{
 		cfg: cfg, log: cfg.Log, refusals: refusals{log: cfg.Log}, pump: newPump(base.Shell(), cfg.Spin), ln: ln, stop: make(chan struct{}),
-		clients: make(map[*client]struct{}), children: make(map[*client]struct{}), refused: make(map[*net.UnixConn]struct{}), ports: ucma.NewPorts(), stuck: newStuck(),
+		clients: make(map[*client]struct{}), refused: make(map[*net.UnixConn]struct{}), ports: ucma.NewPorts(), stuck: newStuck(),
 	}
 	s.bounds.Store(newBounds(cfg.Limits))
 	s.shared.base, s.shared.limits, s.shared.byName = base, func() *Limits { return &s.bounds.Load().all }, make(map[string]*sharedRegion)
@@ -222,8 +220,8 @@ func (s *Server) attach(conn *net.UnixConn) {
 		refused = fmt.Errorf("the daemon cannot read the user of this program: %w", err)
 	case !s.cfg.Allow(cred.Uid):
 		refused = &verbs.OpError{Op: "attach", Err: verbs.ErrAccess, Detail: fmt.Sprintf("user %d may not use this NIC; run the program as root", cred.Uid)}
-	case len(s.clients)-len(s.children) >= s.bounds.Load().all.Clients:
-		refused = limitError("attach", "%d programs use this NIC; end one of them, see rdmalab status", len(s.clients)-len(s.children))
+	case s.programsAttached() >= s.bounds.Load().all.Clients:
+		refused = limitError("attach", "%d programs use this NIC; end one of them, see rdmalab status", s.programsAttached())
 		s.refusals.add(kindProgram, RefusalStatus{PID: cred.Pid, UID: cred.Uid}, refused)
 		s.turnAway(conn, refused)
 		return

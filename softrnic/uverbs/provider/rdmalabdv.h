@@ -107,7 +107,8 @@ static inline uint8_t *rdmalabdv_segment_(uint8_t *at, uint64_t a, uint64_t b)
 }
 
 // rdmalabdv_put writes an entry to a ring and returns how many blocks it takes, or 0 if it has too many
-// pieces.
+// pieces. The blocks are one behind the other: where an entry of several blocks would go beyond the end of
+// the ring, fill the rest of the ring with NOPs first.
 static inline int rdmalabdv_put(void *at, const struct rdmalabdv_entry *e)
 {
 	uint8_t b[6 * RDMALABDV_BLOCK] = { 0 }, *p = b + 16;
