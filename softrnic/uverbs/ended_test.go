@@ -28,15 +28,15 @@ func TestAnswersToTheEndOfObjects(t *testing.T) {
 	for _, c := range []struct {
 		op      uverbs.Op
 		handle  uint32
-		element uint64
+		element uint64 // the tag of the object: the how many-th it was
 		drain   uint32
 		channel uint32
 		words   int
 	}{
-		{uverbs.DestroyQP, e.qp.H, 9, 1, uverbs.NoChannel, 1},
-		{uverbs.DestroySRQ, srq.H, 11, 1, uverbs.NoChannel, 1},
-		{uverbs.DestroyCQ, e.cq, 7, 2, uverbs.NoChannel, 2},
-		{uverbs.DestroyCQ, binary.NativeEndian.Uint32(data), 13, 3, 1, 2},
+		{uverbs.DestroyQP, e.qp.H, 2, 1, uverbs.NoChannel, 1},
+		{uverbs.DestroySRQ, srq.H, 3, 1, uverbs.NoChannel, 1},
+		{uverbs.DestroyCQ, e.cq, 1, 2, uverbs.NoChannel, 2},
+		{uverbs.DestroyCQ, binary.NativeEndian.Uint32(data), 4, 3, 1, 2},
 	} {
 		msg := uverbs.Encode(uverbs.NoChannel, uint32(0), uint32(c.op), uint32(0), uint64(0), uverbs.Handle{H: c.handle}, uint32(0))
 		_, err := e.conn.Write(msg)

@@ -103,7 +103,8 @@ type Answer struct {
 	Channel uint32
 	// Number is the number of the new channel whose descriptor comes with the answer, if any.
 	Number uint32
-	// Element is the program's own name for the destroyed object; its events begin with this name.
+	// Element is the tag of the destroyed object: its events end with these 32 bits, behind what libibverbs
+	// reads.
 	Element uint64
 	// Data is the encoded result of the command.
 	Data []byte

@@ -241,7 +241,7 @@ func TestCompletionChannel(t *testing.T) {
 	do[none](c, uverbs.ModifyQP, m) // flushes the receive
 	var ev [16]byte
 	must(t, unix.SetsockoptTimeval(channel, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 20}))
-	if n, err := unix.Read(channel, ev[:]); n != 8 || binary.NativeEndian.Uint64(ev[:]) != 0xabcdef {
+	if n, err := unix.Read(channel, ev[:8]); n != 8 || binary.NativeEndian.Uint64(ev[:]) != 0xabcdef {
 		t.Errorf("event of %d bytes, %v: %x", n, err, ev[:8])
 	}
 	do[uverbs.Reported](c, uverbs.DestroyQP, uverbs.Handle{H: e.qp.H}, uint32(0))
@@ -298,7 +298,7 @@ func TestModeration(t *testing.T) {
 	do[none](c, uverbs.ModifyQP, m) // flushes the receive
 	var ev [16]byte
 	must(t, unix.SetsockoptTimeval(channel, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &unix.Timeval{Sec: 20}))
-	if n, err := unix.Read(channel, ev[:]); n != 8 || time.Since(start) < 50*time.Millisecond {
+	if n, err := unix.Read(channel, ev[:8]); n != 8 || time.Since(start) < 50*time.Millisecond {
 		t.Errorf("event of %d bytes, %v, after %v", n, err, time.Since(start))
 	}
 }

@@ -36,6 +36,7 @@ type program struct {
 	refusals int
 	// async is the daemon's side of the descriptor for asynchronous events.
 	async   eventQueue
+	tags    uint32                        // the last tag of an owner
 	sweeper sweeper                       // of completion channels
 	objects map[uverbsKind]map[uint32]any // by their handles
 	next    [uverbsKinds]uint32           // the handle to try next, for each kind
@@ -375,6 +376,7 @@ func (p *program) getContext(struct{}) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	q.widen()
 	p.with(func(*port) { p.async.sock = q.sock }) // from now on events can be sent
 	r := answer(uverbs.Context{Vectors: 1})
 	r.fds = []int{fd}

@@ -22,9 +22,10 @@ const (
 	// is larger, so that these events are never lost: the counts of sent events (such as
 	// owner.events) already include them.
 	maxReturned = 2 * maxPending
-	// socketCost is about half of what a small message takes of a socket's room, in bytes: the kernel doubles
-	// the room that is asked for.
-	socketCost = 512
+	// asyncRoom is the room that is asked for of the socket of asynchronous events, in bytes. The kernel doubles
+	// it, and an event takes 768 bytes or more: it is room for at most 1,400 events, fewer than the preloaded
+	// library looks through (MAX_EVENTS).
+	asyncRoom = 512 << 10
 )
 
 // eventQueue is the daemon's side of a descriptor from which a program reads events: those of a
@@ -42,10 +43,13 @@ func (q *eventQueue) open() (int, error) {
 		return -1, limitError("events", "socket: %v", err)
 	}
 	q.sock = pair[0]
-	// The socket shall have room for about maxPending events, because the daemon does not see that the program
-	// has read: what waits here goes on with the next event or command. A daemon without privilege gets less.
-	_ = unix.SetsockoptInt(q.sock, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, maxPending*socketCost)
 	return pair[1], nil
+}
+
+// widen makes more room in the socket, because the daemon does not see that the program has read: what waits
+// here goes on with the next event. A daemon without privilege keeps the room that it has.
+func (q *eventQueue) widen() {
+	_ = unix.SetsockoptInt(q.sock, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, asyncRoom)
 }
 
 func (q *eventQueue) close() {
@@ -96,16 +100,15 @@ func (q *eventQueue) drop(n uint32) uint32 {
 	return n - k
 }
 
-// withdraw removes the waiting events of an object that has ended. user is the program's own name
-// for the object, n the number of its events that were sent. withdraw returns n minus the number of
-// removed events: how many of the n events the program has received or may still receive. If q is
-// nil, no event waits.
-func (q *eventQueue) withdraw(user uint64, n uint32) uint32 {
+// withdraw removes the waiting events of an object that has ended. tag is that of its owner, n the number of
+// its events that were sent. withdraw returns n minus the number of removed events: how many of the n events
+// the program has received or may still receive. If q is nil, no event waits.
+func (q *eventQueue) withdraw(tag, n uint32) uint32 {
 	if q == nil {
 		return n
 	}
 	before := len(q.pending)
-	q.pending = slices.DeleteFunc(q.pending, func(ev []byte) bool { return binary.NativeEndian.Uint64(ev) == user })
+	q.pending = slices.DeleteFunc(q.pending, func(ev []byte) bool { return binary.NativeEndian.Uint32(ev[len(ev)-tagLen:]) == tag })
 	return n - min(n, uint32(before-len(q.pending)))
 }
 
@@ -241,10 +244,11 @@ func (p *program) repost(c uverbs.Command) (result, error) {
 	return result{}, nil
 }
 
-// Lengths of events in bytes.
+// Lengths of events in bytes. Behind what libibverbs reads, each event has the tag of its object.
 const (
-	completionLen = 8
-	asyncLen      = 16
+	tagLen        = 4
+	completionLen = 8 + tagLen
+	asyncLen      = 16 + tagLen
 )
 
 // asyncKinds are the numbers of asynchronous events (enum ibv_event_type).
@@ -255,10 +259,18 @@ var asyncKinds = map[verbs.AsyncKind]uint32{
 }
 
 // owner is an object to which asynchronous events refer. user is the program's own name for the
-// object; events is how many events of it were sent, without those that are lost.
+// object, which objects of other processes may have as well: children of fork have the addresses of their parent.
+// tag is the object's own among all objects of the program. events is how many events of it were sent, without
+// those that are lost.
 type owner struct {
-	user   uint64
-	events uint32
+	user        uint64
+	tag, events uint32
+}
+
+// newOwner returns the owner of a new object that the program names user.
+func (p *program) newOwner(user uint64) owner {
+	p.tags++
+	return owner{user: user, tag: p.tags}
 }
 
 // portElement is the number of the NIC's only port. Events about the port carry it in place of the
@@ -284,7 +296,8 @@ func (p *program) event(ev verbs.AsyncEvent) bool {
 	}
 	b := binary.NativeEndian.AppendUint64(nil, o.user)
 	b = binary.NativeEndian.AppendUint32(b, asyncKinds[ev.Kind])
-	if !p.async.send(binary.NativeEndian.AppendUint32(b, 0)) {
+	b = binary.NativeEndian.AppendUint32(b, 0)
+	if !p.async.send(binary.NativeEndian.AppendUint32(b, o.tag)) {
 		return false
 	}
 	o.events++
@@ -293,4 +306,4 @@ func (p *program) event(ev verbs.AsyncEvent) bool {
 
 // ended returns how many asynchronous events the program has received, or may still receive, of an
 // object that no longer exists. libibverbs waits until the program has acknowledged that many.
-func (p *program) ended(o *owner) uint32 { return p.async.withdraw(o.user, o.events) }
+func (p *program) ended(o *owner) uint32 { return p.async.withdraw(o.tag, o.events) }

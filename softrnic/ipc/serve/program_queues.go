@@ -138,7 +138,7 @@ func (p programQueues) makeCQ(channel uint32, a uverbs.CQArgs, flags uint32) (ou
 	if err = errors.Join(within("create CQ", "cqe", a.CQE, 1, p.device().MaxCQE), within("create CQ", "comp_vector", a.Vector, 0, 0)); err != nil {
 		return out, mi, err
 	}
-	own := &programCQ{owner: owner{user: a.User}, number: channel, stamped: flags&uverbs.CQTimestamps != 0}
+	own := &programCQ{owner: p.newOwner(a.User), number: channel, stamped: flags&uverbs.CQTimestamps != 0}
 	if a.Channel >= 0 {
 		if own.channel, err = named[*eventQueue](p.program, uChannel, channel); err != nil {
 			return out, mi, err
@@ -177,9 +177,9 @@ func (p programQueues) destroyCQ(o *cqObject, a uverbs.Handle) (result, error) {
 		port.cqs = slices.DeleteFunc(port.cqs, func(m mover) bool { return m == o.own })
 		delete(p.cqOwners, o.own.cq.ID())
 		disown(p.c.s.pump.cqs, o.own.cq.ID(), port)
-		r = answer(uverbs.CQReported{Completions: o.own.channel.withdraw(o.own.user, o.own.told), Events: p.ended(&o.own.owner)})
+		r = answer(uverbs.CQReported{Completions: o.own.channel.withdraw(o.own.tag, o.own.told), Events: p.ended(&o.own.owner)})
 	})
-	r.Element, r.Channel = o.own.user, uverbs.NoChannel
+	r.Element, r.Channel = uint64(o.own.tag), uverbs.NoChannel
 	r.Drain = 1 << 1
 	if o.own.channel != nil {
 		r.Channel, r.Drain = o.own.number, 1<<0|1<<1
@@ -238,7 +238,7 @@ func (p programQueues) createSRQ(pd verbs.PD, a uverbs.SRQArgs) (result, error) 
 	queued := int64(uverbs.RingLen(n, slot)) + int64(n)*(wrBytes+int64(a.MaxSGE)*sgeBytes)
 	var mi uverbs.Area
 	o, err := made(&p.c.objects, op, kindSRQ, queued, func() (o *srqObject, err error) {
-		o = &srqObject{queued: queued, own: owner{user: a.User}, recv: &receiveRing{port: p.c.port}}
+		o = &srqObject{queued: queued, own: p.newOwner(a.User), recv: &receiveRing{port: p.c.port}}
 		if o.recv.ring, o.place, mi, err = p.makeRing(n, slot); err != nil {
 			return o, err
 		}
@@ -290,7 +290,7 @@ func (p programQueues) destroySRQ(o *srqObject, a uverbs.Handle) (result, error)
 		disown(p.c.s.pump.srqs, o.attr.ID, port)
 		r = answer(uverbs.Reported{Events: p.ended(&o.own)})
 	})
-	r.Element, r.Channel, r.Drain = o.own.user, uverbs.NoChannel, 1
+	r.Element, r.Channel, r.Drain = uint64(o.own.tag), uverbs.NoChannel, 1
 	p.drop(o.place)
 	return r, nil
 }
@@ -393,7 +393,7 @@ func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uv
 	if err := p.c.objects.reserve("create QP", kindQP, 0, queued); err != nil {
 		return out, recvAt, sendAt, err
 	}
-	o := &programQPObject{queued: queued, made: a, owner: owner{user: a.User}}
+	o := &programQPObject{queued: queued, made: a, owner: p.newOwner(a.User)}
 	undo := func(err error) error {
 		p.drop(o.places...)
 		p.c.objects.giveBack(kindQP, 0, queued)
@@ -466,7 +466,7 @@ func (p programQueues) destroyQP(o *programQPObject, a uverbs.Handle) (result, e
 		disown(p.c.s.pump.qps, n, port)
 		r = answer(uverbs.Reported{Events: p.ended(&o.owner)})
 	})
-	r.Element, r.Channel, r.Drain = o.owner.user, uverbs.NoChannel, 1
+	r.Element, r.Channel, r.Drain = uint64(o.owner.tag), uverbs.NoChannel, 1
 	p.drop(o.places...)
 	return r, nil
 }

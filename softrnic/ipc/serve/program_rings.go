@@ -225,7 +225,7 @@ func (c *programCQ) stamp(n int) {
 
 // tell sends an event to the program's completion channel, and counts it as sent or as lost.
 func (c *programCQ) tell(p *port) {
-	if c.channel.send(binary.NativeEndian.AppendUint64(nil, c.user)) {
+	if c.channel.send(binary.NativeEndian.AppendUint32(binary.NativeEndian.AppendUint64(nil, c.user), c.tag)) {
 		c.told++
 	} else {
 		p.lost++

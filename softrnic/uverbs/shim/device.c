@@ -51,10 +51,17 @@ static void retire(struct device *d)
 enum { SENDS_LEN = MAX_BELLS / 8, COMMON_LEN = SENDS_LEN + sizeof(pthread_mutex_t) };
 
 // lock_events locks what the processes of a device do one after the other: end an object, and take its unread
-// events from those of the others. A process that has died with the lock has lost events at worst.
-static void lock_events(struct device *d)
+// events from those of the others. It returns whether it has the lock: it waits no longer than PATIENCE seconds
+// for a process that is stopped. If a process has died with the lock, events of others that it had taken are lost.
+static int lock_events(struct device *d)
 {
-	if (pthread_mutex_lock(d->events_mu) == EOWNERDEAD) pthread_mutex_consistent(d->events_mu);
+	enum { PATIENCE = 2 };
+	struct timespec end;
+	clock_gettime(CLOCK_REALTIME, &end);
+	end.tv_sec += PATIENCE;
+	int error = pthread_mutex_timedlock(d->events_mu, &end);
+	if (error == EOWNERDEAD) error = pthread_mutex_consistent(d->events_mu);
+	return error == 0;
 }
 
 // make_events_lock makes the lock of a new device.
@@ -193,19 +200,17 @@ static int inherit(struct device *d)
 	return errno = saved, sock >= 0;
 }
 
-// drain removes up to `most` unread events of an object from a descriptor and returns their number. The
-// first 8 bytes of an event name its object; those of an object of another process may be the same, because
-// children of fork have the addresses of their parent: such events are alike, and each process takes as many as
-// it has. Events of other objects are returned through the daemon. A signal handler cannot close the descriptor
-// while drain works on it.
-static uint32_t drain(struct device *d, int fd, size_t size, uint64_t element, uint32_t number, uint32_t most)
+// drain removes the unread events of an object from a descriptor and returns their number. An event ends with
+// the tag of its object. Events of other objects are returned through the daemon. A signal handler cannot close
+// the descriptor while drain works on it.
+static uint32_t drain(struct device *d, int fd, size_t size, uint32_t tag, uint32_t number)
 {
 	uint32_t dropped = 0, kept = 0;
 	uint8_t *others = malloc(MAX_EVENTS * size);
 	if (!others) return 0;
 	uint64_t signals = defer_signals();
 	while (ends[fd] == end_of(d, number) && kept < MAX_EVENTS && recv(fd, others + kept * size, size, MSG_DONTWAIT) == (ssize_t)size) {
-		if (dropped == most || memcmp(others + kept * size, &element, sizeof element)) kept++;
+		if (memcmp(others + (kept + 1) * size - sizeof tag, &tag, sizeof tag)) kept++;
 		else dropped++;
 	}
 	allow_signals(signals);
@@ -223,12 +228,12 @@ static uint32_t drain(struct device *d, int fd, size_t size, uint64_t element, u
 // drain_all drains a channel through one of its descriptors. If the program has duplicated the
 // descriptor, all of them have the same events. The caller holds the lock of the device, so that
 // the descriptor is not closed meanwhile.
-static uint32_t drain_all(struct device *d, size_t size, uint64_t element, uint32_t number, uint32_t most)
+static uint32_t drain_all(struct device *d, size_t size, uint32_t tag, uint32_t number)
 {
 	uint64_t end = end_of(d, number);
-	if (number == NO_CHANNEL && d->async >= 0 && ends[d->async] == end) return drain(d, d->async, size, element, number, most);
+	if (number == NO_CHANNEL && d->async >= 0 && ends[d->async] == end) return drain(d, d->async, size, tag, number);
 	for (int fd = 0; fd < MAX_FDS; fd++)
-		if (ends[fd] == end) return drain(d, fd, size, element, number, most);
+		if (ends[fd] == end) return drain(d, fd, size, tag, number);
 	return 0;
 }
 
@@ -240,9 +245,9 @@ static void settle(struct device *d, struct answer *a, size_t n)
 	for (size_t i = 0; i < n / 4 && i < 2; i++) {
 		if (!(a->drain & 1u << i)) continue;
 		if (i == 0 && a->channel != NO_CHANNEL) {
-			words[i] -= drain_all(d, 8, a->element, a->channel, words[i]);
+			words[i] -= drain_all(d, 8 + TAG_LEN, (uint32_t)a->element, a->channel);
 		} else {
-			words[i] -= drain_all(d, sizeof(struct ib_uverbs_async_event_desc), a->element, NO_CHANNEL, words[i]);
+			words[i] -= drain_all(d, sizeof(struct ib_uverbs_async_event_desc) + TAG_LEN, (uint32_t)a->element, NO_CHANNEL);
 		}
 	}
 }
@@ -338,8 +343,7 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 		leave(d, cancel);
 		return errno = EBUSY, -1;
 	}
-	int counts = ends_object(op, ex);
-	if (counts) lock_events(d);
+	pid_t locked = ends_object(op, ex) && lock_events(d) ? getpid() : 0; // a signal handler may fork
 	ssize_t got = exchange(d, v, 2, buf, sizeof buf, &fd);
 	if (got >= 0 && a->error) errno = (int)a->error, rc = -1;
 	if (got < 0) rc = -1;
@@ -350,7 +354,7 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 		if (fd >= 0 || brings_fd(op, ex)) rc = put_fd(d, a, (size_t)got, op, fd), fd = rc ? fd : -1;
 	}
 	int saved = errno;
-	if (counts) pthread_mutex_unlock(d->events_mu);
+	if (locked && locked == getpid()) pthread_mutex_unlock(d->events_mu);
 	if (shares) end_registration(d);
 	leave(d, cancel);
 	if (fd >= 0) real_close(fd);

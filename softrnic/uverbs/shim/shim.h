@@ -41,7 +41,7 @@
 // The control page is the beginning of the memory file; see package softrnic/ipc/ring.
 enum { CONTROL_LEN = 8192 };
 
-enum { MAX_FDS = 65536, MAX_BELLS = 4096, MAX_MESSAGE = 8192, MAX_EVENTS = 4096 };
+enum { MAX_FDS = 65536, MAX_BELLS = 4096, MAX_MESSAGE = 8192, MAX_EVENTS = 4096, TAG_LEN = 4 };
 enum { NO_CHANNEL = 0xffffffff, CMD_REPOST = 0x7fff0000, CMD_SHARE = 0x7fff0003, CMD_UNSHARE = 0x7fff0004 };
 enum { CMD_OPEN_CHANNEL = 0x7fff0001, CMD_CLOSE_CHANNEL = 0x7fff0002, MAX_MANAGER_COMMAND = 1024, MAX_OPTION = 1024 };
 
