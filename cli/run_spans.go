@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -39,7 +40,7 @@ func (f *spanFlags) receiver() bool {
 	return strings.HasPrefix(f.to, "http://") || strings.HasPrefix(f.to, "https://")
 }
 
-// check checks the flags, and whether the file can be written.
+// check checks the flags, and whether a file can be written there. It leaves no file.
 func (f *spanFlags) check(clients int, loadOnly bool, typed func(flag string) bool) error {
 	switch {
 	case f.to == "" && typed("spans-each"):
@@ -55,11 +56,35 @@ func (f *spanFlags) check(clients int, loadOnly bool, typed func(flag string) bo
 	case f.receiver():
 		return nil
 	}
-	file, err := os.OpenFile(f.to, os.O_WRONLY|os.O_CREATE, 0o644)
+	if info, err := os.Stat(f.to); err == nil && info.IsDir() {
+		return fmt.Errorf("--spans %s: that is a directory; name a file", f.to)
+	}
+	file, err := f.temporary()
 	if err != nil {
 		return fmt.Errorf("--spans: %w", err)
 	}
-	return file.Close()
+	return errors.Join(file.Close(), os.Remove(file.Name()))
+}
+
+// temporary makes a file beside the one that the flag names.
+func (f *spanFlags) temporary() (*os.File, error) {
+	return os.CreateTemp(filepath.Dir(f.to), "."+filepath.Base(f.to)+".*")
+}
+
+// write replaces the file that the flag names, or leaves it as it is.
+func (f *spanFlags) write(list []kv.Span, of spans.About) error {
+	file, err := f.temporary()
+	if err != nil {
+		return err
+	}
+	err = errors.Join(spans.Write(file, list, of), file.Chmod(0o644), file.Close())
+	if err == nil {
+		err = os.Rename(file.Name(), f.to)
+	}
+	if err != nil {
+		_ = os.Remove(file.Name()) // err says more
+	}
+	return err
 }
 
 // export writes the operations to where the flags say. A line on told says how many.
@@ -70,10 +95,7 @@ func (f *spanFlags) export(ctx context.Context, told io.Writer, list []kv.Span, 
 	case f.receiver():
 		err = spans.Post(ctx, f.to, list, of)
 	default:
-		var file *os.File
-		if file, err = os.Create(f.to); err == nil {
-			err = errors.Join(spans.Write(file, list, of), file.Close())
-		}
+		err = f.write(list, of)
 	}
 	if err != nil {
 		return fmt.Errorf("--spans: %w", err)

@@ -56,6 +56,7 @@ func TestSpanFlagsRefused(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"--spans-each=5", "use it with --spans"},
 		{"--spans=" + dir, "is a directory"},
+		{"--spans=" + dir + "/x.json --zipf=9", "Zipf"},
 		{"--spans=" + dir + "/no/x.json", "no such file"},
 		{"--spans=x.json --spans-each=0", "want 1 to"},
 		{"--spans=x.json --spans-each=10000 --clients=64", "in all"},
@@ -64,5 +65,8 @@ func TestSpanFlagsRefused(t *testing.T) {
 		if _, _, err := runOf(strings.Fields(c.args)); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v", c.args, err)
 		}
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+		t.Errorf("%d files are left: %v", len(left), err)
 	}
 }

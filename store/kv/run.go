@@ -162,8 +162,10 @@ func (c *runner) once(op Op, start clock.Time, counted bool) bool {
 	}
 	c.line.begin(began)
 	cost, err := c.do(op, began.Add(c.cfg.Patience))
+	end := c.rt.Now()
+	spent := c.line.end(end)
 	if record {
-		c.span(op, start, began, cost, err)
+		c.span(op, start, began, end, cost, err)
 	}
 	c.ops++
 	c.ended()
@@ -188,8 +190,7 @@ func (c *runner) once(op Op, start clock.Time, counted bool) bool {
 	if err != nil {
 		return false
 	}
-	end := c.rt.Now()
-	took, spent := end.Sub(start), c.line.end(end)
+	took := end.Sub(start)
 	if c.cfg.Observe != nil {
 		c.cfg.Observe(took)
 	}

@@ -56,9 +56,9 @@ func (p *parts) add(phase Phase, begin, end clock.Time, inSwitch time.Duration) 
 	}
 }
 
-// span records an operation that has ended now. It was due at the time `due` and began at `began`.
-func (c *runner) span(op Op, due, began clock.Time, cost Cost, err error) {
-	s := Span{Client: c.cfg.Client, Kind: op.Kind, Key: op.Key, Begin: due, End: c.rt.Now(), RTTs: cost.RTTs, Retries: cost.Retries}
+// span records an operation that was due at the time `due`, began at `began` and has ended at `end`.
+func (c *runner) span(op Op, due, began, end clock.Time, cost Cost, err error) {
+	s := Span{Client: c.cfg.Client, Kind: op.Kind, Key: op.Key, Begin: due, End: end, RTTs: cost.RTTs, Retries: cost.Retries}
 	if err != nil {
 		s.Error = err.Error()
 	}
@@ -66,7 +66,6 @@ func (c *runner) span(op Op, due, began clock.Time, cost Cost, err error) {
 		s.Parts = append(s.Parts, Part{Phase: PhaseQueue, Begin: due, End: began})
 	}
 	if c.line != nil {
-		c.line.end(s.End)
 		s.Parts, s.More = append(s.Parts, c.line.parts.list...), c.line.parts.more
 	}
 	c.result.Spans = append(c.result.Spans, s)

@@ -32,8 +32,8 @@ const path = "/v1/traces"
 // patience is how long a receiver may take to answer.
 const patience = 10 * time.Second
 
-// traces makes a trace of each operation. The IDs are made from the operations, so the same
-// operations have the same IDs.
+// traces makes a trace of each operation. The ID of a trace is made from the client, the key and the times of
+// the operation.
 func traces(list []kv.Span, of About) ptrace.Traces {
 	t := ptrace.NewTraces()
 	r := t.ResourceSpans().AppendEmpty()
@@ -52,7 +52,7 @@ func traces(list []kv.Span, of About) ptrace.Traces {
 
 // operation adds the spans of an operation. n is its number among all of them.
 func operation(to ptrace.SpanSlice, op *kv.Span, n uint64, of About) {
-	trace, root := traceOf(op, n), spanOf(n, 0)
+	trace, root := traceOf(op), spanOf(n, 0)
 	s := begin(to, op.Kind.String(), op.Begin, op.End)
 	s.SetTraceID(trace)
 	s.SetSpanID(root)
@@ -93,10 +93,10 @@ func begin(to ptrace.SpanSlice, name string, from, until clock.Time) ptrace.Span
 	return s
 }
 
-// traceOf returns the trace ID of the nth operation.
-func traceOf(op *kv.Span, n uint64) (id pcommon.TraceID) {
+// traceOf returns the trace ID of an operation. A client has one operation at a time.
+func traceOf(op *kv.Span) (id pcommon.TraceID) {
 	h := fnv.New128a()
-	_, _ = fmt.Fprint(h, n, op.Client, op.Kind, op.Key, op.Begin) // writes to a hash do not fail
+	_, _ = fmt.Fprintln(h, op.Client, op.Kind, op.Key, int64(op.Begin), int64(op.End)) // writes to a hash do not fail
 	copy(id[:], h.Sum(nil))
 	return id
 }

@@ -72,7 +72,7 @@ func (s *stores) run(r *http.Request, in RunRequest, send func(RunEvent) error) 
 		s.meter.clients(in.Count)
 		defer s.meter.clients(-in.Count)
 		list := clients(v)
-		run := &storeRun{in: in, ops: ops, rt: v.Runtime(), clients: list, ctx: ctx, meter: &s.meter}
+		run := &storeRun{in: in, ops: ops, rt: v.Runtime(), clients: list, ctx: ctx, meter: &s.meter, began: time.Now(), clock: v.Runtime().Now()}
 		return errors.Join(run.all(send), list.Close())
 	})
 }
@@ -100,6 +100,9 @@ type storeRun struct {
 	clients store.Clients
 	ctx     context.Context
 	done    atomic.Uint64
+	// began is the time at which the clock of the clients showed `clock`; both are those of the beginning.
+	began time.Time
+	clock clock.Time
 	// meter counts each operation for the status of the host; see stores.meter.
 	meter *meter
 
@@ -141,7 +144,7 @@ func (s *storeRun) one(rt verbs.Runtime, id int) {
 		s.fail(err)
 	}
 	if res != nil {
-		res.Stamp(time.Now(), rt.Now())
+		res.Stamp(s.began, s.clock)
 		s.mu.Lock()
 		s.result.Merge(res)
 		s.mu.Unlock()
