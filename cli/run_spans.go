@@ -1,12 +1,12 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,32 +59,26 @@ func (f *spanFlags) check(clients int, loadOnly bool, typed func(flag string) bo
 	if info, err := os.Stat(f.to); err == nil && info.IsDir() {
 		return fmt.Errorf("--spans %s: that is a directory; name a file", f.to)
 	}
-	file, err := f.temporary()
+	file, err := newPendingFile(f.to)
 	if err != nil {
 		return fmt.Errorf("--spans: %w", err)
 	}
-	return errors.Join(file.Close(), os.Remove(file.Name()))
-}
-
-// temporary makes a file beside the one that the flag names.
-func (f *spanFlags) temporary() (*os.File, error) {
-	return os.CreateTemp(filepath.Dir(f.to), "."+filepath.Base(f.to)+".*")
+	file.discard()
+	return nil
 }
 
 // write replaces the file that the flag names, or leaves it as it is.
 func (f *spanFlags) write(list []kv.Span, of spans.About) error {
-	file, err := f.temporary()
+	file, err := newPendingFile(f.to)
 	if err != nil {
 		return err
 	}
-	err = errors.Join(spans.Write(file, list, of), file.Chmod(0o644), file.Close())
-	if err == nil {
-		err = os.Rename(file.Name(), f.to)
+	defer file.discard()
+	var text bytes.Buffer
+	if err := spans.Write(&text, list, of); err != nil {
+		return err
 	}
-	if err != nil {
-		_ = os.Remove(file.Name()) // err says more
-	}
-	return err
+	return file.publish(text.Bytes(), 0o644)
 }
 
 // export writes the operations to where the flags say. A line on told says how many.
