@@ -165,6 +165,9 @@ func congestionPaper(quick bool) []figure {
 	return []figure{ccUnfair(quick), ccVictim(quick), ccPauses(quick), ccIncasts(quick), ccConverge(quick), ccIRN(quick)}
 }
 
+// ccBesidePFC are PFC alone, and the algorithms that are compared with it.
+var ccBesidePFC = []string{ccPFC, congestion.AlgorithmDCQCN, congestion.AlgorithmSwift}
+
 func ccUnfair(quick bool) figure {
 	f := figure{
 		key: "unfair", title: "one flow from a host, and three from another, to a third host: share of the link of each flow", x: "congestion control", unit: "share of the link", format: "%.3f",
@@ -172,7 +175,7 @@ func ccUnfair(quick bool) figure {
 			"DCQCN, figures 3 and 8: of four hosts, the one that is alone at its port of the switch gets 20 of 40 Gb/s, the others 10 or less; with DCQCN all get the same",
 		},
 	}
-	for _, a := range []string{ccPFC, congestion.AlgorithmDCQCN, congestion.AlgorithmSwift} {
+	for _, a := range ccBesidePFC {
 		l := ccScene{figure: f.key, algorithm: a, lossless: true, quick: quick}
 		alone := ours("", "alone at its port", a, l, func(o *outcome) float64 { return o.scene.Shares[0] })
 		if alone.their = "H4"; a == ccPFC {
@@ -192,7 +195,7 @@ func ccVictim(quick bool) figure {
 		},
 	}
 	theirs := map[int]float64{0: 20. / 40, 1: 10. / 40, 2: 4.5 / 40}
-	for _, a := range []string{ccPFC, congestion.AlgorithmDCQCN, congestion.AlgorithmSwift} {
+	for _, a := range ccBesidePFC {
 		for _, n := range []int{0, 1, 2, 4} {
 			c := ours("", a, fmt.Sprint(n), ccScene{figure: f.key, algorithm: a, n: n, lossless: true, quick: quick}, func(o *outcome) float64 { return o.scene.Shares[0] })
 			if v, ok := theirs[n]; ok && a == ccPFC {
@@ -209,7 +212,7 @@ func ccPauses(quick bool) figure {
 		key: "pauses", title: "eight hosts send to one, with PFC: pause frames of the switch, and use of the link", x: "congestion control", unit: "pause frames a ms, share of the link", format: "%.3g",
 		why: []string{"DCQCN, figure 15: the spines receive orders of magnitude fewer pause frames with DCQCN than without; the paper has no numbers beside the curves"},
 	}
-	for _, a := range []string{ccPFC, congestion.AlgorithmDCQCN, congestion.AlgorithmSwift} {
+	for _, a := range ccBesidePFC {
 		l := ccScene{figure: f.key, algorithm: a, n: 8, lossless: true, quick: quick}
 		half := l.scene().Span.Seconds() * 1000 / 2
 		f.add(
