@@ -32,6 +32,7 @@ var generated = map[string]func(t *testing.T) string{
 	"commands":         commandsPage,
 	"rack":             rackTable("rack"),
 	"fabric":           rackTable("fabric"),
+	"machines":         rackTable("machines"),
 	"onerma":           rackTable("onerma"),
 	"congestion":       rackTable("congestion"),
 	"switch":           rackTable("switch"),

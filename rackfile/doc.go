@@ -135,13 +135,20 @@
 //	    action: drop         # meanwhile: drop its packets, or forward them in spite of the pause. Default drop.
 //	fabric:                  # several switches in place of one: leaves with hosts, and spines with a trunk to each leaf. Default none: one switch.
 //	  leaves: 4              # leaf switches, leaf0 and so on, 1 to 16. Required.
-//	  spines: 2              # spine switches, spine0 and so on, 1 to 8. Required.
+//	  spines: 2              # spine switches, spine0 and so on, 0 to 8; without spines each leaf has a trunk to each other leaf. Required.
+//	  machine: {spine0: m2}  # with machines: on which machine a switch is. Default the first leaf on the first machine and so on, and the spines likewise.
+//	machines:                # the rack is on several machines, 2 to 16, each with at least one switch. Default none: all is on the machine of the command. Without fabric each has a leaf.
+//	  - name: m1             # name of the machine in commands, at most 15 bytes. Required.
+//	    ssh: ssh://root@10.0.0.1 # where rdmalab reaches it by the program ssh: user, host and port; a user who is not root needs sudo. Required.
+//	    address: 10.0.0.1    # its IPv4 or IPv6 address for trunks, which the other machines reach. Default the address in ssh.
+//	    port: 24791          # first of the UDP ports of its trunks; all trunks of a rack have consecutive ones, at most 128. Default 24791.
 //	hosts:                   # 1 to 256 hosts. Required.
 //	  - name: cn[0-3]        # name of a host, at most 15 bytes; or of several hosts, such as cn[00-15] or leaf[1-2]-cn[0-3]. Required.
 //	    role: compute        # compute, memory or metadata. Required.
 //	    memory: 64MiB        # size of the region that other hosts access. Default 64MiB on memory hosts, 16MiB on metadata hosts, else none.
 //	    spin: 50us           # how long the host's NIC polls before it blocks, 0s to 1s. Default 50us.
 //	    cpu: 1               # processor on which the host's daemon runs: a number, auto (any that the switch leaves free) or none (any). Default auto.
+//	    machine: m2          # with machines: the machine that runs it, at whose leaves it is. Default that of its leaf.
 //	    leaf: leaf1          # with fabric: the leaf of its first NIC; its other NICs are at the leaves behind it. Default leaf0, leaf1 and so on, in the order of the hosts.
 //	    nics:                # its NICs: how many, 1 to 8; or a list, with the keys of each. Default 1.
 //	      - name: rxe0       # name of the NIC for programs over libibverbs, which must begin with rxe. Default rxe0, rxe1 and so on.
@@ -209,6 +216,6 @@
 // and the keys of switch and hosts; rules.go, faults.go, quota.go, pkeys.go, congestion.go and
 // cost.go read a section each. node.go is the decoder with its errors (errors.go), and names.go reads scalars.
 // resolve.go checks that the sections fit each other, and gives out addresses. nics.go has hosts with
-// several NICs. guest.go
+// several NICs, fabric.go several switches, machines.go several machines. guest.go
 // adds a host to a rack that is up. paths.go names the files of a running rack.
 package rackfile

@@ -23,20 +23,24 @@ const (
 )
 
 // Fabric is the switches of a rack that has several: leaves, to which the hosts are connected, and
-// spines, each with a trunk to each leaf.
+// spines, each with a trunk to each leaf. Without spines each leaf has a trunk to each other leaf.
 type Fabric struct {
 	Leaves int `json:"leaves"`
 	Spines int `json:"spines"`
+	// Places are the names of the machines of all switches, the leaves first; nil if the rack has one
+	// machine.
+	Places []string `json:"places,omitempty"`
 }
 
-// Trunk connects two switches. Its name is that of its port at both.
-type Trunk struct{ Leaf, Spine string }
+// Trunk connects two switches. Its name is that of its port at both. Leaf has its faults; Far is a
+// spine, or without spines a leaf with a greater number.
+type Trunk struct{ Leaf, Far string }
 
 // Name returns the name of the trunk, as commands and faults take it.
-func (c Trunk) Name() string { return c.Leaf + "-" + c.Spine }
+func (c Trunk) Name() string { return c.Leaf + "-" + c.Far }
 
 // Ports returns the names of the interfaces at the two ends.
-func (c Trunk) Ports() (leaf, spine string) { return c.Leaf + "-" + c.Spine, c.Spine + "-" + c.Leaf }
+func (c Trunk) Ports() (leaf, far string) { return c.Leaf + "-" + c.Far, c.Far + "-" + c.Leaf }
 
 func leafName(n int) string  { return "leaf" + strconv.Itoa(n) }
 func spineName(n int) string { return "spine" + strconv.Itoa(n) }
@@ -80,6 +84,9 @@ func (r *Rack) Trunks() (list []Trunk) {
 	for l := range r.Fabric.Leaves {
 		for s := range r.Fabric.Spines {
 			list = append(list, Trunk{leafName(l), spineName(s)})
+		}
+		for far := l + 1; r.Fabric.Spines == 0 && far < r.Fabric.Leaves; far++ {
+			list = append(list, Trunk{leafName(l), leafName(far)})
 		}
 	}
 	return list
@@ -125,8 +132,11 @@ func (r *Rack) LinkNames() []string {
 
 // sound returns an error if a description that was read has switches or places that no rack file gives.
 func (f *Fabric) sound(hosts []Host) error {
-	if f.Leaves < 1 || f.Leaves > maxLeaves || f.Spines < 1 || f.Spines > maxSpines {
+	if f.Leaves < 1 || f.Leaves > maxLeaves || f.Spines < 0 || f.Spines > maxSpines {
 		return fmt.Errorf("a fabric of %d leaves and %d spines", f.Leaves, f.Spines)
+	}
+	if f.Leaves == 1 && f.Spines == 0 {
+		return errors.New("a fabric of one leaf and no spine")
 	}
 	for i := range hosts {
 		if h := &hosts[i]; !slices.Contains(f.names()[:f.Leaves], h.Leaf) {
@@ -155,11 +165,12 @@ func (f *Fabric) fits(r *Rack) error {
 }
 
 // fabric reads the key fabric.
-func (d *decoder) fabric(n ast.Node) *Fabric {
+func (d *decoder) fabric(n ast.Node, of *file) *Fabric {
 	f := &Fabric{}
 	d.mapping(n, "fabric", []entry{
 		required(set(d, "leaves", &f.Leaves, number(1, maxLeaves))),
-		required(set(d, "spines", &f.Spines, number(1, maxSpines))),
+		required(set(d, "spines", &f.Spines, number(0, maxSpines))),
+		{key: "machine", set: func(n ast.Node) { d.switchMachines(n, of) }},
 	})
 	return f
 }
@@ -167,7 +178,7 @@ func (d *decoder) fabric(n ast.Node) *Fabric {
 // leaves gives each NIC its leaf: that of the file, or the hosts one after the other. Further NICs of a
 // host are on the leaves behind that of the first.
 func (d *decoder) leaves(f *file, r *Rack) {
-	if f.fabricAt == nil {
+	if r.Fabric == nil {
 		for i := range f.hosts {
 			if f.hosts[i].leafAt != nil {
 				d.errorf(f.hosts[i].leafAt, "leaf needs the key fabric, which says how many leaves there are")
@@ -175,24 +186,30 @@ func (d *decoder) leaves(f *file, r *Rack) {
 		}
 		return
 	}
-	if r.Fabric.Leaves == 0 || r.Fabric.Spines == 0 {
+	if r.Fabric.Leaves == 0 || len(r.Machines) > 0 && r.Fabric.Places == nil {
 		return // a mistake that was found already
 	}
-	if err := r.Fabric.fits(r); err != nil {
-		d.errorf(f.fabricAt, "%v", err)
+	if r.Fabric.Leaves == 1 && r.Fabric.Spines == 0 {
+		d.errorf(f.on.fabricAt, "a fabric of one leaf and no spine is one switch: leave out `fabric`, or give it more leaves")
 		return
 	}
+	if err := r.Fabric.fits(r); err != nil {
+		d.errorf(cmp.Or(f.on.fabricAt, f.on.machinesAt), "%v", err)
+		return
+	}
+	wanted := make(map[string]string) // machines of hosts, as the file says
 	taken := r.SwitchNames()
 	for _, c := range r.Trunks() {
-		leaf, spine := c.Ports()
-		taken = append(taken, leaf, spine)
+		leaf, far := c.Ports()
+		taken = append(taken, leaf, far)
 	}
 	for i := range f.hosts {
 		e := &f.hosts[i]
 		for _, name := range e.names {
 			if h, _, ok := r.Host(name); ok {
-				h.NIC.Placed = e.leafAt != nil
+				h.NIC.Placed = e.leafAt != nil || e.machineAt != nil
 			}
+			wanted[name] = e.machine
 			if slices.Contains(taken, name) {
 				d.errorf(e.nameAt, "host name %q is that of a switch or trunk of the fabric; choose another", name)
 			}
@@ -201,24 +218,52 @@ func (d *decoder) leaves(f *file, r *Rack) {
 			d.errorf(e.leafAt, "%.40q is no leaf of this fabric; its leaves are leaf0 to %s", e.Leaf, leafName(r.Fabric.Leaves-1))
 			return
 		}
+		if e.machineAt != nil && !d.hostMachine(e, r) {
+			return
+		}
 	}
-	r.Fabric.place(r.Hosts)
+	r.Fabric.place(r.Hosts, wanted)
 }
 
-// place gives a leaf to the NICs that have none. Further NICs are behind all hosts.
-func (f *Fabric) place(hosts []Host) {
-	leaves := make(map[string]int) // of the first NICs, by host
+// place gives a leaf to the NICs that have none: one after the other, or one of the machine that a host
+// wants. Further NICs are behind all hosts, and on the machine of the first.
+func (f *Fabric) place(hosts []Host, wanted map[string]string) {
+	first, given := make(map[string]string), make(map[string]int) // leaves by host, hosts by machine
 	for i := range hosts {
 		h := &hosts[i]
 		if h.IsNIC() {
-			h.Leaf = leafName((leaves[h.NIC.Of] + h.NIC.Nth) % f.Leaves)
+			near := f.near(first[h.NIC.Of])
+			h.Leaf = near[(slices.Index(near, first[h.NIC.Of])+h.NIC.Nth)%len(near)]
 			continue
+		}
+		if at := wanted[h.Name]; h.Leaf == "" && at != "" {
+			own := f.leavesOn(at)
+			h.Leaf = own[given[at]%len(own)]
+			given[at]++
 		}
 		if h.Leaf == "" {
 			h.Leaf = leafName(i % f.Leaves)
 		}
-		leaves[h.Name] = slices.Index(f.names(), h.Leaf)
+		first[h.Name] = h.Leaf
 	}
+}
+
+// near returns the leaves on the machine of a leaf: all, if the rack has one machine.
+func (f *Fabric) near(leaf string) []string {
+	if f.Places == nil {
+		return f.names()[:f.Leaves]
+	}
+	return f.leavesOn(f.Places[slices.Index(f.names(), leaf)])
+}
+
+// leavesOn returns the leaves on a machine.
+func (f *Fabric) leavesOn(machine string) (list []string) {
+	for i := range f.Leaves {
+		if f.Places[i] == machine {
+			list = append(list, leafName(i))
+		}
+	}
+	return list
 }
 
 // RuleAt returns the switch that carries out a rule, whose server is resolved: the server's own, which

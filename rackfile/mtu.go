@@ -63,7 +63,7 @@ func parsePathMTU(s string) (int, error) {
 }
 
 // linkMTU takes the links' MTU from the path MTU, if the file has that.
-func (f *file) linkMTU() error {
+func (d *decoder) linkMTU(f *file) error {
 	switch need := linkFor(f.pathMTU); {
 	case f.pathMTU == 0:
 		return nil

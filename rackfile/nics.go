@@ -92,9 +92,6 @@ func (r *Rack) NICs(name string) (list []*Host) {
 	return list
 }
 
-// SeveralNICs reports whether the host of the NIC h has others.
-func (r *Rack) SeveralNICs(h *Host) bool { return len(r.NICs(h.Machine())) > 1 }
-
 // HasNICs reports whether a host of the rack has more than one NIC.
 func (r *Rack) HasNICs() bool {
 	return slices.ContainsFunc(r.Hosts, func(h Host) bool { return h.IsNIC() })

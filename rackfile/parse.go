@@ -65,7 +65,7 @@ type file struct {
 	nicsAt   map[string]ast.Node // likewise the value of the key nics, if it has one
 	slowAt   ast.Node            // values of the keys slow and cost, likewise
 	costAt   ast.Node
-	fabricAt ast.Node // value of the key fabric; nil if it is missing
+	on       placement
 	// nets, hosted and switched are true if no mistake was found in the subnets, in the hosts, and in
 	// the switch's program. Parts of the file that depend on one of these are checked only then.
 	nets, hosted, switched bool
@@ -79,6 +79,8 @@ type hostEntry struct {
 	names      []string
 	nicsAt     ast.Node // the values of the keys nics and leaf; nil if the key is missing
 	leafAt     ast.Node
+	machineAt  ast.Node // likewise, and the value
+	machine    string
 	further    []Host // its NICs behind the first, likewise
 }
 
@@ -230,7 +232,11 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		subnet("subnet", &f.Subnet, &f.subnetAt, true),
 		subnet("subnet6", &f.Subnet6, &f.sub6At, false),
 		{key: "switch", set: func(n ast.Node) { d.switchEntry(n, f) }},
-		{key: "fabric", set: func(n ast.Node) { f.fabricAt, f.Fabric = n, d.fabric(n) }},
+		{key: "fabric", set: func(n ast.Node) { f.on.fabricAt, f.Fabric = n, d.fabric(n, f) }},
+		{key: "machines", set: func(n ast.Node) {
+			f.on.machinesAt = n
+			list(d, "machines", &f.on.machines, maxMachines, d.machine).set(n)
+		}},
 		{key: "hosts", required: true, set: func(n ast.Node) {
 			f.hosted = d.sound(func() {
 				d.sequence(n, "hosts", func(n ast.Node) { f.hosts = append(f.hosts, d.hostEntry(n)) })
@@ -241,7 +247,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		}},
 		list(d, "faults", &f.faults, maxFaults, d.faultEntry),
 	})
-	if err := f.linkMTU(); err != nil {
+	if err := d.linkMTU(f); err != nil {
 		d.errorf(f.pathAt, "pathMtu: %v", err)
 	}
 	if f.Shared() && f.Slow == 0 { // slowMotion refuses the two together
@@ -302,6 +308,10 @@ func (d *decoder) hostEntry(n ast.Node) hostEntry {
 		{key: "leaf", set: func(n ast.Node) {
 			h.leafAt = n
 			set(d, "leaf", &h.Leaf, func(s string) (string, error) { return s, checkName("leaf", s, maxHostName) }).set(n)
+		}},
+		{key: "machine", set: func(n ast.Node) {
+			h.machineAt = n
+			set(d, "machine", &h.machine, func(s string) (string, error) { return s, checkName("machine", s, maxHostName) }).set(n)
 		}},
 	}, d.nicKeys(&h.Host)...))
 	if h.nicsAt != nil { // read last, because the host's keys are the defaults of its NICs

@@ -142,6 +142,8 @@ type Rack struct {
 	// Fabric is the switches of a rack that has several; nil means that it has one. Switch is what they
 	// have in common.
 	Fabric *Fabric `json:"fabric,omitempty"`
+	// Slice says on which machines the rack runs.
+	Slice
 	// Hosts are in the order of the rack file, and behind them the further NICs of hosts that have
 	// several (FurtherNIC); the index is the port number on the switch.
 	Hosts []Host `json:"hosts"`
@@ -350,6 +352,9 @@ func Decode(b []byte) (*Rack, error) {
 		if err := r.Fabric.sound(r.Hosts); err != nil {
 			return nil, fmt.Errorf("decode rack: %w", err)
 		}
+	}
+	if err := r.Machines.sound(r.Machine, r.Fabric); err != nil {
+		return nil, fmt.Errorf("decode rack: %w", err)
 	}
 	return &r, nil
 }

@@ -21,6 +21,7 @@ func (d *decoder) resolve(f *file) *Rack {
 	hosted := d.sound(func() {
 		d.hosts(f, r)
 		d.furtherNICs(f, r)
+		d.machines(f, r)
 		d.leaves(f, r)
 	}) && f.hosted
 	if hosted && f.nets && d.sound(func() { d.addresses(f, r) }) && f.switched {

@@ -147,7 +147,16 @@ func schemaKeys(d described) []key {
 			{"queues", d.object("queues", numbered(portqueue.Priorities-1, d.object("3", queueShapes(d))))},
 			{"watchdog", d.object("watchdog", watchdogKeys())},
 		})},
-		{"fabric", d.object("fabric", []key{{"leaves", within(1, maxLeaves)}, {"spines", within(1, maxSpines)}}, "leaves", "spines")},
+		{"fabric", d.object("fabric", []key{
+			{"leaves", within(1, maxLeaves)}, {"spines", within(0, maxSpines)},
+			{"machine", shape{"type": "object", "additionalProperties": nameShape(maxHostName)}},
+		}, "leaves", "spines")},
+		{"machines", listOf(d.object("machines", []key{
+			{"name", nameShape(maxHostName)},
+			{"ssh", pattern([]string{"string"}, `^ssh://[^/]+$`)},
+			{"address", pattern([]string{"string"}, `^[0-9a-fA-F.:]+$`)},
+			{"port", within(1024, maxTrunkPort)},
+		}, "name", "ssh"), 2, maxMachines)},
 		{"hosts", listOf(d.object("hosts", hostKeys(d), "name", "role"), 1, 0)},
 		{"faults", listOf(d.object("faults", faultKeys(d), "link", "kind"), 0, maxFaults)},
 	}
@@ -170,6 +179,7 @@ func hostKeys(d described) []key {
 		{"memory", memory},
 		{"cpu", cpuShape()},
 		{"leaf", nameShape(maxHostName)},
+		{"machine", nameShape(maxHostName)},
 		{"nics", shape{"anyOf": []shape{within(1, MaxNICs), listOf(d.object("nics", append(named, nicShapes(d)...)), 1, MaxNICs)}}},
 	}, nicShapes(d)...)
 }

@@ -329,7 +329,7 @@ func (h *Host) listen() (err error) {
 
 func (h *Host) rawHost() raw.Host {
 	self := raw.Host{Name: h.self.Name, Ifname: h.cfg.Ifname, MAC: h.self.MAC, Spin: h.self.Spin, LinkMTU: h.cfg.linkMTU, Inside: h.cfg.inside}
-	if h.rack.Load().SeveralNICs(h.self) {
+	if len(h.rack.Load().NICs(h.self.Machine())) > 1 {
 		self.At = h.self.IPv4 // each NIC has a server of its own
 	}
 	return self

@@ -70,6 +70,9 @@ func (r builder) up(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return rackError(r.Spec.Name, ErrPrivilege)
 	}
+	if len(r.Spec.Machines) > 0 && r.Spec.Machine == "" {
+		return rackError(r.Spec.Name, errors.New("its rack file has the key machines, and nothing says which of them this is: leave the key out for a rack on this machine alone"))
+	}
 	if _, signals := r.keep.(*signalKeeper); signals && r.Spec.Fabric != nil {
 		return rackError(r.Spec.Name, errors.New("several switches need cgroup2, by which their processes are told apart: mount it, or leave out `fabric`"))
 	}
@@ -278,13 +281,13 @@ func (r builder) makeLinks() error {
 // makeTrunk makes a trunk between two switches, whose ends are in the namespace of all switches.
 func (r builder) makeTrunk(name string) error {
 	c, _ := r.Spec.TrunkNamed(name)
-	leaf, spine := c.Ports()
+	leaf, far := c.Ports()
 	mtu := r.Spec.LinkMTU // that of the link that carries the longest frames
 	for i := range r.Spec.Hosts {
 		mtu = max(mtu, r.Spec.MTUOf(&r.Spec.Hosts[i]))
 	}
 	netns, alias := r.Paths.Netns(rackfile.SwitchName), "rdmalab/"+r.Spec.Name+"/"+name
-	return nl.Connect(nl.End{Netns: netns, Name: leaf, Alias: alias}, nl.End{Netns: netns, Name: spine, Alias: alias}, mtu)
+	return nl.Connect(nl.End{Netns: netns, Name: leaf, Alias: alias}, nl.End{Netns: netns, Name: far, Alias: alias}, mtu)
 }
 
 func (r *Rack) makeLink(h *rackfile.Host) error {

@@ -191,7 +191,7 @@ func (p *Plan) hosts(now Running, target *rackfile.Rack, replace bool) (refused 
 			if len(fixed) == 0 {
 				continue
 			}
-			if now.Rack.SeveralNICs(h) {
+			if len(now.Rack.NICs(h.Machine())) > 1 {
 				for _, d := range fixed {
 					refused = append(refused, refusal{h.Name + ": " + d, again})
 				}

@@ -62,7 +62,7 @@ func newTrunks(out *pipeline.Trunks, s *ports, described func() *rackfile.Rack) 
 	names := rack.SwitchNames()
 	topology := linkstate.Topology{Switches: len(names)}
 	for _, c := range t.trunks {
-		topology.Trunks = append(topology.Trunks, linkstate.Trunk{A: slices.Index(names, c.Leaf), B: slices.Index(names, c.Spine)})
+		topology.Trunks = append(topology.Trunks, linkstate.Trunk{A: slices.Index(names, c.Leaf), B: slices.Index(names, c.Far)})
 		t.own = append(t.own, slices.Index(s.hosts, c.Name()))
 	}
 	t.tree, t.joins = make([]bool, len(t.trunks)), make([]clock.Time, len(t.trunks))
@@ -74,12 +74,12 @@ func newTrunks(out *pipeline.Trunks, s *ports, described func() *rackfile.Rack) 
 // trunkLinks lists the ports of a switch that lead to others.
 func trunkLinks(rack *rackfile.Rack, name string) (list []Link) {
 	for _, c := range rack.Trunks() {
-		leaf, spine := c.Ports()
+		leaf, far := c.Ports()
 		switch name {
 		case c.Leaf:
 			list = append(list, Link{Host: c.Name(), Ifname: leaf, GSO: true})
-		case c.Spine:
-			list = append(list, Link{Host: c.Name(), Ifname: spine, GSO: true})
+		case c.Far:
+			list = append(list, Link{Host: c.Name(), Ifname: far, GSO: true})
 		}
 	}
 	return list
