@@ -183,7 +183,8 @@ FEWER := crash:20 partition:20 rnr:20 hostile:20 crowd:3 soak:5
 scenarios: $(SIMBUILT) ## the scenarios in virtual time, SEEDS seeds each from FROM on, and 12 schedules of planned for each
 	@$(call NOW,scenarios: $(SEEDS) seeds of each from $(FROM) on)
 	@for s in $(SWEPT); do $(SIM) $$s --first $(FROM) --seeds $(SEEDS) || exit 1; done
-	@for s in "locks --change rules" "locks --change modes" "buffer --change modes" "sherman --locks switch" "clover --steer any" "clover --steer both --share-qp"; do \
+	@for s in "locks --change rules" "locks --change modes" "buffer --change modes" "sherman --locks switch" "clover --steer any" "clover --steer both --share-qp" \
+	  "transport --congestion any --recovery any" "locks --congestion any" "clover --congestion any --recovery any"; do \
 	  $(SIM) $$s $(QUARTER) || exit 1; \
 	done
 	@for s in $(FEWER); do $(SIM) $${s%:*} --seeds $${s#*:} || exit 1; done

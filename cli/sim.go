@@ -16,6 +16,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/sim/scenario"
 	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/selective"
 )
@@ -27,6 +28,7 @@ type simFlags struct {
 	pcap        string
 	cost        string
 	recovery    string // of the NICs' queue pairs
+	congestion  scenario.Congestion
 	params      scenario.Params
 	every       time.Duration // the interval between lines of progress
 }
@@ -49,11 +51,10 @@ func simCmd() *cobra.Command {
 			if s, err = s.Vary(f.params); err != nil {
 				return asUse(err)
 			}
-			kind, known := selective.KindOf(f.recovery)
-			if !known {
-				return asUse(fmt.Errorf("--recovery %.40q: use %s", f.recovery, strings.Join(selective.Kinds(), ", ")))
+			if s, err = s.Recovering(f.recovery); err != nil {
+				return asUse(err)
 			}
-			if s, err = s.Recovering(kind); err != nil {
+			if s, err = s.Congested(f.congestion); err != nil {
 				return asUse(err)
 			}
 			return f.run(cmd, s)
@@ -70,8 +71,12 @@ func simCmd() *cobra.Command {
 	cmd.MarkFlagsMutuallyExclusive("seeds", "verbose")
 	cmd.MarkFlagsMutuallyExclusive("seeds", "pcap")
 	costFlag(cmd, &f.cost, "")
-	fs.StringVar(&f.recovery, "recovery", selective.GoBackN.String(), "how queue pairs of reliable connections recover from losses: "+strings.Join(selective.Kinds(), ", "))
-	complete(cmd, "recovery", selective.Kinds()...)
+	fs.StringVar(&f.recovery, "recovery", selective.GoBackN.String(), "how queue pairs of reliable connections recover from losses: "+strings.Join(selective.Kinds(), ", ")+", or any: the seed chooses")
+	complete(cmd, "recovery", scenario.Recoveries()...)
+	fs.StringVar(&f.congestion.Algorithm, "congestion", "", "give links a rate, queues marks and NICs congestion control: "+strings.Join(congestion.Algorithms(), ", ")+", or any: the seed chooses (default: no queues)")
+	complete(cmd, "congestion", scenario.Algorithms()...)
+	fs.StringVar(&f.congestion.PFC, "pfc", "", "with --congestion: whether full queues pause hosts instead of dropping packets: on, off or any (default any)")
+	complete(cmd, "pfc", scenario.PFCs...)
 	cmd.Flag("cost").Usage += " (default: only links take time)"
 	outputFlag(cmd)
 	cmd.AddCommand(calibrateCmd(), costCmd(), retired("fig10", "cas-one-word", "contention"),
@@ -260,7 +265,7 @@ func printReport(out io.Writer, r *scenario.Report) error {
 var activityCounters = []string{
 	"roce_retrans_pkts", "packet_seq_err", "implied_nak_seq_err", "local_ack_timeout_err", "rcvd_rnr_err", "duplicate_ack",
 	"duplicate_request", "out_of_seq_request", "read_tail_retry", "replayed_atomics", "replayed_reads",
-	"rx_icrc_encapsulated", "torn_copies",
+	"rx_icrc_encapsulated", "torn_copies", "np_cnp_sent", "rp_cnp_handled",
 }
 
 func appendActivity(b *strings.Builder, c *metrics.NIC) {
@@ -310,6 +315,9 @@ func printSummary(out io.Writer, sum *scenario.Summary) error {
 	l := &sum.Links
 	fmt.Fprintf(&b, "  %d frames: %d lost by faults, %d by full queues, %d doubled, %d delayed, %d corrupted\n",
 		l.Sent, l.LostFault, l.LostQueue, l.Duplicated, l.Delayed, l.Corrupted)
+	if l.Pauses > 0 {
+		fmt.Fprintf(&b, "  %d pause frames\n", l.Pauses)
+	}
 	if sum.GaveUp > 0 {
 		fmt.Fprintf(&b, "  %d seeds ended at a retry limit that was reached as promised: run them alone for the packet\n", sum.GaveUp)
 	}

@@ -54,7 +54,7 @@ func (e *env) checkConservation() error {
 			return fmt.Errorf("%s counted %d packets sent, its link saw %d", h.Spec.Name, c.SentPkts, up.Sent)
 		}
 		seen := c.RcvdPkts + c.RxIcrcErr + c.RxMalformed + c.RxUnknownQP + c.RxWrongPeer + c.RxNotMine +
-			c.RxUnsupported + c.RxPkeyErr + c.RxCnp + c.RxCnpIgnored
+			c.RxUnsupported + c.RxPkeyErr + c.RxCnp + c.RxCnpIgnored + down.Pauses
 		if seen > down.Delivered || seen+corrupted < down.Delivered {
 			return fmt.Errorf("%s accounts for %d frames, its link delivered %d (%d corrupted on all links)",
 				h.Spec.Name, seen, down.Delivered, corrupted)
@@ -71,6 +71,15 @@ func (e *env) checkAtomics(host string, want int) error {
 		return fmt.Errorf("%s executed %d atomics, its clients asked for %d", host, c.RxAtomicRequests, want)
 	}
 	return nil
+}
+
+// keepsPackets reports whether no queue of the rack drops packets: its links, of this rate if they have
+// no queues in front, or their queues.
+func (e *env) keepsPackets(rate int64) bool {
+	if e.congested != nil {
+		return e.congested.pfc
+	}
+	return rate == 0
 }
 
 // checkQuiet returns an error if a NIC has retransmitted packets or counted errors. It is called

@@ -127,6 +127,9 @@ const (
 	masterLane = 0x3a57e5 << 32 // masters of fusee, and crashes of memory servers
 	returnLane = 0x2e7a21 << 32 // further crashes of a run of fusee (see tableBlow)
 	switchLane = 0x5c0ff << 32  // crashes of the switch of fusee
+
+	congestionLane = 0xc0619 << 32  // queues and congestion control (see drawCongestion)
+	recoveryLane   = 0x5e1ec7 << 32 // how queue pairs recover from losses
 )
 
 // between returns a number from low to high.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"runtime/debug"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
@@ -87,19 +88,30 @@ type Scenario struct {
 	// model's name on the command line.
 	cost  *cost.Model
 	label string
-	// recovery is how the NICs' queue pairs recover from losses.
-	recovery selective.Kind
+	// recovery is how the NICs' queue pairs recover from losses: the name of a kind, or Any; "" means
+	// go-back-N.
+	recovery   string
+	congestion Congestion
 }
 
-// Recovering returns the scenario with NICs whose queue pairs recover from losses in that way. It
-// fails for a scenario that needs go-back-N.
-func (s Scenario) Recovering(kind selective.Kind) (Scenario, error) {
-	if kind != selective.GoBackN && !slices.Contains(selectiveScenarios, s.Name) {
+// Recovering returns the scenario with NICs whose queue pairs recover from losses in the way that is
+// called name, or, with Any, in a way that the seed chooses. It fails for a scenario that needs
+// go-back-N.
+func (s Scenario) Recovering(name string) (Scenario, error) {
+	if _, known := selective.KindOf(name); !known && name != Any {
+		return s, fmt.Errorf("--recovery %.40q: use %s", name, strings.Join(Recoveries(), ", "))
+	}
+	if s.recovery = name; name == selective.GoBackN.String() {
+		s.recovery = ""
+	}
+	if s.recovery != "" && !slices.Contains(selectiveScenarios, s.Name) {
 		return s, fmt.Errorf("scenario %.20s knows only --recovery %v: use %v", s.Name, selective.GoBackN, selectiveScenarios)
 	}
-	s.recovery = kind
 	return s, nil
 }
+
+// Recoveries are the values of Recovering.
+func Recoveries() []string { return append(slices.Clone(selective.Kinds()), Any) }
 
 // selectiveScenarios are the scenarios that hold with selective retransmission, too. The others have
 // a switch that answers by the rules of go-back-N, or, like locks, expect at most one change of memory
@@ -119,10 +131,10 @@ func (s *Scenario) Args(seed uint64) string {
 	if s.cost != nil {
 		args += " --cost " + s.label
 	}
-	if s.recovery != selective.GoBackN {
-		args += " --recovery " + s.recovery.String()
+	if s.recovery != "" {
+		args += " --recovery " + s.recovery
 	}
-	return args
+	return args + s.congestion.args()
 }
 
 // All lists the scenarios in the order in which a help text shows them. A scenario with variants
@@ -217,7 +229,10 @@ func (s Scenario) Run(seed uint64, opt Options) Report {
 }
 
 func newEnv(s Scenario, seed uint64, opt Options) *env {
-	return &env{seed: seed, opt: opt, draw: newDraw(seed), cost: s.cost, recovery: s.recovery, report: Report{Scenario: s.Name, Seed: seed}}
+	return &env{
+		seed: seed, opt: opt, draw: newDraw(seed), cost: s.cost, recovery: recoveryOf(s.recovery, seed), congested: drawCongestion(s.congestion, seed),
+		report: Report{Scenario: s.Name, Seed: seed},
+	}
 }
 
 // env is the environment of one run: its seed, options, rack and report.
@@ -229,6 +244,8 @@ type env struct {
 	v6   bool // the clients use IPv6
 	// recovery is how queue pairs recover from losses.
 	recovery selective.Kind
+	// congested has the queues and the congestion control of the rack; nil means none.
+	congested *congested
 	// threads is how many threads of Clover's metadata server execute requests; 0 means that its
 	// only thread does everything.
 	threads int
@@ -271,6 +288,13 @@ func (e *env) build(yaml string, opt simrack.Options) error {
 func (e *env) buildOf(s *rackfile.Rack, opt simrack.Options) error {
 	var err error
 	opt.Recovery.Kind = e.recovery
+	if e.congested != nil {
+		s = e.congested.on(s, &opt)
+		e.report.Plan += " " + e.congested.String()
+	}
+	if e.recovery != selective.GoBackN {
+		e.report.Plan += fmt.Sprintf(" recovery=%v", e.recovery)
+	}
 	opt.Seed, opt.Wrap, opt.Cost = e.seed, wrapTwice(e.opt.Wrap, opt.Wrap), e.cost
 	opt.MaxEvents, opt.MaxTime, opt.Cancelled = cmp.Or(e.opt.events, maxEvents), maxVirtual, e.opt.Cancelled
 	if opt.Trace, err = e.tracer(); err != nil {
@@ -341,7 +365,10 @@ func (e *env) run() error {
 		return err
 	}
 	e.report.Virtual = e.rack.Now().Sub(clock.Time(0))
-	return e.rack.Settle(settleTime)
+	if err := e.rack.Settle(settleTime); err != nil || e.congested == nil {
+		return err
+	}
+	return e.congested.checkRest(e.rack)
 }
 
 // complete runs the rack until its clients have returned, and judges the run r. err is the result

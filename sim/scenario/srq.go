@@ -43,6 +43,7 @@ func runSRQ(e *env) error {
 		opt.Rate, opt.Queue = int64(d.between(5, 40))*1e9, d.between(16, 64)
 		opt.Window, r.params.Timeout = one(d, 4, 16), 12
 	}
+	e.congested.patient(&r.params)
 	d.nearWrap(&opt)
 	pairs := d.between(2, 6)
 	e.report.Plan = fmt.Sprintf("faults=%s mtu=%d connections=%d receives=%d limit=%d rnr-timer=%d", m.name, mtu, pairs, r.recvs, r.limit, r.params.MinRNRTimer)

@@ -70,6 +70,7 @@ func drawTransport(e *env) *transportPlan {
 	if m.slow {
 		p.params.Timeout = 12 // there is no congestion control: a shorter timer would make the congestion worse
 	}
+	e.congested.patient(&p.params)
 	p.kinds = []string{clientMix, one(d, clientMix, clientSoak), clientContend, clientContend}
 	if d.chance(0.5) {
 		p.kinds = append(p.kinds, one(d, clientMix, clientSoak))
@@ -230,7 +231,7 @@ func (e *env) checkTransport(p *transportPlan, c *clients) error {
 	if err := e.checkConservation(); err != nil {
 		return err
 	}
-	if len(p.rules) == 0 && !p.late && p.rack.Rate == 0 && !slices.Contains(p.kinds, clientSoak) {
+	if len(p.rules) == 0 && !p.late && e.keepsPackets(p.rack.Rate) && !slices.Contains(p.kinds, clientSoak) {
 		return e.checkQuiet()
 	}
 	return nil

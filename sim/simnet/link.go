@@ -56,6 +56,9 @@ type LinkStats struct {
 	// link or node that was down.
 	LostFault, LostQueue, LostDown uint64
 	Duplicated, Corrupted, Delayed uint64
+	// Pauses counts frames that arrived and that the queues of the node took: pause frames, also invalid
+	// ones.
+	Pauses uint64
 }
 
 // Link joins two ports, with a direction from host to switch (up) and one back (down).

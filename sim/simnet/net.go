@@ -294,6 +294,7 @@ func (n *Net) dispatch(e event) {
 		h.Stats.Bytes += uint64(len(e.frame.data))
 		n.trace(Event{Kind: Delivered, Frame: e.frame.data, half: h})
 		if s.queues != nil && s.paused(n, h.dst.Node, h.dst.Port, e.frame.data) {
+			h.Stats.Pauses++
 			n.pool.put(e.frame.data)
 			return
 		}
