@@ -361,7 +361,11 @@ const settleTime = 100 * time.Millisecond
 
 // run runs the rack until all clients have returned and late frames have arrived.
 func (e *env) run() error {
-	if err := e.rack.Run(); err != nil {
+	err := e.rack.Run()
+	if found := e.rack.Deadlock(); found != "" {
+		return errors.New(found)
+	}
+	if err != nil {
 		return err
 	}
 	e.report.Virtual = e.rack.Now().Sub(clock.Time(0))

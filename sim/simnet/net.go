@@ -107,20 +107,19 @@ type nodeState struct {
 
 // Net is a set of nodes and links in virtual time. Only one goroutine may use it at a time.
 type Net struct {
-	cfg   Config
-	now   clock.Time
-	nodes []nodeState
-	links []*Link
-	ticks clock.Queue // the deadlines of nodes
-	heap  eventHeap
-	pool  framePool
-	out   packetio.Batch
-	// leaving has the frames that leave the queues of a node.
-	leaving packetio.Batch
-	busy    bool // a step of a node is in progress (between Begin and End)
-	events  uint64
-	step    uint64 // events that were handled since the virtual time last advanced
-	event   Event  // the event that is being traced
+	cfg    Config
+	now    clock.Time
+	nodes  []nodeState
+	links  []*Link
+	ticks  clock.Queue // the deadlines of nodes
+	heap   eventHeap
+	pool   framePool
+	out    packetio.Batch
+	queued queued
+	busy   bool // a step of a node is in progress (between Begin and End)
+	events uint64
+	step   uint64 // events that were handled since the virtual time last advanced
+	event  Event  // the event that is being traced
 
 	procs   []*Proc     // all threads that were started
 	ready   []*Proc     // threads that are runnable, in the order in which they became so

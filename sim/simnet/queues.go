@@ -37,10 +37,10 @@ func (s *nodeState) depart(n *Net) {
 	if s.queues == nil || s.queues.Deadline() > n.now {
 		return
 	}
-	n.leaving.Reset()
-	s.queues.Due(n.now, &n.leaving)
-	for i := range n.leaving.Frames {
-		f := &n.leaving.Frames[i]
+	n.queued.leaving.Reset()
+	s.queues.Due(n.now, &n.queued.leaving)
+	for i := range n.queued.leaving.Frames {
+		f := &n.queued.leaving.Frames[i]
 		n.send(s.links[f.Port], f)
 	}
 }
@@ -53,6 +53,7 @@ func (s *nodeState) paused(n *Net, id NodeID, port int, frame []byte) bool {
 	}
 	s.depart(n)
 	n.rekey(id)
+	n.queued.halts.watch(n, id, port)
 	return true
 }
 

@@ -31,3 +31,6 @@ func (r *Rack) Queues() *portqueue.Bank { return r.net.Queues(r.sw) }
 
 // Queues returns the egress queue of the host's NIC; nil if it has none.
 func (h *Host) Queues() *portqueue.Bank { return h.rack.net.Queues(h.node) }
+
+// Deadlock describes ports that pause each other for ever; "" means that there are none.
+func (r *Rack) Deadlock() string { return r.net.Deadlock() }

@@ -440,3 +440,50 @@ func TestFloodOfForgedNotifications(t *testing.T) {
 		t.Errorf("a timer runs: %v", n)
 	}
 }
+
+// A million forged NAKs, sequence errors, RNR NAKs and selective ones, from the peer's address while nothing
+// is in flight, and from others and behind the window while a WRITE is: nothing is sent, no timer and no
+// memory is taken, and the WRITE completes without a packet that is sent twice.
+func TestFloodOfNAKs(t *testing.T) {
+	p := newPair(t, controlled(1_000_000_000, func(c *congestion.Params) { c.Algorithm = congestion.AlgorithmSwift }))
+	g := rand.New(rand.NewPCG(53, 54))
+	nak := cnpTo(p.a, p.b)
+	nak.BTH.Opcode = wire.RCAck
+	syndromes := []wire.Syndrome{wire.NakPSNSequence, wire.NakRemoteOp, wire.NakRemoteAccess, 0x20 | 14, wire.Syndrome(0x7f)}
+	buf := make([]byte, 0, 256)
+	one := func(foreign bool) {
+		f := nak
+		f.AETH = wire.AETH{Syndrome: syndromes[g.IntN(len(syndromes))], MSN: g.Uint32() & 0xffffff}
+		f.BTH.PSN = p.a.qp.q.Query().SendPSN.Add(1000 + g.IntN(1<<22)) // never in flight
+		if foreign {
+			f.IPv4.Src[3] = byte(50 + g.IntN(200))
+			f.BTH.PSN = p.a.qp.q.Query().SendPSN.Add(-g.IntN(8))
+		}
+		buf = f.AppendTo(buf[:0])
+		p.a.e.Frame(p.now, 0, packetio.Frame{Data: buf}, &p.a.out)
+	}
+	const flood = 500_000
+	before := p.a.e.Objects()
+	for i := range flood { // nothing is in flight
+		one(i%2 == 0)
+	}
+	p.a.e.Tick(p.now, &p.a.out)
+	if len(p.a.out.Frames) != 0 || p.a.e.Deadline() != clock.Never || p.a.e.Objects() != before {
+		t.Errorf("%d frames, a deadline at %v, objects %+v of %+v", len(p.a.out.Frames), p.a.e.Deadline(), p.a.e.Objects(), before)
+	}
+	p.post(t, p.a, write(p, 8000))
+	frames := len(p.a.out.Frames)
+	for i := range flood {
+		one(i%2 == 0)
+	}
+	if n := testing.AllocsPerRun(1000, func() { one(true); one(false) }); n != 0 {
+		t.Errorf("%v allocations for two NAKs", n)
+	}
+	if len(p.a.out.Frames) != frames {
+		t.Errorf("%d frames instead of %d", len(p.a.out.Frames), frames)
+	}
+	transfer(t, p, verbs.OpWrite, 2000)
+	if c := p.a.e.counters; c.RetransPkts != 0 || p.a.e.Objects() != before {
+		t.Errorf("%d packets sent again, objects %+v of %+v", c.RetransPkts, p.a.e.Objects(), before)
+	}
+}

@@ -44,3 +44,29 @@ func (b *Bank) Used() Usage { return b.buffer.used }
 
 // Pauses returns how many global pause frames, and how many malformed ones, have come in.
 func (b *Bank) Pauses() (global, malformed uint64) { return b.globals, b.malformed }
+
+// Waits appends to list the ports whose priority is paused and holds frames that came in at port `in`: the
+// peer of that port, which this machine pauses, waits for them.
+func (b *Bank) Waits(now clock.Time, in, prio int, list []int) []int {
+	for to := range b.ports {
+		p := &b.ports[to]
+		q := &p.queues[prio]
+		if !q.paused(now) {
+			continue
+		}
+		for k := q.first; k >= 0; k = p.slots[k].next {
+			if p.slots[k].in == in {
+				list = append(list, to)
+				break
+			}
+		}
+	}
+	return list
+}
+
+// Halted reports whether the priority of a port is paused, with a frame that waits, and how many frames have
+// left it so far.
+func (b *Bank) Halted(now clock.Time, i, prio int) (left uint64, halted bool) {
+	q := &b.ports[i].queues[prio]
+	return q.stats.TxPackets, q.frames > 0 && q.paused(now)
+}
