@@ -50,10 +50,10 @@ DOCKER_SUITES ?= container smoke transport chaos
 # COMPOSED is the compose file of a rack that is not the built-in one as it is; that one's is in the repository.
 COMPOSED := $(if $(filter-out default,$(RACK))$(RACKFILE)$(PLUG),bin/compose.yaml)
 
-# SUITES are the packages of Ginkgo specs, which alone know its flags; UNIT are all others. Interop, container, cni, verbs and apps have targets
+# SUITES are the packages of Ginkgo specs, which alone know its flags; UNIT are all others. Interop, container, cni, machines, verbs and apps have targets
 # of their own.
 TESTED := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}'
-SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop \|/e2e/container \|/e2e/cni \|/e2e/verbs \|/e2e/apps ' | cut -d ' ' -f 1)
+SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop \|/e2e/container \|/e2e/cni \|/e2e/machines \|/e2e/verbs \|/e2e/apps ' | cut -d ' ' -f 1)
 # NORACE are the tests of UNIT that the race detector would falsify, because it allocates, and long ones in virtual time; ALONE are the
 # packages that have any.
 UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
@@ -277,6 +277,11 @@ e2e: build ## the suites on real racks (root); FOCUS=regexp picks specs
 e2e-cni: build ## containers join a rack by the CNI plugin: with cnitool, and with podman if it is there (root)
 	@$(PROGRAM) $(RACETEST) -count=1 -timeout 10m ./e2e/cni -args $(LIMITS) -ginkgo.label-filter=cni \
 	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect '$(EXPECT)'
+
+.PHONY: e2e-machines
+e2e-machines: build ## racks on several machines, which are namespaces with an sshd each (root; openssh-server, iproute2)
+	@$(PROGRAM) $(RACETEST) -count=1 -timeout 10m ./e2e/machines -args $(LIMITS) \
+	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
 
 .PHONY: e2e-verbs
 e2e-verbs: build ## the distribution's own RDMA programs, unmodified, on hosts of a rack (root; ibverbs-utils, rdmacm-utils, perftest)

@@ -11,11 +11,12 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/rdmalab/rdmalab/topo/machines"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
 func downCmd() *cobra.Command {
-	var all, yes bool
+	var all, yes, lost bool
 	cmd := &cobra.Command{
 		Use:   "down",
 		Short: "Remove a rack, including the remains of a crashed one",
@@ -31,10 +32,21 @@ func downCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return downOne(cmd, name)
+			client, several, err := machines.Open(name)
+			if err != nil {
+				return err
+			}
+			if !several {
+				return downOne(cmd, name)
+			}
+			if err := client.Down(cmd.Context(), lost); err != nil {
+				return err
+			}
+			return say(cmd, "rack %q is down", name)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "remove every rack")
+	cmd.Flags().BoolVar(&lost, "lost", false, "of a rack on several machines: forget those that do not answer")
 	cmd.Flags().BoolVar(&yes, "yes", false, "with --all: do not ask")
 	return cmd
 }

@@ -22,7 +22,7 @@ func helpGroups() []helpGroup {
 	work := append([]*cobra.Command{withBundle(perfCmd()), pingpongCmd(), readCmd()}, storeCmds()...)
 	return []helpGroup{
 		{"A rack, up and down:", []*cobra.Command{
-			doctorCmd(), upCmd(), applyCmd(), statusCmd(), execCmd(), envCmd(), logsCmd(), downCmd(), composeCmd(), imageCmd(),
+			doctorCmd(), upCmd(), applyCmd(), statusCmd(), execCmd(), envCmd(), logsCmd(), downCmd(), sliceCmd(), composeCmd(), imageCmd(),
 		}},
 		{"Faults, and their end:", []*cobra.Command{
 			injectCmd(), faultsCmd(), healCmd(), crashCmd(), restartCmd(), hangCmd(), resumeCmd(), linkCmd(), partitionCmd(),

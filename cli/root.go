@@ -16,6 +16,7 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/guests"
+	"github.com/rdmalab/rdmalab/topo/machines"
 )
 
 // rackEnv is the environment variable that names the rack for commands without the flag --rack.
@@ -50,6 +51,7 @@ func rootCmd(commands ...*cobra.Command) *cobra.Command {
 	root.SetVersionTemplate("rdmalab {{.Version}}\n") // the first line of `rdmalab version`
 	root.SetFlagErrorFunc(flagError)
 	addGroups(root, commands)
+	carryAll(commands)
 	root.AddCommand(commands...)
 	root.InitDefaultCompletionCmd()
 	bashCompletion(root)
@@ -73,6 +75,13 @@ func rackOf(cmd *cobra.Command) (*rackfile.Rack, rackfile.Paths, error) {
 	name, err := rackName(cmd)
 	if err != nil {
 		return nil, rackfile.Paths{}, err
+	}
+	client, several, err := machines.Open(name)
+	if err != nil {
+		return nil, rackfile.Paths{}, err
+	}
+	if several {
+		return reach(cmd, client)
 	}
 	paths := rackfile.PathsOf(name)
 	r, err := guests.Load(paths)

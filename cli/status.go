@@ -23,7 +23,18 @@ func statusCmd() *cobra.Command {
 		SuggestFor: []string{"ls", "ps", "list", "show"},
 		Short:      "Show every host and the switch: state, addresses, link, process",
 		Args:       cobra.NoArgs,
-		RunE: onRack(func(cmd *cobra.Command, _ []string, r *rack.Rack) error {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			client, several, err := carried(cmd)
+			if err != nil {
+				return err
+			}
+			if several {
+				return statusOnMachines(cmd, client)
+			}
+			r, err := openRack(cmd)
+			if err != nil {
+				return err
+			}
 			s, err := r.Status(cmd.Context())
 			if err != nil {
 				return err
@@ -38,7 +49,7 @@ func statusCmd() *cobra.Command {
 				return say(cmd, "\n%s", text)
 			}
 			return nil
-		}),
+		},
 	}
 	listFlags(cmd)
 	return cmd
@@ -69,7 +80,8 @@ func onRack(f func(cmd *cobra.Command, args []string, r *rack.Rack) error) func(
 
 func printStatus(w io.Writer, s rack.Status) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "NAME\tROLE\tSTATE\tADDRESS\tIPV6\tMAC\tMEMORY\tLINK\tPID")
+	several := len(s.Machines) > 0
+	fmt.Fprintln(t, "NAME\tROLE\tSTATE\tADDRESS\tIPV6\tMAC\tMEMORY\tLINK\tPID"+either(several, "\tMACHINE", ""))
 	for _, n := range append(switchesOf(&s), s.Hosts...) {
 		memory, pid := either(n.Memory > 0, units.FormatSize(n.Memory), "-"), either(n.PID > 0, strconv.Itoa(n.PID), "-")
 		link, v4, v6, mac := string(n.Link), n.IPv4, n.IPv6, n.MAC.String()
@@ -79,7 +91,7 @@ func printStatus(w io.Writer, s rack.Status) error {
 				v4, v6, mac = netip.Addr{}, netip.Addr{}, "-"
 			}
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", n.Name, n.Role, n.State, dash(v4), dash(v6), mac, memory, link, pid)
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s%s\n", n.Name, n.Role, n.State, dash(v4), dash(v6), mac, memory, link, pid, either(several, "\t"+n.Machine, ""))
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -93,6 +105,9 @@ func printStatus(w io.Writer, s rack.Status) error {
 		fmt.Fprintf(w, "%s: an apply has not finished it; the same apply, repeated, does the rest\n", host)
 	}
 	if err := printTrunks(w, s.Trunks); err != nil {
+		return err
+	}
+	if err := printMachines(w, s); err != nil {
 		return err
 	}
 	if len(s.Guests) > 0 {

@@ -36,7 +36,7 @@ const (
 
 func upCmd() *cobra.Command {
 	var file, logFormat string
-	var noVerify, compact bool
+	var noVerify, compact, planned bool
 	var slow int
 	var in containerFlags
 	cmd := &cobra.Command{
@@ -69,10 +69,21 @@ func upCmd() *cobra.Command {
 				return err
 			}
 			unix.Umask(umask)
+			switch {
+			case len(s.Machines) == 0 && planned:
+				return badUse("--plan shows where the nodes of a rack on several machines go; this rack file has no key machines")
+			case planned:
+				return plan(cmd.OutOrStdout(), s)
+			case len(s.Machines) > 0 && settings != nil:
+				return badUse("hosts that are containers are on one machine: leave out `machines` in the rack file, or --runtime docker")
+			case len(s.Machines) > 0:
+				return upOnMachines(cmd, s, !noVerify)
+			}
 			return runUp(cmd, s, settings, !noVerify)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "rack file to bring up (default: the built-in rack)")
+	cmd.Flags().BoolVar(&planned, "plan", false, "of a rack on several machines: print what goes where, and do nothing")
 	cmd.Flags().BoolVar(&noVerify, "no-verify", false, "do not verify the paths from compute hosts to memory hosts")
 	cmd.Flags().IntVar(&slow, "slow", 0, "bring the rack up in slow motion, by this factor in place of the one in the rack file")
 	cmd.Flags().BoolVar(&compact, "compact", false, "one process for the switch and the NICs of all hosts (daemons: shared)")

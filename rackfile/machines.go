@@ -44,6 +44,9 @@ type Slice struct {
 	Machines Machines `json:"machines,omitempty"`
 	// Machine is the name of the one of this slice; "" on the client, and of a rack with one machine.
 	Machine string `json:"machine,omitempty"`
+	// Generation tells the racks of one name apart: each up that makes one gives it another. All slices of
+	// a rack have the same.
+	Generation uint64 `json:"generation,omitempty"`
 }
 
 // Login is a machine's SSH, read: the user, "" if ssh is to choose, the machine, and the port, 0 for that

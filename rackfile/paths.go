@@ -24,6 +24,21 @@ type Paths struct{ Dir string }
 // PathsOf returns the Paths of the rack called name.
 func PathsOf(name string) Paths { return Paths{filepath.Join(StateRoot, name)} }
 
+// ClientOf returns the Paths of the client of a rack on several machines: the place from which `rdmalab
+// up` was called. It has the description, the secret, and the control sockets of all nodes, which ssh
+// forwards. It is beside PathsOf, because the client may be one of the machines.
+func ClientOf(name string) Paths { return Paths{filepath.Join(StateRoot, name+".client")} }
+
+// EnvSlice is the environment variable that is set for commands that a client runs on a machine by ssh:
+// they work on the slice of this machine, also if the machine is a client, too.
+const EnvSlice = "RDMALAB_SLICE"
+
+// Secret returns the file with the secret of a rack on several machines, which only root may read.
+func (p Paths) Secret() string { return filepath.Join(p.Dir, "secret") }
+
+// SSH returns the socket of the connection of ssh to a machine.
+func (p Paths) SSH(machine string) string { return filepath.Join(p.Dir, "ssh", machine) }
+
 // Netns returns the pin of a node's network namespace: a file that keeps the namespace alive.
 func (p Paths) Netns(node string) string { return filepath.Join(p.Dir, "netns", MachineOf(node)) }
 

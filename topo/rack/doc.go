@@ -33,6 +33,8 @@ var (
 	ErrAlreadyUp = errors.New("is up already")
 	// ErrDifferent is returned by Up if another rack of that name is up.
 	ErrDifferent = errors.New("is up from another rack file: change it by `rdmalab apply -f` the file, run `rdmalab down` first, or choose another name")
+	// ErrForeign is returned by UpSlice if a rack of that name is up that this up has not made.
+	ErrForeign = errors.New("is up already, by another `rdmalab up`, which has another secret: take it down where that was run, or by `rdmalab down` on this machine, or choose another name")
 	// errKind is an ErrDifferent: a rack of that name is up whose hosts are of another kind, or are
 	// containers with other container.Settings.
 	errKind = fmt.Errorf("its hosts are of another kind, processes or containers, or plugged in another way; it %w", ErrDifferent)

@@ -32,6 +32,20 @@ func Down(ctx context.Context, name string) (found bool, err error) {
 	return handle(name).remover().down(ctx, name)
 }
 
+// DownSlice is Down for the slice of a rack, if it is of this generation. Another one stays.
+func DownSlice(ctx context.Context, name string, generation uint64) (found bool, err error) {
+	r, err := Open(name)
+	switch {
+	case errors.Is(err, ErrNotUp):
+		return false, nil
+	case err != nil:
+		return false, err
+	case r.Spec.Generation != generation:
+		return false, nil
+	}
+	return Down(ctx, name)
+}
+
 // remover removes a rack. It finds the rack's parts on the machine by the rack's name.
 type remover struct{ *Rack }
 

@@ -46,7 +46,7 @@ type processHosts struct{ r *Rack }
 var _ hostRuntime = processHosts{}
 
 func (b processHosts) prepare(context.Context) error {
-	err := each(b.r.Spec.HostNames(), func(host string) error { return nl.Create(b.r.Paths.Netns(host)) })
+	err := each(onMachine(b.r.Spec, b.r.Spec.HostNames()), func(host string) error { return nl.Create(b.r.Paths.Netns(host)) })
 	if err != nil {
 		return err
 	}

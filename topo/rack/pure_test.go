@@ -54,11 +54,11 @@ func TestLinkState(t *testing.T) {
 
 func TestWorstState(t *testing.T) {
 	s := Status{Switch: NodeStatus{State: StateUp}, Hosts: []NodeStatus{{State: StateUp}, {State: StateCut}, {State: StateHung}}}
-	if got := worst(s); got != StateHung {
+	if got := s.Worst(); got != StateHung {
 		t.Errorf("the worst is %s, want hung", got)
 	}
 	s.Hosts = s.Hosts[:1]
-	if got := worst(s); got != StateUp {
+	if got := s.Worst(); got != StateUp {
 		t.Errorf("the worst is %s, want up", got)
 	}
 }

@@ -30,6 +30,8 @@ type Rack struct {
 	hosts   hostRuntime
 	// exe is the path of rdmalab, which is also the program of the nodes' daemons.
 	exe string
+	// secret is that of a slice; nil if the rack has one machine.
+	secret []byte
 	// reached is called after steps of Up and Down, with the name of the step. Tests kill the
 	// controller there.
 	reached func(step string)
@@ -109,8 +111,15 @@ func (r *Rack) useCgroup(root, name string) {
 	r.keep = &cgroupKeeper{dir: filepath.Join(root, cgroupParent, name)}
 }
 
-// Nodes returns the names of the switches and of the hosts.
-func (r *Rack) Nodes() []string { return append(r.Spec.SwitchNames(), r.Spec.HostNames()...) }
+// Nodes returns the names of the switches and of the hosts that this machine runs.
+func (r *Rack) Nodes() []string {
+	return onMachine(r.Spec, append(r.Spec.SwitchNames(), r.Spec.HostNames()...))
+}
+
+// onMachine leaves out the nodes that other machines run.
+func onMachine(s *rackfile.Rack, names []string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return s.MachineOf(name) != s.Machine })
+}
 
 func (r *Rack) Control(node string) *control.Client { return control.NewClient(r.Paths.Socket(node)) }
 
@@ -120,6 +129,9 @@ var ErrNoHost = errors.New("has no host")
 func (r *Rack) checkNode(node string) error {
 	if host := rackfile.MachineOf(node); host != node && slices.Contains(r.Spec.NICNames(), node) {
 		return fmt.Errorf("%s is a NIC, which lives and dies with its host: name %s, or cut its link by `rdmalab link %s down`", node, host, node)
+	}
+	if at := r.Spec.MachineOf(node); at != r.Spec.Machine {
+		return fmt.Errorf("%s is on machine %s, and this is %s: run the command there, or where `rdmalab up` was run", node, at, r.Spec.Machine)
 	}
 	if nodes := r.Nodes(); !slices.Contains(nodes, node) {
 		return fmt.Errorf("rack %q %w %q; it has: %s", r.Spec.Name, ErrNoHost, node, strings.Join(nodes, " "))

@@ -21,6 +21,7 @@ type State string
 
 // States of a node, the worst first. If several apply, the node's state is the first one of these.
 const (
+	StateLost    State = "lost"        // its machine does not answer
 	StateCrashed State = "crashed"     // its daemon does not run
 	StateHung    State = "hung"        // its processes are stopped
 	StateSilent  State = "silent"      // its processes run, but its daemon does not answer
@@ -42,9 +43,11 @@ const (
 )
 
 type NodeStatus struct {
-	Name  string `json:"name"`
-	Role  string `json:"role"` // a rackfile.Role, or "switch"
-	State State  `json:"state"`
+	Name string `json:"name"`
+	// Machine is the machine that runs the node; "" if the rack has one.
+	Machine string `json:"machine,omitempty"`
+	Role    string `json:"role"` // a rackfile.Role, or "switch"
+	State   State  `json:"state"`
 	// PID is the process ID of the node's daemon on this machine. InitPID is that of the node's
 	// process 1. 0 means that there is no such process.
 	PID     int `json:"pid,omitempty"`
@@ -79,6 +82,12 @@ type Status struct {
 	// would not be connected to the switch; "" means that the watcher works.
 	Runtime string `json:"runtime,omitempty"`
 	Watcher string `json:"watcher,omitempty"`
+	// Machine is the machine of a slice; "" for a whole rack. Machines are those of a rack on several,
+	// as its client sees them.
+	Machine string `json:"machine,omitempty"`
+	// Generation is that of a slice.
+	Generation uint64          `json:"generation,omitempty"`
+	Machines   []MachineStatus `json:"machines,omitempty"`
 	// Switch is the switch, or the first one of a rack with several: Switches are all of these, and Trunks
 	// those between them.
 	Switch   NodeStatus    `json:"switch"`
@@ -89,6 +98,15 @@ type Status struct {
 	Guests []GuestStatus `json:"guests,omitempty"`
 	// Unfinished names hosts that an apply has begun to add or to remove, and has not finished.
 	Unfinished []string `json:"unfinished,omitempty"`
+}
+
+// MachineStatus describes a machine of a rack that has several. Error is why it does not answer; "" means
+// that it does.
+type MachineStatus struct {
+	Name       string `json:"name"`
+	SSH        string `json:"ssh"`
+	Generation uint64 `json:"generation,omitempty"`
+	Error      string `json:"error,omitempty"`
 }
 
 // TrunkStatus describes a trunk between two switches.
@@ -116,8 +134,11 @@ type daemonStatus struct {
 
 // Status inspects the processes, the link and the daemon of every node.
 func (r *Rack) Status(ctx context.Context) (Status, error) {
-	s := Status{Name: r.Spec.Name, Dir: r.Paths.Dir, Slow: r.Spec.Slow, Hosts: make([]NodeStatus, len(r.Spec.Hosts))}
-	for _, name := range r.Spec.SwitchNames() {
+	s := Status{Name: r.Spec.Name, Machine: r.Spec.Machine, Generation: r.Spec.Generation, Dir: r.Paths.Dir, Slow: r.Spec.Slow, Hosts: []NodeStatus{}}
+	for _, name := range onMachine(r.Spec, r.Spec.NICNames()) {
+		s.Hosts = append(s.Hosts, NodeStatus{Name: name})
+	}
+	for _, name := range onMachine(r.Spec, r.Spec.SwitchNames()) {
 		sw := r.Spec.OnSwitch(name).Switch
 		s.Switches = append(s.Switches, NodeStatus{Name: name, Role: rackfile.SwitchName, IPv4: sw.IPv4, IPv6: sw.IPv6, MAC: sw.MAC, Program: sw.Program})
 	}
@@ -125,18 +146,14 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 	if err != nil {
 		return s, rackError(s.Name, err)
 	}
-	for _, c := range r.Spec.Trunks() {
-		port, _ := c.Ports()
-		s.Trunks = append(s.Trunks, TrunkStatus{c.Name(), linkState(links, port)})
-	}
 	errs := make([]error, len(s.Switches)+len(s.Hosts))
 	var wg sync.WaitGroup
 	for i := range s.Switches {
 		wg.Go(func() { errs[i] = r.observer().observe(ctx, &s.Switches[i]) })
 	}
 	for i := range s.Hosts {
-		h := &r.Spec.Hosts[i]
 		n := &s.Hosts[i]
+		h, _, _ := r.Spec.Host(n.Name)
 		*n = NodeStatus{
 			Name: h.Name, Role: string(h.Role), Port: h.Port, IPv4: h.IPv4, IPv6: h.IPv6, MAC: h.MAC,
 			Memory: h.Memory, Link: linkState(links, h.Port),
@@ -144,11 +161,15 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 		wg.Go(func() { errs[len(s.Switches)+i] = r.observer().observe(ctx, n) })
 	}
 	wg.Wait()
-	if s.Switch = s.Switches[0]; r.Spec.Fabric == nil {
+	s.Trunks = r.observer().trunks(links, s.Switches)
+	if len(s.Switches) > 0 { // else this machine runs none
+		s.Switch = s.Switches[0]
+	}
+	if r.Spec.Fabric == nil {
 		s.Switches = nil
 	}
 	r.observer().observeContainers(ctx, &s)
-	s.State = worst(s)
+	s.State = s.Worst()
 	s.Unfinished = r.unfinished()
 	list, err := guests.List(r.Paths)
 	errs = append(errs, err)
@@ -173,6 +194,44 @@ func (r observer) links() (map[string]nl.Link, error) {
 		byName[l.Name] = l
 	}
 	return byName, err
+}
+
+// trunks returns the states of the trunks that have an end on this machine. A trunk to another machine
+// has no interface: its switch here knows whether it works.
+func (r observer) trunks(links map[string]nl.Link, switches []NodeStatus) (list []TrunkStatus) {
+	for _, c := range r.Spec.Trunks() {
+		near, _ := c.Ports()
+		at := c.Leaf
+		if r.Spec.MachineOf(at) != r.Spec.Machine {
+			at = c.Far
+		}
+		_, _, remote := r.Spec.Remote(c)
+		switch i := slices.IndexFunc(switches, func(n NodeStatus) bool { return n.Name == at }); {
+		case i < 0: // of other machines
+		case remote:
+			list = append(list, TrunkStatus{c.Name(), trunkState(switches[i].Daemon, c.Name())})
+		default:
+			list = append(list, TrunkStatus{c.Name(), linkState(links, near)})
+		}
+	}
+	return list
+}
+
+// trunkState is the state of a trunk to another machine, as the status of a switch says.
+func trunkState(daemon json.RawMessage, name string) LinkState {
+	var d struct {
+		Trunks []struct {
+			Name string `json:"name"`
+			Up   bool   `json:"up"`
+		} `json:"trunks"`
+	}
+	_ = json.Unmarshal(daemon, &d) // a switch that does not answer has no working trunk
+	for _, t := range d.Trunks {
+		if t.Name == name && t.Up {
+			return LinkUp
+		}
+	}
+	return LinkNoCarrier
 }
 
 func linkState(links map[string]nl.Link, port string) LinkState {
@@ -240,9 +299,10 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 	return nil
 }
 
-func worst(s Status) State {
+// Worst returns the state of the worst node.
+func (s *Status) Worst() State {
 	nodes := slices.Concat([]NodeStatus{s.Switch}, s.Switches, s.Hosts)
-	for _, state := range []State{StateCrashed, StateHung, StateSilent, StateNICDown, StateCut, StateAppHung, StateApp} {
+	for _, state := range []State{StateLost, StateCrashed, StateHung, StateSilent, StateNICDown, StateCut, StateAppHung, StateApp} {
 		if slices.ContainsFunc(nodes, func(n NodeStatus) bool { return n.State == state }) {
 			return state
 		}

@@ -2,6 +2,7 @@ package rack
 
 import (
 	"context"
+	"crypto/subtle"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -60,6 +61,14 @@ func onlyProcesses(key, value, other string) error {
 	return fmt.Errorf("its rack file says `%s: %s`, which is for hosts that are processes: take `%s: %s`, or leave out --runtime docker", key, value, key, other)
 }
 
+// UpSlice is Up for the part of a rack that this machine runs. The secret is kept where only root reads
+// it. A slice of another generation, or with another secret, is ErrForeign, and stays.
+func UpSlice(ctx context.Context, s *rackfile.Rack, secret []byte) (*Rack, error) {
+	r := handle(s.Name)
+	r.Spec, r.secret = s, secret
+	return r, r.builder().up(ctx)
+}
+
 // builder brings a rack up. It removes the remains of an earlier rack, and makes the state folder,
 // namespaces, links and nodes.
 type builder struct{ *Rack }
@@ -70,8 +79,8 @@ func (r builder) up(ctx context.Context) error {
 	if os.Geteuid() != 0 {
 		return rackError(r.Spec.Name, ErrPrivilege)
 	}
-	if len(r.Spec.Machines) > 0 && r.Spec.Machine == "" {
-		return rackError(r.Spec.Name, errors.New("its rack file has the key machines, and nothing says which of them this is: leave the key out for a rack on this machine alone"))
+	if len(r.Spec.Machines) > 0 && r.secret == nil {
+		return rackError(r.Spec.Name, errors.New("it is on several machines, and this is no slice of it: bring it up by `rdmalab up`"))
 	}
 	if _, signals := r.keep.(*signalKeeper); signals && r.Spec.Fabric != nil {
 		return rackError(r.Spec.Name, errors.New("several switches need cgroup2, by which their processes are told apart: mount it, or leave out `fabric`"))
@@ -107,6 +116,9 @@ func (r builder) existing(ctx context.Context) error {
 	if err != nil {
 		return nil
 	}
+	if !r.sameUp(was) {
+		return ErrForeign
+	}
 	saved, err := container.Saved(r.Paths)
 	if err != nil {
 		return nil
@@ -120,7 +132,7 @@ func (r builder) existing(ctx context.Context) error {
 	if len(r.Revived) > 0 {
 		r.awaitRevival(was)
 	}
-	for _, node := range append(was.HostNames(), was.SwitchNames()...) {
+	for _, node := range onMachine(was, append(was.HostNames(), was.SwitchNames()...)) {
 		if _, err := os.Stat(r.Paths.Crashed(node)); err == nil {
 			continue // a command has crashed the node, so it stays crashed
 		}
@@ -138,6 +150,16 @@ func (r builder) existing(ctx context.Context) error {
 	return ErrAlreadyUp
 }
 
+// sameUp reports whether a rack that is up was made by the same up as this slice; a rack on one machine
+// has no such mark.
+func (r builder) sameUp(was *rackfile.Rack) bool {
+	if was.Machine != r.Spec.Machine || was.Generation != r.Spec.Generation {
+		return false
+	}
+	secret, err := os.ReadFile(r.Paths.Secret())
+	return r.secret == nil || err == nil && subtle.ConstantTimeCompare(secret, r.secret) == 1
+}
+
 // sameRack reports whether a rack that is up was made from the description now, or has become that of
 // the same file by Apply.
 func sameRack(was, now *rackfile.Rack) bool {
@@ -150,7 +172,7 @@ func sameRack(was, now *rackfile.Rack) bool {
 // readyWait counts as lost.
 func (r builder) awaitRevival(was *rackfile.Rack) {
 	_ = waitFor(readyWait, "hosts", func() (bool, error) {
-		for _, host := range was.HostNames() {
+		for _, host := range onMachine(was, was.HostNames()) {
 			if ok, err := r.alive(host); err == nil && !ok && !exists(r.Paths.Crashed(host)) {
 				return false, nil
 			}
@@ -242,6 +264,11 @@ func (r builder) makeState() error {
 	if err := r.admit(); err != nil {
 		return err
 	}
+	if r.secret != nil {
+		if err := os.WriteFile(p.Secret(), r.secret, 0o600); err != nil {
+			return err
+		}
+	}
 	data, err := r.Spec.Encode()
 	if err != nil {
 		return err
@@ -270,7 +297,7 @@ func (r builder) makeNamespaces() error {
 }
 
 func (r builder) makeLinks() error {
-	return each(r.Spec.LinkNames(), func(link string) error {
+	return each(onMachine(r.Spec, r.Spec.LinkNames()), func(link string) error {
 		if h, _, ok := r.Spec.Host(link); ok {
 			return r.makeLink(h)
 		}
@@ -281,6 +308,9 @@ func (r builder) makeLinks() error {
 // makeTrunk makes a trunk between two switches, whose ends are in the namespace of all switches.
 func (r builder) makeTrunk(name string) error {
 	c, _ := r.Spec.TrunkNamed(name)
+	if r.Spec.MachineOf(c.Far) != r.Spec.Machine {
+		return nil // the switch makes it, by UDP
+	}
 	leaf, far := c.Ports()
 	mtu := r.Spec.LinkMTU // that of the link that carries the longest frames
 	for i := range r.Spec.Hosts {

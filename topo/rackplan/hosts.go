@@ -73,7 +73,16 @@ func fabric(r *rackfile.Rack) string {
 	if r.Fabric == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%d leaves, %d spines", r.Fabric.Leaves, r.Fabric.Spines)
+	text := fmt.Sprintf("%d leaves, %d spines", r.Fabric.Leaves, r.Fabric.Spines)
+	for i, name := range r.SwitchNames() {
+		if r.Fabric.Places != nil {
+			text += fmt.Sprintf(", %s on %s", name, r.Fabric.Places[i])
+		}
+	}
+	for _, m := range r.Machines {
+		text += fmt.Sprintf("; %s at %s, %s, port %d", m.Name, m.SSH, m.Address, m.Port)
+	}
+	return text
 }
 
 // cpu is a processor as a rack file names it.

@@ -74,6 +74,9 @@ func newTrunks(out *pipeline.Trunks, s *ports, described func() *rackfile.Rack) 
 // trunkLinks lists the ports of a switch that lead to others.
 func trunkLinks(rack *rackfile.Rack, name string) (list []Link) {
 	for _, c := range rack.Trunks() {
+		if rack.MachineOf(c.Leaf) != rack.MachineOf(c.Far) {
+			continue
+		}
 		leaf, far := c.Ports()
 		switch name {
 		case c.Leaf:
@@ -165,9 +168,12 @@ func (t *trunks) grow(now clock.Time) {
 	}
 }
 
-// first returns the first port that leads to another switch.
+// first returns the first port that leads to another switch; -1 if there is none.
 func (t *trunks) first() int {
-	return t.own[slices.IndexFunc(t.own, func(port int) bool { return port >= 0 })]
+	if i := slices.IndexFunc(t.own, func(port int) bool { return port >= 0 }); i >= 0 {
+		return t.own[i]
+	}
+	return -1
 }
 
 // routes makes the routes of all hosts of the rack.

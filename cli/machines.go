@@ -1,0 +1,187 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/topo/machines"
+	"github.com/rdmalab/rdmalab/topo/rack"
+)
+
+// Of a rack on several machines, most commands reach the daemons by the sockets that the client has of all
+// of them (rackOf). The commands below need processes or files: the client runs them on the machine of
+// their first argument. What is in neither list works on a rack of one machine alone, and says so.
+
+// atNode are the commands that are run on the machine of the node that they name first.
+var atNode = []string{"exec", "env", "crash", "restart", "hang", "resume", "link", "logs"}
+
+// onlyHere are the commands that need the rack on this machine.
+var onlyHere = []string{"apply", "compose", "cni", "exercise", "experiment", "pingpong", "web", "metrics", "bundle"}
+
+// carryAll makes the commands of atNode and onlyHere look whether the rack is on several machines.
+func carryAll(commands []*cobra.Command) {
+	for _, c := range commands {
+		run := c.RunE
+		switch {
+		case run == nil:
+		case slices.Contains(atNode, c.Name()):
+			c.RunE = func(cmd *cobra.Command, args []string) error {
+				client, yes, err := carried(cmd)
+				if err != nil || !yes {
+					return either(err != nil, func() error { return err }, func() error { return run(cmd, args) })()
+				}
+				return carry(cmd, client, args)
+			}
+		case slices.Contains(onlyHere, c.Name()):
+			c.RunE = func(cmd *cobra.Command, args []string) error {
+				client, yes, err := carried(cmd)
+				if err == nil && yes {
+					err = fmt.Errorf("rack %q is on several machines, and %s works on a rack of this machine alone", client.Rack.Name, cmd.CommandPath())
+				}
+				if err != nil {
+					return err
+				}
+				return run(cmd, args)
+			}
+		}
+	}
+}
+
+// carry runs a command on the machine of the node that it names, or on all machines if it names none.
+func carry(cmd *cobra.Command, client *machines.Client, args []string) error {
+	words := sameWords(cmd, args)
+	if len(args) == 0 {
+		return client.RunAll(cmd.Context(), cmd.OutOrStdout(), words...)
+	}
+	node := args[0]
+	at := client.Rack.MachineOf(node)
+	if at == "" {
+		if err := checkNode(client.Rack, node); err != nil {
+			return err
+		}
+	}
+	code, err := client.Run(cmd.Context(), at, cmd.Name() == "exec" && terminals(), words...)
+	if err == nil && code != 0 {
+		return exitCode(code)
+	}
+	return err
+}
+
+// sameWords returns the words of a command line that is the same as that of cmd.
+func sameWords(cmd *cobra.Command, args []string) []string {
+	words := strings.Fields(cmd.CommandPath())[1:]
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Name == "rack" {
+			return
+		}
+		values := []string{f.Value.String()}
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			values = list.GetSlice()
+		}
+		for _, v := range values {
+			words = append(words, "--"+f.Name+"="+v)
+		}
+	})
+	return append(append(words, "--"), args...)
+}
+
+// reach returns the description and the paths of a rack on several machines, and opens the connections to
+// them. It says which do not answer.
+func reach(cmd *cobra.Command, client *machines.Client) (*rackfile.Rack, rackfile.Paths, error) {
+	if err := client.Connect(cmd.Context()); err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr(), "rdmalab:", err)
+	}
+	return client.Rack, client.Paths, nil
+}
+
+// plan prints what up would do with a rack on several machines.
+func plan(w io.Writer, r *rackfile.Rack) error {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "MACHINE\tSSH\tSWITCHES\tHOSTS")
+	for _, m := range r.Machines {
+		on := func(names []string) string {
+			return strings.Join(slices.DeleteFunc(names, func(n string) bool { return r.MachineOf(n) != m.Name }), " ")
+		}
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\n", m.Name, m.SSH, on(r.SwitchNames()), on(r.HostNames()))
+	}
+	fmt.Fprintln(t, "\nTRUNK\tENDS")
+	for _, c := range r.Trunks() {
+		own := *r
+		own.Machine = r.MachineOf(c.Leaf)
+		ends := "on " + own.Machine
+		if local, peer, remote := own.Remote(c); remote {
+			ends = fmt.Sprintf("%s udp %s - %s udp %s", own.Machine, local, r.MachineOf(c.Far), peer)
+		}
+		fmt.Fprintf(t, "%s\t%s\n", c.Name(), ends)
+	}
+	return t.Flush()
+}
+
+// upOnMachines is runUp for a rack on several machines.
+func upOnMachines(cmd *cobra.Command, s *rackfile.Rack, verify bool) error {
+	begin := time.Now()
+	client, err := machines.Up(cmd.Context(), s, wholeVersion())
+	already := errors.Is(err, rack.ErrAlreadyUp)
+	if err != nil && !already {
+		return fmt.Errorf("rack %q: %w", s.Name, err)
+	}
+	took := time.Since(begin)
+	var down error
+	if verify {
+		down = client.AwaitTrunks(cmd.Context())
+	}
+	status, err := client.Status(cmd.Context())
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	if already {
+		fmt.Fprintf(out, "rack %q is up already\n\n", s.Name)
+	} else {
+		fmt.Fprintf(out, "rack %q is up: %s on %s in %v\n\n", s.Name, count(len(s.HostNames()), "host"), count(len(s.Machines), "machine"), took.Round(time.Millisecond))
+	}
+	if err := printStatus(out, status); err != nil {
+		return err
+	}
+	if down != nil {
+		return fmt.Errorf("rack %q is up, but not every trunk works: %w", s.Name, down)
+	}
+	if verify && !already {
+		fmt.Fprintln(out)
+		if err := verifyPaths(cmd, &rack.Rack{Spec: client.Rack, Paths: client.Paths}); err != nil {
+			return fmt.Errorf("rack %q is up, but not every path works:\n%w\nSee `rdmalab logs`; `rdmalab down` takes it away", s.Name, err)
+		}
+	}
+	_, err = fmt.Fprint(out, nextSteps(s))
+	return err
+}
+
+// printMachines lists the machines of a rack that do not answer.
+func printMachines(w io.Writer, s rack.Status) error {
+	for _, m := range s.Machines {
+		if m.Error != "" {
+			if _, err := fmt.Fprintf(w, "\n%s; its hosts are lost with it. When it is back, `rdmalab up -f` the rack file takes it in again\n", m.Error); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// statusOnMachines is the status of a rack on several machines.
+func statusOnMachines(cmd *cobra.Command, client *machines.Client) error {
+	s, err := client.Status(cmd.Context())
+	if err != nil {
+		return err
+	}
+	return show(cmd, s, printStatus)
+}

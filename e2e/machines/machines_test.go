@@ -1,0 +1,157 @@
+package machines
+
+import (
+	"os"
+	"strings"
+
+	. "github.com/onsi/ginkgo/v2"
+	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
+
+	"github.com/rdmalab/rdmalab/e2e/fixture"
+)
+
+// three is a rack of three machines with a few hosts.
+const three = `
+name: mcthree
+machines:
+  - {name: m1, ssh: ssh://root@10.213.0.1}
+  - {name: m2, ssh: ssh://root@10.213.0.2}
+  - {name: m3, ssh: ssh://root@10.213.0.3}
+hosts:
+  - {name: "cn[0-2]", role: compute}
+  - {name: "ms[0-2]", role: memory, memory: 16MiB}
+`
+
+var _ = Describe("a rack on three machines", Ordered, func() {
+	var l *lab
+	var file string
+	BeforeAll(func() {
+		l = newLab(3)
+		file = l.file("three.yaml", three)
+	})
+	rack := func(args ...string) string {
+		GinkgoHelper()
+		return l.ok(append([]string{"--rack", "mcthree"}, args...)...)
+	}
+
+	It("shows its plan, and does nothing", func() {
+		Expect(l.ok("up", "-f", file, "--plan")).To(And(
+			MatchRegexp(`m2 +ssh://root@10.213.0.2 +leaf1 +cn1 ms1`),
+			MatchRegexp(`leaf0-leaf2 +m1 udp 10.213.0.1:24792 - m3 udp 10.213.0.3:24792`)))
+		for _, m := range l.machines {
+			Expect(m.left()).To(BeEmpty())
+		}
+	})
+
+	It("comes up, and is up already", func() {
+		rack("up", "-f", file, "--no-verify")
+		Expect(rack("up", "-f", file, "--no-verify")).To(ContainSubstring("is up already"))
+		Expect(rack("status")).To(And(MatchRegexp(`leaf1 +switch +up .* m2\n`), MatchRegexp(`ms2 +memory +up .* m3\n`)))
+		Expect(l.machines["m2"].on("rdmalab", "--rack", "mcthree", "slice", "status").Stdout).To(And(ContainSubstring("machine m2"), ContainSubstring("cn1"), Not(ContainSubstring("cn0"))))
+	})
+
+	It("runs programs, crashes hosts, cuts links, injects faults and shows logs on the machine that has them", func() {
+		Expect(rack("exec", "cn1", "--", "sh", "-c", "hostname; echo it\\'s")).To(Equal("cn1\nit's\n"))
+		Expect(l.rdmalab("--rack", "mcthree", "exec", "cn2", "--", "sh", "-c", "exit 7")).To(fixture.HaveExited(7))
+		Expect(rack("inject", "loss", "5%", "--link", "cn1,cn2")).To(And(ContainSubstring("leaf1-f1"), ContainSubstring("leaf2-f1")))
+		Expect(rack("faults")).To(And(ContainSubstring("--link cn1"), ContainSubstring("--link cn2")))
+		Expect(rack("heal")).To(Equal("healed 2 active faults\n"))
+		rack("crash", "ms2")
+		Expect(rack("status")).To(MatchRegexp(`ms2 +memory +crashed`))
+		rack("restart", "ms2")
+		rack("link", "cn0", "down")
+		Expect(rack("status")).To(MatchRegexp(`cn0 .* down +\d+ +m1`))
+		rack("link", "cn0", "up")
+		Expect(rack("logs")).To(And(ContainSubstring("leaf2 of rack mcthree"), ContainSubstring("leaf0 of rack mcthree")))
+		Expect(rack("logs", "leaf1")).To(ContainSubstring("leaf1 of rack mcthree"))
+	})
+
+	It("refuses another up, and leaves the rack", func() {
+		other := l.file("other.yaml", strings.ReplaceAll(three, "[0-2]", "[0-1]"))
+		Expect(l.rdmalab("up", "-f", other)).To(And(fixture.HaveExited(1), said("from another rack file")))
+		Expect(l.rdmalab("--rack", "mcthree", "apply", "-f", other)).To(And(fixture.HaveExited(1), said("is on several machines")))
+		// The same, from a client that has not made the rack.
+		Expect(l.client.on("mv", "/run/rdmalab/mcthree.client", "/run/kept")).To(fixture.HaveExited(0))
+		r := l.rdmalab("up", "-f", file)
+		Expect(r).To(And(fixture.HaveExited(1), said("machine m3: "), said("another secret")))
+		Expect(l.client.on("ls", "/run/rdmalab").Code).NotTo(BeZero())
+		Expect(l.client.on("sh", "-c", "mkdir -p /run/rdmalab && mv /run/kept /run/rdmalab/mcthree.client")).To(fixture.HaveExited(0))
+		Expect(rack("up", "-f", file, "--no-verify")).To(ContainSubstring("is up already"))
+	})
+
+	It("goes on when a connection of ssh is killed", func() {
+		Expect(l.client.on("sh", "-c", "for p in /proc/[0-9]*; do grep -qa '^ssh: .*/ssh/m2 ' $p/cmdline 2>/dev/null && kill -9 ${p#/proc/}; done; true")).To(fixture.HaveExited(0))
+		Expect(rack("exec", "cn1", "--", "hostname")).To(Equal("cn1\n"))
+		Expect(rack("faults", "-o", "json")).To(Equal("[]\n"))
+	})
+
+	It("loses the hosts of a machine that dies, and takes it in again", func() {
+		m := l.machines["m3"]
+		l.kill(m)
+		Expect(rack("status")).To(And(MatchRegexp(`cn2 +compute +lost .* m3\n`), ContainSubstring("machine m3 does not answer"), MatchRegexp(`cn1 +compute +up`)))
+		Expect(rack("exec", "cn1", "--", "hostname")).To(Equal("cn1\n"))
+		l.start(m)
+		Expect(rack("exec", "cn1", "--", "sleep", "0")).To(BeEmpty())
+		rack("up", "-f", file, "--no-verify")
+		Expect(rack("status", "-o", "jsonpath=$.state")).To(ContainSubstring("up"))
+		rack("exec", "cn2", "--", "true")
+	})
+
+	It("goes away, and leaves nothing", func() {
+		m := l.machines["m3"]
+		l.kill(m)
+		Expect(l.rdmalab("--rack", "mcthree", "down")).To(And(fixture.HaveExited(1), said("down --lost")))
+		l.start(m)
+		Expect(rack("down")).To(Equal("rack \"mcthree\" is down\n"))
+		for _, m := range l.machines {
+			Expect(m.left()).To(BeEmpty(), m.name)
+		}
+		Expect(l.client.left()).To(BeEmpty())
+		Expect(l.client.on("pgrep", "ssh").Code).To(Equal(1), "a connection is left")
+	})
+
+	It("leaves nothing behind if a machine refuses its slice", func() {
+		m := l.machines["m2"]
+		refused := func(text string) {
+			GinkgoHelper()
+			Expect(l.rdmalab("up", "-f", file)).To(And(fixture.HaveExited(1), said(text)))
+			for _, m := range l.machines {
+				Expect(m.left()).To(BeEmpty(), m.name)
+			}
+			Expect(l.client.left()).To(BeEmpty())
+		}
+		By("without the program")
+		Expect(os.Rename(m.dir+"/bin/rdmalab", m.dir+"/bin/away")).To(Succeed())
+		refused("machine m2 has no rdmalab in the PATH of its sshd")
+		By("with another version")
+		write(m.dir+"/bin/rdmalab", "#!/bin/sh\n[ \"$3 $4\" = 'slice apply' ] && exec \"${0%rdmalab}\"other \"$@\"\nexec \"${0%rdmalab}\"away \"$@\"\n", 0o755)
+		run("go", "build", "-ldflags", "-X github.com/rdmalab/rdmalab/cli.version=v9", "-o", m.dir+"/bin/other", "github.com/rdmalab/rdmalab/cmd/rdmalab")
+		refused(`this machine "v9`)
+		Expect(os.Rename(m.dir+"/bin/away", m.dir+"/bin/rdmalab")).To(Succeed())
+		By("with a rack of that name of its own")
+		Expect(m.on("rdmalab", "up", "--rack", "mcthree", "--no-verify")).To(fixture.HaveExited(0))
+		Expect(l.rdmalab("up", "-f", file)).To(And(fixture.HaveExited(1), said("another secret")))
+		Expect(m.on("rdmalab", "--rack", "mcthree", "status")).To(fixture.HaveExited(0))
+		Expect(m.on("rdmalab", "down", "--rack", "mcthree")).To(fixture.HaveExited(0))
+		By("without a key")
+		Expect(os.Rename(l.dir+"/authorized", l.dir+"/away")).To(Succeed())
+		refused("ssh-copy-id")
+		Expect(os.Rename(l.dir+"/away", l.dir+"/authorized")).To(Succeed())
+		By("with another host key")
+		known, err := os.ReadFile(l.dir + "/known")
+		Expect(err).NotTo(HaveOccurred())
+		write(l.dir+"/known", "", 0o600)
+		refused("host key is unknown")
+		write(l.dir+"/known", string(known), 0o600)
+		By("when it is off")
+		l.kill(m)
+		refused("machine m2 does not answer")
+		l.start(m)
+	})
+})
+
+// said matches a result whose error output has a text.
+func said(text string) types.GomegaMatcher {
+	return WithTransform(func(r fixture.Result) string { return r.Stderr }, ContainSubstring(text))
+}

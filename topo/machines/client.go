@@ -1,0 +1,366 @@
+package machines
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/rackplan"
+)
+
+// Client reaches a rack on several machines from where `rdmalab up` was called.
+type Client struct {
+	Rack  *rackfile.Rack
+	Paths rackfile.Paths
+	conns []*conn
+}
+
+// Open returns the client of the rack called name; false if this is not the place of one, or if a client
+// has started this program on a machine of the rack.
+func Open(name string) (*Client, bool, error) {
+	if os.Getenv(rackfile.EnvSlice) != "" {
+		return nil, false, nil
+	}
+	paths := rackfile.ClientOf(name)
+	data, err := os.ReadFile(paths.Spec())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, false, nil
+	}
+	if err != nil {
+		return nil, true, err
+	}
+	r, err := rackfile.Decode(data)
+	if err != nil {
+		return nil, true, fmt.Errorf("%w: remove %s", err, paths.Dir)
+	}
+	return clientOf(r, paths), true, nil
+}
+
+func clientOf(r *rackfile.Rack, paths rackfile.Paths) *Client {
+	c := &Client{Rack: r, Paths: paths}
+	for _, m := range r.Machines {
+		c.conns = append(c.conns, &conn{machine: m, rack: r, paths: paths})
+	}
+	return c
+}
+
+// each calls f for all machines at once, and joins the errors in the order of the machines.
+func (c *Client) each(f func(i int, m *conn) error) error {
+	errs := make([]error, len(c.conns))
+	var wg sync.WaitGroup
+	for i, m := range c.conns {
+		wg.Go(func() { errs[i] = f(i, m) })
+	}
+	wg.Wait()
+	return errors.Join(errs...)
+}
+
+// of returns the connection to a machine.
+func (c *Client) of(machine string) (*conn, error) {
+	for _, m := range c.conns {
+		if m.machine.Name == machine {
+			return m, nil
+		}
+	}
+	return nil, fmt.Errorf("rack %q has no machine %q", c.Rack.Name, machine)
+}
+
+// Connect opens the connections to all machines that answer. The control sockets of their nodes are then
+// in Paths.
+func (c *Client) Connect(ctx context.Context) error {
+	return c.each(func(_ int, m *conn) error { return m.open(ctx) })
+}
+
+// make makes the client's folder for a new rack.
+func (c *Client) make(secret []byte) error {
+	for _, dir := range []string{c.Paths.Dir, filepath.Dir(c.Paths.Socket("x")), filepath.Dir(c.Paths.SSH("x"))} {
+		if err := os.MkdirAll(dir, 0o700); err != nil {
+			return err
+		}
+	}
+	text, err := c.Rack.Encode()
+	if err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(c.Paths.Secret(), secret, 0o600), os.WriteFile(c.Paths.Spec(), text, 0o600))
+}
+
+// forget ends the connections, and removes the client's folder.
+func (c *Client) forget() error {
+	err := errors.Join(c.each(func(_ int, m *conn) error { return m.close() }), os.RemoveAll(c.Paths.Dir))
+	_ = os.Remove(rackfile.StateRoot) // it stays while there is another rack
+	return err
+}
+
+// Up brings a rack up on its machines, and returns ErrAlreadyUp if it is up on all. A machine on which the
+// slice is missing gets it again. After an error, what this call has made on any machine is gone.
+func Up(ctx context.Context, r *rackfile.Rack, version string) (*Client, error) {
+	c, old, err := Open(r.Name)
+	if err != nil {
+		return nil, err
+	}
+	var secret []byte
+	if old {
+		if secret, err = c.known(r); err != nil {
+			return nil, err
+		}
+	} else {
+		secret = make([]byte, secretSize)
+		if _, err := rand.Read(secret); err != nil {
+			return nil, err
+		}
+		own := *r
+		own.Generation = uint64(time.Now().UnixMicro())
+		c = clientOf(&own, rackfile.ClientOf(r.Name))
+		if err := c.make(secret); err != nil {
+			return nil, errors.Join(err, c.forget())
+		}
+	}
+	made := make([]bool, len(c.conns)) // also if the answer is missing
+	err = c.Connect(ctx)
+	if err == nil {
+		err = c.each(func(i int, m *conn) (err error) {
+			made[i], err = c.apply(ctx, m, version, secret)
+			return err
+		})
+	}
+	if err == nil {
+		for _, is := range made {
+			if is {
+				return c, nil
+			}
+		}
+		return c, rack.ErrAlreadyUp
+	}
+	return nil, errors.Join(err, c.undo(made, old))
+}
+
+// known returns the secret of the rack that this client has brought up, if r is the same.
+func (c *Client) known(r *rackfile.Rack) ([]byte, error) {
+	p, err := rackplan.Of(rackplan.OfDescription(c.Rack), r, false)
+	if err != nil || !p.Empty() {
+		return nil, fmt.Errorf("rack %q is up on its machines from another rack file: run `rdmalab down` first, or choose another name", r.Name)
+	}
+	return os.ReadFile(c.Paths.Secret())
+}
+
+// apply brings the slice of a machine up. It reports whether the machine has now a slice that it had not,
+// or may have.
+func (c *Client) apply(ctx context.Context, m *conn, version string, secret []byte) (made bool, err error) {
+	slice, err := sliceOf(c.Rack, m.machine.Name, version, secret)
+	if err != nil {
+		return false, err
+	}
+	out, err := m.run(ctx, bytes.NewReader(slice), "slice", "apply")
+	if err != nil {
+		var gone *Unreachable
+		return errors.As(err, &gone) || ctx.Err() != nil, err
+	}
+	var a Applied
+	if err := json.Unmarshal(out, &a); err != nil {
+		return true, fmt.Errorf("machine %s: answer of slice apply: %w", m.machine.Name, err)
+	}
+	return a.Made, nil
+}
+
+// Applied is the answer of slice apply.
+type Applied struct {
+	// Made is false if the slice was up already.
+	Made bool `json:"made"`
+}
+
+// undo takes away what a failed Up has made.
+func (c *Client) undo(made []bool, old bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), undoWait)
+	defer cancel()
+	err := c.each(func(i int, m *conn) error {
+		if !made[i] {
+			return nil
+		}
+		return m.remove(ctx)
+	})
+	if old {
+		return err
+	}
+	return errors.Join(err, c.forget())
+}
+
+// undoWait bounds how long what a failed Up has made may take to end.
+const undoWait = 30 * time.Second
+
+// remove takes the slice of a machine away.
+func (m *conn) remove(ctx context.Context) error {
+	_, err := m.run(ctx, nil, "slice", "down", "--generation", fmt.Sprint(m.rack.Generation))
+	return err
+}
+
+// Down takes the rack away from all machines. A machine that does not answer keeps its slice, and Down the
+// client's folder, unless force is set.
+func (c *Client) Down(ctx context.Context, force bool) error {
+	err := c.each(func(_ int, m *conn) error { return m.remove(ctx) })
+	if err != nil && !force {
+		return fmt.Errorf("%w\nThe rest is down: run `rdmalab down` again when the machine is back, or `rdmalab down --lost` if it never will be", err)
+	}
+	return c.forget()
+}
+
+// Status asks all machines for the status of their slices, and makes one of them.
+func (c *Client) Status(ctx context.Context) (rack.Status, error) {
+	parts := make([]rack.Status, len(c.conns))
+	errs := make([]error, len(c.conns))
+	_ = c.each(func(i int, m *conn) error {
+		out, err := m.run(ctx, nil, "slice", "status", "-o", "json")
+		if err == nil {
+			err = json.Unmarshal(out, &parts[i])
+		}
+		errs[i] = err
+		return nil
+	})
+	return c.merge(parts, errs), ctx.Err()
+}
+
+// Run runs a command of rdmalab on a machine, with the files of this program, and returns its exit status.
+func (c *Client) Run(ctx context.Context, machine string, tty bool, args ...string) (int, error) {
+	m, err := c.of(machine)
+	if err != nil {
+		return 0, err
+	}
+	if err := m.open(ctx); err != nil {
+		return 0, err
+	}
+	cmd := m.remote(ctx, tty, args...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	err = cmd.Run()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() > 0 && exit.ExitCode() != sshFailed {
+		return exit.ExitCode(), nil
+	}
+	return 0, m.explain(ctx, err, "")
+}
+
+// RunAll runs a command of rdmalab on all machines at once, and writes the lines that it prints to out.
+func (c *Client) RunAll(ctx context.Context, out io.Writer, args ...string) error {
+	var mu sync.Mutex
+	return c.each(func(_ int, m *conn) error {
+		if err := m.open(ctx); err != nil {
+			return err
+		}
+		cmd := m.remote(ctx, false, args...)
+		var said bytes.Buffer
+		cmd.Stderr = &limited{&said}
+		lines, err := cmd.StdoutPipe()
+		if err != nil {
+			return err
+		}
+		if err := cmd.Start(); err != nil {
+			return m.unreachable("", err)
+		}
+		failed := copyLines(&mu, out, lines)
+		return errors.Join(failed, m.explain(ctx, cmd.Wait(), said.String()))
+	})
+}
+
+// copyLines writes whole lines of in, each while it holds mu.
+func copyLines(mu *sync.Mutex, out io.Writer, in io.Reader) error {
+	r := bufio.NewReader(in)
+	for {
+		line, err := r.ReadString('\n')
+		if line != "" {
+			mu.Lock()
+			_, failed := io.WriteString(out, strings.TrimSuffix(line, "\n")+"\n")
+			mu.Unlock()
+			if failed != nil {
+				return failed
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// trunksWait bounds how long the trunks of a rack may take to work.
+const trunksWait = 10 * time.Second
+
+// AwaitTrunks waits until the switches of the rack know that all trunks work, unless the rack file gives
+// a trunk a fault. The error names those that do not.
+func (c *Client) AwaitTrunks(ctx context.Context) error {
+	if slices.ContainsFunc(c.Rack.Faults, func(f fault.Rule) bool { _, trunk := c.Rack.TrunkNamed(f.Link); return trunk }) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, trunksWait)
+	defer cancel()
+	for {
+		down := c.trunksDown(ctx)
+		if len(down) == 0 {
+			return nil
+		}
+		select {
+		case <-time.After(trunksPoll):
+		case <-ctx.Done():
+			t := down[0]
+			near, far := c.Rack.MachineOf(t.Leaf), c.Rack.MachineOf(t.Far)
+			own := *c.Rack
+			own.Machine = near
+			local, peer, _ := own.Remote(t)
+			return fmt.Errorf("%d of %d are down, such as %s between %s (UDP %s) and %s (UDP %s): look whether a firewall drops them, and at `rdmalab logs %s`",
+				len(down), len(c.Rack.Trunks()), t.Name(), near, local, far, peer, t.Leaf)
+		}
+	}
+}
+
+// trunksPoll is the pause between two looks at the trunks.
+const trunksPoll = 20 * time.Millisecond
+
+// trunksDown lists the trunks that do not work, as their leaves say.
+func (c *Client) trunksDown(ctx context.Context) (list []rackfile.Trunk) {
+	up := make(map[string]int)
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for _, name := range c.Rack.SwitchNames() {
+		wg.Go(func() {
+			var s struct {
+				Trunks []struct {
+					Name string `json:"name"`
+					Up   bool   `json:"up"`
+				} `json:"trunks"`
+			}
+			_ = control.NewClient(c.Paths.Socket(name)).Call(ctx, http.MethodGet, "/status", nil, &s) // no answer: no trunk works
+			mu.Lock()
+			defer mu.Unlock()
+			for _, t := range s.Trunks {
+				if t.Up {
+					up[t.Name]++
+				}
+			}
+		})
+	}
+	wg.Wait()
+	for _, t := range c.Rack.Trunks() {
+		if up[t.Name()] < len(c.Rack.SwitchNames()) {
+			list = append(list, t)
+		}
+	}
+	return list
+}
