@@ -111,9 +111,7 @@ exec "$@"
 func (l *lab) start(m *machine) {
 	GinkgoHelper()
 	group := m.group()
-	if err := os.Mkdir(group, 0o755); err != nil {
-		Expect(os.IsExist(err)).To(BeTrue(), "%v", err)
-	}
+	Expect(os.Mkdir(group, 0o755)).To(Succeed())
 	program := []string{"/usr/sbin/sshd", "-D", "-E", m.dir + "/log", "-f", m.dir + "/sshd_config"}
 	if m == l.client {
 		program = []string{"/bin/sh", "-c", "sleep infinity & wait"}
@@ -149,10 +147,8 @@ func (m *machine) group() string { return fmt.Sprintf("%s/mc-%d-%s", cgroups(), 
 func (l *lab) stop() {
 	for _, m := range l.machines {
 		l.kill(m)
-		emptyGroup(m.group())
 	}
 	l.kill(l.client)
-	emptyGroup(l.client.group())
 }
 
 // kill kills all processes of a machine, and pulls its cable: Linux may keep its namespaces for a while.
@@ -160,6 +156,7 @@ func (l *lab) kill(m *machine) {
 	_ = syscall.Kill(m.pid, syscall.SIGKILL) // it may have ended
 	end(m.holder)
 	_ = exec.Command("nsenter", "-t", strconv.Itoa(l.lan.Process.Pid), "-n", "ip", "link", "del", m.port).Run() // it may be gone
+	emptyGroup(m.group())
 }
 
 // end kills a process, and waits for it.
