@@ -110,3 +110,25 @@ func TestRoundTripControllers(t *testing.T) {
 		}
 	}
 }
+
+// U15 (Lumina, SIGCOMM 2023, finding 15): with one limit of CNPs for the whole port instead of one for each
+// queue pair, each of 16 senders gets a sixteenth of the CNPs, and the queue is longer.
+func TestLimitOfCNPsByPort(t *testing.T) {
+	l := twoSenders()
+	l.Senders, l.PMax = 16, 0.1
+	each, err := (&Sim{}).Congestion(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Params.Scope = congestion.ScopePort
+	port, err := (&Sim{}).Congestion(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	most := float64(time.Second) / float64(l.Params.Interval) / 16
+	t.Logf("U15: by queue pair %.0f CNPs a second and flow, Jain %.3f, queue p90 %d; by port %.0f (at most %.0f), Jain %.3f, queue p90 %d",
+		each.CNPs, each.Jain, each.P90, port.CNPs, most, port.Jain, port.P90)
+	if port.CNPs > most*1.01 || port.CNPs < most/2 || port.P90 < 2*each.P90 {
+		t.Errorf("by queue pair %+v, by port %+v", each, port)
+	}
+}

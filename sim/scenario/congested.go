@@ -146,6 +146,10 @@ func (g *congested) patient(p *rdmacm.Params) {
 // retries could not end a burst.
 const shortQueue = 6
 
+// longestPause is how long a pause frame stops a host. Links lose pause frames, too, and a host whose XON is
+// lost stands still so long; with the usual 65,535 quanta that would be longer than retries last.
+const longestPause = 500 * time.Microsecond
+
 // on returns a copy of s with the queues and the congestion control. Links that have a rate by opt get
 // that of the queues.
 func (g *congested) on(s *rackfile.Rack, opt *simrack.Options) *rackfile.Rack {
@@ -175,6 +179,7 @@ func (g *congested) on(s *rackfile.Rack, opt *simrack.Options) *rackfile.Rack {
 	} else {
 		k.XOFF = max(k.XOFF, shortQueue*int64(longest))
 	}
+	cfg.Quanta = uint16(max(1, g.rate/int64(time.Second/longestPause)/512))
 	cfg.Classes[notified].Strict = true
 	cfg.DSCP[separated], cfg.DSCP[notifiedDSCP] = separated, notified
 	out.Switch.Queues = &cfg

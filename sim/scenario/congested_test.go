@@ -95,3 +95,15 @@ func TestCongestionRefused(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// In these seeds a link lost or delayed the frame that ends a pause, and the host stood still for 67 ms, longer
+// than its retries last, until pauses were made as short as longestPause.
+func TestCongestedSeedsThatFailedOnce(t *testing.T) {
+	t.Parallel()
+	s := mustCongest(t, "locks", Congestion{Algorithm: Any})
+	for _, seed := range []uint64{73, 638, 1409} {
+		if r := s.Run(seed, Options{}); r.Err != nil {
+			t.Errorf("seed %d: %s: %v", seed, r.Plan, r.Err)
+		}
+	}
+}
