@@ -42,6 +42,10 @@ func (p Paths) SSH(machine string) string { return filepath.Join(p.Dir, "ssh", m
 // Netns returns the pin of a node's network namespace: a file that keeps the namespace alive.
 func (p Paths) Netns(node string) string { return filepath.Join(p.Dir, "netns", MachineOf(node)) }
 
+// Outside returns the pin of the machine's own network namespace, from which trunks to other machines go out;
+// it exists if the rack has several machines.
+func (p Paths) Outside() string { return filepath.Join(p.Dir, "outside") }
+
 // Socket returns the control socket of a node, or of a further NIC of a host.
 func (p Paths) Socket(node string) string { return filepath.Join(p.Dir, "sock", fileOf(node)+".sock") }
 

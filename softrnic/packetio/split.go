@@ -88,6 +88,16 @@ func (f *Frame) Splittable() bool {
 	return ok && !l.tcp && n > f.SegSize && n <= maxSegments*f.SegSize && mergeable(binary.BigEndian.Uint16(f.Data[l.l4+2:]))
 }
 
+// Headers returns the length of the headers of a Splittable super-frame; 0 if f is none. It reads no byte
+// behind the headers.
+func (f *Frame) Headers() int {
+	if !f.Splittable() {
+		return 0
+	}
+	l, _ := locate(f.Data)
+	return l.payload
+}
+
 // Split appends the packets of a Splittable super-frame to b, each as a frame of its own in memory
 // of b. Any other frame is appended unchanged and not copied.
 func (b *Batch) Split(f Frame) {

@@ -34,6 +34,22 @@ func Create(path string) error {
 	return nil
 }
 
+// Pin pins the caller's network namespace at path; the file must not exist.
+func Pin(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
+	if err != nil {
+		return opError(err, "pin network namespace")
+	}
+	err = f.Close()
+	if err == nil {
+		err = unix.Mount(threadNetns, path, "", unix.MS_BIND, "")
+	}
+	if err != nil {
+		_ = Remove(path) // the first error is returned
+	}
+	return opError(err, "pin network namespace at %s", path)
+}
+
 // OnOwnThread runs f on a new thread, which ends after f has returned. So f may leave the thread in
 // any namespace.
 func OnOwnThread(f func() error) error {

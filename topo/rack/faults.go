@@ -177,6 +177,9 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 	}
 	return r.locked(ctx, func() error {
 		err := r.starter().cancelTimer(ActionLinkUp.timerName(host))
+		if _, _, remote := r.Spec.Remote(trunk); isTrunk && remote {
+			return errors.Join(err, r.linkRemote(ctx, trunk, up))
+		}
 		if isTrunk {
 			port, _ := trunk.Ports()
 			return errors.Join(err, nl.SetUp(r.Paths.Netns(rackfile.SwitchName), port, up))
@@ -186,4 +189,17 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 		r.starter().settle(ctx, host)
 		return err
 	})
+}
+
+// linkRemote cuts or restores a trunk to another machine at the end that is on this machine.
+func (r *Rack) linkRemote(ctx context.Context, trunk rackfile.Trunk, up bool) error {
+	at := trunk.Leaf
+	if r.Spec.MachineOf(at) != r.Spec.Machine {
+		at = trunk.Far
+	}
+	body := struct {
+		Name string `json:"name"`
+		Up   bool   `json:"up"`
+	}{trunk.Name(), up}
+	return r.Control(at).Call(ctx, "POST", "/trunk", body, nil)
 }

@@ -113,14 +113,14 @@ func makeMounts(p rackfile.Paths, tree string, note func(string, ...any)) error 
 	}
 	// This mount namespace has copies of the machine's mounts. Those below StateRoot, except the
 	// rack's tmpfs, are removed here: such a copy would keep the namespaces of another rack or node
-	// alive after the end of that rack or node.
+	// alive after the end of that rack or node. A switch keeps the machine's own namespace, for its trunks.
 	points, err := mountPoints()
 	if err != nil {
 		return err
 	}
 	slices.Reverse(points)
 	for _, point := range points {
-		if strings.HasPrefix(point, rackfile.StateRoot+"/") && point != p.Dir {
+		if strings.HasPrefix(point, rackfile.StateRoot+"/") && point != p.Dir && (tree != "" || point != p.Outside()) {
 			if err := unix.Unmount(point, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
 				note("unmount %s: %v", point, err)
 			}

@@ -290,6 +290,11 @@ func (r builder) hostsFile() string {
 }
 
 func (r builder) makeNamespaces() error {
+	if len(r.Spec.Machines) > 0 { // trunks to other machines go out from where this program runs
+		if err := nl.Pin(r.Paths.Outside()); err != nil {
+			return err
+		}
+	}
 	if err := nl.Create(r.Paths.Netns(rackfile.SwitchName)); err != nil {
 		return err
 	}

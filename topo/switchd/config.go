@@ -44,6 +44,8 @@ type Link struct {
 	// joins packets into super-frames. If GSO is false, every packet to the host is a frame of its
 	// own.
 	GSO bool
+	// Far is not its zero value if the link is a trunk to another machine, which has no interface.
+	Far Far
 }
 
 // Motion is the slow motion of a rack. Factor is that of rackfile.Rack.Slow. Costs, if not nil, make

@@ -36,6 +36,7 @@ type none struct{}
 //	POST   /ports                adds the port of a guest
 //	DELETE /ports/{host}         removes the port of a guest
 //	POST   /rack                 reads the rack's description again, and adds and removes ports of hosts
+//	POST   /trunk                cuts a trunk to another machine at this end, or ends that: a TrunkSwitch
 //	GET    /past                 the last packets as pcapng, if the switch keeps them
 //	POST   /trace                records when packets pass: a pathtrace.Request
 //	DELETE /trace                ends the recording, returns a pathtrace.Trace
@@ -85,6 +86,7 @@ func (d *Daemon) Mux() *control.Mux {
 	m.HandleFunc("GET /past", d.captures.servePast)
 	d.handleTrace(m)
 	d.handleQueues(m)
+	d.handleTrunks(m)
 	control.HandleProfile(m, cmp.Or(d.rackSwitch(), rackfile.SwitchName))
 	d.guests.handleGuests(m)
 	d.hosts.handle(m)

@@ -107,6 +107,13 @@ func newCompactWith(t testing.TB, open bool, program pipeline.Program, timeout u
 		must(t, err)
 		c.ends[i] = newEnd(t, c.dev[i].Context())
 	}
+	c.connect(t, timeout)
+	return c
+}
+
+// connect connects the queue pairs of the two hosts.
+func (c *compact) connect(t testing.TB, timeout uint8) {
+	t.Helper()
 	for i, e := range c.ends {
 		peer := c.ends[1-i]
 		must(t, e.qp.ToInit(verbs.ToInit{Access: verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic}))
@@ -118,7 +125,6 @@ func newCompactWith(t testing.TB, open bool, program pipeline.Program, timeout u
 	for i := range c.ends { // the switch learns the addresses
 		c.run(t, i, verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled})
 	}
-	return c
 }
 
 func newEnd(t testing.TB, ctx verbs.Context) *end {

@@ -18,6 +18,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
 	"github.com/rdmalab/rdmalab/softrnic/packetio/direct"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/udptrunk"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/topo/guests"
 	"github.com/rdmalab/rdmalab/topo/nl"
@@ -237,7 +238,11 @@ func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Con
 		cfg.Spin = 0 // the threads of the NICs carry the packets; the loop has only timers and other frames
 		slots = sharedSlots
 	}
+	trunks := trunkOpener{paths: rackfile.Paths{Dir: at.Dir}, rack: rack.Name, limit: longestFrame(rack)}
 	cfg.Open = func(i int, l Link) (packetio.Port, error) {
+		if l.Far != (Far{}) {
+			return trunks.open(i, l)
+		}
 		var p *afpacket.Port
 		err := nl.Do(at.Netns, func() (err error) {
 			p, err = afpacket.Open(afpacket.Config{Ifname: l.Ifname, Mode: afpacket.Switch, Index: i, Merge: l.GSO, Slots: slots})
@@ -252,6 +257,10 @@ func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Con
 		var list []*afpacket.Port
 		var memory []afpacket.Source
 		for _, p := range ports {
+			if t, ok := p.(*udptrunk.Port); ok {
+				memory = append(memory, t)
+				continue
+			}
 			if both, ok := p.(*doubleLink); ok {
 				if m, ok := both.memory.(afpacket.Source); ok {
 					memory = append(memory, m)

@@ -26,6 +26,7 @@ type ports struct {
 	log       *log.Logger
 	queues    *queues // those of traffic
 	trunks    *trunks // the switch as one of several; nil: it is the only one
+	timers    *timers // those of traffic
 
 	links  []Link   // if a guest was removed, Host of its entry is ""
 	hosts  []string // names of the links' hosts, in the order of links
@@ -151,6 +152,7 @@ func (s *ports) renewWaiter() error {
 	old := s.waiter
 	s.waiter = w
 	s.waking.Store(&w)
+	s.timers.of(s.list)
 	s.publish()
 	if old != nil {
 		return old.Close()

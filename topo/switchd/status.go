@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/udptrunk"
+	"github.com/rdmalab/rdmalab/softrnic/trunk"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
@@ -45,7 +47,7 @@ type PortStatus struct {
 	Host  string    `json:"host"`
 	Port  string    `json:"port"`
 	State PortState `json:"state"`
-	// Error says why a port is missing.
+	// Error says why a port is missing, or why a trunk to another machine has no carrier.
 	Error        string `json:"error,omitempty"`
 	RxPacketRate uint64 `json:"rxPacketsPerSecond"`
 	RxBitRate    uint64 `json:"rxBitsPerSecond"`
@@ -72,6 +74,8 @@ type PortCounters struct {
 	SentBytes   uint64 `json:"sentBytes"`
 	// RxRing counts frames that were dropped because the port's receive ring was full.
 	RxRing uint64 `json:"rxRingDropped"`
+	// Trunk has what a trunk to another machine counts and measures; nil for other ports.
+	Trunk *trunk.Stats `json:"trunk,omitempty"`
 }
 
 func (d *Daemon) Status() (s Status, err error) {
@@ -100,6 +104,9 @@ func (d *Daemon) Status() (s Status, err error) {
 				}
 			case !p.carrier:
 				ps.State = PortNoCarrier
+				if far, ok := p.io.(*udptrunk.Port); ok {
+					ps.Error = far.Trunk().Trouble
+				}
 			}
 			s.Ports = append(s.Ports, ps)
 		}
@@ -120,6 +127,10 @@ func (d *Daemon) Counters() (c Counters, err error) {
 			pc := PortCounters{Host: d.ports.hosts[i], PortCounters: d.traffic.sw.Port(i), SentPackets: p.sent[0], SentBytes: p.sent[1]}
 			if st, ok := p.io.(stater); ok {
 				pc.RxRing = st.Stats().RxDropped
+			}
+			if far, ok := p.io.(*udptrunk.Port); ok {
+				t := far.Trunk()
+				pc.Trunk = &t
 			}
 			c.Ports = append(c.Ports, pc)
 		}

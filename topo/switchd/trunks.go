@@ -80,9 +80,9 @@ func trunkLinks(rack *rackfile.Rack, name string) (list []Link) {
 		leaf, far := c.Ports()
 		switch name {
 		case c.Leaf:
-			list = append(list, Link{Host: c.Name(), Ifname: leaf, GSO: true})
+			list = append(list, Link{Host: c.Name(), Ifname: leaf, GSO: true, Far: remote(rack, c, name)})
 		case c.Far:
-			list = append(list, Link{Host: c.Name(), Ifname: far, GSO: true})
+			list = append(list, Link{Host: c.Name(), Ifname: far, GSO: true, Far: remote(rack, c, name)})
 		}
 	}
 	return list

@@ -1,0 +1,251 @@
+package udptrunk
+
+import (
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/clock/real"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/afpacket"
+	"github.com/rdmalab/rdmalab/softrnic/trunk"
+)
+
+// ErrClosed: the port was closed before the call.
+var ErrClosed = errors.New("port is closed")
+
+// socketBuffer is the requested size in bytes of the socket's two queues.
+const socketBuffer = 8 << 20
+
+// maxFrames is how many frames of datagrams Recv returns, unless the last datagram had more.
+const maxFrames = 64
+
+// Config describes a port.
+type Config struct {
+	// Local is the address of the socket, Peer that of the other end.
+	Local, Peer netip.AddrPort
+	// Trunk describes the end. Open sets Random, Wall, IPv6 and MTU.
+	Trunk trunk.Config
+	// Index becomes Frame.Port of received frames.
+	Index int
+	// Limit is the length of the longest packet that is merged with others into a super-frame; 0 means that
+	// none is.
+	Limit int
+}
+
+// Port is the end of a trunk. Recv, Send and Tick belong to one goroutine at a time.
+type Port struct {
+	cfg     Config
+	clk     *real.Clock
+	working atomic.Bool // for LinkUp
+
+	// mu guards the fields below, for Stats, Switch and Close.
+	mu    sync.Mutex
+	fd    int
+	end   *trunk.End
+	rx    *receiver
+	tx    *sender
+	out   trunk.Out
+	stats packetio.Stats
+	on    bool
+}
+
+var (
+	_ packetio.Port   = (*Port)(nil)
+	_ afpacket.Source = (*Port)(nil)
+)
+
+// Open makes the socket in the network namespace of the calling thread. The trunk is not cut.
+func Open(cfg Config) (*Port, error) {
+	if !cfg.Local.IsValid() || !cfg.Peer.IsValid() || cfg.Local.Addr().Is4() != cfg.Peer.Addr().Is4() {
+		return nil, fmt.Errorf("trunk %s: from %v to %v: want two addresses of the same kind", cfg.Trunk.Trunk, cfg.Local, cfg.Peer)
+	}
+	p := &Port{cfg: cfg, clk: real.New(), rx: newReceiver(), tx: newSender(cfg.Peer.Addr().Is6())}
+	fd, mtu, err := socket(cfg.Local, cfg.Peer)
+	if err != nil {
+		return nil, fmt.Errorf("trunk %s from %v to %v: %w", cfg.Trunk.Trunk, cfg.Local, cfg.Peer, err)
+	}
+	p.fd = fd
+	c := cfg.Trunk
+	c.IPv6, c.MTU = cfg.Peer.Addr().Is6(), mtu
+	c.Wall = time.Now().UnixNano() - int64(p.clk.Now())
+	c.Random = func() (b [32]byte) {
+		_, _ = rand.Read(b[:]) // it never fails: crypto/rand ends the process
+		return b
+	}
+	p.end = trunk.New(c)
+	p.Switch(true)
+	return p, nil
+}
+
+// Switch cuts the trunk at this end, or ends that.
+func (p *Port) Switch(on bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.on = on
+	p.end.Switch(p.clk.Now(), on, &p.out)
+	p.flush()
+}
+
+// Recv resets b and appends the frames that have arrived.
+func (p *Port) Recv(b *packetio.Batch) (int, error) {
+	b.Reset()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fd < 0 {
+		return 0, ErrClosed
+	}
+	now := p.clk.Now()
+	p.end.Begin(now, b)
+	for len(b.Frames) < maxFrames && p.end.Room() {
+		d := p.rx.next(p.fd)
+		if d == nil {
+			break
+		}
+		p.end.Receive(now, d, b, &p.out)
+	}
+	p.flush()
+	for i := range b.Frames {
+		f := &b.Frames[i]
+		f.Port = p.cfg.Index
+		p.stats.RxPackets += uint64(f.Packets())
+		p.stats.RxBytes += uint64(len(f.Data))
+	}
+	return len(b.Frames), nil
+}
+
+// Send transmits the frames of b in order. Frames for which the kernel has no room, or for which the
+// trunk does not work, are dropped and counted.
+func (p *Port) Send(b *packetio.Batch) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fd < 0 {
+		return 0, ErrClosed
+	}
+	sent := 0
+	for rest := b.Frames; len(rest) > 0; {
+		t, n := p.end.Pack(rest, p.cfg.Limit, p.tx.train)
+		if n == 0 {
+			p.drop(rest)
+			break
+		}
+		switch err := p.tx.send(p.fd, &t); {
+		case err == nil:
+			sent += n
+			for i := range rest[:n] {
+				p.stats.TxPackets += uint64(rest[i].Packets())
+				p.stats.TxBytes += uint64(len(rest[i].Data))
+			}
+		case errors.Is(err, unix.EBADF):
+			return sent, ErrClosed
+		default:
+			p.refused(err)
+			p.drop(rest[:n])
+		}
+		rest = rest[n:]
+	}
+	return sent, nil
+}
+
+func (p *Port) drop(frames []packetio.Frame) {
+	p.stats.TxDropped += uint64(packetio.PacketsIn(frames))
+	p.end.Dropped(len(frames))
+}
+
+// refused asks the kernel for the path MTU if it has refused a datagram because of its length.
+func (p *Port) refused(err error) {
+	if !errors.Is(err, unix.EMSGSIZE) && !errors.Is(err, unix.EINVAL) {
+		return
+	}
+	if mtu, err := pathMTU(p.fd, p.cfg.Peer.Addr().Is6()); err == nil {
+		p.end.TooBig(p.clk.Now(), mtu)
+	}
+}
+
+// flush sends the datagrams that the end wants to be sent beside those of trains. The caller holds mu.
+func (p *Port) flush() {
+	for _, d := range p.out.Datagrams {
+		if err := sendOne(p.fd, d); err != nil {
+			p.refused(err)
+		}
+	}
+	p.out.Datagrams = p.out.Datagrams[:0]
+	p.working.Store(p.end.Working())
+}
+
+// Tick sends what the trunk needs beside frames, if it is due. It returns how long it takes until Tick or Recv
+// must be called.
+func (p *Port) Tick() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fd < 0 {
+		return time.Hour
+	}
+	now := p.clk.Now()
+	if at := p.end.Deadline(); now >= at {
+		p.end.Tick(now, &p.out)
+		p.flush()
+	}
+	at := p.end.Deadline()
+	if at == clock.Never {
+		return time.Hour
+	}
+	return max(0, at.Sub(now))
+}
+
+// LinkUp reports whether both ends hear each other.
+func (p *Port) LinkUp() bool { return p.working.Load() }
+
+// Stats returns the counters of frames. RxDropped is 0: what is lost are datagrams.
+func (p *Port) Stats() packetio.Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stats
+}
+
+// Trunk returns the counters of the trunk.
+func (p *Port) Trunk() trunk.Stats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.end.Stats()
+}
+
+// Ready reports whether datagrams have come. It asks the kernel for them.
+func (p *Port) Ready() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fd >= 0 && p.rx.ready(p.fd)
+}
+
+// Sleeping does nothing: the kernel reports each datagram that comes.
+func (p *Port) Sleeping(bool) {}
+
+// Bell returns the socket.
+func (p *Port) Bell() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.fd
+}
+
+// Close closes the socket. Its peer is told that the trunk is cut. A Wait goes on: the loop that waits is the
+// one that closes its ports.
+func (p *Port) Close() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.fd < 0 {
+		return nil
+	}
+	p.end.Switch(p.clk.Now(), false, &p.out)
+	p.flush()
+	err := unix.Close(p.fd)
+	p.fd = -1
+	p.working.Store(false)
+	return err
+}

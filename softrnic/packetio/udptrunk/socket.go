@@ -1,0 +1,75 @@
+package udptrunk
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// socket makes a UDP socket from local to peer that never makes IP fragments, and returns the MTU of
+// the way to the peer, as far as the kernel knows it.
+func socket(local, peer netip.AddrPort) (fd, mtu int, err error) {
+	family := unix.AF_INET
+	if peer.Addr().Is6() {
+		family = unix.AF_INET6
+	}
+	fd, err = unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return -1, 0, fmt.Errorf("make socket: %w", err)
+	}
+	if err = setup(fd, local, peer); err == nil {
+		mtu, err = pathMTU(fd, peer.Addr().Is6())
+	}
+	if err != nil {
+		return -1, 0, errors.Join(err, unix.Close(fd))
+	}
+	return fd, mtu, nil
+}
+
+func setup(fd int, local, peer netip.AddrPort) error {
+	for _, opt := range [][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
+		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt[0], socketBuffer) != nil {
+			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt[1], socketBuffer) // the kernel may grant less; any size is enough
+		}
+	}
+	level, opt, do := unix.IPPROTO_IP, unix.IP_MTU_DISCOVER, unix.IP_PMTUDISC_DO
+	if peer.Addr().Is6() {
+		level, opt, do = unix.IPPROTO_IPV6, unix.IPV6_MTU_DISCOVER, unix.IPV6_PMTUDISC_DO
+	}
+	if err := unix.SetsockoptInt(fd, level, opt, do); err != nil {
+		return fmt.Errorf("forbid IP fragments: %w", err)
+	}
+	if err := unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1); err != nil {
+		return fmt.Errorf("UDP_GRO (Linux 5.0): %w", err)
+	}
+	if err := unix.Bind(fd, sockaddr(local)); err != nil {
+		if errors.Is(err, unix.EADDRNOTAVAIL) {
+			return fmt.Errorf("this machine has no address %v: correct `address` of the machine in the rack file (%w)", local.Addr(), err)
+		}
+		if errors.Is(err, unix.EADDRINUSE) {
+			return fmt.Errorf("UDP port %d is in use: give the machine another `port` in the rack file (%w)", local.Port(), err)
+		}
+		return fmt.Errorf("bind: %w", err)
+	}
+	if err := unix.Connect(fd, sockaddr(peer)); err != nil {
+		return fmt.Errorf("there is no way to %v: %w", peer.Addr(), err)
+	}
+	return nil
+}
+
+func sockaddr(a netip.AddrPort) unix.Sockaddr {
+	if a.Addr().Is4() {
+		return &unix.SockaddrInet4{Port: int(a.Port()), Addr: a.Addr().As4()}
+	}
+	return &unix.SockaddrInet6{Port: int(a.Port()), Addr: a.Addr().As16()}
+}
+
+// pathMTU returns the path MTU of a connected socket, as far as the kernel knows it.
+func pathMTU(fd int, v6 bool) (int, error) {
+	if v6 {
+		return unix.GetsockoptInt(fd, unix.IPPROTO_IPV6, unix.IPV6_MTU)
+	}
+	return unix.GetsockoptInt(fd, unix.IPPROTO_IP, unix.IP_MTU)
+}

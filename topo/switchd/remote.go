@@ -1,0 +1,148 @@
+package switchd
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/control"
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/packetio/udptrunk"
+	"github.com/rdmalab/rdmalab/softrnic/trunk"
+	"github.com/rdmalab/rdmalab/topo/nl"
+)
+
+// Far is the UDP addresses of a trunk whose other end is on another machine; its zero value is that of all
+// other links.
+type Far struct {
+	Local, Peer netip.AddrPort
+	// Side is that of this end.
+	Side trunk.Side
+}
+
+// remote returns the addresses of a trunk from a switch.
+func remote(rack *rackfile.Rack, c rackfile.Trunk, name string) Far {
+	local, peer, ok := rack.Remote(c)
+	switch {
+	case !ok:
+		return Far{}
+	case name == c.Leaf:
+		return Far{Local: local, Peer: peer, Side: trunk.Near}
+	}
+	return Far{Local: local, Peer: peer, Side: trunk.Far}
+}
+
+// trunkOpener opens the trunks to other machines.
+type trunkOpener struct {
+	paths rackfile.Paths
+	rack  string
+	limit int // length of the longest frame of a host
+}
+
+// longestFrame returns the length of the longest frame that a host of the rack sends in bytes.
+func longestFrame(rack *rackfile.Rack) int {
+	const ethernet = 14
+	mtu := rack.LinkMTU
+	for i := range rack.Hosts {
+		mtu = max(mtu, rack.MTUOf(&rack.Hosts[i]))
+	}
+	return mtu + ethernet
+}
+
+// open makes the end of a trunk, in the network namespace of the machine.
+func (o trunkOpener) open(i int, l Link) (packetio.Port, error) {
+	secret, err := o.secret()
+	if err != nil {
+		return nil, err
+	}
+	var p *udptrunk.Port
+	err = nl.Do(o.paths.Outside(), func() (err error) {
+		p, err = udptrunk.Open(udptrunk.Config{
+			Local: l.Far.Local, Peer: l.Far.Peer, Index: i, Limit: o.limit,
+			Trunk: trunk.Config{Rack: o.rack, Trunk: l.Host, Secret: secret, Side: l.Far.Side},
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err // not p: an interface that holds a nil *udptrunk.Port is not nil
+	}
+	return p, nil
+}
+
+// leastSecret is how many bytes a rack's secret has at least.
+const leastSecret = 16
+
+// secret reads the rack's secret. The trunks use a hash of it.
+func (o trunkOpener) secret() (trunk.Secret, error) {
+	data, err := os.ReadFile(filepath.Join(o.paths.Dir, "secret"))
+	if err != nil {
+		return trunk.Secret{}, fmt.Errorf("the rack's secret: %w", err)
+	}
+	if len(data) < leastSecret {
+		return trunk.Secret{}, fmt.Errorf("the rack's secret has %d bytes, fewer than %d: bring the rack up again", len(data), leastSecret)
+	}
+	return sha256.Sum256(data), nil
+}
+
+// timed is implemented by a port that has something to do also while no frame comes or goes.
+type timed interface {
+	// Tick does what is due, and returns the time until Tick or Recv must be called.
+	Tick() (wait time.Duration)
+}
+
+// timers are the ports that are timed. at is when the first of them must be called.
+type timers struct {
+	ports []timed
+	at    clock.Time
+}
+
+// of takes the ports that are open.
+func (t *timers) of(list []port) {
+	t.ports, t.at = t.ports[:0], clock.Never
+	for i := range list {
+		if p, ok := list[i].io.(timed); ok {
+			t.ports, t.at = append(t.ports, p), 0
+		}
+	}
+}
+
+// tick calls the ports. They look at the time themselves, so it is called in every round.
+func (t *timers) tick(now clock.Time) {
+	if len(t.ports) == 0 {
+		return
+	}
+	t.at = clock.Never
+	for _, p := range t.ports {
+		t.at = clock.Min(t.at, now.Add(p.Tick()))
+	}
+}
+
+// TrunkSwitch is the body of POST /trunk: it cuts a trunk to another machine at this end, or ends that.
+type TrunkSwitch struct {
+	Name string `json:"name"`
+	Up   bool   `json:"up"`
+}
+
+func (d *Daemon) handleTrunks(m *control.Mux) {
+	control.Handle(m, "POST /trunk", func(_ *http.Request, s TrunkSwitch) (none, error) {
+		err := d.commands.Try(func() error {
+			i, err := d.ports.of(s.Name)
+			if err != nil {
+				return err
+			}
+			p, ok := d.ports.list[i].io.(*udptrunk.Port)
+			if !ok {
+				return control.Errorf(http.StatusBadRequest, "%.40q is no open trunk to another machine", s.Name)
+			}
+			p.Switch(s.Up)
+			return nil
+		})
+		return none{}, answer(err)
+	})
+}
