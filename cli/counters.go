@@ -15,6 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/trunk"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/topo/hostd"
@@ -156,7 +157,28 @@ func printPorts(out io.Writer, c *switchd.Counters, all bool) error {
 			fmt.Fprintf(w, "%s\t%12d\t%s\n", s.Name, s.Value, s.Help)
 		}
 	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for i := range c.Ports {
+		if p := &c.Ports[i]; p.Trunk != nil {
+			printTrunk(w, p.Host, p.Trunk, all)
+		}
+	}
 	return w.Flush()
+}
+
+// printTrunk prints what a trunk to another machine counts and measures.
+func printTrunk(w io.Writer, name string, s *trunk.Stats, all bool) {
+	fmt.Fprintf(w, "\n%s: %v, path MTU %d, round trip %v, at best %v, the other machine's clock is %v ahead\n", name, s.State, s.MTU, s.RoundTrip, s.Shortest, s.Ahead)
+	if s.Trouble != "" {
+		fmt.Fprintf(w, "  %s\n", s.Trouble)
+	}
+	for _, c := range s.Samples() {
+		if c.Value > 0 || all {
+			fmt.Fprintf(w, "%s\t%12d\t%s\n", c.Name, c.Value, c.Help)
+		}
+	}
 }
 
 func drops(p switchd.PortCounters) string {
