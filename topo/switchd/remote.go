@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
@@ -80,7 +79,7 @@ const leastSecret = 16
 
 // secret reads the rack's secret. The trunks use a hash of it.
 func (o trunkOpener) secret() (trunk.Secret, error) {
-	data, err := os.ReadFile(filepath.Join(o.paths.Dir, "secret"))
+	data, err := os.ReadFile(o.paths.Secret())
 	if err != nil {
 		return trunk.Secret{}, fmt.Errorf("the rack's secret: %w", err)
 	}

@@ -123,7 +123,7 @@ func (j *joined) makeMachines(rack *rackfile.Rack, way string) {
 			slice.Machine = list[i]
 			j.namespace(p.Outside())
 			j.lan[i] = p.Outside()
-			must(j.tb, os.WriteFile(filepath.Join(p.Dir, "secret"), bytes.Repeat([]byte{7}, 32), 0o600))
+			must(j.tb, os.WriteFile(p.Secret(), bytes.Repeat([]byte{7}, 32), 0o600))
 		}
 		data, err := slice.Encode()
 		must(j.tb, err)

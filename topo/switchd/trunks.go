@@ -74,9 +74,6 @@ func newTrunks(out *pipeline.Trunks, s *ports, described func() *rackfile.Rack) 
 // trunkLinks lists the ports of a switch that lead to others.
 func trunkLinks(rack *rackfile.Rack, name string) (list []Link) {
 	for _, c := range rack.Trunks() {
-		if rack.MachineOf(c.Leaf) != rack.MachineOf(c.Far) {
-			continue
-		}
 		leaf, far := c.Ports()
 		switch name {
 		case c.Leaf:
