@@ -3,6 +3,7 @@ package insim
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -130,5 +131,42 @@ func TestLimitOfCNPsByPort(t *testing.T) {
 		each.CNPs, each.Jain, each.P90, port.CNPs, most, port.Jain, port.P90)
 	if port.CNPs > most*1.01 || port.CNPs < most/2 || port.P90 < 2*each.P90 {
 		t.Errorf("by queue pair %+v, by port %+v", each, port)
+	}
+}
+
+// C9: a run in slow motion, with all rates divided and all times multiplied by 40, has the same queue and the
+// same CNPs within 10 %: pacers make up for at most a millisecond, and round to nanoseconds, at any speed.
+func TestSlowMotion(t *testing.T) {
+	const slow = 40
+	fast := twoSenders()
+	fast.Params, _ = congestion.Profile(congestion.ProfilePaper, 8_000_000_000) // a byte takes 1 ns
+	fast.Span = 100 * time.Millisecond
+	l := fast
+	l.Delay, l.Span = l.Delay*slow, l.Span*slow
+	for _, f := range l.Params.Fields() {
+		switch f.Kind {
+		case congestion.Rate:
+			*f.Int /= slow
+		case congestion.Duration:
+			*f.Time *= slow
+		case congestion.Number, congestion.Bytes:
+		}
+	}
+	a, err := (&Sim{}).Congestion(t.Context(), fast)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := (&Sim{}).Congestion(t.Context(), l)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("C9: queue p50 %d, p90 %d, peak %d, %d CNPs; slowed %d, %d, %d, %d", a.P50, a.P90, a.Peak, a.Sent, b.P50, b.P90, b.Peak, b.Sent)
+	for _, x := range [][2]float64{
+		{float64(a.P50), float64(b.P50)}, {float64(a.P90), float64(b.P90)}, {float64(a.Peak), float64(b.Peak)}, {float64(a.Sent), float64(b.Sent)},
+		{a.Utilisation, b.Utilisation},
+	} {
+		if math.Abs(x[0]/x[1]-1) > 0.1 {
+			t.Errorf("%v at full speed, %v slowed", x[0], x[1])
+		}
 	}
 }
