@@ -43,9 +43,15 @@ func Classes() []string {
 	return names
 }
 
-func isResponse(op wire.Opcode) bool { return op >= wire.RCReadResponseFirst && op <= wire.RCAtomicAck }
+func isResponse(op wire.Opcode) bool {
+	op = op.Plain()
+	return op >= wire.RCReadResponseFirst && op <= wire.RCAtomicAck
+}
 
-func isRequest(op wire.Opcode) bool { return op.Service() < wire.ServiceCNP && !isResponse(op) }
+func isRequest(op wire.Opcode) bool {
+	s := op.Service()
+	return (s < wire.ServiceCNP || s == wire.ServiceXRC) && !isResponse(op)
+}
 
 // empty reports whether the match selects every frame.
 func (m *Match) empty() bool {

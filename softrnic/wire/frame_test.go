@@ -28,6 +28,9 @@ func testFrame(op Opcode, v6, tagged bool, n int) *Frame {
 	}
 	p := &f.Packet
 	p.BTH = BTH{Opcode: op, PKey: DefaultPKey, DestQP: 0x111, PSN: 0x000100, AckReq: true}
+	if op.Has(HasXRCETH) {
+		p.XRCETH = XRCETH{SRQN: 0x21}
+	}
 	if op.Has(HasFETH) {
 		p.FETH = FETH{Level: FlushRegion, Placement: FlushGlobal | FlushPersistent}
 	}

@@ -75,6 +75,14 @@ func TestHeaders(t *testing.T) {
 			func(h header) []byte { return h.(*BTH).AppendTo(nil) },
 		},
 		{
+			"XRCETH", "00 000021", new(XRCETH), &XRCETH{SRQN: 0x21},
+			func(h header) []byte { return h.(*XRCETH).AppendTo(nil) },
+		},
+		{
+			"XRCETH reserved bits", "ff fffffe", new(XRCETH), &XRCETH{Reserved: 0xff, SRQN: MaxSRQN - 1},
+			func(h header) []byte { return h.(*XRCETH).AppendTo(nil) },
+		},
+		{
 			"FETH", "00000013", new(FETH), &FETH{Level: FlushRegion, Placement: FlushGlobal | FlushPersistent},
 			func(h header) []byte { return h.(*FETH).AppendTo(nil) },
 		},

@@ -18,7 +18,7 @@ const (
 	ServiceRD  Opcode = 0x40 // reserved in RoCEv2; not decoded
 	ServiceUD  Opcode = 0x60
 	ServiceCNP Opcode = 0x80
-	ServiceXRC Opcode = 0xa0 // not decoded
+	ServiceXRC Opcode = 0xa0 // extended reliable connections: RC whose requests name a shared receive queue
 )
 
 // manufacturer is the first opcode that is left to manufacturers (IBTA 9.2/manufacturer). Opcodes
@@ -116,6 +116,18 @@ func (o Opcode) Service() Opcode {
 	}
 	return ServiceRC
 }
+
+// Plain returns the opcode of reliable connections for the same operation as that of XRC; others it
+// returns as they are.
+func (o Opcode) Plain() Opcode {
+	if o&serviceMask == ServiceXRC {
+		return o &^ ServiceXRC
+	}
+	return o
+}
+
+// Reliable reports whether the opcode is one of reliable connections, extended or not.
+func (o Opcode) Reliable() bool { s := o.Service(); return s == ServiceRC || s == ServiceXRC }
 
 // String returns the name of the opcode like "RC_WRITE_LAST", or "OPCODE_0x15".
 func (o Opcode) String() string {

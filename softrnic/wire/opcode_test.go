@@ -43,8 +43,8 @@ func TestOpcodeTable(t *testing.T) {
 		}
 	}
 	// IBTA 9.2: 23 opcodes of RC, 12 of UC, 2 of UD; the memory placement extensions: FLUSH and
-	// ATOMIC_WRITE; A17.9.3: CNP. Masked atomics are 2 of the opcodes for manufacturers.
-	if known != 23+12+2+2+1+2 {
+	// ATOMIC_WRITE; A17.9.3: CNP; A14: 23 of XRC. Masked atomics are 2 of the opcodes for manufacturers.
+	if known != 23+12+2+2+1+2+23 {
 		t.Errorf("%d opcodes are known", known)
 	}
 }
@@ -73,6 +73,33 @@ func TestOpcodeUCIsLikeRC(t *testing.T) {
 		if rc.Headers != uc.Headers || rc.Flags != uc.Flags || strings.TrimPrefix(rc.Name, "RC") != strings.TrimPrefix(uc.Name, "UC") {
 			t.Errorf("%v: %+v, %v: %+v", op, rc, op|ServiceUC, uc)
 		}
+	}
+}
+
+// XRC has the operations of RC, and an XRCETH in every request (IBTA A14/xrceth).
+func TestOpcodeXRCIsLikeRC(t *testing.T) {
+	for op := RCSendFirst; op < ServiceUC; op++ {
+		rc, xrc := op.Info(), (op | ServiceXRC).Info()
+		if op > RCSendOnlyInv || !op.Known() {
+			if xrc.Name != "" {
+				t.Errorf("XRC has %v", op|ServiceXRC)
+			}
+			continue
+		}
+		want := *rc
+		want.Name = "X" + rc.Name
+		if rc.Flags&OpRequest != 0 {
+			want.Headers, want.HeaderLen = rc.Headers|HasXRCETH, rc.HeaderLen+4
+		}
+		if *xrc != want {
+			t.Errorf("%v: %+v, want %+v", op, xrc, want)
+		}
+		if x := op | ServiceXRC; x.Plain() != op || !x.Reliable() || x.Service() != ServiceXRC {
+			t.Errorf("%v is of %#x, plain %v", x, uint8(x.Service()), x.Plain())
+		}
+	}
+	if RCMaskedCmpSwap.Plain() != RCMaskedCmpSwap || UCSendOnly.Plain() != UCSendOnly || UCSendOnly.Reliable() {
+		t.Error("Plain or Reliable changes or takes others than XRC")
 	}
 }
 

@@ -7,6 +7,7 @@ type Headers uint16
 // Extended headers.
 const (
 	HasDETH Headers = 1 << iota
+	HasXRCETH
 	HasFETH
 	HasRETH
 	HasAtomicETH
@@ -69,7 +70,7 @@ const (
 // opTable is the opcode table of IBTA 9.2 for the services that this codec knows. Each opcode has
 // its extended headers (IBTA 9.3). The table also has FLUSH and ATOMIC_WRITE of the memory
 // placement extensions, the CNP of A17.9.3, and masked atomics.
-var opTable = withHeaderLen([256]OpInfo{
+var opTable = withHeaderLen(withXRC([256]OpInfo{
 	RCSendFirst:          {Name: "RC_SEND_FIRST", Flags: reqFirst | OpSend},
 	RCSendMiddle:         {Name: "RC_SEND_MIDDLE", Flags: reqMiddle | OpSend},
 	RCSendLast:           {Name: "RC_SEND_LAST", Flags: reqLast | OpSend},
@@ -116,10 +117,27 @@ var opTable = withHeaderLen([256]OpInfo{
 	UDSendOnlyImm: {Name: "UD_SEND_ONLY_IMM", Headers: HasDETH | HasImmDt, Flags: reqOnly | OpSend | OpImm},
 
 	CNP: {Name: "CNP", Headers: HasCNP, Flags: OpOnly | OpControl},
-})
+}))
+
+// withXRC adds the opcodes of extended reliable connections: those of reliable connections, with an
+// XRCETH in all requests (IBTA A14). FLUSH and ATOMIC_WRITE are not among them.
+func withXRC(table [256]OpInfo) [256]OpInfo {
+	for op := RCSendFirst; op <= RCSendOnlyInv; op++ {
+		info := table[op]
+		if info.Name == "" {
+			continue
+		}
+		info.Name = "X" + info.Name
+		if info.Flags&OpRequest != 0 {
+			info.Headers |= HasXRCETH
+		}
+		table[ServiceXRC|op] = info
+	}
+	return table
+}
 
 // headerLens are the lengths of the extended headers, in the order of the bits of Headers.
-var headerLens = [10]int{dethLen, fethLen, rethLen, atomicETHLen, aethLen, atomicAckETHLen, immDtLen, iethLen, cnpLen, atomicMasksLen}
+var headerLens = [11]int{dethLen, xrcETHLen, fethLen, rethLen, atomicETHLen, aethLen, atomicAckETHLen, immDtLen, iethLen, cnpLen, atomicMasksLen}
 
 // withHeaderLen sets HeaderLen. An opcode that is not in the table is parsed as a BTH with opaque
 // payload.

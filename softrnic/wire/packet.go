@@ -5,6 +5,7 @@ package wire
 // ParsePacket sets them to zero.
 type Packet struct {
 	BTH       BTH
+	XRCETH    XRCETH
 	FETH      FETH
 	RETH      RETH
 	AtomicETH AtomicETH
@@ -54,6 +55,12 @@ func (p *Packet) parseHeaders(b []byte, h Headers) (err error) {
 			return err
 		}
 		b = b[dethLen:]
+	}
+	if h&HasXRCETH != 0 {
+		if err = p.XRCETH.Parse(b); err != nil {
+			return err
+		}
+		b = b[xrcETHLen:]
 	}
 	if h&HasFETH != 0 {
 		if err = p.FETH.Parse(b); err != nil {
@@ -127,6 +134,9 @@ var zeroPad [maxPad]byte
 func (p *Packet) appendHeaders(b []byte, h Headers) []byte {
 	if h&HasDETH != 0 {
 		b = p.DETH.AppendTo(b)
+	}
+	if h&HasXRCETH != 0 {
+		b = p.XRCETH.AppendTo(b)
 	}
 	if h&HasFETH != 0 {
 		b = p.FETH.AppendTo(b)

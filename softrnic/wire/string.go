@@ -36,6 +36,9 @@ func (p *Packet) appendHeaderText(b []byte, has Headers) []byte {
 	if has&HasDETH != 0 {
 		b = fmt.Appendf(b, " qkey=%#x srcqp=%#x", p.DETH.QKey, uint32(p.DETH.SrcQP))
 	}
+	if has&HasXRCETH != 0 {
+		b = fmt.Appendf(b, " srq=%#x", p.XRCETH.SRQN)
+	}
 	if has&HasFETH != 0 {
 		b = fmt.Appendf(b, " level=%d placement=%#x", p.FETH.Level, p.FETH.Placement)
 	}
@@ -53,7 +56,7 @@ func (p *Packet) appendHeaderText(b []byte, has Headers) []byte {
 	}
 	if has&HasAtomicETH != 0 {
 		a := &p.AtomicETH
-		if op := p.BTH.Opcode; op == RCFetchAdd || op == RCMaskedFetchAdd {
+		if op := p.BTH.Opcode.Plain(); op == RCFetchAdd || op == RCMaskedFetchAdd {
 			b = fmt.Appendf(b, " va=%#x rkey=%#x add=%#x", a.VA, a.RKey, a.SwapOrAdd)
 		} else {
 			b = fmt.Appendf(b, " va=%#x rkey=%#x compare=%#x swap=%#x", a.VA, a.RKey, a.Compare, a.SwapOrAdd)

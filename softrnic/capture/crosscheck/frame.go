@@ -62,6 +62,8 @@ func addTransport(f *wire.Frame, l gopacket.Layer) error {
 		}
 	case *dissect.DETH:
 		f.DETH = wire.DETH{QKey: l.QKey, Reserved: l.Reserved, SrcQP: wire.QPN(l.SrcQP)}
+	case *dissect.XRCETH:
+		f.XRCETH = wire.XRCETH{Reserved: l.Reserved, SRQN: l.SRQN}
 	case *dissect.FETH:
 		f.FETH = wire.FETH{Reserved: l.Reserved, Level: l.Selectivity, Placement: l.Placement}
 	case *dissect.RETH:

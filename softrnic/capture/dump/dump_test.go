@@ -192,7 +192,7 @@ func TestJSON(t *testing.T) {
 // Every header has its JSON object, and no packet has the object of a header that it lacks.
 func TestJSONHeaders(t *testing.T) {
 	names := map[wire.Headers]string{
-		wire.HasDETH: "deth", wire.HasRETH: "reth", wire.HasAtomicETH: "atomicEth", wire.HasAETH: "aeth",
+		wire.HasDETH: "deth", wire.HasXRCETH: "srqn", wire.HasRETH: "reth", wire.HasAtomicETH: "atomicEth", wire.HasAETH: "aeth",
 		wire.HasAtomicAckETH: "atomicAck", wire.HasImmDt: "immediate", wire.HasIETH: "invalidateRkey",
 	}
 	for op := range 256 {

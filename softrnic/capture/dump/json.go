@@ -48,6 +48,7 @@ type transport struct {
 	Payload   int         `json:"payload"`
 	Pad       uint8       `json:"pad,omitempty"`
 
+	SRQN      *uint32 `json:"srqn,omitempty"` // XRCETH: the shared receive queue
 	RETH      *reth   `json:"reth,omitempty"`
 	AtomicETH *atomic `json:"atomicEth,omitempty"`
 	AETH      *aeth   `json:"aeth,omitempty"`
@@ -55,6 +56,11 @@ type transport struct {
 	AtomicAck *hex    `json:"atomicAck,omitempty"`
 	Immediate *hex    `json:"immediate,omitempty"`
 	InvRKey   *hex    `json:"invalidateRkey,omitempty"`
+	sum
+}
+
+// sum is what a packet ends with.
+type sum struct {
 	ICRC      Verdict `json:"icrc"` // ok, bad or cut
 	ICRCValue hex     `json:"icrcValue"`
 }
@@ -147,9 +153,12 @@ func newTransport(r *Record) *transport {
 	t := &transport{
 		Opcode: h.Opcode, DestQP: h.DestQP, PSN: h.PSN, PKey: hex(h.PKey),
 		AckReq: h.AckReq, Solicited: h.Solicited, MigReq: h.MigReq, FECN: h.FECN, BECN: h.BECN,
-		Payload: len(f.Payload), Pad: h.Pad, ICRC: r.Verdict, ICRCValue: hex(f.ICRC),
+		Payload: len(f.Payload), Pad: h.Pad, sum: sum{r.Verdict, hex(f.ICRC)},
 	}
 	has := h.Opcode.Info().Headers
+	if has&wire.HasXRCETH != 0 {
+		t.SRQN = &f.XRCETH.SRQN
+	}
 	if has&wire.HasRETH != 0 {
 		t.RETH = &reth{VA: hex(f.RETH.VA), RKey: hex(f.RETH.RKey), Length: f.RETH.Length}
 		if has&wire.HasFETH != 0 {

@@ -65,6 +65,7 @@ func take(data []byte, n int, name string, df gopacket.DecodeFeedback) error {
 }
 
 func newDETH() header         { return new(DETH) }
+func newXRCETH() header       { return new(XRCETH) }
 func newFETH() header         { return new(FETH) }
 func newRETH() header         { return new(RETH) }
 func newAtomicETH() header    { return new(AtomicETH) }
@@ -81,6 +82,7 @@ const (
 	serviceUC  = 1
 	serviceUD  = 3
 	serviceCNP = 4
+	serviceXRC = 5
 	// serviceManufacturer: opcodes of manufacturers, for reliable connections.
 	serviceManufacturer = 6
 )
@@ -95,6 +97,14 @@ func announced(opcode uint8) headers {
 	case serviceUC:
 		if operation <= 0x0b { // UC has no READ, no atomics and no acknowledgements
 			return connected(operation)
+		}
+	case serviceXRC: // the operations of RC up to SEND only with invalidate
+		switch {
+		case operation > 0x17 || operation == 0x15:
+		case operation >= 0x0d && operation <= 0x12: // READ responses and acknowledgements
+			return connected(operation)
+		default:
+			return append(headers{newXRCETH}, connected(operation)...)
 		}
 	case serviceUD:
 		switch operation {

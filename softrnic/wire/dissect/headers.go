@@ -44,6 +44,22 @@ func (h *DETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
 	return err
 }
 
+// XRCETH is the header of requests of extended reliable connections: the shared receive queue.
+type XRCETH struct {
+	Base
+	Reserved uint8
+	SRQN     uint32 // 24 bits
+}
+
+func (h *XRCETH) LayerType() gopacket.LayerType { return LayerTypeXRCETH }
+
+func (h *XRCETH) DecodeFromBytes(data []byte, df gopacket.DecodeFeedback) error {
+	var word uint32
+	err := h.Base.decode("XRCETH", data, df, &word)
+	h.Reserved, h.SRQN = uint8(word>>24), word&0xffffff
+	return err
+}
+
 // FETH is the flush extended transport header, in front of the RETH of a flush.
 type FETH struct {
 	Base

@@ -23,6 +23,7 @@ var (
 	LayerTypeICRC         = register(4801, "ICRC", tail{})
 	LayerTypeAtomicMasks  = register(4802, "AtomicMasks", headers{newAtomicMasks})
 	LayerTypeFETH         = register(4803, "FETH", headers{newFETH})
+	LayerTypeXRCETH       = register(4804, "XRCETH", headers{newXRCETH})
 )
 
 func register(number int, name string, d gopacket.Decoder) gopacket.LayerType {

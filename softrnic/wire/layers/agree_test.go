@@ -91,6 +91,7 @@ func sample(op wire.Opcode, variant int) *wire.Frame {
 			FECN: variant&1 != 0, BECN: variant&2 != 0, Reserved6: 0x2b, DestQP: 0x123456, AckReq: variant&1 == 0,
 			Reserved7: 0x55, PSN: 0xfedcba,
 		},
+		XRCETH:    wire.XRCETH{Reserved: 0x92, SRQN: 0x939495},
 		FETH:      wire.FETH{Reserved: 0x2a2b2c2, Level: 2, Placement: 0xd},
 		RETH:      wire.RETH{VA: 0x0102030405060708, RKey: 0x11121314, Length: 0x21222324},
 		AtomicETH: wire.AtomicETH{VA: 0x3132333435363738, RKey: 0x41424344, SwapOrAdd: 0x5152535455565758, Compare: 0x6162636465666768},

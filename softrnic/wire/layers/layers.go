@@ -26,12 +26,14 @@ var (
 	LayerTypeICRC         = dissect.LayerTypeICRC
 	LayerTypeAtomicMasks  = dissect.LayerTypeAtomicMasks
 	LayerTypeFETH         = dissect.LayerTypeFETH
+	LayerTypeXRCETH       = dissect.LayerTypeXRCETH
 )
 
 // The layers.
 type (
 	BTH          = dissect.BTH
 	DETH         = dissect.DETH
+	XRCETH       = dissect.XRCETH
 	FETH         = dissect.FETH
 	RETH         = dissect.RETH
 	AtomicETH    = dissect.AtomicETH
