@@ -25,9 +25,9 @@ const maxJobs = 64
 // paper, §4).
 const LockTable = 256 << 10
 
-// deviceMemory is the size of a NIC's device memory in bytes: one lock table, and as much for other
-// users.
-const deviceMemory = 2 * LockTable
+// deviceMemory is the size of a NIC's device memory in bytes: a lock table for the memory service, and
+// two for programs, of which each may have half. So a program gets as much as a ConnectX-5 has.
+const deviceMemory = 3 * LockTable
 
 // application is the part of a host above its NIC: services and jobs. Each has its own verbs
 // context. Their queue pairs end with the context, like those of a process. Only the queue pairs of

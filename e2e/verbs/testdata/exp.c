@@ -3,7 +3,7 @@
 // of verbs_exp.h in the include path.
 #include "pair.h"
 
-enum { LOCKS = 4096, ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
+enum { LOCKS = 4096, MOST = 256 * 1024, SGID = 1, ALL = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
 
 static uint64_t words[512];
 static struct ibv_mr *mine, *locks;
@@ -15,7 +15,7 @@ static void limits(void)
 	struct ibv_exp_device_attr a;
 	a.comp_mask = IBV_EXP_DEVICE_ATTR_UMR | IBV_EXP_DEVICE_ATTR_MAX_DM_SIZE;
 	OK(!ibv_exp_query_device(ctx, &a));
-	expect(a.comp_mask == IBV_EXP_DEVICE_ATTR_MAX_DM_SIZE && a.max_dm_size >= 65536 && a.max_qp > 0, "comp_mask %#x, %llu bytes of device memory", a.comp_mask, (unsigned long long)a.max_dm_size);
+	expect(a.comp_mask == IBV_EXP_DEVICE_ATTR_MAX_DM_SIZE && a.max_dm_size >= MOST && a.max_qp > 0, "comp_mask %#x, %llu bytes of device memory", a.comp_mask, (unsigned long long)a.max_dm_size);
 	a.comp_mask = IBV_EXP_DEVICE_ATTR_RESERVED - 1;
 	OK(!ibv_exp_query_device(ctx, &a));
 	expect(a.exp_device_cap_flags == IBV_EXP_DEVICE_EXT_ATOMICS && a.ext_atom.log_atomic_arg_sizes == 8, "extended atomics of 8 bytes, no DC");
@@ -25,6 +25,9 @@ static void memory(void)
 {
 	struct ibv_exp_alloc_dm_attr size;
 	memset(&size, 0, sizeof size);
+	size.length = MOST; // all that a ConnectX-5 has: the lock table of Sherman
+	OK(dm = ibv_exp_alloc_dm(ctx, &size));
+	OK(!ibv_exp_free_dm(dm));
 	size.length = LOCKS;
 	OK(dm = ibv_exp_alloc_dm(ctx, &size));
 	struct ibv_exp_reg_mr_in in;
@@ -56,6 +59,25 @@ static struct ibv_qp *new_qp(uint32_t most)
 	struct ibv_qp *q = ibv_exp_create_qp(ctx, &a);
 	OK(q);
 	return q;
+}
+
+// connect brings a to RTS with peer b, by ibv_exp_modify_qp with the names of MLNX_OFED.
+static void connect_exp(struct ibv_qp *a, struct ibv_qp *b)
+{
+	struct ibv_exp_qp_attr x;
+	memset(&x, 0, sizeof x);
+	x.qp_state = IBV_QPS_INIT, x.port_num = 1, x.qp_access_flags = ALL, x.dct_key = 7; // dct_key: not in the mask
+	OK(!(errno = ibv_exp_modify_qp(a, &x, IBV_EXP_QP_STATE | IBV_EXP_QP_PKEY_INDEX | IBV_EXP_QP_PORT | IBV_EXP_QP_ACCESS_FLAGS)));
+	errno = 0;
+	expect(ibv_exp_modify_qp(a, &x, IBV_EXP_QP_STATE | IBV_EXP_QP_DC_KEY) == ENOTSUP && errno == ENOTSUP, "a DC key: %s", strerror(errno));
+	x.qp_state = IBV_QPS_RTR, x.path_mtu = IBV_MTU_1024, x.dest_qp_num = b->qp_num, x.rq_psn = 5, x.max_dest_rd_atomic = 16, x.min_rnr_timer = 12;
+	x.ah_attr.is_global = 1, x.ah_attr.port_num = 1, x.ah_attr.grh.hop_limit = 1, x.ah_attr.grh.sgid_index = SGID;
+	OK(!ibv_query_gid(ctx, 1, SGID, &x.ah_attr.grh.dgid));
+	OK(!(errno = ibv_exp_modify_qp(a, &x, IBV_EXP_QP_STATE | IBV_EXP_QP_AV | IBV_EXP_QP_PATH_MTU | IBV_EXP_QP_DEST_QPN | IBV_EXP_QP_RQ_PSN |
+		IBV_EXP_QP_MAX_DEST_RD_ATOMIC | IBV_EXP_QP_MIN_RNR_TIMER)));
+	x.qp_state = IBV_QPS_RTS, x.sq_psn = 5, x.timeout = 14, x.retry_cnt = 7, x.rnr_retry = 7, x.max_rd_atomic = 16;
+	OK(!(errno = ibv_exp_modify_qp(a, &x, IBV_EXP_QP_STATE | IBV_EXP_QP_SQ_PSN | IBV_EXP_QP_TIMEOUT | IBV_EXP_QP_RETRY_CNT | IBV_EXP_QP_RNR_RETRY |
+		IBV_EXP_QP_MAX_QP_RD_ATOMIC)));
 }
 
 static struct ibv_exp_send_wr request(enum ibv_exp_wr_opcode op, struct ibv_sge *s, uint64_t at)
@@ -154,9 +176,8 @@ int main(void)
 	ca.comp_mask = IBV_EXP_CQ_INIT_ATTR_RES_DOMAIN;
 	OK(cq = ibv_exp_create_cq(ctx, 128, NULL, NULL, 0, &ca));
 	struct ibv_qp *a = new_qp(8), *b = new_qp(32);
-	join(a, b);
-	struct ibv_qp_attr rights = { .qp_access_flags = ALL };
-	OK(!(errno = ibv_modify_qp(b, &rights, IBV_QP_ACCESS_FLAGS)));
+	connect_exp(a, b);
+	connect_exp(b, a);
 	atomics(a);
 	lists(a);
 	refused();

@@ -226,6 +226,52 @@ static inline struct ibv_qp *ibv_exp_create_qp(struct ibv_context *c, struct ibv
 	return q;
 }
 
+// The bits of libibverbs, so that a program which uses those with ibv_exp_modify_qp is right as well, and those
+// that MLNX_OFED has beside them.
+enum ibv_exp_qp_attr_mask {
+	IBV_EXP_QP_STATE = IBV_QP_STATE, IBV_EXP_QP_CUR_STATE = IBV_QP_CUR_STATE, IBV_EXP_QP_EN_SQD_ASYNC_NOTIFY = IBV_QP_EN_SQD_ASYNC_NOTIFY,
+	IBV_EXP_QP_ACCESS_FLAGS = IBV_QP_ACCESS_FLAGS, IBV_EXP_QP_PKEY_INDEX = IBV_QP_PKEY_INDEX, IBV_EXP_QP_PORT = IBV_QP_PORT,
+	IBV_EXP_QP_QKEY = IBV_QP_QKEY, IBV_EXP_QP_AV = IBV_QP_AV, IBV_EXP_QP_PATH_MTU = IBV_QP_PATH_MTU, IBV_EXP_QP_TIMEOUT = IBV_QP_TIMEOUT,
+	IBV_EXP_QP_RETRY_CNT = IBV_QP_RETRY_CNT, IBV_EXP_QP_RNR_RETRY = IBV_QP_RNR_RETRY, IBV_EXP_QP_RQ_PSN = IBV_QP_RQ_PSN,
+	IBV_EXP_QP_MAX_QP_RD_ATOMIC = IBV_QP_MAX_QP_RD_ATOMIC, IBV_EXP_QP_ALT_PATH = IBV_QP_ALT_PATH, IBV_EXP_QP_MIN_RNR_TIMER = IBV_QP_MIN_RNR_TIMER,
+	IBV_EXP_QP_SQ_PSN = IBV_QP_SQ_PSN, IBV_EXP_QP_MAX_DEST_RD_ATOMIC = IBV_QP_MAX_DEST_RD_ATOMIC, IBV_EXP_QP_PATH_MIG_STATE = IBV_QP_PATH_MIG_STATE,
+	IBV_EXP_QP_CAP = IBV_QP_CAP, IBV_EXP_QP_DEST_QPN = IBV_QP_DEST_QPN, IBV_EXP_QP_GROUP_RSS = 1 << 21, IBV_EXP_QP_DC_KEY = 1 << 22,
+	IBV_EXP_QP_FLOW_ENTROPY = 1 << 23, IBV_EXP_QP_RATE_LIMIT = 1 << 25,
+};
+
+struct ibv_exp_qp_attr {
+	enum ibv_qp_state qp_state, cur_qp_state;
+	enum ibv_mtu path_mtu;
+	enum ibv_mig_state path_mig_state;
+	uint32_t qkey, rq_psn, sq_psn, dest_qp_num;
+	int qp_access_flags;
+	struct ibv_qp_cap cap;
+	struct ibv_ah_attr ah_attr, alt_ah_attr;
+	uint16_t pkey_index, alt_pkey_index;
+	uint8_t en_sqd_async_notify, sq_draining, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer, port_num, timeout, retry_cnt, rnr_retry,
+		alt_port_num, alt_timeout;
+	uint64_t dct_key;
+	uint32_t comp_mask, flow_entropy, rate_limit;
+};
+
+static inline int ibv_exp_modify_qp(struct ibv_qp *qp, struct ibv_exp_qp_attr *a, uint64_t mask)
+{
+	static int said;
+	const uint64_t known = (IBV_EXP_QP_DEST_QPN << 1) - 1;
+	struct ibv_qp_attr x;
+	if ((mask & ~known) || a->comp_mask) return rdmalab_exp_refuse(&said, "ibv_exp_modify_qp of what libibverbs has not (DC key, RSS, flow entropy, rate limit)");
+	memset(&x, 0, sizeof x);
+#define RDMALAB_EXP_COPY(name) x.name = a->name
+	RDMALAB_EXP_COPY(qp_state), RDMALAB_EXP_COPY(cur_qp_state), RDMALAB_EXP_COPY(path_mtu), RDMALAB_EXP_COPY(path_mig_state), RDMALAB_EXP_COPY(qkey);
+	RDMALAB_EXP_COPY(rq_psn), RDMALAB_EXP_COPY(sq_psn), RDMALAB_EXP_COPY(dest_qp_num), RDMALAB_EXP_COPY(qp_access_flags), RDMALAB_EXP_COPY(cap);
+	RDMALAB_EXP_COPY(ah_attr), RDMALAB_EXP_COPY(alt_ah_attr), RDMALAB_EXP_COPY(pkey_index), RDMALAB_EXP_COPY(alt_pkey_index);
+	RDMALAB_EXP_COPY(en_sqd_async_notify), RDMALAB_EXP_COPY(max_rd_atomic), RDMALAB_EXP_COPY(max_dest_rd_atomic), RDMALAB_EXP_COPY(min_rnr_timer);
+	RDMALAB_EXP_COPY(port_num), RDMALAB_EXP_COPY(timeout), RDMALAB_EXP_COPY(retry_cnt), RDMALAB_EXP_COPY(rnr_retry), RDMALAB_EXP_COPY(alt_port_num);
+	RDMALAB_EXP_COPY(alt_timeout);
+#undef RDMALAB_EXP_COPY
+	return ibv_modify_qp(qp, &x, (int)mask);
+}
+
 // ---- work requests
 
 enum ibv_exp_wr_opcode {
