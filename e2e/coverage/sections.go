@@ -9,7 +9,7 @@ import (
 
 // sections returns all tables.
 func sections() []section {
-	out := []section{rcRequests(), rcAnswers(), ucRequests(), udRequests()}
+	out := []section{rcRequests(), rcAnswers(), ucRequests(), udRequests(), xrcRequests()}
 	for _, of := range []string{"RC", "UC", "UD"} {
 		out = append(out, posts(of))
 	}
@@ -72,6 +72,15 @@ func udRequests() section {
 			{states: hears, fates: []string{"state"}, why: whyHears},
 		},
 		may: []never{elsewhere, {fates: onWire, why: "it cannot be observed"}},
+	}
+}
+
+// xrcRequests is what XRC has beside RC, whose responder it is otherwise: what becomes of the shared receive queue
+// that a request names.
+func xrcRequests() section {
+	return section{
+		title: "XRC: what becomes of a request to a target", of: "XRC-TGT", states: []string{"RTS"}, rows: opcodes(wire.ServiceXRC, wire.OpRequest),
+		fates: []string{"taken", "no SRQ", "XRC domain", "broken SRQ"},
 	}
 }
 

@@ -34,7 +34,7 @@ func (e *Engine) OverrunCQs(now clock.Time, n wire.QPN, out *packetio.Batch) err
 		return err
 	}
 	for _, c := range []*CQ{qp.send, qp.recv} {
-		if !c.overflowed {
+		if c != nil && !c.overflowed {
 			c.overflowed = true
 			e.counters.CqOverrun++
 			e.overflowed = append(e.overflowed, c)

@@ -59,6 +59,7 @@ type (
 	}
 	SRQInfo struct {
 		Number, PD uint32
+		XRC        bool // requests of XRC name it
 		Owner      *Owner
 	}
 )
@@ -119,7 +120,10 @@ func wentWrong(i *QPInfo) bool {
 
 func (q *QP) info() QPInfo {
 	i := QPInfo{
-		Snapshot: q.q.Snapshot(), Owner: q.owner, PD: uint32(q.pd.num), SendCQ: q.send.ID(), RecvCQ: q.recv.ID(), Ring: q.ring != nil,
+		Snapshot: q.q.Snapshot(), Owner: q.owner, Ring: q.ring != nil,
+	}
+	if q.xrcd == nil {
+		i.PD, i.SendCQ, i.RecvCQ = uint32(q.pd.num), q.send.ID(), q.recv.ID()
 	}
 	if q.srq != nil {
 		i.SRQ = q.srq.num
@@ -194,7 +198,7 @@ func (t *tables) ListPDs() []PDInfo {
 func (t *tables) ListSRQs() []SRQInfo {
 	out := make([]SRQInfo, 0, len(t.srqs))
 	for n, s := range t.srqs {
-		out = append(out, SRQInfo{Number: n, PD: uint32(s.pd.num), Owner: s.owner})
+		out = append(out, SRQInfo{Number: n, PD: uint32(s.pd.num), XRC: s.xrcd != nil, Owner: s.owner})
 	}
 	slices.SortFunc(out, func(a, b SRQInfo) int { return cmp.Compare(a.Number, b.Number) })
 	return out

@@ -21,6 +21,7 @@ type QP struct {
 	pd         *PD
 	send, recv *CQ
 	srq        *SRQ  // nil means none
+	xrcd       *XRCD // of a target of XRC, which has neither pd nor completion queues; nil for others
 	ring       *ring // nil means none; see UseRing
 	owner      *Owner
 	route      route
@@ -57,45 +58,66 @@ func (e *Engine) CreateQPOn(pd *PD, send, recv *CQ, srq *SRQ, init verbs.QPInit)
 	}
 	var shared *transport.SRQ
 	if srq != nil {
+		if srq.xrcd != nil {
+			return nil, verbs.Errorf(op, verbs.ErrInvalid, "SRQ %#x is for requests of XRC, which name it; a queue pair needs one without XRC domain", srq.num)
+		}
 		shared = srq.s
 	}
-	l := e.cfg.Limits
-	switch {
-	case init.MaxSendWR < 0 || init.MaxRecvWR < 0 || init.MaxSGE < 0 || init.MaxInline < 0:
-		return nil, verbs.Errorf(op, verbs.ErrInvalid, "negative queue size")
-	case init.MaxSendWR > l.QPWR || init.MaxRecvWR > l.QPWR:
-		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d send and %d receive work requests; at most %d", init.MaxSendWR, init.MaxRecvWR, l.QPWR)
-	case init.MaxSGE > l.SGE:
-		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d scatter/gather elements; at most %d", init.MaxSGE, l.SGE)
-	case init.MaxInline > l.Inline:
-		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d bytes inline; at most %d", init.MaxInline, l.Inline)
-	case len(e.qps) >= l.QPs:
-		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d queue pairs exist", len(e.qps))
+	if err := e.fits(op, &init); err != nil {
+		return nil, err
 	}
-	n, ok := e.newQPN(e.cfg.Rand)
-	if !ok {
-		return nil, verbs.Errorf(op, verbs.ErrLimit, "no free queue pair number")
-	}
-	flow := e.newFlow()
-	q, err := transport.New(e.env, transport.Config{
-		QPN: n, PD: pd.num, Type: init.Type, SendCQ: send.q, RecvCQ: recv.q, SRQ: shared,
-		MaxSendWR: init.MaxSendWR, MaxRecvWR: init.MaxRecvWR, MaxSGE: init.MaxSGE, MaxInline: init.MaxInline,
-		SignalAll: init.SignalAll, PortMTU: e.activeMTU(), Window: e.cfg.Window, AckEvery: e.cfg.AckEvery, CoalesceAcks: true, Recovery: e.cfg.Recovery,
-		Flow: flow,
+	qp, err := e.addQP(transport.Config{
+		PD: pd.num, Type: init.Type, SendCQ: send.q, RecvCQ: recv.q, SRQ: shared,
+		MaxSendWR: init.MaxSendWR, MaxRecvWR: init.MaxRecvWR, MaxSGE: init.MaxSGE, MaxInline: init.MaxInline, SignalAll: init.SignalAll,
 	})
 	if err != nil {
 		return nil, err
 	}
-	qp := &QP{e: e, q: q, pd: pd, send: send, recv: recv, srq: srq, flow: flow, keyed: clock.Never}
-	e.qps[n] = qp
-	e.order = append(e.order, qp)
-	qp.place = e.sched.add(qp)
+	qp.pd, qp.send, qp.recv, qp.srq = pd, send, recv, srq
 	pd.qps++
 	send.refs++
 	recv.refs++
 	if srq != nil {
 		srq.refs++
 	}
+	return qp, nil
+}
+
+// fits refuses a queue pair that is larger than the limits of the NIC.
+func (e *Engine) fits(op string, init *verbs.QPInit) error {
+	l := e.cfg.Limits
+	switch {
+	case init.MaxSendWR < 0 || init.MaxRecvWR < 0 || init.MaxSGE < 0 || init.MaxInline < 0:
+		return verbs.Errorf(op, verbs.ErrInvalid, "negative queue size")
+	case init.MaxSendWR > l.QPWR || init.MaxRecvWR > l.QPWR:
+		return verbs.Errorf(op, verbs.ErrLimit, "%d send and %d receive work requests; at most %d", init.MaxSendWR, init.MaxRecvWR, l.QPWR)
+	case init.MaxSGE > l.SGE:
+		return verbs.Errorf(op, verbs.ErrLimit, "%d scatter/gather elements; at most %d", init.MaxSGE, l.SGE)
+	case init.MaxInline > l.Inline:
+		return verbs.Errorf(op, verbs.ErrLimit, "%d bytes inline; at most %d", init.MaxInline, l.Inline)
+	}
+	return nil
+}
+
+// addQP makes a queue pair with a number of its own, and what the NIC decides of its configuration.
+func (e *Engine) addQP(c transport.Config) (*QP, error) {
+	const op = "create QP"
+	if len(e.qps) >= e.cfg.Limits.QPs {
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d queue pairs exist", len(e.qps))
+	}
+	n, ok := e.newQPN(e.cfg.Rand)
+	if !ok {
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "no free queue pair number")
+	}
+	c.QPN, c.PortMTU, c.Window, c.AckEvery, c.CoalesceAcks, c.Recovery, c.Flow = n, e.activeMTU(), e.cfg.Window, e.cfg.AckEvery, true, e.cfg.Recovery, e.newFlow()
+	q, err := transport.New(e.env, c)
+	if err != nil {
+		return nil, err
+	}
+	qp := &QP{e: e, q: q, flow: c.Flow, keyed: clock.Never}
+	e.qps[n] = qp
+	e.order = append(e.order, qp)
+	qp.place = e.sched.add(qp)
 	return qp, nil
 }
 
@@ -268,7 +290,7 @@ func (q *QP) ToError(now clock.Time, out *packetio.Batch) error {
 // and then adds a completion with status LocQPOpErr for work request id, which PostSend has
 // refused because of why.
 func (q *QP) FailSend(now clock.Time, id uint64, why error, out *packetio.Batch) {
-	if q.dead {
+	if q.dead || q.xrcd != nil { // a target has no send queue
 		return
 	}
 	q.q.Notes().Add(reason.Note{
@@ -389,6 +411,10 @@ func (q *QP) Destroy() error {
 	delete(e.qps, q.Num())
 	if i := slices.Index(e.order, q); i >= 0 {
 		e.order = slices.Delete(e.order, i, i+1)
+	}
+	if q.xrcd != nil {
+		q.xrcd.targets--
+		return nil
 	}
 	q.pd.qps--
 	q.send.refs--

@@ -170,7 +170,7 @@ func (e *Engine) wellFormed(b []byte, f *wire.Frame) bool {
 	}
 	// A packet with a reserved opcode of a reliable connection goes on to the responder, which
 	// sends a NAK (IBTA 9.7.4.1/reserved).
-	if !f.BTH.Opcode.Known() && f.BTH.Opcode.Service() != wire.ServiceRC || f.BTH.Version != 0 {
+	if !f.BTH.Opcode.Known() && !f.BTH.Opcode.Reliable() || f.BTH.Version != 0 {
 		c.RxUnsupported++
 		return false
 	}

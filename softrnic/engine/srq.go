@@ -3,12 +3,15 @@ package engine
 import (
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 type SRQ struct {
 	e    *Engine
 	s    *transport.SRQ
 	pd   *PD
+	xrcd *XRCD // nil means that queue pairs are made with it; else requests of XRC name it
+	cq   *CQ   // of an XRC queue
 	num  uint32
 	refs int // queue pairs that use it
 	dead bool
@@ -18,8 +21,13 @@ type SRQ struct {
 
 // CreateSRQ makes a shared receive queue whose receives name memory of pd.
 func (e *Engine) CreateSRQ(pd *PD, init verbs.SRQInit) (*SRQ, error) {
+	return e.createSRQ(pd, nil, nil, init)
+}
+
+// createSRQ makes a shared receive queue, of XRC if x and c are not nil.
+func (e *Engine) createSRQ(pd *PD, x *XRCD, c *CQ, init verbs.SRQInit) (*SRQ, error) {
 	const op = "create SRQ"
-	if err := alive(op, pd.dead); err != nil {
+	if err := alive(op, pd.dead || x != nil && x.dead || c != nil && c.dead); err != nil {
 		return nil, err
 	}
 	l := e.cfg.Limits
@@ -31,14 +39,24 @@ func (e *Engine) CreateSRQ(pd *PD, init verbs.SRQInit) (*SRQ, error) {
 	case len(e.srqs) >= l.SRQs:
 		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d shared receive queues exist", len(e.srqs))
 	}
-	n := e.nextSRQ + 1
-	for ; e.srqs[n] != nil || n == 0; n++ { // ends, because there are fewer queues than numbers
+	n := (e.nextSRQ + 1) & wire.MaxSRQN
+	for ; e.srqs[n] != nil || n == 0; n = (n + 1) & wire.MaxSRQN { // ends, because there are fewer queues than numbers
 	}
-	s, err := transport.NewSRQ(n, pd.num, init)
+	var s *transport.SRQ
+	var err error
+	if c != nil {
+		s, err = transport.NewXRCSRQ(n, pd.num, c.q, init)
+	} else {
+		s, err = transport.NewSRQ(n, pd.num, init)
+	}
 	if err != nil {
 		return nil, err
 	}
-	srq := &SRQ{e: e, s: s, pd: pd, num: n}
+	srq := &SRQ{e: e, s: s, pd: pd, num: n, xrcd: x, cq: c}
+	if x != nil {
+		x.srqs++
+		c.refs++
+	}
 	e.nextSRQ = n
 	e.srqs[n] = srq
 	pd.srqs++
@@ -96,6 +114,11 @@ func (s *SRQ) Destroy() error {
 	}
 	s.dead = true
 	s.pd.srqs--
+	if s.xrcd != nil {
+		s.s.Purge()
+		s.xrcd.srqs--
+		s.cq.refs--
+	}
 	delete(s.e.srqs, s.num)
 	return nil
 }

@@ -20,6 +20,7 @@ type tables struct {
 	qps    map[wire.QPN]*QP
 	ahs    map[uint32]*AH
 	srqs   map[uint32]*SRQ
+	xrcds  map[*XRCD]struct{}
 	mws    map[*MW]struct{}
 	dms    map[*DM]struct{}
 	dmUsed int // allocated bytes of device memory
@@ -38,7 +39,7 @@ func (t *tables) open(env *transport.Env) {
 	*t = tables{
 		up: true, env: env,
 		pds: make(map[mem.PD]*PD), mrs: make(map[*MR]struct{}), cqs: make(map[uint32]*CQ), qps: make(map[wire.QPN]*QP),
-		ahs: make(map[uint32]*AH), srqs: make(map[uint32]*SRQ), mws: make(map[*MW]struct{}), dms: make(map[*DM]struct{}),
+		ahs: make(map[uint32]*AH), srqs: make(map[uint32]*SRQ), xrcds: make(map[*XRCD]struct{}), mws: make(map[*MW]struct{}), dms: make(map[*DM]struct{}),
 		nextCQ: t.nextCQ, nextAH: t.nextAH, nextSRQ: t.nextSRQ,
 	}
 }
@@ -62,6 +63,9 @@ func (t *tables) close() {
 	}
 	for _, s := range t.srqs {
 		s.dead = true
+	}
+	for x := range t.xrcds {
+		x.dead = true
 	}
 	for mw := range t.mws {
 		mw.dead = true

@@ -39,6 +39,7 @@ func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 		if !c.failed {
 			c.failed = true
 			e.raise(verbs.AsyncEvent{Kind: verbs.EventCQErr, CQ: c.q.ID()})
+			e.breakSRQs(c, e.raise)
 		}
 		for _, user := range e.order {
 			if user.send != c && user.recv != c || !user.live() {
@@ -59,8 +60,8 @@ func (e *Engine) carryOut(now clock.Time, qp *QP, out *packetio.Batch) {
 		e.activity++
 		e.rings.completed(now, e, qp)
 	}
-	if qp.srq != nil && qp.srq.s.LimitReached() {
-		e.raise(verbs.AsyncEvent{Kind: verbs.EventSRQLimit, SRQ: qp.srq.num})
+	if srq := qp.taking(); srq != nil && srq.s.LimitReached() {
+		e.raise(verbs.AsyncEvent{Kind: verbs.EventSRQLimit, SRQ: srq.num})
 	}
 	for _, ev := range a.Async {
 		e.raise(ev)

@@ -51,10 +51,12 @@ func at(services []verbs.QPType, edges ...edge) []place { return []place{{servic
 
 // Services that have an attribute in common.
 var (
-	all        = []verbs.QPType{verbs.RC, verbs.UC, verbs.UD}
-	connected  = []verbs.QPType{verbs.RC, verbs.UC}
+	all        = []verbs.QPType{verbs.RC, verbs.UC, verbs.UD, verbs.XRCInitiator, verbs.XRCTarget}
+	connected  = []verbs.QPType{verbs.RC, verbs.UC, verbs.XRCInitiator, verbs.XRCTarget}
 	unreliable = []verbs.QPType{verbs.UC, verbs.UD}
-	reliable   = []verbs.QPType{verbs.RC}
+	reliable   = []verbs.QPType{verbs.RC, verbs.XRCInitiator, verbs.XRCTarget}
+	requesters = []verbs.QPType{verbs.RC, verbs.XRCInitiator} // of reliable services
+	responders = []verbs.QPType{verbs.RC, verbs.XRCTarget}
 	onlyUC     = []verbs.QPType{verbs.UC}
 	datagrams  = []verbs.QPType{verbs.UD}
 )
@@ -78,13 +80,13 @@ var table = []line{
 	{attribute: PathMTU, must: at(connected, toRTR)},
 	{attribute: DestQPN, must: at(connected, toRTR)},
 	{attribute: RecvPSN, must: at(connected, toRTR)},
-	{attribute: MaxDestRdAtomic, must: at(reliable, toRTR), may: at(reliable, inSQD)},
-	{attribute: MinRNRTimer, must: at(reliable, toRTR), may: at(reliable, toRTS, inRTS, inSQD, resume)},
+	{attribute: MaxDestRdAtomic, must: at(responders, toRTR), may: at(responders, inSQD)},
+	{attribute: MinRNRTimer, must: at(responders, toRTR), may: at(responders, toRTS, inRTS, inSQD, resume)},
 	{attribute: SendPSN, must: at(all, toRTS)},
 	{attribute: Timeout, must: at(reliable, toRTS), may: at(reliable, inSQD)},
-	{attribute: RetryCount, must: at(reliable, toRTS), may: at(reliable, inSQD)},
-	{attribute: RNRRetry, must: at(reliable, toRTS), may: at(reliable, inSQD)},
-	{attribute: MaxRdAtomic, must: at(reliable, toRTS), may: at(reliable, inSQD)},
+	{attribute: RetryCount, must: at(requesters, toRTS), may: at(requesters, inSQD)},
+	{attribute: RNRRetry, must: at(requesters, toRTS), may: at(requesters, inSQD)},
+	{attribute: MaxRdAtomic, must: at(requesters, toRTS), may: at(requesters, inSQD)},
 	{attribute: AltPath, may: at(connected, toRTR, toRTS, inRTS, inSQD, resume)},
 	{attribute: Migration, may: at(connected, toRTS, inRTS, inSQD, resume)},
 }

@@ -36,7 +36,7 @@ func TestEveryCell(t *testing.T) {
 			}
 		}
 	}
-	if want := 3 * 7 * 7 * 21 * 2; cells != want {
+	if want := 5 * 7 * 7 * 21 * 2; cells != want {
 		t.Errorf("%d cells, want %d", cells, want)
 	}
 }
@@ -83,7 +83,7 @@ func TestRoCE(t *testing.T) {
 				if may&Dest == 0 {
 					continue
 				}
-				if err := CheckRoCE(service, from, to, must|Dest); (err == nil) != (service == verbs.RC) {
+				if err := CheckRoCE(service, from, to, must|Dest); (err == nil) != (service != verbs.UC) {
 					t.Errorf("%v %v-%v with a new address: %v", service, from, to, err)
 				}
 			}

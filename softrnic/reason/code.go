@@ -69,6 +69,9 @@ const (
 	ReceivePage     Code = 0x55
 	LateRead        Code = 0x56
 	LostInterrupted Code = 0x57
+	NoSRQ           Code = 0x58
+	WrongXRCDomain  Code = 0x59
+	BrokenSRQ       Code = 0x5a
 )
 
 // Reasons why work requests are flushed: why the queue pair went to ERROR.
@@ -176,6 +179,10 @@ func Table() []Row {
 	return append(t,
 		Row{LateRead, Responder, "LateRead", denied, "the region of a READ was deregistered or unmapped before all its responses were sent", "ibv_dereg_mr after the peer's last READ"},
 		Row{LostInterrupted, Responder, "LostInterrupted", nil, "the queue pair failed before it had sent all responses of a READ", "its reason to fail, in the same listing"},
+
+		Row{NoSRQ, Responder, "NoSRQ", invalid, "the request names an XRC shared receive queue that does not exist, or another one than the first packet of its message", "the number that ibv_get_srq_num has returned there"},
+		Row{WrongXRCDomain, Responder, "WrongXRCDomain", denied, "the shared receive queue that the request names is in another XRC domain than the queue pair", "one XRC domain for both"},
+		Row{BrokenSRQ, Responder, "BrokenSRQ", statuses(verbs.LocQPOpErr), "the shared receive queue that the request names has failed: its completion queue overran", "`rdmalab cqs`; a new queue"},
 
 		Row{AfterFailure, Both, "AfterFailure", fl, "a work request before it failed, which ended the queue pair", "the completion before the first flushed one; `rdmalab why`"},
 		Row{AfterRefusal, Both, "AfterRefusal", fl, "the queue pair refused a request of its peer, which ended the connection", "`rdmalab why`"},

@@ -29,9 +29,10 @@ type response struct {
 	syndrome wire.Syndrome
 	psn      wire.PSN
 	value    uint64 // for an atomic: the original value of the word
-	// For a READ: its memory, the total number of its response packets and the number of those sent,
+	// For a READ: its memory with its protection domain, the total number of its response packets and the number of those sent,
 	// and the MSN when it was executed.
 	va            uint64
+	pd            mem.PD
 	rkey          uint32
 	length        uint32
 	packets, sent uint32
@@ -185,12 +186,13 @@ func (a *answers) owe(kind responseKind, psn wire.PSN, s wire.Syndrome) *respons
 	return e
 }
 
-// oweRead adds the response to a READ, with n packets, to those to be sent.
-func (a *answers) oweRead(p *wire.Packet, n uint32) *response {
+// oweRead adds the response to a READ of memory in protection domain pd, with n packets, to those to
+// be sent.
+func (a *answers) oweRead(p *wire.Packet, pd mem.PD, n uint32) *response {
 	e := a.owe(owedRead, p.BTH.PSN, 0)
 	if e != nil {
 		e.packets, e.msn = n, a.msn
-		e.va, e.rkey, e.length = p.RETH.VA, p.RETH.RKey, p.RETH.Length
+		e.va, e.rkey, e.length, e.pd = p.RETH.VA, p.RETH.RKey, p.RETH.Length, pd
 	}
 	return e
 }
@@ -273,20 +275,20 @@ func (a *answers) send(now clock.Time, out *Actions) bool {
 
 func (a *answers) sendAck(e *response, out *Actions) {
 	tx := a.newPacket(out)
-	tx.BTH.Opcode, tx.BTH.PSN = wire.RCAck, e.psn
+	tx.BTH.Opcode, tx.BTH.PSN = wire.RCAck|a.svc.opcodes, e.psn
 	tx.AETH = wire.AETH{Syndrome: e.syndrome, MSN: a.msn}
 }
 
 func (a *answers) sendAtomicAck(e *response, out *Actions) {
 	tx := a.newPacket(out)
-	tx.BTH.Opcode, tx.BTH.PSN = wire.RCAtomicAck, e.psn
+	tx.BTH.Opcode, tx.BTH.PSN = wire.RCAtomicAck|a.svc.opcodes, e.psn
 	tx.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: a.msn}
 	tx.AtomicAck = e.value
 }
 
 func (a *answers) sendWritten(e *response, out *Actions) {
 	tx := a.newPacket(out)
-	tx.BTH.Opcode, tx.BTH.PSN = wire.RCReadResponseOnly, e.psn
+	tx.BTH.Opcode, tx.BTH.PSN = wire.RCReadResponseOnly|a.svc.opcodes, e.psn
 	tx.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: a.msn}
 }
 
@@ -303,7 +305,7 @@ func (a *answers) sendReadResponse(now clock.Time, e *response, out *Actions) re
 	off := e.sent * a.mtu
 	n := min(a.mtu, e.length-off)
 	va, psn := e.va+uint64(off), e.psn.Add(int(e.sent))
-	src, ok := a.remote(e.rkey, va, n, verbs.RemoteRead)
+	src, ok := a.remoteIn(e.pd, e.rkey, va, n, verbs.RemoteRead)
 	switch {
 	case !ok && e.fresh:
 		return readRefused
@@ -328,8 +330,8 @@ func (a *answers) sendReadResponse(now clock.Time, e *response, out *Actions) re
 		}
 	}
 	tx := a.newPacket(out)
-	tx.BTH.Opcode, tx.BTH.PSN = readOpcode(e.sent, e.packets), psn
-	if tx.BTH.Opcode != wire.RCReadResponseMiddle {
+	tx.BTH.Opcode, tx.BTH.PSN = readOpcode(e.sent, e.packets)|a.svc.opcodes, psn
+	if tx.BTH.Opcode.Has(wire.HasAETH) {
 		tx.AETH = wire.AETH{Syndrome: wire.AckNoCredits, MSN: e.msn}
 	}
 	tx.Payload = payload
@@ -354,7 +356,7 @@ func readOpcode(i, packets uint32) wire.Opcode {
 func (a *answers) refuseRead(e *response, out *Actions) {
 	nak := response{kind: owedAck, psn: e.psn.Add(int(e.sent)), syndrome: wire.NakRemoteAccess}
 	off := e.sent * a.mtu
-	why := a.env.Mem.Refused(a.cfg.PD, a.cfg.QPN, e.rkey, e.va+uint64(off), min(a.mtu, e.length-off), verbs.RemoteRead)
+	why := a.env.Mem.Refused(e.pd, a.cfg.QPN, e.rkey, e.va+uint64(off), min(a.mtu, e.length-off), verbs.RemoteRead)
 	if why.Fault == mem.OK {
 		why.Fault = mem.BadPage
 	}

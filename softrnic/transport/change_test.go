@@ -37,8 +37,8 @@ func TestChangesAreThoseOfTheTable(t *testing.T) {
 				to = verbs.StateRTS
 			}
 			_, may := qpattr.Of(verbs.QPType(of), from, to)
-			if from == verbs.StateSQE && verbs.QPType(of) == verbs.RC {
-				continue // RC has no SQE
+			if from == verbs.StateSQE && svc.opcodes.Reliable() {
+				continue // reliable connections have no SQE
 			}
 			for i, attribute := range changed {
 				if got := svc.changes&changeable[from]&(1<<i) != 0; got != (may&attribute != 0) {
@@ -88,8 +88,8 @@ func TestTransitionsAreThoseOfTheTable(t *testing.T) {
 	asked := []event{evToInit, evToRTR, evToRTS, evToSQD, evResumeRTS, evToError, evToReset}
 	for of, svc := range services {
 		for from := verbs.StateReset; from <= verbs.StateError; from++ {
-			if from == verbs.StateSQE && verbs.QPType(of) == verbs.RC {
-				continue // RC has no SQE
+			if from == verbs.StateSQE && svc.opcodes.Reliable() {
+				continue // reliable connections have no SQE
 			}
 			for to := verbs.StateReset; to <= verbs.StateError; to++ {
 				if from == to && from != verbs.StateInit {

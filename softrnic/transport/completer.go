@@ -23,9 +23,9 @@ func (c *completer) handle(now clock.Time, p *wire.Packet, out *Actions) {
 		c.req.sel.handle(now, p, out)
 		return
 	}
-	psn, op := p.BTH.PSN, p.BTH.Opcode
+	psn, op := p.BTH.PSN, p.BTH.Opcode.Plain()
 	if c.req.offset(psn) >= c.req.offset(c.req.maxPSN) {
-		c.saw(op, "stale")
+		c.saw(p.BTH.Opcode, "stale")
 		c.env.Counters.DuplicateAck++ // an old response, or a response to a request that was never sent
 		return
 	}
@@ -178,7 +178,7 @@ func (c *completer) readAnswer(p *wire.Packet, out *Actions) {
 // requester has requested the rest of a READ again, some responders begin the new responses with
 // FIRST or ONLY, and others continue with MIDDLE or LAST. The requester accepts both.
 func (c *completer) fitsRead(w *sendWQE, p *wire.Packet) bool {
-	op := p.BTH.Opcode
+	op := p.BTH.Opcode.Plain()
 	if w.op != verbs.OpRead {
 		return (w.op == verbs.OpAtomicWrite || w.op == verbs.OpFlush) && op == wire.RCReadResponseOnly && len(p.Payload) == 0
 	}

@@ -26,6 +26,10 @@ type core struct {
 	rtr   verbs.ToRTR
 	rts   verbs.ToRTS
 	mtu   uint32 // path MTU in bytes; for UD the MTU of the port
+	// guests is the protection domain of the memory that requests of the peer may access: that of the
+	// queue pair or, for a target of XRC, that of the shared receive queue which the present request
+	// names.
+	guests mem.PD
 	// anyQKey: the queue pair may have a controlled Q_Key; see AllowControlledQKey.
 	anyQKey bool
 	// scratch is a buffer for bytes that scatter copies into a receive or an SGL: the word of an
@@ -57,7 +61,12 @@ func (c *core) newPacket(out *Actions) *wire.Packet {
 // remote returns n bytes at va of the region that a request names. It returns false if rkey does
 // not grant the peer the rights `need` for all these bytes.
 func (c *core) remote(rkey uint32, va uint64, n uint32, need verbs.Access) (mem.Piece, bool) {
-	b, fault := c.env.Mem.Remote(c.cfg.PD, c.cfg.QPN, rkey, va, n, need)
+	return c.remoteIn(c.guests, rkey, va, n, need)
+}
+
+// remoteIn is remote in protection domain pd.
+func (c *core) remoteIn(pd mem.PD, rkey uint32, va uint64, n uint32, need verbs.Access) (mem.Piece, bool) {
+	b, fault := c.env.Mem.Remote(pd, c.cfg.QPN, rkey, va, n, need)
 	return b, fault == mem.OK
 }
 

@@ -41,6 +41,7 @@
 //	answers.go              answers: what is owed to the peer, in PSN order
 //	torn.go                 memory copies that a fault plan tears
 //	unreliable.go           unreliableSender: what UC and UD have in common
+//	xrc.go                  extended reliable connections: initiators and targets
 //	uc.go, ud.go            unreliable connections and datagrams
 //	saw.go, saw_cover.go    reports to make coverage; nothing without the build tag qpcover
 //

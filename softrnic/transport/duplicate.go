@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -82,9 +83,17 @@ func (a *answers) oweResult(r *result) *response {
 func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	r.env.Counters.DuplicateRequest++
 	r.noteRepeated(p)
+	pd := r.cfg.PD
+	if r.cfg.XRC != nil {
+		s, v := r.named(p)
+		if v != pass {
+			return // its shared receive queue has gone since it was executed
+		}
+		pd = s.pd
+	}
 	switch {
 	case info.Flags&wire.OpRead != 0:
-		r.duplicateRead(p)
+		r.duplicateRead(p, pd)
 	case info.Flags&(wire.OpAtomic|wire.OpFlush) != 0:
 		r.replay(p)
 	case info.Flags&(wire.OpSend|wire.OpWrite) != 0:
@@ -111,7 +120,7 @@ func (r *responder) replay(p *wire.Packet) {
 // duplicateRead executes a READ again, from its beginning or from the packet that the requester
 // asks for. All its PSNs must be before the expected one, and its R_Key must still be valid. If the
 // responder is still sending the responses to this READ, it continues from the requested packet.
-func (r *responder) duplicateRead(p *wire.Packet) {
+func (r *responder) duplicateRead(p *wire.Packet, pd mem.PD) {
 	n := packetsOf(p.RETH.Length, r.mtu)
 	if p.RETH.Length > MaxMessage || wire.Diff(p.BTH.PSN.Add(int(n-1)), r.ePSN) >= 0 || len(p.Payload) > 0 {
 		return
@@ -137,7 +146,7 @@ func (r *responder) duplicateRead(p *wire.Packet) {
 	if r.init.Access&verbs.RemoteRead == 0 {
 		return
 	}
-	if r.answers.oweRead(p, n) != nil {
+	if r.answers.oweRead(p, pd, n) != nil {
 		r.env.Counters.ReplayedReads++
 	}
 }

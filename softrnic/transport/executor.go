@@ -47,6 +47,9 @@ func (x *executor) reset() {
 // calls through a table of functions would add 5 % to the processing time of a message.
 func (x *executor) run(p *wire.Packet, info *wire.OpInfo) verdict {
 	v := x.checkSequence(p, info)
+	if v == pass && x.cfg.XRC != nil {
+		v = x.checkSRQ(p)
+	}
 	if v == pass {
 		v = x.checkOperation(p, info)
 	}
@@ -229,7 +232,7 @@ func (x *executor) checkKey(p *wire.Packet, info *wire.OpInfo) verdict {
 func (x *executor) mayFlush(p *wire.Packet) bool {
 	need, _ := flushRights(&p.FETH)
 	if p.FETH.Level == wire.FlushRegion {
-		return x.env.Mem.Whole(x.cfg.PD, x.cfg.QPN, p.RETH.RKey, need) == mem.OK
+		return x.env.Mem.Whole(x.guests, x.cfg.QPN, p.RETH.RKey, need) == mem.OK
 	}
 	_, ok := x.remote(p.RETH.RKey, p.RETH.VA, p.RETH.Length, need)
 	return ok
@@ -261,7 +264,7 @@ func (x *executor) executeSend(p *wire.Packet, info *wire.OpInfo) verdict {
 	}
 	x.received += uint32(len(p.Payload))
 	x.msg = inSend
-	if info.Flags&wire.OpInv != 0 && x.env.Mem.Invalidate(x.cfg.PD, x.cfg.QPN, p.IETH, true) != mem.OK {
+	if info.Flags&wire.OpInv != 0 && x.env.Mem.Invalidate(x.guests, x.cfg.QPN, p.IETH, true) != mem.OK {
 		return refuseInvalidate
 	}
 	return pass
@@ -306,7 +309,7 @@ func (x *executor) executeAtomic(p *wire.Packet) verdict {
 	word, _ := x.remote(rkey, va, atomicSize, right) // checkKey has checked it
 	res := result{psn: p.BTH.PSN, op: p.BTH.Opcode, va: va}
 	ok := false
-	switch a, m := &p.AtomicETH, &p.Masks; p.BTH.Opcode {
+	switch a, m := &p.AtomicETH, &p.Masks; p.BTH.Opcode.Plain() {
 	case wire.RCCmpSwap:
 		res.value, ok = word.CmpSwap(a.Compare, a.SwapOrAdd)
 	case wire.RCFetchAdd:

@@ -180,7 +180,7 @@ func (r *responder) noteRefusal(v verdict, p *wire.Packet, info *wire.OpInfo, s 
 	case refuseAlignment:
 		n.Value, _, _ = wordOf(p)
 	case refuseInvalidate:
-		n.Text = "the SEND invalidates a key, and " + r.env.Mem.RefusedInvalidate(r.cfg.PD, r.cfg.QPN, p.IETH, true)
+		n.Text = "the SEND invalidates a key, and " + r.env.Mem.RefusedInvalidate(r.guests, r.cfg.QPN, p.IETH, true)
 	case refuseLocal:
 		n.Mem = r.refusedSGL(r.rcv.sgl(), r.rcv.pd, true)
 		n.Code = reason.OfReceive(n.Mem.Fault)
@@ -193,20 +193,20 @@ func (r *responder) noteRefusal(v verdict, p *wire.Packet, info *wire.OpInfo, s 
 
 // refusedMemory returns why a request may not access the memory that it names.
 func (x *executor) refusedMemory(p *wire.Packet, info *wire.OpInfo) mem.Refusal {
-	m, c := x.env.Mem, &x.cfg
+	m, pd, qpn := x.env.Mem, x.guests, x.cfg.QPN
 	need, _ := operationRights(p, info)
 	switch {
 	case info.Flags&wire.OpWrite != 0 && info.Flags&(wire.OpFirst|wire.OpOnly) == 0:
-		return m.Refused(c.PD, c.QPN, x.rkey, x.va, uint32(len(p.Payload)), need)
+		return m.Refused(pd, qpn, x.rkey, x.va, uint32(len(p.Payload)), need)
 	case info.Flags&wire.OpAtomic != 0:
 		va, rkey, right := wordOf(p)
-		return m.Refused(c.PD, c.QPN, rkey, va, atomicSize, right)
+		return m.Refused(pd, qpn, rkey, va, atomicSize, right)
 	}
 	length := p.RETH.Length
 	if info.Flags&wire.OpFlush != 0 && p.FETH.Level == wire.FlushRegion {
 		length = 1
 	}
-	return m.Refused(c.PD, c.QPN, p.RETH.RKey, p.RETH.VA, length, need)
+	return m.Refused(pd, qpn, p.RETH.RKey, p.RETH.VA, length, need)
 }
 
 // noteQKey notes that a datagram was dropped because of its Q_Key.

@@ -89,6 +89,9 @@ func (c *Config) CheckSend(wr *verbs.SendWR) (uint32, error) {
 			return 0, err
 		}
 	}
+	if svc.requests && wr.RemoteSRQN > wire.MaxSRQN {
+		return 0, verbs.Errorf(op, verbs.ErrInvalid, "remote SRQ number %#x has more than 24 bits", wr.RemoteSRQN)
+	}
 	kind := &sendOps[wr.Op]
 	if wr.Flags&verbs.Inline != 0 {
 		switch {
@@ -158,6 +161,7 @@ func (s *sender) enqueue(wr *verbs.SendWR, length uint32) {
 	w.id, w.op, w.flags, w.length, w.posted = wr.ID, wr.Op, wr.Flags, length, s.lastNow
 	w.imm, w.invRKey, w.rkey, w.remote = wr.Imm, wr.InvRKey, wr.RKey, wr.RemoteAddr
 	w.compareAdd, w.swap, w.access, w.flush = wr.CompareAdd, wr.Swap, wr.BindAccess, wr.Flush
+	w.srqn = wr.RemoteSRQN
 	w.masks = wire.AtomicMasks{Swap: wr.SwapMask, CompareOrBoundary: wr.CompareAddMask}
 	if s.cfg.SignalAll {
 		w.flags |= verbs.Signalled
@@ -181,6 +185,9 @@ func (q *QP) PostRecv(wr *verbs.RecvWR) error {
 	const op = "post recv"
 	if q.state == verbs.StateReset {
 		return verbs.Errorf(op, verbs.ErrState, "the state is %v; bring the queue pair to INIT first", q.state)
+	}
+	if q.svc.opcodes == wire.ServiceXRC {
+		return verbs.Errorf(op, verbs.ErrInvalid, "a queue pair of XRC has no receive queue; post to an XRC shared receive queue")
 	}
 	if q.cfg.SRQ != nil {
 		return verbs.Errorf(op, verbs.ErrInvalid, "the queue pair takes its receives from a shared receive queue; post to that")

@@ -38,7 +38,9 @@ type Config struct {
 	Type           verbs.QPType
 	SendCQ, RecvCQ *cq.CQ
 	// SRQ, if not nil, is the shared receive queue from which the queue pair takes its receives.
-	SRQ       *SRQ
+	SRQ *SRQ
+	// XRC is the domain of a target of XRC, and nil for other queue pairs.
+	XRC       XRCDomain
 	MaxSendWR int // 0 means 128
 	MaxRecvWR int // 0 means 128
 	MaxSGE    int // 0 means 4
@@ -73,11 +75,14 @@ func (c Config) withDefaults() (Config, error) {
 	if int(c.Type) >= len(services) || services[c.Type] == nil {
 		return fail(verbs.ErrNotSupported, "type %v", c.Type)
 	}
+	if c.XRC == nil != (c.Type != verbs.XRCTarget) || c.SRQ != nil && services[c.Type].opcodes == wire.ServiceXRC {
+		return fail(verbs.ErrInvalid, "%v: a target of XRC has an XRC domain, and no queue pair of XRC has a shared receive queue of its own", c.Type)
+	}
 	c.PortMTU = cmp.Or(c.PortMTU, verbs.MTU1024)
 	if !c.PortMTU.Valid() {
 		return fail(verbs.ErrInvalid, "PortMTU %d; choose 256, 512, 1024, 2048 or 4096", c.PortMTU)
 	}
-	if c.SendCQ == nil || c.RecvCQ == nil {
+	if (c.SendCQ == nil || c.RecvCQ == nil) && c.XRC == nil {
 		return fail(verbs.ErrInvalid, "set SendCQ and RecvCQ")
 	}
 	err := fill("create qp", []sizeAttr{
@@ -127,10 +132,12 @@ func New(env *Env, cfg Config) (*QP, error) {
 	if err != nil {
 		return nil, err
 	}
-	q := &QP{core: core{env: *env, cfg: cfg, svc: services[cfg.Type]}}
+	q := &QP{core: core{env: *env, cfg: cfg, svc: services[cfg.Type], guests: cfg.PD}}
 	c := &q.core
 	c.qp = q
-	c.sent, c.received = cfg.SendCQ.Source(), cfg.RecvCQ.Source()
+	if cfg.XRC == nil {
+		c.sent, c.received = cfg.SendCQ.Source(), cfg.RecvCQ.Source()
+	}
 	q.req.sender = sender{core: c, sq: newSendQueue(cfg.MaxSendWR, cfg.MaxSGE, cfg.MaxInline)}
 	q.cmp = completer{core: c, req: &q.req}
 	q.unr = unreliableSender{sender: &q.req.sender}
@@ -154,8 +161,10 @@ func (q *QP) Config() Config { return q.cfg }
 // Purge removes the completions of the queue pair from its completion queues. It is called when the
 // queue pair is reset or destroyed.
 func (q *QP) Purge() {
-	q.sent.Purge()
-	q.received.Purge()
+	if q.cfg.XRC == nil { // completions of a target are those of shared receive queues
+		q.sent.Purge()
+		q.received.Purge()
+	}
 }
 
 func (q *QP) Query() verbs.QPAttr {

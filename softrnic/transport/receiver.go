@@ -21,6 +21,8 @@ type receiver struct {
 	// pd is the protection domain of the receives: that of the shared receive queue, if there is
 	// one.
 	pd mem.PD
+	// srq is the shared receive queue that the present request of XRC names; nil before the first one.
+	srq *SRQ
 	// held is true while a message is arriving: the oldest receive is in use for it.
 	held bool
 	// flushAt is when the next Tick flushes receives that were posted in the ERROR state; clock.Never
@@ -38,6 +40,9 @@ const (
 )
 
 func newReceiver(c *core) receiver {
+	if c.cfg.XRC != nil {
+		return receiver{core: c, rq: newRecvQueue(1, maxSGEs)}
+	}
 	if srq := c.cfg.SRQ; srq != nil {
 		return receiver{core: c, rq: newRecvQueue(1, srq.rq.maxSGE), pd: srq.pd}
 	}
@@ -47,12 +52,12 @@ func newReceiver(c *core) receiver {
 // reset empties the queue; the receives get no completions.
 func (r *receiver) reset() {
 	r.rq.head, r.rq.tail = 0, 0
-	r.held, r.flushAt, r.pause = false, clock.Never, 0
+	r.held, r.flushAt, r.pause, r.srq = false, clock.Never, 0, nil
 }
 
 // ready reports whether there is a receive for the next message.
 func (r *receiver) ready() bool {
-	return r.rq.len() > 0 || (r.cfg.SRQ != nil && r.cfg.SRQ.take(&r.rq)) || r.fetch()
+	return r.rq.len() > 0 || (r.cfg.SRQ != nil && r.cfg.SRQ.take(&r.rq)) || (r.srq != nil && r.srq.take(&r.rq)) || r.fetch()
 }
 
 // fetch moves a receive from outside into rq, which must be empty. It returns false if there is
@@ -79,6 +84,9 @@ func (r *receiver) complete(status verbs.Status, code reason.Code, out *Actions)
 	}
 	done := grown(&out.Done)
 	done.To = r.received
+	if r.srq != nil {
+		done.To = r.srq.received
+	}
 	wc := &done.WC
 	wc.ID, wc.Status, wc.QPN, wc.VendorErr = r.oldest().id, status, r.cfg.QPN, uint32(code)
 	if !r.svc.datagram {

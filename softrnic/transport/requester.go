@@ -160,6 +160,8 @@ func (r *requester) sendPacket(w *sendWQE, out *Actions) {
 			return
 		}
 	}
+	tx.BTH.Opcode |= r.svc.opcodes
+	tx.XRCETH.SRQN = w.srqn
 	tx.BTH.PSN = psn
 	before := w.inFlight()
 	w.sent++

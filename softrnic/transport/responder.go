@@ -57,6 +57,9 @@ const (
 	pass verdict = iota
 	refuseSequence
 	refuseOpcode
+	refuseSRQ
+	refuseDomain
+	refuseBrokenSRQ
 	refuseOperation
 	refuseDepth
 	refuseNotReady
@@ -104,6 +107,9 @@ func (f *refusal) count(c *metrics.NIC) {
 var refusals = [...]refusal{
 	refuseSequence:   {reason.BadSequence, wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
 	refuseOpcode:     {reason.ReservedOpcode, wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
+	refuseSRQ:        {reason.NoSRQ, wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
+	refuseDomain:     {reason.WrongXRCDomain, wire.NakRemoteAccess, verbs.LocAccessErr, verbs.EventQPAccessErr, countAccess},
+	refuseBrokenSRQ:  {reason.BrokenSRQ, wire.NakRemoteOp, verbs.LocQPOpErr, verbs.EventQPFatal, countLocal},
 	refuseOperation:  {reason.NotEnabled, wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
 	refuseDepth:      {reason.TooManyReads, wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
 	refuseLength:     {reason.WrongLength, wire.NakInvalid, verbs.RemInvReqErr, verbs.EventQPReqErr, countInvalid},
@@ -190,7 +196,7 @@ func (r *responder) expected(p *wire.Packet, info *wire.OpInfo, out *Actions) {
 		n := packetsOf(p.RETH.Length, r.mtu)
 		r.answers.executed()
 		r.ePSN = r.ePSN.Add(int(n))
-		if e := r.answers.oweRead(p, n); e != nil {
+		if e := r.answers.oweRead(p, r.guests, n); e != nil {
 			e.fresh = true
 		}
 		return

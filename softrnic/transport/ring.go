@@ -28,6 +28,7 @@ type sendWQE struct {
 	access     verbs.Access // rights that OpBindMW and OpRegMR grant
 	flush      verbs.Flush
 	to         datagramPeer
+	srqn       uint32 // of XRC
 }
 
 // sendProgress says how far the execution of a work request is.

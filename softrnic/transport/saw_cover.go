@@ -31,7 +31,7 @@ func opcodeName(op wire.Opcode) string {
 func (c *core) saw(op wire.Opcode, fate string) { c.tell(opcodeName(op), fate) }
 
 var verdictNames = [...]string{
-	pass: "taken", refuseSequence: "out of place", refuseOpcode: "reserved", refuseOperation: "not enabled", refuseDepth: "too many",
+	pass: "taken", refuseSequence: "out of place", refuseOpcode: "reserved", refuseSRQ: "no SRQ", refuseDomain: "XRC domain", refuseBrokenSRQ: "broken SRQ", refuseOperation: "not enabled", refuseDepth: "too many",
 	refuseNotReady: "not ready", refuseLength: "length", refuseTooLong: "too long", refuseAccess: "access",
 	refuseAlignment: "misaligned", refuseInvalidate: "invalidate", refuseLocal: "local",
 }
@@ -48,7 +48,7 @@ func (c *core) sawAnswer(s wire.Syndrome) {
 	case !s.IsNak() || s > wire.NakRemoteOp:
 		fate = "NAK reserved"
 	}
-	c.saw(wire.RCAck, fate)
+	c.saw(wire.RCAck|c.svc.opcodes, fate)
 }
 
 func (c *core) sawPost(op verbs.WROpcode, err error) {

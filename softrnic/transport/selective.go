@@ -44,7 +44,7 @@ func (c Recovery) Reach(window int) int {
 
 // selects reports whether the connection uses selective retransmission: both sides can.
 func (c *core) selects() bool {
-	return c.rtr.Ahead > 0 && c.cfg.Recovery.Kind != selective.GoBackN && !c.svc.datagram && c.svc.packet == nil
+	return c.rtr.Ahead > 0 && c.cfg.Recovery.Kind != selective.GoBackN && !c.svc.datagram && c.svc.packet == nil && c.svc.opcodes == wire.ServiceRC
 }
 
 // timeouts returns Low and High with their defaults.

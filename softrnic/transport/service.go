@@ -18,6 +18,8 @@ type service struct {
 	changes verbs.QPMask
 	// receive handles a packet from the peer. It is called only in states that receive.
 	receive func(q *QP, now clock.Time, p *wire.Packet, out *Actions)
+	// requests: each request names a shared receive queue of the peer (XRC).
+	requests bool
 	// datagram: a queue pair has no peer; each work request names its destination.
 	datagram bool
 	// start begins a work request of UC, and packet sends the next packet of a work request of UC
@@ -27,7 +29,7 @@ type service struct {
 }
 
 // services is indexed by verbs.QPType. nil means that the type is not supported.
-var services [verbs.UD + 1]*service
+var services [verbs.XRCTarget + 1]*service
 
 func init() { // a composite literal at the declaration would be an initialization cycle through the methods
 	services[verbs.RC] = &service{
@@ -48,6 +50,16 @@ func init() { // a composite literal at the declaration would be an initializati
 		opcodes: wire.ServiceUD, states: unreliableStates, receive: handleUD,
 		packet: (*unreliableSender).packetUD, datagram: true,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm), changes: verbs.ModifyQKey | verbs.ModifyPKey,
+	}
+	services[verbs.XRCInitiator] = &service{
+		opcodes: wire.ServiceXRC, states: rcStates, receive: func(q *QP, now clock.Time, p *wire.Packet, out *Actions) { q.cmp.initiated(now, p, out) }, requests: true,
+		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead,
+			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR),
+		changes: verbs.ModifyAccess | inRetries | verbs.ModifyPKey | verbs.ModifyDest | verbs.ModifyMaxRdAtomic,
+	}
+	services[verbs.XRCTarget] = &service{
+		opcodes: wire.ServiceXRC, states: rcStates, receive: func(q *QP, now clock.Time, p *wire.Packet, out *Actions) { q.rsp.targeted(now, p, out) },
+		changes: verbs.ModifyAccess | verbs.ModifyRNRTimer | verbs.ModifyTimeout | verbs.ModifyPKey | verbs.ModifyDest | verbs.ModifyMaxDestRdAtomic,
 	}
 }
 

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"github.com/rdmalab/rdmalab/softrnic/cq"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -16,6 +17,10 @@ type SRQ struct {
 	outside Receives // the source of receives instead of rq; nil means none
 	limit   int      // see SetLimit; 0 means that the limit event is not armed
 	reached bool     // see LimitReached
+	// received adds the completions of an XRC queue to its completion queue; nil for others. broken
+	// is true after this completion queue has overrun.
+	received *cq.Source
+	broken   bool
 }
 
 // NewSRQ returns an empty queue. Its receives name memory of pd. The caller chooses id, which

@@ -131,7 +131,7 @@ func TestBadConfig(t *testing.T) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}
 	}
-	good.Type = verbs.UD + 1
+	good.Type = verbs.XRCTarget + 1
 	if _, err := New(s.env, good); !errors.Is(err, verbs.ErrNotSupported) {
 		t.Errorf("%v: %v, want ErrNotSupported", good.Type, err)
 	}

@@ -4,11 +4,15 @@ package verbs
 type SRQInit struct {
 	MaxWR  int // 0 means 128
 	MaxSGE int // 0 means 4
+	// XRCD, if not nil, makes an XRC shared receive queue in this domain. CQ gets its completions; it
+	// is set for such a queue alone.
+	XRCD XRCD
+	CQ   CQ
 }
 
 // SRQAttr has the attributes of a shared receive queue.
 type SRQAttr struct {
-	ID            uint32 // number of the queue in asynchronous events
+	ID            uint32 // number of the queue in asynchronous events, and in requests of XRC
 	MaxWR, MaxSGE int
 	// Limit is the value that SetLimit has set. It is 0 if none is set, or if EventSRQLimit was raised
 	// since.

@@ -3,7 +3,7 @@ package verbs
 import "fmt"
 
 var (
-	typeNames  = [...]string{"RC", "UC", "UD"}
+	typeNames  = [...]string{"RC", "UC", "UD", "XRC-INI", "XRC-TGT"}
 	stateNames = [...]string{"RESET", "INIT", "RTR", "RTS", "SQD", "SQE", "ERR"}
 	wrNames    = [...]string{
 		"SEND", "SEND_IMM", "SEND_INV", "WRITE", "WRITE_IMM", "READ", "CMP_SWAP", "FETCH_ADD", "LOCAL_INV", "BIND_MW", "REG_MR",
@@ -16,7 +16,7 @@ var (
 	asyncNames = [...]string{
 		"QP fatal error", "QP request error", "QP access error", "communication established", "send queue drained",
 		"CQ error", "port active", "port error", "device fatal error",
-		"SRQ limit reached", "last WQE reached", "GID table change",
+		"SRQ limit reached", "last WQE reached", "GID table change", "SRQ error",
 	}
 )
 

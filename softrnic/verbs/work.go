@@ -108,6 +108,8 @@ type SendWR struct {
 	AH         AH
 	RemoteQPN  wire.QPN
 	RemoteQKey uint32
+	// RemoteSRQN is the XRC shared receive queue of the peer to which a work request of an XRCInitiator goes.
+	RemoteSRQN uint32
 }
 
 // RecvWR is a receive work request.
@@ -236,6 +238,8 @@ const (
 	EventQPLastWQE
 	// EventGIDChange: the table of the port's addresses has changed.
 	EventGIDChange
+	// EventSRQErr: an XRC shared receive queue has failed, because its completion queue overran.
+	EventSRQErr
 )
 
 // AsyncEvent is an event that belongs to no work request.

@@ -184,7 +184,7 @@ func TestMistakes(t *testing.T) {
 	wantErr(t, "no CQ", create(verbs.QPInit{}), verbs.ErrInvalid)
 	wantErr(t, "foreign CQ", create(verbs.QPInit{SendCQ: o.cq, RecvCQ: foreign.cq}), verbs.ErrInvalid)
 	wantErr(t, "nil CQ", create(verbs.QPInit{SendCQ: (*cq)(nil), RecvCQ: o.cq}), verbs.ErrInvalid)
-	wantErr(t, "no such type", create(verbs.QPInit{Type: verbs.UD + 1, SendCQ: o.cq, RecvCQ: o.cq}), verbs.ErrNotSupported)
+	wantErr(t, "no such type", create(verbs.QPInit{Type: verbs.XRCTarget + 1, SendCQ: o.cq, RecvCQ: o.cq}), verbs.ErrNotSupported)
 	reg := func(buf []byte, n int, a verbs.Access) error { _, err := o.pd.RegMR(buf, n, a); return err }
 	wantErr(t, "no memory", reg(nil, 0, 0), verbs.ErrInvalid)
 	wantErr(t, "empty buffer", reg([]byte{}, 0, 0), verbs.ErrInvalid)

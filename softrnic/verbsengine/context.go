@@ -22,6 +22,7 @@ type Context struct {
 	pds    map[*pd]struct{}
 	cqs    map[*cq]struct{}
 	dms    map[*dm]struct{}
+	xrcds  map[*xrcd]struct{}
 
 	listeners []*engine.CMListener
 	owner     *engine.Owner // of the objects that are made; nil means unknown
@@ -33,7 +34,7 @@ var _ verbs.Context = (*Context)(nil)
 func New(shell Shell) *Context {
 	poller, _ := shell.(Poller)
 	poster, _ := shell.(Poster)
-	return &Context{shell: shell, poller: poller, poster: poster, pds: make(map[*pd]struct{}), cqs: make(map[*cq]struct{}), dms: make(map[*dm]struct{})}
+	return &Context{shell: shell, poller: poller, poster: poster, pds: make(map[*pd]struct{}), cqs: make(map[*cq]struct{}), dms: make(map[*dm]struct{}), xrcds: make(map[*xrcd]struct{})}
 }
 
 func (c *Context) Runtime() verbs.Runtime { return c.shell }
@@ -150,9 +151,13 @@ func (c *Context) Close() error {
 			errs = append(errs, verbs.Gone(p.pd.Dealloc()))
 		}
 	}
+	for x := range c.xrcds {
+		errs = append(errs, verbs.Gone(x.x.Dealloc()))
+	}
 	for q := range c.cqs {
 		errs = append(errs, verbs.Gone(q.cq.Destroy()))
 	}
+	clear(c.xrcds)
 	clear(c.pds)
 	clear(c.cqs)
 	return errors.Join(errs...)
@@ -165,6 +170,9 @@ func (c *Context) objects() (qps []*qp, mrs []*mr) {
 	for p := range c.pds {
 		qps = slices.AppendSeq(qps, maps.Keys(p.qps))
 		mrs = slices.AppendSeq(mrs, maps.Keys(p.mrs))
+	}
+	for x := range c.xrcds {
+		qps = slices.AppendSeq(qps, maps.Keys(x.targets.qps))
 	}
 	slices.SortFunc(qps, func(a, b *qp) int { return cmp.Compare(a.QPN(), b.QPN()) })
 	slices.SortFunc(mrs, func(a, b *mr) int { return cmp.Compare(a.addr, b.addr) })

@@ -75,6 +75,9 @@ func (p *pd) addMR(m *engine.MR, err error) (verbs.MR, error) {
 
 func (p *pd) CreateQP(init verbs.QPInit) (verbs.QP, error) {
 	const op = "create QP"
+	if init.Type == verbs.XRCInitiator && init.RecvCQ == nil {
+		init.RecvCQ = init.SendCQ // it has no receives
+	}
 	send, err := p.cq(op, "send", init.SendCQ)
 	if err != nil {
 		return nil, err

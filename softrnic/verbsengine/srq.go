@@ -12,6 +12,9 @@ type srq struct {
 }
 
 func (p *pd) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
+	if init.XRCD != nil || init.CQ != nil {
+		return p.createXRCSRQ(init)
+	}
 	_, e, _ := p.ctx.shell.Enter()
 	defer p.ctx.shell.Leave()
 	s, err := e.CreateSRQ(p.pd, init)

@@ -115,10 +115,15 @@ const (
 	typeRC = 2
 	typeUC = 3
 	typeUD = 4
+
+	typeXRCInitiator = 9
+	typeXRCTarget    = 10
 )
 
 func netlinkQP(q *engine.QPInfo) nldev.Object {
-	kind := map[verbs.QPType]uint8{verbs.RC: typeRC, verbs.UC: typeUC, verbs.UD: typeUD}[q.Type]
+	kind := map[verbs.QPType]uint8{
+		verbs.RC: typeRC, verbs.UC: typeUC, verbs.UD: typeUD, verbs.XRCInitiator: typeXRCInitiator, verbs.XRCTarget: typeXRCTarget,
+	}[q.Type]
 	return nldev.Object{
 		Number: uint32(q.QPN), Owner: netlinkOwner(q.Owner), PD: q.PD,
 		Queue: nldev.Queue{

@@ -23,7 +23,7 @@ func (s *pump) hear(ev verbs.AsyncEvent) (taken bool) {
 	switch ev.Kind {
 	case verbs.EventCQErr:
 		of = s.cqs[ev.CQ]
-	case verbs.EventSRQLimit:
+	case verbs.EventSRQLimit, verbs.EventSRQErr:
 		of = s.srqs[ev.SRQ]
 	case verbs.EventPortActive, verbs.EventPortErr, verbs.EventDeviceFatal, verbs.EventGIDChange:
 		s.note(heard{ev: ev, all: len(s.ports)})

@@ -255,7 +255,7 @@ const (
 var asyncKinds = map[verbs.AsyncKind]uint32{
 	verbs.EventCQErr: 0, verbs.EventQPFatal: 1, verbs.EventQPReqErr: 2, verbs.EventQPAccessErr: 3, verbs.EventCommEst: 4,
 	verbs.EventSQDrained: 5, verbs.EventDeviceFatal: 8, verbs.EventPortActive: 9, verbs.EventPortErr: 10,
-	verbs.EventSRQLimit: 15, verbs.EventQPLastWQE: 16, verbs.EventGIDChange: 18,
+	verbs.EventSRQErr: 14, verbs.EventSRQLimit: 15, verbs.EventQPLastWQE: 16, verbs.EventGIDChange: 18,
 }
 
 // owner is an object to which asynchronous events refer. user is the program's own name for the
@@ -284,7 +284,7 @@ func (p *program) event(ev verbs.AsyncEvent) bool {
 	switch ev.Kind {
 	case verbs.EventCQErr:
 		o = p.cqOwners[ev.CQ]
-	case verbs.EventSRQLimit:
+	case verbs.EventSRQLimit, verbs.EventSRQErr:
 		o = p.srqOwners[ev.SRQ]
 	case verbs.EventPortActive, verbs.EventPortErr, verbs.EventDeviceFatal, verbs.EventGIDChange:
 		o = &owner{user: portElement}

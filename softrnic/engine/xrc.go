@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"github.com/rdmalab/rdmalab/softrnic/transport"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+)
+
+// XRCD is a domain of extended reliable connections (see verbs.XRCD).
+type XRCD struct {
+	e    *Engine
+	dead bool
+	// targets and srqs count its queue pairs and shared receive queues. found is the queue that the last
+	// request to a target of the domain has named.
+	targets, srqs int
+	found         *SRQ
+}
+
+var _ transport.XRCDomain = (*XRCD)(nil)
+
+// AllocXRCD makes a domain. There may be as many as protection domains.
+func (e *Engine) AllocXRCD() (*XRCD, error) {
+	const op = "alloc XRCD"
+	if err := e.running(op); err != nil {
+		return nil, err
+	}
+	if most := e.cfg.Limits.PDs; len(e.xrcds) >= most {
+		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d XRC domains exist", most)
+	}
+	x := &XRCD{e: e}
+	e.xrcds[x] = struct{}{}
+	return x, nil
+}
+
+// Dealloc ends the domain. It fails with ErrBusy while it has targets or shared receive queues.
+func (x *XRCD) Dealloc() error {
+	const op = "dealloc XRCD"
+	if err := alive(op, x.dead); err != nil {
+		return err
+	}
+	if x.targets > 0 || x.srqs > 0 {
+		return verbs.Errorf(op, verbs.ErrBusy, "destroy its %d targets and %d shared receive queues first", x.targets, x.srqs)
+	}
+	x.dead = true
+	delete(x.e.xrcds, x)
+	return nil
+}
+
+// Find returns the queue that a request to a target of the domain names; see transport.XRCDomain.
+func (x *XRCD) Find(n uint32) (srq *transport.SRQ, inside bool) {
+	s := x.e.srqs[n]
+	if s == nil || s.xrcd == nil {
+		return nil, false
+	}
+	if s.xrcd == x {
+		x.found = s
+	}
+	return s.s, s.xrcd == x
+}
+
+// CreateTarget makes a queue pair of type XRCTarget in RESET.
+func (x *XRCD) CreateTarget(init verbs.QPInit) (*QP, error) {
+	const op = "create QP"
+	if err := alive(op, x.dead); err != nil {
+		return nil, err
+	}
+	if init.Type != verbs.XRCTarget {
+		return nil, verbs.Errorf(op, verbs.ErrInvalid, "type %v; a queue pair of an XRC domain is a target", init.Type)
+	}
+	qp, err := x.e.addQP(transport.Config{Type: verbs.XRCTarget, XRC: x})
+	if err != nil {
+		return nil, err
+	}
+	qp.xrcd = x
+	x.targets++
+	return qp, nil
+}
+
+// CreateXRCSRQ makes a shared receive queue that requests of XRC name; c gets its completions.
+func (x *XRCD) CreateXRCSRQ(pd *PD, c *CQ, init verbs.SRQInit) (*SRQ, error) {
+	return x.e.createSRQ(pd, x, c, init)
+}
+
+// taking returns the shared receive queue from which the queue pair has taken its last receive, or nil.
+func (q *QP) taking() *SRQ {
+	if q.xrcd != nil {
+		return q.xrcd.found
+	}
+	return q.srq
+}
+
+// breakSRQs makes the XRC shared receive queues fail whose completion queue c has overrun.
+func (t *tables) breakSRQs(c *CQ, raise func(verbs.AsyncEvent)) {
+	for _, s := range t.srqs {
+		if s.cq == c {
+			s.s.Break()
+			raise(verbs.AsyncEvent{Kind: verbs.EventSRQErr, SRQ: s.num})
+		}
+	}
+}

@@ -1,0 +1,162 @@
+package engine
+
+import (
+	"testing"
+
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// failed returns the error of a call that returns a value, too.
+func failed[T any](_ T, err error) error { return err }
+
+// xrcPair is an initiator on one NIC and a target on the other one, with an XRC shared receive queue.
+type xrcPair struct {
+	*pair
+	domain *XRCD
+	from   *QP
+	to     *QP
+	srq    *SRQ
+}
+
+func newXRCPair(t *testing.T) *xrcPair {
+	t.Helper()
+	p := &xrcPair{pair: newPair(t, nil)}
+	drainEvents(p.b.e)
+	var err error
+	if p.domain, err = p.b.e.AllocXRCD(); err != nil {
+		t.Fatal(err)
+	}
+	if p.from, err = p.a.e.CreateQP(p.a.pd, p.a.cq, p.a.cq, verbs.QPInit{Type: verbs.XRCInitiator}); err != nil {
+		t.Fatal(err)
+	}
+	if p.to, err = p.domain.CreateTarget(verbs.QPInit{Type: verbs.XRCTarget}); err != nil {
+		t.Fatal(err)
+	}
+	if p.srq, err = p.domain.CreateXRCSRQ(p.b.pd, p.b.cq, verbs.SRQInit{}); err != nil {
+		t.Fatal(err)
+	}
+	connect(t, 0, p.from, p.to, 0, verbs.MTU1024)
+	connect(t, 0, p.to, p.from, 0, verbs.MTU1024)
+	return p
+}
+
+func (p *xrcPair) send(t *testing.T, n uint32, length int) {
+	t.Helper()
+	wr := verbs.SendWR{Op: verbs.OpSend, Flags: verbs.Signalled, SGL: []verbs.SGE{p.a.sge(0, length)}, RemoteSRQN: n}
+	if err := p.from.PostSend(p.now, []verbs.SendWR{wr}, &p.a.out); err != nil {
+		t.Fatal(err)
+	}
+	p.settle(t)
+}
+
+// Requests of XRC pass through two NICs to the shared receive queue that they name. Its limit event is raised,
+// and the completion queue of the shared receive queue has the completions (IBTA A14/xrceth).
+func TestXRC(t *testing.T) {
+	p := newXRCPair(t)
+	for i := range 4 {
+		if err := p.srq.PostRecv([]verbs.RecvWR{{ID: uint64(i), SGL: []verbs.SGE{p.b.sge(4096*i, 4096)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.srq.SetLimit(3); err != nil {
+		t.Fatal(err)
+	}
+	attr, err := p.srq.Query()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 4 {
+		p.a.buf[0] = byte(0x50 + i)
+		p.send(t, attr.ID, 3000)
+		if wc := p.a.poll(t); len(wc) != 1 || wc[0].Status != verbs.Success {
+			t.Fatalf("send %d: %+v", i, wc)
+		}
+		if wc := p.b.poll(t); len(wc) != 1 || wc[0].Status != verbs.Success || wc[0].ID != uint64(i) || wc[0].QPN != p.to.Num() || p.b.buf[4096*i] != byte(0x50+i) {
+			t.Fatalf("receive %d: %+v", i, wc)
+		}
+	}
+	if got := drainEvents(p.b.e); len(got) != 1 || got[0] != verbs.EventSRQLimit {
+		t.Errorf("events %v", got)
+	}
+	infos := QPsOf(p.b.e, []wire.QPN{p.to.Num()})
+	if len(infos) != 1 || infos[0].Type.String() != "XRC-TGT" || infos[0].SendCQ != 0 || infos[0].PD != 0 {
+		t.Errorf("the listing has %+v", infos)
+	}
+	if l := p.b.e.ListSRQs(); len(l) != 1 || !l[0].XRC {
+		t.Errorf("the listing has %+v", l)
+	}
+}
+
+// What is used is not destroyed, and a destroyed shared receive queue takes its completions with it.
+func TestXRCEnds(t *testing.T) {
+	p := newXRCPair(t)
+	if err := p.srq.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{p.b.sge(0, 64)}}}); err != nil {
+		t.Fatal(err)
+	}
+	p.send(t, p.srq.num, 64)
+	wantErr(t, "domain in use", p.domain.Dealloc(), verbs.ErrBusy)
+	wantErr(t, "a target by CreateQP", failed(p.b.e.CreateQP(p.b.pd, p.b.cq, p.b.cq, verbs.QPInit{Type: verbs.XRCTarget})), verbs.ErrInvalid)
+	wantErr(t, "RC in a domain", failed(p.domain.CreateTarget(verbs.QPInit{})), verbs.ErrInvalid)
+	wantErr(t, "an XRC SRQ under RC", failed(p.b.e.CreateQPOn(p.b.pd, p.b.cq, p.b.cq, p.srq, verbs.QPInit{})), verbs.ErrInvalid)
+	if err := p.srq.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	if wc := p.b.poll(t); len(wc) != 0 {
+		t.Errorf("%+v is left", wc)
+	}
+	p.send(t, p.srq.num, 64)
+	if wc := p.a.poll(t); len(wc) != 2 || wc[1].Status != verbs.RemInvReqErr {
+		t.Errorf("a request to a queue that has gone: %+v", wc)
+	}
+	wantErr(t, "domain with a target", p.domain.Dealloc(), verbs.ErrBusy)
+	p.to.FailSend(0, 1, nil, &p.b.out) // a hostile program rings for a queue that does not exist
+	if err := p.to.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.domain.Dealloc(); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "twice", p.domain.Dealloc(), verbs.ErrClosed)
+	wantErr(t, "a target of a dead domain", failed(p.domain.CreateTarget(verbs.QPInit{Type: verbs.XRCTarget})), verbs.ErrClosed)
+	if o := p.b.e.Objects(); o.QPs != 1 || o.SRQs != 0 {
+		t.Errorf("%+v is left", o)
+	}
+}
+
+// When the completion queue of an XRC shared receive queue overruns, the shared receive queue fails: an event, and
+// a NAK for each target that names it. Other queues of the domain go on.
+func TestXRCOverrun(t *testing.T) {
+	p := newXRCPair(t)
+	small, err := p.b.e.CreateCQ(1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srq, err := p.domain.CreateXRCSRQ(p.b.pd, small, verbs.SRQInit{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 8 {
+		if err := srq.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{p.b.sge(0, 64)}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i := range 8 {
+		p.send(t, srq.num, 64)
+		wc := p.a.poll(t)
+		if len(wc) != 1 {
+			t.Fatalf("send %d: %+v", i, wc)
+		}
+		if wc[0].Status == verbs.Success {
+			continue
+		}
+		if wc[0].Status != verbs.RemOpErr {
+			t.Errorf("send %d: %+v", i, wc)
+		}
+		if got := drainEvents(p.b.e); len(got) != 3 || got[0] != verbs.EventCQErr || got[1] != verbs.EventSRQErr || got[2] != verbs.EventQPFatal {
+			t.Errorf("events %v", got)
+		}
+		return
+	}
+	t.Error("nothing overran")
+}
