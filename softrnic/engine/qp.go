@@ -63,17 +63,17 @@ func (e *Engine) CreateQPOn(pd *PD, send, recv *CQ, srq *SRQ, init verbs.QPInit)
 		}
 		shared = srq.s
 	}
-	if err := e.fits(op, &init); err != nil {
+	if err := e.cfg.Limits.fits(op, &init); err != nil {
 		return nil, err
 	}
-	qp, err := e.addQP(transport.Config{
+	qp := &QP{e: e, pd: pd, send: send, recv: recv, srq: srq}
+	err := qp.create(transport.Config{
 		PD: pd.num, Type: init.Type, SendCQ: send.q, RecvCQ: recv.q, SRQ: shared,
 		MaxSendWR: init.MaxSendWR, MaxRecvWR: init.MaxRecvWR, MaxSGE: init.MaxSGE, MaxInline: init.MaxInline, SignalAll: init.SignalAll,
 	})
 	if err != nil {
 		return nil, err
 	}
-	qp.pd, qp.send, qp.recv, qp.srq = pd, send, recv, srq
 	pd.qps++
 	send.refs++
 	recv.refs++
@@ -84,8 +84,7 @@ func (e *Engine) CreateQPOn(pd *PD, send, recv *CQ, srq *SRQ, init verbs.QPInit)
 }
 
 // fits refuses a queue pair that is larger than the limits of the NIC.
-func (e *Engine) fits(op string, init *verbs.QPInit) error {
-	l := e.cfg.Limits
+func (l *Limits) fits(op string, init *verbs.QPInit) error {
 	switch {
 	case init.MaxSendWR < 0 || init.MaxRecvWR < 0 || init.MaxSGE < 0 || init.MaxInline < 0:
 		return verbs.Errorf(op, verbs.ErrInvalid, "negative queue size")
@@ -99,26 +98,28 @@ func (e *Engine) fits(op string, init *verbs.QPInit) error {
 	return nil
 }
 
-// addQP makes a queue pair with a number of its own, and what the NIC decides of its configuration.
-func (e *Engine) addQP(c transport.Config) (*QP, error) {
+// create makes the transport of a new queue pair, with a number of its own and with what the NIC decides of
+// its configuration.
+func (q *QP) create(c transport.Config) error {
 	const op = "create QP"
+	e := q.e
 	if len(e.qps) >= e.cfg.Limits.QPs {
-		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d queue pairs exist", len(e.qps))
+		return verbs.Errorf(op, verbs.ErrLimit, "%d queue pairs exist", len(e.qps))
 	}
 	n, ok := e.newQPN(e.cfg.Rand)
 	if !ok {
-		return nil, verbs.Errorf(op, verbs.ErrLimit, "no free queue pair number")
+		return verbs.Errorf(op, verbs.ErrLimit, "no free queue pair number")
 	}
 	c.QPN, c.PortMTU, c.Window, c.AckEvery, c.CoalesceAcks, c.Recovery, c.Flow = n, e.activeMTU(), e.cfg.Window, e.cfg.AckEvery, true, e.cfg.Recovery, e.newFlow()
-	q, err := transport.New(e.env, c)
+	t, err := transport.New(e.env, c)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	qp := &QP{e: e, q: q, flow: c.Flow, keyed: clock.Never}
-	e.qps[n] = qp
-	e.order = append(e.order, qp)
-	qp.place = e.sched.add(qp)
-	return qp, nil
+	q.q, q.flow, q.keyed = t, c.Flow, clock.Never
+	e.qps[n] = q
+	e.order = append(e.order, q)
+	q.place = e.sched.add(q)
+	return nil
 }
 
 func (q *QP) live() bool {

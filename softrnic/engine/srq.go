@@ -21,15 +21,16 @@ type SRQ struct {
 
 // CreateSRQ makes a shared receive queue whose receives name memory of pd.
 func (e *Engine) CreateSRQ(pd *PD, init verbs.SRQInit) (*SRQ, error) {
-	return e.createSRQ(pd, nil, nil, init)
+	return pd.createSRQ(nil, nil, init)
 }
 
 // createSRQ makes a shared receive queue, of XRC if x and c are not nil.
-func (e *Engine) createSRQ(pd *PD, x *XRCD, c *CQ, init verbs.SRQInit) (*SRQ, error) {
+func (p *PD) createSRQ(x *XRCD, c *CQ, init verbs.SRQInit) (*SRQ, error) {
 	const op = "create SRQ"
-	if err := alive(op, pd.dead || x != nil && x.dead || c != nil && c.dead); err != nil {
+	if err := alive(op, p.dead || x != nil && x.dead || c != nil && c.dead); err != nil {
 		return nil, err
 	}
+	e := p.e
 	l := e.cfg.Limits
 	switch {
 	case init.MaxWR > l.QPWR:
@@ -45,21 +46,21 @@ func (e *Engine) createSRQ(pd *PD, x *XRCD, c *CQ, init verbs.SRQInit) (*SRQ, er
 	var s *transport.SRQ
 	var err error
 	if c != nil {
-		s, err = transport.NewXRCSRQ(n, pd.num, c.q, init)
+		s, err = transport.NewXRCSRQ(n, p.num, c.q, init)
 	} else {
-		s, err = transport.NewSRQ(n, pd.num, init)
+		s, err = transport.NewSRQ(n, p.num, init)
 	}
 	if err != nil {
 		return nil, err
 	}
-	srq := &SRQ{e: e, s: s, pd: pd, num: n, xrcd: x, cq: c}
+	srq := &SRQ{e: e, s: s, pd: p, num: n, xrcd: x, cq: c}
 	if x != nil {
 		x.srqs++
 		c.refs++
 	}
 	e.nextSRQ = n
 	e.srqs[n] = srq
-	pd.srqs++
+	p.srqs++
 	return srq, nil
 }
 

@@ -39,7 +39,7 @@ func (e *Engine) deliver(now clock.Time, qp *QP, out *packetio.Batch) {
 		if !c.failed {
 			c.failed = true
 			e.raise(verbs.AsyncEvent{Kind: verbs.EventCQErr, CQ: c.q.ID()})
-			e.breakSRQs(c, e.raise)
+			c.breakSRQs()
 		}
 		for _, user := range e.order {
 			if user.send != c && user.recv != c || !user.live() {

@@ -18,7 +18,7 @@ type XRCD struct {
 var _ transport.XRCDomain = (*XRCD)(nil)
 
 // AllocXRCD makes a domain. There may be as many as protection domains.
-func (e *Engine) AllocXRCD() (*XRCD, error) {
+func AllocXRCD(e *Engine) (*XRCD, error) {
 	const op = "alloc XRCD"
 	if err := e.running(op); err != nil {
 		return nil, err
@@ -66,18 +66,17 @@ func (x *XRCD) CreateTarget(init verbs.QPInit) (*QP, error) {
 	if init.Type != verbs.XRCTarget {
 		return nil, verbs.Errorf(op, verbs.ErrInvalid, "type %v; a queue pair of an XRC domain is a target", init.Type)
 	}
-	qp, err := x.e.addQP(transport.Config{Type: verbs.XRCTarget, XRC: x})
-	if err != nil {
+	qp := &QP{e: x.e, xrcd: x}
+	if err := qp.create(transport.Config{Type: verbs.XRCTarget, XRC: x}); err != nil {
 		return nil, err
 	}
-	qp.xrcd = x
 	x.targets++
 	return qp, nil
 }
 
 // CreateXRCSRQ makes a shared receive queue that requests of XRC name; c gets its completions.
 func (x *XRCD) CreateXRCSRQ(pd *PD, c *CQ, init verbs.SRQInit) (*SRQ, error) {
-	return x.e.createSRQ(pd, x, c, init)
+	return pd.createSRQ(x, c, init)
 }
 
 // taking returns the shared receive queue from which the queue pair has taken its last receive, or nil.
@@ -88,12 +87,12 @@ func (q *QP) taking() *SRQ {
 	return q.srq
 }
 
-// breakSRQs makes the XRC shared receive queues fail whose completion queue c has overrun.
-func (t *tables) breakSRQs(c *CQ, raise func(verbs.AsyncEvent)) {
-	for _, s := range t.srqs {
+// breakSRQs makes the XRC shared receive queues fail whose completion queue has overrun.
+func (c *CQ) breakSRQs() {
+	for _, s := range c.e.srqs {
 		if s.cq == c {
 			s.s.Break()
-			raise(verbs.AsyncEvent{Kind: verbs.EventSRQErr, SRQ: s.num})
+			c.e.raise(verbs.AsyncEvent{Kind: verbs.EventSRQErr, SRQ: s.num})
 		}
 	}
 }

@@ -24,7 +24,7 @@ func newXRCPair(t *testing.T) *xrcPair {
 	p := &xrcPair{pair: newPair(t, nil)}
 	drainEvents(p.b.e)
 	var err error
-	if p.domain, err = p.b.e.AllocXRCD(); err != nil {
+	if p.domain, err = AllocXRCD(p.b.e); err != nil {
 		t.Fatal(err)
 	}
 	if p.from, err = p.a.e.CreateQP(p.a.pd, p.a.cq, p.a.cq, verbs.QPInit{Type: verbs.XRCInitiator}); err != nil {
@@ -51,7 +51,7 @@ func (p *xrcPair) send(t *testing.T, n uint32, length int) {
 }
 
 // Requests of XRC pass through two NICs to the shared receive queue that they name. Its limit event is raised,
-// and the completion queue of the shared receive queue has the completions (IBTA A14/xrceth).
+// and the completion queue of the shared receive queue has the completions (annex A14).
 func TestXRC(t *testing.T) {
 	p := newXRCPair(t)
 	for i := range 4 {

@@ -42,7 +42,7 @@ func xrcRequest(t *testing.T, b *side, p *process, op wire.Opcode, psn wire.PSN)
 }
 
 // Every request of XRC is executed, and refused for each fault of the shared receive queue that it names, also within
-// a message that has begun; the NAK is an acknowledgement of XRC (IBTA A14/xrceth).
+// a message that has begun; the NAK is an acknowledgement of XRC (annex A14).
 func TestXRCEveryRequest(t *testing.T) {
 	faults := map[string]struct {
 		ruin   func(d *domain, x *wire.Packet)

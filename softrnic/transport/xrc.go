@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Extended reliable connections (IBTA A14) are reliable connections in one direction: an initiator has no
+// Extended reliable connections (annex A14) are reliable connections in one direction: an initiator has no
 // responder, and a target has no requester. Each request names a shared receive queue of the target's
 // host. It decides whose receives and whose memory the request reaches.
 
@@ -62,7 +62,7 @@ func (r *responder) targeted(now clock.Time, p *wire.Packet, out *Actions) {
 }
 
 // named returns the shared receive queue that a request of XRC names. The request is refused if there is
-// none of this number, if it is in another domain, or if it is broken (IBTA A14/xrceth).
+// none of this number, if it is in another domain, or if it is broken (annex A14).
 func (c *core) named(p *wire.Packet) (*SRQ, verdict) {
 	s, inside := c.cfg.XRC.Find(p.XRCETH.SRQN)
 	switch {

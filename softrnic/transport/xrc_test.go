@@ -71,7 +71,7 @@ func newXRCPair(t testing.TB, size int) (a, b *side, d *domain) {
 }
 
 // Each operation reaches receives and memory of the process whose shared receive queue it names, and the
-// completion of a receive goes to the completion queue of that shared receive queue (IBTA A14/xrceth).
+// completion of a receive goes to the completion queue of that shared receive queue (annex A14).
 func TestXRCOperations(t *testing.T) {
 	a, b, d := newXRCPair(t, 4096)
 	for n := uint32(1); n <= 2; n++ {
@@ -124,7 +124,7 @@ func TestXRCOperations(t *testing.T) {
 }
 
 // A request that names no shared receive queue, one of another domain or a broken one is refused, each with the
-// NAK of its own; the order of the checks is that of the table (IBTA A14/xrceth, IBTA 9.7.4.1/order).
+// NAK of its own; the order of the checks is that of the table (annex A14, IBTA 9.7.4.1/order).
 func TestXRCRefusals(t *testing.T) {
 	for name, x := range map[string]struct {
 		srqn   uint32
@@ -173,7 +173,7 @@ func TestXRCRefusals(t *testing.T) {
 }
 
 // All packets of a message name the same shared receive queue. The receive that the message uses completes
-// with an error, at its own completion queue (IBTA A14/xrceth).
+// with an error, at its own completion queue (annex A14).
 func TestXRCOneQueueAMessage(t *testing.T) {
 	a, b, d := newXRCPair(t, 4096)
 	p := d.processes[1]

@@ -207,7 +207,7 @@ const (
 	RC QPType = iota
 	UC
 	UD
-	// XRCInitiator and XRCTarget are the two ends of an extended reliable connection (IBTA A14). An
+	// XRCInitiator and XRCTarget are the two ends of an extended reliable connection (annex A14). An
 	// initiator only sends. A target only receives, and belongs to an XRC domain; see XRCD.
 	XRCInitiator
 	XRCTarget

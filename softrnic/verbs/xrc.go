@@ -1,6 +1,6 @@
 package verbs
 
-// XRCD is a domain of extended reliable connections (IBTA A14): requests to a target reach those shared receive
+// XRCD is a domain of extended reliable connections (annex A14): requests to a target reach those shared receive
 // queues that are in the same domain as the target.
 //
 // With XRC, processes of one host need one connection to a process of another host, instead of one for each

@@ -76,7 +76,7 @@ func TestOpcodeUCIsLikeRC(t *testing.T) {
 	}
 }
 
-// XRC has the operations of RC, and an XRCETH in every request (IBTA A14/xrceth).
+// XRC has the operations of RC, and an XRCETH in every request (annex A14).
 func TestOpcodeXRCIsLikeRC(t *testing.T) {
 	for op := RCSendFirst; op < ServiceUC; op++ {
 		rc, xrc := op.Info(), (op | ServiceXRC).Info()

@@ -120,7 +120,7 @@ var opTable = withHeaderLen(withXRC([256]OpInfo{
 }))
 
 // withXRC adds the opcodes of extended reliable connections: those of reliable connections, with an
-// XRCETH in all requests (IBTA A14). FLUSH and ATOMIC_WRITE are not among them.
+// XRCETH in all requests (annex A14). FLUSH and ATOMIC_WRITE are not among them.
 func withXRC(table [256]OpInfo) [256]OpInfo {
 	for op := RCSendFirst; op <= RCSendOnlyInv; op++ {
 		info := table[op]

@@ -14,7 +14,7 @@ const xrcETHLen = 4
 const MaxSRQN = mask24
 
 // XRCETH is the header behind the BTH of every request of extended reliable connections (XRC). It names
-// the shared receive queue for the request (IBTA A14).
+// the shared receive queue for the request (annex A14).
 type XRCETH struct {
 	Reserved uint8
 	SRQN     uint32 // 24 bits
