@@ -18,7 +18,7 @@ type XRCD struct {
 var _ transport.XRCDomain = (*XRCD)(nil)
 
 // AllocXRCD makes a domain. There may be as many as protection domains.
-func AllocXRCD(e *Engine) (*XRCD, error) {
+func (e *Engine) AllocXRCD() (*XRCD, error) {
 	const op = "alloc XRCD"
 	if err := e.running(op); err != nil {
 		return nil, err

@@ -24,7 +24,7 @@ func newXRCPair(t *testing.T) *xrcPair {
 	p := &xrcPair{pair: newPair(t, nil)}
 	drainEvents(p.b.e)
 	var err error
-	if p.domain, err = AllocXRCD(p.b.e); err != nil {
+	if p.domain, err = p.b.e.AllocXRCD(); err != nil {
 		t.Fatal(err)
 	}
 	if p.from, err = p.a.e.CreateQP(p.a.pd, p.a.cq, p.a.cq, verbs.QPInit{Type: verbs.XRCInitiator}); err != nil {

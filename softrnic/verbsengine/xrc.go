@@ -22,7 +22,7 @@ func (c *Context) AllocXRCD() (verbs.XRCD, error) {
 	if err := c.open("alloc XRCD"); err != nil {
 		return nil, err
 	}
-	x, err := engine.AllocXRCD(e)
+	x, err := e.AllocXRCD()
 	if err != nil {
 		return nil, err
 	}
