@@ -5,7 +5,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
-// XRCD is a domain of extended reliable connections (see verbs.XRCD).
+// XRCD is a domain of extended reliable connections (see verbs.XRCD). Alloc makes one.
 type XRCD struct {
 	e    *Engine
 	dead bool
@@ -17,18 +17,18 @@ type XRCD struct {
 
 var _ transport.XRCDomain = (*XRCD)(nil)
 
-// AllocXRCD makes a domain. There may be as many as protection domains.
-func (e *Engine) AllocXRCD() (*XRCD, error) {
+// Alloc makes x, a zero value, a domain of a NIC. There may be as many as protection domains.
+func (x *XRCD) Alloc(e *Engine) error {
 	const op = "alloc XRCD"
 	if err := e.running(op); err != nil {
-		return nil, err
+		return err
 	}
 	if most := e.cfg.Limits.PDs; len(e.xrcds) >= most {
-		return nil, verbs.Errorf(op, verbs.ErrLimit, "%d XRC domains exist", most)
+		return verbs.Errorf(op, verbs.ErrLimit, "%d XRC domains exist", most)
 	}
-	x := &XRCD{e: e}
+	x.e = e
 	e.xrcds[x] = struct{}{}
-	return x, nil
+	return nil
 }
 
 // Dealloc ends the domain. It fails with ErrBusy while it has targets or shared receive queues.

@@ -23,8 +23,9 @@ func newXRCPair(t *testing.T) *xrcPair {
 	t.Helper()
 	p := &xrcPair{pair: newPair(t, nil)}
 	drainEvents(p.b.e)
-	var err error
-	if p.domain, err = p.b.e.AllocXRCD(); err != nil {
+	p.domain = new(XRCD)
+	err := p.domain.Alloc(p.b.e)
+	if err != nil {
 		t.Fatal(err)
 	}
 	if p.from, err = p.a.e.CreateQP(p.a.pd, p.a.cq, p.a.cq, verbs.QPInit{Type: verbs.XRCInitiator}); err != nil {

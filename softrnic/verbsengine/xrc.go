@@ -22,8 +22,8 @@ func (c *Context) AllocXRCD() (verbs.XRCD, error) {
 	if err := c.open("alloc XRCD"); err != nil {
 		return nil, err
 	}
-	x, err := e.AllocXRCD()
-	if err != nil {
+	x := new(engine.XRCD)
+	if err := x.Alloc(e); err != nil {
 		return nil, err
 	}
 	return listed(c.xrcds, &xrcd{x: x, targets: newPD(c, nil)}), nil
