@@ -19,7 +19,7 @@ const (
 	// keepKey is how long the former key stays valid for receiving.
 	keepKey = time.Second
 	// trainWait is how long an end waits for missing pieces of a train if nothing later comes.
-	trainWait = 10 * time.Millisecond
+	trainWait = 50 * time.Millisecond
 )
 
 // renewAfter is how many datagrams a key seals until the ends agree on another one.

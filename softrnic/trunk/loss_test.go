@@ -31,7 +31,7 @@ func TestALostPieceCostsItsPackets(t *testing.T) {
 		r.send(0, frames)
 		pieces = n
 		r.fate = func(int, []byte) (int, int) { return 1, 0 }
-		r.run(20 * time.Millisecond)
+		r.run(2 * trainWait)
 		piece := r.ends[0].mtu.good - 28 - Overhead
 		var want [][]byte
 		at := 0 // where the records stand in the train

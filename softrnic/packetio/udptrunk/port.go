@@ -104,12 +104,9 @@ func (p *Port) Recv(b *packetio.Batch) (int, error) {
 	}
 	now := p.clk.Now()
 	p.end.Begin(now, b)
-	for len(b.Frames) < maxFrames && p.end.Room() {
-		d := p.rx.next(p.fd)
-		if d == nil {
-			break
-		}
-		p.end.Receive(now, d, b, &p.out)
+	// The kernel is asked once: frames may be in the memory of their datagrams.
+	for more := p.rx.ready(p.fd); more && len(b.Frames) < maxFrames && p.end.Room(); more = p.rx.more() {
+		p.end.Receive(now, p.rx.next(), b, &p.out)
 	}
 	p.flush()
 	for i := range b.Frames {

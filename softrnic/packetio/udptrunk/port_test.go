@@ -152,6 +152,25 @@ func TestTrunkOverANetwork(t *testing.T) {
 	}
 }
 
+// Frames stay as they are until the next Recv, however many datagrams have come.
+func TestFramesOfManyDatagrams(t *testing.T) {
+	p := newPath(t, 1500, false)
+	p.up()
+	const sent = 2000
+	for k := range sent {
+		b := packetio.Batch{Frames: []packetio.Frame{frame(60+k%7, byte(k))}}
+		if n, err := p.ports[0].Send(&b); n != 1 || err != nil {
+			t.Fatalf("frame %d: sent %d: %v", k, n, err)
+		}
+	}
+	p.run(func() bool { return len(p.got[1]) == sent })
+	for k, got := range p.got[1] {
+		if want := frame(60+k%7, byte(k)).Data; !bytes.Equal(got, want) {
+			t.Fatalf("frame %d has changed: %x", k, got)
+		}
+	}
+}
+
 // A waiter of package afpacket wakes up when a datagram comes.
 func TestWaiterOfATrunk(t *testing.T) {
 	p := newPath(t, 1500, false)

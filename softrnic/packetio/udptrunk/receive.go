@@ -46,10 +46,12 @@ func newReceiver() *receiver {
 	return r
 }
 
-// ready reports whether there is a datagram.
-func (r *receiver) ready(fd int) bool {
-	return len(r.rest) > 0 || r.at < r.got || r.receive(fd)
-}
+// ready reports whether there is a datagram. If all were returned it asks the kernel for others, whose memory
+// is that of the former ones.
+func (r *receiver) ready(fd int) bool { return r.more() || r.receive(fd) }
+
+// more reports whether next has a datagram.
+func (r *receiver) more() bool { return len(r.rest) > 0 || r.at < r.got }
 
 // receive asks the kernel for messages. The former ones are gone then.
 func (r *receiver) receive(fd int) bool {
@@ -66,19 +68,16 @@ func (r *receiver) receive(fd int) bool {
 	return r.got > 0
 }
 
-// next returns the next datagram; nil if there is none. Its memory is valid until next or ready asks the
-// kernel again, which they do only when all datagrams were returned.
-func (r *receiver) next(fd int) []byte {
-	for len(r.rest) == 0 {
-		if r.at == r.got && !r.receive(fd) {
-			return nil
-		}
+// next returns the next datagram, if more says that there is one. Its memory is valid until ready asks the
+// kernel.
+func (r *receiver) next() []byte {
+	if len(r.rest) == 0 {
 		m := &r.msgs[r.at]
 		r.rest = r.mem[r.at*messageSize:][:m.n]
 		r.size = segment(r.oob[r.at][:m.hdr.Controllen])
 		r.at++
 		if len(r.rest) == 0 {
-			return r.rest[:0:0] // an empty datagram, which the end refuses
+			return nil // an empty datagram, which the end refuses
 		}
 	}
 	n := len(r.rest)
