@@ -98,6 +98,7 @@ var table = map[string]row{
 	"softrnic/trunk":       {level: 2},
 	"softrnic/cm":          {level: 2},
 	"swordbox/linkstate":   {level: 2},
+	"swordbox/telemetry":   {level: 2},
 	"swordbox/pipeline":    {level: 2},
 	"swordbox/conntrack":   {level: 2, beside: []string{"swordbox/transform"}},
 	"swordbox/transform":   {level: 2},

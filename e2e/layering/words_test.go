@@ -71,7 +71,7 @@ var retiredWords = []retired{
 	{term: "faithful", word: `\bfaithful\b`, instead: "published", planted: "the faithful layout", allowed: parsers},
 	{term: "hard", word: `\b(mode .?|in |none in )hard\b`, instead: "hardened", planted: "in mode hard", below: []string{"swordbox", "cli", "cmd", "experiment", "rackfile", "sim", "topo"}, allowed: parsers},
 	{term: "sound", word: `\b(mode .?|the )sound\b`, instead: "hardened", planted: "the sound layout", below: []string{"clover", "sherman", "cli", "cmd", "experiment", "rackfile", "sim", "topo"}, allowed: parsers},
-	{term: "row", word: "(?:^|[^-\"`])\\brows?\\b", instead: "flow", planted: "the row of a client", below: []string{"swordbox"}, allowed: []string{"swordbox/statestore", "topo/switchd/box_test.go"}},
+	{term: "row", word: "(?:^|[^-\"`])\\brows?\\b", instead: "flow", planted: "the row of a client", below: []string{"swordbox"}, allowed: []string{"swordbox/statestore", "swordbox/telemetry", "topo/switchd/box_test.go"}},
 	{term: "former row", word: `\bformer rows?\b`, instead: "stale flow", planted: "a former row"},
 	{term: "own connection", word: `\b(client|server)[’']?s?[’']? own connections?\b|\bthe own connection\b`, instead: "the client's connection", planted: "a client's own connection"},
 	{term: "the switch's own connection", word: `\bswitch[’']?s?[’']? own connections?\b`, instead: "the switch's connection", planted: "the switch's own connections"},

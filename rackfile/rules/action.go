@@ -52,8 +52,10 @@ type Definition struct {
 	// Hosts names the Keys whose values are lists of hosts, separated by commas. Rule.Resolve
 	// replaces the names of hosts by addresses.
 	Hosts []string
-	// Keys are the keys that only rules of this action have. See Option.
-	Keys []Field
+	// Keys are the keys that only rules of this action have. See Option. Shares names keys of actions
+	// that were registered before, which rules of this action have, too.
+	Keys   []Field
+	Shares []string
 	// Together checks all rules of a rule set that have this action against each other. The error
 	// says what is wrong. A nil Together checks nothing.
 	Together func(list []*Rule) error
@@ -90,13 +92,16 @@ func hardened(r *Rule) bool { return r.Mode == Hardened }
 
 // Register adds an action. The package of the handler that carries out the action calls it while
 // packages are initialised. A program that links the handler's package can then read rules of the
-// action. Register panics if the name or a key exists already.
+// action. Register panics if the name or a key exists already, or a shared key does not exist.
 func Register(d Definition) Action {
 	if slices.Contains(Actions(), d.Name) || len(definitions) == 1<<8 {
 		panic("rules: there is no room for the action " + d.Name)
 	}
 	keys := d.Keys
 	d.Keys = nil
+	for _, key := range d.Shares {
+		d.Keys = append(d.Keys, fields[index(key)])
+	}
 	definitions = append(definitions, d)
 	a := Action(len(definitions) - 1)
 	Extend(a, Definition{Keys: keys})

@@ -140,6 +140,31 @@ func (l *lenders) counts() map[string]uint64 { return l.env.rack.Counters(l.grou
 
 func (l *lenders) count(name string) uint64 { return l.counts()[name] }
 
+// accounted compares the counters of a switch that counts in servers' memory with each other, and
+// with remote, the sum of all counters in this memory. before is the amount that earlier incarnations
+// of the switch have counted and not dropped.
+func (l *lenders) accounted(before, remote uint64) error {
+	c := l.counts()
+	amount, applied, inFlight := c["amount"], c["applied"], c["in_flight"]
+	pending, uncertain, dropped, former := c["pending"], c["uncertain"], c["dropped"], c["former"]
+	if sum := applied + pending + inFlight + uncertain + dropped; sum != amount {
+		return fmt.Errorf("the switch has counted %d, and its counters account for %d: applied %d, pending %d, in flight %d, uncertain %d, dropped %d",
+			amount, sum, applied, pending, inFlight, uncertain, dropped)
+	}
+	// The stores must have the amount that earlier incarnations of the switch have counted, except
+	// the amount former: the most that those incarnations can have lost in crashes, by the switch's
+	// journal.
+	if low := before - former + applied; former > before || remote < low {
+		return fmt.Errorf("the stores have %d, which is too little: earlier incarnations have counted %d and lost at most %d, and %d are applied",
+			remote, before, former, applied)
+	}
+	if high := before + applied + inFlight + uncertain; remote > high {
+		return fmt.Errorf("the stores have %d, which is more than %d of earlier incarnations, %d applied, %d in flight and %d uncertain",
+			remote, before, applied, inFlight, uncertain)
+	}
+	return nil
+}
+
 // lenderRack is clientRack with a switch that has one rule.
 func lenderRack(clients, servers int, rule string) string {
 	return clientRack(clients, servers) + "switch:\n  program: swordbox\n  rules:\n    - " + rule + "\n"

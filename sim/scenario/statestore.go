@@ -233,26 +233,7 @@ func (r *stateRun) check() error {
 	if r.plan.mode == modePublished {
 		return nil
 	}
-	c := r.counts()
-	amount, applied, inFlight := c["amount"], c["applied"], c["in_flight"]
-	pending, uncertain, dropped, former := c["pending"], c["uncertain"], c["dropped"], c["former"]
-	if sum := applied + pending + inFlight + uncertain + dropped; sum != amount {
-		return fmt.Errorf("the switch has counted %d, and its counters account for %d: applied %d, pending %d, in flight %d, uncertain %d, dropped %d",
-			amount, sum, applied, pending, inFlight, uncertain, dropped)
-	}
-	remote := r.remote()
-	// The stores must have the amount that earlier incarnations of the switch have counted, except
-	// the amount former: the most that those incarnations can have lost in crashes, by the switch's
-	// journal.
-	if low := r.before - former + applied; former > r.before || remote < low {
-		return fmt.Errorf("the stores have %d, which is too little: earlier incarnations have counted %d and lost at most %d, and %d are applied",
-			remote, r.before, former, applied)
-	}
-	if high := r.before + applied + inFlight + uncertain; remote > high {
-		return fmt.Errorf("the stores have %d, which is more than %d of earlier incarnations, %d applied, %d in flight and %d uncertain",
-			remote, r.before, applied, inFlight, uncertain)
-	}
-	return nil
+	return r.accounted(r.before, r.remote())
 }
 
 // judge compares, after the run, each counter with the sum that the requests have added to it. It

@@ -19,6 +19,14 @@ type entry struct {
 	count, over uint64        // over is by how much count can be too large
 	kinds       [kinds]uint64 // requests of each kind since the key came into the table
 	slot        uint32        // index of the key's place in saving.places
+	tag         uint32        // number of the entry, which a key takes over together with the count
+}
+
+// added is what addAmount did: it added to the entry with this tag. fresh is true if the key was not
+// in the table before, taken if it has replaced another one.
+type added struct {
+	tag          uint32
+	fresh, taken bool
 }
 
 // Kinds of requests.
@@ -38,27 +46,32 @@ func newSaving(n int) *saving {
 }
 
 // add counts one request for a key. taken is true if the key has replaced another one in the table.
-func (s *saving) add(key uint64, kind int) (taken bool) {
+func (s *saving) add(key uint64, kind int) (taken bool) { return s.addAmount(key, kind, 1).taken }
+
+// addAmount adds an amount to the count of a key.
+func (s *saving) addAmount(key uint64, kind int, amount uint64) (a added) {
 	slot, at := s.find(key)
 	switch {
 	case at >= 0:
 	case len(s.heap) < cap(s.heap):
 		at = len(s.heap)
-		s.heap = append(s.heap, entry{key: key, slot: slot})
+		s.heap = append(s.heap, entry{key: key, slot: slot, tag: uint32(at)})
 		s.places[slot] = int32(at + 1)
-		at = s.up(at)
+		at, a.fresh = s.up(at), true
 	default:
-		least := s.heap[0].count
-		s.remove(s.heap[0].slot)
+		least := s.heap[0]
+		s.remove(least.slot)
 		slot, _ = s.find(key) // the removal may have moved the free slot
-		s.heap[0] = entry{key: key, count: least, over: least, slot: slot}
+		s.heap[0] = entry{key: key, count: least.count, over: least.count, slot: slot, tag: least.tag}
 		s.places[slot] = 1
-		at, taken = 0, true
+		at, a.fresh, a.taken = 0, true, true
 	}
-	s.heap[at].count++
-	s.heap[at].kinds[kind]++
+	e := &s.heap[at]
+	e.count += amount
+	e.kinds[kind] += amount
+	a.tag = e.tag
 	s.down(at)
-	return taken
+	return a
 }
 
 func (s *saving) clear() {

@@ -1,5 +1,5 @@
 // Package statestore counts in the memory of servers. It is the hardened handler of rules of action
-// count with the key 'store', which names the memory servers that have the counters: the state store
+// measure, and of action count with the key 'store', which names the memory servers that have the counters: the state store
 // of "Generic External Memory for Switch Data Planes" (HotNets 2018). For each request under a rule
 // the switch sends a FETCH_ADD to a counter in a memory server, and no processor of a server takes
 // part. Package published/statestore does it as the paper describes it.
@@ -27,12 +27,18 @@
 // by more than e/slots of the sum of all counts with a probability of at most e to the power of
 // -rows (e is Euler's number).
 //
+// Rules of action measure count packets of any protocol instead of requests: those that come in from
+// a host (handler.Taker), all or a sample. What a packet counts for is a telemetry.Key, and the
+// counters are always a sketch, from which telemetry.Reading estimates. Rules whose counters are in
+// the same place count in one sketch. The switch remembers the keys that it has counted most
+// (hotwords.Top), so that an operator knows of which keys to ask.
+//
 // A crash of the switch loses the pending amounts, and perhaps those in flight or uncertain. The
 // journal has their sum (handler.Env.Behind), so the next incarnation knows how much was lost at
 // most.
 //
-// Limits. The switch counts RoCEv2 requests: the handler is an Observer, which sees nothing else. A
-// hash of a flow's addresses and queue pair chooses the flow's counter, so flows may share one.
+// Limits. Rules of action count see RoCEv2 requests alone, and those of action measure neither
+// packets to groups nor those to the switch. A hash of a flow's addresses and queue pair chooses the flow's counter, so flows may share one.
 // When the last rule that names a memory server is removed, waiting amounts are sent while the
 // connection to that server lasts, and then dropped. A rule's new depth takes effect with the next
 // connection.
@@ -42,4 +48,6 @@
 //	channel.go  one connection to a store, and what is in flight on it
 //	pending.go  what waits for a connection
 //	info.go     what an operator sees; slots.go: which counter counts what
+//	measure.go  keys of rules of action measure; frames.go: the packets that they count
+//	flows.go    which keys the switch has counted most
 package statestore

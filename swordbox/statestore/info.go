@@ -17,9 +17,13 @@ import (
 )
 
 var Kind = handler.Kind{
-	Name: "count", Actions: []rules.Action{hotwords.Count}, Mode: rules.Hardened, Selects: Selects,
-	New:      func(e *handler.Env) handler.Handler { return New(*e) },
-	Listings: []handler.Listing{handler.NewListing(Help, (*Machine).list, PrintStores), handler.NewListing(slotsHelp, (*Machine).slots, printSlots)},
+	Name: "count", Actions: []rules.Action{hotwords.Count, Measure}, Mode: rules.Hardened, Selects: Selects,
+	New: func(e *handler.Env) handler.Handler { return New(*e) },
+	Listings: []handler.Listing{
+		handler.NewListing(Help, (*Machine).list, PrintStores),
+		handler.NewListing(slotsHelp, (*Machine).slots, printSlots),
+		handler.NewListing(FlowsHelp, (*Machine).flows, printFlows),
+	},
 }
 
 func (m *Machine) Kind() *handler.Kind { return &Kind }
@@ -63,7 +67,7 @@ func (m *Machine) list(clock.Time) (list []Store) {
 			continue
 		}
 		s := Store{
-			Server: ch.Key().Server, Shard: ch.Key().Shard - switchconn.CountShard, State: ch.conn.State().String(), Pending: ch.pending.sum,
+			Server: ch.Key().Server, Shard: shardOf(ch.Key()), State: ch.conn.State().String(), Pending: ch.pending.sum,
 			Counters: ch.pending.used, InFlight: ch.flight.sum, Adds: ch.flight.n, Depth: ch.depth, Why: ch.Why(),
 		}
 		if ch.conn.State() == requester.Up {
@@ -75,6 +79,11 @@ func (m *Machine) list(clock.Time) (list []Store) {
 		list = append(list, s)
 	}
 	return list
+}
+
+// shardOf returns the number of a connection among those of its action to a server.
+func shardOf(k switchconn.Key) int {
+	return k.Shard % (switchconn.MeasureShard - switchconn.CountShard)
 }
 
 func PrintStores(out io.Writer, host func(netip.Addr) string, list []Store) error {
@@ -101,16 +110,38 @@ func (m *Machine) Info(clock.Time) handler.Info {
 	return handler.Info{Mode: Kind.Mode, Counters: append(list, handler.Counters("requester_", m.Links.Requested())...)}
 }
 
-// Tables lists the table of waiting amounts. It cannot be cleared: the amounts would be lost.
+// Tables lists the table of waiting amounts, which cannot be cleared, because the amounts would be
+// lost, and that of flows.
 func (m *Machine) Tables() []handler.Table {
 	used := 0
 	for _, ch := range m.Links.All {
 		used += ch.pending.used
 	}
-	return []handler.Table{{Name: "pending counts", Doc: "counters in servers' memory for which an amount waits in the switch", Used: used, Max: max(1, len(m.Links.All)) * MaxPending}}
+	list := []handler.Table{{Name: "pending counts", Doc: "counters in servers' memory for which an amount waits in the switch", Used: used, Max: max(1, len(m.Links.All)) * MaxPending}}
+	if len(m.frames.rules) > 0 {
+		n, sketches := 0, m.frames.sketches()
+		for _, t := range sketches {
+			n += t.Len()
+		}
+		list = append(list, handler.Table{Name: tableFlows, Doc: "flows of packets that rules of action measure remember", Used: n, Max: len(sketches) * MaxFlows, Clear: true})
+	}
+	return list
 }
 
-func (m *Machine) ClearTable(string) int { return 0 }
+const tableFlows = "measured"
+
+// ClearTable forgets the flows that rules of action measure remember, and returns how many there
+// were. The counters in servers' memory stay as they are.
+func (m *Machine) ClearTable(name string) (n int) {
+	if name != tableFlows {
+		return 0
+	}
+	for _, t := range m.frames.sketches() {
+		n += t.Len()
+		t.Clear()
+	}
+	return n
+}
 
 // Spec declares what a chip would need: for each connection, the table of waiting amounts and the
 // copies of the FETCH_ADDs in flight. A chip can keep these copies because they are small.
@@ -124,7 +155,12 @@ func (m *Machine) Spec() pipeline.Part {
 	for i := range m.counts {
 		rows = max(rows, m.counts[i].Rows)
 	}
-	return pipeline.Part{
+	flows := 0
+	for _, k := range m.frames.rules {
+		rows = max(rows, k.Rows)
+		flows += flowsOf(k.rule)
+	}
+	p := pipeline.Part{
 		Tables: []pipeline.TableSpec{{Name: "counting rules", KeyBits: 128 + 32 + 2*64, ValueBits: 48 + 20 + 8, Entries: rules.MaxRules}},
 		Registers: []pipeline.RegisterSpec{
 			// An entry has the number of a counter, the amount that waits for the counter, and
@@ -141,4 +177,10 @@ func (m *Machine) Spec() pipeline.Part {
 			{Kind: pipeline.NeedICRC, What: "of the FETCH_ADDs, over 28 bytes"},
 		},
 	}
+	if flows > 0 {
+		// An entry has a flow's addresses, ports and protocol, its count, and by how much this may be
+		// too large. The chip's control plane would have to find the entry with the smallest count.
+		p.Tables = append(p.Tables, pipeline.TableSpec{Name: tableFlows, KeyBits: 2*128 + 2*16 + 8 + 16, ValueBits: 2 * 64, Entries: flows, Learned: true})
+	}
+	return p
 }

@@ -9,12 +9,13 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 )
 
-// Machine counts the requests under hardened rules of action count with the key 'store'. Make one
-// with New.
+// Machine counts the requests under hardened rules of action count with the key 'store', and the
+// packets under rules of action measure. Make one with New.
 type Machine struct {
 	handler.NoRequests
 	env    handler.Env
-	counts []counted
+	counts []counted // rules of action count
+	frames frames
 	extmem.Links[*channel]
 	labels labels
 	stats  Stats
@@ -35,7 +36,9 @@ type counted struct {
 // Stats counts what a Machine did.
 type Stats struct {
 	Requests  uint64 `name:"requests" help:"requests under rules of action count with the key 'store'"`
-	Amount    uint64 `name:"amount" help:"what these requests add to counters: 1 each, or their bytes; with the key rows, in each row"`
+	Packets   uint64 `name:"packets" help:"packets of hosts under rules of action measure"`
+	Sampled   uint64 `name:"sampled" help:"those of these packets that were counted"`
+	Amount    uint64 `name:"amount" help:"what requests and packets add to counters: 1 each, or their bytes; with the key rows, in each row"`
 	Applied   uint64 `name:"applied" help:"how much of the amount is in the stores' memory: a response says so"`
 	Uncertain uint64 `name:"uncertain" help:"how much of the amount was in flight when a connection failed: it may be in the memory"`
 	Dropped   uint64 `name:"dropped" help:"how much of the amount is not counted: too many counters waited, or the memory is too small"`
@@ -51,15 +54,16 @@ var (
 	_ handler.Observer = (*Machine)(nil)
 	_ handler.Picker   = (*Machine)(nil)
 	_ handler.Tabler   = (*Machine)(nil)
+	_ handler.Taker    = (*Machine)(nil)
 )
 
-// New makes a Machine without rules. It uses these fields of env: Failed, Behind, FormerlyBehind
-// and Silence. If Failed is nil, failed connections are not replaced. If Behind is nil, the amount
-// that the machine has counted and no server has confirmed is not reported, and is lost in a crash
-// of the switch. If FormerlyBehind is nil, earlier incarnations of the switch have left no such
-// amount.
+// New makes a Machine without rules. It uses these fields of env: Failed, Behind, FormerlyBehind,
+// Silence and Port. If Failed is nil, failed connections are not replaced. If Behind is nil, the
+// amount that the machine has counted and no server has confirmed is not reported, and is lost in a
+// crash of the switch. If FormerlyBehind is nil, earlier incarnations of the switch have left no such
+// amount. If Port is nil, rules of action measure count nothing.
 func New(env handler.Env) *Machine {
-	return &Machine{env: env, Links: extmem.NewLinks[*channel](env.Failed)}
+	return &Machine{env: env, Links: extmem.NewLinks[*channel](env.Failed), frames: frames{marks: new(pipeline.MarkedPorts)}}
 }
 
 func (m *Machine) Stats() Stats { return m.stats }
@@ -87,7 +91,7 @@ func (m *Machine) Formerly() uint64 {
 // SetRules replaces the rules. If no rule names a memory server now, amounts that wait for it are
 // sent while its connection is up; without a connection they are dropped.
 func (m *Machine) SetRules(set *rules.Set) {
-	former := m.counts
+	former, measures := m.counts, []counted(nil)
 	m.counts = nil
 	for _, ch := range m.Links.All {
 		ch.users = 0
@@ -99,8 +103,13 @@ func (m *Machine) SetRules(set *rules.Set) {
 			ch.users++
 			k.channels = append(k.channels, ch)
 		}
-		m.counts = append(m.counts, k)
+		if r.Action == Measure {
+			measures = append(measures, k)
+		} else {
+			m.counts = append(m.counts, k)
+		}
 	}
+	m.frames.follow(measures, m.port)
 	m.labels.follow(former, m.counts)
 	var dropped uint64
 	m.Links.Sweep(func(ch *channel) { dropped += ch.pending.sum })
@@ -110,6 +119,14 @@ func (m *Machine) SetRules(set *rules.Set) {
 		m.stats.Dropped += dropped
 		m.record()
 	}
+}
+
+// port returns the port of the host of a rule; -1 means that it is not known.
+func (m *Machine) port(r *rules.Rule) int {
+	if m.env.Port == nil {
+		return -1
+	}
+	return m.env.Port(r.Server)
 }
 
 // channel returns the channel with a key. It makes the channel if there is none.
@@ -136,7 +153,7 @@ func WantsOf(r *rules.Rule) (list []handler.Wanted) {
 	l := LayoutOf(r)
 	for _, a := range l.Servers {
 		for i := range l.Shards {
-			list = append(list, handler.Want(r, switchconn.Key{Server: a, Shard: extmem.Shard(switchconn.CountShard+i, r.Mode)}))
+			list = append(list, handler.Want(r, switchconn.Key{Server: a, Shard: extmem.Shard(firstShard(r)+i, r.Mode)}))
 		}
 	}
 	return list
@@ -175,8 +192,7 @@ func (m *Machine) Observe(c *pipeline.Ctx, r *rules.Rule, t handler.Target) {
 		for row := range k.Rows {
 			slot := k.Slot(r.Server, &t, row)
 			m.labels.set(label{rule: r, slot: slot, from: t.From, to: t.To, va: t.VA})
-			store, shard, offset := k.Place(slot)
-			k.channels[store*k.Shards+shard].count(c, offset, amount)
+			m.addTo(c, k, slot, amount)
 		}
 		m.record()
 		return

@@ -10,6 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/hotwords"
+	"github.com/rdmalab/rdmalab/swordbox/telemetry"
 )
 
 // Bounds of rules with the key 'store'.
@@ -30,13 +31,17 @@ const (
 	keyRows  = "rows"
 )
 
-// Values of per and add; the first is the default.
+// Values of per and add; the first is the default. addPackets is the default of add with action
+// measure.
 var (
 	pers = []string{"flow", "address"}
-	adds = []string{"requests", "bytes"}
+	adds = []string{"requests", "bytes", addPackets}
 )
 
-func init() {
+const addPackets = "packets"
+
+// extendCount adds the keys of counters in servers' memory to the action count.
+func extendCount() {
 	rules.Extend(hotwords.Count, rules.Definition{
 		Keys: []rules.Field{
 			extmem.ServersKey(hotwords.KeyStore, "ms1", fmt.Sprintf("with action count: up to %d memory servers, separated by commas; the switch counts in their memory by FETCH_ADD "+
@@ -45,17 +50,17 @@ func init() {
 			rules.Option(keySlots, "4096", fmt.Sprintf("with the key 'store': number of counters of 8 bytes on all servers together, 1 to %d; with the key 'rows', in each row, and at most %[1]d in all rows; in mode published 1; default: %[2]d", MaxSlots, defaultSlots),
 				extmem.Between(1, MaxSlots)),
 			rules.Option(keyRows, "4", fmt.Sprintf("with the key 'store': rows of a count-min sketch, 2 to %d, each with as many counters as the key 'slots' says: a request adds to one counter of each row, "+
-				"and the smallest of these counters is an upper bound of the count of a flow or address; only in mode hardened; default: 1, no sketch", MaxRows), extmem.Between(1, MaxRows)),
+				"and the smallest of these counters is an upper bound of the count of a flow or address; only in mode hardened; default: 1, no sketch, with action measure %d", MaxRows, defaultRows), extmem.Between(1, MaxRows)),
 			rules.Option(keyPer, "address", "with the key 'store': what has a counter: a flow (client, server and queue pair, by a hash), or an address "+
 				"(the first unit of memory that the request names, counted from the start of the range; modulo slots or, with the key 'rows', by a hash); not in mode published; default: flow", extmem.OneOf(pers...)),
-			rules.Option(keyAdd, "bytes", "with the key 'store': what a request adds: 1 (requests) or its length (bytes); default: requests", extmem.OneOf(adds...)),
+			rules.Option(keyAdd, "bytes", "with the key 'store': what a request adds: 1 (requests) or its length (bytes); default: requests; with action measure what a packet adds: packets or bytes; default: packets", extmem.OneOf(adds...)),
 		},
 		Hosts: []string{hotwords.KeyStore},
 		Dials: Selects, Check: check, Together: together, Memory: memoryOf,
 	})
 }
 
-// Selects reports whether r, a rule of action count, has a value for the key `store`.
+// Selects reports whether r, a rule of action count or measure, has a value for the key `store`.
 func Selects(r *rules.Rule) bool { return r.Options[hotwords.KeyStore] != "" }
 
 func check(r *rules.Rule) error {
@@ -67,6 +72,9 @@ func check(r *rules.Rule) error {
 		}
 		return nil
 	}
+	if r.Options[keyAdd] == addPackets {
+		return fmt.Errorf("%s=%s: use one of requests, bytes; action measure counts packets", keyAdd, addPackets)
+	}
 	if r.Service == "" {
 		return errors.New("service none: the switch must connect to the server of the key store to learn where its memory is; name its service")
 	}
@@ -74,7 +82,7 @@ func check(r *rules.Rule) error {
 		return err
 	}
 	if l := LayoutOf(r); l.Cells > MaxSlots {
-		return fmt.Errorf("%d %s of %d %s have more than %d counters", l.Rows, keyRows, l.width(), keySlots, MaxSlots)
+		return fmt.Errorf("%d %s of %d %s have more than %d counters", l.Rows, keyRows, l.Width(), keySlots, MaxSlots)
 	}
 	return nil
 }
@@ -100,16 +108,28 @@ func together(list []*rules.Rule) error {
 		a := LayoutOf(r)
 		for _, s := range list[:i] {
 			b := LayoutOf(s)
-			switch {
-			case !a.Shares(&b.Area):
-			case r.Mode != s.Mode || r.Service != s.Service || r.Depth() != s.Depth() || r.NumShards() != s.NumShards() || r.MTU != s.MTU:
-				return fmt.Errorf("rules %s and %s count in the memory of the same server; mode, service, depth, shards and mtu must be the same in both", s.ID, r.ID)
-			case a.Overlaps(&b.Area):
-				return fmt.Errorf("rules %s and %s count in the memory of the same server and their counters overlap; give one of them %s=%#x", s.ID, r.ID, keyAt, max(a.End(), b.End()))
+			if err := besides(r, s, &a, &b); err != nil {
+				return err
+			}
+			if a.Overlaps(&b.Area) {
+				return overlap(r, s, &a, &b)
 			}
 		}
 	}
 	return nil
+}
+
+// besides returns why the rules r and s, whose layouts are a and b, cannot share the connections to
+// the servers that they have in common.
+func besides(r, s *rules.Rule, a, b *Layout) error {
+	if a.Shares(&b.Area) && (r.Mode != s.Mode || r.Service != s.Service || r.Depth() != s.Depth() || r.NumShards() != s.NumShards() || r.MTU != s.MTU) {
+		return fmt.Errorf("rules %s and %s count in the memory of the same server; mode, service, depth, shards and mtu must be the same in both", s.ID, r.ID)
+	}
+	return nil
+}
+
+func overlap(r, s *rules.Rule, a, b *Layout) error {
+	return fmt.Errorf("rules %s and %s count in the memory of the same server and their counters overlap; give one of them %s=%#x", s.ID, r.ID, keyAt, max(a.End(), b.End()))
 }
 
 func memoryOf(r *rules.Rule) rules.Memory {
@@ -130,7 +150,9 @@ type Layout struct {
 	// (Cormode and Muthukrishnan, 2005). The rows follow one another in memory.
 	Rows int
 
-	address, bytes bool // true if the rule has per=address, add=bytes
+	// Bytes is true if the rule has add=bytes.
+	Bytes   bool
+	address bool // true if the rule has per=address
 	// shift is log2 of the size in bytes of the rule's key unit (word, line or page). With
 	// per=address, all addresses in a unit have the same counter.
 	shift uint
@@ -140,7 +162,7 @@ type Layout struct {
 // LayoutOf returns the layout of a valid rule. Layout.Servers leaves out a memory server whose name
 // is not resolved yet.
 func LayoutOf(r *rules.Rule) Layout {
-	rows, slots := extmem.Number(r.Options[keyRows], 1), extmem.Number(r.Options[keySlots], defaultSlots)
+	rows, slots := extmem.Number(r.Options[keyRows], rowsOf(r.Action)), extmem.Number(r.Options[keySlots], defaultSlots)
 	if r.Mode == rules.Published {
 		slots = 1
 	}
@@ -150,40 +172,39 @@ func LayoutOf(r *rules.Rule) Layout {
 			Servers: extmem.Servers(r.Options[hotwords.KeyStore]), Offset: extmem.Offset(r.Options[keyAt]),
 			Cells: rows * slots, Size: wordLen,
 		},
-		Shards: r.NumShards(), address: r.Options[keyPer] == pers[1], bytes: r.Options[keyAdd] == adds[1],
+		Shards: r.NumShards(), address: r.Options[keyPer] == pers[1], Bytes: r.Options[keyAdd] == adds[1],
 		shift: hotwords.ShiftOf(r), from: r.From,
 	}
 }
 
-// width returns how many counters a row has.
-func (l *Layout) width() int { return l.Cells / l.Rows }
+// rowsOf returns how many rows a rule of an action has if it has no key rows.
+func rowsOf(a rules.Action) int {
+	if a == hotwords.Count {
+		return 1
+	}
+	return defaultRows
+}
+
+// Width returns how many counters a row has.
+func (l *Layout) Width() int { return l.Cells / l.Rows }
 
 // Slot returns the number of the counter that counts a request in the given row.
 func (l *Layout) Slot(server netip.Addr, t *handler.Target, row int) int {
 	unit := (t.VA >> l.shift) - (l.from >> l.shift)
 	switch {
 	case l.Rows > 1 && l.address:
-		return row*l.width() + rowSlot(unit, row, l.width())
+		return row*l.Width() + telemetry.Place(unit, row, l.Width())
 	case l.Rows > 1:
-		return row*l.width() + rowSlot(flowHash(t.From, server, t.To), row, l.width())
+		return row*l.Width() + telemetry.Place(flowHash(t.From, server, t.To), row, l.Width())
 	case l.address:
 		return int(unit) & (1<<62 - 1) % l.Cells
 	}
 	return FlowSlot(t.From, server, t.To, l.Cells)
 }
 
-// rowSlot returns the place of a key in a row of a sketch. The places of a key in different rows
-// are independent of each other.
-func rowSlot(key uint64, row, width int) int {
-	h := key + uint64(row+1)*0x9e3779b97f4a7c15 // splitmix64
-	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
-	h = (h ^ h>>27) * 0x94d049bb133111eb
-	return int((h ^ h>>31) % uint64(width))
-}
-
 // Amount returns how much a request adds to its counter.
 func (l *Layout) Amount(t *handler.Target) uint64 {
-	if l.bytes {
+	if l.Bytes {
 		return uint64(t.Length)
 	}
 	return 1

@@ -29,6 +29,9 @@ const RepairShard = 1 << 10
 // counts. Further connections of this kind have the numbers after it.
 const CountShard = 1 << 11
 
+// MeasureShard is CountShard for rules of action measure.
+const MeasureShard = CountShard + 1<<10
+
 // BufferShard is the shard number of a connection to a server in whose memory the switch keeps
 // packets of port 0. The connection for another port has the port's number added.
 const BufferShard = 1 << 12
