@@ -170,7 +170,7 @@ func All() []Scenario {
 		{Name: "state-store", Doc: "the switch counts requests in servers' memory under random faults and crashes; checks every counter, " +
 			"and that each count is always in exactly one place", run: runStateStore},
 		{Name: "telemetry", Doc: "the switch counts packets of any protocol, all or a sample, in sketches in servers' memory under random faults and crashes; " +
-			"checks every counter, and that each count is always in exactly one place", run: runTelemetry},
+			"checks every counter, and that each count is always in exactly one place", run: func(e *env) error { return new(telePlan).run(e) }},
 		{Name: "buffer", Doc: "the switch queues frames to a slow port in servers' memory under random faults and crashes; checks order, bytes, " +
 			"and that every frame is where the counters say (--mode, --change)"},
 		{Name: "lookup", Doc: "the switch looks up packets in servers' memory under random faults and crashes; checks what became of each packet, " +

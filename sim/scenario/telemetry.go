@@ -31,14 +31,20 @@ type telePlan struct {
 	// servers a rule has.
 	stores, shards, depth, slots, rows, at int
 	by, add                                string
-	sample                                 int
-	chance                                 bool
-	seed                                   int // of the rule of the first host; each host has the next one
+	sample                                 teleSample
 	flows, frames, burst                   int
 	theta                                  float64       // exponent of the Zipf distribution of frames over flows
 	gap                                    time.Duration // the longest time between two bursts
 	wrap                                   bool
 	midFault
+}
+
+// teleSample says which packets the rules count: one of every, by turns or by chance. seed is that of
+// the first host; each host has the next one.
+type teleSample struct {
+	every  int
+	chance bool
+	seed   int
 }
 
 func (p *telePlan) counters() int { return p.slots * p.rows }
@@ -56,10 +62,10 @@ func (p *telePlan) rule() string {
 	var list []string
 	for i := range p.measured {
 		sample := ""
-		if p.sample > 1 {
-			sample = fmt.Sprintf(", sample: %d", p.sample)
-			if p.chance {
-				sample += fmt.Sprintf(", choose: chance, seed: %d", p.seed+i)
+		if p.sample.every > 1 {
+			sample = fmt.Sprintf(", sample: %d", p.sample.every)
+			if p.sample.chance {
+				sample += fmt.Sprintf(", choose: chance, seed: %d", p.sample.seed+i)
 			}
 		}
 		list = append(list, fmt.Sprintf("{id: tele%d, server: cn%d, action: measure, store: %q, slots: %d, rows: %d, at: %d, by: %s, add: %s, depth: %d, shards: %d%s}",
@@ -73,12 +79,18 @@ func (p *telePlan) String() string {
 		p.frames, p.burst, p.gap, p.wrap, strings.TrimSpace(p.links), &p.midFault)
 }
 
-func drawTelemetry(e *env) *telePlan {
+// run draws a plan and runs it.
+func (p *telePlan) run(e *env) error {
+	p.draw(e)
+	return e.complete(p.begin(e))
+}
+
+func (p *telePlan) draw(e *env) {
 	d := e.draw
-	p := &telePlan{
+	*p = telePlan{
 		measured: d.between(1, teleHosts), apart: d.chance(0.4), stores: d.between(1, 2), shards: one(d, 1, 1, 3), depth: one(d, 1, 4, 16),
 		slots: one(d, 2, 16, 100), rows: one(d, 1, 2, 5, 8), at: 8 * d.IntN(8), by: one(d, telemetry.Names...), add: one(d, "packets", "packets", "bytes"),
-		sample: one(d, 1, 1, 2, 7), chance: d.chance(0.5), seed: d.IntN(1000), flows: one(d, 1, 10, 200), frames: d.between(50, 800),
+		sample: teleSample{one(d, 1, 1, 2, 7), d.chance(0.5), d.IntN(1000)}, flows: one(d, 1, 10, 200), frames: d.between(50, 800),
 		burst: d.between(1, 16), theta: one(d, 0, 0.8, 1.2), gap: d.span(2*time.Microsecond, 200*time.Microsecond),
 	}
 	p.fault = one(d, stateCalm, stateCalm, stateCalm, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)
@@ -88,7 +100,6 @@ func drawTelemetry(e *env) *telePlan {
 	p.rack.Datagrams = true
 	p.wrap = d.nearWrap(&p.rack)
 	p.drawTimes(d, fmt.Sprintf("ms%d", d.between(1, p.stores)))
-	return p
 }
 
 type teleRun struct {
@@ -103,13 +114,11 @@ type teleRun struct {
 	checks int
 }
 
-func runTelemetry(e *env) error { return e.complete(beginTelemetry(e, drawTelemetry(e))) }
-
-// beginTelemetry builds the rack, and starts servers, senders and the checks.
-func beginTelemetry(e *env, p *telePlan) (*teleRun, error) {
+// begin builds the rack, and starts servers, senders and the checks.
+func (p *telePlan) begin(e *env) (*teleRun, error) {
 	r := &teleRun{lenders: lenders{env: e, group: "count"}, plan: p, over: p.fault == stateCalm, zipf: kv.NewZipf(uint64(p.flows), p.theta)}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
-	r.oracle = newTeleOracle(r)
+	r.oracle = r.newOracle()
 	if err := r.build(&p.wirePlan, teleHosts, 3, teleBytes, p.rule(), r.oracle.wrap); err != nil {
 		return nil, err
 	}

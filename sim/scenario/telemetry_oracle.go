@@ -34,11 +34,11 @@ type teleFrame struct {
 
 const teleMagic = 0x7e1e5c0e
 
-func newTeleOracle(r *teleRun) *teleOracle {
+func (r *teleRun) newOracle() *teleOracle {
 	o := &teleOracle{run: r}
 	for i := range o.counts {
 		o.counts[i] = make(map[telemetry.Key]uint64)
-		o.states[i] = uint64(r.plan.seed + i)
+		o.states[i] = uint64(r.plan.sample.seed + i)
 	}
 	return o
 }
@@ -136,17 +136,17 @@ func (o *teleOracle) see(number, length int) {
 func (o *teleOracle) chosen(host int) bool {
 	p := o.run.plan
 	switch {
-	case p.sample == 1:
+	case p.sample.every == 1:
 		return true
-	case !p.chance:
-		o.turns[host] = (o.turns[host] + 1) % p.sample
+	case !p.sample.chance:
+		o.turns[host] = (o.turns[host] + 1) % p.sample.every
 		return o.turns[host] == 0
 	}
 	o.states[host] += 0x9e3779b97f4a7c15 // splitmix64
 	h := o.states[host]
 	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
 	h = (h ^ h>>27) * 0x94d049bb133111eb
-	return (h^h>>31)%uint64(p.sample) == 0
+	return (h^h>>31)%uint64(p.sample.every) == 0
 }
 
 // teleKey returns the key of a frame under a rule with the key `by`.

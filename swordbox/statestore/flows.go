@@ -40,7 +40,7 @@ func (m *Machine) flows(clock.Time) (list []Flow) {
 		every := uint64(1)
 		for _, k := range m.frames.rules {
 			if k.flows == table {
-				ids, every = append(ids, k.rule.ID), EveryOf(k.rule)
+				ids, every = append(ids, k.counted.rule.ID), EveryOf(k.counted.rule)
 			}
 		}
 		for _, r := range table.All() {

@@ -20,7 +20,7 @@ type frames struct {
 
 // measured is a rule of action measure. Rules that count in one sketch have the same flows.
 type measured struct {
-	counted
+	counted counted
 	by      telemetry.By
 	sampler telemetry.Sampler
 	flows   *hotwords.Top[telemetry.Key]
@@ -48,7 +48,7 @@ func (m *Machine) Take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 	}
 	m.stats.Sampled += uint64(taken)
 	amount := uint64(taken)
-	if k.Bytes {
+	if k.counted.Bytes {
 		amount = uint64(f.Len()) * uint64(taken) / uint64(n)
 	}
 	key := telemetry.Parse(f.Data, k.by)
@@ -58,11 +58,11 @@ func (m *Machine) Take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 
 // measure adds an amount to the counters of a key.
 func (m *Machine) measure(c *pipeline.Ctx, k *measured, key *telemetry.Key, amount uint64) {
-	h, sketch := key.Hash(), k.Sketch()
+	h, sketch := key.Hash(), k.counted.Sketch()
 	k.flows.Add(h, key, amount)
-	m.stats.Amount += amount * uint64(k.Rows)
+	m.stats.Amount += amount * uint64(k.counted.Rows)
 	m.record() // the journal must have the amount before a packet with it leaves
-	for row := range k.Rows {
+	for row := range k.counted.Rows {
 		m.addTo(c, &k.counted, sketch.Slot(h, row), amount)
 	}
 	m.record()
@@ -87,15 +87,15 @@ func (fr *frames) follow(list []counted, port func(r *rules.Rule) int) {
 			continue
 		}
 		for _, o := range former {
-			if n.flows == nil && oneSketch(o.rule, r, &o.Layout, &k.Layout) {
+			if n.flows == nil && oneSketch(o.counted.rule, r, &o.counted.Layout, &k.Layout) {
 				n.flows = o.flows
 			}
-			if reflect.DeepEqual(o.rule, r) {
+			if reflect.DeepEqual(o.counted.rule, r) {
 				n.sampler, n.seen, n.sampled = o.sampler, o.seen, o.sampled
 			}
 		}
 		for _, o := range fr.rules {
-			if oneSketch(o.rule, r, &o.Layout, &k.Layout) {
+			if oneSketch(o.counted.rule, r, &o.counted.Layout, &k.Layout) {
 				n.flows = o.flows
 			}
 		}

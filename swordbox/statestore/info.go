@@ -157,8 +157,8 @@ func (m *Machine) Spec() pipeline.Part {
 	}
 	flows := 0
 	for _, k := range m.frames.rules {
-		rows = max(rows, k.Rows)
-		flows += flowsOf(k.rule)
+		rows = max(rows, k.counted.Rows)
+		flows += flowsOf(k.counted.rule)
 	}
 	p := pipeline.Part{
 		Tables: []pipeline.TableSpec{{Name: "counting rules", KeyBits: 128 + 32 + 2*64, ValueBits: 48 + 20 + 8, Entries: rules.MaxRules}},
