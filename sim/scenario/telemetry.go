@@ -35,6 +35,7 @@ type telePlan struct {
 	flows, frames, burst                   int
 	theta                                  float64       // exponent of the Zipf distribution of frames over flows
 	gap                                    time.Duration // the longest time between two bursts
+	combine                                time.Duration
 	wrap                                   bool
 	midFault
 }
@@ -68,8 +69,8 @@ func (p *telePlan) rule() string {
 				sample += fmt.Sprintf(", choose: chance, seed: %d", p.sample.seed+i)
 			}
 		}
-		list = append(list, fmt.Sprintf("{id: tele%d, server: cn%d, action: measure, store: %q, slots: %d, rows: %d, at: %d, by: %s, add: %s, depth: %d, shards: %d%s}",
-			i, i, strings.Join([]string{"ms1", "ms2"}[:p.stores], ","), p.slots, p.rows, p.offset(i), p.by, p.add, p.depth, p.shards, sample))
+		list = append(list, fmt.Sprintf("{id: tele%d, server: cn%d, action: measure, store: %q, slots: %d, rows: %d, at: %d, by: %s, add: %s, depth: %d, shards: %d, combine: %v%s}",
+			i, i, strings.Join([]string{"ms1", "ms2"}[:p.stores], ","), p.slots, p.rows, p.offset(i), p.by, p.add, p.depth, p.shards, p.combine, sample))
 	}
 	return strings.Join(list, "\n    - ")
 }
@@ -93,6 +94,7 @@ func (p *telePlan) draw(e *env) {
 		sample: teleSample{one(d, 1, 1, 2, 7), d.chance(0.5), d.IntN(1000)}, flows: one(d, 1, 10, 200), frames: d.between(50, 800),
 		burst: d.between(1, 16), theta: one(d, 0, 0.8, 1.2), gap: d.span(2*time.Microsecond, 200*time.Microsecond),
 	}
+	p.combine = one(d, 0, 0, 20*time.Microsecond, time.Millisecond)
 	p.fault = one(d, stateCalm, stateCalm, stateCalm, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)
 	p.drawWire(e, []string{"ms1", "ms2"}, nil, 0)
 	e.v6 = d.chance(0.3)

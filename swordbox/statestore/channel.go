@@ -1,6 +1,9 @@
 package statestore
 
 import (
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/memgrant"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -29,8 +32,35 @@ type channel struct {
 	grant  memgrant.Grant
 	known  bool // grant has been set
 	pending
+	window window
 	flight flight
 	tx     wire.Frame // scratch
+}
+
+// window lets amounts wait, so that those of one counter are added up: what waits when a window ends
+// is sent, and what comes after that waits for the end of the next window.
+type window struct {
+	length time.Duration // 0 means that amounts do not wait
+	end    clock.Time    // end of the present window; clock.Never if there is none
+	left   int           // counters whose amounts are to be sent since the last window has ended
+}
+
+// open returns how many of the `used` counters that have amounts may be sent now. It begins a window
+// if amounts must wait and none has begun.
+func (w *window) open(now clock.Time, used int) int {
+	if w.length == 0 {
+		w.end, w.left = clock.Never, used
+		return used
+	}
+	switch {
+	case w.left > 0 || used == 0:
+	case w.end == clock.Never:
+		w.end = now.Add(w.length)
+	case now >= w.end:
+		w.end, w.left = clock.Never, used
+	}
+	w.left = min(w.left, used)
+	return w.left
 }
 
 // flight holds the amounts of the FETCH_ADDs that the requester has, in the order of Submit.
@@ -61,6 +91,7 @@ func (f *flight) pop() sent {
 func newChannel(m *Machine, depth int, number uint32) *channel {
 	ch := &channel{m: m, number: number, wanted: depth}
 	ch.pending.reset()
+	ch.window.end = clock.Never
 	ch.resize(depth)
 	return ch
 }
@@ -126,9 +157,10 @@ func (ch *channel) count(c *pipeline.Ctx, offset, amount uint64) {
 	ch.pump(c)
 }
 
-// pump sends waiting amounts, as far as the limit allows.
+// pump sends waiting amounts, as far as the window and the limit allow.
 func (ch *channel) pump(c *pipeline.Ctx) {
-	for ch.conn.State() == requester.Up && ch.flight.n < ch.limit() {
+	for ch.window.open(c.Now, ch.pending.used) > 0 && ch.conn.State() == requester.Up && ch.flight.n < ch.limit() {
+		ch.window.left--
 		offset, amount, ok := ch.next()
 		if !ok {
 			return

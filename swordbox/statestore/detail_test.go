@@ -39,6 +39,10 @@ func TestLayout(t *testing.T) {
 	if l.End() != 16+5*8 || l.Amount(&handler.Target{Length: 9}) != 9 {
 		t.Errorf("%+v ends at %d", l, l.End())
 	}
+	large := layout(t, "store=ms1,ms2 slots=1073741824 at=8") // 8 GiB
+	if store, _, offset := large.Place(1<<30 - 1); store != 1 || offset != 4<<30 || large.End() != 4<<30+8 {
+		t.Errorf("the last counter is at %d of store %d; %+v", offset, store, large)
+	}
 	server := netip.MustParseAddr("10.0.0.1")
 	for va, want := range map[uint64]int{0x40: 0, 0x47: 0, 0x48: 1, 0x40 + 8*9: 0, 0x38: (1<<62 - 1) % 9} {
 		if got := l.Slot(server, &handler.Target{VA: va}, 0); got != want {

@@ -13,7 +13,8 @@
 // Applied amounts are in the servers' memory. Pending amounts wait in the switch: a connection has
 // at most as many FETCH_ADDs in flight as the key depth says. While all of them are in flight, the
 // switch adds up further amounts by counter. It sends a sum when a response arrives, so after the
-// last response no amount waits in the switch. Amounts in flight were sent and are not answered.
+// last response no amount waits in the switch. With the key combine, amounts wait for the end of a
+// window, too. Amounts in flight were sent and are not answered.
 // Package requester retransmits their FETCH_ADDs with the same PSN, and the server executes each
 // once as long as its NIC remembers the results of as many atomics as may be in flight. Uncertain
 // amounts were in flight when a connection failed: they may be in the memory or not. Dropped

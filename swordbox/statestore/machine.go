@@ -101,6 +101,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 		for _, w := range m.Wants(r) {
 			ch := m.channel(w.Key, r.Depth())
 			ch.users++
+			ch.window.length = combineOf(r)
 			k.channels = append(k.channels, ch)
 		}
 		if r.Action == Measure {
@@ -232,6 +233,9 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 		if ch.conn.Deadline() <= c.Now {
 			ch.conn.Tick(c)
 		}
+		if ch.window.end <= c.Now {
+			ch.pump(c)
+		}
 	}
 	m.record()
 }
@@ -239,7 +243,7 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 func (m *Machine) Deadline() clock.Time {
 	at := clock.Never
 	for _, ch := range m.Links.All {
-		at = clock.Min(at, ch.conn.Deadline())
+		at = clock.Min(at, clock.Min(ch.conn.Deadline(), ch.window.end))
 	}
 	return at
 }

@@ -16,8 +16,8 @@ import (
 // Bounds of rules of action measure.
 const (
 	// MaxSample is the largest value of the key sample. MaxFlows is how many flows the switch
-	// remembers for a sketch.
-	MaxSample, MaxFlows = 1 << 20, 4096
+	// remembers for a sketch. MaxSketch is how many counters a sketch has; a report reads all.
+	MaxSample, MaxFlows, MaxSketch = 1 << 20, 4096, 1 << 20
 
 	defaultRows, defaultFlows = 5, 256
 )
@@ -43,7 +43,7 @@ func registerMeasure() rules.Action {
 	return rules.Register(rules.Definition{
 		Name: "measure", Doc: "counts the packets that a host sends, of any protocol, in a sketch in the memory of servers, all or a sample; see `rdmalab switch heavy`",
 		Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: checkMeasure, Together: measureTogether, Memory: memoryOf, Hosts: []string{hotwords.KeyStore},
-		Shares: []string{hotwords.KeyStore, keyAt, keySlots, keyRows, keyAdd},
+		Shares: []string{hotwords.KeyStore, keyAt, keySlots, keyRows, keyAdd, keyCombine},
 		Keys: []rules.Field{
 			rules.Option(keyBy, "source", "with action measure: what is counted: "+strings.Join(telemetry.Names, ", ")+
 				" (flow: addresses, protocol, ports; service: protocol and destination port; a packet that is not IP counts by its EtherType); default: flow", extmem.OneOf(telemetry.Names...)),
@@ -70,8 +70,8 @@ func checkMeasure(r *rules.Rule) error {
 		return fmt.Errorf("%s=%s: action measure counts packets; use one of packets, bytes", keyAdd, adds[0])
 	case l.Width()%2 != 0:
 		return fmt.Errorf("%s=%d: with action measure the counters of a row are pairs; use an even number", keySlots, l.Width())
-	case l.Cells > MaxSlots:
-		return fmt.Errorf("%d %s of %d %s have more than %d counters", l.Rows, keyRows, l.Width(), keySlots, MaxSlots)
+	case l.Cells > MaxSketch:
+		return fmt.Errorf("%d %s of %d %s have more than %d counters", l.Rows, keyRows, l.Width(), keySlots, MaxSketch)
 	case r.Options[keySample] == "" && r.Options[keyChoose] != "":
 		return fmt.Errorf("%s has no meaning without %s", keyChoose, keySample)
 	case r.Options[keySeed] != "" && r.Options[keyChoose] != chooses[1]:

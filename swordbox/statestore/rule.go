@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -16,10 +17,12 @@ import (
 // Bounds of rules with the key 'store'.
 const (
 	// MaxSlots is how many counters a rule can have.
-	MaxSlots     = 1 << 20
+	MaxSlots     = 1 << 30
 	defaultSlots = 1024
 	// MaxRows is how many rows a count-min sketch can have.
 	MaxRows = 8
+	// MaxCombine is the largest value of the key combine.
+	MaxCombine = 10 * time.Millisecond
 )
 
 // Keys that are allowed only together with the key 'store'.
@@ -29,6 +32,8 @@ const (
 	keyPer   = "per"
 	keyAdd   = "add"
 	keyRows  = "rows"
+	// keyCombine is how long amounts are added up before they are sent.
+	keyCombine = "combine"
 )
 
 // Values of per and add; the first is the default. addPackets is the default of add with action
@@ -54,6 +59,8 @@ func extendCount() {
 			rules.Option(keyPer, "address", "with the key 'store': what has a counter: a flow (client, server and queue pair, by a hash), or an address "+
 				"(the first unit of memory that the request names, counted from the start of the range; modulo slots or, with the key 'rows', by a hash); not in mode published; default: flow", extmem.OneOf(pers...)),
 			rules.Option(keyAdd, "bytes", "with the key 'store': what a request adds: 1 (requests) or its length (bytes); default: requests; with action measure what a packet adds: packets or bytes; default: packets", extmem.OneOf(adds...)),
+			rules.Option(keyCombine, "100us", fmt.Sprintf("with the key 'store': how long the switch adds up what a counter is to get before a FETCH_ADD carries the sum, up to %v; only in mode hardened; "+
+				"default: 0, only while as many FETCH_ADDs are in flight as the key depth allows", MaxCombine), checkCombine),
 		},
 		Hosts: []string{hotwords.KeyStore},
 		Dials: Selects, Check: check, Together: together, Memory: memoryOf,
@@ -65,7 +72,7 @@ func Selects(r *rules.Rule) bool { return r.Options[hotwords.KeyStore] != "" }
 
 func check(r *rules.Rule) error {
 	if !Selects(r) {
-		for _, key := range []string{keyAt, keySlots, keyRows, keyPer, keyAdd} {
+		for _, key := range []string{keyAt, keySlots, keyRows, keyPer, keyAdd, keyCombine} {
 			if r.Options[key] != "" {
 				return fmt.Errorf("%s has no meaning without %s", key, hotwords.KeyStore)
 			}
@@ -95,6 +102,8 @@ func checkPublished(r *rules.Rule) error {
 		return fmt.Errorf("%s: a sketch has no published form; leave mode out", keyRows)
 	case slots != "" && slots != "1":
 		return fmt.Errorf("%s=%s: a published rule has one counter; leave %[1]s or mode out", keySlots, slots)
+	case r.Options[keyCombine] != "":
+		return fmt.Errorf("%s: a published rule adds up while its FETCH_ADDs are in flight, and not by time; leave %[1]s or mode out", keyCombine)
 	case r.Options[keyPer] != "":
 		return fmt.Errorf("%s: a published rule has one counter for all requests; leave %[1]s or mode out", keyPer)
 	}
@@ -122,14 +131,27 @@ func together(list []*rules.Rule) error {
 // besides returns why the rules r and s, whose layouts are a and b, cannot share the connections to
 // the servers that they have in common.
 func besides(r, s *rules.Rule, a, b *Layout) error {
-	if a.Shares(&b.Area) && (r.Mode != s.Mode || r.Service != s.Service || r.Depth() != s.Depth() || r.NumShards() != s.NumShards() || r.MTU != s.MTU) {
-		return fmt.Errorf("rules %s and %s count in the memory of the same server; mode, service, depth, shards and mtu must be the same in both", s.ID, r.ID)
+	if a.Shares(&b.Area) && (r.Mode != s.Mode || r.Service != s.Service || r.Depth() != s.Depth() || r.NumShards() != s.NumShards() || r.MTU != s.MTU || combineOf(r) != combineOf(s)) {
+		return fmt.Errorf("rules %s and %s count in the memory of the same server; mode, service, depth, shards, mtu and combine must be the same in both", s.ID, r.ID)
 	}
 	return nil
 }
 
 func overlap(r, s *rules.Rule, a, b *Layout) error {
 	return fmt.Errorf("rules %s and %s count in the memory of the same server and their counters overlap; give one of them %s=%#x", s.ID, r.ID, keyAt, max(a.End(), b.End()))
+}
+
+func checkCombine(s string) error {
+	if d, err := time.ParseDuration(s); err != nil || d < 0 || d > MaxCombine {
+		return fmt.Errorf("%.40q is no time from 0 to %v, like 100us", s, MaxCombine)
+	}
+	return nil
+}
+
+// combineOf returns the value of the key combine of a valid rule.
+func combineOf(r *rules.Rule) time.Duration {
+	d, _ := time.ParseDuration(r.Options[keyCombine]) // "" is 0
+	return d
 }
 
 func memoryOf(r *rules.Rule) rules.Memory {

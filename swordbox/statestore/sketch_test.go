@@ -68,14 +68,14 @@ func TestSketchRules(t *testing.T) {
 	const base = "server=ms0 action=count "
 	for text, want := range map[string]string{
 		"store=ms1 rows=8":                     "",
-		"store=ms1 rows=2 slots=524288":        "",
-		"store=ms1 rows=2 slots=524289":        "more than 1048576 counters",
+		"store=ms1 rows=2 slots=536870912":     "",
+		"store=ms1 rows=2 slots=536870913":     "more than 1073741824 counters",
 		"store=ms1 rows=1 mode=published":      "",
 		"store=ms1 rows=2 mode=published":      "no published form",
 		"store=ms1 slots=2 mode=published":     "one counter",
 		"store=ms1 per=address mode=published": "one counter",
 		"store=ms1 rows=9":                     "no number from 1 to 8",
-		"store=ms1 rows=2 slots=1048576":       "more than 1048576 counters",
+		"store=ms1 rows=2 slots=1073741824":    "more than 1073741824 counters",
 		"rows=2":                               "no meaning without store",
 	} {
 		_, err := ruleSet(t, base+text)
