@@ -34,6 +34,13 @@ func bundleCmd() *cobra.Command {
 			if err := bundle.Write(cmd.Context(), r, dir, why); err != nil {
 				return err
 			}
+			client, several, err := carried(cmd)
+			if err == nil && several {
+				err = client.Logs(cmd.Context(), filepath.Join(dir, "log"))
+			}
+			if err != nil {
+				return fmt.Errorf("logs of the machines: %w", err)
+			}
 			return say(cmd, "%s", filepath.Join(dir, bundle.ReadMe))
 		}),
 	}

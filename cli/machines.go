@@ -25,7 +25,7 @@ import (
 var atNode = []string{"exec", "env", "crash", "restart", "hang", "resume", "link", "logs"}
 
 // onlyHere are the commands that need the rack on this machine.
-var onlyHere = []string{"apply", "compose", "cni", "exercise", "experiment", "pingpong", "web", "metrics", "bundle"}
+var onlyHere = []string{"apply", "compose", "cni", "exercise", "experiment", "pingpong", "web", "metrics"}
 
 // carryAll makes the commands of atNode and onlyHere look whether the rack is on several machines.
 func carryAll(commands []*cobra.Command) {
@@ -135,10 +135,7 @@ func upOnMachines(cmd *cobra.Command, s *rackfile.Rack, verify bool) error {
 		return fmt.Errorf("rack %q: %w", s.Name, err)
 	}
 	took := time.Since(begin)
-	var down error
-	if verify {
-		down = client.AwaitTrunks(cmd.Context())
-	}
+	down := client.AwaitTrunks(cmd.Context())
 	status, err := client.Status(cmd.Context())
 	if err != nil {
 		return err
@@ -157,7 +154,7 @@ func upOnMachines(cmd *cobra.Command, s *rackfile.Rack, verify bool) error {
 	}
 	if verify && !already {
 		fmt.Fprintln(out)
-		if err := verifyPaths(cmd, &rack.Rack{Spec: client.Rack, Paths: client.Paths}); err != nil {
+		if err := verifyPaths(cmd, rack.Far(client.Rack, client.Paths, client.Status)); err != nil {
 			return fmt.Errorf("rack %q is up, but not every path works:\n%w\nSee `rdmalab logs`; `rdmalab down` takes it away", s.Name, err)
 		}
 	}
@@ -175,13 +172,4 @@ func printMachines(w io.Writer, s rack.Status) error {
 		}
 	}
 	return nil
-}
-
-// statusOnMachines is the status of a rack on several machines.
-func statusOnMachines(cmd *cobra.Command, client *machines.Client) error {
-	s, err := client.Status(cmd.Context())
-	if err != nil {
-		return err
-	}
-	return show(cmd, s, printStatus)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/topo/machines"
 	"github.com/rdmalab/rdmalab/topo/rack"
 	"github.com/rdmalab/rdmalab/units"
 )
@@ -23,18 +24,7 @@ func statusCmd() *cobra.Command {
 		SuggestFor: []string{"ls", "ps", "list", "show"},
 		Short:      "Show every host and the switch: state, addresses, link, process",
 		Args:       cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			client, several, err := carried(cmd)
-			if err != nil {
-				return err
-			}
-			if several {
-				return statusOnMachines(cmd, client)
-			}
-			r, err := openRack(cmd)
-			if err != nil {
-				return err
-			}
+		RunE: onRack(func(cmd *cobra.Command, _ []string, r *rack.Rack) error {
 			s, err := r.Status(cmd.Context())
 			if err != nil {
 				return err
@@ -49,7 +39,7 @@ func statusCmd() *cobra.Command {
 				return say(cmd, "\n%s", text)
 			}
 			return nil
-		},
+		}),
 	}
 	listFlags(cmd)
 	return cmd
@@ -64,7 +54,7 @@ func openRack(cmd *cobra.Command) (*rack.Rack, error) {
 	if err != nil {
 		return nil, err
 	}
-	return rack.Open(name)
+	return machines.OpenRack(cmd.Context(), name, func(error) {}) // rackOf has said it
 }
 
 // onRack returns the RunE of a command that works on a rack, which must be up.

@@ -22,6 +22,8 @@ import (
 const (
 	Sim  = "sim"
 	Rack = "rack"
+	// Machines is a rack on three machines; e2e/machines runs these pages.
+	Machines = "machines"
 )
 
 // commandLimit bounds one command of a page. An experiment takes seconds, or a minute on a busy machine.
@@ -31,12 +33,12 @@ const commandLimit = 5 * time.Minute
 type Page struct {
 	// Path is relative to the root of the repository.
 	Path string
-	// Kind is Sim or Rack; "" if the page does not say.
+	// Kind is Sim, Rack or Machines; "" if the page does not say.
 	Kind  string
 	Lines []string
 }
 
-var kindMark = regexp.MustCompile(`(?m)^<!-- console: (sim|rack) -->$`)
+var kindMark = regexp.MustCompile(`(?m)^<!-- console: (sim|rack|machines) -->$`)
 
 const fence = "```"
 

@@ -54,6 +54,22 @@ func Open(name string) (*Client, bool, error) {
 	return clientOf(r, paths), true, nil
 }
 
+// OpenRack is rack.Open, and of a rack on several machines a handle that reaches all of them. trouble gets
+// the error for machines that do not answer.
+func OpenRack(ctx context.Context, name string, trouble func(error)) (*rack.Rack, error) {
+	c, several, err := Open(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !several:
+		return rack.Open(name)
+	}
+	if err := c.Connect(ctx); err != nil {
+		trouble(err)
+	}
+	return rack.Far(c.Rack, c.Paths, c.Status), nil
+}
+
 func clientOf(r *rackfile.Rack, paths rackfile.Paths) *Client {
 	c := &Client{Rack: r, Paths: paths}
 	for _, m := range r.Machines {
@@ -133,6 +149,9 @@ func Up(ctx context.Context, r *rackfile.Rack, version string) (*Client, error) 
 		if err := c.make(secret); err != nil {
 			return nil, errors.Join(err, c.forget())
 		}
+	}
+	for _, m := range c.conns {
+		_ = os.Remove(m.lost()) // it may be back
 	}
 	made := make([]bool, len(c.conns)) // also if the answer is missing
 	err = c.Connect(ctx)
@@ -254,6 +273,20 @@ func (c *Client) Run(ctx context.Context, machine string, tty bool, args ...stri
 		return exit.ExitCode(), nil
 	}
 	return 0, m.explain(ctx, err, "")
+}
+
+// Logs writes the logs of each machine to a file in dir.
+func (c *Client) Logs(ctx context.Context, dir string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return c.each(func(_ int, m *conn) error {
+		text, err := m.run(ctx, nil, "logs")
+		if err != nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(dir, m.machine.Name+".log"), text, 0o644)
+	})
 }
 
 // RunAll runs a command of rdmalab on all machines at once, and writes the lines that it prints to out.

@@ -109,8 +109,7 @@ func TestReasons(t *testing.T) {
 		"": "boom",
 	} {
 		err := c.unreachable(said, errors.New("boom"))
-		var gone *Unreachable
-		if !errors.As(err, &gone) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "machine m1 does not answer") {
+		if !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), "machine m1 does not answer") {
 			t.Errorf("%q: %v, want %s", said, err, want)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -25,6 +26,8 @@ const (
 	// silent for aliveEvery three times ends.
 	connectWait = 5 * time.Second
 	aliveEvery  = 2 * time.Second
+	// lostFor is how long a machine that did not answer is not asked again.
+	lostFor = 2 * time.Second
 	// maxAnswer bounds what a command on a machine may print, if it is read here.
 	maxAnswer = 16 << 20
 	// sshFailed is the exit status of ssh itself; notFound that of a shell that finds no program.
@@ -94,6 +97,9 @@ func (c *conn) open(ctx context.Context) error {
 			flags = append(flags, "-L", c.paths.Socket(node)+":"+there.Socket(node))
 		}
 	}
+	if text, err := os.ReadFile(c.lost()); err == nil && c.justLost() {
+		return &Unreachable{c.machine.Name, string(text)}
+	}
 	_ = os.Remove(c.paths.SSH(c.machine.Name)) // of a connection that was killed
 	// The process that stays keeps the file open to which it writes; the end of a pipe would never come.
 	said, err := os.CreateTemp(filepath.Dir(c.paths.SSH("x")), ".said-")
@@ -106,9 +112,29 @@ func (c *conn) open(ctx context.Context) error {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // an interrupt of this program does not end the connection
 	if err := cmd.Run(); err != nil {
 		text, _ := os.ReadFile(said.Name()) // without its text the error says less
-		return c.unreachable(string(text), err)
+		gone := c.unreachable(string(text), err)
+		if ctx.Err() == nil {
+			_ = os.WriteFile(c.lost(), []byte(gone.Reason), 0o600) // without it, the next attempt takes as long
+		}
+		return gone
 	}
-	return nil
+	return ignoreMissing(os.Remove(c.lost()))
+}
+
+// lost is the file that says why the machine did not answer. justLost reports whether that is so new that
+// the parts of one command do not try again.
+func (c *conn) lost() string { return c.paths.SSH(c.machine.Name) + ".lost" }
+
+func (c *conn) justLost() bool {
+	info, err := os.Stat(c.lost())
+	return err == nil && time.Since(info.ModTime()) < lostFor
+}
+
+func ignoreMissing(err error) error {
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 // lock holds other commands back that open the same connection.
@@ -124,7 +150,7 @@ func (c *conn) lock() (unlock func(), err error) {
 }
 
 // unreachable makes the error for what ssh has said.
-func (c *conn) unreachable(said string, err error) error {
+func (c *conn) unreachable(said string, err error) *Unreachable {
 	said = strings.TrimSpace(said)
 	lines := strings.Split(said, "\n")
 	reason := strings.TrimSpace(lines[len(lines)-1])

@@ -30,6 +30,8 @@ type Rack struct {
 	hosts   hostRuntime
 	// exe is the path of rdmalab, which is also the program of the nodes' daemons.
 	exe string
+	// far returns the status of a rack on other machines; nil if the rack, or this slice of it, is here.
+	far func(ctx context.Context) (Status, error)
 	// secret is that of a slice; nil if the rack has one machine.
 	secret []byte
 	// reached is called after steps of Up and Down, with the name of the step. Tests kill the
@@ -55,6 +57,14 @@ func Open(name string) (*Rack, error) {
 		return nil, rackError(name, fmt.Errorf("%w; run `rdmalab down --rack %s`", err, name))
 	}
 	return r, r.useSaved()
+}
+
+// Far returns a handle for a rack on other machines, whose control sockets are at paths, and whose status
+// the function returns. What needs processes or files of the machines does not work with it.
+func Far(s *rackfile.Rack, paths rackfile.Paths, status func(ctx context.Context) (Status, error)) *Rack {
+	r := handle(s.Name)
+	r.Spec, r.Paths, r.far = s, paths, status
+	return r
 }
 
 // List returns the names of all racks of which any part exists, whether they run or not.

@@ -134,6 +134,9 @@ type daemonStatus struct {
 
 // Status inspects the processes, the link and the daemon of every node.
 func (r *Rack) Status(ctx context.Context) (Status, error) {
+	if r.far != nil {
+		return r.far(ctx)
+	}
 	s := Status{Name: r.Spec.Name, Machine: r.Spec.Machine, Generation: r.Spec.Generation, Dir: r.Paths.Dir, Slow: r.Spec.Slow, Hosts: []NodeStatus{}}
 	for _, name := range onMachine(r.Spec, r.Spec.NICNames()) {
 		s.Hosts = append(s.Hosts, NodeStatus{Name: name})

@@ -24,6 +24,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
 	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/machines"
 	"github.com/rdmalab/rdmalab/topo/rack"
 	"github.com/rdmalab/rdmalab/topo/switchd"
 	"github.com/rdmalab/rdmalab/topo/top"
@@ -31,6 +32,9 @@ import (
 
 // askWait bounds how long a sample waits for a daemon.
 const askWait = 2 * time.Second
+
+// farWait does so of a rack on several machines, on which programs are started by ssh.
+const farWait = 10 * time.Second
 
 // Reading is what the daemons of a rack have answered at one moment. The zero value of an answer
 // means that its daemon does not answer.
@@ -54,13 +58,17 @@ type Reading struct {
 // Read asks the daemons of the rack called name. The error is that of the rack: there is none, or it
 // cannot be inspected. A daemon that does not answer within two seconds is no error.
 func Read(ctx context.Context, name string) (*Reading, error) {
-	ctx, cancel := context.WithTimeout(ctx, askWait)
-	defer cancel()
 	g := &Reading{At: time.Now()}
-	r, err := rack.Open(name)
+	r, err := machines.OpenRack(ctx, name, func(error) {}) // the status has what is lost
 	if err != nil {
 		return nil, err
 	}
+	wait := askWait
+	if len(r.Spec.Machines) > 0 {
+		wait = farWait
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
 	g.Rack = r.Spec
 	var wg sync.WaitGroup
 	names := r.Spec.SwitchNames()
