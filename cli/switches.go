@@ -100,7 +100,11 @@ func onSwitches(r *rackfile.Rack, paths rackfile.Paths, f func(name string, clie
 		if _, err := os.Stat(paths.Crashed(name)); err == nil && r.Fabric != nil {
 			continue
 		}
-		errs = append(errs, f(name, control.NewClient(paths.Socket(name))))
+		err := f(name, control.NewClient(paths.Socket(name)))
+		if r.MachineOf(name) != r.Machine && (errors.Is(err, control.ErrNotRunning) || errors.Is(err, control.ErrCutOff)) {
+			continue // it has crashed on another machine, or that machine is lost: the status says so
+		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }

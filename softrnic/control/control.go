@@ -335,7 +335,7 @@ func (c *Client) explain(err error) error {
 	case errors.As(err, &op) && op.Op == "dial":
 		return fmt.Errorf("%s: %w (%w)", c.path, ErrNotRunning, op.Err)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
-		return fmt.Errorf("%s: %w", c.path, errCutOff)
+		return fmt.Errorf("%s: %w", c.path, ErrCutOff)
 	case errors.As(err, &call): // its text is about HTTP, of which the caller knows nothing
 		return fmt.Errorf("%s: %w", c.path, call.Err)
 	}

@@ -264,7 +264,7 @@ func TestServerCloseCutsStreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = Items(t.Context(), NewClient(path), "GET", "/endless", nil, func(int) error { go s.Close(); return nil })
-	if !errors.Is(err, errCutOff) {
+	if !errors.Is(err, ErrCutOff) {
 		t.Errorf("cut stream: %v", err)
 	}
 	if err := s.Close(); err != nil {

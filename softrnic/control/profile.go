@@ -77,7 +77,7 @@ func (c *Client) Profile(ctx context.Context, d time.Duration) ([]byte, error) {
 	case err != nil:
 		return nil, c.explain(err)
 	case len(profile) == 0: // the daemon is ending
-		return nil, fmt.Errorf("%s: %w", c.path, errCutOff)
+		return nil, fmt.Errorf("%s: %w", c.path, ErrCutOff)
 	}
 	return profile, nil
 }

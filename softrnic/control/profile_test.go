@@ -161,7 +161,7 @@ func TestProfileIsWholeOrAnError(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := <-errs; !errors.Is(err, errCutOff) {
+	if err := <-errs; !errors.Is(err, ErrCutOff) {
 		t.Errorf("the daemon ends: %v", err)
 	}
 }

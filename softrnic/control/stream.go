@@ -16,9 +16,9 @@ type line[T any] struct {
 	Done  bool   `json:"done,omitempty"`
 }
 
-// errCutOff is the error of an answer that ends too early, for example of a stream without an end
+// ErrCutOff is the error of an answer that ends too early, for example of a stream without an end
 // line: the daemon has died or is ending.
-var errCutOff = errors.New("the daemon stopped in the middle of its answer")
+var ErrCutOff = errors.New("the daemon stopped in the middle of its answer")
 
 // HandleStream is Handle for work that takes long and reports its progress. Each call of send sends
 // one item to the client at once. If the client has closed the connection, send fails and f should
@@ -76,9 +76,9 @@ func Items[T any](ctx context.Context, c *Client, method, path string, in any, e
 			case ctx.Err() != nil:
 				return ctx.Err()
 			case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-				return errCutOff
+				return ErrCutOff
 			}
-			return fmt.Errorf("%w: %w", errCutOff, err)
+			return fmt.Errorf("%w: %w", ErrCutOff, err)
 		}
 		switch {
 		case l.Done:
