@@ -151,7 +151,7 @@ func (l *lab) stop() {
 	l.kill(l.client)
 }
 
-// kill kills all processes of a machine, and pulls its cable: Linux may keep its namespaces for a while.
+// kill kills all processes of a machine, and takes its link away: Linux may keep its namespaces for a while.
 func (l *lab) kill(m *machine) {
 	_ = syscall.Kill(m.pid, syscall.SIGKILL) // it may have ended
 	end(m.holder)

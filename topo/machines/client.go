@@ -150,9 +150,7 @@ func Up(ctx context.Context, r *rackfile.Rack, version string) (*Client, error) 
 			return nil, errors.Join(err, c.forget())
 		}
 	}
-	for _, m := range c.conns {
-		_ = os.Remove(m.lost()) // it may be back
-	}
+	c.again()
 	made := make([]bool, len(c.conns)) // also if the answer is missing
 	err = c.Connect(ctx)
 	if err == nil {
@@ -170,6 +168,13 @@ func Up(ctx context.Context, r *rackfile.Rack, version string) (*Client, error) 
 		return c, rack.ErrAlreadyUp
 	}
 	return nil, errors.Join(err, c.undo(made, old))
+}
+
+// again lets the next command try machines that did not answer just before.
+func (c *Client) again() {
+	for _, m := range c.conns {
+		_ = os.Remove(m.lost()) // there is one only if it did not answer
+	}
 }
 
 // known returns the secret of the rack that this client has brought up, if r is the same.
@@ -234,6 +239,7 @@ func (m *conn) remove(ctx context.Context) error {
 // Down takes the rack away from all machines. A machine that does not answer keeps its slice, and Down the
 // client's folder, unless force is set.
 func (c *Client) Down(ctx context.Context, force bool) error {
+	c.again()
 	err := c.each(func(_ int, m *conn) error { return m.remove(ctx) })
 	if err != nil && !force {
 		return fmt.Errorf("%w\nThe rest is down: run `rdmalab down` again when the machine is back, or `rdmalab down --lost` if it never will be", err)

@@ -178,7 +178,7 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 	return r.locked(ctx, func() error {
 		err := r.starter().cancelTimer(ActionLinkUp.timerName(host))
 		if _, _, remote := r.Spec.Remote(trunk); isTrunk && remote {
-			return errors.Join(err, r.linkRemote(ctx, trunk, up))
+			return errors.Join(err, r.starter().linkRemote(ctx, trunk, up))
 		}
 		if isTrunk {
 			port, _ := trunk.Ports()
@@ -192,7 +192,7 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 }
 
 // linkRemote cuts or restores a trunk to another machine at the end that is on this machine.
-func (r *Rack) linkRemote(ctx context.Context, trunk rackfile.Trunk, up bool) error {
+func (r starter) linkRemote(ctx context.Context, trunk rackfile.Trunk, up bool) error {
 	at := trunk.Leaf
 	if r.Spec.MachineOf(at) != r.Spec.Machine {
 		at = trunk.Far
