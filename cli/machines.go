@@ -19,7 +19,7 @@ import (
 
 // Of a rack on several machines, most commands reach the daemons by the sockets that the client has of all
 // of them (rackOf). The commands below need processes or files: the client runs them on the machine of
-// their first argument. What is in neither list works on a rack of one machine alone, and says so.
+// their first argument, or refuses them.
 
 // atNode are the commands that are run on the machine of the node that they name first.
 var atNode = []string{"exec", "env", "crash", "restart", "hang", "resume", "link", "logs"}
