@@ -20,8 +20,6 @@ CYCLONEDX_VERSION := v1.9.0
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 LDFLAGS := -s -w -X github.com/rdmalab/rdmalab/cli.version=$(VERSION)
 
-# The race detector needs a C compiler; without one the tests still run, and say so.
-RACE := $(shell command -v gcc >/dev/null 2>&1 || command -v clang >/dev/null 2>&1 && echo -race)
 # Every process with the race detector waits at its end for what its goroutines may still do: a second, if this says nothing else. Specs
 # and tests start many.
 export GORACE ?= atexit_sleep_ms=100
@@ -44,50 +42,13 @@ SKIPS     ?= -1
 # EXPECT is a regular expression of reasons for which specs of interop may be skipped all the same.
 EXPECT    ?= ^$$
 
-# DOCKER_SUITES are run on containers by e2e-docker.
-DOCKER_SUITES ?= container smoke transport chaos
-
 # COMPOSED is the compose file of a rack that is not the built-in one as it is; that one's is in the repository.
 COMPOSED := $(if $(filter-out default,$(RACK))$(RACKFILE)$(PLUG),bin/compose.yaml)
 
-# SUITES are the packages of Ginkgo specs, which alone know its flags; UNIT are all others. Interop, container, cni, machines, verbs and apps have targets
-# of their own.
-TESTED := $(GO) list -f '{{.ImportPath}} {{.TestImports}} {{.XTestImports}}'
-SUITES := $$($(TESTED) ./e2e/... | grep ginkgo | grep -v '/e2e/interop \|/e2e/container \|/e2e/cni \|/e2e/machines \|/e2e/verbs \|/e2e/apps ' | cut -d ' ' -f 1)
-# NORACE are the tests of UNIT that the race detector would falsify, because it allocates, and long ones in virtual time; ALONE are the
-# packages that have any.
-UNIT   := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1)
-NORACE := Alloc|LargestRead|SimCalibrate|InVirtualTime
-# VIRTUAL are the packages whose code and tests run in virtual time: test runs them without the race detector, which makes them some
-# fifteen times as slow, and race with it. `go test ./e2e/layering -write` keeps the list.
-VIRTUAL := clover clover/layout clover/meta clover/rpc experiment experiment/calibrate experiment/chains experiment/insim experiment/papers fusee fusee/layout fusee/snapshot onerma/executor onerma/nic plot rackfile rackfile/costs rackfile/rules redn sherman sherman/audit sherman/check sherman/layout sherman/lock sim/history sim/kvcsrack sim/scenario sim/simnet sim/simrack softrnic/capture/conform softrnic/capture/dump softrnic/capture/flows softrnic/capture/ladder softrnic/capture/pcapng softrnic/capture/story softrnic/clock softrnic/cm softrnic/congestion softrnic/congestion/notify softrnic/contention softrnic/cost softrnic/cq softrnic/engine softrnic/fault softrnic/mem softrnic/memgrant softrnic/memservice softrnic/metrics softrnic/nldev softrnic/paced softrnic/packetio softrnic/pathtrace softrnic/perf softrnic/portqueue softrnic/qpattr softrnic/reason softrnic/remotemem softrnic/selective softrnic/sendring softrnic/stall softrnic/transport softrnic/trunk softrnic/ucma softrnic/verbs softrnic/verbsengine softrnic/wire softrnic/wire/mad softrnic/wire/onerma store store/bytekeys store/kv store/kvcs store/lease store/memcached/text store/nictable store/passive store/pdpm store/rpc store/slab store/superblock store/template store/trace swordbox/apps swordbox/apps/forward swordbox/apps/swordbox swordbox/atomiccache swordbox/chipcost swordbox/cloversteer swordbox/conntrack swordbox/extmem swordbox/framering swordbox/handler swordbox/hotwords swordbox/journal swordbox/linkstate swordbox/lookuptable swordbox/packetbuffer swordbox/published/cloversteer swordbox/published/lookuptable swordbox/published/packetbuffer swordbox/published/serialize swordbox/published/statestore swordbox/requester swordbox/serialize swordbox/staleflows swordbox/statestore swordbox/switchconn swordbox/telemetry topo/rackplan topo/racks transitions units
-# READERS only read files or build programs: there is nothing that could race either.
-READERS := e2e/console e2e/coverage e2e/report compose/examples
-# CHECKED is run by make check, which goes before make test.
-CHECKED := e2e/layering
-# LONG are those of them that take longest. They run first: at the end no processor waits for a single package.
-LONG   := sim/scenario experiment/insim swordbox/serialize fusee sherman clover softrnic/transport sim/simrack e2e/console
-PLAIN  := $(patsubst %,./%,$(LONG) $(filter-out $(LONG),$(VIRTUAL) $(READERS)))
-RACED  := $$($(TESTED) ./... | grep -v ginkgo | cut -d ' ' -f 1 | grep -vxF "$$(printf 'github.com/rdmalab/rdmalab/%s\n' $(VIRTUAL) $(READERS) $(CHECKED))")
-ALONE  := $$(grep -rlE --include='*_test.go' '^func (Test|Fuzz|Example)[A-Za-z0-9_]*($(NORACE))' . | xargs -n 1 dirname | sort -u | grep -vxF "$$(printf './%s\n' $(VIRTUAL))")
-# Tests are vetted by make check, once, and not by each run in its way of building.
-GOTEST := $(GO) test -vet=off -json
-# RACETEST is GOTEST with the race detector, if there is a C compiler.
-CGO      := $(if $(RACE),env CGO_ENABLED=1)
-RACETEST := $(CGO) $(GOTEST) $(RACE)
-# PROGRAM lets suites take what the target build has made; without it each builds its own.
-PROGRAM := RDMALAB_E2E_PROGRAM=$(CURDIR)/bin/rdmalab
+# SUITES runs tests and prints a summary: the table of what there is, and how it is run, is in e2e/suites.
+SUITES = mkdir -p out && $(GO) build -o out/suites ./e2e/suites && GO=$(GO) out/suites -skips $(SKIPS) -expect '$(EXPECT)' -focus '$(FOCUS)'
 # NOW says in a report when a part of it began.
 NOW = echo "-- $(1), at $$(date -u +%H:%M:%S)"
-# LIMITS make a spec that hangs say where it is, and end before its package does. What they say goes through a report, not to
-# a terminal.
-LIMITS := -ginkgo.no-color -ginkgo.poll-progress-after=150s -ginkgo.timeout=13m
-
-# IDLE runs a command at idle priority, or at the lowest one that the machine allows.
-IDLE = $$(.ci/idle true 2>/dev/null && echo .ci/idle || echo setsid --wait nice -n 19)
-
-# ENDED prints the exit status of a go command that failed, for the report: the command may have died without saying so.
-ENDED = || echo "go test ended with status $$?"
 
 # AGAIN is make in a line that make -n only shows: make would run one with its own name in it.
 AGAIN = $(MAKE) --no-print-directory
@@ -131,39 +92,9 @@ compose-up: image ## the default rack with its hosts in containers, by compose (
 compose-down: build ## take it away, containers, networks and all
 	@bin/rdmalab --rack $(RACK) down
 
-# Tests in virtual time and the first FEW seeds of the scenarios need no rack: they run at idle priority beside unit tests with the race
-# detector and the suites on racks, and what they say comes at the end. Suites run after the unit tests: each daemon of a rack has a
-# scheduling group of its own where the kernel makes one for each session, and a switch that gets no processor for half a second costs
-# connections. FIRST_OF_TWO and SECOND_OF_TWO are suites that mostly wait, for timeouts and for hosts that come back: one of each runs at
-# a time. Suites in neither list run alone, as smoke does, which brings up a hundred hosts at once. Packages are built before, as two
-# compilations of one would take twice as long.
-FIRST_OF_TWO  := switch transport kvcs onerma sherman
-SECOND_OF_TWO := chaos clover docs fusee nictable endure
-SUITE = $(PROGRAM) $(1) $(RACETEST) -count=1 -p 1 -timeout 15m $(2) -args $(LIMITS) -ginkgo.randomize-all
-
 .PHONY: test
 test: build ## unit, simulation and e2e tests: whatever this machine can run
-	@[ -n "$(RACE)" ] || echo "no C compiler: the race detector is off"
-	@[ "$$(id -u)" = 0 ] || echo "not root: the tests that need namespaces are skipped"
-	@rm -rf out/test; mkdir -p out/test; cp bin/rdmalab out/test
-	@{ $(call NOW,packages are built); $(CGO) $(GO) build $(RACE) ./...; \
-	   $(IDLE) $(AGAIN) virtual & virtual=$$!; trap "kill -- -$$virtual 2>/dev/null" EXIT; trap "exit 1" HUP INT PIPE TERM; \
-	   $(call NOW,unit tests); $(RACETEST) -shuffle=on -timeout 30m -skip '$(NORACE)' $(RACED) $(ENDED); \
-	   $(call NOW,those without the race detector); $(GOTEST) -run '$(NORACE)' $(ALONE) $(ENDED); \
-	   $(call NOW,suites that run two at a time); $(call SUITE,setsid,$(SECOND_OF_TWO:%=./e2e/%)) >out/test/second.json 2>&1 & second=$$!; \
-	   trap "kill -- -$$virtual -$$second 2>/dev/null" EXIT; $(call SUITE,,$(FIRST_OF_TWO:%=./e2e/%)) $(ENDED); wait $$second $(ENDED); cat out/test/second.json; \
-	   $(call NOW,other suites); \
-	   $(call SUITE,,$$(printf '%s\n' $(SUITES) | grep -vxF "$$(printf 'github.com/rdmalab/rdmalab/e2e/%s\n' $(FIRST_OF_TWO) $(SECOND_OF_TWO))")) $(ENDED); \
-	   $(call NOW,those in virtual time); .ci/awake $$virtual; wait $$virtual; cat out/test/virtual.json; \
-	   $(call NOW,the end); } 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect 'race detector|RDMA_CORE_SOURCE'
-	@cat out/test/scenarios.txt; exit "$$(cat out/test/scenarios.status)"
-
-# Tests in virtual time make a rack for each seed, and little of it lives long: the garbage collector runs less often than usual.
-.PHONY: virtual
-virtual: export GOGC := 400
-virtual:
-	@{ $(GOTEST) -shuffle=on -timeout 60m $(PLAIN) $(ENDED); } >out/test/virtual.json 2>&1; \
-	$(AGAIN) scenarios SEEDS=$(FEW) SIM="out/test/rdmalab sim" >out/test/scenarios.txt 2>&1; echo $$? >out/test/scenarios.status
+	@$(SUITES) -few $(FEW) -expect 'race detector|RDMA_CORE_SOURCE' test
 
 # FEW are the first seeds of the scenarios, which make test runs, and SEEDS all; FROM is the first one of make scenarios. What is run
 # for a quarter of the seeds begins at the quarter of FROM.
@@ -226,8 +157,7 @@ soak: build ## long soaks on a rack (root), then seeds of all scenarios from FIR
 	@mkdir -p out; date +%s >out/soak.began
 	@$(MAKE) --no-print-directory mutate MUTANTS=5 SEED=$(FIRST) LEAST=40 MUTATED='softrnic/mem softrnic/cm'
 	@end=$$(( $$(cat out/soak.began) + $$(echo $(SOAKTIME) | sed 's/m$$/*60/; s/s$$//; s/h$$/*3600/') )); first=$(FIRST); seeds=0; schedules=0; \
-	$(PROGRAM) RDMALAB_E2E_LONG=1 $(RACETEST) -count=1 -timeout 25m ./e2e/transport \
-	  -args $(LIMITS) -ginkgo.focus='arrive whole' 2>&1 | $(GO) run ./e2e/report || exit 1; \
+	$(SUITES) -focus 'arrive whole' long || exit 1; \
 	[ $$(( end - $$(cat out/soak.began) )) -lt 1800 ] || $(AGAIN) e2e-apps || exit 1; \
 	while [ "$$(date +%s)" -lt "$$end" ]; do \
 	  for s in $(SOAKED); do \
@@ -244,7 +174,7 @@ soak: build ## long soaks on a rack (root), then seeds of all scenarios from FIR
 LASTS ?= 1h
 .PHONY: endure
 endure: build ## a rack at full load for LASTS, with faults and programs that misbehave and die: no connection is lost, nothing grows (root)
-	@$(PROGRAM) RDMALAB_ENDURE=$(LASTS) $(GOTEST) -count=1 -timeout 0 ./e2e/endure -args -ginkgo.timeout=100h 2>&1 | $(GO) run ./e2e/report
+	@RDMALAB_ENDURE=$(LASTS) $(SUITES) endure
 
 # MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. Those of the engine are also the conformance tests of the device. The tests of serve are mostly those of its parent and, for C programs, of uverbs; those of meta are of the store.
 MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine=softrnic/engine,softrnic/device softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc,softrnic/uverbs \
@@ -262,99 +192,84 @@ planted: ## bugs of the stores that are written down (e2e/mutate/planted), each 
 
 .PHONY: race
 race: ## the unit tests that run in virtual time, with the race detector
-	@$(RACETEST) -shuffle=on -timeout 60m $(VIRTUAL:%=./%) 2>&1 | $(GO) run ./e2e/report
+	@$(SUITES) race
 
 .PHONY: unit
 unit: ## unit tests alone; no privilege needed
-	@$(RACETEST) -shuffle=on -timeout 20m $(UNIT) 2>&1 | $(GO) run ./e2e/report
+	@$(SUITES) unit
 
 .PHONY: e2e
 e2e: build ## the suites on real racks (root); FOCUS=regexp picks specs
-	@$(PROGRAM) $(RACETEST) -count=1 -p 1 -timeout 15m $(SUITES) \
-	  -args $(LIMITS) -ginkgo.randomize-all $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+	@$(SUITES) e2e
 
 .PHONY: e2e-cni
 e2e-cni: build ## containers join a rack by the CNI plugin: with cnitool, and with podman if it is there (root)
-	@$(PROGRAM) $(RACETEST) -count=1 -timeout 10m ./e2e/cni -args $(LIMITS) -ginkgo.label-filter=cni \
-	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect '$(EXPECT)'
+	@$(SUITES) cni
 
 .PHONY: e2e-machines
 e2e-machines: build ## racks on several machines, which are namespaces with an sshd each (root; openssh-server, iproute2)
-	@$(PROGRAM) $(RACETEST) -count=1 -timeout 10m ./e2e/machines -args $(LIMITS) \
-	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+	@$(SUITES) machines
 
 .PHONY: e2e-verbs
 e2e-verbs: build ## the distribution's own RDMA programs, unmodified, on hosts of a rack (root; ibverbs-utils, rdmacm-utils, perftest)
-	@$(PROGRAM) $(RACETEST) -count=1 -timeout 25m ./e2e/verbs -args $(LIMITS) -ginkgo.timeout=24m \
-	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+	@$(SUITES) verbs
 
 # APPS=short leaves out what takes long, and what CI does not install.
 .PHONY: e2e-apps
 e2e-apps: build ## RDMA programs of other packages in all ways (root; apt packages of e2e/apps); APPS=short, WRITE=yes writes the results into docs/reference/programs.md
-	@$(PROGRAM) RDMALAB_APPS=$(APPS) $(RACETEST) -count=1 -timeout 60m ./e2e/apps -args $(LIMITS) -ginkgo.timeout=59m $(if $(WRITE),-write) \
-	  $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+	@RDMALAB_APPS=$(APPS) RDMALAB_WRITE=$(WRITE) $(SUITES) apps
 
 .PHONY: e2e-docker
 e2e-docker: build ## the suites on racks whose hosts are containers (root, docker); PLUG=outside, holder or driver
-	@$(PROGRAM) RDMALAB_E2E_RUNTIME=docker$(if $(PLUG),:$(PLUG)) $(RACETEST) -count=1 -p 1 -timeout 25m $(DOCKER_SUITES:%=./e2e/%) \
-	  -args $(LIMITS) -ginkgo.randomize-all $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+	@RDMALAB_E2E_RUNTIME=docker$(if $(PLUG),:$(PLUG)) $(SUITES) docker
 
 .PHONY: e2e-web
 e2e-web: build ## the page of rdmalab web in a headless Chromium, on a rack (root, apt package chromium); pictures go to out/web
-	@$(PROGRAM) $(GOTEST) -count=1 -timeout 10m -tags chromium ./e2e/web -args $(LIMITS) 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS)
+	@$(SUITES) web
 
 .PHONY: interop
 interop: build ## our NIC and the one of a Linux kernel in a virtual machine (root, QEMU, apt); writes e2e/interop/MATRIX.md
-	@$(PROGRAM) $(RACETEST) -count=1 -timeout 20m ./e2e/interop \
-	  -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) -expect '$(EXPECT)'
-
-# SUITES_AGAIN runs suites once more: the runs (what the switch does, and the suite), how they differ from other runs, the environment that
-# makes them so, and more flags of e2e/report.
-SUITES_AGAIN = for run in $(1); do \
-	  $(call NOW,$(2): $$run); \
-	  $(PROGRAM) $(3) RDMALAB_E2E_SWITCH=$${run%:*} $(RACETEST) -count=1 -p 1 -timeout 25m ./e2e/$${run\#*:} \
-	    -args $(LIMITS) $(if $(FOCUS),-ginkgo.focus='$(FOCUS)') 2>&1 | $(GO) run ./e2e/report -skips $(SKIPS) $(4) || exit 1; \
-	done
+	@$(SUITES) interop
 
 # THROUGH are the runs of `make transparency`: what the switch does, and the suite.
 THROUGH := track:transport track:interop move:transport move:interop
 
 .PHONY: transparency
 transparency: build ## the suites transport and interop again, through a switch that tracks and through one that moves requests
-	@$(call SUITES_AGAIN,$(THROUGH),through a switch that does,,-expect '$(EXPECT)')
+	@$(SUITES) -runs '$(THROUGH)' transparency
 
 # SINGLE are the runs of `make singleframes`: what the switch does, "" or as in THROUGH, and the suite.
 SINGLE := :transport :switch track:transport move:transport
 
 .PHONY: singleframes
 singleframes: build ## the suites transport and switch again, without super-frames: gso: off on all hosts
-	@$(call SUITES_AGAIN,$(SINGLE),without super-frames,RDMALAB_E2E_GSO=off,)
+	@$(SUITES) -runs '$(SINGLE)' singleframes
 
 # MEMORY are the runs of `make memorylinks`: what the switch does, "" or as in THROUGH, and the suite.
 MEMORY := :transport :switch move:transport
 
 .PHONY: memorylinks
 memorylinks: build ## the suites transport and switch again, over memory links: cable: memory in all rack files
-	@$(call SUITES_AGAIN,$(MEMORY),over memory links,RDMALAB_E2E_CABLE=memory,)
+	@$(SUITES) -runs '$(MEMORY)' memorylinks
 
 # COMPACT are the runs of `make compact`: what the switch does, "" or as in THROUGH, and the suite.
 COMPACT := :transport :switch :chaos :verbs :apps move:transport
 
 .PHONY: compact
 compact: build ## the suites transport, switch, chaos, verbs and apps again, on compact racks: daemons: shared in all rack files
-	@$(call SUITES_AGAIN,$(COMPACT),on compact racks,RDMALAB_E2E_DAEMONS=shared RDMALAB_APPS=short,)
+	@$(SUITES) -runs '$(COMPACT)' compact
 
 # FABRIC are the runs of `make fabric`: what the switches do, "" or as in THROUGH, and the suite.
 FABRIC := :transport move:transport
 
 .PHONY: fabric
 fabric: build ## the suite transport again, over two leaves and two spines: key fabric in all rack files
-	@$(call SUITES_AGAIN,$(FABRIC),over a fabric,RDMALAB_E2E_FABRIC=leaves,)
+	@$(SUITES) -runs '$(FABRIC)' fabric
 
 .PHONY: coverage
 coverage: ## queue pair state × opcode × fault: what the tests have seen, as a table; fails on a gap
 	@mkdir -p out && rm -f out/coverage.txt
-	@RDMALAB_COVERAGE=$(CURDIR)/out/coverage.txt $(GO) test -tags qpcover -count=1 -timeout 60m -skip '$(NORACE)' \
+	@RDMALAB_COVERAGE=$(CURDIR)/out/coverage.txt $(GO) test -tags qpcover -count=1 -timeout 60m -skip 'Alloc|LargestRead|SimCalibrate|InVirtualTime' \
 	  ./softrnic/transport ./softrnic/engine ./sim/simrack ./sim/scenario >out/coverage.log || { cat out/coverage.log; exit 1; }
 	@$(GO) run ./e2e/coverage out/coverage.txt
 

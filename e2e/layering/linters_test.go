@@ -11,7 +11,7 @@ import (
 )
 
 // write makes the tests update the generated parts of files instead of comparing them.
-var write = flag.Bool("write", false, "bring the lists in .golangci.yml and Makefile up to date with the table")
+var write = flag.Bool("write", false, "bring the lists in .golangci.yml and e2e/suites/virtual.txt up to date with the table")
 
 const (
 	listBegins  = "            # sans-I/O packages of e2e/layering/table_test.go; `go test ./e2e/layering -write` writes them\n"
@@ -71,11 +71,6 @@ func upToDate(t *testing.T, file string, made func(text string) (string, bool)) 
 	}
 }
 
-const (
-	virtualBegins = "VIRTUAL :="
-	virtualEnds   = "\n"
-)
-
 // harmless are packages with I/O that a test in virtual time may import: those with sockets whose
 // interfaces packages in virtual time implement, and tools of tests.
 var harmless = []string{"softrnic/rdmacm", "store/memcached", "e2e/golden", "e2e/kvtest", "e2e/verbstest"}
@@ -117,9 +112,9 @@ func virtual(table map[string]row, all []source) []string {
 	return out
 }
 
-func TestMakefileKnowsWhatIsVirtual(t *testing.T) {
-	upToDate(t, "Makefile", func(text string) (string, bool) {
-		return between(text, virtualBegins, virtualEnds, " "+strings.Join(virtual(table, sources(t)), " "))
+func TestSuitesKnowWhatIsVirtual(t *testing.T) {
+	upToDate(t, "e2e/suites/virtual.txt", func(string) (string, bool) {
+		return strings.Join(virtual(table, sources(t)), "\n") + "\n", true
 	})
 }
 

@@ -239,7 +239,7 @@ var table = map[string]row{
 	"cmd/rdmalab":                     {level: 6, beside: []string{"cli"}},
 	"e2e/mutate":                      {level: 7},
 	"e2e/benchrack":                   {level: 7, beside: []string{"e2e/interop/ask", "e2e/interop/image"}},
-	"e2e/report":                      {level: 7},
+	"e2e/suites":                      {level: 7},
 	"e2e/web":                         {level: 7},
 	"e2e/coverage":                    {level: 7, beside: []string{"e2e/coverage/record"}},
 	"e2e/coverage/record":             {level: 0, touches: everything},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -8,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"time"
 )
 
 // event is a line of `go test -json` (see `go doc test2json`).
@@ -20,8 +23,9 @@ type event struct {
 	Output     string
 }
 
-// tally counts the results.
+// tally counts the results. Several goroutines may add to it.
 type tally struct {
+	mu                      sync.Mutex
 	w                       io.Writer
 	quiet                   bool
 	expect                  *regexp.Regexp      // reasons of expected skips
@@ -51,6 +55,8 @@ const ginkgoBegin = "Running Suite: "
 var ansi = regexp.MustCompile("\x1b\\[[0-9;]*m")
 
 func (t *tally) add(e event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	key := e.Package + " " + e.Test
 	switch e.Action {
 	case "output", "build-output":
@@ -74,15 +80,24 @@ func (t *tally) add(e event) {
 	}
 }
 
-// exitMark is the beginning of the line that the Makefile prints after a go command that has ended
-// with an exit status other than 0.
-const exitMark = "go test ended with status "
-
-// message prints a line that is no event of `go test -json`: a message of the go command or of the
-// Makefile.
+// message prints a line that is no event of `go test -json`: a message of the go command.
 func (t *tally) message(line string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	fmt.Fprintln(t.w, line)
-	t.exited = t.exited || strings.HasPrefix(line, exitMark)
+}
+
+// now prints what begins, and the time.
+func (t *tally) now(what string) {
+	t.message(fmt.Sprintf("-- %s, at %s", what, time.Now().UTC().Format(time.TimeOnly)))
+}
+
+// commandFailed counts a go command that has failed: it may have died without an event that says so.
+func (t *tally) commandFailed(exit error) {
+	t.message(fmt.Sprintf("go test ended with %v", exit))
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.exited = true
 }
 
 // specs counts the specs of a test that is a Ginkgo suite, by the last summary in its output. A
@@ -165,8 +180,13 @@ func (t *tally) cutOff(pkg string) {
 	}
 }
 
-// close prints the end of the report and reports whether the run was successful.
-func (t *tally) close(allowedSkips int) bool {
+// errTests says that the report ends with the reason.
+var errTests = errors.New("the tests have failed; the report above says why")
+
+// end prints the end of the report. An error says that the run was not successful.
+func (t *tally) end(allowedSkips int) error {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	for _, r := range t.reasons {
 		fmt.Fprintln(t.w, "skipped:", r)
 	}
@@ -188,5 +208,8 @@ func (t *tally) close(allowedSkips int) bool {
 		fmt.Fprintf(t.w, "%d skips were expected (%v)\n", t.expected, t.expect)
 	}
 	fmt.Fprintf(t.w, "%d passed, %d failed, %d skipped\n", t.passed, t.failed, t.skipped)
-	return ok
+	if !ok {
+		return errTests
+	}
+	return nil
 }
