@@ -1,7 +1,7 @@
 package cli
 
 import (
-	"io"
+	"errors"
 	"log"
 	"os"
 
@@ -15,17 +15,14 @@ import (
 const imageOf = "/proc/self/exe"
 
 func imageCmd() *cobra.Command {
-	var file, form, program string
+	var file, program string
 	cmd := &cobra.Command{
 		Use:   "image [--file FILE]",
 		Short: "Make the container image of this program, without a registry",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if form != imageDocker && form != imageOCI {
-				return badUse("--format %q: use %s or %s", form, imageDocker, imageOCI)
-			}
-			if file == "" && (form == imageOCI || program != imageOf) {
-				return badUse("--format oci and --program are for a file: give --file")
+			if file == "" && program != imageOf {
+				return badUse("--program is for a file: give --file")
 			}
 			image, err := container.NewImage(program)
 			if err != nil {
@@ -36,15 +33,8 @@ func imageCmd() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				write := image.WriteOCI
-				if form == imageDocker {
-					write = func(w io.Writer) error { _, err := image.WriteTo(w); return err }
-				}
-				if err := write(f); err != nil {
-					_ = f.Close() // the earlier error is returned
-					return err
-				}
-				return f.Close()
+				_, err = image.WriteTo(f)
+				return errors.Join(err, f.Close())
 			}
 			socket, err := container.SocketFromEnv()
 			if err != nil {
@@ -62,17 +52,9 @@ func imageCmd() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "write the image to this file (default: load it into docker)")
-	cmd.Flags().StringVar(&form, "format", imageDocker, "format of the file: docker or oci")
 	cmd.Flags().StringVar(&program, "program", imageOf, "with --file: the static program in the image")
-	complete(cmd, "format", imageDocker, imageOCI)
 	return cmd
 }
-
-// Formats of the file of an image.
-const (
-	imageDocker = "docker"
-	imageOCI    = "oci"
-)
 
 func containerInitCmd() *cobra.Command {
 	var dir, name string

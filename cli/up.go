@@ -36,7 +36,7 @@ const (
 
 func upCmd() *cobra.Command {
 	var file, logFormat string
-	var noVerify, compact, planned bool
+	var noVerify, compact, planned, stay bool
 	var slow int
 	var in containerFlags
 	cmd := &cobra.Command{
@@ -76,10 +76,16 @@ func upCmd() *cobra.Command {
 				return plan(cmd.OutOrStdout(), s)
 			case len(s.Machines) > 0 && settings != nil:
 				return badUse("hosts that are containers are on one machine: leave out `machines` in the rack file, or --runtime docker")
+			case len(s.Machines) > 0 && stay:
+				return badUse("--stay is for a rack on one machine: leave it out, and write `rdmalab down` at the end")
 			case len(s.Machines) > 0:
 				return upOnMachines(cmd, s, !noVerify)
 			}
-			return runUp(cmd, s, settings, !noVerify)
+			err = runUp(cmd, s, settings, !noVerify)
+			if !stay || err != nil && cmd.Context().Err() == nil {
+				return err
+			}
+			return stayUp(cmd, s.Name)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "rack file to bring up (default: the built-in rack)")
@@ -89,6 +95,7 @@ func upCmd() *cobra.Command {
 	cmd.Flags().BoolVar(&compact, "compact", false, "one process for the switch and the NICs of all hosts (daemons: shared)")
 	cmd.Flags().StringVar(&logFormat, "log-format", "text", "how the daemons write their logs: text (key=value) or json, one object a line")
 	complete(cmd, "log-format", "text", "json")
+	cmd.Flags().BoolVar(&stay, "stay", false, "stay until Ctrl-C or SIGTERM, and take the rack down then")
 	in.add(cmd)
 	must(cmd.MarkFlagFilename("file", "yaml", "yml"))
 	return cmd

@@ -42,3 +42,16 @@ var _ = Describe("what newcomers tried", Ordered, func() {
 		rack.OK("link", "ms0", "up")
 	})
 })
+
+var _ = Describe("up --stay", func() {
+	It("stays until a signal, and takes the rack down", func() {
+		rack := fixture.New("hosts:\n  - {name: cn0, role: compute}\n  - {name: ms0, role: memory, memory: 16MiB}\n")
+		stop := rack.Start("up", "--stay", "-f", rack.File)
+		Eventually(func() int { return rack.Run("status").Code }).WithTimeout(fixture.Patience).Should(BeZero())
+		Eventually(rack.State("ms0")).WithTimeout(fixture.Patience).Should(Equal("up"))
+		ended := stop()
+		Expect(ended).To(fixture.HaveExited(0))
+		Expect(ended.Stdout).To(MatchRegexp("is down|is not up")) // not up: the signal came before up had all, and took it away
+		Expect(rack.Run("status")).NotTo(fixture.HaveExited(0))
+	})
+})

@@ -38,11 +38,7 @@ type Image struct {
 	// ID is the hash of the image's configuration, Program the hash of the program. Both are in
 	// hexadecimal.
 	ID, Program string
-	// archive is the input of `docker load`.
-	archive []byte
-	// config and layer are the blobs of the image, arch is the processor that it is for.
-	config, layer []byte
-	arch          string
+	archive     []byte
 }
 
 // imageConfig is the configuration of an image. Its hash is the image's ID.
@@ -100,13 +96,8 @@ func NewImage(path string) (*Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	id := hash(config)
-	manifest, err := json.Marshal([]map[string]any{{"Config": id + ".json", "RepoTags": []string{ImageName}, "Layers": []string{hash(layer) + "/layer.tar"}}})
-	if err != nil {
-		return nil, err
-	}
-	archive, err := tarOf(file{hash(layer) + "/layer.tar", 0o644, layer}, file{id + ".json", 0o644, config}, file{"manifest.json", 0o644, manifest})
-	return &Image{ID: id, Program: hash(program), archive: archive, config: config, layer: layer, arch: arch}, err
+	archive, err := archiveOf(config, layer, arch)
+	return &Image{ID: hash(config), Program: hash(program), archive: archive}, err
 }
 
 // checkStatic returns the processor that a program is for, in Go's spelling. It returns an error if the
@@ -166,7 +157,7 @@ func hash(b []byte) string {
 	return hex.EncodeToString(h[:])
 }
 
-// WriteTo writes the archive, which `docker load` and `podman load` read.
+// WriteTo writes the image as an archive (see archiveOf).
 func (i *Image) WriteTo(w io.Writer) (int64, error) {
 	n, err := w.Write(i.archive)
 	return int64(n), err

@@ -1,9 +1,6 @@
 package container
 
-import (
-	"encoding/json"
-	"io"
-)
+import "encoding/json"
 
 // Media types of the OCI image specification (image-spec 1.1, media-types.md).
 const (
@@ -26,30 +23,35 @@ func described(mediaType string, blob []byte) ociDescriptor {
 	return ociDescriptor{MediaType: mediaType, Digest: "sha256:" + hash(blob), Size: len(blob)}
 }
 
-// WriteOCI writes the image as an archive in the layout of the OCI image specification (image-layout.md),
-// which skopeo, podman, containerd and registries' tools read. The same program gives the same bytes.
-func (i *Image) WriteOCI(w io.Writer) error {
+// archiveOf makes the archive of an image for a processor from its configuration and its one layer, in the layout of
+// the OCI image specification (image-layout.md), which skopeo, podman, containerd, registries' tools and Docker from
+// version 25 on read. Older versions of `docker load` read manifest.json, which names the same blobs. The same image
+// gives the same bytes.
+func archiveOf(config, layer []byte, arch string) ([]byte, error) {
 	manifest, err := json.Marshal(map[string]any{
 		"schemaVersion": 2, "mediaType": ociManifest,
-		"config": described(ociConfig, i.config), "layers": []ociDescriptor{described(ociLayer, i.layer)},
+		"config": described(ociConfig, config), "layers": []ociDescriptor{described(ociLayer, layer)},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	entry := described(ociManifest, manifest)
-	entry.Platform = map[string]string{"architecture": i.arch, "os": "linux"}
-	entry.Annotations = map[string]string{"org.opencontainers.image.ref.name": ImageName}
+	entry.Platform = map[string]string{"architecture": arch, "os": "linux"}
+	entry.Annotations = map[string]string{"io.containerd.image.name": ImageName, "org.opencontainers.image.ref.name": ImageName}
 	index, err := json.Marshal(map[string]any{"schemaVersion": 2, "mediaType": ociIndex, "manifests": []ociDescriptor{entry}})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	blob := func(data []byte) file { return file{"blobs/sha256/" + hash(data), 0o644, data} }
-	archive, err := tarOf(
+	older, err := json.Marshal([]map[string]any{{"Config": blobPath(config), "RepoTags": []string{ImageName}, "Layers": []string{blobPath(layer)}}})
+	if err != nil {
+		return nil, err
+	}
+	blob := func(data []byte) file { return file{blobPath(data), 0o644, data} }
+	return tarOf(
 		file{"oci-layout", 0o644, []byte(`{"imageLayoutVersion":"1.0.0"}`)}, file{"index.json", 0o644, index},
-		blob(manifest), blob(i.config), blob(i.layer),
+		blob(manifest), blob(config), blob(layer), file{"manifest.json", 0o644, older},
 	)
-	if err == nil {
-		_, err = w.Write(archive)
-	}
-	return err
 }
+
+// blobPath returns the path of a blob in the layout.
+func blobPath(data []byte) string { return "blobs/sha256/" + hash(data) }

@@ -13,13 +13,14 @@ import (
 
 // Every descriptor of the layout points to a blob with this digest and length, and the config is the image's.
 func TestOCILayout(t *testing.T) {
-	i := &Image{config: []byte(`{"architecture":"arm64"}`), layer: []byte("layer"), arch: "arm64"}
-	var out, again bytes.Buffer
-	if err := errors.Join(i.WriteOCI(&out), i.WriteOCI(&again)); err != nil || !bytes.Equal(out.Bytes(), again.Bytes()) {
+	config, layer := []byte(`{"architecture":"arm64"}`), []byte("layer")
+	out, err := archiveOf(config, layer, "arm64")
+	again, errAgain := archiveOf(config, layer, "arm64")
+	if err := errors.Join(err, errAgain); err != nil || !bytes.Equal(out, again) {
 		t.Fatal("not the same bytes", err)
 	}
 	files := map[string][]byte{}
-	for r := tar.NewReader(&out); ; {
+	for r := tar.NewReader(bytes.NewReader(out)); ; {
 		h, err := r.Next()
 		if errors.Is(err, io.EOF) {
 			break
@@ -52,8 +53,19 @@ func TestOCILayout(t *testing.T) {
 	if err := json.Unmarshal(get(index.Manifests[0]), &manifest); err != nil || len(manifest.Layers) != 1 {
 		t.Fatalf("%+v, %v", manifest, err)
 	}
-	if !bytes.Equal(get(manifest.Config), i.config) || !bytes.Equal(get(manifest.Layers[0]), i.layer) || string(files["oci-layout"]) != `{"imageLayoutVersion":"1.0.0"}` {
+	if !bytes.Equal(get(manifest.Config), config) || !bytes.Equal(get(manifest.Layers[0]), layer) || string(files["oci-layout"]) != `{"imageLayoutVersion":"1.0.0"}` {
 		t.Error("config, layer or layout")
+	}
+	var older []struct {
+		Config   string
+		RepoTags []string
+		Layers   []string
+	}
+	if err := json.Unmarshal(files["manifest.json"], &older); err != nil || len(older) != 1 || len(older[0].Layers) != 1 {
+		t.Fatalf("%+v, %v", older, err)
+	}
+	if !bytes.Equal(files[older[0].Config], config) || !bytes.Equal(files[older[0].Layers[0]], layer) || older[0].RepoTags[0] != ImageName {
+		t.Errorf("manifest.json names %+v", older[0])
 	}
 }
 
@@ -75,7 +87,12 @@ func TestProcessorOfTheProgram(t *testing.T) {
 	if err := os.WriteFile(path, head, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if i, err := NewImage(path); err != nil || i.arch != "arm64" {
-		t.Errorf("%v, %v", i, err)
+	i, err := NewImage(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	if _, err := i.WriteTo(&out); err != nil || !bytes.Contains(out.Bytes(), []byte(`"architecture":"arm64"`)) {
+		t.Errorf("the archive says nothing of the processor, %v", err)
 	}
 }

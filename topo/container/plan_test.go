@@ -5,7 +5,6 @@ import (
 	"bytes"
 	"debug/elf"
 	"encoding/json"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -148,7 +147,7 @@ func TestImageIsReproducible(t *testing.T) {
 			t.Errorf("%s depends on who made it: %+v", h.Name, h)
 		}
 	}
-	if want := fmt.Sprintf("[layer.tar %s.json manifest.json]", ids[0]); fmt.Sprint(names) != want {
+	if len(names) != 6 || names[3] != ids[0] || names[5] != "manifest.json" { // a layout, its index, three blobs
 		t.Errorf("archive has %v", names)
 	}
 }

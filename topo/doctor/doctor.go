@@ -77,6 +77,7 @@ func Probes() []Probe {
 		{"kernel", false, lookKernel},
 		{"processors", false, lookProcessors},
 		{"state folder", true, lookFolder},
+		{"kernel settings", true, lookSettings},
 		{"namespaces", true, lookNamespaces},
 		{"user namespaces", false, lookUser},
 		{"veth", true, lookVeth},

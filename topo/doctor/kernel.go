@@ -105,6 +105,20 @@ func lookFolder(_ context.Context, s *System) Finding {
 	return good(stateParent+" can be written to", "a rack keeps sockets, logs and pins there")
 }
 
+// lookSettings checks that a rack can set what belongs to its own network namespaces. A container engine may
+// mount the folder read-only.
+func lookSettings(_ context.Context, s *System) Finding {
+	const means = "a rack sets IPv6 and ARP of its own network namespaces there"
+	if err := s.Writable(nl.Settings); err != nil {
+		fix := asRoot
+		if s.Euid == 0 {
+			fix = "mount -o remount,rw /proc/sys; in a container: docker run --security-opt systempaths=unconfined, or --privileged"
+		}
+		return lacking(nl.Settings+": "+err.Error(), means, fix)
+	}
+	return good(nl.Settings+" can be written to", means)
+}
+
 func lookNamespaces(_ context.Context, s *System) Finding {
 	const means = "every host of a rack has its own namespaces"
 	var names, lost []string

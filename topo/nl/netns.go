@@ -92,7 +92,7 @@ func quiet() {
 	} {
 		for _, dev := range []string{"all", "default"} {
 			// If the kernel has no IPv6, or not this key, nothing needs to be changed.
-			_ = os.WriteFile("/proc/sys/net/ipv6/conf/"+dev+"/"+key, []byte(value), 0o644)
+			_ = os.WriteFile(Settings+"/ipv6/conf/"+dev+"/"+key, []byte(value), 0o644)
 		}
 	}
 }
@@ -106,10 +106,20 @@ func Quiet(path string) error {
 	})
 }
 
+// Settings is the folder with the kernel's settings of the calling thread's network namespace.
+const Settings = "/proc/sys/net"
+
+// errReadOnly says what helps where the settings cannot be written.
+var errReadOnly = errors.New("the kernel's settings are read-only here; `rdmalab doctor` says what helps")
+
+// DisableIPv6 switches IPv6 off in the namespace at path, unless the kernel has none.
 func DisableIPv6(path string) error {
 	return Do(path, func() error {
 		for _, dev := range []string{"all", "default"} {
-			err := os.WriteFile("/proc/sys/net/ipv6/conf/"+dev+"/disable_ipv6", []byte("1"), 0o644)
+			err := os.WriteFile(Settings+"/ipv6/conf/"+dev+"/disable_ipv6", []byte("1"), 0o644)
+			if errors.Is(err, unix.EROFS) {
+				err = errReadOnly
+			}
 			if err != nil && !errors.Is(err, fs.ErrNotExist) {
 				return opError(err, "disable IPv6")
 			}
