@@ -157,7 +157,7 @@ func faultsOn(ctx context.Context, r *rack.Rack, hosts ...string) (out []why.Fau
 	}
 	for _, f := range all {
 		if _, trunk := r.Spec.TrunkNamed(f.Link); f.Hits > 0 && (trunk || slices.Contains(hosts, f.Link)) {
-			out = append(out, why.Fault{Text: fmt.Sprintf("%s (%v)", f.ID, f.Rule), Hits: f.Hits})
+			out = append(out, why.Fault{Text: fmt.Sprintf("%s (%v)", f.ID, f.Rule), Hits: f.Hits, Link: f.Link, Dir: f.Dir})
 		}
 	}
 	return out

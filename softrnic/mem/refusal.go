@@ -21,12 +21,13 @@ type Refusal struct {
 	Need   verbs.Access
 	PD     PD // protection domain of the queue pair
 	// Known is true if the key names a region or a bound window, whose properties the fields below
-	// have. Former is true if it named one earlier.
-	Known, Former bool
-	Region        uint32 // number of the region or window in its table, from 1
-	Base, Size    uint64 // first address, and length in bytes
-	Have          verbs.Access
-	RegionPD      PD
+	// have. Former is true if it may have named one earlier: it differs from the key of a region, or of one that was
+	// deregistered, in its last byte alone. Live says that this region is registered, and its window bound.
+	Known, Former, Live bool
+	Region              uint32 // number of the region or window in its table, from 1
+	Base, Size          uint64 // first address, and length in bytes
+	Have                verbs.Access
+	RegionPD            PD
 	// Owner is the queue pair for whose peer alone a window is; 0 if there is no such limit.
 	Owner wire.QPN
 }
@@ -76,7 +77,9 @@ func (t *Table) describe(x *Refusal, space *keySpace, r *Region) {
 	i := space.fromKey(x.Key >> 8)
 	x.Region = i + 1
 	if r == nil {
-		x.Former = uint64(i) < uint64(len(t.slots))
+		if x.Former = uint64(i) < uint64(len(t.slots)); x.Former {
+			x.Live = t.slots[i].region != nil
+		}
 		return
 	}
 	x.Known, x.Base, x.Size, x.Have, x.RegionPD, x.Owner = true, r.base, r.size, r.access, r.pd, r.owner
@@ -94,6 +97,8 @@ func (x Refusal) String() string {
 		switch {
 		case x.Known:
 			return fmt.Sprintf("%s is that of a memory window for the peer of queue pair %#x alone", key, uint32(x.Owner))
+		case x.Live:
+			return fmt.Sprintf("no region has %s: that of region %d has another last byte, which changes when it is registered again, invalidated or bound", key, x.Region)
 		case x.Former:
 			return fmt.Sprintf("%s was that of region %d, which is deregistered, invalidated or not bound", key, x.Region)
 		}

@@ -34,13 +34,13 @@ func TestRefusals(t *testing.T) {
 	base, last := r.Base(), r.Base()+4095
 	for want, got := range map[string]Refusal{
 		"no region has R_Key 0x700": table.Refused(pd, 5, 0x700, base, 8, verbs.RemoteRead),
-		fmt.Sprintf("R_Key %#x was that of region 1, which is deregistered, invalidated or not bound", r.RKey()^1):                       table.Refused(pd, 5, r.RKey()^1, base, 8, verbs.RemoteRead),
-		fmt.Sprintf("R_Key %#x is that of a memory window for the peer of queue pair 0x5 alone", bound):                                  table.Refused(pd, 6, bound, base, 8, verbs.RemoteRead),
-		fmt.Sprintf("R_Key %#x is that of region 1 in protection domain 1, and the queue pair is in protection domain 2", r.RKey()):      table.Refused(other, 5, r.RKey(), base, 8, verbs.RemoteRead),
-		fmt.Sprintf("R_Key %#x of region 1 allows local write, remote read, window bind, and the request needs remote atomic", r.RKey()): table.Refused(pd, 5, r.RKey(), base, 8, verbs.RemoteAtomic),
-		fmt.Sprintf("R_Key %#x of region 2 allows remote read, and the request needs remote write", bound):                               table.Refused(pd, 5, bound, base, 8, verbs.RemoteWrite),
-		fmt.Sprintf("R_Key %#x of region 1 covers %#x to %#x, and the request asks for 1 byte at %#x", r.RKey(), base, last, last+1):     table.Refused(pd, 5, r.RKey(), last+1, 1, verbs.RemoteRead),
-		fmt.Sprintf("R_Key %#x of region 1 allows the access now", r.RKey()):                                                             table.Refused(pd, 5, r.RKey(), last, 1, verbs.RemoteRead),
+		fmt.Sprintf("no region has R_Key %#x: that of region 1 has another last byte, which changes when it is registered again, invalidated or bound", r.RKey()^1): table.Refused(pd, 5, r.RKey()^1, base, 8, verbs.RemoteRead),
+		fmt.Sprintf("R_Key %#x is that of a memory window for the peer of queue pair 0x5 alone", bound):                                                             table.Refused(pd, 6, bound, base, 8, verbs.RemoteRead),
+		fmt.Sprintf("R_Key %#x is that of region 1 in protection domain 1, and the queue pair is in protection domain 2", r.RKey()):                                 table.Refused(other, 5, r.RKey(), base, 8, verbs.RemoteRead),
+		fmt.Sprintf("R_Key %#x of region 1 allows local write, remote read, window bind, and the request needs remote atomic", r.RKey()):                            table.Refused(pd, 5, r.RKey(), base, 8, verbs.RemoteAtomic),
+		fmt.Sprintf("R_Key %#x of region 2 allows remote read, and the request needs remote write", bound):                                                          table.Refused(pd, 5, bound, base, 8, verbs.RemoteWrite),
+		fmt.Sprintf("R_Key %#x of region 1 covers %#x to %#x, and the request asks for 1 byte at %#x", r.RKey(), base, last, last+1):                                table.Refused(pd, 5, r.RKey(), last+1, 1, verbs.RemoteRead),
+		fmt.Sprintf("R_Key %#x of region 1 allows the access now", r.RKey()):                                                                                        table.Refused(pd, 5, r.RKey(), last, 1, verbs.RemoteRead),
 		"no region has L_Key 0x700": table.RefusedLocal(pd, verbs.SGE{Addr: base, Length: 8, LKey: 0x700}, false),
 		fmt.Sprintf("L_Key %#x of region 1 covers %#x to %#x, and the work request asks for 9 bytes at %#x", r.LKey(), base, last, last-7): table.RefusedLocal(pd, verbs.SGE{Addr: last - 7, Length: 9, LKey: r.LKey()}, true),
 	} {

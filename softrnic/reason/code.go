@@ -128,10 +128,10 @@ func statuses(s ...verbs.Status) []verbs.Status { return s }
 // unknown key.
 func memoryRows(first Code, side Side, names [5]string, key, who string, s []verbs.Status) []Row {
 	return []Row{
-		{first, side, names[0], s, "no region has the " + key + " of " + who, "`rdmalab mrs`: the keys that exist; a key ends with its region, its invalidation or its memory window"},
+		{first, side, names[0], s, "no region has the " + key + " of " + who, "`rdmalab mrs HOST`: the keys that exist; a key ends with its region, its invalidation or its memory window"},
 		{first + 1, side, names[1], s, "the region of " + who + " is in another protection domain than the queue pair", "one protection domain for both"},
 		{first + 2, side, names[2], s, "the region of " + who + " lacks an access right", "the access flags of ibv_reg_mr"},
-		{first + 3, side, names[3], s, who + " goes beyond its region", "address and length against `rdmalab mrs`"},
+		{first + 3, side, names[3], s, who + " goes beyond its region", "address and length against `rdmalab mrs HOST`"},
 		{first + 4, side, names[4], s, "the program has unmapped memory of " + who, "munmap or free before ibv_dereg_mr"},
 	}
 }
@@ -170,7 +170,7 @@ func Table() []Row {
 	t = append(t, memoryRows(RemoteKey, Responder, [5]string{"RemoteKey", "RemotePD", "RemoteAccess", "RemoteBounds", "RemotePage"}, "R_Key", "the request", denied)...)
 	t = append(t,
 		Row{Misaligned, Responder, "Misaligned", invalid, "the address of an atomic is not a multiple of 8", "the address in the work request"},
-		Row{BadInvalidate, Responder, "BadInvalidate", denied, "a SEND with invalidate names a key that cannot be invalidated", "`rdmalab mrs`"},
+		Row{BadInvalidate, Responder, "BadInvalidate", denied, "a SEND with invalidate names a key that cannot be invalidated", "`rdmalab mrs HOST`"},
 		Row{NoReceive, Responder, "NoReceive", nil, "no receive was posted; a reliable connection answers with an RNR NAK, others drop the message", "ibv_post_recv before the peer sends"},
 		Row{WrongQKey, Responder, "WrongQKey", nil, "a datagram with another Q_Key was dropped", "the qkey of both sides"},
 	)

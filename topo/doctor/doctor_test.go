@@ -140,7 +140,7 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		"kernel without number": {func(f *fake) { f.Release = "plan9" }, "kernel", Degraded, "plan9", "uname", true},
 		"one processor":         {func(f *fake) { f.CPUs = 1 }, "processors", Degraded, "1", "2 processors", true},
 		"no state folder":       {func(f *fake) { f.closed = []string{"/run"} }, "state folder", Missing, "/run", "tmpfs", false},
-		"settings read-only":    {func(f *fake) { f.closed = []string{"/proc/sys/net"} }, "kernel settings", Missing, "/proc/sys/net", "systempaths=unconfined", false},
+		"settings read-only":    {func(f *fake) { f.closed = []string{"/proc/sys/net/ipv4/ip_forward"} }, "kernel settings", Missing, "/proc/sys/net", "systempaths=unconfined", false},
 		"no pid namespaces":     {func(f *fake) { f.noNS[unix.CLONE_NEWPID] = unix.EINVAL }, "namespaces", Missing, "no pid", "CONFIG_NAMESPACES", false},
 		"namespaces forbidden":  {func(f *fake) { f.noNS[unix.CLONE_NEWNET] = unix.EPERM }, "namespaces", Missing, "no net", "SYS_ADMIN", false},
 		"user namespaces off":   {func(f *fake) { f.files["/proc/sys/user/max_user_namespaces"] = "0\n" }, "user namespaces", Missing, "off", "sysctl", true},

@@ -106,10 +106,10 @@ func lookFolder(_ context.Context, s *System) Finding {
 }
 
 // lookSettings checks that a rack can set what belongs to its own network namespaces. A container engine may
-// mount the folder read-only.
+// mount the settings read-only. The rights of the folder say nothing of its files.
 func lookSettings(_ context.Context, s *System) Finding {
 	const means = "a rack sets IPv6 and ARP of its own network namespaces there"
-	if err := s.Writable(nl.Settings); err != nil {
+	if err := s.Writable(nl.Settings + "/ipv4/ip_forward"); err != nil {
 		fix := asRoot
 		if s.Euid == 0 {
 			fix = "mount -o remount,rw /proc/sys; in a container: docker run --security-opt systempaths=unconfined, or --privileged"

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/stall"
 	"github.com/rdmalab/rdmalab/topo/hostd"
@@ -56,6 +57,32 @@ type Stall struct {
 type Fault struct {
 	Text string // as `rdmalab faults` prints it, with the name
 	Hits uint64
+	// Link is the host whose link the rule is on, or a trunk; Dir is the direction, of which "" means both.
+	Link string
+	Dir  fault.Dir
+}
+
+// way is where packets were lost: on the way to the peer, on the way from it, or it is not known where.
+type way uint8
+
+const (
+	anyWay way = iota
+	toPeer
+	fromPeer
+)
+
+// on reports whether the rule can have hit packets on a way.
+func (f *Fault) on(w way, v *View) bool {
+	dir := f.Dir
+	switch {
+	case w == anyWay || dir == "" || dir == fault.Both:
+		return true
+	case f.Link == v.Own.Host:
+		return (dir == fault.Up) == (w == toPeer)
+	case f.Link == v.Peer.Host:
+		return (dir == fault.Down) == (w == toPeer)
+	}
+	return true // a trunk
 }
 
 // Event is one line of a story.
@@ -202,14 +229,14 @@ func failure(v *View, add adder) bool {
 	case "failed":
 		failedWork(v, end, add)
 	case "refused":
-		add(lookOf(end, v.Peer.Host), "%s refused %s with PSN %d of %s, because %s.", v.Own.Host, end.Opcode, end.First, v.Peer.Host, end.Because)
+		add(lookOf(end, v.Own.Host, v.Peer.Host), "%s refused %s with PSN %d of %s, because %s.", v.Own.Host, end.Opcode, end.First, v.Peer.Host, end.Because)
 		if end.Answer != "" {
 			add("", "It answered with %s, and %s completes its work request with an error: `rdmalab why %s %#x`.", end.Answer, v.Peer.Host, v.Peer.Host, v.Own.QP.PeerQPN)
 		}
 	case "denied":
 		add("", "%s refused a verb: %s.", v.Own.Host, end.Because)
 	default:
-		add(lookOf(end, v.Peer.Host), "Queue pair %#x of %s went to ERROR, because %s.", v.Own.QP.QPN, v.Own.Host, end.Because)
+		add(lookOf(end, v.Own.Host, v.Peer.Host), "Queue pair %#x of %s went to ERROR, because %s.", v.Own.QP.QPN, v.Own.Host, end.Because)
 		peerEnd(v, add)
 	}
 	return true
@@ -230,10 +257,10 @@ func failedWork(v *View, end *hostd.NoteStatus, add adder) {
 	code := reason.Code(end.Code)
 	switch {
 	case refused != nil && code >= reason.PeerInvalid && code <= reason.PeerUnknown:
-		add(lookOf(refused, v.Peer.Host), "%s failed%s: %s, because %s.", name, took, end.Status, refused.Because)
+		add(lookOf(refused, v.Peer.Host, v.Own.Host), "%s failed%s: %s, because %s.", name, took, end.Status, refused.Because)
 		add("", "%s says so: it refused %s with PSN %d by %s.", v.Peer.Host, refused.Opcode, refused.First, refused.Answer)
 	default:
-		add(lookOf(end, v.Peer.Host), "%s failed%s: %s, because %s.", name, took, end.Status, end.Because)
+		add(lookOf(end, v.Own.Host, v.Peer.Host), "%s failed%s: %s, because %s.", name, took, end.Status, end.Because)
 	}
 	if code >= reason.Timeout && code <= reason.NotReady {
 		again := fmt.Sprintf("PSN %d", end.First)
@@ -245,8 +272,10 @@ func failedWork(v *View, end *hostd.NoteStatus, add adder) {
 	switch code {
 	case reason.Timeout:
 		silent(v, end, add)
-	case reason.SequenceNak, reason.ImpliedNak:
-		dropped(v, end, add)
+	case reason.SequenceNak:
+		dropped(v, end, toPeer, add)
+	case reason.ImpliedNak:
+		dropped(v, end, fromPeer, add)
 	default: // the peer has answered
 	}
 	if code != reason.Timeout || v.Peer.Trouble != "" {
@@ -257,7 +286,7 @@ func failedWork(v *View, end *hostd.NoteStatus, add adder) {
 
 // silent tells why no answer came.
 func silent(v *View, end *hostd.NoteStatus, add adder) {
-	p := v.Peer
+	p, lost := v.Peer, anyWay
 	switch {
 	case p.Trouble != "":
 		return
@@ -270,11 +299,13 @@ func silent(v *View, end *hostd.NoteStatus, add adder) {
 		add("", "Queue pair %#x of %s is in %s: it drops requests, without an answer.", p.QP.QPN, p.Host, p.QP.State)
 		peerEnd(v, add)
 	case diff(p.QP.RecvPSN, end.First) > 0:
+		lost = fromPeer
 		add("", "%s has executed the requests up to PSN %d: its answers were lost on the way to %s.", p.Host, (p.QP.RecvPSN-1)&0xffffff, v.Own.Host)
 	default:
+		lost = toPeer
 		add("", "%s still expects PSN %d: the requests were lost on the way from %s.", p.Host, p.QP.RecvPSN, v.Own.Host)
 	}
-	dropped(v, end, add)
+	dropped(v, end, lost, add)
 }
 
 // peerEnd tells why the peer's queue pair has failed, if it has.
@@ -288,7 +319,7 @@ func peerEnd(v *View, add adder) {
 		end = newest(q, "ended")
 	}
 	if end != nil {
-		add(lookOf(end, v.Own.Host), "%s says: %s.", v.Peer.Host, end.Text)
+		add(lookOf(end, v.Peer.Host, v.Own.Host), "%s says: %s.", v.Peer.Host, end.Text)
 	}
 }
 
@@ -310,7 +341,7 @@ func healed(v *View, heal *hostd.NoteStatus, add adder) {
 		return
 	}
 	own, peer := v.Own.Host, v.Peer.Host
-	code := reason.Code(first.Code)
+	code, lost := reason.Code(first.Code), toPeer
 	packet := fmt.Sprintf("%s (PSN %d)", orPacket(heal.Packet), heal.First)
 	switch code {
 	case reason.SequenceNak:
@@ -326,22 +357,25 @@ func healed(v *View, heal *hostd.NoteStatus, add adder) {
 			add("", "%s noticed it by a later packet, and asked for PSN %d by a sequence NAK.", peer, first.First)
 		}
 	case reason.ImpliedNak:
+		lost = fromPeer
 		add("", "%s was lost on the way from %s to %s: a later response arrived before it, which is an implied NAK.", upper(packet), peer, own)
 	case reason.NotReady:
-		add(lookOf(first, peer), "Nothing was lost: %s had no receive posted for %s, and answered with RNR NAKs.", peer, packet)
+		add(lookOf(first, own, peer), "Nothing was lost: %s had no receive posted for %s, and answered with RNR NAKs.", peer, packet)
 	default:
 		add("", "No answer to %s came within the ACK timeout of %v.", packet, short(first.Wait))
 		repeated := find(v.Peer.QP, "repeated", first.First)
 		switch {
 		case repeated != nil && diff(repeated.Last, first.Last) >= 0:
+			lost = fromPeer
 			add("", "%s had executed it already (PSNs up to %d arrived twice): its answer was lost on the way to %s.", peer, repeated.Last, own)
 		case repeated != nil:
 			next := (repeated.Last + 1) & 0xffffff
 			add("", "%s had executed what came before PSN %d: %s was lost on the way from %s, and behind it came nothing by which %s could notice the loss.",
 				peer, next, packetOf(heal.Work, next), own, peer)
 		case v.Peer.QP != nil:
-			add("", "%s had received nothing from PSN %d on: %s was lost on the way from %s.", peer, first.First, packet, own)
+			add("", "%s had received nothing from PSN %d on: %s was lost on the way from %s.", peer, first.First, requestOf(packet), own)
 		default:
+			lost = anyWay
 			peerTrouble(v, add)
 		}
 	}
@@ -351,7 +385,7 @@ func healed(v *View, heal *hostd.NoteStatus, add adder) {
 	}
 	add("", "%s sent %s again (%s, %s), and %v after the first retry PSN %d was acknowledged: healed.", own, again, plural(heal.Packets, "packet", "packets"),
 		plural(heal.Times, "retry", "retries"), short(heal.At.Sub(heal.Since)), heal.First)
-	dropped(v, first, add)
+	dropped(v, first, lost, add)
 }
 
 // retryOf returns the first retry of the case that ends with heal.
@@ -364,8 +398,8 @@ func retryOf(q *hostd.QPObject, heal *hostd.NoteStatus) *hostd.NoteStatus {
 	return nil
 }
 
-// dropped tells what the switch did with the packets that a note is about.
-func dropped(v *View, n *hostd.NoteStatus, add adder) {
+// dropped tells what the switch did with the packets that a note is about, which were lost on a way.
+func dropped(v *View, n *hostd.NoteStatus, w way, add adder) {
 	for _, p := range v.Packets {
 		if between(p.PSN, n.First, n.Last) {
 			add("`rdmalab faults`", "The switch says where: %s with PSN %d on %s, %s.", p.Opcode, p.PSN, p.Link, p.Comment)
@@ -376,10 +410,11 @@ func dropped(v *View, n *hostd.NoteStatus, add adder) {
 		return
 	}
 	starved := stalled(v, n, add)
-	for _, f := range v.Faults {
+	hit := slices.DeleteFunc(slices.Clone(v.Faults), func(f Fault) bool { return !f.on(w, v) })
+	for _, f := range hit {
 		add("`rdmalab faults`", "A fault is, or was, on this way, and has hit %s: %s.", plural(f.Hits, "packet", "packets"), f.Text)
 	}
-	if len(v.Faults) == 0 && !starved {
+	if len(hit) == 0 && !starved {
 		add("drops in `rdmalab counters switch`", "No fault rule on this way has hit a packet.")
 	}
 }
@@ -413,6 +448,14 @@ func packetOf(w *hostd.WorkStatus, psn uint32) string {
 	return fmt.Sprintf("packet %d of %d of %s %d (PSN %d)", diff(psn, w.PSN)+1, w.Packets, w.Op, w.Number, psn)
 }
 
+// requestOf names the request by the packet that a requester waits for, which is a response if it is a READ.
+func requestOf(packet string) string {
+	if strings.HasPrefix(packet, "response ") {
+		return "the request for " + packet
+	}
+	return packet
+}
+
 // asResponder tells what the queue pair did with requests of its peer that were lost or came twice.
 func asResponder(v *View, add adder) {
 	q := v.Own.QP
@@ -426,13 +469,13 @@ func asResponder(v *View, add adder) {
 	}
 }
 
-// lookOf returns what to look at for a note, with the peer's name.
-func lookOf(n *hostd.NoteStatus, peer string) string {
+// lookOf returns what to look at for a note of a host, with the names of the host and of its peer.
+func lookOf(n *hostd.NoteStatus, host, peer string) string {
 	r, ok := reason.Code(n.Code).Row()
 	if !ok {
 		return ""
 	}
-	return strings.ReplaceAll(r.Look, "PEER", peer)
+	return strings.NewReplacer("HOST", host, "PEER", peer).Replace(r.Look)
 }
 
 func total(t *reason.Totals) string {

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/reason"
 	"github.com/rdmalab/rdmalab/softrnic/stall"
 	"github.com/rdmalab/rdmalab/topo/hostd"
@@ -64,6 +65,7 @@ var stories = map[string]struct {
 	faults    []Fault
 	stalls    []Stall
 	want      []string
+	no        string // is not in the text
 	look      string
 }{
 	"refused by the peer": {
@@ -102,7 +104,7 @@ var stories = map[string]struct {
 	},
 	"the requests are lost": {
 		own: qp(1, 2, "ERR", failed(reason.Timeout, "transport retry counter exceeded", "no answer came")), peer: expecting(100),
-		faults: []Fault{{"f1 (blackhole)", 8}},
+		faults: []Fault{{Text: "f1 (blackhole)", Hits: 8}},
 		want:   []string{"ms0 still expects PSN 100: the requests were lost on the way from cn0.", "has hit 8 packets: f1 (blackhole)."},
 		look:   "rdmalab faults",
 	},
@@ -144,6 +146,18 @@ var stories = map[string]struct {
 	"a response was lost": {
 		own: qp(1, 2, "RTS", again(reason.ImpliedNak, 101, 103), heal(101, "response 2 of 4 of READ 3")), peer: qp(2, 1, "RTS", heard("repeated", 101, 103)),
 		want: []string{"Response 2 of 4 of READ 3 (PSN 101) was lost on the way from ms0 to cn0: a later response arrived before it"},
+	},
+	"a READ's request was lost": {
+		own: qp(1, 2, "RTS", again(reason.Timeout, 100, 100), heal(100, "response 1 of 1 of READ 3")), peer: qp(2, 1, "RTS"),
+		faults: []Fault{{"f1 (drop --link cn0 --dir down)", 1, "cn0", fault.Down}, {"f2 (drop --link cn0 --dir up)", 2, "cn0", fault.Up}},
+		want:   []string{"the request for response 1 of 1 of READ 3 (PSN 100) was lost on the way from cn0", "has hit 2 packets: f2"},
+		no:     "f1",
+	},
+	"a response was lost, and requests before it": {
+		own: qp(1, 2, "RTS", again(reason.ImpliedNak, 101, 103), heal(101, "response 2 of 4 of READ 3")), peer: qp(2, 1, "RTS"),
+		faults: []Fault{{"f1 (drop --link ms0 --dir down)", 1, "ms0", fault.Down}, {"f2 (drop --link leaf0-spine0 --dir up)", 2, "leaf0-spine0", fault.Up}},
+		want:   []string{"has hit 2 packets: f2"},
+		no:     "f1",
 	},
 	"no receive": {
 		own: qp(1, 2, "RTS", again(reason.NotReady, 100, 100), heal(100, "packet 1 of 1 of SEND 4")), peer: qp(2, 1, "RTS", heard("not ready", 100, 100)),
@@ -191,6 +205,9 @@ func TestStories(t *testing.T) {
 					t.Fatalf("no %q where it should be in\n%s", want, text)
 				}
 				rest = after
+			}
+			if c.no != "" && strings.Contains(text, c.no) {
+				t.Errorf("%q is in\n%s", c.no, text)
 			}
 			if !strings.Contains(strings.Join(s.Look, "\n"), c.look) {
 				t.Errorf("look at %q, want %q", s.Look, c.look)

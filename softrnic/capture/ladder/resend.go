@@ -81,20 +81,25 @@ type read struct {
 type lane struct {
 	copies map[copyOf]copies
 	asked  map[wire.PSN]int
-	lost   map[copyOf]int // by packet on any link
-	answer number         // the newest answer that was not lost
-	gone   number         // the newest answer that was lost
-	reads  []read         // the last ones
+	lost   map[copyOf]int   // by packet on any link
+	answer number           // the newest answer that was not lost
+	gone   number           // the newest answer that was lost
+	goneAt map[wire.PSN]int // all of them
+	reads  []read           // the last ones
 	series map[string]series
 	again  int // the newest request that was sent again
 }
 
 // series is a run of packets that are sent again on one link.
 type series struct {
-	head int
-	psn  wire.PSN
-	time int64
+	head, last int
+	psn        wire.PSN
+	time       int64
 }
+
+// leastTimer is an ACK timeout below which no program goes, in nanoseconds: a pause that is shorter is that of a
+// NIC without a processor.
+const leastTimer = 16e6
 
 // maxReads is how many READs are looked at for a request of a part of one.
 const maxReads = 64
@@ -104,7 +109,7 @@ const maxReads = 64
 func (s past) add(p *flows.Packet) Resend {
 	l := s.flows[p.Flow]
 	if l == nil {
-		l = &lane{copies: map[copyOf]copies{}, asked: map[wire.PSN]int{}, lost: map[copyOf]int{}, series: map[string]series{}}
+		l = &lane{copies: map[copyOf]copies{}, asked: map[wire.PSN]int{}, lost: map[copyOf]int{}, goneAt: map[wire.PSN]int{}, series: map[string]series{}}
 		s.flows[p.Flow] = l
 	}
 	if p.Opcode().Service() != wire.ServiceRC {
@@ -133,7 +138,7 @@ func (l *lane) response(p *flows.Packet) Resend {
 	case p.Opcode().Has(wire.HasAETH) && asks:
 		l.asked[p.PSN()] = p.Number
 	case lost:
-		l.gone = number{p.PSN(), p.Number}
+		l.gone, l.goneAt[p.PSN()] = number{p.PSN(), p.Number}, p.Number
 	default:
 		l.answer = number{p.PSN(), p.Number}
 	}
@@ -181,6 +186,9 @@ func (l *lane) request(p *flows.Packet) Resend {
 		before.lastTime = p.Time
 	}
 	r := Resend{First: before.first, Wait: p.Time - before.lastTime, Gone: after(l.lost[copyOf{"", key.psn, key.opcode}], before.last-1)}
+	if n := l.goneAt[key.psn]; r.Gone == 0 && n > before.last {
+		r.Gone, r.GoneAnswer = n, true
+	}
 	if r.Gone == 0 && l.gone.n > before.last && wire.Diff(l.gone.psn, key.psn) >= 0 {
 		r.Gone, r.GoneAnswer = l.gone.n, true
 	}
@@ -194,7 +202,7 @@ func (l *lane) reason(r *Resend, p *flows.Packet, c copies) {
 	switch {
 	case l.asked[p.PSN()] > c.last:
 		r.Why, r.Cause = Asked, l.asked[p.PSN()]
-	case running && wire.Diff(p.PSN(), s.psn) > 0 && 2*(p.Time-s.time) <= r.Wait:
+	case running && l.follows(p, s, r.Wait):
 		r.Why, r.Cause = Behind, s.head
 	case p.Opcode().Is(wire.OpAnswered) && l.answer.n > c.last && wire.Diff(l.answer.psn, p.PSN()) > 0:
 		r.Why, r.Cause = Overtaken, l.answer.n
@@ -204,8 +212,19 @@ func (l *lane) reason(r *Resend, p *flows.Packet, c copies) {
 	if r.Why != Behind {
 		s.head = p.Number
 	}
-	s.psn, s.time = p.PSN(), p.Time
+	s.psn, s.time, s.last = p.PSN(), p.Time, p.Number
 	l.series[p.Link] = s
+}
+
+// follows reports whether p, whose last copy was sent wait nanoseconds ago, goes on with a series. A timeout would
+// begin with the oldest packet that is not acknowledged.
+func (l *lane) follows(p *flows.Packet, s series, wait int64) bool {
+	if wire.Diff(p.PSN(), s.psn) <= 0 {
+		return false
+	}
+	acknowledged := l.answer.n > s.last && wire.Diff(l.answer.psn, s.psn) >= 0
+	pause := p.Time - s.time
+	return !acknowledged || pause < leastTimer || 2*pause <= wait
 }
 
 // part finds the READ of which p asks for the rest.

@@ -45,6 +45,10 @@ func TestWhy(t *testing.T) {
 			[]sent{send(5), send(6), answer(6, ack, lost), send(5), send(6)},
 			[]Resend{{First: 1, Why: Unanswered, Wait: 3000, Gone: 3, GoneAnswer: true}, {First: 2, Why: Behind, Cause: 4, Wait: 3000, Gone: 3, GoneAnswer: true}},
 		},
+		"a pause in what is sent again": {
+			[]sent{send(5), send(6, lost), send(7), send(8), answer(6, nak), send(6), answer(6, ack), send(7), answer(7, ack), send(8)},
+			[]Resend{{First: 4, Why: Behind, Cause: 6, Wait: 6000}},
+		},
 		"an answer came too early": {
 			[]sent{{true, wire.RCFetchAdd, 5, 0, nil}, send(6), answer(6, ack), {true, wire.RCFetchAdd, 5, 0, nil}},
 			[]Resend{{First: 1, Why: Overtaken, Cause: 3, Wait: 3000}},

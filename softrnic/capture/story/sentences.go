@@ -131,7 +131,11 @@ func (s *sentences) retry(k int, r *retry) {
 			s.add("%s noticed the gap, and asked for PSN %+d by #%d (%v).", s.peer, s.l.psn(nak), nak.Number, nak.Header.AETH.Syndrome)
 		}
 	case ladder.Overtaken:
-		s.add("%s got #%d, the answer to a later request, and that to PSN %+d not: an implied NAK.", s.own, r.resend.Cause, s.l.psn(r.head))
+		what := "the answer to a later request"
+		if p := s.t.packet(r.resend.Cause); p != nil && s.l.of(s.l.psn(p)) == s.m {
+			what = "a later response of it"
+		}
+		s.add("%s got #%d, %s, and that to PSN %+d not: an implied NAK.", s.own, r.resend.Cause, what, s.l.psn(r.head))
 	case ladder.Unanswered:
 		s.add("%sno answer to PSN %+d came for %v, and nothing asked for it: the ACK timer of %s.", then, s.l.psn(r.head), round(r.resend.Wait), s.own)
 	case ladder.Behind:

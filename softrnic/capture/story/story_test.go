@@ -73,6 +73,20 @@ func (p *play) answer(t testing.TB, op wire.Opcode, psn wire.PSN, s wire.Syndrom
 	p.add(t, false, 0x11, op, psn, s, comments...)
 }
 
+// read sends a READ of so many responses of 4096 bytes.
+func (p *play) read(t testing.TB, psn wire.PSN, responses int) {
+	t.Helper()
+	r := &dump.Record{Verdict: dump.OK}
+	r.Name, r.Time = "cn0 up", p.now
+	p.now += 1000
+	r.Frame.IPv4.Src, r.Frame.IPv4.Dst = netip.MustParseAddr("10.0.0.1").As4(), netip.MustParseAddr("10.0.0.2").As4()
+	r.Frame.BTH = wire.BTH{Opcode: wire.RCReadRequest, DestQP: 0x22, PSN: psn}
+	r.Frame.RETH = wire.RETH{VA: 0x1000, RKey: 0xabc, Length: uint32(responses) * 4096}
+	if err := p.book.Add(r); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // text is the stories with all their sentences.
 func text(told *Told) string {
 	var b strings.Builder
@@ -91,6 +105,23 @@ func TestStories(t *testing.T) {
 		play func(p *play)
 		want string
 	}{
+		"responses 2 and 4 of a READ are lost": {func(p *play) {
+			p.read(t, 5, 5)
+			p.answer(t, wire.RCReadResponseFirst, 5, ack)
+			p.answer(t, wire.RCReadResponseMiddle, 6, 0, lost)
+			p.answer(t, wire.RCReadResponseMiddle, 7, 0)
+			p.answer(t, wire.RCReadResponseMiddle, 8, 0, lost)
+			p.answer(t, wire.RCReadResponseLast, 9, ack)
+			p.read(t, 6, 4)
+			p.answer(t, wire.RCReadResponseFirst, 6, ack)
+			p.answer(t, wire.RCReadResponseMiddle, 7, 0)
+			p.answer(t, wire.RCReadResponseMiddle, 8, 0)
+			p.answer(t, wire.RCReadResponseLast, 9, ack)
+		}, "READ 1 (#1, PSN +0, 20480 bytes at 0x1000 with R_Key 0xabc): healed\n" +
+			"  Response 2 of 5 (#3, PSN +1) was lost: fault f1 (loss): dropped.\n" +
+			"  cn0 got #6, a later response of it, and that to PSN +1 not: an implied NAK.\n" +
+			"  cn0 sent it again as #7.\n" +
+			"  #11 answers it, 10µs after its first packet: healed.\n"},
 		"a lost packet in the middle": {func(p *play) {
 			p.send(t, wire.RCWriteOnly, 5)
 			p.send(t, wire.RCWriteFirst, 6)

@@ -16,6 +16,7 @@ type transfer struct {
 	last    *flows.Packet // the newest packet sent for the first time
 	bytes   int
 	ended   bool          // its last packet is captured
+	read    int           // of a READ: how many responses have arrived in order
 	done    *flows.Packet // the answer that completed it
 	fatal   *flows.Packet // the NAK that failed it
 	tries   []*retry
@@ -177,9 +178,15 @@ func (l *transfers) answer(p *flows.Packet) {
 			l.rnr[at] = p
 		}
 		l.complete(at, p)
-	case op.Is(wire.OpRead) && !op.Is(wire.OpLast|wire.OpOnly):
-		if m := l.of(at); m != nil {
-			l.complete(m.at, p)
+	case op.Is(wire.OpRead) && l.of(at) != nil:
+		m := l.of(at)
+		if at == m.at+m.read {
+			m.read++
+		}
+		if m.read == m.end-m.at {
+			l.complete(m.end, p)
+		} else {
+			l.complete(m.at, p) // what is before the READ
 		}
 	default:
 		l.complete(at+1, p)
