@@ -105,7 +105,7 @@ type assembler struct {
 	stats  *Stats
 }
 
-func newAssembler(s *Stats) *assembler {
+func (s *Stats) newAssembler() *assembler {
 	a := &assembler{stats: s}
 	for i := range a.trains {
 		a.trains[i] = &train{buf: make([]byte, bufferSize)}

@@ -71,7 +71,7 @@ func New(cfg Config) *End {
 		cfg.Renew = renewAfter
 	}
 	e := &End{cfg: cfg, id: identify(cfg.Rack, cfg.Trunk, cfg.Secret)}
-	e.asm = newAssembler(&e.stats)
+	e.asm = e.stats.newAssembler()
 	e.mtu.init(cfg.MTU)
 	seed := cfg.Random()
 	e.shake.epoch = seed[0]

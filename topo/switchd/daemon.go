@@ -101,8 +101,8 @@ func newDaemon(cfg Config, sw *pipeline.Switch) (*Daemon, error) {
 	if t.queues, err = newQueues(cfg.egress(), len(s.list), t.clk); err != nil {
 		return nil, err
 	}
-	s.queues, s.timers = t.queues, &t.timers
-	t.timers.at = clock.Never
+	s.queues = t.queues
+	s.timers.at = clock.Never
 	if cfg.Motion.Costs != nil {
 		t.costs = paced.NewSwitch(cfg.Motion.Costs, cfg.Queue)
 	}

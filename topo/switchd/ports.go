@@ -26,7 +26,7 @@ type ports struct {
 	log       *log.Logger
 	queues    *queues // those of traffic
 	trunks    *trunks // the switch as one of several; nil: it is the only one
-	timers    *timers // those of traffic
+	timers    timers
 
 	links  []Link   // if a guest was removed, Host of its entry is ""
 	hosts  []string // names of the links' hosts, in the order of links

@@ -41,7 +41,6 @@ type traffic struct {
 	out     packetio.Batch // frames that the pipeline sends in this round
 	scratch packetio.Batch // frames that were encoded, split, copied or changed by faults in this round
 	opens   opens
-	timers  timers
 }
 
 // looks says from which ports a round receives.
@@ -72,7 +71,7 @@ func (t *traffic) deadline() clock.Time {
 	if t.costs != nil {
 		at = clock.Min(at, t.costs.Deadline())
 	}
-	return clock.Min(at, t.timers.at)
+	return clock.Min(at, t.ports.timers.at)
 }
 
 // waited is called when a wait for frames has ended: those that the next round finds have come now, as
@@ -139,7 +138,7 @@ func (t *traffic) round() (busy bool) {
 	}
 	t.exchange()
 	t.flush()
-	t.timers.tick(t.now)
+	t.ports.timers.tick(t.now)
 	return busy
 }
 
