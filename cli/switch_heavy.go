@@ -25,7 +25,7 @@ func switchHeavyCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "heavy RULE --on HOST",
 		Short: "Estimate the heaviest flows from the counters in servers' memory",
-		Args:  cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1), ValidArgsFunction: arguments(ruleIDs),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if most < 0 || lasts < 0 {
 				return badUse("-n %d, --for %v: want numbers of 0 or more", most, lasts)

@@ -142,19 +142,22 @@ func serverNames(cmd *cobra.Command) []string {
 	return names
 }
 
+// ruleIDs lists the names of the switch's rules; none if the switch does not answer.
+func ruleIDs(cmd *cobra.Command) (ids []string) {
+	var list []rules.Rule
+	_ = askBox(cmd, http.MethodGet, "/rules", nil, &list)
+	for i := range list {
+		ids = append(ids, list[i].ID)
+	}
+	return ids
+}
+
 func removeRuleCmd() *cobra.Command {
 	return &cobra.Command{
-		Use:   "remove ID…",
-		Short: "Remove rules by name",
-		Args:  cobra.MinimumNArgs(1),
-		ValidArgsFunction: everyArgument(func(cmd *cobra.Command) (ids []string) {
-			var list []rules.Rule
-			_ = askBox(cmd, http.MethodGet, "/rules", nil, &list) // without an answer there are no IDs
-			for i := range list {
-				ids = append(ids, list[i].ID)
-			}
-			return ids
-		}),
+		Use:               "remove ID…",
+		Short:             "Remove rules by name",
+		Args:              cobra.MinimumNArgs(1),
+		ValidArgsFunction: everyArgument(ruleIDs),
 		RunE: func(cmd *cobra.Command, ids []string) error {
 			for _, id := range ids {
 				if err := askBox(cmd, http.MethodDelete, "/rules/"+url.PathEscape(id), nil, nil); err != nil {

@@ -71,7 +71,7 @@
 //	  rules:                 # Rules of program swordbox: the first that matches a request applies. Default none.
 //	    - id: locks          # default: assigned
 //	      server: ms0        # a host's name, or an address. Required.
-//	      action: atomics    # track, move, atomics, steer, count, buffer or lookup. Required.
+//	      action: atomics    # track, move, atomics, steer, count, measure, buffer or lookup. Required.
 //	      mode: hardened     # hardened or published. Default hardened.
 //	      range: 0x1000-0x2000 # virtual addresses, the last one excluded. Default all.
 //	      rkey: 0x1234       # only requests with this R_Key. Default any.
@@ -86,10 +86,16 @@
 //	      unit: line         # with action count: word (8 bytes), line (64) or page (4096). Default word.
 //	      store: ms1         # with action count: memory servers, at most 8, whose memory holds the counters. Default: the memory of the switch.
 //	      at: 0x1000         # with store: offset of the counters in that memory, a multiple of 8. Default 0.
-//	      slots: 4096        # with store: number of counters, 1 to 1048576. Default 1024.
-//	      rows: 4            # with store: rows of a count-min sketch of slots counters each, 1 to 8. Default 1: no sketch.
+//	      slots: 4096        # with store: number of counters, 1 to 1073741824. Default 1024.
+//	      rows: 4            # with store: rows of a count-min sketch of slots counters each, 1 to 8. Default 1, no sketch; with action measure 5.
 //	      per: address       # with store: a counter for each flow (by a hash) or address (modulo slots). Default flow.
 //	      add: bytes         # with store: a request adds 1 (requests) or its length (bytes). Default requests.
+//	      by: flow           # with action measure: what has a counter: flow, pair, source, destination, service or protocol. Default flow.
+//	      combine: 100us     # with store: amounts for one counter are added up in the switch for this time, at most 10ms. Default 0.
+//	      sample: 16         # with action measure: one packet of this many is counted, 1 to 1048576. Default 1.
+//	      choose: chance     # with sample: which packets are counted: nth or chance. Default nth.
+//	      seed: 7            # with choose: chance: seed of the random numbers. Default 0.
+//	      flows: 256         # with action measure: how many flows the switch remembers, 1 to 4096. Default 256.
 //	      ring: "ms0,ms1"    # with action buffer: memory servers, at most 8, whose memory holds the ring. Required with it.
 //	      rate: 1Gbit        # with action buffer: rate of the port to the server, in bits a second. Required with it.
 //	      high: 64           # with action buffer: waiting frames at which the next ones go to the ring, 1 to 16384. Default 64.
