@@ -148,7 +148,8 @@ func schemaKeys(d described) []key {
 			{"watchdog", d.object("watchdog", watchdogKeys())},
 		})},
 		{"fabric", d.object("fabric", []key{
-			{"leaves", within(1, maxLeaves)}, {"spines", within(0, maxSpines)},
+			{"leaves", within(1, maxLeaves)},
+			{"spines", within(0, maxSpines)},
 			{"machine", shape{"type": "object", "additionalProperties": nameShape(maxHostName)}},
 		}, "leaves", "spines")},
 		{"machines", listOf(d.object("machines", []key{

@@ -162,7 +162,10 @@ func TestSlowMotion(t *testing.T) {
 	}
 	t.Logf("C9: queue p50 %d, p90 %d, peak %d, %d CNPs; slowed %d, %d, %d, %d", a.P50, a.P90, a.Peak, a.Sent, b.P50, b.P90, b.Peak, b.Sent)
 	for _, x := range [][2]float64{
-		{float64(a.P50), float64(b.P50)}, {float64(a.P90), float64(b.P90)}, {float64(a.Peak), float64(b.Peak)}, {float64(a.Sent), float64(b.Sent)},
+		{float64(a.P50), float64(b.P50)},
+		{float64(a.P90), float64(b.P90)},
+		{float64(a.Peak), float64(b.Peak)},
+		{float64(a.Sent), float64(b.Sent)},
 		{a.Utilisation, b.Utilisation},
 	} {
 		if math.Abs(x[0]/x[1]-1) > 0.1 {
