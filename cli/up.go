@@ -81,11 +81,7 @@ func upCmd() *cobra.Command {
 			case len(s.Machines) > 0:
 				return upOnMachines(cmd, s, !noVerify)
 			}
-			err = runUp(cmd, s, settings, !noVerify)
-			if !stay || err != nil && cmd.Context().Err() == nil {
-				return err
-			}
-			return stayUp(cmd, s.Name)
+			return runUp(cmd, s, settings, !noVerify, stay)
 		},
 	}
 	cmd.Flags().StringVarP(&file, "file", "f", "", "rack file to bring up (default: the built-in rack)")
@@ -136,7 +132,7 @@ func fileRack(file string) (*rackfile.Rack, error) {
 	return parseRack(file, data)
 }
 
-func runUp(cmd *cobra.Command, s *rackfile.Rack, in *container.Settings, verify bool) error {
+func runUp(cmd *cobra.Command, s *rackfile.Rack, in *container.Settings, verify, stay bool) error {
 	begin := time.Now()
 	r, err := bringUp(cmd.Context(), s, in)
 	already := errors.Is(err, rack.ErrAlreadyUp)
@@ -146,7 +142,19 @@ func runUp(cmd *cobra.Command, s *rackfile.Rack, in *container.Settings, verify 
 		}
 		return err
 	}
-	took := time.Since(begin)
+	if already && stay {
+		return fmt.Errorf("rack %q is up already, and --stay takes away only what it has brought up: leave it out", s.Name)
+	}
+	err = tellUp(cmd, r, in, already, verify, time.Since(begin))
+	if stay {
+		return stayUp(cmd, s.Name, err)
+	}
+	return err
+}
+
+// tellUp prints what was brought up, and verifies the paths of a new rack. took is how long it took.
+func tellUp(cmd *cobra.Command, r *rack.Rack, in *container.Settings, already, verify bool, took time.Duration) error {
+	s := r.Spec
 	status, err := r.Status(cmd.Context())
 	if err != nil {
 		return err

@@ -60,7 +60,7 @@ func (b *background) scenarios(ctx context.Context, seeds int) error {
 	err := cmd.Start()
 	if err == nil {
 		b.began(cmd)
-		err = cmd.Wait()
+		err = ended(ctx, cmd)
 		b.ended()
 	}
 	b.said = said.Bytes()
@@ -83,7 +83,9 @@ func (b *background) under() []string {
 func (b *background) began(cmd *exec.Cmd) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.leader = cmd.Process.Pid
+	if b.leader = cmd.Process.Pid; b.hurried {
+		awake(b.leader)
+	}
 }
 
 func (b *background) ended() {

@@ -84,10 +84,7 @@ func (c goTest) run(ctx context.Context, t *tally, started func(*exec.Cmd)) erro
 	if readErr != nil {
 		_, _ = io.Copy(io.Discard, out) // so that the go command can end
 	}
-	err = cmd.Wait()
-	if ctx.Err() != nil {
-		return fmt.Errorf("%s was ended: %w", cmd.Path, context.Cause(ctx))
-	}
+	err = ended(ctx, cmd)
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		t.commandFailed(exit)
 		err = nil
@@ -95,16 +92,27 @@ func (c goTest) run(ctx context.Context, t *tally, started func(*exec.Cmd)) erro
 	return errors.Join(readErr, err)
 }
 
-// endWait bounds how long a command may take to end after a signal before it is killed.
-const endWait = 10 * time.Second
+// endWait bounds how long a command may take to end after a signal before it is killed: specs clean up, and Ginkgo
+// gives them 30 s.
+const endWait = 60 * time.Second
 
-// group returns a command whose processes get SIGTERM when ctx ends. They are a session of their own; with
-// session false the command makes one by itself.
+// group returns a command whose processes get SIGINT when ctx ends, which the go command and Ginkgo know as the end of
+// a run that is to clean up. They are a session of their own; with session false the command makes one by itself.
 func group(ctx context.Context, session bool, env, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Env = env
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: session}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGTERM) }
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = endWait
 	return cmd
+}
+
+// ended waits for the command, and kills what is left of its group if a signal has ended it.
+func ended(ctx context.Context, cmd *exec.Cmd) error {
+	err := cmd.Wait()
+	if ctx.Err() != nil {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // usually all have ended
+		return fmt.Errorf("%s was ended: %w", cmd.Path, context.Cause(ctx))
+	}
+	return err
 }

@@ -3,11 +3,12 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"regexp"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -56,9 +57,31 @@ func TestEndsTheWholeGroup(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	for deadline := time.Now().Add(time.Minute); syscall.Kill(pid, 0) == nil; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); alive(pid); time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("process %d goes on", pid)
+		}
+	}
+}
+
+// alive reports whether a process has not ended; a zombie has.
+func alive(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return err == nil && !strings.HasPrefix(rest, "Z")
+}
+
+// A regular expression that matches no spec is a mistake, although the Go test that runs the specs passes.
+func TestFocusThatMatchesNothing(t *testing.T) {
+	for passed, ok := range map[string]bool{"0": false, "1": true} {
+		standIn(t, `echo '{"Action":"output","Package":"q","Test":"TestS","Output":"`+passed+` Passed | 0 Failed | 0 Pending | 9 Skipped"}'
+echo '{"Action":"pass","Package":"q","Test":"TestS"}'; echo '{"Action":"pass","Package":"q"}'`)
+		_, o, err := parse([]string{"-skips", "0", "-focus", "x", "verbs"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := run(t.Context(), "verbs", o); (err == nil) != ok {
+			t.Errorf("%s specs passed: %v", passed, err)
 		}
 	}
 }
@@ -80,6 +103,12 @@ func TestArguments(t *testing.T) {
 	}
 	if err := run(t.Context(), "nothing", o); err == nil {
 		t.Error("a suite that is in no table runs")
+	}
+	if err := run(t.Context(), "compact", options{expect: o.expect}); err == nil {
+		t.Error("no run is taken for success")
+	}
+	if err := run(t.Context(), "test", o); err == nil {
+		t.Error("all tests take a focus")
 	}
 	again := options{runs: []string{"transport"}, expect: o.expect}
 	if err := run(t.Context(), "compact", again); err == nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -60,6 +61,9 @@ func (s suite) run(ctx context.Context, o options) error {
 	if s.again == "" {
 		return s.once(ctx, o)
 	}
+	if len(o.runs) == 0 {
+		return errors.New("-runs names no run")
+	}
 	for _, r := range o.runs {
 		does, of, ok := strings.Cut(r, ":")
 		if !ok {
@@ -87,6 +91,9 @@ func (s suite) counted(ctx context.Context, o options, t *tally) error {
 	}
 	if err := s.command(o, packages).run(ctx, t, nil); err != nil {
 		return err
+	}
+	if o.focus != "" {
+		return t.endFocused()
 	}
 	return t.end(o.skips)
 }

@@ -32,6 +32,7 @@ type tally struct {
 	expected                int                 // how many of the skipped tests match expect
 	output                  map[string][]string // by package and test, until the test ends
 	passed, failed, skipped int
+	specsPassed             int // of passed, those that are specs
 	reasons                 []string
 	packages                int
 	running                 map[string]bool // packages that have begun and not ended
@@ -108,6 +109,7 @@ func (t *tally) specs(e event, lines []string) {
 	if len(summaries) > 0 {
 		n := func(i int) int { v, _ := strconv.Atoi(summaries[len(summaries)-1][i]); return v } // the pattern has digits only
 		t.passed += n(1)
+		t.specsPassed += n(1)
 		t.failed += n(2)
 		t.skipped += n(3) + n(4)
 	} else if e.Action == "pass" && strings.Contains(text, ginkgoBegin) {
@@ -178,6 +180,15 @@ func (t *tally) cutOff(pkg string) {
 		fmt.Fprintf(t.w, "\n=== NEVER ENDED %s %s\n%s", pkg, test, strings.Join(lines[max(0, len(lines)-cutOffLines):], ""))
 		delete(t.output, key)
 	}
+}
+
+// endFocused is end for specs that were picked: the others count as skipped, and at least one must have passed.
+func (t *tally) endFocused() error {
+	if t.specsPassed == 0 {
+		t.message("no spec passed: does the regular expression of -focus match one?")
+		t.exited = true
+	}
+	return t.end(-1)
 }
 
 // errTests says that the report ends with the reason.

@@ -31,6 +31,9 @@ const outOf = "out/test"
 func whole(ctx context.Context, o options) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	if o.focus != "" {
+		return errors.New("-focus picks specs of one suite: use make e2e FOCUS=…")
+	}
 	t := newTally(os.Stdout, false, o.expect)
 	if !cc() {
 		fmt.Println("no C compiler: the race detector is off")
@@ -88,7 +91,10 @@ func built(ctx context.Context) error {
 	}
 	cmd := group(ctx, true, env, append(args, "./..."))
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	return cmd.Run()
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	return ended(ctx, cmd)
 }
 
 // unitTests runs the tests that may race, and then those that the race detector would falsify.

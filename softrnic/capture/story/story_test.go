@@ -122,6 +122,20 @@ func TestStories(t *testing.T) {
 			"  cn0 got #6, a later response of it, and that to PSN +1 not: an implied NAK.\n" +
 			"  cn0 sent it again as #7.\n" +
 			"  #11 answers it, 10µs after its first packet: healed.\n"},
+		"only the lost response is sent again, as IRN does": {func(p *play) {
+			p.read(t, 5, 3)
+			p.answer(t, wire.RCReadResponseFirst, 5, ack)
+			p.answer(t, wire.RCReadResponseMiddle, 6, 0, lost)
+			p.answer(t, wire.RCReadResponseLast, 7, ack)
+			p.read(t, 6, 1)
+			p.answer(t, wire.RCReadResponseOnly, 6, ack)
+			p.send(t, wire.RCSendOnly, 8)
+			p.answer(t, wire.RCAck, 8, ack)
+		}, "READ 1 (#1, PSN +0, 12288 bytes at 0x1000 with R_Key 0xabc): healed\n" +
+			"  Response 2 of 3 (#3, PSN +1) was lost: fault f1 (loss): dropped.\n" +
+			"  cn0 got #4, a later response of it, and that to PSN +1 not: an implied NAK.\n" +
+			"  cn0 sent it again as #5.\n" +
+			"  #6 answers it, 5µs after its first packet: healed.\n"},
 		"a lost packet in the middle": {func(p *play) {
 			p.send(t, wire.RCWriteOnly, 5)
 			p.send(t, wire.RCWriteFirst, 6)

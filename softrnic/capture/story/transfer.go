@@ -16,7 +16,7 @@ type transfer struct {
 	last    *flows.Packet // the newest packet sent for the first time
 	bytes   int
 	ended   bool          // its last packet is captured
-	read    int           // of a READ: how many responses have arrived in order
+	read    map[int]bool  // of a READ: the responses that have arrived, by relative PSN
 	done    *flows.Packet // the answer that completed it
 	fatal   *flows.Packet // the NAK that failed it
 	tries   []*retry
@@ -146,6 +146,11 @@ func (l *transfers) resent(p *flows.Packet, r ladder.Resend) {
 		l.run = nil
 		return
 	}
+	if p.Opcode() == wire.RCReadRequest { // what it asks for comes again
+		for k := range p.Answers() {
+			delete(m.read, at+k)
+		}
+	}
 	if r.Why != ladder.Behind || l.run == nil {
 		l.run = &retry{head: p, resend: r, behind: m, notReady: l.rnr[at]}
 		delete(l.rnr, at)
@@ -180,10 +185,10 @@ func (l *transfers) answer(p *flows.Packet) {
 		l.complete(at, p)
 	case op.Is(wire.OpRead) && l.of(at) != nil:
 		m := l.of(at)
-		if at == m.at+m.read {
-			m.read++
+		if m.read == nil {
+			m.read = map[int]bool{}
 		}
-		if m.read == m.end-m.at {
+		if m.read[at] = true; len(m.read) == m.end-m.at {
 			l.complete(m.end, p)
 		} else {
 			l.complete(m.at, p) // what is before the READ
