@@ -32,18 +32,27 @@ func Down(ctx context.Context, name string) (found bool, err error) {
 	return handle(name).remover().down(ctx, name)
 }
 
-// DownSlice is Down for the slice of a rack, if it is of this generation. Another one stays.
+// DownSlice is Down for the slice of a rack, if it is of this generation. Another one stays. It waits for a
+// slice that is being brought up.
 func DownSlice(ctx context.Context, name string, generation uint64) (found bool, err error) {
+	if err := rackfile.CheckName(name); err != nil {
+		return false, err
+	}
+	h := handle(name)
+	l, err := acquire(ctx, h.Paths)
+	if err != nil {
+		return false, rackError(name, err)
+	}
 	r, err := Open(name)
 	switch {
 	case errors.Is(err, ErrNotUp):
-		return false, nil
-	case err != nil:
-		return false, err
-	case r.Spec.Generation != generation:
-		return false, nil
+		_, gone := os.Lstat(h.Paths.Dir)
+		return false, rackError(name, l.release(errors.Is(gone, os.ErrNotExist)))
+	case err != nil, r.Spec.Generation != generation:
+		return false, errors.Join(err, l.release(false))
 	}
-	return Down(ctx, name)
+	err = h.remover().clear()
+	return true, rackError(name, errors.Join(err, l.release(err == nil)))
 }
 
 // remover removes a rack. It finds the rack's parts on the machine by the rack's name.

@@ -45,6 +45,16 @@ func acquire(ctx context.Context, paths rackfile.Paths) (*lock, error) {
 	}
 }
 
+// Lock takes the lock beside the folder of paths, as the commands that change a rack do, and returns what
+// releases it; with remove, that also removes the lock file. ErrBusy means that another program holds it.
+func Lock(ctx context.Context, paths rackfile.Paths) (release func(remove bool) error, err error) {
+	l, err := acquire(ctx, paths)
+	if err != nil {
+		return nil, err
+	}
+	return l.release, nil
+}
+
 // tryLock tries to take the lock. It returns nil, nil if another program holds the lock or has just
 // removed its file.
 func tryLock(paths rackfile.Paths) (*lock, error) {

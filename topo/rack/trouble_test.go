@@ -51,6 +51,10 @@ func TestBusy(t *testing.T) {
 	if _, err := Up(ctx, testSpec(name)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("up while another program holds the lock: %v", err)
 	}
+	// It may be about to write the description.
+	if _, err := DownSlice(ctx, name, 1); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("down of a slice while another program holds the lock: %v", err)
+	}
 	if err := l.release(true); err != nil {
 		t.Fatal(err)
 	}
