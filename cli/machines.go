@@ -69,7 +69,12 @@ func carry(cmd *cobra.Command, client *machines.Client, args []string) error {
 			return err
 		}
 	}
-	code, err := client.Run(cmd.Context(), at, cmd.Name() == "exec" && terminals(), words...)
+	var in io.Reader
+	program := cmd.Name() == "exec"
+	if program { // the other commands read nothing, and leave a caller's input alone
+		in = cmd.InOrStdin()
+	}
+	code, err := client.Run(cmd.Context(), at, in, program && terminals(), words...)
 	if err == nil && code != 0 {
 		return exitCode(code)
 	}

@@ -39,7 +39,10 @@ func Open(name string) (*Client, bool, error) {
 	if os.Getenv(rackfile.EnvSlice) != "" {
 		return nil, false, nil
 	}
-	paths := rackfile.ClientOf(name)
+	return openAt(rackfile.ClientOf(name))
+}
+
+func openAt(paths rackfile.Paths) (*Client, bool, error) {
 	data, err := os.ReadFile(paths.Spec())
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
@@ -105,7 +108,7 @@ func (c *Client) Connect(ctx context.Context) error {
 	return c.each(func(_ int, m *conn) error { return m.open(ctx) })
 }
 
-// make makes the client's folder for a new rack.
+// make makes the client's folder for a new rack, in that of all racks, which is there with its lock.
 func (c *Client) make(secret []byte) error {
 	for _, dir := range []string{c.Paths.Dir, filepath.Dir(c.Paths.Socket("x")), filepath.Dir(c.Paths.SSH("x"))} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -121,14 +124,34 @@ func (c *Client) make(secret []byte) error {
 
 // forget ends the connections, and removes the client's folder.
 func (c *Client) forget() error {
-	err := errors.Join(c.each(func(_ int, m *conn) error { return m.close() }), os.RemoveAll(c.Paths.Dir))
-	_ = os.Remove(rackfile.StateRoot) // it stays while there is another rack
-	return err
+	return errors.Join(c.each(func(_ int, m *conn) error { return m.close() }), os.RemoveAll(c.Paths.Dir))
+}
+
+// locked calls f while no other command makes or removes the client's folder of a rack.
+func locked(ctx context.Context, paths rackfile.Paths, f func() error) error {
+	release, err := rack.Lock(ctx, paths)
+	if err != nil {
+		return err
+	}
+	err = f()
+	_, gone := os.Lstat(paths.Dir)
+	return errors.Join(err, release(errors.Is(gone, fs.ErrNotExist)))
 }
 
 // Up brings a rack up on its machines, and returns ErrAlreadyUp if it is up on all. A machine on which the
-// slice is missing gets it again. After an error, what this call has made on any machine is gone.
-func Up(ctx context.Context, r *rackfile.Rack, version string) (*Client, error) {
+// slice is missing gets it again. After an error, what this call has made on any machine is gone, except
+// where the error says otherwise; of a rack that was up before, slices stay if it is not certain that this
+// call has made them.
+func Up(ctx context.Context, r *rackfile.Rack, version string) (c *Client, err error) {
+	err = locked(ctx, rackfile.ClientOf(r.Name), func() (err error) {
+		c, err = up(ctx, r, version)
+		return err
+	})
+	return c, err
+}
+
+// up is Up for the caller that holds the lock.
+func up(ctx context.Context, r *rackfile.Rack, version string) (*Client, error) {
 	c, old, err := Open(r.Name)
 	if err != nil {
 		return nil, err
@@ -151,23 +174,30 @@ func Up(ctx context.Context, r *rackfile.Rack, version string) (*Client, error) 
 		}
 	}
 	c.again()
-	made := make([]bool, len(c.conns)) // also if the answer is missing
-	err = c.Connect(ctx)
+	if err = c.applyAll(ctx, version, secret, old); err != nil && !errors.Is(err, rack.ErrAlreadyUp) {
+		return nil, err
+	}
+	return c, err
+}
+
+// applyAll brings all slices up, or undoes what it has made. It returns ErrAlreadyUp if all were up. old
+// says that the rack was up before.
+func (c *Client) applyAll(ctx context.Context, version string, secret []byte, old bool) error {
+	made := make([]bool, len(c.conns))
+	err := c.Connect(ctx)
 	if err == nil {
 		err = c.each(func(i int, m *conn) (err error) {
-			made[i], err = c.apply(ctx, m, version, secret)
+			made[i], err = c.apply(ctx, m, version, secret, old)
 			return err
 		})
 	}
-	if err == nil {
-		for _, is := range made {
-			if is {
-				return c, nil
-			}
-		}
-		return c, rack.ErrAlreadyUp
+	switch {
+	case err != nil:
+		return errors.Join(err, c.undo(made, old))
+	case !slices.Contains(made, true):
+		return rack.ErrAlreadyUp
 	}
-	return nil, errors.Join(err, c.undo(made, old))
+	return nil
 }
 
 // again lets the next command try machines that did not answer just before.
@@ -186,9 +216,10 @@ func (c *Client) known(r *rackfile.Rack) ([]byte, error) {
 	return os.ReadFile(c.Paths.Secret())
 }
 
-// apply brings the slice of a machine up. It reports whether the machine has now a slice that it had not,
-// or may have.
-func (c *Client) apply(ctx context.Context, m *conn, version string, secret []byte) (made bool, err error) {
+// apply brings the slice of a machine up. It reports whether the machine has now a slice that it had not.
+// Of a rack that is not old it reports so, too, if the answer is missing: a slice of this generation can
+// only be of this call. That of an old rack may have been there.
+func (c *Client) apply(ctx context.Context, m *conn, version string, secret []byte, old bool) (made bool, err error) {
 	slice, err := sliceOf(c.Rack, m.machine.Name, version, secret)
 	if err != nil {
 		return false, err
@@ -196,11 +227,11 @@ func (c *Client) apply(ctx context.Context, m *conn, version string, secret []by
 	out, err := m.run(ctx, bytes.NewReader(slice), "slice", "apply")
 	if err != nil {
 		var gone *Unreachable
-		return errors.As(err, &gone) || ctx.Err() != nil, err
+		return !old && (errors.As(err, &gone) || ctx.Err() != nil), err
 	}
 	var a Applied
 	if err := json.Unmarshal(out, &a); err != nil {
-		return true, fmt.Errorf("machine %s: answer of slice apply: %w", m.machine.Name, err)
+		return !old, fmt.Errorf("machine %s: answer of slice apply: %w", m.machine.Name, err)
 	}
 	return a.Made, nil
 }
@@ -211,7 +242,7 @@ type Applied struct {
 	Made bool `json:"made"`
 }
 
-// undo takes away what a failed Up has made.
+// undo takes away what a failed Up has made. If that fails, the client's folder of a new rack stays for Down.
 func (c *Client) undo(made []bool, old bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), undoWait)
 	defer cancel()
@@ -221,10 +252,13 @@ func (c *Client) undo(made []bool, old bool) error {
 		}
 		return m.remove(ctx)
 	})
-	if old {
+	switch {
+	case old:
 		return err
+	case err != nil:
+		return fmt.Errorf("%w\nWhat is left there goes away by `rdmalab down` when the machine is back, or is forgotten by `rdmalab down --lost`", err)
 	}
-	return errors.Join(err, c.forget())
+	return c.forget()
 }
 
 // undoWait bounds how long what a failed Up has made may take to end.
@@ -239,6 +273,25 @@ func (m *conn) remove(ctx context.Context) error {
 // Down takes the rack away from all machines. A machine that does not answer keeps its slice, and Down the
 // client's folder, unless force is set.
 func (c *Client) Down(ctx context.Context, force bool) error {
+	err := locked(ctx, c.Paths, func() error {
+		switch now, there, err := openAt(c.Paths); {
+		case err != nil:
+			return err
+		case !there:
+			return nil // another command has taken it away meanwhile
+		case now.Rack.Generation != c.Rack.Generation:
+			return fmt.Errorf("rack %q was taken away, and brought up again, by another rdmalab meanwhile: run `rdmalab down` again if it is to go", c.Rack.Name)
+		}
+		return c.down(ctx, force)
+	})
+	if errors.Is(err, rack.ErrBusy) {
+		return fmt.Errorf("rack %q: %w", c.Rack.Name, err)
+	}
+	return err
+}
+
+// down is Down for the caller that holds the lock.
+func (c *Client) down(ctx context.Context, force bool) error {
 	c.again()
 	err := c.each(func(_ int, m *conn) error { return m.remove(ctx) })
 	if err != nil && !force {
@@ -262,8 +315,9 @@ func (c *Client) Status(ctx context.Context) (rack.Status, error) {
 	return c.merge(parts, errs), ctx.Err()
 }
 
-// Run runs a command of rdmalab on a machine, with the files of this program, and returns its exit status.
-func (c *Client) Run(ctx context.Context, machine string, tty bool, args ...string) (int, error) {
+// Run runs a command of rdmalab on a machine, which reads in (nil: nothing) and has this program's other
+// files, and returns its exit status.
+func (c *Client) Run(ctx context.Context, machine string, in io.Reader, tty bool, args ...string) (int, error) {
 	m, err := c.of(machine)
 	if err != nil {
 		return 0, err
@@ -272,10 +326,11 @@ func (c *Client) Run(ctx context.Context, machine string, tty bool, args ...stri
 		return 0, err
 	}
 	cmd := m.remote(ctx, tty, args...)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, os.Stdout, os.Stderr
 	err = cmd.Run()
 	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.ExitCode() > 0 && exit.ExitCode() != sshFailed {
+	// A program may end with the status that ssh has if the connection breaks, and then that is closed.
+	if errors.As(err, &exit) && exit.ExitCode() > 0 && (exit.ExitCode() != sshFailed || m.alive()) {
 		return exit.ExitCode(), nil
 	}
 	return 0, m.explain(ctx, err, "")

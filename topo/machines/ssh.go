@@ -28,6 +28,9 @@ const (
 	aliveEvery  = 2 * time.Second
 	// lostFor is how long a machine that did not answer is not asked again.
 	lostFor = 2 * time.Second
+	// pipesWait is how long a command whose ssh has ended, or was killed, waits for the end of its output: the
+	// process that holds the connection has the pipes open until the command on the machine ends.
+	pipesWait = 3 * time.Second
 	// maxAnswer bounds what a command on a machine may print, if it is read here.
 	maxAnswer = 16 << 20
 	// sshFailed is the exit status of ssh itself; notFound that of a shell that finds no program.
@@ -194,7 +197,9 @@ func (c *conn) remote(ctx context.Context, tty bool, args ...string) *exec.Cmd {
 	if tty {
 		flag = "-t"
 	}
-	return exec.CommandContext(ctx, "ssh", append(c.args("-o", "ControlMaster=no", flag), strings.Join(words, " "))...)
+	cmd := exec.CommandContext(ctx, "ssh", append(c.args("-o", "ControlMaster=no", flag), strings.Join(words, " "))...)
+	cmd.WaitDelay = pipesWait
+	return cmd
 }
 
 // quote makes one word of a shell.

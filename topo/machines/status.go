@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/rdmalab/rdmalab/rackfile"
@@ -8,17 +9,24 @@ import (
 )
 
 // merge makes the status of the rack from those of its slices, in the order of the rack file. A machine
-// with an error takes its hosts and switches along.
+// with an error, or with a slice of another generation, takes its hosts and switches along.
 func (c *Client) merge(list []rack.Status, errs []error) rack.Status {
 	s := rack.Status{Name: c.Rack.Name, Dir: c.Paths.Dir, State: rack.StateUp}
 	nodes := make(map[string]rack.NodeStatus)
 	trunks := make(map[string]rack.LinkState)
 	for i, m := range c.conns {
 		about := rack.MachineStatus{Name: m.machine.Name, SSH: m.machine.SSH, Generation: list[i].Generation}
-		if errs[i] != nil {
+		switch {
+		case errs[i] != nil:
 			about.Error = errs[i].Error()
+		case about.Generation != c.Rack.Generation:
+			about.Error = fmt.Sprintf("machine %s has a slice of another rack %q (generation %d, not %d): run `rdmalab down` there, or where that was brought up",
+				m.machine.Name, c.Rack.Name, about.Generation, c.Rack.Generation)
 		}
 		s.Machines = append(s.Machines, about)
+		if about.Error != "" {
+			continue
+		}
 		for _, n := range append(list[i].Switches, list[i].Hosts...) {
 			nodes[n.Name] = n
 		}
