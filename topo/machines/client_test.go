@@ -170,7 +170,7 @@ func TestInterrupt(t *testing.T) {
 	}
 }
 
-// One command at a time changes the client's folder; whoever removes it removes the lock, too.
+// One command at a time changes the client's folder; the one that removes it removes the lock, too.
 func TestLocked(t *testing.T) {
 	root := filepath.Join(t.TempDir(), "root")
 	c := clientOf(parsed(t), rackfile.Paths{Dir: root + "/x.client"})
