@@ -73,7 +73,7 @@ func ParseLogin(s string) (Login, error) {
 	if _, secret := u.User.Password(); secret {
 		return Login{}, errors.New("the address of ssh has a password; remove it, and give the machine your key (ssh-copy-id)")
 	}
-	if _, err := netip.ParseAddr(l.Host); err != nil && !loginHost.MatchString(l.Host) || l.User != "" && !loginUser.MatchString(l.User) {
+	if a, err := netip.ParseAddr(l.Host); err != nil && !loginHost.MatchString(l.Host) || a.Zone() != "" || l.User != "" && !loginUser.MatchString(l.User) {
 		return Login{}, bad
 	}
 	if p := u.Port(); p != "" {
@@ -172,7 +172,7 @@ func (d *decoder) machine(n ast.Node) machineEntry {
 		})
 		e.Port = uint16(port)
 		if l, err := ParseLogin(e.SSH); err == nil && at == nil {
-			if e.Address, err = netip.ParseAddr(l.Host); err != nil {
+			if e.Address, err = parseMachineAddress(l.Host); err != nil {
 				d.errorf(n, "machine %s lacks the key \"address\": an address at which the other machines reach it, like 10.0.0.1", e.Name)
 			}
 		}
@@ -210,8 +210,8 @@ func (d *decoder) machines(f *file, r *Rack) {
 			switch {
 			case e.Name == o.Name:
 				d.errorf(e.nameAt, "machine %s is given twice; names must differ", e.Name)
-			case e.Address == o.Address && max(e.Port, o.Port)-min(e.Port, o.Port) < maxTrunks:
-				d.errorf(e.at, "machines %s and %s have the same address and ports: give one another port, %d higher", o.Name, e.Name, maxTrunks)
+			case e.Address == o.Address:
+				d.errorf(e.at, "machines %s and %s have the same address, and would share their slice: give each its own, or remove one", o.Name, e.Name)
 			case e.Address.Is4() != o.Address.Is4():
 				d.errorf(e.at, "machine %s has an address of another kind than %s: take IPv4 or IPv6 for all", e.Name, o.Name)
 			}
@@ -312,7 +312,8 @@ func (l Machines) sound(machine string, f *Fabric) error {
 		if _, err := ParseLogin(m.SSH); err != nil {
 			return err
 		}
-		if checkName("machine", m.Name, maxHostName) != nil || !m.Address.IsValid() || m.Port > maxTrunkPort || slices.Index(l.Names(), m.Name) != i {
+		_, err := parseMachineAddress(m.Address.String())
+		if err != nil || checkName("machine", m.Name, maxHostName) != nil || m.Port > maxTrunkPort || slices.Index(l.Names(), m.Name) != i {
 			return fmt.Errorf("machine %.40q has no sound name, address or port", m.Name)
 		}
 	}

@@ -96,7 +96,11 @@ func TestMachinesMistakes(t *testing.T) {
 	for change, want := range map[[2]string]string{
 		{"name: m2", "name: m1"}:                                               "machine m1 is given twice",
 		{", address: 10.0.0.2", ""}:                                            `machine m2 lacks the key "address"`,
-		{"ssh://10.0.0.3", "ssh://10.0.0.1"}:                                   "machines m1 and m3 have the same address and ports",
+		{"ssh://10.0.0.3", "ssh://10.0.0.1"}:                                   "machines m1 and m3 have the same address",
+		{"address: 10.0.0.2", "address: 10.0.0.1"}:                             "machines m1 and m2 have the same address", // also with another port
+		{"ssh://10.0.0.3", "ssh://[fe80::3%25eth0]"}:                           "is no address of ssh",
+		{"ssh://10.0.0.3", "ssh://[::ffff:10.0.0.3]"}:                          `machine m3 lacks the key "address"`,
+		{"ssh://10.0.0.3", "ssh://0.0.0.0"}:                                    `machine m3 lacks the key "address"`,
 		{"ssh://root@10.0.0.1", "ssh://root:pw@10.0.0.1"}:                      "has a password",
 		{"ssh://root@10.0.0.1", "ssh://-oProxyCommand=x@10.0.0.1"}:             "is no address of ssh",
 		{"ssh://root@10.0.0.1", "10.0.0.1"}:                                    "write it like ssh://root@10.0.0.1",
