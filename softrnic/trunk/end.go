@@ -60,8 +60,8 @@ type End struct {
 	// wait is when the train that is not complete is given out.
 	wait  clock.Time
 	stats Stats
-	// peerVersion is the version of the last datagram of another one; 0: there was none. refusal and since
-	// say for Trouble what came instead of what the end waits for.
+	// peerVersion is the version of the last datagram of another one; 0: there was none since the peer was
+	// heard.
 	peerVersion uint8
 }
 

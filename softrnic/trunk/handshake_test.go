@@ -1,6 +1,7 @@
 package trunk
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -182,5 +183,32 @@ func TestStrangers(t *testing.T) {
 	r.ends[0].Receive(r.now, d, new(packetio.Batch), &out)
 	if s := r.ends[0].Stats(); s.Refused.Version != 1 || len(out.Datagrams) > 0 || s.Trouble != "the other end speaks version 2 of the trunk's protocol, and this one version 1: install the same rdmalab on both machines" {
 		t.Errorf("version: %+v", s)
+	}
+}
+
+// What strangers have sent while the trunk worked does not explain why it is down now.
+func TestTroubleIsOfNow(t *testing.T) {
+	r := newRig(t)
+	r.up()
+	cfg := config(Far)
+	cfg.Rack = "other"
+	version := New(cfg).id.appendHello(nil, &hello{side: Far})
+	version[0] += 1 << 4
+	stranger := func() {
+		var out Out
+		r.ends[0].Receive(r.now, New(cfg).id.appendHello(nil, &hello{side: Far}), new(packetio.Batch), &out)
+	}
+	stranger()
+	r.ends[0].Receive(r.now, version, new(packetio.Batch), new(Out))
+	r.run(2 * Interval)
+	r.fate = func(int, []byte) (int, int) { return 0, 0 }
+	r.run(2 * Silence)
+	s := r.ends[0].Stats()
+	if s.Refused.OtherRack != 1 || s.Refused.Version != 1 || !strings.HasPrefix(s.Trouble, "the other end does not answer") {
+		t.Errorf("%+v", s)
+	}
+	stranger()
+	if s := r.ends[0].Stats(); !strings.HasPrefix(s.Trouble, "what comes belongs to another rack") {
+		t.Errorf("%+v", s)
 	}
 }

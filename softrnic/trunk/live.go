@@ -14,6 +14,7 @@ const kept = 32
 type liveness struct {
 	heard     clock.Time // when something came that was sealed with a key
 	due       clock.Time // when the next probe is
+	strange   uint64     // what strangers had sent until then
 	peerHears bool       // the last probe said so
 	// long is the longest datagram with a probe that has come since the last probe was sent. peerSent and
 	// received are of the last probe.
@@ -78,9 +79,11 @@ func (l *liveness) measured(s *Stats) {
 	s.Shortest, s.Ahead = time.Duration(l.trips[best]), time.Duration(l.ahead[best])
 }
 
+// strange returns how many datagrams were refused that belong to another rack, or have another secret.
+func (r *Refused) strange() uint64 { return r.OtherRack + r.BadTag }
+
 // trouble says why the trunk does not work; "" if it works.
 func (e *End) trouble() string {
-	r := &e.stats.Refused
 	switch {
 	case e.Working():
 		return ""
@@ -90,7 +93,7 @@ func (e *End) trouble() string {
 		return "the other end does not hear this one: look at firewalls between the machines, and at the other switch"
 	case e.peerVersion != 0:
 		return fmt.Sprintf("the other end speaks version %d of the trunk's protocol, and this one version %d: install the same rdmalab on both machines", e.peerVersion, Version)
-	case r.OtherRack > 0 || r.BadTag > 0:
+	case e.stats.Refused.strange() > e.live.strange:
 		return "what comes belongs to another rack, or was made with another secret: apply the rack to both machines again"
 	case e.state == Proving:
 		return "the ends have agreed on a key, and nothing has come yet"

@@ -33,7 +33,8 @@ var mtuSteps = [...]int{mostMTU, 8900, 4096, 1500, 1480, 1450, 1400, 1280, 1024,
 // pathMTU finds the longest datagrams that reach the peer (like RFC 8899, with fixed steps). All sizes are
 // those of IP packets.
 type pathMTU struct {
-	limit  int // what the machine's own link takes
+	link   int // what the machine's own link takes
+	limit  int // what the machine's own kernel lets pass; link until it has refused a datagram
 	good   int // what has reached the peer
 	trying int // 0: nothing is tried
 	tries  int // probes of this size that were sent
@@ -42,7 +43,8 @@ type pathMTU struct {
 }
 
 func (m *pathMTU) init(limit int) {
-	m.limit, m.good = min(max(limit, leastMTU), mostMTU), leastMTU
+	m.link, m.good = min(max(limit, leastMTU), mostMTU), leastMTU
+	m.limit = m.link
 }
 
 // search begins again, with the longest.
@@ -54,7 +56,8 @@ func (m *pathMTU) tick(now clock.Time) int {
 		return 0
 	}
 	switch {
-	case m.trying == 0 && m.good < m.limit && now >= m.raise:
+	case m.trying == 0 && m.good < m.link && now >= m.raise:
+		m.limit = m.link // the kernel says it again if the path is as short as before
 		m.search(now)
 		m.raise = now.Add(raiseMTU)
 	case m.trying == 0:

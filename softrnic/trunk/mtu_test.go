@@ -52,4 +52,8 @@ func TestKernelKnowsThePath(t *testing.T) {
 	if m := r.ends[0].mtu.good; m != 1300 || !r.carries() {
 		t.Errorf("the end takes %d afterwards", m)
 	}
+	r.run(raiseMTU + time.Second)
+	if m := r.ends[0].mtu.good; m != 1500 || !r.carries() {
+		t.Errorf("the path has become longer again, and the end takes %d", m)
+	}
 }

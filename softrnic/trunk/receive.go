@@ -93,7 +93,7 @@ func (e *End) heard(now clock.Time, s *session, h *header) {
 		e.stats.Reordered++
 	}
 	e.stats.Received++
-	e.live.heard = now
+	e.live.heard, e.live.strange, e.peerVersion = now, e.stats.Refused.strange(), 0
 	e.proved(now, s)
 	e.on(now, chHeard)
 }
