@@ -12,15 +12,18 @@ type Source struct {
 	n          int   // number of completions of the source that are not in the ring: they form a chain
 	head, tail int32 // places of the oldest and the newest of them; valid if n > 0
 	at         int   // index of its chain in the heap; valid if n > 0
+	closed     bool  // see Close
 }
 
 func (s *Source) CQ() *CQ { return s.c }
 
-// Push appends a copy of wc. It returns false if the queue is full and does not ignore overruns:
+// Push appends a copy of wc, unless the source is closed. It returns false if the queue is full and does not ignore overruns:
 // then wc is lost, and the caller raises the error of the queue.
 func (s *Source) Push(now clock.Time, wc *verbs.WC) bool {
 	c := s.c
 	switch {
+	case s.closed:
+		return true
 	case c.ring.n < c.ring.most && len(c.chains) == 0:
 		c.ring.add(s, wc)
 	case c.Len() < c.depth:
@@ -66,4 +69,10 @@ func (s *Source) Purge() {
 	s.c.chains.remove(s.at)
 	s.c.places.free(s.head, s.tail, s.n)
 	s.n = 0
+}
+
+// Close removes the completions of the source, as Purge does, and lets Push drop those that come later.
+func (s *Source) Close() {
+	s.Purge()
+	s.closed = true
 }

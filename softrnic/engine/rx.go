@@ -193,7 +193,7 @@ func (e *Engine) accept(f *wire.Frame) *QP {
 		c.RxUnknownQP++
 		return nil
 	}
-	if f.BTH.Opcode.Service() != qp.q.Service() {
+	if !qp.q.Hears(f.BTH.Opcode) {
 		c.RxUnsupported++
 		return nil
 	}

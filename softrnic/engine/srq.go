@@ -116,7 +116,7 @@ func (s *SRQ) Destroy() error {
 	s.dead = true
 	s.pd.srqs--
 	if s.xrcd != nil {
-		s.s.Purge()
+		s.s.Close()
 		s.xrcd.srqs--
 		s.cq.refs--
 	}

@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -87,12 +89,18 @@ func (q *QP) taking() *SRQ {
 	return q.srq
 }
 
-// breakSRQs makes the XRC shared receive queues fail whose completion queue has overrun.
+// breakSRQs makes the XRC shared receive queues fail whose completion queue has overrun, in
+// the order of their numbers.
 func (c *CQ) breakSRQs() {
-	for _, s := range c.e.srqs {
+	var of []uint32
+	for n, s := range c.e.srqs {
 		if s.cq == c {
-			s.s.Break()
-			c.e.raise(verbs.AsyncEvent{Kind: verbs.EventSRQErr, SRQ: s.num})
+			of = append(of, n)
 		}
+	}
+	slices.Sort(of)
+	for _, n := range of {
+		c.e.srqs[n].s.Break()
+		c.e.raise(verbs.AsyncEvent{Kind: verbs.EventSRQErr, SRQ: n})
 	}
 }

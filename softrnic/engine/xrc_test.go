@@ -3,6 +3,7 @@ package engine
 import (
 	"testing"
 
+	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -160,4 +161,91 @@ func TestXRCOverrun(t *testing.T) {
 		return
 	}
 	t.Error("nothing overran")
+}
+
+// A shared receive queue is destroyed while a message is arriving in a receive of it: this receive gets no
+// completion, neither by the next packet nor when the target is flushed.
+func TestXRCDestroyedInAMessage(t *testing.T) {
+	for name, flush := range map[string]bool{"next packet": false, "flush": true} {
+		t.Run(name, func(t *testing.T) {
+			p := newXRCPair(t)
+			if err := p.srq.PostRecv([]verbs.RecvWR{{SGL: []verbs.SGE{p.b.sge(0, 4096)}}}); err != nil {
+				t.Fatal(err)
+			}
+			packets := 0
+			p.tap = func(from *side, _ packetio.Frame) bool {
+				if from != p.a {
+					return true
+				}
+				if packets++; packets != 2 {
+					return true
+				}
+				if err := p.srq.Destroy(); err != nil {
+					t.Error(err)
+				}
+				if flush {
+					if err := p.to.ToError(p.now, &p.b.out); err != nil {
+						t.Error(err)
+					}
+				}
+				return !flush
+			}
+			wr := verbs.SendWR{Op: verbs.OpSend, SGL: []verbs.SGE{p.a.sge(0, 3000)}, RemoteSRQN: p.srq.num}
+			if err := p.from.PostSend(p.now, []verbs.SendWR{wr}, &p.a.out); err != nil {
+				t.Fatal(err)
+			}
+			p.exchange(p.a, p.b)
+			c := p.b.e.Counters()
+			if packets < 2 || c.CqeErr+c.CqeFlushErr != 1 {
+				t.Errorf("%d packets; the receive ended %d times with an error", packets, c.CqeErr+c.CqeFlushErr)
+			}
+			if wc := p.b.poll(t); len(wc) != 0 {
+				t.Errorf("%+v comes from a queue that has gone", wc)
+			}
+		})
+	}
+}
+
+// A packet in the direction in which a queue pair hears none is not counted as accepted.
+func TestXRCWrongDirection(t *testing.T) {
+	p := newXRCPair(t)
+	for name, x := range map[string]struct {
+		to   *side
+		qp   *QP
+		from *QP
+		op   wire.Opcode
+	}{
+		"request to an initiator": {p.a, p.from, p.to, wire.RCSendOnly | wire.ServiceXRC},
+		"response to a target":    {p.b, p.to, p.from, wire.RCAck | wire.ServiceXRC},
+	} {
+		before := *x.to.e.Counters()
+		f := wire.Frame{Eth: x.from.route.eth, IPv4: x.from.route.ipv4, UDP: x.from.route.udp}
+		f.BTH = wire.BTH{Opcode: x.op, PKey: 0xffff, DestQP: x.qp.Num(), PSN: testPSN}
+		x.to.e.Frame(p.now, 0, packetio.Frame{Data: f.AppendTo(nil)}, &x.to.out)
+		c := x.to.e.Counters()
+		if c.RxUnsupported != before.RxUnsupported+1 || c.RcvdPkts != before.RcvdPkts {
+			t.Errorf("%s: unsupported %d, accepted %d", name, c.RxUnsupported-before.RxUnsupported, c.RcvdPkts-before.RcvdPkts)
+		}
+	}
+}
+
+// The events of shared receive queues whose completion queue has overrun come in the order of their numbers.
+func TestXRCOverrunOrder(t *testing.T) {
+	p := newXRCPair(t)
+	for range 20 {
+		if _, err := p.domain.CreateXRCSRQ(p.b.pd, p.b.cq, verbs.SRQInit{MaxWR: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.b.cq.breakSRQs()
+	n, last := 0, uint32(0)
+	for ev, ok := p.b.e.NextAsyncEvent(); ok; ev, ok = p.b.e.NextAsyncEvent() {
+		if n++; ev.Kind != verbs.EventSRQErr || ev.SRQ <= last {
+			t.Errorf("%+v after queue %d", ev, last)
+		}
+		last = ev.SRQ
+	}
+	if n != 21 {
+		t.Errorf("%d events, want 21", n)
+	}
 }

@@ -79,20 +79,21 @@ func (a *answers) oweResult(r *result) *response {
 }
 
 // duplicate answers a request whose PSN is before the expected one. Only a READ is executed again,
-// because it changes no memory (IBTA 9.7.4.1/duplicate).
+// because it changes no memory (IBTA 9.7.4.1/duplicate). Of XRC, only a READ needs the shared receive
+// queue that it names, for its protection domain: the others are answered also if the queue has gone.
 func (r *responder) duplicate(p *wire.Packet, info *wire.OpInfo) {
 	r.env.Counters.DuplicateRequest++
 	r.noteRepeated(p)
-	pd := r.cfg.PD
-	if r.cfg.XRC != nil {
-		s, v := r.named(p)
-		if v != pass {
-			return // its shared receive queue has gone since it was executed
-		}
-		pd = s.pd
-	}
 	switch {
 	case info.Flags&wire.OpRead != 0:
+		pd := r.cfg.PD
+		if r.cfg.XRC != nil {
+			s, v := r.named(p)
+			if v != pass {
+				return // its shared receive queue has gone since it was executed
+			}
+			pd = s.pd
+		}
 		r.duplicateRead(p, pd)
 	case info.Flags&(wire.OpAtomic|wire.OpFlush) != 0:
 		r.replay(p)

@@ -197,7 +197,7 @@ func (q *QP) accepts(now clock.Time, p *wire.Packet) bool {
 		q.saw(p.BTH.Opcode, "state")
 		return false
 	}
-	if p.BTH.Opcode.Service() != q.svc.opcodes {
+	if !q.Hears(p.BTH.Opcode) {
 		q.env.Counters.RxUnsupported++ // dropped silently, IBTA 9.6/service
 		return false
 	}

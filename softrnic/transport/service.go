@@ -18,8 +18,10 @@ type service struct {
 	changes verbs.QPMask
 	// receive handles a packet from the peer. It is called only in states that receive.
 	receive func(q *QP, now clock.Time, p *wire.Packet, out *Actions)
-	// requests: each request names a shared receive queue of the peer (XRC).
-	requests bool
+	// oneWay: all requests of a connection go in one direction (XRC). requests: this is the end that sends
+	// them, each of which names a shared receive queue of the peer; it hears responses alone, and the other
+	// end requests alone.
+	oneWay, requests bool
 	// datagram: a queue pair has no peer; each work request names its destination.
 	datagram bool
 	// start begins a work request of UC, and packet sends the next packet of a work request of UC
@@ -52,13 +54,13 @@ func init() { // a composite literal at the declaration would be an initializati
 		ops: opSet(verbs.OpSend, verbs.OpSendImm), changes: verbs.ModifyQKey | verbs.ModifyPKey,
 	}
 	services[verbs.XRCInitiator] = &service{
-		opcodes: wire.ServiceXRC, states: rcStates, receive: func(q *QP, now clock.Time, p *wire.Packet, out *Actions) { q.cmp.initiated(now, p, out) }, requests: true,
+		opcodes: wire.ServiceXRC, states: rcStates, receive: handleRC, oneWay: true, requests: true,
 		ops: opSet(verbs.OpSend, verbs.OpSendImm, verbs.OpSendInv, verbs.OpWrite, verbs.OpWriteImm, verbs.OpRead,
 			verbs.OpCmpSwap, verbs.OpFetchAdd, verbs.OpLocalInv, verbs.OpBindMW, verbs.OpRegMR),
 		changes: verbs.ModifyAccess | inRetries | verbs.ModifyPKey | verbs.ModifyDest | verbs.ModifyMaxRdAtomic,
 	}
 	services[verbs.XRCTarget] = &service{
-		opcodes: wire.ServiceXRC, states: rcStates, receive: func(q *QP, now clock.Time, p *wire.Packet, out *Actions) { q.rsp.targeted(now, p, out) },
+		opcodes: wire.ServiceXRC, states: rcStates, receive: handleRC, oneWay: true,
 		changes: verbs.ModifyAccess | verbs.ModifyRNRTimer | verbs.ModifyTimeout | verbs.ModifyPKey | verbs.ModifyDest | verbs.ModifyMaxDestRdAtomic,
 	}
 }
@@ -72,7 +74,7 @@ func (q *QP) send(now clock.Time, out *Actions) {
 	}
 }
 
-// handleRC handles a packet of a reliable connection. In RTR it drops responses, because nothing
+// handleRC handles a packet of a reliable connection, also an extended one. In RTR it drops responses, because nothing
 // was sent.
 func handleRC(q *QP, now clock.Time, p *wire.Packet, out *Actions) {
 	switch {
@@ -100,3 +102,10 @@ func opSet(ops ...verbs.WROpcode) (set uint32) {
 // Service returns the transport service as one of wire's Service constants, which are the top bits
 // of the opcodes.
 func (q *QP) Service() wire.Opcode { return q.svc.opcodes }
+
+// Hears reports whether packets with an opcode may come to the queue pair: it is of the transport service,
+// and of the direction if the service has only one.
+func (q *QP) Hears(op wire.Opcode) bool {
+	s := q.svc
+	return op.Service() == s.opcodes && (!s.oneWay || op.Is(wire.OpResponse) == s.requests)
+}

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cq"
 	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -29,37 +28,16 @@ func NewXRCSRQ(id uint32, pd mem.PD, c *cq.CQ, init verbs.SRQInit) (*SRQ, error)
 	return s, err
 }
 
-// Purge removes the completions of an XRC queue from its completion queue. It is called when the queue is
-// destroyed.
-func (s *SRQ) Purge() {
+// Close removes the completions of an XRC queue from its completion queue, and lets no more come there. It is
+// called when the queue is destroyed; a target may still have a receive of the queue, in the middle of a message.
+func (s *SRQ) Close() {
 	if s.received != nil {
-		s.received.Purge()
+		s.received.Close()
 	}
 }
 
 // Break makes an XRC queue refuse all requests from now on, because its completion queue has overrun.
 func (s *SRQ) Break() { s.broken = true }
-
-// initiated handles a packet to an initiator, which hears responses alone.
-func (c *completer) initiated(now clock.Time, p *wire.Packet, out *Actions) {
-	switch {
-	case !p.BTH.Opcode.Is(wire.OpResponse):
-		c.env.Counters.RxUnsupported++
-	case c.state != verbs.StateRTR:
-		c.handle(now, p, out)
-	default:
-		c.saw(p.BTH.Opcode, "state")
-	}
-}
-
-// targeted handles a packet to a target, which hears requests alone.
-func (r *responder) targeted(now clock.Time, p *wire.Packet, out *Actions) {
-	if p.BTH.Opcode.Is(wire.OpResponse) {
-		r.env.Counters.RxUnsupported++
-		return
-	}
-	r.handle(now, p, out)
-}
 
 // named returns the shared receive queue that a request of XRC names. The request is refused if there is
 // none of this number, if it is in another domain, or if it is broken (annex A14).

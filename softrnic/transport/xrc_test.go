@@ -318,3 +318,54 @@ func TestXRCLoss(t *testing.T) {
 		}
 	}
 }
+
+// A duplicate of a SEND, WRITE or atomic is answered after its shared receive queue has been destroyed, taken out of
+// the domain or broken, because its answer needs none; a READ is not executed again without the protection
+// domain of the queue (IBTA 9.7.4.1/duplicate).
+func TestXRCDuplicateWithoutQueue(t *testing.T) {
+	for name, end := range map[string]func(d *domain){
+		"destroyed": func(d *domain) { d.processes[1].srq.Close(); delete(d.processes, 1) },
+		"foreign":   func(d *domain) { d.foreign = 1 },
+		"broken":    func(d *domain) { d.processes[1].srq.Break() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, b, d := newXRCPair(t, 4096)
+			p := d.processes[1]
+			if err := p.srq.PostRecv(&verbs.RecvWR{SGL: []verbs.SGE{p.sge(0, 64)}}); err != nil {
+				t.Fatal(err)
+			}
+			var sent []wire.Packet
+			for _, wr := range []verbs.SendWR{
+				{Op: verbs.OpSend, SGL: []verbs.SGE{a.sge(0, 64)}},
+				{Op: verbs.OpWrite, SGL: []verbs.SGE{a.sge(0, 64)}, RemoteAddr: p.mem.Base()},
+				{Op: verbs.OpFetchAdd, CompareAdd: 5, SGL: []verbs.SGE{a.sge(64, 8)}, RemoteAddr: p.mem.Base() + 64},
+				{Op: verbs.OpRead, SGL: []verbs.SGE{a.sge(128, 64)}, RemoteAddr: p.mem.Base()},
+			} {
+				wr.RemoteSRQN, wr.RKey = 1, p.mem.RKey()
+				post(t, a, wr)
+				x := a.out.Tx[0].Packet
+				x.Payload, x.BTH.AckReq = bytes.Clone(x.Payload), true
+				sent = append(sent, x)
+				settle(t, 0, a, b)
+			}
+			end(d)
+			for i, want := range []wire.Opcode{wire.RCAck, wire.RCAck, wire.RCAtomicAck, 0} {
+				b.out.Reset()
+				b.qp.Handle(0, &sent[i], &b.out)
+				b.qp.FlushAcks(0, &b.out)
+				if want == 0 {
+					if len(b.out.Tx) != 0 {
+						t.Errorf("the READ is answered by %v", b.out.Tx[0].Packet.BTH.Opcode)
+					}
+					continue
+				}
+				if len(b.out.Tx) != 1 || b.out.Tx[0].Packet.BTH.Opcode != want|wire.ServiceXRC {
+					t.Errorf("%v: %d answers", sent[i].BTH.Opcode, len(b.out.Tx))
+				}
+			}
+			if v, _ := p.mem.Load64(64); v != 5 || b.counters.ReplayedAtomics != 1 || b.qp.State() != verbs.StateRTS {
+				t.Errorf("the word is %d after %d replays, in %v", v, b.counters.ReplayedAtomics, b.qp.State())
+			}
+		})
+	}
+}
