@@ -42,7 +42,7 @@ type queued struct {
 
 // halts finds deadlocks.
 type halts struct {
-	// rings has the last ring of each priority; path is the way to the vertex that the search visits,
+	// rings has a ring of each priority, the oldest that lasts; path is the way to the vertex that the search visits,
 	// seen what it has visited before.
 	rings [portqueue.Priorities]ring
 	path  way
@@ -69,16 +69,39 @@ func (h *halts) watch(n *Net, id NodeID, port int) {
 		if !h.closes(n, waiting{id, port}, waiting{id, port}, prio) {
 			continue
 		}
-		h.turn()
-		r, left := &h.rings[prio], h.path.left(n, prio)
-		if !slices.Equal(r.ports, h.path) || r.left != left {
-			*r = ring{append(r.ports[:0], h.path...), left, n.now}
+		r := &h.rings[prio]
+		if !h.lasts(n, r, prio) {
+			h.turn()
+			*r = ring{append(r.ports[:0], h.path...), h.path.left(n, prio), n.now}
 			continue
 		}
 		if n.now.Sub(r.since) >= 2*r.ports.longestPause(n) {
 			h.found = r.describe(n, prio)
 		}
 	}
+}
+
+// lasts reports whether a ring is still closed and no frame has left it since it was found. As long as
+// it lasts, no other ring takes its place: two rings that close in turn would hide each other.
+func (h *halts) lasts(n *Net, r *ring, prio int) bool {
+	if len(r.ports) == 0 || r.left != r.ports.left(n, prio) {
+		return false
+	}
+	for i, at := range r.ports {
+		to := r.ports[(i+1)%len(r.ports)]
+		if _, halted := n.nodes[at.node].queues.Halted(n.now, at.port, prio); !halted {
+			return false
+		}
+		peer := n.nodes[at.node].links[at.port].dst
+		if peer.Node != to.node {
+			return false
+		}
+		h.next = n.nodes[to.node].queues.Waits(n.now, peer.Port, prio, h.next[:0])
+		if !slices.Contains(h.next, to.port) {
+			return false
+		}
+	}
+	return true
 }
 
 // turn lets the path of a ring begin at its first node: it was found from any of its ports.

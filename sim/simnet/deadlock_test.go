@@ -89,17 +89,19 @@ func join(n *Net, name string, a NodeID, pa int, b NodeID, pb int) {
 	n.Connect(LinkConfig{Name: name, A: End{a, pa}, B: End{b, pb}, Delay: time.Microsecond, Rate: loopRate})
 }
 
-// looped runs a host that sends into a loop of two switches, and returns the deadlock.
-func looped(t *testing.T, rate float64, d time.Duration) string {
+// looped runs loops of two switches, each with a host that sends into it, and returns the deadlock.
+func looped(t *testing.T, loops int, rate float64, d time.Duration) string {
 	t.Helper()
 	n := New(Config{MaxTime: clock.Time(time.Hour)})
-	host := n.Add("host", newSource(rate, 16))
-	a, b := n.Add("a", &hop{route: []int{1, 1}}), n.Add("b", &hop{route: []int{0}})
-	join(n, "host", host, 0, a, 0)
-	join(n, "trunk", a, 1, b, 0)
-	n.SetQueues(host, losslessBank(t, 1))
-	n.SetQueues(a, losslessBank(t, 2))
-	n.SetQueues(b, losslessBank(t, 1))
+	for range loops {
+		host := n.Add("host", newSource(rate, 16))
+		a, b := n.Add("a", &hop{route: []int{1, 1}}), n.Add("b", &hop{route: []int{0}})
+		join(n, "host", host, 0, a, 0)
+		join(n, "trunk", a, 1, b, 0)
+		n.SetQueues(host, losslessBank(t, 1))
+		n.SetQueues(a, losslessBank(t, 2))
+		n.SetQueues(b, losslessBank(t, 1))
+	}
 	for at := time.Duration(0); at < d && n.Deadlock() == ""; at += 100 * time.Millisecond {
 		if err := n.RunUntil(clock.Time(at)); err != nil {
 			t.Fatal(err)
@@ -118,13 +120,22 @@ func TestDeadlockOfALoop(t *testing.T) {
 	if os.Getenv("RDMALAB_LONG") != "" {
 		d = time.Minute
 	}
-	if found := looped(t, 0.8*most, d); found != "" {
+	if found := looped(t, 1, 0.8*most, d); found != "" {
 		t.Error(found)
 	}
-	found := looped(t, 1.2*most, d)
+	found := looped(t, 1, 1.2*most, d)
 	t.Log(found)
 	if !strings.Contains(found, "a port 1, b port 0") && !strings.Contains(found, "b port 0, a port 1") {
 		t.Errorf("%q is not the deadlock of the loop", found)
+	}
+}
+
+// Two deadlocks of one priority, whose pauses come in turn, do not hide each other.
+func TestTwoDeadlocks(t *testing.T) {
+	found := looped(t, 2, float64(loopRate)/4, 5*time.Second)
+	t.Log(found)
+	if !strings.Contains(found, "port") {
+		t.Errorf("%q is not the deadlock of a loop", found)
 	}
 }
 
