@@ -97,8 +97,9 @@ type series struct {
 	time       int64
 }
 
-// leastTimer is an ACK timeout below which no program goes, in nanoseconds: a pause that is shorter is that of a
-// NIC without a processor.
+// leastTimer is in nanoseconds. A shorter pause after an acknowledgement is taken for one of the NIC itself, which
+// had no processor, and not for an ACK timeout. A program may choose a shorter timeout: what its NIC sends again is
+// told as go-back-N then.
 const leastTimer = 16e6
 
 // maxReads is how many READs are looked at for a request of a part of one.
