@@ -92,7 +92,7 @@ func measureTogether(list []*rules.Rule) error {
 				return err
 			}
 			if a.Overlaps(&b.Area) && !oneSketch(r, s, &a, &b) {
-				return fmt.Errorf("%w, or make %s, %s, %s, %s, %s and %s the same in both, so that both count in one sketch", overlap(r, s, &a, &b), keyAt, keySlots, keyRows, keyAdd, keyBy, keySample)
+				return fmt.Errorf("%w, or make %s, %s, %s, %s, %s, %s and %s the same in both, so that both count in one sketch", overlap(r, s, &a, &b), keyAt, keySlots, keyRows, keyAdd, keyBy, keySample, keyFlows)
 			}
 		}
 	}

@@ -63,6 +63,7 @@ func TestMeasureTogether(t *testing.T) {
 		{one, two + "at=2552"}:                                          "overlap",
 		{one, two + "by=source"}:                                        "the same in both",
 		{one, two + "sample=2"}:                                         "the same in both",
+		{one, two + "flows=10"}:                                         "sample and flows the same in both",
 		{one, two + "add=bytes"}:                                        "the same in both",
 		{one, two + "depth=4 at=2560"}:                                  "must be the same in both",
 		{one, "id=b server=ms0 action=measure store=ms1"}:               "takes all of its requests",
