@@ -13,6 +13,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/rackfile/rules"
+	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/statestore"
 	"github.com/rdmalab/rdmalab/swordbox/telemetry"
 	"github.com/rdmalab/rdmalab/topo/hostd"
@@ -34,7 +35,7 @@ func switchHeavyCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			r, err := heavyReading(cmd, on, rule, lasts)
+			r, took, err := readHeavy(cmd, on, rule, lasts)
 			if err != nil {
 				return err
 			}
@@ -48,7 +49,7 @@ func switchHeavyCmd() *cobra.Command {
 					keys = append(keys, flows[i].Key)
 				}
 			}
-			report := r.Report(keys, statestore.EveryOf(rule))
+			report := &heavyReport{Report: r.sketch.Report(keys, statestore.EveryOf(rule)), Seconds: took.Seconds(), Missing: r.missing}
 			if most > 0 && len(report.List) > most {
 				report.List = report.List[:most]
 			}
@@ -56,7 +57,7 @@ func switchHeavyCmd() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return show(cmd, report, func(out io.Writer, report telemetry.Report) error { return printHeavy(out, names, rule, lasts, report) })
+			return show(cmd, report, func(out io.Writer, report *heavyReport) error { return printHeavy(out, names, rule, report) })
 		},
 	}
 	fs := cmd.Flags()
@@ -90,25 +91,51 @@ func measureRule(cmd *cobra.Command, id string) (*rules.Rule, error) {
 	return nil, badUse("no rule %q has action measure; those that have it: %v", id, ids)
 }
 
-// heavyReading reads the counters of a rule by a host. If lasts is not 0, it reads twice and returns
-// what was counted between.
-func heavyReading(cmd *cobra.Command, on string, r *rules.Rule, lasts time.Duration) (*telemetry.Reading, error) {
+// heavyReport is what switch heavy prints.
+type heavyReport struct {
+	telemetry.Report
+	// Seconds is the time between the two readings; 0 with a single one.
+	Seconds float64 `json:"seconds,omitempty"`
+	Missing missing `json:"missing"`
+}
+
+// heavyReading is a reading of a sketch. at is when it began; missing is what the switch said then.
+type heavyReading struct {
+	sketch  *telemetry.Reading
+	at      time.Time
+	missing missing
+}
+
+// readHeavy reads the counters of a rule by a host. If lasts is not 0, it reads twice and returns what was
+// counted between. took is the time between the beginnings of both: the reading of a counter takes its
+// turn, which is the same in both, so this is the time between the two values of each.
+func readHeavy(cmd *cobra.Command, on string, r *rules.Rule, lasts time.Duration) (of heavyReading, took time.Duration, err error) {
 	first, err := readSketch(cmd, on, r)
 	if err != nil || lasts == 0 {
-		return first, err
+		return first, 0, err
 	}
 	if err := pause(cmd.Context(), lasts); err != nil {
-		return nil, err
+		return of, 0, err
 	}
 	second, err := readSketch(cmd, on, r)
 	if err != nil {
-		return nil, err
+		return of, 0, err
 	}
-	return second.Since(first)
+	of.sketch, err = second.sketch.Since(first.sketch)
+	of.missing = second.missing.since(&first.missing)
+	return of, second.at.Sub(first.at), err
 }
 
-// readSketch reads all counters of a rule by READs of a host's NIC.
-func readSketch(cmd *cobra.Command, on string, r *rules.Rule) (*telemetry.Reading, error) {
+// readSketch reads all counters of a rule by READs of a host's NIC, and before them what is missing there.
+func readSketch(cmd *cobra.Command, on string, r *rules.Rule) (of heavyReading, err error) {
+	var groups []handler.Group
+	if err := askBox(cmd, http.MethodGet, "/program/counters", nil, &groups); err != nil {
+		return of, err
+	}
+	if of.missing, err = missingOf(groups); err != nil {
+		return of, err
+	}
+	of.at = time.Now()
 	l := statestore.LayoutOf(r)
 	words, n := make([]uint64, l.Cells), len(l.Servers)
 	for i, server := range l.Servers {
@@ -117,37 +144,88 @@ func readSketch(cmd *cobra.Command, on string, r *rules.Rule) (*telemetry.Readin
 			var res hostd.ReadResult
 			in := hostd.ReadRequest{To: server.String(), At: l.Offset + 8*uint64(from), Words: here}
 			if err := askNode(cmd, on, http.MethodPost, hostd.PathRead, in, &res); err != nil {
-				return nil, err
+				return of, err
 			}
-			for j, w := range res.Words[:min(here, len(res.Words))] {
+			if len(res.Words) != here {
+				return of, fmt.Errorf("%s has read %d counters of %v in place of %d; read them once more", on, len(res.Words), server, here)
+			}
+			for j, w := range res.Words {
 				words[(from+j)*n+i] = w
 			}
 		}
 	}
-	return telemetry.Read(l.Sketch(), words)
+	of.sketch, err = telemetry.Read(l.Sketch(), words)
+	return of, err
 }
 
-func printHeavy(out io.Writer, names rackfile.Names, r *rules.Rule, lasts time.Duration, p telemetry.Report) error {
-	unit, sampled := "packets", ""
+// missing is what the switch has counted and what is not, or perhaps not, in the counters: the sum over all rules that
+// count in the memory of servers and over all rows (see statestore.Stats).
+type missing struct {
+	Dropped   uint64 `json:"dropped"`
+	Uncertain uint64 `json:"uncertain"`
+	Former    uint64 `json:"former"` // what earlier incarnations of the switch have lost at most
+	Pending   uint64 `json:"pending"`
+	InFlight  uint64 `json:"inFlight"`
+}
+
+// missingOf takes the amounts from the counters of the switch.
+func missingOf(groups []handler.Group) (of missing, err error) {
+	for name, to := range map[string]*uint64{
+		"dropped": &of.Dropped, "uncertain": &of.Uncertain, "former": &of.Former, "pending": &of.Pending, "in_flight": &of.InFlight,
+	} {
+		found := false
+		for _, g := range groups {
+			for i := range g.Counters {
+				if c := &g.Counters[i]; g.Name == statestore.Kind.Name && c.Name == name {
+					*to, found = c.Value, true
+				}
+			}
+		}
+		if !found {
+			return of, fmt.Errorf("the switch has no counter %s of group %s: it runs another version; restart it by rdmalab restart", name, statestore.Kind.Name)
+		}
+	}
+	return of, nil
+}
+
+// since returns what is missing of the amounts after an earlier reading. A sum that is smaller than before
+// has begun again.
+func (m *missing) since(earlier *missing) missing {
+	after := *m
+	for sum, before := range map[*uint64]uint64{&after.Dropped: earlier.Dropped, &after.Uncertain: earlier.Uncertain, &after.Former: earlier.Former} {
+		if before <= *sum {
+			*sum -= before
+		}
+	}
+	return after
+}
+
+func printHeavy(out io.Writer, names rackfile.Names, r *rules.Rule, p *heavyReport) error {
+	unit, sampled, within := "packets", "", ""
 	if l := statestore.LayoutOf(r); l.Bytes {
 		unit = "bytes"
 	}
 	if p.Every > 1 {
 		sampled = fmt.Sprintf(", from a sample of 1/%d", p.Every)
 	}
-	fmt.Fprintf(out, "%d %s by %v%s%s\n", p.Total, unit, statestore.ByOf(r), either(lasts > 0, fmt.Sprintf(" in %v", lasts), ""), sampled)
-	fmt.Fprintf(out, "at most: too large by %d at most (probability %.1f %%); estimate: within %d (%.1f %%)\n\n", p.Over, 100*p.OverSure, p.Within, 100*p.WithinSure)
+	if p.Seconds > 0 {
+		within = fmt.Sprintf(" in %.3g s", p.Seconds)
+	}
+	fmt.Fprintf(out, "%d %s by %v%s%s\n", p.Total, unit, statestore.ByOf(r), within, sampled)
+	fmt.Fprintf(out, "at most: too large by %d at most (probability %.1f %%); estimate: within %d (%.1f %%)\n", p.Over, 100*p.OverSure, p.Within, 100*p.WithinSure)
+	m := &p.Missing
+	fmt.Fprintf(out, "not in the counters, of all rules and rows: %d dropped, %d uncertain, %d former, %d pending, %d in flight\n\n", m.Dropped, m.Uncertain, m.Former, m.Pending, m.InFlight)
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	header := "FLOW\tESTIMATE\tAT MOST\tSHARE"
-	if lasts > 0 {
+	if p.Seconds > 0 {
 		header += "\tPER SECOND"
 	}
 	fmt.Fprintln(w, header) // Flush reports errors
 	for i := range p.List {
 		h := &p.List[i]
 		fmt.Fprintf(w, "%s\t%d\t%d\t%.1f %%", h.Key.Text(func(a netip.Addr) string { return names.Of(a) }), h.Estimate, h.AtMost, 100*h.Share)
-		if lasts > 0 {
-			fmt.Fprintf(w, "\t%.0f", float64(h.Estimate)/lasts.Seconds())
+		if p.Seconds > 0 {
+			fmt.Fprintf(w, "\t%.0f", float64(h.Estimate)/p.Seconds)
 		}
 		fmt.Fprintln(w)
 	}

@@ -8,7 +8,8 @@ import (
 // Heavy is what a Reading says about a key. Its numbers are corrected for sampling.
 type Heavy struct {
 	Key Key `json:"key"`
-	// AtMost is the count-min estimate. The true amount of the counted packets is at most AtMost.
+	// AtMost is the count-min estimate. The true amount is at most AtMost if every packet was counted (no
+	// sample) and all additions are in the counters: none was dropped, is uncertain or on its way.
 	AtMost uint64 `json:"atMost"`
 	// Estimate is the estimate of the Count Sketch, at least 0 and at most AtMost.
 	Estimate uint64 `json:"estimate"`

@@ -56,7 +56,8 @@ func Read(s Sketch, words []uint64) (*Reading, error) {
 // their way to other rows when the copy was made.
 func (r *Reading) Total() uint64 { return r.total }
 
-// Upper returns the count-min estimate of the count of a key: at least the true count.
+// Upper returns the count-min estimate of the count of a key: at least what was added for the key in each
+// row.
 func (r *Reading) Upper(hash uint64) uint64 {
 	least := uint64(math.MaxUint64)
 	for row := range r.Rows {
