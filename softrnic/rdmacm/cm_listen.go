@@ -174,6 +174,7 @@ func typeOf(qp verbs.QP) (uint8, error) {
 	case verbs.UC:
 		return typeUC, nil
 	case verbs.UD: // UD has no connections
+	case verbs.XRCInitiator, verbs.XRCTarget: // a REQ of this package names no XRC
 	}
 	return 0, verbs.Errorf("connect", verbs.ErrInvalid, "a queue pair of type %v has no connections", attr.Type)
 }

@@ -59,6 +59,7 @@ func (e *End) sealed(now clock.Time, h *header, d []byte, frames *packetio.Batch
 	case old:
 		r.Old++
 		return
+	case fresh:
 	}
 	if h.kind == kindData {
 		e.data(now, s, h, d, frames)

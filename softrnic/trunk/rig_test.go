@@ -126,9 +126,7 @@ func (r *rig) keep(side int) {
 
 // take returns the packets that have come.
 func (r *rig) take(side int) (list [][]byte) {
-	for _, f := range packets(r.got[side].Frames) {
-		list = append(list, f)
-	}
+	list = append(list, packets(r.got[side].Frames)...)
 	r.got[side] = packetio.Batch{}
 	return list
 }

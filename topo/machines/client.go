@@ -265,8 +265,8 @@ func (c *Client) undo(made []bool, old bool) error {
 const undoWait = 30 * time.Second
 
 // remove takes the slice of a machine away.
-func (m *conn) remove(ctx context.Context) error {
-	_, err := m.run(ctx, nil, "slice", "down", "--generation", fmt.Sprint(m.rack.Generation))
+func (c *conn) remove(ctx context.Context) error {
+	_, err := c.run(ctx, nil, "slice", "down", "--generation", fmt.Sprint(c.rack.Generation))
 	return err
 }
 

@@ -20,7 +20,7 @@ import (
 // plays ssh; $dir is the folder of the test. The file $dir/ran gets the arguments of each call.
 func played(t *testing.T, script string) (c *Client, dir string) {
 	t.Helper()
-	dir, err := os.MkdirTemp("", "mc") // short, because of the names of sockets
+	dir, err := os.MkdirTemp("", "mc") //nolint:usetesting // short, because of the names of sockets
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/trunk"
 )
 
-// ErrClosed: the port was closed before the call.
+// ErrClosed says that the port was closed before the call.
 var ErrClosed = errors.New("port is closed")
 
 // socketBuffer is the requested size in bytes of the socket's two queues.

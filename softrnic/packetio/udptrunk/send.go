@@ -95,8 +95,9 @@ func again(errno unix.Errno) bool {
 	switch errno {
 	case unix.EAGAIN, unix.ENOBUFS, unix.EINTR, unix.ENOMEM, unix.ECONNREFUSED:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // sendOne sends one datagram.
