@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs/preload"
+	"github.com/rdmalab/rdmalab/topo/machines"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
@@ -38,7 +39,7 @@ func envCmd() *cobra.Command {
 			}
 			for _, v := range env {
 				name, value, _ := strings.Cut(v, "=")
-				fmt.Fprintf(cmd.OutOrStdout(), "export %s=%s\n", name, quote(value))
+				fmt.Fprintf(cmd.OutOrStdout(), "export %s=%s\n", name, machines.Quote(value))
 			}
 			return nil
 		}),
@@ -47,5 +48,3 @@ func envCmd() *cobra.Command {
 	provider.add(cmd)
 	return cmd
 }
-
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }

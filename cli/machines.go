@@ -30,28 +30,21 @@ var onlyHere = []string{"apply", "compose", "cni", "exercise", "experiment", "pi
 // carryAll makes the commands of atNode and onlyHere look whether the rack is on several machines.
 func carryAll(commands []*cobra.Command) {
 	for _, c := range commands {
-		run := c.RunE
-		switch {
-		case run == nil:
-		case slices.Contains(atNode, c.Name()):
-			c.RunE = func(cmd *cobra.Command, args []string) error {
-				client, yes, err := carried(cmd)
-				if err != nil || !yes {
-					return either(err != nil, func() error { return err }, func() error { return run(cmd, args) })()
-				}
-				return carry(cmd, client, args)
-			}
-		case slices.Contains(onlyHere, c.Name()):
-			c.RunE = func(cmd *cobra.Command, args []string) error {
-				client, yes, err := carried(cmd)
-				if err == nil && yes {
-					err = fmt.Errorf("rack %q is on several machines, and %s works on a rack of this machine alone", client.Rack.Name, cmd.CommandPath())
-				}
-				if err != nil {
-					return err
-				}
+		run, here := c.RunE, slices.Contains(onlyHere, c.Name())
+		if run == nil || !here && !slices.Contains(atNode, c.Name()) {
+			continue
+		}
+		c.RunE = func(cmd *cobra.Command, args []string) error {
+			client, several, err := carried(cmd)
+			switch {
+			case err != nil:
+				return err
+			case !several:
 				return run(cmd, args)
+			case here:
+				return fmt.Errorf("rack %q is on several machines, and %s works on a rack of this machine alone", client.Rack.Name, cmd.CommandPath())
 			}
+			return carry(cmd, client, args)
 		}
 	}
 }

@@ -80,11 +80,13 @@ func (c goTest) run(ctx context.Context, t *tally, started func(*exec.Cmd)) erro
 	if started != nil {
 		started(cmd)
 	}
+	over := make(chan error, 1) // beside the output, which a process that ignores the signal may keep open
+	go func() { over <- ended(ctx, cmd) }()
 	readErr := read(out, t)
 	if readErr != nil {
 		_, _ = io.Copy(io.Discard, out) // so that the go command can end
 	}
-	err = ended(ctx, cmd)
+	err = <-over
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
 		t.commandFailed(exit)
 		err = nil

@@ -27,7 +27,7 @@ func standIn(t *testing.T, script string) {
 func TestCommandThatFails(t *testing.T) {
 	standIn(t, `echo '{"Action":"pass","Package":"q","Test":"TestA"}'; echo '{"Action":"pass","Package":"q"}'; echo "go: cannot find GOROOT directory" >&2; exit 2`)
 	var out strings.Builder
-	tl := newTally(&out, false, regexp.MustCompile("^$"))
+	tl := newTally(&out, regexp.MustCompile("^$"))
 	if err := (goTest{}).run(t.Context(), tl, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -36,11 +36,11 @@ func TestCommandThatFails(t *testing.T) {
 	}
 }
 
-// With the context end all processes of the command, also those that it has started.
+// With the context end all processes of the command, also one that it has started and that ignores the signal.
 func TestEndsTheWholeGroup(t *testing.T) {
-	standIn(t, `sleep 1000 & echo $!; wait`)
+	standIn(t, `(trap "" INT; exec sleep 1000) & echo $!; wait`)
 	r, w := io.Pipe()
-	tl := newTally(w, false, regexp.MustCompile("^$"))
+	tl := newTally(w, regexp.MustCompile("^$"))
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- (goTest{}).run(ctx, tl, nil) }()

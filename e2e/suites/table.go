@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,7 +70,7 @@ func (s suite) run(ctx context.Context, o options) error {
 		if !ok {
 			return fmt.Errorf("-runs: %q has no colon", r)
 		}
-		t := newTally(os.Stdout, false, o.expect)
+		t := newTally(os.Stdout, o.expect)
 		t.now(s.again + ": " + r)
 		one := suite{of: []string{of}, timeout: 25 * time.Minute, alone: true, env: append([]string{"RDMALAB_E2E_SWITCH=" + does}, s.env...)}
 		if err := one.counted(ctx, o, t); err != nil {
@@ -80,7 +81,7 @@ func (s suite) run(ctx context.Context, o options) error {
 }
 
 func (s suite) once(ctx context.Context, o options) error {
-	return s.counted(ctx, o, newTally(os.Stdout, false, o.expect))
+	return s.counted(ctx, o, newTally(os.Stdout, o.expect))
 }
 
 // counted runs the suite, and ends t.
@@ -123,10 +124,7 @@ func (s suite) command(o options, packages []string) goTest {
 		c.args = append(c.args, "-p", "1")
 	}
 	c.args = append(c.args, packages...)
-	c.args = append(c.args, "-args", "-ginkgo.no-color", "-ginkgo.poll-progress-after=150s", "-ginkgo.timeout="+max(s.specs, 0).String())
-	if s.specs == 0 {
-		c.args[len(c.args)-1] = "-ginkgo.timeout=" + defaultSpecs.String()
-	}
+	c.args = append(c.args, "-args", "-ginkgo.no-color", "-ginkgo.poll-progress-after=150s", "-ginkgo.timeout="+cmp.Or(s.specs, defaultSpecs).String())
 	if s.random {
 		c.args = append(c.args, "-ginkgo.randomize-all")
 	}

@@ -27,7 +27,6 @@ type event struct {
 type tally struct {
 	mu                      sync.Mutex
 	w                       io.Writer
-	quiet                   bool
 	expect                  *regexp.Regexp      // reasons of expected skips
 	expected                int                 // how many of the skipped tests match expect
 	output                  map[string][]string // by package and test, until the test ends
@@ -41,8 +40,8 @@ type tally struct {
 	exited bool
 }
 
-func newTally(w io.Writer, quiet bool, expect *regexp.Regexp) *tally {
-	return &tally{w: w, quiet: quiet, expect: expect, output: map[string][]string{}, running: map[string]bool{}}
+func newTally(w io.Writer, expect *regexp.Regexp) *tally {
+	return &tally{w: w, expect: expect, output: map[string][]string{}, running: map[string]bool{}}
 }
 
 // ginkgoSummary matches the numbers of specs that a Ginkgo suite prints at its end. Ginkgo writes
@@ -154,9 +153,7 @@ func (t *tally) endPackage(e event) {
 	delete(t.running, e.Package)
 	switch e.Action {
 	case "pass":
-		if !t.quiet {
-			fmt.Fprintf(t.w, "ok    %s  %.1fs\n", e.Package, e.Elapsed)
-		}
+		fmt.Fprintf(t.w, "ok    %s  %.1fs\n", e.Package, e.Elapsed)
 	case "fail":
 		t.failed++ // a package fails as a whole when it does not build, panics or times out
 		fmt.Fprintf(t.w, "FAIL  %s  %.1fs\n%s", e.Package, e.Elapsed, strings.Join(t.output[e.Package+" "], ""))

@@ -9,7 +9,7 @@ import (
 func report(t *testing.T, stream string, skips int) (string, bool) {
 	t.Helper()
 	var out strings.Builder
-	tl := newTally(&out, false, regexp.MustCompile("race detector"))
+	tl := newTally(&out, regexp.MustCompile("race detector"))
 	if err := read(strings.NewReader(stream), tl); err != nil {
 		t.Fatal(err)
 	}

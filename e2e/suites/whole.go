@@ -34,7 +34,7 @@ func whole(ctx context.Context, o options) error {
 	if o.focus != "" {
 		return errors.New("-focus picks specs of one suite: use make e2e FOCUS=…")
 	}
-	t := newTally(os.Stdout, false, o.expect)
+	t := newTally(os.Stdout, o.expect)
 	if !cc() {
 		fmt.Println("no C compiler: the race detector is off")
 	}

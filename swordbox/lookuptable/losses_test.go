@@ -157,7 +157,7 @@ func TestTableThatGoes(t *testing.T) {
 		t.Error("the server of the new rule has gone")
 	}
 	s.rule("")
-	if len(s.m.Links.All) != 0 || s.m.marks.Has(portOfFrom) {
+	if len(s.m.Links.All) != 0 || s.m.ports.Marks.Has(portOfFrom) {
 		t.Errorf("without a rule there are %d connections", len(s.m.Links.All))
 	}
 }

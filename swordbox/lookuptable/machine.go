@@ -62,10 +62,9 @@ type Machine struct {
 	handler.NoRequests
 	cfg    Config
 	tables []*Table
-	ports  []*Table // index is the ingress port; nil means that no rule looks up its frames
+	ports  pipeline.PortTable[Table]
 	extmem.Links[*Link]
-	made  uint32 // number of links made so far
-	marks *pipeline.MarkedPorts
+	made  uint32   // number of links made so far
 	stats Stats    // counters of removed tables, and of links
 	idle  []string // IDs of the rules whose host or servers are not known yet
 }
@@ -129,7 +128,7 @@ var (
 )
 
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, Links: extmem.NewLinks[*Link](cfg.Failed), marks: new(pipeline.MarkedPorts)}
+	return &Machine{cfg: cfg, Links: extmem.NewLinks[*Link](cfg.Failed), ports: pipeline.PortTable[Table]{Marks: new(pipeline.MarkedPorts)}}
 }
 
 func (m *Machine) Kind() *handler.Kind { return m.cfg.Kind }
@@ -223,21 +222,9 @@ func (m *Machine) key(server netip.Addr, port int) switchconn.Key {
 	return switchconn.Key{Server: server, Shard: extmem.Shard(switchconn.LookupShard+port, m.cfg.Kind.Mode)}
 }
 
-// mark brings the fields ports and marks up to date: they say which ports have a table.
+// mark brings the field ports up to date.
 func (m *Machine) mark() {
-	for port, t := range m.ports {
-		if t != nil {
-			m.marks.Remove(port)
-		}
-	}
-	clear(m.ports)
-	for _, t := range m.tables {
-		for len(m.ports) <= t.port {
-			m.ports = append(m.ports, nil)
-		}
-		m.ports[t.port] = t
-		m.marks.Add(t.port)
-	}
+	m.ports.Set(m.tables, func(t *Table) int { return t.port })
 }
 
 func (m *Machine) port(a netip.Addr) int {
@@ -276,15 +263,13 @@ func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	m.Links.Sweep(nil)
 }
 
-func (m *Machine) MarkIn(q *pipeline.MarkedPorts) { m.marks = q }
+func (m *Machine) MarkIn(q *pipeline.MarkedPorts) { m.ports.Marks = q }
 
 // Take handles a frame that arrives at a port. It returns false if no rule looks up the frames of
 // the port, or if the frame is no IP packet.
 func (m *Machine) Take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
-	if in >= len(m.ports) || m.ports[in] == nil {
-		return false
-	}
-	return m.ports[in].take(c, in, f)
+	t := m.ports.At(in)
+	return t != nil && t.take(c, in, f)
 }
 
 // ReasonStranger means that the packet is addressed to a queue pair of the switch, but comes from

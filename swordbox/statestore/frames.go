@@ -14,8 +14,7 @@ import (
 // frames are the rules of action measure, and the ports whose frames they count.
 type frames struct {
 	rules []*measured
-	ports []*measured // by ingress port; nil means that no rule counts its frames
-	marks *pipeline.MarkedPorts
+	ports pipeline.PortTable[measured]
 }
 
 // measured is a rule of action measure. Rules that count in one sketch have the same flows.
@@ -30,15 +29,15 @@ type measured struct {
 }
 
 // MarkIn is called once, before rules are set (handler.Taker).
-func (m *Machine) MarkIn(q *pipeline.MarkedPorts) { m.frames.marks = q }
+func (m *Machine) MarkIn(q *pipeline.MarkedPorts) { m.frames.ports.Marks = q }
 
 // Take counts a frame that arrives at a port under a rule of action measure. It returns false,
 // because the switch goes on with the frame.
 func (m *Machine) Take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
-	if in >= len(m.frames.ports) || m.frames.ports[in] == nil {
+	k, n := m.frames.ports.At(in), f.Packets()
+	if k == nil {
 		return false
 	}
-	k, n := m.frames.ports[in], f.Packets()
 	taken := k.sampler.Take(n)
 	k.seen += uint64(n)
 	k.sampled += uint64(taken)
@@ -117,19 +116,7 @@ func (fr *frames) sketches() (list []*hotwords.Top[telemetry.Key]) {
 	return list
 }
 
-// mark brings the fields ports and marks up to date.
+// mark brings the field ports up to date.
 func (fr *frames) mark() {
-	for port, k := range fr.ports {
-		if k != nil {
-			fr.marks.Remove(port)
-		}
-	}
-	clear(fr.ports)
-	for _, k := range fr.rules {
-		for len(fr.ports) <= k.port {
-			fr.ports = append(fr.ports, nil)
-		}
-		fr.ports[k.port] = k
-		fr.marks.Add(k.port)
-	}
+	fr.ports.Set(fr.rules, func(k *measured) int { return k.port })
 }

@@ -63,7 +63,7 @@ var (
 // crash of the switch. If FormerlyBehind is nil, earlier incarnations of the switch have left no such
 // amount. If Port is nil, rules of action measure count nothing.
 func New(env handler.Env) *Machine {
-	return &Machine{env: env, Links: extmem.NewLinks[*channel](env.Failed), frames: frames{marks: new(pipeline.MarkedPorts)}}
+	return &Machine{env: env, Links: extmem.NewLinks[*channel](env.Failed), frames: frames{ports: pipeline.PortTable[measured]{Marks: new(pipeline.MarkedPorts)}}}
 }
 
 func (m *Machine) Stats() Stats { return m.stats }

@@ -84,19 +84,12 @@ func checkMeasure(r *rules.Rule) error {
 // most one, because a rule takes all packets of its host. Rules whose counters are in the same place count in one sketch; they must agree about
 // it. Other rules must have other places.
 func measureTogether(list []*rules.Rule) error {
-	for i, r := range list {
-		a := LayoutOf(r)
-		for _, s := range list[:i] {
-			b := LayoutOf(s)
-			if err := besides(r, s, &a, &b); err != nil {
-				return err
-			}
-			if a.Overlaps(&b.Area) && !oneSketch(r, s, &a, &b) {
-				return fmt.Errorf("%w, or make %s, %s, %s, %s, %s, %s and %s the same in both, so that both count in one sketch", overlap(r, s, &a, &b), keyAt, keySlots, keyRows, keyAdd, keyBy, keySample, keyFlows)
-			}
+	return eachPair(list, func(r, s *rules.Rule, a, b *Layout) error {
+		if oneSketch(r, s, a, b) {
+			return nil
 		}
-	}
-	return nil
+		return fmt.Errorf("%w, or make %s, %s, %s, %s, %s, %s and %s the same in both, so that both count in one sketch", overlap(r, s, a, b), keyAt, keySlots, keyRows, keyAdd, keyBy, keySample, keyFlows)
+	})
 }
 
 // oneSketch reports whether two rules, whose layouts are a and b, count in one sketch.

@@ -113,6 +113,12 @@ func checkPublished(r *rules.Rule) error {
 // together returns what is wrong with the rules of action count of one set. Rules that name the
 // same memory server share its connections, and their counters must not overlap.
 func together(list []*rules.Rule) error {
+	return eachPair(list, overlap)
+}
+
+// eachPair returns what is wrong with a pair of rules: that they cannot share connections, or what
+// overlapping returns for two rules r and s, with layouts a and b, whose counters overlap.
+func eachPair(list []*rules.Rule, overlapping func(r, s *rules.Rule, a, b *Layout) error) error {
 	for i, r := range list {
 		a := LayoutOf(r)
 		for _, s := range list[:i] {
@@ -121,7 +127,9 @@ func together(list []*rules.Rule) error {
 				return err
 			}
 			if a.Overlaps(&b.Area) {
-				return overlap(r, s, &a, &b)
+				if err := overlapping(r, s, &a, &b); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -85,7 +85,7 @@ func FuzzReadSlice(f *testing.F) {
 
 func TestWordsForShells(t *testing.T) {
 	for in, want := range map[string]string{"a b": "'a b'", "it's": `'it'\''s'`, "": "''", "$(x)`y`": "'$(x)`y`'"} {
-		if got := quote(in); got != want {
+		if got := Quote(in); got != want {
 			t.Errorf("%q: %s, want %s", in, got, want)
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -121,7 +120,7 @@ func (c *conn) open(ctx context.Context) error {
 		}
 		return gone
 	}
-	return ignoreMissing(os.Remove(c.lost()))
+	return os.RemoveAll(c.lost())
 }
 
 // lost is the file that says why the machine did not answer. justLost reports whether that is so new that
@@ -131,13 +130,6 @@ func (c *conn) lost() string { return c.paths.SSH(c.machine.Name) + ".lost" }
 func (c *conn) justLost() bool {
 	info, err := os.Stat(c.lost())
 	return err == nil && time.Since(info.ModTime()) < lostFor
-}
-
-func ignoreMissing(err error) error {
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }
 
 // lock holds other commands back that open the same connection.
@@ -161,17 +153,14 @@ func (c *conn) unreachable(said string, err error) *Unreachable {
 	case errors.Is(err, exec.ErrNotFound):
 		reason = "this machine has no program ssh: install it (openssh-client)"
 	case strings.Contains(said, "Host key verification failed"):
-		reason = fmt.Sprintf("its host key is unknown or has changed: connect once by hand, ssh %s, and compare the key", c.target())
+		reason = fmt.Sprintf("its host key is unknown or has changed: connect once by hand, ssh %s, and compare the key", c.machine.SSH)
 	case strings.Contains(said, "Permission denied"):
-		reason = fmt.Sprintf("it does not let you in (%s): give it your key, ssh-copy-id %s", reason, c.target())
+		reason = fmt.Sprintf("it does not let you in (%s): give it your key, ssh-copy-id %s", reason, c.machine.SSH)
 	case said == "":
 		reason = err.Error()
 	}
 	return &Unreachable{c.machine.Name, reason}
 }
-
-// target is the machine as a user names it to ssh.
-func (c *conn) target() string { return c.machine.SSH }
 
 // close ends the connection.
 func (c *conn) close() error {
@@ -191,7 +180,7 @@ func (c *conn) remote(ctx context.Context, tty bool, args ...string) *exec.Cmd {
 	words := []string{"env", rackfile.EnvSlice + "=1"}
 	words = append(append(words, "rdmalab", "--rack", c.rack.Name), args...)
 	for i := range words {
-		words[i] = quote(words[i])
+		words[i] = Quote(words[i])
 	}
 	flag := "-T"
 	if tty {
@@ -202,8 +191,8 @@ func (c *conn) remote(ctx context.Context, tty bool, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// quote makes one word of a shell.
-func quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+// Quote makes one word of a shell.
+func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // run runs rdmalab on the machine, and returns what it prints. An error has what it says.
 func (c *conn) run(ctx context.Context, in io.Reader, args ...string) ([]byte, error) {

@@ -54,7 +54,6 @@ type Port struct {
 	tx    *sender
 	out   trunk.Out
 	stats packetio.Stats
-	on    bool
 }
 
 var (
@@ -89,7 +88,6 @@ func Open(cfg Config) (*Port, error) {
 func (p *Port) Switch(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.on = on
 	p.end.Switch(p.clk.Now(), on, &p.out)
 	p.flush()
 }

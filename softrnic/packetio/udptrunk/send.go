@@ -26,11 +26,10 @@ type sender struct {
 	oob   [maxCalls][segmentOob]byte
 	iov   [maxCalls]unix.Iovec
 	msgs  [maxCalls]mmsghdr
-	most  int // datagrams of a message
 }
 
 func newSender(v6 bool) *sender {
-	s := &sender{train: make([]byte, 0, trunk.TrainSize), most: trunk.MaxSegments}
+	s := &sender{train: make([]byte, 0, trunk.TrainSize)}
 	for i := range s.msgs {
 		s.msgs[i].hdr.Iov = &s.iov[i]
 		s.msgs[i].hdr.SetIovlen(1)
@@ -43,7 +42,7 @@ func newSender(v6 bool) *sender {
 
 // fill prepares the messages of a train and returns their number.
 func (s *sender) fill(t *trunk.Train) (n int) {
-	most := min(s.most, trunk.MaxCall/t.Size) * t.Size
+	most := min(trunk.MaxSegments, trunk.MaxCall/t.Size) * t.Size
 	for b := t.Data; len(b) > 0 && n < maxCalls; n++ {
 		part := b[:min(most, len(b))]
 		b = b[len(part):]
@@ -104,10 +103,10 @@ func again(errno unix.Errno) bool {
 func sendOne(fd int, d []byte) error {
 	for tries := 0; ; tries++ {
 		_, _, errno := unix.RawSyscall6(unix.SYS_SENDTO, uintptr(fd), uintptr(unsafe.Pointer(&d[0])), uintptr(len(d)), unix.MSG_DONTWAIT, 0, 0)
-		if errno == 0 || !again(errno) || tries == sendRetries {
-			if errno == 0 {
-				return nil
-			}
+		switch {
+		case errno == 0:
+			return nil
+		case !again(errno) || tries == sendRetries:
 			return errno
 		}
 		pollpace.Yield()
