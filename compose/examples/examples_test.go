@@ -327,7 +327,7 @@ type step struct {
 // them exist. It returns how many there are.
 func rackCommands(t *testing.T, file string, steps []step) (n int) {
 	t.Helper()
-	command := regexp.MustCompile(`sudo (?:--preserve-env=\S+ )?rdmalab ([^&|\n]*)`)
+	command := regexp.MustCompile(`sudo (?:--preserve-env=\S+ )?rdmalab (?:--rack \S+ )?([^&|\n]*)`)
 	for _, s := range steps {
 		if (s.Uses == "") == (s.Run == "") {
 			t.Errorf("%s: step %+v: want uses or run", file, s)
@@ -387,13 +387,13 @@ func TestAction(t *testing.T) {
 		}
 		return path
 	}
-	write("rack.yaml", "name: action-test\nhosts: [{name: cn0, role: compute}, {name: ms0, role: memory}]\n")
+	write("rack.yaml", "name: of-the-file\nhosts: [{name: cn0, role: compute}, {name: ms0, role: memory}]\n")
 	write("sudo", "#!/bin/sh\nexec \"$@\"\n")
 	build := exec.Command("go", "build", "-o", filepath.Join(home, "rdmalab"), "../../cmd/rdmalab")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	env := append(os.Environ(), "PATH="+home+":"+os.Getenv("PATH"), "RDMALAB_RACK=action-test",
+	env := append(os.Environ(), "PATH="+home+":"+os.Getenv("PATH"),
 		"GITHUB_STEP_SUMMARY="+filepath.Join(home, "summary"), "GITHUB_ENV="+filepath.Join(home, "env"))
 	t.Cleanup(func() {
 		down := exec.Command(filepath.Join(home, "rdmalab"), "--rack", "action-test", "down")
@@ -406,12 +406,12 @@ func TestAction(t *testing.T) {
 			t.Errorf("%s: a step of an action needs its shell", s.Name)
 		}
 	}
+	inputs := strings.NewReplacer("${{ inputs.rack }}", "action-test", "${{ inputs.rack-file }}", file, "${{ inputs.bundles }}", "out/bundles")
 	for _, s := range a.Runs.Steps[2:] { // without those that install Go and rdmalab
 		c := exec.Command("bash", "-e", "-o", "pipefail", "-c", s.Run)
 		c.Dir, c.Env = home, env
 		for k, v := range s.Env {
-			v = strings.ReplaceAll(v, "${{ inputs.rack-file }}", file)
-			c.Env = append(c.Env, k+"="+strings.ReplaceAll(v, "${{ inputs.bundles }}", "out/bundles"))
+			c.Env = append(c.Env, k+"="+inputs.Replace(v))
 		}
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", s.Name, err, out)
