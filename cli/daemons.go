@@ -30,18 +30,13 @@ const umask = 0o022
 
 func hostCmd() *cobra.Command {
 	var cfg hostd.Config
-	var shared bool
 	cmd := hiddenCmd("host", "Be the daemon of a host (started by `rdmalab up`)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
-		if shared {
-			return compact.Stand(cmd.Context(), cfg.Dir, cfg.Name)
-		}
 		return hostd.Run(cmd.Context(), cfg)
 	})
 	cmd.Flags().StringVar(&cfg.Dir, "rack-dir", "", "the rack's state folder (required)")
 	cmd.Flags().StringVar(&cfg.Name, "name", "", "the host's name (required)")
 	cmd.Flags().StringVar(&cfg.Ifname, "ifname", "", "the interface of the NIC (default rack0)")
-	addShared(cmd, &shared)
 	must(cmd.MarkFlagRequired("rack-dir"))
 	must(cmd.MarkFlagRequired("name"))
 	return cmd
@@ -49,23 +44,14 @@ func hostCmd() *cobra.Command {
 
 func switchdCmd() *cobra.Command {
 	var dir, name string
-	var shared bool
 	cmd := hiddenCmd("switchd", "Daemon of a switch (started by up)", func(cmd *cobra.Command, _ []string) error {
 		unix.Umask(umask)
-		if shared {
-			return compact.Stand(cmd.Context(), dir, rackfile.SwitchName)
-		}
 		return switchd.Main(cmd.Context(), switchd.Place{Dir: dir, Name: name}, slog.NewLogLogger(guests.LogHandler(rackfile.Paths{Dir: dir}, cmd.ErrOrStderr()), slog.LevelInfo))
 	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	cmd.Flags().StringVar(&name, "name", "", "name of the switch (default switch)")
-	addShared(cmd, &shared)
 	must(cmd.MarkFlagRequired("rack-dir"))
 	return cmd
-}
-
-func addShared(cmd *cobra.Command, shared *bool) {
-	cmd.Flags().BoolVar(shared, "shared", false, "let the shared process of the rack run the node")
 }
 
 func daemonsCmd() *cobra.Command {
@@ -82,13 +68,17 @@ func daemonsCmd() *cobra.Command {
 func nodeInitCmd() *cobra.Command {
 	var dir, name string
 	var kind rack.NodeKind
+	var shared bool
 	cmd := hiddenCmd("node-init", "Process 1 of a node (started by up)", func(*cobra.Command, []string) error {
+		if shared {
+			kind.Stand = func(ctx context.Context) error { return compact.Stand(ctx, dir, name) }
+		}
 		return exitCode(rack.NodeInit(dir, name, kind))
 	})
 	cmd.Flags().StringVar(&dir, "rack-dir", "", "state folder of the rack")
 	cmd.Flags().StringVar(&name, "name", "", "name of the node")
 	cmd.Flags().BoolVar(&kind.Switch, "switch", false, "the node is a switch")
-	addShared(cmd, &kind.Shared)
+	cmd.Flags().BoolVar(&shared, "shared", false, "let the shared process of the rack run the node")
 	return cmd
 }
 

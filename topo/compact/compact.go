@@ -1,9 +1,8 @@
 // Package compact runs the switch of a rack and the NICs and services of its hosts in one process
 // (`daemons: shared` in the rack file).
 //
-// Each node keeps its namespaces, its process 1 and its programs. In place of its daemon, process 1
-// starts a small process (Stand), which asks the shared process to run the node, and ends when the node
-// has ended. So whatever kills or ends the processes of a node ends the node in the shared process,
+// Each node keeps its namespaces, its process 1 and its programs. Instead of starting a daemon, process 1
+// asks the shared process to run the node (Stand), and ends when the node has ended. So whatever kills or ends the processes of a node ends the node in the shared process,
 // too, and the end of the shared process ends all nodes.
 package compact
 
@@ -37,6 +36,7 @@ type daemons struct {
 	poller *serve.Poller
 	log    *slog.Logger
 	nodes  nodes
+	reader guests.Reader
 }
 
 // none is the body of a request or an answer that has nothing to say.
@@ -127,15 +127,15 @@ func (d *daemons) runSwitch(ctx context.Context, n *node, out io.Writer) error {
 	d.nodes.stoppable(n, func(until <-chan struct{}) { stop(until, gate, d.fabric.Do) })
 	defer context.AfterFunc(ctx, func() { d.nodes.releaseFor(n) })()
 	at := switchd.Place{Dir: d.paths.Dir, Netns: d.paths.Netns(rackfile.SwitchName), Fabric: d.fabric, Gate: gate}
-	return switchd.Main(ctx, at, slog.NewLogLogger(guests.LogHandler(d.paths, out), slog.LevelInfo))
+	return switchd.Main(ctx, at, slog.NewLogLogger(d.reader.LogHandler(d.paths, out), slog.LevelInfo))
 }
 
 func (d *daemons) runHost(ctx context.Context, name string, n *node, out io.Writer) error {
 	gate := new(control.Gate)
 	broken := make(chan *device.Panic, rackfile.MaxNICs)
 	h, err := hostd.OpenMachine(hostd.Config{
-		Dir: d.paths.Dir, Name: name, Log: slog.New(guests.LogHandler(d.paths, out)),
-		Netns: d.paths.Netns(name), Fabric: d.fabric, Poller: d.poller, Gate: gate,
+		Dir: d.paths.Dir, Name: name, Log: slog.New(d.reader.LogHandler(d.paths, out)),
+		Netns: d.paths.Netns(name), Fabric: d.fabric, Poller: d.poller, Gate: gate, Reader: &d.reader,
 		Broken: func(p *device.Panic) { broken <- p },
 	})
 	if err != nil {
@@ -208,7 +208,7 @@ func (d *daemons) hold(r *http.Request, in rack.Hold) (none, error) {
 	return none{}, nil
 }
 
-// Stand stands for the daemon of a node: it makes the shared process run the node until ctx ends. It
+// Stand takes the place of the daemon of a node: it makes the shared process run the node until ctx ends. It
 // returns an error if the node has ended by itself, or the shared process has ended.
 func Stand(ctx context.Context, dir, node string) error {
 	client := control.NewClient(rackfile.Paths{Dir: dir}.Socket(rackfile.DaemonsName))

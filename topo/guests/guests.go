@@ -89,21 +89,7 @@ func decode(b []byte) (Guest, error) {
 
 // Load reads the description of a rack, with its guests as the last hosts. The error is
 // fs.ErrNotExist if the rack is not up.
-func Load(paths rackfile.Paths) (*rackfile.Rack, error) {
-	data, err := os.ReadFile(paths.Spec())
-	if err != nil {
-		return nil, err
-	}
-	r, err := rackfile.Decode(data)
-	if err != nil {
-		return nil, err
-	}
-	list, err := List(paths)
-	for i := range list {
-		r.Hosts = append(r.Hosts, list[i].Host)
-	}
-	return r, err
-}
+func Load(paths rackfile.Paths) (*rackfile.Rack, error) { return (*Reader)(nil).Load(paths) }
 
 // Write writes the file of a guest atomically.
 func Write(paths rackfile.Paths, g *Guest) error {

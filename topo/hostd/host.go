@@ -58,6 +58,8 @@ type Config struct {
 	Fabric *direct.Fabric
 	// Poller looks at the rings of programs, if Fabric is set; nil means that the host does so itself.
 	Poller *serve.Poller
+	// Reader reads the rack's description; nil means that it is decoded each time.
+	Reader *guests.Reader
 
 	// Broken is called when the NIC panics; the caller then closes the host. nil means that the panic
 	// ends the process.
@@ -168,7 +170,7 @@ func (h *Host) readSpec() error {
 	paths := rackfile.Paths{Dir: h.cfg.Dir}
 	path := paths.Spec()
 	h.other.paths, h.other.log = paths, h.log
-	rack, err := guests.Load(paths)
+	rack, err := h.cfg.Reader.Load(paths)
 	if err != nil {
 		return fmt.Errorf("rack description: %w", err)
 	}
@@ -184,7 +186,7 @@ func (h *Host) readSpec() error {
 // reload reads the rack's description again: the addresses of other hosts, and the quota of this one.
 // Programs that are attached keep the quota of the time when they attached.
 func (h *Host) reload() error {
-	rack, err := guests.Load(rackfile.Paths{Dir: h.cfg.Dir})
+	rack, err := h.cfg.Reader.Load(rackfile.Paths{Dir: h.cfg.Dir})
 	if err != nil {
 		return fmt.Errorf("rack description: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/device"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
+	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -17,8 +18,10 @@ import (
 )
 
 const (
-	// linkPoll is the interval at which the daemon checks the carrier of its port.
-	linkPoll = 100 * time.Millisecond
+	// linkPoll is the interval at which the daemon checks the carrier of its port if nothing tells it that the
+	// interface has changed, and kernelPoll that if the kernel does.
+	linkPoll   = 100 * time.Millisecond
+	kernelPoll = 250 * time.Millisecond
 	// maxAddresses is the largest number of addresses of the NIC's port.
 	maxAddresses = 64
 )
@@ -74,27 +77,30 @@ func (p *addressTable) update(addrs []netip.Addr) {
 // carrier, MTU and addresses. The files change before the NIC raises the event, so that a program that
 // reads them because of the event finds the new state.
 type livePort struct {
-	log    *slog.Logger
-	netns  string
-	ifname string
-	real   bool // false in tests without privileges, which have no interface
-	link   port
-	dev    *device.Device
-	most   int // MTU of the rack's links in bytes
-	down   bool
-	table  addressTable
-	files  sysfs
-	behind bool // the last read of the interface, or the last write of the files, failed
+	log     *slog.Logger
+	netns   string
+	ifname  string
+	real    bool // false in tests without privileges, which have no interface
+	link    port
+	dev     *device.Device
+	most    int // MTU of the rack's links in bytes
+	down    bool
+	table   addressTable
+	files   sysfs
+	counted metrics.NIC // what the files show
+	behind  bool        // the last read of the interface, or the last write of the files, failed
 }
 
 // follow keeps the NIC and the files up to date until stop closes.
 func (p *livePort) follow(stop <-chan struct{}) {
 	changed := make(chan struct{}, 1)
 	var watcher sync.WaitGroup
+	poll := linkPoll
 	if p.real {
+		poll = kernelPoll
 		watcher.Go(func() { p.watch(stop, changed) })
 	}
-	tick := time.NewTicker(linkPoll)
+	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	count := time.NewTicker(uverbs.CounterPeriod)
 	defer count.Stop()
@@ -111,7 +117,7 @@ func (p *livePort) follow(stop <-chan struct{}) {
 		case <-changed:
 			p.settle(p.read())
 		case <-count.C:
-			if !p.behind {
+			if !p.behind && p.dev.Counters() != p.counted {
 				p.settle(p.show())
 			}
 		case <-tick.C:
@@ -181,5 +187,6 @@ func (p *livePort) show() error {
 	d.PortDown, d.GIDs = p.down, p.table.gids
 	files, c := uverbs.Tree(d, p.files.at), p.dev.Counters()
 	maps.Copy(files, uverbs.CounterFiles(&c, p.files.at))
+	p.counted = c
 	return p.files.write(files, uverbs.Links(p.files.at))
 }

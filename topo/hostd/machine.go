@@ -63,7 +63,7 @@ func OpenMachine(cfg Config) (*Machine, error) {
 
 // furtherNICs lists the NICs of a host behind its first one.
 func furtherNICs(cfg Config) (names []string, err error) {
-	rack, err := guests.Load(rackfile.Paths{Dir: cfg.Dir})
+	rack, err := cfg.Reader.Load(rackfile.Paths{Dir: cfg.Dir})
 	if err != nil {
 		return nil, fmt.Errorf("rack description: %w", err)
 	}

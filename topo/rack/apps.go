@@ -86,7 +86,7 @@ func (a Apps) locked(ctx context.Context, f func() error) error {
 // programs lists the programs that are alive.
 func (a Apps) programs() ([]procStat, error) {
 	pids, err := a.rack.keep.pids(a.host)
-	return apps(processes(pids)), err
+	return apps(processes(pids), a.rack.Spec.Shared()), err
 }
 
 // untilAll calls round with the programs that are alive, again and again until round returns true or
@@ -103,8 +103,8 @@ func (a Apps) untilAll(round func([]procStat) (bool, error)) error {
 
 // apps returns the processes of a host without process 1 and the daemon; none if there is no
 // process 1.
-func apps(ps []procStat) (out []procStat) {
-	first, daemon := initAndDaemon(ps)
+func apps(ps []procStat, shared bool) (out []procStat) {
+	first, daemon := initAndDaemon(ps, shared)
 	for _, p := range ps {
 		if first != 0 && p.pid != first && p.pid != daemon {
 			out = append(out, p)

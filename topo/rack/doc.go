@@ -13,6 +13,8 @@
 //	rdmalab node-init    process 1 of new pid, mount, uts and ipc namespaces; reaps, and ends with its daemon
 //	└─ rdmalab host      (or rdmalab switchd) the daemon, whose control socket is rackfile.Paths.Socket
 //
+// On a rack with a shared process, process 1 has no daemon: it makes that process run the node.
+//
 // The daemons outlive the controller, which is the program that calls this package. The package
 // starts and stops processes and links; it knows nothing of RDMA.
 //

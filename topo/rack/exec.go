@@ -95,7 +95,7 @@ func (r *Rack) initFD(node string) (int, error) {
 	if err != nil {
 		return -1, err
 	}
-	first, _ := initAndDaemon(processes(pids))
+	first, _ := initAndDaemon(processes(pids), r.Spec.Shared())
 	if first == 0 {
 		return -1, stateError(false, "%s has crashed; `rdmalab restart %s` brings it back", node, node)
 	}

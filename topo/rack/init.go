@@ -1,13 +1,12 @@
 package rack
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -24,14 +23,15 @@ const exitSignalled = 128
 type NodeKind struct {
 	// Switch is true for a switch, and false for a host.
 	Switch bool
-	// Shared is true if the daemon only stands for the node in the rack's shared process.
-	Shared bool
+	// Stand stands for the node in the rack's shared process until ctx ends, in place of a daemon; nil
+	// if the node has a daemon. The error says why the node has ended by itself.
+	Stand func(ctx context.Context) error
 }
 
-// NodeInit runs as process 1 of a node. It makes the node's mounts, starts the node's daemon, reaps
-// orphaned processes of the node, and ends with the daemon. dir is the rack's state folder. The
-// machine's files stay visible on the node, so that it can run the machine's programs. NodeInit returns
-// the exit status.
+// NodeInit runs as process 1 of a node. It makes the node's mounts, starts the node's daemon or stands for
+// the node itself, reaps orphaned processes of the node, and ends with the daemon. dir is the rack's state
+// folder. The machine's files stay visible on the node, so that it can run the machine's programs. NodeInit
+// returns the exit status.
 func NodeInit(dir, node string, kind NodeKind) int {
 	note := func(format string, args ...any) {
 		fmt.Fprintf(os.Stderr, "%s node-init %s: %s\n", time.Now().UTC().Format(time.RFC3339Nano), node, fmt.Sprintf(format, args...))
@@ -56,7 +56,10 @@ func NodeInit(dir, node string, kind NodeKind) int {
 		note("set host name: %v", err)
 		return 1
 	}
-	pid, err := startDaemon(dir, node, kind)
+	if kind.Stand != nil {
+		return stand(kind.Stand, note)
+	}
+	pid, err := startDaemon(dir, node, kind.Switch)
 	if err != nil {
 		note("start daemon: %v", err)
 		return 1
@@ -71,13 +74,38 @@ func NodeInit(dir, node string, kind NodeKind) int {
 	return reap(pid, note)
 }
 
-func startDaemon(dir, node string, kind NodeKind) (int, error) {
-	args := []string{programName, "host", "--rack-dir", dir, "--name", node}
-	if kind.Switch {
-		args = []string{programName, "switchd", "--rack-dir", dir, "--name", node}
+// stand reaps processes and lets f stand for the node, until f ends or a signal ends it.
+func stand(f func(context.Context) error, note func(string, ...any)) int {
+	ctx, cancel := signal.NotifyContext(context.Background(), unix.SIGTERM, unix.SIGINT)
+	defer cancel()
+	children := make(chan os.Signal, 1)
+	signal.Notify(children, unix.SIGCHLD)
+	go func() { // the loop ends with the process
+		for range children {
+			reapOrphans()
+		}
+	}()
+	if err := f(ctx); err != nil {
+		note("%v", err)
+		return 1
 	}
-	if kind.Shared {
-		args = append(args, "--shared")
+	return 0
+}
+
+// reapOrphans reaps the child processes that have ended.
+func reapOrphans() {
+	for {
+		pid, err := unix.Wait4(-1, nil, unix.WNOHANG, nil)
+		if err != nil && !errors.Is(err, unix.EINTR) || err == nil && pid == 0 {
+			return
+		}
+	}
+}
+
+func startDaemon(dir, node string, isSwitch bool) (int, error) {
+	args := []string{programName, "host", "--rack-dir", dir, "--name", node}
+	if isSwitch {
+		args = []string{programName, "switchd", "--rack-dir", dir, "--name", node}
 	}
 	return syscall.ForkExec("/proc/self/exe", args, &syscall.ProcAttr{
 		Env: os.Environ(), Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true},
@@ -114,17 +142,8 @@ func makeMounts(p rackfile.Paths, tree string, note func(string, ...any)) error 
 	// This mount namespace has copies of the machine's mounts. Those below StateRoot, except the
 	// rack's tmpfs, are removed here: such a copy would keep the namespaces of another rack or node
 	// alive after the end of that rack or node. A switch keeps the machine's own namespace, for its trunks.
-	points, err := mountPoints()
-	if err != nil {
+	if err := leaveOthers(p, tree == "", note); err != nil {
 		return err
-	}
-	slices.Reverse(points)
-	for _, point := range points {
-		if strings.HasPrefix(point, rackfile.StateRoot+"/") && point != p.Dir && (tree != "" || point != p.Outside()) {
-			if err := unix.Unmount(point, unix.MNT_DETACH); err != nil && !errors.Is(err, unix.EINVAL) {
-				note("unmount %s: %v", point, err)
-			}
-		}
 	}
 	const flags = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if err := unix.Mount("proc", "/proc", "proc", flags, ""); err != nil {

@@ -99,13 +99,17 @@ func processes(pids []int) []procStat {
 }
 
 // initAndDaemon returns the process ID of a node's process 1, and that of its oldest child, which
-// is the daemon; 0 means that there is no such process. ps has the oldest process first. A younger
-// process 1 is that of a pid namespace which a program on the node has made.
-func initAndDaemon(ps []procStat) (first, daemon int) {
+// is the daemon; 0 means that there is no such process. On a rack with a shared process, process 1 is
+// the daemon, too. ps has the oldest process first. A younger process 1 is that of a pid namespace
+// which a program on the node has made.
+func initAndDaemon(ps []procStat, shared bool) (first, daemon int) {
 	for _, p := range ps {
 		if p.nspid == 1 && first == 0 {
 			first = p.pid
 		}
+	}
+	if shared {
+		return first, first
 	}
 	for _, p := range ps {
 		if first != 0 && p.ppid == first && daemon == 0 {

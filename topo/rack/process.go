@@ -26,6 +26,9 @@ const (
 	// start.
 	readyPoll  = 3 * time.Millisecond
 	readyNodes = 16
+	// deathPolls is how many times a starting daemon is asked until its processes are looked at again,
+	// which costs more.
+	deathPolls = 8
 	// answerWait bounds how long a daemon may take for one answer.
 	answerWait = time.Second
 	// logTail is how many lines from the end of a dead node's log an error shows.
@@ -65,12 +68,12 @@ func (r starter) waitAnswer(ctx context.Context, node, kept string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyWait)
 	defer cancel()
 	client := r.Control(node)
-	for {
+	for polls := 0; ; polls++ {
 		err := answer(ctx, client, nil)
 		if err == nil {
 			return nil
 		}
-		if errors.Is(err, control.ErrNotRunning) {
+		if errors.Is(err, control.ErrNotRunning) && polls%deathPolls == 0 {
 			// Process 1 of the node's PID namespace starts before the daemon and ends after it. So
 			// if the node has no process, the daemon has died; otherwise it may still be starting.
 			if pids, aerr := r.keep.pids(kept); aerr != nil || len(processes(pids)) == 0 {

@@ -3,6 +3,7 @@ package rack
 import (
 	"errors"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,15 +22,28 @@ func TestHostsFile(t *testing.T) {
 
 func TestInitAndDaemon(t *testing.T) {
 	ps := []procStat{{pid: 10, ppid: 1, nspid: 1}, {pid: 11, ppid: 10, nspid: 2}, {pid: 12, ppid: 9, nspid: 3}, {pid: 13, ppid: 10, nspid: 4}}
-	if first, daemon := initAndDaemon(ps); first != 10 || daemon != 11 {
+	if first, daemon := initAndDaemon(ps, false); first != 10 || daemon != 11 {
 		t.Errorf("process 1 is %d, the daemon %d; want 10 and 11", first, daemon)
 	}
-	if first, daemon := initAndDaemon(ps[1:]); first != 0 || daemon != 0 {
+	if first, daemon := initAndDaemon(ps[1:], false); first != 0 || daemon != 0 {
 		t.Errorf("without process 1: %d, %d", first, daemon)
 	}
 	nested := append(ps, procStat{pid: 14, ppid: 12, nspid: 1}, procStat{pid: 15, ppid: 14, nspid: 2})
-	if first, daemon := initAndDaemon(nested); first != 10 || daemon != 11 {
+	if first, daemon := initAndDaemon(nested, false); first != 10 || daemon != 11 {
 		t.Errorf("beside a pid namespace that a program has made, process 1 is %d, the daemon %d; want 10 and 11", first, daemon)
+	}
+	if first, daemon := initAndDaemon(nested, true); first != 10 || daemon != 10 {
+		t.Errorf("with a shared process, process 1 is %d, the daemon %d; want 10 and 10", first, daemon)
+	}
+}
+
+func TestTopsOfOtherRacks(t *testing.T) {
+	points := []string{"/", "/run", "/run/rdmalab/a", "/run/rdmalab/a/netns/cn0", "/run/rdmalab/b", "/run/rdmalab/b", "/run/rdmalab/ab/netns/x", "/run/other"}
+	if got, want := tops(points, "/run/rdmalab/a"), []string{"/run/rdmalab/b", "/run/rdmalab/b", "/run/rdmalab/ab/netns/x"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+	if got, want := tops(points, "/run/rdmalab/b"), []string{"/run/rdmalab/a", "/run/rdmalab/ab/netns/x"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
 	}
 }
 

@@ -172,7 +172,7 @@ func (r *Rack) locked(ctx context.Context, f func() error) error {
 
 func (r *Rack) alive(node string) (bool, error) {
 	pids, err := r.keep.pids(node)
-	_, daemon := initAndDaemon(processes(pids))
+	_, daemon := initAndDaemon(processes(pids), r.Spec.Shared())
 	return daemon != 0, err
 }
 

@@ -258,7 +258,7 @@ func (r observer) observe(ctx context.Context, n *NodeStatus) error {
 		return err
 	}
 	ps := processes(pids)
-	n.InitPID, n.PID = initAndDaemon(ps)
+	n.InitPID, n.PID = initAndDaemon(ps, r.Spec.Shared())
 	if n.PID == 0 {
 		n.State = StateCrashed
 		n.Meant = exists(r.Paths.Crashed(n.Name))

@@ -54,7 +54,7 @@ func inVfork(t *testing.T, r *Rack) (release func()) {
 	var ps []procStat
 	err := waitFor(patience, "vfork", func() (bool, error) {
 		pids, err := r.keep.pids("cn0")
-		ps = apps(processes(pids))
+		ps = apps(processes(pids), false)
 		return len(ps) == 2 && ps[0].state == uninterruptible && ps[1].state == 'S', err
 	})
 	if err != nil {
