@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"net/netip"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -350,14 +349,16 @@ func parseGroup(s string) (string, error) {
 		}
 		return strconv.FormatUint(n, 10), nil
 	}
-	if !groupName.MatchString(s) {
+	if !groupExpr().MatchString(s) {
 		return "", fmt.Errorf("%.40q is no name of a group; write it as in /etc/group", s)
 	}
 	return s, nil
 }
 
-// groupName matches the names that Linux accepts for a group.
-var groupName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9._-]{0,30}[A-Za-z0-9._$-]?$`)
+// groupPattern matches the names that Linux accepts for a group.
+const groupPattern = `^[A-Za-z_][A-Za-z0-9._-]{0,30}[A-Za-z0-9._$-]?$`
+
+var groupExpr = compiling(groupPattern)
 
 func parseCPU(s string) (int, error) {
 	switch s {

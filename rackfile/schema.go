@@ -117,7 +117,7 @@ func schemaKeys(d described) []key {
 	spin := durationShape()
 	window := positiveSize(minOneRMAWindow)
 	window["maximum"] = maxOneRMAWindow
-	group := pattern([]string{"string", "integer"}, groupName.String())
+	group := pattern([]string{"string", "integer"}, groupPattern)
 	group["minimum"], group["maximum"] = 1, 1<<32-2
 	onerma := []key{{"rtt", notZero(durationShape())}, {"dispatch", notZero(durationShape())}, {"timeout", notZero(durationShape())}, {"window", window}}
 	return []key{
@@ -173,7 +173,7 @@ func notZero(s shape) shape {
 func hostKeys(d described) []key {
 	memory := sizeShape()
 	memory["maximum"], memory["multipleOf"] = int64(maxMemory), pageSize
-	named := []key{{"name", pattern([]string{"string"}, devicePattern.String())}, {"mtu", within(minMTU, maxMTU)}, {"numa", within(0, maxNUMA)}}
+	named := []key{{"name", pattern([]string{"string"}, devicePattern)}, {"mtu", within(minMTU, maxMTU)}, {"numa", within(0, maxNUMA)}}
 	return append([]key{
 		{"name", hostPattern()},
 		{"role", oneOf(Roles()...)},
