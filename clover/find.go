@@ -201,7 +201,9 @@ func (c *finder) hops() int {
 
 // newer does what newest does, but follows the chain for at most `most` nodes. The header then names
 // a successor.
-func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (known, layout.Word, error) {
+func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (_ known, _ layout.Word, err error) {
+	var path walk
+	defer func() { err = path.explain(err) }()
 	slot, asked := int(k.slot), false // of the shortcut to read, -1 for none; the server was asked in this search
 	var header, shortcut layout.Word  // header is that of node k.at if seen is true
 	for hops, seen := 1, false; ; hops++ {
@@ -212,6 +214,7 @@ func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (know
 			}
 			seen = false
 		}
+		path.step(k.at)
 		if !seen {
 			var err error
 			if header, shortcut, err = c.readHeader(k.epoch, k.at, slot, deadline); err != nil {

@@ -25,18 +25,21 @@ func (c *Client) Get(key uint64, dst []byte, deadline clock.Time) ([]byte, error
 }
 
 // get follows the chain of a key once, to the newest node, and returns its value.
-func (c *finder) get(key uint64, dst []byte, deadline clock.Time) ([]byte, error) {
+func (c *finder) get(key uint64, dst []byte, deadline clock.Time) (_ []byte, err error) {
 	k, err := c.locate(key, deadline)
 	if err != nil {
 		return dst, err
 	}
 	slot, before := c.firstSlot(&k), layout.Location{}
+	var path walk
+	defer func() { err = path.explain(err) }()
 	for {
 		if k.epoch != c.session.lease.epoch {
 			if k, err = c.query(key, deadline); err != nil {
 				return dst, err
 			}
 		}
+		path.step(k.at)
 		header, value, shortcut, err := c.readNode(key, k, slot, deadline)
 		if isStale(err) || err == nil && header.EntryVersion() != k.at.Version {
 			c.cache.drop(key)
