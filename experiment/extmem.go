@@ -1,6 +1,7 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -66,8 +67,17 @@ type Incast struct {
 	// Room is how many frames can wait in the switch. Servers is the number of servers with a ring
 	// for frames that find no room; 0 means that they are dropped.
 	Room, Servers int
-	Mode          string // the mode of the switch's rule; without servers there is no rule
+	// Low is the number of frames that wait for the port at which the switch begins to load frames from the
+	// ring; 0 means incastLow.
+	Low  int
+	Mode string // the mode of the switch's rule; without servers there is no rule
 }
+
+// incastLow is the usual Low.
+const incastLow = 64
+
+// Begin returns Low, or the usual number.
+func (l Incast) Begin() int { return cmp.Or(l.Low, incastLow) }
 
 type IncastResult struct {
 	// Arrived is how many bytes of frames have arrived. Disorder counts frames that have arrived
@@ -80,13 +90,16 @@ type IncastResult struct {
 	// Peak is the largest number of bytes of frames that were in the switch at a time: frames that
 	// waited for the port or the ring, and those that waited for the links to the servers.
 	Peak int
+	// Held is the mean of the bytes of frames that were in the switch at a time, from the end of the senders
+	// to the arrival of the last frame.
+	Held float64
 }
 
 func (l Incast) label() string {
 	if l.Servers == 0 {
 		return "incast without a ring"
 	}
-	return fmt.Sprintf("incast with a ring on %d servers, %s", l.Servers, l.Mode)
+	return fmt.Sprintf("incast with a ring on %d servers, %s, loading from %d frames on", l.Servers, l.Mode, l.Begin())
 }
 
 func (l Incast) effort() float64 { return 10 + float64(l.Servers) }

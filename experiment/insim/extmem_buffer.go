@@ -207,8 +207,8 @@ func (p *Sim) Incast(ctx context.Context, l experiment.Incast) (out experiment.I
 		const entry = 1552 // an entry of this size has room for any frame of Ethernet
 		entries := each*l.Senders + l.Servers
 		// Half of the room is for frames that wait for the port, half for those that wait for the ring.
-		rack.rule = fmt.Sprintf("id: slow, server: ms0, action: buffer, ring: %q, mode: %s, rate: %s, high: %d, low: 64, entries: %d, entry: %d",
-			serverList(l.Servers), l.Mode, fault.FormatRate(p.Cost.Link.Rate), l.Room/2, entries, entry)
+		rack.rule = fmt.Sprintf("id: slow, server: ms0, action: buffer, ring: %q, mode: %s, rate: %s, high: %d, low: %d, entries: %d, entry: %d",
+			serverList(l.Servers), l.Mode, fault.FormatRate(p.Cost.Link.Rate), l.Room/2, l.Begin(), entries, entry)
 		rack.bytes, rack.queue = (entries/l.Servers+1)*entry, 0
 	}
 	var began, last clock.Time
@@ -236,10 +236,16 @@ func (p *Sim) Incast(ctx context.Context, l experiment.Incast) (out experiment.I
 		for i := range l.Senders {
 			r.send(i, l.Frame, each)
 		}
+		sent := began.Add(time.Duration(each) * r.slot(l.Frame))
+		polls, held := 0, 0
 		for quiet := 0; quiet < 100; {
 			rt.Sleep(incastPoll)
 			now := r.inSwitch()
 			out.Peak = max(out.Peak, now.held*l.Frame)
+			if rt.Now() > sent && now.held > 0 {
+				polls++
+				held += now.held * l.Frame
+			}
 			if now.dropped > before.dropped && out.Loss == 0 {
 				out.Loss = rt.Now().Sub(began)
 			}
@@ -250,6 +256,7 @@ func (p *Sim) Incast(ctx context.Context, l experiment.Incast) (out experiment.I
 				return fmt.Errorf("%d of %d frames have arrived after a second: %v", arrived, each*l.Senders, r.rack.Counters("buffer"))
 			}
 		}
+		out.Held = float64(held) / float64(max(1, polls))
 		return nil
 	})
 	out.Arrived, out.Last = arrived*l.Frame, last.Sub(began)

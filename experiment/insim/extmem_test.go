@@ -139,3 +139,24 @@ func TestCounting(t *testing.T) {
 		t.Errorf("published: %+v: %v", published, err)
 	}
 }
+
+// A switch that begins to load when one frame waits leaves the port idle in the time of a READ. From a few
+// frames on it does not, and more only wait in the switch.
+func TestWhenToLoad(t *testing.T) {
+	at := func(low int) experiment.IncastResult {
+		t.Helper()
+		out, err := lentModel(t).Incast(t.Context(), experiment.Incast{Senders: 8, Bytes: 5e6, Frame: 1500, Room: 1600, Servers: 8, Low: low, Mode: experiment.Hardened})
+		if err != nil || out.Loss != 0 || out.Disorder != 0 {
+			t.Fatalf("%d frames: %+v: %v", low, out, err)
+		}
+		return out
+	}
+	late, enough, early := at(1), at(16), at(512)
+	near(t, "last frame, full port", enough.Last.Seconds(), float64(enough.Arrived)*1524/1500*8/40e9, 0.01)
+	if late.Last < enough.Last+3*time.Microsecond || early.Last > enough.Last+time.Microsecond {
+		t.Errorf("last frames after %v, %v and %v", late.Last, enough.Last, early.Last)
+	}
+	if late.Held > enough.Held || early.Held < 2*enough.Held {
+		t.Errorf("%.0f, %.0f and %.0f bytes in the switch", late.Held, enough.Held, early.Held)
+	}
+}
