@@ -393,6 +393,10 @@ func (*rackPlatform) Incast(context.Context, experiment.Incast) (out experiment.
 	return out, errors.ErrUnsupported
 }
 
+func (*rackPlatform) Relief(context.Context, experiment.Relief) (out experiment.ReliefResult, err error) {
+	return out, errors.ErrUnsupported
+}
+
 func (*rackPlatform) Lookups(context.Context, experiment.Lookups) (out experiment.LookupsResult, err error) {
 	return out, errors.ErrUnsupported
 }

@@ -16,6 +16,8 @@ type MemoryUser interface {
 	BufferRate(ctx context.Context, l BufferRate) (float64, error)
 	// Incast has hosts send frames to one port at the same time.
 	Incast(ctx context.Context, l Incast) (IncastResult, error)
+	// Relief has hosts write to one server at the same time.
+	Relief(ctx context.Context, l Relief) (ReliefResult, error)
 	// Lookups makes one host send packets, which the switch looks up in a table in servers' memory.
 	Lookups(ctx context.Context, l Lookups) (LookupsResult, error)
 	// Counting makes one client send WRITEs, which the switch counts in the memory of a server.

@@ -58,7 +58,7 @@ const (
 
 func memory(quick bool) []figure {
 	return []figure{
-		bufferRates(Hardened, Published), loadDepth(quick), incastFigure(quick), beginFigure(quick), lookupLatency(quick), lookupRates(quick), countingFigure(),
+		bufferRates(Hardened, Published), loadDepth(quick), incastFigure(quick), beginFigure(quick), reliefFigure(quick), lookupLatency(quick), lookupRates(quick), countingFigure(),
 	}
 }
 
@@ -161,7 +161,7 @@ func incastFigure(quick bool) figure {
 // the ring. Too late, the port waits for READs; too early, frames wait in the switch for the port.
 func beginFigure(quick bool) figure {
 	f := figure{
-		key: "begin", title: "10 MB of eight senders through a ring on eight servers, by the number of waiting frames at which the switch begins to load",
+		key: "begin", title: "eight senders, 10 MB, ring on 8 servers, by the number of waiting frames at which loading begins",
 		x: "waiting frames", unit: "ms, KB", format: "%.4g",
 		why: []string{"the authors leave it open; a READ takes about 3 us, in which the port sends ten frames"},
 	}

@@ -40,6 +40,7 @@ type outcome struct {
 	// is the client's rate divided by its rate without counting. For a rednLargest, which compares
 	// its two ways Way and Of, share is the largest ratio of a time by Way to the time by Of.
 	incast   *IncastResult
+	relief   *ReliefResult
 	lookups  *LookupsResult
 	counting *CountingResult
 	solo     *OneRMAResult // result of a load of 1RMA NICs

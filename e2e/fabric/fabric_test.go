@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/swordbox/packetbuffer"
 )
 
 // leaves has hosts with two NICs at four leaves, of which ms0 is at leaf2 and ms1 at leaf3.
@@ -106,7 +107,7 @@ var _ = Describe("a rack with four leaves and two spines", Ordered, func() {
 		Expect(rack.OK("status")).To(ContainSubstring("leaf0-spine0: down"))
 		rack.OK("link", "leaf0-spine0", "up")
 		knows("leaf3", "leaf0-spine0", true)
-		Expect(up()).To(BeTrue())
+		Eventually(up).Should(BeTrue())
 	})
 
 	It("loses nothing while spines crash and hang under a store", func() {
@@ -127,7 +128,7 @@ var _ = Describe("a rack with four leaves and two spines", Ordered, func() {
 		var res fixture.Result
 		Eventually(run).WithTimeout(fixture.Patience).Should(Receive(&res))
 		Expect(res).To(fixture.HaveExited(0))
-		Expect(up()).To(BeTrue())
+		Eventually(up).Should(BeTrue())
 		rack.OK("clover", "stop")
 	})
 
@@ -183,6 +184,23 @@ var _ = Describe("a rack with four leaves and two spines", Ordered, func() {
 			Expect(rack.OK("switch", "connections", "--switch", at[1])).To(ContainSubstring(at[0]))
 			rack.OK("perf", "verify", "--from", "cn1", "--to", at[0])
 		}
+	})
+
+	It("keeps packets to a slow port in the memory of a server behind other switches", func() {
+		buffers := func() (list []packetbuffer.Item) {
+			GinkgoHelper()
+			rack.JSON(&list, "switch", "buffers", "--switch", "leaf2")
+			return list
+		}
+		rack.OK("switch", "rules", "add", "--switch", "leaf2", "id=slow", "server=ms0", "action=buffer", "ring=ms1", "rate=100Mbit", "high=4", "low=2", "entries=4000")
+		Eventually(buffers, "30s").Should(ConsistOf(HaveField("Ring", ConsistOf(HaveField("Up", true)))))
+		before := carried(rack, "leaf3")
+		verified(rack, "cn0", "ms0", "50")
+		Eventually(func() []packetbuffer.Item { return buffers() }, "30s").Should(ConsistOf(And(
+			HaveField("Stored", BeNumerically(">", 100)), HaveField("Lost", BeZero()), HaveField("Remote", BeZero()), HaveField("Waiting", BeZero()))))
+		after := carried(rack, "leaf3") // the frames have crossed a spine and the other leaf
+		Expect(after["leaf3-spine0"] + after["leaf3-spine1"]).To(BeNumerically(">", before["leaf3-spine0"]+before["leaf3-spine1"]+100))
+		rack.OK("switch", "rules", "remove", "--switch", "leaf2", "slow")
 	})
 
 	It("takes and loses a host while it is up", func() {

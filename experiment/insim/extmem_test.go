@@ -160,3 +160,26 @@ func TestWhenToLoad(t *testing.T) {
 		t.Errorf("%.0f, %.0f and %.0f bytes in the switch", late.Held, enough.Held, early.Held)
 	}
 }
+
+// A ring in servers' memory, PFC and DCQCN lose nothing where a port without them does. PFC holds back what a
+// paused host sends to an idle server; the others do not.
+func TestRelief(t *testing.T) {
+	at := func(way string) experiment.ReliefResult {
+		t.Helper()
+		out, err := lentModel(t).Relief(t.Context(), experiment.Relief{Way: way, Senders: 8, Bytes: 2_500_000, Room: 12_000_000})
+		if err != nil {
+			t.Fatalf("%s: %v", way, err)
+		}
+		return out
+	}
+	drop, ring, pfc, dcqcn := at(experiment.ReliefDrop), at(experiment.ReliefRing), at(experiment.ReliefPFC), at(experiment.ReliefDCQCN)
+	full := 20e6 * (1024 + 58 + 24) / 1024 * 8 / 40e9 // the time of all WRITEs at the port
+	near(t, "ring, the port is full", ring.Slowest.Seconds(), full, 0.05)
+	near(t, "PFC, the port is full", pfc.Slowest.Seconds(), full, 0.05)
+	if drop.Resent == 0 || ring.Resent != 0 || pfc.Resent != 0 || dcqcn.Resent != 0 {
+		t.Errorf("sent again: dropped %d, ring %d, PFC %d, DCQCN %d", drop.Resent, ring.Resent, pfc.Resent, dcqcn.Resent)
+	}
+	if pfc.Victim < 2*ring.Victim || dcqcn.Victim > ring.Victim*11/10 {
+		t.Errorf("to the idle server: dropped %v, ring %v, PFC %v, DCQCN %v", drop.Victim, ring.Victim, pfc.Victim, dcqcn.Victim)
+	}
+}

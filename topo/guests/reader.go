@@ -10,8 +10,8 @@ import (
 )
 
 // Reader reads the description of one rack again and again, for many hosts, and decodes it only when it has
-// changed. What it returns has its hosts in common with what it has returned before, so nobody may change
-// them. It may be used by several goroutines at once; the zero value is ready.
+// changed. What it returns has its hosts in common with what it has returned before, so its users do not
+// change them. It may be used by several goroutines at once; the zero value is ready.
 type Reader struct {
 	mu   sync.Mutex // guards the fields below
 	data []byte

@@ -34,7 +34,7 @@ func leaveOthers(p rackfile.Paths, isSwitch bool, note func(string, ...any)) err
 		}
 	}
 	for _, point := range slices.Backward(points) {
-		if strings.HasPrefix(point, p.Dir+"/") && !(isSwitch && point == p.Outside()) {
+		if strings.HasPrefix(point, p.Dir+"/") && (!isSwitch || point != p.Outside()) {
 			unmount(point)
 		}
 	}
