@@ -113,8 +113,10 @@ type Objects struct {
 	QPs  int `json:"qps"`
 	AHs  int `json:"ahs"`
 	SRQs int `json:"srqs"`
-	MWs  int `json:"mws"`
-	DMs  int `json:"dms"`
+	// XRCDs counts XRC domains.
+	XRCDs int `json:"xrcds"`
+	MWs   int `json:"mws"`
+	DMs   int `json:"dms"`
 	// Attachments counts attachments of queue pairs to multicast groups.
 	Attachments int `json:"attachments"`
 	// Bytes is the size of the registered memory.
@@ -125,7 +127,7 @@ type Objects struct {
 func (t *tables) Objects() Objects {
 	o := Objects{
 		PDs: len(t.pds), MRs: len(t.mrs), CQs: len(t.cqs), QPs: len(t.qps),
-		AHs: len(t.ahs), SRQs: len(t.srqs), MWs: len(t.mws), DMs: len(t.dms),
+		AHs: len(t.ahs), SRQs: len(t.srqs), XRCDs: len(t.xrcds), MWs: len(t.mws), DMs: len(t.dms),
 		Attachments: t.groups.attached,
 	}
 	for mr := range t.mrs {

@@ -47,6 +47,9 @@ func (x *XRCD) Dealloc() error {
 	return nil
 }
 
+// Ended reports whether the domain has ended, by Dealloc or with its NIC.
+func (x *XRCD) Ended() bool { return x.dead }
+
 // Find returns the queue that a request to a target of the domain names; see transport.XRCDomain.
 func (x *XRCD) Find(n uint32) (srq *transport.SRQ, inside bool) {
 	s := x.e.srqs[n]

@@ -152,7 +152,9 @@ func (c *Context) Close() error {
 		}
 	}
 	for x := range c.xrcds {
-		errs = append(errs, verbs.Gone(x.x.Dealloc()))
+		if !x.borrowed {
+			errs = append(errs, verbs.Gone(x.x.Dealloc()))
+		}
 	}
 	for q := range c.cqs {
 		errs = append(errs, verbs.Gone(q.cq.Destroy()))
@@ -220,11 +222,11 @@ func listed[H comparable](list map[H]struct{}, handle H) H {
 	return handle
 }
 
-// end destroys an object by f, and removes its handle from list if f succeeds.
+// end destroys an object by f, and removes its handle from list if the object has ended.
 func end[H comparable](c *Context, list map[H]struct{}, handle H, f func() error) error {
 	return c.step(func(step) error {
 		err := f()
-		if err == nil {
+		if verbs.Gone(err) == nil {
 			delete(list, handle)
 		}
 		return err

@@ -7,8 +7,9 @@ import (
 
 // srq is the application's handle of a shared receive queue.
 type srq struct {
-	pd  *pd
-	srq *engine.SRQ
+	pd   *pd
+	srq  *engine.SRQ
+	xrcd *xrcd // nil: not of XRC
 }
 
 func (p *pd) CreateSRQ(init verbs.SRQInit) (verbs.SRQ, error) {

@@ -11,6 +11,8 @@ type xrcd struct {
 	// targets has the handles of the domain's queue pairs. It is no protection domain of the NIC: a target has
 	// none.
 	targets *pd
+	// borrowed: the domain belongs to another context.
+	borrowed bool
 }
 
 var _ verbs.XRCContext = (*Context)(nil)
@@ -41,7 +43,53 @@ func (x *xrcd) CreateTarget(init verbs.QPInit) (verbs.QP, error) {
 	return listed(x.targets.qps, &qp{pd: x.targets, qp: q}), nil
 }
 
-func (x *xrcd) Dealloc() error { return end(x.targets.ctx, x.targets.ctx.xrcds, x, x.x.Dealloc) }
+func (x *xrcd) Dealloc() error {
+	c := x.targets.ctx
+	if x.borrowed {
+		return end(c, c.xrcds, x, x.giveBack)
+	}
+	return end(c, c.xrcds, x, x.x.Dealloc)
+}
+
+// ShareXRCD returns a handle, for use in c, of an XRC domain that belongs to another context of the same NIC.
+// Targets and shared receive queues made through the handle belong to c and end with it; the domain does not.
+// Dealloc ends only the handle.
+func (c *Context) ShareXRCD(other verbs.XRCD) (verbs.XRCD, error) {
+	const op = "share XRCD"
+	o, ok := other.(*xrcd)
+	if !ok || o == nil {
+		return nil, &verbs.OpError{Op: op, Err: verbs.ErrInvalid, Detail: "no XRC domain of a NIC of this process"}
+	}
+	c.shell.Enter()
+	defer c.shell.Leave()
+	if err := c.open(op); err != nil {
+		return nil, err
+	}
+	return listed(c.xrcds, &xrcd{x: o.x, targets: newPD(c, nil), borrowed: true}), nil
+}
+
+// giveBack ends a handle that ShareXRCD has made. The caller has exclusive use of the engine.
+func (x *xrcd) giveBack() error {
+	c := x.targets.ctx
+	if err := c.open("dealloc XRCD"); err != nil {
+		return err
+	}
+	if x.x.Ended() {
+		return nil
+	}
+	n := len(x.targets.qps)
+	for p := range c.pds {
+		for s := range p.srqs {
+			if s.xrcd == x {
+				n++
+			}
+		}
+	}
+	if n > 0 {
+		return &verbs.OpError{Op: "dealloc XRCD", Err: verbs.ErrBusy, Detail: "destroy what was made through this handle first"}
+	}
+	return nil
+}
 
 // createXRCSRQ makes a shared receive queue in an XRC domain.
 func (p *pd) createXRCSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
@@ -61,5 +109,5 @@ func (p *pd) createXRCSRQ(init verbs.SRQInit) (verbs.SRQ, error) {
 		return nil, err
 	}
 	s.SetOwner(p.ctx.owner)
-	return listed(p.srqs, &srq{pd: p, srq: s}), nil
+	return listed(p.srqs, &srq{pd: p, srq: s, xrcd: x}), nil
 }
