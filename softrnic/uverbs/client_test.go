@@ -120,9 +120,15 @@ func (c *client) close() {
 // raw sends the bytes of a command.
 func (c *client) raw(op uverbs.Op, channel uint32, args []byte) (data []byte, errno unix.Errno) {
 	c.t.Helper()
+	return c.rawWith(op, channel, args)
+}
+
+// rawWith is raw with descriptors that go with the command.
+func (c *client) rawWith(op uverbs.Op, channel uint32, args []byte, files ...int) (data []byte, errno unix.Errno) {
+	c.t.Helper()
 	b := uverbs.Encode(channel, uint32(0), uint32(op), uint32(0))
 	switch op {
-	case uverbs.DeallocPD, uverbs.DestroyAH, uverbs.DeregMR, uverbs.DeallocMW, uverbs.ReqNotifyCQ, uverbs.ModifyQP, uverbs.ModifySRQ, uverbs.Repost,
+	case uverbs.DeallocPD, uverbs.DestroyAH, uverbs.DeregMR, uverbs.DeallocMW, uverbs.ReqNotifyCQ, uverbs.ModifyQP, uverbs.ModifySRQ, uverbs.CloseXRCD, uverbs.Repost,
 		uverbs.AttachMulticast, uverbs.DetachMulticast, uverbs.ShareMemory, uverbs.UnshareMemory:
 	default:
 		b = append(b, make([]byte, 8)...)
@@ -130,7 +136,7 @@ func (c *client) raw(op uverbs.Op, channel uint32, args []byte) (data []byte, er
 			b = append(b, make([]byte, 8)...)
 		}
 	}
-	_, err := c.conn.Write(append(b, args...))
+	_, _, err := c.conn.WriteMsgUnix(append(b, args...), unix.UnixRights(files...), nil)
 	must(c.t, err)
 	data, no, fds, ok := receive(c.t, c.conn)
 	if !ok {
@@ -230,7 +236,11 @@ func (c *client) queuePairOn(typ uint8, at uint64, n int) *ends {
 
 // needs is the mask of a transition: the state, and the attributes that it needs.
 func needs(typ, from, to uint8) uint32 {
-	must, _ := qpattr.Of(services[typ], verbs.QPState(from), verbs.QPState(to))
+	service, ok := services[typ]
+	if !ok {
+		service = map[uint8]verbs.QPType{uverbs.TypeXRCInitiator: verbs.XRCInitiator, uverbs.TypeXRCTarget: verbs.XRCTarget}[typ]
+	}
+	must, _ := qpattr.Of(service, verbs.QPState(from), verbs.QPState(to))
 	return uint32(must | qpattr.State)
 }
 

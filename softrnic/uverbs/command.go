@@ -43,6 +43,10 @@ const (
 	ModifySRQ         Op = 33
 	QuerySRQ          Op = 34
 	DestroySRQ        Op = 35
+	OpenXRCD          Op = 37 // a descriptor of the file comes with the message, unless XRCDArgs.FD is -1
+	CloseXRCD         Op = 38
+	CreateXSRQ        Op = 39
+	OpenQP            Op = 40
 
 	ModifyCQ Op = 57 // only as an extended command
 
@@ -101,7 +105,7 @@ var errCommand = errors.New("a message that is no command")
 // answer.
 var noPointer = map[Op]bool{
 	DeallocPD: true, DestroyAH: true, DeregMR: true, DeallocMW: true, ReqNotifyCQ: true, ModifyQP: true, ModifySRQ: true,
-	AttachMulticast: true, DetachMulticast: true, Repost: true,
+	AttachMulticast: true, DetachMulticast: true, CloseXRCD: true, Repost: true,
 }
 
 // ParseCommand parses a message of a program with its prefix. c.Args points into b.

@@ -38,6 +38,7 @@ const (
 	sendSwap    = 40
 	sendAtomic  = 48  // R_Key of an atomic
 	sendMasks   = 56  // masks of an atomic: of the comparison, or the highest bits of the fields to add to; of the swap
+	sendSRQN    = 72  // of XRC: the shared receive queue of the peer
 	sendQKey    = 28  // Q_Key of a datagram
 	sendAH      = 36  // address handle of a datagram
 	sendLength  = 184 // number of inline bytes
@@ -96,7 +97,7 @@ func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, 
 		return 0, false
 	}
 	op, flags := u32(sendOp), u32(sendFlags)
-	*wr = verbs.SendWR{ID: u64(sendID)}
+	*wr = verbs.SendWR{ID: u64(sendID), RemoteSRQN: u32(sendSRQN)} // other services than XRC ignore the queue
 	if op >= uint32(len(operations)) || known&(1<<op) == 0 {
 		return 0, false
 	}

@@ -19,6 +19,7 @@ func TestSizes(t *testing.T) {
 		"ex_create_qp": {ExQPArgs{}, 64}, "create_qp_resp": {QP{}, 32}, "qp_dest": {QPDest{}, 32}, "modify_qp": {ModifyQPArgs{}, 112},
 		"query_qp": {QueryQPArgs{}, 8}, "query_qp_resp": {QPAttr{}, 128}, "create_srq": {SRQArgs{}, 32 - 8}, "create_srq_resp": {SRQ{}, 16},
 		"modify_srq": {ModifySRQArgs{}, 16}, "query_srq_resp": {SRQAttr{}, 16}, "destroy_cq_resp": {CQReported{}, 8}, "ex_modify_cq": {ModifyCQArgs{}, 16},
+		"open_xrcd": {XRCDArgs{}, 16 - 8}, "create_xsrq": {XSRQArgs{}, 48 - 8}, "open_qp": {OpenQPArgs{}, 32 - 8},
 	} {
 		if got := len(Encode(c.v)); got != c.want {
 			t.Errorf("%s has %d bytes, want %d", name, got, c.want)
@@ -47,6 +48,9 @@ func FuzzCommand(f *testing.F) {
 	f.Add(append(make([]byte, PrefixLen), Encode(uint32(CreateCQ|Extended), uint32(0), [2]uint64{}, ExCQArgs{})...))
 	f.Add(append(make([]byte, PrefixLen), Encode(uint32(ModifyQP), uint32(0), ModifyQPArgs{})...))
 	f.Add(append(make([]byte, PrefixLen), Encode(uint32(CopyToDM), uint32(0), uint64(0), DMPlace{Length: 8}, uint64(1))...))
+	f.Add(append(make([]byte, PrefixLen), Encode(uint32(OpenXRCD), uint32(0), uint64(0), XRCDArgs{FD: -1})...))
+	f.Add(append(make([]byte, PrefixLen), Encode(uint32(CreateXSRQ), uint32(0), uint64(0), XSRQArgs{Type: SRQXRC})...))
+	f.Add(append(make([]byte, PrefixLen), Encode(uint32(OpenQP), uint32(0), uint64(0), OpenQPArgs{Type: TypeXRCTarget})...))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if h, ok := ParseHello(b); ok && len(h.Name) > HelloLen {
 			t.Error("a name that is longer than the message")

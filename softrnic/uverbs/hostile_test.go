@@ -83,11 +83,16 @@ func TestRandomCommands(t *testing.T) {
 	ops := []uverbs.Op{
 		0, 1, 2, 3, 4, 5, 8, 9, 13, 17, 18, 20, 23, 24, 25, 26, 27, 32, 33, 34, 35, 63, uverbs.Repost, uverbs.ModifyCQ | uverbs.Extended,
 		uverbs.CreateCQ | uverbs.Extended, uverbs.ReregMR, uverbs.AllocDM, uverbs.FreeDM, uverbs.CopyToDM, uverbs.CopyFromDM, uverbs.RegDM, uverbs.QueryDM, uverbs.QueryMR, uverbs.QueryLimits,
-		uverbs.UseRing, uverbs.Doorbell, uverbs.CQNumber,
+		uverbs.UseRing, uverbs.Doorbell, uverbs.CQNumber, uverbs.OpenXRCD, uverbs.CloseXRCD, uverbs.CreateXSRQ, uverbs.OpenQP,
 	}
+	before := h.objects(0)
+	fd, err := unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	files := openFiles(t)
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		e := h.attach(t, 0).queuePair(uverbs.TypeRC)
+		e.xrc(t, "")
 		for range 300 {
 			args := make([]byte, r.IntN(160))
 			for i := range args {
@@ -98,10 +103,16 @@ func TestRandomCommands(t *testing.T) {
 					args[i] = 0
 				}
 			}
-			e.raw(ops[r.IntN(len(ops))], uint32(r.IntN(4)), args)
+			var files []int
+			if r.IntN(4) == 0 {
+				files = []int{fd, fd}[:1+r.IntN(2)]
+			}
+			e.rawWith(ops[r.IntN(len(ops))], uint32(r.IntN(4)), args, files...)
 		}
 		e.close()
 	}
+	h.empties(t, 0, before, files)
+	must(t, unix.Close(fd))
 	c := h.attach(t, 0)
 	if _, err := c.conn.Write([]byte("none")); err != nil {
 		t.Fatal(err)

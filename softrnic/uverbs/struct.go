@@ -208,7 +208,8 @@ type (
 		PD, SendCQ, RecvCQ, SRQ              uint32
 		MaxSend, MaxRecv, MaxSGE, MaxRecvSGE uint32
 		MaxInline                            uint32
-		SignalAll, Type, HasSRQ, _           uint8
+		SignalAll, Type, HasSRQ              uint8
+		Own                                  uint8 // not 0: by the provider of this project, which knows queue pairs of XRC
 	}
 	// ExQPArgs are the arguments of the extended CreateQP.
 	ExQPArgs struct {
@@ -285,6 +286,27 @@ type (
 	ModifySRQArgs struct{ H, Mask, MaxWR, Limit uint32 }
 	// SRQAttr is the answer to QuerySRQ.
 	SRQAttr struct{ MaxWR, MaxSGE, Limit, _ uint32 }
+
+	// XRCDArgs are the arguments of OpenXRCD: the program's descriptor of the file that names the domain, or -1,
+	// and flags of open(2). The answer is a Handle.
+	XRCDArgs struct {
+		FD    int32
+		Flags uint32
+	}
+	// XSRQArgs are the arguments of CreateXSRQ. The answer is that of CreateSRQ.
+	XSRQArgs struct {
+		User                     uint64
+		Type, PD                 uint32
+		MaxWR, MaxSGE, Limit     uint32
+		MaxTags, XRCD, CompleteQ uint32
+	}
+	// OpenQPArgs are the arguments of OpenQP. The answer is that of CreateQP.
+	OpenQPArgs struct {
+		User      uint64
+		XRCD, QPN uint32
+		Type      uint8
+		_         [7]uint8
+	}
 )
 
 // Object returns the handle of the object that a command is about. For a command that makes an
@@ -306,6 +328,8 @@ func (a RegDMArgs) Object() uint32     { return a.PD }
 func (a MWArgs) Object() uint32        { return a.PD }
 func (a AHArgs) Object() uint32        { return a.PD }
 func (a SRQArgs) Object() uint32       { return a.PD }
+func (a XSRQArgs) Object() uint32      { return a.PD }
+func (a OpenQPArgs) Object() uint32    { return a.XRCD }
 
 // Bits of ModifyQPArgs.Mask (enum ibv_qp_attr_mask).
 const (
@@ -354,12 +378,24 @@ const (
 	MaskSRQLimit = 1 << 1
 )
 
-// Types of queue pairs (enum ibv_qp_type).
+// Types of queue pairs (enum ibv_qp_type). A TypeXRCTarget has the handle of an XRC domain in QPArgs.PD.
 const (
-	TypeRC = 2
-	TypeUC = 3
-	TypeUD = 4
+	TypeRC           = 2
+	TypeUC           = 3
+	TypeUD           = 4
+	TypeXRCInitiator = 9
+	TypeXRCTarget    = 10
 )
+
+// Types of shared receive queues (enum ibv_srq_type).
+const (
+	SRQBasic = 0
+	SRQXRC   = 1
+)
+
+// FirstTarget is the first handle of targets of XRC. The handle of another queue pair is the number of its bell,
+// which is smaller; a target has no send queue, and so no bell.
+const FirstTarget = 4096
 
 // Types of memory windows (enum ibv_mw_type).
 const (

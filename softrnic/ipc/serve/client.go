@@ -203,7 +203,7 @@ func (c *client) openWake(fd int) {
 // set for an unmodified program over libibverbs; else it is nil.
 func (c *client) start(name string, page []byte, p *program) {
 	c.rename(name)
-	c.ctx.SetOwner(&engine.Owner{PID: c.cred.Pid, Name: printable(name)})
+	c.ctx.SetOwner(c.owner())
 	port := newPort(c, page)
 	c.s.pump.with(func(e *engine.Engine) {
 		c.port, c.prog = port, p
@@ -220,6 +220,13 @@ func (c *client) rename(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.name = printable(name)
+}
+
+// owner is the process to which objects of the client belong.
+func (c *client) owner() *engine.Owner {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return &engine.Owner{PID: c.cred.Pid, Name: c.name}
 }
 
 // detach removes all objects of the application. Memory is unmapped last, when the NIC can no
@@ -249,6 +256,9 @@ func (c *client) detach() error {
 	}
 	c.tasks.Wait()
 	errs = append(errs, c.discard())
+	if c.prog != nil {
+		errs = append(errs, c.prog.xrc().leave())
+	}
 	c.closeShared()
 	if left == nil { // otherwise the NIC may still access the memory
 		errs = append(errs, c.unmapAll())

@@ -130,7 +130,7 @@ func TestGroupOfTwoPrograms(t *testing.T) {
 // Each kind of objects has its table of the NIC, and those that the NIC does not know have none.
 func TestTablesOfKinds(t *testing.T) {
 	want := map[kind]table{
-		kindPD: tablePD, kindMR: tableRegion, kindMW: tableRegion, kindAH: tableAH, kindCQ: tableCQ, kindSRQ: tableSRQ, kindQP: tableQP,
+		kindPD: tablePD, kindMR: tableRegion, kindMW: tableRegion, kindAH: tableAH, kindCQ: tableCQ, kindSRQ: tableSRQ, kindXRCD: tableXRCD, kindQP: tableQP,
 		kindAttachment: tableAttachment, kindID: tableID, kindDevice: tableDevice, kindChannel: tableFile,
 	}
 	for k := range kinds {

@@ -8,6 +8,8 @@ type heard struct {
 	ev  verbs.AsyncEvent
 	of  *port // the application; nil means all
 	all int   // the number of ports when the event was raised: ports that were added later do not get it
+	// handle is that of the application, of a target of XRC, which may have several; nil for other objects.
+	handle *owner
 }
 
 // maxHeard is the largest number of events that are kept until the next step of the pump, the
@@ -29,6 +31,12 @@ func (s *pump) hear(ev verbs.AsyncEvent) (taken bool) {
 		s.note(heard{ev: ev, all: len(s.ports)})
 		return false
 	default:
+		for _, l := range s.targets[ev.QPN] {
+			s.note(heard{ev: ev, of: l.port, handle: l.handle})
+		}
+		if len(s.targets[ev.QPN]) > 0 {
+			return true
+		}
 		of = s.qps[ev.QPN]
 	}
 	if of == nil {
@@ -62,7 +70,15 @@ func (h *heard) tell(ports []*port, f func(p *port)) {
 // tell sends the collected events to the applications.
 func (s *pump) tell() {
 	for i := range s.heard {
-		s.heard[i].tell(s.ports, func(p *port) { p.event(s.heard[i].ev) })
+		h := &s.heard[i]
+		h.tell(s.ports, func(p *port) {
+			switch {
+			case h.handle == nil:
+				p.event(h.ev)
+			case !p.c.prog.report(h.ev.Kind, h.handle):
+				p.lost++
+			}
+		})
 	}
 	s.heard = s.heard[:0]
 }

@@ -12,7 +12,7 @@ type Limits struct {
 	Clients int // applications that are attached at the same time; 0 means 64
 	// The quotas of each application. A queue pair of an unmodified program has a bell, and each
 	// completion queue, queue pair and shared receive queue of any other application (see belled).
-	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each; Memories is also the limit of an unmodified program's shares (see share), which have a count of their own
+	PDs, SRQs, MWs, DMs, Memories int // 0 means 256 each; PDs is also the limit of XRC domains, and Memories is also the limit of an unmodified program's shares (see share), which have a count of their own
 	MRs                           int // 0 means 16384
 	CQs                           int // 0 means 4096: two for each queue pair
 	QPs                           int // 0 means 2048; at most 4095
@@ -128,6 +128,7 @@ const (
 	kindAH
 	kindCQ
 	kindSRQ
+	kindXRCD
 	kindQP
 	kindAttachment
 	kindListener
@@ -157,6 +158,7 @@ var quotas = [kinds]struct {
 	kindAH:         {"ahs", "address handles", tableAH},
 	kindCQ:         {"cqs", "completion queues", tableCQ},
 	kindSRQ:        {"srqs", "shared receive queues", tableSRQ},
+	kindXRCD:       {"xrcds", "XRC domains", tableXRCD},
 	kindQP:         {"qps", "queue pairs", tableQP},
 	kindAttachment: {"attachments", "attachments to multicast groups", tableAttachment},
 	kindListener:   {"listeners", "listeners", noTable},
@@ -173,7 +175,7 @@ var quotas = [kinds]struct {
 func (l *Limits) of(k kind) int64 {
 	return [kinds]int64{
 		kindPD: int64(l.PDs), kindMR: int64(l.MRs), kindMemory: int64(l.Memories), kindShare: int64(l.Memories), kindMW: int64(l.MWs), kindDM: int64(l.DMs),
-		kindAH: int64(l.AHs), kindCQ: int64(l.CQs), kindSRQ: int64(l.SRQs), kindQP: int64(l.QPs),
+		kindAH: int64(l.AHs), kindCQ: int64(l.CQs), kindSRQ: int64(l.SRQs), kindXRCD: int64(l.PDs), kindQP: int64(l.QPs),
 		kindAttachment: int64(l.Attachments),
 		kindListener:   int64(l.Manager.Listeners), kindRequest: int64(l.Manager.Requests),
 		kindID: int64(l.Manager.IDs), kindJoin: int64(l.Manager.Joins), kindEvent: int64(l.Manager.Events), kindChannel: int64(l.Manager.Channels),

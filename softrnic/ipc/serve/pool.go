@@ -21,6 +21,7 @@ const (
 	tableAH
 	tableCQ
 	tableSRQ
+	tableXRCD
 	tableQP
 	tableAttachment
 	tableID
@@ -43,7 +44,7 @@ type pool struct {
 // open sets the sizes of the pool: those of the NIC's tables, less what is reserved for the daemon.
 func (p *pool) open(nic engine.Limits, l Limits) {
 	reserve := int64(max(l.Reserve, 0))
-	for t, n := range [tables]int{tablePD: nic.PDs, tableRegion: nic.MRs, tableAH: nic.AHs, tableCQ: nic.CQs, tableSRQ: nic.SRQs, tableQP: nic.QPs, tableAttachment: nic.Attachments, tableID: ucma.MaxIDs} {
+	for t, n := range [tables]int{tablePD: nic.PDs, tableRegion: nic.MRs, tableAH: nic.AHs, tableCQ: nic.CQs, tableSRQ: nic.SRQs, tableXRCD: nic.PDs, tableQP: nic.QPs, tableAttachment: nic.Attachments, tableID: ucma.MaxIDs} {
 		p.size[t] = int64(n) - (int64(n)*reserve+99)/100
 	}
 	p.size[tableDevice] = max(0, int64(nic.DeviceMemory)-l.ReservedDevice)

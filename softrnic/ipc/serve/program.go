@@ -59,13 +59,14 @@ const (
 	uCQ
 	uQP
 	uSRQ
+	uXRCD
 	uChannel
 	uverbsKinds
 )
 
 var kindNames = [uverbsKinds]string{
 	uPD: "protection domain", uMR: "region", uMW: "memory window", uAH: "address handle", uCQ: "completion queue", uQP: "queue pair",
-	uSRQ: "shared receive queue", uChannel: "completion channel",
+	uSRQ: "shared receive queue", uXRCD: "XRC domain", uChannel: "completion channel",
 }
 
 // maxHelloFDs is the largest number of descriptors that are received with a first message. It is
@@ -103,11 +104,16 @@ func (c *client) serveUnmodified(h uverbs.Hello, fds []int, buf []byte) error {
 		return err
 	}
 	for {
-		n, err := c.conn.Read(buf) // the kernel drops file descriptors
+		n, fds, err := c.receive(buf)
 		if err != nil {
 			return noMessage(err)
 		}
-		if err := execute(buf[:n]); err != nil {
+		if c.as != nil {
+			c.as.sent = fds
+		}
+		err = execute(buf[:n])
+		_ = closeAll(fds) // the program's; what their close says is nothing to the connection
+		if err != nil {
 			return err
 		}
 	}
@@ -246,6 +252,11 @@ func ofQueue[T any, A objectArgs](k uverbsKind, f func(q programQueues, o T, a A
 	return of(k, func(p *program, o T, a A) (result, error) { return f(programQueues{p}, o, a) })
 }
 
+// ofXRC is ofQueue for a method f of programXRC.
+func ofXRC[T any, A objectArgs](k uverbsKind, f func(x programXRC, o T, a A) (result, error)) programHandler {
+	return of(k, func(p *program, o T, a A) (result, error) { return f(p.xrc(), o, a) })
+}
+
 func init() { // a composite literal at the declaration would be an initialization cycle
 	programCommands = map[uverbs.Op]programHandler{
 		uverbs.GetContext:                    command((*program).getContext),
@@ -290,6 +301,10 @@ func init() { // a composite literal at the declaration would be an initializati
 		uverbs.ModifySRQ:                     ofQueue(uSRQ, programQueues.modifySRQ),
 		uverbs.QuerySRQ:                      ofQueue(uSRQ, programQueues.querySRQ),
 		uverbs.DestroySRQ:                    ofQueue(uSRQ, programQueues.destroySRQ),
+		uverbs.OpenXRCD:                      command(func(p *program, a uverbs.XRCDArgs) (result, error) { return p.xrc().open(a) }),
+		uverbs.CloseXRCD:                     ofXRC(uXRCD, programXRC.close),
+		uverbs.CreateXSRQ:                    ofXRC(uPD, programXRC.createSRQ),
+		uverbs.OpenQP:                        ofXRC(uXRCD, programXRC.openTarget),
 		uverbs.AttachMulticast:               ofQueue(uQP, programQueues.attachMulticast),
 		uverbs.DetachMulticast:               ofQueue(uQP, programQueues.detachMulticast),
 		uverbs.Repost:                        (*program).repost,

@@ -291,11 +291,16 @@ func (p *program) event(ev verbs.AsyncEvent) bool {
 	default:
 		o = p.qpOwners[ev.QPN]
 	}
-	if o == nil || p.async.sock == 0 {
+	return o == nil || p.report(ev.Kind, o)
+}
+
+// report sends an asynchronous event about an object to the program. It returns false if the event is lost.
+func (p *program) report(kind verbs.AsyncKind, o *owner) bool {
+	if p.async.sock == 0 {
 		return true
 	}
 	b := binary.NativeEndian.AppendUint64(nil, o.user)
-	b = binary.NativeEndian.AppendUint32(b, asyncKinds[ev.Kind])
+	b = binary.NativeEndian.AppendUint32(b, asyncKinds[kind])
 	b = binary.NativeEndian.AppendUint32(b, 0)
 	if !p.async.send(binary.NativeEndian.AppendUint32(b, o.tag)) {
 		return false

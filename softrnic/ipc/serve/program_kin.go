@@ -44,6 +44,8 @@ type caller struct {
 	of      *program
 	mem     *programMemory
 	process *process
+	// sent are the descriptors that came with the command that is being executed; they are closed after it.
+	sent []int
 }
 
 // errDeviceGone ends the connection of a child whose parent's device has ended.
@@ -169,8 +171,10 @@ func (s *Server) programsAttached() (n int) {
 	return n
 }
 
-// programs finds programs by the memory files of their rings.
+// programs finds programs by the memory files of their rings, and has what they share.
 type programs struct {
+	xrc xrcDomains
+
 	mu  sync.Mutex // guards all
 	all map[inode]*program
 }

@@ -61,6 +61,8 @@ func orNone(n uint8) int {
 
 // modifyQP makes a transition, or changes attributes within a state.
 func (p programQueues) modifyQP(o *programQPObject, a uverbs.ModifyQPArgs) (result, error) {
+	defer o.current()()
+	a.Mask &^= ignored[o.made.Type]
 	state, draining := p.stateOf(o)
 	o.state = state
 	to := state
@@ -122,7 +124,9 @@ func (p programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs
 		if err := o.qp.ToReset(); err != nil {
 			return err
 		}
-		p.with(func(*port) { o.own.forget() })
+		if o.own != nil {
+			p.with(func(*port) { o.own.forget() })
+		}
 		return nil
 	case to == stateErr:
 		return o.qp.ToError()
@@ -175,11 +179,18 @@ func (p programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs
 	return unix.EINVAL
 }
 
+// ignored are the attributes that a command may name and that are ignored, by queue pair type, as over a kernel:
+// those of the other end.
+var ignored = map[uint8]uint32{
+	uverbs.TypeXRCInitiator: uverbs.MaskDestAtomic | uverbs.MaskRNRTimer, uverbs.TypeXRCTarget: uverbs.MaskRdAtomic | uverbs.MaskRetry | uverbs.MaskRNRRetry,
+}
+
 // optional are the attributes that a transition to RTS may set, by queue pair type. Programs may
 // also name attributes that the type does not have; these are ignored.
 var optional = map[uint8]uint32{
 	uverbs.TypeRC: uverbs.MaskAccess | uverbs.MaskRNRTimer | uverbs.MaskMigration, uverbs.TypeUC: uverbs.MaskAccess | uverbs.MaskMigration,
-	uverbs.TypeUD: uverbs.MaskQKey,
+	uverbs.TypeUD: uverbs.MaskQKey, uverbs.TypeXRCInitiator: uverbs.MaskAccess | uverbs.MaskMigration,
+	uverbs.TypeXRCTarget: uverbs.MaskAccess | uverbs.MaskRNRTimer | uverbs.MaskMigration,
 }
 
 // inState are the attributes of a queue pair that a modify command can change without a transition,

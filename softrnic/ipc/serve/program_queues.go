@@ -228,6 +228,11 @@ type srqObject struct {
 }
 
 func (p programQueues) createSRQ(pd verbs.PD, a uverbs.SRQArgs) (result, error) {
+	return p.makeSRQ(pd, a, verbs.SRQInit{})
+}
+
+// makeSRQ makes a shared receive queue. init says whether it is of XRC.
+func (p programQueues) makeSRQ(pd verbs.PD, a uverbs.SRQArgs, init verbs.SRQInit) (result, error) {
 	const op = "create SRQ"
 	d := p.device()
 	if err := errors.Join(within(op, "max_wr", a.MaxWR, 1, d.MaxSRQWR), within(op, "max_sge", a.MaxSGE, 0, d.MaxSRQSGE)); err != nil {
@@ -242,7 +247,8 @@ func (p programQueues) createSRQ(pd verbs.PD, a uverbs.SRQArgs) (result, error) 
 		if o.recv.ring, o.place, mi, err = p.makeRing(n, slot); err != nil {
 			return o, err
 		}
-		if o.srq, err = pd.CreateSRQ(verbs.SRQInit{MaxWR: n, MaxSGE: int(a.MaxSGE)}); err == nil {
+		init.MaxWR, init.MaxSGE = n, int(a.MaxSGE)
+		if o.srq, err = pd.CreateSRQ(init); err == nil {
 			o.attr, err = o.srq.Query()
 		}
 		if err != nil {
@@ -298,7 +304,8 @@ func (p programQueues) destroySRQ(o *srqObject, a uverbs.Handle) (result, error)
 // programQPObject is a queue pair with the attributes that a query returns: `made` has those with
 // which it was made, attr those that modify commands have set. places are the places of its rings.
 // queued is the memory that is counted for it against the quota QueueBytes. state is the state in
-// which the last modify command has found the queue pair.
+// which the last modify command has found the queue pair. target is set for a target of XRC, which has
+// neither rings nor a protection domain: then own is nil.
 type programQPObject struct {
 	qp     verbs.QP
 	own    *programQP
@@ -309,10 +316,13 @@ type programQPObject struct {
 	attr   uverbs.ModifyQPArgs
 	state  uint8
 	groups attachments
+	target *targetUse
 }
 
 // types are the queue pair types by their number in libibverbs.
-var types = map[uint8]verbs.QPType{uverbs.TypeRC: verbs.RC, uverbs.TypeUC: verbs.UC, uverbs.TypeUD: verbs.UD}
+var types = map[uint8]verbs.QPType{
+	uverbs.TypeRC: verbs.RC, uverbs.TypeUC: verbs.UC, uverbs.TypeUD: verbs.UD, uverbs.TypeXRCInitiator: verbs.XRCInitiator, uverbs.TypeXRCTarget: verbs.XRCTarget,
+}
 
 func (p programQueues) createQP(a uverbs.QPArgs) (result, error) {
 	out, recv, send, err := p.makeQP(a)
@@ -336,6 +346,9 @@ func (p programQueues) checkQP(a *uverbs.QPArgs) (init verbs.QPInit, err error) 
 	typ, ok := types[a.Type]
 	if !ok {
 		return init, unix.EOPNOTSUPP
+	}
+	if typ == verbs.XRCInitiator { // it has no receives, whatever a program asks for
+		a.MaxRecv, a.MaxRecvSGE, a.HasSRQ, a.RecvCQ = 0, 0, 0, a.SendCQ
 	}
 	recvSGE := a.MaxRecvSGE
 	if a.HasSRQ != 0 { // max_recv_wr and max_recv_sge are ignored, whatever they are: ibv_create_qp(3)
@@ -376,6 +389,13 @@ func (p programQueues) checkQP(a *uverbs.QPArgs) (init verbs.QPInit, err error) 
 // makeQP makes a queue pair. Its handle is the number of its bell, the bit by which the program
 // announces entries in the send ring.
 func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uverbs.Area, err error) {
+	if a.Own == 0 && (a.Type == uverbs.TypeXRCInitiator || a.Type == uverbs.TypeXRCTarget) {
+		return out, recvAt, sendAt, unix.EOPNOTSUPP // rdma-core's provider for rxe would map rings that are not there
+	}
+	if a.Type == uverbs.TypeXRCTarget {
+		out, err = p.xrc().createTarget(a)
+		return out, recvAt, sendAt, err
+	}
 	pd, err := named[verbs.PD](p.program, uPD, a.PD)
 	if err != nil {
 		return out, recvAt, sendAt, err
@@ -387,7 +407,8 @@ func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uv
 	sends, recvs := int(max(a.MaxSend, 1)), int(max(a.MaxRecv, 1))
 	sendSlot, recvSlot := uverbs.SendSlot(int(a.MaxSGE), init.MaxInline), uverbs.RecvSlot(int(a.MaxRecvSGE))
 	queued := int64(uverbs.RingLen(sends, sendSlot)) + int64(sends)*2*(wrBytes+int64(init.MaxSGE*sgeBytes+init.MaxInline))
-	if init.SRQ == nil {
+	receives := init.SRQ == nil && init.Type != verbs.XRCInitiator
+	if receives {
 		queued += int64(uverbs.RingLen(recvs, recvSlot))
 	}
 	if err := p.c.objects.reserve("create QP", kindQP, 0, queued); err != nil {
@@ -406,7 +427,7 @@ func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uv
 	}
 	o.places = append(o.places, at)
 	own.slot = own.ring.SlotLen()
-	if init.SRQ == nil {
+	if receives {
 		var r uverbs.Ring
 		if r, at, recvAt, err = p.makeRing(recvs, recvSlot); err != nil {
 			return out, recvAt, sendAt, undo(err)
@@ -443,7 +464,7 @@ func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uv
 	}
 	p.objects[uQP][bell] = o
 	o.made.MaxRecv = uint32(recvs)
-	if init.SRQ != nil {
+	if !receives {
 		o.made.MaxRecv, o.made.MaxRecvSGE = 0, 0
 	}
 	return uverbs.QP{
@@ -452,6 +473,9 @@ func (p programQueues) makeQP(a uverbs.QPArgs) (out uverbs.QP, recvAt, sendAt uv
 }
 
 func (p programQueues) destroyQP(o *programQPObject, a uverbs.Handle) (result, error) {
+	if o.target != nil {
+		return p.xrc().closeTarget(o, a.H)
+	}
 	n := o.qp.QPN()
 	if err := p.destroy(uQP, a.H, kindQP, o.queued, o.qp.Destroy); err != nil {
 		return result{}, err
@@ -475,7 +499,7 @@ func (p programQueues) destroyQP(o *programQPObject, a uverbs.Handle) (result, e
 // the queue pair may have gone to ERROR by itself before RTS. If it does, the entries that wait in
 // its send ring are posted.
 func (p programQueues) postSend(o *programQPObject, _ uverbs.Handle) (result, error) {
-	if s, _ := p.stateOf(o); s < stateRTS {
+	if s, _ := p.stateOf(o); s < stateRTS || o.own == nil {
 		return result{}, unix.EINVAL
 	}
 	if err := p.ask(o); err != nil {
@@ -511,10 +535,13 @@ func (p programQueues) ask(o *programQPObject) error {
 func (p programQueues) ring(o *programQPObject) {
 	now, _, out := p.c.s.pump.shell.Enter()
 	defer p.c.s.pump.shell.Leave()
-	o.own.rung(now, p.c.port, out)
+	if o.own != nil {
+		o.own.rung(now, p.c.port, out)
+	}
 }
 
 func (p programQueues) queryQP(o *programQPObject, _ uverbs.QueryQPArgs) (result, error) {
+	defer o.current()()
 	s, draining := p.stateOf(o)
 	k, m := &o.attr, &o.made
 	out := uverbs.QPAttr{

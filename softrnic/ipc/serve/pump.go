@@ -32,12 +32,13 @@ type pump struct {
 	trier    Trier              // shell, if it implements Trier; else nil
 
 	ports    []*port
-	qps      map[wire.QPN]*port // the ports of the applications that own the queue pairs, by QPN
-	cqs      map[uint32]*port   // the ports of the applications that own the completion queues, by their numbers
-	srqs     map[uint32]*port   // the ports of the applications that own the shared receive queues, by their numbers
-	table    *mem.Table         // memory table of the NIC's latest incarnation that the pump has seen
-	activity uint64             // Engine.Activity when completions were last copied
-	stirred  bool               // ends the sleep of the pump, which then checks all bells
+	qps      map[wire.QPN]*port          // the ports of the applications that own the queue pairs, by QPN
+	cqs      map[uint32]*port            // the ports of the applications that own the completion queues, by their numbers
+	srqs     map[uint32]*port            // the ports of the applications that own the shared receive queues, by their numbers
+	targets  map[wire.QPN][]targetHandle // of XRC, with the handles that programs have of them
+	table    *mem.Table                  // memory table of the NIC's latest incarnation that the pump has seen
+	activity uint64                      // Engine.Activity when completions were last copied
+	stirred  bool                        // ends the sleep of the pump, which then checks all bells
 	ended    bool
 	asks     bool    // what Server.SetAsks has set
 	heard    []heard // events that are to be sent to applications
@@ -47,7 +48,7 @@ type pump struct {
 func newPump(shell verbsengine.Shell, spinTime time.Duration) *pump {
 	p := &pump{
 		spinTime: spinTime, shell: shell,
-		qps: make(map[wire.QPN]*port), cqs: make(map[uint32]*port), srqs: make(map[uint32]*port),
+		qps: make(map[wire.QPN]*port), cqs: make(map[uint32]*port), srqs: make(map[uint32]*port), targets: make(map[wire.QPN][]targetHandle),
 	}
 	p.poller, _ = shell.(verbsengine.Poller)
 	p.driver, _ = shell.(verbsengine.Driver)
@@ -292,6 +293,7 @@ func (s *pump) noticeDown(e *engine.Engine) {
 	clear(s.qps)
 	clear(s.cqs)
 	clear(s.srqs)
+	clear(s.targets)
 	for _, p := range s.ports {
 		p.ctl.Incarnation.Add(1)
 		p.wakeUp()
@@ -316,6 +318,9 @@ func (s *pump) remove(p *port) {
 	disownAll(s.qps, p)
 	disownAll(s.cqs, p)
 	disownAll(s.srqs, p)
+	for n := range s.targets {
+		s.forgetTarget(n, func(h targetHandle) bool { return h.port == p })
+	}
 }
 
 // disownAll removes the entries of port p from owners. owners says which application owns a queue

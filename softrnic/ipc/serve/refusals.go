@@ -138,6 +138,7 @@ var makes = map[uverbs.Op]string{
 	uverbs.DetachMulticast: "detach multicast", uverbs.ModifySRQ: "modify SRQ", uverbs.ModifyCQ: "modify CQ", uverbs.DeregMR: "dereg MR",
 	uverbs.ReregMR: "rereg MR", uverbs.AllocDM: "alloc DM", uverbs.FreeDM: "free DM", uverbs.RegDM: "reg DM",
 	uverbs.DeallocPD: "dealloc PD", uverbs.DeallocMW: "dealloc MW", uverbs.DestroyCQ: "destroy CQ", uverbs.DestroyQP: "destroy QP",
+	uverbs.OpenXRCD: "open XRC domain", uverbs.CloseXRCD: "close XRC domain", uverbs.CreateXSRQ: "create SRQ", uverbs.OpenQP: "open QP",
 	uverbs.DestroySRQ: "destroy SRQ", uverbs.DestroyAH: "destroy AH", uverbs.UseRing: "use ring", uverbs.Doorbell: "ring doorbell",
 }
 

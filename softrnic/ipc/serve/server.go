@@ -140,6 +140,7 @@ func Listen(cfg Config) (*Server, error) {
 	}
 	s.bounds.Store(newBounds(cfg.Limits))
 	s.shared.base, s.shared.limits, s.shared.byName = base, func() *Limits { return &s.bounds.Load().all }, make(map[string]*sharedRegion)
+	s.programs.xrc.open(base, s.pump)
 	s.close = sync.OnceValue(s.shutDown)
 	s.pump.with(func(e *engine.Engine) {
 		s.pool.open(e.Config().Limits, s.bounds.Load().all)

@@ -165,13 +165,15 @@ int query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_inpu
 	if (error) return error;
 	struct ibv_device_attr_ex all_of_it = { 0 };
 	copy_limits(&all_of_it.orig_attr, &r.base);
+	all_of_it.orig_attr.device_cap_flags |= IBV_DEVICE_XRC; // the provider of rxe has none, so the daemon does not say it
+	all_of_it.device_cap_flags_ex = r.device_cap_flags_ex | IBV_DEVICE_XRC;
 	all_of_it.completion_timestamp_mask = ~0ull, all_of_it.hca_core_clock = 1000000; // kHz: timestamps are in nanoseconds
 	const uint32_t messages = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV, writes = messages | IBV_ODP_SUPPORT_WRITE;
 	all_of_it.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT; // no memory of a program is pinned
 	all_of_it.odp_caps.per_transport_caps.rc_odp_caps = writes | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
+	all_of_it.xrc_odp_caps = all_of_it.odp_caps.per_transport_caps.rc_odp_caps;
 	all_of_it.odp_caps.per_transport_caps.uc_odp_caps = writes;
 	all_of_it.odp_caps.per_transport_caps.ud_odp_caps = messages | IBV_ODP_SUPPORT_SRQ_RECV;
-	all_of_it.device_cap_flags_ex = r.device_cap_flags_ex;
 	all_of_it.cq_mod_caps.max_cq_count = all_of_it.cq_mod_caps.max_cq_period = UINT16_MAX;
 	all_of_it.max_dm_size = limits.max_dm;
 	all_of_it.phys_port_cnt_ex = r.base.phys_port_cnt;

@@ -99,6 +99,12 @@ static void set_ud_addr(struct ibv_qp_ex *x, struct ibv_ah *ah, uint32_t qpn, ui
 	if (w) w->wr.wr.ud.remote_qpn = qpn, w->wr.wr.ud.remote_qkey = qkey, w->wr.wr.ud.ah_num = ah ? ((struct address *)(void *)ah)->number : 0;
 }
 
+static void set_xrc_srqn(struct ibv_qp_ex *x, uint32_t number)
+{
+	struct rxe_send_wqe *w = current(x);
+	if (w) memcpy((uint8_t *)&w->wr + SRQN, &number, sizeof number);
+}
+
 // add_inline adds bytes to the inline data of the current entry, and reports whether they fit.
 static int add_inline(struct ibv_qp_ex *x, const void *b, size_t n)
 {
@@ -174,7 +180,7 @@ uint64_t extended_of(enum ibv_qp_type type)
 	uint64_t later = 0;
 	if (qp_ex_size >= LATER + offsetof(struct later_ex, wr_flush)) later |= EX_ATOMIC_WRITE;
 	if (qp_ex_size >= LATER + sizeof(struct later_ex)) later |= EX_FLUSH;
-	return type == IBV_QPT_RC ? EX_RC | later : type == IBV_QPT_UC ? EX_UC : type == IBV_QPT_UD ? EX_UD : 0;
+	return type == IBV_QPT_RC ? EX_RC | later : type == IBV_QPT_XRC_SEND ? EX_RC : type == IBV_QPT_UC ? EX_UC : type == IBV_QPT_UD ? EX_UD : 0;
 }
 
 void set_extended(struct pair *q, uint64_t operations)
@@ -183,7 +189,7 @@ void set_extended(struct pair *q, uint64_t operations)
 	struct later_ex *later = (void *)(q->room + LATER);
 	x->wr_start = wr_start, x->wr_complete = wr_complete, x->wr_abort = wr_abort;
 	x->wr_set_ud_addr = set_ud_addr, x->wr_set_inline_data = set_inline, x->wr_set_inline_data_list = set_inline_list;
-	x->wr_set_sge = set_sge, x->wr_set_sge_list = set_sge_list;
+	x->wr_set_sge = set_sge, x->wr_set_sge_list = set_sge_list, x->wr_set_xrc_srqn = set_xrc_srqn;
 #define SET(bit, field, f) \
 	if (operations & bit) x->field = f
 	SET(IBV_QP_EX_WITH_SEND, wr_send, wr_send);

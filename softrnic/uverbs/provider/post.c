@@ -102,6 +102,7 @@ static void put(const struct pair *q, struct rxe_send_wqe *w, const struct ibv_s
 	e->wr_id = wr->wr_id, e->opcode = (uint32_t)wr->opcode, e->send_flags = wr->send_flags;
 	e->ex.imm_data = wr->imm_data; // or the R_Key to invalidate
 	w->dma.length = w->dma.num_sge = 0;
+	if (q->qp.qp_type == IBV_QPT_XRC_SEND) memcpy((uint8_t *)e + SRQN, &wr->qp_type.xrc.remote_srqn, sizeof wr->qp_type.xrc.remote_srqn);
 	const struct rdmalabdv_send_wr *masked;
 	switch (wr->opcode) {
 	case IBV_WR_BIND_MW:
@@ -135,6 +136,8 @@ int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **ba
 	struct pair *q = (void *)qp;
 	struct ibv_send_wr *list = wr;
 	int error = 0;
+	*bad = wr;
+	if (!q->ring.q) return EINVAL; // a target of XRC
 	lock(&q->lock);
 	uint32_t first = producer(&q->ring), at = first;
 	for (; wr; wr = wr->next, at = (at + 1) & q->ring.mask) {

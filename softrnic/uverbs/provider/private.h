@@ -81,17 +81,17 @@ struct layout {
 #define OPERATIONS(YES, NO) \
 	YES(advise_mr) NO(64) /* alloc_buf */ YES(alloc_dm) NO(59) /* alloc_dmah */ YES(alloc_mw) \
 	NO(36) /* alloc_null_mr */ YES(alloc_parent_domain) YES(alloc_pd) YES(alloc_td) NO(36) /* async_event */ \
-	NO(36) /* attach_counters_point_flow */ YES(attach_mcast) YES(bind_mw) NO(36) /* close_xrcd */ NO(36) /* cq_event */ \
+	NO(36) /* attach_counters_point_flow */ YES(attach_mcast) YES(bind_mw) YES(close_xrcd) NO(36) /* cq_event */ \
 	YES(create_ah) NO(65) /* create_comp_cntr */ NO(36) /* create_counters */ YES(create_cq) YES(create_cq_ex) \
 	NO(36) /* create_flow */ NO(36) /* create_flow_action_esp */ YES(create_qp) YES(create_qp_ex) \
 	NO(36) /* create_rwq_ind_table */ YES(create_srq) YES(create_srq_ex) NO(36) /* create_wq */ NO(59) /* dealloc_dmah */ \
 	YES(dealloc_mw) YES(dealloc_pd) YES(dealloc_td) YES(dereg_mr) YES(destroy_ah) NO(65) /* destroy_comp_cntr */ \
 	NO(36) /* destroy_counters */ YES(destroy_cq) NO(36) /* destroy_flow */ NO(36) /* destroy_flow_action */ \
 	YES(destroy_qp) NO(36) /* destroy_rwq_ind_table */ YES(destroy_srq) NO(36) /* destroy_wq */ YES(detach_mcast) \
-	NO(62) /* dm_export_dmabuf_fd */ NO(64) /* free_buf */ YES(free_context) YES(free_dm) NO(36) /* get_srq_num */ YES(import_dm) \
+	NO(62) /* dm_export_dmabuf_fd */ NO(64) /* free_buf */ YES(free_context) YES(free_dm) YES(get_srq_num) YES(import_dm) \
 	YES(import_mr) YES(import_pd) NO(65) /* inc_comp_cntr */ NO(65) /* inc_err_comp_cntr */ YES(modify_cq) \
 	NO(36) /* modify_flow_action_esp */ YES(modify_qp) NO(36) /* modify_qp_rate_limit */ YES(modify_srq) \
-	NO(36) /* modify_wq */ NO(36) /* open_qp */ NO(36) /* open_xrcd */ YES(poll_cq) YES(post_recv) YES(post_send) \
+	NO(36) /* modify_wq */ YES(open_qp) YES(open_xrcd) YES(poll_cq) YES(post_recv) YES(post_send) \
 	NO(36) /* post_srq_ops */ YES(post_srq_recv) NO(65) /* qp_attach_comp_cntr */ NO(65) /* query_comp_cntr_caps */ \
 	YES(query_device_ex) NO(36) /* query_ece */ YES(query_port) NO(62) /* query_port_speed */ YES(query_qp) \
 	NO(36) /* query_qp_data_in_order */ YES(query_rt_values) YES(query_srq) NO(65) /* read_comp_cntr */ \

@@ -1,7 +1,7 @@
 // Declarations for the parts of the provider for libibverbs: device.c registers the provider, opens
 // and queries the device, memory.c has domains, regions and windows, dm.c device memory, cq.c
 // completion queues, qp.c queue pairs, post.c work requests, ex.c work requests by ibv_wr_*, srq.c
-// receives and shared receive queues, ah.c address handles.
+// receives and shared receive queues, xrc.c extended reliable connections, ah.c address handles.
 //
 // The provider executes nothing: it writes commands to the device and entries into rings, both in
 // the form of the kernel's rxe driver, and the preloaded library (folder shim) takes the kernel's place.
@@ -30,6 +30,13 @@
 
 // Commands of this provider, which no kernel has; see package softrnic/uverbs.
 #define OWN_PROVIDER (1u << 31) // access bit by which the daemon knows this provider
+
+// SRQN is the offset, in an entry of a send ring, of the number of the peer's shared receive queue, which the
+// rxe driver does not have.
+enum { SRQN = 72 };
+
+// BY_OWN_PROVIDER is in a reserved byte of the command that makes a queue pair: the provider of rxe knows none of XRC.
+enum { BY_OWN_PROVIDER = 1 };
 
 enum {
 	CMD_ALLOC_DM = 0x7fff0080, CMD_FREE_DM = 0x7fff0081, CMD_TO_DM = 0x7fff0082, CMD_FROM_DM = 0x7fff0083,
@@ -113,6 +120,12 @@ struct shared_receives {
 	uint32_t number;
 };
 
+struct xrc_domain {
+	struct ibv_xrcd xrcd;
+	uint32_t handle;
+};
+
+// pair is a queue pair. One of type XRC_SEND has no ring of receives, and one of type XRC_RECV no ring at all.
 struct pair {
 	union { struct ibv_qp qp; struct ibv_qp_ex ex; uint8_t room[ROOM_QP_EX]; };
 	struct ring ring; // of sends
@@ -148,6 +161,10 @@ extern const struct layout *layout;
 extern size_t qp_ex_size; // of libibverbs
 extern void (*verbs_set_operations)(struct verbs_context *, const void *);
 
+void fill_pair(struct pair *q, struct ibv_context *c, const struct ibv_qp_init_attr_ex *a, const struct ib_uverbs_create_qp_resp *got);
+struct ibv_srq *new_srq(uint32_t op, void *cmd, size_t n, struct shared_receives *s, struct ibv_pd *pd, struct ibv_srq_attr *a);
+struct ibv_srq *create_xrc_srq(struct ibv_srq_init_attr_ex *a);
+struct pair *create_target(struct ibv_context *c, const struct ibv_qp_init_attr_ex *a);
 void forget_completions(struct ibv_cq *cq, uint32_t qp_num);
 int complete_post(struct pair *q, uint32_t first, uint32_t end, uint32_t *taken);
 void set_extended(struct pair *q, uint64_t operations);
@@ -164,6 +181,7 @@ struct ibv_pd *alloc_pd(struct ibv_context *c);
 struct ibv_td *alloc_td(struct ibv_context *c, struct ibv_td_init_attr *a);
 int attach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 int bind_mw(struct ibv_qp *qp, struct ibv_mw *mw, struct ibv_mw_bind *b);
+int close_xrcd(struct ibv_xrcd *x);
 struct ibv_ah *create_ah(struct ibv_pd *pd, struct ibv_ah_attr *a);
 struct ibv_cq *create_cq(struct ibv_context *c, int cqe, struct ibv_comp_channel *channel, int vector);
 struct ibv_cq_ex *create_cq_ex(struct ibv_context *c, struct ibv_cq_init_attr_ex *a);
@@ -182,12 +200,15 @@ int destroy_srq(struct ibv_srq *srq);
 int detach_mcast(struct ibv_qp *qp, const union ibv_gid *gid, uint16_t lid);
 void free_context(struct ibv_context *c);
 int free_dm(struct ibv_dm *dm);
+int get_srq_num(struct ibv_srq *srq, uint32_t *number);
 struct ibv_dm *import_dm(struct ibv_context *c, uint32_t handle);
 struct ibv_mr *import_mr(struct ibv_pd *pd, uint32_t handle);
 struct ibv_pd *import_pd(struct ibv_context *c, uint32_t handle);
 int modify_cq(struct ibv_cq *cq, struct ibv_modify_cq_attr *a);
 int modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask);
 int modify_srq(struct ibv_srq *srq, struct ibv_srq_attr *a, int mask);
+struct ibv_qp *open_qp(struct ibv_context *c, struct ibv_qp_open_attr *a);
+struct ibv_xrcd *open_xrcd(struct ibv_context *c, struct ibv_xrcd_init_attr *a);
 int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc);
 int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);

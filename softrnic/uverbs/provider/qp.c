@@ -5,7 +5,7 @@
 static int map_rings(struct pair *q, struct ibv_context *c, const struct rxe_create_qp_resp *at)
 {
 	int error = map_ring(&q->ring, c->cmd_fd, &at->sq_mi, sizeof(struct rxe_send_wqe));
-	if (!error && !q->qp.srq) error = map_ring(&q->receives.ring, c->cmd_fd, &at->rq_mi, sizeof(struct rxe_recv_wqe));
+	if (!error && !q->qp.srq && q->qp.qp_type != IBV_QPT_XRC_SEND) error = map_ring(&q->receives.ring, c->cmd_fd, &at->rq_mi, sizeof(struct rxe_recv_wqe));
 	if (error) unmap_ring(&q->ring);
 	return error;
 }
@@ -16,6 +16,17 @@ static uint32_t handle_of(const struct ibv_cq *cq) { return cq ? cq->handle : 0;
 static int is_type(enum ibv_qp_type t)
 {
 	return t == IBV_QPT_RC || t == IBV_QPT_UC || t == IBV_QPT_UD || t == IBV_QPT_RAW_PACKET || t == IBV_QPT_XRC_SEND || t == IBV_QPT_DRIVER;
+}
+
+// fill_pair sets what libibverbs and programs read of a new queue pair.
+void fill_pair(struct pair *q, struct ibv_context *c, const struct ibv_qp_init_attr_ex *a, const struct ib_uverbs_create_qp_resp *got)
+{
+	q->qp = (struct ibv_qp){
+		.context = c, .qp_context = a->qp_context, .send_cq = a->send_cq, .recv_cq = a->recv_cq, .srq = a->srq,
+		.handle = got->qp_handle, .qp_num = got->qpn, .state = IBV_QPS_RESET, .qp_type = a->qp_type,
+	};
+	pthread_mutex_init(&q->qp.mutex, NULL);
+	pthread_cond_init(&q->qp.cond, NULL);
 }
 
 // new_pair makes a queue pair and sets a->cap to what it can do.
@@ -29,7 +40,7 @@ static struct pair *new_pair(struct ibv_pd *pd, struct ibv_qp_init_attr_ex *a)
 		.c = { .user_handle = (uintptr_t)q, .pd_handle = pd->handle, .send_cq_handle = handle_of(a->send_cq), .recv_cq_handle = handle_of(a->recv_cq),
 		       .srq_handle = a->srq ? a->srq->handle : 0, .is_srq = a->srq != NULL, .max_send_wr = a->cap.max_send_wr, .max_recv_wr = a->cap.max_recv_wr,
 		       .max_send_sge = a->cap.max_send_sge, .max_recv_sge = a->cap.max_recv_sge, .max_inline_data = a->cap.max_inline_data,
-		       .sq_sig_all = (uint8_t)a->sq_sig_all, .qp_type = (uint8_t)a->qp_type },
+		       .sq_sig_all = (uint8_t)a->sq_sig_all, .qp_type = (uint8_t)a->qp_type, .reserved = BY_OWN_PROVIDER },
 	};
 	struct { struct ib_uverbs_create_qp_resp r; struct rxe_create_qp_resp rings; } got = { 0 };
 	int error = send_command(c, IB_USER_VERBS_CMD_CREATE_QP, &cmd, sizeof cmd, &got, sizeof got);
@@ -37,12 +48,8 @@ static struct pair *new_pair(struct ibv_pd *pd, struct ibv_qp_init_attr_ex *a)
 	a->cap = (struct ibv_qp_cap){ got.r.max_send_wr, got.r.max_recv_wr, got.r.max_send_sge, got.r.max_recv_sge, got.r.max_inline_data };
 	q->sges = got.r.max_send_sge, q->inlined = got.r.max_inline_data, q->receives.most = got.r.max_recv_sge;
 	q->lock.none = q->receives.lock.none = ((struct domain *)(void *)pd)->one_thread;
-	q->qp = (struct ibv_qp){
-		.context = c, .qp_context = a->qp_context, .pd = pd, .send_cq = a->send_cq, .recv_cq = a->recv_cq, .srq = a->srq,
-		.handle = got.r.qp_handle, .qp_num = got.r.qpn, .state = IBV_QPS_RESET, .qp_type = a->qp_type,
-	};
-	pthread_mutex_init(&q->qp.mutex, NULL);
-	pthread_cond_init(&q->qp.cond, NULL);
+	fill_pair(q, c, a, &got.r);
+	q->qp.pd = pd;
 	if (!(error = map_rings(q, c, &got.rings))) return q;
 	WITH_HEAD(struct ib_uverbs_destroy_qp) end = { .c.qp_handle = q->qp.handle };
 	struct ib_uverbs_destroy_qp_resp ended;
@@ -63,13 +70,14 @@ struct ibv_qp *create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *a)
 
 struct ibv_qp *create_qp_ex(struct ibv_context *c, struct ibv_qp_init_attr_ex *a)
 {
-	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
-	(void)c;
+	const uint32_t known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | IBV_QP_INIT_ATTR_XRCD;
 	if ((a->comp_mask & ~known) || ((a->comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS) && a->create_flags) ||
 	    ((a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) && (a->send_ops_flags & ~extended_of(a->qp_type))))
 		return errno = EOPNOTSUPP, NULL;
-	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD)) return errno = EINVAL, NULL;
-	struct pair *q = new_pair(a->pd, a);
+	// A target of XRC has a domain of XRC in place of a protection domain.
+	if (!(a->comp_mask & IBV_QP_INIT_ATTR_XRCD) != (a->qp_type != IBV_QPT_XRC_RECV)) return errno = EINVAL, NULL;
+	if (!(a->comp_mask & IBV_QP_INIT_ATTR_PD) && a->qp_type != IBV_QPT_XRC_RECV) return errno = EINVAL, NULL;
+	struct pair *q = a->qp_type == IBV_QPT_XRC_RECV ? create_target(c, a) : new_pair(a->pd, a);
 	if (!q) return NULL;
 	if (a->comp_mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
 		set_extended(q, a->send_ops_flags);
@@ -182,6 +190,6 @@ int post_recv(struct ibv_qp *qp, struct ibv_recv_wr *wr, struct ibv_recv_wr **ba
 {
 	struct pair *q = (void *)qp;
 	*bad = wr;
-	if (qp->srq || qp->state == IBV_QPS_RESET) return EINVAL;
+	if (!q->receives.ring.q || qp->state == IBV_QPS_RESET) return EINVAL;
 	return post_list(&q->receives, wr, bad);
 }

@@ -1,4 +1,4 @@
-// Receives, and shared receive queues.
+// Receives, and shared receive queues; those of XRC are in xrc.c.
 #define _GNU_SOURCE
 #include "provider.h"
 
@@ -31,15 +31,11 @@ int post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_w
 	return post_list(&((struct shared_receives *)(void *)srq)->receives, wr, bad);
 }
 
-struct ibv_srq *create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
+// new_srq makes *s a shared receive queue by a command of n bytes, and sets *a to what it has. It frees s after an error.
+struct ibv_srq *new_srq(uint32_t op, void *cmd, size_t n, struct shared_receives *s, struct ibv_pd *pd, struct ibv_srq_attr *a)
 {
-	struct shared_receives *s = calloc(1, sizeof *s);
-	if (!s) return NULL;
-	WITH_HEAD(struct ib_uverbs_create_srq) cmd = {
-		.c = { .user_handle = (uintptr_t)s, .pd_handle = pd->handle, .max_wr = a->attr.max_wr, .max_sge = a->attr.max_sge, .srq_limit = a->attr.srq_limit },
-	};
 	struct { struct ib_uverbs_create_srq_resp r; struct mminfo ring; struct { uint32_t number, reserved; } n; } got = { 0 };
-	int error = send_command(pd->context, IB_USER_VERBS_CMD_CREATE_SRQ, &cmd, sizeof cmd, &got, sizeof got);
+	int error = send_command(pd->context, op, cmd, n, &got, sizeof got);
 	if (error) return fail(s, error);
 	s->srq.context = pd->context, s->srq.handle = got.r.srq_handle, s->srq.pd = pd;
 	s->number = got.r.srqn;
@@ -51,20 +47,31 @@ struct ibv_srq *create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
 		send_command(pd->context, IB_USER_VERBS_CMD_DESTROY_SRQ, &end, sizeof end, &ended, sizeof ended);
 		return fail(s, error);
 	}
-	a->attr.max_wr = got.r.max_wr, a->attr.max_sge = got.r.max_sge;
+	a->max_wr = got.r.max_wr, a->max_sge = got.r.max_sge;
 	return &s->srq;
+}
+
+struct ibv_srq *create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *a)
+{
+	struct shared_receives *s = calloc(1, sizeof *s);
+	if (!s) return NULL;
+	WITH_HEAD(struct ib_uverbs_create_srq) cmd = {
+		.c = { .user_handle = (uintptr_t)s, .pd_handle = pd->handle, .max_wr = a->attr.max_wr, .max_sge = a->attr.max_sge, .srq_limit = a->attr.srq_limit },
+	};
+	return new_srq(IB_USER_VERBS_CMD_CREATE_SRQ, &cmd, sizeof cmd, s, pd, &a->attr);
 }
 
 // create_srq_ex sets the fields that ibv_create_srq sets in the other case.
 struct ibv_srq *create_srq_ex(struct ibv_context *c, struct ibv_srq_init_attr_ex *a)
 {
 	(void)c;
+	enum ibv_srq_type type = a->comp_mask & IBV_SRQ_INIT_ATTR_TYPE ? a->srq_type : IBV_SRQT_BASIC;
 	if (!(a->comp_mask & IBV_SRQ_INIT_ATTR_PD)) return errno = EINVAL, NULL;
-	if ((a->comp_mask & IBV_SRQ_INIT_ATTR_TYPE) && a->srq_type != IBV_SRQT_BASIC) return errno = EOPNOTSUPP, NULL;
+	if (type != IBV_SRQT_BASIC && type != IBV_SRQT_XRC) return errno = EOPNOTSUPP, NULL;
 	struct ibv_srq_init_attr basic = { .attr = a->attr };
-	struct ibv_srq *srq = create_srq(a->pd, &basic);
+	struct ibv_srq *srq = type == IBV_SRQT_XRC ? create_xrc_srq(a) : create_srq(a->pd, &basic);
 	if (!srq) return NULL;
-	a->attr = basic.attr;
+	if (type == IBV_SRQT_BASIC) a->attr = basic.attr;
 	srq->srq_context = a->srq_context;
 	pthread_mutex_init(&srq->mutex, NULL);
 	pthread_cond_init(&srq->cond, NULL);

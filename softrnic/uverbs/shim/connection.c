@@ -247,13 +247,20 @@ void end_left(struct device *d)
 	errno = saved;
 }
 
-// exchange sends a message and receives the answer. It returns the length of the answer, or -1. The
-// caller has entered the device. If a command gets no answer, exchange closes the connection: a
-// late answer would be taken for that of the next command.
-ssize_t exchange(struct device *d, struct iovec *v, int nv, void *out, size_t max, int *fd)
+// exchange sends a message, with descriptor `file` unless it is NO_FILE, and receives the answer. It returns the
+// length of the answer, or -1. The caller has entered the device. If a command gets no answer, exchange closes the
+// connection: a late answer would be taken for that of the next command.
+ssize_t exchange(struct device *d, struct iovec *v, int nv, int file, void *out, size_t max, int *fd)
 {
 	struct msghdr m = { .msg_iov = v, .msg_iovlen = (size_t)nv };
+	union { char b[CMSG_SPACE(sizeof file)]; struct cmsghdr align; } control = { 0 };
 	ssize_t n;
+	if (file != NO_FILE) {
+		m.msg_control = control.b, m.msg_controllen = sizeof control.b;
+		struct cmsghdr *c = CMSG_FIRSTHDR(&m);
+		c->cmsg_level = SOL_SOCKET, c->cmsg_type = SCM_RIGHTS, c->cmsg_len = CMSG_LEN(sizeof file);
+		memcpy(CMSG_DATA(c), &file, sizeof file);
+	}
 	int nfds, sock = d->sock;
 	*fd = -1;
 	do n = send_message(sock, &m);
@@ -267,7 +274,7 @@ ssize_t exchange(struct device *d, struct iovec *v, int nv, void *out, size_t ma
 			drop_private(sock);
 			errno = EIO, n = -1;
 		}
-	} else if (errno != EFAULT) { // EFAULT is an error of the program
+	} else if (errno != EFAULT && !(errno == EBADF && file != NO_FILE && sock >= 0)) { // these are errors of the program
 		errno = EIO;
 	}
 	return n;

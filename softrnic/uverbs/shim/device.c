@@ -219,7 +219,7 @@ static uint32_t drain(struct device *d, int fd, size_t size, uint32_t tag, uint3
 		struct { struct answer a; uint8_t data[64]; } reply;
 		struct iovec v[2] = { { &head, sizeof head }, { others + i * size, (kept - i < 128 ? kept - i : 128) * size } };
 		int none;
-		exchange(d, v, 2, &reply, sizeof reply, &none);
+		exchange(d, v, 2, NO_FILE, &reply, sizeof reply, &none);
 	}
 	free(others);
 	return dropped;
@@ -269,6 +269,14 @@ static uint32_t named_channel(struct device *d, const uint8_t *b, size_t n, uint
 	if (ex && n >= at + sizeof(struct ib_uverbs_ex_create_cq))
 		return channel_number(d, ((const struct ib_uverbs_ex_create_cq *)(b + at))->comp_channel);
 	return NO_CHANNEL;
+}
+
+// named_file returns the descriptor of the file that names an XRC domain, if a command opens one of a file; else
+// NO_FILE.
+static int named_file(const uint8_t *b, size_t n, uint32_t op, int ex)
+{
+	if (ex || op != IB_USER_VERBS_CMD_OPEN_XRCD || n < sizeof(struct ib_uverbs_cmd_hdr) + sizeof(struct ib_uverbs_open_xrcd)) return NO_FILE;
+	return (int)((const struct ib_uverbs_open_xrcd *)(const void *)(b + sizeof(struct ib_uverbs_cmd_hdr)))->fd;
 }
 
 // is_registration reports whether a command registers memory, or changes or ends a region. It sets the memory
@@ -344,7 +352,7 @@ ssize_t command(struct device *d, const uint8_t *b, size_t n)
 		return errno = EBUSY, -1;
 	}
 	pid_t locked = ends_object(op, ex) && lock_events(d) ? getpid() : 0; // a signal handler may fork
-	ssize_t got = exchange(d, v, 2, buf, sizeof buf, &fd);
+	ssize_t got = exchange(d, v, 2, named_file(b, n, op, ex), buf, sizeof buf, &fd);
 	if (got >= 0 && a->error) errno = (int)a->error, rc = -1;
 	if (got < 0) rc = -1;
 	if (rc == 0) {

@@ -28,7 +28,7 @@ static ssize_t ask_entered(struct device *m, uint32_t channel, const void *b, si
 {
 	struct prefix p = { channel, 0 };
 	struct iovec v[3] = { { &p, sizeof p }, { (void *)b, n }, { (void *)value, len } };
-	ssize_t got = exchange(m, v, len ? 3 : 2, out, max, fd);
+	ssize_t got = exchange(m, v, len ? 3 : 2, NO_FILE, out, max, fd);
 	struct answer *a = out;
 	if (got >= 0 && a->error) return errno = (int)a->error, -1;
 	return got;

@@ -165,7 +165,7 @@ static void end_unused(struct device *d, uint32_t closing)
 		struct { struct answer a; uint32_t number; } reply;
 		struct iovec v = { &ask, sizeof ask };
 		int none;
-		if (exchange(d, &v, 1, &reply, sizeof reply, &none) < (ssize_t)(sizeof reply.a + sizeof reply.number)) return;
+		if (exchange(d, &v, 1, NO_FILE, &reply, sizeof reply, &none) < (ssize_t)(sizeof reply.a + sizeof reply.number)) return;
 		if (reply.a.error || reply.number == 0) return;
 		make_private(reply.number, 0);
 	}
@@ -189,7 +189,7 @@ int begin_registration(struct device *d, uint64_t start, uint64_t length)
 		struct { struct answer a; uint64_t from, length; uint32_t number, reserved; } reply;
 		struct iovec v = { &ask, sizeof ask };
 		int file;
-		ssize_t n = exchange(d, &v, 1, &reply, sizeof reply, &file);
+		ssize_t n = exchange(d, &v, 1, NO_FILE, &reply, sizeof reply, &file);
 		if (n < 0 || file < 0) break;
 		int ok = n >= (ssize_t)sizeof reply && reply.a.error == 0 && to_shared(reply.from, reply.length, file);
 		real_close(file);
