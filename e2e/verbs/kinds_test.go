@@ -22,6 +22,7 @@ var kinds = []struct{ name, about string }{
 	{"shared", "shared receive queues and memory windows"},
 	{"forks", "children of fork"},
 	{"sendrings", "send rings in memory of a program"},
+	{"xrc", "extended reliable connections"},
 }
 
 // byProvider are the cases that the rxe provider of rdma-core gets wrong, over a kernel's NIC as well.
