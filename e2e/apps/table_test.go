@@ -7,7 +7,7 @@ import (
 )
 
 // packages are all that the suite needs of Debian 12.
-const packages = "qperf fio ucx-utils libfabric-bin openmpi-bin libopenmpi-dev rdmacm-utils perftest tgt libiscsi-bin qemu-system-x86 python3-torch ceph-mon ceph-osd ceph-common"
+const packages = "qperf fio ucx-utils libfabric-bin openmpi-bin libopenmpi-dev rdmacm-utils ibverbs-utils perftest tgt libiscsi-bin qemu-system-x86 python3-torch ceph-mon ceph-osd ceph-common"
 
 // An app is a row of the page.
 type app struct {
@@ -41,6 +41,11 @@ const (
 	final  = `Final: +100 `
 	lossOf = "where a packet in a hundred is lost"
 )
+
+// portMeet is where perftest and the examples of libibverbs listen.
+const portMeet = 18515
+
+var noXRC = map[string]string{"with the provider of rdma-core": "rdma-core's provider for rxe has no XRC"}
 
 // apps are all programs, all of which check what they receive or how much it is.
 var apps = []app{
@@ -78,6 +83,14 @@ var apps = []app{
 	{name: "cmtime", pkg: "rdmacm-utils", what: "20 connections", by: cmtime{}, apart: true},
 	{name: "perftest: WRITE", pkg: "perftest", what: "`ib_write_bw -R`", by: met{fixture.Meet("ib_write_bw -R -n 100 -F", "ib_write_bw -R -n 100 -F SERVER", `#bytes`)}, apart: true, long: true},
 	{name: "perftest: READ", pkg: "perftest", what: "`ib_read_bw -R`", by: met{fixture.Meet("ib_read_bw -R -n 100 -F", "ib_read_bw -R -n 100 -F SERVER", `#bytes`)}, apart: true, long: true},
+	{
+		name: "perftest: XRC", pkg: "perftest", what: "`ib_send_bw -c XRC -x 0`", long: true, without: noXRC,
+		by: pair{"ib_send_bw -c XRC -x 0 -n 100 -F", "ib_send_bw -c XRC -x 0 -n 100 -F SERVER", portMeet, nil, `#bytes`},
+	},
+	{
+		name: "libibverbs: XRC", pkg: "ibverbs-utils", what: "`ibv_xsrq_pingpong -g 0`", long: true, without: noXRC,
+		by: pair{"ibv_xsrq_pingpong -g 0 -n 100", "ibv_xsrq_pingpong -g 0 -n 100 SERVER", portMeet, nil, `success`},
+	},
 	{name: "fio: WRITE", pkg: "fio", what: "engine rdma, 1 MiB", by: fio{"write"}, apart: true},
 	{name: "fio: SEND", pkg: "fio", what: "engine rdma, 1 MiB, each block verified", by: fio{"send"}, apart: true},
 	{name: "tgt", pkg: "tgt", what: "a disk by iSER, two tests of libiscsi, the disk compared", by: iser{}},

@@ -66,7 +66,7 @@ func (s *stage) address() string {
 // lossy are the packets of which a hundredth is lost. Acknowledgements are not among them: a program
 // that ends with its last completion answers no retransmission, and its peer fails if the
 // acknowledgement before was lost.
-const lossy = "RC_SEND_*,RC_WRITE_*,RC_READ_*,RC_CMP_SWAP,RC_FETCH_ADD,RC_ATOMIC_ACK,UD_*"
+const lossy = "RC_SEND_*,RC_WRITE_*,RC_READ_*,RC_CMP_SWAP,RC_FETCH_ADD,RC_ATOMIC_ACK,UD_*,XRC_SEND_*"
 
 // set makes the rack of a way.
 func (w *way) set() *fixture.Rack {
