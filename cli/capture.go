@@ -15,7 +15,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 )
 
 // captureFlags are the flags of capture and of switch trace.
@@ -91,7 +93,7 @@ func (f *captureFlags) query(cmd *cobra.Command, links []string) (url.Values, er
 		q.Set("dir", f.dir)
 	case "both":
 	default:
-		return nil, badUse("--dir %q is none of up, down, both", f.dir)
+		return nil, badUse("--dir %.40q is unknown; %suse one of up, down, both", f.dir, nearest.Meant(f.dir, []string{"up", "down", "both"}, fault.OtherWords))
 	}
 	if f.snaplen < 0 || f.lasting < 0 {
 		return nil, badUse("--snaplen and --for cannot be negative")

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/rack"
@@ -42,7 +43,7 @@ func (f *containerFlags) settings(cmd *cobra.Command) (*container.Settings, erro
 	case err != nil:
 		return nil, asUse(err)
 	case f.runtime != runtimeProcess && f.runtime != runtimeDocker:
-		return nil, badUse("runtime %q is unknown; use %s or %s", f.runtime, runtimeProcess, runtimeDocker)
+		return nil, badUse("runtime %q is unknown; %suse %s or %s", f.runtime, nearest.Meant(f.runtime, []string{runtimeProcess, runtimeDocker}), runtimeProcess, runtimeDocker)
 	case f.runtime == runtimeProcess && f.compose == "":
 		if cmd.Flags().Changed("plug") { // --plug, even with its default value, means that hosts are containers
 			return nil, badUse("--plug is for containers: add --runtime %s", runtimeDocker)

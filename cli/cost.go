@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/experiment/calibrate"
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile/costs"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 )
@@ -27,7 +28,7 @@ func loadCost(name string) (*cost.Model, error) {
 	}
 	text, err := readFile(name)
 	if err != nil {
-		return nil, badUse("--cost %s: it is none of %s, and as a file: %w", name, strings.Join(costs.Names(), ", "), err)
+		return nil, badUse("--cost %s: %sit is none of %s, and as a file: %w", name, nearest.Meant(name, costs.Names()), strings.Join(costs.Names(), ", "), err)
 	}
 	return costs.Parse(name, text)
 }

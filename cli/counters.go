@@ -50,6 +50,9 @@ func countersCmd() *cobra.Command {
 			if flows {
 				return badUse("--flows works for the switch only: `rdmalab counters switch --flows`")
 			}
+			if err := checkNode(r, args[0]); err != nil {
+				return err
+			}
 			client, err := hostControl(cmd, args[0])
 			if err != nil {
 				return err

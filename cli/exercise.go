@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/topo/exercise"
 )
 
@@ -39,7 +40,7 @@ func exerciseCmd() *cobra.Command {
 			}
 			e, ok := exercise.Find(args[0])
 			if !ok {
-				return badUse("there is no exercise %q; there are %s", args[0], strings.Join(exerciseNames(), " "))
+				return badUse("there is no exercise %q; %sthere are %s", args[0], nearest.Meant(args[0], exerciseNames()), strings.Join(exerciseNames(), " "))
 			}
 			return f.run(cmd, e)
 		},

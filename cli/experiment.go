@@ -15,6 +15,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/experiment/insim"
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
 )
@@ -169,7 +170,7 @@ func (x *experimentRun) command() *cobra.Command {
 // run runs the experiment, and prints its measurements even if some are missing.
 func (x *experimentRun) run(cmd *cobra.Command) error {
 	if !slices.Contains(platforms(x.Experiment), x.on) {
-		return badUse("--on %.40q: %s runs on %s", x.on, x.Name, strings.Join(platforms(x.Experiment), " and "))
+		return badUse("--on %.40q: %s%s runs on %s", x.on, nearest.Meant(x.on, platforms(x.Experiment)), x.Name, strings.Join(platforms(x.Experiment), " and "))
 	}
 	at := experiment.Place{On: x.on, Quick: x.quick, Hosts: rackfile.MaxHosts}
 	if err := x.body.Check(at); err != nil { // finds mistakes that need no rack

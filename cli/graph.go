@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/units"
 )
@@ -24,7 +27,7 @@ func graphCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			draw := drawings[format]
 			if draw == nil {
-				return badUse("--format %q: want text, mermaid or dot", format)
+				return badUse("--format %.40q: %swant text, mermaid or dot", format, nearest.Meant(format, slices.Sorted(maps.Keys(drawings))))
 			}
 			file := ""
 			if len(args) == 1 {

@@ -8,8 +8,11 @@ import (
 	"testing"
 )
 
-// habitsFile is the table of command lines of other tools; e2e/smoke runs them all on a rack.
-const habitsFile = "../e2e/smoke/testdata/habits.txt"
+// Tables of command lines: of other tools, and with names that are nearly right; e2e/smoke runs them all on a rack.
+const (
+	habitsFile  = "../e2e/smoke/testdata/habits.txt"
+	nearestFile = "../e2e/smoke/testdata/nearest.txt"
+)
 
 // wordsOf splits a command line at blanks; ' and ' enclose one word.
 func wordsOf(line string) (words []string) {
@@ -26,8 +29,22 @@ func wordsOf(line string) (words []string) {
 // What other tools have taught is answered by one line that says what to write here, and an error in what was
 // typed; or it is understood. An answer that needs a rack is tested in e2e/smoke.
 func TestHabits(t *testing.T) {
+	if n := answers(t, habitsFile); n < 165 {
+		t.Errorf("%d command lines", n)
+	}
+}
+
+// A name, key or value that is nearly right is answered by the right one.
+func TestNearest(t *testing.T) {
+	if n := answers(t, nearestFile); n < 70 {
+		t.Errorf("%d command lines", n)
+	}
+}
+
+// answers runs the command lines of a table without a rack, and returns how many there are.
+func answers(t *testing.T, file string) (lines int) {
 	t.Setenv(rackEnv, missingRack)
-	table, err := os.ReadFile(habitsFile)
+	table, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +55,6 @@ func TestHabits(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	lines := 0
 	for row := range strings.Lines(string(table)) {
 		cells := strings.SplitN(strings.TrimSuffix(row, "\n"), " | ", 3)
 		if len(cells) != 3 || row[0] == '#' || strings.Contains(cells[1], "down --all") {
@@ -58,7 +74,5 @@ func TestHabits(t *testing.T) {
 			t.Errorf("%s:\n  %s\nwant\n  %s", cells[1], text, cells[2])
 		}
 	}
-	if lines < 165 {
-		t.Errorf("%d command lines", lines)
-	}
+	return lines
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/units"
@@ -166,7 +167,7 @@ func (f *ruleFlags) amount(r *fault.Rule, kind, amount string) (err error) {
 	if slices.Contains(injectKinds(), kind) { // a registered one
 		return f.share(r, kind, amount)
 	}
-	return fmt.Errorf("fault %q is unknown; there are %s", kind, strings.Join(injectKinds(), ", "))
+	return fmt.Errorf("fault %.40q is unknown; %sthere are %s", kind, nearest.Meant(kind, injectKinds(), fault.OtherWords), strings.Join(injectKinds(), ", "))
 }
 
 func (f *ruleFlags) share(r *fault.Rule, kind, amount string) error {
@@ -209,6 +210,17 @@ func (f *ruleFlags) match(m *fault.Match) error {
 	return nil
 }
 
+// opcodePatterns returns patterns like RC_WRITE_* for all opcodes whose names begin alike.
+func opcodePatterns() (list []string) {
+	for code := range 1 << 8 {
+		name := wire.Opcode(code).String()
+		if i := strings.LastIndexByte(name, '_'); wire.Opcode(code).Known() && i > 0 && !slices.Contains(list, name[:i]+"_*") {
+			list = append(list, name[:i]+"_*")
+		}
+	}
+	return list
+}
+
 // opcodesLike returns the opcodes that match a pattern such as RC_WRITE_*, or a name such as
 // RC_WRITE_LAST, in the order of their codes. Upper and lower case are equal. It returns an error
 // if no opcode matches.
@@ -240,7 +252,7 @@ func opcodesLike(pattern string) ([]wire.Opcode, error) {
 		}
 	}
 	if len(ops) == 0 {
-		return nil, fmt.Errorf("no opcode matches %q; they are called like RC_WRITE_LAST", pattern)
+		return nil, fmt.Errorf("no opcode matches %.60q; %sthey are called like RC_WRITE_LAST", pattern, nearest.Meant(upper, opcodePatterns()))
 	}
 	return ops, nil
 }

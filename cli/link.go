@@ -3,6 +3,7 @@ package cli
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
@@ -21,7 +22,7 @@ func linkCmd() *cobra.Command {
 				if word := map[string]string{"on": "up", "off": "down", "cut": "down"}[args[1]]; word != "" {
 					return badUse("link state %q is unknown; write: rdmalab link %s %s", args[1], host, word)
 				}
-				return badUse("link state %q is unknown; use up or down", args[1])
+				return badUse("link state %q is unknown; %suse up or down", args[1], nearest.Meant(args[1], []string{"up", "down"}))
 			}
 			if up && cmd.Flags().Changed("for") {
 				return badUse("--for goes with down only")

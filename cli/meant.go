@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 )
 
@@ -33,6 +34,23 @@ var meantCommands = map[string]string{
 	"ib_write_bw": "perf write_bw", "ib_read_bw": "perf read_bw", "ib_send_bw": "perf send_bw", "ib_atomic_bw": "perf atomic_bw",
 	"ib_write_lat": "perf write_lat", "ib_read_lat": "perf read_lat", "ib_send_lat": "perf send_lat", "ib_atomic_lat": "perf atomic_lat",
 	"ycsb": "run ycsb", "simulate": "sim",
+}
+
+// commandMeant returns "did you mean rdmalab perf?" for a word that is no command, or "".
+func commandMeant(root *cobra.Command, word string) string {
+	if meant := meantCommands[strings.ToLower(word)]; meant != "" {
+		return "did you mean rdmalab " + meant + "?"
+	}
+	var names []string
+	for _, c := range root.Commands() {
+		if slices.Contains(c.SuggestFor, word) {
+			return "did you mean rdmalab " + c.Name() + "?"
+		}
+		if c.IsAvailableCommand() {
+			names = append(names, c.Name())
+		}
+	}
+	return strings.TrimSpace(nearest.Meant(word, names))
 }
 
 // meantFlag is a flag of other tools, and what to write instead. Commands lists the commands for which it
@@ -97,13 +115,13 @@ func flagMeant(cmd *cobra.Command, flag string) string {
 	if !long {
 		return ""
 	}
-	best, least := "", 1+len(name)/4
+	var known []string
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
-		if d := distance(name, f.Name); !f.Hidden && (d <= least && d < len(name)) {
-			best, least = "--"+f.Name, d-1
+		if !f.Hidden {
+			known = append(known, "--"+f.Name)
 		}
 	})
-	return best
+	return nearest.Word("--"+name, known)
 }
 
 // of reports whether cmd is the command with a name, or below it.
@@ -122,27 +140,6 @@ func has(cmd *cobra.Command, flag string) bool {
 		return cmd.Flags().Lookup(name) != nil
 	}
 	return cmd.Flags().ShorthandLookup(strings.TrimPrefix(flag, "-")) != nil
-}
-
-// distance is the number of letters to insert, remove or change to make a of b (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		last := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			next := row[j+1]
-			change := last
-			if a[i] != b[j] {
-				change++
-			}
-			row[j+1], last = min(row[j+1]+1, row[j]+1, change), next
-		}
-	}
-	return row[len(b)]
 }
 
 // argumentsMeant returns the whole command to write instead of one whose arguments are too many, or "".
@@ -171,8 +168,8 @@ func argumentsMeant(cmd *cobra.Command, args []string) string {
 	return ""
 }
 
-// hostMeant returns "write HOST; " for the address of a host, a pattern of the shell and the two ends of a
-// link, and "" otherwise.
+// hostMeant returns what to write for the address of a host, a pattern of the shell, the two ends of a link and
+// what is almost a host's name; "" for others.
 func hostMeant(r *rackfile.Rack, word string) string {
 	var names []string
 	for _, name := range r.HostNames() {
@@ -190,26 +187,32 @@ func hostMeant(r *rackfile.Rack, word string) string {
 		}
 	}
 	if len(names) == 0 {
-		return ""
+		return nearest.Meant(word, r.NICNames())
 	}
 	return "write " + strings.Join(names, ",") + "; "
 }
 
-// testMeant returns "write TEST; " for a test of perf that is spelled with other dashes, or as a program of
-// perftest, and "" otherwise.
-func testMeant(word string) string {
-	letters := func(s string) string { return strings.NewReplacer("-", "", "_", "").Replace(strings.ToLower(s)) }
-	var ends []string
-	for _, test := range perfTests() {
-		switch {
-		case letters(word) == letters(test):
-			return "write " + test + "; "
-		case strings.HasSuffix(test, "_"+word):
-			ends = append(ends, test)
-		}
+// nodeMeant is hostMeant where a switch is known as well.
+func nodeMeant(r *rackfile.Rack, word string) string {
+	if meant := hostMeant(r, word); meant != "" {
+		return meant
 	}
-	if len(ends) > 0 {
-		return "write " + ends[0] + ", for example; "
+	return nearest.Meant(word, append(r.SwitchNames(), r.NICNames()...))
+}
+
+// perftestWords has other words for the parts of the names of tests.
+var perftestWords = strings.NewReplacer("bandwidth", "bw", "throughput", "bw", "latency", "lat", "ib_", "", "ib-", "", "rdma_", "", "cas_", "atomic_", "faa_", "atomic_")
+
+// testMeant returns "did you mean TEST? " for a test of perf that is spelled otherwise, and "" for others.
+func testMeant(word string) string {
+	plain := perftestWords.Replace(strings.ToLower(word))
+	if meant := nearest.Meant(plain, perfTests()); meant != "" {
+		return meant
+	}
+	for _, test := range perfTests() {
+		if strings.HasSuffix(test, "_"+plain) || strings.HasPrefix(test, plain+"_") {
+			return "did you mean " + test + ", for example? "
+		}
 	}
 	return ""
 }

@@ -13,6 +13,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/spf13/cobra"
 	"github.com/theory/jsonpath"
+
+	"github.com/rdmalab/rdmalab/nearest"
 )
 
 // Every command that lists something prints the same value in all formats: its JSON is made first, and
@@ -93,6 +95,9 @@ func formatFlag(cmd *cobra.Command, words ...string) {
 	complete(cmd, "output", words...)
 }
 
+// formatsMeant are words of other tools for formats.
+var formatsMeant = map[string]string{"yml": "yaml", "text": "table", "plain": "table", "tsv": "csv", "js": "json", "jsonl": "json"}
+
 // format is the value of the flag -o.
 type format struct {
 	word  string
@@ -122,7 +127,7 @@ func (f *format) Set(word string) error {
 	case !known && name == "wide":
 		return badUse("output format %q is unknown; the table has all columns: leave -o out", word)
 	case !known:
-		return badUse("output format %q is unknown; use %s", word, f.choices())
+		return badUse("output format %q is unknown; %suse %s", word, nearest.Meant(word, f.words, formatsMeant), f.choices())
 	case given:
 		path, err := parsePath(expression)
 		if err != nil {

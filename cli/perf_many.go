@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/perf"
 	"github.com/rdmalab/rdmalab/units"
@@ -95,7 +96,7 @@ func (m *perfMany) prepare(cmd *cobra.Command, f *perfFlags) error {
 		m.units = "Gb"
 	}
 	if m.units != "" && m.unitIndex() < 0 {
-		return fmt.Errorf("--units %q: want MiB, MB or Gb", m.units)
+		return fmt.Errorf("--units %.40q: %swant MiB, MB or Gb", m.units, nearest.Meant(m.units, []string{"MiB", "MB", "Gb"}, map[string]string{"gbit": "Gb", "gbps": "Gb", "gbits": "Gb", "mbps": "MB", "mib/s": "MiB"}))
 	}
 	return nil
 }

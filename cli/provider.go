@@ -5,6 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs"
 )
 
@@ -30,5 +31,5 @@ func (f *providerFlag) set() error {
 	case uverbs.ProviderOwn, uverbs.ProviderRXE:
 		return os.Setenv(uverbs.EnvProvider, f.value)
 	}
-	return badUse("%s %q: want %s or %s", what, f.value, uverbs.ProviderOwn, uverbs.ProviderRXE)
+	return badUse("%s %q: %swant %s or %s", what, f.value, nearest.Meant(f.value, []string{uverbs.ProviderOwn, uverbs.ProviderRXE}), uverbs.ProviderOwn, uverbs.ProviderRXE)
 }

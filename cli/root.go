@@ -125,7 +125,7 @@ func checkHost(r *rackfile.Rack, host string) error {
 		if h, _, ok := r.Host(rackfile.MachineOf(host)); ok && host == rackfile.NICName(h.Name, h.DeviceName()) {
 			return badUse("%s is the first NIC of %s, which commands call %s", host, h.Name, h.Name)
 		}
-		return badUse("rack %q has no host %q; %sits hosts: %s", r.Name, host, hostMeant(r, host), strings.Join(r.NICNames(), " "))
+		return badUse("rack %q has no host %.60q; %sits hosts: %s", r.Name, host, hostMeant(r, host), strings.Join(r.NICNames(), " "))
 	}
 	return nil
 }
@@ -144,7 +144,7 @@ func checkNode(r *rackfile.Rack, node string) error {
 		return nil
 	}
 	if _, _, ok := r.Host(node); !ok {
-		return badUse("rack %q has no host %q; it has: %s %s", r.Name, node, strings.Join(r.SwitchNames(), " "), strings.Join(r.NICNames(), " "))
+		return badUse("rack %q has no host %.60q; %sit has: %s %s", r.Name, node, nodeMeant(r, node), strings.Join(r.SwitchNames(), " "), strings.Join(r.NICNames(), " "))
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/store"
@@ -64,7 +65,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 		ValidArgs: []string{"ycsb"},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if args[0] != "ycsb" {
-				return badUse("unknown workload family %q: there is ycsb", args[0])
+				return badUse("unknown workload family %q: %sthere is ycsb", args[0], nearest.Meant(args[0], cmd.ValidArgs))
 			}
 			f.set(cmd.Flags())
 			return runWorkload(cmd, f)
@@ -224,7 +225,7 @@ func (f *runFlags) check() (err error) {
 	case f.options.Share > 1 && !desc.Shares:
 		return fmt.Errorf("--share-qp %d: %s's clients have queue pairs of their own; use --store %s", f.options.Share, desc.Name, shared)
 	case f.steer != "" && !slices.Contains(steerChoices, f.steer):
-		return fmt.Errorf("--steer %.20q: use %s", f.steer, strings.Join(steerChoices, ", "))
+		return fmt.Errorf("--steer %.20q: %suse %s", f.steer, nearest.Meant(f.steer, steerChoices), strings.Join(steerChoices, ", "))
 	case f.steer != "" && !desc.Steers:
 		return fmt.Errorf("--steer %s: the switch cannot steer requests of store %s; use --store %s", f.steer, desc.Name,
 			storesThat(func(s *store.Store) bool { return s.Steers }))
@@ -239,7 +240,7 @@ func (f *runFlags) check() (err error) {
 		case !desc.Shares:
 			return fmt.Errorf("--%s %.20q: store %s has no %s that can be chosen; use --store %s", own.flag, own.value, desc.Name, own.flag, shared)
 		case own.value != own.one && own.value != own.other:
-			return fmt.Errorf("--%s %.20q: want %s or %s", own.flag, own.value, own.one, own.other)
+			return fmt.Errorf("--%s %.20q: %swant %s or %s", own.flag, own.value, nearest.Meant(own.value, []string{own.one, own.other}), own.one, own.other)
 		}
 	}
 	if err := f.checkOn(); err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/plot"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
@@ -126,7 +127,7 @@ func findMeasure(name string) (measure, error) {
 		}
 		names = append(names, m.name)
 	}
-	return measure{}, fmt.Errorf("unknown measure %.30q: want one of %s", name, strings.Join(names, " "))
+	return measure{}, fmt.Errorf("unknown measure %.30q: %swant one of %s", name, nearest.Meant(name, names), strings.Join(names, " "))
 }
 
 // varying lists the flags whose values differ between runs. It leaves out the flag named `except`.

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/sim/simnet"
@@ -52,7 +53,7 @@ func (f *runFlags) checkOn() error {
 		return errors.New("--file, --cost and --seed are for a run in virtual time: use them with --on sim")
 	case f.place.on == experiment.OnRack:
 	case f.place.on != experiment.OnSim:
-		return fmt.Errorf("--on %.20q: want %s or %s", f.place.on, experiment.OnRack, experiment.OnSim)
+		return fmt.Errorf("--on %.20q: %swant %s or %s", f.place.on, nearest.Meant(f.place.on, []string{experiment.OnRack, experiment.OnSim}), experiment.OnRack, experiment.OnSim)
 	default:
 		f.useTimes(simWarmup, simDuration)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/trace"
@@ -101,7 +102,7 @@ func convertCmd() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(trace.Formats, from) {
-				return badUse("--from %.20q: use %s", from, strings.Join(trace.Formats, " or "))
+				return badUse("--from %.20q: %suse %s", from, nearest.Meant(from, trace.Formats), strings.Join(trace.Formats, " or "))
 			}
 			in, err := openInput(cmd, args[0])
 			if err != nil {

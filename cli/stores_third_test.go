@@ -66,7 +66,7 @@ func TestAThirdStoreHasCommands(t *testing.T) {
 		"run ycsb --store tiny --share-qp 2":          "use --store clover",
 		"run ycsb --store tiny --cache client":        "use --store clover",
 		"run ycsb --store clover --workload e":        "use --store sherman or tiny",
-		"run ycsb --store tine":                       `store "tine" is unknown: there are clover, `, // and a copy of the template, if there is one
+		"run ycsb --store tine":                       `store "tine" is unknown: did you mean tiny? there are clover, `, // and a copy of the template, if there is one
 		"tiny start --rack " + missingRack:            "is not up",
 		"run ycsb --store tiny --rack " + missingRack: "is not up",
 	} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/switchd"
 )
@@ -41,7 +42,7 @@ func loadProgram(cmd *cobra.Command, name string) error {
 		return err
 	}
 	if !slices.Contains(rackfile.Programs(), name) {
-		return badUse("program %.40q: the switch has %s", name, strings.Join(rackfile.Programs(), " and "))
+		return badUse("program %.40q is unknown; %sthe switch has %s", name, nearest.Meant(name, rackfile.Programs()), strings.Join(rackfile.Programs(), " and "))
 	}
 	in := switchd.ProgramText{Name: name}
 	if name == rack.Switch.Program {

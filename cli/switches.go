@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
@@ -55,7 +56,7 @@ func theSwitch(cmd *cobra.Command) (string, error) {
 	case name == "":
 		return "", badUse("rack %q has several switches; say which, by --switch: %s", r.Name, strings.Join(names, " "))
 	case !r.IsSwitch(name):
-		return "", badUse("rack %q has no switch %.40q; it has: %s", r.Name, name, strings.Join(names, " "))
+		return "", badUse("rack %q has no switch %.40q; %sit has: %s", r.Name, name, nearest.Meant(name, names), strings.Join(names, " "))
 	}
 	return name, nil
 }

@@ -123,7 +123,7 @@ func TestUsageErrors(t *testing.T) {
 		use        bool
 	}{
 		{"statu", `"statu"; did you mean status? see ` + "`rdmalab --help`", true},
-		{"upp", `"upp"; did you mean up, top, qps or dump?`, true},
+		{"upp", `"upp"; did you mean up?`, true},
 		{"ls", `did you mean rdmalab status?`, true},
 		{"inject loss 10% cn0", `"cn0" is too much; give the link by a flag: rdmalab inject loss 10% --link cn0`, true},
 		{"inject drop --opcode RC_NONE_* --link cn0", `no opcode matches "RC_NONE_*"`, true},

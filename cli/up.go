@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/uverbs/preload"
@@ -62,7 +63,7 @@ func upCmd() *cobra.Command {
 			case "json", "text":
 				s.LogJSON = logFormat == "json"
 			default:
-				return badUse("--log-format %q: want text or json", logFormat)
+				return badUse("--log-format %.40q: %swant text or json", logFormat, nearest.Meant(logFormat, []string{logText, logJSON}))
 			}
 			settings, err := in.settings(cmd)
 			if err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/topo/rack"
@@ -62,7 +63,7 @@ func execute(ctx context.Context, root *cobra.Command) error {
 
 // plain converts a message of the command-line library into one plain sentence.
 func plain(cmd *cobra.Command, text string) string {
-	text, offers, _ := strings.Cut(text, "\n\nDid you mean this?")
+	text, _, _ = strings.Cut(text, "\n\nDid you mean this?")
 	text = strings.Replace(text, ` for "rdmalab"`, "", 1)
 	if list, ok := strings.CutPrefix(text, "required flag(s) "); ok {
 		list = strings.TrimSuffix(list, " not set")
@@ -81,17 +82,9 @@ func plain(cmd *cobra.Command, text string) string {
 	}
 	if word, ok := strings.CutPrefix(text, "unknown command "); ok {
 		word, _, _ = strings.Cut(strings.TrimPrefix(word, `"`), `"`)
-		if meant := meantCommands[word]; meant != "" {
-			return text + "; did you mean rdmalab " + meant + "?"
+		if meant := commandMeant(cmd.Root(), word); meant != "" {
+			return text + "; " + meant
 		}
-	}
-	if names := strings.Fields(offers); len(names) > 0 {
-		last := len(names) - 1
-		text += "; did you mean " + strings.Join(names[:last], ", ")
-		if last > 0 {
-			text += " or "
-		}
-		text += names[last] + "?"
 	}
 	return text
 }
@@ -208,10 +201,9 @@ func strangers(cmd *cobra.Command, name string) string {
 			meant = fmt.Sprintf(", figures of a paper are swordbox-figures --figures %s and others", figure)
 		}
 	}
-	for _, known := range names {
-		if meant == "" && strings.HasPrefix(known, name) && len(name) > 3 {
-			meant = ", write " + known
-		}
+	near := nearest.Meant(name, names)
+	if meant == "" && near != "" {
+		return fmt.Sprintf("there is no %s %.40q; %sthere are: %s", cmd.CommandPath(), name, near, strings.Join(names, " "))
 	}
 	return fmt.Sprintf("there is no %s %.40q%s, there are: %s", cmd.CommandPath(), name, meant, strings.Join(names, " "))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/topo/web"
 )
 
@@ -103,5 +104,5 @@ func newLog(out io.Writer, format string) (*slog.Logger, error) {
 	case logJSON:
 		return slog.New(slog.NewJSONHandler(out, nil)), nil
 	}
-	return nil, badUse("--log-format %q is neither text nor json", format)
+	return nil, badUse("--log-format %.40q: %swant text or json", format, nearest.Meant(format, []string{logText, logJSON}))
 }

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/nearest"
 )
 
 // swordboxFigures measures the figures of the SwordBox paper.
@@ -88,7 +90,7 @@ func (b *figuresBody) Check(at Place) error {
 	b.list, b.quick = b.list[:0], at.Quick
 	for _, key := range b.keys {
 		if !slices.ContainsFunc(all, func(f figure) bool { return f.key == key }) {
-			return fmt.Errorf("--figures %.40q: there are %s", key, strings.Join(figureKeys(all), " "))
+			return fmt.Errorf("--figures %.40q: %sthere are %s", key, nearest.Meant(key, figureKeys(all)), strings.Join(figureKeys(all), " "))
 		}
 	}
 	for _, f := range all {

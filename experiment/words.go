@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/contention"
 )
 
@@ -119,7 +120,7 @@ func (b *wordBody) Check(at Place) error {
 	}
 	for _, name := range b.names {
 		if !slices.ContainsFunc(list, func(s wordSeries) bool { return s.key == name }) {
-			return fmt.Errorf("--series %.40q: on %s there are %s", name, at.On, b.keys(at.On))
+			return fmt.Errorf("--series %.40q: %son %s there are %s", name, nearest.Meant(name, strings.Fields(b.keys(at.On))), at.On, b.keys(at.On))
 		}
 	}
 	b.list = list

@@ -100,7 +100,7 @@ func TestMistakesInCosts(t *testing.T) {
 		"switch: {cores: -1}":               "x.yaml:1:17: cores: -1 is out of bounds",
 		"switch: {forward: fast}":           `x.yaml:1:19: forward: "fast" is no rate; write it like 2.7M`,
 		"nic: {write: {word: {host: 1M}}}":  `x.yaml:1:15: unknown key "word" in write; known keys: total, qp, latency`,
-		"nic:\n  read:\n    qp: {hots: 1}":  `x.yaml:3:10: unknown key "hots" in qp; known keys: host, device`,
+		"nic:\n  read:\n    qp: {hots: 1}":  `x.yaml:3:10: unknown key "hots" in qp; did you mean host? known keys: host, device`,
 		"nic: {read: {total: 1e9}}":         `x.yaml:1:21: total: "1e9" is no rate`,
 		"nic: {read: {total: -5M}}":         `x.yaml:1:21: total: "-5M" is no rate`,
 		"nic: {read: {total: 5000G}}":       `x.yaml:1:21: total: "5000G" is no rate`,

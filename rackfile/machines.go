@@ -11,6 +11,8 @@ import (
 	"strconv"
 
 	"github.com/goccy/go-yaml/ast"
+
+	"github.com/rdmalab/rdmalab/nearest"
 )
 
 // Bounds of the machines of a rack.
@@ -247,9 +249,9 @@ func (d *decoder) places(f *file, r *Rack) {
 		_, known := r.Machines.Named(at)
 		switch {
 		case !slices.Contains(names, name):
-			d.errorf(f.on.placesAt, "machine: %.40q is no switch of this rack; its switches: %v", name, names)
+			d.errorf(f.on.placesAt, "machine: %.40q is no switch of this rack; %sits switches: %v", name, nearest.Meant(name, names), names)
 		case !known:
-			d.errorf(f.on.placesAt, "machine: %.40q is no machine of this rack; its machines: %v", at, r.Machines.Names())
+			d.errorf(f.on.placesAt, "machine: %.40q is no machine of this rack; %sits machines: %v", at, nearest.Meant(at, r.Machines.Names()), r.Machines.Names())
 		}
 	}
 	for _, m := range r.Machines {
@@ -264,7 +266,7 @@ func (d *decoder) hostMachine(e *hostEntry, r *Rack) bool {
 	_, known := r.Machines.Named(e.machine)
 	switch {
 	case !known:
-		d.errorf(e.machineAt, "%.40q is no machine of this rack; its machines: %v", e.machine, r.Machines.Names())
+		d.errorf(e.machineAt, "%.40q is no machine of this rack; %sits machines: %v", e.machine, nearest.Meant(e.machine, r.Machines.Names()), r.Machines.Names())
 	case len(r.Fabric.leavesOn(e.machine)) == 0:
 		d.errorf(e.machineAt, "machine %s has no leaf, to which a host could be connected: raise `leaves` of the fabric, or place one there", e.machine)
 	case e.leafAt != nil && r.MachineOf(e.Leaf) != e.machine:

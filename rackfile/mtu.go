@@ -32,23 +32,13 @@ func parseMTU(s string) (int, error) {
 var meantKeys = map[string]string{
 	"topology": "hosts", "nodes": "hosts", "rate": "bitsPerSecond", "bandwidth": "bitsPerSecond", "percent": "probability", "loss": "probability",
 	"host": "link", "port": "link", "interface": "link", "type": "kind", "direction": "dir", "duration": "for", "ram": "memory", "size": "memory",
-	"mtus": "mtu", "path_mtu": "pathMtu", "pathMTU": "pathMtu", "networks": "subnet", "network": "subnet",
+	"mtus": "mtu", "networks": "subnet", "leafs": "leaves", "leaf": "leaves", "spine": "spines", "network": "subnet",
 }
 
 // meantWords are words of other tools for values of rack files.
 var meantWords = map[string]string{
-	"drop": "loss", "cut": "blackhole", "dup": "duplicate", "bandwidth": "rate", "latency": "delay",
-	"client": "compute", "host": "compute", "server": "memory", "storage": "memory", "rx": "down", "tx": "up", "egress": "up", "ingress": "down",
-}
-
-// keyMeant returns "write KEY; " for a key that other files have in place of one of the entries, or "".
-func keyMeant(key string, entries []entry) string {
-	for _, e := range entries {
-		if meantKeys[key] == e.key {
-			return "write " + e.key + "; "
-		}
-	}
-	return ""
+	"client": "compute", "host": "compute", "server": "memory", "storage": "memory", "meta": "metadata", "master": "metadata",
+	"bridge": "forward", "dc": "dcqcn", "yes": "on", "true": "on", "no": "off", "false": "off",
 }
 
 // linkFor returns the smallest MTU of a link with a path MTU.

@@ -11,6 +11,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 
+	"github.com/rdmalab/rdmalab/nearest"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/units"
 )
 
@@ -111,7 +113,8 @@ func (d *decoder) mapping(n ast.Node, what string, entries []entry) {
 		i := slices.IndexFunc(entries, func(e entry) bool { return e.key == key })
 		switch {
 		case i < 0:
-			d.errorf(kv, "unknown key %.40q in %s; %sknown keys: %s", key, what, keyMeant(key, entries), keyList(entries))
+			seen[nearest.Word(key, keys(entries), meantKeys)] = true // so that one mistake is reported once
+			d.errorf(kv, "unknown key %.40q in %s; %sknown keys: %s", key, what, nearest.Meant(key, keys(entries), meantKeys), strings.Join(keys(entries), ", "))
 		case seen[key]:
 			d.errorf(kv, "key %q is given twice in %s; remove one", key, what)
 		case kindOf(kv.Value) == "nothing":
@@ -128,12 +131,12 @@ func (d *decoder) mapping(n ast.Node, what string, entries []entry) {
 	}
 }
 
-func keyList(entries []entry) string {
-	keys := make([]string, len(entries))
+func keys(entries []entry) []string {
+	list := make([]string, len(entries))
 	for i, e := range entries {
-		keys[i] = e.key
+		list[i] = e.key
 	}
-	return strings.Join(keys, ", ")
+	return list
 }
 
 // sequence calls f for each element of n. `what` names the list in errors.
@@ -271,10 +274,7 @@ func parseSpin(s string) (time.Duration, error) {
 func word[T ~string](words ...T) func(s string) (T, error) {
 	return func(s string) (T, error) {
 		if !slices.Contains(words, T(s)) {
-			if meant := T(meantWords[s]); slices.Contains(words, meant) {
-				return "", fmt.Errorf("%.40q is unknown; write %s; there are %v", s, meant, words)
-			}
-			return "", fmt.Errorf("%.40q is unknown; use one of %v", s, words)
+			return "", fmt.Errorf("%.40q is unknown; %suse one of %v", s, nearest.Meant(s, words, meantWords, fault.OtherWords), words)
 		}
 		return T(s), nil
 	}

@@ -331,14 +331,7 @@ func parseOnOff(s string) (bool, error) {
 }
 
 // either returns a function that reads one of two words.
-func either(a, b string) func(string) (string, error) {
-	return func(s string) (string, error) {
-		if s != a && s != b {
-			return "", fmt.Errorf("%.40q is neither %s nor %s", s, a, b)
-		}
-		return s, nil
-	}
-}
+func either(a, b string) func(string) (string, error) { return word(a, b) }
 
 // parseGroup reads the name or the number of a group. It does not check whether the group exists:
 // only the machine on which the rack comes up knows that.

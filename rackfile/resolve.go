@@ -6,6 +6,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -34,7 +35,7 @@ func (d *decoder) resolve(f *file) *Rack {
 	for i := range f.faults {
 		e := &f.faults[i]
 		if hosted && e.sound && r.SwitchOf(e.rule.Link) == "" {
-			d.errorf(e.linkAt, "link %q is no host of this rack; hosts: %v", e.rule.Link, r.LinkNames())
+			d.errorf(e.linkAt, "link %.60q is no host of this rack; %shosts: %v", e.rule.Link, nearest.Meant(e.rule.Link, r.LinkNames()), r.LinkNames())
 		}
 		r.Faults = append(r.Faults, e.rule)
 	}

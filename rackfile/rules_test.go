@@ -75,7 +75,7 @@ func TestMistakesInRules(t *testing.T) {
 		t.Errorf("rules behind one that is refused: %v", err) // their names would be wrong
 	}
 	for text, want := range map[string]string{
-		small + "switch: {program: sword}\n":                                    `7:19: program: "sword" is unknown; use one of [forward swordbox]`,
+		small + "switch: {program: sword}\n":                                    `7:19: program: "sword" is unknown; did you mean swordbox? use one of [forward swordbox]`,
 		small + "switch: {rules: [{server: ms0, action: move}]}\n":              `7:18: rules are for program swordbox`,
 		"connect: tcp\n" + withRules("{server: ms0, action: move}"):             `11:7: the hosts of a rack with connect: tcp have no connection manager`,
 		"connect: tcp\n" + withRules("{server: ms0, action: move, service: x}"): `11:44: the hosts of a rack with connect: tcp`,

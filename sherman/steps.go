@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
 
@@ -41,7 +42,7 @@ func FindStep(name string) (Step, error) {
 	}
 	i := slices.IndexFunc(all, func(s Step) bool { return s.Name == name })
 	if i < 0 {
-		return Step{}, fmt.Errorf("step %.40q: want one of %s", name, strings.Join(StepNames(), ", "))
+		return Step{}, fmt.Errorf("step %.40q: %swant one of %s", name, nearest.Meant(name, StepNames()), strings.Join(StepNames(), ", "))
 	}
 	return all[i], nil
 }

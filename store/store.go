@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/store/passive"
@@ -175,5 +176,5 @@ func Find(name string) (*Store, error) {
 	if last := len(names) - 1; last > 0 {
 		text = strings.Join(names[:last], ", ") + " and " + names[last]
 	}
-	return nil, fmt.Errorf("store %q is unknown: there are %s", name, text)
+	return nil, fmt.Errorf("store %.40q is unknown: %sthere are %s", name, nearest.Meant(name, names), text)
 }

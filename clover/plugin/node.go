@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
 	"github.com/rdmalab/rdmalab/clover/rpc"
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store"
@@ -170,7 +173,7 @@ func (n *node) start(cfg Config) error {
 	}
 	format, ok := formats[cfg.Format]
 	if !ok {
-		return control.Errorf(http.StatusBadRequest, "node format %q: want hardened, keyed or published", cfg.Format)
+		return control.Errorf(http.StatusBadRequest, "node format %.40q: %swant hardened, keyed or published", cfg.Format, nearest.Meant(cfg.Format, slices.Sorted(maps.Keys(formats))))
 	}
 	var servers []netip.Addr
 	for _, name := range cfg.Servers {

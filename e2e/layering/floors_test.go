@@ -24,7 +24,7 @@ var floors = [][]string{
 	{"onerma", "redn"},
 	{"rackfile"},
 	{"softrnic"},
-	{"plot", "transitions", "units"},
+	{"nearest", "plot", "transitions", "units"},
 }
 
 // apart are packages that count to another folder than their own, each with the reason.

@@ -6,6 +6,8 @@ import (
 	"net/netip"
 	"slices"
 	"time"
+
+	"github.com/rdmalab/rdmalab/nearest"
 )
 
 // Mode says whether the switch works as the paper describes (published), or with the paper's holes
@@ -51,7 +53,7 @@ func word(names []string, i uint8) string {
 func readWord[T ~uint8](v *T, what string, names []string, b []byte) error {
 	i := slices.Index(names, string(b))
 	if *v = T(max(0, i)); i < 0 {
-		return fmt.Errorf("%s %.40q is unknown; use one of %v", what, b, names)
+		return fmt.Errorf("%s %.40q is unknown; %suse one of %v", what, b, nearest.Meant(string(b), names), names)
 	}
 	return nil
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rdmalab/rdmalab/nearest"
 )
 
 // MaxText bounds the text of a rule, in bytes.
@@ -17,6 +19,12 @@ const MaxText = 1024
 // Start returns a rule for reading from text. Its fields have the defaults that differ from the
 // zero value.
 func Start() Rule { return Rule{Service: unset} }
+
+// meantKeys are words of other files for keys of rules.
+var meantKeys = map[string]string{
+	"host": "server", "to": "server", "dst": "server", "target": "server", "do": "action", "type": "action", "kind": "action", "name": "id", "port": "service",
+	"addr": "range", "address": "range", "memory": "range", "key": "rkey", "qps": "shards", "connections": "shards",
+}
 
 // unset marks a service that the text has not named so far. Finish replaces it.
 const unset = "\x00"
@@ -53,7 +61,7 @@ func Parse(text string) (Rule, error) {
 		case !ok:
 			return Rule{}, fmt.Errorf("%.60q is no key=value; write it like server=ms0 action=atomics", w)
 		case i < 0:
-			return Rule{}, fmt.Errorf("unknown key %.40q; known keys: %s", key, strings.Join(Keys(), ", "))
+			return Rule{}, fmt.Errorf("unknown key %.40q; %sknown keys: %s", key, nearest.Meant(key, Keys(), meantKeys), strings.Join(Keys(), ", "))
 		case seen[key]:
 			return Rule{}, fmt.Errorf("key %s is given twice; remove one", key)
 		}
@@ -109,16 +117,23 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
+// NoHostError means that the value of a key of a rule, or a part of the value, names no host of the rack.
+type NoHostError struct{ Key, Name string }
+
+func (e *NoHostError) Error() string {
+	return fmt.Sprintf("%s %.60q is no host of this rack", e.Key, e.Name)
+}
+
 // Resolve sets Server and Also to all addresses of the server that Host or Server names. lookup
 // returns these addresses; the first one is the one to connect to. Resolve also replaces the names
-// of hosts in Options by addresses (Definition.Hosts).
+// of hosts in Options by addresses (Definition.Hosts). The error for a name of no host is a *NoHostError.
 func (r *Rule) Resolve(lookup func(name string) []netip.Addr) error {
 	addrs := lookup(cmp.Or(r.Host, r.Server.String()))
 	switch {
 	case len(addrs) > 0:
 		r.Server, r.Also = addrs[0], slices.Clone(addrs[1:])
 	case r.Host != "":
-		return fmt.Errorf("server %q is no host of this rack", r.Host)
+		return &NoHostError{Key: "server", Name: r.Host}
 	}
 	for _, key := range r.Action.Definition().Hosts {
 		if r.Options[key] == "" {
@@ -129,7 +144,7 @@ func (r *Rule) Resolve(lookup func(name string) []netip.Addr) error {
 			if addrs := lookup(w); len(addrs) > 0 {
 				words[i] = addrs[0].String()
 			} else if _, err := netip.ParseAddr(w); err != nil {
-				return fmt.Errorf("%s: %.40q is no host of this rack", key, w)
+				return &NoHostError{Key: key, Name: w}
 			}
 		}
 		r.Options = maps.Clone(r.Options)

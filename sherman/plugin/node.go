@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -119,7 +120,7 @@ var kinds = map[string]layout.Kind{
 func kindOf(name string) (layout.Kind, error) {
 	k, ok := kinds[name]
 	if !ok {
-		return k, fmt.Errorf("layout %q: want %s", name, strings.Join(layouts, ", "))
+		return k, fmt.Errorf("layout %.40q: %swant %s", name, nearest.Meant(name, layouts), strings.Join(layouts, ", "))
 	}
 	return k, nil
 }

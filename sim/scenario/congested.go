@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
@@ -48,9 +49,9 @@ func (s Scenario) Congested(c Congestion) (Scenario, error) {
 	case c.Algorithm == "":
 		return s, fmt.Errorf("--pfc needs --congestion: use one of %s", strings.Join(Algorithms(), ", "))
 	case !slices.Contains(Algorithms(), c.Algorithm):
-		return s, fmt.Errorf("--congestion %.40q: use one of %s", c.Algorithm, strings.Join(Algorithms(), ", "))
+		return s, fmt.Errorf("--congestion %.40q: %suse one of %s", c.Algorithm, nearest.Meant(c.Algorithm, Algorithms()), strings.Join(Algorithms(), ", "))
 	case c.PFC != "" && !slices.Contains(PFCs, c.PFC):
-		return s, fmt.Errorf("--pfc %.40q: use %s", c.PFC, strings.Join(PFCs, ", "))
+		return s, fmt.Errorf("--pfc %.40q: %suse %s", c.PFC, nearest.Meant(c.PFC, PFCs), strings.Join(PFCs, ", "))
 	}
 	s.congestion, s.congestion.heavy = c, name != "locks"
 	return s, nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/sim/history"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -270,7 +271,7 @@ func findSetup(name string) (*smallSetup, error) {
 		}
 		names = append(names, s.name)
 	}
-	return nil, fmt.Errorf("%.40q is no small setup: there are %v", name, names)
+	return nil, fmt.Errorf("%.40q is no small setup: %sthere are %v", name, nearest.Meant(name, names), names)
 }
 
 // acts returns the acts that the search tries on each packet of the setup.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/sim/simrack"
@@ -94,12 +95,15 @@ type Scenario struct {
 	congestion Congestion
 }
 
+// recoveriesMeant are other words for kinds of recovery.
+var recoveriesMeant = map[string]string{"gbn": selective.GoBackN.String(), "sr": selective.IRN.String(), "selective": selective.IRN.String()}
+
 // Recovering returns the scenario with NICs whose queue pairs recover from losses in the way that is
 // called name, or, with Any, in a way that the seed chooses. It fails for a scenario that needs
 // go-back-N.
 func (s Scenario) Recovering(name string) (Scenario, error) {
 	if _, known := selective.KindOf(name); !known && name != Any {
-		return s, fmt.Errorf("--recovery %.40q: use %s", name, strings.Join(Recoveries(), ", "))
+		return s, fmt.Errorf("--recovery %.40q: %suse %s", name, nearest.Meant(name, Recoveries(), recoveriesMeant), strings.Join(Recoveries(), ", "))
 	}
 	if s.recovery = name; name == selective.GoBackN.String() {
 		s.recovery = ""
@@ -206,7 +210,7 @@ func Find(name string) (Scenario, error) {
 		for _, s := range append(All(), holeScenarios()[1:]...) {
 			names = append(names, s.Name)
 		}
-		return Scenario{}, fmt.Errorf("unknown scenario %q: there are %v", name, names)
+		return Scenario{}, fmt.Errorf("unknown scenario %.40q: %sthere are %v", name, nearest.Meant(name, names), names)
 	}
 	return all[i], nil
 }

@@ -10,6 +10,7 @@ import (
 
 	clover "github.com/rdmalab/rdmalab/clover/layout"
 	"github.com/rdmalab/rdmalab/clover/meta"
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/sherman"
 	"github.com/rdmalab/rdmalab/sherman/layout"
 )
@@ -154,7 +155,7 @@ func (s Scenario) Vary(p Params) (Scenario, error) {
 		case f.set && !slices.Contains(family.takes, f.name):
 			return s, fmt.Errorf("--%s is not for scenario %s", f.name, s.Name)
 		case f.value != "" && list != nil && !slices.Contains(list, f.value):
-			return s, fmt.Errorf("--%s %.40q: use %s", f.name, f.value, strings.Join(list, ", "))
+			return s, fmt.Errorf("--%s %.40q: %suse %s", f.name, f.value, nearest.Meant(f.value, list), strings.Join(list, ", "))
 		}
 	}
 	run, err := family.run(p)

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rdmalab/rdmalab/nearest"
 )
 
 // Algorithms of Params.
@@ -274,14 +276,14 @@ func (p *Params) Field(name string) (Field, error) {
 			return list[i], nil
 		}
 	}
-	return Field{}, fmt.Errorf("no parameter %.40q; use one of %s", name, strings.Join(names, ", "))
+	return Field{}, fmt.Errorf("no parameter %.40q; %suse one of %s", name, nearest.Meant(name, names), strings.Join(names, ", "))
 }
 
 // Validate reports the first parameter that is out of its bounds, or that contradicts another one.
 func (p *Params) Validate() error {
 	for what, list := range map[string][]string{p.Algorithm: Algorithms(), p.Profile: Profiles(), p.Scope: Scopes()} {
 		if !slices.Contains(list, what) {
-			return fmt.Errorf("%.40q: use one of %s", what, strings.Join(list, ", "))
+			return fmt.Errorf("%.40q is unknown; %suse one of %s", what, nearest.Meant(what, list), strings.Join(list, ", "))
 		}
 	}
 	for _, f := range p.Fields() {

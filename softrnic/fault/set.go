@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
@@ -117,7 +118,7 @@ func (s *Set) Add(now clock.Time, r Rule) (Rule, error) {
 		return r, err
 	}
 	if s.injectors[r.Link] == nil {
-		return r, fmt.Errorf("%w %q; there are %s", ErrUnknownLink, r.Link, strings.Join(s.links, ", "))
+		return r, fmt.Errorf("%w %.60q; %sthere are %s", ErrUnknownLink, r.Link, nearest.Meant(r.Link, s.links), strings.Join(s.links, ", "))
 	}
 	if r.Kind == Tear {
 		return r, ErrNotOnLink
@@ -192,7 +193,7 @@ func (s *Set) Remove(id string) error {
 // active. The error wraps ErrUnknownLink.
 func (s *Set) Heal(now clock.Time, link string) (int, error) {
 	if link != "" && s.injectors[link] == nil {
-		return 0, fmt.Errorf("%w %q; there are %s", ErrUnknownLink, link, strings.Join(s.links, ", "))
+		return 0, fmt.Errorf("%w %.60q; %sthere are %s", ErrUnknownLink, link, nearest.Meant(link, s.links), strings.Join(s.links, ", "))
 	}
 	active := 0
 	for i := len(s.rules) - 1; i >= 0; i-- {

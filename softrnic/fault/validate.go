@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -46,13 +47,13 @@ func Kinds() []Kind { return slices.Clone(kinds) }
 func (r *Rule) Validate() error {
 	switch {
 	case !slices.Contains(kinds, r.Kind):
-		return bad("kind", "%q is none of %s", r.Kind, join(kinds))
+		return bad("kind", "%.40q is unknown; %suse one of %s", r.Kind, nearest.Meant(string(r.Kind), kinds, OtherWords), join(kinds))
 	case len(r.ID) > maxIDLen || strings.Trim(r.ID, idAlphabet) != "" || r.ID != "" && !strings.ContainsAny(r.ID[:1], idFirst):
 		return bad("id", "%q is not 1 to %d letters, digits, dots, dashes and underscores, the first a letter or digit", r.ID, maxIDLen)
 	case r.Link == "":
 		return bad("link", "missing; name the host whose link (or, for tear, whose memory) it is")
 	case r.Dir != "" && r.Dir != Up && r.Dir != Down && r.Dir != Both:
-		return bad("dir", "%q is none of up, down, both", r.Dir)
+		return bad("dir", "%.40q is unknown; %suse one of up, down, both", r.Dir, nearest.Meant(string(r.Dir), []Dir{Up, Down, Both}, OtherWords))
 	}
 	if err := validateLimits(r.Probability, r.Count, r.For); err != nil {
 		return err
@@ -128,7 +129,7 @@ func (m *Match) validate() error {
 	case oneRMAClasses[m.Class] != nil && (len(m.Opcodes) != 0 || m.QPN != nil || m.PSN != nil || m.PSNOffset != nil || m.Transmission != 0 || m.SamePacket):
 		return bad("match.class", "%s selects 1RMA messages, which have no opcode, queue pair, PSN or retransmission: leave these out", m.Class)
 	case m.Class != "" && classes[m.Class] == nil && oneRMAClasses[m.Class] == nil:
-		return bad("match.class", "%q is none of %s", m.Class, strings.Join(Classes(), ", "))
+		return bad("match.class", "%.40q is unknown; %suse one of %s", m.Class, nearest.Meant(m.Class, Classes(), OtherWords), strings.Join(Classes(), ", "))
 	case m.QPN != nil && *m.QPN > 0xffffff:
 		return bad("match.qpn", "%#x has more than 24 bits", *m.QPN)
 	case m.PSN != nil && *m.PSN > 0xffffff:

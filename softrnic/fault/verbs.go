@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -103,7 +104,7 @@ func (r *VerbsRule) Validate() error {
 	has, known := amount[r.Kind]
 	switch {
 	case !known:
-		return bad("kind", "%q is none of %s", r.Kind, join(VerbsKinds()))
+		return bad("kind", "%.40q is unknown; %suse one of %s", r.Kind, nearest.Meant(string(r.Kind), VerbsKinds(), OtherWords), join(VerbsKinds()))
 	case r.Host == "":
 		return bad("host", "missing")
 	case !has:
@@ -113,9 +114,9 @@ func (r *VerbsRule) Validate() error {
 	case r.Kind != Completion && r.Status != "" || r.Kind != Post && r.Errno != "" || r.Kind != Late && (r.Delay != 0 || r.Jitter != 0):
 		return bad("kind", "%s takes no amount of another kind", r.Kind)
 	case r.Kind == Completion && !slices.Contains(statusWords[1:], r.Status):
-		return bad("status", "%.40q is none of %s", r.Status, strings.Join(statusWords[1:], ", "))
+		return bad("status", "%.40q is unknown; %suse one of %s", r.Status, nearest.Meant(r.Status, statusWords[1:]), strings.Join(statusWords[1:], ", "))
 	case r.Kind == Post && !slices.Contains(Errnos(), r.Errno):
-		return bad("errno", "%.40q is none of %s", r.Errno, strings.Join(Errnos(), ", "))
+		return bad("errno", "%.40q is unknown; %suse one of %s", r.Errno, nearest.Meant(r.Errno, Errnos()), strings.Join(Errnos(), ", "))
 	}
 	if err := validateDelay(r.Delay, r.Jitter); err != nil {
 		return err

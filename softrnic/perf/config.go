@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
@@ -150,6 +151,12 @@ type Hooks struct {
 	Hold func() error `json:"-"`
 }
 
+// connsMeant and atomicsMeant have the words of perftest and of opcodes.
+var (
+	connsMeant   = map[string]string{"reliable": ConnRC, "unreliable": ConnUC, "datagram": ConnUD, "srd": ConnUD}
+	atomicsMeant = map[string]string{"cmp_and_swap": "cas", "cmp_swap": "cas", "compare_and_swap": "cas", "fetch_and_add": "faa", "fetch_add": "faa", "add": "faa"}
+)
+
 // Validate returns an error for the first field that is wrong; the error says what is allowed.
 func (c *Config) Validate() error {
 	bad := func(format string, args ...any) error {
@@ -157,9 +164,9 @@ func (c *Config) Validate() error {
 	}
 	switch {
 	case !slices.Contains(Tests(), c.Test):
-		return bad("unknown test %q: want one of %s", c.Test, strings.Join(Tests(), ", "))
+		return bad("unknown test %.40q: %swant one of %s", c.Test, nearest.Meant(c.Test, Tests()), strings.Join(Tests(), ", "))
 	case c.Type != "" && c.Type != "cas" && c.Type != "faa":
-		return bad("type %q: want cas or faa", c.Type)
+		return bad("type %.40q: %swant cas or faa", c.Type, nearest.Meant(c.Type, []string{"cas", "faa"}, atomicsMeant))
 	case c.atomic() && c.Size != 0 && c.Size != atomicSize:
 		return bad("size %d: atomics have 8 bytes", c.Size)
 	case c.Size < 0 || c.Size > MaxSize:

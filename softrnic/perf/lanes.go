@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -70,7 +71,7 @@ func (c *Config) lanes() (l lanes, ok bool) {
 func (c *Config) checkLanes() error {
 	switch {
 	case c.Conn != "" && !slices.Contains([]string{ConnRC, ConnUC, ConnUD}, c.Conn):
-		return fmt.Errorf("connection %q: want rc, uc or ud", c.Conn)
+		return fmt.Errorf("connection %.40q: %swant rc, uc or ud", c.Conn, nearest.Meant(c.Conn, []string{ConnRC, ConnUC, ConnUD}, connsMeant))
 	case c.QPs < 0 || c.QPs > MaxQPs:
 		return fmt.Errorf("%d queue pairs: want 1 to %d", c.QPs, MaxQPs)
 	case c.Test != SendBW && c.Test != SendLat && (c.Conn != "" && c.Conn != ConnRC || c.QPs > 1 || c.SRQ):

@@ -3,8 +3,12 @@ package wire
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rdmalab/rdmalab/nearest"
 )
 
 // Opcode is the BTH opcode: the transport service in the top three bits, the operation in the low
@@ -147,6 +151,33 @@ var opByName = func() map[string]Opcode {
 	return m
 }()
 
+// otherWords has parts of the names that other tools give to opcodes.
+var otherWords = strings.NewReplacer("RDMA_", "", "ACKNOWLEDGE", "ACK", "IMMEDIATE", "IMM", "COMPARE_SWAP", "CMP_SWAP", "CAS", "CMP_SWAP", "FAA", "FETCH_ADD")
+
+// meant returns "; did you mean RC_WRITE_LAST?" for a text that is almost the name of an opcode, with or
+// without its service, or "".
+func meant(s string) string {
+	if len(s) > maxName {
+		return ""
+	}
+	upper := strings.ToUpper(s)
+	plain := otherWords.Replace(upper)
+	for _, like := range []string{plain, "RC_" + plain} {
+		if _, known := opByName[like]; known {
+			return "; did you mean " + like + "?"
+		}
+	}
+	names := slices.Sorted(maps.Keys(opByName))
+	if text := nearest.Meant(plain, names) + nearest.Meant("RC_"+plain, names); text != "" {
+		first, _, _ := strings.Cut(text, "?")
+		return "; " + first + "?"
+	}
+	return ""
+}
+
+// maxName bounds the texts to which a name is proposed.
+const maxName = 40
+
 // ParseOpcode parses the name of an opcode, as String returns it, in upper or lower case.
 func ParseOpcode(s string) (Opcode, error) {
 	if o, ok := opByName[strings.ToUpper(s)]; ok {
@@ -157,7 +188,7 @@ func ParseOpcode(s string) (Opcode, error) {
 			return Opcode(n), nil
 		}
 	}
-	return 0, fmt.Errorf("%q: %w", s, ErrOpcode)
+	return 0, fmt.Errorf("%.40q: %w%s", s, ErrOpcode, meant(s))
 }
 
 func (o Opcode) MarshalText() ([]byte, error) { return []byte(o.String()), nil }

@@ -3,12 +3,20 @@ package kv
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
+
+// operationsMeant are words of other tools for the operations of a mix.
+var operationsMeant = map[string]string{
+	"read": "get", "lookup": "get", "write": "put", "update": "put", "set": "put", "del": "delete", "remove": "delete", "range": "scan", "readmodifywrite": "rmw",
+}
 
 // ParseMix parses a workload that the user describes: percentages of operations, like
 // get=70,put=20,insert=5,delete=5. There are also scan, and rmw, which reads a key and writes it.
@@ -25,7 +33,7 @@ func ParseMix(text string) (w Workload, err error) {
 		x, err := strconv.ParseFloat(strings.TrimSuffix(number, "%"), 64)
 		switch {
 		case shares[name] == nil:
-			return w, fmt.Errorf("mix: unknown operation %.20q; %s", name, want)
+			return w, fmt.Errorf("mix: unknown operation %.20q; %s%s", name, nearest.Meant(name, slices.Sorted(maps.Keys(shares)), operationsMeant), want)
 		case seen[name]:
 			return w, fmt.Errorf("mix: %s is given twice; %s", name, want)
 		case err != nil || !(x >= 0 && x <= 100):

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/rdmalab/rdmalab/nearest"
 )
 
 // Shapes of popularity: how the operations of a workload choose their keys.
@@ -55,13 +57,20 @@ func ParsePopularity(text string) (p Popularity, err error) {
 		}
 	case len(parts) == 1 && (p.Shape == ShapeZipf || p.Shape == ShapeUniform || p.Shape == ShapeLatest):
 	default:
-		err = fmt.Errorf("unknown distribution %.40q", text)
+		meant := ""
+		if p.Shape != ShapeHotspot {
+			meant = nearest.Meant(p.Shape, []string{ShapeZipf, ShapeUniform, ShapeLatest, ShapeHotspot}, shapesMeant)
+		}
+		return Popularity{}, fmt.Errorf("unknown distribution %.40q; %s%s", text, meant, want)
 	}
 	if err != nil {
 		return Popularity{}, fmt.Errorf("%w; %s", err, want)
 	}
 	return p, nil
 }
+
+// shapesMeant are words of other tools for distributions.
+var shapesMeant = map[string]string{"zipfian": ShapeZipf, "random": ShapeUniform, "hot": ShapeHotspot, "hotset": ShapeHotspot, "newest": ShapeLatest}
 
 // fraction parses a number from 0 to 1, or a percentage.
 func fraction(text string) (float64, error) {

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -144,7 +145,7 @@ func Lookup(name string) (Program, bool) {
 func New(s *rackfile.Rack, cfg Config) (pipeline.Program, error) {
 	p, ok := Lookup(s.Switch.Program)
 	if !ok {
-		return nil, fmt.Errorf("switch program %q is unknown; there is %s", s.Switch.Program, strings.Join(rackfile.Programs(), ", "))
+		return nil, fmt.Errorf("switch program %.40q is unknown; %sthere is %s", s.Switch.Program, nearest.Meant(s.Switch.Program, rackfile.Programs()), strings.Join(rackfile.Programs(), ", "))
 	}
 	return p.New(s, cfg)
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile/rules"
 )
 
@@ -102,7 +103,7 @@ func Number(s string, fallback int) int {
 func OneOf(list ...string) func(string) error {
 	return func(s string) error {
 		if !slices.Contains(list, s) {
-			return fmt.Errorf("%.40q is unknown; use one of %s", s, strings.Join(list, ", "))
+			return fmt.Errorf("%.40q is unknown; %suse one of %s", s, nearest.Meant(s, list), strings.Join(list, ", "))
 		}
 		return nil
 	}

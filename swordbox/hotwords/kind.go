@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 )
@@ -77,7 +78,7 @@ func checkUnit(s string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%.40q is no unit; use one of %v", s, names)
+	return fmt.Errorf("%.40q is no unit; %suse one of %v", s, nearest.Meant(s, names), names)
 }
 
 // checkTotal reports an error if all rules together have too many counters.

@@ -3,10 +3,17 @@ package lookuptable
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/rdmalab/rdmalab/nearest"
 )
+
+// entryKeys are the keys of entries.
+var entryKeys = []string{"from", "to", "proto", "src", "dst", "dscp", "egress", "drop"}
 
 // protocols are the names of protocols in the text of entries.
 var protocols = map[string]uint8{"icmp": protoICMP, "tcp": protoTCP, "udp": protoUDP, "icmpv6": protoICMPv6}
@@ -87,7 +94,7 @@ func (p *parser) word(key, value string) (err error) {
 			return fmt.Errorf("drop has no value")
 		}
 	default:
-		return fmt.Errorf("%.40q is unknown; an entry has from, to and proto, and src, dst, dscp, egress or drop", key)
+		return fmt.Errorf("%.40q is unknown; %san entry has from, to and proto, and src, dst, dscp, egress or drop", key, nearest.Meant(key, entryKeys))
 	}
 	return err
 }
@@ -126,7 +133,7 @@ func protocol(s string) (uint8, error) {
 	}
 	n, err := strconv.ParseUint(s, 10, 8)
 	if err != nil {
-		return 0, fmt.Errorf("proto %.20q is unknown; use tcp, udp, icmp, icmpv6 or a number up to 255", s)
+		return 0, fmt.Errorf("proto %.20q is unknown; %suse tcp, udp, icmp, icmpv6 or a number up to 255", s, nearest.Meant(s, slices.Sorted(maps.Keys(protocols))))
 	}
 	return uint8(n), nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 )
 
@@ -25,7 +26,7 @@ func ParsePlug(s string) (Plug, error) {
 	if slices.Contains(Plugs(), Plug(s)) {
 		return Plug(s), nil
 	}
-	return "", fmt.Errorf("plug %.40q is unknown; use one of %v", s, Plugs())
+	return "", fmt.Errorf("plug %.40q is unknown; %suse one of %v", s, nearest.Meant(s, Plugs()), Plugs())
 }
 
 // Hidden commands of this program, which are process 1 of containers: InitCommand starts the daemon

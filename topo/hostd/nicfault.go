@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -20,7 +21,7 @@ func (h *Host) failNIC(f NICFault) (NICFaultResult, error) {
 	res := NICFaultResult{QPNs: []wire.QPN{}}
 	switch {
 	case !known:
-		return res, control.Errorf(http.StatusBadRequest, "NIC fault %q: want %s, %s, %s or %s", f.Kind, FaultQPError, FaultStop, FaultCQOverrun, FaultUnplug)
+		return res, control.Errorf(http.StatusBadRequest, "NIC fault %.40q: %swant %s, %s, %s or %s", f.Kind, nearest.Meant(f.Kind, []string{FaultQPError, FaultStop, FaultCQOverrun, FaultUnplug}), FaultQPError, FaultStop, FaultCQOverrun, FaultUnplug)
 	case f.Kind == FaultUnplug && f.QPN != 0:
 		return res, control.Errorf(http.StatusBadRequest, "%s hits the whole NIC; leave the queue pair out", f.Kind)
 	case f.Kind == FaultUnplug:

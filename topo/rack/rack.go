@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/topo/container"
@@ -144,7 +145,7 @@ func (r *Rack) checkNode(node string) error {
 		return fmt.Errorf("%s is on machine %s, and this is %s: run the command there, or where `rdmalab up` was run", node, at, r.Spec.Machine)
 	}
 	if nodes := r.Nodes(); !slices.Contains(nodes, node) {
-		return fmt.Errorf("rack %q %w %q; it has: %s", r.Spec.Name, ErrNoHost, node, strings.Join(nodes, " "))
+		return fmt.Errorf("rack %q %w %.60q; %sit has: %s", r.Spec.Name, ErrNoHost, node, nearest.Meant(node, nodes), strings.Join(nodes, " "))
 	}
 	return nil
 }
@@ -152,7 +153,7 @@ func (r *Rack) checkNode(node string) error {
 // CheckHost returns an ErrNoHost if the rack has no host, and no further NIC of a host, of that name.
 func (r *Rack) CheckHost(host string) error {
 	if _, _, ok := r.Spec.Host(host); !ok {
-		return fmt.Errorf("rack %q %w %q; its hosts: %s", r.Spec.Name, ErrNoHost, host, strings.Join(r.Spec.NICNames(), " "))
+		return fmt.Errorf("rack %q %w %.60q; %sits hosts: %s", r.Spec.Name, ErrNoHost, host, nearest.Meant(host, r.Spec.NICNames()), strings.Join(r.Spec.NICNames(), " "))
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
@@ -52,7 +53,7 @@ func (p *programControl) Load(t ProgramText) error {
 	case err != nil:
 		return err
 	case !known || t.Name == "":
-		return handler.Refused(fmt.Errorf("program %.40q: the switch has %s", t.Name, strings.Join(rackfile.Programs(), " and ")))
+		return handler.Refused(fmt.Errorf("program %.40q is unknown; %sthe switch has %s", t.Name, nearest.Meant(t.Name, rackfile.Programs()), strings.Join(rackfile.Programs(), " and ")))
 	case !entry.HasRules && len(t.Rules) > 0:
 		return handler.Refused(fmt.Errorf("program %s has no rules: rules are for program %s", t.Name, rackfile.ProgramSwordBox))
 	}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -78,7 +79,7 @@ func (s *ports) of(host string) (int, error) {
 		return i, nil
 	}
 	names := slices.DeleteFunc(slices.Clone(s.hosts), func(name string) bool { return name == "" })
-	return -1, fmt.Errorf("%w %.40q; there are %s", fault.ErrUnknownLink, host, strings.Join(names, ", "))
+	return -1, fmt.Errorf("%w %.40q; %sthere are %s", fault.ErrUnknownLink, host, nearest.Meant(host, names), strings.Join(names, ", "))
 }
 
 // openPorts opens the ports that exist. It opens them concurrently, because each open takes tens of

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/control"
@@ -207,8 +208,8 @@ func (p *programControl) rule(text string) (rules.Rule, error) {
 	if s == nil {
 		return r, nil
 	}
-	if err := r.Resolve(s.Addresses); err != nil {
-		return r, handler.Refused(fmt.Errorf("%w; hosts: %v", err, s.HostNames()))
+	if err := s.ResolveRule(&r); err != nil {
+		return r, handler.Refused(err)
 	}
 	if at := s.RuleAt(&r); s.Fabric != nil && at != s.Switch.Name {
 		return r, handler.Refused(fmt.Errorf("%s is connected to %s, whose rules each request to it passes: add the rule there, by --switch %s", r.Host, at, at))
@@ -256,14 +257,16 @@ func (p *programControl) RemoveRule(id string) error {
 // address returns the address by which rules name a server. server is the name of a host of the
 // rack, or an address.
 func (p *programControl) address(server string) (netip.Addr, error) {
+	meant := ""
 	if s := p.described.Load(); s != nil {
 		if addrs := s.Addresses(server); len(addrs) > 0 {
 			return addrs[0], nil
 		}
+		meant = nearest.Meant(server, s.HostNames())
 	}
 	a, err := netip.ParseAddr(server)
 	if err != nil {
-		return a, handler.Refused(fmt.Errorf("%.60q is neither a host of the rack nor an address", server))
+		return a, handler.Refused(fmt.Errorf("%.60q is unknown; %sname a host of the rack, or an address", server, meant))
 	}
 	return a, nil
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
@@ -98,7 +99,7 @@ func (p *programControl) ClearTable(name string) (n int, err error) {
 				names = append(names, t.Name)
 			}
 		}
-		return handler.Gone(fmt.Errorf("there is no table %.40q that can be cleared; use one of %s", name, strings.Join(names, ", ")))
+		return handler.Gone(fmt.Errorf("there is no table %.40q that can be cleared; %suse one of %s", name, nearest.Meant(name, names), strings.Join(names, ", ")))
 	})
 	return n, err
 }

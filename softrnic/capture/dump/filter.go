@@ -39,7 +39,11 @@ type Filter struct {
 func (f *Filter) Validate() error {
 	for _, p := range f.Opcodes {
 		if !anyOpcode(p) {
-			return fmt.Errorf("%w: no opcode matches %q", wire.ErrOpcode, p)
+			_, err := wire.ParseOpcode(p) // proposes a name
+			if err == nil || strings.ContainsAny(p, "*?[") {
+				err = fmt.Errorf("%w: no opcode matches %.60q", wire.ErrOpcode, p)
+			}
+			return err
 		}
 	}
 	return nil

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 )
 
@@ -141,7 +142,7 @@ func (h *Hub) leave(r *reader) {
 func (h *Hub) index(link string) (int, error) {
 	i := slices.Index(h.links, link)
 	if i < 0 || link == "" {
-		return 0, fmt.Errorf("%w %q; there are %s", ErrUnknownLink, link, strings.Join(h.named(), ", "))
+		return 0, fmt.Errorf("%w %.60q; %sthere are %s", ErrUnknownLink, link, nearest.Meant(link, h.named()), strings.Join(h.named(), ", "))
 	}
 	return i, nil
 }
