@@ -66,6 +66,7 @@ func (c *Ctx) Emit(f *wire.Frame, note string) bool {
 		return false
 	}
 	s.counters.Emitted++
+	s.emits(f)
 	if s.note = note; s.observed && note == "" {
 		s.note = "made by " + s.spec.Name
 	}
@@ -120,10 +121,13 @@ func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 	return true
 }
 
-// Drop counts the packets of f as dropped for the reason r, and does nothing else. A program calls it
+// Drop counts the packets of f as dropped for the reason r, notes the decision, and does nothing else. A program calls it
 // when it drops a frame that it has taken (Ingresser) or kept (Egresser). port is the port at which
 // the frame arrived, or through which it was to leave.
-func (c *Ctx) Drop(port int, r Reason, f packetio.Frame) { c.s.CountDrop(port, r, f.Packets()) }
+func (c *Ctx) Drop(port int, r Reason, f packetio.Frame) {
+	c.s.decidedFrame(port, r, f.Data, f.Packets())
+	c.s.CountDrop(port, r, f.Packets())
+}
 
 // Discard drops a held packet. It reports whether the switch held the packet.
 func (c *Ctx) Discard(id HoldID, r Reason) bool {
@@ -131,6 +135,7 @@ func (c *Ctx) Discard(id HoldID, r Reason) bool {
 	if h == nil {
 		return false
 	}
+	c.s.decidedFrame(h.ingress, r, h.data, 1)
 	c.s.dropped(h.ingress, r, 1)
 	c.s.held.remove(id)
 	return true

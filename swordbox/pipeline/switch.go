@@ -87,9 +87,10 @@ type Switch struct {
 	guard  guard
 	self   Self
 
-	counters Counters
-	lost     PortCounters // counts dropped packets that came from no port, because the switch made them
-	observed bool
+	decisions decisions
+	counters  Counters
+	lost      PortCounters // counts dropped packets that came from no port, because the switch made them
+	observed  bool
 	// delayedUntil is the time until which injected faults delay frames that the switch has already
 	// sent.
 	delayedUntil clock.Time
@@ -126,6 +127,7 @@ type step struct {
 	// the frame that is being handled must leave; -1 means that its destination address decides.
 	note     string
 	from, to int
+	handled  int  // the port of the packet that the program handles; -1: none
 	openSent bool // the packet that is being handled, which is not encoded, is in out
 }
 
@@ -200,6 +202,7 @@ func (s *Switch) Deadline() clock.Time {
 func (s *Switch) begin(now clock.Time, out *packetio.Batch) {
 	s.ctx.Now, s.out, s.emitted, s.notes, s.from, s.to = now, out, 0, s.notes[:0], -1, -1
 	s.parsed.packet, s.parsed.icrc = nil, icrcUnknown
+	s.handled, s.decisions.rule = -1, ""
 }
 
 // receive handles layer 2 of a frame: it counts the frame, checks its addresses, and learns the
@@ -277,7 +280,10 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 	if packets > 1 {
 		p.Payload = nil // the payload would be that of the first packet only
 	}
+	s.decisions.begin()
+	s.handled = in
 	s.apply(s.program.Packet(&s.ctx, p), p)
+	s.handled = -1
 }
 
 func (s *Switch) apply(v Verdict, p *Parsed) {
@@ -300,6 +306,7 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 		s.forward(p.Ingress, s.to, p.Raw)
 		s.note, s.from = "", -1
 	case ActDrop:
+		s.decided(p, v.Reason)
 		s.dropped(p.Ingress, v.Reason, p.Packets)
 	case ActRewrite:
 		s.note, s.from = v.Note, p.Ingress

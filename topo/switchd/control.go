@@ -38,6 +38,7 @@ type none struct{}
 //	POST   /rack                 reads the rack's description again, and adds and removes ports of hosts
 //	POST   /trunk                cuts a trunk to another machine at this end, or ends that: a TrunkSwitch
 //	GET    /past                 the last packets as pcapng, if the switch keeps them
+//	GET    /decisions            the newest packets that the program has dropped or refused: Decisions
 //	POST   /trace                records when packets pass: a pathtrace.Request
 //	DELETE /trace                ends the recording, returns a pathtrace.Trace
 //	GET    /profile?for=5s       records a CPU profile: control.HandleProfile
@@ -84,6 +85,7 @@ func (d *Daemon) Mux() *control.Mux {
 	m.HandleFunc("GET /capture", d.captures.serveCapture)
 	control.Handle(m, "POST /capture/{name}/end", d.captures.end)
 	m.HandleFunc("GET /past", d.captures.servePast)
+	d.handleDecisions(m)
 	d.handleTrace(m)
 	d.handleQueues(m)
 	d.handleTrunks(m)

@@ -220,12 +220,17 @@ func (p *Program) decide(c *pipeline.Ctx, e *flowRule, s *conntrack.Seen, q *pip
 		return refuse(s.Bad)
 	}
 	if s.Response {
+		c.Under(e.moving())
 		return m.Response(c, *s, q)
 	}
 	if !q.BTH.Opcode.Known() && strict(m) {
 		return pipeline.Drop(ReasonUnknown)
 	}
-	return m.Request(c, *s, ruleFor(e.rules, &q.Frame), q)
+	r := ruleFor(e.rules, &q.Frame)
+	if r != nil {
+		c.Under(r.ID)
+	}
+	return m.Request(c, *s, r, q)
 }
 
 // untracked forwards a packet that belongs to no tracked flow, unless a Bypasser drops it. It drops
@@ -322,6 +327,21 @@ func (p *Program) assign(r *conntrack.Flow) *flowRule {
 	}
 	r.Checked = e.machine != nil
 	return e
+}
+
+// moving returns the ID of the only rule for the flow's server that a machine carries out; "" if there are
+// several, of which a response does not tell.
+func (e *flowRule) moving() (id string) {
+	for _, r := range e.rules {
+		switch {
+		case r.Action == rules.Track:
+		case id != "":
+			return ""
+		default:
+			id = r.ID
+		}
+	}
+	return id
 }
 
 // owned decides what happens to a packet that is addressed to the switch.
