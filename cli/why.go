@@ -17,6 +17,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 	"github.com/rdmalab/rdmalab/topo/rack"
+	"github.com/rdmalab/rdmalab/topo/switchd"
 	"github.com/rdmalab/rdmalab/topo/why"
 )
 
@@ -140,6 +141,7 @@ func viewOf(ctx context.Context, r *rack.Rack, host string, choose func([]hostd.
 		v.Peer.QP = why.PeerOf(peer.QPs, q)
 	}
 	v.Packets = keptPackets(ctx, r, q)
+	v.Decided = decidedOn(ctx, r, &v)
 	v.Faults = faultsOn(ctx, r, host, v.Peer.Host)
 	v.Stalls = stallsOn(ctx, r, append(r.Spec.SwitchNames(), host, v.Peer.Host)...)
 	return v, nil
@@ -160,6 +162,28 @@ func faultsOn(ctx context.Context, r *rack.Rack, hosts ...string) (out []why.Fau
 			out = append(out, why.Fault{Text: fmt.Sprintf("%s (%v)", f.ID, f.Rule), Hits: f.Hits, Link: f.Link, Dir: f.Dir})
 		}
 	}
+	return out
+}
+
+// decidedOn returns what the programs of the switches have decided about packets between the two ends.
+func decidedOn(ctx context.Context, r *rack.Rack, v *why.View) (out []why.Decision) {
+	names := r.Spec.Names()
+	for _, name := range r.Spec.SwitchNames() {
+		var own switchd.Decisions
+		if r.Control(name).Call(ctx, http.MethodGet, switchd.PathDecisions, nil, &own) != nil {
+			continue // a switch that does not answer has none
+		}
+		for _, d := range own.List {
+			to := names.Of(d.Dst)
+			if !(d.DestQPN == v.Own.QP.QPN && to == v.Own.Host) && !(d.DestQPN == v.Own.QP.PeerQPN && to == v.Peer.Host) {
+				continue
+			}
+			out = append(out, why.Decision{
+				At: d.At, Switch: name, Program: d.Program, Rule: d.Rule, Reason: d.Reason, Opcode: d.Opcode, PSN: d.PSN, DestQPN: d.DestQPN, From: d.Host, Packets: d.Packets,
+			})
+		}
+	}
+	slices.SortStableFunc(out, func(a, b why.Decision) int { return a.At.Compare(b.At) })
 	return out
 }
 

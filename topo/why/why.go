@@ -4,7 +4,6 @@
 package why
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -41,6 +40,8 @@ type View struct {
 	// Packets are those of the connection, in either direction, that the switch has kept with a
 	// comment, oldest first.
 	Packets []Packet
+	// Decided are the decisions of switch programs about packets of the connection, oldest first.
+	Decided []Decision
 	// Faults are the fault rules on the links of both hosts that have hit packets.
 	Faults []Fault
 	// Stalls are those of the switch and of both hosts.
@@ -91,7 +92,13 @@ type Event struct {
 	Host string    `json:"host"`
 	Text string    `json:"text"`
 
-	rank int // orders events of one time: what causes others comes first
+	// Times is how many equal cases the line stands for; 0 for a line of one event.
+	Times int `json:"times,omitempty"`
+
+	rank int    // orders events of one time: what causes others comes first
+	kind string // what equal events have in common
+	psn  uint32
+	ends bool // it ends a case: the queue pair has healed
 }
 
 // Story is the answer.
@@ -108,9 +115,13 @@ type Story struct {
 
 // Tell tells the story of a queue pair.
 func Tell(v View) Story {
-	s := Story{Title: title(&v), Events: timeline(&v), Because: []string{}}
+	v.Decided = together(v.Decided)
+	v.Packets = untold(&v)
+	s := Story{Title: title(&v), Events: fold(timeline(&v)), Because: []string{}}
 	add := func(look, format string, args ...any) {
-		s.Because = append(s.Because, fmt.Sprintf(format, args...))
+		if format != "" {
+			s.Because = append(s.Because, fmt.Sprintf(format, args...))
+		}
 		if look != "" {
 			s.Look = append(s.Look, look)
 		}
@@ -118,6 +129,7 @@ func Tell(v View) Story {
 	told := failure(&v, add)
 	if heal := newest(v.Own.QP, "healed"); heal != nil {
 		healed(&v, heal, add)
+		older(&v, add)
 		told = true
 	}
 	if again := newest(v.Own.QP, "sent again"); again != nil && !told {
@@ -148,41 +160,6 @@ func title(v *View) string {
 		state = "gone, last in " + q.State
 	}
 	return fmt.Sprintf("%s: queue pair %#x (%s, of %v)%s; %s", v.Own.Host, q.QPN, q.Type, q.Owner, peer, state)
-}
-
-// timeline merges what both sides have noted and what the switch has kept.
-func timeline(v *View) (out []Event) {
-	for _, side := range []Side{v.Own, v.Peer} {
-		if side.QP == nil {
-			continue
-		}
-		for i := range side.QP.Notes {
-			n := &side.QP.Notes[i]
-			if n.Kind == "failed" && n.Work != nil && !n.Since.IsZero() {
-				out = append(out, Event{n.Since, side.Host, "posts " + work(n.Work), 0})
-			}
-			rank := 3
-			switch n.Kind {
-			case "missed", "refused", "not ready", "repeated", "dropped": // the answer to them comes later
-				rank = 2
-			}
-			out = append(out, Event{n.At, side.Host, n.Text, rank})
-		}
-	}
-	for _, p := range v.Packets {
-		out = append(out, Event{p.At, "switch", fmt.Sprintf("%s with PSN %d on %s: %s", p.Opcode, p.PSN, p.Link, p.Comment), 1})
-	}
-	slices.SortStableFunc(out, func(a, b Event) int { return cmp.Or(a.At.Compare(b.At), a.rank-b.rank) })
-	return out
-}
-
-// work describes a work request: what it moves, and where to.
-func work(w *hostd.WorkStatus) string {
-	s := fmt.Sprintf("%s %d (wr_id %#x): %d bytes", w.Op, w.Number, w.ID, w.Length)
-	if w.RKey != 0 {
-		s += fmt.Sprintf(" at %#x with R_Key %#x", w.Addr, w.RKey)
-	}
-	return s
 }
 
 func newest(q *hostd.QPObject, kind string) *hostd.NoteStatus {
@@ -219,120 +196,6 @@ func diff(a, b uint32) int32 { return int32((a-b)<<8) >> 8 }
 // adder adds a sentence to the answer, and what to look at.
 type adder func(look, format string, args ...any)
 
-// failure tells why the queue pair has failed. It returns false if it has not.
-func failure(v *View, add adder) bool {
-	end := v.Own.QP.LastError
-	if end == nil {
-		return false
-	}
-	switch end.Kind {
-	case "failed":
-		failedWork(v, end, add)
-	case "refused":
-		add(lookOf(end, v.Own.Host, v.Peer.Host), "%s refused %s with PSN %d of %s, because %s.", v.Own.Host, end.Opcode, end.First, v.Peer.Host, end.Because)
-		if end.Answer != "" {
-			add("", "It answered with %s, and %s completes its work request with an error: `rdmalab why %s %#x`.", end.Answer, v.Peer.Host, v.Peer.Host, v.Own.QP.PeerQPN)
-		}
-	case "denied":
-		add("", "%s refused a verb: %s.", v.Own.Host, end.Because)
-	default:
-		add(lookOf(end, v.Own.Host, v.Peer.Host), "Queue pair %#x of %s went to ERROR, because %s.", v.Own.QP.QPN, v.Own.Host, end.Because)
-		peerEnd(v, add)
-	}
-	return true
-}
-
-// failedWork tells why a work request has failed: the peer's reason if the peer has refused it, what
-// became of the requests and answers if none came, else the requester's own.
-func failedWork(v *View, end *hostd.NoteStatus, add adder) {
-	name := "A work request"
-	if end.Work != nil && end.Work.Number != 0 {
-		name = work(end.Work)
-	}
-	took := ""
-	if !end.Since.IsZero() && end.At.After(end.Since) {
-		took = fmt.Sprintf(" %v after its post", short(end.At.Sub(end.Since)))
-	}
-	refused := find(v.Peer.QP, "refused", end.First)
-	code := reason.Code(end.Code)
-	switch {
-	case refused != nil && code >= reason.PeerInvalid && code <= reason.PeerUnknown:
-		add(lookOf(refused, v.Peer.Host, v.Own.Host), "%s failed%s: %s, because %s.", name, took, end.Status, refused.Because)
-		add("", "%s says so: it refused %s with PSN %d by %s.", v.Peer.Host, refused.Opcode, refused.First, refused.Answer)
-	default:
-		add(lookOf(end, v.Own.Host, v.Peer.Host), "%s failed%s: %s, because %s.", name, took, end.Status, end.Because)
-	}
-	if code >= reason.Timeout && code <= reason.NotReady {
-		again := fmt.Sprintf("PSN %d", end.First)
-		if end.Last != end.First {
-			again = fmt.Sprintf("PSNs %d to %d", end.First, end.Last)
-		}
-		add("", "It waited for %s (PSN %d) and sent %s again %s.", orPacket(end.Packet), end.First, again, times(uint32(end.Tries)))
-	}
-	switch code {
-	case reason.Timeout:
-		silent(v, end, add)
-	case reason.SequenceNak:
-		dropped(v, end, toPeer, add)
-	case reason.ImpliedNak:
-		dropped(v, end, fromPeer, add)
-	default: // the peer has answered
-	}
-	if code != reason.Timeout || v.Peer.Trouble != "" {
-		peerTrouble(v, add)
-	}
-	add("", "The completion has vendor_err %#x; work requests behind it are flushed with %#x.", end.Code, uint32(reason.AfterFailure))
-}
-
-// silent tells why no answer came.
-func silent(v *View, end *hostd.NoteStatus, add adder) {
-	p, lost := v.Peer, anyWay
-	switch {
-	case p.Trouble != "":
-		return
-	case p.QP == nil:
-		add(fmt.Sprintf("`rdmalab qps %s`", p.Host), "%s has no queue pair %#x: it drops requests for it, without an answer.", p.Host, v.Own.QP.PeerQPN)
-	case p.QP.Gone:
-		add("", "Queue pair %#x of %s is gone (of %v): %s drops requests for it, without an answer.", p.QP.QPN, p.Host, p.QP.Owner, p.Host)
-		peerEnd(v, add)
-	case p.QP.State != "RTR" && p.QP.State != "RTS" && p.QP.State != "SQD":
-		add("", "Queue pair %#x of %s is in %s: it drops requests, without an answer.", p.QP.QPN, p.Host, p.QP.State)
-		peerEnd(v, add)
-	case diff(p.QP.RecvPSN, end.First) > 0:
-		lost = fromPeer
-		add("", "%s has executed the requests up to PSN %d: its answers were lost on the way to %s.", p.Host, (p.QP.RecvPSN-1)&0xffffff, v.Own.Host)
-	default:
-		lost = toPeer
-		add("", "%s still expects PSN %d: the requests were lost on the way from %s.", p.Host, p.QP.RecvPSN, v.Own.Host)
-	}
-	dropped(v, end, lost, add)
-}
-
-// peerEnd tells why the peer's queue pair has failed, if it has.
-func peerEnd(v *View, add adder) {
-	q := v.Peer.QP
-	if q == nil {
-		return
-	}
-	end := q.LastError
-	if end == nil {
-		end = newest(q, "ended")
-	}
-	if end != nil {
-		add(lookOf(end, v.Peer.Host, v.Own.Host), "%s says: %s.", v.Peer.Host, end.Text)
-	}
-}
-
-// peerTrouble tells what could not be asked.
-func peerTrouble(v *View, add adder) {
-	switch {
-	case v.Peer.Trouble != "":
-		add("", "%s could not be asked: %s.", v.Peer.Host, v.Peer.Trouble)
-	case v.Peer.QP == nil && v.Own.QP.PeerQPN != 0:
-		add("", "%s remembers no queue pair %#x, so its side of the story is missing.", v.Peer.Host, v.Own.QP.PeerQPN)
-	}
-}
-
 // healed tells what was lost, who noticed it, and what was sent again.
 func healed(v *View, heal *hostd.NoteStatus, add adder) {
 	first := retryOf(v.Own.QP, heal)
@@ -351,9 +214,13 @@ func healed(v *View, heal *hostd.NoteStatus, add adder) {
 			packet, was = fmt.Sprintf("PSNs %d to %d", missed.First, missed.Last), "were"
 		}
 		add("", "%s %s lost on the way from %s to %s.", upper(packet), was, own, peer)
-		if missed != nil {
+		nak := answered(v, first.First, first.Last)
+		switch {
+		case missed == nil && nak != nil:
+			add(nak.look(), "The switch noticed it by a later packet: %s.", nak)
+		case missed != nil:
 			add("", "%s noticed it when %s with PSN %d arrived, and asked for PSN %d by a sequence NAK.", peer, missed.Opcode, (missed.Last+1)&0xffffff, missed.First)
-		} else {
+		default:
 			add("", "%s noticed it by a later packet, and asked for PSN %d by a sequence NAK.", peer, first.First)
 		}
 	case reason.ImpliedNak:
@@ -383,6 +250,9 @@ func healed(v *View, heal *hostd.NoteStatus, add adder) {
 	if first.Last != first.First {
 		again = fmt.Sprintf("PSNs %d to %d", first.First, first.Last)
 	}
+	if code == reason.NotReady {
+		answeredFor(v, first.First, first.Last, add)
+	}
 	add("", "%s sent %s again (%s, %s), and %v after the first retry PSN %d was acknowledged: healed.", own, again, plural(heal.Packets, "packet", "packets"),
 		plural(heal.Times, "retry", "retries"), short(heal.At.Sub(heal.Since)), heal.First)
 	dropped(v, first, lost, add)
@@ -400,6 +270,9 @@ func retryOf(q *hostd.QPObject, heal *hostd.NoteStatus) *hostd.NoteStatus {
 
 // dropped tells what the switch did with the packets that a note is about, which were lost on a way.
 func dropped(v *View, n *hostd.NoteStatus, w way, add adder) {
+	if decidedOn(v, n.First, n.Last, add) {
+		return
+	}
 	for _, p := range v.Packets {
 		if between(p.PSN, n.First, n.Last) {
 			add("`rdmalab faults`", "The switch says where: %s with PSN %d on %s, %s.", p.Opcode, p.PSN, p.Link, p.Comment)
@@ -498,46 +371,4 @@ func total(t *reason.Totals) string {
 		return ""
 	}
 	return "In total since the queue pair was made: " + strings.Join(parts, ", ") + "."
-}
-
-func plural[N uint32 | uint64](n N, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
-}
-
-func times(n uint32) string {
-	switch n {
-	case 0:
-		return "not once"
-	case 1:
-		return "once"
-	}
-	return fmt.Sprintf("%d times", n)
-}
-
-func orPacket(s string) string {
-	if s == "" {
-		return "the packet"
-	}
-	return s
-}
-
-func upper(s string) string {
-	if s == "" {
-		return s
-	}
-	return strings.ToUpper(s[:1]) + s[1:]
-}
-
-// short rounds a duration to what people read.
-func short(d time.Duration) time.Duration {
-	switch {
-	case d >= time.Second:
-		return d.Round(10 * time.Millisecond)
-	case d >= time.Millisecond:
-		return d.Round(10 * time.Microsecond)
-	}
-	return d.Round(100 * time.Nanosecond)
 }

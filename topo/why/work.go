@@ -50,6 +50,7 @@ func Narrow(v View, w *hostd.WorkStatus) View {
 		v.Peer.QP = &peer
 	}
 	v.Packets = slices.DeleteFunc(slices.Clone(v.Packets), func(p Packet) bool { return !covers(w, p.PSN, p.PSN) })
+	v.Decided = slices.DeleteFunc(slices.Clone(v.Decided), func(d Decision) bool { return !covers(w, d.PSN, d.PSN) })
 	return v
 }
 
