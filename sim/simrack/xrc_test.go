@@ -1,6 +1,7 @@
 package simrack
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"testing"
@@ -142,7 +143,9 @@ func TestXRCWithLoss(t *testing.T) {
 	} {
 		for seed := range uint64(3) {
 			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
-				r := newRack(t, fmt.Sprintf("seed: %d\n%s", seed+1, yaml), Options{})
+				var file bytes.Buffer
+				tape := tapeTo(t, &file)
+				r := newRack(t, fmt.Sprintf("seed: %d\n%s", seed+1, yaml), Options{Trace: tape.add})
 				for _, h := range []string{"cn0", "ms0"} {
 					r.Host(h).SetFaults([]fault.Rule{{ID: h, Link: h, Dir: fault.Both, Kind: fault.Loss, Probability: 0.05}})
 				}
@@ -152,6 +155,7 @@ func TestXRCWithLoss(t *testing.T) {
 				if err := r.Run(); err != nil {
 					t.Fatal(err)
 				}
+				tape.check(&file)
 			})
 		}
 	}

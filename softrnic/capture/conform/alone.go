@@ -46,6 +46,8 @@ func alone(p *flows.Packet) (Violation, bool) {
 		return broken(p, Version, "it is %d", h.Version)
 	case h.Reserved6 != 0 || h.Reserved7 != 0:
 		return broken(p, Reserved, "they are %#x and %#x", h.Reserved6, h.Reserved7)
+	case op.Has(wire.HasXRCETH) && p.Header.XRCETH.Reserved != 0:
+		return broken(p, Reserved, "that of the XRCETH is %#x", p.Header.XRCETH.Reserved)
 	case !op.Has(wire.HasDETH) && !op.Is(wire.OpControl) && (h.DestQP <= gsi || h.DestQP == multicast):
 		return broken(p, QueuePair, "%v goes to queue pair %#x", op, uint32(h.DestQP))
 	case h.Solicited && (!op.Is(wire.OpLast|wire.OpOnly) || !op.Is(wire.OpSend) && !op.Is(wire.OpImm)):
@@ -81,7 +83,7 @@ func syndrome(p *flows.Packet) (Violation, bool) {
 		return broken(p, Syndrome, "it is %v", s)
 	case s == wire.NakInvalidRD:
 		return broken(p, NakCode, "%v is for reliable datagrams", s)
-	case p.Opcode() != wire.RCAck && !s.IsAck():
+	case p.Opcode().Plain() != wire.RCAck && !s.IsAck():
 		return broken(p, Positive, "%v has %v", p.Opcode(), s)
 	}
 	return none()

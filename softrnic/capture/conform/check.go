@@ -76,6 +76,7 @@ func taps(b *flows.Book, f *flows.Flow) map[string][]*flows.Packet {
 // walk holds the packets of a flow at one tap against the rules of requester and responder.
 func walk(f *flows.Flow, list []*flows.Packet, touched bool) (Violation, bool) {
 	w := newWalker(f, touched)
+	w.service = serving(list)
 	for _, p := range list {
 		var v Violation
 		var bad bool
@@ -119,7 +120,7 @@ func strangers(b *flows.Book) (list []Violation) {
 	for i := range b.Packets {
 		p := &b.Packets[i]
 		switch {
-		case !p.Ordered() || p.Opcode().Service() != wire.ServiceRC:
+		case !p.Ordered() || !p.Opcode().Reliable():
 		case !p.IsAnswer():
 			asked[hosts{p.Tap(), p.Src, p.Dst}] = true
 		case p.Flow == nil && arrives(p) && asked[hosts{p.Tap(), p.Dst, p.Src}] && !known[end{p.Src, p.Dst, p.Header.BTH.DestQP}]:

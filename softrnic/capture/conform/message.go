@@ -19,6 +19,9 @@ func (w *walker) message(i int) (Violation, bool) {
 		next := w.reqs[i+1].p
 		return broken(r.p, Sequence, "%v (#%d) follows %v", next.Opcode(), next.Number, r.p.Opcode())
 	}
+	if before != nil && before.p.Opcode().Is(wire.OpFirst|wire.OpMiddle) && before.p.Header.XRCETH.SRQN != r.p.Header.XRCETH.SRQN {
+		return broken(r.p, SharedQueue, "it is %#x, #%d of the same message has %#x", r.p.Header.XRCETH.SRQN, before.p.Number, before.p.Header.XRCETH.SRQN)
+	}
 	if r.at == 0 && w.flow.Agreed != nil && r.p.Opcode().Is(wire.OpMiddle|wire.OpLast) {
 		return broken(r.p, Sequence, "%v is the first request", r.p.Opcode())
 	}

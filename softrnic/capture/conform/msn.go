@@ -27,7 +27,7 @@ func (w *walker) counted(p *flows.Packet, at int, nak bool) (Violation, bool) {
 		*m = msnRange{known: true, zero: p.Header.AETH.MSN, low: -flows.Far, high: flows.Far, newest: -flows.Far}
 	}
 	msn := int(wire.Diff(wire.PSN(p.Header.AETH.MSN), wire.PSN(m.zero)))
-	least, most := w.ended(at, nak || p.Opcode() == wire.RCReadResponseFirst), w.messages[w.whole]
+	least, most := w.ended(at, nak || p.Opcode().Plain() == wire.RCReadResponseFirst), w.messages[w.whole]
 	low, high := max(m.low, msn-most), min(m.high, msn-least)
 	switch {
 	case low > high:

@@ -3,6 +3,7 @@ package conform
 import (
 	"slices"
 
+	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/capture/flows"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -48,6 +49,7 @@ type walker struct {
 	newest  int // relative PSN of the newest answer, -1 before the first
 	copies  int // answers to duplicates that are still due
 	msn     msnRange
+	service *flows.Packet // says of which service the queue pair is
 	fatal   *flows.Packet
 	credits *flows.Packet // the first ACK
 	open    int           // READs and atomics without answer
@@ -80,6 +82,9 @@ func (w *walker) request(p *flows.Packet) (Violation, bool) {
 	case w.flow.Agreed != nil && p.PSN() == w.flow.First && wire.Diff(p.PSN(), w.flow.Agreed.PSN) != int32(at): //nolint:gosec // 24 bits
 		return broken(p, Start, "it is %#x, agreed was %#x", uint32(p.PSN()), uint32(w.flow.Agreed.PSN))
 	}
+	if v, bad := w.served(p); bad {
+		return v, true
+	}
 	delete(w.asked, at)
 	i, found := slices.BinarySearchFunc(w.reqs, at, func(r *request, at int) int { return r.at - at })
 	switch {
@@ -110,6 +115,29 @@ func (w *walker) request(p *flows.Packet) (Violation, bool) {
 		}
 	}
 	return none()
+}
+
+// served refuses a packet of another service than that of the queue pair.
+func (w *walker) served(p *flows.Packet) (Violation, bool) {
+	if own := w.service; own != nil && p.Opcode().Service() != own.Opcode().Service() {
+		return broken(p, Service, "%v, #%d is %v", p.Opcode(), own.Number, own.Opcode())
+	}
+	return none()
+}
+
+// serving returns the packet that says of which service a queue pair is: the first answer, for a responder knows its own
+// service, or else the first request.
+func serving(list []*flows.Packet) (first *flows.Packet) {
+	for _, p := range list {
+		switch {
+		case p.Verdict == dump.BadICRC:
+		case p.IsAnswer():
+			return p
+		case first == nil:
+			first = p
+		}
+	}
+	return first
 }
 
 // arrive notes that r can have arrived.
@@ -156,7 +184,7 @@ func (w *walker) again(r *request, p *flows.Packet) (Violation, bool) {
 
 // part handles a request with a PSN of the answers to the READ r.
 func (w *walker) part(r *request, p *flows.Packet, at int) (Violation, bool) {
-	if p.Opcode() != wire.RCReadRequest {
+	if p.Opcode().Plain() != wire.RCReadRequest {
 		return broken(p, PSN, "it is that of an answer to the READ #%d", r.p.Number)
 	}
 	done := uint32((at - r.at) * w.mtu()) //nolint:gosec // less than the READ's length

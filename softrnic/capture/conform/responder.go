@@ -14,9 +14,10 @@ func (w *walker) answer(p *flows.Packet) (Violation, bool) {
 		return none() // to a request from before the capture
 	}
 	s := p.Header.AETH.Syndrome
-	nak := p.Opcode() == wire.RCAck && !s.IsAck()
+	nak := p.Opcode().Plain() == wire.RCAck && !s.IsAck()
 	r := w.find(at)
 	for _, rule := range []func() (Violation, bool){
+		func() (Violation, bool) { return w.served(p) },
 		func() (Violation, bool) { return w.dead(p, at) },
 		func() (Violation, bool) { return w.sent(p, at, r, nak) },
 		func() (Violation, bool) { return w.kind(p, at, r, nak) },
@@ -83,7 +84,7 @@ func (w *walker) kind(p *flows.Packet, at int, r *request, nak bool) (Violation,
 	if r == nil {
 		return none()
 	}
-	asked, op, s := r.p.Opcode(), p.Opcode(), p.Header.AETH.Syndrome
+	asked, op, s := r.p.Opcode().Plain(), p.Opcode().Plain(), p.Header.AETH.Syndrome
 	if len(r.p.Comments) > 0 {
 		return none()
 	}

@@ -65,7 +65,7 @@ func (p *Packet) IsAnswer() bool { return p.Opcode().Is(wire.OpResponse) }
 // Answers returns how many PSNs the request takes: one, or for a READ that of its responses. If the path
 // MTU is not known, it is taken to be the largest.
 func (p *Packet) Answers() int {
-	if p.Opcode() != wire.RCReadRequest || p.Flow == nil {
+	if p.Opcode().Plain() != wire.RCReadRequest || p.Flow == nil {
 		return 1
 	}
 	mtu := p.Flow.MTU
@@ -80,8 +80,8 @@ const maxMTU = 4096
 
 // Ordered reports whether the packet is one of a connection, reliable or not, and can be read.
 func (p *Packet) Ordered() bool {
-	s := p.Opcode().Service()
-	return p.Verdict != dump.Malformed && p.Opcode().Known() && (s == wire.ServiceRC || s == wire.ServiceUC)
+	op := p.Opcode()
+	return p.Verdict != dump.Malformed && op.Known() && (op.Reliable() || op.Service() == wire.ServiceUC)
 }
 
 // Lost reports whether a comment of the switch, or of the simulator's links, says that it has dropped the

@@ -102,7 +102,7 @@ func (s *sorter) request(i int, p *Packet) {
 	}
 	f.Packets = append(f.Packets, i)
 	p.Flow = f
-	if p.Opcode().Service() == wire.ServiceRC && !p.Lost() {
+	if p.Opcode().Reliable() && !p.Lost() {
 		at := place{p.Tap(), p.Src, p.Dst, p.PSN()}
 		if list := s.waiting[at]; len(list) == 0 || s.book.Packets[list[len(list)-1]].Flow != f {
 			s.waiting[at] = append(list, i)
@@ -143,7 +143,7 @@ func (f *Flow) restarted(p *Packet) bool {
 // request bit may differ.
 func SameRequest(a, b *Packet) bool {
 	x, y := &a.Header, &b.Header
-	return x.BTH.Opcode == y.BTH.Opcode && a.Length == b.Length && x.RETH == y.RETH && x.FETH == y.FETH &&
+	return x.BTH.Opcode == y.BTH.Opcode && x.XRCETH == y.XRCETH && a.Length == b.Length && x.RETH == y.RETH && x.FETH == y.FETH &&
 		x.AtomicETH == y.AtomicETH && x.Masks == y.Masks && x.ImmDt == y.ImmDt && x.IETH == y.IETH
 }
 

@@ -53,6 +53,9 @@ func (r *Row) Title() string {
 	if r.Packets > 1 {
 		text = fmt.Sprintf("%+d…%+d %v qp=%#x, %d packets", r.PSN, int(r.PSN)+r.Packets-1, r.Opcode, uint32(r.QPN), r.Packets)
 	}
+	if r.Opcode.Has(wire.HasXRCETH) {
+		text += fmt.Sprintf(" srq=%#x", r.SRQ)
+	}
 	if r.HasSyndrome && r.Syndrome != wire.AckNoCredits {
 		text += fmt.Sprintf(" %v", r.Syndrome)
 	}

@@ -22,6 +22,8 @@ type story struct {
 	m   *Model
 	now int64
 	msn uint32
+	// length is that of READs in bytes.
+	length uint32
 }
 
 func (s *story) add(t *testing.T, link string, request bool, op wire.Opcode, psn wire.PSN, syn wire.Syndrome, comments ...string) {
@@ -35,6 +37,9 @@ func (s *story) add(t *testing.T, link string, request bool, op wire.Opcode, psn
 	}
 	r.Frame.IPv4.Src, r.Frame.IPv4.Dst = src.As4(), dst.As4()
 	r.Frame.BTH = wire.BTH{Opcode: op, DestQP: qpn, PSN: psn}
+	if op.Plain() == wire.RCReadRequest {
+		r.Frame.RETH.Length = s.length
+	}
 	r.Frame.AETH = wire.AETH{Syndrome: syn, MSN: s.msn}
 	if err := s.m.Add(r); err != nil {
 		t.Fatal(err)

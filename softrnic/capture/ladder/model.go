@@ -23,6 +23,7 @@ type Row struct {
 	QPN      wire.QPN // destination
 	// PSN is relative to the first PSN of the flow in the capture; negative is before it.
 	PSN int32
+	SRQ uint32 // shared receive queue, of a request of XRC
 	// Syndrome is set if HasSyndrome: of an answer with an AETH.
 	Syndrome    wire.Syndrome
 	HasSyndrome bool
@@ -103,6 +104,9 @@ func (m *Model) row(p *flows.Packet) Row {
 		Lost: p.Lost(), Damaged: p.Verdict == dump.BadICRC, Comments: p.Comments, Message: message(p),
 		HasSyndrome: p.Opcode().Has(wire.HasAETH), Syndrome: h.AETH.Syndrome,
 	}
+	if r.Opcode.Has(wire.HasXRCETH) {
+		r.SRQ = h.XRCETH.SRQN
+	}
 	r.From, r.To = p.Src.String(), p.Dst.String()
 	switch host, d := flows.Side(p.Link); d {
 	case flows.Up:
@@ -153,12 +157,12 @@ func (m *Model) fold(row *Row) int {
 // quiet reports whether r can be part of a burst.
 func (r *Row) quiet() bool {
 	return r.Opcode.Is(wire.OpMiddle) && !r.Lost && !r.Damaged && len(r.Comments) == 0 && len(r.Changes) == 0 &&
-		(r.Resend.Why == Once || r.Resend.Why == Behind || r.Resend.Why == Repeated)
+		(r.Resend.Why == Once || r.Resend.Why == Behind || r.Resend.Why == Repeated && r.Resend.Gone == 0)
 }
 
 // before reports whether next continues the burst r.
 func (r *Row) before(next *Row) bool {
-	return r.Opcode == next.Opcode && r.QPN == next.QPN && r.From == next.From && r.To == next.To &&
+	return r.Opcode == next.Opcode && r.QPN == next.QPN && r.SRQ == next.SRQ && r.From == next.From && r.To == next.To &&
 		r.Resend.Why == next.Resend.Why && r.Resend.Cause == next.Resend.Cause &&
 		int(r.PSN)+r.Packets == int(next.PSN)
 }

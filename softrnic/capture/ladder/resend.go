@@ -1,6 +1,8 @@
 package ladder
 
 import (
+	"cmp"
+
 	"github.com/rdmalab/rdmalab/softrnic/capture/dump"
 	"github.com/rdmalab/rdmalab/softrnic/capture/flows"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -87,7 +89,7 @@ type lane struct {
 	goneAt map[wire.PSN]int // all of them
 	reads  []read           // the last ones
 	series map[string]series
-	again  int // the newest request that was sent again
+	again  []number // the last requests that were sent again
 }
 
 // series is a run of packets that are sent again on one link.
@@ -102,18 +104,21 @@ type series struct {
 // told as go-back-N then.
 const leastTimer = 16e6
 
+// maxAgain is how many requests that were sent again are remembered for the answers to them.
+const maxAgain = 512
+
 // maxReads is how many READs are looked at for a request of a part of one.
 const maxReads = 64
 
-// add notes p and returns why it is sent again. An acknowledgement is no copy of another: a responder
-// may repeat it for each duplicate.
+// add notes p and returns why it is sent again. An acknowledgement is a copy of another only behind a request that
+// was sent again: a responder may also repeat it by itself.
 func (s past) add(p *flows.Packet) Resend {
 	l := s.flows[p.Flow]
 	if l == nil {
 		l = &lane{copies: map[copyOf]copies{}, asked: map[wire.PSN]int{}, lost: map[copyOf]int{}, goneAt: map[wire.PSN]int{}, series: map[string]series{}}
 		s.flows[p.Flow] = l
 	}
-	if p.Opcode().Service() != wire.ServiceRC {
+	if !p.Opcode().Reliable() {
 		return Resend{}
 	}
 	var r Resend
@@ -123,7 +128,7 @@ func (s past) add(p *flows.Packet) Resend {
 		r = l.request(p)
 	}
 	if p.Lost() || p.Verdict == dump.BadICRC {
-		l.lost[copyOf{"", p.PSN(), p.Opcode()}] = p.Number
+		l.lost[copyOf{"", p.PSN(), kindOf(p.Opcode())}] = p.Number
 	}
 	return r
 }
@@ -143,16 +148,44 @@ func (l *lane) response(p *flows.Packet) Resend {
 	default:
 		l.answer = number{p.PSN(), p.Number}
 	}
-	if p.Opcode() == wire.RCAck {
+	if p.Opcode().Plain() == wire.RCAck && !syndrome.IsAck() {
 		return Resend{}
 	}
-	key := copyOf{p.Link, p.PSN(), p.Opcode()}
-	c, known := l.copies[key]
+	key := copyOf{p.Link, p.PSN(), kindOf(p.Opcode())}
+	c := l.copies[key]
+	gone := after(l.lost[copyOf{"", key.psn, key.opcode}], c.last-1)
 	l.note(key, c, p)
-	if !known || l.again < c.last {
+	before := max(c.last, gone) // on this link, or a lost one on the way to it
+	if before == 0 {
 		return Resend{}
 	}
-	return Resend{First: c.first, Why: Repeated, Cause: l.again, Gone: after(l.lost[copyOf{"", key.psn, key.opcode}], c.last-1)}
+	cause := l.answers(p.PSN(), before)
+	if cause == 0 {
+		return Resend{}
+	}
+	return Resend{First: cmp.Or(c.first, gone), Why: Repeated, Cause: cause, Gone: gone}
+}
+
+// answers returns the number of the request that was sent again, behind packet `before`, and that an answer with the PSN
+// answers: of those up to the PSN the nearest, and of its copies the newest. It returns 0 if there is none.
+func (l *lane) answers(psn wire.PSN, before int) int {
+	var best number
+	for i := len(l.again) - 1; i >= 0 && l.again[i].n > before; i-- {
+		a := l.again[i]
+		if wire.Diff(a.psn, psn) <= 0 && (best.n == 0 || wire.Diff(a.psn, best.psn) > 0) {
+			best = a
+		}
+	}
+	return best.n
+}
+
+// kindOf returns the opcode by which copies of a packet are known: a READ response that is sent again can be another
+// part of the answer than the first time.
+func kindOf(op wire.Opcode) wire.Opcode {
+	if op = op.Plain(); op.Is(wire.OpResponse) && op.Is(wire.OpRead) {
+		return wire.RCReadResponseFirst
+	}
+	return op
 }
 
 func (l *lane) note(key copyOf, c copies, p *flows.Packet) {
@@ -165,14 +198,14 @@ func (l *lane) note(key copyOf, c copies, p *flows.Packet) {
 
 // request notes a request.
 func (l *lane) request(p *flows.Packet) Resend {
-	key := copyOf{p.Link, p.PSN(), p.Opcode()}
+	key := copyOf{p.Link, p.PSN(), kindOf(p.Opcode())}
 	c, known := l.copies[key]
 	if !known {
 		c, known = l.part(p)
 	}
 	before := c
 	l.note(key, c, p)
-	if p.Opcode() == wire.RCReadRequest {
+	if p.Opcode().Plain() == wire.RCReadRequest {
 		if len(l.reads) == maxReads {
 			l.reads = append(l.reads[:0], l.reads[1:]...)
 		}
@@ -182,7 +215,10 @@ func (l *lane) request(p *flows.Packet) Resend {
 		delete(l.series, p.Link)
 		return Resend{}
 	}
-	l.again = p.Number
+	if len(l.again) == maxAgain {
+		l.again = append(l.again[:0], l.again[maxAgain/2:]...)
+	}
+	l.again = append(l.again, number{p.PSN(), p.Number})
 	if !known {
 		before.lastTime = p.Time
 	}
@@ -230,7 +266,7 @@ func (l *lane) follows(p *flows.Packet, s series, wait int64) bool {
 
 // part finds the READ of which p asks for the rest.
 func (l *lane) part(p *flows.Packet) (copies, bool) {
-	if p.Opcode() != wire.RCReadRequest {
+	if p.Opcode().Plain() != wire.RCReadRequest {
 		return copies{}, false
 	}
 	for i := len(l.reads) - 1; i >= 0; i-- {

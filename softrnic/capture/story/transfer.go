@@ -55,7 +55,7 @@ func (t *teller) transfers(f *flows.Flow) transfers {
 	for _, k := range f.Packets {
 		p := &t.book.Packets[k]
 		switch {
-		case p.Tap() != tap || p.Opcode().Service() != wire.ServiceRC || p.Stray:
+		case p.Tap() != tap || !p.Opcode().Reliable() || p.Stray:
 		case p.IsAnswer():
 			if !p.Lost() && p.Verdict != dump.BadICRC {
 				l.answer(p)
@@ -94,7 +94,7 @@ func (l *transfers) request(p *flows.Packet) {
 		return
 	}
 	m := &transfer{at: at, end: at + p.Answers(), first: p, last: p, bytes: p.Length, ended: op.Is(wire.OpLast | wire.OpOnly)}
-	if op == wire.RCReadRequest {
+	if op.Plain() == wire.RCReadRequest {
 		m.bytes, m.ended = int(p.Header.RETH.Length), true
 	}
 	l.list = slices.Insert(l.list, i, m) // nearly always at the end
@@ -146,7 +146,7 @@ func (l *transfers) resent(p *flows.Packet, r ladder.Resend) {
 		l.run = nil
 		return
 	}
-	if p.Opcode() == wire.RCReadRequest { // what it asks for comes again
+	if p.Opcode().Plain() == wire.RCReadRequest { // what it asks for comes again
 		for k := range p.Answers() {
 			delete(m.read, at+k)
 		}
