@@ -45,6 +45,24 @@ var _ = Describe("rdmalab why", Ordered, func() {
 			`Response [23] of 4 of READ \d+ \(PSN \d+\) was lost on the way from ms0 to cn0: a later response arrived before it`),
 	)
 
+	It("names the program and the rule of the switch that drops and refuses", func() {
+		for _, line := range [][]string{
+			{"switch", "program", "swordbox"}, {"switch", "rules", "add", "server=ms0", "action=move"},
+			{"inject", "drop", "--once", "--link", "cn0", "--dir", "up", "--opcode", "RC_WRITE_ONLY", "--psn-offset", "40"},
+			{"perf", "write_bw", "--from", "cn0", "--to", "ms0", "--size", "512", "--iters", "300"},
+		} {
+			Expect(rack.Run(line...)).To(fixture.HaveExited(0))
+		}
+		defer func() {
+			Expect(rack.Run("heal")).To(fixture.HaveExited(0))
+			Expect(rack.Run("switch", "program", "forward")).To(fixture.HaveExited(0))
+		}()
+		s := rack.Run("why", "cn0")
+		Expect(s).To(fixture.HaveExited(0))
+		Expect(s.Stdout).To(MatchRegexp(`The switch noticed it by a later packet: program swordbox of switch, by rule r1, answers cn0 with NAK_PSN_SEQ with PSN \d+`))
+		Expect(s.Stdout).To(MatchRegexp(`program swordbox of switch, by rule r1, drops (\d+ packets, )?RC_WRITE_ONLY with PSN \d+.* from cn0: psn gap`))
+	})
+
 	It("tells why a transfer failed that got no answer", func() {
 		stop := rack.Start("perf", "write_bw", "--from", "cn0", "--to", "ms0", "--size", "4KiB", "--iters", "100000000")
 		defer stop()

@@ -70,6 +70,7 @@ func (c *Ctx) Emit(f *wire.Frame, note string) bool {
 	if s.note = note; s.observed && note == "" {
 		s.note = "made by " + s.spec.Name
 	}
+	s.note, s.decisions.by = s.note+s.decisions.by, ""
 	ok := s.forward(-1, -1, packetio.Frame{Data: s.seal(f, n)})
 	s.note = ""
 	return ok
@@ -126,6 +127,7 @@ func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 // the frame arrived, or through which it was to leave.
 func (c *Ctx) Drop(port int, r Reason, f packetio.Frame) {
 	c.s.decidedFrame(port, r, f.Data, f.Packets())
+	c.s.decisions.by = "" // the program notes it itself
 	c.s.CountDrop(port, r, f.Packets())
 }
 
@@ -137,6 +139,7 @@ func (c *Ctx) Discard(id HoldID, r Reason) bool {
 	}
 	c.s.decidedFrame(h.ingress, r, h.data, 1)
 	c.s.dropped(h.ingress, r, 1)
+	c.s.decisions.by = ""
 	c.s.held.remove(id)
 	return true
 }

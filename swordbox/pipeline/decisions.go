@@ -36,6 +36,7 @@ type decisions struct {
 	ring  []Decision
 	count uint64
 	rule  string // Ctx.Under
+	by    string // names the program and the rule in the note about the packet at hand, if the switch is observed
 }
 
 // begin is called before the program handles a packet.
@@ -60,9 +61,19 @@ func (x Decision) of(f *wire.Frame) Decision {
 
 // decided notes that the program has dropped p.
 func (s *Switch) decided(p *Parsed, r Reason) {
-	s.decisions.add(Decision{
-		At: s.ctx.Now, Program: s.spec.Name, Rule: s.decisions.rule, Reason: r, Ingress: p.Ingress, Packets: p.Packets,
-	}.of(&p.Frame))
+	s.decide(Decision{Reason: r, Ingress: p.Ingress, Packets: p.Packets}.of(&p.Frame))
+}
+
+// decide notes a decision of the program that runs, about what it does now.
+func (s *Switch) decide(x Decision) {
+	x.At, x.Program, x.Rule = s.ctx.Now, s.spec.Name, s.decisions.rule
+	s.decisions.add(x)
+	if s.observed && x.Program != "" {
+		s.decisions.by = " (program " + x.Program + ")"
+		if x.Rule != "" {
+			s.decisions.by = " (program " + x.Program + ", rule " + x.Rule + ")"
+		}
+	}
 }
 
 // decidedFrame notes that the program has dropped a frame that it had kept or taken, if it is a RoCEv2 packet.
@@ -71,7 +82,7 @@ func (s *Switch) decidedFrame(ingress int, r Reason, data []byte, packets int) {
 	if wire.ParseFrame(data, &f) != nil {
 		return
 	}
-	s.decisions.add(Decision{At: s.ctx.Now, Program: s.spec.Name, Rule: s.decisions.rule, Reason: r, Ingress: ingress, Packets: packets}.of(&f))
+	s.decide(Decision{Reason: r, Ingress: ingress, Packets: packets}.of(&f))
 }
 
 // emits notes a packet that the program has made, if it is a negative acknowledgment.
@@ -79,7 +90,7 @@ func (s *Switch) emits(f *wire.Frame) {
 	if op := f.BTH.Opcode; op.Plain() != wire.RCAck || f.AETH.Syndrome.IsAck() {
 		return
 	}
-	s.decisions.add(Decision{At: s.ctx.Now, Program: s.spec.Name, Rule: s.decisions.rule, Ingress: s.handled, Packets: 1}.of(f))
+	s.decide(Decision{Ingress: s.handled, Packets: 1}.of(f))
 }
 
 // Under says under which rule the program handles the present packet, for Switch.Decisions.

@@ -91,3 +91,29 @@ func TestDecisionsAreBounded(t *testing.T) {
 		t.Errorf("%d: %d from %d on", total, len(list), list[0].PSN)
 	}
 }
+
+// A capture names the program and the rule in what it says of a dropped packet, and of a refusal.
+func TestDecisionsInNotes(t *testing.T) {
+	r, p := withProgram(t, func(c *Ctx, p *Parsed) Verdict {
+		switch p.BTH.PSN {
+		case 1:
+			c.Under("r1")
+			return Drop("gap")
+		case 2:
+			p.BTH.Opcode, p.AETH.Syndrome = wire.RCAck, wire.NakRemoteAccess
+			c.Emit(&p.Frame, "refused")
+			return Consume()
+		}
+		c.Emit(&p.Frame, "instead")
+		return Consume()
+	})
+	r.spec.Name, p.spec.Name = "test", "test"
+	for psn, want := range map[wire.PSN]string{
+		1: "in dropped by the switch: gap (program test, rule r1)", 2: "out refused (program test); in taken by test", 3: "out instead; in taken by test",
+	} {
+		r.send(0, roce(0, 1, psn, "x"))
+		if got := r.notes(); got != want {
+			t.Errorf("PSN %d: %q, want %q", psn, got, want)
+		}
+	}
+}

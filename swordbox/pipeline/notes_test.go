@@ -65,9 +65,9 @@ func TestNotesOnBothLinks(t *testing.T) {
 		{3, 1, `in "kept" -1`},
 		{4, 1, `out1 "instead" -1; in "taken by test" -1`},
 		{5, 1, `in "waits" -1`},
-		{6, 2, `out1 "released by test" 0; in "dropped by the switch: done" -1`},
+		{6, 2, `out1 "released by test" 0; in "dropped by the switch: done (program test)" -1`},
 		{5, 1, `in "waits" -1`},
-		{7, 2, `out2 "goes" 0; in "dropped by the switch: done" -1`},
+		{7, 2, `out2 "goes" 0; in "dropped by the switch: done (program test)" -1`},
 		{8, 1, `in "rewritten by test" 1; out1 "rewritten by test" 0`},
 		{1, 7, `in "moved" -1; out1 "moved" 0; out2 "moved" 0`}, // flooded
 	} {

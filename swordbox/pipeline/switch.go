@@ -308,6 +308,7 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 	case ActDrop:
 		s.decided(p, v.Reason)
 		s.dropped(p.Ingress, v.Reason, p.Packets)
+		s.decisions.by = ""
 	case ActRewrite:
 		s.note, s.from = v.Note, p.Ingress
 		s.rewrite(p.Ingress, p.Packets == 1 && p.Intact(), &p.Frame, p.Raw.Open)

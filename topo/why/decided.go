@@ -148,7 +148,7 @@ func answeredFor(v *View, first, last uint32, add adder) {
 func untold(v *View) []Packet {
 	return slices.DeleteFunc(slices.Clone(v.Packets), func(p Packet) bool {
 		return slices.ContainsFunc(v.Decided, func(d Decision) bool {
-			return d.Reason != "" && d.DestQPN == p.DestQPN && between(p.PSN, d.PSN, d.end()) && strings.HasSuffix(p.Comment, ": "+d.Reason)
+			return d.Reason != "" && d.DestQPN == p.DestQPN && between(p.PSN, d.PSN, d.end()) && strings.Contains(p.Comment, ": "+d.Reason)
 		})
 	})
 }

@@ -35,7 +35,7 @@ func TestProgramThatDropped(t *testing.T) {
 	drop.Rule, drop.Program, drop.Reason = "r1", "swordbox", "gap"
 	more := drop
 	more.PSN = 102
-	kept := Packet{At: at(1 * ms), PSN: 100, Opcode: "RC_READ_REQUEST", DestQPN: 2, Link: "cn0", Comment: "dropped by the switch: gap"}
+	kept := Packet{At: at(1 * ms), PSN: 100, Opcode: "RC_READ_REQUEST", DestQPN: 2, Link: "cn0", Comment: "dropped by the switch: gap (program swordbox, rule r1)"}
 	text, s = told(own(), qp(2, 1, "RTS"), []Decision{drop, more}, kept)
 	if want := "The switch did that: program swordbox of switch, by rule r1, drops 2 packets, RC_READ_REQUEST with PSN 100 to PSN 102, from cn0: gap."; !strings.Contains(text, want) {
 		t.Errorf("no %q in\n%s", want, text)

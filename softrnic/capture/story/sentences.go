@@ -128,7 +128,8 @@ func (s *sentences) retry(k int, r *retry) {
 	switch r.resend.Why {
 	case ladder.Asked:
 		if nak := s.t.packet(r.resend.Cause); nak != nil {
-			s.add("%s noticed the gap, and asked for PSN %+d by #%d (%v).", s.peer, s.l.psn(nak), nak.Number, nak.Header.AETH.Syndrome)
+			s.add("%s noticed the gap, and asked for PSN %+d by #%d (%v).", s.maker(nak), s.l.psn(nak), nak.Number, nak.Header.AETH.Syndrome)
+			s.made(nak)
 		}
 	case ladder.Overtaken:
 		what := "the answer to a later request"
@@ -143,6 +144,31 @@ func (s *sentences) retry(k int, r *retry) {
 	case ladder.Once, ladder.Repeated: // do not begin a retry
 	}
 	s.sentAgain(r)
+}
+
+// maker names who has made an answer: the peer, or the program of a switch, whose comment the capture has.
+func (s *sentences) maker(p *flows.Packet) string {
+	if byProgram(p) == "" {
+		return s.peer
+	}
+	return "The switch"
+}
+
+// made tells which program of the switch has made an answer, if one has.
+func (s *sentences) made(p *flows.Packet) {
+	if c := byProgram(p); c != "" {
+		s.add("The answer #%d is not of %s: %s.", p.Number, s.peer, dump.OneLine(c))
+	}
+}
+
+// byProgram returns the comment that names the program of a switch; "" if there is none.
+func byProgram(p *flows.Packet) string {
+	for _, c := range p.Comments {
+		if strings.Contains(c, "(program ") {
+			return c
+		}
+	}
+	return ""
 }
 
 // original returns the packet of which r.head is the copy, or r.head if the capture does not have it.
@@ -202,13 +228,15 @@ func (s *sentences) failed() {
 	m := s.m
 	nak := m.fatal
 	syndrome := nak.Header.AETH.Syndrome
-	s.add("%s refused it by #%d (%v, PSN %+d), %v after its first packet: %s.", s.peer, nak.Number, syndrome, s.l.psn(nak), round(nak.Time-m.first.Time), meaning(syndrome))
+	s.add("%s refused it by #%d (%v, PSN %+d), %v after its first packet: %s.", s.maker(nak), nak.Number, syndrome, s.l.psn(nak), round(nak.Time-m.first.Time), meaning(syndrome))
 	if syndrome == wire.NakRemoteAccess {
 		if text := s.t.keyStory(m); text != "" {
 			s.add("%s", text)
 		}
 	}
-	s.add("The NAK carries no reason: while the rack runs, `rdmalab why` has it from the NIC of %s.", s.peer)
+	if s.made(nak); s.maker(nak) == s.peer {
+		s.add("The NAK carries no reason: while the rack runs, `rdmalab why` has it from the NIC of %s.", s.peer)
+	}
 	if behind := len(s.l.list) - s.number; behind > 0 {
 		s.add("%s behind it in the capture had no effect: the connection has ended.", plural(behind, "transfer"))
 	}

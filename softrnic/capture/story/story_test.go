@@ -105,6 +105,28 @@ func TestStories(t *testing.T) {
 		play func(p *play)
 		want string
 	}{
+		"the program of the switch drops a packet and asks for it": {func(p *play) {
+			p.send(t, wire.RCSendOnly, 5)
+			p.send(t, wire.RCSendOnly, 6, "dropped by the switch: hundredth (program mine)")
+			p.send(t, wire.RCSendOnly, 7, "dropped by the switch: psn gap (program swordbox, rule r1)")
+			p.answer(t, wire.RCAck, 6, nak, "a request is missing (program swordbox, rule r1)")
+			p.send(t, wire.RCSendOnly, 6)
+			p.send(t, wire.RCSendOnly, 7)
+			p.answer(t, wire.RCAck, 7, ack)
+		}, `SEND 2 (#2, PSN +1): healed
+  The request #2 (PSN +1) was lost: dropped by the switch: hundredth (program mine).
+  The switch noticed the gap, and asked for PSN +1 by #4 (NAK_PSN_SEQ).
+  The answer #4 is not of ms0: a request is missing (program swordbox, rule r1).
+  cn0 sent 2 packets again, #5 to #6, also those of one transfer behind it.
+  #7 acknowledges it, 5µs after its first packet: healed.
+`},
+		"the program of the switch refuses a request": {func(p *play) {
+			p.send(t, wire.RCSendOnly, 5, "dropped by the switch: moved before restart (program swordbox)")
+			p.answer(t, wire.RCAck, 5, wire.NakRemoteOp, "refused (program swordbox)")
+		}, `SEND 1 (#1, PSN +0): failed
+  The switch refused it by #2 (NAK_REM_OP, PSN +0), 1µs after its first packet: a remote operation error: the responder could not complete the request.
+  The answer #2 is not of ms0: refused (program swordbox).
+`},
 		"responses 2 and 4 of a READ are lost": {func(p *play) {
 			p.read(t, 5, 5)
 			p.answer(t, wire.RCReadResponseFirst, 5, ack)
