@@ -9,7 +9,6 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -88,8 +87,8 @@ func (d *decoder) rules(f *file, r *Rack) {
 		if !e.sound {
 			return // without this rule, NewSet cannot find conflicts with later ones
 		}
-		if err := r.ResolveRule(&e.rule); err != nil {
-			d.errorf(e.serverAt, "server: %v", err)
+		if err := e.rule.Resolve(r.Addresses); err != nil {
+			d.errorf(e.serverAt, "server: %v", rules.ListHosts(err, r.HostNames()))
 			refused = true
 			continue
 		}
@@ -108,18 +107,6 @@ func (d *decoder) rules(f *file, r *Rack) {
 		}
 		r.Switch.Rules = set.All()
 	}
-}
-
-// ResolveRule replaces the names of hosts in a rule by their addresses. The error for a name of no host lists
-// the rack's hosts.
-func (r *Rack) ResolveRule(rule *rules.Rule) error {
-	err := rule.Resolve(r.Addresses)
-	var no *rules.NoHostError
-	if errors.As(err, &no) {
-		hosts := r.HostNames()
-		return fmt.Errorf("%w; %shosts: %v", err, nearest.Meant(no.Name, hosts), hosts)
-	}
-	return err
 }
 
 // CheckRule returns an error if this rack cannot carry out a rule. The rule's server must be

@@ -124,6 +124,15 @@ func (e *NoHostError) Error() string {
 	return fmt.Sprintf("%s %.60q is no host of this rack", e.Key, e.Name)
 }
 
+// ListHosts adds the hosts of the rack, and the one that is meant, to a *NoHostError. Other errors stay.
+func ListHosts(err error, hosts []string) error {
+	var no *NoHostError
+	if errors.As(err, &no) {
+		return fmt.Errorf("%w; %shosts: %v", err, nearest.Meant(no.Name, hosts), hosts)
+	}
+	return err
+}
+
 // Resolve sets Server and Also to all addresses of the server that Host or Server names. lookup
 // returns these addresses; the first one is the one to connect to. Resolve also replaces the names
 // of hosts in Options by addresses (Definition.Hosts). The error for a name of no host is a *NoHostError.

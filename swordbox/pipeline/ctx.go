@@ -66,11 +66,14 @@ func (c *Ctx) Emit(f *wire.Frame, note string) bool {
 		return false
 	}
 	s.counters.Emitted++
-	s.emits(f)
+	s.decisions.makes(s.spec.Name, f)
 	if s.note = note; s.observed && note == "" {
 		s.note = "made by " + s.spec.Name
 	}
-	s.note, s.decisions.by = s.note+s.decisions.by, ""
+	if s.observed {
+		s.note += s.decisions.author()
+	}
+	s.decisions.done()
 	ok := s.forward(-1, -1, packetio.Frame{Data: s.seal(f, n)})
 	s.note = ""
 	return ok
@@ -126,8 +129,8 @@ func (c *Ctx) Release(id HoldID, f *wire.Frame, note string) bool {
 // when it drops a frame that it has taken (Ingresser) or kept (Egresser). port is the port at which
 // the frame arrived, or through which it was to leave.
 func (c *Ctx) Drop(port int, r Reason, f packetio.Frame) {
-	c.s.decidedFrame(port, r, f.Data, f.Packets())
-	c.s.decisions.by = "" // the program notes it itself
+	c.s.decisions.dropsFrame(c.s.spec.Name, port, r, f.Data, f.Packets())
+	c.s.decisions.done() // the program says itself why
 	c.s.CountDrop(port, r, f.Packets())
 }
 
@@ -137,9 +140,9 @@ func (c *Ctx) Discard(id HoldID, r Reason) bool {
 	if h == nil {
 		return false
 	}
-	c.s.decidedFrame(h.ingress, r, h.data, 1)
+	c.s.decisions.dropsFrame(c.s.spec.Name, h.ingress, r, h.data, 1)
 	c.s.dropped(h.ingress, r, 1)
-	c.s.decisions.by = ""
+	c.s.decisions.done()
 	c.s.held.remove(id)
 	return true
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// KeptDecisions is how many decisions a switch remembers.
+// KeptDecisions is how many decisions are remembered.
 const KeptDecisions = 256
 
 // Decision is a RoCEv2 packet that the program has dropped, or a negative acknowledgment that it has made.
@@ -30,78 +30,82 @@ type Decision struct {
 	PSN      wire.PSN
 }
 
-// decisions has the newest decisions, with and without a capture. The zero value is
-// empty. It belongs to the goroutine of the switch.
-type decisions struct {
+// Decisions has the newest decisions of the programs of a switch, with and without a capture. The zero value is empty.
+// It belongs to the goroutine of the switch.
+type Decisions struct {
 	ring  []Decision
 	count uint64
-	rule  string // Ctx.Under
-	by    string // names the program and the rule in the note about the packet at hand, if the switch is observed
+
+	now  clock.Time
+	rule string // Ctx.Under
+	in   int    // the port of the packet that the program handles; -1: none
+	by   string // names the program and the rule of the newest decision, for the note about it
 }
 
-// begin is called before the program handles a packet.
-func (d *decisions) begin() { d.rule = "" }
-
-func (d *decisions) add(x Decision) {
-	if d.ring == nil {
-		d.ring = make([]Decision, KeptDecisions)
+// Newest returns how many packets programs have dropped or refused, and the newest of these decisions, oldest first,
+// at most KeptDecisions. Of a nil value it returns none.
+func (d *Decisions) Newest() (total uint64, list []Decision) {
+	if d == nil {
+		return 0, nil
 	}
-	d.ring[d.count%KeptDecisions] = x
-	d.count++
-}
-
-// of fills in what f says.
-func (x Decision) of(f *wire.Frame) Decision {
-	x.Src, x.Dst, x.Opcode, x.DestQP, x.PSN = f.SrcAddr(), f.DstAddr(), f.BTH.Opcode, f.BTH.DestQP, f.BTH.PSN
-	if f.BTH.Opcode.Has(wire.HasAETH) {
-		x.Syndrome = f.AETH.Syndrome
-	}
-	return x
-}
-
-// decided notes that the program has dropped p.
-func (s *Switch) decided(p *Parsed, r Reason) {
-	s.decide(Decision{Reason: r, Ingress: p.Ingress, Packets: p.Packets}.of(&p.Frame))
-}
-
-// decide notes a decision of the program that runs, about what it does now.
-func (s *Switch) decide(x Decision) {
-	x.At, x.Program, x.Rule = s.ctx.Now, s.spec.Name, s.decisions.rule
-	s.decisions.add(x)
-	if s.observed && x.Program != "" {
-		s.decisions.by = " (program " + x.Program + ")"
-		if x.Rule != "" {
-			s.decisions.by = " (program " + x.Program + ", rule " + x.Rule + ")"
-		}
-	}
-}
-
-// decidedFrame notes that the program has dropped a frame that it had kept or taken, if it is a RoCEv2 packet.
-func (s *Switch) decidedFrame(ingress int, r Reason, data []byte, packets int) {
-	var f wire.Frame
-	if wire.ParseFrame(data, &f) != nil {
-		return
-	}
-	s.decide(Decision{Reason: r, Ingress: ingress, Packets: packets}.of(&f))
-}
-
-// emits notes a packet that the program has made, if it is a negative acknowledgment.
-func (s *Switch) emits(f *wire.Frame) {
-	if op := f.BTH.Opcode; op.Plain() != wire.RCAck || f.AETH.Syndrome.IsAck() {
-		return
-	}
-	s.decide(Decision{Ingress: s.handled, Packets: 1}.of(f))
-}
-
-// Under says under which rule the program handles the present packet, for Switch.Decisions.
-func (c *Ctx) Under(rule string) { c.s.decisions.rule = rule }
-
-// Decisions returns how many packets programs have dropped or refused since the switch was made, and the
-// newest of these decisions, oldest first, at most KeptDecisions.
-func (s *Switch) Decisions() (total uint64, list []Decision) {
-	d := &s.decisions
 	for n := d.count - min(d.count, KeptDecisions); n < d.count; n++ {
 		list = append(list, d.ring[n%KeptDecisions])
 	}
 	return d.count, list
 }
+
+// begin is called at the begin of a step, and before the program handles a packet of port in.
+func (d *Decisions) begin(now clock.Time, in int) { d.now, d.in, d.rule, d.by = now, in, "", "" }
+
+// add notes a decision about the packet f.
+func (d *Decisions) add(x Decision, f *wire.Frame) {
+	x.At, x.Rule = d.now, d.rule
+	x.Src, x.Dst, x.Opcode, x.DestQP, x.PSN = f.SrcAddr(), f.DstAddr(), f.BTH.Opcode, f.BTH.DestQP, f.BTH.PSN
+	if f.BTH.Opcode.Has(wire.HasAETH) {
+		x.Syndrome = f.AETH.Syndrome
+	}
+	if d.ring == nil {
+		d.ring = make([]Decision, KeptDecisions)
+	}
+	d.ring[d.count%KeptDecisions] = x
+	d.count++
+	d.by = x.Program
+}
+
+// author returns " (program swordbox, rule r1)" behind a decision, and otherwise "".
+func (d *Decisions) author() string {
+	switch by := d.by; {
+	case by == "":
+		return ""
+	case d.rule != "":
+		return " (program " + by + ", rule " + d.rule + ")"
+	default:
+		return " (program " + by + ")"
+	}
+}
+
+// done ends what author says.
+func (d *Decisions) done() { d.by = "" }
+
+// drops notes that a program has dropped p.
+func (d *Decisions) drops(program string, p *Parsed, r Reason) {
+	d.add(Decision{Program: program, Reason: r, Ingress: p.Ingress, Packets: p.Packets}, &p.Frame)
+}
+
+// dropsFrame notes that a program has dropped a frame that it had kept or taken, if it is a RoCEv2 packet.
+func (d *Decisions) dropsFrame(program string, ingress int, r Reason, data []byte, packets int) {
+	var f wire.Frame
+	if wire.ParseFrame(data, &f) == nil {
+		d.add(Decision{Program: program, Reason: r, Ingress: ingress, Packets: packets}, &f)
+	}
+}
+
+// makes notes a packet that a program has made, if it is a negative acknowledgment.
+func (d *Decisions) makes(program string, f *wire.Frame) {
+	if f.BTH.Opcode.Plain() == wire.RCAck && !f.AETH.Syndrome.IsAck() {
+		d.add(Decision{Program: program, Ingress: d.in, Packets: 1}, f)
+	}
+}
+
+// Under says under which rule the program handles the present packet, for Decisions.
+func (c *Ctx) Under(rule string) { c.s.decisions.rule = rule }

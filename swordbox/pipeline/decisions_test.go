@@ -34,7 +34,7 @@ func TestDecisions(t *testing.T) {
 	for psn := range wire.PSN(6) {
 		r.send(0, roce(0, 1, psn, "x"))
 	}
-	total, list := r.Decisions()
+	total, list := r.decisions.Newest()
 	if total != 3 || len(list) != 3 {
 		t.Fatalf("%d: %+v", total, list)
 	}
@@ -73,7 +73,7 @@ func TestDecisionAboutHeldPacket(t *testing.T) {
 		c.Drop(2, "taken", packetio.Frame{Data: roce(0, 1, 3, "x")})
 		c.Drop(2, "taken", packetio.Frame{Data: plain(mac(0), mac(1))})
 	})
-	total, list := r.Decisions()
+	total, list := r.decisions.Newest()
 	if total != 2 || list[0].PSN != 1 || list[0].Reason != "given up" || list[0].Ingress != 0 || list[0].Rule != "r9" ||
 		list[1].PSN != 3 || list[1].Ingress != 2 || list[1].Rule != "" {
 		t.Errorf("%d: %+v", total, list)
@@ -86,7 +86,7 @@ func TestDecisionsAreBounded(t *testing.T) {
 	for psn := range wire.PSN(KeptDecisions + 5) {
 		r.send(0, roce(0, 1, psn, "x"))
 	}
-	total, list := r.Decisions()
+	total, list := r.decisions.Newest()
 	if total != KeptDecisions+5 || len(list) != KeptDecisions || list[0].PSN != 5 || list[len(list)-1].PSN != KeptDecisions+4 {
 		t.Errorf("%d: %d from %d on", total, len(list), list[0].PSN)
 	}

@@ -139,7 +139,7 @@ func (s *Switch) dropped(in int, r Reason, packets int) {
 		if f := s.ctx.follower; f != nil {
 			f.Dropped()
 		}
-		s.remark(-1, "dropped by the switch: "+string(r)+s.decisions.by)
+		s.remark(-1, "dropped by the switch: "+string(r)+s.decisions.author())
 	}
 }
 

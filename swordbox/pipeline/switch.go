@@ -39,6 +39,8 @@ type Config struct {
 	// Trunks makes the switch one of several; nil means that it is the only one. No other switch may
 	// have it.
 	Trunks *Trunks
+	// Decisions gets what programs drop and refuse; nil means that only the notes of captures name it.
+	Decisions *Decisions
 }
 
 func (c Config) withDefaults() Config {
@@ -87,10 +89,9 @@ type Switch struct {
 	guard  guard
 	self   Self
 
-	decisions decisions
-	counters  Counters
-	lost      PortCounters // counts dropped packets that came from no port, because the switch made them
-	observed  bool
+	counters Counters
+	lost     PortCounters // counts dropped packets that came from no port, because the switch made them
+	observed bool
 	// delayedUntil is the time until which injected faults delay frames that the switch has already
 	// sent.
 	delayedUntil clock.Time
@@ -114,6 +115,8 @@ type deciders struct {
 	queued  *QueuedPorts // the ports at which the program queues frames that leave
 	ingress Ingresser    // the program if it decides about frames that come in; otherwise nil
 	taken   *MarkedPorts // the ports at which the program decides about frames that come in
+	// decisions are what programs have dropped and refused.
+	decisions *Decisions
 }
 
 // step is the state of one call of Frame, Tick, Step or Load.
@@ -127,7 +130,6 @@ type step struct {
 	// the frame that is being handled must leave; -1 means that its destination address decides.
 	note     string
 	from, to int
-	handled  int  // the port of the packet that the program handles; -1: none
 	openSent bool // the packet that is being handled, which is not encoded, is in out
 }
 
@@ -142,6 +144,9 @@ func New(cfg Config) (*Switch, error) {
 		fdb:   newFDB(cfg.MaxMACs, cfg.Ageing), flows: newFlows(cfg.MaxFlows), groups: newGroups(), held: holds{max: cfg.MaxHeld},
 		observed: cfg.Follower != nil,
 		self:     cfg.Self, parsed: new(Parsed), sealer: new(wire.Sealer),
+	}
+	if s.decisions = cfg.Decisions; s.decisions == nil {
+		s.decisions = new(Decisions)
 	}
 	s.ctx.s, s.ctx.follower = s, cfg.Follower
 	if s.fdb.trunks = cfg.Trunks; cfg.Trunks != nil {
@@ -202,7 +207,7 @@ func (s *Switch) Deadline() clock.Time {
 func (s *Switch) begin(now clock.Time, out *packetio.Batch) {
 	s.ctx.Now, s.out, s.emitted, s.notes, s.from, s.to = now, out, 0, s.notes[:0], -1, -1
 	s.parsed.packet, s.parsed.icrc = nil, icrcUnknown
-	s.handled, s.decisions.rule = -1, ""
+	s.decisions.begin(now, -1)
 }
 
 // receive handles layer 2 of a frame: it counts the frame, checks its addresses, and learns the
@@ -280,10 +285,9 @@ func (s *Switch) packet(in int, f packetio.Frame, headers []byte, packets int, f
 	if packets > 1 {
 		p.Payload = nil // the payload would be that of the first packet only
 	}
-	s.decisions.begin()
-	s.handled = in
+	s.decisions.begin(s.ctx.Now, in)
 	s.apply(s.program.Packet(&s.ctx, p), p)
-	s.handled = -1
+	s.decisions.begin(s.ctx.Now, -1)
 }
 
 func (s *Switch) apply(v Verdict, p *Parsed) {
@@ -306,9 +310,9 @@ func (s *Switch) apply(v Verdict, p *Parsed) {
 		s.forward(p.Ingress, s.to, p.Raw)
 		s.note, s.from = "", -1
 	case ActDrop:
-		s.decided(p, v.Reason)
+		s.decisions.drops(s.spec.Name, p, v.Reason)
 		s.dropped(p.Ingress, v.Reason, p.Packets)
-		s.decisions.by = ""
+		s.decisions.done()
 	case ActRewrite:
 		s.note, s.from = v.Note, p.Ingress
 		s.rewrite(p.Ingress, p.Packets == 1 && p.Intact(), &p.Frame, p.Raw.Open)

@@ -208,7 +208,7 @@ func TestAdoptOverControl(t *testing.T) {
 	a.must("POST", "/rules", RuleText{Rule: "server=ms0 action=move service=none"}, nil)
 	good := swordbox.Adopted{Server: "ms0", ServerQPN: 0x11, OwnQPN: 0x77, SendPSN: 5, MTU: 1024, Depth: 4}
 	for want, change := range map[string]func(*swordbox.Adopted){
-		"neither a host of the rack nor an address": func(a *swordbox.Adopted) { a.Server = "ms7" },
+		`"ms7" is unknown; name a host of the rack, or an address`: func(a *swordbox.Adopted) { a.Server = "ms7" },
 		"path MTU 99":        func(a *swordbox.Adopted) { a.MTU = 99 },
 		"want 24 bits":       func(a *swordbox.Adopted) { a.RecvPSN = 1 << 24 },
 		"the MAC address of": func(a *swordbox.Adopted) { a.Server = "192.0.2.1" },

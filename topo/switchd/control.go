@@ -85,7 +85,6 @@ func (d *Daemon) Mux() *control.Mux {
 	m.HandleFunc("GET /capture", d.captures.serveCapture)
 	control.Handle(m, "POST /capture/{name}/end", d.captures.end)
 	m.HandleFunc("GET /past", d.captures.servePast)
-	d.handleDecisions(m)
 	d.handleTrace(m)
 	d.handleQueues(m)
 	d.handleTrunks(m)
@@ -94,6 +93,7 @@ func (d *Daemon) Mux() *control.Mux {
 	d.hosts.handle(m)
 	d.programs.handle(m)
 	d.programs.handleTables(m)
+	d.programs.handleDecisions(m)
 	return m
 }
 

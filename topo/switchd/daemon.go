@@ -52,7 +52,8 @@ func New(cfg Config) (*Daemon, error) {
 		cfg.Log = log.New(io.Discard, "", 0)
 	}
 	trunks := cfg.trunks()
-	sw, err := pipeline.New(pipeline.Config{Ports: len(cfg.Links), Program: cfg.Program, Self: cfg.Self, Trunks: trunks})
+	decided := new(pipeline.Decisions)
+	sw, err := pipeline.New(pipeline.Config{Ports: len(cfg.Links), Program: cfg.Program, Self: cfg.Self, Trunks: trunks, Decisions: decided})
 	if err != nil {
 		return nil, err
 	}
@@ -60,6 +61,7 @@ func New(cfg Config) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	d.programs.decided = decided
 	if d.ports.trunks = newTrunks(trunks, d.ports, d.programs.described.Load); trunks != nil {
 		d.traffic.plan.Name(d.ports.trunks.name + "-") // IDs of faults differ among the switches of a rack
 	}

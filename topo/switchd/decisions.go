@@ -36,16 +36,17 @@ type Decision struct {
 	PSN     uint32     `json:"psn"`
 }
 
-func (d *Daemon) handleDecisions(m *control.Mux) {
+func (p *programControl) handleDecisions(m *control.Mux) {
 	control.Handle(m, "GET "+PathDecisions, func(*http.Request, none) (out Decisions, err error) {
-		err = d.commands.Do(func() { out = d.traffic.decisions() })
+		err = p.commands.Do(func() { out = p.decisions() })
 		return out, err
 	})
 }
 
-func (t *traffic) decisions() (out Decisions) {
-	total, list := t.sw.Decisions()
+func (p *programControl) decisions() (out Decisions) {
+	total, list := p.decided.Newest()
 	out.Total = total
+	t, hosts := p.traffic, p.traffic.ports.hosts
 	for i := range list {
 		x := &list[i]
 		at := Decision{
@@ -56,8 +57,8 @@ func (t *traffic) decisions() (out Decisions) {
 		if x.Opcode.Plain() == wire.RCAck && !x.Syndrome.IsAck() {
 			at.Opcode = x.Syndrome.String()
 		}
-		if x.Ingress >= 0 && x.Ingress < len(t.ports.hosts) {
-			at.Host = t.ports.hosts[x.Ingress]
+		if x.Ingress >= 0 && x.Ingress < len(hosts) {
+			at.Host = hosts[x.Ingress]
 		}
 		out.List = append(out.List, at)
 	}

@@ -40,6 +40,7 @@ type programControl struct {
 	// fields.
 	running pipeline.Program
 	self    pipeline.Self
+	decided *pipeline.Decisions // what the switch's programs have dropped and refused; nil means that nothing is known
 
 	// loading is held while one program replaces another. It guards needs, the resources of the
 	// running program.
@@ -208,8 +209,8 @@ func (p *programControl) rule(text string) (rules.Rule, error) {
 	if s == nil {
 		return r, nil
 	}
-	if err := s.ResolveRule(&r); err != nil {
-		return r, handler.Refused(err)
+	if err := r.Resolve(s.Addresses); err != nil {
+		return r, handler.Refused(rules.ListHosts(err, s.HostNames()))
 	}
 	if at := s.RuleAt(&r); s.Fabric != nil && at != s.Switch.Name {
 		return r, handler.Refused(fmt.Errorf("%s is connected to %s, whose rules each request to it passes: add the rule there, by --switch %s", r.Host, at, at))
