@@ -287,8 +287,8 @@ func TestValidate(t *testing.T) {
 		"rp_min_rate 41Gbit is above":                                     func(p *Params) { p.MinRate = 41_000_000_000 },
 		"rp_gd: use a value from 10 to 15":                                func(p *Params) { p.GD = 9 },
 		"rp_max_rate: use a value from 1Mbit":                             func(p *Params) { p.MaxRate = 0 },
-		`"cubic": use one of dcqcn`:                                       func(p *Params) { p.Algorithm = "cubic" },
-		`"flow": use one of qp`:                                           func(p *Params) { p.Scope = "flow" },
+		`"cubic" is unknown; use one of dcqcn`:                            func(p *Params) { p.Algorithm = "cubic" },
+		`"flow" is unknown; use one of qp`:                                func(p *Params) { p.Scope = "flow" },
 	} {
 		p := *profile(t, ProfilePaper, 40_000_000_000)
 		change(&p)
