@@ -45,24 +45,6 @@ var _ = Describe("rdmalab why", Ordered, func() {
 			`Response [23] of 4 of READ \d+ \(PSN \d+\) was lost on the way from ms0 to cn0: a later response arrived before it`),
 	)
 
-	It("names the program and the rule of the switch that drops and refuses", func() {
-		for _, line := range [][]string{
-			{"switch", "program", "swordbox"}, {"switch", "rules", "add", "server=ms0", "action=move"},
-			{"inject", "drop", "--once", "--link", "cn0", "--dir", "up", "--opcode", "RC_WRITE_ONLY", "--psn-offset", "40"},
-			{"perf", "write_bw", "--from", "cn0", "--to", "ms0", "--size", "512", "--iters", "300"},
-		} {
-			Expect(rack.Run(line...)).To(fixture.HaveExited(0))
-		}
-		defer func() {
-			Expect(rack.Run("heal")).To(fixture.HaveExited(0))
-			Expect(rack.Run("switch", "program", "forward")).To(fixture.HaveExited(0))
-		}()
-		s := rack.Run("why", "cn0")
-		Expect(s).To(fixture.HaveExited(0))
-		Expect(s.Stdout).To(MatchRegexp(`The switch noticed it by a later packet: program swordbox of switch, by rule r1, answers cn0 with NAK_PSN_SEQ with PSN \d+`))
-		Expect(s.Stdout).To(MatchRegexp(`program swordbox of switch, by rule r1, drops (\d+ packets, )?RC_WRITE_ONLY with PSN \d+.* from cn0: psn gap`))
-	})
-
 	It("tells why a transfer failed that got no answer", func() {
 		stop := rack.Start("perf", "write_bw", "--from", "cn0", "--to", "ms0", "--size", "4KiB", "--iters", "100000000")
 		defer stop()
@@ -85,5 +67,22 @@ var _ = Describe("rdmalab why", Ordered, func() {
 			MatchRegexp(`It waited for packet 1 of 1 of WRITE \d+ \(PSN \d+\) and sent PSNs? .* again 7 times\.`),
 			MatchRegexp(`ms0 still expects PSN \d+: the requests were lost on the way from cn0\.`),
 			MatchRegexp(`The switch says where: RC_WRITE_ONLY with PSN \d+ on ms0 down, fault f1 \(blackhole\)`)))
+	})
+})
+
+var _ = Describe("rdmalab why behind a switch program", func() {
+	It("names the program and the rule of the switch that drops and refuses", func() {
+		rack := fixture.Up("switch:\n  program: swordbox\n  rules:\n    - {id: r1, server: ms0, action: move}\n" +
+			"hosts:\n  - {name: cn0, role: compute}\n  - {name: ms0, role: memory, memory: 16MiB}\n")
+		for _, line := range [][]string{
+			{"inject", "drop", "--once", "--link", "cn0", "--dir", "up", "--opcode", "RC_WRITE_ONLY", "--psn-offset", "40"},
+			{"perf", "write_bw", "--from", "cn0", "--to", "ms0", "--size", "512", "--iters", "300"},
+		} {
+			Expect(rack.Run(line...)).To(fixture.HaveExited(0))
+		}
+		s := rack.Run("why", "cn0")
+		Expect(s).To(fixture.HaveExited(0))
+		Expect(s.Stdout).To(MatchRegexp(`The switch noticed it by a later packet: program swordbox of switch, by rule r1, answers cn0 with NAK_PSN_SEQ with PSN \d+`))
+		Expect(s.Stdout).To(MatchRegexp(`program swordbox of switch, by rule r1, drops (\d+ packets, )?RC_WRITE_ONLY with PSN \d+.* from cn0: psn gap`))
 	})
 })

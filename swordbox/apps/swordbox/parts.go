@@ -161,3 +161,18 @@ func ruleFor(list []*rules.Rule, f *wire.Frame) *rules.Rule {
 	}
 	return rules.First(list, va, int(length), rkey)
 }
+
+// moving returns the ID of the only rule for the flow's server that a machine carries out; "" if there are
+// several, of which a response does not tell.
+func (e *flowRule) moving() (id string) {
+	for _, r := range e.rules {
+		switch {
+		case r.Action == rules.Track:
+		case id != "":
+			return ""
+		default:
+			id = r.ID
+		}
+	}
+	return id
+}

@@ -329,21 +329,6 @@ func (p *Program) assign(r *conntrack.Flow) *flowRule {
 	return e
 }
 
-// moving returns the ID of the only rule for the flow's server that a machine carries out; "" if there are
-// several, of which a response does not tell.
-func (e *flowRule) moving() (id string) {
-	for _, r := range e.rules {
-		switch {
-		case r.Action == rules.Track:
-		case id != "":
-			return ""
-		default:
-			id = r.ID
-		}
-	}
-	return id
-}
-
 // owned decides what happens to a packet that is addressed to the switch.
 func (p *Program) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 	if !q.Intact() {
