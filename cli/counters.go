@@ -177,6 +177,9 @@ func printTrunk(w io.Writer, name string, s *trunk.Stats, all bool) {
 	if s.Trouble != "" {
 		fmt.Fprintf(w, "  %s\n", s.Trouble)
 	}
+	if s.Slow != "" {
+		fmt.Fprintf(w, "  %s\n", s.Slow)
+	}
 	for _, c := range s.Samples() {
 		if c.Value > 0 || all {
 			fmt.Fprintf(w, "%s\t%12d\t%s\n", c.Name, c.Value, c.Help)

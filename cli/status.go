@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"os"
 	"slices"
@@ -137,6 +138,11 @@ func printTrunks(w io.Writer, list []rack.TrunkStatus) error {
 	for _, c := range list {
 		if c.Link != rack.LinkUp {
 			if _, err := fmt.Fprintf(w, "%s: %s; `rdmalab link %s up` restores a trunk that was cut\n", c.Name, c.Link, c.Name); err != nil {
+				return err
+			}
+		}
+		for _, at := range slices.Sorted(maps.Keys(c.Notes)) {
+			if _, err := fmt.Fprintf(w, "%s at %s: %s\n", c.Name, at, c.Notes[at]); err != nil {
 				return err
 			}
 		}

@@ -18,8 +18,8 @@ type train struct {
 	piece int // length of all pieces but the last; 0: not known yet
 	last  int // length of the last piece; 0: it has not come
 	got   int // how many pieces have come
-	have  [maxPieces]bool
-	first [maxPieces]uint16
+	have  [MaxPieces]bool
+	first [MaxPieces]uint16
 }
 
 func (t *train) begin(of *session, id uint64, count int) {

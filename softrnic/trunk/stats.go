@@ -40,6 +40,9 @@ type Stats struct {
 	Refused    Refused `json:"refused"`
 	QueueDrops uint64  `json:"queueDrops" name:"queue_drops" help:"frames for which the kernel had no room, or that came while the trunk was down"`
 	Keys       uint64  `json:"keys" name:"keys" help:"keys on which the ends have agreed"`
+	Fallbacks  uint64  `json:"fallbacks" name:"fallbacks" help:"features of the kernel or the device that were refused, each once, so that datagrams take more system calls"`
+	// Slow names these features; "" if there are none.
+	Slow string `json:"slow,omitempty"`
 	// MTU is the path MTU that is used.
 	MTU int `json:"mtu"`
 	// RoundTrip is that of the last probe, without the time in which the peer held it, and Shortest the

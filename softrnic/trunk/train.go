@@ -6,14 +6,14 @@ import "github.com/rdmalab/rdmalab/softrnic/packetio"
 const (
 	// maxTrain is how many bytes of records a train has at most: one record with the longest frame.
 	maxTrain = recordLen + packetio.MaxFrame
-	// maxPieces is how many pieces a train has at most. Pieces of minPiece bytes are enough for maxTrain.
-	maxPieces = 255
+	// MaxPieces is how many pieces a train has at most. Pieces of minPiece bytes are enough for maxTrain.
+	MaxPieces = 255
 	// MaxCall and MaxSegments bound the bytes and the datagrams that the kernel cuts in one call.
 	// Linux 6.8 allows 128, older ones 64.
 	MaxCall     = 65507
 	MaxSegments = 64
 	// TrainSize is the room that a train needs with its headers and tags.
-	TrainSize = maxTrain + maxPieces*Overhead + minPiece
+	TrainSize = maxTrain + MaxPieces*Overhead + minPiece
 )
 
 // Train is the datagrams of a train, one behind the other. All have Size bytes but the last, which may have
@@ -31,7 +31,7 @@ type packer struct {
 	piece int    // length of a piece
 	left  int    // room in the present piece
 	bytes int    // of records
-	first [maxPieces]uint16
+	first [MaxPieces]uint16
 	count int
 	// heads is the memory for the headers of super-frames.
 	heads [packetio.MaxHeaders]byte
@@ -75,7 +75,7 @@ func (p *packer) write(b []byte) {
 }
 
 // room returns how many bytes of records a train may have that goes out in one call of the kernel.
-func room(piece int) int { return min(MaxSegments, MaxCall/(piece+Overhead), maxPieces) * piece }
+func room(piece int) int { return min(MaxSegments, MaxCall/(piece+Overhead), MaxPieces) * piece }
 
 // pack writes the first frames into a train, and returns how many it has taken: as many as go out in one
 // call, and at least one. Packets that follow each other in a flow become one super-frame, if none is

@@ -2,6 +2,7 @@ package machines
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/rdmalab/rdmalab/rackfile"
@@ -13,7 +14,7 @@ import (
 func (c *Client) merge(list []rack.Status, errs []error) rack.Status {
 	s := rack.Status{Name: c.Rack.Name, Dir: c.Paths.Dir, State: rack.StateUp}
 	nodes := make(map[string]rack.NodeStatus)
-	trunks := make(map[string]rack.LinkState)
+	trunks := make(map[string]rack.TrunkStatus)
 	for i, m := range c.conns {
 		about := rack.MachineStatus{Name: m.machine.Name, SSH: m.machine.SSH, Generation: list[i].Generation}
 		switch {
@@ -31,9 +32,10 @@ func (c *Client) merge(list []rack.Status, errs []error) rack.Status {
 			nodes[n.Name] = n
 		}
 		for _, t := range list[i].Trunks {
-			if was, ok := trunks[t.Name]; !ok || was == rack.LinkUp {
-				trunks[t.Name] = t.Link // both ends of a trunk must work
+			if was, ok := trunks[t.Name]; ok {
+				t = both(was, t)
 			}
+			trunks[t.Name] = t
 		}
 	}
 	node := func(name, role string) rack.NodeStatus {
@@ -54,13 +56,28 @@ func (c *Client) merge(list []rack.Status, errs []error) rack.Status {
 		s.Hosts = append(s.Hosts, node(c.Rack.Hosts[i].Name, string(c.Rack.Hosts[i].Role)))
 	}
 	for _, t := range c.Rack.Trunks() {
-		link, ok := trunks[t.Name()]
+		state, ok := trunks[t.Name()]
+		state.Name = t.Name()
 		if lost := s.Switches[slices.IndexFunc(s.Switches, func(n rack.NodeStatus) bool { return n.Name == t.Leaf })]; !ok || lost.State == rack.StateLost {
-			link = rack.LinkNoCarrier
+			state.Link = rack.LinkNoCarrier
 		}
-		s.Trunks = append(s.Trunks, rack.TrunkStatus{Name: t.Name(), Link: link})
+		s.Trunks = append(s.Trunks, state)
 	}
 	s.Switch = s.Switches[0]
 	s.State = s.Worst()
 	return s
+}
+
+// both makes the state of a trunk from those of its ends, which must both work.
+func both(a, b rack.TrunkStatus) rack.TrunkStatus {
+	if a.Link == rack.LinkUp {
+		a.Link = b.Link
+	}
+	notes := make(map[string]string)
+	maps.Copy(notes, a.Notes)
+	maps.Copy(notes, b.Notes)
+	if len(notes) > 0 {
+		a.Notes = notes
+	}
+	return a
 }

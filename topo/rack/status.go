@@ -114,6 +114,8 @@ type TrunkStatus struct {
 	Name string `json:"name"`
 	// Link is the state at the leaf's end.
 	Link LinkState `json:"link"`
+	// Notes say what is worth knowing of a trunk between machines, by the name of the switch that says it.
+	Notes map[string]string `json:"notes,omitempty"`
 }
 
 // GuestStatus describes a guest and the state of its link.
@@ -212,29 +214,39 @@ func (r observer) trunks(links map[string]nl.Link, switches []NodeStatus) (list 
 		switch i := slices.IndexFunc(switches, func(n NodeStatus) bool { return n.Name == at }); {
 		case i < 0: // of other machines
 		case remote:
-			list = append(list, TrunkStatus{c.Name(), trunkState(switches[i].Daemon, c.Name())})
+			list = append(list, trunkStatus(&switches[i], c.Name()))
 		default:
-			list = append(list, TrunkStatus{c.Name(), linkState(links, near)})
+			list = append(list, TrunkStatus{Name: c.Name(), Link: linkState(links, near)})
 		}
 	}
 	return list
 }
 
-// trunkState is the state of a trunk to another machine, as the status of a switch says.
-func trunkState(daemon json.RawMessage, name string) LinkState {
+// trunkStatus is the state of a trunk to another machine, as the status of a switch says.
+func trunkStatus(at *NodeStatus, name string) TrunkStatus {
 	var d struct {
 		Trunks []struct {
 			Name string `json:"name"`
 			Up   bool   `json:"up"`
 		} `json:"trunks"`
+		Ports []struct {
+			Host string `json:"host"`
+			Note string `json:"note"`
+		} `json:"ports"`
 	}
-	_ = json.Unmarshal(daemon, &d) // a switch that does not answer has no working trunk
+	_ = json.Unmarshal(at.Daemon, &d) // a switch that does not answer has no working trunk
+	s := TrunkStatus{Name: name, Link: LinkNoCarrier}
 	for _, t := range d.Trunks {
 		if t.Name == name && t.Up {
-			return LinkUp
+			s.Link = LinkUp
 		}
 	}
-	return LinkNoCarrier
+	for _, p := range d.Ports {
+		if p.Host == name && p.Note != "" {
+			s.Notes = map[string]string{at.Name: p.Note}
+		}
+	}
+	return s
 }
 
 func linkState(links map[string]nl.Link, port string) LinkState {

@@ -59,6 +59,7 @@ type port struct {
 	sent     [2]uint64 // packets and bytes that left the egress queue for the link
 	dropped  uint64    // the last value of Stats.TxDropped of io
 	rate     rate
+	note     string // what was logged last of a trunk to another machine
 }
 
 // refused returns how many packets the link has refused since the last call; 0 if the port does not
@@ -194,6 +195,7 @@ func (s *ports) setCarrier(i int, io packetio.Port, up bool) {
 }
 
 func (s *ports) takeRates() {
+	s.notes()
 	now := time.Now()
 	for i := range s.list {
 		p := &s.list[i]

@@ -122,6 +122,20 @@ func (t *timers) tick(now clock.Time) {
 	}
 }
 
+// notes keeps what is worth knowing of trunks to other machines, and logs it once.
+func (s *ports) notes() {
+	for i := range s.list {
+		far, ok := s.list[i].io.(*udptrunk.Port)
+		if !ok {
+			continue
+		}
+		if note := far.Trunk().Slow; note != s.list[i].note {
+			s.list[i].note = note
+			s.log.Printf("trunk %s: %s", s.hosts[i], note)
+		}
+	}
+}
+
 // TrunkSwitch is the body of POST /trunk: it cuts a trunk to another machine at this end, or ends that.
 type TrunkSwitch struct {
 	Name string `json:"name"`

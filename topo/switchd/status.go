@@ -48,7 +48,9 @@ type PortStatus struct {
 	Port  string    `json:"port"`
 	State PortState `json:"state"`
 	// Error says why a port is missing, or why a trunk to another machine has no carrier.
-	Error        string `json:"error,omitempty"`
+	Error string `json:"error,omitempty"`
+	// Note says what is worth knowing of a trunk to another machine that works.
+	Note         string `json:"note,omitempty"`
 	RxPacketRate uint64 `json:"rxPacketsPerSecond"`
 	RxBitRate    uint64 `json:"rxBitsPerSecond"`
 	TxPacketRate uint64 `json:"txPacketsPerSecond"`
@@ -86,6 +88,7 @@ func (d *Daemon) Status() (s Status, err error) {
 		}
 		s.Captures, s.CaptureLost = d.traffic.hub.Readers()
 		rules := d.faults.activeRules()
+		d.ports.notes()
 		for i := range d.ports.list {
 			if d.ports.hosts[i] == "" {
 				continue
@@ -94,7 +97,7 @@ func (d *Daemon) Status() (s Status, err error) {
 			ps := PortStatus{
 				Host: d.ports.hosts[i], Port: d.ports.links[i].Ifname, State: PortUp, Faults: rules[d.ports.hosts[i]],
 				RxPacketRate: p.rate.rxPackets, RxBitRate: p.rate.rxBits,
-				TxPacketRate: p.rate.txPackets, TxBitRate: p.rate.txBits,
+				TxPacketRate: p.rate.txPackets, TxBitRate: p.rate.txBits, Note: p.note,
 			}
 			switch {
 			case p.io == nil:

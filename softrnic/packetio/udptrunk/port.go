@@ -54,6 +54,7 @@ type Port struct {
 	tx    *sender
 	out   trunk.Out
 	stats packetio.Stats
+	found refusals
 }
 
 var (
@@ -66,8 +67,9 @@ func Open(cfg Config) (*Port, error) {
 	if !cfg.Local.IsValid() || !cfg.Peer.IsValid() || cfg.Local.Addr().Is4() != cfg.Peer.Addr().Is4() {
 		return nil, fmt.Errorf("trunk %s: from %v to %v: want two addresses of the same kind", cfg.Trunk.Trunk, cfg.Local, cfg.Peer)
 	}
-	p := &Port{cfg: cfg, clk: real.New(), rx: newReceiver(), tx: newSender(cfg.Peer.Addr().Is6())}
-	fd, mtu, err := socket(cfg.Local, cfg.Peer)
+	p := &Port{cfg: cfg, clk: real.New()}
+	p.rx, p.tx = p.found.receiver(), p.found.sender()
+	fd, mtu, err := socket(cfg.Local, cfg.Peer, &p.found)
 	if err != nil {
 		return nil, fmt.Errorf("trunk %s from %v to %v: %w", cfg.Trunk.Trunk, cfg.Local, cfg.Peer, err)
 	}
@@ -209,7 +211,9 @@ func (p *Port) Stats() packetio.Stats {
 func (p *Port) Trunk() trunk.Stats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.end.Stats()
+	s := p.end.Stats()
+	s.Fallbacks, s.Slow = p.found.count, p.found.text()
+	return s
 }
 
 // Ready reports whether datagrams have come. It asks the kernel for them.

@@ -33,17 +33,19 @@ type receiver struct {
 	// left of it; size is the length of its datagrams.
 	got, at, size int
 	rest          []byte
+	found         *refusals
 }
 
-func newReceiver() *receiver {
-	r := &receiver{mem: make([]byte, messages*messageSize)}
-	for i := range r.msgs {
-		r.iov[i].Base = &r.mem[i*messageSize]
-		r.iov[i].SetLen(messageSize)
-		r.msgs[i].hdr.Iov = &r.iov[i]
-		r.msgs[i].hdr.SetIovlen(1)
+// receiver makes a receiver that adds what the kernel refuses.
+func (r *refusals) receiver() *receiver {
+	x := &receiver{mem: make([]byte, messages*messageSize), found: r}
+	for i := range x.msgs {
+		x.iov[i].Base = &x.mem[i*messageSize]
+		x.iov[i].SetLen(messageSize)
+		x.msgs[i].hdr.Iov = &x.iov[i]
+		x.msgs[i].hdr.SetIovlen(1)
 	}
-	return r
+	return x
 }
 
 // ready reports whether there is a datagram. If all were returned it asks the kernel for others, whose memory
@@ -59,13 +61,25 @@ func (r *receiver) receive(fd int) bool {
 		r.msgs[i].hdr.Control = &r.oob[i][0]
 		r.msgs[i].hdr.SetControllen(oobSize)
 	}
-	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), uintptr(unsafe.Pointer(&r.msgs[0])), messages, unix.MSG_DONTWAIT, 0, 0)
 	r.at, r.got = 0, 0
-	if errno != 0 {
-		return false // nothing has come, or only the report that the peer has no socket
+	first := uintptr(unsafe.Pointer(&r.msgs[0]))
+	if !r.found.has(noRecvmmsg) {
+		n, _, errno := unix.RawSyscall6(unix.SYS_RECVMMSG, uintptr(fd), first, messages, unix.MSG_DONTWAIT, 0, 0)
+		if errno == 0 {
+			r.got = int(n)
+			return r.got > 0
+		}
+		if errno != unix.ENOSYS {
+			return false // nothing has come, or only the report that the peer has no socket
+		}
+		r.found.add(noRecvmmsg, errno)
 	}
-	r.got = int(n)
-	return r.got > 0
+	n, _, errno := unix.RawSyscall6(unix.SYS_RECVMSG, uintptr(fd), first, unix.MSG_DONTWAIT, 0, 0, 0)
+	if errno != 0 {
+		return false
+	}
+	r.msgs[0].n, r.got = uint32(n), 1
+	return true
 }
 
 // next returns the next datagram, if more says that there is one. Its memory is valid until ready asks the

@@ -9,8 +9,8 @@ import (
 )
 
 // socket makes a UDP socket from local to peer that never makes IP fragments, and returns the MTU of
-// the way to the peer, as far as the kernel knows it.
-func socket(local, peer netip.AddrPort) (fd, mtu int, err error) {
+// the way to the peer, as far as the kernel knows it. What the kernel does not have is added to found.
+func socket(local, peer netip.AddrPort, found *refusals) (fd, mtu int, err error) {
 	family := unix.AF_INET
 	if peer.Addr().Is6() {
 		family = unix.AF_INET6
@@ -19,7 +19,7 @@ func socket(local, peer netip.AddrPort) (fd, mtu int, err error) {
 	if err != nil {
 		return -1, 0, fmt.Errorf("make socket: %w", err)
 	}
-	if err = setup(fd, local, peer); err == nil {
+	if err = setup(fd, local, peer, found); err == nil {
 		mtu, err = pathMTU(fd, peer.Addr().Is6())
 	}
 	if err != nil {
@@ -28,7 +28,7 @@ func socket(local, peer netip.AddrPort) (fd, mtu int, err error) {
 	return fd, mtu, nil
 }
 
-func setup(fd int, local, peer netip.AddrPort) error {
+func setup(fd int, local, peer netip.AddrPort, found *refusals) error {
 	for _, opt := range [][2]int{{unix.SO_RCVBUFFORCE, unix.SO_RCVBUF}, {unix.SO_SNDBUFFORCE, unix.SO_SNDBUF}} {
 		if unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt[0], socketBuffer) != nil {
 			_ = unix.SetsockoptInt(fd, unix.SOL_SOCKET, opt[1], socketBuffer) // the kernel may grant less; any size is enough
@@ -41,8 +41,13 @@ func setup(fd int, local, peer netip.AddrPort) error {
 	if err := unix.SetsockoptInt(fd, level, opt, do); err != nil {
 		return fmt.Errorf("forbid IP fragments: %w", err)
 	}
-	if err := unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1); err != nil {
-		return fmt.Errorf("UDP_GRO (Linux 5.0): %w", err)
+	for f, try := range map[feature]func() error{
+		noGRO:     func() error { return unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_GRO, 1) },
+		noSegment: func() error { return unix.SetsockoptInt(fd, unix.IPPROTO_UDP, unix.UDP_SEGMENT, 0) }, // an old kernel would ignore the control message
+	} {
+		if errno, ok := errors.AsType[unix.Errno](try()); ok {
+			found.add(f, errno)
+		}
 	}
 	if err := unix.Bind(fd, sockaddr(local)); err != nil {
 		if errors.Is(err, unix.EADDRNOTAVAIL) {
