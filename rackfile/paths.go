@@ -123,6 +123,13 @@ func (p Paths) Record(name string) string { return filepath.Join(p.Dir, name+".r
 // another program than the one in the rack's description.
 func (p Paths) Program(name string) string { return filepath.Join(p.Dir, name+".program") }
 
+// TrunkFaults returns the file with the fault rules on a switch's trunks, which it has again when it is
+// started again.
+func (p Paths) TrunkFaults(name string) string { return filepath.Join(p.Dir, name+".faults") }
+
+// Cut returns the file that exists while a trunk to another machine is cut at this machine's end.
+func (p Paths) Cut(trunk string) string { return filepath.Join(p.Dir, "cut", trunk) }
+
 // Exercises returns the folder with the state and the captures of exercises (package exercise). It exists
 // if one was prepared on the rack.
 func (p Paths) Exercises() string { return filepath.Join(p.Dir, "exercises") }

@@ -118,6 +118,20 @@ var _ = Describe("a rack on three machines", Ordered, func() {
 		rack("perf", "verify", "--from", "cn0", "--to", "ms1")
 	})
 
+	It("leaves a cut trunk and the faults on trunks as they are when their switch is started again", func() {
+		rack("link", "leaf0-leaf1", "down")
+		rack("inject", "delay", "1ms", "--link", "leaf0-leaf2")
+		rack("restart", "leaf0")
+		Expect(rack("counters", "leaf0")).To(ContainSubstring("leaf0-leaf1: off"))
+		Expect(rack("status")).To(ContainSubstring("leaf0-leaf1: down"))
+		Expect(rack("faults")).To(ContainSubstring("--link leaf0-leaf2"))
+		rack("crash", "leaf0")
+		rack("link", "leaf0-leaf1", "up")
+		rack("restart", "leaf0")
+		Expect(rack("heal")).To(Equal("healed 1 active fault\n"))
+		Eventually(func() string { return rack("status") }).Should(ContainSubstring("3 of 3 trunks"))
+	})
+
 	It("shows and collects all of it", func() {
 		Expect(rack("top", "--once")).To(And(ContainSubstring("cn0"), ContainSubstring("ms2")))
 		dir := l.dir + "/bundle"

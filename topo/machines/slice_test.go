@@ -132,6 +132,10 @@ func TestMerge(t *testing.T) {
 	if s = c.merge(both, make([]error, 2)); s.Trunks[0].Link != rack.LinkNoCarrier {
 		t.Errorf("a trunk that works at one end: %+v", s.Trunks)
 	}
+	both[0].Trunks[0].Notes, both[1].Trunks[0] = map[string]string{"leaf0": "slow"}, rack.TrunkStatus{Name: "leaf0-leaf1", Link: rack.LinkDown, Notes: map[string]string{"leaf1": "slow, too"}}
+	if s = c.merge(both, make([]error, 2)); s.Trunks[0].Link != rack.LinkDown || len(s.Trunks[0].Notes) != 2 {
+		t.Errorf("a trunk that is cut at the far end, with notes of both: %+v", s.Trunks)
+	}
 	both[1].Generation = 8
 	if s = c.merge(both, make([]error, 2)); s.Hosts[1].State != rack.StateLost || s.Hosts[0].State != rack.StateUp || !strings.Contains(s.Machines[1].Error, "machine m2 has a slice of another rack") {
 		t.Errorf("a slice of another generation: %+v", s)

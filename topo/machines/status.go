@@ -59,7 +59,9 @@ func (c *Client) merge(list []rack.Status, errs []error) rack.Status {
 		state, ok := trunks[t.Name()]
 		state.Name = t.Name()
 		if lost := s.Switches[slices.IndexFunc(s.Switches, func(n rack.NodeStatus) bool { return n.Name == t.Leaf })]; !ok || lost.State == rack.StateLost {
-			state.Link = rack.LinkNoCarrier
+			if state.Link != rack.LinkDown {
+				state.Link = rack.LinkNoCarrier
+			}
 		}
 		s.Trunks = append(s.Trunks, state)
 	}
@@ -70,7 +72,7 @@ func (c *Client) merge(list []rack.Status, errs []error) rack.Status {
 
 // both makes the state of a trunk from those of its ends, which must both work.
 func both(a, b rack.TrunkStatus) rack.TrunkStatus {
-	if a.Link == rack.LinkUp {
+	if a.Link == rack.LinkUp || b.Link == rack.LinkDown {
 		a.Link = b.Link
 	}
 	notes := make(map[string]string)

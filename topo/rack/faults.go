@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/nl"
@@ -191,15 +192,38 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 	})
 }
 
-// linkRemote cuts or restores a trunk to another machine at the end that is on this machine.
+// linkRemote cuts or restores a trunk to another machine at the end that is on this machine. A file says
+// that it is cut, so that a switch that is started again leaves it so.
 func (r starter) linkRemote(ctx context.Context, trunk rackfile.Trunk, up bool) error {
 	at := trunk.Leaf
 	if r.Spec.MachineOf(at) != r.Spec.Machine {
 		at = trunk.Far
 	}
+	wasUp := !exists(r.Paths.Cut(trunk.Name()))
+	if err := r.markCut(trunk.Name(), !up); err != nil {
+		return err
+	}
+	if ok, err := r.alive(at); err != nil || !ok {
+		return err
+	}
 	body := struct {
 		Name string `json:"name"`
 		Up   bool   `json:"up"`
 	}{trunk.Name(), up}
-	return r.Control(at).Call(ctx, "POST", "/trunk", body, nil)
+	if err := r.Control(at).Call(ctx, "POST", "/trunk", body, nil); err != nil {
+		return errors.Join(err, r.markCut(trunk.Name(), !wasUp))
+	}
+	return nil
+}
+
+// markCut writes or removes the file that says that a trunk to another machine is cut.
+func (r starter) markCut(trunk string, cut bool) error {
+	file := r.Paths.Cut(trunk)
+	if !cut {
+		if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	return errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, nil, 0o644))
 }

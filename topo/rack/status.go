@@ -214,7 +214,11 @@ func (r observer) trunks(links map[string]nl.Link, switches []NodeStatus) (list 
 		switch i := slices.IndexFunc(switches, func(n NodeStatus) bool { return n.Name == at }); {
 		case i < 0: // of other machines
 		case remote:
-			list = append(list, trunkStatus(&switches[i], c.Name()))
+			t := trunkStatus(&switches[i], c.Name())
+			if exists(r.Paths.Cut(t.Name)) {
+				t.Link = LinkDown
+			}
+			list = append(list, t)
 		default:
 			list = append(list, TrunkStatus{Name: c.Name(), Link: linkState(links, near)})
 		}

@@ -56,6 +56,15 @@ type Motion struct {
 	Costs  *cost.Model
 }
 
+// Faults are the fault rules with which a switch begins.
+type Faults struct {
+	// Rules are those of the rack file. Those of kind tear concern the hosts; the switch ignores them.
+	Rules []fault.Rule
+	// Kept is the file in which the rules on trunks (of Config.Described) are kept while the switch does
+	// not run; "" means that they end with it.
+	Kept string
+}
+
 // Config describes a switch daemon.
 type Config struct {
 	// Rack is the name of the rack. Seed decides the random choices of the fault rules. Links are
@@ -83,10 +92,8 @@ type Config struct {
 	// have other queues.
 	Queue int
 	// Spin is how long the loop polls its ports before it blocks.
-	Spin time.Duration
-	// Faults are installed at the start. Faults of kind tear concern the hosts; the switch ignores
-	// them.
-	Faults []fault.Rule
+	Spin   time.Duration
+	Faults Faults
 	// Open opens the port of link l, which has number i. An error means that the port does not
 	// exist yet; the daemon calls Open again later. Several calls may run at a time.
 	Open func(i int, l Link) (packetio.Port, error)

@@ -65,18 +65,9 @@ func New(cfg Config) (*Daemon, error) {
 	if d.ports.trunks = newTrunks(trunks, d.ports, d.programs.described.Load); trunks != nil {
 		d.traffic.plan.Name(d.ports.trunks.name + "-") // IDs of faults differ among the switches of a rack
 	}
-	for _, r := range fault.Named(cfg.Faults) {
-		if r.Kind == fault.Tear {
-			continue
-		}
-		if err := d.faults.refuses(&r); err != nil {
-			d.captures.stop()
-			return nil, fmt.Errorf("fault of the rack file: %w", err)
-		}
-		if _, err := d.traffic.plan.Add(0, r); err != nil {
-			d.captures.stop()
-			return nil, fmt.Errorf("fault of the rack file: %w", err)
-		}
+	if err := d.faults.install(cfg.Faults.Rules); err != nil {
+		d.captures.stop()
+		return nil, err
 	}
 	d.ports.openPorts()
 	if err := d.ports.renewWaiter(); err != nil {
@@ -118,6 +109,12 @@ func newDaemon(cfg Config, sw *pipeline.Switch) (*Daemon, error) {
 	cmds := &commands{wake: s.wake}
 	d := &Daemon{rack: cfg.Rack, watch: cfg.Watch, fabric: cfg.Fabric, commands: cmds, ports: s, traffic: t}
 	d.faults = &faultControl{commands: cmds, ports: s, traffic: t}
+	if rack := cfg.Described; rack != nil && cfg.Faults.Kept != "" {
+		d.faults.kept = keptFaults{
+			path: cfg.Faults.Kept, slow: cfg.Motion.Factor, log: cfg.Log,
+			trunk: func(link string) bool { _, ok := rack.TrunkNamed(link); return ok },
+		}
+	}
 	d.guests = &guestControl{commands: cmds, ports: s, traffic: t, faults: d.faults, opening: make(chan struct{}, 1)}
 	d.programs = &programControl{
 		commands: cmds, traffic: t, running: cfg.Program, self: cfg.Self, load: cfg.Load, where: cfg.Where, log: cfg.Log,

@@ -360,7 +360,7 @@ func TestEgressQueueIsBounded(t *testing.T) {
 // The capture has a comment on every frame that was changed, on the link where that happened.
 func TestCaptureComments(t *testing.T) {
 	onBench(t, func(c *Config) {
-		c.Faults = []fault.Rule{{ID: "lose", Link: "h0", Dir: fault.Up, Kind: fault.Loss, Match: fault.Match{Opcodes: []wire.Opcode{wire.RCSendLast}}}}
+		c.Faults.Rules = []fault.Rule{{ID: "lose", Link: "h0", Dir: fault.Up, Kind: fault.Loss, Match: fault.Match{Opcodes: []wire.Opcode{wire.RCSendLast}}}}
 	}, func(b *bench) {
 		b.know()
 		b.inject(fault.Rule{ID: "twice", Link: "h1", Dir: fault.Down, Kind: fault.Duplicate, Count: 1})
@@ -424,7 +424,7 @@ func TestConfigIsChecked(t *testing.T) {
 		"no opener":  func(c *Config) { c.Open = nil },
 		"no program": func(c *Config) { c.Program = nil },
 		"negative":   func(c *Config) { c.Queue = -1 },
-		"bad fault":  func(c *Config) { c.Faults = []fault.Rule{{Link: "h7", Kind: fault.Loss}} },
+		"bad fault":  func(c *Config) { c.Faults.Rules = []fault.Rule{{Link: "h7", Kind: fault.Loss}} },
 	} {
 		c := good()
 		change(&c)

@@ -17,6 +17,7 @@ type faultControl struct {
 	ports    *ports
 	traffic  *traffic
 	groups   [][]string // groups of the present partition; only the loop uses it
+	kept     keptFaults
 }
 
 // Partition is the body of POST /partition. If it has one group, its hosts cannot reach the other
@@ -48,12 +49,51 @@ func (f *faultControl) refuses(r *fault.Rule) error {
 
 // change runs f, which changes the rules. Those of kind pause begin and end in the next round.
 func (f *faultControl) change(do func() error) error {
-	return f.commands.Try(func() error {
+	if f.kept.path != "" {
+		f.kept.saving.Lock()
+		defer f.kept.saving.Unlock()
+	}
+	var list []fault.Status
+	err := f.commands.Try(func() error {
 		if q := f.traffic.queues; q != nil {
 			q.storm = 0
 		}
-		return do()
+		err := do()
+		list = f.traffic.plan.List(f.traffic.now)
+		return err
 	})
+	if err == nil && f.kept.path != "" {
+		f.kept.save(list)
+	}
+	return err
+}
+
+// install installs the rules with which the switch begins: those of the rack file, and in place of
+// those on trunks the ones that were there when the switch ended.
+func (f *faultControl) install(rules []fault.Rule) error {
+	kept, known := f.kept.read()
+	for _, r := range fault.Named(rules) {
+		if r.Kind == fault.Tear || known && f.kept.keeps(&r) {
+			continue
+		}
+		err := f.refuses(&r)
+		if err == nil {
+			_, err = f.traffic.plan.Add(0, r)
+		}
+		if err != nil {
+			return fmt.Errorf("fault of the rack file: %w", err)
+		}
+	}
+	for _, r := range kept {
+		err := f.refuses(&r)
+		if err == nil {
+			_, err = f.traffic.plan.Add(0, r)
+		}
+		if err != nil {
+			f.ports.log.Printf("a fault that was there when the switch ended: %v", err)
+		}
+	}
+	return nil
 }
 
 func (f *faultControl) Faults() (list []fault.Status, err error) {

@@ -88,6 +88,9 @@ func Main(ctx context.Context, at Place, logger *log.Logger) (err error) {
 		cfg.Links = append(cfg.Links, Link{Host: list[i].Name, Ifname: list[i].Port, Guest: true})
 	}
 	cfg.Log = logger
+	if rack.Fabric != nil {
+		cfg.Faults.Kept = paths.TrunkFaults(at.Name)
+	}
 	if text := os.Getenv(EnvKeep); text != "" {
 		n, err := units.ParseSize(text)
 		if err != nil {
@@ -225,7 +228,7 @@ func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Con
 	}
 	cfg := Config{
 		Rack: rack.Name, Seed: rack.Seed, Program: program, Self: apps.Self(rack), Queue: rack.Switch.Queue,
-		Spin: rack.Switch.Spin, Faults: rack.Faults, Motion: Motion{Factor: rack.Slow}, Fabric: at.Fabric,
+		Spin: rack.Switch.Spin, Faults: Faults{Rules: rack.Faults}, Motion: Motion{Factor: rack.Slow}, Fabric: at.Fabric,
 		Links: linksAt(at.Name)(rack), HostLinks: linksAt(at.Name), Where: where,
 	}
 	if rack.Slow > 0 {

@@ -34,7 +34,7 @@ func queuedDaemon(t testing.TB, q portqueue.Config, faults ...fault.Rule) (d *Da
 		links[i] = Link{Host: []string{"h0", "h1", "h2"}[i], Ifname: []string{"p0", "p1", "p2"}[i]}
 	}
 	d, err = New(Config{
-		Program: forward.Program{}, NewWaiter: newWaiter, Links: links, Faults: faults, Described: &rackfile.Rack{Switch: rackfile.Switch{Queues: &q}},
+		Program: forward.Program{}, NewWaiter: newWaiter, Links: links, Faults: Faults{Rules: faults}, Described: &rackfile.Rack{Switch: rackfile.Switch{Queues: &q}},
 		Open: func(i int, _ Link) (packetio.Port, error) { return ends[i], nil },
 	})
 	if err != nil {

@@ -60,10 +60,11 @@ func (o trunkOpener) open(i int, l Link) (packetio.Port, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, uncut := os.Lstat(o.paths.Cut(l.Host))
 	var p *udptrunk.Port
 	err = nl.Do(o.paths.Outside(), func() (err error) {
 		p, err = udptrunk.Open(udptrunk.Config{
-			Local: l.Far.Local, Peer: l.Far.Peer, Index: i, Limit: o.limit,
+			Local: l.Far.Local, Peer: l.Far.Peer, Index: i, Limit: o.limit, Cut: uncut == nil,
 			Trunk: trunk.Config{Rack: o.rack, Trunk: l.Host, Secret: secret, Side: l.Far.Side},
 		})
 		return err

@@ -38,6 +38,7 @@ type joined struct {
 	lan   [2]string         // the namespaces of the machines
 	// lossy is how many of 1,000 frames the network between the machines loses; used with a relay.
 	lossy atomic.Int64
+	stops [2]func() // end the leaves
 }
 
 const twoLeaves = `
@@ -85,7 +86,7 @@ func joinLeaves(tb testing.TB, way string) *joined {
 		must(tb, nl.Connect(nl.End{Netns: netns, Name: a}, nl.End{Netns: netns, Name: b}, rack.MTUOf(&rack.Hosts[0])))
 	}
 	for i := range 2 {
-		j.start(i)
+		j.stops[i] = j.start(i)
 	}
 	j.await(true)
 	for i := range rack.Hosts {
@@ -359,6 +360,77 @@ func TestTrunkToAnotherMachineFails(t *testing.T) {
 	err := j.control(0).Call(t.Context(), "POST", "/trunk", TrunkSwitch{"cn0", false}, nil)
 	if err == nil {
 		t.Error("the link of a host is cut as a trunk")
+	}
+}
+
+// A trunk that is cut, and faults on it, are there again when the switch is started again, until they are
+// healed.
+func TestFaultsOfTrunksOutliveTheSwitch(t *testing.T) {
+	for _, way := range []string{veth, udp} {
+		t.Run(way, func(t *testing.T) {
+			j := joinLeaves(t, way)
+			control := j.control(0)
+			faults := func() (list []fault.Status) {
+				t.Helper()
+				must(t, control.Call(t.Context(), "GET", "/faults", nil, &list))
+				return list
+			}
+			stop := func() { t.Fatal("the leaf was not started") }
+			restart := func() {
+				t.Helper()
+				stop()
+				stop = j.start(0)
+				for start := time.Now(); control.Call(t.Context(), "GET", "/status", nil, nil) != nil; time.Sleep(time.Millisecond) {
+					if time.Since(start) > 30*time.Second {
+						t.Fatal("the leaf does not answer")
+					}
+				}
+			}
+			stop = j.stops[0]
+			for _, r := range []fault.Rule{
+				{Link: "leaf0-leaf1", Kind: fault.Delay, Delay: time.Millisecond, For: time.Hour},
+				{Link: "cn0", Kind: fault.Loss, Probability: 0.5},
+				{Link: "leaf0-leaf1", Kind: fault.Loss, Probability: 0.25, Match: fault.Match{Class: "roce"}},
+				{Link: "leaf0-leaf1", Kind: fault.Loss, Match: fault.Match{Class: "roce"}, Count: 1},
+			} {
+				must(t, control.Call(t.Context(), "POST", "/faults", r, nil))
+			}
+			before := faults()
+			restart()
+			switch list := faults(); {
+			case len(list) != 2 || list[0].ID != before[0].ID || list[1].ID != before[2].ID || list[1].Kind != fault.Loss:
+				t.Fatalf("%+v became %+v", before, list)
+			case list[0].Remaining <= 0 || list[0].Remaining > before[0].Remaining:
+				t.Errorf("%v were left, and then %v", before[0].Remaining, list[0].Remaining)
+			}
+			must(t, control.Call(t.Context(), "DELETE", "/faults/"+before[2].ID, nil, nil))
+			restart()
+			if list := faults(); len(list) != 1 || list[0].ID != before[0].ID {
+				t.Fatalf("after one was healed: %+v", list)
+			}
+			must(t, control.Call(t.Context(), "DELETE", "/faults", nil, nil))
+			restart()
+			if list := faults(); len(list) != 0 {
+				t.Errorf("after all were healed: %+v", list)
+			}
+			must(t, os.WriteFile(j.paths[0].TrunkFaults(leaf(0)), []byte(`[{"link":"nowhere","kind":"?"},{"until":-1},7`), 0o600))
+			restart()
+			if list := faults(); len(list) != 0 {
+				t.Errorf("of a damaged file: %+v", list)
+			}
+			if way == veth {
+				return
+			}
+			cut := j.paths[0].Cut("leaf0-leaf1")
+			must(t, os.MkdirAll(filepath.Dir(cut), 0o755))
+			must(t, os.WriteFile(cut, nil, 0o644))
+			restart()
+			j.awaitNoCarrier(trunk.Off)
+			j.await(false)
+			must(t, os.Remove(cut))
+			restart()
+			j.await(true)
+		})
 	}
 }
 

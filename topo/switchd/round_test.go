@@ -22,7 +22,7 @@ func steady(tb testing.TB, faults ...fault.Rule) (burst int, round func()) {
 		hosts[i], ends[i] = memcable.Pair(memcable.Config{})
 	}
 	d, err := New(Config{
-		Program: forward.Program{}, NewWaiter: newWaiter, Links: []Link{{Host: "h0", Ifname: "p0"}, {Host: "h1", Ifname: "p1"}}, Faults: faults,
+		Program: forward.Program{}, NewWaiter: newWaiter, Links: []Link{{Host: "h0", Ifname: "p0"}, {Host: "h1", Ifname: "p1"}}, Faults: Faults{Rules: faults},
 		Open: func(i int, _ Link) (packetio.Port, error) { return ends[i], nil },
 	})
 	if err != nil {

@@ -38,6 +38,8 @@ type Config struct {
 	// Limit is the length of the longest packet that is merged with others into a super-frame; 0 means that
 	// none is.
 	Limit int
+	// Cut opens the trunk cut at this end.
+	Cut bool
 }
 
 // Port is the end of a trunk. Recv, Send and Tick belong to one goroutine at a time.
@@ -62,7 +64,7 @@ var (
 	_ afpacket.Source = (*Port)(nil)
 )
 
-// Open makes the socket in the network namespace of the calling thread. The trunk is not cut.
+// Open makes the socket in the network namespace of the calling thread.
 func Open(cfg Config) (*Port, error) {
 	if !cfg.Local.IsValid() || !cfg.Peer.IsValid() || cfg.Local.Addr().Is4() != cfg.Peer.Addr().Is4() {
 		return nil, fmt.Errorf("trunk %s: from %v to %v: want two addresses of the same kind", cfg.Trunk.Trunk, cfg.Local, cfg.Peer)
@@ -82,7 +84,7 @@ func Open(cfg Config) (*Port, error) {
 		return b
 	}
 	p.end = trunk.New(c)
-	p.Switch(true)
+	p.Switch(!cfg.Cut)
 	return p, nil
 }
 
