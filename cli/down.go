@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -24,7 +25,7 @@ func downCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case all:
-				return downAll(cmd, yes || !onTerminal(cmd.InOrStdin()))
+				return downAll(cmd, yes || !onTerminal(cmd.InOrStdin()), lost)
 			case yes:
 				return badUse("--yes goes with --all: down of one rack asks nothing")
 			}
@@ -63,24 +64,62 @@ func onTerminalOut(out io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-func downAll(cmd *cobra.Command, sure bool) error {
+// downAll removes the racks of this machine, and those on several machines whose client it is. What fails
+// for one does not keep the others.
+func downAll(cmd *cobra.Command, sure, lost bool) error {
 	names, err := rack.List()
 	if err != nil {
 		return err
 	}
-	if len(names) == 0 {
+	far, err := machines.List()
+	if err != nil {
+		return err
+	}
+	texts := slices.Clone(far)
+	for i, name := range far {
+		names = slices.DeleteFunc(names, func(n string) bool { return n == name }) // the slice of this machine goes with it
+		if c, _, err := machines.Open(name); err == nil && c != nil {
+			texts[i] += " on " + strings.Join(c.Rack.Machines.Names(), " ")
+		}
+	}
+	texts = append(texts, names...)
+	if len(texts) == 0 {
 		return say(cmd, "no rack is up")
 	}
 	if !sure {
-		ok, err := agreed(cmd, names)
+		ok, err := agreed(cmd, texts)
 		if err != nil || !ok {
 			return err
 		}
 	}
-	for _, name := range names {
-		err = errors.Join(err, downOne(cmd, name))
+	var errs []error
+	for _, name := range far {
+		if err := downFar(cmd, name, lost); err != nil {
+			errs = append(errs, fmt.Errorf("rack %q: %w", name, err))
+			continue
+		}
+		left, err := rack.List()
+		errs = append(errs, err)
+		if slices.Contains(left, name) { // one of this machine alone
+			errs = append(errs, downOne(cmd, name))
+		}
 	}
-	return err
+	for _, name := range names {
+		errs = append(errs, downOne(cmd, name))
+	}
+	return errors.Join(errs...)
+}
+
+// downFar removes a rack on several machines.
+func downFar(cmd *cobra.Command, name string, lost bool) error {
+	client, several, err := machines.Open(name)
+	if err != nil || !several { // not there: another command has taken it away meanwhile
+		return err
+	}
+	if err := client.Down(cmd.Context(), lost); err != nil {
+		return err
+	}
+	return say(cmd, "rack %q is down", name)
 }
 
 // agreed names the racks and asks whether to remove them. Everything except y and yes means no.

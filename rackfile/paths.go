@@ -27,7 +27,10 @@ func PathsOf(name string) Paths { return Paths{filepath.Join(StateRoot, name)} }
 // ClientOf returns the Paths of the client of a rack on several machines: the place from which `rdmalab
 // up` was called. It has the description, the secret, and the control sockets of all nodes, which ssh
 // forwards. It is beside PathsOf, because the client may be one of the machines.
-func ClientOf(name string) Paths { return Paths{filepath.Join(StateRoot, name+".client")} }
+func ClientOf(name string) Paths { return Paths{filepath.Join(StateRoot, name+ClientSuffix)} }
+
+// ClientSuffix is what follows the name of a rack in the name of its client's folder.
+const ClientSuffix = ".client"
 
 // EnvSlice is the environment variable that is set for commands that a client runs on a machine by ssh:
 // they work on the slice of this machine, also if the machine is a client, too.
