@@ -23,6 +23,7 @@ import (
 	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/doctor"
 	"github.com/rdmalab/rdmalab/topo/hostd"
+	"github.com/rdmalab/rdmalab/topo/machines"
 	"github.com/rdmalab/rdmalab/topo/rack"
 	"github.com/rdmalab/rdmalab/topo/racks"
 )
@@ -74,6 +75,9 @@ func upCmd() *cobra.Command {
 			case len(s.Machines) == 0 && planned:
 				return badUse("--plan shows where the nodes of a rack on several machines go; this rack file has no key machines")
 			case planned:
+				if err := machines.Distinct(cmd.Context(), s); err != nil {
+					return err
+				}
 				return plan(cmd.OutOrStdout(), s)
 			case len(s.Machines) > 0 && settings != nil:
 				return badUse("hosts that are containers are on one machine: leave out `machines` in the rack file, or --runtime docker")

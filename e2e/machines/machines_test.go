@@ -44,6 +44,19 @@ var _ = Describe("a rack on three machines", Ordered, func() {
 		}
 	})
 
+	It("refuses a machine that the rack file has twice", func() {
+		config := l.client.dir + "/ssh_config"
+		text, err := os.ReadFile(config)
+		Expect(err).NotTo(HaveOccurred())
+		write(config, "Host second\nHostName "+l.machines["m2"].address+"\nHost *\n"+string(text), 0o600)
+		twice := l.file("twice.yaml", strings.ReplaceAll(three, "ssh://root@10.213.0.3", "ssh://second, address: 10.213.0.3"))
+		for _, flag := range []string{"--no-verify", "--plan"} {
+			Expect(l.rdmalab("up", "-f", twice, flag)).To(And(fixture.HaveExited(1), said("machines m2 (ssh://root@10.213.0.2) and m3 (ssh://second) are one for ssh, 10.213.0.2 port 22")))
+		}
+		Expect(l.client.left()).To(BeEmpty())
+		write(config, string(text), 0o600)
+	})
+
 	It("comes up, and is up already", func() {
 		rack("up", "-f", file, "--no-verify")
 		Expect(rack("up", "-f", file, "--no-verify")).To(ContainSubstring("is up already"))

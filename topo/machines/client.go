@@ -149,6 +149,9 @@ func Up(ctx context.Context, r *rackfile.Rack, version string) (c *Client, err e
 
 // up is Up for the caller that holds the lock.
 func up(ctx context.Context, r *rackfile.Rack, version string) (*Client, error) {
+	if err := Distinct(ctx, r); err != nil {
+		return nil, err
+	}
 	c, old, err := Open(r.Name)
 	if err != nil {
 		return nil, err
