@@ -75,6 +75,7 @@ func New(cfg Config) *End {
 	e.mtu.init(cfg.MTU)
 	seed := cfg.Random()
 	e.shake.epoch = seed[0]
+	e.shake.stamp, e.shake.newest = noStamp, noStamp
 	return e
 }
 
@@ -118,7 +119,7 @@ func (e *End) Tick(now clock.Time, out *Out) {
 	e.renew(now, out)
 	if (e.state != Up || e.shake.renewing) && now >= e.shake.due {
 		e.shake.due = now.Add(Interval)
-		e.call(out)
+		e.call(now, out)
 	}
 	if now >= e.live.due {
 		e.live.due = now.Add(Interval)

@@ -46,7 +46,7 @@ func TestBytesOfAnotherProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	peer := public(other.PublicKey().Bytes())
-	greeting := id.appendHello(nil, &hello{side: Near, epoch: 65, public: pub, echo: peer})
+	greeting := id.appendHello(nil, &hello{side: Near, epoch: 65, public: pub, echo: peer, stamp: 0x0102030405060708})
 	if !bytes.Equal(greeting, want["hello"]) {
 		t.Errorf("hello\n%x, want\n%x", greeting, want["hello"])
 	}

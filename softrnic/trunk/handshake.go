@@ -2,6 +2,7 @@ package trunk
 
 import (
 	"crypto/ecdh"
+	"math"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
@@ -16,7 +17,12 @@ type handshake struct {
 	// answered is when a hello was answered last.
 	answered clock.Time
 	renewing bool // the trunk works, and is to get another key
+	// stamp is that of the end's last hello, newest that of the peer's last one that was taken.
+	stamp, newest int64
 }
+
+// noStamp is below the stamps of all hellos.
+const noStamp = math.MinInt64
 
 // begin makes a key pair, unless the handshake has one.
 func (e *End) begin() {
@@ -27,18 +33,20 @@ func (e *End) begin() {
 }
 
 // call sends the hello of the handshake.
-func (e *End) call(out *Out) {
+func (e *End) call(now clock.Time, out *Out) {
 	if s := e.keys.now; s != nil && !s.proved && e.shake.key == nil {
 		// The end has agreed on a key, and the peer has perhaps not.
-		e.send(&hello{side: e.cfg.Side, epoch: s.in, public: s.own, echo: s.peer}, out)
+		e.send(now, &hello{side: e.cfg.Side, epoch: s.in, public: s.own, echo: s.peer}, out)
 		return
 	}
 	e.begin()
-	e.send(&hello{side: e.cfg.Side, epoch: e.shake.epoch, public: e.shake.public, echo: e.shake.seen}, out)
+	e.send(now, &hello{side: e.cfg.Side, epoch: e.shake.epoch, public: e.shake.public, echo: e.shake.seen}, out)
 }
 
 // send sends a hello: inside of the session if the trunk works, else in clear text.
-func (e *End) send(m *hello, out *Out) {
+func (e *End) send(now clock.Time, m *hello, out *Out) {
+	e.shake.stamp = max(e.shake.stamp+1, e.wall(now))
+	m.stamp = e.shake.stamp
 	if s := e.keys.sending(); e.state == Up && s != nil {
 		d := make([]byte, headerLen+helloLen+tagLen)
 		m.append(d[headerLen:headerLen])
@@ -53,24 +61,33 @@ func (e *End) send(m *hello, out *Out) {
 // greeted takes a hello that is authentic. inside says that it came inside of the session, so that it is
 // no repetition. While the trunk works, another hello in clear text counts for nothing unless it echoes the
 // key of the handshake: a peer that has restarted is silent first.
+//
+// Hellos that were recorded are authentic, too. An older one than the newest that has come is refused, so that
+// a flood of them neither displaces the key of the peer nor uses up the answers. One that echoes the key of
+// the handshake is new, whatever its stamp: the peer's clock may have been set back before it was started
+// again, and then it answers the hellos of this end.
 func (e *End) greeted(now clock.Time, m *hello, inside bool, out *Out) {
 	s := e.keys.now
+	repeated := !inside && m.stamp <= e.shake.newest
 	switch {
 	case m.side == e.cfg.Side: // the end's own, thrown back
 		e.stats.Refused.Replayed++
 	case e.shake.key != nil && m.echo == e.shake.public:
+		e.shake.newest = m.stamp
 		e.agreed(now, m, out)
+	case repeated:
+		e.stats.Refused.Replayed++
 	case s != nil && !s.proved && m.public == s.peer && m.echo == s.own:
 		if e.mayAnswer(now) {
-			e.send(&hello{side: e.cfg.Side, epoch: s.in, public: s.own, echo: s.peer}, out)
+			e.send(now, &hello{side: e.cfg.Side, epoch: s.in, public: s.own, echo: s.peer}, out)
 		}
 	case !inside && (e.state == Up || s != nil && m.public == s.peer):
 		e.stats.Refused.Replayed++
 	default:
 		e.begin()
-		e.shake.seen = m.public
+		e.shake.seen, e.shake.newest = m.public, m.stamp
 		if e.mayAnswer(now) {
-			e.send(&hello{side: e.cfg.Side, epoch: e.shake.epoch, public: e.shake.public, echo: m.public}, out)
+			e.send(now, &hello{side: e.cfg.Side, epoch: e.shake.epoch, public: e.shake.public, echo: m.public}, out)
 		}
 	}
 }
@@ -119,7 +136,7 @@ func (e *End) agreed(now clock.Time, m *hello, out *Out) {
 	e.on(now, chAgreed)
 	e.shake.due, e.live.due = now.Add(Interval), now.Add(Interval) // both are sent here
 	s := e.keys.now
-	e.send(&hello{side: e.cfg.Side, epoch: s.in, public: s.own, echo: s.peer}, out)
+	e.send(now, &hello{side: e.cfg.Side, epoch: s.in, public: s.own, echo: s.peer}, out)
 	e.probe(now, s, 0, e.state == Up, out)
 }
 

@@ -9,6 +9,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"hash"
 )
 
 // Secret is what the machines of a rack know, and no other machine.
@@ -32,14 +33,15 @@ const salt = "rdmalab trunk 1 "
 type identity struct {
 	secret Secret
 	trunk  string
-	rack   uint16   // number of the rack in headers
-	hello  [32]byte // key of the authentication code of hellos
+	rack   uint16    // number of the rack in headers
+	hello  hash.Hash // makes the authentication codes of hellos
+	code   [sha256.Size]byte
 }
 
 // identify derives what the ends of a trunk know from the rack's secret (HKDF, RFC 5869, with SHA-256).
 func identify(rack, trunk string, secret Secret) identity {
 	id := identity{secret: secret, trunk: trunk}
-	copy(id.hello[:], derive(secret[:], nil, salt+"hello "+trunk, len(id.hello)))
+	id.hello = hmac.New(sha256.New, derive(secret[:], nil, salt+"hello "+trunk, 32))
 	id.rack = binary.BigEndian.Uint16(derive(secret[:], nil, salt+"rack "+rack, 2))
 	return id
 }
@@ -55,11 +57,11 @@ func derive(key, salt []byte, info string, n int) []byte {
 // codeLen is the length of a hello's authentication code in bytes.
 const codeLen = 16
 
-// code is the authentication code of a hello: HMAC with SHA-256, cut.
-func (id *identity) code(hello []byte) []byte {
-	m := hmac.New(sha256.New, id.hello[:])
-	m.Write(hello) // a hash returns no error
-	return m.Sum(nil)[:codeLen]
+// codeOf is the authentication code of a hello: HMAC with SHA-256, cut. It is valid until the next call.
+func (id *identity) codeOf(hello []byte) []byte {
+	id.hello.Reset()
+	id.hello.Write(hello) // a hash returns no error
+	return id.hello.Sum(id.code[:0])[:codeLen]
 }
 
 // public is a public key of X25519.

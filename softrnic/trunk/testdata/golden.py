@@ -98,7 +98,7 @@ rack = hkdf(secret, b"", salt + b"rack golden", 2)
 code = hkdf(secret, b"", salt + b"hello leaf0-leaf1", 32)
 print("public", pn.hex())
 head = bytes([0x11, 0]) + rack + bytes(12)
-body = bytes([0, 65, 0, 0]) + pn + pf
+body = bytes([0, 65, 0, 0]) + pn + pf + struct.pack(">q", 0x0102030405060708)
 print("hello", (head + body + hmac.new(code, head + body, hashlib.sha256).digest()[:16]).hex())
 keys = hkdf(x25519(near, pf), secret, salt + b"session leaf0-leaf1" + pn + pf, 40)
 print("keys", keys.hex())
