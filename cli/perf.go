@@ -48,9 +48,9 @@ func perfCmd() *cobra.Command {
 				return asUse(err)
 			}
 			if f.with != "" {
-				return runPerftest(cmd, &f)
+				return strictly(cmd, func() error { return runPerftest(cmd, &f) })
 			}
-			return runPerf(cmd, &f)
+			return strictly(cmd, func() error { return runPerf(cmd, &f) })
 		},
 	}
 	f.define(cmd)

@@ -316,6 +316,15 @@ func (f *runFlags) measure(cmd *cobra.Command) (rep *runReport, err error) {
 	if f.place.on == experiment.OnSim {
 		return f.measureSim(cmd)
 	}
+	err = strictly(cmd, func() (err error) {
+		rep, err = f.measureRack(cmd)
+		return err
+	})
+	return rep, err
+}
+
+// measureRack is measure for a rack.
+func (f *runFlags) measureRack(cmd *cobra.Command) (rep *runReport, err error) {
 	rack, _, err := rackOf(cmd)
 	if err != nil {
 		return nil, err

@@ -30,6 +30,8 @@ type Fabric struct {
 	// Places are the names of the machines of all switches, the leaves first; nil if the rack has one
 	// machine.
 	Places []string `json:"places,omitempty"`
+	// Strict says that measurements fail if the network between machines loses something of a trunk.
+	Strict bool `json:"strict,omitempty"`
 }
 
 // Trunk connects two switches. Its name is that of its port at both. Leaf has its faults; Far is a
@@ -171,6 +173,10 @@ func (d *decoder) fabric(n ast.Node, of *file) *Fabric {
 		required(set(d, "leaves", &f.Leaves, number(1, maxLeaves))),
 		required(set(d, "spines", &f.Spines, number(0, maxSpines))),
 		{key: "machine", set: func(n ast.Node) { d.switchMachines(n, of) }},
+		{key: "strict", set: func(n ast.Node) {
+			of.on.strictAt = n
+			set(d, "strict", &f.Strict, parseBool).set(n)
+		}},
 	})
 	return f
 }

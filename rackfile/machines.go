@@ -140,9 +140,10 @@ func (r *Rack) Remote(t Trunk) (local, peer netip.AddrPort, remote bool) {
 }
 
 // placement is what a file says of switches and machines: the values of the keys fabric, machines, and
-// machine in fabric, nil if a key is missing, and what the last two say.
+// machine and strict in fabric, nil if a key is missing, and what the last two say.
 type placement struct {
 	fabricAt, machinesAt, placesAt ast.Node
+	strictAt                       ast.Node
 	machines                       []machineEntry
 	places                         map[string]string
 }
@@ -196,6 +197,9 @@ func (d *decoder) machines(f *file, r *Rack) {
 	if f.on.machinesAt == nil {
 		if f.on.placesAt != nil {
 			d.errorf(f.on.placesAt, "machine needs the key machines, which says which there are")
+		}
+		if f.on.strictAt != nil {
+			d.errorf(f.on.strictAt, "strict needs the key machines: trunks of one machine have no network that could lose something")
 		}
 		for i := range f.hosts {
 			if at := f.hosts[i].machineAt; at != nil {

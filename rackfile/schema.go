@@ -151,6 +151,7 @@ func schemaKeys(d described) []key {
 			{"leaves", within(1, maxLeaves)},
 			{"spines", within(0, maxSpines)},
 			{"machine", shape{"type": "object", "additionalProperties": nameShape(maxHostName)}},
+			{"strict", shape{"type": "boolean"}},
 		}, "leaves", "spines")},
 		{"machines", listOf(d.object("machines", []key{
 			{"name", nameShape(maxHostName)},

@@ -131,6 +131,30 @@ var _ = Describe("a rack on three machines", Ordered, func() {
 		rack("perf", "verify", "--from", "cn0", "--to", "ms1")
 	})
 
+	It("fails a strict measurement if the network loses something", func() {
+		rack("down")
+		strict := l.file("strict.yaml", three+"fabric: {leaves: 3, spines: 0, strict: true}\n")
+		rack("up", "-f", strict, "--no-verify")
+		measure := func() fixture.Result {
+			GinkgoHelper()
+			return l.rdmalab("--rack", "mcthree", "perf", "write_bw", "--from", "cn0", "--to", "ms1", "--size", "64KiB", "--iters", "50", "--tx-depth", "2", "-q")
+		}
+		Expect(measure()).To(fixture.HaveExited(0))
+		Expect(rack("status")).NotTo(ContainSubstring("strict:"))
+		rack("inject", "loss", "2%", "--link", "leaf0-leaf1", "--class", "roce")
+		Expect(measure()).To(fixture.HaveExited(0), "an injected fault is not the network's")
+		rack("heal")
+		port := l.machines["m2"].port
+		l.onLAN("tc", "qdisc", "add", "dev", port, "root", "tbf", "rate", "100mbit", "burst", "20k", "limit", "100k") // room for one message, and not for two
+		r := measure()
+		l.onLAN("tc", "qdisc", "del", "dev", port, "root")
+		Expect(r).To(And(fixture.HaveExited(1), said("strict: the network between the machines was not whole"), said("on the way to leaf1")))
+		Expect(r.Stdout).To(ContainSubstring("RDMA_Write BW Test"))
+		Expect(rack("status")).To(MatchRegexp(`leaf0-leaf1 at leaf1: strict: datagrams lost in the network, or late: [1-9]`))
+		rack("down")
+		rack("up", "-f", file, "--no-verify")
+	})
+
 	It("leaves a cut trunk and the faults on trunks as they are when their switch is started again", func() {
 		rack("link", "leaf0-leaf1", "down")
 		rack("inject", "delay", "1ms", "--link", "leaf0-leaf2")

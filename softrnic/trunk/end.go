@@ -113,6 +113,9 @@ func (e *End) Tick(now clock.Time, out *Out) {
 		return
 	}
 	if e.state != Calling && now.Sub(e.live.heard) > Silence {
+		if e.Working() {
+			e.stats.Silences++
+		}
 		e.live.peerHears, e.shake.renewing = false, false
 		e.on(now, chSilent)
 	}

@@ -117,6 +117,9 @@ func TestSilence(t *testing.T) {
 	if r.ends[0].Working() || r.ends[1].Working() || r.ends[0].Stats().Trouble == "" {
 		t.Error("the trunk is up, though nothing passes")
 	}
+	if r.ends[0].stats.Silences != 1 || r.ends[1].stats.Silences != 1 {
+		t.Errorf("silences %d and %d", r.ends[0].stats.Silences, r.ends[1].stats.Silences)
+	}
 	dead[0], dead[1] = false, false
 	r.run(2 * Interval)
 	if !r.carries() {
@@ -149,8 +152,8 @@ func TestCut(t *testing.T) {
 	r.run(time.Second)
 	r.do(0, func(out *Out) { r.ends[0].Switch(r.now, true, out) })
 	r.run(2 * Interval)
-	if !r.carries() {
-		t.Errorf("the trunk stays down: %+v and %+v", r.ends[0].Stats(), r.ends[1].Stats())
+	if !r.carries() || r.ends[1].stats.Silences != 0 {
+		t.Errorf("the trunk stays down, or a cut counts as silence: %+v and %+v", r.ends[0].Stats(), r.ends[1].Stats())
 	}
 }
 

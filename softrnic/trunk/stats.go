@@ -37,6 +37,7 @@ type Stats struct {
 	Reordered  uint64  `json:"reordered" name:"reordered" help:"datagrams that came behind a later one"`
 	Late       uint64  `json:"late" name:"late" help:"of these, datagrams whose train had been given out, so that their frames are lost"`
 	Incomplete uint64  `json:"incompleteTrains" name:"incomplete_trains" help:"trains of which pieces were missing"`
+	Silences   uint64  `json:"silences" name:"silences" help:"times that nothing was heard for 500 ms from a peer which had not cut the trunk: its switch has ended, or the network is cut"`
 	Refused    Refused `json:"refused"`
 	QueueDrops uint64  `json:"queueDrops" name:"queue_drops" help:"frames for which the kernel had no room, or that came while the trunk was down"`
 	Keys       uint64  `json:"keys" name:"keys" help:"keys on which the ends have agreed"`
@@ -52,6 +53,9 @@ type Stats struct {
 	Shortest  time.Duration `json:"shortestRoundTrip"`
 	Ahead     time.Duration `json:"peerClockAhead"`
 }
+
+// Missed returns how many datagrams were lost in the network, or came so late that their frames were.
+func (s *Stats) Missed() uint64 { return s.Lost + s.Late }
 
 // Samples returns the counters with their names and help texts.
 func (s *Stats) Samples() []metrics.Sample {

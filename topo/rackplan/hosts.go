@@ -74,6 +74,9 @@ func fabric(r *rackfile.Rack) string {
 		return "none"
 	}
 	text := fmt.Sprintf("%d leaves, %d spines", r.Fabric.Leaves, r.Fabric.Spines)
+	if r.Fabric.Strict {
+		text += ", strict"
+	}
 	for i, name := range r.SwitchNames() {
 		if r.Fabric.Places != nil {
 			text += fmt.Sprintf(", %s on %s", name, r.Fabric.Places[i])

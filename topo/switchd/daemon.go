@@ -120,6 +120,7 @@ func newDaemon(cfg Config, sw *pipeline.Switch) (*Daemon, error) {
 		commands: cmds, traffic: t, running: cfg.Program, self: cfg.Self, load: cfg.Load, where: cfg.Where, log: cfg.Log,
 	}
 	d.programs.described.Store(cfg.Described)
+	s.strict = cfg.Described != nil && cfg.Described.Fabric != nil && cfg.Described.Fabric.Strict
 	d.hosts = &hostControl{guests: d.guests, programs: d.programs, describe: cfg.Describe, links: cfg.HostLinks}
 	d.captures = &captures{hub: t.hub, log: cfg.Log, running: make(map[string]context.CancelFunc)}
 	d.captures.life, d.captures.stop = context.WithCancel(context.Background())

@@ -28,6 +28,7 @@ type ports struct {
 	queues    *queues // those of traffic
 	trunks    *trunks // the switch as one of several; nil: it is the only one
 	timers    timers
+	strict    bool // what the network loses of trunks is a note
 
 	links  []Link   // if a guest was removed, Host of its entry is ""
 	hosts  []string // names of the links' hosts, in the order of links
@@ -59,7 +60,7 @@ type port struct {
 	sent     [2]uint64 // packets and bytes that left the egress queue for the link
 	dropped  uint64    // the last value of Stats.TxDropped of io
 	rate     rate
-	note     string // what was logged last of a trunk to another machine
+	notes    []string // what is worth knowing of a trunk to another machine
 }
 
 // refused returns how many packets the link has refused since the last call; 0 if the port does not

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
@@ -123,18 +124,36 @@ func (t *timers) tick(now clock.Time) {
 	}
 }
 
-// notes keeps what is worth knowing of trunks to other machines, and logs it once.
+// notes keeps what is worth knowing of trunks to other machines, and logs what is new in kind.
 func (s *ports) notes() {
 	for i := range s.list {
-		far, ok := s.list[i].io.(*udptrunk.Port)
+		p := &s.list[i]
+		far, ok := p.io.(*udptrunk.Port)
 		if !ok {
 			continue
 		}
-		if note := far.Trunk().Slow; note != s.list[i].note {
-			s.list[i].note = note
-			s.log.Printf("trunk %s: %s", s.hosts[i], note)
+		stats := far.Trunk()
+		list := notesOf(&stats, s.strict)
+		if len(list) > len(p.notes) {
+			s.log.Printf("trunk %s: %s", s.hosts[i], strings.Join(list, "; "))
 		}
+		p.notes = list
 	}
+}
+
+// notesOf says what is worth knowing of a trunk to another machine. If it is strict, that is also what the
+// network has lost.
+func notesOf(s *trunk.Stats, strict bool) (list []string) {
+	if s.Slow != "" {
+		list = append(list, s.Slow)
+	}
+	if strict && s.Missed() > 0 {
+		list = append(list, fmt.Sprintf("strict: datagrams lost in the network, or late: %d", s.Missed()))
+	}
+	if strict && s.Silences > 0 {
+		list = append(list, fmt.Sprintf("strict: times that the other end was silent: %d", s.Silences))
+	}
+	return list
 }
 
 // TrunkSwitch is the body of POST /trunk: it cuts a trunk to another machine at this end, or ends that.

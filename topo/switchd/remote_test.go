@@ -335,7 +335,25 @@ func TestTrunkToAnotherMachine(t *testing.T) {
 	if after := j.port(1).Count.Trunk; after.Lost == 0 {
 		t.Errorf("the trunk has counted %+v", after)
 	}
+	if note := j.port(1).Note; note != "" {
+		t.Errorf("a trunk that is not strict has the note %q", note)
+	}
 	j.write(5, 200_000)
+}
+
+// The notes of a trunk: what the kernel refuses, and what the network has lost if the trunk is strict.
+func TestNotesOfTrunks(t *testing.T) {
+	s := trunk.Stats{Slow: "the kernel refuses all", Lost: 3, Late: 1, Silences: 2}
+	if got := notesOf(&s, false); !slices.Equal(got, []string{s.Slow}) {
+		t.Errorf("%q", got)
+	}
+	want := []string{s.Slow, "strict: datagrams lost in the network, or late: 4", "strict: times that the other end was silent: 2"}
+	if got := notesOf(&s, true); !slices.Equal(got, want) {
+		t.Errorf("%q", got)
+	}
+	if got := notesOf(new(trunk.Stats), true); got != nil {
+		t.Errorf("%q", got)
+	}
 }
 
 // A trunk is cut at one end, and restored; a leaf is started again; the network fails, and heals.

@@ -3,6 +3,7 @@ package switchd
 import (
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
@@ -97,7 +98,7 @@ func (d *Daemon) Status() (s Status, err error) {
 			ps := PortStatus{
 				Host: d.ports.hosts[i], Port: d.ports.links[i].Ifname, State: PortUp, Faults: rules[d.ports.hosts[i]],
 				RxPacketRate: p.rate.rxPackets, RxBitRate: p.rate.rxBits,
-				TxPacketRate: p.rate.txPackets, TxBitRate: p.rate.txBits, Note: p.note,
+				TxPacketRate: p.rate.txPackets, TxBitRate: p.rate.txBits, Note: strings.Join(p.notes, "; "),
 			}
 			switch {
 			case p.io == nil:

@@ -1,0 +1,32 @@
+package cli
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+func TestStrictLosses(t *testing.T) {
+	near, far := trunkEnd{"leaf0-leaf1", "leaf0"}, trunkEnd{"leaf0-leaf1", "leaf1"}
+	before := losses{near: {Received: 100, Lost: 4, Late: 1, Silences: 2}, far: {Received: 50}}
+	for name, c := range map[string]struct {
+		after losses
+		want  []string // none: no error
+	}{
+		"nothing":   {losses{near: {Received: 900, Lost: 4, Late: 1, Silences: 2}, far: {Received: 60}}, nil},
+		"lost":      {losses{near: {Received: 900, Lost: 6, Late: 2, Silences: 2}, far: {Received: 60}}, []string{"leaf0-leaf1 has lost 3 datagrams on the way to leaf0"}},
+		"silent":    {losses{near: {Received: 900, Lost: 4, Late: 1, Silences: 2}, far: {Received: 60, Silences: 1}}, []string{"leaf0-leaf1 was silent for leaf1"}},
+		"again":     {losses{near: {Received: 10, Lost: 2}, far: {Received: 60}}, []string{"has lost 2 datagrams on the way to leaf0"}},
+		"no answer": {losses{near: {Received: 900, Lost: 5, Late: 1, Silences: 2}}, []string{"leaf1 does not say any more what leaf0-leaf1 has lost", "has lost 1 datagram on the way to leaf0"}},
+	} {
+		err := before.until(c.after)
+		if (err != nil) != (c.want != nil) || err != nil && !errors.Is(err, errStrict) {
+			t.Errorf("%s: %v", name, err)
+		}
+		for _, want := range c.want {
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: %v, want %s", name, err, want)
+			}
+		}
+	}
+}
