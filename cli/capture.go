@@ -64,7 +64,7 @@ func runCapture(cmd *cobra.Command, links []string, flags *captureFlags) error {
 	} else if flags.file == "-" && isTerminal(os.Stdout) {
 		return badUse("pcapng is not readable on a terminal: give -w FILE, or pipe it: rdmalab capture | rdmalab dump -")
 	}
-	stream, err := openCapture(cmd, query)
+	stream, err := openCaptures(cmd, query)
 	if err != nil {
 		return err
 	}

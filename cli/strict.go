@@ -15,6 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/trunk"
+	"github.com/rdmalab/rdmalab/topo/machines"
 	"github.com/rdmalab/rdmalab/topo/switchd"
 )
 
@@ -28,7 +29,7 @@ func strictly(cmd *cobra.Command, measure func() error) error {
 	if err != nil || r.Fabric == nil || !r.Fabric.Strict {
 		return measure() // which reports the error
 	}
-	before, err := trunkLosses(cmd.Context(), r, paths)
+	before, err := trunkCounters(cmd.Context(), r, paths)
 	if err != nil {
 		return err
 	}
@@ -40,22 +41,19 @@ func strictly(cmd *cobra.Command, measure func() error) error {
 	case <-time.After(2 * trunk.Interval): // the loss of the last datagrams shows when a probe comes behind them
 	case <-cmd.Context().Done():
 	}
-	after, unread := trunkLosses(cmd.Context(), r, paths)
+	after, unread := trunkCounters(cmd.Context(), r, paths)
 	if unread != nil {
 		return errors.Join(err, unread)
 	}
-	return errors.Join(err, before.until(after))
+	return errors.Join(err, losses(before).until(after))
 }
 
-// trunkEnd is an end of a trunk: the trunk's name, and the switch.
-type trunkEnd struct{ trunk, at string }
+// losses are the counters of the ends of trunks, of which it is about what the network has lost.
+type losses map[machines.End]trunk.Stats
 
-// losses are what ends of trunks miss.
-type losses map[trunkEnd]trunk.Stats
-
-// trunkLosses reads what the ends of all trunks between machines miss.
-func trunkLosses(ctx context.Context, r *rackfile.Rack, paths rackfile.Paths) (losses, error) {
-	list := make(losses)
+// trunkCounters reads the counters of the ends of all trunks between machines.
+func trunkCounters(ctx context.Context, r *rackfile.Rack, paths rackfile.Paths) (map[machines.End]trunk.Stats, error) {
+	list := make(map[machines.End]trunk.Stats)
 	err := onSwitches(r, paths, func(name string, client *control.Client) error {
 		if r.Machine != "" && r.MachineOf(name) != r.Machine {
 			return nil
@@ -66,7 +64,7 @@ func trunkLosses(ctx context.Context, r *rackfile.Rack, paths rackfile.Paths) (l
 		}
 		for _, p := range c.Ports {
 			if p.Trunk != nil {
-				list[trunkEnd{p.Host, name}] = *p.Trunk
+				list[machines.End{Trunk: p.Host, At: name}] = *p.Trunk
 			}
 		}
 		return nil
@@ -78,22 +76,22 @@ func trunkLosses(ctx context.Context, r *rackfile.Rack, paths rackfile.Paths) (l
 // counts from 0.
 func (l losses) until(after losses) error {
 	var texts []string
-	ends := slices.SortedFunc(maps.Keys(after), func(a, b trunkEnd) int { return strings.Compare(a.trunk+a.at, b.trunk+b.at) })
+	ends := slices.SortedFunc(maps.Keys(after), func(a, b machines.End) int { return strings.Compare(a.Trunk+a.At, b.Trunk+b.At) })
 	for _, end := range ends {
 		was, is := l[end], after[end]
 		if is.Received < was.Received {
 			was = trunk.Stats{}
 		}
 		if is.Missed() > was.Missed() {
-			texts = append(texts, fmt.Sprintf("%s has lost %s on the way to %s", end.trunk, count(int(is.Missed()-was.Missed()), "datagram"), end.at))
+			texts = append(texts, fmt.Sprintf("%s has lost %s on the way to %s", end.Trunk, count(int(is.Missed()-was.Missed()), "datagram"), end.At))
 		}
 		if is.Silences > was.Silences {
-			texts = append(texts, fmt.Sprintf("%s was silent for %s", end.trunk, end.at))
+			texts = append(texts, fmt.Sprintf("%s was silent for %s", end.Trunk, end.At))
 		}
 	}
 	for end := range l {
 		if _, ok := after[end]; !ok {
-			texts = append(texts, fmt.Sprintf("%s does not say any more what %s has lost", end.at, end.trunk))
+			texts = append(texts, fmt.Sprintf("%s does not say any more what %s has lost", end.At, end.Trunk))
 		}
 	}
 	if texts == nil {

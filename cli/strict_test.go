@@ -4,10 +4,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
+
+	"github.com/rdmalab/rdmalab/topo/machines"
 )
 
 func TestStrictLosses(t *testing.T) {
-	near, far := trunkEnd{"leaf0-leaf1", "leaf0"}, trunkEnd{"leaf0-leaf1", "leaf1"}
+	near, far := machines.End{Trunk: "leaf0-leaf1", At: "leaf0"}, machines.End{Trunk: "leaf0-leaf1", At: "leaf1"}
 	before := losses{near: {Received: 100, Lost: 4, Late: 1, Silences: 2}, far: {Received: 50}}
 	for name, c := range map[string]struct {
 		after losses

@@ -68,8 +68,7 @@ func runTrace(cmd *cobra.Command, links []string, flags *captureFlags) error {
 // endPatience is how long an interrupted command waits for the rest of its capture.
 const endPatience = 3 * time.Second
 
-// openCapture starts a capture at the switch. If the command is interrupted, the switch ends the
-// capture; the stream still has all packets that were captured before.
+// openCapture starts a capture at the switch that has the links.
 func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
 	r, paths, err := rackOf(cmd)
 	if err != nil {
@@ -79,6 +78,12 @@ func openCapture(cmd *cobra.Command, query url.Values) (io.ReadCloser, error) {
 	if err != nil {
 		return nil, err
 	}
+	return openCaptureAt(cmd, paths, at, query)
+}
+
+// openCaptureAt starts a capture at a switch. If the command is interrupted, the switch ends the
+// capture; the stream still has all packets that were captured before.
+func openCaptureAt(cmd *cobra.Command, paths rackfile.Paths, at string, query url.Values) (io.ReadCloser, error) {
 	client := control.NewClient(paths.Socket(at))
 	if err := awake(cmd.Context(), client, at); err != nil {
 		return nil, err

@@ -1,14 +1,17 @@
 package machines
 
 import (
+	"io"
 	"os"
 	"strings"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"github.com/onsi/gomega/types"
 
 	"github.com/rdmalab/rdmalab/e2e/fixture"
+	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 )
 
 // three is a rack of three machines with a few hosts.
@@ -129,6 +132,58 @@ var _ = Describe("a rack on three machines", Ordered, func() {
 		Expect(m.on("ip", "route", "del", "blackhole", l.machines["m2"].address)).To(fixture.HaveExited(0))
 		Eventually(func() string { return rack("status") }).Should(ContainSubstring("3 of 3 trunks"))
 		rack("perf", "verify", "--from", "cn0", "--to", "ms1")
+	})
+
+	It("captures links of several machines in one file, by one clock", func() {
+		file := l.dir + "/all.pcapng"
+		ended := make(chan struct{})
+		var r fixture.Result
+		go func() {
+			defer GinkgoRecover()
+			defer close(ended)
+			r = l.rdmalab("--rack", "mcthree", "capture", "-w", file, "--for", "3s")
+		}()
+		Eventually(func() bool {
+			rack("perf", "verify", "--from", "cn0", "--to", "ms1")
+			select {
+			case <-ended:
+				return true
+			default:
+				return false
+			}
+		}).Should(BeTrue())
+		Expect(r).To(fixture.HaveExited(0))
+		f, err := os.Open(file)
+		Expect(err).NotTo(HaveOccurred())
+		defer f.Close()
+		in, err := pcapng.NewReader(f)
+		Expect(err).NotTo(HaveOccurred())
+		first := map[string]int64{} // times of the first RoCEv2 packets
+		last, packets, late := int64(0), 0, 0
+		for {
+			var p pcapng.Packet
+			if err = in.Next(&p); err != nil {
+				break
+			}
+			packets++
+			if p.Time < last {
+				late++
+			}
+			last = p.Time
+			if len(p.Data) > 38 && p.Data[23] == 17 && p.Data[36] == 0x12 && p.Data[37] == 0xb7 && first[p.Name] == 0 {
+				first[p.Name] = p.Time
+			}
+		}
+		Expect(err).To(Equal(io.EOF))
+		Expect(late).To(BeZero(), "of %d packets", packets)
+		way := []string{"cn0@m1 up", "leaf0-leaf1@m1 down", "leaf0-leaf1@m2 up", "ms1@m2 down"}
+		for i, name := range way {
+			Expect(first).To(HaveKey(name))
+			if i > 0 {
+				Expect(first[name]).To(BeNumerically(">", first[way[i-1]]-int64(time.Millisecond)), name) // the clocks are compared, not equal
+			}
+		}
+		Expect(l.rdmalab("--rack", "mcthree", "capture", "cn0", "ms1", "--count", "1", "--for", "100ms", "-w", file)).To(fixture.HaveExited(0))
 	})
 
 	It("fails a strict measurement if the network loses something", func() {
