@@ -72,6 +72,9 @@ func (c *rackPlace) platform(cmd *cobra.Command) (experiment.Platform, func() er
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(rack.Machines) > 0 {
+		return nil, nil, fmt.Errorf("rack %q is on several machines, and an experiment changes the rules of one switch: measure there by `rdmalab perf` and `rdmalab run`, or leave out --on rack", rack.Name)
+	}
 	p := &rackPlatform{cmd: cmd, rack: rack, to: c.to, box: experimentSwitch{cmd: cmd}}
 	p.hosts, err = c.hosts(rack)
 	return p, p.box.restore, err

@@ -24,13 +24,20 @@ import (
 // atNode are the commands that are run on the machine of the node that they name first.
 var atNode = []string{"exec", "env", "crash", "restart", "hang", "resume", "link", "logs"}
 
-// onlyHere are the commands that need the rack on this machine.
-var onlyHere = []string{"apply", "compose", "cni", "exercise", "experiment", "pingpong", "web", "metrics"}
+// onlyHere are the commands that need the rack on this machine, with the reason and what to do.
+var onlyHere = map[string]string{
+	"apply":    "it cannot tell several machines of one change: run `rdmalab down`, and then `rdmalab up` with the new file",
+	"compose":  "containers of a rack are on one machine",
+	"cni":      "containers of a rack are on one machine",
+	"exercise": "an exercise is prepared on one machine: choose another rack by --rack",
+	"web":      "the page controls processes of this machine: `rdmalab top` and `rdmalab metrics` show all machines",
+}
 
 // carryAll makes the commands of atNode and onlyHere look whether the rack is on several machines.
 func carryAll(commands []*cobra.Command) {
 	for _, c := range commands {
-		run, here := c.RunE, slices.Contains(onlyHere, c.Name())
+		run := c.RunE
+		reason, here := onlyHere[c.Name()]
 		if run == nil || !here && !slices.Contains(atNode, c.Name()) {
 			continue
 		}
@@ -42,7 +49,7 @@ func carryAll(commands []*cobra.Command) {
 			case !several:
 				return run(cmd, args)
 			case here:
-				return fmt.Errorf("rack %q is on several machines, and %s works on a rack of this machine alone", client.Rack.Name, cmd.CommandPath())
+				return fmt.Errorf("rack %q is on several machines, and %s works on a rack of this machine alone: %s", client.Rack.Name, cmd.CommandPath(), reason)
 			}
 			return carry(cmd, client, args)
 		}

@@ -104,7 +104,8 @@ func otherRacks(name string) string {
 	return " (or choose with --rack one that is: " + strings.Join(others, ", ") + ")"
 }
 
-// racksUp lists the racks that have a description in the state folder.
+// racksUp lists the racks that have a description in the state folder, also those on several machines whose
+// client this machine is.
 func racksUp() []string {
 	entries, err := os.ReadDir(rackfile.StateRoot)
 	if err != nil {
@@ -112,8 +113,9 @@ func racksUp() []string {
 	}
 	var names []string
 	for _, e := range entries {
-		if _, err := os.Stat(rackfile.PathsOf(e.Name()).Spec()); err == nil {
-			names = append(names, e.Name())
+		name := strings.TrimSuffix(e.Name(), rackfile.ClientSuffix)
+		if _, err := os.Stat(rackfile.PathsOf(e.Name()).Spec()); err == nil && !slices.Contains(names, name) {
+			names = append(names, name)
 		}
 	}
 	return names

@@ -134,6 +134,27 @@ var _ = Describe("a rack on three machines", Ordered, func() {
 		rack("perf", "verify", "--from", "cn0", "--to", "ms1")
 	})
 
+	It("serves metrics of all machines, and answers ibv_rc_pingpong on each", func() {
+		text := l.client.on("sh", "-c", `rdmalab --rack mcthree metrics --listen 127.0.0.1:0 >/run/metrics & p=$!
+until grep -q http /run/metrics; do kill -0 $p || exit 1; done
+url=$(grep -o 'http.*' /run/metrics); bash -c 'h=${1#http://}; a=${h%/metrics}; exec 3<>/dev/tcp/${a%:*}/${a#*:}; printf "GET /metrics HTTP/1.0\r\n\r\n" >&3; cat <&3' - "$url"; kill $p`).Stdout
+		Expect(text).To(And(
+			ContainSubstring(`rdmalab_node_up{node="leaf2",rack="mcthree",role="switch"} 1`),
+			ContainSubstring(`rdmalab_node_up{node="cn1",rack="mcthree",role="compute"} 1`),
+			MatchRegexp(`rdmalab_nic_sent_packets_total{host="cn2",rack="mcthree"} \d`),
+			MatchRegexp(`rdmalab_trunk_received_total{rack="mcthree",switch="leaf2",trunk="leaf1-leaf2"} [1-9]`),
+			ContainSubstring(`rdmalab_trunk_up{rack="mcthree",trunk="leaf0-leaf1"} 1`)))
+		ended := make(chan struct{})
+		go func() {
+			defer GinkgoRecover()
+			defer close(ended)
+			rack("pingpong", "rc", "--on", "ms1")
+		}()
+		Expect(rack("pingpong", "rc", "ms1", "--on", "cn0")).To(ContainSubstring("8192000 bytes in 1000 iterations"))
+		Eventually(ended).Should(BeClosed())
+		Expect(l.rdmalab("--rack", "mcthree", "web")).To(And(fixture.HaveExited(1), said("rdmalab metrics")))
+	})
+
 	It("captures links of several machines in one file, by one clock", func() {
 		file := l.dir + "/all.pcapng"
 		ended := make(chan struct{})

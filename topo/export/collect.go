@@ -41,7 +41,7 @@ type Config struct {
 	// Read and Counters ask a rack and the NIC of one of its hosts; nil means the real ones. Only tests
 	// set them.
 	Read     func(ctx context.Context, name string) (*live.Reading, error)
-	Counters func(ctx context.Context, rack, host string) (hostd.Counters, error)
+	Counters func(ctx context.Context, paths rackfile.Paths, host string) (hostd.Counters, error)
 }
 
 // Collector is a prometheus.Collector of racks. It is safe for concurrent use.
@@ -66,8 +66,8 @@ var _ prometheus.Collector = (*Collector)(nil)
 // New returns a Collector.
 func New(cfg Config) *Collector {
 	if cfg.Counters == nil {
-		cfg.Counters = func(ctx context.Context, name, host string) (c hostd.Counters, err error) {
-			err = control.NewClient(rackfile.PathsOf(name).Socket(host)).Call(ctx, http.MethodGet, hostd.PathCounters, nil, &c)
+		cfg.Counters = func(ctx context.Context, paths rackfile.Paths, host string) (c hostd.Counters, err error) {
+			err = control.NewClient(paths.Socket(host)).Call(ctx, http.MethodGet, hostd.PathCounters, nil, &c)
 			return c, err
 		}
 	}
@@ -84,6 +84,9 @@ func (c *Collector) Describe(out chan<- *prometheus.Desc) {
 	}
 	for _, c := range switchCounters() {
 		out <- c.desc()
+	}
+	for _, f := range trunkCounters() {
+		out <- f.desc()
 	}
 }
 
@@ -130,7 +133,7 @@ func (c *Collector) of(names []string) (list []*source) {
 
 // get returns a reading of the rack with the counters of its NICs, in the order of its hosts, or nil if
 // there is no rack.
-func (s *source) get(ask func(ctx context.Context, rack, host string) (hostd.Counters, error)) (*live.Reading, []hostd.Counters, time.Duration) {
+func (s *source) get(ask func(ctx context.Context, paths rackfile.Paths, host string) (hostd.Counters, error)) (*live.Reading, []hostd.Counters, time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	begin := time.Now()
@@ -147,9 +150,9 @@ func (s *source) get(ask func(ctx context.Context, rack, host string) (hostd.Cou
 	var all sync.WaitGroup
 	for i := range g.Status.Hosts {
 		switch g.Status.Hosts[i].State {
-		case rack.StateCrashed, rack.StateHung, rack.StateSilent: // there is no answer to wait for
+		case rack.StateCrashed, rack.StateHung, rack.StateSilent, rack.StateLost: // there is no answer to wait for
 		default:
-			all.Go(func() { list[i], _ = ask(ctx, s.Name, g.Status.Hosts[i].Name) }) // a host that does not answer has no counters
+			all.Go(func() { list[i], _ = ask(ctx, g.Paths, g.Status.Hosts[i].Name) }) // a host that does not answer has no counters
 		}
 	}
 	all.Wait()
@@ -206,7 +209,13 @@ func number(is bool) float64 {
 func (s *sink) reading(g *live.Reading, counters []hostd.Counters) {
 	s.ofRack(&rackUp, number(g.Status.State == rack.StateUp))
 	s.ofRack(&rackSlow, float64(max(1, g.Status.Slow)))
-	s.node(&g.Status.Switch)
+	for i := range g.Status.Switches {
+		s.node(&g.Status.Switches[i])
+	}
+	if len(g.Status.Switches) == 0 {
+		s.node(&g.Status.Switch)
+	}
+	s.trunks(g)
 	for i := range g.Status.Hosts {
 		n, d := &g.Status.Hosts[i], &g.Hosts[i]
 		s.node(n)
@@ -268,6 +277,26 @@ func (s *sink) faults(list []fault.Status) {
 		s.chosen(&faultActive, number(f.State == fault.Active), f.ID, f.Link, string(f.Kind))
 		s.chosen(&faultHits, float64(f.HitsUp), f.ID, f.Link, string(f.Kind), string(fault.Up))
 		s.chosen(&faultHits, float64(f.HitsDown), f.ID, f.Link, string(f.Kind), string(fault.Down))
+	}
+}
+
+// trunks writes the trunks between switches, and what their ends on several machines count.
+func (s *sink) trunks(g *live.Reading) {
+	for _, t := range g.Status.Trunks {
+		s.ofRack(&trunkUp, number(t.Link == rack.LinkUp), t.Name)
+	}
+	for i := range g.Trunks {
+		end := &g.Trunks[i]
+		s.ofRack(&trunkMTU, float64(end.MTU), end.Trunk, end.Switch)
+		if end.Shortest > 0 {
+			s.ofRack(&trunkTrip, end.RoundTrip.Seconds(), end.Trunk, end.Switch)
+			s.ofRack(&trunkAhead, end.Ahead.Seconds(), end.Trunk, end.Switch)
+		}
+		for _, one := range end.Samples() {
+			if f, ok := trunkCounters()[one.Name]; ok {
+				s.ofRack(&f, float64(one.Value), end.Trunk, end.Switch)
+			}
+		}
 	}
 }
 

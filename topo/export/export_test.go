@@ -22,6 +22,7 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
+	"github.com/rdmalab/rdmalab/softrnic/trunk"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -49,6 +50,7 @@ func reading() *live.Reading {
 				{Name: "ms0", Role: "memory", State: rack.StateCrashed, Link: rack.LinkNoCarrier},
 			},
 			Guests: []rack.GuestStatus{{Link: rack.LinkUp}},
+			Trunks: []rack.TrunkStatus{{Name: "leaf0-leaf1", Link: rack.LinkUp}, {Name: "leaf0-leaf2", Link: rack.LinkNoCarrier}},
 		},
 		Hosts: []hostd.Status{{
 			NIC:     hostd.NICStatus{State: hostd.StateUp},
@@ -58,9 +60,12 @@ func reading() *live.Reading {
 		}, {}},
 		Switch:   switchd.Status{Uptime: 90 * time.Second, Partition: [][]string{{"cn0"}, {"ms0"}}},
 		Counters: switchd.Counters{Switch: pipeline.Counters{Rewritten: 12}, Ports: []switchd.PortCounters{p}, Lost: map[pipeline.Reason]uint64{"queue": 13}},
-		Faults:   []fault.Status{{Rule: fault.Rule{ID: "f1", Link: "cn0", Kind: fault.Loss}, State: fault.Active, Hits: 5, HitsUp: 2, HitsDown: 3}},
-		Tables:   []handler.Table{{Name: "macs", Used: 1, Max: 2}},
-		Groups:   []handler.Group{{Name: "hardened", Counters: []handler.Counter{{Name: "moved", Value: 14}}}},
+		Trunks: []live.TrunkEnd{{Trunk: "leaf0-leaf1", Switch: "leaf1", Stats: trunk.Stats{
+			MTU: 1500, Lost: 7, Refused: trunk.Refused{BadTag: 3}, RoundTrip: time.Millisecond, Shortest: time.Microsecond, Ahead: -2 * time.Second,
+		}}},
+		Faults: []fault.Status{{Rule: fault.Rule{ID: "f1", Link: "cn0", Kind: fault.Loss}, State: fault.Active, Hits: 5, HitsUp: 2, HitsDown: 3}},
+		Tables: []handler.Table{{Name: "macs", Used: 1, Max: 2}},
+		Groups: []handler.Group{{Name: "hardened", Counters: []handler.Counter{{Name: "moved", Value: 14}}}},
 	}
 	return g
 }
@@ -79,7 +84,7 @@ func scrape(t *testing.T, g *live.Reading, samples []metrics.Sample) string {
 			}
 			return g, nil
 		},
-		Counters: func(_ context.Context, _, host string) (hostd.Counters, error) {
+		Counters: func(_ context.Context, _ rackfile.Paths, host string) (hostd.Counters, error) {
 			if host != "cn0" {
 				t.Errorf("the crashed host %s was asked for its counters", host)
 			}
@@ -129,6 +134,13 @@ func TestScrape(t *testing.T) {
 		`rdmalab_fault_active{fault="f1",kind="loss",link="cn0",rack="r"} 1`,
 		`rdmalab_fault_hits_total{dir="up",fault="f1",kind="loss",link="cn0",rack="r"} 2`,
 		`rdmalab_fault_hits_total{dir="down",fault="f1",kind="loss",link="cn0",rack="r"} 3`,
+		`rdmalab_trunk_up{rack="r",trunk="leaf0-leaf1"} 1`,
+		`rdmalab_trunk_up{rack="r",trunk="leaf0-leaf2"} 0`,
+		`rdmalab_trunk_lost_total{rack="r",switch="leaf1",trunk="leaf0-leaf1"} 7`,
+		`rdmalab_trunk_refused_bad_tag_total{rack="r",switch="leaf1",trunk="leaf0-leaf1"} 3`,
+		`rdmalab_trunk_mtu_bytes{rack="r",switch="leaf1",trunk="leaf0-leaf1"} 1500`,
+		`rdmalab_trunk_round_trip_seconds{rack="r",switch="leaf1",trunk="leaf0-leaf1"} 0.001`,
+		`rdmalab_trunk_peer_clock_ahead_seconds{rack="r",switch="leaf1",trunk="leaf0-leaf1"} -2`,
 		`# TYPE rdmalab_nic_sent_packets_total counter`,
 		`# TYPE rdmalab_nic_queue_pairs gauge`,
 		`# HELP rdmalab_nic_sent_packets_total RoCEv2 packets sent`,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/rdmalab/rdmalab/softrnic/trunk"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/topo/hostd"
 )
@@ -93,12 +94,31 @@ var (
 	faultHits     = one("fault_hits_total", "frames that the fault rule has hit, by direction", "rack", "fault", "link", "kind", "dir")
 )
 
+// Families of trunks; all but the first are of those between machines.
+var (
+	trunkUp    = one("trunk_up", "1 if the trunk between two switches is up, otherwise 0", "rack", "trunk")
+	trunkMTU   = one("trunk_mtu_bytes", "path MTU of the trunk, as its end at this switch knows it", "rack", "trunk", "switch")
+	trunkTrip  = one("trunk_round_trip_seconds", "round trip of the trunk's last probe, without the time in which the other switch held it", "rack", "trunk", "switch")
+	trunkAhead = one("trunk_peer_clock_ahead_seconds", "how far the clock of the other machine is ahead of that of this switch", "rack", "trunk", "switch")
+)
+
+// trunkCounters are the families of the counters of a trunk's end, by the name that they have in package
+// trunk.
+var trunkCounters = sync.OnceValue(func() map[string]family {
+	m := make(map[string]family)
+	for _, s := range new(trunk.Stats).Samples() {
+		m[s.Name] = one("trunk_"+s.Name+"_total", s.Help, "rack", "trunk", "switch")
+	}
+	return m
+})
+
 // fixed lists the families with a name that is written in this file.
 var fixed = []*family{
 	&buildInfo, &rackUp, &rackSlow, &readTime, &nodeUp, &nodeState, &linkUp, &guestUp, &daemonUp, &daemonMem, &nicUp, &nicQPs, &nicPrograms,
 	&storeClients, &storeRate, &storeP99, &storeEvents, &switchUptime, &portRxPackets, &portRxBytes, &portRxRoCE, &portMalformed,
 	&portTxPackets, &portTxBytes, &portDrops, &switchDrops, &switchParts, &switchDelayed, &switchRuns, &switchLost, &switchTable, &switchRoom,
 	&programInfo, &programEvents, &sharedFlight, &sharedQueue, &faultActive, &faultHits,
+	&trunkUp, &trunkMTU, &trunkTrip, &trunkAhead,
 }
 
 // nicCounters are the families of the counters that the command counters shows of a host, by the name
@@ -158,6 +178,9 @@ func Families() (list []Family) {
 	}
 	for _, c := range switchCounters() {
 		add(&c.family)
+	}
+	for _, f := range trunkCounters() {
+		add(&f)
 	}
 	slices.SortFunc(list, func(a, b Family) int { return strings.Compare(a.Name, b.Name) })
 	return list

@@ -17,6 +17,7 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
+	"github.com/rdmalab/rdmalab/softrnic/trunk"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
@@ -41,6 +42,7 @@ const farWait = 10 * time.Second
 type Reading struct {
 	At     time.Time
 	Rack   *rackfile.Rack
+	Paths  rackfile.Paths // of the control sockets
 	Status rack.Status
 	// Hosts are the status of the hosts' daemons, in the order of Status.Hosts.
 	Hosts    []hostd.Status
@@ -53,6 +55,14 @@ type Reading struct {
 	Groups []handler.Group
 	Report swordbox.Report
 	Keys   []cloversteer.Key
+	// Trunks are the ends of the trunks to other machines.
+	Trunks []TrunkEnd
+}
+
+// TrunkEnd is what a switch counts and measures of a trunk to another machine.
+type TrunkEnd struct {
+	Trunk, Switch string
+	trunk.Stats
 }
 
 // Read asks the daemons of the rack called name. The error is that of the rack: there is none, or it
@@ -69,7 +79,7 @@ func Read(ctx context.Context, name string) (*Reading, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
-	g.Rack = r.Spec
+	g.Rack, g.Paths = r.Spec, r.Paths
 	var wg sync.WaitGroup
 	names := r.Spec.SwitchNames()
 	parts := make([]Reading, len(names))
@@ -82,7 +92,7 @@ func Read(ctx context.Context, name string) (*Reading, error) {
 		return nil, err
 	}
 	for i := range parts {
-		g.add(&parts[i])
+		g.add(names[i], &parts[i])
 	}
 	g.decode()
 	return g, nil
@@ -90,7 +100,12 @@ func Read(ctx context.Context, name string) (*Reading, error) {
 
 // add adds what one switch has answered. The program and the counters that are not of ports are those
 // of the first.
-func (g *Reading) add(one *Reading) {
+func (g *Reading) add(name string, one *Reading) {
+	for i := range one.Counters.Ports {
+		if p := &one.Counters.Ports[i]; p.Trunk != nil {
+			g.Trunks = append(g.Trunks, TrunkEnd{p.Host, name, *p.Trunk})
+		}
+	}
 	if g.Program.Name == "" {
 		g.Program, g.Counters = one.Program, one.Counters
 		g.Counters.Ports = nil
