@@ -175,7 +175,8 @@ func decidedOn(ctx context.Context, r *rack.Rack, v *why.View) (out []why.Decisi
 		}
 		for _, d := range own.List {
 			to := names.Of(d.Dst)
-			if !(d.DestQPN == v.Own.QP.QPN && to == v.Own.Host) && !(d.DestQPN == v.Own.QP.PeerQPN && to == v.Peer.Host) {
+			ours, peers := d.DestQPN == v.Own.QP.QPN && to == v.Own.Host, d.DestQPN == v.Own.QP.PeerQPN && to == v.Peer.Host
+			if !ours && !peers {
 				continue
 			}
 			out = append(out, why.Decision{

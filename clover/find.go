@@ -212,6 +212,7 @@ func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (_ kn
 			if k, err = c.query(key, deadline); err != nil {
 				return k, 0, err
 			}
+			path.asked()
 			seen = false
 		}
 		path.step(k.at)
@@ -233,6 +234,7 @@ func (c *finder) newer(key uint64, k known, most int, deadline clock.Time) (_ kn
 			if k, err = c.query(key, deadline); err != nil {
 				return k, 0, err
 			}
+			path.asked()
 			k.passed, slot, asked = passed, -1, true
 		case !more, hops >= most:
 			return k, header, nil

@@ -38,6 +38,7 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) (_ []byte, err
 			if k, err = c.query(key, deadline); err != nil {
 				return dst, err
 			}
+			path.asked()
 		}
 		path.step(k.at)
 		header, value, shortcut, err := c.readNode(key, k, slot, deadline)
@@ -46,6 +47,7 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) (_ []byte, err
 			if k, err = c.query(key, deadline); err != nil {
 				return dst, err
 			}
+			path.asked()
 			slot = -1 // a stale shortcut would lead to the same node again
 			if c.session.rt.Now() >= deadline {
 				return dst, kv.ErrTimeout
@@ -67,6 +69,7 @@ func (c *finder) get(key uint64, dst []byte, deadline clock.Time) (_ []byte, err
 				c.cache.drop(key)
 				return dst, err
 			}
+			path.asked()
 			slot = -1
 			continue
 		}

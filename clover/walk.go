@@ -28,6 +28,9 @@ func (w *walk) step(at layout.Location) {
 	}
 }
 
+// asked notes that the metadata server names the next node: what was followed before proves nothing.
+func (w *walk) asked() { *w = walk{} }
+
 // circleReturns is how often a client must come back to a node until its error calls the chain a
 // circle.
 const circleReturns = 3

@@ -40,8 +40,16 @@ func TestWalk(t *testing.T) {
 	w.step(nodeAt(1))
 	w.step(nodeAt(2))
 	w.step(nodeAt(1))
-	if err := w.explain(failed); err != failed {
+	if err := w.explain(failed); strings.Contains(err.Error(), "circle") {
 		t.Errorf("a node that was met twice: %v", err)
+	}
+	path := walk{}
+	for range 10 {
+		path.step(nodeAt(1))
+		path.asked()
+	}
+	if err := path.explain(failed); strings.Contains(err.Error(), "circle") {
+		t.Errorf("a node that the metadata server names again and again: %v", err)
 	}
 	if w.explain(nil) != nil {
 		t.Error("an error of a search that has succeeded")

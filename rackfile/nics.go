@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/goccy/go-yaml/ast"
 )
@@ -136,16 +135,12 @@ func railSubnet(p netip.Prefix, nth int) (netip.Prefix, bool) {
 // devicePattern matches the names of devices that the rxe provider of libibverbs takes.
 const devicePattern = `^rxe[a-z0-9_]{1,12}$`
 
-var deviceExpr = compiling(devicePattern)
-
-// compiling returns a function that returns the expression. It compiles it when it is first called, and not
-// at the start of each process of a rack.
-func compiling(pattern string) func() *regexp.Regexp {
-	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
-}
+// matches reports whether s matches a valid pattern. It compiles the pattern, which a variable would do at the
+// start of each process of a rack.
+func matches(pattern, s string) bool { return regexp.MustCompile(pattern).MatchString(s) }
 
 func parseDevice(s string) (string, error) {
-	if !deviceExpr().MatchString(s) {
+	if !matches(devicePattern, s) {
 		return "", fmt.Errorf("%.40q is no name of a NIC: libibverbs takes rxe and 1 to 12 of a-z, 0-9 and \"_\" behind it", s)
 	}
 	return s, nil

@@ -342,7 +342,7 @@ func parseGroup(s string) (string, error) {
 		}
 		return strconv.FormatUint(n, 10), nil
 	}
-	if !groupExpr().MatchString(s) {
+	if !matches(groupPattern, s) {
 		return "", fmt.Errorf("%.40q is no name of a group; write it as in /etc/group", s)
 	}
 	return s, nil
@@ -350,8 +350,6 @@ func parseGroup(s string) (string, error) {
 
 // groupPattern matches the names that Linux accepts for a group.
 const groupPattern = `^[A-Za-z_][A-Za-z0-9._-]{0,30}[A-Za-z0-9._$-]?$`
-
-var groupExpr = compiling(groupPattern)
 
 func parseCPU(s string) (int, error) {
 	switch s {

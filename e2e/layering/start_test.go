@@ -6,7 +6,7 @@ import (
 )
 
 // The tables of gopacket's layers take 6 MB and milliseconds of every process that links them, and a
-// rack has two processes for each host: only packages for programs of others may import them.
+// rack has one or two processes for each host: only packages for programs of others may import them.
 func TestBinaryStartsWithoutTables(t *testing.T) {
 	for _, s := range sources(t) {
 		if strings.HasSuffix(s.path, "_test.go") || s.pkg == "softrnic/wire/layers" || s.pkg == "softrnic/wire/onerma/layers" {

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -226,6 +227,51 @@ func TestXRCDescriptors(t *testing.T) {
 			t.Fatalf("%d descriptors more", openFiles(t)-before)
 		}
 	}
+}
+
+// A message without a byte ends the connection; descriptors that came with it are closed.
+func TestDescriptorsOfAnEmptyMessage(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	fd, err := unix.Open(xrcFile(t), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	must(t, err)
+	// last lets 5 programs come, and go with an empty message that has these descriptors.
+	last := func(fds ...int) {
+		for range 5 {
+			c := h.attach(t, 0)
+			raw, err := c.conn.SyscallConn()
+			must(t, err)
+			must(t, raw.Write(func(s uintptr) bool {
+				must(t, sendEmpty(int(s), unix.UnixRights(fds...)))
+				return true
+			}))
+			_, _, _, ok := receive(t, c.conn)
+			if ok {
+				t.Fatal("the daemon answers an empty message")
+			}
+			must(t, c.conn.Close())
+		}
+	}
+	before := openFiles(t)
+	last(fd)
+	kept := openFiles(t) - before // what the test's own ends keep, and at most one descriptor a program
+	last(fd, fd, fd, fd, fd, fd, fd, fd)
+	for end := time.Now().Add(20 * time.Second); openFiles(t) > before+2*kept; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d descriptors more, and then %d", kept, openFiles(t)-before-kept)
+		}
+	}
+	must(t, unix.Close(fd))
+}
+
+// sendEmpty sends a message without data; unix.Sendmsg adds a byte to one.
+func sendEmpty(s int, oob []byte) error {
+	m := unix.Msghdr{Control: &oob[0]}
+	m.SetControllen(len(oob))
+	_, _, errno := unix.Syscall(unix.SYS_SENDMSG, uintptr(s), uintptr(unsafe.Pointer(&m)), unix.MSG_NOSIGNAL)
+	if errno != 0 {
+		return errno
+	}
+	return nil
 }
 
 // The commands without the mark of this project's provider, and with wrong handles, types and numbers.

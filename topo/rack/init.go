@@ -81,6 +81,7 @@ func stand(f func(context.Context) error, note func(string, ...any)) int {
 	children := make(chan os.Signal, 1)
 	signal.Notify(children, unix.SIGCHLD)
 	go func() { // the loop ends with the process
+		reapOrphans() // of before
 		for range children {
 			reapOrphans()
 		}

@@ -29,7 +29,7 @@ func leaveOthers(p rackfile.Paths, isSwitch bool, note func(string, ...any)) err
 		unmount(point)
 	}
 	if !isSwitch { // a host has a mount for each host of the rack, and gets rid of them all at once
-		if err := bare(p.Dir); !errors.Is(err, unix.ENOSYS) { // Linux before 5.2
+		if done, err := bare(p.Dir); done || err != nil { // not on Linux before 5.2, or where a container's filter forbids it
 			return err
 		}
 	}
@@ -53,18 +53,19 @@ func tops(points []string, dir string) (list []string) {
 	return list
 }
 
-// bare replaces a mount by one without the mounts in it.
-func bare(dir string) error {
+// bare replaces a mount by one without the mounts in it. done is false, and nothing has changed, if this
+// machine cannot do so.
+func bare(dir string) (done bool, err error) {
 	fd, err := unix.OpenTree(unix.AT_FDCWD, dir, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
 	if err != nil {
-		return fmt.Errorf("mount of %s: %w", dir, err)
+		return false, nil
 	}
 	defer func() { _ = unix.Close(fd) }() // the descriptor is used only to name the mount
 	if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-		return fmt.Errorf("unmount %s: %w", dir, err)
+		return false, fmt.Errorf("unmount %s: %w", dir, err)
 	}
 	if err := unix.MoveMount(fd, "", unix.AT_FDCWD, dir, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
-		return fmt.Errorf("mount %s: %w", dir, err)
+		return false, fmt.Errorf("mount %s: %w", dir, err)
 	}
-	return nil
+	return true, nil
 }

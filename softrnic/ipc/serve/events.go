@@ -8,8 +8,9 @@ type heard struct {
 	ev  verbs.AsyncEvent
 	of  *port // the application; nil means all
 	all int   // the number of ports when the event was raised: ports that were added later do not get it
-	// handle is that of the application, of a target of XRC, which may have several; nil for other objects.
-	handle *owner
+	// target is true for an event of a target of XRC, which all handles get that it has (pump.targets). One
+	// event counts once, however many handles there are.
+	target bool
 }
 
 // maxHeard is the largest number of events that are kept until the next step of the pump, the
@@ -31,10 +32,8 @@ func (s *pump) hear(ev verbs.AsyncEvent) (taken bool) {
 		s.note(heard{ev: ev, all: len(s.ports)})
 		return false
 	default:
-		for _, l := range s.targets[ev.QPN] {
-			s.note(heard{ev: ev, of: l.port, handle: l.handle})
-		}
 		if len(s.targets[ev.QPN]) > 0 {
+			s.note(heard{ev: ev, target: true})
 			return true
 		}
 		of = s.qps[ev.QPN]
@@ -48,22 +47,28 @@ func (s *pump) hear(ev verbs.AsyncEvent) (taken bool) {
 
 func (s *pump) note(h heard) {
 	switch {
-	case h.of == nil && h.all == 0:
+	case h.of == nil && h.all == 0 && !h.target:
 	case len(s.heard) < maxHeard:
 		s.heard = append(s.heard, h)
 	default:
-		h.tell(s.ports, func(p *port) { p.lost++ })
+		s.each(&h, func(p *port, _ *owner) { p.lost++ })
 	}
 }
 
-// tell calls f for each application to which the event must be sent.
-func (h *heard) tell(ports []*port, f func(p *port)) {
-	if h.of != nil {
-		f(h.of)
-		return
-	}
-	for _, p := range ports[:min(h.all, len(ports))] { // the ports behind these were attached after the event
-		f(p)
+// each calls f for each application to which the event must be sent, and for each handle of a target; for
+// other objects there is no handle.
+func (s *pump) each(h *heard, f func(p *port, handle *owner)) {
+	switch {
+	case h.target:
+		for _, l := range s.targets[h.ev.QPN] {
+			f(l.port, l.handle)
+		}
+	case h.of != nil:
+		f(h.of, nil)
+	default:
+		for _, p := range s.ports[:min(h.all, len(s.ports))] { // the ports behind these were attached after the event
+			f(p, nil)
+		}
 	}
 }
 
@@ -71,11 +76,11 @@ func (h *heard) tell(ports []*port, f func(p *port)) {
 func (s *pump) tell() {
 	for i := range s.heard {
 		h := &s.heard[i]
-		h.tell(s.ports, func(p *port) {
+		s.each(h, func(p *port, handle *owner) {
 			switch {
-			case h.handle == nil:
+			case handle == nil:
 				p.event(h.ev)
-			case !p.c.prog.report(h.ev.Kind, h.handle):
+			case !p.c.prog.report(h.ev.Kind, handle):
 				p.lost++
 			}
 		})

@@ -87,6 +87,23 @@ func TestEventsAroundTheLifeOfAProgram(t *testing.T) {
 	}
 }
 
+// A target of XRC with many handles takes no room from the events of other programs.
+func TestEventsOfManyHandles(t *testing.T) {
+	s := listeners(2)
+	s.targets = make(map[wire.QPN][]targetHandle)
+	for range 2 * maxHeard {
+		s.targets[77] = append(s.targets[77], targetHandle{port: s.ports[0], handle: new(owner)})
+	}
+	s.ports[0].c.prog = new(program)
+	if !s.hear(verbs.AsyncEvent{Kind: verbs.EventQPFatal, QPN: 77}) || !s.hear(verbs.AsyncEvent{Kind: verbs.EventQPFatal, QPN: 21}) {
+		t.Fatal("an event is not taken")
+	}
+	s.tell()
+	if n := len(s.ports[1].c.out); n != 1 || s.ports[0].lost != 0 || s.ports[1].lost != 0 {
+		t.Errorf("the other program was told %d events; %d and %d lost", n, s.ports[0].lost, s.ports[1].lost)
+	}
+}
+
 // Events beyond the bound, and those for which a program has left no room, are lost and counted.
 func TestEventsAreBounded(t *testing.T) {
 	s := listeners(2)

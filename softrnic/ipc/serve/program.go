@@ -78,10 +78,11 @@ const maxHelloFDs = 8
 func (c *client) receive(buf []byte) (n int, fds []int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4*maxHelloFDs))
 	n, oobn, _, _, err := c.conn.ReadMsgUnix(buf, oob)
-	if err != nil {
-		return 0, nil, err
+	fds = ring.Files(oob[:oobn])
+	if err != nil { // an empty message is the end of the connection, and may have descriptors
+		return 0, nil, errors.Join(err, closeAll(fds))
 	}
-	return n, ring.Files(oob[:oobn]), nil
+	return n, fds, nil
 }
 
 // serveUnmodified answers the commands of an unmodified program. It closes fds.
@@ -112,10 +113,31 @@ func (c *client) serveUnmodified(h uverbs.Hello, fds []int, buf []byte) error {
 			c.as.sent = fds
 		}
 		err = execute(buf[:n])
-		_ = closeAll(fds) // the program's; what their close says is nothing to the connection
-		if err != nil {
+		if err := errors.Join(err, closeSoon(fds)); err != nil {
 			return err
 		}
+	}
+}
+
+// closeWait is how long the close of a program's descriptors may take: that of a socket may wait for its peer.
+const closeWait = time.Second
+
+// closeSoon closes descriptors of a program; what their close says is nothing to the connection. It returns
+// an error, by which the connection ends, if that takes too long; then they close later.
+func closeSoon(fds []int) error {
+	if len(fds) == 0 {
+		return nil
+	}
+	closed := make(chan struct{})
+	go func() {
+		_ = closeAll(fds)
+		close(closed)
+	}()
+	select {
+	case <-closed:
+		return nil
+	case <-time.After(closeWait):
+		return errors.New("the program has sent a descriptor whose close waits")
 	}
 }
 

@@ -289,6 +289,7 @@ func (s *pump) noticeDown(e *engine.Engine) {
 	if s.table == e.Mem() {
 		return
 	}
+	s.tell() // events of targets are for those that have them now
 	s.table = e.Mem()
 	clear(s.qps)
 	clear(s.cqs)

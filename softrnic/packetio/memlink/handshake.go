@@ -71,10 +71,11 @@ func receive(conn *net.UnixConn, message any, n int) ([]int, error) {
 	}
 	b, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*mostFDs))
 	nb, no, flags, _, err := conn.ReadMsgUnix(b, oob)
-	if err != nil {
+	fds := ring.Files(oob[:no])
+	if err != nil { // an empty message is the end of the connection, and may have descriptors
+		ring.CloseFiles(fds...)
 		return nil, err
 	}
-	fds := ring.Files(oob[:no])
 	switch err = json.Unmarshal(b[:nb], message); {
 	case flags&(unix.MSG_TRUNC|unix.MSG_CTRUNC) != 0:
 		err = errors.New("a message is too long")
