@@ -3,7 +3,7 @@ package trunk
 import "encoding/binary"
 
 // Version is the version of the protocol. Ends of different versions refuse each other's datagrams.
-const Version = 1
+const Version = 2
 
 // Lengths in bytes.
 const (

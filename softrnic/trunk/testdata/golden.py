@@ -97,12 +97,12 @@ salt = b"rdmalab trunk 1 "
 rack = hkdf(secret, b"", salt + b"rack golden", 2)
 code = hkdf(secret, b"", salt + b"hello leaf0-leaf1", 32)
 print("public", pn.hex())
-head = bytes([0x11, 0]) + rack + bytes(12)
+head = bytes([0x21, 0]) + rack + bytes(12)
 body = bytes([0, 65, 0, 0]) + pn + pf + struct.pack(">q", 0x0102030405060708)
 print("hello", (head + body + hmac.new(code, head + body, hashlib.sha256).digest()[:16]).hex())
 keys = hkdf(x25519(near, pf), secret, salt + b"session leaf0-leaf1" + pn + pf, 40)
 print("keys", keys.hex())
 frame = bytes([2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 0x88, 0xb5]) + b"golden"
 record = struct.pack(">IBBHHHH", len(frame), 0, 0, 0, 0, 0, 0) + frame
-head = bytes([0x14, 7]) + rack + struct.pack(">Q", 2) + bytes([0, 1]) + struct.pack(">H", 0)
+head = bytes([0x24, 7]) + rack + struct.pack(">Q", 2) + bytes([0, 1]) + struct.pack(">H", 0)
 print("data", (head + gcm(keys[:16], keys[16:20] + struct.pack(">Q", 2), record, head)).hex())
