@@ -172,6 +172,21 @@ func (e *End) overIP() int {
 // takes only IP packets of this size.
 func (e *End) TooBig(now clock.Time, size int) { e.mtu.tooBig(now, size) }
 
+// Unsent tells the end that the machine's kernel has refused datagrams of the end, of which d is the first.
+// The others are of the same train.
+func (e *End) Unsent(d []byte, datagrams int) {
+	h, ok := parseHeader(d)
+	if !ok || h.kind == kindHello || h.counter&paddedBit != 0 {
+		return // no counter of a gap
+	}
+	for _, s := range [...]*session{e.keys.now, e.keys.former} {
+		if s != nil && s.out == h.epoch {
+			s.unsent += uint64(datagrams)
+			return
+		}
+	}
+}
+
 // Dropped counts frames that could not be sent.
 func (e *End) Dropped(frames int) { e.stats.QueueDrops += uint64(frames) }
 

@@ -117,11 +117,11 @@ func (e *End) agreed(now clock.Time, m *hello, out *Out) {
 		rx, tx = tx, rx
 	}
 	if f := e.keys.former; f != nil {
-		e.stats.Lost += f.window.missing()
+		e.stats.Lost += f.missing()
 	}
 	e.keys.former = e.keys.now
 	if e.keys.former != nil && e.state != Up {
-		e.stats.Lost += e.keys.former.window.missing()
+		e.stats.Lost += e.keys.former.missing()
 		e.keys.former = nil // nothing of it comes any more
 	}
 	if e.keys.former != nil {

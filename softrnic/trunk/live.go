@@ -28,9 +28,14 @@ type liveness struct {
 func (e *End) probe(now clock.Time, s *session, length int, hears bool, out *Out) {
 	d := make([]byte, max(length, headerLen+probeLen+tagLen))
 	l := &e.live
-	p := probe{hears: hears, long: l.long, sent: e.wall(now), peerSent: l.peerSent, received: l.received}
+	p := probe{hears: hears, long: l.long, sent: e.wall(now), peerSent: l.peerSent, received: l.received, unsent: s.unsent}
 	p.put(d[headerLen : len(d)-tagLen])
-	s.seal(&header{version: Version, kind: kindProbe, epoch: s.out, rack: e.id.rack}, d)
+	h := header{version: Version, kind: kindProbe, epoch: s.out, rack: e.id.rack}
+	if length > 0 {
+		s.sealPadded(&h, d)
+	} else {
+		s.seal(&h, d)
+	}
 	l.long = 0
 	e.stats.Sent++
 	out.Datagrams = append(out.Datagrams, d)

@@ -4,8 +4,8 @@ import "encoding/binary"
 
 // probe says that an end is alive, and measures the path:
 //
-//	|   0   | 1 to 3 |   4, 5    |  6, 7  | 8 to 15 |  16 to 23  | 24 to 31 | padding |
-//	| flags |   0    | long seen |   0    |  sent   | peer's sent| received |         |
+//	|   0   | 1 to 3 |   4, 5    |  6, 7  | 8 to 15 |  16 to 23  | 24 to 31 | 32 to 39 | padding |
+//	| flags |   0    | long seen |   0    |  sent   | peer's sent| received |  unsent  |         |
 //
 // Times are Unix nanoseconds of the clock of the machine that they belong to.
 type probe struct {
@@ -17,10 +17,12 @@ type probe struct {
 	// peerSent and received are of the last probe that has come from the peer: its sent, and when it came; 0:
 	// none has come.
 	peerSent, received int64
+	// unsent is how many datagrams of the session have a counter, and were refused by the sender's own kernel.
+	unsent uint64
 }
 
 // probeLen is the length of a probe without padding in bytes.
-const probeLen = 32
+const probeLen = 40
 
 const flagHears = 1
 
@@ -33,6 +35,7 @@ func (p *probe) put(b []byte) {
 	binary.BigEndian.PutUint64(b[8:], uint64(p.sent))
 	binary.BigEndian.PutUint64(b[16:], uint64(p.peerSent))
 	binary.BigEndian.PutUint64(b[24:], uint64(p.received))
+	binary.BigEndian.PutUint64(b[32:], p.unsent)
 }
 
 func parseProbe(b []byte) (p probe, ok bool) {
@@ -42,5 +45,6 @@ func parseProbe(b []byte) (p probe, ok bool) {
 	return probe{
 		hears: b[0]&flagHears != 0, long: binary.BigEndian.Uint16(b[4:]), sent: int64(binary.BigEndian.Uint64(b[8:])),
 		peerSent: int64(binary.BigEndian.Uint64(b[16:])), received: int64(binary.BigEndian.Uint64(b[24:])),
+		unsent: binary.BigEndian.Uint64(b[32:]),
 	}, true
 }

@@ -52,7 +52,12 @@ func (e *End) sealed(now clock.Time, h *header, d []byte, frames *packetio.Batch
 		r.UnknownEpoch++
 		return
 	}
-	switch s.window.look(h.counter) {
+	w, n := s.space(h.counter)
+	if w == &s.sizes && h.kind != kindProbe {
+		r.Malformed++
+		return
+	}
+	switch w.look(n) {
 	case replayed:
 		r.Replayed++
 		return
@@ -77,6 +82,9 @@ func (e *End) sealed(now clock.Time, h *header, d []byte, frames *packetio.Batch
 			r.Malformed++
 			return
 		}
+		if w == &s.window { // which counts from here on at the latest
+			s.peerSent.told(p.unsent)
+		}
 		e.probed(now, &p, len(d))
 		return
 	}
@@ -90,7 +98,7 @@ func (e *End) sealed(now clock.Time, h *header, d []byte, frames *packetio.Batch
 
 // heard notes a datagram that is authentic.
 func (e *End) heard(now clock.Time, s *session, h *header) {
-	if s.window.accept(h.counter) {
+	if w, n := s.space(h.counter); w.accept(n) {
 		e.stats.Reordered++
 	}
 	e.stats.Received++

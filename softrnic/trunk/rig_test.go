@@ -18,6 +18,8 @@ type rig struct {
 	ends [2]*End
 	// fate says what becomes of a datagram from an end: how often it arrives, and behind how many later ones.
 	fate func(from int, d []byte) (copies, behind int)
+	// full says that the kernel of an end refuses a datagram; nil: it takes all.
+	full func(from int, d []byte) bool
 	wire [2][]flight // by receiver
 	seen [2][][]byte // copies of the datagrams from each end
 	got  [2]packetio.Batch
@@ -67,6 +69,10 @@ func (r *rig) do(side int, f func(out *Out)) {
 
 func (r *rig) put(from int, d []byte) {
 	r.seen[from] = append(r.seen[from], slices.Clone(d))
+	if r.full != nil && r.full(from, d) {
+		r.ends[from].Unsent(d, 1)
+		return
+	}
 	n, behind := r.fate(from, d)
 	for range n {
 		r.wire[1-from] = append(r.wire[1-from], flight{r.now.Add(r.back), behind, slices.Clone(d)})

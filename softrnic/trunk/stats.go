@@ -33,7 +33,7 @@ type Stats struct {
 	Received uint64 `json:"received" name:"received" help:"datagrams received, without those refused"`
 	// Faults that are injected into a link lose frames before they become datagrams, so they are not among
 	// those lost.
-	Lost       uint64  `json:"lost" name:"lost" help:"datagrams lost in the network, as the gaps of the peer's counter show"`
+	Lost       uint64  `json:"lost" name:"lost" help:"datagrams lost in the network, as the gaps of the peer's counter show, without padded probes and what the peer's own kernel has refused"`
 	Reordered  uint64  `json:"reordered" name:"reordered" help:"datagrams that came behind a later one"`
 	Late       uint64  `json:"late" name:"late" help:"of these, datagrams whose train had been given out, so that their frames are lost"`
 	Incomplete uint64  `json:"incompleteTrains" name:"incomplete_trains" help:"trains of which pieces were missing"`

@@ -135,7 +135,11 @@ func (p *Port) Send(b *packetio.Batch) (int, error) {
 			p.drop(rest)
 			break
 		}
-		switch err := p.tx.send(p.fd, &t); {
+		unsent, err := p.tx.send(p.fd, &t)
+		if err != nil {
+			p.end.Unsent(unsent, (len(unsent)+t.Size-1)/t.Size)
+		}
+		switch {
 		case err == nil:
 			sent += n
 			for i := range rest[:n] {
@@ -172,6 +176,7 @@ func (p *Port) refused(err error) {
 func (p *Port) flush() {
 	for _, d := range p.out.Datagrams {
 		if err := sendOne(p.fd, d); err != nil {
+			p.end.Unsent(d, 1)
 			p.refused(err)
 		}
 	}

@@ -61,7 +61,8 @@ func TestSegmentationRefused(t *testing.T) {
 	}
 }
 
-// A path that has become shorter is no refusal of segmentation, though the kernel refuses the message.
+// A path that has become shorter is no refusal of segmentation, though the kernel refuses the message; and
+// what the own kernel refuses is not lost in the network.
 func TestShorterPathIsNoRefusal(t *testing.T) {
 	p := newPath(t, 9000, false)
 	p.up()
@@ -78,7 +79,8 @@ func TestShorterPathIsNoRefusal(t *testing.T) {
 	if s := p.ports[0].Trunk(); s.Fallbacks != 0 || s.MTU != 1400 {
 		t.Errorf("fallbacks %d, MTU %d", s.Fallbacks, s.MTU)
 	}
-	p.exchange(0)
+	p.exchange(0) // so the peer sees the gap
+	p.run(func() bool { return p.ports[1].Trunk().Lost == 0 })
 	if s := p.ports[0].Trunk(); s.Fallbacks != 0 {
 		t.Errorf("fallbacks %d: %s", s.Fallbacks, s.Slow)
 	}

@@ -71,17 +71,17 @@ func (s *sender) fill(b []byte, size, most int) (n int) {
 // brief is the largest number of bytes that send sends by unix.RawSyscall, as in package afpacket.
 const brief = 2 << 10
 
-// send sends a train. An error means that not all of it was sent.
-func (s *sender) send(fd int, t *trunk.Train) error {
-	rest := t.Data
+// send sends a train. An error means that not all of it was sent; rest is what was not.
+func (s *sender) send(fd int, t *trunk.Train) (rest []byte, err error) {
+	rest = t.Data
 	if !s.found.has(noSegment) {
 		most := min(trunk.MaxSegments, trunk.MaxCall/t.Size) * t.Size
 		sent, errno := s.messages(fd, s.fill(rest, t.Size, most), len(rest))
 		if errno == 0 {
-			return nil
+			return nil, nil
 		}
 		if rest = rest[sent*most:]; !unsegmented(errno) || len(rest) <= t.Size {
-			return errno
+			return rest, errno
 		}
 		// Either the kernel, or the device, does not segment, or it has learnt of a shorter path: then it
 		// refuses a single datagram, too.
@@ -89,10 +89,10 @@ func (s *sender) send(fd int, t *trunk.Train) error {
 		if sent > 0 {
 			s.found.add(noSegment, errno)
 		}
-		return orNil(single)
+		return rest[min(sent*t.Size, len(rest)):], orNil(single)
 	}
-	_, errno := s.messages(fd, s.fill(rest, t.Size, t.Size), len(rest))
-	return orNil(errno)
+	sent, errno := s.messages(fd, s.fill(rest, t.Size, t.Size), len(rest))
+	return rest[min(sent*t.Size, len(rest)):], orNil(errno)
 }
 
 // orNil returns the error of a system call, which is none for 0.
