@@ -98,6 +98,11 @@ func (e *End) Switch(now clock.Time, on bool, out *Out) {
 		if s := e.keys.sending(); s != nil && e.state != Off {
 			e.probe(now, s, 0, false, out) // so the peer need not wait for Silence
 		}
+		for _, s := range [...]*session{e.keys.now, e.keys.former} {
+			if s != nil {
+				s.pause()
+			}
+		}
 		e.on(now, chOff)
 		return
 	}

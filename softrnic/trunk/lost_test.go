@@ -72,6 +72,38 @@ func TestUnsentIsNotLost(t *testing.T) {
 	}
 }
 
+// What is on the way to an end when it is cut, or comes while it is, is not lost in the network, however
+// short the cut is. What the network loses before and afterwards is.
+func TestCutLosesNothing(t *testing.T) {
+	for _, cut := range []time.Duration{0, 10 * time.Millisecond, 100 * time.Millisecond, 300 * time.Millisecond, 450 * time.Millisecond, 10 * time.Second} {
+		r := newRig(t)
+		r.up()
+		lose := func() {
+			r.fate = func(int, []byte) (int, int) { return 0, 0 }
+			r.send(1, roce(1, 1, 1000))
+			r.fate = func(int, []byte) (int, int) { return 1, 0 }
+			r.run(time.Second)
+		}
+		lose()
+		r.send(1, roce(1, 20, 1000)) // on the way
+		r.do(0, func(out *Out) { r.ends[0].Switch(r.now, false, out) })
+		r.send(1, roce(1, 20, 1000)) // it does not know yet
+		r.run(cut)
+		r.do(0, func(out *Out) { r.ends[0].Switch(r.now, true, out) })
+		r.run(time.Second)
+		if a, b := r.ends[0].Stats(), r.ends[1].Stats(); a.Lost != 1 || b.Lost != 0 || a.Silences+b.Silences > 0 {
+			t.Errorf("cut of %v: lost %d and %d, silences %d and %d", cut, a.Lost, b.Lost, a.Silences, b.Silences)
+		}
+		if !r.carries() {
+			t.Errorf("cut of %v: the trunk stays down", cut)
+		}
+		lose()
+		if a := r.ends[0].Stats(); a.Lost != 2 {
+			t.Errorf("cut of %v: of what was lost afterwards, %d was counted", cut, a.Lost-1)
+		}
+	}
+}
+
 // Only a probe may have a counter of padded probes.
 func TestCounterOfPaddedProbes(t *testing.T) {
 	r := newRig(t)

@@ -56,11 +56,17 @@ func (s *session) missing() uint64 {
 	return n - min(n, s.peerSent.excused)
 }
 
+// pause is called when the end is cut: what comes meanwhile is not missing.
+func (s *session) pause() {
+	s.window.pause()
+	s.peerSent.known = false
+}
+
 // peerUnsent follows how many counters the peer has used for datagrams that its own kernel has refused.
 type peerUnsent struct {
 	last    uint64 // what the peer has said last
-	known   bool   // it has said something
-	excused uint64 // those since the first time; earlier ones may be of a time when the window did not count
+	known   bool   // it has said something since the window counts
+	excused uint64 // those since then
 }
 
 func (p *peerUnsent) told(n uint64) {

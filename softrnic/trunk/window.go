@@ -11,9 +11,13 @@ const windowWords = windowLen/64 + 1
 // window knows which counters of a key have been accepted, as in RFC 4303, appendix A2. Its zero value
 // has seen none.
 type window struct {
-	highest  uint64
-	accepted uint64 // how many
-	bits     [windowWords]uint64
+	highest uint64
+	// counting: what is missing behind the counter from is counted. It begins with the next datagram that is
+	// accepted, because the peer sends before it is heard. Accepted is how many counters behind from were, and
+	// gone what was missing until counting ended.
+	counting             bool
+	from, accepted, gone uint64
+	bits                 [windowWords]uint64
 }
 
 // verdict is what a window says of a counter.
@@ -42,8 +46,8 @@ func (w *window) look(counter uint64) verdict {
 // a later one has come before it.
 func (w *window) accept(counter uint64) (overtaken bool) {
 	overtaken = counter < w.highest
-	if w.highest == 0 { // what was sent before the peer had the key is not missing
-		w.accepted = counter - 1
+	if !w.counting && counter > w.highest {
+		w.counting, w.from = true, counter-1
 	}
 	if counter > w.highest {
 		from, to := w.highest/64, counter/64
@@ -53,9 +57,20 @@ func (w *window) accept(counter uint64) (overtaken bool) {
 		w.highest = counter
 	}
 	w.bits[counter/64%windowWords] |= 1 << (counter % 64)
-	w.accepted++
+	if w.counting && counter > w.from {
+		w.accepted++
+	}
 	return overtaken
 }
 
-// missing returns how many counters up to the highest one have not been accepted.
-func (w *window) missing() uint64 { return w.highest - min(w.highest, w.accepted) }
+// missing returns how many counters up to the highest one have not been accepted, of those that were sent
+// while the window counted.
+func (w *window) missing() uint64 {
+	if !w.counting {
+		return w.gone
+	}
+	return w.gone + w.highest - w.from - w.accepted
+}
+
+// pause ends counting until the next datagram is accepted.
+func (w *window) pause() { w.gone, w.counting, w.accepted = w.missing(), false, 0 }
