@@ -126,6 +126,59 @@ func TestClockSetBack(t *testing.T) {
 	}
 }
 
+// A hello recorded of each end, replayed when the clocks of both were set back, keeps the trunk down for no
+// longer than the handshake takes; also if it is replayed again and again.
+func TestBothClocksSetBack(t *testing.T) {
+	for _, replays := range []int{1, 20} {
+		recorded := recordings(t, 1)
+		r := newRig(t)
+		pairs := 0
+		for side := range 2 {
+			cfg := config(Side(side))
+			cfg.Random = func() [32]byte { pairs++; return [32]byte{9, byte(side), byte(pairs)} }
+			cfg.Wall -= int64(24 * time.Hour)
+			r.ends[side] = New(cfg)
+			r.do(side, func(out *Out) { r.ends[side].Switch(r.now, true, out) })
+		}
+		for range replays {
+			for side := range 2 {
+				hellos := recorded[1-side]
+				d := slices.Clone(hellos[len(hellos)-1])
+				r.do(side, func(out *Out) { r.ends[side].Receive(r.now, d, &r.got[side], out) })
+			}
+			r.run(7 * time.Millisecond)
+		}
+		r.run(5 * Interval)
+		if !r.ends[0].Working() || !r.ends[1].Working() || !r.carries() {
+			t.Errorf("%d replays: %+v and %+v", replays, r.ends[0].Stats(), r.ends[1].Stats())
+		}
+		if pairs > 6 {
+			t.Errorf("%d replays: %d key pairs were made", replays, pairs)
+		}
+	}
+}
+
+// Hellos that look like repetitions are answered once in each Interval.
+func TestRepetitionsAreAnsweredSeldom(t *testing.T) {
+	recorded := recordings(t, 1)[1]
+	r := newRig(t)
+	r.fate = func(int, []byte) (int, int) { return 0, 0 }
+	last := recorded[len(recorded)-1]
+	r.do(0, func(out *Out) { r.ends[0].Receive(r.now, slices.Clone(last), &r.got[0], out) })
+	r.run(time.Second)
+	before := len(r.seen[0])
+	r.run(time.Second)
+	usual := len(r.seen[0]) - before
+	before = len(r.seen[0])
+	for range 1000 {
+		r.do(0, func(out *Out) { r.ends[0].Receive(r.now, slices.Clone(last), &r.got[0], out) })
+		r.run(time.Millisecond)
+	}
+	if n := len(r.seen[0]) - before - usual; n < 5 || n > 12 {
+		t.Errorf("1000 repetitions in a second got %d answers", n)
+	}
+}
+
 // A hello that is refused allocates nothing.
 func TestHellosAllocateNothing(t *testing.T) {
 	recorded := recordings(t, 2)[1]

@@ -16,6 +16,8 @@ type handshake struct {
 	due    clock.Time
 	// answered is when a hello was answered last.
 	answered clock.Time
+	// repeat is when a hello that looks like a repetition may be answered.
+	repeat   clock.Time
 	renewing bool // the trunk works, and is to get another key
 	// stamp is that of the end's last hello, newest that of the peer's last one that was taken.
 	stamp, newest int64
@@ -65,7 +67,9 @@ func (e *End) send(now clock.Time, m *hello, out *Out) {
 // Hellos that were recorded are authentic, too. An older one than the newest that has come is refused, so that
 // a flood of them neither displaces the key of the peer nor uses up the answers. One that echoes the key of
 // the handshake is new, whatever its stamp: the peer's clock may have been set back before it was started
-// again, and then it answers the hellos of this end.
+// again, and then it answers the hellos of this end. If both clocks were set back, a recorded hello makes those of
+// both peers look like repetitions; so an end that calls answers one of these in each Interval, and keeps
+// nothing of it: the echo of a recorded key completes no handshake.
 func (e *End) greeted(now clock.Time, m *hello, inside bool, out *Out) {
 	s := e.keys.now
 	repeated := !inside && m.stamp <= e.shake.newest
@@ -77,6 +81,11 @@ func (e *End) greeted(now clock.Time, m *hello, inside bool, out *Out) {
 		e.agreed(now, m, out)
 	case repeated:
 		e.stats.Refused.Replayed++
+		if e.state == Calling && now >= e.shake.repeat {
+			e.shake.repeat = now.Add(Interval)
+			e.begin()
+			e.send(now, &hello{side: e.cfg.Side, epoch: e.shake.epoch, public: e.shake.public, echo: m.public}, out)
+		}
 	case s != nil && !s.proved && m.public == s.peer && m.echo == s.own:
 		if e.mayAnswer(now) {
 			e.send(now, &hello{side: e.cfg.Side, epoch: s.in, public: s.own, echo: s.peer}, out)
