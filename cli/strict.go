@@ -79,7 +79,7 @@ func (l losses) until(after losses) error {
 	ends := slices.SortedFunc(maps.Keys(after), func(a, b machines.End) int { return strings.Compare(a.Trunk+a.At, b.Trunk+b.At) })
 	for _, end := range ends {
 		was, is := l[end], after[end]
-		if is.Received < was.Received {
+		if is.Started != was.Started {
 			was = trunk.Stats{}
 		}
 		if is.Missed() > was.Missed() {

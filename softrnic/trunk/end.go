@@ -233,7 +233,7 @@ func (e *End) Room() bool { return e.asm.room() }
 // Stats returns what the end has counted and measured.
 func (e *End) Stats() Stats {
 	s := e.stats
-	s.State, s.MTU = e.state, e.mtu.good
+	s.State, s.MTU, s.Started = e.state, e.mtu.good, e.cfg.Wall
 	s.Lost += e.keys.missing()
 	e.live.measured(&s)
 	s.Trouble = e.trouble()

@@ -40,3 +40,14 @@ func TestTrunkCarriesFrames(t *testing.T) {
 		t.Errorf("the clock of the peer is %v ahead, with a round trip of %v", s.Ahead, s.Shortest)
 	}
 }
+
+// An end that was made again says so.
+func TestStarted(t *testing.T) {
+	cfg := config(Near)
+	for _, wall := range []int64{5, 6} {
+		cfg.Wall = wall
+		if got := New(cfg).Stats().Started; got != wall {
+			t.Errorf("started at %d, want %d", got, wall)
+		}
+	}
+}

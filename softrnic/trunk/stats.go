@@ -27,6 +27,8 @@ func (r *Refused) Sum() uint64 {
 // Stats is what an end counts and measures.
 type Stats struct {
 	State State `json:"state"`
+	// Started is the Unix time in nanoseconds when the end was made, from which it counts.
+	Started int64 `json:"started"`
 	// Trouble says why the trunk does not work, and what to do; "" if it works.
 	Trouble  string `json:"trouble,omitempty"`
 	Sent     uint64 `json:"sent" name:"sent" help:"datagrams sent"`
