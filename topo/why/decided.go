@@ -64,7 +64,8 @@ func (d *Decision) end() uint32 {
 // soon is the longest time between equal decisions that are told as one.
 const soon = 10 * time.Millisecond
 
-// together makes one of equal decisions that follow each other soon.
+// together makes one of equal decisions that follow each other soon. Between its first and its last PSN
+// may be packets that were not decided on: it is for texts.
 func together(list []Decision) (out []Decision) {
 	type kind struct {
 		node, program, rule, reason, opcode, from string
@@ -106,24 +107,41 @@ func (d *Decision) look() string {
 	return "`rdmalab switch program`, `rdmalab switch counters`"
 }
 
-// decidedOn tells which packets of PSNs first to last the program of a switch has dropped, and reports whether it has
-// dropped the first one, so that nothing else needs to have.
-func decidedOn(v *View, first, last uint32, add adder) bool {
-	var behind *Decision
-	for i := range v.Decided {
-		switch d := &v.Decided[i]; {
-		case d.Reason == "" || diff(d.PSN, last) > 0 || diff(d.end(), first) < 0:
-		case between(first, d.PSN, d.end()):
-			add(d.look(), "The switch did that: %s.", d)
-			return true
-		case behind == nil:
-			behind = d
+// on reports whether the packet can have been on the way.
+func (d *Decision) on(w way, v *View) bool {
+	switch {
+	case w == anyWay:
+		return true
+	case d.From == v.Own.Host && v.Own.Host != v.Peer.Host:
+		return w == toPeer
+	case d.From == v.Peer.Host && v.Own.Host != v.Peer.Host:
+		return w == fromPeer
+	}
+	return w.leadsTo(d.DestQPN, v) // it came from another switch
+}
+
+// decidedOn tells which packets of PSNs first to last the program of a switch has dropped on a way, and reports whether
+// it has dropped the first one, so that nothing else needs to have.
+func decidedOn(v *View, first, last uint32, w way, add adder) bool {
+	var drops, behind []Decision
+	for _, d := range v.Decided {
+		switch {
+		case d.Reason == "" || diff(d.PSN, last) > 0 || diff(d.end(), first) < 0 || !d.on(w, v):
+			continue
+		case len(drops) > 0 || between(first, d.PSN, d.end()):
+			drops = append(drops, d)
 		}
+		behind = append(behind, d)
 	}
-	if behind != nil {
-		add(behind.look(), "The switch dropped packets behind it: %s.", behind)
+	switch {
+	case len(drops) > 0:
+		d := &together(drops)[0]
+		add(d.look(), "The switch did that: %s.", d)
+	case len(behind) > 0:
+		d := &together(behind)[0]
+		add(d.look(), "The switch dropped packets behind it: %s.", d)
 	}
-	return false
+	return len(drops) > 0
 }
 
 // answered returns the newest negative acknowledgment of PSNs first to last that came from the program of a switch; nil

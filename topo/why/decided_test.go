@@ -94,6 +94,62 @@ func TestGapThatTheSwitchNoticed(t *testing.T) {
 	}
 }
 
+// A packet between two drops of a program, which a fault has lost, is not taken for one that the program dropped.
+func TestLostBetweenDrops(t *testing.T) {
+	drop := Decision{At: at(1 * ms), Switch: "switch", Program: "hundredth", Reason: "hundredth READ", Opcode: "RC_READ_REQUEST", PSN: 100, DestQPN: 2, From: "cn0", Packets: 1}
+	last := drop
+	last.PSN, last.At = 500, at(2*ms)
+	kept := Packet{At: at(2 * ms), PSN: 300, Opcode: "RC_READ_REQUEST", DestQPN: 2, Link: "cn0", Comment: "fault f1 (loss 1%): dropped"}
+	same := kept
+	same.Comment = "dropped by the switch: hundredth READ"
+	for _, p := range []Packet{kept, same} {
+		text, s := told(qp(1, 2, "RTS", again(reason.Timeout, 300, 303), heal(300, "response 1 of 4 of READ 17")), qp(2, 1, "RTS"), []Decision{drop, last}, p)
+		if strings.Contains(text, "hundredth of switch") || !strings.Contains(text, "RC_READ_REQUEST with PSN 300 on cn0, "+p.Comment) {
+			t.Errorf("the program is named, or the cause is not, in\n%s", text)
+		}
+		if got := s.Events[0].Text; !strings.Contains(got, "drops 2 packets, RC_READ_REQUEST with PSN 100 to PSN 500,") {
+			t.Errorf("first event %q", got)
+		}
+	}
+
+	nak := Decision{At: at(8 * ms), Switch: "switch", Program: "swordbox", Opcode: "NAK_REM_OP", PSN: 90, DestQPN: 1, From: "cn0", Packets: 1}
+	next := nak
+	next.PSN = 100
+	text, _ := told(qp(1, 2, "ERR", failed(reason.PeerOperation, "remote operation error", "x")), nil, []Decision{nak, next})
+	if !strings.Contains(text, "The answer NAK_REM_OP with PSN 100 came from the switch") {
+		t.Errorf("the second answer is not told in\n%s", text)
+	}
+}
+
+// What was dropped in the other direction, with the same PSN, explains no loss.
+func TestDropOfTheOtherDirection(t *testing.T) {
+	own := func(peer uint32) *hostd.QPObject {
+		return qp(1, peer, "RTS", again(reason.Timeout, 100, 103), heal(100, "packet 1 of 4 of WRITE 17"))
+	}
+	for name, c := range map[string]struct {
+		peer uint32
+		from string
+		qpn  uint32
+		want bool
+	}{
+		"a request":                               {2, "cn0", 2, true},
+		"an answer":                               {2, "ms0", 1, false},
+		"a request from another switch":           {2, "leaf0-leaf1", 2, true},
+		"an answer from another switch":           {2, "leaf0-leaf1", 1, false},
+		"a request, of queue pairs of one number": {1, "cn0", 1, true},
+		"an answer, of queue pairs of one number": {1, "ms0", 1, false},
+	} {
+		drop := Decision{At: at(1 * ms), Switch: "switch", Program: "odd", Reason: "odd", Opcode: "x", PSN: 100, DestQPN: c.qpn, From: c.from, Packets: 1}
+		if text, _ := told(own(c.peer), qp(c.peer, 1, "RTS"), []Decision{drop}); strings.Contains(text, "The switch did that") != c.want {
+			t.Errorf("%s:\n%s", name, text)
+		}
+	}
+	answer := Packet{At: at(1 * ms), PSN: 100, Opcode: "RC_ACK", DestQPN: 1, Link: "cn0", Comment: "fault f2: dropped"}
+	if text, _ := told(own(2), qp(2, 1, "RTS"), nil, answer); strings.Contains(text, "RC_ACK") {
+		t.Errorf("the drop of an answer explains the loss of a request:\n%s", text)
+	}
+}
+
 // Equal decisions are told as one if they follow each other soon.
 func TestDecisionsTogether(t *testing.T) {
 	d := Decision{At: at(0), Switch: "s", Program: "p", Opcode: "NAK_REM_OP", PSN: 7, From: "cn0", Packets: 1}

@@ -41,8 +41,9 @@ func timeline(v *View) (out []Event) {
 			At: p.At, Host: "switch", Text: fmt.Sprintf("%s with PSN %d on %s: %s", p.Opcode, p.PSN, p.Link, p.Comment), rank: 1, kind: p.Opcode + p.Link + p.Comment,
 		})
 	}
-	for i := range v.Decided {
-		d := &v.Decided[i]
+	joined := together(v.Decided)
+	for i := range joined {
+		d := &joined[i]
 		out = append(out, Event{At: d.At, Host: d.Switch, Text: d.String(), rank: 1, kind: d.Opcode + d.From + d.Reason + d.Rule, psn: d.PSN})
 	}
 	slices.SortStableFunc(out, func(a, b Event) int { return cmp.Or(a.At.Compare(b.At), a.rank-b.rank) })

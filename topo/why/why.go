@@ -86,6 +86,19 @@ func (f *Fault) on(w way, v *View) bool {
 	return true // a trunk
 }
 
+// leadsTo reports whether a packet for a queue pair can have been on the way. If both ends have the same
+// number, that tells nothing.
+func (w way) leadsTo(qpn uint32, v *View) bool {
+	own, peer := v.Own.QP.QPN, v.Own.QP.PeerQPN
+	switch {
+	case w == anyWay || own == peer:
+		return true
+	case w == toPeer:
+		return qpn == peer
+	}
+	return qpn == own
+}
+
 // Event is one line of a story.
 type Event struct {
 	At   time.Time `json:"at"`
@@ -115,7 +128,6 @@ type Story struct {
 
 // Tell tells the story of a queue pair.
 func Tell(v View) Story {
-	v.Decided = together(v.Decided)
 	v.Packets = untold(&v)
 	s := Story{Title: title(&v), Events: fold(timeline(&v)), Because: []string{}}
 	add := func(look, format string, args ...any) {
@@ -270,11 +282,11 @@ func retryOf(q *hostd.QPObject, heal *hostd.NoteStatus) *hostd.NoteStatus {
 
 // dropped tells what the switch did with the packets that a note is about, which were lost on a way.
 func dropped(v *View, n *hostd.NoteStatus, w way, add adder) {
-	if decidedOn(v, n.First, n.Last, add) {
+	if decidedOn(v, n.First, n.Last, w, add) {
 		return
 	}
 	for _, p := range v.Packets {
-		if between(p.PSN, n.First, n.Last) {
+		if between(p.PSN, n.First, n.Last) && w.leadsTo(p.DestQPN, v) {
 			add("`rdmalab faults`", "The switch says where: %s with PSN %d on %s, %s.", p.Opcode, p.PSN, p.Link, p.Comment)
 			return
 		}
