@@ -68,32 +68,41 @@ func (f *faultControl) change(do func() error) error {
 	return err
 }
 
-// install installs the rules with which the switch begins: those of the rack file, and in place of
-// those on trunks the ones that were there when the switch ended.
+// install installs the rules with which the switch begins: the ones on trunks that were there when the
+// switch ended, and those of the rack file, of which the ones on trunks only if there is no file of them. A rule
+// of the rack file whose ID is taken gets another one: it was healed, and its ID given to a rule on a trunk.
 func (f *faultControl) install(rules []fault.Rule) error {
 	kept, known := f.kept.read()
+	for _, r := range kept {
+		if err := f.begin(r); err != nil {
+			f.ports.log.Printf("a fault that was there when the switch ended: %v", err)
+		}
+	}
 	for _, r := range fault.Named(rules) {
 		if r.Kind == fault.Tear || known && f.kept.keeps(&r) {
 			continue
 		}
-		err := f.refuses(&r)
-		if err == nil {
-			_, err = f.traffic.plan.Add(0, r)
+		if _, taken := f.traffic.plan.Rule(r.ID); taken && len(kept) > 0 {
+			f.ports.log.Printf("fault %s of the rack file gets another ID, because one that was there when the switch ended has this one", r.ID)
+			r.ID = ""
 		}
-		if err != nil {
+		switch err := f.begin(r); {
+		case errors.Is(err, fault.ErrTooMany) && len(kept) > 0:
+			f.ports.log.Printf("fault of the rack file, beside those that were there when the switch ended: %v", err)
+		case err != nil:
 			return fmt.Errorf("fault of the rack file: %w", err)
 		}
 	}
-	for _, r := range kept {
-		err := f.refuses(&r)
-		if err == nil {
-			_, err = f.traffic.plan.Add(0, r)
-		}
-		if err != nil {
-			f.ports.log.Printf("a fault that was there when the switch ended: %v", err)
-		}
-	}
 	return nil
+}
+
+// begin installs a rule with which the switch begins.
+func (f *faultControl) begin(r fault.Rule) error {
+	if err := f.refuses(&r); err != nil {
+		return err
+	}
+	_, err := f.traffic.plan.Add(0, r)
+	return err
 }
 
 func (f *faultControl) Faults() (list []fault.Status, err error) {
