@@ -79,7 +79,8 @@ func Words[T ~string](word string, known []T, others ...map[string]string) []T {
 	}
 	if len(list) == 0 && len(plain) >= leastPart {
 		list = few(known, func(k string) bool {
-			return strings.HasPrefix(letters(k), plain) || len(plain) > leastPart && strings.HasSuffix(letters(k), plain)
+			k = letters(k)
+			return !digitsDiffer(plain, k) && (strings.HasPrefix(k, plain) || len(plain) > leastPart && strings.HasSuffix(k, plain))
 		})
 	}
 	if len(list) > most {
@@ -122,7 +123,8 @@ var separators = strings.NewReplacer("-", "", "_", "", " ", "")
 func letters(s string) string { return separators.Replace(s) }
 
 // sameParts reports whether two words in small letters have the same parts, in any order, of which each may
-// be the beginning of the other's: bw_write and write_bw, write_latency and write_lat.
+// be the beginning of the other's, unless they differ in digits only: bw_write and write_bw, write_latency
+// and write_lat, but not cn1 and cn10.
 func sameParts(a, b string) bool {
 	split := func(s string) []string {
 		list := strings.FieldsFunc(s, func(r rune) bool { return r == '-' || r == '_' || r == ' ' })
@@ -131,7 +133,7 @@ func sameParts(a, b string) bool {
 	}
 	return slices.EqualFunc(split(a), split(b), func(x, y string) bool {
 		short := min(len(x), len(y))
-		return x == y || short >= leastPart && x[:short] == y[:short]
+		return x == y || short >= leastPart && x[:short] == y[:short] && !digitsDiffer(x, y)
 	})
 }
 
