@@ -102,7 +102,7 @@ func (d *decoder) mapping(n ast.Node, what string, entries []entry) {
 		d.errorf(n, "%s must be a mapping, but is %s", what, kindOf(n))
 		return
 	}
-	seen := make(map[string]bool)
+	seen, meant := make(map[string]bool), make(map[string]bool)
 	for it := m.MapRange(); it.Next(); {
 		kv := it.KeyValue()
 		key, ok := scalar(kv.Key)
@@ -113,7 +113,7 @@ func (d *decoder) mapping(n ast.Node, what string, entries []entry) {
 		i := slices.IndexFunc(entries, func(e entry) bool { return e.key == key })
 		switch {
 		case i < 0:
-			seen[nearest.Word(key, keys(entries), meantKeys)] = true // so that one mistake is reported once
+			meant[nearest.Word(key, keys(entries), meantKeys)] = true // so that one mistake is reported once
 			d.errorf(kv, "unknown key %.40q in %s; %sknown keys: %s", key, what, nearest.Meant(key, keys(entries), meantKeys), strings.Join(keys(entries), ", "))
 		case seen[key]:
 			d.errorf(kv, "key %q is given twice in %s; remove one", key, what)
@@ -125,7 +125,7 @@ func (d *decoder) mapping(n ast.Node, what string, entries []entry) {
 		seen[key] = true
 	}
 	for _, e := range entries {
-		if e.required && !seen[e.key] {
+		if e.required && !seen[e.key] && !meant[e.key] {
 			d.errorf(n, "%s lacks the key %q", what, e.key)
 		}
 	}
