@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -23,5 +24,28 @@ func TestDownAsks(t *testing.T) {
 	}
 	if _, err := run(t, "down", "--yes"); !isUse(err) {
 		t.Errorf("down --yes: %v", err)
+	}
+}
+
+// Each rack is removed by itself and is in the question; the slice that this machine has of a rack on several
+// goes with it.
+func TestDownAllRemoves(t *testing.T) {
+	far := []foundRack{{"a", []string{"m1", "m2"}, 7}, {"b", []string{"m1"}, 8}, {"c", []string{"m3"}, 9}, {"d", nil, 0}}
+	own := []foundRack{{"a", nil, 0}, {"b", nil, 8}, {"c", nil, 5}, {"d", nil, 0}, {"e", nil, 0}}
+	want := []removal{
+		{name: "a", text: "a on m1 m2", far: true},
+		{name: "b", text: "b on m1", far: true, slice: true},
+		{name: "c", text: "c on m3", far: true},
+		{name: "d", text: "d (remains)", far: true},
+		{name: "a", text: "a of this machine", beside: true},
+		{name: "c", text: "c of this machine", beside: true},
+		{name: "d", text: "d of this machine", beside: true},
+		{name: "e", text: "e"},
+	}
+	if got := removals(far, own); !slices.Equal(got, want) {
+		t.Errorf("%+v\nwant %+v", got, want)
+	}
+	if got := removals(nil, nil); len(got) != 0 {
+		t.Errorf("%+v of nothing", got)
 	}
 }

@@ -15,5 +15,5 @@ func stayUp(cmd *cobra.Command, name string, err error) error {
 		<-cmd.Context().Done()
 	}
 	cmd.SetContext(context.WithoutCancel(cmd.Context())) // the signal ends the wait, and not the way down
-	return errors.Join(err, downOne(cmd, name))
+	return errors.Join(err, downOne(cmd, name, false))
 }
