@@ -144,7 +144,7 @@ func TestTextsOfNaks(t *testing.T) {
 			}
 			continue
 		}
-		want := []string{"the request has failed and the connection has ended: " + wire.NakRemoteAccess.String(), "a request is missing, or there was no room to hold it"}
+		want := []string{"the request has failed and the connection has ended: " + wire.NakRemoteAccess.String() + " (program test)", "a request is missing, or there was no room to hold it (program test)"}
 		if len(texts) != 2 || texts[0] != want[0] || texts[1] != want[1] {
 			t.Errorf("%q, want %q", texts, want)
 		}
