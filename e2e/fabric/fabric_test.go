@@ -192,6 +192,11 @@ var _ = Describe("a rack with four leaves and two spines", Ordered, func() {
 			rack.JSON(&list, "switch", "buffers", "--switch", "leaf2")
 			return list
 		}
+		// All switches have one address, so packets to it must pass those on the way.
+		others := []string{"leaf3", "spine0", "spine1"}
+		for _, name := range others {
+			rack.OK("switch", "program", "forward", "--switch", name)
+		}
 		rack.OK("switch", "rules", "add", "--switch", "leaf2", "id=slow", "server=ms0", "action=buffer", "ring=ms1", "rate=100Mbit", "high=4", "low=2", "entries=4000")
 		Eventually(buffers, "30s").Should(ConsistOf(HaveField("Ring", ConsistOf(HaveField("Up", true)))))
 		before := carried(rack, "leaf3")
@@ -201,6 +206,9 @@ var _ = Describe("a rack with four leaves and two spines", Ordered, func() {
 		after := carried(rack, "leaf3") // the frames have crossed a spine and the other leaf
 		Expect(after["leaf3-spine0"] + after["leaf3-spine1"]).To(BeNumerically(">", before["leaf3-spine0"]+before["leaf3-spine1"]+100))
 		rack.OK("switch", "rules", "remove", "--switch", "leaf2", "slow")
+		for _, name := range others {
+			rack.OK("switch", "program", "swordbox", "--switch", name)
+		}
 	})
 
 	It("takes and loses a host while it is up", func() {
