@@ -127,7 +127,7 @@ func (e *env) finishNet(net *simnet.Net) {
 	}
 	net.Close()
 	if e.rec != nil {
-		if err := e.rec.close(); err != nil {
+		if err := e.rec.Close(); err != nil {
 			e.note("capture: %v", err)
 		}
 	}
@@ -150,7 +150,7 @@ func (e *env) finish() {
 	}
 	e.rack.Close()
 	if e.rec != nil {
-		if err := e.rec.close(); err != nil && e.report.Err == nil {
+		if err := e.rec.Close(); err != nil && e.report.Err == nil {
 			e.report.Err = err
 		}
 	}

@@ -258,7 +258,7 @@ type env struct {
 	// replicas is how many copies each node of Clover has; 0 means one.
 	replicas int
 	rack     *simrack.Rack
-	rec      *recorder
+	rec      *simrack.Recorder
 	hash     simnet.Hash
 	spy      func(*simnet.Event) // the scenario's function that sees all events; nil means none
 	report   Report
@@ -314,7 +314,7 @@ func (e *env) buildOf(s *rackfile.Rack, opt simrack.Options) error {
 // each event; nil means that the run needs none.
 func (e *env) tracer() (_ func(*simnet.Event), err error) {
 	if e.opt.Pcap != nil {
-		if e.rec, err = newRecorder(e.opt.Pcap); err != nil {
+		if e.rec, err = simrack.NewRecorder(e.opt.Pcap); err != nil {
 			return nil, err
 		}
 	}
@@ -329,7 +329,7 @@ func (e *env) trace(ev *simnet.Event) {
 		e.hash.Add(ev)
 	}
 	if e.rec != nil {
-		e.rec.record(ev)
+		e.rec.Record(ev)
 	}
 	if e.opt.observe != nil {
 		e.opt.observe(ev)

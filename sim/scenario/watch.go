@@ -1,12 +1,7 @@
 package scenario
 
 import (
-	"io"
-	"strings"
-
 	"github.com/rdmalab/rdmalab/sim/simnet"
-	"github.com/rdmalab/rdmalab/softrnic/capture/flows"
-	"github.com/rdmalab/rdmalab/softrnic/capture/pcapng"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -64,52 +59,6 @@ func (g *grip) take() bool {
 // use is called when a message is complete: the message has used up the receive that the queue pair
 // had taken.
 func (g *grip) use() { g.held = false }
-
-// recorder writes a frame to a capture when the frame enters a link or is lost; a frame that is lost
-// after it has entered the link is there twice, which the comment of the second one says. Each direction of a
-// link is an interface of the capture. Times are virtual and begin at the Unix epoch.
-type recorder struct {
-	w          *pcapng.Writer
-	interfaces map[string]int
-	err        error
-}
-
-func newRecorder(w io.Writer) (*recorder, error) {
-	pw, err := pcapng.NewWriter(w)
-	return &recorder{w: pw, interfaces: make(map[string]int)}, err
-}
-
-func (r *recorder) record(ev *simnet.Event) {
-	if r.err != nil || ev.Kind == simnet.Delivered || ev.Kind == simnet.Corrupted || ev.Kind == simnet.Duplicated {
-		return // the capture has this frame already, as it entered the link
-	}
-	name := ev.Link() + "-" + string(ev.Dir())
-	id, ok := r.interfaces[name]
-	if !ok {
-		if id, r.err = r.w.AddInterface(name, pcapng.Ethernet); r.err != nil {
-			return
-		}
-		r.interfaces[name] = id
-	}
-	comment := ""
-	if ev.Kind != simnet.Sent {
-		comment = ev.Kind.String()
-	}
-	if ev.OnTheWay {
-		comment += " " + flows.OnTheWay
-	}
-	if len(ev.Rules) > 0 {
-		comment = strings.TrimSpace(comment + " fault " + strings.Join(ev.Rules, ","))
-	}
-	r.err = r.w.WritePacket(id, int64(ev.At), ev.Frame, comment)
-}
-
-func (r *recorder) close() error {
-	if r.err != nil {
-		return r.err
-	}
-	return r.w.Flush()
-}
 
 // inbox has the objects by which a server receives messages: memory for receives of slot bytes
 // each, their completion queue, and the shared receive queue; srq is nil if each queue pair has its

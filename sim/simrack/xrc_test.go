@@ -144,8 +144,9 @@ func TestXRCWithLoss(t *testing.T) {
 		for seed := range uint64(3) {
 			t.Run(fmt.Sprintf("%s/%d", name, seed), func(t *testing.T) {
 				var file bytes.Buffer
-				tape := tapeTo(t, &file)
-				r := newRack(t, fmt.Sprintf("seed: %d\n%s", seed+1, yaml), Options{Trace: tape.add})
+				record, err := NewRecorder(&file)
+				check(t, err)
+				r := newRack(t, fmt.Sprintf("seed: %d\n%s", seed+1, yaml), Options{Trace: record.Record})
 				for _, h := range []string{"cn0", "ms0"} {
 					r.Host(h).SetFaults([]fault.Rule{{ID: h, Link: h, Dir: fault.Both, Kind: fault.Loss, Probability: 0.05}})
 				}
@@ -155,7 +156,8 @@ func TestXRCWithLoss(t *testing.T) {
 				if err := r.Run(); err != nil {
 					t.Fatal(err)
 				}
-				tape.check(&file)
+				check(t, record.Close())
+				checkRecord(t, &file)
 			})
 		}
 	}
