@@ -73,8 +73,8 @@ func (c *Client) receive() {
 	defer close(c.done)
 	buf, oob := make([]byte, MaxMessage), make([]byte, unix.CmsgSpace(8*4))
 	for {
-		n, k, _, _, err := c.conn.ReadMsgUnix(buf, oob)
-		got := reply{fds: ring.Files(oob[:k])}
+		n, fds, _, err := ring.Receive(c.conn, buf, oob)
+		got := reply{fds: fds}
 		if err == nil && n == 0 {
 			err = errors.New("the daemon has ended the connection")
 		}

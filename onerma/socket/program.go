@@ -83,10 +83,8 @@ func (p *program) run() {
 func (p *program) receive() {
 	buf, oob := make([]byte, MaxMessage+1), make([]byte, unix.CmsgSpace(8*4))
 	for {
-		n, k, _, _, err := p.conn.ReadMsgUnix(buf, oob)
-		for _, fd := range ring.Files(oob[:k]) {
-			_ = unix.Close(fd) // no request has a descriptor
-		}
+		n, fds, _, err := ring.Receive(p.conn, buf, oob)
+		ring.CloseFiles(fds...) // no request has a descriptor
 		if err != nil || n == 0 {
 			return
 		}

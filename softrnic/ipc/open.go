@@ -119,11 +119,8 @@ const maxFiles = 4
 func (c *session) receive() {
 	b, oob := make([]byte, proto.MaxMessage), make([]byte, unix.CmsgSpace(maxFiles*4))
 	for {
-		n, oobn, flags, _, err := c.conn.ReadMsgUnix(b, oob)
-		var r answer
-		if oobn > 0 {
-			r.fds = ring.Files(oob[:oobn])
-		}
+		n, fds, flags, err := ring.Receive(c.conn, b, oob)
+		r := answer{fds: fds}
 		if err == nil && (n == 0 || flags&unix.MSG_TRUNC != 0) {
 			err = errors.New("the daemon has ended the connection")
 		}

@@ -25,6 +25,20 @@ func Files(oob []byte) (fds []int) {
 	return fds
 }
 
+// Receive reads a message into b, with the file descriptors that came with it, which the caller must close.
+// oob has room for their control message. flags are those of recvmsg(2). After an error Receive returns
+// none: it has closed them. An empty message, which is an error of the end of the connection, may have
+// descriptors, too.
+func Receive(conn *net.UnixConn, b, oob []byte) (n int, fds []int, flags int, err error) {
+	n, oobn, flags, _, err := conn.ReadMsgUnix(b, oob)
+	fds = Files(oob[:oobn])
+	if err != nil {
+		CloseFiles(fds...)
+		return 0, nil, flags, err
+	}
+	return n, fds, flags, nil
+}
+
 // Peer returns the process and the user at the other end of a socket.
 func Peer(conn *net.UnixConn) (cred *unix.Ucred, err error) {
 	raw, err := conn.SyscallConn()

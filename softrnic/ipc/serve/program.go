@@ -77,12 +77,8 @@ const maxHelloFDs = 8
 // them.
 func (c *client) receive(buf []byte) (n int, fds []int, err error) {
 	oob := make([]byte, unix.CmsgSpace(4*maxHelloFDs))
-	n, oobn, _, _, err := c.conn.ReadMsgUnix(buf, oob)
-	fds = ring.Files(oob[:oobn])
-	if err != nil { // an empty message is the end of the connection, and may have descriptors
-		return 0, nil, errors.Join(err, closeAll(fds))
-	}
-	return n, fds, nil
+	n, fds, _, err = ring.Receive(c.conn, buf, oob)
+	return n, fds, err
 }
 
 // serveUnmodified answers the commands of an unmodified program. It closes fds.

@@ -59,15 +59,17 @@ type xrcTarget struct {
 // and O_CREAT is not set, EINVAL if there is one and O_EXCL is set.
 func (s *xrcDomains) enter(file int, flags uint32) (*xrcDomain, error) {
 	const op = "open XRC domain"
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var at inode
-	var d *xrcDomain
 	if file >= 0 {
 		var err error
-		if at, err = inodeOf(file); err != nil {
+		if at, err = inodeOf(file); err != nil { // before the lock, because it may wait for a file server
 			return nil, err
 		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var d *xrcDomain
+	if file >= 0 {
 		d = s.living(at)
 		switch {
 		case d == nil && flags&unix.O_CREAT == 0:

@@ -70,10 +70,8 @@ func receive(conn *net.UnixConn, message any, n int) ([]int, error) {
 		return nil, err
 	}
 	b, oob := make([]byte, maxMessage), make([]byte, unix.CmsgSpace(4*mostFDs))
-	nb, no, flags, _, err := conn.ReadMsgUnix(b, oob)
-	fds := ring.Files(oob[:no])
-	if err != nil { // an empty message is the end of the connection, and may have descriptors
-		ring.CloseFiles(fds...)
+	nb, fds, flags, err := ring.Receive(conn, b, oob)
+	if err != nil {
 		return nil, err
 	}
 	switch err = json.Unmarshal(b[:nb], message); {
