@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/memservice"
@@ -135,6 +136,12 @@ type stream struct {
 
 // stream connects cn0 to the memory service of ms0, for messages of size bytes.
 func (r *lentRun) stream(ctx verbs.Context, op verbs.WROpcode, size int) (*stream, error) {
+	params := rdmacm.Params{PathMTU: verbs.MTU4096}
+	return newStream(ctx, r.rack.Host("cn0"), r.rack.Host("ms0"), params, op, size, ctx.Runtime().Now().Add(time.Second))
+}
+
+// newStream connects a host to the memory service of a server, for messages of size bytes.
+func newStream(ctx verbs.Context, h, server *simrack.Host, params rdmacm.Params, op verbs.WROpcode, size int, deadline clock.Time) (*stream, error) {
 	s := &stream{rt: ctx.Runtime()}
 	pd, err := ctx.AllocPD()
 	if err != nil {
@@ -150,8 +157,7 @@ func (r *lentRun) stream(ctx verbs.Context, op verbs.WROpcode, size int) (*strea
 	if s.qp, err = pd.CreateQP(verbs.QPInit{SendCQ: s.cq, RecvCQ: s.cq, MaxSendWR: nativeDepth}); err != nil {
 		return nil, err
 	}
-	h := r.rack.Host("cn0")
-	mem, err := memservice.Dial(h.Manager(ctx), s.qp, r.rack.Host("ms0").Addr(), rdmacm.Params{PathMTU: verbs.MTU4096}, s.rt.Now().Add(time.Second))
+	mem, err := memservice.Dial(h.Manager(ctx), s.qp, server.Addr(), params, deadline)
 	s.wr = verbs.SendWR{Op: op, RKey: mem.RKey, RemoteAddr: mem.Addr, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(0, size)}}
 	return s, err
 }

@@ -23,9 +23,8 @@ const (
 	reliefReady = clock.Time(50 * time.Millisecond)
 	// reliefWindow is so large that the way, and not the window, limits a sender.
 	reliefWindow = 1 << 14
-	// reliefTimeout is the code of the ACK timeout, 67 ms: longer than packets wait for the port. reliefPatience is longer than any way takes.
-	reliefTimeout  = 14
-	reliefPatience = time.Second
+	// reliefTimeout is the code of the ACK timeout, 67 ms: longer than packets wait for the port.
+	reliefTimeout = 14
 )
 
 // reliefWays are the parts of the rack file for each way. The room of the switch is filled in.
@@ -88,40 +87,19 @@ func (r *reliefRun) write(sender int, server string, took *time.Duration) {
 }
 
 func (r *reliefRun) writeOnce(h *simrack.Host, ctx verbs.Context, server string, took *time.Duration) error {
-	rt := ctx.Runtime()
-	pd, err := ctx.AllocPD()
-	if err != nil {
-		return err
-	}
-	cq, err := ctx.CreateCQ(1)
-	if err != nil {
-		return err
-	}
-	mr, err := pd.RegMR(nil, r.load.Bytes, verbs.LocalWrite)
-	if err != nil {
-		return err
-	}
-	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 1})
-	if err != nil {
-		return err
-	}
 	params := rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: reliefTimeout}
-	mem, err := memservice.Dial(h.Manager(ctx), qp, r.rack.Host(server).Addr(), params, reliefReady)
+	s, err := newStream(ctx, h, r.rack.Host(server), params, verbs.OpWrite, r.load.Bytes, reliefReady)
 	if err != nil {
 		return err
 	}
-	rt.Sleep(reliefReady.Sub(rt.Now()))
-	err = qp.PostSend(verbs.SendWR{Op: verbs.OpWrite, RKey: mem.RKey, RemoteAddr: mem.Addr, Flags: verbs.Signalled, SGL: []verbs.SGE{mr.SGE(0, r.load.Bytes)}})
-	if err != nil {
+	s.rt.Sleep(reliefReady.Sub(s.rt.Now()))
+	if err := s.qp.PostSend(s.wr); err != nil {
 		return err
 	}
-	if err := cq.Wait(reliefReady.Add(reliefPatience)); err != nil {
+	s.out++
+	if err := s.drain(); err != nil {
 		return fmt.Errorf("%s: the WRITE of %s to %s: %w", r.load.Way, h.Spec.Name, server, err)
 	}
-	var wc [1]verbs.WC
-	if _, err := cq.Poll(wc[:]); err != nil || wc[0].Status != verbs.Success {
-		return fmt.Errorf("%s: the WRITE of %s to %s ended with %v, %w", r.load.Way, h.Spec.Name, server, wc[0].Status, err)
-	}
-	*took = max(*took, rt.Now().Sub(reliefReady))
+	*took = max(*took, s.rt.Now().Sub(reliefReady))
 	return nil
 }
