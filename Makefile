@@ -46,7 +46,8 @@ EXPECT    ?= ^$$
 COMPOSED := $(if $(filter-out default,$(RACK))$(RACKFILE)$(PLUG),bin/compose.yaml)
 
 # SUITES runs tests and prints a summary: the table of what there is, and how it is run, is in e2e/suites.
-SUITES = mkdir -p out && $(GO) build -o out/suites ./e2e/suites && GO=$(GO) out/suites -skips $(SKIPS) -expect '$(EXPECT)' -focus '$(FOCUS)'
+# It is one command, so that a variable before it is of its environment; suites builds it.
+SUITES = GO=$(GO) out/suites -skips $(SKIPS) -expect '$(EXPECT)' -focus '$(FOCUS)'
 # NOW says in a report when a part of it began.
 NOW = echo "-- $(1), at $$(date -u +%H:%M:%S)"
 
@@ -64,6 +65,10 @@ help: ## list the targets
 .PHONY: verbs
 verbs: ## the library for unmodified RDMA programs, if its C sources have changed (gcc, gcc-aarch64-linux-gnu, linux-libc-dev)
 	@softrnic/uverbs/preload/build
+
+.PHONY: suites
+suites:
+	@mkdir -p out && $(GO) build -o out/suites ./e2e/suites
 
 .PHONY: build
 build: ## build bin/rdmalab, one static binary
@@ -93,7 +98,7 @@ compose-down: build ## take it away, containers, networks and all
 	@bin/rdmalab --rack $(RACK) down
 
 .PHONY: test
-test: build ## unit, simulation and e2e tests: whatever this machine can run
+test: build suites ## unit, simulation and e2e tests: whatever this machine can run
 	@$(SUITES) -few $(FEW) -expect 'race detector|RDMA_CORE_SOURCE' test
 
 # FEW are the first seeds of the scenarios, which make test runs, and SEEDS all; FROM is the first one of make scenarios. What is run
@@ -153,7 +158,7 @@ SOAKED   ?= transport locks locks:--change:rules locks:--change:modes clover she
 FIRST    ?= 100001
 SOAKTIME ?= 10m
 .PHONY: soak
-soak: build ## long soaks on a rack (root), then seeds of all scenarios from FIRST on, and schedules of 3 acts, until SOAKTIME is over
+soak: build suites ## long soaks on a rack (root), then seeds of all scenarios from FIRST on, and schedules of 3 acts, until SOAKTIME is over
 	@mkdir -p out; date +%s >out/soak.began
 	@$(MAKE) --no-print-directory mutate MUTANTS=5 SEED=$(FIRST) LEAST=40 MUTATED='softrnic/mem softrnic/cm'
 	@end=$$(( $$(cat out/soak.began) + $$(echo $(SOAKTIME) | sed 's/m$$/*60/; s/s$$//; s/h$$/*3600/') )); first=$(FIRST); seeds=0; schedules=0; \
@@ -173,7 +178,7 @@ soak: build ## long soaks on a rack (root), then seeds of all scenarios from FIR
 # LASTS is how long make endure loads the rack.
 LASTS ?= 1h
 .PHONY: endure
-endure: build ## a rack at full load for LASTS, with faults and programs that misbehave and die: no connection is lost, nothing grows (root)
+endure: build suites ## a rack at full load for LASTS, with faults and programs that misbehave and die: no connection is lost, nothing grows (root)
 	@RDMALAB_ENDURE=$(LASTS) $(SUITES) endure
 
 # MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. Those of the engine are also the conformance tests of the device. The tests of serve are mostly those of its parent and, for C programs, of uverbs; those of meta are of the store.
@@ -191,79 +196,79 @@ planted: ## bugs of the stores that are written down (e2e/mutate/planted), each 
 	@$(GO) run ./e2e/mutate -planted "$(or $(PLANTED),all)" -timeout 10m
 
 .PHONY: race
-race: ## the unit tests that run in virtual time, with the race detector
+race: suites ## the unit tests that run in virtual time, with the race detector
 	@$(SUITES) race
 
 .PHONY: unit
-unit: ## unit tests alone; no privilege needed
+unit: suites ## unit tests alone; no privilege needed
 	@$(SUITES) unit
 
 .PHONY: e2e
-e2e: build ## the suites on real racks (root); FOCUS=regexp picks specs
+e2e: build suites ## the suites on real racks (root); FOCUS=regexp picks specs
 	@$(SUITES) e2e
 
 .PHONY: e2e-cni
-e2e-cni: build ## containers join a rack by the CNI plugin: with cnitool, and with podman if it is there (root)
+e2e-cni: build suites ## containers join a rack by the CNI plugin: with cnitool, and with podman if it is there (root)
 	@$(SUITES) cni
 
 .PHONY: e2e-machines
-e2e-machines: build ## racks on several machines, which are namespaces with an sshd each (root; openssh-server, iproute2)
+e2e-machines: build suites ## racks on several machines, which are namespaces with an sshd each (root; openssh-server, iproute2)
 	@$(SUITES) machines
 
 .PHONY: e2e-verbs
-e2e-verbs: build ## the distribution's own RDMA programs, unmodified, on hosts of a rack (root; ibverbs-utils, rdmacm-utils, perftest)
+e2e-verbs: build suites ## the distribution's own RDMA programs, unmodified, on hosts of a rack (root; ibverbs-utils, rdmacm-utils, perftest)
 	@$(SUITES) verbs
 
 # APPS=short leaves out what takes long, and what CI does not install.
 .PHONY: e2e-apps
-e2e-apps: build ## RDMA programs of other packages in all ways (root; apt packages of e2e/apps); APPS=short, WRITE=yes writes the results into docs/reference/programs.md
+e2e-apps: build suites ## RDMA programs of other packages in all ways (root; apt packages of e2e/apps); APPS=short, WRITE=yes writes the results into docs/reference/programs.md
 	@RDMALAB_APPS=$(APPS) RDMALAB_WRITE=$(WRITE) $(SUITES) apps
 
 .PHONY: e2e-docker
-e2e-docker: build ## the suites on racks whose hosts are containers (root, docker); PLUG=outside, holder or driver
+e2e-docker: build suites ## the suites on racks whose hosts are containers (root, docker); PLUG=outside, holder or driver
 	@RDMALAB_E2E_RUNTIME=docker$(if $(PLUG),:$(PLUG)) $(SUITES) docker
 
 .PHONY: e2e-web
-e2e-web: build ## the page of rdmalab web in a headless Chromium, on a rack (root, apt package chromium); pictures go to out/web
+e2e-web: build suites ## the page of rdmalab web in a headless Chromium, on a rack (root, apt package chromium); pictures go to out/web
 	@$(SUITES) web
 
 .PHONY: interop
-interop: build ## our NIC and the one of a Linux kernel in a virtual machine (root, QEMU, apt); writes e2e/interop/MATRIX.md
+interop: build suites ## our NIC and the one of a Linux kernel in a virtual machine (root, QEMU, apt); writes e2e/interop/MATRIX.md
 	@$(SUITES) interop
 
 # THROUGH are the runs of `make transparency`: what the switch does, and the suite.
 THROUGH := track:transport track:interop move:transport move:interop
 
 .PHONY: transparency
-transparency: build ## the suites transport and interop again, through a switch that tracks and through one that moves requests
+transparency: build suites ## the suites transport and interop again, through a switch that tracks and through one that moves requests
 	@$(SUITES) -runs '$(THROUGH)' transparency
 
 # SINGLE are the runs of `make singleframes`: what the switch does, "" or as in THROUGH, and the suite.
 SINGLE := :transport :switch track:transport move:transport
 
 .PHONY: singleframes
-singleframes: build ## the suites transport and switch again, without super-frames: gso: off on all hosts
+singleframes: build suites ## the suites transport and switch again, without super-frames: gso: off on all hosts
 	@$(SUITES) -runs '$(SINGLE)' singleframes
 
 # MEMORY are the runs of `make memorylinks`: what the switch does, "" or as in THROUGH, and the suite.
 MEMORY := :transport :switch move:transport
 
 .PHONY: memorylinks
-memorylinks: build ## the suites transport and switch again, over memory links: cable: memory in all rack files
+memorylinks: build suites ## the suites transport and switch again, over memory links: cable: memory in all rack files
 	@$(SUITES) -runs '$(MEMORY)' memorylinks
 
 # COMPACT are the runs of `make compact`: what the switch does, "" or as in THROUGH, and the suite.
 COMPACT := :transport :switch :chaos :verbs :apps move:transport
 
 .PHONY: compact
-compact: build ## the suites transport, switch, chaos, verbs and apps again, on compact racks: daemons: shared in all rack files
+compact: build suites ## the suites transport, switch, chaos, verbs and apps again, on compact racks: daemons: shared in all rack files
 	@$(SUITES) -runs '$(COMPACT)' compact
 
 # FABRIC are the runs of `make fabric`: what the switches do, "" or as in THROUGH, and the suite.
 FABRIC := :transport move:transport
 
 .PHONY: fabric
-fabric: build ## the suite transport again, over two leaves and two spines: key fabric in all rack files
+fabric: build suites ## the suite transport again, over two leaves and two spines: key fabric in all rack files
 	@$(SUITES) -runs '$(FABRIC)' fabric
 
 .PHONY: coverage

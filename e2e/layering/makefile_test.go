@@ -70,3 +70,36 @@ func shellReads(t *testing.T, script string) error {
 	}
 	return nil
 }
+
+// TestSuitesGetTheirVariables runs the last line of a goal with a program in place of the suites that prints its environment.
+func TestSuitesGetTheirVariables(t *testing.T) {
+	root := filepath.Join("..", "..")
+	for _, c := range []struct{ goal, variable, want string }{
+		{"e2e-apps", "APPS=short", "RDMALAB_APPS=short"},
+		{"e2e-docker", "PLUG=outside", "RDMALAB_E2E_RUNTIME=docker:outside"},
+		{"endure", "LASTS=2m", "RDMALAB_ENDURE=2m"},
+	} {
+		t.Run(c.goal, func(t *testing.T) {
+			show := exec.Command("make", "-n", "--no-print-directory", "-C", root, c.goal, c.variable)
+			show.Env = append(os.Environ(), "MAKEFLAGS=", "MFLAGS=")
+			script, err := show.Output()
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines := strings.Split(strings.TrimSpace(string(script)), "\n")
+			dir := t.TempDir()
+			if err := os.Mkdir(filepath.Join(dir, "out"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(filepath.Join(dir, "out", "suites"), []byte("#!/bin/sh\nenv\n"), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			run := exec.Command("sh", "-c", lines[len(lines)-1])
+			run.Dir = dir
+			said, err := run.CombinedOutput()
+			if err != nil || !strings.Contains("\n"+string(said), "\n"+c.want+"\n") {
+				t.Errorf("%v: no %s in the environment of\n%s:\n%s", err, c.want, lines[len(lines)-1], said)
+			}
+		})
+	}
+}
