@@ -96,7 +96,8 @@ type Match struct {
 	// PSN is an absolute packet sequence number; nil means any.
 	PSN *wire.PSN `json:"psn,omitempty" yaml:"psn,omitempty"`
 	// PSNOffset is the PSN relative to the first PSN of the connection: that of the first packet to
-	// the destination queue pair that has crossed the link in this direction. nil means any.
+	// the destination queue pair that has crossed the link in this direction. Management datagrams (to queue
+	// pair 1) have none, unless QPN names it. nil means any.
 	PSNOffset *int `json:"psnOffset,omitempty" yaml:"psnOffset,omitempty"`
 	// Transmission selects the n-th transmission (from 1) of a packet in this direction that the rule
 	// sees. Transmissions before the rule was installed, and those that an earlier rule has dropped, do

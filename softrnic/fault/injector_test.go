@@ -170,6 +170,16 @@ func TestExactEvents(t *testing.T) {
 			{w(0x900000), false},
 			{w(0x900001), true},
 		}},
+		{"offset of a connection, and not of management datagrams", Match{Class: "request", PSNOffset: ptr(1)}, 1, []event{
+			{packet(wire.UDSendOnly, 1, 100, 0), false},
+			{packet(wire.UDSendOnly, 1, 101, 0), false},
+			{w(100), false},
+			{w(101), true},
+		}},
+		{"offset of management datagrams", Match{QPN: ptr(wire.QPN(1)), PSNOffset: ptr(1)}, 0, []event{
+			{packet(wire.UDSendOnly, 1, 100, 0), false},
+			{packet(wire.UDSendOnly, 1, 101, 0), true},
+		}},
 		{"second transmission", Match{Transmission: 2}, 0, []event{
 			{w(1), false},
 			{w(2), false},

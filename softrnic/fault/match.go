@@ -72,6 +72,9 @@ func newMatcher(m Match) matcher {
 	return matcher{any: m.empty(), opcodes: m.Opcodes, class: classes[m.Class], oneRMA: oneRMAClasses[m.Class], m: m}
 }
 
+// gsi is the queue pair of management datagrams, which are of no connection.
+const gsi wire.QPN = 1
+
 // static checks the fields of the match that do not depend on earlier packets. first is the
 // connection's first PSN.
 func (k *matcher) static(v *view, first wire.PSN) bool {
@@ -85,7 +88,7 @@ func (k *matcher) static(v *view, first wire.PSN) bool {
 		len(k.opcodes) != 0 && !slices.Contains(k.opcodes, v.op),
 		k.m.QPN != nil && *k.m.QPN != v.qpn,
 		k.m.PSN != nil && *k.m.PSN != v.psn,
-		k.m.PSNOffset != nil && v.psn != first.Add(*k.m.PSNOffset):
+		k.m.PSNOffset != nil && (v.psn != first.Add(*k.m.PSNOffset) || v.qpn == gsi && k.m.QPN == nil):
 		return false
 	}
 	return true
