@@ -52,8 +52,7 @@ func (b *besideInterface) Info() afpacket.Info { return b.info }
 // LinkUp reports whether the interface has a carrier. While it has none, the port carries no frames
 // either.
 func (b *besideInterface) LinkUp() bool {
-	l, err := b.looker.Look()
-	up := err == nil && l.Up && l.Carrier
+	up, err := b.looker.Passes()
 	b.setUp(up)
 	if errors.Is(err, fs.ErrNotExist) && !b.gone.Swap(true) {
 		b.wake()

@@ -53,37 +53,6 @@ func LinkByName(netns, name string) (Link, error) {
 	return link, err
 }
 
-// Looker looks at an interface again and again, without entering its namespace each time.
-type Looker struct {
-	handle *netlink.Handle
-	name   string
-}
-
-// NewLooker returns a Looker for the interface with a name, which need not exist. The caller closes it.
-func NewLooker(netns, name string) (*Looker, error) {
-	l := &Looker{name: name}
-	err := Do(netns, func() (err error) {
-		l.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE)
-		return opError(err, "interface %s", name)
-	})
-	return l, err
-}
-
-// Look returns the interface. The error is fs.ErrNotExist if there is none.
-func (l *Looker) Look() (Link, error) {
-	n, err := named(l.name, l.handle.LinkByName)
-	if err != nil {
-		return Link{}, err
-	}
-	return linkOf(n), nil
-}
-
-// Close releases the sockets of l, which must not be used any more.
-func (l *Looker) Close() error {
-	l.handle.Close()
-	return nil
-}
-
 func byName(name string) (netlink.Link, error) { return named(name, netlink.LinkByName) }
 
 func named(name string, find func(string) (netlink.Link, error)) (netlink.Link, error) {

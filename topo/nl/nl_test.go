@@ -268,6 +268,16 @@ func TestLooker(t *testing.T) {
 		if got != want || got.Up != up || got.Carrier != carrier {
 			t.Errorf("%+v, want %+v", got, want)
 		}
+		for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) { // the kernel's flags follow the carrier a little later
+			passes, err := l.Passes()
+			must(err)
+			if passes == (up && carrier) {
+				return
+			}
+			if time.Now().After(end) {
+				t.Fatalf("passes: %v, want %v", passes, !passes)
+			}
+		}
 	}
 	expect(true, true)
 	must(SetUp(b, "y", false))
@@ -276,6 +286,9 @@ func TestLooker(t *testing.T) {
 	expect(false, false)
 	must(DeleteLink(a, "x"))
 	if _, err := l.Look(); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a removed interface: %v", err)
+	}
+	if _, err := l.Passes(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a removed interface: %v", err)
 	}
 }
