@@ -5,14 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/nl"
 )
 
@@ -297,6 +301,51 @@ func TestInitReaps(t *testing.T) {
 	if err != nil {
 		t.Error(err)
 	}
+}
+
+// Threads that poll yield the processor only to threads of their scheduling group.
+func TestProcessesAreInOneSchedulingGroup(t *testing.T) {
+	withBothKeepers(t, func(t *testing.T, r *Rack) {
+		group := cpuGroupOf(r.name()).dir
+		if _, ok := r.keep.(*cgroupKeeper); !ok || group == "" {
+			return // tested where cgroups are
+		}
+		out := filepath.Join(t.TempDir(), "pid")
+		want := map[int]bool{}
+		for _, node := range r.Nodes() {
+			pids, err := r.keep.pids(node)
+			must(t, err)
+			for _, pid := range pids {
+				want[pid] = true
+			}
+		}
+		in := func() map[int]bool {
+			pids, err := container.ReadPIDs(filepath.Join(group, "cgroup.procs"))
+			must(t, err)
+			got := map[int]bool{}
+			for _, pid := range pids {
+				got[pid] = true
+			}
+			return got
+		}
+		if got := in(); len(want) < len(r.Nodes()) || !maps.Equal(got, want) {
+			t.Errorf("in the group: %v, want %v", got, want)
+		}
+		shares, err := os.ReadFile(filepath.Join(group, "cpu.shares"))
+		must(t, err)
+		if got := strings.TrimSpace(string(shares)); got != strconv.Itoa(sessionShares*len(r.Nodes())) {
+			t.Errorf("shares %s for %d nodes", got, len(r.Nodes()))
+		}
+		code, err := r.Exec("cn0", []string{"sh", "-c", "cat /proc/self/cgroup >" + out})
+		if code != 0 || err != nil {
+			t.Fatalf("status %d, %v", code, err)
+		}
+		text, err := os.ReadFile(out)
+		must(t, err)
+		if !regexp.MustCompile(`(?m)^\d+:cpu(,cpuacct)?:.*/` + cgroupParent + "/" + r.name() + "$").Match(text) {
+			t.Errorf("the groups of a program on cn0:\n%s", text)
+		}
+	})
 }
 
 func TestExecPassesFiles(t *testing.T) {
