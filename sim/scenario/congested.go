@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
@@ -79,6 +80,7 @@ type congested struct {
 	rate   int64
 	queue  portqueue.Class
 	buffer int64
+	slow   rules.Slowed // of rules that move requests
 }
 
 // The priority and DSCP of CNPs, and the second priority that data may have.
@@ -117,6 +119,7 @@ func drawCongestion(c Congestion, seed uint64) *congested {
 		ECN: portqueue.RED{KMin: low, KMax: low + d.length(1, 200_000), PMax: one(d, 10_000, 100_000, portqueue.Million), AtEnqueue: d.chance(0.2)},
 	}
 	g.buffer = int64(d.between(4, 16)) << 20
+	g.slow = one(d, rules.SlowAll, rules.SlowMarked, rules.SlowShare, rules.SlowHeaviest)
 	return g
 }
 
@@ -129,8 +132,8 @@ func (g *congested) String() string {
 	if g.pfc {
 		kind = "lossless"
 	}
-	return fmt.Sprintf("congestion=%s/%s/%s rate=%s prio=%d %s limit=%d marks=%d-%d/%d at-enqueue=%v", g.params.Algorithm, g.params.Profile, g.params.Scope,
-		congestion.RateText(g.rate), g.prio, kind, q.XOFF, q.ECN.KMin, q.ECN.KMax, q.ECN.PMax, q.ECN.AtEnqueue)
+	return fmt.Sprintf("congestion=%s/%s/%s rate=%s prio=%d %s limit=%d marks=%d-%d/%d at-enqueue=%v slow=%v", g.params.Algorithm, g.params.Profile, g.params.Scope,
+		congestion.RateText(g.rate), g.prio, kind, q.XOFF, q.ECN.KMin, q.ECN.KMax, q.ECN.PMax, q.ECN.AtEnqueue, g.slow)
 }
 
 // slowTimeout is the least code of the ACK timeout of connections that wait in queues: 17 ms.
@@ -184,6 +187,12 @@ func (g *congested) on(s *rackfile.Rack, opt *simrack.Options) *rackfile.Rack {
 	cfg.Classes[notified].Strict = true
 	cfg.DSCP[separated], cfg.DSCP[notifiedDSCP] = separated, notified
 	out.Switch.Queues = &cfg
+	out.Switch.Rules = slices.Clone(s.Switch.Rules)
+	for i := range out.Switch.Rules {
+		if r := &out.Switch.Rules[i]; r.Moves() && r.Mode == rules.Hardened {
+			r.Slow = g.slow
+		}
+	}
 	opt.Rate, opt.Queue = 0, 0
 	return &out
 }

@@ -10,6 +10,10 @@ import (
 
 // Bank has the egress queues of all ports of a machine. One goroutine at a time uses it.
 type Bank struct {
+	// OnMark is called for each frame in which the bank has set CE, when the frame leaves; nil: it is not. The
+	// bytes are valid during the call.
+	OnMark func(frame []byte)
+
 	cfg      Config
 	ports    []port
 	buffer   buffer
@@ -200,6 +204,9 @@ func (b *Bank) depart(now clock.Time, i, prio int, out *packetio.Batch) {
 	mark := s.mark || !b.cfg.Classes[prio].ECN.AtEnqueue && b.draws(q, i, prio, s.buf)
 	if mark && wire.MarkCE(s.buf) {
 		q.stats.Marked++
+		if b.OnMark != nil {
+			b.OnMark(s.buf)
+		}
 	}
 	if mark || s.note != "" {
 		b.marked = append(b.marked, Departure{len(out.Frames), mark, s.note})

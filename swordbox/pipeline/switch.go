@@ -88,6 +88,7 @@ type Switch struct {
 	held   holds
 	guard  guard
 	self   Self
+	marks  marks
 
 	counters Counters
 	lost     PortCounters // counts dropped packets that came from no port, because the switch made them

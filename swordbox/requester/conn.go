@@ -289,6 +289,27 @@ func (c *requests) Each(fn func(t Tag, psn wire.PSN, op wire.Opcode, since clock
 	}
 }
 
+// InFlight calls fn for each request that was sent and not answered, the oldest first, with the bytes of its
+// frame's payload and headers.
+func (c *requests) InFlight(fn func(t Tag, bytes int)) {
+	for pos := c.una; pos != c.high; pos++ {
+		e := c.at(pos)
+		fn(e.tag, len(e.payload)+frameHeaders)
+	}
+}
+
+// frameHeaders is the length of a request without payload: Ethernet, IPv4, UDP, BTH, RETH and ICRC.
+const frameHeaders = 14 + 20 + 8 + 12 + 16 + 4
+
+// Sent returns the tag of the request in flight whose PSN on the connection is psn.
+func (c *requests) Sent(psn wire.PSN) (t Tag, ok bool) {
+	n := int(wire.Diff(psn, c.unaPSN))
+	if n < 0 || n >= c.Outstanding() {
+		return Tag{}, false
+	}
+	return c.at(c.una + uint32(n)).tag, true
+}
+
 // Attach makes the Conn use a new connection. It is called when the Conn has no connection, or its
 // connection has failed.
 func (c *Conn) Attach(l Link) {

@@ -64,6 +64,7 @@
 //	clean.go                            when all requests that were sent before a word entered the
 //	                                    table have ended
 //	admit.go                            limits of connections that the server has never answered
+//	slow.go                             which clients slow down when a server is congested
 //	bypass.go                           packets of flows that no sequencer handles
 //	flows.go, config.go                 tables of flows; Config
 //	info.go, listing.go                 what captures and `rdmalab switch` show

@@ -192,4 +192,5 @@ type Stats struct {
 	Proofs            uint64 `name:"proofs" help:"proofs that a client's connection belongs to the same incarnation of the server as the shared ones"`
 	LinkFailures      uint64 `name:"link_failures" help:"shared connections that failed"`
 	CNPs              uint64 `name:"cnps" help:"congestion notifications passed on"`
+	CNPsReceived      uint64 `name:"cnps_received" help:"congestion notifications of servers for shared connections"`
 }

@@ -19,7 +19,8 @@ type link struct {
 	ownQPN     wire.QPN
 	// grace computes the time before which all requests that were submitted to this connection are
 	// known to have ended.
-	grace atomiccache.Grace
+	grace   atomiccache.Grace
+	slowing slowing
 }
 
 // Done handles the end of a request on the shared connection.

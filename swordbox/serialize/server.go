@@ -6,9 +6,6 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile/rules"
-	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 	"github.com/rdmalab/rdmalab/swordbox/requester"
 )
 
@@ -31,6 +28,7 @@ type server struct {
 	links    []*link
 	shards   int
 	patience time.Duration // how long the rules let a CAS wait for its value
+	slow     rules.Slowed  // of all rules for the server
 	// want is how many shards the rules need. The method resize sets shards to want when no request
 	// is in flight.
 	want int
@@ -41,10 +39,13 @@ type server struct {
 // setRules replaces the server's rules by the hardened rules of the list.
 func (s *server) setRules(list []*rules.Rule) {
 	former := s.rules
-	s.rules, s.patience = nil, 0
+	s.rules, s.patience, s.slow = nil, 0, rules.SlowAll
 	for _, r := range list {
 		if r.Mode == rules.Hardened {
 			s.rules = append(s.rules, r)
+			if r.Moves() {
+				s.slow = r.Slow
+			}
 			if r.Misses == rules.AnswerWait {
 				s.patience = max(s.patience, r.MissPatience())
 			}
@@ -121,24 +122,4 @@ func (s *server) match(va uint64, n uint32, rkey uint32) *rules.Rule {
 func (s *server) usable(shard, n int) bool {
 	c := s.links[shard].conn
 	return c.State() == requester.Up && n <= c.Link().MTU
-}
-
-// cnpInterval is the shortest time between two congestion notifications to a client (hole 38).
-const cnpInterval = clock.Time(50 * time.Microsecond)
-
-// congested sends a congestion notification to every client with requests on the connection, except
-// those to which it has sent one within cnpInterval.
-func (k *link) congested(ctx *pipeline.Ctx) {
-	m := k.s.m
-	k.conn.Each(func(t requester.Tag, _ wire.PSN, _ wire.Opcode, _ clock.Time) {
-		ln := m.flows.byTag(t)
-		if ln == nil || ln.cnpAt > ctx.Now {
-			return
-		}
-		ln.cnpAt = ctx.Now + cnpInterval
-		m.stats.CNPs++
-		ln.back().ACK(&m.step.tx, 0, 0)
-		m.step.tx.BTH.Opcode, m.step.tx.BTH.BECN, m.step.tx.AETH = wire.CNP, true, wire.AETH{}
-		ctx.Emit(&m.step.tx, "")
-	})
 }

@@ -94,7 +94,9 @@ func newDaemon(cfg Config, sw *pipeline.Switch) (*Daemon, error) {
 	if t.queues, err = newQueues(cfg.egress(), len(s.list), t.clk); err != nil {
 		return nil, err
 	}
-	s.queues = t.queues
+	if s.queues = t.queues; t.queues != nil {
+		t.queues.OnMark = sw.Marked
+	}
 	s.timers.at = clock.Never
 	if cfg.Motion.Costs != nil {
 		t.costs = paced.NewSwitch(cfg.Motion.Costs, cfg.Queue)

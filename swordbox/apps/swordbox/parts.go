@@ -23,6 +23,7 @@ type parts struct {
 	// bypassers except the machine itself. The entry for nil is for flows without a machine.
 	others  map[handler.Machine][]handler.Bypasser
 	strays  []handler.Strayer
+	markers []pipeline.Marker
 	pickers []picker
 	// fallback is the handler that uses the switch's connections that no picker claims; nil means
 	// that there is none.
@@ -39,7 +40,7 @@ type picker struct {
 func partsOf(list []handler.Handler) parts {
 	p := parts{
 		all: list, machines: of[handler.Machine](list), observers: of[handler.Observer](list), queuers: of[handler.Queuer](list),
-		takers: of[handler.Taker](list), bypass: of[handler.Bypasser](list), strays: of[handler.Strayer](list),
+		takers: of[handler.Taker](list), bypass: of[handler.Bypasser](list), strays: of[handler.Strayer](list), markers: of[pipeline.Marker](list),
 	}
 	for _, h := range list {
 		switch c := h.(type) {
@@ -138,6 +139,13 @@ func (p *parts) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 		return m.Owned(c, q)
 	}
 	return pipeline.Drop(ReasonNotMine)
+}
+
+// Marked passes a packet of the switch that an egress queue has marked to the handlers that may have sent it.
+func (p *Program) Marked(f *wire.Frame) {
+	for _, m := range p.parts.markers {
+		m.Marked(f)
+	}
 }
 
 // wants lists the connections that the rules need, in the order of the rules.

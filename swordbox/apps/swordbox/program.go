@@ -60,6 +60,7 @@ var (
 	_ pipeline.Egresser  = (*Program)(nil)
 	_ pipeline.Ingresser = (*Program)(nil)
 	_ pipeline.Guard     = (*Program)(nil)
+	_ pipeline.Marker    = (*Program)(nil)
 )
 
 // flowRule is what the rules say about a flow. It is valid for one generation of the flow and one
