@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
@@ -32,6 +33,7 @@ var congestionChoices = []string{
 	"a port pauses a host at 100 KB of its frames, in figure irn at 220 KB; without PFC a queue has 240 KB",
 	"incast and convergence have a port with memory for all that comes, and no PFC, so that queues can be compared",
 	"irn: 16 hosts at 70 % load, messages of 1 KB, 32 KB and 1 MB (6 : 3 : 1) to random hosts; paper: a fat tree of 54",
+	"shared: requests of a packet, so that the switch moves them to its connection, which has 128 in flight",
 	"timely begins at the line rate, and is measured after 0.1 s, when its first overreaction is over",
 }
 
@@ -162,7 +164,7 @@ func (l ccIncast) measure(ctx context.Context, p Platform) (outcome, error) {
 
 // congestionPaper lists the figures.
 func congestionPaper(quick bool) []figure {
-	return []figure{ccUnfair(quick), ccVictim(quick), ccPauses(quick), ccIncasts(quick), ccConverge(quick), ccIRN(quick)}
+	return []figure{ccUnfair(quick), ccVictim(quick), ccPauses(quick), ccIncasts(quick), ccConverge(quick), ccIRN(quick), ccSharing(quick), ccCAS(quick)}
 }
 
 // ccBesidePFC are PFC alone, and the algorithms that are compared with it.
@@ -371,7 +373,7 @@ func (b *congestionFiguresBody) Run(ctx context.Context, p Platform, r *Report) 
 		part := f.report(p, done)
 		f.judge(part, b.quick, done)
 		if err == nil {
-			f.demand(part, congestionDemands, done)
+			f.demand(part, slices.Concat(congestionDemands, sharedDemands, atomicsDemands), done)
 		}
 		r.Parts = append(r.Parts, part)
 	}

@@ -25,7 +25,12 @@ type Scene struct {
 	// Recovery and Window are those of all queue pairs.
 	Recovery selective.Kind
 	Window   int
-	Flows    []SceneFlow
+	// Share, unless "", is a value of a rule's key slow: the switch moves all requests to host 0 to one shared
+	// connection, whose clients slow down as the value says. WRITEs then have at most a packet.
+	Share string
+	Flows []SceneFlow
+	// Depth is how many WRITEs of a flow are in flight; 0: 16.
+	Depth int
 	// Span is how long flows without messages send; its second half is measured. Messages are sent at
 	// their times.
 	Span time.Duration
@@ -36,6 +41,11 @@ type Scene struct {
 type SceneFlow struct {
 	From, To int
 	Messages []SceneMessage
+	// Atomic: the messages are CMP_SWAPs of 8 bytes. Apart: all packets of the host From have a priority of their
+	// own, which leaves before the others.
+	Atomic, Apart bool
+	// Each is the length of the WRITEs of a flow without messages; 0: 64 KiB.
+	Each int
 }
 
 // SceneMessage is a message of a flow: when it is posted, and its length.
@@ -60,4 +70,7 @@ type SceneResult struct {
 	Pauses, Dropped, Again uint64
 	// Peak is the longest queue in bytes.
 	Peak int64
+	// Told is how many CNPs the server has sent for shared connections, Passed how many the switch has passed on
+	// to clients.
+	Told, Passed uint64
 }

@@ -1,6 +1,7 @@
 package insim
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,11 +19,14 @@ import (
 )
 
 const (
-	// scenePriority is that of data, and the DSCP that gives it.
-	scenePriority = 3
+	// scenePriority is that of data, and the DSCP that gives it; sceneApart that of hosts with a priority of their
+	// own. ect is what a TOS says of packets that may be marked.
+	scenePriority, sceneApart, ect = 3, 5, 2
 	// sceneMessage is the length of the WRITEs of a flow without messages of its own, sceneDepth how many
 	// WRITEs of a flow are in flight.
 	sceneMessage, sceneDepth = 64 << 10, 16
+	// sceneSwitch is the service of a server to which the switch connects.
+	sceneSwitch = "switch"
 	// sceneTimeout is the code of the ACK timeout: 1 ms, some round trips with a full queue.
 	sceneTimeout = 8
 	// sceneParts is into how many parts the measured half is divided to see whether it is steady.
@@ -42,18 +46,29 @@ func sceneFile(s *experiment.Scene) string {
 	if s.KMax > 0 {
 		queue += fmt.Sprintf(", ecn: {kmin: %d, kmax: %d, pmax: %g%%}", s.KMin, s.KMax, 100*s.PMax)
 	}
-	hosts := fmt.Sprintf("h[0-%d]", s.Hosts-1)
-	return strings.NewReplacer("RATE", congestion.RateText(s.Params.MaxRate), "QUEUE", queue, "HOSTS", hosts).Replace(`
+	hosts := ""
+	for i := range s.Hosts {
+		tos := scenePriority<<2 | ect
+		if slices.ContainsFunc(s.Flows, func(f experiment.SceneFlow) bool { return f.From == i && f.Apart }) {
+			tos = sceneApart<<2 | ect
+		}
+		hosts += fmt.Sprintf("\n  - {name: h%d, role: memory, memory: 8MiB, tos: %d}", i, tos)
+	}
+	program := ""
+	if s.Share != "" {
+		program = fmt.Sprintf("\n  program: swordbox\n  rules: [{server: h0, action: move, service: %s, slow: %s}]", sceneSwitch, s.Share)
+	}
+	return strings.NewReplacer("RATE", congestion.RateText(s.Params.MaxRate), "QUEUE", queue, "HOSTS", hosts, "PROGRAM", program).Replace(`
 name: scene
 mtu: 1280
-switch:
+switch:PROGRAM
   ports: {rate: RATE, buffer: 64MiB, reaction: 0s}
-  dscp: {3: 3, 48: 6}
+  dscp: {3: 3, 5: 5, 48: 6}
   queues:
     3: {QUEUE}
+    5: {strict: true}
     6: {strict: true}
-hosts:
-  - {name: "HOSTS", role: memory, memory: 8MiB, tos: 14}
+hosts:HOSTS
 `)
 }
 
@@ -89,7 +104,9 @@ func (p *Sim) Scene(ctx context.Context, s experiment.Scene) (out experiment.Sce
 	r.At(run0.half, func() { run0.before = run0.paused() })
 	for i := range s.Hosts {
 		h := r.Host(fmt.Sprintf("h%d", i))
-		h.Go("memory", true, func(ctx verbs.Context) { r.Stop(h.Lend(ctx, simrack.Passive{Bytes: 4 << 20, Service: incastService})) })
+		h.Go("memory", true, func(ctx verbs.Context) {
+			r.Stop(h.Lend(ctx, simrack.Passive{Bytes: 4 << 20, Service: incastService, Switch: sceneSwitch}))
+		})
 	}
 	for i := range s.Flows {
 		start(r, fmt.Sprintf("h%d", s.Flows[i].From), fmt.Sprintf("flow%d", i), func(h *simrack.Host, ctx verbs.Context) error { return run0.flow(h, ctx, i) })
@@ -117,7 +134,7 @@ func newSceneRack(ctx context.Context, s *experiment.Scene, opt simrack.Options)
 // flow sends the messages of a flow, or messages without end.
 func (r *sceneRun) flow(h *simrack.Host, ctx verbs.Context, id int) error {
 	f := &r.scene.Flows[id]
-	longest := sceneMessage
+	longest := r.each(id)
 	for _, m := range f.Messages {
 		longest = max(longest, m.Bytes)
 	}
@@ -125,7 +142,7 @@ func (r *sceneRun) flow(h *simrack.Host, ctx verbs.Context, id int) error {
 	if err != nil {
 		return err
 	}
-	cq, err := ctx.CreateCQ(2 * sceneDepth)
+	cq, err := ctx.CreateCQ(2 * r.depth())
 	if err != nil {
 		return err
 	}
@@ -133,11 +150,14 @@ func (r *sceneRun) flow(h *simrack.Host, ctx verbs.Context, id int) error {
 	if err != nil {
 		return err
 	}
-	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 2 * sceneDepth})
+	qp, err := pd.CreateQP(verbs.QPInit{SendCQ: cq, RecvCQ: cq, MaxSendWR: 2 * r.depth()})
 	if err != nil {
 		return err
 	}
 	params := rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: sceneTimeout}
+	if f.Atomic {
+		params.RdAtomic = r.depth()
+	}
 	private, err := h.Manager(ctx).Dial(qp, r.rack.Host(fmt.Sprintf("h%d", f.To)).Addr(), incastService, params, nil, incastReady)
 	if err != nil {
 		return err
@@ -146,13 +166,20 @@ func (r *sceneRun) flow(h *simrack.Host, ctx verbs.Context, id int) error {
 	if err != nil {
 		return err
 	}
-	s := &sceneSender{run: r, id: id, rt: ctx.Runtime(), qp: qp, cq: cq, wr: verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled, RemoteAddr: addr, RKey: rkey}, mr: mr}
+	s := &sceneSender{run: r, id: id, rt: ctx.Runtime(), qp: qp, cq: cq, wr: verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled, RemoteAddr: addr, RKey: rkey}, mr: mr, done: make([]verbs.WC, r.depth())}
+	if f.Atomic {
+		s.wr.Op = verbs.OpCmpSwap
+	}
 	s.rt.Sleep(incastReady.Sub(s.rt.Now()))
 	if f.Messages == nil {
 		return s.endless()
 	}
 	return s.listed(f.Messages)
 }
+
+// each is the length of the WRITEs of a flow without messages, depth how many of a flow are in flight.
+func (r *sceneRun) each(id int) int { return cmp.Or(r.scene.Flows[id].Each, sceneMessage) }
+func (r *sceneRun) depth() int      { return cmp.Or(r.scene.Depth, sceneDepth) }
 
 // sceneSender sends the messages of one flow.
 type sceneSender struct {
@@ -163,7 +190,7 @@ type sceneSender struct {
 	cq   verbs.CQ
 	mr   verbs.MR
 	wr   verbs.SendWR
-	done [sceneDepth]verbs.WC
+	done []verbs.WC
 }
 
 func (s *sceneSender) post(n int) error {
@@ -176,7 +203,7 @@ func (s *sceneSender) poll(until clock.Time) ([]verbs.WC, error) {
 	if s.cq.Wait(until) != nil {
 		return nil, nil // the time has come
 	}
-	n, err := s.cq.Poll(s.done[:])
+	n, err := s.cq.Poll(s.done)
 	for _, wc := range s.done[:n] {
 		if wc.Status != verbs.Success {
 			return nil, fmt.Errorf("flow %d: a WRITE ended with %v", s.id, wc.Status)
@@ -188,8 +215,8 @@ func (s *sceneSender) poll(until clock.Time) ([]verbs.WC, error) {
 func (s *sceneSender) endless() error {
 	r := s.run
 	for flight := 0; s.rt.Now() < r.until; {
-		for ; flight < sceneDepth; flight++ {
-			if err := s.post(sceneMessage); err != nil {
+		for ; flight < r.depth(); flight++ {
+			if err := s.post(r.each(s.id)); err != nil {
 				return err
 			}
 		}
@@ -200,26 +227,26 @@ func (s *sceneSender) endless() error {
 		flight -= len(list)
 		if now := s.rt.Now(); now >= r.half && now < r.until {
 			part := int(now.Sub(r.half) * sceneParts / r.until.Sub(r.half))
-			r.bytes[s.id][part] += float64(len(list) * sceneMessage)
+			r.bytes[s.id][part] += float64(len(list) * r.each(s.id))
 		}
 	}
 	return nil
 }
 
-// listed sends each message at its time, at most sceneDepth at once, and notes how long each took.
+// listed sends each message at its time, at most depth at once, and notes how long each took.
 func (s *sceneSender) listed(list []experiment.SceneMessage) error {
 	r := s.run
 	end := r.until.Add(sceneDrain)
 	for sent, got := 0, 0; got < len(list); {
 		now := s.rt.Now()
-		for sent < len(list) && sent-got < sceneDepth && incastReady.Add(list[sent].At) <= now {
+		for sent < len(list) && sent-got < r.depth() && incastReady.Add(list[sent].At) <= now {
 			if err := s.post(list[sent].Bytes); err != nil {
 				return err
 			}
 			sent++
 		}
 		until := end
-		if sent < len(list) && sent-got < sceneDepth {
+		if sent < len(list) && sent-got < r.depth() {
 			until = clock.Min(until, incastReady.Add(list[sent].At))
 		}
 		done, err := s.poll(until)
@@ -282,14 +309,17 @@ func (r *sceneRun) result() (out experiment.SceneResult) {
 		out.Again += r.rack.Hosts()[i].Counters().RetransPkts
 	}
 	out.Pauses = r.paused()
+	shared := r.rack.Counters("hardened")
+	out.Told, out.Passed = shared["cnps_received"], shared["cnps"]
 	if len(r.times) == 0 {
 		out.Pauses -= r.before // of the measured time alone
 		return out
 	}
 	for i, t := range r.times {
-		out.Mean += t / time.Duration(len(r.times))
+		out.Mean += t
 		out.Slowdown += r.slow[i] / float64(len(r.times))
 	}
+	out.Mean /= time.Duration(len(r.times))
 	slices.Sort(r.slow)
 	out.P99 = r.slow[len(r.slow)*99/100]
 	return out

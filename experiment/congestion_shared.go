@@ -1,0 +1,149 @@
+package experiment
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
+)
+
+// ccOwn is the switch that moves nothing: each client has a connection of its own to the server.
+const ccOwn = "own connections"
+
+// ccRules are the values of a rule's key slow, and the switch without a rule.
+var ccRules = []string{ccOwn, "all", "marked", "share", "heaviest"}
+
+// The loads of figure shared.
+const (
+	// ccGreedy: n clients WRITE all the time; four others WRITE 16 KB each 128 us. With n 0 these are alone.
+	ccGreedy = "greedy"
+	// ccBeside: four clients on the shared connection, beside four whose messages have more than a packet, and
+	// so stay on connections of their own. All WRITE all the time.
+	ccBeside = "beside"
+)
+
+const (
+	sharedMessage = 1024
+	innocents     = 4
+	besideClients = 4
+	burstApart    = 128 * time.Microsecond
+	burstWrites   = 16
+)
+
+// ccShared is a load of Platform.Scene of which clients share a connection of the switch to the server.
+type ccShared struct {
+	kind  string // ccGreedy or ccBeside
+	rule  string // one of ccRules
+	n     int
+	quick bool
+}
+
+func (l ccShared) label() string { return fmt.Sprintf("shared: %s, %s, n %d", l.kind, l.rule, l.n) }
+
+func (l ccShared) effort() float64 { return 5 }
+
+func (l ccShared) scene() Scene {
+	p, _ := congestion.Profile(congestion.ProfilePaper, paperRate)
+	s := Scene{
+		Params: p, Delay: dcqcnDelay, Limit: 4 << 20, KMin: paperKMin, KMax: paperKMax, PMax: paperPMax,
+		Window: 1024, Span: pick(l.quick, 30*time.Millisecond, 100*time.Millisecond), Seed: 1, Share: l.rule,
+	}
+	if l.rule == ccOwn {
+		s.Share = ""
+	}
+	if l.kind == ccBeside {
+		s.Hosts, s.Depth = 1+2*besideClients, 30
+		for i := range 2 * besideClients {
+			f := SceneFlow{From: 1 + i, To: 0, Each: sharedMessage}
+			if i >= besideClients {
+				f.Each = 0
+			}
+			s.Flows = append(s.Flows, f)
+		}
+		return s
+	}
+	// 96 packets in flight are less than the shared connection takes, so that they wait in the port.
+	s.Hosts, s.Depth = 1+innocents+l.n, 96/max(l.n, 1)
+	for i := range innocents {
+		f := SceneFlow{From: 1 + i, To: 0}
+		for at := time.Duration(i) * burstApart / innocents; at < s.Span; at += burstApart {
+			for range burstWrites {
+				f.Messages = append(f.Messages, SceneMessage{at, sharedMessage})
+			}
+		}
+		s.Flows = append(s.Flows, f)
+	}
+	for i := range l.n {
+		s.Flows = append(s.Flows, SceneFlow{From: 1 + innocents + i, To: 0, Each: sharedMessage})
+	}
+	return s
+}
+
+func (l ccShared) measure(ctx context.Context, p Platform) (outcome, error) {
+	res, err := p.Scene(ctx, l.scene())
+	return outcome{scene: &res}, err
+}
+
+// jainOf returns Jain's index of shares: 1 if all are equal.
+func jainOf(list []float64) float64 {
+	sum, squares := 0.0, 0.0
+	for _, x := range list {
+		sum, squares = sum+x, squares+x*x
+	}
+	return sum * sum / squares / float64(len(list))
+}
+
+func ccSharing(quick bool) figure {
+	f := figure{
+		key: "shared", title: "clients of one connection of the switch to a server, whose port is full: who slows down", x: "rule's key slow", unit: "us, share, index, CNPs", format: "%.3g",
+		why: []string{
+			"nobody has published this: a CNP of the server names the shared connection, and the switch decides for whom it is",
+			"alone: the bursts of four clients without others; they offer 3 % of the link each, and greedy clients take the rest",
+			"beside: the limit of one CNP in 50 us holds for a whole shared connection, and for each connection of its own",
+		},
+	}
+	alone := ccShared{ccGreedy, "all", 0, quick}
+	for _, rule := range ccRules {
+		for _, n := range []int{1, 4} {
+			l := ccShared{ccGreedy, rule, n, quick}
+			panel := fmt.Sprintf("%d greedy", n)
+			f.add(
+				ours(panel, "bursts of others: mean, us", rule, l, func(o *outcome) float64 { return o.scene.Mean.Seconds() * 1e6 }),
+				ours(panel, "greedy: share of the link", rule, l, func(o *outcome) float64 { return sumOf(o.scene.Shares[innocents:]) }),
+			)
+			if rule != ccOwn {
+				f.add(ours(panel, "CNPs to clients for one of the server", rule, l, func(o *outcome) float64 { return float64(o.scene.Passed) / float64(o.scene.Told) }))
+			}
+		}
+		l := ccShared{ccBeside, rule, besideClients, quick}
+		const panel = "4 shared beside 4 own"
+		f.add(
+			ours(panel, "a shared client's share / an own one's", rule, l, func(o *outcome) float64 {
+				return sumOf(o.scene.Shares[:besideClients]) / sumOf(o.scene.Shares[besideClients:])
+			}),
+			ours(panel, "Jain's index of all 8", rule, l, func(o *outcome) float64 { return jainOf(o.scene.Shares) }),
+		)
+	}
+	f.add(ours("alone", "bursts of others: mean, us", ccOwn, alone, func(o *outcome) float64 { return o.scene.Mean.Seconds() * 1e6 }))
+	return f
+}
+
+// sharedDemands are what must hold in figure shared.
+var sharedDemands = []figureDemand{
+	{"shared", "marked: with one greedy client, one CNP of the server becomes one to a client, within 10 %; all: more", func(at func(p, s, x string) float64) bool {
+		const name = "CNPs to clients for one of the server"
+		return at("1 greedy", name, "marked") <= 1.1 && at("1 greedy", name, "all") > at("1 greedy", name, "marked")
+	}},
+	{"shared", "marked: shared clients and those with connections of their own are equal, index 0.95; with all they are not", func(at func(p, s, x string) float64) bool {
+		const panel, name = "4 shared beside 4 own", "Jain's index of all 8"
+		return at(panel, name, "marked") >= .95 && at(panel, name, "all") < .95
+	}},
+	{"shared", "every rule: greedy clients have 0.85 or more of the link, beside bursts of 0.11", func(at func(p, s, x string) float64) bool {
+		ok := true
+		for _, rule := range ccRules {
+			ok = ok && at("4 greedy", "greedy: share of the link", rule) >= .85
+		}
+		return ok
+	}},
+}
