@@ -164,7 +164,7 @@ func (l ccIncast) measure(ctx context.Context, p Platform) (outcome, error) {
 
 // congestionPaper lists the figures.
 func congestionPaper(quick bool) []figure {
-	return []figure{ccUnfair(quick), ccVictim(quick), ccPauses(quick), ccIncasts(quick), ccConverge(quick), ccIRN(quick), ccSharing(quick), ccCAS(quick)}
+	return []figure{ccUnfair(quick), ccVictim(quick), ccPauses(quick), ccIncasts(quick), ccConverge(quick), ccIRN(quick), ccSharing(quick), ccReading(quick), ccCAS(quick)}
 }
 
 // ccBesidePFC are PFC alone, and the algorithms that are compared with it.

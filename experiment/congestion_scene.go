@@ -41,9 +41,9 @@ type Scene struct {
 type SceneFlow struct {
 	From, To int
 	Messages []SceneMessage
-	// Atomic: the messages are CMP_SWAPs of 8 bytes. Apart: all packets of the host From have a priority of their
+	// Atomic: the messages are CMP_SWAPs of 8 bytes. Read: they are READs. Apart: all packets of the host From have a priority of their
 	// own, which leaves before the others.
-	Atomic, Apart bool
+	Atomic, Read, Apart bool
 	// Each is the length of the WRITEs of a flow without messages; 0: 64 KiB.
 	Each int
 }

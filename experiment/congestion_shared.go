@@ -21,19 +21,22 @@ const (
 	// ccBeside: four clients on the shared connection, beside four whose messages have more than a packet, and
 	// so stay on connections of their own. All WRITE all the time.
 	ccBeside = "beside"
+	// ccReads: four clients READ all the time over the shared connection; n others WRITE to the first of them.
+	ccReads = "reads"
 )
 
 const (
 	sharedMessage = 1024
 	innocents     = 4
 	besideClients = 4
+	readers       = 4
 	burstApart    = 128 * time.Microsecond
 	burstWrites   = 16
 )
 
 // ccShared is a load of Platform.Scene of which clients share a connection of the switch to the server.
 type ccShared struct {
-	kind  string // ccGreedy or ccBeside
+	kind  string // ccGreedy, ccBeside or ccReads
 	rule  string // one of ccRules
 	n     int
 	quick bool
@@ -51,6 +54,16 @@ func (l ccShared) scene() Scene {
 	}
 	if l.rule == ccOwn {
 		s.Share = ""
+	}
+	if l.kind == ccReads {
+		s.Hosts, s.Depth = 1+readers+l.n, 8
+		for i := range readers {
+			s.Flows = append(s.Flows, SceneFlow{From: 1 + i, To: 0, Each: sharedMessage, Read: true})
+		}
+		for i := range l.n {
+			s.Flows = append(s.Flows, SceneFlow{From: 1 + readers + i, To: 1})
+		}
+		return s
 	}
 	if l.kind == ccBeside {
 		s.Hosts, s.Depth = 1+2*besideClients, 30
@@ -129,6 +142,24 @@ func ccSharing(quick bool) figure {
 	return f
 }
 
+func ccReading(quick bool) figure {
+	f := figure{
+		key: "reads", title: "four clients READ over one connection of the switch, and others fill the port of one of them", x: "hosts that fill the port", unit: "share of the link", format: "%.3f",
+		why: []string{"nobody has published this: a switch could slow the READs of a client whose port is full; the others do not suffer if it does not"},
+	}
+	for _, rule := range []string{ccOwn, "all"} {
+		for _, n := range []int{0, 1, 4} {
+			l, x := ccShared{ccReads, rule, n, quick}, fmt.Sprint(n)
+			panel := pick(rule == ccOwn, ccOwn, "shared connection")
+			f.add(
+				ours(panel, "the client with the full port", x, l, func(o *outcome) float64 { return o.scene.Shares[0] }),
+				ours(panel, "each other client", x, l, func(o *outcome) float64 { return sumOf(o.scene.Shares[1:readers]) / (readers - 1) }),
+			)
+		}
+	}
+	return f
+}
+
 // sharedDemands are what must hold in figure shared.
 var sharedDemands = []figureDemand{
 	{"shared", "marked: with one greedy client, one CNP of the server becomes one to a client, within 10 %; all: more", func(at func(p, s, x string) float64) bool {
@@ -138,6 +169,10 @@ var sharedDemands = []figureDemand{
 	{"shared", "marked: shared clients and those with connections of their own are equal, index 0.95; with all they are not", func(at func(p, s, x string) float64) bool {
 		const panel, name = "4 shared beside 4 own", "Jain's index of all 8"
 		return at(panel, name, "marked") >= .95 && at(panel, name, "all") < .95
+	}},
+	{"reads", "the other clients of the shared connection have at least 0.95 of what they have when no port is full", func(at func(p, s, x string) float64) bool {
+		const panel, name = "shared connection", "each other client"
+		return at(panel, name, "1") >= .95*at(panel, name, "0") && at(panel, name, "4") >= .95*at(panel, name, "0")
 	}},
 	{"shared", "every rule: greedy clients have 0.85 or more of the link, beside bursts of 0.11", func(at func(p, s, x string) float64) bool {
 		ok := true

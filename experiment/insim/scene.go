@@ -56,7 +56,7 @@ func sceneFile(s *experiment.Scene) string {
 	}
 	program := ""
 	if s.Share != "" {
-		program = fmt.Sprintf("\n  program: swordbox\n  rules: [{server: h0, action: move, service: %s, slow: %s}]", sceneSwitch, s.Share)
+		program = fmt.Sprintf("\n  program: swordbox\n  rules: [{server: h0, action: move, service: %s, depth: 128, slow: %s}]", sceneSwitch, s.Share)
 	}
 	return strings.NewReplacer("RATE", congestion.RateText(s.Params.MaxRate), "QUEUE", queue, "HOSTS", hosts, "PROGRAM", program).Replace(`
 name: scene
@@ -155,7 +155,7 @@ func (r *sceneRun) flow(h *simrack.Host, ctx verbs.Context, id int) error {
 		return err
 	}
 	params := rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: sceneTimeout}
-	if f.Atomic {
+	if f.Atomic || f.Read {
 		params.RdAtomic = r.depth()
 	}
 	private, err := h.Manager(ctx).Dial(qp, r.rack.Host(fmt.Sprintf("h%d", f.To)).Addr(), incastService, params, nil, incastReady)
@@ -167,8 +167,11 @@ func (r *sceneRun) flow(h *simrack.Host, ctx verbs.Context, id int) error {
 		return err
 	}
 	s := &sceneSender{run: r, id: id, rt: ctx.Runtime(), qp: qp, cq: cq, wr: verbs.SendWR{Op: verbs.OpWrite, Flags: verbs.Signalled, RemoteAddr: addr, RKey: rkey}, mr: mr, done: make([]verbs.WC, r.depth())}
-	if f.Atomic {
+	switch {
+	case f.Atomic:
 		s.wr.Op = verbs.OpCmpSwap
+	case f.Read:
+		s.wr.Op = verbs.OpRead
 	}
 	s.rt.Sleep(incastReady.Sub(s.rt.Now()))
 	if f.Messages == nil {
