@@ -43,6 +43,21 @@ func TestCongestedSeeds(t *testing.T) {
 	}
 }
 
+// Seeds in which a paused NIC held packets for longer than selective retransmission waits: they were sent again although
+// nothing was lost, which once counted as a failure.
+func TestPausesOutwaitSelectiveRetransmission(t *testing.T) {
+	t.Parallel()
+	s, err := mustCongest(t, "transport", Congestion{Algorithm: Any, PFC: Any}).Recovering(Any)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, seed := range []uint64{22488, 27666, 28134} {
+		if r := s.Run(seed, Options{}); r.Err != nil || r.Counters.RetransPkts == 0 || r.Links.Pauses == 0 {
+			t.Errorf("rdmalab sim %s: %s: %d sent again, %d pauses: %v", s.Args(seed), r.Plan, r.Counters.RetransPkts, r.Links.Pauses, r.Err)
+		}
+	}
+}
+
 // A seed of a congested scenario gives the same events again, and other ones than without congestion.
 func TestCongestedSeedsReplay(t *testing.T) {
 	t.Parallel()
