@@ -64,8 +64,8 @@ func ccCAS(quick bool) figure {
 	f := figure{
 		key: "atomics", title: "a CMP_SWAP each 100 us to a server whose port four others fill", x: "beside", unit: "us, times the time alone", format: "%.3g",
 		why: []string{
-			"nobody has published this: the wait of an atomic in a full port, and what a priority of its own is worth",
-			"without PFC a queue has 4 MB here: nothing is lost, and without congestion control it has what is in flight, 2 MB",
+			"there are no published numbers: the wait of an atomic in a full port, and what a priority of its own is worth",
+			"without PFC a queue has 4 MB here: nothing is lost, and without congestion control it has what is in flight, 2 MB; with dcqcn the 99 % is of the start, when all send at the rate of the link",
 		},
 	}
 	for _, a := range []string{ccPFC, congestion.AlgorithmDCQCN} {

@@ -76,7 +76,7 @@ func (l ccShared) scene() Scene {
 		}
 		return s
 	}
-	// 96 packets in flight are less than the shared connection takes, so that they wait in the port.
+	// 96 packets of greedy clients and most bursts are in flight on the shared connection, so that they wait in the port.
 	s.Hosts, s.Depth = 1+innocents+l.n, 96/max(l.n, 1)
 	for i := range innocents {
 		f := SceneFlow{From: 1 + i, To: 0}
@@ -111,7 +111,7 @@ func ccSharing(quick bool) figure {
 	f := figure{
 		key: "shared", title: "clients of one connection of the switch to a server, whose port is full: who slows down", x: "rule's key slow", unit: "us, share, index, CNPs", format: "%.3g",
 		why: []string{
-			"nobody has published this: a CNP of the server names the shared connection, and the switch decides for whom it is",
+			"there are no published numbers: a CNP of the server names the shared connection, and the switch decides for whom it is",
 			"alone: the bursts of four clients without others; they offer 3 % of the link each, and greedy clients take the rest",
 			"beside: the limit of one CNP in 50 us holds for a whole shared connection, and for each connection of its own",
 		},
@@ -138,14 +138,14 @@ func ccSharing(quick bool) figure {
 			ours(panel, "Jain's index of all 8", rule, l, func(o *outcome) float64 { return jainOf(o.scene.Shares) }),
 		)
 	}
-	f.add(ours("alone", "bursts of others: mean, us", ccOwn, alone, func(o *outcome) float64 { return o.scene.Mean.Seconds() * 1e6 }))
+	f.add(ours("alone", "bursts of others: mean, us", "all", alone, func(o *outcome) float64 { return o.scene.Mean.Seconds() * 1e6 }))
 	return f
 }
 
 func ccReading(quick bool) figure {
 	f := figure{
 		key: "reads", title: "four clients READ over one connection of the switch, and others fill the port of one of them", x: "hosts that fill the port", unit: "share of the link", format: "%.3f",
-		why: []string{"nobody has published this: a switch could slow the READs of a client whose port is full; the others do not suffer if it does not"},
+		why: []string{"there are no published numbers: a switch could slow the READs of a client whose port is full; the others do not suffer if it does not, because a READ leaves the shared connection before it reaches the port"},
 	}
 	for _, rule := range []string{ccOwn, "all"} {
 		for _, n := range []int{0, 1, 4} {

@@ -306,6 +306,7 @@ func ruleShape(d described) shape {
 		"action": oneOf(rules.Actions()...),
 		"mode":   oneOf(rules.Hardened.String(), rules.Published.String()),
 		"steer":  oneOf("read", "write", "both"),
+		"slow":   oneOf(rules.Slows()...),
 	}
 	var keys []key
 	for _, f := range rules.Fields() {

@@ -58,8 +58,9 @@ func sceneFile(s *experiment.Scene) string {
 	if s.Share != "" {
 		program = fmt.Sprintf("\n  program: swordbox\n  rules: [{server: h0, action: move, service: %s, depth: 128, slow: %s}]", sceneSwitch, s.Share)
 	}
-	return strings.NewReplacer("RATE", congestion.RateText(s.Params.MaxRate), "QUEUE", queue, "HOSTS", hosts, "PROGRAM", program).Replace(`
+	return strings.NewReplacer("RATE", congestion.RateText(s.Params.MaxRate), "QUEUE", queue, "SEED", fmt.Sprint(s.Seed), "HOSTS", hosts, "PROGRAM", program).Replace(`
 name: scene
+seed: SEED
 mtu: 1280
 switch:PROGRAM
   ports: {rate: RATE, buffer: 64MiB, reaction: 0s}

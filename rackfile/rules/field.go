@@ -117,11 +117,7 @@ var fields = []Field{
 			return unless(r.Misses == AnswerServer, r.Misses.String())
 		},
 	},
-	{
-		"slow", "marked", "with actions move and atomics in mode hardened: which clients of a shared connection get a congestion notification when the server has sent the switch one: all with requests in flight (all), those whose packets the switch's queue has marked (marked), one drawn in proportion to its bytes in flight (share), or the one with the most (heaviest); default: all",
-		func(r *Rule, s string) error { return r.Slow.UnmarshalText([]byte(s)) },
-		func(r *Rule) string { return unless(r.Slow == SlowAll, r.Slow.String()) },
-	},
+	slowField,
 	{
 		"steer", "write", "with action steer: which requests are steered: READs (read), appends (write) or both; default: both",
 		func(r *Rule, s string) error { return r.Steer.UnmarshalText([]byte(s)) },

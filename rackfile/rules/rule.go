@@ -122,8 +122,6 @@ type Rule struct {
 	// the CMP_SWAP first waits for up to MissTime; 0 means 1 ms.
 	Misses   Answerer      `json:"misses,omitempty"`
 	MissTime time.Duration `json:"missTime,omitempty"`
-	// Slow says which clients of the shared connections slow down when the way to the server is congested.
-	Slow Slowed `json:"slow,omitempty"`
 	// Steer restricts action steer to appends or to READs. Keys restricts the action to requests
 	// for the keys in the list; nil means no restriction. Hot, if not 0, restricts it to requests
 	// for the Hot keys that clients request most.

@@ -33,10 +33,8 @@ func (r *Rule) Validate() error {
 		return fmt.Errorf("%d keys; at most %d can be named", len(r.Keys), MaxKeys)
 	case int(r.Steer) >= len(steerNames):
 		return fmt.Errorf("steer %d is unknown; use one of %v", r.Steer, steerNames)
-	case int(r.Slow) >= len(slowedNames):
-		return fmt.Errorf("slow %d is unknown; use one of %v", r.Slow, slowedNames)
-	case r.Slow != SlowAll && (!r.Moves() || r.Mode != Hardened):
-		return errors.New("slow is allowed only with actions move and atomics in mode hardened")
+	case r.Slowed() != SlowAll && r.Mode != Hardened:
+		return errors.New("slow is allowed only in mode hardened")
 	case int(r.Misses) >= len(answererNames):
 		return fmt.Errorf("misses %d is unknown; use one of %v", r.Misses, answererNames)
 	case r.MissTime < 0 || r.MissTime > MaxMissTime || r.MissTime != 0 && r.Misses != AnswerWait:
@@ -124,7 +122,7 @@ func fits(before, r *Rule) error {
 		return fmt.Errorf("mode %v, but rule %s of the same server has mode %v; a server is %s in one mode", r.Mode, before.ID, before.Mode, a.Service)
 	case !r.Moves():
 		return nil
-	case before.NumShards() != r.NumShards() || before.Service != r.Service || before.Depth() != r.Depth() || before.MTU != r.MTU || before.Slow != r.Slow:
+	case before.NumShards() != r.NumShards() || before.Service != r.Service || before.Depth() != r.Depth() || before.MTU != r.MTU || before.Slowed() != r.Slowed():
 		return fmt.Errorf("rule %s uses the same shared connections; shards, service, depth, mtu and slow must be the same in both", before.ID)
 	}
 	return nil

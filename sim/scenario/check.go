@@ -7,7 +7,6 @@ import (
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/metrics"
-	"github.com/rdmalab/rdmalab/softrnic/selective"
 )
 
 // addCounters adds the counters of b to those of a: the fields of type uint64 of two structs.
@@ -81,22 +80,6 @@ func (e *env) keepsPackets(rate int64) bool {
 		return e.congested.pfc
 	}
 	return rate == 0
-}
-
-// outwaits reports whether a pause frame has held packets in a NIC for longer than selective retransmission waits
-// for an answer: its timers are much shorter than the ACK timeout.
-func (e *env) outwaits() bool {
-	if e.congested == nil || e.recovery == selective.GoBackN {
-		return false
-	}
-	for i := range e.rack.Hosts() {
-		for _, st := range e.rack.Queues().Port(e.rack.Now(), i) {
-			if st.TxPause > 0 {
-				return true
-			}
-		}
-	}
-	return false
 }
 
 // checkQuiet returns an error if a NIC has retransmitted packets or counted errors. It is called

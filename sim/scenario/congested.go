@@ -190,7 +190,7 @@ func (g *congested) on(s *rackfile.Rack, opt *simrack.Options) *rackfile.Rack {
 	out.Switch.Rules = slices.Clone(s.Switch.Rules)
 	for i := range out.Switch.Rules {
 		if r := &out.Switch.Rules[i]; r.Moves() && r.Mode == rules.Hardened {
-			r.Slow = g.slow
+			r.SetSlowed(g.slow)
 		}
 	}
 	opt.Rate, opt.Queue = 0, 0
@@ -233,6 +233,22 @@ func restless(r *simrack.Rack) error {
 		}
 	}
 	return nil
+}
+
+// outwaits reports whether a pause frame may have held packets in a NIC for longer than selective retransmission waits
+// for an answer: its timers are much shorter than the ACK timeout.
+func (g *congested) outwaits(r *simrack.Rack, recovery selective.Kind) bool {
+	if g == nil || recovery == selective.GoBackN {
+		return false
+	}
+	for i := range r.Hosts() {
+		for _, st := range r.Queues().Port(r.Now(), i) {
+			if st.TxPause > 0 {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // recoveryOf returns how the queue pairs of a run recover: what the option names, or what the seed chooses.

@@ -163,6 +163,9 @@ func (o *operator) add(list []rules.Rule, text string) []rules.Rule {
 		o.run.env.fail("%s: %w", text, err)
 		return list
 	}
+	if o.run.env.congested != nil && rule.Moves() && rule.Mode == rules.Hardened {
+		rule.SetSlowed(rules.Slowed(o.changes % len(rules.Slows())))
+	}
 	return append(list, rule)
 }
 

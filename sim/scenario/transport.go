@@ -231,7 +231,7 @@ func (e *env) checkTransport(p *transportPlan, c *clients) error {
 	if err := e.checkConservation(); err != nil {
 		return err
 	}
-	if len(p.rules) == 0 && !p.late && e.keepsPackets(p.rack.Rate) && !e.outwaits() && !slices.Contains(p.kinds, clientSoak) {
+	if len(p.rules) == 0 && !p.late && e.keepsPackets(p.rack.Rate) && !e.congested.outwaits(e.rack, e.recovery) && !slices.Contains(p.kinds, clientSoak) {
 		return e.checkQuiet()
 	}
 	return nil

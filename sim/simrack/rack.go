@@ -153,7 +153,7 @@ func New(s *rackfile.Rack, opt Options) (*Rack, error) {
 		if err != nil {
 			return nil, err
 		}
-		queues.OnMark = func(frame []byte) { r.pipe.Marked(frame) } // a restart replaces the switch
+		queues.OnMark = func(now clock.Time, frame []byte) { r.pipe.Marks.Marked(now, frame) } // a restart replaces the switch
 		r.net.SetQueues(r.sw, queues)
 	}
 	return r, nil

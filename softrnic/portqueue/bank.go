@@ -12,7 +12,7 @@ import (
 type Bank struct {
 	// OnMark is called for each frame in which the bank has set CE, when the frame leaves; nil: it is not. The
 	// bytes are valid during the call.
-	OnMark func(frame []byte)
+	OnMark func(now clock.Time, frame []byte)
 
 	cfg      Config
 	ports    []port
@@ -205,7 +205,7 @@ func (b *Bank) depart(now clock.Time, i, prio int, out *packetio.Batch) {
 	if mark && wire.MarkCE(s.buf) {
 		q.stats.Marked++
 		if b.OnMark != nil {
-			b.OnMark(s.buf)
+			b.OnMark(now, s.buf)
 		}
 	}
 	if mark || s.note != "" {

@@ -82,7 +82,7 @@ func (s *Switch) load(p Program) {
 		s.queued = s.egress.Queued()
 	}
 	s.guard.program, _ = p.(Guard)
-	s.marks.marker, _ = p.(Marker)
+	s.Marks.marker, _ = p.(Marker)
 	s.taken = unmarked
 	if s.ingress, _ = p.(Ingresser); s.ingress != nil {
 		s.taken = s.ingress.Taken()

@@ -88,7 +88,6 @@ type Switch struct {
 	held   holds
 	guard  guard
 	self   Self
-	marks  marks
 
 	counters Counters
 	lost     PortCounters // counts dropped packets that came from no port, because the switch made them
@@ -118,6 +117,8 @@ type deciders struct {
 	taken   *MarkedPorts // the ports at which the program decides about frames that come in
 	// decisions are what programs have dropped and refused.
 	decisions *Decisions
+	// Marks hears of marks that egress queues behind the switch have set.
+	Marks Marks
 }
 
 // step is the state of one call of Frame, Tick, Step or Load.
@@ -150,6 +151,7 @@ func New(cfg Config) (*Switch, error) {
 		s.decisions = new(Decisions)
 	}
 	s.ctx.s, s.ctx.follower = s, cfg.Follower
+	s.Marks.self = &s.self
 	if s.fdb.trunks = cfg.Trunks; cfg.Trunks != nil {
 		cfg.Trunks.fdb = &s.fdb
 	}

@@ -165,6 +165,7 @@ func (k *link) Failed(c *pipeline.Ctx, why string) {
 // forget makes the values of the connection's words unknown. It is called when the connection has
 // ended: the last packet of one of its requests may still be on the way to the server.
 func (k *link) forget() {
+	k.slowing.forget()
 	k.s.unsettled = true
 	k.s.m.words.Each(func(w *atomiccache.Word) {
 		if w.Server == k.s.index && k.s.shardOf(w.VA) == k.shard {

@@ -19,12 +19,13 @@ import (
 // Machine serialises the requests to all memory servers that have hardened rules. See the package
 // comment.
 type Machine struct {
-	cfg     Config
-	servers []*server
-	byAddr  map[netip.Addr]*server
-	leaving map[netip.Addr]*server // servers without rules that may have requests in flight; see Draining
-	byQPN   map[wire.QPN]*link     // key is link.ownQPN
-	words   *atomiccache.Table
+	cfg      Config
+	servers  []*server
+	byAddr   map[netip.Addr]*server
+	leaving  map[netip.Addr]*server // servers without rules that may have requests in flight; see Draining
+	received uint64                 // congestion notifications of servers
+	byQPN    map[wire.QPN]*link     // key is link.ownQPN
+	words    *atomiccache.Table
 	// late is true if hosts may already have sent requests when the machine gets its next rules.
 	late    bool
 	held    pool

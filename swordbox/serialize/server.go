@@ -44,7 +44,7 @@ func (s *server) setRules(list []*rules.Rule) {
 		if r.Mode == rules.Hardened {
 			s.rules = append(s.rules, r)
 			if r.Moves() {
-				s.slow = r.Slow
+				s.slow = r.Slowed()
 			}
 			if r.Misses == rules.AnswerWait {
 				s.patience = max(s.patience, r.MissPatience())

@@ -15,17 +15,34 @@ import (
 // cnpInterval is the shortest time between two congestion notifications to a client (hole 38).
 const cnpInterval = clock.Time(50 * time.Microsecond)
 
-// maxMarked bounds the clients that a link remembers as marked; more count as all.
-const maxMarked = 64
+const (
+	// maxMarked bounds the clients that a link remembers as marked; with more, all are told.
+	maxMarked = 64
+	// markAge is how long a mark counts. The server's NIC answers a mark by a notification within 50 us, or by none
+	// because it has just sent one.
+	markAge = clock.Time(time.Millisecond)
+	// leastApart is the shortest time between two notifications of a server that count: no NIC sends more on a
+	// connection, and each costs a look at all requests in flight.
+	leastApart = clock.Time(2 * time.Microsecond)
+)
 
 // slowing is what a link needs to find the clients that a notification of the server is for.
 type slowing struct {
-	// marked are the flows of which the switch's queue has marked packets since the last notification.
-	// overflow is true if there were more than maxMarked.
-	marked   []flowID
-	overflow bool
+	// marked are the flows of which the switch's queue has marked packets within markAge, in the order of their
+	// newest marks. overflow is when there were more than maxMarked, plus markAge.
+	marked   []markedFlow
+	overflow clock.Time
+	next     clock.Time  // the next notification counts from then on
 	bytes    []flowBytes // scratch
 	random   *rand.Rand  // made when it is first needed
+}
+
+// markedFlow is a flow with the time of its newest mark. told is true if a notification has been passed on to it
+// since.
+type markedFlow struct {
+	flowID
+	at   clock.Time
+	told bool
 }
 
 // flowID identifies a flow, as in requester.Tag.
@@ -40,51 +57,84 @@ func ofTag(t requester.Tag) flowID { return flowID{t.Flow, t.Generation} }
 
 // Marked is called when the egress queue in front of a server has set CE in a packet that the switch has sent
 // on a shared connection.
-func (m *Machine) Marked(f *wire.Frame) {
+func (m *Machine) Marked(now clock.Time, f *wire.Frame) {
 	s := m.byAddr[f.DstAddr()]
-	if s == nil {
+	if s == nil || s.slow != rules.SlowMarked {
 		return
 	}
 	for _, k := range s.links {
-		l := k.conn.Link()
-		if k.conn.State() != requester.Up || l.To.DestQP != f.BTH.DestQP {
+		if k.conn.State() != requester.Up || k.conn.Link().To.DestQP != f.BTH.DestQP {
 			continue
 		}
 		if t, ok := k.conn.Sent(f.BTH.PSN); ok {
-			k.slowing.mark(ofTag(t))
+			k.slowing.mark(now, ofTag(t))
 		}
 		return
 	}
 }
 
-func (w *slowing) mark(id flowID) {
-	switch {
-	case slices.Contains(w.marked, id):
-	case len(w.marked) == maxMarked:
-		w.overflow = true
-	default:
-		w.marked = append(w.marked, id)
+// mark notes a mark of a flow.
+func (w *slowing) mark(now clock.Time, id flowID) {
+	w.expire(now)
+	if i := slices.IndexFunc(w.marked, func(f markedFlow) bool { return f.flowID == id }); i >= 0 {
+		w.marked = slices.Delete(w.marked, i, i+1)
 	}
+	if len(w.marked) == maxMarked {
+		w.overflow = now + markAge
+		return
+	}
+	w.marked = append(w.marked, markedFlow{id, now, false})
 }
+
+// expire removes marks that do not count any more.
+func (w *slowing) expire(now clock.Time) {
+	old := 0
+	for old < len(w.marked) && w.marked[old].at+markAge <= now {
+		old++
+	}
+	w.marked = slices.Delete(w.marked, 0, old)
+}
+
+// forget forgets the marks of a connection that has ended.
+func (w *slowing) forget() { w.marked, w.overflow = w.marked[:0], 0 }
 
 // congested handles a congestion notification of the server: it sends one to each client that is to slow down
 // (rules.Slowed), except those to which it has sent one within cnpInterval.
 func (k *link) congested(ctx *pipeline.Ctx) {
-	k.s.m.stats.CNPsReceived++
 	w := &k.slowing
-	switch {
-	case k.s.slow == rules.SlowMarked && len(w.marked) > 0 && !w.overflow:
-		for _, id := range w.marked {
-			k.notify(ctx, id)
-		}
-	case k.s.slow == rules.SlowShare:
+	k.s.m.received++
+	if ctx.Now < w.next {
+		return
+	}
+	w.next = ctx.Now + leastApart
+	switch k.s.slow {
+	case rules.SlowShare:
 		k.notifyOne(ctx, w.drawn(k))
-	case k.s.slow == rules.SlowHeaviest:
+	case rules.SlowHeaviest:
 		k.notifyOne(ctx, w.heaviest(k))
+	case rules.SlowMarked:
+		if w.expire(ctx.Now); len(w.marked) > 0 && w.overflow <= ctx.Now {
+			k.notifyMarked(ctx)
+			return
+		}
+		fallthrough
 	default:
 		k.conn.Each(func(t requester.Tag, _ wire.PSN, _ wire.Opcode, _ clock.Time) { k.notify(ctx, ofTag(t)) })
 	}
-	w.marked, w.overflow = w.marked[:0], false
+}
+
+// notifyMarked tells the clients that have been marked since they were last told, or the one that was marked last.
+func (k *link) notifyMarked(ctx *pipeline.Ctx) {
+	list, told := k.slowing.marked, false
+	for i := range list {
+		if f := &list[i]; !f.told {
+			f.told, told = true, true
+			k.notify(ctx, f.flowID)
+		}
+	}
+	if !told {
+		k.notify(ctx, list[len(list)-1].flowID)
+	}
 }
 
 func (k *link) notifyOne(ctx *pipeline.Ctx, i int) {

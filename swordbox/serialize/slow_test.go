@@ -1,10 +1,12 @@
 package serialize
 
 import (
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile/rules"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
@@ -51,8 +53,8 @@ func TestWhoSlowsDown(t *testing.T) {
 			for range 40 {
 				if c.mark {
 					f := parse(sent[len(sent)-1])
-					r.m.Marked(&f)
-					r.m.Marked(&f) // counts once
+					r.m.Marked(r.now, &f)
+					r.m.Marked(r.now, &f) // counts once
 				}
 				f := wire.Frame{Eth: wire.Ethernet{Src: macOf(serverIP), Dst: macOf(switchIP)}}
 				f.IPv4 = wire.IPv4{Src: ipOf(serverIP).As4(), Dst: ipOf(switchIP).As4(), TTL: 64}
@@ -66,32 +68,58 @@ func TestWhoSlowsDown(t *testing.T) {
 			if c.both != 0 && (cnps[0] < c.want[0] || cnps[1] < c.want[1] || cnps[2] != 0 || cnps[0]+cnps[1] != c.both) {
 				t.Errorf("%v notifications, want at least %v and %d in all", cnps, c.want, c.both)
 			}
-			if got := r.m.Stats().CNPsReceived; got != 40 {
+			if got := r.m.received; got != 40 {
 				t.Errorf("%d notifications were received", got)
 			}
 		})
 	}
 }
 
-// Marks of packets that nobody sent, or that have been answered, mean nothing, and no number of them grows anything.
+// Marks of packets that the switch has not sent, or that have been answered, mean nothing, and no number of them grows anything.
 func TestForeignMarks(t *testing.T) {
 	r, _ := known(t, rigConfig{clients: 1})
+	r.m.servers[0].slow = rules.SlowMarked
 	link := r.m.servers[0].links[0]
 	f := wire.Frame{}
 	f.IPv4 = wire.IPv4{Src: ipOf(switchIP).As4(), Dst: ipOf(serverIP).As4(), TTL: 64}
 	for psn := range wire.PSN(1000) {
 		f.BTH = wire.BTH{Opcode: wire.RCWriteOnly, DestQP: link.conn.Link().To.DestQP, PSN: psn * 16000}
-		r.m.Marked(&f)
+		r.m.Marked(r.now, &f)
 		f.BTH.DestQP++
-		r.m.Marked(&f)
+		r.m.Marked(r.now, &f)
 	}
 	if n := len(link.slowing.marked); n != 0 {
 		t.Errorf("%d clients are marked", n)
 	}
 	for i := range uint32(2 * maxMarked) {
-		link.slowing.mark(flowID{i, 1})
+		link.slowing.mark(r.now, flowID{i, 1})
 	}
-	if n := len(link.slowing.marked); n != maxMarked || !link.slowing.overflow {
+	if n := len(link.slowing.marked); n != maxMarked || link.slowing.overflow == 0 {
 		t.Errorf("%d clients are marked, of too many: %v", n, link.slowing.overflow)
+	}
+}
+
+// A mark counts for a millisecond, for one notification, and on its connection alone. A notification that comes when all
+// marked clients have been told is for the one that was marked last.
+func TestMarksExpire(t *testing.T) {
+	var w slowing
+	const ms = clock.Time(time.Millisecond)
+	list := func() (out []uint32) {
+		for _, f := range w.marked {
+			out = append(out, f.flow)
+		}
+		return out
+	}
+	w.mark(1, flowID{1, 1})
+	w.mark(2, flowID{2, 1})
+	w.mark(3, flowID{1, 1})
+	if got := list(); !slices.Equal(got, []uint32{2, 1}) {
+		t.Errorf("%v are marked", got)
+	}
+	if w.expire(2 + ms); !slices.Equal(list(), []uint32{1}) {
+		t.Errorf("%v are marked a millisecond later", list())
+	}
+	if w.forget(); len(list()) != 0 {
+		t.Errorf("%v are marked on another connection", list())
 	}
 }

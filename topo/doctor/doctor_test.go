@@ -166,8 +166,18 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		"group of a session": {func(f *fake) { f.files[autogroup] = "1\n" }, "scheduling", Degraded, "each session", "sched_autogroup_enabled=0", true},
 		"cpu group read-only": {func(f *fake) {
 			f.files["/proc/self/mounts"], f.files[autogroup], f.closed = hybrid, "1\n", []string{"/sys/fs/cgroup/cpu"}
+			f.files["/proc/self/cgroup"] = "1:cpu:/\n"
 		}, "scheduling", Degraded, "each session", "sched_autogroup_enabled=0", true},
-		"cpu group of version 1": {func(f *fake) { f.files["/proc/self/mounts"], f.files[autogroup] = hybrid, "1\n" }, "scheduling", OK, "/sys/fs/cgroup/cpu", "", true},
+		"cpu group of version 1": {func(f *fake) {
+			f.files["/proc/self/mounts"], f.files[autogroup], f.files["/proc/self/cgroup"] = hybrid, "1\n", "1:cpu:/\n"
+		}, "scheduling", OK, "a cgroup for each rack, at /sys/fs/cgroup/cpu", "", true},
+		"cpu group of a container": {func(f *fake) {
+			f.files["/proc/self/mounts"], f.files[autogroup], f.files["/proc/self/cgroup"] = hybrid, "1\n", "1:cpu:/docker/ab\n"
+		}, "scheduling", OK, "of this command", "", true},
+		"cgroup2 of a container": {func(f *fake) { f.files[autogroup], f.files["/sys/fs/cgroup/cpu.weight"] = "1\n", "100\n" }, "scheduling", OK, "this container", "", true},
+		"no cgroup2 beside version 1": {func(f *fake) {
+			f.files["/proc/self/mounts"], f.files[autogroup], f.files["/proc/self/cgroup"] = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\n", "1\n", "1:cpu:/\n"
+		}, "scheduling", Degraded, "each session", "sched_autogroup_enabled=0", true},
 		"cpu group": {func(f *fake) {
 			f.files[autogroup], f.files["/sys/fs/cgroup/cgroup.subtree_control"] = "1\n", "cpuset cpu io\n"
 		}, "scheduling", OK, "at /sys/fs/cgroup", "", true},

@@ -26,7 +26,12 @@ func setOffload(name string, cmd uint32, on bool) error {
 	if on {
 		value.data = 1
 	}
-	req := ifreqData{data: unsafe.Pointer(&value)}
+	return ethtool(fd, name, &value)
+}
+
+// ethtool makes a request about an interface of the namespace of socket fd.
+func ethtool(fd int, name string, value *ethtoolValue) error {
+	req := ifreqData{data: unsafe.Pointer(value)}
 	copy(req.name[:unix.IFNAMSIZ-1], name)
 	if _, _, errno := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.SIOCETHTOOL, uintptr(unsafe.Pointer(&req))); errno != 0 {
 		return errno

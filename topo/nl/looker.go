@@ -40,20 +40,17 @@ func (l *Looker) Look() (Link, error) {
 	return linkOf(n), nil
 }
 
-// Passes reports whether the interface is up and has a carrier. It takes one system call without a lock of the
-// kernel. The error is fs.ErrNotExist if there is no such interface.
+// Passes reports whether the interface is up and has a carrier, by one system call. The error is fs.ErrNotExist if
+// there is no such interface.
 func (l *Looker) Passes() (bool, error) {
-	ifr, err := unix.NewIfreq(l.name)
-	if err != nil {
-		return false, err
-	}
-	if err := unix.IoctlIfreq(l.socket, unix.SIOCGIFFLAGS, ifr); errors.Is(err, unix.ENODEV) {
+	value := ethtoolValue{cmd: unix.ETHTOOL_GLINK}
+	switch err := ethtool(l.socket, l.name, &value); {
+	case errors.Is(err, unix.ENODEV):
 		return false, fmt.Errorf("interface %s: %w", l.name, fs.ErrNotExist)
-	} else if err != nil {
+	case err != nil:
 		return false, opError(err, "interface %s", l.name)
 	}
-	const up = unix.IFF_UP | unix.IFF_RUNNING
-	return ifr.Uint16()&up == up, nil
+	return value.data != 0, nil
 }
 
 // Close releases the sockets of l, which must not be used any more.

@@ -37,7 +37,7 @@ func cgroup2Root() string {
 // controller (such as cpu or memory) of cgroup2.
 type cgroupKeeper struct {
 	dir   string
-	group cpuGroup
+	group *cpuGroup
 }
 
 var _ keeper = (*cgroupKeeper)(nil)
@@ -48,7 +48,7 @@ func (k *cgroupKeeper) prepare(node string) error {
 	if err := makeCgroup(k.of(node)); err != nil {
 		return fmt.Errorf("make the cgroup of %s: %w; `rdmalab doctor` checks cgroups", node, err)
 	}
-	k.group.prepare(k.nodes())
+	k.group.prepare(k.nodes)
 	return k.write(node, "cgroup.freeze", "0")
 }
 

@@ -333,7 +333,7 @@ func TestProcessesAreInOneSchedulingGroup(t *testing.T) {
 		}
 		shares, err := os.ReadFile(filepath.Join(group, "cpu.shares"))
 		must(t, err)
-		if got := strings.TrimSpace(string(shares)); got != strconv.Itoa(sessionShares*len(r.Nodes())) {
+		if got := strings.TrimSpace(string(shares)); got != strconv.Itoa(sessionShares*min(len(r.Nodes()), mostSessions)) {
 			t.Errorf("shares %s for %d nodes", got, len(r.Nodes()))
 		}
 		code, err := r.Exec("cn0", []string{"sh", "-c", "cat /proc/self/cgroup >" + out})
@@ -346,6 +346,28 @@ func TestProcessesAreInOneSchedulingGroup(t *testing.T) {
 			t.Errorf("the groups of a program on cn0:\n%s", text)
 		}
 	})
+}
+
+// Without a scheduling group, and where the folder of groups is read-only, nothing is made, and nothing is to be
+// removed. A group goes with those that programs have made below it.
+func TestGroupsThatAreNotThere(t *testing.T) {
+	must(t, new(cpuGroup).remove())
+	none := &cpuGroup{dir: filepath.Join(t.TempDir(), cgroupParent, "r1")}
+	must(t, none.remove())
+	below := filepath.Join(none.dir, "of-a-program")
+	must(t, os.MkdirAll(below, 0o755))
+	must(t, none.remove())
+	if exists(filepath.Dir(none.dir)) {
+		t.Error("the group is left")
+	}
+	for text, want := range map[string]bool{
+		"1:cpu:/\n": true, "4:cpu,cpuacct:/\n0::/x\n": true, "1:cpu:/rdmalab/r1\n": true,
+		"1:cpu:/docker/ab\n": false, "3:cpuset:/\n0::/\n": false, "": false,
+	} {
+		if got := inRootGroup(text); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
 }
 
 func TestExecPassesFiles(t *testing.T) {

@@ -95,7 +95,7 @@ func newDaemon(cfg Config, sw *pipeline.Switch) (*Daemon, error) {
 		return nil, err
 	}
 	if s.queues = t.queues; t.queues != nil {
-		t.queues.OnMark = sw.Marked
+		t.queues.OnMark = sw.Marks.Marked
 	}
 	s.timers.at = clock.Never
 	if cfg.Motion.Costs != nil {

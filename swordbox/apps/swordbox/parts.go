@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/rackfile/rules"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -142,9 +143,9 @@ func (p *parts) owned(c *pipeline.Ctx, q *pipeline.Parsed) pipeline.Verdict {
 }
 
 // Marked passes a packet of the switch that an egress queue has marked to the handlers that may have sent it.
-func (p *Program) Marked(f *wire.Frame) {
+func (p *Program) Marked(now clock.Time, f *wire.Frame) {
 	for _, m := range p.parts.markers {
-		m.Marked(f)
+		m.Marked(now, f)
 	}
 }
 
