@@ -352,6 +352,10 @@ func TestXRCEndsWithTheNIC(t *testing.T) {
 	if _, errno := b.openXRCD(file, 0); errno != unix.EAGAIN {
 		t.Errorf("a domain that has ended: %v", errno)
 	}
+	gone := uverbs.OpenQPArgs{XRCD: x.domain, QPN: x.target.QPN, Type: uverbs.TypeXRCTarget}
+	if _, errno := a.raw(uverbs.OpenQP, uverbs.NoChannel, uverbs.Encode(gone)); errno != unix.EIO {
+		t.Errorf("a target that has ended with the NIC is opened: %v", errno)
+	}
 	c := h.attach(t, 0).queuePair(uverbs.TypeRC)
 	y := c.xrc(t, file)
 	if d, errno := b.openXRCD(file, 0); errno != 0 {

@@ -149,7 +149,9 @@ func (x programXRC) use(op string, in *xrcdObject, user uint64, f func() (*xrcTa
 	o := &programQPObject{qp: t.qp, target: &targetUse{t, in}, made: t.made, owner: p.newOwner(user)}
 	p.with(func(port *port) {
 		p.c.s.pump.tell() // events that were raised before are not for this handle
-		p.c.s.pump.rememberTarget(targetHandle{port, &o.owner, verbsengine.EngineQP(t.qp)})
+		if t.domain.table == p.c.s.pump.table {
+			p.c.s.pump.rememberTarget(targetHandle{port, &o.owner, verbsengine.EngineQP(t.qp)})
+		} // else it has ended with the NIC meanwhile, and its number is that of a new queue pair
 	})
 	in.opened++
 	h := max(p.next[uQP], uverbs.FirstTarget)

@@ -168,6 +168,9 @@ func (s *xrcDomains) newTarget(d *xrcDomain, made uverbs.QPArgs) (*xrcTarget, er
 func (s *xrcDomains) openTarget(d *xrcDomain, n wire.QPN) (*xrcTarget, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !s.lives(d) {
+		return nil, verbs.Errorf("open QP", verbs.ErrClosed, "the domain has ended with the NIC; open it again")
+	}
 	t := s.targets[n]
 	if t == nil || t.domain != d {
 		return nil, refuse("open QP", "the domain has no target %#x", uint32(n))
