@@ -37,10 +37,10 @@ func (c *client) openXRCD(file string, flags uint32) (uint32, unix.Errno) {
 	var fds []int
 	args := uverbs.XRCDArgs{FD: -1, Flags: flags}
 	if file != "" {
-		f, err := os.Open(file)
+		fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0) // os.Open would ask for attributes
 		must(c.t, err)
-		defer func() { must(c.t, f.Close()) }()
-		fds, args.FD = []int{int(f.Fd())}, 5
+		defer func() { must(c.t, unix.Close(fd)) }()
+		fds, args.FD = []int{fd}, 5
 	}
 	data, errno := c.rawWith(uverbs.OpenXRCD, uverbs.NoChannel, uverbs.Encode(args), fds...)
 	if errno != 0 {

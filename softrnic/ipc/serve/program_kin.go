@@ -179,10 +179,18 @@ type programs struct {
 	all map[inode]*program
 }
 
+// inodeOf returns which file a descriptor is of. It asks no file server, neither for the file system's
+// attributes nor for the file's, because the server may be the program itself, and may not answer. The error
+// is EACCES if a server lets only others see its files.
 func inodeOf(fd int) (inode, error) {
-	var st unix.Stat_t
-	err := unix.Fstat(fd, &st)
-	return inode{st.Dev, st.Ino}, err
+	var st unix.Statx_t
+	if err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, 0, &st); err != nil {
+		return inode{}, err
+	}
+	if st.Ino == 0 { // FUSE of a user says only the device to others
+		return inode{}, unix.EACCES
+	}
+	return inode{unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino}, nil
 }
 
 func (x *programs) add(p *program) error {
