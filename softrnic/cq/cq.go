@@ -12,7 +12,9 @@
 // completions go to a chain of their source, and they do so until all chains are empty, so that the
 // order stays. A heap finds the chain with the oldest completion. When a queue pair is destroyed or
 // reset, Purge removes the completions of its sources. Purge drops their chains as a whole and
-// searches only the ring, so that its time is bounded.
+// searches only the ring, so that its time is bounded. A source may have completions of several queue
+// pairs: that of a shared receive queue of XRC. When one of them is reset, Drop removes its completions
+// from the ring, and those in chains when they are to be polled.
 //
 // A queue takes memory for the completions that are in it, not for its depth: programs make deep
 // queues and use a small part of them. Ring and chains grow in large steps, so that few pushes
@@ -21,10 +23,14 @@ package cq
 
 import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // maxDepth is the largest depth of a queue.
 const maxDepth = 1 << 22
+
+// maxDropped is the largest number of queue pairs whose completions in chains are dropped.
+const maxDropped = 1 << 12
 
 type arming uint8
 
@@ -45,6 +51,9 @@ type CQ struct {
 	armed   arming
 	fired   bool // what Fired returns
 	lenient bool // completions that do not fit are lost without an error
+	// dropped has the queue pairs whose completions in chains are dropped: those that were pushed before
+	// the number.
+	dropped map[wire.QPN]uint64
 	moderation
 }
 
@@ -95,15 +104,18 @@ func (c *CQ) poll(wc []verbs.WC) int {
 // pollChains moves up to len(wc) completions from the sources' chains to wc, and returns their
 // number. A chain has the completions of a source that are not in the ring.
 func (c *CQ) pollChains(wc []verbs.WC) (n int) {
-	for ; n < len(wc) && len(c.chains) > 0; n++ {
-		wc[n] = *c.unchain()
+	for n < len(wc) && len(c.chains) > 0 {
+		if _, one := c.unchain(); one != nil {
+			wc[n] = *one
+			n++
+		}
 	}
 	return n
 }
 
 // unchain removes the oldest of the completions that are in chains instead of the ring, and returns
-// it. The memory of the result is valid until the next Push.
-func (c *CQ) unchain() *verbs.WC {
+// it with its source; nil if it is dropped. The memory of the result is valid until the next Push.
+func (c *CQ) unchain() (*Source, *verbs.WC) {
 	s := c.chains[0].s
 	at := s.head
 	p := c.places.at(at)
@@ -111,7 +123,32 @@ func (c *CQ) unchain() *verbs.WC {
 	c.places.free(at, at, 1)
 	s.n--
 	c.shift(s)
-	return &p.wc
+	if len(c.dropped) == 0 {
+		return s, &p.wc
+	}
+	before := c.dropped[p.wc.QPN]
+	if len(c.chains) == 0 {
+		c.dropped = nil
+	}
+	if p.pushed < before {
+		return s, nil
+	}
+	return s, &p.wc
+}
+
+// Drop removes the completions of queue pair n that were pushed so far; the others keep their order.
+// Purge does so for a queue pair with sources of its own. Those that do not fit into the ring count as
+// completions of the queue until they would be polled. Of more than maxDropped queue pairs that are reset
+// while nothing is polled, these completions stay.
+func (c *CQ) Drop(n wire.QPN) {
+	c.ring.purge(func(e *entry) bool { return e.wc.QPN == n })
+	if len(c.chains) == 0 || len(c.dropped) >= maxDropped {
+		return
+	}
+	if c.dropped == nil {
+		c.dropped = make(map[wire.QPN]uint64)
+	}
+	c.dropped[n] = c.pushed
 }
 
 // shift moves the first chain to its new place in the heap. It is called when the oldest completion

@@ -30,8 +30,9 @@ func (c *CQ) Resize(to *CQ) error {
 		}
 	} else {
 		for len(c.chains) > 0 {
-			s := c.chains[0].s
-			to.ring.add(s, c.unchain())
+			if s, wc := c.unchain(); wc != nil {
+				to.ring.add(s, wc)
+			}
 		}
 	}
 	c.depth, c.ring, c.places = to.depth, to.ring, to.places

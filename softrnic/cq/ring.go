@@ -66,12 +66,12 @@ func (r *ring) poll(wc []verbs.WC) int {
 	return n
 }
 
-// purge removes the completions of s.
-func (r *ring) purge(s *Source) {
+// purge removes the completions that are to go.
+func (r *ring) purge(goes func(e *entry) bool) {
 	kept := 0
 	for i := range r.n {
 		from := r.at(i)
-		if r.all[from].s == s {
+		if goes(&r.all[from]) {
 			continue
 		}
 		if to := r.at(kept); to != from {

@@ -62,13 +62,16 @@ func (s *Source) chain(wc *verbs.WC) {
 // queue pair is reset or destroyed, with the engine's lock held, so the number of its steps is
 // limited (see maxRing).
 func (s *Source) Purge() {
-	s.c.ring.purge(s)
+	s.c.ring.purge(func(e *entry) bool { return e.s == s })
 	if s.n == 0 {
 		return
 	}
 	s.c.chains.remove(s.at)
 	s.c.places.free(s.head, s.tail, s.n)
 	s.n = 0
+	if len(s.c.chains) == 0 {
+		s.c.dropped = nil
+	}
 }
 
 // Close removes the completions of the source, as Purge does, and lets Push drop those that come later.

@@ -326,6 +326,9 @@ func (q *QP) ToReset() error {
 		return err
 	}
 	q.ended = false
+	if q.xrcd != nil {
+		q.xrcd.drop(q.Num())
+	}
 	q.e.verbFaults.forget(q)
 	q.e.env.Mem.UnbindAll(q.Num())
 	q.e.rings.reset(q)

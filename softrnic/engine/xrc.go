@@ -5,6 +5,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // XRCD is a domain of extended reliable connections (see verbs.XRCD). Alloc makes one.
@@ -77,6 +78,15 @@ func (x *XRCD) CreateTarget(init verbs.QPInit) (*QP, error) {
 	}
 	x.targets++
 	return qp, nil
+}
+
+// drop removes the completions of target n from the completion queues of the domain's shared receive queues.
+func (x *XRCD) drop(n wire.QPN) {
+	for _, s := range x.e.srqs {
+		if s.xrcd == x {
+			s.cq.q.Drop(n)
+		}
+	}
 }
 
 // CreateXRCSRQ makes a shared receive queue that requests of XRC name; c gets its completions.

@@ -3,6 +3,8 @@ package uverbs
 import (
 	"encoding/binary"
 	"math"
+	"sync/atomic"
+	"unsafe"
 
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -257,11 +259,27 @@ func PutWC(slot []byte, wc *verbs.WC) {
 			b[wcSL] = headerIPv4
 		}
 	}
-	u32(28, uint32(wc.QPN))
+	u32(wcQPN, uint32(wc.QPN))
 	u32(32, uint32(wc.SrcQPN))
 	u32(36, flags)
 	b[46] = 1 // the number of the NIC's only port
 	copy(slot, b[:])
+}
+
+// wcQPN is the offset of the queue pair's number in the slot of a completion.
+const wcQPN = 28
+
+// WithdrawWC withdraws the completion in a slot if it is of queue pair n: its number becomes 0, over which
+// this project's provider passes. The program may poll it at the same time; then it has the whole completion.
+func WithdrawWC(slot []byte, n uint32) {
+	if at := (*atomic.Uint32)(unsafe.Pointer(&slot[wcQPN:wcLen][0])); at.Load() == n {
+		at.Store(0)
+	}
+}
+
+// Withdrawn reports whether the completion in a slot was withdrawn.
+func Withdrawn(slot []byte) bool {
+	return (*atomic.Uint32)(unsafe.Pointer(&slot[wcQPN:wcLen][0])).Load() == 0
 }
 
 // stampAt is the offset of a timestamp in the slot of a completion, where the rxe driver has nothing.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 	"unsafe"
@@ -166,6 +167,70 @@ func TestXRCOfTwoPrograms(t *testing.T) {
 	other.close()
 	sender.close()
 	h.empties(t, 1, before, files)
+}
+
+// visible returns the completions that wait in the ring and that a provider shows.
+func (e *ends) visible() (ids []uint64) {
+	for i := e.done.Consumer(); i != e.done.Producer(); i = (i + 1) & uint32(e.done.Cap()) {
+		if s := e.done.Slot(i); !uverbs.Withdrawn(s) {
+			ids = append(ids, binary.NativeEndian.Uint64(s))
+		}
+	}
+	return ids
+}
+
+// A target that is reset takes its completions out of the rings of all programs, also those that still wait in
+// the NIC's queue; completions of others stay, also in a ring of another size.
+func TestXRCResetWithdrawsCompletions(t *testing.T) {
+	h := newHouse(t, serve.Limits{})
+	file := xrcFile(t)
+	first, second := h.attach(t, 0).initiator(), h.attach(t, 0).initiator()
+	maker, other := h.attach(t, 1).queuePair(uverbs.TypeRC), h.attach(t, 1).queuePair(uverbs.TypeRC)
+	x, y := maker.xrc(t, file), other.xrc(t, file)
+	kept := other.target(y.domain)
+	for from, to := range map[*ends]*ends{first: maker.as(x.target), second: other.as(kept)} {
+		from.connect(to, 1)
+		to.connect(from, 0)
+	}
+	send := func(from *ends, ids ...int) {
+		t.Helper()
+		for _, id := range ids {
+			other.receive(id, 8)
+			from.sendTo(y.srq.SRQ.Num, 0, 8)
+			from.succeeds()
+		}
+	}
+	send(first, 1, 2)
+	send(second, 3)
+	send(first, 4)
+	send(second, 5)
+	full := other.done.Cap()
+	for n := 5; n < full+3; n++ { // the last ones do not fit into the ring
+		send(first, 100+n)
+	}
+	for end := time.Now().Add(20 * time.Second); len(other.visible()) < full; time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%d completions have come", len(other.visible()))
+		}
+	}
+	maker.as(x.target).toReset()
+	if ids := other.visible(); !slices.Equal(ids, []uint64{3, 5}) {
+		t.Errorf("left are %v", ids)
+	}
+	data, errno := other.raw(uverbs.ResizeCQ, uverbs.NoChannel, uverbs.Encode(uverbs.ResizeCQArgs{H: other.cq, CQE: 3}))
+	if errno != 0 {
+		t.Fatalf("a ring for the two that are left: %v", errno)
+	}
+	var at uverbs.Area
+	_, err := binary.Decode(data[8:], binary.NativeEndian, &at)
+	must(t, err)
+	other.done = other.filled(at)
+	send(second, 6)
+	for _, id := range []uint64{3, 5, 6} {
+		if c := other.succeeds(); c.ID != id || c.QPN != kept.QPN {
+			t.Errorf("%+v, want %d", c, id)
+		}
+	}
 }
 
 // A domain ends with its last handle: in any order, also if programs die with all of it.

@@ -127,6 +127,9 @@ func (p programQueues) move(o *programQPObject, to uint8, a *uverbs.ModifyQPArgs
 		if o.own != nil {
 			p.with(func(*port) { o.own.forget() })
 		}
+		if o.target != nil {
+			p.c.s.pump.withdraw(o.qp.QPN())
+		}
 		return nil
 	case to == stateErr:
 		return o.qp.ToError()

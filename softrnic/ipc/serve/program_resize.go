@@ -56,17 +56,27 @@ func (p programQueues) exchange(o *cqObject, to uverbs.Ring) error {
 // exclusive use of the engine.
 func (c *programCQ) exchange(to uverbs.Ring, room *cq.CQ) error {
 	first := c.ring.Consumer()
-	n := c.ring.Between(first, c.tail)
+	n, all := 0, uint32(c.ring.Between(first, c.tail))
+	for i := range all {
+		if !uverbs.Withdrawn(c.ring.Slot(first + i)) {
+			n++
+		}
+	}
 	if n > to.Cap() {
 		return refuse("resize CQ", "%d completions wait, and the new ring holds %d", n, to.Cap())
 	}
 	if err := c.cq.Resize(room); err != nil {
 		return err
 	}
-	for i := range uint32(n) {
-		copy(to.Slot(i), c.ring.Slot(first+i))
+	kept := uint32(0)
+	for i := range all {
+		slot := to.Slot(kept)
+		if copy(slot, c.ring.Slot(first+i)); !uverbs.Withdrawn(slot) {
+			kept++
+		}
 	}
-	c.ring, c.tail = to, uint32(n)
+	c.ring, c.tail = to, kept
+	c.rings++
 	to.SetProducer(c.tail)
 	return nil
 }

@@ -167,6 +167,8 @@ type programCQ struct {
 	number  uint32      // number of the channel
 	told    uint32      // number of events sent to the channel, without those that are lost
 	stamped bool        // completions have timestamps
+	xrc     bool        // shared receive queues of XRC complete here, or did
+	rings   uint32      // number of rings that the queue has had before
 }
 
 func (c *programCQ) room() int { return c.ring.Cap() - c.ring.Between(c.ring.Consumer(), c.tail) }

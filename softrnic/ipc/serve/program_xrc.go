@@ -117,6 +117,7 @@ func (x programXRC) createSRQ(pd verbs.PD, a uverbs.XSRQArgs) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	x.p.with(func(*port) { c.own.xrc = true })
 	return p.makeSRQ(pd, args, verbs.SRQInit{XRCD: o.x, CQ: c.cq})
 }
 

@@ -11,44 +11,58 @@ _Static_assert(sizeof(struct ib_uverbs_wc) == sizeof(struct ibv_wc), "completion
 
 static struct completions *completions_of(struct ibv_cq_ex *x) { return (void *)x; }
 
+// owner_of returns the number of an entry's queue pair. 0: the completion is withdrawn, because its queue pair was
+// reset. The daemon withdraws completions of a target of XRC, which another process may have reset, at any time.
+static _Atomic uint32_t *owner_of(const struct completions *c, uint32_t at)
+{
+	struct stamped *s = entry(&c->ring, at);
+	return (_Atomic uint32_t *)&s->wc.qp_num;
+}
+
 int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 {
 	struct completions *c = (void *)cq;
 	int got = 0;
 	lock(&c->lock);
-	uint32_t at = consumer(&c->ring), end = producer(&c->ring);
-	for (; got < n && at != end; got++, at = (at + 1) & c->ring.mask) memcpy(&wc[got], entry(&c->ring, at), sizeof *wc);
-	if (got) set_consumer(&c->ring, at);
+	uint32_t first = consumer(&c->ring), at = first, end = producer(&c->ring);
+	for (; got < n && at != end; at = (at + 1) & c->ring.mask) {
+		memcpy(&wc[got], entry(&c->ring, at), sizeof *wc);
+		got += wc[got].qp_num != 0;
+	}
+	if (at != first) set_consumer(&c->ring, at);
 	unlock(&c->lock);
 	return got;
 }
 
-// forget_completions removes the completions of a queue pair that is in RESET: they are about work
-// requests that do not exist any more. The daemon may write further completions meanwhile, so the
-// others move to the end of the ring.
+// forget_completions withdraws the completions of a queue pair that is in RESET: they are about work requests
+// that do not exist any more. It frees the entries in front of the first completion that stays.
 void forget_completions(struct ibv_cq *cq, uint32_t qp_num)
 {
 	struct completions *c = (void *)cq;
-	uint32_t gone = 0;
 	lock(&c->lock);
-	uint32_t first = consumer(&c->ring);
-	for (uint32_t at = producer(&c->ring); at != first;) {
-		at = (at - 1) & c->ring.mask;
-		struct stamped *s = entry(&c->ring, at);
-		if (s->wc.qp_num == qp_num) gone++;
-		else if (gone) memcpy(entry(&c->ring, at + gone), s, sizeof *s);
-	}
-	if (gone) set_consumer(&c->ring, first + gone);
+	uint32_t first = consumer(&c->ring), end = producer(&c->ring);
+	for (uint32_t at = first; at != end; at = (at + 1) & c->ring.mask)
+		if (atomic_load_explicit(owner_of(c, at), memory_order_relaxed) == qp_num) atomic_store_explicit(owner_of(c, at), 0, memory_order_relaxed);
+	while (first != end && !atomic_load_explicit(owner_of(c, first), memory_order_relaxed)) first = (first + 1) & c->ring.mask;
+	set_consumer(&c->ring, first);
 	unlock(&c->lock);
 }
 
 // ---- the extended interface
 
-static void show(struct completions *c)
+// find makes the first completion from index `at` on the current one. ENOENT: there is none before `end`.
+static int find(struct completions *c, uint32_t at, uint32_t end)
 {
-	c->now = entry(&c->ring, c->at);
-	c->ex.status = (enum ibv_wc_status)c->now->status;
-	c->ex.wr_id = c->now->wr_id;
+	for (; at != end; at = (at + 1) & c->ring.mask) {
+		uint32_t owner = atomic_load_explicit(owner_of(c, at), memory_order_relaxed);
+		if (!owner) continue;
+		c->at = at, c->qp_num = owner;
+		c->now = entry(&c->ring, at);
+		c->ex.status = (enum ibv_wc_status)c->now->status;
+		c->ex.wr_id = c->now->wr_id;
+		return 0;
+	}
+	return ENOENT;
 }
 
 static int start_poll(struct ibv_cq_ex *x, struct ibv_poll_cq_attr *a)
@@ -56,8 +70,9 @@ static int start_poll(struct ibv_cq_ex *x, struct ibv_poll_cq_attr *a)
 	struct completions *c = completions_of(x);
 	if (a && a->comp_mask) return EINVAL;
 	lock(&c->lock);
-	c->at = consumer(&c->ring);
-	if (c->at != producer(&c->ring)) return show(c), 0;
+	uint32_t first = consumer(&c->ring), end = producer(&c->ring);
+	if (!find(c, first, end)) return 0;
+	if (first != end) set_consumer(&c->ring, end);
 	unlock(&c->lock);
 	// The preloaded library yields the processor in empty polls; it knows only of this function.
 	c->cq.context->ops.poll_cq(&c->cq, 0, NULL);
@@ -69,10 +84,7 @@ static int start_poll(struct ibv_cq_ex *x, struct ibv_poll_cq_attr *a)
 static int next_poll(struct ibv_cq_ex *x)
 {
 	struct completions *c = completions_of(x);
-	uint32_t next = (c->at + 1) & c->ring.mask;
-	if (next == producer(&c->ring)) return ENOENT;
-	c->at = next;
-	return show(c), 0;
+	return find(c, (c->at + 1) & c->ring.mask, producer(&c->ring));
 }
 
 static void end_poll(struct ibv_cq_ex *x)
@@ -88,7 +100,7 @@ READ(enum ibv_wc_opcode, opcode, now->opcode)
 READ(uint32_t, vendor_err, now->vendor_err)
 READ(uint32_t, byte_len, now->byte_len)
 READ(__be32, imm_data, now->ex.imm_data)
-READ(uint32_t, qp_num, now->qp_num)
+static uint32_t read_qp_num(struct ibv_cq_ex *x) { return completions_of(x)->qp_num; }
 READ(uint32_t, src_qp, now->src_qp)
 READ(unsigned int, wc_flags, now->wc_flags)
 READ(uint32_t, slid, now->slid)

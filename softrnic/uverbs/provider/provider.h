@@ -104,8 +104,9 @@ struct completions {
 	union { struct ibv_cq cq; struct ibv_cq_ex ex; uint8_t room[sizeof(struct ibv_cq_ex) + 64]; };
 	struct ring ring;
 	struct lock lock;
-	uint32_t at;                    // of the extended interface: index of the current completion
-	const struct ib_uverbs_wc *now; // the current completion
+	// Of the extended interface: the current completion, its index, and its queue pair.
+	const struct ib_uverbs_wc *now;
+	uint32_t at, qp_num;
 };
 
 struct receives {

@@ -376,6 +376,43 @@ static void events(void)
 	end_lane(l);
 }
 
+// A target that is reset takes its completions with it, whatever calls poll the queue; those of others stay.
+static void reset(void)
+{
+	struct ibv_cq_init_attr_ex ca = { .cqe = DEPTH, .wc_flags = IBV_WC_EX_WITH_QP_NUM };
+	for (int ex = 0; ex < 2; ex++) {
+		struct lane l = lane(0);
+		struct ibv_cq_ex *x = ibv_create_cq_ex(ctx, &ca);
+		OK(x);
+		struct ibv_srq *s = queue(l.x, pd, ibv_cq_ex_to_cq(x));
+		struct ibv_qp *qp = initiator(l.cq, 0), *far_qp = target(l.x);
+		bring(qp, far_qp->qp_num), bring(far_qp, qp->qp_num);
+		for (int i = 0; i < 6; i++) {
+			OK(!take(s, i, far, 64) && !post_to(i == 2 || i == 4 ? qp : l.qp, number(s), IBV_WR_SEND, buf, 8));
+			WANT(status(l.cq) == IBV_WC_SUCCESS);
+		}
+		change(l.far_qp, (struct ibv_qp_attr){ .qp_state = IBV_QPS_RESET }, 0);
+		struct ibv_wc wc[6];
+		struct ibv_poll_cq_attr pa = { 0 };
+		if (!ex) {
+			int n = ibv_poll_cq(ibv_cq_ex_to_cq(x), 6, wc);
+			WANT(n == 2 && wc[0].wr_id == 2 && wc[1].wr_id == 4 && wc[1].qp_num == far_qp->qp_num, "%d completions", n);
+		} else {
+			OK(!ibv_start_poll(x, &pa));
+			WANT(x->wr_id == 2 && ibv_wc_read_qp_num(x) == far_qp->qp_num);
+			WANT(!ibv_next_poll(x) && x->wr_id == 4 && ibv_next_poll(x) == ENOENT);
+			ibv_end_poll(x);
+			WANT(ibv_start_poll(x, &pa) == ENOENT);
+		}
+		for (int i = 0; i < 2 * DEPTH; i++) { // the ring takes what comes later, as often as it goes round
+			OK(!take(s, 50, far, 64) && !post_to(qp, number(s), IBV_WR_SEND, buf, 8));
+			WANT(status(l.cq) == IBV_WC_SUCCESS && next(ibv_cq_ex_to_cq(x)).wr_id == 50);
+		}
+		WANT(!ibv_destroy_qp(qp) && !ibv_destroy_qp(far_qp) && !ibv_destroy_srq(s) && !ibv_destroy_cq(ibv_cq_ex_to_cq(x)));
+		end_lane(l);
+	}
+}
+
 // ---- two processes
 
 struct word { uint32_t qpn, srqn; };
@@ -497,6 +534,7 @@ static const struct kase all[] = {
 	{ "a message that is too long", "IBTA 9.7.4", too_long },
 	{ "a completion queue that overruns", "IBTA A14", overrun },
 	{ "events of a target", "ibv_get_async_event(3)", events },
+	{ "a target that is reset takes its completions with it", "ibv_modify_qp(3)", reset },
 	{ "a target that outlives its process", "ibv_open_qp(3)", survivor },
 	{ "a child of fork", "fork(2)", forked },
 	{ "objects of XRC made and destroyed often", "ibv_create_qp_ex(3)", often },
