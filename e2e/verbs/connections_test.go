@@ -32,6 +32,8 @@ var meetings = []fixture.Meeting{
 	fixture.Meet("ucmatose -m", "ucmatose -m -s SERVER", "return status 0"),
 	fixture.Meet("udaddy", "udaddy -s SERVER", "return status 0"),
 	fixture.Meet("rdma_server", "rdma_client -s SERVER", "rdma_client: end 0"),
+	fixture.Meet("rdma_xserver", "rdma_xclient -s SERVER", "rdma_xclient: end 0"),
+	fixture.Meet("rdma_xserver -c x", "rdma_xclient -s SERVER -c x", "rdma_xclient: end 0"),
 	fixture.Meet("rstream -S 1024 -C 50 -I 2 -T v", "rstream -s SERVER -S 1024 -C 50 -I 2 -T v", "custom"),
 	fixture.Meet("riostream -S 1024 -C 50 -I 2 -T v", "riostream -s SERVER -S 1024 -C 50 -I 2 -T v", "custom"),
 	fixture.Meet("ib_write_bw -R -n 100 -F", "ib_write_bw -R -n 100 -F SERVER", "#bytes"),

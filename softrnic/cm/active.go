@@ -5,11 +5,12 @@ import (
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
 // Connect sends a connection request to a peer. The caller fills in these fields of req: service,
-// queue pair and PSN, depths, retry counts, MTU, P_Key, Primary's traffic class, hop limit and ACK
+// queue pair and PSN, type of service, depths, retry counts, MTU, P_Key, Primary's traffic class, hop limit and ACK
 // timeout, and private data. Connect fills in the rest. The events of the connection go to owner.
 func (m *Machine) Connect(now clock.Time, owner uint64, local, peer netip.Addr, req mad.REQ, out *Actions) (mad.CommID, error) {
 	const op = "connect"
@@ -24,7 +25,7 @@ func (m *Machine) Connect(now clock.Time, owner uint64, local, peer netip.Addr, 
 		return 0, verbs.Errorf(op, verbs.ErrLimit, "%d connections exist; end one of them first", m.cfg.MaxConns)
 	}
 	m.step(c, onConnect)
-	c.owner, c.service, c.qpn, c.tid = owner, req.Service, req.QPN, m.newTID()
+	c.owner, c.service, c.qpn, c.tid, c.xrc = owner, req.Service, req.QPN, m.newTID(), req.XRC()
 	c.timeout, c.maxTries, c.keep = m.cfg.ResponseTimeout, m.cfg.MaxRetries, req.Primary.AckTimeout
 	req.LocalID, req.LocalGUID = c.id, m.cfg.GUID
 	req.RemoteTimeout, req.LocalTimeout, req.MaxCMRetries = c.timeout, m.cfg.OwnTimeout, c.maxTries
@@ -56,6 +57,9 @@ func (in incoming) handleREP(rep *mad.REP, out *Actions) {
 			LocalID: rep.RemoteID, RemoteID: rep.LocalID, About: mad.StageREP, Reason: mad.ReasonInvalidID,
 		}, out)
 		return
+	}
+	if c.xrc {
+		rep.QPN = wire.QPN(rep.LocalEECN)
 	}
 	from := c.state
 	switch {

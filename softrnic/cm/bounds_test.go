@@ -34,6 +34,9 @@ func TestBoundsOfARequest(t *testing.T) {
 		{func(r *mad.REQ) { r.QPN = 0xffffff }, mad.ReasonUnsupported},
 		{func(r *mad.REQ) { r.Type = 1 }, 0},
 		{func(r *mad.REQ) { r.Type = 2 }, mad.ReasonInvalidType},
+		{func(r *mad.REQ) { r.Type, r.ExtendedType = mad.TypeExtended, mad.ExtendedXRC }, 0},
+		{func(r *mad.REQ) { r.Type = mad.TypeExtended }, mad.ReasonInvalidType},
+		{func(r *mad.REQ) { r.Type, r.ExtendedType = mad.TypeExtended, 2 }, mad.ReasonInvalidType},
 	} {
 		n := newNode(t, "b", 1, nil)
 		must(t, n.m.Listen(testService, netip.Prefix{}, 9))

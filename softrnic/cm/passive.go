@@ -11,7 +11,6 @@ import (
 
 // Values of a REQ that are supported.
 const (
-	maxServiceType          = 1 // 0 is RC, 1 is UC
 	minMTU, maxMTU          = 1, 5
 	firstQPN                = 2
 	lastQPN        wire.QPN = 0xfffffe
@@ -65,7 +64,7 @@ func (in incoming) handleREQ(req *mad.REQ, out *Actions) {
 // no such reason.
 func (in incoming) check(req *mad.REQ) mad.Reason {
 	switch {
-	case req.Type > maxServiceType:
+	case req.Type != mad.TypeRC && req.Type != mad.TypeUC && !req.XRC():
 		return mad.ReasonInvalidType
 	case req.MTU < minMTU || req.MTU > maxMTU:
 		return mad.ReasonInvalidMTU
@@ -91,7 +90,7 @@ func (in incoming) admit(req *mad.REQ, owner uint64, out *Actions) {
 	m.step(c, rxREQ)
 	m.requests++
 	c.owner, c.service, c.tid = owner, req.Service, in.tid
-	c.remoteID, c.remQPN = req.LocalID, req.QPN
+	c.remoteID, c.remQPN, c.xrc = req.LocalID, req.QPN, req.XRC()
 	c.timeout, c.maxTries, c.keep = min(req.LocalTimeout, maxAnswer), req.MaxCMRetries, req.Primary.AckTimeout
 	m.bind(c)
 	m.wait(c, in.now.Add(m.cfg.Pending))
@@ -124,7 +123,8 @@ func (m *Machine) repeatedREQ(c *conn, out *Actions) {
 }
 
 // Accept is called after EventRequest, when this side's queue pair can receive. The caller fills in
-// these fields of rep: queue pair and PSN, depths, RNR retry count, ACK delay and private data.
+// these fields of rep: queue pair and PSN, depths, RNR retry count, ACK delay and private data. The queue pair is
+// a target if the request was for XRC.
 func (m *Machine) Accept(now clock.Time, id mad.CommID, rep mad.REP, out *Actions) error {
 	const op = "accept"
 	if old := m.byQPN[rep.QPN]; old != nil {
@@ -136,6 +136,9 @@ func (m *Machine) Accept(now clock.Time, id mad.CommID, rep mad.REP, out *Action
 	}
 	rep.LocalID, rep.RemoteID, rep.LocalGUID = c.id, c.remoteID, m.cfg.GUID
 	c.qpn = rep.QPN
+	if c.xrc { // the number of a target has another place, and a target has shared receive queues (annex A14)
+		rep.QPN, rep.LocalEECN, rep.SRQ = 0, uint32(rep.QPN), true
+	}
 	m.bind(c)
 	m.put(c, c.tid, &rep, out)
 	m.await(now, c)

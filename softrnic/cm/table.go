@@ -59,6 +59,7 @@ type conn struct {
 	qpn, remQPN  wire.QPN // the queue pairs of this side and of the peer; 0 until they are known
 	keep         uint8    // code of how long the connection is kept when it has ended (time-wait)
 	sidr         bool     // a resolution of a datagram service
+	xrc          bool     // from an initiator to a target of XRC
 	inTimeWait   bool
 }
 

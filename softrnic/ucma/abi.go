@@ -44,6 +44,15 @@ const (
 	spaceUDP = 0x0111
 )
 
+// Types of the queue pair of an identifier (enum ibv_qp_type).
+const (
+	typeRC           = uverbs.TypeRC
+	typeUC           = uverbs.TypeUC
+	typeUD           = uverbs.TypeUD
+	typeXRCInitiator = uverbs.TypeXRCInitiator
+	typeXRCTarget    = uverbs.TypeXRCTarget
+)
+
 // privateRoom is the size of the field for private data in arguments and events, in bytes.
 const privateRoom = 256
 

@@ -12,9 +12,13 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire/mad"
 )
 
-// spaces are the port spaces that are supported. Identifiers of other spaces can be made and
-// destroyed: librdmacm makes one to find out whether native InfiniBand addresses can be bound.
-var spaces = map[uint16]mad.ServiceID{spaceTCP: mad.SpaceTCP, spaceUDP: mad.SpaceUDP}
+// spaces are the port spaces, with the type of queue pair that an identifier is for; 0: the type that the program
+// names. Addresses in all of them are those of IP: native InfiniBand addresses cannot be bound, as librdmacm
+// finds out when it starts.
+var spaces = map[uint16]struct {
+	number mad.ServiceID
+	qpType uint8
+}{spaceTCP: {mad.SpaceTCP, typeRC}, spaceUDP: {mad.SpaceUDP, typeUD}, spaceIB: {mad.SpaceIB, 0}}
 
 // parse decodes a socket address. ok is false if a contains neither an IPv4 nor an IPv6 address:
 // programs leave some arguments empty.
@@ -65,9 +69,6 @@ func anyAddr(a netip.Addr) bool { return a.IsUnspecified() || a.IsLoopback() }
 // give binds an identifier (rdma_cm_id) to a port and to an address of the NIC, or to one that stands
 // for all of them. The identifier keeps the address as it was given.
 func (c *Config) give(x *id, a netip.AddrPort) error {
-	if x.space == 0 {
-		return unix.EINVAL
-	}
 	if _, own := gidOf(c.Device.GIDs, a.Addr()); !own && !anyAddr(a.Addr()) {
 		return unix.EADDRNOTAVAIL
 	}

@@ -30,6 +30,14 @@ const (
 	DefaultQKey = 0x01234567
 )
 
+// notOf has the attributes that a type of queue pair does not have, because they are those of the other end or
+// of what the service does not do.
+var notOf = map[uint8]uint32{
+	typeUC:           uverbs.MaskDestAtomic | uverbs.MaskRNRTimer | uverbs.MaskTimeout | uverbs.MaskRetry | uverbs.MaskRNRRetry | uverbs.MaskRdAtomic,
+	typeXRCInitiator: uverbs.MaskDestAtomic | uverbs.MaskRNRTimer,
+	typeXRCTarget:    uverbs.MaskRetry | uverbs.MaskRNRRetry | uverbs.MaskRdAtomic,
+}
+
 // initQPAttr executes InitQPAttr: it returns the attributes with which the program then makes a
 // transition of its queue pair.
 func (m *Manager) initQPAttr(_ call, x *id, a initQPAttr) (Result, error) {
@@ -47,10 +55,10 @@ func (m *Manager) initQPAttr(_ call, x *id, a initQPAttr) (Result, error) {
 			}
 		}
 	case a.State == qpRTR && known && !x.datagrams():
-		out.Mask, out.AH, out.PathMTU, out.DestQPN, out.RecvPSN = maskRTR, m.cfg.ahOf(x, x.dst.Addr()), uint32(t.mtu), uint32(t.peerQPN), uint32(t.psn)
+		out.Mask, out.AH, out.PathMTU, out.DestQPN, out.RecvPSN = maskRTR&^notOf[x.qpType], m.cfg.ahOf(x, x.dst.Addr()), uint32(t.mtu), uint32(t.peerQPN), uint32(t.psn)
 		out.MaxDestRdAtomic, out.MinRNRTimer = t.resources, minRNRTimer
 	case a.State == qpRTS && known && !x.datagrams():
-		out.Mask, out.SendPSN = maskRTS, uint32(t.peerPSN)
+		out.Mask, out.SendPSN = maskRTS&^notOf[x.qpType], uint32(t.peerPSN)
 		out.RetryCount, out.RNRRetry, out.MaxRdAtomic = t.retry, t.rnrRetry, t.depth
 		out.Timeout = cmp.Or(x.options.ackTimeout, t.ackTimeout) // the program may have set the option after the request
 	default:

@@ -62,7 +62,8 @@ func (m *Manager) request(c call, x *id, p *connParam) (*engine.CMConn, error) {
 		return nil, err
 	}
 	qpn := wire.QPN(p.QPN)
-	if !m.cfg.Owns(qpn) {
+	service, ok := services[x.qpType]
+	if !ok || !m.cfg.Owns(qpn) {
 		return nil, unix.EINVAL
 	}
 	t := &x.terms
@@ -71,7 +72,10 @@ func (m *Manager) request(c call, x *id, p *connParam) (*engine.CMConn, error) {
 	req := mad.REQ{
 		Service: x.service(x.dst.Port()), QPN: qpn, PSN: t.psn, ResponderResources: p.Resources, InitiatorDepth: p.Depth,
 		Retry: t.retry, RNRRetry: t.rnrRetry, PKey: m.cfg.pkey(t.pkeyIndex), MTU: t.mtu, SRQ: p.SRQ != 0, FlowControl: p.FlowControl != 0,
-		Primary: mad.Path{TrafficClass: x.options.tos, AckTimeout: t.ackTimeout},
+		Primary: mad.Path{TrafficClass: x.options.tos, AckTimeout: t.ackTimeout}, Type: service.typ, ExtendedType: service.extended,
+	}
+	if req.XRC() { // an initiator has nothing to answer, and says nothing of how its peer retries
+		req.ResponderResources, req.Retry, req.RNRRetry, req.SRQ = 0, 0, 0, false
 	}
 	copy(req.Private[len(x.header(req.Private[:0])):], private)
 	return c.NIC.Connect(c.Now, x.src.Addr(), x.dst.Addr(), req, c.Out)
@@ -134,6 +138,9 @@ func (m *Manager) reply(c call, x *id, p *connParam) error {
 	rep := mad.REP{
 		QPN: wire.QPN(p.QPN), PSN: x.terms.psn, ResponderResources: p.Resources, InitiatorDepth: p.Depth, AckDelay: cm.AckDelay,
 		RNRRetry: min(p.RNRRetry, maxRetry), SRQ: p.SRQ != 0, FlowControl: p.FlowControl != 0,
+	}
+	if x.qpType == typeXRCTarget {
+		rep.InitiatorDepth, rep.FlowControl = 0, false
 	}
 	copy(rep.Private[:], private)
 	return c.NIC.Accept(c.Now, x.conn, rep, c.Out)

@@ -14,8 +14,10 @@ type id struct {
 	uid     uint64 // the number by which the program knows the identifier; 0 means none yet
 	channel *channel
 	state   State
-	// space is the port space, as mad.PortService uses it; 0 if it is not supported.
-	space mad.ServiceID
+	// space is the port space, as mad.PortService uses it, and qpType the type of the queue pair that the
+	// identifier is for: typeRC and so on.
+	space  mad.ServiceID
+	qpType uint8
 	// looped is true if the peer is this machine's loopback address, or any address: the identifier
 	// has a device, but no route.
 	looped   bool
@@ -51,7 +53,27 @@ type terms struct {
 }
 
 // datagrams reports whether the identifier belongs to a datagram service.
-func (x *id) datagrams() bool { return x.space == mad.SpaceUDP }
+func (x *id) datagrams() bool { return x.qpType == typeUD }
+
+// services are the transport services by which identifiers of a queue pair type request connections. An
+// identifier for a target requests none: it takes requests of initiators.
+var services = map[uint8]struct{ typ, extended uint8 }{
+	typeRC: {mad.TypeRC, 0}, typeUC: {mad.TypeUC, 0}, typeXRCInitiator: {mad.TypeExtended, mad.ExtendedXRC},
+}
+
+// takes reports whether a request of a peer is for the identifier's type of queue pair, as in the kernel
+// (cma_ib_check_req_qp_type).
+func (x *id) takes(c *engine.CMConn) bool {
+	switch {
+	case c.Ask != nil:
+		return x.datagrams()
+	case c.Request.XRC():
+		return x.qpType == typeXRCTarget
+	case c.Request.Type == mad.TypeUC:
+		return x.qpType == typeUC
+	}
+	return x.qpType == typeRC
+}
 
 // service returns the service number of a port in the identifier's port space.
 func (x *id) service(port uint16) mad.ServiceID { return mad.PortService(x.space, port) }

@@ -58,7 +58,7 @@ func (m *Manager) listen(c call, x *id, a listen) (Result, error) {
 func (m watcher) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refusal, ok bool) {
 	x := m.listeners[l]
 	ip, private, err := m.header(c)
-	if x == nil || err != nil || ip.Src != c.Peer {
+	if x == nil || err != nil || ip.Src != c.Peer || !x.takes(c) {
 		return cm.Refusal{Reason: mad.ReasonConsumer}, false
 	}
 	if own := cm.MTUCode(m.cfg.Device.ActiveMTU); c.Request != nil && c.Request.MTU > own {
@@ -71,7 +71,7 @@ func (m watcher) Requested(l *engine.CMListener, c *engine.CMConn) (why cm.Refus
 	if err != nil {
 		return cm.Refusal{Reason: mad.ReasonNoResources}, false
 	}
-	made.space, made.conn, made.of, made.options.tos = x.space, c, x, x.options.tos
+	made.space, made.qpType, made.conn, made.of, made.options.tos = x.space, x.qpType, c, x, x.options.tos
 	pkeyIndex, _ := verbs.PKeyIndex(m.cfg.Device.PKeys, pkeyOf(c)) // always found: the NIC refuses requests with other P_Keys
 	made.terms.pkeyIndex = uint16(pkeyIndex)
 	x.waiting++

@@ -12,6 +12,7 @@ import (
 type Identifier struct {
 	Handle   uint32
 	Space    uint32 // enum rdma_port_space
+	QPType   uint8  // enum ibv_qp_type
 	State    State
 	Src, Dst netip.AddrPort // invalid as long as they are not known
 	Conn     mad.CommID     // its connection on the NIC; 0 if there is none
@@ -27,7 +28,7 @@ func (Step) Identifiers(m *Manager) (out []Identifier) {
 		if x.away || x.mirror {
 			continue
 		}
-		i := Identifier{Handle: x.handle, Space: spaceBase | uint32(x.space), State: x.state, Src: x.src, Dst: x.dst}
+		i := Identifier{Handle: x.handle, Space: spaceBase | uint32(x.space), QPType: x.qpType, State: x.state, Src: x.src, Dst: x.dst}
 		if x.conn != nil {
 			i.Conn = x.conn.ID
 		}

@@ -237,14 +237,15 @@ func (m *Manager) find(handle uint32) (*id, error) {
 }
 
 func (m *Manager) create(x call, a createID) (Result, error) {
-	if a.Space != spaceTCP && a.Space != spaceUDP && a.Space != spaceIB {
+	s, ok := spaces[a.Space]
+	if !ok {
 		return Result{}, unix.EINVAL
 	}
 	i, err := m.newID(x.ch, a.UID)
 	if err != nil {
 		return Result{}, err
 	}
-	i.space = spaces[a.Space]
+	i.space, i.qpType = s.number, cmp.Or(s.qpType, a.QPType)
 	return Result{Data: encode(Handle{i.handle})}, nil
 }
 

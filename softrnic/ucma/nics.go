@@ -142,7 +142,7 @@ func (m *Manager) Everywhere(handle uint32) (e Everywhere, ok bool) {
 	if x == nil || x.state != Listening || !x.src.Addr().IsUnspecified() {
 		return e, false
 	}
-	return Everywhere{id{uid: x.uid, space: x.space, options: x.options, src: x.src, backlog: x.backlog}, x.channel.number}, true
+	return Everywhere{id{uid: x.uid, space: x.space, qpType: x.qpType, options: x.options, src: x.src, backlog: x.backlog}, x.channel.number}, true
 }
 
 // Mirror makes this Manager's NIC listen for an identifier of another one, and returns the handle of the
@@ -160,7 +160,7 @@ func (m *Manager) Mirror(s Step, e Everywhere) (handle uint32, err error) {
 	if err != nil {
 		return 0, err
 	}
-	x.space, x.options = e.space.space, e.space.options
+	x.space, x.qpType, x.options = e.space.space, e.space.qpType, e.space.options
 	if err = m.cfg.Ports.take(x, e.space.src, 0); err == nil {
 		x.step(onBind)
 		_, err = m.listen(call{s, ch}, x, listen{Backlog: uint32(e.space.backlog)})

@@ -54,7 +54,7 @@ func (m *Manager) setOption(_ call, b []byte) (Result, error) {
 		return Result{}, unix.EOPNOTSUPP
 	case a.Name == optionTOS && len(v) == 1:
 		o.tos = v[0]
-	case a.Name == optionAckTimeout && len(v) == 1 && v[0] <= maxAckTimeout:
+	case a.Name == optionAckTimeout && len(v) == 1 && v[0] <= maxAckTimeout && (x.qpType == typeRC || x.qpType == typeXRCInitiator):
 		o.ackTimeout = v[0]
 	case a.Name == optionReuse && len(v) == 4 && (x.state == Fresh || x.state != Listening && flagOf(v)):
 		o.reuse = flagOf(v)

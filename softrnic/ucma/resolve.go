@@ -12,7 +12,7 @@ import (
 // resolve executes ResolveIP: it finds the NIC's address and the route for a peer.
 func (m *Manager) resolve(c call, x *id, a resolveIP) (Result, error) {
 	dst, ok := a.Dst.parse()
-	if !ok || !x.may(onResolve) || x.space == 0 {
+	if !ok || !x.may(onResolve) {
 		return Result{}, unix.EINVAL
 	}
 	if err := mayTell(m.cfg.Quota); err != nil {

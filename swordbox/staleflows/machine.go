@@ -201,7 +201,7 @@ func (m *Machine) datagram(now clock.Time, p *pipeline.Parsed) {
 	case *mad.REQ:
 		qpn = msg.QPN
 	case *mad.REP:
-		qpn = msg.QPN
+		qpn = msg.Pair()
 	}
 	host := p.SrcAddr().Unmap()
 	m.forget(func(fl *flow) bool {

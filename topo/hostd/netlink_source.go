@@ -159,10 +159,7 @@ func (l listings) netlinkIDs(ids []serve.IdentifierStatus) (out []nldev.Object) 
 	var conns []engine.CMInfo
 	l.h.dev.With(func(e *engine.Engine) { conns, _ = engine.CMsOf(e) })
 	for i, x := range ids {
-		c := nldev.Conn{Space: x.Space, State: stateOfID[x.State], Src: x.Src, Dst: x.Dst, Type: typeRC}
-		if x.Space == spaceUDP {
-			c.Type = typeUD
-		}
+		c := nldev.Conn{Space: x.Space, State: stateOfID[x.State], Src: x.Src, Dst: x.Dst, Type: x.QPType}
 		for _, conn := range conns {
 			if x.Conn != 0 && conn.ID == x.Conn {
 				c.QP = uint32(conn.QPN)
@@ -172,6 +169,3 @@ func (l listings) netlinkIDs(ids []serve.IdentifierStatus) (out []nldev.Object) 
 	}
 	return out
 }
-
-// spaceUDP is the port space of datagram services (RDMA_PS_UDP).
-const spaceUDP = 0x111

@@ -71,8 +71,8 @@ func (s *sorter) manager(p *Packet) {
 		if req.MTU >= 1 && req.MTU <= 5 {
 			mtu = 128 << req.MTU
 		}
-		s.made[head{p.Dst, p.Src, m.QPN}] = connection{req.QPN, mtu, &Agreement{m.PSN, int(min(req.InitiatorDepth, m.ResponderResources))}}
-		s.made[head{p.Src, p.Dst, req.QPN}] = connection{m.QPN, mtu, &Agreement{req.PSN, int(min(m.InitiatorDepth, req.ResponderResources))}}
+		s.made[head{p.Dst, p.Src, m.Pair()}] = connection{req.QPN, mtu, &Agreement{m.PSN, int(min(req.InitiatorDepth, m.ResponderResources))}}
+		s.made[head{p.Src, p.Dst, req.QPN}] = connection{m.Pair(), mtu, &Agreement{req.PSN, int(min(m.InitiatorDepth, req.ResponderResources))}}
 	}
 }
 

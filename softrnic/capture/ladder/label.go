@@ -18,7 +18,7 @@ func message(p *flows.Packet) string {
 		return fmt.Sprintf("CM REQ id=%#x service=%v qp=%#x psn=%#x mtu=%d retries=%d", uint32(m.LocalID), m.Service, uint32(m.QPN),
 			uint32(m.PSN), 128<<(m.MTU&7), m.Retry)
 	case *mad.REP:
-		return fmt.Sprintf("CM REP id=%#x for=%#x qp=%#x psn=%#x", uint32(m.LocalID), uint32(m.RemoteID), uint32(m.QPN), uint32(m.PSN))
+		return fmt.Sprintf("CM REP id=%#x for=%#x qp=%#x psn=%#x", uint32(m.LocalID), uint32(m.RemoteID), uint32(m.Pair()), uint32(m.PSN))
 	case *mad.RTU:
 		return fmt.Sprintf("CM RTU id=%#x for=%#x", uint32(m.LocalID), uint32(m.RemoteID))
 	case *mad.REJ:

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/bits"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -48,8 +49,10 @@ func (n *nicManager) step(f func(s ucma.Step)) {
 // owns reports whether a queue pair of the NIC belongs to the process whose librdmacm uses n, or is one of
 // a device that this process has from its parent.
 func (n *nicManager) owns(q wire.QPN) bool {
-	p, k := n.s.pump.qps[q], n.x.c.processKey()
-	return p != nil && (p.c.processKey() == k || p.c.prog != nil && p.c.prog.kin.has(k))
+	k := n.x.c.processKey()
+	uses := func(p *port) bool { return p.c.processKey() == k || p.c.prog != nil && p.c.prog.kin.has(k) }
+	p := n.s.pump.qps[q]
+	return p != nil && uses(p) || slices.ContainsFunc(n.s.pump.targets[q], func(h targetHandle) bool { return uses(h.port) })
 }
 
 // do executes a command on the NIC.

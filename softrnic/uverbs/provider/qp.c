@@ -178,7 +178,7 @@ int modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *a, int mask)
 	if (mask & IBV_QP_AV) m->dest = path_of(&a->ah_attr);
 	if (mask & IBV_QP_ALT_PATH) m->alt_dest = path_of(&a->alt_ah_attr);
 	int error = send_command(qp->context, IB_USER_VERBS_CMD_MODIFY_QP, &cmd, sizeof cmd, NULL, 0);
-	if (!error && (mask & IBV_QP_STATE) && a->qp_state == IBV_QPS_RESET) {
+	if (!error && (mask & IBV_QP_STATE) && a->qp_state == IBV_QPS_RESET && qp->qp_type != IBV_QPT_XRC_RECV) {
 		if (qp->send_cq) forget_completions(qp->send_cq, qp->qp_num);
 		if (qp->recv_cq && qp->recv_cq != qp->send_cq) forget_completions(qp->recv_cq, qp->qp_num);
 	}

@@ -54,8 +54,8 @@ struct pair *create_target(struct ibv_context *c, const struct ibv_qp_init_attr_
 	struct { struct ib_uverbs_create_qp_resp r; struct rxe_create_qp_resp rings; } got = { 0 };
 	int error = send_command(c, IB_USER_VERBS_CMD_CREATE_QP, &cmd, sizeof cmd, &got, sizeof got);
 	if (error) return fail(q, error);
-	const struct ibv_qp_init_attr_ex of = { .qp_context = a->qp_context, .qp_type = IBV_QPT_XRC_RECV };
-	fill_pair(q, c, &of, &got.r);
+	fill_pair(q, c, a, &got.r); // with the queues that a program names, which librdmacm reads; the target does not use them
+	q->qp.pd = a->comp_mask & IBV_QP_INIT_ATTR_PD ? a->pd : NULL;
 	return q;
 }
 

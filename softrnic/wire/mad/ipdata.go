@@ -69,6 +69,8 @@ const (
 	// services.
 	SpaceTCP ServiceID = 0x06
 	SpaceUDP ServiceID = 0x11
+	// SpaceIB is the port space whose services are of any type.
+	SpaceIB  ServiceID = 0x3f
 	portBits           = 16
 )
 
@@ -83,7 +85,7 @@ func (s ServiceID) Port() (space ServiceID, port uint16, ok bool) {
 	return space, uint16(s), s == PortService(space, uint16(s))
 }
 
-// String returns a text like tcp:4420 if s is a port of RDMA-CM in SpaceTCP or SpaceUDP, and
+// String returns a text like tcp:4420 if s is a port of RDMA-CM in one of these port spaces, and
 // otherwise the number.
 func (s ServiceID) String() string {
 	switch space, port, ok := s.Port(); {
@@ -91,6 +93,8 @@ func (s ServiceID) String() string {
 		return fmt.Sprintf("tcp:%d", port)
 	case ok && space == SpaceUDP:
 		return fmt.Sprintf("udp:%d", port)
+	case ok && space == SpaceIB:
+		return fmt.Sprintf("ib:%d", port)
 	}
 	return fmt.Sprintf("%#016x", uint64(s))
 }

@@ -30,7 +30,7 @@ const REPPrivate = 196
 type REP struct {
 	LocalID, RemoteID CommID
 	QKey              uint32
-	QPN               wire.QPN
+	QPN               wire.QPN // 0 in the answer to a request for XRC: then LocalEECN has the number
 	LocalEECN         uint32
 	// PSN is the first PSN that the receiver of the message must send, as in a REQ.
 	PSN                                wire.PSN
@@ -46,6 +46,14 @@ type REP struct {
 }
 
 func (*REP) Attr() Attr { return AttrREP }
+
+// Pair returns the number of the sender's queue pair.
+func (m *REP) Pair() wire.QPN {
+	if m.QPN == 0 {
+		return wire.QPN(m.LocalEECN)
+	}
+	return m.QPN
+}
 
 // Bits of bytes that several fields of a REP share.
 const (

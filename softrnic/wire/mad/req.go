@@ -55,7 +55,7 @@ type REQ struct {
 	// RemoteTimeout is the code of the time within which the peer must answer the REQ. LocalTimeout is
 	// the code of the time within which the sender answers the REP.
 	RemoteTimeout, LocalTimeout uint8
-	Type                        uint8 // transport service: 0 RC, 1 UC, 2 RD, 3 see ExtendedType
+	Type                        uint8 // transport service: TypeRC and so on
 	FlowControl                 bool  // end-to-end flow control
 	// PSN is the first PSN that the receiver of the REQ must send (IBTA 12.7.31), because the sender
 	// of the REQ expects it.
@@ -67,12 +67,24 @@ type REQ struct {
 	RDCExists    bool
 	MaxCMRetries uint8
 	SRQ          bool
-	ExtendedType uint8
+	ExtendedType uint8 // the service if Type is TypeExtended
 	Primary, Alt Path
 	Private      [REQPrivate]byte
 }
 
+// Transport services (IBTA 12.6.5/type, A14).
+const (
+	TypeRC       = 0
+	TypeUC       = 1
+	TypeExtended = 3
+	// ExtendedXRC is an ExtendedType: the sender is an initiator, and asks for a target.
+	ExtendedXRC = 1
+)
+
 func (*REQ) Attr() Attr { return AttrREQ }
+
+// XRC reports whether the request is for an extended reliable connection.
+func (m *REQ) XRC() bool { return m.Type == TypeExtended && m.ExtendedType == ExtendedXRC }
 
 // Bits of bytes that several fields of a REQ share.
 const (
