@@ -156,13 +156,7 @@ func (r *cmRequest) bringUp(qp verbs.QP, p Params, private []byte) (mad.REP, err
 	}, nil
 }
 
-// Transport services in a REQ (IBTA 12.6.5/type).
-const (
-	typeRC = 0
-	typeUC = 1
-)
-
-// typeOf returns the code of a queue pair's transport service in a REQ.
+// typeOf returns the code of a queue pair's transport service in a REQ (IBTA 12.6.5/type).
 func typeOf(qp verbs.QP) (uint8, error) {
 	attr, err := qp.Query()
 	if err != nil {
@@ -170,9 +164,9 @@ func typeOf(qp verbs.QP) (uint8, error) {
 	}
 	switch attr.Type {
 	case verbs.RC:
-		return typeRC, nil
+		return mad.TypeRC, nil
 	case verbs.UC:
-		return typeUC, nil
+		return mad.TypeUC, nil
 	case verbs.UD: // UD has no connections
 	case verbs.XRCInitiator, verbs.XRCTarget: // a REQ of this package names no XRC
 	}

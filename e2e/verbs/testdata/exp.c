@@ -146,6 +146,23 @@ static void lists(struct ibv_qp *q)
 	expect(words[0] == 0x800 + 60, "%llu", (unsigned long long)words[0] - 0x800);
 }
 
+// published makes the queue pairs of Aceso, with its attributes.
+static void published(void)
+{
+	struct ibv_exp_qp_init_attr a;
+	for (int datagrams = 0; datagrams < 2; datagrams++) {
+		memset(&a, 0, sizeof a);
+		a.qp_type = datagrams ? IBV_QPT_UD : IBV_QPT_RC, a.send_cq = a.recv_cq = cq, a.pd = pd, a.comp_mask = IBV_EXP_QP_INIT_ATTR_PD;
+		a.cap.max_send_wr = datagrams ? 1024 : 512, a.cap.max_recv_wr = datagrams ? 1024 : 1, a.cap.max_inline_data = 256;
+		a.cap.max_send_sge = a.cap.max_recv_sge = datagrams ? 1 : 16;
+		if (!datagrams) a.comp_mask |= IBV_EXP_QP_INIT_ATTR_CREATE_FLAGS | IBV_EXP_QP_INIT_ATTR_ATOMICS_ARG, a.max_atomic_arg = 8;
+		struct ibv_qp *q = ibv_exp_create_qp(ctx, &a);
+		OK(q);
+		expect(a.cap.max_send_wr >= (datagrams ? 1024 : 512) && a.cap.max_inline_data >= 256, "%u sends, %u bytes inline", a.cap.max_send_wr, a.cap.max_inline_data);
+		OK(!ibv_destroy_qp(q));
+	}
+}
+
 static void refused(void)
 {
 	struct ibv_exp_dct_init_attr d;
@@ -161,6 +178,8 @@ static void refused(void)
 	a.qp_type = IBV_QPT_RC, a.comp_mask |= IBV_EXP_QP_INIT_ATTR_CREATE_FLAGS, a.exp_create_flags = IBV_EXP_QP_CREATE_CROSS_CHANNEL;
 	errno = 0;
 	expect(!ibv_exp_create_qp(ctx, &a) && errno == ENOTSUP, "flags: %s", strerror(errno));
+	a.exp_create_flags = IBV_EXP_QP_CREATE_ATOMIC_BE_REPLY; // pDPM, built for Connect-IB: it would swap the bytes of results
+	expect(!ibv_exp_create_qp(ctx, &a) && errno == ENOTSUP, "big-endian results: %s", strerror(errno));
 }
 
 int main(void)
@@ -180,6 +199,7 @@ int main(void)
 	connect_exp(b, a);
 	atomics(a);
 	lists(a);
+	published();
 	refused();
 	OK(!ibv_destroy_qp(a) && !ibv_destroy_qp(b) && !ibv_destroy_cq(cq) && !ibv_exp_destroy_res_domain(ctx, ca.res_domain, NULL));
 	OK(!ibv_dereg_mr(locks) && !ibv_exp_free_dm(dm));
