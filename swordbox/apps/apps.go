@@ -34,6 +34,7 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/serialize"
 	"github.com/rdmalab/rdmalab/swordbox/statestore"
 	"github.com/rdmalab/rdmalab/swordbox/switchconn"
+	"github.com/rdmalab/rdmalab/swordbox/tracestore"
 )
 
 // handlers lists the handlers, which carry out the rules of programs with rules.
@@ -49,6 +50,7 @@ var handlers = []*handler.Kind{
 	&publishedbuffer.Kind,
 	&lookuptable.Kind,
 	&publishedlookup.Kind,
+	&tracestore.Kind,
 }
 
 // programs lists the programs that a rack file can name.

@@ -81,7 +81,7 @@ func (fr *frames) follow(list []counted, port func(r *rules.Rule) int) {
 	fr.rules = nil
 	for _, k := range list {
 		r := k.rule
-		n := &measured{counted: k, by: ByOf(r), sampler: samplerOf(r), port: port(r)}
+		n := &measured{counted: k, by: ByOf(r), sampler: SamplerOf(r), port: port(r)}
 		if n.port < 0 || len(k.channels) == 0 {
 			continue
 		}

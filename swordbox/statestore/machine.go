@@ -101,7 +101,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 		for _, w := range m.Wants(r) {
 			ch := m.channel(w.Key, r.Depth())
 			ch.users++
-			ch.window.length = combineOf(r)
+			ch.window.length = CombineOf(r)
 			k.channels = append(k.channels, ch)
 		}
 		if r.Action == Measure {

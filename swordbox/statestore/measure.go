@@ -22,13 +22,17 @@ const (
 	defaultRows, defaultFlows = 5, 256
 )
 
-// Keys that only rules with action measure have.
+// Keys that only rules with action measure have and, if they are exported, those with action trace of
+// package tracestore.
 const (
-	keyBy     = "by"
-	keySample = "sample"
-	keyChoose = "choose"
-	keySeed   = "seed"
-	keyFlows  = "flows"
+	// KeySample is one in how many packets is taken. KeyChoose says which, and KeySeed is the seed of a
+	// choice by chance.
+	KeySample = "sample"
+	KeyChoose = "choose"
+	KeySeed   = "seed"
+
+	keyBy    = "by"
+	keyFlows = "flows"
 )
 
 // chooses are the values of choose; the first is the default.
@@ -43,13 +47,13 @@ func registerMeasure() rules.Action {
 	return rules.Register(rules.Definition{
 		Name: "measure", Doc: "counts the packets that a host sends, of any protocol, in a sketch in the memory of servers, all or a sample; see `rdmalab switch heavy`",
 		Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: checkMeasure, Together: measureTogether, Memory: memoryOf, Hosts: []string{hotwords.KeyStore},
-		Shares: []string{hotwords.KeyStore, keyAt, keySlots, keyRows, keyAdd, keyCombine},
+		Shares: []string{hotwords.KeyStore, KeyAt, keySlots, keyRows, keyAdd, KeyCombine},
 		Keys: []rules.Field{
 			rules.Option(keyBy, "source", "with action measure: what is counted: "+strings.Join(telemetry.Names, ", ")+
 				" (flow: addresses, protocol, ports; service: protocol and destination port; a packet that is not IP counts by its EtherType); default: flow", extmem.OneOf(telemetry.Names...)),
-			rules.Option(keySample, "16", fmt.Sprintf("with action measure: one packet of this many is counted, 1 to %d; default: 1", MaxSample), extmem.Between(1, MaxSample)),
-			rules.Option(keyChoose, "chance", "with the key 'sample': which packets are counted: nth, at regular distances, or chance, each with the same probability; default: nth", extmem.OneOf(chooses...)),
-			rules.Option(keySeed, "7", "with choose=chance: seed of the random numbers; default: 0", extmem.Between(0, 1<<30)),
+			rules.Option(KeySample, "16", fmt.Sprintf("with action measure or trace: one packet of this many is counted or recorded, 1 to %d; default: 1", MaxSample), extmem.Between(1, MaxSample)),
+			rules.Option(KeyChoose, "chance", "with the key 'sample': which packets are taken: nth, at regular distances, or chance, each with the same probability; default: nth", extmem.OneOf(chooses...)),
+			rules.Option(KeySeed, "7", "with choose=chance: seed of the random numbers; default: 0", extmem.Between(0, 1<<30)),
 			rules.Option(keyFlows, "256", fmt.Sprintf("with action measure: how many flows the switch remembers, 1 to %d: those that it has counted most often are among them; default: %d", MaxFlows, defaultFlows), extmem.Between(1, MaxFlows)),
 		},
 	})
@@ -72,10 +76,17 @@ func checkMeasure(r *rules.Rule) error {
 		return fmt.Errorf("%s=%d: with action measure the counters of a row are pairs; use an even number", keySlots, l.Width())
 	case l.Cells > MaxSketch:
 		return fmt.Errorf("%d %s of %d %s have more than %d counters", l.Rows, keyRows, l.Width(), keySlots, MaxSketch)
-	case r.Options[keySample] == "" && r.Options[keyChoose] != "":
-		return fmt.Errorf("%s has no meaning without %s", keyChoose, keySample)
-	case r.Options[keySeed] != "" && r.Options[keyChoose] != chooses[1]:
-		return fmt.Errorf("%s has no meaning without %s=%s", keySeed, keyChoose, chooses[1])
+	}
+	return CheckSample(r)
+}
+
+// CheckSample returns what is wrong with the keys sample, choose and seed of a rule.
+func CheckSample(r *rules.Rule) error {
+	switch {
+	case r.Options[KeySample] == "" && r.Options[KeyChoose] != "":
+		return fmt.Errorf("%s has no meaning without %s", KeyChoose, KeySample)
+	case r.Options[KeySeed] != "" && r.Options[KeyChoose] != chooses[1]:
+		return fmt.Errorf("%s has no meaning without %s=%s", KeySeed, KeyChoose, chooses[1])
 	}
 	return nil
 }
@@ -88,7 +99,7 @@ func measureTogether(list []*rules.Rule) error {
 		if oneSketch(r, s, a, b) {
 			return nil
 		}
-		return fmt.Errorf("%w, or make %s, %s, %s, %s, %s, %s and %s the same in both, so that both count in one sketch", overlap(r, s, a, b), keyAt, keySlots, keyRows, keyAdd, keyBy, keySample, keyFlows)
+		return fmt.Errorf("%w, or make %s, %s, %s, %s, %s, %s and %s the same in both, so that both count in one sketch", overlap(r, s, a, b), KeyAt, keySlots, keyRows, keyAdd, keyBy, KeySample, keyFlows)
 	})
 }
 
@@ -98,17 +109,17 @@ func oneSketch(r, s *rules.Rule, a, b *Layout) bool {
 }
 
 // ByOf returns what a valid rule of action measure counts. EveryOf returns how many packets there
-// are for each one that it counts.
+// are for each one that a rule of action measure or trace takes, and SamplerOf which it takes.
 func ByOf(r *rules.Rule) telemetry.By {
 	return telemetry.By(max(0, slices.Index(telemetry.Names, r.Options[keyBy])))
 }
 
-func EveryOf(r *rules.Rule) uint64 { return uint64(extmem.Number(r.Options[keySample], 1)) }
+func EveryOf(r *rules.Rule) uint64 { return uint64(extmem.Number(r.Options[KeySample], 1)) }
 
 func flowsOf(r *rules.Rule) int { return extmem.Number(r.Options[keyFlows], defaultFlows) }
 
-func samplerOf(r *rules.Rule) telemetry.Sampler {
-	return telemetry.NewSampler(EveryOf(r), r.Options[keyChoose] == chooses[1], uint64(extmem.Number(r.Options[keySeed], 0)))
+func SamplerOf(r *rules.Rule) telemetry.Sampler {
+	return telemetry.NewSampler(EveryOf(r), r.Options[KeyChoose] == chooses[1], uint64(extmem.Number(r.Options[KeySeed], 0)))
 }
 
 // Sketch returns the form of the counters of a rule.

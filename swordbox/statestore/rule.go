@@ -25,15 +25,18 @@ const (
 	MaxCombine = 10 * time.Millisecond
 )
 
-// Keys that are allowed only together with the key 'store'.
+// Keys that are allowed only together with the key 'store'. Those that are exported are keys of action
+// trace of package tracestore, too.
 const (
-	keyAt    = "at"
+	// KeyAt is the offset in the servers' memory. KeyCombine is how long amounts are added up, or records
+	// wait for others, before they are sent.
+	KeyAt      = "at"
+	KeyCombine = "combine"
+
 	keySlots = "slots"
 	keyPer   = "per"
 	keyAdd   = "add"
 	keyRows  = "rows"
-	// keyCombine is how long amounts are added up before they are sent.
-	keyCombine = "combine"
 )
 
 // Values of per and add; the first is the default. addPackets is the default of add with action
@@ -51,7 +54,7 @@ func extendCount() {
 		Keys: []rules.Field{
 			extmem.ServersKey(hotwords.KeyStore, "ms1", fmt.Sprintf("with action count: up to %d memory servers, separated by commas; the switch counts in their memory by FETCH_ADD "+
 				"instead of in its own; see `rdmalab switch counted`", extmem.MaxServers)),
-			rules.Option(keyAt, "0x1000", "with the key 'store': offset of the first counter in the region of the memory service of each server, a multiple of 8; default: 0", extmem.CheckOffset),
+			rules.Option(KeyAt, "0x1000", "with the key 'store': offset of the first counter, or with action trace of the ring, in the region of the memory service of each server, a multiple of 8; default: 0", extmem.CheckOffset),
 			rules.Option(keySlots, "4096", fmt.Sprintf("with the key 'store': number of counters of 8 bytes on all servers together, 1 to %d; with the key 'rows', in each row, and at most %[1]d in all rows; in mode published 1; default: %[2]d", MaxSlots, defaultSlots),
 				extmem.Between(1, MaxSlots)),
 			rules.Option(keyRows, "4", fmt.Sprintf("with the key 'store': rows of a count-min sketch, 2 to %d, each with as many counters as the key 'slots' says: a request adds to one counter of each row, "+
@@ -59,8 +62,8 @@ func extendCount() {
 			rules.Option(keyPer, "address", "with the key 'store': what has a counter: a flow (client, server and queue pair, by a hash), or an address "+
 				"(the first unit of memory that the request names, counted from the start of the range; modulo slots or, with the key 'rows', by a hash); not in mode published; default: flow", extmem.OneOf(pers...)),
 			rules.Option(keyAdd, "bytes", "with the key 'store': what a request adds: 1 (requests) or its length (bytes); default: requests; with action measure what a packet adds: packets or bytes; default: packets", extmem.OneOf(adds...)),
-			rules.Option(keyCombine, "100us", fmt.Sprintf("with the key 'store': how long the switch adds up what a counter is to get before a FETCH_ADD carries the sum, up to %v; only in mode hardened; "+
-				"default: 0, only while as many FETCH_ADDs are in flight as the key depth allows", MaxCombine), checkCombine),
+			rules.Option(KeyCombine, "100us", fmt.Sprintf("with the key 'store': how long the switch adds up what a counter is to get before a FETCH_ADD carries the sum, up to %v; only in mode hardened; "+
+				"default: 0, only while as many FETCH_ADDs are in flight as the key depth allows. With action trace: how long a record waits for others at most; default: 100us", MaxCombine), checkCombine),
 		},
 		Hosts: []string{hotwords.KeyStore},
 		Dials: Selects, Check: check, Together: together, Memory: memoryOf,
@@ -72,7 +75,7 @@ func Selects(r *rules.Rule) bool { return r.Options[hotwords.KeyStore] != "" }
 
 func check(r *rules.Rule) error {
 	if !Selects(r) {
-		for _, key := range []string{keyAt, keySlots, keyRows, keyPer, keyAdd, keyCombine} {
+		for _, key := range []string{KeyAt, keySlots, keyRows, keyPer, keyAdd, KeyCombine} {
 			if r.Options[key] != "" {
 				return fmt.Errorf("%s has no meaning without %s", key, hotwords.KeyStore)
 			}
@@ -102,8 +105,8 @@ func checkPublished(r *rules.Rule) error {
 		return fmt.Errorf("%s: a sketch has no published form; leave mode out", keyRows)
 	case slots != "" && slots != "1":
 		return fmt.Errorf("%s=%s: a published rule has one counter; leave %[1]s or mode out", keySlots, slots)
-	case r.Options[keyCombine] != "":
-		return fmt.Errorf("%s: a published rule adds up while its FETCH_ADDs are in flight, and not by time; leave %[1]s or mode out", keyCombine)
+	case r.Options[KeyCombine] != "":
+		return fmt.Errorf("%s: a published rule adds up while its FETCH_ADDs are in flight, and not by time; leave %[1]s or mode out", KeyCombine)
 	case r.Options[keyPer] != "":
 		return fmt.Errorf("%s: a published rule has one counter for all requests; leave %[1]s or mode out", keyPer)
 	}
@@ -139,14 +142,14 @@ func eachPair(list []*rules.Rule, overlapping func(r, s *rules.Rule, a, b *Layou
 // besides returns why the rules r and s, whose layouts are a and b, cannot share the connections to
 // the servers that they have in common.
 func besides(r, s *rules.Rule, a, b *Layout) error {
-	if a.Shares(&b.Area) && (r.Mode != s.Mode || r.Service != s.Service || r.Depth() != s.Depth() || r.NumShards() != s.NumShards() || r.MTU != s.MTU || combineOf(r) != combineOf(s)) {
+	if a.Shares(&b.Area) && (r.Mode != s.Mode || r.Service != s.Service || r.Depth() != s.Depth() || r.NumShards() != s.NumShards() || r.MTU != s.MTU || CombineOf(r) != CombineOf(s)) {
 		return fmt.Errorf("rules %s and %s count in the memory of the same server; mode, service, depth, shards, mtu and combine must be the same in both", s.ID, r.ID)
 	}
 	return nil
 }
 
 func overlap(r, s *rules.Rule, a, b *Layout) error {
-	return fmt.Errorf("rules %s and %s count in the memory of the same server and their counters overlap; give one of them %s=%#x", s.ID, r.ID, keyAt, max(a.End(), b.End()))
+	return fmt.Errorf("rules %s and %s count in the memory of the same server and their counters overlap; give one of them %s=%#x", s.ID, r.ID, KeyAt, max(a.End(), b.End()))
 }
 
 func checkCombine(s string) error {
@@ -156,15 +159,15 @@ func checkCombine(s string) error {
 	return nil
 }
 
-// combineOf returns the value of the key combine of a valid rule.
-func combineOf(r *rules.Rule) time.Duration {
-	d, _ := time.ParseDuration(r.Options[keyCombine]) // "" is 0
+// CombineOf returns the value of the key combine of a valid rule; 0 if it has none.
+func CombineOf(r *rules.Rule) time.Duration {
+	d, _ := time.ParseDuration(r.Options[KeyCombine]) // "" is 0
 	return d
 }
 
 func memoryOf(r *rules.Rule) rules.Memory {
 	l := LayoutOf(r)
-	return l.Area.Memory(r.Service, keyAt)
+	return l.Area.Memory(r.Service, KeyAt)
 }
 
 // wordLen is the size of a counter in bytes.
@@ -199,7 +202,7 @@ func LayoutOf(r *rules.Rule) Layout {
 	return Layout{
 		Rows: rows,
 		Area: extmem.Area{
-			Servers: extmem.Servers(r.Options[hotwords.KeyStore]), Offset: extmem.Offset(r.Options[keyAt]),
+			Servers: extmem.Servers(r.Options[hotwords.KeyStore]), Offset: extmem.Offset(r.Options[KeyAt]),
 			Cells: rows * slots, Size: wordLen,
 		},
 		Shards: r.NumShards(), address: r.Options[keyPer] == pers[1], Bytes: r.Options[keyAdd] == adds[1],

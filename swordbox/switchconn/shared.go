@@ -45,6 +45,10 @@ const PublishedShard = 1 << 16
 // the packets that come in at port 0. The connection for another port has the port's number added.
 const LookupShard = 1 << 13
 
+// TraceShard is the shard number of the connection to a server in whose memory the switch records
+// packets.
+const TraceShard = 1 << 15
+
 // compare orders keys by server and shard.
 func (k Key) compare(o Key) int {
 	return cmp.Or(k.Server.Compare(o.Server), cmp.Compare(k.Shard, o.Shard))
