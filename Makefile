@@ -112,7 +112,7 @@ QUARTER := --first $$(( ($(FROM) + 2) / 4 + 1 )) --seeds $$(( ($(SEEDS) + 3) / 4
 
 # SWEPT are the scenarios that run with each seed, FEWER those for which some seeds are enough, with their number behind a colon. A test
 # refuses a scenario that is in neither and has no line of its own below.
-SWEPT := transport uc ud srq locks state-store telemetry buffer lookup clover sherman fusee template bytekeys pdpm-direct pdpm-central nictable onerma kvcs redn redn-locks
+SWEPT := transport uc ud srq locks state-store telemetry packet-trace buffer lookup clover sherman fusee template bytekeys pdpm-direct pdpm-central nictable onerma kvcs redn redn-locks
 FEWER := crash:20 partition:20 rnr:20 hostile:20 crowd:3 soak:5
 
 .PHONY: scenarios
@@ -184,7 +184,7 @@ endure: build suites ## a rack at full load for LASTS, with faults and programs 
 # MUTATED are the packages of mutate: the NIC, and the pure packages of the switch and the stores; behind = are those whose tests count. Those of the engine are also the conformance tests of the device. The tests of serve are mostly those of its parent and, for C programs, of uverbs; those of meta are of the store.
 MUTATED ?= softrnic/wire softrnic/wire/mad softrnic/mem softrnic/transport softrnic/engine=softrnic/engine,softrnic/device softrnic/cm softrnic/ipc/serve=softrnic/ipc/serve,softrnic/ipc,softrnic/uverbs \
   swordbox/transform swordbox/atomiccache swordbox/conntrack swordbox/switchconn swordbox/requester=swordbox/requester,swordbox/serialize swordbox/serialize rackfile/rules \
-  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows swordbox/statestore swordbox/telemetry swordbox/extmem swordbox/framering swordbox/packetbuffer swordbox/lookuptable clover/layout clover/meta=clover/meta,clover clover/rpc \
+  swordbox/journal swordbox/pipeline swordbox/cloversteer swordbox/staleflows swordbox/statestore swordbox/tracestore swordbox/packettrace swordbox/telemetry swordbox/extmem swordbox/framering swordbox/packetbuffer swordbox/lookuptable clover/layout clover/meta=clover/meta,clover clover/rpc \
   sherman/layout sherman/check sherman/lock fusee/layout fusee/snapshot softrnic/wire/onerma onerma/nic store/kv
 
 .PHONY: mutate

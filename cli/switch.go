@@ -21,7 +21,7 @@ func switchCmd() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	cmd.AddCommand(
-		switchProgramCmd(), switchRulesCmd(), switchConnectionsCmd(), switchQueuesCmd(), switchTablesCmd(), switchCountersCmd(), switchTraceCmd(), switchBudgetCmd(), switchHeavyCmd(),
+		switchProgramCmd(), switchRulesCmd(), switchConnectionsCmd(), switchQueuesCmd(), switchTablesCmd(), switchCountersCmd(), switchTraceCmd(), switchBudgetCmd(), switchHeavyCmd(), switchTracedCmd(),
 	)
 	addSwitchFlag(cmd)
 	for _, l := range apps.Listings() {

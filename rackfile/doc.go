@@ -71,7 +71,7 @@
 //	  rules:                 # Rules of program swordbox: the first that matches a request applies. Default none.
 //	    - id: locks          # default: assigned
 //	      server: ms0        # a host's name, or an address. Required.
-//	      action: atomics    # track, move, atomics, steer, count, measure, buffer or lookup. Required.
+//	      action: atomics    # track, move, atomics, steer, count, measure, trace, buffer or lookup. Required.
 //	      mode: hardened     # hardened or published. Default hardened.
 //	      range: 0x1000-0x2000 # virtual addresses, the last one excluded. Default all.
 //	      rkey: 0x1234       # only requests with this R_Key. Default any.
@@ -92,10 +92,12 @@
 //	      add: bytes         # with store: a request adds 1 (requests) or its length (bytes). Default requests.
 //	      by: flow           # with action measure: what has a counter: flow, pair, source, destination, service or protocol. Default flow.
 //	      combine: 100us     # with store: amounts for one counter are added up in the switch for this time, at most 10ms. Default 0.
-//	      sample: 16         # with action measure: one packet of this many is counted, 1 to 1048576. Default 1.
-//	      choose: chance     # with sample: which packets are counted: nth or chance. Default nth.
+//	      sample: 16         # with action measure or trace: one packet of this many is counted or recorded, 1 to 1048576. Default 1.
+//	      choose: chance     # with sample: which packets are taken: nth or chance. Default nth.
 //	      seed: 7            # with choose: chance: seed of the random numbers. Default 0.
 //	      flows: 256         # with action measure: how many flows the switch remembers, 1 to 4096. Default 256.
+//	      records: 65536     # with action trace: records of 128 bytes in the ring on all servers together, 1 to 1048576. Default 4096.
+//	      batch: 16          # with action trace: records that one WRITE has at most, 1 to 32. Default 8.
 //	      ring: "ms0,ms1"    # with action buffer: memory servers, at most 8, whose memory holds the ring. Required with it.
 //	      rate: 1Gbit        # with action buffer: rate of the port to the server, in bits a second. Required with it.
 //	      high: 64           # with action buffer: waiting frames at which the next ones go to the ring, 1 to 16384. Default 64.

@@ -53,7 +53,7 @@ type Definition struct {
 	// replaces the names of hosts by addresses.
 	Hosts []string
 	// Keys are the keys that only rules of this action have. See Option. Shares names keys of actions
-	// that were registered before, which rules of this action have, too.
+	// that were registered before, or were offered (Offer), which rules of this action have, too.
 	Keys   []Field
 	Shares []string
 	// Together checks all rules of a rule set that have this action against each other. The error
@@ -108,7 +108,18 @@ func Register(d Definition) Action {
 	return a
 }
 
-// Extend adds the keys, the hosts and the checks of d to an action that another package has
+// Offer adds keys that several actions may have: those whose Definition names them in Shares. It panics
+// if a key exists already. Packages call it while they are initialised, before the actions.
+func Offer(keys ...Field) {
+	for _, k := range keys {
+		if index(k.Key) >= 0 {
+			panic("rules: the key " + k.Key + " exists")
+		}
+	}
+	fields = append(fields, keys...)
+}
+
+// Extend adds the keys, also shared ones, the hosts and the checks of d to an action that another package has
 // registered, and sets its Dials and its Memory if d has them. It panics if a key exists already. The
 // package of a second handler of the action calls it while packages are initialised.
 func Extend(a Action, d Definition) {
@@ -119,6 +130,9 @@ func Extend(a Action, d Definition) {
 		}
 	}
 	to.Keys = append(to.Keys, d.Keys...)
+	for _, key := range d.Shares {
+		to.Keys = append(to.Keys, fields[index(key)])
+	}
 	to.Hosts = append(to.Hosts, d.Hosts...)
 	fields = append(fields, d.Keys...)
 	if d.Dials != nil {

@@ -22,9 +22,9 @@
 //	                                 check of messages
 //	redn                             redn: plan and run, _server the memory and the programs, _client
 //	                                 clients that know every answer, _locks redn-locks
-//	buffer, lookup, statestore, telemetry
+//	buffer, lookup, statestore, telemetry, packettrace
 //	                                 the switch keeps data in servers' memory
-//	extmem                           common code of buffer, lookup, statestore and telemetry
+//	extmem                           common code of these
 //	kvcs                             the scenario of this name
 //	trial                            stores that define their own scenarios (store.Trial); bytekeys
 //	histories                        common code of runs with histories; variations of a plan (--mix)

@@ -175,6 +175,8 @@ func All() []Scenario {
 			"and that each count is always in exactly one place", run: runStateStore},
 		{Name: "telemetry", Doc: "the switch counts packets of any protocol, all or a sample, in sketches in servers' memory under random faults and crashes; " +
 			"checks every counter, and that each count is always in exactly one place", run: func(e *env) error { return new(telePlan).run(e) }},
+		{Name: "packet-trace", Doc: "the switch writes the headers of packets of any protocol, all or of a sample, to rings in servers' memory under random faults and " +
+			"crashes; checks every record, that each is always in exactly one place, and the analysis", run: func(e *env) error { return new(tracePlan).run(e) }},
 		{Name: "buffer", Doc: "the switch queues frames to a slow port in servers' memory under random faults and crashes; checks order, bytes, " +
 			"and that every frame is where the counters say (--mode, --change)"},
 		{Name: "lookup", Doc: "the switch looks up packets in servers' memory under random faults and crashes; checks what became of each packet, " +

@@ -40,14 +40,6 @@ type telePlan struct {
 	midFault
 }
 
-// teleSample says which packets the rules count: one of every, by turns or by chance. seed is that of
-// the first host; each host has the next one.
-type teleSample struct {
-	every  int
-	chance bool
-	seed   int
-}
-
 func (p *telePlan) counters() int { return p.slots * p.rows }
 
 // offset returns the offset of the sketch of a host in the memory of each store.
@@ -62,15 +54,8 @@ func (p *telePlan) offset(host int) int {
 func (p *telePlan) rule() string {
 	var list []string
 	for i := range p.measured {
-		sample := ""
-		if p.sample.every > 1 {
-			sample = fmt.Sprintf(", sample: %d", p.sample.every)
-			if p.sample.chance {
-				sample += fmt.Sprintf(", choose: chance, seed: %d", p.sample.seed+i)
-			}
-		}
 		list = append(list, fmt.Sprintf("{id: tele%d, server: cn%d, action: measure, store: %q, slots: %d, rows: %d, at: %d, by: %s, add: %s, depth: %d, shards: %d, combine: %v%s}",
-			i, i, strings.Join([]string{"ms1", "ms2"}[:p.stores], ","), p.slots, p.rows, p.offset(i), p.by, p.add, p.depth, p.shards, p.combine, sample))
+			i, i, strings.Join([]string{"ms1", "ms2"}[:p.stores], ","), p.slots, p.rows, p.offset(i), p.by, p.add, p.depth, p.shards, p.combine, p.sample.keys(i)))
 	}
 	return strings.Join(list, "\n    - ")
 }
@@ -138,7 +123,7 @@ func (p *telePlan) begin(e *env) (*teleRun, error) {
 func (r *teleRun) burst(d *draw) {
 	for range min(r.plan.burst, r.plan.frames-r.sent) {
 		from := d.IntN(teleHosts)
-		frame := r.oracle.next(d, from, int(r.zipf.Next(d.Rand)))
+		frame := r.oracle.made.next(d, from, int(r.zipf.Next(d.Rand)))
 		r.env.rack.Host(fmt.Sprintf("cn%d", from)).Inject(fault.Up, frame, nil)
 		r.sent++
 	}

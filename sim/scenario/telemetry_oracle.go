@@ -16,14 +16,19 @@ import (
 // frame's headers because it has made them: it does not parse frames, except for a number in each
 // by which it finds them again. It uses no state of the switch.
 type teleOracle struct {
-	run    *teleRun
-	frames []teleFrame
-	turns  [teleHosts]int    // frames of each host since the last one that was counted
-	states [teleHosts]uint64 // state of the generator that chooses frames of each host by chance
-	counts [teleHosts]map[telemetry.Key]uint64
-	passed uint64 // frames of measured hosts that have reached the switch
+	made    teleFrames
+	run     *teleRun
+	samples [teleHosts]teleTurns
+	counts  [teleHosts]map[telemetry.Key]uint64
+	passed  uint64 // frames of measured hosts that have reached the switch
 	// sampled counts those of them that belong to the sample.
 	sampled uint64
+}
+
+// teleFrames makes the frames of hosts, and keeps what it has made.
+type teleFrames struct {
+	env    *env
+	frames []teleFrame
 }
 
 // teleFrame is a frame that a host has sent: what a rule that counts by flow would count.
@@ -35,24 +40,24 @@ type teleFrame struct {
 const teleMagic = 0x7e1e5c0e
 
 func (r *teleRun) newOracle() *teleOracle {
-	o := &teleOracle{run: r}
+	o := &teleOracle{made: teleFrames{env: r.env}, run: r}
 	for i := range o.counts {
 		o.counts[i] = make(map[telemetry.Key]uint64)
-		o.states[i] = uint64(r.plan.sample.seed + i)
+		o.samples[i] = r.plan.sample.turns(i)
 	}
 	return o
 }
 
 // next makes the next frame of a flow of a host. Flow number n modulo 5 decides the protocol.
-func (o *teleOracle) next(d *draw, from, flow int) []byte {
-	rack := o.run.env.rack
+func (o *teleFrames) next(d *draw, from, flow int) []byte {
+	rack := o.env.rack
 	to := (from + 1 + flow%(teleHosts-1)) % teleHosts
 	src, dst := rack.Host(fmt.Sprintf("cn%d", from)).Spec, rack.Host(fmt.Sprintf("cn%d", to)).Spec
 	be := binary.BigEndian
 	payload := be.AppendUint32(be.AppendUint32(nil, teleMagic), uint32(len(o.frames)))
 	payload = append(payload, make([]byte, d.between(20, 600))...)
 	k := telemetry.Key{Type: wire.EtherTypeIPv4, Src: src.IPv4, Dst: dst.IPv4}
-	if o.run.env.v6 {
+	if o.env.v6 {
 		k.Type, k.Src, k.Dst = wire.EtherTypeIPv6, src.IPv6, dst.IPv6
 	}
 	switch flow % 5 {
@@ -71,7 +76,7 @@ func (o *teleOracle) next(d *draw, from, flow int) []byte {
 }
 
 // encode makes the frame with the headers of a key, with a VLAN tag if tagged is true.
-func (o *teleOracle) encode(eth wire.Ethernet, k *telemetry.Key, payload []byte, tagged bool) []byte {
+func (o *teleFrames) encode(eth wire.Ethernet, k *telemetry.Key, payload []byte, tagged bool) []byte {
 	be := binary.BigEndian
 	var l4 []byte
 	switch k.Proto {
@@ -104,24 +109,31 @@ func (o *teleOracle) wrap(name string, n simnet.Node) simnet.Node {
 		return n
 	}
 	return &simnet.Tap{Node: n, Pass: func(_ clock.Time, _ int, f *packetio.Frame) bool {
-		for at := 14; at+8 <= len(f.Data) && at <= 14+4+40+20; at++ {
-			if binary.BigEndian.Uint32(f.Data[at:]) == teleMagic {
-				o.see(int(binary.BigEndian.Uint32(f.Data[at+4:])), len(f.Data))
-				break
-			}
+		if i, ok := numberOf(f.Data); ok {
+			o.see(i, len(f.Data))
 		}
 		return true
 	}}
 }
 
+// numberOf returns the number of a frame that teleFrames has made; ok is false for other frames.
+func numberOf(b []byte) (i int, ok bool) {
+	for at := 14; at+8 <= len(b) && at <= 14+4+40+20; at++ {
+		if binary.BigEndian.Uint32(b[at:]) == teleMagic {
+			return int(binary.BigEndian.Uint32(b[at+4:])), true
+		}
+	}
+	return 0, false
+}
+
 // see counts a frame that has reached the switch.
 func (o *teleOracle) see(number, length int) {
-	f, p := &o.frames[number], o.run.plan
+	f, p := &o.made.frames[number], o.run.plan
 	if f.from >= p.measured {
 		return
 	}
 	o.passed++
-	if !o.chosen(f.from) {
+	if !o.samples[f.from].next() {
 		return
 	}
 	o.sampled++
@@ -130,23 +142,6 @@ func (o *teleOracle) see(number, length int) {
 		amount = uint64(length)
 	}
 	o.counts[f.from][teleKey(f.key, p.by)] += amount
-}
-
-// chosen reports whether the next frame of a host belongs to the sample.
-func (o *teleOracle) chosen(host int) bool {
-	p := o.run.plan
-	switch {
-	case p.sample.every == 1:
-		return true
-	case !p.sample.chance:
-		o.turns[host] = (o.turns[host] + 1) % p.sample.every
-		return o.turns[host] == 0
-	}
-	o.states[host] += 0x9e3779b97f4a7c15 // splitmix64
-	h := o.states[host]
-	h = (h ^ h>>30) * 0xbf58476d1ce4e5b9
-	h = (h ^ h>>27) * 0x94d049bb133111eb
-	return (h^h>>31)%uint64(p.sample.every) == 0
 }
 
 // teleKey returns the key of a frame under a rule with the key `by`.

@@ -175,6 +175,11 @@ func (m *Machine) SetRules(set *rules.Set) {
 		if t.links == nil {
 			m.begin(t)
 		}
+		for _, l := range t.links {
+			if b, ok := l.srv.(*bouncer); ok { // a published server has no limits
+				b.SetLimits(t.Limits)
+			}
+		}
 	}
 	for _, t := range former {
 		m.end(t)

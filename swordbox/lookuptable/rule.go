@@ -10,6 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/framering"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
 )
 
 // Bounds of rules with action lookup.
@@ -45,7 +46,7 @@ var cellSizes = []string{"512", "1024", "2048", "4096"}
 var Lookups = rules.Register(rules.Definition{
 	Name: "lookup", Doc: "looks up the IP packets that a host sends in a table in the memory of servers, and does with each what its entry says; " +
 		"see `rdmalab switch lookup`",
-	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Memory: memoryOf, Hosts: []string{keyTable},
+	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Memory: memoryOf, Hosts: []string{keyTable}, Shares: extmem.LimitKeys,
 	Keys: []rules.Field{
 		extmem.ServersKey(keyTable, "ms0,ms1", fmt.Sprintf("with action lookup: up to %d memory servers, separated by commas. Each entry of the table is on one of them, which a hash chooses. Required", extmem.MaxServers)),
 		rules.Option(keyMatch, "destination", "with action lookup: what an entry matches: a flow (addresses, protocol and ports) or a destination (its address); "+
@@ -78,7 +79,7 @@ func check(r *rules.Rule) error {
 	case r.MTU != 0 && r.MTU < l.least():
 		return fmt.Errorf("a cell of %d bytes, or the %d bytes that a lookup reads, are longer than the path MTU of %d bytes; choose an mtu of at least %d", l.Cell, l.probe()*SlotLen, r.MTU, l.least())
 	}
-	return nil
+	return extmem.CheckLimits(r)
 }
 
 // together returns what is wrong with the rules of action lookup of one set. A host must have at
@@ -128,6 +129,8 @@ type Layout struct {
 	// slot of the frame's key. Then Cell is the size of a slot together with its cell, and Cells is
 	// how many frames may wait for a READ.
 	Published bool
+	// Limits are those of the switch's requests to each server.
+	Limits requester.Limits
 }
 
 // LayoutOf returns the layout of a valid rule. Layout.Servers leaves out a server whose name is not
@@ -138,11 +141,12 @@ func LayoutOf(r *rules.Rule) Layout {
 		Capacity: number(keyCapacity, defaultCapacity), Cells: number(keyCells, defaultCells), Cell: number(keyCell, defaultCell), Cache: number(keyCache, defaultCache),
 		Service: r.Service, Depth: r.Depth(), Flow: r.Options[keyMatch] != matches[1], DropMiss: r.Options[keyMiss] == misses[1], Published: r.Mode == rules.Published,
 	}
+	l.Limits = extmem.LimitsOf(r, extmem.FrameBurst)
 	l.Servers, l.Base = extmem.Servers(r.Options[keyTable]), extmem.Offset(r.Options[keyBase])
 	return l
 }
 
-// same reports whether both layouts are equal, except that they may differ in DropMiss.
+// same reports whether both layouts are equal, except that they may differ in DropMiss and Limits.
 func (l *Layout) same(o *Layout) bool {
 	return l.sameSlots(o) && l.Cells == o.Cells && l.Cell == o.Cell && l.Depth == o.Depth && l.Cache == o.Cache
 }

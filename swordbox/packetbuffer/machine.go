@@ -235,6 +235,7 @@ func (m *Machine) use(id string, port int, l Layout) {
 	same := q.sameRing(&l)
 	q.id, q.Layout, q.gone = id, l, false
 	if same {
+		q.limit()
 		return
 	}
 	q.stats.Lost += uint64(q.ring.Remote())
@@ -257,6 +258,17 @@ func (m *Machine) use(id string, port int, l Layout) {
 		cfg.Carriers = append(cfg.Carriers, k)
 	}
 	q.ring = framering.New(cfg)
+	q.limit()
+}
+
+// limit sets the limits of the requests to the servers of a queue. The carriers of a published machine
+// have none.
+func (q *queue) limit() {
+	for _, k := range q.links {
+		if ch, ok := k.Carrier.(*channel); ok {
+			ch.SetLimits(q.Limits)
+		}
+	}
 }
 
 // key returns the key of the switch's connection to a server that has entries of the port's ring.

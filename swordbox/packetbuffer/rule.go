@@ -10,6 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/framering"
+	"github.com/rdmalab/rdmalab/swordbox/requester"
 	"github.com/rdmalab/rdmalab/units"
 )
 
@@ -41,7 +42,7 @@ var entrySizes = []string{"512", "1024", "1552", "2048", "4096"}
 
 var Buffer = rules.Register(rules.Definition{
 	Name: "buffer", Doc: "limits the rate of the port to a host, and keeps frames that must wait in the memory of servers; see `rdmalab switch buffers`",
-	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Memory: memoryOf, Hosts: []string{keyRing},
+	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Memory: memoryOf, Hosts: []string{keyRing}, Shares: extmem.LimitKeys,
 	Keys: []rules.Field{
 		extmem.ServersKey(keyRing, "ms0,ms1", fmt.Sprintf("with action buffer: up to %d memory servers, separated by commas, that have the ring, the queue for frames that find no room in the switch. Required", extmem.MaxServers)),
 		rules.Option(keyRate, "1Gbit", "with action buffer: rate of the port to the host, in bits a second, 8Kbit to 1Tbit. Required", checkRate),
@@ -86,7 +87,7 @@ func check(r *rules.Rule) error {
 			return fmt.Errorf("%v has the ring and is the host whose port is limited; put the ring on another server", a)
 		}
 	}
-	return nil
+	return extmem.CheckLimits(r)
 }
 
 // together returns what is wrong with the rules of action buffer of one set. A host has one rule,
@@ -128,6 +129,8 @@ type Layout struct {
 	High, Low int
 	// Rate is the rate of the port in bits per second.
 	Rate int64
+	// Limits are those of the switch's requests to each server.
+	Limits requester.Limits
 }
 
 // LayoutOf returns the layout of a rule. Layout.Servers leaves out a server whose name is not
@@ -142,6 +145,7 @@ func LayoutOf(r *rules.Rule) Layout {
 		Service: r.Service, Depth: r.Depth(), High: number(keyHigh, defaultHigh),
 	}
 	l.Low = number(keyLow, min(defaultLow, l.High))
+	l.Limits = extmem.LimitsOf(r, extmem.FrameBurst)
 	l.Rate, _ = units.ParseRate(r.Options[keyRate]) // a valid rule has one
 	return l
 }

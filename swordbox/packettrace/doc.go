@@ -13,7 +13,7 @@
 //
 // Limits. Sequence numbers are known of RoCEv2 requests and READ responses (PSN) and of TCP segments
 // with data, if these headers are among the first HeadLen bytes of the frame. A super-frame has one
-// record, and only the sequence number of its first packet. A READ request takes as many PSNs as its
+// record: its RoCEv2 packets have consecutive PSNs, and a TCP super-frame counts as one segment. A READ request takes as many PSNs as its
 // response has packets; the trace counts one.
 //
 //	record.go    the bytes of a record

@@ -20,8 +20,9 @@ type Flow struct {
 	Packets uint64  `json:"packets"`
 	Bytes   uint64  `json:"bytes"`
 	Share   float64 `json:"share"`
-	// Numbered is how many records have a sequence number. Late and Again count those of them that came
-	// behind a later one, and those whose number was there before.
+	// Numbered is how many packets have a sequence number; it and the next two count the records' packets
+	// without correction. Late and Again count those of them that came behind a later one, and those
+	// whose number was there before.
 	Numbered uint64 `json:"numbered"`
 	Late     uint64 `json:"late"`
 	Again    uint64 `json:"again"`
@@ -106,21 +107,23 @@ func (t *Trace) Report(by telemetry.By, every uint64) Report {
 	return out
 }
 
-// order counts a packet with a sequence number as in order, late or again.
+// order counts packets with sequence numbers as in order, late or again.
 func (f *Flow) order(streams map[name]*stream, n name, s *sequence) {
-	f.Numbered++
 	st := streams[n]
 	if st == nil {
 		st = &stream{next: int64(s.number), seen: make(map[int64]bool)}
 		streams[n] = st
 	}
-	at := st.next + int64(s.ahead(s.number, uint32(st.next)))
-	switch {
-	case st.seen[at]:
-		f.Again++
-	case at < st.next:
-		f.Late++
+	for i := range s.steps {
+		f.Numbered++
+		at := st.next + int64(s.ahead(s.number+i*s.length, uint32(st.next)))
+		switch {
+		case st.seen[at]:
+			f.Again++
+		case at < st.next:
+			f.Late++
+		}
+		st.seen[at] = true
+		st.next = max(st.next, at+int64(s.length))
 	}
-	st.seen[at] = true
-	st.next = max(st.next, at+int64(s.length))
 }

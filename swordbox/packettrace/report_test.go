@@ -82,6 +82,19 @@ func TestOrderOfPSNs(t *testing.T) {
 	}
 }
 
+// The packets of a super-frame have consecutive PSNs: one that is sent again, with more packets behind, is
+// there again as far as it was there.
+func TestOrderOfSuperFrames(t *testing.T) {
+	tr := New(3)
+	rec := func(n uint64, psn wire.PSN, packets uint16) []byte {
+		return (&Record{Number: n, Epoch: 3, Length: 1000 * uint32(packets), Packets: packets, Taken: packets, Head: roce(false, wire.RCWriteMiddle, 5, psn)}).AppendTo(nil)
+	}
+	tr.Add(slices.Concat(rec(1, 0xfffffe, 4), rec(2, 6, 2), rec(3, 0, 7))) // 2 to 5 were lost before
+	if f := tr.Report(telemetry.ByFlow, 1).Flows[0]; f.Packets != 13 || f.Numbered != 13 || f.Again != 3 || f.Late != 4 {
+		t.Errorf("%+v", f)
+	}
+}
+
 // TCP segments take as many numbers as they have bytes; SYN takes one, and an acknowledgement none.
 func TestOrderOfTCP(t *testing.T) {
 	const ack, syn = 0x10, 0x02

@@ -7,11 +7,12 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/telemetry"
 )
 
-// sequence is the place of a packet in the stream of its flow.
+// sequence is the place of a frame's packets in the stream of their flow.
 type sequence struct {
 	qp     wire.QPN // destination queue pair of a RoCEv2 packet
 	number uint32   // PSN, or the sequence number of TCP
-	length uint32   // numbers that the packet takes
+	length uint32   // numbers that a packet takes
+	steps  uint32   // packets with consecutive numbers: those of a super-frame
 	bits   uint     // length of a sequence number in bits
 }
 
@@ -25,7 +26,7 @@ const (
 	protoTCP, protoUDP                             = 6, 17
 )
 
-// sequenceOf returns the sequence number of a packet, whose key by flow is k. ok is false if it has
+// sequenceOf returns the sequence number of a frame's first packet, whose key by flow is k. ok is false if it has
 // none: its protocol has none, the header is not in the record, or the packet takes no number.
 func sequenceOf(r *Record, k *telemetry.Key) (s sequence, ok bool) {
 	if k.SrcPort == 0 && k.DstPort == 0 {
@@ -62,7 +63,7 @@ func psnOf(r *Record, b []byte) (s sequence, ok bool) {
 		h.Opcode == wire.RCAck || h.Opcode == wire.RCAtomicAck || h.Opcode == wire.CNP {
 		return s, false
 	}
-	return sequence{qp: h.DestQP, number: uint32(h.PSN), length: uint32(r.Packets), bits: 24}, true
+	return sequence{qp: h.DestQP, number: uint32(h.PSN), length: 1, steps: uint32(r.Packets), bits: 24}, true
 }
 
 // tcpOf returns the sequence number of a TCP segment of n bytes, with its header. A segment without
@@ -74,5 +75,5 @@ func tcpOf(b []byte, n int) (s sequence, ok bool) {
 			length++
 		}
 	}
-	return sequence{number: binary.BigEndian.Uint32(b[4:]), length: uint32(max(0, length)), bits: 32}, length > 0
+	return sequence{number: binary.BigEndian.Uint32(b[4:]), length: uint32(max(0, length)), steps: 1, bits: 32}, length > 0
 }

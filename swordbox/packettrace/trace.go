@@ -16,6 +16,9 @@ type Trace struct {
 // New makes a Trace without records. epoch names the ring whose records it takes.
 func New(epoch uint32) *Trace { return &Trace{epoch: epoch, records: make(map[uint64]Record)} }
 
+// Of reports whether the trace takes records of an epoch.
+func (t *Trace) Of(epoch uint32) bool { return t.epoch == epoch }
+
 // Add takes the records of a copy of all cells of a ring, which it keeps. The cells may be in any
 // order. A cell whose record is of an earlier lap than the newest records is left out: the record that
 // should have replaced it was lost.

@@ -20,7 +20,8 @@
 //
 // Files. conn.go has Conn, its queue of requests, and Submit. send.go sends requests as window and
 // depth allow, and ends them. receive.go handles answers, including NAKs, and the server's own
-// requests. retry.go has the ACK timer, its expiry (Tick) and the return to the oldest request.
+// requests. retry.go has the ACK timer, its expiry (Tick) and the return to the oldest request. pace.go has the
+// limits that an operator sets.
 //
 // Limits. The package does not establish connections, knows no client and no memory word, and does
 // not split messages. A request takes one PSN; the user ensures that a READ or WRITE is not longer

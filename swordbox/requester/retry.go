@@ -7,9 +7,10 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
-// arm starts the ACK timer if a request is in flight and the timer is not running.
+// arm starts the ACK timer if a request is in flight and the timer is not running. It does not run while
+// Limits.Rate holds back the retransmission of the oldest request.
 func (c *Conn) arm(now clock.Time) {
-	if c.rtoAt == clock.Never && c.high != c.una {
+	if c.rtoAt == clock.Never && c.high != c.una && (c.next != c.una || !c.paused()) {
 		c.rtoAt = now.Add(c.rto())
 	}
 }
@@ -41,6 +42,9 @@ func (c *Conn) Tick(ctx *pipeline.Ctx) {
 		c.rnrAt = clock.Never
 		c.pump(ctx)
 	}
+	if c.until <= ctx.Now {
+		c.pump(ctx)
+	}
 	if c.refused && c.rtoAt <= ctx.Now {
 		c.endRefused(ctx, true)
 	}
@@ -64,7 +68,7 @@ func (c *Conn) Deadline() clock.Time {
 	if c.rnrAt != clock.Never {
 		return c.rnrAt // the ACK timer does not run during an RNR wait
 	}
-	return c.rtoAt
+	return clock.Min(c.rtoAt, c.until)
 }
 
 // Stats counts what a Conn did.
@@ -72,6 +76,8 @@ type Stats struct {
 	Submitted    uint64 `name:"submitted" help:"requests accepted from clients"`
 	NoRoom       uint64 `name:"no_room" help:"requests refused because ring and queue were full"`
 	Sent         uint64 `name:"sent" help:"packets sent"`
+	Bytes        uint64 `name:"bytes" help:"bytes of these packets, without FCS"`
+	Pauses       uint64 `name:"pauses" help:"packets after which the cap of a rule let no packet leave for a while"`
 	Resent       uint64 `name:"resent" help:"packets retransmitted"`
 	Emptied      uint64 `name:"emptied" help:"WRITEs retransmitted without their bytes, of which the switch keeps no copy"`
 	Timeouts     uint64 `name:"timeouts" help:"timeouts: the server did not answer in time"`

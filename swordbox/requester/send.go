@@ -7,14 +7,14 @@ import (
 	"github.com/rdmalab/rdmalab/swordbox/transform"
 )
 
-// maySend reports whether the next request may be sent now: window and depth have room, and no RNR
-// wait is running.
+// maySend reports whether the next request may be sent now: window and depth have room, no RNR wait is
+// running, and Limits.Rate allows it.
 func (c *Conn) maySend() bool { return c.next != c.tail && c.mayPass(c.at(c.next).answered()) }
 
 // mayPass reports whether a request may be sent at position next. answered says whether it is a
 // READ or an atomic.
 func (c *Conn) mayPass(answered bool) bool {
-	return c.state == Up && !c.refused && c.rnrAt == clock.Never && int(c.next-c.una) < c.window &&
+	return c.state == Up && !c.refused && !c.paused() && c.rnrAt == clock.Never && int(c.next-c.una) < c.window &&
 		// the responder has resources for Depth READs and atomics, IBTA 9.7.3
 		(c.reads < c.link.Depth || !answered)
 }
@@ -40,12 +40,19 @@ func (c *Conn) depart(ctx *pipeline.Ctx, f *wire.Frame) (note string) {
 		}
 	}
 	e.sent = true
+	c.mark(f)
 	transform.Request(f, &c.link.To, psn)
+	n := f.Len()
+	c.stats.Bytes += uint64(n)
+	if c.spend(ctx.Now, n) {
+		c.stats.Pauses++
+	}
 	return note
 }
 
 // pump sends the requests that window and depth allow.
 func (c *Conn) pump(ctx *pipeline.Ctx) {
+	c.resume(ctx.Now)
 	for c.maySend() {
 		c.load(c.at(c.next))
 		note := c.depart(ctx, &c.tx)

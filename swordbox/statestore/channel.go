@@ -26,6 +26,7 @@ type channel struct {
 	// depth is how many FETCH_ADDs may be in flight. wanted is the depth for which the present
 	// rules ask; the next connection gets it. users is the number of rules that use the channel.
 	depth, wanted, users int
+	limits               requester.Limits
 
 	conn   *requester.Conn
 	former requester.Stats // counters of former requesters of the channel
@@ -111,6 +112,13 @@ func (ch *channel) resize(depth int) {
 	}
 	ch.depth, ch.flight = depth, flight{ring: make([]sent, n)}
 	ch.conn = requester.New(requester.Config{Number: ch.number, Ring: depth, Waiting: 1, Silence: ch.m.env.Silence}, ch)
+	ch.conn.SetLimits(ch.limits)
+}
+
+// setLimits sets the limits of the channel's requests.
+func (ch *channel) setLimits(l requester.Limits) {
+	ch.limits = l
+	ch.conn.SetLimits(l)
 }
 
 // limit returns how many FETCH_ADDs may be in flight now. It is at most the number of atomics whose

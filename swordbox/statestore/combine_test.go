@@ -101,7 +101,7 @@ func TestCombineRules(t *testing.T) {
 		}
 	}
 	_, err := ruleSet(t, "id=a server=ms0 action=count store=ms2", "id=b server=ms1 action=count store=ms2 at=8192 combine=1ms")
-	if err == nil || !strings.Contains(err.Error(), "combine must be the same") {
+	if err == nil || !strings.Contains(err.Error(), "combine, cap and dscp must be the same") {
 		t.Error(err)
 	}
 }

@@ -102,6 +102,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 			ch := m.channel(w.Key, r.Depth())
 			ch.users++
 			ch.window.length = CombineOf(r)
+			ch.setLimits(extmem.LimitsOf(r, 0))
 			k.channels = append(k.channels, ch)
 		}
 		if r.Action == Measure {

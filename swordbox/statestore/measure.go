@@ -47,7 +47,7 @@ func registerMeasure() rules.Action {
 	return rules.Register(rules.Definition{
 		Name: "measure", Doc: "counts the packets that a host sends, of any protocol, in a sketch in the memory of servers, all or a sample; see `rdmalab switch heavy`",
 		Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: checkMeasure, Together: measureTogether, Memory: memoryOf, Hosts: []string{hotwords.KeyStore},
-		Shares: []string{hotwords.KeyStore, KeyAt, keySlots, keyRows, keyAdd, KeyCombine},
+		Shares: []string{hotwords.KeyStore, KeyAt, keySlots, keyRows, keyAdd, KeyCombine, extmem.KeyCap, extmem.KeyDSCP},
 		Keys: []rules.Field{
 			rules.Option(keyBy, "source", "with action measure: what is counted: "+strings.Join(telemetry.Names, ", ")+
 				" (flow: addresses, protocol, ports; service: protocol and destination port; a packet that is not IP counts by its EtherType); default: flow", extmem.OneOf(telemetry.Names...)),

@@ -1,6 +1,7 @@
 package statestore
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -65,7 +66,7 @@ func extendCount() {
 			rules.Option(KeyCombine, "100us", fmt.Sprintf("with the key 'store': how long the switch adds up what a counter is to get before a FETCH_ADD carries the sum, up to %v; only in mode hardened; "+
 				"default: 0, only while as many FETCH_ADDs are in flight as the key depth allows. With action trace: how long a record waits for others at most; default: 100us", MaxCombine), checkCombine),
 		},
-		Hosts: []string{hotwords.KeyStore},
+		Hosts: []string{hotwords.KeyStore}, Shares: extmem.LimitKeys,
 		Dials: Selects, Check: check, Together: together, Memory: memoryOf,
 	})
 }
@@ -75,7 +76,7 @@ func Selects(r *rules.Rule) bool { return r.Options[hotwords.KeyStore] != "" }
 
 func check(r *rules.Rule) error {
 	if !Selects(r) {
-		for _, key := range []string{KeyAt, keySlots, keyRows, keyPer, keyAdd, KeyCombine} {
+		for _, key := range []string{KeyAt, keySlots, keyRows, keyPer, keyAdd, KeyCombine, extmem.KeyCap, extmem.KeyDSCP} {
 			if r.Options[key] != "" {
 				return fmt.Errorf("%s has no meaning without %s", key, hotwords.KeyStore)
 			}
@@ -88,7 +89,7 @@ func check(r *rules.Rule) error {
 	if r.Service == "" {
 		return errors.New("service none: the switch must connect to the server of the key store to learn where its memory is; name its service")
 	}
-	if err := checkPublished(r); err != nil {
+	if err := cmp.Or(checkPublished(r), extmem.CheckLimits(r)); err != nil {
 		return err
 	}
 	if l := LayoutOf(r); l.Cells > MaxSlots {
@@ -142,8 +143,8 @@ func eachPair(list []*rules.Rule, overlapping func(r, s *rules.Rule, a, b *Layou
 // besides returns why the rules r and s, whose layouts are a and b, cannot share the connections to
 // the servers that they have in common.
 func besides(r, s *rules.Rule, a, b *Layout) error {
-	if a.Shares(&b.Area) && (r.Mode != s.Mode || r.Service != s.Service || r.Depth() != s.Depth() || r.NumShards() != s.NumShards() || r.MTU != s.MTU || CombineOf(r) != CombineOf(s)) {
-		return fmt.Errorf("rules %s and %s count in the memory of the same server; mode, service, depth, shards, mtu and combine must be the same in both", s.ID, r.ID)
+	if a.Shares(&b.Area) && (r.Mode != s.Mode || r.Service != s.Service || r.Depth() != s.Depth() || r.NumShards() != s.NumShards() || r.MTU != s.MTU || CombineOf(r) != CombineOf(s) || extmem.LimitsOf(r, 0) != extmem.LimitsOf(s, 0)) {
+		return fmt.Errorf("rules %s and %s count in the memory of the same server; mode, service, depth, shards, mtu, combine, cap and dscp must be the same in both", s.ID, r.ID)
 	}
 	return nil
 }

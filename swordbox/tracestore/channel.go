@@ -28,6 +28,7 @@ type channel struct {
 	// the channel in captures.
 	depth, wanted int
 	number        uint32
+	limits        requester.Limits
 	former        requester.Stats // counters of former requesters of the channel
 }
 
@@ -49,6 +50,7 @@ func (ch *channel) resize() {
 	}
 	ch.depth = ch.wanted
 	ch.Conn.Conn = requester.New(requester.Config{Number: ch.number, Ring: ch.depth, Waiting: 1, Silence: ch.m.env.Silence}, ch)
+	ch.SetLimits(ch.limits)
 }
 
 // Requested returns the counters of all requesters of the channel.

@@ -76,6 +76,8 @@ func (m *Machine) SetRules(set *rules.Set) {
 		for _, w := range m.Wants(r) {
 			ch := m.channel(w.Key, r.Depth())
 			ch.need = max(ch.need, l.End())
+			ch.limits = extmem.LimitsOf(r, 0)
+			ch.SetLimits(ch.limits)
 		}
 		port := -1
 		if m.env.Port != nil {

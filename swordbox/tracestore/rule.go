@@ -34,7 +34,7 @@ const (
 var Action = rules.Register(rules.Definition{
 	Name: "trace", Doc: "writes the headers of the packets that a host sends, of any protocol, to a ring in the memory of servers, all or a sample; see `rdmalab switch traced`",
 	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Memory: memoryOf, Hosts: []string{hotwords.KeyStore},
-	Shares: []string{hotwords.KeyStore, statestore.KeyAt, statestore.KeyCombine, statestore.KeySample, statestore.KeyChoose, statestore.KeySeed},
+	Shares: []string{hotwords.KeyStore, statestore.KeyAt, statestore.KeyCombine, statestore.KeySample, statestore.KeyChoose, statestore.KeySeed, extmem.KeyCap, extmem.KeyDSCP},
 	Keys: []rules.Field{
 		rules.Option(keyRecords, "65536", fmt.Sprintf("with action trace: records of %d bytes in the ring on all servers together, 1 to %d; default: %d", packettrace.Size, MaxRecords, defaultRecords),
 			extmem.Between(1, MaxRecords)),
@@ -66,8 +66,8 @@ func together(list []*rules.Rule) error {
 		for _, s := range list[:i] {
 			b := LayoutOf(s)
 			switch {
-			case a.Shares(&b.Area) && (r.Service != s.Service || r.Depth() != s.Depth() || r.MTU != s.MTU):
-				return fmt.Errorf("rules %s and %s write to the memory of the same server; service, depth and mtu must be the same in both", s.ID, r.ID)
+			case a.Shares(&b.Area) && (r.Service != s.Service || r.Depth() != s.Depth() || r.MTU != s.MTU || extmem.LimitsOf(r, 0) != extmem.LimitsOf(s, 0)):
+				return fmt.Errorf("rules %s and %s write to the memory of the same server; service, depth, mtu, cap and dscp must be the same in both", s.ID, r.ID)
 			case a.Overlaps(&b.Area) && !a.same(&b):
 				return fmt.Errorf("rules %s and %s have rings in the same server that overlap; give one of them %s=%#x, or make %s, %s, %s, %s, %s and %s the same in both, so that both write to one ring",
 					s.ID, r.ID, statestore.KeyAt, max(a.End(), b.End()), hotwords.KeyStore, statestore.KeyAt, keyRecords, keyBatch, statestore.KeyCombine, statestore.KeySample)
