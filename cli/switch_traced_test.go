@@ -40,8 +40,12 @@ func TestRingOfRule(t *testing.T) {
 		rule string
 		want string // the first rule of the ring, or an error
 	}{
-		{[]tracestore.Ring{a}, "", "a"}, {[]tracestore.Ring{a, b}, "c", "a"}, {[]tracestore.Ring{a, b}, "b", "b"},
-		{nil, "a", "no rule has action trace"}, {[]tracestore.Ring{a, b}, "", "there are 2 rings; name a rule: a, c, b"}, {[]tracestore.Ring{a, b}, "x", "those that have it: a, c, b"},
+		{[]tracestore.Ring{a}, "", "a"},
+		{[]tracestore.Ring{a, b}, "c", "a"},
+		{[]tracestore.Ring{a, b}, "b", "b"},
+		{nil, "a", "no rule has action trace"},
+		{[]tracestore.Ring{a, b}, "", "there are 2 rings; name a rule: a, c, b"},
+		{[]tracestore.Ring{a, b}, "x", "those that have it: a, c, b"},
 	} {
 		g, err := ringOf(tc.list, tc.rule)
 		if err == nil && g.Rules[0] != tc.want || err != nil && !strings.Contains(err.Error(), tc.want) {

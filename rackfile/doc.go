@@ -96,6 +96,8 @@
 //	      choose: chance     # with sample: which packets are taken: nth or chance. Default nth.
 //	      seed: 7            # with choose: chance: seed of the random numbers. Default 0.
 //	      flows: 256         # with action measure: how many flows the switch remembers, 1 to 4096. Default 256.
+//	      cap: 2Gbit         # with an action that uses servers' memory: bits a second of requests on each connection to them, 1Mbit to 1Tbit. Default no bound.
+//	      dscp: 46           # with such an action: DSCP of these requests, 0 to 63. Default 0.
 //	      records: 65536     # with action trace: records of 128 bytes in the ring on all servers together, 1 to 1048576. Default 4096.
 //	      batch: 16          # with action trace: records that one WRITE has at most, 1 to 32. Default 8.
 //	      ring: "ms0,ms1"    # with action buffer: memory servers, at most 8, whose memory holds the ring. Required with it.

@@ -61,7 +61,8 @@ const (
 
 type nothing struct{}
 
-func (nothing) Spec() pipeline.Spec                                     { return pipeline.Spec{Name: "nothing"} }
+func (nothing) Spec() pipeline.Spec { return pipeline.Spec{Name: "nothing"} }
+
 func (nothing) Packet(*pipeline.Ctx, *pipeline.Parsed) pipeline.Verdict { return pipeline.Forward() }
 func (nothing) Tick(*pipeline.Ctx)                                      {}
 func (nothing) Deadline() clock.Time                                    { return clock.Never }
