@@ -101,7 +101,7 @@ type traceRun struct {
 func (p *tracePlan) begin(e *env) (*traceRun, error) {
 	r := &traceRun{lenders: lenders{env: e, group: "trace"}, plan: p, over: p.fault == stateCalm, zipf: kv.NewZipf(uint64(p.flows), p.theta)}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
-	r.oracle = newTraceOracle(r)
+	r.oracle = r.newOracle()
 	if err := r.build(&p.wirePlan, traceHosts, 3, traceBytes, p.rule(), r.oracle.wrap); err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ type traced struct {
 	bytes []byte
 }
 
-func newTraceOracle(r *traceRun) *traceOracle {
+func (r *traceRun) newOracle() *traceOracle {
 	o := &traceOracle{made: teleFrames{env: r.env}, run: r}
 	for i := range o.samples {
 		o.samples[i] = r.plan.sample.turns(i)

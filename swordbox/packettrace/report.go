@@ -68,7 +68,7 @@ func (t *Trace) Report(by telemetry.By, every uint64) Report {
 	for i := range list {
 		r := &list[i]
 		whole := telemetry.Parse(r.Head, telemetry.ByFlow)
-		s, numbered := sequenceOf(r, &whole)
+		s, numbered := r.sequence(&whole)
 		n := name{telemetry.Parse(r.Head, by), 0}
 		if by == telemetry.ByFlow {
 			n.qp = s.qp

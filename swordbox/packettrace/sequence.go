@@ -26,9 +26,9 @@ const (
 	protoTCP, protoUDP                             = 6, 17
 )
 
-// sequenceOf returns the sequence number of a frame's first packet, whose key by flow is k. ok is false if it has
+// sequence returns the sequence number of a frame's first packet, whose key by flow is k. ok is false if it has
 // none: its protocol has none, the header is not in the record, or the packet takes no number.
-func sequenceOf(r *Record, k *telemetry.Key) (s sequence, ok bool) {
+func (r *Record) sequence(k *telemetry.Key) (s sequence, ok bool) {
 	if k.SrcPort == 0 && k.DstPort == 0 {
 		return s, false // no transport header
 	}
@@ -49,15 +49,15 @@ func sequenceOf(r *Record, k *telemetry.Key) (s sequence, ok bool) {
 	}
 	switch l4 := r.Head[at:]; {
 	case k.Proto == protoUDP && k.DstPort == wire.UDPPort && len(l4) >= udpLen+bthLen:
-		return psnOf(r, l4[udpLen:])
+		return r.psn(l4[udpLen:])
 	case k.Proto == protoTCP && len(l4) >= tcpLen:
 		return tcpOf(l4, end-at)
 	}
 	return s, false
 }
 
-// psnOf returns the PSN of a RoCEv2 packet. Acknowledgements repeat PSNs and are left out.
-func psnOf(r *Record, b []byte) (s sequence, ok bool) {
+// psn returns the PSN of a RoCEv2 packet. Acknowledgements repeat PSNs and are left out.
+func (r *Record) psn(b []byte) (s sequence, ok bool) {
 	var h wire.BTH
 	if h.Parse(b) != nil || h.Opcode.Service() != wire.ServiceRC && h.Opcode.Service() != wire.ServiceUC ||
 		h.Opcode == wire.RCAck || h.Opcode == wire.RCAtomicAck || h.Opcode == wire.CNP {

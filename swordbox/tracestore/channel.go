@@ -33,7 +33,7 @@ type channel struct {
 }
 
 // newChannel makes a channel for at most depth WRITEs in flight.
-func newChannel(m *Machine, number uint32, depth int) *channel {
+func (m *Machine) newChannel(number uint32, depth int) *channel {
 	ch := &channel{m: m, number: number, wanted: depth}
 	ch.resize()
 	return ch

@@ -131,7 +131,7 @@ func (m *Machine) channel(key switchconn.Key, depth int) *channel {
 		return ch
 	}
 	m.made++
-	ch := newChannel(m, switchconn.TraceShard+m.made, depth)
+	ch := m.newChannel(switchconn.TraceShard+m.made, depth)
 	m.Links.Add(key, ch)
 	return ch
 }
