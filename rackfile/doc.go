@@ -61,7 +61,7 @@
 //	  swift_min_cwnd: 10     # smallest window in 1/1024 packets. Default 10 (0.01).
 //	  swift_max_cwnd: 131072 # largest window, with which queue pairs begin, in 1/1024 packets. Default 131072 (128).
 //	  swift_retx_reset_threshold: 5 # timeouts in succession that make the window the smallest. Default 5.
-//	subnet: 10.77.0.0/24     # IPv4 addresses of the switch and the hosts. Default 10.77.0.0/24.
+//	subnet: 10.77.0.0/24     # IPv4 addresses of the hosts and the switches: the first is that of the switch or leaf0, the last ones those of other switches. Default 10.77.0.0/24.
 //	subnet6: fd00:77::/64    # IPv6 addresses of the switch and the hosts. Default fd00:77::/64.
 //	switch:
 //	  program: forward       # switch program: forward or swordbox. Default forward.

@@ -6,14 +6,12 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/goccy/go-yaml/ast"
 
 	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
-	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // Bounds of a fabric.
@@ -68,6 +66,11 @@ func (r *Rack) SwitchNames() []string {
 
 // IsSwitch reports whether a node of the rack is a switch.
 func (r *Rack) IsSwitch(node string) bool { return slices.Contains(r.SwitchNames(), node) }
+
+// IsSpine reports whether a node of the rack is a spine.
+func (r *Rack) IsSpine(node string) bool {
+	return r.Fabric != nil && slices.Contains(r.Fabric.names()[r.Fabric.Leaves:], node)
+}
 
 // NamespaceOf returns the node whose network namespace a node has: all switches have one.
 func (r *Rack) NamespaceOf(node string) string {
@@ -284,22 +287,13 @@ func (r *Rack) RuleAt(rule *rules.Rule) string {
 	return ""
 }
 
-// memoryKeys are the settings of rules that name servers whose memory the switch uses.
-var memoryKeys = []string{"store", "ring", "table"}
-
-// reaches returns an error if the servers of a rule are on several leaves. others are the rules before it.
-func (f *Fabric) reaches(r *Rack, rule *rules.Rule, others []rules.Rule) error {
-	at := r.RuleAt(rule)
-	for _, key := range memoryKeys {
-		for name := range strings.SplitSeq(rule.Options[key], ",") {
-			if h, _, ok := r.Host(strings.TrimSpace(name)); ok && h.Leaf != at {
-				return fmt.Errorf("%s is on %s, and the switch that carries out the rule is %s: give both hosts the same `leaf`", h.Name, h.Leaf, at)
-			}
-		}
-	}
+// steers returns an error if a rule steers at another leaf than those before it. Memory that a rule uses
+// may be at any leaf: the switch reaches it over trunks.
+func (f *Fabric) steers(r *Rack, rule *rules.Rule, others []rules.Rule) error {
 	if rule.Action != rules.Steer {
 		return nil
 	}
+	at := r.RuleAt(rule)
 	for i := range others {
 		if o := &others[i]; o.Action == rules.Steer && r.RuleAt(o) != at {
 			return fmt.Errorf("rule %s steers at %s, this one at %s, and a chain may cross both: give the servers the same `leaf`", o.ID, r.RuleAt(o), at)
@@ -309,11 +303,16 @@ func (f *Fabric) reaches(r *Rack, rule *rules.Rule, others []rules.Rule) error {
 }
 
 // OnSwitch returns the description of one switch of the rack: with the rules for the servers that are
-// connected to it, and the faults of its links. A spine forwards only.
+// connected to it, the faults of its links, and its own addresses. A spine forwards only.
 func (r *Rack) OnSwitch(name string) *Rack {
 	own := *r
 	if own.Switch.Name = name; r.Fabric == nil {
 		return &own
+	}
+	for _, at := range r.SwitchAddresses() {
+		if at.Name == name {
+			own.Switch.IPv4, own.Switch.IPv6, own.Switch.MAC = at.IPv4, at.IPv6, at.MAC
+		}
 	}
 	own.Switch.Rules, own.Faults = nil, nil
 	for _, rule := range r.Switch.Rules {
@@ -326,8 +325,8 @@ func (r *Rack) OnSwitch(name string) *Rack {
 			own.Faults = append(own.Faults, f)
 		}
 	}
-	if slices.Index(r.Fabric.names(), name) >= r.Fabric.Leaves {
-		own.Switch.Program, own.Switch.MAC = ProgramForward, wire.MAC{}
+	if r.IsSpine(name) {
+		own.Switch.Program = ProgramForward
 	}
 	return &own
 }

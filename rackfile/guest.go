@@ -39,11 +39,12 @@ func IsStation(m wire.MAC) bool { return m != (wire.MAC{}) && !m.IsMulticast() }
 // says that the subnets have no such host.
 func (r *Rack) Numbered(n int) (v4, v6 netip.Addr, mac wire.MAC, err error) {
 	k := switchIndex + 1 + n
-	if size := hostBits(r.Subnet); size < 31 && k+1 >= 1<<size {
-		return v4, v6, mac, fmt.Errorf("subnet %v has no address left; use a shorter prefix in the rack file", r.Subnet)
-	}
-	if size := hostBits(r.Subnet6); size < 31 && k >= 1<<size {
-		return v4, v6, mac, fmt.Errorf("subnet6 %v has no address left; use a shorter prefix in the rack file", r.Subnet6)
+	if k > r.lastNumber() {
+		name, narrow := "subnet", r.Subnet
+		if hostBits(r.Subnet6) < hostBits(r.Subnet) {
+			name, narrow = "subnet6", r.Subnet6
+		}
+		return v4, v6, mac, fmt.Errorf("%s %v has no address left; use a shorter prefix in the rack file", name, narrow)
 	}
 	return nth(r.Subnet, k), nth(r.Subnet6, k), macOf(r.Seed, k), nil
 }

@@ -135,7 +135,7 @@ type Rack struct {
 	// Congestion is the congestion control of the hosts that have none of their own; nil means none.
 	Congestion *congestion.Params `json:"congestion,omitempty"`
 	// Subnet has the IPv4 addresses of the hosts, Subnet6 the IPv6 addresses. The first address of
-	// each is the switch's.
+	// each is that of the switch, or of the first of several (SwitchAddresses).
 	Subnet  netip.Prefix `json:"subnet"`
 	Subnet6 netip.Prefix `json:"subnet6"`
 	Switch  Switch       `json:"switch"`
@@ -311,8 +311,8 @@ func (r *Rack) Neighbour(a netip.Addr) (wire.MAC, bool) {
 	if h, ok := r.ByAddr(a); ok {
 		return h.MAC, true
 	}
-	a = a.Unmap()
-	return r.Switch.MAC, a.IsValid() && (a == r.Switch.IPv4 || a == r.Switch.IPv6)
+	s, ok := r.switchBy(a)
+	return s.MAC, ok
 }
 
 // Address returns the address of the host called name: its IPv4 address or, if it has none, its

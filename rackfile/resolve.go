@@ -2,6 +2,7 @@ package rackfile
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 
 	"github.com/goccy/go-yaml/ast"
@@ -91,16 +92,20 @@ func (e *hostEntry) host(name string, control *congestion.Params) Host {
 }
 
 func (d *decoder) addresses(f *file, r *Rack) {
-	hosts := len(r.HostNames())
-	last := switchIndex + hosts
+	hosts, switches := len(r.HostNames()), len(r.SwitchNames())
+	last := switches + hosts
+	what := "the switch"
+	if switches > 1 {
+		what = fmt.Sprintf("%d switches", switches)
+	}
 	// In IPv4, the last address of the subnet is for broadcast, so the subnet must have one address
 	// more.
 	if size := hostBits(r.Subnet); size < 31 && last+1 >= 1<<size {
-		d.errorf(cmp.Or(f.subnetAt, f.node), "subnet %v is too small for the switch and %d hosts; use a shorter prefix", r.Subnet, hosts)
+		d.errorf(cmp.Or(f.subnetAt, f.node), "subnet %v is too small for %s and %d hosts; use a shorter prefix", r.Subnet, what, hosts)
 		return
 	}
-	if size := hostBits(r.Subnet6); size < 31 && last >= 1<<size {
-		d.errorf(cmp.Or(f.sub6At, f.node), "subnet6 %v is too small for the switch and %d hosts; use a shorter prefix", r.Subnet6, hosts)
+	if size := hostBits(r.Subnet6); size < 31 && (last >= 1<<size || hosts >= r.lastNumber()) {
+		d.errorf(cmp.Or(f.sub6At, f.node), "subnet6 %v is too small for %s and %d hosts; use a shorter prefix", r.Subnet6, what, hosts)
 		return
 	}
 	r.Switch.IPv4, r.Switch.IPv6 = nth(r.Subnet, switchIndex), nth(r.Subnet6, switchIndex)

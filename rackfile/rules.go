@@ -123,7 +123,7 @@ func (r *Rack) CheckRule(rule *rules.Rule) error {
 		return errRecovery
 	}
 	if r.Fabric != nil {
-		return r.Fabric.reaches(r, rule, r.Switch.Rules)
+		return r.Fabric.steers(r, rule, r.Switch.Rules)
 	}
 	return nil
 }
@@ -145,12 +145,15 @@ var errPartitions = errors.New("a host of this rack has pkeys, and rules put req
 var errNoManager = errors.New("the hosts of a rack with connect: tcp have no connection manager that the switch could ask; " +
 	"write service: none and give it connections by `rdmalab switch connections adopt`, or remove connect: tcp")
 
-// Names has the names of the hosts and of the switch by their addresses. Rack.Names makes it.
+// Names has the names of the hosts and of the switches by their addresses. Rack.Names makes it.
 type Names map[netip.Addr]string
 
-// Names returns the names of the hosts and of the switch by address.
+// Names returns the names of the hosts and of the switches by address.
 func (r *Rack) Names() Names {
-	n := Names{r.Switch.IPv4: SwitchName, r.Switch.IPv6: SwitchName}
+	n := make(Names)
+	for _, s := range r.SwitchAddresses() {
+		n[s.IPv4], n[s.IPv6] = s.Name, s.Name
+	}
 	for _, host := range r.NICNames() {
 		for _, a := range r.Addresses(host) {
 			n[a] = host

@@ -173,14 +173,14 @@ var _ = Describe("a rack with four leaves and two spines", Ordered, func() {
 		rack.OK("perf", "verify", "--from", "cn0", "--to", "ms1")
 	})
 
-	It("keeps packets to a slow port in the memory of a server behind other switches", func() {
+	It("keeps packets to a slow port in the memory of a server at another leaf, which runs rules itself", func() {
 		buffers := func() (list []packetbuffer.Item) {
 			GinkgoHelper()
 			rack.JSON(&list, "switch", "buffers", "--switch", "leaf2")
 			return list
 		}
-		// All leaves have one address, so packets to leaf2 must pass the server's leaf.
-		rack.OK("switch", "program", "forward", "--switch", "leaf3")
+		// The other leaf moves the requests of leaf2, as those of any client.
+		rack.OK("switch", "rules", "add", "--switch", "leaf3", "id=moves", "server=ms1", "action=move")
 		rack.OK("switch", "rules", "add", "--switch", "leaf2", "id=slow", "server=ms0", "action=buffer", "ring=ms1", "rate=100Mbit", "high=4", "low=2", "entries=4000")
 		Eventually(buffers, "30s").Should(ConsistOf(HaveField("Ring", ConsistOf(HaveField("Up", true)))))
 		before := carried(rack, "leaf3")
@@ -190,7 +190,40 @@ var _ = Describe("a rack with four leaves and two spines", Ordered, func() {
 		after := carried(rack, "leaf3") // the frames have crossed a spine and the other leaf
 		Expect(after["leaf3-spine0"] + after["leaf3-spine1"]).To(BeNumerically(">", before["leaf3-spine0"]+before["leaf3-spine1"]+100))
 		rack.OK("switch", "rules", "remove", "--switch", "leaf2", "slow")
-		rack.OK("switch", "program", "swordbox", "--switch", "leaf3")
+		rack.OK("switch", "rules", "remove", "--switch", "leaf3", "moves")
+	})
+
+	It("counts and looks up in the memory of a server at another leaf, and says why it cannot", func() {
+		rack.OK("switch", "rules", "add", "--switch", "leaf2", "id=count", "server=ms0", "action=count", "store=ms1")
+		// The table is behind the memory of the ring above, whose entries would be damaged slots.
+		rack.OK("switch", "rules", "add", "--switch", "leaf2", "id=look", "server=ms0", "action=lookup", "table=ms1", "base=0xc00000", "capacity=1024")
+		listed := func(listing string) func() string {
+			return func() string { return rack.OK("switch", listing, "--switch", "leaf2") }
+		}
+		Eventually(listed("counted"), "30s").Should(MatchRegexp(`ms1/0 +up `))
+		Eventually(listed("lookup"), "30s").Should(MatchRegexp(`look .* ms1\n`))
+		verified(rack, "cn0", "ms0", "20")
+		Eventually(listed("counted"), "30s").Should(MatchRegexp(`ms1/0 +up +0 \(0\) +0 \(`)) // all is in the memory
+		Expect(listed("lookup")()).NotTo(MatchRegexp(`look +hardened +\d+ +\d+ +\d+ +0 `), "packets were looked up")
+		rack.OK("switch", "rules", "remove", "--switch", "leaf2", "look")
+		says := func(listing, reason string) {
+			GinkgoHelper()
+			Eventually(listed(listing), "60s").Should(ContainSubstring(reason), listing)
+		}
+		rack.OK("crash", "ms1")
+		verified(rack, "cn0", "ms0", "20") // what is counted now makes the switch notice
+		says("counted", "the server does not answer")
+		rack.OK("switch", "rules", "add", "--switch", "leaf2", "id=slow", "server=ms0", "action=buffer", "ring=ms1", "rate=100Mbit", "offset=0x2000")
+		says("buffers", "-ms1 (the server does not answer)")
+		rack.OK("restart", "ms1")
+		Eventually(listed("buffers"), "30s").Should(MatchRegexp(`slow .* ms1\n`))
+		for _, id := range []string{"slow", "count"} {
+			rack.OK("switch", "rules", "remove", "--switch", "leaf2", id)
+		}
+		Expect(rack.OK("status")).To(MatchRegexp(`leaf2 +switch +up +10\.77\.0\.253 +fd00:77::fd `))
+		refused := rack.Run("switch", "program", "swordbox", "--switch", "spine0")
+		Expect(refused.Code).NotTo(BeZero())
+		Expect(refused.Stderr).To(ContainSubstring("spine0 is a spine"))
 	})
 
 	It("carries out a rule at the server's own leaf alone", func() {

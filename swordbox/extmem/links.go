@@ -21,8 +21,9 @@ type Link struct {
 	// shared is the present connection; it is valid if connected is true.
 	shared    switchconn.Shared
 	connected bool
-	unfit     bool   // the connection does not fit the present rules, so the handler does not use it
-	why       string // why the handler cannot use the last connection; "" means that it can, or that there was none
+	missing   func(switchconn.Key) string // that of the Links
+	unfit     bool                        // the connection does not fit the present rules, so the handler does not use it
+	why       string                      // why the handler cannot use the last connection; "" means that it can, or that there was none
 }
 
 func (l *Link) base() *Link { return l }
@@ -45,15 +46,23 @@ func (l *Link) Connected() bool { return l.connected }
 // Usable reports whether there is a connection that fits the present rules.
 func (l *Link) Usable() bool { return l.connected && !l.unfit }
 
-// Why says why the last connection cannot be used, or has failed; "" means that there is no reason.
-func (l *Link) Why() string { return l.why }
+// Why says why there is no connection, or why the last one cannot be used or has failed; "" means that
+// there is no reason.
+func (l *Link) Why() string {
+	if !l.connected && l.missing != nil {
+		if why := l.missing(l.key); why != "" {
+			return why
+		}
+	}
+	return l.why
+}
 
 // Generation returns the number (switchconn.Shared.Generation) of the last connection; 0 means that
 // there was none.
 func (l *Link) Generation() uint32 { return l.shared.Generation }
 
 // Server describes the link for a listing. up says whether requests can be sent.
-func (l *Link) Server(up bool) Server { return Server{l.key.Server, up && l.Usable(), l.why} }
+func (l *Link) Server(up bool) Server { return Server{l.key.Server, up && l.Usable(), l.Why()} }
 
 // Shard returns the shard number of a handler's connection: number, plus switchconn.PublishedShard
 // if the handler is a published one.
@@ -86,6 +95,8 @@ type Channel interface {
 type Links[C Channel] struct {
 	All     []C
 	Replace Replace // nil means that failed connections are not replaced
+	// Missing says why the switch has not made a connection; nil means that the reasons are not known.
+	Missing func(switchconn.Key) string
 	byQPN   map[wire.QPN]C
 	gone    requester.Stats // counters of the requesters of removed channels
 }
@@ -108,7 +119,7 @@ func (t *Links[C]) Find(k switchconn.Key) (ch C, ok bool) {
 
 // Add adds a channel for the connections with a key. There must be none yet.
 func (t *Links[C]) Add(k switchconn.Key, ch C) {
-	ch.base().key = k
+	ch.base().key, ch.base().missing = k, t.Missing
 	t.All = append(t.All, ch)
 }
 

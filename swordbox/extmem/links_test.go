@@ -29,6 +29,34 @@ func (p *place) Fit(s *switchconn.Shared) error {
 func (p *place) Begin(*switchconn.Shared) { p.begun++ }
 func (p *place) End(*pipeline.Ctx)        { p.end++ }
 
+// Without a connection a link says why the switch has not made one; with one, or without a reason, what
+// it knows itself.
+func TestWhyMissing(t *testing.T) {
+	k := switchconn.Key{Server: netip.MustParseAddr("10.0.0.1"), Shard: 3}
+	links, p := NewLinks[*place](nil), &place{}
+	why := "the server does not answer"
+	links.Missing = func(of switchconn.Key) string {
+		if of != k {
+			t.Errorf("asked for %v", of)
+		}
+		return why
+	}
+	links.Add(k, p)
+	if s := p.Server(true); s.Up || s.Why != why {
+		t.Errorf("no connection: %+v", s)
+	}
+	links.Attach(nil, &switchconn.Shared{Key: k, Generation: 1, OwnQPN: 0x10})
+	if s := p.Server(true); !s.Up || s.Why != "" {
+		t.Errorf("a connection: %+v", s)
+	}
+	if links.Fail(nil, p, "silent"); p.Why() != why {
+		t.Errorf("failed, and not made again: %q", p.Why())
+	}
+	if why = ""; p.Why() != "silent" {
+		t.Errorf("failed: %q", p.Why())
+	}
+}
+
 // A connection that does not fit the rules is refused, and comes into use when it is offered again
 // after the rules were corrected. One that is in use stays attached while it does not fit.
 func TestLinks(t *testing.T) {

@@ -60,6 +60,9 @@ type Env struct {
 	Answered func(r *conntrack.Flow, oldest wire.PSN)
 	// Failed makes the program replace a switch's connection that the handler cannot use any more.
 	Failed func(c *pipeline.Ctx, k switchconn.Key, generation uint32, why string)
+	// Missing says why the program has not made a switch's connection that the handler wants; "" means
+	// that there is no reason yet. nil means that no reasons are known.
+	Missing func(k switchconn.Key) string
 	// Behind is called with the amount that rules of action count have counted and no server has
 	// confirmed, whenever this amount changes. FormerlyBehind returns how much earlier incarnations
 	// of the switch have counted and may have lost. Both use the journal.

@@ -35,6 +35,8 @@ type Config struct {
 	Silence time.Duration
 	// Failed makes the program replace a connection; nil means that it is not replaced.
 	Failed extmem.Replace
+	// Missing says why the program has not made a connection; nil means that the reasons are not known.
+	Missing func(switchconn.Key) string
 }
 
 // Stats counts what a Machine did. Frames that come in as one (segmentation offload) count as one.
@@ -128,7 +130,9 @@ var (
 )
 
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, Links: extmem.NewLinks[*Link](cfg.Failed), ports: pipeline.PortTable[Table]{Marks: new(pipeline.MarkedPorts)}}
+	links := extmem.NewLinks[*Link](cfg.Failed)
+	links.Missing = cfg.Missing
+	return &Machine{cfg: cfg, Links: links, ports: pipeline.PortTable[Table]{Marks: new(pipeline.MarkedPorts)}}
 }
 
 func (m *Machine) Kind() *handler.Kind { return m.cfg.Kind }

@@ -22,7 +22,7 @@ var Kind = handler.Kind{
 
 func init() {
 	Kind.New = func(e *handler.Env) handler.Handler {
-		return New(Config{Kind: &Kind, Port: e.Port, Carrier: carrierOf(e.Silence), Failed: e.Failed})
+		return New(Config{Kind: &Kind, Port: e.Port, Carrier: carrierOf(e.Silence), Failed: e.Failed, Missing: e.Missing})
 	}
 }
 

@@ -30,6 +30,8 @@ type Config struct {
 	Trusting bool
 	// Failed makes the program replace a connection; nil means that it is not replaced.
 	Failed extmem.Replace
+	// Missing says why the program has not made a connection; nil means that the reasons are not known.
+	Missing func(switchconn.Key) string
 }
 
 // Carrier sends the requests of a ring to one server, and calls Link.Came once for each READ.
@@ -150,7 +152,9 @@ var (
 )
 
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, Links: extmem.NewLinks[*Link](cfg.Failed), marks: new(pipeline.QueuedPorts)}
+	links := extmem.NewLinks[*Link](cfg.Failed)
+	links.Missing = cfg.Missing
+	return &Machine{cfg: cfg, Links: links, marks: new(pipeline.QueuedPorts)}
 }
 
 func (m *Machine) Kind() *handler.Kind { return m.cfg.Kind }

@@ -6,7 +6,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
-// Routes says how a switch that is one of several reaches hosts. All hosts in Hops have places that
+// Routes says how a switch that is one of several reaches hosts and the other switches. All in Hops have places that
 // never change, so the switch does not learn their addresses. It learns those of guests, also at the
 // ports of Tree. The switch owns the slices and the map.
 type Routes struct {

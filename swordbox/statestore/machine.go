@@ -57,13 +57,15 @@ var (
 	_ handler.Taker    = (*Machine)(nil)
 )
 
-// New makes a Machine without rules. It uses these fields of env: Failed, Behind, FormerlyBehind,
+// New makes a Machine without rules. It uses these fields of env: Failed, Missing, Behind, FormerlyBehind,
 // Silence and Port. If Failed is nil, failed connections are not replaced. If Behind is nil, the
 // amount that the machine has counted and no server has confirmed is not reported, and is lost in a
 // crash of the switch. If FormerlyBehind is nil, earlier incarnations of the switch have left no such
 // amount. If Port is nil, rules of action measure count nothing.
 func New(env handler.Env) *Machine {
-	return &Machine{env: env, Links: extmem.NewLinks[*channel](env.Failed), frames: frames{ports: pipeline.PortTable[measured]{Marks: new(pipeline.MarkedPorts)}}}
+	links := extmem.NewLinks[*channel](env.Failed)
+	links.Missing = env.Missing
+	return &Machine{env: env, Links: links, frames: frames{ports: pipeline.PortTable[measured]{Marks: new(pipeline.MarkedPorts)}}}
 }
 
 func (m *Machine) Stats() Stats { return m.stats }

@@ -214,6 +214,19 @@ func (d *Dialer) Clear(server netip.Addr) bool {
 // AllClear reports whether Clear returns true for every server.
 func (d *Dialer) AllClear() bool { return len(d.former) == 0 }
 
+// Missing says why there is no connection with key k: why the last attempt to make it has failed. "" means
+// that there is one, or that no attempt has ended yet.
+func (d *Dialer) Missing(k Key) string {
+	switch l := d.byKey[k]; {
+	case l == nil && !d.Room():
+		return fmt.Sprintf("the switch has %d connections, the maximum", MaxShared)
+	case l == nil || l.state == Up || l.attempts == 0:
+		return ""
+	default:
+		return l.err
+	}
+}
+
 func (d *Dialer) HasNext() bool { return len(d.events) != 0 }
 
 // Next takes the next event. The bool is false if there is none.

@@ -79,6 +79,37 @@ func TestNoQPNIsFree(t *testing.T) {
 	}
 }
 
+// The Dialer says why there is no connection: as long as the last attempt has failed, and if it has no
+// room for one.
+func TestMissing(t *testing.T) {
+	d := newDialer(t)
+	k := Key{Server: server}
+	d.Want(k, Target{Service: "memory"})
+	l := d.byKey[k]
+	if why := d.Missing(k); why != "" {
+		t.Errorf("before the first attempt: %q", why)
+	}
+	l.state.on(chDial)
+	d.failed(at(100), l, "the server does not answer")
+	if why := d.Missing(k); why != "the server does not answer" {
+		t.Errorf("after an attempt: %q", why)
+	}
+	l.state.on(chDial)
+	if why := d.Missing(k); why != "the server does not answer" {
+		t.Errorf("during the next attempt: %q", why)
+	}
+	d.up(l, Shared{Key: k, OwnQPN: 0x10})
+	if why := d.Missing(k); why != "" {
+		t.Errorf("while it is up: %q", why)
+	}
+	for shard := 1; d.Room(); shard++ {
+		d.Want(Key{Server: server, Shard: shard}, Target{Service: "memory"})
+	}
+	if why := d.Missing(Key{Server: server, Shard: 1 << 9}); !strings.Contains(why, "the maximum") {
+		t.Errorf("no room: %q", why)
+	}
+}
+
 // A second Want sets the target of the next attempt; beyond the bound a connection is refused.
 func TestWantAgainAndTooMany(t *testing.T) {
 	d := newDialer(t)

@@ -124,10 +124,13 @@ func (gs Guests) make(q *GuestRequest) (g guests.Guest, err error) {
 	}
 }
 
-// macs returns the name of the owner of each MAC address of the rack: the switch, a host or a
+// macs returns the name of the owner of each MAC address of the rack: a switch, a host or a
 // guest.
 func (gs Guests) macs(list []guests.Guest) map[wire.MAC]string {
-	m := map[wire.MAC]string{gs.r.Spec.Switch.MAC: rackfile.SwitchName}
+	m := make(map[wire.MAC]string)
+	for _, s := range gs.r.Spec.SwitchAddresses() {
+		m[s.MAC] = s.Name
+	}
 	for i := range gs.r.Spec.Hosts {
 		m[gs.r.Spec.Hosts[i].MAC] = gs.r.Spec.Hosts[i].Name
 	}

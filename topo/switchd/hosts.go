@@ -67,12 +67,20 @@ func (h *hostControl) reload() error {
 	return errors.Join(errs...)
 }
 
-// port returns the number of a host's port, and -1 if the host has none. Only the loop calls it.
-func (h *hostControl) port(host string) int {
-	if t := h.guests.ports.trunks; t != nil {
-		if r, _, ok := t.described().Host(host); ok && r.Leaf != t.name {
-			return t.first()
-		}
+// port returns the number of the port of a host or another switch, and -1 if it has none. Only the loop
+// calls it.
+func (h *hostControl) port(node string) int {
+	if t := h.guests.ports.trunks; t != nil && elsewhere(t.described(), node) {
+		return t.first()
 	}
-	return slices.Index(h.guests.ports.hosts, host)
+	return slices.Index(h.guests.ports.hosts, node)
+}
+
+// elsewhere reports whether trunks lead to a node: it is another switch than the one that rack describes,
+// or a host at another one.
+func elsewhere(rack *rackfile.Rack, node string) bool {
+	if h, _, ok := rack.Host(node); ok {
+		return rack.LeafOf(h) != rack.Switch.Name
+	}
+	return rack.IsSwitch(node) && node != rack.Switch.Name
 }

@@ -54,6 +54,8 @@ func (p *programControl) Load(t ProgramText) error {
 		return err
 	case !known || t.Name == "":
 		return handler.Refused(fmt.Errorf("program %.40q is unknown; %sthe switch has %s", t.Name, nearest.Meant(t.Name, rackfile.Programs()), strings.Join(rackfile.Programs(), " and ")))
+	case entry.HasRules && p.onSpine():
+		return handler.Refused(fmt.Errorf("%s is a spine, which sees only some packets of a connection: program %s runs on leaves", p.described.Load().Switch.Name, t.Name))
 	case !entry.HasRules && len(t.Rules) > 0:
 		return handler.Refused(fmt.Errorf("program %s has no rules: rules are for program %s", t.Name, rackfile.ProgramSwordBox))
 	}
@@ -84,6 +86,12 @@ func (p *programControl) Load(t ProgramText) error {
 		err = errors.Join(err, l.Keep())
 	}
 	return err
+}
+
+// onSpine reports whether the switch is a spine of a fabric.
+func (p *programControl) onSpine() bool {
+	rack := p.described.Load()
+	return rack != nil && rack.IsSpine(rack.Switch.Name)
 }
 
 // exchange replaces the running program. Only the loop calls it.

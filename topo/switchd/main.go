@@ -212,11 +212,11 @@ func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Con
 	at.Name = cmp.Or(at.Name, rackfile.SwitchName)
 	where := &apps.Where{Rack: rack}
 	if rack.Fabric != nil {
-		where.Port = func(host string) int {
-			if h, _, ok := rack.Host(host); ok && h.Leaf != at.Name {
+		where.Port = func(node string) int {
+			if elsewhere(rack, node) {
 				return len(hostLinks(rack, at.Name)) // the first trunk, for which all are taken
 			}
-			return slices.IndexFunc(hostLinks(rack, at.Name), func(l Link) bool { return l.Host == host })
+			return slices.IndexFunc(hostLinks(rack, at.Name), func(l Link) bool { return l.Host == node })
 		}
 		for i := range trunkLinks(rack, at.Name) {
 			where.Trunks = append(where.Trunks, len(hostLinks(rack, at.Name))+i)

@@ -173,7 +173,7 @@ func (t *trunks) first() int {
 	return -1
 }
 
-// routes makes the routes of all hosts of the rack.
+// routes makes the routes of all hosts and switches of the rack.
 func (t *trunks) routes() pipeline.Routes {
 	n := len(t.ports.list)
 	out := pipeline.Routes{Ports: make([]bool, n), Tree: make([]bool, n), Hops: make(map[wire.MAC][]int), Groups: t.groups}
@@ -188,7 +188,14 @@ func (t *trunks) routes() pipeline.Routes {
 			out.Tree[t.own[i]] = true
 		}
 	}
-	names := t.rack.SwitchNames()
+	towards := make(map[string][]int) // ports by switch; none: this one, or one that cannot be reached
+	for i, s := range t.rack.SwitchAddresses() {
+		hops := []int{}
+		for _, trunk := range r.Hops[i] {
+			hops = append(hops, t.own[trunk])
+		}
+		towards[s.Name], out.Hops[s.MAC] = hops, hops
+	}
 	for i := range t.rack.Hosts {
 		h := &t.rack.Hosts[i]
 		if t.rack.LeafOf(h) == t.name {
@@ -197,11 +204,7 @@ func (t *trunks) routes() pipeline.Routes {
 			}
 			continue
 		}
-		hops := []int{}
-		for _, trunk := range r.Hops[slices.Index(names, t.rack.LeafOf(h))] {
-			hops = append(hops, t.own[trunk])
-		}
-		out.Hops[h.MAC] = hops
+		out.Hops[h.MAC] = towards[t.rack.LeafOf(h)]
 	}
 	return out
 }

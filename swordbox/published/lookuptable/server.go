@@ -20,7 +20,7 @@ var Kind = handler.Kind{Name: "lookup published", Actions: []rules.Action{lookup
 func init() {
 	Kind.New = func(e *handler.Env) handler.Handler {
 		return lookuptable.New(lookuptable.Config{
-			Kind: &Kind, Port: e.Port, MAC: e.MAC, Trusting: true,
+			Kind: &Kind, Port: e.Port, MAC: e.MAC, Missing: e.Missing, Trusting: true,
 			Server: func(l *lookuptable.Link, _ uint32) lookuptable.Server { return &server{link: l} },
 		})
 	}

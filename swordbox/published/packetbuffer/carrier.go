@@ -17,7 +17,7 @@ var Kind = handler.Kind{Name: "buffer published", Actions: []rules.Action{packet
 func init() {
 	Kind.New = func(e *handler.Env) handler.Handler {
 		return packetbuffer.New(packetbuffer.Config{
-			Kind: &Kind, Port: e.Port, Trusting: true,
+			Kind: &Kind, Port: e.Port, Missing: e.Missing, Trusting: true,
 			Carrier: func(l *packetbuffer.Link, _ uint32) packetbuffer.Carrier { return &carrier{link: l} },
 		})
 	}
