@@ -187,6 +187,13 @@ cn0     compute  crashed  -        -     00:00:00:00:00:00  -       no-carrier  
 	if out.String() != want {
 		t.Errorf("got\n%s\nwant\n%s", out.String(), want)
 	}
+	// Network devices follow the nodes.
+	out.Reset()
+	s.Devices = []rack.DeviceStatus{{Name: "out", Ifname: "eth1", Switch: "switch", Link: rack.LinkUp}, {Name: "eth2", Ifname: "eth2", Switch: "switch", Link: rack.LinkMissing}}
+	if err := printStatus(&out, s); err != nil || out.String() != want+"\nout: device eth1 as a port of switch, up\neth2: device eth2 as a port of switch, missing\n" {
+		t.Errorf("%v\n%s", err, &out)
+	}
+	s.Devices = nil
 	// A switch with a program that makes connections has addresses.
 	out.Reset()
 	s.Switch.Program, s.Switch.IPv4 = rackfile.ProgramSwordBox, netip.MustParseAddr("10.77.0.1")

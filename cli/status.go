@@ -98,6 +98,11 @@ func printStatus(w io.Writer, s rack.Status) error {
 	if err := printTrunks(w, s.Trunks); err != nil {
 		return err
 	}
+	for i, d := range s.Devices {
+		if _, err := fmt.Fprintf(w, "%s%s: device %s as a port of %s, %s\n", either(i == 0, "\n", ""), d.Name, d.Ifname, d.Switch, d.Link); err != nil {
+			return err
+		}
+	}
 	if err := printMachines(w, s); err != nil {
 		return err
 	}

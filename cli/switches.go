@@ -76,9 +76,12 @@ func switchOfLinks(cmd *cobra.Command, r *rackfile.Rack, links []string) (string
 	return at, nil
 }
 
-// checkLink is checkHost for what has a link: a host, a NIC, or a trunk between switches.
+// checkLink is checkHost for what has a link: a host, a NIC, a trunk between switches, or a device.
 func checkLink(r *rackfile.Rack, link string) error {
 	if _, ok := r.TrunkNamed(link); ok {
+		return nil
+	}
+	if _, ok := r.DeviceNamed(link); ok {
 		return nil
 	}
 	return checkHost(r, link)

@@ -192,6 +192,11 @@
 //	      deviceMemory: 64KiB # device memory of a program. Default: all that the daemon does not use.
 //	      shared: 1GiB       # memory in the shared regions of one user. Default 16GiB.
 //	      reserve: 12        # percent of each table of the NIC that programs together leave to the daemon, 1 to 90. Default 12.
+//	devices:                 # network devices of the machine as plain ports of a switch, at most 16. Default none.
+//	  - port: eth1           # the device, as `ip link` names it where `rdmalab up` runs. Required.
+//	    name: out            # name of its port in commands, at most 15 bytes. Default that of the device.
+//	    leaf: leaf0          # with fabric: the leaf that has the port. Default leaf0.
+//	    uplink: true         # true: take it also if the machine's default route goes out of it. Default false.
 //	faults:                  # active from the start. Default none.
 //	  - link: cn0            # name of the host whose link has the fault. Required.
 //	    kind: loss           # loss duplicate delay reorder corrupt rate blackhole ecn pause tear. Required.

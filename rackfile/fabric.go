@@ -107,13 +107,16 @@ func (r *Rack) TrunkNamed(name string) (Trunk, bool) {
 }
 
 // SwitchOf returns the switch that has the port of a link: of a host's NIC its own switch, of a trunk
-// the leaf. "" means that there is no such link.
+// the leaf, of a device that of its port. "" means that there is no such link.
 func (r *Rack) SwitchOf(link string) string {
 	if h, _, ok := r.Host(link); ok {
 		return r.LeafOf(h)
 	}
 	if c, ok := r.TrunkNamed(link); ok {
 		return c.Leaf
+	}
+	if d, ok := r.DeviceNamed(link); ok {
+		return cmp.Or(d.Leaf, SwitchName)
 	}
 	return ""
 }
@@ -126,11 +129,15 @@ func (r *Rack) LeafOf(h *Host) string {
 	return cmp.Or(h.Leaf, leafName(0)) // guests are at the first leaf
 }
 
-// LinkNames returns the names of all links: those of the NICs, and those of the trunks.
+// LinkNames returns the names of all links: those of the NICs, those of the trunks, and those of the ports
+// of devices.
 func (r *Rack) LinkNames() []string {
 	names := r.NICNames()
 	for _, c := range r.Trunks() {
 		names = append(names, c.Name())
+	}
+	for _, d := range r.Devices {
+		names = append(names, d.Name)
 	}
 	return names
 }

@@ -51,6 +51,8 @@ type file struct {
 	rules  []ruleEntry
 	hosts  []hostEntry
 	faults []faultEntry
+	// devices are those of the key devices.
+	devices []deviceEntry
 
 	node     ast.Node // the whole file
 	sharedAt ast.Node // value of the key daemons
@@ -244,6 +246,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 				}
 			})
 		}},
+		list(d, "devices", &f.devices, maxDevices, d.deviceEntry),
 		list(d, "faults", &f.faults, maxFaults, d.faultEntry),
 	})
 	if err := d.linkMTU(f); err != nil {

@@ -46,7 +46,7 @@ func (p Paths) SSH(machine string) string { return filepath.Join(p.Dir, "ssh", m
 func (p Paths) Netns(node string) string { return filepath.Join(p.Dir, "netns", MachineOf(node)) }
 
 // Outside returns the pin of the machine's own network namespace, from which trunks to other machines go out;
-// it exists if the rack has several machines.
+// and in which its network devices are. It exists if the rack has several machines, or devices.
 func (p Paths) Outside() string { return filepath.Join(p.Dir, "outside") }
 
 // Socket returns the control socket of a node, or of a further NIC of a host.
@@ -130,7 +130,12 @@ func (p Paths) Program(name string) string { return filepath.Join(p.Dir, name+".
 // started again.
 func (p Paths) TrunkFaults(name string) string { return filepath.Join(p.Dir, name+".faults") }
 
-// Cut returns the file that exists while a trunk to another machine is cut at this machine's end.
+// Devices returns the file that says how the rack's network devices were before, for those who give them
+// back.
+func (p Paths) Devices() string { return filepath.Join(p.Dir, "devices.json") }
+
+// Cut returns the file that exists while a trunk to another machine is cut at this machine's end, or the
+// port of a device.
 func (p Paths) Cut(trunk string) string { return filepath.Join(p.Dir, "cut", trunk) }
 
 // Exercises returns the folder with the state and the captures of exercises (package exercise). It exists

@@ -85,6 +85,8 @@ func (r *Rack) Share() error {
 		return errors.New("packets do not leave a shared process: leave out `cable: memory`, or take `daemons: separate`")
 	case r.Fabric != nil:
 		return errors.New("several switches need separate processes: take `daemons: separate`, or leave out `fabric`")
+	case len(r.Devices) > 0:
+		return errors.New("network devices need separate processes: take `daemons: separate`, or leave out `devices`")
 	}
 	r.Daemons = DaemonsShared
 	return nil
@@ -147,6 +149,8 @@ type Rack struct {
 	// Hosts are in the order of the rack file, and behind them the further NICs of hosts that have
 	// several (FurtherNIC); the index is the port number on the switch.
 	Hosts []Host `json:"hosts"`
+	// Devices are network devices of the machine that are ports of a switch.
+	Devices []Device `json:"devices,omitempty"`
 	// Faults are active from the beginning.
 	Faults []fault.Rule `json:"faults,omitempty"`
 }
@@ -355,6 +359,11 @@ func Decode(b []byte) (*Rack, error) {
 	}
 	if err := r.Machines.sound(r.Machine, r.Fabric); err != nil {
 		return nil, fmt.Errorf("decode rack: %w", err)
+	}
+	for _, dev := range r.Devices {
+		if _, err := parseIfname(dev.Ifname); err != nil || CheckHostName(dev.Name) != nil {
+			return nil, fmt.Errorf("decode rack: no network device: %.40q, %.40q", dev.Name, dev.Ifname)
+		}
 	}
 	return &r, nil
 }

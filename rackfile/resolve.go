@@ -26,6 +26,7 @@ func (d *decoder) resolve(f *file) *Rack {
 		d.machines(f, r)
 		d.leaves(f, r)
 	}) && f.hosted
+	hosted = hosted && d.sound(func() { d.devices(f, r) })
 	if hosted && f.nets && d.sound(func() { d.addresses(f, r) }) && f.switched {
 		d.rules(f, r)
 	}

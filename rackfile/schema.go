@@ -160,6 +160,12 @@ func schemaKeys(d described) []key {
 			{"port", within(1024, maxTrunkPort)},
 		}, "name", "ssh"), 2, maxMachines)},
 		{"hosts", listOf(d.object("hosts", hostKeys(d), "name", "role"), 1, 0)},
+		{"devices", listOf(d.object("devices", []key{
+			{"port", pattern([]string{"string"}, `^[^/: \t\r\n\v\f]{1,15}$`)},
+			{"name", nameShape(maxHostName)},
+			{"leaf", nameShape(maxHostName)},
+			{"uplink", shape{"type": "boolean"}},
+		}, "port"), 0, maxDevices)},
 		{"faults", listOf(d.object("faults", faultKeys(d), "link", "kind"), 0, maxFaults)},
 	}
 }

@@ -1,6 +1,6 @@
 // Package fabric tests racks with several switches: frames take all paths, and go on when a trunk is
 // cut and when a spine crashes or hangs; faults, captures, partitions and rules apply at the switch
-// that has the link.
+// that has the link. Network devices of the machine are ports of them.
 package fabric
 
 import (

@@ -374,7 +374,8 @@ func (h *Host) listenTCP() (serve.Manager, error) {
 
 // resolve returns the MAC address of an IP address. The addresses of hosts are in the rack's
 // description, and those of guests in their files, so connecting a queue pair needs no ARP. Other
-// addresses are looked up in the kernel's neighbour table.
+// addresses are looked up in the kernel's neighbour table; one that is not there is asked for, so that a
+// later attempt finds it.
 func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
 	if mac, ok := h.rack.Load().Neighbour(a); ok {
 		return mac, true
@@ -383,6 +384,9 @@ func (h *Host) resolve(a netip.Addr) (wire.MAC, bool) {
 		return mac, true
 	}
 	mac, ok, err := nl.Neighbour(h.cfg.Netns, h.cfg.Ifname, a)
+	if err == nil && !ok {
+		_ = nl.Solicit(h.cfg.Netns, a) // without a route to it, the address stays unknown
+	}
 	return mac, ok && err == nil
 }
 

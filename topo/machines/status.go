@@ -31,6 +31,7 @@ func (c *Client) merge(list []rack.Status, errs []error) rack.Status {
 		for _, n := range append(list[i].Switches, list[i].Hosts...) {
 			nodes[n.Name] = n
 		}
+		s.Devices = append(s.Devices, list[i].Devices...)
 		for _, t := range list[i].Trunks {
 			if was, ok := trunks[t.Name]; ok {
 				t = both(was, t)

@@ -137,6 +137,31 @@ func dump[T any](list func() ([]T, error)) ([]T, error) {
 	return out, err
 }
 
+// discard is the UDP port of the service that throws everything away (RFC 863).
+const discard = 9
+
+// Solicit makes the kernel of a namespace ask for the MAC address of an IP address, by a datagram to it. It
+// does not wait for the answer, which Neighbour then finds. The error says that no route leads there. It
+// asks for no address of a group or of the host itself.
+func Solicit(netns string, ip netip.Addr) error {
+	ip = ip.Unmap()
+	if !ip.IsGlobalUnicast() {
+		return nil
+	}
+	return Do(netns, func() error {
+		family, to := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: discard, Addr: ip.As16()})
+		if ip.Is4() {
+			family, to = unix.AF_INET, &unix.SockaddrInet4{Port: discard, Addr: ip.As4()}
+		}
+		fd, err := unix.Socket(family, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		if err != nil {
+			return opError(err, "ask for %v", ip)
+		}
+		defer unix.Close(fd) // the kernel has the datagram already
+		return opError(unix.Sendto(fd, nil, 0, to), "ask for %v", ip)
+	})
+}
+
 // Neighbour returns the MAC address that the kernel knows for an IP address on an interface. The
 // bool is false if the kernel knows none.
 func Neighbour(netns, ifname string, ip netip.Addr) (wire.MAC, bool, error) {

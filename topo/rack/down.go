@@ -112,6 +112,9 @@ func (r remover) clear() error {
 		return err
 	}
 	r.reached("killed")
+	if err := r.giveBack(); err != nil {
+		return err
+	}
 	if err := r.unmount(); err != nil {
 		return err
 	}

@@ -168,16 +168,21 @@ func (r *Rack) restoreLink(h *rackfile.Host) error {
 // Link cuts or restores the link of a host's NIC at the switch: both ends lose their carrier, or get it
 // back. The other NICs of the host go on.
 //
-// A trunk between two switches is cut and restored likewise.
+// A trunk between two switches is cut and restored likewise, and the port of a device, which itself stays
+// as it is.
 func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 	trunk, isTrunk := r.Spec.TrunkNamed(host)
-	if !isTrunk {
+	device, isDevice := r.Spec.DeviceNamed(host)
+	if !isTrunk && !isDevice {
 		if err := r.CheckHost(host); err != nil {
 			return err
 		}
 	}
 	return r.locked(ctx, func() error {
 		err := r.starter().cancelTimer(ActionLinkUp.timerName(host))
+		if isDevice {
+			return errors.Join(err, r.starter().cutAt(ctx, r.Spec.SwitchOf(device.Name), device.Name, up))
+		}
 		if _, _, remote := r.Spec.Remote(trunk); isTrunk && remote {
 			return errors.Join(err, r.starter().linkRemote(ctx, trunk, up))
 		}
@@ -192,15 +197,20 @@ func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 	})
 }
 
-// linkRemote cuts or restores a trunk to another machine at the end that is on this machine. A file says
-// that it is cut, so that a switch that is started again leaves it so.
+// linkRemote cuts or restores a trunk to another machine at the end that is on this machine.
 func (r starter) linkRemote(ctx context.Context, trunk rackfile.Trunk, up bool) error {
 	at := trunk.Leaf
 	if r.Spec.MachineOf(at) != r.Spec.Machine {
 		at = trunk.Far
 	}
-	wasUp := !exists(r.Paths.Cut(trunk.Name()))
-	if err := r.markCut(trunk.Name(), !up); err != nil {
+	return r.cutAt(ctx, at, trunk.Name(), up)
+}
+
+// cutAt makes a switch cut or restore a port that has no interface of its own to set down. A file says that
+// it is cut, so that a switch that is started again leaves it so.
+func (r starter) cutAt(ctx context.Context, at, link string, up bool) error {
+	wasUp := !exists(r.Paths.Cut(link))
+	if err := r.markCut(link, !up); err != nil {
 		return err
 	}
 	if ok, err := r.alive(at); err != nil || !ok {
@@ -209,16 +219,16 @@ func (r starter) linkRemote(ctx context.Context, trunk rackfile.Trunk, up bool) 
 	body := struct {
 		Name string `json:"name"`
 		Up   bool   `json:"up"`
-	}{trunk.Name(), up}
+	}{link, up}
 	if err := r.Control(at).Call(ctx, "POST", "/trunk", body, nil); err != nil {
-		return errors.Join(err, r.markCut(trunk.Name(), !wasUp))
+		return errors.Join(err, r.markCut(link, !wasUp))
 	}
 	return nil
 }
 
-// markCut writes or removes the file that says that a trunk to another machine is cut.
-func (r starter) markCut(trunk string, cut bool) error {
-	file := r.Paths.Cut(trunk)
+// markCut writes or removes the file that says that a port is cut.
+func (r starter) markCut(link string, cut bool) error {
+	file := r.Paths.Cut(link)
 	if !cut {
 		if err := os.Remove(file); !errors.Is(err, fs.ErrNotExist) {
 			return err

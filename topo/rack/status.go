@@ -93,7 +93,9 @@ type Status struct {
 	Switch   NodeStatus    `json:"switch"`
 	Switches []NodeStatus  `json:"switches,omitempty"`
 	Trunks   []TrunkStatus `json:"trunks,omitempty"`
-	Hosts    []NodeStatus  `json:"hosts"`
+	// Devices are the ports that are network devices of the machine.
+	Devices []DeviceStatus `json:"devices,omitempty"`
+	Hosts   []NodeStatus   `json:"hosts"`
 	// Guests are the guests of the rack; State does not depend on them.
 	Guests []GuestStatus `json:"guests,omitempty"`
 	// Unfinished names hosts that an apply has begun to add or to remove, and has not finished.
@@ -167,6 +169,7 @@ func (r *Rack) Status(ctx context.Context) (Status, error) {
 	}
 	wg.Wait()
 	s.Trunks = r.observer().trunks(links, s.Switches)
+	s.Devices = r.observer().devices(s.Switches)
 	if len(s.Switches) > 0 { // else this machine runs none
 		s.Switch = s.Switches[0]
 	}

@@ -191,6 +191,7 @@ func (r builder) build(ctx context.Context) error {
 		{"clear", func(context.Context) error { return r.remover().clear() }},
 		{"state", func(context.Context) error { return r.makeState() }},
 		{"namespaces", func(context.Context) error { return r.makeNamespaces() }},
+		{"devices", func(context.Context) error { return r.takeDevices() }},
 		{"links", r.hosts.prepare},
 		{"shared", func(ctx context.Context) error { return r.starter().startShared(ctx) }},
 		{"processes", func(ctx context.Context) error {
@@ -290,7 +291,8 @@ func (r builder) hostsFile() string {
 }
 
 func (r builder) makeNamespaces() error {
-	if len(r.Spec.Machines) > 0 { // trunks to other machines go out from where this program runs
+	// Trunks to other machines go out from where this program runs, and network devices are there.
+	if len(r.Spec.Machines) > 0 || len(r.Spec.Devices) > 0 {
 		if err := nl.Pin(r.Paths.Outside()); err != nil {
 			return err
 		}
@@ -305,6 +307,9 @@ func (r builder) makeLinks() error {
 	return each(onMachine(r.Spec, r.Spec.LinkNames()), func(link string) error {
 		if h, _, ok := r.Spec.Host(link); ok {
 			return r.makeLink(h)
+		}
+		if _, ok := r.Spec.DeviceNamed(link); ok {
+			return nil // it exists
 		}
 		return r.makeTrunk(link)
 	})

@@ -35,6 +35,7 @@ func wholes(now, want *rackfile.Rack) (list []refusal) {
 	key("cable", cmp.Or(now.Cable, rackfile.CableVeth), cmp.Or(want.Cable, rackfile.CableVeth))
 	key("daemons", cmp.Or(now.Daemons, rackfile.DaemonsSeparate), cmp.Or(want.Daemons, rackfile.DaemonsSeparate))
 	key("fabric", fabric(now), fabric(want))
+	key("devices", now.Devices, want.Devices)
 	key("slow", now.Slow, want.Slow)
 	key("cost", now.Cost, want.Cost)
 	key("priority", cmp.Or(now.Priority, rackfile.PriorityNormal), cmp.Or(want.Priority, rackfile.PriorityNormal))

@@ -44,6 +44,9 @@ type Link struct {
 	// joins packets into super-frames. If GSO is false, every packet to the host is a frame of its
 	// own.
 	GSO bool
+	// Device is true if Ifname is a network device of the machine, which is not in the namespace of the
+	// switches.
+	Device bool
 	// Far is not its zero value if the link is a trunk to another machine, which has no interface.
 	Far Far
 }

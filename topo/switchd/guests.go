@@ -96,7 +96,7 @@ func (g *guestControl) addLink(l Link) (int, error) {
 		switch {
 		case other == l:
 			return i, nil
-		case other.Host == l.Host || other.Host != "" && other.Ifname == l.Ifname:
+		case other.Host == l.Host || other.Host != "" && other.Ifname == l.Ifname && other.Device == l.Device && other.Far == l.Far:
 			return -1, handler.WithKind(errTaken, fmt.Errorf("port %s of %s is there already", other.Ifname, other.Host))
 		}
 	}

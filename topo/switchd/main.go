@@ -134,9 +134,11 @@ func readDescription(paths rackfile.Paths, name string) (*rackfile.Rack, error) 
 }
 
 // linksAt returns a function that lists the links of a switch: those of the hosts that are connected to
-// it, and its trunks to others.
+// it, its trunks to others, and its network devices.
 func linksAt(name string) func(*rackfile.Rack) []Link {
-	return func(rack *rackfile.Rack) []Link { return append(hostLinks(rack, name), trunkLinks(rack, name)...) }
+	return func(rack *rackfile.Rack) []Link {
+		return slices.Concat(hostLinks(rack, name), trunkLinks(rack, name), deviceLinks(rack, name))
+	}
 }
 
 func hostLinks(rack *rackfile.Rack, name string) (list []Link) {
@@ -243,8 +245,11 @@ func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Con
 	}
 	trunks := trunkOpener{paths: rackfile.Paths{Dir: at.Dir}, rack: rack.Name, limit: longestFrame(rack)}
 	cfg.Open = func(i int, l Link) (packetio.Port, error) {
-		if l.Far != (Far{}) {
+		switch {
+		case l.Far != (Far{}):
 			return trunks.open(i, l)
+		case l.Device:
+			return openDevice(trunks.paths, i, l)
 		}
 		var p *afpacket.Port
 		err := nl.Do(at.Netns, func() (err error) {
@@ -263,6 +268,9 @@ func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Con
 			if t, ok := p.(*udptrunk.Port); ok {
 				memory = append(memory, t)
 				continue
+			}
+			if d, ok := p.(*devicePort); ok {
+				p = d.wire
 			}
 			if both, ok := p.(*doubleLink); ok {
 				if m, ok := both.memory.(afpacket.Source); ok {

@@ -156,7 +156,8 @@ func notesOf(s *trunk.Stats, strict bool) (list []string) {
 	return list
 }
 
-// TrunkSwitch is the body of POST /trunk: it cuts a trunk to another machine at this end, or ends that.
+// TrunkSwitch is the body of POST /trunk: it cuts a trunk to another machine at this end, or the port of a
+// device, or ends that.
 type TrunkSwitch struct {
 	Name string `json:"name"`
 	Up   bool   `json:"up"`
@@ -169,11 +170,15 @@ func (d *Daemon) handleTrunks(m *control.Mux) {
 			if err != nil {
 				return err
 			}
-			p, ok := d.ports.list[i].io.(*udptrunk.Port)
-			if !ok {
-				return control.Errorf(http.StatusBadRequest, "%.40q is no open trunk to another machine", s.Name)
+			switch p := d.ports.list[i].io.(type) {
+			case *udptrunk.Port:
+				p.Switch(s.Up)
+			case *devicePort:
+				p.Switch(s.Up)
+				d.ports.setCarrier(i, p, p.LinkUp()) // at once, so that the switch counts the next frame
+			default:
+				return control.Errorf(http.StatusBadRequest, "%.40q is no open trunk to another machine, and no open device", s.Name)
 			}
-			p.Switch(s.Up)
 			return nil
 		})
 		return none{}, answer(err)

@@ -58,6 +58,9 @@ type Config struct {
 	Also uint16
 	// Pauses, in mode Host, receives pause frames (IEEE 802.1Qbb), too.
 	Pauses bool
+	// Promiscuous makes the interface receive frames to all addresses, until the port is closed or its
+	// process ends.
+	Promiscuous bool
 	// EtherType, in mode Tap, selects frames of this type; 0 means all.
 	EtherType uint16
 	// Merge sends consecutive RoCEv2 packets or 1RMA messages with the same addresses and UDP ports as

@@ -119,6 +119,12 @@ func (p *Port) setup() error {
 	if err := unix.Bind(p.fd, &unix.SockaddrLinklayer{Protocol: htons(unix.ETH_P_ALL), Ifindex: p.info.Ifindex}); err != nil {
 		return fmt.Errorf("bind: %w", err)
 	}
+	if p.cfg.Promiscuous {
+		all := unix.PacketMreq{Ifindex: int32(p.info.Ifindex), Type: unix.PACKET_MR_PROMISC}
+		if err := unix.SetsockoptPacketMreq(p.fd, unix.SOL_PACKET, unix.PACKET_ADD_MEMBERSHIP, &all); err != nil {
+			return fmt.Errorf("promiscuous mode: %w", err)
+		}
+	}
 	sa, err := unix.Getsockname(p.fd)
 	if ll, ok := sa.(*unix.SockaddrLinklayer); err == nil && ok {
 		p.info.MAC = net.HardwareAddr(ll.Addr[:min(int(ll.Halen), len(ll.Addr))]).String()

@@ -1,0 +1,183 @@
+package rack
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/topo/nl"
+)
+
+// ErrDevice is the kind of an error for a network device that cannot be a port of a switch.
+var ErrDevice = errors.New("device")
+
+// takenDevice is how a network device was before it became a port. The switch changes nothing else that
+// stays: its packet socket and the program that keeps frames from the kernel end with its process.
+type takenDevice struct {
+	Ifname string `json:"port"`
+	Index  int    `json:"index"`
+	Up     bool   `json:"up"`
+}
+
+// takeDevices checks the network devices of this machine that become ports, and sets them up. It writes
+// before how they were, so that giveBack can set them so again at any time.
+func (r builder) takeDevices() error {
+	var taken []takenDevice
+	for _, name := range onMachine(r.Spec, r.deviceNames()) {
+		d, _ := r.Spec.DeviceNamed(name)
+		found, err := nl.DeviceByName(r.Paths.Outside(), d.Ifname)
+		if err == nil {
+			err = r.refuseDevice(&d, &found)
+		}
+		if err != nil {
+			return fmt.Errorf("%w %s: %w", ErrDevice, d.Ifname, err)
+		}
+		taken = append(taken, takenDevice{Ifname: d.Ifname, Index: found.Index, Up: found.Up})
+	}
+	if len(taken) == 0 {
+		return nil
+	}
+	data, err := json.Marshal(taken)
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(r.Paths.Devices(), data, 0o644); err != nil {
+		return err
+	}
+	for _, t := range taken {
+		if !t.Up {
+			if err := nl.SetUpIndex(r.Paths.Outside(), t.Index, true); err != nil {
+				return fmt.Errorf("%w %s: %w", ErrDevice, t.Ifname, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (r builder) deviceNames() (names []string) {
+	for _, d := range r.Spec.Devices {
+		names = append(names, d.Name)
+	}
+	return names
+}
+
+// refuseDevice returns why a network device cannot be a port of this rack; nil means that it can.
+func (r builder) refuseDevice(d *rackfile.Device, found *nl.Device) error {
+	mtu := r.Spec.LinkMTU
+	for i := range r.Spec.Hosts {
+		mtu = max(mtu, r.Spec.MTUOf(&r.Spec.Hosts[i]))
+	}
+	switch {
+	case found.Loopback:
+		return errors.New("it is the loopback, which carries no frames; name another device")
+	case !found.Ethernet:
+		return errors.New("it carries no Ethernet frames; name another device")
+	case found.Master != "":
+		return fmt.Errorf("it is a port of %s; `ip link set %s nomaster` frees it", found.Master, d.Ifname)
+	case found.Default && !d.Uplink:
+		return errors.New("this machine's default route goes out of it, and the machine would lose its network; name another device, or write `uplink: true` beside it")
+	case found.MTU < mtu:
+		return fmt.Errorf("it carries packets of %d bytes, and this rack has some of %d: write `mtu: %d` in the rack file, or `ip link set %s mtu %d`", found.MTU, mtu, found.MTU, d.Ifname, mtu)
+	}
+	return r.otherRacks(d, found)
+}
+
+// otherRacks returns an error if another rack has a network device.
+func (r builder) otherRacks(d *rackfile.Device, found *nl.Device) error {
+	names, err := List()
+	if err != nil {
+		return err
+	}
+	dev, inode, err := nl.ID(r.Paths.Outside())
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		p := rackfile.PathsOf(name)
+		if p == r.Paths {
+			continue
+		}
+		taken, err := readTaken(p)
+		if err != nil {
+			continue // it is being removed, or its file is damaged, which is its own trouble
+		}
+		odev, oinode, err := nl.ID(p.Outside())
+		for _, t := range taken {
+			if err == nil && t.Index == found.Index && odev == dev && oinode == inode {
+				return fmt.Errorf("rack %q has it; `rdmalab down --rack %s` frees it", name, name)
+			}
+		}
+	}
+	return nil
+}
+
+func readTaken(p rackfile.Paths) (list []takenDevice, err error) {
+	data, err := os.ReadFile(p.Devices())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(data, &list)
+	}
+	return list, err
+}
+
+// giveBack sets the network devices of the rack as they were before. One that has gone is left out. The
+// switch does not run any more.
+func (r remover) giveBack() error {
+	taken, err := readTaken(r.Paths)
+	if err != nil {
+		return fmt.Errorf("network devices: %w", err)
+	}
+	for _, t := range taken {
+		if t.Up {
+			continue // nothing of this project sets it down
+		}
+		if err := nl.SetUpIndex(r.Paths.Outside(), t.Index, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w %s: %w", ErrDevice, t.Ifname, err)
+		}
+	}
+	return nil
+}
+
+// DeviceStatus describes a port that is a network device.
+type DeviceStatus struct {
+	// Name is that of the port, Ifname that of the device, Switch that of the switch.
+	Name   string    `json:"name"`
+	Ifname string    `json:"port"`
+	Switch string    `json:"switch"`
+	Link   LinkState `json:"link"`
+}
+
+// devices returns the states of the network devices of this machine, as their switches know them. A switch
+// that does not answer has none that works.
+func (r observer) devices(switches []NodeStatus) (list []DeviceStatus) {
+	for i := range switches {
+		var d struct {
+			Ports []struct {
+				Host  string `json:"host"`
+				State string `json:"state"`
+			} `json:"ports"`
+		}
+		_ = json.Unmarshal(switches[i].Daemon, &d)
+		for _, dev := range r.Spec.DevicesAt(switches[i].Name) {
+			s := DeviceStatus{Name: dev.Name, Ifname: dev.Ifname, Switch: switches[i].Name, Link: LinkNoCarrier}
+			for _, p := range d.Ports {
+				switch {
+				case p.Host != dev.Name:
+				case exists(r.Paths.Cut(dev.Name)):
+					s.Link = LinkDown
+				case p.State == "up":
+					s.Link = LinkUp
+				case p.State == "missing":
+					s.Link = LinkMissing
+				}
+			}
+			list = append(list, s)
+		}
+	}
+	return list
+}
