@@ -45,6 +45,7 @@ var generated = map[string]func(t *testing.T) string{
 	"watchdog":         rackTable("watchdog"),
 	"hosts":            rackTable("hosts"),
 	"nics":             rackTable("nics"),
+	"devices":          rackTable("devices"),
 	"quota":            rackTable("quota"),
 	"faults":           rackTable("faults"),
 	"match":            rackTable("match"),

@@ -81,7 +81,7 @@ func checkLink(r *rackfile.Rack, link string) error {
 	if _, ok := r.TrunkNamed(link); ok {
 		return nil
 	}
-	if _, ok := r.DeviceNamed(link); ok {
+	if _, ok := r.Devices.Named(link); ok {
 		return nil
 	}
 	return checkHost(r, link)

@@ -2,7 +2,6 @@ package rackfile
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,8 +34,9 @@ type deviceEntry struct {
 	at, nameAt, leafAt ast.Node
 }
 
-func (d *decoder) deviceEntry(n ast.Node) deviceEntry {
-	e := deviceEntry{at: n, nameAt: n, leafAt: n}
+// read reads an element of the list devices.
+func (e *deviceEntry) read(d *decoder, n ast.Node) {
+	*e = deviceEntry{at: n, nameAt: n, leafAt: n}
 	d.mapping(n, "a device", []entry{
 		required(set(d, "port", &e.Ifname, parseIfname)),
 		{key: "name", set: func(n ast.Node) {
@@ -49,7 +49,6 @@ func (d *decoder) deviceEntry(n ast.Node) deviceEntry {
 		}},
 		set(d, "uplink", &e.Uplink, parseBool),
 	})
-	return e
 }
 
 // parseIfname reads the name of a network device, as Linux allows it.
@@ -60,9 +59,12 @@ func parseIfname(s string) (string, error) {
 	return s, nil
 }
 
-// devices checks the network devices of a rack, whose hosts have their leaves.
-func (d *decoder) devices(f *file, r *Rack) {
-	if len(f.devices) == 0 {
+// deviceEntries is the list devices.
+type deviceEntries []deviceEntry
+
+// connect checks the network devices of a rack, whose hosts have their leaves.
+func (l deviceEntries) connect(d *decoder, r *Rack) {
+	if len(l) == 0 {
 		return
 	}
 	taken := append(r.LinkNames(), r.SwitchNames()...)
@@ -70,12 +72,22 @@ func (d *decoder) devices(f *file, r *Rack) {
 		leaf, far := c.Ports()
 		taken = append(taken, leaf, far)
 	}
-	if err := r.deviceless(); err != nil {
-		d.errorf(f.devices[0].at, "%v", err)
+	switch {
+	case r.Shared():
+		d.errorf(l[0].at, "devices need separate processes: leave out `daemons: shared` and --compact, or `devices`")
+		return
+	case r.Slow > 0:
+		d.errorf(l[0].at, "what is behind a device runs at full speed: leave out `slow`, or `devices`")
 		return
 	}
-	for i := range f.devices {
-		e := &f.devices[i]
+	machineOf := func(dev Device) string {
+		if r.Fabric == nil {
+			return ""
+		}
+		return r.MachineOf(cmp.Or(dev.Leaf, leafName(0)))
+	}
+	for i := range l {
+		e := &l[i]
 		dev := e.Device
 		dev.Name = cmp.Or(dev.Name, dev.Ifname)
 		switch err := CheckHostName(dev.Name); {
@@ -83,7 +95,7 @@ func (d *decoder) devices(f *file, r *Rack) {
 			d.errorf(e.nameAt, "%.40q cannot be the name of a port as well; write one beside it, like name: out", dev.Name)
 		case slices.Contains(taken, dev.Name):
 			d.errorf(e.nameAt, "port name %q is taken already; choose another by name", dev.Name)
-		case slices.ContainsFunc(r.Devices, func(o Device) bool { return o.Ifname == dev.Ifname && r.samePlace(o, dev) }):
+		case slices.ContainsFunc(r.Devices, func(o Device) bool { return o.Ifname == dev.Ifname && machineOf(o) == machineOf(dev) }):
 			d.errorf(e.at, "device %q is a port already; remove one", dev.Ifname)
 		case r.Fabric == nil && dev.Leaf != "":
 			d.errorf(e.leafAt, "leaf needs the key fabric, which says how many leaves there are")
@@ -96,57 +108,36 @@ func (d *decoder) devices(f *file, r *Rack) {
 			r.Devices, taken = append(r.Devices, dev), append(taken, dev.Name)
 		}
 	}
-	for _, name := range r.SwitchNames() {
-		if n := r.portsAt(name); n > MaxPorts {
-			d.errorf(f.devices[0].at, "%s would have %d ports, and has at most %d; give the rack fewer hosts or devices", name, n, MaxPorts)
-		}
-	}
-}
-
-// deviceless returns an error if the rack has something with which it cannot have devices.
-func (r *Rack) deviceless() error {
-	switch {
-	case r.Shared():
-		return errors.New("devices need separate processes: leave out `daemons: shared` and --compact, or `devices`")
-	case r.Slow > 0:
-		return errors.New("what is behind a device runs at full speed: leave out `slow`, or `devices`")
-	}
-	return nil
-}
-
-// samePlace reports whether two devices are on one machine.
-func (r *Rack) samePlace(a, b Device) bool {
-	at := func(dev Device) string { return r.MachineOf(cmp.Or(dev.Leaf, leafName(0))) }
-	return r.Fabric == nil || at(a) == at(b)
-}
-
-// portsAt is how many ports a switch has.
-func (r *Rack) portsAt(name string) (n int) {
+	ports := map[string]int{}
 	for i := range r.Hosts {
-		if r.LeafOf(&r.Hosts[i]) == name {
-			n++
-		}
+		ports[r.LeafOf(&r.Hosts[i])]++
 	}
 	for _, c := range r.Trunks() {
-		if c.Leaf == name || c.Far == name {
-			n++
+		ports[c.Leaf]++
+		ports[c.Far]++
+	}
+	for _, name := range r.SwitchNames() {
+		if n := ports[name] + len(r.Devices.At(name)); n > MaxPorts {
+			d.errorf(l[0].at, "%s would have %d ports, and has at most %d; give the rack fewer hosts or devices", name, n, MaxPorts)
 		}
 	}
-	return n + len(r.DevicesAt(name))
 }
 
-// DeviceNamed returns the device whose port has a name; false if there is none.
-func (r *Rack) DeviceNamed(name string) (Device, bool) {
-	if i := slices.IndexFunc(r.Devices, func(d Device) bool { return d.Name == name }); i >= 0 {
-		return r.Devices[i], true
+// Devices are the network devices of a rack.
+type Devices []Device
+
+// Named returns the device whose port has a name; false if there is none.
+func (l Devices) Named(name string) (Device, bool) {
+	if i := slices.IndexFunc(l, func(d Device) bool { return d.Name == name }); i >= 0 {
+		return l[i], true
 	}
 	return Device{}, false
 }
 
-// DevicesAt returns the devices that are ports of a switch.
-func (r *Rack) DevicesAt(name string) (list []Device) {
-	for _, d := range r.Devices {
-		if r.SwitchOf(d.Name) == name {
+// At returns the devices that are ports of a switch.
+func (l Devices) At(name string) (list Devices) {
+	for _, d := range l {
+		if cmp.Or(d.Leaf, SwitchName) == name {
 			list = append(list, d)
 		}
 	}

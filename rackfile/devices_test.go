@@ -29,7 +29,7 @@ func TestDevices(t *testing.T) {
 	if r.SwitchOf("out") != "leaf1" || r.SwitchOf("vxlan0") != "leaf0" || !slices.Contains(r.LinkNames(), "out") || len(r.OnSwitch("leaf1").Faults) != 1 {
 		t.Errorf("%q, %q, %v", r.SwitchOf("out"), r.SwitchOf("vxlan0"), r.LinkNames())
 	}
-	if got := r.DevicesAt("leaf0"); len(got) != 1 || got[0].Name != "vxlan0" {
+	if got := r.Devices.At("leaf0"); len(got) != 1 || got[0].Name != "vxlan0" {
 		t.Errorf("devices of leaf0: %+v", got)
 	}
 	data, err := r.Encode()
@@ -43,7 +43,7 @@ func TestDevices(t *testing.T) {
 		t.Errorf("a device that no file gives: %v", err)
 	}
 	one, err := Parse([]byte("devices: [{port: eth1}]\nhosts: [{name: cn0, role: compute}]\n"))
-	if err != nil || one.SwitchOf("eth1") != SwitchName || len(one.DevicesAt(SwitchName)) != 1 {
+	if err != nil || one.SwitchOf("eth1") != SwitchName || len(one.Devices.At(SwitchName)) != 1 {
 		t.Errorf("with one switch: %v", err)
 	}
 }

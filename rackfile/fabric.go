@@ -67,9 +67,9 @@ func (r *Rack) SwitchNames() []string {
 // IsSwitch reports whether a node of the rack is a switch.
 func (r *Rack) IsSwitch(node string) bool { return slices.Contains(r.SwitchNames(), node) }
 
-// IsSpine reports whether a node of the rack is a spine.
-func (r *Rack) IsSpine(node string) bool {
-	return r.Fabric != nil && slices.Contains(r.Fabric.names()[r.Fabric.Leaves:], node)
+// IsSpine reports whether a node of the rack is a spine; no node is if f is nil.
+func (f *Fabric) IsSpine(node string) bool {
+	return f != nil && slices.Contains(f.names()[f.Leaves:], node)
 }
 
 // NamespaceOf returns the node whose network namespace a node has: all switches have one.
@@ -115,7 +115,7 @@ func (r *Rack) SwitchOf(link string) string {
 	if c, ok := r.TrunkNamed(link); ok {
 		return c.Leaf
 	}
-	if d, ok := r.DeviceNamed(link); ok {
+	if d, ok := r.Devices.Named(link); ok {
 		return cmp.Or(d.Leaf, SwitchName)
 	}
 	return ""
@@ -332,7 +332,7 @@ func (r *Rack) OnSwitch(name string) *Rack {
 			own.Faults = append(own.Faults, f)
 		}
 	}
-	if r.IsSpine(name) {
+	if r.Fabric.IsSpine(name) {
 		own.Switch.Program = ProgramForward
 	}
 	return &own

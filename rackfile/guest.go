@@ -39,7 +39,7 @@ func IsStation(m wire.MAC) bool { return m != (wire.MAC{}) && !m.IsMulticast() }
 // says that the subnets have no such host.
 func (r *Rack) Numbered(n int) (v4, v6 netip.Addr, mac wire.MAC, err error) {
 	k := switchIndex + 1 + n
-	if k > r.lastNumber() {
+	if k > (numbering{r.Subnet, r.Subnet6, len(r.SwitchNames())}).last() {
 		name, narrow := "subnet", r.Subnet
 		if hostBits(r.Subnet6) < hostBits(r.Subnet) {
 			name, narrow = "subnet6", r.Subnet6

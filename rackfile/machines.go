@@ -49,6 +49,8 @@ type Slice struct {
 	// Generation tells the racks of one name apart: each up that makes one gives it another. All slices of
 	// a rack have the same.
 	Generation uint64 `json:"generation,omitempty"`
+	// Devices are network devices of the machines that are ports of a switch.
+	Devices Devices `json:"devices,omitempty"`
 }
 
 // Login is a machine's SSH, read: the user, "" if ssh is to choose, the machine, and the port, 0 for that

@@ -268,7 +268,7 @@ func (d *decoder) railAddresses(f *file, r *Rack, hosts int) {
 		v4, ok4 := railSubnet(r.Subnet, h.NIC.Nth)
 		v6, ok6 := railSubnet(r.Subnet6, h.NIC.Nth)
 		if !ok4 || !ok6 {
-			d.errorf(cmp.Or(f.subnetAt, f.sub6At, f.node), "no subnets of this size follow %v and %v for NIC %d of the hosts; take lower ones", r.Subnet, r.Subnet6, h.NIC.Nth)
+			d.errorf(cmp.Or(f.subnetsAt[0], f.subnetsAt[1], f.node), "no subnets of this size follow %v and %v for NIC %d of the hosts; take lower ones", r.Subnet, r.Subnet6, h.NIC.Nth)
 			return
 		}
 		_, of, _ := r.Host(h.NIC.Of)

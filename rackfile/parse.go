@@ -56,17 +56,17 @@ type file struct {
 
 	node     ast.Node // the whole file
 	sharedAt ast.Node // value of the key daemons
-	subnetAt ast.Node // values of the keys subnet and subnet6; nil if a key is missing
-	sub6At   ast.Node
-	queues   queuesFile
-	mtuAt    ast.Node // values of the keys mtu and pathMtu, likewise
-	pathAt   ast.Node
-	pathMTU  int                 // value of the key pathMtu; 0 if it is missing
-	further  map[string][]Host   // of each host, by its name, the NICs behind the first, without addresses
-	nicsAt   map[string]ast.Node // likewise the value of the key nics, if it has one
-	slowAt   ast.Node            // values of the keys slow and cost, likewise
-	costAt   ast.Node
-	on       placement
+	// subnetsAt are the values of the keys subnet and subnet6; nil if a key is missing.
+	subnetsAt [2]ast.Node
+	queues    queuesFile
+	mtuAt     ast.Node // values of the keys mtu and pathMtu, likewise
+	pathAt    ast.Node
+	pathMTU   int                 // value of the key pathMtu; 0 if it is missing
+	further   map[string][]Host   // of each host, by its name, the NICs behind the first, without addresses
+	nicsAt    map[string]ast.Node // likewise the value of the key nics, if it has one
+	slowAt    ast.Node            // values of the keys slow and cost, likewise
+	costAt    ast.Node
+	on        placement
 	// nets, hosted and switched are true if no mistake was found in the subnets, in the hosts, and in
 	// the switch's program. Parts of the file that depend on one of these are checked only then.
 	nets, hosted, switched bool
@@ -230,8 +230,8 @@ func (d *decoder) topLevel(n ast.Node) *file {
 		}},
 		{key: "onerma", set: func(n ast.Node) { f.OneRMA = d.oneRMA(n) }},
 		{key: "congestion", set: func(n ast.Node) { f.Congestion = d.congestion(n) }},
-		subnet("subnet", &f.Subnet, &f.subnetAt, true),
-		subnet("subnet6", &f.Subnet6, &f.sub6At, false),
+		subnet("subnet", &f.Subnet, &f.subnetsAt[0], true),
+		subnet("subnet6", &f.Subnet6, &f.subnetsAt[1], false),
 		{key: "switch", set: func(n ast.Node) { d.switchEntry(n, f) }},
 		{key: "fabric", set: func(n ast.Node) { f.on.fabricAt, f.Fabric = n, d.fabric(n, f) }},
 		{key: "machines", set: func(n ast.Node) {
@@ -246,7 +246,7 @@ func (d *decoder) topLevel(n ast.Node) *file {
 				}
 			})
 		}},
-		list(d, "devices", &f.devices, maxDevices, d.deviceEntry),
+		list(d, "devices", &f.devices, maxDevices, func(n ast.Node) (e deviceEntry) { e.read(d, n); return e }),
 		list(d, "faults", &f.faults, maxFaults, d.faultEntry),
 	})
 	if err := d.linkMTU(f); err != nil {

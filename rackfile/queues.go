@@ -193,7 +193,7 @@ func (d *decoder) queues(f *file, r *Rack) {
 			k.AlphaNum, k.AlphaDen = max(1, k.AlphaNum), max(1, k.AlphaDen)
 			continue
 		}
-		if why := r.pauseless(); why != "" {
+		if why := pauseless(r.Cable, r.Shared()); why != "" {
 			d.errorf(file.at, "%s", why)
 			return
 		}
@@ -261,12 +261,12 @@ func QueuesRefuse(cfg *portqueue.Config, r *fault.Rule) error {
 	return nil
 }
 
-// pauseless says why no link of this rack could carry pauses; "" means that all can.
-func (r *Rack) pauseless() string {
+// pauseless says why no link of a rack could carry pauses; "" means that all can.
+func pauseless(cable string, shared bool) string {
 	switch {
-	case r.Cable == CableMemory:
+	case cable == CableMemory:
 		return "lossless needs cable: veth, because a memory link drops packets when its ring is full"
-	case r.Shared():
+	case shared:
 		return "lossless needs daemons: separate, because packets of a shared process never wait in a NIC"
 	}
 	return ""

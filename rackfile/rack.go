@@ -144,13 +144,11 @@ type Rack struct {
 	// Fabric is the switches of a rack that has several; nil means that it has one. Switch is what they
 	// have in common.
 	Fabric *Fabric `json:"fabric,omitempty"`
-	// Slice says on which machines the rack runs.
+	// Slice says on which machines the rack runs, and with which devices of theirs.
 	Slice
 	// Hosts are in the order of the rack file, and behind them the further NICs of hosts that have
 	// several (FurtherNIC); the index is the port number on the switch.
 	Hosts []Host `json:"hosts"`
-	// Devices are network devices of the machine that are ports of a switch.
-	Devices []Device `json:"devices,omitempty"`
 	// Faults are active from the beginning.
 	Faults []fault.Rule `json:"faults,omitempty"`
 }
@@ -315,8 +313,13 @@ func (r *Rack) Neighbour(a netip.Addr) (wire.MAC, bool) {
 	if h, ok := r.ByAddr(a); ok {
 		return h.MAC, true
 	}
-	s, ok := r.switchBy(a)
-	return s.MAC, ok
+	a = a.Unmap()
+	for _, s := range r.SwitchAddresses() {
+		if a.IsValid() && (a == s.IPv4 || a == s.IPv6) {
+			return s.MAC, true
+		}
+	}
+	return wire.MAC{}, false
 }
 
 // Address returns the address of the host called name: its IPv4 address or, if it has none, its

@@ -26,7 +26,7 @@ func (d *decoder) resolve(f *file) *Rack {
 		d.machines(f, r)
 		d.leaves(f, r)
 	}) && f.hosted
-	hosted = hosted && d.sound(func() { d.devices(f, r) })
+	hosted = hosted && d.sound(func() { deviceEntries(f.devices).connect(d, r) })
 	if hosted && f.nets && d.sound(func() { d.addresses(f, r) }) && f.switched {
 		d.rules(f, r)
 	}
@@ -102,11 +102,11 @@ func (d *decoder) addresses(f *file, r *Rack) {
 	// In IPv4, the last address of the subnet is for broadcast, so the subnet must have one address
 	// more.
 	if size := hostBits(r.Subnet); size < 31 && last+1 >= 1<<size {
-		d.errorf(cmp.Or(f.subnetAt, f.node), "subnet %v is too small for %s and %d hosts; use a shorter prefix", r.Subnet, what, hosts)
+		d.errorf(cmp.Or(f.subnetsAt[0], f.node), "subnet %v is too small for %s and %d hosts; use a shorter prefix", r.Subnet, what, hosts)
 		return
 	}
-	if size := hostBits(r.Subnet6); size < 31 && (last >= 1<<size || hosts >= r.lastNumber()) {
-		d.errorf(cmp.Or(f.sub6At, f.node), "subnet6 %v is too small for %s and %d hosts; use a shorter prefix", r.Subnet6, what, hosts)
+	if size := hostBits(r.Subnet6); size < 31 && (last >= 1<<size || hosts >= numbering{r.Subnet, r.Subnet6, len(r.SwitchNames())}.last()) {
+		d.errorf(cmp.Or(f.subnetsAt[1], f.node), "subnet6 %v is too small for %s and %d hosts; use a shorter prefix", r.Subnet6, what, hosts)
 		return
 	}
 	r.Switch.IPv4, r.Switch.IPv6 = nth(r.Subnet, switchIndex), nth(r.Subnet6, switchIndex)

@@ -113,18 +113,14 @@ func (d *Dialer) Want(k Key, t Target) bool {
 		d.stats.Refused++
 		return false
 	}
-	d.add(&link{Key: k, target: t, want: true})
+	l = &link{Key: k, target: t, want: true}
+	d.links, d.byKey[k] = append(d.links, l), l
 	return true
 }
 
 // Room reports whether there can be another connection: there are fewer than MaxShared. A
 // connection that is not wanted any more takes one of these places until it has ended.
 func (d *Dialer) Room() bool { return len(d.links) < MaxShared }
-
-func (d *Dialer) add(l *link) {
-	d.links = append(d.links, l)
-	d.byKey[l.Key] = l
-}
 
 // Unwant ends the connection with key k, if there is one. If that connection is up, EventDown
 // follows.
@@ -163,7 +159,7 @@ func (d *Dialer) Adopt(s Shared) error {
 	}
 	if l == nil {
 		l = &link{Key: s.Key}
-		d.add(l)
+		d.links, d.byKey[l.Key] = append(d.links, l), l
 	}
 	l.want, l.adopted = true, true
 	d.up(l, s)

@@ -111,7 +111,7 @@ func (m *Machine) Spec() pipeline.Part {
 		Registers: []pipeline.RegisterSpec{
 			{Name: "trace batches", Width: packettrace.Size * 8, Entries: n * batch, Each: batch},
 			// An entry has the PSN of a WRITE, its place, and its records.
-			{Name: "WRITEs of records in flight", Width: 24 + 64 + batch*packettrace.Size*8, Entries: n * inFlight, Each: inFlight},
+			{Name: "records in flight", Width: 24 + 64 + batch*packettrace.Size*8, Entries: n * inFlight, Each: inFlight},
 			// An entry has a connection's queue pair, PSNs, window, and memory region.
 			{Name: "trace servers", Width: 24 + 2*24 + 16 + 64 + 32 + 64, Entries: n},
 		},

@@ -27,7 +27,7 @@ type takenDevice struct {
 func (r builder) takeDevices() error {
 	var taken []takenDevice
 	for _, name := range onMachine(r.Spec, r.deviceNames()) {
-		d, _ := r.Spec.DeviceNamed(name)
+		d, _ := r.Spec.Devices.Named(name)
 		found, err := nl.DeviceByName(r.Paths.Outside(), d.Ifname)
 		if err == nil {
 			err = r.refuseDevice(&d, &found)
@@ -163,7 +163,7 @@ func (r observer) devices(switches []NodeStatus) (list []DeviceStatus) {
 			} `json:"ports"`
 		}
 		_ = json.Unmarshal(switches[i].Daemon, &d)
-		for _, dev := range r.Spec.DevicesAt(switches[i].Name) {
+		for _, dev := range r.Spec.Devices.At(switches[i].Name) {
 			s := DeviceStatus{Name: dev.Name, Ifname: dev.Ifname, Switch: switches[i].Name, Link: LinkNoCarrier}
 			for _, p := range d.Ports {
 				switch {

@@ -172,7 +172,7 @@ func (r *Rack) restoreLink(h *rackfile.Host) error {
 // as it is.
 func (r *Rack) Link(ctx context.Context, host string, up bool) error {
 	trunk, isTrunk := r.Spec.TrunkNamed(host)
-	device, isDevice := r.Spec.DeviceNamed(host)
+	device, isDevice := r.Spec.Devices.Named(host)
 	if !isTrunk && !isDevice {
 		if err := r.CheckHost(host); err != nil {
 			return err

@@ -308,7 +308,7 @@ func (r builder) makeLinks() error {
 		if h, _, ok := r.Spec.Host(link); ok {
 			return r.makeLink(h)
 		}
-		if _, ok := r.Spec.DeviceNamed(link); ok {
+		if _, ok := r.Spec.Devices.Named(link); ok {
 			return nil // it exists
 		}
 		return r.makeTrunk(link)

@@ -12,7 +12,7 @@ import (
 
 // deviceLinks lists the ports of a switch that are network devices of the machine.
 func deviceLinks(rack *rackfile.Rack, name string) (list []Link) {
-	for _, d := range rack.DevicesAt(name) {
+	for _, d := range rack.Devices.At(name) {
 		list = append(list, Link{Host: d.Name, Ifname: d.Ifname, GSO: true, Device: true})
 	}
 	return list

@@ -91,7 +91,7 @@ func (p *programControl) Load(t ProgramText) error {
 // onSpine reports whether the switch is a spine of a fabric.
 func (p *programControl) onSpine() bool {
 	rack := p.described.Load()
-	return rack != nil && rack.IsSpine(rack.Switch.Name)
+	return rack != nil && rack.Fabric.IsSpine(rack.Switch.Name)
 }
 
 // exchange replaces the running program. Only the loop calls it.
