@@ -70,9 +70,10 @@ const (
 	SpaceTCP ServiceID = 0x06
 	SpaceUDP ServiceID = 0x11
 	// SpaceIB is the port space whose services are of any type.
-	SpaceIB  ServiceID = 0x3f
-	portBits           = 16
+	SpaceIB ServiceID = 0x3f
 )
+
+const portBits = 16
 
 // PortService returns the service ID of a port.
 func PortService(space ServiceID, port uint16) ServiceID {
