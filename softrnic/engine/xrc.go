@@ -82,8 +82,10 @@ func (x *XRCD) CreateTarget(init verbs.QPInit) (*QP, error) {
 
 // drop removes the completions of target n from the completion queues of the domain's shared receive queues.
 func (x *XRCD) drop(n wire.QPN) {
+	done := map[*CQ]bool{} // many queues may share one
 	for _, s := range x.e.srqs {
-		if s.xrcd == x {
+		if s.xrcd == x && !done[s.cq] {
+			done[s.cq] = true
 			s.cq.q.Drop(n)
 		}
 	}

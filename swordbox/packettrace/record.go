@@ -59,6 +59,10 @@ func (r *Record) AppendTo(b []byte) []byte {
 
 var zeros [HeadLen]byte
 
+// Bounds of a frame: mostLength is more than a super-frame has, and each of its packets has at least leastPacket bytes,
+// BTH and ICRC.
+const mostLength, leastPacket = 72 << 10, 16
+
 // Parse reads a record. ok is false if b does not begin with a whole record: the memory was never
 // written, has other data, or was read while the record was written. The record's Head shares the
 // bytes of b.
@@ -72,5 +76,5 @@ func (r *Record) Parse(b []byte) (ok bool) {
 		Port: be.Uint16(b[24:]), Packets: be.Uint16(b[26:]), Taken: be.Uint16(b[28:]),
 	}
 	r.Head = b[headAt : headAt+int(min(r.Length, HeadLen))]
-	return r.Epoch != 0 && r.Number != 0 && r.Taken != 0 && r.Taken <= r.Packets
+	return r.Epoch != 0 && r.Number != 0 && r.Taken != 0 && r.Taken <= r.Packets && r.Length <= mostLength && int(r.Packets) <= 1+int(r.Length)/leastPacket
 }

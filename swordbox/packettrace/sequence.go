@@ -56,11 +56,12 @@ func (r *Record) sequence(k *telemetry.Key) (s sequence, ok bool) {
 	return s, false
 }
 
-// psn returns the PSN of a RoCEv2 packet. Acknowledgements repeat PSNs and are left out.
+// psn returns the PSN of a RoCEv2 packet. Acknowledgements and READ responses have the PSNs of the other side's requests
+// and are left out.
 func (r *Record) psn(b []byte) (s sequence, ok bool) {
 	var h wire.BTH
 	if h.Parse(b) != nil || h.Opcode.Service() != wire.ServiceRC && h.Opcode.Service() != wire.ServiceUC ||
-		h.Opcode == wire.RCAck || h.Opcode == wire.RCAtomicAck || h.Opcode == wire.CNP {
+		h.Opcode.Is(wire.OpResponse) || h.Opcode == wire.CNP {
 		return s, false
 	}
 	return sequence{qp: h.DestQP, number: uint32(h.PSN), length: 1, steps: uint32(r.Packets), bits: 24}, true

@@ -36,13 +36,16 @@ type pace struct {
 	seen   clock.Time // when the Conn last looked at the time
 }
 
-// SetLimits sets the limits of requests that are sent from now on.
+// SetLimits sets the limits of requests that are sent from now on. What waits for its time may leave with the next Tick,
+// which is due at once.
 func (c *Conn) SetLimits(l Limits) {
 	if l.Burst == 0 {
 		l.Burst = usualBurst
 	}
 	if l != c.limits {
-		c.full, c.until = 0, clock.Never
+		if c.full = 0; c.paused() {
+			c.until = c.seen
+		}
 	}
 	c.limits = l
 }

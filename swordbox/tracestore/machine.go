@@ -44,10 +44,12 @@ var (
 	_ handler.Taker   = (*Machine)(nil)
 )
 
-// New makes a Machine without rules. It uses these fields of env: Failed, Silence and Port. If Failed is
+// New makes a Machine without rules. It uses these fields of env: Failed, Missing, Silence and Port. If Failed is
 // nil, failed connections are not replaced. If Port is nil, rules record nothing.
 func New(env handler.Env) *Machine {
-	return &Machine{env: env, Links: extmem.NewLinks[*channel](env.Failed), ports: pipeline.PortTable[source]{Marks: new(pipeline.MarkedPorts)}}
+	links := extmem.NewLinks[*channel](env.Failed)
+	links.Missing = env.Missing
+	return &Machine{env: env, Links: links, ports: pipeline.PortTable[source]{Marks: new(pipeline.MarkedPorts)}}
 }
 
 func (m *Machine) Stats() Stats { return m.stats }

@@ -2,6 +2,7 @@ package nl
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -16,12 +17,15 @@ type Device struct {
 	Loopback, Ethernet bool
 	// Master is the name of the bridge, bond or other interface of which it is a part; "" means none.
 	Master string
-	// Default is true if a default route goes out of it.
+	// Default is true if a default route goes out of it, or out of a VLAN or another interface above it.
 	Default bool
+	// Carries lists addresses that are reached by it, likewise.
+	Carries []netip.Addr
 }
 
-// DeviceByName returns the interface with a name. If there is none, the error lists those that there are.
-func DeviceByName(netns, name string) (d Device, err error) {
+// DeviceByName returns the interface with a name, and says which of the addresses in need are reached by it. If there is
+// no such interface, the error lists those that there are.
+func DeviceByName(netns, name string, need []netip.Addr) (d Device, err error) {
 	err = Do(netns, func() error {
 		list, err := dump(netlink.LinkList)
 		if err != nil {
@@ -42,14 +46,35 @@ func DeviceByName(netns, name string) (d Device, err error) {
 				d.Master = l.Attrs().Name
 			}
 		}
-		d.Default, err = defaultRoute(a.Index)
-		return err
+		carries := above(list, a.Index)
+		if d.Default, err = defaultRoute(carries); err != nil {
+			return err
+		}
+		for _, to := range need {
+			if routes, err := netlink.RouteGet(to.AsSlice()); err == nil && slices.ContainsFunc(routes, func(r netlink.Route) bool { return carries[r.LinkIndex] }) {
+				d.Carries = append(d.Carries, to)
+			}
+		}
+		return nil
 	})
 	return d, err
 }
 
-// defaultRoute reports whether a default route goes out of an interface.
-func defaultRoute(index int) (bool, error) {
+// above returns the numbers of an interface and of those whose frames it carries, such as VLANs.
+func above(list []netlink.Link, index int) map[int]bool {
+	found := map[int]bool{index: true}
+	for range list { // as deep as they may be nested
+		for _, l := range list {
+			if kind := l.Type(); found[l.Attrs().ParentIndex] && kind != "veth" {
+				found[l.Attrs().Index] = true
+			}
+		}
+	}
+	return found
+}
+
+// defaultRoute reports whether a default route goes out of one of the interfaces.
+func defaultRoute(out map[int]bool) (bool, error) {
 	// Without a filter the library leaves out tables other than the main one, which is where default
 	// routes are.
 	routes, err := dump(func() ([]netlink.Route, error) { return netlink.RouteList(nil, netlink.FAMILY_ALL) })
@@ -62,7 +87,7 @@ func defaultRoute(index int) (bool, error) {
 		if r.Type != unix.RTN_UNICAST {
 			continue
 		}
-		if r.LinkIndex == index || slices.ContainsFunc(r.MultiPath, func(n *netlink.NexthopInfo) bool { return n.LinkIndex == index }) {
+		if out[r.LinkIndex] || slices.ContainsFunc(r.MultiPath, func(n *netlink.NexthopInfo) bool { return out[n.LinkIndex] }) {
 			return true, nil
 		}
 	}

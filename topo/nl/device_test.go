@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,20 +18,20 @@ func TestDevice(t *testing.T) {
 	if err := Connect(End{Netns: a, Name: "near"}, End{Netns: b, Name: "far"}, 1500); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := DeviceByName(a, "lo"); err != nil || !d.Loopback || d.Ethernet {
+	if d, err := DeviceByName(a, "lo", nil); err != nil || !d.Loopback || d.Ethernet {
 		t.Errorf("lo: %+v, %v", d, err)
 	}
-	d, err := DeviceByName(a, "near")
+	d, err := DeviceByName(a, "near", nil)
 	if err != nil || d.Loopback || !d.Ethernet || d.Master != "" || d.Default || d.MTU != 1500 || !d.Up {
 		t.Errorf("near: %+v, %v", d, err)
 	}
-	if _, err := DeviceByName(a, "far"); err == nil || !strings.Contains(err.Error(), "there are lo, near") {
+	if _, err := DeviceByName(a, "far", nil); err == nil || !strings.Contains(err.Error(), "there are lo, near") {
 		t.Errorf("a device that is elsewhere: %v", err)
 	}
 	if err := SetUpIndex(a, d.Index, false); err != nil {
 		t.Fatal(err)
 	}
-	if d, err := DeviceByName(a, "near"); err != nil || d.Up {
+	if d, err := DeviceByName(a, "near", nil); err != nil || d.Up {
 		t.Errorf("set down: %+v, %v", d, err)
 	}
 	if err := errors.Join(SetUpIndex(a, d.Index, true), Configure(End{Netns: a, Name: "near", Addrs: []netip.Prefix{netip.MustParsePrefix("10.9.0.1/24")}})); err != nil {
@@ -46,13 +47,39 @@ func TestDevice(t *testing.T) {
 			t.Logf("route to %s: %v", dst, err) // a kernel without IPv6
 			continue
 		}
-		if d, err := DeviceByName(a, "near"); err != nil || d.Default != strings.HasSuffix(dst, "/0") {
+		if d, err := DeviceByName(a, "near", nil); err != nil || d.Default != strings.HasSuffix(dst, "/0") {
 			t.Errorf("with a route to %s: %+v, %v", dst, d, err)
 		}
-		if d, err := DeviceByName(a, "lo"); err != nil || d.Default {
+		if d, err := DeviceByName(a, "lo", nil); err != nil || d.Default {
 			t.Errorf("with a route of another device: %+v, %v", d, err)
 		}
 		if err := Do(a, func() error { return netlink.RouteDel(route) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	need := []netip.Addr{netip.MustParseAddr("10.9.0.2"), netip.MustParseAddr("10.77.0.9")}
+	if d, err := DeviceByName(a, "near", need); err != nil || !slices.Equal(d.Carries, need[:1]) {
+		t.Errorf("reached by it: %v, %v", d.Carries, err)
+	}
+	if d, err := DeviceByName(a, "lo", need); err != nil || d.Carries != nil {
+		t.Errorf("reached by another device: %v, %v", d.Carries, err)
+	}
+	// What goes out of an interface above it goes out of it, too.
+	err = Do(a, func() error {
+		upper := &netlink.Macvlan{LinkAttrs: netlink.LinkAttrs{Name: "upper", ParentIndex: d.Index}, Mode: netlink.MACVLAN_MODE_PRIVATE}
+		if err := netlink.LinkAdd(upper); err != nil {
+			return err
+		}
+		_, all, _ := net.ParseCIDR("0.0.0.0/0")
+		return errors.Join(netlink.LinkSetUp(upper), netlink.RouteAdd(&netlink.Route{LinkIndex: upper.Index, Dst: all}))
+	})
+	if err != nil {
+		t.Logf("an interface above it: %v", err) // a kernel without macvlan
+	} else if d, err := DeviceByName(a, "near", nil); err != nil || !d.Default {
+		t.Errorf("with a default route out of an interface above it: %+v, %v", d, err)
+	}
+	if err == nil {
+		if err := DeleteLink(a, "upper"); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -69,7 +96,7 @@ func TestDevice(t *testing.T) {
 	}); err != nil {
 		t.Skip("no bridge: ", err)
 	}
-	if d, err := DeviceByName(a, "near"); err != nil || d.Master != "br" {
+	if d, err := DeviceByName(a, "near", nil); err != nil || d.Master != "br" {
 		t.Errorf("in a bridge: %+v, %v", d, err)
 	}
 }

@@ -5,7 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/netip"
 	"os"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/topo/nl"
@@ -25,10 +30,21 @@ type takenDevice struct {
 // takeDevices checks the network devices of this machine that become ports, and sets them up. It writes
 // before how they were, so that giveBack can set them so again at any time.
 func (r builder) takeDevices() error {
+	if len(onMachine(r.Spec, r.deviceNames())) == 0 {
+		return nil
+	}
+	state, err := os.Open(rackfile.StateRoot) // its lock keeps another rack from taking the same device meanwhile
+	if err != nil {
+		return err
+	}
+	defer state.Close() // ends the lock
+	if err := unix.Flock(int(state.Fd()), unix.LOCK_EX); err != nil {
+		return err
+	}
 	var taken []takenDevice
 	for _, name := range onMachine(r.Spec, r.deviceNames()) {
 		d, _ := r.Spec.Devices.Named(name)
-		found, err := nl.DeviceByName(r.Paths.Outside(), d.Ifname)
+		found, err := nl.DeviceByName(r.Paths.Outside(), d.Ifname, r.reachedAddresses())
 		if err == nil {
 			err = r.refuseDevice(&d, &found)
 		}
@@ -37,14 +53,12 @@ func (r builder) takeDevices() error {
 		}
 		taken = append(taken, takenDevice{Ifname: d.Ifname, Index: found.Index, Up: found.Up})
 	}
-	if len(taken) == 0 {
-		return nil
-	}
 	data, err := json.Marshal(taken)
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(r.Paths.Devices(), data, 0o644); err != nil {
+	whole := r.Paths.Devices() + ".new" // so that there is a whole file or none
+	if err := errors.Join(os.WriteFile(whole, data, 0o644), os.Rename(whole, r.Paths.Devices())); err != nil {
 		return err
 	}
 	for _, t := range taken {
@@ -55,6 +69,21 @@ func (r builder) takeDevices() error {
 		}
 	}
 	return nil
+}
+
+// reachedAddresses returns the addresses that this machine must reach besides: those of the rack's other machines, and that from
+// which an SSH session runs this command.
+func (r builder) reachedAddresses() (list []netip.Addr) {
+	for _, m := range r.Spec.Machines {
+		if m.Name != r.Spec.Machine {
+			list = append(list, m.Address)
+		}
+	}
+	from, _, _ := strings.Cut(os.Getenv("SSH_CONNECTION"), " ")
+	if a, err := netip.ParseAddr(from); err == nil {
+		list = append(list, a.WithZone(""))
+	}
+	return slices.DeleteFunc(list, func(a netip.Addr) bool { return !a.IsValid() })
 }
 
 func (r builder) deviceNames() (names []string) {
@@ -79,6 +108,8 @@ func (r builder) refuseDevice(d *rackfile.Device, found *nl.Device) error {
 		return fmt.Errorf("it is a port of %s; `ip link set %s nomaster` frees it", found.Master, d.Ifname)
 	case found.Default && !d.Uplink:
 		return errors.New("this machine's default route goes out of it, and the machine would lose its network; name another device, or write `uplink: true` beside it")
+	case len(found.Carries) > 0 && !d.Uplink:
+		return fmt.Errorf("this machine reaches %v by it, another machine of the rack or the one from which this command is run; name another device, or write `uplink: true` beside it", found.Carries[0])
 	case found.MTU < mtu:
 		return fmt.Errorf("it carries packets of %d bytes, and this rack has some of %d: write `mtu: %d` in the rack file, or `ip link set %s mtu %d`", found.MTU, mtu, found.MTU, d.Ifname, mtu)
 	}
@@ -125,22 +156,19 @@ func readTaken(p rackfile.Paths) (list []takenDevice, err error) {
 	return list, err
 }
 
-// giveBack sets the network devices of the rack as they were before. One that has gone is left out. The
-// switch does not run any more.
-func (r remover) giveBack() error {
-	taken, err := readTaken(r.Paths)
-	if err != nil {
-		return fmt.Errorf("network devices: %w", err)
-	}
+// giveBack sets the network devices of the rack as they were before. One that has gone is left out, and of a file that
+// cannot be read none was set up. The switch does not run any more.
+func (r remover) giveBack() (err error) {
+	taken, _ := readTaken(r.Paths)
 	for _, t := range taken {
 		if t.Up {
 			continue // nothing of this project sets it down
 		}
-		if err := nl.SetUpIndex(r.Paths.Outside(), t.Index, false); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("%w %s: %w", ErrDevice, t.Ifname, err)
+		if e := nl.SetUpIndex(r.Paths.Outside(), t.Index, false); e != nil && !errors.Is(e, fs.ErrNotExist) {
+			err = errors.Join(err, fmt.Errorf("%w %s: %w", ErrDevice, t.Ifname, e))
 		}
 	}
-	return nil
+	return err
 }
 
 // DeviceStatus describes a port that is a network device.

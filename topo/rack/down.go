@@ -112,10 +112,7 @@ func (r remover) clear() error {
 		return err
 	}
 	r.reached("killed")
-	if err := r.giveBack(); err != nil {
-		return err
-	}
-	if err := r.unmount(); err != nil {
+	if err := errors.Join(r.giveBack(), r.unmount()); err != nil {
 		return err
 	}
 	r.reached("unmounted")
