@@ -48,20 +48,20 @@ func lookCgroups(_ context.Context, s *System) Finding {
 	return good("cgroup2 at "+root+", with cgroup.freeze and cgroup.kill", "a host is hung or killed whole, in one step")
 }
 
-// lookOldCgroups checks for hierarchies of cgroup version 1. Racks use that of cpu alone (lookScheduling), but
-// they may hinder other tools.
+// lookOldCgroups checks for hierarchies of cgroup version 1. Racks do not use them, but they may
+// hinder other tools.
 func lookOldCgroups(_ context.Context, s *System) Finding {
 	points, err := mounts(s, "cgroup")
 	switch {
 	case err != nil:
-		return weaker("unknown: "+err.Error(), "racks do not need it", "mount -t proc proc /proc")
+		return weaker("unknown: "+err.Error(), "racks do not use it", "mount -t proc proc /proc")
 	case len(points) == 0:
 		return good("not mounted", "nothing is in the way of crun and podman")
 	case unified(s) != "":
 		return weaker(fmt.Sprintf("%d hierarchies beside cgroup2 (hybrid)", len(points)), "racks work; crun refuses to run, runc works",
 			"boot with systemd.unified_cgroup_hierarchy=1, or podman --runtime runc")
 	}
-	return good(fmt.Sprintf("%d hierarchies", len(points)), "racks do not need it")
+	return good(fmt.Sprintf("%d hierarchies", len(points)), "racks do not use it")
 }
 
 // wantMemlock is the limit of locked memory, in bytes, below which BPF maps before Linux 5.11 and

@@ -87,7 +87,6 @@ func Probes() []Probe {
 		{"silencer", false, lookSilencer},
 		{"cgroups", false, lookCgroups},
 		{"cgroup v1", false, lookOldCgroups},
-		{"scheduling", false, lookScheduling},
 		{"locked memory", false, lookMemlock},
 		{"verbs library", false, lookLibrary},
 		{"docker engine", false, lookDocker},

@@ -123,7 +123,6 @@ func TestHealthyMachineIsOKInEveryRespect(t *testing.T) {
 }
 
 func TestWhatIsMissingIsSaid(t *testing.T) {
-	const autogroup = "/proc/sys/kernel/sched_autogroup_enabled"
 	const hybrid = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\ncgroup2 /sys/fs/cgroup/unified cgroup2 rw 0 0\n"
 	for name, c := range map[string]struct {
 		take  func(f *fake)
@@ -156,33 +155,14 @@ func TestWhatIsMissingIsSaid(t *testing.T) {
 		"no bypass": {func(f *fake) {
 			f.links.Port.Notes = []string{"sending through the queueing discipline: protocol not available"}
 		}, "direct sending", Degraded, "not available", "3.14", true},
-		"bypass not tried":   {func(f *fake) { f.links = Links{PortErr: unix.EINVAL} }, "direct sending", Missing, "not tried", "packet sockets", false},
-		"no silencer":        {func(f *fake) { f.links.Port.Silencer = "none" }, "silencer", Degraded, "none", "6.6", true},
-		"no cgroup2":         {func(f *fake) { f.files["/proc/self/mounts"] = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\n" }, "cgroups", Degraded, "no cgroup2", "mount -t cgroup2", true},
-		"cgroup2 read-only":  {func(f *fake) { f.cgroupEr = unix.EROFS }, "cgroups", Degraded, "read-only", "remount", true},
-		"no freezer":         {func(f *fake) { f.cgroup["cgroup.freeze"] = false }, "cgroups", Degraded, "without cgroup.freeze", "5.2", true},
-		"no cgroup.kill":     {func(f *fake) { f.cgroup["cgroup.kill"] = false }, "cgroups", Degraded, "without kill", "5.14", true},
-		"hybrid cgroups":     {func(f *fake) { f.files["/proc/self/mounts"] = hybrid }, "cgroup v1", Degraded, "hybrid", "runc", true},
-		"group of a session": {func(f *fake) { f.files[autogroup] = "1\n" }, "scheduling", Degraded, "each session", "sched_autogroup_enabled=0", true},
-		"cpu group read-only": {func(f *fake) {
-			f.files["/proc/self/mounts"], f.files[autogroup], f.closed = hybrid, "1\n", []string{"/sys/fs/cgroup/cpu"}
-			f.files["/proc/self/cgroup"] = "1:cpu:/\n"
-		}, "scheduling", Degraded, "each session", "sched_autogroup_enabled=0", true},
-		"cpu group of version 1": {func(f *fake) {
-			f.files["/proc/self/mounts"], f.files[autogroup], f.files["/proc/self/cgroup"] = hybrid, "1\n", "1:cpu:/\n"
-		}, "scheduling", OK, "a cgroup for each rack, at /sys/fs/cgroup/cpu", "", true},
-		"cpu group of a container": {func(f *fake) {
-			f.files["/proc/self/mounts"], f.files[autogroup], f.files["/proc/self/cgroup"] = hybrid, "1\n", "1:cpu:/docker/ab\n"
-		}, "scheduling", OK, "of this command", "", true},
-		"cgroup2 of a container": {func(f *fake) { f.files[autogroup], f.files["/sys/fs/cgroup/cpu.weight"] = "1\n", "100\n" }, "scheduling", OK, "this container", "", true},
-		"no cgroup2 beside version 1": {func(f *fake) {
-			f.files["/proc/self/mounts"], f.files[autogroup], f.files["/proc/self/cgroup"] = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\n", "1\n", "1:cpu:/\n"
-		}, "scheduling", Degraded, "each session", "sched_autogroup_enabled=0", true},
-		"cpu group": {func(f *fake) {
-			f.files[autogroup], f.files["/sys/fs/cgroup/cgroup.subtree_control"] = "1\n", "cpuset cpu io\n"
-		}, "scheduling", OK, "at /sys/fs/cgroup", "", true},
-		"no group of a session": {func(f *fake) { f.files[autogroup] = "0\n" }, "scheduling", OK, "no groups", "", true},
-		"little locked":         {func(f *fake) { f.memlock = 64 << 10 }, "locked memory", Degraded, "0 MiB", "ulimit", true},
+		"bypass not tried":  {func(f *fake) { f.links = Links{PortErr: unix.EINVAL} }, "direct sending", Missing, "not tried", "packet sockets", false},
+		"no silencer":       {func(f *fake) { f.links.Port.Silencer = "none" }, "silencer", Degraded, "none", "6.6", true},
+		"no cgroup2":        {func(f *fake) { f.files["/proc/self/mounts"] = "cgroup /sys/fs/cgroup/cpu cgroup rw 0 0\n" }, "cgroups", Degraded, "no cgroup2", "mount -t cgroup2", true},
+		"cgroup2 read-only": {func(f *fake) { f.cgroupEr = unix.EROFS }, "cgroups", Degraded, "read-only", "remount", true},
+		"no freezer":        {func(f *fake) { f.cgroup["cgroup.freeze"] = false }, "cgroups", Degraded, "without cgroup.freeze", "5.2", true},
+		"no cgroup.kill":    {func(f *fake) { f.cgroup["cgroup.kill"] = false }, "cgroups", Degraded, "without kill", "5.14", true},
+		"hybrid cgroups":    {func(f *fake) { f.files["/proc/self/mounts"] = hybrid }, "cgroup v1", Degraded, "hybrid", "runc", true},
+		"little locked":     {func(f *fake) { f.memlock = 64 << 10 }, "locked memory", Degraded, "0 MiB", "ulimit", true},
 		"no docker": {func(f *fake) {
 			delete(f.programs, "docker version --format {{.Server.Version}}")
 			delete(f.programs, "docker compose version --short")

@@ -35,41 +35,23 @@ func cgroup2Root() string {
 
 // cgroupKeeper is the keeper that has the processes of each node in a cgroup. It needs no
 // controller (such as cpu or memory) of cgroup2.
-type cgroupKeeper struct {
-	dir   string
-	group *cpuGroup
-}
+type cgroupKeeper struct{ dir string }
 
 var _ keeper = (*cgroupKeeper)(nil)
 
 func (k *cgroupKeeper) of(node string) string { return filepath.Join(k.dir, node) }
 
 func (k *cgroupKeeper) prepare(node string) error {
-	if err := makeCgroup(k.of(node)); err != nil {
+	var err error
+	for range maxMakeTries {
+		if err = os.MkdirAll(k.of(node), 0o755); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+	}
+	if err != nil {
 		return fmt.Errorf("make the cgroup of %s: %w; `rdmalab doctor` checks cgroups", node, err)
 	}
-	k.group.prepare(k.nodes)
 	return k.write(node, "cgroup.freeze", "0")
-}
-
-func makeCgroup(dir string) (err error) {
-	for range maxMakeTries {
-		if err = os.MkdirAll(dir, 0o755); !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-	}
-	return err
-}
-
-// nodes returns how many nodes have a cgroup; timers count as one.
-func (k *cgroupKeeper) nodes() (n int) {
-	entries, _ := os.ReadDir(k.dir) // unread, there are none
-	for _, e := range entries {
-		if e.IsDir() {
-			n++
-		}
-	}
-	return n
 }
 
 func (k *cgroupKeeper) write(node, file, value string) error {
@@ -80,7 +62,6 @@ func (k *cgroupKeeper) adopt(node string, pid int) error {
 	if err := k.write(node, "cgroup.procs", strconv.Itoa(pid)); err != nil {
 		return fmt.Errorf("put process into its cgroup: %w", err)
 	}
-	k.group.adopt(pid)
 	return nil
 }
 
@@ -174,7 +155,7 @@ func (k *cgroupKeeper) hung(node string) (bool, error) { return k.event(node, "f
 
 func (k *cgroupKeeper) clear() error {
 	if _, err := os.Stat(k.dir); errors.Is(err, fs.ErrNotExist) {
-		return k.group.remove()
+		return nil
 	}
 	// A process may enter the cgroup between the kill and the removal. Then the removal fails, and
 	// the next round kills that process.
@@ -188,7 +169,7 @@ func (k *cgroupKeeper) clear() error {
 		}
 		return true, err
 	})
-	return errors.Join(err, removeParent(k.dir), k.group.remove())
+	return errors.Join(err, k.removeParent())
 }
 
 func removeCgroups(dir string) error {
@@ -206,19 +187,15 @@ func removeCgroups(dir string) error {
 			}
 		}
 	}
-	return rmdir(dir)
-}
-
-func rmdir(dir string) error {
 	if err := unix.Rmdir(dir); err != nil && !gone(err) {
 		return fmt.Errorf("remove cgroup %s: %w", dir, err)
 	}
 	return nil
 }
 
-// removeParent removes the cgroup above the one of a rack, if no other rack is left.
-func removeParent(dir string) error {
-	err := unix.Rmdir(filepath.Dir(dir))
+// removeParent removes the cgroup above those of the racks, if no other rack is left.
+func (k *cgroupKeeper) removeParent() error {
+	err := unix.Rmdir(filepath.Dir(k.dir))
 	if err == nil || gone(err) || errors.Is(err, unix.EBUSY) || errors.Is(err, unix.ENOTEMPTY) {
 		return nil
 	}

@@ -5,18 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/topo/container"
 	"github.com/rdmalab/rdmalab/topo/nl"
 )
 
@@ -300,73 +296,6 @@ func TestInitReaps(t *testing.T) {
 	})
 	if err != nil {
 		t.Error(err)
-	}
-}
-
-// Threads that poll yield the processor only to threads of their scheduling group.
-func TestProcessesAreInOneSchedulingGroup(t *testing.T) {
-	withBothKeepers(t, func(t *testing.T, r *Rack) {
-		group := cpuGroupOf(r.name()).dir
-		if _, ok := r.keep.(*cgroupKeeper); !ok || group == "" {
-			return // tested where cgroups are
-		}
-		out := filepath.Join(t.TempDir(), "pid")
-		want := map[int]bool{}
-		for _, node := range r.Nodes() {
-			pids, err := r.keep.pids(node)
-			must(t, err)
-			for _, pid := range pids {
-				want[pid] = true
-			}
-		}
-		in := func() map[int]bool {
-			pids, err := container.ReadPIDs(filepath.Join(group, "cgroup.procs"))
-			must(t, err)
-			got := map[int]bool{}
-			for _, pid := range pids {
-				got[pid] = true
-			}
-			return got
-		}
-		if got := in(); len(want) < len(r.Nodes()) || !maps.Equal(got, want) {
-			t.Errorf("in the group: %v, want %v", got, want)
-		}
-		shares, err := os.ReadFile(filepath.Join(group, "cpu.shares"))
-		must(t, err)
-		if got := strings.TrimSpace(string(shares)); got != strconv.Itoa(sessionShares*min(len(r.Nodes()), mostSessions)) {
-			t.Errorf("shares %s for %d nodes", got, len(r.Nodes()))
-		}
-		code, err := r.Exec("cn0", []string{"sh", "-c", "cat /proc/self/cgroup >" + out})
-		if code != 0 || err != nil {
-			t.Fatalf("status %d, %v", code, err)
-		}
-		text, err := os.ReadFile(out)
-		must(t, err)
-		if !regexp.MustCompile(`(?m)^\d+:cpu(,cpuacct)?:.*/` + cgroupParent + "/" + r.name() + "$").Match(text) {
-			t.Errorf("the groups of a program on cn0:\n%s", text)
-		}
-	})
-}
-
-// Without a scheduling group, and where the folder of groups is read-only, nothing is made, and nothing is to be
-// removed. A group goes with those that programs have made below it.
-func TestGroupsThatAreNotThere(t *testing.T) {
-	must(t, new(cpuGroup).remove())
-	none := &cpuGroup{dir: filepath.Join(t.TempDir(), cgroupParent, "r1")}
-	must(t, none.remove())
-	below := filepath.Join(none.dir, "of-a-program")
-	must(t, os.MkdirAll(below, 0o755))
-	must(t, none.remove())
-	if exists(filepath.Dir(none.dir)) {
-		t.Error("the group is left")
-	}
-	for text, want := range map[string]bool{
-		"1:cpu:/\n": true, "4:cpu,cpuacct:/\n0::/x\n": true, "1:cpu:/rdmalab/r1\n": true,
-		"1:cpu:/docker/ab\n": false, "3:cpuset:/\n0::/\n": false, "": false,
-	} {
-		if got := inRootGroup(text); got != want {
-			t.Errorf("%q: %v", text, got)
-		}
 	}
 }
 

@@ -119,7 +119,7 @@ func (r *Rack) useCgroup(root, name string) {
 		r.keep = &signalKeeper{paths: r.Paths}
 		return
 	}
-	r.keep = &cgroupKeeper{dir: filepath.Join(root, cgroupParent, name), group: cpuGroupOf(name)}
+	r.keep = &cgroupKeeper{dir: filepath.Join(root, cgroupParent, name)}
 }
 
 // Nodes returns the names of the switches and of the hosts that this machine runs.

@@ -41,7 +41,7 @@ func tracesNow(t *testing.T, name string) []string {
 			found = append(found, "mount "+p)
 		}
 	}
-	for _, p := range []string{dir, rackfile.PathsOf(name).Lock(), filepath.Join(cgroup2Root(), cgroupParent, name), cpuGroupOf(name).dir} {
+	for _, p := range []string{dir, rackfile.PathsOf(name).Lock(), filepath.Join(cgroup2Root(), cgroupParent, name)} {
 		if exists(p) {
 			found = append(found, p)
 		}
