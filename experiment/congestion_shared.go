@@ -98,15 +98,6 @@ func (l ccShared) measure(ctx context.Context, p Platform) (outcome, error) {
 	return outcome{scene: &res}, err
 }
 
-// jainOf returns Jain's index of shares: 1 if all are equal.
-func jainOf(list []float64) float64 {
-	sum, squares := 0.0, 0.0
-	for _, x := range list {
-		sum, squares = sum+x, squares+x*x
-	}
-	return sum * sum / squares / float64(len(list))
-}
-
 func ccSharing(quick bool) figure {
 	f := figure{
 		key: "shared", title: "clients of one connection of the switch to a server, whose port is full: who slows down", x: "rule's key slow", unit: "us, share, index, CNPs", format: "%.3g",
@@ -135,7 +126,7 @@ func ccSharing(quick bool) figure {
 			ours(panel, "a shared client's share / an own one's", rule, l, func(o *outcome) float64 {
 				return sumOf(o.scene.Shares[:besideClients]) / sumOf(o.scene.Shares[besideClients:])
 			}),
-			ours(panel, "Jain's index of all 8", rule, l, func(o *outcome) float64 { return jainOf(o.scene.Shares) }),
+			ours(panel, "Jain's index of all 8", rule, l, func(o *outcome) float64 { return Jain(o.scene.Shares) }),
 		)
 	}
 	f.add(ours("alone", "bursts of others: mean, us", "all", alone, func(o *outcome) float64 { return o.scene.Mean.Seconds() * 1e6 }))

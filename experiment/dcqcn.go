@@ -109,6 +109,18 @@ func paperCongestion(senders int, span time.Duration) Congestion {
 	}
 }
 
+// Jain returns Jain's index of rates: 1 if all are equal, 1/n if one of n has all.
+func Jain(rates []float64) float64 {
+	sum, squares := 0.0, 0.0
+	for _, x := range rates {
+		sum, squares = sum+x, squares+x*x
+	}
+	if squares == 0 {
+		return 0
+	}
+	return sum * sum / squares / float64(len(rates))
+}
+
 func jain(mean, least float64) []demand {
 	list := []demand{{fmt.Sprintf("Jain >= %v", mean), func(r *CongestionResult) bool { return r.Jain >= mean }}}
 	if least > 0 {

@@ -251,7 +251,7 @@ func (r *incastRun) result() (out experiment.CongestionResult) {
 		if time.Duration(i+1)*incastSlot > r.load.Span {
 			break // not a whole window
 		}
-		j := jainOf(rates)
+		j := experiment.Jain(rates)
 		if out.Converged == 0 && j >= fair {
 			out.Converged = time.Duration(i+1) * incastSlot
 		}
@@ -277,16 +277,4 @@ func (r *incastRun) result() (out experiment.CongestionResult) {
 	}
 	out.CNPs = float64(out.Sent) / r.until.Sub(incastReady).Seconds() / float64(r.load.Senders)
 	return out
-}
-
-// jainOf returns Jain's index of rates: 1 if all are equal, 1/n if one of n has all.
-func jainOf(rates []float64) float64 {
-	sum, squares := 0.0, 0.0
-	for _, x := range rates {
-		sum, squares = sum+x, squares+x*x
-	}
-	if squares == 0 {
-		return 0
-	}
-	return sum * sum / squares / float64(len(rates))
 }
