@@ -83,5 +83,5 @@ func (s *Server) sweep() {
 
 // accept sends the answer and waits until the client is ready.
 func (s *Server) accept(h handshake) error {
-	return h.in.Accept(h.conn.QP, rdmacm.Params{}, h.a.encode(), s.rt.Now().Add(acceptPatience))
+	return h.in.Accept(h.conn.QP, s.cfg.Params, h.a.encode(), s.rt.Now().Add(acceptPatience))
 }

@@ -45,7 +45,10 @@ const (
 	// MaxReceives is the largest number of receives that the server of SEND tests posts to a queue
 	// pair. It is the default depth of a work queue of the NIC.
 	MaxReceives = 4 * MaxDepth
-	maxCode     = 31 // largest code of an ACK timeout
+	// leastReceives is the least number of receives by default, perftest's: some 100 µs of 8-byte
+	// messages, in which a server that sleeps is woken.
+	leastReceives = 512
+	maxCode       = 31 // largest code of an ACK timeout
 	// maxSpan is the longest run of locks.
 	maxSpan = time.Hour
 	// maxBuffer is the largest memory of one side in bytes.
@@ -88,7 +91,7 @@ type Config struct {
 	Path
 	// RecvSlack is the number of receives that the server of SEND tests keeps posted on a queue
 	// pair. If the client has more messages in flight, the server answers with RNR NAKs. 0 means
-	// one more than one and a half times Depth.
+	// leastReceives, or one more than one and a half times Depth if that is more.
 	RecvSlack int `json:"recvSlack,omitempty"`
 	// Seed determines the pattern and the order of atomics; 0 means 1.
 	Seed uint64 `json:"seed,omitempty"`
@@ -258,7 +261,7 @@ func (c Config) withDefaults() Config {
 		c.SignalEvery = 1
 	}
 	c.SignalEvery = cmp.Or(c.SignalEvery, max(1, min(16, c.Depth/4)))
-	c.RecvSlack = cmp.Or(c.RecvSlack, c.Depth+c.Depth/2+1)
+	c.RecvSlack = cmp.Or(c.RecvSlack, max(leastReceives, c.Depth+c.Depth/2+1))
 	c.RdAtomic = cmp.Or(c.RdAtomic, 16)
 	c.Type = cmp.Or(c.Type, "faa")
 	if c.Service == "" {
