@@ -103,11 +103,16 @@ func missing() string {
 	return ""
 }
 
+// seconds is how long a test of a rate runs, on both sides: long enough that the first messages, for
+// which memory is mapped and threads wake up, are a small part.
+const seconds = "2"
+
 // exchange is a test of perftest.
 type exchange struct {
 	name, test, size string
-	iters            int
-	unit             string
+	// iters is the number of repetitions; 0 means that the test runs for seconds.
+	iters int
+	unit  string
 	// column is the number of the result's column in perftest's output, and scale converts the
 	// result into unit; see the function column.
 	column int
@@ -117,18 +122,31 @@ type exchange struct {
 
 // exchanges are the tests of perftest that are measured.
 var exchanges = []exchange{
-	{"write_lat", "write_lat", "8", 2000, "sec/op", 5, 1e-6, mean},
-	{"read_lat", "read_lat", "8", 2000, "sec/op", 4, 1e-6, median},
-	{"write_8", "write_bw", "8", 20000, "msgs/s", 4, 1e6, messages},
-	{"send_8", "send_bw", "8", 20000, "msgs/s", 4, 1e6, messages},
-	{"write_64k", "write_bw", "65536", 1000, "B/s", 3, 1 << 20, volume},
-	{"send_64k", "send_bw", "65536", 1000, "B/s", 3, 1 << 20, volume},
+	{"write_lat", "write_lat", "8", 20000, "sec/op", 5, 1e-6, mean},
+	{"read_lat", "read_lat", "8", 20000, "sec/op", 4, 1e-6, median},
+	{"write_8", "write_bw", "8", 0, "msgs/s", 4, 1e6, messages},
+	{"send_8", "send_bw", "8", 0, "msgs/s", 4, 1e6, messages},
+	{"write_64k", "write_bw", "65536", 0, "B/s", 3, 1 << 20, volume},
+	{"send_64k", "send_bw", "65536", 0, "B/s", 3, 1 << 20, volume},
 }
 
-// args are the arguments of the program, with iters repetitions. gid is the index of the device's
-// address in its table.
+// args are the arguments of the program, with iters repetitions; 0 means that it runs for seconds. gid
+// is the index of the device's address in its table.
 func (e exchange) args(gid string, iters int) []string {
-	return []string{"ib_" + e.test, "-d", "rxe0", "-x", gid, "-F", "-s", e.size, "-n", strconv.Itoa(iters)}
+	args := []string{"ib_" + e.test, "-d", "rxe0", "-x", gid, "-F", "-s", e.size}
+	if iters == 0 {
+		return append(args, "-D", seconds)
+	}
+	return append(args, "-n", strconv.Itoa(iters))
+}
+
+// inside are the arguments of rdmalab for the same test by the daemons.
+func (e exchange) inside() []string {
+	args := []string{"perf", e.test, "--size", e.size, "-q", "-o", "json"}
+	if e.iters == 0 {
+		return append(args, "--duration", seconds)
+	}
+	return append(args, "--iters", strconv.Itoa(e.iters))
 }
 
 // programs measures perftest, unmodified, on the hosts of a rack beside the same exchange by the
@@ -136,7 +154,7 @@ func (e exchange) args(gid string, iters int) []string {
 // programs share with them.
 func programs() (ms []measure) {
 	for _, e := range exchanges {
-		inside := []string{"perf", e.test, "--size", e.size, "--iters", strconv.Itoa(e.iters), "-q", "-o", "json"}
+		inside := e.inside()
 		daemons := measure{name: "daemon_" + e.name, unit: e.unit, read: e.read, args: append(inside, "--from", "cn0", "--to", "ms0")}
 		if e.test == "write_lat" { // perftest measures half of a round trip of two WRITEs; perf does so with the peer perftest only
 			daemons.server = append(inside[:len(inside):len(inside)], "--peer", "perftest", "--from", "ms0")

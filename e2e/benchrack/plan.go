@@ -94,11 +94,11 @@ var racks = []rack{
 // paths measures the path between two hosts.
 var paths = []measure{
 	{name: "raw_8", args: perfArgs("raw_bw", "--size", "8", "--iters", "200000"), unit: "msgs/s", read: messages},
-	{name: "write_8", args: perfArgs("write_bw", "--size", "8", "--iters", "200000"), unit: "msgs/s", read: messages, base: "raw_8"},
-	{name: "cas_16", args: perfArgs("atomic_bw", "--type", "cas", "--tx-depth", "16", "--iters", "50000"), unit: "msgs/s", read: messages, base: "raw_8"},
+	{name: "write_8", args: perfArgs("write_bw", "--size", "8", "--duration", "1"), unit: "msgs/s", read: messages, base: "raw_8"},
+	{name: "cas_16", args: perfArgs("atomic_bw", "--type", "cas", "--tx-depth", "16", "--duration", "1"), unit: "msgs/s", read: messages, base: "raw_8"},
 	{name: "raw_4k", args: perfArgs("raw_bw", "--size", "4096", "--iters", "100000"), unit: "B/s", read: volume},
-	{name: "write_64k", args: perfArgs("write_bw", "--size", "64KiB", "--iters", "5000"), unit: "B/s", read: volume, base: "raw_4k"},
-	{name: "read_64k", args: perfArgs("read_bw", "--size", "64KiB", "--iters", "5000"), unit: "B/s", read: volume, base: "raw_4k"},
+	{name: "write_64k", args: perfArgs("write_bw", "--size", "64KiB", "--duration", "1"), unit: "B/s", read: volume, base: "raw_4k"},
+	{name: "read_64k", args: perfArgs("read_bw", "--size", "64KiB", "--duration", "1"), unit: "B/s", read: volume, base: "raw_4k"},
 	{name: "raw_lat", args: perfArgs("raw_lat", "--size", "8", "--iters", "20000"), unit: "sec/op", read: median},
 	{name: "read_lat", args: perfArgs("read_lat", "--size", "8", "--iters", "20000"), unit: "sec/op", read: median, base: "raw_lat"},
 	{name: "cas_lat", args: perfArgs("atomic_lat", "--type", "cas", "--iters", "20000"), unit: "sec/op", read: median, base: "raw_lat"},
