@@ -71,7 +71,9 @@ func (d *Device) busy(polled *uint64) bool {
 	if !changed && !d.polling.Load() {
 		return false
 	}
-	d.mu.Lock()
+	if !d.mu.TryLock() {
+		return true // the application is inside just now
+	}
 	defer d.link.release(&d.mu)
 	d.armed = 0 // no wake-ups for timers while an application polls
 	return !d.dead

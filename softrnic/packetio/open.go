@@ -115,7 +115,7 @@ type Pages struct {
 
 func NewPages() *Pages { return &Pages{now: new(page)} }
 
-// Alloc returns n bytes for the payload of a packet that Add makes before the next call of Rest.
+// Alloc returns n bytes for the payload of a packet that Add or Give makes before the next call of Rest.
 func (s *Pages) Alloc(n int) []byte {
 	p := s.now
 	s.busy = true
@@ -131,7 +131,7 @@ func (s *Pages) Alloc(n int) []byte {
 	}
 }
 
-// New returns memory for a packet. The caller sets all fields of Frame, and then calls Add.
+// New returns memory for a packet. The caller sets all fields of Frame, and then calls Add or Give.
 func (s *Pages) New() *Open {
 	p := s.now
 	if p.n == len(p.opens)*openChunk {
@@ -144,16 +144,21 @@ func (s *Pages) New() *Open {
 
 // Add appends o, the last result of New, to b.
 func (s *Pages) Add(b *Batch, o *Open) {
+	b.Frames = append(b.Frames, s.Give(o))
+	b.bytes += o.length
+}
+
+// Give returns o, the last result of New, as a frame. Its holder is the caller.
+func (s *Pages) Give(o *Open) Frame {
 	o.length = o.Frame.Len()
 	s.now.n++
 	s.now.given++
 	s.busy = true
-	b.bytes += o.length
-	b.Frames = append(b.Frames, Frame{Open: o})
+	return Frame{Open: o}
 }
 
 // Rest is called between two steps: the payloads of all packets of the last step belong to packets that
-// Add has made.
+// Add or Give has made.
 func (s *Pages) Rest() {
 	switch {
 	case s.now.n == 0 && s.now.used == 0:

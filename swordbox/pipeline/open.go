@@ -2,9 +2,11 @@ package pipeline
 
 import (
 	"slices"
+	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 // Open handles a packet that is not encoded (packetio.Frame.Open) as Frame would, if the program does not
@@ -55,11 +57,75 @@ func (s entrance) acceptOpen(in int, f packetio.Frame) {
 	p.Raw, p.packet, p.Ingress, p.Packets, p.icrc, p.sealer = f, nil, in, 1, icrcRight, s.sealer
 	p.Own = s.self.owns(p.Eth.Dst)
 	s.openSent = false
+	s.made.begin(s.ctx.Now)
 	s.apply(s.program.Packet(&s.ctx, p), p)
+	s.made.on = false
 	if !s.openSent {
 		f.Open.Return()
 	}
 	p.Raw = packetio.Frame{}
+}
+
+// emit sends packet f, of n bytes, that the program has made.
+func (s *Switch) emit(f *wire.Frame, n int) bool {
+	if !s.made.on {
+		return s.forward(-1, -1, packetio.Frame{Data: s.seal(f, n)})
+	}
+	handled := s.openSent
+	s.openSent = false
+	made := s.made.packet(f)
+	ok := s.forward(-1, -1, made)
+	if !s.openSent {
+		made.Open.Return()
+	}
+	s.openSent = handled
+	return ok
+}
+
+// made has the packets that a program makes while it handles one that is not encoded: they are not
+// encoded either.
+type made struct {
+	on     bool // the program handles such a packet
+	pages  *packetio.Pages
+	trimAt clock.Time // when the memory of a burst is given back, if no packet is made until then
+}
+
+// trimEvery: the memory of open packets is given back when none was made for so long, at the latest
+// after twice this time.
+const trimEvery = time.Second
+
+// begin is called before the program handles a packet that is not encoded.
+func (m *made) begin(now clock.Time) {
+	if m.pages == nil {
+		m.pages = packetio.NewPages()
+	}
+	m.on = true
+	m.pages.Rest()
+	if m.trimAt == clock.Never {
+		m.trimAt = now.Add(trimEvery)
+	}
+}
+
+// packet returns a copy of f, which the caller holds.
+func (m *made) packet(f *wire.Frame) packetio.Frame {
+	o := m.pages.New()
+	o.Frame = *f
+	if n := len(f.Payload); n > 0 {
+		o.Frame.Payload = m.pages.Alloc(n)
+		copy(o.Frame.Payload, f.Payload)
+	}
+	return m.pages.Give(o)
+}
+
+// trim gives back the memory of open packets if it is time.
+func (m *made) trim(now clock.Time) {
+	switch {
+	case m.trimAt > now:
+	case m.pages.Trim():
+		m.trimAt = clock.Never
+	default:
+		m.trimAt = now.Add(trimEvery)
+	}
 }
 
 // encoded returns f encoded, in memory of out.

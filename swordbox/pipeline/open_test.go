@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
@@ -116,12 +117,29 @@ func TestOpenPackets(t *testing.T) {
 			p.BTH.PSN = 5
 			c.Emit(&p.Frame, "")
 			return Consume()
-		}, to: 1},
+		}, to: 1, left: 1},
 		"emitted, too": {packet: func(c *Ctx, p *Parsed) Verdict {
 			p.BTH.PSN = 5
 			c.Emit(&p.Frame, "")
 			return Forward()
-		}, to: 1, left: 1},
+		}, to: 1, left: 2},
+		"emitted with another payload": {packet: func(c *Ctx, p *Parsed) Verdict {
+			made := p.Frame
+			made.Payload = []byte("bytes of the program")
+			ok := c.Emit(&made, "")
+			clear(made.Payload)
+			p.BTH.AckReq = ok
+			return Rewrite()
+		}, to: 1, left: 2},
+		"emitted to an unknown address": {packet: func(c *Ctx, p *Parsed) Verdict {
+			p.Eth.Dst = mac(5)
+			c.Emit(&p.Frame, "")
+			return Consume()
+		}, to: 1},
+		"emitted to a port that keeps": {packet: func(c *Ctx, p *Parsed) Verdict {
+			c.Emit(&p.Frame, "")
+			return Consume()
+		}, prepare: func(r *rig) { r.queued.Add(1) }, to: 1},
 	} {
 		run := func(open bool) (hosted, int, bool) {
 			return twin(t, &keeper{testProgram: testProgram{packet: k.packet}, passed: 2}, k.prepare, k.to, open)
@@ -139,6 +157,49 @@ func TestOpenPackets(t *testing.T) {
 		}
 	}
 }
+
+// The memory of packets that a program makes is used again, also of those that the switch drops, and
+// it is given back when no more are made.
+func TestMadePacketsAreReturned(t *testing.T) {
+	for name, up := range map[string]bool{"sent": true, "dropped": false} {
+		r, _ := withProgram(t, func(c *Ctx, p *Parsed) Verdict {
+			if ok := c.Emit(&p.Frame, ""); ok != up {
+				t.Fatalf("%s: emitted: %v", name, ok)
+			}
+			return Consume()
+		})
+		r.send(1, plain(mac(1), broadcast))
+		r.Observe(false)
+		r.ports[1].up = up
+		pages := packetio.NewPages()
+		var b packetio.Batch
+		allocs := testing.AllocsPerRun(1000, func() {
+			b.Reset()
+			pages.Rest()
+			o := pages.New()
+			o.Frame = *roceOfTest
+			pages.Add(&b, o)
+			r.out.Reset()
+			r.Frame(r.now, 0, b.Frames[0], &r.out)
+			packetio.ReturnAll(r.out.Frames)
+		})
+		if allocs != 0 {
+			t.Errorf("%s: %v allocations a packet", name, allocs)
+		}
+		for range 2 {
+			if r.now = r.Deadline(); r.now == clock.Never {
+				t.Fatalf("%s: no timer for the memory", name)
+			}
+			r.tick()
+		}
+		if at := r.Deadline(); at != clock.Never {
+			t.Errorf("%s: another timer at %v", name, at)
+		}
+	}
+}
+
+// roceOfTest is a packet from host 0 to host 1.
+var roceOfTest = roceFrame(0, 1, 7, "")
 
 // The program sees the same packet, and its bytes.
 func TestOpenPacketAsParsed(t *testing.T) {

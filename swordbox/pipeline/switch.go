@@ -98,9 +98,14 @@ type Switch struct {
 
 	ctx Ctx
 	step
-	// parsed, sealer, segment and segments are scratch memory. parsed and sealer are objects of
-	// their own, because an object as large as Switch begins 8 bytes behind a multiple of 16. As
-	// parts of Switch, their stores of 16 bytes would cross cache lines and pages, which is slow.
+	scratch
+	made made
+}
+
+// scratch is memory that is used again. parsed and sealer are objects of their own, because an
+// object as large as Switch begins 8 bytes behind a multiple of 16. As parts of Switch, their stores
+// of 16 bytes would cross cache lines and pages, which is slow.
+type scratch struct {
 	parsed   *Parsed
 	sealer   *wire.Sealer
 	segment  []byte
@@ -145,7 +150,7 @@ func New(cfg Config) (*Switch, error) {
 		ports: make([]port, cfg.Ports),
 		fdb:   newFDB(cfg.MaxMACs, cfg.Ageing), flows: newFlows(cfg.MaxFlows), groups: newGroups(), held: holds{max: cfg.MaxHeld},
 		observed: cfg.Follower != nil,
-		self:     cfg.Self, parsed: new(Parsed), sealer: new(wire.Sealer),
+		self:     cfg.Self, scratch: scratch{parsed: new(Parsed), sealer: new(wire.Sealer)}, made: made{trimAt: clock.Never},
 	}
 	if s.decisions = cfg.Decisions; s.decisions == nil {
 		s.decisions = new(Decisions)
@@ -189,6 +194,7 @@ func (s *Switch) Tick(now clock.Time, out *packetio.Batch) {
 	if s.program.Deadline() <= now {
 		s.program.Tick(&s.ctx)
 	}
+	s.made.trim(now)
 	entrance{s}.goOn()
 	s.out = nil
 }
@@ -204,7 +210,7 @@ func (s *Switch) Step(now clock.Time, out *packetio.Batch, f func(c *Ctx)) {
 
 func (s *Switch) Deadline() clock.Time {
 	_, at := s.held.due.Next()
-	return clock.Min(clock.Min(at, s.groups.due), s.program.Deadline())
+	return clock.Min(clock.Min(at, s.groups.due), clock.Min(s.made.trimAt, s.program.Deadline()))
 }
 
 func (s *Switch) begin(now clock.Time, out *packetio.Batch) {

@@ -235,7 +235,9 @@ func (d *Daemon) loop(ctx context.Context) error {
 			d.late(due)
 			due, waiter = d.arm(), d.ports.waiter
 			wait = d.traffic.clk.Until(due)
-			if busy {
+			// On direct links the threads that have sent frames carry them. If the loop went on after a busy
+			// round, it would take turns with these threads for as long as frames come.
+			if busy = busy && d.fabric == nil; busy {
 				due = d.traffic.now
 			}
 		})
