@@ -354,6 +354,10 @@ bench-rack: build ## rates, bandwidths and latencies of a rack beside raw frames
 bench-verbs: ## perftest, unmodified, on hosts of a rack beside the same tests by the daemons, in turn; ROUNDS=5 (root; package perftest)
 	@$(AGAIN) bench-rack ONLY='^verbs/'
 
+.PHONY: default.pgo
+default.pgo: build ## profiles of a rack at work, by which the compiler optimizes the binary (root); commit the file
+	@mkdir -p out && $(GO) build -o out/benchrack ./e2e/benchrack && out/benchrack -guide cmd/rdmalab/default.pgo
+
 # KVM=1 lets KVM run the virtual machines; without it their processors are emulated, and only ratios mean anything. CPUS is how many each has.
 .PHONY: bench-rxe
 bench-rxe: build ## perftest, unmodified, over a stock kernel's NIC and over this one, in the same guests; ROUNDS=5, ONLY=regexp (QEMU, apt)

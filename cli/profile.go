@@ -84,12 +84,12 @@ func runProfile(cmd *cobra.Command, names []string, lasting time.Duration, dir s
 	return errors.Join(err, show(cmd, list, printProfiles))
 }
 
-// profiledNodes returns the nodes with the given names, each once; all nodes if there are no names.
-func profiledNodes(r *rackfile.Rack, names []string) ([]string, error) {
+// profiledNodes returns the nodes with the given names, each once; all nodes if there are no names. Of
+// a compact rack, whose daemons are one process, it returns the first of them.
+func profiledNodes(r *rackfile.Rack, names []string) (nodes []string, err error) {
 	if len(names) == 0 {
-		return append(r.SwitchNames(), r.HostNames()...), nil
+		names = append(r.SwitchNames(), r.HostNames()...)
 	}
-	var nodes []string
 	for _, name := range names {
 		if err := checkNode(r, name); err != nil {
 			return nil, err
@@ -97,6 +97,9 @@ func profiledNodes(r *rackfile.Rack, names []string) ([]string, error) {
 		if !slices.Contains(nodes, name) {
 			nodes = append(nodes, name)
 		}
+	}
+	if r.Shared() {
+		nodes = nodes[:1]
 	}
 	return nodes, nil
 }

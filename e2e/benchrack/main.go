@@ -3,7 +3,7 @@
 // and rounds repeat, so that a change of the machine's speed affects both sides of a ratio. The
 // command prints medians with their spread, and writes every value to a file, which benchstat
 // compares with that of another commit. With -rxe it compares the NIC with that of a stock kernel
-// in virtual machines instead.
+// in virtual machines instead. With -guide it profiles the daemons for the compiler.
 package main
 
 import (
@@ -34,6 +34,7 @@ func main() {
 	boot := flag.String("init", "out/guest", "with -rxe: e2e/interop/guest, built without cgo")
 	kvm := flag.Bool("kvm", false, "with -rxe: let KVM run the processors of the virtual machines")
 	cpus := flag.Int("cpus", defaultCPUs, "with -rxe: how many processors each virtual machine has")
+	guide := flag.String("guide", "", "measure nothing, but write profiles of the daemons to this file, for the compiler (default.pgo)")
 	only := flag.String("only", ".", "regular expression of the measures to run, like ^default/")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, unix.SIGTERM)
@@ -58,7 +59,11 @@ func main() {
 	if *rxe {
 		stages, err = newLab(ctx, b, *boot, *cpus, *kvm)
 	}
-	if err == nil {
+	switch {
+	case err != nil:
+	case *guide != "":
+		err = b.guide(ctx, *guide)
+	default:
 		err = run(ctx, stages, *rounds, *file)
 	}
 	if err != nil {
@@ -115,8 +120,8 @@ type bench struct {
 	pick    *regexp.Regexp // selects measures by name
 }
 
-// rack brings a rack up, runs its measures and takes it down.
-func (b bench) rack(ctx context.Context, dir string, r rack, t *tally) (err error) {
+// rack runs the measures of a rack that are picked.
+func (b bench) rack(ctx context.Context, dir string, r rack, t *tally) error {
 	var ms []measure
 	for _, m := range r.measures {
 		if b.pick.MatchString(r.name + "/" + m.name) {
@@ -130,6 +135,28 @@ func (b bench) rack(ctx context.Context, dir string, r rack, t *tally) (err erro
 		fmt.Fprintf(os.Stderr, "%s is left out: %s is not installed (package perftest)\n", r.name, p)
 		return nil
 	}
+	return b.on(ctx, dir, r, func() error {
+		for _, m := range ms {
+			out, err := b.measure(ctx, m)
+			if err != nil {
+				return fmt.Errorf("%s/%s: %w", r.name, m.name, err)
+			}
+			v, err := m.read(out)
+			if err != nil {
+				return fmt.Errorf("%s/%s: %w", r.name, m.name, err)
+			}
+			base := ""
+			if m.base != "" {
+				base = r.name + "/" + m.base
+			}
+			t.add(r.name+"/"+m.name, m.unit, base, v)
+		}
+		return nil
+	})
+}
+
+// on brings a rack up, calls do, and takes the rack down. Its rack file is in dir.
+func (b bench) on(ctx context.Context, dir string, r rack, do func() error) (err error) {
 	file := filepath.Join(dir, r.name+".yaml")
 	if err := os.WriteFile(file, []byte(r.file), 0o644); err != nil {
 		return err
@@ -141,22 +168,7 @@ func (b bench) rack(ctx context.Context, dir string, r rack, t *tally) (err erro
 		_, down := b.rdmalab(context.WithoutCancel(ctx), "down")
 		err = errors.Join(err, down)
 	}()
-	for _, m := range ms {
-		out, err := b.measure(ctx, m)
-		if err != nil {
-			return fmt.Errorf("%s/%s: %w", r.name, m.name, err)
-		}
-		v, err := m.read(out)
-		if err != nil {
-			return fmt.Errorf("%s/%s: %w", r.name, m.name, err)
-		}
-		base := ""
-		if m.base != "" {
-			base = r.name + "/" + m.base
-		}
-		t.add(r.name+"/"+m.name, m.unit, base, v)
-	}
-	return nil
+	return do()
 }
 
 // measure runs the command of a measure, together with the command of the other end if the measure
