@@ -2,14 +2,17 @@
 // Each message is checked. It knows nothing of RDMA: UCX below MPI finds the NIC.
 //
 //	mpicc -O2 -o mpibench mpibench.c
+//	mpirun … mpibench [ROUNDS]
+//
+// The latency is that of ROUNDS round trips (200), after half as many in which the ranks connect.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 200, SMALL = 8, LARGE = 1 << 20, WINDOW = 8, REPEATS = 8, NUMBERS = 1000 };
+enum { SMALL = 8, LARGE = 1 << 20, WINDOW = 8, REPEATS = 8, NUMBERS = 1000 };
 
-static int rank, ranks;
+static int rank, ranks, rounds = 200;
 
 static void fail(const char *what)
 {
@@ -33,8 +36,9 @@ static void check(const unsigned char *b, int n, int i)
 static void latency(void)
 {
 	unsigned char b[SMALL];
-	double begin = MPI_Wtime();
-	for (int i = 0; i < ROUNDS && rank < 2; i++) {
+	double begin = 0;
+	for (int i = -rounds / 2; i < rounds && rank < 2; i++) {
+		if (i == 0) begin = MPI_Wtime();
 		if (rank == 0) {
 			fill(b, SMALL, i);
 			MPI_Send(b, SMALL, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
@@ -43,7 +47,7 @@ static void latency(void)
 		check(b, SMALL, i);
 		if (rank == 1) MPI_Send(b, SMALL, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
 	}
-	if (rank == 0) printf("latency: %d bytes in %.2f us\n", SMALL, (MPI_Wtime() - begin) * 1e6 / (2 * ROUNDS));
+	if (rank == 0) printf("latency: %d bytes in %.2f us\n", SMALL, (MPI_Wtime() - begin) * 1e6 / (2 * rounds));
 }
 
 // bandwidth sends large messages one way, some at a time.
@@ -76,13 +80,13 @@ static void allreduce(void)
 {
 	long long mine[NUMBERS], sum[NUMBERS];
 	double begin = MPI_Wtime();
-	for (int i = 0; i < ROUNDS / 10; i++) {
+	for (int i = 0; i < rounds / 10; i++) {
 		for (int k = 0; k < NUMBERS; k++) mine[k] = (long long)rank * k + i;
 		MPI_Allreduce(mine, sum, NUMBERS, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD);
 		for (int k = 0; k < NUMBERS; k++)
 			if (sum[k] != (long long)ranks * (ranks - 1) / 2 * k + (long long)ranks * i) fail("a sum is wrong");
 	}
-	if (rank == 0) printf("allreduce: %d numbers of %d ranks in %.2f us\n", NUMBERS, ranks, (MPI_Wtime() - begin) * 1e6 / (ROUNDS / 10));
+	if (rank == 0) printf("allreduce: %d numbers of %d ranks in %.2f us\n", NUMBERS, ranks, (MPI_Wtime() - begin) * 1e6 / (rounds / 10));
 }
 
 int main(int argc, char **argv)
@@ -91,6 +95,8 @@ int main(int argc, char **argv)
 	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
 	MPI_Comm_size(MPI_COMM_WORLD, &ranks);
 	if (ranks < 2) fail("at least 2 ranks");
+	if (argc > 1) rounds = atoi(argv[1]);
+	if (argc > 2 || rounds < 10 || rounds > 10000000) fail("usage: mpibench [ROUNDS], 10 to 10000000");
 	latency();
 	MPI_Barrier(MPI_COMM_WORLD);
 	bandwidth();
