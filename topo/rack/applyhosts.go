@@ -86,7 +86,7 @@ func (r Applier) removeHost(ctx context.Context, host string) error {
 	if err := errors.Join(append(errs, r.keep.kill(host))...); err != nil {
 		return err
 	}
-	if err := processOf(r.Rack).awaitEnd(host); err != nil {
+	if err := processOf(r.Rack).awaitEnd(host, killWait); err != nil {
 		return err
 	}
 	r.reached("killed " + host)

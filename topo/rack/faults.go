@@ -43,7 +43,7 @@ func (r *Rack) crash(node string) error {
 	if err := r.keep.kill(node); err != nil {
 		return err
 	}
-	return processOf(r).awaitEnd(node)
+	return processOf(r).awaitEnd(node, killWait)
 }
 
 // Hang stops every process of a host or of the switch until Resume. The node sends nothing more,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"runtime"
+	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/softrnic/control"
@@ -69,12 +70,12 @@ func (p sharedProcess) hold(node string, on bool) error {
 	return p.client.Call(ctx, http.MethodPost, PathHold+node, Hold{On: on}, nil)
 }
 
-// awaitEnd waits until the process has ended a node whose own processes were killed.
-func (p sharedProcess) awaitEnd(node string) error {
+// awaitEnd waits until the process has ended a node whose own processes were killed, for at most bound.
+func (p sharedProcess) awaitEnd(node string, bound time.Duration) error {
 	if !p.on {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), killWait)
+	ctx, cancel := context.WithTimeout(context.Background(), bound)
 	defer cancel()
 	err := p.client.Call(ctx, http.MethodGet, PathEnded+node, nil, nil)
 	if err == nil || errors.Is(err, control.ErrNotRunning) {

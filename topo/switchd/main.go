@@ -253,7 +253,7 @@ func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Con
 		}
 		var p *afpacket.Port
 		err := nl.Do(at.Netns, func() (err error) {
-			p, err = afpacket.Open(afpacket.Config{Ifname: l.Ifname, Mode: afpacket.Switch, Index: i, Merge: l.GSO, Slots: slots})
+			p, err = afpacket.Open(afpacket.Config{Ifname: l.Ifname, Mode: afpacket.Switch, Index: i, Merge: l.GSO, Slots: slots, Unaddressed: true})
 			return err
 		})
 		if err != nil {

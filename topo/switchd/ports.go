@@ -172,14 +172,19 @@ func (s *ports) publish() {
 	s.open.Store(&list)
 }
 
+// closePorts closes all ports at the same time: the kernel waits for all processors at each close of a
+// packet socket.
 func (s *ports) closePorts() error {
-	var errs []error
+	errs := make([]error, len(s.list))
+	var closing sync.WaitGroup
 	for i := range s.list {
 		if p := &s.list[i]; p.io != nil {
-			errs = append(errs, p.io.Close())
+			io := p.io
+			closing.Go(func() { errs[i] = io.Close() })
 			p.io = nil
 		}
 	}
+	closing.Wait()
 	return errors.Join(errs...)
 }
 

@@ -72,6 +72,10 @@ type Config struct {
 	// NoTCX disables the BPF program that keeps the kernel from handling RoCEv2 packets; the port
 	// uses sockets instead (see Info.Silencer).
 	NoTCX bool
+	// Unaddressed says that the namespace of the interface has no addresses and no IPv6, so that the kernel
+	// answers nothing there, and needs no program that keeps frames from it. To attach or to detach
+	// one takes some 10 ms, in which no other interface of the machine can be changed.
+	Unaddressed bool
 }
 
 func (c *Config) Validate() error {

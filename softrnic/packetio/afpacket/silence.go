@@ -26,7 +26,7 @@ const (
 // hook runs after packet sockets, so packets that it drops still reach the port and every capture.
 func (p *Port) silence() {
 	p.info.Silencer = "none"
-	if p.cfg.Mode == Tap {
+	if p.cfg.Mode == Tap || p.cfg.Unaddressed {
 		return
 	}
 	if !p.cfg.NoTCX {

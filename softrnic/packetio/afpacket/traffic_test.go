@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net"
+	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
 )
 
 func TestVLANTagSurvives(t *testing.T) {
@@ -176,6 +179,74 @@ func TestKernelIsSilent(t *testing.T) {
 			})
 		})
 	}
+}
+
+// In a namespace without addresses and IPv6, as that of a switch, the kernel answers nothing, though no
+// program keeps frames from it. The same frames have answers where there is an address.
+func TestUnaddressedNamespaceIsSilent(t *testing.T) {
+	for name, addressed := range map[string]bool{"with an address": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			isolated(t, 4200, func(t *testing.T) {
+				if addressed {
+					setAddr(t, endB, [4]byte{10, 9, 0, 2})
+				} else if err := os.WriteFile("/proc/sys/net/ipv6/conf/all/disable_ipv6", []byte("1"), 0o644); err != nil {
+					t.Skipf("the kernel's settings: %v", err)
+				}
+				setUp(t, "lo", true)
+				probe := open(t, Config{Ifname: endA, Mode: Tap})
+				p := open(t, Config{Ifname: endB, Mode: Switch, Unaddressed: true})
+				if in := p.Info(); in.Silencer != "none" || len(in.Notes) > 0 {
+					t.Errorf("%+v", in)
+				}
+				sent := temptations(t)
+				if n, err := probe.Send(&sent); n != len(sent.Frames) || err != nil {
+					t.Fatalf("Send = %d, %v", n, err)
+				}
+				if got := receive(t, p, n(sent)); len(got) < n(sent) {
+					t.Errorf("%d frames of %d reach the port", len(got), n(sent))
+				}
+				answers := 0
+				limit := 150 * time.Millisecond
+				if addressed {
+					limit = patience
+				}
+				for end := time.Now().Add(limit); answers == 0 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+					var in packetio.Batch
+					if _, err := probe.Recv(&in); err != nil {
+						t.Fatal(err)
+					}
+					answers += len(in.Frames)
+				}
+				if (answers > 0) != addressed {
+					t.Errorf("%d answers", answers)
+				}
+			})
+		})
+	}
+}
+
+func n(b packetio.Batch) int { return len(b.Frames) }
+
+// temptations are frames that make a kernel answer: requests of ARP to all and to one, RoCEv2 to a
+// port without a socket, and a query of IGMP.
+func temptations(t *testing.T) (b packetio.Batch) {
+	broadcast := []byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
+	own, mac := macOf(t, endA), macOf(t, endB)
+	ethernet := func(to []byte, kind uint16, payload ...byte) {
+		b.Add(0, slices.Concat(to, own, binary.BigEndian.AppendUint16(nil, kind), payload, make([]byte, 60)))
+	}
+	arp := slices.Concat([]byte{0, 1, 8, 0, 6, 4, 0, 1}, own, []byte{10, 9, 0, 1}, make([]byte, 6), []byte{10, 9, 0, 2})
+	ethernet(broadcast, 0x0806, arp...)
+	ethernet(mac, 0x0806, arp...)
+	f := superFrame(64, 1)
+	copy(f.Data, mac)
+	binary.BigEndian.PutUint16(f.Data[36:], wire.UDPPort)
+	binary.BigEndian.PutUint16(f.Data[24:], checksum(f.Data[14:34]))
+	b.Add(0, f.Data)
+	igmp := []byte{0x45, 0, 0, 28, 0, 0, 0, 0, 1, 2, 0, 0, 10, 9, 0, 1, 224, 0, 0, 1, 0x11, 1, 0xee, 0xfe, 0, 0, 0, 0}
+	binary.BigEndian.PutUint16(igmp[10:], checksum(igmp[:20]))
+	ethernet([]byte{1, 0, 0x5e, 0, 0, 1}, 0x0800, igmp...)
+	return b
 }
 
 func macOf(t *testing.T, name string) []byte {
