@@ -352,7 +352,7 @@ bench-rack: build ## rates, bandwidths and latencies of a rack beside raw frames
 
 .PHONY: bench-verbs
 bench-verbs: ## perftest, unmodified, on hosts of a rack beside the same tests by the daemons, in turn; ROUNDS=5 (root; package perftest)
-	@$(AGAIN) bench-rack ONLY='^verbs/'
+	@$(AGAIN) bench-rack ONLY='^(compact-)?verbs/'
 
 .PHONY: default.pgo
 default.pgo: build ## profiles of a rack at work, by which the compiler optimizes the binary (root); commit the file
