@@ -80,9 +80,12 @@ type stage struct {
 	run  func(ctx context.Context, dir string, t *tally) error
 }
 
-// stages are the racks.
+// stages are the racks of which a measure is picked.
 func (b bench) stages() (all []stage) {
 	for _, r := range racks {
+		if len(b.picked(r)) == 0 {
+			continue
+		}
 		all = append(all, stage{r.name, func(ctx context.Context, dir string, t *tally) error { return b.rack(ctx, dir, r, t) }})
 	}
 	return all
@@ -120,17 +123,19 @@ type bench struct {
 	pick    *regexp.Regexp // selects measures by name
 }
 
-// rack runs the measures of a rack that are picked.
-func (b bench) rack(ctx context.Context, dir string, r rack, t *tally) error {
-	var ms []measure
+// picked are the measures of a rack that run.
+func (b bench) picked(r rack) (ms []measure) {
 	for _, m := range r.measures {
 		if b.pick.MatchString(r.name + "/" + m.name) {
 			ms = append(ms, m)
 		}
 	}
-	if len(ms) == 0 {
-		return nil
-	}
+	return ms
+}
+
+// rack runs the measures of a rack that are picked.
+func (b bench) rack(ctx context.Context, dir string, r rack, t *tally) error {
+	ms := b.picked(r)
 	if p := missing(); p != "" && slices.ContainsFunc(ms, func(m measure) bool { return m.server != nil }) {
 		fmt.Fprintf(os.Stderr, "%s is left out: %s is not installed (package perftest)\n", r.name, p)
 		return nil
