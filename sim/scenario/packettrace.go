@@ -5,10 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/packettrace"
 	"github.com/rdmalab/rdmalab/swordbox/tracestore"
@@ -17,7 +13,7 @@ import (
 // The rack of the scenario packet-trace: cn0 to cn3 send packets of several protocols to each other,
 // and the switch writes their headers, all or of a sample, to rings in the memory of ms1 and ms2.
 const (
-	traceHosts = 4
+	traceHosts = mixedHosts
 	traceBytes = 128 << 10 // memory of each store
 )
 
@@ -33,9 +29,7 @@ type tracePlan struct {
 	combine                           time.Duration
 	cap                               string
 	sample                            teleSample
-	flows, frames, burst              int
-	theta                             float64       // exponent of the Zipf distribution of frames over flows
-	gap                               time.Duration // the longest time between two bursts
+	sends                             mixedPlan
 	wrap                              bool
 	midFault
 }
@@ -59,8 +53,7 @@ func (p *tracePlan) rule() string {
 }
 
 func (p *tracePlan) String() string {
-	return fmt.Sprintf("%s; %d flows by Zipf %.2f, %d frames, %d at a time every %v, wrap=%v; links %s; %v", strings.ReplaceAll(p.rule(), "\n    - ", " "), p.flows, p.theta,
-		p.frames, p.burst, p.gap, p.wrap, strings.TrimSpace(p.links), &p.midFault)
+	return fmt.Sprintf("%s; %v, wrap=%v; links %s; %v", strings.ReplaceAll(p.rule(), "\n    - ", " "), &p.sends, p.wrap, strings.TrimSpace(p.links), &p.midFault)
 }
 
 // run draws a plan and runs it.
@@ -74,8 +67,7 @@ func (p *tracePlan) draw(e *env) {
 	*p = tracePlan{
 		traced: d.between(1, traceHosts), apart: d.chance(0.4), stores: d.between(1, 2), depth: one(d, 1, 4, 16), records: one(d, 1, 7, 64, 200), batch: one(d, 1, 3, 8, 32),
 		at: 8 * d.IntN(8), combine: one(d, 0, 20*time.Microsecond, 100*time.Microsecond, 2*time.Millisecond),
-		sample: teleSample{one(d, 1, 1, 2, 7), d.chance(0.5), d.IntN(1000)}, flows: one(d, 1, 10, 200), frames: d.between(50, 800),
-		burst: d.between(1, 16), theta: one(d, 0, 0.8, 1.2), gap: d.span(2*time.Microsecond, 200*time.Microsecond),
+		sample: teleSample{one(d, 1, 1, 2, 7), d.chance(0.5), d.IntN(1000)}, sends: drawMixed(d),
 	}
 	p.cap = one(d, "", "", ", cap: 1Gbit", ", cap: 20Mbit, dscp: 46")
 	p.fault = one(d, stateCalm, stateCalm, stateCalm, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)
@@ -88,57 +80,21 @@ func (p *tracePlan) draw(e *env) {
 }
 
 type traceRun struct {
-	lenders
+	mixed
 	plan   *tracePlan
 	oracle *traceOracle
-	zipf   *kv.Zipf
-	sent   int // frames that hosts have sent so far
-	over   bool
-	checks int
 }
 
 // begin builds the rack, and starts servers, senders and the checks.
 func (p *tracePlan) begin(e *env) (*traceRun, error) {
-	r := &traceRun{lenders: lenders{env: e, group: "trace"}, plan: p, over: p.fault == stateCalm, zipf: kv.NewZipf(uint64(p.flows), p.theta)}
+	r := &traceRun{mixed: newMixed(e, "trace", &p.sends, &p.midFault), plan: p}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
 	r.oracle = r.newOracle()
 	if err := r.build(&p.wirePlan, traceHosts, 3, traceBytes, p.rule(), r.oracle.wrap); err != nil {
 		return nil, err
 	}
-	e.rack.At(0, e.rack.Announce)
-	d := newDraw(e.draw.Uint64())
-	e.rack.At(clock.Time(p.gap), func() { r.burst(d) })
-	r.watch()
-	if p.fault != stateCalm {
-		e.rack.At(clock.Time(p.when), r.fail)
-	}
+	r.start(r.check, "waiting", r.oracle.forget)
 	return r, nil
-}
-
-// burst sends the next frames. Some hosts that send are not traced.
-func (r *traceRun) burst(d *draw) {
-	for range min(r.plan.burst, r.plan.frames-r.sent) {
-		from := d.IntN(traceHosts)
-		frame := r.oracle.made.next(d, from, int(r.zipf.Next(d.Rand)))
-		r.env.rack.Host(fmt.Sprintf("cn%d", from)).Inject(fault.Up, frame, nil)
-		r.sent++
-	}
-	if r.sent < r.plan.frames {
-		r.env.rack.At(r.env.rack.Now().Add(d.span(0, r.plan.gap)), func() { r.burst(d) })
-	}
-}
-
-// fail injects the fault of the plan and schedules its end.
-func (r *traceRun) fail() {
-	if r.plan.fault == stateSwitchCrash {
-		r.oracle.forget()
-	}
-	r.env.goOnUntil(r.inject(&r.plan.midFault, func() {
-		r.over = true
-		if r.plan.fault == stateSwitchCrash {
-			r.env.rack.Announce()
-		}
-	}))
 }
 
 // rings returns the rings of the switch, as an operator sees them.
@@ -163,33 +119,6 @@ func (r *traceRun) cells(host int) (b []byte) {
 		b = append(b, r.memory[1+i][p.offset(host):][:n*packettrace.Size]...)
 	}
 	return b
-}
-
-// watch starts an application that calls check at intervals, until the last frame was sent and no
-// record waits in the switch.
-func (r *traceRun) watch() {
-	r.env.client("ms0", "watcher", func(ctx verbs.Context) error {
-		rt := ctx.Runtime()
-		quiet := clock.Time(0)
-		for {
-			rt.Sleep(stateEvery)
-			if r.down {
-				continue
-			}
-			if err := r.check(); err != nil {
-				return err
-			}
-			switch {
-			case r.sent < r.plan.frames || !r.over:
-			case quiet == 0:
-				quiet = rt.Now()
-			case r.count("waiting") == 0 && r.count("in_flight") == 0 && rt.Now().Sub(quiet) > 3*stateEvery:
-				return nil
-			case rt.Now().Sub(quiet) > stateQuiet:
-				return fmt.Errorf("%d records wait in the switch and %d are in flight %v after the last frame", r.count("waiting"), r.count("in_flight"), stateQuiet)
-			}
-		}
-	})
 }
 
 // check compares the switch's counters with each other, and the records in memory with the frames.

@@ -6,17 +6,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/rdmalab/rdmalab/softrnic/clock"
-	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/verbs"
-	"github.com/rdmalab/rdmalab/store/kv"
 	"github.com/rdmalab/rdmalab/swordbox/telemetry"
 )
 
 // The rack of the scenario telemetry: cn0 to cn3 send packets of several protocols to each other,
 // and the switch counts them, all or a sample, in sketches in the memory of ms1 and ms2.
 const (
-	teleHosts = 4
+	teleHosts = mixedHosts
 	teleBytes = 64 << 10 // memory of each store
 )
 
@@ -32,9 +28,7 @@ type telePlan struct {
 	stores, shards, depth, slots, rows, at int
 	by, add                                string
 	sample                                 teleSample
-	flows, frames, burst                   int
-	theta                                  float64       // exponent of the Zipf distribution of frames over flows
-	gap                                    time.Duration // the longest time between two bursts
+	sends                                  mixedPlan
 	combine                                time.Duration
 	wrap                                   bool
 	midFault
@@ -61,8 +55,7 @@ func (p *telePlan) rule() string {
 }
 
 func (p *telePlan) String() string {
-	return fmt.Sprintf("%s; %d flows by Zipf %.2f, %d frames, %d at a time every %v, wrap=%v; links %s; %v", strings.ReplaceAll(p.rule(), "\n    - ", " "), p.flows, p.theta,
-		p.frames, p.burst, p.gap, p.wrap, strings.TrimSpace(p.links), &p.midFault)
+	return fmt.Sprintf("%s; %v, wrap=%v; links %s; %v", strings.ReplaceAll(p.rule(), "\n    - ", " "), &p.sends, p.wrap, strings.TrimSpace(p.links), &p.midFault)
 }
 
 // run draws a plan and runs it.
@@ -76,8 +69,7 @@ func (p *telePlan) draw(e *env) {
 	*p = telePlan{
 		measured: d.between(1, teleHosts), apart: d.chance(0.4), stores: d.between(1, 2), shards: one(d, 1, 1, 3), depth: one(d, 1, 4, 16),
 		slots: one(d, 2, 16, 100), rows: one(d, 1, 2, 5, 8), at: 8 * d.IntN(8), by: one(d, telemetry.Names...), add: one(d, "packets", "packets", "bytes"),
-		sample: teleSample{one(d, 1, 1, 2, 7), d.chance(0.5), d.IntN(1000)}, flows: one(d, 1, 10, 200), frames: d.between(50, 800),
-		burst: d.between(1, 16), theta: one(d, 0, 0.8, 1.2), gap: d.span(2*time.Microsecond, 200*time.Microsecond),
+		sample: teleSample{one(d, 1, 1, 2, 7), d.chance(0.5), d.IntN(1000)}, sends: drawMixed(d),
 	}
 	p.combine = one(d, 0, 0, 20*time.Microsecond, time.Millisecond)
 	p.fault = one(d, stateCalm, stateCalm, stateCalm, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)
@@ -90,60 +82,26 @@ func (p *telePlan) draw(e *env) {
 }
 
 type teleRun struct {
-	lenders
+	mixed
 	plan   *telePlan
 	oracle *teleOracle
-	zipf   *kv.Zipf
-	sent   int    // frames that hosts have sent so far
 	before uint64 // amount that earlier incarnations of the switch have counted and not dropped
 	gone   uint64 // amount that earlier incarnations of the switch have dropped
-	over   bool
-	checks int
 }
 
 // begin builds the rack, and starts servers, senders and the checks.
 func (p *telePlan) begin(e *env) (*teleRun, error) {
-	r := &teleRun{lenders: lenders{env: e, group: "count"}, plan: p, over: p.fault == stateCalm, zipf: kv.NewZipf(uint64(p.flows), p.theta)}
+	r := &teleRun{mixed: newMixed(e, "count", &p.sends, &p.midFault), plan: p}
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
 	r.oracle = r.newOracle()
 	if err := r.build(&p.wirePlan, teleHosts, 3, teleBytes, p.rule(), r.oracle.wrap); err != nil {
 		return nil, err
 	}
-	e.rack.At(0, e.rack.Announce)
-	d := newDraw(e.draw.Uint64())
-	e.rack.At(clock.Time(p.gap), func() { r.burst(d) })
-	r.watch()
-	if p.fault != stateCalm {
-		e.rack.At(clock.Time(p.when), r.fail)
-	}
-	return r, nil
-}
-
-// burst sends the next frames. Some hosts that send are not measured.
-func (r *teleRun) burst(d *draw) {
-	for range min(r.plan.burst, r.plan.frames-r.sent) {
-		from := d.IntN(teleHosts)
-		frame := r.oracle.made.next(d, from, int(r.zipf.Next(d.Rand)))
-		r.env.rack.Host(fmt.Sprintf("cn%d", from)).Inject(fault.Up, frame, nil)
-		r.sent++
-	}
-	if r.sent < r.plan.frames {
-		r.env.rack.At(r.env.rack.Now().Add(d.span(0, r.plan.gap)), func() { r.burst(d) })
-	}
-}
-
-// fail injects the fault of the plan and schedules its end.
-func (r *teleRun) fail() {
-	if r.plan.fault == stateSwitchCrash {
+	r.start(r.check, "pending", func() {
 		r.before += r.count("amount") - r.count("dropped")
 		r.gone += r.count("dropped")
-	}
-	r.env.goOnUntil(r.inject(&r.plan.midFault, func() {
-		r.over = true
-		if r.plan.fault == stateSwitchCrash {
-			r.env.rack.Announce()
-		}
-	}))
+	})
+	return r, nil
 }
 
 // slot returns the value of counter i of the sketch of a host: it is word i/stores of the sketch in
@@ -168,33 +126,6 @@ func (r *teleRun) remote() (sum uint64) {
 		}
 	}
 	return sum
-}
-
-// watch starts an application that calls check at intervals, until the last frame was sent and no
-// count waits in the switch.
-func (r *teleRun) watch() {
-	r.env.client("ms0", "watcher", func(ctx verbs.Context) error {
-		rt := ctx.Runtime()
-		quiet := clock.Time(0)
-		for {
-			rt.Sleep(stateEvery)
-			if r.down {
-				continue
-			}
-			if err := r.check(); err != nil {
-				return err
-			}
-			switch {
-			case r.sent < r.plan.frames || !r.over:
-			case quiet == 0:
-				quiet = rt.Now()
-			case r.count("pending") == 0 && r.count("in_flight") == 0 && rt.Now().Sub(quiet) > 3*stateEvery:
-				return nil
-			case rt.Now().Sub(quiet) > stateQuiet:
-				return fmt.Errorf("counts of %d wait in the switch and counts of %d are in flight %v after the last frame", r.count("pending"), r.count("in_flight"), stateQuiet)
-			}
-		}
-	})
 }
 
 func (r *teleRun) check() error {

@@ -16,7 +16,6 @@ import (
 // frame's headers because it has made them: it does not parse frames, except for a number in each
 // by which it finds them again. It uses no state of the switch.
 type teleOracle struct {
-	made    teleFrames
 	run     *teleRun
 	samples [teleHosts]teleTurns
 	counts  [teleHosts]map[telemetry.Key]uint64
@@ -40,7 +39,7 @@ type teleFrame struct {
 const teleMagic = 0x7e1e5c0e
 
 func (r *teleRun) newOracle() *teleOracle {
-	o := &teleOracle{made: teleFrames{env: r.env}, run: r}
+	o := &teleOracle{run: r}
 	for i := range o.counts {
 		o.counts[i] = make(map[telemetry.Key]uint64)
 		o.samples[i] = r.plan.sample.turns(i)
@@ -128,7 +127,7 @@ func numberOf(b []byte) (i int, ok bool) {
 
 // see counts a frame that has reached the switch.
 func (o *teleOracle) see(number, length int) {
-	f, p := &o.made.frames[number], o.run.plan
+	f, p := &o.run.made.frames[number], o.run.plan
 	if f.from >= p.measured {
 		return
 	}
