@@ -21,7 +21,7 @@ type mixedPlan struct {
 	gap                  time.Duration // the longest time between two bursts
 }
 
-func drawMixed(d *draw) mixedPlan {
+func (d *draw) mixed() mixedPlan {
 	return mixedPlan{
 		flows: one(d, 1, 10, 200), frames: d.between(50, 800),
 		burst: d.between(1, 16), theta: one(d, 0, 0.8, 1.2), gap: d.span(2*time.Microsecond, 200*time.Microsecond),
@@ -35,7 +35,7 @@ func (p *mixedPlan) String() string {
 // mixed is a run in which these hosts send, while the switch keeps something of each frame in
 // servers' memory, and one fault happens.
 type mixed struct {
-	lenders
+	lent   *lenders
 	sends  *mixedPlan
 	fault  *midFault
 	made   teleFrames
@@ -45,22 +45,21 @@ type mixed struct {
 	checks int
 }
 
-// newMixed makes a run; group is the group of the handler's counters.
-func newMixed(e *env, group string, p *mixedPlan, f *midFault) mixed {
+// mixed makes a run over the servers of l.
+func (l *lenders) mixed(p *mixedPlan, f *midFault) mixed {
 	return mixed{
-		lenders: lenders{env: e, group: group}, sends: p, fault: f, made: teleFrames{env: e},
-		zipf: kv.NewZipf(uint64(p.flows), p.theta), over: f.fault == stateCalm,
+		lent: l, sends: p, fault: f, made: teleFrames{env: l.env}, zipf: kv.NewZipf(uint64(p.flows), p.theta), over: f.fault == stateCalm,
 	}
 }
 
 // start starts the senders and the checks. crash is called when the switch crashes.
 func (c *mixed) start(check func() error, waiting string, crash func()) {
-	c.env.rack.At(0, c.env.rack.Announce)
-	d := newDraw(c.env.draw.Uint64())
-	c.env.rack.At(clock.Time(c.sends.gap), func() { c.burst(d) })
+	c.lent.env.rack.At(0, c.lent.env.rack.Announce)
+	d := newDraw(c.lent.env.draw.Uint64())
+	c.lent.env.rack.At(clock.Time(c.sends.gap), func() { c.burst(d) })
 	c.watch(check, waiting)
 	if c.fault.fault != stateCalm {
-		c.env.rack.At(clock.Time(c.fault.when), func() { c.fail(crash) })
+		c.lent.env.rack.At(clock.Time(c.fault.when), func() { c.fail(crash) })
 	}
 }
 
@@ -69,11 +68,11 @@ func (c *mixed) burst(d *draw) {
 	for range min(c.sends.burst, c.sends.frames-c.sent) {
 		from := d.IntN(mixedHosts)
 		frame := c.made.next(d, from, int(c.zipf.Next(d.Rand)))
-		c.env.rack.Host(fmt.Sprintf("cn%d", from)).Inject(fault.Up, frame, nil)
+		c.lent.env.rack.Host(fmt.Sprintf("cn%d", from)).Inject(fault.Up, frame, nil)
 		c.sent++
 	}
 	if c.sent < c.sends.frames {
-		c.env.rack.At(c.env.rack.Now().Add(d.span(0, c.sends.gap)), func() { c.burst(d) })
+		c.lent.env.rack.At(c.lent.env.rack.Now().Add(d.span(0, c.sends.gap)), func() { c.burst(d) })
 	}
 }
 
@@ -83,10 +82,10 @@ func (c *mixed) fail(crash func()) {
 	if crashed {
 		crash()
 	}
-	c.env.goOnUntil(c.inject(c.fault, func() {
+	c.lent.env.goOnUntil(c.lent.inject(c.fault, func() {
 		c.over = true
 		if crashed {
-			c.env.rack.Announce()
+			c.lent.env.rack.Announce()
 		}
 	}))
 }
@@ -94,18 +93,18 @@ func (c *mixed) fail(crash func()) {
 // watch starts an application that calls check at intervals, until the last frame was sent and
 // nothing waits in the switch: the counter `waiting` and that of requests in flight are 0.
 func (c *mixed) watch(check func() error, waiting string) {
-	c.env.client("ms0", "watcher", func(ctx verbs.Context) error {
+	c.lent.env.client("ms0", "watcher", func(ctx verbs.Context) error {
 		rt := ctx.Runtime()
 		quiet := clock.Time(0)
 		for {
 			rt.Sleep(stateEvery)
-			if c.down {
+			if c.lent.down {
 				continue
 			}
 			if err := check(); err != nil {
 				return err
 			}
-			left, flying := c.count(waiting), c.count("in_flight")
+			left, flying := c.lent.count(waiting), c.lent.count("in_flight")
 			switch {
 			case c.sent < c.sends.frames || !c.over:
 			case quiet == 0:

@@ -67,7 +67,7 @@ func (p *tracePlan) draw(e *env) {
 	*p = tracePlan{
 		traced: d.between(1, traceHosts), apart: d.chance(0.4), stores: d.between(1, 2), depth: one(d, 1, 4, 16), records: one(d, 1, 7, 64, 200), batch: one(d, 1, 3, 8, 32),
 		at: 8 * d.IntN(8), combine: one(d, 0, 20*time.Microsecond, 100*time.Microsecond, 2*time.Millisecond),
-		sample: teleSample{one(d, 1, 1, 2, 7), d.chance(0.5), d.IntN(1000)}, sends: drawMixed(d),
+		sample: teleSample{one(d, 1, 1, 2, 7), d.chance(0.5), d.IntN(1000)}, sends: d.mixed(),
 	}
 	p.cap = one(d, "", "", ", cap: 1Gbit", ", cap: 20Mbit, dscp: 46")
 	p.fault = one(d, stateCalm, stateCalm, stateCalm, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)
@@ -80,20 +80,22 @@ func (p *tracePlan) draw(e *env) {
 }
 
 type traceRun struct {
-	mixed
+	lenders
+	mixed  mixed
 	plan   *tracePlan
 	oracle *traceOracle
 }
 
 // begin builds the rack, and starts servers, senders and the checks.
 func (p *tracePlan) begin(e *env) (*traceRun, error) {
-	r := &traceRun{mixed: newMixed(e, "trace", &p.sends, &p.midFault), plan: p}
+	r := &traceRun{lenders: lenders{env: e, group: "trace"}, plan: p}
+	r.mixed = r.lenders.mixed(&p.sends, &p.midFault)
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
 	r.oracle = r.newOracle()
 	if err := r.build(&p.wirePlan, traceHosts, 3, traceBytes, p.rule(), r.oracle.wrap); err != nil {
 		return nil, err
 	}
-	r.start(r.check, "waiting", r.oracle.forget)
+	r.mixed.start(r.check, "waiting", r.oracle.forget)
 	return r, nil
 }
 
@@ -123,7 +125,7 @@ func (r *traceRun) cells(host int) (b []byte) {
 
 // check compares the switch's counters with each other, and the records in memory with the frames.
 func (r *traceRun) check() error {
-	r.checks++
+	r.mixed.checks++
 	c := r.counts()
 	if sum := c["stored"] + c["waiting"] + c["in_flight"] + c["uncertain"] + c["dropped"]; sum != c["records"] {
 		return fmt.Errorf("the switch has made %d records, and its counters account for %d: stored %d, waiting %d, in flight %d, uncertain %d, dropped %d",
@@ -145,7 +147,7 @@ func (r *traceRun) check() error {
 func (r *traceRun) judge() error {
 	c, o := r.counts(), r.oracle
 	r.env.note("%d frames, %d of traced hosts, %d records, %d stored by %d WRITEs, %d retransmissions; %d uncertain, %d dropped; %d checks",
-		r.sent, o.passed, c["records"], c["stored"], c["writes"], c["requester_resent"], c["uncertain"], c["dropped"], r.checks)
+		r.mixed.sent, o.passed, c["records"], c["stored"], c["writes"], c["requester_resent"], c["uncertain"], c["dropped"], r.mixed.checks)
 	if err := r.check(); err != nil {
 		return err
 	}

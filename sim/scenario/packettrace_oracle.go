@@ -67,7 +67,7 @@ func (o *traceOracle) wrap(name string, n simnet.Node) simnet.Node {
 
 // see notes a frame that has reached the switch.
 func (o *traceOracle) see(number int, now clock.Time, port int, b []byte) {
-	from := o.run.made.frames[number].from
+	from := o.run.mixed.made.frames[number].from
 	if from >= o.run.plan.traced {
 		return
 	}
@@ -103,7 +103,7 @@ func (o *traceOracle) compare(host int, g *tracestore.Ring, missing uint64) erro
 		if int(r.Length) != len(w.bytes) || int(r.Port) != w.port || r.Time != w.at || r.Packets != 1 || r.Taken != 1 || !bytes.Equal(r.Head, w.bytes[:min(len(w.bytes), packettrace.HeadLen)]) {
 			return fmt.Errorf("ring %d: record %d is %+v; the frame has %d bytes %x, from port %d at %v", host, r.Number, r, len(w.bytes), w.bytes[:min(len(w.bytes), packettrace.HeadLen)], w.port, w.at)
 		}
-		truth[o.run.made.frames[w.frame].key] += uint64(o.run.plan.sample.every)
+		truth[o.run.mixed.made.frames[w.frame].key] += uint64(o.run.plan.sample.every)
 		if int(r.Number) > window {
 			have++ // the others are older records, where newer ones are missing
 		}

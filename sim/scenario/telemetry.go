@@ -69,7 +69,7 @@ func (p *telePlan) draw(e *env) {
 	*p = telePlan{
 		measured: d.between(1, teleHosts), apart: d.chance(0.4), stores: d.between(1, 2), shards: one(d, 1, 1, 3), depth: one(d, 1, 4, 16),
 		slots: one(d, 2, 16, 100), rows: one(d, 1, 2, 5, 8), at: 8 * d.IntN(8), by: one(d, telemetry.Names...), add: one(d, "packets", "packets", "bytes"),
-		sample: teleSample{one(d, 1, 1, 2, 7), d.chance(0.5), d.IntN(1000)}, sends: drawMixed(d),
+		sample: teleSample{one(d, 1, 1, 2, 7), d.chance(0.5), d.IntN(1000)}, sends: d.mixed(),
 	}
 	p.combine = one(d, 0, 0, 20*time.Microsecond, time.Millisecond)
 	p.fault = one(d, stateCalm, stateCalm, stateCalm, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)
@@ -82,7 +82,8 @@ func (p *telePlan) draw(e *env) {
 }
 
 type teleRun struct {
-	mixed
+	lenders
+	mixed  mixed
 	plan   *telePlan
 	oracle *teleOracle
 	before uint64 // amount that earlier incarnations of the switch have counted and not dropped
@@ -91,13 +92,14 @@ type teleRun struct {
 
 // begin builds the rack, and starts servers, senders and the checks.
 func (p *telePlan) begin(e *env) (*teleRun, error) {
-	r := &teleRun{mixed: newMixed(e, "count", &p.sends, &p.midFault), plan: p}
+	r := &teleRun{lenders: lenders{env: e, group: "count"}, plan: p}
+	r.mixed = r.lenders.mixed(&p.sends, &p.midFault)
 	e.report.Plan = fmt.Sprintf("%v ipv6=%v", p, e.v6)
 	r.oracle = r.newOracle()
 	if err := r.build(&p.wirePlan, teleHosts, 3, teleBytes, p.rule(), r.oracle.wrap); err != nil {
 		return nil, err
 	}
-	r.start(r.check, "pending", func() {
+	r.mixed.start(r.check, "pending", func() {
 		r.before += r.count("amount") - r.count("dropped")
 		r.gone += r.count("dropped")
 	})
@@ -129,7 +131,7 @@ func (r *teleRun) remote() (sum uint64) {
 }
 
 func (r *teleRun) check() error {
-	r.checks++
+	r.mixed.checks++
 	return r.accounted(r.before, r.remote())
 }
 
@@ -139,7 +141,7 @@ func (r *teleRun) judge() error {
 	o := r.oracle
 	uncertain, dropped, former := r.count("uncertain"), r.count("dropped"), r.count("former")
 	r.env.note("%d frames, %d of measured hosts, %d counted, %d in the stores; %d FETCH_ADDs, %d retransmissions; at most %d lost in crashes, %d uncertain, %d dropped; %d checks",
-		r.sent, o.passed, r.before+r.gone+r.count("amount"), r.remote(), r.count("fetch_adds"), r.count("requester_resent"), former, uncertain, dropped, r.checks)
+		r.mixed.sent, o.passed, r.before+r.gone+r.count("amount"), r.remote(), r.count("fetch_adds"), r.count("requester_resent"), former, uncertain, dropped, r.mixed.checks)
 	if err := r.check(); err != nil {
 		return err
 	}

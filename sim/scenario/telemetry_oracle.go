@@ -127,7 +127,7 @@ func numberOf(b []byte) (i int, ok bool) {
 
 // see counts a frame that has reached the switch.
 func (o *teleOracle) see(number, length int) {
-	f, p := &o.run.made.frames[number], o.run.plan
+	f, p := &o.run.mixed.made.frames[number], o.run.plan
 	if f.from >= p.measured {
 		return
 	}

@@ -75,7 +75,7 @@ func (c *Ctx) Emit(f *wire.Frame, note string) bool {
 		s.note += s.decisions.author()
 	}
 	s.decisions.done()
-	ok := s.emit(f, n)
+	ok := c.emit(f, n)
 	s.note = ""
 	return ok
 }

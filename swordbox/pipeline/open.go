@@ -67,7 +67,8 @@ func (s entrance) acceptOpen(in int, f packetio.Frame) {
 }
 
 // emit sends packet f, of n bytes, that the program has made.
-func (s *Switch) emit(f *wire.Frame, n int) bool {
+func (c *Ctx) emit(f *wire.Frame, n int) bool {
+	s := c.s
 	if !s.made.on {
 		return s.forward(-1, -1, packetio.Frame{Data: s.seal(f, n)})
 	}
