@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
 
@@ -28,6 +29,9 @@ type Work interface {
 	// Queues returns the number of work requests of the connection's queue pair in each direction,
 	// and the depth of its completion queue.
 	Queues() (wrs, cqes int)
+	// Params returns the parameters of the service's end of the connection; the zero value means the
+	// defaults of rdmacm.
+	Params() rdmacm.Params
 	// Register registers the memory that the Work needs. c has no queue pair at this time.
 	Register(c *Conn) error
 	// Build makes all other objects of the Work. It returns data for the client, at most 64 bytes.

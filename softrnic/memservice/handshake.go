@@ -83,5 +83,9 @@ func (s *Server) sweep() {
 
 // accept sends the answer and waits until the client is ready.
 func (s *Server) accept(h handshake) error {
-	return h.in.Accept(h.conn.QP, s.cfg.Params, h.a.encode(), s.rt.Now().Add(acceptPatience))
+	var p rdmacm.Params
+	if h.conn.work != nil {
+		p = h.conn.work.Params()
+	}
+	return h.in.Accept(h.conn.QP, p, h.a.encode(), s.rt.Now().Add(acceptPatience))
 }

@@ -50,9 +50,6 @@ type Config struct {
 	// Worker takes part in connections; nil means that the service is passive and refuses requests
 	// with data for a worker.
 	Worker Worker
-	// Params are the parameters of the service's end of each connection; the zero value means the
-	// defaults of rdmacm.
-	Params rdmacm.Params
 }
 
 // Server is one service of a host. Its threads are the one that calls Serve, one for each

@@ -61,7 +61,7 @@ func planLanes(c *Config) plan {
 	if c.Verify {
 		slots = c.Depth * c.QPs
 	}
-	w := request{mode: mode, size: c.Size, recvs: c.receives(), seed: c.Seed, verify: c.Verify, lanes: l}
+	w := request{mode: mode, size: c.Size, recvs: c.receives(), seed: c.Seed, verify: c.Verify, lanes: l, rnrTimer: c.timer()}
 	if mode == modeEcho {
 		slots, w.recvs = 1, echoReceives
 	}

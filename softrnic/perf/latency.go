@@ -135,7 +135,7 @@ func planSendLat(c *Config) plan {
 	if _, ok := c.lanes(); ok {
 		return planLanes(c)
 	}
-	w := request{mode: modeEcho, size: c.Size, recvs: echoReceives, seed: c.Seed, verify: c.Verify}
+	w := request{mode: modeEcho, size: c.Size, recvs: echoReceives, seed: c.Seed, verify: c.Verify, rnrTimer: c.timer()}
 	run := func(s *session, res *Result) error { return s.pingPong(c, res) }
 	return plan{local: 2*c.Size + reportSize, slot: c.Size, request: w, run: run}
 }

@@ -4,12 +4,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+
+	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 )
 
 // request describes the server's part in a SEND test. It is sent as the data for a Worker in a
 // connect request of package memservice. Each field has its length in bytes behind its name:
 //
-//	mode 1 | verify 1 | size 4 | receives 2 | seed 8 | transport service of lanes 1 | lanes 1 | shared 1
+//	mode 1 | verify 1 | size 4 | receives 2 | seed 8 | transport service of lanes 1 | lanes 1 | shared 1 | RNR timer 1
 //
 // The answer is the region of the server's report.
 type request struct {
@@ -24,7 +26,29 @@ type request struct {
 	// lanes are the queue pairs that carry the messages (see lanes.go). The zero value means that the
 	// connection itself carries them.
 	lanes lanes
+	// rnrTimer is the code of the RNR timer of the server's queue pairs; 0 means the default of rdmacm.
+	rnrTimer uint8
 }
+
+// shortTimer is the code of an RNR timer of 0.01 ms. The server posts a receive again as soon as it
+// has taken its message: a client that waited the default of 0.64 ms would mostly be idle after the
+// first RNR NAK. Only a client that tries again without end asks for it. For others, the timer and
+// the retries together are the server's time.
+const shortTimer = 1
+
+// timer returns the code of the RNR timer that the server is to use.
+func (c *Path) timer() uint8 {
+	if n := c.RNRRetry; n == 0 || n == endless {
+		return shortTimer
+	}
+	return 0
+}
+
+// endless is the number of RNR retries that means no end.
+const endless = 7
+
+// params are the parameters of the server's queue pairs.
+func (w *request) params() rdmacm.Params { return rdmacm.Params{MinRNRTimer: w.rnrTimer} }
 
 // mode is what the server does with messages.
 type mode uint8
@@ -44,7 +68,7 @@ func (m mode) String() string {
 	return "sink"
 }
 
-const requestLen = 19
+const requestLen = 20
 
 // slot returns the length of a receive in bytes.
 func (w *request) slot() int { return w.size + w.lanes.room() }
@@ -62,7 +86,7 @@ func (w *request) encode() []byte {
 	b = binary.BigEndian.AppendUint32(b, uint32(w.size))
 	b = binary.BigEndian.AppendUint16(b, uint16(w.recvs))
 	b = binary.BigEndian.AppendUint64(b, w.seed)
-	return append(b, w.lanes.code(), byte(w.lanes.n), flag[w.lanes.shared])
+	return append(b, w.lanes.code(), byte(w.lanes.n), flag[w.lanes.shared], w.rnrTimer)
 }
 
 // parseRequest decodes a request and checks its limits.
@@ -72,7 +96,7 @@ func parseRequest(b []byte) (request, error) {
 	}
 	w := request{
 		mode: mode(b[0]), verify: b[1] != 0, size: int(binary.BigEndian.Uint32(b[2:])), recvs: int(binary.BigEndian.Uint16(b[6:])),
-		seed: binary.BigEndian.Uint64(b[8:]),
+		seed: binary.BigEndian.Uint64(b[8:]), rnrTimer: b[19],
 	}
 	if w.mode != modeSink && w.mode != modeEcho {
 		return request{}, fmt.Errorf("mode %d: want sink or echo", b[0])
@@ -84,6 +108,9 @@ func parseRequest(b []byte) (request, error) {
 		}
 	} else if b[18] != 0 {
 		return request{}, errors.New("shared receives without queue pairs of their own")
+	}
+	if w.rnrTimer > maxCode {
+		return request{}, fmt.Errorf("RNR timer %d: want at most %d", w.rnrTimer, maxCode)
 	}
 	if w.size < 1 || w.size > MaxSize || w.recvs < 1 || w.recvs > MaxReceives || w.slot() > maxBuffer/w.recvs/w.queues() {
 		return request{}, fmt.Errorf("%d receives of %d bytes: want at most %d bytes together", w.recvs, w.size, maxBuffer)

@@ -10,7 +10,7 @@ import (
 func TestRequests(t *testing.T) {
 	for _, want := range []request{
 		{mode: modeEcho, size: 1 << 20, recvs: 200, seed: 1<<64 - 1, verify: true},
-		{mode: modeSink, size: 1, recvs: 2 * MaxDepth},
+		{mode: modeSink, size: 1, recvs: 2 * MaxDepth, rnrTimer: shortTimer},
 		{mode: modeSink, size: 64, recvs: 8, lanes: lanes{ConnRC, 1, true}},
 		{mode: modeSink, size: 64, recvs: 8, lanes: lanes{ConnUC, MaxQPs, false}},
 		{mode: modeEcho, size: 64, recvs: 8, lanes: lanes{ConnUD, 7, true}},
@@ -21,6 +21,15 @@ func TestRequests(t *testing.T) {
 	}
 	if b := (&request{}).encode(); b != nil {
 		t.Errorf("a request for nothing is %x", b)
+	}
+}
+
+// Only a client that tries again without end asks for a short time between two tries.
+func TestTimerOfRetries(t *testing.T) {
+	for retries, want := range map[uint8]uint8{0: shortTimer, 7: shortTimer, 1: 0, 3: 0, 6: 0} {
+		if got := (&Path{RNRRetry: retries}).timer(); got != want {
+			t.Errorf("%d retries: timer %d, want %d", retries, got, want)
+		}
 	}
 }
 
@@ -36,8 +45,9 @@ func TestRequestsAreRefused(t *testing.T) {
 		want string
 	}{
 		{nil, "0 bytes"},
-		{good.encode()[1:], "18 bytes"},
-		{append(good.encode(), 0), "20 bytes"},
+		{good.encode()[1:], "19 bytes"},
+		{append(good.encode(), 0), "21 bytes"},
+		{with(19, 32), "RNR timer 32"},
 		{with(0, 0), "mode 0"},
 		{with(0, 3), "mode 3"},
 		{with(5, 0), "receives"},
@@ -49,7 +59,7 @@ func TestRequestsAreRefused(t *testing.T) {
 		{with(17, 0), "0 queue pairs"},
 		{with(17, MaxQPs+1), "65 queue pairs"},
 		{(&request{mode: modeSink, size: 1 << 20, recvs: 8, lanes: lanes{ConnUD, 64, true}}).encode(), "receives"},
-		{append((&request{mode: modeSink, size: 8, recvs: 8}).encode()[:18], 1), "shared receives"},
+		{append((&request{mode: modeSink, size: 8, recvs: 8}).encode()[:18], 1, 0), "shared receives"},
 	} {
 		if w, err := parseRequest(tc.b); err == nil || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%x: %+v, error %v, want one about %q", tc.b, w, err, tc.want)

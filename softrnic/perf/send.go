@@ -19,7 +19,7 @@ func planSendBW(c *Config) plan {
 	if c.Verify {
 		slots = c.Depth
 	}
-	w := request{mode: modeSink, size: c.Size, recvs: c.receives(), seed: c.Seed, verify: c.Verify}
+	w := request{mode: modeSink, size: c.Size, recvs: c.receives(), seed: c.Seed, verify: c.Verify, rnrTimer: c.timer()}
 	run := func(s *session, res *Result) error {
 		if err := s.awaitReport(reportReady, 1); err != nil {
 			return err

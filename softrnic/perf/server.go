@@ -10,18 +10,10 @@ import (
 // messages.
 const PerfService = "perf"
 
-// rnrTimer is the code of the RNR timer of the benchmark service: 0.01 ms. The service posts a
-// receive again as soon as it has taken its message, so a client that waited the default of 0.64 ms
-// would mostly be idle after the first RNR NAK.
-const rnrTimer = 1
-
-// params are the parameters of the service's end of all connections.
-var params = rdmacm.Params{MinRNRTimer: rnrTimer}
-
 // NewServer starts the benchmark service: a memory service whose host receives messages, too. The
-// caller must call Serve. NewServer sets the fields Service, Worker and Params of cfg.
+// caller must call Serve. NewServer sets the fields Service and Worker of cfg.
 func NewServer(ctx verbs.Context, m rdmacm.Manager, cfg memservice.Config) (*memservice.Server, error) {
-	cfg.Service, cfg.Worker, cfg.Params = PerfService, worker{}, params
+	cfg.Service, cfg.Worker = PerfService, worker{}
 	return memservice.New(ctx, m, cfg)
 }
 
@@ -43,6 +35,8 @@ type work struct {
 	buf    []byte      // the memory of data
 	ls     *laneServer // nil means that the connection itself carries the messages
 }
+
+func (w *work) Params() rdmacm.Params { return w.params() }
 
 // Name returns the mode, or the lanes as text, for the name of the thread.
 func (w *work) Name() string {

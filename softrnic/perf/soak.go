@@ -14,7 +14,7 @@ func planSoak(c *Config) plan {
 	half := max(1, c.Depth/2)
 	data := half * c.Size
 	local := max(2*half, c.Depth) * c.Size
-	w := request{mode: modeSink, size: c.Size, recvs: c.receives(), seed: c.Seed, verify: true}
+	w := request{mode: modeSink, size: c.Size, recvs: c.receives(), seed: c.Seed, verify: true, rnrTimer: c.timer()}
 	run := func(s *session, res *Result) error {
 		res.Soak = &SoakResult{}
 		begun := s.rt.Now()

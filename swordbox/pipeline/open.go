@@ -58,7 +58,9 @@ func (s entrance) acceptOpen(in int, f packetio.Frame) {
 	p.Own = s.self.owns(p.Eth.Dst)
 	s.openSent = false
 	s.made.begin(s.ctx.Now)
+	s.decisions.begin(s.ctx.Now, in)
 	s.apply(s.program.Packet(&s.ctx, p), p)
+	s.decisions.begin(s.ctx.Now, -1)
 	s.made.on = false
 	if !s.openSent {
 		f.Open.Return()
@@ -69,7 +71,7 @@ func (s entrance) acceptOpen(in int, f packetio.Frame) {
 // emit sends packet f, of n bytes, that the program has made.
 func (c *Ctx) emit(f *wire.Frame, n int) bool {
 	s := c.s
-	if !s.made.on {
+	if !s.made.on || !s.made.takes(f) {
 		return s.forward(-1, -1, packetio.Frame{Data: s.seal(f, n)})
 	}
 	handled := s.openSent
@@ -105,6 +107,13 @@ func (m *made) begin(now clock.Time) {
 	if m.trimAt == clock.Never {
 		m.trimAt = now.Add(trimEvery)
 	}
+}
+
+// takes reports whether a NIC takes f as it is: a packet of a reliable connection, as NICs send open
+// themselves, and neither a datagram nor a CNP.
+func (m *made) takes(f *wire.Frame) bool {
+	const gsi = 1 // the queue pair of management datagrams
+	return f.BTH.Opcode.Service() == wire.ServiceRC && f.BTH.DestQP > gsi
 }
 
 // packet returns a copy of f, which the caller holds.

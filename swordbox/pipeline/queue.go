@@ -39,14 +39,19 @@ func (q *Queue) Flush(port packetio.Port) (packets, bytes, refused int, err erro
 	if refused = len(q.batch.Frames) - n; n == 0 {
 		refused = packets
 	}
-	q.Discard()
+	q.empty()
 	return packets, bytes, refused, err
 }
 
-// Discard empties the queue and returns how many packets were in it.
+// Discard drops what is in the queue and returns how many packets that were.
 func (q *Queue) Discard() int {
 	n := q.packets
+	packetio.ReturnAll(q.batch.Frames)
+	q.empty()
+	return n
+}
+
+func (q *Queue) empty() {
 	q.batch.Reset()
 	q.packets, q.bytes = 0, 0
-	return n
 }

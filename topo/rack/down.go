@@ -140,6 +140,9 @@ func (r remover) endNodes() {
 		return
 	}
 	shared := processOf(up)
+	if !shared.answers() {
+		return
+	}
 	_ = each(up.Nodes(), func(node string) error { // what is left of a node ends with the process
 		if err := r.keep.kill(node); err != nil {
 			return err

@@ -70,6 +70,16 @@ func (p sharedProcess) hold(node string, on bool) error {
 	return p.client.Call(ctx, http.MethodPost, PathHold+node, Hold{On: on}, nil)
 }
 
+// answers reports whether the process answers a request.
+func (p sharedProcess) answers() bool {
+	ctx, cancel := context.WithTimeout(context.Background(), aliveWait)
+	defer cancel()
+	return p.client.Call(ctx, http.MethodGet, "/status", nil, nil) == nil
+}
+
+// aliveWait bounds how long the process may take to answer a request for nothing.
+const aliveWait = 500 * time.Millisecond
+
 // awaitEnd waits until the process has ended a node whose own processes were killed, for at most bound.
 func (p sharedProcess) awaitEnd(node string, bound time.Duration) error {
 	if !p.on {
