@@ -79,7 +79,7 @@
 //	      service: memory    # what the switch connects to: a service's name, a port, or none. Default memory.
 //	      depth: 16          # READs and atomics in flight on a shared connection, 1 to 128. Default 16.
 //	      mtu: 1024          # path MTU of shared connections. Default the largest possible.
-//	      slow: marked       # with actions move and atomics: clients told of congestion: all, marked, share or heaviest. Default all.
+//	      slow: marked       # with actions move and atomics: clients told of congestion: all, marked, share or heaviest; or the switch slows itself: connection, flow or queue. Default all.
 //	      steer: write       # with action steer: read, write or both. Default both.
 //	      keys: 1,7          # with action steer: only these keys, at most 256; or hot:N, the N keys that clients request most, N at most 256. Default all.
 //	      registers: 1024    # with action steer, mode published: registers for newest nodes, 1 to 16384. Keys with the same remainder share one. Default 256.

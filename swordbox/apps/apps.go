@@ -264,7 +264,7 @@ func swordBox(s *rackfile.Rack, cfg Config) (pipeline.Program, error) {
 	own := swordbox.NewOwn(d, cfg.Journal)
 	env := handler.Env{
 		Moving: own.Moving, Answered: own.Answered, Failed: own.Failed, Missing: d.Missing, Silence: cfg.Silence, Hold: cfg.Hold, Nodes: cfg.Nodes,
-		Port: cfg.Where.portOf, MAC: cfg.Where.neighbour, Late: ok || cfg.Late, Behind: cfg.Journal.SetBehind, FormerlyBehind: cfg.Journal.FormerlyBehind,
+		Port: cfg.Where.portOf, MAC: cfg.Where.neighbour, Slowing: cfg.Where.slowing, Late: ok || cfg.Late, Behind: cfg.Journal.SetBehind, FormerlyBehind: cfg.Journal.FormerlyBehind,
 	}
 	all := make([]handler.Handler, len(handlers))
 	for i, k := range handlers {

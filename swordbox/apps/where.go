@@ -2,8 +2,10 @@ package apps
 
 import (
 	"net/netip"
+	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -18,6 +20,8 @@ type Where struct {
 	Port func(node string) int
 	// Trunks are the ports that lead to other switches.
 	Trunks []int
+	// Wake is how long the switch's process needs to wake up for a deadline, by the rack's clock; 0 means no time.
+	Wake time.Duration
 }
 
 // Move replaces the rack, and tells the running program which addresses have come and gone.
@@ -82,6 +86,24 @@ func (w *Where) port(node string) int {
 	}
 	_, place, _ := w.Rack.Host(node)
 	return place
+}
+
+// paperRate is the rate of links in the DCQCN paper, in bits a second.
+const paperRate = 40_000_000_000
+
+// slowing returns the congestion control of the switch's own rates for requests to a server: DCQCN with the parameters
+// of the server's NIC, which sends the notifications, or with those of the paper.
+func (w *Where) slowing(server netip.Addr) congestion.Config {
+	rate := int64(paperRate)
+	if q := w.Rack.Switch.Queues; q != nil && q.Rate > 0 {
+		rate = q.Rate
+	}
+	p, _ := congestion.Profile(congestion.ProfilePaper, rate)
+	if h, ok := w.Rack.ByAddr(server); ok && h.Congestion != nil {
+		p = *h.Congestion
+	}
+	p.Algorithm = congestion.AlgorithmDCQCN
+	return congestion.Config{Params: p, Wake: w.Wake}
 }
 
 func (w *Where) neighbour(a netip.Addr) (wire.MAC, bool) { return w.Rack.Neighbour(a) }

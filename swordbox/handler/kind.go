@@ -12,6 +12,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -78,6 +79,9 @@ type Env struct {
 	Port func(a netip.Addr) int
 	// MAC returns the MAC address of the host or switch that has an address.
 	MAC func(a netip.Addr) (wire.MAC, bool)
+	// Slowing returns the congestion control of the switch's own rates for requests to a server; nil means
+	// the default of each handler.
+	Slowing func(server netip.Addr) congestion.Config
 	// Late is true if hosts may have sent requests before the program existed.
 	Late bool
 	// Nodes is how many nodes of Clover stores a handler remembers; 0 means the default of each

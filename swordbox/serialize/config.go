@@ -2,8 +2,10 @@ package serialize
 
 import (
 	"cmp"
+	"net/netip"
 	"time"
 
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/atomiccache"
 	"github.com/rdmalab/rdmalab/swordbox/conntrack"
@@ -46,6 +48,11 @@ type Config struct {
 	Shared requester.Config
 	Words  atomiccache.Config
 
+	// Slowing returns the congestion control of the switch's rates for requests to a server, if a rule says that the
+	// switch slows them (rules.Slowed.BySwitch). It is called when such a rule comes into force. nil means the values
+	// of the DCQCN paper for 40 Gbit/s.
+	Slowing func(server netip.Addr) congestion.Config
+
 	// Moving is called before the first request of a flow moves. Once a request has moved, the
 	// connection does not work without the switch. If Moving returns false, the flow stays on the
 	// client's connection. nil means always true.
@@ -69,6 +76,12 @@ func (c Config) withDefaults() Config {
 	c.RedoTime = cmp.Or(max(0, c.RedoTime), time.Millisecond)
 	c.Transit = cmp.Or(c.Transit, 10*time.Millisecond)
 	c.Words.Budget = cmp.Or(c.Words.Budget, 5*time.Second)
+	if c.Slowing == nil {
+		c.Slowing = func(netip.Addr) congestion.Config {
+			p, _ := congestion.Profile(congestion.ProfilePaper, 40_000_000_000)
+			return congestion.Config{Params: p}
+		}
+	}
 	if c.Moving == nil {
 		c.Moving = func(*conntrack.Flow) bool { return true }
 	}

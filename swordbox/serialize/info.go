@@ -193,4 +193,5 @@ type Stats struct {
 	Proofs            uint64 `name:"proofs" help:"proofs that a client's connection belongs to the same incarnation of the server as the shared ones"`
 	LinkFailures      uint64 `name:"link_failures" help:"shared connections that failed"`
 	CNPs              uint64 `name:"cnps" help:"congestion notifications passed on"`
+	Slowed            uint64 `name:"slowed" help:"times that the switch has lowered its own rate for a client or a shared connection"`
 }

@@ -21,6 +21,7 @@ type link struct {
 	// known to have ended.
 	grace   atomiccache.Grace
 	slowing slowing
+	rate    rate // of rules.SlowConnection
 }
 
 // Done handles the end of a request on the shared connection.
@@ -166,6 +167,7 @@ func (k *link) Failed(c *pipeline.Ctx, why string) {
 // ended: the last packet of one of its requests may still be on the way to the server.
 func (k *link) forget() {
 	k.slowing.forget()
+	k.rate = rate{}
 	k.s.unsettled = true
 	k.s.m.words.Each(func(w *atomiccache.Word) {
 		if w.Server == k.s.index && k.s.shardOf(w.VA) == k.shard {

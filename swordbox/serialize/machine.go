@@ -188,6 +188,10 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 				l.conn.Tick(c)
 				m.kick = true
 			}
+			if l.rate.due(c.Now) {
+				l.rate.at = 0
+				m.kick = true
+			}
 		}
 	}
 	for range m.due.Len() {
@@ -208,7 +212,7 @@ func (m *Machine) Deadline() clock.Time {
 	at = clock.Min(at, m.words.Deadline())
 	for _, s := range m.servers {
 		for _, l := range s.links {
-			at = clock.Min(at, l.conn.Deadline())
+			at = clock.Min(at, clock.Min(l.conn.Deadline(), l.rate.deadline()))
 		}
 	}
 	return at
@@ -242,7 +246,10 @@ func (m *Machine) settle(c *pipeline.Ctx) {
 		for _, l := range m.blocked.list {
 			before := l.held.n
 			l.release(c)
-			l.served = l.held.n < before
+			l.served = l.held.n < before && !l.turn.has || l.turn.passed
+			if l.turn.passed = false; l.held.n == 0 {
+				l.turn = turn{}
+			}
 		}
 		m.blocked.prune()
 		if !mayRelease(c) {
@@ -297,7 +304,7 @@ func (m *Machine) ForgetWords() int {
 var Kind = handler.Kind{
 	Name: "hardened", Actions: []rules.Action{rules.Move, rules.Atomics}, Mode: rules.Hardened,
 	New: func(e *handler.Env) handler.Handler {
-		cfg := Config{Moving: e.Moving, Answered: e.Answered, Failed: e.Failed, Late: e.Late}
+		cfg := Config{Moving: e.Moving, Answered: e.Answered, Failed: e.Failed, Slowing: e.Slowing, Late: e.Late}
 		cfg.Shared.Silence = e.Silence
 		return New(cfg)
 	},

@@ -135,7 +135,7 @@ func (g *placing) move() outcome {
 	if !g.s.usable(shard, int(n)) || !g.s.keys.covers(rkey, rightOf(g.f.BTH.Opcode), va, n) || !g.mayMove() {
 		return g.toOwn(1)
 	}
-	if !g.canGo(shard) || !g.window.room() || !conn.Room(len(g.f.Payload)) {
+	if !g.canGo(shard) || !g.window.room() || !conn.Room(len(g.f.Payload)) || !g.mayEnter(shard) {
 		return mustWait
 	}
 	r := g.window.remember(g.f, 1, shard)
@@ -167,6 +167,9 @@ func (g *placing) forWord(w *atomiccache.Word) outcome {
 		ready = g.idle()
 	}
 	if !ready || !g.window.room() || !g.ops.room() || usable && !conn.Room(max(len(g.f.Payload), transform.WordLen)) {
+		return mustWait
+	}
+	if usable && g.canGo(shard) && !g.mayEnter(shard) {
 		return mustWait
 	}
 	if usable && g.f.BTH.Opcode == wire.RCCmpSwap && g.idle() {
@@ -230,6 +233,7 @@ func (g *placing) submit(r *record, shard int) {
 	g.out++
 	g.leave()
 	g.m.stats.Moved++
+	g.enters(shard)
 	conn := g.s.links[shard].conn
 	var ok bool
 	// If any flow has held requests, the packet must not overtake those that this step releases.

@@ -35,6 +35,8 @@ type sequencer struct {
 	clientConn
 	replies
 	waitingRoom
+	rate rate // of rules.SlowFlow and rules.SlowQueue
+	turn turn
 }
 
 // permit is the answer of Config.Moving for a flow: whether its requests may move.
@@ -148,6 +150,7 @@ func (l *sequencer) schedule() {
 		if l.awaits.word != nil {
 			at = min(at, l.missUntil(&l.m.held))
 		}
+		at = min(at, l.rate.deadline())
 	}
 	if l.window.redos > 0 {
 		at = clock.Min(at, l.redoAt)
@@ -160,6 +163,10 @@ func (l *sequencer) schedule() {
 // and answers stop waiting for READs that the server executes again.
 func (l *sequencer) tick(ctx *pipeline.Ctx) {
 	dropStale(l, ctx.Now)
+	if l.rate.due(ctx.Now) {
+		l.rate.at = 0
+		l.m.kick = true
+	}
 	if l.held.n > 0 && l.awaits.word != nil && l.missUntil(&l.m.held) <= ctx.Now {
 		l.awaits = waiting{}
 		l.m.kick = true

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/rackfile/rules"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/swordbox/requester"
 )
 
@@ -29,6 +30,8 @@ type server struct {
 	shards   int
 	patience time.Duration // how long the rules let a CAS wait for its value
 	slow     rules.Slowed  // of all rules for the server
+	// rates is the congestion control of the switch's own rates, if slow says that the switch has any.
+	rates congestion.Config
 	// want is how many shards the rules need. The method resize sets shards to want when no request
 	// is in flight.
 	want int
@@ -38,7 +41,7 @@ type server struct {
 
 // setRules replaces the server's rules by the hardened rules of the list.
 func (s *server) setRules(list []*rules.Rule) {
-	former := s.rules
+	former, slow := s.rules, s.slow
 	s.rules, s.patience, s.slow = nil, 0, rules.SlowAll
 	for _, r := range list {
 		if r.Mode == rules.Hardened {
@@ -50,6 +53,9 @@ func (s *server) setRules(list []*rules.Rule) {
 				s.patience = max(s.patience, r.MissPatience())
 			}
 		}
+	}
+	if s.slow != slow {
+		s.changeRates()
 	}
 	same := slices.EqualFunc(former, s.rules, func(a, b *rules.Rule) bool {
 		return a.Action == b.Action && a.RKey == b.RKey && a.From == b.From && a.To == b.To

@@ -59,7 +59,7 @@ func ofTag(t requester.Tag) flowID { return flowID{t.Flow, t.Generation} }
 // on a shared connection.
 func (m *Machine) Marked(now clock.Time, f *wire.Frame) {
 	s := m.byAddr[f.DstAddr()]
-	if s == nil || s.slow != rules.SlowMarked {
+	if s == nil || !s.slow.ByMarks() {
 		return
 	}
 	for _, k := range s.links {
@@ -68,6 +68,9 @@ func (m *Machine) Marked(now clock.Time, f *wire.Frame) {
 		}
 		if t, ok := k.conn.Sent(f.BTH.PSN); ok {
 			k.slowing.mark(now, ofTag(t))
+			if s.slow == rules.SlowQueue {
+				m.slowFlow(now, ofTag(t))
+			}
 		}
 		return
 	}
@@ -99,7 +102,8 @@ func (w *slowing) expire(now clock.Time) {
 func (w *slowing) forget() { w.marked, w.overflow = w.marked[:0], 0 }
 
 // congested handles a congestion notification of the server: it sends one to each client that is to slow down
-// (rules.Slowed), except those to which it has sent one within cnpInterval.
+// (rules.Slowed), except those to which it has sent one within cnpInterval, or lowers the rates that the switch has
+// for them.
 func (k *link) congested(ctx *pipeline.Ctx) {
 	w := &k.slowing
 	k.s.m.received++
@@ -112,13 +116,17 @@ func (k *link) congested(ctx *pipeline.Ctx) {
 		k.notifyOne(ctx, w.drawn(k))
 	case rules.SlowHeaviest:
 		k.notifyOne(ctx, w.heaviest(k))
-	case rules.SlowMarked:
+	case rules.SlowConnection:
+		k.lower(ctx.Now)
+	case rules.SlowMarked, rules.SlowFlow, rules.SlowQueue:
 		if w.expire(ctx.Now); len(w.marked) > 0 && w.overflow <= ctx.Now {
-			k.notifyMarked(ctx)
+			if k.s.slow != rules.SlowQueue { // its marks have counted at once
+				k.notifyMarked(ctx)
+			}
 			return
 		}
 		fallthrough
-	default:
+	case rules.SlowAll:
 		k.conn.Each(func(t requester.Tag, _ wire.PSN, _ wire.Opcode, _ clock.Time) { k.notify(ctx, ofTag(t)) })
 	}
 }
@@ -143,9 +151,14 @@ func (k *link) notifyOne(ctx *pipeline.Ctx, i int) {
 	}
 }
 
-// notify sends a congestion notification to the client of a flow, if the last one was not within cnpInterval.
+// notify sends a congestion notification to the client of a flow, or lowers the flow's rate if the switch has it, if
+// the last one was not within cnpInterval.
 func (k *link) notify(ctx *pipeline.Ctx, id flowID) {
 	m := k.s.m
+	if k.s.slow.BySwitch() {
+		m.slowFlow(ctx.Now, id)
+		return
+	}
 	ln := m.flows.byTag(requester.Tag{Flow: id.flow, Generation: id.generation})
 	if ln == nil || ln.cnpAt > ctx.Now {
 		return

@@ -208,11 +208,15 @@ func configured(rack *rackfile.Rack, rec *journalFile, where *apps.Where, late b
 	return cfg
 }
 
+// wakeTime is how long the daemon needs to wake up for a deadline, in real time: requests that the switch paces leave in
+// bursts of what their rate gives in this time.
+const wakeTime = 50 * time.Microsecond
+
 // configOf returns a daemon's configuration for a rack. The ports are packet sockets, with memory
 // links beside them if the rack has any.
 func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Config, error) {
 	at.Name = cmp.Or(at.Name, rackfile.SwitchName)
-	where := &apps.Where{Rack: rack}
+	where := &apps.Where{Rack: rack, Wake: wakeTime / time.Duration(rack.Factor())}
 	if rack.Fabric != nil {
 		where.Port = func(node string) int {
 			if elsewhere(rack, node) {

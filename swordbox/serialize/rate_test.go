@@ -1,0 +1,195 @@
+package serialize
+
+import (
+	"math"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/rdmalab/rdmalab/rackfile/rules"
+	"github.com/rdmalab/rdmalab/softrnic/clock"
+	"github.com/rdmalab/rdmalab/softrnic/congestion"
+	"github.com/rdmalab/rdmalab/softrnic/verbs"
+	"github.com/rdmalab/rdmalab/softrnic/wire"
+)
+
+// testRate is the line rate of the switch's rates in these tests, in bits a second.
+const testRate = 10_000_000_000
+
+// paced is a rig whose switch paces the requests of its clients, and what has reached the server.
+type paced struct {
+	*rig
+	conns []*conn
+	sent  []pacedFrame
+}
+
+type pacedFrame struct {
+	at    clock.Time
+	psn   wire.PSN
+	bytes int
+	value byte // the first byte of the payload: the client
+}
+
+func newPaced(t *testing.T, slow rules.Slowed, clients int) *paced {
+	list := moveRule(1)
+	for i := range list {
+		list[i].SetSlowed(slow)
+	}
+	r := newRig(t, rigConfig{clients: clients, rules: list, cfg: Config{Slowing: func(netip.Addr) congestion.Config {
+		p, _ := congestion.Profile(congestion.ProfilePaper, testRate)
+		p.Algorithm = congestion.AlgorithmNone // the switch has DCQCN, whatever the NIC has
+		return congestion.Config{Params: p}
+	}}})
+	p := &paced{rig: r}
+	for i := range clients {
+		c := r.connect(i)
+		c.prove(c.write(0, 0, 2000), c.write(0, 0, 8), c.write(regionLen-8, 0, 8), c.faa(0, 0, 0), c.faa(regionLen-8, 0, 0))
+		for k := range c.n.buf {
+			c.n.buf[k] = byte(i + 1)
+		}
+		p.conns = append(p.conns, c)
+	}
+	r.run(10 * time.Millisecond) // so that the pacers owe nothing
+	r.tap = func(up bool, port int, data []byte) bool {
+		if f := parse(data); !up && port == r.server.port && f.BTH.Opcode == wire.RCWriteOnly {
+			p.sent = append(p.sent, pacedFrame{r.now, f.BTH.PSN, len(data) + fcs, f.Payload[0]})
+		}
+		if f := parse(data); !up && port < clients && f.BTH.Opcode == wire.CNP {
+			t.Errorf("the switch has notified client %d", port)
+		}
+		return true
+	}
+	return p
+}
+
+// writes posts n WRITEs of a client.
+func (p *paced) writes(client, n, bytes int) {
+	for range n {
+		p.conns[client].post(p.conns[client].write(0, 0, bytes))
+	}
+}
+
+// cnp is a notification of the server, which the switch gets a moment later.
+func (p *paced) cnp() {
+	f := wire.Frame{Eth: wire.Ethernet{Src: macOf(serverIP), Dst: macOf(switchIP)}}
+	f.IPv4 = wire.IPv4{Src: ipOf(serverIP).As4(), Dst: ipOf(switchIP).As4(), TTL: 64}
+	f.BTH = wire.BTH{Opcode: wire.CNP, DestQP: p.m.servers[0].links[0].ownQPN, BECN: true}
+	p.launch(true, p.server.port, f.AppendTo(nil), false)
+}
+
+// rate returns the rate at which the frames of a client, or of all (0), have left since a time.
+func (p *paced) rate(value byte, since clock.Time) float64 {
+	var first, last clock.Time
+	bytes, size := 0, 0
+	for _, f := range p.sent {
+		if f.at < since || value != 0 && f.value != value {
+			continue
+		}
+		if bytes == 0 {
+			first = f.at
+		}
+		last, size = f.at, f.bytes
+		bytes += f.bytes
+	}
+	return float64(bytes-size) * 8 / last.Sub(first).Seconds()
+}
+
+// With one rate for the connection, all clients together send at it, and take turns by bytes: a client of short
+// WRITEs gets as many bytes as one of long ones. A notification halves the rate.
+func TestRateOfASharedConnection(t *testing.T) {
+	p := newPaced(t, rules.SlowConnection, 2)
+	start := p.now
+	p.writes(0, 60, 900)
+	p.writes(1, 60, 300)
+	p.run(30 * time.Microsecond)
+	if got := p.rate(0, start); math.Abs(got/testRate-1) > 0.02 {
+		t.Errorf("the connection sends at %.0f bit/s", got)
+	}
+	var bytes [3]int
+	for _, f := range p.sent {
+		bytes[f.value] += f.bytes
+	}
+	if bytes[1] == 0 || bytes[2] == 0 || math.Abs(float64(bytes[1]-bytes[2])) > 2*turnBytes {
+		t.Errorf("in %v the clients have sent %d and %d bytes", p.now.Sub(start), bytes[1], bytes[2])
+	}
+	p.cnp()
+	p.run(2 * time.Microsecond)
+	since := p.now
+	p.run(20 * time.Microsecond)
+	if got := p.rate(0, since); math.Abs(got/(testRate/2)-1) > 0.25 {
+		t.Errorf("after a notification the connection sends at %.0f bit/s", got)
+	}
+	if s := p.m.Stats(); s.Slowed != 1 || s.CNPs != 0 {
+		t.Errorf("slowed %d times, %d notifications", s.Slowed, s.CNPs)
+	}
+	p.run(20 * time.Millisecond)
+	p.conns[0].allSucceed(60)
+	p.conns[1].allSucceed(60)
+}
+
+// With a rate for each client, the one whose packet was marked slows down at the server's notification (flow) or at
+// once (queue), and the other does not.
+func TestRateOfAClient(t *testing.T) {
+	for _, slow := range []rules.Slowed{rules.SlowFlow, rules.SlowQueue} {
+		t.Run(slow.String(), func(t *testing.T) {
+			p := newPaced(t, slow, 2)
+			start := p.now
+			p.writes(0, 100, 500)
+			p.writes(1, 100, 500)
+			p.run(20 * time.Microsecond)
+			for _, who := range []byte{1, 2} {
+				if got := p.rate(who, start); math.Abs(got/testRate-1) > 0.05 {
+					t.Errorf("client %d sends at %.0f bit/s", who, got)
+				}
+			}
+			last := len(p.sent) - 1
+			for p.sent[last].value != 1 {
+				last--
+			}
+			f := wire.Frame{}
+			f.IPv4 = wire.IPv4{Src: ipOf(switchIP).As4(), Dst: ipOf(serverIP).As4(), TTL: 64}
+			f.BTH = wire.BTH{Opcode: wire.RCWriteOnly, DestQP: p.m.servers[0].links[0].conn.Link().To.DestQP, PSN: p.sent[last].psn}
+			p.m.Marked(p.now, &f)
+			if at := p.m.Stats().Slowed; at != map[rules.Slowed]uint64{rules.SlowQueue: 1}[slow] {
+				t.Errorf("a mark has lowered %d rates", at)
+			}
+			p.cnp()
+			p.run(4 * time.Microsecond)
+			since := p.now
+			p.run(20 * time.Microsecond)
+			if got := p.rate(1, since); math.Abs(got/(testRate/2)-1) > 0.25 {
+				t.Errorf("the marked client sends at %.0f bit/s", got)
+			}
+			if got := p.rate(2, since); math.Abs(got/testRate-1) > 0.05 {
+				t.Errorf("the other client sends at %.0f bit/s", got)
+			}
+			if s := p.m.Stats(); s.Slowed != 1 || s.CNPs != 0 {
+				t.Errorf("slowed %d times, %d notifications", s.Slowed, s.CNPs)
+			}
+			p.run(20 * time.Millisecond)
+			p.conns[0].allSucceed(100)
+			p.conns[1].allSucceed(100)
+		})
+	}
+}
+
+// When a rule no longer says that the switch slows down, requests that waited for their time leave at once.
+func TestRatesEndWithTheRule(t *testing.T) {
+	p := newPaced(t, rules.SlowConnection, 1)
+	p.writes(0, 100, 1000)
+	p.run(20 * time.Microsecond)
+	if n := len(p.sent); n > 30 || p.m.held.inUse == 0 {
+		t.Fatalf("%d requests have left, %d are held", n, p.m.held.inUse)
+	}
+	set, err := rules.NewSet(moveRule(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.m.SetRules(set)
+	p.run(30 * time.Microsecond)
+	if n := len(p.sent); n < 90 || p.m.held.inUse != 0 {
+		t.Errorf("%d requests have left, %d are held", n, p.m.held.inUse)
+	}
+	p.run(time.Millisecond)
+	p.conns[0].done(make([]verbs.Status, 100)...)
+}
