@@ -1,7 +1,6 @@
 package experiment
 
 import (
-	"context"
 	"fmt"
 	"time"
 
@@ -33,14 +32,14 @@ func (l ccAtomics) label() string { return fmt.Sprintf("atomics: %s, %s", l.besi
 
 func (l ccAtomics) effort() float64 { return 5 }
 
-func (l ccAtomics) scene() Scene {
+func (l ccAtomics) scene(uint64) Scene {
 	p, _ := congestion.Profile(congestion.ProfilePaper, paperRate)
 	if p.Algorithm = l.algorithm; l.algorithm == ccPFC {
 		p.Algorithm = congestion.AlgorithmNone
 	}
 	s := Scene{
 		Hosts: 2 + bulkSenders, Params: p, Delay: dcqcnDelay, Lossless: l.beside == ccSamePFC || l.beside == ccApartPFC, XOFF: ccXOFF, Limit: 4 << 20,
-		KMin: paperKMin, KMax: paperKMax, PMax: paperPMax, Window: 1024, Depth: 8, Span: pick(l.quick, 40*time.Millisecond, 200*time.Millisecond), Seed: 1,
+		KMin: paperKMin, KMax: paperKMax, PMax: paperPMax, Window: 1024, Depth: 8, Span: pick(l.quick, 40*time.Millisecond, 200*time.Millisecond),
 	}
 	cas := SceneFlow{From: 1, To: 0, Atomic: true, Apart: l.beside == ccApart || l.beside == ccApartPFC}
 	for at := time.Duration(0); at < s.Span; at += casApart {
@@ -55,11 +54,6 @@ func (l ccAtomics) scene() Scene {
 	return s
 }
 
-func (l ccAtomics) measure(ctx context.Context, p Platform) (outcome, error) {
-	res, err := p.Scene(ctx, l.scene())
-	return outcome{scene: &res}, err
-}
-
 func ccCAS(quick bool) figure {
 	f := figure{
 		key: "atomics", title: "a CMP_SWAP each 100 us to a server whose port four others fill", x: "beside", unit: "us, times the time alone", format: "%.3g",
@@ -70,7 +64,7 @@ func ccCAS(quick bool) figure {
 	}
 	for _, a := range []string{ccPFC, congestion.AlgorithmDCQCN} {
 		for _, x := range []string{ccIdle, ccSame, ccSamePFC, ccApart, ccApartPFC} {
-			l := ccAtomics{x, a, quick}
+			l := play(ccAtomics{x, a, quick})
 			panel := a
 			if a == ccPFC {
 				panel = "no congestion control"

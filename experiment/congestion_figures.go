@@ -1,12 +1,15 @@
 package experiment
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/selective"
@@ -23,7 +26,7 @@ var congestionFigures = Experiment{
 	},
 	Sim: "4 min with two processors, with --quick 2 min", Cost: "connectx5",
 	New: func() Body {
-		return &congestionFiguresBody{figuresBody{all: congestionPaper, choices: congestionChoices}}
+		return &congestionFiguresBody{figuresBody: figuresBody{all: congestionPaper, choices: congestionChoices}}
 	},
 }
 
@@ -64,14 +67,14 @@ func (l ccScene) label() string {
 func (l ccScene) effort() float64 { return map[bool]float64{true: 20, false: 10}[l.figure == "irn"] }
 
 // scene returns what the load runs.
-func (l ccScene) scene() Scene {
+func (l ccScene) scene(seed uint64) Scene {
 	p, _ := congestion.Profile(congestion.ProfilePaper, paperRate)
 	if p.Algorithm = l.algorithm; l.algorithm == ccPFC {
 		p.Algorithm = congestion.AlgorithmNone
 	}
 	s := Scene{
 		Params: p, Delay: dcqcnDelay, Lossless: l.lossless, XOFF: ccXOFF, Limit: irnLimit, KMin: paperKMin, KMax: paperKMax, PMax: paperPMax,
-		Recovery: l.recovery, Window: 1024, Span: pick(l.quick, 60*time.Millisecond, 100*time.Millisecond), Seed: 1,
+		Recovery: l.recovery, Window: 1024, Span: pick(l.quick, 60*time.Millisecond, 100*time.Millisecond),
 	}
 	switch l.figure {
 	case "unfair": // host 0 has one flow to host 2, host 1 has three
@@ -88,15 +91,15 @@ func (l ccScene) scene() Scene {
 		}
 	case "irn":
 		s.Hosts, s.XOFF, s.KMax, s.Window = 16, irnXOFF, 0, BDP
-		s.Flows = randomMessages(s.Hosts, 0.7, pick(l.quick, time.Millisecond, 4*time.Millisecond))
+		s.Flows = randomMessages(seed, s.Hosts, 0.7, pick(l.quick, time.Millisecond, 4*time.Millisecond))
 	}
 	return s
 }
 
 // randomMessages returns flows between all pairs of hosts, whose messages come at random times (Poisson)
 // so that each host sends at a share of the line rate.
-func randomMessages(hosts int, load float64, span time.Duration) (list []SceneFlow) {
-	r := rand.New(rand.NewPCG(11, 18))
+func randomMessages(seed uint64, hosts int, load float64, span time.Duration) (list []SceneFlow) {
+	r := rand.New(rand.NewPCG(11, 17+seed))
 	sizes := [10]int{1 << 10, 1 << 10, 1 << 10, 1 << 10, 1 << 10, 1 << 10, 32 << 10, 32 << 10, 32 << 10, 1 << 20}
 	mean := 0.0
 	for _, n := range sizes {
@@ -120,11 +123,6 @@ func randomMessages(hosts int, load float64, span time.Duration) (list []SceneFl
 		}
 	}
 	return list
-}
-
-func (l ccScene) measure(ctx context.Context, p Platform) (outcome, error) {
-	res, err := p.Scene(ctx, l.scene())
-	return outcome{scene: &res}, err
 }
 
 // ccIncast is a load of Platform.Congestion.
@@ -157,14 +155,16 @@ func (l ccIncast) load() Congestion {
 	return c
 }
 
-func (l ccIncast) measure(ctx context.Context, p Platform) (outcome, error) {
-	res, err := p.Congestion(ctx, l.load())
+func (l ccIncast) once(ctx context.Context, p Platform, seed uint64) (outcome, error) {
+	c := l.load()
+	c.Seed = seed
+	res, err := p.Congestion(ctx, c)
 	return outcome{congestion: &res}, err
 }
 
 // congestionPaper lists the figures.
 func congestionPaper(quick bool) []figure {
-	return []figure{ccUnfair(quick), ccVictim(quick), ccPauses(quick), ccIncasts(quick), ccConverge(quick), ccIRN(quick), ccSharing(quick), ccReading(quick), ccCAS(quick)}
+	return []figure{ccUnfair(quick), ccVictim(quick), ccPauses(quick), ccIncasts(quick), ccConverge(quick), ccIRN(quick), ccSharing(quick), ccReading(quick), ccCAS(quick), ccCrowd(quick)}
 }
 
 // ccBesidePFC are PFC alone, and the algorithms that are compared with it.
@@ -178,7 +178,7 @@ func ccUnfair(quick bool) figure {
 		},
 	}
 	for _, a := range ccBesidePFC {
-		l := ccScene{figure: f.key, algorithm: a, lossless: true, quick: quick}
+		l := play(ccScene{figure: f.key, algorithm: a, lossless: true, quick: quick})
 		alone := ours("", "alone at its port", a, l, func(o *outcome) float64 { return o.scene.Shares[0] })
 		if alone.their = "H4"; a == ccPFC {
 			alone.theirs = 0.5
@@ -199,7 +199,7 @@ func ccVictim(quick bool) figure {
 	theirs := map[int]float64{0: 20. / 40, 1: 10. / 40, 2: 4.5 / 40}
 	for _, a := range ccBesidePFC {
 		for _, n := range []int{0, 1, 2, 4} {
-			c := ours("", a, fmt.Sprint(n), ccScene{figure: f.key, algorithm: a, n: n, lossless: true, quick: quick}, func(o *outcome) float64 { return o.scene.Shares[0] })
+			c := ours("", a, fmt.Sprint(n), play(ccScene{figure: f.key, algorithm: a, n: n, lossless: true, quick: quick}), func(o *outcome) float64 { return o.scene.Shares[0] })
 			if v, ok := theirs[n]; ok && a == ccPFC {
 				c.theirs, c.their = v, "PFC"
 			}
@@ -215,8 +215,8 @@ func ccPauses(quick bool) figure {
 		why: []string{"DCQCN, figure 15: the spines receive orders of magnitude fewer pause frames with DCQCN than without; the paper has no numbers beside the curves"},
 	}
 	for _, a := range ccBesidePFC {
-		l := ccScene{figure: f.key, algorithm: a, n: 8, lossless: true, quick: quick}
-		half := l.scene().Span.Seconds() * 1000 / 2
+		of := ccScene{figure: f.key, algorithm: a, n: 8, lossless: true, quick: quick}
+		l, half := play(of), of.scene(1).Span.Seconds()*1000/2
 		f.add(
 			ours("", "pause frames a ms", a, l, func(o *outcome) float64 { return float64(o.scene.Pauses) / half }),
 			ours("", "use of the link", a, l, func(o *outcome) float64 { return sumOf(o.scene.Shares) }),
@@ -243,7 +243,7 @@ func ccIncasts(quick bool) figure {
 	}
 	for _, a := range []string{congestion.AlgorithmDCQCN, congestion.AlgorithmTimely, congestion.AlgorithmSwift} {
 		for _, n := range few([]string{"2", "8", "20"}, quick) {
-			l := ccIncast{series: a, senders: int(number(n)), quick: quick}
+			l := repeated{ccIncast{series: a, senders: int(number(n)), quick: quick}, 1}
 			link := ours("use of the link", a, n, l, func(o *outcome) float64 { return o.congestion.Utilisation })
 			p90 := ours("queue p90, KB", a, n, l, func(o *outcome) float64 { return float64(o.congestion.P90) / 1000 })
 			if n == "20" && a == congestion.AlgorithmDCQCN {
@@ -264,7 +264,7 @@ func ccConverge(quick bool) figure {
 		},
 	}
 	add := func(series, n string, apart time.Duration) {
-		l := ccIncast{series: series, senders: int(number(n)), apart: apart, quick: quick}
+		l := repeated{ccIncast{series: series, senders: int(number(n)), apart: apart, quick: quick}, 1}
 		f.add(
 			ours("converged", series, n, l, func(o *outcome) float64 {
 				if o.congestion.Converged == 0 {
@@ -296,7 +296,7 @@ func ccIRN(quick bool) figure {
 	for _, kind := range []selective.Kind{selective.GoBackN, selective.IRN, selective.RACK} {
 		for _, pfc := range []bool{true, false} {
 			x := pick(pfc, "PFC", "no PFC")
-			l := ccScene{figure: f.key, algorithm: ccPFC, lossless: pfc, recovery: kind, quick: quick}
+			l := play(ccScene{figure: f.key, algorithm: ccPFC, lossless: pfc, recovery: kind, quick: quick})
 			f.add(
 				ours("mean", kind.String(), x, l, func(o *outcome) float64 { return o.scene.Slowdown }),
 				ours("p99", kind.String(), x, l, func(o *outcome) float64 { return o.scene.P99 }),
@@ -361,7 +361,29 @@ var congestionDemands = []figureDemand{
 }
 
 // congestionFiguresBody is the experiment congestion-figures.
-type congestionFiguresBody struct{ figuresBody }
+type congestionFiguresBody struct {
+	figuresBody
+	seeds int
+}
+
+func (b *congestionFiguresBody) Flags(fs *pflag.FlagSet) {
+	b.figuresBody.Flags(fs)
+	fs.IntVar(&b.seeds, "seeds", 0, fmt.Sprintf("runs of each load, with seeds from 1; numbers are means (default %d, with --quick 1)", congestionSeeds))
+}
+
+// congestionSeeds is how many seeds are run, maxCongestionSeeds how many can be.
+const congestionSeeds, maxCongestionSeeds = 3, 1000
+
+func (b *congestionFiguresBody) Check(at Place) error {
+	if b.seeds < 0 || b.seeds > maxCongestionSeeds {
+		return fmt.Errorf("--seeds: use a number from 1 to %d", maxCongestionSeeds)
+	}
+	if err := b.figuresBody.Check(at); err != nil {
+		return err
+	}
+	repeat(b.list, cmp.Or(b.seeds, pick(at.Quick, 1, congestionSeeds)))
+	return nil
+}
 
 func (b *congestionFiguresBody) Run(ctx context.Context, p Platform, r *Report) error {
 	for _, c := range b.choices {
@@ -372,6 +394,7 @@ func (b *congestionFiguresBody) Run(ctx context.Context, p Platform, r *Report) 
 		f := &b.list[i]
 		part := f.report(p, done)
 		f.judge(part, b.quick, done)
+		part.Summary = append(part.Summary, f.spread(done)...)
 		if err == nil {
 			f.demand(part, slices.Concat(congestionDemands, sharedDemands, atomicsDemands), done)
 		}

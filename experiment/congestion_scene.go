@@ -28,7 +28,11 @@ type Scene struct {
 	// Share, unless "", is a value of a rule's key slow: the switch moves all requests to host 0 to one shared
 	// connection, whose clients slow down as the value says. WRITEs then have at most a packet.
 	Share string
+	// Shards is how many shared connections there are; 0: 1.
+	Shards int
 	Flows []SceneFlow
+	// Timeout is the code of the ACK timeout of all queue pairs; 0: 1 ms.
+	Timeout uint8
 	// Depth is how many WRITEs of a flow are in flight; 0: 16.
 	Depth int
 	// Span is how long flows without messages send; its second half is measured. Messages are sent at
@@ -68,8 +72,8 @@ type SceneResult struct {
 	// Pauses is how many pause frames the switch sent, in the measured time if flows have no messages.
 	// Dropped packets found no room in the switch, Again were sent again.
 	Pauses, Dropped, Again uint64
-	// Peak is the longest queue in bytes.
-	Peak int64
+	// Peak is the longest queue in bytes, Queue the 90th percentile of the queue to host 0 in the measured time.
+	Peak, Queue int64
 	// Told is how many CNPs the server has sent for shared connections, Passed how many the switch has passed on
 	// to clients.
 	Told, Passed uint64

@@ -1,8 +1,8 @@
 package experiment
 
 import (
-	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
@@ -12,7 +12,10 @@ import (
 const ccOwn = "own connections"
 
 // ccRules are the values of a rule's key slow, and the switch without a rule.
-var ccRules = []string{ccOwn, "all", "marked", "share", "heaviest"}
+var ccRules = []string{ccOwn, "all", "marked", "share", "heaviest", ccTurns, ccFlow, ccQueue}
+
+// The values of the key slow by which the switch is the reaction point.
+const ccTurns, ccFlow, ccQueue = "connection", "flow", "queue"
 
 // The loads of figure shared.
 const (
@@ -46,11 +49,11 @@ func (l ccShared) label() string { return fmt.Sprintf("shared: %s, %s, n %d", l.
 
 func (l ccShared) effort() float64 { return 5 }
 
-func (l ccShared) scene() Scene {
+func (l ccShared) scene(uint64) Scene {
 	p, _ := congestion.Profile(congestion.ProfilePaper, paperRate)
 	s := Scene{
 		Params: p, Delay: dcqcnDelay, Limit: 4 << 20, KMin: paperKMin, KMax: paperKMax, PMax: paperPMax,
-		Window: 1024, Span: pick(l.quick, 30*time.Millisecond, 100*time.Millisecond), Seed: 1, Share: l.rule,
+		Window: 1024, Span: pick(l.quick, 30*time.Millisecond, 100*time.Millisecond), Share: l.rule,
 	}
 	if l.rule == ccOwn {
 		s.Share = ""
@@ -93,11 +96,6 @@ func (l ccShared) scene() Scene {
 	return s
 }
 
-func (l ccShared) measure(ctx context.Context, p Platform) (outcome, error) {
-	res, err := p.Scene(ctx, l.scene())
-	return outcome{scene: &res}, err
-}
-
 func ccSharing(quick bool) figure {
 	f := figure{
 		key: "shared", title: "clients of one connection of the switch to a server, whose port is full: who slows down", x: "rule's key slow", unit: "us, share, index, CNPs", format: "%.3g",
@@ -107,20 +105,24 @@ func ccSharing(quick bool) figure {
 			"beside: the limit of one CNP in 50 us holds for a whole shared connection, and for each connection of its own",
 		},
 	}
-	alone := ccShared{ccGreedy, "all", 0, quick}
+	alone := play(ccShared{ccGreedy, "all", 0, quick})
 	for _, rule := range ccRules {
 		for _, n := range []int{1, 4} {
-			l := ccShared{ccGreedy, rule, n, quick}
+			l := play(ccShared{ccGreedy, rule, n, quick})
 			panel := fmt.Sprintf("%d greedy", n)
 			f.add(
 				ours(panel, "bursts of others: mean, us", rule, l, func(o *outcome) float64 { return o.scene.Mean.Seconds() * 1e6 }),
 				ours(panel, "greedy: share of the link", rule, l, func(o *outcome) float64 { return sumOf(o.scene.Shares[innocents:]) }),
 			)
-			if rule != ccOwn {
+			f.add(
+				ours(panel, "bursts of others: p99, times alone", rule, l, func(o *outcome) float64 { return o.scene.P99 }),
+				ours(panel, "queue p90, KB", rule, l, func(o *outcome) float64 { return float64(o.scene.Queue) / 1000 }),
+			)
+			if rule != ccOwn && !slices.Contains([]string{ccTurns, ccFlow, ccQueue}, rule) {
 				f.add(ours(panel, "CNPs to clients for one of the server", rule, l, func(o *outcome) float64 { return float64(o.scene.Passed) / float64(o.scene.Told) }))
 			}
 		}
-		l := ccShared{ccBeside, rule, besideClients, quick}
+		l := play(ccShared{ccBeside, rule, besideClients, quick})
 		const panel = "4 shared beside 4 own"
 		f.add(
 			ours(panel, "a shared client's share / an own one's", rule, l, func(o *outcome) float64 {
@@ -140,7 +142,7 @@ func ccReading(quick bool) figure {
 	}
 	for _, rule := range []string{ccOwn, "all"} {
 		for _, n := range []int{0, 1, 4} {
-			l, x := ccShared{ccReads, rule, n, quick}, fmt.Sprint(n)
+			l, x := play(ccShared{ccReads, rule, n, quick}), fmt.Sprint(n)
 			panel := pick(rule == ccOwn, ccOwn, "shared connection")
 			f.add(
 				ours(panel, "the client with the full port", x, l, func(o *outcome) float64 { return o.scene.Shares[0] }),

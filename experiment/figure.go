@@ -50,6 +50,8 @@ type outcome struct {
 	// congestion and scene are the results of loads of congestion control.
 	congestion *CongestionResult
 	scene      *SceneResult
+	// seeds are the outcomes of further seeds of the same load.
+	seeds []outcome
 }
 
 // figure is a figure of a paper: what is measured for it, and how it is shown.
@@ -142,7 +144,8 @@ func (c *figureCell) ours(done map[load]outcome) float64 {
 	if !ok {
 		return math.NaN()
 	}
-	return c.value(&o)
+	mean, _, _ := o.mean(c.value)
+	return mean
 }
 
 // figureRow is a series of a panel; their is the authors' name of it. ours and theirs have a number
@@ -212,8 +215,10 @@ func (f *figure) judge(r *Report, quick bool, done map[load]outcome) {
 		if ok && o.store != nil {
 			o.store.judge(r, quick || len(o.store.Steps) > 1, l.label())
 		}
-		if why := o.failure(); why != "" {
-			r.fail("%s: %s", l.label(), why)
+		for _, o := range append([]outcome{o}, o.seeds...) {
+			if why := o.failure(); why != "" {
+				r.fail("%s: %s", l.label(), why)
+			}
 		}
 	}
 }

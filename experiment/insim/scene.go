@@ -31,6 +31,8 @@ const (
 	sceneTimeout = 8
 	// sceneParts is into how many parts the measured half is divided to see whether it is steady.
 	sceneParts = 2
+	// sceneSample is how far samples of the queue are apart.
+	sceneSample = 10 * time.Microsecond
 	// sceneDrain is how long messages may take after the end of the span.
 	sceneDrain = 200 * time.Millisecond
 	// A frame of the path MTU 1024: Ethernet 14, IPv4 20, UDP 8, BTH 12, ICRC 4, FCS 4, preamble and gap 20.
@@ -56,7 +58,7 @@ func sceneFile(s *experiment.Scene) string {
 	}
 	program := ""
 	if s.Share != "" {
-		program = fmt.Sprintf("\n  program: swordbox\n  rules: [{server: h0, action: move, service: %s, depth: 128, slow: %s}]", sceneSwitch, s.Share)
+		program = fmt.Sprintf("\n  program: swordbox\n  rules: [{server: h0, action: move, service: %s, depth: 128, shards: %d, slow: %s}]", sceneSwitch, max(1, s.Shards), s.Share)
 	}
 	return strings.NewReplacer("RATE", congestion.RateText(s.Params.MaxRate), "QUEUE", queue, "SEED", fmt.Sprint(s.Seed), "HOSTS", hosts, "PROGRAM", program).Replace(`
 name: scene
@@ -86,6 +88,7 @@ type sceneRun struct {
 	times []time.Duration
 	// pauses at the begin of the measured time.
 	before uint64
+	queue  []int64 // to host 0, each sceneSample of the measured time
 }
 
 // Scene runs flows between hosts of a rack whose switch has the queues of a rack file.
@@ -102,7 +105,10 @@ func (p *Sim) Scene(ctx context.Context, s experiment.Scene) (out experiment.Sce
 	}
 	defer r.Close()
 	run0.rack = r
-	r.At(run0.half, func() { run0.before = run0.paused() })
+	r.At(run0.half, func() {
+		run0.before = run0.paused()
+		run0.sample()
+	})
 	for i := range s.Hosts {
 		h := r.Host(fmt.Sprintf("h%d", i))
 		h.Go("memory", true, func(ctx verbs.Context) {
@@ -155,7 +161,7 @@ func (r *sceneRun) flow(h *simrack.Host, ctx verbs.Context, id int) error {
 	if err != nil {
 		return err
 	}
-	params := rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: sceneTimeout}
+	params := rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: cmp.Or(r.scene.Timeout, sceneTimeout)}
 	if f.Atomic || f.Read {
 		params.RdAtomic = r.depth()
 	}
@@ -280,6 +286,15 @@ func (r *sceneRun) alone(bytes int) time.Duration {
 	return time.Duration(bits*int64(time.Second)/r.scene.Params.MaxRate) + 4*r.scene.Delay
 }
 
+// sample notes the queue to host 0 until the end of the measured time.
+func (r *sceneRun) sample() {
+	now := r.rack.Now()
+	r.queue = append(r.queue, r.rack.Queues().Port(now, 0)[scenePriority].Bytes)
+	if next := now.Add(sceneSample); next < r.until {
+		r.rack.At(next, r.sample)
+	}
+}
+
 // paused returns how many pause frames the switch has sent.
 func (r *sceneRun) paused() (n uint64) {
 	for i := range r.rack.Hosts() {
@@ -311,6 +326,9 @@ func (r *sceneRun) result() (out experiment.SceneResult) {
 		out.Dropped += st.Dropped
 		out.Peak = max(out.Peak, st.Peak)
 		out.Again += r.rack.Hosts()[i].Counters().RetransPkts
+	}
+	if slices.Sort(r.queue); len(r.queue) > 0 {
+		out.Queue = r.queue[len(r.queue)*9/10]
 	}
 	out.Pauses = r.paused()
 	shared := r.rack.Counters("hardened")
