@@ -30,7 +30,7 @@ type Scene struct {
 	Share string
 	// Shards is how many shared connections there are; 0: 1.
 	Shards int
-	Flows []SceneFlow
+	Flows  []SceneFlow
 	// Timeout is the code of the ACK timeout of all queue pairs; 0: 1 ms.
 	Timeout uint8
 	// Depth is how many WRITEs of a flow are in flight; 0: 16.

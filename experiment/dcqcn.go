@@ -30,6 +30,8 @@ type Congestion struct {
 	// start; the second half of it is measured.
 	Apart, Span time.Duration
 	Seed        uint64
+	// Lateness is how much time a sender makes up for that did not send at its rate; 0: a millisecond.
+	Lateness time.Duration
 	// Controller, if not nil, makes the congestion control of each connection, instead of DCQCN.
 	Controller func(p *congestion.Params) congestion.Controller
 }
@@ -54,6 +56,8 @@ type CongestionResult struct {
 	Marked, Sent, Handled uint64
 	// Again is how many packets were sent again.
 	Again uint64
+	// Trace is a hash of the measured departures from the queue, in their order: whose packet, and the length of the queue.
+	Trace uint64
 }
 
 var dcqcnExperiment = Experiment{

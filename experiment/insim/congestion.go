@@ -76,7 +76,7 @@ func (p *Sim) Congestion(ctx context.Context, l experiment.Congestion) (out expe
 		return r.port
 	}
 	r.rack, err = simrack.New(s, simrack.Options{
-		Seed: l.Seed, Rate: l.Params.MaxRate, Delay: l.Delay, Queue: 1 << 16, Window: incastWindow, Wrap: wrap, Controller: l.Controller, Cancelled: cancelled(ctx),
+		Seed: l.Seed, Rate: l.Params.MaxRate, Delay: l.Delay, Queue: 1 << 16, Window: incastWindow, Wrap: wrap, Lateness: l.Lateness, Controller: l.Controller, Cancelled: cancelled(ctx),
 	})
 	if err != nil {
 		return out, err
@@ -161,6 +161,7 @@ type markedPort struct {
 	queue         []int
 	waiting, peak int // bytes in the queue now, and at most
 	bytes         float64
+	trace         uint64 // see CongestionResult.Trace
 }
 
 func newMarkedPort(l *experiment.Congestion, hosts int) (*markedPort, error) {
@@ -235,6 +236,9 @@ func (m *markedPort) left(now clock.Time, frame []byte) {
 		m.slots[slot][flow] += size
 	}
 	if now >= m.counted {
+		for _, v := range [2]int{flow, m.waiting} { // FNV-1a over two numbers
+			m.trace = (m.trace ^ uint64(v)) * 1099511628211
+		}
 		m.queue = append(m.queue, m.waiting)
 		m.bytes += size
 	}
@@ -269,6 +273,7 @@ func (r *incastRun) result() (out experiment.CongestionResult) {
 		}
 		return m.queue[int(share*float64(len(m.queue)-1))]
 	}
+	out.Trace = m.trace
 	out.P50, out.P90, out.P99, out.Peak = at(0.5), at(0.9), at(0.99), m.peak
 	for _, h := range r.rack.Hosts() {
 		c := h.Counters()
