@@ -164,7 +164,7 @@ func (l ccIncast) once(ctx context.Context, p Platform, seed uint64) (outcome, e
 
 // congestionPaper lists the figures.
 func congestionPaper(quick bool) []figure {
-	return []figure{ccUnfair(quick), ccVictim(quick), ccPauses(quick), ccIncasts(quick), ccConverge(quick), ccIRN(quick), ccSharing(quick), ccReading(quick), ccCAS(quick), ccCrowd(quick)}
+	return []figure{ccUnfair(quick), ccVictim(quick), ccPauses(quick), ccIncasts(quick), ccConverge(quick), ccIRN(quick), ccSharing(quick), ccReading(quick), ccCAS(quick), ccCrowd(quick), ccLocks(quick), ccStall(quick)}
 }
 
 // ccBesidePFC are PFC alone, and the algorithms that are compared with it.
@@ -396,7 +396,7 @@ func (b *congestionFiguresBody) Run(ctx context.Context, p Platform, r *Report) 
 		f.judge(part, b.quick, done)
 		part.Summary = append(part.Summary, f.spread(done)...)
 		if err == nil {
-			f.demand(part, slices.Concat(congestionDemands, sharedDemands, atomicsDemands), done)
+			f.demand(part, slices.Concat(congestionDemands, sharedDemands, atomicsDemands, reactionDemands), done)
 		}
 		r.Parts = append(r.Parts, part)
 	}

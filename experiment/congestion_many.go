@@ -39,7 +39,7 @@ func (l ccMany) scene(uint64) Scene {
 	each := sharedMessage
 	switch l.rule {
 	case ccLong:
-		s.Share, each, s.Timeout = "", 64<<10, 16
+		s.Share, each, s.Timeout, s.Restless = "", 64<<10, 16, true
 	case ccOwn:
 		s.Share = ""
 	}

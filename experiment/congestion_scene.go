@@ -25,6 +25,8 @@ type Scene struct {
 	// Recovery and Window are those of all queue pairs.
 	Recovery selective.Kind
 	Window   int
+	// Loss is the probability that a packet to host 0 is lost on its link.
+	Loss float64
 	// Share, unless "", is a value of a rule's key slow: the switch moves all requests to host 0 to one shared
 	// connection, whose clients slow down as the value says. WRITEs then have at most a packet.
 	Share string
@@ -39,6 +41,8 @@ type Scene struct {
 	// their times.
 	Span time.Duration
 	Seed uint64
+	// Restless: the sum of the rates need not be steady, because the figure shows that control fails.
+	Restless bool
 }
 
 // SceneFlow is a flow between two hosts, by their numbers. Without messages it sends all the time.
@@ -48,6 +52,12 @@ type SceneFlow struct {
 	// Atomic: the messages are CMP_SWAPs of 8 bytes. Read: they are READs. Apart: all packets of the host From have a priority of their
 	// own, which leaves before the others.
 	Atomic, Read, Apart bool
+	// Lock: the flow takes a lock by CMP_SWAP, the same for all such flows to a host, WRITEs Each bytes while it has
+	// it, gives it back, and begins again after Pause. The result has the times from the first CMP_SWAP until it has the lock.
+	Lock  bool
+	Pause time.Duration
+	// Exempt: the NIC of the host From ignores congestion notifications.
+	Exempt bool
 	// Each is the length of the WRITEs of a flow without messages; 0: 64 KiB.
 	Each int
 }
@@ -69,6 +79,8 @@ type SceneResult struct {
 	Messages, Posted int
 	Mean             time.Duration
 	Slowdown, P99    float64
+	// Tail is the 99th percentile of the times of messages, or of the waits for locks, and Mean then the mean wait.
+	Tail time.Duration
 	// Pauses is how many pause frames the switch sent, in the measured time if flows have no messages.
 	// Dropped packets found no room in the switch, Again were sent again.
 	Pauses, Dropped, Again uint64

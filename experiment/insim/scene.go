@@ -13,6 +13,7 @@ import (
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -109,6 +110,10 @@ func (p *Sim) Scene(ctx context.Context, s experiment.Scene) (out experiment.Sce
 		run0.before = run0.paused()
 		run0.sample()
 	})
+	if s.Loss > 0 {
+		rule := fault.Rule{ID: "loss", Link: "h0", Kind: fault.Loss, Dir: fault.Down, Probability: s.Loss}
+		r.At(incastReady, func() { r.Host("h0").SetFaults([]fault.Rule{rule}) })
+	}
 	for i := range s.Hosts {
 		h := r.Host(fmt.Sprintf("h%d", i))
 		h.Go("memory", true, func(ctx verbs.Context) {
@@ -132,6 +137,11 @@ func newSceneRack(ctx context.Context, s *experiment.Scene, opt simrack.Options)
 	if s.Params.Algorithm != congestion.AlgorithmNone {
 		for i := range spec.Hosts {
 			spec.Hosts[i].Congestion = &s.Params
+			if slices.ContainsFunc(s.Flows, func(f experiment.SceneFlow) bool { return f.From == i && f.Exempt }) {
+				deaf := s.Params
+				deaf.Algorithm = congestion.AlgorithmNone
+				spec.Hosts[i].Congestion = &deaf
+			}
 		}
 	}
 	opt.Cancelled = cancelled(ctx)
@@ -162,7 +172,7 @@ func (r *sceneRun) flow(h *simrack.Host, ctx verbs.Context, id int) error {
 		return err
 	}
 	params := rdmacm.Params{PathMTU: verbs.MTU1024, Timeout: cmp.Or(r.scene.Timeout, sceneTimeout)}
-	if f.Atomic || f.Read {
+	if f.Atomic || f.Read || f.Lock {
 		params.RdAtomic = r.depth()
 	}
 	private, err := h.Manager(ctx).Dial(qp, r.rack.Host(fmt.Sprintf("h%d", f.To)).Addr(), incastService, params, nil, incastReady)
@@ -181,6 +191,9 @@ func (r *sceneRun) flow(h *simrack.Host, ctx verbs.Context, id int) error {
 		s.wr.Op = verbs.OpRead
 	}
 	s.rt.Sleep(incastReady.Sub(s.rt.Now()))
+	if f.Lock {
+		return s.locks()
+	}
 	if f.Messages == nil {
 		return s.endless()
 	}
@@ -303,6 +316,13 @@ func (r *sceneRun) paused() (n uint64) {
 	return n
 }
 
+func sumOf(list []float64) (sum float64) {
+	for _, x := range list {
+		sum += x
+	}
+	return sum
+}
+
 func (r *sceneRun) result() (out experiment.SceneResult) {
 	out.Messages = len(r.times)
 	for _, f := range r.scene.Flows {
@@ -318,7 +338,7 @@ func (r *sceneRun) result() (out experiment.SceneResult) {
 		}
 		out.Shares = append(out.Shares, sum/line)
 	}
-	if m := max(parts[0], parts[1]); m > 0 {
+	if m := max(parts[0], parts[1]); m > 0 && !r.scene.Restless {
 		out.Unsteady = (m - min(parts[0], parts[1])) / m
 	}
 	for i := range r.rack.Hosts() {
@@ -337,12 +357,16 @@ func (r *sceneRun) result() (out experiment.SceneResult) {
 		out.Pauses -= r.before // of the measured time alone
 		return out
 	}
-	for i, t := range r.times {
+	for _, t := range r.times {
 		out.Mean += t
-		out.Slowdown += r.slow[i] / float64(len(r.times))
 	}
 	out.Mean /= time.Duration(len(r.times))
-	slices.Sort(r.slow)
-	out.P99 = r.slow[len(r.slow)*99/100]
+	slices.Sort(r.times)
+	out.Tail = r.times[len(r.times)*99/100]
+	if len(r.slow) > 0 { // not waits for locks
+		out.Slowdown = sumOf(r.slow) / float64(len(r.slow))
+		slices.Sort(r.slow)
+		out.P99 = r.slow[len(r.slow)*99/100]
+	}
 	return out
 }
