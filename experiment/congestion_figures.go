@@ -24,7 +24,7 @@ var congestionFigures = Experiment{
 	Lists: func() map[string][]string {
 		return map[string][]string{"Figures": titles(congestionPaper), "Choices": congestionChoices}
 	},
-	Sim: "4 min with two processors, with --quick 2 min", Cost: "connectx5",
+	Sim: "half an hour with two processors, with --quick 4 min", Cost: "connectx5",
 	New: func() Body {
 		return &congestionFiguresBody{figuresBody: figuresBody{all: congestionPaper, choices: congestionChoices}}
 	},

@@ -33,6 +33,13 @@ func (l repeated) measure(ctx context.Context, p Platform) (out outcome, err err
 			out.seeds = append(out.seeds, o)
 		}
 	}
+	if out.scene != nil { // it is the mean that must be steady
+		mean, _, _ := out.mean(func(o *outcome) float64 { return o.scene.Unsteady })
+		out.scene.Unsteady = mean
+		for i := range out.seeds {
+			out.seeds[i].scene.Unsteady = mean
+		}
+	}
 	return out, nil
 }
 

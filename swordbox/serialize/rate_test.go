@@ -193,3 +193,28 @@ func TestRatesEndWithTheRule(t *testing.T) {
 	p.run(time.Millisecond)
 	p.conns[0].done(make([]verbs.Status, 100)...)
 }
+
+// A flood of notifications, from a server that sends what no NIC sends, lowers the rate of a connection to the smallest
+// and no further, allocates nothing, and ends with the flood.
+func TestFloodOfNotificationsToTheSwitch(t *testing.T) {
+	p := newPaced(t, rules.SlowConnection, 1)
+	k := p.m.servers[0].links[0]
+	k.lower(p.now)
+	at := p.now
+	if n := testing.AllocsPerRun(1_000_000, func() {
+		at += leastApart
+		k.lower(at)
+	}); n != 0 {
+		t.Errorf("a notification allocates %v times", n)
+	}
+	p.now = at
+	if s := k.rate.flow.State(at); s.Rate < p.m.servers[0].rates.MinRate || s.Rate > testRate/100 {
+		t.Errorf("after the flood the connection sends at %d bit/s", s.Rate)
+	}
+	p.writes(0, 20, 1000)
+	p.run(30 * time.Millisecond)
+	p.conns[0].allSucceed(20)
+	if s := k.rate.flow.State(p.now); s.Rate < testRate/2 {
+		t.Errorf("30 ms after the flood the connection sends at %d bit/s", s.Rate)
+	}
+}
