@@ -30,8 +30,6 @@ type Congestion struct {
 	// start; the second half of it is measured.
 	Apart, Span time.Duration
 	Seed        uint64
-	// Lateness is how much time a sender makes up for that did not send at its rate; 0: a millisecond.
-	Lateness time.Duration
 	// Controller, if not nil, makes the congestion control of each connection, instead of DCQCN.
 	Controller func(p *congestion.Params) congestion.Controller
 }

@@ -76,7 +76,7 @@ func (p *Sim) Congestion(ctx context.Context, l experiment.Congestion) (out expe
 		return r.port
 	}
 	r.rack, err = simrack.New(s, simrack.Options{
-		Seed: l.Seed, Rate: l.Params.MaxRate, Delay: l.Delay, Queue: 1 << 16, Window: incastWindow, Wrap: wrap, Lateness: l.Lateness, Controller: l.Controller, Cancelled: cancelled(ctx),
+		Seed: l.Seed, Rate: l.Params.MaxRate, Delay: l.Delay, Queue: 1 << 16, Window: incastWindow, Wrap: wrap, Controller: l.Controller, Cancelled: cancelled(ctx),
 	})
 	if err != nil {
 		return out, err

@@ -136,7 +136,7 @@ func TestLimitOfCNPsByPort(t *testing.T) {
 
 // slowed returns a load whose rates are divided and whose times are multiplied by a factor.
 func slowed(l experiment.Congestion, factor int) experiment.Congestion {
-	l.Delay, l.Span, l.Apart, l.Lateness = l.Delay*time.Duration(factor), l.Span*time.Duration(factor), l.Apart*time.Duration(factor), l.Lateness*time.Duration(factor)
+	l.Delay, l.Span, l.Apart = l.Delay*time.Duration(factor), l.Span*time.Duration(factor), l.Apart*time.Duration(factor)
 	for _, f := range l.Params.Fields() {
 		switch f.Kind {
 		case congestion.Rate:
@@ -158,7 +158,7 @@ func TestSlowMotion(t *testing.T) {
 	load := func(seed uint64, span time.Duration) experiment.Congestion {
 		l := twoSenders()
 		l.Params, _ = congestion.Profile(congestion.ProfilePaper, 8_000_000_000) // a byte takes 1 ns
-		l.Span, l.Lateness, l.Seed = span, time.Millisecond, seed
+		l.Span, l.Seed = span, seed
 		return l
 	}
 	both := func(l experiment.Congestion) (a, b experiment.CongestionResult) {

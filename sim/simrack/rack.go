@@ -75,8 +75,6 @@ type Options struct {
 	// Controller, if not nil, makes the congestion control of each queue pair on hosts whose rack file
 	// has congestion control, instead of the one that the file names.
 	Controller func(p *congestion.Params) congestion.Controller
-	// Lateness is that of the pacers of all NICs (congestion.Config.Lateness).
-	Lateness time.Duration
 	// Wrap, if not nil, may put a node around a host or the switch. Tests plant bugs with it.
 	Wrap func(name string, n simnet.Node) simnet.Node
 }
@@ -230,7 +228,7 @@ func (r *Rack) congestion(h *rackfile.Host) *congestion.Config {
 	if h.Congestion == nil {
 		return nil
 	}
-	return &congestion.Config{Params: *h.Congestion, Lateness: r.opt.Lateness, New: r.opt.Controller}
+	return &congestion.Config{Params: *h.Congestion, New: r.opt.Controller}
 }
 
 // Host returns the host called name; nil if there is none.

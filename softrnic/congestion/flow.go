@@ -1,7 +1,6 @@
 package congestion
 
 import (
-	"cmp"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -13,9 +12,6 @@ type Config struct {
 	// Wake is how long the NIC's owner needs to wake up for a deadline: the length of a burst. 0, as in
 	// the simulator, gives bursts of one packet.
 	Wake time.Duration `json:"-"`
-	// Lateness is how much time a queue pair makes up for at most, if its packets had to leave later than its rate says;
-	// 0 means a millisecond. More than 100 ms count as that.
-	Lateness time.Duration `json:"-"`
 	// New makes the Controller of a queue pair; nil means the one that Params.Algorithm names.
 	New func(p *Params) Controller `json:"-"`
 }
@@ -30,7 +26,7 @@ func (c *Config) NewFlow() *Flow {
 	if of == nil {
 		return nil
 	}
-	f := &Flow{pace: Pacer{wake: c.Wake, lateness: min(cmp.Or(c.Lateness, usualLateness), maxLateness)}, make: func() Controller { return of(&c.Params) }}
+	f := &Flow{pace: Pacer{wake: c.Wake}, make: func() Controller { return of(&c.Params) }}
 	f.Reset()
 	return f
 }
@@ -68,7 +64,7 @@ type FlowStats struct {
 
 // Reset makes a new Controller: the queue pair has a new connection.
 func (f *Flow) Reset() {
-	*f = Flow{make: f.make, pace: Pacer{wake: f.pace.wake, lateness: f.pace.lateness}, c: f.make()}
+	*f = Flow{make: f.make, pace: Pacer{wake: f.pace.wake}, c: f.make()}
 }
 
 // Ready reports whether the next packet may leave, with `flight` packets in flight. If it may not, At

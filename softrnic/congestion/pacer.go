@@ -10,23 +10,21 @@ import (
 const (
 	// MaxBurst is the largest burst in bytes: what one queue pair sends between two pauses.
 	MaxBurst = 16 << 10
-	// usualLateness bounds how much time a pacer makes up for when its caller was late, maxLateness what can be set.
-	usualLateness, maxLateness = time.Millisecond, 100 * time.Millisecond
+	// lateness bounds how much time a pacer makes up for when its caller was late.
+	lateness = time.Millisecond
 )
 
 // Pacer spreads the packets of one queue pair over time. Packets leave in bursts, with one deadline
 // for a burst: as many bytes as the rate gives in the time that the caller needs to wake up, at
 // least one packet, and at most MaxBurst.
 //
-// If the caller is late, the pacer makes up for at most lateness, so that the mean rate does not
+// If the caller is late, the pacer makes up for at most a millisecond, so that the mean rate does not
 // depend on how fast the caller wakes up: by longer bursts, up to MaxBurst, and pauses of half the
 // length. If that is not enough, the next burst is due at once, behind those of other queue pairs.
 // A queue pair that had nothing to send makes up for nothing.
 type Pacer struct {
 	// wake is how long the caller needs to wake up; 0 gives bursts of one packet.
 	wake time.Duration
-	// lateness is how much time the pacer makes up for when its caller was late.
-	lateness time.Duration
 	// at is when the next burst may begin; paid is when the rate has made room for all bytes sent, and
 	// carry is a fraction of a nanosecond, in bits of it times the rate, that paid leaves out.
 	at, paid clock.Time
@@ -58,7 +56,7 @@ func (p *Pacer) Ready(now clock.Time, rate int64) bool {
 		if now.Sub(p.at) > p.wake {
 			p.Late++
 		}
-		p.paid = max(p.paid, now.Add(-p.lateness))
+		p.paid = max(p.paid, now.Add(-lateness))
 	} else {
 		p.paid = max(p.paid, now)
 	}
@@ -67,11 +65,8 @@ func (p *Pacer) Ready(now clock.Time, rate int64) bool {
 	}
 	p.waits = false
 	p.begun, p.burst, p.yielded = now, 0, false
-	owed := p.wake + max(now.Sub(p.paid), 0)
-	p.left = MaxBurst
-	if longest := MaxBurst * 8 * int64(time.Second) / rate; int64(owed) < longest { // otherwise rate*owed may be above 2^63
-		p.left = int(max(1, rate*int64(owed)/int64(8*time.Second)))
-	}
+	owed := min(p.wake+max(now.Sub(p.paid), 0), 2*lateness) // rate*owed is below 2^63
+	p.left = int(max(1, min(rate*int64(owed)/int64(8*time.Second), MaxBurst)))
 	return true
 }
 

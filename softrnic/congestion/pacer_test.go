@@ -19,7 +19,7 @@ func TestPacerKeepsTheRate(t *testing.T) {
 			for _, size := range []int{90, 1086, 4158} {
 				t.Run(fmt.Sprint(rate, late, size), func(t *testing.T) {
 					r := rand.New(rand.NewPCG(uint64(rate), uint64(size)))
-					p := Pacer{wake: 50 * time.Microsecond, lateness: usualLateness}
+					p := Pacer{wake: 50 * time.Microsecond}
 					var now clock.Time
 					sent, wakes, bursts := 0, 0, 0
 					end := clock.Time(10 * time.Second)
@@ -61,7 +61,7 @@ func TestPacerKeepsTheRate(t *testing.T) {
 // A queue pair that had nothing to send begins at its rate: it has no credit from the time before.
 func TestPacerGivesNoCreditForIdleTime(t *testing.T) {
 	const rate, size = 100_000_000, 1086
-	p := Pacer{lateness: usualLateness}
+	p := Pacer{}
 	var now clock.Time
 	for range 100 {
 		n := 0
@@ -82,7 +82,7 @@ func TestPacerGivesNoCreditForIdleTime(t *testing.T) {
 // A caller that is late by more than a millisecond makes up for a millisecond only.
 func TestPacerBoundsCatchUp(t *testing.T) {
 	const rate, size = 1_000_000_000, 1086
-	p := Pacer{wake: 50 * time.Microsecond, lateness: usualLateness}
+	p := Pacer{wake: 50 * time.Microsecond}
 	var now clock.Time
 	for p.Ready(now, rate) {
 		p.Sent(size, rate)

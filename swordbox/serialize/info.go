@@ -46,6 +46,7 @@ func (m *Machine) counters() []handler.Counter {
 	list := append(handler.Counters("", m.stats), handler.Counters("", m.words.Counters())...)
 	return append(append(list, handler.Counters("shared_", sum)...),
 		handler.Counter{Name: "cnps_received", Value: m.received, Help: "congestion notifications of servers for shared connections"},
+		handler.Counter{Name: "slowed", Value: m.slowed, Help: "times that the switch has lowered its own rate for a client or a shared connection"},
 		handler.Counter{Name: "held_now", Value: uint64(m.held.inUse), Help: "requests that are held now"},
 		handler.Counter{
 			Name: "held_over_share", Value: m.held.refused(), Help: "requests in held_full for which the share of their host had no room",
@@ -193,5 +194,4 @@ type Stats struct {
 	Proofs            uint64 `name:"proofs" help:"proofs that a client's connection belongs to the same incarnation of the server as the shared ones"`
 	LinkFailures      uint64 `name:"link_failures" help:"shared connections that failed"`
 	CNPs              uint64 `name:"cnps" help:"congestion notifications passed on"`
-	Slowed            uint64 `name:"slowed" help:"times that the switch has lowered its own rate for a client or a shared connection"`
 }

@@ -24,6 +24,7 @@ type Machine struct {
 	byAddr   map[netip.Addr]*server
 	leaving  map[netip.Addr]*server // servers without rules that may have requests in flight; see Draining
 	received uint64                 // congestion notifications of servers
+	slowed   uint64                 // times that the switch has lowered a rate of its own
 	byQPN    map[wire.QPN]*link     // key is link.ownQPN
 	words    *atomiccache.Table
 	// late is true if hosts may already have sent requests when the machine gets its next rules.

@@ -89,7 +89,7 @@ func (s *server) changeRates() {
 
 // lower lowers the rate of a shared connection.
 func (k *link) lower(now clock.Time) {
-	k.s.m.stats.Slowed++
+	k.s.m.slowed++
 	k.rate.of(k.s).Notified(now)
 }
 
@@ -100,7 +100,7 @@ func (m *Machine) slowFlow(now clock.Time, id flowID) {
 		return
 	}
 	l.cnpAt = now + cnpInterval
-	m.stats.Slowed++
+	m.slowed++
 	l.rate.of(l.s).Notified(now)
 }
 

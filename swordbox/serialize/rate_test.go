@@ -119,8 +119,8 @@ func TestRateOfASharedConnection(t *testing.T) {
 	if got := p.rate(0, since); math.Abs(got/(testRate/2)-1) > 0.25 {
 		t.Errorf("after a notification the connection sends at %.0f bit/s", got)
 	}
-	if s := p.m.Stats(); s.Slowed != 1 || s.CNPs != 0 {
-		t.Errorf("slowed %d times, %d notifications", s.Slowed, s.CNPs)
+	if s := p.m.Stats(); p.m.slowed != 1 || s.CNPs != 0 {
+		t.Errorf("slowed %d times, %d notifications", p.m.slowed, s.CNPs)
 	}
 	p.run(20 * time.Millisecond)
 	p.conns[0].allSucceed(60)
@@ -150,7 +150,7 @@ func TestRateOfAClient(t *testing.T) {
 			f.IPv4 = wire.IPv4{Src: ipOf(switchIP).As4(), Dst: ipOf(serverIP).As4(), TTL: 64}
 			f.BTH = wire.BTH{Opcode: wire.RCWriteOnly, DestQP: p.m.servers[0].links[0].conn.Link().To.DestQP, PSN: p.sent[last].psn}
 			p.m.Marked(p.now, &f)
-			if at := p.m.Stats().Slowed; at != map[rules.Slowed]uint64{rules.SlowQueue: 1}[slow] {
+			if at := p.m.slowed; at != map[rules.Slowed]uint64{rules.SlowQueue: 1}[slow] {
 				t.Errorf("a mark has lowered %d rates", at)
 			}
 			p.cnp()
@@ -163,8 +163,8 @@ func TestRateOfAClient(t *testing.T) {
 			if got := p.rate(2, since); math.Abs(got/testRate-1) > 0.05 {
 				t.Errorf("the other client sends at %.0f bit/s", got)
 			}
-			if s := p.m.Stats(); s.Slowed != 1 || s.CNPs != 0 {
-				t.Errorf("slowed %d times, %d notifications", s.Slowed, s.CNPs)
+			if s := p.m.Stats(); p.m.slowed != 1 || s.CNPs != 0 {
+				t.Errorf("slowed %d times, %d notifications", p.m.slowed, s.CNPs)
 			}
 			p.run(20 * time.Millisecond)
 			p.conns[0].allSucceed(100)
