@@ -35,8 +35,11 @@ func (s *sceneSender) locks() error {
 		if err := s.one(); err != nil {
 			return err
 		}
-		if old, err := s.swap(base+lockWord, lockTaken, 0); err != nil || old != lockTaken {
-			return fmt.Errorf("flow %d gives back a lock that has %d: %v", s.id, old, err)
+		switch old, err := s.swap(base+lockWord, lockTaken, 0); {
+		case err != nil:
+			return err
+		case old != lockTaken:
+			return fmt.Errorf("flow %d gives back a lock that has %d", s.id, old)
 		}
 		s.rt.Sleep(f.Pause)
 	}
