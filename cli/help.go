@@ -30,7 +30,7 @@ func helpGroups() []helpGroup {
 		{"Look:", append(append([]*cobra.Command{topCmd(), webCmd(), metricsCmd(), whyCmd()}, objectCmds()...),
 			congestionCmd(), captureCmd(), dumpCmd(), countersCmd(), profileCmd(), switchCmd(), bundleCmd())},
 		{"Work:", append(work, withBundle(runCmd()), experimentCmd(), exerciseCmd(), cniCmd())},
-		{lastGroup, []*cobra.Command{simCmd(), rednCmd(), validateCmd(), graphCmd(), versionCmd()}},
+		{lastGroup, []*cobra.Command{simCmd(), rednCmd(), validateCmd(), graphCmd(), reportCmd(), versionCmd()}},
 	}
 }
 

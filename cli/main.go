@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/rdmalab/rdmalab/topo/cni"
 )
@@ -23,8 +24,10 @@ func Main() {
 		os.Exit(cni.Main())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := execute(ctx, rootCmd(called(os.Args)...))
+	root, began := rootCmd(called(os.Args)...), time.Now()
+	err := execute(ctx, root)
 	stop()
+	err = inJUnit(root, os.Args[1:], time.Since(began), err)
 	var code exitCode
 	var fail failure
 	switch {
