@@ -9,10 +9,11 @@ import (
 	"strings"
 
 	"github.com/rdmalab/rdmalab/experiment"
+	"github.com/rdmalab/rdmalab/plot/export"
 )
 
 // writeReport writes a report and its parts into a directory. It writes each as table, CSV and
-// JSON, and as a picture if it has a chart. The file summary.txt has the summaries (Report.Summary)
+// JSON, and as pictures if it has a chart, SVG and PDF. The file summary.txt has the summaries (Report.Summary)
 // of the report and of its parts.
 func writeReport(dir string, r *experiment.Report) error {
 	var errs []error
@@ -30,7 +31,7 @@ func writeReport(dir string, r *experiment.Report) error {
 	return errors.Join(errs...)
 }
 
-// writeForms writes one report as table, CSV, JSON and, if it has a chart, as picture. name is the
+// writeForms writes one report as table, CSV, JSON and, if it has a chart, as SVG and PDF. name is the
 // path of the files without their suffixes.
 func writeForms(name string, r *experiment.Report) error {
 	var table, csv bytes.Buffer
@@ -39,6 +40,9 @@ func writeForms(name string, r *experiment.Report) error {
 	files := map[string][]byte{".txt": table.Bytes(), ".csv": csv.Bytes(), ".json": append(asJSON, '\n')}
 	if r.Chart != nil {
 		files[".svg"] = r.Chart.SVG()
+		pdf, err := export.PDF(files[".svg"])
+		errs = append(errs, err)
+		files[".pdf"] = pdf
 	}
 	for suffix, text := range files {
 		errs = append(errs, os.WriteFile(name+suffix, text, 0o644))

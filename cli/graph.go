@@ -16,10 +16,10 @@ import (
 )
 
 // drawings are the formats of `rdmalab graph`.
-var drawings = map[string]func(w *bytes.Buffer, r *rackfile.Rack){"text": drawText, "mermaid": drawMermaid, "dot": drawDot}
+var drawings = map[string]func(w *bytes.Buffer, r *rackfile.Rack){"text": drawText, "mermaid": drawMermaid, "dot": drawDot, "svg": drawSVG}
 
 func graphCmd() *cobra.Command {
-	var format string
+	var format, file string
 	cmd := &cobra.Command{
 		Use:   "graph [RACK.yaml]",
 		Short: "Draw the rack of a rack file",
@@ -27,24 +27,34 @@ func graphCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			draw := drawings[format]
 			if draw == nil {
-				return badUse("--format %.40q: %swant text, mermaid or dot", format, nearest.Meant(format, slices.Sorted(maps.Keys(drawings))))
+				return badUse("--format %.40q: %swant text, mermaid, dot or svg", format, nearest.Meant(format, slices.Sorted(maps.Keys(drawings))))
 			}
-			file := ""
+			of := ""
 			if len(args) == 1 {
-				file = args[0]
+				of = args[0]
 			}
-			r, err := readRack(cmd, file)
+			if file != "" {
+				if err := pictureFile(file); err != nil {
+					return err
+				}
+			}
+			r, err := readRack(cmd, of)
 			if err != nil {
 				return err
 			}
 			var b bytes.Buffer
+			if file != "" {
+				drawSVG(&b, r)
+				return writePicture(file, b.Bytes())
+			}
 			draw(&b, r)
 			_, err = io.Copy(cmd.OutOrStdout(), &b)
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "text", "how the rack is drawn: text, mermaid or dot")
-	complete(cmd, "format", "text", "mermaid", "dot")
+	cmd.Flags().StringVar(&format, "format", "text", "how the rack is drawn: text, mermaid, dot or svg")
+	complete(cmd, "format", "text", "mermaid", "dot", "svg")
+	cmd.Flags().StringVarP(&file, "write", "w", "", "draw a picture into this file: its suffix is .svg, .pdf or .png")
 	return cmd
 }
 

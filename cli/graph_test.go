@@ -53,6 +53,37 @@ switch, program swordbox
 	}
 }
 
+// A picture of a rack names the switch's rule, each host and each fault, and is a file in each format.
+func TestGraphPicture(t *testing.T) {
+	r, err := rackfile.ParseFile("drawn.yaml", []byte(drawn))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	drawSVG(&b, r)
+	for _, want := range []string{">rack drawn: MTU 4200", ">program swordbox<", ">id=locks server=ms0 action=atomics service=none<", ">cn0<", ">ms0<", ">loss 5% --dir up<", "1MiB"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, &b)
+		}
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "drawn.yaml")
+	if err := os.WriteFile(file, []byte(drawn), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, begins := range map[string]string{"x.svg": "<svg", "x.pdf": "%PDF", "x.png": "\x89PNG"} {
+		if _, err := run(t, "graph", file, "-w", filepath.Join(dir, name)); err != nil {
+			t.Error(err)
+		}
+		if b, err := os.ReadFile(filepath.Join(dir, name)); err != nil || !strings.HasPrefix(string(b), begins) {
+			t.Errorf("%s begins with %.8q, %v", name, b, err)
+		}
+	}
+	if _, err := run(t, "graph", file, "-w", filepath.Join(dir, "x.gif")); !isUse(err) || !strings.Contains(err.Error(), "x.pdf") {
+		t.Errorf("%v", err)
+	}
+}
+
 // A good file has one line, and a wrong one its mistakes with their places.
 func TestValidate(t *testing.T) {
 	dir := t.TempDir()

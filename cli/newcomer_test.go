@@ -1,20 +1,35 @@
 package cli
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/rdmalab/rdmalab/plot"
 )
 
-// plot writes SVG, and says so when the file's name wants another format.
-func TestPlotWritesSVG(t *testing.T) {
-	for name, ok := range map[string]bool{"x.svg": true, "x.SVG": true, "x": true, "/dev/stdout": true, "x.png": false, "a/b.PDF": false} {
-		err := svgFile(name)
-		if (err == nil) != ok {
+// A picture's format is that of its name's suffix; a name with another one is refused, with what to write.
+func TestPictureFiles(t *testing.T) {
+	svg := (&plot.Chart{Title: "x", Panels: []plot.Panel{{Series: []plot.Series{{Name: "a", Points: []plot.Point{{X: 1, Y: 2}}}}}}}).SVG()
+	dir := t.TempDir()
+	for name, begins := range map[string]string{"x.svg": "<svg", "x.SVG": "<svg", "x": "<svg", "x.png": "\x89PNG", "a.PDF": "%PDF-"} {
+		if err := pictureFile(name); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if err != nil && !strings.Contains(err.Error(), strings.SplitN(name, ".", 2)[0]+".svg") {
+		file := filepath.Join(dir, name)
+		if err := writePicture(file, svg); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if b, err := os.ReadFile(file); err != nil || !strings.HasPrefix(string(b), begins) {
+			t.Errorf("%s begins with %.8q, %v", name, b, err)
+		}
+	}
+	for _, name := range []string{"x.jpg", "a/x.eps"} {
+		want := strings.TrimSuffix(name, filepath.Ext(name)) + ".pdf"
+		if err := pictureFile(name); !isUse(err) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v says no name to write", name, err)
 		}
 	}

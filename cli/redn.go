@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -32,6 +31,11 @@ func rednTraceCmd() *cobra.Command {
 			if x >= 1<<48 || y >= 1<<48 {
 				return badUse("--x and --y: want numbers from 0 to 2^48-1")
 			}
+			if file != "" {
+				if err := pictureFile(file); err != nil {
+					return err
+				}
+			}
 			m, err := redn.NewMachine(!stale)
 			if err != nil {
 				return err
@@ -55,7 +59,7 @@ func rednTraceCmd() *cobra.Command {
 			if file != "" {
 				p := m.Picture(fmt.Sprintf("if %d == %d, the result is 1, else it is 2", x, y), steps)
 				p.Notes = append(p.Notes, fmt.Sprintf("result: %d", result))
-				if err := os.WriteFile(file, p.SVG(), 0o644); err != nil {
+				if err := writePicture(file, p.SVG()); err != nil {
 					return err
 				}
 			}
@@ -66,7 +70,7 @@ func rednTraceCmd() *cobra.Command {
 	f := cmd.Flags()
 	f.Uint64Var(&x, "x", 5, "x of the condition, which the program reads from memory; 0 to 2^48-1")
 	f.Uint64Var(&y, "y", 5, "y of the condition, a constant of the program; 0 to 2^48-1")
-	f.StringVarP(&file, "write", "w", "", "SVG file to write a picture to (default: no picture)")
+	f.StringVarP(&file, "write", "w", "", "picture to write: its suffix is .svg, .pdf or .png (default: no picture)")
 	f.BoolVar(&stale, "stale", false, "let the NIC read the second queue ahead, without an ENABLE; the result is then always 2")
 	return cmd
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/nearest"
 	"github.com/rdmalab/rdmalab/plot"
+	"github.com/rdmalab/rdmalab/plot/export"
 	"github.com/rdmalab/rdmalab/store/kv"
 )
 
@@ -263,10 +264,10 @@ func plotCmd() *cobra.Command {
 	var out, x, y string
 	cmd := &cobra.Command{
 		Use:   "plot FILE -w PICTURE.svg [--x FLAG] [--y MEASURE]",
-		Short: "Draw the results of a sweep as SVG",
+		Short: "Draw the results of a sweep as a picture",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := svgFile(out); err != nil {
+			if err := pictureFile(out); err != nil {
 				return err
 			}
 			list, err := readRecords(args[0])
@@ -281,23 +282,31 @@ func plotCmd() *cobra.Command {
 			if err != nil {
 				return asUse(err)
 			}
-			return os.WriteFile(out, chart.SVG(), 0o644)
+			return writePicture(out, chart.SVG())
 		},
 	}
 	cmd.Flags().StringVar(&x, "x", "clients", "the flag of rdmalab run ycsb whose values are on the x axis")
 	cmd.Flags().StringVar(&y, "y", "ops", "the measure on the y axis, one of those that rdmalab run compare --help lists")
-	cmd.Flags().StringVarP(&out, "write", "w", "", "SVG file to write (required)")
+	cmd.Flags().StringVarP(&out, "write", "w", "", "picture to write: its suffix is .svg, .pdf or .png (required)")
 	_ = cmd.MarkFlagRequired("write") // the flag exists
 	return cmd
 }
 
-// svgFile refuses names of pictures in other formats than SVG.
-func svgFile(name string) error {
-	ext := filepath.Ext(name)
-	if strings.EqualFold(ext, ".svg") || !slices.Contains([]string{".png", ".pdf", ".jpg", ".jpeg", ".eps", ".ps", ".gif", ".webp"}, strings.ToLower(ext)) {
+// pictureFile refuses names of pictures in formats that export does not write.
+func pictureFile(name string) error {
+	if export.Known(name) {
 		return nil
 	}
-	return badUse("-w %s: plot writes SVG; write -w %s.svg, and convert that, for example by rsvg-convert", name, strings.TrimSuffix(name, ext))
+	return badUse("-w %s: write a name with one of the suffixes %s, like -w %s.pdf", name, strings.Join(export.Formats, " "), strings.TrimSuffix(name, filepath.Ext(name)))
+}
+
+// writePicture writes an SVG picture to a file, in the format of the file's suffix.
+func writePicture(name string, svg []byte) error {
+	picture, err := export.Picture(name, svg)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(name, picture, 0o644)
 }
 
 // chartOf draws the medians of a measure over the values of flag x. If the values are not numbers,
@@ -329,6 +338,9 @@ func chartOf(list []record, x string, m measure) (*plot.Chart, error) {
 				p.X, _ = strconv.ParseFloat(name, 64) // no error: all values of x are numbers
 			}
 			s.Points = append(s.Points, p)
+			if rounds := values[label]; len(rounds) > 1 {
+				s.Bars = append(s.Bars, plot.Bar{X: p.X, Low: slices.Min(rounds), High: slices.Max(rounds)})
+			}
 		}
 		slices.SortFunc(s.Points, func(a, b plot.Point) int { return cmp.Compare(a.X, b.X) })
 		panel.Series = append(panel.Series, s)

@@ -1,12 +1,14 @@
 // Package plot draws line charts as SVG: several panels of one figure with a common X axis and one
-// legend; each series has its colour. It also draws pictures of steps (Steps). The output depends
-// only on the input.
+// legend; each series has its colour and its mark, which a print in grey keeps apart. It also draws
+// pictures of steps (Steps). The output depends only on the input. Package plot/export makes PDF and
+// PNG of it.
 package plot
 
 import (
 	"encoding/xml"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -35,7 +37,16 @@ type Series struct {
 	// Dashed makes the line dashed and its marks hollow.
 	Dashed bool
 	Points []Point
+	// Bars are error bars.
+	Bars []Bar
+
+	// shift is how far the series is drawn from where it is, in pixels to the right and down, because
+	// another one hides it there.
+	shift float64
 }
+
+// Bar is an error bar: the values at X were from Low to High.
+type Bar struct{ X, Low, High float64 }
 
 // Point is a point of a line. Points with NaN or an infinity are left out.
 type Point struct{ X, Y float64 }
@@ -56,8 +67,11 @@ const (
 	// an axis.
 	fontSize, nameHeight = 11, 13
 	legendHeight         = 20
-	legendWidth          = 300
-	maxColumns           = 2
+	// markSize is half of the width of a mark, barCap that of the ends of an error bar. A series that
+	// is hidden by another one is drawn hiddenShift beside it.
+	markSize, barCap, hiddenShift = 3.4, 3, 4.5
+	legendWidth                   = 300
+	maxColumns                    = 2
 )
 
 // colors is the palette of Okabe and Ito, which people with colour blindness can distinguish.
@@ -178,6 +192,9 @@ func escape(s string) string {
 }
 
 func (c *Chart) SVG() []byte {
+	for i := range c.Panels {
+		c.uncover(i)
+	}
 	columns := max(1, min(maxColumns, len(c.Panels)))
 	lines := max(1, (len(c.Panels)+columns-1)/columns)
 	legend := c.legend()
@@ -193,9 +210,13 @@ func (c *Chart) SVG() []byte {
 	}
 	for i, s := range legend {
 		x, y := float64(i%perLine*legendWidth+left), float64(titleHeight+lines*panelHeight+legendHeight*(i/perLine)+10)
-		s.Points = []Point{{x, y}, {x + 15, y}, {x + 30, y}}
+		name := s.Name
+		if s.shift != 0 {
+			name += ", drawn beside its place"
+		}
+		s.Points, s.Bars, s.shift = []Point{{x, y}, {x + 15, y}, {x + 30, y}}, nil, 0
 		s.draw(&d, func(p Point) (float64, float64, bool) { return p.X, p.Y, true })
-		d.text(x+38, y+4, "start", "", s.Name)
+		d.text(x+38, y+4, "start", "", name)
 	}
 	d.addf("</svg>")
 	return []byte(d.String())
@@ -209,6 +230,8 @@ func (c *Chart) legend() (list []Series) {
 			if !seen[s.Name] {
 				seen[s.Name] = true
 				list = append(list, s)
+			} else if i := slices.IndexFunc(list, func(l Series) bool { return l.Name == s.Name }); s.shift != 0 {
+				list[i].shift = s.shift
 			}
 		}
 	}
@@ -231,6 +254,10 @@ func (c *Chart) axes(p *Panel, x, y float64) (ax, ay axis) {
 	for _, s := range p.Series {
 		for _, q := range s.Points {
 			ay.grow(q.Y)
+		}
+		for _, b := range s.Bars {
+			ay.grow(b.Low)
+			ay.grow(b.High)
 		}
 	}
 	if ay.settle(); len(c.Names) > 0 {
@@ -296,28 +323,92 @@ func (c *Chart) panel(d *drawing, p *Panel, x, y float64) {
 	}
 }
 
-// draw draws a line and the marks of its points; place maps points to pixels.
+// uncover decides which series of panel i are drawn beside their place: those of which another one,
+// drawn later, would hide three points of four.
+func (c *Chart) uncover(i int) {
+	p := &c.Panels[i]
+	ax, ay := c.axes(p, 0, 0)
+	for k := range p.Series {
+		s := &p.Series[k]
+		s.shift = 0
+		for j := range k {
+			near, all := 0, 0
+			for _, q := range s.Points {
+				if !ax.shows(q.X) || !ay.shows(q.Y) {
+					continue
+				}
+				all++
+				if slices.ContainsFunc(p.Series[j].Points, func(o Point) bool {
+					return o.X == q.X && ay.shows(o.Y) && math.Abs(ay.at(o.Y)-ay.at(q.Y)) < 1
+				}) {
+					near++
+				}
+			}
+			if all > 0 && 4*near >= 3*all && s.shift <= p.Series[j].shift {
+				s.shift = p.Series[j].shift + hiddenShift
+			}
+		}
+	}
+}
+
+// marks are the paths of marks around 0, 0, in units of markSize. A colour has the mark of its number.
+var marks = [][]Point{
+	nil, // a circle
+	{{-0.9, -0.9}, {0.9, -0.9}, {0.9, 0.9}, {-0.9, 0.9}},
+	{{0, -1.2}, {1.1, 0.8}, {-1.1, 0.8}},
+	{{0, -1.3}, {1.3, 0}, {0, 1.3}, {-1.3, 0}},
+	{{0, 1.2}, {1.1, -0.8}, {-1.1, -0.8}},
+	{{-0.4, -1.2}, {0.4, -1.2}, {0.4, -0.4}, {1.2, -0.4}, {1.2, 0.4}, {0.4, 0.4}, {0.4, 1.2}, {-0.4, 1.2}, {-0.4, 0.4}, {-1.2, 0.4}, {-1.2, -0.4}, {-0.4, -0.4}},
+	{{-1.2, -0.5}, {1.2, -0.5}, {1.2, 0.5}, {-1.2, 0.5}},
+}
+
+// mark draws the mark of colour number n at x, y.
+func (d *drawing) mark(n int, x, y float64, fill, color string) {
+	shape := marks[n]
+	if shape == nil {
+		d.addf(`<circle cx="%.1f" cy="%.1f" r="%.1f" fill="%s" stroke="%s"/>`, x, y, markSize*0.9, fill, color)
+		return
+	}
+	var path strings.Builder
+	for i, q := range shape {
+		fmt.Fprintf(&path, "%c%.1f %.1f", "ML"[min(i, 1)], x+q.X*markSize, y+q.Y*markSize)
+	}
+	d.addf(`<path d="%sZ" fill="%s" stroke="%s"/>`, path.String(), fill, color)
+}
+
+// draw draws a line, the marks of its points and its error bars; place maps points to pixels.
 func (s *Series) draw(d *drawing, place func(Point) (x, y float64, ok bool)) {
-	color := colors[(s.Color%len(colors)+len(colors))%len(colors)]
+	number := (s.Color%len(colors) + len(colors)) % len(colors)
+	color := colors[number]
 	dash, fill := "", color
 	if s.Dashed {
 		dash, fill = ` stroke-dasharray="5 4"`, "white"
 	}
-	var path, marks drawing
+	var path, marked drawing
 	for _, q := range s.Points {
 		x, y, ok := place(q)
 		if !ok {
 			continue
 		}
+		x, y = x+s.shift, y+s.shift
 		step := "L"
 		if path.Len() == 0 {
 			step = "M"
 		}
 		fmt.Fprintf(&path, "%s%.1f %.1f", step, x, y)
-		marks.addf(`<circle cx="%.1f" cy="%.1f" r="3" fill="%s" stroke="%s"/>`, x, y, fill, color)
+		marked.mark(number, x, y, fill, color)
+	}
+	for _, b := range s.Bars {
+		x, low, ok := place(Point{b.X, b.Low})
+		_, high, too := place(Point{b.X, b.High})
+		if ok && too {
+			x += s.shift
+			d.addf(`<path d="M%.1f %.1fH%.1fM%.1f %.1fV%.1fM%.1f %.1fH%.1f" fill="none" stroke="%s"/>`,
+				x-barCap, low+s.shift, x+barCap, x, low+s.shift, high+s.shift, x-barCap, high+s.shift, x+barCap, color)
+		}
 	}
 	if path.Len() > 0 {
 		d.addf(`<path d="%s" fill="none" stroke="%s" stroke-width="1.6"%s/>`, path.String(), color, dash)
-		d.WriteString(marks.String())
+		d.WriteString(marked.String())
 	}
 }

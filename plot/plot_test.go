@@ -35,8 +35,9 @@ func TestSVG(t *testing.T) {
 		{Title: "2", Series: []Series{{Name: "ours", Points: []Point{{7, 1}}}, {Name: "authors", Color: -1, Dashed: true, Points: []Point{{392, 40}}}}},
 	}}
 	svg := c.SVG()
-	if n := wellFormed(t, svg); n["circle"] != 4+2*3 {
-		t.Errorf("%d marks, want one of each of 4 points and 3 of each of 2 series in the legend", n["circle"])
+	// A circle is the mark of colour 0; colour -1 has another one, as a path beside that of its line.
+	if n := wellFormed(t, svg); n["circle"] != 3+3 || n["path"] != 2+3+2+1+3 {
+		t.Errorf("%d circles and %d paths, want a mark of each of 4 points and 3 of each of 2 series in the legend", n["circle"], n["path"])
 	}
 	if text := string(svg); !strings.Contains(text, "a &lt; b &amp; c") || strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
 		t.Error(text)
@@ -150,5 +151,52 @@ func TestTicksAreBounded(t *testing.T) {
 	}
 	if n := len((&axis{min: 0, max: 20}).ticks()); n < 4 || n > 21 {
 		t.Errorf("0 to 20: %d ticks", n)
+	}
+}
+
+// A series that equals another one is drawn beside it, and the legend says so.
+func TestHiddenSeries(t *testing.T) {
+	same := []Point{{1, 1}, {2, 3}, {3, 2}}
+	c := Chart{Panels: []Panel{{Series: []Series{
+		{Name: "a", Points: same}, {Name: "b", Color: 1, Points: same}, {Name: "c", Color: 2, Points: []Point{{1, 3}, {2, 1}, {3, 3}}}, {Name: "d", Color: 3, Points: same},
+	}}}}
+	svg := string(c.SVG())
+	if strings.Count(svg, "drawn beside its place") != 2 || !strings.Contains(svg, ">b, drawn beside") || !strings.Contains(svg, ">d, drawn beside") {
+		t.Error(svg)
+	}
+	if a, b, d := c.Panels[0].Series[0].shift, c.Panels[0].Series[1].shift, c.Panels[0].Series[3].shift; a != 0 || b <= a || d <= b {
+		t.Errorf("shifts %g %g %g", a, b, d)
+	}
+	if again := string(c.SVG()); again != svg {
+		t.Error("the second drawing differs")
+	}
+}
+
+// Error bars are drawn, and the axis has room for them.
+func TestErrorBars(t *testing.T) {
+	c := Chart{Panels: []Panel{{Series: []Series{{Name: "a", Points: []Point{{1, 10}, {2, 20}}, Bars: []Bar{{1, 5, 12}, {2, 15, 400}, {3, math.NaN(), 1}}}}}}}
+	with := string(c.SVG())
+	if !strings.Contains(with, ">400<") || strings.Contains(with, "NaN") {
+		t.Error(with)
+	}
+	c.Panels[0].Series[0].Bars = nil
+	if without := string(c.SVG()); strings.Count(with, "<path")-strings.Count(without, "<path") != 2 {
+		t.Errorf("want two bars in\n%s", with)
+	}
+}
+
+// Each colour has a mark of its own, which is there in grey, too.
+func TestMarksDiffer(t *testing.T) {
+	if len(marks) != len(colors) {
+		t.Fatalf("%d marks for %d colours", len(marks), len(colors))
+	}
+	seen := map[string]int{}
+	for i := range marks {
+		var d drawing
+		d.mark(i, 0, 0, "white", "black")
+		if k, ok := seen[d.String()]; ok {
+			t.Errorf("colours %d and %d have the same mark", k, i)
+		}
+		seen[d.String()] = i
 	}
 }
