@@ -232,6 +232,14 @@ e2e-docker: build suites ## the suites on racks whose hosts are containers (root
 e2e-web: build suites ## the page of rdmalab web in a headless Chromium, on a rack (root, apt package chromium); pictures go to out/web
 	@$(SUITES) web
 
+.PHONY: pictures
+pictures: docs e2e-web ## the pictures of the pages: those that commands draw, and the page of rdmalab web (root, apt package chromium)
+	@cp out/web/page-1280-light.png docs/pictures/web.png && cp out/web/page-400-dark.png docs/pictures/web-400.png
+
+.PHONY: arm64
+arm64: ## the unit tests of what knows no processor, and of the library for programs, for arm64 under user emulation (apt package qemu-user-static)
+	@GOARCH=arm64 CGO_ENABLED=0 $(GO) test -count=1 -timeout 60m -exec qemu-aarch64-static $(or $(ARM64),$(shell $(GO) list ./softrnic/wire/... ./softrnic/mem ./softrnic/cm ./softrnic/cq ./softrnic/fault ./softrnic/transport ./softrnic/engine ./softrnic/capture/conform ./softrnic/capture/flows ./softrnic/capture/pcapng ./softrnic/uverbs/preload ./rackfile/... ./units ./swordbox/transform ./swordbox/conntrack ./clover/layout ./sherman/layout ./fusee/layout ./plot/...))
+
 .PHONY: interop
 interop: build suites ## our NIC and the one of a Linux kernel in a virtual machine (root, QEMU, apt); writes e2e/interop/MATRIX.md
 	@$(SUITES) interop

@@ -25,7 +25,7 @@ func downCmd() *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			switch {
 			case all:
-				return downAll(cmd, yes || !onTerminal(cmd.InOrStdin()), lost)
+				return downAll(cmd, yes, lost)
 			case yes:
 				return badUse("--yes goes with --all: down of one rack asks nothing")
 			}
@@ -52,7 +52,7 @@ func downCmd() *cobra.Command {
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "remove every rack")
 	cmd.Flags().BoolVar(&lost, "lost", false, "of a rack on several machines: forget those that do not answer")
-	cmd.Flags().BoolVar(&yes, "yes", false, "with --all: do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "with --all: do not ask; needed where the input is no terminal")
 	return cmd
 }
 
@@ -87,6 +87,9 @@ func downAll(cmd *cobra.Command, sure, lost bool) error {
 		texts := make([]string, len(list))
 		for i := range list {
 			texts[i] = list[i].text
+		}
+		if !onTerminal(cmd.InOrStdin()) {
+			return badUse("down --all would remove %s: %s; if all of them are yours, write: rdmalab down --all --yes", count(len(texts), "rack"), strings.Join(texts, ", "))
 		}
 		ok, err := agreed(cmd, texts)
 		if err != nil || !ok {

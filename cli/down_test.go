@@ -2,9 +2,14 @@ package cli
 
 import (
 	"bytes"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rdmalab/rdmalab/rackfile"
+	"github.com/rdmalab/rdmalab/topo/rack"
 )
 
 // down --all removes the racks only after y or yes; everything else, also no answer, means no.
@@ -24,6 +29,30 @@ func TestDownAsks(t *testing.T) {
 	}
 	if _, err := run(t, "down", "--yes"); !isUse(err) {
 		t.Errorf("down --yes: %v", err)
+	}
+}
+
+// Off a terminal, down --all removes nothing without --yes: a script, or an answer through a pipe, does not take the
+// racks of others.
+func TestDownAllOffATerminal(t *testing.T) {
+	state := filepath.Join(rackfile.StateRoot, "down-all-test")
+	if err := os.MkdirAll(state, 0o755); err != nil {
+		t.Skipf("racks are in %s: %v", rackfile.StateRoot, err)
+	}
+	defer os.RemoveAll(state)
+	if names, err := rack.List(); err != nil || !slices.Contains(names, "down-all-test") {
+		t.Skipf("an empty folder is no rack: %v, %v", names, err)
+	}
+	cmd := downCmd()
+	cmd.SetIn(strings.NewReader("n\n"))
+	cmd.SetArgs([]string{"--all"})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	err := cmd.Execute()
+	if !isUse(err) || !strings.Contains(err.Error(), "down-all-test") || !strings.Contains(err.Error(), "rdmalab down --all --yes") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(state); err != nil {
+		t.Errorf("the rack is gone: %v", err)
 	}
 }
 

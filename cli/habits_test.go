@@ -32,6 +32,16 @@ func TestHabits(t *testing.T) {
 	if n := answers(t, habitsFile); n < 165 {
 		t.Errorf("%d command lines", n)
 	}
+	// These would take long on a rack: without one, they fail only because there is none.
+	for _, line := range []string{
+		"perf write_bw -D 10 --from cn0 --to ms0",
+		"perf write_bw -a --from cn0 --to ms0",
+		"run ycsb --workload A --ops 1 --keys 10 --clients 1",
+	} {
+		if _, err := run(t, wordsOf(line)...); isUse(err) || err == nil || !strings.Contains(err.Error(), "is not up") {
+			t.Errorf("%s: %v; want it to be understood", line, err)
+		}
+	}
 }
 
 // A name, key or value that is nearly right is answered by the right one.

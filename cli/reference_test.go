@@ -128,6 +128,8 @@ func compareFile(t *testing.T, path string, want []byte) {
 // pictures are the files under docs that commands write; -w and the file are added to the arguments.
 var pictures = map[string][]string{
 	"guide/first-nic-program.svg": {"redn", "trace", "--x", "5", "--y", "5"},
+	"pictures/ladder.svg":         {"dump", "--ladder", docRoot + "/docs/pictures/lost.pcapng"},
+	"pictures/rack.svg":           {"graph"},
 }
 
 // comparePicture fails if a command would write another picture than the committed one. In docsMode
@@ -138,8 +140,9 @@ func comparePicture(t *testing.T, path string, args []string) {
 	if *docsMode != "write" {
 		to = filepath.Join(t.TempDir(), "picture.svg")
 	}
-	root := rootCmd(rednCmd())
+	root := rootCmd(rednCmd(), dumpCmd(), graphCmd())
 	root.SetOut(io.Discard)
+	root.SetErr(io.Discard)
 	root.SetArgs(append(slices.Clone(args), "-w", to))
 	if err := root.Execute(); err != nil {
 		t.Fatal(err)

@@ -74,6 +74,7 @@ var table = map[string]row{
 	"rackfile/rules":             {level: 1},
 	"experiment/papers":          {level: 1},
 	"plot":                       {level: 1},
+	"plot/export":                {level: 1},
 	"swordbox/journal":           {level: 1},
 	"softrnic/capture/pcapng":    {level: 1},
 	"softrnic/capture/dump":      {level: 1, beside: []string{"softrnic/capture/pcapng"}},

@@ -275,12 +275,12 @@ url=$(grep -o 'http.*' /run/metrics); bash -c 'h=${1#http://}; a=${h%/metrics}; 
 		Expect(l.ok("up", "--rack", "mcalone", "--no-verify")).To(ContainSubstring("is up"))
 		Expect(l.client.on("sh", "-c", "echo n | script -qec 'rdmalab down --all' /dev/null").Stdout).To(And(
 			ContainSubstring("removes 2 racks: mcthree on m1 m2 m3, mcalone"), ContainSubstring("nothing was removed")))
-		Expect(l.rdmalab("down", "--all")).To(And(fixture.HaveExited(1), said(`rack "mcthree": machine m3 does not answer`)))
+		Expect(l.rdmalab("down", "--all", "--yes")).To(And(fixture.HaveExited(1), said(`rack "mcthree": machine m3 does not answer`)))
 		Expect(l.client.left()).To(ConsistOf("mcthree.client", "mcthree.client.lock"))
 		Expect(l.machines["m1"].left()).To(BeEmpty())
 		l.start(m)
-		Expect(l.ok("down", "--all")).To(Equal("rack \"mcthree\" is down\n"))
-		Expect(l.ok("down", "--all")).To(Equal("no rack is up\n"))
+		Expect(l.ok("down", "--all", "--yes")).To(Equal("rack \"mcthree\" is down\n"))
+		Expect(l.ok("down", "--all", "--yes")).To(Equal("no rack is up\n"))
 		for _, m := range l.machines {
 			Expect(m.left()).To(BeEmpty(), m.name)
 		}
