@@ -234,7 +234,7 @@ e2e-web: build suites ## the page of rdmalab web in a headless Chromium, on a ra
 
 .PHONY: pictures
 pictures: docs e2e-web ## the pictures of the pages: those that commands draw, and the page of rdmalab web (root, apt package chromium)
-	@cp out/web/page-1280-light.png docs/pictures/web.png && cp out/web/page-400-dark.png docs/pictures/web-400.png
+	@cp out/web/page-1280-light.png docs/pictures/web.png
 
 .PHONY: arm64
 arm64: ## the unit tests of what knows no processor, and of the library for programs, for arm64 under user emulation (apt package qemu-user-static)

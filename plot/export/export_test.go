@@ -73,8 +73,10 @@ func TestText(t *testing.T) {
 
 // A PDF has its fonts, and is the same each time.
 func TestPDF(t *testing.T) {
-	c := plot.Chart{Title: "Figure äöü", X: "clients", Y: "Mops", Panels: []plot.Panel{{Series: []plot.Series{{Name: "a", Dashed: true,
-		Points: []plot.Point{{X: 1, Y: 2}, {X: 3, Y: 4}}, Bars: []plot.Bar{{X: 1, Low: 1, High: 3}}}}}}}
+	c := plot.Chart{Title: "Figure äöü", X: "clients", Y: "Mops", Panels: []plot.Panel{{Series: []plot.Series{{
+		Name: "a", Dashed: true,
+		Points: []plot.Point{{X: 1, Y: 2}, {X: 3, Y: 4}}, Bars: []plot.Bar{{X: 1, Low: 1, High: 3}},
+	}}}}}
 	first, err := export.PDF(c.SVG())
 	if err != nil {
 		t.Fatal(err)

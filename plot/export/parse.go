@@ -166,10 +166,15 @@ func rounded(x, y, w, h, r float64) []segment {
 	k := r * (1 - round)
 	return []segment{
 		{'M', [6]float64{x + r, y}},
-		{'L', [6]float64{x + w - r, y}}, {'C', [6]float64{x + w - k, y, x + w, y + k, x + w, y + r}},
-		{'L', [6]float64{x + w, y + h - r}}, {'C', [6]float64{x + w, y + h - k, x + w - k, y + h, x + w - r, y + h}},
-		{'L', [6]float64{x + r, y + h}}, {'C', [6]float64{x + k, y + h, x, y + h - k, x, y + h - r}},
-		{'L', [6]float64{x, y + r}}, {'C', [6]float64{x, y + k, x + k, y, x + r, y}}, {op: 'Z'},
+		{'L', [6]float64{x + w - r, y}},
+		{'C', [6]float64{x + w - k, y, x + w, y + k, x + w, y + r}},
+		{'L', [6]float64{x + w, y + h - r}},
+		{'C', [6]float64{x + w, y + h - k, x + w - k, y + h, x + w - r, y + h}},
+		{'L', [6]float64{x + r, y + h}},
+		{'C', [6]float64{x + k, y + h, x, y + h - k, x, y + h - r}},
+		{'L', [6]float64{x, y + r}},
+		{'C', [6]float64{x, y + k, x + k, y, x + r, y}},
+		{op: 'Z'},
 	}
 }
 
