@@ -2,7 +2,6 @@ package export
 
 import (
 	"bytes"
-	"sync"
 
 	"codeberg.org/go-fonts/liberation/liberationmonoregular"
 	"codeberg.org/go-fonts/liberation/liberationsansbold"
@@ -15,15 +14,15 @@ import (
 // scale is how many pixels of a PNG picture a pixel of the SVG is wide: 192 dots per inch.
 const scale = 2
 
-// fonts reads the fonts when the first picture needs them.
-var fonts = sync.OnceValues(func() (list [3]*opentype.Font, err error) {
+// fonts reads the fonts: regular, bold, of constant width.
+func fonts() (list [3]*opentype.Font, err error) {
 	for i, ttf := range [][]byte{liberationsansregular.TTF, liberationsansbold.TTF, liberationmonoregular.TTF} {
 		if list[i], err = opentype.Parse(ttf); err != nil {
 			return list, err
 		}
 	}
 	return list, nil
-})
+}
 
 type png struct {
 	*gg.Context
