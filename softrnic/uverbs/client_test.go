@@ -94,7 +94,13 @@ func (h *house) attach(t testing.TB, nic int) *client {
 // attachBy is attach with these descriptors of memory and maps.
 func (h *house) attachBy(t testing.TB, nic int, files []int) *client {
 	t.Helper()
-	conn, errno, fds, ok := hello(t, h.sockets[nic], magic, files)
+	return h.attachAs(t, nic, magic, files)
+}
+
+// attachAs is attachBy with this first message.
+func (h *house) attachAs(t testing.TB, nic int, first string, files []int) *client {
+	t.Helper()
+	conn, errno, fds, ok := hello(t, h.sockets[nic], first, files)
 	if !ok || errno != 0 || len(fds) != uverbs.WelcomeFDs {
 		t.Fatalf("attach: %v, error %d, %d descriptors", ok, errno, len(fds))
 	}
