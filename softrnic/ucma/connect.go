@@ -24,6 +24,10 @@ func (p *connParam) private(room int) ([]byte, error) {
 	return p.Private[:p.PrivateLen], nil
 }
 
+// qpn returns the number of the program's queue pair. Like a kernel, it takes the 24 bits that a number has
+// (ucma_copy_conn_param).
+func (p *connParam) qpn() wire.QPN { return wire.QPN(p.QPN & 0xffffff) }
+
 // connect executes Connect: it sends a connection request, or a SIDR request for a datagram
 // service.
 func (m *Manager) connect(c call, x *id, a connect) (Result, error) {
@@ -61,7 +65,7 @@ func (m *Manager) request(c call, x *id, p *connParam) (*engine.CMConn, error) {
 	if err != nil {
 		return nil, err
 	}
-	qpn := wire.QPN(p.QPN)
+	qpn := p.qpn()
 	service, ok := services[x.qpType]
 	if !ok || !m.cfg.Owns(qpn) {
 		return nil, unix.EINVAL
@@ -132,11 +136,11 @@ func (m *Manager) reply(c call, x *id, p *connParam) error {
 	if err != nil {
 		return err
 	}
-	if !m.cfg.Owns(wire.QPN(p.QPN)) {
+	if !m.cfg.Owns(p.qpn()) {
 		return unix.EINVAL
 	}
 	rep := mad.REP{
-		QPN: wire.QPN(p.QPN), PSN: x.terms.psn, ResponderResources: p.Resources, InitiatorDepth: p.Depth, AckDelay: cm.AckDelay,
+		QPN: p.qpn(), PSN: x.terms.psn, ResponderResources: p.Resources, InitiatorDepth: p.Depth, AckDelay: cm.AckDelay,
 		RNRRetry: min(p.RNRRetry, maxRetry), SRQ: p.SRQ != 0, FlowControl: p.FlowControl != 0,
 	}
 	if x.qpType == typeXRCTarget {
@@ -152,11 +156,11 @@ func (m *Manager) answer(c call, x *id, p *connParam) error {
 	if err != nil {
 		return err
 	}
-	if !m.cfg.Owns(wire.QPN(p.QPN)) {
+	if !m.cfg.Owns(p.qpn()) {
 		return unix.EINVAL
 	}
 	x.terms.qkey = cmp.Or(p.QKey, x.terms.qkey)
-	rep := mad.SIDRRep{Status: mad.SIDRValid, QPN: wire.QPN(p.QPN), QKey: x.qkey()}
+	rep := mad.SIDRRep{Status: mad.SIDRValid, QPN: p.qpn(), QKey: x.qkey()}
 	copy(rep.Private[:], private)
 	return c.NIC.Answer(c.Now, x.conn, rep, c.Out)
 }
