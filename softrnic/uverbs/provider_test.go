@@ -56,7 +56,7 @@ func TestProvider(t *testing.T) {
 	compile(t, "gcc", "-O1", "-g", "-Wall", "-Werror", "-o", program, "testdata/provider.c", "-libverbs")
 	for _, memory := range []string{"", uverbs.SharedMemory} {
 		variables := []string{uverbs.EnvTree + "=" + h.tree(t), uverbs.EnvDrivers + "=" + driver, uverbs.EnvMemory + "=" + memory}
-		for _, s := range []string{"polls", "stamps", "moderated", "device", "domains", "reregistered", "imported", "posts", "dmabuf", "masked"} {
+		for _, s := range []string{"polls", "stamps", "moderated", "device", "domains", "reregistered", "imported", "posts", "dmabuf", "masked", "withdrawn"} {
 			story(t, h.sockets[0], program, lib, s, variables...)
 		}
 	}

@@ -34,17 +34,30 @@ int poll_cq(struct ibv_cq *cq, int n, struct ibv_wc *wc)
 	return got;
 }
 
-// forget_completions withdraws the completions of a queue pair that is in RESET: they are about work requests
-// that do not exist any more. It frees the entries in front of the first completion that stays.
+// move_completion copies the entry at `from` to `to`, which is behind it. The daemon may withdraw it meanwhile; it looks at
+// entries from the first to the last, so what it misses at `to` it has withdrawn at `from` before that.
+static void move_completion(struct completions *c, uint32_t from, uint32_t to)
+{
+	memcpy(entry(&c->ring, to), entry(&c->ring, from), sizeof(struct stamped));
+	atomic_thread_fence(memory_order_seq_cst);
+	if (!atomic_load_explicit(owner_of(c, from), memory_order_relaxed)) atomic_store_explicit(owner_of(c, to), 0, memory_order_relaxed);
+}
+
+// forget_completions removes the completions of a queue pair that is in RESET: they are about work requests that do
+// not exist any more. The others move up to the newest entry, so that the places of all removed ones are free.
 void forget_completions(struct ibv_cq *cq, uint32_t qp_num)
 {
 	struct completions *c = (void *)cq;
 	lock(&c->lock);
-	uint32_t first = consumer(&c->ring), end = producer(&c->ring);
-	for (uint32_t at = first; at != end; at = (at + 1) & c->ring.mask)
-		if (atomic_load_explicit(owner_of(c, at), memory_order_relaxed) == qp_num) atomic_store_explicit(owner_of(c, at), 0, memory_order_relaxed);
-	while (first != end && !atomic_load_explicit(owner_of(c, first), memory_order_relaxed)) first = (first + 1) & c->ring.mask;
-	set_consumer(&c->ring, first);
+	uint32_t first = consumer(&c->ring), end = producer(&c->ring), to = end;
+	for (uint32_t at = end; at != first;) {
+		at = (at - 1) & c->ring.mask;
+		uint32_t owner = atomic_load_explicit(owner_of(c, at), memory_order_relaxed);
+		if (!owner || owner == qp_num) continue;
+		to = (to - 1) & c->ring.mask;
+		if (to != at) move_completion(c, at, to);
+	}
+	set_consumer(&c->ring, to);
 	unlock(&c->lock);
 }
 

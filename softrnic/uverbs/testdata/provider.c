@@ -366,11 +366,52 @@ static void posts(void)
 	CHECK(!ibv_destroy_qp(a) && !ibv_destroy_qp(b) && !ibv_destroy_cq(cq));
 }
 
+// told writes, and waits until the completion has come, without polling it.
+static void told(struct ibv_comp_channel *channel, struct ibv_cq *cq, struct ibv_qp *q, uint64_t id)
+{
+	void *context;
+	CHECK(!ibv_req_notify_cq(cq, 0));
+	write_to(q, id, 8, (uintptr_t)buf + 64, mr->rkey);
+	struct pollfd event = { .fd = channel->fd, .events = POLLIN };
+	CHECK(poll(&event, 1, 5000) == 1 && !ibv_get_cq_event(channel, &cq, &context));
+	ibv_ack_cq_events(cq, 1);
+}
+
+// The places of completions that a reset withdraws are free at once, also behind one of another queue pair that
+// the program has not polled: as many completions of that one as the queue has places come by polls alone.
+static void withdrawn(void)
+{
+	struct ibv_comp_channel *channel = ibv_create_comp_channel(ctx);
+	CHECK(channel);
+	struct ibv_cq *cq = ibv_create_cq(ctx, 7, NULL, channel, 0), *other = ibv_create_cq(ctx, 31, NULL, NULL, 0);
+	struct ibv_qp *kept = pair_in(pd, cq), *reset = pair_in(pd, cq), *peers[] = { pair_in(pd, other), pair_in(pd, other) };
+	join(kept, peers[0]);
+	join(reset, peers[1]);
+	int room = cq->cqe, n = 0;
+	CHECK(room == 7);
+	told(channel, cq, reset, 99);
+	told(channel, cq, kept, n++);
+	told(channel, cq, reset, 100);
+	told(channel, cq, kept, n++);
+	while (n < room - 2) told(channel, cq, reset, 100 + (uint64_t)n++);
+	to(reset, IBV_QPS_RESET, 0);
+	for (n = 2; n < room; n++) told(channel, cq, kept, n);
+	for (int i = 0; i < room; i++) {
+		struct ibv_wc wc = next(cq);
+		CHECK(wc.status == IBV_WC_SUCCESS && wc.qp_num == kept->qp_num && wc.wr_id == (uint64_t)i);
+	}
+	struct ibv_wc wc;
+	CHECK(ibv_poll_cq(cq, 1, &wc) == 0);
+	CHECK(!ibv_destroy_qp(kept) && !ibv_destroy_qp(reset) && !ibv_destroy_qp(peers[0]) && !ibv_destroy_qp(peers[1]));
+	CHECK(!ibv_destroy_cq(cq) && !ibv_destroy_cq(other) && !ibv_destroy_comp_channel(channel));
+}
+
 int main(int argc, char **argv)
 {
 	static const struct { const char *name; void (*f)(void); } stories[] = {
 		{ "polls", polls }, { "stamps", stamps }, { "moderated", moderated }, { "device", device }, { "domains", domains },
 		{ "reregistered", reregistered }, { "imported", imported }, { "posts", posts }, { "dmabuf", dmabuf }, { "masked", masked },
+		{ "withdrawn", withdrawn },
 	};
 	int n = 0;
 	struct ibv_device **l = ibv_get_device_list(&n);
