@@ -6,6 +6,7 @@ import (
 	"maps"
 	"net/netip"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -271,4 +272,27 @@ func TestObjectsThatEndedWithTheNIC(t *testing.T) {
 	}
 	h.devices[0].Up()
 	c.queuePair(uverbs.TypeRC) // the program goes on
+}
+
+// Completions that had no room in a ring come when the program has polled those before them, without a command, a post or
+// a packet: the NIC has nothing else to do meanwhile.
+func TestCompletionsThatWaitForRoom(t *testing.T) {
+	for _, spin := range []time.Duration{-1, time.Millisecond} {
+		h := newHouseThatPolls(t, serve.Limits{}, spin)
+		a, b := h.linked(t, uverbs.TypeRC)
+		all := a.done.Cap() + 5
+		for i := range all {
+			a.post(opWrite, i, 8, addr(b.buf), b.mr.RKey)
+			for end := time.Now().Add(20 * time.Second); a.send.Consumer() != a.send.Producer(); time.Sleep(100 * time.Microsecond) {
+				if time.Now().After(end) {
+					t.Fatalf("write %d is not done", i)
+				}
+			}
+		}
+		for i := range all {
+			if c := a.succeeds(); c.ID != uint64(i) {
+				t.Fatalf("completion %d, want %d", c.ID, i)
+			}
+		}
+	}
 }

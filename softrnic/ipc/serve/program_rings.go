@@ -196,6 +196,7 @@ func (c *programCQ) move(p *port) {
 	for q.Len() > 0 {
 		n := q.Poll(s.wcs[:min(len(s.wcs), c.room())])
 		if n == 0 {
+			p.c.s.pump.cram()
 			break
 		}
 		for i := range n {

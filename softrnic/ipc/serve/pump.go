@@ -38,6 +38,8 @@ type pump struct {
 	targets  map[wire.QPN][]targetHandle // of XRC, with the handles that programs have of them
 	table    *mem.Table                  // memory table of the NIC's latest incarnation that the pump has seen
 	activity uint64                      // Engine.Activity when completions were last copied
+	crammed  bool                        // completions wait for room in the ring of an unmodified program
+	again    *time.Timer                 // calls carry while crammed is set; nil until it was first set
 	stirred  bool                        // ends the sleep of the pump, which then checks all bells
 	ended    bool
 	asks     bool    // what Server.SetAsks has set
@@ -264,12 +266,13 @@ func (s *pump) catchUpOnce(p *port) (more bool) {
 }
 
 // carry copies completions and events to the applications. It reports whether the NIC was active
-// since the last call; if not, it does nothing.
+// since the last call; if not, and if no completion waits for room, it does nothing.
 func (s *pump) carry(e *engine.Engine) bool {
-	if s.activity == e.Activity() || len(s.ports) == 0 {
+	active := s.activity != e.Activity()
+	if !active && !s.crammed || len(s.ports) == 0 {
 		return false
 	}
-	s.activity = e.Activity()
+	s.activity, s.crammed = e.Activity(), false
 	s.noticeDown(e)
 	for _, p := range s.ports {
 		for _, q := range p.settled {
@@ -280,7 +283,30 @@ func (s *pump) carry(e *engine.Engine) bool {
 		}
 	}
 	s.tell()
-	return true
+	return active
+}
+
+// crammedPause is the pause between two looks whether a program has made room for completions that wait. A program
+// polls without telling anybody, and the NIC may have nothing else to do.
+const crammedPause = time.Millisecond
+
+// cram is called when completions wait for room in the ring of a program.
+func (s *pump) cram() {
+	if s.crammed {
+		return
+	}
+	s.crammed = true
+	if s.again == nil {
+		s.again = time.AfterFunc(crammedPause, func() {
+			s.with(func(e *engine.Engine) {
+				if !s.ended {
+					s.carry(e)
+				}
+			})
+		})
+		return
+	}
+	s.again.Reset(crammedPause)
 }
 
 // noticeDown tells the applications that their objects no longer exist, if the NIC was down since
