@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +26,13 @@ const (
 // silentFile returns a file of a FUSE server that answers an open, and no request about the attributes.
 func silentFile(t testing.TB) string {
 	t.Helper()
+	file, _ := silentFileOf(t, "silent")
+	return file
+}
+
+// silentFileOf is silentFile with this name. end ends the file system, and with it the requests that wait.
+func silentFileOf(t testing.TB, name string) (file string, end func()) {
+	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("only root mounts a file system")
 	}
@@ -32,7 +40,7 @@ func silentFile(t testing.TB) string {
 	if err != nil {
 		t.Skipf("this kernel has no FUSE: /dev/fuse: %v", err)
 	}
-	file := filepath.Join(t.TempDir(), "silent")
+	file = filepath.Join(t.TempDir(), name)
 	must(t, os.WriteFile(file, nil, 0o600))
 	must(t, unix.Mount("fuse", file, "fuse", unix.MS_NOSUID|unix.MS_NODEV, fmt.Sprintf("fd=%d,rootmode=100600,user_id=0,group_id=0,allow_other", server)))
 	served := make(chan struct{})
@@ -40,12 +48,13 @@ func silentFile(t testing.TB) string {
 		defer close(served)
 		serveFUSE(server)
 	}()
-	t.Cleanup(func() {
-		must(t, unix.Unmount(file, unix.MNT_FORCE|unix.MNT_DETACH)) // ends the requests that wait
+	end = sync.OnceFunc(func() {
+		must(t, unix.Unmount(file, unix.MNT_FORCE|unix.MNT_DETACH))
 		<-served
 		must(t, unix.Close(server))
 	})
-	return file
+	t.Cleanup(end)
+	return file, end
 }
 
 // serveFUSE answers requests until the file system is unmounted.
@@ -89,4 +98,28 @@ func TestXRCFileOfASilentServer(t *testing.T) {
 	if d := time.Since(start); d > 10*time.Second {
 		t.Errorf("the daemon has waited for %v", d)
 	}
+}
+
+// A program that gives files of a server that does not answer as its memory is refused after a second. A user can have
+// some such questions open, and no more; other users attach meanwhile, and the daemon ends.
+func TestMemoryOfASilentServer(t *testing.T) {
+	file, end := silentFileOf(t, "mem")
+	h := newHouse(t, serve.Limits{})
+	before := openFiles(t)
+	for i := range 6 {
+		start := time.Now()
+		conn, errno, _, ok := hello(t, h.sockets[0], magic, selfFiles(t, file, "/proc/self/maps"))
+		want := unix.EACCES
+		if i >= 4 {
+			want = unix.ENOMEM
+		}
+		if d := time.Since(start); !ok || unix.Errno(errno) != want || d > 15*time.Second {
+			t.Errorf("try %d: %v, %v after %v; want %v", i, ok, unix.Errno(errno), d, want)
+		}
+		must(t, conn.Close())
+	}
+	h.attach(t, 0).close() // memory of this procfs needs no question
+	end()
+	filesEnd(t, before)
+	h.works(t)
 }

@@ -172,8 +172,8 @@ func (g *guard) Read(p []byte, at uint64) bool { return g.copy(p, at, false, fal
 
 func (g *guard) Write(p []byte, at uint64) bool { return g.copy(p, at, true, false) }
 
-// stuck counts, by user, the guards of detached programs whose goroutines still wait for a page of
-// the program's memory.
+// stuck counts, by user, questions about files that are not answered (see areProc), and the guards of
+// detached programs whose goroutines still wait for a page of the program's memory.
 type stuck struct {
 	mu     sync.Mutex
 	byUser map[uint32]int

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -47,14 +48,11 @@ var _ mem.Far = (*programMemory)(nil)
 // programMemory owns them; after an error they are closed. It refuses files that are not in procfs,
 // because such a file could block the daemon.
 func newProgramMemory(fds []int, user uint32, s *stuck) (*programMemory, error) {
-	err := error(nil)
 	if len(fds) != uverbs.HelloFDs {
-		err = fmt.Errorf("%w: %d descriptors", verbs.ErrInvalid, len(fds))
-	} else {
-		err = errors.Join(isProc(fds[uverbs.HelloMem], "mem"), isProc(fds[uverbs.HelloMaps], "maps"))
+		return nil, errors.Join(fmt.Errorf("%w: %d descriptors", verbs.ErrInvalid, len(fds)), closeAll(fds))
 	}
-	if err != nil {
-		return nil, errors.Join(err, closeAll(fds))
+	if err := areProc(fds, user, s); err != nil {
+		return nil, err
 	}
 	return &programMemory{
 		fd: fds[uverbs.HelloMem], maps: os.NewFile(uintptr(fds[uverbs.HelloMaps]), "program-maps"),
@@ -62,17 +60,71 @@ func newProgramMemory(fds []int, user uint32, s *stuck) (*programMemory, error) 
 	}, nil
 }
 
-// isProc checks that a descriptor is a file of procfs with that name.
+// procWait is how long the question may take which file system a descriptor is of. Procfs answers at once.
+const procWait = time.Second
+
+// areProc checks that descriptors of a first message are memory and maps of a process; it closes them after an error.
+// Of another file system, the kernel may ask a server, which need not answer: such a question goes on
+// without the connection, and closes the descriptors at its end. It counts among what is stuck of the user. Files of the
+// procfs that the daemon sees itself need no question.
+func areProc(fds []int, user uint32, s *stuck) error {
+	if ownProc(fds[uverbs.HelloMem]) && ownProc(fds[uverbs.HelloMaps]) {
+		s = newStuck() // the questions below are answered at once
+	}
+	if s.of(user) >= maxStuck {
+		return errors.Join(limitError("attach", "%d questions about files of this user are not answered", maxStuck), closeAll(fds))
+	}
+	done := make(chan error, 1)
+	go func() {
+		done <- errors.Join(isProc(fds[uverbs.HelloMem], "mem"), isProc(fds[uverbs.HelloMaps], "maps"))
+	}()
+	select {
+	case err := <-done:
+		if err != nil {
+			err = errors.Join(err, closeAll(fds))
+		}
+		return err
+	case <-time.After(procWait):
+	}
+	s.add(user, 1)
+	go func() {
+		<-done
+		_ = closeAll(fds)
+		s.add(user, -1)
+	}()
+	return notProc("mem or maps: its file system does not answer")
+}
+
+// ownProc reports whether a descriptor is of the same procfs as the daemon's /proc. It asks no server.
+func ownProc(fd int) bool {
+	own, err := unix.Open("/proc/self", unix.O_PATH|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return false
+	}
+	defer unix.Close(own)
+	a, errOwn := inodeOf(own)
+	b, errFD := inodeOf(fd)
+	return errOwn == nil && errFD == nil && a.device == b.device
+}
+
+// isProc checks that a descriptor is a file of procfs with that name. It asks the file system last.
 func isProc(fd int, name string) error {
+	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil || filepath.Base(link) != name {
+		return notProc(name)
+	}
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(fd, &fs); err != nil {
 		return err
 	}
-	link, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))
-	if err != nil || fs.Type != unix.PROC_SUPER_MAGIC || filepath.Base(link) != name {
-		return &verbs.OpError{Op: "attach", Err: verbs.ErrAccess, Detail: "a descriptor is not /proc/self/" + name}
+	if fs.Type != unix.PROC_SUPER_MAGIC {
+		return notProc(name)
 	}
 	return nil
+}
+
+func notProc(name string) error {
+	return &verbs.OpError{Op: "attach", Err: verbs.ErrAccess, Detail: "a descriptor is not /proc/self/" + name}
 }
 
 func (m *programMemory) close() error {
