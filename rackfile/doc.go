@@ -174,6 +174,7 @@
 //	    recovery: rack       # how its queue pairs recover from losses, if the peer's host has the key, too: go-back-n, irn or rack. Default go-back-n.
 //	    congestion: {rp_max_rate: 40Gbit, profile: mlx} # congestion control of this host's NIC, instead of that of the rack. Default that of the rack.
 //	    lenient: true        # true: unmodified programs may call ibv_modify_qp with attributes missing, or too many, as no kernel allows. Default false.
+//	    distinctKeys: true   # true: L_Key and R_Key of a region are different numbers, so that a program which takes one for the other fails. Default false, as on hardware.
 //	    quota:               # bounds for programs outside the daemon that use its NIC. Default: the defaults below.
 //	      programs: 64       # programs that use the NIC at the same time, 1 to 1024. Default 64.
 //	      pds: 256           # protection domains of a program, 1 to 1024. Default 256.

@@ -158,6 +158,7 @@ func (d *decoder) nicKeys(h *Host) []entry {
 		set(d, "recovery", &h.Recovery, parseRecovery),
 		{key: "congestion", set: func(n ast.Node) { h.Congestion = d.congestion(n) }},
 		set(d, "lenient", &h.Lenient, parseBool),
+		set(d, "distinctKeys", &h.DistinctKeys, parseBool),
 		{key: "quota", set: func(n ast.Node) { h.Quota = d.quota(n) }},
 	}
 }

@@ -53,6 +53,7 @@ hosts:
     window: 1024
     recovery: irn
     lenient: true
+    distinctKeys: true
     quota: {programs: 3, pds: 4, mrs: 5, mws: 6, ahs: 7, cqs: 8, srqs: 9, qps: 10, attachments: 11, ids: 12, joins: 13, events: 14, channels: 15, memory: 1MiB, queueMemory: 2MiB, deviceMemory: 3KiB, shared: 4MiB, reserve: 20}
 faults:
   - link: cn00
@@ -99,7 +100,7 @@ func TestParseFull(t *testing.T) {
 			{Name: "ms0", Role: Memory, Port: "ms0", IPv4: v4("192.168.7.2"), IPv6: v6("fd12::2"), MAC: mac(2), Memory: 1 << 30, CPU: AutoCPU, GSO: true},
 			{Name: "cn00", Role: Compute, Port: "cn00", IPv4: v4("192.168.7.3"), IPv6: v6("fd12::3"), MAC: mac(3), Spin: defaultSpin, CPU: 1, GSO: true},
 			{Name: "cn01", Role: Compute, Port: "cn01", IPv4: v4("192.168.7.4"), IPv6: v6("fd12::4"), MAC: mac(4), Spin: defaultSpin, CPU: 1, GSO: true},
-			{Name: "md0", Role: Metadata, Port: "md0", IPv4: v4("192.168.7.5"), IPv6: v6("fd12::5"), MAC: mac(5), Memory: 16 << 20, Spin: defaultSpin, CPU: NoCPU, PKeys: []uint16{0xffff, 0x8001, 2}, TOS: 0x68, Window: 1024, Recovery: "irn", Lenient: true, Quota: Quota{
+			{Name: "md0", Role: Metadata, Port: "md0", IPv4: v4("192.168.7.5"), IPv6: v6("fd12::5"), MAC: mac(5), Memory: 16 << 20, Spin: defaultSpin, CPU: NoCPU, PKeys: []uint16{0xffff, 0x8001, 2}, TOS: 0x68, Window: 1024, Recovery: "irn", Lenient: true, DistinctKeys: true, Quota: Quota{
 				Programs: 3, PDs: 4, MRs: 5, MWs: 6, AHs: 7, CQs: 8, SRQs: 9, QPs: 10, Attachments: 11, IDs: 12, Joins: 13, Events: 14, Channels: 15,
 				Memory: 1 << 20, QueueMemory: 2 << 20, DeviceMemory: 3 << 10, Shared: 4 << 20, Reserve: 20,
 			}},
@@ -248,7 +249,7 @@ var mistakes = []struct{ old, new, want string }{
 	{"name: small", "name: small\ncongestion: {rp_max_rate: 1Gbit, rp_time_reset: 11s}", `2:49: rp_time_reset: 11s is out of bounds; use a value from 1µs to 10s`},
 	{"name: small", "name: small\ncongestion: {rp_max_rate: 1Gbit, np_min_time_between_cnps: 60us}", `2:13: congestion: rp_dce_tcp_rtt 55µs must be above np_min_time_between_cnps 60µs in profile paper`},
 	{"name: small", "name: small\ncongestion: {rp_max_rate: 1Gbit, rp_min_rate: 2Gbit}", `2:13: congestion: rp_min_rate 2Gbit is above rp_max_rate 1Gbit`},
-	{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; did you mean role? known keys: name, role, memory, cpu, nics, leaf, machine, spin, gso, rate, pkeys, tos, window, recovery, congestion, lenient, quota`},
+	{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; did you mean role? known keys: name, role, memory, cpu, nics, leaf, machine, spin, gso, rate, pkeys, tos, window, recovery, congestion, lenient, distinctKeys, quota`},
 	{"role: memory", "role: memory\n    memory: 64MB", `5:13: memory: "64MB" is no size: write 64MiB (units of 1024), or the number of bytes`},
 	{"role: memory", "role: memory\n    memory: 1000", `5:13: memory: 1000 is no multiple of 4KiB`},
 	{"role: memory", "role: memory\n    memory: 65GiB", `5:13: memory: 65GiB is too much; use at most 64GiB`},

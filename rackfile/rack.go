@@ -215,6 +215,8 @@ type Host struct {
 	// Lenient makes the NIC take commands of unmodified programs that a kernel refuses, where it can
 	// execute them.
 	Lenient bool `json:"lenient,omitempty"`
+	// DistinctKeys makes the L_Key and the R_Key of a region different numbers.
+	DistinctKeys bool `json:"distinctKeys,omitempty"`
 	// Quota bounds what programs may use of the host's NIC.
 	Quota Quota `json:"quota,omitzero"`
 	// NIC tells the NICs of a host apart; zero for a host with one.

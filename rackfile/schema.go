@@ -204,6 +204,7 @@ func nicShapes(d described) []key {
 		{"recovery", oneOf(selective.Kinds()...)},
 		{"congestion", d.object("congestion", congestionKeys(), maxRateKey)},
 		{"lenient", shape{"type": "boolean"}},
+		{"distinctKeys", shape{"type": "boolean"}},
 		{"quota", d.object("quota", quotaKeys())},
 	}
 	for _, k := range keys {

@@ -218,7 +218,7 @@ func (r *Rack) newEngine(i int) (*engine.Engine, error) {
 	return engine.New(engine.Config{
 		Name: hs.Name, MAC: hs.MAC, LinkMTU: r.Spec.LinkMTU, GIDs: gids(hs), Rand: r.rand(laneEngine, i),
 		Resolve: r.Spec.Neighbour, Window: cmp.Or(r.opt.Window, hs.Window), AckEvery: r.opt.Recovery.AckEvery, Recovery: recovery, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback, RingPaced: r.opt.Cost != nil,
-		Congestion: r.congestion(hs),
+		Congestion: r.congestion(hs), DistinctKeys: true, // an application that takes one key for the other is to fail here
 	})
 }
 

@@ -34,6 +34,8 @@ type Config struct {
 	// TOS is the TOS byte (IPv4) or traffic class (IPv6), that is DSCP and ECN, of packets for which
 	// none was chosen (TrafficClass 0).
 	TOS uint8
+	// DistinctKeys makes the L_Key and the R_Key of a region different numbers (mem.NewDistinct).
+	DistinctKeys bool
 	// NoICRCCheck accepts packets with any ICRC.
 	NoICRCCheck bool
 	// Window and AckEvery are passed to transport.Config for every queue pair. 0 means the defaults of

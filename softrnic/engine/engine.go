@@ -59,7 +59,11 @@ func (e *Engine) Up() {
 		return
 	}
 	r := e.cfg.Rand
-	e.open(&transport.Env{Mem: mem.New(rand.New(rand.NewPCG(r.Uint64(), r.Uint64())), e.cfg.Limits.MRs), Counters: &e.counters})
+	table := mem.New
+	if e.cfg.DistinctKeys {
+		table = mem.NewDistinct
+	}
+	e.open(&transport.Env{Mem: table(rand.New(rand.NewPCG(r.Uint64(), r.Uint64())), e.cfg.Limits.MRs), Counters: &e.counters})
 	e.groups = newGroups(&e.port, &e.counters)
 }
 

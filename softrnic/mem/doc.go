@@ -14,9 +14,9 @@
 // show a torn copy. SetTear lets a fault plan pause copies at 64-byte boundaries, so that programs
 // meet torn copies, too.
 //
-// A region has two keys: the L_Key for work requests of its own host and the R_Key for peers. Each
-// kind of key is made by its own permutation of the region's index, so that neither can be used in
-// place of the other. A work request or a peer can invalidate only what a work request has made: a
+// A region has two keys: the L_Key for work requests of its own host and the R_Key for peers. They
+// are the same number, a permutation of the region's index, as with NICs of vendors. NewDistinct
+// makes each kind by its own permutation, so that neither can be used in place of the other. A work request or a peer can invalidate only what a work request has made: a
 // fast registration or the bind of a window. A region made by Reg lasts until Dereg.
 //
 // This package does not implement paging.

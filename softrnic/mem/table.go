@@ -38,8 +38,9 @@ type Table struct {
 	count int // present number of regions and windows
 	bound int // number of windows that are bound
 	// The upper 24 bits of a key are the index in slots, permuted: by local for L_Keys, by remote
-	// for R_Keys.
+	// for R_Keys. Both are the same permutation, unless the keys are distinct.
 	local, remote keySpace
+	distinct      bool
 	slots         []slot
 	// lastLocal and lastRemote are the regions that were found last by an L_Key and by an R_Key. A
 	// lookup tries them first, because most traffic is to one region. They are never nil: noRegion
@@ -68,22 +69,31 @@ type slot struct {
 }
 
 // New returns an empty table. r determines all keys and addresses. If maxRegions is not positive,
-// or too large, it becomes defaultMaxRegions.
+// or too large, it becomes defaultMaxRegions. The L_Key and the R_Key of a region are the same number, as
+// with NICs of vendors and with the kernel's rxe: programs take one for the other.
 func New(r *rand.Rand, maxRegions int) *Table {
 	if maxRegions <= 0 || maxRegions > maxIndex {
 		maxRegions = defaultMaxRegions
 	}
 	keys := newKeySpace(r)
 	return &Table{
-		rand: r,
-		max:  maxRegions,
-		// Both permutations come from one draw of random numbers. A second draw would change the
-		// addresses, which the same random numbers determine, of all runs with a given seed.
-		local: keys.other(), remote: keys,
+		rand:  r,
+		max:   maxRegions,
+		local: keys, remote: keys,
 		lastLocal: noRegion, lastRemote: noRegion,
 		pds:  make(map[PD]int),
 		next: firstBase + uint64(r.IntN(1<<20))*pageSize,
 	}
+}
+
+// NewDistinct is New for a table in which no L_Key is an R_Key of the same region, so that a program which takes
+// one for the other fails.
+func NewDistinct(r *rand.Rand, maxRegions int) *Table {
+	t := New(r, maxRegions)
+	// Both permutations come from one draw of random numbers. A second draw would change the
+	// addresses, which the same random numbers determine, of all runs with a given seed.
+	t.local, t.distinct = t.remote.other(), true
+	return t
 }
 
 func (t *Table) AllocPD() (PD, error) {
@@ -198,9 +208,9 @@ func (t *Table) take() uint32 {
 		t.slots[i].tag++
 		return i
 	}
-	// Slots whose L_Key and R_Key would be equal, or whose key would be 0, are never used.
+	// Slots whose keys would be equal and must not be, or whose key would be 0, are never used.
 	for i := uint32(len(t.slots)); ; i++ {
-		if l, r := t.local.toKey(i), t.remote.toKey(i); l != r && l != 0 && r != 0 {
+		if l, r := t.local.toKey(i), t.remote.toKey(i); (l != r || !t.distinct) && l != 0 && r != 0 {
 			break
 		}
 		t.slots = append(t.slots, slot{})

@@ -12,7 +12,7 @@ const allAccess = verbs.LocalWrite | verbs.RemoteRead | verbs.RemoteWrite | verb
 
 func newTable(t testing.TB, maxRegions int) (*Table, PD) {
 	t.Helper()
-	tab := New(rand.New(rand.NewPCG(1, 2)), maxRegions)
+	tab := NewDistinct(rand.New(rand.NewPCG(1, 2)), maxRegions)
 	pd, err := tab.AllocPD()
 	if err != nil {
 		t.Fatal(err)

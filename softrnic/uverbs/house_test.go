@@ -25,6 +25,12 @@ type house struct {
 	timeout uint8
 }
 
+// newHouseThat is newHouse with NICs whose regions have distinct keys, if distinct is set.
+func newHouseThat(t testing.TB, distinct bool) *house {
+	t.Helper()
+	return newHouseWith(t, serve.Limits{}, -1, engine.Config{DistinctKeys: distinct})
+}
+
 var (
 	ips  = [2]netip.Addr{netip.MustParseAddr("10.77.0.1"), netip.MustParseAddr("10.77.0.2")}
 	macs = [2]wire.MAC{{2, 0, 0, 0, 0, 1}, {2, 0, 0, 0, 0, 2}}
@@ -45,6 +51,12 @@ func newHouseThatPolls(t testing.TB, limits serve.Limits, spin time.Duration) *h
 // configuration.
 func newHouseOf(t testing.TB, limits serve.Limits, spin time.Duration, nic engine.Limits, changes ...func(*serve.Config)) *house {
 	t.Helper()
+	return newHouseWith(t, limits, spin, engine.Config{Limits: nic}, changes...)
+}
+
+// newHouseWith is newHouseOf with more of the configuration of the NICs.
+func newHouseWith(t testing.TB, limits serve.Limits, spin time.Duration, nic engine.Config, changes ...func(*serve.Config)) *house {
+	t.Helper()
 	dir, h := t.TempDir(), &house{timeout: 12}
 	var ports [2]*memcable.Port
 	ports[0], ports[1] = memcable.Pair(memcable.Config{})
@@ -52,7 +64,7 @@ func newHouseOf(t testing.TB, limits serve.Limits, spin time.Duration, nic engin
 		d, err := device.Open(device.Config{
 			Port: ports[i], Waiter: memcable.NewWaiter(ports[i]), Spin: -1, Seed: uint64(i),
 			Engine: engine.Config{
-				Name: "nic", Limits: nic, MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
+				Name: "nic", Limits: nic.Limits, DistinctKeys: nic.DistinctKeys, MAC: macs[i], GIDs: []verbs.GID{verbs.GIDOf(ips[i])}, Rand: rand.New(rand.NewPCG(uint64(i), 9)),
 				PKeys: []uint16{0xffff, 0x8001},
 				Resolve: func(a netip.Addr) (wire.MAC, bool) {
 					for k := range ips {

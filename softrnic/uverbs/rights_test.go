@@ -120,3 +120,31 @@ func TestRefusedSendsOverrun(t *testing.T) {
 	}
 	wantEvent(t, events, 6, eventCQErr)
 }
+
+// As with the kernel's rxe and NICs of vendors, both keys of a region are the same number, also of device memory and
+// after a registration anew, and programs may take one for the other. A NIC with distinct keys refuses that.
+func TestBothKeysOfARegion(t *testing.T) {
+	for _, distinct := range []bool{false, true} {
+		h := newHouseThat(t, distinct)
+		a, b := h.linked(t, uverbs.TypeRC)
+		dm := do[uverbs.Handle](a.client, uverbs.AllocDM, uverbs.AllocDMArgs{Length: 64}).H
+		of := do[uverbs.MR](a.client, uverbs.RegDM, uverbs.RegDMArgs{Length: 64, PD: a.pd, DM: dm, Access: allow | uverbs.ZeroBased})
+		mr := do[uverbs.MR](a.client, uverbs.RegMR, uverbs.RegMRArgs{Start: addr(a.buf), Length: 4096, VA: addr(a.buf), PD: a.pd, Access: allow})
+		again := do[uverbs.Rereged](a.client, uverbs.ReregMR, uverbs.ReregMRArgs{H: mr.H, Flags: uverbs.ReregTranslation, Start: addr(a.buf), Length: 8192, VA: addr(a.buf)})
+		for _, k := range [][2]uint32{{a.mr.LKey, a.mr.RKey}, {of.LKey, of.RKey}, {mr.LKey, mr.RKey}, {again.LKey, again.RKey}} {
+			if (k[0] != k[1]) != distinct {
+				t.Errorf("keys %#x and %#x; distinct: %v", k[0], k[1], distinct)
+			}
+		}
+		want := verbs.Success
+		if distinct {
+			want = verbs.LocProtErr
+		}
+		b.receive(0, 64)
+		a.mr.LKey = a.mr.RKey
+		a.post(opSend, 0, 64, 0, 0)
+		if c := a.next(); verbs.Status(c.Status) != want {
+			t.Errorf("R_Key in place of the L_Key: %v, want %v; distinct: %v", verbs.Status(c.Status), want, distinct)
+		}
+	}
+}

@@ -273,7 +273,7 @@ func (h *Host) openNIC() error {
 			PKeys:   h.self.PKeys,
 			TOS:     h.self.TOS,
 			Window:  h.self.Window, Recovery: transport.Recovery{Kind: h.self.RecoveryKind()},
-			Limits: engine.Limits{DeviceMemory: deviceMemory},
+			Limits: engine.Limits{DeviceMemory: deviceMemory}, DistinctKeys: h.self.DistinctKeys,
 			// As in the simulator, the entries of send rings take their time one by one.
 			RingPaced:  model != nil,
 			Congestion: congestionOf(h.rack.Load(), h.self),

@@ -266,6 +266,7 @@ func differences(a, b *rackfile.Host) (list []string) {
 	key("recovery", a.Recovery, b.Recovery)
 	key("congestion", a.Congestion.String(), b.Congestion.String())
 	key("lenient", a.Lenient, b.Lenient)
+	key("distinctKeys", a.DistinctKeys, b.DistinctKeys)
 	key("nic name", a.DeviceName(), b.DeviceName())
 	key("leaf", cmp.Or(a.Leaf, "none"), cmp.Or(b.Leaf, "none"))
 	key("nic mtu", a.NIC.MTU, b.NIC.MTU)
