@@ -36,9 +36,14 @@ func TestNumbersHave24Bits(t *testing.T) {
 	const above = 0xa5 << 24
 	at := addressOf(netip.AddrPortFrom(own, 7174))
 	for _, c := range []Command{
-		{Op: CreateID, Args: encode(createID{UID: 1, Space: spaceTCP})}, {Op: BindIP, Args: encode(bindIP{Addr: at})}, {Op: Listen, Args: encode(listen{ID: 0, Backlog: 1})},
-		{Op: CreateID, Args: encode(createID{UID: 2, Space: spaceTCP})}, {Op: ResolveIP, Args: encode(resolveIP{Dst: at, ID: 1})}, {Op: GetEvent},
-		{Op: ResolveRoute, Args: encode(resolveRoute{ID: 1})}, {Op: GetEvent},
+		{Op: CreateID, Args: encode(createID{UID: 1, Space: spaceTCP})},
+		{Op: BindIP, Args: encode(bindIP{Addr: at})},
+		{Op: Listen, Args: encode(listen{ID: 0, Backlog: 1})},
+		{Op: CreateID, Args: encode(createID{UID: 2, Space: spaceTCP})},
+		{Op: ResolveIP, Args: encode(resolveIP{Dst: at, ID: 1})},
+		{Op: GetEvent},
+		{Op: ResolveRoute, Args: encode(resolveRoute{ID: 1})},
+		{Op: GetEvent},
 		{Op: Connect, Args: encode(connect{Param: connParam{QPN: above | nums[0], Valid: 1}, ID: 1})},
 	} {
 		n.do(c)
