@@ -176,6 +176,15 @@ type Switch struct {
 	MAC  wire.MAC   `json:"mac"`
 }
 
+// Strictness is what a NIC refuses of programs.
+type Strictness struct {
+	// Lenient makes the NIC take commands of unmodified programs that a kernel refuses, where it can
+	// execute them.
+	Lenient bool `json:"lenient,omitempty"`
+	// DistinctKeys makes the L_Key and the R_Key of a region different numbers.
+	DistinctKeys bool `json:"distinctKeys,omitempty"`
+}
+
 // Host is one machine of the rack.
 type Host struct {
 	Name string `json:"name"`
@@ -212,11 +221,7 @@ type Host struct {
 	Recovery string `json:"recovery,omitempty"`
 	// Congestion is the congestion control of the host's NIC; nil means none.
 	Congestion *congestion.Params `json:"congestion,omitempty"`
-	// Lenient makes the NIC take commands of unmodified programs that a kernel refuses, where it can
-	// execute them.
-	Lenient bool `json:"lenient,omitempty"`
-	// DistinctKeys makes the L_Key and the R_Key of a region different numbers.
-	DistinctKeys bool `json:"distinctKeys,omitempty"`
+	Strictness
 	// Quota bounds what programs may use of the host's NIC.
 	Quota Quota `json:"quota,omitzero"`
 	// NIC tells the NICs of a host apart; zero for a host with one.

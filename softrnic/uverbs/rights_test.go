@@ -122,7 +122,7 @@ func TestRefusedSendsOverrun(t *testing.T) {
 }
 
 // As with the kernel's rxe and NICs of vendors, both keys of a region are the same number, also of device memory and
-// after a registration anew, and programs may take one for the other. A NIC with distinct keys refuses that.
+// after rereg, and programs may take one for the other. A NIC with distinct keys refuses that.
 func TestBothKeysOfARegion(t *testing.T) {
 	for _, distinct := range []bool{false, true} {
 		h := newHouseThat(t, distinct)

@@ -162,7 +162,6 @@ type hostile struct {
 	srqn    uint32
 	cqn     uint32
 	ah      uint32
-	share   uint32 // the newest number of shared memory
 	states  map[uint32]uint8
 	types   map[uint32]uint8
 	done    map[uverbs.Op]int // commands that have succeeded
@@ -228,15 +227,14 @@ func (x *hostile) handle(s *step, k kind) uint32 {
 // newest returns the handle of the newest object.
 func (x *hostile) newest(k kind) uint32 { return x.handle(&step{}, k) }
 
-// commandKind is a command of a script. args returns its arguments; made says what it makes, and ends what
-// it ends. answered is called with its answer.
+// commandKind is a command of a script. args returns its arguments; made says what it makes. answered is called with its answer.
 type commandKind struct {
-	op         uverbs.Op
-	args       func(x *hostile, s *step) []any
-	made, ends kind
-	answered   func(x *hostile, s *step, data []byte)
-	channel    func(x *hostile, s *step) uint32
-	files      func(x *hostile, s *step) []int
+	op       uverbs.Op
+	args     func(x *hostile, s *step) []any
+	made     kind
+	answered func(x *hostile, s *step, data []byte)
+	channel  func(x *hostile, s *step) uint32
+	files    func(x *hostile, s *step) []int
 }
 
 // command gives a command, and takes the answer.
