@@ -105,5 +105,6 @@ var missing = [][2]string{
 	{"Open MPI over its own `openib`", "Debian's build connects queue pairs by `udcm` alone, which needs an InfiniBand subnet; on RoCE Open MPI wants `rdmacm`. It ends with \"unable to reach each other\", also on hardware"},
 	{"valkey and memcached over RDMA", "Debian has valkey and memcached without an RDMA module. `connections.c` of [e2e/verbs](../../e2e/verbs/testdata/connections.c) makes the same calls as such a server: a completion channel, two queues and a pair for each of its clients"},
 	{"brpc", "Debian's build is without RDMA. `channels.c` and `depth.c` of [e2e/verbs](../../e2e/verbs/testdata/channels.c) prepare channels, queues and pairs as it does"},
-	{"Sherman, SMART, FORD, rdma_bench", "their sources want `ibv_exp_*` of MLNX_OFED, which rdma-core does not have"},
+	{"Sherman, SMART, Aceso, pDPM", "sources that are not in Debian, with `ibv_exp_*` of MLNX_OFED; [what ran by hand](../explain/provider.md#ibv_exp_-of-mlnx_ofed)"},
+	{"FORD, rdma_bench", "sources that are not in Debian: not tried"},
 }
