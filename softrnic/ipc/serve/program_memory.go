@@ -88,7 +88,7 @@ func areProc(fds []int, user uint32, s *stuck) error {
 	}
 	s.add(user, 1)
 	go func() {
-		_ = <-done // it was refused already
+		<-done // it was refused already
 		_ = closeAll(fds)
 		s.add(user, -1)
 	}()
