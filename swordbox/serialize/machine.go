@@ -245,6 +245,9 @@ func (m *Machine) settle(c *pipeline.Ctx) {
 		}
 		m.kick = false
 		for _, l := range m.blocked.list {
+			if l.paced(c.Now) {
+				continue
+			}
 			before := l.held.n
 			l.release(c)
 			l.served = l.held.n < before && !l.turn.has || l.turn.passed

@@ -1,6 +1,8 @@
 package serialize
 
 import (
+	"time"
+
 	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
@@ -17,8 +19,6 @@ import (
 // What the switch retransmits is not paced, and responses are not: the server sends those.
 
 const (
-	// turnBytes is what a flow may send in its turn: a request of the largest path MTU with its headers.
-	turnBytes = 4096 + frameOverhead
 	// frameOverhead is the longest header of a request with the Ethernet header and the FCS. A shorter request counts
 	// for what it has.
 	frameOverhead = 18 + 40 + 8 + 12 + 28 + 4 + fcs
@@ -37,6 +37,38 @@ type turn struct {
 	credit int  // bytes that the flow may still send in this turn
 	has    bool // it is the flow's turn
 	passed bool // the turn has ended in this round of settle
+	// since is when the flow's oldest request began to wait for a rate or its turn; 0: it does not wait.
+	since clock.Time
+	// told: the end of the longest wait has come, and settle has been told.
+	told bool
+	// rate is the rate for which that request waits; nil: for none.
+	rate *rate
+}
+
+// turnBytes is what a flow may send in its turn: a request of the connection's path MTU with its headers.
+func (k *link) turnBytes() int { return k.conn.Link().MTU + frameOverhead }
+
+// longestWait is how long a request waits for a rate or its turn at most. A client whose requests do not leave for
+// HoldTime counts as one that has given them up, and one that gets no answer at all ends its connection: so each
+// flow sends a request in half of that, however low the rate is.
+func (m *Machine) longestWait() time.Duration { return m.cfg.HoldTime / 2 }
+
+// overdue reports whether the flow's oldest request has waited for so long.
+func (l *sequencer) overdue(now clock.Time) bool {
+	return l.turn.since != 0 && now >= l.turn.since.Add(l.m.longestWait())
+}
+
+// paced reports whether the flow's oldest request waits for a rate that lets none leave yet.
+func (l *sequencer) paced(now clock.Time) bool {
+	return l.turn.rate != nil && l.turn.rate.at > now && !l.overdue(now)
+}
+
+// waits notes that the flow's oldest request waits for a rate; nil: for its turn.
+func (l *sequencer) waits(now clock.Time, r *rate) bool {
+	if l.turn.rate = r; l.turn.since == 0 {
+		l.turn.since = now
+	}
+	return false
 }
 
 // of returns the flow of the rate, and makes it if there is none.
@@ -69,17 +101,21 @@ func (r *rate) deadline() clock.Time {
 	return r.at
 }
 
-// changeRates forgets all rates, because the rules that say who slows down have changed.
-func (s *server) changeRates() {
+// setParams asks for the parameters of the switch's rates. Those that are in use take them at once.
+func (s *server) setParams() {
 	if s.slow.BySwitch() {
 		s.rates = s.m.cfg.Slowing(s.addr)
 		s.rates.Algorithm = congestion.AlgorithmDCQCN // the others need the acknowledgements of a NIC
 	}
+}
+
+// changeRates forgets all rates, because the rules that say who slows down have changed.
+func (s *server) changeRates() {
 	for _, k := range s.links {
 		k.rate = rate{}
 	}
 	for _, l := range s.m.flows.list {
-		if l != nil && l.s == s {
+		if l != nil && l.s == s && l.phase != closed {
 			l.rate, l.turn = rate{}, turn{}
 			l.schedule()
 		}
@@ -117,7 +153,7 @@ func (g *placing) mayEnter(shard int) bool {
 	k := g.s.links[shard]
 	if g.arrived && len(g.m.blocked.list) > 0 {
 		g.m.kick = true // others wait: this request takes its turn behind them, in this step
-		return false
+		return g.waits(g.c.Now, nil)
 	}
 	if !k.conn.SendsNow(g.f.BTH.Opcode, max(len(g.f.Payload), wordBytes(g.f.BTH.Opcode))) {
 		return false // an answer of the server makes room, and settle runs
@@ -126,17 +162,20 @@ func (g *placing) mayEnter(shard int) bool {
 	if slow == rules.SlowConnection {
 		r = &k.rate
 	}
+	if g.overdue(g.c.Now) {
+		return true
+	}
 	if !r.ready(g.c.Now, g.s) {
-		return false
+		return g.waits(g.c.Now, r)
 	}
 	if !g.turn.has {
 		g.turn.has = true
-		g.turn.credit += turnBytes
+		g.turn.credit += k.turnBytes()
 	}
 	if g.turn.credit < g.length() {
 		g.turn.has, g.turn.passed = false, true
 		g.m.kick = true
-		return false
+		return g.waits(g.c.Now, nil)
 	}
 	return true
 }
@@ -155,10 +194,15 @@ func (g *placing) enters(shard int) {
 		return
 	}
 	n := g.length()
-	g.turn.credit -= n
+	g.turn.credit = max(0, g.turn.credit-n)
+	g.turn.since, g.turn.told, g.turn.rate = 0, false, nil
 	r := &g.rate
 	if g.s.slow == rules.SlowConnection {
 		r = &g.s.links[shard].rate
 	}
-	r.of(g.s).Sent(g.c.Now, n)
+	f := r.of(g.s)
+	f.Sent(g.c.Now, n)
+	if len(g.m.blocked.list) > 0 {
+		r.at = max(g.c.Now, f.At()) // of those that wait, none may have been refused by this rate yet
+	}
 }

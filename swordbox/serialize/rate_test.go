@@ -11,6 +11,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
 
 // testRate is the line rate of the switch's rates in these tests, in bits a second.
@@ -109,7 +110,7 @@ func TestRateOfASharedConnection(t *testing.T) {
 	for _, f := range p.sent {
 		bytes[f.value] += f.bytes
 	}
-	if bytes[1] == 0 || bytes[2] == 0 || math.Abs(float64(bytes[1]-bytes[2])) > 2*turnBytes {
+	if bytes[1] == 0 || bytes[2] == 0 || math.Abs(float64(bytes[1]-bytes[2])) > float64(2*p.m.servers[0].links[0].turnBytes()) {
 		t.Errorf("in %v the clients have sent %d and %d bytes", p.now.Sub(start), bytes[1], bytes[2])
 	}
 	p.cnp()
@@ -217,4 +218,110 @@ func TestFloodOfNotificationsToTheSwitch(t *testing.T) {
 	if s := k.rate.flow.State(p.now); s.Rate < testRate/2 {
 		t.Errorf("30 ms after the flood the connection sends at %d bit/s", s.Rate)
 	}
+}
+
+// However low the rate and however many the clients are, each gets its turn before it counts as gone: no client ends
+// its connection, while notifications of the server do not end.
+func TestClientsOutliveTheLowestRate(t *testing.T) {
+	const clients, each = 30, 16
+	for _, slow := range []rules.Slowed{rules.SlowConnection, rules.SlowFlow} {
+		p := newPacedAt(t, slow, clients, 1_000_000)
+		for i := range clients {
+			p.writes(i, each, 1000)
+		}
+		done := 0
+		for end := p.now.Add(5 * time.Second); p.now < end && done < clients*each; {
+			p.cnp()
+			p.run(time.Millisecond)
+			for i, c := range p.conns {
+				for _, wc := range c.n.poll() {
+					if done++; wc.Status != verbs.Success {
+						t.Fatalf("%v: client %d: %v", slow, i, wc.Status)
+					}
+				}
+			}
+		}
+		if done != clients*each {
+			t.Errorf("%v: %d of %d WRITEs have ended", slow, done, clients*each)
+		}
+	}
+}
+
+// A client with one request in flight has the share of those with many.
+func TestTurnsOfShallowClients(t *testing.T) {
+	const clients = 8
+	p := newPacedAt(t, rules.SlowConnection, clients, 1_000_000_000)
+	var done [clients]int
+	for i := range clients {
+		p.writes(i, map[bool]int{true: 1, false: 8}[i == 0], 1000)
+	}
+	for end := p.now.Add(10 * time.Millisecond); p.now < end; p.run(4 * time.Microsecond) {
+		for i, c := range p.conns {
+			n := len(c.n.poll())
+			done[i] += n
+			p.writes(i, n, 1000)
+		}
+	}
+	if done[0] < done[1]*8/10 {
+		t.Errorf("%d WRITEs of the client with one at a time, of the others %v", done[0], done[1:])
+	}
+}
+
+// A change of rules leaves a flow alone that has been closed, and whose last request is still in flight.
+func TestRatesOfAClosedFlow(t *testing.T) {
+	p := newPacedAt(t, rules.SlowAll, 1, 1_000_000_000)
+	c := p.conns[0]
+	lose := true
+	p.tap = func(up bool, port int, data []byte) bool {
+		return !(lose && up && port == p.server.port && parse(data).BTH.Opcode.Is(wire.OpResponse))
+	}
+	c.post(c.write(0, 0, 100))
+	p.run(20 * time.Microsecond)
+	l := p.sequencerOf(c)
+	// A READ before it has been answered, and the client asks for it once more.
+	rec := l.window.add(l.psns.client, wire.RCReadRequest)
+	l.window.finish(rec)
+	l.window.follow(rec, evRedoMoved)
+	l.redoAt = p.now.Add(l.m.cfg.RedoTime)
+	l.schedule()
+	p.do(func(ctx *pipeline.Ctx) { p.m.Closed(ctx, l.flow) })
+	if l.out == 0 {
+		t.Fatal("no request is in flight")
+	}
+	list := moveRule(1)
+	for i := range list {
+		list[i].SetSlowed(rules.SlowFlow)
+	}
+	set, err := rules.NewSet(list)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.m.SetRules(set)
+	lose = false
+	p.run(100 * time.Millisecond)
+	if p.m.due.Len() != 0 {
+		t.Error("a deadline is left")
+	}
+}
+
+// newPacedAt is a rig like that of newPaced, at another rate and without its tap.
+func newPacedAt(t *testing.T, slow rules.Slowed, clients int, bits int64) *paced {
+	list := moveRule(1)
+	for i := range list {
+		list[i].SetSlowed(slow)
+	}
+	r := newRig(t, rigConfig{clients: clients, rules: list, cfg: Config{Slowing: func(netip.Addr) congestion.Config {
+		p, _ := congestion.Profile(congestion.ProfilePaper, bits)
+		return congestion.Config{Params: p}
+	}}})
+	p := &paced{rig: r}
+	for i := range clients {
+		c := r.connect(i)
+		if i == 0 {
+			c.prove(c.write(0, 0, 2000), c.write(0, 0, 8), c.write(regionLen-8, 0, 8), c.faa(0, 0, 0), c.faa(regionLen-8, 0, 0))
+		}
+		p.conns = append(p.conns, c)
+	}
+	r.run(200 * time.Millisecond)
+	return p
 }

@@ -151,6 +151,9 @@ func (l *sequencer) schedule() {
 			at = min(at, l.missUntil(&l.m.held))
 		}
 		at = min(at, l.rate.deadline())
+		if l.turn.since != 0 && !l.turn.told {
+			at = min(at, l.turn.since.Add(l.m.longestWait()))
+		}
 	}
 	if l.window.redos > 0 {
 		at = clock.Min(at, l.redoAt)
@@ -167,6 +170,10 @@ func (l *sequencer) tick(ctx *pipeline.Ctx) {
 		l.rate.at = 0
 		l.m.kick = true
 	}
+	if l.held.n > 0 && l.overdue(ctx.Now) && !l.turn.told {
+		l.turn.told = true
+		l.m.kick = true
+	}
 	if l.held.n > 0 && l.awaits.word != nil && l.missUntil(&l.m.held) <= ctx.Now {
 		l.awaits = waiting{}
 		l.m.kick = true
@@ -180,6 +187,7 @@ func (l *sequencer) tick(ctx *pipeline.Ctx) {
 // giveUpHeld drops the held requests of the flow. They then count as not received, so the switch
 // takes the client's retransmissions of them as new requests.
 func (l *sequencer) giveUpHeld() {
+	l.turn = turn{}
 	for l.held.n > 0 {
 		l.m.stats.HeldDropped++
 		l.m.popHeld(&l.held)

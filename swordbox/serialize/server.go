@@ -54,6 +54,7 @@ func (s *server) setRules(list []*rules.Rule) {
 			}
 		}
 	}
+	s.setParams()
 	if s.slow != slow {
 		s.changeRates()
 	}

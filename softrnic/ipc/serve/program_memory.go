@@ -88,8 +88,7 @@ func areProc(fds []int, user uint32, s *stuck) error {
 	}
 	s.add(user, 1)
 	go func() {
-		<-done // it was refused already
-		_ = closeAll(fds)
+		_ = errors.Join(<-done, closeAll(fds)) // it was refused already
 		s.add(user, -1)
 	}()
 	return notProc("mem or maps: its file system does not answer")
