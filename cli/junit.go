@@ -83,17 +83,26 @@ func readJUnit(text []byte) (f junitFile, err error) {
 	return f, nil
 }
 
+// suiteName is the name of the suite with the results of commands.
+const suiteName = "rdmalab"
+
+// mostJUnit is the largest file in bytes to which results are added.
+const mostJUnit = 64 << 20
+
 // addJUnit adds a case to the file name, which it makes if there is none, and its folder. Several
 // processes may do so at the same time.
 func addJUnit(name string, c *junitCase) (err error) {
 	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
-	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
+	file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|unix.O_NONBLOCK, 0o644)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, file.Close()) }() // which ends the lock, too
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() || info.Size() > mostJUnit {
+		return errors.Join(err, fmt.Errorf("%s is no file of at most %d MiB: name another one", name, mostJUnit>>20))
+	}
 	if err := unix.Flock(int(file.Fd()), unix.LOCK_EX); err != nil {
 		return err
 	}
@@ -105,12 +114,15 @@ func addJUnit(name string, c *junitCase) (err error) {
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	i := slices.IndexFunc(all.Suites, func(s junitSuite) bool { return s.Name == "rdmalab" })
-	if i < 0 {
-		i, all.Suites = len(all.Suites), append(all.Suites, junitSuite{Name: "rdmalab"})
+	switch {
+	case len(all.Suites) == 0:
+		all.Suites = []junitSuite{{Name: suiteName}}
+	case len(all.Suites) > 1 || all.Suites[0].Name != suiteName:
+		return fmt.Errorf("%s has results of another program, parts of which would be lost: name a file of its own", name)
 	}
-	all.Suites[i].Cases = append(all.Suites[i].Cases, *c)
-	all.Suites[i].sum()
+	s := &all.Suites[0]
+	s.Cases = append(s.Cases, *c)
+	s.sum()
 	text, err := xml.MarshalIndent(&all, "", "  ")
 	if err != nil {
 		return err
@@ -130,7 +142,11 @@ func inJUnit(root *cobra.Command, args []string, took time.Duration, failed erro
 		return failed
 	}
 	cmd, _, err := root.Find(args)
-	if err != nil || !checks(cmd) || slices.Contains(args, "--help") || slices.Contains(args, "-h") {
+	own := args // without the command line of a program on a host
+	if i := slices.Index(args, "--"); i >= 0 {
+		own = args[:i]
+	}
+	if err != nil || !checks(cmd) || slices.Contains(own, "--help") || slices.Contains(own, "-h") {
 		return failed
 	}
 	rack, err := cmd.Flags().GetString("rack")

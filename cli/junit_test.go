@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // line runs a command line as Main does, and adds its result to the JUnit file of the environment.
@@ -38,7 +40,7 @@ func TestJUnit(t *testing.T) {
 	if err := line(t, "validate", bad); !isUse(err) {
 		t.Errorf("%v, want a mistake in a file", err)
 	}
-	if err := line(t, "exec", "cn0", "--", "sh", "-c", "a 'b'"); err == nil || isUse(err) {
+	if err := line(t, "exec", "cn0", "--", "sh", "-h", "-c", "a 'b'"); err == nil || isUse(err) {
 		t.Errorf("%v, want a rack that is not up", err)
 	}
 	for _, other := range [][]string{{"version"}, {"exec", "--help"}, {"faults"}, {"nosuch"}} {
@@ -57,7 +59,7 @@ func TestJUnit(t *testing.T) {
 	if s.Tests != 3 || s.Failures != 1 || s.Errors != 1 || s.Time != "4.500" || s.Cases[0].Class != "rdmalab."+missingRack {
 		t.Errorf("%+v", s)
 	}
-	if c := s.Cases[2]; c.Name != `exec cn0 -- sh -c 'a '\''b'\'''` || c.Failure == nil || !strings.Contains(c.Failure.Message, "is not up") {
+	if c := s.Cases[2]; c.Name != `exec cn0 -- sh -h -c 'a '\''b'\'''` || c.Failure == nil || !strings.Contains(c.Failure.Message, "is not up") {
 		t.Errorf("%+v", c)
 	}
 
@@ -65,6 +67,27 @@ func TestJUnit(t *testing.T) {
 	if err != nil || !strings.Contains(out, "| ok | `validate "+good+"` | 1.500 |  |\n") || !strings.Contains(out, `a\|b.yaml`) ||
 		!strings.HasSuffix(out, "\n2 of 3 failed.\n") {
 		t.Errorf("%v\n%s", err, out)
+	}
+}
+
+// A result is not added to what is no file, and not to the results of another program.
+func TestJUnitOfOthers(t *testing.T) {
+	dir := t.TempDir()
+	pipe, other := filepath.Join(dir, "pipe"), filepath.Join(dir, "other.xml")
+	if err := unix.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const theirs = `<testsuites><testsuite name="theirs"><testcase name="a"><skipped/></testcase></testsuite></testsuites>`
+	if err := os.WriteFile(other, []byte(theirs), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]string{pipe: "is no file", "/dev/null": "is no file", "/dev/zero": "is no file", other: "of another program"} {
+		if err := addJUnit(name, &junitCase{Name: "x"}); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want one about %q", name, err, want)
+		}
+	}
+	if text, err := os.ReadFile(other); err != nil || string(text) != theirs {
+		t.Errorf("%s, %v", text, err)
 	}
 }
 

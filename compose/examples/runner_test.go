@@ -70,8 +70,9 @@ if [ "$1" = install ]; then
 	echo "not here: $*" >&2
 	exit 1
 fi
+if [ "$1" = rm ]; then last=${@: -1} && exec rm -f "$home/sudoers.d/${last##*/}"; fi
 keep=(PATH="$PATH" HOME=/root)
-for name in $(sed -n 's/^Defaults env_keep += "\(.*\)"$/\1/p' "$home"/sudoers.d/* 2>/dev/null); do [ -z "${!name+set}" ] || keep+=("$name=${!name}"); done
+for name in $(sed -n 's/^Defaults!.*rdmalab env_keep += "\(.*\)"$/\1/p' "$home"/sudoers.d/* 2>/dev/null); do [ -z "${!name+set}" ] || keep+=("$name=${!name}"); done
 exec env -i "${keep[@]}" "$@"
 `)
 	}

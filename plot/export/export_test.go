@@ -109,8 +109,10 @@ func TestRefusals(t *testing.T) {
 		head + `<path d="M1"/></svg>`:     "1 numbers",
 		head + `<path d="L1 2"/></svg>`:   "begin with M",
 		head + `<path d="M1 x"/></svg>`:   "invalid syntax",
-		head + `<text transform="skewX(2)">a</text></svg>`:         "transform",
-		head + `<line stroke="black" stroke-dasharray="a"/></svg>`: "dasharray",
+		head + `<text transform="skewX(2)">a</text></svg>`:           "transform",
+		head + `<line stroke="black" stroke-dasharray="a"/></svg>`:   "dasharray",
+		head + `<line stroke="black" stroke-dasharray="0 0"/></svg>`: "dasharray",
+		head + `<line stroke="black" stroke-dasharray="NaN"/></svg>`: "dasharray",
 		head: "EOF",
 	} {
 		for _, f := range []func([]byte) ([]byte, error){export.PDF, export.PNG} {
@@ -121,5 +123,15 @@ func TestRefusals(t *testing.T) {
 	}
 	if _, err := export.Picture("x.jpg", nil); err == nil || export.Known("x.jpg") || !export.Known("a/b.PDF") {
 		t.Error("jpg is no format, PDF is one")
+	}
+}
+
+// A character that the fonts cannot have is replaced.
+func TestCharactersBeyondTheFonts(t *testing.T) {
+	svg := []byte(`<svg xmlns="http://www.w3.org/2000/svg" width="90" height="40"><text x="5" y="20" font-size="12">日本 🙂</text></svg>`)
+	for name, of := range map[string]func([]byte) ([]byte, error){"PDF": export.PDF, "PNG": export.PNG} {
+		if b, err := of(svg); err != nil || len(b) == 0 {
+			t.Errorf("%s: %d bytes, %v", name, len(b), err)
+		}
 	}
 }

@@ -125,6 +125,9 @@ func (e *element) draw(c canvas, text string, f face) {
 	var dash []float64
 	for word := range strings.FieldsSeq(strings.ReplaceAll(e.attr["stroke-dasharray"], ",", " ")) {
 		v, err := strconv.ParseFloat(word, 64)
+		if err == nil && !(v > 0 && v < maxSide) {
+			err = fmt.Errorf("%q is no length of a dash", word)
+		}
 		if err != nil && e.err == nil {
 			e.err = fmt.Errorf("stroke-dasharray: %w", err)
 		}

@@ -2,7 +2,9 @@ package export
 
 import (
 	"bytes"
+	"strings"
 	"time"
+	"unicode"
 
 	"codeberg.org/go-fonts/liberation/liberationmonoregular"
 	"codeberg.org/go-fonts/liberation/liberationsansbold"
@@ -79,6 +81,12 @@ func (p pdf) write(text string, x, y float64, f face, anchor string, up bool, co
 		family, style = "mono", ""
 	}
 	p.SetFont(family, style, f.size)
+	text = strings.Map(func(r rune) rune {
+		if r > 0xffff { // the fonts' tables end here
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 	p.SetTextColor(int(color.r), int(color.g), int(color.b))
 	at := x
 	switch width := p.GetStringWidth(text); anchor {

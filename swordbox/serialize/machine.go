@@ -245,7 +245,7 @@ func (m *Machine) settle(c *pipeline.Ctx) {
 		}
 		m.kick = false
 		for _, l := range m.blocked.list {
-			if l.paced(c.Now) {
+			if l.turn.paced(c.Now, m.longestWait()) {
 				continue
 			}
 			before := l.held.n

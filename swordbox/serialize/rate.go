@@ -53,20 +53,20 @@ func (k *link) turnBytes() int { return k.conn.Link().MTU + frameOverhead }
 // flow sends a request in half of that, however low the rate is.
 func (m *Machine) longestWait() time.Duration { return m.cfg.HoldTime / 2 }
 
-// overdue reports whether the flow's oldest request has waited for so long.
-func (l *sequencer) overdue(now clock.Time) bool {
-	return l.turn.since != 0 && now >= l.turn.since.Add(l.m.longestWait())
+// overdue reports whether the flow's oldest request has waited for that long.
+func (t *turn) overdue(now clock.Time, longest time.Duration) bool {
+	return t.since != 0 && now >= t.since.Add(longest)
 }
 
 // paced reports whether the flow's oldest request waits for a rate that lets none leave yet.
-func (l *sequencer) paced(now clock.Time) bool {
-	return l.turn.rate != nil && l.turn.rate.at > now && !l.overdue(now)
+func (t *turn) paced(now clock.Time, longest time.Duration) bool {
+	return t.rate != nil && t.rate.at > now && !t.overdue(now, longest)
 }
 
-// waits notes that the flow's oldest request waits for a rate; nil: for its turn.
-func (l *sequencer) waits(now clock.Time, r *rate) bool {
-	if l.turn.rate = r; l.turn.since == 0 {
-		l.turn.since = now
+// waits notes that the flow's oldest request waits for a rate; nil: for its turn. It returns false.
+func (t *turn) waits(now clock.Time, r *rate) bool {
+	if t.rate = r; t.since == 0 {
+		t.since = now
 	}
 	return false
 }
@@ -153,7 +153,7 @@ func (g *placing) mayEnter(shard int) bool {
 	k := g.s.links[shard]
 	if g.arrived && len(g.m.blocked.list) > 0 {
 		g.m.kick = true // others wait: this request takes its turn behind them, in this step
-		return g.waits(g.c.Now, nil)
+		return g.turn.waits(g.c.Now, nil)
 	}
 	if !k.conn.SendsNow(g.f.BTH.Opcode, max(len(g.f.Payload), wordBytes(g.f.BTH.Opcode))) {
 		return false // an answer of the server makes room, and settle runs
@@ -162,11 +162,11 @@ func (g *placing) mayEnter(shard int) bool {
 	if slow == rules.SlowConnection {
 		r = &k.rate
 	}
-	if g.overdue(g.c.Now) {
+	if g.turn.overdue(g.c.Now, g.m.longestWait()) {
 		return true
 	}
 	if !r.ready(g.c.Now, g.s) {
-		return g.waits(g.c.Now, r)
+		return g.turn.waits(g.c.Now, r)
 	}
 	if !g.turn.has {
 		g.turn.has = true
@@ -175,7 +175,7 @@ func (g *placing) mayEnter(shard int) bool {
 	if g.turn.credit < g.length() {
 		g.turn.has, g.turn.passed = false, true
 		g.m.kick = true
-		return g.waits(g.c.Now, nil)
+		return g.turn.waits(g.c.Now, nil)
 	}
 	return true
 }

@@ -170,7 +170,7 @@ func (l *sequencer) tick(ctx *pipeline.Ctx) {
 		l.rate.at = 0
 		l.m.kick = true
 	}
-	if l.held.n > 0 && l.overdue(ctx.Now) && !l.turn.told {
+	if l.held.n > 0 && l.turn.overdue(ctx.Now, l.m.longestWait()) && !l.turn.told {
 		l.turn.told = true
 		l.m.kick = true
 	}
