@@ -83,6 +83,11 @@ func downAll(cmd *cobra.Command, sure, lost bool) error {
 	if len(list) == 0 {
 		return say(cmd, "no rack is up")
 	}
+	return removeAll(cmd, list, sure, lost)
+}
+
+// removeAll carries out removals, if sure, or the user agrees on a terminal.
+func removeAll(cmd *cobra.Command, list []removal, sure, lost bool) error {
 	if !sure {
 		texts := make([]string, len(list))
 		for i := range list {
