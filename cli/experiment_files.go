@@ -40,9 +40,11 @@ func writeForms(name string, r *experiment.Report) error {
 	files := map[string][]byte{".txt": table.Bytes(), ".csv": csv.Bytes(), ".json": append(asJSON, '\n')}
 	if r.Chart != nil {
 		files[".svg"] = r.Chart.SVG()
-		pdf, err := export.PDF(files[".svg"])
-		errs = append(errs, err)
-		files[".pdf"] = pdf
+		if pdf, err := export.PDF(files[".svg"]); err == nil {
+			files[".pdf"] = pdf
+		} else {
+			errs = append(errs, err)
+		}
 	}
 	for suffix, text := range files {
 		errs = append(errs, os.WriteFile(name+suffix, text, 0o644))

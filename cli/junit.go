@@ -14,6 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
+
+	"github.com/rdmalab/rdmalab/topo/machines"
 )
 
 // junitEnv is the environment variable that names the JUnit file to which commands that check
@@ -188,7 +190,7 @@ func commandLine(args []string) string {
 	words := make([]string, len(args))
 	for i, a := range args {
 		if words[i] = a; a == "" || strings.ContainsAny(a, " \t\n'\"\\$`&|;<>()*?[]{}~#!") {
-			words[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
+			words[i] = machines.Quote(a)
 		}
 	}
 	return strings.Join(words, " ")

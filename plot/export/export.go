@@ -50,6 +50,29 @@ type segment struct {
 	at [6]float64
 }
 
+// pen is what both libraries draw a path with, but for curves.
+type pen interface {
+	MoveTo(x, y float64)
+	LineTo(x, y float64)
+	ClosePath()
+}
+
+// trace follows a path with a pen; curve draws a cubic curve.
+func trace(path []segment, p pen, curve func(x1, y1, x2, y2, x, y float64)) {
+	for _, s := range path {
+		switch a := s.at; s.op {
+		case 'M':
+			p.MoveTo(a[0], a[1])
+		case 'L':
+			p.LineTo(a[0], a[1])
+		case 'C':
+			curve(a[0], a[1], a[2], a[3], a[4], a[5])
+		case 'Z':
+			p.ClosePath()
+		}
+	}
+}
+
 type rgb struct{ r, g, b uint8 }
 
 // face is a font. size is in pixels.

@@ -54,18 +54,7 @@ func (p pdf) shape(path []segment, fill, stroke *rgb, width float64, dash []floa
 	if style == "" || len(path) == 0 {
 		return
 	}
-	for _, s := range path {
-		switch a := s.at; s.op {
-		case 'M':
-			p.MoveTo(a[0], a[1])
-		case 'L':
-			p.LineTo(a[0], a[1])
-		case 'C':
-			p.CurveBezierCubicTo(a[0], a[1], a[2], a[3], a[4], a[5])
-		case 'Z':
-			p.ClosePath()
-		}
-	}
+	trace(path, p, p.CurveBezierCubicTo)
 	p.DrawPath(style)
 }
 

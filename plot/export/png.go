@@ -48,18 +48,7 @@ func PNG(svg []byte) ([]byte, error) {
 }
 
 func (p *png) shape(path []segment, fill, stroke *rgb, width float64, dash []float64) {
-	for _, s := range path {
-		switch a := s.at; s.op {
-		case 'M':
-			p.MoveTo(a[0], a[1])
-		case 'L':
-			p.LineTo(a[0], a[1])
-		case 'C':
-			p.CubicTo(a[0], a[1], a[2], a[3], a[4], a[5])
-		case 'Z':
-			p.ClosePath()
-		}
-	}
+	trace(path, p, p.CubicTo)
 	if fill != nil {
 		p.SetRGB255(int(fill.r), int(fill.g), int(fill.b))
 		p.FillPreserve()

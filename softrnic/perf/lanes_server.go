@@ -48,7 +48,7 @@ func (w *work) buildLanes() (err error) {
 			return err
 		}
 		w.OnDestroy(qp.Destroy)
-		e, err := rdmacm.LocalEndpoint(w.Context, qp, w.Peer, w.params())
+		e, err := rdmacm.LocalEndpoint(w.Context, qp, w.Peer, w.Params())
 		if err != nil {
 			return err
 		}
@@ -101,7 +101,7 @@ func (s *laneServer) begin() error {
 		if err != nil {
 			return err
 		}
-		if err := s.lanes.start(s.Context, qp, s.own[i], unpackLane(w), gid, s.params()); err != nil {
+		if err := s.lanes.start(s.Context, qp, s.own[i], unpackLane(w), gid, s.Params()); err != nil {
 			return err
 		}
 		for k := range s.recvs {

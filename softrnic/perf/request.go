@@ -47,8 +47,8 @@ func (c *Path) timer() uint8 {
 // endless is the number of RNR retries that means no end.
 const endless = 7
 
-// params are the parameters of the server's queue pairs.
-func (w *request) params() rdmacm.Params { return rdmacm.Params{MinRNRTimer: w.rnrTimer} }
+// Params returns the parameters of the server's queue pairs.
+func (w *request) Params() rdmacm.Params { return rdmacm.Params{MinRNRTimer: w.rnrTimer} }
 
 // mode is what the server does with messages.
 type mode uint8

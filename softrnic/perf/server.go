@@ -36,8 +36,6 @@ type work struct {
 	ls     *laneServer // nil means that the connection itself carries the messages
 }
 
-func (w *work) Params() rdmacm.Params { return w.params() }
-
 // Name returns the mode, or the lanes as text, for the name of the thread.
 func (w *work) Name() string {
 	if w.lanes.n > 0 {

@@ -32,23 +32,12 @@ type pacedFrame struct {
 }
 
 func newPaced(t *testing.T, slow rules.Slowed, clients int) *paced {
-	list := moveRule(1)
-	for i := range list {
-		list[i].SetSlowed(slow)
-	}
-	r := newRig(t, rigConfig{clients: clients, rules: list, cfg: Config{Slowing: func(netip.Addr) congestion.Config {
-		p, _ := congestion.Profile(congestion.ProfilePaper, testRate)
-		p.Algorithm = congestion.AlgorithmNone // the switch has DCQCN, whatever the NIC has
-		return congestion.Config{Params: p}
-	}}})
-	p := &paced{rig: r}
-	for i := range clients {
-		c := r.connect(i)
-		c.prove(c.write(0, 0, 2000), c.write(0, 0, 8), c.write(regionLen-8, 0, 8), c.faa(0, 0, 0), c.faa(regionLen-8, 0, 0))
+	p := newPacedAt(t, slow, clients, clients, testRate)
+	r := p.rig
+	for i, c := range p.conns {
 		for k := range c.n.buf {
 			c.n.buf[k] = byte(i + 1)
 		}
-		p.conns = append(p.conns, c)
 	}
 	r.run(10 * time.Millisecond) // so that the pacers owe nothing
 	r.tap = func(up bool, port int, data []byte) bool {
@@ -225,7 +214,7 @@ func TestFloodOfNotificationsToTheSwitch(t *testing.T) {
 func TestClientsOutliveTheLowestRate(t *testing.T) {
 	const clients, each = 30, 16
 	for _, slow := range []rules.Slowed{rules.SlowConnection, rules.SlowFlow} {
-		p := newPacedAt(t, slow, clients, 1_000_000)
+		p := newPacedAt(t, slow, clients, 1, 1_000_000)
 		for i := range clients {
 			p.writes(i, each, 1000)
 		}
@@ -250,7 +239,7 @@ func TestClientsOutliveTheLowestRate(t *testing.T) {
 // A client with one request in flight has the share of those with many.
 func TestTurnsOfShallowClients(t *testing.T) {
 	const clients = 8
-	p := newPacedAt(t, rules.SlowConnection, clients, 1_000_000_000)
+	p := newPacedAt(t, rules.SlowConnection, clients, 1, 1_000_000_000)
 	var done [clients]int
 	for i := range clients {
 		p.writes(i, map[bool]int{true: 1, false: 8}[i == 0], 1000)
@@ -269,7 +258,7 @@ func TestTurnsOfShallowClients(t *testing.T) {
 
 // A change of rules leaves a flow alone that has been closed, and whose last request is still in flight.
 func TestRatesOfAClosedFlow(t *testing.T) {
-	p := newPacedAt(t, rules.SlowAll, 1, 1_000_000_000)
+	p := newPacedAt(t, rules.SlowAll, 1, 1, 1_000_000_000)
 	c := p.conns[0]
 	lose := true
 	p.tap = func(up bool, port int, data []byte) bool {
@@ -304,20 +293,21 @@ func TestRatesOfAClosedFlow(t *testing.T) {
 	}
 }
 
-// newPacedAt is a rig like that of newPaced, at another rate and without its tap.
-func newPacedAt(t *testing.T, slow rules.Slowed, clients int, bits int64) *paced {
+// newPacedAt is a rig whose switch paces the requests of its clients at a rate, of which the first so many are proven.
+func newPacedAt(t *testing.T, slow rules.Slowed, clients, proven int, bits int64) *paced {
 	list := moveRule(1)
 	for i := range list {
 		list[i].SetSlowed(slow)
 	}
 	r := newRig(t, rigConfig{clients: clients, rules: list, cfg: Config{Slowing: func(netip.Addr) congestion.Config {
 		p, _ := congestion.Profile(congestion.ProfilePaper, bits)
+		p.Algorithm = congestion.AlgorithmNone // the switch has DCQCN, whatever the NIC has
 		return congestion.Config{Params: p}
 	}}})
 	p := &paced{rig: r}
 	for i := range clients {
 		c := r.connect(i)
-		if i == 0 {
+		if i < proven {
 			c.prove(c.write(0, 0, 2000), c.write(0, 0, 8), c.write(regionLen-8, 0, 8), c.faa(0, 0, 0), c.faa(regionLen-8, 0, 0))
 		}
 		p.conns = append(p.conns, c)

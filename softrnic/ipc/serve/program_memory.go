@@ -66,24 +66,28 @@ const procWait = time.Second
 // areProc checks that descriptors of a first message are memory and maps of a process; it closes them after an error.
 // Of another file system, the kernel may ask a server, which need not answer: such a question goes on
 // without the connection, and closes the descriptors at its end. It counts among what is stuck of the user. Files of the
-// procfs that the daemon sees itself need no question.
+// procfs that the daemon sees itself are asked about at once.
 func areProc(fds []int, user uint32, s *stuck) error {
-	if ownProc(fds[uverbs.HelloMem]) && ownProc(fds[uverbs.HelloMaps]) {
-		s = newStuck() // the questions below are answered at once
+	question := func() error {
+		return errors.Join(isProc(fds[uverbs.HelloMem], "mem"), isProc(fds[uverbs.HelloMaps], "maps"))
 	}
-	if s.of(user) >= maxStuck {
-		return errors.Join(limitError("attach", "%d questions about files of this user are not answered", maxStuck), closeAll(fds))
-	}
-	done := make(chan error, 1)
-	go func() {
-		done <- errors.Join(isProc(fds[uverbs.HelloMem], "mem"), isProc(fds[uverbs.HelloMaps], "maps"))
-	}()
-	select {
-	case err := <-done:
+	closing := func(err error) error {
 		if err != nil {
 			err = errors.Join(err, closeAll(fds))
 		}
 		return err
+	}
+	if ownProc(fds[uverbs.HelloMem]) && ownProc(fds[uverbs.HelloMaps]) {
+		return closing(question())
+	}
+	if s.of(user) >= maxStuck {
+		return closing(limitError("attach", "%d questions about files of this user are not answered", maxStuck))
+	}
+	done := make(chan error, 1)
+	go func() { done <- question() }()
+	select {
+	case err := <-done:
+		return closing(err)
 	case <-time.After(procWait):
 	}
 	s.add(user, 1)
