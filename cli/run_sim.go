@@ -253,8 +253,8 @@ func (s *simRun) all(load bool) (*kv.Result, error) {
 }
 
 func (s *simRun) traffic() (t traffic) {
-	for i := range s.rack.Hosts() {
-		p := s.rack.Switch().Port(i)
+	for _, h := range s.rack.Hosts() {
+		p := h.Ingress()
 		t.packets += p.RxPackets
 		t.bytes += p.RxBytes
 	}

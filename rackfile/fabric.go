@@ -180,8 +180,8 @@ func (f *Fabric) fits(r *Rack) error {
 func (d *decoder) fabric(n ast.Node, of *file) *Fabric {
 	f := &Fabric{}
 	d.mapping(n, "fabric", []entry{
-		required(set(d, "leaves", &f.Leaves, number(1, maxLeaves))),
-		required(set(d, "spines", &f.Spines, number(0, maxSpines))),
+		required(set(d, "leaves", &f.Leaves, number(1, d.size.leaves))),
+		required(set(d, "spines", &f.Spines, number(0, d.size.spines))),
 		{key: "machine", set: func(n ast.Node) { d.switchMachines(n, of) }},
 		{key: "strict", set: func(n ast.Node) {
 			of.on.strictAt = n

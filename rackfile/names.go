@@ -13,7 +13,7 @@ const (
 	maxRackName = 24
 	maxHostName = 15
 	// maxRange bounds the number of names to which one pattern may expand.
-	maxRange = MaxHosts
+	maxRange = 1024
 	// maxDigits bounds the digits of the two numbers of a range, so that both fit into an int.
 	maxDigits = 6
 )

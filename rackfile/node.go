@@ -22,6 +22,7 @@ type decoder struct {
 	errs Errors
 	// mistakes counts all mistakes, also those that errs does not have because of maxErrors.
 	mistakes int
+	size     bounds
 }
 
 func (d *decoder) sound(f func()) bool {

@@ -26,7 +26,7 @@ const (
 	maxNesting = 32
 	// DefaultName is the name of a rack whose file has no key name.
 	DefaultName = "default"
-	// MaxHosts bounds the number of hosts of one rack.
+	// MaxHosts bounds the number of hosts of a rack on machines.
 	MaxHosts = 256
 	// maxFaults bounds the number of faults in one rack file.
 	maxFaults = 256
@@ -96,8 +96,13 @@ func Parse(data []byte) (*Rack, error) { return ParseFile("rack.yaml", data) }
 
 // ParseFile reads, checks and resolves a rack file. The error is an Errors: every mistake has the
 // name of the file, line and column.
-func ParseFile(name string, data []byte) (*Rack, error) {
-	d := &decoder{file: name}
+func ParseFile(name string, data []byte) (*Rack, error) { return parseFor(onMachines, name, data) }
+
+// ParseSim is ParseFile for a rack in virtual time, which may be larger than one on machines.
+func ParseSim(name string, data []byte) (*Rack, error) { return parseFor(inSim, name, data) }
+
+func parseFor(size bounds, name string, data []byte) (*Rack, error) {
+	d := &decoder{file: name, size: size}
 	root := d.syntax(data)
 	if len(d.errs) > 0 {
 		return nil, d.errs

@@ -279,8 +279,8 @@ var mistakes = []struct{ old, new, want string }{
 	{"name: cn[0-1]", "name: cn[1-0]", `5:11: name: "cn[1-0]": [1-0] counts down`},
 	{"name: cn[0-1]", "name: cn[0]", `5:11: name: "cn[0]": [0] is no range`},
 	{"name: cn[0-1]", "name: cn[00-123]", `5:11: name: "cn[00-123]": [00-123] has bounds of different width`},
-	{"name: cn[0-1]", "name: cn[0-9999]", `5:11: name: "cn[0-9999]": [0-9999] has more than 256 numbers`},
-	{"name: cn[0-1]", "name: cn[0-99]-[0-99]", `5:11: name: "cn[0-99]-[0-99]" makes more than 256 names`},
+	{"name: cn[0-1]", "name: cn[0-9999]", `5:11: name: "cn[0-9999]": [0-9999] has more than 1024 numbers`},
+	{"name: cn[0-1]", "name: cn[0-99]-[0-99]", `5:11: name: "cn[0-99]-[0-99]" makes more than 1024 names`},
 	{"name: cn[0-1]", "name: cn[0-255]", `5:11: more than 256 hosts`},
 }
 

@@ -61,8 +61,8 @@ func (d *decoder) hosts(f *file, r *Rack) {
 				continue
 			}
 			seen[name] = e.nameAt
-			if len(r.Hosts) == MaxHosts {
-				d.errorf(e.nameAt, "more than %d hosts; make the range smaller or split the rack", MaxHosts)
+			if len(r.Hosts) == d.size.hosts {
+				d.errorf(e.nameAt, "%s", d.size.tooMany())
 				return
 			}
 			h := e.host(name, r.Congestion)

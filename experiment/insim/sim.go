@@ -102,8 +102,8 @@ func run(ctx context.Context, r *simrack.Rack) error {
 
 // switchBytes returns how many bytes the switch has received from all hosts.
 func switchBytes(r *simrack.Rack) (n uint64) {
-	for i := range r.Hosts() {
-		n += r.Switch().Port(i).RxBytes
+	for _, h := range r.Hosts() {
+		n += h.Ingress().RxBytes
 	}
 	return n
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/engine"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
-	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
@@ -63,7 +62,8 @@ type Options struct {
 	// Nodes is how many nodes of a store the switch remembers when it steers requests; 0 means the
 	// switch's default.
 	Nodes int
-	// Transits is true if the rack measures how long requests are inside the switch (kv.Switched).
+	// Transits is true if the rack measures how long requests are inside the switch (kv.Switched). A rack
+	// with several switches does not.
 	Transits bool
 	// MaxEvents, MaxTime, Trace and Cancelled have the meaning of the fields of simnet.Config.
 	MaxEvents uint64
@@ -102,20 +102,17 @@ const losslessQueue = 1 << 16
 
 // Rack is a rack in virtual time. Only one goroutine may use it at a time.
 type Rack struct {
-	Spec  *rackfile.Rack
-	opt   Options
-	net   *simnet.Net
-	hosts []*Host
-	sw    simnet.NodeID
-	pipe  *pipeline.Switch
-	box   pipeline.Program
-	seed  uint64
+	Spec   *rackfile.Rack
+	opt    Options
+	net    *simnet.Net
+	hosts  []*Host
+	boxes  []*box   // the switches, in the order of rackfile.Rack.SwitchNames
+	trunks []*trunk // the links between them
+	// groups are the groups of the partition of a fabric, by host; nil if it has none.
+	groups map[wire.MAC]int
+	seed   uint64
 	// transits measures the times inside the switch; nil if Options.Transits is false.
 	transits *transits
-	// starts counts how often the switch was started. memory is the switch's journal, which
-	// survives a crash of the switch.
-	starts int
-	memory []byte
 }
 
 // New builds a rack. All of its parts are up, and no application runs.
@@ -128,33 +125,21 @@ func New(s *rackfile.Rack, opt Options) (*Rack, error) {
 	}
 	r := &Rack{Spec: s, opt: opt, seed: cmp.Or(opt.Seed, s.Seed)}
 	r.net = simnet.New(simnet.Config{MaxEvents: opt.MaxEvents, MaxTime: opt.MaxTime, Trace: opt.Trace, Cancelled: opt.Cancelled})
-	if opt.Transits {
+	if opt.Transits && s.Fabric == nil {
 		r.transits = &transits{rack: r, threads: map[*simnet.Proc]*thread{}, conns: map[connID]*connection{}, ends: map[end]connID{}}
 	}
-	sw, err := r.newSwitch()
-	if err != nil {
+	if err := r.addBoxes(); err != nil {
 		return nil, err
-	}
-	r.sw = r.net.Add(rackfile.SwitchName, sw)
-	timing := boxTiming{transits: r.transits}
-	if opt.Cost != nil {
-		timing.box = cost.NewBox(&opt.Cost.Switch)
-	}
-	if timing != (boxTiming{}) {
-		r.net.SetTiming(r.sw, timing)
 	}
 	for i := range s.Hosts {
 		if err := r.addHost(i); err != nil {
 			return nil, fmt.Errorf("host %s: %w", s.Hosts[i].Name, err)
 		}
 	}
-	if s.Switch.Queues != nil {
-		queues, err := portqueue.New(virtual(*s.Switch.Queues), len(s.Hosts))
-		if err != nil {
+	for _, b := range r.boxes {
+		if err := b.queue(); err != nil {
 			return nil, err
 		}
-		queues.OnMark = func(now clock.Time, frame []byte) { r.pipe.Marks.Marked(now, frame) } // a restart replaces the switch
-		r.net.SetQueues(r.sw, queues)
 	}
 	return r, nil
 }
@@ -192,8 +177,9 @@ func (r *Rack) addHost(i int) error {
 	h.eng = eng
 	h.tear()
 	h.node = r.net.Add(hs.Name, r.wrap(hs.Name, h))
+	b := r.boxOf(r.Spec.LeafOf(hs))
 	link := simnet.LinkConfig{
-		Name: hs.Name, A: simnet.End{Node: h.node}, B: simnet.End{Node: r.sw, Port: i},
+		Name: hs.Name, A: simnet.End{Node: h.node}, B: simnet.End{Node: b.node, Port: b.port(hs.Name)},
 		Delay: r.opt.Delay, Rate: r.opt.Rate, Queue: r.opt.Queue,
 	}
 	if c := r.opt.Cost; c != nil {
@@ -259,22 +245,6 @@ func (r *Rack) Settle(d time.Duration) error { return r.net.RunUntil(r.net.Now()
 
 // Close ends the threads that are left. The rack cannot be used afterwards.
 func (r *Rack) Close() { r.net.Close() }
-
-// Partition cuts every path between the hosts of a group and all others. An empty group ends the
-// partition, and so does a restart of the switch.
-func (r *Rack) Partition(group []string) {
-	if len(group) == 0 {
-		r.pipe.Partition(nil)
-		return
-	}
-	side := make([]int, len(r.hosts))
-	for _, name := range group {
-		if h := r.Host(name); h != nil {
-			side[h.index] = 1
-		}
-	}
-	r.pipe.Partition(side)
-}
 
 // injectors returns the functions that decide about the frames of both directions of a link by the
 // fault rules; nil means that no rule is for that direction.

@@ -5,56 +5,13 @@ import (
 	"errors"
 	"net/netip"
 
-	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/rackfile/rules"
-	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/apps/swordbox"
 	"github.com/rdmalab/rdmalab/swordbox/handler"
-	"github.com/rdmalab/rdmalab/swordbox/journal"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
-
-// newSwitch makes a switch with the program of the rack file and empty tables. If the switch was
-// started before, its journal has the entries of that incarnation.
-func (r *Rack) newSwitch() (simnet.Node, error) {
-	program, err := r.newProgram(false)
-	if err != nil {
-		return nil, err
-	}
-	cfg := pipeline.Config{Ports: max(1, len(r.Spec.Hosts)), Program: program, Self: apps.Self(r.Spec)}
-	if r.transits != nil {
-		cfg.Follower = r.transits
-	}
-	p, err := pipeline.New(cfg)
-	if err != nil {
-		return nil, err
-	}
-	r.pipe, r.box = p, program
-	return r.wrap(rackfile.SwitchName, p), nil
-}
-
-// newProgram makes the switch's program. late is true if connections may be open whose handshakes
-// the program has not seen.
-func (r *Rack) newProgram(late bool) (pipeline.Program, error) {
-	r.starts++
-	if r.opt.Program != nil {
-		return r.opt.Program(r.Spec)
-	}
-	cfg := apps.Config{Rand: r.rand(laneSwitch, r.starts), Late: late, Nodes: r.opt.Nodes}
-	if r.Spec.Switch.Program == rackfile.ProgramSwordBox {
-		if r.memory == nil {
-			r.memory = make([]byte, journal.Size)
-		}
-		rec, err := journal.Open(r.memory)
-		if err != nil {
-			return nil, err
-		}
-		cfg.Journal = rec
-	}
-	return apps.New(r.Spec, cfg)
-}
 
 // LoadProgram replaces the switch's program, like the command `rdmalab switch program`. Unlike the
 // switch's daemon, it does so also if the running program has moved requests of connections to the
@@ -63,7 +20,8 @@ func (r *Rack) LoadProgram(name string, set *rules.Set) error {
 	s := *r.Spec
 	s.Switch.Program, s.Switch.Rules = name, set.All()
 	r.Spec = &s
-	program, err := r.newProgram(true)
+	b := r.boxes[0]
+	program, err := b.newProgram(r.Spec.OnSwitch(b.name), true)
 	if err != nil {
 		return err
 	}
@@ -72,22 +30,30 @@ func (r *Rack) LoadProgram(name string, set *rules.Set) error {
 			return err
 		}
 	}
-	if p, ok := r.box.(*swordbox.Program); ok {
+	if p, ok := b.program.(*swordbox.Program); ok {
 		r.StepSwitch(p.Close)
 	}
-	now, out := r.net.Begin(r.sw)
-	err = r.pipe.Load(now, program, apps.Self(&s), out)
-	r.net.End(r.sw)
-	if p, ok := r.box.(*swordbox.Program); ok && err == nil {
+	now, out := r.net.Begin(b.node)
+	err = b.pipe.Load(now, program, apps.Self(r.Spec.OnSwitch(b.name)), out)
+	r.net.End(b.node)
+	if p, ok := b.program.(*swordbox.Program); ok && err == nil {
 		p.Unloaded()
 	}
-	r.box = program
+	b.program = program
 	return err
 }
 
-func (r *Rack) Program() pipeline.Program { return r.box }
+func (r *Rack) Program() pipeline.Program { return r.boxes[0].program }
 
-func (r *Rack) Switch() *pipeline.Switch { return r.pipe }
+// Switch returns the switch of the rack. This and the other methods with Switch in their names are for
+// racks with one switch; of a fabric, they take the first leaf.
+func (r *Rack) Switch() *pipeline.Switch { return r.boxes[0].pipe }
+
+// Ingress returns the counters of the switch's port of a host.
+func (h *Host) Ingress() pipeline.PortCounters {
+	b := h.rack.boxOf(h.rack.Spec.LeafOf(h.Spec))
+	return b.pipe.Port(b.port(h.Spec.Name))
+}
 
 // Rule parses the text of a switch rule, and replaces the host names in it by addresses.
 func (r *Rack) Rule(text string) (rules.Rule, error) {
@@ -103,7 +69,7 @@ var errProgram = errors.New("the switch has another program")
 
 // SetRules replaces the rules of the switch's program by list.
 func (r *Rack) SetRules(list ...rules.Rule) error {
-	p, ok := r.box.(*swordbox.Program)
+	p, ok := r.boxes[0].program.(*swordbox.Program)
 	if !ok {
 		return errProgram
 	}
@@ -116,7 +82,7 @@ func (r *Rack) SetRules(list ...rules.Rule) error {
 
 // ChangeEntries adds or removes entries of the table of a rule of action lookup.
 func (r *Rack) ChangeEntries(e handler.Entries) (out handler.EntriesReport, err error) {
-	p, ok := r.box.(*swordbox.Program)
+	p, ok := r.boxes[0].program.(*swordbox.Program)
 	if !ok {
 		return out, errProgram
 	}
@@ -128,7 +94,7 @@ func (r *Rack) ChangeEntries(e handler.Entries) (out handler.EntriesReport, err 
 // hardened and of the published handler.
 func (r *Rack) Counters(group string) map[string]uint64 {
 	out := make(map[string]uint64)
-	if p, ok := r.box.(*swordbox.Program); ok {
+	if p, ok := r.boxes[0].program.(*swordbox.Program); ok {
 		for _, g := range p.Counters(r.Now()) {
 			if g.Name == group || g.Name == group+" published" {
 				for _, c := range g.Counters {
@@ -156,27 +122,27 @@ const announceType = 0x88b6
 
 // CrashSwitch crashes the switch. Frames to it and inside it are lost. Of its state, only the
 // journal survives.
-func (r *Rack) CrashSwitch() { r.net.SetUp(r.sw, false) }
+func (r *Rack) CrashSwitch() { r.net.SetUp(r.boxes[0].node, false) }
 
 // RestartSwitch starts the switch with empty tables and the journal of its earlier incarnation.
 func (r *Rack) RestartSwitch() error {
-	sw, err := r.newSwitch()
+	sw, err := r.boxes[0].start()
 	if err == nil {
-		r.net.Replace(r.sw, sw)
+		r.net.Replace(r.boxes[0].node, sw)
 	}
 	return err
 }
 
 // HangSwitch stops the switch until ResumeSwitch. The switch keeps its state. Frames that arrive
 // meanwhile are lost.
-func (r *Rack) HangSwitch() { r.net.SetUp(r.sw, false) }
+func (r *Rack) HangSwitch() { r.net.SetUp(r.boxes[0].node, false) }
 
-func (r *Rack) ResumeSwitch() { r.net.SetUp(r.sw, true) }
+func (r *Rack) ResumeSwitch() { r.net.SetUp(r.boxes[0].node, true) }
 
 // StepSwitch calls f as a step of the switch, as the switch executes an operator's command. f may
 // make the switch send frames.
 func (r *Rack) StepSwitch(f func(c *pipeline.Ctx)) {
-	now, out := r.net.Begin(r.sw)
-	r.pipe.Step(now, out, f)
-	r.net.End(r.sw)
+	now, out := r.net.Begin(r.boxes[0].node)
+	r.boxes[0].pipe.Step(now, out, f)
+	r.net.End(r.boxes[0].node)
 }

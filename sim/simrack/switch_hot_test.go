@@ -51,7 +51,7 @@ func TestHotWords(t *testing.T) {
 	if err := r.Run(); err != nil {
 		t.Fatal(err)
 	}
-	p := box(t, r)
+	p := programOf(t, r)
 	var all, replaced, requests uint64
 	var words []hotwords.Hot
 	for _, h := range p.Report(r.Now()).Handlers {

@@ -116,7 +116,7 @@ hosts:
 			fail(err)
 			set, err := rules.NewSet([]rules.Rule{rule})
 			fail(err)
-			p := box(t, l.r)
+			p := programOf(t, l.r)
 			fail(p.SetRules(set))
 			l.r.StepSwitch(p.Tick)
 		})

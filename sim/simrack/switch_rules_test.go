@@ -56,7 +56,7 @@ func TestRulesChangeUnderLoad(t *testing.T) {
 	}
 	for seed := uint64(1); seed <= 20; seed++ {
 		x := rulesRack(t, seed, 0.005)
-		p := box(t, x.r)
+		p := programOf(t, x.r)
 		rnd := rand.New(rand.NewPCG(seed, 7))
 		at := clock.Time(5 * time.Millisecond)
 		for range 12 {
@@ -100,7 +100,7 @@ func TestRulesChangeUnderLoad(t *testing.T) {
 // removed. A connection that is needed again in the meantime is kept.
 func TestConnectionsFollowTheRules(t *testing.T) {
 	x := rulesRack(t, 1, 0)
-	p := box(t, x.r)
+	p := programOf(t, x.r)
 	if err := x.r.Run(); err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,8 @@ hosts:
   - {name: ms0, role: memory}
 `
 
-// box returns the switch program of a rack.
-func box(t *testing.T, r *Rack) *swordbox.Program {
+// programOf returns the switch program of a rack.
+func programOf(t *testing.T, r *Rack) *swordbox.Program {
 	t.Helper()
 	p, ok := r.Program().(*swordbox.Program)
 	if !ok {
@@ -55,7 +55,7 @@ func TestSwordBox(t *testing.T) {
 	if rerr := r.Run(); rerr != nil || err != nil {
 		t.Fatal(rerr, err)
 	}
-	p := box(t, r)
+	p := programOf(t, r)
 	list := p.Own().Dialer().List()
 	if len(list) != 2 || list[0].State != switchconn.Up || list[1].State != switchconn.Up {
 		t.Errorf("%+v", list)

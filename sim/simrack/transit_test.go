@@ -170,7 +170,7 @@ func TestTimeInTheSwitchOfMovedRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			seen := false
-			for _, g := range box(t, r).Counters(r.Now()) {
+			for _, g := range programOf(t, r).Counters(r.Now()) {
 				for _, c := range g.Counters {
 					if g.Name+" "+c.Name == mode+" moved" {
 						if seen = true; c.Value < 40 {
