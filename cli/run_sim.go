@@ -73,7 +73,7 @@ func (f *runFlags) useTimes(warmup, duration time.Duration) {
 // rackOfRun returns the rack of a run in virtual time. Its switch has the program and the rules that
 // --steer asks for from the start.
 func (f *runFlags) rackOfRun() (*rackfile.Rack, error) {
-	rack, err := fileRack(f.place.file)
+	rack, err := simFile(f.place.file)
 	if err != nil {
 		return nil, err
 	}

@@ -126,15 +126,21 @@ func readRack(cmd *cobra.Command, file string) (*rackfile.Rack, error) {
 }
 
 // fileRack reads a rack file, or the built-in one if file is "".
-func fileRack(file string) (*rackfile.Rack, error) {
+func fileRack(file string) (*rackfile.Rack, error) { return fileOf(file, rackfile.ParseFile) }
+
+// simFile is fileRack for a rack in virtual time, which may be larger.
+func simFile(file string) (*rackfile.Rack, error) { return fileOf(file, rackfile.ParseSim) }
+
+// fileOf reads a rack file; "" is the built-in one.
+func fileOf(file string, parse parser) (*rackfile.Rack, error) {
 	if file == "" {
-		return parseRack(racks.DefaultName, racks.Default())
+		return parse.rack(racks.DefaultName, racks.Default())
 	}
 	data, err := readFile(file)
 	if err != nil {
 		return nil, badUse("rack file: %w", err)
 	}
-	return parseRack(file, data)
+	return parse.rack(file, data)
 }
 
 func runUp(cmd *cobra.Command, s *rackfile.Rack, in *container.Settings, verify, stay bool) error {

@@ -77,7 +77,7 @@ func TestSchemaAcceptsGoodFiles(t *testing.T) {
 // the meaning of a value, or how the file is written. Each is used.
 var beyond = []string{
 	"host bits set", "is not for hosts", "is too small", "too long", "an anchor or alias", "is a tag",
-	"too short: a WRITE waits", "is in the list already", "is taken already", "counts down", "different width", "more than 256", "is no multiple|is too much",
+	"too short: a WRITE waits", "is in the list already", "is taken already", "counts down", "different width", "more than 256|more than 1024", "is no multiple|is too much",
 	"is no host", "bitsPerSecond$|fault rule", "opcode: ", "cuts a word", "before it takes", "its id is taken", "is no range; write it like 0x", "is no number from 1 to 64",
 	"use a time from", "use a value from", "must be above", "is above", "exclude each other", "needs the key slow", "daemons: (packets|1RMA)",
 }
