@@ -80,6 +80,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	costFlag(cmd, &f.place.cost, "connectx5")
 	fs.Lookup("cost").Usage = "with --on sim: " + fs.Lookup("cost").Usage + "; the key cost of a rack file in slow motion comes before this default"
 	fs.Uint64Var(&f.place.seed, "seed", 1, "with --on sim: seed of the run; in a sweep it is the seed of the first round, and each further round adds 1")
+	fs.IntVar(&f.place.workers, "workers", 0, "with --on sim and a rack file with the key fabric: processors that run the rack, each leaf with its hosts by itself; 0 means one for all in one piece")
 	fs.StringVar(&f.steer, "steer", "", "which requests of Clover the switch steers during the run: none, write (appends), read (READs) or both (default: as the rules of the switch say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts; each executes one operation at a time")
 	fs.IntVar(&f.options.Share, "share-qp", 0, "how many clients of "+sharing()+" on a host share a queue pair to each memory "+
@@ -130,7 +131,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	complete(cmd, "workload", names...)
 	complete(cmd, "distribution", kv.ShapeZipf, kv.ShapeUniform, kv.ShapeLatest, kv.ShapeHotspot+":20%:80%")
 	outputFlag(cmd)
-	groupFlags(cmd, "what runs", "on", "file", "cost", "seed", "store", "clients", "share-qp", "cache", "reporter", "mode", "steer", "start")
+	groupFlags(cmd, "what runs", "on", "file", "cost", "seed", "workers", "store", "clients", "share-qp", "cache", "reporter", "mode", "steer", "start")
 	groupFlags(cmd, "operations", "workload", "mix", "keys", "distribution", "zipf", "scramble", "move", "value-size", "trace", "pace", "limit")
 	groupFlags(cmd, "phases and times", "no-load", "load-only", "warmup", "duration", "ops", "rate", "op-timeout")
 	groupFlags(cmd, "result", "verify", "csv", "output", "quiet", "spans", "spans-each")

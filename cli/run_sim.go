@@ -42,6 +42,7 @@ const (
 type runPlace struct {
 	on, file, cost string
 	seed           uint64
+	workers        int // see simrack.Rack.RunApart; 0 means that nothing runs apart
 }
 
 // checkOn checks the flag --on and the flags that depend on it. For --on sim it sets the default
@@ -49,8 +50,10 @@ type runPlace struct {
 func (f *runFlags) checkOn() error {
 	switch {
 	case f.place.on == "":
-	case f.place.on == experiment.OnRack && (f.typed("cost") || f.typed("seed") || f.typed("file")):
-		return errors.New("--file, --cost and --seed are for a run in virtual time: use them with --on sim")
+	case f.place.on == experiment.OnRack && (f.typed("cost") || f.typed("seed") || f.typed("file") || f.typed("workers")):
+		return errors.New("--file, --cost, --seed and --workers are for a run in virtual time: use them with --on sim")
+	case f.place.workers < 0 || f.place.workers > maxWorkers:
+		return fmt.Errorf("--workers %d: want 0 to %d", f.place.workers, maxWorkers)
 	case f.place.on == experiment.OnRack:
 	case f.place.on != experiment.OnSim:
 		return fmt.Errorf("--on %.20q: %swant %s or %s", f.place.on, nearest.Meant(f.place.on, []string{experiment.OnRack, experiment.OnSim}), experiment.OnRack, experiment.OnSim)
@@ -59,6 +62,9 @@ func (f *runFlags) checkOn() error {
 	}
 	return nil
 }
+
+// maxWorkers bounds the processors of a run in virtual time; a rack has no more shards.
+const maxWorkers = 80
 
 // useTimes sets the times of the run that were not typed.
 func (f *runFlags) useTimes(warmup, duration time.Duration) {
@@ -79,6 +85,9 @@ func (f *runFlags) rackOfRun() (*rackfile.Rack, error) {
 	}
 	if rack.Cost != "" && !f.typed("cost") {
 		f.place.cost = rack.Cost
+	}
+	if f.place.workers > 0 && rack.Fabric == nil {
+		return nil, badUse("--workers needs a rack with several switches: give the rack file the key fabric (see docs/guide/fabric.md)")
 	}
 	if f.steer == "" {
 		return rack, nil
@@ -134,7 +143,7 @@ func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 		nodes: map[string]store.Node{}, ctl: map[string]*control.Client{}, began: time.Now(),
 	}
 	s.rack, err = simrack.New(rack, simrack.Options{
-		Seed: f.place.seed, Cost: model, Transits: true, Datagrams: len(rack.Switch.Rules) > 0, Nodes: apps.SteeredNodes, Cancelled: func() bool { return s.ended.Err() != nil },
+		Seed: f.place.seed, Cost: model, Transits: true, Datagrams: len(rack.Switch.Rules) > 0 || f.place.workers > 0, Nodes: apps.SteeredNodes, Cancelled: func() bool { return s.ended.Err() != nil },
 	})
 	if err != nil {
 		return nil, err
@@ -212,13 +221,13 @@ func (s *simRun) measure() (*runReport, error) {
 }
 
 func (s *simRun) all(load bool) (*kv.Result, error) {
-	total, errs := new(kv.Result), []error(nil)
 	s.issued = 0
 	requests, err := s.requests(load)
 	if err != nil {
 		return nil, err
 	}
 	var threads []verbs.Runtime
+	parts := make([]clientPart, s.flags.config.Clients)
 	for i := range requests {
 		in := &requests[i]
 		in.MaxValue = max(in.Config.Value, kv.MinValue)
@@ -235,21 +244,39 @@ func (s *simRun) all(load bool) (*kv.Result, error) {
 		defer func() { _ = list.Close() }() // the clients have ended when this runs
 		for id := in.First; id < in.First+in.Count; id++ {
 			v.Runtime().Go(fmt.Sprintf("client-%d", id), func() {
-				res, err := in.Client(s.ended, list, v.Runtime(), id, ops, nil, func() { s.issued++ })
-				if res != nil {
-					total.Merge(res)
-				}
-				if err != nil {
-					errs = append(errs, err)
-				}
+				p := &parts[id]
+				p.res, p.err = in.Client(s.ended, list, v.Runtime(), id, ops, nil, func() { p.issued++ })
 			})
 		}
 		threads = append(threads, v.Runtime())
 	}
+	if s.flags.place.workers > 0 {
+		if err := s.rack.RunApart(s.flags.place.workers, threads...); err != nil {
+			return nil, err
+		}
+	}
 	for _, rt := range threads {
 		rt.Wait()
 	}
+	total, errs := new(kv.Result), []error(nil)
+	for i := range parts {
+		p := &parts[i]
+		s.issued += p.issued
+		if p.res != nil {
+			total.Merge(p.res)
+		}
+		if p.err != nil {
+			errs = append(errs, p.err)
+		}
+	}
 	return total, errors.Join(errs[:min(len(errs), 3)]...)
+}
+
+// clientPart is what one client has done.
+type clientPart struct {
+	res    *kv.Result
+	err    error
+	issued uint64
 }
 
 func (s *simRun) traffic() (t traffic) {

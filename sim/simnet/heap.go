@@ -148,3 +148,15 @@ func (p *framePool) put(b []byte) {
 		}
 	}
 }
+
+// spare returns a free buffer of a capacity, nil if there is none.
+func (p *framePool) spare(size int) []byte {
+	for i, s := range poolSizes {
+		if k := len(p.free[i]); s == size && k > 0 {
+			b := p.free[i][k-1]
+			p.free[i] = p.free[i][:k-1]
+			return b
+		}
+	}
+	return nil
+}

@@ -83,6 +83,9 @@ type half struct {
 	// later than queue says.
 	carry int64
 	Stats LinkStats
+	// lostDown and lostQueue are the losses at the receiving end, which may be in another shard than the
+	// sending one.
+	lostDown, lostQueue uint64
 }
 
 // Connect makes a link between two ports, which must be free.
@@ -115,7 +118,13 @@ func (l *Link) SetUp(up bool) { l.up.up, l.down.up = up, up }
 // faults.
 func (l *Link) SetFaults(up, down Verdict) { l.up.fault, l.down.fault = up, down }
 
-func (l *Link) Stats(d fault.Dir) LinkStats { return l.half(d).Stats }
+func (l *Link) Stats(d fault.Dir) LinkStats {
+	h := l.half(d)
+	s := h.Stats
+	s.LostDown += h.lostDown
+	s.LostQueue += h.lostQueue
+	return s
+}
 
 func (l *Link) half(d fault.Dir) *half {
 	if d == fault.Up {
@@ -160,7 +169,8 @@ func (n *Net) Inject(l *Link, d fault.Dir, f packetio.Frame, rules []string) {
 }
 
 func (n *Net) sendCopy(h *half, f *packetio.Frame, v *fault.Verdict) {
-	leaves, ok := h.serialise(n.now, len(f.Data))
+	crosses := n.shards != nil && n.shards[h.dst.Node] != n.shard
+	leaves, ok := h.serialise(n.now, len(f.Data), crosses)
 	if !ok {
 		h.Stats.LostQueue++
 		n.trace(Event{Kind: LostQueue, Frame: f.Data, half: h})
@@ -178,15 +188,20 @@ func (n *Net) sendCopy(h *half, f *packetio.Frame, v *fault.Verdict) {
 	if v.Delay > 0 {
 		h.Stats.Delayed++
 	}
-	h.inFlight++
 	n.trace(Event{Kind: Sent, Frame: c.data, Rules: v.Rules, half: h})
-	n.heap.push(event{at: leaves.Add(h.cfg.Delay + max(v.Delay, 0)), to: h, frame: c})
+	at := leaves.Add(h.cfg.Delay + max(v.Delay, 0))
+	if crosses {
+		n.crossings = append(n.crossings, crossing{h, at, c})
+		return
+	}
+	h.inFlight++
+	n.heap.push(event{at: at, to: h, frame: c})
 }
 
 // serialise returns the time at which the last bit of a frame of size bytes has been sent. It
-// returns false if the queue is full.
-func (h *half) serialise(now clock.Time, size int) (clock.Time, bool) {
-	if h.inFlight >= maxInFlight {
+// returns false if the queue is full. crosses is true if the frame goes to another shard.
+func (h *half) serialise(now clock.Time, size int, crosses bool) (clock.Time, bool) {
+	if !crosses && h.inFlight >= maxInFlight { // another shard counts what has crossed
 		return 0, false
 	}
 	if h.cfg.Rate == 0 {
@@ -262,7 +277,8 @@ func (n *Net) keep(s *nodeState, e *event, at clock.Time, in stage) bool {
 		return false
 	}
 	if s.held >= maxHeld {
-		n.overflow(e.to, e.frame.data)
+		e.to.lostQueue++
+		n.trace(Event{Kind: LostQueue, Frame: e.frame.data, half: e.to})
 		n.pool.put(e.frame.data)
 		return true
 	}
@@ -281,17 +297,13 @@ func (n *Net) hold(s *nodeState, f *packetio.Frame, cause Cause) bool {
 	}
 	h := s.links[f.Port]
 	if s.held >= maxHeld {
-		n.overflow(h, f.Data)
+		h.Stats.LostQueue++
+		n.trace(Event{Kind: LostQueue, Frame: f.Data, half: h})
 		return true
 	}
 	s.held++
 	n.heap.push(event{at: at, to: h, stage: leaving, frame: n.copyOf(f)})
 	return true
-}
-
-func (n *Net) overflow(h *half, frame []byte) {
-	h.Stats.LostQueue++
-	n.trace(Event{Kind: LostQueue, Frame: frame, half: h})
 }
 
 // resume is called when a frame has spent its time inside a node. It passes the frame on, to the
@@ -305,7 +317,7 @@ func (n *Net) resume(e *event) {
 	s.held--
 	switch {
 	case !s.up:
-		e.to.Stats.LostDown++
+		e.to.lostDown++
 		n.trace(Event{Kind: LostDown, Frame: e.frame.data, OnTheWay: e.stage != leaving, half: e.to})
 	case e.stage == leaving:
 		f := e.frame.frame(0)

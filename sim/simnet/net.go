@@ -128,6 +128,14 @@ type Net struct {
 	current *Proc
 	failure error
 	closed  bool
+	paused  bool // Pause was called
+
+	// A shard of a divided network has its number, the shard of each node, and the frames that it has
+	// sent to other shards in this window. shards is nil if the network is whole.
+	shard     int
+	shards    []int
+	divided   bool // the network has been divided (Split), and not joined
+	crossings []crossing
 }
 
 // New returns an empty network at time zero.
@@ -177,6 +185,9 @@ func (n *Net) SetUp(id NodeID, up bool) {
 // At calls f at time t, or at the present time if t has passed. Calls and frames that were
 // scheduled earlier for the same time come first.
 func (n *Net) At(t clock.Time, f func()) {
+	if n.shards != nil || n.divided {
+		panic("sim: a call is scheduled while the network is divided")
+	}
 	n.heap.push(event{at: max(t, n.now), call: f})
 }
 
@@ -286,7 +297,7 @@ func (n *Net) dispatch(e event) {
 	h.inFlight--
 	s := &n.nodes[h.dst.Node]
 	if !s.up || !h.up {
-		h.Stats.LostDown++
+		h.lostDown++
 		n.trace(Event{Kind: LostDown, Frame: e.frame.data, OnTheWay: true, half: h})
 	} else {
 		h.Stats.Delivered++
@@ -317,6 +328,10 @@ func (n *Net) hand(e *event) {
 // that names the waiting threads. If a thread has panicked, the error names that thread.
 func (n *Net) Run() error {
 	for n.live > 0 {
+		if n.paused {
+			n.paused = false
+			return ErrPaused
+		}
 		at := n.next()
 		if at == clock.Never {
 			return n.stuck("nothing is left to happen")
@@ -330,6 +345,12 @@ func (n *Net) Run() error {
 	}
 	return nil
 }
+
+// ErrPaused is returned by a run that Pause has interrupted. Another Run goes on.
+var ErrPaused = errors.New("the simulation is paused")
+
+// Pause makes Run return ErrPaused after the current event.
+func (n *Net) Pause() { n.paused = true }
 
 // Stop makes Run and RunUntil return err after the current event.
 func (n *Net) Stop(err error) {

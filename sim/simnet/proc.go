@@ -18,6 +18,7 @@ type Proc struct {
 	id     uint32
 	name   string
 	daemon bool
+	node   NodeID // see Place
 
 	// next continues the coroutine and stop ends it; the coroutine calls yield to park.
 	next  func() (struct{}, bool)
@@ -27,6 +28,7 @@ type Proc struct {
 	state   procState
 	waits   string     // what the parked thread waits for, for error messages
 	since   clock.Time // when the thread parked last
+	until   clock.Time // the deadline of the last Park
 	expired bool       // true if the time of the last Park has come before a Wake
 	dead    bool       // Kill has killed the thread, so that Park unwinds its stack
 	// hung: true if Hang has stopped the thread. due: true if the thread has become runnable while
@@ -83,6 +85,10 @@ func (p *Proc) finish() {
 	}
 }
 
+// Place says that the thread runs on a node: if the network is divided (Net.Split), it is in the node's
+// shard. Without it, a thread is in that of the first node.
+func (p *Proc) Place(id NodeID) { p.node = id }
+
 func (p *Proc) Name() string { return p.name }
 
 // Done reports whether the thread has returned.
@@ -102,7 +108,7 @@ func (p *Proc) Park(t clock.Time, waits string) bool {
 	if n.closed || p.dead {
 		panic(errStopped{})
 	}
-	p.state, p.waits, p.since, p.expired = procParked, waits, n.now, false
+	p.state, p.waits, p.since, p.until, p.expired = procParked, waits, n.now, t, false
 	n.wakes.Set(p.id, t)
 	if !p.yield(struct{}{}) {
 		panic(errStopped{})

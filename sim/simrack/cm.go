@@ -86,7 +86,7 @@ func (m *manager) Dial(qp verbs.QP, addr netip.Addr, service string, p rdmacm.Pa
 	if err != nil {
 		return nil, err
 	}
-	net := m.host.rack.net
+	net := m.host.net()
 	req := &request{
 		dialer: m.host, proc: net.Current(), service: service, private: slices.Clone(private), endpoint: local,
 		peer: local.GID.Addr(),
@@ -117,7 +117,7 @@ func (m *manager) Dial(qp verbs.QP, addr netip.Addr, service string, p rdmacm.Pa
 // tell tells the acceptor, after setupDelay, that the dialer has succeeded ("") or why it has
 // failed.
 func (r *request) tell(failed string) {
-	net := r.dialer.rack.net
+	net := r.dialer.net()
 	net.At(net.Now().Add(setupDelay), func() {
 		r.ready, r.failed = true, failed
 		if r.acceptor != nil {
@@ -168,7 +168,7 @@ func (r *Rack) deliver(req *request, to netip.Addr) {
 // answer gives the dialer the server's answer, after setupDelay. reject is the reason for which the
 // server rejects the request; "" means that it accepts.
 func (r *request) answer(reject string) {
-	net := r.dialer.rack.net
+	net := r.dialer.net()
 	net.At(net.Now().Add(setupDelay), func() {
 		r.answered, r.reject = true, reject
 		r.proc.Wake()
@@ -202,7 +202,7 @@ func (r *request) Accept(qp verbs.QP, p rdmacm.Params, private []byte, deadline 
 		return err
 	}
 	r.remote, r.reply = local.Agree(r.endpoint), slices.Clone(private)
-	net := m.host.rack.net
+	net := m.host.net()
 	r.acceptor = net.Current()
 	r.answer("")
 	for !r.ready {
@@ -244,7 +244,7 @@ func (l *listener) wake() {
 }
 
 func (l *listener) Accept(deadline clock.Time) (rdmacm.Request, error) {
-	net := l.manager.host.rack.net
+	net := l.manager.host.net()
 	p := net.Current()
 	for {
 		if l.closed {

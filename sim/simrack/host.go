@@ -137,7 +137,7 @@ func (h *Host) SetFaults(rules []fault.Rule) {
 // Inject puts a frame on one direction of the host's link, without the link's faults. The trace
 // shows rules as the reason. Functions that Rack.At calls may call Inject.
 func (h *Host) Inject(d fault.Dir, frame []byte, rules []string) {
-	h.rack.net.Inject(h.link, d, packetio.Frame{Data: frame}, rules)
+	h.net().Inject(h.link, d, packetio.Frame{Data: frame}, rules)
 }
 
 // tear applies the host's fault rule of kind fault.Tear, if there is one, to the NIC's memory.
@@ -164,7 +164,7 @@ func (h *Host) SetLink(up bool) {
 
 // CrashNIC crashes the NIC alone. All objects of the NIC are gone, and applications get errors.
 func (h *Host) CrashNIC() {
-	h.eng.Down(h.rack.net.Now())
+	h.eng.Down(h.net().Now())
 	h.powerCycle()
 	h.look()
 }
@@ -172,8 +172,8 @@ func (h *Host) CrashNIC() {
 // powerCycle drops the frames that wait in the queue of the host's NIC, and makes the simulator read the
 // deadline of the host's node again: without a NIC it has none.
 func (h *Host) powerCycle() {
-	h.rack.net.SetUp(h.node, false)
-	h.rack.net.SetUp(h.node, true)
+	h.net().SetUp(h.node, false)
+	h.net().SetUp(h.node, true)
 }
 
 // RestartNIC starts the NIC with empty tables.
@@ -219,7 +219,7 @@ func (h *Host) Reboot() error {
 	if err != nil {
 		return err
 	}
-	h.eng.Down(h.rack.net.Now())
+	h.eng.Down(h.net().Now())
 	h.eng, h.activity, h.crashed = eng, eng.Activity(), false
 	h.tear()
 	h.charge()
@@ -228,9 +228,9 @@ func (h *Host) Reboot() error {
 }
 
 // Hang stops the NIC until Resume. The NIC keeps its state. Frames that arrive meanwhile are lost.
-func (h *Host) Hang() { h.rack.net.SetUp(h.node, false) }
+func (h *Host) Hang() { h.net().SetUp(h.node, false) }
 
-func (h *Host) Resume() { h.rack.net.SetUp(h.node, true) }
+func (h *Host) Resume() { h.net().SetUp(h.node, true) }
 
 // EndProcesses does what a host's daemon does when a process ends: after CrashApps, it closes the
 // listeners and connection managers of the applications, and rejects the requests that they have

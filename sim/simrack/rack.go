@@ -111,6 +111,11 @@ type Rack struct {
 	// groups are the groups of the partition of a fabric, by host; nil if it has none.
 	groups map[wire.MAC]int
 	seed   uint64
+	// crowd is the applications that are to run apart; apart is the shards while they do. windows counts
+	// theirs.
+	crowd   *crowd
+	apart   *simnet.Shards
+	windows uint64
 	// transits measures the times inside the switch; nil if Options.Transits is false.
 	transits *transits
 }
@@ -231,13 +236,6 @@ func (r *Rack) Events() uint64 { return r.net.Events() }
 
 // At calls f at a virtual time. f may call methods of Rack and Host that do not wait.
 func (r *Rack) At(t clock.Time, f func()) { r.net.At(t, f) }
-
-// Run runs until all applications that are not daemons have returned. If an application waits for
-// ever, the error is a *simnet.StuckError that names it.
-func (r *Rack) Run() error { return r.net.Run() }
-
-// Stop makes Run return err after the current event.
-func (r *Rack) Stop(err error) { r.net.Stop(err) }
 
 // Settle runs the rack for the virtual time d. It is called after Run has returned, so that frames
 // in flight arrive.

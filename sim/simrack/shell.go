@@ -46,11 +46,12 @@ type waiter struct {
 }
 
 func (b *shell) start(name string, f func()) {
-	p := b.host.rack.net.Go(name, b.daemon, func(*simnet.Proc) { f() })
+	p := b.host.net().Go(name, b.daemon, func(*simnet.Proc) { f() })
+	p.Place(b.host.node)
 	b.threads = append(b.threads, p)
 }
 
-func (b *shell) net() *simnet.Net { return b.host.rack.net }
+func (b *shell) net() *simnet.Net { return b.host.net() }
 
 func (b *shell) Now() clock.Time { return b.net().Now() }
 
