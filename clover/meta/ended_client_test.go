@@ -40,8 +40,8 @@ func TestNodesOfAClientThatHasGone(t *testing.T) {
 		lending(s, rt)
 		e, n := leaves(t, s)
 		walked := s.mem.stats.Walked
-		if !s.recoverClient(7) || len(s.pool.heldBy(7)) != 0 || e.at != n[1] || s.mem.stats.Walked != walked+3 {
-			t.Errorf("held %v, key at %v after %d headers", s.pool.heldBy(7), e.at, s.mem.stats.Walked-walked)
+		if !s.recoverClient(7, s.pool.heldBy(7)[7]) || len(s.pool.heldBy(7)[7]) != 0 || e.at != n[1] || s.mem.stats.Walked != walked+3 {
+			t.Errorf("held %v, key at %v after %d headers", s.pool.heldBy(7)[7], e.at, s.mem.stats.Walked-walked)
 		}
 		for i, l := range n {
 			if want := i != 1 && i != 7; isFree(s, l.Handle) != want {
@@ -61,13 +61,13 @@ func TestNodesOfAClientThatHasGone(t *testing.T) {
 func TestNodesWithoutKeysOfAClientThatHasGone(t *testing.T) {
 	withMemory(t, 2, nil, func(r *pair, s *Server, _ verbs.Runtime) {
 		e, n := leaves(t, s)
-		if s.mem.format.Keyed = false; !s.recoverClient(7) || len(s.pool.heldBy(7)) != 0 || e.at != n[1] || isFree(s, n[1].Handle) || !isFree(s, n[2].Handle) {
-			t.Errorf("held %v, key at %v", s.pool.heldBy(7), e.at)
+		if s.mem.format.Keyed = false; !s.recoverClient(7, s.pool.heldBy(7)[7]) || len(s.pool.heldBy(7)[7]) != 0 || e.at != n[1] || isFree(s, n[1].Handle) || !isFree(s, n[2].Handle) {
+			t.Errorf("held %v, key at %v", s.pool.heldBy(7)[7], e.at)
 		}
 		_, more := holder(t, s, 0, 2)
 		r.crash(s, 1)
-		if s.recoverClient(7) || len(s.pool.heldBy(7)) != len(more) {
-			t.Errorf("a chain is unknown, and %d nodes are held, want %d", len(s.pool.heldBy(7)), len(more))
+		if s.recoverClient(7, s.pool.heldBy(7)[7]) || len(s.pool.heldBy(7)[7]) != len(more) {
+			t.Errorf("a chain is unknown, and %d nodes are held, want %d", len(s.pool.heldBy(7)[7]), len(more))
 		}
 	})
 }
@@ -84,17 +84,17 @@ func TestNodesOfAClientAndAServerThatIsAway(t *testing.T) {
 		}
 		r.crash(s, 1)
 		s.pool.nodes.held.drop(n1[1].Handle)
-		if s.recoverClient(7) || !s.pool.heldAs(7, n0[0]) {
+		if s.recoverClient(7, s.pool.heldBy(7)[7]) || !s.pool.heldAs(7, n0[0]) {
 			t.Error("a node is taken back that may be in a chain on the server that is away")
 		}
 		s.pool.nodes.held.put(n1[1].Handle, held{client: 8, version: 1})
-		if s.recoverClient(8) || !s.pool.heldAs(8, n1[1]) {
+		if s.recoverClient(8, s.pool.heldBy(8)[8]) || !s.pool.heldAs(8, n1[1]) {
 			t.Error("a node is taken back whose header is unknown")
 		}
 		s.mem.memory[1].blank = true
 		s.pool.nodes.held.put(node(s, 0, 20, 1).Handle, held{client: 8, version: 1})
-		if !s.recoverClient(8) || len(s.pool.heldBy(8)) != 1 || !s.pool.heldAs(8, n1[1]) {
-			t.Errorf("held %v, want the node in lost memory", s.pool.heldBy(8))
+		if !s.recoverClient(8, s.pool.heldBy(8)[8]) || len(s.pool.heldBy(8)[8]) != 1 || !s.pool.heldAs(8, n1[1]) {
+			t.Errorf("held %v, want the node in lost memory", s.pool.heldBy(8)[8])
 		}
 	})
 }
@@ -170,8 +170,8 @@ func TestPeriodicWork(t *testing.T) {
 		// now the record of an unopened key cannot be erased
 		s.mem.memory[0].blank = true
 		s.chains.unopened = []*entry{{key: 5, slot: 0, dead: true}}
-		if cl.gone, cl.quiet, cl.ended = true, true, false; s.recoverClient(7) || len(s.pool.heldBy(7)) != 1 {
-			t.Errorf("held %v", s.pool.heldBy(7))
+		if cl.gone, cl.quiet, cl.ended = true, true, false; s.recoverClient(7, s.pool.heldBy(7)[7]) || len(s.pool.heldBy(7)[7]) != 1 {
+			t.Errorf("held %v", s.pool.heldBy(7)[7])
 		}
 		s.mem.memory[0].blank = false
 		s.pool.orphans, s.pool.orphansAt = true, rt.Now().Add(time.Hour)

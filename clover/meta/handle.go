@@ -302,6 +302,7 @@ func (s *pool) expected(c layout.Class) bool {
 func (s *Server) keep(now clock.Time) {
 	s.front.DropDead()
 	terms := s.mem.cfg.terms()
+	var ended []uint32
 	for _, id := range slices.Sorted(maps.Keys(s.pool.clients)) {
 		cl := s.pool.clients[id]
 		slow := cl.epoch < s.pool.epoch && terms.Over(s.pool.turnedAt, now)
@@ -314,11 +315,9 @@ func (s *Server) keep(now clock.Time) {
 			cl.fence = s.pool.fences.Add(cl.owner)
 		}
 		cl.ended = true
-		if (cl.fence == nil || s.pool.fences.Over(cl.fence)) && s.recoverClient(id) {
-			delete(s.pool.clients, id)
-			s.chains.sweepDue = true
-		}
+		ended = append(ended, id)
 	}
+	s.recoverClients(ended)
 	s.forgetNumbers()
 	s.chains.erase()
 	s.chains.catchUp(false)

@@ -123,7 +123,7 @@ func (s *Server) recoverOrphans(now clock.Time) {
 		return
 	}
 	s.pool.orphans, s.pool.void, s.pool.orphansAfter = false, false, nil
-	list, per := s.pool.heldBy(orphan), s.mem.space.Entries.Total()
+	list, per := s.pool.heldBy(orphan)[orphan], s.mem.space.Entries.Total()
 	// the same order as in freeAll: in turn from all servers
 	slices.SortStableFunc(list, func(a, b layout.Handle) int { return cmp.Compare((int(a)-1)%per, (int(b)-1)%per) })
 	// The node's header has version v. A client may have got the node with version v+1, or with

@@ -398,10 +398,10 @@ func TestSpaceOfAStoreInMemory(t *testing.T) {
 func TestNodesBesideAnUnopenedKey(t *testing.T) {
 	s, cl := lossy() // the first memory server answers nothing
 	s.chains.unopened = []*entry{{key: 1, slot: 0, dead: true}}
-	if s.recoverClient(cl.id) || s.pool.nodes.held.len() != 8 || len(s.chains.unopened) != 1 {
+	if s.recoverClient(cl.id, s.pool.heldBy(cl.id)[cl.id]) || s.pool.nodes.held.len() != 8 || len(s.chains.unopened) != 1 {
 		t.Errorf("%d nodes are held, %d keys are not opened", s.pool.nodes.held.len(), len(s.chains.unopened))
 	}
-	if list := s.pool.heldBy(cl.id); len(list) != 8 || !slices.IsSorted(list) || len(s.pool.heldBy(cl.id+1)) != 0 {
+	if list := s.pool.heldBy(cl.id)[cl.id]; len(list) != 8 || !slices.IsSorted(list) || len(s.pool.heldBy(cl.id+1)[cl.id+1]) != 0 {
 		t.Errorf("the client holds %v", list)
 	}
 }

@@ -29,7 +29,7 @@ func TestRaisedVersionsOfADeadClient(t *testing.T) {
 					t.Error(err)
 				}
 				s.chains.collect(8, []rpc.Record{{Key: 1, Heard: s.pool.clock, New: next}})
-				if s.chains.advance(true); e.at != next || !s.recoverClient(7) {
+				if s.chains.advance(true); e.at != next || !s.recoverClient(7, s.pool.heldBy(7)[7]) {
 					t.Errorf("the chain is known up to %v", e.at)
 				}
 				s.pool.nodes.free[0].All(func(l layout.Location) {

@@ -209,22 +209,43 @@ func (s *Server) findStrays() error {
 	return nil
 }
 
-// heldBy returns the nodes that client id holds, in the order of their handles.
-func (s *pool) heldBy(id uint32) []layout.Handle {
-	var list []layout.Handle
+// heldBy returns the nodes that each of these clients holds, in the order of their handles.
+func (s *pool) heldBy(ids ...uint32) map[uint32][]layout.Handle {
+	lists := make(map[uint32][]layout.Handle, len(ids))
+	for _, id := range ids {
+		lists[id] = nil
+	}
 	for h, n := range s.nodes.held.all() {
-		if n.client == id {
-			list = append(list, h)
+		if list, ok := lists[n.client]; ok {
+			lists[n.client] = append(list, h)
 		}
 	}
-	slices.Sort(list)
-	return list
+	return lists
 }
 
-// recoverClient takes back the nodes of a client that has gone. It follows the chains of the keys
-// in those nodes, to find nodes that the client has linked and not reported. It returns false if a
-// memory server did not answer; the caller tries again later.
-func (s *Server) recoverClient(id uint32) bool {
+// recoverClients takes back the nodes of clients that have ended, whose fences are over. The nodes of all
+// of them are found at once: a thousand clients may end together, and hold most of a large pool.
+func (s *Server) recoverClients(ended []uint32) {
+	ended = slices.DeleteFunc(ended, func(id uint32) bool {
+		f := s.pool.clients[id].fence
+		return f != nil && !s.pool.fences.Over(f)
+	})
+	if len(ended) == 0 {
+		return
+	}
+	held := s.pool.heldBy(ended...)
+	for _, id := range ended {
+		if s.recoverClient(id, held[id]) {
+			delete(s.pool.clients, id)
+			s.chains.sweepDue = true
+		}
+	}
+}
+
+// recoverClient takes back the nodes of a client that has gone; list has those that it held when the
+// recovery began. It follows the chains of the keys in those nodes, to find nodes that the client has linked
+// and not reported. It returns false if a memory server did not answer; the caller tries again later.
+func (s *Server) recoverClient(id uint32, list []layout.Handle) bool {
 	if !s.chains.erase() {
 		return false
 	}
@@ -233,7 +254,10 @@ func (s *Server) recoverClient(id uint32) bool {
 			return false
 		}
 	}
-	for _, h := range s.pool.heldBy(id) {
+	for _, h := range list {
+		if s.pool.nodes.held.of(h).client != id {
+			continue // given back meanwhile
+		}
 		l := layout.Location{Handle: h, Version: s.pool.nodes.held.of(h).version}
 		if e := s.pool.nodes.held.of(h).entry; e != nil && s.chains.keys[e.key] == e && !e.lost {
 			continue // it becomes free like all reported nodes
