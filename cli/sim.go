@@ -79,7 +79,7 @@ func simCmd() *cobra.Command {
 	complete(cmd, "pfc", scenario.PFCs...)
 	cmd.Flag("cost").Usage += " (default: only links take time)"
 	outputFlag(cmd)
-	cmd.AddCommand(calibrateCmd(), costCmd(), retired("fig10", "cas-one-word", "contention"),
+	cmd.AddCommand(allToAllCmd(), calibrateCmd(), costCmd(), retired("fig10", "cas-one-word", "contention"),
 		retired("collapse", "write-contention`, and `sim collapse --table` is `rdmalab experiment steering-gain"),
 		retired("treeload", "one-lock`, `rdmalab experiment tree-operations` and `rdmalab experiment tree-locks"))
 	return cmd

@@ -176,7 +176,7 @@ func (n *Net) sendCopy(h *half, f *packetio.Frame, v *fault.Verdict) {
 		n.trace(Event{Kind: LostQueue, Frame: f.Data, half: h})
 		return
 	}
-	c := n.copyOf(f)
+	c := n.carry(f, v.Corrupt || v.Mark)
 	if v.Corrupt {
 		fault.FlipBit(c.data, v.Bit)
 		h.Stats.Corrupted++
@@ -245,6 +245,20 @@ const picosPerSecond = 1_000_000_000_000
 func (n *Net) copyOf(f *packetio.Frame) inFlight {
 	data := n.pool.get(len(f.Data))
 	copy(data, f.Data)
+	return n.inFlight(f, data)
+}
+
+// carry is copyOf, but if f is in the buffer of the frame at hand, and will not change, the buffer goes along.
+func (n *Net) carry(f *packetio.Frame, changes bool) inFlight {
+	if changes || len(n.given) == 0 || len(f.Data) == 0 || &n.given[0] != &f.Data[0] || len(f.Data) > cap(n.given) {
+		return n.copyOf(f)
+	}
+	data := n.given[:len(f.Data)]
+	n.given = nil
+	return n.inFlight(f, data)
+}
+
+func (*Net) inFlight(f *packetio.Frame, data []byte) inFlight {
 	return inFlight{
 		data: data, origin: f.Origin, segSize: int32(f.SegSize),
 		csumPartial: f.CsumPartial, csumStart: f.CsumStart, csumOffset: f.CsumOffset,
@@ -302,7 +316,7 @@ func (n *Net) hold(s *nodeState, f *packetio.Frame, cause Cause) bool {
 		return true
 	}
 	s.held++
-	n.heap.push(event{at: at, to: h, stage: leaving, frame: n.copyOf(f)})
+	n.heap.push(event{at: at, to: h, stage: leaving, frame: n.carry(f, false)})
 	return true
 }
 
@@ -320,6 +334,7 @@ func (n *Net) resume(e *event) {
 		e.to.lostDown++
 		n.trace(Event{Kind: LostDown, Frame: e.frame.data, OnTheWay: e.stage != leaving, half: e.to})
 	case e.stage == leaving:
+		n.given = e.frame.data
 		f := e.frame.frame(0)
 		f.Origin = e.frame.origin
 		port := 0
@@ -328,10 +343,13 @@ func (n *Net) resume(e *event) {
 		}
 		s.leave(n, e.to, &f, port)
 		n.rekey(id)
+		n.takeBack()
+		return
 	case e.stage == stalled && n.detain(s, e):
 		return
 	default:
 		n.hand(e)
+		return
 	}
 	n.pool.put(e.frame.data)
 }

@@ -116,7 +116,8 @@ type Net struct {
 	pool   framePool
 	out    packetio.Batch
 	queued queued
-	busy   bool // a step of a node is in progress (between Begin and End)
+	given  []byte // the buffer of the frame at hand; nil if there is none, or if the frame is on its way again
+	busy   bool   // a step of a node is in progress (between Begin and End)
 	events uint64
 	step   uint64 // events that were handled since the virtual time last advanced
 	event  Event  // the event that is being traced
@@ -312,15 +313,26 @@ func (n *Net) dispatch(e event) {
 			return
 		}
 		n.hand(&e)
+		return
 	}
 	n.pool.put(e.frame.data)
 }
 
-// hand gives a frame to the node that it has reached.
+// hand gives a frame to the node that it has reached. If the node sends it on, its buffer goes along.
 func (n *Net) hand(e *event) {
 	dst := e.to.dst
+	n.given = e.frame.data
 	n.nodes[dst.Node].node.Frame(n.now, dst.Port, e.frame.frame(dst.Port), &n.out)
 	n.flush(dst.Node, Cause{Frame: e.frame.data})
+	n.takeBack()
+}
+
+// takeBack puts the buffer of the frame at hand into the pool, unless it is on its way again.
+func (n *Net) takeBack() {
+	if n.given != nil {
+		n.pool.put(n.given)
+		n.given = nil
+	}
 }
 
 // Run handles events until every thread that is not a daemon has returned. If a thread has not
