@@ -161,6 +161,10 @@ func (f *runFlags) measureSim(cmd *cobra.Command) (rep *runReport, err error) {
 		return nil, err
 	}
 	told := either(f.out.quiet, io.Discard, cmd.ErrOrStderr())
+	if f.place.workers > 0 {
+		took := time.Since(s.began)
+		fmt.Fprintf(told, "%d events in %v with %d workers: %.2f million a second\n", s.rack.Events(), took.Round(time.Millisecond), f.place.workers, float64(s.rack.Events())/took.Seconds()/1e6)
+	}
 	return rep, f.out.spans.export(s.ended, told, s.spans, spans.About{Store: f.store, Workload: rep.Workload})
 }
 

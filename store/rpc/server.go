@@ -52,6 +52,8 @@ type Server struct {
 	// accepting is how many threads accept connections. ended is true if the listener is closed.
 	accepting int
 	ended     bool
+	// quietAt is a time before which no connection has been silent for the time silence.
+	quietAt clock.Time
 }
 
 // Conn is one connection of a client. If the client connects again, the new connection has another
@@ -249,14 +251,24 @@ func (s *Server) Connect(req rdmacm.Request) error {
 // makeRoom ends the connection that has been silent for longest, if it has been silent for at least
 // the time silence. The client that was refused finds room when it tries again.
 func (s *Server) makeRoom() {
-	var oldest *Conn
-	for _, c := range s.all() {
-		if !c.Held() && (oldest == nil || c.heard.Load() < oldest.heard.Load()) {
-			oldest = c
+	now := s.rt.Now()
+	s.mu.Lock()
+	if now < s.quietAt {
+		s.mu.Unlock()
+		return
+	}
+	oldest, found, earliest := wire.QPN(0), clock.Never, clock.Never
+	for qpn, c := range s.conns {
+		heard := clock.Time(c.heard.Load())
+		earliest = clock.Min(earliest, heard)
+		if !c.Held() && (heard < found || heard == found && qpn < oldest) {
+			oldest, found = qpn, heard
 		}
 	}
-	if oldest != nil && s.rt.Now() >= clock.Time(oldest.heard.Load()).Add(silence) {
-		s.hangUp(oldest.qp.QPN())
+	s.quietAt = earliest.Add(silence)
+	s.mu.Unlock()
+	if found != clock.Never && now >= found.Add(silence) {
+		s.hangUp(oldest)
 	}
 }
 
