@@ -28,6 +28,7 @@ type simFlags struct {
 	pcap        string
 	cost        string
 	recovery    string // of the NICs' queue pairs
+	fabric      string // leaves x spines; "": one switch
 	congestion  scenario.Congestion
 	params      scenario.Params
 	every       time.Duration // the interval between lines of progress
@@ -57,6 +58,9 @@ func simCmd() *cobra.Command {
 			if s, err = s.Congested(f.congestion); err != nil {
 				return asUse(err)
 			}
+			if s, err = s.Over(f.fabric); err != nil {
+				return asUse(err)
+			}
 			return f.run(cmd, s)
 		},
 	}
@@ -77,6 +81,7 @@ func simCmd() *cobra.Command {
 	complete(cmd, "congestion", scenario.Algorithms()...)
 	fs.StringVar(&f.congestion.PFC, "pfc", "", "with --congestion: whether full queues pause hosts instead of dropping packets: on, off or any (default any)")
 	complete(cmd, "pfc", scenario.PFCs...)
+	fs.StringVar(&f.fabric, "fabric", "", "leaves x spines, such as 2x2: the rack has several switches, and the seed cuts and raises trunks between them (default: one switch)")
 	cmd.Flag("cost").Usage += " (default: only links take time)"
 	outputFlag(cmd)
 	cmd.AddCommand(allToAllCmd(), calibrateCmd(), costCmd(), retired("fig10", "cas-one-word", "contention"),

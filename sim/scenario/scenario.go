@@ -93,6 +93,7 @@ type Scenario struct {
 	// go-back-N.
 	recovery   string
 	congestion Congestion
+	fabric     Fabric
 }
 
 // recoveriesMeant are other words for kinds of recovery.
@@ -138,7 +139,7 @@ func (s *Scenario) Args(seed uint64) string {
 	if s.recovery != "" {
 		args += " --recovery " + s.recovery
 	}
-	return args + s.congestion.args()
+	return args + s.congestion.args() + s.fabric.args()
 }
 
 // All lists the scenarios in the order in which a help text shows them. A scenario with variants
@@ -239,6 +240,7 @@ func (s Scenario) Run(seed uint64, opt Options) Report {
 func newEnv(s Scenario, seed uint64, opt Options) *env {
 	return &env{
 		seed: seed, opt: opt, draw: newDraw(seed), cost: s.cost, recovery: recoveryOf(s.recovery, seed), congested: drawCongestion(s.congestion, seed),
+		fabric: s.fabric,
 		report: Report{Scenario: s.Name, Seed: seed},
 	}
 }
@@ -254,6 +256,7 @@ type env struct {
 	recovery selective.Kind
 	// congested has the queues and the congestion control of the rack; nil means none.
 	congested *congested
+	fabric    Fabric // the switches of the rack
 	// threads is how many threads of Clover's metadata server execute requests; 0 means that its
 	// only thread does everything.
 	threads int
@@ -285,7 +288,7 @@ const (
 
 // build builds the rack that the text of a rack file, yaml, describes.
 func (e *env) build(yaml string, opt simrack.Options) error {
-	s, err := rackfile.Parse([]byte(yaml))
+	s, err := rackfile.Parse([]byte(yaml + e.fabric.yaml()))
 	if err != nil {
 		return fmt.Errorf("rack of scenario: %w", err)
 	}
@@ -308,7 +311,9 @@ func (e *env) buildOf(s *rackfile.Rack, opt simrack.Options) error {
 	if opt.Trace, err = e.tracer(); err != nil {
 		return err
 	}
-	e.rack, err = simrack.New(s, opt)
+	if e.rack, err = simrack.New(s, opt); err == nil {
+		e.cuts()
+	}
 	return err
 }
 

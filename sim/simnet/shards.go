@@ -21,6 +21,7 @@ type Shards struct {
 	parts     []*Net
 	lookahead time.Duration
 	windows   uint64
+	few       uint64 // see fewEvents
 	joined    bool
 
 	mu  sync.Mutex
@@ -45,8 +46,10 @@ func (n *Net) Split(of []int) (*Shards, error) {
 		return nil, errors.New("sim: a network with a trace cannot be divided")
 	case n.current != nil || n.busy:
 		return nil, errors.New("sim: a running network cannot be divided")
+	case slices.ContainsFunc(n.heap.keys, func(k eventKey) bool { return n.heap.slots[k.slot].call != nil }):
+		return nil, errors.New("sim: a call is scheduled (At), which belongs to no shard")
 	}
-	s := &Shards{whole: n, parts: make([]*Net, slices.Max(of)+1), lookahead: time.Hour}
+	s := &Shards{whole: n, parts: make([]*Net, slices.Max(of)+1), lookahead: time.Hour, few: fewEvents}
 	for i := range s.parts {
 		cfg := n.cfg
 		cfg.Cancelled = nil // Run asks
@@ -60,10 +63,7 @@ func (n *Net) Split(of []int) (*Shards, error) {
 	if s.lookahead <= 0 {
 		return nil, errors.New("sim: a link between shards has no delay")
 	}
-	for range n.heap.keys {
-		if e := n.heap.slots[n.heap.keys[0].slot]; e.call != nil {
-			return nil, errors.New("sim: a call is scheduled (At), which belongs to no shard")
-		}
+	for range len(n.heap.keys) {
 		e := n.heap.pop()
 		s.parts[of[e.node()]].heap.push(e)
 	}
@@ -183,7 +183,7 @@ func (s *Shards) Run(workers int, done func() bool) error {
 		}
 		crew.run(at.Add(s.lookahead), busy)
 		s.windows++
-		busy = s.handled()-before >= fewEvents
+		busy = s.handled()-before >= s.few
 		if err := s.failed(); err != nil {
 			return err
 		}
