@@ -40,7 +40,7 @@ func allToAllCmd() *cobra.Command {
 	fs.IntVar(&f.leaves, "leaves", 4, "number of leaves, to which the hosts are connected in turn, 1 to 64; 1 without --spines is one switch")
 	fs.IntVar(&f.spines, "spines", 1, "number of spines, 0 to 16")
 	fs.StringVar(&f.size, "size", "64KiB", "size of a message, a multiple of 8 bytes, at most 1MiB")
-	fs.IntVar(&f.load.Flight, "flight", 4, "messages that a host has under way, 1 to 1023")
+	fs.IntVar(&f.load.Flight, "flight", 4, "messages that a host has in flight, 1 to 1023")
 	fs.StringVar(&f.rate, "rate", "100gbit", "rate of each link")
 	fs.Uint64Var(&f.load.Seed, "seed", 1, "the seed")
 	fs.IntVar(&f.load.Workers, "workers", 0, "processors that run the rack, each leaf with its hosts by itself; 0 means one for all in one piece")

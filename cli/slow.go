@@ -20,13 +20,13 @@ const (
 
 // parseRack reads a rack file, and checks that its cost model exists.
 func parseRack(name string, data []byte) (*rackfile.Rack, error) {
-	return parser(rackfile.ParseFile).rack(name, data)
+	return rackParser(rackfile.ParseFile).rack(name, data)
 }
 
-// parser reads a rack file within the bounds of machines, or of virtual time.
-type parser func(name string, data []byte) (*rackfile.Rack, error)
+// rackParser reads a rack file within the bounds of machines, or of virtual time.
+type rackParser func(name string, data []byte) (*rackfile.Rack, error)
 
-func (parse parser) rack(name string, data []byte) (*rackfile.Rack, error) {
+func (parse rackParser) rack(name string, data []byte) (*rackfile.Rack, error) {
 	r, err := parse(name, data)
 	if err != nil || r.Cost == "" {
 		return r, err

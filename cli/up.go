@@ -132,7 +132,7 @@ func fileRack(file string) (*rackfile.Rack, error) { return fileOf(file, rackfil
 func simFile(file string) (*rackfile.Rack, error) { return fileOf(file, rackfile.ParseSim) }
 
 // fileOf reads a rack file; "" is the built-in one.
-func fileOf(file string, parse parser) (*rackfile.Rack, error) {
+func fileOf(file string, parse rackParser) (*rackfile.Rack, error) {
 	if file == "" {
 		return parse.rack(racks.DefaultName, racks.Default())
 	}

@@ -86,7 +86,7 @@ func TestNoSearchForSegmentsThatRest(t *testing.T) {
 // The nodes of a client are taken back in the order of their handles, so that a seed decides all.
 func TestNodesOfAClientAreSorted(t *testing.T) {
 	s, cl := lossy()
-	if list := s.pool.heldBy(cl.id)[cl.id]; len(list) != 8 || !slices.IsSorted(list) || len(s.pool.heldBy(cl.id+1)[cl.id+1]) != 0 {
+	if list := s.pool.heldBy(cl.id)[cl.id]; len(list) != 8 || !slices.IsSorted(list) || len(s.pool.heldBy(cl.id + 1)[cl.id+1]) != 0 {
 		t.Errorf("%v", list)
 	}
 }

@@ -401,7 +401,7 @@ func TestNodesBesideAnUnopenedKey(t *testing.T) {
 	if s.recoverClient(cl.id, s.pool.heldBy(cl.id)[cl.id]) || s.pool.nodes.held.len() != 8 || len(s.chains.unopened) != 1 {
 		t.Errorf("%d nodes are held, %d keys are not opened", s.pool.nodes.held.len(), len(s.chains.unopened))
 	}
-	if list := s.pool.heldBy(cl.id)[cl.id]; len(list) != 8 || !slices.IsSorted(list) || len(s.pool.heldBy(cl.id+1)[cl.id+1]) != 0 {
+	if list := s.pool.heldBy(cl.id)[cl.id]; len(list) != 8 || !slices.IsSorted(list) || len(s.pool.heldBy(cl.id + 1)[cl.id+1]) != 0 {
 		t.Errorf("the client holds %v", list)
 	}
 }

@@ -172,7 +172,8 @@ var table = map[string]row{
 	"topo/container":               {level: 4, beside: []string{"topo/nl", "softrnic/control", "softrnic/unixsocket"}},
 	"topo/rack":                    {level: 4, beside: []string{"topo/container", "topo/guests", "topo/nl", "softrnic/control", "softrnic/uverbs", "softrnic/uverbs/preload"}},
 	"topo/cni":                     {level: 4, beside: []string{"topo/guests", "topo/nl", "topo/rack"}},
-	"sim/simrack":                  {level: 4, beside: []string{"softrnic/rdmacm"}, touches: nothing},
+	"sim/simrack":                  {level: 4, beside: []string{"softrnic/rdmacm", "sim/workers"}, touches: nothing},
+	"sim/workers":                  {level: 4},
 	"sim/history":                  {level: 4, touches: noClock},
 
 	"onerma/host": {level: 4},
@@ -181,6 +182,7 @@ var table = map[string]row{
 	"onerma/measure":        {level: 5, beside: []string{"softrnic/perf"}},
 	"onerma/socket":         {level: 5},
 	"softrnic/memservice":   {level: 5, touches: noClock},
+	"sim/alltoall":          {level: 5},
 	"softrnic/perf":         {level: 5, beside: []string{"softrnic/memservice"}, touches: noClock},
 	"softrnic/perf/raw":     {level: 5, beside: []string{"softrnic/perf"}},
 	"softrnic/remotemem":    {level: 5, touches: noClock},

@@ -19,7 +19,7 @@ import (
 )
 
 // Load is a run: each host writes one message of Size bytes to each other host, over one connection to each,
-// and has Flight messages under way.
+// and has Flight messages in flight.
 type Load struct {
 	Rack   *rackfile.Rack
 	Size   int // bytes, a multiple of 8
@@ -123,7 +123,7 @@ func (l *Load) connect(r *simrack.Rack) ([]*node, error) {
 	}
 	for i := range nodes {
 		for _, to := range nodes[i+1:] {
-			if err := join(nodes[i], to); err != nil {
+			if err := nodes[i].join(to); err != nil {
 				return nil, fmt.Errorf("%s to %s: %w", nodes[i].host.Spec.Name, to.host.Spec.Name, err)
 			}
 		}
@@ -151,9 +151,9 @@ func (n *node) open(l *Load, i int) (err error) {
 // word is word k of the message of host i.
 func word(i, k int) uint64 { return uint64(i+1)<<32 | uint64(k) }
 
-// join connects two hosts.
-func join(a, b *node) error {
-	ends := [2]*node{a, b}
+// join connects the host with another one.
+func (n *node) join(to *node) error {
+	ends := [2]*node{n, to}
 	var qps [2]verbs.QP
 	var at [2]rdmacm.Endpoint
 	for i, n := range ends {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 )
 
@@ -57,21 +58,22 @@ const (
 	cutFor    = 3 * time.Millisecond
 )
 
-// cuts schedules that trunks are cut and raised. Each one is cut at most once.
-func (e *env) cuts() {
-	if e.fabric == (Fabric{}) {
-		return
+// cut schedules that trunks of the rack are cut and raised, each at most once, and describes it.
+func (f Fabric) cut(rack *simrack.Rack, seed uint64) (plan string) {
+	if f == (Fabric{}) {
+		return ""
 	}
-	r := rand.New(rand.NewPCG(e.seed, laneCuts))
-	trunks := e.rack.Spec.Trunks()
+	r := rand.New(rand.NewPCG(seed, laneCuts))
+	trunks := rack.Spec.Trunks()
 	r.Shuffle(len(trunks), func(i, k int) { trunks[i], trunks[k] = trunks[k], trunks[i] })
 	for _, t := range trunks[:r.IntN(min(len(trunks), 4))] {
 		at := clock.Time(r.Int64N(int64(cutWithin)))
 		until := at.Add(time.Duration(1 + r.Int64N(int64(cutFor))))
-		e.report.Plan += fmt.Sprintf(" cut %s %v to %v", t.Name(), at, until)
-		e.rack.At(at, func() { _ = e.rack.SetTrunk(t.Name(), false) }) // the trunk is one of the rack
-		e.rack.At(until, func() { _ = e.rack.SetTrunk(t.Name(), true) })
+		plan += fmt.Sprintf(" cut %s %v to %v", t.Name(), at, until)
+		rack.At(at, func() { _ = rack.SetTrunk(t.Name(), false) }) // the trunk is one of the rack
+		rack.At(until, func() { _ = rack.SetTrunk(t.Name(), true) })
 	}
+	return plan
 }
 
 // laneCuts is the stream of random numbers of cuts, so that other choices of a seed stay.

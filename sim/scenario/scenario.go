@@ -312,7 +312,7 @@ func (e *env) buildOf(s *rackfile.Rack, opt simrack.Options) error {
 		return err
 	}
 	if e.rack, err = simrack.New(s, opt); err == nil {
-		e.cuts()
+		e.report.Plan += e.fabric.cut(e.rack, e.seed)
 	}
 	return err
 }

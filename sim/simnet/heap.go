@@ -22,15 +22,6 @@ const (
 	leaving       // a node has made the frame, which is put on the link at the event's time
 )
 
-// inFlight is a frame on a link or inside a node. data is memory from the Net's framePool.
-type inFlight struct {
-	data                  []byte
-	segSize               int32
-	csumStart, csumOffset uint16
-	csumPartial           bool
-	origin                int16 // packetio.Frame.Origin, inside a node
-}
-
 // eventHeap orders events by their time; events with equal times by the order in which they were
 // pushed. Only small keys move in the heap; the events stay in their slots.
 type eventHeap struct {
@@ -114,49 +105,4 @@ func (h *eventHeap) sink(k eventKey) {
 		i = c
 	}
 	h.keys[i] = k
-}
-
-// framePool gives out memory for frames in a few sizes and takes it back, so that a run does not
-// allocate once the pool has enough.
-type framePool struct{ free [len(poolSizes)][][]byte }
-
-// poolSizes are the capacities in bytes. In this order, they have room for an acknowledgement, a
-// standard Ethernet frame, a packet with a path MTU of 4 KiB, and a super-frame.
-var poolSizes = [...]int{256, 1600, 4352, 66 << 10}
-
-// get returns n bytes with undefined content. put takes them back.
-func (p *framePool) get(n int) []byte {
-	for i, size := range poolSizes {
-		if n > size {
-			continue
-		}
-		if k := len(p.free[i]); k > 0 {
-			b := p.free[i][k-1]
-			p.free[i] = p.free[i][:k-1]
-			return b[:n]
-		}
-		return make([]byte, n, size)
-	}
-	return make([]byte, n)
-}
-
-func (p *framePool) put(b []byte) {
-	for i, size := range poolSizes {
-		if cap(b) == size {
-			p.free[i] = append(p.free[i], b)
-			return
-		}
-	}
-}
-
-// spare returns a free buffer of a capacity, nil if there is none.
-func (p *framePool) spare(size int) []byte {
-	for i, s := range poolSizes {
-		if k := len(p.free[i]); s == size && k > 0 {
-			b := p.free[i][k-1]
-			p.free[i] = p.free[i][:k-1]
-			return b
-		}
-	}
-	return nil
 }

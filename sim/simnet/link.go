@@ -169,14 +169,14 @@ func (n *Net) Inject(l *Link, d fault.Dir, f packetio.Frame, rules []string) {
 }
 
 func (n *Net) sendCopy(h *half, f *packetio.Frame, v *fault.Verdict) {
-	crosses := n.shards != nil && n.shards[h.dst.Node] != n.shard
+	crosses := n.part.crosses(h.dst.Node)
 	leaves, ok := h.serialise(n.now, len(f.Data), crosses)
 	if !ok {
 		h.Stats.LostQueue++
 		n.trace(Event{Kind: LostQueue, Frame: f.Data, half: h})
 		return
 	}
-	c := n.carry(f, v.Corrupt || v.Mark)
+	c := n.frames.carry(f, v.Corrupt || v.Mark)
 	if v.Corrupt {
 		fault.FlipBit(c.data, v.Bit)
 		h.Stats.Corrupted++
@@ -191,7 +191,7 @@ func (n *Net) sendCopy(h *half, f *packetio.Frame, v *fault.Verdict) {
 	n.trace(Event{Kind: Sent, Frame: c.data, Rules: v.Rules, half: h})
 	at := leaves.Add(h.cfg.Delay + max(v.Delay, 0))
 	if crosses {
-		n.crossings = append(n.crossings, crossing{h, at, c})
+		n.part.crossings = append(n.part.crossings, crossing{h, at, c})
 		return
 	}
 	h.inFlight++
@@ -241,37 +241,6 @@ func (h *half) sending(size int) time.Duration {
 // picosPerSecond is 10^12. Multiplied by the bits of the largest frame, it is below 2^63.
 const picosPerSecond = 1_000_000_000_000
 
-// copyOf returns a copy of f in memory from the pool.
-func (n *Net) copyOf(f *packetio.Frame) inFlight {
-	data := n.pool.get(len(f.Data))
-	copy(data, f.Data)
-	return n.inFlight(f, data)
-}
-
-// carry is copyOf, but if f is in the buffer of the frame at hand, and will not change, the buffer goes along.
-func (n *Net) carry(f *packetio.Frame, changes bool) inFlight {
-	if changes || len(n.given) == 0 || len(f.Data) == 0 || &n.given[0] != &f.Data[0] || len(f.Data) > cap(n.given) {
-		return n.copyOf(f)
-	}
-	data := n.given[:len(f.Data)]
-	n.given = nil
-	return n.inFlight(f, data)
-}
-
-func (*Net) inFlight(f *packetio.Frame, data []byte) inFlight {
-	return inFlight{
-		data: data, origin: f.Origin, segSize: int32(f.SegSize),
-		csumPartial: f.CsumPartial, csumStart: f.CsumStart, csumOffset: f.CsumOffset,
-	}
-}
-
-func (f *inFlight) frame(port int) packetio.Frame {
-	return packetio.Frame{
-		Data: f.data, SegSize: int(f.segSize), Port: port,
-		CsumPartial: f.csumPartial, CsumStart: f.csumStart, CsumOffset: f.csumOffset,
-	}
-}
-
 // stall is called for a frame that has reached a node with a Timing. It keeps the frame until the
 // time that Timing.Begin returns. If the node begins to work on the frame now, it returns false.
 func (n *Net) stall(s *nodeState, e *event) bool {
@@ -293,7 +262,7 @@ func (n *Net) keep(s *nodeState, e *event, at clock.Time, in stage) bool {
 	if s.held >= maxHeld {
 		e.to.lostQueue++
 		n.trace(Event{Kind: LostQueue, Frame: e.frame.data, half: e.to})
-		n.pool.put(e.frame.data)
+		n.frames.put(e.frame.data)
 		return true
 	}
 	s.held++
@@ -316,7 +285,7 @@ func (n *Net) hold(s *nodeState, f *packetio.Frame, cause Cause) bool {
 		return true
 	}
 	s.held++
-	n.heap.push(event{at: at, to: h, stage: leaving, frame: n.carry(f, false)})
+	n.heap.push(event{at: at, to: h, stage: leaving, frame: n.frames.carry(f, false)})
 	return true
 }
 
@@ -334,7 +303,7 @@ func (n *Net) resume(e *event) {
 		e.to.lostDown++
 		n.trace(Event{Kind: LostDown, Frame: e.frame.data, OnTheWay: e.stage != leaving, half: e.to})
 	case e.stage == leaving:
-		n.given = e.frame.data
+		n.frames.given = e.frame.data
 		f := e.frame.frame(0)
 		f.Origin = e.frame.origin
 		port := 0
@@ -343,7 +312,7 @@ func (n *Net) resume(e *event) {
 		}
 		s.leave(n, e.to, &f, port)
 		n.rekey(id)
-		n.takeBack()
+		n.frames.takeBack()
 		return
 	case e.stage == stalled && n.detain(s, e):
 		return
@@ -351,5 +320,5 @@ func (n *Net) resume(e *event) {
 		n.hand(e)
 		return
 	}
-	n.pool.put(e.frame.data)
+	n.frames.put(e.frame.data)
 }

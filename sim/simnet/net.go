@@ -113,14 +113,12 @@ type Net struct {
 	links  []*Link
 	ticks  clock.Queue // the deadlines of nodes
 	heap   eventHeap
-	pool   framePool
+	frames frames
 	out    packetio.Batch
 	queued queued
-	given  []byte // the buffer of the frame at hand; nil if there is none, or if the frame is on its way again
-	busy   bool   // a step of a node is in progress (between Begin and End)
-	events uint64
-	step   uint64 // events that were handled since the virtual time last advanced
-	event  Event  // the event that is being traced
+	busy   bool // a step of a node is in progress (between Begin and End)
+	count  tally
+	event  Event // the event that is being traced
 
 	procs   []*Proc     // all threads that were started
 	ready   []*Proc     // threads that are runnable, in the order in which they became so
@@ -129,15 +127,11 @@ type Net struct {
 	current *Proc
 	failure error
 	closed  bool
-	paused  bool // Pause was called
-
-	// A shard of a divided network has its number, the shard of each node, and the frames that it has
-	// sent to other shards in this window. shards is nil if the network is whole.
-	shard     int
-	shards    []int
-	divided   bool // the network has been divided (Split), and not joined
-	crossings []crossing
+	part    part
 }
+
+// tally counts events: all, and those since the virtual time last advanced.
+type tally struct{ events, step uint64 }
 
 // New returns an empty network at time zero.
 func New(cfg Config) *Net {
@@ -149,7 +143,7 @@ func New(cfg Config) *Net {
 func (n *Net) Now() clock.Time { return n.now }
 
 // Events returns the number of events handled so far.
-func (n *Net) Events() uint64 { return n.events }
+func (n *Net) Events() uint64 { return n.count.events }
 
 func (n *Net) Links() []*Link { return n.links }
 
@@ -186,7 +180,7 @@ func (n *Net) SetUp(id NodeID, up bool) {
 // At calls f at time t, or at the present time if t has passed. Calls and frames that were
 // scheduled earlier for the same time come first.
 func (n *Net) At(t clock.Time, f func()) {
-	if n.shards != nil || n.divided {
+	if n.part.of != nil || n.part.divided {
 		panic("sim: a call is scheduled while the network is divided")
 	}
 	n.heap.push(event{at: max(t, n.now), call: f})
@@ -249,16 +243,16 @@ func (n *Net) next() clock.Time {
 
 func (n *Net) handle(at clock.Time) error {
 	if at > n.now {
-		n.now, n.step = at, 0
+		n.now, n.count.step = at, 0
 	}
-	n.events++
-	if n.step++; n.step > maxStep {
+	n.count.events++
+	if n.count.step++; n.count.step > maxStep {
 		return n.stuck(fmt.Sprintf("time stands still: %d events in one instant", maxStep))
 	}
-	if n.events%cancelEvery == 0 && n.cfg.Cancelled != nil && n.cfg.Cancelled() {
+	if n.count.events%cancelEvery == 0 && n.cfg.Cancelled != nil && n.cfg.Cancelled() {
 		return ErrCancelled
 	}
-	if n.events > n.cfg.MaxEvents {
+	if n.count.events > n.cfg.MaxEvents {
 		return n.stuck(fmt.Sprintf("more than %d events", n.cfg.MaxEvents))
 	}
 	if len(n.ready) > 0 {
@@ -306,7 +300,7 @@ func (n *Net) dispatch(e event) {
 		n.trace(Event{Kind: Delivered, Frame: e.frame.data, half: h})
 		if s.queues != nil && s.paused(n, h.dst.Node, h.dst.Port, e.frame.data) {
 			h.Stats.Pauses++
-			n.pool.put(e.frame.data)
+			n.frames.put(e.frame.data)
 			return
 		}
 		if s.timing != nil && (n.stall(s, &e) || n.detain(s, &e)) {
@@ -315,24 +309,16 @@ func (n *Net) dispatch(e event) {
 		n.hand(&e)
 		return
 	}
-	n.pool.put(e.frame.data)
+	n.frames.put(e.frame.data)
 }
 
 // hand gives a frame to the node that it has reached. If the node sends it on, its buffer goes along.
 func (n *Net) hand(e *event) {
 	dst := e.to.dst
-	n.given = e.frame.data
+	n.frames.given = e.frame.data
 	n.nodes[dst.Node].node.Frame(n.now, dst.Port, e.frame.frame(dst.Port), &n.out)
 	n.flush(dst.Node, Cause{Frame: e.frame.data})
-	n.takeBack()
-}
-
-// takeBack puts the buffer of the frame at hand into the pool, unless it is on its way again.
-func (n *Net) takeBack() {
-	if n.given != nil {
-		n.pool.put(n.given)
-		n.given = nil
-	}
+	n.frames.takeBack()
 }
 
 // Run handles events until every thread that is not a daemon has returned. If a thread has not
@@ -340,10 +326,6 @@ func (n *Net) takeBack() {
 // that names the waiting threads. If a thread has panicked, the error names that thread.
 func (n *Net) Run() error {
 	for n.live > 0 {
-		if n.paused {
-			n.paused = false
-			return ErrPaused
-		}
 		at := n.next()
 		if at == clock.Never {
 			return n.stuck("nothing is left to happen")
@@ -352,17 +334,17 @@ func (n *Net) Run() error {
 			return n.stuck(fmt.Sprintf("the run would pass %v", n.cfg.MaxTime))
 		}
 		if err := n.handle(at); err != nil {
+			if errors.Is(err, ErrPaused) {
+				n.failure = nil
+			}
 			return err
 		}
 	}
 	return nil
 }
 
-// ErrPaused is returned by a run that Pause has interrupted. Another Run goes on.
+// ErrPaused, given to Stop, interrupts a run: another one goes on.
 var ErrPaused = errors.New("the simulation is paused")
-
-// Pause makes Run return ErrPaused after the current event.
-func (n *Net) Pause() { n.paused = true }
 
 // Stop makes Run and RunUntil return err after the current event.
 func (n *Net) Stop(err error) {

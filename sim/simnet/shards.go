@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/clock"
@@ -21,11 +19,16 @@ type Shards struct {
 	parts     []*Net
 	lookahead time.Duration
 	windows   uint64
-	few       uint64 // see fewEvents
+	few       uint64 // fewEvents, but for tests
 	joined    bool
+}
 
-	mu  sync.Mutex
-	err error // of Stop
+// Workers run the shards of a window; see package workers.
+type Workers interface {
+	// Each calls f for 0 to jobs-1, in any order, and returns when all calls have.
+	Each(jobs int, f func(i int))
+	// Err returns an error that is to end the run.
+	Err() error
 }
 
 // crossing is a frame on its way to another shard.
@@ -53,7 +56,7 @@ func (n *Net) Split(of []int) (*Shards, error) {
 	for i := range s.parts {
 		cfg := n.cfg
 		cfg.Cancelled = nil // Run asks
-		s.parts[i] = &Net{cfg: cfg, now: n.now, nodes: n.nodes, links: n.links, shard: i, shards: of}
+		s.parts[i] = &Net{cfg: cfg, now: n.now, nodes: n.nodes, links: n.links, part: part{number: i, of: of}}
 	}
 	for _, l := range n.links {
 		if of[l.up.src] != of[l.down.src] {
@@ -74,13 +77,13 @@ func (n *Net) Split(of []int) (*Shards, error) {
 	for _, p := range n.procs {
 		if p.state != procDone {
 			n.wakes.Remove(p.id)
-			s.parts[of[p.node]].adopt(p)
+			p.moveTo(s.parts[of[p.node]])
 		}
 	}
 	for _, p := range n.ready {
 		p.net.ready = append(p.net.ready, p)
 	}
-	n.divided = true
+	n.part.divided = true
 	n.ready, n.procs = nil, slices.DeleteFunc(n.procs, func(p *Proc) bool { return p.state != procDone })
 	return s, nil
 }
@@ -91,10 +94,10 @@ func (s *Shards) Join() {
 	if s.joined {
 		return
 	}
-	s.joined, n.divided = true, false
+	s.joined, n.part.divided = true, false
 	for _, part := range s.parts {
 		n.now = max(n.now, part.now)
-		n.events += part.events
+		n.count.events += part.count.events
 		if n.failure == nil {
 			n.failure = part.failure
 		}
@@ -105,11 +108,11 @@ func (s *Shards) Join() {
 			n.heap.push(part.heap.pop())
 		}
 		for _, p := range part.procs {
-			n.adopt(p)
+			p.moveTo(n)
 		}
 		n.ready = append(n.ready, part.ready...)
-		for i := range n.pool.free {
-			n.pool.free[i] = append(n.pool.free[i], part.pool.free[i]...)
+		for i := range n.frames.free {
+			n.frames.free[i] = append(n.frames.free[i], part.frames.free[i]...)
 		}
 	}
 	for i := range n.nodes {
@@ -117,8 +120,20 @@ func (s *Shards) Join() {
 	}
 }
 
-// adopt takes over a thread of another network.
-func (n *Net) adopt(p *Proc) {
+// part is what a shard of a divided network knows about the others.
+type part struct {
+	number int
+	of     []int // the shard of each node; nil if the network is whole
+	// crossings are the frames that the shard has sent to others in this window.
+	crossings []crossing
+	divided   bool // this is the network that has been divided (Split), and not joined
+}
+
+// crosses reports whether a frame to a node leaves the shard.
+func (p *part) crosses(to NodeID) bool { return p.of != nil && p.of[to] != p.number }
+
+// moveTo puts the thread into another network.
+func (p *Proc) moveTo(n *Net) {
 	p.net, p.id = n, uint32(len(n.procs))
 	n.procs = append(n.procs, p)
 	if p.state == procParked {
@@ -138,7 +153,7 @@ func (e *event) node() NodeID {
 }
 
 // Part returns the shard of a node.
-func (s *Shards) Part(id NodeID) *Net { return s.parts[s.parts[0].shards[id]] }
+func (s *Shards) Part(id NodeID) *Net { return s.parts[s.parts[0].part.of[id]] }
 
 // Windows returns how many windows Run has run.
 func (s *Shards) Windows() uint64 { return s.windows }
@@ -146,23 +161,12 @@ func (s *Shards) Windows() uint64 { return s.windows }
 // Lookahead returns how long a window is, in virtual time.
 func (s *Shards) Lookahead() time.Duration { return s.lookahead }
 
-// Stop makes Run return err after the current window. Any goroutine may call it.
-func (s *Shards) Stop(err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err == nil {
-		s.err = err
-	}
-}
-
-// fewEvents is the number of events of a window below which it is not worth while to wake other workers.
+// fewEvents is the number of events of a window below which it is not worth while to wake workers for the
+// next one.
 const fewEvents = 256
 
-// Run runs windows until done, which is called between them, returns true. workers is the number of
-// goroutines that run shards.
-func (s *Shards) Run(workers int, done func() bool) error {
-	crew := newCrew(s, max(workers, 1))
-	defer crew.close()
+// Run runs windows until done, which is called between them, returns true.
+func (s *Shards) Run(w Workers, done func() bool) error {
 	busy := true
 	for !done() {
 		at := clock.Never
@@ -181,10 +185,18 @@ func (s *Shards) Run(workers int, done func() bool) error {
 		if before > s.whole.cfg.MaxEvents {
 			return s.stuck(fmt.Sprintf("more than %d events", s.whole.cfg.MaxEvents))
 		}
-		crew.run(at.Add(s.lookahead), busy)
+		end := at.Add(s.lookahead)
+		run := func(i int) { s.parts[i].window(end) }
+		if busy {
+			w.Each(len(s.parts), run)
+		} else {
+			for i := range s.parts {
+				run(i)
+			}
+		}
 		s.windows++
 		busy = s.handled()-before >= s.few
-		if err := s.failed(); err != nil {
+		if err := s.failed(w); err != nil {
 			return err
 		}
 		s.exchange()
@@ -194,21 +206,19 @@ func (s *Shards) Run(workers int, done func() bool) error {
 
 func (s *Shards) handled() (n uint64) {
 	for _, p := range s.parts {
-		n += p.events
+		n += p.count.events
 	}
-	return n + s.whole.events
+	return n + s.whole.count.events
 }
 
-// failed returns the error of the first shard that has one, or that of Stop.
-func (s *Shards) failed() error {
+// failed returns the error of the first shard that has one, or that of the workers.
+func (s *Shards) failed(w Workers) error {
 	for _, p := range s.parts {
 		if p.failure != nil {
 			return p.failure
 		}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.err
+	return w.Err()
 }
 
 func (s *Shards) stuck(reason string) error {
@@ -220,19 +230,19 @@ func (s *Shards) stuck(reason string) error {
 // which they come.
 func (s *Shards) exchange() {
 	for _, from := range s.parts {
-		for i := range from.crossings {
-			c := &from.crossings[i]
-			to := s.parts[from.shards[c.to.dst.Node]]
+		for i := range from.part.crossings {
+			c := &from.part.crossings[i]
+			to := s.parts[from.part.of[c.to.dst.Node]]
 			// The buffer changes its owner. One of the same size comes back, so that no pool grows while
 			// another one allocates.
-			if b := to.pool.spare(cap(c.frame.data)); b != nil {
-				from.pool.put(b)
+			if b := to.frames.spare(cap(c.frame.data)); b != nil {
+				from.frames.put(b)
 			}
 			c.to.inFlight++
 			to.heap.push(event{at: c.at, to: c.to, frame: c.frame})
 		}
-		clear(from.crossings)
-		from.crossings = from.crossings[:0]
+		clear(from.part.crossings)
+		from.part.crossings = from.part.crossings[:0]
 	}
 }
 
@@ -243,59 +253,5 @@ func (n *Net) window(end clock.Time) {
 			n.Stop(err)
 			return
 		}
-	}
-}
-
-// crew is the workers of a run, and the window that they run.
-type crew struct {
-	shards *Shards
-	end    clock.Time
-	next   atomic.Int32 // the shard that a worker takes next
-	start  []chan struct{}
-	done   sync.WaitGroup
-}
-
-func newCrew(s *Shards, workers int) *crew {
-	c := &crew{shards: s}
-	for range workers - 1 {
-		start := make(chan struct{}, 1)
-		c.start = append(c.start, start)
-		go func() {
-			for range start {
-				c.work()
-				c.done.Done()
-			}
-		}()
-	}
-	return c
-}
-
-func (c *crew) close() {
-	for _, start := range c.start {
-		close(start)
-	}
-}
-
-// run runs one window. Without help, the caller alone works.
-func (c *crew) run(end clock.Time, help bool) {
-	c.end = end
-	c.next.Store(0)
-	if help {
-		c.done.Add(len(c.start))
-		for _, start := range c.start {
-			start <- struct{}{}
-		}
-	}
-	c.work()
-	c.done.Wait()
-}
-
-func (c *crew) work() {
-	for {
-		i := int(c.next.Add(1)) - 1
-		if i >= len(c.shards.parts) {
-			return
-		}
-		c.shards.parts[i].window(c.end)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rdmalab/rdmalab/sim/workers"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
@@ -120,7 +121,7 @@ func TestShards(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.few = 0
-			if err := s.Run(workers, ended(procs)); err != nil {
+			if err := s.Run(crew(t, workers), ended(procs)); err != nil {
 				t.Fatal(err)
 			}
 			if s.Windows() == 0 || s.Lookahead() < time.Millisecond {
@@ -175,13 +176,14 @@ func TestShardsEnd(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
 		cfg        Config
+		stop       bool
 		before     func(s *Shards)
 	}{
 		{name: "nothing left", want: "nothing is left to happen"},
 		{name: "time", cfg: Config{MaxTime: 2000_000}, want: "would pass 2ms"},
 		{name: "events", cfg: Config{MaxEvents: 30}, want: "more than 30 events"},
 		{name: "cancelled", cfg: Config{Cancelled: func() bool { return true }}, want: ErrCancelled.Error()},
-		{name: "stop", before: func(s *Shards) { s.Stop(errors.New("enough")) }, want: "enough"},
+		{name: "stop", stop: true, want: "enough"},
 		{name: "panic", before: func(s *Shards) { s.parts[1].Go("p", true, func(*Proc) { panic("oh") }) }, want: "client p panicked: oh"},
 		{name: "call", before: func(s *Shards) {
 			s.parts[1].Go("p", true, func(p *Proc) { p.net.At(0, func() {}) })
@@ -192,13 +194,23 @@ func TestShardsEnd(t *testing.T) {
 			if c.before != nil {
 				c.before(s)
 			}
-			if err := s.Run(2, never); err == nil || !strings.Contains(err.Error(), c.want) {
+			w := crew(t, 2)
+			if c.stop {
+				w.Fail(errors.New("enough"))
+			}
+			if err := s.Run(w, never); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%v, want %q", err, c.want)
 			}
 			s.Join()
 			net.Close()
 		})
 	}
+}
+
+func crew(t *testing.T, n int) *workers.Crew {
+	c := workers.New(n)
+	t.Cleanup(c.Close)
+	return c
 }
 
 func (c Config) withTime() clock.Time {

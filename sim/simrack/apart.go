@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/workers"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 )
@@ -36,7 +37,7 @@ func (r *Rack) RunApart(workers int, apps ...verbs.Runtime) error {
 		c.apps = append(c.apps, b)
 	}
 	r.crowd = c
-	r.net.Pause()
+	r.net.Stop(simnet.ErrPaused)
 	for !c.ended {
 		c.caller.Park(clock.Never, "applications that run apart")
 	}
@@ -48,7 +49,7 @@ func (r *Rack) RunApart(workers int, apps ...verbs.Runtime) error {
 func (r *Rack) Run() error {
 	for {
 		err := r.net.Run()
-		if err != simnet.ErrPaused || r.crowd == nil {
+		if !errors.Is(err, simnet.ErrPaused) || r.crowd == nil {
 			return err
 		}
 		if err := r.runCrowd(); err != nil {
@@ -66,10 +67,11 @@ func (r *Rack) runCrowd() error {
 		c.end(err)
 		return nil
 	}
-	r.apart = shards
-	err = shards.Run(c.workers, c.done)
+	r.apart, r.crew = shards, workers.New(c.workers)
+	err = shards.Run(r.crew, c.done)
+	r.crew.Close()
 	shards.Join()
-	r.apart = nil
+	r.apart, r.crew = nil, nil
 	r.windows += shards.Windows()
 	c.end(nil)
 	return err
@@ -95,12 +97,12 @@ func (c *crowd) done() bool {
 
 // shards returns the shard of each node: that of its leaf, or its own if it is a switch.
 func (r *Rack) shards() []int {
-	of := make([]int, len(r.boxes)+len(r.hosts))
-	for _, b := range r.boxes {
+	of := make([]int, len(r.fabric.boxes)+len(r.hosts))
+	for _, b := range r.fabric.boxes {
 		of[b.node] = b.index
 	}
 	for _, h := range r.hosts {
-		of[h.node] = r.boxOf(r.Spec.LeafOf(h.Spec)).index
+		of[h.node] = r.fabric.box(r.Spec.LeafOf(h.Spec)).index
 	}
 	return of
 }
@@ -118,8 +120,8 @@ func (h *Host) net() *simnet.Net {
 
 // Stop makes Run return err after the current event, or, while hosts run apart, after the current window.
 func (r *Rack) Stop(err error) {
-	if s := r.apart; s != nil {
-		s.Stop(err)
+	if r.crew != nil {
+		r.crew.Fail(err)
 		return
 	}
 	r.net.Stop(err)

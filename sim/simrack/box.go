@@ -30,38 +30,35 @@ type box struct {
 	memory []byte
 }
 
-// addBoxes makes the switches of the rack, and the trunks between them.
-func (r *Rack) addBoxes() error {
-	for i, name := range r.Spec.SwitchNames() {
-		b := &box{rack: r, index: i, name: name}
-		for k := range r.Spec.Hosts {
-			if h := &r.Spec.Hosts[k]; r.Spec.LeafOf(h) == name {
-				b.ports = append(b.ports, h.Name)
-			}
-		}
-		for _, t := range r.Spec.Trunks() {
-			if name == t.Leaf || name == t.Far {
-				b.ports = append(b.ports, t.Name())
-			}
-		}
-		if r.Spec.Fabric != nil {
-			b.trunks = new(pipeline.Trunks)
-		}
-		r.boxes = append(r.boxes, b)
-		sw, err := b.start()
-		if err != nil {
-			return err
-		}
-		b.node = r.net.Add(name, sw)
-		timing := boxTiming{transits: r.transits}
-		if r.opt.Cost != nil {
-			timing.box = cost.NewBox(&r.opt.Cost.Switch)
-		}
-		if timing != (boxTiming{}) {
-			r.net.SetTiming(b.node, timing)
+// newBox makes switch i of the rack.
+func (r *Rack) newBox(i int, name string) (*box, error) {
+	b := &box{rack: r, index: i, name: name}
+	for k := range r.Spec.Hosts {
+		if h := &r.Spec.Hosts[k]; r.Spec.LeafOf(h) == name {
+			b.ports = append(b.ports, h.Name)
 		}
 	}
-	return r.addTrunks()
+	for _, t := range r.Spec.Trunks() {
+		if name == t.Leaf || name == t.Far {
+			b.ports = append(b.ports, t.Name())
+		}
+	}
+	if r.Spec.Fabric != nil {
+		b.trunks = new(pipeline.Trunks)
+	}
+	sw, err := b.start()
+	if err != nil {
+		return nil, err
+	}
+	b.node = r.net.Add(name, sw)
+	timing := boxTiming{transits: r.transits}
+	if r.opt.Cost != nil {
+		timing.box = cost.NewBox(&r.opt.Cost.Switch)
+	}
+	if timing != (boxTiming{}) {
+		r.net.SetTiming(b.node, timing)
+	}
+	return b, nil
 }
 
 // queue gives the ports of the switch the queues of the rack file. Its links must exist.
@@ -122,8 +119,3 @@ func (b *box) newProgram(own *rackfile.Rack, late bool) (pipeline.Program, error
 
 // port returns the port of a link of the switch.
 func (b *box) port(link string) int { return slices.Index(b.ports, link) }
-
-// boxOf returns the switch with a name of rackfile.Rack.SwitchNames.
-func (r *Rack) boxOf(name string) *box {
-	return r.boxes[slices.Index(r.Spec.SwitchNames(), name)]
-}

@@ -18,10 +18,38 @@ type trunk struct {
 	up   bool
 }
 
-// addTrunks connects the switches of the fabric, and gives them their routes.
-func (r *Rack) addTrunks() error {
+// fabric is the switches of a rack, one or several, and the trunks between them.
+type fabric struct {
+	rack   *Rack
+	boxes  []*box // in the order of rackfile.Rack.SwitchNames
+	trunks []*trunk
+	// groups are the groups of the partition, by host, if there are several switches; nil if there is none.
+	groups map[wire.MAC]int
+}
+
+// build makes the switches and the trunks.
+func (f *fabric) build() error {
+	for i, name := range f.rack.Spec.SwitchNames() {
+		b, err := f.rack.newBox(i, name)
+		if err != nil {
+			return err
+		}
+		f.boxes = append(f.boxes, b)
+	}
+	f.connect()
+	return nil
+}
+
+// box returns the switch with a name of rackfile.Rack.SwitchNames.
+func (f *fabric) box(name string) *box {
+	return f.boxes[slices.IndexFunc(f.boxes, func(b *box) bool { return b.name == name })]
+}
+
+// connect connects the switches, and gives them their routes.
+func (f *fabric) connect() {
+	r := f.rack
 	for _, t := range r.Spec.Trunks() {
-		leaf, far := r.boxOf(t.Leaf), r.boxOf(t.Far)
+		leaf, far := f.box(t.Leaf), f.box(t.Far)
 		cfg := simnet.LinkConfig{
 			Name: t.Name(), A: simnet.End{Node: far.node, Port: far.port(t.Name())}, B: simnet.End{Node: leaf.node, Port: leaf.port(t.Name())},
 			Delay: r.opt.Delay, Rate: r.opt.Rate, Queue: r.opt.Queue,
@@ -34,52 +62,53 @@ func (r *Rack) addTrunks() error {
 		}
 		l := &trunk{Trunk: t, link: r.net.Connect(cfg), up: true}
 		l.link.SetFaults(r.injectors(t.Name(), r.Spec.Faults))
-		r.trunks = append(r.trunks, l)
+		f.trunks = append(f.trunks, l)
 	}
-	r.route()
-	return nil
+	f.route()
 }
 
 // SetTrunk raises or cuts the trunk between two switches. All switches know it at once: what tells them
 // takes no time in the simulator.
 func (r *Rack) SetTrunk(name string, up bool) error {
-	i := slices.IndexFunc(r.trunks, func(t *trunk) bool { return t.Name() == name })
+	f := &r.fabric
+	i := slices.IndexFunc(f.trunks, func(t *trunk) bool { return t.Name() == name })
 	if i < 0 {
 		return fmt.Errorf("no trunk %q", name)
 	}
-	r.trunks[i].up = up
-	r.trunks[i].link.SetUp(up)
-	r.route()
+	f.trunks[i].up = up
+	f.trunks[i].link.SetUp(up)
+	f.route()
 	return nil
 }
 
-// route gives the switches of the fabric the routes over the trunks that are up.
-func (r *Rack) route() {
+// route gives the switches the routes over the trunks that are up.
+func (f *fabric) route() {
+	r := f.rack
 	if r.Spec.Fabric == nil {
 		return
 	}
 	names := r.Spec.SwitchNames()
 	topology := linkstate.Topology{Switches: len(names)}
-	for _, t := range r.trunks {
+	for _, t := range f.trunks {
 		topology.Trunks = append(topology.Trunks, linkstate.Trunk{A: slices.Index(names, t.Leaf), B: slices.Index(names, t.Far)})
 	}
 	addresses := r.Spec.SwitchAddresses()
-	for _, b := range r.boxes {
-		own := topology.Routes(b.index, func(i int) bool { return r.trunks[i].up })
-		out := pipeline.Routes{Ports: make([]bool, len(b.ports)), Tree: make([]bool, len(b.ports)), Hops: make(map[wire.MAC][]int), Groups: r.groups}
-		for _, t := range r.trunks {
+	for _, b := range f.boxes {
+		own := topology.Routes(b.index, func(i int) bool { return f.trunks[i].up })
+		out := pipeline.Routes{Ports: make([]bool, len(b.ports)), Tree: make([]bool, len(b.ports)), Hops: make(map[wire.MAC][]int), Groups: f.groups}
+		for _, t := range f.trunks {
 			if k := b.port(t.Name()); k >= 0 {
 				out.Ports[k] = true
 			}
 		}
 		for _, i := range own.Tree {
-			out.Tree[b.port(r.trunks[i].Name())] = true
+			out.Tree[b.port(f.trunks[i].Name())] = true
 		}
 		towards := make(map[string][]int) // ports by switch
 		for i, name := range names {
 			hops := []int{}
 			for _, t := range own.Hops[i] {
-				hops = append(hops, b.port(r.trunks[t].Name()))
+				hops = append(hops, b.port(f.trunks[t].Name()))
 			}
 			towards[name], out.Hops[addresses[i].MAC] = hops, hops
 		}
@@ -98,20 +127,21 @@ func (r *Rack) route() {
 // Partition cuts every path between the hosts of a group and all others. An empty group ends the
 // partition, and so does a restart of a switch for its hosts.
 func (r *Rack) Partition(group []string) {
+	f := &r.fabric
 	side := func(h *Host) int {
 		if slices.Contains(group, h.Spec.Name) {
 			return 1
 		}
 		return 0
 	}
-	if r.groups = nil; len(group) > 0 {
-		r.groups = make(map[wire.MAC]int)
+	if f.groups = nil; len(group) > 0 {
+		f.groups = make(map[wire.MAC]int)
 		for _, h := range r.hosts {
-			r.groups[h.Spec.MAC] = side(h)
+			f.groups[h.Spec.MAC] = side(h)
 		}
 	}
-	r.route()
-	for _, b := range r.boxes {
+	f.route()
+	for _, b := range f.boxes {
 		var sides []int
 		for _, name := range b.ports {
 			switch h := r.Host(name); {

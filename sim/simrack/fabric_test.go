@@ -43,7 +43,7 @@ func verifyAll(t *testing.T, r *Rack) error {
 // sent returns how many frames the trunks have carried, by name.
 func sent(r *Rack) map[string]uint64 {
 	out := make(map[string]uint64)
-	for _, l := range r.trunks {
+	for _, l := range r.fabric.trunks {
 		out[l.Name()] = l.link.Stats(fault.Up).Delivered + l.link.Stats(fault.Down).Delivered
 	}
 	return out

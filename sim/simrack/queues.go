@@ -27,7 +27,7 @@ func (r *Rack) nicQueues(h *rackfile.Host, link *simnet.LinkConfig) (*portqueue.
 }
 
 // Queues returns the egress queues of the switch; nil if the rack file gives its ports no rate.
-func (r *Rack) Queues() *portqueue.Bank { return r.net.Queues(r.boxes[0].node) }
+func (r *Rack) Queues() *portqueue.Bank { return r.net.Queues(r.fabric.boxes[0].node) }
 
 // Queues returns the egress queue of the host's NIC; nil if it has none.
 func (h *Host) Queues() *portqueue.Bank { return h.rack.net.Queues(h.node) }

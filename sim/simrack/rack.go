@@ -9,6 +9,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
+	"github.com/rdmalab/rdmalab/sim/workers"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
@@ -106,15 +107,13 @@ type Rack struct {
 	opt    Options
 	net    *simnet.Net
 	hosts  []*Host
-	boxes  []*box   // the switches, in the order of rackfile.Rack.SwitchNames
-	trunks []*trunk // the links between them
-	// groups are the groups of the partition of a fabric, by host; nil if it has none.
-	groups map[wire.MAC]int
+	fabric fabric
 	seed   uint64
-	// crowd is the applications that are to run apart; apart is the shards while they do. windows counts
-	// theirs.
+	// crowd is the applications that are to run apart; apart is the shards while they do, and crew runs
+	// them. windows counts theirs.
 	crowd   *crowd
 	apart   *simnet.Shards
+	crew    *workers.Crew
 	windows uint64
 	// transits measures the times inside the switch; nil if Options.Transits is false.
 	transits *transits
@@ -133,7 +132,8 @@ func New(s *rackfile.Rack, opt Options) (*Rack, error) {
 	if opt.Transits && s.Fabric == nil {
 		r.transits = &transits{rack: r, threads: map[*simnet.Proc]*thread{}, conns: map[connID]*connection{}, ends: map[end]connID{}}
 	}
-	if err := r.addBoxes(); err != nil {
+	r.fabric.rack = r
+	if err := r.fabric.build(); err != nil {
 		return nil, err
 	}
 	for i := range s.Hosts {
@@ -141,7 +141,7 @@ func New(s *rackfile.Rack, opt Options) (*Rack, error) {
 			return nil, fmt.Errorf("host %s: %w", s.Hosts[i].Name, err)
 		}
 	}
-	for _, b := range r.boxes {
+	for _, b := range r.fabric.boxes {
 		if err := b.queue(); err != nil {
 			return nil, err
 		}
@@ -182,7 +182,7 @@ func (r *Rack) addHost(i int) error {
 	h.eng = eng
 	h.tear()
 	h.node = r.net.Add(hs.Name, r.wrap(hs.Name, h))
-	b := r.boxOf(r.Spec.LeafOf(hs))
+	b := r.fabric.box(r.Spec.LeafOf(hs))
 	link := simnet.LinkConfig{
 		Name: hs.Name, A: simnet.End{Node: h.node}, B: simnet.End{Node: b.node, Port: b.port(hs.Name)},
 		Delay: r.opt.Delay, Rate: r.opt.Rate, Queue: r.opt.Queue,

@@ -20,7 +20,7 @@ func (r *Rack) LoadProgram(name string, set *rules.Set) error {
 	s := *r.Spec
 	s.Switch.Program, s.Switch.Rules = name, set.All()
 	r.Spec = &s
-	b := r.boxes[0]
+	b := r.fabric.boxes[0]
 	program, err := b.newProgram(r.Spec.OnSwitch(b.name), true)
 	if err != nil {
 		return err
@@ -43,15 +43,15 @@ func (r *Rack) LoadProgram(name string, set *rules.Set) error {
 	return err
 }
 
-func (r *Rack) Program() pipeline.Program { return r.boxes[0].program }
+func (r *Rack) Program() pipeline.Program { return r.fabric.boxes[0].program }
 
 // Switch returns the switch of the rack. This and the other methods with Switch in their names are for
 // racks with one switch; of a fabric, they take the first leaf.
-func (r *Rack) Switch() *pipeline.Switch { return r.boxes[0].pipe }
+func (r *Rack) Switch() *pipeline.Switch { return r.fabric.boxes[0].pipe }
 
 // Ingress returns the counters of the switch's port of a host.
 func (h *Host) Ingress() pipeline.PortCounters {
-	b := h.rack.boxOf(h.rack.Spec.LeafOf(h.Spec))
+	b := h.rack.fabric.box(h.rack.Spec.LeafOf(h.Spec))
 	return b.pipe.Port(b.port(h.Spec.Name))
 }
 
@@ -69,7 +69,7 @@ var errProgram = errors.New("the switch has another program")
 
 // SetRules replaces the rules of the switch's program by list.
 func (r *Rack) SetRules(list ...rules.Rule) error {
-	p, ok := r.boxes[0].program.(*swordbox.Program)
+	p, ok := r.fabric.boxes[0].program.(*swordbox.Program)
 	if !ok {
 		return errProgram
 	}
@@ -82,7 +82,7 @@ func (r *Rack) SetRules(list ...rules.Rule) error {
 
 // ChangeEntries adds or removes entries of the table of a rule of action lookup.
 func (r *Rack) ChangeEntries(e handler.Entries) (out handler.EntriesReport, err error) {
-	p, ok := r.boxes[0].program.(*swordbox.Program)
+	p, ok := r.fabric.boxes[0].program.(*swordbox.Program)
 	if !ok {
 		return out, errProgram
 	}
@@ -94,7 +94,7 @@ func (r *Rack) ChangeEntries(e handler.Entries) (out handler.EntriesReport, err 
 // hardened and of the published handler.
 func (r *Rack) Counters(group string) map[string]uint64 {
 	out := make(map[string]uint64)
-	if p, ok := r.boxes[0].program.(*swordbox.Program); ok {
+	if p, ok := r.fabric.boxes[0].program.(*swordbox.Program); ok {
 		for _, g := range p.Counters(r.Now()) {
 			if g.Name == group || g.Name == group+" published" {
 				for _, c := range g.Counters {
@@ -122,27 +122,27 @@ const announceType = 0x88b6
 
 // CrashSwitch crashes the switch. Frames to it and inside it are lost. Of its state, only the
 // journal survives.
-func (r *Rack) CrashSwitch() { r.net.SetUp(r.boxes[0].node, false) }
+func (r *Rack) CrashSwitch() { r.net.SetUp(r.fabric.boxes[0].node, false) }
 
 // RestartSwitch starts the switch with empty tables and the journal of its earlier incarnation.
 func (r *Rack) RestartSwitch() error {
-	sw, err := r.boxes[0].start()
+	sw, err := r.fabric.boxes[0].start()
 	if err == nil {
-		r.net.Replace(r.boxes[0].node, sw)
+		r.net.Replace(r.fabric.boxes[0].node, sw)
 	}
 	return err
 }
 
 // HangSwitch stops the switch until ResumeSwitch. The switch keeps its state. Frames that arrive
 // meanwhile are lost.
-func (r *Rack) HangSwitch() { r.net.SetUp(r.boxes[0].node, false) }
+func (r *Rack) HangSwitch() { r.net.SetUp(r.fabric.boxes[0].node, false) }
 
-func (r *Rack) ResumeSwitch() { r.net.SetUp(r.boxes[0].node, true) }
+func (r *Rack) ResumeSwitch() { r.net.SetUp(r.fabric.boxes[0].node, true) }
 
 // StepSwitch calls f as a step of the switch, as the switch executes an operator's command. f may
 // make the switch send frames.
 func (r *Rack) StepSwitch(f func(c *pipeline.Ctx)) {
-	now, out := r.net.Begin(r.boxes[0].node)
-	r.boxes[0].pipe.Step(now, out, f)
-	r.net.End(r.boxes[0].node)
+	now, out := r.net.Begin(r.fabric.boxes[0].node)
+	r.fabric.boxes[0].pipe.Step(now, out, f)
+	r.net.End(r.fabric.boxes[0].node)
 }
