@@ -63,7 +63,7 @@ func circle(n int) (*Net, []*relay) {
 	net := New(Config{})
 	var list []*relay
 	for i := range n {
-		r := &relay{ports: 4, next: clock.Time(100_000 + 7919*i), ticks: 6}
+		r := &relay{ports: 4, next: clock.Time(100_000 + 7919*i), ticks: 40}
 		net.Add(fmt.Sprintf("n%d", i), r)
 		list = append(list, r)
 	}
