@@ -180,3 +180,40 @@ func TestSweepInVirtualTime(t *testing.T) {
 		t.Error("the second round is a copy of the first")
 	}
 }
+
+// A rack with several switches runs with any number of workers, with the same result.
+func TestWorkers(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "rack.yaml")
+	text := "name: several\nfabric: {leaves: 3, spines: 2}\nhosts:\n  - {name: \"cn[0-3]\", role: compute}\n  - {name: \"ms[0-1]\", role: memory}\n  - {name: md0, role: metadata}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range []string{"clover", "sherman", "fusee", "template"} {
+		whole := measureInSim(t, "--file="+file, "--store="+s)
+		one, two := measureInSim(t, "--file="+file, "--store="+s, "--workers=1"), measureInSim(t, "--file="+file, "--store="+s, "--workers=2")
+		if whole.Ops == 0 || whole.Failed+one.Failed+whole.Wrong+one.Wrong > 0 {
+			t.Errorf("%s: %+v, %+v", s, whole, one)
+		}
+		if one.Ops == 0 || one.Throughput != two.Throughput || one.PacketsPerOp != two.PacketsPerOp {
+			t.Errorf("%s: %v and %v operations a second, %v and %v packets each", s, one.Throughput, two.Throughput, one.PacketsPerOp, two.PacketsPerOp)
+		}
+	}
+	for _, c := range []struct {
+		want string
+		args []string
+	}{
+		{"needs a rack with several switches", []string{"--workers=2"}},
+		{"want 0 to 80", []string{"--workers=81"}},
+		{"want 0 to 80", []string{"--workers=-1"}},
+	} {
+		f, _, err := runOf(append(slices.Clone(virtually), c.args...))
+		if err == nil {
+			cmd := new(cobra.Command)
+			cmd.SetContext(t.Context())
+			_, err = f.measure(cmd)
+		}
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%v: %v, want %q", c.args, err, c.want)
+		}
+	}
+}

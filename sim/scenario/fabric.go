@@ -15,8 +15,9 @@ import (
 // turn, and spines. The zero value is one switch.
 type Fabric struct{ Leaves, Spines int }
 
-// fabricScenarios are the scenarios that run over a fabric: those whose switch only forwards.
-var fabricScenarios = []string{"transport", "srq", "uc", "ud", "clover", "sherman", "fusee", "redn", "redn-locks"}
+// fabricScenarios are the scenarios that run over a fabric: those whose switch only forwards, and
+// which survive a link that is down for cutFor. (The requests of redn-locks may end sooner.)
+var fabricScenarios = []string{"transport", "srq", "uc", "ud", "clover", "sherman", "fusee", "redn"}
 
 // Over returns the scenario on a rack with several switches, whose trunks are cut and raised at random
 // times. text has the numbers of leaves and spines, such as 2x2; "" is one switch.
