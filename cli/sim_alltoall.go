@@ -56,8 +56,8 @@ func (f *allToAllFlags) check() (err error) {
 		return fmt.Errorf("--size: %w", err)
 	case size < 8 || size > 1<<20 || size%8 != 0:
 		return fmt.Errorf("--size %s: want a multiple of 8 from 8 bytes to 1 MiB", f.size)
-	case f.hosts < 2:
-		return fmt.Errorf("--hosts %d: want at least 2", f.hosts)
+	case f.hosts < 2 || f.hosts > 1024:
+		return fmt.Errorf("--hosts %d: want 2 to 1024", f.hosts)
 	case f.load.Flight < 1 || f.load.Flight > 1023:
 		return fmt.Errorf("--flight %d: want 1 to 1023", f.load.Flight)
 	case f.load.Workers < 0 || f.load.Workers > maxWorkers:

@@ -200,6 +200,7 @@ func (d *decoder) leaves(f *file, r *Rack) {
 				d.errorf(f.hosts[i].leafAt, "leaf needs the key fabric, which says how many leaves there are")
 			}
 		}
+		d.crowded(f.node, r)
 		return
 	}
 	if r.Fabric.Leaves == 0 || len(r.Machines) > 0 && r.Fabric.Places == nil {
@@ -239,6 +240,25 @@ func (d *decoder) leaves(f *file, r *Rack) {
 		}
 	}
 	r.Fabric.place(r.Hosts, wanted)
+	d.crowded(f.on.fabricAt, r)
+}
+
+// crowded refuses more links at a switch than it has ports.
+func (d *decoder) crowded(at ast.Node, r *Rack) {
+	links := make(map[string]int)
+	for i := range r.Hosts {
+		links[r.LeafOf(&r.Hosts[i])]++
+	}
+	for _, t := range r.Trunks() {
+		links[t.Leaf]++
+		links[t.Far]++
+	}
+	for _, name := range r.SwitchNames() {
+		if links[name] > MaxPorts {
+			d.errorf(at, "%s would have %d links, and has %d ports; give the rack more leaves (key fabric)", name, links[name], MaxPorts)
+			return
+		}
+	}
 }
 
 // place gives a leaf to the NICs that have none: one after the other, or one of the machine that a host

@@ -105,3 +105,37 @@ func TestRulesReachTheirMemory(t *testing.T) {
 		}
 	}
 }
+
+// Racks in virtual time are larger than those on machines; no switch has more links than ports.
+func TestBounds(t *testing.T) {
+	file := func(leaves, spines, hosts int) []byte {
+		return fmt.Appendf(nil, "name: large\nsubnet: 10.64.0.0/16\nfabric: {leaves: %d, spines: %d}\nhosts:\n  - {name: \"cn[0-%d]\", role: compute}\n", leaves, spines, hosts-1)
+	}
+	for _, c := range []struct {
+		leaves, spines, hosts int
+		onMachines, inSim     string // what the error has; "": none
+	}{
+		{16, 8, 256, "", ""},
+		{64, 16, 1024, "use a number from 1 to 16", ""},
+		{16, 8, 257, "more than 256 hosts", ""},
+		{16, 8, 1025, "more than 1024", "more than 1024"},
+		{65, 1, 100, "from 1 to 16", "from 1 to 64"},
+		{4, 17, 100, "from 0 to 8", "from 0 to 16"},
+		{2, 1, 600, "more than 256 hosts", "leaf0 would have 301 links, and has 256 ports"},
+	} {
+		data := file(c.leaves, c.spines, c.hosts)
+		_, onMachines := ParseFile("f", data)
+		_, inSim := ParseSim("f", data)
+		for _, x := range []struct {
+			err  error
+			want string
+		}{{onMachines, c.onMachines}, {inSim, c.inSim}} {
+			if x.want == "" && x.err != nil || x.want != "" && (x.err == nil || !strings.Contains(x.err.Error(), x.want)) {
+				t.Errorf("%+v: %v, want %q", c, x.err, x.want)
+			}
+		}
+	}
+	if _, err := ParseSim("f", []byte("name: one\nsubnet: 10.64.0.0/16\nhosts:\n  - {name: \"cn[0-300]\", role: compute}\n")); err == nil || !strings.Contains(err.Error(), "switch would have 301 links") {
+		t.Error(err)
+	}
+}

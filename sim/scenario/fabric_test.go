@@ -39,8 +39,14 @@ func TestOverAFabric(t *testing.T) {
 
 func TestNoFabric(t *testing.T) {
 	for _, c := range []struct{ name, text, want string }{
-		{"clover", "2", "write leaves x spines"}, {"clover", "2x2x2", "write leaves x spines"}, {"clover", "1x1", "2 to 16 leaves"},
-		{"clover", "17x1", "2 to 16 leaves"}, {"clover", "2x9", "0 to 8 spines"}, {"clover", "2x-1", "0 to 8 spines"}, {"locks", "2x2", "needs one switch"}, {"buffer", "2x2", "needs one switch"},
+		{"clover", "2", "write leaves x spines"},
+		{"clover", "2x2x2", "write leaves x spines"},
+		{"clover", "1x1", "2 to 16 leaves"},
+		{"clover", "17x1", "2 to 16 leaves"},
+		{"clover", "2x9", "0 to 8 spines"},
+		{"clover", "2x-1", "0 to 8 spines"},
+		{"locks", "2x2", "needs one switch"},
+		{"buffer", "2x2", "needs one switch"},
 	} {
 		if _, err := mustFind(t, c.name).Over(c.text); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s over %s: %v, want %q", c.name, c.text, err, c.want)
