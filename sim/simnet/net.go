@@ -343,7 +343,7 @@ func (n *Net) Run() error {
 	return nil
 }
 
-// ErrPaused, given to Stop, interrupts a run: another one goes on.
+// ErrPaused is an error for Stop that only interrupts a run: another one goes on.
 var ErrPaused = errors.New("the simulation is paused")
 
 // Stop makes Run and RunUntil return err after the current event.
