@@ -200,7 +200,9 @@ func (d *decoder) leaves(f *file, r *Rack) {
 				d.errorf(f.hosts[i].leafAt, "leaf needs the key fabric, which says how many leaves there are")
 			}
 		}
-		d.crowded(f.node, r)
+		if why := r.crowded(); why != "" {
+			d.errorf(f.node, "%s", why)
+		}
 		return
 	}
 	if r.Fabric.Leaves == 0 || len(r.Machines) > 0 && r.Fabric.Places == nil {
@@ -240,11 +242,13 @@ func (d *decoder) leaves(f *file, r *Rack) {
 		}
 	}
 	r.Fabric.place(r.Hosts, wanted)
-	d.crowded(f.on.fabricAt, r)
+	if why := r.crowded(); why != "" {
+		d.errorf(f.on.fabricAt, "%s", why)
+	}
 }
 
-// crowded refuses more links at a switch than it has ports.
-func (d *decoder) crowded(at ast.Node, r *Rack) {
+// crowded says which switch would have more links than ports; "" means none.
+func (r *Rack) crowded() string {
 	links := make(map[string]int)
 	for i := range r.Hosts {
 		links[r.LeafOf(&r.Hosts[i])]++
@@ -255,10 +259,10 @@ func (d *decoder) crowded(at ast.Node, r *Rack) {
 	}
 	for _, name := range r.SwitchNames() {
 		if links[name] > MaxPorts {
-			d.errorf(at, "%s would have %d links, and has %d ports; give the rack more leaves (key fabric)", name, links[name], MaxPorts)
-			return
+			return fmt.Sprintf("%s would have %d links, and has %d ports; give the rack more leaves (key fabric)", name, links[name], MaxPorts)
 		}
 	}
+	return ""
 }
 
 // place gives a leaf to the NICs that have none: one after the other, or one of the machine that a host
