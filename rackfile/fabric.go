@@ -200,7 +200,7 @@ func (d *decoder) leaves(f *file, r *Rack) {
 				d.errorf(f.hosts[i].leafAt, "leaf needs the key fabric, which says how many leaves there are")
 			}
 		}
-		if why := r.crowded(); why != "" {
+		if why := r.Fabric.crowded(r); why != "" {
 			d.errorf(f.node, "%s", why)
 		}
 		return
@@ -242,13 +242,14 @@ func (d *decoder) leaves(f *file, r *Rack) {
 		}
 	}
 	r.Fabric.place(r.Hosts, wanted)
-	if why := r.crowded(); why != "" {
+	if why := r.Fabric.crowded(r); why != "" {
 		d.errorf(f.on.fabricAt, "%s", why)
 	}
 }
 
-// crowded says which switch would have more links than ports; "" means none.
-func (r *Rack) crowded() string {
+// crowded says which switch of a rack, of a fabric or the only one (nil), would have more links than ports; ""
+// means none.
+func (f *Fabric) crowded(r *Rack) string {
 	links := make(map[string]int)
 	for i := range r.Hosts {
 		links[r.LeafOf(&r.Hosts[i])]++
