@@ -6,6 +6,7 @@ import (
 	"go/ast"
 	"go/parser"
 	gotoken "go/token"
+	"log/slog"
 	"maps"
 	"net/netip"
 	"os"
@@ -339,14 +340,16 @@ func wholeScript(t testing.TB) (s script) {
 }
 
 // hostileHouse is a house with neighbours, and what hostile programs need.
-func hostileHouse(t testing.TB) (h *house, n *neighbours, mem *lender, file int) {
+func hostileHouse(t testing.TB) (h *house, n *neighbours, mem *lender, file int, cut *cuts) {
 	t.Helper()
-	h = newHouse(t, serve.Limits{QPs: 24, CQs: 24, MRs: 24, PDs: 24, SRQs: 24, AHs: 24, MWs: 24, Memories: 24, QueueBytes: 1 << 24, Manager: serve.ManagerLimits{Channels: 16, IDs: 32}})
+	cut = &cuts{}
+	h = newHouseOf(t, serve.Limits{QPs: 24, CQs: 24, MRs: 24, PDs: 24, SRQs: 24, AHs: 24, MWs: 24, Memories: 24, QueueBytes: 1 << 24, Manager: serve.ManagerLimits{Channels: 16, IDs: 32}},
+		-1, engine.Limits{}, func(c *serve.Config) { c.Log = slog.New(cut) })
 	path := xrcFile(t)
 	file, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	must(t, err)
 	t.Cleanup(func() { must(t, unix.Close(file)) })
-	return h, h.neighbours(t, path), newLender(t), file
+	return h, h.neighbours(t, path), newLender(t), file, cut
 }
 
 // opsOf are the numbers of commands that a source of this repository declares with type Op, without flags.
@@ -394,7 +397,7 @@ func TestEveryCommandIsFuzzed(t *testing.T) {
 			}
 		}
 	}
-	h, n, mem, file := hostileHouse(t)
+	h, n, mem, file, _ := hostileHouse(t)
 	before := h.holds(t)
 	x := h.hostile(t, mem, file)
 	x.guard = n.guarded()
@@ -430,7 +433,7 @@ func FuzzProgram(f *testing.F) {
 	for from := 0; from < len(whole); from += 40 * stepLen {
 		f.Add([]byte(whole[:min(from+40*stepLen, len(whole))]))
 	}
-	h, n, mem, file := hostileHouse(f)
+	h, n, mem, file, cut := hostileHouse(f)
 	var before holds
 	runs := 0
 	var first footprint
@@ -452,6 +455,10 @@ func FuzzProgram(f *testing.F) {
 		if s := h.grown(t, before, leftFor); s != "" {
 			t.Fatal(s)
 		}
+		if x.cut && !cut.ruled(leftFor) {
+			t.Fatal("the daemon has ended the connection of a program that kept the rules of the rings")
+		}
+		cut.forget()
 		switch runs++; {
 		case runs == 64:
 			first = footprintOf(t)

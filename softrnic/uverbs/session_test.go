@@ -166,6 +166,7 @@ type hostile struct {
 	types   map[uint32]uint8
 	done    map[uverbs.Op]int // commands that have succeeded
 	managed map[ucma.Op]int
+	cut     bool // the daemon has ended the connection
 }
 
 // hostile attaches a program to the first NIC.
@@ -190,9 +191,9 @@ func (x *hostile) leave() {
 // maxSteps bounds the steps of a script that are followed.
 const maxSteps = 192
 
-// follow follows a script until the daemon ends the connection.
+// follow follows a script until the daemon ends the connection, which it may for what the program writes to its rings.
 func (x *hostile) follow(s script) {
-	for range maxSteps {
+	for i := 0; i < maxSteps && !x.cut; i++ {
 		st, rest, ok := s.next()
 		if !ok {
 			return
@@ -256,8 +257,8 @@ func (x *hostile) command(s *step, k *commandKind) {
 	if k.files != nil {
 		files = k.files(x, s)
 	}
-	data, errno := by.rawWith(k.op, channel, args, files...)
-	if errno != 0 {
+	data, errno := x.ask(by, k.op, channel, args, files...)
+	if errno != 0 || x.cut {
 		return
 	}
 	x.done[k.op]++
@@ -267,6 +268,14 @@ func (x *hostile) command(s *step, k *commandKind) {
 	if k.answered != nil {
 		k.answered(x, s, data)
 	}
+}
+
+// ask sends a command by the program or by its child, and notes when the daemon has cut the program off.
+func (x *hostile) ask(by *client, op uverbs.Op, channel uint32, args []byte, files ...int) ([]byte, unix.Errno) {
+	x.t.Helper()
+	data, errno, ok := by.try(op, channel, args, files...)
+	x.cut = !ok
+	return data, errno
 }
 
 // harmless reports whether a command names no peer outside of this program. A queue pair that is told the
@@ -460,7 +469,7 @@ var otherThings = []func(x *hostile, s *step){
 		args := make([]byte, int(s.Two)*2)
 		s.change(args)
 		if x.harmless(op, args) {
-			_, _ = x.c.rawWith(op, uint32(s.Change[1][1])%4, args)
+			x.ask(x.c, op, uint32(s.Change[1][1])%4, args)
 		}
 	},
 	func(*hostile, *step) { time.Sleep(time.Millisecond) }, // the NIC and the peer go on meanwhile
