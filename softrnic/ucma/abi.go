@@ -28,6 +28,7 @@ const (
 	MigrateID
 
 	JoinMulticast Op = 22
+	WriteEvent    Op = 24
 )
 
 // Commands that the preloaded library itself sends when the program opens or closes an event
@@ -173,6 +174,13 @@ type (
 		ID, Level, Name, Len uint32
 	}
 	notify struct{ ID, Event uint32 }
+	// writeEvent: Param has the value that the program reads in the event. The struct in the kernel's header has
+	// room for the parameters of a connection behind it, which no command uses.
+	writeEvent struct {
+		ID, _        uint32
+		Kind, Status uint32
+		Param        uint64
+	}
 	// migrateID: FD is the descriptor of the identifier's former channel.
 	migrateID struct {
 		Response uint64
@@ -221,6 +229,7 @@ func (a query) id() uint32        { return a.ID }
 func (a reject) id() uint32       { return a.ID }
 func (a resolveIP) id() uint32    { return a.ID }
 func (a resolveRoute) id() uint32 { return a.ID }
+func (a writeEvent) id() uint32   { return a.ID }
 
 // datagramParamLen is the length of the longest parameters of an event in bytes.
 const datagramParamLen = 304
@@ -239,4 +248,6 @@ const (
 	deviceRemoval   = 11
 	multicastJoin   = 12
 	timewaitExit    = 15
+	userEvent       = 18 // one that the program writes by rdma_write_cm_event
+	internalEvent   = 19 // one that librdmacm writes for itself, as for rdma_resolve_addrinfo
 )

@@ -1,6 +1,10 @@
 package ucma
 
-import "slices"
+import (
+	"slices"
+
+	"golang.org/x/sys/unix"
+)
 
 // channel is an event channel with the events that the program has not read, oldest first.
 type channel struct {
@@ -77,6 +81,19 @@ func (x call) getEvent(q Quota) (Result, error) {
 		p.join.reported++
 	}
 	return Result{Data: encode(p.event)}, nil
+}
+
+// writeEvent executes WriteEvent: it queues an event that the program itself gives, as rdma_write_cm_event and
+// rdma_resolve_addrinfo of rdma-core 60 and later do.
+func (m *Manager) writeEvent(_ call, x *id, a writeEvent) (Result, error) {
+	switch {
+	case a.Kind != userEvent && a.Kind != internalEvent:
+		return Result{}, unix.EINVAL
+	case x.channel.full(x):
+		return Result{}, unix.ENOMEM
+	}
+	m.cfg.tell(x, a.Kind, int32(a.Status), a.Param)
+	return Result{}, nil
 }
 
 // migrate executes MigrateID: it moves an identifier, with its unread events, to the channel to

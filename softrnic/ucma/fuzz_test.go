@@ -141,7 +141,7 @@ func FuzzCommands(f *testing.F) {
 		id(CreateID, createID{UID: 2, Space: spaceTCP}), id(ResolveIP, resolveIP{Dst: at, ID: 1}), id(ResolveRoute, resolveRoute{ID: 1}),
 		id(QueryRoute, query{ID: 1}), id(Connect, connect{Param: connParam{QPN: 0, PrivateLen: 3}, ID: 1}), id(GetEvent), id(GetEvent),
 		id(InitQPAttr, initQPAttr{ID: 2, State: qpRTR}), id(Accept, accept{UID: 3, Param: connParam{QPN: 1, Valid: 1}, ID: 2}),
-		id(Accept, accept{ID: 1}), id(Disconnect, named{1}), id(MigrateID, migrateID{ID: 1}), id(Reject, reject{ID: 2}),
+		id(Accept, accept{ID: 1}), id(Disconnect, named{1}), id(MigrateID, migrateID{ID: 1}), id(WriteEvent, writeEvent{ID: 1, Kind: userEvent}), id(Reject, reject{ID: 2}),
 		id(SetOption, setOption{ID: 1, Name: optionTOS, Len: 1}, uint8(4)), id(DestroyID, destroyID{ID: 0}),
 	} {
 		talk = append(talk, c...)
@@ -180,7 +180,7 @@ func FuzzCommands(f *testing.F) {
 			}
 		}
 		for len(b) >= 3 {
-			op, k := Op(b[0]%24), min(int(b[1])<<8|int(b[2]), len(b)-3)
+			op, k := Op(b[0]%25), min(int(b[1])<<8|int(b[2]), len(b)-3)
 			c := Command{Op: op, Channel: uint32(b[0]) >> 7, Args: append([]byte(nil), b[3:3+k]...)}
 			if at := map[Op]int{Connect: 0, Accept: 8}[op]; (op == Connect || op == Accept) && len(c.Args) >= at+4 {
 				i := binary.NativeEndian.Uint32(c.Args[at:]) % uint32(len(qps))

@@ -149,6 +149,7 @@ var commands = map[Op]func(*Manager, call, []byte) (Result, error){
 	SetOption:    (*Manager).setOption,
 	Notify:       onID(notify{}.execute),
 	MigrateID:    onID((*Manager).migrate),
+	WriteEvent:   onID((*Manager).writeEvent),
 
 	JoinIPMulticast: command((*Manager).joinIP),
 	JoinMulticast:   command((*Manager).joinAny),

@@ -27,6 +27,7 @@ var targets = map[Op]func([]byte) (uint32, bool){
 	QueryRoute: target[query], Connect: target[connect], Listen: target[listen], Accept: target[accept], Reject: target[reject],
 	Disconnect: target[named], InitQPAttr: target[initQPAttr], SetOption: target[setOption], Notify: target[notify],
 	JoinIPMulticast: target[joinIPMulticast], JoinMulticast: target[joinMulticast], MigrateID: target[migrateID],
+	WriteEvent: target[writeEvent],
 }
 
 // Target returns the handle of the identifier that the command is about; false if it is about none.

@@ -324,6 +324,7 @@ var managerNamed = map[string]ucma.Op{
 	"LeaveMulticast":  ucma.LeaveMulticast,
 	"MigrateID":       ucma.MigrateID,
 	"JoinMulticast":   ucma.JoinMulticast,
+	"WriteEvent":      ucma.WriteEvent,
 	"OpenChannel":     ucma.OpenChannel,
 	"CloseChannel":    ucma.CloseChannel,
 }

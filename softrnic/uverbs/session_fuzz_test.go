@@ -316,6 +316,7 @@ func wholeScript(t testing.TB) (s script) {
 	cm(ucma.GetEvent)
 	cm(ucma.Reject)
 	cm(ucma.MigrateID, 1)
+	cm(ucma.WriteEvent, 1)
 	cm(ucma.CreateID, 0, 1, 1) // of datagrams
 	cm(ucma.BindIP, 0, 2)
 	cm(ucma.ResolveIP, 0, toGroup)

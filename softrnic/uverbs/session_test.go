@@ -567,5 +567,8 @@ var managerCommands = []managerKind{
 	{op: ucma.MigrateID, args: func(x *hostile, s *step) []any { return []any{uint64(0), x.id(s), uint32(s.One)} }},
 	{op: ucma.OpenChannel},
 	{op: ucma.CloseChannel},
+	{op: ucma.WriteEvent, args: func(x *hostile, s *step) []any {
+		return []any{x.id(s), uint32(0), uint32(18 + s.One%3), uint32(s.Two), uint64(s.Two)}
+	}},
 	{op: ucma.Op(20), args: func(*hostile, *step) []any { return []any{[64]byte{}} }},
 }
