@@ -338,7 +338,7 @@ func (e *ends) postFlush(remote uint64, n, rkey uint32, types, level byte) {
 	clear(s)
 	binary.NativeEndian.PutUint32(s[12:], opFlush)
 	binary.NativeEndian.PutUint64(s[24:], remote)
-	binary.NativeEndian.PutUint32(s[32:], n)
+	binary.NativeEndian.PutUint32(s[184:], n)
 	binary.NativeEndian.PutUint32(s[36:], rkey)
 	s[40], s[41] = types, level
 	e.send.SetProducer(i + 1)

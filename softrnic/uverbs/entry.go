@@ -43,18 +43,18 @@ const (
 	sendSRQN    = 72  // of XRC: the shared receive queue of the peer
 	sendQKey    = 28  // Q_Key of a datagram
 	sendAH      = 36  // address handle of a datagram
-	sendLength  = 184 // number of inline bytes
+	sendLength  = 184 // number of inline bytes, or of a FLUSH
 	sendPieces  = 196 // number of SGEs
 	// Offsets in the entry of a bind.
 	sendBound   = 32 // length of the memory
 	sendBindMR  = 40 // L_Key of the memory
 	sendBindKey = 48 // the new R_Key
 	sendRights  = 52 // access rights
-	// Offsets in the entry of a FLUSH.
-	sendFlushLength = 32
-	sendFlushKey    = 36
-	sendFlushType   = 40
-	sendFlushLevel  = 41
+	// Offsets in the entry of a FLUSH. Its length is in sendLength, where the kernel reads it; librxe leaves the field for it
+	// in front of the key empty.
+	sendFlushKey   = 36
+	sendFlushType  = 40
+	sendFlushLevel = 41
 )
 
 // recvPieces is the offset of the number of SGEs in a receive entry.
@@ -127,7 +127,7 @@ func Send(slot, scratch []byte, wr *verbs.SendWR, sges []verbs.SGE) (ah uint32, 
 		wr.RemoteAddr, wr.RKey = u64(sendRemote), u32(sendFlushKey)
 		types, level := b[sendFlushType], b[sendFlushLevel]
 		wr.Flush = verbs.Flush{
-			Length: u32(sendFlushLength), Region: level == wire.FlushRegion,
+			Length: u32(sendLength), Region: level == wire.FlushRegion,
 			Global: types&wire.FlushGlobal != 0, Persistent: types&wire.FlushPersistent != 0,
 		}
 		return 0, level <= wire.FlushRegion && types&^(wire.FlushGlobal|wire.FlushPersistent) == 0

@@ -170,8 +170,10 @@ int query_device_ex(struct ibv_context *c, const struct ibv_query_device_ex_inpu
 	all_of_it.completion_timestamp_mask = ~0ull, all_of_it.hca_core_clock = 1000000; // kHz: timestamps are in nanoseconds
 	const uint32_t messages = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV, writes = messages | IBV_ODP_SUPPORT_WRITE;
 	all_of_it.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT; // no memory of a program is pinned
+	enum { FLUSH = 1 << 6, ATOMIC_WRITE = 1 << 7 }; // of ibv_odp_transport_cap_bits, which older headers do not have
 	all_of_it.odp_caps.per_transport_caps.rc_odp_caps = writes | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC | IBV_ODP_SUPPORT_SRQ_RECV;
 	all_of_it.xrc_odp_caps = all_of_it.odp_caps.per_transport_caps.rc_odp_caps;
+	all_of_it.odp_caps.per_transport_caps.rc_odp_caps |= FLUSH | ATOMIC_WRITE;
 	all_of_it.odp_caps.per_transport_caps.uc_odp_caps = writes;
 	all_of_it.odp_caps.per_transport_caps.ud_odp_caps = messages | IBV_ODP_SUPPORT_SRQ_RECV;
 	all_of_it.cq_mod_caps.max_cq_count = all_of_it.cq_mod_caps.max_cq_period = UINT16_MAX;

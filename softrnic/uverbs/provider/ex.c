@@ -83,6 +83,7 @@ static void wr_flush_range(struct ibv_qp_ex *x, uint32_t rkey, uint64_t addr, si
 	if (!w) return;
 	if (length > UINT32_MAX) pair_of(x)->error = EINVAL;
 	memcpy(&w->wr.wr, &f, sizeof f);
+	w->dma.length = (uint32_t)length;
 }
 
 // ---- what is set after an operation
