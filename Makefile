@@ -211,6 +211,27 @@ e2e: build suites ## the suites on real racks (root); FOCUS=regexp picks specs
 e2e-cni: build suites ## containers join a rack by the CNI plugin: with cnitool, and with podman if it is there (root)
 	@$(SUITES) cni
 
+# KUBE is what builds in the module kube, whose libraries of Kubernetes the product's own go.mod does not have.
+KUBE := cd kube && CGO_ENABLED=0 $(GO) build -ldflags '$(LDFLAGS) -X github.com/rdmalab/rdmalab/kube/version.version=$(VERSION)'
+
+.PHONY: kube
+kube: ## build bin/rdmalab-kube and bin/rdmalab-kube-cni, for racks on Kubernetes
+	@$(KUBE) -o ../bin/ ./cmd/...
+
+.PHONY: kube-image
+kube-image: kube ## the image of kube/install.yaml, as the file out/kube.tar for ctr, docker or podman; no engine
+	@mkdir -p out && bin/rdmalab-kube image -f out/kube.tar -plugin bin/rdmalab-kube-cni
+
+.PHONY: kube-install
+kube-install: ## write kube/install.yaml from kube/config (kubectl)
+	@kubectl kustomize kube/config >kube/install.yaml
+
+# RDMALAB_KUBE_CACHE has the programs of Kubernetes; the first run builds them, which takes ten minutes of a processor.
+.PHONY: e2e-kube
+e2e-kube: kube ## racks on a cluster of two real kubelets (root; etcd-server, containerd, runc, containernetworking-plugins, iptables, perftest)
+	@$(KUBE) -o ../bin/ ./e2e/pause
+	@bin=$$(kube/e2e/binaries.sh) && cd kube && RDMALAB_KUBE_BIN="$$bin" RDMALAB_KUBE_OUT=$(CURDIR)/bin $(GO) test -count=1 -timeout 60m -v $(if $(FOCUS),-run '$(FOCUS)') ./e2e
+
 .PHONY: e2e-machines
 e2e-machines: build suites ## racks on several machines, which are namespaces with an sshd each (root; openssh-server, iproute2)
 	@$(SUITES) machines

@@ -54,7 +54,7 @@ func (r *Rack) ProgramEnv(host string, now Inherited) ([]string, error) {
 		if !exists(path) {
 			return env, nil
 		}
-	} else if ok, err := placeLibraries(r.Paths); !ok {
+	} else if ok, err := PlaceLibraries(r.Paths); !ok {
 		return env, err
 	}
 	env = append(env, uverbs.EnvTree+"="+r.Paths.VerbsTree(host), envPreload+"="+before(path, now.Preload))
@@ -89,9 +89,9 @@ func before(path, others string) string {
 	return path + ":" + others
 }
 
-// placeLibraries writes the preloaded library and the provider. It returns false if there is no
+// PlaceLibraries writes the preloaded library and the provider. It returns false if there is no
 // preloaded library for this processor.
-func placeLibraries(p rackfile.Paths) (bool, error) {
+func PlaceLibraries(p rackfile.Paths) (bool, error) {
 	if ok, err := placeLibrary(p.VerbsLibrary()); !ok {
 		return false, err
 	}

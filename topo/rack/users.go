@@ -18,7 +18,7 @@ import (
 func (r builder) admit() error {
 	// The libraries are written now, because programs of other users and in containers cannot write them
 	// later.
-	if _, err := placeLibraries(r.Paths); err != nil || r.Spec.Group == "" {
+	if _, err := PlaceLibraries(r.Paths); err != nil || r.Spec.Group == "" {
 		return err
 	}
 	gid, err := groupID(r.Spec.Group)

@@ -24,7 +24,8 @@ func (h *hostControl) handle(m *control.Mux) {
 
 // reload reads the rack's description again. It removes the ports of hosts that are gone, and adds
 // those of new hosts, whose interfaces must exist. It returns when these ports are open. If a port
-// cannot be opened, the others are, and a further reload tries again.
+// cannot be opened, the others are, and a further reload tries again. A trunk whose ends have other
+// addresses is opened again soon, and reload does not wait for it.
 func (h *hostControl) reload() error {
 	if h.describe == nil {
 		return control.Errorf(http.StatusConflict, "this switch has no description to read")
@@ -38,6 +39,7 @@ func (h *hostControl) reload() error {
 	want := h.links(rack)
 	var have []Link
 	if err := h.guests.commands.Do(func() {
+		h.guests.ports.readdress(want)
 		for _, l := range h.guests.ports.links {
 			if l.Host != "" && !l.Guest {
 				have = append(have, l)

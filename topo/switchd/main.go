@@ -34,10 +34,12 @@ const EnvKeep = "RDMALAB_KEEP"
 // NICs in the same process; nil means that there are none. Gate holds back requests while the switch is
 // stopped; nil means that it is never stopped so.
 //
-// Name is that of the switch; "" means rackfile.SwitchName.
+// Name is that of the switch; "" means rackfile.SwitchName. Outside says that trunks to other machines go
+// out from the network namespace of the process, and not from the one that is pinned in Dir.
 type Place struct {
 	Dir, Netns string
 	Name       string
+	Outside    bool
 	Fabric     *direct.Fabric
 	Gate       *control.Gate
 }
@@ -248,6 +250,9 @@ func configOf(rack *rackfile.Rack, rec *journalFile, links links, at Place) (Con
 		slots = sharedSlots
 	}
 	trunks := trunkOpener{paths: rackfile.Paths{Dir: at.Dir}, rack: rack.Name, limit: longestFrame(rack)}
+	if !at.Outside {
+		trunks.outside = trunks.paths.Outside()
+	}
 	cfg.Open = func(i int, l Link) (packetio.Port, error) {
 		switch {
 		case l.Far != (Far{}):

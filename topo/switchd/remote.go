@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,9 +39,11 @@ func remote(rack *rackfile.Rack, c rackfile.Trunk, name string) Far {
 	return Far{Local: local, Peer: peer, Side: trunk.Far}
 }
 
-// trunkOpener opens the trunks to other machines.
+// trunkOpener opens the trunks to other machines. outside is the pin of the network namespace from which they go
+// out; "" means that of the process.
 type trunkOpener struct {
-	paths rackfile.Paths
+	paths   rackfile.Paths
+	outside string
 	rack  string
 	limit int // length of the longest frame of a host
 }
@@ -63,7 +66,7 @@ func (o trunkOpener) open(i int, l Link) (packetio.Port, error) {
 	}
 	_, uncut := os.Lstat(o.paths.Cut(l.Host))
 	var p *udptrunk.Port
-	err = nl.Do(o.paths.Outside(), func() (err error) {
+	err = nl.Do(o.outside, func() (err error) {
 		p, err = udptrunk.Open(udptrunk.Config{
 			Local: l.Far.Local, Peer: l.Far.Peer, Index: i, Limit: o.limit, Cut: uncut == nil,
 			Trunk: trunk.Config{Rack: o.rack, Trunk: l.Host, Secret: secret, Side: l.Far.Side},
@@ -89,6 +92,22 @@ func (o trunkOpener) secret() (trunk.Secret, error) {
 		return trunk.Secret{}, fmt.Errorf("the rack's secret has %d bytes, fewer than %d: bring the rack up again", len(data), leastSecret)
 	}
 	return sha256.Sum256(data), nil
+}
+
+// readdress gives the trunks the addresses that their ends have now in want. A trunk keeps its port, which the
+// watcher opens again. Only the loop calls it.
+func (s *ports) readdress(want []Link) {
+	for i, l := range s.links {
+		at := slices.IndexFunc(want, func(w Link) bool { return w.Host == l.Host && w.Far != l.Far })
+		if at < 0 || l.Far == (Far{}) || want[at].Far == (Far{}) {
+			continue
+		}
+		s.links[i].Far = want[at].Far
+		if s.list[i].io != nil {
+			s.lost(i, fmt.Errorf("its ends are now %v and %v", want[at].Far.Local, want[at].Far.Peer))
+		}
+		s.publish()
+	}
 }
 
 // timed is implemented by a port that has something to do also while no frame comes or goes.

@@ -1,0 +1,102 @@
+// Package agent is the node agent: a DaemonSet whose Pod, the only one with folders of the node, installs the CNI plugin
+// and its entry in the conflist, and keeps looking whether they are there; and that offers the node's NICs to
+// the kubelet while they are.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+
+	"github.com/rdmalab/rdmalab/kube/node"
+)
+
+// Config says what the agent works on.
+type Config struct {
+	// Net and Bin are the folders of CNI networks and plugins, Kubelet that of device plugins, State the state
+	// of the node.
+	Net, Bin, Kubelet string
+	State             node.State
+	// Plugin is the path of the CNI plugin's program.
+	Plugin string
+	// NICs is how many the node offers.
+	NICs int
+	Log  *slog.Logger
+	// Report is called when something was wrong with the plugin, or is and cannot be mended, and when all is
+	// well again: wrong is then "".
+	Report func(ctx context.Context, wrong string)
+}
+
+// look is the interval at which the agent looks.
+const look = 500 * time.Millisecond
+
+// agent is a running agent.
+type agent struct {
+	cfg    Config
+	plugin []byte
+	lists  conflists
+	nics   *devices
+	said   string // the last error, so that it is logged once
+}
+
+// Run runs the agent until ctx ends. It then takes the plugin away, unless a rack is on the node.
+func Run(ctx context.Context, cfg Config) error {
+	plugin, err := os.ReadFile(cfg.Plugin)
+	if err != nil {
+		return fmt.Errorf("the CNI plugin: %w", err)
+	}
+	a := &agent{cfg: cfg, plugin: plugin, lists: conflists{cfg.Net, cfg.Bin}, nics: newDevices(cfg.Kubelet, cfg.State, cfg.NICs)}
+	if err := os.MkdirAll(cfg.State.Slots(), 0o755); err != nil {
+		return err
+	}
+	tick := time.NewTicker(look)
+	defer tick.Stop()
+	first := true
+	for {
+		a.step(ctx, first)
+		first = false
+		select {
+		case <-ctx.Done():
+			return a.end()
+		case <-tick.C:
+		}
+	}
+}
+
+// step looks once. What is wrong at the first look is only the installation.
+func (a *agent) step(ctx context.Context, first bool) {
+	wrong, err := a.lists.ensure(a.plugin, true)
+	if err != nil {
+		wrong = err.Error()
+	}
+	a.nics.offer(err == nil)
+	if wrong != "" && (err != nil || !first) && wrong != a.said {
+		a.cfg.Report(ctx, wrong)
+	}
+	if wrong == "" && a.said != "" {
+		a.cfg.Report(ctx, "")
+	}
+	a.said = wrong
+	if a.nics.gone() {
+		if err := a.nics.register(ctx); err != nil {
+			a.cfg.Log.Warn("device plugin", "error", err)
+			return
+		}
+		a.cfg.Log.Info("registered with the kubelet")
+	}
+}
+
+// end takes the plugin away if no rack is on the node.
+func (a *agent) end() error {
+	a.nics.stop()
+	used := errors.New("a rack is on this node")
+	if err := a.cfg.State.Each(func(node.Rack) error { return used }); err != nil {
+		a.cfg.Log.Info("the plugin stays", "reason", err)
+		return nil
+	}
+	_, err := a.lists.ensure(a.plugin, false)
+	return err
+}

@@ -1,0 +1,151 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	api "k8s.io/kubelet/pkg/apis/deviceplugin/v1beta1"
+
+	"github.com/rdmalab/rdmalab/kube/api/v1alpha1"
+	"github.com/rdmalab/rdmalab/kube/node"
+)
+
+// socketName is the name of the plugin's socket in the kubelet's folder.
+const socketName = "rdmalab.sock"
+
+// devices is the device plugin: it offers NICs while the node can connect Pods, and none otherwise.
+type devices struct {
+	api.UnimplementedDevicePluginServer
+	dir   string // the kubelet's folder
+	state node.State
+	count int
+
+	mu     sync.Mutex
+	offers bool
+	moved  chan struct{} // closed when offers changes
+	server *grpc.Server
+}
+
+func newDevices(dir string, state node.State, count int) *devices {
+	return &devices{dir: dir, state: state, count: count, moved: make(chan struct{})}
+}
+
+// offer sets whether the node offers NICs.
+func (d *devices) offer(on bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.offers != on {
+		d.offers = on
+		close(d.moved)
+		d.moved = make(chan struct{})
+	}
+}
+
+// list returns the devices, and a channel that is closed when there are others.
+func (d *devices) list() ([]*api.Device, <-chan struct{}) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var list []*api.Device
+	for i := 0; d.offers && i < d.count; i++ {
+		list = append(list, &api.Device{ID: fmt.Sprintf("nic-%03d", i), Health: api.Healthy})
+	}
+	return list, d.moved
+}
+
+// ListAndWatch sends the devices, and again when they change.
+func (d *devices) ListAndWatch(_ *api.Empty, s api.DevicePlugin_ListAndWatchServer) error {
+	for {
+		list, moved := d.list()
+		if err := s.Send(&api.ListAndWatchResponse{Devices: list}); err != nil {
+			return err
+		}
+		select {
+		case <-s.Context().Done():
+			return nil
+		case <-moved:
+		}
+	}
+}
+
+// GetDevicePluginOptions says that the plugin has no further calls.
+func (*devices) GetDevicePluginOptions(context.Context, *api.Empty) (*api.DevicePluginOptions, error) {
+	return new(api.DevicePluginOptions), nil
+}
+
+// Allocate gives a container the folder of its device, in which it finds the sockets of the NIC that the CNI plugin
+// connects its Pod to, and the variables by which an unmodified RDMA program finds them.
+func (d *devices) Allocate(_ context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
+	a := new(api.AllocateResponse)
+	for _, c := range r.GetContainerRequests() {
+		if len(c.GetDevicesIds()) != 1 {
+			return nil, fmt.Errorf("a container has one %s, not %d", v1alpha1.ResourceNIC, len(c.GetDevicesIds()))
+		}
+		dir := d.state.Slot(c.GetDevicesIds()[0])
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+		a.ContainerResponses = append(a.ContainerResponses, &api.ContainerAllocateResponse{
+			Mounts: []*api.Mount{{HostPath: dir, ContainerPath: node.Mounted}},
+			Envs: map[string]string{
+				"LD_PRELOAD":      filepath.Join(node.Mounted, "nic.so"),
+				"RDMALAB_VERBS":   filepath.Join(node.Mounted, "nic.verbs"),
+				"RDMALAB_NIC_DIR": node.Mounted,
+			},
+		})
+	}
+	return a, nil
+}
+
+func (d *devices) socket() string { return filepath.Join(d.dir, socketName) }
+
+// gone reports whether the socket is missing: a kubelet that starts removes all, and forgets who was registered.
+func (d *devices) gone() bool {
+	_, err := os.Lstat(d.socket())
+	return err != nil
+}
+
+// registerWait bounds how long the kubelet may take to register the plugin.
+const registerWait = 5 * time.Second
+
+// register makes the socket again, and registers with the kubelet.
+func (d *devices) register(ctx context.Context) error {
+	d.stop()
+	if err := os.Remove(d.socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	l, err := net.Listen("unix", d.socket())
+	if err != nil {
+		return err
+	}
+	d.server = grpc.NewServer()
+	api.RegisterDevicePluginServer(d.server, d)
+	go func(s *grpc.Server) { _ = s.Serve(l) }(d.server) // it ends by stop, which closes l
+	conn, err := grpc.NewClient("unix://"+filepath.Join(d.dir, "kubelet.sock"), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close() // nothing is written any more
+	ctx, cancel := context.WithTimeout(ctx, registerWait)
+	defer cancel()
+	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{Version: api.Version, Endpoint: socketName, ResourceName: v1alpha1.ResourceNIC})
+	if err != nil {
+		return errors.Join(fmt.Errorf("register with the kubelet: %w", err), os.Remove(d.socket())) // so that it is tried again
+	}
+	return nil
+}
+
+// stop ends the server, and with it the socket.
+func (d *devices) stop() {
+	if d.server != nil {
+		d.server.Stop()
+		d.server = nil
+	}
+}
