@@ -39,7 +39,8 @@ type agent struct {
 	plugin []byte
 	lists  conflists
 	nics   *devices
-	said   string // the last error, so that it is logged once
+	last   string // what was wrong at the last look
+	told   bool   // that something is wrong was reported last
 }
 
 // Run runs the agent until ctx ends. It then takes the plugin away, unless a rack is on the node.
@@ -73,13 +74,15 @@ func (a *agent) step(ctx context.Context, first bool) {
 		wrong = err.Error()
 	}
 	a.nics.offer(err == nil)
-	if wrong != "" && (err != nil || !first) && wrong != a.said {
+	switch {
+	case wrong == "" && a.told:
+		a.told = false
+		a.cfg.Report(ctx, "")
+	case wrong != "" && wrong != a.last && (err != nil || !first):
+		a.told = true
 		a.cfg.Report(ctx, wrong)
 	}
-	if wrong == "" && a.said != "" {
-		a.cfg.Report(ctx, "")
-	}
-	a.said = wrong
+	a.last = wrong
 	if a.nics.gone() {
 		if err := a.nics.register(ctx); err != nil {
 			a.cfg.Log.Warn("device plugin", "error", err)

@@ -131,7 +131,10 @@ func add(a *skel.CmdArgs) error {
 		return types.NewError(types.ErrDecodingFailure, "prevResult", err.Error())
 	}
 	appendTo(res, link, a.Netns)
-	return types.PrintResult(res, c.CNIVersion)
+	if err := types.PrintResult(res, c.CNIVersion); err != nil {
+		return types.NewError(types.ErrIncompatibleCNIVersion, "result", err.Error())
+	}
+	return nil
 }
 
 // appendTo adds the interface of a host to the result.

@@ -179,6 +179,16 @@ func TestKube(t *testing.T) {
 	step("install", install)
 	step("rack is ready", ready)
 	step("a user's Pod", userPod)
+	step("who may use what", rights)
+	step("the plugin is lost", pluginLost)
+	step("the kubelet starts again", kubeletAgain)
+	step("the API server starts again", apiAgain)
+	step("the operator is gone, and back", operatorAgain)
+	step("a switch crashes", switchCrash)
+	step("a leaf's Pod is made again", leafAgain)
+	step("a host's Pod is made again", hostAgain)
+	step("a partition", partition)
+	step("a node dies, and comes back", nodeDies)
 	step("delete", remove)
 }
 
@@ -244,9 +254,13 @@ func userPod(c *cluster) {
 		}
 		return fmt.Errorf("server: %s %w", ip, err)
 	})
-	c.apply(user("client", "n1", "", fmt.Sprintf(`[sh, -c, "until ib_write_bw -d rxe0 -x 1 -n 1000 %s; do sleep 0.2; done"]`, ip)))
+	c.apply(user("client", "n1", "", fmt.Sprintf(`[ib_write_bw, -d, rxe0, -x, "1", -n, "1000", %q]`, ip)))
 	c.eventually(patience, func() error {
 		out, err := c.Kubectl(c.t.Context(), "", "-n", "team", "get", "pod", "client", "-o", `jsonpath={.status.phase}`)
+		if out == "Failed" { // it came before the server listened
+			c.kubectl("-n", "team", "delete", "pod", "client", "--wait=true")
+			c.apply(user("client", "n1", "", fmt.Sprintf(`[ib_write_bw, -d, rxe0, -x, "1", -n, "1000", %q]`, ip)))
+		}
 		if err == nil && out != "Succeeded" {
 			logs, _ := c.Kubectl(c.t.Context(), "", "-n", "team", "logs", "client", "--tail", "20")
 			err = fmt.Errorf("client: %s: %s", out, logs)

@@ -34,8 +34,8 @@ type Node struct {
 
 func (n *Node) dir() string { return filepath.Join(n.lab.cfg.Dir, NodeName(n.n)) }
 
-// group is the name of the node's cgroup.
-func (n *Node) group() string { return n.lab.netns(n.n) }
+// Group is the name of the node's cgroup.
+func (n *Node) Group() string { return n.lab.netns(n.n) }
 
 // hierarchies are the cgroup hierarchies of version 1 in which containers are.
 func hierarchies() (list []string) {
@@ -67,7 +67,7 @@ func (n *Node) Start() error {
 	defer f.Close() // the process has its own descriptor
 	c := &n.lab.cfg
 	n.cmd = exec.Command("nsenter", "--net=/run/netns/"+n.lab.netns(n.n), "unshare", "-m", "-u", "--propagation", "unchanged", "bash", filepath.Join(n.dir(), "node.sh"))
-	n.cmd.Env = append(os.Environ(), "R="+n.dir(), "NAME="+NodeName(n.n), "GROUP="+n.group(), "CGROUPS="+strings.Join(hierarchies(), " "), "BIN="+c.Bin, "IMAGES="+strings.Join(c.Images, " "),
+	n.cmd.Env = append(os.Environ(), "R="+n.dir(), "NAME="+NodeName(n.n), "GROUP="+n.Group(), "CGROUPS="+strings.Join(hierarchies(), " "), "BIN="+c.Bin, "IMAGES="+strings.Join(c.Images, " "),
 		"PAUSE="+c.Pause, "PROXY="+n.lab.pki.conf("proxy"), "KUBECONFIG="+n.lab.pki.conf(NodeName(n.n)), "ADDRESS="+nodeAddress(n.n))
 	n.cmd.Stdout, n.cmd.Stderr = f, f
 	n.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -91,7 +91,7 @@ func (n *Node) files() error {
 	}
 	p := n.lab.pki
 	data := map[string]string{
-		"Pause": n.lab.cfg.Pause, "Subnet": podSubnet(n.n), "Address": nodeAddress(n.n), "CA": p.crt("ca"), "Cert": p.crt(NodeName(n.n)), "Key": p.keyOf(NodeName(n.n)), "Group": n.group(),
+		"Pause": n.lab.cfg.Pause, "Subnet": podSubnet(n.n), "Address": nodeAddress(n.n), "CA": p.crt("ca"), "Cert": p.crt(NodeName(n.n)), "Key": p.keyOf(NodeName(n.n)), "Group": n.Group(),
 	}
 	all, err := template.New("node").Parse(nodeFiles)
 	if err != nil {
@@ -125,7 +125,7 @@ func (n *Node) files() error {
 // cgroups makes the node's cgroup in each hierarchy.
 func (n *Node) cgroups() error {
 	for _, c := range hierarchies() {
-		dir := filepath.Join("/sys/fs/cgroup", c, n.group())
+		dir := filepath.Join("/sys/fs/cgroup", c, n.Group())
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return err
 		}
@@ -148,7 +148,7 @@ func (n *Node) cgroups() error {
 // pids lists the processes in the node's cgroups.
 func (n *Node) pids() (list []int) {
 	for _, c := range []string{"pids", "systemd"} {
-		_ = filepath.WalkDir("/sys/fs/cgroup/"+c+"/"+n.group(), func(path string, e fs.DirEntry, err error) error {
+		_ = filepath.WalkDir("/sys/fs/cgroup/"+c+"/"+n.Group(), func(path string, e fs.DirEntry, err error) error {
 			if err != nil || e.Name() != "cgroup.procs" {
 				return nil // what has gone meanwhile has no processes
 			}
@@ -232,8 +232,8 @@ func (n *Node) Plugin(name string) string { return filepath.Join(n.dir(), "cni-b
 // remove kills the node, and removes its cgroups.
 func (n *Node) remove() error {
 	err := n.Kill()
-	for _, c := range hierarchies() {
-		root := filepath.Join("/sys/fs/cgroup", c, n.group())
+	for _, c := range append(hierarchies(), "unified") { // runc makes groups in the last one, too
+		root := filepath.Join("/sys/fs/cgroup", c, n.Group())
 		var dirs []string
 		_ = filepath.WalkDir(root, func(path string, e fs.DirEntry, err error) error {
 			if err == nil && e.IsDir() {

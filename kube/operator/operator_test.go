@@ -1,0 +1,309 @@
+package operator
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest"
+
+	"github.com/rdmalab/rdmalab/kube/api/v1alpha1"
+	"github.com/rdmalab/rdmalab/kube/rackspec"
+)
+
+// patience is how long anything may take: the machine may have other things to do.
+const patience = 3 * time.Minute
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// apiServer starts a real API server and etcd with the CRDs, and nothing else: no scheduler, no kubelet.
+func apiServer(t *testing.T) (*rest.Config, client.Client) {
+	t.Helper()
+	bin := os.Getenv("RDMALAB_KUBE_BIN")
+	if bin == "" {
+		t.Skip("RDMALAB_KUBE_BIN is set by make e2e-kube")
+	}
+	etcd, err := exec.LookPath("etcd")
+	must(t, err)
+	assets := t.TempDir()
+	must(t, errors.Join(os.Symlink(etcd, filepath.Join(assets, "etcd")), os.Symlink(filepath.Join(bin, "kube-apiserver"), filepath.Join(assets, "kube-apiserver"))))
+	e := &envtest.Environment{
+		BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
+		CRDInstallOptions: envtest.CRDInstallOptions{Paths: []string{"../config/crd.yaml"}, ErrorIfPathMissing: true, MaxTime: patience},
+	}
+	cfg, err := e.Start()
+	must(t, err)
+	t.Cleanup(func() { must(t, e.Stop()) })
+	scheme, err := Scheme()
+	must(t, err)
+	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	must(t, err)
+	return cfg, c
+}
+
+// runs starts the operator; the result stops it.
+func runs(t *testing.T, cfg *rest.Config) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- Run(ctx, cfg, Config{Image: "image:1", Version: "v1", Probes: "0"}) }()
+	return func() {
+		cancel()
+		must(t, <-done)
+	}
+}
+
+func eventually(t *testing.T, f func() error) {
+	t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal(err)
+		}
+	}
+}
+
+const hosts = "hosts:\n  - {name: \"cn[0-1]\", role: compute}\n  - {name: ms0, role: memory}\n"
+
+func rackOf(name, text string) *v1alpha1.Rack {
+	return &v1alpha1.Rack{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1alpha1.RackSpec{Nodes: 2, Rack: text}}
+}
+
+// nodeOf makes a node, which offers NICs.
+func nodeOf(t *testing.T, c client.Client, name string) {
+	t.Helper()
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
+	must(t, c.Create(t.Context(), n))
+	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	n.Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceNIC: resource.MustParse("64")}
+	must(t, c.Status().Update(t.Context(), n))
+	n.Spec.Taints = nil // without a kubelet nobody takes the first one away
+	must(t, c.Update(t.Context(), n))
+}
+
+// The API server refuses what the schema says, and any change of what is fixed; the operator refuses a text that is no rack,
+// and says why.
+func TestRefused(t *testing.T) {
+	cfg, c := apiServer(t)
+	ctx := t.Context()
+	for want, change := range map[string]func(*v1alpha1.Rack){
+		"greater than or equal to 2": func(k *v1alpha1.Rack) { k.Spec.Nodes = 1 },
+		"less than or equal to 16":   func(k *v1alpha1.Rack) { k.Spec.Nodes = 17 },
+		"at least 1 chars":           func(k *v1alpha1.Rack) { k.Spec.Rack = "" },
+		"at most 30 characters":      func(k *v1alpha1.Rack) { k.Name = strings.Repeat("x", 31) },
+		"users":                      func(k *v1alpha1.Rack) { k.Spec.Users = []string{"../x"} },
+	} {
+		k := rackOf("bad", hosts)
+		change(k)
+		if err := c.Create(ctx, k); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, not %q", err, want)
+		}
+	}
+	defer runs(t, cfg)()
+	k := rackOf("text", "hosts:\n  - {name: cn0, role: compyte}\n")
+	must(t, c.Create(ctx, k))
+	eventually(t, func() error {
+		must(t, c.Get(ctx, client.ObjectKeyFromObject(k), k))
+		if k.Status.Phase != v1alpha1.PhaseRefused || k.Status.ObservedGeneration != k.Generation {
+			return fmt.Errorf("phase %q of generation %d", k.Status.Phase, k.Status.ObservedGeneration)
+		}
+		return nil
+	})
+	if text := k.Status.Conditions[0].Message; !strings.Contains(text, "spec.rack:2:") || !strings.Contains(text, "did you mean compute?") {
+		t.Errorf("the text of a mistake: %s", text)
+	}
+	k.Spec.Rack = hosts
+	if err := c.Update(ctx, k); err == nil || !strings.Contains(err.Error(), "all but users is fixed") {
+		t.Errorf("the text of a rack was changed: %v", err)
+	}
+	must(t, c.Get(ctx, client.ObjectKeyFromObject(k), k))
+	k.Spec.Users = []string{"team"}
+	must(t, c.Update(ctx, k))
+	must(t, c.Delete(ctx, k))
+	eventually(t, func() error { return gone(c.Get(ctx, client.ObjectKeyFromObject(k), k)) })
+}
+
+// gone returns nil if err says that there is no such object.
+func gone(err error) error {
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err == nil:
+		return errors.New("it is still there")
+	}
+	return err
+}
+
+// A rack waits for nodes, is placed on the first ones by name, stays there, and becomes Ready by what leaves and Pods report.
+func TestPlacedAndReady(t *testing.T) {
+	cfg, c := apiServer(t)
+	ctx := t.Context()
+	stop := runs(t, cfg)
+	k := rackOf("r0", hosts)
+	must(t, c.Create(ctx, k))
+	phase := func(want v1alpha1.Phase) {
+		t.Helper()
+		eventually(t, func() error {
+			must(t, c.Get(ctx, client.ObjectKeyFromObject(k), k))
+			if k.Status.Phase != want {
+				return fmt.Errorf("%s, not %s: %+v", k.Status.Phase, want, k.Status.Conditions)
+			}
+			return nil
+		})
+	}
+	nodeOf(t, c, "b")
+	phase(v1alpha1.PhasePending)
+	nodeOf(t, c, "c")
+	phase(v1alpha1.PhaseStarting)
+	stop()
+	nodeOf(t, c, "a") // comes first by name, and too late
+	defer runs(t, cfg)()
+	var leaves v1alpha1.RackLeafList
+	must(t, c.List(ctx, &leaves))
+	where := map[string]string{}
+	for _, l := range leaves.Items {
+		where[l.Spec.Leaf] = l.Spec.Node + " " + strings.Join(l.Spec.Hosts, " ")
+	}
+	if len(where) != 2 || where["leaf0"] != "b cn0 ms0" || where["leaf1"] != "c cn1" {
+		t.Errorf("placed: %v", where)
+	}
+	var sets appsv1.StatefulSetList
+	eventually(t, func() error {
+		must(t, c.List(ctx, &sets))
+		if len(sets.Items) != 3 {
+			return fmt.Errorf("%d StatefulSets", len(sets.Items))
+		}
+		return nil
+	})
+	for _, s := range sets.Items {
+		for _, tol := range s.Spec.Template.Spec.Tolerations {
+			if tol.TolerationSeconds != nil {
+				t.Errorf("%s does not tolerate a lost node for ever", s.Name)
+			}
+		}
+	}
+	for i := range leaves.Items {
+		l := &leaves.Items[i]
+		l.Status = v1alpha1.RackLeafStatus{Address: "10.0.0.1", Epoch: 1, Version: "v1", Trunks: []v1alpha1.LinkStatus{{Name: "leaf0-leaf1", Up: true}}}
+		must(t, c.Status().Update(ctx, l))
+		podOf(t, c, "leaf-"+l.Spec.Node, l.Spec.Node, map[string]string{v1alpha1.LabelRole: v1alpha1.RoleLeaf})
+	}
+	for _, h := range []string{"cn0", "cn1", "ms0"} {
+		podOf(t, c, h, "b", map[string]string{v1alpha1.LabelHost: h})
+	}
+	phase(v1alpha1.PhaseReady)
+	// A trunk that is down, and a node that is lost, make the rack Degraded; nothing is moved.
+	l := &leaves.Items[0]
+	must(t, c.Get(ctx, client.ObjectKeyFromObject(l), l))
+	l.Status.Trunks[0].Up = false
+	must(t, c.Status().Update(ctx, l))
+	phase(v1alpha1.PhaseDegraded)
+	l.Status.Trunks[0].Up = true
+	must(t, c.Status().Update(ctx, l))
+	phase(v1alpha1.PhaseReady)
+	n := new(corev1.Node)
+	must(t, c.Get(ctx, client.ObjectKey{Name: "b"}, n))
+	n.Status.Conditions[0].Status = corev1.ConditionUnknown
+	must(t, c.Status().Update(ctx, n))
+	phase(v1alpha1.PhaseDegraded)
+	if got := strings.Join(k.Status.Lost, " "); got != "cn0 ms0" {
+		t.Errorf("lost: %q", got)
+	}
+	// Pods on a lost node do not keep a Rack from being deleted; others do, until they are gone.
+	must(t, c.Delete(ctx, k))
+	eventually(t, func() error { must(t, c.List(ctx, &sets)); return none(len(sets.Items)) })
+	must(t, c.Get(ctx, client.ObjectKeyFromObject(k), k))
+	must(t, c.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "leaf-c"}}, client.GracePeriodSeconds(0)))
+	eventually(t, func() error { return gone(c.Get(ctx, client.ObjectKeyFromObject(k), k)) })
+}
+
+func none(n int) error {
+	if n > 0 {
+		return fmt.Errorf("there are still %d", n)
+	}
+	return nil
+}
+
+// podOf makes a Pod of rack r0 that is ready.
+func podOf(t *testing.T, c client.Client, name, node string, labels map[string]string) {
+	t.Helper()
+	labels[v1alpha1.LabelRack] = "r0"
+	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}, Spec: corev1.PodSpec{
+		NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "i"}}, TerminationGracePeriodSeconds: ptr(int64(0)),
+	}}
+	must(t, c.Create(t.Context(), p))
+	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+	must(t, c.Status().Update(t.Context(), p))
+}
+
+// Fifty racks, whose operator is stopped and started in the middle, are all placed; and all go.
+func TestManyRacksAndAnOperatorThatStops(t *testing.T) {
+	const racks = 50
+	cfg, c := apiServer(t)
+	ctx := t.Context()
+	nodeOf(t, c, "a")
+	nodeOf(t, c, "b")
+	stop := runs(t, cfg)
+	for i := range racks {
+		must(t, c.Create(ctx, rackOf(fmt.Sprintf("r%d", i), hosts)))
+	}
+	var sets appsv1.StatefulSetList
+	count := func(want int) error {
+		must(t, c.List(ctx, &sets))
+		if len(sets.Items) < want {
+			return fmt.Errorf("%d of %d StatefulSets", len(sets.Items), want)
+		}
+		return nil
+	}
+	eventually(t, func() error { return count(racks) })
+	stop()
+	stop = runs(t, cfg)
+	eventually(t, func() error { return count(racks * 3) })
+	for i := range racks {
+		must(t, c.Delete(ctx, rackOf(fmt.Sprintf("r%d", i), hosts)))
+	}
+	var list v1alpha1.RackList
+	left := func() int { must(t, c.List(ctx, &list)); return len(list.Items) }
+	eventually(t, func() error { return none(max(0, left()-racks/2)) })
+	stop()
+	defer runs(t, cfg)()
+	eventually(t, func() error { return none(left()) })
+}
+
+// What a rack on Kubernetes cannot have is refused by name.
+func TestUnfit(t *testing.T) {
+	for want, text := range map[string]string{
+		"fabric": hosts + "fabric: {leaves: 3, spines: 2}\n", "cable": hosts + "cable: memory\n", "nics": "hosts:\n  - {name: cn0, role: compute, nics: 2}\n  - {name: ms0, role: memory}\n",
+		"machines": hosts + "machines: []\n",
+	} {
+		if _, err := rackspec.Parse("r0", text, 2); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	r, err := rackspec.Parse("r0", hosts, 2)
+	must(t, err)
+	if _, err := r.Encode(); err != nil {
+		t.Error(err)
+	}
+}
