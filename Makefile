@@ -222,15 +222,23 @@ kube: ## build bin/rdmalab-kube and bin/rdmalab-kube-cni, for racks on Kubernete
 kube-image: kube ## the image of kube/install.yaml, as the file out/kube.tar for ctr, docker or podman; no engine
 	@mkdir -p out && bin/rdmalab-kube image -f out/kube.tar -plugin bin/rdmalab-kube-cni
 
+# KUBE_INSTALL prints kube/install.yaml: the resources of kube/config/kustomization.yaml, one behind the other.
+KUBE_INSTALL = echo "\# All of rdmalab for Kubernetes; made by make kube-install from kube/config." && \
+  for f in namespace crd rbac operator agent; do echo "---" && cat kube/config/$$f.yaml || exit 1; done
+
 .PHONY: kube-install
-kube-install: ## write kube/install.yaml from kube/config (kubectl)
-	@kubectl kustomize kube/config >kube/install.yaml
+kube-install: ## write kube/install.yaml from kube/config
+	@{ $(KUBE_INSTALL); } >kube/install.yaml
+
+.PHONY: kube-check
+kube-check:
+	@{ $(KUBE_INSTALL); } | cmp -s - kube/install.yaml || { echo "kube/install.yaml is stale: run make kube-install" >&2; exit 1; }
 
 # RDMALAB_KUBE_CACHE has the programs of Kubernetes; the first run builds them, which takes ten minutes of a processor.
 .PHONY: e2e-kube
 e2e-kube: kube ## racks on a cluster of two real kubelets (root; etcd-server, containerd, runc, containernetworking-plugins, iptables, perftest)
 	@$(KUBE) -o ../bin/ ./e2e/pause
-	@bin=$$(kube/e2e/binaries.sh) && cd kube && RDMALAB_KUBE_BIN="$$bin" RDMALAB_KUBE_OUT=$(CURDIR)/bin $(GO) test -count=1 -timeout 60m -v $(if $(FOCUS),-run '$(FOCUS)') ./e2e
+	@bin=$$(kube/e2e/binaries.sh) && cd kube && RDMALAB_KUBE_BIN="$$bin" RDMALAB_KUBE_OUT=$(CURDIR)/bin $(GO) test -count=1 -timeout 60m $(if $(FOCUS),-v -run '$(FOCUS)' ./e2e,-v ./e2e && RDMALAB_KUBE_BIN="$$bin" $(GO) test -count=1 ./agent ./cni ./operator && $(GO) vet ./...)
 
 .PHONY: e2e-machines
 e2e-machines: build suites ## racks on several machines, which are namespaces with an sshd each (root; openssh-server, iproute2)
@@ -312,7 +320,7 @@ sim: build ## the transport scenario over SEEDS seeds in virtual time; SEED=n re
 	@bin/rdmalab sim transport $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 .PHONY: check
-check: fmt-check lint ## what must hold before a commit: format, vet, lint, tidy modules, layering, generated documents
+check: fmt-check lint kube-check ## what must hold before a commit: format, vet, lint, tidy modules, layering, generated documents
 	@$(GO) vet ./...
 	@$(GO) mod tidy -diff
 	@CGO_ENABLED=0 GOARCH=arm64 $(GO) build -o /dev/null ./cmd/rdmalab

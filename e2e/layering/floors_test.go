@@ -14,7 +14,7 @@ import (
 // and of folders below it. Folders on the same floor do not know each other.
 var floors = [][]string{
 	{"e2e"},
-	{"cmd", "compose"},
+	{"cmd", "compose", "kube"},
 	{"cli"},
 	{"experiment", "topo"},
 	{"sim"},

@@ -25,7 +25,7 @@ type Config struct {
 	// NICs is how many the node offers.
 	NICs int
 	Log  *slog.Logger
-	// Report is called when something was wrong with the plugin, or is and cannot be mended, and when all is
+	// Report is called when something was wrong with the plugin, or is and cannot be repaired, and when all is
 	// well again: wrong is then "".
 	Report func(ctx context.Context, wrong string)
 }

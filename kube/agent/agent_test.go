@@ -55,7 +55,7 @@ func TestChained(t *testing.T) {
 	}
 }
 
-// The agent reports what others damage, mends what it can, offers nothing while it cannot; and goes without a trace,
+// The agent reports what others damage, repairs what it can, offers nothing while it cannot; and goes without a trace,
 // unless a rack is on the node.
 func TestAgent(t *testing.T) {
 	dir := t.TempDir()

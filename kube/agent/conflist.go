@@ -94,7 +94,7 @@ func (c conflists) ensure(plugin []byte, on bool) (wrong string, err error) {
 		if have, err := os.ReadFile(file); err != nil || !bytes.Equal(have, plugin) {
 			wrong = file + " was missing, or another program"
 			if err := replace(file, plugin, 0o755); err != nil {
-				return wrong, err
+				return wrong, fmt.Errorf("install %s: %w", file, err)
 			}
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/rdmalab/rdmalab/kube/e2e/lab"
 )
 
-// life tells one life of a Pod's container from another: the UID of the Pod, and how often the container was started
+// life tells one incarnation of a Pod's container from another: the UID of the Pod, and how often the container was started
 // again.
 type life struct {
 	uid      string
@@ -141,7 +141,7 @@ func (c *cluster) offers(n int, want string) {
 	})
 }
 
-// pluginLost damages the network's list of a node: what can be mended is mended, with an event; what cannot takes the NICs
+// pluginLost damages the network's list of a node: what can be repaired is repaired, with an event; what cannot takes the NICs
 // away until it is, and the rack says so. Racks that run are not touched.
 func pluginLost(c *cluster) {
 	before := c.lives()
@@ -150,9 +150,11 @@ func pluginLost(c *cluster) {
 	must(c.t, err)
 	must(c.t, os.Remove(c.Node(1).Plugin(cni.Program)))
 	c.event("default", "n1", "was missing, or another program")
-	must(c.t, os.WriteFile(list, []byte(`{"cniVersion":"1.0.0","name":"pod","plugins":[`), 0o644))
+	folder := c.Node(1).Plugin(cni.Program) // in place of the program, so that it cannot be installed
+	must(c.t, os.Remove(folder))
+	must(c.t, os.MkdirAll(filepath.Join(folder, "x"), 0o755))
 	c.offers(1, "0")
-	c.event("default", "n1", "the conflist is no JSON")
+	c.event("default", "n1", "install /opt/cni/bin/rdmalab-kube-cni")
 	c.eventually(patience, func() error {
 		k, err := c.rack("r0")
 		if err != nil {
@@ -165,16 +167,25 @@ func pluginLost(c *cluster) {
 		}
 		return fmt.Errorf("%s: %+v", k.Status.Phase, k.Status.Conditions)
 	})
-	must(c.t, os.WriteFile(list, []byte(strings.ReplaceAll(string(sound), cni.Program, "loopback")), 0o644)) // sound, without the entry
+	must(c.t, os.RemoveAll(folder))
+	must(c.t, replaceFile(list, []byte(strings.ReplaceAll(string(sound), cni.Program, "loopback")))) // sound, without the entry
 	c.offers(1, "64")
 	text, err := os.ReadFile(list)
 	must(c.t, err)
 	if !strings.Contains(string(text), cni.Program) {
 		c.t.Errorf("the entry is not back: %s", text)
 	}
-	must(c.t, os.WriteFile(list, sound, 0o644))
+	must(c.t, replaceFile(list, sound))
 	c.phase("r0", v1alpha1.PhaseReady)
 	c.same(before, all...)
+}
+
+// replaceFile writes a file in one step, as those who install networks do.
+func replaceFile(path string, data []byte) error {
+	if err := os.WriteFile(path+".new", data, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(path+".new", path)
 }
 
 func kubeletAgain(c *cluster) {

@@ -73,7 +73,7 @@ func Run(ctx context.Context, rc *rest.Config, cfg Config) error {
 	wg.Go(func() { p.tell(ctx) })
 	wg.Go(func() { p.serve(ctx) })
 	srv := &http.Server{Addr: cmp.Or(cfg.Listen, ":7470"), Handler: http.HandlerFunc(p.ready), ReadHeaderTimeout: time.Second}
-	defer srv.Close() // nobody waits for an answer any more
+	defer srv.Close() // no client waits for an answer any more
 	wg.Go(func() {
 		if err := srv.ListenAndServe(); !errors.Is(err, http.ErrServerClosed) {
 			p.end(err)

@@ -98,7 +98,7 @@ func nodeOf(t *testing.T, c client.Client, name string) {
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	n.Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceNIC: resource.MustParse("64")}
 	must(t, c.Status().Update(t.Context(), n))
-	n.Spec.Taints = nil // without a kubelet nobody takes the first one away
+	n.Spec.Taints = nil // without a kubelet no process takes the first one away
 	must(t, c.Update(t.Context(), n))
 }
 

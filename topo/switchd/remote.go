@@ -44,8 +44,8 @@ func remote(rack *rackfile.Rack, c rackfile.Trunk, name string) Far {
 type trunkOpener struct {
 	paths   rackfile.Paths
 	outside string
-	rack  string
-	limit int // length of the longest frame of a host
+	rack    string
+	limit   int // length of the longest frame of a host
 }
 
 // longestFrame returns the length of the longest frame that a host of the rack sends in bytes.

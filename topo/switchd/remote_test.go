@@ -341,6 +341,30 @@ func TestTrunkToAnotherMachine(t *testing.T) {
 	j.write(5, 200_000)
 }
 
+// A trunk goes on between other addresses, at the same port, when both descriptions have these.
+func TestTrunkWhoseEndMoves(t *testing.T) {
+	j := joinLeaves(t, udp)
+	j.write(2, 64<<10)
+	moved := netip.MustParseAddr("192.168.7.9")
+	must(t, nl.Configure(nl.End{Netns: j.lan[1], Name: "lan", Addrs: []netip.Prefix{netip.PrefixFrom(moved, 24)}}))
+	for i, p := range j.paths {
+		data, err := os.ReadFile(p.Spec())
+		must(t, err)
+		rack, err := rackfile.Decode(data)
+		must(t, err)
+		rack.Machines[1].Address = moved
+		data, err = rack.Encode()
+		must(t, err)
+		must(t, os.WriteFile(p.Spec(), data, 0o644))
+		must(t, j.control(i).Call(t.Context(), "POST", "/rack", nil, nil))
+		if i == 0 { // the other end is not there yet
+			j.await(false)
+		}
+	}
+	j.await(true)
+	j.write(2, 64<<10)
+}
+
 // The notes of a trunk: what the kernel refuses, and what the network has lost if the trunk is strict.
 func TestNotesOfTrunks(t *testing.T) {
 	s := trunk.Stats{Slow: "the kernel refuses all", Lost: 3, Late: 1, Silences: 2}
