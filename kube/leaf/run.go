@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"reflect"
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
@@ -35,8 +35,7 @@ type program struct {
 	slice   *slice
 	refused string
 	serving bool
-	told    v1alpha1.RackLeafStatus // the status that was written last
-	name    string                  // of the own RackLeaf
+	name    string // of the own RackLeaf
 }
 
 // Run runs the leaf until ctx ends.
@@ -174,12 +173,17 @@ func (p *program) tell(ctx context.Context) {
 
 func (p *program) tellOnce(ctx context.Context) error {
 	st, name, err := p.status(ctx)
-	if err != nil || name == "" || reflect.DeepEqual(st, p.told) {
+	if err != nil || name == "" {
 		return err
 	}
 	var l v1alpha1.RackLeaf
 	if err := p.client.Get(ctx, client.ObjectKey{Namespace: p.cfg.Namespace, Name: name}, &l); err != nil {
 		return client.IgnoreNotFound(err)
+	}
+	// What counts is what the API server has, and not what this leaf has written last: a request that was given up when the
+	// network was cut may arrive when it heals, with a state of the past.
+	if equality.Semantic.DeepEqual(st, l.Status) {
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, answerWait)
 	defer cancel()
@@ -188,7 +192,6 @@ func (p *program) tellOnce(ctx context.Context) error {
 	if err := p.client.Status().Patch(ctx, next, client.MergeFrom(&l)); err != nil {
 		return fmt.Errorf("write the status of %s: %w", name, err)
 	}
-	p.told = st
 	return nil
 }
 
