@@ -106,6 +106,11 @@ func (d *decoder) costNIC(nic *cost.NIC) entry {
 		verb("write", &nic.Write),
 		verb("read", &nic.Read),
 		verb("atomic", &nic.Atomic),
+		section(d, "ring",
+			place(d, "entry", &nic.Ring.Entry, units.ParseDuration),
+			place(d, "wait", &nic.Ring.Wait, units.ParseDuration),
+			place(d, "enable", &nic.Ring.Enable, units.ParseDuration),
+		),
 	)
 }
 

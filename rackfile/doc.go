@@ -171,6 +171,7 @@
 //	    pkeys: [0xffff, 0x8001] # P_Keys (partitions) of its NIC, 1 to 128: 1 to 0x7fff for a limited member, plus 0x8000 for a full one. Default [0xffff].
 //	    tos: 104             # TOS byte or traffic class (DSCP and ECN, 0 to 255) of its NIC's packets if the connection or address handle sets none. Default 0.
 //	    window: 1024         # packets that a queue pair of its NIC has in flight, 1 to 16384. Default 128.
+//	    acks: 1              # requests that an ACK of its NIC answers at most, 1 to 64. 1: each request has an ACK of its own; more: an ACK waits up to 3 us for further requests. Default: those that arrive together.
 //	    recovery: rack       # how its queue pairs recover from losses, if the peer's host has the key, too: go-back-n, irn or rack. Default go-back-n.
 //	    congestion: {rp_max_rate: 40Gbit, profile: mlx} # congestion control of this host's NIC, instead of that of the rack. Default that of the rack.
 //	    lenient: true        # true: unmodified programs may call ibv_modify_qp with attributes missing, or too many, as no kernel allows. Default false.

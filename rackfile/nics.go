@@ -155,6 +155,7 @@ func (d *decoder) nicKeys(h *Host) []entry {
 		{key: "pkeys", set: func(n ast.Node) { h.PKeys = d.pkeys(n) }},
 		set(d, "tos", &h.TOS, parseTOS),
 		set(d, "window", &h.Window, number(1, maxWindow)),
+		set(d, "acks", &h.Acks, number(1, maxAcks)),
 		set(d, "recovery", &h.Recovery, parseRecovery),
 		{key: "congestion", set: func(n ast.Node) { h.Congestion = d.congestion(n) }},
 		set(d, "lenient", &h.Lenient, parseBool),

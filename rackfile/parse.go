@@ -34,6 +34,7 @@ const (
 	minMTU, maxMTU, defaultMTU = 1280, 9216, 4200
 	maxQueue, defaultQueue     = 65536, 1024
 	maxWindow                  = 1 << 14
+	maxAcks                    = 64
 	maxSpin, defaultSpin       = time.Second, 50 * time.Microsecond
 	maxCPU                     = 1023
 	pageSize                   = 4096

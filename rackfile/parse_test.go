@@ -249,7 +249,7 @@ var mistakes = []struct{ old, new, want string }{
 	{"name: small", "name: small\ncongestion: {rp_max_rate: 1Gbit, rp_time_reset: 11s}", `2:49: rp_time_reset: 11s is out of bounds; use a value from 1µs to 10s`},
 	{"name: small", "name: small\ncongestion: {rp_max_rate: 1Gbit, np_min_time_between_cnps: 60us}", `2:13: congestion: rp_dce_tcp_rtt 55µs must be above np_min_time_between_cnps 60µs in profile paper`},
 	{"name: small", "name: small\ncongestion: {rp_max_rate: 1Gbit, rp_min_rate: 2Gbit}", `2:13: congestion: rp_min_rate 2Gbit is above rp_max_rate 1Gbit`},
-	{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; did you mean role? known keys: name, role, memory, cpu, nics, leaf, machine, spin, gso, rate, pkeys, tos, window, recovery, congestion, lenient, distinctKeys, quota`},
+	{"role: memory", "rolle: memory", `4:5: unknown key "rolle" in a host; did you mean role? known keys: name, role, memory, cpu, nics, leaf, machine, spin, gso, rate, pkeys, tos, window, acks, recovery, congestion, lenient, distinctKeys, quota`},
 	{"role: memory", "role: memory\n    memory: 64MB", `5:13: memory: "64MB" is no size: write 64MiB (units of 1024), or the number of bytes`},
 	{"role: memory", "role: memory\n    memory: 1000", `5:13: memory: 1000 is no multiple of 4KiB`},
 	{"role: memory", "role: memory\n    memory: 65GiB", `5:13: memory: 65GiB is too much; use at most 64GiB`},

@@ -201,6 +201,7 @@ func nicShapes(d described) []key {
 		{"pkeys", listOf(shape{"type": "integer", "minimum": 1, "maximum": 0xffff, "not": shape{"const": fullMember}}, 1, maxPKeys)},
 		{"tos", within(0, 255)},
 		{"window", within(1, maxWindow)},
+		{"acks", within(1, maxAcks)},
 		{"recovery", oneOf(selective.Kinds()...)},
 		{"congestion", d.object("congestion", congestionKeys(), maxRateKey)},
 		{"lenient", shape{"type": "boolean"}},

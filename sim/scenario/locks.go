@@ -135,15 +135,11 @@ func switchOf(mode string, misses rules.Answerer) string {
 	return out
 }
 
-// wrap puts nodes around the NIC of each memory server: a lazyAcks, which coalesces the NIC's
-// acknowledgements, if the plan says so, and a guardian, which checks the memory, unless r.blind is
-// set.
+// wrap puts a guardian, which checks the memory, around the NIC of each memory server, unless r.blind
+// is set.
 func (r *lockRun) wrap(name string, n simnet.Node) simnet.Node {
 	for i := range r.servers {
 		if name == fmt.Sprintf("ms%d", i) {
-			if r.plan.acks > 1 {
-				n = &lazyAcks{Node: n, every: r.plan.acks}
-			}
 			if r.blind {
 				return n
 			}

@@ -67,7 +67,6 @@ type lockPlan struct {
 	params rdmacm.Params
 	wrap   bool // first PSNs are at most 30 below 2^24, so that PSNs soon wrap around
 	rounds int  // rounds of each client
-	acks   int  // the servers send an ACK for every acks requests; 0 means that each NIC decides itself
 
 	what     machineFault
 	victim   string        // the host that fails
@@ -84,7 +83,8 @@ var hopNames = [...]string{"client→switch", "switch→server", "server→switc
 
 func drawLocks(e *env) *lockPlan {
 	d := e.draw
-	p := &lockPlan{rounds: d.between(5, 20), acks: one(d, 0, 0, 0, 4, 16)}
+	p := &lockPlan{rounds: d.between(5, 20)}
+	acks := one(d, 0, 0, 1, 4, 16)
 	for i := range p.words {
 		p.words[i] = wordPlan{kind: one(d, tagLock, tagLock, bitLock, counter, register), server: i % 2, device: i >= 2}
 		if d.chance(0.2) {
@@ -93,7 +93,7 @@ func drawLocks(e *env) *lockPlan {
 	}
 	p.drawHops(d)
 	p.rack = simrack.Options{
-		Delay: d.span(200*time.Nanosecond, 5*time.Microsecond), Window: one(d, 4, 16, 64), Datagrams: d.chance(0.5),
+		Delay: d.span(200*time.Nanosecond, 5*time.Microsecond), Window: one(d, 4, 16, 64), Datagrams: d.chance(0.5), Acks: acks,
 	}
 	e.widen(&p.rack)
 	if p.wrap = d.chance(0.5); p.wrap {
@@ -192,7 +192,7 @@ func (p *lockPlan) String() string {
 		}
 	}
 	fmt.Fprintf(&b, "mtu=%d window=%d delay=%v timeout=%d rdatomic=%d wrap=%v acks=%d cm=%v rounds=%d %s",
-		p.params.PathMTU, p.rack.Window, p.rack.Delay, p.params.Timeout, p.params.RdAtomic, p.wrap, p.acks, p.rack.Datagrams, p.rounds, machineFaults[p.what])
+		p.params.PathMTU, p.rack.Window, p.rack.Delay, p.params.Timeout, p.params.RdAtomic, p.wrap, p.rack.Acks, p.rack.Datagrams, p.rounds, machineFaults[p.what])
 	switch p.what {
 	case clientCrash:
 		fmt.Fprintf(&b, " of %s at request %d, %v, same numbers again=%v", p.victim, p.after, p.step, p.again)

@@ -69,6 +69,15 @@ type NIC struct {
 	Stall                Stall
 	Send, Write          Verb
 	Read, Atomic         Verb
+	// Ring has the times of entries of send rings.
+	Ring Ring
+}
+
+// Ring has the times that the NIC takes for an entry of a send ring (package sendring), by the place of
+// the ring. Zeros mean the defaults of that package.
+type Ring struct {
+	// Enable includes the fetch of the entry that an ENABLE enables.
+	Entry, Wait, Enable Place[time.Duration]
 }
 
 // Stall is what makes a NIC work on requests in another order than that of their arrival: a request
@@ -135,6 +144,12 @@ func (m *Model) Validate() error {
 		{"doorbell", m.NIC.Doorbell},
 		{"completion", m.NIC.Completion},
 		{"mean stall", m.NIC.Stall.Mean},
+		{"ring entry in host memory", m.NIC.Ring.Entry.Host},
+		{"ring entry in device memory", m.NIC.Ring.Entry.Device},
+		{"wait in host memory", m.NIC.Ring.Wait.Host},
+		{"wait in device memory", m.NIC.Ring.Wait.Device},
+		{"enable in host memory", m.NIC.Ring.Enable.Host},
+		{"enable in device memory", m.NIC.Ring.Enable.Device},
 	} {
 		if l.v < 0 || l.v > maxLatency {
 			return fmt.Errorf("cost: %s of %v: want 0s to %v", l.name, l.v, maxLatency)
@@ -190,4 +205,9 @@ func (m *Model) BackToBack() *Model {
 	c.Switch = Switch{}
 	c.Link.Delay /= 2
 	return &c
+}
+
+// Of returns the times of a ring, in device memory or in host memory.
+func (r *Ring) Of(device bool) (entry, wait, enable time.Duration) {
+	return r.Entry.of(device), r.Wait.of(device), r.Enable.of(device)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/rdmalab/rdmalab/softrnic/congestion"
+	"github.com/rdmalab/rdmalab/softrnic/cost"
 	"github.com/rdmalab/rdmalab/softrnic/transport"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -41,6 +42,8 @@ type Config struct {
 	// Window and AckEvery are passed to transport.Config for every queue pair. 0 means the defaults of
 	// that type.
 	Window, AckEvery int
+	// Acks is passed to transport.Config for every queue pair.
+	Acks int
 	// Recovery is passed to transport.Config for every queue pair.
 	Recovery transport.Recovery
 	// CMTimeout is passed to cm.Config as ResponseTimeout: the time after which the connection manager
@@ -50,6 +53,8 @@ type Config struct {
 	// of a ring in one Tick. If it is false, the entries of one Tick take effect at once, and the ring
 	// then waits for the sum of their execution times.
 	RingPaced bool
+	// RingCosts has the execution times of entries of send rings in host memory, and in the NIC's own.
+	RingCosts cost.Ring
 	// Loopback is how long a packet from the NIC to itself takes. 0 means that it is delivered in the
 	// step in which it is sent. Only with a Loopback can the NIC fetch an entry of a send ring while a
 	// request that changes this entry is in flight.

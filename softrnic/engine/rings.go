@@ -60,13 +60,16 @@ func (q *QP) UseRing(cfg sendring.Config) error {
 	case cfg.Blocks < 0 || cfg.Blocks > sendring.MaxRing:
 		return verbs.Errorf(op, verbs.ErrLimit, "%d blocks; at most %d", cfg.Blocks, sendring.MaxRing)
 	}
-	r, err := sendring.New(q.Num(), cfg, q.q.Config().MaxSendWR)
+	s := verbs.SGE{Addr: cfg.Addr, Length: uint32(cfg.Blocks * sendring.BlockSize), LKey: cfg.LKey}
+	memory, fault := q.e.env.Mem.Local(q.pd.num, s, false)
+	if fault != mem.OK {
+		return verbs.Errorf(op, verbs.ErrAccess, "%d blocks at %#x: %v", cfg.Blocks, cfg.Addr, fault)
+	}
+	var costs sendring.Costs
+	costs.Entry, costs.Wait, costs.Enable = q.e.cfg.RingCosts.Of(memory.Zero())
+	r, err := sendring.New(q.Num(), cfg, costs, q.q.Config().MaxSendWR)
 	if err != nil {
 		return err
-	}
-	s := verbs.SGE{Addr: cfg.Addr, Length: uint32(cfg.Blocks * sendring.BlockSize), LKey: cfg.LKey}
-	if _, fault := q.e.env.Mem.Local(q.pd.num, s, false); fault != mem.OK {
-		return verbs.Errorf(op, verbs.ErrAccess, "%d blocks at %#x: %v", cfg.Blocks, cfg.Addr, fault)
 	}
 	q.ring = &ring{Ring: r}
 	q.ring.place = q.e.rings.add(q)

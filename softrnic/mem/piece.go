@@ -23,6 +23,9 @@ type Piece struct {
 
 func (p Piece) Len() int { return int(p.n) }
 
+// Zero reports whether the memory is in a zero-based region, which means device memory.
+func (p Piece) Zero() bool { return p.r != nil && p.r.zero }
+
 // near returns the memory as a slice; nil if it is far memory (see Far).
 func (p Piece) near() []byte {
 	if p.r == nil || p.r.far != nil {

@@ -16,14 +16,6 @@ const (
 	MaxPrefetch = 64
 	// DefaultPrefetch is how many blocks a ring that is not managed reads at once by default.
 	DefaultPrefetch = 4
-
-	// waitCost and enableCost are the times that the NIC takes for a WAIT, and for an ENABLE or
-	// RECV_ENABLE; entryCost is that for any other entry. They are inputs, with every cost file, from
-	// Figure 8 of RedN: a further request costs 0.17 µs in WQ order, 0.19 µs in completion order (with a WAIT) and 0.54 µs in
-	// doorbell order (with a WAIT and an ENABLE).
-	entryCost  = 170 * time.Nanosecond
-	waitCost   = 20 * time.Nanosecond
-	enableCost = 350 * time.Nanosecond
 )
 
 // Config describes a ring.
@@ -86,6 +78,7 @@ type Event struct {
 // Ring is the send queue of one queue pair. New makes one.
 type Ring struct {
 	cfg         Config
+	costs       Costs
 	qpn         wire.QPN
 	state       State
 	next, limit uint32 // see Position
@@ -103,13 +96,13 @@ type Ring struct {
 }
 
 // New returns a ring for queue pair qpn. At most inFlight entries are in flight. The first entry
-// has index 0.
-func New(qpn wire.QPN, cfg Config, inFlight int) (*Ring, error) {
+// has index 0. costs are the execution times of entries; zeros mean the defaults.
+func New(qpn wire.QPN, cfg Config, costs Costs, inFlight int) (*Ring, error) {
 	cfg, err := withDefaults(cfg, inFlight)
 	if err != nil {
 		return nil, err
 	}
-	return &Ring{cfg: cfg, qpn: qpn, inFlight: newInFlight(inFlight)}, nil
+	return &Ring{cfg: cfg, costs: costs.withDefaults(), qpn: qpn, inFlight: newInFlight(inFlight)}, nil
 }
 
 // Config returns the configuration with its defaults.
@@ -131,7 +124,7 @@ func (r *Ring) WaitsFor() uint32 { return r.cur.Object }
 
 // Reset makes the ring start at index 0 again. It forgets the entries in flight.
 func (r *Ring) Reset() {
-	*r = Ring{cfg: r.cfg, qpn: r.qpn, inFlight: newInFlight(len(r.inFlight.all))}
+	*r = Ring{cfg: r.cfg, costs: r.costs, qpn: r.qpn, inFlight: newInFlight(len(r.inFlight.all))}
 }
 
 // Stop ends the ring, because its queue pair no longer sends. An entry that has failed and waits
@@ -196,7 +189,7 @@ func (r *Ring) Run(h Host, budget int) (ran int, took time.Duration) {
 			continue
 		}
 		ran++
-		took += cost(r.cur.Op)
+		took += r.cost(r.cur.Op)
 	}
 	if r.state == Ready && r.next == r.limit {
 		r.state.on(limitReached)
@@ -218,18 +211,7 @@ func (r *Ring) Price(h Host) time.Duration {
 			return 0 // Run refuses the entry
 		}
 	}
-	return cost(Opcode(r.raw[OffOpcode]))
-}
-
-func cost(op Opcode) time.Duration {
-	switch op {
-	case Wait:
-		return waitCost
-	case Enable, RecvEnable:
-		return enableCost
-	default:
-		return entryCost
-	}
+	return r.cost(Opcode(r.raw[OffOpcode]))
 }
 
 // step executes the entry in cur. It returns false if the entry must wait.

@@ -57,7 +57,7 @@ func TestBudgetAndOrder(t *testing.T) {
 		}
 		copy(f.mem[i*BlockSize:], e.AppendTo(nil))
 	}
-	r, err := New(5, Config{Blocks: 8, Prefetch: 4}, 3)
+	r, err := New(5, Config{Blocks: 8, Prefetch: 4}, Costs{}, 3)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,7 +99,7 @@ func TestCountsWrap(t *testing.T) {
 		{true, 0x2fffe, 1, false},
 		{true, 0x30001, 0xffff, true},
 	} {
-		r, err := New(5, Config{Blocks: 1, Counts16: c.narrow}, 1)
+		r, err := New(5, Config{Blocks: 1, Counts16: c.narrow}, Costs{}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +114,7 @@ func TestWaitHolds(t *testing.T) {
 	f := &fake{mem: make([]byte, 8*BlockSize)}
 	copy(f.mem, (&Entry{Op: Wait, Count: 2}).AppendTo(nil))
 	copy(f.mem[BlockSize:], (&Entry{Op: NOP}).AppendTo(nil))
-	r, err := New(5, Config{Blocks: 8, Managed: true}, 3)
+	r, err := New(5, Config{Blocks: 8, Managed: true}, Costs{}, 3)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ type response struct {
 	fresh    bool // the response occupies a responder resource: its request is a new READ, atomic, ATOMIC_WRITE or FLUSH, not a duplicate
 	syndrome wire.Syndrome
 	psn      wire.PSN
+	requests int    // for an ACK: how many requests it answers
 	value    uint64 // for an atomic: the original value of the word
 	// For a READ: its memory with its protection domain, the total number of its response packets and the number of those sent,
 	// and the MSN when it was executed.
@@ -170,19 +171,20 @@ func (a *answers) fresh() int {
 // positive ACK directly before it, because every response acknowledges all requests before it. If
 // too many responses wait, owe returns nil; the peer will send the request again.
 func (a *answers) owe(kind responseKind, psn wire.PSN, s wire.Syndrome) *response {
-	i := len(a.owed)
+	i, requests := len(a.owed), 1
 	for i > 0 && wire.Diff(a.owed[i-1].psn, psn) > 0 {
 		i--
 	}
-	if i > 0 && a.owed[i-1].kind == owedAck && a.owed[i-1].syndrome.IsAck() {
+	if i > 0 && a.owed[i-1].kind == owedAck && a.owed[i-1].syndrome.IsAck() && !(a.cfg.Acks == 1 && a.room()) {
 		a.env.Counters.AckCoalesced++
 		i--
+		requests += a.owed[i].requests
 	} else if !a.insert(i, isFatal(kind, s)) {
 		return nil
 	}
 	e := &a.owed[i]
 	*e = response{}
-	e.kind, e.psn, e.syndrome = kind, psn, s
+	e.kind, e.psn, e.syndrome, e.requests = kind, psn, s, requests
 	return e
 }
 

@@ -61,6 +61,10 @@ type Config struct {
 	// a batch of received packets. Until then Deadline is due at once, so that the next Tick sends the
 	// ACK if the caller does not call FlushAcks.
 	CoalesceAcks bool
+	// Acks is how many requests one ACK may answer. 0 means those of a batch (see CoalesceAcks). With 1,
+	// each request has an ACK of its own. With n > 1 the queue pair also holds an ACK back for AckHold,
+	// until n requests are executed.
+	Acks int
 	// Recovery is how a queue pair of RC recovers from losses. It has an effect if the peer can do it,
 	// too (verbs.ToRTR.Ahead).
 	Recovery Recovery
@@ -207,6 +211,9 @@ func (q *QP) accepts(now clock.Time, p *wire.Packet) bool {
 // FlushAcks sends the ACK that was delayed because of CoalesceAcks, if there is one.
 func (q *QP) FlushAcks(now clock.Time, out *Actions) {
 	q.lastNow = now
+	if q.rsp.answers.holds(now) {
+		return
+	}
 	if len(q.rsp.answers.owed) > 0 || q.rsp.held != nil && q.rsp.held.waits {
 		q.rsp.respond(now, out)
 	}

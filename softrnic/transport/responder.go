@@ -149,8 +149,7 @@ func (r *responder) handle(now clock.Time, p *wire.Packet, out *Actions) {
 			r.executeHeld(was, endsMessage(info), out)
 		}
 	}
-	if r.cfg.CoalesceAcks && r.answers.onlyAck() {
-		r.answers.at = now
+	if r.answers.wait(now) {
 		return
 	}
 	r.respond(now, out)

@@ -262,6 +262,10 @@ func (h *Host) openNIC() error {
 	if err != nil {
 		return errors.Join(err, waiter.Close(), link.Close())
 	}
+	var rings cost.Ring
+	if model != nil {
+		rings = model.NIC.Ring
+	}
 	h.dev, err = device.Open(device.Config{
 		Second: second, Clock: real.NewSlow(h.rack.Load().Factor()), Costs: model, Queues: queuesOf(h.rack.Load(), h.self),
 		Engine: engine.Config{
@@ -272,10 +276,10 @@ func (h *Host) openNIC() error {
 			Resolve: h.resolve,
 			PKeys:   h.self.PKeys,
 			TOS:     h.self.TOS,
-			Window:  h.self.Window, Recovery: transport.Recovery{Kind: h.self.RecoveryKind()},
+			Window:  h.self.Window, Acks: h.self.Acks, Recovery: transport.Recovery{Kind: h.self.RecoveryKind()},
 			Limits: engine.Limits{DeviceMemory: deviceMemory}, DistinctKeys: h.self.DistinctKeys,
 			// As in the simulator, the entries of send rings take their time one by one.
-			RingPaced:  model != nil,
+			RingPaced: model != nil, RingCosts: rings,
 			Congestion: congestionOf(h.rack.Load(), h.self),
 		},
 		Port: link, Waiter: waiter, Broken: h.cfg.Broken, Spin: spin, Seed: h.rack.Load().Seed + uint64(h.index),

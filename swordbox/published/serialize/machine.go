@@ -58,6 +58,11 @@ type Stats struct {
 	Overwritten uint64 `name:"overwritten"`
 	Answers     uint64 `name:"answers" help:"responses to READs and atomics sent to the clients of the requests"`
 	AcksSplit   uint64 `name:"acks_split" help:"ACKs of a server that acknowledged requests of several clients"`
+	// Acks counts positive ACKs of servers. AckEntries counts the map entries of requests that responses
+	// of servers acknowledged, and AckEntriesMost is the largest number of one ACK.
+	Acks           uint64 `name:"acks" help:"positive ACKs of servers"`
+	AckEntries     uint64 `name:"ack_entries" help:"map entries that the switch has read because a response acknowledged their requests"`
+	AckEntriesMost uint64 `name:"ack_entries_most" help:"the largest number of map entries that one ACK acknowledged"`
 	// Broadcast counts sequence NAKs of servers.
 	Broadcast uint64 `name:"nak_broadcasts"`
 	Naks      uint64 `name:"naks_sent" help:"sequence NAKs that the switch has sent to clients because of sequence NAKs of servers"`

@@ -31,7 +31,10 @@ func (m *Machine) Response(c *pipeline.Ctx, s conntrack.Seen, p *pipeline.Parsed
 		m.cover(c, via, at.Add(-1))
 		return m.blame(via, p)
 	case op == wire.RCAck:
+		before := m.stats.AckEntries
 		m.cover(c, via, at)
+		m.stats.Acks++
+		m.stats.AckEntriesMost = max(m.stats.AckEntriesMost, m.stats.AckEntries-before)
 		return pipeline.Consume()
 	}
 	// The response to a READ or an atomic acknowledges all requests before it.
@@ -77,6 +80,7 @@ func (m *Machine) coverPart(c *pipeline.Ctx, via *client, at wire.PSN, first, en
 		if behind < 0 || behind >= ringSize || e.sentAs == asIs && e.op.Is(wire.OpAnswered) {
 			continue
 		}
+		m.stats.AckEntries++
 		via.done(e)
 		if e.sentAs == replaced {
 			m.answer(c, e)
