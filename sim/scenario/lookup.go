@@ -37,9 +37,9 @@ const (
 // lookupPlan has the choices that the seed makes for a run of lookup.
 type lookupPlan struct {
 	wirePlan
-	// mode, servers, capacity, cells, cell, cache and depth are keys of the switch's rule of action
+	// mode, packets, servers, capacity, cells, cell, cache and depth are keys of the switch's rule of action
 	// lookup.
-	mode                      string
+	mode, packets             string
 	servers, capacity         int
 	cells, cell, cache, depth int
 	flows                     int
@@ -60,8 +60,8 @@ func (p *lookupPlan) rule() string {
 	if p.drop {
 		miss = "drop"
 	}
-	return fmt.Sprintf("{id: %s, server: cn0, action: lookup, table: %q, mode: %s, capacity: %d, cells: %d, cell: %d, cache: %d, depth: %d, miss: %s, base: %d}",
-		lookupRule, strings.Join([]string{"ms1", "ms2"}[:p.servers], ","), p.mode, p.capacity, p.cells, p.cell, p.cache, p.depth, miss, lookupBase)
+	return fmt.Sprintf("{id: %s, server: cn0, action: lookup, table: %q, mode: %s, capacity: %d, cells: %d, cell: %d, cache: %d, depth: %d, miss: %s, packets: %s, base: %d}",
+		lookupRule, strings.Join([]string{"ms1", "ms2"}[:p.servers], ","), p.mode, p.capacity, p.cells, p.cell, p.cache, p.depth, miss, p.packets, lookupBase)
 }
 
 func (p *lookupPlan) String() string {
@@ -88,6 +88,7 @@ func drawLookup(e *env) *lookupPlan {
 	p.rack.Datagrams = true
 	p.wrap = d.nearWrap(&p.rack)
 	p.drawTimes(d, fmt.Sprintf("ms%d", d.between(1, p.servers)))
+	p.packets = one(d, "deposit", "recirculate")
 	p.changes = changesNone
 	switch d.IntN(4) {
 	case 0, 1:
@@ -120,7 +121,7 @@ func lookupVariant(p Params) (func(*env) error, error) {
 	return func(e *env) error {
 		plan := drawLookup(e)
 		if p.Mode == modePublished { // in published mode each slot has a whole cell, so fewer slots fit the memory
-			plan.mode, plan.capacity, plan.cells = modePublished, min(plan.capacity, 64), 128
+			plan.mode, plan.packets, plan.capacity, plan.cells = modePublished, "deposit", min(plan.capacity, 64), 128
 		}
 		return e.complete(beginLookup(e, plan))
 	}, nil

@@ -19,6 +19,9 @@
 // the frame, and retransmits a WRITE of no bytes instead. Frames that find no free cell (Full), or
 // no connection or room in flight (Blocked), are dropped.
 //
+// With the key packets=recirculate, the frame waits in the switch for its entry, as if it passed the
+// switch again and again, and the switch only reads the slots.
+//
 // The control plane writes entries on the same connection, so a lookup sees an entry before or
 // after a change. The cache forgets an entry when its change is sent. If a server lends other
 // memory than before, because its service was restarted, the cache forgets all entries of that
@@ -45,6 +48,7 @@
 //	cache.go    entries that the switch keeps
 //	table.go    what the switch does with a frame, by an entry in the cache or in memory
 //	server.go   lookups in one server: frames in flight and their keys
+//	circle.go   frames that wait in the switch instead
 //	channel.go  the connection to a server
 //	writer.go   changes of entries, and reading of the table
 //	machine.go  the handler: rules, connections

@@ -41,16 +41,19 @@ type Config struct {
 
 // Stats counts what a Machine did. Frames that come in as one (segmentation offload) count as one.
 type Stats struct {
-	Frames    uint64 `name:"frames" help:"IP packets of hosts under rules of action lookup"`
-	Cached    uint64 `name:"cached" help:"packets with an entry in the switch's cache"`
-	Hits      uint64 `name:"hits" help:"packets with an entry in a server's memory"`
-	Misses    uint64 `name:"misses" help:"packets without an entry"`
-	Denied    uint64 `name:"denied" help:"packets dropped because their entry says so; they count as cached or hits, too"`
-	Torn      uint64 `name:"torn" help:"packets dropped because an entry was read while it was written"`
-	Unfit     uint64 `name:"unfit" help:"RoCEv2 packets dropped because their entry rewrites addresses, which their ICRC covers"`
-	Lost      uint64 `name:"lost" help:"packets that did not come back from a server's memory"`
-	Full      uint64 `name:"full" help:"packets dropped because all cells were in use"`
-	Blocked   uint64 `name:"blocked" help:"packets dropped because there was no connection to a server, or no room in flight"`
+	Frames  uint64 `name:"frames" help:"IP packets of hosts under rules of action lookup"`
+	Cached  uint64 `name:"cached" help:"packets with an entry in the switch's cache"`
+	Hits    uint64 `name:"hits" help:"packets with an entry in a server's memory"`
+	Misses  uint64 `name:"misses" help:"packets without an entry"`
+	Denied  uint64 `name:"denied" help:"packets dropped because their entry says so; they count as cached or hits, too"`
+	Torn    uint64 `name:"torn" help:"packets dropped because an entry was read while it was written"`
+	Unfit   uint64 `name:"unfit" help:"RoCEv2 packets dropped because their entry rewrites addresses, which their ICRC covers"`
+	Lost    uint64 `name:"lost" help:"packets that did not come back from a server's memory"`
+	Full    uint64 `name:"full" help:"packets dropped because all cells were in use"`
+	Blocked uint64 `name:"blocked" help:"packets dropped because there was no connection to a server, or no room in flight"`
+	// CircledNS is the sum of the times of Circled.
+	Circled   uint64 `name:"circled" help:"packets that waited in the switch for their entry (packets=recirculate)"`
+	CircledNS uint64 `name:"circled_ns" help:"nanoseconds that these packets waited"`
 	Long      uint64 `name:"long" help:"packets dropped because they are longer than all cells of a server"`
 	Written   uint64 `name:"written" help:"entries written"`
 	Removed   uint64 `name:"removed" help:"entries removed"`

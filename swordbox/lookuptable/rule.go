@@ -32,12 +32,14 @@ const (
 	keyCache    = "cache"
 	keyMiss     = "miss"
 	keyBase     = "base"
+	keyPackets  = "packets"
 )
 
-// Values of match and miss; the first is the default.
+// Values of match, miss and packets; the first is the default.
 var (
 	matches = []string{"flow", "destination"}
 	misses  = []string{"forward", "drop"}
+	packets = []string{"deposit", "recirculate"}
 )
 
 // cellSizes are the allowed sizes of a cell, in bytes.
@@ -60,6 +62,8 @@ var Lookups = rules.Register(rules.Definition{
 			framering.HeaderLen, strings.Join(cellSizes, ", "), defaultCell), extmem.OneOf(cellSizes...)),
 		rules.Option(keyCache, "1024", fmt.Sprintf("with action lookup: entries that the switch keeps in its cache, 0 to %d, rounded up to a multiple of 4; 0 means no cache; default: %d", MaxCache, defaultCache), extmem.Between(0, MaxCache)),
 		rules.Option(keyMiss, "drop", "with action lookup: what happens to a packet without an entry: forward or drop; default: forward", extmem.OneOf(misses...)),
+		rules.Option(keyPackets, "recirculate", "with action lookup: where a packet waits for its entry: deposit writes it to a cell in the server's memory, recirculate keeps it in the switch, "+
+			"which needs cells for frames of any length there and no cells on the server; default: deposit", extmem.OneOf(packets...)),
 		rules.Option(keyBase, "0x1000", "with action lookup: offset of the table in the region of each server's memory service, a multiple of 8; the cells follow the table, in mode published each cell its slot; "+
 			"default: 0", extmem.CheckOffset),
 	},
@@ -78,6 +82,9 @@ func check(r *rules.Rule) error {
 		return fmt.Errorf("shards has no meaning with action lookup; name several servers in %s", keyTable)
 	case r.MTU != 0 && r.MTU < l.least():
 		return fmt.Errorf("a cell of %d bytes, or the %d bytes that a lookup reads, are longer than the path MTU of %d bytes; choose an mtu of at least %d", l.Cell, l.probe()*SlotLen, r.MTU, l.least())
+	}
+	if l.Recirculate && l.Published {
+		return fmt.Errorf("%s=%s: the published rule deposits packets; leave out mode=published", keyPackets, packets[1])
 	}
 	return extmem.CheckLimits(r)
 }
@@ -125,6 +132,9 @@ type Layout struct {
 	// Flow is true if a key is a whole flow; otherwise it is the destination's address. DropMiss is
 	// true if a frame without an entry is dropped.
 	Flow, DropMiss bool
+	// Recirculate is true if a frame waits in the switch for its entry. Then a server has no cells, and
+	// Cells is how many frames may wait for entries of one server.
+	Recirculate bool
 	// Published is true if a key has one home slot, and the cell for a frame lies behind the home
 	// slot of the frame's key. Then Cell is the size of a slot together with its cell, and Cells is
 	// how many frames may wait for a READ.
@@ -140,6 +150,7 @@ func LayoutOf(r *rules.Rule) Layout {
 	l := Layout{
 		Capacity: number(keyCapacity, defaultCapacity), Cells: number(keyCells, defaultCells), Cell: number(keyCell, defaultCell), Cache: number(keyCache, defaultCache),
 		Service: r.Service, Depth: r.Depth(), Flow: r.Options[keyMatch] != matches[1], DropMiss: r.Options[keyMiss] == misses[1], Published: r.Mode == rules.Published,
+		Recirculate: r.Options[keyPackets] == packets[1],
 	}
 	l.Limits = extmem.LimitsOf(r, extmem.FrameBurst)
 	l.Servers, l.Base = extmem.Servers(r.Options[keyTable]), extmem.Offset(r.Options[keyBase])
@@ -148,7 +159,7 @@ func LayoutOf(r *rules.Rule) Layout {
 
 // same reports whether both layouts are equal, except that they may differ in DropMiss and Limits.
 func (l *Layout) same(o *Layout) bool {
-	return l.sameSlots(o) && l.Cells == o.Cells && l.Cell == o.Cell && l.Depth == o.Depth && l.Cache == o.Cache
+	return l.sameSlots(o) && l.Cells == o.Cells && l.Cell == o.Cell && l.Depth == o.Depth && l.Cache == o.Cache && l.Recirculate == o.Recirculate
 }
 
 // sameSlots reports whether both layouts have the same entries in the same slots.
@@ -158,7 +169,12 @@ func (l *Layout) sameSlots(o *Layout) bool {
 }
 
 // least returns the smallest path MTU with which the table can be used, in bytes.
-func (l *Layout) least() int { return max(l.Cell, l.probe()*SlotLen) }
+func (l *Layout) least() int {
+	if l.Recirculate {
+		return l.probe() * SlotLen
+	}
+	return max(l.Cell, l.probe()*SlotLen)
+}
 
 // probe returns how many slots may have the entry of a key.
 func (l *Layout) probe() int {
@@ -194,7 +210,7 @@ func (l *Layout) Ring(server int) extmem.Area {
 // End returns the offset behind the last slot or cell on a server, in bytes.
 func (l *Layout) End() uint64 {
 	end := l.At(l.Slots())
-	if !l.Published {
+	if !l.Published && !l.Recirculate {
 		end += uint64(l.Cells) * uint64(l.Cell)
 	}
 	return end

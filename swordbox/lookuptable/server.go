@@ -53,6 +53,7 @@ type bouncer struct {
 	// number of lookups for which the READs of all cells were sent.
 	frames          []flight
 	first, n, begun int
+	circle          circle         // with Layout.Recirculate, in place of ring
 	flights         [hashes]uint16 // how many lookups in flight have a key with this hash modulo hashes
 }
 
@@ -70,8 +71,12 @@ func (b *bouncer) Use(t *Table, index int) {
 	}
 	b.table, b.writer, b.flights = t, writer{queue: waiting}, [hashes]uint16{}
 	b.first, b.n, b.begun = 0, 0, 0
-	b.ring, b.frames = framering.Ring{}, nil
-	if t != nil {
+	b.ring, b.frames, b.circle = framering.Ring{}, nil, circle{}
+	switch {
+	case t == nil:
+	case t.Recirculate:
+		b.frames, b.circle.places = make([]flight, t.Cells), make([]held, t.Cells)
+	default:
 		b.frames = make([]flight, t.Cells)
 		b.ring = framering.New(framering.Config{Layout: t.Ring(index), Carriers: []framering.Carrier{&b.channel}, Epoch: b.epoch, Exact: true, Window: t.Depth})
 	}
@@ -85,7 +90,12 @@ func (b *bouncer) Busy(h uint64) bool { return b.flights[h%hashes] != 0 }
 
 func (b *bouncer) InFlight() int { return b.n }
 
-func (b *bouncer) Cells() int { return b.ring.Used() }
+func (b *bouncer) Cells() int {
+	if b.circle.places != nil {
+		return b.n
+	}
+	return b.ring.Used()
+}
 
 // Bounce writes a frame to the next cell, and asks for the entry and the frame as soon as READs can
 // be sent.
@@ -93,6 +103,9 @@ func (b *bouncer) Bounce(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h ui
 	st := &b.table.stats
 	if b.n == len(b.frames) {
 		return b.table.Refuse(c, in, f, &st.Full, ReasonFull)
+	}
+	if b.circle.places != nil {
+		return b.hold(c, in, f, k, h)
 	}
 	switch b.ring.Store(c, f) {
 	case framering.Full:
@@ -103,11 +116,15 @@ func (b *bouncer) Bounce(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h ui
 		return b.table.Refuse(c, in, f, &st.Long, ReasonLong)
 	case framering.Stored:
 	}
-	*b.at(b.n) = flight{Lookup: Lookup{Key: *k, Hash: h, In: in}, number: b.ring.Newest(), end: b.ring.Written()}
-	b.n++
-	b.flights[h%hashes]++
-	b.Work(c)
+	b.begin(c, flight{Lookup: Lookup{Key: *k, Hash: h, In: in}, number: b.ring.Newest(), end: b.ring.Written()})
 	return true
+}
+
+func (b *bouncer) begin(c *pipeline.Ctx, l flight) {
+	*b.at(b.n) = l
+	b.n++
+	b.flights[l.Hash%hashes]++
+	b.Work(c)
 }
 
 // Work makes progress with changes of entries, asks for slots and cells, and finishes the frames
@@ -142,7 +159,7 @@ func (b *bouncer) ask(c *pipeline.Ctx) {
 			}
 			l.asked = true
 		}
-		if !b.ring.AskUntil(c, l.end) {
+		if b.circle.places == nil && !b.ring.AskUntil(c, l.end) {
 			return
 		}
 		b.begun++
@@ -177,6 +194,9 @@ func (b *bouncer) slots(number uint32, bytes []byte) {
 // finish takes the frames that have come back, and ends their lookups. It reports whether cells
 // have become free.
 func (b *bouncer) finish(c *pipeline.Ctx) (moved bool) {
+	if b.circle.places != nil {
+		return b.release(c)
+	}
 	before := b.ring.Read()
 	for f, number, ok := b.ring.Next(); ok; f, number, ok = b.ring.Next() {
 		b.table.stats.Lost += uint64(b.ring.Count(number))
