@@ -123,6 +123,8 @@ const (
 type Lookups struct {
 	// Where is LookupNone, LookupCached or LookupRemote. Mode is the mode of the rule.
 	Where, Mode string
+	// If Circle is true, packets wait in the switch for their entry (packets=recirculate).
+	Circle bool
 	// Bytes is the length of a packet without the check sequence. Window is how many packets are in
 	// the network at a time.
 	Bytes, Window int
@@ -141,13 +143,19 @@ type LookupsResult struct {
 	// Wrong counts packets that have arrived without the change that their entry prescribes. Lost
 	// counts packets that have not arrived.
 	Wrong, Lost int
+	// Circled is the mean time that a packet waited in the switch for its entry, of a load with Circle.
+	Circled time.Duration
 }
 
 func (l Lookups) label() string {
 	if l.Where == LookupNone {
 		return fmt.Sprintf("forwarding of %d bytes", l.Bytes)
 	}
-	return fmt.Sprintf("%s lookups, %s, %d bytes, %d servers, %d on their way", l.Where, l.Mode, l.Bytes, l.Servers, l.Window)
+	where := l.Where
+	if l.Circle {
+		where += " recirculating"
+	}
+	return fmt.Sprintf("%s lookups, %s, %d bytes, %d servers, %d on their way", where, l.Mode, l.Bytes, l.Servers, l.Window)
 }
 
 func (l Lookups) effort() float64 { return float64(max(1, l.Servers)) }
@@ -160,7 +168,7 @@ func (l Lookups) measure(ctx context.Context, p Platform) (outcome, error) {
 		return outcome{lookups: &res}, err
 	}
 	plain := l
-	plain.Where = LookupNone
+	plain.Where, plain.Circle = LookupNone, false
 	base, err := p.Lookups(ctx, plain)
 	return outcome{lookups: &res, added: res.Median - base.Median}, err
 }

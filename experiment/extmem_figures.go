@@ -58,7 +58,7 @@ const (
 
 func memory(quick bool) []figure {
 	return []figure{
-		bufferRates(Hardened, Published), loadDepth(quick), incastFigure(quick), beginFigure(quick), reliefFigure(quick), lookupLatency(quick), lookupRates(quick), countingFigure(),
+		bufferRates(Hardened, Published), loadDepth(quick), incastFigure(quick), beginFigure(quick), reliefFigure(quick), lookupLatency(quick), lookupRates(quick), countingFigure(), circleFigure(),
 	}
 }
 

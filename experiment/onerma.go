@@ -9,15 +9,16 @@ import (
 
 // Kinds of OneRMA. Hosts, Load and Slots are fields of OneRMA.
 const (
-	SoloRamp   = "ramp"   // a flow, later a second one from the same server to another client
-	SoloBeside = "beside" // small READs beside one large transfer
-	SoloDemand = "demand" // Hosts clients READ from one server, each at Load; no congestion control
-	SoloRandom = "random" // Hosts hosts that read from random others, or write to them
-	SoloGets   = "gets"   // GETs of Hosts hosts with clients of the service kvcs
-	SoloMixed  = "mixed"  // SoloRandom of 4 KB and 200 KB
-	SoloLocal  = "local"  // a flow, later a second one of another process of the same host
-	SoloSlots  = "slots"  // a client that always has Slots operations in flight
-	SoloRekey  = "rekey"  // READs of two regions of a host, while the key of one is replaced
+	SoloRamp    = "ramp"    // a flow, later a second one from the same server to another client
+	SoloBeside  = "beside"  // small READs beside one large transfer
+	SoloDemand  = "demand"  // Hosts clients READ from one server, each at Load; no congestion control
+	SoloRandom  = "random"  // Hosts hosts that read from random others, or write to them
+	SoloGets    = "gets"    // GETs of Hosts hosts with clients of the service kvcs
+	SoloMixed   = "mixed"   // SoloRandom of 4 KB and 200 KB
+	SoloLocal   = "local"   // a flow, later a second one of another process of the same host
+	SoloSlots   = "slots"   // a client that always has Slots operations in flight
+	SoloClasses = "classes" // READs by 1RMA to a host to which another one writes by RoCEv2, over one link
+	SoloRekey   = "rekey"   // READs of two regions of a host, while the key of one is replaced
 )
 
 // Values of OneRMA.Way: which NICs execute the operations and, in SoloRekey, how keys are replaced
@@ -33,6 +34,13 @@ const (
 	WayDriver = "driver"
 	// WayRoCE is RoCEv2 on the same links, with one connection between two hosts.
 	WayRoCE = "roce"
+)
+
+// Values of OneRMA.Class: the queues of the switch in SoloClasses.
+const (
+	ClassShared  = "shared"  // 1RMA and RoCEv2 have one queue
+	ClassWeights = "weights" // each has a queue, of the same weight
+	ClassStrict  = "strict"  // each has a queue, and that of 1RMA leaves first
 )
 
 // OneRMA is a load of 1RMA NICs or, with WayRoCE, of RoCEv2 NICs. In the simulator the network is
@@ -54,8 +62,12 @@ type OneRMA struct {
 	// Slots is how many operations SoloSlots has in flight and, on a rack, how many large transfers
 	// SoloBeside and SoloMixed have in flight.
 	Slots int
-	Write bool // true: SoloRandom and, on a rack, SoloSlots are WRITEs; false: READs
-	Hosts int  // number of hosts or clients, as the kind says
+	// For SoloClasses: Class says which queues there are. Marked gives the RoCEv2 NICs congestion control
+	// by DCQCN. With Only, or by WayRoCE, one transport is alone.
+	Class        string
+	Marked, Only bool
+	Write        bool // true: SoloRandom and, on a rack, SoloSlots are WRITEs; false: READs
+	Hosts        int  // number of hosts or clients, as the kind says
 	// Load is the load of each host or, in SoloGets, the load of the servers, as a share of the
 	// line rate.
 	Load float64
@@ -71,6 +83,8 @@ type OneRMAResult struct {
 	// Goodput is the rate of the bytes of operations that have ended as OK, as a share of the line
 	// rate.
 	Goodput float64
+	// RoCE is the rate of the bytes of WRITEs by RoCEv2 in SoloClasses, as a share of the line rate.
+	RoCE float64
 	// Retried is the share of operations that have failed, and so were tried again or shed.
 	// Dispatch is the share of operations that have ended as DISPATCH_TIMEOUT.
 	Retried, Dispatch float64
@@ -121,8 +135,8 @@ const (
 func OneRMAFair(a, b float64) bool { return a+b > 0 && min(a, b) >= 0.8*max(a, b) }
 
 func (l OneRMA) label() string {
-	return fmt.Sprintf("1RMA %s %s: %d hosts, first window %g, window %d, threshold %d, jitter %v, large %d, slots %d, load %g, WRITE %v", l.Kind, l.Way, l.Hosts,
-		l.First, l.Window, l.Threshold, l.Jitter, l.Large, l.Slots, l.Load, l.Write)
+	return fmt.Sprintf("1RMA %s %s: %d hosts, first window %g, window %d, threshold %d, jitter %v, large %d, slots %d, load %g, WRITE %v%s", l.Kind, l.Way, l.Hosts,
+		l.First, l.Window, l.Threshold, l.Jitter, l.Large, l.Slots, l.Load, l.Write, l.classes())
 }
 
 func (l OneRMA) effort() float64 { return 1 + float64(l.Hosts) }

@@ -33,7 +33,7 @@ var oneRMAChoices = []string{
 func oneRMA(quick bool) []figure {
 	return []figure{
 		oneRMAGets(quick), oneRMAFailover(quick), oneRMARandom(quick), oneRMAWrites(quick), oneRMASlots(quick), oneRMABeside(quick), oneRMAMixed(quick), oneRMARekey(quick),
-		oneRMARamp(quick), oneRMAJitter(quick), oneRMAThreshold(quick),
+		oneRMARamp(quick), oneRMAJitter(quick), oneRMAThreshold(quick), oneRMAClasses(quick),
 	}
 }
 

@@ -134,7 +134,10 @@ type Words struct {
 	Device bool
 	// If Bits is true, a lock is 0 or 1 and CAS releases it, as in the SwordBox paper. If it is
 	// false, a lock has a value that names its owner.
-	Bits   bool
+	Bits bool
+	// Acks is the key acks of the server's NIC: how many requests an ACK answers at most; 0 means those that
+	// arrive together. Only the simulator has it.
+	Acks   int
 	Switch Switch
 	// Seed of the simulated rack; 0 means 1.
 	Seed uint64
@@ -156,6 +159,10 @@ type WordsResult struct {
 	// of clients divided by CAS. P50 and P99 are set with Locks: percentiles of the time from the
 	// first CAS for a lock to the answer of the CAS that took it.
 	Mean, P50, P99 time.Duration
+	// Acks, AckBytes and AckEntries are set for a switch with published rules: ACKs of the server, their
+	// bytes, and map entries that the switch reads for responses, for each CAS. AckEntriesMost is the
+	// largest number of map entries of one ACK.
+	Acks, AckBytes, AckEntries, AckEntriesMost float64
 }
 
 // Clover is a load of clients of the store Clover.

@@ -46,6 +46,8 @@ type RedN struct {
 	Trip, Serve, Wake time.Duration
 	// Few makes a client that measures times make a quarter of its requests.
 	Few bool
+	// OnNIC puts the program's work requests and constants into the memory of the NIC.
+	OnNIC bool
 }
 
 // RedNResult is the outcome of RedN. Fields that do not apply to its kind are zero.
@@ -86,7 +88,11 @@ func (r *RedNResult) typical(p Platform) time.Duration {
 }
 
 func (l RedN) label() string {
-	return fmt.Sprintf("RedN %s %s: values of %d bytes, n %d, %d in flight, %d clients, %v a round trip", l.Kind, l.Way, l.Bytes, l.N, max(1, l.Depth), max(1, l.Clients), l.Trip)
+	where := ""
+	if l.OnNIC {
+		where = " in the NIC's memory"
+	}
+	return fmt.Sprintf("RedN %s %s%s: values of %d bytes, n %d, %d in flight, %d clients, %v a round trip", l.Kind, l.Way, where, l.Bytes, l.N, max(1, l.Depth), max(1, l.Clients), l.Trip)
 }
 
 func (l RedN) effort() float64 { return 1 + float64(l.Bytes)/4096 + float64(l.Depth*l.Clients) }

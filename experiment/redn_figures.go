@@ -54,7 +54,7 @@ var rednChoices = []string{
 }
 
 func redn(quick bool) []figure {
-	return []figure{rednCosts(), rednVerbs(), rednOrder(quick), rednRates(), rednLookup(quick), rednRatios(), rednSecond(quick), rednRate(), rednTails(), rednWalk(quick), rednEntries(), rednMemcached(quick), rednWriters(quick), rednCrash()}
+	return []figure{rednCosts(), rednVerbs(), rednOrder(quick), rednRates(), rednLookup(quick), rednRatios(), rednSecond(quick), rednRate(), rednTails(), rednWalk(quick), rednEntries(), rednMemcached(quick), rednWriters(quick), rednCrash(), rednOnNIC()}
 }
 
 func chainMean(o *outcome) float64   { return o.chain.Mean.Seconds() * 1e6 }

@@ -30,11 +30,27 @@ type program struct {
 // that is not managed, which enables the others.
 func newProgram(m Machine, pd verbs.PD, size, recvs int) (p *program, err error) {
 	p = &program{m: m, Program: redn.Program{Context: m.Context, PD: pd, CQE: cqLen, Receives: recvs}}
-	if p.MR, err = pd.RegMR(nil, size, verbs.LocalWrite|verbs.RemoteWrite|verbs.RemoteRead|verbs.RemoteAtomic); err != nil {
+	if p.MR, err = programMemory(m, pd, size); err != nil {
 		return nil, err
 	}
 	p.UsePool(poolLen)
 	return p, nil
+}
+
+// nicProgramLen is the size of the memory of a program on a NIC, which has 256 KiB.
+const nicProgramLen = 192 << 10
+
+// programMemory returns the memory of a program: that of the host, or of the NIC.
+func programMemory(m Machine, pd verbs.PD, size int) (verbs.MR, error) {
+	const access = verbs.LocalWrite | verbs.RemoteWrite | verbs.RemoteRead | verbs.RemoteAtomic
+	if !m.onNIC {
+		return pd.RegMR(nil, size, access)
+	}
+	dm, err := m.Context.AllocDM(nicProgramLen)
+	if err != nil {
+		return nil, err
+	}
+	return pd.RegDM(dm, 0, nicProgramLen, access)
 }
 
 // queue makes a queue pair with a send ring of at least the given number of blocks. If loop is true,

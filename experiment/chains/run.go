@@ -42,6 +42,8 @@ type Machine struct {
 	Addr    netip.Addr
 	// Alloc returns n bytes of memory that can be registered with the NIC.
 	Alloc func(n int) ([]byte, error)
+	// onNIC puts programs into the memory of the NIC.
+	onNIC bool
 }
 
 type Config struct {

@@ -80,6 +80,7 @@ type server struct {
 // calls ready with a function that ends the server. Serve returns nil after that function was
 // called or the machine's context was closed.
 func (r *Run) Serve(m Machine, ready func(close func() error)) (err error) {
+	m.onNIC = r.Load.OnNIC
 	s, d := &server{Run: r, m: m}, &r.data
 	if d.buf, err = m.Alloc(d.valueAt(d.places) + neighbours); err != nil {
 		return err

@@ -12,8 +12,15 @@ import (
 )
 
 // repeats is how many constructs of RedN (if, or a round of while) a program executes in a row to
-// measure their rate.
-const repeats = 200
+// measure their rate; nicRepeats if the program is in the memory of the NIC.
+const repeats, nicRepeats = 200, 40
+
+func (r *Run) repeats() int {
+	if r.Load.OnNIC {
+		return nicRepeats
+	}
+	return repeats
+}
 
 // verb measures the times of a client's one-sided requests of the kind Load.Way, one at a time.
 func (r *Run) verb(e *endpoint) error {
@@ -45,6 +52,7 @@ func (r *Run) verb(e *endpoint) error {
 
 // RunAlone runs a load that needs no client: a program on the NIC of the machine.
 func (r *Run) RunAlone(m Machine) error {
+	m.onNIC = r.Load.OnNIC
 	pd, err := m.Context.AllocPD()
 	if err != nil {
 		return err
@@ -163,31 +171,32 @@ func (p *program) condition(equal bool) condition {
 // constructs measures how many conditions, or iterations of an unrolled loop, the NIC executes in a
 // second.
 func (r *Run) constructs(p *program) error {
+	n := r.repeats()
 	master := p.queue("master", 4, verbs.RingInit{}, true)
-	q, on := p.queue("q", 16*repeats, unrolled, true), p.queue("on", repeats, unrolled, true)
+	q, on := p.queue("q", 16*n, unrolled, true), p.queue("on", n, unrolled, true)
 	if p.err != nil {
 		return p.err
 	}
 	switch r.Load.Way {
 	case "if":
 		c := p.condition(true)
-		for range repeats {
+		for range n {
 			q.If(on, c.x, c.y, c.dst, c.src, c.scratch)
 		}
-		r.count(repeats, q, on)
+		r.count(n, q, on)
 	case "while unrolled":
 		c := p.condition(false)
-		if err := q.Unrolled(p.Pool, on, repeats, c.x, c.y, c.scratch, func(int) {}); err != nil {
+		if err := q.Unrolled(p.Pool, on, n, c.x, c.y, c.scratch, func(int) {}); err != nil {
 			return err
 		}
-		r.count(repeats, q, on)
+		r.count(n, q, on)
 	default:
 		return fmt.Errorf("RedN: construct %.20q is not known", r.Load.Way)
 	}
 	master.Enable(q)
-	took, err := p.timed(2, repeats)
+	took, err := p.timed(2, n)
 	if err == nil {
-		r.out.Rate = repeats / took.Seconds()
+		r.out.Rate = float64(n) / took.Seconds()
 	}
 	return err
 }

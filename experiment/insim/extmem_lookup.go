@@ -62,6 +62,9 @@ func (p *Sim) Lookups(ctx context.Context, l experiment.Lookups) (experiment.Loo
 	} else {
 		rack.rule = fmt.Sprintf("id: %s, server: cn0, action: lookup, table: %q, mode: %s, capacity: %d, cells: %d, cell: %d, cache: %d, miss: drop",
 			lookupRule, serverList(servers), l.Mode, lookupCapacity, cells, lookupCell, cache)
+		if l.Circle {
+			rack.rule += ", packets: recirculate"
+		}
 	}
 	run := &lookupLoad{Lookups: l}
 	var err error
@@ -80,6 +83,9 @@ func (p *Sim) Lookups(ctx context.Context, l experiment.Lookups) (experiment.Loo
 	}
 	slices.Sort(run.times)
 	out.Median = run.times[len(run.times)/2]
+	if c := run.rack.Counters("lookup"); c["circled"] > 0 {
+		out.Circled = time.Duration(c["circled_ns"] / c["circled"])
+	}
 	out.Rate, err = perSecond(run.arrived)
 	return out, err
 }

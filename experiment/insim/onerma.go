@@ -291,11 +291,11 @@ var (
 		experiment.SoloRamp: onSolo(3, soloRamp), experiment.SoloBeside: onSolo(2, soloBeside), experiment.SoloDemand: onSolo(1, soloDemand),
 		experiment.SoloRandom: onSolo(0, soloRandom), experiment.SoloFailover: soloFailover, experiment.SoloGets: soloGets,
 		experiment.SoloMixed: onSolo(0, soloRandom), experiment.SoloSlots: onSolo(2, soloInFlight), experiment.SoloRekey: soloRekey,
-		experiment.SoloLocal: onSolo(3, soloLocal),
+		experiment.SoloLocal: onSolo(3, soloLocal), experiment.SoloClasses: soloClasses,
 	}
 	roceLoads = map[string]soloLoad{
 		experiment.SoloBeside: onRoce(2, roceBeside), experiment.SoloRandom: onRoce(0, roceRandom), experiment.SoloGets: onRoce(failoverServers, roceGets),
-		experiment.SoloMixed: onRoce(0, roceRandom), experiment.SoloSlots: onRoce(2, roceInFlight), experiment.SoloRekey: roceRekey,
+		experiment.SoloMixed: onRoce(0, roceRandom), experiment.SoloSlots: onRoce(2, roceInFlight), experiment.SoloRekey: roceRekey, experiment.SoloClasses: soloClasses,
 	}
 )
 

@@ -10,6 +10,7 @@ import (
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/contention"
+	"github.com/rdmalab/rdmalab/softrnic/fault"
 	"github.com/rdmalab/rdmalab/softrnic/rdmacm"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store/kv"
@@ -40,6 +41,7 @@ type wordRun struct {
 	swaps  contention.Swaps
 	locks  *contention.Locks
 	zipf   *kv.Zipf
+	acks   ackCount
 }
 
 func (p *Sim) Words(ctx context.Context, l experiment.Words) (experiment.WordsResult, error) {
@@ -49,7 +51,7 @@ func (p *Sim) Words(ctx context.Context, l experiment.Words) (experiment.WordsRe
 		return experiment.WordsResult{}, err
 	}
 	r := newWordRun(l)
-	r.rack, err = simrack.New(s, simrack.Options{Seed: l.Seed, Cost: p.model(&l.Switch), Datagrams: true, Cancelled: cancelled(ctx)})
+	r.rack, err = simrack.New(s, simrack.Options{Seed: l.Seed, Acks: l.Acks, Cost: p.model(&l.Switch), Datagrams: true, Cancelled: cancelled(ctx)})
 	if err != nil {
 		return experiment.WordsResult{}, err
 	}
@@ -57,12 +59,28 @@ func (p *Sim) Words(ctx context.Context, l experiment.Words) (experiment.WordsRe
 	r.start()
 	srv := r.rack.Host("ms0")
 	var atomics uint64
-	r.rack.At(r.window.From, func() { atomics = srv.Counters().RxAtomicRequests })
-	r.rack.At(r.window.Until, func() { atomics = srv.Counters().RxAtomicRequests - atomics })
+	r.rack.At(r.window.From, func() {
+		atomics = srv.Counters().RxAtomicRequests
+		r.acks = r.countAcks()
+	})
+	r.rack.At(r.window.Until, func() {
+		atomics = srv.Counters().RxAtomicRequests - atomics
+		now := r.countAcks()
+		r.acks = ackCount{now.acks - r.acks.acks, now.entries - r.acks.entries, now.bytes - r.acks.bytes, now.most}
+	})
 	if err := run(ctx, r.rack); err != nil {
 		return experiment.WordsResult{}, err
 	}
 	return r.result(float64(atomics)), nil
+}
+
+// ackCount has counts of a switch with published rules: positive ACKs of the server, map entries that
+// responses acknowledged, and the largest number of one ACK. bytes are those that the server has sent.
+type ackCount struct{ acks, entries, bytes, most uint64 }
+
+func (r *wordRun) countAcks() ackCount {
+	c := r.rack.Counters(experiment.Published)
+	return ackCount{c["acks"], c["ack_entries"], r.rack.Host("ms0").Link().Stats(fault.Up).Bytes, c["ack_entries_most"]}
 }
 
 func newWordRun(l experiment.Words) *wordRun {
@@ -160,6 +178,8 @@ func (r *wordRun) result(atomics float64) (out experiment.WordsResult) {
 	}
 	if tries > 0 {
 		out.Replaced = max(0, 1-atomics/tries)
+		out.Acks, out.AckBytes, out.AckEntries = float64(r.acks.acks)/tries, float64(r.acks.bytes)/tries, float64(r.acks.entries)/tries
+		out.AckEntriesMost = float64(r.acks.most)
 	}
 	return out
 }
