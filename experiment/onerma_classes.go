@@ -33,8 +33,11 @@ func oneRMAClasses(quick bool) figure {
 			only        bool
 			way         string
 		}{
-			{"1RMA alone", ClassShared, true, WaySolo}, {"RoCEv2 alone", ClassShared, false, WayRoCE}, {"one queue", ClassShared, false, WaySolo},
-			{"own, weights", ClassWeights, false, WaySolo}, {"own, strict", ClassStrict, false, WaySolo},
+			{"1RMA alone", ClassShared, true, WaySolo},
+			{"RoCEv2 alone", ClassShared, false, WayRoCE},
+			{"one queue", ClassShared, false, WaySolo},
+			{"own, weights", ClassWeights, false, WaySolo},
+			{"own, strict", ClassStrict, false, WaySolo},
 		} {
 			l := OneRMA{Kind: SoloClasses, Way: c.way, Class: c.class, Only: c.only, Marked: marked, First: 15, Span: span}
 			if c.way != WayRoCE {
