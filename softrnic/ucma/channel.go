@@ -83,16 +83,16 @@ func (x call) getEvent(q Quota) (Result, error) {
 	return Result{Data: encode(p.event)}, nil
 }
 
-// writeEvent executes WriteEvent: it queues an event that the program itself gives, as rdma_write_cm_event and
+// write executes WriteEvent: it queues an event that the program itself gives, as rdma_write_cm_event and
 // rdma_resolve_addrinfo of rdma-core 60 and later do.
-func (m *Manager) writeEvent(_ call, x *id, a writeEvent) (Result, error) {
+func (c *Config) write(x *id, a writeEvent) (Result, error) {
 	switch {
 	case a.Kind != userEvent && a.Kind != internalEvent:
 		return Result{}, unix.EINVAL
 	case x.channel.full(x):
 		return Result{}, unix.ENOMEM
 	}
-	m.cfg.tell(x, a.Kind, int32(a.Status), a.Param)
+	c.tell(x, a.Kind, int32(a.Status), a.Param)
 	return Result{}, nil
 }
 

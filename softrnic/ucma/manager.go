@@ -149,7 +149,7 @@ var commands = map[Op]func(*Manager, call, []byte) (Result, error){
 	SetOption:    (*Manager).setOption,
 	Notify:       onID(notify{}.execute),
 	MigrateID:    onID((*Manager).migrate),
-	WriteEvent:   onID((*Manager).writeEvent),
+	WriteEvent:   onID(func(m *Manager, _ call, x *id, a writeEvent) (Result, error) { return m.cfg.write(x, a) }),
 
 	JoinIPMulticast: command((*Manager).joinIP),
 	JoinMulticast:   command((*Manager).joinAny),
