@@ -175,7 +175,7 @@ func (a *answers) owe(kind responseKind, psn wire.PSN, s wire.Syndrome) *respons
 	for i > 0 && wire.Diff(a.owed[i-1].psn, psn) > 0 {
 		i--
 	}
-	if i > 0 && a.owed[i-1].kind == owedAck && a.owed[i-1].syndrome.IsAck() && !(a.cfg.Acks == 1 && a.room()) {
+	if i > 0 && a.owed[i-1].kind == owedAck && a.owed[i-1].syndrome.IsAck() && (a.cfg.Acks != 1 || !a.room()) {
 		a.env.Counters.AckCoalesced++
 		i--
 		requests += a.owed[i].requests
