@@ -40,6 +40,9 @@ type NIC struct {
 	NUMA *int `json:"numa,omitempty"`
 	// MTU is that of the NIC's link in bytes; 0 means Rack.LinkMTU.
 	MTU int `json:"mtu,omitempty"`
+	// Acks is how many requests an ACK of the NIC answers at most: 1 means each its own; more means that
+	// an ACK also waits for further requests; 0 means those that arrive together.
+	Acks int `json:"acks,omitempty"`
 	// Placed is true if the rack file names the leaf of the host; a rack that is up does not know it.
 	Placed bool `json:"-"`
 }
@@ -155,7 +158,7 @@ func (d *decoder) nicKeys(h *Host) []entry {
 		{key: "pkeys", set: func(n ast.Node) { h.PKeys = d.pkeys(n) }},
 		set(d, "tos", &h.TOS, parseTOS),
 		set(d, "window", &h.Window, number(1, maxWindow)),
-		set(d, "acks", &h.Acks, number(1, maxAcks)),
+		set(d, "acks", &h.NIC.Acks, number(1, maxAcks)),
 		set(d, "recovery", &h.Recovery, parseRecovery),
 		{key: "congestion", set: func(n ast.Node) { h.Congestion = d.congestion(n) }},
 		set(d, "lenient", &h.Lenient, parseBool),
@@ -204,7 +207,7 @@ func (d *decoder) nics(n ast.Node, e *hostEntry) {
 // further returns the NIC number nth of a host, which has the properties of the host's NIC. Its memory
 // is that of the first NIC alone.
 func (h Host) further(nth int) Host {
-	h.Role, h.Memory, h.NIC = FurtherNIC, 0, NIC{Nth: nth}
+	h.Role, h.Memory, h.NIC = FurtherNIC, 0, NIC{Nth: nth, Acks: h.NIC.Acks}
 	return h
 }
 

@@ -216,9 +216,6 @@ type Host struct {
 	TOS uint8 `json:"tos,omitempty"`
 	// Window is the largest number of packets that a queue pair of the NIC has in flight; 0 means 128.
 	Window int `json:"window,omitempty"`
-	// Acks is how many requests an ACK of the NIC answers at most: 1 means each its own; more means that
-	// an ACK also waits for further requests; 0 means those that arrive together.
-	Acks int `json:"acks,omitempty"`
 	// Recovery is how queue pairs of RC recover from losses, if their peer can do the same: a kind of
 	// package selective. "" means go-back-n.
 	Recovery string `json:"recovery,omitempty"`

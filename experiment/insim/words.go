@@ -51,7 +51,7 @@ func (p *Sim) Words(ctx context.Context, l experiment.Words) (experiment.WordsRe
 		return experiment.WordsResult{}, err
 	}
 	r := newWordRun(l)
-	r.rack, err = simrack.New(s, simrack.Options{Seed: l.Seed, Acks: l.Acks, Cost: p.model(&l.Switch), Datagrams: true, Cancelled: cancelled(ctx)})
+	r.rack, err = simrack.New(s, simrack.Options{Seed: l.Seed, Recovery: simrack.Recovery{Acks: l.Acks}, Cost: p.model(&l.Switch), Datagrams: true, Cancelled: cancelled(ctx)})
 	if err != nil {
 		return experiment.WordsResult{}, err
 	}

@@ -51,7 +51,7 @@ func runCrowd(e *env) error {
 	c.holeRun = h
 	h.hole.rack = simrack.Options{
 		FirstPSN: func(r *rand.Rand) wire.PSN { return wire.PSN(0).Add(-(&draw{r}).between(1, 20)) },
-		Acks:     acks,
+		Recovery: simrack.Recovery{Acks: acks},
 	}
 	h.hole.script = func(*holeRun) { h.rt.Sleep(c.start.Sub(h.rt.Now())) }
 	h.begin = c.begin

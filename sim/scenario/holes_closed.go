@@ -14,7 +14,7 @@ import (
 // that the script finds the damage.
 var closedHoles = []hole{
 	{number: 3, same: true, title: "packets that stay on a connection whose other packets were moved", script: holeUnmoved},
-	{number: 9, same: true, title: "one ACK covers several atomics", script: holeCoalesced, rack: simrack.Options{Acks: 4}},
+	{number: 9, same: true, title: "one ACK covers several atomics", script: holeCoalesced, rack: simrack.Options{Recovery: simrack.Recovery{Acks: 4}}},
 	{number: 11, same: true, title: "a WRITE in place of an atomic requests an ACK", script: holeAckReq},
 	{number: 13, same: true, title: "a CAS that is sent again is not decided again", script: holeDecidedOnce},
 	{number: 24, same: true, title: "a queue pair number is reused", script: holeSameNumber},

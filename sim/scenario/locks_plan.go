@@ -93,7 +93,7 @@ func drawLocks(e *env) *lockPlan {
 	}
 	p.drawHops(d)
 	p.rack = simrack.Options{
-		Delay: d.span(200*time.Nanosecond, 5*time.Microsecond), Window: one(d, 4, 16, 64), Datagrams: d.chance(0.5), Acks: acks,
+		Delay: d.span(200*time.Nanosecond, 5*time.Microsecond), Window: one(d, 4, 16, 64), Datagrams: d.chance(0.5), Recovery: simrack.Recovery{Acks: acks},
 	}
 	e.widen(&p.rack)
 	if p.wrap = d.chance(0.5); p.wrap {
@@ -192,7 +192,7 @@ func (p *lockPlan) String() string {
 		}
 	}
 	fmt.Fprintf(&b, "mtu=%d window=%d delay=%v timeout=%d rdatomic=%d wrap=%v acks=%d cm=%v rounds=%d %s",
-		p.params.PathMTU, p.rack.Window, p.rack.Delay, p.params.Timeout, p.params.RdAtomic, p.wrap, p.rack.Acks, p.rack.Datagrams, p.rounds, machineFaults[p.what])
+		p.params.PathMTU, p.rack.Window, p.rack.Delay, p.params.Timeout, p.params.RdAtomic, p.wrap, p.rack.Recovery.Acks, p.rack.Datagrams, p.rounds, machineFaults[p.what])
 	switch p.what {
 	case clientCrash:
 		fmt.Fprintf(&b, " of %s at request %d, %v, same numbers again=%v", p.victim, p.after, p.step, p.again)

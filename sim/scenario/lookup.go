@@ -43,15 +43,21 @@ type lookupPlan struct {
 	servers, capacity         int
 	cells, cell, cache, depth int
 	flows                     int
-	theta                     float64       // exponent of the Zipf distribution by which packets are spread over flows
-	frames, burst             int           // frames of cn0; the most that it sends at once
-	least, most               int           // bounds of the length of a frame's payload, in bytes
-	gap                       time.Duration // the longest time between two bursts
-	drop                      bool          // the switch drops a packet without an entry; otherwise it forwards the packet
-	churn                     int           // number of entries of flows that do not send, which come and go during the run
+	theta                     float64 // exponent of the Zipf distribution by which packets are spread over flows
+	frames                    int     // of cn0
+	bursts                    bursts
+	least, most               int  // bounds of the length of a frame's payload, in bytes
+	drop                      bool // the switch drops a packet without an entry; otherwise it forwards the packet
+	churn                     int  // number of entries of flows that do not send, which come and go during the run
 	changes                   lookupChanges
 	wrap                      bool
 	midFault
+}
+
+// bursts are how many frames the sender sends at once at most, and the longest time between two bursts.
+type bursts struct {
+	most int
+	gap  time.Duration
 }
 
 // rule returns the text of the plan's switch rule, in the form of a rack file.
@@ -66,7 +72,7 @@ func (p *lookupPlan) rule() string {
 
 func (p *lookupPlan) String() string {
 	return fmt.Sprintf("%s; %d flows by Zipf %.2f, %d frames of %d to %d bytes, %d at a time every %v, churn %d, changes by %s, wrap=%v; links %s; %s", p.rule(), p.flows, p.theta,
-		p.frames, p.least, p.most, p.burst, p.gap, p.churn, p.changes, p.wrap, strings.TrimSpace(p.links), &p.midFault)
+		p.frames, p.least, p.most, p.bursts.most, p.bursts.gap, p.churn, p.changes, p.wrap, strings.TrimSpace(p.links), &p.midFault)
 }
 
 func drawLookup(e *env) *lookupPlan {
@@ -74,7 +80,7 @@ func drawLookup(e *env) *lookupPlan {
 	p := &lookupPlan{
 		mode: modeHardened, servers: d.between(1, lookupServers), capacity: one(d, 16, 16, 64, 4096), cells: one(d, 1, 8, 128), cell: one(d, 512, 2048),
 		cache: one(d, 0, 0, 4, 64), depth: one(d, 1, 2, 8, 16), flows: one(d, 1, 8, 24, 100), theta: one(d, 0, 0.8, 1.2), frames: d.between(50, 1000),
-		burst: d.between(1, 16), gap: d.span(2*time.Microsecond, 200*time.Microsecond), least: d.between(20, 100), drop: d.chance(0.2), churn: one(d, 0, 10, 100),
+		bursts: bursts{d.between(1, 16), d.span(2*time.Microsecond, 200*time.Microsecond)}, least: d.between(20, 100), drop: d.chance(0.2), churn: one(d, 0, 10, 100),
 	}
 	p.most = p.least + one(d, 0, 300, 1400)
 	p.fault = one(d, stateCalm, stateCalm, stateCalm, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)
@@ -185,13 +191,13 @@ func (r *lookupRun) begin() {
 // burst sends the next frames, and changes entries if the plan says so.
 func (r *lookupRun) burst(d *draw) {
 	h := r.env.rack.Host("cn0")
-	for range min(r.plan.burst, r.plan.frames-r.sent) {
+	for range min(r.plan.bursts.most, r.plan.frames-r.sent) {
 		h.Inject(fault.Up, r.oracle.next(d, int(r.zipf.Next(d.Rand))), nil)
 		r.sent++
 	}
 	r.operate(d)
 	if r.sent < r.plan.frames {
-		r.env.rack.At(r.env.rack.Now().Add(d.span(0, r.plan.gap)), func() { r.burst(d) })
+		r.env.rack.At(r.env.rack.Now().Add(d.span(0, r.plan.bursts.gap)), func() { r.burst(d) })
 	}
 }
 

@@ -16,7 +16,7 @@ func playLookup(t *testing.T, mode string, opt Options, change func(p *lookupPla
 	e := newEnv(Scenario{Name: "lookup"}, 1, opt)
 	t.Cleanup(e.finish)
 	p := &lookupPlan{
-		mode: mode, servers: 1, capacity: 64, cells: 128, cell: 2048, depth: 8, flows: 12, theta: 0.8, frames: 400, burst: 16, gap: 40 * time.Microsecond,
+		mode: mode, servers: 1, capacity: 64, cells: 128, cell: 2048, depth: 8, flows: 12, theta: 0.8, frames: 400, bursts: bursts{16, 40 * time.Microsecond},
 		least: 100, most: 800,
 	}
 	p.fault = stateCalm
@@ -59,12 +59,14 @@ var lookupHazards = []struct {
 }{
 	{
 		"two packets of one flow, more than the READs in flight, share a cell: one is lost and the other leaves twice",
-		func(p *lookupPlan) { p.flows, p.burst = 1, 60 },
+		func(p *lookupPlan) { p.flows, p.bursts.most = 1, 60 },
 		func(r *lookupRun) bool { return r.oracle.wrong[wrongTwice] > 10 && r.oracle.wrong[wrongEntry] == 0 },
 	},
 	{
 		"keys with the same slot get each other's action",
-		func(p *lookupPlan) { p.capacity, p.flows, p.burst, p.gap = 16, 20, 1, 200*time.Microsecond },
+		func(p *lookupPlan) {
+			p.capacity, p.flows, p.bursts.most, p.bursts.gap = 16, 20, 1, 200*time.Microsecond
+		},
 		func(r *lookupRun) bool { return r.oracle.wrong[wrongEntry] > 10 && r.oracle.wrong[wrongTwice] == 0 },
 	},
 	{
@@ -110,7 +112,7 @@ var lookupHazards = []struct {
 	{
 		"an entry that was read while another writer wrote it is used",
 		func(p *lookupPlan) {
-			p.flows, p.burst, p.gap, p.frames = 6, 1, 30*time.Microsecond, 2000
+			p.flows, p.bursts.most, p.bursts.gap, p.frames = 6, 1, 30*time.Microsecond, 2000
 			p.otherWriter()
 		},
 		func(r *lookupRun) bool { return r.oracle.wrong[wrongEntry] > 0 },
@@ -141,7 +143,7 @@ func TestLookupHazards(t *testing.T) {
 // Without faults, collisions and packets that share a cell, the published table does what entries say.
 func TestPublishedLookup(t *testing.T) {
 	r, err := playLookup(t, modePublished, Options{}, func(p *lookupPlan) {
-		p.flows, p.capacity, p.burst, p.gap, p.frames = 5, 256, 1, 100*time.Microsecond, 200
+		p.flows, p.capacity, p.bursts.most, p.bursts.gap, p.frames = 5, 256, 1, 100*time.Microsecond, 200
 	})
 	if err != nil || len(r.oracle.wrong) != 0 || r.oracle.arrived() == 0 || r.count("hits") != 200 || r.oracle.found != 200-r.count("denied") {
 		t.Errorf("%v; %v; %v", err, r.oracle.err, r.env.report.Notes)

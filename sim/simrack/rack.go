@@ -26,6 +26,8 @@ type Recovery struct {
 	// AckEvery is how many request packets of a queue pair leave for one that asks for an
 	// acknowledgement; 0 means the engine's default.
 	AckEvery int
+	// Acks is the key acks of hosts with role memory that have none.
+	Acks int
 }
 
 // Options are settings of a simulated rack that a rack file does not contain. The zero value is
@@ -44,8 +46,6 @@ type Options struct {
 	Window int
 	// Recovery is how queue pairs recover from losses.
 	Recovery Recovery
-	// Acks is the key acks of hosts with role memory that have none.
-	Acks int
 	// Loopback is how long a packet takes from a NIC to itself; 0 means no time, or, with Cost,
 	// half the time that a READ takes in the NIC.
 	Loopback time.Duration
@@ -208,9 +208,9 @@ func (r *Rack) newEngine(i int) (*engine.Engine, error) {
 	hs := &r.Spec.Hosts[i]
 	recovery := r.opt.Recovery.Recovery
 	recovery.Kind = cmp.Or(recovery.Kind, hs.RecoveryKind())
-	acks := hs.Acks
+	acks := hs.NIC.Acks
 	if acks == 0 && hs.Role == rackfile.Memory {
-		acks = r.opt.Acks
+		acks = r.opt.Recovery.Acks
 	}
 	var rings cost.Ring
 	if r.opt.Cost != nil {
@@ -218,7 +218,7 @@ func (r *Rack) newEngine(i int) (*engine.Engine, error) {
 	}
 	return engine.New(engine.Config{
 		Name: hs.Name, MAC: hs.MAC, LinkMTU: r.Spec.LinkMTU, GIDs: gids(hs), Rand: r.rand(laneEngine, i),
-		Resolve: r.Spec.Neighbour, Window: cmp.Or(r.opt.Window, hs.Window), AckEvery: r.opt.Recovery.AckEvery, Acks: acks, Recovery: recovery, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback, RingPaced: r.opt.Cost != nil, RingCosts: rings,
+		Resolve: r.Spec.Neighbour, Window: cmp.Or(r.opt.Window, hs.Window), Acks: engine.Acks{Every: r.opt.Recovery.AckEvery, Most: acks}, Recovery: recovery, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback, RingPaced: r.opt.Cost != nil, RingCosts: rings,
 		Congestion: r.congestion(hs), DistinctKeys: true, // an application that takes one key for the other is to fail here
 	})
 }

@@ -39,11 +39,9 @@ type Config struct {
 	DistinctKeys bool
 	// NoICRCCheck accepts packets with any ICRC.
 	NoICRCCheck bool
-	// Window and AckEvery are passed to transport.Config for every queue pair. 0 means the defaults of
-	// that type.
-	Window, AckEvery int
-	// Acks is passed to transport.Config for every queue pair.
-	Acks int
+	// Window is passed to transport.Config for every queue pair. 0 means the default of that type.
+	Window int
+	Acks   Acks
 	// Recovery is passed to transport.Config for every queue pair.
 	Recovery transport.Recovery
 	// CMTimeout is passed to cm.Config as ResponseTimeout: the time after which the connection manager
@@ -198,4 +196,12 @@ func validPKeys(table []uint16) error {
 		}
 	}
 	return nil
+}
+
+// Acks says how queue pairs acknowledge; 0 means the defaults of transport.Config.
+type Acks struct {
+	// Every is Config.AckEvery of the package transport: of how many request packets one asks for an ACK.
+	Every int
+	// Most is Config.Acks of that package: how many requests one ACK may answer.
+	Most int
 }

@@ -277,7 +277,7 @@ func TestHostileNetwork(t *testing.T) {
 func hostile(t *testing.T, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 99))
 	pick := func(v ...float64) float64 { return v[r.IntN(len(v))] }
-	small := func(c *Config) { c.Window, c.AckEvery = 1+r.IntN(40), 1+r.IntN(10) }
+	small := func(c *Config) { c.Window, c.Acks.Every = 1+r.IntN(40), 1+r.IntN(10) }
 	n := &hostileNet{t: t, r: r, loss: pick(0, 0.02, 0.1), again: pick(0, 0.05, 0.3), forge: pick(0, 0.1, 0.3)}
 	n.s[0] = newSide(t, newEngine(t, "a", seed, macA, small, ipA))
 	n.s[1] = newSide(t, newEngine(t, "b", seed+1000, macB, small, ipB))

@@ -110,7 +110,7 @@ func (q *QP) create(c transport.Config) error {
 	if !ok {
 		return verbs.Errorf(op, verbs.ErrLimit, "no free queue pair number")
 	}
-	c.QPN, c.PortMTU, c.Window, c.AckEvery, c.CoalesceAcks, c.Acks, c.Recovery, c.Flow = n, e.activeMTU(), e.cfg.Window, e.cfg.AckEvery, true, e.cfg.Acks, e.cfg.Recovery, e.newFlow()
+	c.QPN, c.PortMTU, c.Window, c.AckEvery, c.CoalesceAcks, c.Acks, c.Recovery, c.Flow = n, e.activeMTU(), e.cfg.Window, e.cfg.Acks.Every, true, e.cfg.Acks.Most, e.cfg.Recovery, e.newFlow()
 	t, err := transport.New(e.env, c)
 	if err != nil {
 		return err

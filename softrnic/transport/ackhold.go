@@ -29,10 +29,5 @@ func (a *answers) wait(now clock.Time) bool {
 	return true
 }
 
-// room reports whether the ACKs behind READ responses can still wait one by one.
-func (a *answers) room() bool {
-	return len(a.owed) < min(cap(a.owed), maxOwed(a.maxRdAtomic))-a.maxRdAtomic-2
-}
-
 // holds reports whether the ACK that alone is owed is not due at the end of a batch.
 func (a *answers) holds(now clock.Time) bool { return a.cfg.Acks > 1 && a.at > now && a.onlyAck() }

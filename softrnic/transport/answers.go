@@ -175,7 +175,9 @@ func (a *answers) owe(kind responseKind, psn wire.PSN, s wire.Syndrome) *respons
 	for i > 0 && wire.Diff(a.owed[i-1].psn, psn) > 0 {
 		i--
 	}
-	if i > 0 && a.owed[i-1].kind == owedAck && a.owed[i-1].syndrome.IsAck() && (a.cfg.Acks != 1 || !a.room()) {
+	// ACKs of their own wait one by one behind READ responses as long as there is room for them.
+	alone := a.cfg.Acks == 1 && len(a.owed) < min(cap(a.owed), maxOwed(a.maxRdAtomic))-a.maxRdAtomic-2
+	if i > 0 && a.owed[i-1].kind == owedAck && a.owed[i-1].syndrome.IsAck() && !alone {
 		a.env.Counters.AckCoalesced++
 		i--
 		requests += a.owed[i].requests

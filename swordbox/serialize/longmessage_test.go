@@ -135,7 +135,7 @@ func TestRulesComeInALongMessage(t *testing.T) {
 	for _, ops := range []int{1, 2, 128} {
 		r := newRig(t, rigConfig{
 			clients: 2, rules: atomicsRule(1), cfg: Config{OwnOps: ops},
-			engine: func(c *engine.Config) { c.Window, c.AckEvery = 400, 4096 },
+			engine: func(c *engine.Config) { c.Window, c.Acks.Every = 400, 4096 },
 		})
 		r.connect(0)
 		for i := range 20 {
@@ -171,7 +171,7 @@ func TestRulesComeInALongMessage(t *testing.T) {
 // that it covers would stay known and the next replaced atomic would overwrite the WRITE.
 func TestPacketJoinsNoOtherMessage(t *testing.T) {
 	const size, m = 2000, 32 << 10 // A at 0, M at m: two packets each
-	r := newRig(t, rigConfig{clients: 2, rules: atomicsRule(1), cfg: Config{Transit: 100 * time.Microsecond}, engine: func(c *engine.Config) { c.AckEvery = 1 }})
+	r := newRig(t, rigConfig{clients: 2, rules: atomicsRule(1), cfg: Config{Transit: 100 * time.Microsecond}, engine: func(c *engine.Config) { c.Acks.Every = 1 }})
 	r.useRules()
 	a, b := r.connect(0), r.connect(1)
 	a.n.fill(0x33, size)

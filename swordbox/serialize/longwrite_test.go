@@ -48,7 +48,7 @@ func checkLongWrite(t *testing.T, a, b *conn, word, n int) {
 // again, although these packets name no address.
 func TestRestOfAWriteBehindTheBudget(t *testing.T) {
 	for _, word := range []int{1024 + 1200, 1024 + 2304} { // in the middle packet, in the last one
-		r, conns := known(t, rigConfig{clients: 2, engine: func(c *engine.Config) { c.AckEvery = 1 }, cfg: Config{
+		r, conns := known(t, rigConfig{clients: 2, engine: func(c *engine.Config) { c.Acks.Every = 1 }, cfg: Config{
 			Words: atomiccache.Config{Budget: time.Millisecond, Patience: 100 * time.Microsecond, HoldOff: 200 * time.Microsecond},
 		}})
 		a, b := conns[0], conns[1]
@@ -74,7 +74,7 @@ func TestRestOfAWriteOfALooseFlow(t *testing.T) {
 	const size = 20 << 10
 	r := newRig(t, rigConfig{
 		clients: 2, rules: atomicsRule(1), cfg: Config{Transit: 100 * time.Microsecond},
-		engine: func(c *engine.Config) { c.AckEvery = 1 },
+		engine: func(c *engine.Config) { c.Acks.Every = 1 },
 	})
 	r.useRules()
 	a, b := r.connect(0), r.connect(1)

@@ -469,7 +469,7 @@ func randomRig(seed uint64) (rc rigConfig, mix []string, ops, depth int, faults 
 	mix = [][]string{allMix, lockMix, sherman, moveMix}[r.IntN(4)]
 	depth = []int{1, 1, 2, 4, 8, 30}[r.IntN(6)]
 	ack := []int{1, 4, 16}[r.IntN(3)]
-	rc.engine = func(c *engine.Config) { c.AckEvery = ack }
+	rc.engine = func(c *engine.Config) { c.Acks.Every = ack }
 	quantum = []clock.Time{0, 4 * hop, 16 * hop}[r.IntN(3)]
 	if r.IntN(3) > 0 {
 		faults = chance{loss: r.IntN(40), dup: r.IntN(40), late: r.IntN(80)}

@@ -276,7 +276,7 @@ func (h *Host) openNIC() error {
 			Resolve: h.resolve,
 			PKeys:   h.self.PKeys,
 			TOS:     h.self.TOS,
-			Window:  h.self.Window, Acks: h.self.Acks, Recovery: transport.Recovery{Kind: h.self.RecoveryKind()},
+			Window:  h.self.Window, Acks: engine.Acks{Most: h.self.NIC.Acks}, Recovery: transport.Recovery{Kind: h.self.RecoveryKind()},
 			Limits: engine.Limits{DeviceMemory: deviceMemory}, DistinctKeys: h.self.DistinctKeys,
 			// As in the simulator, the entries of send rings take their time one by one.
 			RingPaced: model != nil, RingCosts: rings,

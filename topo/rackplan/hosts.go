@@ -263,7 +263,7 @@ func differences(a, b *rackfile.Host) (list []string) {
 	key("pkeys", fmt.Sprintf("%#x", a.PKeys), fmt.Sprintf("%#x", b.PKeys))
 	key("tos", a.TOS, b.TOS)
 	key("window", a.Window, b.Window)
-	key("acks", a.Acks, b.Acks)
+	key("acks", a.NIC.Acks, b.NIC.Acks)
 	key("recovery", a.Recovery, b.Recovery)
 	key("congestion", a.Congestion.String(), b.Congestion.String())
 	key("lenient", a.Lenient, b.Lenient)
