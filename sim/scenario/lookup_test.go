@@ -16,7 +16,7 @@ func playLookup(t *testing.T, mode string, opt Options, change func(p *lookupPla
 	e := newEnv(Scenario{Name: "lookup"}, 1, opt)
 	t.Cleanup(e.finish)
 	p := &lookupPlan{
-		mode: mode, servers: 1, capacity: 64, cells: 128, cell: 2048, depth: 8, flows: 12, theta: 0.8, frames: 400, bursts: bursts{16, 40 * time.Microsecond},
+		mode: mode, packets: "deposit", servers: 1, capacity: 64, cells: 128, cell: 2048, depth: 8, flows: 12, theta: 0.8, frames: 400, bursts: bursts{16, 40 * time.Microsecond},
 		least: 100, most: 800,
 	}
 	p.fault = stateCalm

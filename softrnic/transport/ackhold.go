@@ -28,6 +28,3 @@ func (a *answers) wait(now clock.Time) bool {
 	}
 	return true
 }
-
-// holds reports whether the ACK that alone is owed is not due at the end of a batch.
-func (a *answers) holds(now clock.Time) bool { return a.cfg.Acks > 1 && a.at > now && a.onlyAck() }

@@ -211,7 +211,7 @@ func (q *QP) accepts(now clock.Time, p *wire.Packet) bool {
 // FlushAcks sends the ACK that was delayed because of CoalesceAcks, if there is one.
 func (q *QP) FlushAcks(now clock.Time, out *Actions) {
 	q.lastNow = now
-	if q.rsp.answers.holds(now) {
+	if a := &q.rsp.answers; a.cfg.Acks > 1 && a.at > now && a.onlyAck() {
 		return
 	}
 	if len(q.rsp.answers.owed) > 0 || q.rsp.held != nil && q.rsp.held.waits {
