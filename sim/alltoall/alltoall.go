@@ -1,5 +1,5 @@
 // Package alltoall lets every host of a simulated rack send to every other one: the load by which the size
-// of simulations is measured (docs/guide/capacity.md).
+// of simulations is measured (docs/guide/large.md).
 package alltoall
 
 import (
@@ -101,7 +101,7 @@ func Run(ctx context.Context, l Load) (*Report, error) {
 	return rep, nil
 }
 
-// queue is how many frames may wait for a link: so many that none is lost.
+// queue is how many frames may wait for a link: so many that hardly one is lost, as with flow control.
 const queue = 1 << 16
 
 func heap() int64 {

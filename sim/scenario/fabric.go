@@ -26,8 +26,7 @@ func (s Scenario) Over(text string) (Scenario, error) {
 		return s, nil
 	}
 	var f Fabric
-	var end string
-	if n, _ := fmt.Sscanf(text+" ", "%dx%d%s", &f.Leaves, &f.Spines, &end); n != 2 || f.Leaves < 2 || f.Leaves > 16 || f.Spines < 0 || f.Spines > 8 {
+	if _, err := fmt.Sscanf(text, "%dx%d", &f.Leaves, &f.Spines); err != nil || fmt.Sprintf("%dx%d", f.Leaves, f.Spines) != text || f.Leaves < 2 || f.Leaves > 16 || f.Spines < 0 || f.Spines > 8 {
 		return s, fmt.Errorf("--fabric %.20q: write leaves x spines, such as 2x2; 2 to 16 leaves, 0 to 8 spines", text)
 	}
 	name, variant, _ := strings.Cut(s.Name, " ")

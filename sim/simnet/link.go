@@ -77,8 +77,9 @@ type half struct {
 	up       bool // false: the link is cut
 	inFlight int  // number of frames in flight
 	// queue holds, for each frame that has not left completely, the time at which its last bit will
-	// have been sent.
+	// have been sent. The first gone ones have left.
 	queue []clock.Time
+	gone  int
 	// carry is a fraction of a nanosecond, in picoseconds. The last frame in queue leaves this much
 	// later than queue says.
 	carry int64
@@ -207,22 +208,27 @@ func (h *half) serialise(now clock.Time, size int, crosses bool) (clock.Time, bo
 	if h.cfg.Rate == 0 {
 		return now, true
 	}
-	gone := 0
-	for gone < len(h.queue) && h.queue[gone] <= now {
-		gone++
+	for h.gone < len(h.queue) && h.queue[h.gone] <= now {
+		h.gone++
 	}
-	h.queue = append(h.queue[:0], h.queue[gone:]...)
-	if len(h.queue) > h.cfg.Queue {
+	if h.gone > len(h.queue)/2 { // so a frame is moved once on average
+		h.queue = append(h.queue[:0], h.queue[h.gone:]...)
+		h.gone = 0
+	}
+	if h.waiting() > h.cfg.Queue {
 		return 0, false
 	}
 	start := now
-	if k := len(h.queue); k > 0 {
-		start = h.queue[k-1]
+	if h.waiting() > 0 {
+		start = h.queue[len(h.queue)-1]
 	}
 	leaves := start.Add(h.sending(size))
 	h.queue = append(h.queue, leaves)
 	return leaves, true
 }
+
+// waiting returns how many frames have not left completely.
+func (h *half) waiting() int { return len(h.queue) - h.gone }
 
 // sending returns for how long a frame of size bytes occupies the link.
 func (h *half) sending(size int) time.Duration {
@@ -230,7 +236,7 @@ func (h *half) sending(size int) time.Duration {
 	if h.cfg.Overhead == 0 {
 		return time.Duration(bits * int64(time.Second) / h.cfg.Rate)
 	}
-	if len(h.queue) == 0 {
+	if h.waiting() == 0 {
 		h.carry = 0 // the link is idle now, so no earlier frame leaves a fraction
 	}
 	ps := bits*picosPerSecond/h.cfg.Rate + h.carry
@@ -300,7 +306,11 @@ func (n *Net) resume(e *event) {
 	s.held--
 	switch {
 	case !s.up:
-		e.to.lostDown++
+		if e.stage == leaving {
+			e.to.Stats.LostDown++
+		} else {
+			e.to.lostDown++
+		}
 		n.trace(Event{Kind: LostDown, Frame: e.frame.data, OnTheWay: e.stage != leaving, half: e.to})
 	case e.stage == leaving:
 		n.frames.given = e.frame.data

@@ -19,8 +19,9 @@ type Shards struct {
 	parts     []*Net
 	lookahead time.Duration
 	windows   uint64
-	few       uint64 // fewEvents, but for tests
-	joined    bool
+	// Eager wakes the workers for each window, however few events it has.
+	Eager  bool
+	joined bool
 }
 
 // Workers run the shards of a window; see package workers.
@@ -52,7 +53,7 @@ func (n *Net) Split(of []int) (*Shards, error) {
 	case slices.ContainsFunc(n.heap.keys, func(k eventKey) bool { return n.heap.slots[k.slot].call != nil }):
 		return nil, errors.New("sim: a call is scheduled (At), which belongs to no shard")
 	}
-	s := &Shards{whole: n, parts: make([]*Net, slices.Max(of)+1), lookahead: time.Hour, few: fewEvents}
+	s := &Shards{whole: n, parts: make([]*Net, slices.Max(of)+1), lookahead: time.Hour}
 	for i := range s.parts {
 		cfg := n.cfg
 		cfg.Cancelled = nil // Run asks
@@ -195,7 +196,7 @@ func (s *Shards) Run(w Workers, done func() bool) error {
 			}
 		}
 		s.windows++
-		busy = s.handled()-before >= s.few
+		busy = s.Eager || s.handled()-before >= fewEvents
 		if err := s.failed(w); err != nil {
 			return err
 		}

@@ -120,7 +120,7 @@ func TestShards(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			s.few = 0
+			s.Eager = true
 			if err := s.Run(crew(t, workers), ended(procs)); err != nil {
 				t.Fatal(err)
 			}

@@ -67,6 +67,7 @@ func (r *Rack) runCrowd() error {
 		c.end(err)
 		return nil
 	}
+	shards.Eager = r.eager
 	r.apart, r.crew = shards, workers.New(c.workers)
 	err = shards.Run(r.crew, c.done)
 	r.crew.Close()

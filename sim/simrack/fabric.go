@@ -125,7 +125,7 @@ func (f *fabric) route() {
 }
 
 // Partition cuts every path between the hosts of a group and all others. An empty group ends the
-// partition, and so does a restart of a switch for its hosts.
+// partition, and so does a restart of the switch; of a leaf, for the paths between its own hosts.
 func (r *Rack) Partition(group []string) {
 	f := &r.fabric
 	side := func(h *Host) int {

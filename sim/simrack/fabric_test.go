@@ -118,6 +118,7 @@ func TestFabricPartition(t *testing.T) {
 func TestRunApart(t *testing.T) {
 	run := func(workers int) (now clock.Time, counters []string) {
 		r := newRack(t, leaves+"faults: [{link: cn0, kind: loss, probability: 2%}, {link: leaf1-spine0, kind: reorder, delay: 20us}]\n", Options{Datagrams: true})
+		r.eager = true
 		serve(t, r.Host("ms0"))
 		var list []verbs.Runtime
 		for _, h := range r.Hosts()[:4] {

@@ -117,6 +117,7 @@ type Rack struct {
 	apart   *simnet.Shards
 	crew    *workers.Crew
 	windows uint64
+	eager   bool // for tests: simnet.Shards.Eager
 	// transits measures the times inside the switch; nil if Options.Transits is false.
 	transits *transits
 }

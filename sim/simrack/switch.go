@@ -17,6 +17,9 @@ import (
 // switch's daemon, it does so also if the running program has moved requests of connections to the
 // switch's connections (its Bound is not 0). The clients' connections then break.
 func (r *Rack) LoadProgram(name string, set *rules.Set) error {
+	if r.Spec.Fabric != nil {
+		return errors.New("the program of a rack with several switches cannot be changed")
+	}
 	s := *r.Spec
 	s.Switch.Program, s.Switch.Rules = name, set.All()
 	r.Spec = &s
