@@ -12,8 +12,8 @@ func circleFigure() figure {
 		key: "recirculate", title: "lookups whose packet is deposited in a server, or recirculates in the switch until its entry has come; one server", x: "bytes of the packet",
 		unit: "us, passes, Mops", format: "%.2f",
 		why: []string{
-			"the authors give no numbers: recirculating saves the bandwidth to the server",
-			"a packet that recirculates takes the chip's bandwidth once more for each pass: a chip needs so many ports for it",
+			"the authors give no numbers; they expect recirculation to save bandwidth to the server, which is not measured here",
+			"a packet that recirculates takes the chip's bandwidth once more for each pass, and a chip rounds its wait up to whole passes: the bandwidth of these ports is not limited here",
 		},
 		inputs: []string{"a pass of 450 ns is the switch's delay of the cost file; the passes are the measured wait divided by it"},
 	}

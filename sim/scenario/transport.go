@@ -60,6 +60,7 @@ func drawTransport(e *env) *transportPlan {
 		p.rack.Rate, p.rack.Queue = int64(d.between(5, 40))*1e9, d.between(16, 64)
 		p.rack.Window = one(d, 4, 16)
 	}
+	p.rack.Recovery.Acks = []int{0, 0, 0, 1, 4, 64}[e.seed%6]
 	p.wrap = d.nearWrap(&p.rack)
 	e.v6 = d.chance(0.3)
 	p.mtu = one(d, verbs.MTU256, verbs.MTU512, verbs.MTU1024, verbs.MTU2048, verbs.MTU4096)

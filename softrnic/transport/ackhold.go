@@ -23,7 +23,7 @@ func (a *answers) wait(now clock.Time) bool {
 		a.at = now
 	case n >= a.cfg.Acks:
 		return false
-	case n == 1:
+	case a.at == clock.Never:
 		a.at = now.Add(AckHold)
 	}
 	return true

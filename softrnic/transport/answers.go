@@ -176,7 +176,7 @@ func (a *answers) owe(kind responseKind, psn wire.PSN, s wire.Syndrome) *respons
 		i--
 	}
 	// ACKs of their own wait one by one behind READ responses as long as there is room for them.
-	alone := a.cfg.Acks == 1 && len(a.owed) < min(cap(a.owed), maxOwed(a.maxRdAtomic))-a.maxRdAtomic-2
+	alone := a.cfg.Acks == 1 && i > 0 && a.owed[i-1].psn != psn && len(a.owed) < min(cap(a.owed), maxOwed(a.maxRdAtomic))-a.maxRdAtomic-2
 	if i > 0 && a.owed[i-1].kind == owedAck && a.owed[i-1].syndrome.IsAck() && !alone {
 		a.env.Counters.AckCoalesced++
 		i--

@@ -92,6 +92,9 @@ func (c *Config) write(x *id, a writeEvent) (Result, error) {
 	case x.channel.full(x):
 		return Result{}, unix.ENOMEM
 	}
+	if err := mayTell(c.Quota); err != nil {
+		return Result{}, err
+	}
 	c.tell(x, a.Kind, int32(a.Status), a.Param)
 	return Result{}, nil
 }

@@ -12,6 +12,7 @@ import (
 type circle struct {
 	places []held // by the index of the frame's lookup in bouncer.frames; nil: frames are deposited
 	number uint32 // of the next frame
+	bytes  int    // of all frames that wait
 }
 
 // held is a frame that waits since a time. The place owns the bytes of the frame.
@@ -25,6 +26,10 @@ func (b *bouncer) hold(c *pipeline.Ctx, in int, f packetio.Frame, k *Key, h uint
 	if !b.Up() {
 		return b.table.Refuse(c, in, f, &b.table.stats.Blocked, ReasonBlocked)
 	}
+	if b.circle.bytes+len(f.Data) > b.table.Cells*b.table.Cell {
+		return b.table.Refuse(c, in, f, &b.table.stats.Full, ReasonFull)
+	}
+	b.circle.bytes += len(f.Data)
 	x := &b.circle.places[(b.first+b.n)%len(b.frames)]
 	bytes := append(x.frame.Data[:0], f.Data...)
 	x.frame, x.since = f, c.Now
@@ -42,8 +47,12 @@ func (b *bouncer) release(c *pipeline.Ctx) (moved bool) {
 		f := x.frame
 		b.table.stats.Circled++
 		b.table.stats.CircledNS += uint64(c.Now.Sub(x.since))
+		b.circle.bytes -= len(f.Data)
 		b.pop()
 		b.table.Done(c, &l, f)
+		if cap(x.frame.Data) > b.table.Cell { // a super-frame: its memory does not stay
+			x.frame.Data = nil
+		}
 		moved = true
 	}
 	return moved
