@@ -62,9 +62,15 @@ func apiServer(t *testing.T) (*rest.Config, client.Client) {
 // runs starts the operator; the result stops it.
 func runs(t *testing.T, cfg *rest.Config) (stop func()) {
 	t.Helper()
+	return runsAs(t, cfg, "v1")
+}
+
+// runsAs starts the operator of a version; the result stops it.
+func runsAs(t *testing.T, cfg *rest.Config, version string) (stop func()) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- Run(ctx, cfg, Config{Image: "image:1", Version: "v1", Probes: "0"}) }()
+	go func() { done <- Run(ctx, cfg, Config{Image: "image:1", Version: version, Probes: "0"}) }()
 	return func() {
 		cancel()
 		must(t, <-done)
@@ -255,6 +261,42 @@ func podOf(t *testing.T, c client.Client, name, node string, labels map[string]s
 	must(t, c.Create(t.Context(), p))
 	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 	must(t, c.Status().Update(t.Context(), p))
+}
+
+// An operator of another version changes the version of the RackLeafs that are there, and nothing else of them.
+func TestUpgrade(t *testing.T) {
+	cfg, c := apiServer(t)
+	ctx := t.Context()
+	nodeOf(t, c, "a")
+	nodeOf(t, c, "b")
+	stop := runs(t, cfg)
+	must(t, c.Create(ctx, rackOf("r0", hosts)))
+	var leaves v1alpha1.RackLeafList
+	of := func(version string) error {
+		must(t, c.List(ctx, &leaves))
+		if len(leaves.Items) != 2 {
+			return fmt.Errorf("%d leaves", len(leaves.Items))
+		}
+		for _, l := range leaves.Items {
+			if l.Spec.Version != version {
+				return fmt.Errorf("%s has version %q, not %q", l.Name, l.Spec.Version, version)
+			}
+		}
+		return nil
+	}
+	eventually(t, func() error { return of("v1") })
+	before := leaves.Items[0].DeepCopy()
+	stop()
+	defer runsAs(t, cfg, "v2")()
+	eventually(t, func() error { return of("v2") })
+	l := &leaves.Items[0]
+	if l.UID != before.UID || l.Spec.Node != before.Spec.Node {
+		t.Errorf("%+v became %+v", before.Spec, l.Spec)
+	}
+	l.Spec.Node = "c"
+	if err := c.Update(ctx, l); err == nil || !strings.Contains(err.Error(), "keeps its rack, node, leaf and machine") {
+		t.Errorf("a RackLeaf was moved: %v", err)
+	}
 }
 
 // Fifty racks, whose operator is stopped and started in the middle, are all placed; and all go.

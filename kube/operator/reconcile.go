@@ -152,6 +152,13 @@ func (r *Reconciler) leaves(ctx context.Context, k *v1alpha1.Rack, rack *rackfil
 			}
 			r.Events.Eventf(k, nil, corev1.EventTypeNormal, "Placed", "Place", "%s is on node %s", l.Spec.Leaf, l.Spec.Node)
 		}
+		if l.Spec.Version != r.Version { // of an older operator: leaves that start from now on are of this version
+			before := l.DeepCopy()
+			l.Spec.Version = r.Version
+			if err := r.Client.Patch(ctx, &l, client.MergeFrom(before)); err != nil {
+				return nil, err
+			}
+		}
 		out = append(out, l)
 	}
 	return out, nil

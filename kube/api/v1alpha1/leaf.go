@@ -14,7 +14,7 @@ type RackLeaf struct {
 	Status RackLeafStatus `json:"status,omitempty"`
 }
 
-// RackLeafSpec says what the leaf is. It does not change.
+// RackLeafSpec says what the leaf is. Rack, Node, Leaf and Machine do not change.
 type RackLeafSpec struct {
 	// Rack is the name of the Rack. Node is that of the node, Leaf that of the switch, Machine that of the
 	// machine in the rack's description.
