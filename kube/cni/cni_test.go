@@ -45,6 +45,23 @@ func TestChoose(t *testing.T) {
 	}
 }
 
+// What a Pod puts in the place of the file that the plugin writes, a link to a file of the node, stays as it is.
+func TestPlug(t *testing.T) {
+	for what, link := range map[string]func(from, to string) error{"symbolic": os.Symlink, "hard": os.Link, "none": func(string, string) error { return nil }} {
+		dir := t.TempDir()
+		victim, name := filepath.Join(t.TempDir(), "victim"), filepath.Join(dir, "plugged")
+		if err := errors.Join(os.WriteFile(victim, []byte("of the node"), 0o644), link(victim, name), plug(dir, "c1"), plug(dir, "c2")); err != nil {
+			t.Fatal(what, err)
+		}
+		if text, err := os.ReadFile(victim); err != nil || string(text) != "of the node" {
+			t.Errorf("%s link: the file of the node has %q, %v", what, text, err)
+		}
+		if text, err := os.ReadFile(name); err != nil || string(text) != "c2" {
+			t.Errorf("%s link: %q, %v", what, text, err)
+		}
+	}
+}
+
 func TestRackOf(t *testing.T) {
 	for text, want := range map[string]string{"r0": "ns/r0", "lab/r0": "lab/r0", "": "", "../x": "", "a/b/c": "", "lab/": "", "/r0": "", "lab/R0": ""} {
 		ns, name, err := rackOf(text, "ns")

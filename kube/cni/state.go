@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -101,7 +102,7 @@ func (s *state) addLeaf(p *pod, name, slot string) error {
 	if err := s.bind(r, node.LeafName, slot); err != nil {
 		return err
 	}
-	if err := os.WriteFile(s.Slot(slot)+"/plugged", []byte(p.container), 0o644); err != nil {
+	if err := plug(s.Slot(slot), p.container); err != nil {
 		return err
 	}
 	hosts, err := r.List(node.Hosts)
@@ -115,6 +116,21 @@ func (s *state) addLeaf(p *pod, name, slot string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// plug notes in the folder of a leaf's device that the plugin was called. A Pod may write in the folder: whatever has
+// the name there is removed, and no link is followed.
+func plug(dir, container string) error {
+	path := filepath.Join(dir, "plugged")
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(container)
+	return errors.Join(err, f.Close())
 }
 
 // addHost links a Pod to the leaf.
