@@ -119,7 +119,9 @@ func (s *slice) take(list []v1alpha1.RackLeaf) (refused string, changed bool, er
 			s.known[m], changed = a, true
 		}
 	}
-	s.own, s.leaf = own.Spec.Machine, own.Spec.Leaf
+	if !s.running() { // else they are the same, and others read them
+		s.own, s.leaf = own.Spec.Machine, own.Spec.Leaf
+	}
 	return "", changed, nil
 }
 

@@ -30,6 +30,8 @@ type program struct {
 	client client.Client
 	ended  chan error  // the switch has ended, or the leaf is to
 	begin  chan *slice // the slice whose switch is to start
+	// pending says that the switch does not have the description yet. It is Reconcile's, which runs once at a time.
+	pending bool
 
 	mu      sync.Mutex // guards the fields below
 	slice   *slice
@@ -100,30 +102,47 @@ func (p *program) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, e
 	if err := p.client.List(ctx, &list, client.InNamespace(p.cfg.Namespace)); err != nil {
 		return ctrl.Result{}, err
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i := range list.Items {
-		if list.Items[i].Spec.Node == p.cfg.Node {
-			p.name = list.Items[i].Name
-		}
-	}
-	refused, changed, err := p.slice.take(list.Items)
-	if p.refused = refused; err != nil {
+	changed, err := p.take(list.Items)
+	if err != nil {
 		p.end(err)
 		return ctrl.Result{}, nil
 	}
-	if !changed {
-		return ctrl.Result{}, nil
+	p.pending = p.pending || changed
+	return ctrl.Result{}, p.bring(ctx)
+}
+
+// take takes the RackLeafs of the rack, and reports whether the description has changed.
+func (p *program) take(list []v1alpha1.RackLeaf) (changed bool, err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for i := range list {
+		if list[i].Spec.Node == p.cfg.Node {
+			p.name = list[i].Name
+		}
+	}
+	p.refused, changed, err = p.slice.take(list)
+	return changed, err
+}
+
+// bring brings a description that has changed to the switch. After an error it is still pending.
+func (p *program) bring(ctx context.Context) error {
+	if !p.pending {
+		return nil
 	}
 	if err := p.slice.write(); err != nil {
-		return ctrl.Result{}, err
+		return err
 	}
-	if p.serving {
-		return ctrl.Result{}, p.slice.reload(ctx)
-	}
+	p.mu.Lock()
+	served := p.serving
 	p.serving = true
-	p.begin <- p.slice
-	return ctrl.Result{}, nil
+	p.mu.Unlock()
+	if !served {
+		p.begin <- p.slice
+	} else if err := p.slice.reload(ctx); err != nil {
+		return fmt.Errorf("the switch reads the description again: %w", err)
+	}
+	p.pending = false
+	return nil
 }
 
 // serve runs the switch, as soon as there is a slice, until ctx ends.
