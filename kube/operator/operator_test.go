@@ -299,6 +299,41 @@ func TestUpgrade(t *testing.T) {
 	}
 }
 
+// What another Rack of the name has left is not taken: the Rack says so, and goes on when it is gone.
+func TestNotOfThisRack(t *testing.T) {
+	cfg, c := apiServer(t)
+	ctx := t.Context()
+	nodeOf(t, c, "a")
+	nodeOf(t, c, "b")
+	r, err := rackspec.Parse("r0", hosts, 2)
+	must(t, err)
+	old := leafOf(rackOf("r0", hosts), r, 0, "gone", "v1")
+	must(t, c.Create(ctx, &old))
+	k := rackOf("r0", hosts)
+	must(t, c.Create(ctx, k))
+	defer runs(t, cfg)()
+	eventually(t, func() error {
+		must(t, c.Get(ctx, client.ObjectKeyFromObject(k), k))
+		for _, d := range k.Status.Conditions {
+			if d.Type == v1alpha1.ConditionPlaced && d.Status == metav1.ConditionFalse && d.Reason == "Error" && strings.Contains(d.Message, "r0-leaf0 is not of this Rack") {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", k.Status.Conditions)
+	})
+	var sets appsv1.StatefulSetList
+	must(t, c.List(ctx, &sets))
+	must(t, none(len(sets.Items)))
+	must(t, c.Delete(ctx, &old))
+	eventually(t, func() error {
+		must(t, c.List(ctx, &sets))
+		if len(sets.Items) != 3 {
+			return fmt.Errorf("%d StatefulSets", len(sets.Items))
+		}
+		return nil
+	})
+}
+
 // Fifty racks, whose operator is stopped and started in the middle, are all placed; and all go.
 func TestManyRacksAndAnOperatorThatStops(t *testing.T) {
 	const racks = 50

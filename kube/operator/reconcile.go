@@ -65,6 +65,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, q ctrl.Request) (ctrl.Result
 	}
 	k.Status.ObservedGeneration = k.Generation
 	err := r.bring(ctx, k)
+	if err != nil && !apierrors.IsConflict(err) {
+		set(k, v1alpha1.ConditionPlaced, false, "Error", err.Error())
+	}
 	if serr := r.write(ctx, before, k); err == nil {
 		err = serr
 	}
@@ -107,7 +110,7 @@ func (r *Reconciler) bring(ctx context.Context, k *v1alpha1.Rack) error {
 	}
 	for _, o := range objects {
 		if err := r.ensure(ctx, k, o); err != nil {
-			return fmt.Errorf("%T %s: %w", o, o.GetName(), err)
+			return fmt.Errorf("make %s: %w", o.GetName(), err)
 		}
 	}
 	pods := new(corev1.PodList)
@@ -128,6 +131,9 @@ func (r *Reconciler) leaves(ctx context.Context, k *v1alpha1.Rack, rack *rackfil
 	have := make(map[string]v1alpha1.RackLeaf)
 	var taken []string
 	for _, l := range list.Items {
+		if err := of(k, &l); err != nil {
+			return nil, err
+		}
 		have[l.Spec.Machine] = l
 		taken = append(taken, l.Spec.Node)
 	}
@@ -162,6 +168,15 @@ func (r *Reconciler) leaves(ctx context.Context, k *v1alpha1.Rack, rack *rackfil
 		out = append(out, l)
 	}
 	return out, nil
+}
+
+// of returns an error if an object has not been made for this very Rack, as one that a deleted Rack of the same name
+// has left.
+func of(k *v1alpha1.Rack, o client.Object) error {
+	if metav1.IsControlledBy(o, k) {
+		return nil
+	}
+	return fmt.Errorf("%T %s is not of this Rack: wait until what was of a former Rack is gone, or delete it", o, o.GetName())
 }
 
 // leafOf makes the RackLeaf of machine n.
@@ -216,9 +231,6 @@ func (r *Reconciler) ensure(ctx context.Context, k *v1alpha1.Rack, want client.O
 	switch want.(type) {
 	case *appsv1.DaemonSet, *appsv1.StatefulSet:
 	default: // the operator may make the others, and read none
-		if k.Status.Phase == v1alpha1.PhaseReady {
-			return nil
-		}
 		return ignoreExists(r.Client.Create(ctx, want))
 	}
 	have := want.DeepCopyObject().(client.Object)
@@ -227,6 +239,9 @@ func (r *Reconciler) ensure(ctx context.Context, k *v1alpha1.Rack, want client.O
 	case apierrors.IsNotFound(err):
 		return ignoreExists(r.Client.Create(ctx, want))
 	case err != nil:
+		return err
+	}
+	if err := of(k, have); err != nil {
 		return err
 	}
 	before := have.DeepCopyObject().(client.Object)
