@@ -62,6 +62,11 @@ func Parse(name, text string, nodes int) (*rackfile.Rack, error) {
 
 // fits refuses what only a rack of processes has.
 func fits(r *rackfile.Rack, nodes int) error {
+	for _, name := range []string{"leaf", "nic"} { // of the leaf's DaemonSet and sockets, and of a user's sockets
+		if _, _, ok := r.Host(name); ok {
+			return fmt.Errorf("host %s: %w: the name is taken; give the host another", name, ErrUnfit)
+		}
+	}
 	switch {
 	case r.Fabric.Leaves != nodes || r.Fabric.Spines != 0:
 		return fmt.Errorf("fabric: %w: each node has one leaf with a trunk to each other; remove the key, or write {leaves: %d, spines: 0}", ErrUnfit, nodes)
