@@ -27,16 +27,19 @@ func TestChoose(t *testing.T) {
 	user := func(names ...string) map[string]node.Record {
 		m := map[string]node.Record{}
 		for _, n := range names {
-			m["of-"+n] = node.Record{Host: n}
+			m["of-"+n] = node.Record{Host: n, Netns: here}
 		}
 		return m
 	}
+	ended := user("cn0")
+	ended["of-cn0"] = node.Record{Host: "cn0", Netns: here + "x"}
+	hosts["broken"] = node.Record{Netns: here}
 	for _, c := range []struct {
 		users map[string]node.Record
 		want  string
 		got   string
 	}{
-		{user(), "", "cn0"}, {user("cn0"), "", "cn1"}, {user("cn0", "cn1"), "", ""}, {user("ms0"), "ms0", "ms0"}, {user(), "gone", ""}, {user(), "cn9", ""},
+		{user(), "", "cn0"}, {user("cn0"), "", "cn1"}, {ended, "", "cn0"}, {user("cn0", "cn1"), "", ""}, {user("ms0"), "ms0", "ms0"}, {user(), "gone", ""}, {user(), "cn9", ""},
 	} {
 		got, err := choose(hosts, c.users, c.want)
 		if got != c.got || (c.got == "") != errors.Is(err, errAgain) {

@@ -220,7 +220,7 @@ func (s *state) addUser(p *pod, ns, name, slot string) error {
 }
 
 // choose returns the host whose NIC a Pod gets: the one called want, or if that is "" the first compute host
-// whose network is there and that no other Pod has.
+// whose network is there and that no other Pod has whose network is there.
 func choose(hosts, users map[string]node.Record, want string) (string, error) {
 	if want != "" {
 		if h, ok := hosts[want]; !ok || !alive(h.Netns) {
@@ -230,11 +230,13 @@ func choose(hosts, users map[string]node.Record, want string) (string, error) {
 	}
 	taken := make(map[string]bool)
 	for _, u := range users {
-		taken[u.Host] = true
+		if alive(u.Netns) {
+			taken[u.Host] = true
+		}
 	}
 	var free []string
 	for name, h := range hosts {
-		if h.Link.Role == string(rackfile.Compute) && !taken[name] && alive(h.Netns) {
+		if h.Link != nil && h.Link.Role == string(rackfile.Compute) && !taken[name] && alive(h.Netns) {
 			free = append(free, name)
 		}
 	}
