@@ -65,6 +65,27 @@ func TestPlug(t *testing.T) {
 	}
 }
 
+// Records that cannot be read, or that have no link, keep no Pod from being removed.
+func TestRemoveWithBadRecords(t *testing.T) {
+	dir := t.TempDir()
+	s := state{State: node.State(dir)}
+	r := s.Rack("lab", "r0")
+	if err := errors.Join(r.Put(node.Hosts, "cn0", node.Record{Container: "c0"}), r.Put(node.Users, "u", node.Record{Container: "c1"}), r.Put(node.Users, "v", node.Record{Container: "c2"})); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "racks", "lab_r0", node.Users, "u.json"), []byte("{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.remove("none"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"hosts/cn0.bad", "users/u.bad", "users/v.json"} {
+		if _, err := os.Stat(filepath.Join(dir, "racks", "lab_r0", name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestRackOf(t *testing.T) {
 	for text, want := range map[string]string{"r0": "ns/r0", "lab/r0": "lab/r0", "": "", "../x": "", "a/b/c": "", "lab/": "", "/r0": "", "lab/R0": ""} {
 		ns, name, err := rackOf(text, "ns")

@@ -256,6 +256,9 @@ func (s *state) remove(container string) error {
 	return s.Each(func(r node.Rack) error {
 		var errs []error
 		for _, kind := range []string{node.Users, node.Hosts, node.Leaves} {
+			if err := r.SetAside(kind); err != nil {
+				return err
+			}
 			list, err := r.List(kind)
 			if err != nil {
 				return err

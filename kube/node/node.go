@@ -162,13 +162,45 @@ func (r Rack) List(kind string) (map[string]Record, error) {
 		if err != nil {
 			return nil, err
 		}
-		var rec Record
-		if err := json.Unmarshal(data, &rec); err != nil {
+		rec, err := parse(kind, data)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w: remove it, and the Pod", filepath.Join(dir, e.Name()), err)
 		}
 		out[name] = rec
 	}
 	return out, nil
+}
+
+// parse reads a record of a kind. One of a host has a link.
+func parse(kind string, data []byte) (rec Record, err error) {
+	if err := json.Unmarshal(data, &rec); err != nil {
+		return rec, err
+	}
+	if kind == Hosts && rec.Link == nil {
+		return rec, errors.New("the record of a host has no link")
+	}
+	return rec, nil
+}
+
+// SetAside renames the records of a kind that cannot be read to NAME.bad, so that List passes over them.
+func (r Rack) SetAside(kind string) error {
+	dir := filepath.Join(r.dir, kind)
+	list, err := filepath.Glob(filepath.Join(dir, "*.json"))
+	if err != nil {
+		return err
+	}
+	for _, path := range list {
+		data, err := os.ReadFile(path)
+		if err == nil {
+			_, err = parse(kind, data)
+		}
+		if err != nil {
+			if err := os.Rename(path, strings.TrimSuffix(path, ".json")+".bad"); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // Prune removes the folder of a rack of which nothing is on the node any more.

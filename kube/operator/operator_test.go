@@ -372,7 +372,7 @@ func TestManyRacksAndAnOperatorThatStops(t *testing.T) {
 func TestUnfit(t *testing.T) {
 	for want, text := range map[string]string{
 		"fabric": hosts + "fabric: {leaves: 3, spines: 2}\n", "cable": hosts + "cable: memory\n", "nics": "hosts:\n  - {name: cn0, role: compute, nics: 2}\n  - {name: ms0, role: memory}\n",
-		"machines": hosts + "machines: []\n",
+		"machines":  hosts + "machines: []\n",
 		"host leaf": hosts + "  - {name: leaf, role: memory}\n", "host nic": hosts + "  - {name: nic, role: memory}\n",
 	} {
 		if _, err := rackspec.Parse("r0", text, 2); err == nil || !strings.Contains(err.Error(), want) {
