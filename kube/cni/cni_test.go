@@ -86,6 +86,29 @@ func TestRemoveWithBadRecords(t *testing.T) {
 	}
 }
 
+// The folder of a device that has another Pod by now stays when the record of the former one goes.
+func TestUnbindOfAnotherPod(t *testing.T) {
+	s := state{State: node.State(t.TempDir())}
+	r := s.Rack("lab", "r0")
+	for _, name := range []string{"old", "new"} {
+		if err := errors.Join(r.Put(node.Users, name, node.Record{Container: name, Slot: "nic-000"}), os.MkdirAll(s.Slot("nic-000"), 0o755)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.remove("old"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(s.Slot("nic-000")); err != nil {
+		t.Errorf("after the first: %v", err)
+	}
+	if err := s.remove("new"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(s.Slot("nic-000")); !os.IsNotExist(err) {
+		t.Errorf("after both: %v", err)
+	}
+}
+
 func TestRackOf(t *testing.T) {
 	for text, want := range map[string]string{"r0": "ns/r0", "lab/r0": "lab/r0", "": "", "../x": "", "a/b/c": "", "lab/": "", "/r0": "", "lab/R0": ""} {
 		ns, name, err := rackOf(text, "ns")

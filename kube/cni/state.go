@@ -94,7 +94,9 @@ func (s *state) addLeaf(p *pod, name, slot string) error {
 		return err
 	}
 	if was, ok := old[node.LeafName]; ok && was.Slot != slot {
-		s.unbind(was.Slot)
+		if err := s.unbind(was); err != nil {
+			return err
+		}
 	}
 	if err := r.Put(node.Leaves, node.LeafName, rec); err != nil {
 		return err
@@ -149,7 +151,9 @@ func (s *state) addHost(p *pod, ns, name, slot string, l *node.Link) error {
 		return err
 	}
 	if was, ok := old[host]; ok && was.Slot != slot {
-		s.unbind(was.Slot)
+		if err := s.unbind(was); err != nil {
+			return err
+		}
 	}
 	if err := connect(leaf.Netns, p.netns, l); err != nil {
 		return err
@@ -286,8 +290,7 @@ func (s *state) take(r node.Rack, kind, name string, rec node.Record) error {
 			}
 		}
 	}
-	s.unbind(rec.Slot)
-	return r.Drop(kind, name)
+	return errors.Join(s.unbind(rec), r.Drop(kind, name))
 }
 
 // bind mounts the folder of a host's sockets over that of a device.
@@ -313,10 +316,36 @@ func (s *state) unmount(slot string) {
 	}
 }
 
-// unbind gives the folder of a device up. An error leaves an empty folder.
-func (s *state) unbind(slot string) {
-	s.unmount(slot)
-	_ = os.Remove(s.Slot(slot))
+// unbind gives the folder of a record's device up, unless another Pod's record names it: the kubelet has given the
+// device away again. What cannot be unmounted leaves an empty folder.
+func (s *state) unbind(rec node.Record) error {
+	used, err := s.used(rec)
+	if err != nil || used {
+		return err
+	}
+	s.unmount(rec.Slot)
+	_ = os.Remove(s.Slot(rec.Slot))
+	return nil
+}
+
+// used reports whether the record of another Pod names the device of a record.
+func (s *state) used(rec node.Record) (used bool, err error) {
+	err = s.Each(func(r node.Rack) error {
+		for _, kind := range []string{node.Users, node.Hosts, node.Leaves} {
+			if err := r.SetAside(kind); err != nil {
+				return err
+			}
+			list, err := r.List(kind)
+			if err != nil {
+				return err
+			}
+			for _, other := range list {
+				used = used || other.Slot == rec.Slot && other.Container != rec.Container
+			}
+		}
+		return nil
+	})
+	return used, err
 }
 
 // alive reports whether a network namespace is there.
