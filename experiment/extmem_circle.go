@@ -9,7 +9,7 @@ const circlePass = 450 * time.Nanosecond
 // in the switch until their entry has come: the alternative that the authors leave open (section 6).
 func circleFigure() figure {
 	f := figure{
-		key: "recirculate", title: "lookups whose packet is deposited in a server, or recirculates in the switch until its entry has come; one server", x: "bytes of the packet",
+		key: "recirculate", title: "lookups whose packet is deposited in a server, or recirculates in the switch; one server", x: "bytes of the packet",
 		unit: "us, passes, Mops", format: "%.2f",
 		why: []string{
 			"the authors give no numbers; they expect recirculation to save bandwidth to the server, which is not measured here",

@@ -115,6 +115,7 @@
 //	      cell: 2048         # with action lookup: bytes of a cell, 512, 1024, 2048 or 4096. Default 2048.
 //	      cache: 1024        # with action lookup: entries that the switch keeps, 0 to 65536. Default 1024.
 //	      miss: drop         # with action lookup: packets without an entry: forward or drop. Default forward.
+//	      packets: recirculate # with action lookup: where packets wait for their entry: deposit (a server's cells) or recirculate (the switch). Default deposit.
 //	      base: 0x1000       # with action lookup: offset of the table in that memory, a multiple of 8. Default 0.
 //	      misses: wait       # what answers a CMP_SWAP that the switch knows to fail: server; switch; or wait[:TIME]: the switch, if the word does not get the compared value within TIME (1ms if not given). Default server.
 //	  ports:                 # the egress queues of all ports. Default none: one queue each (key queue), as fast as the machine.

@@ -63,7 +63,7 @@ var Lookups = rules.Register(rules.Definition{
 		rules.Option(keyCache, "1024", fmt.Sprintf("with action lookup: entries that the switch keeps in its cache, 0 to %d, rounded up to a multiple of 4; 0 means no cache; default: %d", MaxCache, defaultCache), extmem.Between(0, MaxCache)),
 		rules.Option(keyMiss, "drop", "with action lookup: what happens to a packet without an entry: forward or drop; default: forward", extmem.OneOf(misses...)),
 		rules.Option(keyPackets, "recirculate", "with action lookup: where a packet waits for its entry: deposit writes it to a cell in the server's memory, recirculate keeps it in the switch, "+
-			"which needs cells for frames of any length there and no cells on the server; default: deposit", extmem.OneOf(packets...)),
+			"whose memory then has `cells` places of `cell` bytes for each server; default: deposit", extmem.OneOf(packets...)),
 		rules.Option(keyBase, "0x1000", "with action lookup: offset of the table in the region of each server's memory service, a multiple of 8; the cells follow the table, in mode published each cell its slot; "+
 			"default: 0", extmem.CheckOffset),
 	},
