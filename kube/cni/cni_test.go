@@ -88,24 +88,25 @@ func TestRemoveWithBadRecords(t *testing.T) {
 
 // The folder of a device that has another Pod by now stays when the record of the former one goes.
 func TestUnbindOfAnotherPod(t *testing.T) {
-	s := state{State: node.State(t.TempDir())}
-	r := s.Rack("lab", "r0")
-	for _, name := range []string{"old", "new"} {
-		if err := errors.Join(r.Put(node.Users, name, node.Record{Container: name, Slot: "nic-000"}), os.MkdirAll(s.Slot("nic-000"), 0o755)); err != nil {
-			t.Fatal(err)
+	for _, c := range []struct {
+		order      []string
+		afterFirst bool // the folder of the device is there
+	}{{[]string{"old", "new"}, true}, {[]string{"new", "old"}, false}} {
+		s := state{State: node.State(t.TempDir())}
+		r := s.Rack("lab", "r0")
+		for name, netns := range map[string]string{"old": "/run/netns/of-a-pod-that-has-gone", "new": "/proc/self/ns/net"} {
+			if err := errors.Join(r.Put(node.Users, name, node.Record{Container: name, Slot: "nic-000", Netns: netns}), os.MkdirAll(s.Slot("nic-000"), 0o755)); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	if err := s.remove("old"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(s.Slot("nic-000")); err != nil {
-		t.Errorf("after the first: %v", err)
-	}
-	if err := s.remove("new"); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := os.Stat(s.Slot("nic-000")); !os.IsNotExist(err) {
-		t.Errorf("after both: %v", err)
+		for k, name := range c.order {
+			if err := s.remove(name); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := os.Stat(s.Slot("nic-000")); (err == nil) != (k == 0 && c.afterFirst) {
+				t.Errorf("%v, after %s: %v", c.order, name, err)
+			}
+		}
 	}
 }
 

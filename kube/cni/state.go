@@ -328,7 +328,8 @@ func (s *state) unbind(rec node.Record) error {
 	return nil
 }
 
-// used reports whether the record of another Pod names the device of a record.
+// used reports whether the record of another Pod, whose network is there, names the device of a record. A Pod of
+// before a failure of the node may have a record, and nothing else.
 func (s *state) used(rec node.Record) (used bool, err error) {
 	err = s.Each(func(r node.Rack) error {
 		for _, kind := range []string{node.Users, node.Hosts, node.Leaves} {
@@ -340,7 +341,7 @@ func (s *state) used(rec node.Record) (used bool, err error) {
 				return err
 			}
 			for _, other := range list {
-				used = used || other.Slot == rec.Slot && other.Container != rec.Container
+				used = used || other.Slot == rec.Slot && other.Container != rec.Container && alive(other.Netns)
 			}
 		}
 		return nil
