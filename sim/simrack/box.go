@@ -117,5 +117,21 @@ func (b *box) newProgram(own *rackfile.Rack, late bool) (pipeline.Program, error
 	return apps.New(own, cfg)
 }
 
+// linkTo describes a link between a switch and another node. If the ports of the switch have a rate, the link
+// has this rate.
+func (r *Rack) linkTo(b *box, name string, far simnet.End) simnet.LinkConfig {
+	cfg := simnet.LinkConfig{
+		Name: name, A: far, B: simnet.End{Node: b.node, Port: b.port(name)},
+		Delay: r.opt.Delay, Rate: r.opt.Rate, Queue: r.opt.Queue,
+	}
+	if c := r.opt.Cost; c != nil {
+		cfg.Overhead = c.Link.Overhead
+	}
+	if q := r.Spec.Switch.Queues; q != nil {
+		cfg.Rate, cfg.Overhead = q.Rate, q.Overhead
+	}
+	return cfg
+}
+
 // port returns the port of a link of the switch.
 func (b *box) port(link string) int { return slices.Index(b.ports, link) }

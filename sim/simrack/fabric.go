@@ -7,8 +7,7 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
-	"github.com/rdmalab/rdmalab/swordbox/linkstate"
-	"github.com/rdmalab/rdmalab/swordbox/pipeline"
+	"github.com/rdmalab/rdmalab/swordbox/apps"
 )
 
 // trunk is a link between two switches of the fabric.
@@ -50,16 +49,7 @@ func (f *fabric) connect() {
 	r := f.rack
 	for _, t := range r.Spec.Trunks() {
 		leaf, far := f.box(t.Leaf), f.box(t.Far)
-		cfg := simnet.LinkConfig{
-			Name: t.Name(), A: simnet.End{Node: far.node, Port: far.port(t.Name())}, B: simnet.End{Node: leaf.node, Port: leaf.port(t.Name())},
-			Delay: r.opt.Delay, Rate: r.opt.Rate, Queue: r.opt.Queue,
-		}
-		if c := r.opt.Cost; c != nil {
-			cfg.Overhead = c.Link.Overhead
-		}
-		if q := r.Spec.Switch.Queues; q != nil {
-			cfg.Rate, cfg.Overhead = q.Rate, q.Overhead
-		}
+		cfg := r.linkTo(leaf, t.Name(), simnet.End{Node: far.node, Port: far.port(t.Name())})
 		l := &trunk{Trunk: t, link: r.net.Connect(cfg), up: true}
 		l.link.SetFaults(r.injectors(t.Name(), r.Spec.Faults))
 		f.trunks = append(f.trunks, l)
@@ -87,39 +77,17 @@ func (f *fabric) route() {
 	if r.Spec.Fabric == nil {
 		return
 	}
-	names := r.Spec.SwitchNames()
-	topology := linkstate.Topology{Switches: len(names)}
-	for _, t := range f.trunks {
-		topology.Trunks = append(topology.Trunks, linkstate.Trunk{A: slices.Index(names, t.Leaf), B: slices.Index(names, t.Far)})
-	}
-	addresses := r.Spec.SwitchAddresses()
+	topology := apps.Topology(r.Spec)
 	for _, b := range f.boxes {
 		own := topology.Routes(b.index, func(i int) bool { return f.trunks[i].up })
-		out := pipeline.Routes{Ports: make([]bool, len(b.ports)), Tree: make([]bool, len(b.ports)), Hops: make(map[wire.MAC][]int), Groups: f.groups}
-		for _, t := range f.trunks {
-			if k := b.port(t.Name()); k >= 0 {
-				out.Ports[k] = true
-			}
+		w := apps.Wiring{Switch: b.name, Ports: len(b.ports), Host: b.port}
+		tree := make([]bool, len(f.trunks))
+		for i, t := range f.trunks {
+			w.Trunks = append(w.Trunks, b.port(t.Name()))
+			tree[i] = slices.Contains(own.Tree, i)
 		}
-		for _, i := range own.Tree {
-			out.Tree[b.port(f.trunks[i].Name())] = true
-		}
-		towards := make(map[string][]int) // ports by switch
-		for i, name := range names {
-			hops := []int{}
-			for _, t := range own.Hops[i] {
-				hops = append(hops, b.port(f.trunks[t].Name()))
-			}
-			towards[name], out.Hops[addresses[i].MAC] = hops, hops
-		}
-		for i := range r.Spec.Hosts {
-			h := &r.Spec.Hosts[i]
-			if leaf := r.Spec.LeafOf(h); leaf != b.name {
-				out.Hops[h.MAC] = towards[leaf]
-			} else {
-				out.Hops[h.MAC] = []int{b.port(h.Name)}
-			}
-		}
+		out := w.Routes(r.Spec, own.Hops, tree)
+		out.Groups = f.groups
 		b.trunks.Route(out)
 	}
 }

@@ -2,7 +2,6 @@ package simrack
 
 import (
 	"github.com/rdmalab/rdmalab/rackfile"
-	"github.com/rdmalab/rdmalab/sim/simnet"
 	"github.com/rdmalab/rdmalab/softrnic/portqueue"
 )
 
@@ -13,12 +12,9 @@ func virtual(c portqueue.Config) portqueue.Config {
 	return c
 }
 
-// nicQueues makes the egress queues of a host's NIC, nil if it has none. If the ports of the switch have
-// a rate, its link gets this rate; the queues send no faster than the link.
-func (r *Rack) nicQueues(h *rackfile.Host, link *simnet.LinkConfig) (*portqueue.Bank, error) {
-	if q := r.Spec.Switch.Queues; q != nil {
-		link.Rate, link.Overhead = q.Rate, q.Overhead
-	}
+// nicQueues makes the egress queues of a host's NIC, nil if it has none. The queues send no faster than its
+// link (linkTo).
+func (r *Rack) nicQueues(h *rackfile.Host) (*portqueue.Bank, error) {
 	cfg, ok := r.Spec.NICQueue(h)
 	if !ok {
 		return nil, nil

@@ -186,19 +186,12 @@ func (r *Rack) addHost(i int) error {
 	h.tear()
 	h.node = r.net.Add(hs.Name, r.wrap(hs.Name, h))
 	b := r.fabric.box(r.Spec.LeafOf(hs))
-	link := simnet.LinkConfig{
-		Name: hs.Name, A: simnet.End{Node: h.node}, B: simnet.End{Node: b.node, Port: b.port(hs.Name)},
-		Delay: r.opt.Delay, Rate: r.opt.Rate, Queue: r.opt.Queue,
-	}
-	if c := r.opt.Cost; c != nil {
-		link.Overhead = c.Link.Overhead
-	}
-	queues, err := r.nicQueues(hs, &link)
+	queues, err := r.nicQueues(hs)
 	if err != nil {
 		return err
 	}
 	h.charge()
-	h.link = r.net.Connect(link)
+	h.link = r.net.Connect(r.linkTo(b, hs.Name, simnet.End{Node: h.node}))
 	r.net.SetQueues(h.node, queues)
 	r.hosts = append(r.hosts, h)
 	h.SetFaults(r.Spec.Faults)

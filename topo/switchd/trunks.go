@@ -8,6 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
+	"github.com/rdmalab/rdmalab/swordbox/apps"
 	"github.com/rdmalab/rdmalab/swordbox/linkstate"
 	"github.com/rdmalab/rdmalab/swordbox/pipeline"
 )
@@ -59,15 +60,12 @@ func newTrunks(out *pipeline.Trunks, s *ports, described func() *rackfile.Rack) 
 	}
 	rack := described()
 	t := &trunks{name: rack.Switch.Name, ports: s, described: described, out: out, trunks: rack.Trunks(), rack: rack}
-	names := rack.SwitchNames()
-	topology := linkstate.Topology{Switches: len(names)}
 	for _, c := range t.trunks {
-		topology.Trunks = append(topology.Trunks, linkstate.Trunk{A: slices.Index(names, c.Leaf), B: slices.Index(names, c.Far)})
 		t.own = append(t.own, slices.Index(s.hosts, c.Name()))
 	}
 	t.tree, t.joins = make([]bool, len(t.trunks)), make([]clock.Time, len(t.trunks))
 	t.up, t.carrier = make([]bool, len(t.trunks)), make([]bool, len(t.trunks))
-	t.machine = linkstate.New(topology, slices.Index(names, t.name), uint64(time.Now().UnixMicro()))
+	t.machine = linkstate.New(apps.Topology(rack), slices.Index(rack.SwitchNames(), t.name), uint64(time.Now().UnixMicro()))
 	return t
 }
 
@@ -175,37 +173,9 @@ func (t *trunks) first() int {
 
 // routes makes the routes of all hosts and switches of the rack.
 func (t *trunks) routes() pipeline.Routes {
-	n := len(t.ports.list)
-	out := pipeline.Routes{Ports: make([]bool, n), Tree: make([]bool, n), Hops: make(map[wire.MAC][]int), Groups: t.groups}
-	for _, port := range t.own {
-		if port >= 0 {
-			out.Ports[port] = true
-		}
-	}
-	r := t.machine.Routes()
-	for i, in := range t.tree {
-		if in {
-			out.Tree[t.own[i]] = true
-		}
-	}
-	towards := make(map[string][]int) // ports by switch; none: this one, or one that cannot be reached
-	for i, s := range t.rack.SwitchAddresses() {
-		hops := []int{}
-		for _, trunk := range r.Hops[i] {
-			hops = append(hops, t.own[trunk])
-		}
-		towards[s.Name], out.Hops[s.MAC] = hops, hops
-	}
-	for i := range t.rack.Hosts {
-		h := &t.rack.Hosts[i]
-		if t.rack.LeafOf(h) == t.name {
-			if port := slices.Index(t.ports.hosts, h.Name); port >= 0 {
-				out.Hops[h.MAC] = []int{port}
-			}
-			continue
-		}
-		out.Hops[h.MAC] = towards[t.rack.LeafOf(h)]
-	}
+	w := apps.Wiring{Switch: t.name, Ports: len(t.ports.list), Trunks: t.own, Host: func(name string) int { return slices.Index(t.ports.hosts, name) }}
+	out := w.Routes(t.rack, t.machine.Routes().Hops, t.tree)
+	out.Groups = t.groups
 	return out
 }
 
