@@ -80,7 +80,7 @@ func runCmdOf(f *runFlags) *cobra.Command {
 	costFlag(cmd, &f.place.cost, "connectx5")
 	fs.Lookup("cost").Usage = "with --on sim: " + fs.Lookup("cost").Usage + "; the key cost of a rack file in slow motion comes before this default"
 	fs.Uint64Var(&f.place.seed, "seed", 1, "with --on sim: seed of the run; in a sweep it is the seed of the first round, and each further round adds 1")
-	fs.IntVar(&f.place.workers, "workers", 0, "with --on sim and a rack file with the key fabric: processors that run the rack, each leaf with its hosts by itself; 0 means one for all in one piece")
+	workersFlag(fs, &f.place.workers, "with --on sim and a rack file with the key fabric: ")
 	fs.StringVar(&f.steer, "steer", "", "which requests of Clover the switch steers during the run: none, write (appends), read (READs) or both (default: as the rules of the switch say)")
 	fs.IntVar(&f.clients, "clients", 16, "clients in all, spread over the compute hosts; each executes one operation at a time")
 	fs.IntVar(&f.options.Share, "share-qp", 0, "how many clients of "+sharing()+" on a host share a queue pair to each memory "+

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/nearest"
@@ -52,19 +53,28 @@ func (f *runFlags) checkOn() error {
 	case f.place.on == "":
 	case f.place.on == experiment.OnRack && (f.typed("cost") || f.typed("seed") || f.typed("file") || f.typed("workers")):
 		return errors.New("--file, --cost, --seed and --workers are for a run in virtual time: use them with --on sim")
-	case f.place.workers < 0 || f.place.workers > maxWorkers:
-		return fmt.Errorf("--workers %d: want 0 to %d", f.place.workers, maxWorkers)
 	case f.place.on == experiment.OnRack:
 	case f.place.on != experiment.OnSim:
 		return fmt.Errorf("--on %.20q: %swant %s or %s", f.place.on, nearest.Meant(f.place.on, []string{experiment.OnRack, experiment.OnSim}), experiment.OnRack, experiment.OnSim)
 	default:
 		f.useTimes(simWarmup, simDuration)
 	}
-	return nil
+	return checkWorkers(f.place.workers)
 }
 
 // maxWorkers bounds the processors of a run in virtual time; a rack has no more shards.
 const maxWorkers = 80
+
+func workersFlag(fs *pflag.FlagSet, dst *int, when string) {
+	fs.IntVar(dst, "workers", 0, when+"processors that run the rack, each leaf with its hosts by itself; 0 means one for all in one piece")
+}
+
+func checkWorkers(n int) error {
+	if n < 0 || n > maxWorkers {
+		return fmt.Errorf("--workers %d: want 0 to %d", n, maxWorkers)
+	}
+	return nil
+}
 
 // useTimes sets the times of the run that were not typed.
 func (f *runFlags) useTimes(warmup, duration time.Duration) {

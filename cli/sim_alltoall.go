@@ -43,7 +43,7 @@ func allToAllCmd() *cobra.Command {
 	fs.IntVar(&f.load.Flight, "flight", 4, "messages that a host has in flight, 1 to 1023")
 	fs.StringVar(&f.rate, "rate", "100gbit", "rate of each link")
 	fs.Uint64Var(&f.load.Seed, "seed", 1, "the seed")
-	fs.IntVar(&f.load.Workers, "workers", 0, "processors that run the rack, each leaf with its hosts by itself; 0 means one for all in one piece")
+	workersFlag(fs, &f.load.Workers, "")
 	outputFlag(cmd)
 	return cmd
 }
@@ -60,8 +60,9 @@ func (f *allToAllFlags) check() (err error) {
 		return fmt.Errorf("--hosts %d: want 2 to 1024", f.hosts)
 	case f.load.Flight < 1 || f.load.Flight > 1023:
 		return fmt.Errorf("--flight %d: want 1 to 1023", f.load.Flight)
-	case f.load.Workers < 0 || f.load.Workers > maxWorkers:
-		return fmt.Errorf("--workers %d: want 0 to %d", f.load.Workers, maxWorkers)
+	}
+	if err := checkWorkers(f.load.Workers); err != nil {
+		return err
 	}
 	f.load.Size = int(size)
 	if f.load.Rate, err = units.ParseRate(f.rate); err != nil {

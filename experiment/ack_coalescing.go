@@ -6,6 +6,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/pflag"
+
+	"github.com/rdmalab/rdmalab/softrnic/transport"
 )
 
 // ackCoalescing measures what a NIC without ACK coalescing, which SwordBox's authors wish for (section
@@ -30,8 +32,8 @@ func (b *ackBody) Check(at Place) error {
 		b.clients = few(b.clients, true)
 	}
 	for _, n := range b.acks {
-		if n < 1 || n > 64 {
-			return fmt.Errorf("--acks %d: want 1 to 64", n)
+		if n < 1 || n > transport.MaxAcks {
+			return fmt.Errorf("--acks %d: want 1 to %d", n, transport.MaxAcks)
 		}
 	}
 	if len(b.acks) == 0 {

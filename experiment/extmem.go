@@ -143,8 +143,9 @@ type LookupsResult struct {
 	// Wrong counts packets that have arrived without the change that their entry prescribes. Lost
 	// counts packets that have not arrived.
 	Wrong, Lost int
-	// Circled is the mean time that a packet waited in the switch for its entry, of a load with Circle.
-	Circled time.Duration
+	// Passes is, of a load with Circle, how many passes through the switch, each as long as its delay, are the
+	// mean time that a packet waited there for its entry.
+	Passes float64
 }
 
 func (l Lookups) label() string {

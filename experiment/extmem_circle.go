@@ -1,10 +1,5 @@
 package experiment
 
-import "time"
-
-// circlePass is the time that a packet takes for one pass through a chip.
-const circlePass = 450 * time.Nanosecond
-
 // circleFigure compares packets that are deposited in a server's memory with packets that recirculate
 // in the switch until their entry has come: the alternative that the authors leave open (section 6).
 func circleFigure() figure {
@@ -26,8 +21,8 @@ func circleFigure() figure {
 			many.Window, many.Flows = 64, 1024
 			f.add(ours("lookups, Mops", series, n, many, func(o *outcome) float64 { return o.lookups.Rate / 1e6 }))
 			if circle {
-				f.add(ours("passes of a packet, alone", series, n, l, func(o *outcome) float64 { return float64(o.lookups.Circled) / float64(circlePass) }))
-				f.add(ours("passes of a packet, 64 on their way", series, n, many, func(o *outcome) float64 { return float64(o.lookups.Circled) / float64(circlePass) }))
+				f.add(ours("passes of a packet, alone", series, n, l, func(o *outcome) float64 { return o.lookups.Passes }))
+				f.add(ours("passes of a packet, 64 on their way", series, n, many, func(o *outcome) float64 { return o.lookups.Passes }))
 			}
 		}
 	}

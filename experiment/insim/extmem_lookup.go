@@ -83,8 +83,8 @@ func (p *Sim) Lookups(ctx context.Context, l experiment.Lookups) (experiment.Loo
 	}
 	slices.Sort(run.times)
 	out.Median = run.times[len(run.times)/2]
-	if c := run.rack.Counters("lookup"); c["circled"] > 0 {
-		out.Circled = time.Duration(c["circled_ns"] / c["circled"])
+	if c := run.rack.Counters("lookup"); c["circled"] > 0 && p.Cost.Switch.Delay > 0 {
+		out.Passes = float64(c["circled_ns"]/c["circled"]) / float64(p.Cost.Switch.Delay)
 	}
 	out.Rate, err = perSecond(run.arrived)
 	return out, err

@@ -55,16 +55,60 @@ type soloRack struct {
 
 // soloHost is a host with its NIC, an executor and flows, which have the measured numbers.
 type soloHost struct {
-	rack   *soloRack
-	addr   netip.Addr
+	soloNIC
+	rack  *soloRack
+	addr  netip.Addr
+	node  simnet.NodeID
+	keys  map[soloKey]*nic.Cipher // keys for regions of other hosts
+	flows []*soloFlow
+}
+
+// soloNIC is a 1RMA NIC with a region, and one executor of transfers.
+type soloNIC struct {
 	nic    *nic.NIC
 	m      *executor.Machine
 	exec   *executor.Executor
 	portal *nic.Portal
 	region *nic.Region
-	node   simnet.NodeID
-	keys   map[soloKey]*nic.Cipher // keys for regions of other hosts
-	flows  []*soloFlow
+}
+
+// newSoloNIC makes the 1RMA NIC of host i. Its random numbers also choose the region's addresses.
+func newSoloNIC(i int, cfg nic.Config, transfers executor.Config) (x soloNIC, err error) {
+	if x.nic, err = nic.New(cfg); err != nil {
+		return x, err
+	}
+	table := mem.New(cfg.Rand, 0)
+	pd, err := table.AllocPD()
+	if err != nil {
+		return x, err
+	}
+	mr, err := table.Reg(pd, make([]byte, soloMemory), verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite)
+	if err != nil {
+		return x, err
+	}
+	if x.region, err = x.nic.Register(mr); err != nil {
+		return x, err
+	}
+	if x.portal, err = x.nic.Open(nic.PID(1+i), soloSlots); err != nil {
+		return x, err
+	}
+	if x.exec, err = executor.New(transfers, x.portal); err != nil {
+		return x, err
+	}
+	x.m = executor.NewMachine(x.nic)
+	x.m.Add(x.exec)
+	return x, nil
+}
+
+// results gives the results of transfers that have ended to f.
+func (x *soloNIC) results(f func(r *executor.Result)) {
+	var out [16]executor.Result
+	for k := len(out); k == len(out); {
+		k = x.exec.Results(out[:])
+		for i := range out[:k] {
+			f(&out[i])
+		}
+	}
 }
 
 // soloKey identifies a key of a host's 1RMA NIC by its use: the number of the target host, and the
@@ -130,34 +174,13 @@ func newSoloRack(ctx context.Context, n int, l *experiment.OneRMA) (*soloRack, e
 
 func (r *soloRack) host(i int, l *experiment.OneRMA) (h *soloHost, err error) {
 	h = &soloHost{rack: r, addr: soloAddr(i), keys: make(map[soloKey]*nic.Cipher)}
-	random := rand.New(rand.NewPCG(uint64(i), 1))
 	mac, _ := soloMAC(h.addr)
-	h.nic, err = nic.New(nic.Config{
-		MAC: mac, Addr: h.addr, Rand: random, Resolve: soloMAC, RTT: soloRTT, Rate: soloRate, Slots: soloSlots + soloDemandSlots, Window: l.Window, Threshold: l.Threshold,
-	})
+	h.soloNIC, err = newSoloNIC(i, nic.Config{
+		MAC: mac, Addr: h.addr, Rand: rand.New(rand.NewPCG(uint64(i), 1)), Resolve: soloMAC, RTT: soloRTT, Rate: soloRate, Slots: soloSlots + soloDemandSlots, Window: l.Window, Threshold: l.Threshold,
+	}, executor.Config{RTT: soloRTT, First: l.First, TotalDelay: l.TotalDelay})
 	if err != nil {
 		return nil, err
 	}
-	table := mem.New(random, 0)
-	pd, err := table.AllocPD()
-	if err != nil {
-		return nil, err
-	}
-	mr, err := table.Reg(pd, make([]byte, soloMemory), verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite)
-	if err != nil {
-		return nil, err
-	}
-	if h.region, err = h.nic.Register(mr); err != nil {
-		return nil, err
-	}
-	if h.portal, err = h.nic.Open(nic.PID(1+i), soloSlots); err != nil {
-		return nil, err
-	}
-	if h.exec, err = executor.New(executor.Config{RTT: soloRTT, First: l.First, TotalDelay: l.TotalDelay}, h.portal); err != nil {
-		return nil, err
-	}
-	h.m = executor.NewMachine(h.nic)
-	h.m.Add(h.exec)
 	h.m.Failed = r.fail
 	h.m.Ended = h.collect
 	h.node = r.net.Add(h.addr.String(), h.m)
@@ -180,13 +203,7 @@ func (h *soloHost) flow(to, bytes int, again bool, from clock.Time) *soloFlow {
 
 // collect takes the results of a host's transfers, and begins the next ones of flows that go on.
 func (h *soloHost) collect() {
-	var out [16]executor.Result
-	for k := len(out); k == len(out); {
-		k = h.exec.Results(out[:])
-		for i := range out[:k] {
-			h.flows[out[i].Tag].ended(&out[i])
-		}
-	}
+	h.results(func(r *executor.Result) { h.flows[r.Tag].ended(r) })
 }
 
 func (f *soloFlow) ended(x *executor.Result) {

@@ -14,7 +14,6 @@ import (
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/cost"
-	"github.com/rdmalab/rdmalab/softrnic/mem"
 	"github.com/rdmalab/rdmalab/softrnic/packetio"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/softrnic/wire"
@@ -58,11 +57,8 @@ func classesFile(l *experiment.OneRMA) string {
 // twin is a host with a 1RMA NIC beside its RoCEv2 NIC, behind one link.
 type twin struct {
 	simnet.Node
-	addr   netip.Addr
-	m      *executor.Machine
-	exec   *executor.Executor
-	portal *nic.Portal
-	region *nic.Region
+	soloNIC
+	addr netip.Addr
 	// begin, if not nil, is called once, at the time `at`.
 	at    clock.Time
 	begin func(now clock.Time)
@@ -70,40 +66,14 @@ type twin struct {
 }
 
 func newTwin(n simnet.Node, i int, mac wire.MAC, addr netip.Addr, resolve func(netip.Addr) (wire.MAC, bool), l *experiment.OneRMA) (*twin, error) {
-	random := rand.New(rand.NewPCG(uint64(i), 2))
-	card, err := nic.New(nic.Config{MAC: mac, Addr: addr, Rand: random, Resolve: resolve, RTT: soloRTT, Rate: soloRate, Slots: soloSlots})
+	own, err := newSoloNIC(i, nic.Config{
+		MAC: mac, Addr: addr, Rand: rand.New(rand.NewPCG(uint64(i), 2)), Resolve: resolve, RTT: soloRTT, Rate: soloRate, Slots: soloSlots,
+	}, executor.Config{RTT: soloRTT, First: l.First})
 	if err != nil {
 		return nil, err
 	}
-	table := mem.New(random, 0)
-	pd, err := table.AllocPD()
-	if err != nil {
-		return nil, err
-	}
-	mr, err := table.Reg(pd, make([]byte, soloMemory), verbs.LocalWrite|verbs.RemoteRead|verbs.RemoteWrite)
-	if err != nil {
-		return nil, err
-	}
-	t := &twin{Node: n, addr: addr, m: executor.NewMachine(card), at: 1}
-	if t.region, err = card.Register(mr); err != nil {
-		return nil, err
-	}
-	if t.portal, err = card.Open(nic.PID(1+i), soloSlots); err != nil {
-		return nil, err
-	}
-	if t.exec, err = executor.New(executor.Config{RTT: soloRTT, First: l.First}, t.portal); err != nil {
-		return nil, err
-	}
-	t.m.Add(t.exec)
-	t.m.Ended = func() {
-		var out [16]executor.Result
-		for k := len(out); k == len(out); {
-			k = t.exec.Results(out[:])
-			for i := range out[:k] {
-				t.ended(&out[i])
-			}
-		}
-	}
+	t := &twin{Node: n, soloNIC: own, addr: addr, at: 1}
+	t.m.Ended = func() { t.results(func(r *executor.Result) { t.ended(r) }) }
 	return t, nil
 }
 

@@ -93,7 +93,7 @@ func soloInFlight(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResul
 // READs from a server of its own, so only the host's NIC is congested.
 func soloLocal(r *soloRack, l *experiment.OneRMA, out *experiment.OneRMAResult) (err error) {
 	h := r.hosts[0]
-	second := &soloHost{rack: r, addr: h.addr, nic: h.nic, m: h.m, region: h.region, node: h.node, keys: make(map[soloKey]*nic.Cipher)}
+	second := &soloHost{soloNIC: h.soloNIC, rack: r, addr: h.addr, node: h.node, keys: make(map[soloKey]*nic.Cipher)}
 	if second.portal, err = h.nic.Open(2000, soloSlots); err != nil {
 		return err
 	}

@@ -89,14 +89,8 @@ func (s *state) addLeaf(p *pod, name, slot string) error {
 			rec.Users = append(rec.Users, u)
 		}
 	}
-	old, err := r.List(node.Leaves)
-	if err != nil {
+	if err := s.leaveFormer(r, node.Leaves, node.LeafName, slot); err != nil {
 		return err
-	}
-	if was, ok := old[node.LeafName]; ok && was.Slot != slot {
-		if err := s.unbind(was); err != nil {
-			return err
-		}
 	}
 	if err := r.Put(node.Leaves, node.LeafName, rec); err != nil {
 		return err
@@ -146,14 +140,8 @@ func (s *state) addHost(p *pod, ns, name, slot string, l *node.Link) error {
 	if err != nil {
 		return err
 	}
-	old, err := r.List(node.Hosts)
-	if err != nil {
+	if err := s.leaveFormer(r, node.Hosts, host, slot); err != nil {
 		return err
-	}
-	if was, ok := old[host]; ok && was.Slot != slot {
-		if err := s.unbind(was); err != nil {
-			return err
-		}
 	}
 	if err := connect(leaf.Netns, p.netns, l); err != nil {
 		return err
@@ -164,6 +152,15 @@ func (s *state) addHost(p *pod, ns, name, slot string, l *node.Link) error {
 		return err
 	}
 	return s.bind(r, host, slot)
+}
+
+// leaveFormer gives up the device that a leaf or host had before, if it has another one now.
+func (s *state) leaveFormer(r node.Rack, kind, name, slot string) error {
+	old, err := r.List(kind)
+	if was, ok := old[name]; err == nil && ok && was.Slot != slot {
+		err = s.unbind(was)
+	}
+	return err
 }
 
 // leafOf returns the leaf of a rack on this node.
@@ -258,22 +255,13 @@ func (s *state) remove(container string) error {
 	}
 	defer release()
 	return s.Each(func(r node.Rack) error {
-		var errs []error
-		for _, kind := range []string{node.Users, node.Hosts, node.Leaves} {
-			if err := r.SetAside(kind); err != nil {
-				return err
+		err := r.Records(func(kind, name string, rec node.Record) error {
+			if rec.Container != container {
+				return nil
 			}
-			list, err := r.List(kind)
-			if err != nil {
-				return err
-			}
-			for name, rec := range list {
-				if rec.Container == container {
-					errs = append(errs, s.take(r, kind, name, rec))
-				}
-			}
-		}
-		return errors.Join(append(errs, r.Prune())...)
+			return s.take(r, kind, name, rec)
+		})
+		return errors.Join(err, r.Prune())
 	})
 }
 
@@ -332,19 +320,10 @@ func (s *state) unbind(rec node.Record) error {
 // before a failure of the node may have a record, and nothing else.
 func (s *state) used(rec node.Record) (used bool, err error) {
 	err = s.Each(func(r node.Rack) error {
-		for _, kind := range []string{node.Users, node.Hosts, node.Leaves} {
-			if err := r.SetAside(kind); err != nil {
-				return err
-			}
-			list, err := r.List(kind)
-			if err != nil {
-				return err
-			}
-			for _, other := range list {
-				used = used || other.Slot == rec.Slot && other.Container != rec.Container && alive(other.Netns)
-			}
-		}
-		return nil
+		return r.Records(func(_, _ string, other node.Record) error {
+			used = used || other.Slot == rec.Slot && other.Container != rec.Container && alive(other.Netns)
+			return nil
+		})
 	})
 	return used, err
 }

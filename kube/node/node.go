@@ -182,6 +182,25 @@ func parse(kind string, data []byte) (rec Record, err error) {
 	return rec, nil
 }
 
+// Records calls f for all records that can be read, those of users first and that of the leaf last, also after f has
+// failed. It sets the others aside.
+func (r Rack) Records(f func(kind, name string, rec Record) error) error {
+	var errs []error
+	for _, kind := range []string{Users, Hosts, Leaves} {
+		if err := r.SetAside(kind); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		list, err := r.List(kind)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		for name, rec := range list {
+			errs = append(errs, f(kind, name, rec))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // SetAside renames the records of a kind that cannot be read to NAME.bad, so that List passes over them.
 func (r Rack) SetAside(kind string) error {
 	dir := filepath.Join(r.dir, kind)

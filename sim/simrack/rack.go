@@ -206,13 +206,9 @@ func (r *Rack) newEngine(i int) (*engine.Engine, error) {
 	if acks == 0 && hs.Role == rackfile.Memory {
 		acks = r.opt.Recovery.Acks
 	}
-	var rings cost.Ring
-	if r.opt.Cost != nil {
-		rings = r.opt.Cost.NIC.Ring
-	}
 	return engine.New(engine.Config{
 		Name: hs.Name, MAC: hs.MAC, LinkMTU: r.Spec.LinkMTU, GIDs: gids(hs), Rand: r.rand(laneEngine, i),
-		Resolve: r.Spec.Neighbour, Window: cmp.Or(r.opt.Window, hs.Window), Acks: engine.Acks{Every: r.opt.Recovery.AckEvery, Most: acks}, Recovery: recovery, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback, RingPaced: r.opt.Cost != nil, RingCosts: rings,
+		Resolve: r.Spec.Neighbour, Window: cmp.Or(r.opt.Window, hs.Window), Acks: engine.Acks{Every: r.opt.Recovery.AckEvery, Most: acks}, Recovery: recovery, CMTimeout: r.opt.CMTimeout, PKeys: hs.PKeys, TOS: hs.TOS, Loopback: r.opt.Loopback, RingPaced: r.opt.Cost != nil, RingCosts: r.opt.Cost.Rings(),
 		Congestion: r.congestion(hs), DistinctKeys: true, // an application that takes one key for the other is to fail here
 	})
 }

@@ -211,3 +211,11 @@ func (m *Model) BackToBack() *Model {
 func (r *Ring) Of(device bool) (entry, wait, enable time.Duration) {
 	return r.Entry.of(device), r.Wait.of(device), r.Enable.of(device)
 }
+
+// Rings returns the times of entries of send rings. Those of no model (nil) are the defaults.
+func (m *Model) Rings() Ring {
+	if m == nil {
+		return Ring{}
+	}
+	return m.NIC.Ring
+}

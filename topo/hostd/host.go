@@ -262,10 +262,6 @@ func (h *Host) openNIC() error {
 	if err != nil {
 		return errors.Join(err, waiter.Close(), link.Close())
 	}
-	var rings cost.Ring
-	if model != nil {
-		rings = model.NIC.Ring
-	}
 	h.dev, err = device.Open(device.Config{
 		Second: second, Clock: real.NewSlow(h.rack.Load().Factor()), Costs: model, Queues: queuesOf(h.rack.Load(), h.self),
 		Engine: engine.Config{
@@ -279,7 +275,7 @@ func (h *Host) openNIC() error {
 			Window:  h.self.Window, Acks: engine.Acks{Most: h.self.NIC.Acks}, Recovery: transport.Recovery{Kind: h.self.RecoveryKind()},
 			Limits: engine.Limits{DeviceMemory: deviceMemory}, DistinctKeys: h.self.DistinctKeys,
 			// As in the simulator, the entries of send rings take their time one by one.
-			RingPaced: model != nil, RingCosts: rings,
+			RingPaced: model != nil, RingCosts: model.Rings(),
 			Congestion: congestionOf(h.rack.Load(), h.self),
 		},
 		Port: link, Waiter: waiter, Broken: h.cfg.Broken, Spin: spin, Seed: h.rack.Load().Seed + uint64(h.index),
