@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/netip"
 	"os"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"testing"
@@ -176,13 +177,33 @@ type holds struct {
 	objects  [2]engine.Objects
 	used     map[string]int64
 	clients  int
-	files    int
+	files    map[string]string // by descriptor, what it is
 	routines int
+}
+
+// String says what is held, and how many files.
+func (h holds) String() string {
+	return fmt.Sprintf("%+v, used %v, %d clients, %d files, %d goroutines", h.objects, h.used, h.clients, len(h.files), h.routines)
+}
+
+// filesOf returns what each open descriptor of this process is.
+func filesOf(t testing.TB) map[string]string {
+	t.Helper()
+	const dir = "/proc/self/fd"
+	list, err := os.ReadDir(dir)
+	must(t, err)
+	files := make(map[string]string, len(list))
+	for _, e := range list {
+		if is, err := os.Readlink(filepath.Join(dir, e.Name())); err == nil { // that of the listing is closed by now
+			files[e.Name()] = is
+		}
+	}
+	return files
 }
 
 func (h *house) holds(t testing.TB) holds {
 	t.Helper()
-	return holds{[2]engine.Objects{h.objects(0), h.objects(1)}, h.used(), len(h.servers[0].Clients()), openFiles(t), runtime.NumGoroutine()}
+	return holds{[2]engine.Objects{h.objects(0), h.objects(1)}, h.used(), len(h.servers[0].Clients()), filesOf(t), runtime.NumGoroutine()}
 }
 
 // leftFor is how long programs may take to leave; a fuzzer's input may take 10 s.
@@ -193,11 +214,13 @@ func (h *house) grown(t testing.TB, before holds, wait time.Duration) string {
 	t.Helper()
 	for end := time.Now().Add(wait); ; time.Sleep(100 * time.Microsecond) {
 		now := h.holds(t)
-		if now.objects == before.objects && maps.Equal(now.used, before.used) && now.clients == before.clients && now.files <= before.files && now.routines <= before.routines {
+		if now.objects == before.objects && maps.Equal(now.used, before.used) && now.clients == before.clients && len(now.files) <= len(before.files) && now.routines <= before.routines {
 			return ""
 		}
 		if time.Now().After(end) {
-			return fmt.Sprintf("the daemon holds %+v, before %+v", now, before)
+			opened := maps.Clone(now.files)
+			maps.DeleteFunc(opened, func(fd, is string) bool { return before.files[fd] == is })
+			return fmt.Sprintf("the daemon holds %v, before %v; files that are new: %v", now, before, opened)
 		}
 	}
 }
