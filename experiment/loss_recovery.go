@@ -28,6 +28,8 @@ type Recovery struct {
 	Late     int
 	Messages int
 	Seed     uint64 // 0 means 1
+	// If Software.Packets is not 0, the load is Software instead.
+	Software SoftwareRecovery
 }
 
 // RecoveryResult is what a Recovery has measured: the share of the way that payload had, how often a
@@ -36,6 +38,7 @@ type Recovery struct {
 type RecoveryResult struct {
 	Goodput, Transmissions, Twice float64
 	Timeouts                      uint64
+	Software                      SoftwareResult
 }
 
 // lossRecovery compares how queue pairs recover from losses.
@@ -151,7 +154,7 @@ func (b *lossBody) Run(ctx context.Context, p Platform, r *Report) error {
 			Num(got[i].Goodput), unlessZero(x.model), Num(got[i].Transmissions), Num(got[i].Twice), Num(float64(got[i].Timeouts)))
 	}
 	b.judge(r, points, got)
-	return nil
+	return b.software(ctx, p, r)
 }
 
 func (l *Recovery) reach() int {

@@ -16,8 +16,8 @@ const caseLimit = 5 * time.Minute
 
 // casePrograms are C programs that print what a NIC refuses, and kindPrograms those with the cases of
 // a kind of behaviour. Three are not here: forks, whose children a kernel refuses commands that they write to the descriptor of
-// their parent (ib_safe_file_access: "changed security contexts"), so that the program waits for them; sendrings, for which rxe has
-// no command; xrc, which its provider refuses.
+// their parent (EACCES; "uverbs_write: process 121 (forks) changed security contexts after opening file descriptor" says the
+// console), so that the program waits for them; sendrings, for which rxe has no command; xrc, which its provider refuses.
 var (
 	casePrograms = []string{"cells", "refused"}
 	kindPrograms = []string{"kinds/datagrams", "kinds/objects", "kinds/pieces", "kinds/posts", "kinds/rights", "kinds/shared", "kinds/wakes"}

@@ -31,6 +31,10 @@ const (
 )
 
 func (p *Sim) Recovery(ctx context.Context, l experiment.Recovery) (experiment.RecoveryResult, error) {
+	if l.Software.Packets > 0 {
+		res, err := p.software(ctx, l.Software)
+		return experiment.RecoveryResult{Software: res}, err
+	}
 	file := "name: recovery\nhosts:\n  - {name: cn0, role: compute}\n  - {name: ms0, role: memory, memory: 16MiB}\n"
 	c := transport.Recovery{Kind: l.Kind, Ahead: l.Ahead, Rate: recoveryRate}
 	if l.Kind == selective.IRN {
