@@ -83,6 +83,33 @@ var _ = Describe("memcached's protocol", Ordered, func() {
 		Expect(client("cn0", "memcexist", "page")).NotTo(fixture.HaveExited(0))
 	})
 
+	It("serves a client's host, with GETs that the server's NIC answers", func() {
+		Expect(rack.OK("nictable", "front", "--from", "cn0")).To(ContainSubstring("memcached's text protocol is served on :" + port))
+		res := rack.Run("exec", "cn0", "--", "timeout", "120", "memccapable", "-a", "-h", "localhost", "-p", port, "-t", "30")
+		Expect(res).To(fixture.HaveExited(0))
+		Expect(res.Stdout).To(ContainSubstring("All tests passed"))
+		Expect(rack.OK("nictable", "front", "--off")).To(Equal("the front has ended\n"))
+		Expect(rack.Run("nictable", "front", "--listen", "11211").Stderr).To(ContainSubstring("use a TCP address of the host like :11211"))
+	})
+
+	It("answers memaslap as memcached does", func() {
+		rack.OK("nictable", "stop")
+		var r struct {
+			Rows []struct {
+				Way                       string
+				Keys, Gets, Wrong, Missed float64
+			}
+		}
+		rack.JSON(&r, "experiment", "memcached-gets", "--on", "rack", "--quick", "--clients", "4")
+		Expect(r.Rows).To(HaveLen(3))
+		for _, row := range r.Rows {
+			Expect(row.Wrong+row.Missed).To(BeZero(), row.Way)
+			Expect(row.Gets).To(BeNumerically("==", 20_000), row.Way)
+			Expect(row.Keys).To(BeNumerically(">=", 20_000), row.Way)
+		}
+		rack.OK("nictable", "start", "--items", "100", "--value", "65792", "--memcached", ":"+port)
+	})
+
 	It("says what is wrong with an address", func() {
 		Expect(rack.Run("nictable", "start", "--memcached", "11211").Stderr).To(ContainSubstring("use a TCP address of the host like :11211"))
 		res := rack.Run("nictable", "start", "--memcached", "192.0.2.1:"+port)

@@ -21,8 +21,10 @@ const (
 	noDelay  = "SERVER_ERROR flush_all takes no delay here"
 )
 
+// executor is the session of a connection of a Server in front of a table.
 type executor struct {
 	t     Table
+	read  func(key uint64, dst []byte) (value []byte, version uint64, err error) // Table.Read
 	count *counts
 	value []byte // the item as it was read
 	next  []byte // the item as it will be written
@@ -66,6 +68,8 @@ func (x *executor) execute(r *text.Request, w io.Writer) error {
 	return err
 }
 
+func (x *executor) close() error { return nil }
+
 func (x *executor) line(s string) { x.out = text.AppendLine(x.out, s) }
 
 // failed returns the answer for an error of the table.
@@ -87,7 +91,7 @@ func failed(err error) string {
 func (x *executor) get(r *text.Request, w io.Writer) error {
 	for _, key := range r.Keys {
 		x.count.gets.Add(1)
-		value, version, err := x.t.Read(Number(key), x.value)
+		value, version, err := x.read(Number(key), x.value)
 		x.value = value[:0]
 		found, flags, data, ok := parseItem(value)
 		switch {

@@ -50,3 +50,9 @@ func Get(s kv.Store, key, dst []byte, deadline clock.Time) (flags uint32, data [
 	}
 	return flags, b[:copy(b, data)], nil
 }
+
+// Set stores an item in a table, as the command set does.
+func Set(t Table, key []byte, flags uint32, data []byte) error {
+	x := executor{t: t}
+	return x.update(key, func(bool, uint32, []byte, uint64) (uint32, []byte, Change) { return flags, data, Store })
+}

@@ -3,6 +3,7 @@ package memcached
 import (
 	"bufio"
 	"errors"
+	"io"
 	"net"
 	"sync"
 	"time"
@@ -20,9 +21,16 @@ const (
 	acceptPause = 10 * time.Millisecond
 )
 
+// session executes the requests of one connection, in their order. execute writes the answer to w.
+type session interface {
+	execute(r *text.Request, w io.Writer) error
+	close() error
+}
+
 // Server serves one table over TCP until it is closed.
 type Server struct {
-	t        Table
+	maxValue int                     // length of the longest value, in bytes
+	open     func() (session, error) // makes the session of a connection
 	listener net.Listener
 	count    counts
 	wg       sync.WaitGroup // counts all goroutines of the server
@@ -41,11 +49,18 @@ func Listen(addr string, t Table) (*Server, error) {
 	return serve(l, t), nil
 }
 
-// serve serves the connections of a listener, which then belongs to the Server.
+// serve serves a table to the connections of a listener, which then belongs to the Server.
 func serve(l net.Listener, t Table) *Server {
-	s := &Server{t: t, listener: l, conns: make(map[net.Conn]struct{})}
-	s.count.began = time.Now()
+	s := newServer(l, t.MaxValue())
+	s.open = func() (session, error) { return &executor{t: t, read: t.Read, count: &s.count}, nil }
 	s.wg.Go(s.accept)
+	return s
+}
+
+// newServer makes a Server that does not accept connections yet.
+func newServer(l net.Listener, maxValue int) *Server {
+	s := &Server{maxValue: maxValue, listener: l, conns: make(map[net.Conn]struct{})}
+	s.count.began = time.Now()
 	return s
 }
 
@@ -116,9 +131,14 @@ func (s *Server) begin(c net.Conn) bool {
 // talk executes the requests of a connection until it ends. It sends the answers when no complete
 // request is left, so the answers to requests that came together leave together.
 func (s *Server) talk(c net.Conn) {
-	d := text.NewDecoder(s.t.MaxValue())
-	x := &executor{t: s.t, count: &s.count}
+	d := text.NewDecoder(s.maxValue)
 	w := bufio.NewWriter(c)
+	x, err := s.open()
+	if err != nil {
+		_, _ = c.Write(text.AppendLine(nil, failed(err))) // the client may not get it
+		return
+	}
+	defer func() { _ = x.close() }() // the connection ends anyway
 	for {
 		n, rerr := c.Read(d.Room())
 		d.Took(n)

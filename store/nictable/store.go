@@ -21,6 +21,7 @@ import (
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
 	"github.com/rdmalab/rdmalab/store"
 	"github.com/rdmalab/rdmalab/store/kv"
+	"github.com/rdmalab/rdmalab/store/memcached"
 	"github.com/rdmalab/rdmalab/store/passive"
 )
 
@@ -51,6 +52,9 @@ func init() {
 		Further: map[string]store.Command{"item": {
 			Short: "Read an item of memcached's protocol by RDMA",
 			From:  true, Output: true, Arg: "KEY", New: newItem,
+		}, "front": {
+			Short: "Serve memcached's protocol on a client's host; the server's NIC answers get",
+			From:  true, Output: true, New: newFront,
 		}},
 		Prepare: func(c *store.Call, w store.Workload) (loaded bool, err error) {
 			in := request{Shape: Shape{Items: int(min(2*w.Config.Keys, maxItems)), Value: max(w.Config.Value, defaultValue)}}
@@ -143,12 +147,14 @@ type node struct {
 	ctx    verbs.Context // context of the server
 	over   chan struct{} // closed when the server has ended
 	tcp    tcp
+	front  *memcached.Server // on a client's host; nil means that there is none
 }
 
 func (n *node) Routes(m *control.Mux) {
 	type none = struct{}
 	control.Handle(m, "POST "+Store.Path(store.PathStart), n.start)
 	control.Handle(m, "POST "+Store.Path(pathItem), n.item)
+	control.Handle(m, "POST "+Store.Path(pathFront), n.startFront)
 	control.Handle(m, "POST "+Store.Path(store.PathStop), func(*http.Request, none) (none, error) { return none{}, n.NICGone() })
 }
 
@@ -243,13 +249,13 @@ func (n *node) free() error {
 func (n *node) Crash() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.endServer()
+	return errors.Join(n.endFront(), n.endServer())
 }
 
 func (n *node) NICGone() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return errors.Join(n.endServer(), n.free())
+	return errors.Join(n.endFront(), n.endServer(), n.free())
 }
 
 func (n *node) Clients(o store.ClientOptions) (func(verbs.Context) store.Clients, error) {

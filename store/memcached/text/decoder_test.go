@@ -83,7 +83,7 @@ func TestDecoder(t *testing.T) {
 		{"delete a 1\r\ndelete\r\nflush_all x\r\nflush_all 1 2\r\n", []string{
 			"CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]", "ERROR", "CLIENT_ERROR bad command line format", "ERROR",
 		}},
-		{"get " + key + "k\r\nget a\x01\r\n", []string{"CLIENT_ERROR bad command line format", "CLIENT_ERROR bad command line format"}},
+		{"get " + key + "k\r\nget a\x00\r\n", []string{"CLIENT_ERROR bad command line format", "CLIENT_ERROR bad command line format"}},
 		{"verbosity\r\nverbosity noreply\r\nversion noreply\r\nquit noreply\r\nverbosity 1 noreply\r\n", []string{
 			"ERROR", "ERROR noreply", "ERROR", "ERROR", "15 [] 0 1 noreply",
 		}},
@@ -148,8 +148,8 @@ func TestLongGet(t *testing.T) {
 		{"get" + keys(3*full) + "\r\n", 3 * full, ""},
 		{"get a" + strings.Repeat(" ", 3*text.MaxLine) + "b\n", 2, ""},
 		{"get a" + strings.Repeat(" ", 3*text.MaxLine) + "\n", 1, ""},
-		{"get" + keys(full) + " a\x01\n", full, refused},
-		{"get a\x01" + keys(3*full) + "\n", 0, refused},
+		{"get" + keys(full) + " a\x00\n", full, refused},
+		{"get a\x00" + keys(3*full) + "\n", 0, refused},
 	} {
 		for _, piece := range []int{1, 999, 1 << 20} {
 			got := decoded(t, c.in+"version\n", piece)

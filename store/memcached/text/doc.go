@@ -15,6 +15,7 @@
 // cannot be executed becomes a Request with a Refusal, which is its answer. If its line says how
 // many bytes of data follow, they are skipped, whatever else is wrong with the line: the next
 // command is found. Lines and data end with \n or \r\n. Data that go on where they should end are
-// skipped up to the end of the line. A key has 1 to 250 bytes without spaces and control
-// characters.
+// skipped up to the end of the line. A key has 1 to 250 bytes without spaces and ends of
+// lines; like memcached, and unlike its documentation, it may have other control characters, which
+// memaslap uses.
 package text

@@ -84,13 +84,10 @@ func (r *Request) keys(fields [][]byte, n int) {
 		return
 	}
 	r.Keys = fields[:n]
-	if slices.ContainsFunc(r.Keys, func(k []byte) bool { return len(k) > MaxKey || slices.ContainsFunc(k, control) }) {
+	if slices.ContainsFunc(r.Keys, func(k []byte) bool { return len(k) > MaxKey || bytes.ContainsAny(k, "\x00\r") }) {
 		r.Refusal = badLine
 	}
 }
-
-// control reports whether a byte must not be in a key.
-func control(b byte) bool { return b <= ' ' || b == 0x7f }
 
 // data parses the fields of a command with data. size is how many bytes of data follow; -1 means
 // that this is not known. If the line has too few fields, it is not known, because any of the
