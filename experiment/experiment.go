@@ -66,7 +66,7 @@ type Place struct {
 
 // All lists the experiments in the order of a help text.
 func All() []Experiment {
-	return []Experiment{casOneWord, oneLock, writeContention, steeringGain, swordboxFigures, cloverChoices, cloverBaselines, fuseeFigures, treeOperations, treeLocks, shermanFigures, shermanChoices, memoryFigures, memoryRates, oneRMAFigures, rednFigures, rednGets, lossRecovery, dcqcnExperiment, congestionFigures, ackCoalescing}
+	return []Experiment{casOneWord, oneLock, writeContention, steeringGain, swordboxFigures, cloverChoices, cloverBaselines, fuseeFigures, treeOperations, treeLocks, shermanFigures, shermanChoices, memoryFigures, memoryRates, oneRMAFigures, rednFigures, rednGets, memcachedGets, lossRecovery, dcqcnExperiment, congestionFigures, ackCoalescing}
 }
 
 // Takes says how long the experiment takes on a platform. "" means that it does not run there.

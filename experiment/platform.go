@@ -51,6 +51,9 @@ type Platform interface {
 	// RedN runs programs made of work requests, and their baselines. It returns errors.ErrUnsupported
 	// if the platform has no such load.
 	RedN(ctx context.Context, l RedN) (RedNResult, error)
+	// Memcached makes GETs of a large table of memcached's items, and checks each answer. It returns
+	// errors.ErrUnsupported if the platform does not have the load's way.
+	Memcached(ctx context.Context, l Memcached) (MemcachedResult, error)
 	// Recovery runs one queue pair over a way that loses or reorders packets. It returns
 	// errors.ErrUnsupported if the platform has no such load.
 	Recovery(ctx context.Context, l Recovery) (RecoveryResult, error)

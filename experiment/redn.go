@@ -11,6 +11,7 @@ import (
 const (
 	ChainVerb      = "verb"      // one request of kind Way
 	ChainOrder     = "order"     // N no-ops in the ordering mode Way (the paper's figure 8)
+	ChainRate      = "rate"      // WRITEs by as many rings as there are clients, at once
 	ChainConstruct = "construct" // rate of the construct that Way names, such as a conditional
 	ChainLookup    = "lookup"    // lookups in a hash table
 	ChainList      = "list"      // walks of a list of 8 nodes, with the key in the first N
@@ -48,6 +49,8 @@ type RedN struct {
 	Few bool
 	// OnNIC puts the program's work requests and constants into the memory of the NIC.
 	OnNIC bool
+	// Cost is the cost model of the simulator; "" means that of the platform.
+	Cost string
 }
 
 // RedNResult is the outcome of RedN. Fields that do not apply to its kind are zero.
@@ -91,6 +94,9 @@ func (l RedN) label() string {
 	where := ""
 	if l.OnNIC {
 		where = " in the NIC's memory"
+	}
+	if l.Cost != "" {
+		where += " with " + l.Cost
 	}
 	return fmt.Sprintf("RedN %s %s%s: values of %d bytes, n %d, %d in flight, %d clients, %v a round trip", l.Kind, l.Way, where, l.Bytes, l.N, max(1, l.Depth), max(1, l.Clients), l.Trip)
 }

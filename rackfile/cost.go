@@ -107,6 +107,7 @@ func (d *decoder) costNIC(nic *cost.NIC) entry {
 		verb("read", &nic.Read),
 		verb("atomic", &nic.Atomic),
 		section(d, "ring",
+			set(d, "units", &nic.Ring.Units, parseCount),
 			place(d, "entry", &nic.Ring.Entry, units.ParseDuration),
 			place(d, "wait", &nic.Ring.Wait, units.ParseDuration),
 			place(d, "enable", &nic.Ring.Enable, units.ParseDuration),

@@ -12,6 +12,9 @@ import (
 // Client connects one client to the server, waits until all clients have connected (Config.Ready),
 // and makes the client's requests. It returns when they have ended.
 func (r *Run) Client(m Machine) error {
+	if r.Load.Kind == experiment.ChainRate {
+		return r.ring(m)
+	}
 	ends := make([]*endpoint, 1)
 	n := r.rounds()
 	if r.Load.Way == experiment.WayBreak {

@@ -89,7 +89,7 @@ func (r *Run) Serve(m Machine, ready func(close func() error)) (err error) {
 		return err
 	}
 	access := verbs.LocalWrite | verbs.RemoteRead
-	if s.Load.Kind == experiment.ChainVerb {
+	if s.Load.Kind == experiment.ChainVerb || s.Load.Kind == experiment.ChainRate {
 		access |= verbs.RemoteWrite | verbs.RemoteAtomic
 	}
 	if s.mr, err = s.pd.RegMR(d.buf, len(d.buf), access); err != nil {
@@ -126,7 +126,7 @@ func (s *server) welcome(req rdmacm.Request) error {
 		return req.Reject(err.Error())
 	}
 	client := redn.Mem{Addr: region.Addr, RKey: region.RKey, Len: region.Len}
-	if l.Kind == experiment.ChainVerb {
+	if l.Kind == experiment.ChainVerb || l.Kind == experiment.ChainRate {
 		return s.process(req, client)
 	}
 	switch l.Way {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rdmalab/rdmalab/experiment"
 	"github.com/rdmalab/rdmalab/experiment/chains"
+	"github.com/rdmalab/rdmalab/rackfile/costs"
 	"github.com/rdmalab/rdmalab/sim/simrack"
 	"github.com/rdmalab/rdmalab/softrnic/clock"
 	"github.com/rdmalab/rdmalab/softrnic/verbs"
@@ -31,7 +32,13 @@ func (p *Sim) RedN(ctx context.Context, l experiment.RedN) (out experiment.RedNR
 	if err != nil {
 		return out, err
 	}
-	model := p.Cost.BackToBack()
+	model := p.Cost
+	if l.Cost != "" {
+		if model, err = costs.Builtin(l.Cost); err != nil {
+			return out, err
+		}
+	}
+	model = model.BackToBack()
 	rack, err := simrack.New(s, simrack.Options{Seed: 1, Cost: model, Cancelled: cancelled(ctx)})
 	if err != nil {
 		return out, err

@@ -54,7 +54,7 @@ func TestDPDKDiffersInItsSwitch(t *testing.T) {
 // assumption.
 func TestEveryFigureHasASource(t *testing.T) {
 	figure := regexp.MustCompile(`^\s+[a-z]+: +[0-9]`)
-	source := regexp.MustCompile(`# \[(S|D|R|M|E|F|H|A)\]`)
+	source := regexp.MustCompile(`# \[(S|D|R|M|E|F|H|N|A)\]`)
 	for _, name := range Names() {
 		text, err := Text(name)
 		if err != nil {

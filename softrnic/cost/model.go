@@ -76,6 +76,10 @@ type NIC struct {
 // Ring has the times that the NIC takes for an entry of a send ring (package sendring), by the place of
 // the ring. Zeros mean the defaults of that package.
 type Ring struct {
+	// Units is the number of processing units that execute entries. Rings are distributed over them in
+	// the order of their making; those of one unit take turns. 0 means that each ring has a unit of its
+	// own.
+	Units int
 	// Enable includes the fetch of the entry that an ENABLE enables.
 	Entry, Wait, Enable Place[time.Duration]
 }
@@ -125,6 +129,8 @@ const (
 	maxOverhead = 1000
 	// MaxCores is the largest number of cores of a switch, and of threads of a metadata server.
 	MaxCores = 4096
+	// MaxUnits is the largest number of processing units of a NIC.
+	MaxUnits = 4096
 	// MaxSlots is the largest value of Verb.Slots.
 	MaxSlots = 1 << 16
 )
@@ -168,6 +174,9 @@ func (m *Model) Validate() error {
 	}
 	if n := m.Metadata.Threads; n < 0 || n > MaxCores {
 		return fmt.Errorf("cost: %d threads of the metadata server: want 0 to %d", n, MaxCores)
+	}
+	if n := m.NIC.Ring.Units; n < 0 || n > MaxUnits {
+		return fmt.Errorf("cost: %d processing units: want 0 to %d", n, MaxUnits)
 	}
 	if n := m.NIC.Atomic.Slots; n < 0 || n > MaxSlots || n%8 != 0 {
 		return fmt.Errorf("cost: slots for atomics of %d bytes: want a multiple of 8, 0 to %d", n, MaxSlots)

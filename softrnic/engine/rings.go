@@ -28,6 +28,7 @@ type ring struct {
 	// paced is used with RingPaced. true: busy is the end of the execution time of the next entry,
 	// which is executed then.
 	paced bool
+	unit  int // index of the processing unit that executes the entries; see rings.units
 	// waits is the number of the completion queue on which the ring waits in a WAIT entry;
 	// rings.waiting then lists the ring under this number. 0 means that it does not wait.
 	waits uint32
@@ -37,6 +38,8 @@ type ring struct {
 type rings struct {
 	agenda[QP]
 	count   int                             // number of rings
+	made    int                             // number of rings that were ever made
+	units   []clock.Time                    // when each processing unit is free, with RingPaced; none: each ring has one of its own
 	waiting map[uint32][]*QP                // rings that wait, by the number of the completion queue on which they wait
 	ready   []*QP                           // rings that the present Tick serves
 	trace   func(wire.QPN, *sendring.Event) // see TraceRings; nil means none
@@ -72,6 +75,13 @@ func (q *QP) UseRing(cfg sendring.Config) error {
 		return err
 	}
 	q.ring = &ring{Ring: r}
+	if units := q.e.cfg.RingCosts.Units; units > 0 {
+		if q.e.rings.units == nil {
+			q.e.rings.units = make([]clock.Time, units)
+		}
+		q.ring.unit = q.e.rings.made % units
+	}
+	q.e.rings.made++
 	q.ring.place = q.e.rings.add(q)
 	q.e.rings.count++
 	return nil
@@ -207,9 +217,20 @@ func (r *rings) pace(now clock.Time, h *ringHost) bool {
 	if d == 0 {
 		return false
 	}
-	g.busy, g.paced = now.Add(d), true
+	g.busy, g.paced = r.begin(now, g).Add(d), true
+	if len(r.units) > 0 {
+		r.units[g.unit] = g.busy
+	}
 	r.schedule(now, h.qp)
 	return true
+}
+
+// begin returns when the processing unit of a ring can begin with its next entry.
+func (r *rings) begin(now clock.Time, g *ring) clock.Time {
+	if len(r.units) == 0 {
+		return now
+	}
+	return max(now, r.units[g.unit])
 }
 
 // settle is called after entries of a ring were executed. If one of them has failed, it moves the
