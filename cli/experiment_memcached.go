@@ -42,35 +42,42 @@ func (p *rackPlatform) Memcached(ctx context.Context, l experiment.Memcached) (o
 	if err != nil {
 		return out, err
 	}
+	on := memcachedRack{p.rack.Name, p.hosts[0]}
 	window := (l.Keys/l.Clients + memaslapWindow - 1) / memaslapWindow
 	stop, to := func() error { return nil }, server
 	switch l.Way {
 	case experiment.WayNIC, experiment.WayPolling:
 		// memaslap writes some keys twice, and makes a few more than the window.
 		items := l.Clients * (window + 1) * memaslapWindow
-		if _, err := p.self(ctx, "nictable", "start", "--fresh", "--items", strconv.Itoa(items), "--value", strconv.Itoa(l.Bytes+memaslapKey), "--memcached", ":"+memcachedPort); err != nil {
+		if _, err := on.self(ctx, "nictable", "start", "--fresh", "--items", strconv.Itoa(items), "--value", strconv.Itoa(l.Bytes+memaslapKey), "--memcached", ":"+memcachedPort); err != nil {
 			return out, err
 		}
 		stop = func() error { return stopStore(p.cmd, &nictable.Store) }
 		if l.Way == experiment.WayNIC {
-			if _, err := p.self(ctx, "nictable", "front", "--from", p.hosts[0], "--listen", ":"+memcachedPort); err != nil {
+			if _, err := on.self(ctx, "nictable", "front", "--from", p.hosts[0], "--listen", ":"+memcachedPort); err != nil {
 				return out, errors.Join(err, stop())
 			}
 			to = p.hosts[0]
 			stop = func() error {
-				_, err := p.self(context.WithoutCancel(ctx), "nictable", "front", "--from", p.hosts[0], "--off")
+				_, err := on.self(context.WithoutCancel(ctx), "nictable", "front", "--from", p.hosts[0], "--off")
 				return errors.Join(err, stopStore(p.cmd, &nictable.Store))
 			}
 		}
 	case experiment.WayMemcached:
-		if stop, err = p.startMemcached(ctx, server, l); err != nil {
+		if stop, err = on.startMemcached(ctx, server, l); err != nil {
 			return out, err
 		}
 	default:
 		return out, errors.ErrUnsupported
 	}
 	defer func() { err = errors.Join(err, stop()) }()
-	return p.memaslap(ctx, to, window, l)
+	return on.memaslap(ctx, to, window, l)
+}
+
+// memcachedRack runs the programs of a Memcached load by commands of this program.
+type memcachedRack struct {
+	rack   string // its name
+	client string // the host on which memaslap runs
 }
 
 // memaslapKey is the length of an item's head and key in the table of nictable; see memaslap.
@@ -78,7 +85,7 @@ const memaslapKey = 6 + 16
 
 // memaslap runs memaslap on the first compute host: it writes the keys, then makes the GETs and compares
 // each answer.
-func (p *rackPlatform) memaslap(ctx context.Context, server string, window int, l experiment.Memcached) (out experiment.MemcachedResult, err error) {
+func (on memcachedRack) memaslap(ctx context.Context, server string, window int, l experiment.Memcached) (out experiment.MemcachedResult, err error) {
 	dir, err := os.MkdirTemp("", "memaslap")
 	if err != nil {
 		return out, err
@@ -89,7 +96,7 @@ func (p *rackPlatform) memaslap(ctx context.Context, server string, window int, 
 		return out, err
 	}
 	began := time.Now()
-	text, err := p.self(ctx, "exec", p.hosts[0], "--", memaslap, "-s", server+":"+memcachedPort, "-F", file, "-T", "1",
+	text, err := on.self(ctx, "exec", on.client, "--", memaslap, "-s", server+":"+memcachedPort, "-F", file, "-T", "1",
 		"-c", strconv.Itoa(l.Clients), "-w", strconv.Itoa(window)+"k", "-x", strconv.Itoa(l.Gets), "-v", "1.0")
 	if err != nil {
 		return out, err
@@ -127,10 +134,10 @@ func parseMemaslap(text string) (out experiment.MemcachedResult, err error) {
 }
 
 // startMemcached runs memcached on a host until stop is called.
-func (p *rackPlatform) startMemcached(ctx context.Context, host string, l experiment.Memcached) (stop func() error, err error) {
+func (on memcachedRack) startMemcached(ctx context.Context, host string, l experiment.Memcached) (stop func() error, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	megabytes := (l.Keys*(l.Bytes+memcachedEach))>>20 + 64
-	cmd, err := p.command(ctx, "exec", host, "--", "memcached", "-u", "nobody", "-p", memcachedPort, "-t", "1", "-m", strconv.Itoa(megabytes))
+	cmd, err := on.command(ctx, "exec", host, "--", "memcached", "-u", "nobody", "-p", memcachedPort, "-t", "1", "-m", strconv.Itoa(megabytes))
 	if err != nil {
 		cancel()
 		return nil, err
@@ -146,7 +153,7 @@ func (p *rackPlatform) startMemcached(ctx context.Context, host string, l experi
 		return nil
 	}
 	for end := time.Now().Add(memcachedStart); ; {
-		_, err := p.self(ctx, "exec", p.hosts[0], "--", "memcping", "--servers="+host+":"+memcachedPort)
+		_, err := on.self(ctx, "exec", on.client, "--", "memcping", "--servers="+host+":"+memcachedPort)
 		if err == nil {
 			return stop, nil
 		}
@@ -160,17 +167,17 @@ func (p *rackPlatform) startMemcached(ctx context.Context, host string, l experi
 }
 
 // command is a command of this program, on the platform's rack.
-func (p *rackPlatform) command(ctx context.Context, args ...string) (*exec.Cmd, error) {
+func (on memcachedRack) command(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	return exec.CommandContext(ctx, program, append([]string{"--rack", p.rack.Name}, args...)...), nil //nolint:gosec // it is this program
+	return exec.CommandContext(ctx, program, append([]string{"--rack", on.rack}, args...)...), nil //nolint:gosec // it is this program
 }
 
 // self runs a command of this program, and returns what it prints.
-func (p *rackPlatform) self(ctx context.Context, args ...string) (string, error) {
-	cmd, err := p.command(ctx, args...)
+func (on memcachedRack) self(ctx context.Context, args ...string) (string, error) {
+	cmd, err := on.command(ctx, args...)
 	if err != nil {
 		return "", err
 	}

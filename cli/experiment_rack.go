@@ -144,7 +144,7 @@ const (
 // host, and the number of atomics that the server's NIC has executed meanwhile.
 func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf.Result, uint64, error) {
 	hosts := p.hosts[:min(n, len(p.hosts))]
-	before, err := p.executed()
+	before, err := p.counter("rx_atomic_requests")
 	if err != nil {
 		return nil, 0, err
 	}
@@ -159,11 +159,9 @@ func (p *rackPlatform) contend(n int, test func(share int) perf.Config) ([]*perf
 	if err != nil {
 		return nil, 0, err
 	}
-	after, err := p.executed()
+	after, err := p.counter("rx_atomic_requests")
 	return results, after - before, err
 }
-
-func (p *rackPlatform) executed() (uint64, error) { return p.counter("rx_atomic_requests") }
 
 func (p *rackPlatform) counter(name string) (uint64, error) {
 	client, err := hostControl(p.cmd, p.to)

@@ -219,7 +219,7 @@ var table = map[string]row{
 	"experiment/calibrate":  {level: 5, touches: simulation},
 	"experiment":            {level: 5, beside: []string{"clover", "sherman", "store/kv"}, touches: simulation},
 	"experiment/chains":     {level: 5, beside: []string{"experiment"}, touches: simulation},
-	"experiment/insim":      {level: 5, beside: []string{"clover", "clover/meta", "fusee", "sherman", "softrnic/memservice", "softrnic/perf", "store", "store/kv", "store/kvcs", "sim/kvcsrack", "store/nictable", "store/passive", "store/pdpm", "experiment/calibrate", "experiment", "experiment/chains"}, touches: simulation},
+	"experiment/insim":      {level: 5, beside: []string{"clover", "clover/meta", "fusee", "sherman", "softrnic/memservice", "softrnic/perf", "store", "store/kv", "store/kvcs", "sim/kvcsrack", "store/memcached", "store/nictable", "store/passive", "store/pdpm", "experiment/calibrate", "experiment", "experiment/chains"}, touches: simulation},
 	"topo/doctor":           {level: 5},
 	"topo/machines":         {level: 5},
 	"topo/bundle":           {level: 5},

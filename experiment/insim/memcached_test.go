@@ -8,7 +8,7 @@ import (
 	"github.com/rdmalab/rdmalab/experiment"
 )
 
-// All GETs of a table with texts as keys have the right answer, whoever answers them.
+// All GETs of a table with texts as keys have the right answer, whether the NIC or the process answers.
 func TestMemcachedGets(t *testing.T) {
 	p := &Sim{Cost: model(t, "connectx5")}
 	for _, way := range []string{experiment.WayNIC, experiment.WayReads, experiment.WayPolling} {
