@@ -28,8 +28,13 @@ type Connection interface {
 	Deadline() clock.Time
 }
 
-// purpose says what a request is for. It is in the field Flow of the request's tag.
-type purpose uint8
+// purpose says what a request is for. It is in the field Flow of the request's tag. Above the lowest
+// purposeBits bits is the number of the mask under which slots are read.
+type purpose uint32
+
+const purposeBits = 8
+
+func (p purpose) what() purpose { return p & (1<<purposeBits - 1) }
 
 const (
 	ofCells purpose = iota // the WRITE of a frame to cells
@@ -103,11 +108,11 @@ func (ch *channel) Done(_ *pipeline.Ctx, t requester.Tag, a requester.Answer) {
 	if t.PSN != wire.PSN(ch.b.epoch) {
 		return // the bouncer serves another table now
 	}
-	switch purpose(t.Flow) {
+	switch why := purpose(t.Flow); why.what() {
 	case ofCell:
 		ch.b.ring.Came(framering.Entry{Ring: ch.b.epoch, Place: t.Generation}, b)
 	case ofSlots:
-		ch.b.slots(t.Generation, b)
+		ch.b.slots(t.Generation, int(why>>purposeBits), b)
 	case ofSpan:
 		ch.b.writer.span(t.Generation, b)
 	case ofSlot:
@@ -120,5 +125,5 @@ func (ch *channel) Failed(c *pipeline.Ctx, why string) { ch.b.link.failed(c, why
 
 // Describe says in captures that the switch made the request for its lookup table.
 func (ch *channel) Describe(t requester.Tag, n *transform.Note) {
-	n.Made, n.Why = true, "lookup: "+purposes[t.Flow]
+	n.Made, n.Why = true, "lookup: "+purposes[purpose(t.Flow).what()]
 }

@@ -33,6 +33,18 @@
 // direction of the quoted one. So the entry that rewrites the answers of a flow also rewrites ICMP
 // errors about the flow, and the packet that they quote.
 //
+// With match=ternary, an entry compares the bits of a frame's flow under one of the rule's masks
+// (tuple space search). The number of the mask is a part of the entry's key, so each mask has a table
+// of its own in the same slots. For a frame the switch reads the slots under all masks, at once, and
+// the first mask that has an entry counts. The cache has flows, and forgets all of them when an entry
+// changes. All entries and cells are in one server.
+//
+// With the key vip, the table has the connections to a virtual address (SilkRoad, SIGCOMM 2017): the
+// first frame of a connection chooses a host of the pool and waits until the server has the entry, so
+// a connection that a host knows has an entry. A frame whose entry names a host that is neither in the
+// pool nor drains counts as one without an entry. A TCP segment without an entry that is no SYN is
+// dropped. Frames that wait count as in flight.
+//
 // Limits. The addresses of RoCEv2 packets are not rewritten, because the ICRC covers them: an entry
 // that would do so is refused if its key names RoCEv2, and otherwise the packets are dropped
 // (Unfit). In a packet of several IP fragments, only the first has ports. A crash of the switch
@@ -44,6 +56,9 @@
 //	action.go   what an entry does to a frame, and its checksums
 //	text.go     entries as text
 //	slot.go     the bytes of an entry, and the search for a key
+//	mask.go     masks of match=ternary
+//	virtual.go  keys of rules with a virtual address
+//	balance.go  connections to a virtual address
 //	place.go    which slots change when an entry is added
 //	cache.go    entries that the switch keeps
 //	table.go    what the switch does with a frame, by an entry in the cache or in memory

@@ -166,6 +166,7 @@ func (m *Machine) Spec() pipeline.Part {
 			{Kind: pipeline.NeedICRC, What: "of WRITEs, over a packet"},
 		},
 	}
+	p.Tables = append(p.Tables, m.optional(keyBits, addrBits)...)
 	if m.cfg.Kind.Mode == rules.Published {
 		// Each register has the slot of a packet that waits for its READ.
 		p.Registers = append(p.Registers, pipeline.RegisterSpec{Name: m.prefix() + "lookup waits", Width: 32, Entries: cells})
@@ -179,4 +180,25 @@ func (m *Machine) Spec() pipeline.Part {
 		pipeline.RegisterSpec{Name: "lookup requests", Width: 64 + 1, Entries: links * extmem.InFlight, Each: extmem.InFlight})
 	p.Needs = append(p.Needs, pipeline.Need{Kind: pipeline.NeedTimer, What: "retransmissions, one for each connection to a server of a table", Count: links})
 	return p
+}
+
+// optional declares what only rules with masks or with a virtual address need.
+func (m *Machine) optional(keyBits, addrBits int) (list []pipeline.TableSpec) {
+	masks, hosts, tables := 0, 0, 0
+	for _, t := range m.tables {
+		if masks += len(t.Masks); t.balances() {
+			tables++
+			hosts += len(t.Pool) + len(t.Drain)
+		}
+	}
+	if masks > 0 {
+		list = append(list, pipeline.TableSpec{Name: "lookup masks", KeyBits: 16, ValueBits: keyBits, Entries: masks})
+	}
+	if tables > 0 {
+		list = append(list,
+			pipeline.TableSpec{Name: "lookup pool", KeyBits: 16, ValueBits: addrBits, Entries: hosts},
+			pipeline.TableSpec{Name: "lookup new connections", KeyBits: keyBits, ValueBits: addrBits + 1, Entries: tables * maxLearning, Learned: true},
+			pipeline.TableSpec{Name: "lookup closed connections", KeyBits: keyBits, ValueBits: 64, Entries: tables * maxClosing, Learned: true})
+	}
+	return list
 }

@@ -17,12 +17,14 @@ const (
 )
 
 // Key is what an entry must have in common with a frame: addresses, ports and protocol, or the
-// destination's address alone. IPv4 addresses are in the first four bytes.
+// destination's address alone. IPv4 addresses are in the first four bytes. Mask is the number of the
+// mask of an entry under match=ternary, from 1 on: its other fields have only bits of this mask.
 type Key struct {
 	Src, Dst         [16]byte
 	SrcPort, DstPort uint16
 	Proto            uint8
 	V6               bool
+	Mask             uint8
 }
 
 // Hash returns a hash of the key. It decides the server and the home slot of the key's entry.
@@ -39,7 +41,7 @@ func (k *Key) Hash() uint64 {
 		mix(be.Uint64(k.Src[8:]))
 		mix(be.Uint64(k.Dst[8:]))
 	}
-	mix(uint64(k.SrcPort)<<32 | uint64(k.DstPort)<<16 | uint64(k.Proto)<<8 | 1)
+	mix(uint64(k.Mask)<<48 | uint64(k.SrcPort)<<32 | uint64(k.DstPort)<<16 | uint64(k.Proto)<<8 | 1)
 	return h ^ h>>29
 }
 

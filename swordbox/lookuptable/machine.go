@@ -54,6 +54,8 @@ type Stats struct {
 	// CircledNS is the sum of the times of Circled.
 	Circled   uint64 `name:"circled" help:"packets that waited in the switch for their entry (packets=recirculate)"`
 	CircledNS uint64 `name:"circled_ns" help:"nanoseconds that these packets waited"`
+	Learnt    uint64 `name:"learnt" help:"connections to a virtual address for which a host was chosen"`
+	Returned  uint64 `name:"returned" help:"answers that got the virtual address as their source"`
 	Long      uint64 `name:"long" help:"packets dropped because they are longer than all cells of a server"`
 	Written   uint64 `name:"written" help:"entries written"`
 	Removed   uint64 `name:"removed" help:"entries removed"`
@@ -68,6 +70,7 @@ type Machine struct {
 	cfg    Config
 	tables []*Table
 	ports  pipeline.PortTable[Table]
+	back   pipeline.PortTable[returns] // by the port of a host that serves a virtual address
 	extmem.Links[*Link]
 	made  uint32   // number of links made so far
 	stats Stats    // counters of removed tables, and of links
@@ -135,7 +138,9 @@ var (
 func New(cfg Config) *Machine {
 	links := extmem.NewLinks[*Link](cfg.Failed)
 	links.Missing = cfg.Missing
-	return &Machine{cfg: cfg, Links: links, ports: pipeline.PortTable[Table]{Marks: new(pipeline.MarkedPorts)}}
+	return &Machine{cfg: cfg, Links: links, ports: pipeline.PortTable[Table]{Marks: new(pipeline.MarkedPorts)},
+		back: pipeline.PortTable[returns]{Marks: new(pipeline.MarkedPorts)},
+	}
 }
 
 func (m *Machine) Kind() *handler.Kind { return m.cfg.Kind }
@@ -234,9 +239,10 @@ func (m *Machine) key(server netip.Addr, port int) switchconn.Key {
 	return switchconn.Key{Server: server, Shard: extmem.Shard(switchconn.LookupShard+port, m.cfg.Kind.Mode)}
 }
 
-// mark brings the field ports up to date.
+// mark brings the fields ports and back up to date.
 func (m *Machine) mark() {
 	m.ports.Set(m.tables, func(t *Table) int { return t.port })
+	m.back.Set(m.backends(), func(r *returns) int { return r.port })
 }
 
 func (m *Machine) port(a netip.Addr) int {
@@ -275,11 +281,14 @@ func (m *Machine) Detach(c *pipeline.Ctx, k switchconn.Key, generation uint32) {
 	m.Links.Sweep(nil)
 }
 
-func (m *Machine) MarkIn(q *pipeline.MarkedPorts) { m.ports.Marks = q }
+func (m *Machine) MarkIn(q *pipeline.MarkedPorts) { m.ports.Marks, m.back.Marks = q, q }
 
 // Take handles a frame that arrives at a port. It returns false if no rule looks up the frames of
 // the port, or if the frame is no IP packet.
 func (m *Machine) Take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
+	if r := m.back.At(in); r != nil && r.back(c, in, f) {
+		return true
+	}
 	t := m.ports.At(in)
 	return t != nil && t.take(c, in, f)
 }
@@ -305,12 +314,18 @@ func (m *Machine) Tick(c *pipeline.Ctx) {
 			l.srv.Work(c)
 		}
 	}
+	for _, t := range m.tables {
+		t.expire(c)
+	}
 }
 
 func (m *Machine) Deadline() clock.Time {
 	at := clock.Never
 	for _, l := range m.Links.All {
 		at = clock.Min(at, l.srv.Deadline())
+	}
+	for _, t := range m.tables {
+		at = clock.Min(at, t.deadline())
 	}
 	return at
 }

@@ -33,11 +33,12 @@ const (
 	keyMiss     = "miss"
 	keyBase     = "base"
 	keyPackets  = "packets"
+	keyMasks    = "masks"
 )
 
 // Values of match, miss and packets; the first is the default.
 var (
-	matches = []string{"flow", "destination"}
+	matches = []string{"flow", "destination", "ternary"}
 	misses  = []string{"forward", "drop"}
 	packets = []string{"deposit", "recirculate"}
 )
@@ -48,10 +49,10 @@ var cellSizes = []string{"512", "1024", "2048", "4096"}
 var Lookups = rules.Register(rules.Definition{
 	Name: "lookup", Doc: "looks up the IP packets that a host sends in a table in the memory of servers, and does with each what its entry says; " +
 		"see `rdmalab switch lookup`",
-	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Memory: memoryOf, Hosts: []string{keyTable}, Shares: extmem.LimitKeys,
-	Keys: []rules.Field{
+	Queues: true, Dials: func(*rules.Rule) bool { return true }, Check: check, Together: together, Memory: memoryOf, Hosts: []string{keyTable, keyVIP, KeyPool, KeyDrain}, Shares: extmem.LimitKeys,
+	Keys: append(virtualKeys(), []rules.Field{
 		extmem.ServersKey(keyTable, "ms0,ms1", fmt.Sprintf("with action lookup: up to %d memory servers, separated by commas. Each entry of the table is on one of them, which a hash chooses. Required", extmem.MaxServers)),
-		rules.Option(keyMatch, "destination", "with action lookup: what an entry matches: a flow (addresses, protocol and ports) or a destination (its address); "+
+		rules.Option(keyMatch, "destination", "with action lookup: what an entry matches: a flow (addresses, protocol and ports) or a destination (its address), or (ternary) the bits of a flow under one of the masks; "+
 			"RoCEv2 packets whose entry rewrites an address are dropped, because their ICRC covers it; "+
 			"default: flow", extmem.OneOf(matches...)),
 		rules.Option(keyCapacity, "65536", fmt.Sprintf("with action lookup: slots on each server, 1 to %d; a slot has 64 bytes, in mode published the size of a cell. Give all servers together twice as many slots as there are entries; default: %d", MaxCapacity, defaultCapacity),
@@ -64,9 +65,12 @@ var Lookups = rules.Register(rules.Definition{
 		rules.Option(keyMiss, "drop", "with action lookup: what happens to a packet without an entry: forward or drop; default: forward", extmem.OneOf(misses...)),
 		rules.Option(keyPackets, "recirculate", "with action lookup: where a packet waits for its entry: deposit writes it to a cell in the server's memory, recirculate keeps it in the switch, "+
 			"whose memory then has `cells` places of `cell` bytes for each server; default: deposit", extmem.OneOf(packets...)),
+		rules.Option(keyMasks, "to/24+proto+dport,to/16", fmt.Sprintf("with match=ternary: up to %d masks, separated by commas, the one with the highest priority first; each is parts with plus signs between them: "+
+			"from and to (addresses; from/24 compares the leading bits, from/0.0.0.255 these bits), proto, sport and dport (ports; dport/0xfff0 compares these bits), or any, which compares nothing", MaxMasks),
+			func(s string) error { _, err := ParseMasks(s); return err }),
 		rules.Option(keyBase, "0x1000", "with action lookup: offset of the table in the region of each server's memory service, a multiple of 8; the cells follow the table, in mode published each cell its slot; "+
 			"default: 0", extmem.CheckOffset),
-	},
+	}...),
 })
 
 func check(r *rules.Rule) error {
@@ -83,8 +87,14 @@ func check(r *rules.Rule) error {
 	case r.MTU != 0 && r.MTU < l.least():
 		return fmt.Errorf("a cell of %d bytes, or the %d bytes that a lookup reads, are longer than the path MTU of %d bytes; choose an mtu of at least %d", l.Cell, l.probe()*SlotLen, r.MTU, l.least())
 	}
+	if err := l.checkMasks(r.Options[keyMatch], r.Options[keyTable]); err != nil {
+		return err
+	}
 	if l.Recirculate && l.Published {
 		return fmt.Errorf("%s=%s: the published rule deposits packets; leave out mode=published", keyPackets, packets[1])
+	}
+	if err := checkVirtual(r); err != nil {
+		return err
 	}
 	return extmem.CheckLimits(r)
 }
@@ -129,6 +139,13 @@ type Layout struct {
 	// Cache is how many entries the switch keeps. Depth is how many READs of cells a hardened rule
 	// may have in flight to each server.
 	Cache, Depth int
+	// VIP is the virtual address whose connections to Port go to hosts of Pool; the zero value means
+	// that there is none. Drain are hosts that get no new connections.
+	VIP         netip.Addr
+	Port        uint16
+	Pool, Drain []netip.Addr
+	// Masks are the masks of match=ternary, the one with the highest priority first. Then Flow is true.
+	Masks []Mask
 	// Flow is true if a key is a whole flow; otherwise it is the destination's address. DropMiss is
 	// true if a frame without an entry is dropped.
 	Flow, DropMiss bool
@@ -152,6 +169,8 @@ func LayoutOf(r *rules.Rule) Layout {
 		Service: r.Service, Depth: r.Depth(), Flow: r.Options[keyMatch] != matches[1], DropMiss: r.Options[keyMiss] == misses[1], Published: r.Mode == rules.Published,
 		Recirculate: r.Options[keyPackets] == packets[1],
 	}
+	l.setVirtual(r)
+	l.Masks, _ = parsedMasks(r.Options[keyMasks])
 	l.Limits = extmem.LimitsOf(r, extmem.FrameBurst)
 	l.Servers, l.Base = extmem.Servers(r.Options[keyTable]), extmem.Offset(r.Options[keyBase])
 	return l
@@ -164,8 +183,8 @@ func (l *Layout) same(o *Layout) bool {
 
 // sameSlots reports whether both layouts have the same entries in the same slots.
 func (l *Layout) sameSlots(o *Layout) bool {
-	return slices.Equal(l.Servers, o.Servers) && l.Service == o.Service && l.Base == o.Base && l.Capacity == o.Capacity && l.Flow == o.Flow &&
-		l.At(1) == o.At(1)
+	return slices.Equal(l.Servers, o.Servers) && l.Service == o.Service && l.Base == o.Base && l.Capacity == o.Capacity && l.Flow == o.Flow && l.VIP == o.VIP && l.Port == o.Port &&
+		slices.EqualFunc(l.Masks, o.Masks, func(a, b Mask) bool { return a.same(&b) }) && l.At(1) == o.At(1)
 }
 
 // least returns the smallest path MTU with which the table can be used, in bytes.

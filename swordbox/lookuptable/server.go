@@ -37,7 +37,8 @@ type flight struct {
 	Lookup
 	number uint32 // number of the frame in the ring
 	end    uint64 // position behind the frame's last cell
-	asked  bool   // the READ of the slots was sent, or cannot be sent because the connection is down
+	asked  bool   // the READs of all slots were sent, or are not needed
+	mask   int    // with masks: the mask up to which these READs were sent
 }
 
 // bouncer is the Server of the hardened handler. It sends each frame whose key is not in the cache
@@ -146,18 +147,8 @@ func (b *bouncer) Work(c *pipeline.Ctx) {
 func (b *bouncer) ask(c *pipeline.Ctx) {
 	for b.begun < b.n {
 		l := b.at(b.begun)
-		if !l.asked {
-			switch {
-			case !b.Up():
-				l.Found = Gone
-			case !b.Reads():
-				return
-			default:
-				_, home := b.table.Place(l.Hash)
-				l.changes = b.table.changes
-				b.read(c, b.table.At(home), Probe*SlotLen, ofSlots, l.number)
-			}
-			l.asked = true
+		if !b.askSlots(c, l) {
+			return
 		}
 		if b.circle.places == nil && !b.ring.AskUntil(c, l.end) {
 			return
@@ -166,9 +157,39 @@ func (b *bouncer) ask(c *pipeline.Ctx) {
 	}
 }
 
-// slots handles the result of the READ of slots for the frame number `number`. bytes is nil if the
-// READ has failed.
-func (b *bouncer) slots(number uint32, bytes []byte) {
+// askSlots sends the READs of the slots of a lookup: one, or one for each mask. It returns false if
+// it must go on later.
+func (b *bouncer) askSlots(c *pipeline.Ctx, l *flight) bool {
+	for !l.asked {
+		k, next, ok := b.table.tuple(&l.Key, l.mask)
+		switch {
+		case l.Found != Unknown: // an entry under an earlier mask has come
+			l.asked = true
+			continue
+		case !ok && l.mask == 0:
+			l.Found = Miss // the packet fits no mask
+		case !ok:
+		case !b.Up():
+			l.Found = Gone
+		case !b.Reads():
+			return false
+		default:
+			if l.mask == 0 {
+				l.changes = b.table.changes
+			}
+			_, home := b.table.Place(k.Hash())
+			b.read(c, b.table.At(home), Probe*SlotLen, ofSlots|purpose(next<<purposeBits), l.number)
+			l.mask = next
+		}
+		l.asked = !ok || l.Found != Unknown || len(b.table.Masks) == 0
+	}
+	return true
+}
+
+// slots handles the result of the READ of slots for the frame number `number`: of those under mask
+// number `mask`, if the rule has masks. bytes is nil if the READ has failed. The READs of a frame are
+// answered in the order of the masks, so the first entry that is found is the one that counts.
+func (b *bouncer) slots(number uint32, mask int, bytes []byte) {
 	if b.n == 0 {
 		return
 	}
@@ -180,12 +201,16 @@ func (b *bouncer) slots(number uint32, bytes []byte) {
 	if l.Found = Gone; bytes == nil {
 		return
 	}
-	a, found, half := search(bytes, &l.Key)
+	k, _, _ := b.table.tuple(&l.Key, mask-1)
+	a, found, half := search(bytes, &k)
+	_, _, further := b.table.tuple(&l.Key, mask)
 	switch l.Action = a; {
 	case found:
 		l.Found = Hit
 	case half:
 		l.Found = Torn
+	case further:
+		l.Found = Unknown
 	default:
 		l.Found = Miss
 	}

@@ -14,7 +14,7 @@ const SlotLen = 64
 //
 //	0 version | 1 flags | 2 Ops | 3 protocol | 4 source 16 | 20 destination 16 | 36 source port 2 |
 //	38 destination port 2 | 40 new address 16 | 56 new port 2 | 58 DSCP | 59 zero | 60 egress 2 |
-//	62 zero | 63 version
+//	62 number of the mask, 0 if the rule has none | 63 version
 //
 // Each WRITE of a slot increments the version, which is at both ends. If the two ends differ, the
 // slot was read while it was written.
@@ -42,7 +42,7 @@ func AppendSlot(b []byte, version uint8, e *Entry, used bool) []byte {
 	b = be.AppendUint16(be.AppendUint16(b, e.Key.SrcPort), e.Key.DstPort)
 	b = be.AppendUint16(append(b, e.Action.Addr[:]...), e.Action.Port)
 	b = be.AppendUint16(append(b, e.Action.DSCP, 0), e.Action.Egress)
-	return append(b, 0, version)
+	return append(b, e.Key.Mask, version)
 }
 
 type slotState uint8
@@ -72,7 +72,7 @@ func ReadSlot(b []byte, e *Entry) (used bool) {
 	}
 	be := binary.BigEndian
 	e.Key = Key{
-		Src: [16]byte(b[4:]), Dst: [16]byte(b[20:]), SrcPort: be.Uint16(b[36:]), DstPort: be.Uint16(b[38:]), Proto: b[3], V6: b[1]&flagV6 != 0,
+		Src: [16]byte(b[4:]), Dst: [16]byte(b[20:]), SrcPort: be.Uint16(b[36:]), DstPort: be.Uint16(b[38:]), Proto: b[3], V6: b[1]&flagV6 != 0, Mask: b[62],
 	}
 	e.Action = Action{Ops: Ops(b[2]) & opsKnown, DSCP: b[58] & 0x3f, Egress: be.Uint16(b[60:]), Addr: [16]byte(b[40:]), Port: be.Uint16(b[56:])}
 	return true

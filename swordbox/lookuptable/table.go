@@ -17,9 +17,10 @@ type Table struct {
 	// changes counts how often the cache had to forget entries. A lookup whose READ was sent before
 	// changes grew last must not fill the cache.
 	changes uint64
-	stats   Stats
-	why     string // why the last change was refused
-	buf     []byte // scratch: a frame with an entry in the cache
+	balancer
+	stats Stats
+	why   string // why the last change was refused
+	buf   []byte // scratch: a frame with an entry in the cache
 }
 
 // Reasons why the switch drops a frame.
@@ -47,13 +48,19 @@ func (t *Table) take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 	if !v.parse(f.Data) {
 		return false
 	}
-	t.stats.Frames++
 	k := v.key(f.Data, t.Flow)
+	if t.balances() {
+		if !t.toVIP(&k) {
+			return false
+		}
+		t.closes(c.Now, &k, v.tcpFlags(f.Data))
+	}
+	t.stats.Frames++
 	h := k.Hash()
 	server, _ := t.Place(h)
 	l := t.links[server].srv
 	if !l.Busy(h) {
-		if e := t.cache.get(&k, h); e != nil {
+		if e := t.cache.get(&k, h); e != nil && (!t.balances() || t.serves(&e.Action)) {
 			if !e.Action.fits(f.Data, &v) {
 				t.Refuse(c, in, f, &t.stats.Unfit, ReasonUnfit)
 				return true
@@ -103,6 +110,8 @@ func (t *Table) Done(c *pipeline.Ctx, l *Lookup, f packetio.Frame) {
 		t.stats.Lost++
 	case l.Found == Torn:
 		t.Refuse(c, l.In, f, &t.stats.Torn, ReasonTorn)
+	case t.balances() && (l.Found == Miss || l.Found == Hit) && v.parse(f.Data) && t.learns(l):
+		t.learn(c, l, f, &v)
 	case l.Found == Miss && t.DropMiss:
 		t.Refuse(c, l.In, f, &t.stats.Misses, ReasonMiss)
 	case l.Found == Miss:
@@ -117,6 +126,13 @@ func (t *Table) Done(c *pipeline.Ctx, l *Lookup, f packetio.Frame) {
 		t.keep(l, v.key(f.Data, t.Flow))
 		t.apply(c, l.In, f, &v, &l.Action, "by an entry in a server's memory")
 	}
+}
+
+// learns reports whether the connection of a frame that has come back has no entry that it can use, or
+// has one that is being written, for which earlier frames wait.
+func (t *Table) learns(l *Lookup) bool {
+	x := t.learning[l.Key]
+	return l.Found == Miss || !t.serves(&l.Action) || x != nil && !x.written
 }
 
 // keep puts an entry that was found into the cache, unless the cache had to forget entries since
@@ -146,6 +162,11 @@ func (t *Table) Changed(k *Key, remove bool) {
 // changed in the servers' memory.
 func (t *Table) forget(k *Key) {
 	t.changes++
+	t.unlearn(k)
+	if len(t.Masks) > 0 { // the cache has flows, and the entry may be that of any of them
+		t.cache.clear()
+		return
+	}
 	t.cache.remove(k, k.Hash())
 }
 
@@ -196,7 +217,7 @@ func (t *Table) inFlight() (n int) {
 	for _, l := range t.links {
 		n += l.srv.InFlight()
 	}
-	return n
+	return n + t.held
 }
 
 // waiting returns how many changes of entries have not ended.

@@ -24,6 +24,10 @@ var protocols = map[string]uint8{"icmp": protoICMP, "tcp": protoTCP, "udp": prot
 // the switch to an address.
 func ParseEntry(text string, flow bool, address func(string) (netip.Addr, error), port func(netip.Addr) int) (Entry, error) {
 	p := parser{flow: flow, address: address, port: port, seen: make(map[string]bool)}
+	return p.parse(text)
+}
+
+func (p *parser) parse(text string) (Entry, error) {
 	for _, w := range strings.Fields(text) {
 		key, value, _ := strings.Cut(w, "=")
 		if p.seen[key] {
@@ -34,6 +38,9 @@ func ParseEntry(text string, flow bool, address func(string) (netip.Addr, error)
 			return p.e, fmt.Errorf("entry %.100q: %w", text, err)
 		}
 	}
+	if p.masks != nil {
+		return p.e, p.checkMasked(text)
+	}
 	return p.e, p.check(text)
 }
 
@@ -42,6 +49,7 @@ func ParseEntry(text string, flow bool, address func(string) (netip.Addr, error)
 type parser struct {
 	e       Entry
 	flow    bool
+	masks   []Mask // of a table with masks
 	address func(string) (netip.Addr, error)
 	port    func(netip.Addr) int
 	seen    map[string]bool
@@ -57,6 +65,8 @@ func (p *parser) word(key, value string) (err error) {
 		k.Dst, k.DstPort, err = p.end(value)
 	case "proto":
 		k.Proto, err = protocol(value)
+	case "mask", "sport", "dport":
+		return p.masked(key, value)
 	case "src", "dst":
 		op := OpSource
 		if key == "dst" {
@@ -99,6 +109,30 @@ func (p *parser) word(key, value string) (err error) {
 	return err
 }
 
+// masked reads a word that only entries under a mask have.
+func (p *parser) masked(key, value string) error {
+	if p.masks == nil {
+		return fmt.Errorf("%s: the rule has no masks (match=ternary); a port is behind its address, as in to=10.0.0.1:80", key)
+	}
+	most := 0xffff
+	if key == "mask" {
+		most = len(p.masks)
+	}
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 0 || n > most || key == "mask" && n == 0 {
+		return fmt.Errorf("%s %.20q is no number up to %d", key, value, most)
+	}
+	switch k := &p.e.Key; key {
+	case "mask":
+		k.Mask = uint8(n)
+	case "sport":
+		k.SrcPort = uint16(n)
+	case "dport":
+		k.DstPort = uint16(n)
+	}
+	return nil
+}
+
 // end reads an address, or a host's name, with or without a port.
 func (p *parser) end(s string) (b [16]byte, port uint16, err error) {
 	name, number, numbered := s, "", false
@@ -120,7 +154,7 @@ func (p *parser) end(s string) (b [16]byte, port uint16, err error) {
 			return b, 0, err
 		}
 	}
-	if a = a.Unmap(); a.Zone() != "" || !a.IsValid() || a.IsMulticast() || a.IsUnspecified() {
+	if a = a.Unmap(); a.Zone() != "" || !a.IsValid() || p.masks == nil && (a.IsMulticast() || a.IsUnspecified()) {
 		return b, 0, fmt.Errorf("%.60q is no address of a machine", name)
 	}
 	p.addrs = append(p.addrs, a)
@@ -165,38 +199,48 @@ func (p *parser) check(text string) error {
 
 func (e *Entry) String() string {
 	k := &e.Key
-	end := func(b [16]byte, port uint16) string {
-		if a := addrOf(b, k.V6); port != 0 {
-			return netip.AddrPortFrom(a, port).String()
-		} else {
-			return a.String()
-		}
-	}
 	var words []string
 	if k.Src != [16]byte{} || k.Proto != 0 {
-		words = append(words, "from="+end(k.Src, k.SrcPort))
+		words = append(words, "from="+endText(k.Src, k.SrcPort, k.V6))
 	}
-	words = append(words, "to="+end(k.Dst, k.DstPort))
+	words = append(words, "to="+endText(k.Dst, k.DstPort, k.V6))
 	if k.Proto != 0 {
-		name := strconv.Itoa(int(k.Proto))
-		for n, p := range protocols {
-			if p == k.Proto {
-				name = n
-			}
-		}
-		words = append(words, "proto="+name)
+		words = append(words, "proto="+protocolName(k.Proto))
 	}
-	a := &e.Action
-	switch {
-	case a.Ops&OpSource != 0:
-		words = append(words, "src="+end(a.Addr, a.Port))
-	case a.Ops&OpDestination != 0:
-		words = append(words, "dst="+end(a.Addr, a.Port))
-	}
-	if s := a.rest(); s != "" {
+	if s := e.Action.text(k.V6); s != "" {
 		words = append(words, s)
 	}
 	return strings.Join(words, " ")
+}
+
+// endText returns the text of an address with its port; 0 means that there is none.
+func endText(b [16]byte, port uint16, v6 bool) string {
+	if a := addrOf(b, v6); port != 0 {
+		return netip.AddrPortFrom(a, port).String()
+	} else {
+		return a.String()
+	}
+}
+
+func protocolName(proto uint8) string {
+	for n, p := range protocols {
+		if p == proto {
+			return n
+		}
+	}
+	return strconv.Itoa(int(proto))
+}
+
+// text returns what the action does, as words of an entry. v6 says of which version an address is.
+func (a *Action) text(v6 bool) string {
+	s := a.rest()
+	switch {
+	case a.Ops&OpSource != 0:
+		s = "src=" + endText(a.Addr, a.Port, v6) + " " + s
+	case a.Ops&OpDestination != 0:
+		s = "dst=" + endText(a.Addr, a.Port, v6) + " " + s
+	}
+	return strings.TrimSpace(s)
 }
 
 // rest returns the text of what the action does besides rewriting.

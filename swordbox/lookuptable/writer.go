@@ -42,6 +42,8 @@ type Page struct {
 type change struct {
 	Entry
 	remove, scan bool
+	learn        bool   // the entry of a new connection to a virtual address
+	refused      bool   // the table has no room for it
 	sent         bool   // its WRITEs were sent, perhaps on a connection that has failed
 	id           uint32 // names the change in the tags of its requests
 	home         int    // the first slot to read: the home slot of the entry, or where a scan begins
@@ -88,6 +90,16 @@ func (b *bouncer) Change(e *Entry, h uint64, remove bool) bool {
 	return true
 }
 
+// learn begins to write the entry of a new connection. The table is told when the server has it. It
+// returns false if too many changes wait.
+func (b *bouncer) learn(e *Entry, h uint64) bool {
+	if !b.Change(e, h, false) {
+		return false
+	}
+	b.queue[len(b.queue)-1].learn = true
+	return true
+}
+
 func (b *bouncer) Scan(from int) {
 	scans := func(x change) bool { return x.scan }
 	if !slices.ContainsFunc(b.queue, scans) && !slices.ContainsFunc(b.running, scans) {
@@ -113,6 +125,9 @@ func (b *bouncer) change(c *pipeline.Ctx) {
 			if !x.scan {
 				b.page = nil // the page has the slots as they were before the change
 			}
+			if x.learn {
+				b.table.learnt(c, &x.Key, !x.refused)
+			}
 		default:
 			continue
 		}
@@ -132,7 +147,7 @@ func (b *bouncer) change(c *pipeline.Ctx) {
 
 // again returns the change in its first state, so that it can be made again.
 func (x *change) again() change {
-	return change{Entry: x.Entry, remove: x.remove, scan: x.scan, sent: x.sent, home: x.home}
+	return change{Entry: x.Entry, remove: x.remove, scan: x.scan, learn: x.learn, sent: x.sent, home: x.home}
 }
 
 // unfinished returns the changes that have not ended, the oldest first.
@@ -194,12 +209,15 @@ func (b *bouncer) apply(c *pipeline.Ctx, x *change) {
 	case err != nil && x.sent && x.remove: // a WRITE without an answer has removed the entry
 		return
 	case err != nil:
+		x.refused = true
 		t.forget(&x.Key) // the table does not have it
 		t.stats.Refused++
 		t.why = err.Error()
 		return
 	case x.sent:
 		t.forget(&x.Key)
+	case x.learn: // there was no entry, or one that the cache may not use
+		t.stats.Written++
 	default:
 		t.Changed(&x.Key, x.remove)
 	}
@@ -241,7 +259,7 @@ func (m *Machine) Change(c *pipeline.Ctx, in handler.Entries, address func(strin
 	}
 	list := make([]Entry, len(in.Entries))
 	for i, text := range in.Entries {
-		if list[i], err = ParseEntry(text, t.Flow, address, m.port); err != nil {
+		if list[i], err = t.ParseEntry(text, address, m.port); err != nil {
 			return out, err
 		}
 	}
@@ -291,7 +309,7 @@ func (m *Machine) Page(c *pipeline.Ctx, rule string, server, from int) (out hand
 	}
 	out = handler.EntriesPage{Ready: true, Server: server, From: p.Next}
 	for i := range p.Entries {
-		out.Entries = append(out.Entries, p.Entries[i].String())
+		out.Entries = append(out.Entries, t.Text(&p.Entries[i]))
 	}
 	if p.Next >= t.Slots() {
 		out.Server, out.From, out.End = server+1, 0, server+1 == len(t.links)
