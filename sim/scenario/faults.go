@@ -119,14 +119,15 @@ func newDraw(seed uint64) *draw { return &draw{rand.New(rand.NewPCG(seed, 0x7363
 // sequence of random numbers, which decides about one part of a plan. So such a part can be added
 // to a plan without a change of its other parts.
 const (
-	calmLane   = 0x63616c6d     // whether a trial has no fault, so that every operation must be answered
-	serverLane = 0x73727672     // the faults of a store's servers
-	windowLane = 0x317865 << 32 // a wide window (see widen); chosen so that no seed in tests and documents gets one
-	deathLane  = 0xdead << 32   // the deaths of clients of fusee
-	growthLane = 0x6707 << 32   // whether the index of fusee grows
-	masterLane = 0x3a57e5 << 32 // masters of fusee, and crashes of memory servers
-	returnLane = 0x2e7a21 << 32 // further crashes of a run of fusee (see tableBlow)
-	switchLane = 0x5c0ff << 32  // crashes of the switch of fusee
+	calmLane    = 0x63616c6d     // whether a trial has no fault, so that every operation must be answered
+	serverLane  = 0x73727672     // the faults of a store's servers
+	ternaryLane = 0x7e41 << 32   // a table with masks
+	windowLane  = 0x317865 << 32 // a wide window (see widen); chosen so that no seed in tests and documents gets one
+	deathLane   = 0xdead << 32   // the deaths of clients of fusee
+	growthLane  = 0x6707 << 32   // whether the index of fusee grows
+	masterLane  = 0x3a57e5 << 32 // masters of fusee, and crashes of memory servers
+	returnLane  = 0x2e7a21 << 32 // further crashes of a run of fusee (see tableBlow)
+	switchLane  = 0x5c0ff << 32  // crashes of the switch of fusee
 
 	congestionLane = 0xc0619 << 32  // queues and congestion control (see drawCongestion)
 	recoveryLane   = 0x5e1ec7 << 32 // how queue pairs recover from losses

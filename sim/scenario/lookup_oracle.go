@@ -93,12 +93,39 @@ var lookupKindOf = map[byte]int{2: kindMark, 2 + 16: kindDestination, 8: kindSou
 func (o *lookupOracle) host(i int) netip.Addr { return o.run.env.addrOf(fmt.Sprintf("cn%d", i)) }
 
 func (o *lookupOracle) key(flow int) string {
+	if o.run.plan.ternary {
+		return fmt.Sprintf("mask=1 from=%v to=%v proto=udp sport=%d dport=%d", o.host(0), o.host(1), lookupPort+flow, lookupTo)
+	}
 	return fmt.Sprintf("from=%v to=%v proto=udp", netip.AddrPortFrom(o.host(0), uint16(lookupPort+flow)), netip.AddrPortFrom(o.host(1), lookupTo))
+}
+
+// others returns how many entries to load are not those of flows.
+func (o *lookupOracle) others() int {
+	if o.run.plan.ternary {
+		return 1
+	}
+	return 0
+}
+
+// rest returns the entry, as text, that packets have under a later mask: those of flows without an entry
+// of their own leave by the port of cn3.
+func (o *lookupOracle) rest() string {
+	to := o.host(1).As16()
+	to[15] = 0
+	bits := netip.AddrFrom16(to)
+	if o.host(1).Is6() { // to/24
+		clear(to[3:])
+		bits = netip.AddrFrom16(to)
+	}
+	return fmt.Sprintf("mask=3 to=%v proto=udp egress=%v", bits.Unmap(), o.host(3))
 }
 
 // entries returns the entries to load, as text. The entry of flow i has the kind i modulo
 // lookupKinds.
 func (o *lookupOracle) entries() (list []string) {
+	if o.run.plan.ternary {
+		list = append(list, o.rest())
+	}
 	for i := range o.flows {
 		if k := i % lookupKinds; k != kindNone {
 			list = append(list, o.key(i)+" "+o.action(i, k))
@@ -217,7 +244,9 @@ func (o *lookupOracle) build(flow int, payload []byte, kind int) (b []byte, at s
 	case kindDrop:
 		return nil, ""
 	case kindNone:
-		if o.run.plan.drop {
+		if o.run.plan.ternary {
+			kind = kindEgress
+		} else if o.run.plan.drop {
 			return nil, ""
 		}
 	}
@@ -292,7 +321,7 @@ func (o *lookupOracle) see(host string, b, payload []byte) {
 	}
 	f := &o.flows[flow]
 	kind, matches := o.kind(f, host, b, flow, uint32(n), size)
-	if kind == kindNone {
+	if kind == kindNone && !o.run.plan.ternary {
 		o.missed++
 	} else {
 		o.found++
