@@ -25,7 +25,7 @@ const (
 )
 
 func switchLookupCmds() []*cobra.Command {
-	return []*cobra.Command{lookupAddCmd(false), lookupAddCmd(true), lookupLoadCmd(), lookupListCmd()}
+	return []*cobra.Command{lookupAddCmd(false), lookupAddCmd(true), lookupLoadCmd(), lookupListCmd(), lookupPoolCmd()}
 }
 
 func lookupAddCmd(remove bool) *cobra.Command {
