@@ -3,6 +3,7 @@ package lookuptable
 import (
 	"bytes"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -196,5 +197,32 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	if s.m.InFlight() != 0 {
 		t.Errorf("%d in flight", s.m.InFlight())
+	}
+}
+
+// Rules with a virtual address that make no sense are refused.
+func TestRulesWithAVirtualAddress(t *testing.T) {
+	const base = "server=cn0 action=lookup table=ms0 "
+	for text, want := range map[string]string{
+		"vip=cn1 vport=80 pool=ms0,ms1 drain=ms0":           "",
+		"vip=cn1,ms0 vport=80 pool=ms0":                     "vip is one address",
+		"vip=cn1 pool=ms0":                                  "needs the keys vport and pool",
+		"vip=cn1 vport=80":                                  "needs the keys vport and pool",
+		"vip=cn1 vport=0 pool=ms0":                          "from 1 to 65535",
+		"vip=cn1 vport=4791 pool=ms0":                       "RoCEv2",
+		"vip=cn1 vport=80 pool=fd00::1":                     "IPv4 and IPv6",
+		"vip=cn1 vport=80 pool=ms0 drain=fd00::1":           "IPv4 and IPv6",
+		"vip=cn1 vport=80 pool=ms0 match=destination":       "needs match=flow",
+		"vip=cn1 vport=80 pool=ms0 match=ternary masks=any": "needs match=flow",
+		"vip=cn1 vport=80 pool=ms0 mode=published":          "mode hardened",
+		"pool=ms0":                  "with the key vip alone",
+		"drain=ms0":                 "with the key vip alone",
+		"vport=80":                  "with the key vip alone",
+		"vip=cn9 vport=80 pool=ms0": "no host",
+	} {
+		_, err := ruleSet(t, base+text)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", text, err, want)
+		}
 	}
 }

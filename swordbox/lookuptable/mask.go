@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/rdmalab/rdmalab/nearest"
+	"github.com/rdmalab/rdmalab/rackfile/rules"
 )
 
 // MaxMasks is how many masks a rule of match=ternary can have. A packet whose flow is not in the
@@ -40,6 +41,9 @@ func (m *Mask) of(k *Key, number int) (masked Key, ok bool) {
 	return masked, !skip
 }
 
+// Masks are the masks of a rule, the one with the highest priority first.
+type Masks []Mask
+
 // parts are the words of a mask, and anyPart is a mask without bits: all packets have its one entry.
 var parts = []string{"from", "to", "proto", "sport", "dport", anyPart}
 
@@ -47,7 +51,7 @@ const anyPart = "any"
 
 // ParseMasks reads masks in the order of their priority, the highest first. Commas separate masks, and
 // plus signs the parts of one, like "from/24+to+proto+dport,to/0.0.0.255,any".
-func ParseMasks(text string) (list []Mask, err error) {
+func ParseMasks(text string) (list Masks, err error) {
 	words := strings.Split(text, ",")
 	if len(words) > MaxMasks {
 		return nil, fmt.Errorf("%d masks; at most %d are allowed", len(words), MaxMasks)
@@ -150,12 +154,12 @@ func (m *Mask) addressed() bool { return m.v4.V6 || m.v6.V6 }
 
 // tuple returns the key by which a packet with key k is looked up next, from mask number i on, and
 // the number behind that mask; ok is false if there is none. Without masks there is one such key, k.
-func (t *Table) tuple(k *Key, i int) (masked Key, next int, ok bool) {
-	if len(t.Masks) == 0 {
+func (m Masks) tuple(k *Key, i int) (masked Key, next int, ok bool) {
+	if len(m) == 0 {
 		return *k, 1, i == 0
 	}
-	for ; i < len(t.Masks); i++ {
-		if masked, ok = t.Masks[i].of(k, i+1); ok {
+	for ; i < len(m); i++ {
+		if masked, ok = m[i].of(k, i+1); ok {
 			return masked, i + 1, true
 		}
 	}
@@ -163,23 +167,23 @@ func (t *Table) tuple(k *Key, i int) (masked Key, next int, ok bool) {
 }
 
 // parsedMasks reads the value of the key masks; "" is none.
-func parsedMasks(text string) ([]Mask, error) {
+func parsedMasks(text string) (Masks, error) {
 	if text == "" {
 		return nil, nil
 	}
 	return ParseMasks(text)
 }
 
-// checkMasks returns why a rule with this match cannot have the masks of its layout. The packets of a
-// table with masks are in the memory of one server, because each may have its entry under any mask.
-func (l *Layout) checkMasks(match, table string) error {
-	ternary := match == matches[2]
+// check returns why a valid rule cannot have these masks. The packets of a table with masks are in the
+// memory of one server, because each may have its entry under any mask.
+func (m Masks) check(r *rules.Rule) error {
+	ternary := r.Options[keyMatch] == matches[2]
 	switch {
-	case ternary != (len(l.Masks) > 0):
+	case ternary != (len(m) > 0):
 		return fmt.Errorf("%s=%s needs the key %s, and no other match has it", keyMatch, matches[2], keyMasks)
-	case ternary && strings.Contains(table, ","):
+	case ternary && strings.Contains(r.Options[keyTable], ","):
 		return fmt.Errorf("%s=%s: name one server in %s; all packets and entries are in its memory", keyMatch, matches[2], keyTable)
-	case ternary && l.Published:
+	case ternary && r.Mode == rules.Published:
 		return fmt.Errorf("%s=%s: the published rule compares no keys; leave out mode=published", keyMatch, matches[2])
 	}
 	return nil

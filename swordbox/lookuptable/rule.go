@@ -87,7 +87,7 @@ func check(r *rules.Rule) error {
 	case r.MTU != 0 && r.MTU < l.least():
 		return fmt.Errorf("a cell of %d bytes, or the %d bytes that a lookup reads, are longer than the path MTU of %d bytes; choose an mtu of at least %d", l.Cell, l.probe()*SlotLen, r.MTU, l.least())
 	}
-	if err := l.checkMasks(r.Options[keyMatch], r.Options[keyTable]); err != nil {
+	if err := l.Masks.check(r); err != nil {
 		return err
 	}
 	if l.Recirculate && l.Published {
@@ -145,7 +145,7 @@ type Layout struct {
 	Port        uint16
 	Pool, Drain []netip.Addr
 	// Masks are the masks of match=ternary, the one with the highest priority first. Then Flow is true.
-	Masks []Mask
+	Masks Masks
 	// Flow is true if a key is a whole flow; otherwise it is the destination's address. DropMiss is
 	// true if a frame without an entry is dropped.
 	Flow, DropMiss bool
@@ -169,7 +169,7 @@ func LayoutOf(r *rules.Rule) Layout {
 		Service: r.Service, Depth: r.Depth(), Flow: r.Options[keyMatch] != matches[1], DropMiss: r.Options[keyMiss] == misses[1], Published: r.Mode == rules.Published,
 		Recirculate: r.Options[keyPackets] == packets[1],
 	}
-	l.setVirtual(r)
+	l.VIP, l.Port, l.Pool, l.Drain = virtualOf(r)
 	l.Masks, _ = parsedMasks(r.Options[keyMasks])
 	l.Limits = extmem.LimitsOf(r, extmem.FrameBurst)
 	l.Servers, l.Base = extmem.Servers(r.Options[keyTable]), extmem.Offset(r.Options[keyBase])

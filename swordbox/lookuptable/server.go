@@ -161,7 +161,7 @@ func (b *bouncer) ask(c *pipeline.Ctx) {
 // it must go on later.
 func (b *bouncer) askSlots(c *pipeline.Ctx, l *flight) bool {
 	for !l.asked {
-		k, next, ok := b.table.tuple(&l.Key, l.mask)
+		k, next, ok := b.table.Masks.tuple(&l.Key, l.mask)
 		switch {
 		case l.Found != Unknown: // an entry under an earlier mask has come
 			l.asked = true
@@ -201,9 +201,9 @@ func (b *bouncer) slots(number uint32, mask int, bytes []byte) {
 	if l.Found = Gone; bytes == nil {
 		return
 	}
-	k, _, _ := b.table.tuple(&l.Key, mask-1)
+	k, _, _ := b.table.Masks.tuple(&l.Key, mask-1)
 	a, found, half := search(bytes, &k)
-	_, _, further := b.table.tuple(&l.Key, mask)
+	_, _, further := b.table.Masks.tuple(&l.Key, mask)
 	switch l.Action = a; {
 	case found:
 		l.Found = Hit

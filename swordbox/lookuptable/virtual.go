@@ -3,6 +3,9 @@ package lookuptable
 import (
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/rdmalab/rdmalab/rackfile/rules"
 	"github.com/rdmalab/rdmalab/swordbox/extmem"
@@ -27,13 +30,12 @@ func virtualKeys() []rules.Field {
 	}
 }
 
-// setVirtual reads the virtual address of a valid rule.
-func (l *Layout) setVirtual(r *rules.Rule) {
+// virtualOf returns the virtual address of a valid rule, its port and its hosts.
+func virtualOf(r *rules.Rule) (vip netip.Addr, port uint16, pool, drain []netip.Addr) {
 	if list := extmem.Servers(r.Options[keyVIP]); len(list) > 0 {
-		l.VIP = list[0]
+		vip = list[0]
 	}
-	l.Port = uint16(extmem.Number(r.Options[keyVPort], 0))
-	l.Pool, l.Drain = extmem.Servers(r.Options[KeyPool]), extmem.Servers(r.Options[KeyDrain])
+	return vip, uint16(extmem.Number(r.Options[keyVPort], 0)), extmem.Servers(r.Options[KeyPool]), extmem.Servers(r.Options[KeyDrain])
 }
 
 // checkVirtual returns what is wrong with the virtual address of a rule. Names are not resolved yet.
@@ -48,6 +50,8 @@ func checkVirtual(r *rules.Rule) error {
 		return nil
 	}
 	switch {
+	case strings.Contains(r.Options[keyVIP], ","):
+		return fmt.Errorf("%s is one address", keyVIP)
 	case l.Port == 0 || r.Options[KeyPool] == "":
 		return fmt.Errorf("%s needs the keys %s and %s", keyVIP, keyVPort, KeyPool)
 	case l.Port == rocePort:
@@ -55,7 +59,7 @@ func checkVirtual(r *rules.Rule) error {
 	case l.Published || !l.Flow || len(l.Masks) > 0:
 		return fmt.Errorf("%s needs %s=%s, and mode hardened", keyVIP, keyMatch, matches[0])
 	}
-	for _, a := range l.Pool {
+	for _, a := range slices.Concat(l.Pool, l.Drain) {
 		if l.VIP.IsValid() && a.Is4() != l.VIP.Is4() {
 			return fmt.Errorf("%s and %s have addresses of IPv4 and IPv6", keyVIP, KeyPool)
 		}
