@@ -71,7 +71,7 @@ func (p *balancePlan) run(e *env) error {
 	p.rack.Datagrams = true
 	p.wrap = d.nearWrap(&p.rack)
 	p.drawTimes(d, fmt.Sprintf("ms%d", d.between(1, p.servers)))
-	return e.complete(beginBalance(e, p))
+	return e.complete(p.begin(e))
 }
 
 type balanceRun struct {
@@ -86,10 +86,10 @@ type balanceRun struct {
 	changes int
 }
 
-func beginBalance(e *env, p *balancePlan) (*balanceRun, error) {
+func (p *balancePlan) begin(e *env) (*balanceRun, error) {
 	r := &balanceRun{lenders: lenders{env: e, group: "lookup"}, plan: p, over: p.fault == stateCalm}
 	e.report.Plan = p.String()
-	r.oracle = newBalanceOracle(r)
+	r.oracle = r.newOracle()
 	pool, drain := r.split(e.draw)
 	r.pool = pool
 	if err := r.build(&p.wirePlan, balanceHosts, 1+lookupServers, lookupBytes, yamlRule(p.rule(pool, drain)), r.oracle.wrap); err != nil {

@@ -45,7 +45,7 @@ const (
 	balanceHead  = 10
 )
 
-func newBalanceOracle(r *balanceRun) *balanceOracle {
+func (r *balanceRun) newOracle() *balanceOracle {
 	o := &balanceOracle{run: r}
 	for range r.plan.connections {
 		c := &balanced{proto: 6, last: -1}
