@@ -20,7 +20,7 @@ func lookupPoolCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pool HOST…",
 		Short: "Choose the hosts that get the new connections to a virtual address",
-		Args:  cobra.MinimumNArgs(1),
+		Args:  cobra.MinimumNArgs(1), ValidArgsFunction: arguments(hostNames),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, _, err := rackOf(cmd)
 			if err != nil {

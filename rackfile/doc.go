@@ -109,7 +109,12 @@
 //	      entry: 2048        # with action buffer: bytes of an entry, 512, 1024, 1552, 2048 or 4096. Default 2048.
 //	      offset: 0x1000     # with action buffer: offset of the ring in that memory, a multiple of 8. Default 0.
 //	      table: "ms0,ms1"   # with action lookup: memory servers, at most 8, whose memory holds the table. Required with it.
-//	      match: destination # with action lookup: an entry matches a flow or a destination's address. Default flow.
+//	      match: destination # with action lookup: an entry matches a flow, a destination's address (destination) or what its mask says (ternary). Default flow.
+//	      masks: "to+proto+dport,to/24,any" # with match: ternary: what entries match, 1 to 8 masks, the one with the highest priority first. Required with it.
+//	      vip: web           # with action lookup: a virtual address, that of a host: connections to it from the server go to hosts of pool. Default none.
+//	      vport: 80          # with vip: the port of these connections, 1 to 65535. Required with it.
+//	      pool: "web0,web1"  # with vip: hosts that get new connections, at most 8. Required with it.
+//	      drain: web0        # with vip: hosts that keep their connections and get no new ones. Default none.
 //	      capacity: 65536    # with action lookup: slots of 64 bytes on each server, 1 to 16777216. Default 65536.
 //	      cells: 512         # with action lookup: cells on each server for packets, 1 to 65536. Default 512.
 //	      cell: 2048         # with action lookup: bytes of a cell, 512, 1024, 2048 or 4096. Default 2048.

@@ -1,10 +1,10 @@
 package switch_test
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"strings"
 	"time"
 
@@ -18,7 +18,7 @@ import (
 
 const (
 	balanceRounds = 120                    // of tcpRounds
-	balanceFirst  = 20                     // after so many it says that it is under way
+	balanceFirst  = 20                     // after so many it says that it goes on
 	balancePause  = 100 * time.Millisecond // between two rounds
 )
 
@@ -77,7 +77,7 @@ func tcpRounds(addr string) error {
 			return fmt.Errorf("the connection went to %s, and round %d to %s", first, i, name)
 		}
 		if i == balanceFirst {
-			fmt.Println("under way with", first)
+			fmt.Println("goes on with", first)
 		}
 		time.Sleep(balancePause)
 	}
@@ -101,13 +101,13 @@ var _ = Describe("A virtual address", Ordered, func() {
 			named, _ := inHost(rack, host, "tcp-named "+host+" 0.0.0.0:80")
 			Eventually(named, "30s").Should(gbytes.Say("listening"))
 		}
-		virtual := rack.Host("cn1").IPv4.String() + ":80"
+		virtual := rack.Host("cn1").IPv4 + ":80"
 		out, ended := inHost(rack, "cn0", "tcp-rounds "+virtual)
-		Eventually(out, "60s").Should(gbytes.Say("under way with ms0"))
+		Eventually(out, "60s").Should(gbytes.Say("goes on with ms0"))
 
 		Expect(rack.OK("switch", "lookup", "pool", "ms1")).To(ContainSubstring("new connections go to ms1; ms0 keeps those that it has"))
 		later, laterEnded := inHost(rack, "cn0", "tcp-rounds "+virtual)
-		Eventually(later, "60s").Should(gbytes.Say("under way with ms1"))
+		Eventually(later, "60s").Should(gbytes.Say("goes on with ms1"))
 		Expect(strings.Count(rack.OK("switch", "lookup", "list", "web"), "dst=")).To(Equal(2))
 		rack.OK("crash", "switch")
 		rack.OK("restart", "switch")
@@ -141,7 +141,7 @@ var _ = Describe("A table with masks", Ordered, func() {
 			rack.JSON(&list, "switch", "lookup")
 			return list
 		}, "30s").Should(And(HaveLen(1), HaveEach(HaveField("Table", ConsistOf(HaveField("Up", true))))))
-		to := rack.Host("cn1").IPv4
+		to := netip.MustParseAddr(rack.Host("cn1").IPv4)
 		net24 := strings.TrimSuffix(to.String(), fmt.Sprint(to.As4()[3])) + "0"
 		rack.OK("switch", "lookup", "add", "acl", "mask=2", "to="+net24, "proto=udp", "drop")
 		rack.OK("switch", "lookup", "add", "acl", "mask=1", "to=cn1", "proto=udp", "dport=9", "dscp=46")

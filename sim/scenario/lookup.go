@@ -46,7 +46,7 @@ type lookupPlan struct {
 	theta                     float64 // exponent of the Zipf distribution by which packets are spread over flows
 	frames                    int     // of cn0
 	bursts                    bursts
-	least, most               int  // bounds of the length of a frame's payload, in bytes
+	payload                   payload
 	drop                      bool // the switch drops a packet without an entry; otherwise it forwards the packet
 	churn                     int  // number of entries of flows that do not send, which come and go during the run
 	changes                   lookupChanges
@@ -57,6 +57,9 @@ type lookupPlan struct {
 
 // lookupMasks are the masks of a ternary run. No entry is under the second one, and none under the last.
 const lookupMasks = "from+to+proto+sport+dport,from/8+sport/0xff00+proto,to/24+proto,any"
+
+// payload has the bounds of the length of a frame's payload, in bytes.
+type payload struct{ least, most int }
 
 // bursts are how many frames the sender sends at once at most, and the longest time between two bursts.
 type bursts struct {
@@ -80,7 +83,7 @@ func (p *lookupPlan) rule() string {
 
 func (p *lookupPlan) String() string {
 	return fmt.Sprintf("%s; %d flows by Zipf %.2f, %d frames of %d to %d bytes, %d at a time every %v, churn %d, changes by %s, wrap=%v; links %s; %s", p.rule(), p.flows, p.theta,
-		p.frames, p.least, p.most, p.bursts.most, p.bursts.gap, p.churn, p.changes, p.wrap, strings.TrimSpace(p.links), &p.midFault)
+		p.frames, p.payload.least, p.payload.most, p.bursts.most, p.bursts.gap, p.churn, p.changes, p.wrap, strings.TrimSpace(p.links), &p.midFault)
 }
 
 func drawLookup(e *env) *lookupPlan {
@@ -88,9 +91,9 @@ func drawLookup(e *env) *lookupPlan {
 	p := &lookupPlan{
 		mode: modeHardened, servers: d.between(1, lookupServers), capacity: one(d, 16, 16, 64, 4096), cells: one(d, 1, 8, 128), cell: one(d, 512, 2048),
 		cache: one(d, 0, 0, 4, 64), depth: one(d, 1, 2, 8, 16), flows: one(d, 1, 8, 24, 100), theta: one(d, 0, 0.8, 1.2), frames: d.between(50, 1000),
-		bursts: bursts{d.between(1, 16), d.span(2*time.Microsecond, 200*time.Microsecond)}, least: d.between(20, 100), drop: d.chance(0.2), churn: one(d, 0, 10, 100),
+		bursts: bursts{d.between(1, 16), d.span(2*time.Microsecond, 200*time.Microsecond)}, payload: payload{least: d.between(20, 100)}, drop: d.chance(0.2), churn: one(d, 0, 10, 100),
 	}
-	p.most = p.least + one(d, 0, 300, 1400)
+	p.payload.most = p.payload.least + one(d, 0, 300, 1400)
 	p.fault = one(d, stateCalm, stateCalm, stateCalm, stateSwitchCrash, stateLinkCut, stateNICCrash, stateHang)
 	var hosts []string
 	if d.chance(0.6) {
@@ -298,7 +301,7 @@ func (r *lookupRun) judge() error {
 		return fmt.Errorf("%d frames with an entry arrived; the switch counts %d: %v", o.found, found, c)
 	case missed != o.missed:
 		return fmt.Errorf("%d frames without an entry arrived; the switch counts %d: %v", o.missed, missed, c)
-	case c["torn"] != 0 && r.plan.changes != changesWriter || c["unfit"]+c["long"] != 0 && r.plan.most < r.plan.cell*r.plan.cells:
+	case c["torn"] != 0 && r.plan.changes != changesWriter || c["unfit"]+c["long"] != 0 && r.plan.payload.most < r.plan.cell*r.plan.cells:
 		return fmt.Errorf("frames are torn, unfit or long: %v", c)
 	case len(r.plan.rules) == 0 && r.plan.fault == stateCalm && c["lost"] != 0:
 		return fmt.Errorf("frames are lost, though nothing was lost on a link: %v", c)

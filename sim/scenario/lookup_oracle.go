@@ -212,7 +212,7 @@ func (o *lookupOracle) next(d *draw, flow int) []byte {
 	f := &o.flows[flow]
 	n := uint32(len(f.sent))
 	f.sent = append(f.sent, f.known)
-	size := max(lookupHead, d.between(o.run.plan.least, o.run.plan.most))
+	size := max(lookupHead, d.between(o.run.plan.payload.least, o.run.plan.payload.most))
 	b, _ := o.build(flow, o.payload(flow, n, size), lookupKinds)
 	return b
 }
@@ -315,7 +315,7 @@ func (o *lookupOracle) wrap(name string, n simnet.Node) simnet.Node {
 func (o *lookupOracle) see(host string, b, payload []byte) {
 	be := binary.BigEndian
 	flow, n, size := int(be.Uint16(payload[4:])), int64(be.Uint32(payload[6:])), int(be.Uint16(payload[10:]))
-	if flow >= len(o.flows) || n >= int64(len(o.flows[flow].sent)) || size < lookupHead || size > o.run.plan.most+lookupHead {
+	if flow >= len(o.flows) || n >= int64(len(o.flows[flow].sent)) || size < lookupHead || size > o.run.plan.payload.most+lookupHead {
 		o.is(wrongOther, fmt.Errorf("a frame that no host has sent: %x", payload[:lookupHead]))
 		return
 	}

@@ -17,7 +17,7 @@ func playLookup(t *testing.T, mode string, opt Options, change func(p *lookupPla
 	t.Cleanup(e.finish)
 	p := &lookupPlan{
 		mode: mode, packets: "deposit", servers: 1, capacity: 64, cells: 128, cell: 2048, depth: 8, flows: 12, theta: 0.8, frames: 400, bursts: bursts{16, 40 * time.Microsecond},
-		least: 100, most: 800,
+		payload: payload{100, 800},
 	}
 	p.fault = stateCalm
 	p.rack.Datagrams, p.rack.Delay = true, time.Microsecond
