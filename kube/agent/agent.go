@@ -22,7 +22,7 @@ type Config struct {
 	State             node.State
 	// Plugin is the path of the CNI plugin's program.
 	Plugin string
-	// NICs is how many the node offers.
+	// NICs is how many Pods of the node can use a NIC, and as many can be leaves and hosts.
 	NICs int
 	Log  *slog.Logger
 	// Report is called when something was wrong with the plugin, or is and cannot be repaired, and when all is
@@ -38,9 +38,18 @@ type agent struct {
 	cfg    Config
 	plugin []byte
 	lists  conflists
-	nics   *devices
+	offers []*devices
 	last   string // what was wrong at the last look
 	told   bool   // that something is wrong was reported last
+	swept  time.Time
+}
+
+func newAgent(cfg Config, plugin []byte) *agent {
+	a := &agent{cfg: cfg, plugin: plugin, lists: conflists{cfg.Net, cfg.Bin}}
+	for _, r := range []resource{resourceNIC, resourcePort} {
+		a.offers = append(a.offers, newDevices(r, cfg.Kubelet, cfg.State, cfg.NICs))
+	}
+	return a
 }
 
 // Run runs the agent until ctx ends. It then takes the plugin away, unless a rack is on the node.
@@ -49,7 +58,7 @@ func Run(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return fmt.Errorf("the CNI plugin: %w", err)
 	}
-	a := &agent{cfg: cfg, plugin: plugin, lists: conflists{cfg.Net, cfg.Bin}, nics: newDevices(cfg.Kubelet, cfg.State, cfg.NICs)}
+	a := newAgent(cfg, plugin)
 	if err := os.MkdirAll(cfg.State.Slots(), 0o755); err != nil {
 		return err
 	}
@@ -73,7 +82,9 @@ func (a *agent) step(ctx context.Context, first bool) {
 	if err != nil {
 		wrong = err.Error()
 	}
-	a.nics.offer(err == nil)
+	for _, d := range a.offers {
+		d.offer(err == nil)
+	}
 	switch {
 	case wrong == "" && a.told:
 		a.told = false
@@ -83,18 +94,48 @@ func (a *agent) step(ctx context.Context, first bool) {
 		a.cfg.Report(ctx, wrong)
 	}
 	a.last = wrong
-	if a.nics.gone() {
-		if err := a.nics.register(ctx); err != nil {
-			a.cfg.Log.Warn("device plugin", "error", err)
+	for _, d := range a.offers {
+		if !d.gone() {
+			continue
+		}
+		if err := d.register(ctx); err != nil {
+			a.cfg.Log.Warn("device plugin", "resource", d.of.name, "error", err)
 			return
 		}
-		a.cfg.Log.Info("registered with the kubelet")
+		a.cfg.Log.Info("registered with the kubelet", "resource", d.of.name)
+	}
+	if time.Since(a.swept) >= sweepEvery {
+		a.swept = time.Now()
+		a.sweep(sweepAge)
+	}
+}
+
+// sweepEvery is the interval at which folders of devices are looked at that no record names, and sweepAge how old they
+// are when they go: the runtime may be about to mount one.
+const (
+	sweepEvery = 10 * time.Second
+	sweepAge   = time.Minute
+)
+
+// sweep removes folders of devices that no record names: those of Pods for which the plugin is not called, as one in the
+// node's network, or whose last call has left one.
+func (a *agent) sweep(age time.Duration) {
+	release, err := a.cfg.State.Lock()
+	if err == nil {
+		err = a.cfg.State.Sweep(age, nil)
+		release()
+	}
+	if err != nil {
+		a.cfg.Log.Warn("folders of devices", "error", err)
 	}
 }
 
 // end takes the plugin away if no rack is on the node.
 func (a *agent) end() error {
-	a.nics.stop()
+	for _, d := range a.offers {
+		d.stop()
+	}
+	a.sweep(0)
 	used := errors.New("a rack is on this node")
 	if err := a.cfg.State.Each(func(node.Rack) error { return used }); err != nil {
 		a.cfg.Log.Info("the plugin stays", "reason", err)

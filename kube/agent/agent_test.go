@@ -74,13 +74,15 @@ func TestAgent(t *testing.T) {
 		Net: dir, Bin: t.TempDir(), Kubelet: t.TempDir(), State: s, Plugin: plugin, NICs: 3, Log: slog.New(slog.DiscardHandler),
 		Report: func(_ context.Context, wrong string) { said = append(said, wrong) },
 	}
-	a := &agent{cfg: cfg, plugin: []byte("a program"), lists: conflists{cfg.Net, cfg.Bin}, nics: newDevices(cfg.Kubelet, s, cfg.NICs)}
+	a := newAgent(cfg, []byte("a program"))
 	step := func(first bool, nics int, reports ...string) {
 		t.Helper()
 		said = nil
 		a.step(t.Context(), first)
-		if have, _ := a.nics.list(); len(have) != nics {
-			t.Errorf("%d NICs, want %d", len(have), nics)
+		for _, d := range a.offers {
+			if have, _ := d.list(); len(have) != nics {
+				t.Errorf("%d of %s, want %d", len(have), d.of.name, nics)
+			}
 		}
 		if len(said) != len(reports) {
 			t.Fatalf("reports %q, want %q", said, reports)

@@ -18,12 +18,26 @@ import (
 	"github.com/rdmalab/rdmalab/kube/node"
 )
 
-// socketName is the name of the plugin's socket in the kubelet's folder.
-const socketName = "rdmalab.sock"
+// resource is a kind of devices that the node offers.
+type resource struct {
+	name   string // in limits of containers
+	prefix string // of the devices' numbers: no two resources have a device in common
+	socket string // the name of the plugin's socket in the kubelet's folder
+	// readOnly says that containers may not write in the folder of their device: others have the same folder, and load
+	// the library in it. Sockets in it can be connected to all the same.
+	readOnly bool
+}
 
-// devices is the device plugin: it offers NICs while the node can connect Pods, and none otherwise.
+// The resources: of Pods that use a NIC, and of leaves and hosts, which make their sockets in the folder.
+var (
+	resourceNIC  = resource{v1alpha1.ResourceNIC, "nic", "rdmalab.sock", true}
+	resourcePort = resource{v1alpha1.ResourcePort, "port", "rdmalab-port.sock", false}
+)
+
+// devices is the device plugin of a resource: it offers devices while the node can connect Pods, and none otherwise.
 type devices struct {
 	api.UnimplementedDevicePluginServer
+	of    resource
 	dir   string // the kubelet's folder
 	state node.State
 	count int
@@ -34,11 +48,11 @@ type devices struct {
 	server *grpc.Server
 }
 
-func newDevices(dir string, state node.State, count int) *devices {
-	return &devices{dir: dir, state: state, count: count, moved: make(chan struct{})}
+func newDevices(r resource, dir string, state node.State, count int) *devices {
+	return &devices{of: r, dir: dir, state: state, count: count, moved: make(chan struct{})}
 }
 
-// offer sets whether the node offers NICs.
+// offer sets whether the node offers devices.
 func (d *devices) offer(on bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -55,7 +69,7 @@ func (d *devices) list() ([]*api.Device, <-chan struct{}) {
 	defer d.mu.Unlock()
 	var list []*api.Device
 	for i := 0; d.offers && i < d.count; i++ {
-		list = append(list, &api.Device{ID: fmt.Sprintf("nic-%03d", i), Health: api.Healthy})
+		list = append(list, &api.Device{ID: fmt.Sprintf("%s-%03d", d.of.prefix, i), Health: api.Healthy})
 	}
 	return list, d.moved
 }
@@ -81,19 +95,16 @@ func (*devices) GetDevicePluginOptions(context.Context, *api.Empty) (*api.Device
 }
 
 // Allocate gives a container the folder of its device, in which it finds the sockets of the NIC that the CNI plugin
-// connects its Pod to, and the variables by which an unmodified RDMA program finds them.
+// connects its Pod to, and the variables by which an unmodified RDMA program finds them. It does not make the folder:
+// the Pod may go before the plugin is called for it, and then no process would remove it.
 func (d *devices) Allocate(_ context.Context, r *api.AllocateRequest) (*api.AllocateResponse, error) {
 	a := new(api.AllocateResponse)
 	for _, c := range r.GetContainerRequests() {
 		if len(c.GetDevicesIds()) != 1 {
-			return nil, fmt.Errorf("a container has one %s, not %d", v1alpha1.ResourceNIC, len(c.GetDevicesIds()))
-		}
-		dir := d.state.Slot(c.GetDevicesIds()[0])
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("a container has one %s, not %d", d.of.name, len(c.GetDevicesIds()))
 		}
 		a.ContainerResponses = append(a.ContainerResponses, &api.ContainerAllocateResponse{
-			Mounts: []*api.Mount{{HostPath: dir, ContainerPath: node.Mounted}},
+			Mounts: []*api.Mount{{HostPath: d.state.Slot(c.GetDevicesIds()[0]), ContainerPath: node.Mounted, ReadOnly: d.of.readOnly}},
 			Envs: map[string]string{
 				"LD_PRELOAD":      filepath.Join(node.Mounted, "nic.so"),
 				"RDMALAB_VERBS":   filepath.Join(node.Mounted, "nic.verbs"),
@@ -104,7 +115,7 @@ func (d *devices) Allocate(_ context.Context, r *api.AllocateRequest) (*api.Allo
 	return a, nil
 }
 
-func (d *devices) socket() string { return filepath.Join(d.dir, socketName) }
+func (d *devices) socket() string { return filepath.Join(d.dir, d.of.socket) }
 
 // gone reports whether the socket is missing: a kubelet that starts removes all, and forgets who was registered.
 func (d *devices) gone() bool {
@@ -135,7 +146,7 @@ func (d *devices) register(ctx context.Context) error {
 	defer conn.Close() // nothing is written any more
 	ctx, cancel := context.WithTimeout(ctx, registerWait)
 	defer cancel()
-	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{Version: api.Version, Endpoint: socketName, ResourceName: v1alpha1.ResourceNIC})
+	_, err = api.NewRegistrationClient(conn).Register(ctx, &api.RegisterRequest{Version: api.Version, Endpoint: d.of.socket, ResourceName: d.of.name})
 	if err != nil {
 		return errors.Join(fmt.Errorf("register with the kubelet: %w", err), os.Remove(d.socket())) // so that it is tried again
 	}

@@ -70,7 +70,7 @@ func TestRemoveWithBadRecords(t *testing.T) {
 	dir := t.TempDir()
 	s := state{State: node.State(dir)}
 	r := s.Rack("lab", "r0")
-	if err := errors.Join(r.Put(node.Hosts, "cn0", node.Record{Container: "c0"}), r.Put(node.Users, "u", node.Record{Container: "c1"}), r.Put(node.Users, "v", node.Record{Container: "c2"})); err != nil {
+	if err := errors.Join(r.Put(node.Hosts, "cn0", node.Record{Container: "c0"}), r.Put(node.Users, "u", node.Record{Container: "c1"}), r.Put(node.Users, "v", node.Record{Container: "c2", Netns: "/proc/self/ns/net"})); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "racks", "lab_r0", node.Users, "u.json"), []byte("{"), 0o600); err != nil {

@@ -14,15 +14,20 @@ import (
 // kubelet asks the kubelet which devices a Pod has. socket is that of PodResources; "" means the usual one.
 type kubelet struct{ socket string }
 
-// The usual socket, how long the kubelet may take, and what a Pod must have.
+// The usual socket, and how long the kubelet may take.
 const (
 	kubeletSocket = "/var/lib/kubelet/pod-resources/kubelet.sock"
 	kubeletWait   = 10 * time.Second
-	resourceNIC   = "rdmalab.io/nic"
 )
 
-// slot returns the number of the Pod's device.
-func (k kubelet) slot(namespace, name string) (string, error) {
+// What Pods have in limits, as in api/v1alpha1: one that uses a NIC, and one that is a leaf or a host.
+const (
+	resourceNIC  = "rdmalab.io/nic"
+	resourcePort = "rdmalab.io/port"
+)
+
+// slot returns the number of the Pod's device of a resource.
+func (k kubelet) slot(namespace, name, resource string) (string, error) {
 	socket := cmp.Or(k.socket, kubeletSocket)
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -41,11 +46,11 @@ func (k kubelet) slot(namespace, name string) (string, error) {
 		}
 		for _, c := range p.GetContainers() {
 			for _, d := range c.GetDevices() {
-				if d.GetResourceName() == resourceNIC && len(d.GetDeviceIds()) > 0 && isName(d.GetDeviceIds()[0]) {
+				if d.GetResourceName() == resource && len(d.GetDeviceIds()) > 0 && isName(d.GetDeviceIds()[0]) {
 					return d.GetDeviceIds()[0], nil
 				}
 			}
 		}
 	}
-	return "", fmt.Errorf("%w: a container of Pod %s/%s needs the limit %s: 1", errRefused, namespace, name, resourceNIC)
+	return "", fmt.Errorf("%w: a container of Pod %s/%s needs the limit %s: 1", errRefused, namespace, name, resource)
 }

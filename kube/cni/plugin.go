@@ -107,6 +107,15 @@ func (p *pod) record(slot string) node.Record {
 	return node.Record{Container: p.container, Netns: p.netns, Slot: slot, Pod: p.namespace + "/" + p.name}
 }
 
+// resource returns what the Pod must have a device of: a leaf or a host writes in the folder of its device, and a user
+// does not.
+func (p *pod) resource() string {
+	if p.annotations[annotationSwitch] != "" || p.annotations[annotationLink] != "" {
+		return resourcePort
+	}
+	return resourceNIC
+}
+
 func add(a *skel.CmdArgs) error {
 	c, err := parse(a)
 	if err != nil {

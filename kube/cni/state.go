@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -21,15 +22,16 @@ import (
 // socketsGroup is the number of the group of the folders of sockets, as rackspec.Group.
 const socketsGroup = 4791
 
-// state changes the state of a node. slotOf says which device a Pod has.
+// state changes the state of a node. slotOf says which device of a resource a Pod has.
 type state struct {
 	node.State
-	slotOf func(namespace, name string) (string, error)
+	slotOf func(namespace, name, resource string) (string, error)
 }
 
-// add connects a Pod. It returns the link of a host.
+// add connects a Pod. It returns the link of a host. After an error nothing of the Pod is left: not every runtime
+// calls DEL then.
 func (s *state) add(p *pod) (*node.Link, error) {
-	slot, err := s.slotOf(p.namespace, p.name)
+	slot, err := s.slotOf(p.namespace, p.name, p.resource())
 	if err != nil {
 		return nil, err
 	}
@@ -38,6 +40,15 @@ func (s *state) add(p *pod) (*node.Link, error) {
 		return nil, err
 	}
 	defer release()
+	l, err := s.connect(p, slot)
+	if err != nil {
+		return nil, errors.Join(err, s.clean(p.container))
+	}
+	return l, nil
+}
+
+// connect connects a Pod that has a device.
+func (s *state) connect(p *pod, slot string) (*node.Link, error) {
 	if name := p.annotations[annotationSwitch]; name != "" {
 		return nil, s.addLeaf(p, name, slot)
 	}
@@ -143,12 +154,12 @@ func (s *state) addHost(p *pod, ns, name, slot string, l *node.Link) error {
 	if err := s.leaveFormer(r, node.Hosts, host, slot); err != nil {
 		return err
 	}
-	if err := connect(leaf.Netns, p.netns, l); err != nil {
-		return err
-	}
 	rec := p.record(slot)
 	rec.Link = l
 	if err := r.Put(node.Hosts, host, rec); err != nil {
+		return err
+	}
+	if err := connect(leaf.Netns, p.netns, l); err != nil {
 		return err
 	}
 	return s.bind(r, host, slot)
@@ -247,6 +258,9 @@ func choose(hosts, users map[string]node.Record, want string) (string, error) {
 	return slices.Min(free), nil
 }
 
+// sweepAge is how long a folder of a device that no record names stays: the runtime may be about to mount it.
+const sweepAge = time.Minute
+
 // remove takes away what a container had.
 func (s *state) remove(container string) error {
 	release, err := s.Lock()
@@ -254,12 +268,22 @@ func (s *state) remove(container string) error {
 		return err
 	}
 	defer release()
+	err = s.clean(container)
+	_ = s.Sweep(sweepAge, s.unmount) // no reason to keep this Pod: the next call, and the node agent, try again
+	return err
+}
+
+// clean takes away what a container had, and what Pods had whose network is gone: no DEL will come for them.
+func (s *state) clean(container string) error {
 	return s.Each(func(r node.Rack) error {
 		err := r.Records(func(kind, name string, rec node.Record) error {
-			if rec.Container != container {
-				return nil
+			if rec.Container == container {
+				return s.take(r, kind, name, rec)
 			}
-			return s.take(r, kind, name, rec)
+			if !alive(rec.Netns) {
+				_ = s.take(r, kind, name, rec) // as for Sweep
+			}
+			return nil
 		})
 		return errors.Join(err, r.Prune())
 	})

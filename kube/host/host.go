@@ -87,7 +87,7 @@ func Run(ctx context.Context, cfg Config) error {
 // prepare makes the state folder: its folder of sockets is that of the device.
 func prepare(paths rackfile.Paths, sockets string, description []byte) error {
 	if _, err := os.Stat(sockets); err != nil {
-		return fmt.Errorf("%w: %s is missing: the container needs the limit rdmalab.io/nic: 1", ErrNoLink, sockets)
+		return fmt.Errorf("%w: %s is missing: the container needs the limit rdmalab.io/port: 1", ErrNoLink, sockets)
 	}
 	dir := filepath.Dir(paths.Socket("x"))
 	if err := os.Symlink(sockets, dir); err != nil && !errors.Is(err, os.ErrExist) {

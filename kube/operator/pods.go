@@ -16,7 +16,7 @@ const readyPort = 7470
 func (w *wanted) container(name string, args ...string) corev1.Container {
 	return corev1.Container{
 		Name: name, Image: w.image, Args: args, ImagePullPolicy: corev1.PullIfNotPresent,
-		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{v1alpha1.ResourceNIC: resource.MustParse("1")}},
+		Resources: corev1.ResourceRequirements{Limits: corev1.ResourceList{v1alpha1.ResourcePort: resource.MustParse("1")}},
 		SecurityContext: &corev1.SecurityContext{
 			AllowPrivilegeEscalation: ptr(false), ReadOnlyRootFilesystem: ptr(true),
 			Capabilities:   &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}, Add: []corev1.Capability{"NET_RAW", "NET_ADMIN", "IPC_LOCK"}},
@@ -48,7 +48,7 @@ func (w *wanted) pod(c corev1.Container, nodes []string) corev1.PodSpec {
 			{Key: corev1.TaintNodeUnreachable, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute},
 		},
 		Volumes: []corev1.Volume{
-			{Name: "rack", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: w.Name + "-rack"}}}},
+			{Name: "rack", VolumeSource: corev1.VolumeSource{ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: w.content()}}}},
 			{Name: "state", VolumeSource: corev1.VolumeSource{EmptyDir: &memory}},
 			{Name: "tmp", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{Medium: corev1.StorageMediumMemory, SizeLimit: ptr(resource.MustParse("16Mi"))}}},
 		},

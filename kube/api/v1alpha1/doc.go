@@ -41,9 +41,10 @@ const (
 	// AnnotationLink is on the Pod of a host: its link, as JSON of node.Link.
 	AnnotationLink = "rdmalab.io/link"
 
-	// ResourceNIC is what Pods of leaves, hosts and users have in limits. A node offers some while its plugin
-	// is installed, and none while it is not.
-	ResourceNIC = "rdmalab.io/nic"
+	// ResourceNIC is what users' Pods have in limits, and ResourcePort is what those of leaves and hosts have. A node
+	// offers some while its plugin is installed, and none while it is not.
+	ResourceNIC  = "rdmalab.io/nic"
+	ResourcePort = "rdmalab.io/port"
 	// Finalizer keeps a Rack until no Pod of it is left.
 	Finalizer = "rdmalab.io/rack"
 )
