@@ -234,11 +234,17 @@ kube-install: ## write kube/install.yaml from kube/config
 kube-check:
 	@{ $(KUBE_INSTALL); } | cmp -s - kube/install.yaml || { echo "kube/install.yaml is stale: run make kube-install" >&2; exit 1; }
 
+.PHONY: kube-test
+kube-test: suites ## vet and test the module kube, all that needs no programs of Kubernetes
+	@cd kube && $(GO) vet ./...
+	@$(SUITES) kube
+
 # RDMALAB_KUBE_CACHE has the programs of Kubernetes; the first run builds them, which takes ten minutes of a processor.
 .PHONY: e2e-kube
-e2e-kube: kube ## racks on a cluster of two real kubelets (root; etcd-server, containerd, runc, containernetworking-plugins, iptables, perftest)
+e2e-kube: kube suites ## racks on a cluster of two real kubelets (root; etcd-server, containerd, runc, containernetworking-plugins, iptables, perftest)
 	@$(KUBE) -o ../bin/ ./e2e/pause
-	@bin=$$(kube/e2e/binaries.sh) && cd kube && RDMALAB_KUBE_BIN="$$bin" RDMALAB_KUBE_OUT=$(CURDIR)/bin $(GO) test -count=1 -timeout 60m $(if $(FOCUS),-v -run '$(FOCUS)' ./e2e,-v ./e2e && RDMALAB_KUBE_BIN="$$bin" $(GO) test -count=1 ./agent ./cni ./operator && $(GO) vet ./...)
+	@bin=$$(kube/e2e/binaries.sh) && export RDMALAB_KUBE_BIN="$$bin" RDMALAB_KUBE_OUT=$(CURDIR)/bin && \
+	  $(if $(FOCUS),cd kube && $(GO) test -count=1 -timeout 60m -v -run '$(FOCUS)' ./e2e/...,$(SUITES) kube-e2e)
 
 .PHONY: e2e-machines
 e2e-machines: build suites ## racks on several machines, which are namespaces with an sshd each (root; openssh-server, iproute2)
@@ -320,7 +326,7 @@ sim: build ## the transport scenario over SEEDS seeds in virtual time; SEED=n re
 	@bin/rdmalab sim transport $(if $(SEED),--seed $(SEED),--seeds $(SEEDS))
 
 .PHONY: check
-check: fmt-check lint kube-check ## what must hold before a commit: format, vet, lint, tidy modules, layering, generated documents
+check: fmt-check lint kube-check kube-test ## what must hold before a commit: format, vet, lint, tidy modules, layering, generated documents
 	@$(GO) vet ./...
 	@$(GO) mod tidy -diff
 	@CGO_ENABLED=0 GOARCH=arm64 $(GO) build -o /dev/null ./cmd/rdmalab

@@ -15,6 +15,7 @@ import (
 // goTest is a call of `go test -json`. Tests are not vetted: make check does that once, and not each
 // run in its way of building.
 type goTest struct {
+	dir  string   // of the module; "" means this one
 	race bool     // with the race detector, if there is a C compiler
 	env  []string // added to the environment
 	args []string
@@ -60,7 +61,9 @@ func (c goTest) command(ctx context.Context) *exec.Cmd {
 	if c.race && cc() {
 		args, env = append(args, "-race"), append(env, "CGO_ENABLED=1")
 	}
-	return group(ctx, c.under == nil, env, append(args, c.args...))
+	cmd := group(ctx, c.under == nil, env, append(args, c.args...))
+	cmd.Dir = c.dir
+	return cmd
 }
 
 // run runs the call, and adds what it says to t, also that it failed. It calls started, if that is not nil,

@@ -59,10 +59,10 @@ func (p *listed) specs() bool {
 	return slices.ContainsFunc(append(p.TestImports, p.XTestImports...), func(i string) bool { return strings.Contains(i, "ginkgo") })
 }
 
-// list returns the packages of a folder and below.
-func list(ctx context.Context, pattern string) (all []*listed, err error) {
+// list returns the packages that match a pattern in the module of a folder; "" is this one.
+func list(ctx context.Context, dir, pattern string) (all []*listed, err error) {
 	cmd := exec.CommandContext(ctx, goCommand(), "list", "-json=Dir,ImportPath,Module,TestImports,XTestImports,TestGoFiles,XTestGoFiles", pattern)
-	cmd.Stderr = os.Stderr
+	cmd.Dir, cmd.Stderr = dir, os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		return nil, fmt.Errorf("go list %s: %w", pattern, err)
@@ -86,9 +86,14 @@ func folders(names []string) (list []string) {
 	return list
 }
 
-// selected returns the names of the packages below pattern for which keep is true.
+// selected returns the names of the packages of this module below pattern for which keep is true.
 func selected(ctx context.Context, pattern string, keep func(*listed) bool) ([]string, error) {
-	all, err := list(ctx, pattern)
+	return selectedIn(ctx, "", pattern, keep)
+}
+
+// selectedIn is selected for the module of a folder.
+func selectedIn(ctx context.Context, dir, pattern string, keep func(*listed) bool) ([]string, error) {
+	all, err := list(ctx, dir, pattern)
 	if err != nil {
 		return nil, err
 	}
@@ -143,4 +148,17 @@ func unraced(ctx context.Context) ([]string, error) {
 // onRacks are the packages of specs that have no row of their own.
 func onRacks(ctx context.Context) ([]string, error) {
 	return selected(ctx, "./e2e/...", func(p *listed) bool { return p.specs() && !slices.Contains(apart, p.name()) })
+}
+
+// kubeModule is the folder of the module whose libraries of Kubernetes this one does not have.
+const kubeModule = "kube"
+
+// kubeUnits are the packages of that module which need no programs of Kubernetes.
+func kubeUnits(ctx context.Context) ([]string, error) {
+	return selectedIn(ctx, kubeModule, "./...", func(p *listed) bool { return p.name() != "e2e" && !strings.HasPrefix(p.name(), "e2e/") })
+}
+
+// kubeSuites are those that need them: a cluster, and an API server.
+func kubeSuites(ctx context.Context) ([]string, error) {
+	return selectedIn(ctx, kubeModule, "./e2e/...", func(p *listed) bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 0 })
 }

@@ -18,7 +18,7 @@ func inModule(t *testing.T) {
 func TestEveryPackageIsTested(t *testing.T) {
 	inModule(t)
 	ctx := t.Context()
-	all, err := list(ctx, "./...")
+	all, err := list(ctx, "", "./...")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func TestRowsName(t *testing.T) {
 			t.Errorf("%s: %v, %v", name, packages, err)
 		}
 		for _, p := range packages {
-			if _, err := os.Stat(p); err != nil {
+			if _, err := os.Stat(filepath.Join(s.dir, p)); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}

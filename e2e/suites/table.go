@@ -15,6 +15,8 @@ type suite struct {
 	// packages returns what is tested; nil means packages of e2e/ that have the names in `of`.
 	packages func(ctx context.Context) ([]string, error)
 	of       []string
+	// dir is the folder of the module; "" means this one.
+	dir string
 	// timeout bounds a package, and specs all of its specs, so that one that hangs says where it is
 	// before the package ends. 0 means no bound, and defaultSpecs.
 	timeout, specs time.Duration
@@ -39,6 +41,9 @@ var suites = map[string]suite{
 	"unit": {packages: units, timeout: 20 * time.Minute, unit: true},
 	"race": {packages: virtual, timeout: 60 * time.Minute, unit: true},
 	"e2e":  {packages: onRacks, timeout: 15 * time.Minute, alone: true, random: true},
+
+	"kube":     {packages: kubeUnits, dir: kubeModule, timeout: 20 * time.Minute, noRace: true, unit: true},
+	"kube-e2e": {packages: kubeSuites, dir: kubeModule, timeout: 60 * time.Minute, noRace: true, unit: true, alone: true, args: []string{"-count=1"}},
 
 	"cni":      {of: []string{"cni"}, timeout: 10 * time.Minute, label: "cni"},
 	"machines": {of: []string{"machines"}, timeout: 10 * time.Minute},
@@ -112,7 +117,10 @@ func (s suite) tested(ctx context.Context) (list []string, err error) {
 
 // command returns the go command that tests packages as the suite says.
 func (s suite) command(o options, packages []string) goTest {
-	c := goTest{race: !s.noRace, env: s.env, args: append([]string{"-timeout", s.timeout.String()}, s.args...)}
+	c := goTest{dir: s.dir, race: !s.noRace, env: s.env, args: append([]string{"-timeout", s.timeout.String()}, s.args...)}
+	if s.alone {
+		c.args = append(c.args, "-p", "1")
+	}
 	if s.unit {
 		c.args = append(c.args, "-shuffle=on")
 		c.args = append(c.args, packages...)
@@ -120,9 +128,6 @@ func (s suite) command(o options, packages []string) goTest {
 	}
 	c.env = append(c.env, builtProgram()...)
 	c.args = append(c.args, "-count=1")
-	if s.alone {
-		c.args = append(c.args, "-p", "1")
-	}
 	c.args = append(c.args, packages...)
 	c.args = append(c.args, "-args", "-ginkgo.no-color", "-ginkgo.poll-progress-after=150s", "-ginkgo.timeout="+cmp.Or(s.specs, defaultSpecs).String())
 	if s.random {

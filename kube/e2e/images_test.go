@@ -27,7 +27,7 @@ func images(t *testing.T, dir string) []string {
 	}))
 	must(t, image.Write(list[1], pauseImage, []string{"/pause"}, map[string]string{"pause": filepath.Join(bin, "pause")}))
 	files := map[string]string{}
-	for _, name := range []string{"ib_write_bw", "ibv_devinfo", "cat", "sleep", "ls", "sh"} {
+	for _, name := range []string{"ib_write_bw", "ibv_devinfo", "cat", "sleep", "ls", "grep", "sh"} {
 		path, err := exec.LookPath(name)
 		if err != nil {
 			t.Fatalf("%v: apt-get install perftest ibverbs-utils", err)

@@ -53,8 +53,8 @@ func (w *wanted) objects() ([]client.Object, error) {
 		return nil, err
 	}
 	list := []client.Object{
-		&corev1.ConfigMap{ObjectMeta: w.meta(w.Name + "-rack"), Data: map[string]string{"rack.json": string(text)}},
-		&corev1.Secret{ObjectMeta: w.meta(w.Name + "-rack"), Data: map[string][]byte{"secret": secret}},
+		&corev1.ConfigMap{ObjectMeta: w.meta(w.content()), Immutable: ptr(true), Data: map[string]string{"rack.json": string(text)}},
+		&corev1.Secret{ObjectMeta: w.meta(w.content()), Immutable: ptr(true), Data: map[string][]byte{"secret": secret}},
 		&corev1.ServiceAccount{ObjectMeta: w.meta(w.account())},
 		&rbacv1.RoleBinding{
 			ObjectMeta: w.meta(w.account()), RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: LeafAccount},
@@ -77,8 +77,18 @@ func (w *wanted) objects() ([]client.Object, error) {
 	return list, nil
 }
 
+// own returns a name for an object that the operator makes and cannot read. The Rack's UID is in it, so that it is not
+// that of an object of a former Rack, or of one that was there before.
+func (w *wanted) own(what string) string {
+	uid, _, _ := strings.Cut(string(w.UID), "-")
+	return w.Name + "-" + uid + "-" + what
+}
+
+// content returns the name of the ConfigMap with the description, and of the Secret.
+func (w *wanted) content() string { return w.own("rack") }
+
 // account returns the name of the ServiceAccount of the rack's leaves. The admission policy knows it by its end.
-func (w *wanted) account() string { return w.Name + "-" + LeafAccount }
+func (w *wanted) account() string { return w.own(LeafAccount) }
 
 // mark notes in a workload what it was made from.
 func mark(o client.Object) error {
@@ -100,7 +110,7 @@ func (w *wanted) policy() *networkingv1.NetworkPolicy {
 	first := intstr.FromInt32(rackfile.DefaultTrunkPort)
 	last := int32(rackfile.DefaultTrunkPort + rackspec.MaxNodes*rackspec.MaxNodes)
 	leaves := metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.LabelRack: w.Name, v1alpha1.LabelRole: v1alpha1.RoleLeaf}}
-	return &networkingv1.NetworkPolicy{ObjectMeta: w.meta(w.Name + "-trunks"), Spec: networkingv1.NetworkPolicySpec{
+	return &networkingv1.NetworkPolicy{ObjectMeta: w.meta(w.own("trunks")), Spec: networkingv1.NetworkPolicySpec{
 		PodSelector: leaves, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 		Ingress: []networkingv1.NetworkPolicyIngressRule{{
 			From:  []networkingv1.NetworkPolicyPeer{{PodSelector: &leaves}},
@@ -124,7 +134,7 @@ func (w *wanted) daemonSet() *appsv1.DaemonSet {
 	spec := w.pod(c, nodes)
 	spec.ServiceAccountName, spec.AutomountServiceAccountToken = w.account(), ptr(true)
 	mode := int32(0o400)
-	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: w.Name + "-rack", DefaultMode: &mode}}})
+	spec.Volumes = append(spec.Volumes, corev1.Volume{Name: "secret", VolumeSource: corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: w.content(), DefaultMode: &mode}}})
 	return &appsv1.DaemonSet{ObjectMeta: w.meta(w.Name + "-leaf"), Spec: appsv1.DaemonSetSpec{
 		Selector: &metav1.LabelSelector{MatchLabels: labels}, UpdateStrategy: appsv1.DaemonSetUpdateStrategy{Type: appsv1.OnDeleteDaemonSetStrategyType},
 		Template: corev1.PodTemplateSpec{

@@ -11,19 +11,9 @@ import (
 	"github.com/rdmalab/rdmalab/rackfile"
 )
 
-// observe makes the status of a rack from what is there. It decides alone by its arguments.
-func observe(k *v1alpha1.Rack, rack *rackfile.Rack, leaves []v1alpha1.RackLeaf, nodes []corev1.Node, pods []corev1.Pod, version string) {
-	ready := make(map[string]bool) // leaves and hosts whose Pod is ready, by name
-	for i := range pods {
-		p := &pods[i]
-		if podReady(p) {
-			name := p.Labels[v1alpha1.LabelHost]
-			if p.Labels[v1alpha1.LabelRole] == v1alpha1.RoleLeaf {
-				name = p.Spec.NodeName
-			}
-			ready[name] = true
-		}
-	}
+// observe makes the status of a rack from what is there; ready has the nodes of leaves and the names of hosts whose Pods
+// are ready. It decides alone by its arguments.
+func observe(k *v1alpha1.Rack, rack *rackfile.Rack, leaves []v1alpha1.RackLeaf, nodes []corev1.Node, ready map[string]bool, version string) {
 	placed := place(k, leaves, nodes)
 	connected := connect(k, leaves, placed, ready)
 	verified := verify(k, rack, ready)

@@ -38,6 +38,8 @@ func Scheme() (*runtime.Scheme, error) {
 // Reconciler reconciles Racks.
 type Reconciler struct {
 	Client client.Client
+	// Direct reads from the API server itself: of a Rack that is deleted nothing may be overlooked.
+	Direct client.Reader
 	Scheme *runtime.Scheme
 	Events events.EventRecorder
 	// Image is that of leaves and hosts, Version that of its programs.
@@ -117,7 +119,11 @@ func (r *Reconciler) bring(ctx context.Context, k *v1alpha1.Rack) error {
 	if err := r.Client.List(ctx, pods, client.InNamespace(k.Namespace), client.MatchingLabels{v1alpha1.LabelRack: k.Name}); err != nil {
 		return err
 	}
-	observe(k, rack, leaves, nodes.Items, pods.Items, r.Version)
+	own, err := r.workloads(ctx, r.Client, k)
+	if err != nil {
+		return err
+	}
+	observe(k, rack, leaves, nodes.Items, own.ready(k, pods.Items), r.Version)
 	return nil
 }
 
@@ -230,7 +236,7 @@ func (r *Reconciler) ensure(ctx context.Context, k *v1alpha1.Rack, want client.O
 	}
 	switch want.(type) {
 	case *appsv1.DaemonSet, *appsv1.StatefulSet:
-	default: // the operator may make the others, and read none
+	default: // the operator may make the others, and read none: they have names that no other Rack's have
 		return ignoreExists(r.Client.Create(ctx, want))
 	}
 	have := want.DeepCopyObject().(client.Object)

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
@@ -31,13 +31,18 @@ func (r *Reconciler) remove(ctx context.Context, k *v1alpha1.Rack) (ctrl.Result,
 		}
 		before = k.DeepCopy()
 	}
-	of := []client.DeleteAllOfOption{client.InNamespace(k.Namespace), client.MatchingLabels{v1alpha1.LabelRack: k.Name}, client.PropagationPolicy("Background")}
-	for _, kind := range []client.Object{&appsv1.StatefulSet{}, &appsv1.DaemonSet{}} {
-		if err := r.Client.DeleteAllOf(ctx, kind, of...); err != nil {
+	own, err := r.workloads(ctx, r.Direct, k)
+	if err != nil {
+		return ctrl.Result{}, err
+	}
+	for _, o := range own.of(k) {
+		uid := o.GetUID()
+		err := r.Client.Delete(ctx, o, client.PropagationPolicy(metav1.DeletePropagationBackground), client.Preconditions{UID: &uid})
+		if client.IgnoreNotFound(err) != nil {
 			return ctrl.Result{}, err
 		}
 	}
-	left, lost, err := r.left(ctx, k)
+	left, lost, err := r.left(ctx, k, own)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -56,9 +61,9 @@ func (r *Reconciler) remove(ctx context.Context, k *v1alpha1.Rack) (ctrl.Result,
 }
 
 // left counts the Pods of a rack: those on nodes that work, or on none yet, and the others.
-func (r *Reconciler) left(ctx context.Context, k *v1alpha1.Rack) (left, lost int, err error) {
+func (r *Reconciler) left(ctx context.Context, k *v1alpha1.Rack, own workloads) (left, lost int, err error) {
 	pods, nodes := new(corev1.PodList), new(corev1.NodeList)
-	if err := r.Client.List(ctx, pods, client.InNamespace(k.Namespace), client.MatchingLabels{v1alpha1.LabelRack: k.Name}); err != nil {
+	if err := r.Direct.List(ctx, pods, client.InNamespace(k.Namespace), client.MatchingLabels{v1alpha1.LabelRack: k.Name}); err != nil {
 		return 0, 0, err
 	}
 	if err := r.Client.List(ctx, nodes); err != nil {
@@ -66,9 +71,11 @@ func (r *Reconciler) left(ctx context.Context, k *v1alpha1.Rack) (left, lost int
 	}
 	dead := lostNodes(nodes.Items)
 	for i := range pods.Items {
-		if dead[pods.Items[i].Spec.NodeName] {
+		switch p := &pods.Items[i]; {
+		case !own.had(k, p): // only the label is the rack's, and anybody may set that
+		case dead[p.Spec.NodeName]:
 			lost++
-		} else {
+		default:
 			left++
 		}
 	}

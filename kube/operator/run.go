@@ -53,7 +53,7 @@ func Run(ctx context.Context, rc *rest.Config, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	r := &Reconciler{Client: mgr.GetClient(), Scheme: scheme, Events: mgr.GetEventRecorder("rdmalab-operator"), Image: cfg.Image, Version: cfg.Version}
+	r := &Reconciler{Client: mgr.GetClient(), Direct: mgr.GetAPIReader(), Scheme: scheme, Events: mgr.GetEventRecorder("rdmalab-operator"), Image: cfg.Image, Version: cfg.Version}
 	if err := r.Setup(mgr); err != nil {
 		return err
 	}

@@ -1,112 +1,18 @@
-package operator
+// Package api tests the operator with a real API server and etcd: `make e2e-kube`.
+package api
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/envtest"
 
 	"github.com/rdmalab/rdmalab/kube/api/v1alpha1"
-	"github.com/rdmalab/rdmalab/kube/rackspec"
 )
-
-// patience is how long anything may take: the machine may have other things to do.
-const patience = 3 * time.Minute
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// apiServer starts a real API server and etcd with the CRDs, and nothing else: no scheduler, no kubelet.
-func apiServer(t *testing.T) (*rest.Config, client.Client) {
-	t.Helper()
-	bin := os.Getenv("RDMALAB_KUBE_BIN")
-	if bin == "" {
-		t.Skip("RDMALAB_KUBE_BIN is set by make e2e-kube")
-	}
-	etcd, err := exec.LookPath("etcd")
-	must(t, err)
-	assets := t.TempDir()
-	must(t, errors.Join(os.Symlink(etcd, filepath.Join(assets, "etcd")), os.Symlink(filepath.Join(bin, "kube-apiserver"), filepath.Join(assets, "kube-apiserver"))))
-	e := &envtest.Environment{
-		BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
-		CRDInstallOptions: envtest.CRDInstallOptions{Paths: []string{"../config/crd.yaml"}, ErrorIfPathMissing: true, MaxTime: patience},
-	}
-	cfg, err := e.Start()
-	must(t, err)
-	t.Cleanup(func() { must(t, e.Stop()) })
-	scheme, err := Scheme()
-	must(t, err)
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
-	must(t, err)
-	return cfg, c
-}
-
-// runs starts the operator; the result stops it.
-func runs(t *testing.T, cfg *rest.Config) (stop func()) {
-	t.Helper()
-	return runsAs(t, cfg, "v1")
-}
-
-// runsAs starts the operator of a version; the result stops it.
-func runsAs(t *testing.T, cfg *rest.Config, version string) (stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() { done <- Run(ctx, cfg, Config{Image: "image:1", Version: version, Probes: "0"}) }()
-	return func() {
-		cancel()
-		must(t, <-done)
-	}
-}
-
-func eventually(t *testing.T, f func() error) {
-	t.Helper()
-	for end := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
-		err := f()
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal(err)
-		}
-	}
-}
-
-const hosts = "hosts:\n  - {name: \"cn[0-1]\", role: compute}\n  - {name: ms0, role: memory}\n"
-
-func rackOf(name, text string) *v1alpha1.Rack {
-	return &v1alpha1.Rack{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: v1alpha1.RackSpec{Nodes: 2, Rack: text}}
-}
-
-// nodeOf makes a node, which offers NICs.
-func nodeOf(t *testing.T, c client.Client, name string) {
-	t.Helper()
-	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{corev1.LabelHostname: name}}}
-	must(t, c.Create(t.Context(), n))
-	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-	n.Status.Allocatable = corev1.ResourceList{v1alpha1.ResourceNIC: resource.MustParse("64")}
-	must(t, c.Status().Update(t.Context(), n))
-	n.Spec.Taints = nil // without a kubelet no process takes the first one away
-	must(t, c.Update(t.Context(), n))
-}
 
 // The API server refuses what the schema says, and any change of what is fixed; the operator refuses a text that is no rack,
 // and says why.
@@ -148,17 +54,6 @@ func TestRefused(t *testing.T) {
 	must(t, c.Update(ctx, k))
 	must(t, c.Delete(ctx, k))
 	eventually(t, func() error { return gone(c.Get(ctx, client.ObjectKeyFromObject(k), k)) })
-}
-
-// gone returns nil if err says that there is no such object.
-func gone(err error) error {
-	switch {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err == nil:
-		return errors.New("it is still there")
-	}
-	return err
 }
 
 // A rack waits for nodes, is placed on the first ones by name, stays there, and becomes Ready by what leaves and Pods report.
@@ -209,14 +104,31 @@ func TestPlacedAndReady(t *testing.T) {
 			}
 		}
 	}
+	daemons := &appsv1.DaemonSet{}
+	must(t, c.Get(ctx, client.ObjectKey{Namespace: "default", Name: "r0-leaf"}, daemons))
 	for i := range leaves.Items {
 		l := &leaves.Items[i]
 		l.Status = v1alpha1.RackLeafStatus{Address: "10.0.0.1", Epoch: 1, Version: "v1", Trunks: []v1alpha1.LinkStatus{{Name: "leaf0-leaf1", Up: true}}}
 		must(t, c.Status().Update(ctx, l))
-		podOf(t, c, "leaf-"+l.Spec.Node, l.Spec.Node, map[string]string{v1alpha1.LabelRole: v1alpha1.RoleLeaf})
+		podOf(t, c, daemons, "leaf-"+l.Spec.Node, l.Spec.Node, map[string]string{v1alpha1.LabelRole: v1alpha1.RoleLeaf})
 	}
-	for _, h := range []string{"cn0", "cn1", "ms0"} {
-		podOf(t, c, h, "b", map[string]string{v1alpha1.LabelHost: h})
+	// What anybody has made with the rack's labels is none of its Pods.
+	for i, s := range sets.Items {
+		podOf(t, c, nil, fmt.Sprint("stranger", i), "b", map[string]string{v1alpha1.LabelHost: s.Spec.Template.Labels[v1alpha1.LabelHost]})
+	}
+	eventually(t, func() error {
+		must(t, c.Get(ctx, client.ObjectKeyFromObject(k), k))
+		if k.Status.Hosts != "0/3" || k.Status.Leaves != "2/2" {
+			return fmt.Errorf("hosts %s, leaves %s", k.Status.Hosts, k.Status.Leaves)
+		}
+		return nil
+	})
+	foreign := sets.Items[0].DeepCopy()
+	foreign.ObjectMeta = metav1.ObjectMeta{Namespace: "default", Name: "foreign", Labels: foreign.Labels}
+	must(t, c.Create(ctx, foreign))
+	for i := range sets.Items {
+		h := sets.Items[i].Spec.Template.Labels[v1alpha1.LabelHost]
+		podOf(t, c, &sets.Items[i], h, "b", map[string]string{v1alpha1.LabelHost: h})
 	}
 	phase(v1alpha1.PhaseReady)
 	// A trunk that is down, and a node that is lost, make the rack Degraded; nothing is moved.
@@ -238,29 +150,13 @@ func TestPlacedAndReady(t *testing.T) {
 	}
 	// Pods on a lost node do not keep a Rack from being deleted; others do, until they are gone.
 	must(t, c.Delete(ctx, k))
-	eventually(t, func() error { must(t, c.List(ctx, &sets)); return none(len(sets.Items)) })
+	eventually(t, func() error { must(t, c.List(ctx, &sets)); return none(len(sets.Items) - 1) })
+	if len(sets.Items) != 1 || sets.Items[0].Name != "foreign" {
+		t.Errorf("the StatefulSet of somebody else is gone: %v", sets.Items)
+	}
 	must(t, c.Get(ctx, client.ObjectKeyFromObject(k), k))
 	must(t, c.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "leaf-c"}}, client.GracePeriodSeconds(0)))
 	eventually(t, func() error { return gone(c.Get(ctx, client.ObjectKeyFromObject(k), k)) })
-}
-
-func none(n int) error {
-	if n > 0 {
-		return fmt.Errorf("there are still %d", n)
-	}
-	return nil
-}
-
-// podOf makes a Pod of rack r0 that is ready.
-func podOf(t *testing.T, c client.Client, name, node string, labels map[string]string) {
-	t.Helper()
-	labels[v1alpha1.LabelRack] = "r0"
-	p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Labels: labels}, Spec: corev1.PodSpec{
-		NodeName: node, Containers: []corev1.Container{{Name: "c", Image: "i"}}, TerminationGracePeriodSeconds: ptr(int64(0)),
-	}}
-	must(t, c.Create(t.Context(), p))
-	p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
-	must(t, c.Status().Update(t.Context(), p))
 }
 
 // An operator of another version changes the version of the RackLeafs that are there, and nothing else of them.
@@ -305,10 +201,11 @@ func TestNotOfThisRack(t *testing.T) {
 	ctx := t.Context()
 	nodeOf(t, c, "a")
 	nodeOf(t, c, "b")
-	r, err := rackspec.Parse("r0", hosts, 2)
-	must(t, err)
-	old := leafOf(rackOf("r0", hosts), r, 0, "gone", "v1")
-	must(t, c.Create(ctx, &old))
+	old := &v1alpha1.RackLeaf{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "r0-leaf0", Labels: map[string]string{v1alpha1.LabelRack: "r0"}},
+		Spec:       v1alpha1.RackLeafSpec{Rack: "r0", Node: "gone", Leaf: "leaf0", Machine: "n0", Version: "v1"},
+	}
+	must(t, c.Create(ctx, old))
 	k := rackOf("r0", hosts)
 	must(t, c.Create(ctx, k))
 	defer runs(t, cfg)()
@@ -324,7 +221,7 @@ func TestNotOfThisRack(t *testing.T) {
 	var sets appsv1.StatefulSetList
 	must(t, c.List(ctx, &sets))
 	must(t, none(len(sets.Items)))
-	must(t, c.Delete(ctx, &old))
+	must(t, c.Delete(ctx, old))
 	eventually(t, func() error {
 		must(t, c.List(ctx, &sets))
 		if len(sets.Items) != 3 {
@@ -366,22 +263,4 @@ func TestManyRacksAndAnOperatorThatStops(t *testing.T) {
 	stop()
 	defer runs(t, cfg)()
 	eventually(t, func() error { return none(left()) })
-}
-
-// What a rack on Kubernetes cannot have is refused by name.
-func TestUnfit(t *testing.T) {
-	for want, text := range map[string]string{
-		"fabric": hosts + "fabric: {leaves: 3, spines: 2}\n", "cable": hosts + "cable: memory\n", "nics": "hosts:\n  - {name: cn0, role: compute, nics: 2}\n  - {name: ms0, role: memory}\n",
-		"machines":  hosts + "machines: []\n",
-		"host leaf": hosts + "  - {name: leaf, role: memory}\n", "host nic": hosts + "  - {name: nic, role: memory}\n",
-	} {
-		if _, err := rackspec.Parse("r0", text, 2); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v", want, err)
-		}
-	}
-	r, err := rackspec.Parse("r0", hosts, 2)
-	must(t, err)
-	if _, err := r.Encode(); err != nil {
-		t.Error(err)
-	}
 }

@@ -1,0 +1,123 @@
+package operator
+
+import (
+	"fmt"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
+
+	"github.com/rdmalab/rdmalab/kube/api/v1alpha1"
+	"github.com/rdmalab/rdmalab/kube/rackspec"
+)
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+const hosts = "hosts:\n  - {name: \"cn[0-1]\", role: compute}\n  - {name: ms0, role: memory}\n"
+
+func rackOf(uid string) *v1alpha1.Rack {
+	return &v1alpha1.Rack{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "r0", UID: types.UID(uid)}, Spec: v1alpha1.RackSpec{Nodes: 2, Rack: hosts}}
+}
+
+// Of the objects that the operator makes and cannot read, a Rack and a former one of its name have none in common, and the
+// Pods have those of their own Rack. So no secret is taken over, and none is removed with its former owner.
+func TestObjectsOfARackOfTheSameName(t *testing.T) {
+	r, err := rackspec.Parse("r0", hosts, 2)
+	must(t, err)
+	names := map[string]string{} // Rack by kind and name
+	for _, uid := range []string{"0a1b2c3d-0000-0000-0000-000000000001", "1a1b2c3d-0000-0000-0000-000000000001"} {
+		w := &wanted{Rack: rackOf(uid), rack: r, image: "image:1"}
+		list, err := w.objects()
+		must(t, err)
+		made := map[string]bool{}
+		for _, o := range list {
+			made[fmt.Sprintf("%T %s", o, o.GetName())] = true
+		}
+		for _, o := range list {
+			var spec *corev1.PodSpec
+			switch o := o.(type) {
+			case *appsv1.DaemonSet:
+				spec = &o.Spec.Template.Spec
+				if !made["*v1.ServiceAccount "+spec.ServiceAccountName] {
+					t.Errorf("%s has account %s", o.Name, spec.ServiceAccountName)
+				}
+			case *appsv1.StatefulSet:
+				spec = &o.Spec.Template.Spec
+			default:
+				name := fmt.Sprintf("%T %s", o, o.GetName())
+				if names[name] != "" {
+					t.Errorf("%s is of both Racks", name)
+				}
+				names[name] = uid
+				continue
+			}
+			for _, v := range spec.Volumes {
+				if v.ConfigMap != nil && !made["*v1.ConfigMap "+v.ConfigMap.Name] || v.Secret != nil && !made["*v1.Secret "+v.Secret.SecretName] {
+					t.Errorf("%s has volume %+v", o.GetName(), v)
+				}
+			}
+		}
+	}
+}
+
+// A Pod is of a Rack by its owners, and not by labels, which anybody may set.
+func TestOwners(t *testing.T) {
+	scheme, err := Scheme()
+	must(t, err)
+	k, former := rackOf("1"), rackOf("2")
+	set := func(name, uid string, owner *v1alpha1.Rack) *appsv1.StatefulSet {
+		s := &appsv1.StatefulSet{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: name, UID: types.UID(uid)}}
+		if owner != nil {
+			must(t, controllerutil.SetControllerReference(owner, s, scheme))
+		}
+		return s
+	}
+	own, other, old, gone := set("r0-cn0", "10", k), set("r0-x", "11", nil), set("r0-cn1", "12", former), set("r0-ms0", "13", k)
+	w := workloads{own.UID: own, other.UID: other, old.UID: old}
+	if list := w.of(k); len(list) != 1 || list[0].GetName() != "r0-cn0" {
+		t.Errorf("workloads: %v", list)
+	}
+	for what, c := range map[string]struct {
+		owner    client.Object
+		has, had bool
+	}{
+		"own": {own, true, true}, "of a workload that is gone": {gone, false, true}, "of somebody else's": {other, false, false},
+		"of a former Rack's": {old, false, false}, "nobody's": {nil, false, false}, "of a workload with another name": {set("x", "14", nil), false, false},
+	} {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "p", Labels: map[string]string{v1alpha1.LabelRack: "r0", v1alpha1.LabelHost: "cn0"}}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		if c.owner != nil {
+			must(t, controllerutil.SetControllerReference(c.owner, p, scheme))
+		}
+		if w.has(k, p) != c.has || w.had(k, p) != c.had || w.ready(k, []corev1.Pod{*p})["cn0"] != c.has {
+			t.Errorf("%s: has %v, had %v", what, w.has(k, p), w.had(k, p))
+		}
+	}
+}
+
+// What a rack on Kubernetes cannot have is refused by name.
+func TestUnfit(t *testing.T) {
+	for want, text := range map[string]string{
+		"fabric": hosts + "fabric: {leaves: 3, spines: 2}\n", "cable": hosts + "cable: memory\n", "nics": "hosts:\n  - {name: cn0, role: compute, nics: 2}\n  - {name: ms0, role: memory}\n",
+		"machines":  hosts + "machines: []\n",
+		"host leaf": hosts + "  - {name: leaf, role: memory}\n", "host nic": hosts + "  - {name: nic, role: memory}\n",
+	} {
+		if _, err := rackspec.Parse("r0", text, 2); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", want, err)
+		}
+	}
+	r, err := rackspec.Parse("r0", hosts, 2)
+	must(t, err)
+	if _, err := r.Encode(); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,80 @@
+package operator
+
+import (
+	"context"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/rdmalab/rdmalab/kube/api/v1alpha1"
+)
+
+// workloads are the DaemonSets and StatefulSets with the label of a rack, by their UIDs. Anybody who may make objects in
+// the namespace may set the label: what is the rack's is what its Rack controls.
+type workloads map[types.UID]client.Object
+
+// workloads reads those of a rack.
+func (r *Reconciler) workloads(ctx context.Context, from client.Reader, k *v1alpha1.Rack) (workloads, error) {
+	of := []client.ListOption{client.InNamespace(k.Namespace), client.MatchingLabels{v1alpha1.LabelRack: k.Name}}
+	daemons, sets := new(appsv1.DaemonSetList), new(appsv1.StatefulSetList)
+	if err := from.List(ctx, daemons, of...); err != nil {
+		return nil, err
+	}
+	if err := from.List(ctx, sets, of...); err != nil {
+		return nil, err
+	}
+	w := make(workloads)
+	for i := range daemons.Items {
+		w[daemons.Items[i].UID] = &daemons.Items[i]
+	}
+	for i := range sets.Items {
+		w[sets.Items[i].UID] = &sets.Items[i]
+	}
+	return w, nil
+}
+
+// of returns those that a Rack controls.
+func (w workloads) of(k *v1alpha1.Rack) (list []client.Object) {
+	for _, o := range w {
+		if metav1.IsControlledBy(o, k) {
+			list = append(list, o)
+		}
+	}
+	return list
+}
+
+// has reports whether a Pod is of a workload that a Rack controls.
+func (w workloads) has(k *v1alpha1.Rack, p *corev1.Pod) bool {
+	ref := metav1.GetControllerOf(p)
+	return ref != nil && w[ref.UID] != nil && metav1.IsControlledBy(w[ref.UID], k)
+}
+
+// had reports whether a Pod is of a workload that a Rack controls, or has controlled until that was deleted. The Pod of a
+// workload that is gone goes, too: the cluster removes what has no owner.
+func (w workloads) had(k *v1alpha1.Rack, p *corev1.Pod) bool {
+	ref := metav1.GetControllerOf(p)
+	if ref == nil || w[ref.UID] != nil {
+		return w.has(k, p)
+	}
+	return (ref.Kind == "DaemonSet" || ref.Kind == "StatefulSet") && strings.HasPrefix(ref.Name, k.Name+"-")
+}
+
+// ready returns the Pods of a rack that are ready: leaves by their nodes, hosts by their names.
+func (w workloads) ready(k *v1alpha1.Rack, pods []corev1.Pod) map[string]bool {
+	ready := make(map[string]bool)
+	for i := range pods {
+		p := &pods[i]
+		if podReady(p) && w.has(k, p) {
+			name := p.Labels[v1alpha1.LabelHost]
+			if p.Labels[v1alpha1.LabelRole] == v1alpha1.RoleLeaf {
+				name = p.Spec.NodeName
+			}
+			ready[name] = true
+		}
+	}
+	return ready
+}
