@@ -138,7 +138,8 @@ var (
 func New(cfg Config) *Machine {
 	links := extmem.NewLinks[*Link](cfg.Failed)
 	links.Missing = cfg.Missing
-	return &Machine{cfg: cfg, Links: links, ports: pipeline.PortTable[Table]{Marks: new(pipeline.MarkedPorts)},
+	return &Machine{
+		cfg: cfg, Links: links, ports: pipeline.PortTable[Table]{Marks: new(pipeline.MarkedPorts)},
 		back: pipeline.PortTable[returns]{Marks: new(pipeline.MarkedPorts)},
 	}
 }
