@@ -44,7 +44,8 @@ func (p *rackPlatform) Memcached(ctx context.Context, l experiment.Memcached) (o
 	}
 	on := memcachedRack{p.rack.Name, p.hosts[0]}
 	window := (l.Keys/l.Clients + memaslapWindow - 1) / memaslapWindow
-	stop, to := func() error { return nil }, server
+	var stop func() error
+	to := server
 	switch l.Way {
 	case experiment.WayNIC, experiment.WayPolling:
 		// memaslap writes some keys twice, and makes a few more than the window.

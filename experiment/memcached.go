@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Ways of Memcached that only a rack has. WayNIC, WayReads and WayPolling are further ones; on a rack
-// the first and the last of these speak memcached's protocol.
+// WayMemcached is a way of Memcached that only a rack has. WayNIC, WayReads and WayPolling are further ones; on a
+// rack the first and the last of these speak memcached's protocol.
 const WayMemcached = "memcached" // memcached of the distribution
 
 // Memcached is a load of GETs of a table whose keys are texts, as those of memcached.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -88,24 +89,35 @@ var _ = Describe("memcached's protocol", Ordered, func() {
 		res := rack.Run("exec", "cn0", "--", "timeout", "120", "memccapable", "-a", "-h", "localhost", "-p", port, "-t", "30")
 		Expect(res).To(fixture.HaveExited(0))
 		Expect(res.Stdout).To(ContainSubstring("All tests passed"))
+		gets := func() string { return regexp.MustCompile(`cmd_get: \d+`).FindString(client("cn0", "memcstat").Stdout) } // of the server's process
+		before := gets()
+		Expect(before).NotTo(BeEmpty())
+		through := func(program string, args ...string) fixture.Result {
+			return rack.Run(append([]string{"exec", "cn0", "--", program, "--servers=localhost:" + port}, args...)...)
+		}
+		path := filepath.Join(GinkgoT().TempDir(), "through")
+		Expect(os.WriteFile(path, []byte("by the NIC"), 0o600)).To(Succeed())
+		Expect(through("memccp", path)).To(fixture.HaveExited(0))
+		for range 10 {
+			Expect(through("memccat", "through").Stdout).To(ContainSubstring("by the NIC"))
+		}
+		Expect(gets()).To(Equal(before))
 		Expect(rack.OK("nictable", "front", "--off")).To(Equal("the front has ended\n"))
 		Expect(rack.Run("nictable", "front", "--listen", "11211").Stderr).To(ContainSubstring("use a TCP address of the host like :11211"))
 	})
 
 	It("answers memaslap as memcached does", func() {
 		rack.OK("nictable", "stop")
+		type number struct{ Value float64 }
 		var r struct {
-			Rows []struct {
-				Way                       string
-				Keys, Gets, Wrong, Missed float64
-			}
+			Rows []struct{ Keys, Gets, Wrong, Missed number }
 		}
-		rack.JSON(&r, "experiment", "memcached-gets", "--on", "rack", "--quick", "--clients", "4")
+		rack.JSON(&r, "experiment", "memcached-gets", "--on", "rack", "--quick", "--clients", "4", "--to", "md0")
 		Expect(r.Rows).To(HaveLen(3))
 		for _, row := range r.Rows {
-			Expect(row.Wrong+row.Missed).To(BeZero(), row.Way)
-			Expect(row.Gets).To(BeNumerically("==", 20_000), row.Way)
-			Expect(row.Keys).To(BeNumerically(">=", 20_000), row.Way)
+			Expect(row.Wrong.Value + row.Missed.Value).To(BeZero())
+			Expect(row.Gets.Value).To(BeNumerically("==", 20_000))
+			Expect(row.Keys.Value).To(BeNumerically(">=", 20_000))
 		}
 		rack.OK("nictable", "start", "--items", "100", "--value", "65792", "--memcached", ":"+port)
 	})

@@ -85,7 +85,7 @@ func (e *softwareEnd) arrived(f func(imm uint32) error) error {
 	}
 }
 
-// softwareServer acknowledges each packet by its number.
+// softwareServer acknowledges each packet by its number, until something fails.
 func softwareServer(h *simrack.Host, ctx verbs.Context, n int) error {
 	l, err := h.Manager(ctx).Listen(softwareService)
 	if err != nil {
@@ -212,9 +212,7 @@ func (p *Sim) software(ctx context.Context, l experiment.SoftwareRecovery) (out 
 	defer r.Close()
 	ms := r.Host("ms0")
 	ms.Go(softwareService, true, func(ctx verbs.Context) {
-		if err := softwareServer(ms, ctx, l.Packets); err != nil {
-			r.Stop(fmt.Errorf("receiver: %w", err))
-		}
+		r.Stop(fmt.Errorf("receiver: %w", softwareServer(ms, ctx, l.Packets)))
 	})
 	start(r, "cn0", "sender", func(h *simrack.Host, ctx verbs.Context) error {
 		s, err := newSoftwareSender(h, ctx, ms, l.Packets)

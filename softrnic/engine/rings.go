@@ -34,12 +34,17 @@ type ring struct {
 	waits uint32
 }
 
+// ringUnit is a processing unit: when it is free, with RingPaced, and how many rings belong to it.
+type ringUnit struct {
+	free  clock.Time
+	rings int
+}
+
 // rings has the send rings of a NIC: when each is due, and on which completion queue it waits.
 type rings struct {
 	agenda[QP]
 	count   int                             // number of rings
-	made    int                             // number of rings that were ever made
-	units   []clock.Time                    // when each processing unit is free, with RingPaced; none: each ring has one of its own
+	units   []ringUnit                      // processing units; none: each ring has one of its own
 	waiting map[uint32][]*QP                // rings that wait, by the number of the completion queue on which they wait
 	ready   []*QP                           // rings that the present Tick serves
 	trace   func(wire.QPN, *sendring.Event) // see TraceRings; nil means none
@@ -77,11 +82,11 @@ func (q *QP) UseRing(cfg sendring.Config) error {
 	q.ring = &ring{Ring: r}
 	if units := q.e.cfg.RingCosts.Units; units > 0 {
 		if q.e.rings.units == nil {
-			q.e.rings.units = make([]clock.Time, units)
+			q.e.rings.units = make([]ringUnit, units)
 		}
-		q.ring.unit = q.e.rings.made % units
+		q.ring.unit = q.e.rings.freest()
+		q.e.rings.units[q.ring.unit].rings++
 	}
-	q.e.rings.made++
 	q.ring.place = q.e.rings.add(q)
 	q.e.rings.count++
 	return nil
@@ -219,7 +224,7 @@ func (r *rings) pace(now clock.Time, h *ringHost) bool {
 	}
 	g.busy, g.paced = r.begin(now, g).Add(d), true
 	if len(r.units) > 0 {
-		r.units[g.unit] = g.busy
+		r.units[g.unit].free = g.busy
 	}
 	r.schedule(now, h.qp)
 	return true
@@ -230,7 +235,7 @@ func (r *rings) begin(now clock.Time, g *ring) clock.Time {
 	if len(r.units) == 0 {
 		return now
 	}
-	return max(now, r.units[g.unit])
+	return max(now, r.units[g.unit].free)
 }
 
 // settle is called after entries of a ring were executed. If one of them has failed, it moves the
@@ -361,6 +366,19 @@ func (r *rings) remove(qp *QP) {
 	r.forget(qp)
 	r.agenda.remove(qp.ring.place)
 	r.count--
+	if len(r.units) > 0 {
+		r.units[qp.ring.unit].rings--
+	}
+}
+
+// freest returns the index of the unit with the fewest rings, the lowest one of several.
+func (r *rings) freest() (best int) {
+	for i := range r.units {
+		if r.units[i].rings < r.units[best].rings {
+			best = i
+		}
+	}
+	return best
 }
 
 func (r *rings) close() { *r = rings{trace: r.trace} }

@@ -68,6 +68,8 @@ func (x *executor) execute(r *text.Request, w io.Writer) error {
 	return err
 }
 
+func (*executor) abort() {} // a table does not wait
+
 func (x *executor) close() error { return nil }
 
 func (x *executor) line(s string) { x.out = text.AppendLine(x.out, s) }

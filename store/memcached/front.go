@@ -77,11 +77,14 @@ func (f *Front) session(count *counts) (_ session, err error) {
 	return &front{gets: executor{read: read, count: count}, c: c, up: up, in: bufio.NewReader(up)}, nil
 }
 
+// abort ends the wait for an answer of the server. It may be called at any time.
+func (f *front) abort() { _ = f.up.Close() }
+
 func (f *front) close() error { return errors.Join(f.c.Close(), f.up.Close()) }
 
 func (f *front) execute(r *text.Request, w io.Writer) error {
-	if f.failed {
-		f.failed = r.More
+	if f.failed || f.gets.failed { // the rest of a command that has its answer
+		f.failed, f.gets.failed = r.More, r.More
 		return nil
 	}
 	switch {

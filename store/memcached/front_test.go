@@ -101,3 +101,57 @@ func TestFrontWithoutServer(t *testing.T) {
 		t.Errorf("%q", got)
 	}
 }
+
+// failing is a reader whose first read is not answered in time, and whose others find nothing.
+type failing struct {
+	reader
+	reads *int
+}
+
+func (f failing) Get(_ uint64, dst []byte, _ clock.Time) ([]byte, error) {
+	if *f.reads++; *f.reads == 1 {
+		return dst[:0], kv.ErrTimeout
+	}
+	return dst[:0], kv.ErrNotFound
+}
+
+// A get whose first part fails and whose last part is refused has one answer, and so has the next command.
+func TestFrontAnswersOnce(t *testing.T) {
+	s, err := memcached.ListenFront("127.0.0.1:0", memcached.Front{
+		Upstream: serve(t, newTable()).Addr().String(), Open: func() (memcached.Reader, error) { return failing{reads: new(int)}, nil }, MaxValue: tableValue, Patience: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() }) // nothing of it is used any more
+	in := "get" + strings.Repeat(" "+strings.Repeat("k", 99), 200) + " " + strings.Repeat("z", 251) + "\r\nget a\r\nincr a 1\r\nquit\r\n"
+	if got := said(t, s, in); !strings.HasPrefix(got, "SERVER_ERROR") || !strings.HasSuffix(got, "\nEND\nNOT_FOUND\n") || strings.Count(got, "\n") != 3 {
+		t.Errorf("%q", got)
+	}
+}
+
+// A front that waits for its server ends at once.
+func TestFrontClosesAtOnce(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a server that never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() }) // nothing is read from it
+	s := front(t, l.Addr().String(), newTable())
+	c := dial(t, s)
+	up, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = up.Close() }) // the front has closed it
+	if _, err := c.Write([]byte("version\r\n")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := up.Read(make([]byte, 16)); err != nil { // now it waits
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := s.Close(); err != nil || time.Since(began) > 5*time.Second {
+		t.Errorf("%v after %v", err, time.Since(began))
+	}
+}

@@ -24,6 +24,8 @@ const (
 // session executes the requests of one connection, in their order. execute writes the answer to w.
 type session interface {
 	execute(r *text.Request, w io.Writer) error
+	// abort makes an execute that waits for another program fail. Other goroutines call it.
+	abort()
 	close() error
 }
 
@@ -35,8 +37,8 @@ type Server struct {
 	count    counts
 	wg       sync.WaitGroup // counts all goroutines of the server
 
-	mu     sync.Mutex // guards the fields below
-	conns  map[net.Conn]struct{}
+	mu     sync.Mutex           // guards the fields below
+	conns  map[net.Conn]session // nil while the session is opened
 	closed bool
 }
 
@@ -59,7 +61,7 @@ func serve(l net.Listener, t Table) *Server {
 
 // newServer makes a Server that does not accept connections yet.
 func newServer(l net.Listener, maxValue int) *Server {
-	s := &Server{maxValue: maxValue, listener: l, conns: make(map[net.Conn]struct{})}
+	s := &Server{maxValue: maxValue, listener: l, conns: make(map[net.Conn]session)}
 	s.count.began = time.Now()
 	return s
 }
@@ -73,8 +75,11 @@ func (s *Server) Close() error {
 	if !s.closed {
 		s.closed = true
 		err = s.listener.Close()
-		for c := range s.conns {
+		for c, x := range s.conns {
 			_ = c.Close() // the client may have closed it
+			if x != nil {
+				x.abort()
+			}
 		}
 	}
 	s.mu.Unlock()
@@ -114,7 +119,7 @@ func (s *Server) begin(c net.Conn) bool {
 	if s.closed || len(s.conns) >= maxConns {
 		return false
 	}
-	s.conns[c] = struct{}{}
+	s.conns[c] = nil
 	s.count.conns.Add(1)
 	s.count.allConns.Add(1)
 	s.wg.Go(func() {
@@ -128,6 +133,14 @@ func (s *Server) begin(c net.Conn) bool {
 	return true
 }
 
+// opened notes the session of a connection. It returns false if the server is closed.
+func (s *Server) opened(c net.Conn, x session) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.conns[c] = x
+	return !s.closed
+}
+
 // talk executes the requests of a connection until it ends. It sends the answers when no complete
 // request is left, so the answers to requests that came together leave together.
 func (s *Server) talk(c net.Conn) {
@@ -139,11 +152,16 @@ func (s *Server) talk(c net.Conn) {
 		return
 	}
 	defer func() { _ = x.close() }() // the connection ends anyway
+	if !s.opened(c, x) {
+		return
+	}
 	for {
 		n, rerr := c.Read(d.Room())
 		d.Took(n)
 		for r, ok := d.Next(); ok; r, ok = d.Next() {
 			if err := x.execute(r, w); err != nil {
+				_, _ = w.Write(text.AppendLine(nil, failed(err))) // the client may not get it
+				_ = w.Flush()
 				return
 			}
 			if r.Last {

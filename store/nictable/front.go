@@ -52,7 +52,7 @@ const defaultPort = 11211
 func newFront(fs *pflag.FlagSet) func(*store.Call) (store.Result, error) {
 	var in frontRequest
 	fs.StringVar(&in.Listen, "listen", ":"+strconv.Itoa(defaultPort), "TCP address of the client's host")
-	fs.IntVar(&in.Port, "port", defaultPort, "port of --memcached of `rdmalab nictable start`")
+	fs.IntVar(&in.Port, "port", defaultPort, "port of --memcached of the command nictable start")
 	fs.BoolVar(&in.Off, "off", false, "end the front of the host")
 	return func(c *store.Call) (store.Result, error) {
 		if _, port, err := net.SplitHostPort(in.Listen); err != nil || port == "" {

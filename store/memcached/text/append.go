@@ -18,7 +18,7 @@ func AppendRequest(b []byte, r *Request) []byte {
 	for _, a := range r.Args {
 		field(a)
 	}
-	switch c {
+	switch c { //nolint:exhaustive // the other forms have no more fields
 	case formData:
 		number(uint64(r.Flags))
 		b = strconv.AppendInt(append(b, ' '), r.Exptime, 10)
