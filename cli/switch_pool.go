@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/rdmalab/rdmalab/rackfile/rules"
-	"github.com/rdmalab/rdmalab/swordbox/extmem"
 	"github.com/rdmalab/rdmalab/swordbox/lookuptable"
 	"github.com/rdmalab/rdmalab/topo/switchd"
 )
@@ -79,7 +78,7 @@ func withPool(list []rules.Rule, pool []netip.Addr, gone bool) (in switchd.RuleT
 			delete(r.Options, lookuptable.KeyDrain)
 			var rest []string
 			for _, a := range slices.Concat(l.Pool, l.Drain) {
-				if text := a.String(); !gone && !slices.Contains(pool, a) && !slices.Contains(rest, text) && len(rest) < extmem.MaxServers {
+				if text := a.String(); !gone && !slices.Contains(pool, a) && !slices.Contains(rest, text) {
 					rest = append(rest, text)
 				}
 			}

@@ -15,7 +15,7 @@ const (
 	maxLearning, maxHeld = 256, 256
 	// maxClosing is how many connections that end the switch remembers. The entry of a further one
 	// stays until a connection with the same ports ends.
-	maxClosing = 4096
+	maxClosing = 1 << 16
 	// linger is how long the entry of a connection stays behind its last packet when one end has
 	// closed it: as long as the other end may still send.
 	linger = 10 * time.Second
@@ -25,6 +25,7 @@ const (
 const (
 	ReasonStray   pipeline.Reason = "of no connection to the virtual address"
 	ReasonNoEntry pipeline.Reason = "no room for the entry of a connection"
+	ReasonEnding  pipeline.Reason = "the entry of the former connection with these ports is being removed"
 )
 
 // balancer spreads the connections to a virtual address over a pool of hosts (SilkRoad, SIGCOMM 2017).
@@ -35,10 +36,12 @@ type balancer struct {
 	// the slots before it was. held is how many frames wait for these entries.
 	learning map[Key]*learning
 	held     int
-	// closing has the connections that end, in the order in which they are checked, and until has until
-	// when their entries stay.
+	// closing has the connections that end, each once, in the order in which they are checked, and until has
+	// until when their entries stay: as long as they exist for one whose ports are used again.
 	closing []closing
 	until   map[Key]clock.Time
+	// removing has the connections whose entries are being removed.
+	removing map[Key]bool
 }
 
 // learning is a connection without an entry so far. Its first packet leaves the switch when the
@@ -50,6 +53,9 @@ type learning struct {
 	written bool
 	held    []waiting
 }
+
+// done reports whether no entry is being written; x may be nil.
+func (x *learning) done() bool { return x == nil || x.written }
 
 // closing is a connection to check at a time.
 type closing struct {
@@ -128,6 +134,7 @@ func (t *Table) learn(c *pipeline.Ctx, l *Lookup, f packetio.Frame, v *view) {
 	if t.learning == nil {
 		t.learning = make(map[Key]*learning)
 	}
+	t.forget(&l.Key) // an entry of a host that is served no more
 	t.learning[l.Key] = x
 	t.hold(c, x, l.In, f)
 }
@@ -158,8 +165,11 @@ func (t *Table) learnt(c *pipeline.Ctx, k *Key, ok bool) {
 	}
 	held := x.held
 	t.held -= len(held)
-	if x.written, x.held = true, nil; ok {
+	serves := t.serves(&x.action) // the host may have been taken out meanwhile
+	if ok {
 		t.stats.Learnt++
+	}
+	if x.written, x.held = true, nil; ok && serves {
 		t.cache.put(k, &x.action, x.hash)
 	} else {
 		delete(t.learning, *k)
@@ -169,6 +179,8 @@ func (t *Table) learnt(c *pipeline.Ctx, k *Key, ok bool) {
 		switch {
 		case !ok:
 			t.Refuse(c, w.in, w.frame, &t.stats.Full, ReasonNoEntry)
+		case !serves:
+			t.Refuse(c, w.in, w.frame, &t.stats.Misses, ReasonStray)
 		case v.parse(w.frame.Data):
 			t.stats.Hits++
 			t.apply(c, w.in, w.frame, &v, &x.action, "by the new entry of its connection")
@@ -194,16 +206,17 @@ func (t *Table) sweep() {
 	}
 }
 
-// closes notes that a packet of a connection has come. If the packet ends the connection, its entry is
-// removed when no further packet has come for a while.
+// closes notes that a packet of a connection with an entry has come. If the packet ends the connection, its
+// entry is removed when no further packet has come for a while.
 func (t *Table) closes(now clock.Time, k *Key, flags byte) {
-	_, known := t.until[*k]
+	at, known := t.until[*k]
+	ends := flags&(flagFIN|flagRST) != 0
 	switch {
-	case flags&flagSYN != 0: // the ports are used again
-		delete(t.until, *k)
-	case known:
+	case known && flags&flagSYN != 0: // the ports are used again
+		t.until[*k] = clock.Never
+	case known && (ends || at != clock.Never):
 		t.until[*k] = now.Add(linger)
-	case flags&(flagFIN|flagRST) != 0 && len(t.closing) < maxClosing:
+	case !known && ends && len(t.closing) < maxClosing:
 		if t.until == nil {
 			t.until = make(map[Key]clock.Time)
 		}
@@ -228,12 +241,13 @@ func (t *Table) expire(c *pipeline.Ctx) {
 	for len(t.closing) > 0 && t.closing[0].at <= c.Now {
 		k := t.closing[0].key
 		t.closing = t.closing[1:]
-		at, ok := t.until[k]
+		at := t.until[k]
 		switch {
-		case !ok: // its ports are used again
+		case at == clock.Never: // its ports are used again
+			delete(t.until, k)
 			continue
 		case at > c.Now: // packets have come
-		case t.change(&Entry{Key: k}, true):
+		case t.end(&k):
 			delete(t.until, k)
 			continue
 		default: // too many changes wait
@@ -246,6 +260,25 @@ func (t *Table) expire(c *pipeline.Ctx) {
 		l.srv.Work(c)
 	}
 }
+
+// end begins to remove the entry of a connection that has ended. It returns false if too many changes wait.
+func (t *Table) end(k *Key) bool {
+	h := k.Hash()
+	server, _ := t.Place(h)
+	b, ok := t.links[server].srv.(*bouncer) // a published table has no virtual address
+	if !ok || !b.end(k, h) {
+		return false
+	}
+	if t.removing == nil {
+		t.removing = make(map[Key]bool)
+	}
+	t.removing[*k] = true
+	t.forget(k)
+	return true
+}
+
+// ended is called when the entry of a connection that has ended is removed.
+func (t *Table) ended(k *Key) { delete(t.removing, *k) }
 
 // returns are the tables whose packets a host answers.
 type returns struct {
@@ -266,10 +299,17 @@ func (r *returns) back(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 		if k.SrcPort != t.Port || k.V6 != t.VIP.Is6() || !t.serves(&from) || t.m.port(addrOf(k.Dst, k.V6)) != t.port {
 			continue
 		}
+		a := Action{Ops: OpSource, Addr: bytesOf(t.VIP)}
+		if !a.fits(f.Data, &v) { // it is RoCEv2, whose ports are of no connection
+			continue
+		}
+		if v.tcpFlags(f.Data)&flagRST != 0 { // the host refuses or ends the connection
+			to := Key{Src: k.Dst, Dst: a.Addr, SrcPort: k.DstPort, DstPort: k.SrcPort, Proto: k.Proto, V6: k.V6}
+			t.closes(c.Now, &to, flagRST)
+		}
 		t.stats.Returned++
 		t.buf = append(t.buf[:0], f.Data...)
 		f.Data = t.buf
-		a := Action{Ops: OpSource, Addr: bytesOf(t.VIP)}
 		a.apply(&f, &v, true, t.m.cfg.MAC)
 		c.Resume(in, -1, f, "the answer of a host of a virtual address")
 		return true

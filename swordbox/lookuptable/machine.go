@@ -169,7 +169,7 @@ func (m *Machine) SetRules(set *rules.Set) {
 	m.tables, m.idle = nil, nil
 	for r := range m.cfg.Kind.Of(set) {
 		port, l := m.port(r.Server), LayoutOf(r)
-		if port < 0 || len(l.Servers) == 0 {
+		if port < 0 || len(l.Servers) == 0 || l.VIP.IsValid() && len(l.Pool) == 0 {
 			m.idle = append(m.idle, r.ID)
 			continue
 		}

@@ -53,14 +53,17 @@ func (t *Table) take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 		if !t.toVIP(&k) {
 			return false
 		}
-		t.closes(c.Now, &k, v.tcpFlags(f.Data))
 	}
 	t.stats.Frames++
+	if t.removing[k] && v.opens(f.Data) { // TCP sends it again
+		t.Refuse(c, in, f, &t.stats.Misses, ReasonEnding)
+		return true
+	}
 	h := k.Hash()
 	server, _ := t.Place(h)
 	l := t.links[server].srv
 	if !l.Busy(h) {
-		if e := t.cache.get(&k, h); e != nil && (!t.balances() || t.serves(&e.Action)) {
+		if e := t.cache.get(&k, h); e != nil && (!t.balances() || t.serves(&e.Action) && t.learning[k].done()) {
 			if !e.Action.fits(f.Data, &v) {
 				t.Refuse(c, in, f, &t.stats.Unfit, ReasonUnfit)
 				return true
@@ -129,10 +132,10 @@ func (t *Table) Done(c *pipeline.Ctx, l *Lookup, f packetio.Frame) {
 }
 
 // learns reports whether the connection of a frame that has come back has no entry that it can use, or
-// has one that is being written, for which earlier frames wait.
+// has one that is being written, for which earlier frames wait, or that was written behind the lookup.
 func (t *Table) learns(l *Lookup) bool {
 	x := t.learning[l.Key]
-	return l.Found == Miss || !t.serves(&l.Action) || x != nil && !x.written
+	return l.Found == Miss || !t.serves(&l.Action) || x != nil && (!x.written || l.Action != x.action)
 }
 
 // keep puts an entry that was found into the cache, unless the cache had to forget entries since
@@ -179,6 +182,11 @@ func (t *Table) forgetServer(index int) {
 			t.cache.places[i] = cached{}
 		}
 	}
+	for k, x := range t.learning {
+		if server, _ := t.Place(x.hash); x.written && server == index {
+			delete(t.learning, k)
+		}
+	}
 }
 
 // Takes reports whether the n changes that wait for a former table may be made in table t, because
@@ -201,6 +209,10 @@ func (t *Table) apply(c *pipeline.Ctx, in int, f packetio.Frame, v *view, a *Act
 	if a.Ops&OpDrop != 0 {
 		t.Refuse(c, in, f, &t.stats.Denied, ReasonDenied)
 		return
+	}
+	if t.balances() {
+		k := v.key(f.Data, true)
+		t.closes(c.Now, &k, v.tcpFlags(f.Data))
 	}
 	a.apply(&f, v, t.Flow, t.m.cfg.MAC)
 	to := -1

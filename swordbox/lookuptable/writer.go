@@ -43,6 +43,7 @@ type change struct {
 	Entry
 	remove, scan bool
 	learn        bool   // the entry of a new connection to a virtual address
+	end          bool   // the entry of a connection that has ended
 	refused      bool   // the table has no room for it
 	sent         bool   // its WRITEs were sent, perhaps on a connection that has failed
 	id           uint32 // names the change in the tags of its requests
@@ -100,6 +101,16 @@ func (b *bouncer) learn(e *Entry, h uint64) bool {
 	return true
 }
 
+// end begins to remove the entry of a connection that has ended. The table is told when the server has it no
+// more. It returns false if too many changes wait.
+func (b *bouncer) end(k *Key, h uint64) bool {
+	if !b.Change(&Entry{Key: *k}, h, true) {
+		return false
+	}
+	b.queue[len(b.queue)-1].end = true
+	return true
+}
+
 func (b *bouncer) Scan(from int) {
 	scans := func(x change) bool { return x.scan }
 	if !slices.ContainsFunc(b.queue, scans) && !slices.ContainsFunc(b.running, scans) {
@@ -128,6 +139,9 @@ func (b *bouncer) change(c *pipeline.Ctx) {
 			if x.learn {
 				b.table.learnt(c, &x.Key, !x.refused)
 			}
+			if x.end {
+				b.table.ended(&x.Key)
+			}
 		default:
 			continue
 		}
@@ -147,7 +161,7 @@ func (b *bouncer) change(c *pipeline.Ctx) {
 
 // again returns the change in its first state, so that it can be made again.
 func (x *change) again() change {
-	return change{Entry: x.Entry, remove: x.remove, scan: x.scan, learn: x.learn, sent: x.sent, home: x.home}
+	return change{Entry: x.Entry, remove: x.remove, scan: x.scan, learn: x.learn, end: x.end, sent: x.sent, home: x.home}
 }
 
 // unfinished returns the changes that have not ended, the oldest first.
@@ -208,6 +222,8 @@ func (b *bouncer) apply(c *pipeline.Ctx, x *change) {
 	switch {
 	case err != nil && x.sent && x.remove: // a WRITE without an answer has removed the entry
 		return
+	case err != nil && x.end: // a command has removed the entry
+		return
 	case err != nil:
 		x.refused = true
 		t.forget(&x.Key) // the table does not have it
@@ -218,6 +234,7 @@ func (b *bouncer) apply(c *pipeline.Ctx, x *change) {
 		t.forget(&x.Key)
 	case x.learn: // there was no entry, or one that the cache may not use
 		t.stats.Written++
+		t.forget(&x.Key)
 	default:
 		t.Changed(&x.Key, x.remove)
 	}
