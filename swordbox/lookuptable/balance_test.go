@@ -64,21 +64,21 @@ func TestFirstPacketWaitsForItsEntry(t *testing.T) {
 	s := newServed(t, virtual+"cache=0")
 	s.attach()
 	s.held = true
-	s.sends(nil, segment(7, flagSYN, 1))
+	s.sends(nil, segment(7, flagSYN, 1), segment(7, 0, 2))
 	for range 20 {
-		if s.server(0).count(wire.RCWriteOnly) == 2 {
+		if s.server(0).count(wire.RCWriteOnly) == 3 {
 			break
 		}
 		s.deliver(1)
 	}
 	s.wants("connection")
-	s.sends(nil, segment(7, 0, 2))
-	if s.m.Stats().Learnt != 0 || s.m.InFlight() != 2 {
+	s.sends(nil, segment(7, 0, 3))
+	if s.m.Stats().Learnt != 0 || s.m.InFlight() != 3 {
 		t.Errorf("%+v, %d in flight", s.m.Stats(), s.m.InFlight())
 	}
 	s.held = false
-	s.sends([]byte{4, 4, 4}, segment(7, 0, 3))
-	if st := s.m.Stats(); st.Learnt != 1 || st.Hits != 3 || s.m.InFlight() != 0 {
+	s.sends([]byte{4, 4, 4, 4}, segment(7, 0, 4))
+	if st := s.m.Stats(); st.Learnt != 1 || st.Hits != 4 || s.m.InFlight() != 0 {
 		t.Errorf("%+v, %d in flight", st, s.m.InFlight())
 	}
 	if got := s.entries(); len(got) != 1 || got[0] != "from=10.0.0.1:7 to=10.0.0.2:80 proto=tcp dst=10.0.0.4" {
