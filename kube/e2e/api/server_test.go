@@ -46,7 +46,8 @@ func apiServer(t *testing.T) (*rest.Config, client.Client) {
 	must(t, errors.Join(os.Symlink(etcd, filepath.Join(assets, "etcd")), os.Symlink(filepath.Join(bin, "kube-apiserver"), filepath.Join(assets, "kube-apiserver"))))
 	e := &envtest.Environment{
 		BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
-		CRDInstallOptions: envtest.CRDInstallOptions{Paths: []string{"../config/crd.yaml"}, ErrorIfPathMissing: true, MaxTime: patience},
+		CRDDirectoryPaths: []string{"../../config/crd.yaml"}, ErrorIfCRDPathMissing: true,
+		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: patience},
 	}
 	cfg, err := e.Start()
 	must(t, err)
