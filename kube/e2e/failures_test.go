@@ -158,6 +158,7 @@ func apiAgain(c *cluster) {
 	c.same(before, all...)
 }
 
+// operatorAgain takes the operator away, and has it again on node 2, which later steps cut off and kill.
 func operatorAgain(c *cluster) {
 	before := c.lives()
 	c.kubectl("-n", "rdmalab-system", "scale", "deployment", "rdmalab-operator", "--replicas=0")
@@ -168,7 +169,16 @@ func operatorAgain(c *cluster) {
 		return nil
 	})
 	c.works()
+	c.kubectl("cordon", "n1")
+	defer c.kubectl("uncordon", "n1")
 	c.kubectl("-n", "rdmalab-system", "scale", "deployment", "rdmalab-operator", "--replicas=1")
+	c.eventually(patience, func() error {
+		out, err := c.Kubectl(c.t.Context(), "", "-n", "rdmalab-system", "get", "pods", "-l", "app=rdmalab-operator", "-o", "jsonpath={.items[*].spec.nodeName} {.items[*].status.phase}")
+		if err == nil && out != "n2 Running" {
+			err = fmt.Errorf("the operator is %q", out)
+		}
+		return err
+	})
 	c.kubectl("-n", "lab", "annotate", "rack", "r0", "test=1", "--overwrite")
 	c.phase("r0", v1alpha1.PhaseReady)
 	c.same(before, all...)
@@ -248,6 +258,7 @@ func partition(c *cluster) {
 	c.kubectl("-n", "team", "delete", "pod", "--all", "--wait=true")
 	before := c.lives()
 	must(c.t, c.Cut(2, true))
+	defer func() { must(c.t, c.Cut(2, false)) }() // later steps need the network whatever happens here
 	c.nodeState(2, "Unknown")
 	c.phase("r0", v1alpha1.PhaseDegraded)
 	k, err := c.rack("r0")

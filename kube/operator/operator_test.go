@@ -91,8 +91,8 @@ func TestOwners(t *testing.T) {
 		owner    client.Object
 		has, had bool
 	}{
-		"own": {own, true, true}, "of a workload that is gone": {gone, false, true}, "of somebody else's": {other, false, false},
-		"of a former Rack's": {old, false, false}, "nobody's": {nil, false, false}, "of a workload with another name": {set("x", "14", nil), false, false},
+		"own": {own, true, true}, "of a workload that is gone": {gone, false, true}, "of a foreign one": {other, false, false},
+		"of a former Rack's": {old, false, false}, "without an owner": {nil, false, false}, "of a workload with another name": {set("x", "14", nil), false, false},
 	} {
 		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "lab", Name: "p", Labels: map[string]string{v1alpha1.LabelRack: "r0", v1alpha1.LabelHost: "cn0"}}}
 		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}

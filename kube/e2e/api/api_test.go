@@ -152,7 +152,7 @@ func TestPlacedAndReady(t *testing.T) {
 	must(t, c.Delete(ctx, k))
 	eventually(t, func() error { must(t, c.List(ctx, &sets)); return none(len(sets.Items) - 1) })
 	if len(sets.Items) != 1 || sets.Items[0].Name != "foreign" {
-		t.Errorf("the StatefulSet of somebody else is gone: %v", sets.Items)
+		t.Errorf("the foreign StatefulSet is gone: %v", sets.Items)
 	}
 	must(t, c.Get(ctx, client.ObjectKeyFromObject(k), k))
 	must(t, c.Delete(ctx, &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "leaf-c"}}, client.GracePeriodSeconds(0)))

@@ -46,8 +46,7 @@ func apiServer(t *testing.T) (*rest.Config, client.Client) {
 	must(t, errors.Join(os.Symlink(etcd, filepath.Join(assets, "etcd")), os.Symlink(filepath.Join(bin, "kube-apiserver"), filepath.Join(assets, "kube-apiserver"))))
 	e := &envtest.Environment{
 		BinaryAssetsDirectory: assets, ControlPlaneStartTimeout: patience, ControlPlaneStopTimeout: patience,
-		CRDDirectoryPaths: []string{"../../config/crd.yaml"}, ErrorIfCRDPathMissing: true,
-		CRDInstallOptions: envtest.CRDInstallOptions{MaxTime: patience},
+		CRDInstallOptions: envtest.CRDInstallOptions{Paths: []string{"../../config/crd.yaml"}, ErrorIfPathMissing: true, MaxTime: patience},
 	}
 	cfg, err := e.Start()
 	must(t, err)
@@ -128,7 +127,7 @@ func none(n int) error {
 	return nil
 }
 
-// podOf makes a Pod with the label of rack r0 that is ready. owner has made it, as the cluster's controllers would; nil: nobody.
+// podOf makes a Pod with the label of rack r0 that is ready. owner has made it, as the cluster's controllers would; nil: it has no owner.
 func podOf(t *testing.T, c client.Client, owner client.Object, name, node string, labels map[string]string) {
 	t.Helper()
 	labels[v1alpha1.LabelRack] = "r0"
