@@ -188,13 +188,6 @@ func (t *Table) learnt(c *pipeline.Ctx, k *Key, ok bool) {
 	}
 }
 
-// unlearn forgets the choice for a connection, because its entry changes.
-func (t *Table) unlearn(k *Key) {
-	if x := t.learning[*k]; x != nil && x.written {
-		delete(t.learning, *k)
-	}
-}
-
 // sweep forgets the connections whose entry is in the server's memory, and of which no lookup is in
 // flight: a later lookup reads the entry.
 func (t *Table) sweep() {
@@ -276,9 +269,6 @@ func (t *Table) end(k *Key) bool {
 	t.forget(k)
 	return true
 }
-
-// ended is called when the entry of a connection that has ended is removed.
-func (t *Table) ended(k *Key) { delete(t.removing, *k) }
 
 // returns are the tables whose packets a host answers.
 type returns struct {

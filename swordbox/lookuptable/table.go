@@ -165,7 +165,9 @@ func (t *Table) Changed(k *Key, remove bool) {
 // changed in the servers' memory.
 func (t *Table) forget(k *Key) {
 	t.changes++
-	t.unlearn(k)
+	if x := t.learning[*k]; x != nil && x.written { // the choice for a connection whose entry changes
+		delete(t.learning, *k)
+	}
 	if len(t.Masks) > 0 { // the cache has flows, and the entry may be that of any of them
 		t.cache.clear()
 		return

@@ -140,7 +140,7 @@ func (b *bouncer) change(c *pipeline.Ctx) {
 				b.table.learnt(c, &x.Key, !x.refused)
 			}
 			if x.end {
-				b.table.ended(&x.Key)
+				delete(b.table.removing, x.Key)
 			}
 		default:
 			continue
