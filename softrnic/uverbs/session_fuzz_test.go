@@ -369,6 +369,7 @@ func hostileHouse(t testing.TB) (h *house, n *neighbours, mem *lender, file int,
 	cut = &cuts{}
 	h = newHouseOf(t, serve.Limits{QPs: 24, CQs: 24, MRs: 24, PDs: 24, SRQs: 24, AHs: 24, MWs: 24, Memories: 24, QueueBytes: 1 << 24, Manager: serve.ManagerLimits{Channels: 16, IDs: 32}},
 		-1, engine.Limits{}, func(c *serve.Config) { c.Log = slog.New(cut) })
+	h.timeout = 16 // of the neighbours, eight times 0.27 s: a fuzzer's processes may wait for a processor
 	path := xrcFile(t)
 	file, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	must(t, err)
