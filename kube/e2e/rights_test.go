@@ -42,7 +42,7 @@ func rights(c *cluster) {
 // rootWrites runs a Pod as root in the rack's namespace: in the folder that has the library which other Pods load it can
 // change nothing, and the NIC works for it.
 func rootWrites(c *cluster) {
-	const script = `[sh, -c, "cd /run/rdmalab/nic && for f in x nic.so nic.verbs/x; do (: > $f) 2>/dev/null && echo wrote $f; done; ls -l nic.so && ibv_devinfo -d rxe0"]`
+	const script = `[sh, -c, "cd /run/rdmalab/nic && for f in x nic.so nic.sys/x; do (: > $f) 2>/dev/null && echo wrote $f; done; ls -l nic.so && ibv_devinfo -d rxe0"]`
 	text := strings.NewReplacer("namespace: team", "namespace: lab", restricted, "runAsUser: 0").Replace(user("root", "n1", "", script))
 	c.apply(text)
 	var phase string

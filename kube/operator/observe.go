@@ -77,7 +77,7 @@ func connect(k *v1alpha1.Rack, leaves []v1alpha1.RackLeaf, placed bool, ready ma
 		switch {
 		case l.Status.Refused != "":
 			trouble = l.Spec.Leaf + ": " + l.Status.Refused
-		case !ready[l.Spec.Node]:
+		case !ready[leafOn(l.Spec.Node)]:
 			trouble = l.Spec.Leaf + " is not ready"
 		case !up:
 			trouble = fmt.Sprintf("%s: %s is not up", l.Spec.Leaf, first)

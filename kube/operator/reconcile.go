@@ -119,7 +119,7 @@ func (r *Reconciler) bring(ctx context.Context, k *v1alpha1.Rack) error {
 	if err := r.Client.List(ctx, pods, client.InNamespace(k.Namespace), client.MatchingLabels{v1alpha1.LabelRack: k.Name}); err != nil {
 		return err
 	}
-	own, err := r.workloads(ctx, r.Client, k)
+	own, err := workloadsOf(ctx, r.Client, labelled(k)...)
 	if err != nil {
 		return err
 	}
@@ -243,7 +243,15 @@ func (r *Reconciler) ensure(ctx context.Context, k *v1alpha1.Rack, want client.O
 	err := r.Client.Get(ctx, client.ObjectKeyFromObject(want), have)
 	switch {
 	case apierrors.IsNotFound(err):
-		return ignoreExists(r.Client.Create(ctx, want))
+		err := r.Client.Create(ctx, want)
+		if !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+		// One without the label of a rack, which is not in the cache, or one that has just been made.
+		if err := r.Direct.Get(ctx, client.ObjectKeyFromObject(want), have); err != nil {
+			return client.IgnoreNotFound(err)
+		}
+		return of(k, have)
 	case err != nil:
 		return err
 	}

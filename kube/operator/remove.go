@@ -31,7 +31,8 @@ func (r *Reconciler) remove(ctx context.Context, k *v1alpha1.Rack) (ctrl.Result,
 		}
 		before = k.DeepCopy()
 	}
-	own, err := r.workloads(ctx, r.Direct, k)
+	// All of the namespace, since also a workload without the label may have Pods with it.
+	own, err := workloadsOf(ctx, r.Direct, client.InNamespace(k.Namespace))
 	if err != nil {
 		return ctrl.Result{}, err
 	}

@@ -13,13 +13,17 @@ import (
 	"github.com/rdmalab/rdmalab/kube/api/v1alpha1"
 )
 
-// workloads are the DaemonSets and StatefulSets with the label of a rack, by their UIDs. Anybody who may make objects in
-// the namespace may set the label: what is the rack's is what its Rack controls.
+// workloads are DaemonSets and StatefulSets by their UIDs. Anybody who may make objects in the namespace may give them
+// the label of a rack: what is the rack's is what its Rack controls.
 type workloads map[types.UID]client.Object
 
-// workloads reads those of a rack.
-func (r *Reconciler) workloads(ctx context.Context, from client.Reader, k *v1alpha1.Rack) (workloads, error) {
-	of := []client.ListOption{client.InNamespace(k.Namespace), client.MatchingLabels{v1alpha1.LabelRack: k.Name}}
+// labelled selects the workloads with the label of a rack in its namespace.
+func labelled(k *v1alpha1.Rack) []client.ListOption {
+	return []client.ListOption{client.InNamespace(k.Namespace), client.MatchingLabels{v1alpha1.LabelRack: k.Name}}
+}
+
+// workloadsOf reads the workloads that of selects.
+func workloadsOf(ctx context.Context, from client.Reader, of ...client.ListOption) (workloads, error) {
 	daemons, sets := new(appsv1.DaemonSetList), new(appsv1.StatefulSetList)
 	if err := from.List(ctx, daemons, of...); err != nil {
 		return nil, err
@@ -63,7 +67,10 @@ func (w workloads) had(k *v1alpha1.Rack, p *corev1.Pod) bool {
 	return (ref.Kind == "DaemonSet" || ref.Kind == "StatefulSet") && strings.HasPrefix(ref.Name, k.Name+"-")
 }
 
-// ready returns the Pods of a rack that are ready: leaves by their nodes, hosts by their names.
+// leafOn is the name of the leaf on a node among what is ready; no host has such a name.
+func leafOn(node string) string { return "leaf on " + node }
+
+// ready returns the Pods of a rack that are ready: leaves by leafOn of their nodes, hosts by their names.
 func (w workloads) ready(k *v1alpha1.Rack, pods []corev1.Pod) map[string]bool {
 	ready := make(map[string]bool)
 	for i := range pods {
@@ -71,7 +78,7 @@ func (w workloads) ready(k *v1alpha1.Rack, pods []corev1.Pod) map[string]bool {
 		if podReady(p) && w.has(k, p) {
 			name := p.Labels[v1alpha1.LabelHost]
 			if p.Labels[v1alpha1.LabelRole] == v1alpha1.RoleLeaf {
-				name = p.Spec.NodeName
+				name = leafOn(p.Spec.NodeName)
 			}
 			ready[name] = true
 		}

@@ -221,7 +221,19 @@ func TestNotOfThisRack(t *testing.T) {
 	var sets appsv1.StatefulSetList
 	must(t, c.List(ctx, &sets))
 	must(t, none(len(sets.Items)))
+	foreign := daemonsOf("r0-leaf") // of somebody else, without the label of a rack
+	must(t, c.Create(ctx, foreign))
 	must(t, c.Delete(ctx, old))
+	eventually(t, func() error {
+		must(t, c.Get(ctx, client.ObjectKeyFromObject(k), k))
+		for _, d := range k.Status.Conditions {
+			if d.Type == v1alpha1.ConditionPlaced && d.Status == metav1.ConditionFalse && strings.Contains(d.Message, "r0-leaf is not of this Rack") {
+				return nil
+			}
+		}
+		return fmt.Errorf("%+v", k.Status.Conditions)
+	})
+	must(t, c.Delete(ctx, foreign))
 	eventually(t, func() error {
 		must(t, c.List(ctx, &sets))
 		if len(sets.Items) != 3 {
@@ -229,6 +241,22 @@ func TestNotOfThisRack(t *testing.T) {
 		}
 		return nil
 	})
+	// A workload of somebody else, whose Pods have the rack's label and itself has not, does not keep the Rack.
+	other := daemonsOf("r0-client")
+	must(t, c.Create(ctx, other))
+	podOf(t, c, other, "r0-client-a", "a", map[string]string{v1alpha1.LabelHost: "cn0"})
+	must(t, c.Delete(ctx, k))
+	eventually(t, func() error { return gone(c.Get(ctx, client.ObjectKeyFromObject(k), k)) })
+}
+
+// daemonsOf is a DaemonSet without the label of a rack.
+func daemonsOf(name string) *appsv1.DaemonSet {
+	labels := map[string]string{"app": name}
+	d := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}}
+	d.Spec.Selector = &metav1.LabelSelector{MatchLabels: labels}
+	d.Spec.Template.Labels = labels
+	d.Spec.Template.Spec.Containers = []corev1.Container{{Name: "c", Image: "i"}}
+	return d
 }
 
 // Fifty racks, whose operator is stopped and started in the middle, are all placed; and all go.
