@@ -30,14 +30,12 @@ var lasts = func() time.Duration {
 	return d
 }()
 
-// settles bounds the wait until the daemons hold no more than before. An idle process collects its
-// garbage every two minutes, so only a long run looks at the live heap.
-var settles, looksAtHeap = func() (time.Duration, bool) {
-	if lasts < 10*time.Minute {
-		return fixture.Patience, false
-	}
-	return fixture.Patience + 3*time.Minute, true
-}()
+// settles bounds the wait until the daemons hold no more than before. An idle process collects its garbage every two
+// minutes, and gives the memory back after that.
+const settles = fixture.Patience + 3*time.Minute
+
+// looksAtHeap: only a long run looks at the live heap, which is that of the last collection.
+var looksAtHeap = lasts >= 10*time.Minute
 
 // parts is the number of equal parts of the load. Between them the load stops, so that what the
 // daemons hold can be compared. In one part the processors have other work, too.
