@@ -221,7 +221,7 @@ func TestNotOfThisRack(t *testing.T) {
 	var sets appsv1.StatefulSetList
 	must(t, c.List(ctx, &sets))
 	must(t, none(len(sets.Items)))
-	foreign := daemonsOf("r0-leaf") // of somebody else, without the label of a rack
+	foreign := daemonsOf("r0-leaf") // of another user, without the label of a rack
 	must(t, c.Create(ctx, foreign))
 	must(t, c.Delete(ctx, old))
 	eventually(t, func() error {
@@ -241,7 +241,7 @@ func TestNotOfThisRack(t *testing.T) {
 		}
 		return nil
 	})
-	// A workload of somebody else, whose Pods have the rack's label and itself has not, does not keep the Rack.
+	// A workload of another user, whose Pods have the rack's label and itself has not, does not keep the Rack.
 	other := daemonsOf("r0-client")
 	must(t, c.Create(ctx, other))
 	podOf(t, c, other, "r0-client-a", "a", map[string]string{v1alpha1.LabelHost: "cn0"})
