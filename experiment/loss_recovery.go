@@ -172,13 +172,6 @@ var lossLines = []struct{ loss, rack, irn, goBackN float64 }{
 
 // judge adds what must hold to the report.
 func (b *lossBody) judge(r *Report, points []lossPoint, got []RecoveryResult) {
-	line := func(name string, ok bool, format string, args ...any) {
-		text := name + ": " + fmt.Sprintf(format, args...)
-		r.Summary = append(r.Summary, text+map[bool]string{true: "; holds", false: "; DOES NOT HOLD"}[ok])
-		if !ok {
-			r.fail("%s", text)
-		}
-	}
 	find := func(kind selective.Kind, loss float64, window, ahead, late int) (out RecoveryResult) {
 		out.Goodput = math.NaN()
 		for i := range points {
@@ -191,30 +184,30 @@ func (b *lossBody) judge(r *Report, points []lossPoint, got []RecoveryResult) {
 	base := find(selective.GoBackN, 0, 2*BDP, 0, 0).Goodput
 	for _, kind := range []selective.Kind{selective.IRN, selective.RACK} {
 		x := find(kind, 0, 2*BDP, 0, 0)
-		line("L1", math.Abs(x.Goodput/base-1) <= 0.01, "without loss %v has %.4f of the goodput of go-back-n (1 ± 0.01)", kind, x.Goodput/base)
-		line("L3", x.Transmissions == 1 && x.Twice == 0, "without loss %v sends a packet %.4f times, and %.4f arrive twice (1 and 0)", kind, x.Transmissions, x.Twice)
+		r.line("L1", math.Abs(x.Goodput/base-1) <= 0.01, "without loss %v has %.4f of the goodput of go-back-n (1 ± 0.01)", kind, x.Goodput/base)
+		r.line("L3", x.Transmissions == 1 && x.Twice == 0, "without loss %v sends a packet %.4f times, and %.4f arrive twice (1 and 0)", kind, x.Transmissions, x.Twice)
 	}
 	for _, want := range lossLines {
 		rack := find(selective.RACK, want.loss, BDP, rackBitmaps[bestBitmap], 0)
 		irn := find(selective.IRN, want.loss, irnWindows[bestBitmap], 0, 0)
 		back := find(selective.GoBackN, want.loss, BDP, 0, 0)
-		line("L2", rack.Goodput >= want.rack, "at %.1f %% rack with a bitmap of 4 BDP has %.3f (at least %.2f)", 100*want.loss, rack.Goodput, want.rack)
-		line("L2", irn.Goodput >= want.irn, "at %.1f %% irn with a window of 2 BDP has %.3f (at least %.2f)", 100*want.loss, irn.Goodput, want.irn)
-		line("L2", back.Goodput <= want.goBackN, "at %.1f %% go-back-n has %.3f (at most %.2f)", 100*want.loss, back.Goodput, want.goBackN)
+		r.line("L2", rack.Goodput >= want.rack, "at %.1f %% rack with a bitmap of 4 BDP has %.3f (at least %.2f)", 100*want.loss, rack.Goodput, want.rack)
+		r.line("L2", irn.Goodput >= want.irn, "at %.1f %% irn with a window of 2 BDP has %.3f (at least %.2f)", 100*want.loss, irn.Goodput, want.irn)
+		r.line("L2", back.Goodput <= want.goBackN, "at %.1f %% go-back-n has %.3f (at most %.2f)", 100*want.loss, back.Goodput, want.goBackN)
 	}
 	for i := range points {
 		if l := points[i].load; l.Kind != selective.GoBackN && l.Loss > 0 {
 			if most := 1.25 / (1 - l.Loss); got[i].Transmissions > most {
-				line("L3", false, "at %.2f %% %v with window %d and bitmap %d sends a packet %.3f times (at most %.3f)",
+				r.line("L3", false, "at %.2f %% %v with window %d and bitmap %d sends a packet %.3f times (at most %.3f)",
 					100*l.Loss, l.Kind, l.Window, l.reach(), got[i].Transmissions, most)
 			}
 		}
 	}
 	x := find(selective.RACK, 0, 2*BDP, 0, 64)
-	line("L4", x.Goodput >= 0.9, "with packets late by up to 64 rack has %.3f (at least 0.9)", x.Goodput)
+	r.line("L4", x.Goodput >= 0.9, "with packets late by up to 64 rack has %.3f (at least 0.9)", x.Goodput)
 	x = find(selective.GoBackN, 0, 2*BDP, 0, 64)
-	line("L4", x.Goodput < 0.9, "with packets late by up to 64 go-back-n has %.3f (less than 0.9)", x.Goodput)
+	r.line("L4", x.Goodput < 0.9, "with packets late by up to 64 go-back-n has %.3f (less than 0.9)", x.Goodput)
 	x = find(selective.IRN, 0, 2*BDP, 0, 64)
-	line("L4", !math.IsNaN(x.Goodput), "with packets late by up to 64 irn completes, and has %.3f (not the 0.9 of rack: as published it sends each packet again that another overtakes, %.2f times)",
+	r.line("L4", !math.IsNaN(x.Goodput), "with packets late by up to 64 irn completes, and has %.3f (not the 0.9 of rack: as published it sends each packet again that another overtakes, %.2f times)",
 		x.Goodput, x.Transmissions)
 }

@@ -71,14 +71,8 @@ func (b *lossBody) software(ctx context.Context, p Platform, r *Report) error {
 		got := res.Software
 		model := softwareModel(l.Packets, loss, &got)
 		differ := float64(got.Mean)/float64(model) - 1
-		text := fmt.Sprintf("L7: at %.2f %% a message of %d packets of UC, repeated in software after %v, takes %v, by the model of SDR-RDMA %v: %+.1f %% (within %.0f)",
+		r.line("L7", math.Abs(differ) <= within, "at %.2f %% a message of %d packets of UC, repeated in software after %v, takes %v, by the model of SDR-RDMA %v: %+.1f %% (within %.0f)",
 			100*loss, l.Packets, got.RTO, got.Mean.Round(100*time.Nanosecond), model.Round(100*time.Nanosecond), 100*differ, 100*within)
-		if ok := math.Abs(differ) <= within; !ok {
-			r.Summary = append(r.Summary, text+"; DOES NOT HOLD")
-			r.fail("%s", text)
-			continue
-		}
-		r.Summary = append(r.Summary, text+"; holds")
 	}
 	return nil
 }

@@ -124,6 +124,17 @@ func (r *Report) fail(format string, args ...any) {
 	r.Failures = append(r.Failures, fmt.Sprintf(format, args...))
 }
 
+// line adds a line that must hold to the summary, and is a failure if it does not.
+func (r *Report) line(name string, ok bool, format string, args ...any) {
+	text := name + ": " + fmt.Sprintf(format, args...)
+	if ok {
+		r.Summary = append(r.Summary, text+"; holds")
+		return
+	}
+	r.Summary = append(r.Summary, text+"; DOES NOT HOLD")
+	r.fail("%s", text)
+}
+
 // Err returns an error if rows of the report or of its parts count for nothing.
 func (r *Report) Err() error {
 	list := slices.Clone(r.Failures)

@@ -117,7 +117,7 @@ func (t *Table) learn(c *pipeline.Ctx, l *Lookup, f packetio.Frame, v *view) {
 	switch {
 	case x != nil && x.written && t.serves(&x.action):
 		t.stats.Hits++
-		t.apply(c, l.In, f, v, &x.action, "by the entry of its connection")
+		t.apply(c, l.In, f, v, &l.Key, &x.action, "by the entry of its connection")
 		return
 	case x != nil && !x.written:
 		t.hold(c, x, l.In, f)
@@ -183,7 +183,7 @@ func (t *Table) learnt(c *pipeline.Ctx, k *Key, ok bool) {
 			t.Refuse(c, w.in, w.frame, &t.stats.Misses, ReasonStray)
 		case v.parse(w.frame.Data):
 			t.stats.Hits++
-			t.apply(c, w.in, w.frame, &v, &x.action, "by the new entry of its connection")
+			t.apply(c, w.in, w.frame, &v, k, &x.action, "by the new entry of its connection")
 		}
 	}
 }

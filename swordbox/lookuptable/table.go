@@ -71,7 +71,7 @@ func (t *Table) take(c *pipeline.Ctx, in int, f packetio.Frame) bool {
 			t.stats.Cached++
 			t.buf = append(t.buf[:0], f.Data...)
 			f.Data = t.buf
-			t.apply(c, in, f, &v, &e.Action, "by an entry in the switch")
+			t.apply(c, in, f, &v, &k, &e.Action, "by an entry in the switch")
 			return true
 		}
 	}
@@ -127,7 +127,7 @@ func (t *Table) Done(c *pipeline.Ctx, l *Lookup, f packetio.Frame) {
 	default:
 		t.stats.Hits++
 		t.keep(l, v.key(f.Data, t.Flow))
-		t.apply(c, l.In, f, &v, &l.Action, "by an entry in a server's memory")
+		t.apply(c, l.In, f, &v, &l.Key, &l.Action, "by an entry in a server's memory")
 	}
 }
 
@@ -206,15 +206,14 @@ func (t *Table) Takes(former *Table, n int) bool {
 // Stats returns the table's counters. A Server of another package increments some of them.
 func (t *Table) Stats() *Stats { return &t.stats }
 
-// apply does with a frame what action a of its entry says. It may change the frame.
-func (t *Table) apply(c *pipeline.Ctx, in int, f packetio.Frame, v *view, a *Action, note string) {
+// apply does with a frame with key k what action a of its entry says. It may change the frame.
+func (t *Table) apply(c *pipeline.Ctx, in int, f packetio.Frame, v *view, k *Key, a *Action, note string) {
 	if a.Ops&OpDrop != 0 {
 		t.Refuse(c, in, f, &t.stats.Denied, ReasonDenied)
 		return
 	}
 	if t.balances() {
-		k := v.key(f.Data, true)
-		t.closes(c.Now, &k, v.tcpFlags(f.Data))
+		t.closes(c.Now, k, v.tcpFlags(f.Data))
 	}
 	a.apply(&f, v, t.Flow, t.m.cfg.MAC)
 	to := -1
