@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -40,11 +41,12 @@ func storeCmd(s *store.Store) *cobra.Command {
 		cmd.AddCommand(scanCmd(s))
 	}
 	cmd.AddCommand(shellCmd(s))
-	for name, d := range c.Further {
+	for _, name := range slices.Sorted(maps.Keys(c.Further)) {
+		d := c.Further[name]
 		cmd.AddCommand(subCmd(s, name, &d))
 	}
-	for name, experiment := range c.Retired {
-		cmd.AddCommand(retired(name, experiment))
+	for _, name := range slices.Sorted(maps.Keys(c.Retired)) {
+		cmd.AddCommand(retired(name, c.Retired[name]))
 	}
 	for _, op := range opsOf(s) {
 		cmd.AddCommand(opCmd(s, op))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 
@@ -98,6 +99,24 @@ func TestRenamedFlags(t *testing.T) {
 		}
 		if usage := c.cmd.UsageString(); strings.Contains(usage, "--"+c.old+" ") || !strings.Contains(usage, "--"+c.now) {
 			t.Errorf("%s: help has --%s, or lacks --%s", c.cmd.Name(), c.old, c.now)
+		}
+	}
+}
+
+// Help and reference list the commands of a store in one order, each time that they are made.
+func TestCommandsOfAStoreHaveOneOrder(t *testing.T) {
+	names := func(s *store.Store) (out []string) {
+		for _, c := range storeCmd(s).Commands() {
+			out = append(out, c.Name())
+		}
+		return out
+	}
+	for _, s := range store.All() {
+		want := names(s)
+		for range 30 {
+			if got := names(s); !slices.Equal(got, want) {
+				t.Fatalf("%s has the commands %v, then %v", s.Name, want, got)
+			}
 		}
 	}
 }

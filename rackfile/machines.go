@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -251,7 +252,8 @@ func (d *decoder) places(f *file, r *Rack) {
 		at := cmp.Or(f.on.places[name], r.Machines[i%len(r.Machines)].Name)
 		r.Fabric.Places, used[at] = append(r.Fabric.Places, at), true
 	}
-	for name, at := range f.on.places {
+	for _, name := range slices.Sorted(maps.Keys(f.on.places)) {
+		at := f.on.places[name]
 		_, known := r.Machines.Named(at)
 		switch {
 		case !slices.Contains(names, name):
