@@ -177,9 +177,18 @@ func (l *lab) setup(ctx context.Context, dir string, s setup, t *tally) error {
 		return err
 	}
 	for _, d := range ds {
+		before, err := daemonTimes(vms)
+		if err != nil {
+			return err
+		}
 		out, err := d.run(ctx, vms)
 		if err != nil {
 			return fmt.Errorf("%s: %w", d.name, err)
+		}
+		if after, err := daemonTimes(vms); err != nil {
+			return err
+		} else if d.nic.base != "" {
+			d.share(t, before, after)
 		}
 		col := d.column
 		if d.unit == "sec/op" {
@@ -192,6 +201,33 @@ func (l *lab) setup(ctx context.Context, dir string, s setup, t *tally) error {
 		t.add(d.name, d.unit, d.base, v)
 	}
 	return nil
+}
+
+// clocked are the times of the daemons of all machines, in seconds: how long their threads have had
+// a processor, and how long they have waited for one, since they began.
+type clocked struct{ ran, waited float64 }
+
+func daemonTimes(vms []*vm) (sum clocked, err error) {
+	for _, v := range vms {
+		out, err := v.do(context.Background(), nil, "/init", "times", "rdmalab")
+		if err != nil {
+			return sum, err
+		}
+		var ran, waited uint64
+		if _, err := fmt.Sscan(string(out), &ran, &waited); err != nil {
+			return sum, fmt.Errorf("times of the daemon of %s: %q: %w", v.host, out, err)
+		}
+		sum.ran, sum.waited = sum.ran+float64(ran)/1e9, sum.waited+float64(waited)/1e9
+	}
+	return sum, nil
+}
+
+// share adds the part of the time in which the daemons wanted a processor and had one, 0 to 1.
+func (d duel) share(t *tally, before, after clocked) {
+	ran, waited := after.ran-before.ran, after.waited-before.waited
+	if ran > 0 {
+		t.add(d.name+"_daemon_runs", "of 1", "", ran/(ran+waited))
+	}
 }
 
 // medianColumn is the number of the column with the median in the output of perftest's latency

@@ -2,6 +2,9 @@
 // the interface and the soft-RoCE device on it, keeps guest/verbs.py running at virtio ports if the
 // image has it, and runs commands that arrive at another virtio port.
 //
+// Called as a command in the machine, `init times NAME` prints for how many nanoseconds the processes
+// with that name have had a processor, and have waited for one.
+//
 // The kernel command line says rdmalab.ip=ADDR/BITS (any number of times), rdmalab.mtu=N.
 package main
 
@@ -33,6 +36,15 @@ const verbsProgram = "/verbs.py"
 const interfaceWait = 20 * time.Second
 
 func main() {
+	if len(os.Args) == 3 && os.Args[1] == "times" { // a command in the machine: it is not process 1
+		ran, waited, err := times(os.Args[2])
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "times:", err)
+			os.Exit(1)
+		}
+		fmt.Println(ran, waited)
+		return
+	}
 	if err := boot(); err != nil {
 		fmt.Println("guest:", err)
 	} else {
